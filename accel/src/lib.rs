@@ -1,1 +1,59 @@
-//! Under construction.
+//! Programs and the engines that run them.
+//!
+//! Every operation of additive homomorphic encryption is a short dataflow of modular arithmetic:
+//! products and powers of big residues (Paillier), transforms and sums of RNS polynomials (CKKS).
+//! Here such a dataflow is a value, a [`Program`], and whatever can run it is an [`Engine`].
+//!
+//! # Layers
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | [`modulus`], [`ring`] | the two kinds of arithmetic: one odd modulus; a ring of RNS polynomials |
+//! | [`residues`], [`polys`], [`beats`], [`exponents`] | batches of numbers in plain host layout |
+//! | [`program`] | typed straight-line programs, their builder and their text form |
+//! | [`engine`] | the trait, its operands and its errors |
+//! | [`reference`](mod@reference) | the oracle: slow and obvious |
+//! | [`cpu`] | the portable engine: every core, one item at a time from end to end |
+//! | [`conformance`] | the suite that every engine must pass, instantiated with one macro line |
+//!
+//! # Conventions
+//!
+//! All data are little-endian `u64` words, word 0 least significant. A batch is item-major. Values
+//! are always fully reduced between steps. Secret operands and constants take constant-time paths
+//! on every engine, and scratch memory of a program that has any is zeroized after the run.
+//!
+//! # Non-goals
+//!
+//! This crate knows no key, no plaintext encoding, no scheme and no socket.
+
+pub mod beats;
+pub mod conformance;
+pub mod cpu;
+pub mod engine;
+pub mod exponents;
+mod interpret;
+pub mod modulus;
+pub mod polys;
+pub mod program;
+pub mod reference;
+pub mod residues;
+pub mod ring;
+
+pub use beats::Beats;
+pub use cpu::CpuEngine;
+pub use engine::{Engine, Operand, RunError};
+pub use exponents::{Exponents, Public, Secrecy, Secret};
+pub use modulus::{Modulus, ModulusError};
+pub use polys::Polys;
+pub use program::{Builder, Program};
+pub use reference::ReferenceEngine;
+pub use residues::Residues;
+pub use ring::{Ring, RingError};
+
+use std::sync::Arc;
+
+/// Every engine present on this machine, fastest first. The last is always the oracle.
+#[must_use]
+pub fn engines() -> Vec<Arc<dyn Engine>> {
+    vec![Arc::new(CpuEngine::new()), Arc::new(ReferenceEngine)]
+}

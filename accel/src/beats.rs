@@ -1,0 +1,143 @@
+//! The wire form of RNS residues: ten 51-bit lanes to a 512-bit beat.
+//!
+//! Lane `i` of a beat occupies bits `51·i .. 51·(i+1)`; bits 510 and 511 are zero. A residue has at
+//! most 50 bits, so a lane also holds the carry of one addition. The same beat is an AVX-512
+//! register, a shader's load and one cycle of a NIC's 512-bit bus. Residues lie coefficient-major:
+//! the limbs of coefficient 0, then those of coefficient 1, so lane `i` of a run of beats belongs to
+//! limb `i mod L`.
+
+use std::sync::Arc;
+
+use crate::ring::Ring;
+
+/// Residues in one beat.
+pub const LANES: usize = 10;
+/// Bits of one lane.
+pub const LANE_BITS: usize = 51;
+/// `u64` words of one beat.
+pub const WORDS: usize = 8;
+/// Bytes of one beat on the wire.
+pub const BYTES: usize = 64;
+
+const LANE_MASK: u64 = (1 << LANE_BITS) - 1;
+
+/// The number of beats that hold `coefficients` coefficients of `limbs` residues each.
+#[must_use]
+pub fn beats_for(coefficients: usize, limbs: usize) -> usize {
+    (coefficients * limbs).div_ceil(LANES)
+}
+
+/// Lane `index` of one beat.
+#[must_use]
+pub fn lane(beat: &[u64], index: usize) -> u64 {
+    let (word, bit) = (LANE_BITS * index / 64, LANE_BITS * index % 64);
+    let low = beat[word] >> bit;
+    let high = if bit + LANE_BITS > 64 { beat[word + 1] << (64 - bit) } else { 0 };
+    (low | high) & LANE_MASK
+}
+
+/// Adds `value` into lane `index`, which must be zero.
+pub fn set_lane(beat: &mut [u64], index: usize, value: u64) {
+    let (word, bit) = (LANE_BITS * index / 64, LANE_BITS * index % 64);
+    beat[word] |= value << bit;
+    if bit + LANE_BITS > 64 {
+        beat[word + 1] |= value >> (64 - bit);
+    }
+}
+
+/// The first lane of `words` (whole beats) that is not below its prime, if any; a beat whose two
+/// spare bits are set counts as a bad lane of its own, its last.
+#[must_use]
+pub fn first_bad_lane(words: &[u64], ring: &Ring) -> Option<usize> {
+    let primes = ring.primes();
+    words.chunks(WORDS).enumerate().find_map(|(b, beat)| {
+        let spare = beat.len() < WORDS || beat[WORDS - 1] >> 62 != 0;
+        let bad = |&i: &usize| lane(beat, i) >= primes[(b * LANES + i) % primes.len()];
+        if spare {
+            Some(b * LANES + LANES - 1)
+        } else {
+            (0..LANES).find(bad).map(|i| b * LANES + i)
+        }
+    })
+}
+
+/// A batch of beats over a [`Ring`]: public ciphertext words in wire form.
+#[derive(Clone, Debug)]
+pub struct Beats {
+    ring: Arc<Ring>,
+    words: Vec<u64>,
+}
+
+impl Beats {
+    /// `count` zero beats: the empty sum, or room for an output.
+    #[must_use]
+    pub fn zeros(ring: Arc<Ring>, count: usize) -> Self {
+        Self { ring, words: vec![0; count * WORDS] }
+    }
+
+    /// Takes `words` that start at limb 0 of a coefficient.
+    ///
+    /// # Errors
+    /// The index of the first lane that is not below its prime.
+    pub fn try_from_words(ring: Arc<Ring>, words: Vec<u64>) -> Result<Self, usize> {
+        match first_bad_lane(&words, &ring) {
+            Some(lane) => Err(lane),
+            None => Ok(Self { ring, words }),
+        }
+    }
+
+    /// The ring whose residues these are.
+    #[must_use]
+    pub fn ring(&self) -> &Arc<Ring> {
+        &self.ring
+    }
+
+    /// The number of beats.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.words.len() / WORDS
+    }
+
+    /// All words, eight to a beat.
+    #[must_use]
+    pub fn words(&self) -> &[u64] {
+        &self.words
+    }
+
+    /// All words, to be overwritten with reduced lanes only.
+    pub fn words_mut(&mut self) -> &mut [u64] {
+        &mut self.words
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn lanes_round_trip(values in prop::array::uniform10(0u64..1 << 51)) {
+            let mut beat = [0u64; WORDS];
+            values.iter().enumerate().for_each(|(i, &v)| set_lane(&mut beat, i, v));
+            prop_assert_eq!(beat[7] >> 62, 0);
+            for (i, &v) in values.iter().enumerate() {
+                prop_assert_eq!(lane(&beat, i), v);
+            }
+        }
+    }
+
+    #[test]
+    fn bad_lanes_are_found_by_index() {
+        let ring = Arc::new(Ring::new(8, &[97, 113]).unwrap());
+        let mut words = vec![0u64; 2 * WORDS];
+        set_lane(&mut words[WORDS..], 3, 112);
+        assert_eq!(first_bad_lane(&words, &ring), None);
+        set_lane(&mut words[WORDS..], 4, 97);
+        assert_eq!(first_bad_lane(&words, &ring), Some(14));
+        words[7] = 1 << 63;
+        assert_eq!(first_bad_lane(&words, &ring), Some(9));
+        assert_eq!(Beats::try_from_words(ring.clone(), words).err(), Some(9));
+        assert_eq!(Beats::try_from_words(ring, vec![0; 7]).err(), Some(9));
+    }
+}

@@ -1,0 +1,407 @@
+//! The suite that makes something an engine: the same bits as the oracle, step by step.
+//!
+//! An engine joins with one line in its tests, `ciphergram_accel::conformance!(MyEngine::new());`.
+//! Operands are random and extreme (0, 1, m − 1), batches of every size from 0 to 17.
+
+use std::sync::Arc;
+
+use rand_chacha::ChaCha20Rng;
+use rand_core::{Rng, SeedableRng};
+
+use crate::{
+    beats,
+    engine::{Engine, Operand, OperandFault, RunError},
+    exponents::{Public, Secret},
+    modulus::Modulus,
+    program::{Builder, Crt, FixedBase, Program},
+    reference::ReferenceEngine,
+    ring::{Ring, largest_primes},
+};
+
+/// Instantiates the suite for the engine that the expression makes.
+#[macro_export]
+macro_rules! conformance {
+    ($engine:expr) => {
+        $crate::conformance!(@tests $engine, residues, powers, paillier_legs, transforms,
+            polynomials, sampling, packing, refusals);
+    };
+    (@tests $engine:expr, $($case:ident),*) => {
+        $(#[test]
+        fn $case() {
+            $crate::conformance::$case(&$engine);
+        })*
+    };
+}
+
+/// Deterministic operands, extreme ones first.
+struct Operands(ChaCha20Rng);
+
+impl Operands {
+    fn new(seed: u64) -> Self {
+        Self(ChaCha20Rng::seed_from_u64(seed))
+    }
+
+    fn words(&mut self, count: usize) -> Vec<u64> {
+        (0..count).map(|_| self.0.next_u64()).collect()
+    }
+
+    /// An odd modulus of exactly `words` words, its top bit set or clear.
+    fn modulus(&mut self, words: usize) -> Arc<Modulus> {
+        let mut m = self.words(words);
+        m[0] |= 1;
+        m[words - 1] |= 1 << 20;
+        modulus("m", &m)
+    }
+
+    /// A residue below `m`: 0, 1, m − 1, then random ones.
+    fn residue(&mut self, m: &Modulus, place: usize) -> Vec<u64> {
+        let mut x = m.words().to_vec();
+        match place {
+            0 => x.fill(0),
+            1 => {
+                x.fill(0);
+                x[0] = 1;
+            }
+            2 => x[0] -= 1,
+            _ => loop {
+                x = self.words(m.len_words());
+                let top = x.len() - 1;
+                x[top] >>= m.words()[top].leading_zeros();
+                if m.contains_vartime(&x) {
+                    break;
+                }
+            },
+        }
+        x
+    }
+
+    fn residues(&mut self, m: &Modulus, count: usize) -> Vec<u64> {
+        let shift = self.0.next_u32() as usize % 5;
+        (0..count).flat_map(|i| self.residue(m, (i + shift) % 7)).collect()
+    }
+
+    fn poly(&mut self, ring: &Ring) -> Vec<u64> {
+        let n = ring.degree();
+        let mut draw = |q: u64, i: usize| match i {
+            0 => 0,
+            1 => q - 1,
+            _ => self.0.next_u64() % q,
+        };
+        ring.primes()
+            .iter()
+            .flat_map(|&q| (0..n).map(move |i| (q, i)))
+            .map(|(q, i)| draw(q, i))
+            .collect()
+    }
+
+    fn polys(&mut self, ring: &Ring, count: usize) -> Vec<u64> {
+        (0..count).flat_map(|_| self.poly(ring)).collect()
+    }
+
+    fn beats(&mut self, ring: &Ring, count: usize) -> Vec<u64> {
+        let mut out = vec![0; count * beats::WORDS];
+        for (b, beat) in out.chunks_mut(beats::WORDS).enumerate() {
+            for lane in 0..beats::LANES {
+                let q = ring.primes()[(b * beats::LANES + lane) % ring.primes().len()];
+                let value = if lane % 4 == 0 { q - 1 } else { self.0.next_u64() % q };
+                beats::set_lane(beat, lane, value);
+            }
+        }
+        out
+    }
+}
+
+fn modulus(name: &str, words: &[u64]) -> Arc<Modulus> {
+    match Modulus::new(name, words) {
+        Ok(m) => Arc::new(m),
+        Err(why) => panic!("test modulus {name}: {why}"),
+    }
+}
+
+fn ring(degree: usize, bits: u32, limbs: usize) -> Arc<Ring> {
+    match Ring::new(degree, &largest_primes(bits, degree, limbs)) {
+        Ok(ring) => Arc::new(ring),
+        Err(why) => panic!("test ring of degree {degree}: {why}"),
+    }
+}
+
+/// Runs a program with `inputs` and one output of `out_words` on both engines and compares.
+fn agree(engine: &dyn Engine, program: &Program, inputs: &[&[u64]], out_words: usize) {
+    let secret: Vec<bool> = program.inputs().map(|(i, _)| program.values()[i].secret).collect();
+    let run = |engine: &dyn Engine| {
+        let mut out = vec![u64::MAX; out_words];
+        let mut operands: Vec<_> = inputs
+            .iter()
+            .zip(&secret)
+            .map(|(&w, &secret)| if secret { Operand::SecretIn(w) } else { Operand::In(w) })
+            .collect();
+        operands.push(Operand::Out(&mut out));
+        let outcome = engine.run(program, &mut operands);
+        assert_eq!(outcome, Ok(()), "{} on {}", program.name(), engine.name());
+        drop(operands);
+        out
+    };
+    assert_eq!(run(engine), run(&ReferenceEngine), "{} on {}", program.name(), engine.name());
+}
+
+/// Products over moduli of one to 128 words and batches of 0 to 17.
+pub fn residues(engine: &dyn Engine) {
+    let mut random = Operands::new(1);
+    for (words, counts) in [(1, 0..18), (2, 0..18), (3, 7..10), (33, 8..9), (64, 4..6), (128, 3..4)]
+    {
+        let m = random.modulus(words);
+        let mut b = Builder::new("mul");
+        let (x, y) = (b.residues("x", &m), b.residues("y", &m));
+        let z = b.mul("z", x, y);
+        b.output(z);
+        let mul = b.build();
+        let mut b = Builder::new("product");
+        let x = b.residue_rows("x", &m, 5);
+        let z = b.product("z", x);
+        b.output(z);
+        let product = b.build();
+        for count in counts {
+            let (x, y) = (random.residues(&m, count), random.residues(&m, count));
+            agree(engine, &mul, &[&x, &y], count * words);
+            let rows = random.residues(&m, 5 * count);
+            agree(engine, &product, &[&rows], count * words);
+        }
+    }
+}
+
+/// Powers with secret, public and fixed-base exponents, of sizes around the word.
+pub fn powers(engine: &dyn Engine) {
+    let mut random = Operands::new(2);
+    for (words, bits) in [(1, 1), (1, 64), (2, 65), (4, 127), (32, 130), (64, 64)] {
+        let m = random.modulus(words);
+        let base = random.residue(&m, 9);
+        let fixed = Arc::new(FixedBase::new(m.clone(), &base, bits));
+        let mut b = Builder::new("powers");
+        let x = b.residues("x", &m);
+        let (s, p) = (b.exponents::<Secret>("s", bits), b.exponents::<Public>("p", bits));
+        let (xs, xp) = (b.pow("xs", x, s), b.pow("xp", x, p));
+        let f = b.pow_fixed_base("f", &fixed, s);
+        let xx = b.mul("xx", xs, xp);
+        let all = b.mul("all", xx, f);
+        b.output(all);
+        let program = b.build();
+        let each = bits.div_ceil(64) as usize;
+        let mut exponents = |count: usize| {
+            let mut e = random.words(count * each);
+            e[..each].fill(0);
+            e.chunks_mut(each).for_each(|e| e[each - 1] &= u64::MAX >> ((64 - bits % 64) % 64));
+            e
+        };
+        let (s, p) = (exponents(4), exponents(4));
+        let x = random.residues(&m, 4);
+        agree(engine, &program, &[&x, &s, &p], 4 * words);
+    }
+}
+
+/// The steps around a Paillier decryption: reduction, the function L, and recombination.
+pub fn paillier_legs(engine: &dyn Engine) {
+    let mut random = Operands::new(3);
+    for words in [1, 2, 16] {
+        let (p, q) = (random.modulus(words), random.modulus(words));
+        let square = |m: &Modulus| {
+            let (lo, hi) = wide_square(m.words());
+            modulus("m²", &[lo, hi].concat())
+        };
+        let (p2, m) = (square(&p), random.modulus(4 * words));
+        let mut b = Builder::new("reduce");
+        let x = b.residues("x", &m);
+        let r = b.reduce("r", x, &p2);
+        b.output(r);
+        let x = random.residues(&m, 9);
+        agree(engine, &b.build(), &[&x], 9 * p2.len_words());
+
+        let mut b = Builder::new("l_quotient");
+        let x = b.integers("x", words);
+        let unmasked = b.one_plus_mn("1 + xp", x, &p, &p2);
+        let l = b.l_quotient("l", unmasked, &p);
+        b.output(l);
+        let x = random.residues(&p, 9);
+        let mut out = vec![0; x.len()];
+        agree(engine, &b.build(), &[&x], x.len());
+        let mut b = Builder::new("l_quotient inverts one_plus_mn");
+        let v = b.integers("x", words);
+        let unmasked = b.one_plus_mn("1 + xp", v, &p, &p2);
+        let l = b.l_quotient("l", unmasked, &p);
+        b.output(l);
+        let outcome = engine.run(&b.build(), &mut [Operand::SecretIn(&x), Operand::Out(&mut out)]);
+        assert_eq!((outcome, out), (Ok(()), x));
+
+        // The oracle and the engine must agree for any constant, an inverse or not.
+        let crt = Arc::new(Crt::new(p.clone(), q.clone(), &random.residue(&q, 9)));
+        let mut b = Builder::new("crt_join");
+        let (x, y) = (b.residues("x", &p), b.residues("y", &q));
+        let z = b.crt_join("z", (x, y), &crt, 2 * words);
+        b.output(z);
+        let (x, y) = (random.residues(&p, 12), random.residues(&q, 12));
+        agree(engine, &b.build(), &[&x, &y], 24 * words);
+    }
+}
+
+/// The low and high half of a square.
+fn wide_square(x: &[u64]) -> (Vec<u64>, Vec<u64>) {
+    let x = crypto_bigint::BoxedUint::from_words(x.iter().copied());
+    let square = crypto_bigint::ConcatenatingSquare::concatenating_square(&x);
+    let (low, high) = square.as_words().split_at(square.nlimbs() / 2);
+    (low.to_vec(), high.to_vec())
+}
+
+/// Both transforms, and that they are inverse to each other at the real degree.
+pub fn transforms(engine: &dyn Engine) {
+    let mut random = Operands::new(4);
+    for (degree, bits, limbs) in [(4, 10, 1), (8, 20, 3), (64, 31, 2), (512, 50, 2)] {
+        let ring = ring(degree, bits, limbs);
+        let mut b = Builder::new("ntt");
+        let a = b.coefficients("a", &ring);
+        let t = b.ntt("t", a);
+        b.output(t);
+        let a = random.polys(&ring, 2);
+        agree(engine, &b.build(), &[&a], a.len());
+        let mut b = Builder::new("intt");
+        let a = b.coefficients("a", &ring);
+        let t = b.ntt("t", a);
+        let square = b.poly_mul("t²", t, t);
+        let back = b.intt("back", square);
+        b.output(back);
+        let a = random.polys(&ring, 2);
+        agree(engine, &b.build(), &[&a], a.len());
+    }
+    let ring = ring(4096, 50, 2);
+    let mut b = Builder::new("there and back");
+    let a = b.coefficients("a", &ring);
+    let t = b.ntt("t", a);
+    let back = b.intt("back", t);
+    b.output(back);
+    let a = random.polys(&ring, 3);
+    let mut out = vec![0; a.len()];
+    let outcome = engine.run(&b.build(), &mut [Operand::SecretIn(&a), Operand::Out(&mut out)]);
+    assert_eq!(outcome, Ok(()));
+    assert!(a == out, "inverse transform on {}", engine.name());
+}
+
+/// Sums, differences and products of polynomials, and integers in and out of RNS.
+pub fn polynomials(engine: &dyn Engine) {
+    let mut random = Operands::new(5);
+    for (degree, bits, limbs) in [(8, 20, 2), (64, 50, 2), (4096, 50, 2)] {
+        let ring = ring(degree, bits, limbs);
+        let mut b = Builder::new("add sub");
+        let (x, y) = (b.coefficients("x", &ring), b.coefficients("y", &ring));
+        let sum = b.add("x + y", x, y);
+        let difference = b.sub("x − y", x, sum);
+        let both = b.add("sum", difference, x);
+        let integers = b.compose("integers", both);
+        let lifted = b.lift("lifted", &ring, integers);
+        b.output(lifted);
+        let (x, y) = (random.polys(&ring, 2), random.polys(&ring, 2));
+        agree(engine, &b.build(), &[&x, &y], x.len());
+
+        let mut b = Builder::new("lift compose");
+        let x = b.integers("x", degree * 2);
+        let lifted = b.lift("lifted", &ring, x);
+        let integers = b.compose("integers", lifted);
+        b.output(integers);
+        let x = random.words(degree * 2 * 3);
+        agree(engine, &b.build(), &[&x], x.len());
+    }
+    let ring = ring(64, 50, 3);
+    let key = random.poly(&ring);
+    let mut b = Builder::new("mul by a key");
+    let x = b.coefficients("x", &ring);
+    let s = b.secret_key("s", &ring, &key);
+    let t = b.ntt("t", x);
+    let product = b.poly_mul("t·s", t, s);
+    b.output(product);
+    let x = random.polys(&ring, 3);
+    agree(engine, &b.build(), &[&x], x.len());
+}
+
+/// Uniform polynomials over several seeds, and noise, at the real degree.
+pub fn sampling(engine: &dyn Engine) {
+    let mut random = Operands::new(6);
+    for (degree, bits, limbs) in [(8, 20, 1), (4096, 50, 2)] {
+        let ring = ring(degree, bits, limbs);
+        for count in [1, 3] {
+            let mut b = Builder::new("uniform");
+            let (seeds, index) = (b.seeds("seeds", count), b.index("index"));
+            let a = b.uniform("a", &ring, seeds, index);
+            b.output(a);
+            let seeds = random.words(4 * count);
+            let out_words = 3 * ring.len_words();
+            agree(engine, &b.build(), &[&seeds, &[0, 1, u64::MAX]], out_words);
+        }
+        let mut b = Builder::new("noise");
+        let (key, index) = (b.secret_seed("key"), b.index("index"));
+        let e = b.noise("e", &ring, key, index);
+        b.output(e);
+        let key = random.words(4);
+        agree(engine, &b.build(), &[&key, &[5, 0]], 2 * ring.len_words());
+    }
+}
+
+/// Beats: packing, unpacking, and sums in place.
+pub fn packing(engine: &dyn Engine) {
+    let mut random = Operands::new(7);
+    for (degree, limbs, count) in [(64, 2, 1), (64, 2, 12), (64, 3, 3), (4096, 2, 800)] {
+        let ring = ring(degree, 50, limbs);
+        let mut b = Builder::new("pack");
+        let a = b.coefficients("a", &ring);
+        let packed = b.pack("packed", a, count);
+        b.output(packed);
+        let a = random.polys(&ring, 2);
+        agree(engine, &b.build(), &[&a], 2 * count * beats::WORDS);
+
+        let mut b = Builder::new("unpack");
+        let a = b.beats("a", &ring, count);
+        let poly = b.unpack("poly", a);
+        b.output(poly);
+        let a = random.beats(&ring, count);
+        agree(engine, &b.build(), &[&a], ring.len_words());
+
+        let mut b = Builder::new("sum in place");
+        let acc = b.beat_sums("acc", &ring, count);
+        let x = b.beats("x", &ring, count);
+        let sum = b.add_beats("sum", acc, x);
+        b.update(acc, sum);
+        let program = b.build();
+        let (start, x) = (random.beats(&ring, count), random.beats(&ring, count));
+        let run = |engine: &dyn Engine| {
+            let mut acc = start.clone();
+            let outcome = engine.run(&program, &mut [Operand::InOut(&mut acc), Operand::In(&x)]);
+            assert_eq!(outcome, Ok(()));
+            acc
+        };
+        assert_eq!(run(engine), run(&ReferenceEngine), "sum in place on {}", engine.name());
+    }
+}
+
+/// Operands that do not fit are refused, and a secret never reaches a public input.
+pub fn refusals(engine: &dyn Engine) {
+    let mut random = Operands::new(8);
+    let m = random.modulus(2);
+    let mut b = Builder::new("pow");
+    let x = b.residues("x", &m);
+    let e = b.exponents::<Public>("e", 64);
+    let y = b.pow("y", x, e);
+    b.output(y);
+    let program = b.build();
+    let (x, e, mut out) = (random.residues(&m, 3), random.words(3), vec![0; 6]);
+    let fault = |operand: &str, why| {
+        Err(RunError::Operand { program: "pow".into(), operand: operand.into(), why })
+    };
+    let outcome = engine.run(&program, &mut [Operand::In(&x)]);
+    let program_name = "pow".to_string();
+    let counts = RunError::OperandCount { program: program_name, expected: 3, found: 1 };
+    assert_eq!(outcome, Err(counts));
+    let mut operands = [Operand::In(&x), Operand::SecretIn(&e), Operand::Out(&mut out)];
+    let outcome = engine.run(&program, &mut operands);
+    assert_eq!(outcome, fault("e", OperandFault::SecretAsPublic));
+    let mut operands = [Operand::In(&x), Operand::In(&e[..2]), Operand::Out(&mut out)];
+    let outcome = engine.run(&program, &mut operands);
+    assert_eq!(outcome, fault("e", OperandFault::Length { expected: 3, found: 2 }));
+    let mut operands = [Operand::In(&x), Operand::In(&e), Operand::In(&x)];
+    assert_eq!(engine.run(&program, &mut operands), fault("y", OperandFault::Access));
+}

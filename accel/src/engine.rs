@@ -1,0 +1,150 @@
+//! The one trait that makes something an engine.
+
+use crate::{
+    Beats, Exponents, Polys, Residues,
+    exponents::{Public, Secrecy, Secret},
+    polys::Domain,
+    program::{Program, Step},
+};
+
+/// Something that runs programs: a CPU, a GPU, an FPGA, or the oracle.
+pub trait Engine: Send + Sync {
+    /// A short stable name, such as `cpu`.
+    fn name(&self) -> &'static str;
+
+    /// One line on what it runs on, for people.
+    fn describe(&self) -> String;
+
+    /// Whether it can run a step of this name (see `Step::name`).
+    fn supports(&self, step: &str) -> bool;
+
+    /// Runs `program` over whole batches: operands are the inputs in the order they were built,
+    /// then the outputs.
+    ///
+    /// Values are trusted to be reduced, as the batch types guarantee; lengths are checked.
+    ///
+    /// # Errors
+    /// The operands do not fit the program, or a step is not supported. Nothing was computed then.
+    fn run(&self, program: &Program, operands: &mut [Operand<'_>]) -> Result<(), RunError>;
+}
+
+/// A view of one operand's data: whole batches in plain host layout.
+pub enum Operand<'a> {
+    /// A public input.
+    In(&'a [u64]),
+    /// A secret input; refused where the program declares a public one.
+    SecretIn(&'a [u64]),
+    /// An output, overwritten.
+    Out(&'a mut [u64]),
+    /// An accumulator, updated in place.
+    InOut(&'a mut [u64]),
+}
+
+impl Operand<'_> {
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Self::In(words) | Self::SecretIn(words) => words.len(),
+            Self::Out(words) | Self::InOut(words) => words.len(),
+        }
+    }
+}
+
+impl<'a> From<&'a Residues> for Operand<'a> {
+    fn from(batch: &'a Residues) -> Self {
+        Self::In(batch.words())
+    }
+}
+
+impl<'a> From<&'a Beats> for Operand<'a> {
+    fn from(batch: &'a Beats) -> Self {
+        Self::In(batch.words())
+    }
+}
+
+impl<'a, D: Domain> From<&'a Polys<D>> for Operand<'a> {
+    fn from(batch: &'a Polys<D>) -> Self {
+        Self::SecretIn(batch.words())
+    }
+}
+
+impl<'a> From<&'a Exponents<Secret>> for Operand<'a> {
+    fn from(batch: &'a Exponents<Secret>) -> Self {
+        Self::SecretIn(batch.words())
+    }
+}
+
+impl<'a> From<&'a Exponents<Public>> for Operand<'a> {
+    fn from(batch: &'a Exponents<Public>) -> Self {
+        Self::In(batch.words())
+    }
+}
+
+/// Why a program did not run. All of these are the caller's doing.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum RunError {
+    /// There are more or fewer operands than the program has inputs and outputs.
+    #[error("program {program} takes {expected} operands, not {found}")]
+    OperandCount {
+        /// The program's name.
+        program: String,
+        /// Inputs and outputs of the program.
+        expected: usize,
+        /// Operands given.
+        found: usize,
+    },
+    /// An operand's length or access does not fit.
+    #[error("operand {operand} of program {program} does not fit: {why}")]
+    Operand {
+        /// The program's name.
+        program: String,
+        /// The operand's name in the program.
+        operand: String,
+        /// What is wrong.
+        why: OperandFault,
+    },
+    /// The engine has no kernel for a step.
+    #[error("engine {engine} has no step {step}")]
+    Unsupported {
+        /// The engine's name.
+        engine: &'static str,
+        /// The step's name.
+        step: &'static str,
+    },
+}
+
+/// What is wrong with an operand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum OperandFault {
+    /// An input where an output belongs, or the reverse.
+    #[error("wrong access")]
+    Access,
+    /// A secret where the program would take a variable-time path.
+    #[error("a secret bound to a public input")]
+    SecretAsPublic,
+    /// Not the words that the number of items asks for.
+    #[error("{found} words, expected {expected}")]
+    Length {
+        /// Words for the items of the batch.
+        expected: usize,
+        /// Words given.
+        found: usize,
+    },
+}
+
+/// Checks every step of `program` against an engine's list.
+pub(crate) fn check_support(engine: &dyn Engine, program: &Program) -> Result<(), RunError> {
+    match program.steps().map(Step::name).find(|step| !engine.supports(step)) {
+        Some(step) => Err(RunError::Unsupported { engine: engine.name(), step }),
+        None => Ok(()),
+    }
+}
+
+/// The steps that an engine supports, for `ciphergram devices`.
+#[must_use]
+pub fn supported_steps(engine: &dyn Engine) -> Vec<&'static str> {
+    Step::NAMES.into_iter().filter(|step| engine.supports(step)).collect()
+}
+
+const _: () = assert!(Secret::SECRET && !Public::SECRET);

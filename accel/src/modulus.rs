@@ -1,0 +1,171 @@
+//! One odd modulus and the constants that Montgomery arithmetic derives from it.
+
+use crypto_bigint::BoxedUint;
+use zeroize::Zeroize;
+
+/// The largest modulus in bits: n² of a 4096-bit Paillier key.
+pub const MAX_MODULUS_BITS: u32 = 8192;
+
+/// An odd modulus `m` of 2 to [`MAX_MODULUS_BITS`] bits, in `ceil(bits / 64)` words.
+///
+/// It carries a name for the text form of programs and no `Debug`, since p² of a Paillier key is a
+/// modulus too. All words are zeroized on drop.
+pub struct Modulus {
+    name: String,
+    words: Vec<u64>,
+    /// `R² mod m` with `R = 2^(64 · words)`.
+    r_squared: Vec<u64>,
+    /// `-m⁻¹ mod 2^64`.
+    neg_inverse: u64,
+    bits: u32,
+}
+
+/// Why a number cannot be a modulus.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ModulusError {
+    /// Montgomery arithmetic needs an odd modulus.
+    #[error("the modulus is even")]
+    Even,
+    /// A modulus below 3 has no arithmetic worth the name.
+    #[error("the modulus is below 3")]
+    TooSmall,
+    /// Larger than any key that is supported.
+    #[error("the modulus has {bits} bits, at most {MAX_MODULUS_BITS} are supported")]
+    TooLarge {
+        /// The number of bits found.
+        bits: u32,
+    },
+}
+
+impl Modulus {
+    /// Checks `words` (little-endian, leading zeros allowed) and derives the constants.
+    ///
+    /// # Errors
+    /// Even, below 3, or above [`MAX_MODULUS_BITS`].
+    pub fn new(name: impl Into<String>, words: &[u64]) -> Result<Self, ModulusError> {
+        let used = words.iter().rposition(|&w| w != 0).map_or(0, |i| i + 1);
+        let words = words[..used].to_vec();
+        let Some(&top) = words.last() else { return Err(ModulusError::TooSmall) };
+        let bits = used as u32 * 64 - top.leading_zeros();
+        if words[0] & 1 == 0 {
+            return Err(ModulusError::Even);
+        }
+        if bits < 2 {
+            return Err(ModulusError::TooSmall);
+        }
+        if bits > MAX_MODULUS_BITS {
+            return Err(ModulusError::TooLarge { bits });
+        }
+        let neg_inverse = inverse_mod_word(words[0]).wrapping_neg();
+        let r_squared = power_of_two_mod(128 * used as u32, &words);
+        Ok(Self { name: name.into(), words, r_squared, neg_inverse, bits })
+    }
+
+    /// The name that programs print, such as `n²`.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The size of `m` in bits.
+    #[must_use]
+    pub fn bits(&self) -> u32 {
+        self.bits
+    }
+
+    /// `m`, least significant word first; the highest word is not zero.
+    #[must_use]
+    pub fn words(&self) -> &[u64] {
+        &self.words
+    }
+
+    /// The number of words of every residue.
+    #[must_use]
+    pub fn len_words(&self) -> usize {
+        self.words.len()
+    }
+
+    /// `R² mod m` with `R = 2^(64 · len_words)`.
+    pub(crate) fn r_squared(&self) -> &[u64] {
+        &self.r_squared
+    }
+
+    /// `-m⁻¹ mod 2^64`.
+    pub(crate) fn neg_inverse(&self) -> u64 {
+        self.neg_inverse
+    }
+
+    /// Whether `words` is a number below `m`. Variable time: for public values only.
+    #[must_use]
+    pub fn contains_vartime(&self, words: &[u64]) -> bool {
+        words.len() == self.words.len() && words.iter().rev().lt(self.words.iter().rev())
+    }
+}
+
+impl Drop for Modulus {
+    fn drop(&mut self) {
+        self.words.zeroize();
+        self.r_squared.zeroize();
+        self.neg_inverse.zeroize();
+    }
+}
+
+/// `x⁻¹ mod 2^64` for odd `x`: four Newton steps double the 5 correct bits of 3x ⊕ 2 past 64.
+pub(crate) fn inverse_mod_word(x: u64) -> u64 {
+    let start = x.wrapping_mul(3) ^ 2;
+    (0..4).fold(start, |y, _| y.wrapping_mul(2u64.wrapping_sub(x.wrapping_mul(y))))
+}
+
+/// `2^exponent mod m`, by the library's constant-time division: `m` may be secret.
+fn power_of_two_mod(exponent: u32, m: &[u64]) -> Vec<u64> {
+    let precision = exponent + 64;
+    let mut words = vec![0u64; (precision / 64) as usize];
+    words[(exponent / 64) as usize] = 1 << (exponent % 64);
+    let mut modulus = BoxedUint::from_words(m.iter().copied());
+    let remainder = match modulus.to_nz().into_option() {
+        Some(m) => BoxedUint::from_words(words).rem(&m),
+        None => BoxedUint::zero(),
+    };
+    modulus.zeroize();
+    let mut out = remainder.as_words().to_vec();
+    out.resize(m.len(), 0);
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use num_bigint::BigUint;
+
+    #[test]
+    fn constants_satisfy_their_definitions() {
+        for words in [vec![3u64], vec![u64::MAX], vec![0x1234_5677, 9], vec![1, 0, 0, 1 << 63]] {
+            let m = Modulus::new("m", &words).unwrap();
+            assert_eq!(m.words()[0].wrapping_mul(m.neg_inverse()), u64::MAX);
+            let big = |w: &[u64]| {
+                w.iter().rev().fold(BigUint::ZERO, |acc, &w| (acc << 64) + BigUint::from(w))
+            };
+            let expected = (BigUint::from(1u8) << (128 * m.len_words())) % big(&words);
+            assert_eq!(big(m.r_squared()), expected);
+        }
+    }
+
+    #[test]
+    fn refuses_what_is_no_modulus() {
+        assert_eq!(Modulus::new("m", &[4]).err(), Some(ModulusError::Even));
+        assert_eq!(Modulus::new("m", &[1]).err(), Some(ModulusError::TooSmall));
+        assert_eq!(Modulus::new("m", &[]).err(), Some(ModulusError::TooSmall));
+        let mut large = vec![1u64; 129];
+        large[128] = 1;
+        assert_eq!(Modulus::new("m", &large).err(), Some(ModulusError::TooLarge { bits: 8193 }));
+    }
+
+    #[test]
+    fn membership_compares_from_the_top() {
+        let m = Modulus::new("m", &[5, 7]).unwrap();
+        assert!(m.contains_vartime(&[4, 7]) && m.contains_vartime(&[u64::MAX, 6]));
+        assert!(!m.contains_vartime(&[5, 7]) && !m.contains_vartime(&[0, 8]));
+        assert!(!m.contains_vartime(&[1]));
+    }
+}

@@ -1,0 +1,90 @@
+//! Batches of RNS polynomials.
+
+use std::{marker::PhantomData, sync::Arc};
+
+use zeroize::Zeroize;
+
+use crate::{
+    program::{Coeff, Ntt},
+    ring::Ring,
+};
+
+/// The two forms of a polynomial: [`Coeff`] and [`Ntt`].
+pub trait Domain: sealed::Sealed + 'static {}
+impl Domain for Coeff {}
+impl Domain for Ntt {}
+
+mod sealed {
+    pub trait Sealed {}
+    impl Sealed for super::Coeff {}
+    impl Sealed for super::Ntt {}
+}
+
+/// `count` polynomials over a [`Ring`], laid out `[item][limb][coefficient]`, every coefficient
+/// below its limb's prime. No `Debug`, zeroized on drop: a secret key is one of these.
+pub struct Polys<D: Domain> {
+    ring: Arc<Ring>,
+    words: Vec<u64>,
+    domain: PhantomData<D>,
+}
+
+impl<D: Domain> Polys<D> {
+    /// `count` zero polynomials: room for an output.
+    #[must_use]
+    pub fn zeros(ring: Arc<Ring>, count: usize) -> Self {
+        let words = vec![0; count * ring.len_words()];
+        Self { ring, words, domain: PhantomData }
+    }
+
+    /// The ring that all items share.
+    #[must_use]
+    pub fn ring(&self) -> &Arc<Ring> {
+        &self.ring
+    }
+
+    /// The number of polynomials.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.words.len() / self.ring.len_words()
+    }
+
+    /// All words, `[item][limb][coefficient]`.
+    #[must_use]
+    pub fn words(&self) -> &[u64] {
+        &self.words
+    }
+
+    /// All words, to be overwritten with reduced values only.
+    pub fn words_mut(&mut self) -> &mut [u64] {
+        &mut self.words
+    }
+}
+
+impl Polys<Coeff> {
+    /// One polynomial with small signed coefficients, such as a ternary secret. Constant time.
+    ///
+    /// # Panics
+    /// If there are not exactly `ring.degree()` coefficients.
+    #[must_use]
+    pub fn from_small(ring: Arc<Ring>, coefficients: &[i8]) -> Self {
+        assert_eq!(coefficients.len(), ring.degree(), "one coefficient for each power");
+        let mut poly = Self::zeros(ring.clone(), 1);
+        for (limb, &q) in poly.words.chunks_exact_mut(ring.degree()).zip(ring.primes()) {
+            for (word, &c) in limb.iter_mut().zip(coefficients) {
+                *word = small_mod(i64::from(c), q);
+            }
+        }
+        poly
+    }
+}
+
+/// `c mod q` for `|c| < q`, without a branch on `c`.
+pub(crate) fn small_mod(c: i64, q: u64) -> u64 {
+    (c + ((c >> 63) & q as i64)) as u64
+}
+
+impl<D: Domain> Drop for Polys<D> {
+    fn drop(&mut self) {
+        self.words.zeroize();
+    }
+}

@@ -1,0 +1,305 @@
+//! Programs: straight-line dataflows over batches.
+//!
+//! A program is a list of typed values. Each value is an input, a constant or the result of one
+//! [`Step`] over earlier values; some are outputs. It describes what happens to **one item** of
+//! every batch; an engine applies it to all items. There is no control flow, so what a program does
+//! can be printed, scheduled, or wired into hardware.
+//!
+//! Programs are built with a [`Builder`], whose handles carry their kind as a Rust type, and printed
+//! with `Display`. They hold the constants of a key, so they have no `Debug`, and constants are
+//! zeroized on drop and never printed.
+
+mod builder;
+mod text;
+
+use std::sync::Arc;
+
+use zeroize::Zeroizing;
+
+pub use builder::{Beat, Builder, Coeff, Exponent, Integer, Ntt, Residue, Seed, Var};
+
+use crate::{beats, modulus::Modulus, ring::Ring};
+
+/// What one item of a value is.
+#[derive(Clone)]
+pub enum Kind {
+    /// Any little-endian integer, or several side by side, of `words` words in all.
+    Integers {
+        /// Words of one item.
+        words: usize,
+    },
+    /// `rows` residues below a modulus.
+    Residues {
+        /// The modulus.
+        modulus: Arc<Modulus>,
+        /// Residues in one item.
+        rows: usize,
+    },
+    /// One exponent.
+    Exponents {
+        /// The bound on its size.
+        bits: u32,
+    },
+    /// One polynomial, `[limb][coefficient]`.
+    Polys {
+        /// The ring.
+        ring: Arc<Ring>,
+        /// Whether in NTT form.
+        ntt: bool,
+    },
+    /// `count` beats of ten residues, starting at limb 0 of a coefficient.
+    Beats {
+        /// The ring.
+        ring: Arc<Ring>,
+        /// Beats in one item.
+        count: usize,
+    },
+    /// `count` ChaCha20 keys of 32 bytes.
+    Seeds {
+        /// Keys in one item.
+        count: usize,
+    },
+}
+
+impl Kind {
+    /// The words of one item.
+    #[must_use]
+    pub fn words(&self) -> usize {
+        match self {
+            Self::Integers { words } => *words,
+            Self::Residues { modulus, rows } => modulus.len_words() * rows,
+            Self::Exponents { bits } => bits.div_ceil(64) as usize,
+            Self::Polys { ring, .. } => ring.len_words(),
+            Self::Beats { count, .. } => count * beats::WORDS,
+            Self::Seeds { count } => count * 4,
+        }
+    }
+}
+
+/// Where the data of an input lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Spread {
+    /// One item for each item of the batch.
+    Each,
+    /// One item that the whole batch shares.
+    Shared,
+    /// One item each, read at the start and overwritten at the end: an accumulator.
+    Update,
+}
+
+/// One operation. Its operands are earlier values, by index; its kind is that of its [`Value`].
+#[derive(Clone)]
+pub enum Step {
+    /// `a · b mod m`.
+    Mul,
+    /// The product of all rows of an item, mod m.
+    Product,
+    /// `1 + x·n`, for `x < n` and a result below n².
+    OnePlusMn {
+        /// n.
+        n: Arc<Modulus>,
+    },
+    /// `base^e mod m`.
+    Pow {
+        /// Whether the exponent must take a constant-time path.
+        secret: bool,
+    },
+    /// `base^e mod m` for a base known beforehand and a secret exponent.
+    PowFixedBase {
+        /// The base and the bound on exponents.
+        base: Arc<FixedBase>,
+    },
+    /// `x mod m`, for a residue of any larger modulus. Constant time.
+    Reduce,
+    /// `(x − 1) / p` for `x ≡ 1 mod p`, `x < p²`: Paillier's function L. Constant time.
+    LQuotient,
+    /// The number below `p·q` with the given remainders. Constant time.
+    CrtJoin {
+        /// The constants of the recombination.
+        crt: Arc<Crt>,
+    },
+    /// To NTT form.
+    Ntt,
+    /// From NTT form.
+    Intt,
+    /// `a + b` in the ring, both in the same form.
+    PolyAdd,
+    /// `a − b` in the ring, both in the same form.
+    PolySub,
+    /// `a · b` in NTT form.
+    PolyMul,
+    /// The sum over all seeds of the uniform polynomial that `(seed, index)` names.
+    Uniform,
+    /// The centred binomial polynomial that `(key, index)` names. Constant time.
+    Noise,
+    /// Integers of `words_each` words to RNS, one to a coefficient. Constant time.
+    Lift {
+        /// Words of one integer.
+        words_each: usize,
+    },
+    /// RNS to the integer in `[0, Q)` of each coefficient, two words each. Constant time.
+    Compose,
+    /// The first coefficients of a polynomial to beats.
+    Pack,
+    /// Beats to a polynomial whose other coefficients are zero.
+    Unpack,
+    /// Lane by lane `a + b mod q`.
+    AddBeats,
+}
+
+/// The base of [`Step::PowFixedBase`]: engines keep a table of its powers.
+pub struct FixedBase {
+    modulus: Arc<Modulus>,
+    base: Zeroizing<Vec<u64>>,
+    exponent_bits: u32,
+}
+
+impl FixedBase {
+    /// `base` must be below the modulus; exponents will have at most `exponent_bits` bits.
+    ///
+    /// # Panics
+    /// If `base` has another length than the modulus, or `exponent_bits` is 0.
+    #[must_use]
+    pub fn new(modulus: Arc<Modulus>, base: &[u64], exponent_bits: u32) -> Self {
+        assert!(base.len() == modulus.len_words() && exponent_bits > 0, "a residue and a bound");
+        Self { modulus, base: Zeroizing::new(base.to_vec()), exponent_bits }
+    }
+
+    /// The modulus.
+    #[must_use]
+    pub fn modulus(&self) -> &Arc<Modulus> {
+        &self.modulus
+    }
+
+    /// The bound on exponents, in bits.
+    #[must_use]
+    pub fn exponent_bits(&self) -> u32 {
+        self.exponent_bits
+    }
+
+    pub(crate) fn base(&self) -> &[u64] {
+        &self.base
+    }
+}
+
+/// The constants of [`Step::CrtJoin`].
+pub struct Crt {
+    p: Arc<Modulus>,
+    q: Arc<Modulus>,
+    p_inverse: Zeroizing<Vec<u64>>,
+}
+
+impl Crt {
+    /// `p_inverse` is `p⁻¹ mod q`, in as many words as q.
+    ///
+    /// # Panics
+    /// If the length differs.
+    #[must_use]
+    pub fn new(p: Arc<Modulus>, q: Arc<Modulus>, p_inverse: &[u64]) -> Self {
+        assert_eq!(p_inverse.len(), q.len_words(), "a residue of q");
+        Self { p, q, p_inverse: Zeroizing::new(p_inverse.to_vec()) }
+    }
+
+    pub(crate) fn p(&self) -> &Arc<Modulus> {
+        &self.p
+    }
+
+    pub(crate) fn q(&self) -> &Arc<Modulus> {
+        &self.q
+    }
+
+    pub(crate) fn p_inverse(&self) -> &[u64] {
+        &self.p_inverse
+    }
+}
+
+/// Where a value comes from.
+pub enum Source {
+    /// An operand of the run.
+    Input {
+        /// How the operand's items are laid over the batch.
+        spread: Spread,
+    },
+    /// One item, fixed when the program was built.
+    Constant {
+        /// Its words.
+        words: Zeroizing<Vec<u64>>,
+    },
+    /// The result of a step.
+    Step {
+        /// The operation.
+        step: Step,
+        /// Indices of its operands among the program's values.
+        operands: Vec<usize>,
+    },
+}
+
+/// One value of a program.
+pub struct Value {
+    /// Its name in the text form.
+    pub name: String,
+    /// What one item is.
+    pub kind: Kind,
+    /// Where it comes from.
+    pub source: Source,
+    /// For inputs and constants: whether it must not influence timing.
+    pub secret: bool,
+}
+
+/// A straight-line dataflow over one item of every operand. See the [module](self) documentation.
+pub struct Program {
+    name: String,
+    values: Vec<Value>,
+    /// Results, in the order of the output operands.
+    outputs: Vec<usize>,
+    /// (input with [`Spread::Update`], the value that replaces it).
+    updates: Vec<(usize, usize)>,
+}
+
+impl Program {
+    /// The name, such as `paillier.encrypt`.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// All values, operands before results.
+    #[must_use]
+    pub fn values(&self) -> &[Value] {
+        &self.values
+    }
+
+    /// Indices of the outputs.
+    #[must_use]
+    pub fn outputs(&self) -> &[usize] {
+        &self.outputs
+    }
+
+    /// Pairs of accumulator input and the value that replaces it.
+    #[must_use]
+    pub fn updates(&self) -> &[(usize, usize)] {
+        &self.updates
+    }
+
+    /// Indices and spreads of the inputs, in operand order.
+    pub fn inputs(&self) -> impl Iterator<Item = (usize, Spread)> + '_ {
+        self.values.iter().enumerate().filter_map(|(i, v)| match v.source {
+            Source::Input { spread } => Some((i, spread)),
+            _ => None,
+        })
+    }
+
+    /// The steps, in order.
+    pub fn steps(&self) -> impl Iterator<Item = &Step> {
+        self.values.iter().filter_map(|v| match &v.source {
+            Source::Step { step, .. } => Some(step),
+            _ => None,
+        })
+    }
+
+    /// Whether any input or constant is secret, so that scratch memory must be wiped.
+    #[must_use]
+    pub fn has_secrets(&self) -> bool {
+        self.values.iter().any(|v| v.secret)
+    }
+}

@@ -1,0 +1,390 @@
+//! The builder: each method appends one value and returns its typed handle.
+
+use std::{marker::PhantomData, sync::Arc};
+
+use zeroize::Zeroizing;
+
+use super::{Crt, FixedBase, Kind, Program, Source, Spread, Step, Value};
+use crate::{
+    exponents::{Public, Secrecy, Secret},
+    modulus::Modulus,
+    ring::Ring,
+};
+
+/// A handle to a value of kind `T` in the program under construction.
+pub struct Var<T> {
+    index: usize,
+    kind: PhantomData<T>,
+}
+
+impl<T> Clone for Var<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for Var<T> {}
+
+/// Marks integers.
+pub enum Integer {}
+/// Marks residues.
+pub enum Residue {}
+/// Marks exponents, secret or public.
+pub struct Exponent<S>(PhantomData<S>);
+/// Marks polynomials in coefficient form.
+pub enum Coeff {}
+/// Marks polynomials in NTT form.
+pub enum Ntt {}
+/// Marks beats.
+pub enum Beat {}
+/// Marks seeds.
+pub enum Seed {}
+
+/// Builds a [`Program`]. Operand order is the order of the input calls, then of the outputs.
+///
+/// Shapes are checked as steps are added; a mismatch is a programming error and panics.
+pub struct Builder {
+    program: Program,
+}
+
+impl Builder {
+    /// An empty program.
+    #[must_use]
+    pub fn new(name: &str) -> Self {
+        let program =
+            Program { name: name.into(), values: vec![], outputs: vec![], updates: vec![] };
+        Self { program }
+    }
+
+    fn push<T>(&mut self, name: &str, kind: Kind, source: Source, secret: bool) -> Var<T> {
+        self.program.values.push(Value { name: name.into(), kind, source, secret });
+        Var { index: self.program.values.len() - 1, kind: PhantomData }
+    }
+
+    fn input<T>(&mut self, name: &str, kind: Kind, spread: Spread, secret: bool) -> Var<T> {
+        self.push(name, kind, Source::Input { spread }, secret)
+    }
+
+    fn constant<T>(&mut self, name: &str, kind: Kind, words: &[u64], secret: bool) -> Var<T> {
+        assert_eq!(kind.words(), words.len(), "constant {name} holds one item");
+        let words = Zeroizing::new(words.to_vec());
+        self.push(name, kind, Source::Constant { words }, secret)
+    }
+
+    fn step<T>(&mut self, name: &str, kind: Kind, step: Step, operands: &[usize]) -> Var<T> {
+        self.push(name, kind, Source::Step { step, operands: operands.to_vec() }, false)
+    }
+
+    fn kind<T>(&self, var: Var<T>) -> Kind {
+        self.program.values[var.index].kind.clone()
+    }
+
+    fn modulus(&self, var: Var<Residue>) -> Arc<Modulus> {
+        match self.kind(var) {
+            Kind::Residues { modulus, .. } => modulus,
+            _ => unreachable!("a residue handle names residues"),
+        }
+    }
+
+    fn ring<T>(&self, var: Var<T>) -> Arc<Ring> {
+        match self.kind(var) {
+            Kind::Polys { ring, .. } | Kind::Beats { ring, .. } => ring,
+            _ => unreachable!("a polynomial handle names polynomials"),
+        }
+    }
+
+    /// An input of integers of `words` words, secret.
+    pub fn integers(&mut self, name: &str, words: usize) -> Var<Integer> {
+        self.input(name, Kind::Integers { words }, Spread::Each, true)
+    }
+
+    /// An input of one public word each: the index of a polynomial or of a datagram.
+    pub fn index(&mut self, name: &str) -> Var<Integer> {
+        self.input(name, Kind::Integers { words: 1 }, Spread::Each, false)
+    }
+
+    /// A public input of one residue each.
+    pub fn residues(&mut self, name: &str, modulus: &Arc<Modulus>) -> Var<Residue> {
+        self.residue_rows(name, modulus, 1)
+    }
+
+    /// A public input of `rows` residues each, for [`Builder::product`].
+    pub fn residue_rows(&mut self, name: &str, m: &Arc<Modulus>, rows: usize) -> Var<Residue> {
+        self.input(name, Kind::Residues { modulus: m.clone(), rows }, Spread::Each, false)
+    }
+
+    /// A secret input of one residue each.
+    pub fn secret_residues(&mut self, name: &str, modulus: &Arc<Modulus>) -> Var<Residue> {
+        let kind = Kind::Residues { modulus: modulus.clone(), rows: 1 };
+        self.input(name, kind, Spread::Each, true)
+    }
+
+    /// An accumulator of one residue each: see [`Builder::update`].
+    pub fn residue_sums(&mut self, name: &str, modulus: &Arc<Modulus>) -> Var<Residue> {
+        let kind = Kind::Residues { modulus: modulus.clone(), rows: 1 };
+        self.input(name, kind, Spread::Update, false)
+    }
+
+    /// An input of one exponent each, of at most `bits` bits.
+    pub fn exponents<S: Secrecy>(&mut self, name: &str, bits: u32) -> Var<Exponent<S>> {
+        self.input(name, Kind::Exponents { bits }, Spread::Each, S::SECRET)
+    }
+
+    /// A constant secret residue.
+    pub fn secret_residue(
+        &mut self,
+        name: &str,
+        modulus: &Arc<Modulus>,
+        words: &[u64],
+    ) -> Var<Residue> {
+        let kind = Kind::Residues { modulus: modulus.clone(), rows: 1 };
+        self.constant(name, kind, words, true)
+    }
+
+    /// A constant secret exponent.
+    pub fn secret_exponent(
+        &mut self,
+        name: &str,
+        bits: u32,
+        words: &[u64],
+    ) -> Var<Exponent<Secret>> {
+        self.constant(name, Kind::Exponents { bits }, words, true)
+    }
+
+    /// A constant public exponent.
+    pub fn public_exponent(
+        &mut self,
+        name: &str,
+        bits: u32,
+        words: &[u64],
+    ) -> Var<Exponent<Public>> {
+        self.constant(name, Kind::Exponents { bits }, words, false)
+    }
+
+    /// `a · b mod m`.
+    pub fn mul(&mut self, name: &str, a: Var<Residue>, b: Var<Residue>) -> Var<Residue> {
+        let (ka, m) = (self.kind(a), self.modulus(a));
+        assert!(Arc::ptr_eq(&m, &self.modulus(b)) && ka.words() == self.kind(b).words());
+        self.step(name, ka, Step::Mul, &[a.index, b.index])
+    }
+
+    /// The product of all rows of `a`.
+    pub fn product(&mut self, name: &str, a: Var<Residue>) -> Var<Residue> {
+        let kind = Kind::Residues { modulus: self.modulus(a), rows: 1 };
+        self.step(name, kind, Step::Product, &[a.index])
+    }
+
+    /// `1 + x·n mod n²`: the encryption of `x` without a mask. `x < n` is the caller's duty.
+    pub fn one_plus_mn(
+        &mut self,
+        name: &str,
+        x: Var<Integer>,
+        n: &Arc<Modulus>,
+        n_squared: &Arc<Modulus>,
+    ) -> Var<Residue> {
+        assert_eq!(self.kind(x).words(), n.len_words(), "{name}: plaintexts are below n");
+        let kind = Kind::Residues { modulus: n_squared.clone(), rows: 1 };
+        self.step(name, kind, Step::OnePlusMn { n: n.clone() }, &[x.index])
+    }
+
+    /// `base^e mod m`.
+    pub fn pow<S: Secrecy>(
+        &mut self,
+        name: &str,
+        base: Var<Residue>,
+        e: Var<Exponent<S>>,
+    ) -> Var<Residue> {
+        let kind = self.kind(base);
+        self.step(name, kind, Step::Pow { secret: S::SECRET }, &[base.index, e.index])
+    }
+
+    /// `base^e mod m` for a fixed base; the exponent is treated as secret.
+    pub fn pow_fixed_base(
+        &mut self,
+        name: &str,
+        base: &Arc<FixedBase>,
+        e: Var<Exponent<Secret>>,
+    ) -> Var<Residue> {
+        let words = base.exponent_bits.div_ceil(64) as usize;
+        assert_eq!(self.kind(e).words(), words, "{name}: exponents have the bits of the table");
+        let kind = Kind::Residues { modulus: base.modulus.clone(), rows: 1 };
+        self.step(name, kind, Step::PowFixedBase { base: base.clone() }, &[e.index])
+    }
+
+    /// `x mod m`.
+    pub fn reduce(&mut self, name: &str, x: Var<Residue>, m: &Arc<Modulus>) -> Var<Residue> {
+        let kind = Kind::Residues { modulus: m.clone(), rows: 1 };
+        self.step(name, kind, Step::Reduce, &[x.index])
+    }
+
+    /// `(x − 1) / p` for a residue `x ≡ 1 mod p` of p².
+    pub fn l_quotient(&mut self, name: &str, x: Var<Residue>, p: &Arc<Modulus>) -> Var<Residue> {
+        let kind = Kind::Residues { modulus: p.clone(), rows: 1 };
+        self.step(name, kind, Step::LQuotient, &[x.index])
+    }
+
+    /// The number below `p·q` that is `a` mod p and `b` mod q, in `words` words.
+    pub fn crt_join(
+        &mut self,
+        name: &str,
+        (a, b): (Var<Residue>, Var<Residue>),
+        crt: &Arc<Crt>,
+        words: usize,
+    ) -> Var<Integer> {
+        assert!(Arc::ptr_eq(&self.modulus(a), &crt.p) && Arc::ptr_eq(&self.modulus(b), &crt.q));
+        let step = Step::CrtJoin { crt: crt.clone() };
+        self.step(name, Kind::Integers { words }, step, &[a.index, b.index])
+    }
+
+    /// One secret polynomial in NTT form that the whole batch shares, such as a key.
+    pub fn secret_key(&mut self, name: &str, ring: &Arc<Ring>, words: &[u64]) -> Var<Ntt> {
+        self.constant(name, Kind::Polys { ring: ring.clone(), ntt: true }, words, true)
+    }
+
+    /// A secret input of one polynomial each in coefficient form.
+    pub fn coefficients(&mut self, name: &str, ring: &Arc<Ring>) -> Var<Coeff> {
+        let kind = Kind::Polys { ring: ring.clone(), ntt: false };
+        self.input(name, kind, Spread::Each, true)
+    }
+
+    /// `count` public seeds that the whole batch shares.
+    pub fn seeds(&mut self, name: &str, count: usize) -> Var<Seed> {
+        self.input(name, Kind::Seeds { count }, Spread::Shared, false)
+    }
+
+    /// One secret seed that the whole batch shares.
+    pub fn secret_seed(&mut self, name: &str) -> Var<Seed> {
+        self.input(name, Kind::Seeds { count: 1 }, Spread::Shared, true)
+    }
+
+    /// A public input of `count` beats each.
+    pub fn beats(&mut self, name: &str, ring: &Arc<Ring>, count: usize) -> Var<Beat> {
+        self.input(name, Kind::Beats { ring: ring.clone(), count }, Spread::Each, false)
+    }
+
+    /// An accumulator of `count` beats each: see [`Builder::update`].
+    pub fn beat_sums(&mut self, name: &str, ring: &Arc<Ring>, count: usize) -> Var<Beat> {
+        self.input(name, Kind::Beats { ring: ring.clone(), count }, Spread::Update, false)
+    }
+
+    /// To NTT form.
+    pub fn ntt(&mut self, name: &str, a: Var<Coeff>) -> Var<Ntt> {
+        let kind = Kind::Polys { ring: self.ring(a), ntt: true };
+        self.step(name, kind, Step::Ntt, &[a.index])
+    }
+
+    /// From NTT form.
+    pub fn intt(&mut self, name: &str, a: Var<Ntt>) -> Var<Coeff> {
+        let kind = Kind::Polys { ring: self.ring(a), ntt: false };
+        self.step(name, kind, Step::Intt, &[a.index])
+    }
+
+    fn poly_pair<T>(&mut self, name: &str, step: Step, a: Var<T>, b: Var<T>) -> Var<T> {
+        assert!(Arc::ptr_eq(&self.ring(a), &self.ring(b)), "{name}: one ring");
+        let kind = self.kind(a);
+        self.step(name, kind, step, &[a.index, b.index])
+    }
+
+    /// `a + b`, both in the same form.
+    pub fn add<D: crate::polys::Domain>(&mut self, name: &str, a: Var<D>, b: Var<D>) -> Var<D> {
+        self.poly_pair(name, Step::PolyAdd, a, b)
+    }
+
+    /// `a − b`, both in the same form.
+    pub fn sub<D: crate::polys::Domain>(&mut self, name: &str, a: Var<D>, b: Var<D>) -> Var<D> {
+        self.poly_pair(name, Step::PolySub, a, b)
+    }
+
+    /// `a · b`: pointwise in NTT form.
+    pub fn poly_mul(&mut self, name: &str, a: Var<Ntt>, b: Var<Ntt>) -> Var<Ntt> {
+        self.poly_pair(name, Step::PolyMul, a, b)
+    }
+
+    /// The sum over `seeds` of uniform polynomials, each the one that `(seed, index)` names.
+    ///
+    /// # Source
+    /// ChaCha20 with the seed as key and `index` as 64-bit stream number; its output read as
+    /// little-endian `u64`; limb by limb, coefficient by coefficient, the first word whose low
+    /// `bits(q)` bits are below q. Public: rejection takes variable time.
+    pub fn uniform(
+        &mut self,
+        name: &str,
+        ring: &Arc<Ring>,
+        seeds: Var<Seed>,
+        index: Var<Integer>,
+    ) -> Var<Ntt> {
+        let kind = Kind::Polys { ring: ring.clone(), ntt: true };
+        self.step(name, kind, Step::Uniform, &[seeds.index, index.index])
+    }
+
+    /// The noise polynomial that `(key, index)` names: each coefficient the difference of the
+    /// numbers of ones in bits 0–20 and 21–41 of a `u64` of the ChaCha20 stream `index` under the
+    /// key. So it lies in −21 ..= 21 with variance 10.5.
+    pub fn noise(
+        &mut self,
+        name: &str,
+        ring: &Arc<Ring>,
+        key: Var<Seed>,
+        index: Var<Integer>,
+    ) -> Var<Coeff> {
+        let kind = Kind::Polys { ring: ring.clone(), ntt: false };
+        self.step(name, kind, Step::Noise, &[key.index, index.index])
+    }
+
+    /// Integers, one to a coefficient, each below Q, to a polynomial.
+    pub fn lift(&mut self, name: &str, ring: &Arc<Ring>, x: Var<Integer>) -> Var<Coeff> {
+        let words = self.kind(x).words();
+        assert_eq!(words % ring.degree(), 0, "{name}: the same words for each coefficient");
+        let step = Step::Lift { words_each: words / ring.degree() };
+        self.step(name, Kind::Polys { ring: ring.clone(), ntt: false }, step, &[x.index])
+    }
+
+    /// The integer in `[0, Q)` of each coefficient, two words each; for rings of two primes.
+    pub fn compose(&mut self, name: &str, a: Var<Coeff>) -> Var<Integer> {
+        let ring = self.ring(a);
+        assert_eq!(ring.primes().len(), 2, "{name}: two words hold two primes of 50 bits");
+        let kind = Kind::Integers { words: 2 * ring.degree() };
+        self.step(name, kind, Step::Compose, &[a.index])
+    }
+
+    /// The first coefficients of a polynomial, as `count` beats.
+    pub fn pack(&mut self, name: &str, a: Var<Coeff>, count: usize) -> Var<Beat> {
+        let ring = self.ring(a);
+        assert!(count * crate::beats::LANES <= ring.len_words(), "{name}: at most the polynomial");
+        self.step(name, Kind::Beats { ring, count }, Step::Pack, &[a.index])
+    }
+
+    /// Beats to a polynomial; coefficients that they do not hold are zero.
+    pub fn unpack(&mut self, name: &str, a: Var<Beat>) -> Var<Coeff> {
+        let ring = self.ring(a);
+        assert!(
+            self.kind(a).words() / crate::beats::WORDS * crate::beats::LANES <= ring.len_words()
+        );
+        self.step(name, Kind::Polys { ring, ntt: false }, Step::Unpack, &[a.index])
+    }
+
+    /// Lane by lane `a + b mod q`.
+    pub fn add_beats(&mut self, name: &str, a: Var<Beat>, b: Var<Beat>) -> Var<Beat> {
+        assert_eq!(self.kind(a).words(), self.kind(b).words(), "{name}: equal shapes");
+        self.poly_pair(name, Step::AddBeats, a, b)
+    }
+
+    /// Makes `value` the next output operand.
+    pub fn output<T>(&mut self, value: Var<T>) {
+        self.program.outputs.push(value.index);
+    }
+
+    /// Makes `value` replace the accumulator `target` in place.
+    pub fn update<T>(&mut self, target: Var<T>, value: Var<T>) {
+        let source = &self.program.values[target.index].source;
+        assert!(matches!(source, Source::Input { spread: Spread::Update }), "an accumulator");
+        assert_eq!(self.kind(target).words(), self.kind(value).words(), "equal shapes");
+        self.program.updates.push((target.index, value.index));
+    }
+
+    /// The finished program.
+    #[must_use]
+    pub fn build(self) -> Program {
+        self.program
+    }
+}

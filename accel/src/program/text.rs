@@ -1,0 +1,104 @@
+//! The text form of programs: every name, shape and secrecy, never a constant's value.
+
+use std::fmt::{self, Display, Formatter};
+
+use super::{Kind, Program, Source, Spread, Step, Value};
+
+impl Display for Kind {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Integers { words } => write!(f, "integers of {words} words"),
+            Self::Residues { modulus, rows } => {
+                if *rows > 1 {
+                    write!(f, "{rows} × ")?;
+                }
+                write!(f, "residues mod {} ({} bits)", modulus.name(), modulus.bits())
+            }
+            Self::Exponents { bits } => write!(f, "exponents of {bits} bits"),
+            Self::Polys { ring, ntt } => {
+                let form = if *ntt { "NTT" } else { "coefficient" };
+                let (n, limbs) = (ring.degree(), ring.primes().len());
+                write!(f, "polynomials in {form} form, N = {n}, {limbs} limbs")
+            }
+            Self::Beats { count, .. } => write!(f, "{count} beats"),
+            Self::Seeds { count: 1 } => write!(f, "a seed"),
+            Self::Seeds { count } => write!(f, "{count} seeds"),
+        }
+    }
+}
+
+impl Step {
+    /// The name of the operation in program texts.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Mul => "mul",
+            Self::Product => "product",
+            Self::OnePlusMn { .. } => "one_plus_mn",
+            Self::Pow { secret: true } => "pow_secret",
+            Self::Pow { secret: false } => "pow_public",
+            Self::PowFixedBase { .. } => "pow_fixed_base",
+            Self::Reduce => "reduce",
+            Self::LQuotient => "l_quotient",
+            Self::CrtJoin { .. } => "crt_join",
+            Self::Ntt => "ntt",
+            Self::Intt => "intt",
+            Self::PolyAdd => "add",
+            Self::PolySub => "sub",
+            Self::PolyMul => "poly_mul",
+            Self::Uniform => "uniform",
+            Self::Noise => "noise",
+            Self::Lift { .. } => "lift",
+            Self::Compose => "compose",
+            Self::Pack => "pack",
+            Self::Unpack => "unpack",
+            Self::AddBeats => "add_beats",
+        }
+    }
+
+    /// One step of each name, for lists of what an engine supports.
+    #[rustfmt::skip]
+    pub(crate) const NAMES: [&'static str; 21] = [
+        "mul", "product", "one_plus_mn", "pow_secret", "pow_public", "pow_fixed_base", "reduce",
+        "l_quotient", "crt_join", "ntt", "intt", "add", "sub", "poly_mul", "uniform", "noise",
+        "lift", "compose", "pack", "unpack", "add_beats",
+    ];
+}
+
+impl Program {
+    fn call(&self, step: &Step, operands: &[usize]) -> String {
+        let names: Vec<_> = operands.iter().map(|&i| self.values[i].name.as_str()).collect();
+        format!("{}({})", step.name(), names.join(", "))
+    }
+
+    fn line(&self, f: &mut Formatter<'_>, value: &Value) -> fmt::Result {
+        let secrecy = if value.secret { "secret" } else { "public" };
+        let (name, kind) = (&value.name, &value.kind);
+        match &value.source {
+            Source::Input { spread } => {
+                let spread = match spread {
+                    Spread::Each => "one each",
+                    Spread::Shared => "shared by the batch",
+                    Spread::Update => "one each, updated in place",
+                };
+                writeln!(f, "  input     {name:<10} : {kind}; {secrecy}, {spread}")
+            }
+            Source::Constant { .. } => writeln!(f, "  constant  {name:<10} : {kind}; {secrecy}"),
+            Source::Step { step, operands } => {
+                let call = self.call(step, operands);
+                writeln!(f, "  {name:<9} = {call:<32} : {kind}")
+            }
+        }
+    }
+}
+
+impl Display for Program {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        writeln!(f, "program {}", self.name)?;
+        self.values.iter().try_for_each(|value| self.line(f, value))?;
+        for &(target, value) in &self.updates {
+            writeln!(f, "  update    {} := {}", self.values[target].name, self.values[value].name)?;
+        }
+        self.outputs.iter().try_for_each(|&i| writeln!(f, "  output    {}", self.values[i].name))
+    }
+}

@@ -1,0 +1,257 @@
+//! The oracle: every step by its definition, slow and obvious.
+//!
+//! It computes with a general big-integer library and with `u128` remainders, evaluates transforms
+//! as polynomials, and runs on one thread. What it promises is to be right; it makes no promise
+//! about timing, so it has no place near real secrets.
+
+use crypto_bigint::{
+    BoxedUint, ConcatenatingMul, NonZero, Odd,
+    modular::{BoxedMontyForm, BoxedMontyParams},
+};
+use rand_chacha::ChaCha20Rng;
+use rand_core::{Rng, SeedableRng};
+
+use crate::{
+    beats,
+    engine::{Engine, Operand, RunError},
+    interpret::{self, Kernels},
+    modulus::Modulus,
+    program::{Kind, Program, Step},
+    ring::{Ring, mul_mod_vartime, pow_mod_vartime},
+};
+
+/// The reference engine. See the [module](self) documentation.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct ReferenceEngine;
+
+impl Engine for ReferenceEngine {
+    fn name(&self) -> &'static str {
+        "reference"
+    }
+
+    fn describe(&self) -> String {
+        "the oracle: every step by its definition, one thread, not constant time".into()
+    }
+
+    fn supports(&self, _step: &str) -> bool {
+        true
+    }
+
+    fn run(&self, program: &Program, operands: &mut [Operand<'_>]) -> Result<(), RunError> {
+        interpret::run(self, program, operands, false)
+    }
+}
+
+impl Kernels for ReferenceEngine {
+    fn step(&self, step: &Step, out_kind: &Kind, out: &mut [u64], args: &[(&Kind, &[u64])]) {
+        match out_kind {
+            Kind::Residues { modulus, .. } => residue_step(step, modulus, out, args),
+            Kind::Integers { .. } => integer_step(step, out, args),
+            Kind::Polys { ring, .. } | Kind::Beats { ring, .. } => poly_step(step, ring, out, args),
+            Kind::Exponents { .. } | Kind::Seeds { .. } => unreachable!("no step makes these"),
+        }
+    }
+}
+
+fn big(words: &[u64]) -> BoxedUint {
+    BoxedUint::from_words(words.iter().copied())
+}
+
+fn nonzero(m: &Modulus) -> NonZero<BoxedUint> {
+    match big(m.words()).to_nz().into_option() {
+        Some(m) => m,
+        None => unreachable!("a modulus is at least 3"),
+    }
+}
+
+/// Writes `x`, which must fit, and fills up with zeros.
+fn put(out: &mut [u64], x: &BoxedUint) {
+    out.fill(0);
+    let words = x.as_words();
+    let used = words.len().min(out.len());
+    out[..used].copy_from_slice(&words[..used]);
+    assert!(words[used..].iter().all(|&w| w == 0), "a result fits its kind");
+}
+
+fn mul_mod(a: &BoxedUint, b: &BoxedUint, m: &Modulus) -> BoxedUint {
+    a.concatenating_mul(b).rem(&nonzero(m))
+}
+
+fn pow_mod(base: &[u64], exponent: &[u64], m: &Modulus) -> BoxedUint {
+    let odd: Odd<BoxedUint> = match big(m.words()).to_odd().into_option() {
+        Some(m) => m,
+        None => unreachable!("a modulus is odd"),
+    };
+    BoxedMontyForm::new(big(base), &BoxedMontyParams::new(odd)).pow(&big(exponent)).retrieve()
+}
+
+fn residue_step(step: &Step, m: &Modulus, out: &mut [u64], args: &[(&Kind, &[u64])]) {
+    let a = args[0].1;
+    let result = match step {
+        Step::Mul => mul_mod(&big(a), &big(args[1].1), m),
+        Step::Product => {
+            let one = big(&[1]).rem(&nonzero(m));
+            a.chunks(m.len_words()).fold(one, |acc, row| mul_mod(&acc, &big(row), m))
+        }
+        Step::OnePlusMn { n } => {
+            big(a).concatenating_mul(big(n.words())).concatenating_add(big(&[1])).rem(&nonzero(m))
+        }
+        Step::Pow { .. } => pow_mod(a, args[1].1, m),
+        Step::PowFixedBase { base } => pow_mod(base.base(), a, m),
+        Step::Reduce => big(a).rem(&nonzero(m)),
+        Step::LQuotient => {
+            let one = BoxedUint::one_with_precision(64 * a.len() as u32);
+            big(a).wrapping_sub(&one).div_rem(&nonzero(m)).0
+        }
+        _ => unreachable!("{} makes no residues", step.name()),
+    };
+    put(out, &result);
+}
+
+fn integer_step(step: &Step, out: &mut [u64], args: &[(&Kind, &[u64])]) {
+    match (step, args[0].0) {
+        (Step::CrtJoin { crt }, _) => {
+            // x = a + p · ((b − a) · p⁻¹ mod q)
+            let (a, b) = (big(args[0].1), big(args[1].1));
+            let q = nonzero(crt.q());
+            let difference = b.concatenating_add(q.as_ref()).wrapping_sub(a.rem(&q)).rem(&q);
+            let h = mul_mod(&difference, &big(crt.p_inverse()), crt.q());
+            put(out, &big(crt.p().words()).concatenating_mul(&h).concatenating_add(&a));
+        }
+        (Step::Compose, Kind::Polys { ring, .. }) => compose(ring, out, args[0].1),
+        _ => unreachable!("{} makes no integers", step.name()),
+    }
+}
+
+/// `x = r₀ + q₀ · ((r₁ − r₀) · q₀⁻¹ mod q₁)` for each coefficient.
+fn compose(ring: &Ring, out: &mut [u64], poly: &[u64]) {
+    let (n, q0, q1) = (ring.degree(), ring.primes()[0], ring.primes()[1]);
+    let inverse = pow_mod_vartime(q0 % q1, q1 - 2, q1);
+    for (i, pair) in out.chunks_mut(2).enumerate() {
+        let (r0, r1) = (poly[i], poly[n + i]);
+        let h = mul_mod_vartime((r1 + q1 - r0 % q1) % q1, inverse, q1);
+        let x = u128::from(r0) + u128::from(q0) * u128::from(h);
+        pair.copy_from_slice(&[x as u64, (x >> 64) as u64]);
+    }
+}
+
+fn poly_step(step: &Step, ring: &Ring, out: &mut [u64], args: &[(&Kind, &[u64])]) {
+    let a = args[0].1;
+    let n = ring.degree();
+    let each_limb = |out: &mut [u64], f: &dyn Fn(usize, usize, u64) -> u64| {
+        for (limb, &q) in ring.primes().iter().enumerate() {
+            (0..n).for_each(|i| out[limb * n + i] = f(limb * n + i, i, q));
+        }
+    };
+    match step {
+        Step::PolyAdd => each_limb(out, &|j, _, q| (a[j] + args[1].1[j]) % q),
+        Step::PolySub => each_limb(out, &|j, _, q| (a[j] + q - args[1].1[j]) % q),
+        Step::PolyMul => each_limb(out, &|j, _, q| mul_mod_vartime(a[j], args[1].1[j], q)),
+        Step::Ntt => transform(ring, out, a),
+        Step::Intt => inverse_transform(ring, out, a),
+        Step::Lift { words_each } => each_limb(out, &|_, i, q| {
+            let words = &a[i * words_each..][..*words_each];
+            let fold = |acc: u128, &w: &u64| ((acc << 64) | u128::from(w)) % u128::from(q);
+            words.iter().rev().fold(0, fold) as u64
+        }),
+        Step::Uniform => uniform(ring, out, a, args[1].1[0]),
+        Step::Noise => {
+            let mut rng = stream(a, args[1].1[0]);
+            let noise: Vec<i64> = (0..n).map(|_| centred_binomial(rng.next_u64())).collect();
+            each_limb(out, &|_, i, q| noise[i].rem_euclid(q as i64) as u64);
+        }
+        Step::Pack => {
+            out.fill(0);
+            let limbs = ring.primes().len();
+            for k in 0..out.len() / beats::WORDS * beats::LANES {
+                let value = a[k % limbs * n + k / limbs];
+                let beat = &mut out[k / beats::LANES * beats::WORDS..][..beats::WORDS];
+                beats::set_lane(beat, k % beats::LANES, value);
+            }
+        }
+        Step::Unpack => {
+            out.fill(0);
+            let limbs = ring.primes().len();
+            for k in 0..a.len() / beats::WORDS * beats::LANES {
+                let beat = &a[k / beats::LANES * beats::WORDS..][..beats::WORDS];
+                out[k % limbs * n + k / limbs] = beats::lane(beat, k % beats::LANES);
+            }
+        }
+        Step::AddBeats => {
+            out.fill(0);
+            for k in 0..a.len() / beats::WORDS * beats::LANES {
+                let (at, lane) = (k / beats::LANES * beats::WORDS, k % beats::LANES);
+                let of = |words: &[u64]| beats::lane(&words[at..][..beats::WORDS], lane);
+                let sum = (of(a) + of(args[1].1)) % ring.primes()[k % ring.primes().len()];
+                beats::set_lane(&mut out[at..][..beats::WORDS], lane, sum);
+            }
+        }
+        _ => unreachable!("{} makes no polynomials", step.name()),
+    }
+}
+
+/// The exponent of ψ at place `i` of a transform: `2·brv(i) + 1`.
+fn exponent(ring: &Ring, i: usize) -> u64 {
+    let bits = ring.degree().trailing_zeros();
+    2 * (i.reverse_bits() >> (usize::BITS - bits)) as u64 + 1
+}
+
+/// `â[i] = a(ψ^(2·brv(i)+1))`, by Horner's rule.
+fn transform(ring: &Ring, out: &mut [u64], a: &[u64]) {
+    let n = ring.degree();
+    for (limb, (&q, &root)) in ring.primes().iter().zip(ring.roots()).enumerate() {
+        for i in 0..n {
+            let x = pow_mod_vartime(root, exponent(ring, i), q);
+            let horner = |acc, &c: &u64| (mul_mod_vartime(acc, x, q) + c) % q;
+            out[limb * n + i] = a[limb * n..][..n].iter().rev().fold(0, horner);
+        }
+    }
+}
+
+/// `a[k] = N⁻¹ · Σ_i â[i] · x_i^(−k)` with `x_i = ψ^(2·brv(i)+1)`: the inverse by its definition.
+fn inverse_transform(ring: &Ring, out: &mut [u64], a: &[u64]) {
+    let n = ring.degree();
+    for (limb, (&q, &root)) in ring.primes().iter().zip(ring.roots()).enumerate() {
+        let n_inverse = pow_mod_vartime(n as u64, q - 2, q);
+        let powers: Vec<u64> =
+            std::iter::successors(Some(1), |&x| Some(mul_mod_vartime(x, root, q)))
+                .take(2 * n)
+                .collect();
+        for k in 0..n {
+            let term = |i: usize| {
+                let e = (exponent(ring, i) as usize * k) % (2 * n);
+                mul_mod_vartime(a[limb * n + i], powers[(2 * n - e) % (2 * n)], q)
+            };
+            let sum = (0..n).fold(0, |acc, i| (acc + term(i)) % q);
+            out[limb * n + k] = mul_mod_vartime(sum, n_inverse, q);
+        }
+    }
+}
+
+/// The ChaCha20 stream that a seed and an index name.
+fn stream(seed: &[u64], index: u64) -> ChaCha20Rng {
+    let mut key = [0; 32];
+    key.chunks_mut(8).zip(seed).for_each(|(bytes, w)| bytes.copy_from_slice(&w.to_le_bytes()));
+    let mut rng = ChaCha20Rng::from_seed(key);
+    rng.set_stream(index);
+    rng
+}
+
+fn uniform(ring: &Ring, out: &mut [u64], seeds: &[u64], index: u64) {
+    out.fill(0);
+    for seed in seeds.chunks(4) {
+        let mut rng = stream(seed, index);
+        for (limb, &q) in out.chunks_mut(ring.degree()).zip(ring.primes()) {
+            let mask = (1 << (64 - q.leading_zeros())) - 1;
+            for word in limb {
+                let draw = std::iter::repeat_with(|| rng.next_u64() & mask).find(|&x| x < q);
+                *word = (*word + draw.unwrap_or(0)) % q;
+            }
+        }
+    }
+}
+
+fn centred_binomial(word: u64) -> i64 {
+    const HALF: u64 = (1 << 21) - 1;
+    i64::from((word & HALF).count_ones()) - i64::from((word >> 21 & HALF).count_ones())
+}
