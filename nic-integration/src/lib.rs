@@ -1,1 +1,41 @@
-//! Under construction.
+//! The NIC path of Ciphergram: reliable datagrams, server to server, that WRITE into registered
+//! memory or SUM ciphertexts into place as they arrive.
+//!
+//! # Layers
+//!
+//! | module | is | knows |
+//! |---|---|---|
+//! | [`proto`] | the protocol as a pure state machine: datagrams, regions, reliability, the exactly-once sum | time as a value; no clock, socket, thread or unseeded randomness |
+//! | [`round`] | rounds over it: join, open, contribute, close, deliver; equally pure | no scheme: hello, charter and chunks are bytes for a [`Job`](round::Job) and a [`Summer`](proto::Summer) |
+//! | [`sim`] | a network on virtual time with seeded faults | any [`Node`] |
+//! | [`wire`] | UDP | bytes and addresses |
+//! | [`driver`] | the loop that joins a node, a wire and the clock | real time |
+//!
+//! Each may use those above it in the table, never one below.
+//!
+//! # Conventions
+//!
+//! - `nic-integration/PROTOCOL.md` is the specification; comments cite its clauses.
+//! - State machines are driven by the five verbs of [`Node`] and their own `poll_event`.
+//! - A peer's bytes never panic, never end a round, and are answered by a
+//!   [`Refusal`] or silence; [`NicError`] is for the caller.
+//! - Every queue and table has a named bound. Iteration is in key order, so that one seed
+//!   reproduces a whole world.
+//!
+//! # Non-goals
+//!
+//! No byte streams, no ordering, no connections. No secret key is ever held on the summing side.
+//! Datagrams are not authenticated yet, so that [`wire::UdpWire`] binds loopback only.
+
+pub mod driver;
+mod error;
+mod node;
+pub mod proto;
+pub mod round;
+pub mod sim;
+pub mod wire;
+
+pub use driver::Driver;
+pub use error::NicError;
+pub use node::Node;
+pub use proto::Refusal;

@@ -1,0 +1,175 @@
+//! Sums without a key.
+
+use std::{ops::Range, sync::Arc};
+
+use ciphergram_accel::{Engine, Operand, Program, beats};
+
+use crate::{
+    Error, PublicKey,
+    bytes::{to_bytes, to_words},
+    ckks_sum,
+    error::CiphertextFault,
+    params::Chunks,
+};
+
+/// One running sum of every chunk of a stream.
+///
+/// It adds what it is given: that each contribution is added once is the caller's duty.
+pub struct Accumulator {
+    key: PublicKey,
+    engine: Arc<dyn Engine>,
+    program: Program,
+    chunks: Chunks,
+    words: Vec<u64>,
+}
+
+impl Accumulator {
+    /// The empty sum of streams of `values` values.
+    #[must_use]
+    pub fn new(key: &PublicKey, engine: Arc<dyn Engine>, values: usize) -> Self {
+        let chunks = key.parameters().chunks(values);
+        let mut words = vec![0; chunks.total_bytes() / 8];
+        let program = match (key.paillier(), key.parameters().lattice()) {
+            (Some(modulus), _) => {
+                // The empty product.
+                words.chunks_mut(modulus.ciphertext_words()).for_each(|c| c[0] = 1);
+                modulus.sum_program()
+            }
+            (None, Some(lattice)) => ckks_sum::sum_program(&lattice.ring),
+            (None, None) => unreachable!("a parameter set without a modulus has a ring"),
+        };
+        Self { key: key.clone(), engine, program, chunks, words }
+    }
+
+    /// How streams are cut.
+    #[must_use]
+    pub fn chunks(&self) -> &Chunks {
+        &self.chunks
+    }
+
+    fn range(&self, chunks: &Range<u32>) -> Range<usize> {
+        let start = self.chunks.offset_of(chunks.start);
+        match chunks.end.checked_sub(1) {
+            Some(last) if last >= chunks.start => {
+                start..self.chunks.offset_of(last) + self.chunks.bytes_of(last)
+            }
+            _ => start..start,
+        }
+    }
+
+    /// Checks the wire bytes of a chunk for length and range.
+    ///
+    /// # Errors
+    /// The first fault.
+    pub fn check(&self, chunk: u32, bytes: &[u8]) -> Result<(), CiphertextFault> {
+        let expected = self.chunks.bytes_of(chunk);
+        if bytes.len() != expected {
+            return Err(CiphertextFault::Length { found: bytes.len(), expected });
+        }
+        range_fault(&self.key, &to_words(bytes)).map_or(Ok(()), Err)
+    }
+
+    /// Checks a whole stream, ciphertext by ciphertext: length, range, and for Paillier that each is
+    /// coprime to n.
+    ///
+    /// # Errors
+    /// The first fault with its chunk, or the engine's.
+    pub fn check_stream(&self, bytes: &[u8]) -> Result<(), Error> {
+        let expected = self.chunks.total_bytes();
+        if bytes.len() != expected {
+            let fault = CiphertextFault::Length { found: bytes.len(), expected };
+            return Err(Error::Ciphertext { chunk: 0, fault });
+        }
+        check_words(&self.key, &*self.engine, &self.chunks, &to_words(bytes))
+    }
+
+    /// Adds the wire bytes of whole chunks, which must have passed a check.
+    ///
+    /// # Errors
+    /// The engine's; nothing was added then.
+    pub fn add(&mut self, chunks: Range<u32>, bytes: &[u8]) -> Result<(), Error> {
+        let range = self.range(&chunks);
+        let sum = &mut self.words[range.start / 8..range.end / 8];
+        let words = to_words(bytes);
+        self.engine.run(&self.program, &mut [Operand::InOut(sum), Operand::In(&words)])?;
+        Ok(())
+    }
+
+    /// The wire bytes of a chunk's sum. A Paillier sum is checked once more as a whole, for factors
+    /// of ciphertexts that came in one by one.
+    ///
+    /// # Errors
+    /// The sum is not coprime to n: some contributor sent what is no ciphertext.
+    pub fn finish(&self, chunk: u32) -> Result<Vec<u8>, Error> {
+        let range = self.range(&(chunk..chunk + 1));
+        let words = &self.words[range.start / 8..range.end / 8];
+        if let Some(modulus) = self.key.paillier() {
+            let fault = modulus.coprimality_fault(&*self.engine, words)?;
+            if let Some(fault) = fault {
+                return Err(Error::Ciphertext { chunk, fault });
+            }
+        }
+        Ok(to_bytes(words))
+    }
+
+    /// The wire bytes of the whole sum.
+    #[must_use]
+    pub fn into_stream(self) -> Vec<u8> {
+        to_bytes(&self.words)
+    }
+}
+
+/// The first ciphertext out of range, by its place in `words`.
+fn range_fault(key: &PublicKey, words: &[u64]) -> Option<CiphertextFault> {
+    match (key.paillier(), key.parameters().lattice()) {
+        (Some(modulus), _) => modulus.range_fault(words),
+        (None, Some(lattice)) => beats::first_bad_lane(words, &lattice.ring)
+            .map(|lane| CiphertextFault::Residue { lane }),
+        (None, None) => None,
+    }
+}
+
+/// Checks every ciphertext of a stream: range, and for Paillier coprimality.
+pub(crate) fn check_words(
+    key: &PublicKey,
+    engine: &dyn Engine,
+    chunks: &Chunks,
+    words: &[u64],
+) -> Result<(), Error> {
+    let mut fault = range_fault(key, words);
+    if let (None, Some(modulus)) = (fault, key.paillier()) {
+        fault = modulus.coprimality_fault(engine, words)?;
+    }
+    match fault {
+        Some(fault) => Err(locate(chunks, fault)),
+        None => Ok(()),
+    }
+}
+
+/// A fault in a stream, as a fault in one of its chunks.
+fn locate(chunks: &Chunks, fault: CiphertextFault) -> Error {
+    let g = chunks.geometry();
+    let units = g.slots_per_chunk / g.slots_per_unit;
+    let lanes = units * beats::LANES;
+    let split = |index: usize, each: usize| ((index / each) as u32, index % each);
+    let (chunk, fault) = match fault {
+        CiphertextFault::Residue { lane } => {
+            let (chunk, lane) = split(lane, lanes);
+            (chunk, CiphertextFault::Residue { lane })
+        }
+        CiphertextFault::Zero { index } => {
+            let (chunk, index) = split(index, units);
+            (chunk, CiphertextFault::Zero { index })
+        }
+        CiphertextFault::NotReduced { index } => {
+            let (chunk, index) = split(index, units);
+            (chunk, CiphertextFault::NotReduced { index })
+        }
+        CiphertextFault::NotCoprime { index } => {
+            let (chunk, index) = split(index, units);
+            (chunk, CiphertextFault::NotCoprime { index })
+        }
+        length @ CiphertextFault::Length { .. } => (0, length),
+    };
+    Error::Ciphertext { chunk, fault }
+}

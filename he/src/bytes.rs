@@ -1,0 +1,97 @@
+//! Reading and writing little-endian fields.
+
+use crate::frame::FrameError;
+
+/// Appends fields to a frame.
+#[derive(Default)]
+pub(crate) struct Writer(pub(crate) Vec<u8>);
+
+impl Writer {
+    pub(crate) fn u8(&mut self, x: u8) {
+        self.0.push(x);
+    }
+
+    pub(crate) fn u16(&mut self, x: u16) {
+        self.0.extend(x.to_le_bytes());
+    }
+
+    pub(crate) fn u32(&mut self, x: u32) {
+        self.0.extend(x.to_le_bytes());
+    }
+
+    pub(crate) fn u64(&mut self, x: u64) {
+        self.0.extend(x.to_le_bytes());
+    }
+
+    pub(crate) fn bytes(&mut self, x: &[u8]) {
+        self.0.extend(x);
+    }
+
+    /// A 32-bit length and the bytes.
+    pub(crate) fn prefixed(&mut self, x: &[u8]) {
+        self.u32(x.len() as u32);
+        self.bytes(x);
+    }
+}
+
+/// Takes fields off a frame. Every length is checked before anything is allocated.
+pub(crate) struct Reader<'a>(pub(crate) &'a [u8]);
+
+impl<'a> Reader<'a> {
+    pub(crate) fn bytes(&mut self, count: usize) -> Result<&'a [u8], FrameError> {
+        let (head, rest) = self.0.split_at_checked(count).ok_or(FrameError::Truncated)?;
+        self.0 = rest;
+        Ok(head)
+    }
+
+    pub(crate) fn array<const N: usize>(&mut self) -> Result<[u8; N], FrameError> {
+        self.bytes(N)?.try_into().map_err(|_| FrameError::Truncated)
+    }
+
+    pub(crate) fn u8(&mut self) -> Result<u8, FrameError> {
+        Ok(self.array::<1>()?[0])
+    }
+
+    pub(crate) fn u16(&mut self) -> Result<u16, FrameError> {
+        Ok(u16::from_le_bytes(self.array()?))
+    }
+
+    pub(crate) fn u32(&mut self) -> Result<u32, FrameError> {
+        Ok(u32::from_le_bytes(self.array()?))
+    }
+
+    pub(crate) fn u64(&mut self) -> Result<u64, FrameError> {
+        Ok(u64::from_le_bytes(self.array()?))
+    }
+
+    pub(crate) fn prefixed(&mut self) -> Result<&'a [u8], FrameError> {
+        let length = self.u32()? as usize;
+        self.bytes(length)
+    }
+
+    pub(crate) fn text(&mut self) -> Result<String, FrameError> {
+        let bytes = self.prefixed()?;
+        std::str::from_utf8(bytes)
+            .map(str::to_owned)
+            .map_err(|_| FrameError::Malformed { what: "a name that is not UTF-8" })
+    }
+
+    /// Nothing may follow.
+    pub(crate) fn end(&self) -> Result<(), FrameError> {
+        if self.0.is_empty() {
+            Ok(())
+        } else {
+            Err(FrameError::Malformed { what: "bytes past the end" })
+        }
+    }
+}
+
+/// Little-endian words of `bytes`, whose length is a multiple of eight.
+pub(crate) fn to_words(bytes: &[u8]) -> Vec<u64> {
+    bytes.as_chunks::<8>().0.iter().map(|b| u64::from_le_bytes(*b)).collect()
+}
+
+/// Little-endian bytes of `words`.
+pub(crate) fn to_bytes(words: &[u64]) -> Vec<u8> {
+    words.iter().flat_map(|w| w.to_le_bytes()).collect()
+}

@@ -1,0 +1,222 @@
+//! From floats to shared integers and back.
+//!
+//! # What is computed
+//! With `L = 2^(bits−1) − 1` steps on either side of zero, a tensor's agreed range `r`, a client's
+//! weight `w` and the agreed largest weight `W`, a value `x` becomes an integer next to
+//! `clip(x, ±r) · L/r · w/W`, rounded up or down at random so that its expectation is exact. Zero
+//! stays zero. The sum `S` over the contributors decodes to `S · r/L · W`, which is `Σ w·x`, and that
+//! divided by `Σ w` is the weighted mean.
+//!
+//! # Error
+//! Each contributor's rounding is off by less than one step `r/L`, so the mean of values that were
+//! not clipped is within `contributors · W / Σw` steps, plus the rounding of the output type.
+
+mod agreement;
+mod fields;
+mod ranges;
+
+pub use agreement::Agreement;
+pub(crate) use fields::{field, set_field};
+pub use ranges::{Policy, RangesFile, round_up_to_power_of_two};
+
+use rand_core::Rng;
+use zeroize::Zeroizing;
+
+use crate::{Error, Parameters, Tensor, Update};
+
+/// A client's update as integers `0 ..= 2L` (value plus `L`), all tensors as one stream.
+pub struct Quantised {
+    fields: Zeroizing<Vec<u32>>,
+    weight: u32,
+    clipped: Vec<usize>,
+}
+
+impl Quantised {
+    /// Clips, scales and rounds `update`.
+    ///
+    /// # Errors
+    /// The update is not laid out as agreed, a value is not finite, or the weight is not from 1 to
+    /// the agreed largest.
+    pub fn new(
+        update: &Update,
+        agreement: &Agreement,
+        weight: u64,
+        parameters: &Parameters,
+        rng: &mut impl Rng,
+    ) -> Result<Self, Error> {
+        agreement.check_layout(&update.specs())?;
+        let weight = agreement.check_weight(weight)?;
+        let scale = f64::from(weight) / f64::from(agreement.max_weight());
+        let steps = f64::from(parameters.half_steps());
+        let mut fields = Zeroizing::new(Vec::with_capacity(agreement.values()));
+        let mut clipped = Vec::with_capacity(update.tensors().len());
+        for (tensor, &range) in update.tensors().iter().zip(agreement.ranges()) {
+            let mut outside = 0;
+            for (index, x) in tensor.values().enumerate() {
+                check_finite(tensor, index, x)?;
+                outside += usize::from(x.abs() > range);
+                let unit = if range == 0.0 { 0.0 } else { (x / range).clamp(-1.0, 1.0) };
+                fields.push((round_stochastically(unit * scale * steps, rng) + steps) as u32);
+            }
+            clipped.push(outside);
+        }
+        Ok(Self { fields, weight, clipped })
+    }
+
+    /// Takes integers `0 ..= 2L` as they are: for tests and for callers with a codec of their own.
+    #[must_use]
+    pub fn from_fields(fields: Vec<u32>, weight: u32) -> Self {
+        Self { fields: Zeroizing::new(fields), weight, clipped: vec![] }
+    }
+
+    /// The integers.
+    #[must_use]
+    pub fn fields(&self) -> &[u32] {
+        &self.fields
+    }
+
+    /// The client's weight.
+    #[must_use]
+    pub fn weight(&self) -> u32 {
+        self.weight
+    }
+
+    /// How many values of each tensor were outside its range.
+    #[must_use]
+    pub fn clipped(&self) -> &[usize] {
+        &self.clipped
+    }
+}
+
+/// The integer below or above `x`, the nearer one more likely, so that the expectation is `x`.
+///
+/// The random fraction has 29 bits: beside the 24 bits of an integer part their sum is exact in a
+/// double, so an integer `x` is never rounded away from itself.
+fn round_stochastically(x: f64, rng: &mut impl Rng) -> f64 {
+    (x + f64::from(rng.next_u32() >> 3) / f64::from(1u32 << 29)).floor()
+}
+
+fn check_finite(tensor: &Tensor, index: usize, x: f64) -> Result<(), Error> {
+    if x.is_finite() {
+        return Ok(());
+    }
+    Err(Error::NotFinite { tensor: tensor.spec.name.clone(), index, value: x.to_string() })
+}
+
+/// What a decoded update should be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Output {
+    /// `Σ w·x / Σ w`.
+    Mean,
+    /// `Σ w·x`.
+    Sum,
+}
+
+/// Decodes integer sums to tensors. `sums` are sums of `v` (offsets removed), `weights` the sum of
+/// weights of those who contributed to each value.
+///
+/// # Errors
+/// A value of a sum exceeds the tensor's type.
+///
+/// # Panics
+/// If there are not as many sums as the agreement has values.
+pub fn decode(
+    agreement: &Agreement,
+    parameters: &Parameters,
+    output: Output,
+    mut sums: impl ExactSizeIterator<Item = (i64, u64)>,
+) -> Result<Update, Error> {
+    assert_eq!(sums.len(), agreement.values(), "one sum for each value");
+    let steps = f64::from(parameters.half_steps());
+    let max_weight = f64::from(agreement.max_weight());
+    let tensors = agreement.specs().iter().zip(agreement.ranges()).map(|(spec, &range)| {
+        let mut values = Vec::with_capacity(spec.values().unwrap_or(0));
+        for (sum, weight) in sums.by_ref().take(spec.values().unwrap_or(0)) {
+            let units = sum as f64 / steps;
+            values.push(match output {
+                // The mean of clipped values is within the range; rounding may not leave it.
+                Output::Mean => (units * (max_weight / weight as f64)).clamp(-1.0, 1.0) * range,
+                Output::Sum => units * max_weight * range,
+            });
+        }
+        Tensor::from_values(spec.clone(), values.into_iter())
+    });
+    Ok(Update::new(tensors.collect::<Result<_, _>>()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Scheme, TensorSpec, params::Literal, tensors::Dtype};
+    use proptest::prelude::*;
+    use rand_chacha::ChaCha20Rng;
+    use rand_core::SeedableRng;
+
+    fn parameters(bits: u32) -> Parameters {
+        Parameters::new(Literal { scheme: Scheme::CkksSum, clients: 8, bits }).unwrap()
+    }
+
+    fn update(values: &[f64]) -> Update {
+        let shape = vec![values.len() as u64];
+        let spec = TensorSpec { name: "t".into(), dtype: Dtype::F64, shape };
+        Update::new(vec![Tensor::from_values(spec, values.iter().copied()).unwrap()])
+    }
+
+    #[test]
+    fn zeros_and_ends_are_exact_and_the_rest_is_unbiased() {
+        let p = parameters(8);
+        let values = [0.0, -0.0, 1.5, -1.5, 9.0, 0.5];
+        let agreement = Agreement::new(update(&values).specs(), vec![1.5], 1).unwrap();
+        let mut rng = ChaCha20Rng::seed_from_u64(1);
+        let mut total = 0i64;
+        for _ in 0..4000 {
+            let q = Quantised::new(&update(&values), &agreement, 1, &p, &mut rng).unwrap();
+            assert_eq!(q.fields()[..5], [127, 127, 254, 0, 254]);
+            assert_eq!(q.clipped(), [1]);
+            total += i64::from(q.fields()[5]) - 127;
+        }
+        // 127/3 = 42.33…, each draw within one step: 4,000 draws are within 0.05 of it.
+        assert!((total as f64 / 4000.0 - 127.0 / 3.0).abs() < 0.05);
+    }
+
+    #[test]
+    fn refusals_name_what_and_where() {
+        let p = parameters(16);
+        let agreement = Agreement::new(update(&[0.0; 3]).specs(), vec![1.0], 10).unwrap();
+        let mut rng = ChaCha20Rng::seed_from_u64(2);
+        let mut refuse = |values: &[f64], weight| {
+            Quantised::new(&update(values), &agreement, weight, &p, &mut rng).err().unwrap()
+        };
+        let not_finite = refuse(&[0.0, f64::NAN, 0.0], 1).to_string();
+        assert!(not_finite.starts_with("tensor \"t\" has NaN at index 1"), "{not_finite}");
+        assert_eq!(refuse(&[0.0; 3], 11), Error::Weight { weight: 11, max_weight: 10 });
+        assert_eq!(refuse(&[0.0; 3], 0), Error::Weight { weight: 0, max_weight: 10 });
+        assert!(matches!(refuse(&[0.0; 4], 1), Error::Layout { .. }));
+    }
+
+    proptest! {
+        /// One client's values come back within a step of W/w, over any range at all.
+        #[test]
+        fn within_the_documented_bound(
+            values in prop::collection::vec(-1e3f64..1e3, 1..50),
+            exponent in -300i32..300,
+            weight in 1u64..100,
+            bits in 8u32..=24,
+        ) {
+            let p = parameters(bits);
+            let scale = 10f64.powi(exponent);
+            let values: Vec<f64> = values.iter().map(|x| x * scale).collect();
+            let range = values.iter().fold(0f64, |m, x| m.max(x.abs()));
+            let agreement = Agreement::new(update(&values).specs(), vec![range], 100).unwrap();
+            let mut rng = ChaCha20Rng::seed_from_u64(weight);
+            let q = Quantised::new(&update(&values), &agreement, weight, &p, &mut rng).unwrap();
+            let sums: Vec<_> = q.fields().iter()
+                .map(|&f| (i64::from(f) - i64::from(p.half_steps()), weight)).collect();
+            let mean = decode(&agreement, &p, Output::Mean, sums.into_iter()).unwrap();
+            let step = range / f64::from(p.half_steps()) * (100.0 / weight as f64);
+            for (x, y) in values.iter().zip(mean.tensors()[0].values()) {
+                prop_assert!((x - y).abs() <= step * (1.0 + 1e-9), "{x} {y} {step}");
+            }
+        }
+    }
+}

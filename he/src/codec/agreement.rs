@@ -1,0 +1,186 @@
+//! What all contributors to a sum must share.
+
+use crate::{
+    Error, TensorSpec,
+    bytes::{Reader, Writer},
+    frame::FrameError,
+    tensors::Dtype,
+};
+
+/// Names, types and shapes of the tensors, their clipping ranges, and the largest weight.
+///
+/// All of it is public: it travels in clear with every contribution.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Agreement {
+    specs: Vec<TensorSpec>,
+    ranges: Vec<f64>,
+    max_weight: u32,
+}
+
+/// More values than any stream of 2^32 chunks could carry is a malformed frame.
+const MAX_VALUES: usize = 1 << 40;
+
+impl Agreement {
+    /// Joins specifications with one range each.
+    ///
+    /// # Errors
+    /// A range is negative or not finite, or the largest weight is 0.
+    ///
+    /// # Panics
+    /// If there are not as many ranges as tensors.
+    pub fn new(specs: Vec<TensorSpec>, ranges: Vec<f64>, max_weight: u32) -> Result<Self, Error> {
+        assert_eq!(specs.len(), ranges.len(), "one range for each tensor");
+        if max_weight == 0 {
+            return Err(Error::Weight { weight: 0, max_weight: u32::MAX });
+        }
+        for (spec, &range) in specs.iter().zip(&ranges) {
+            if !range.is_finite() || range < 0.0 {
+                let (tensor, range) = (spec.name.clone(), range.to_string());
+                return Err(Error::Range { tensor, range });
+            }
+        }
+        Ok(Self { specs, ranges, max_weight })
+    }
+
+    /// The tensors, sorted by name.
+    #[must_use]
+    pub fn specs(&self) -> &[TensorSpec] {
+        &self.specs
+    }
+
+    /// The range of each tensor.
+    #[must_use]
+    pub fn ranges(&self) -> &[f64] {
+        &self.ranges
+    }
+
+    /// The largest weight that a contributor may have.
+    #[must_use]
+    pub fn max_weight(&self) -> u32 {
+        self.max_weight
+    }
+
+    /// The number of values of all tensors.
+    #[must_use]
+    pub fn values(&self) -> usize {
+        self.specs.iter().filter_map(TensorSpec::values).sum()
+    }
+
+    /// Refuses another layout, naming the first difference.
+    ///
+    /// # Errors
+    /// [`Error::Layout`].
+    pub fn check_layout(&self, specs: &[TensorSpec]) -> Result<(), Error> {
+        match layout_difference(&self.specs, specs) {
+            Some(difference) => Err(Error::Layout { difference }),
+            None => Ok(()),
+        }
+    }
+
+    /// Refuses a weight that is not from 1 to the largest.
+    pub(crate) fn check_weight(&self, weight: u64) -> Result<u32, Error> {
+        u32::try_from(weight)
+            .ok()
+            .filter(|w| (1..=self.max_weight).contains(w))
+            .ok_or(Error::Weight { weight, max_weight: self.max_weight })
+    }
+
+    /// Refuses anything but the same agreement, naming the first difference.
+    ///
+    /// # Errors
+    /// [`Error::Layout`] or [`Error::Ranges`].
+    pub fn check_same(&self, other: &Self) -> Result<(), Error> {
+        self.check_layout(&other.specs)?;
+        let ranges = self.ranges.iter().zip(&other.ranges);
+        for (spec, (a, b)) in self.specs.iter().zip(ranges) {
+            if a.to_bits() != b.to_bits() {
+                let difference = format!("tensor {:?} has range {a} here and {b} there", spec.name);
+                return Err(Error::Ranges { difference });
+            }
+        }
+        if self.max_weight != other.max_weight {
+            let (a, b) = (self.max_weight, other.max_weight);
+            let difference = format!("the largest weight is {a} here and {b} there");
+            return Err(Error::Ranges { difference });
+        }
+        Ok(())
+    }
+
+    pub(crate) fn write(&self, w: &mut Writer) {
+        w.u32(self.max_weight);
+        write_specs(w, &self.specs);
+        self.ranges.iter().for_each(|r| w.u64(r.to_bits()));
+    }
+
+    pub(crate) fn read(r: &mut Reader<'_>) -> Result<Self, Error> {
+        let max_weight = r.u32()?;
+        let specs = read_specs(r)?;
+        let ranges =
+            specs.iter().map(|_| r.u64().map(f64::from_bits)).collect::<Result<Vec<_>, _>>()?;
+        if max_weight == 0 {
+            return Err(FrameError::Malformed { what: "a largest weight of 0" }.into());
+        }
+        Self::new(specs, ranges, max_weight)
+    }
+}
+
+/// The first difference between two lists of tensors, in words.
+pub(crate) fn layout_difference(here: &[TensorSpec], there: &[TensorSpec]) -> Option<String> {
+    let shape = |spec: &TensorSpec| format!("{} {:?}", spec.dtype.name(), spec.shape);
+    for (a, b) in here.iter().zip(there) {
+        if a.name != b.name {
+            let missing = if a.name < b.name { (&a.name, "there") } else { (&b.name, "here") };
+            return Some(format!("tensor {:?} is missing {}", missing.0, missing.1));
+        }
+        if a != b {
+            return Some(format!(
+                "tensor {:?} is {} here and {} there",
+                a.name,
+                shape(a),
+                shape(b)
+            ));
+        }
+    }
+    let common = here.len().min(there.len());
+    let longer = if here.len() > common { (here, "there") } else { (there, "here") };
+    longer.0.get(common).map(|s| format!("tensor {:?} is missing {}", s.name, longer.1))
+}
+
+pub(crate) fn write_specs(w: &mut Writer, specs: &[TensorSpec]) {
+    w.u32(specs.len() as u32);
+    for spec in specs {
+        w.prefixed(spec.name.as_bytes());
+        w.u8(spec.dtype as u8);
+        w.u16(spec.shape.len() as u16);
+        spec.shape.iter().for_each(|&d| w.u64(d));
+    }
+}
+
+pub(crate) fn read_specs(r: &mut Reader<'_>) -> Result<Vec<TensorSpec>, FrameError> {
+    let malformed = |what| FrameError::Malformed { what };
+    let mut specs: Vec<TensorSpec> = vec![];
+    let mut values = 0usize;
+    for _ in 0..r.u32()? {
+        let name = r.text()?;
+        let dtype = match r.u8()? {
+            0 => Dtype::F16,
+            1 => Dtype::Bf16,
+            2 => Dtype::F32,
+            3 => Dtype::F64,
+            _ => return Err(malformed("an unknown tensor type")),
+        };
+        let extents = r.u16()?;
+        let shape = (0..extents).map(|_| r.u64()).collect::<Result<Vec<_>, _>>()?;
+        let spec = TensorSpec { name, dtype, shape };
+        values = spec
+            .values()
+            .and_then(|v| values.checked_add(v))
+            .filter(|&v| v <= MAX_VALUES)
+            .ok_or(malformed("a tensor too large"))?;
+        if specs.last().is_some_and(|last| last.name >= spec.name) {
+            return Err(malformed("tensors out of order"));
+        }
+        specs.push(spec);
+    }
+    Ok(specs)
+}

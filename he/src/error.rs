@@ -1,0 +1,245 @@
+//! Everything that can go wrong, sorted by culprit.
+
+use std::path::PathBuf;
+
+use ciphergram_accel::RunError;
+
+use crate::{
+    frame::FrameError,
+    paillier::ModulusFault,
+    params::{ParameterError, Scheme},
+};
+
+/// Why an operation failed. Fields name what and where; no secret is ever among them.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    // What the caller asked for.
+    /// The parameters are outside what is secure or supported.
+    #[error(transparent)]
+    Parameters(#[from] ParameterError),
+    /// A weight must be an integer from 1 to the agreed largest.
+    #[error("weight {weight} is not from 1 to the agreed largest, {max_weight}")]
+    Weight {
+        /// The weight given.
+        weight: u64,
+        /// The largest that was agreed.
+        max_weight: u32,
+    },
+    /// A value cannot be quantised.
+    #[error("tensor {tensor:?} has {value} at index {index}; only finite numbers can be summed")]
+    NotFinite {
+        /// The tensor's name.
+        tensor: String,
+        /// The flat index.
+        index: usize,
+        /// The value, as text.
+        value: String,
+    },
+    /// Only four floating-point types can be summed.
+    #[error("tensor {tensor:?} is {dtype}; only F16, BF16, F32 and F64 can be summed")]
+    Dtype {
+        /// The tensor's name.
+        tensor: String,
+        /// What the file says.
+        dtype: String,
+    },
+    /// A clipping range must be a finite number that is not negative.
+    #[error("the clipping range of {tensor:?} is {range}; it must be finite and not negative")]
+    Range {
+        /// The tensor's name.
+        tensor: String,
+        /// The range, as text.
+        range: String,
+    },
+    /// Two updates are not of the same shape.
+    #[error("the tensors differ: {difference}")]
+    Layout {
+        /// The first difference, in words.
+        difference: String,
+    },
+    /// Two updates were quantised over different ranges, so their sum means nothing.
+    #[error("the clipping ranges differ: {difference}; share one ranges file among all clients")]
+    Ranges {
+        /// The first difference, in words.
+        difference: String,
+    },
+    /// The mean's or sum's value does not fit the tensor's own type.
+    #[error("the result for tensor {tensor:?} at index {index} exceeds {dtype}; decrypt the mean")]
+    Overflow {
+        /// The tensor's name.
+        tensor: String,
+        /// The flat index.
+        index: usize,
+        /// The output type.
+        dtype: &'static str,
+    },
+    /// More contributors than the fields have headroom for.
+    #[error(
+        "{found} contributors, but the key admits at most {admitted}: make a key with --clients {found}"
+    )]
+    TooManyContributors {
+        /// How many there would be.
+        found: usize,
+        /// The headroom of the parameter set.
+        admitted: usize,
+    },
+    /// The operation needs at least one contribution.
+    #[error("there is nothing to sum")]
+    NothingToSum,
+    /// The same contribution twice.
+    #[error("the same contribution was given twice")]
+    SameContribution,
+    /// A file that would be overwritten.
+    #[error("{} exists; it is not overwritten", path.display())]
+    Exists {
+        /// The path.
+        path: PathBuf,
+    },
+    /// The wrong half of a key pair.
+    #[error("this is a {found} key; {needed}")]
+    KeyKind {
+        /// `public` or `secret`.
+        found: &'static str,
+        /// What the operation needs and why.
+        needed: &'static str,
+    },
+
+    // What came from outside.
+    /// A frame is not what it should be.
+    #[error(transparent)]
+    Frame(#[from] FrameError),
+    /// A frame of another scheme than the key's.
+    #[error("it is of scheme {found}, the key of {expected}")]
+    SchemeMismatch {
+        /// The frame's.
+        found: Scheme,
+        /// The key's.
+        expected: Scheme,
+    },
+    /// A frame of other parameters than the key's.
+    #[error(
+        "its parameter set is {found}, the key's {expected}: clients and bits must be the same"
+    )]
+    ParametersMismatch {
+        /// The frame's id.
+        found: String,
+        /// The key's id.
+        expected: String,
+    },
+    /// A frame made under another key.
+    #[error("it was made under key {found}, this is key {expected}")]
+    KeyMismatch {
+        /// The frame's key id.
+        found: String,
+        /// The given key's id.
+        expected: String,
+    },
+    /// A ciphertext that nobody could have made honestly.
+    #[error("chunk {chunk}: {fault}")]
+    Ciphertext {
+        /// The chunk it belongs to.
+        chunk: u32,
+        /// What is wrong.
+        fault: CiphertextFault,
+    },
+    /// A decrypted sum that its contributors cannot have made.
+    #[error("chunk {chunk} does not decrypt to a sum of its {contributors} contributors")]
+    Inconsistent {
+        /// The chunk.
+        chunk: u32,
+        /// How many contributed, as the sum says.
+        contributors: usize,
+    },
+    /// A Paillier modulus that is not safe to use.
+    #[error("the Paillier modulus {0}")]
+    Modulus(#[from] ModulusFault),
+    /// A JSON file that does not say what it should.
+    #[error("not a valid {what}: {why}")]
+    Json {
+        /// What was expected.
+        what: &'static str,
+        /// What is wrong.
+        why: String,
+    },
+    /// A tensor file that is not safetensors.
+    #[error("not a valid safetensors file: {why}")]
+    Safetensors {
+        /// What is wrong.
+        why: String,
+    },
+    /// The operating system refused.
+    #[error("{why}")]
+    Io {
+        /// Its words.
+        why: String,
+    },
+    /// Where an error happened.
+    #[error("{place}: {error}")]
+    In {
+        /// A file or a participant.
+        place: String,
+        /// What went wrong there.
+        error: Box<Error>,
+    },
+
+    // Our own doing, or the machine's.
+    /// An engine refused a program.
+    #[error(transparent)]
+    Engine(#[from] RunError),
+    /// The operating system gave no randomness.
+    #[error("the operating system gave no randomness")]
+    Randomness,
+}
+
+/// What is wrong with a ciphertext.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum CiphertextFault {
+    /// Not as many bytes as the chunk has.
+    #[error("{found} bytes of ciphertext where {expected} belong")]
+    Length {
+        /// Bytes given.
+        found: usize,
+        /// Bytes of the chunk.
+        expected: usize,
+    },
+    /// Zero is no Paillier ciphertext.
+    #[error("ciphertext {index} is 0")]
+    Zero {
+        /// The place within the chunk.
+        index: usize,
+    },
+    /// Not below n².
+    #[error("ciphertext {index} is not below n²")]
+    NotReduced {
+        /// The place within the chunk.
+        index: usize,
+    },
+    /// It shares a factor with n.
+    #[error("ciphertext {index} is not coprime to n")]
+    NotCoprime {
+        /// The place within the chunk.
+        index: usize,
+    },
+    /// A lane of a beat is not below its prime.
+    #[error("residue {lane} is not below its prime")]
+    Residue {
+        /// The lane within the chunk.
+        lane: usize,
+    },
+}
+
+impl Error {
+    /// Says where it happened.
+    #[must_use]
+    pub fn within(self, place: impl ToString) -> Self {
+        Self::In { place: place.to_string(), error: Box::new(self) }
+    }
+}
+
+impl From<std::io::Error> for Error {
+    fn from(error: std::io::Error) -> Self {
+        Self::Io { why: error.to_string() }
+    }
+}

@@ -1,0 +1,154 @@
+//! What is said before a round: each client's announcement, and the charter that answers them.
+//!
+//! A client either holds a ranges file, the same as everyone's, or proposes its own: the largest
+//! magnitude of each tensor rounded up to a power of two, and its weight. **A proposal reveals just
+//! that** to the aggregator and to the other clients, beside the tensors' names, types and shapes;
+//! with a shared file nothing of a single client is revealed.
+
+use crate::{
+    Agreement, Error, PublicKey, Update,
+    bytes::Writer,
+    codec::{Policy, RangesFile, round_up_to_power_of_two},
+    files::{read_ticket, write_ticket},
+    frame::{self, Frame, FrameError, Kind},
+    seal::Ticket,
+};
+
+/// What a client says when it joins.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Announcement {
+    /// The contribution that is coming.
+    pub ticket: Ticket,
+    /// Whether the agreement is settled (a shared file, or chunks already sealed under it) or the
+    /// client's own proposal.
+    pub fixed: bool,
+    /// Tensors, ranges and the largest weight.
+    pub agreement: Agreement,
+}
+
+impl Announcement {
+    /// A client's own proposal.
+    ///
+    /// # Errors
+    /// A value is not finite, or the weight is not from 1 to 2^32 − 1.
+    pub fn propose(ticket: Ticket, update: &Update, weight: u64) -> Result<Self, Error> {
+        let own = RangesFile::measure(update, Policy::Max, weight)?.agreement()?;
+        let ranges = own.ranges().iter().map(|&r| round_up_to_power_of_two(r)).collect();
+        let agreement = Agreement::new(own.specs().to_vec(), ranges, own.max_weight())?;
+        Ok(Self { ticket, fixed: false, agreement })
+    }
+
+    /// The frame.
+    #[must_use]
+    pub fn to_bytes(&self, key: &PublicKey) -> Vec<u8> {
+        let mut w = Writer::default();
+        write_ticket(&mut w, &self.ticket);
+        w.u8(self.fixed.into());
+        self.agreement.write(&mut w);
+        frame::seal(Kind::Announcement, key, &w.0)
+    }
+
+    /// Reads a frame made under `key`.
+    ///
+    /// # Errors
+    /// Its form, kind, scheme, parameters or key are not as they should be.
+    pub fn from_bytes(bytes: &[u8], key: &PublicKey) -> Result<Self, Error> {
+        let mut r = Frame::parse(bytes)?.check(Kind::Announcement, key)?;
+        let ticket = read_ticket(&mut r)?;
+        let fixed = match r.u8()? {
+            0 => false,
+            1 => true,
+            _ => {
+                return Err(FrameError::Malformed { what: "a flag that is neither 0 nor 1" }.into());
+            }
+        };
+        let agreement = Agreement::read(&mut r)?;
+        r.end()?;
+        Ok(Self { ticket, fixed, agreement })
+    }
+}
+
+/// What an aggregator answers when a round opens.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Charter {
+    /// What everyone quantises over.
+    pub agreement: Agreement,
+    /// The participants' numbers and tickets, ascending by number.
+    pub participants: Vec<(u16, Ticket)>,
+}
+
+impl Charter {
+    /// Joins announcements, given with their clients' numbers.
+    ///
+    /// If any agreement is settled, all settled ones must be the same and it holds for everyone;
+    /// otherwise it is the largest range of each tensor and the largest weight.
+    ///
+    /// # Errors
+    /// There is none, two tell of different tensors or settled ranges, or two have one ticket. The
+    /// client that differs from the first is named.
+    pub fn join(announcements: &[(u16, Announcement)]) -> Result<Self, Error> {
+        let first = announcements.iter().find(|(_, a)| a.fixed).or(announcements.first());
+        let (_, first) = first.ok_or(Error::NothingToSum)?;
+        let mut ranges = first.agreement.ranges().to_vec();
+        let mut max_weight = first.agreement.max_weight();
+        let mut participants: Vec<(u16, Ticket)> = vec![];
+        for (number, a) in announcements {
+            let mut take = || -> Result<(), Error> {
+                a.agreement.check_layout(first.agreement.specs())?;
+                if a.fixed {
+                    a.agreement.check_same(&first.agreement)?;
+                }
+                if !first.fixed {
+                    let own = a.agreement.ranges();
+                    ranges.iter_mut().zip(own).for_each(|(r, o)| *r = r.max(*o));
+                    max_weight = max_weight.max(a.agreement.max_weight());
+                }
+                let repeats = |t: &Ticket| t.id == a.ticket.id || t.seed == a.ticket.seed;
+                if participants.iter().any(|(_, t)| repeats(t)) {
+                    return Err(Error::SameContribution);
+                }
+                participants.push((*number, a.ticket.clone()));
+                Ok(())
+            };
+            take().map_err(|e| e.within(format!("client {number}")))?;
+        }
+        participants.sort_by_key(|p| p.0);
+        let agreement = Agreement::new(first.agreement.specs().to_vec(), ranges, max_weight)?;
+        Ok(Self { agreement, participants })
+    }
+
+    /// The frame.
+    #[must_use]
+    pub fn to_bytes(&self, key: &PublicKey) -> Vec<u8> {
+        let mut w = Writer::default();
+        w.u16(self.participants.len() as u16);
+        for (number, ticket) in &self.participants {
+            w.u16(*number);
+            write_ticket(&mut w, ticket);
+        }
+        self.agreement.write(&mut w);
+        frame::seal(Kind::Charter, key, &w.0)
+    }
+
+    /// Reads a frame made under `key`.
+    ///
+    /// # Errors
+    /// Its form, kind, scheme, parameters or key are not as they should be, or it lists more
+    /// participants than the key admits.
+    pub fn from_bytes(bytes: &[u8], key: &PublicKey) -> Result<Self, Error> {
+        let mut r = Frame::parse(bytes)?.check(Kind::Charter, key)?;
+        let (found, admitted) = (usize::from(r.u16()?), key.parameters().clients() as usize);
+        if found > admitted {
+            return Err(Error::TooManyContributors { found, admitted });
+        }
+        let participants = (0..found)
+            .map(|_| Ok((r.u16()?, read_ticket(&mut r)?)))
+            .collect::<Result<Vec<_>, FrameError>>()?;
+        if !participants.is_sorted_by(|a, b| a.0 < b.0) {
+            return Err(FrameError::Malformed { what: "participants out of order" }.into());
+        }
+        let agreement = Agreement::read(&mut r)?;
+        r.end()?;
+        Ok(Self { agreement, participants })
+    }
+}

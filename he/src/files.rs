@@ -1,0 +1,219 @@
+//! The two binary files: a contribution and a sum.
+
+use std::sync::Arc;
+
+use ciphergram_accel::Engine;
+
+use crate::{
+    Accumulator, Agreement, Error, PublicKey,
+    bytes::{Reader, Writer},
+    frame::{self, Frame, FrameError, Kind},
+    seal::Ticket,
+};
+
+/// Which of a sum's contributors a chunk holds: a bitmap over their list.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ContributorSet(Vec<u8>);
+
+impl ContributorSet {
+    /// No one, out of `count`.
+    #[must_use]
+    pub fn none(count: usize) -> Self {
+        Self(vec![0; count.div_ceil(8)])
+    }
+
+    /// All of `count`.
+    #[must_use]
+    pub fn all(count: usize) -> Self {
+        let mut set = Self::none(count);
+        (0..count).for_each(|i| set.insert(i));
+        set
+    }
+
+    /// Adds a contributor by its place in the list.
+    pub fn insert(&mut self, index: usize) {
+        self.0[index / 8] |= 1 << (index % 8);
+    }
+
+    /// The contributors' places in the list, ascending.
+    pub fn iter(&self) -> impl Iterator<Item = usize> + '_ {
+        (0..8 * self.0.len()).filter(|&i| self.0[i / 8] >> (i % 8) & 1 == 1)
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.0.iter().map(|b| b.count_ones() as usize).sum()
+    }
+
+    fn write(&self, w: &mut Writer) {
+        w.bytes(&self.0);
+    }
+
+    fn read(r: &mut Reader<'_>, count: usize) -> Result<Self, FrameError> {
+        let set = Self(r.bytes(count.div_ceil(8))?.to_vec());
+        if set.iter().any(|i| i >= count) {
+            return Err(FrameError::Malformed { what: "a contributor beyond the list" });
+        }
+        Ok(set)
+    }
+}
+
+pub(crate) fn write_ticket(w: &mut Writer, ticket: &Ticket) {
+    w.bytes(&ticket.id);
+    w.bytes(&ticket.seed);
+}
+
+pub(crate) fn read_ticket(r: &mut Reader<'_>) -> Result<Ticket, FrameError> {
+    Ok(Ticket { id: r.array()?, seed: r.array()? })
+}
+
+/// One client's encrypted update, whole.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Contribution {
+    /// Its name and seed.
+    pub ticket: Ticket,
+    /// What it must share with others to be summed.
+    pub agreement: Agreement,
+    /// The chunks' wire bytes.
+    pub stream: Vec<u8>,
+}
+
+impl Contribution {
+    /// The file's bytes.
+    #[must_use]
+    pub fn to_bytes(&self, key: &PublicKey) -> Vec<u8> {
+        let mut w = Writer::default();
+        write_ticket(&mut w, &self.ticket);
+        self.agreement.write(&mut w);
+        w.bytes(&self.stream);
+        frame::seal(Kind::Contribution, key, &w.0)
+    }
+
+    /// Reads a file made under `key`.
+    ///
+    /// # Errors
+    /// Its form, kind, scheme, parameters or key are not as they should be. Ciphertexts are not
+    /// checked yet.
+    pub fn from_bytes(bytes: &[u8], key: &PublicKey) -> Result<Self, Error> {
+        let mut r = Frame::parse(bytes)?.check(Kind::Contribution, key)?;
+        let ticket = read_ticket(&mut r)?;
+        let agreement = Agreement::read(&mut r)?;
+        Ok(Self { ticket, agreement, stream: r.0.to_vec() })
+    }
+}
+
+/// The sum of several contributions.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Sum {
+    /// Who contributed.
+    pub contributors: Vec<Ticket>,
+    /// What they share.
+    pub agreement: Agreement,
+    /// For each chunk, which of the contributors it holds.
+    pub sets: Vec<ContributorSet>,
+    /// The chunks' wire bytes.
+    pub stream: Vec<u8>,
+}
+
+impl Sum {
+    /// Sums whole contributions given one by one, so that only one need be in memory.
+    ///
+    /// `name` says which one an error is about.
+    ///
+    /// # Errors
+    /// More than the key admits, none at all, the same one twice, other tensors or ranges than the
+    /// first, or what is no ciphertext. The offender is named.
+    pub fn of<N: ToString>(
+        key: &PublicKey,
+        engine: Arc<dyn Engine>,
+        contributions: impl IntoIterator<Item = (N, Result<Contribution, Error>)>,
+    ) -> Result<Self, Error> {
+        let mut sum: Option<(Accumulator, Agreement, Vec<Ticket>)> = None;
+        for (name, contribution) in contributions {
+            let add = || -> Result<(), Error> {
+                let c = contribution?;
+                let (accumulator, agreement, tickets) = sum.get_or_insert_with(|| {
+                    let values = c.agreement.values();
+                    (Accumulator::new(key, engine.clone(), values), c.agreement.clone(), vec![])
+                });
+                c.agreement.check_same(agreement)?;
+                let repeats = |t: &Ticket| t.id == c.ticket.id || t.seed == c.ticket.seed;
+                if tickets.iter().any(repeats) {
+                    return Err(Error::SameContribution);
+                }
+                let admitted = key.parameters().clients() as usize;
+                if tickets.len() == admitted {
+                    return Err(Error::TooManyContributors { found: admitted + 1, admitted });
+                }
+                accumulator.check_stream(&c.stream)?;
+                accumulator.add(0..accumulator.chunks().count(), &c.stream)?;
+                tickets.push(c.ticket);
+                Ok(())
+            };
+            add().map_err(|e| e.within(name))?;
+        }
+        let (accumulator, agreement, contributors) = sum.ok_or(Error::NothingToSum)?;
+        let all = ContributorSet::all(contributors.len());
+        let sets = vec![all; accumulator.chunks().count() as usize];
+        Ok(Self { contributors, agreement, sets, stream: accumulator.into_stream() })
+    }
+
+    /// The fewest contributors of any chunk.
+    #[must_use]
+    pub fn fewest_contributors(&self) -> usize {
+        self.sets.iter().map(ContributorSet::count).min().unwrap_or(0)
+    }
+
+    /// The file's bytes. Runs of chunks with the same contributors are stored once.
+    #[must_use]
+    pub fn to_bytes(&self, key: &PublicKey) -> Vec<u8> {
+        let mut w = Writer::default();
+        w.u32(self.contributors.len() as u32);
+        self.contributors.iter().for_each(|t| write_ticket(&mut w, t));
+        self.agreement.write(&mut w);
+        let runs: Vec<_> = self.sets.chunk_by(|a, b| a == b).collect();
+        w.u32(runs.len() as u32);
+        for run in runs {
+            w.u32(run.len() as u32);
+            run[0].write(&mut w);
+        }
+        w.bytes(&self.stream);
+        frame::seal(Kind::Sum, key, &w.0)
+    }
+
+    /// Reads a file made under `key`.
+    ///
+    /// # Errors
+    /// Its form, kind, scheme, parameters or key are not as they should be, or it lists more
+    /// contributors than the key admits. Ciphertexts are not checked yet.
+    pub fn from_bytes(bytes: &[u8], key: &PublicKey) -> Result<Self, Error> {
+        let mut r = Frame::parse(bytes)?.check(Kind::Sum, key)?;
+        let (found, admitted) = (r.u32()? as usize, key.parameters().clients() as usize);
+        if found > admitted {
+            return Err(Error::TooManyContributors { found, admitted });
+        }
+        let contributors =
+            (0..found).map(|_| read_ticket(&mut r)).collect::<Result<Vec<_>, _>>()?;
+        let agreement = Agreement::read(&mut r)?;
+        let chunks = key.parameters().chunks(agreement.values());
+        let (count, total) = (chunks.count() as usize, chunks.total_bytes());
+        let mut sets = vec![];
+        for _ in 0..r.u32()? {
+            let run = r.u32()? as usize;
+            let set = ContributorSet::read(&mut r, found)?;
+            if run == 0 || run > count - sets.len() {
+                return Err(
+                    FrameError::Malformed { what: "more chunks than the tensors need" }.into()
+                );
+            }
+            sets.resize(sets.len() + run, set);
+        }
+        if sets.len() != count || r.0.len() != total {
+            return Err(
+                FrameError::Malformed { what: "not the chunks that the tensors need" }.into()
+            );
+        }
+        Ok(Self { contributors, agreement, sets, stream: r.0.to_vec() })
+    }
+}

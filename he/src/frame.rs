@@ -1,0 +1,196 @@
+//! The common form of everything binary: header, body, digest.
+//!
+//! | bytes | field |
+//! |---|---|
+//! | 0–7 | `CIPHERGM` |
+//! | 8–9 | version, 1 |
+//! | 10 | kind |
+//! | 11 | scheme |
+//! | 12–15 | zero |
+//! | 16–23 | parameter-set id |
+//! | 24–39 | key id |
+//! | 40–47 | bytes of the body |
+//! | 48– | body |
+//! | last 32 | BLAKE3 of all before |
+//!
+//! The digest finds damage, not malice: whoever can write a frame can compute it.
+
+use crate::{
+    Error, PublicKey, Scheme,
+    bytes::{Reader, Writer},
+    keys::KeyId,
+};
+
+const MAGIC: &[u8; 8] = b"CIPHERGM";
+const VERSION: u16 = 1;
+const HEADER_BYTES: usize = 48;
+const DIGEST_BYTES: usize = 32;
+
+/// What a frame holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// One client's encrypted update.
+    Contribution = 1,
+    /// The sum of several.
+    Sum = 2,
+    /// What a client says when it joins a round.
+    Announcement = 3,
+    /// What an aggregator answers when a round opens.
+    Charter = 4,
+}
+
+impl Kind {
+    const ALL: [Self; 4] = [Self::Contribution, Self::Sum, Self::Announcement, Self::Charter];
+
+    /// The name for people.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Contribution => "contribution",
+            Self::Sum => "sum",
+            Self::Announcement => "announcement",
+            Self::Charter => "charter",
+        }
+    }
+}
+
+/// What is wrong with a frame's form.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum FrameError {
+    /// It does not start as a frame does.
+    #[error("not a Ciphergram file")]
+    Magic,
+    /// A later format.
+    #[error("format version {found} is not supported; this program reads version {VERSION}")]
+    Version {
+        /// The version found.
+        found: u16,
+    },
+    /// It ends early.
+    #[error("truncated")]
+    Truncated,
+    /// A bit changed since it was written.
+    #[error("damaged: the digest does not match")]
+    Damaged,
+    /// A scheme or kind that this program does not know.
+    #[error("unknown {what} {code}")]
+    Unknown {
+        /// `kind` or `scheme`.
+        what: &'static str,
+        /// Its number.
+        code: u8,
+    },
+    /// Another kind of frame than the operation takes.
+    #[error("a {found} where a {expected} belongs")]
+    Kind {
+        /// The kind found.
+        found: &'static str,
+        /// The kind expected.
+        expected: &'static str,
+    },
+    /// A body that its digest vouches for, yet makes no sense.
+    #[error("malformed: {what}")]
+    Malformed {
+        /// What makes no sense.
+        what: &'static str,
+    },
+}
+
+/// A parsed frame. Its ids are not checked against any key yet.
+#[derive(Debug, Clone, Copy)]
+pub struct Frame<'a> {
+    /// What it holds.
+    pub kind: Kind,
+    /// The scheme.
+    pub scheme: Scheme,
+    /// The parameter-set id.
+    pub parameters: [u8; 8],
+    /// The key id.
+    pub key: KeyId,
+    /// The content.
+    pub body: &'a [u8],
+}
+
+impl<'a> Frame<'a> {
+    /// Checks form and digest.
+    ///
+    /// # Errors
+    /// See [`FrameError`].
+    pub fn parse(bytes: &'a [u8]) -> Result<Self, FrameError> {
+        let start = &bytes[..bytes.len().min(MAGIC.len())];
+        if start.is_empty() || !MAGIC.starts_with(start) {
+            return Err(FrameError::Magic);
+        }
+        let mut r = Reader(bytes);
+        r.bytes(MAGIC.len())?;
+        let found = r.u16()?;
+        if found != VERSION {
+            return Err(FrameError::Version { found });
+        }
+        let (kind, scheme) = (r.u8()?, r.u8()?);
+        r.u32()?;
+        let (parameters, key) = (r.array()?, KeyId(r.array()?));
+        let length = usize::try_from(r.u64()?).map_err(|_| FrameError::Truncated)?;
+        let body = r.bytes(length)?;
+        let digest = r.bytes(DIGEST_BYTES)?;
+        r.end()?;
+        if blake3::hash(&bytes[..HEADER_BYTES + length]).as_bytes() != digest {
+            return Err(FrameError::Damaged);
+        }
+        let kind = Kind::ALL
+            .into_iter()
+            .find(|&k| k as u8 == kind)
+            .ok_or(FrameError::Unknown { what: "kind", code: kind })?;
+        let scheme = Scheme::from_code(scheme)
+            .ok_or(FrameError::Unknown { what: "scheme", code: scheme })?;
+        Ok(Self { kind, scheme, parameters, key, body })
+    }
+
+    /// Refuses another kind, scheme, parameter set or key, in this order.
+    ///
+    /// # Errors
+    /// The first that differs.
+    pub(crate) fn check(&self, kind: Kind, key: &PublicKey) -> Result<Reader<'a>, Error> {
+        let parameters = key.parameters();
+        if self.kind != kind {
+            let (found, expected) = (self.kind.name(), kind.name());
+            return Err(FrameError::Kind { found, expected }.into());
+        }
+        if self.scheme != parameters.scheme() {
+            let (found, expected) = (self.scheme, parameters.scheme());
+            return Err(Error::SchemeMismatch { found, expected });
+        }
+        if self.parameters != parameters.id() {
+            let (found, expected) = (hex(&self.parameters), hex(&parameters.id()));
+            return Err(Error::ParametersMismatch { found, expected });
+        }
+        if self.key != key.id() {
+            let (found, expected) = (self.key.to_string(), key.id().to_string());
+            return Err(Error::KeyMismatch { found, expected });
+        }
+        Ok(Reader(self.body))
+    }
+}
+
+/// Frames a body under a key.
+pub(crate) fn seal(kind: Kind, key: &PublicKey, body: &[u8]) -> Vec<u8> {
+    let mut w = Writer(Vec::with_capacity(HEADER_BYTES + body.len() + DIGEST_BYTES));
+    w.bytes(MAGIC);
+    w.u16(VERSION);
+    w.u8(kind as u8);
+    w.u8(key.parameters().scheme().code());
+    w.u32(0);
+    w.bytes(&key.parameters().id());
+    w.bytes(&key.id().0);
+    w.u64(body.len() as u64);
+    w.bytes(body);
+    let digest = blake3::hash(&w.0);
+    w.bytes(digest.as_bytes());
+    w.0
+}
+
+/// Lower-case hexadecimal.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|b| format!("{b:02x}")).collect()
+}

@@ -1,0 +1,247 @@
+//! The JSON form of keys.
+
+use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
+use serde::{Deserialize, Serialize};
+use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
+
+use super::{AnyKey, Material, PublicKey, SecretKey};
+use crate::{
+    Error, Parameters, Scheme,
+    paillier::{PaillierModulus, PaillierSecret},
+    params::Literal,
+};
+
+/// What a key of python-paillier, which says nothing of it, is taken to be for.
+const FOREIGN: (u32, u32) = (64, 16);
+
+/// The parameters, in our own member of the file.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Own {
+    version: u32,
+    scheme: String,
+    clients: u32,
+    bits: u32,
+    key_id: String,
+}
+
+#[derive(Serialize, Deserialize)]
+struct PublicJson {
+    kty: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    alg: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    n: Option<String>,
+    key_ops: Vec<String>,
+    kid: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    ciphergram: Option<Own>,
+}
+
+#[derive(Serialize, Deserialize, Zeroize, ZeroizeOnDrop)]
+struct SecretJson {
+    kty: String,
+    key_ops: Vec<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    p: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    q: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    seed: Option<String>,
+    #[zeroize(skip)]
+    #[serde(rename = "pub")]
+    public: PublicJson,
+    kid: String,
+}
+
+fn invalid(why: impl Into<String>) -> Error {
+    Error::Json { what: "key file", why: why.into() }
+}
+
+/// base64url of the big-endian bytes without leading zeros, as python-paillier writes integers.
+fn encode_integer(words: &[u64]) -> Zeroizing<String> {
+    let bytes: Zeroizing<Vec<u8>> =
+        Zeroizing::new(words.iter().rev().flat_map(|w| w.to_be_bytes()).collect());
+    let start = bytes.iter().position(|&b| b != 0).unwrap_or(bytes.len());
+    Zeroizing::new(BASE64_URL_SAFE_NO_PAD.encode(&bytes[start..]))
+}
+
+fn decode_bytes(text: &str) -> Result<Zeroizing<Vec<u8>>, Error> {
+    let text = text.trim_end_matches('=');
+    BASE64_URL_SAFE_NO_PAD
+        .decode(text)
+        .map(Zeroizing::new)
+        .map_err(|_| invalid("a number is not base64url"))
+}
+
+fn decode_integer(text: &Option<String>, what: &str) -> Result<Zeroizing<Vec<u64>>, Error> {
+    let text = text.as_ref().ok_or_else(|| invalid(format!("{what} is missing")))?;
+    let bytes = decode_bytes(text)?;
+    let word = |chunk: &[u8]| chunk.iter().fold(0, |acc, &b| (acc << 8) | u64::from(b));
+    let words: Zeroizing<Vec<u64>> = Zeroizing::new(bytes.rchunks(8).map(word).collect());
+    let used = words.iter().rposition(|&w| w != 0).map_or(0, |i| i + 1);
+    if used == 0 {
+        return Err(invalid(format!("{what} is zero")));
+    }
+    Ok(Zeroizing::new(words[..used].to_vec()))
+}
+
+fn public_json(key: &PublicKey) -> PublicJson {
+    let Literal { scheme, clients, bits } = key.parameters.literal();
+    let key_id = key.id.to_string();
+    let paillier = key.paillier.as_ref();
+    // A modulus without the vouched-for form stays without our member.
+    let ours = paillier.is_none_or(PaillierModulus::is_djn);
+    PublicJson {
+        kty: if paillier.is_some() { "DAJ" } else { "CIPHERGRAM" }.into(),
+        alg: paillier.map(|_| "PAI-GN1".into()),
+        n: paillier.map(|m| encode_integer(m.n().words()).to_string()),
+        key_ops: if paillier.is_some() { vec!["encrypt".into()] } else { vec![] },
+        kid: format!("Ciphergram {scheme} public key {key_id}"),
+        ciphergram: ours.then(|| Own {
+            version: 1,
+            scheme: scheme.name().into(),
+            clients,
+            bits,
+            key_id,
+        }),
+    }
+}
+
+pub(super) fn write_public(key: &PublicKey) -> Result<String, Error> {
+    serde_json::to_string_pretty(&public_json(key)).map_err(|e| invalid(e.to_string()))
+}
+
+pub(super) fn write_secret(key: &SecretKey) -> Result<Zeroizing<String>, Error> {
+    let (scheme, id) = (key.public.parameters.scheme(), key.public.id);
+    let mut file = SecretJson {
+        kty: "CIPHERGRAM".into(),
+        key_ops: vec!["encrypt".into(), "decrypt".into()],
+        p: None,
+        q: None,
+        seed: None,
+        public: public_json(&key.public),
+        kid: format!("Ciphergram {scheme} secret key {id}"),
+    };
+    match &key.material {
+        Material::Paillier(secret) => {
+            let (p, q) = secret.factors();
+            file.kty = "DAJ".into();
+            file.key_ops = vec!["decrypt".into()];
+            file.p = Some(encode_integer(p).to_string());
+            file.q = Some(encode_integer(q).to_string());
+        }
+        Material::Lattice(secret) => file.seed = Some(BASE64_URL_SAFE_NO_PAD.encode(secret.seed())),
+    }
+    serde_json::to_string_pretty(&file).map(Zeroizing::new).map_err(|e| invalid(e.to_string()))
+}
+
+/// Parameters, and whether the file vouches for the form of the modulus.
+fn parameters(file: &PublicJson, n_bits: Option<u32>) -> Result<(Parameters, bool), Error> {
+    let literal = match (&file.ciphergram, n_bits) {
+        (Some(own), _) if own.version != 1 => {
+            return Err(invalid(format!("version {} is not supported", own.version)));
+        }
+        (Some(own), _) => {
+            Literal { scheme: own.scheme.parse()?, clients: own.clients, bits: own.bits }
+        }
+        (None, Some(n_bits)) => {
+            let scheme = Scheme::ALL.into_iter().find(|s| s.modulus_bits() == Some(n_bits));
+            let scheme = scheme.ok_or_else(|| {
+                invalid(format!("n has {n_bits} bits; 2048, 3072 and 4096 are supported"))
+            })?;
+            Literal { scheme, clients: FOREIGN.0, bits: FOREIGN.1 }
+        }
+        (None, None) => return Err(invalid("it has no parameters")),
+    };
+    Ok((Parameters::new(literal)?, file.ciphergram.is_some()))
+}
+
+fn bit_length(words: &[u64]) -> u32 {
+    words.last().map_or(0, |w| words.len() as u32 * 64 - w.leading_zeros())
+}
+
+fn read_public(file: &PublicJson) -> Result<PublicKey, Error> {
+    if file.kty == "DAJ" {
+        let n = decode_integer(&file.n, "n")?;
+        let (parameters, ours) = parameters(file, Some(bit_length(&n)))?;
+        let bits = parameters.scheme().modulus_bits();
+        let bits = bits.ok_or_else(|| invalid("a modulus under ckks-sum"))?;
+        let key = PublicKey::from_modulus(parameters, PaillierModulus::new(&n, bits, ours)?);
+        return check_id(file, key);
+    }
+    let (parameters, _) = parameters(file, None)?;
+    let own = file.ciphergram.as_ref().ok_or_else(|| invalid("it has no parameters"))?;
+    if parameters.lattice().is_none() {
+        return Err(invalid("a Paillier key without its modulus"));
+    }
+    let id = super::KeyId(parse_id(&own.key_id)?);
+    Ok(PublicKey { parameters, id, paillier: None })
+}
+
+fn parse_id(text: &str) -> Result<[u8; 16], Error> {
+    let bad = || invalid("the key id is not 32 hexadecimal digits");
+    if text.len() != 32 || !text.is_ascii() {
+        return Err(bad());
+    }
+    let mut id = [0; 16];
+    for (byte, i) in id.iter_mut().zip((0..32).step_by(2)) {
+        *byte = u8::from_str_radix(&text[i..i + 2], 16).map_err(|_| bad())?;
+    }
+    Ok(id)
+}
+
+fn check_id(file: &PublicJson, key: PublicKey) -> Result<PublicKey, Error> {
+    match &file.ciphergram {
+        Some(own) if own.key_id != key.id.to_string() => {
+            Err(invalid("the key id is not that of the key material"))
+        }
+        _ => Ok(key),
+    }
+}
+
+fn read_secret(file: &SecretJson) -> Result<SecretKey, Error> {
+    if file.kty == "DAJ" {
+        let public = read_public(&file.public)?;
+        let (p, q) = (decode_integer(&file.p, "p")?, decode_integer(&file.q, "q")?);
+        let bits = public.parameters.scheme().modulus_bits().unwrap_or(0);
+        let djn = file.public.ciphergram.is_some();
+        let secret = PaillierSecret::new(&p, &q, bits, djn)?;
+        let n = public.paillier.as_ref().map(|m| m.n().words());
+        if n != Some(secret.modulus().n().words()) {
+            return Err(crate::paillier::ModulusFault::NotTheProduct.into());
+        }
+        return Ok(SecretKey::from_paillier(public.parameters, secret));
+    }
+    let (parameters, _) = parameters(&file.public, None)?;
+    let seed = file.seed.as_ref().ok_or_else(|| invalid("the seed is missing"))?;
+    let seed: Zeroizing<[u8; 32]> = Zeroizing::new(
+        decode_bytes(seed)?
+            .as_slice()
+            .try_into()
+            .map_err(|_| invalid("the seed is not 32 bytes"))?,
+    );
+    let key = SecretKey::from_seed(parameters, &seed)?;
+    let public = check_id(&file.public, key.public)?;
+    Ok(SecretKey { public, material: key.material })
+}
+
+/// Reads either kind: a secret key file is the one with a public key inside.
+pub(super) fn read(text: &str) -> Result<AnyKey, Error> {
+    // serde_json's own words could quote a secret; only the place is passed on.
+    let parse = |e: serde_json::Error| {
+        invalid(format!("unexpected content at line {} column {}", e.line(), e.column()))
+    };
+    #[derive(Deserialize)]
+    struct Probe {
+        #[serde(rename = "pub")]
+        public: Option<serde::de::IgnoredAny>,
+    }
+    let probe: Probe = serde_json::from_str(text).map_err(parse)?;
+    if probe.public.is_some() {
+        let file: SecretJson = serde_json::from_str(text).map_err(parse)?;
+        return Ok(AnyKey::Secret(Box::new(read_secret(&file)?), None));
+    }
+    let file: PublicJson = serde_json::from_str(text).map_err(parse)?;
+    Ok(AnyKey::Public(read_public(&file)?))
+}

@@ -1,0 +1,27 @@
+//! Paillier's scheme in the form of Damgård, Jurik and Nielsen.
+//!
+//! # The scheme
+//! `n = p·q` with `p ≡ q ≡ 3 mod 4` and `gcd(p − 1, q − 1) = 2`. An encryptor draws `x` once and
+//! keeps `h = −x² mod n`, `h_s = hⁿ mod n²`. The encryption of `m < n` is
+//! `(1 + m·n) · h_s^r mod n²` with a fresh secret `r` of half the bits of n; the product of two
+//! ciphertexts is an encryption of the sum. `h_s` is a power of a fixed base, so a table turns a
+//! mask into one product for each five bits of `r`. Every encryptor draws an `x` of its own: `h_s`
+//! is never read from a file, where it could have been chosen to have a small order.
+//!
+//! A modulus that this program did not make carries no proof of that form. Under such a key a mask
+//! is `rⁿ` with `r` uniform, as in Paillier's paper.
+//!
+//! # Source
+//! P. Paillier, "Public-key cryptosystems based on composite degree residuosity classes", 1999;
+//! I. Damgård, M. Jurik, J. Nielsen, "A generalization of Paillier's public-key system with
+//! applications to electronic voting", 2010, section 4.2.
+
+mod encrypt;
+mod keygen;
+mod modulus;
+mod secret;
+
+pub use encrypt::{Encryptor, full_mask_program};
+pub(crate) use keygen::generate;
+pub use modulus::{ModulusFault, PaillierModulus};
+pub use secret::PaillierSecret;

@@ -1,0 +1,507 @@
+//! Parameter sets: what a scheme, a number of contributors and a precision imply.
+//!
+//! A [`Literal`] is what anyone can write down; [`Parameters`] can only be had from its constructor,
+//! which derives every size and checks the security table and the headroom. Overflow of a field is
+//! impossible from then on: it would take more contributors than [`Parameters::clients`], and those
+//! are refused when they ask to take part.
+
+use std::{fmt, str::FromStr, sync::Arc};
+
+use ciphergram_accel::{Ring, beats, ring::largest_primes};
+
+use crate::bytes::Writer;
+
+/// The largest number of contributors of any parameter set.
+pub const MAX_CLIENTS: u32 = 1024;
+/// The fewest and the most bits of a quantised value.
+pub const BITS: std::ops::RangeInclusive<u32> = 8..=24;
+/// The bound on one coefficient of `ckks-sum` noise: see the `noise` step of programs.
+pub const NOISE_BOUND: u64 = 21;
+/// The most bytes of a chunk on the wire, the unit of summing.
+pub const CHUNK_BYTES: usize = 1280;
+
+/// An additively homomorphic encryption scheme at one security level.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Scheme {
+    /// RLWE with coefficient encoding, for sums: symmetric, seeded, 128-bit.
+    CkksSum,
+    /// Paillier with a 2048-bit modulus: about 112-bit security.
+    Paillier2048,
+    /// Paillier with a 3072-bit modulus: about 128-bit security.
+    Paillier3072,
+    /// Paillier with a 4096-bit modulus.
+    Paillier4096,
+}
+
+impl Scheme {
+    /// Every scheme.
+    pub const ALL: [Self; 4] =
+        [Self::CkksSum, Self::Paillier2048, Self::Paillier3072, Self::Paillier4096];
+
+    /// The name on the command line and in files.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::CkksSum => "ckks-sum",
+            Self::Paillier2048 => "paillier-2048",
+            Self::Paillier3072 => "paillier-3072",
+            Self::Paillier4096 => "paillier-4096",
+        }
+    }
+
+    /// The bits of the Paillier modulus n, if it is Paillier.
+    #[must_use]
+    pub fn modulus_bits(self) -> Option<u32> {
+        match self {
+            Self::CkksSum => None,
+            Self::Paillier2048 => Some(2048),
+            Self::Paillier3072 => Some(3072),
+            Self::Paillier4096 => Some(4096),
+        }
+    }
+
+    /// The scheme's number in frames.
+    pub(crate) fn code(self) -> u8 {
+        Self::ALL.iter().position(|&s| s == self).map_or(0, |i| i as u8 + 1)
+    }
+
+    pub(crate) fn from_code(code: u8) -> Option<Self> {
+        Self::ALL.get(usize::from(code).checked_sub(1)?).copied()
+    }
+}
+
+impl fmt::Display for Scheme {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Scheme {
+    type Err = ParameterError;
+
+    fn from_str(name: &str) -> Result<Self, ParameterError> {
+        let unknown = || ParameterError::Scheme { name: name.into() };
+        Self::ALL.into_iter().find(|s| s.name() == name).ok_or_else(unknown)
+    }
+}
+
+/// Why parameters are refused, and what to change.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ParameterError {
+    /// No scheme of that name.
+    #[error("no scheme {name:?}; there are ckks-sum, paillier-2048, paillier-3072, paillier-4096")]
+    Scheme {
+        /// The name given.
+        name: String,
+    },
+    /// From one to [`MAX_CLIENTS`].
+    #[error("{clients} clients; choose 1 to {MAX_CLIENTS}")]
+    Clients {
+        /// The number given.
+        clients: u32,
+    },
+    /// Within [`BITS`].
+    #[error("{bits} bits a value; choose 8 to 24")]
+    Bits {
+        /// The number given.
+        bits: u32,
+    },
+    /// More modulus than the ring degree can hide.
+    #[error("a modulus of {log_q} bits at N = {degree} is not 128-bit secure; at most {limit} are")]
+    Insecure {
+        /// The ring degree.
+        degree: usize,
+        /// Bits of the product of the primes.
+        log_q: u32,
+        /// The table's bound.
+        limit: u32,
+    },
+    /// No room for one field beside the noise.
+    #[error("{clients} clients at {bits} bits leave no room in a coefficient; use fewer of either")]
+    NoRoom {
+        /// The number of clients.
+        clients: u32,
+        /// The number of bits.
+        bits: u32,
+    },
+}
+
+/// A parameter set as anyone can write it; [`Parameters::new`] checks it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Literal {
+    /// The scheme.
+    pub scheme: Scheme,
+    /// The most contributors that may ever be summed.
+    pub clients: u32,
+    /// Bits of a quantised value.
+    pub bits: u32,
+}
+
+/// How values lie in a chunk and a chunk on the wire.
+///
+/// A chunk is a run of *slots*; a slot is one plaintext integer (of a Paillier ciphertext, or a
+/// coefficient) of [`Geometry::fields_per_slot`] fields. The first fields of a chunk are its *head*:
+/// the number 1 in the lowest [`Parameters::count_bits`] bits, so that a sum tells how many it is of,
+/// and the contributor's weight above. On the wire slots travel in *units*: a ciphertext, or a beat of five
+/// coefficients. The last chunk is cut to the units that it needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Geometry {
+    /// Bits of a field: a value and the headroom of all contributors.
+    pub field_bits: u32,
+    /// Fields of one slot.
+    pub fields_per_slot: usize,
+    /// Slots of a whole chunk.
+    pub slots_per_chunk: usize,
+    /// Fields at the start of every chunk that hold its head.
+    pub head_fields: usize,
+    /// Slots of one unit.
+    pub slots_per_unit: usize,
+    /// Bytes of one unit.
+    pub unit_bytes: usize,
+}
+
+impl Geometry {
+    /// Values of a whole chunk.
+    #[must_use]
+    pub fn values_per_chunk(&self) -> usize {
+        self.slots_per_chunk * self.fields_per_slot - self.head_fields
+    }
+
+    /// Bytes of a whole chunk.
+    #[must_use]
+    pub fn chunk_bytes(&self) -> usize {
+        self.slots_per_chunk / self.slots_per_unit * self.unit_bytes
+    }
+}
+
+/// How one stream of `values` values is cut into chunks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Chunks {
+    geometry: Geometry,
+    values: usize,
+}
+
+impl Chunks {
+    /// The number of chunks: at least one, which then carries its head alone.
+    #[must_use]
+    pub fn count(&self) -> u32 {
+        self.values.div_ceil(self.geometry.values_per_chunk()).max(1) as u32
+    }
+
+    /// The values of all chunks.
+    #[must_use]
+    pub fn values(&self) -> usize {
+        self.values
+    }
+
+    /// The range of values that `chunk` carries.
+    #[must_use]
+    pub fn values_of(&self, chunk: u32) -> std::ops::Range<usize> {
+        let each = self.geometry.values_per_chunk();
+        let start = (chunk as usize * each).min(self.values);
+        start..(start + each).min(self.values)
+    }
+
+    /// Units of `chunk` on the wire.
+    #[must_use]
+    pub fn units_of(&self, chunk: u32) -> usize {
+        let g = &self.geometry;
+        let fields = g.head_fields + self.values_of(chunk).len();
+        fields.div_ceil(g.fields_per_slot).div_ceil(g.slots_per_unit)
+    }
+
+    /// Bytes of `chunk` on the wire.
+    #[must_use]
+    pub fn bytes_of(&self, chunk: u32) -> usize {
+        self.units_of(chunk) * self.geometry.unit_bytes
+    }
+
+    /// Where `chunk` starts in the stream, in bytes.
+    #[must_use]
+    pub fn offset_of(&self, chunk: u32) -> usize {
+        chunk as usize * self.geometry.chunk_bytes()
+    }
+
+    /// Bytes of the whole stream.
+    #[must_use]
+    pub fn total_bytes(&self) -> usize {
+        let last = self.count() - 1;
+        self.offset_of(last) + self.bytes_of(last)
+    }
+
+    /// How values lie in a chunk.
+    #[must_use]
+    pub fn geometry(&self) -> &Geometry {
+        &self.geometry
+    }
+}
+
+/// What only `ckks-sum` has.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Lattice {
+    /// The ring: N = 4096, two primes of 50 bits.
+    pub ring: Arc<Ring>,
+    /// Bits below the fields that the summed noise cannot leave.
+    pub margin_bits: u32,
+}
+
+/// A checked parameter set.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Parameters {
+    literal: Literal,
+    geometry: Geometry,
+    lattice: Option<Lattice>,
+}
+
+/// The largest modulus at 128-bit classical security for a ternary secret, in bits.
+///
+/// # Source
+/// M. Albrecht et al., "Homomorphic Encryption Standard", 2018, table 1.
+const STANDARD_128: [(usize, u32); 5] =
+    [(2048, 54), (4096, 109), (8192, 218), (16384, 438), (32768, 881)];
+
+/// Refuses what the standard does not allow.
+fn check_security(degree: usize, log_q: u32) -> Result<(), ParameterError> {
+    let limit = STANDARD_128.iter().find(|row| row.0 == degree).map_or(0, |row| row.1);
+    if log_q > limit { Err(ParameterError::Insecure { degree, log_q, limit }) } else { Ok(()) }
+}
+
+/// The bits of a chunk's head: a count and a sum of weights of all clients. At most 53.
+fn head_bits(clients: u32) -> u32 {
+    let weights = u128::from(clients) * u128::from(u32::MAX);
+    bit_length(u128::from(clients)) + bit_length(weights)
+}
+
+/// The bits that `x` takes.
+fn bit_length(x: u128) -> u32 {
+    128 - x.leading_zeros()
+}
+
+impl Parameters {
+    /// Derives and checks everything.
+    ///
+    /// Fields are as wide as the largest sum of all contributors, `clients · (2^bits − 2)`. The
+    /// head holds the count of all clients and `clients · (2^32 − 1)`.
+    ///
+    /// # Errors
+    /// See [`ParameterError`].
+    pub fn new(literal: Literal) -> Result<Self, ParameterError> {
+        let Literal { scheme, clients, bits } = literal;
+        if !(1..=MAX_CLIENTS).contains(&clients) {
+            return Err(ParameterError::Clients { clients });
+        }
+        if !BITS.contains(&bits) {
+            return Err(ParameterError::Bits { bits });
+        }
+        let field_bits = bit_length(u128::from(clients) * ((1 << bits) - 2));
+        match scheme.modulus_bits() {
+            None => Self::lattice_set(literal, field_bits),
+            Some(modulus_bits) => Ok(Self::paillier_set(literal, field_bits, modulus_bits)),
+        }
+    }
+
+    /// Packed plaintexts stay below 2^(bits − 1) < n.
+    fn paillier_set(literal: Literal, field_bits: u32, modulus_bits: u32) -> Self {
+        let head_bits = head_bits(literal.clients);
+        let unit_bytes = modulus_bits as usize / 4;
+        let geometry = Geometry {
+            field_bits,
+            fields_per_slot: ((modulus_bits - 1) / field_bits) as usize,
+            slots_per_chunk: CHUNK_BYTES / unit_bytes,
+            head_fields: head_bits.div_ceil(field_bits) as usize,
+            slots_per_unit: 1,
+            unit_bytes,
+        };
+        Self { literal, geometry, lattice: None }
+    }
+
+    /// A coefficient is `fields · 2^margin + noise` modulo Q.
+    ///
+    /// # Bound
+    /// The noise of a sum is at most `clients · NOISE_BOUND < 2^(margin − 1)`, since each
+    /// contributor's is a centred binomial of 2 × 21 bits. The largest sum of fields, shifted by the
+    /// margin, and that noise stay `2^margin` below Q (checked exactly, Q being a little less than
+    /// 2^100). So a sum never wraps but for negative noise around zero, and rounding it to a
+    /// multiple of `2^margin` recovers the fields always: decryption cannot fail.
+    fn lattice_set(literal: Literal, field_bits: u32) -> Result<Self, ParameterError> {
+        const DEGREE: usize = 4096;
+        let Literal { clients, bits, .. } = literal;
+        let primes = largest_primes(50, DEGREE, 2);
+        let q: u128 = primes.iter().map(|&p| u128::from(p)).product();
+        check_security(DEGREE, bit_length(q - 1))?;
+        let noise = u128::from(u64::from(clients) * NOISE_BOUND);
+        let margin_bits = bit_length(noise) + 1;
+        let largest_field = u128::from(clients) * ((1 << bits) - 2);
+        let fits = |fields: &u32| {
+            let room = margin_bits + fields * field_bits <= bit_length(q);
+            let field = |f| largest_field << (margin_bits + f * field_bits);
+            room && (0..*fields).map(field).sum::<u128>() + noise + (1 << margin_bits) <= q
+        };
+        let fields = (1..=12).rev().find(fits).filter(|f| head_bits(clients) <= field_bits * f);
+        let fields_per_slot = fields.ok_or(ParameterError::NoRoom { clients, bits })? as usize;
+        let slots_per_unit = beats::LANES / primes.len();
+        let ring = match Ring::new(DEGREE, &primes) {
+            Ok(ring) => Arc::new(ring),
+            Err(_) => unreachable!("the primes were chosen for the ring"),
+        };
+        let geometry = Geometry {
+            field_bits,
+            fields_per_slot,
+            slots_per_chunk: CHUNK_BYTES / beats::BYTES * slots_per_unit,
+            head_fields: fields_per_slot,
+            slots_per_unit,
+            unit_bytes: beats::BYTES,
+        };
+        let lattice = Some(Lattice { ring, margin_bits });
+        Ok(Self { literal, geometry, lattice })
+    }
+
+    /// What it was made from.
+    #[must_use]
+    pub fn literal(&self) -> Literal {
+        self.literal
+    }
+
+    /// The scheme.
+    #[must_use]
+    pub fn scheme(&self) -> Scheme {
+        self.literal.scheme
+    }
+
+    /// The most contributors to a sum.
+    #[must_use]
+    pub fn clients(&self) -> u32 {
+        self.literal.clients
+    }
+
+    /// Bits of a quantised value.
+    #[must_use]
+    pub fn bits(&self) -> u32 {
+        self.literal.bits
+    }
+
+    /// Steps on either side of zero: values are quantised to `−L ..= L`, `L = 2^(bits−1) − 1`, and
+    /// travel as `v + L`.
+    #[must_use]
+    pub fn half_steps(&self) -> u32 {
+        (1 << (self.literal.bits - 1)) - 1
+    }
+
+    /// Bits of a chunk's head that count contributors; the sum of weights is above them.
+    #[must_use]
+    pub fn count_bits(&self) -> u32 {
+        bit_length(u128::from(self.literal.clients))
+    }
+
+    /// How values lie in a chunk.
+    #[must_use]
+    pub fn geometry(&self) -> &Geometry {
+        &self.geometry
+    }
+
+    /// How a stream of `values` values is cut.
+    #[must_use]
+    pub fn chunks(&self, values: usize) -> Chunks {
+        Chunks { geometry: self.geometry, values }
+    }
+
+    /// What only `ckks-sum` has.
+    #[must_use]
+    pub fn lattice(&self) -> Option<&Lattice> {
+        self.lattice.as_ref()
+    }
+
+    /// The id that frames carry: eight bytes of a hash over everything that must agree.
+    #[must_use]
+    pub fn id(&self) -> [u8; 8] {
+        let mut w = Writer::default();
+        w.bytes(b"ciphergram parameters 1");
+        w.u8(self.scheme().code());
+        for x in [self.clients(), self.bits(), self.geometry.field_bits] {
+            w.u32(x);
+        }
+        let g = &self.geometry;
+        for x in [g.fields_per_slot, g.slots_per_chunk, g.head_fields, g.unit_bytes] {
+            w.u32(x as u32);
+        }
+        if let Some(lattice) = &self.lattice {
+            w.u32(lattice.margin_bits);
+            w.u32(lattice.ring.degree() as u32);
+            lattice.ring.primes().iter().for_each(|&q| w.u64(q));
+        }
+        let mut id = [0; 8];
+        id.copy_from_slice(&blake3::hash(&w.0).as_bytes()[..8]);
+        id
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parameters(scheme: Scheme, clients: u32, bits: u32) -> Result<Parameters, ParameterError> {
+        Parameters::new(Literal { scheme, clients, bits })
+    }
+
+    #[test]
+    fn every_combination_has_room_for_its_worst_sum() {
+        for scheme in Scheme::ALL {
+            for clients in [1, 2, 3, 64, 65, 100, 1000, 1024] {
+                for bits in BITS {
+                    let p = parameters(scheme, clients, bits).unwrap();
+                    let g = p.geometry();
+                    let most = u128::from(clients) * u128::from(2 * p.half_steps());
+                    assert!(most < 1 << g.field_bits && most >= 1 << (g.field_bits - 1));
+                    assert!(g.chunk_bytes() <= CHUNK_BYTES && g.values_per_chunk() > 0);
+                    if let Some(lattice) = p.lattice() {
+                        assert!(u64::from(clients) * NOISE_BOUND < 1 << (lattice.margin_bits - 1));
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn bytes_a_value_are_what_the_project_promises() {
+        for (scheme, limit) in [
+            (Scheme::CkksSum, 3.3),
+            (Scheme::Paillier2048, 6.0),
+            (Scheme::Paillier3072, 6.0),
+            (Scheme::Paillier4096, 6.0),
+        ] {
+            let p = parameters(scheme, 64, 16).unwrap();
+            for values in [10_000, 10_001, 21_010, 1_000_000] {
+                let bytes = p.chunks(values).total_bytes() as f64 / values as f64;
+                assert!(bytes <= limit, "{scheme}: {bytes} bytes a value at {values} values");
+            }
+        }
+    }
+
+    #[test]
+    fn chunks_cover_every_value_once() {
+        let p = parameters(Scheme::CkksSum, 64, 16).unwrap();
+        let each = p.geometry().values_per_chunk();
+        assert_eq!(each, 396);
+        for values in [0, 1, each - 1, each, each + 1, 5 * each, 1000] {
+            let chunks = p.chunks(values);
+            let covered: Vec<_> = (0..chunks.count()).flat_map(|c| chunks.values_of(c)).collect();
+            assert!(covered.into_iter().eq(0..values));
+            let bytes: usize = (0..chunks.count()).map(|c| chunks.bytes_of(c)).sum();
+            assert_eq!(bytes, chunks.total_bytes());
+        }
+        assert_eq!(p.chunks(10).total_bytes(), 64, "a ten-value bias costs one beat");
+    }
+
+    #[test]
+    fn refuses_what_is_out_of_range() {
+        let scheme = Scheme::CkksSum;
+        assert_eq!(parameters(scheme, 0, 16), Err(ParameterError::Clients { clients: 0 }));
+        assert_eq!(parameters(scheme, 1025, 16), Err(ParameterError::Clients { clients: 1025 }));
+        assert_eq!(parameters(scheme, 4, 7), Err(ParameterError::Bits { bits: 7 }));
+        assert_eq!(parameters(scheme, 4, 25), Err(ParameterError::Bits { bits: 25 }));
+        let insecure = ParameterError::Insecure { degree: 4096, log_q: 110, limit: 109 };
+        assert_eq!(check_security(4096, 110), Err(insecure));
+        assert!(check_security(1024, 20).is_err() && check_security(32768, 881).is_ok());
+    }
+}

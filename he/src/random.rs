@@ -1,0 +1,35 @@
+//! Randomness from the operating system.
+
+use rand_chacha::ChaCha20Rng;
+use rand_core::SeedableRng;
+use zeroize::Zeroizing;
+
+use crate::Error;
+
+/// `N` fresh bytes.
+///
+/// # Errors
+/// [`Error::Randomness`] if the operating system has none.
+pub fn bytes<const N: usize>() -> Result<Zeroizing<[u8; N]>, Error> {
+    let mut out = Zeroizing::new([0; N]);
+    getrandom::fill(out.as_mut()).map_err(|_| Error::Randomness)?;
+    Ok(out)
+}
+
+/// A cryptographic generator under a fresh key.
+///
+/// # Errors
+/// [`Error::Randomness`] if the operating system has none.
+pub fn generator() -> Result<ChaCha20Rng, Error> {
+    Ok(ChaCha20Rng::from_seed(*bytes::<32>()?))
+}
+
+/// 32 bytes as four little-endian words: the form of seeds in programs.
+#[must_use]
+pub fn seed_words(seed: &[u8; 32]) -> [u64; 4] {
+    let mut words = [0; 4];
+    for (word, bytes) in words.iter_mut().zip(seed.as_chunks::<8>().0) {
+        *word = u64::from_le_bytes(*bytes);
+    }
+    words
+}

@@ -1,0 +1,261 @@
+//! Named tensors, from and to safetensors.
+
+use half::{bf16, f16};
+use safetensors::{SafeTensors, tensor::TensorView};
+
+use crate::Error;
+
+/// A floating-point type that can be summed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Dtype {
+    /// IEEE 754 half precision.
+    F16,
+    /// The upper half of single precision.
+    Bf16,
+    /// Single precision.
+    F32,
+    /// Double precision.
+    F64,
+}
+
+impl Dtype {
+    const ALL: [Self; 4] = [Self::F16, Self::Bf16, Self::F32, Self::F64];
+
+    /// The name that safetensors uses.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::F16 => "F16",
+            Self::Bf16 => "BF16",
+            Self::F32 => "F32",
+            Self::F64 => "F64",
+        }
+    }
+
+    /// The type of that name.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|d| d.name() == name)
+    }
+
+    /// Bytes of one value.
+    #[must_use]
+    pub fn bytes(self) -> usize {
+        match self {
+            Self::F16 | Self::Bf16 => 2,
+            Self::F32 => 4,
+            Self::F64 => 8,
+        }
+    }
+
+    fn safetensors(self) -> safetensors::Dtype {
+        match self {
+            Self::F16 => safetensors::Dtype::F16,
+            Self::Bf16 => safetensors::Dtype::BF16,
+            Self::F32 => safetensors::Dtype::F32,
+            Self::F64 => safetensors::Dtype::F64,
+        }
+    }
+
+    /// One value, exactly. `bytes` holds one value.
+    fn read(self, bytes: &[u8]) -> f64 {
+        match (self, bytes) {
+            (Self::F16, &[a, b]) => f16::from_le_bytes([a, b]).to_f64(),
+            (Self::Bf16, &[a, b]) => bf16::from_le_bytes([a, b]).to_f64(),
+            (Self::F32, &[a, b, c, d]) => f64::from(f32::from_le_bytes([a, b, c, d])),
+            (Self::F64, bytes) => bytes.try_into().map_or(f64::NAN, f64::from_le_bytes),
+            _ => f64::NAN,
+        }
+    }
+
+    /// Appends `x`, rounded to nearest; false if a finite `x` exceeds the type.
+    fn write(self, x: f64, out: &mut Vec<u8>) -> bool {
+        let written = match self {
+            Self::F16 => {
+                out.extend(f16::from_f64(x).to_le_bytes());
+                f16::from_f64(x).is_finite()
+            }
+            Self::Bf16 => {
+                out.extend(bf16::from_f64(x).to_le_bytes());
+                bf16::from_f64(x).is_finite()
+            }
+            Self::F32 => {
+                out.extend((x as f32).to_le_bytes());
+                (x as f32).is_finite()
+            }
+            Self::F64 => {
+                out.extend(x.to_le_bytes());
+                true
+            }
+        };
+        written || !x.is_finite()
+    }
+}
+
+/// A tensor's name, type and shape.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TensorSpec {
+    /// The name, unique in its file.
+    pub name: String,
+    /// The type of its values.
+    pub dtype: Dtype,
+    /// The shape; empty for a scalar, and any extent may be 0.
+    pub shape: Vec<u64>,
+}
+
+impl TensorSpec {
+    /// The number of values, if it fits a `usize`.
+    #[must_use]
+    pub fn values(&self) -> Option<usize> {
+        let product = |acc: usize, &d: &u64| acc.checked_mul(usize::try_from(d).ok()?);
+        // A zero extent makes the product 0 whatever the others are.
+        if self.shape.contains(&0) { Some(0) } else { self.shape.iter().try_fold(1, product) }
+    }
+}
+
+/// A tensor with its values, little-endian as in safetensors.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Tensor {
+    /// Name, type and shape.
+    pub spec: TensorSpec,
+    data: Vec<u8>,
+}
+
+impl Tensor {
+    /// Rounds `values` to the type of `spec`.
+    ///
+    /// # Errors
+    /// [`Error::Overflow`] if a value exceeds the type.
+    ///
+    /// # Panics
+    /// If there are not as many values as the shape says.
+    pub fn from_values(
+        spec: TensorSpec,
+        values: impl ExactSizeIterator<Item = f64>,
+    ) -> Result<Self, Error> {
+        assert_eq!(Some(values.len()), spec.values(), "values of {:?}", spec.name);
+        let mut data = Vec::with_capacity(values.len() * spec.dtype.bytes());
+        for (index, value) in values.enumerate() {
+            if !spec.dtype.write(value, &mut data) {
+                let (tensor, dtype) = (spec.name.clone(), spec.dtype.name());
+                return Err(Error::Overflow { tensor, index, dtype });
+            }
+        }
+        Ok(Self { spec, data })
+    }
+
+    /// The values, each exactly.
+    pub fn values(&self) -> impl ExactSizeIterator<Item = f64> + '_ {
+        let dtype = self.spec.dtype;
+        self.data.chunks_exact(dtype.bytes()).map(move |bytes| dtype.read(bytes))
+    }
+}
+
+/// A set of tensors: a gradient, an update, a mean. Sorted by name, so that it does not matter in
+/// what order a file lists them.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Update {
+    tensors: Vec<Tensor>,
+}
+
+impl Update {
+    /// Takes tensors of distinct names.
+    #[must_use]
+    pub fn new(mut tensors: Vec<Tensor>) -> Self {
+        tensors.sort_by(|a, b| a.spec.name.cmp(&b.spec.name));
+        Self { tensors }
+    }
+
+    /// The tensors, sorted by name.
+    #[must_use]
+    pub fn tensors(&self) -> &[Tensor] {
+        &self.tensors
+    }
+
+    /// The specifications, in order.
+    #[must_use]
+    pub fn specs(&self) -> Vec<TensorSpec> {
+        self.tensors.iter().map(|t| t.spec.clone()).collect()
+    }
+
+    /// Reads a safetensors file's bytes.
+    ///
+    /// # Errors
+    /// It is not safetensors, or holds a tensor of another type than the four supported.
+    pub fn from_safetensors(bytes: &[u8]) -> Result<Self, Error> {
+        let invalid = |e: safetensors::SafeTensorError| Error::Safetensors { why: e.to_string() };
+        let file = SafeTensors::deserialize(bytes).map_err(invalid)?;
+        let tensors = file.iter().map(|(name, view)| {
+            let found = format!("{:?}", view.dtype());
+            let dtype = Dtype::from_name(&found)
+                .ok_or_else(|| Error::Dtype { tensor: name.into(), dtype: found })?;
+            let shape = view.shape().iter().map(|&d| d as u64).collect();
+            let spec = TensorSpec { name: name.into(), dtype, shape };
+            Ok(Tensor { spec, data: view.data().to_vec() })
+        });
+        Ok(Self::new(tensors.collect::<Result<_, Error>>()?))
+    }
+
+    /// The bytes of a safetensors file.
+    ///
+    /// # Errors
+    /// The library refuses a name or shape.
+    pub fn to_safetensors(&self) -> Result<Vec<u8>, Error> {
+        let invalid = |e: safetensors::SafeTensorError| Error::Safetensors { why: e.to_string() };
+        let views = self.tensors.iter().map(|t| {
+            let shape = t.spec.shape.iter().map(|&d| d as usize).collect();
+            let view = TensorView::new(t.spec.dtype.safetensors(), shape, &t.data);
+            Ok((t.spec.name.as_str(), view.map_err(invalid)?))
+        });
+        let views = views.collect::<Result<Vec<_>, Error>>()?;
+        safetensors::serialize(views, None).map_err(invalid)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn tensor(name: &str, dtype: Dtype, shape: &[u64], values: &[f64]) -> Tensor {
+        let spec = TensorSpec { name: name.into(), dtype, shape: shape.into() };
+        Tensor::from_values(spec, values.iter().copied()).unwrap()
+    }
+
+    #[test]
+    fn safetensors_keep_names_shapes_and_types() {
+        let update = Update::new(vec![
+            tensor("z", Dtype::F64, &[], &[0.1]),
+            tensor("empty", Dtype::F32, &[3, 0, 2], &[]),
+            tensor("b", Dtype::Bf16, &[2, 1], &[1.5, -2.0]),
+            tensor("h", Dtype::F16, &[1], &[65504.0]),
+        ]);
+        let bytes = update.to_safetensors().unwrap();
+        assert!(Update::from_safetensors(&bytes).unwrap() == update);
+        let empty = Update::default().to_safetensors().unwrap();
+        assert!(Update::from_safetensors(&empty).unwrap() == Update::default());
+    }
+
+    #[test]
+    fn other_types_are_refused_by_name() {
+        let view = TensorView::new(safetensors::Dtype::I64, vec![1], &[0; 8]).unwrap();
+        let bytes = safetensors::serialize([("steps", view)], None).unwrap();
+        let expected = Error::Dtype { tensor: "steps".into(), dtype: "I64".into() };
+        assert_eq!(Update::from_safetensors(&bytes).err(), Some(expected));
+    }
+
+    #[test]
+    fn a_value_beyond_the_type_is_named() {
+        let spec = TensorSpec { name: "h".into(), dtype: Dtype::F16, shape: vec![2] };
+        let error = Tensor::from_values(spec, [1.0, 1e5].into_iter()).err();
+        let expected = Error::Overflow { tensor: "h".into(), index: 1, dtype: "F16" };
+        assert_eq!(error, Some(expected));
+    }
+
+    proptest! {
+        #[test]
+        fn parsing_never_panics(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            let _ = Update::from_safetensors(&bytes);
+        }
+    }
+}

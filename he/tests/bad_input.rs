@@ -1,0 +1,216 @@
+//! What comes from outside and is wrong: one clear error each.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests, where a panic is the report")]
+
+use std::sync::Arc;
+
+use ciphergram_accel::{CpuEngine, Engine};
+use ciphergram_he::{
+    Agreement, Contribution, Dtype, Error, PublicKey, Quantised, Sealer, SecretKey, Sum,
+    TensorSpec,
+    error::CiphertextFault,
+    exchange::{Announcement, Charter},
+    frame::{Frame, FrameError},
+    keys::AnyKey,
+    params::{Literal, Scheme},
+    seal::Ticket,
+};
+use proptest::prelude::*;
+
+fn engine() -> Arc<dyn Engine> {
+    Arc::new(CpuEngine::new())
+}
+
+fn key(clients: u32, bits: u32) -> AnyKey {
+    let literal = Literal { scheme: Scheme::CkksSum, clients, bits };
+    AnyKey::Secret(Box::new(SecretKey::generate(literal).unwrap()), None)
+}
+
+fn spec(name: &str, shape: &[u64]) -> TensorSpec {
+    TensorSpec { name: name.into(), dtype: Dtype::F32, shape: shape.into() }
+}
+
+fn agreement(specs: Vec<TensorSpec>, range: f64, max_weight: u32) -> Agreement {
+    let ranges = vec![range; specs.len()];
+    Agreement::new(specs, ranges, max_weight).unwrap()
+}
+
+fn contribution(key: &AnyKey, agreement: &Agreement) -> Contribution {
+    let update = Quantised::from_fields(vec![9; agreement.values()], 1);
+    let sealer = Sealer::new(key, engine(), update).unwrap();
+    let ticket = sealer.ticket().clone();
+    Contribution { ticket, agreement: agreement.clone(), stream: sealer.seal_all().unwrap() }
+}
+
+fn sum(key: &PublicKey, contributions: Vec<Contribution>) -> Result<Sum, String> {
+    let named = contributions.into_iter().enumerate().map(|(i, c)| (format!("{i}.cgm"), Ok(c)));
+    Sum::of(key, engine(), named).map_err(|e| e.to_string())
+}
+
+#[test]
+fn frames_name_what_is_wrong() {
+    let (key, other, params) = (key(3, 16), key(3, 16), key(4, 16));
+    let agreement = agreement(vec![spec("t", &[5])], 1.0, 1);
+    let bytes = contribution(&key, &agreement).to_bytes(key.public());
+    let read = |bytes: &[u8], key: &AnyKey| Contribution::from_bytes(bytes, key.public()).err();
+    assert_eq!(read(&bytes, &key), None);
+    assert_eq!(read(&[], &key), Some(FrameError::Magic.into()));
+    assert_eq!(read(b"hello, world", &key), Some(FrameError::Magic.into()));
+    for end in [1, 8, 20, 47, 48, 100, bytes.len() - 1] {
+        assert_eq!(read(&bytes[..end], &key), Some(FrameError::Truncated.into()), "{end}");
+    }
+    let mut version = bytes.clone();
+    version[8] = 2;
+    assert_eq!(read(&version, &key), Some(FrameError::Version { found: 2 }.into()));
+    assert!(matches!(read(&bytes, &other), Some(Error::KeyMismatch { .. })));
+    assert!(matches!(read(&bytes, &params), Some(Error::ParametersMismatch { .. })));
+    let kind = Sum::from_bytes(&bytes, key.public()).err();
+    let expected = FrameError::Kind { found: "contribution", expected: "sum" };
+    assert_eq!(kind, Some(expected.into()));
+    let literal = Literal { scheme: Scheme::Paillier2048, clients: 3, bits: 16 };
+    let paillier = SecretKey::generate(literal).unwrap();
+    let error = Contribution::from_bytes(&bytes, paillier.public()).err();
+    assert!(matches!(error, Some(Error::SchemeMismatch { .. })));
+}
+
+#[test]
+fn sums_refuse_by_name() {
+    let key = key(2, 16);
+    let public = key.public();
+    let plain = agreement(vec![spec("a", &[5]), spec("b", &[2, 2])], 1.0, 1);
+    let first = contribution(&key, &plain);
+    let with = |a: Agreement| sum(public, vec![first.clone(), contribution(&key, &a)]).unwrap_err();
+    assert_eq!(
+        with(agreement(vec![spec("a", &[5]), spec("b", &[4])], 1.0, 1)),
+        "1.cgm: the tensors differ: tensor \"b\" is F32 [4] here and F32 [2, 2] there"
+    );
+    assert_eq!(
+        with(agreement(vec![spec("a", &[5])], 1.0, 1)),
+        "1.cgm: the tensors differ: tensor \"b\" is missing here"
+    );
+    assert_eq!(
+        with(agreement(vec![spec("a", &[5]), spec("b", &[2, 2])], 2.0, 1)),
+        "1.cgm: the clipping ranges differ: tensor \"a\" has range 2 here and 1 there; \
+         share one ranges file among all clients"
+    );
+    assert!(
+        with(agreement(vec![spec("a", &[5]), spec("b", &[2, 2])], 1.0, 2))
+            .contains("the largest weight is 2 here and 1 there")
+    );
+    let again = sum(public, vec![first.clone(), first.clone()]).unwrap_err();
+    assert_eq!(again, "1.cgm: the same contribution was given twice");
+    let three = (0..3).map(|_| contribution(&key, &plain)).collect();
+    let error = sum(public, three).unwrap_err();
+    assert!(error.starts_with("2.cgm: 3 contributors, but the key admits at most 2"), "{error}");
+    assert_eq!(sum(public, vec![]).unwrap_err(), "there is nothing to sum");
+    let mut bad = first.clone();
+    bad.stream[0..7].fill(0xff);
+    let error = sum(public, vec![bad]).unwrap_err();
+    let fault = CiphertextFault::Residue { lane: 0 };
+    assert_eq!(error, format!("0.cgm: chunk 0: {fault}"));
+    let mut short = first;
+    short.stream.pop();
+    let error = sum(public, vec![short]).unwrap_err();
+    assert_eq!(error, "0.cgm: chunk 0: 63 bytes of ciphertext where 64 belong");
+}
+
+#[test]
+fn charters_join_what_can_be_joined() {
+    let tensors = || vec![spec("a", &[2])];
+    let announce = |fixed, range, weight| Announcement {
+        ticket: Ticket::draw().unwrap(),
+        fixed,
+        agreement: agreement(tensors(), range, weight),
+    };
+    let open =
+        Charter::join(&[(1, announce(false, 0.5, 3)), (0, announce(false, 2.0, 2))]).unwrap();
+    assert_eq!((open.agreement.ranges(), open.agreement.max_weight()), (&[2.0][..], 3));
+    assert_eq!(open.participants.iter().map(|p| p.0).collect::<Vec<_>>(), [0, 1]);
+    let mixed =
+        Charter::join(&[(0, announce(false, 9.0, 9)), (1, announce(true, 1.0, 4))]).unwrap();
+    assert_eq!((mixed.agreement.ranges(), mixed.agreement.max_weight()), (&[1.0][..], 4));
+    let error = Charter::join(&[(0, announce(true, 1.0, 1)), (4, announce(true, 2.0, 1))]);
+    assert!(error.unwrap_err().to_string().starts_with("client 4: the clipping ranges differ"));
+    let key = key(3, 16);
+    let bytes = open.to_bytes(key.public());
+    assert_eq!(Charter::from_bytes(&bytes, key.public()), Ok(open));
+}
+
+#[test]
+fn key_files_of_the_wrong_kind_or_content_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let (public, secret) = (folder.path().join("public.json"), folder.path().join("secret.json"));
+    let AnyKey::Secret(key, _) = key(3, 16) else { unreachable!() };
+    key.public().save(&public).unwrap();
+    key.save(&secret).unwrap();
+    assert_eq!(key.save(&secret), Err(Error::Exists { path: secret.clone() }));
+    let message = |e: Error| e.to_string();
+    let error = SecretKey::load(&public).err().map(message).unwrap();
+    assert!(
+        error.ends_with(
+            "public.json: this is a public key; this needs the secret key, keys/secret.json"
+        ),
+        "{error}"
+    );
+    let error = PublicKey::load(&secret).err().map(message).unwrap();
+    assert!(error.contains("this is a secret key"), "{error}");
+    let error = SecretKey::load(&folder.path().join("none.json")).err().map(message).unwrap();
+    assert!(error.contains("none.json: No such file"), "{error}");
+    let (loaded, warning) = SecretKey::load(&secret).unwrap();
+    assert_eq!((loaded.public().id(), warning), (key.public().id(), None));
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        let mode = std::fs::metadata(&secret).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        std::fs::set_permissions(&secret, PermissionsExt::from_mode(0o644)).unwrap();
+        let warning = SecretKey::load(&secret).unwrap().1.unwrap();
+        assert!(warning.contains("readable by others (mode 0644)"), "{warning}");
+    }
+    let text = std::fs::read_to_string(&secret).unwrap();
+    let seed = text.split("\"seed\": \"").nth(1).unwrap().split('"').next().unwrap();
+    // No error quotes a secret, wherever the file is broken.
+    for end in 0..text.len() {
+        let error = AnyKey::from_json(&text[..end]).err().map(message).unwrap();
+        assert!(!error.contains(&seed[..8]), "{error}");
+    }
+}
+
+proptest! {
+    /// Any damage to a file is found, and nothing panics.
+    #[test]
+    fn damage_is_found(at in 0usize..500, bit in 0u8..8) {
+        let key = key(2, 16);
+        let agreement = agreement(vec![spec("t", &[5])], 1.0, 1);
+        let mut bytes = contribution(&key, &agreement).to_bytes(key.public());
+        let at = at % bytes.len();
+        bytes[at] ^= 1 << bit;
+        prop_assert!(Contribution::from_bytes(&bytes, key.public()).is_err());
+    }
+
+    /// Bodies that a digest vouches for but that make no sense never panic.
+    #[test]
+    fn malformed_bodies_never_panic(
+        kind in 1u8..5, body in prop::collection::vec(any::<u8>(), 0..300),
+    ) {
+        let key = key(2, 16);
+        let agreement = agreement(vec![], 1.0, 1);
+        let mut bytes = contribution(&key, &agreement).to_bytes(key.public());
+        bytes.truncate(40);
+        bytes[10] = kind;
+        bytes.extend((body.len() as u64).to_le_bytes());
+        bytes.extend(&body);
+        bytes.extend(blake3::hash(&bytes).as_bytes());
+        prop_assert!(Frame::parse(&bytes).is_ok());
+        let _ = Contribution::from_bytes(&bytes, key.public());
+        let _ = Sum::from_bytes(&bytes, key.public());
+        let _ = Announcement::from_bytes(&bytes, key.public());
+        let _ = Charter::from_bytes(&bytes, key.public());
+    }
+
+    /// Random text is no key.
+    #[test]
+    fn random_key_files_never_panic(text in "\\PC{0,200}") {
+        prop_assert!(AnyKey::from_json(&text).is_err());
+    }
+}

@@ -1,0 +1,213 @@
+//! Paillier against python-paillier's vectors and against an independent bignum.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests, where a panic is the report")]
+
+use std::sync::Arc;
+
+use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
+use ciphergram_accel::{CpuEngine, Engine, Operand, ReferenceEngine};
+use ciphergram_he::{
+    PublicKey, SecretKey,
+    error::CiphertextFault,
+    keys::AnyKey,
+    paillier::{Encryptor, ModulusFault, PaillierModulus, PaillierSecret, full_mask_program},
+    params::{Literal, Scheme},
+};
+use num_bigint::BigUint;
+use serde_json::Value;
+
+fn hex(value: &Value) -> BigUint {
+    BigUint::parse_bytes(value.as_str().unwrap().as_bytes(), 16).unwrap()
+}
+
+fn words(x: &BigUint, count: usize) -> Vec<u64> {
+    let mut words = x.to_u64_digits();
+    assert!(words.len() <= count);
+    words.resize(count, 0);
+    words
+}
+
+fn big(words: &[u64]) -> BigUint {
+    words.iter().rev().fold(BigUint::ZERO, |acc, &w| (acc << 64) + BigUint::from(w))
+}
+
+/// As python-paillier writes integers.
+fn encode(x: &BigUint) -> String {
+    BASE64_URL_SAFE_NO_PAD.encode(x.to_bytes_be())
+}
+
+fn vectors(bits: u32) -> Value {
+    let path = format!("{}/tests/vectors/paillier_phe_{bits}.json", env!("CARGO_MANIFEST_DIR"));
+    serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
+}
+
+#[test]
+fn agrees_with_python_paillier() {
+    for (bits, engine) in [
+        (2048, &CpuEngine::new() as &dyn Engine),
+        (3072, &CpuEngine::new()),
+        (2048, &ReferenceEngine),
+    ] {
+        let file = vectors(bits);
+        let k = bits as usize / 64;
+        let (p, q) = (hex(&file["p"]).to_u64_digits(), hex(&file["q"]).to_u64_digits());
+        let key = PaillierSecret::new(&p, &q, bits, true).unwrap();
+        let modulus = key.modulus();
+        assert_eq!(big(modulus.n().words()), hex(&file["n"]));
+        let encrypt = full_mask_program(modulus);
+        let cases = file["cases"].as_array().unwrap();
+        assert!(cases.len() >= 4);
+        let cases = if engine.name() == "reference" { &cases[..2] } else { &cases[..] };
+        for case in cases {
+            for (m, r, c) in [("m1", "r1", "c1"), ("m2", "r2", "c2")] {
+                let (plain, mask) = (words(&hex(&case[m]), k), words(&hex(&case[r]), 2 * k));
+                let mut out = vec![0; 2 * k];
+                let mut operands =
+                    [Operand::SecretIn(&plain), Operand::SecretIn(&mask), Operand::Out(&mut out)];
+                engine.run(&encrypt, &mut operands).unwrap();
+                assert_eq!(big(&out), hex(&case[c]), "{c} at {bits} bits on {}", engine.name());
+                assert_eq!(*key.decrypt(engine, &out).unwrap(), plain);
+            }
+            let mut sum = words(&hex(&case["c1"]), 2 * k);
+            let other = words(&hex(&case["c2"]), 2 * k);
+            let mut operands = [Operand::InOut(&mut sum), Operand::In(&other)];
+            engine.run(&modulus.sum_program(), &mut operands).unwrap();
+            assert_eq!(big(&sum), hex(&case["sum"]));
+            let decrypted = key.decrypt(engine, &sum).unwrap();
+            assert_eq!(big(&decrypted), hex(&case["sum_decrypted"]));
+            let product = words(&hex(&case["mul_plain"]), 2 * k);
+            let decrypted = key.decrypt(engine, &product).unwrap();
+            assert_eq!(big(&decrypted), hex(&case["mul_plain_decrypted"]));
+        }
+    }
+}
+
+/// Fresh keys and short masks, judged by the textbook formula in another library.
+#[test]
+fn fresh_keys_decrypt_by_the_textbook() {
+    let engine = CpuEngine::new();
+    let literal = Literal { scheme: Scheme::Paillier2048, clients: 4, bits: 16 };
+    let key = SecretKey::generate(literal).unwrap();
+    let secret = key.paillier().unwrap();
+    let modulus = secret.modulus();
+    let n = big(modulus.n().words());
+    assert_eq!(n.bits(), 2048);
+    let plain: Vec<BigUint> =
+        vec![BigUint::ZERO, BigUint::from(1u8), &n - 1u8, &n >> 1, BigUint::from(0xdead_beefu32)];
+    let batch: Vec<u64> = plain.iter().flat_map(|m| words(m, 32)).collect();
+    let mut encryptor = Encryptor::new(modulus, &engine).unwrap();
+    let first = encryptor.encrypt(&engine, &batch).unwrap();
+    let second = encryptor.encrypt(&engine, &batch).unwrap();
+    assert_eq!(*secret.decrypt(&engine, &first).unwrap(), batch);
+
+    // p and q are not public API; the file has them, as it does for python-paillier.
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("secret.json");
+    key.save(&path).unwrap();
+    let file: Value = serde_json::from_str(&std::fs::read_to_string(&path).unwrap()).unwrap();
+    let decode = |name: &str| {
+        let bytes = BASE64_URL_SAFE_NO_PAD.decode(file[name].as_str().unwrap()).unwrap();
+        BigUint::from_bytes_be(&bytes)
+    };
+    let (p, q) = (decode("p"), decode("q"));
+    assert_eq!(&p * &q, n);
+    let one = BigUint::from(1u8);
+    let (p1, q1) = (&p - &one, &q - &one);
+    assert!(&p % 4u8 == BigUint::from(3u8) && &q % 4u8 == BigUint::from(3u8));
+    let mut gcd = (p1.clone(), q1.clone());
+    while gcd.1 != BigUint::ZERO {
+        gcd = (gcd.1.clone(), &gcd.0 % &gcd.1);
+    }
+    assert_eq!(gcd.0, BigUint::from(2u8));
+    // λ = φ/2 serves since gcd(p − 1, q − 1) = 2; L(c^λ) · L((1+n)^λ)⁻¹ with L(x) = (x − 1)/n.
+    let lambda = &p1 * &q1 / 2u8;
+    let n2 = &n * &n;
+    let l = |x: BigUint| (x - &one) / &n;
+    let mu = lambda.modinv(&n).unwrap();
+    for ((c, other), m) in first.chunks(64).zip(second.chunks(64)).zip(&plain) {
+        assert_ne!(c, other, "every ciphertext has a fresh mask");
+        let c = big(c);
+        assert_eq!(&(l(c.modpow(&lambda, &n2)) * &mu % &n), m);
+    }
+}
+
+#[test]
+fn keys_of_python_paillier_get_full_masks() {
+    let file = vectors(2048);
+    let (p, q, n) = (hex(&file["p"]), hex(&file["q"]), hex(&file["n"]));
+    let public = serde_json::json!({
+        "kty": "DAJ", "alg": "PAI-GN1", "key_ops": ["encrypt"], "n": encode(&n), "kid": "theirs",
+    });
+    let secret = serde_json::json!({
+        "kty": "DAJ", "key_ops": ["decrypt"], "p": encode(&p), "q": encode(&q), "pub": public,
+        "kid": "theirs",
+    });
+    let AnyKey::Secret(key, _) = AnyKey::from_json(&secret.to_string()).unwrap() else {
+        panic!("a secret key")
+    };
+    let modulus = key.paillier().unwrap().modulus();
+    assert!(!modulus.is_djn());
+    let engine = CpuEngine::new();
+    let mut encryptor = Encryptor::new(modulus, &engine).unwrap();
+    let plain = words(&BigUint::from(42u8), 32);
+    let c = encryptor.encrypt(&engine, &plain).unwrap();
+    assert_eq!(*key.paillier().unwrap().decrypt(&engine, &c).unwrap(), plain);
+
+    let mut wrong = secret.clone();
+    wrong["q"] = encode(&p).into();
+    assert!(AnyKey::from_json(&wrong.to_string()).is_err());
+    wrong["q"] = encode(&(&q + 2u8)).into();
+    assert!(AnyKey::from_json(&wrong.to_string()).is_err());
+}
+
+#[test]
+fn unsafe_moduli_are_refused() {
+    let file = vectors(2048);
+    let (p, n) = (hex(&file["p"]), hex(&file["n"]));
+    let new =
+        |x: &BigUint| PaillierModulus::new(&x.to_u64_digits(), 2048, true).map(|_| ()).unwrap_err();
+    assert_eq!(new(&(&n + 1u8)), ModulusFault::Even);
+    assert_eq!(new(&(&n >> 1)), ModulusFault::Size { found: 2047, expected: 2048 });
+    let square = &p * &p;
+    assert_eq!(new(&square), ModulusFault::Square);
+    let mut smooth = &n - (&n % 65_521u32);
+    while &smooth % 2u8 == BigUint::ZERO || (3..65_521u32).any(|d| &smooth % d == BigUint::ZERO) {
+        smooth -= 65_521u32;
+    }
+    assert_eq!(new(&smooth), ModulusFault::SmallFactor { factor: 65_521 });
+    let words = p.to_u64_digits();
+    let same = PaillierSecret::new(&words, &words, 2048, true).err();
+    assert_eq!(same, Some(ModulusFault::Totient));
+}
+
+#[test]
+fn ciphertexts_out_of_range_or_not_coprime_are_found() {
+    let file = vectors(2048);
+    let public = serde_json::json!({
+        "kty": "DAJ", "key_ops": ["encrypt"], "kid": "", "n": encode(&hex(&file["n"])),
+    });
+    let AnyKey::Public(key) = AnyKey::from_json(&public.to_string()).unwrap() else {
+        panic!("a public key")
+    };
+    let key: &PublicKey = &key;
+    let c = hex(&file["cases"][0]["c1"]);
+    let (n, p) = (hex(&file["n"]), hex(&file["p"]));
+    let fault = |bad: BigUint, index: usize| {
+        let engine: Arc<dyn Engine> = Arc::new(CpuEngine::new());
+        let values = 5000;
+        let accumulator = ciphergram_he::Accumulator::new(key, engine, values);
+        let units = accumulator.chunks().total_bytes() / 512;
+        let mut stream = vec![];
+        for i in 0..units {
+            let x = if i == index { &bad } else { &c };
+            stream.extend(words(x, 64).iter().flat_map(|w| w.to_le_bytes()));
+        }
+        accumulator.check_stream(&stream).err().map(|e| e.to_string())
+    };
+    let text = |fault: CiphertextFault, chunk: u32| Some(format!("chunk {chunk}: {fault}"));
+    assert_eq!(fault(c.clone(), 0), None);
+    assert_eq!(fault(BigUint::ZERO, 3), text(CiphertextFault::Zero { index: 1 }, 1));
+    assert_eq!(fault(&n * &n, 20), text(CiphertextFault::NotReduced { index: 0 }, 10));
+    assert_eq!(fault(&p * 7u8, 21), text(CiphertextFault::NotCoprime { index: 1 }, 10));
+    assert_eq!(fault(n, 0), text(CiphertextFault::NotCoprime { index: 0 }, 0));
+}

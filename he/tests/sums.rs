@@ -1,0 +1,215 @@
+//! Whole sums: sealed, added and opened, against plain integers.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests, where a panic is the report")]
+
+use std::sync::{Arc, OnceLock};
+
+use ciphergram_accel::{CpuEngine, Engine};
+use ciphergram_he::{
+    Agreement, Contribution, Error, OpenedSum, PublicKey, Quantised, Sealer, SecretKey, Sum,
+    TensorSpec,
+    codec::Output,
+    files::ContributorSet,
+    keys::AnyKey,
+    params::{Literal, Scheme},
+    tensors::Dtype,
+};
+use proptest::prelude::*;
+
+fn engine() -> Arc<dyn Engine> {
+    static ENGINE: OnceLock<Arc<CpuEngine>> = OnceLock::new();
+    ENGINE.get_or_init(Arc::default).clone()
+}
+
+fn generate(scheme: Scheme, clients: u32, bits: u32) -> AnyKey {
+    let key = SecretKey::generate(Literal { scheme, clients, bits }).unwrap();
+    AnyKey::Secret(Box::new(key), None)
+}
+
+fn secret(key: &AnyKey) -> &SecretKey {
+    match key {
+        AnyKey::Secret(key, _) => key,
+        AnyKey::Public(_) => panic!("a secret key"),
+    }
+}
+
+fn agreement(values: usize, max_weight: u32) -> Agreement {
+    let spec = TensorSpec { name: "t".into(), dtype: Dtype::F32, shape: vec![values as u64] };
+    Agreement::new(vec![spec], vec![1.0], max_weight).unwrap()
+}
+
+fn contribute(key: &AnyKey, fields: &[u32], weight: u32, agreement: &Agreement) -> Contribution {
+    let update = Quantised::from_fields(fields.to_vec(), weight);
+    let sealer = Sealer::new(key, engine(), update).unwrap();
+    let ticket = sealer.ticket().clone();
+    Contribution { ticket, agreement: agreement.clone(), stream: sealer.seal_all().unwrap() }
+}
+
+/// Seals, writes, reads, adds, writes, reads and opens; gives sums with their offset, and weights.
+fn through(key: &AnyKey, updates: &[(Vec<u32>, u32)]) -> (Vec<i64>, Vec<(usize, u64)>) {
+    let public: &PublicKey = key.public();
+    let agreement = agreement(updates[0].0.len(), u32::MAX);
+    let files: Vec<Vec<u8>> = updates
+        .iter()
+        .map(|(fields, weight)| contribute(key, fields, *weight, &agreement).to_bytes(public))
+        .collect();
+    let read = files.iter().enumerate().map(|(i, f)| (i, Contribution::from_bytes(f, public)));
+    let sum = Sum::of(public, engine(), read).unwrap();
+    let sum = Sum::from_bytes(&sum.to_bytes(public), public).unwrap();
+    let opened = OpenedSum::open(secret(key), &*engine(), &sum).unwrap();
+    (opened.sums().to_vec(), opened.parts().to_vec())
+}
+
+fn assert_exact(key: &AnyKey, updates: &[(Vec<u32>, u32)]) {
+    let half = i64::from(key.public().parameters().half_steps());
+    let (sums, parts) = through(key, updates);
+    for (i, &sum) in sums.iter().enumerate() {
+        let plain: i64 = updates.iter().map(|(f, _)| i64::from(f[i]) - half).sum();
+        assert_eq!(sum, plain, "value {i}");
+    }
+    let weights = updates.iter().map(|(_, w)| u64::from(*w)).sum();
+    assert!(parts.iter().all(|&part| part == (updates.len(), weights)));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    /// Random tensors, client counts and bit widths.
+    #[test]
+    fn lattice_sums_are_exact(
+        (clients, bits) in (1u32..=80, 8u32..=24),
+        values in 0usize..3000,
+        seed in any::<u64>(),
+        spare in 0u32..3,
+    ) {
+        let key = generate(Scheme::CkksSum, clients + spare, bits);
+        let most = 2 * key.public().parameters().half_steps();
+        let value = |c: u32, i: usize| {
+            let x = seed.wrapping_mul(2 * u64::from(c) + 1).wrapping_add(i as u64);
+            ((x.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) % (u64::from(most) + 1)) as u32
+        };
+        let updates: Vec<_> =
+            (0..clients).map(|c| ((0..values).map(|i| value(c, i)).collect(), c * 7 + 1)).collect();
+        assert_exact(&key, &updates);
+    }
+}
+
+#[test]
+fn extreme_values_of_a_full_house_are_exact() {
+    for (clients, bits) in [(1, 8), (3, 24), (64, 16), (64, 8), (100, 13), (1024, 16), (1024, 24)] {
+        let key = generate(Scheme::CkksSum, clients, bits);
+        let most = 2 * key.public().parameters().half_steps();
+        let values = key.public().parameters().geometry().values_per_chunk() * 2 + 1;
+        for fill in [0, most, most / 2] {
+            let updates = vec![(vec![fill; values], u32::MAX); clients as usize];
+            assert_exact(&key, &updates);
+        }
+    }
+}
+
+#[test]
+fn paillier_sums_are_exact() {
+    for scheme in [Scheme::Paillier2048, Scheme::Paillier3072, Scheme::Paillier4096] {
+        let key = generate(scheme, 5, 16);
+        let most = 2 * key.public().parameters().half_steps();
+        let each = key.public().parameters().geometry().values_per_chunk();
+        for values in [0, 1, each, each + 1] {
+            let updates: Vec<_> = (0..3)
+                .map(|c| {
+                    ((0..values as u32).map(|i| i * 7919 * (c + 1) % (most + 1)).collect(), c + 1)
+                })
+                .collect();
+            assert_exact(&key, &updates);
+        }
+        let full = vec![(vec![most; each + 3], u32::MAX); 5];
+        assert_exact(&key, &full);
+    }
+}
+
+#[test]
+fn a_public_paillier_key_encrypts_and_a_public_lattice_key_says_why_not() {
+    let key = generate(Scheme::Paillier2048, 3, 16);
+    let public = AnyKey::Public(key.public().clone());
+    let agreement = agreement(4, 1);
+    let c = contribute(&public, &[1, 2, 3, 4], 1, &agreement);
+    let sum = Sum::of(key.public(), engine(), [("a", Ok(c))]).unwrap();
+    let opened = OpenedSum::open(secret(&key), &*engine(), &sum).unwrap();
+    assert_eq!(opened.sums()[3] - opened.sums()[0], 3);
+
+    let key = generate(Scheme::CkksSum, 3, 16);
+    let public = AnyKey::Public(key.public().clone());
+    let error = Sealer::new(&public, engine(), Quantised::from_fields(vec![], 1)).err().unwrap();
+    assert!(error.to_string().contains("--public-encrypt"), "{error}");
+}
+
+/// Sealing goes on where a spool ended, whatever the batch borders.
+#[test]
+fn a_resumed_contribution_is_whole() {
+    for scheme in [Scheme::CkksSum, Scheme::Paillier2048] {
+        let key = generate(scheme, 2, 16);
+        let agreement = agreement(60_000 / if scheme == Scheme::CkksSum { 1 } else { 20 }, 1);
+        let fields: Vec<u32> = (0..agreement.values() as u32).map(|i| i % 65_535).collect();
+        let update = || Quantised::from_fields(fields.clone(), 1);
+        let mut sealer = Sealer::new(&key, engine(), update()).unwrap();
+        let chunks = *sealer.chunks();
+        let first = sealer.next_batch().unwrap().unwrap().bytes;
+        let stop = 5;
+        let mut stream = first[..chunks.offset_of(stop)].to_vec();
+        let ticket = sealer.ticket().clone();
+        let resumed =
+            Sealer::resume(secret(&key), engine(), update(), ticket.clone(), stop).unwrap();
+        stream.extend(resumed.seal_all().unwrap());
+        let c = Contribution { ticket, agreement: agreement.clone(), stream };
+        let sum = Sum::of(key.public(), engine(), [("a", Ok(c))]).unwrap();
+        let opened = OpenedSum::open(secret(&key), &*engine(), &sum).unwrap();
+        let half = i64::from(key.public().parameters().half_steps());
+        assert!(opened.sums().iter().zip(&fields).all(|(&s, &f)| s == i64::from(f) - half));
+    }
+}
+
+/// Chunks of different contributors, as a deadline leaves them.
+#[test]
+fn each_chunk_opens_over_its_own_contributors() {
+    for scheme in [Scheme::CkksSum, Scheme::Paillier2048] {
+        let key = generate(scheme, 3, 16);
+        let public = key.public();
+        let each = public.parameters().geometry().values_per_chunk();
+        let agreement = agreement(4 * each, 10);
+        let contributions: Vec<_> = (1..=3u32)
+            .map(|c| contribute(&key, &vec![32767 + c; 4 * each], c, &agreement))
+            .collect();
+        let mut accumulator = ciphergram_he::Accumulator::new(public, engine(), agreement.values());
+        let chunks = *accumulator.chunks();
+        let mut sets = vec![];
+        for (chunk, who) in [vec![0, 1, 2], vec![0, 2], vec![1], vec![0, 1, 2]].iter().enumerate() {
+            let mut set = ContributorSet::none(3);
+            for &c in who {
+                let at = chunks.offset_of(chunk as u32);
+                let bytes = &contributions[c].stream[at..at + chunks.bytes_of(chunk as u32)];
+                accumulator.check(chunk as u32, bytes).unwrap();
+                accumulator.add(chunk as u32..chunk as u32 + 1, bytes).unwrap();
+                set.insert(c);
+            }
+            sets.push(set);
+        }
+        let stream = (0..4).flat_map(|c| accumulator.finish(c).unwrap()).collect();
+        let contributors = contributions.iter().map(|c| c.ticket.clone()).collect();
+        let mut sum = Sum { contributors, agreement, sets, stream };
+        let opened = OpenedSum::open(secret(&key), &*engine(), &sum).unwrap();
+        assert_eq!(opened.parts(), [(3, 6), (2, 4), (1, 2), (3, 6)]);
+        for (chunk, expected) in [(0, 6), (1, 4), (2, 2), (3, 6)] {
+            assert_eq!(opened.sums()[chunk * each], expected);
+        }
+        let mean = opened.decode(&sum, Output::Mean).unwrap();
+        let first = mean.tensors()[0].values().next().unwrap();
+        assert!((first - 10.0 / 32767.0).abs() < 1e-9, "Σv·W/Σw/L = 6·10/6/L: {first}");
+
+        // A set that is not true of its chunk does not decrypt to nonsense, it is refused.
+        sum.sets[1].insert(1);
+        let error = OpenedSum::open(secret(&key), &*engine(), &sum).err();
+        assert_eq!(error, Some(Error::Inconsistent { chunk: 1, contributors: 3 }));
+        sum.sets[1] = ContributorSet::none(3);
+        let error = OpenedSum::open(secret(&key), &*engine(), &sum).err();
+        assert_eq!(error, Some(Error::Inconsistent { chunk: 1, contributors: 0 }));
+    }
+}

@@ -1,0 +1,124 @@
+//! The crate's one error type, sorted by culprit.
+
+use std::io;
+use std::net::SocketAddr;
+
+use thiserror::Error;
+
+/// What can go wrong, and by whose hand. A peer's refusal is no error but an answer: see
+/// [`Refusal`](crate::Refusal).
+#[non_exhaustive]
+#[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
+pub enum NicError {
+    // The caller.
+    /// The peer already has as many unanswered messages as a peer may have; try again later.
+    #[error("peer {peer} has no room for another message")]
+    NoRoom {
+        /// Whose queue is full.
+        peer: SocketAddr,
+    },
+    /// The endpoint already knows as many peers as it may.
+    #[error("no room for another peer")]
+    TooManyPeers,
+    /// A message longer than a message may be.
+    #[error("a message of {bytes} bytes is longer than {limit}")]
+    MessageTooLong {
+        /// What was asked for.
+        bytes: usize,
+        /// The most that is allowed.
+        limit: usize,
+    },
+    /// A region is already registered under that rkey.
+    #[error("rkey {rkey:#010x} is already registered")]
+    RkeyInUse {
+        /// The rkey asked for.
+        rkey: u32,
+    },
+    /// No region of the needed kind is registered under that rkey.
+    #[error("no such region: rkey {rkey:#010x}")]
+    NoSuchRegion {
+        /// The rkey asked for.
+        rkey: u32,
+    },
+    /// A datagram size that cannot hold a header, a tag and a useful payload, or exceeds UDP's.
+    #[error("datagrams of {bytes} bytes are not possible")]
+    DatagramSize {
+        /// The size asked for.
+        bytes: usize,
+    },
+    /// Rounds need 1 ≤ minimum ≤ clients ≤ 65,535.
+    #[error("a round of {clients} clients cannot need {min_clients}")]
+    Quorum {
+        /// The number of clients declared.
+        clients: u16,
+        /// The fewest that may be summed.
+        min_clients: u16,
+    },
+    /// Datagrams are not authenticated yet, so that only loopback is safe to listen on.
+    #[error(
+        "refusing to listen on {addr}: datagrams are not authenticated yet, \
+         so only loopback addresses are allowed"
+    )]
+    NotLoopback {
+        /// The address asked for.
+        addr: SocketAddr,
+    },
+    /// Chunks were pushed, or a layout accepted, while no round is open for it.
+    #[error("no round is open")]
+    NoOpenRound,
+
+    // The peer.
+    /// Bytes too few or too many to be a datagram.
+    #[error("{bytes} bytes are no datagram")]
+    DatagramLength {
+        /// How many there were.
+        bytes: usize,
+    },
+    /// The first two bytes are not "CG".
+    #[error("not a ciphergram")]
+    Magic,
+    /// Another version of the protocol.
+    #[error("protocol version {version} is not spoken here")]
+    Version {
+        /// The version found.
+        version: u8,
+    },
+    /// The header's tag does not match the header.
+    #[error("header tag mismatch")]
+    HeaderTag,
+    /// The payload's tag does not match the payload.
+    #[error("payload tag mismatch")]
+    PayloadTag,
+    /// An operation this version does not know.
+    #[error("opcode {code} is not known")]
+    Opcode {
+        /// The opcode found.
+        code: u8,
+    },
+    /// A field that must be zero is not, or must not be zero and is.
+    #[error("header field at byte {at} is not allowed")]
+    HeaderField {
+        /// The field's first byte.
+        at: usize,
+    },
+    /// A round message or acknowledgement that ends too soon, runs on, or holds an unknown code.
+    #[error("malformed message at byte {at}")]
+    Message {
+        /// Where it went wrong.
+        at: usize,
+    },
+
+    // The system.
+    /// The wire failed for good.
+    #[error("the wire failed: {kind}")]
+    Wire {
+        /// What the operating system said.
+        kind: io::ErrorKind,
+    },
+}
+
+impl From<io::Error> for NicError {
+    fn from(error: io::Error) -> Self {
+        Self::Wire { kind: error.kind() }
+    }
+}

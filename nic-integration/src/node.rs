@@ -1,0 +1,38 @@
+//! What a driver or a simulation needs to know of a state machine.
+
+use std::net::SocketAddr;
+
+use crate::proto::{Endpoint, Time};
+
+/// A state machine between a wire and a clock; events are each machine's own.
+pub trait Node {
+    /// Takes bytes that arrived from `from`.
+    fn handle_datagram(&mut self, now: Time, from: SocketAddr, bytes: &[u8]);
+
+    /// Lets timers expire.
+    fn handle_timeout(&mut self, now: Time);
+
+    /// Replaces the contents of `bytes` with the next datagram to send, and says where to.
+    fn poll_transmit(&mut self, now: Time, bytes: &mut Vec<u8>) -> Option<SocketAddr>;
+
+    /// When [`handle_timeout`](Self::handle_timeout) is next needed.
+    fn poll_timeout(&self) -> Option<Time>;
+}
+
+impl Node for Endpoint {
+    fn handle_datagram(&mut self, now: Time, from: SocketAddr, bytes: &[u8]) {
+        Self::handle_datagram(self, now, from, bytes);
+    }
+
+    fn handle_timeout(&mut self, now: Time) {
+        Self::handle_timeout(self, now);
+    }
+
+    fn poll_transmit(&mut self, now: Time, bytes: &mut Vec<u8>) -> Option<SocketAddr> {
+        Self::poll_transmit(self, now, bytes)
+    }
+
+    fn poll_timeout(&self) -> Option<Time> {
+        Self::poll_timeout(self)
+    }
+}

@@ -1,0 +1,27 @@
+//! The protocol as a pure state machine: no clock, no socket, no thread, no unseeded randomness.
+//!
+//! Bytes and times go in, bytes, times and events come out, so one seed reproduces a whole world
+//! (see `sim`). The specification is `PROTOCOL.md`; comments cite its clauses.
+
+pub mod ack;
+pub mod datagram;
+pub mod endpoint;
+pub mod event;
+pub mod pace;
+pub mod receiver;
+mod region;
+pub mod sender;
+pub mod stats;
+pub mod sum;
+pub mod summer;
+pub mod time;
+
+pub use ack::{AckEntry, Refusal};
+pub use datagram::{Datagram, Header, Opcode};
+pub use endpoint::{Config, Endpoint};
+pub use event::{Cause, Event, MessageId, Peer};
+pub use sender::MESSAGE_WINDOW;
+pub use stats::{Stats, Traffic};
+pub use sum::{SumConfig, SumRegion};
+pub use summer::Summer;
+pub use time::Time;

@@ -1,0 +1,103 @@
+//! What an endpoint tells its owner, and the names it uses for it.
+
+use std::net::SocketAddr;
+
+use super::ack::Refusal;
+
+/// One process at one address. A restarted process is another peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Peer {
+    /// Where it is.
+    pub addr: SocketAddr,
+    /// Which process it is; 0 for whoever is there.
+    pub incarnation: u32,
+}
+
+impl Peer {
+    /// Whoever is at that address.
+    #[must_use]
+    pub fn at(addr: SocketAddr) -> Self {
+        Self { addr, incarnation: 0 }
+    }
+}
+
+/// A message that this endpoint sends; unique per address sent to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct MessageId(pub u64);
+
+/// Why a peer is given up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cause {
+    /// Nothing was acknowledged for the give-up span.
+    Silence,
+    /// Another process is there now.
+    Restarted,
+}
+
+/// Something that happened. In the order in which it did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// A message of ours is committed in the target region, all of it.
+    Completed {
+        /// Who committed it.
+        peer: Peer,
+        /// The message.
+        message: MessageId,
+    },
+    /// A message of ours was refused. Some of a WRITE's bytes may have landed.
+    Refused {
+        /// Who refused it.
+        peer: Peer,
+        /// The message.
+        message: MessageId,
+        /// Why.
+        refusal: Refusal,
+    },
+    /// Every unanswered message to that peer has failed.
+    Unreachable {
+        /// Whom we gave up.
+        peer: Peer,
+        /// Why.
+        cause: Cause,
+    },
+    /// A whole message arrived in an inbox.
+    Received {
+        /// Who sent it.
+        from: Peer,
+        /// The inbox.
+        rkey: u32,
+        /// The immediate, if it was sent with one.
+        immediate: Option<u32>,
+        /// The message.
+        data: Vec<u8>,
+    },
+    /// A whole message was committed in a memory region.
+    Written {
+        /// Who wrote it.
+        from: Peer,
+        /// The region.
+        rkey: u32,
+        /// First byte written.
+        offset: u64,
+        /// How many bytes.
+        bytes: u32,
+        /// The immediate, if it was sent with one.
+        immediate: Option<u32>,
+    },
+    /// A chunk reached its target: it is closed and can be finished.
+    ChunkClosed {
+        /// The sum region.
+        rkey: u32,
+        /// The chunk.
+        chunk: u32,
+    },
+    /// A contributor sent two different contributions to one chunk. The first one counts.
+    Equivocation {
+        /// The sum region.
+        rkey: u32,
+        /// Whose number it is.
+        contributor: u16,
+        /// The chunk.
+        chunk: u32,
+    },
+}

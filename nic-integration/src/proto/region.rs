@@ -1,0 +1,81 @@
+//! Where a WRITE may land: memory and inboxes (PROTOCOL §5).
+
+use std::net::SocketAddr;
+
+use super::ack::Refusal;
+use super::datagram::Header;
+use super::receiver::Partial;
+use super::sum::SumRegion;
+
+/// What is registered under an rkey.
+pub(super) enum Region {
+    /// WRITEs land in place.
+    Memory(Memory),
+    /// Each message is assembled apart and handed over whole.
+    Inbox {
+        /// The longest message taken.
+        max_message_bytes: u32,
+    },
+    /// SUMs are added.
+    Sum(SumRegion),
+}
+
+/// Bytes that a peer may overwrite.
+pub(super) struct Memory {
+    pub(super) bytes: Vec<u8>,
+    /// The only address that may, if any is named.
+    pub(super) owner: Option<SocketAddr>,
+}
+
+impl Region {
+    /// Whether a WRITE datagram may be committed here; changes nothing (PROTOCOL §5.2).
+    pub(super) fn check_write(
+        &self,
+        from: SocketAddr,
+        header: &Header,
+        payload: &[u8],
+    ) -> Result<(), Refusal> {
+        let limit = match self {
+            Self::Sum(_) => return Err(Refusal::NoRight),
+            Self::Memory(memory) if memory.owner.is_some_and(|owner| owner != from) => {
+                return Err(Refusal::NoRight);
+            }
+            Self::Memory(memory) => memory.bytes.len() as u64,
+            Self::Inbox { max_message_bytes } if header.message_bytes > *max_message_bytes => {
+                return Err(Refusal::WrongLength);
+            }
+            Self::Inbox { .. } => u64::from(header.message_bytes),
+        };
+        let end = header.offset.checked_add(payload.len() as u64);
+        if end.is_none_or(|end| end > limit) {
+            return Err(Refusal::OutOfBounds);
+        }
+        // Every datagram of a message carries at least one byte, unless the message is empty.
+        let empty = payload.is_empty() && header.message_bytes > 0;
+        if empty || header.index >= header.message_bytes.max(1) {
+            return Err(Refusal::WrongLength);
+        }
+        Ok(())
+    }
+
+    /// Bytes of assembly that a message needs before its first datagram is placed.
+    pub(super) fn assembly_bytes(&self, header: &Header) -> usize {
+        match self {
+            Self::Inbox { .. } => header.message_bytes as usize,
+            Self::Memory(_) | Self::Sum(_) => 0,
+        }
+    }
+
+    /// Copies a payload that passed [`check_write`](Self::check_write) to its place; `false` if
+    /// the message began when something else was registered here.
+    pub(super) fn place(&mut self, partial: &mut Partial, header: &Header, payload: &[u8]) -> bool {
+        let target = match self {
+            Self::Memory(memory) => &mut memory.bytes[..],
+            Self::Inbox { .. } => &mut partial.assembly[..],
+            Self::Sum(_) => return false,
+        };
+        let start = header.offset as usize;
+        let place = target.get_mut(start..start + payload.len());
+        place.map(|place| place.copy_from_slice(payload)).is_some()
+    }
+}

@@ -1,0 +1,37 @@
+//! What a sum region needs to know of a scheme.
+
+use super::ack::Refusal;
+
+/// An accumulator over the chunks of one round. Knows the scheme; knows nothing of peers, bits or
+/// retransmission, for which see [`SumRegion`](super::SumRegion).
+///
+/// The geometry is fixed for the life of the value. Chunks follow one another without gaps:
+/// `chunk_offset(c + 1) = chunk_offset(c) + chunk_bytes(c)`.
+pub trait Summer: Send {
+    /// How many chunks a contribution has.
+    fn chunk_count(&self) -> u32;
+
+    /// Payload bytes of a chunk, at least 1; the last may be shorter. `chunk < chunk_count()`.
+    fn chunk_bytes(&self, chunk: u32) -> usize;
+
+    /// Byte offset of a chunk in the contribution. `chunk < chunk_count()`.
+    fn chunk_offset(&self, chunk: u32) -> u64;
+
+    /// Whether the bytes are in the scheme's range; `payload` has `chunk_bytes(chunk)` bytes.
+    ///
+    /// # Errors
+    ///
+    /// [`Refusal::InvalidCiphertext`], as a rule. Nothing is added then.
+    fn check(&self, chunk: u32, payload: &[u8]) -> Result<(), Refusal>;
+
+    /// Adds bytes that passed [`check`](Self::check). Called exactly once per contributor and
+    /// chunk, never after [`finish`](Self::finish) of that chunk.
+    fn add(&mut self, chunk: u32, payload: &[u8]);
+
+    /// The chunk's sum in its wire form. Called at most once per chunk, after at least one `add`.
+    ///
+    /// # Errors
+    ///
+    /// The reason why this chunk's sum must be withheld, for the log and the summary.
+    fn finish(&mut self, chunk: u32) -> Result<Vec<u8>, String>;
+}

@@ -1,0 +1,48 @@
+//! Rounds: who contributes, what is summed, when it ends (PROTOCOL §7). Pure, like
+//! [`proto`](crate::proto), and ignorant of schemes: hello and charter are bytes that a [`Job`]
+//! and the contributor's owner understand.
+
+pub mod aggregator;
+pub mod contributor;
+mod gathering;
+pub mod message;
+mod open;
+
+use std::collections::BTreeMap;
+
+use crate::proto::Summer;
+
+pub use aggregator::{Aggregator, AggregatorConfig, AggregatorEvent, RoundSummary};
+pub use contributor::{Contributor, ContributorConfig, ContributorEvent, Layout, Opening};
+pub use message::{ContributionId, End, JOIN_INBOX, Resume};
+
+/// What the rounds are about: the scheme's side of an aggregator.
+pub trait Job: Send {
+    /// Whether a client may join with this hello, beside those who joined so far (contributor
+    /// number to hello, the client's own former hello left out).
+    ///
+    /// # Errors
+    ///
+    /// The reason, in words that the client will read.
+    fn admit(
+        &mut self,
+        contributor: u16,
+        hello: &[u8],
+        joined: &BTreeMap<u16, Vec<u8>>,
+    ) -> Result<(), String>;
+
+    /// Opens a round over those who joined.
+    ///
+    /// # Errors
+    ///
+    /// The reason, in words that every client will read; then all may join anew.
+    fn open(&mut self, round: u32, joined: &BTreeMap<u16, Vec<u8>>) -> Result<Opened, String>;
+}
+
+/// A round that can begin.
+pub struct Opened {
+    /// What every contributor must know; opaque here.
+    pub charter: Vec<u8>,
+    /// An accumulator for the contributors that joined.
+    pub summer: Box<dyn Summer>,
+}

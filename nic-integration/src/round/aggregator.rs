@@ -1,0 +1,503 @@
+//! The aggregator's side of rounds: admission, opening, deadlines, delivery (PROTOCOL §7).
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use rand_chacha::ChaCha20Rng;
+use rand_core::{Rng, SeedableRng};
+
+use crate::NicError;
+use crate::node::Node;
+use crate::proto::{Cause, Config, Endpoint, Event, Peer, Stats, SumConfig, SumRegion, Time};
+
+use super::gathering::{Gathering, Joined};
+use super::message::{Join, Kind, MAX_ROUND_MESSAGE_BYTES, Open, Ready, Refuse};
+use super::open::Round;
+use super::{JOIN_INBOX, Job, Opened};
+
+/// Events that may wait for the owner; newer ones are dropped.
+pub const MAX_AGGREGATOR_EVENTS: usize = 1 << 16;
+
+/// What an aggregator is made of.
+#[derive(Clone, Copy, Debug)]
+pub struct AggregatorConfig {
+    /// Its endpoint.
+    pub endpoint: Config,
+    /// How many clients are declared; contributor numbers are below it.
+    pub clients: u16,
+    /// No sum of fewer ever leaves.
+    pub min_clients: u16,
+    /// How many rounds to run.
+    pub rounds: u32,
+    /// How long after the first client joined a round opens without the missing ones.
+    pub join_deadline: Duration,
+    /// How long after its opening a round closes with whoever came.
+    pub round_deadline: Duration,
+    /// How long after its closing a round waits for its deliveries to be acknowledged.
+    pub linger: Duration,
+    /// Source of rkeys and digest keys: from the operating system, fresh at every start.
+    pub seed: [u8; 32],
+}
+
+/// How a round went.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RoundSummary {
+    /// The round.
+    pub round: u32,
+    /// Chunks summed and written back.
+    pub closed: u32,
+    /// Chunks whose sums never leave.
+    pub withheld: u32,
+    /// Why, for the first of those; empty if there is none.
+    pub reason: String,
+    /// Each contributor's number and in how many closed chunks it is, ascending.
+    pub contributed: Vec<(u16, u32)>,
+}
+
+/// What an aggregator tells its owner.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AggregatorEvent {
+    /// A client waits for the next round.
+    Joined {
+        /// Its number.
+        contributor: u16,
+        /// Its process.
+        peer: Peer,
+    },
+    /// A client was refused, and told why.
+    Refused {
+        /// The number it claimed.
+        contributor: u16,
+        /// Why.
+        reason: String,
+    },
+    /// A client came back with its contribution and continues.
+    Resumed {
+        /// The round it continues.
+        round: u32,
+        /// Its number.
+        contributor: u16,
+    },
+    /// A round began.
+    Opened {
+        /// The round.
+        round: u32,
+        /// Its contributors, ascending.
+        contributors: Vec<u16>,
+    },
+    /// The job could not open a round; everyone was told to join anew.
+    OpenFailed {
+        /// Why.
+        reason: String,
+    },
+    /// A chunk is settled.
+    Settled {
+        /// The round.
+        round: u32,
+        /// The chunk.
+        chunk: u32,
+        /// How many contributed.
+        contributors: u32,
+        /// Whether the sum is written back; withheld otherwise.
+        leaves: bool,
+    },
+    /// A contributor sent two different contributions to one chunk; the first one counts.
+    Equivocation {
+        /// The round.
+        round: u32,
+        /// The contributor.
+        contributor: u16,
+        /// The chunk.
+        chunk: u32,
+    },
+    /// A client no longer answers; deliveries to it are given up unless it joins again.
+    Lost {
+        /// The round.
+        round: u32,
+        /// The client.
+        contributor: u16,
+    },
+    /// Every chunk of the round is settled.
+    Closed(RoundSummary),
+    /// Every sum is delivered, or given up.
+    Finished {
+        /// The round.
+        round: u32,
+    },
+}
+
+/// An aggregator of `rounds` rounds over one [`Job`]. A [`Node`].
+pub struct Aggregator<J> {
+    config: AggregatorConfig,
+    endpoint: Endpoint,
+    job: J,
+    rng: ChaCha20Rng,
+    gathering: Gathering,
+    current: Option<Round>,
+    /// The last round that closed: its sums are kept until the next one closes.
+    last: Option<Round>,
+    /// Rounds opened so far.
+    opened: u32,
+    /// The latest time told.
+    seen: Time,
+    events: VecDeque<AggregatorEvent>,
+}
+
+impl<J: Job> Aggregator<J> {
+    /// An aggregator that waits for its first client.
+    ///
+    /// # Errors
+    ///
+    /// [`NicError::Quorum`] unless 1 ≤ `min_clients` ≤ `clients`; what [`Endpoint::new`] and
+    /// [`Endpoint::register_inbox`] say.
+    pub fn new(config: AggregatorConfig, job: J) -> Result<Self, NicError> {
+        let AggregatorConfig { clients, min_clients, .. } = config;
+        if min_clients == 0 || min_clients > clients {
+            return Err(NicError::Quorum { clients, min_clients });
+        }
+        let mut endpoint = Endpoint::new(config.endpoint)?;
+        endpoint.register_inbox(JOIN_INBOX, MAX_ROUND_MESSAGE_BYTES)?;
+        Ok(Self {
+            config,
+            endpoint,
+            job,
+            rng: ChaCha20Rng::from_seed(config.seed),
+            gathering: Gathering::default(),
+            current: None,
+            last: None,
+            opened: 0,
+            seen: Time::ZERO,
+            events: VecDeque::new(),
+        })
+    }
+
+    /// The job.
+    #[must_use]
+    pub fn job(&self) -> &J {
+        &self.job
+    }
+
+    /// The endpoint's counters.
+    #[must_use]
+    pub fn stats(&self) -> &Stats {
+        self.endpoint.stats()
+    }
+
+    /// Chunks settled and chunks in all of the open round, if one is open.
+    #[must_use]
+    pub fn progress(&self) -> Option<(u32, u32)> {
+        self.current.as_ref().map(Round::progress)
+    }
+
+    /// Whether all rounds are over and delivered.
+    #[must_use]
+    pub fn is_finished(&self) -> bool {
+        let served = self.last.as_ref().is_none_or(|round| round.finished);
+        self.opened == self.config.rounds && self.current.is_none() && served
+    }
+
+    /// The next event.
+    pub fn poll_event(&mut self) -> Option<AggregatorEvent> {
+        self.events.pop_front()
+    }
+
+    /// Follows up on whatever just happened.
+    fn advance(&mut self, now: Time) {
+        self.seen = now;
+        while let Some(event) = self.endpoint.poll_event() {
+            self.on_event(now, event);
+        }
+        self.close_late_chunks(now);
+        self.try_end(now);
+        self.try_open(now);
+        for round in self.current.iter_mut().chain(&mut self.last) {
+            round.pump(now, &mut self.endpoint);
+        }
+        self.try_finish(now);
+    }
+
+    fn on_event(&mut self, now: Time, event: Event) {
+        match event {
+            Event::Received { from, immediate, data, .. } => {
+                self.on_message(now, from, Kind::from_immediate(immediate), &data);
+            }
+            Event::ChunkClosed { rkey, chunk } => self.settle(rkey, chunk),
+            Event::Equivocation { rkey, contributor, chunk } => {
+                let round = self.rounds().find(|round| round.rkey() == rkey).map(|r| r.number());
+                if let Some(round) = round {
+                    self.emit(AggregatorEvent::Equivocation { round, contributor, chunk });
+                }
+            }
+            Event::Completed { peer, message } => {
+                self.rounds().for_each(|round| round.on_completed(peer, message));
+            }
+            Event::Refused { peer, message, .. } => {
+                self.lose(|round| round.on_refused(peer, message));
+            }
+            Event::Unreachable { peer, cause: Cause::Silence | Cause::Restarted } => {
+                self.lose(|round| round.give_up(peer));
+            }
+            Event::Written { .. } => {}
+        }
+    }
+
+    fn on_message(&mut self, now: Time, from: Peer, kind: Option<Kind>, data: &[u8]) {
+        match kind {
+            Some(Kind::Join) => {
+                let Ok(join) = Join::parse(data) else { return };
+                let (contributor, inbox) = (join.contributor, join.inbox);
+                let joined = Joined { peer: from, inbox, contribution: join.contribution };
+                if let Err(reason) = self.on_join(now, join, joined.clone()) {
+                    self.refuse(now, contributor, &joined, reason);
+                }
+            }
+            Some(Kind::Ready) => {
+                let Ok(ready) = Ready::parse(data) else { return };
+                let Some(round) = self.rounds().find(|round| round.number() == ready.round) else {
+                    return;
+                };
+                if let Some(contributor) = round.contributor_at(from) {
+                    round.on_ready(contributor, ready);
+                }
+            }
+            // A probe only asks whether this incarnation lives: its acknowledgement says so.
+            Some(Kind::Probe | Kind::Open | Kind::Refuse | Kind::End) | None => {}
+        }
+    }
+
+    /// Admits, resumes or refuses a client (PROTOCOL §7.3, §7.7).
+    fn on_join(&mut self, now: Time, join: Join, joined: Joined) -> Result<(), String> {
+        let Join { contributor, contribution, .. } = join;
+        let clients = self.config.clients;
+        if contributor >= clients {
+            return Err(format!(
+                "contributor {contributor} is out of range: {clients} clients are declared, \
+                 numbered from 0"
+            ));
+        }
+        self.rounds().for_each(|round| round.give_up_predecessors(joined.peer));
+        if self.resume(contributor, &joined) {
+            return Ok(());
+        }
+        if let Some(round) = self.current.as_ref().filter(|r| r.joined(contributor).is_some()) {
+            return Err(format!(
+                "contributor {contributor} already joined round {} with another contribution; \
+                 without its spool it is refused for this round",
+                round.number()
+            ));
+        }
+        // A resume of another incarnation's round is void: that round died with its aggregator.
+        if let Some(resume) = join.resume
+            && resume.incarnation == self.endpoint.incarnation()
+        {
+            return Err(format!("round {} is over and its sum is gone", resume.round));
+        }
+        if self.opened == self.config.rounds {
+            return Err(format!("the last round opened without contributor {contributor}"));
+        }
+        let others = self.gathering.hellos_beside(contributor);
+        self.job.admit(contributor, &join.hello, &others)?;
+        let deadline = now + self.config.join_deadline;
+        let former = self.gathering.join(contributor, joined.clone(), join.hello, deadline);
+        if let Some(former) = former.filter(|former| former.contribution != contribution) {
+            let reason =
+                format!("another contribution took the place of contributor {contributor}");
+            self.refuse(now, contributor, &former, reason);
+        }
+        self.emit(AggregatorEvent::Joined { contributor, peer: joined.peer });
+        Ok(())
+    }
+
+    /// Lets a client that holds its contribution continue, in the open round or the retained one.
+    fn resume(&mut self, contributor: u16, joined: &Joined) -> bool {
+        let same = |round: &&mut Round| {
+            round.joined(contributor).is_some_and(|j| j.contribution == joined.contribution)
+        };
+        let Some(round) = self.rounds().find(same) else { return false };
+        round.take_over(contributor, joined.clone());
+        let (number, rkey) = (round.number(), round.rkey());
+        if let Ok(region) = self.endpoint.sum_region(rkey) {
+            region.bind(contributor, joined.peer);
+        }
+        self.emit(AggregatorEvent::Resumed { round: number, contributor });
+        true
+    }
+
+    fn refuse(&mut self, now: Time, contributor: u16, joined: &Joined, reason: String) {
+        let refuse = Refuse { contribution: joined.contribution, reason: reason.clone() };
+        let kind = Some(Kind::Refuse as u32);
+        // A client that cannot be told finds out by silence.
+        let _ =
+            self.endpoint.write(now, joined.peer, joined.inbox, 0, refuse.encode().into(), kind);
+        self.emit(AggregatorEvent::Refused { contributor, reason });
+    }
+
+    fn try_open(&mut self, now: Time) {
+        let AggregatorConfig { clients, min_clients, rounds, .. } = self.config;
+        let free = self.current.is_none() && self.opened < rounds;
+        if !free || !self.gathering.is_ready(now, clients, min_clients) {
+            return;
+        }
+        let gathering = std::mem::take(&mut self.gathering);
+        match self.job.open(self.opened, gathering.hellos()) {
+            Ok(opened) => self.open(now, opened, gathering),
+            Err(reason) => {
+                self.emit(AggregatorEvent::OpenFailed { reason: reason.clone() });
+                for (contributor, joined) in gathering.into_joined() {
+                    self.refuse(now, contributor, &joined, reason.clone());
+                }
+            }
+        }
+    }
+
+    fn open(&mut self, now: Time, opened: Opened, gathering: Gathering) {
+        let joined = gathering.into_joined();
+        let contributors: Vec<u16> = joined.keys().copied().collect();
+        let round = self.opened;
+        let chunks = opened.summer.chunk_count();
+        let mut digest_key = [0; 32];
+        self.rng.fill_bytes(&mut digest_key);
+        let mut region = SumRegion::new(SumConfig {
+            round,
+            contributors: self.config.clients,
+            target: joined.len() as u32,
+            digest_key,
+            summer: opened.summer,
+        });
+        joined.iter().for_each(|(contributor, joined)| region.bind(*contributor, joined.peer));
+        let rkey = fresh_rkey(&mut self.rng, &self.endpoint);
+        if self.endpoint.register_sum(rkey, region).is_err() {
+            return; // A fresh rkey is free.
+        }
+        let opening = Open {
+            contribution: Default::default(),
+            round,
+            incarnation: self.endpoint.incarnation(),
+            rkey,
+            grant: 0,
+            declared: self.config.clients,
+            min_clients: self.config.min_clients,
+            deadline_ms: 0,
+            contributors: contributors.clone(),
+            charter: opened.charter,
+        };
+        let deadline = now + self.config.round_deadline;
+        self.opened += 1;
+        self.current = Some(Round::new(opening, deadline, chunks, joined));
+        self.emit(AggregatorEvent::Opened { round, contributors });
+        self.try_end(now);
+    }
+
+    fn settle(&mut self, rkey: u32, chunk: u32) {
+        let Some(round) = self.current.as_mut().filter(|round| round.rkey() == rkey) else {
+            return;
+        };
+        let Ok(region) = self.endpoint.sum_region(rkey) else { return };
+        let (contributors, leaves) = round.settle(chunk, region);
+        let round = round.number();
+        self.emit(AggregatorEvent::Settled { round, chunk, contributors, leaves });
+    }
+
+    fn close_late_chunks(&mut self, now: Time) {
+        let Some(round) = self.current.as_ref().filter(|round| round.deadline <= now) else {
+            return;
+        };
+        let rkey = round.rkey();
+        for chunk in round.unsettled() {
+            let region = self.endpoint.sum_region(rkey);
+            if region.is_ok_and(|region| region.close(chunk)) {
+                self.settle(rkey, chunk);
+            }
+        }
+    }
+
+    /// Moves the open round, once every chunk is settled, to where sums are delivered from.
+    fn try_end(&mut self, now: Time) {
+        let Some(round) = self.current.as_mut() else { return };
+        if !round.try_end(now) {
+            return;
+        }
+        let end = round.end(Default::default());
+        let former = std::mem::replace(&mut self.last, self.current.take());
+        if let Some(former) = former {
+            self.endpoint.deregister(former.rkey());
+            if !former.finished {
+                self.emit(AggregatorEvent::Finished { round: former.number() });
+            }
+        }
+        self.emit(AggregatorEvent::Closed(RoundSummary {
+            round: end.round,
+            closed: end.closed,
+            withheld: end.withheld,
+            reason: end.reason,
+            contributed: end.contributed,
+        }));
+    }
+
+    fn try_finish(&mut self, now: Time) {
+        let linger = self.config.linger;
+        let Some(round) = self.last.as_mut().filter(|round| !round.finished) else { return };
+        let late = round.closed_at.is_some_and(|closed| now >= closed + linger);
+        if late || round.is_served() {
+            round.finished = true;
+            let round = round.number();
+            self.emit(AggregatorEvent::Finished { round });
+        }
+    }
+
+    fn lose(&mut self, mut give_up: impl FnMut(&mut Round) -> Option<u16>) {
+        let lost: Vec<AggregatorEvent> = self
+            .rounds()
+            .filter_map(|round| {
+                let contributor = give_up(round)?;
+                Some(AggregatorEvent::Lost { round: round.number(), contributor })
+            })
+            .collect();
+        lost.into_iter().for_each(|event| self.emit(event));
+    }
+
+    fn rounds(&mut self) -> impl Iterator<Item = &mut Round> {
+        self.current.iter_mut().chain(&mut self.last)
+    }
+
+    fn emit(&mut self, event: AggregatorEvent) {
+        if self.events.len() < MAX_AGGREGATOR_EVENTS {
+            self.events.push_back(event);
+        }
+    }
+}
+
+/// An rkey that nobody can guess and nothing is registered under.
+pub(super) fn fresh_rkey(rng: &mut ChaCha20Rng, endpoint: &Endpoint) -> u32 {
+    loop {
+        let rkey = rng.next_u32();
+        if rkey > JOIN_INBOX && !endpoint.is_registered(rkey) {
+            return rkey;
+        }
+    }
+}
+
+impl<J: Job> Node for Aggregator<J> {
+    fn handle_datagram(&mut self, now: Time, from: SocketAddr, bytes: &[u8]) {
+        self.endpoint.handle_datagram(now, from, bytes);
+        self.advance(now);
+    }
+
+    fn handle_timeout(&mut self, now: Time) {
+        self.endpoint.handle_timeout(now);
+        self.advance(now);
+    }
+
+    fn poll_transmit(&mut self, now: Time, bytes: &mut Vec<u8>) -> Option<SocketAddr> {
+        self.endpoint.poll_transmit(now, bytes)
+    }
+
+    fn poll_timeout(&self) -> Option<Time> {
+        let gathering = self.gathering.next_timeout(self.seen);
+        let deadline = self.current.as_ref().map(|round| round.deadline);
+        let last = self.last.as_ref().filter(|round| !round.finished);
+        let linger = last.and_then(|round| Some(round.closed_at? + self.config.linger));
+        [self.endpoint.poll_timeout(), gathering, deadline, linger].into_iter().flatten().min()
+    }
+}

@@ -1,0 +1,493 @@
+//! A client's side of rounds: join, contribute, receive the sums (PROTOCOL §7).
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rand_chacha::ChaCha20Rng;
+use rand_core::SeedableRng;
+
+use crate::NicError;
+use crate::node::Node;
+use crate::proto::{Cause, Config, Endpoint, Event, MessageId, Peer, Refusal, Stats, Time};
+
+use super::aggregator::fresh_rkey;
+use super::message::{Join, Kind, MAX_ROUND_MESSAGE_BYTES, Open, Ready, Refuse};
+use super::{ContributionId, End, JOIN_INBOX, Resume};
+
+/// How often a client that waits asks whether the aggregator it knows is still there.
+pub const PROBE_SPAN: Duration = Duration::from_secs(1);
+/// Messages that pushing leaves room for, so that a probe or a join always finds a place.
+const RESERVED_MESSAGES: usize = 8;
+
+/// What a contributor is made of.
+#[derive(Clone, Debug)]
+pub struct ContributorConfig {
+    /// Its endpoint.
+    pub endpoint: Config,
+    /// Where the aggregator listens.
+    pub aggregator: SocketAddr,
+    /// The number it contributes as.
+    pub contributor: u16,
+    /// Source of rkeys: from the operating system, fresh at every start.
+    pub seed: [u8; 32],
+}
+
+/// A round as the aggregator opened it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Opening {
+    /// The round.
+    pub round: u32,
+    /// The aggregator's incarnation; with the round, what a [`Resume`] names.
+    pub incarnation: u32,
+    /// How many clients are declared: the length of bitmaps, in bits, before padding.
+    pub declared: u16,
+    /// No sum of fewer leaves the aggregator.
+    pub min_clients: u16,
+    /// What remains of the round, in milliseconds, as the aggregator saw it when it said so.
+    pub deadline_ms: u64,
+    /// The contributors admitted, ascending.
+    pub contributors: Vec<u16>,
+    /// The job's own words.
+    pub charter: Vec<u8>,
+}
+
+/// What the owner knows of the sums to come, from the charter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Layout {
+    /// How many chunks.
+    pub chunks: u32,
+    /// Bytes of the longest chunk's sum.
+    pub sum_bytes: usize,
+}
+
+/// What a contributor tells its owner.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ContributorEvent {
+    /// The round is open: [`accept`](Contributor::accept) it, then push every chunk, from the
+    /// first. Comes again when the contribution must be issued again (the aggregator restarted,
+    /// say, which the incarnation tells): then everything before is void.
+    Opened(Opening),
+    /// A chunk's sum came back.
+    Sum {
+        /// The chunk.
+        chunk: u32,
+        /// Who is in it: bit `c % 8` of byte `c / 8` is contributor `c`.
+        bitmap: Vec<u8>,
+        /// The sum's wire bytes.
+        bytes: Vec<u8>,
+    },
+    /// Chunks that we pushed were refused. [`Refusal::RoundClosed`]: they came too late, and the
+    /// round goes on. Anything else is a defect, an impostor or a lost spool.
+    Rejected {
+        /// The first chunk pushed with the one refused.
+        first_chunk: u32,
+        /// Why.
+        refusal: Refusal,
+    },
+    /// The round is over, and every sum that it made has been reported.
+    Ended(End),
+    /// The aggregator will not have us, and says why.
+    Refused {
+        /// Its words.
+        reason: String,
+    },
+    /// The aggregator does not answer; [`rejoin`](Contributor::rejoin) tries again.
+    Unreachable,
+}
+
+/// An accepted round.
+struct Accepted {
+    rkey: u32,
+    stride: usize,
+    /// One flag per chunk: its sum was reported.
+    reported: Vec<bool>,
+    count: u32,
+}
+
+/// A round that is open for us.
+struct Contributing {
+    round: u32,
+    incarnation: u32,
+    grant: u32,
+    rkey: u32,
+    bitmap_bytes: usize,
+    accepted: Option<Accepted>,
+    /// Pushes not yet answered, and their first chunks.
+    pushes: BTreeMap<MessageId, u32>,
+    end: Option<End>,
+}
+
+enum State {
+    /// Not asked to join, refused, or done.
+    Idle,
+    /// JOIN is on its way, or answered by the wait for others.
+    Joining(MessageId),
+    Contributing(Contributing),
+}
+
+/// One client of an aggregator, for any number of rounds one after the other. A [`Node`].
+pub struct Contributor {
+    config: ContributorConfig,
+    endpoint: Endpoint,
+    rng: ChaCha20Rng,
+    inbox: u32,
+    contribution: ContributionId,
+    hello: Vec<u8>,
+    resume: Option<Resume>,
+    state: State,
+    next_probe: Time,
+    events: VecDeque<ContributorEvent>,
+}
+
+impl Contributor {
+    /// A contributor that has not joined yet.
+    ///
+    /// # Errors
+    ///
+    /// What [`Endpoint::new`] and [`Endpoint::register_inbox`] say.
+    pub fn new(config: ContributorConfig) -> Result<Self, NicError> {
+        let mut endpoint = Endpoint::new(config.endpoint)?;
+        let mut rng = ChaCha20Rng::from_seed(config.seed);
+        let inbox = fresh_rkey(&mut rng, &endpoint);
+        endpoint.register_inbox(inbox, MAX_ROUND_MESSAGE_BYTES)?;
+        Ok(Self {
+            config,
+            endpoint,
+            rng,
+            inbox,
+            contribution: ContributionId::default(),
+            hello: Vec::new(),
+            resume: None,
+            state: State::Idle,
+            next_probe: Time::ZERO,
+            events: VecDeque::new(),
+        })
+    }
+
+    /// Asks to take part in a round with one contribution. `resume` names the round that a spooled
+    /// contribution was sealed for, if there is one.
+    ///
+    /// # Errors
+    ///
+    /// [`NicError::MessageTooLong`] for a hello beyond a round message; [`NicError::NoRoom`].
+    pub fn join(
+        &mut self,
+        now: Time,
+        contribution: ContributionId,
+        hello: Vec<u8>,
+        resume: Option<Resume>,
+    ) -> Result<(), NicError> {
+        (self.contribution, self.hello, self.resume) = (contribution, hello, resume);
+        self.rejoin(now)
+    }
+
+    /// Sends the last [`join`](Self::join) again, naming the round reached since, if any.
+    ///
+    /// # Errors
+    ///
+    /// As [`join`](Self::join).
+    pub fn rejoin(&mut self, now: Time) -> Result<(), NicError> {
+        self.leave();
+        let join = Join {
+            contributor: self.config.contributor,
+            inbox: self.inbox,
+            resume: self.resume,
+            contribution: self.contribution,
+            hello: self.hello.clone(),
+        };
+        let data = join.encode();
+        let limit = MAX_ROUND_MESSAGE_BYTES as usize;
+        if data.len() > limit {
+            return Err(NicError::MessageTooLong { bytes: data.len(), limit });
+        }
+        self.state = State::Joining(self.tell(now, Kind::Join, data)?);
+        self.next_probe = now + PROBE_SPAN;
+        Ok(())
+    }
+
+    /// Takes the open round: from here on sums can arrive and chunks can be pushed.
+    ///
+    /// # Errors
+    ///
+    /// [`NicError::NoOpenRound`]; [`NicError::MessageTooLong`] if the sums would not fit a region.
+    pub fn accept(&mut self, now: Time, layout: Layout) -> Result<(), NicError> {
+        let State::Contributing(round) = &mut self.state else { return Err(NicError::NoOpenRound) };
+        let stride = round.bitmap_bytes.saturating_add(layout.sum_bytes);
+        let bytes = stride.saturating_mul(layout.chunks as usize);
+        let limit = u32::MAX as usize;
+        if bytes > limit {
+            return Err(NicError::MessageTooLong { bytes, limit });
+        }
+        if let Some(former) = round.accepted.take() {
+            self.endpoint.deregister(former.rkey);
+        }
+        let rkey = fresh_rkey(&mut self.rng, &self.endpoint);
+        self.endpoint.register_memory(rkey, bytes, Some(self.config.aggregator))?;
+        let reported = vec![false; layout.chunks as usize];
+        round.accepted = Some(Accepted { rkey, stride, reported, count: 0 });
+        let ready = Ready { round: round.round, grant: round.grant, rkey, stride: stride as u32 };
+        self.tell(now, Kind::Ready, ready.encode()).map(|_| ())
+    }
+
+    /// Whether [`push`](Self::push) would find room now.
+    #[must_use]
+    pub fn can_push(&self) -> bool {
+        matches!(&self.state, State::Contributing(round) if round.accepted.is_some())
+            && self.endpoint.room(self.config.aggregator) > RESERVED_MESSAGES
+    }
+
+    /// Bytes of whole chunks that one push may carry.
+    #[must_use]
+    pub fn push_limit(&self) -> usize {
+        self.endpoint.payload_limit()
+    }
+
+    /// Contributes whole chunks, `first_chunk` onwards, at byte `offset` of the contribution.
+    ///
+    /// # Errors
+    ///
+    /// [`NicError::NoOpenRound`] before [`accept`](Self::accept); [`NicError::NoRoom`];
+    /// [`NicError::MessageTooLong`] beyond [`push_limit`](Self::push_limit).
+    pub fn push(
+        &mut self,
+        now: Time,
+        first_chunk: u32,
+        offset: u64,
+        chunks: Arc<[u8]>,
+    ) -> Result<(), NicError> {
+        let addr = self.config.aggregator;
+        if matches!(self.state, State::Contributing(_)) && !self.can_push() {
+            return Err(NicError::NoRoom { peer: addr });
+        }
+        let State::Contributing(round) = &mut self.state else { return Err(NicError::NoOpenRound) };
+        let peer = Peer { addr, incarnation: round.incarnation };
+        let (rkey, number) = (round.rkey, round.round);
+        let contributor = self.config.contributor;
+        let id =
+            self.endpoint.sum(now, peer, rkey, number, contributor, first_chunk, offset, chunks)?;
+        round.pushes.insert(id, first_chunk);
+        Ok(())
+    }
+
+    /// Pushes not yet acknowledged.
+    #[must_use]
+    pub fn unanswered(&self) -> usize {
+        match &self.state {
+            State::Contributing(round) => round.pushes.len(),
+            State::Idle | State::Joining(_) => 0,
+        }
+    }
+
+    /// The endpoint's counters.
+    #[must_use]
+    pub fn stats(&self) -> &Stats {
+        self.endpoint.stats()
+    }
+
+    /// The next event.
+    pub fn poll_event(&mut self) -> Option<ContributorEvent> {
+        self.events.pop_front()
+    }
+
+    /// Writes to the aggregator: the one that opened our round, or whoever is there before that.
+    fn tell(&mut self, now: Time, kind: Kind, data: Vec<u8>) -> Result<MessageId, NicError> {
+        let incarnation = match &self.state {
+            State::Contributing(round) => round.incarnation,
+            State::Idle | State::Joining(_) => 0,
+        };
+        let peer = Peer { addr: self.config.aggregator, incarnation };
+        self.endpoint.write(now, peer, JOIN_INBOX, 0, data.into(), Some(kind as u32))
+    }
+
+    /// Forgets the round, if any.
+    fn leave(&mut self) {
+        if let State::Contributing(round) = std::mem::replace(&mut self.state, State::Idle)
+            && let Some(accepted) = round.accepted
+        {
+            self.endpoint.deregister(accepted.rkey);
+        }
+    }
+
+    fn advance(&mut self, now: Time) {
+        while let Some(event) = self.endpoint.poll_event() {
+            self.on_event(now, event);
+        }
+        self.try_end();
+        let waiting = !matches!(self.state, State::Idle);
+        if waiting && now >= self.next_probe {
+            self.next_probe = now + PROBE_SPAN;
+            // Without room there is traffic already, which tells as much.
+            let _ = self.tell(now, Kind::Probe, Vec::new());
+        }
+    }
+
+    fn on_event(&mut self, now: Time, event: Event) {
+        match event {
+            Event::Received { from, immediate, data, .. } => {
+                if from.addr == self.config.aggregator {
+                    self.on_message(Kind::from_immediate(immediate), &data);
+                }
+            }
+            Event::Written { rkey, offset, bytes, immediate: Some(chunk), .. } => {
+                self.on_sum(rkey, offset, bytes as usize, chunk);
+            }
+            Event::Completed { message, .. } => {
+                if let State::Contributing(round) = &mut self.state {
+                    round.pushes.remove(&message);
+                }
+            }
+            Event::Refused { message, refusal, .. } => self.on_refused(now, message, refusal),
+            Event::Unreachable { cause: Cause::Restarted, .. } => self.start_over(now),
+            Event::Unreachable { cause: Cause::Silence, .. } => {
+                self.leave();
+                self.events.push_back(ContributorEvent::Unreachable);
+            }
+            Event::Written { .. } | Event::ChunkClosed { .. } | Event::Equivocation { .. } => {}
+        }
+    }
+
+    fn on_message(&mut self, kind: Option<Kind>, data: &[u8]) {
+        match kind {
+            Some(Kind::Open) => {
+                let open = Open::parse(data).ok();
+                if let Some(open) = open.filter(|open| open.contribution == self.contribution) {
+                    self.on_open(open);
+                }
+            }
+            Some(Kind::Refuse) => {
+                let refuse = Refuse::parse(data).ok();
+                let ours = |refuse: &Refuse| refuse.contribution == self.contribution;
+                if let Some(Refuse { reason, .. }) = refuse.filter(ours)
+                    && !matches!(self.state, State::Idle)
+                {
+                    self.leave();
+                    self.events.push_back(ContributorEvent::Refused { reason });
+                }
+            }
+            Some(Kind::End) => {
+                let end = End::parse(data).ok();
+                if let State::Contributing(round) = &mut self.state
+                    && let Some(end) = end
+                    && end.contribution == self.contribution
+                    && end.round == round.round
+                {
+                    round.end = Some(end);
+                }
+            }
+            Some(Kind::Join | Kind::Ready | Kind::Probe) | None => {}
+        }
+    }
+
+    fn on_open(&mut self, open: Open) {
+        let Open { round, incarnation, rkey, grant, declared, .. } = open;
+        let stale = match &self.state {
+            State::Idle => true,
+            State::Joining(_) => false,
+            // Two JOINs were answered, and the answers overtook one another.
+            State::Contributing(known) => {
+                (known.round, known.incarnation) == (round, incarnation) && known.grant >= grant
+            }
+        };
+        if stale {
+            return;
+        }
+        self.leave();
+        self.resume = Some(Resume { incarnation, round });
+        self.state = State::Contributing(Contributing {
+            round,
+            incarnation,
+            grant,
+            rkey,
+            bitmap_bytes: usize::from(declared).div_ceil(64) * 8,
+            accepted: None,
+            pushes: BTreeMap::new(),
+            end: None,
+        });
+        self.events.push_back(ContributorEvent::Opened(Opening {
+            round,
+            incarnation,
+            declared,
+            min_clients: open.min_clients,
+            deadline_ms: open.deadline_ms,
+            contributors: open.contributors,
+            charter: open.charter,
+        }));
+    }
+
+    fn on_sum(&mut self, rkey: u32, offset: u64, bytes: usize, chunk: u32) {
+        let State::Contributing(round) = &mut self.state else { return };
+        let Some(accepted) = round.accepted.as_mut().filter(|a| a.rkey == rkey) else { return };
+        let start = chunk as usize * accepted.stride;
+        let fits = offset == start as u64 && bytes <= accepted.stride;
+        let new = accepted.reported.get_mut(chunk as usize).filter(|reported| !**reported);
+        let (true, Some(reported)) = (fits, new) else { return };
+        let memory = self.endpoint.memory(rkey).ok();
+        let written = memory.and_then(|memory| memory.get(start..start + bytes));
+        let Some((bitmap, sum)) = written.and_then(|w| w.split_at_checked(round.bitmap_bytes))
+        else {
+            return;
+        };
+        *reported = true;
+        accepted.count += 1;
+        let (bitmap, bytes) = (bitmap.to_vec(), sum.to_vec());
+        self.events.push_back(ContributorEvent::Sum { chunk, bitmap, bytes });
+    }
+
+    fn on_refused(&mut self, now: Time, message: MessageId, refusal: Refusal) {
+        if matches!(self.state, State::Joining(join) if join == message) {
+            self.leave();
+            let reason = format!("no aggregator there: {refusal}");
+            self.events.push_back(ContributorEvent::Refused { reason });
+        }
+        let State::Contributing(round) = &mut self.state else { return };
+        let Some(first_chunk) = round.pushes.remove(&message) else { return };
+        if refusal == Refusal::UnknownRkey {
+            // The round is over and no longer retained; the aggregator will say so by name.
+            return self.start_over(now);
+        }
+        self.events.push_back(ContributorEvent::Rejected { first_chunk, refusal });
+    }
+
+    /// Joins again with the same contribution, because the round is not where it was.
+    fn start_over(&mut self, now: Time) {
+        if matches!(self.state, State::Idle) {
+            return;
+        }
+        if self.rejoin(now).is_err() {
+            self.events.push_back(ContributorEvent::Unreachable);
+        }
+    }
+
+    /// Sums and END come in any order: the round is over for us when END's count is complete.
+    fn try_end(&mut self) {
+        let State::Contributing(round) = &mut self.state else { return };
+        let count = round.accepted.as_ref().map_or(0, |accepted| accepted.count);
+        if let Some(end) = round.end.take_if(|end| end.closed == count) {
+            self.leave();
+            self.events.push_back(ContributorEvent::Ended(end));
+        }
+    }
+}
+
+impl Node for Contributor {
+    fn handle_datagram(&mut self, now: Time, from: SocketAddr, bytes: &[u8]) {
+        self.endpoint.handle_datagram(now, from, bytes);
+        self.advance(now);
+    }
+
+    fn handle_timeout(&mut self, now: Time) {
+        self.endpoint.handle_timeout(now);
+        self.advance(now);
+    }
+
+    fn poll_transmit(&mut self, now: Time, bytes: &mut Vec<u8>) -> Option<SocketAddr> {
+        self.endpoint.poll_transmit(now, bytes)
+    }
+
+    fn poll_timeout(&self) -> Option<Time> {
+        let probe = (!matches!(self.state, State::Idle)).then_some(self.next_probe);
+        [self.endpoint.poll_timeout(), probe].into_iter().flatten().min()
+    }
+}

@@ -1,0 +1,66 @@
+//! Clients that wait for the next round (PROTOCOL §7.3).
+
+use std::collections::BTreeMap;
+
+use crate::proto::{Peer, Time};
+
+use super::message::ContributionId;
+
+/// A client that was admitted.
+#[derive(Clone, Debug)]
+pub(super) struct Joined {
+    pub(super) peer: Peer,
+    pub(super) inbox: u32,
+    pub(super) contribution: ContributionId,
+}
+
+/// Those admitted to the next round.
+#[derive(Default)]
+pub(super) struct Gathering {
+    joined: BTreeMap<u16, Joined>,
+    hellos: BTreeMap<u16, Vec<u8>>,
+    /// Set by the first who joins: nobody is late before anybody came.
+    deadline: Option<Time>,
+}
+
+impl Gathering {
+    /// The hellos of all but `contributor`.
+    pub(super) fn hellos_beside(&self, contributor: u16) -> BTreeMap<u16, Vec<u8>> {
+        let mut hellos = self.hellos.clone();
+        hellos.remove(&contributor);
+        hellos
+    }
+
+    pub(super) fn hellos(&self) -> &BTreeMap<u16, Vec<u8>> {
+        &self.hellos
+    }
+
+    /// Adds a client; returns the one whose place it takes.
+    pub(super) fn join(
+        &mut self,
+        contributor: u16,
+        joined: Joined,
+        hello: Vec<u8>,
+        deadline: Time,
+    ) -> Option<Joined> {
+        self.deadline.get_or_insert(deadline);
+        self.hellos.insert(contributor, hello);
+        self.joined.insert(contributor, joined)
+    }
+
+    /// Whether a round can open: everyone is there, or enough are and the deadline has passed.
+    pub(super) fn is_ready(&self, now: Time, clients: u16, min_clients: u16) -> bool {
+        let count = self.joined.len();
+        let late = self.deadline.is_some_and(|deadline| deadline <= now);
+        count == usize::from(clients) || (late && count >= usize::from(min_clients))
+    }
+
+    /// When [`is_ready`](Self::is_ready) may change by itself.
+    pub(super) fn next_timeout(&self, now: Time) -> Option<Time> {
+        self.deadline.filter(|deadline| *deadline > now)
+    }
+
+    pub(super) fn into_joined(self) -> BTreeMap<u16, Joined> {
+        self.joined
+    }
+}

@@ -1,0 +1,387 @@
+//! The messages of a round, WRITTEN to inboxes; the immediate is the kind (PROTOCOL §7.2).
+//!
+//! All integers little-endian. Every parser takes anything and never panics.
+
+use crate::NicError;
+
+/// The rkey of every aggregator's inbox.
+pub const JOIN_INBOX: u32 = 1;
+/// The longest round message.
+pub const MAX_ROUND_MESSAGE_BYTES: u32 = 8 << 20;
+/// The version of the round protocol.
+pub const ROUND_VERSION: u16 = 1;
+
+/// Names one sealed contribution: random, spooled with it. A client that restarts with the same
+/// one continues; with another one it is another contribution.
+pub type ContributionId = [u8; 16];
+
+/// The kind of a round message, sent as its immediate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub(crate) enum Kind {
+    Join = 1,
+    Open = 2,
+    Ready = 3,
+    Probe = 4,
+    Refuse = 5,
+    End = 6,
+}
+
+impl Kind {
+    pub(crate) fn from_immediate(immediate: Option<u32>) -> Option<Self> {
+        let kinds = [Self::Join, Self::Open, Self::Ready, Self::Probe, Self::Refuse, Self::End];
+        kinds.into_iter().find(|kind| Some(*kind as u32) == immediate)
+    }
+}
+
+/// The round that a re-joining client was in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Resume {
+    /// The aggregator's incarnation then.
+    pub incarnation: u32,
+    /// The round.
+    pub round: u32,
+}
+
+/// Client to aggregator: let me take part.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Join {
+    pub(crate) contributor: u16,
+    pub(crate) inbox: u32,
+    pub(crate) resume: Option<Resume>,
+    pub(crate) contribution: ContributionId,
+    pub(crate) hello: Vec<u8>,
+}
+
+/// Aggregator to client: the round is open.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Open {
+    pub(crate) contribution: ContributionId,
+    pub(crate) round: u32,
+    pub(crate) incarnation: u32,
+    pub(crate) rkey: u32,
+    /// Ascending within a round: of two OPENs the larger grant is the later one.
+    pub(crate) grant: u32,
+    pub(crate) declared: u16,
+    pub(crate) min_clients: u16,
+    pub(crate) deadline_ms: u64,
+    pub(crate) contributors: Vec<u16>,
+    pub(crate) charter: Vec<u8>,
+}
+
+/// Client to aggregator: WRITE the sums here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Ready {
+    pub(crate) round: u32,
+    /// That of the OPEN it answers.
+    pub(crate) grant: u32,
+    pub(crate) rkey: u32,
+    /// Chunk `c` is written at `c · stride`.
+    pub(crate) stride: u32,
+}
+
+/// Aggregator to client: no, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Refuse {
+    pub(crate) contribution: ContributionId,
+    pub(crate) reason: String,
+}
+
+/// How a round ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct End {
+    /// The contribution of the client that it is told to.
+    pub contribution: ContributionId,
+    /// The round.
+    pub round: u32,
+    /// Chunks whose sums are, or will be, written back.
+    pub closed: u32,
+    /// Chunks whose sums never leave the aggregator.
+    pub withheld: u32,
+    /// Why, for the first of those; empty if there is none.
+    pub reason: String,
+    /// Each contributor's number and in how many closed chunks it is, ascending by number.
+    pub contributed: Vec<(u16, u32)>,
+}
+
+impl End {
+    /// Whether every chunk's sum holds everyone who was admitted to the round.
+    #[must_use]
+    pub fn is_complete(&self) -> bool {
+        self.withheld == 0 && self.contributed.iter().all(|(_, chunks)| *chunks == self.closed)
+    }
+}
+
+impl Join {
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let resume = self.resume.unwrap_or(Resume { incarnation: 0, round: 0 });
+        let mut bytes = Vec::with_capacity(40 + self.hello.len());
+        put(&mut bytes, &ROUND_VERSION.to_le_bytes());
+        put(&mut bytes, &self.contributor.to_le_bytes());
+        put(&mut bytes, &self.inbox.to_le_bytes());
+        put(&mut bytes, &resume.incarnation.to_le_bytes());
+        put(&mut bytes, &resume.round.to_le_bytes());
+        put(&mut bytes, &self.contribution);
+        put_bytes(&mut bytes, &self.hello);
+        bytes
+    }
+
+    pub(crate) fn parse(bytes: &[u8]) -> Result<Self, NicError> {
+        let mut reader = Reader::new(bytes);
+        if reader.u16()? != ROUND_VERSION {
+            return Err(NicError::Message { at: 0 });
+        }
+        let contributor = reader.u16()?;
+        let inbox = reader.u32()?;
+        let resume = Resume { incarnation: reader.u32()?, round: reader.u32()? };
+        let resume = (resume.incarnation != 0).then_some(resume);
+        let contribution = reader.array()?;
+        let hello = reader.bytes()?.to_vec();
+        reader.end()?;
+        Ok(Self { contributor, inbox, resume, contribution, hello })
+    }
+}
+
+impl Open {
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(64 + 2 * self.contributors.len() + self.charter.len());
+        put(&mut bytes, &self.contribution);
+        put(&mut bytes, &self.round.to_le_bytes());
+        put(&mut bytes, &self.incarnation.to_le_bytes());
+        put(&mut bytes, &self.rkey.to_le_bytes());
+        put(&mut bytes, &self.grant.to_le_bytes());
+        put(&mut bytes, &self.declared.to_le_bytes());
+        put(&mut bytes, &self.min_clients.to_le_bytes());
+        put(&mut bytes, &self.deadline_ms.to_le_bytes());
+        put(&mut bytes, &(self.contributors.len() as u16).to_le_bytes());
+        self.contributors.iter().for_each(|number| put(&mut bytes, &number.to_le_bytes()));
+        put_bytes(&mut bytes, &self.charter);
+        bytes
+    }
+
+    pub(crate) fn parse(bytes: &[u8]) -> Result<Self, NicError> {
+        let mut reader = Reader::new(bytes);
+        let open = Self {
+            contribution: reader.array()?,
+            round: reader.u32()?,
+            incarnation: reader.u32()?,
+            rkey: reader.u32()?,
+            grant: reader.u32()?,
+            declared: reader.u16()?,
+            min_clients: reader.u16()?,
+            deadline_ms: reader.u64()?,
+            contributors: (0..reader.u16()?).map(|_| reader.u16()).collect::<Result<_, _>>()?,
+            charter: reader.bytes()?.to_vec(),
+        };
+        reader.end()?;
+        Ok(open)
+    }
+}
+
+impl Ready {
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let words = [self.round, self.grant, self.rkey, self.stride];
+        words.iter().flat_map(|word| word.to_le_bytes()).collect()
+    }
+
+    pub(crate) fn parse(bytes: &[u8]) -> Result<Self, NicError> {
+        let mut reader = Reader::new(bytes);
+        let [round, grant] = [reader.u32()?, reader.u32()?];
+        let ready = Self { round, grant, rkey: reader.u32()?, stride: reader.u32()? };
+        reader.end()?;
+        Ok(ready)
+    }
+}
+
+impl Refuse {
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut bytes = self.contribution.to_vec();
+        put_bytes(&mut bytes, self.reason.as_bytes());
+        bytes
+    }
+
+    pub(crate) fn parse(bytes: &[u8]) -> Result<Self, NicError> {
+        let mut reader = Reader::new(bytes);
+        let refuse = Self { contribution: reader.array()?, reason: reader.text()? };
+        reader.end()?;
+        Ok(refuse)
+    }
+}
+
+impl End {
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut bytes = self.contribution.to_vec();
+        put(&mut bytes, &self.round.to_le_bytes());
+        put(&mut bytes, &self.closed.to_le_bytes());
+        put(&mut bytes, &self.withheld.to_le_bytes());
+        put_bytes(&mut bytes, self.reason.as_bytes());
+        put(&mut bytes, &(self.contributed.len() as u16).to_le_bytes());
+        for (contributor, chunks) in &self.contributed {
+            put(&mut bytes, &contributor.to_le_bytes());
+            put(&mut bytes, &chunks.to_le_bytes());
+        }
+        bytes
+    }
+
+    pub(crate) fn parse(bytes: &[u8]) -> Result<Self, NicError> {
+        let mut reader = Reader::new(bytes);
+        let end = Self {
+            contribution: reader.array()?,
+            round: reader.u32()?,
+            closed: reader.u32()?,
+            withheld: reader.u32()?,
+            reason: reader.text()?,
+            contributed: (0..reader.u16()?)
+                .map(|_| Ok((reader.u16()?, reader.u32()?)))
+                .collect::<Result<_, NicError>>()?,
+        };
+        reader.end()?;
+        Ok(end)
+    }
+}
+
+fn put(bytes: &mut Vec<u8>, field: &[u8]) {
+    bytes.extend_from_slice(field);
+}
+
+/// A length of 4 bytes, then that many.
+fn put_bytes(bytes: &mut Vec<u8>, field: &[u8]) {
+    put(bytes, &(field.len() as u32).to_le_bytes());
+    put(bytes, field);
+}
+
+/// Takes fields off the front; an error says where the message ended too soon.
+struct Reader<'a> {
+    rest: &'a [u8],
+    length: usize,
+}
+
+impl<'a> Reader<'a> {
+    fn new(bytes: &'a [u8]) -> Self {
+        Self { rest: bytes, length: bytes.len() }
+    }
+
+    fn error(&self) -> NicError {
+        NicError::Message { at: self.length - self.rest.len() }
+    }
+
+    fn take(&mut self, count: usize) -> Result<&'a [u8], NicError> {
+        let (taken, rest) = self.rest.split_at_checked(count).ok_or(self.error())?;
+        self.rest = rest;
+        Ok(taken)
+    }
+
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], NicError> {
+        let (taken, rest) = self.rest.split_first_chunk().ok_or(self.error())?;
+        self.rest = rest;
+        Ok(*taken)
+    }
+
+    fn u16(&mut self) -> Result<u16, NicError> {
+        self.array().map(u16::from_le_bytes)
+    }
+
+    fn u32(&mut self) -> Result<u32, NicError> {
+        self.array().map(u32::from_le_bytes)
+    }
+
+    fn u64(&mut self) -> Result<u64, NicError> {
+        self.array().map(u64::from_le_bytes)
+    }
+
+    fn bytes(&mut self) -> Result<&'a [u8], NicError> {
+        let count = self.u32()?;
+        self.take(count as usize)
+    }
+
+    fn text(&mut self) -> Result<String, NicError> {
+        let error = self.error();
+        std::str::from_utf8(self.bytes()?).map(str::to_owned).map_err(|_| error)
+    }
+
+    fn end(&self) -> Result<(), NicError> {
+        if self.rest.is_empty() { Ok(()) } else { Err(self.error()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn bytes() -> impl Strategy<Value = Vec<u8>> {
+        proptest::collection::vec(any::<u8>(), 0..60)
+    }
+
+    /// Whatever a parser accepts, it must have read completely.
+    fn reads_back(noise: &[u8]) {
+        let again = [
+            Join::parse(noise).map(|message| message.encode()),
+            Open::parse(noise).map(|message| message.encode()),
+            Ready::parse(noise).map(|message| message.encode()),
+            Refuse::parse(noise).map(|message| message.encode()),
+            End::parse(noise).map(|message| message.encode()),
+        ];
+        // A resume of incarnation 0 is none, whatever its round says.
+        for accepted in again.into_iter().flatten() {
+            assert_eq!(accepted.len(), noise.len());
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn messages_round_trip(
+            words: [u32; 6], id: ContributionId, numbers in proptest::collection::vec(any::<(u16, u32)>(), 0..9),
+            blob in bytes(), reason in ".{0,20}", deadline_ms: u64, resumes: bool,
+        ) {
+            let [round, rkey, stride, closed, withheld, incarnation] = words;
+            let (contributor, contribution) = (round as u16, id);
+            let resume = (resumes && incarnation != 0).then_some(Resume { incarnation, round });
+            let join = Join { contributor, inbox: rkey, resume, contribution, hello: blob.clone() };
+            prop_assert_eq!(Join::parse(&join.encode()), Ok(join));
+            let contributors = numbers.iter().map(|(number, _)| *number).collect();
+            let open = Open {
+                contribution, round, incarnation, rkey, grant: closed, declared: contributor, min_clients: stride as u16,
+                deadline_ms, contributors, charter: blob,
+            };
+            prop_assert_eq!(Open::parse(&open.encode()), Ok(open));
+            let ready = Ready { round, grant: incarnation, rkey, stride };
+            prop_assert_eq!(Ready::parse(&ready.encode()), Ok(ready));
+            let refuse = Refuse { contribution, reason: reason.clone() };
+            prop_assert_eq!(Refuse::parse(&refuse.encode()), Ok(refuse));
+            let end = End { contribution, round, closed, withheld, reason, contributed: numbers };
+            let encoded = end.encode();
+            prop_assert_eq!(End::parse(&encoded), Ok(end));
+            prop_assert!(End::parse(&encoded[..encoded.len() - 1]).is_err());
+        }
+
+        #[test]
+        fn noise_never_panics(noise in bytes()) {
+            reads_back(&noise);
+        }
+
+        #[test]
+        fn mutated_messages_never_panic(
+            id: ContributionId, blob in bytes(), at: prop::sample::Index, value: u8, longer in bytes(),
+        ) {
+            let join = Join { contributor: 1, inbox: 2, resume: None, contribution: id, hello: blob.clone() };
+            let open = Open {
+                contribution: id, round: 1, incarnation: 2, rkey: 3, grant: 9, declared: 4, min_clients: 5,
+                deadline_ms: 6, contributors: vec![1, 2, 3], charter: blob,
+            };
+            let end = End {
+                contribution: id, round: 1, closed: 2, withheld: 3, reason: "why".into(),
+                contributed: vec![(1, 2), (3, 4)],
+            };
+            let refuse = Refuse { contribution: id, reason: "because".into() };
+            for mut bytes in [join.encode(), open.encode(), end.encode(), refuse.encode()] {
+                let at = at.index(bytes.len());
+                bytes[at] = value;
+                reads_back(&bytes);
+                bytes.extend_from_slice(&longer);
+                reads_back(&bytes);
+            }
+        }
+    }
+}

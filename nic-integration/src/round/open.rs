@@ -1,0 +1,314 @@
+//! One round from its opening until its sums are delivered (PROTOCOL §7.4 to §7.6).
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use crate::proto::{Endpoint, MessageId, Peer, SumRegion, Time};
+
+use super::gathering::Joined;
+use super::message::{End, Kind, Open, Ready};
+
+/// Messages to a client that deliveries leave room for, so that a refusal always finds a place.
+const RESERVED_MESSAGES: usize = 8;
+
+/// What became of a chunk's sum.
+enum Settled {
+    Not,
+    /// Contributor bitmap and sum, as written back.
+    Closed(Arc<[u8]>),
+    Withheld,
+}
+
+/// Something to tell a participant.
+#[derive(Clone, Copy)]
+enum Delivery {
+    Open,
+    Sum(u32),
+    End,
+}
+
+struct Participant {
+    joined: Joined,
+    /// Number of the OPEN that counts; a READY for an earlier one is stale.
+    grant: u32,
+    /// Where it wants the sums, once it said so.
+    ready: Option<Ready>,
+    pending: VecDeque<Delivery>,
+    unanswered: BTreeSet<MessageId>,
+    end_sent: bool,
+    /// Given up, until it joins again.
+    gone: bool,
+}
+
+impl Participant {
+    fn new(joined: Joined, grant: u32) -> Self {
+        let pending = VecDeque::from([Delivery::Open]);
+        let unanswered = BTreeSet::new();
+        Self { joined, grant, ready: None, pending, unanswered, end_sent: false, gone: false }
+    }
+
+    fn is_served(&self) -> bool {
+        self.gone || (self.end_sent && self.pending.is_empty() && self.unanswered.is_empty())
+    }
+}
+
+/// A round that is open, or closed and retained.
+pub(super) struct Round {
+    /// What OPEN says, with the latest grant; contribution, remaining time and its own grant are
+    /// filled in per participant.
+    opening: Open,
+    pub(super) deadline: Time,
+    participants: BTreeMap<u16, Participant>,
+    by_peer: BTreeMap<Peer, u16>,
+    chunks: Vec<Settled>,
+    unsettled: u32,
+    withheld: u32,
+    /// Why the first chunk was withheld.
+    reason: String,
+    contributed: BTreeMap<u16, u32>,
+    pub(super) closed_at: Option<Time>,
+    pub(super) finished: bool,
+    /// Whether `pump` may have something to do.
+    stirred: bool,
+}
+
+impl Round {
+    pub(super) fn new(
+        opening: Open,
+        deadline: Time,
+        chunks: u32,
+        joined: BTreeMap<u16, Joined>,
+    ) -> Self {
+        Self {
+            deadline,
+            by_peer: joined.iter().map(|(number, joined)| (joined.peer, *number)).collect(),
+            contributed: joined.keys().map(|number| (*number, 0)).collect(),
+            participants: joined.into_iter().map(|(n, j)| (n, Participant::new(j, 0))).collect(),
+            chunks: (0..chunks).map(|_| Settled::Not).collect(),
+            unsettled: chunks,
+            withheld: 0,
+            reason: String::new(),
+            closed_at: None,
+            finished: false,
+            stirred: true,
+            opening,
+        }
+    }
+
+    pub(super) fn number(&self) -> u32 {
+        self.opening.round
+    }
+
+    pub(super) fn rkey(&self) -> u32 {
+        self.opening.rkey
+    }
+
+    /// The client that has joined as `contributor`.
+    pub(super) fn joined(&self, contributor: u16) -> Option<&Joined> {
+        self.participants.get(&contributor).map(|participant| &participant.joined)
+    }
+
+    pub(super) fn contributor_at(&self, peer: Peer) -> Option<u16> {
+        self.by_peer.get(&peer).copied()
+    }
+
+    /// Chunks not yet settled.
+    pub(super) fn unsettled(&self) -> Vec<u32> {
+        let open = self.chunks.iter().zip(0..).filter(|(chunk, _)| matches!(chunk, Settled::Not));
+        open.map(|(_, number)| number).collect()
+    }
+
+    pub(super) fn progress(&self) -> (u32, u32) {
+        (self.chunks.len() as u32 - self.unsettled, self.chunks.len() as u32)
+    }
+
+    pub(super) fn end(&self, contribution: super::ContributionId) -> End {
+        End {
+            contribution,
+            round: self.number(),
+            closed: self.chunks.len() as u32 - self.unsettled - self.withheld,
+            withheld: self.withheld,
+            reason: self.reason.clone(),
+            contributed: self.contributed.iter().map(|(n, chunks)| (*n, *chunks)).collect(),
+        }
+    }
+
+    /// Hands a participant's place to the process that joined again (PROTOCOL §7.7).
+    pub(super) fn take_over(&mut self, contributor: u16, joined: Joined) {
+        if let Some(former) = self.participants.get(&contributor) {
+            self.by_peer.remove(&former.joined.peer);
+        }
+        self.opening.grant += 1;
+        self.by_peer.insert(joined.peer, contributor);
+        self.participants.insert(contributor, Participant::new(joined, self.opening.grant));
+        self.stirred = true;
+    }
+
+    /// A participant can take its sums: everything settled so far, then whatever follows.
+    pub(super) fn on_ready(&mut self, contributor: u16, ready: Ready) {
+        let Some(participant) = self.participants.get_mut(&contributor) else { return };
+        if participant.grant != ready.grant || participant.ready.is_some() {
+            return;
+        }
+        participant.ready = Some(ready);
+        participant.pending.retain(|delivery| matches!(delivery, Delivery::Open));
+        let closed = self.chunks.iter().zip(0..).filter(|(c, _)| matches!(c, Settled::Closed(_)));
+        participant.pending.extend(closed.map(|(_, chunk)| Delivery::Sum(chunk)));
+        if self.closed_at.is_some() {
+            participant.pending.push_back(Delivery::End);
+        }
+        self.stirred = true;
+    }
+
+    /// Settles a closed chunk: its sum leaves at once if enough contributed, and never otherwise
+    /// (PROTOCOL §7.5). Returns how many contributed, and whether the sum leaves.
+    pub(super) fn settle(&mut self, chunk: u32, region: &mut SumRegion) -> (u32, bool) {
+        let count = region.contributor_count(chunk);
+        let sum = if count < u32::from(self.opening.min_clients) {
+            Err(format!("{count} of at least {} contributed", self.opening.min_clients))
+        } else {
+            region.finish(chunk)
+        };
+        let settled = match sum {
+            Ok(sum) => self.close(chunk, region, &sum),
+            Err(reason) => self.withhold(chunk, reason),
+        };
+        let leaves = matches!(settled, Settled::Closed(_));
+        if let Some(place) = self.chunks.get_mut(chunk as usize) {
+            *place = settled;
+            self.unsettled -= 1;
+        }
+        self.stirred = true;
+        (count, leaves)
+    }
+
+    fn close(&mut self, chunk: u32, region: &SumRegion, sum: &[u8]) -> Settled {
+        for (contributor, chunks) in &mut self.contributed {
+            *chunks += u32::from(region.has(chunk, *contributor));
+        }
+        let ready =
+            self.participants.values_mut().filter(|participant| participant.ready.is_some());
+        ready.for_each(|participant| participant.pending.push_back(Delivery::Sum(chunk)));
+        let mut bytes = region.bitmap(chunk);
+        bytes.extend_from_slice(sum);
+        Settled::Closed(bytes.into())
+    }
+
+    fn withhold(&mut self, chunk: u32, reason: String) -> Settled {
+        if self.withheld == 0 {
+            self.reason = format!("chunk {chunk}: {reason}");
+        }
+        self.withheld += 1;
+        Settled::Withheld
+    }
+
+    /// Ends the round once every chunk is settled; `true` when that happens now.
+    pub(super) fn try_end(&mut self, now: Time) -> bool {
+        if self.unsettled > 0 || self.closed_at.is_some() {
+            return false;
+        }
+        self.closed_at = Some(now);
+        let ready =
+            self.participants.values_mut().filter(|participant| participant.ready.is_some());
+        ready.for_each(|participant| participant.pending.push_back(Delivery::End));
+        self.stirred = true;
+        true
+    }
+
+    pub(super) fn is_served(&self) -> bool {
+        self.closed_at.is_some() && self.participants.values().all(Participant::is_served)
+    }
+
+    pub(super) fn on_completed(&mut self, peer: Peer, message: MessageId) {
+        let Some(participant) = self.at(peer) else { return };
+        self.stirred |= participant.unanswered.remove(&message);
+    }
+
+    /// A delivery failed: that participant is given up, the others are not held back. Returns its
+    /// number if this is news.
+    pub(super) fn on_refused(&mut self, peer: Peer, message: MessageId) -> Option<u16> {
+        let known = self.at(peer)?.unanswered.contains(&message);
+        if known { self.give_up(peer) } else { None }
+    }
+
+    pub(super) fn give_up(&mut self, peer: Peer) -> Option<u16> {
+        let participant = self.at(peer)?;
+        let news = !std::mem::replace(&mut participant.gone, true);
+        participant.pending.clear();
+        participant.unanswered.clear();
+        if news { self.contributor_at(peer) } else { None }
+    }
+
+    /// Gives up former processes at the address of `peer`.
+    pub(super) fn give_up_predecessors(&mut self, peer: Peer) {
+        let former = |other: &&Peer| other.addr == peer.addr && **other != peer;
+        let former: Vec<Peer> = self.by_peer.keys().filter(former).copied().collect();
+        former.into_iter().for_each(|other| {
+            self.give_up(other);
+        });
+    }
+
+    /// Queues what participants wait for, as far as there is room.
+    pub(super) fn pump(&mut self, now: Time, endpoint: &mut Endpoint) {
+        if !std::mem::replace(&mut self.stirred, false) {
+            return;
+        }
+        let numbers: Vec<u16> = self.participants.keys().copied().collect();
+        numbers.into_iter().for_each(|number| self.serve(now, number, endpoint));
+    }
+
+    fn serve(&mut self, now: Time, contributor: u16, endpoint: &mut Endpoint) {
+        while let Some(participant) = self.participants.get(&contributor) {
+            let peer = participant.joined.peer;
+            let Some(delivery) = participant.pending.front().copied() else { return };
+            if participant.gone || endpoint.room(peer.addr) <= RESERVED_MESSAGES {
+                return;
+            }
+            let sent = self.deliver(now, participant, delivery, endpoint);
+            let Some(participant) = self.participants.get_mut(&contributor) else { return };
+            participant.pending.pop_front();
+            participant.end_sent |= matches!(delivery, Delivery::End);
+            match sent {
+                Some(message) => participant.unanswered.insert(message),
+                None => {
+                    self.give_up(peer);
+                    return;
+                }
+            };
+        }
+    }
+
+    fn deliver(
+        &self,
+        now: Time,
+        participant: &Participant,
+        delivery: Delivery,
+        endpoint: &mut Endpoint,
+    ) -> Option<MessageId> {
+        let Joined { peer, inbox, contribution } = participant.joined;
+        let (rkey, offset, data, immediate) = match delivery {
+            Delivery::Open => {
+                let deadline_ms = self.deadline.since(now).as_millis() as u64;
+                let open = Open {
+                    contribution,
+                    deadline_ms,
+                    grant: participant.grant,
+                    ..self.opening.clone()
+                };
+                (inbox, 0, open.encode().into(), Kind::Open as u32)
+            }
+            Delivery::End => (inbox, 0, self.end(contribution).encode().into(), Kind::End as u32),
+            Delivery::Sum(chunk) => {
+                let ready = participant.ready.as_ref()?;
+                let Settled::Closed(sum) = self.chunks.get(chunk as usize)? else { return None };
+                let offset = u64::from(chunk) * u64::from(ready.stride);
+                (ready.rkey, offset, sum.clone(), chunk)
+            }
+        };
+        endpoint.write(now, peer, rkey, offset, data, Some(immediate)).ok()
+    }
+
+    fn at(&mut self, peer: Peer) -> Option<&mut Participant> {
+        self.participants.get_mut(self.by_peer.get(&peer)?)
+    }
+}

@@ -1,0 +1,282 @@
+//! Two endpoints on a simulated network: WRITE, WRITE with immediate, SUM, refusals, restarts.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::num::NonZeroU32;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use ciphergram_nic::proto::{Cause, Config, Endpoint, Event, Peer, SumConfig, SumRegion, Time};
+use ciphergram_nic::proto::{Refusal, Summer};
+use ciphergram_nic::sim::{Faults, Network};
+use ciphergram_nic::{NicError, Node};
+
+const ROUGH: Faults = Faults {
+    loss: 300,
+    duplication: 100,
+    corruption: 50,
+    junk: 50,
+    delay: Duration::from_micros(50),
+    jitter: Duration::from_millis(2),
+};
+
+fn addr(port: u16) -> SocketAddr {
+    SocketAddr::from(([10, 0, 0, 1], port))
+}
+
+fn endpoint(incarnation: u32) -> Endpoint {
+    Endpoint::new(Config::new(NonZeroU32::new(incarnation).unwrap())).unwrap()
+}
+
+/// Endpoints 1 and 2, at ports 1 and 2.
+struct Pair {
+    network: Network,
+    ends: [Endpoint; 2],
+}
+
+impl Pair {
+    fn new(seed: u64, faults: Faults) -> Self {
+        Self { network: Network::new(seed, faults), ends: [endpoint(11), endpoint(22)] }
+    }
+
+    /// Runs until nothing happens for `span`; returns both ends' events.
+    fn run(&mut self, span: Duration) -> [Vec<Event>; 2] {
+        let until = self.network.now() + span;
+        let [one, two] = &mut self.ends;
+        let mut nodes: [(SocketAddr, &mut dyn Node); 2] = [(addr(1), one), (addr(2), two)];
+        while self.network.step(&mut nodes, until) {}
+        [0, 1].map(|end| std::iter::from_fn(|| self.ends[end].poll_event()).collect())
+    }
+}
+
+fn pattern(bytes: usize, salt: usize) -> Arc<[u8]> {
+    (0..bytes).map(|at| (at * 31 + at / 251 + salt) as u8).collect()
+}
+
+#[test]
+fn a_write_lands_in_place_and_counts_its_immediate_once() {
+    let (mut retransmitted, mut malformed) = (0, 0);
+    for seed in 0..40 {
+        let mut pair = Pair::new(seed, ROUGH);
+        pair.ends[1].register_memory(7, 100_000, Some(addr(1))).unwrap();
+        let data = pattern(30_011, 1);
+        let peer = Peer::at(addr(2));
+        pair.ends[0].write(Time::ZERO, peer, 7, 500, data.clone(), Some(9)).unwrap();
+        pair.ends[0].write(Time::ZERO, peer, 7, 60_000, Arc::from([]), Some(10)).unwrap();
+        let [sent, received] = pair.run(Duration::from_secs(5));
+        assert_eq!(sent.len(), 2, "seed {seed}: {sent:?}");
+        assert!(sent.iter().all(|event| matches!(event, Event::Completed { .. })));
+        let from = Peer { addr: addr(1), incarnation: 11 };
+        let written = |offset, bytes, immediate| Event::Written {
+            from,
+            rkey: 7,
+            offset,
+            bytes,
+            immediate: Some(immediate),
+        };
+        assert_eq!(received.len(), 2, "seed {seed}: {received:?}");
+        assert!(received.contains(&written(500, 30_011, 9)));
+        assert!(received.contains(&written(60_000, 0, 10)));
+        let memory = pair.ends[1].memory(7).unwrap();
+        assert_eq!(memory[500..30_511], data[..]);
+        assert!(memory[..500].iter().chain(&memory[30_511..]).all(|byte| *byte == 0));
+        retransmitted += pair.ends[0].stats().retransmitted;
+        malformed += pair.ends[1].stats().malformed;
+    }
+    assert!(retransmitted > 100 && malformed > 10, "the faults must have happened");
+}
+
+#[test]
+fn an_inbox_hands_over_whole_messages_each_once() {
+    for seed in 0..20 {
+        let mut pair = Pair::new(seed, ROUGH);
+        pair.ends[1].register_inbox(1, 10_000).unwrap();
+        let peer = Peer::at(addr(2));
+        for message in 0..50 {
+            let data = pattern(message * 200, message);
+            pair.ends[0].write(Time::ZERO, peer, 1, 0, data, Some(message as u32)).unwrap();
+        }
+        let [_, received] = pair.run(Duration::from_secs(9));
+        let mut messages = BTreeMap::new();
+        for event in received {
+            let Event::Received { immediate: Some(immediate), data, .. } = event else {
+                panic!("seed {seed}: {event:?}");
+            };
+            assert!(messages.insert(immediate, data).is_none(), "seed {seed}: twice");
+        }
+        assert_eq!(messages.len(), 50, "seed {seed}");
+        for (message, data) in messages {
+            assert_eq!(data[..], pattern(message as usize * 200, message as usize)[..]);
+        }
+    }
+}
+
+#[test]
+fn what_may_not_be_written_is_refused_by_code() {
+    let mut pair = Pair::new(1, Faults::default());
+    pair.ends[1].register_memory(1, 100, Some(addr(3))).unwrap();
+    pair.ends[1].register_memory(2, 100, None).unwrap();
+    pair.ends[1].register_inbox(3, 50).unwrap();
+    let cases = [
+        (1, 0, 10, Refusal::NoRight),
+        (2, 91, 10, Refusal::OutOfBounds),
+        (2, u64::MAX, 10, Refusal::OutOfBounds),
+        (3, 0, 51, Refusal::WrongLength),
+        (3, 1, 50, Refusal::OutOfBounds),
+        (4, 0, 10, Refusal::UnknownRkey),
+    ];
+    for (rkey, offset, bytes, expected) in cases {
+        let now = pair.network.now();
+        let data = pattern(bytes, 0);
+        let id = pair.ends[0].write(now, Peer::at(addr(2)), rkey, offset, data, None).unwrap();
+        let [sent, received] = pair.run(Duration::from_secs(1));
+        let [Event::Refused { message, refusal, .. }] = sent[..] else { panic!("{sent:?}") };
+        assert_eq!((message, refusal), (id, expected), "rkey {rkey}");
+        assert!(received.is_empty());
+    }
+    assert_eq!(pair.ends[1].stats().refused, 6);
+}
+
+#[test]
+fn a_withdrawn_region_refuses_the_rest_of_a_message() {
+    let faults = Faults { delay: Duration::from_millis(1), ..Faults::default() };
+    let mut pair = Pair::new(1, faults);
+    pair.ends[1].register_memory(5, 1 << 20, None).unwrap();
+    pair.ends[0].write(Time::ZERO, Peer::at(addr(2)), 5, 0, pattern(1 << 20, 0), None).unwrap();
+    let [sent, _] = pair.run(Duration::from_millis(3));
+    assert!(sent.is_empty());
+    pair.ends[1].deregister(5);
+    let [sent, received] = pair.run(Duration::from_secs(1));
+    assert!(matches!(sent[..], [Event::Refused { refusal: Refusal::UnknownRkey, .. }]), "{sent:?}");
+    assert!(received.is_empty());
+}
+
+#[test]
+fn silence_is_given_up_and_a_restart_is_noticed_at_once() {
+    let mut pair = Pair::new(1, Faults::default());
+    let peer = Peer::at(addr(9));
+    pair.ends[0].write(Time::ZERO, peer, 1, 0, pattern(10, 0), None).unwrap();
+    let [sent, _] = pair.run(Duration::from_millis(9_999));
+    assert!(sent.is_empty());
+    let [sent, _] = pair.run(Duration::from_millis(2));
+    assert_eq!(sent, [Event::Unreachable { peer, cause: Cause::Silence }]);
+
+    pair.ends[1].register_memory(1, 100, None).unwrap();
+    let now = pair.network.now();
+    pair.ends[0].write(now, Peer::at(addr(2)), 1, 0, pattern(10, 0), None).unwrap();
+    let [sent, _] = pair.run(Duration::from_secs(1));
+    let known = Peer { addr: addr(2), incarnation: 22 };
+    assert!(matches!(sent[..], [Event::Completed { peer, .. }] if peer == known), "{sent:?}");
+    pair.ends[1] = endpoint(23);
+    pair.ends[1].register_memory(1, 100, None).unwrap();
+    let now = pair.network.now();
+    pair.ends[0].write(now, Peer::at(addr(2)), 1, 0, pattern(10, 0), None).unwrap();
+    let [sent, received] = pair.run(Duration::from_secs(1));
+    assert_eq!(sent, [Event::Unreachable { peer: known, cause: Cause::Restarted }]);
+    assert!(received.is_empty(), "what was meant for another process must not land");
+    let now = pair.network.now();
+    pair.ends[0].write(now, Peer::at(addr(2)), 1, 0, pattern(10, 0), None).unwrap();
+    let [sent, received] = pair.run(Duration::from_secs(1));
+    assert!(matches!(sent[..], [Event::Completed { .. }]), "{sent:?}");
+    assert_eq!(received.len(), 1);
+}
+
+#[test]
+fn queues_are_bounded() {
+    let mut end = endpoint(1);
+    let peer = Peer::at(addr(2));
+    while end.room(addr(2)) > 0 {
+        end.write(Time::ZERO, peer, 1, 0, Arc::from([]), None).unwrap();
+    }
+    let full = end.write(Time::ZERO, peer, 1, 0, Arc::from([]), None);
+    assert_eq!(full, Err(NicError::NoRoom { peer: addr(2) }));
+    let big = end.sum(Time::ZERO, Peer::at(addr(3)), 1, 0, 0, 0, 0, pattern(1401, 0));
+    assert_eq!(big, Err(NicError::MessageTooLong { bytes: 1401, limit: 1400 }));
+}
+
+/// Adds bytes as integers; remembers every addition.
+struct Ledger(Arc<Mutex<Vec<(u32, u8)>>>);
+
+impl Summer for Ledger {
+    fn chunk_count(&self) -> u32 {
+        3
+    }
+    fn chunk_bytes(&self, chunk: u32) -> usize {
+        if chunk == 2 { 4 } else { 8 }
+    }
+    fn chunk_offset(&self, chunk: u32) -> u64 {
+        u64::from(chunk) * 8
+    }
+    fn check(&self, _: u32, payload: &[u8]) -> Result<(), Refusal> {
+        if payload.contains(&255) { Err(Refusal::InvalidCiphertext) } else { Ok(()) }
+    }
+    fn add(&mut self, chunk: u32, payload: &[u8]) {
+        self.0.lock().unwrap().push((chunk, payload[0]));
+    }
+    fn finish(&mut self, chunk: u32) -> Result<Vec<u8>, String> {
+        Ok(vec![chunk as u8])
+    }
+}
+
+#[test]
+fn a_sum_adds_whole_datagrams_exactly_once_or_not_at_all() {
+    let mut pair = Pair::new(3, Faults::default());
+    let ledger = Arc::new(Mutex::new(Vec::new()));
+    let summer = Box::new(Ledger(ledger.clone()));
+    let config = SumConfig { round: 4, contributors: 70, target: 2, digest_key: [8; 32], summer };
+    let mut region = SumRegion::new(config);
+    for contributor in [5, 69] {
+        region.bind(contributor, Peer { addr: addr(1), incarnation: 11 });
+    }
+    pair.ends[1].register_sum(6, region).unwrap();
+    let mut send = |round, contributor, chunk, offset, data: &[u8]| {
+        let now = pair.network.now();
+        let peer = Peer::at(addr(2));
+        pair.ends[0].sum(now, peer, 6, round, contributor, chunk, offset, data.into()).unwrap();
+        let [mut sent, received] = pair.run(Duration::from_secs(1));
+        let status = match sent.pop() {
+            Some(Event::Completed { .. }) => Ok(()),
+            Some(Event::Refused { refusal, .. }) => Err(refusal),
+            other => panic!("{other:?}"),
+        };
+        (status, received, ledger.lock().unwrap().len())
+    };
+    let added = |count| (Ok(()), vec![], count);
+    let refused = |refusal, count| (Err(refusal), vec![], count);
+    assert_eq!(send(3, 5, 0, 0, &[1; 8]), refused(Refusal::WrongRound, 0));
+    assert_eq!(send(4, 6, 0, 0, &[1; 8]), refused(Refusal::NotContributor, 0));
+    assert_eq!(send(4, 5, 0, 8, &[1; 8]), refused(Refusal::WrongOffset, 0));
+    assert_eq!(send(4, 5, 3, 24, &[1; 8]), refused(Refusal::ChunkOutOfRange, 0));
+    assert_eq!(send(4, 5, 0, 0, &[1; 12]), refused(Refusal::WrongLength, 0));
+    assert_eq!(send(4, 5, 0, 0, &[]), refused(Refusal::WrongLength, 0));
+    let half_bad: Vec<u8> = [[1; 8], [255; 8]].concat();
+    assert_eq!(send(4, 5, 0, 0, &half_bad), refused(Refusal::InvalidCiphertext, 0));
+    assert_eq!(send(4, 5, 0, 0, &[1; 16]), added(2));
+    assert_eq!(send(4, 5, 0, 0, &[1; 8]), added(2), "again, cut differently");
+    assert_eq!(send(4, 5, 1, 8, &[1; 12]), added(3), "chunk 1 again, chunk 2 new");
+    let alarm = Event::Equivocation { rkey: 6, contributor: 5, chunk: 1 };
+    let equivocation = (Err(Refusal::Equivocation), vec![alarm], 3);
+    assert_eq!(send(4, 5, 1, 8, &[2; 8]), equivocation);
+    let closes = |chunk| Event::ChunkClosed { rkey: 6, chunk };
+    assert_eq!(send(4, 69, 0, 0, &[3; 16]), (Ok(()), vec![closes(0), closes(1)], 5));
+    assert_eq!(send(4, 69, 0, 0, &[3; 8]), added(5), "a closed chunk still knows its own");
+    let region = pair.ends[1].sum_region(6).unwrap();
+    assert!(region.has(1, 5) && region.has(1, 69) && !region.has(2, 69));
+    let mut bitmap = [0; 16];
+    (bitmap[0], bitmap[8]) = (1 << 5, 1 << 5);
+    assert_eq!(region.bitmap(0), bitmap);
+    assert!(region.close(2) && !region.close(2));
+    let mut late = |data: &[u8]| {
+        let now = pair.network.now();
+        let peer = Peer::at(addr(2));
+        pair.ends[0].sum(now, peer, 6, 4, 69, 2, 16, data.into()).unwrap();
+        pair.run(Duration::from_secs(1))
+    };
+    let [sent, received] = late(&[9; 4]);
+    assert!(matches!(sent[..], [Event::Refused { refusal: Refusal::RoundClosed, .. }]));
+    assert!(received.is_empty());
+    let expected = [(0, 1), (1, 1), (2, 1), (0, 3), (1, 3)];
+    assert_eq!(*ledger.lock().unwrap(), expected);
+}

@@ -1,0 +1,120 @@
+//! PROTOCOL.md is true of the code: its constants, its codes, and every clause that is cited.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use ciphergram_nic::proto::datagram::MAX_DATAGRAM_BYTES;
+use ciphergram_nic::proto::endpoint::*;
+use ciphergram_nic::proto::pace::*;
+use ciphergram_nic::proto::receiver::MAX_QUEUED_ACKS;
+use ciphergram_nic::proto::{MESSAGE_WINDOW, Opcode, Refusal};
+use ciphergram_nic::round::JOIN_INBOX;
+use ciphergram_nic::round::contributor::PROBE_SPAN;
+use ciphergram_nic::round::message::MAX_ROUND_MESSAGE_BYTES;
+
+fn root() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn specification() -> String {
+    fs::read_to_string(root().join("PROTOCOL.md")).unwrap()
+}
+
+macro_rules! constants {
+    ($($name:ident),* $(,)?) => { [$((stringify!($name), format!("{:?}", $name))),*] };
+}
+
+#[test]
+fn the_constants_are_those_of_the_code() {
+    let expected = constants![
+        DEFAULT_DATAGRAM_BYTES,
+        MIN_DATAGRAM_BYTES,
+        MAX_DATAGRAM_BYTES,
+        MAX_MESSAGE_BYTES,
+        MESSAGE_WINDOW,
+        MAX_QUEUED_ACKS,
+        MAX_STRAY_ANSWERS,
+        MAX_PEERS,
+        MAX_EVENTS,
+        DEFAULT_HELD_BYTES,
+        INITIAL_WINDOW,
+        MIN_WINDOW,
+        MAX_WINDOW,
+        INITIAL_RTO,
+        MIN_RTO,
+        MAX_RTO,
+        DEFAULT_GIVE_UP,
+        IDLE_SPAN,
+        SWEEP_SPAN,
+        PROBE_SPAN,
+        JOIN_INBOX,
+        MAX_ROUND_MESSAGE_BYTES,
+    ]
+    .map(|(name, value)| format!("| `{name}` | {value} |"));
+    let text = specification();
+    let (_, table) = text.split_once("## 9. Constants").unwrap();
+    let rows: Vec<&str> = table.lines().filter(|line| line.starts_with("| `")).collect();
+    assert_eq!(rows, expected);
+}
+
+#[test]
+fn the_codes_are_those_of_the_code() {
+    use Refusal::*;
+    let text = specification();
+    let refusals = [
+        UnknownRkey,
+        OutOfBounds,
+        NoRight,
+        WrongLength,
+        ChunkOutOfRange,
+        InvalidCiphertext,
+        NotContributor,
+        Equivocation,
+        RoundClosed,
+        WrongOffset,
+        WrongRound,
+        WrongIncarnation,
+    ];
+    for refusal in refusals {
+        let row = format!("| {} | {refusal:?} |", refusal as u32);
+        assert!(text.contains(&row), "{row}");
+    }
+    for (opcode, name) in [
+        (Opcode::Write, "WRITE"),
+        (Opcode::WriteImm, "WRITE_IMM"),
+        (Opcode::Sum, "SUM"),
+        (Opcode::Ack, "ACK"),
+    ] {
+        let row = format!("| {} | {name} |", opcode as u8);
+        assert!(text.contains(&row), "{row}");
+    }
+}
+
+#[test]
+fn every_clause_cited_exists() {
+    let text = specification();
+    let exists = |clause: &str| {
+        let heads = [format!("## {clause}. "), format!("### {clause} "), format!("- **{clause}")];
+        text.lines().any(|line| heads.iter().any(|head| line.starts_with(head)))
+    };
+    let mut cited = 0;
+    for file in sources(&root().join("src")) {
+        let code = fs::read_to_string(&file).unwrap();
+        let lines = code.lines().filter(|line| line.contains("PROTOCOL §"));
+        for clause in lines.flat_map(|line| line.split('§').skip(1)) {
+            let end =
+                clause.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(clause.len());
+            let clause = clause[..end].trim_end_matches('.');
+            assert!(exists(clause), "{} cites §{clause}", file.display());
+            cited += 1;
+        }
+    }
+    assert!(cited > 20, "only {cited} citations found");
+}
+
+fn sources(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    entries.flat_map(|path| if path.is_dir() { sources(&path) } else { vec![path] }).collect()
+}

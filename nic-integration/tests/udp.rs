@@ -1,0 +1,142 @@
+//! A round over real sockets, one thread a process.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
+
+#[path = "support/world.rs"]
+#[expect(dead_code, reason = "only the job and its values are used here")]
+mod world;
+
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::num::NonZeroU32;
+use std::ops::ControlFlow;
+use std::thread;
+use std::time::Duration;
+
+use ciphergram_nic::driver::MAX_SLEEP;
+use ciphergram_nic::proto::Config;
+use ciphergram_nic::round::{
+    Aggregator, AggregatorConfig, Contributor, ContributorConfig, ContributorEvent, End, Layout,
+};
+use ciphergram_nic::wire::{UdpWire, Wire};
+use ciphergram_nic::{Driver, NicError};
+use world::{CHUNKS, Integers, values, words};
+
+fn loopback(port: u16) -> SocketAddr {
+    (Ipv4Addr::LOCALHOST, port).into()
+}
+
+fn config(incarnation: u32) -> Config {
+    Config::new(NonZeroU32::new(incarnation).unwrap())
+}
+
+fn contribute(aggregator: SocketAddr, number: u16) -> (Vec<Vec<u64>>, End) {
+    let config = ContributorConfig {
+        endpoint: config(100 + u32::from(number)),
+        aggregator,
+        contributor: number,
+        seed: [number as u8; 32],
+    };
+    let mut driver = Driver::new(UdpWire::bind(loopback(0)).unwrap());
+    let mut node = Contributor::new(config).unwrap();
+    node.join(driver.now(), [number as u8; 16], b"hello".to_vec(), None).unwrap();
+    let mut next = CHUNKS;
+    let mut sums = vec![Vec::new(); CHUNKS as usize];
+    let end = driver
+        .run(&mut node, |node, now| {
+            while let Some(event) = node.poll_event() {
+                match event {
+                    ContributorEvent::Opened(_) => {
+                        node.accept(now, Layout { chunks: CHUNKS, sum_bytes: 64 }).unwrap();
+                        next = 0;
+                    }
+                    ContributorEvent::Sum { chunk, bytes, .. } => {
+                        let words = bytes.as_chunks().0.iter();
+                        sums[chunk as usize] = words.map(|w| u64::from_le_bytes(*w)).collect();
+                    }
+                    ContributorEvent::Ended(end) => return ControlFlow::Break(end),
+                    other => panic!("{other:?}"),
+                }
+            }
+            while next < CHUNKS && node.can_push() {
+                let mine = values(number, next, 0);
+                let bytes: Vec<u8> = mine.iter().flat_map(|word| word.to_le_bytes()).collect();
+                node.push(now, next, u64::from(next) * 64, bytes.into()).unwrap();
+                next += 1;
+            }
+            ControlFlow::Continue(MAX_SLEEP)
+        })
+        .unwrap();
+    driver.linger(&mut node, Duration::from_millis(50)).unwrap();
+    (sums, end)
+}
+
+#[test]
+fn a_round_over_loopback_with_noise_and_a_dead_socket() {
+    let wire = UdpWire::bind(loopback(0)).unwrap();
+    let addr = wire.local_addr().unwrap();
+    let server = thread::spawn(move || {
+        let config = AggregatorConfig {
+            endpoint: config(1),
+            clients: 3,
+            min_clients: 3,
+            rounds: 1,
+            join_deadline: Duration::from_secs(20),
+            round_deadline: Duration::from_secs(20),
+            linger: Duration::from_secs(2),
+            seed: [7; 32],
+        };
+        let mut aggregator = Aggregator::new(config, Integers).unwrap();
+        let mut driver = Driver::new(wire);
+        let finished = driver.run(&mut aggregator, |aggregator, _| {
+            if aggregator.is_finished() {
+                ControlFlow::Break(*aggregator.stats())
+            } else {
+                ControlFlow::Continue(MAX_SLEEP)
+            }
+        });
+        finished.unwrap()
+    });
+    // Noise, and a sender that is gone when it is answered.
+    let stranger = UdpSocket::bind(loopback(0)).unwrap();
+    for length in 0..100 {
+        stranger.send_to(&vec![length; usize::from(length)], addr).unwrap();
+    }
+    drop(stranger);
+    let clients: Vec<_> =
+        (0..3).map(|number| thread::spawn(move || contribute(addr, number))).collect();
+    for client in clients {
+        let (sums, end) = client.join().unwrap();
+        assert!(end.is_complete() && end.closed == CHUNKS, "{end:?}");
+        for chunk in 0..CHUNKS {
+            let mut expected = vec![0u64; words(chunk)];
+            for number in 0..3 {
+                let added = values(number, chunk, 0);
+                expected.iter_mut().zip(added).for_each(|(sum, v)| *sum = sum.wrapping_add(v));
+            }
+            assert_eq!(sums[chunk as usize], expected);
+        }
+    }
+    let stats = server.join().unwrap();
+    assert_eq!(stats.malformed, 100);
+}
+
+#[test]
+fn a_dead_peer_does_not_stop_the_socket() {
+    let gone = UdpWire::bind(loopback(0)).unwrap().local_addr().unwrap();
+    let mut wire = UdpWire::bind(loopback(0)).unwrap();
+    for _ in 0..3 {
+        assert!(wire.send(gone, b"anyone?"));
+        let received = wire.receive(&mut [0; 100], Duration::from_millis(5));
+        assert_eq!(received, Ok(None));
+    }
+    let me = wire.local_addr().unwrap();
+    assert!(wire.send(me, b"still here"));
+    let mut bytes = [0; 100];
+    assert_eq!(wire.receive(&mut bytes, Duration::from_secs(1)), Ok(Some((10, me))));
+}
+
+#[test]
+fn only_loopback_is_listened_on() {
+    let addr = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
+    assert_eq!(UdpWire::bind(addr).unwrap_err(), NicError::NotLoopback { addr });
+}

@@ -1,0 +1,315 @@
+//! Hundreds of seeded worlds. A world that fails prints its seed; `CIPHERGRAM_SEED=17` replays one
+//! seed in every scenario, `CIPHERGRAM_WORLDS=50` runs fifty times as many.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
+
+#[path = "support/world.rs"]
+mod world;
+
+use std::time::Duration;
+
+use ciphergram_nic::proto::Refusal;
+use ciphergram_nic::round::AggregatorEvent;
+use ciphergram_nic::sim::Faults;
+use world::{CHUNKS, World};
+
+/// Longer than any round's deadlines, give-ups and lingering together.
+const FOREVER: Duration = Duration::from_secs(120);
+
+fn seeds(count: u64) -> Vec<u64> {
+    match std::env::var("CIPHERGRAM_SEED") {
+        Ok(seed) => vec![seed.parse().expect("CIPHERGRAM_SEED is a number")],
+        Err(_) => {
+            let more =
+                std::env::var("CIPHERGRAM_WORLDS").map_or(1, |n| n.parse().expect("a number"));
+            (0..count * more).collect()
+        }
+    }
+}
+
+/// A world with its clients started; a panic inside names the seed.
+fn started(seed: u64, clients: u16, min_clients: u16) -> World {
+    let mut world = World::new(seed, clients, min_clients);
+    (0..clients).for_each(|number| world.start_client(number, number as u8));
+    world
+}
+
+fn all_ended(world: &World) -> bool {
+    world.clients.iter().all(|client| client.node.is_none() || !client.ends.is_empty())
+}
+
+fn finished(world: &World) -> bool {
+    world.aggregator.as_ref().is_some_and(|aggregator| aggregator.is_finished())
+}
+
+#[test]
+fn every_sum_is_exact_and_everyone_is_added_once() {
+    for seed in seeds(400) {
+        let mut world = started(seed, 2 + (seed % 5) as u16, 2);
+        assert!(world.run(FOREVER, all_ended), "seed {seed}: a round must end");
+        world.check_sums();
+        world.check_complete();
+        assert!(world.run(FOREVER, finished), "seed {seed}: the aggregator must finish");
+        let stats = *world.aggregator.as_ref().unwrap().stats();
+        let bytes = stats.sent.payload_bytes + 72 * stats.sent.datagrams;
+        assert_eq!(stats.sent.wire_bytes(), bytes, "seed {seed}");
+    }
+}
+
+#[test]
+fn the_faults_of_the_worlds_do_happen() {
+    let (mut lost, mut duplicated, mut corrupted, mut junk, mut repeated) = (0, 0, 0, 0, 0);
+    for seed in seeds(20) {
+        let mut world = started(seed, 3, 2);
+        assert!(world.run(FOREVER, all_ended));
+        let tally = world.network.tally();
+        lost += tally.lost;
+        duplicated += tally.duplicated;
+        corrupted += tally.corrupted;
+        junk += tally.junk;
+        repeated += world.aggregator.as_ref().unwrap().stats().duplicates;
+    }
+    assert!([lost, duplicated, corrupted, junk, repeated].iter().all(|count| *count > 20));
+}
+
+#[test]
+fn a_dead_client_costs_its_own_chunks_only() {
+    let mut partial = 0;
+    for seed in seeds(200) {
+        let mut world = started(seed, 4, 2);
+        let die_at = 1 + (seed % 20) as u32;
+        let begun = |world: &World| world.clients[0].pushed() >= die_at;
+        assert!(world.run(FOREVER, begun), "seed {seed}");
+        world.clients[0].node = None;
+        assert!(world.run(FOREVER, all_ended), "seed {seed}: the deadline must end the round");
+        world.check_sums();
+        let end = world.client(1).ends[0].clone();
+        assert_eq!((end.withheld, end.closed), (0, CHUNKS), "seed {seed}");
+        let others = end.contributed.iter().filter(|(number, _)| *number != 0);
+        assert!(others.map(|(_, chunks)| *chunks).all(|chunks| chunks == CHUNKS), "seed {seed}");
+        partial += u32::from((1..CHUNKS).contains(&end.contributed[0].1));
+        assert!(world.run(FOREVER, finished), "seed {seed}");
+    }
+    assert!(partial > 5, "some must have died between chunks");
+}
+
+#[test]
+fn a_sum_of_too_few_never_leaves() {
+    for seed in seeds(100) {
+        let mut world = started(seed, 3, 3);
+        let begun = |world: &World| world.clients[0].pushed() >= 4;
+        assert!(world.run(FOREVER, begun), "seed {seed}");
+        world.clients[0].node = None;
+        assert!(world.run(FOREVER, all_ended), "seed {seed}");
+        world.check_sums();
+        let end = &world.client(2).ends[0];
+        assert!(end.withheld > 0 && end.reason.contains("2 of at least 3"), "seed {seed}: {end:?}");
+    }
+}
+
+#[test]
+fn a_client_restarted_with_its_spool_continues() {
+    for seed in seeds(200) {
+        let mut world = started(seed, 3, 3);
+        let die_at = 1 + (seed % 22) as u32;
+        let begun = |world: &World| world.clients[0].pushed() >= die_at;
+        assert!(world.run(FOREVER, begun), "seed {seed}");
+        let addr = world.clients[0].addr;
+        world.clients[0].node = None;
+        world.run(Duration::from_millis(seed * 13 % 900), |_| false);
+        world.start_client(0, 0);
+        if seed % 2 == 1 {
+            // The same port, another process.
+            world.client(0).addr = addr;
+        }
+        assert!(world.run(FOREVER, all_ended), "seed {seed}: {:?}", world.client(0).refused);
+        world.check_sums();
+        world.check_complete();
+        let resumed = AggregatorEvent::Resumed { round: 0, contributor: 0 };
+        assert!(world.events.contains(&resumed), "seed {seed}");
+    }
+}
+
+#[test]
+fn a_client_restarted_without_its_spool_is_refused_by_name() {
+    for seed in seeds(100) {
+        let mut world = started(seed, 3, 2);
+        let begun = |world: &World| world.clients[0].pushed() >= 5;
+        assert!(world.run(FOREVER, begun), "seed {seed}");
+        world.start_client(0, 99);
+        let refused = |world: &World| world.clients.iter().any(|c| !c.refused.is_empty());
+        assert!(world.run(FOREVER, refused), "seed {seed}");
+        assert_eq!(
+            world.client(0).refused,
+            ["contributor 0 already joined round 0 with another contribution; without its spool \
+              it is refused for this round"],
+            "seed {seed}"
+        );
+        world.client(0).node = None;
+        assert!(world.run(FOREVER, all_ended), "seed {seed}");
+        world.check_sums();
+    }
+}
+
+#[test]
+fn another_contribution_under_the_same_name_is_an_alarm() {
+    let mut told = 0;
+    for seed in seeds(100) {
+        let mut world = started(seed, 3, 2);
+        let counted = |world: &World| {
+            let client = &world.clients[0];
+            client.pushed() >= 12 && client.node.as_ref().unwrap().unanswered() == 0
+        };
+        let done = |world: &World| counted(world) || all_ended(world);
+        assert!(world.run(FOREVER, done), "seed {seed}");
+        world.start_client(0, 0);
+        world.client(0).draft = 1;
+        assert!(world.run(FOREVER, all_ended), "seed {seed}");
+        world.client(0).sums.clear();
+        world.client(0).ends.clear();
+        world.check_sums();
+        // A round that ends before the refusal arrives ends all the same.
+        told += u32::from(world.client(0).rejected.contains(&Refusal::Equivocation));
+        let alarm = |event: &AggregatorEvent| {
+            matches!(event, AggregatorEvent::Equivocation { contributor: 0, .. })
+        };
+        assert!(world.events.iter().any(alarm), "seed {seed}");
+    }
+    assert!(told as usize * 10 + 9 >= seeds(100).len() * 9);
+}
+
+#[test]
+fn an_aggregator_restarted_sums_everything_anew() {
+    for seed in seeds(200) {
+        let mut world = started(seed, 3, 3);
+        let die_at = 1 + (seed % 22) as u32;
+        let begun = |world: &World| world.clients[1].pushed() >= die_at;
+        assert!(world.run(FOREVER, begun), "seed {seed}");
+        let before = world.client(1).opening.clone().unwrap();
+        world.aggregator = None;
+        world.run(Duration::from_millis(seed * 17 % 3000), |_| false);
+        world.start_aggregator();
+        assert!(world.run(FOREVER, all_ended), "seed {seed}");
+        world.check_sums();
+        world.check_complete();
+        let after = world.client(1).opening.clone().unwrap();
+        assert_ne!(before.incarnation, after.incarnation, "seed {seed}: the old round is void");
+    }
+}
+
+#[test]
+fn an_aggregator_gone_for_long_is_reported_and_found_again() {
+    let mut world = started(1, 2, 2);
+    let begun = |world: &World| world.clients[1].pushed() >= 3;
+    assert!(world.run(FOREVER, begun));
+    world.aggregator = None;
+    world.run(Duration::from_secs(25), |_| false);
+    assert!(world.clients.iter().all(|client| client.unreachable >= 1));
+    world.start_aggregator();
+    assert!(world.run(FOREVER, all_ended));
+    world.check_sums();
+    world.check_complete();
+}
+
+#[test]
+fn rounds_follow_one_another() {
+    for seed in seeds(100) {
+        let mut world = World::new(seed, 3, 2);
+        world.settings.rounds = 3;
+        world.start_aggregator();
+        (0..3).for_each(|number| world.start_client(number, number as u8));
+        for round in 0..3usize {
+            let ended = |world: &World| world.clients.iter().all(|c| c.ends.len() > round);
+            assert!(world.run(FOREVER, ended), "seed {seed}: round {round}");
+            world.check_sums();
+            world.check_complete();
+            let now = world.network.now();
+            for client in world.clients.iter_mut().filter(|_| round < 2) {
+                client.contribution += 10;
+                let id = [client.contribution; 16];
+                let node = client.node.as_mut().unwrap();
+                node.join(now, id, b"hello".to_vec(), None).unwrap();
+            }
+        }
+        let numbers = world.client(0).ends.iter().map(|end| end.round).collect::<Vec<_>>();
+        assert_eq!(numbers, [0, 1, 2], "seed {seed}");
+        assert!(world.run(FOREVER, finished), "seed {seed}");
+    }
+}
+
+#[test]
+fn a_round_opens_without_those_who_never_came() {
+    let mut world = World::new(5, 3, 2);
+    (0..2).for_each(|number| world.start_client(number, number as u8));
+    assert!(!world.run(Duration::from_secs(15), |world| world.clients[0].opening.is_some()));
+    assert!(world.run(FOREVER, all_ended));
+    world.check_sums();
+    assert_eq!(world.client(0).opening.as_ref().unwrap().contributors, [0, 1]);
+    world.start_client(2, 2);
+    assert!(world.run(FOREVER, |world| !world.clients[2].refused.is_empty()));
+    assert_eq!(world.client(2).refused, ["the last round opened without contributor 2"]);
+}
+
+#[test]
+fn who_may_not_join_is_told_why() {
+    let mut world = World::new(2, 2, 2);
+    world.start_client(7, 7);
+    world.start_client(0, 0);
+    let now = world.network.now();
+    let node = world.client(0).node.as_mut().unwrap();
+    node.join(now, [1; 16], b"good day".to_vec(), None).unwrap();
+    let told = |world: &World| world.clients.iter().all(|client| !client.refused.is_empty());
+    assert!(world.run(FOREVER, told));
+    let range = "contributor 7 is out of range: 2 clients are declared, numbered from 0";
+    assert_eq!(world.client(7).refused, [range]);
+    assert_eq!(world.client(0).refused, ["say hello"]);
+}
+
+#[test]
+fn the_place_of_a_client_that_waits_can_be_taken_and_it_is_told() {
+    let mut world = World::new(2, 2, 2);
+    world.network.set_faults(Faults::default());
+    world.start_client(0, 1);
+    let joined = |event: &AggregatorEvent| matches!(event, AggregatorEvent::Joined { .. });
+    assert!(world.run(FOREVER, |world| world.events.iter().any(joined)));
+    let mut former = world.clients.remove(0);
+    former.number = 9;
+    world.clients.push(former);
+    world.start_client(0, 2);
+    let told = |world: &World| !world.clients[0].refused.is_empty();
+    assert!(world.run(FOREVER, told));
+    assert!(world.clients[0].refused[0].contains("took the place of contributor 0"));
+    world.clients.remove(0);
+    world.start_client(1, 3);
+    assert!(world.run(FOREVER, all_ended));
+    world.check_complete();
+}
+
+#[test]
+fn a_closed_round_gives_its_sums_again_until_the_next_one_closes() {
+    let mut world = World::new(3, 2, 2);
+    world.settings.rounds = 2;
+    world.start_aggregator();
+    (0..2).for_each(|number| world.start_client(number, number as u8));
+    assert!(world.run(FOREVER, all_ended));
+    let opening = world.client(0).opening.clone().unwrap();
+    world.start_client(0, 0);
+    assert!(world.run(FOREVER, all_ended), "the sums of the closed round, again");
+    world.check_sums();
+    world.check_complete();
+    for number in 0..2 {
+        let now = world.network.now();
+        let client = world.client(number);
+        client.ends.clear();
+        let id = [50 + number as u8; 16];
+        client.node.as_mut().unwrap().join(now, id, b"hello".to_vec(), None).unwrap();
+    }
+    assert!(world.run(FOREVER, all_ended), "round 1");
+    let now = world.network.now();
+    let (incarnation, round) = (opening.incarnation, opening.round);
+    let resume = Some(ciphergram_nic::round::Resume { incarnation, round });
+    let node = world.client(0).node.as_mut().unwrap();
+    node.join(now, [0; 16], b"hello".to_vec(), resume).unwrap();
+    assert!(world.run(FOREVER, |world| world.clients.iter().any(|c| !c.refused.is_empty())));
+    assert_eq!(world.client(0).refused, ["round 0 is over and its sum is gone"]);
+}

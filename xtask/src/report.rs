@@ -1,0 +1,103 @@
+//! Runs stages one after another and tells what happened in lines that a log keeps readable.
+
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use crate::stages::{Outcome, Stage};
+
+/// A stage that ran.
+struct Entry {
+    name: &'static str,
+    outcome: Outcome,
+    took: Duration,
+}
+
+/// Runs `stages` up to the first failure, then prints a table of all of them.
+pub(crate) fn run(stages: &[&Stage]) -> ExitCode {
+    let mut entries: Vec<Entry> = Vec::new();
+    for stage in stages {
+        let entry = time(stage);
+        let failed = matches!(entry.outcome, Outcome::Failed(_));
+        entries.push(entry);
+        if failed {
+            break;
+        }
+    }
+    let not_reached: Vec<&str> = stages[entries.len()..].iter().map(|stage| stage.name).collect();
+    println!("\n{}", summary(&entries, &not_reached));
+    let failed = entries.iter().any(|entry| matches!(entry.outcome, Outcome::Failed(_)));
+    if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+}
+
+fn time(stage: &Stage) -> Entry {
+    println!("\n==> {}: {}", stage.name, stage.about);
+    let start = Instant::now();
+    let outcome = (stage.run)();
+    let entry = Entry { name: stage.name, outcome, took: start.elapsed() };
+    println!("<== {}", row(&entry));
+    entry
+}
+
+/// Name, seconds, and how it ended.
+fn row(entry: &Entry) -> String {
+    let word = match &entry.outcome {
+        Outcome::Passed => "passed",
+        Outcome::Skipped(_) => "skipped",
+        Outcome::Failed(_) => "FAILED",
+    };
+    format!("{:9} {:8.1} s  {word}", entry.name, entry.took.as_secs_f64())
+}
+
+fn summary(entries: &[Entry], not_reached: &[&str]) -> String {
+    let mut lines: Vec<String> = entries.iter().map(row).collect();
+    lines.extend(not_reached.iter().map(|name| format!("{name:9}          -  not reached")));
+    let total: Duration = entries.iter().map(|entry| entry.took).sum();
+    lines.push(format!("{:9} {:8.1} s", "total", total.as_secs_f64()));
+    for Entry { name, outcome, .. } in entries {
+        match outcome {
+            Outcome::Passed => {}
+            Outcome::Skipped(reason) => lines.push(format!("skipped {name}: {reason}")),
+            Outcome::Failed(reason) => lines.push(format!("FAILED {name}: {reason}")),
+        }
+    }
+    lines.join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stage(run: fn() -> Outcome) -> Stage {
+        Stage { name: "one", about: "a stage of a test", run }
+    }
+
+    #[test]
+    fn a_failure_stops_the_run_and_sets_the_exit_code() {
+        let pass = stage(|| Outcome::Passed);
+        let skip = stage(|| Outcome::Skipped("no tool".to_owned()));
+        let fail = stage(|| Outcome::Failed("it broke".to_owned()));
+        let never = stage(|| panic!("ran after a failure"));
+        assert_eq!(run(&[&pass, &skip]), ExitCode::SUCCESS);
+        assert_eq!(run(&[&skip, &fail, &never]), ExitCode::FAILURE);
+    }
+
+    #[test]
+    fn the_summary_tells_everything() {
+        let entry =
+            |name, outcome, seconds| Entry { name, outcome, took: Duration::from_secs(seconds) };
+        let entries = [
+            entry("format", Outcome::Passed, 1),
+            entry("clippy", Outcome::Skipped("no clippy here".to_owned()), 0),
+            entry("docs", Outcome::Failed("a broken link".to_owned()), 12),
+        ];
+        let expected = "\
+format         1.0 s  passed
+clippy         0.0 s  skipped
+docs          12.0 s  FAILED
+tests              -  not reached
+total         13.0 s
+skipped clippy: no clippy here
+FAILED docs: a broken link";
+        assert_eq!(summary(&entries, &["tests"]), expected);
+    }
+}
