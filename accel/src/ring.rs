@@ -169,7 +169,8 @@ mod tests {
 
     #[test]
     fn primality_agrees_with_trial_division() {
-        let trial = |n: u64| n > 1 && (2..n).take_while(|d| d * d <= n).all(|d| !n.is_multiple_of(d));
+        let trial =
+            |n: u64| n > 1 && (2..n).take_while(|d| d * d <= n).all(|d| !n.is_multiple_of(d));
         assert!((0..5000).all(|n| is_prime(n) == trial(n)));
         assert!(!is_prime(3_215_031_751) && !is_prime(3_825_123_056_546_413_051));
     }

@@ -122,9 +122,9 @@ pub enum Error {
         "its parameter set is {found}, the key's {expected}: clients and bits must be the same"
     )]
     ParametersMismatch {
-        /// The frame's id.
+        /// The frame's, in words.
         found: String,
-        /// The key's id.
+        /// The key's, in words.
         expected: String,
     },
     /// A frame made under another key.

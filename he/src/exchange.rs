@@ -10,7 +10,7 @@ use crate::{
     bytes::Writer,
     codec::{Policy, RangesFile, round_up_to_power_of_two},
     files::{read_ticket, write_ticket},
-    frame::{self, Frame, FrameError, Kind},
+    frame::{self, FrameError, Kind},
     seal::Ticket,
 };
 
@@ -53,7 +53,7 @@ impl Announcement {
     /// # Errors
     /// Its form, kind, scheme, parameters or key are not as they should be.
     pub fn from_bytes(bytes: &[u8], key: &PublicKey) -> Result<Self, Error> {
-        let mut r = Frame::parse(bytes)?.check(Kind::Announcement, key)?;
+        let mut r = frame::open(bytes, Kind::Announcement, key)?;
         let ticket = read_ticket(&mut r)?;
         let fixed = match r.u8()? {
             0 => false,
@@ -136,7 +136,7 @@ impl Charter {
     /// Its form, kind, scheme, parameters or key are not as they should be, or it lists more
     /// participants than the key admits.
     pub fn from_bytes(bytes: &[u8], key: &PublicKey) -> Result<Self, Error> {
-        let mut r = Frame::parse(bytes)?.check(Kind::Charter, key)?;
+        let mut r = frame::open(bytes, Kind::Charter, key)?;
         let (found, admitted) = (usize::from(r.u16()?), key.parameters().clients() as usize);
         if found > admitted {
             return Err(Error::TooManyContributors { found, admitted });

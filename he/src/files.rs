@@ -96,7 +96,19 @@ impl Contribution {
     /// Its form, kind, scheme, parameters or key are not as they should be. Ciphertexts are not
     /// checked yet.
     pub fn from_bytes(bytes: &[u8], key: &PublicKey) -> Result<Self, Error> {
-        let mut r = Frame::parse(bytes)?.check(Kind::Contribution, key)?;
+        let frame = Frame::parse(bytes)?;
+        frame.check_kind(Kind::Contribution)?;
+        frame.check_key(key)?;
+        Self::from_frame(&frame)
+    }
+
+    /// Reads a frame under whatever key.
+    ///
+    /// # Errors
+    /// Its kind or body is not as it should be.
+    pub fn from_frame(frame: &Frame<'_>) -> Result<Self, Error> {
+        frame.check_kind(Kind::Contribution)?;
+        let mut r = Reader(frame.body);
         let ticket = read_ticket(&mut r)?;
         let agreement = Agreement::read(&mut r)?;
         Ok(Self { ticket, agreement, stream: r.0.to_vec() })
@@ -188,15 +200,27 @@ impl Sum {
     /// Its form, kind, scheme, parameters or key are not as they should be, or it lists more
     /// contributors than the key admits. Ciphertexts are not checked yet.
     pub fn from_bytes(bytes: &[u8], key: &PublicKey) -> Result<Self, Error> {
-        let mut r = Frame::parse(bytes)?.check(Kind::Sum, key)?;
-        let (found, admitted) = (r.u32()? as usize, key.parameters().clients() as usize);
+        let frame = Frame::parse(bytes)?;
+        frame.check_kind(Kind::Sum)?;
+        frame.check_key(key)?;
+        Self::from_frame(&frame)
+    }
+
+    /// Reads a frame under whatever key.
+    ///
+    /// # Errors
+    /// Its kind or body is not as it should be.
+    pub fn from_frame(frame: &Frame<'_>) -> Result<Self, Error> {
+        frame.check_kind(Kind::Sum)?;
+        let (mut r, parameters) = (Reader(frame.body), frame.parameters()?);
+        let (found, admitted) = (r.u32()? as usize, parameters.clients() as usize);
         if found > admitted {
             return Err(Error::TooManyContributors { found, admitted });
         }
         let contributors =
             (0..found).map(|_| read_ticket(&mut r)).collect::<Result<Vec<_>, _>>()?;
         let agreement = Agreement::read(&mut r)?;
-        let chunks = key.parameters().chunks(agreement.values());
+        let chunks = parameters.chunks(agreement.values());
         let (count, total) = (chunks.count() as usize, chunks.total_bytes());
         let mut sets = vec![];
         for _ in 0..r.u32()? {

@@ -6,7 +6,9 @@
 //! | 8–9 | version, 1 |
 //! | 10 | kind |
 //! | 11 | scheme |
-//! | 12–15 | zero |
+//! | 12–13 | the most clients of a sum |
+//! | 14 | bits of a value |
+//! | 15 | zero |
 //! | 16–23 | parameter-set id |
 //! | 24–39 | key id |
 //! | 40–47 | bytes of the body |
@@ -16,9 +18,10 @@
 //! The digest finds damage, not malice: whoever can write a frame can compute it.
 
 use crate::{
-    Error, PublicKey, Scheme,
+    Error, Parameters, PublicKey, Scheme,
     bytes::{Reader, Writer},
     keys::KeyId,
+    params::Literal,
 };
 
 const MAGIC: &[u8; 8] = b"CIPHERGM";
@@ -102,8 +105,8 @@ pub enum FrameError {
 pub struct Frame<'a> {
     /// What it holds.
     pub kind: Kind,
-    /// The scheme.
-    pub scheme: Scheme,
+    /// The parameters that it says it was made with.
+    pub literal: Literal,
     /// The parameter-set id.
     pub parameters: [u8; 8],
     /// The key id.
@@ -129,7 +132,7 @@ impl<'a> Frame<'a> {
             return Err(FrameError::Version { found });
         }
         let (kind, scheme) = (r.u8()?, r.u8()?);
-        r.u32()?;
+        let (clients, bits) = (u32::from(r.u16()?), u32::from(r.u16()?));
         let (parameters, key) = (r.array()?, KeyId(r.array()?));
         let length = usize::try_from(r.u64()?).map_err(|_| FrameError::Truncated)?;
         let body = r.bytes(length)?;
@@ -144,33 +147,60 @@ impl<'a> Frame<'a> {
             .ok_or(FrameError::Unknown { what: "kind", code: kind })?;
         let scheme = Scheme::from_code(scheme)
             .ok_or(FrameError::Unknown { what: "scheme", code: scheme })?;
-        Ok(Self { kind, scheme, parameters, key, body })
+        Ok(Self { kind, literal: Literal { scheme, clients, bits }, parameters, key, body })
     }
 
-    /// Refuses another kind, scheme, parameter set or key, in this order.
+    /// Refuses another kind of frame.
+    ///
+    /// # Errors
+    /// [`FrameError::Kind`].
+    pub fn check_kind(&self, kind: Kind) -> Result<(), FrameError> {
+        let (found, expected) = (self.kind.name(), kind.name());
+        if self.kind == kind { Ok(()) } else { Err(FrameError::Kind { found, expected }) }
+    }
+
+    /// Refuses another scheme, parameter set or key, in this order.
     ///
     /// # Errors
     /// The first that differs.
-    pub(crate) fn check(&self, kind: Kind, key: &PublicKey) -> Result<Reader<'a>, Error> {
+    pub fn check_key(&self, key: &PublicKey) -> Result<(), Error> {
         let parameters = key.parameters();
-        if self.kind != kind {
-            let (found, expected) = (self.kind.name(), kind.name());
-            return Err(FrameError::Kind { found, expected }.into());
-        }
-        if self.scheme != parameters.scheme() {
-            let (found, expected) = (self.scheme, parameters.scheme());
+        let (found, expected) = (self.literal.scheme, parameters.scheme());
+        if found != expected {
             return Err(Error::SchemeMismatch { found, expected });
         }
         if self.parameters != parameters.id() {
-            let (found, expected) = (hex(&self.parameters), hex(&parameters.id()));
+            let text = |l: Literal| format!("{} clients at {} bits", l.clients, l.bits);
+            let (found, expected) = (text(self.literal), text(parameters.literal()));
             return Err(Error::ParametersMismatch { found, expected });
         }
         if self.key != key.id() {
             let (found, expected) = (self.key.to_string(), key.id().to_string());
             return Err(Error::KeyMismatch { found, expected });
         }
-        Ok(Reader(self.body))
+        Ok(())
     }
+
+    /// The parameter set that it says it was made with, checked against its id.
+    ///
+    /// # Errors
+    /// It is refused, or of a version that derives other sizes from the same literal.
+    pub fn parameters(&self) -> Result<Parameters, Error> {
+        let parameters = Parameters::new(self.literal)?;
+        if parameters.id() == self.parameters {
+            Ok(parameters)
+        } else {
+            Err(FrameError::Malformed { what: "an unknown parameter set" }.into())
+        }
+    }
+}
+
+/// The body of a frame of one kind, made under `key`.
+pub(crate) fn open<'a>(bytes: &'a [u8], kind: Kind, key: &PublicKey) -> Result<Reader<'a>, Error> {
+    let frame = Frame::parse(bytes)?;
+    frame.check_kind(kind)?;
+    frame.check_key(key)?;
+    Ok(Reader(frame.body))
 }
 
 /// Frames a body under a key.
@@ -180,7 +210,8 @@ pub(crate) fn seal(kind: Kind, key: &PublicKey, body: &[u8]) -> Vec<u8> {
     w.u16(VERSION);
     w.u8(kind as u8);
     w.u8(key.parameters().scheme().code());
-    w.u32(0);
+    w.u16(key.parameters().clients() as u16);
+    w.u16(key.parameters().bits() as u16);
     w.bytes(&key.parameters().id());
     w.bytes(&key.id().0);
     w.u64(body.len() as u64);

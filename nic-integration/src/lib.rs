@@ -10,6 +10,7 @@
 //! | [`sim`] | a network on virtual time with seeded faults | any [`Node`] |
 //! | [`wire`] | UDP | bytes and addresses |
 //! | [`driver`] | the loop that joins a node, a wire and the clock | real time |
+//! | [`federation`] | whole rounds of encrypted updates: the aggregator's job, a client's pipeline and its spool | the schemes of `ciphergram-he`, files, threads |
 //!
 //! Each may use those above it in the table, never one below.
 //!
@@ -29,6 +30,7 @@
 
 pub mod driver;
 mod error;
+pub mod federation;
 mod node;
 pub mod proto;
 pub mod round;

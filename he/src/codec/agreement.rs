@@ -78,7 +78,10 @@ impl Agreement {
     }
 
     /// Refuses a weight that is not from 1 to the largest.
-    pub(crate) fn check_weight(&self, weight: u64) -> Result<u32, Error> {
+    ///
+    /// # Errors
+    /// [`Error::Weight`].
+    pub fn check_weight(&self, weight: u64) -> Result<u32, Error> {
         u32::try_from(weight)
             .ok()
             .filter(|w| (1..=self.max_weight).contains(w))

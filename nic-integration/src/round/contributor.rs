@@ -183,6 +183,12 @@ impl Contributor {
         self.rejoin(now)
     }
 
+    /// Says something else whenever it has to join again with the same contribution: chunks that
+    /// are sealed bind it to the charter that they were sealed under.
+    pub fn amend(&mut self, hello: Vec<u8>) {
+        self.hello = hello;
+    }
+
     /// Sends the last [`join`](Self::join) again, naming the round reached since, if any.
     ///
     /// # Errors

@@ -1,0 +1,115 @@
+//! Whole rounds of encrypted updates over a wire: where the schemes meet the protocol.
+//!
+//! [`serve`](server::Server) sums what clients contribute and holds public material only;
+//! a [`Client`](client::Client) quantises, encrypts, spools and pushes chunk by chunk while earlier
+//! chunks are already on their way, and opens the sum that comes back.
+
+pub mod client;
+mod job;
+mod seal;
+pub mod server;
+pub mod spool;
+
+use std::{net::SocketAddr, num::NonZeroU32, path::PathBuf};
+
+pub use client::{Client, Participation, RoundResult};
+pub use server::{Server, ServerConfig};
+
+use crate::{NicError, proto::Config};
+use ciphergram_he::random;
+
+/// Why a round did not do what was asked.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The caller's data, a key or a sum.
+    #[error(transparent)]
+    Scheme(#[from] ciphergram_he::Error),
+    /// The protocol or the socket.
+    #[error(transparent)]
+    Nic(#[from] NicError),
+    /// More clients declared than sums have headroom for.
+    #[error(
+        "--clients {declared}, but the key admits at most {admitted}: make a key with --clients {declared}"
+    )]
+    TooManyClients {
+        /// Clients declared.
+        declared: u16,
+        /// Contributors that the key admits.
+        admitted: u32,
+    },
+    /// The aggregator refused us, in its words.
+    #[error("refused by {server}: {reason}")]
+    Refused {
+        /// The aggregator.
+        server: SocketAddr,
+        /// Its words.
+        reason: String,
+    },
+    /// The aggregator does not answer.
+    #[error("no answer from {server}")]
+    Unreachable {
+        /// Its address.
+        server: SocketAddr,
+    },
+    /// Chunks of ours were refused for a reason that honest parties do not meet.
+    #[error("{server} refused chunk {chunk}: {reason}")]
+    Rejected {
+        /// The aggregator.
+        server: SocketAddr,
+        /// The first chunk refused.
+        chunk: u32,
+        /// Why.
+        reason: String,
+    },
+    /// Some sums never left the aggregator, so there is no mean of all values.
+    #[error("round {round}: {withheld} of {chunks} chunks were withheld: {reason}")]
+    Withheld {
+        /// The round.
+        round: u32,
+        /// Chunks without a sum.
+        withheld: u32,
+        /// All chunks.
+        chunks: u32,
+        /// Why, for the first.
+        reason: String,
+    },
+    /// A sum of so few that it would come close to telling one client's update.
+    #[error("chunk {chunk} is a sum of {found}; fewer than {min_clients} are not decrypted")]
+    TooFewContributors {
+        /// The chunk.
+        chunk: u32,
+        /// Its contributors.
+        found: usize,
+        /// The fewest that are decrypted.
+        min_clients: u16,
+    },
+    /// The round that is open is over other ranges than those our chunks are sealed under.
+    #[error(
+        "the round is over other clipping ranges than those that this contribution is sealed under"
+    )]
+    RangesChanged,
+    /// What the aggregator said makes no sense.
+    #[error("{server} opened a round that makes no sense: {what}")]
+    BadRound {
+        /// The aggregator.
+        server: SocketAddr,
+        /// What makes no sense.
+        what: &'static str,
+    },
+    /// A spool file that is not of this contribution.
+    #[error("{}: {why}", path.display())]
+    Spool {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong, and what to do.
+        why: String,
+    },
+}
+
+/// An endpoint configuration with a fresh random incarnation.
+fn fresh_endpoint() -> Result<Config, Error> {
+    let draw = u32::from_le_bytes(*random::bytes::<4>()?);
+    // Zero means "unknown" on the wire; its chance moves to one.
+    Ok(Config::new(NonZeroU32::new(draw).unwrap_or(NonZeroU32::MIN)))
+}

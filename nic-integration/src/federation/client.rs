@@ -1,0 +1,487 @@
+//! A client as a process: one contribution a round, as a pipeline.
+//!
+//! A thread seals chunks while this one pushes those sealed before and takes the sums that come
+//! back; a bounded channel is between them.
+
+use std::{
+    net::{Ipv4Addr, SocketAddr},
+    ops::ControlFlow,
+    path::Path,
+    sync::{
+        Arc,
+        mpsc::{self, Receiver, TryRecvError},
+    },
+    thread::Scope,
+    time::{Duration, Instant},
+};
+
+use ciphergram_accel::Engine;
+use ciphergram_he::{
+    Agreement, OpenedSum, SecretKey, Sum, Update,
+    exchange::{Announcement, Charter},
+    files::ContributorSet,
+    params::Chunks,
+    random,
+    seal::Ticket,
+};
+
+use super::{
+    Error, fresh_endpoint,
+    seal::{SealTask, Sealed, SpoolState},
+    spool::{self, Spool, SpoolHeader, fingerprint},
+};
+use crate::{
+    Driver, Refusal,
+    driver::MAX_SLEEP,
+    proto::{Stats, Time},
+    round::{Contributor, ContributorConfig, ContributorEvent, End, Layout, Opening, Resume},
+    wire::UdpWire,
+};
+
+/// Sealed batches that may wait to be pushed.
+const BATCHES_AHEAD: usize = 2;
+/// How often the sealing thread is looked after while it works.
+const SEALING_SLEEP: Duration = Duration::from_millis(1);
+/// How long a client answers after its last round.
+const FAREWELL: Duration = Duration::from_millis(100);
+/// The fewest contributors whose sum is decrypted without a warning.
+pub const FEW: usize = 3;
+
+/// What a client brings to a round.
+pub struct Participation<'a> {
+    /// The shared secret key.
+    pub key: &'a SecretKey,
+    /// What encrypts and decrypts.
+    pub engine: Arc<dyn Engine>,
+    /// The tensors.
+    pub update: &'a Update,
+    /// The weight, from 1.
+    pub weight: u64,
+    /// Ranges settled beforehand; otherwise they are agreed in the round's first exchange.
+    pub agreement: Option<Agreement>,
+    /// Where sealed chunks are kept until the sum is back; none for a client that need not survive.
+    pub spool: Option<&'a Path>,
+    /// The fewest contributors whose sum this client decrypts; by default what the aggregator
+    /// declares, at least two if there are two.
+    pub min_clients: Option<u16>,
+    /// How long to look for an aggregator that does not answer.
+    pub patience: Duration,
+}
+
+/// What a client has of a round.
+pub struct RoundResult {
+    /// How the round was opened.
+    pub opening: Opening,
+    /// The sum as it came back, and who is in it.
+    pub sum: Sum,
+    /// The sum in clear.
+    pub opened: OpenedSum,
+    /// This client's own integers.
+    pub fields: Vec<u32>,
+    /// Values of this client out of range, for each tensor.
+    pub clipped: Vec<usize>,
+    /// Quantising and encrypting.
+    pub encrypting: Duration,
+    /// From the opening to the last sum, less encrypting.
+    pub exchanging: Duration,
+    /// Opening the sum.
+    pub decrypting: Duration,
+    /// The endpoint's counters at the end of the round.
+    pub stats: Stats,
+}
+
+impl RoundResult {
+    /// The fewest contributors of any chunk.
+    #[must_use]
+    pub fn fewest_contributors(&self) -> usize {
+        self.sum.fewest_contributors()
+    }
+}
+
+/// A client of one aggregator, for any number of rounds.
+pub struct Client {
+    server: SocketAddr,
+    number: u16,
+    driver: Driver<UdpWire>,
+    node: Contributor,
+}
+
+impl Client {
+    /// Binds a socket on loopback for contributor `number` of the aggregator at `server`.
+    ///
+    /// # Errors
+    ///
+    /// The socket's, or no randomness.
+    pub fn new(server: SocketAddr, number: u16) -> Result<Self, Error> {
+        let config = ContributorConfig {
+            endpoint: fresh_endpoint()?,
+            aggregator: server,
+            contributor: number,
+            seed: *random::bytes::<32>()?,
+        };
+        let local = if server.is_ipv4() {
+            SocketAddr::from((Ipv4Addr::LOCALHOST, 0))
+        } else {
+            SocketAddr::from((std::net::Ipv6Addr::LOCALHOST, 0))
+        };
+        let driver = Driver::new(UdpWire::bind(local)?);
+        Ok(Self { server, number, driver, node: Contributor::new(config)? })
+    }
+
+    /// Takes part in one round: joins, contributes, waits for the sum and opens it.
+    ///
+    /// # Errors
+    ///
+    /// See [`Error`]; the spool is kept unless the sum came back.
+    pub fn contribute(&mut self, job: &Participation<'_>) -> Result<RoundResult, Error> {
+        let (ending, round) = std::thread::scope(|scope| {
+            let mut run = Run::begin(job, self.server, self.number)?;
+            let now = self.driver.now();
+            let (id, hello) = (run.announcement.ticket.id, run.hello());
+            self.node.join(now, id, hello, run.resume)?;
+            let ending = self.driver.run(&mut self.node, |node, now| run.turn(node, now, scope))?;
+            ending.map(|end| (end, run))
+        })?;
+        round.finish(&ending, *self.node.stats())
+    }
+
+    /// Answers a little longer, so that the last acknowledgements arrive.
+    ///
+    /// # Errors
+    ///
+    /// The socket failed for good.
+    pub fn leave(mut self) -> Result<(), Error> {
+        Ok(self.driver.linger(&mut self.node, FAREWELL)?)
+    }
+}
+
+/// One round in progress.
+struct Run<'a> {
+    job: &'a Participation<'a>,
+    server: SocketAddr,
+    number: u16,
+    announcement: Announcement,
+    resume: Option<Resume>,
+    fingerprint: [u8; 32],
+    /// A spool that was found, until sealing goes on with it.
+    found: Option<Spool>,
+    /// Sealed chunks, from the first.
+    stream: Vec<u8>,
+    sealing: Option<Receiver<Sealed>>,
+    encrypting: Duration,
+    fields: Vec<u32>,
+    clipped: Vec<usize>,
+    open: Option<OpenRound>,
+    looked_since: Instant,
+}
+
+/// What is known once a round is open.
+struct OpenRound {
+    since: Instant,
+    opening: Opening,
+    charter: Charter,
+    chunks: Chunks,
+    next: u32,
+    sets: Vec<ContributorSet>,
+    sums: Vec<u8>,
+}
+
+type Turn = ControlFlow<Result<End, Error>, Duration>;
+
+impl<'a> Run<'a> {
+    /// A fresh contribution, or the one that the spool holds.
+    fn begin(job: &'a Participation<'a>, server: SocketAddr, number: u16) -> Result<Self, Error> {
+        let (key, update) = (job.key.public(), job.update);
+        let fingerprint = fingerprint(update, job.weight);
+        let mut run = Self {
+            job,
+            server,
+            number,
+            announcement: announce(job, Ticket::draw()?)?,
+            resume: None,
+            fingerprint,
+            found: None,
+            stream: vec![],
+            sealing: None,
+            encrypting: Duration::ZERO,
+            fields: vec![],
+            clipped: vec![],
+            open: None,
+            looked_since: Instant::now(),
+        };
+        let Some(path) = job.spool else { return Ok(run) };
+        if let Some((spool, header, stream)) = Spool::open(path, key)? {
+            if header.fingerprint != fingerprint || header.contributor != number {
+                let why = "it holds another unfinished contribution: finish that one with its own \
+                           tensors, weight and client number, or delete the file"
+                    .to_string();
+                return Err(Error::Spool { path: path.into(), why });
+            }
+            run.resume = Some(header.resume);
+            run.announcement = header.announcement;
+            run.found = Some(spool);
+            run.stream = stream;
+        }
+        Ok(run)
+    }
+
+    fn hello(&self) -> Vec<u8> {
+        self.announcement.to_bytes(self.job.key.public())
+    }
+
+    /// One turn of the loop: events, sealed chunks, pushes.
+    fn turn<'s>(&mut self, node: &mut Contributor, now: Time, scope: &'s Scope<'s, 'a>) -> Turn
+    where
+        'a: 's,
+    {
+        match self.step(node, now, scope) {
+            Ok(Some(end)) => ControlFlow::Break(Ok(end)),
+            Ok(None) => {
+                let busy = self.sealing.is_some();
+                ControlFlow::Continue(if busy { SEALING_SLEEP } else { MAX_SLEEP })
+            }
+            Err(error) => ControlFlow::Break(Err(error)),
+        }
+    }
+
+    fn step<'s>(
+        &mut self,
+        node: &mut Contributor,
+        now: Time,
+        scope: &'s Scope<'s, 'a>,
+    ) -> Result<Option<End>, Error>
+    where
+        'a: 's,
+    {
+        while let Some(event) = node.poll_event() {
+            match event {
+                ContributorEvent::Opened(opening) => self.on_opened(node, now, opening, scope)?,
+                ContributorEvent::Sum { chunk, bitmap, bytes } => {
+                    self.on_sum(chunk, &bitmap, &bytes)?;
+                }
+                // Too late for a chunk: the sum goes on without us.
+                ContributorEvent::Rejected { refusal: Refusal::RoundClosed, .. } => {}
+                ContributorEvent::Rejected { first_chunk, refusal } => {
+                    let (server, reason) = (self.server, refusal.to_string());
+                    return Err(Error::Rejected { server, chunk: first_chunk, reason });
+                }
+                ContributorEvent::Ended(end) => return Ok(Some(end)),
+                ContributorEvent::Refused { reason } => {
+                    return Err(Error::Refused { server: self.server, reason });
+                }
+                ContributorEvent::Unreachable => self.look_again(node, now)?,
+            }
+        }
+        self.take_sealed()?;
+        self.push(node, now)?;
+        Ok(None)
+    }
+
+    /// The aggregator does not answer: it may not have started yet, or be restarting.
+    fn look_again(&mut self, node: &mut Contributor, now: Time) -> Result<(), Error> {
+        if self.looked_since.elapsed() >= self.job.patience {
+            return Err(Error::Unreachable { server: self.server });
+        }
+        Ok(node.rejoin(now)?)
+    }
+
+    /// Checks the charter, makes room for the sums, and starts sealing unless that has begun.
+    fn on_opened<'s>(
+        &mut self,
+        node: &mut Contributor,
+        now: Time,
+        opening: Opening,
+        scope: &'s Scope<'s, 'a>,
+    ) -> Result<(), Error>
+    where
+        'a: 's,
+    {
+        let key = self.job.key.public();
+        let charter = Charter::from_bytes(&opening.charter, key)?;
+        let bad = |what| Error::BadRound { server: self.server, what };
+        let (number, ticket) = (self.number, &self.announcement.ticket);
+        if !charter.participants.iter().any(|(n, t)| *n == number && t == ticket) {
+            return Err(bad("it does not list this contribution"));
+        }
+        if opening.contributors.len() != charter.participants.len() {
+            return Err(bad("its lists of contributors differ"));
+        }
+        let settled = self.announcement.fixed.then_some(&self.announcement.agreement);
+        if settled.is_some_and(|a| charter.agreement.check_same(a).is_err()) {
+            return Err(Error::RangesChanged);
+        }
+        charter.agreement.check_layout(&self.job.update.specs())?;
+        let chunks = key.parameters().chunks(charter.agreement.values());
+        node.accept(now, Layout { chunks: chunks.count(), sum_bytes: chunks.bytes_of(0) })?;
+        let sets = vec![ContributorSet::none(charter.participants.len()); chunks.count() as usize];
+        let resume = Resume { incarnation: opening.incarnation, round: opening.round };
+        self.announcement.fixed = true;
+        self.announcement.agreement = charter.agreement.clone();
+        node.amend(self.hello());
+        let sums = vec![0; chunks.total_bytes()];
+        let since = self.open.as_ref().map_or_else(Instant::now, |open| open.since);
+        let begun = self.open.is_some();
+        self.open = Some(OpenRound { since, opening, charter, chunks, next: 0, sets, sums });
+        self.looked_since = Instant::now();
+        if begun { Ok(()) } else { self.start_sealing(chunks, resume, scope) }
+    }
+
+    fn start_sealing<'s>(
+        &mut self,
+        chunks: Chunks,
+        resume: Resume,
+        scope: &'s Scope<'s, 'a>,
+    ) -> Result<(), Error>
+    where
+        'a: 's,
+    {
+        let spool = match (self.found.take(), self.job.spool) {
+            (Some(spool), _) => {
+                let whole = (0..chunks.count())
+                    .take_while(|&c| chunks.offset_of(c) + chunks.bytes_of(c) <= self.stream.len())
+                    .count() as u32;
+                SpoolState::Resumed(spool, whole)
+            }
+            (None, Some(path)) => {
+                let header = SpoolHeader {
+                    contributor: self.number,
+                    resume,
+                    fingerprint: self.fingerprint,
+                    announcement: self.announcement.clone(),
+                };
+                SpoolState::New(path.into(), header)
+            }
+            (None, None) => SpoolState::None,
+        };
+        let task = SealTask {
+            key: self.job.key,
+            engine: self.job.engine.clone(),
+            update: self.job.update,
+            weight: self.job.weight,
+            agreement: self.announcement.agreement.clone(),
+            ticket: self.announcement.ticket.clone(),
+            spool,
+        };
+        let (sender, receiver) = mpsc::sync_channel(BATCHES_AHEAD);
+        self.sealing = Some(receiver);
+        scope.spawn(move || task.run(&sender));
+        Ok(())
+    }
+
+    fn take_sealed(&mut self) -> Result<(), Error> {
+        while let Some(receiver) = &self.sealing {
+            match receiver.try_recv() {
+                Ok(Sealed::Quantised { fields, clipped }) => {
+                    (self.fields, self.clipped) = (fields, clipped);
+                }
+                Ok(Sealed::Chunks(bytes)) => self.stream.extend(bytes),
+                Ok(Sealed::Done(busy)) => {
+                    self.encrypting = busy;
+                    self.sealing = None;
+                }
+                Ok(Sealed::Failed(error)) => return Err(error),
+                Err(TryRecvError::Empty) => break,
+                Err(TryRecvError::Disconnected) => self.sealing = None,
+            }
+        }
+        Ok(())
+    }
+
+    /// Pushes sealed chunks, as many to a datagram as fit, while there is room.
+    fn push(&mut self, node: &mut Contributor, now: Time) -> Result<(), Error> {
+        let Some(open) = &mut self.open else { return Ok(()) };
+        let chunks = &open.chunks;
+        while open.next < chunks.count() && node.can_push() {
+            let start = chunks.offset_of(open.next);
+            let end_of = |chunk: u32| chunks.offset_of(chunk) + chunks.bytes_of(chunk);
+            let limit = self.stream.len().min(start + node.push_limit());
+            let after = (open.next..chunks.count()).take_while(|&c| end_of(c) <= limit).last();
+            let Some(last) = after else { break };
+            let bytes = self.stream[start..end_of(last)].into();
+            node.push(now, open.next, start as u64, bytes)?;
+            open.next = last + 1;
+        }
+        Ok(())
+    }
+
+    /// Keeps a chunk's sum. The bitmap is over client numbers; ours are over participants.
+    fn on_sum(&mut self, chunk: u32, bitmap: &[u8], bytes: &[u8]) -> Result<(), Error> {
+        let bad = |what| Error::BadRound { server: self.server, what };
+        let Some(open) = &mut self.open else { return Ok(()) };
+        let start = open.chunks.offset_of(chunk);
+        let length = open.chunks.bytes_of(chunk);
+        if bytes.len() != length {
+            return Err(bad("a sum of the wrong length"));
+        }
+        let mut set = ContributorSet::none(open.charter.participants.len());
+        let mut known = 0;
+        for (index, (number, _)) in open.charter.participants.iter().enumerate() {
+            let byte = bitmap.get(usize::from(number / 8)).copied().unwrap_or(0);
+            if byte >> (number % 8) & 1 == 1 {
+                set.insert(index);
+                known += 1;
+            }
+        }
+        if bitmap.iter().map(|b| b.count_ones()).sum::<u32>() != known {
+            return Err(bad("a sum of someone who does not take part"));
+        }
+        open.sums[start..start + length].copy_from_slice(bytes);
+        open.sets[chunk as usize] = set;
+        Ok(())
+    }
+
+    /// Opens the sum, unless it is of too few, and lets the spool go.
+    fn finish(self, end: &End, stats: Stats) -> Result<RoundResult, Error> {
+        let bad = |what| Error::BadRound { server: self.server, what };
+        let open = self.open.ok_or_else(|| bad("it ended before it opened"))?;
+        if let Some(path) = self.job.spool {
+            spool::remove(path)?;
+        }
+        if end.withheld > 0 {
+            let (withheld, chunks) = (end.withheld, open.chunks.count());
+            let reason = end.reason.clone();
+            return Err(Error::Withheld { round: end.round, withheld, chunks, reason });
+        }
+        let exchanging = open.since.elapsed().saturating_sub(self.encrypting);
+        let declared_floor = open.opening.min_clients.max(open.opening.declared.min(2));
+        let min_clients = self.job.min_clients.unwrap_or(declared_floor);
+        for (set, chunk) in open.sets.iter().zip(0..) {
+            let found = set.count();
+            if found < usize::from(min_clients) {
+                return Err(Error::TooFewContributors { chunk, found, min_clients });
+            }
+        }
+        let sum = Sum {
+            contributors: open.charter.participants.into_iter().map(|(_, t)| t).collect(),
+            agreement: open.charter.agreement,
+            sets: open.sets,
+            stream: open.sums,
+        };
+        let clock = Instant::now();
+        let opened = OpenedSum::open(self.job.key, &*self.job.engine, &sum)?;
+        Ok(RoundResult {
+            opening: open.opening,
+            sum,
+            opened,
+            fields: self.fields,
+            clipped: self.clipped,
+            encrypting: self.encrypting,
+            exchanging,
+            decrypting: clock.elapsed(),
+            stats,
+        })
+    }
+}
+
+/// Settled ranges, or a proposal. Tensors and weight are checked here, before anyone else waits.
+fn announce(job: &Participation<'_>, ticket: Ticket) -> Result<Announcement, Error> {
+    let proposal = Announcement::propose(ticket.clone(), job.update, job.weight)?;
+    Ok(match &job.agreement {
+        Some(agreement) => {
+            agreement.check_layout(&job.update.specs())?;
+            agreement.check_weight(job.weight)?;
+            Announcement { ticket, fixed: true, agreement: agreement.clone() }
+        }
+        None => proposal,
+    })
+}

@@ -1,0 +1,96 @@
+//! The aggregator's side of a scheme: who may join, and the running sums.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use ciphergram_accel::Engine;
+use ciphergram_he::{
+    Accumulator, Error, PublicKey,
+    exchange::{Announcement, Charter},
+};
+
+use crate::{
+    proto::{Refusal, Summer},
+    round::{Job, Opened},
+};
+
+/// Sums updates encrypted under one key.
+pub(super) struct SumJob {
+    key: PublicKey,
+    engine: Arc<dyn Engine>,
+}
+
+impl SumJob {
+    pub(super) fn new(key: PublicKey, engine: Arc<dyn Engine>) -> Self {
+        Self { key, engine }
+    }
+
+    fn charter<'a>(&self, hellos: impl Iterator<Item = (u16, &'a [u8])>) -> Result<Charter, Error> {
+        let announcements = hellos.map(|(number, hello)| {
+            let announcement = Announcement::from_bytes(hello, &self.key);
+            Ok((number, announcement.map_err(|e| e.within(format!("client {number}")))?))
+        });
+        Charter::join(&announcements.collect::<Result<Vec<_>, Error>>()?)
+    }
+}
+
+impl Job for SumJob {
+    /// A client may join if it can be in one charter with those who did: the same key and
+    /// parameters, the same tensors, no other settled ranges, a ticket of its own.
+    fn admit(
+        &mut self,
+        contributor: u16,
+        hello: &[u8],
+        joined: &BTreeMap<u16, Vec<u8>>,
+    ) -> Result<(), String> {
+        let others = joined.iter().map(|(&number, hello)| (number, hello.as_slice()));
+        let all = others.chain([(contributor, hello)]);
+        self.charter(all).map(|_| ()).map_err(|e| e.to_string())
+    }
+
+    fn open(&mut self, _round: u32, joined: &BTreeMap<u16, Vec<u8>>) -> Result<Opened, String> {
+        let all = joined.iter().map(|(&number, hello)| (number, hello.as_slice()));
+        let charter = self.charter(all).map_err(|e| e.to_string())?;
+        let values = charter.agreement.values();
+        let accumulator = Accumulator::new(&self.key, self.engine.clone(), values);
+        let summer = Box::new(RunningSum { accumulator, broken: None });
+        Ok(Opened { charter: charter.to_bytes(&self.key), summer })
+    }
+}
+
+/// One round's accumulator.
+struct RunningSum {
+    accumulator: Accumulator,
+    /// The first failure of the engine; no sum leaves after it.
+    broken: Option<String>,
+}
+
+impl Summer for RunningSum {
+    fn chunk_count(&self) -> u32 {
+        self.accumulator.chunks().count()
+    }
+
+    fn chunk_bytes(&self, chunk: u32) -> usize {
+        self.accumulator.chunks().bytes_of(chunk)
+    }
+
+    fn chunk_offset(&self, chunk: u32) -> u64 {
+        self.accumulator.chunks().offset_of(chunk) as u64
+    }
+
+    fn check(&self, chunk: u32, payload: &[u8]) -> Result<(), Refusal> {
+        self.accumulator.check(chunk, payload).map_err(|_| Refusal::InvalidCiphertext)
+    }
+
+    fn add(&mut self, chunk: u32, payload: &[u8]) {
+        if let Err(error) = self.accumulator.add(chunk..chunk + 1, payload) {
+            self.broken.get_or_insert(error.to_string());
+        }
+    }
+
+    fn finish(&mut self, chunk: u32) -> Result<Vec<u8>, String> {
+        match &self.broken {
+            Some(why) => Err(why.clone()),
+            None => self.accumulator.finish(chunk).map_err(|e| e.to_string()),
+        }
+    }
+}

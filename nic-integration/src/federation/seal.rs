@@ -1,0 +1,101 @@
+//! The sealing thread: quantise, encrypt, spool, hand over; one batch of chunks after the other.
+
+use std::{
+    path::PathBuf,
+    sync::{Arc, mpsc::SyncSender},
+    time::{Duration, Instant},
+};
+
+use ciphergram_accel::Engine;
+use ciphergram_he::{Agreement, Quantised, Sealer, SecretKey, Update, random, seal::Ticket};
+
+use super::{
+    Error,
+    spool::{Spool, SpoolHeader},
+};
+
+/// What the sealing thread hands over.
+pub(super) enum Sealed {
+    /// Integers and clipping, for the caller's own account.
+    Quantised {
+        /// The integers.
+        fields: Vec<u32>,
+        /// Values out of range, for each tensor.
+        clipped: Vec<usize>,
+    },
+    /// The bytes of the next chunks, on disk already.
+    Chunks(Vec<u8>),
+    /// All chunks are sealed; how long quantising and encrypting took.
+    Done(Duration),
+    /// It cannot go on.
+    Failed(Error),
+}
+
+/// What the sealing thread works from.
+pub(super) struct SealTask<'a> {
+    pub key: &'a SecretKey,
+    pub engine: Arc<dyn Engine>,
+    pub update: &'a Update,
+    pub weight: u64,
+    pub agreement: Agreement,
+    pub ticket: Ticket,
+    pub spool: SpoolState,
+}
+
+/// Where sealed chunks go before they are sent.
+pub(super) enum SpoolState {
+    /// Nowhere: a restart would be refused.
+    None,
+    /// A new file.
+    New(PathBuf, SpoolHeader),
+    /// A file that holds the first chunks already.
+    Resumed(Spool, u32),
+}
+
+impl SealTask<'_> {
+    /// Seals everything into `out`; ends early if the other side is gone.
+    pub(super) fn run(self, out: &SyncSender<Sealed>) {
+        let last = match self.seal(out) {
+            Ok(Some(busy)) => Sealed::Done(busy),
+            Ok(None) => return,
+            Err(error) => Sealed::Failed(error),
+        };
+        // A receiver that is gone has no more use for it.
+        let _ = out.send(last);
+    }
+
+    fn seal(self, out: &SyncSender<Sealed>) -> Result<Option<Duration>, Error> {
+        let public = self.key.public();
+        let mut clock = Instant::now();
+        let mut rng = random::generator()?;
+        let update = Quantised::new(
+            self.update,
+            &self.agreement,
+            self.weight,
+            public.parameters(),
+            &mut rng,
+        )?;
+        let (fields, clipped) = (update.fields().to_vec(), update.clipped().to_vec());
+        let (mut spool, first) = match self.spool {
+            SpoolState::None => (None, 0),
+            SpoolState::New(path, header) => (Some(Spool::create(&path, public, &header)?), 0),
+            SpoolState::Resumed(spool, chunks) => (Some(spool), chunks),
+        };
+        let mut sealer = Sealer::resume(self.key, self.engine, update, self.ticket, first)?;
+        if out.send(Sealed::Quantised { fields, clipped }).is_err() {
+            return Ok(None);
+        }
+        let mut busy = clock.elapsed();
+        loop {
+            clock = Instant::now();
+            let Some(batch) = sealer.next_batch()? else { return Ok(Some(busy)) };
+            busy += clock.elapsed();
+            if let Some(spool) = &mut spool {
+                spool.append(&batch.bytes)?;
+            }
+            if out.send(Sealed::Chunks(batch.bytes)).is_err() {
+                return Ok(None);
+            }
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! The aggregator as a process: public material, one socket, one loop.
+
+use std::{net::SocketAddr, ops::ControlFlow, sync::Arc, time::Duration};
+
+use ciphergram_accel::Engine;
+use ciphergram_he::{PublicKey, random};
+
+use super::{Error, fresh_endpoint, job::SumJob};
+use crate::{
+    Driver,
+    driver::MAX_SLEEP,
+    proto::Stats,
+    round::{Aggregator, AggregatorConfig, AggregatorEvent},
+    wire::{UdpWire, Wire},
+};
+
+/// How many of `declared` clients a sum needs by default: three, or all if there are fewer.
+#[must_use]
+pub fn default_min_clients(declared: u16) -> u16 {
+    declared.min(3)
+}
+
+/// What an aggregator is told.
+#[derive(Debug, Clone, Copy)]
+pub struct ServerConfig {
+    /// Where to listen; loopback only.
+    pub listen: SocketAddr,
+    /// Clients declared; contributor numbers are below it.
+    pub clients: u16,
+    /// No sum of fewer leaves.
+    pub min_clients: u16,
+    /// Rounds to run.
+    pub rounds: u32,
+    /// How long after the first client joined a round opens without the missing ones.
+    pub join_deadline: Duration,
+    /// How long after its opening a round closes with whoever came.
+    pub round_deadline: Duration,
+}
+
+/// How long after a round closed its sums are still offered to clients that do not acknowledge.
+const LINGER: Duration = Duration::from_secs(10);
+
+/// An aggregator that listens.
+pub struct Server {
+    driver: Driver<UdpWire>,
+    node: Aggregator<SumJob>,
+}
+
+impl Server {
+    /// Binds the socket.
+    ///
+    /// # Errors
+    ///
+    /// The address is not loopback or not free; more clients than the key admits; a minimum that
+    /// the clients cannot reach.
+    pub fn bind(
+        key: PublicKey,
+        engine: Arc<dyn Engine>,
+        config: ServerConfig,
+    ) -> Result<Self, Error> {
+        let admitted = key.parameters().clients();
+        if u32::from(config.clients) > admitted {
+            return Err(Error::TooManyClients { declared: config.clients, admitted });
+        }
+        let settings = AggregatorConfig {
+            endpoint: fresh_endpoint()?,
+            clients: config.clients,
+            min_clients: config.min_clients,
+            rounds: config.rounds,
+            join_deadline: config.join_deadline,
+            round_deadline: config.round_deadline,
+            linger: LINGER,
+            seed: *random::bytes::<32>()?,
+        };
+        let node = Aggregator::new(settings, SumJob::new(key, engine))?;
+        Ok(Self { driver: Driver::new(UdpWire::bind(config.listen)?), node })
+    }
+
+    /// The address in use, its port chosen by the system if none was asked for.
+    ///
+    /// # Errors
+    ///
+    /// The socket's.
+    pub fn local_addr(&self) -> Result<SocketAddr, Error> {
+        Ok(self.driver.wire().local_addr()?)
+    }
+
+    /// Runs all rounds, telling `observe` what happens.
+    ///
+    /// # Errors
+    ///
+    /// The socket failed for good.
+    pub fn run(&mut self, mut observe: impl FnMut(AggregatorEvent)) -> Result<Stats, Error> {
+        self.driver.run(&mut self.node, |node, _| {
+            while let Some(event) = node.poll_event() {
+                observe(event);
+            }
+            if node.is_finished() {
+                ControlFlow::Break(())
+            } else {
+                ControlFlow::Continue(MAX_SLEEP)
+            }
+        })?;
+        Ok(*self.node.stats())
+    }
+}
