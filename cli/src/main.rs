@@ -1,2 +1,73 @@
-//! Under construction.
-fn main() {}
+//! `ciphergram`: encrypted gradient sums over reliable datagrams, from the command line.
+//!
+//! Names that people type, files, progress and exit codes. Exit 0: done; 1: the work failed, with
+//! one line on stderr that names what and where; 2: the command was not understood.
+
+mod args;
+mod commands;
+mod demo;
+mod failure;
+mod files;
+mod report;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use args::Command;
+use failure::Failure;
+
+fn main() -> ExitCode {
+    start_logging();
+    let command = match args::Arguments::try_parse() {
+        Ok(arguments) => arguments.command,
+        Err(error) if !error.use_stderr() => {
+            // Help and version go to standard output.
+            let _ = error.print();
+            return ExitCode::SUCCESS;
+        }
+        Err(error) => return misuse(&error),
+    };
+    match run(command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("error: {failure}");
+            failure.exit_code()
+        }
+    }
+}
+
+fn run(command: Command) -> Result<(), Failure> {
+    match command {
+        Command::Demo(args) => demo::run(&args),
+        Command::DemoClient(args) => demo::client::run(&args),
+        Command::Keygen(args) => commands::keygen::run(&args),
+        Command::Ranges(args) => commands::ranges::run(&args),
+        Command::Encrypt(args) => commands::encrypt::run(&args),
+        Command::Aggregate(args) => commands::aggregate::run(&args),
+        Command::Decrypt(args) => commands::decrypt::run(&args),
+        Command::Serve(args) => commands::serve::run(&args),
+        Command::Join(args) => commands::join::run(&args),
+        Command::Inspect(args) => commands::inspect::run(&args),
+        Command::Devices(args) => commands::devices::run(&args),
+        Command::Explain(args) => commands::explain::run(&args),
+    }
+}
+
+/// One line: the first paragraph of what the parser says.
+fn misuse(error: &clap::Error) -> ExitCode {
+    let text = error.to_string();
+    let paragraph = text.split("\n\n").next().unwrap_or_default();
+    let words: Vec<_> = paragraph.split_whitespace().collect();
+    eprintln!("{}; see --help", words.join(" "));
+    ExitCode::from(2)
+}
+
+/// Log lines go to standard error; `CIPHERGRAM_LOG` chooses how much (`warn` unless told).
+fn start_logging() {
+    let level = std::env::var("CIPHERGRAM_LOG").ok().and_then(|l| l.parse().ok());
+    tracing_subscriber::fmt()
+        .with_max_level(level.unwrap_or(tracing::Level::WARN))
+        .with_writer(std::io::stderr)
+        .init();
+}

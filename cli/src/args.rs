@@ -1,0 +1,350 @@
+//! What people type.
+
+use std::{net::SocketAddr, path::PathBuf, time::Duration};
+
+use ciphergram_he::{Scheme, codec::Policy, params::ParameterError};
+use clap::{Args, Parser, Subcommand};
+
+/// Encrypted gradient sums over reliable datagrams.
+#[derive(Parser)]
+#[command(name = "ciphergram", version, max_term_width = 100)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Subcommand)]
+pub(crate) enum Command {
+    /// Train a digit classifier federatedly, encrypted, beside its plaintext twin
+    Demo(Demo),
+    #[command(hide = true)]
+    DemoClient(DemoClient),
+    /// Make a key pair: public.json for who sums, secret.json for the clients
+    Keygen(Keygen),
+    /// Find a client's own clipping ranges, or join those of all clients
+    Ranges(Ranges),
+    /// Encrypt a safetensors file
+    Encrypt(Encrypt),
+    /// Sum encrypted files without a key
+    Aggregate(Aggregate),
+    /// Decrypt a sum to the weighted mean, or the weighted sum
+    Decrypt(Decrypt),
+    /// Sum what clients send, as it arrives
+    Serve(Serve),
+    /// Take part in a round: encrypt, send, receive the sum, decrypt the mean
+    Join(Join),
+    /// Say what a file is; never a secret
+    Inspect(Inspect),
+    /// List the engines present and what each supports
+    Devices(Devices),
+    /// Print the program that an operation runs
+    Explain(Explain),
+}
+
+#[derive(Args)]
+pub(crate) struct Demo {
+    /// ckks-sum, paillier-2048 or paillier-3072
+    #[arg(long, default_value = "ckks-sum", value_parser = scheme)]
+    pub(crate) scheme: Scheme,
+    /// Client processes
+    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=64))]
+    pub(crate) clients: u16,
+    /// Rounds of training
+    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub(crate) rounds: u32,
+    /// Bits of a quantised value, 8 to 24
+    #[arg(long, default_value_t = 16)]
+    pub(crate) bits: u32,
+    /// Fixes data and training; never keys, masks or noise
+    #[arg(long, default_value_t = 1)]
+    pub(crate) seed: u64,
+    /// Also write the figures to this file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) json: Option<PathBuf>,
+}
+
+#[derive(Args)]
+pub(crate) struct DemoClient {
+    #[arg(long)]
+    pub(crate) folder: PathBuf,
+    #[arg(long)]
+    pub(crate) server: SocketAddr,
+    #[arg(long)]
+    pub(crate) client: u16,
+    #[arg(long)]
+    pub(crate) clients: u16,
+    #[arg(long)]
+    pub(crate) rounds: u32,
+    #[arg(long)]
+    pub(crate) seed: u64,
+}
+
+#[derive(Args)]
+pub(crate) struct Keygen {
+    /// ckks-sum, paillier-2048, paillier-3072 or paillier-4096
+    #[arg(long, default_value = "ckks-sum", value_parser = scheme)]
+    pub(crate) scheme: Scheme,
+    /// The most clients that a sum will ever have: headroom is made for them
+    #[arg(long, default_value_t = 64)]
+    pub(crate) clients: u32,
+    /// Bits of a quantised value, 8 to 24
+    #[arg(long, default_value_t = 16)]
+    pub(crate) bits: u32,
+    /// Folder for public.json and secret.json; neither is overwritten
+    #[arg(long, value_name = "FOLDER")]
+    pub(crate) out: PathBuf,
+    /// Make a key that can encrypt without the secret (not there yet for ckks-sum)
+    #[arg(long)]
+    pub(crate) public_encrypt: bool,
+    /// Report as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args)]
+pub(crate) struct Ranges {
+    /// Where to write the ranges
+    #[arg(long, value_name = "FILE")]
+    pub(crate) out: PathBuf,
+    /// Join the ranges files given, instead of measuring tensors
+    #[arg(long, conflicts_with_all = ["weight", "policy", "bits"])]
+    pub(crate) merge: bool,
+    /// This client's largest weight, an integer from 1
+    #[arg(long, value_parser = weight, allow_negative_numbers = true)]
+    pub(crate) weight: Option<u64>,
+    /// max, sigma:MULTIPLE or aciq
+    #[arg(long, value_parser = policy, default_value = "max")]
+    pub(crate) policy: PolicyName,
+    /// Bits of a quantised value, for the policy aciq
+    #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u32).range(8..=24))]
+    pub(crate) bits: u32,
+    /// A safetensors file, or with --merge ranges files
+    #[arg(required = true, value_name = "FILE")]
+    pub(crate) inputs: Vec<PathBuf>,
+    /// Report as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args)]
+pub(crate) struct Encrypt {
+    /// The key: secret.json, or for Paillier also public.json
+    #[arg(long, value_name = "FILE")]
+    pub(crate) key: PathBuf,
+    /// The safetensors file
+    #[arg(long = "in", value_name = "FILE")]
+    pub(crate) input: PathBuf,
+    /// Where to write the contribution
+    #[arg(long, value_name = "FILE")]
+    pub(crate) out: PathBuf,
+    #[command(flatten)]
+    pub(crate) weighting: Weighting,
+    /// Report as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// What a client says of its ranges and its weight.
+#[derive(Args)]
+pub(crate) struct Weighting {
+    /// The ranges file that all clients share
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["clip", "max_weight"])]
+    pub(crate) ranges: Option<PathBuf>,
+    /// One clipping range for all tensors
+    #[arg(long, value_parser = clip, allow_negative_numbers = true)]
+    pub(crate) clip: Option<f64>,
+    /// This client's weight, an integer from 1 to the agreed largest
+    #[arg(long, default_value = "1", value_parser = weight, allow_negative_numbers = true)]
+    pub(crate) weight: u64,
+    /// With --clip: the largest weight of any client, the same for all
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..), requires = "clip")]
+    pub(crate) max_weight: Option<u32>,
+}
+
+#[derive(Args)]
+pub(crate) struct Aggregate {
+    /// The public key
+    #[arg(long, value_name = "FILE")]
+    pub(crate) key: PathBuf,
+    /// Where to write the sum
+    #[arg(long, value_name = "FILE")]
+    pub(crate) out: PathBuf,
+    /// The contributions
+    #[arg(required = true, value_name = "FILE")]
+    pub(crate) inputs: Vec<PathBuf>,
+    /// Report as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args)]
+pub(crate) struct Decrypt {
+    /// The secret key
+    #[arg(long, value_name = "FILE")]
+    pub(crate) key: PathBuf,
+    /// The sum
+    #[arg(long = "in", value_name = "FILE")]
+    pub(crate) input: PathBuf,
+    /// Where to write the tensors
+    #[arg(long, value_name = "FILE")]
+    pub(crate) out: PathBuf,
+    /// Write Σ weight·x instead of the weighted mean
+    #[arg(long)]
+    pub(crate) sum: bool,
+    /// Report as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args)]
+pub(crate) struct Serve {
+    /// The public key
+    #[arg(long, value_name = "FILE")]
+    pub(crate) key: PathBuf,
+    /// Where to listen; loopback only, until datagrams are authenticated
+    #[arg(long, default_value = "127.0.0.1:7700", value_name = "ADDRESS")]
+    pub(crate) listen: SocketAddr,
+    /// Clients of a round, numbered from 0
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub(crate) clients: u16,
+    /// Rounds to run
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) rounds: u32,
+    /// No sum of fewer leaves [default: 3, or all clients if they are fewer]
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) min_clients: Option<u16>,
+    /// Seconds after its opening when a round closes with whoever came
+    #[arg(long, default_value = "60", value_parser = seconds, value_name = "SECONDS")]
+    pub(crate) deadline: Duration,
+    /// Seconds after the first client joined when a round opens without the missing ones
+    #[arg(long, default_value = "300", value_parser = seconds, value_name = "SECONDS")]
+    pub(crate) join_deadline: Duration,
+    /// Report as JSON, one object a line
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args)]
+pub(crate) struct Join {
+    /// The secret key that the clients share
+    #[arg(long, value_name = "FILE")]
+    pub(crate) key: PathBuf,
+    /// The aggregator's address
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) server: SocketAddr,
+    /// This client's number, from 0
+    #[arg(long)]
+    pub(crate) client: u16,
+    /// The safetensors file to contribute
+    #[arg(long = "in", value_name = "FILE")]
+    pub(crate) input: PathBuf,
+    /// Where to write the mean
+    #[arg(long, value_name = "FILE")]
+    pub(crate) out: PathBuf,
+    #[command(flatten)]
+    pub(crate) weighting: Weighting,
+    /// Write Σ weight·x instead of the weighted mean
+    #[arg(long)]
+    pub(crate) sum: bool,
+    /// Decrypt no sum of fewer [default: what the aggregator declares, at least 2]
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) min_clients: Option<u16>,
+    /// Where sealed chunks are kept until the sum is back [default: OUT.spool]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) spool: Option<PathBuf>,
+    /// Seconds to look for an aggregator that does not answer
+    #[arg(long, default_value = "30", value_parser = seconds, value_name = "SECONDS")]
+    pub(crate) wait: Duration,
+    /// Report as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args)]
+pub(crate) struct Inspect {
+    /// A key, ranges, contribution, sum, spool or safetensors file
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    /// With --json and Paillier: also list the raw ciphertexts, big-endian hexadecimal
+    #[arg(long, requires = "json")]
+    pub(crate) ciphertexts: bool,
+    /// Report as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args)]
+pub(crate) struct Devices {
+    /// Report as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args)]
+pub(crate) struct Explain {
+    /// encrypt, aggregate or decrypt
+    #[arg(value_parser = ["encrypt", "aggregate", "decrypt"])]
+    pub(crate) operation: String,
+    /// ckks-sum, paillier-2048, paillier-3072 or paillier-4096
+    #[arg(long, default_value = "ckks-sum", value_parser = scheme)]
+    pub(crate) scheme: Scheme,
+    /// Report as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// A policy as typed; aciq gets its bits from another option.
+#[derive(Clone, Copy)]
+pub(crate) enum PolicyName {
+    Max,
+    Sigma(f64),
+    Aciq,
+}
+
+impl PolicyName {
+    pub(crate) fn at_bits(self, bits: u32) -> Policy {
+        match self {
+            Self::Max => Policy::Max,
+            Self::Sigma(multiple) => Policy::Sigma(multiple),
+            Self::Aciq => Policy::Aciq { bits },
+        }
+    }
+}
+
+fn scheme(text: &str) -> Result<Scheme, ParameterError> {
+    text.parse()
+}
+
+fn weight(text: &str) -> Result<u64, String> {
+    text.parse()
+        .ok()
+        .filter(|w| (1..=u64::from(u32::MAX)).contains(w))
+        .ok_or_else(|| "a weight is an integer from 1 to 4294967295".into())
+}
+
+fn clip(text: &str) -> Result<f64, String> {
+    text.parse()
+        .ok()
+        .filter(|c: &f64| c.is_finite() && *c > 0.0)
+        .ok_or_else(|| "a clipping range is a positive number".into())
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    text.parse()
+        .ok()
+        .filter(|s: &f64| (0.001..=1e7).contains(s))
+        .map(Duration::from_secs_f64)
+        .ok_or_else(|| "a number of seconds from 0.001 to 10000000".into())
+}
+
+fn policy(text: &str) -> Result<PolicyName, String> {
+    let multiple = |t: &str| t.parse().ok().filter(|m: &f64| m.is_finite() && *m > 0.0);
+    match (text, text.strip_prefix("sigma:")) {
+        ("max", _) => Ok(PolicyName::Max),
+        ("aciq", _) => Ok(PolicyName::Aciq),
+        (_, Some(rest)) => {
+            multiple(rest).map(PolicyName::Sigma).ok_or("sigma: takes a positive number".into())
+        }
+        _ => Err("a policy is max, sigma:MULTIPLE or aciq".into()),
+    }
+}

@@ -1,0 +1,35 @@
+//! `ciphergram aggregate`.
+
+use ciphergram_he::{Contribution, Error, PublicKey, Sum};
+use serde_json::json;
+
+use super::engine;
+use crate::{
+    args::Aggregate,
+    failure::Failure,
+    files,
+    report::{per_value_words, report, warn_if_few},
+};
+
+pub(crate) fn run(args: &Aggregate) -> Result<(), Failure> {
+    let key = PublicKey::load(&args.key)?;
+    let admitted = key.parameters().clients() as usize;
+    if args.inputs.len() > admitted {
+        return Err(Error::TooManyContributors { found: args.inputs.len(), admitted }.into());
+    }
+    let contributions = args.inputs.iter().map(|path| {
+        let bytes = std::fs::read(path).map_err(Error::from);
+        (path.display(), bytes.and_then(|b| Contribution::from_bytes(&b, &key)))
+    });
+    let sum = Sum::of(&key, engine(), contributions)?;
+    files::write(&args.out, &sum.to_bytes(&key))?;
+    let (contributors, values) = (sum.contributors.len(), sum.agreement.values());
+    warn_if_few(contributors);
+    let value = json!({
+        "out": args.out, "contributors": contributors, "values": values,
+        "ciphertext_bytes": sum.stream.len(),
+    });
+    let words = per_value_words(sum.stream.len(), values);
+    let line = format!("{}: sum of {contributors}, {values} values, {words}", args.out.display());
+    report(args.json, &value, &[line])
+}

@@ -1,0 +1,45 @@
+//! `ciphergram decrypt`.
+
+use ciphergram_he::{OpenedSum, Sum, codec::Output};
+use serde_json::json;
+
+use super::engine;
+use crate::{
+    args::Decrypt,
+    failure::Failure,
+    files,
+    report::{report, warn_if_few},
+};
+
+/// The mean, unless the sum was asked for.
+pub(crate) fn output(sum: bool) -> Output {
+    if sum { Output::Sum } else { Output::Mean }
+}
+
+/// What an output is called.
+pub(crate) fn output_name(sum: bool) -> &'static str {
+    if sum { "weighted sum" } else { "weighted mean" }
+}
+
+pub(crate) fn run(args: &Decrypt) -> Result<(), Failure> {
+    let key = files::read_secret(&args.key)?;
+    let here = |e: ciphergram_he::Error| e.within(args.input.display());
+    let sum = Sum::from_bytes(&files::read(&args.input)?, key.public()).map_err(here)?;
+    let opened = OpenedSum::open(&key, &*engine(), &sum).map_err(here)?;
+    let update = opened.decode(&sum, output(args.sum)).map_err(here)?;
+    files::write(&args.out, &update.to_safetensors()?)?;
+    let fewest = sum.fewest_contributors();
+    warn_if_few(fewest);
+    let name = output_name(args.sum);
+    let value = json!({
+        "out": args.out, "output": name, "contributors": sum.contributors.len(),
+        "fewest_contributors": fewest, "values": sum.agreement.values(),
+    });
+    let line = format!(
+        "{}: {name} of {} contributors, {} tensors",
+        args.out.display(),
+        sum.contributors.len(),
+        update.tensors().len()
+    );
+    report(args.json, &value, &[line])
+}

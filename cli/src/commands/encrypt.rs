@@ -1,0 +1,55 @@
+//! `ciphergram encrypt`.
+
+use ciphergram_he::{
+    Contribution, Quantised, Sealer,
+    codec::{Policy, RangesFile},
+    random,
+};
+use serde_json::json;
+
+use super::engine;
+use crate::{
+    args::Encrypt,
+    failure::Failure,
+    files,
+    report::{clipped, per_value, per_value_words, report, warn},
+};
+
+pub(crate) fn run(args: &Encrypt) -> Result<(), Failure> {
+    let key = files::read_key(&args.key)?;
+    let update = files::read_update(&args.input)?;
+    let here = |e: ciphergram_he::Error| e.within(args.input.display());
+    let agreement = match files::settled(&args.weighting, &update)? {
+        Some(agreement) => agreement,
+        None => {
+            warn(
+                "no --ranges and no --clip: these ranges are this file's own, and only updates \
+                  with the same ranges can be summed",
+            );
+            let weight = args.weighting.weight;
+            RangesFile::measure(&update, Policy::Max, weight).map_err(here)?.agreement()?
+        }
+    };
+    let parameters = key.public().parameters();
+    let mut rng = random::generator()?;
+    let quantised =
+        Quantised::new(&update, &agreement, args.weighting.weight, parameters, &mut rng)
+            .map_err(here)?;
+    let names = agreement.specs().iter().map(|s| s.name.as_str());
+    let (clipped, mut lines) = clipped(names, quantised.clipped());
+    let sealer =
+        Sealer::new(&key, engine(), quantised).map_err(|e| e.within(args.key.display()))?;
+    let ticket = sealer.ticket().clone();
+    let values = agreement.values();
+    let contribution = Contribution { ticket, agreement, stream: sealer.seal_all()? };
+    files::write(&args.out, &contribution.to_bytes(key.public()))?;
+    let bytes = contribution.stream.len();
+    let value = json!({
+        "out": args.out, "scheme": parameters.scheme().name(), "values": values,
+        "ciphertext_bytes": bytes, "bytes_per_value": per_value(bytes, values),
+        "clipped": clipped,
+    });
+    let words = per_value_words(bytes, values);
+    lines.push(format!("{}: {values} values, {words}", args.out.display()));
+    report(args.json, &value, &lines)
+}

@@ -1,0 +1,195 @@
+//! `ciphergram inspect`: what a file is. Secrets are never read out, let alone printed.
+
+use std::path::Path;
+
+use ciphergram_he::{
+    Agreement, Contribution, Parameters, Sum, TensorSpec, Update,
+    codec::RangesFile,
+    frame::{Frame, Kind},
+    keys::AnyKey,
+    params::Scheme,
+};
+use ciphergram_nic::federation::spool;
+use serde_json::{Map, Value, json};
+
+use crate::{
+    args::Inspect,
+    failure::Failure,
+    files,
+    report::{per_value, per_value_words, report},
+};
+
+/// What is found, for JSON and for people.
+#[derive(Default)]
+struct Findings {
+    json: Map<String, Value>,
+    lines: Vec<String>,
+}
+
+impl Findings {
+    fn add(&mut self, name: &str, value: impl Into<Value>, words: impl ToString) {
+        self.json.insert(name.into(), value.into());
+        let label = name.replace('_', " ");
+        self.lines.push(format!("{label:<16} {}", words.to_string()));
+    }
+
+    fn add_same(&mut self, name: &str, value: impl Into<Value> + ToString) {
+        let words = value.to_string();
+        self.add(name, value, words);
+    }
+}
+
+pub(crate) fn run(args: &Inspect) -> Result<(), Failure> {
+    let bytes = files::read(&args.file)?;
+    let mut found = Findings::default();
+    let here = |e: ciphergram_he::Error| Failure::from(e.within(args.file.display()));
+    if bytes.starts_with(b"CIPHERGM") {
+        frame(&bytes, args.ciphertexts, &mut found).map_err(here)?;
+    } else if spool::is_spool(&bytes) {
+        spooled(&bytes, &mut found);
+    } else if let Some(text) =
+        std::str::from_utf8(&bytes).ok().filter(|t| t.trim().starts_with('{'))
+    {
+        json_file(text, &args.file, &mut found).map_err(here)?;
+    } else {
+        let update = Update::from_safetensors(&bytes).map_err(|_| {
+            let path = args.file.display();
+            Failure::Work(format!("{path}: not a file that this program knows"))
+        })?;
+        found.add("kind", "safetensors", "tensors in clear (safetensors)");
+        tensors(&update.specs(), None, &mut found);
+    }
+    report(args.json, &Value::Object(found.json), &found.lines)
+}
+
+fn frame(
+    bytes: &[u8],
+    with_ciphertexts: bool,
+    found: &mut Findings,
+) -> Result<(), ciphergram_he::Error> {
+    let frame = Frame::parse(bytes)?;
+    let parameters = frame.parameters()?;
+    found.add_same("kind", frame.kind.name());
+    describe_parameters(&parameters, found);
+    found.add_same("key_id", frame.key.to_string());
+    let (agreement, stream) = match frame.kind {
+        Kind::Contribution => {
+            let c = Contribution::from_frame(&frame)?;
+            found.add_same("contributors", 1);
+            (c.agreement, c.stream)
+        }
+        Kind::Sum => {
+            let sum = Sum::from_frame(&frame)?;
+            found.add_same("contributors", sum.contributors.len());
+            found.add_same("fewest_contributors", sum.fewest_contributors());
+            (sum.agreement, sum.stream)
+        }
+        Kind::Announcement | Kind::Charter => return Ok(()),
+    };
+    let values = agreement.values();
+    found.json.insert("bytes_per_value".into(), json!(per_value(stream.len(), values)));
+    found.add("ciphertext_bytes", stream.len(), per_value_words(stream.len(), values));
+    tensors(agreement.specs(), Some((&agreement, &parameters)), found);
+    if with_ciphertexts && parameters.scheme() != Scheme::CkksSum {
+        let hex = |c: &[u8]| c.iter().rev().map(|b| format!("{b:02x}")).collect::<String>();
+        let each = parameters.geometry().unit_bytes;
+        found.json.insert("ciphertexts".into(), stream.chunks(each).map(hex).collect());
+    }
+    Ok(())
+}
+
+fn describe_parameters(p: &Parameters, found: &mut Findings) {
+    found.add_same("scheme", p.scheme().name());
+    found.add("clients", p.clients(), format!("at most {} to a sum", p.clients()));
+    found.add("bits", p.bits(), format!("{} a value", p.bits()));
+    let g = p.geometry();
+    let words = format!(
+        "{} bits, {} to a slot, {} values and {} bytes to a chunk",
+        g.field_bits,
+        g.fields_per_slot,
+        g.values_per_chunk(),
+        g.chunk_bytes()
+    );
+    found.add("field_bits", g.field_bits, words);
+    found.json.insert("head_fields".into(), json!(g.head_fields));
+    found.json.insert("count_bits".into(), json!(p.count_bits()));
+    found.json.insert("fields_per_slot".into(), json!(g.fields_per_slot));
+    if let Some(lattice) = p.lattice() {
+        let log_q: f64 = lattice.ring.primes().iter().map(|&q| (q as f64).log2()).sum();
+        let n = lattice.ring.degree();
+        found.add("ring", n, format!("N = {n}, log2 Q = {log_q:.2}, ternary secret, 128-bit"));
+    }
+}
+
+/// Tensors, and for quantised ones their ranges and what the mean's error is bounded by.
+fn tensors(specs: &[TensorSpec], coded: Option<(&Agreement, &Parameters)>, found: &mut Findings) {
+    let values: usize = specs.iter().filter_map(TensorSpec::values).sum();
+    found.add_same("values", values);
+    if let Some((agreement, _)) = coded {
+        let w = agreement.max_weight();
+        found.add_same("max_weight", w);
+        let bound = format!("contributors · {w} ÷ (sum of weights) steps, unless clipped");
+        found.add("error_bound", bound.clone(), bound);
+    }
+    let mut list = vec![];
+    for (i, spec) in specs.iter().enumerate() {
+        let mut value = json!({
+            "name": spec.name, "dtype": spec.dtype.name(), "shape": spec.shape,
+        });
+        let mut line =
+            format!("tensor           {:?} {} {:?}", spec.name, spec.dtype.name(), spec.shape);
+        if let Some((agreement, parameters)) = coded {
+            let range = agreement.ranges()[i];
+            let step = range / f64::from(parameters.half_steps());
+            value["range"] = json!(range);
+            value["step"] = json!(step);
+            line += &format!(", range ±{range}, step {step:e}");
+        }
+        found.lines.push(line);
+        list.push(value);
+    }
+    found.json.insert("tensors".into(), list.into());
+}
+
+/// A key or a ranges file.
+fn json_file(text: &str, path: &Path, found: &mut Findings) -> Result<(), ciphergram_he::Error> {
+    if let Ok(ranges) = RangesFile::from_json(text) {
+        let agreement = ranges.agreement()?;
+        found.add("kind", "ranges", "clipping ranges, in clear");
+        found.add_same("max_weight", agreement.max_weight());
+        found.add_same("values", agreement.values());
+        for (spec, range) in agreement.specs().iter().zip(agreement.ranges()) {
+            let (name, dtype) = (&spec.name, spec.dtype.name());
+            found.lines.push(format!(
+                "tensor           {name:?} {dtype} {:?}, range ±{range}",
+                spec.shape
+            ));
+        }
+        let content = serde_json::from_str::<Value>(text).unwrap_or_default();
+        found.json.insert("tensors".into(), content["tensors"].clone());
+        return Ok(());
+    }
+    let key = AnyKey::from_json(text)?;
+    match &key {
+        AnyKey::Public(_) => found.add("kind", "public key", "public key: for whoever sums"),
+        AnyKey::Secret(..) => {
+            found.add("kind", "secret key", "secret key: for the clients, and no one else");
+            // The warning about permissions needs the file itself.
+            if let Ok(AnyKey::Secret(_, Some(warning))) = AnyKey::load(path) {
+                crate::report::warn(&warning);
+            }
+        }
+    }
+    describe_parameters(key.public().parameters(), found);
+    found.add_same("key_id", key.public().id().to_string());
+    if let Some(modulus) = key.public().paillier() {
+        let form = if modulus.is_djn() { "short masks" } else { "full-length masks" };
+        found.add("modulus_bits", modulus.n().bits(), format!("{}, {form}", modulus.n().bits()));
+    }
+    Ok(())
+}
+
+fn spooled(bytes: &[u8], found: &mut Findings) {
+    found.add("kind", "spool", "sealed chunks of a contribution whose sum has not come back");
+    found.add_same("bytes", bytes.len());
+}

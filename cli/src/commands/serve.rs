@@ -1,0 +1,136 @@
+//! `ciphergram serve`.
+
+use ciphergram_he::PublicKey;
+use ciphergram_nic::{
+    federation::{Server, ServerConfig, server::default_min_clients},
+    round::{AggregatorEvent, RoundSummary},
+};
+use serde_json::{Value, json};
+
+use super::engine;
+use crate::{args::Serve, failure::Failure, report::warn};
+
+pub(crate) fn run(args: &Serve) -> Result<(), Failure> {
+    let key = PublicKey::load(&args.key)?;
+    let min_clients = args.min_clients.unwrap_or_else(|| default_min_clients(args.clients));
+    if min_clients > args.clients {
+        let text = format!("--min-clients {min_clients} of --clients {}", args.clients);
+        return Err(Failure::Misuse(text));
+    }
+    if min_clients < 3 {
+        warn(&format!(
+            "sums of {min_clients} may leave: whoever decrypts one comes close to a single update"
+        ));
+    }
+    let config = ServerConfig {
+        listen: args.listen,
+        clients: args.clients,
+        min_clients,
+        rounds: args.rounds,
+        join_deadline: args.join_deadline,
+        round_deadline: args.deadline,
+    };
+    let mut server = Server::bind(key, engine(), config)?;
+    let listening = server.local_addr()?;
+    say(args.json, &json!({"event": "listening", "address": listening.to_string()}), || {
+        format!("listening on {listening}, {} clients, {} rounds", args.clients, args.rounds)
+    });
+    let (mut withheld, mut chunks) = (0, 0);
+    let stats = server.run(|event| {
+        if let AggregatorEvent::Closed(summary) = &event {
+            withheld += summary.withheld;
+            chunks += summary.closed + summary.withheld;
+        }
+        if let Some((value, line)) = describe(&event) {
+            say(args.json, &value, || line);
+        }
+    })?;
+    let (received, sent) = (stats.received.wire_bytes(), stats.sent.wire_bytes());
+    let value = json!({
+        "event": "done", "wire_bytes_received": received, "wire_bytes_sent": sent,
+        "retransmitted": stats.retransmitted, "malformed": stats.malformed,
+    });
+    say(args.json, &value, || {
+        format!(
+            "done: {received} bytes received, {sent} sent, {} datagrams sent again, {} not understood",
+            stats.retransmitted, stats.malformed
+        )
+    });
+    if withheld > 0 {
+        let text = format!("{withheld} of {chunks} chunk sums were withheld");
+        return Err(Failure::Work(text));
+    }
+    Ok(())
+}
+
+fn say(json: bool, value: &Value, line: impl FnOnce() -> String) {
+    if json { println!("{value}") } else { println!("{}", line()) }
+}
+
+/// What is worth a line; chunks settle by the hundred and are told of in the summary.
+fn describe(event: &AggregatorEvent) -> Option<(Value, String)> {
+    let told = match event {
+        AggregatorEvent::Joined { contributor, peer } => (
+            json!({"event": "joined", "client": contributor, "address": peer.addr.to_string()}),
+            format!("client {contributor} joined from {}", peer.addr),
+        ),
+        AggregatorEvent::Refused { contributor, reason } => (
+            json!({"event": "refused", "client": contributor, "reason": reason}),
+            format!("client {contributor} refused: {reason}"),
+        ),
+        AggregatorEvent::Resumed { round, contributor } => (
+            json!({"event": "resumed", "client": contributor, "round": round}),
+            format!("round {round}: client {contributor} is back with its contribution"),
+        ),
+        AggregatorEvent::Opened { round, contributors } => (
+            json!({"event": "opened", "round": round, "clients": contributors}),
+            format!("round {round} opened with clients {contributors:?}"),
+        ),
+        AggregatorEvent::OpenFailed { reason } => (
+            json!({"event": "open_failed", "reason": reason}),
+            format!("the round cannot open: {reason}"),
+        ),
+        AggregatorEvent::Equivocation { round, contributor, chunk } => (
+            json!({"event": "equivocation", "round": round, "client": contributor, "chunk": chunk}),
+            format!(
+                "round {round}: ALARM: client {contributor} sent chunk {chunk} twice with \
+                 different bytes; the first counts"
+            ),
+        ),
+        AggregatorEvent::Lost { round, contributor } => (
+            json!({"event": "lost", "round": round, "client": contributor}),
+            format!("round {round}: client {contributor} no longer answers"),
+        ),
+        AggregatorEvent::Closed(summary) => (closed_json(summary), closed_line(summary)),
+        AggregatorEvent::Finished { round } => (
+            json!({"event": "finished", "round": round}),
+            format!("round {round} finished: its sums are delivered"),
+        ),
+        _ => return None,
+    };
+    Some(told)
+}
+
+fn closed_json(s: &RoundSummary) -> Value {
+    let contributed: Vec<_> =
+        s.contributed.iter().map(|(c, n)| json!({"client": c, "chunks": n})).collect();
+    json!({
+        "event": "closed", "round": s.round, "chunks": s.closed, "withheld": s.withheld,
+        "reason": s.reason, "contributed": contributed,
+    })
+}
+
+/// Who is in how many chunks; whoever is not in all of them is named.
+fn closed_line(s: &RoundSummary) -> String {
+    let total = s.closed + s.withheld;
+    let whole: Vec<_> = s.contributed.iter().filter(|(_, n)| *n == total).map(|(c, _)| c).collect();
+    let mut line = format!("round {}: {} of {total} chunks summed", s.round, s.closed);
+    line += &format!(", whole contributions of clients {whole:?}");
+    for (client, count) in s.contributed.iter().filter(|(_, n)| *n < total) {
+        line += &format!("; deadline passed with client {client} in {count} of {total} chunks");
+    }
+    if s.withheld > 0 {
+        line += &format!("; {} withheld: {}", s.withheld, s.reason);
+    }
+    line
+}

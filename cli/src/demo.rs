@@ -1,0 +1,110 @@
+//! `ciphergram demo`: the main job, for real.
+//!
+//! One aggregator process with public material only, and client processes with a shard of the data
+//! and the key file each, on loopback. Every round each client trains, encrypts its update, sends
+//! it, receives the sum, decrypts the mean and applies it. Beside it runs the same training in plain
+//! float32. This process holds no part in the rounds: it starts the others, and checks afterwards
+//! that what every client decrypted equals the plaintext mean of the quantised updates, bit for bit.
+
+mod check;
+pub(crate) mod client;
+mod digits;
+mod model;
+mod processes;
+mod summary;
+mod twin;
+
+use std::io::IsTerminal as _;
+
+use ciphergram_he::{SecretKey, params::Literal};
+use indicatif::{ProgressBar, ProgressStyle};
+
+use crate::{
+    args::Demo,
+    failure::{Failure, at},
+};
+use check::Checker;
+use processes::Processes;
+use summary::{RoundFigures, Summary};
+use twin::Twin;
+
+/// The seed of one client's training in one round: the same encrypted and plain.
+fn training_seed(seed: u64, round: u32, client: usize) -> u64 {
+    (seed << 32) | (u64::from(round) << 16) | client as u64
+}
+
+pub(crate) fn run(args: &Demo) -> Result<(), Failure> {
+    let folder = tempfile::tempdir().map_err(at(&std::env::temp_dir()))?;
+    let literal =
+        Literal { scheme: args.scheme, clients: u32::from(args.clients), bits: args.bits };
+    let key = SecretKey::generate(literal)?;
+    key.save(&folder.path().join("secret.json"))?;
+    key.public().save(&folder.path().join("public.json"))?;
+
+    let mut checker = Checker::new(args, key.public().parameters().clone(), folder.path());
+    let mut twin = Twin::new(args.seed, usize::from(args.clients));
+    println!(
+        "{}: {} client processes and an aggregator on loopback, {} parameters, {} images to train \
+         on and {} to test",
+        args.scheme,
+        args.clients,
+        twin.parameters(),
+        twin.training_images(),
+        twin.test_images()
+    );
+    let mut processes = Processes::start(args, folder.path())?;
+    let progress = Progress::new(args.rounds);
+    let mut summary = Summary::default();
+    for round in 0..args.rounds {
+        let plain = twin.round(round)?;
+        let reports = processes.round(round)?;
+        let checked = checker.round(round)?;
+        let figures = RoundFigures::new(round, &plain, &checked, &reports);
+        progress.tell(&figures);
+        summary.rounds.push(figures);
+    }
+    processes.finish()?;
+    progress.end();
+    summary.print(args);
+    if let Some(path) = &args.json {
+        let text = serde_json::to_string_pretty(&summary.to_json(args))?;
+        std::fs::write(path, text + "\n").map_err(at(path))?;
+    }
+    summary.verdict()
+}
+
+/// A bar on a terminal, lines otherwise.
+enum Progress {
+    Bar(ProgressBar),
+    Lines(u32),
+}
+
+impl Progress {
+    fn new(rounds: u32) -> Self {
+        if !std::io::stdout().is_terminal() {
+            return Self::Lines(rounds);
+        }
+        let bar = ProgressBar::new(u64::from(rounds));
+        if let Ok(style) = ProgressStyle::with_template("{bar:40} round {pos} of {len}  {msg}") {
+            bar.set_style(style);
+        }
+        Self::Bar(bar)
+    }
+
+    fn tell(&self, figures: &RoundFigures) {
+        let words = format!("test accuracy {:.3}", figures.encrypted.accuracy);
+        match self {
+            Self::Bar(bar) => {
+                bar.set_message(words);
+                bar.inc(1);
+            }
+            Self::Lines(rounds) => println!("round {} of {rounds}: {words}", figures.round + 1),
+        }
+    }
+
+    fn end(&self) {
+        if let Self::Bar(bar) = self {
+            bar.finish_and_clear();
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! One client process of the demo: trains on its shard, and takes part in every round.
+
+use std::{fs, path::Path, time::Duration};
+
+use ciphergram_he::{
+    Dtype, SecretKey, Tensor, TensorSpec, Update,
+    codec::{Output, RangesFile},
+};
+use ciphergram_nic::federation::{Client, Participation, RoundResult};
+use serde::{Deserialize, Serialize};
+
+use super::{
+    digits::Digits,
+    model::{self, Model, TRAINING},
+    training_seed,
+};
+use crate::{
+    args::DemoClient,
+    commands::engine,
+    failure::{Failure, at},
+};
+
+/// What a client says after a round, as one line of JSON.
+#[derive(Serialize, Deserialize)]
+pub(super) struct ClientReport {
+    pub(super) round: u32,
+    pub(super) values: usize,
+    pub(super) ciphertext_bytes: usize,
+    /// Bytes handed to the socket so far, headers, tags, acknowledgements and retransmissions
+    /// included; UDP and IP headers not.
+    pub(super) wire_bytes_sent: u64,
+    pub(super) encrypting_s: f64,
+    pub(super) exchanging_s: f64,
+    pub(super) decrypting_s: f64,
+}
+
+pub(crate) fn run(args: &DemoClient) -> Result<(), Failure> {
+    let (key, _) = SecretKey::load(&args.folder.join("secret.json"))?;
+    let (engine, number) = (engine(), usize::from(args.client));
+    let train = Digits::load().split(args.seed).train;
+    let mut shards = train.shards(usize::from(args.clients), args.seed);
+    let shard = shards.swap_remove(number);
+    let mut model = Model::new(args.seed);
+    let mut client = Client::new(args.server, args.client)?;
+    let spool = args.folder.join(format!("client-{number}.spool"));
+    for round in 0..args.rounds {
+        let trained =
+            model.local_update(&shard, &TRAINING, training_seed(args.seed, round, number));
+        let update = to_update(&trained)?;
+        let job = Participation {
+            key: &key,
+            engine: engine.clone(),
+            update: &update,
+            weight: shard.len() as u64,
+            agreement: None,
+            spool: Some(&spool),
+            min_clients: None,
+            patience: Duration::from_secs(30),
+        };
+        let result = client.contribute(&job)?;
+        let mean = result.opened.decode(&result.sum, Output::Mean)?;
+        record(&args.folder, args.client, round, shard.len(), &result, &mean)?;
+        model.apply(&from_update(&mean)).map_err(|e| Failure::Work(e.to_string()))?;
+        let report = ClientReport {
+            round,
+            values: result.fields.len(),
+            ciphertext_bytes: result.sum.stream.len(),
+            wire_bytes_sent: result.stats.sent.wire_bytes(),
+            encrypting_s: result.encrypting.as_secs_f64(),
+            exchanging_s: result.exchanging.as_secs_f64(),
+            decrypting_s: result.decrypting.as_secs_f64(),
+        };
+        println!("{}", serde_json::to_string(&report)?);
+    }
+    Ok(client.leave()?)
+}
+
+fn to_update(tensors: &[model::Tensor]) -> Result<Update, Failure> {
+    let tensors = tensors.iter().map(|t| {
+        let shape = t.shape.iter().map(|&d| d as u64).collect();
+        let spec = TensorSpec { name: t.name.clone(), dtype: Dtype::F32, shape };
+        Tensor::from_values(spec, t.values.iter().map(|&x| f64::from(x)))
+    });
+    Ok(Update::new(tensors.collect::<Result<_, _>>()?))
+}
+
+pub(super) fn from_update(update: &Update) -> Vec<model::Tensor> {
+    let convert = |t: &Tensor| model::Tensor {
+        name: t.spec.name.clone(),
+        shape: t.spec.shape.iter().map(|&d| d as usize).collect(),
+        values: t.values().map(|x| x as f32).collect(),
+    };
+    update.tensors().iter().map(convert).collect()
+}
+
+/// What the check needs: this client's own integers, its weight, and all that it decrypted.
+#[derive(Serialize, Deserialize)]
+pub(super) struct Record {
+    pub(super) fields: Vec<u32>,
+    pub(super) weight: u64,
+    pub(super) sums: Vec<i64>,
+    pub(super) parts: Vec<(usize, u64)>,
+    pub(super) ranges: RangesFile,
+}
+
+/// Where a client's account of a round lies.
+pub(super) fn record_path(folder: &Path, client: u16, round: u32, end: &str) -> std::path::PathBuf {
+    folder.join(format!("client-{client}-round-{round}.{end}"))
+}
+
+fn record(
+    folder: &Path,
+    client: u16,
+    round: u32,
+    weight: usize,
+    result: &RoundResult,
+    mean: &Update,
+) -> Result<(), Failure> {
+    let record = Record {
+        fields: result.fields.clone(),
+        weight: weight as u64,
+        sums: result.opened.sums().to_vec(),
+        parts: result.opened.parts().to_vec(),
+        ranges: RangesFile::from_agreement(&result.sum.agreement),
+    };
+    let write = |end: &str, bytes: &[u8]| {
+        let path = record_path(folder, client, round, end);
+        fs::write(&path, bytes).map_err(at(&path))
+    };
+    write("safetensors", &mean.to_safetensors()?)?;
+    write("json", &serde_json::to_vec(&record)?)
+}

@@ -1,0 +1,102 @@
+//! The aggregator's and the clients' processes.
+
+use std::{
+    io::{BufRead, BufReader, Lines},
+    path::Path,
+    process::{Child, ChildStdout, Command, Stdio},
+};
+
+use serde_json::Value;
+
+use super::client::ClientReport;
+use crate::{args::Demo, failure::Failure};
+
+/// A child and its lines. Killed when dropped, so that a failure leaves nobody behind.
+struct Process {
+    name: String,
+    child: Child,
+    lines: Lines<BufReader<ChildStdout>>,
+}
+
+impl Process {
+    fn start(name: String, arguments: &[String]) -> Result<Self, Failure> {
+        let failed = |why: String| Failure::Work(format!("cannot start {name}: {why}"));
+        let program = std::env::current_exe().map_err(|e| failed(e.to_string()))?;
+        let mut command = Command::new(program);
+        command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped());
+        let mut child = command.spawn().map_err(|e| failed(e.to_string()))?;
+        let stdout = child.stdout.take().ok_or_else(|| failed("it has no output".into()))?;
+        Ok(Self { name, child, lines: BufReader::new(stdout).lines() })
+    }
+
+    fn next_line(&mut self) -> Result<String, Failure> {
+        let line = self.lines.next().and_then(Result::ok);
+        line.ok_or_else(|| Failure::Work(format!("{} ended early", self.name)))
+    }
+
+    /// Waits for the end, reading what is left so that it cannot block.
+    fn finish(&mut self) -> Result<(), Failure> {
+        while self.lines.next().is_some_and(|line| line.is_ok()) {}
+        match self.child.wait() {
+            Ok(status) if status.success() => Ok(()),
+            Ok(status) => Err(Failure::Work(format!("{} ended with {status}", self.name))),
+            Err(error) => Err(Failure::Work(format!("{}: {error}", self.name))),
+        }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // Fails only for a process that has ended, which is what is wanted.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Everyone who takes part.
+pub(super) struct Processes {
+    clients: Vec<Process>,
+    aggregator: Process,
+}
+
+impl Processes {
+    /// Starts the aggregator, learns its port, and starts the clients.
+    pub(super) fn start(args: &Demo, folder: &Path) -> Result<Self, Failure> {
+        let words = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
+        let mut serve = words("serve --json --listen 127.0.0.1:0 --deadline 300");
+        serve.extend(words(&format!("--clients {} --rounds {}", args.clients, args.rounds)));
+        serve.extend(["--key".into(), folder.join("public.json").display().to_string()]);
+        let mut aggregator = Process::start("the aggregator".into(), &serve)?;
+        let line: Value = serde_json::from_str(&aggregator.next_line()?)?;
+        let address = line["address"].as_str().unwrap_or_default();
+        let clients = (0..args.clients).map(|number| {
+            let mut client = words(&format!("demo-client --server {address} --client {number}"));
+            client.extend(words(&format!("--clients {} --rounds {}", args.clients, args.rounds)));
+            client.extend(words(&format!("--seed {}", args.seed)));
+            client.extend(["--folder".into(), folder.display().to_string()]);
+            Process::start(format!("client {number}"), &client)
+        });
+        let clients = clients.collect::<Result<_, _>>()?;
+        Ok(Self { clients, aggregator })
+    }
+
+    /// Every client's report of a round.
+    pub(super) fn round(&mut self, round: u32) -> Result<Vec<ClientReport>, Failure> {
+        let mut reports = vec![];
+        for client in &mut self.clients {
+            let report: ClientReport = serde_json::from_str(&client.next_line()?)?;
+            if report.round != round {
+                let (name, found) = (&client.name, report.round);
+                return Err(Failure::Work(format!("{name} is in round {found}, not {round}")));
+            }
+            reports.push(report);
+        }
+        Ok(reports)
+    }
+
+    /// Waits until everyone has ended well.
+    pub(super) fn finish(&mut self) -> Result<(), Failure> {
+        self.clients.iter_mut().try_for_each(Process::finish)?;
+        self.aggregator.finish()
+    }
+}

@@ -1,0 +1,158 @@
+//! The table at the end, the JSON file, and the verdict.
+
+use serde_json::{Value, json};
+
+use super::{check::Checked, client::ClientReport, model::Evaluation};
+use crate::{args::Demo, failure::Failure};
+
+/// One round's figures, means over clients.
+pub(super) struct RoundFigures {
+    pub(super) round: u32,
+    pub(super) agrees: bool,
+    pub(super) encrypted: Evaluation,
+    pub(super) plain: Evaluation,
+    values: usize,
+    up_bytes: f64,
+    down_bytes: f64,
+    /// Since the start of the training.
+    wire_bytes: f64,
+    encrypting_s: f64,
+    exchanging_s: f64,
+    decrypting_s: f64,
+}
+
+impl RoundFigures {
+    pub(super) fn new(
+        round: u32,
+        plain: &Evaluation,
+        checked: &Checked,
+        reports: &[ClientReport],
+    ) -> Self {
+        let mean = |figure: &dyn Fn(&ClientReport) -> f64| {
+            reports.iter().map(figure).sum::<f64>() / reports.len() as f64
+        };
+        // A contribution and the sum of all have the same chunks.
+        let bytes = mean(&|r| r.ciphertext_bytes as f64);
+        Self {
+            round,
+            agrees: checked.agrees,
+            encrypted: checked.evaluation,
+            plain: *plain,
+            values: reports[0].values,
+            up_bytes: bytes,
+            down_bytes: bytes,
+            wire_bytes: mean(&|r| r.wire_bytes_sent as f64),
+            encrypting_s: mean(&|r| r.encrypting_s),
+            exchanging_s: mean(&|r| r.exchanging_s),
+            decrypting_s: mean(&|r| r.decrypting_s),
+        }
+    }
+
+    fn up(&self) -> f64 {
+        self.up_bytes / self.values as f64
+    }
+
+    fn down(&self) -> f64 {
+        self.down_bytes / self.values as f64
+    }
+
+    fn to_json(&self) -> Value {
+        json!({
+            "round": self.round + 1,
+            "agree": self.agrees,
+            "loss_encrypted": self.encrypted.loss,
+            "loss_plaintext": self.plain.loss,
+            "accuracy_encrypted": self.encrypted.accuracy,
+            "accuracy_plaintext": self.plain.accuracy,
+            "bytes_per_value_up": self.up(),
+            "bytes_per_value_down": self.down(),
+            "encrypting_s": self.encrypting_s,
+            "exchanging_s": self.exchanging_s,
+            "decrypting_s": self.decrypting_s,
+        })
+    }
+}
+
+/// The whole training.
+#[derive(Default)]
+pub(super) struct Summary {
+    pub(super) rounds: Vec<RoundFigures>,
+}
+
+impl Summary {
+    fn agrees(&self) -> bool {
+        !self.rounds.is_empty() && self.rounds.iter().all(|r| r.agrees)
+    }
+
+    /// Bytes that a client sent per value and round, everything but UDP and IP headers included.
+    fn wire_bytes_per_value(&self) -> f64 {
+        self.rounds.last().map_or(0.0, |r| r.wire_bytes / (r.values * self.rounds.len()) as f64)
+    }
+
+    pub(super) fn print(&self, args: &Demo) {
+        println!();
+        println!("                 test accuracy       bytes a value       seconds a client");
+        println!("round    loss  encrypted   plain       up     down  encrypt  send+sum  decrypt");
+        for r in &self.rounds {
+            println!(
+                "{:>5}  {:>6.4}  {:>9.4}  {:>6.4}  {:>7.3}  {:>7.3}  {:>7.3}  {:>8.3}  {:>7.3}{}",
+                r.round + 1,
+                r.encrypted.loss,
+                r.encrypted.accuracy,
+                r.plain.accuracy,
+                r.up(),
+                r.down(),
+                r.encrypting_s,
+                r.exchanging_s,
+                r.decrypting_s,
+                if r.agrees { "" } else { "  NOT EQUAL" }
+            );
+        }
+        println!();
+        println!(
+            "float32 takes 4 bytes a value; on the wire, with headers, acknowledgements and \
+             retransmissions, a client sent {:.3}",
+            self.wire_bytes_per_value()
+        );
+        if self.agrees() {
+            println!(
+                "encrypted and plaintext training agree: each of {} means that {} clients decrypted \
+                 equals the plaintext mean of the quantised updates, bit for bit",
+                self.rounds.len() * usize::from(args.clients),
+                args.clients
+            );
+        }
+    }
+
+    pub(super) fn to_json(&self, args: &Demo) -> Value {
+        let last = self.rounds.last();
+        json!({
+            "agree": self.agrees(),
+            "rounds": self.rounds.len(),
+            "clients": args.clients,
+            "scheme": args.scheme.name(),
+            "bits": args.bits,
+            "seed": args.seed,
+            "values": last.map(|r| r.values),
+            "accuracy_encrypted": last.map(|r| r.encrypted.accuracy),
+            "accuracy_plaintext": last.map(|r| r.plain.accuracy),
+            "bytes_per_value_up": last.map(RoundFigures::up),
+            "bytes_per_value_down": last.map(RoundFigures::down),
+            "wire_bytes_per_value_up": self.wire_bytes_per_value(),
+            "per_round": self.rounds.iter().map(RoundFigures::to_json).collect::<Vec<_>>(),
+        })
+    }
+
+    pub(super) fn verdict(&self) -> Result<(), Failure> {
+        if self.agrees() {
+            return Ok(());
+        }
+        let rounds: Vec<_> =
+            self.rounds.iter().filter(|r| !r.agrees).map(|r| r.round + 1).collect();
+        let text = format!(
+            "encrypted and plaintext training do NOT agree: a decrypted mean differs from the \
+             plaintext mean of the quantised updates in rounds {rounds:?}"
+        );
+        Err(Failure::Work(text))
+    }
+}

@@ -1,0 +1,64 @@
+//! The plaintext twin: the same data, model, seeds and weights, in float32 and without encryption.
+
+use super::{
+    digits::Digits,
+    model::{Evaluation, Model, TRAINING, Tensor},
+    training_seed,
+};
+use crate::failure::Failure;
+
+/// Federated averaging in one process.
+pub(super) struct Twin {
+    seed: u64,
+    shards: Vec<Digits>,
+    test: Digits,
+    model: Model,
+}
+
+impl Twin {
+    pub(super) fn new(seed: u64, clients: usize) -> Self {
+        let split = Digits::load().split(seed);
+        let shards = split.train.shards(clients, seed);
+        Self { seed, shards, test: split.test, model: Model::new(seed) }
+    }
+
+    pub(super) fn parameters(&self) -> usize {
+        self.model.parameters().iter().map(|t| t.values.len()).sum()
+    }
+
+    pub(super) fn training_images(&self) -> usize {
+        self.shards.iter().map(Digits::len).sum()
+    }
+
+    pub(super) fn test_images(&self) -> usize {
+        self.test.len()
+    }
+
+    /// One round: every client's update, their mean weighted by images, one step.
+    pub(super) fn round(&mut self, round: u32) -> Result<Evaluation, Failure> {
+        let updates: Vec<_> = self
+            .shards
+            .iter()
+            .enumerate()
+            .map(|(client, shard)| {
+                let seed = training_seed(self.seed, round, client);
+                (shard.len() as f64, self.model.local_update(shard, &TRAINING, seed))
+            })
+            .collect();
+        self.model.apply(&mean(&updates)).map_err(|e| Failure::Work(e.to_string()))?;
+        Ok(self.model.evaluate(&self.test))
+    }
+}
+
+/// The weighted mean of updates, value by value.
+fn mean(updates: &[(f64, Vec<Tensor>)]) -> Vec<Tensor> {
+    let total: f64 = updates.iter().map(|(weight, _)| weight).sum();
+    let mut mean = updates[0].1.clone();
+    for (t, tensor) in mean.iter_mut().enumerate() {
+        for (i, value) in tensor.values.iter_mut().enumerate() {
+            let sum: f64 = updates.iter().map(|(w, u)| w * f64::from(u[t].values[i])).sum();
+            *value = (sum / total) as f32;
+        }
+    }
+    mean
+}

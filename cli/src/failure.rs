@@ -1,0 +1,56 @@
+//! Why a command failed, and what its exit code is.
+
+use std::{fmt, process::ExitCode};
+
+use ciphergram_nic::federation;
+
+/// One line for standard error.
+pub(crate) enum Failure {
+    /// The work failed: exit code 1.
+    Work(String),
+    /// The command cannot be meant: exit code 2.
+    Misuse(String),
+}
+
+impl Failure {
+    pub(crate) fn exit_code(&self) -> ExitCode {
+        match self {
+            Self::Work(_) => ExitCode::from(1),
+            Self::Misuse(_) => ExitCode::from(2),
+        }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            // Whatever a library or a peer says, it stays one line.
+            Self::Work(text) | Self::Misuse(text) => {
+                f.write_str(&text.split_whitespace().collect::<Vec<_>>().join(" "))
+            }
+        }
+    }
+}
+
+impl From<ciphergram_he::Error> for Failure {
+    fn from(error: ciphergram_he::Error) -> Self {
+        Self::Work(error.to_string())
+    }
+}
+
+impl From<federation::Error> for Failure {
+    fn from(error: federation::Error) -> Self {
+        Self::Work(error.to_string())
+    }
+}
+
+impl From<serde_json::Error> for Failure {
+    fn from(error: serde_json::Error) -> Self {
+        Self::Work(format!("cannot write JSON: {error}"))
+    }
+}
+
+/// An operating system's refusal, with the path that it is about.
+pub(crate) fn at(path: &std::path::Path) -> impl Fn(std::io::Error) -> Failure + '_ {
+    move |error| Failure::Work(format!("{}: {error}", path.display()))
+}
