@@ -175,7 +175,7 @@ pub fn powers(engine: &dyn Engine) {
     for (words, bits) in [(1, 1), (1, 64), (2, 65), (4, 127), (32, 130), (64, 64)] {
         let m = random.modulus(words);
         let base = random.residue(&m, 9);
-        let fixed = Arc::new(FixedBase::new(m.clone(), &base, bits));
+        let fixed = Arc::new(FixedBase::new("base", m.clone(), &base, bits));
         let mut b = Builder::new("powers");
         let x = b.residues("x", &m);
         let (s, p) = (b.exponents::<Secret>("s", bits), b.exponents::<Public>("p", bits));

@@ -149,20 +149,23 @@ pub enum Step {
 
 /// The base of [`Step::PowFixedBase`]: engines keep a table of its powers.
 pub struct FixedBase {
+    name: String,
     modulus: Arc<Modulus>,
     base: Zeroizing<Vec<u64>>,
     exponent_bits: u32,
 }
 
 impl FixedBase {
-    /// `base` must be below the modulus; exponents will have at most `exponent_bits` bits.
+    /// `base` must be below the modulus; exponents will have at most `exponent_bits` bits. `name` is
+    /// for the text form.
     ///
     /// # Panics
     /// If `base` has another length than the modulus, or `exponent_bits` is 0.
     #[must_use]
-    pub fn new(modulus: Arc<Modulus>, base: &[u64], exponent_bits: u32) -> Self {
+    pub fn new(name: &str, modulus: Arc<Modulus>, base: &[u64], exponent_bits: u32) -> Self {
         assert!(base.len() == modulus.len_words() && exponent_bits > 0, "a residue and a bound");
-        Self { modulus, base: Zeroizing::new(base.to_vec()), exponent_bits }
+        let base = Zeroizing::new(base.to_vec());
+        Self { name: name.into(), modulus, base, exponent_bits }
     }
 
     /// The modulus.

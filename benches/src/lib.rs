@@ -1,1 +1,76 @@
-//! Under construction.
+//! What the benches share: one-step programs and operands for them.
+//!
+//! Ids read `operation/engine/size`. `cargo bench -p ciphergram-benches` runs them all.
+
+use std::sync::Arc;
+
+use ciphergram_accel::{
+    Builder, Modulus, Program, Ring,
+    exponents::{Public, Secret},
+    program::{Coeff, Residue, Var},
+    ring::largest_primes,
+};
+
+/// An odd modulus of exactly `bits` bits, `bits` a multiple of 64: all ones.
+///
+/// # Panics
+/// Never: all ones is odd.
+#[must_use]
+pub fn modulus(bits: u32) -> Arc<Modulus> {
+    match Modulus::new("m", &vec![u64::MAX; bits as usize / 64]) {
+        Ok(m) => Arc::new(m),
+        Err(why) => unreachable!("{why}"),
+    }
+}
+
+/// The ring of `ckks-sum`.
+///
+/// # Panics
+/// Never: the primes are chosen for the ring.
+#[must_use]
+pub fn ring() -> Arc<Ring> {
+    match Ring::new(4096, &largest_primes(50, 4096, 2)) {
+        Ok(ring) => Arc::new(ring),
+        Err(why) => unreachable!("{why}"),
+    }
+}
+
+/// A program of residues `x` with one output.
+#[must_use]
+pub fn residue_program(
+    m: &Arc<Modulus>,
+    step: impl FnOnce(&mut Builder, Var<Residue>) -> Var<Residue>,
+) -> Program {
+    let mut b = Builder::new("bench");
+    let x = b.residues("x", m);
+    let y = step(&mut b, x);
+    b.output(y);
+    b.build()
+}
+
+/// `x^e` with exponents of as many bits as the modulus has, secret or public.
+#[must_use]
+pub fn pow_program(m: &Arc<Modulus>, secret: bool) -> Program {
+    residue_program(m, |b, x| {
+        if secret {
+            let e = b.exponents::<Secret>("e", m.bits());
+            b.pow("y", x, e)
+        } else {
+            let e = b.exponents::<Public>("e", m.bits());
+            b.pow("y", x, e)
+        }
+    })
+}
+
+/// A program of polynomials with one output.
+#[must_use]
+pub fn poly_program(
+    ring: &Arc<Ring>,
+    step: impl FnOnce(&mut Builder, Var<Coeff>) -> Var<Coeff>,
+) -> Program {
+    let mut b = Builder::new("bench");
+    let x = b.coefficients("x", ring);
+    let y = step(&mut b, x);
+    b.output(y);
+    b.build()
+}

@@ -84,8 +84,8 @@ impl Charter {
     /// otherwise it is the largest range of each tensor and the largest weight.
     ///
     /// # Errors
-    /// There is none, two tell of different tensors or settled ranges, or two have one ticket. The
-    /// client that differs from the first is named.
+    /// There is none, two tell of different tensors or settled ranges, a weight is above the settled
+    /// largest, or two have one ticket. The client that differs from the first is named.
     pub fn join(announcements: &[(u16, Announcement)]) -> Result<Self, Error> {
         let first = announcements.iter().find(|(_, a)| a.fixed).or(announcements.first());
         let (_, first) = first.ok_or(Error::NothingToSum)?;
@@ -97,6 +97,9 @@ impl Charter {
                 a.agreement.check_layout(first.agreement.specs())?;
                 if a.fixed {
                     a.agreement.check_same(&first.agreement)?;
+                }
+                if first.fixed && !a.fixed {
+                    first.agreement.check_weight(a.agreement.max_weight().into())?;
                 }
                 if !first.fixed {
                     let own = a.agreement.ranges();

@@ -7,6 +7,7 @@ use ciphergram_accel::Engine;
 use crate::{
     Accumulator, Agreement, Error, PublicKey,
     bytes::{Reader, Writer},
+    error::CiphertextFault,
     frame::{self, Frame, FrameError, Kind},
     seal::Ticket,
 };
@@ -145,6 +146,13 @@ impl Sum {
         for (name, contribution) in contributions {
             let add = || -> Result<(), Error> {
                 let c = contribution?;
+                let (found, chunks) =
+                    (c.stream.len(), key.parameters().chunks(c.agreement.values()));
+                // Before anything is allocated: an agreement can claim any number of values.
+                if found != chunks.total_bytes() {
+                    let fault = CiphertextFault::Length { found, expected: chunks.total_bytes() };
+                    return Err(Error::Ciphertext { chunk: 0, fault });
+                }
                 let (accumulator, agreement, tickets) = sum.get_or_insert_with(|| {
                     let values = c.agreement.values();
                     (Accumulator::new(key, engine.clone(), values), c.agreement.clone(), vec![])

@@ -67,7 +67,10 @@ impl Step {
 
 impl Program {
     fn call(&self, step: &Step, operands: &[usize]) -> String {
-        let names: Vec<_> = operands.iter().map(|&i| self.values[i].name.as_str()).collect();
+        let mut names: Vec<_> = operands.iter().map(|&i| self.values[i].name.as_str()).collect();
+        if let Step::PowFixedBase { base } = step {
+            names.insert(0, &base.name);
+        }
         format!("{}({})", step.name(), names.join(", "))
     }
 

@@ -17,8 +17,9 @@ pub struct Agreement {
     max_weight: u32,
 }
 
-/// More values than any stream of 2^32 chunks could carry is a malformed frame.
-const MAX_VALUES: usize = 1 << 40;
+/// More values than this is a malformed frame. It keeps the number of chunks below 2^32, since every
+/// chunk holds dozens of values.
+const MAX_VALUES: usize = 1 << 36;
 
 impl Agreement {
     /// Joins specifications with one range each.

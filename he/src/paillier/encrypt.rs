@@ -103,7 +103,7 @@ fn short_mask_program(
     b.output(h_s);
     let mut h_s = Zeroizing::new(vec![0; n_squared.len_words()]);
     engine.run(&b.build(), &mut [Operand::SecretIn(&base), Operand::Out(&mut h_s)])?;
-    let base = Arc::new(FixedBase::new(n_squared.clone(), &h_s, n.bits() / 2));
+    let base = Arc::new(FixedBase::new("h_s", n_squared.clone(), &h_s, n.bits() / 2));
 
     let mut b = Builder::new("paillier.encrypt");
     let m = b.integers("m", n.len_words());

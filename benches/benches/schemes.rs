@@ -1,0 +1,65 @@
+//! Whole contributions: seal, add, open. Ids `operation/engine/scheme`, one client, 100,000 values
+//! at 16 bits under `ckks-sum`, 2,000 under Paillier, 64 clients' headroom.
+
+#![allow(missing_docs, reason = "criterion's macros make undocumented items")]
+
+use std::sync::Arc;
+
+use ciphergram_accel::{CpuEngine, Engine};
+use ciphergram_he::{
+    Accumulator, Agreement, Contribution, Dtype, Error, OpenedSum, Quantised, Scheme, Sealer,
+    SecretKey, Sum, TensorSpec, keys::AnyKey, params::Literal,
+};
+use criterion::{Criterion, criterion_group, criterion_main};
+
+fn contribute(
+    key: &AnyKey,
+    engine: &Arc<dyn Engine>,
+    agreement: &Agreement,
+) -> Result<Contribution, Error> {
+    let update = Quantised::from_fields(vec![4321; agreement.values()], 1);
+    let sealer = Sealer::new(key, engine.clone(), update)?;
+    let ticket = sealer.ticket().clone();
+    Ok(Contribution { ticket, agreement: agreement.clone(), stream: sealer.seal_all()? })
+}
+
+fn scheme(c: &mut Criterion, scheme: Scheme, values: u64) -> Result<(), Error> {
+    let engine: Arc<dyn Engine> = Arc::new(CpuEngine::new());
+    let secret = SecretKey::generate(Literal { scheme, clients: 64, bits: 16 })?;
+    let key = AnyKey::Secret(Box::new(secret), None);
+    let spec = TensorSpec { name: "t".into(), dtype: Dtype::F32, shape: vec![values] };
+    let agreement = Agreement::new(vec![spec], vec![1.0], 1)?;
+    let id = |operation: &str| format!("{operation}/{}/{scheme}", engine.name());
+    c.bench_function(&id("seal"), |bench| {
+        bench.iter(|| contribute(&key, &engine, &agreement));
+    });
+    let contribution = contribute(&key, &engine, &agreement)?;
+    let mut sum = Accumulator::new(key.public(), engine.clone(), agreement.values());
+    let chunks = 0..sum.chunks().count();
+    c.bench_function(&id("add"), |bench| {
+        bench.iter(|| sum.add(chunks.clone(), &contribution.stream));
+    });
+    let sum = Sum::of(key.public(), engine.clone(), [("one", Ok(contribution))])?;
+    let AnyKey::Secret(secret, _) = &key else { return Ok(()) };
+    c.bench_function(&id("open"), |bench| {
+        bench.iter(|| OpenedSum::open(secret, &*engine, &sum).map(|_| ()));
+    });
+    Ok(())
+}
+
+fn schemes(c: &mut Criterion) {
+    for (name, values) in
+        [(Scheme::CkksSum, 100_000), (Scheme::Paillier2048, 2_000), (Scheme::Paillier3072, 2_000)]
+    {
+        if let Err(error) = scheme(c, name, values) {
+            eprintln!("{name}: {error}");
+        }
+    }
+}
+
+criterion_group! {
+    name = benches;
+    config = Criterion::default().sample_size(10);
+    targets = schemes
+}
+criterion_main!(benches);
