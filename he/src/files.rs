@@ -60,6 +60,10 @@ impl ContributorSet {
     }
 }
 
+/// The ciphertext stream is not as long as the tensors ask for.
+const WRONG_LENGTH: FrameError =
+    FrameError::Malformed { what: "not the chunks that the tensors need" };
+
 pub(crate) fn write_ticket(w: &mut Writer, ticket: &Ticket) {
     w.bytes(&ticket.id);
     w.bytes(&ticket.seed);
@@ -109,9 +113,12 @@ impl Contribution {
     /// Its kind or body is not as it should be.
     pub fn from_frame(frame: &Frame<'_>) -> Result<Self, Error> {
         frame.check_kind(Kind::Contribution)?;
-        let mut r = Reader(frame.body);
+        let (mut r, parameters) = (Reader(frame.body), frame.parameters()?);
         let ticket = read_ticket(&mut r)?;
         let agreement = Agreement::read(&mut r)?;
+        if r.0.len() != parameters.chunks(agreement.values()).total_bytes() {
+            return Err(WRONG_LENGTH.into());
+        }
         Ok(Self { ticket, agreement, stream: r.0.to_vec() })
     }
 }
@@ -230,6 +237,10 @@ impl Sum {
         let agreement = Agreement::read(&mut r)?;
         let chunks = parameters.chunks(agreement.values());
         let (count, total) = (chunks.count() as usize, chunks.total_bytes());
+        // Before anything is allocated for so many chunks: the stream itself must be there.
+        if r.0.len() < total {
+            return Err(WRONG_LENGTH.into());
+        }
         let mut sets = vec![];
         for _ in 0..r.u32()? {
             let run = r.u32()? as usize;
@@ -242,9 +253,7 @@ impl Sum {
             sets.resize(sets.len() + run, set);
         }
         if sets.len() != count || r.0.len() != total {
-            return Err(
-                FrameError::Malformed { what: "not the chunks that the tensors need" }.into()
-            );
+            return Err(WRONG_LENGTH.into());
         }
         Ok(Self { contributors, agreement, sets, stream: r.0.to_vec() })
     }

@@ -1,0 +1,16 @@
+//! Safetensors files, and what measuring them does.
+
+#![no_main]
+
+use ciphergram_he::{
+    Update,
+    codec::{Policy, RangesFile},
+};
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|bytes: &[u8]| {
+    if let Ok(update) = Update::from_safetensors(bytes) {
+        let _ = RangesFile::measure(&update, Policy::Sigma(2.0), 1);
+        let _ = update.to_safetensors();
+    }
+});
