@@ -2,7 +2,7 @@
 //!
 //! A whole program runs over one item before the next, so intermediates stay in cache; `rayon`
 //! spreads items over cores. Steps over secrets take no branch, no table index and no division that
-//! depends on them.
+//! depends on them (for primes of 32 bits or more; smaller ones are for tests of the transform).
 
 mod bignum;
 mod montgomery;
@@ -78,7 +78,8 @@ impl Kernels for CpuEngine {
     }
 }
 
-/// Values derived from constants, found by the constant's identity and dropped with it.
+/// Values derived from constants, found by the constant's identity. Those of constants that are gone
+/// go when the next one is derived.
 struct Derived<K, V>(Mutex<Vec<(Weak<K>, Arc<V>)>>);
 
 impl<K, V> Default for Derived<K, V> {

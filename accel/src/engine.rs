@@ -2,7 +2,7 @@
 
 use crate::{
     Beats, Exponents, Polys, Residues,
-    exponents::{Public, Secrecy, Secret},
+    exponents::{Public, Secret},
     polys::Domain,
     program::{Program, Step},
 };
@@ -21,7 +21,8 @@ pub trait Engine: Send + Sync {
     /// Runs `program` over whole batches: operands are the inputs in the order they were built,
     /// then the outputs.
     ///
-    /// Values are trusted to be reduced, as the batch types guarantee; lengths are checked.
+    /// Values are trusted to be reduced: whoever fills a batch checks or makes them so. Lengths are
+    /// checked.
     ///
     /// # Errors
     /// The operands do not fit the program, or a step is not supported. Nothing was computed then.
@@ -146,5 +147,3 @@ pub(crate) fn check_support(engine: &dyn Engine, program: &Program) -> Result<()
 pub fn supported_steps(engine: &dyn Engine) -> Vec<&'static str> {
     Step::NAMES.into_iter().filter(|step| engine.supports(step)).collect()
 }
-
-const _: () = assert!(Secret::SECRET && !Public::SECRET);

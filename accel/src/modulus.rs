@@ -1,7 +1,7 @@
 //! One odd modulus and the constants that Montgomery arithmetic derives from it.
 
 use crypto_bigint::BoxedUint;
-use zeroize::Zeroize;
+use zeroize::{Zeroize, Zeroizing};
 
 /// The largest modulus in bits: n² of a 4096-bit Paillier key.
 pub const MAX_MODULUS_BITS: u32 = 8192;
@@ -122,14 +122,11 @@ fn power_of_two_mod(exponent: u32, m: &[u64]) -> Vec<u64> {
     let precision = exponent + 64;
     let mut words = vec![0u64; (precision / 64) as usize];
     words[(exponent / 64) as usize] = 1 << (exponent % 64);
-    let mut modulus = BoxedUint::from_words(m.iter().copied());
-    let remainder = match modulus.to_nz().into_option() {
-        Some(m) => BoxedUint::from_words(words).rem(&m),
-        None => BoxedUint::zero(),
-    };
-    modulus.zeroize();
-    let mut out = remainder.as_words().to_vec();
-    out.resize(m.len(), 0);
+    let modulus = Zeroizing::new(BoxedUint::from_words(m.iter().copied()));
+    let Some(nonzero) = modulus.as_nz_vartime() else { return vec![0; m.len()] };
+    let remainder = Zeroizing::new(BoxedUint::from_words(words).rem(nonzero));
+    let mut out = vec![0; m.len()];
+    out.copy_from_slice(&remainder.as_words()[..m.len()]);
     out
 }
 

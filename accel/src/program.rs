@@ -62,6 +62,22 @@ pub enum Kind {
 }
 
 impl Kind {
+    /// Whether items of both mean the same: equal shapes over one modulus or ring.
+    #[must_use]
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        self.words() == other.words()
+            && match (self, other) {
+                (Self::Residues { modulus: a, .. }, Self::Residues { modulus: b, .. }) => {
+                    Arc::ptr_eq(a, b)
+                }
+                (Self::Polys { ring: a, ntt: x }, Self::Polys { ring: b, ntt: y }) => {
+                    Arc::ptr_eq(a, b) && x == y
+                }
+                (Self::Beats { ring: a, .. }, Self::Beats { ring: b, .. }) => Arc::ptr_eq(a, b),
+                _ => std::mem::discriminant(self) == std::mem::discriminant(other),
+            }
+    }
+
     /// The words of one item.
     #[must_use]
     pub fn words(&self) -> usize {

@@ -9,7 +9,7 @@
 //! upload smaller than the float32 it protects. The sum of `b`s decrypts with the sum of `a`s.
 //!
 //! # Exactness
-//! The noise of a sum is bounded for certain (see [`Parameters`](crate::Parameters)), so rounding
+//! The noise of a sum is bounded for certain (see [`crate::params`]), so rounding
 //! removes it always: decryption cannot fail, and what it reveals to a key holder is the exact sum
 //! and nothing of the noise.
 //!

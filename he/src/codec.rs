@@ -3,8 +3,8 @@
 //! # What is computed
 //! With `L = 2^(bits−1) − 1` steps on either side of zero, a tensor's agreed range `r`, a client's
 //! weight `w` and the agreed largest weight `W`, a value `x` becomes an integer next to
-//! `clip(x, ±r) · L/r · w/W`, rounded up or down at random so that its expectation is exact. Zero
-//! stays zero. The sum `S` over the contributors decodes to `S · r/L · W`, which is `Σ w·x`, and that
+//! `clip(x, ±r) · L/r · w/W`, rounded up or down at random so that its expectation is that within
+//! 2^-29 of a step. Zero stays zero. The sum `S` over the contributors decodes to `S · r/L · W`, which is `Σ w·x`, and that
 //! divided by `Σ w` is the weighted mean.
 //!
 //! # Error
@@ -88,7 +88,8 @@ impl Quantised {
     }
 }
 
-/// The integer below or above `x`, the nearer one more likely, so that the expectation is `x`.
+/// The integer below or above `x`, the nearer one more likely, so that the expectation is `x` within
+/// 2^-29.
 ///
 /// The random fraction has 29 bits: beside the 24 bits of an integer part their sum is exact in a
 /// double, so an integer `x` is never rounded away from itself.
@@ -130,12 +131,17 @@ pub fn decode(
     let steps = f64::from(parameters.half_steps());
     let max_weight = f64::from(agreement.max_weight());
     let tensors = agreement.specs().iter().zip(agreement.ranges()).map(|(spec, &range)| {
+        let largest = spec.dtype.largest();
         let mut values = Vec::with_capacity(spec.values().unwrap_or(0));
         for (sum, weight) in sums.by_ref().take(spec.values().unwrap_or(0)) {
             let units = sum as f64 / steps;
             values.push(match output {
-                // The mean of clipped values is within the range; rounding may not leave it.
-                Output::Mean => (units * (max_weight / weight as f64)).clamp(-1.0, 1.0) * range,
+                // The mean of clipped values is within the range and the type; rounding may not
+                // leave them.
+                Output::Mean => {
+                    let unit = (units * (max_weight / weight as f64)).clamp(-1.0, 1.0);
+                    (unit * range).clamp(-largest, largest)
+                }
                 Output::Sum => units * max_weight * range,
             });
         }
@@ -159,7 +165,8 @@ mod tests {
     fn update(values: &[f64]) -> Update {
         let shape = vec![values.len() as u64];
         let spec = TensorSpec { name: "t".into(), dtype: Dtype::F64, shape };
-        Update::new(vec![Tensor::from_values(spec, values.iter().copied()).unwrap()])
+        let bytes = values.iter().flat_map(|x| x.to_le_bytes()).collect();
+        Update::new(vec![Tensor::from_bytes(spec, bytes)])
     }
 
     #[test]

@@ -52,6 +52,12 @@ pub enum Error {
         /// The range, as text.
         range: String,
     },
+    /// Tensors that no sum can hold.
+    #[error("these tensors cannot be summed: {why}")]
+    Tensors {
+        /// What is wrong.
+        why: String,
+    },
     /// Two updates are not of the same shape.
     #[error("the tensors differ: {difference}")]
     Layout {
@@ -83,6 +89,12 @@ pub enum Error {
         found: usize,
         /// The headroom of the parameter set.
         admitted: usize,
+    },
+    /// Integers that are not of these parameters.
+    #[error("a quantised value or weight is out of the range of {bits} bits")]
+    NotQuantised {
+        /// Bits of a value.
+        bits: u32,
     },
     /// The operation needs at least one contribution.
     #[error("there is nothing to sum")]

@@ -9,7 +9,7 @@ use crate::{
     Agreement, Error, PublicKey, Update,
     bytes::Writer,
     codec::{Policy, RangesFile, round_up_to_power_of_two},
-    files::{read_ticket, write_ticket},
+    files::{check_distinct, read_ticket, write_ticket},
     frame::{self, FrameError, Kind},
     seal::Ticket,
 };
@@ -91,8 +91,9 @@ impl Charter {
         let (_, first) = first.ok_or(Error::NothingToSum)?;
         let mut ranges = first.agreement.ranges().to_vec();
         let mut max_weight = first.agreement.max_weight();
-        let mut participants: Vec<(u16, Ticket)> = vec![];
-        for (number, a) in announcements {
+        let mut participants: Vec<&(u16, Announcement)> = vec![];
+        for joined in announcements {
+            let (number, a) = joined;
             let mut take = || -> Result<(), Error> {
                 a.agreement.check_layout(first.agreement.specs())?;
                 if a.fixed {
@@ -106,16 +107,13 @@ impl Charter {
                     ranges.iter_mut().zip(own).for_each(|(r, o)| *r = r.max(*o));
                     max_weight = max_weight.max(a.agreement.max_weight());
                 }
-                let repeats = |t: &Ticket| t.id == a.ticket.id || t.seed == a.ticket.seed;
-                if participants.iter().any(|(_, t)| repeats(t)) {
-                    return Err(Error::SameContribution);
-                }
-                participants.push((*number, a.ticket.clone()));
-                Ok(())
+                check_distinct(participants.iter().map(|p| &p.1.ticket).chain([&a.ticket]))
             };
             take().map_err(|e| e.within(format!("client {number}")))?;
+            participants.push(joined);
         }
         participants.sort_by_key(|p| p.0);
+        let participants = participants.iter().map(|p| (p.0, p.1.ticket.clone())).collect();
         let agreement = Agreement::new(first.agreement.specs().to_vec(), ranges, max_weight)?;
         Ok(Self { agreement, participants })
     }
@@ -150,6 +148,7 @@ impl Charter {
         if !participants.is_sorted_by(|a, b| a.0 < b.0) {
             return Err(FrameError::Malformed { what: "participants out of order" }.into());
         }
+        check_distinct(participants.iter().map(|p| &p.1))?;
         let agreement = Agreement::read(&mut r)?;
         r.end()?;
         Ok(Self { agreement, participants })

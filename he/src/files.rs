@@ -1,6 +1,6 @@
 //! The two binary files: a contribution and a sum.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use ciphergram_accel::Engine;
 
@@ -9,6 +9,7 @@ use crate::{
     bytes::{Reader, Writer},
     error::CiphertextFault,
     frame::{self, Frame, FrameError, Kind},
+    params::Chunks,
     seal::Ticket,
 };
 
@@ -63,6 +64,15 @@ impl ContributorSet {
 /// The ciphertext stream is not as long as the tensors ask for.
 const WRONG_LENGTH: FrameError =
     FrameError::Malformed { what: "not the chunks that the tensors need" };
+
+/// Refuses a contribution that is listed twice: a sum of three that is three times one client's.
+pub(crate) fn check_distinct<'a>(
+    tickets: impl IntoIterator<Item = &'a Ticket>,
+) -> Result<(), Error> {
+    let (mut ids, mut seeds) = (BTreeSet::new(), BTreeSet::new());
+    let mut fresh = |t: &Ticket| ids.insert(t.id) && seeds.insert(t.seed);
+    if tickets.into_iter().all(&mut fresh) { Ok(()) } else { Err(Error::SameContribution) }
+}
 
 pub(crate) fn write_ticket(w: &mut Writer, ticket: &Ticket) {
     w.bytes(&ticket.id);
@@ -165,10 +175,7 @@ impl Sum {
                     (Accumulator::new(key, engine.clone(), values), c.agreement.clone(), vec![])
                 });
                 c.agreement.check_same(agreement)?;
-                let repeats = |t: &Ticket| t.id == c.ticket.id || t.seed == c.ticket.seed;
-                if tickets.iter().any(repeats) {
-                    return Err(Error::SameContribution);
-                }
+                check_distinct(tickets.iter().chain([&c.ticket]))?;
                 let admitted = key.parameters().clients() as usize;
                 if tickets.len() == admitted {
                     return Err(Error::TooManyContributors { found: admitted + 1, admitted });
@@ -184,6 +191,16 @@ impl Sum {
         let all = ContributorSet::all(contributors.len());
         let sets = vec![all; accumulator.chunks().count() as usize];
         Ok(Self { contributors, agreement, sets, stream: accumulator.into_stream() })
+    }
+
+    /// Refuses a sum whose parts do not fit together, however it was made.
+    pub(crate) fn check(&self, chunks: &Chunks) -> Result<(), Error> {
+        check_distinct(&self.contributors)?;
+        let known = |set: &ContributorSet| set.iter().all(|i| i < self.contributors.len());
+        let whole = self.sets.len() == chunks.count() as usize
+            && self.stream.len() == chunks.total_bytes()
+            && self.sets.iter().all(known);
+        if whole { Ok(()) } else { Err(WRONG_LENGTH.into()) }
     }
 
     /// The fewest contributors of any chunk.
@@ -234,6 +251,7 @@ impl Sum {
         }
         let contributors =
             (0..found).map(|_| read_ticket(&mut r)).collect::<Result<Vec<_>, _>>()?;
+        check_distinct(&contributors)?;
         let agreement = Agreement::read(&mut r)?;
         let chunks = parameters.chunks(agreement.values());
         let (count, total) = (chunks.count() as usize, chunks.total_bytes());

@@ -169,7 +169,7 @@ impl<'a> Frame<'a> {
         if found != expected {
             return Err(Error::SchemeMismatch { found, expected });
         }
-        if self.parameters != parameters.id() {
+        if self.parameters != parameters.id() || self.literal != parameters.literal() {
             let text = |l: Literal| format!("{} clients at {} bits", l.clients, l.bits);
             let (found, expected) = (text(self.literal), text(parameters.literal()));
             return Err(Error::ParametersMismatch { found, expected });

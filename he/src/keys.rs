@@ -20,6 +20,7 @@ use zeroize::Zeroizing;
 
 use crate::{
     Error, Parameters,
+    bytes::to_bytes,
     ckks_sum::LatticeSecret,
     frame::hex,
     paillier::{self, PaillierModulus, PaillierSecret},
@@ -79,8 +80,8 @@ impl PublicKey {
     }
 
     fn from_modulus(parameters: Parameters, modulus: PaillierModulus) -> Self {
-        let bytes: Vec<u8> = modulus.n().words().iter().flat_map(|w| w.to_le_bytes()).collect();
-        let id = KeyId::derive("ciphergram 2026 paillier key id", &bytes);
+        let n = to_bytes(modulus.n().words());
+        let id = KeyId::derive("ciphergram 2026 paillier key id", &n);
         Self { parameters, id, paillier: Some(modulus) }
     }
 

@@ -40,6 +40,7 @@ impl OpenedSum {
     pub fn open(key: &SecretKey, engine: &dyn Engine, sum: &Sum) -> Result<Self, Error> {
         let parameters = key.public().parameters().clone();
         let chunks = parameters.chunks(sum.agreement.values());
+        sum.check(&chunks)?;
         let words = to_words(&sum.stream);
         check_words(key.public(), engine, &chunks, &words)?;
         let count = chunks.count() as usize;

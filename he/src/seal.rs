@@ -18,8 +18,8 @@ use crate::{
 
 /// What is public about a contribution from the start: its name, and the seed of its `a`s.
 ///
-/// A ticket serves one update, once. It can only be drawn fresh, or read back from where that same
-/// update's already sealed chunks are kept.
+/// A ticket serves one update, once: two messages under one seed tell their difference. Draw it
+/// fresh, or read it back from where that same update's already sealed chunks are kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ticket {
     /// Sixteen random bytes that tell contributions apart.
@@ -91,10 +91,11 @@ impl Sealer {
                      --public-encrypt, which is not there yet: use keys/secret.json",
         })?;
         let encryptor = Encryptor::Paillier(Box::new(paillier::Encryptor::new(modulus, &*engine)?));
-        Ok(Self::assemble(key, engine, encryptor, update, ticket, 0))
+        Self::assemble(key, engine, encryptor, update, ticket, 0)
     }
 
-    /// A sealer of the chunks from `next` on, of the update that `ticket` was drawn for.
+    /// A sealer of the chunks from `next` on, of the update that `ticket` was drawn for. No chunk from
+    /// `next` on may ever have been sealed under that ticket and sent.
     ///
     /// # Errors
     /// The engine's, or no randomness.
@@ -112,9 +113,11 @@ impl Sealer {
         };
         let encryptor =
             Encryptor::Lattice(ckks_sum::Encryptor::new(secret, parameters, &ticket.seed)?);
-        Ok(Self::assemble(key.public(), engine, encryptor, update, ticket, next))
+        Self::assemble(key.public(), engine, encryptor, update, ticket, next)
     }
 
+    /// What is packed must fit its fields: a value too large would spill into its neighbours, in
+    /// everyone's sum.
     fn assemble(
         key: &PublicKey,
         engine: Arc<dyn Engine>,
@@ -122,10 +125,14 @@ impl Sealer {
         update: Quantised,
         ticket: Ticket,
         next: u32,
-    ) -> Self {
+    ) -> Result<Self, Error> {
         let parameters = key.parameters().clone();
+        let most = 2 * parameters.half_steps();
+        if update.weight() == 0 || update.fields().iter().any(|&f| f > most) {
+            return Err(Error::NotQuantised { bits: parameters.bits() });
+        }
         let chunks = parameters.chunks(update.fields().len());
-        Self { engine, encryptor, parameters, chunks, update, ticket, next }
+        Ok(Self { engine, encryptor, parameters, chunks, update, ticket, next })
     }
 
     /// The contribution's public part.

@@ -68,16 +68,20 @@ impl Dtype {
         }
     }
 
-    /// Appends `x`, rounded to nearest; false if a finite `x` exceeds the type.
+    /// Appends `x`, rounded to the nearest value of the type, ties to even; false if that is not
+    /// finite.
     fn write(self, x: f64, out: &mut Vec<u8>) -> bool {
-        let written = match self {
+        // The half crate goes through f32, which would round twice; x is rounded before, exactly.
+        match self {
             Self::F16 => {
-                out.extend(f16::from_f64(x).to_le_bytes());
-                f16::from_f64(x).is_finite()
+                let y = f16::from_f64(round_to(x, 10, -14));
+                out.extend(y.to_le_bytes());
+                y.is_finite()
             }
             Self::Bf16 => {
-                out.extend(bf16::from_f64(x).to_le_bytes());
-                bf16::from_f64(x).is_finite()
+                let y = bf16::from_f64(round_to(x, 7, -126));
+                out.extend(y.to_le_bytes());
+                y.is_finite()
             }
             Self::F32 => {
                 out.extend((x as f32).to_le_bytes());
@@ -85,11 +89,28 @@ impl Dtype {
             }
             Self::F64 => {
                 out.extend(x.to_le_bytes());
-                true
+                x.is_finite()
             }
-        };
-        written || !x.is_finite()
+        }
     }
+
+    /// The largest finite value.
+    pub(crate) fn largest(self) -> f64 {
+        match self {
+            Self::F16 => f16::MAX.to_f64(),
+            Self::Bf16 => bf16::MAX.to_f64(),
+            Self::F32 => f64::from(f32::MAX),
+            Self::F64 => f64::MAX,
+        }
+    }
+}
+
+/// `x` rounded to a binary format of so many fraction bits and smallest normal exponent, ties to
+/// even. Scaling by a power of two is exact, and so is rounding to an integer.
+fn round_to(x: f64, fraction_bits: i32, min_exponent: i32) -> f64 {
+    let exponent = ((x.to_bits() >> 52) & 0x7ff) as i32 - 1023;
+    let unit = 2f64.powi(exponent.max(min_exponent) - fraction_bits);
+    if x.is_finite() { (x / unit).round_ties_even() * unit } else { x }
 }
 
 /// A tensor's name, type and shape.
@@ -125,7 +146,7 @@ impl Tensor {
     /// Rounds `values` to the type of `spec`.
     ///
     /// # Errors
-    /// [`Error::Overflow`] if a value exceeds the type.
+    /// [`Error::Overflow`] if a value is not finite in the type.
     ///
     /// # Panics
     /// If there are not as many values as the shape says.
@@ -142,6 +163,17 @@ impl Tensor {
             }
         }
         Ok(Self { spec, data })
+    }
+
+    /// Takes values as they lie in a file, whatever they are.
+    ///
+    /// # Panics
+    /// If there are not as many bytes as the shape says.
+    #[must_use]
+    pub fn from_bytes(spec: TensorSpec, data: Vec<u8>) -> Self {
+        let bytes = spec.values().and_then(|v| v.checked_mul(spec.dtype.bytes()));
+        assert_eq!(Some(data.len()), bytes, "values of {:?}", spec.name);
+        Self { spec, data }
     }
 
     /// The values, each exactly.
@@ -242,6 +274,26 @@ mod tests {
         let bytes = safetensors::serialize([("steps", view)], None).unwrap();
         let expected = Error::Dtype { tensor: "steps".into(), dtype: "I64".into() };
         assert_eq!(Update::from_safetensors(&bytes).err(), Some(expected));
+    }
+
+    #[test]
+    fn halves_are_rounded_once() {
+        let bits = |dtype: Dtype, x: f64| {
+            let mut out = vec![];
+            assert!(dtype.write(x, &mut out));
+            u16::from_le_bytes([out[0], out[1]])
+        };
+        // Just above the tie between 1 and the next half: through f32 it would become the tie.
+        let above = |half_ulp: i32| 1.0 + 2f64.powi(half_ulp) + 2f64.powi(-40);
+        assert_eq!(bits(Dtype::F16, above(-11)), f16::from_f64(1.0 + 2f64.powi(-10)).to_bits());
+        assert_eq!(bits(Dtype::F16, 1.0 + 2f64.powi(-11)), f16::ONE.to_bits());
+        assert_eq!(bits(Dtype::Bf16, above(-8)), bf16::from_f64(1.0 + 2f64.powi(-7)).to_bits());
+        assert_eq!(bits(Dtype::Bf16, 1.0 + 2f64.powi(-8)), bf16::ONE.to_bits());
+        // Subnormals, and what is too small for them.
+        assert_eq!(bits(Dtype::F16, 2f64.powi(-24) * 2.6), 3);
+        assert_eq!(bits(Dtype::F16, 2f64.powi(-26)), 0);
+        assert_eq!(bits(Dtype::Bf16, 2f64.powi(-133) * 1.6), 2);
+        assert_eq!(bits(Dtype::F16, 65519.0), f16::MAX.to_bits());
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use ciphergram_accel::{CpuEngine, Engine};
 use ciphergram_he::{
     Agreement, Contribution, Dtype, Error, PublicKey, Quantised, Sealer, SecretKey, Sum,
-    TensorSpec,
+    TensorSpec, codec,
     error::CiphertextFault,
     exchange::{Announcement, Charter},
     frame::{Frame, FrameError},
@@ -108,6 +108,10 @@ fn sums_refuse_by_name() {
     let error = sum(public, vec![bad]).unwrap_err();
     let fault = CiphertextFault::Residue { lane: 0 };
     assert_eq!(error, format!("0.cgm: chunk 0: {fault}"));
+    let huge = agreement(vec![spec("a", &[1 << 36])], 1.0, 1);
+    let claim = Contribution { agreement: huge, ..first.clone() };
+    let error = sum(public, vec![claim]).unwrap_err();
+    assert!(error.starts_with("0.cgm: chunk 0: 64 bytes of ciphertext where"), "{error}");
     let mut short = first;
     short.stream.pop();
     let error = sum(public, vec![short]).unwrap_err();
@@ -127,13 +131,47 @@ fn charters_join_what_can_be_joined() {
     assert_eq!((open.agreement.ranges(), open.agreement.max_weight()), (&[2.0][..], 3));
     assert_eq!(open.participants.iter().map(|p| p.0).collect::<Vec<_>>(), [0, 1]);
     let mixed =
-        Charter::join(&[(0, announce(false, 9.0, 9)), (1, announce(true, 1.0, 4))]).unwrap();
+        Charter::join(&[(0, announce(false, 9.0, 4)), (1, announce(true, 1.0, 4))]).unwrap();
     assert_eq!((mixed.agreement.ranges(), mixed.agreement.max_weight()), (&[1.0][..], 4));
+    let heavy = Charter::join(&[(0, announce(true, 1.0, 4)), (1, announce(false, 9.0, 5))]);
+    let expected = "client 1: weight 5 is not from 1 to the agreed largest, 4";
+    assert_eq!(heavy.unwrap_err().to_string(), expected);
     let error = Charter::join(&[(0, announce(true, 1.0, 1)), (4, announce(true, 2.0, 1))]);
     assert!(error.unwrap_err().to_string().starts_with("client 4: the clipping ranges differ"));
     let key = key(3, 16);
     let bytes = open.to_bytes(key.public());
     assert_eq!(Charter::from_bytes(&bytes, key.public()), Ok(open));
+}
+
+#[test]
+fn agreements_that_no_sum_can_hold_are_refused() {
+    let refuse = |specs: Vec<TensorSpec>| {
+        let ranges = vec![1.0; specs.len()];
+        Agreement::new(specs, ranges, 1).unwrap_err().to_string()
+    };
+    let large = refuse(vec![spec("a", &[1 << 63]), spec("b", &[(1 << 63) + 5])]);
+    assert!(large.contains("tensor \"a\" makes them more than"), "{large}");
+    assert!(refuse(vec![spec("a", &[1; 65_536])]).contains("65536 extents"));
+    assert!(refuse(vec![spec("a", &[1]), spec("a", &[1])]).contains("\"a\" is listed twice"));
+    let with = |range| Agreement::new(vec![spec("a", &[1])], vec![range], 1).err();
+    assert!(with(-1.0).is_some() && with(f64::NAN).is_some() && with(f64::INFINITY).is_some());
+    assert_eq!(with(0.0), None);
+}
+
+#[test]
+fn sums_beyond_the_type_are_refused_and_means_are_not() {
+    let specs = |dtype| vec![TensorSpec { name: "t".into(), dtype, shape: vec![1] }];
+    let parameters =
+        ciphergram_he::Parameters::new(Literal { scheme: Scheme::CkksSum, clients: 2, bits: 8 })
+            .unwrap();
+    for (dtype, range) in [(Dtype::F16, 65_536.0), (Dtype::F32, f64::MAX), (Dtype::F64, f64::MAX)] {
+        let agreement = Agreement::new(specs(dtype), vec![range], 2).unwrap();
+        let one = || [(127, 1)].into_iter();
+        let mean = codec::decode(&agreement, &parameters, codec::Output::Mean, one()).unwrap();
+        assert!(mean.tensors()[0].values().all(f64::is_finite));
+        let sum = codec::decode(&agreement, &parameters, codec::Output::Sum, one());
+        assert!(matches!(sum.err(), Some(Error::Overflow { index: 0, .. })));
+    }
 }
 
 #[test]

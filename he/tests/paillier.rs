@@ -153,6 +153,18 @@ fn keys_of_python_paillier_get_full_masks() {
     let c = encryptor.encrypt(&engine, &plain).unwrap();
     assert_eq!(*key.paillier().unwrap().decrypt(&engine, &c).unwrap(), plain);
 
+    // Parameters of one's own choice do not make the form of the modulus any better.
+    let mut ours = secret.clone();
+    ours["pub"]["ciphergram"] = serde_json::json!({
+        "version": 1, "scheme": "paillier-2048", "clients": 8, "bits": 12,
+        "key_id": key.public().id().to_string(),
+    });
+    let AnyKey::Secret(ours, _) = AnyKey::from_json(&ours.to_string()).unwrap() else {
+        panic!("a secret key")
+    };
+    assert_eq!(ours.public().parameters().clients(), 8);
+    assert!(!ours.paillier().unwrap().modulus().is_djn());
+
     let mut wrong = secret.clone();
     wrong["q"] = encode(&p).into();
     assert!(AnyKey::from_json(&wrong.to_string()).is_err());
@@ -169,7 +181,16 @@ fn unsafe_moduli_are_refused() {
     assert_eq!(new(&(&n + 1u8)), ModulusFault::Even);
     assert_eq!(new(&(&n >> 1)), ModulusFault::Size { found: 2047, expected: 2048 });
     let square = &p * &p;
-    assert_eq!(new(&square), ModulusFault::Square);
+    assert_eq!(new(&square), ModulusFault::PrimePower);
+    // A prime: its totient is no secret.
+    let mut prime = BigUint::from(1u8) << 2047u32;
+    prime += 1u8;
+    let passes = |x: &BigUint| BigUint::from(3u8).modpow(&(x - 1u8), x) == BigUint::from(1u8);
+    let small = |x: &BigUint| (3..2000u32).step_by(2).any(|d| x % d == BigUint::ZERO);
+    while small(&prime) || !passes(&prime) {
+        prime += 2u8;
+    }
+    assert_eq!(new(&prime), ModulusFault::PrimePower);
     let mut smooth = &n - (&n % 65_521u32);
     while &smooth % 2u8 == BigUint::ZERO || (3..65_521u32).any(|d| &smooth % d == BigUint::ZERO) {
         smooth -= 65_521u32;

@@ -126,6 +126,69 @@ fn paillier_sums_are_exact() {
     }
 }
 
+/// Heads of many fields, and heads that do not end within the first word.
+#[test]
+fn paillier_heads_of_every_width_are_exact() {
+    for (clients, bits) in [(1, 8), (2, 24), (1024, 8), (1024, 24)] {
+        let key = generate(Scheme::Paillier2048, clients, bits);
+        let most = 2 * key.public().parameters().half_steps();
+        let each = key.public().parameters().geometry().values_per_chunk();
+        assert_exact(&key, &[(vec![most; each + 1], u32::MAX)]);
+    }
+}
+
+/// More polynomials than one run opens, with sets that change within a polynomial.
+#[test]
+fn long_sums_with_changing_contributors_open() {
+    let key = generate(Scheme::CkksSum, 2, 16);
+    let public = key.public();
+    let each = public.parameters().geometry().values_per_chunk();
+    let agreement = agreement(40 * 66 * each + 7, 1);
+    let fields = vec![32_768; agreement.values()];
+    let contributions: Vec<_> = (0..2).map(|_| contribute(&key, &fields, 1, &agreement)).collect();
+    let mut accumulator = ciphergram_he::Accumulator::new(public, engine(), agreement.values());
+    let chunks = *accumulator.chunks();
+    let mut sets = vec![];
+    for chunk in 0..chunks.count() {
+        let mut set = ContributorSet::none(2);
+        // Both at first, one alone across a polynomial's border, both again.
+        for c in (0..2).filter(|&c| c == 0 || !(60..100).contains(&chunk)) {
+            let at = chunks.offset_of(chunk);
+            let bytes = &contributions[c].stream[at..at + chunks.bytes_of(chunk)];
+            accumulator.add(chunk..chunk + 1, bytes).unwrap();
+            set.insert(c);
+        }
+        sets.push(set);
+    }
+    let contributors = contributions.iter().map(|c| c.ticket.clone()).collect();
+    let mut sum = Sum { contributors, agreement, sets, stream: accumulator.into_stream() };
+    let opened = OpenedSum::open(secret(&key), &*engine(), &sum).unwrap();
+    for (i, &value) in opened.sums().iter().enumerate() {
+        let alone = (60..100).contains(&(i / each));
+        assert_eq!(value, if alone { 1 } else { 2 }, "value {i}");
+    }
+    // What an aggregator may claim, but no honest one does.
+    sum.contributors[1] = sum.contributors[0].clone();
+    let error = OpenedSum::open(secret(&key), &*engine(), &sum).err();
+    assert_eq!(error, Some(Error::SameContribution));
+    sum.contributors.pop();
+    assert!(OpenedSum::open(secret(&key), &*engine(), &sum).is_err(), "a set beyond the list");
+    sum.sets.pop();
+    assert!(OpenedSum::open(secret(&key), &*engine(), &sum).is_err(), "too few sets");
+}
+
+#[test]
+fn integers_beyond_their_fields_are_not_sealed() {
+    let key = generate(Scheme::CkksSum, 2, 16);
+    let refuse = |fields: Vec<u32>, weight| {
+        let update = Quantised::from_fields(fields, weight);
+        Sealer::new(&key, engine(), update).err()
+    };
+    assert_eq!(refuse(vec![0, 65_535], 1), Some(Error::NotQuantised { bits: 16 }));
+    assert_eq!(refuse(vec![0], 0), Some(Error::NotQuantised { bits: 16 }));
+    assert_eq!(refuse(vec![65_534], 1), None);
+}
+
 #[test]
 fn a_public_paillier_key_encrypts_and_a_public_lattice_key_says_why_not() {
     let key = generate(Scheme::Paillier2048, 3, 16);
@@ -145,17 +208,20 @@ fn a_public_paillier_key_encrypts_and_a_public_lattice_key_says_why_not() {
 /// Sealing goes on where a spool ended, whatever the batch borders.
 #[test]
 fn a_resumed_contribution_is_whole() {
-    for scheme in [Scheme::CkksSum, Scheme::Paillier2048] {
+    let cuts = [0, 1, 5, 39, 40, 41, 125, u32::MAX].map(|stop| (Scheme::CkksSum, stop));
+    let cuts = cuts.into_iter().chain([(Scheme::Paillier2048, 5), (Scheme::Paillier2048, 8)]);
+    for (scheme, stop) in cuts {
         let key = generate(scheme, 2, 16);
         let agreement = agreement(60_000 / if scheme == Scheme::CkksSum { 1 } else { 20 }, 1);
         let fields: Vec<u32> = (0..agreement.values() as u32).map(|i| i % 65_535).collect();
         let update = || Quantised::from_fields(fields.clone(), 1);
-        let mut sealer = Sealer::new(&key, engine(), update()).unwrap();
+        let sealer = Sealer::new(&key, engine(), update()).unwrap();
         let chunks = *sealer.chunks();
-        let first = sealer.next_batch().unwrap().unwrap().bytes;
-        let stop = 5;
-        let mut stream = first[..chunks.offset_of(stop)].to_vec();
         let ticket = sealer.ticket().clone();
+        let whole = sealer.seal_all().unwrap();
+        let stop = stop.min(chunks.count());
+        let kept = if stop == chunks.count() { whole.len() } else { chunks.offset_of(stop) };
+        let mut stream = whole[..kept].to_vec();
         let resumed =
             Sealer::resume(secret(&key), engine(), update(), ticket.clone(), stop).unwrap();
         stream.extend(resumed.seal_all().unwrap());

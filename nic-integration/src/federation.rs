@@ -1,7 +1,7 @@
 //! Whole rounds of encrypted updates over a wire: where the schemes meet the protocol.
 //!
-//! [`serve`](server::Server) sums what clients contribute and holds public material only;
-//! a [`Client`](client::Client) quantises, encrypts, spools and pushes chunk by chunk while earlier
+//! A [`Server`] sums what clients contribute and holds public material only;
+//! a [`Client`] quantises, encrypts, spools and pushes chunk by chunk while earlier
 //! chunks are already on their way, and opens the sum that comes back.
 
 pub mod client;
@@ -13,6 +13,7 @@ pub mod spool;
 use std::{net::SocketAddr, num::NonZeroU32, path::PathBuf};
 
 pub use client::{Client, Participation, RoundResult};
+pub use job::SumJob;
 pub use server::{Server, ServerConfig};
 
 use crate::{NicError, proto::Config};

@@ -9,7 +9,7 @@ mod world;
 use std::time::Duration;
 
 use ciphergram_nic::proto::Refusal;
-use ciphergram_nic::round::AggregatorEvent;
+use ciphergram_nic::round::{AggregatorEvent, ContributorEvent};
 use ciphergram_nic::sim::Faults;
 use world::{CHUNKS, World};
 
@@ -209,6 +209,75 @@ fn an_aggregator_gone_for_long_is_reported_and_found_again() {
     assert!(world.run(FOREVER, all_ended));
     world.check_sums();
     world.check_complete();
+}
+
+#[test]
+fn a_client_given_up_while_it_was_suspended_gets_its_sums_when_it_wakes() {
+    for seed in seeds(20) {
+        let mut world = started(seed, 2, 2);
+        world.network.set_faults(Faults { delay: Duration::from_micros(50), ..Faults::default() });
+        assert!(world.run(FOREVER, |world| world.clients[1].opening.is_some()), "seed {seed}");
+        // Client 0 has nothing left to say when it is suspended, and nothing to miss when it wakes.
+        let other = world.clients[1].node.take();
+        world.run(Duration::from_millis(2500), |_| false);
+        let suspended = world.clients[0].node.take();
+        world.clients[1].node = other;
+        world.run(Duration::from_secs(14), |_| false);
+        assert!(world.clients[1].ends.len() == 1 && world.clients[0].ends.is_empty());
+        let lost = AggregatorEvent::Lost { round: 0, contributor: 0 };
+        assert!(world.events.contains(&lost), "seed {seed}");
+        world.clients[0].node = suspended;
+        assert!(world.run(FOREVER, all_ended), "seed {seed}: it must not wait for ever");
+        assert_eq!(world.clients[0].unreachable, 0, "seed {seed}: it was not told by silence");
+        world.check_sums();
+        world.check_complete();
+    }
+}
+
+#[test]
+fn a_client_that_waits_for_nothing_is_told() {
+    let mut world = World::new(4, 2, 2);
+    world.network.set_faults(Faults { delay: Duration::from_micros(50), ..Faults::default() });
+    world.start_client(0, 1);
+    let joined = |event: &AggregatorEvent| matches!(event, AggregatorEvent::Joined { .. });
+    assert!(world.run(FOREVER, |world| world.events.iter().any(joined)));
+    world.run(Duration::from_millis(1500), |_| false);
+    // Another process takes its place, with the same contribution, while it is suspended.
+    let mut former = world.clients.remove(0);
+    let suspended = former.node.take();
+    world.start_client(0, 1);
+    world.run(Duration::from_secs(2), |_| false);
+    former.node = suspended;
+    former.number = 9;
+    world.clients.push(former);
+    assert!(world.run(FOREVER, |world| !world.clients[1].refused.is_empty()));
+    assert_eq!(world.clients[1].refused, ["the contribution of contributor 0 is in no round held"]);
+}
+
+#[test]
+fn what_is_void_by_the_time_it_could_be_told_is_not_told() {
+    let mut world = World::new(6, 1, 1);
+    world.network.set_faults(Faults { delay: Duration::from_micros(50), ..Faults::default() });
+    world.start_client(0, 0);
+    let (addr, mut node) = (world.clients[0].addr, world.clients[0].node.take().unwrap());
+    // The owner is busy: nobody asks for events while one aggregator opens a round and another does.
+    for life in 0..2 {
+        if life == 1 {
+            world.start_aggregator();
+        }
+        let until = world.network.now() + Duration::from_secs(3);
+        let mut step = || {
+            let aggregator = world.aggregator.as_mut().unwrap();
+            let mut nodes: [(_, &mut dyn ciphergram_nic::Node); 2] =
+                [(world::SERVER.into(), aggregator), (addr, &mut node)];
+            world.network.step(&mut nodes, until)
+        };
+        while step() {}
+    }
+    let events: Vec<_> = std::iter::from_fn(|| node.poll_event()).collect();
+    let latest = world.settings.endpoint.incarnation.get();
+    let [ContributorEvent::Opened(opening)] = &events[..] else { panic!("{events:?}") };
+    assert_eq!(opening.incarnation, latest);
 }
 
 #[test]

@@ -37,8 +37,8 @@ pub enum Coeff {}
 pub enum Ntt {}
 /// Marks beats.
 pub enum Beat {}
-/// Marks seeds.
-pub enum Seed {}
+/// Marks seeds, secret or public.
+pub struct Seed<S>(PhantomData<S>);
 
 /// Builds a [`Program`]. Operand order is the order of the input calls, then of the outputs.
 ///
@@ -72,6 +72,7 @@ impl Builder {
     }
 
     fn step<T>(&mut self, name: &str, kind: Kind, step: Step, operands: &[usize]) -> Var<T> {
+        assert!(kind.words() > 0, "{name}: an item has words");
         self.push(name, kind, Source::Step { step, operands: operands.to_vec() }, false)
     }
 
@@ -161,10 +162,17 @@ impl Builder {
         self.constant(name, Kind::Exponents { bits }, words, false)
     }
 
+    /// The kind of a value that must be one residue an item.
+    fn single(&self, var: Var<Residue>) -> Kind {
+        let kind = self.kind(var);
+        assert!(matches!(kind, Kind::Residues { rows: 1, .. }), "one residue an item");
+        kind
+    }
+
     /// `a · b mod m`.
     pub fn mul(&mut self, name: &str, a: Var<Residue>, b: Var<Residue>) -> Var<Residue> {
-        let (ka, m) = (self.kind(a), self.modulus(a));
-        assert!(Arc::ptr_eq(&m, &self.modulus(b)) && ka.words() == self.kind(b).words());
+        let (ka, _) = (self.single(a), self.single(b));
+        assert!(Arc::ptr_eq(&self.modulus(a), &self.modulus(b)), "{name}: one modulus");
         self.step(name, ka, Step::Mul, &[a.index, b.index])
     }
 
@@ -194,7 +202,7 @@ impl Builder {
         base: Var<Residue>,
         e: Var<Exponent<S>>,
     ) -> Var<Residue> {
-        let kind = self.kind(base);
+        let kind = self.single(base);
         self.step(name, kind, Step::Pow { secret: S::SECRET }, &[base.index, e.index])
     }
 
@@ -213,12 +221,14 @@ impl Builder {
 
     /// `x mod m`.
     pub fn reduce(&mut self, name: &str, x: Var<Residue>, m: &Arc<Modulus>) -> Var<Residue> {
+        self.single(x);
         let kind = Kind::Residues { modulus: m.clone(), rows: 1 };
         self.step(name, kind, Step::Reduce, &[x.index])
     }
 
     /// `(x − 1) / p` for a residue `x ≡ 1 mod p` of p².
     pub fn l_quotient(&mut self, name: &str, x: Var<Residue>, p: &Arc<Modulus>) -> Var<Residue> {
+        self.single(x);
         let kind = Kind::Residues { modulus: p.clone(), rows: 1 };
         self.step(name, kind, Step::LQuotient, &[x.index])
     }
@@ -248,12 +258,12 @@ impl Builder {
     }
 
     /// `count` public seeds that the whole batch shares.
-    pub fn seeds(&mut self, name: &str, count: usize) -> Var<Seed> {
+    pub fn seeds(&mut self, name: &str, count: usize) -> Var<Seed<Public>> {
         self.input(name, Kind::Seeds { count }, Spread::Shared, false)
     }
 
     /// One secret seed that the whole batch shares.
-    pub fn secret_seed(&mut self, name: &str) -> Var<Seed> {
+    pub fn secret_seed(&mut self, name: &str) -> Var<Seed<Secret>> {
         self.input(name, Kind::Seeds { count: 1 }, Spread::Shared, true)
     }
 
@@ -310,7 +320,7 @@ impl Builder {
         &mut self,
         name: &str,
         ring: &Arc<Ring>,
-        seeds: Var<Seed>,
+        seeds: Var<Seed<Public>>,
         index: Var<Integer>,
     ) -> Var<Ntt> {
         let kind = Kind::Polys { ring: ring.clone(), ntt: true };
@@ -324,14 +334,14 @@ impl Builder {
         &mut self,
         name: &str,
         ring: &Arc<Ring>,
-        key: Var<Seed>,
+        key: Var<Seed<Secret>>,
         index: Var<Integer>,
     ) -> Var<Coeff> {
         let kind = Kind::Polys { ring: ring.clone(), ntt: false };
         self.step(name, kind, Step::Noise, &[key.index, index.index])
     }
 
-    /// Integers, one to a coefficient, each below Q, to a polynomial.
+    /// Integers, one to a coefficient, to a polynomial; each is taken mod Q.
     pub fn lift(&mut self, name: &str, ring: &Arc<Ring>, x: Var<Integer>) -> Var<Coeff> {
         let words = self.kind(x).words();
         assert_eq!(words % ring.degree(), 0, "{name}: the same words for each coefficient");
@@ -369,16 +379,22 @@ impl Builder {
         self.poly_pair(name, Step::AddBeats, a, b)
     }
 
-    /// Makes `value` the next output operand.
+    fn is_step<T>(&self, value: Var<T>) -> bool {
+        matches!(self.program.values[value.index].source, Source::Step { .. })
+    }
+
+    /// Makes `value`, the result of a step, the next output operand.
     pub fn output<T>(&mut self, value: Var<T>) {
+        assert!(self.is_step(value), "an output is the result of a step");
         self.program.outputs.push(value.index);
     }
 
-    /// Makes `value` replace the accumulator `target` in place.
+    /// Makes `value`, the result of a step, replace the accumulator `target` in place.
     pub fn update<T>(&mut self, target: Var<T>, value: Var<T>) {
         let source = &self.program.values[target.index].source;
         assert!(matches!(source, Source::Input { spread: Spread::Update }), "an accumulator");
-        assert_eq!(self.kind(target).words(), self.kind(value).words(), "equal shapes");
+        assert!(self.is_step(value), "an update is the result of a step");
+        assert!(self.kind(target).is_same(&self.kind(value)), "equal kinds");
         self.program.updates.push((target.index, value.index));
     }
 

@@ -15,6 +15,7 @@ pub struct Agreement {
     specs: Vec<TensorSpec>,
     ranges: Vec<f64>,
     max_weight: u32,
+    values: usize,
 }
 
 /// More values than this is a malformed frame. It keeps the number of chunks below 2^32, since every
@@ -25,7 +26,8 @@ impl Agreement {
     /// Joins specifications with one range each.
     ///
     /// # Errors
-    /// A range is negative or not finite, or the largest weight is 0.
+    /// Names are not distinct and ascending, the tensors are too large to be counted or of too many
+    /// extents, a range is negative or not finite, or the largest weight is 0.
     ///
     /// # Panics
     /// If there are not as many ranges as tensors.
@@ -34,13 +36,14 @@ impl Agreement {
         if max_weight == 0 {
             return Err(Error::Weight { weight: 0, max_weight: u32::MAX });
         }
+        let values = check_specs(&specs).map_err(|why| Error::Tensors { why })?;
         for (spec, &range) in specs.iter().zip(&ranges) {
             if !range.is_finite() || range < 0.0 {
                 let (tensor, range) = (spec.name.clone(), range.to_string());
                 return Err(Error::Range { tensor, range });
             }
         }
-        Ok(Self { specs, ranges, max_weight })
+        Ok(Self { specs, ranges, max_weight, values })
     }
 
     /// The tensors, sorted by name.
@@ -64,7 +67,7 @@ impl Agreement {
     /// The number of values of all tensors.
     #[must_use]
     pub fn values(&self) -> usize {
-        self.specs.iter().filter_map(TensorSpec::values).sum()
+        self.values
     }
 
     /// Refuses another layout, naming the first difference.
@@ -128,6 +131,20 @@ impl Agreement {
     }
 }
 
+/// The number of all values, if these are tensors that can be summed; otherwise why not.
+fn check_specs(specs: &[TensorSpec]) -> Result<usize, String> {
+    if let Some(pair) = specs.windows(2).find(|pair| pair[0].name >= pair[1].name) {
+        return Err(format!("tensor {:?} is listed twice or out of order", pair[1].name));
+    }
+    specs.iter().try_fold(0usize, |sum, spec| {
+        let total = spec.values().and_then(|v| sum.checked_add(v)).filter(|&v| v <= MAX_VALUES);
+        if spec.shape.len() > usize::from(u16::MAX) {
+            return Err(format!("tensor {:?} has {} extents", spec.name, spec.shape.len()));
+        }
+        total.ok_or_else(|| format!("tensor {:?} makes them more than 2^38 values", spec.name))
+    })
+}
+
 /// The first difference between two lists of tensors, in words.
 pub(crate) fn layout_difference(here: &[TensorSpec], there: &[TensorSpec]) -> Option<String> {
     let shape = |spec: &TensorSpec| format!("{} {:?}", spec.dtype.name(), spec.shape);
@@ -161,9 +178,7 @@ pub(crate) fn write_specs(w: &mut Writer, specs: &[TensorSpec]) {
 }
 
 pub(crate) fn read_specs(r: &mut Reader<'_>) -> Result<Vec<TensorSpec>, FrameError> {
-    let malformed = |what| FrameError::Malformed { what };
     let mut specs: Vec<TensorSpec> = vec![];
-    let mut values = 0usize;
     for _ in 0..r.u32()? {
         let name = r.text()?;
         let dtype = match r.u8()? {
@@ -171,20 +186,11 @@ pub(crate) fn read_specs(r: &mut Reader<'_>) -> Result<Vec<TensorSpec>, FrameErr
             1 => Dtype::Bf16,
             2 => Dtype::F32,
             3 => Dtype::F64,
-            _ => return Err(malformed("an unknown tensor type")),
+            _ => return Err(FrameError::Malformed { what: "an unknown tensor type" }),
         };
         let extents = r.u16()?;
         let shape = (0..extents).map(|_| r.u64()).collect::<Result<Vec<_>, _>>()?;
-        let spec = TensorSpec { name, dtype, shape };
-        values = spec
-            .values()
-            .and_then(|v| values.checked_add(v))
-            .filter(|&v| v <= MAX_VALUES)
-            .ok_or(malformed("a tensor too large"))?;
-        if specs.last().is_some_and(|last| last.name >= spec.name) {
-            return Err(malformed("tensors out of order"));
-        }
-        specs.push(spec);
+        specs.push(TensorSpec { name, dtype, shape });
     }
     Ok(specs)
 }

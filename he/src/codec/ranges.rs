@@ -3,14 +3,17 @@
 use serde::{Deserialize, Serialize};
 
 use super::{Agreement, check_finite};
-use crate::{Error, TensorSpec, Update, codec::agreement::layout_difference, tensors::Dtype};
+use crate::{
+    Error, TensorSpec, Update, codec::agreement::layout_difference, params::BITS, tensors::Dtype,
+};
 
 /// How a client derives a tensor's range from its values.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Policy {
     /// The largest magnitude: nothing is clipped.
     Max,
-    /// A multiple of the root mean square, at most the largest magnitude.
+    /// A multiple of the root mean square, at most the largest magnitude. What is no positive number
+    /// clips nothing.
     Sigma(f64),
     /// The multiple that minimises the mean square error of clipping and rounding a Gaussian at the
     /// given bits, at most the largest magnitude.
@@ -19,7 +22,7 @@ pub enum Policy {
     /// R. Banner et al., "Post training 4-bit quantization of convolutional networks for
     /// rapid-deployment" (ACIQ), 2019, with the variance of stochastic rounding, step²/6.
     Aciq {
-        /// Bits of a quantised value.
+        /// Bits of a quantised value; out of 8 to 24, the nearest of these.
         bits: u32,
     },
 }
@@ -28,7 +31,8 @@ impl Policy {
     fn range(self, largest: f64, rms: f64) -> f64 {
         match self {
             Self::Max => largest,
-            Self::Sigma(multiple) => largest.min(multiple * rms),
+            Self::Sigma(multiple) if multiple > 0.0 => largest.min(multiple * rms),
+            Self::Sigma(_) => largest,
             Self::Aciq { bits } => largest.min(gaussian_clip(bits) * rms),
         }
     }
@@ -37,6 +41,7 @@ impl Policy {
 /// Where the error of clipping a unit Gaussian at `a` and that of rounding to `L = 2^(bits−1) − 1`
 /// steps balance: `4·E[(x − a)⁺] = a / (3·L²)`, found by bisection.
 fn gaussian_clip(bits: u32) -> f64 {
+    let bits = bits.clamp(*BITS.start(), *BITS.end());
     let steps = f64::from((1u32 << (bits - 1)) - 1);
     let excess = |a: f64| -> f64 {
         // Simpson's rule over [a, a + 10], past which a unit Gaussian is below 1e-22.
@@ -176,10 +181,6 @@ impl RangesFile {
         for t in &tensors {
             let unknown = || Error::Dtype { tensor: t.name.clone(), dtype: t.dtype.clone() };
             let dtype = Dtype::from_name(&t.dtype).ok_or_else(unknown)?;
-            if specs.last().is_some_and(|last| last.name == t.name) {
-                let why = format!("tensor {:?} is listed twice", t.name);
-                return Err(Error::Json { what: "ranges file", why });
-            }
             specs.push(TensorSpec { name: t.name.clone(), dtype, shape: t.shape.clone() });
         }
         Agreement::new(specs, tensors.iter().map(|t| t.range).collect(), self.max_weight)

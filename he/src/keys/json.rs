@@ -23,7 +23,15 @@ struct Own {
     clients: u32,
     bits: u32,
     key_id: String,
+    /// `djn` if the maker of a Paillier modulus vouches for the form that short masks need.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    form: Option<String>,
 }
+
+const DJN: &str = "djn";
+const PAILLIER_KTY: &str = "DAJ";
+const LATTICE_KTY: &str = "CIPHERGRAM";
+const ALG: &str = "PAI-GN1";
 
 #[derive(Serialize, Deserialize)]
 struct PublicJson {
@@ -90,20 +98,20 @@ fn public_json(key: &PublicKey) -> PublicJson {
     let Literal { scheme, clients, bits } = key.parameters.literal();
     let key_id = key.id.to_string();
     let paillier = key.paillier.as_ref();
-    // A modulus without the vouched-for form stays without our member.
-    let ours = paillier.is_none_or(PaillierModulus::is_djn);
+    let form = paillier.filter(|m| m.is_djn()).map(|_| DJN.into());
     PublicJson {
-        kty: if paillier.is_some() { "DAJ" } else { "CIPHERGRAM" }.into(),
-        alg: paillier.map(|_| "PAI-GN1".into()),
+        kty: if paillier.is_some() { PAILLIER_KTY } else { LATTICE_KTY }.into(),
+        alg: paillier.map(|_| ALG.into()),
         n: paillier.map(|m| encode_integer(m.n().words()).to_string()),
         key_ops: if paillier.is_some() { vec!["encrypt".into()] } else { vec![] },
         kid: format!("Ciphergram {scheme} public key {key_id}"),
-        ciphergram: ours.then(|| Own {
+        ciphergram: Some(Own {
             version: 1,
             scheme: scheme.name().into(),
             clients,
             bits,
             key_id,
+            form,
         }),
     }
 }
@@ -115,7 +123,7 @@ pub(super) fn write_public(key: &PublicKey) -> Result<String, Error> {
 pub(super) fn write_secret(key: &SecretKey) -> Result<Zeroizing<String>, Error> {
     let (scheme, id) = (key.public.parameters.scheme(), key.public.id);
     let mut file = SecretJson {
-        kty: "CIPHERGRAM".into(),
+        kty: LATTICE_KTY.into(),
         key_ops: vec!["encrypt".into(), "decrypt".into()],
         p: None,
         q: None,
@@ -126,7 +134,7 @@ pub(super) fn write_secret(key: &SecretKey) -> Result<Zeroizing<String>, Error> 
     match &key.material {
         Material::Paillier(secret) => {
             let (p, q) = secret.factors();
-            file.kty = "DAJ".into();
+            file.kty = PAILLIER_KTY.into();
             file.key_ops = vec!["decrypt".into()];
             file.p = Some(encode_integer(p).to_string());
             file.q = Some(encode_integer(q).to_string());
@@ -154,7 +162,8 @@ fn parameters(file: &PublicJson, n_bits: Option<u32>) -> Result<(Parameters, boo
         }
         (None, None) => return Err(invalid("it has no parameters")),
     };
-    Ok((Parameters::new(literal)?, file.ciphergram.is_some()))
+    let djn = file.ciphergram.as_ref().is_some_and(|own| own.form.as_deref() == Some(DJN));
+    Ok((Parameters::new(literal)?, djn))
 }
 
 fn bit_length(words: &[u64]) -> u32 {
@@ -162,14 +171,18 @@ fn bit_length(words: &[u64]) -> u32 {
 }
 
 fn read_public(file: &PublicJson) -> Result<PublicKey, Error> {
-    if file.kty == "DAJ" {
+    if file.kty == PAILLIER_KTY {
         let n = decode_integer(&file.n, "n")?;
-        let (parameters, ours) = parameters(file, Some(bit_length(&n)))?;
+        if file.alg.as_deref().is_some_and(|alg| alg != ALG) {
+            return Err(invalid("its algorithm is not PAI-GN1"));
+        }
+        let (parameters, djn) = parameters(file, Some(bit_length(&n)))?;
         let bits = parameters.scheme().modulus_bits();
         let bits = bits.ok_or_else(|| invalid("a modulus under ckks-sum"))?;
-        let key = PublicKey::from_modulus(parameters, PaillierModulus::new(&n, bits, ours)?);
+        let key = PublicKey::from_modulus(parameters, PaillierModulus::new(&n, bits, djn)?);
         return check_id(file, key);
     }
+    check_lattice_kty(&file.kty)?;
     let (parameters, _) = parameters(file, None)?;
     let own = file.ciphergram.as_ref().ok_or_else(|| invalid("it has no parameters"))?;
     if parameters.lattice().is_none() {
@@ -177,6 +190,10 @@ fn read_public(file: &PublicJson) -> Result<PublicKey, Error> {
     }
     let id = super::KeyId(parse_id(&own.key_id)?);
     Ok(PublicKey { parameters, id, paillier: None })
+}
+
+fn check_lattice_kty(kty: &str) -> Result<(), Error> {
+    if kty == LATTICE_KTY { Ok(()) } else { Err(invalid("its type is neither DAJ nor CIPHERGRAM")) }
 }
 
 fn parse_id(text: &str) -> Result<[u8; 16], Error> {
@@ -201,11 +218,11 @@ fn check_id(file: &PublicJson, key: PublicKey) -> Result<PublicKey, Error> {
 }
 
 fn read_secret(file: &SecretJson) -> Result<SecretKey, Error> {
-    if file.kty == "DAJ" {
+    if file.kty == PAILLIER_KTY {
         let public = read_public(&file.public)?;
         let (p, q) = (decode_integer(&file.p, "p")?, decode_integer(&file.q, "q")?);
         let bits = public.parameters.scheme().modulus_bits().unwrap_or(0);
-        let djn = file.public.ciphergram.is_some();
+        let djn = public.paillier.as_ref().is_some_and(PaillierModulus::is_djn);
         let secret = PaillierSecret::new(&p, &q, bits, djn)?;
         let n = public.paillier.as_ref().map(|m| m.n().words());
         if n != Some(secret.modulus().n().words()) {
@@ -213,6 +230,7 @@ fn read_secret(file: &SecretJson) -> Result<SecretKey, Error> {
         }
         return Ok(SecretKey::from_paillier(public.parameters, secret));
     }
+    check_lattice_kty(&file.kty)?;
     let (parameters, _) = parameters(&file.public, None)?;
     let seed = file.seed.as_ref().ok_or_else(|| invalid("the seed is missing"))?;
     let seed: Zeroizing<[u8; 32]> = Zeroizing::new(

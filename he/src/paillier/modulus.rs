@@ -23,9 +23,9 @@ pub enum ModulusFault {
     /// Even.
     #[error("is even")]
     Even,
-    /// p = q.
-    #[error("is a square")]
-    Square,
+    /// A prime or a power of one, whose totient anyone can compute.
+    #[error("is a prime or a power of a prime")]
+    PrimePower,
     /// Divisible by a small prime.
     #[error("has the small factor {factor}")]
     SmallFactor {
@@ -58,8 +58,8 @@ pub struct PaillierModulus {
 }
 
 impl PaillierModulus {
-    /// Checks what can be checked without the factors: size, oddness, no square, no factor below
-    /// 65,536. `djn` says that its maker vouches for the form that short masks need.
+    /// Checks what can be checked without the factors: size, oddness, no factor below 65,536, no
+    /// prime power. `djn` says that its maker vouches for the form that short masks need.
     ///
     /// # Errors
     /// See [`ModulusFault`].
@@ -75,8 +75,8 @@ impl PaillierModulus {
         if let Some(factor) = (3..SMALL_FACTOR_LIMIT).step_by(2).find(|&d| divides(d, n)) {
             return Err(ModulusFault::SmallFactor { factor });
         }
-        if big.checked_sqrt_vartime().is_some() {
-            return Err(ModulusFault::Square);
+        if is_prime_power(&big) {
+            return Err(ModulusFault::PrimePower);
         }
         let square = big.concatenating_square();
         let modulus = |name: &str, words: &[u64]| {
@@ -180,8 +180,26 @@ impl PaillierModulus {
     }
 }
 
-/// Whether `d` divides the number.
+/// Whether `d` divides the number, for `d` below 2^32.
 fn divides(d: u32, words: &[u64]) -> bool {
-    let fold = |rest: u128, &w: &u64| ((rest << 64) | u128::from(w)) % u128::from(d);
+    let d = u64::from(d);
+    let fold = |rest: u64, &w: &u64| {
+        let rest = ((rest << 32) | (w >> 32)) % d;
+        ((rest << 32) | (w & 0xffff_ffff)) % d
+    };
     words.iter().rev().fold(0, fold) == 0
+}
+
+/// Whether the odd `n` is a prime or a power of one, squares and cubes included.
+///
+/// If `n = p^k` then `2^n ≡ 2 mod p`, so `2^n − 2` shares p with n. For `n = p·q` it would have to
+/// be that the order of 2 modulo p divides `gcd(p − 1, q − 1)`: 2 for the keys made here, which is
+/// impossible, and of negligible chance for random primes.
+fn is_prime_power(n: &BoxedUint) -> bool {
+    let Some(odd) = n.to_odd().into_option() else { return false };
+    let mut two = BoxedUint::zero_with_precision(n.bits_precision());
+    two.as_mut_words()[0] = 2;
+    let power = two.pow_mod(n, &odd);
+    let difference = power.sub_mod(&two, odd.as_nz_ref());
+    !bool::from(odd.gcd_vartime(&difference).is_one())
 }

@@ -88,9 +88,9 @@ fn secret_big(words: &[u64]) -> Zeroizing<BoxedUint> {
 
 /// `a⁻¹ mod m`, in as many words as m.
 fn inverse(a: &BoxedUint, m: &BoxedUint) -> Option<Zeroizing<Vec<u64>>> {
-    let m: Odd<BoxedUint> = m.to_odd().into_option()?;
+    let m: &Odd<BoxedUint> = m.as_odd_vartime()?;
     let reduced = Zeroizing::new(a.rem(m.as_nz_ref()));
-    let inverse = Zeroizing::new(reduced.invert_odd_mod(&m).into_option()?);
+    let inverse = Zeroizing::new(reduced.invert_odd_mod(m).into_option()?);
     Some(Zeroizing::new(inverse.as_words().to_vec()))
 }
 
@@ -123,8 +123,8 @@ fn leg(
     let squared = Arc::new(Modulus::new(format!("{prime}²"), square.as_words()).ok()?);
     let one = BoxedUint::one_with_precision(p.bits_precision());
     let p_1 = Zeroizing::new(p.wrapping_sub(&one));
-    let minus_q =
-        Zeroizing::new(p.wrapping_sub(q.rem(p.to_nz().into_option()?.as_ref().as_nz_vartime()?)));
+    let q_mod_p = Zeroizing::new(q.rem(p.as_nz_vartime()?));
+    let minus_q = Zeroizing::new(p.wrapping_sub(&*q_mod_p));
     let h = inverse(&minus_q, p)?;
     let e = b.secret_exponent(&format!("{prime}−1"), p.bits(), p_1.as_words());
     let h = b.secret_residue(&format!("h{prime}"), modulus, &h);

@@ -33,7 +33,7 @@ use super::{
 use crate::{
     Driver, Refusal,
     driver::MAX_SLEEP,
-    proto::{Stats, Time},
+    proto::{Stats, Time, endpoint::DEFAULT_GIVE_UP},
     round::{Contributor, ContributorConfig, ContributorEvent, End, Layout, Opening, Resume},
     wire::UdpWire,
 };
@@ -64,7 +64,7 @@ pub struct Participation<'a> {
     /// The fewest contributors whose sum this client decrypts; by default what the aggregator
     /// declares, at least two if there are two.
     pub min_clients: Option<u16>,
-    /// How long to look for an aggregator that does not answer.
+    /// How long to look for an aggregator that does not answer; at least [`DEFAULT_GIVE_UP`].
     pub patience: Duration,
 }
 
@@ -134,15 +134,17 @@ impl Client {
     ///
     /// See [`Error`]; the spool is kept unless the sum came back.
     pub fn contribute(&mut self, job: &Participation<'_>) -> Result<RoundResult, Error> {
-        let (ending, round) = std::thread::scope(|scope| {
+        let (end, round) = std::thread::scope(|scope| {
             let mut run = Run::begin(job, self.server, self.number)?;
             let now = self.driver.now();
             let (id, hello) = (run.announcement.ticket.id, run.hello());
             self.node.join(now, id, hello, run.resume)?;
             let ending = self.driver.run(&mut self.node, |node, now| run.turn(node, now, scope))?;
-            ending.map(|end| (end, run))
+            let end = ending?;
+            run.stop_sealing()?;
+            Ok::<_, Error>((end, run))
         })?;
-        round.finish(&ending, *self.node.stats())
+        round.finish(&end, *self.node.stats())
     }
 
     /// Answers a little longer, so that the last acknowledgements arrive.
@@ -163,16 +165,18 @@ struct Run<'a> {
     announcement: Announcement,
     resume: Option<Resume>,
     fingerprint: [u8; 32],
+    rounding: [u8; 32],
     /// A spool that was found, until sealing goes on with it.
     found: Option<Spool>,
     /// Sealed chunks, from the first.
     stream: Vec<u8>,
     sealing: Option<Receiver<Sealed>>,
     encrypting: Duration,
-    fields: Vec<u32>,
-    clipped: Vec<usize>,
+    /// Our own integers, and how many values of each tensor were clipped, once known.
+    quantised: Option<(Vec<u32>, Vec<usize>)>,
     open: Option<OpenRound>,
-    looked_since: Instant,
+    /// Datagrams received when the aggregator was last found silent, and when that silence began.
+    silence: (u64, Instant),
 }
 
 /// What is known once a round is open.
@@ -200,25 +204,35 @@ impl<'a> Run<'a> {
             announcement: announce(job, Ticket::draw()?)?,
             resume: None,
             fingerprint,
+            rounding: *random::bytes::<32>()?,
             found: None,
             stream: vec![],
             sealing: None,
             encrypting: Duration::ZERO,
-            fields: vec![],
-            clipped: vec![],
+            quantised: None,
             open: None,
-            looked_since: Instant::now(),
+            silence: (0, Instant::now()),
         };
         let Some(path) = job.spool else { return Ok(run) };
         if let Some((spool, header, stream)) = Spool::open(path, key)? {
+            let fail = |why: &str| Err(Error::Spool { path: path.into(), why: why.into() });
             if header.fingerprint != fingerprint || header.contributor != number {
-                let why = "it holds another unfinished contribution: finish that one with its own \
-                           tensors, weight and client number, or delete the file"
-                    .to_string();
-                return Err(Error::Spool { path: path.into(), why });
+                return fail(
+                    "it holds another unfinished contribution: finish that one with its own \
+                     tensors, weight and client number, or delete the file",
+                );
+            }
+            let sealed_under = &header.announcement.agreement;
+            if job.agreement.as_ref().is_some_and(|a| a.check_same(sealed_under).is_err()) {
+                return fail(
+                    "it holds this contribution under other clipping ranges: finish it with those, \
+                     or delete the file",
+                );
             }
             run.resume = Some(header.resume);
-            run.announcement = header.announcement;
+            run.rounding = header.rounding;
+            // Whatever it says: chunks are sealed under it.
+            run.announcement = Announcement { fixed: true, ..header.announcement };
             run.found = Some(spool);
             run.stream = stream;
         }
@@ -277,9 +291,15 @@ impl<'a> Run<'a> {
         Ok(None)
     }
 
-    /// The aggregator does not answer: it may not have started yet, or be restarting.
+    /// The aggregator has not answered for the give-up span: it may not have started yet, or be
+    /// restarting. If nothing at all was heard since this happened last, it is one silence.
     fn look_again(&mut self, node: &mut Contributor, now: Time) -> Result<(), Error> {
-        if self.looked_since.elapsed() >= self.job.patience {
+        let received = node.stats().received.datagrams;
+        if received != self.silence.0 {
+            let began = Instant::now().checked_sub(DEFAULT_GIVE_UP);
+            self.silence = (received, began.unwrap_or_else(Instant::now));
+        }
+        if self.silence.1.elapsed() >= self.job.patience {
             return Err(Error::Unreachable { server: self.server });
         }
         Ok(node.rejoin(now)?)
@@ -303,7 +323,7 @@ impl<'a> Run<'a> {
         if !charter.participants.iter().any(|(n, t)| *n == number && t == ticket) {
             return Err(bad("it does not list this contribution"));
         }
-        if opening.contributors.len() != charter.participants.len() {
+        if !opening.contributors.iter().eq(charter.participants.iter().map(|(n, _)| n)) {
             return Err(bad("its lists of contributors differ"));
         }
         let settled = self.announcement.fixed.then_some(&self.announcement.agreement);
@@ -322,7 +342,6 @@ impl<'a> Run<'a> {
         let since = self.open.as_ref().map_or_else(Instant::now, |open| open.since);
         let begun = self.open.is_some();
         self.open = Some(OpenRound { since, opening, charter, chunks, next: 0, sets, sums });
-        self.looked_since = Instant::now();
         if begun { Ok(()) } else { self.start_sealing(chunks, resume, scope) }
     }
 
@@ -340,6 +359,12 @@ impl<'a> Run<'a> {
                 let whole = (0..chunks.count())
                     .take_while(|&c| chunks.offset_of(c) + chunks.bytes_of(c) <= self.stream.len())
                     .count() as u32;
+                let sealed = chunks.offset_of(whole).min(chunks.total_bytes());
+                if self.stream.len() != sealed {
+                    let path = self.job.spool.unwrap_or(Path::new("")).into();
+                    let why = "its chunks are not those of this contribution".into();
+                    return Err(Error::Spool { path, why });
+                }
                 SpoolState::Resumed(spool, whole)
             }
             (None, Some(path)) => {
@@ -347,6 +372,7 @@ impl<'a> Run<'a> {
                     contributor: self.number,
                     resume,
                     fingerprint: self.fingerprint,
+                    rounding: self.rounding,
                     announcement: self.announcement.clone(),
                 };
                 SpoolState::New(path.into(), header)
@@ -359,6 +385,7 @@ impl<'a> Run<'a> {
             update: self.job.update,
             weight: self.job.weight,
             agreement: self.announcement.agreement.clone(),
+            rounding: self.rounding,
             ticket: self.announcement.ticket.clone(),
             spool,
         };
@@ -371,19 +398,36 @@ impl<'a> Run<'a> {
     fn take_sealed(&mut self) -> Result<(), Error> {
         while let Some(receiver) = &self.sealing {
             match receiver.try_recv() {
-                Ok(Sealed::Quantised { fields, clipped }) => {
-                    (self.fields, self.clipped) = (fields, clipped);
-                }
-                Ok(Sealed::Chunks(bytes)) => self.stream.extend(bytes),
-                Ok(Sealed::Done(busy)) => {
-                    self.encrypting = busy;
-                    self.sealing = None;
-                }
-                Ok(Sealed::Failed(error)) => return Err(error),
+                Ok(sealed) => self.on_sealed(sealed)?,
                 Err(TryRecvError::Empty) => break,
                 Err(TryRecvError::Disconnected) => self.sealing = None,
             }
         }
+        Ok(())
+    }
+
+    fn on_sealed(&mut self, sealed: Sealed) -> Result<(), Error> {
+        match sealed {
+            Sealed::Quantised { fields, clipped } => self.quantised = Some((fields, clipped)),
+            Sealed::Chunks(bytes) => self.stream.extend(bytes),
+            Sealed::Done(busy) => {
+                self.encrypting = busy;
+                self.sealing = None;
+            }
+            Sealed::Failed(error) => return Err(error),
+        }
+        Ok(())
+    }
+
+    /// The round is over, with or without all of our chunks: waits for our own integers if they are
+    /// not known yet, then lets the sealing thread go, which may wait for room to hand over.
+    fn stop_sealing(&mut self) -> Result<(), Error> {
+        while self.quantised.is_none()
+            && let Some(sealed) = self.sealing.as_ref().and_then(|sealing| sealing.recv().ok())
+        {
+            self.on_sealed(sealed)?;
+        }
+        self.sealing = None;
         Ok(())
     }
 
@@ -457,14 +501,15 @@ impl<'a> Run<'a> {
             sets: open.sets,
             stream: open.sums,
         };
+        let (fields, clipped) = self.quantised.unwrap_or_default();
         let clock = Instant::now();
         let opened = OpenedSum::open(self.job.key, &*self.job.engine, &sum)?;
         Ok(RoundResult {
             opening: open.opening,
             sum,
             opened,
-            fields: self.fields,
-            clipped: self.clipped,
+            fields,
+            clipped,
             encrypting: self.encrypting,
             exchanging,
             decrypting: clock.elapsed(),

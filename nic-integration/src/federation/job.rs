@@ -6,6 +6,7 @@ use ciphergram_accel::Engine;
 use ciphergram_he::{
     Accumulator, Error, PublicKey,
     exchange::{Announcement, Charter},
+    params::MAX_CLIENTS,
 };
 
 use crate::{
@@ -13,18 +14,39 @@ use crate::{
     round::{Job, Opened},
 };
 
-/// Sums updates encrypted under one key.
-pub(super) struct SumJob {
+/// Bytes that all chunk sums of a round, each with its bitmap, may come to: one memory region.
+const MAX_SUM_BYTES: usize = u32::MAX as usize;
+
+/// Sums updates encrypted under one key: the [`Job`] of a [`Server`](super::Server), also for
+/// callers that drive an [`Aggregator`](crate::round::Aggregator) themselves.
+pub struct SumJob {
     key: PublicKey,
     engine: Arc<dyn Engine>,
 }
 
 impl SumJob {
-    pub(super) fn new(key: PublicKey, engine: Arc<dyn Engine>) -> Self {
+    /// A job under `key` whose sums `engine` adds.
+    #[must_use]
+    pub fn new(key: PublicKey, engine: Arc<dyn Engine>) -> Self {
         Self { key, engine }
     }
 
-    fn charter<'a>(&self, hellos: impl Iterator<Item = (u16, &'a [u8])>) -> Result<Charter, Error> {
+    fn charter<'a>(
+        &self,
+        hellos: impl Iterator<Item = (u16, &'a [u8])>,
+    ) -> Result<Charter, String> {
+        let charter = self.join(hellos).map_err(|e| e.to_string())?;
+        let (values, geometry) = (charter.agreement.values(), self.key.parameters().geometry());
+        let chunks = values.div_ceil(geometry.values_per_chunk());
+        let each = geometry.chunk_bytes() + MAX_CLIENTS as usize / 8;
+        // Checked before anything is allocated: a hello can claim any number of values.
+        if chunks.saturating_mul(each) > MAX_SUM_BYTES {
+            return Err(format!("{values} values are more than one round carries"));
+        }
+        Ok(charter)
+    }
+
+    fn join<'a>(&self, hellos: impl Iterator<Item = (u16, &'a [u8])>) -> Result<Charter, Error> {
         let announcements = hellos.map(|(number, hello)| {
             let announcement = Announcement::from_bytes(hello, &self.key);
             Ok((number, announcement.map_err(|e| e.within(format!("client {number}")))?))
@@ -44,12 +66,12 @@ impl Job for SumJob {
     ) -> Result<(), String> {
         let others = joined.iter().map(|(&number, hello)| (number, hello.as_slice()));
         let all = others.chain([(contributor, hello)]);
-        self.charter(all).map(|_| ()).map_err(|e| e.to_string())
+        self.charter(all).map(|_| ())
     }
 
     fn open(&mut self, _round: u32, joined: &BTreeMap<u16, Vec<u8>>) -> Result<Opened, String> {
         let all = joined.iter().map(|(&number, hello)| (number, hello.as_slice()));
-        let charter = self.charter(all).map_err(|e| e.to_string())?;
+        let charter = self.charter(all)?;
         let values = charter.agreement.values();
         let accumulator = Accumulator::new(&self.key, self.engine.clone(), values);
         let summer = Box::new(RunningSum { accumulator, broken: None });

@@ -7,7 +7,9 @@ use std::{
 };
 
 use ciphergram_accel::Engine;
-use ciphergram_he::{Agreement, Quantised, Sealer, SecretKey, Update, random, seal::Ticket};
+use ciphergram_he::{Agreement, Quantised, Sealer, SecretKey, Update, seal::Ticket};
+use rand_chacha::ChaCha20Rng;
+use rand_core::SeedableRng;
 
 use super::{
     Error,
@@ -38,6 +40,8 @@ pub(super) struct SealTask<'a> {
     pub update: &'a Update,
     pub weight: u64,
     pub agreement: Agreement,
+    /// The seed of the rounding: one contribution is rounded one way, however often it is begun.
+    pub rounding: [u8; 32],
     pub ticket: Ticket,
     pub spool: SpoolState,
 }
@@ -67,7 +71,7 @@ impl SealTask<'_> {
     fn seal(self, out: &SyncSender<Sealed>) -> Result<Option<Duration>, Error> {
         let public = self.key.public();
         let mut clock = Instant::now();
-        let mut rng = random::generator()?;
+        let mut rng = ChaCha20Rng::from_seed(self.rounding);
         let update = Quantised::new(
             self.update,
             &self.agreement,

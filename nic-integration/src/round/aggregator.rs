@@ -12,8 +12,8 @@ use crate::node::Node;
 use crate::proto::{Cause, Config, Endpoint, Event, Peer, Stats, SumConfig, SumRegion, Time};
 
 use super::gathering::{Gathering, Joined};
-use super::message::{Join, Kind, MAX_ROUND_MESSAGE_BYTES, Open, Ready, Refuse};
-use super::open::Round;
+use super::message::{Join, Kind, MAX_ROUND_MESSAGE_BYTES, Open, Probe, Ready, Refuse};
+use super::open::{Round, Standing};
 use super::{JOIN_INBOX, Job, Opened};
 
 /// Events that may wait for the owner; newer ones are dropped.
@@ -261,8 +261,33 @@ impl<J: Job> Aggregator<J> {
                     round.on_ready(contributor, ready);
                 }
             }
-            // A probe only asks whether this incarnation lives: its acknowledgement says so.
-            Some(Kind::Probe | Kind::Open | Kind::Refuse | Kind::End) | None => {}
+            Some(Kind::Probe) => {
+                let Ok(probe) = Probe::parse(data) else { return };
+                self.on_probe(now, from, probe);
+            }
+            Some(Kind::Open | Kind::Refuse | Kind::End) | None => {}
+        }
+    }
+
+    /// A client asks whether it is still with us. That this incarnation lives, the acknowledgement
+    /// says; one that was given up resumes, one that is nowhere is told (PROTOCOL §7.8).
+    fn on_probe(&mut self, now: Time, peer: Peer, probe: Probe) {
+        let Probe { contributor, inbox, contribution } = probe;
+        let joined = Joined { peer, inbox, contribution };
+        if self.gathering.waits(contributor, &joined) {
+            return;
+        }
+        let standing = self.rounds().find_map(|round| round.standing(contributor, &joined));
+        match standing {
+            Some(Standing::Served) => {}
+            Some(Standing::GivenUp) => {
+                self.resume(contributor, &joined);
+            }
+            None => {
+                let reason =
+                    format!("the contribution of contributor {contributor} is in no round held");
+                self.refuse(now, contributor, &joined, reason);
+            }
         }
     }
 

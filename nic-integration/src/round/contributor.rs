@@ -13,7 +13,7 @@ use crate::node::Node;
 use crate::proto::{Cause, Config, Endpoint, Event, MessageId, Peer, Refusal, Stats, Time};
 
 use super::aggregator::fresh_rkey;
-use super::message::{Join, Kind, MAX_ROUND_MESSAGE_BYTES, Open, Ready, Refuse};
+use super::message::{Join, Kind, MAX_ROUND_MESSAGE_BYTES, Open, Probe, Ready, Refuse};
 use super::{ContributionId, End, JOIN_INBOX, Resume};
 
 /// How often a client that waits asks whether the aggregator it knows is still there.
@@ -122,8 +122,11 @@ struct Contributing {
 enum State {
     /// Not asked to join, refused, or done.
     Idle,
-    /// JOIN is on its way, or answered by the wait for others.
-    Joining(MessageId),
+    /// JOIN is on its way or, once it is taken, answered by the wait for others.
+    Joining {
+        join: MessageId,
+        taken: bool,
+    },
     Contributing(Contributing),
 }
 
@@ -195,7 +198,7 @@ impl Contributor {
     ///
     /// As [`join`](Self::join).
     pub fn rejoin(&mut self, now: Time) -> Result<(), NicError> {
-        self.leave();
+        self.abandon();
         let join = Join {
             contributor: self.config.contributor,
             inbox: self.inbox,
@@ -208,7 +211,7 @@ impl Contributor {
         if data.len() > limit {
             return Err(NicError::MessageTooLong { bytes: data.len(), limit });
         }
-        self.state = State::Joining(self.tell(now, Kind::Join, data)?);
+        self.state = State::Joining { join: self.tell(now, Kind::Join, data)?, taken: false };
         self.next_probe = now + PROBE_SPAN;
         Ok(())
     }
@@ -282,7 +285,7 @@ impl Contributor {
     pub fn unanswered(&self) -> usize {
         match &self.state {
             State::Contributing(round) => round.pushes.len(),
-            State::Idle | State::Joining(_) => 0,
+            State::Idle | State::Joining { .. } => 0,
         }
     }
 
@@ -301,10 +304,16 @@ impl Contributor {
     fn tell(&mut self, now: Time, kind: Kind, data: Vec<u8>) -> Result<MessageId, NicError> {
         let incarnation = match &self.state {
             State::Contributing(round) => round.incarnation,
-            State::Idle | State::Joining(_) => 0,
+            State::Idle | State::Joining { .. } => 0,
         };
         let peer = Peer { addr: self.config.aggregator, incarnation };
         self.endpoint.write(now, peer, JOIN_INBOX, 0, data.into(), Some(kind as u32))
+    }
+
+    /// Forgets the round, if any, and what its owner has not been told of it yet: that is void.
+    fn abandon(&mut self) {
+        self.leave();
+        self.events.clear();
     }
 
     /// Forgets the round, if any.
@@ -321,12 +330,21 @@ impl Contributor {
             self.on_event(now, event);
         }
         self.try_end();
-        let waiting = !matches!(self.state, State::Idle);
-        if waiting && now >= self.next_probe {
+        if now >= self.next_probe {
             self.next_probe = now + PROBE_SPAN;
-            // Without room there is traffic already, which tells as much.
-            let _ = self.tell(now, Kind::Probe, Vec::new());
+            self.probe(now);
         }
+    }
+
+    /// Asks about our contribution, but not before the aggregator can know of it.
+    fn probe(&mut self, now: Time) {
+        if matches!(self.state, State::Idle | State::Joining { taken: false, .. }) {
+            return;
+        }
+        let ContributorConfig { contributor, .. } = self.config;
+        let probe = Probe { contributor, inbox: self.inbox, contribution: self.contribution };
+        // Without room there is traffic already, which tells as much.
+        let _ = self.tell(now, Kind::Probe, probe.encode());
     }
 
     fn on_event(&mut self, now: Time, event: Event) {
@@ -339,15 +357,17 @@ impl Contributor {
             Event::Written { rkey, offset, bytes, immediate: Some(chunk), .. } => {
                 self.on_sum(rkey, offset, bytes as usize, chunk);
             }
-            Event::Completed { message, .. } => {
-                if let State::Contributing(round) = &mut self.state {
+            Event::Completed { message, .. } => match &mut self.state {
+                State::Joining { join, taken } => *taken |= *join == message,
+                State::Contributing(round) => {
                     round.pushes.remove(&message);
                 }
-            }
+                State::Idle => {}
+            },
             Event::Refused { message, refusal, .. } => self.on_refused(now, message, refusal),
             Event::Unreachable { cause: Cause::Restarted, .. } => self.start_over(now),
             Event::Unreachable { cause: Cause::Silence, .. } => {
-                self.leave();
+                self.abandon();
                 self.events.push_back(ContributorEvent::Unreachable);
             }
             Event::Written { .. } | Event::ChunkClosed { .. } | Event::Equivocation { .. } => {}
@@ -368,7 +388,7 @@ impl Contributor {
                 if let Some(Refuse { reason, .. }) = refuse.filter(ours)
                     && !matches!(self.state, State::Idle)
                 {
-                    self.leave();
+                    self.abandon();
                     self.events.push_back(ContributorEvent::Refused { reason });
                 }
             }
@@ -390,7 +410,7 @@ impl Contributor {
         let Open { round, incarnation, rkey, grant, declared, .. } = open;
         let stale = match &self.state {
             State::Idle => true,
-            State::Joining(_) => false,
+            State::Joining { .. } => false,
             // Two JOINs were answered, and the answers overtook one another.
             State::Contributing(known) => {
                 (known.round, known.incarnation) == (round, incarnation) && known.grant >= grant
@@ -399,7 +419,7 @@ impl Contributor {
         if stale {
             return;
         }
-        self.leave();
+        self.abandon();
         self.resume = Some(Resume { incarnation, round });
         self.state = State::Contributing(Contributing {
             round,
@@ -442,8 +462,8 @@ impl Contributor {
     }
 
     fn on_refused(&mut self, now: Time, message: MessageId, refusal: Refusal) {
-        if matches!(self.state, State::Joining(join) if join == message) {
-            self.leave();
+        if matches!(self.state, State::Joining { join, .. } if join == message) {
+            self.abandon();
             let reason = format!("no aggregator there: {refusal}");
             self.events.push_back(ContributorEvent::Refused { reason });
         }

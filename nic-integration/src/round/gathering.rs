@@ -7,7 +7,7 @@ use crate::proto::{Peer, Time};
 use super::message::ContributionId;
 
 /// A client that was admitted.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Joined {
     pub(super) peer: Peer,
     pub(super) inbox: u32,
@@ -33,6 +33,11 @@ impl Gathering {
 
     pub(super) fn hellos(&self) -> &BTreeMap<u16, Vec<u8>> {
         &self.hellos
+    }
+
+    /// Whether this very client waits.
+    pub(super) fn waits(&self, contributor: u16, joined: &Joined) -> bool {
+        self.joined.get(&contributor) == Some(joined)
     }
 
     /// Adds a client; returns the one whose place it takes.

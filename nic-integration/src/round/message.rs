@@ -80,6 +80,14 @@ pub(crate) struct Ready {
     pub(crate) stride: u32,
 }
 
+/// Client to aggregator: are you there, and am I in a round or waiting for one?
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Probe {
+    pub(crate) contributor: u16,
+    pub(crate) inbox: u32,
+    pub(crate) contribution: ContributionId,
+}
+
 /// Aggregator to client: no, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Refuse {
@@ -190,6 +198,23 @@ impl Ready {
         let ready = Self { round, grant, rkey: reader.u32()?, stride: reader.u32()? };
         reader.end()?;
         Ok(ready)
+    }
+}
+
+impl Probe {
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut bytes = self.contributor.to_le_bytes().to_vec();
+        put(&mut bytes, &self.inbox.to_le_bytes());
+        put(&mut bytes, &self.contribution);
+        bytes
+    }
+
+    pub(crate) fn parse(bytes: &[u8]) -> Result<Self, NicError> {
+        let mut reader = Reader::new(bytes);
+        let (contributor, inbox) = (reader.u16()?, reader.u32()?);
+        let probe = Self { contributor, inbox, contribution: reader.array()? };
+        reader.end()?;
+        Ok(probe)
     }
 }
 
@@ -322,6 +347,7 @@ mod tests {
             Ready::parse(noise).map(|message| message.encode()),
             Refuse::parse(noise).map(|message| message.encode()),
             End::parse(noise).map(|message| message.encode()),
+            Probe::parse(noise).map(|message| message.encode()),
         ];
         // A resume of incarnation 0 is none, whatever its round says.
         for accepted in again.into_iter().flatten() {
@@ -348,6 +374,8 @@ mod tests {
             prop_assert_eq!(Open::parse(&open.encode()), Ok(open));
             let ready = Ready { round, grant: incarnation, rkey, stride };
             prop_assert_eq!(Ready::parse(&ready.encode()), Ok(ready));
+            let probe = Probe { contributor, inbox: rkey, contribution };
+            prop_assert_eq!(Probe::parse(&probe.encode()), Ok(probe));
             let refuse = Refuse { contribution, reason: reason.clone() };
             prop_assert_eq!(Refuse::parse(&refuse.encode()), Ok(refuse));
             let end = End { contribution, round, closed, withheld, reason, contributed: numbers };

@@ -19,6 +19,14 @@ enum Settled {
     Withheld,
 }
 
+/// How a participant stands.
+pub(super) enum Standing {
+    /// It has, or will be sent, all that is due to it.
+    Served,
+    /// It did not answer, or refused a delivery: it is sent nothing.
+    GivenUp,
+}
+
 /// Something to tell a participant.
 #[derive(Clone, Copy)]
 enum Delivery {
@@ -106,6 +114,12 @@ impl Round {
     /// The client that has joined as `contributor`.
     pub(super) fn joined(&self, contributor: u16) -> Option<&Joined> {
         self.participants.get(&contributor).map(|participant| &participant.joined)
+    }
+
+    /// How the very client that joined as `contributor` stands.
+    pub(super) fn standing(&self, contributor: u16, joined: &Joined) -> Option<Standing> {
+        let participant = self.participants.get(&contributor).filter(|p| p.joined == *joined)?;
+        Some(if participant.gone { Standing::GivenUp } else { Standing::Served })
     }
 
     pub(super) fn contributor_at(&self, peer: Peer) -> Option<u16> {

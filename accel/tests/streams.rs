@@ -1,0 +1,110 @@
+//! What seeds and noise keys name, against an implementation of ChaCha20 that shares no code with
+//! ours: these values are on the wire of every seed, and no change of a library may change them.
+//!
+//! Made by a few lines of Python after D. J. Bernstein's "ChaCha, a variant of Salsa20" (2008), with
+//! the 64-bit block counter and the 64-bit stream number of that paper. Key: bytes 0, 1, …, 31.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests, where a panic is the report")]
+
+use std::sync::Arc;
+
+use ciphergram_accel::{
+    Builder, CpuEngine, Engine, Operand, ReferenceEngine, Ring, polys, ring::largest_primes,
+};
+
+const INDICES: [u64; 3] = [0, 1, u64::MAX];
+
+/// For each index: coefficients 0, 1 and 4095 of limb 0, then 0 and 4095 of limb 1.
+const UNIFORM: [[u64; 5]; 3] = [
+    [
+        499_012_875_320_633,
+        805_634_782_248_333,
+        383_909_134_863_846,
+        1_020_451_636_440_791,
+        213_756_658_715_881,
+    ],
+    [
+        704_031_088_550_959,
+        808_209_316_139_682,
+        778_183_541_054_260,
+        766_564_383_844_413,
+        583_825_547_399_943,
+    ],
+    [
+        607_608_586_012_117,
+        615_393_168_117_930,
+        139_812_123_913_411,
+        940_237_982_431_796,
+        838_479_642_841_243,
+    ],
+];
+
+/// For each index: the first six coefficients, the last, their sum, and the sum of their squares.
+const NOISE: [([i64; 6], i64, i64, i64); 3] = [
+    ([1, 2, -5, 2, -2, 2], 0, -155, 43_931),
+    ([4, -4, 2, 5, 5, -2], -1, -352, 43_114),
+    ([-2, -1, 2, -5, 6, -2], 0, -32, 40_934),
+];
+
+fn ring() -> Arc<Ring> {
+    let primes = largest_primes(50, 4096, 2);
+    assert_eq!(primes, [1_125_899_906_826_241, 1_125_899_906_629_633]);
+    Arc::new(Ring::new(4096, &primes).unwrap())
+}
+
+fn key() -> Vec<u64> {
+    let bytes: Vec<u8> = (0..32).collect();
+    bytes.as_chunks().0.iter().map(|b| u64::from_le_bytes(*b)).collect()
+}
+
+fn engines() -> [Box<dyn Engine>; 2] {
+    [Box::new(CpuEngine::new()), Box::new(ReferenceEngine)]
+}
+
+#[test]
+fn uniform_polynomials_are_those_of_the_standard() {
+    let ring = ring();
+    let mut b = Builder::new("uniform");
+    let (seeds, index) = (b.seeds("seeds", 1), b.index("index"));
+    let a = b.uniform("a", &ring, seeds, index);
+    b.output(a);
+    let program = b.build();
+    for engine in engines() {
+        let mut out = polys::Polys::<ciphergram_accel::program::Ntt>::zeros(ring.clone(), 3);
+        let (indices, key) = (INDICES, key());
+        let mut operands =
+            [Operand::In(&key), Operand::In(&indices), Operand::Out(out.words_mut())];
+        engine.run(&program, &mut operands).unwrap();
+        for (poly, expected) in out.words().chunks(8192).zip(UNIFORM) {
+            assert_eq!([poly[0], poly[1], poly[4095], poly[4096], poly[8191]], expected);
+        }
+    }
+}
+
+#[test]
+fn noise_is_that_of_the_standard() {
+    let ring = ring();
+    let mut b = Builder::new("noise");
+    let (seed, index) = (b.secret_seed("key"), b.index("index"));
+    let e = b.noise("e", &ring, seed, index);
+    b.output(e);
+    let program = b.build();
+    for engine in engines() {
+        let mut out = vec![0; 3 * 8192];
+        let (indices, key) = (INDICES, key());
+        let mut operands = [Operand::SecretIn(&key), Operand::In(&indices), Operand::Out(&mut out)];
+        engine.run(&program, &mut operands).unwrap();
+        for (poly, (first, last, sum, squares)) in out.chunks(8192).zip(NOISE) {
+            let signed = |limb: usize| -> Vec<i64> {
+                let q = ring.primes()[limb] as i64;
+                let centre = |&x: &u64| if x as i64 > q / 2 { x as i64 - q } else { x as i64 };
+                poly[limb * 4096..][..4096].iter().map(centre).collect()
+            };
+            let e = signed(0);
+            assert_eq!(e, signed(1), "the same in every limb");
+            assert_eq!((&e[..6], e[4095]), (&first[..], last));
+            assert_eq!(e.iter().sum::<i64>(), sum);
+            assert_eq!(e.iter().map(|x| x * x).sum::<i64>(), squares);
+        }
+    }
+}

@@ -1,0 +1,264 @@
+//! Keys, updates, aggregators in threads, and the check that every sum is exact.
+
+use std::collections::BTreeMap;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{self, Receiver};
+use std::sync::{Arc, OnceLock};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use ciphergram_accel::{CpuEngine, Engine, Operand, Program, RunError};
+use ciphergram_he::params::{Literal, Scheme};
+use ciphergram_he::{
+    Agreement, Dtype, OpenedSum, PublicKey, SecretKey, Sum, Tensor, TensorSpec, Update,
+};
+use ciphergram_nic::federation::{Client, Error, Participation, RoundResult, Server, ServerConfig};
+use ciphergram_nic::round::AggregatorEvent;
+
+/// Longer than anything here takes, shorter than anyone waits.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+pub(crate) fn engine() -> Arc<dyn Engine> {
+    static ENGINE: OnceLock<Arc<CpuEngine>> = OnceLock::new();
+    ENGINE.get_or_init(Arc::default).clone()
+}
+
+/// A key for four clients at 16 bits, the same at every call.
+pub(crate) fn key(scheme: Scheme) -> &'static SecretKey {
+    static LATTICE: OnceLock<SecretKey> = OnceLock::new();
+    static PAILLIER: OnceLock<SecretKey> = OnceLock::new();
+    let place = if scheme == Scheme::CkksSum { &LATTICE } else { &PAILLIER };
+    place.get_or_init(|| SecretKey::generate(Literal { scheme, clients: 4, bits: 16 }).unwrap())
+}
+
+/// A bias of three values and `values` more, of another size for every client and round.
+pub(crate) fn update(number: u16, round: u32, values: usize) -> Update {
+    let size = f64::from(number + 1) * 0.3;
+    let value = move |i: usize| {
+        let phase = i as f64 * 0.37 + f64::from(number) * 1000.0 + f64::from(round);
+        phase.sin() * size
+    };
+    let tensor = |name: &str, dtype, shape: Vec<u64>, count| {
+        let spec = TensorSpec { name: name.into(), dtype, shape };
+        Tensor::from_values(spec, (0..count).map(value)).unwrap()
+    };
+    Update::new(vec![
+        tensor("bias", Dtype::F64, vec![3], 3),
+        tensor("weights", Dtype::F32, vec![values as u64], values),
+    ])
+}
+
+pub(crate) fn weight(number: u16) -> u64 {
+    u64::from(number) * 10 + 7
+}
+
+/// An engine that takes its time to encrypt, and dies when asked for the `dies_at`-th batch.
+pub(crate) struct Troubled {
+    pub(crate) pause: Duration,
+    pub(crate) dies_at: usize,
+    pub(crate) batches: AtomicUsize,
+}
+
+impl Troubled {
+    pub(crate) fn new(pause: Duration, dies_at: usize) -> Arc<Self> {
+        Arc::new(Self { pause, dies_at, batches: AtomicUsize::new(0) })
+    }
+}
+
+impl Engine for Troubled {
+    fn name(&self) -> &'static str {
+        "troubled"
+    }
+    fn describe(&self) -> String {
+        "a process about to die".into()
+    }
+    fn supports(&self, step: &str) -> bool {
+        engine().supports(step)
+    }
+    fn run(&self, program: &Program, operands: &mut [Operand<'_>]) -> Result<(), RunError> {
+        if program.name().contains("encrypt") {
+            let batch = self.batches.fetch_add(1, Ordering::SeqCst);
+            if batch > 0 {
+                thread::sleep(self.pause);
+            }
+            if batch >= self.dies_at {
+                return Err(RunError::Unsupported { engine: "troubled", step: "life" });
+            }
+        }
+        engine().run(program, operands)
+    }
+}
+
+/// An aggregator in a thread of its own.
+pub(crate) struct Serving {
+    pub(crate) addr: SocketAddr,
+    pub(crate) events: Receiver<AggregatorEvent>,
+    pub(crate) thread: JoinHandle<()>,
+}
+
+pub(crate) fn config(clients: u16, min_clients: u16) -> ServerConfig {
+    ServerConfig {
+        listen: (Ipv4Addr::LOCALHOST, 0).into(),
+        clients,
+        min_clients,
+        rounds: 1,
+        join_deadline: PATIENCE,
+        round_deadline: PATIENCE,
+    }
+}
+
+/// Serves until all rounds are over, or until `dies` says so of an event.
+pub(crate) fn serve(
+    key: &PublicKey,
+    config: ServerConfig,
+    dies: impl Fn(&AggregatorEvent) -> bool + Send + 'static,
+) -> Serving {
+    let server = Server::bind(key.clone(), engine(), config).unwrap();
+    let addr = server.local_addr().unwrap();
+    let (sender, events) = mpsc::channel();
+    let thread = thread::spawn(move || {
+        let mut server = server;
+        let died = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            server.run(|event| {
+                let dead = dies(&event);
+                let _ = sender.send(event);
+                if dead {
+                    // Without a word, and without the message of a panic.
+                    std::panic::resume_unwind(Box::new(()));
+                }
+            })
+        }));
+        drop(died);
+    });
+    Serving { addr, events, thread }
+}
+
+impl Serving {
+    /// The first event that `wanted` picks.
+    pub(crate) fn wait<T>(&self, wanted: impl Fn(AggregatorEvent) -> Option<T>) -> T {
+        loop {
+            let event = self.events.recv_timeout(PATIENCE).expect("the aggregator says no more");
+            if let Some(found) = wanted(event) {
+                return found;
+            }
+        }
+    }
+
+    pub(crate) fn wait_for_joins(&self, count: usize) {
+        for _ in 0..count {
+            self.wait(|event| matches!(event, AggregatorEvent::Joined { .. }).then_some(()));
+        }
+    }
+}
+
+/// What one client brings, by default.
+pub(crate) fn participation<'a>(
+    key: &'a SecretKey,
+    update: &'a Update,
+    number: u16,
+) -> Participation<'a> {
+    Participation {
+        key,
+        engine: engine(),
+        update,
+        weight: weight(number),
+        agreement: None,
+        spool: None,
+        min_clients: None,
+        patience: PATIENCE,
+    }
+}
+
+/// A client for one round in a thread of its own.
+pub(crate) fn contribute(
+    key: &'static SecretKey,
+    addr: SocketAddr,
+    number: u16,
+    values: usize,
+    change: impl FnOnce(&mut Participation<'_>) + Send + 'static,
+) -> JoinHandle<Result<RoundResult, Error>> {
+    thread::spawn(move || {
+        let update = update(number, 0, values);
+        let mut job = participation(key, &update, number);
+        change(&mut job);
+        let mut client = Client::new(addr, number)?;
+        let result = client.contribute(&job);
+        client.leave()?;
+        result
+    })
+}
+
+/// As [`contribute`], with a spool and an engine.
+pub(crate) fn contribute_spooled(
+    key: &'static SecretKey,
+    addr: SocketAddr,
+    number: u16,
+    values: usize,
+    engine: Arc<dyn Engine>,
+    spool: &Path,
+) -> JoinHandle<Result<RoundResult, Error>> {
+    let spool = spool.to_path_buf();
+    thread::spawn(move || {
+        let update = update(number, 0, values);
+        let job =
+            Participation { engine, spool: Some(&spool), ..participation(key, &update, number) };
+        let mut client = Client::new(addr, number)?;
+        let result = client.contribute(&job);
+        client.leave()?;
+        result
+    })
+}
+
+/// The opened sum is exactly that of the integers of those listed, chunk by chunk, and so are the
+/// weights. Returns how many contributed to each chunk.
+pub(crate) fn check_exact(
+    key: &SecretKey,
+    numbers: &[u16],
+    sum: &Sum,
+    opened: &OpenedSum,
+    fields: &BTreeMap<u16, Vec<u32>>,
+) -> Vec<usize> {
+    let half = i64::from(key.public().parameters().half_steps());
+    let chunks = key.public().parameters().chunks(sum.agreement.values());
+    assert_eq!(numbers.len(), sum.contributors.len());
+    assert_eq!(opened.sums().len(), chunks.values());
+    assert_eq!(opened.parts().len(), chunks.count() as usize);
+    (0..chunks.count())
+        .map(|chunk| {
+            let listed: Vec<u16> =
+                sum.sets[chunk as usize].iter().map(|index| numbers[index]).collect();
+            for i in chunks.values_of(chunk) {
+                let plain: i64 = listed.iter().map(|n| i64::from(fields[n][i]) - half).sum();
+                assert_eq!(opened.sums()[i], plain, "value {i} over {listed:?}");
+            }
+            let weights = listed.iter().map(|&n| weight(n)).sum::<u64>();
+            assert_eq!(opened.parts()[chunk as usize], (listed.len(), weights), "chunk {chunk}");
+            listed.len()
+        })
+        .collect()
+}
+
+/// [`check_exact`] of every client's result.
+pub(crate) fn check_results(
+    key: &SecretKey,
+    results: &BTreeMap<u16, RoundResult>,
+    more: &[(u16, Vec<u32>)],
+) -> Vec<usize> {
+    let own = results.iter().map(|(&number, result)| (number, result.fields.clone()));
+    let fields: BTreeMap<u16, Vec<u32>> = own.chain(more.iter().cloned()).collect();
+    let mut counts = vec![];
+    for result in results.values() {
+        let numbers = &result.opening.contributors;
+        counts = check_exact(key, numbers, &result.sum, &result.opened, &fields);
+    }
+    counts
+}
+
+/// An agreement over the layout of [`update`].
+pub(crate) fn agreement(values: usize, range: f64, max_weight: u32) -> Agreement {
+    let specs = update(0, 0, values).specs();
+    let ranges = vec![range; specs.len()];
+    Agreement::new(specs, ranges, max_weight).unwrap()
+}

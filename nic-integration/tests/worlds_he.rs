@@ -1,0 +1,321 @@
+//! Seeded worlds in which what is summed is real ciphertext: `ckks-sum` contributions over a bad
+//! network, with deaths and restarts; every sum that ends a round is opened and is exact over
+//! exactly those listed. `CIPHERGRAM_SEED=17` replays one seed.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
+
+#[path = "support/federation.rs"]
+#[expect(dead_code, reason = "sockets and threads are for other tests")]
+mod support;
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use ciphergram_he::exchange::{Announcement, Charter};
+use ciphergram_he::files::ContributorSet;
+use ciphergram_he::params::Scheme;
+use ciphergram_he::seal::Ticket;
+use ciphergram_he::{OpenedSum, Quantised, Sealer, SecretKey, Sum};
+use ciphergram_nic::Node;
+use ciphergram_nic::federation::SumJob;
+use ciphergram_nic::proto::{Config, Time};
+use ciphergram_nic::round::{
+    Aggregator, AggregatorConfig, Contributor, ContributorConfig, ContributorEvent, End, Layout,
+    Opening,
+};
+use ciphergram_nic::sim::{Faults, Network};
+use rand_chacha::ChaCha20Rng;
+use rand_core::SeedableRng;
+use support::{check_exact, engine, key, update, weight};
+
+const FOREVER: Duration = Duration::from_secs(120);
+const SERVER: ([u8; 4], u16) = ([10, 0, 0, 9], 7700);
+
+fn lattice() -> &'static SecretKey {
+    key(Scheme::CkksSum)
+}
+
+struct Client {
+    node: Option<Contributor>,
+    number: u16,
+    addr: SocketAddr,
+    values: usize,
+    announcement: Announcement,
+    fields: Vec<u32>,
+    /// All chunks, sealed once: what a spool would hold.
+    stream: Vec<u8>,
+    open: Option<(Opening, Charter)>,
+    next: u32,
+    sums: BTreeMap<u32, (ContributorSet, Vec<u8>)>,
+    end: Option<End>,
+}
+
+struct World {
+    seed: u64,
+    network: Network,
+    aggregator: Option<Aggregator<SumJob>>,
+    clients: Vec<Client>,
+    incarnations: u32,
+}
+
+impl World {
+    fn new(seed: u64, clients: u16) -> Self {
+        let faults = Faults {
+            loss: (seed * 37 % 301) as u32,
+            duplication: (seed * 53 % 151) as u32,
+            corruption: (seed * 19 % 41) as u32,
+            junk: (seed * 29 % 61) as u32,
+            delay: Duration::from_micros(50),
+            jitter: Duration::from_micros(seed * 71 % 5000),
+        };
+        let network = Network::new(seed, faults);
+        let mut world = Self { seed, network, aggregator: None, clients: vec![], incarnations: 0 };
+        world.start_aggregator(clients);
+        for number in 0..clients {
+            let values = 500 * (seed % 17) as usize;
+            let ticket = Ticket::draw().unwrap();
+            let (update, weight) = (update(number, 0, values), weight(number));
+            world.clients.push(Client {
+                node: None,
+                number,
+                addr: SERVER.into(),
+                values,
+                announcement: Announcement::propose(ticket, &update, weight).unwrap(),
+                fields: vec![],
+                stream: vec![],
+                open: None,
+                next: 0,
+                sums: BTreeMap::new(),
+                end: None,
+            });
+            world.start_client(number);
+        }
+        world
+    }
+
+    fn config(&mut self) -> Config {
+        self.incarnations += 1;
+        let mixed = (self.seed as u32).wrapping_mul(77) ^ self.incarnations << 24 | 1;
+        Config::new(NonZeroU32::new(mixed).unwrap())
+    }
+
+    fn start_aggregator(&mut self, clients: u16) {
+        let config = AggregatorConfig {
+            endpoint: self.config(),
+            clients,
+            min_clients: 2,
+            rounds: 1,
+            join_deadline: Duration::from_secs(20),
+            round_deadline: Duration::from_secs(30),
+            linger: Duration::from_secs(15),
+            seed: [self.seed as u8; 32],
+        };
+        let job = SumJob::new(lattice().public().clone(), engine());
+        self.aggregator = Some(Aggregator::new(config, job).unwrap());
+    }
+
+    /// Starts a client, or starts it again as another process with what it had sealed.
+    fn start_client(&mut self, number: u16) {
+        let config = ContributorConfig {
+            endpoint: self.config(),
+            aggregator: SERVER.into(),
+            contributor: number,
+            seed: [self.incarnations as u8; 32],
+        };
+        let (now, port) = (self.network.now(), 1000 + self.incarnations as u16);
+        let client = &mut self.clients[usize::from(number)];
+        client.addr = SocketAddr::from(([10, 0, 0, 1], port));
+        let mut node = Contributor::new(config).unwrap();
+        let hello = client.announcement.to_bytes(lattice().public());
+        node.join(now, client.announcement.ticket.id, hello, None).unwrap();
+        client.node = Some(node);
+        client.open = None;
+    }
+
+    fn run(&mut self, span: Duration, done: impl Fn(&Self) -> bool) -> bool {
+        let until = self.network.now() + span;
+        while !done(self) {
+            let mut nodes: Vec<(SocketAddr, &mut dyn Node)> = Vec::new();
+            if let Some(aggregator) = &mut self.aggregator {
+                nodes.push((SERVER.into(), aggregator));
+            }
+            for client in &mut self.clients {
+                if let Some(node) = &mut client.node {
+                    nodes.push((client.addr, node));
+                }
+            }
+            if !self.network.step(&mut nodes, until) {
+                return done(self);
+            }
+            let now = self.network.now();
+            self.clients.iter_mut().for_each(|client| client.turn(now));
+        }
+        true
+    }
+
+    /// Opens what every client holds. Gives the number of contributors of each chunk.
+    fn check(&self) -> Vec<usize> {
+        let known = self.clients.iter().filter(|client| !client.fields.is_empty());
+        let fields: BTreeMap<_, _> = known.map(|c| (c.number, c.fields.clone())).collect();
+        let mut counts = vec![];
+        for client in self.clients.iter().filter(|client| client.node.is_some()) {
+            let (opening, charter) = client.open.as_ref().unwrap();
+            let end = client.end.as_ref().unwrap();
+            assert!(end.withheld == 0 && end.closed as usize == client.sums.len());
+            let sum = Sum {
+                contributors: charter.participants.iter().map(|(_, t)| t.clone()).collect(),
+                agreement: charter.agreement.clone(),
+                sets: client.sums.values().map(|(set, _)| set.clone()).collect(),
+                stream: client.sums.values().flat_map(|(_, bytes)| bytes.clone()).collect(),
+            };
+            let opened = OpenedSum::open(lattice(), &*engine(), &sum).unwrap();
+            counts = check_exact(lattice(), &opening.contributors, &sum, &opened, &fields);
+        }
+        counts
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("this world's seed: CIPHERGRAM_SEED={}", self.seed);
+        }
+    }
+}
+
+impl Client {
+    fn turn(&mut self, now: Time) {
+        let Some(mut node) = self.node.take() else { return };
+        while let Some(event) = node.poll_event() {
+            match event {
+                ContributorEvent::Opened(opening) => self.on_opened(&mut node, now, opening),
+                ContributorEvent::Sum { chunk, bitmap, bytes } => {
+                    let (_, charter) = self.open.as_ref().unwrap();
+                    let mut set = ContributorSet::none(charter.participants.len());
+                    for (index, (n, _)) in charter.participants.iter().enumerate() {
+                        if bitmap[usize::from(n / 8)] >> (n % 8) & 1 == 1 {
+                            set.insert(index);
+                        }
+                    }
+                    assert!(self.sums.insert(chunk, (set, bytes)).is_none(), "chunk {chunk} twice");
+                }
+                ContributorEvent::Ended(end) => self.end = Some(end),
+                ContributorEvent::Refused { reason } => panic!("refused: {reason}"),
+                ContributorEvent::Rejected { refusal, .. } => panic!("rejected: {refusal}"),
+                ContributorEvent::Unreachable => node.rejoin(now).unwrap(),
+            }
+        }
+        // A datagram a turn: sealing takes time, so that deaths fall in the middle.
+        if let Some((_, charter)) = &self.open
+            && node.can_push()
+        {
+            let chunks = lattice().public().parameters().chunks(charter.agreement.values());
+            if self.next < chunks.count() {
+                let start = chunks.offset_of(self.next);
+                let bytes = &self.stream[start..start + chunks.bytes_of(self.next)];
+                node.push(now, self.next, start as u64, bytes.into()).unwrap();
+                self.next += 1;
+            }
+        }
+        self.node = Some(node);
+    }
+
+    fn on_opened(&mut self, node: &mut Contributor, now: Time, opening: Opening) {
+        let key = lattice().public();
+        let charter = Charter::from_bytes(&opening.charter, key).unwrap();
+        let parameters = key.parameters();
+        if self.stream.is_empty() {
+            let mut rng = ChaCha20Rng::seed_from_u64(self.number.into());
+            let (update, weight) = (update(self.number, 0, self.values), weight(self.number));
+            let agreement = &charter.agreement;
+            let own = Quantised::new(&update, agreement, weight, parameters, &mut rng).unwrap();
+            self.fields = own.fields().to_vec();
+            let ticket = self.announcement.ticket.clone();
+            let sealer = Sealer::resume(lattice(), engine(), own, ticket, 0).unwrap();
+            self.stream = sealer.seal_all().unwrap();
+            self.announcement.fixed = true;
+            self.announcement.agreement = charter.agreement.clone();
+            node.amend(self.announcement.to_bytes(key));
+        }
+        assert!(self.announcement.agreement.check_same(&charter.agreement).is_ok());
+        let chunks = parameters.chunks(charter.agreement.values());
+        let layout = Layout { chunks: chunks.count(), sum_bytes: chunks.bytes_of(0) };
+        node.accept(now, layout).unwrap();
+        self.open = Some((opening, charter));
+        (self.next, self.end) = (0, None);
+        self.sums.clear();
+    }
+}
+
+fn ended(world: &World) -> bool {
+    world.clients.iter().all(|client| client.node.is_none() || client.end.is_some())
+}
+
+fn seeds() -> Vec<u64> {
+    match std::env::var("CIPHERGRAM_SEED") {
+        Ok(seed) => vec![seed.parse().expect("CIPHERGRAM_SEED is a number")],
+        Err(_) => (0..48).collect(),
+    }
+}
+
+/// Runs a world up to the moment when client 0 has pushed some chunks, and then what `befalls` it.
+/// Gives the counts of all chunks of all worlds, relative to the number of clients.
+fn worlds(befalls: impl Fn(&mut World, u16)) -> (usize, usize) {
+    let (mut full, mut partial) = (0, 0);
+    for seed in seeds() {
+        let clients = 3 + (seed % 2) as u16;
+        let mut world = World::new(seed, clients);
+        let at = (seed % 12) as u32;
+        let begun = |world: &World| {
+            let client = &world.clients[0];
+            client.open.is_some() && (client.next > at || client.end.is_some())
+        };
+        assert!(world.run(FOREVER, begun), "seed {seed}");
+        befalls(&mut world, clients);
+        assert!(world.run(FOREVER, ended), "seed {seed}: a round must end");
+        let counts = world.check();
+        assert!(!counts.is_empty());
+        full += counts.iter().filter(|&&count| count == usize::from(clients)).count();
+        partial += counts.iter().filter(|&&count| count + 1 == usize::from(clients)).count();
+        assert!(counts.iter().all(|&count| count + 1 >= usize::from(clients)));
+    }
+    (full, partial)
+}
+
+#[test]
+fn sums_of_ciphertexts_are_exact_over_a_bad_network() {
+    let (full, partial) = worlds(|_, _| {});
+    assert!(full > 300 && partial == 0, "{full} {partial}");
+}
+
+#[test]
+fn sums_are_exact_over_those_listed_when_one_dies() {
+    let (full, partial) = worlds(|world, _| world.clients[0].node = None);
+    assert!(full > 20 && partial > 20, "{full} {partial}");
+}
+
+#[test]
+fn one_that_restarts_is_counted_once() {
+    let (full, partial) = worlds(|world, _| {
+        world.clients[0].node = None;
+        world.run(Duration::from_millis(world.seed * 13 % 900), |_| false);
+        world.start_client(0);
+        world.clients[0].end = None;
+    });
+    assert!(full > 300 && partial == 0, "{full} {partial}");
+}
+
+#[test]
+fn a_restarted_aggregator_sums_the_same_ciphertexts_anew() {
+    let (full, partial) = worlds(|world, clients| {
+        if ended(world) || world.clients.iter().any(|client| client.end.is_some()) {
+            return;
+        }
+        world.aggregator = None;
+        world.run(Duration::from_millis(world.seed * 17 % 3000), |_| false);
+        world.start_aggregator(clients);
+    });
+    assert!(full > 300 && partial == 0, "{full} {partial}");
+}
