@@ -14,7 +14,7 @@
 //! | [`engine`] | the trait, its operands and its errors |
 //! | [`reference`](mod@reference) | the oracle: slow and obvious |
 //! | [`cpu`] | the portable engine: every core, one item at a time from end to end |
-//! | [`conformance`] | the suite that every engine must pass, instantiated with one macro line |
+//! | [`conformance`](mod@conformance) | the suite that every engine must pass, instantiated with one macro line |
 //!
 //! # Conventions
 //!

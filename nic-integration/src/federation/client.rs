@@ -408,11 +408,13 @@ impl<'a> Run<'a> {
 
     fn on_sealed(&mut self, sealed: Sealed) -> Result<(), Error> {
         match sealed {
-            Sealed::Quantised { fields, clipped } => self.quantised = Some((fields, clipped)),
-            Sealed::Chunks(bytes) => self.stream.extend(bytes),
-            Sealed::Done(busy) => {
-                self.encrypting = busy;
-                self.sealing = None;
+            Sealed::Quantised { fields, clipped, busy } => {
+                self.quantised = Some((fields, clipped));
+                self.encrypting += busy;
+            }
+            Sealed::Chunks { bytes, busy } => {
+                self.stream.extend(bytes);
+                self.encrypting += busy;
             }
             Sealed::Failed(error) => return Err(error),
         }

@@ -24,11 +24,16 @@ pub(super) enum Sealed {
         fields: Vec<u32>,
         /// Values out of range, for each tensor.
         clipped: Vec<usize>,
+        /// What it took.
+        busy: Duration,
     },
-    /// The bytes of the next chunks, on disk already.
-    Chunks(Vec<u8>),
-    /// All chunks are sealed; how long quantising and encrypting took.
-    Done(Duration),
+    /// The next chunks, on disk already.
+    Chunks {
+        /// Their bytes.
+        bytes: Vec<u8>,
+        /// What encrypting them took.
+        busy: Duration,
+    },
     /// It cannot go on.
     Failed(Error),
 }
@@ -59,16 +64,13 @@ pub(super) enum SpoolState {
 impl SealTask<'_> {
     /// Seals everything into `out`; ends early if the other side is gone.
     pub(super) fn run(self, out: &SyncSender<Sealed>) {
-        let last = match self.seal(out) {
-            Ok(Some(busy)) => Sealed::Done(busy),
-            Ok(None) => return,
-            Err(error) => Sealed::Failed(error),
-        };
-        // A receiver that is gone has no more use for it.
-        let _ = out.send(last);
+        if let Err(error) = self.seal(out) {
+            // A receiver that is gone has no more use for it.
+            let _ = out.send(Sealed::Failed(error));
+        }
     }
 
-    fn seal(self, out: &SyncSender<Sealed>) -> Result<Option<Duration>, Error> {
+    fn seal(self, out: &SyncSender<Sealed>) -> Result<(), Error> {
         let public = self.key.public();
         let mut clock = Instant::now();
         let mut rng = ChaCha20Rng::from_seed(self.rounding);
@@ -86,20 +88,17 @@ impl SealTask<'_> {
             SpoolState::Resumed(spool, chunks) => (Some(spool), chunks),
         };
         let mut sealer = Sealer::resume(self.key, self.engine, update, self.ticket, first)?;
-        if out.send(Sealed::Quantised { fields, clipped }).is_err() {
-            return Ok(None);
-        }
-        let mut busy = clock.elapsed();
-        loop {
+        let busy = clock.elapsed();
+        let mut wanted = out.send(Sealed::Quantised { fields, clipped, busy }).is_ok();
+        while wanted {
             clock = Instant::now();
-            let Some(batch) = sealer.next_batch()? else { return Ok(Some(busy)) };
-            busy += clock.elapsed();
+            let Some(batch) = sealer.next_batch()? else { break };
+            let busy = clock.elapsed();
             if let Some(spool) = &mut spool {
                 spool.append(&batch.bytes)?;
             }
-            if out.send(Sealed::Chunks(batch.bytes)).is_err() {
-                return Ok(None);
-            }
+            wanted = out.send(Sealed::Chunks { bytes: batch.bytes, busy }).is_ok();
         }
+        Ok(())
     }
 }
