@@ -7,7 +7,7 @@ use clap::{Args, Parser, Subcommand};
 
 /// Encrypted gradient sums over reliable datagrams.
 #[derive(Parser)]
-#[command(name = "ciphergram", version, max_term_width = 100)]
+#[command(name = "ciphergram", version, max_term_width = 100, arg_required_else_help = false)]
 pub(crate) struct Arguments {
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -252,7 +252,7 @@ pub(crate) struct Join {
     /// Where sealed chunks are kept until the sum is back [default: OUT.spool]
     #[arg(long, value_name = "FILE")]
     pub(crate) spool: Option<PathBuf>,
-    /// Seconds to look for an aggregator that does not answer
+    /// Seconds to look for an aggregator that does not answer, no fewer than 10
     #[arg(long, default_value = "30", value_parser = seconds, value_name = "SECONDS")]
     pub(crate) wait: Duration,
     /// Report as JSON

@@ -34,7 +34,11 @@ impl fmt::Display for Failure {
 
 impl From<ciphergram_he::Error> for Failure {
     fn from(error: ciphergram_he::Error) -> Self {
-        Self::Work(error.to_string())
+        match error {
+            // Of no file, so they were typed.
+            ciphergram_he::Error::Parameters(e) => Self::Misuse(e.to_string()),
+            e => Self::Work(e.to_string()),
+        }
     }
 }
 

@@ -15,7 +15,8 @@ pub(crate) fn run(args: &Aggregate) -> Result<(), Failure> {
     let key = PublicKey::load(&args.key)?;
     let admitted = key.parameters().clients() as usize;
     if args.inputs.len() > admitted {
-        return Err(Error::TooManyContributors { found: args.inputs.len(), admitted }.into());
+        let error = Error::TooManyContributors { found: args.inputs.len(), admitted };
+        return Err(error.within(args.key.display()).into());
     }
     let contributions = args.inputs.iter().map(|path| {
         let bytes = std::fs::read(path).map_err(Error::from);

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use ciphergram_he::{
-    Agreement, Contribution, Parameters, Sum, TensorSpec, Update,
+    Agreement, Contribution, Error, Parameters, Sum, TensorSpec, Update,
     codec::RangesFile,
     frame::{Frame, Kind},
     keys::AnyKey,
@@ -42,7 +42,7 @@ impl Findings {
 pub(crate) fn run(args: &Inspect) -> Result<(), Failure> {
     let bytes = files::read(&args.file)?;
     let mut found = Findings::default();
-    let here = |e: ciphergram_he::Error| Failure::from(e.within(args.file.display()));
+    let here = |e: Error| Failure::from(e.within(args.file.display()));
     if bytes.starts_with(b"CIPHERGM") {
         frame(&bytes, args.ciphertexts, &mut found).map_err(here)?;
     } else if spool::is_spool(&bytes) {
@@ -52,9 +52,12 @@ pub(crate) fn run(args: &Inspect) -> Result<(), Failure> {
     {
         json_file(text, &args.file, &mut found).map_err(here)?;
     } else {
-        let update = Update::from_safetensors(&bytes).map_err(|_| {
-            let path = args.file.display();
-            Failure::Work(format!("{path}: not a file that this program knows"))
+        let update = Update::from_safetensors(&bytes).map_err(|e| match e {
+            Error::Safetensors { .. } => {
+                let path = args.file.display();
+                Failure::Work(format!("{path}: not a file that this program knows"))
+            }
+            e => here(e),
         })?;
         found.add("kind", "safetensors", "tensors in clear (safetensors)");
         tensors(&update.specs(), None, &mut found);
@@ -62,11 +65,7 @@ pub(crate) fn run(args: &Inspect) -> Result<(), Failure> {
     report(args.json, &Value::Object(found.json), &found.lines)
 }
 
-fn frame(
-    bytes: &[u8],
-    with_ciphertexts: bool,
-    found: &mut Findings,
-) -> Result<(), ciphergram_he::Error> {
+fn frame(bytes: &[u8], with_ciphertexts: bool, found: &mut Findings) -> Result<(), Error> {
     let frame = Frame::parse(bytes)?;
     let parameters = frame.parameters()?;
     found.add_same("kind", frame.kind.name());
@@ -152,7 +151,7 @@ fn tensors(specs: &[TensorSpec], coded: Option<(&Agreement, &Parameters)>, found
 }
 
 /// A key or a ranges file.
-fn json_file(text: &str, path: &Path, found: &mut Findings) -> Result<(), ciphergram_he::Error> {
+fn json_file(text: &str, path: &Path, found: &mut Findings) -> Result<(), Error> {
     if let Ok(ranges) = RangesFile::from_json(text) {
         let agreement = ranges.agreement()?;
         found.add("kind", "ranges", "clipping ranges, in clear");

@@ -2,8 +2,8 @@
 
 use std::{ffi::OsString, path::PathBuf};
 
-use ciphergram_he::codec::RangesFile;
-use ciphergram_nic::federation::{Client, Participation};
+use ciphergram_he::{Error, codec::RangesFile};
+use ciphergram_nic::federation::{self, Client, Participation};
 use serde_json::{Value, json};
 
 use super::{
@@ -38,7 +38,12 @@ pub(crate) fn run(args: &Join) -> Result<(), Failure> {
     let mut client = Client::new(args.server, args.client)?;
     let result = client.contribute(&job);
     client.leave()?;
-    let round = result?;
+    let round = result.map_err(|e| match e {
+        federation::Error::Scheme(
+            e @ (Error::NotFinite { .. } | Error::Weight { .. } | Error::Layout { .. }),
+        ) => e.within(args.input.display()).into(),
+        e => Failure::from(e),
+    })?;
     let decoded = round.opened.decode(&round.sum, output(args.sum))?;
     files::write(&args.out, &decoded.to_safetensors()?)?;
 

@@ -1,0 +1,79 @@
+//! The main job with small settings: real processes, real training, exact sums.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests, where a panic is the report")]
+
+#[path = "support/place.rs"]
+mod place;
+
+use place::Place;
+use serde_json::Value;
+
+/// Runs it; its figures.
+fn demo(scheme: &str, clients: u64, rounds: usize, words: &str) -> Value {
+    let place = Place::new();
+    let settings = format!("--scheme {scheme} --clients {clients} --rounds {rounds}{words}");
+    let said = place.done(&format!("demo {settings} --json figures.json"));
+    let last = said.lines().last().unwrap();
+    let count = clients as usize * rounds;
+    assert!(last.starts_with("encrypted and plaintext training agree"), "{said}");
+    assert!(last.contains(&format!("each of {count} means")), "{last}");
+    let lines = said.lines().filter(|line| line.contains(": test accuracy ")).count();
+    assert_eq!(lines, rounds, "a line a round where there is no terminal: {said}");
+
+    let figures: Value = serde_json::from_slice(&place.read("figures.json")).unwrap();
+    assert_eq!(figures["agree"], true);
+    assert_eq!(figures["rounds"], rounds);
+    assert_eq!(figures["clients"], clients);
+    assert_eq!(figures["scheme"], scheme);
+    assert!(figures["values"].as_u64().unwrap() >= 20_000);
+    let most = if scheme == "ckks-sum" { 3.3 } else { 6.0 };
+    let number = |of: &Value, name: &str| of[name].as_f64().unwrap_or_else(|| panic!("no {name}"));
+    let (up, down) =
+        (number(&figures, "bytes_per_value_up"), number(&figures, "bytes_per_value_down"));
+    assert!(1.0 < up && up <= most && 1.0 < down && down <= most, "{figures}");
+    let wire = number(&figures, "wire_bytes_per_value_up");
+    // How much more is up to the machine: a busy one sends again.
+    assert!(wire > up, "{figures}");
+    let per_round = figures["per_round"].as_array().unwrap();
+    assert_eq!(per_round.len(), rounds);
+    for (round, of) in per_round.iter().zip(1..) {
+        assert_eq!((&round["round"], &round["agree"]), (&Value::from(of), &Value::from(true)));
+        let seconds = ["encrypting_s", "exchanging_s", "decrypting_s"];
+        let others =
+            ["loss_encrypted", "loss_plaintext", "bytes_per_value_up", "bytes_per_value_down"];
+        for name in seconds.iter().chain(&others) {
+            assert!(number(round, name) > 0.0, "{name}: {round}");
+        }
+    }
+    for name in ["accuracy_encrypted", "accuracy_plaintext"] {
+        assert_eq!(figures[name], per_round[rounds - 1][name]);
+        let accuracy = number(&figures, name);
+        assert!(0.8 < accuracy && accuracy <= 1.0, "{figures}");
+    }
+    figures
+}
+
+/// What a round's plaintext training came to.
+fn plain(figures: &Value) -> Vec<(Value, Value)> {
+    let rounds = figures["per_round"].as_array().unwrap();
+    let figures = |r: &Value| (r["loss_plaintext"].clone(), r["accuracy_plaintext"].clone());
+    rounds.iter().map(figures).collect()
+}
+
+#[test]
+fn ckks_sum_agrees_and_a_seed_fixes_the_training() {
+    let first = demo("ckks-sum", 2, 2, "");
+    assert_eq!(first["seed"], 1);
+    assert_eq!(plain(&demo("ckks-sum", 2, 2, " --seed 1")), plain(&first));
+    assert_ne!(plain(&demo("ckks-sum", 2, 2, " --seed 2")), plain(&first));
+}
+
+#[test]
+fn other_numbers_of_bits_and_clients_agree() {
+    assert_eq!(demo("ckks-sum", 5, 1, " --bits 10")["bits"], 10);
+}
+
+#[test]
+fn paillier_agrees() {
+    demo("paillier-2048", 2, 1, "");
+}

@@ -1,0 +1,186 @@
+//! What files are, what operations do, what engines there are; and never a secret: every command
+//! that the tests run is searched for the secrets of all keys beside it. (A spool is inspected in
+//! `rounds_killed`, where there is one.)
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests, where a panic is the report")]
+
+#[path = "support/place.rs"]
+mod place;
+#[path = "support/tensors.rs"]
+mod tensors;
+
+use ciphergram_he::{Contribution, PublicKey};
+use place::Place;
+use serde_json::{Value, json};
+use tensors::{mixed, to_file};
+
+/// A key for three clients, its tensors `g`, their ranges, three contributions and their sum.
+fn place(scheme: &str) -> Place {
+    let place = Place::with_key(scheme, 3);
+    place.write("g", to_file(&mixed(5)));
+    place.done("ranges --out ranges.json --weight 7 g");
+    for out in ["a.cgm", "b.cgm", "c.cgm"] {
+        let words = "encrypt --key keys/secret.json --in g --ranges ranges.json --weight 2";
+        place.done(&format!("{words} --out {out}"));
+    }
+    place.done("aggregate --key keys/public.json --out sum.cgm a.cgm b.cgm c.cgm");
+    place
+}
+
+/// A file as JSON; as text it says the same of its kind and values.
+fn inspect(place: &Place, file: &str, kind: &str) -> Value {
+    let value = place.json(&format!("inspect {file}"));
+    assert_eq!(value["kind"], kind, "{file}");
+    let text = place.done(&format!("inspect {file}"));
+    let first = text.lines().next().unwrap();
+    assert!(
+        first.starts_with("kind ") && first.contains(kind.split(' ').next().unwrap()),
+        "{text}"
+    );
+    for name in ["scheme", "key_id", "values", "contributors"] {
+        let told = match &value[name] {
+            Value::Null => continue,
+            Value::String(text) => text.clone(),
+            number => number.to_string(),
+        };
+        let label = format!("{:<16} {told}", name.replace('_', " "));
+        assert!(text.lines().any(|line| line == label), "{label:?} is not in {text}");
+    }
+    value
+}
+
+#[test]
+fn every_kind_of_file_says_what_it_is() {
+    for scheme in ["ckks-sum", "paillier-2048"] {
+        let place = place(scheme);
+        let id = PublicKey::load(&place.path("keys/public.json")).unwrap().id().to_string();
+        for (file, kind) in [
+            ("keys/public.json", "public key"),
+            ("keys/secret.json", "secret key"),
+            ("a.cgm", "contribution"),
+            ("sum.cgm", "sum"),
+        ] {
+            let found = inspect(&place, file, kind);
+            assert_eq!(found["scheme"], scheme);
+            assert_eq!(found["key_id"], id);
+            assert_eq!((&found["clients"], &found["bits"]), (&json!(3), &json!(16)));
+        }
+        assert_eq!(inspect(&place, "a.cgm", "contribution")["contributors"], 1);
+        let sum = inspect(&place, "sum.cgm", "sum");
+        assert_eq!((&sum["contributors"], &sum["fewest_contributors"]), (&json!(3), &json!(3)));
+        assert_eq!((&sum["values"], &sum["max_weight"]), (&json!(3228), &json!(7)));
+        let bytes = sum["ciphertext_bytes"].as_f64().unwrap();
+        assert_eq!(sum["bytes_per_value"], json!(bytes / 3228.0));
+        check_tensors(&sum["tensors"], true);
+        let clear = inspect(&place, "g", "safetensors");
+        assert_eq!(clear["values"], 3228);
+        check_tensors(&clear["tensors"], false);
+        let ranges = inspect(&place, "ranges.json", "ranges");
+        assert_eq!((&ranges["values"], &ranges["max_weight"]), (&json!(3228), &json!(7)));
+    }
+}
+
+/// Names, types, shapes, and for quantised ones ranges and steps.
+fn check_tensors(list: &Value, quantised: bool) {
+    let tensors = mixed(5);
+    assert_eq!(list.as_array().unwrap().len(), tensors.len());
+    for (found, (name, tensor)) in list.as_array().unwrap().iter().zip(&tensors) {
+        assert_eq!(found["name"], **name);
+        assert_eq!(found["dtype"], format!("{:?}", tensor.dtype));
+        assert_eq!(found["shape"], json!(tensor.shape));
+        let range = quantised.then(|| tensor.largest());
+        assert_eq!(found["range"].as_f64(), range, "{found}");
+        assert_eq!(found["step"].as_f64(), range.map(|r| r / 32767.0), "{found}");
+    }
+}
+
+#[test]
+fn raw_ciphertexts_are_those_of_the_file() {
+    let place = place("paillier-2048");
+    let key = PublicKey::load(&place.path("keys/public.json")).unwrap();
+    let file = Contribution::from_bytes(&place.read("a.cgm"), &key).unwrap();
+    let hex = |c: &[u8]| c.iter().rev().map(|b| format!("{b:02x}")).collect::<String>();
+    let expected: Vec<_> = file.stream.chunks(512).map(hex).collect();
+    let found = place.json("inspect a.cgm --ciphertexts");
+    assert_eq!(found["ciphertexts"], json!(expected));
+    assert!(place.json("inspect a.cgm")["ciphertexts"].is_null());
+}
+
+#[test]
+fn what_is_no_file_of_ours_is_said_to_be_none() {
+    let place = Place::new();
+    for (name, bytes) in [("empty", &b""[..]), ("text", b"hello"), ("bytes", &[0xff; 100])] {
+        place.write(name, bytes);
+        let why = format!("{name}: not a file that this program knows");
+        place.fails_with(1, &format!("inspect {name}"), &[&why]);
+    }
+    place.write("json", "{\"a\": 1}");
+    place.fails_with(1, "inspect json", &["json: "]);
+    place.fails_with(1, "inspect none", &["none: No such file"]);
+}
+
+#[test]
+fn every_operation_of_every_scheme_is_explained() {
+    let place = Place::new();
+    for scheme in ["ckks-sum", "paillier-2048", "paillier-3072", "paillier-4096"] {
+        let mut programs = vec![];
+        for operation in ["encrypt", "aggregate", "decrypt"] {
+            let words = format!("explain {operation} --scheme {scheme}");
+            let told = place.json(&words);
+            assert_eq!((&told["operation"], &told["scheme"]), (&json!(operation), &json!(scheme)));
+            let program = told["program"].as_str().unwrap().to_owned();
+            assert!(program.lines().count() > 2, "{program}");
+            assert!(!programs.contains(&program), "two operations are one program");
+            programs.push(program);
+        }
+        // Shapes, never values: a number of any length would be one.
+        let long = |program: &String| {
+            let runs = program.split(|c: char| !c.is_ascii_hexdigit());
+            runs.map(str::len).max().unwrap_or(0)
+        };
+        assert!(programs.iter().map(long).max() < Some(12), "{programs:?}");
+    }
+    assert_eq!(place.done("explain encrypt"), place.done("explain encrypt --scheme ckks-sum"));
+}
+
+#[test]
+fn engines_say_what_they_support() {
+    let place = Place::new();
+    let engines = place.json("devices");
+    let text = place.done("devices");
+    let names: Vec<_> = engines.as_array().unwrap().iter().map(|e| &e["name"]).collect();
+    assert!(names.contains(&&json!("cpu")) && names.contains(&&json!("reference")), "{engines}");
+    for engine in engines.as_array().unwrap() {
+        let steps = engine["steps"].as_array().unwrap();
+        assert!(!steps.is_empty() && !engine["description"].as_str().unwrap().is_empty());
+        assert!(text.contains(engine["name"].as_str().unwrap()), "{text}");
+        assert!(steps.iter().all(|step| text.contains(step.as_str().unwrap())), "{text}");
+    }
+}
+
+#[test]
+fn help_and_version_are_no_errors() {
+    let place = Place::new();
+    let commands = [
+        "demo",
+        "keygen",
+        "ranges",
+        "encrypt",
+        "aggregate",
+        "decrypt",
+        "serve",
+        "join",
+        "inspect",
+        "devices",
+        "explain",
+    ];
+    let help = place.done("--help");
+    for command in commands {
+        assert!(help.lines().any(|line| line.trim().starts_with(&format!("{command} "))), "{help}");
+        let own = place.done(&format!("{command} --help"));
+        assert!(own.contains(&format!("Usage: ciphergram {command}")), "{own}");
+    }
+    assert!(!help.contains("demo-client"), "{help}");
+    let version = place.done("--version");
+    assert_eq!(version, concat!("ciphergram ", env!("CARGO_PKG_VERSION"), "\n"));
+}

@@ -1,0 +1,240 @@
+//! Rounds of real processes on loopback: a server, its clients, and whoever else comes along.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests, where a panic is the report")]
+
+#[path = "support/place.rs"]
+mod place;
+#[path = "support/tensors.rs"]
+mod tensors;
+
+use std::{
+    net::UdpSocket,
+    sync::atomic::{AtomicBool, Ordering},
+    thread,
+    time::{Duration, Instant},
+};
+
+use place::{Place, Process};
+use serde_json::{Value, json};
+use tensors::{Brought, Tensors, from_file, mixed, single, to_file, uniform};
+
+fn bring(place: &Place, clients: &[Tensors]) {
+    for (i, client) in clients.iter().enumerate() {
+        place.write(&format!("g{i}"), to_file(client));
+    }
+}
+
+/// What clients agree on by themselves.
+fn power_of_two(largest: f64) -> f64 {
+    if largest == 0.0 { 0.0 } else { largest.log2().ceil().exp2() }
+}
+
+/// All clients end well, and have the same bytes; these, read.
+fn outcome(place: &Place, clients: Vec<Process>) -> Tensors {
+    let count = clients.len();
+    clients.into_iter().for_each(|client| assert!(!client.finish().done().stdout.is_empty()));
+    let means: Vec<_> = (0..count).map(|i| place.read(&format!("mean{i}"))).collect();
+    assert!(means.iter().all(|mean| *mean == means[0]), "clients have different means");
+    let spools = (0..count).filter(|i| place.path(&format!("mean{i}.spool")).exists());
+    assert_eq!(spools.count(), 0, "spools outlive their sum");
+    from_file(&means[0])
+}
+
+/// The server saw everyone in every chunk, and ends well.
+fn ends_complete(mut server: Process, clients: usize) -> Value {
+    let closed = server.event("closed");
+    let all = |i: usize| json!({"client": i, "chunks": closed["chunks"]});
+    assert_eq!(closed["contributed"], (0..clients).map(all).collect::<Value>(), "{closed}");
+    assert_eq!(closed["withheld"], 0);
+    server.event("finished");
+    let done = server.event("done");
+    server.finish().done();
+    done
+}
+
+fn whole_round(scheme: &str, weights: [u64; 3], shared: bool) {
+    let place = Place::with_key(scheme, 3);
+    let range = if shared { |largest| largest } else { power_of_two };
+    let brought = Brought::new((4..7).map(mixed).collect(), &weights, range);
+    bring(&place, &brought.clients);
+    let words =
+        |i: usize| if weights == [1; 3] { "".into() } else { format!(" --weight {}", weights[i]) };
+    if shared {
+        for i in 0..3 {
+            place.done(&format!("ranges --out r{i} g{i}{}", words(i)));
+        }
+        place.done("ranges --merge --out ranges r0 r1 r2");
+    }
+    let words = |i| if shared { format!("--ranges ranges{}", words(i)) } else { words(i) };
+    let (server, address) = place.serve("--clients 3");
+    let clients = (0..3).map(|i| place.join(&address, i, words(i).trim())).collect();
+    brought.check_mean(&outcome(&place, clients));
+    ends_complete(server, 3);
+}
+
+#[test]
+fn means_are_within_the_bound() {
+    whole_round("ckks-sum", [1, 1, 1], false);
+    whole_round("paillier-2048", [1, 1, 1], false);
+}
+
+#[test]
+fn weighted_means_are_within_the_bound() {
+    whole_round("ckks-sum", [120, 7, 64], false);
+    whole_round("paillier-2048", [120, 7, 64], false);
+}
+
+#[test]
+fn ranges_may_be_shared_beforehand() {
+    whole_round("ckks-sum", [120, 7, 64], true);
+    whole_round("paillier-2048", [1, 1, 1], true);
+}
+
+#[test]
+fn sums_reports_and_further_rounds() {
+    let place = Place::with_key("ckks-sum", 3);
+    let (mut server, address) = place.serve("--clients 3 --rounds 2");
+    let brought = Brought::new((1..4).map(mixed).collect(), &[3, 1, 2], power_of_two);
+    bring(&place, &brought.clients);
+    let weight = |i: usize| format!("--weight {}", brought.weights[i]);
+    let clients = (0..3).map(|i| place.join(&address, i, &(weight(i) + " --sum"))).collect();
+    brought.check_sum(&outcome(&place, clients));
+    server.event("finished");
+
+    let brought = Brought::new((7..10).map(mixed).collect(), &[2, 3, 1], power_of_two);
+    bring(&place, &brought.clients);
+    let weight = |i: usize| format!("--weight {} --json", brought.weights[i]);
+    let mut clients: Vec<_> = (0..3).map(|i| place.join(&address, i, &weight(i))).collect();
+    let told = clients.pop().unwrap().finish().done().stdout;
+    let told: Value = serde_json::from_str(&told).unwrap();
+    assert_eq!((&told["round"], &told["contributors"]), (&json!(1), &json!(3)), "{told}");
+    assert_eq!((&told["fewest_contributors"], &told["clipped"]), (&json!(3), &json!({})));
+    assert_eq!(told["ranges"]["max_weight"], 3);
+    brought.check_mean(&outcome(&place, clients));
+    ends_complete(server, 3);
+}
+
+/// Bytes of all sizes at `address`, some of which begin as a datagram does, until told to stop.
+fn babble(address: &str, stop: &AtomicBool) {
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let mut draw = uniform(99);
+    while !stop.load(Ordering::Relaxed) {
+        let length = (700.0 * (draw() + 1.0)) as usize;
+        let mut bytes: Vec<u8> = (0..length).map(|_| (128.0 * (draw() + 1.0)) as u8).collect();
+        if length > 3 && length.is_multiple_of(2) {
+            bytes[..3].copy_from_slice(b"CG\x01");
+        }
+        // The server may have gone.
+        let _ = socket.send_to(&bytes, address);
+        thread::sleep(Duration::from_micros(200));
+    }
+}
+
+/// The round goes on for the others, whoever wants to join and whatever arrives.
+#[test]
+fn strangers_are_refused_by_name_and_the_others_finish() {
+    let place = Place::with_key("ckks-sum", 3);
+    place.keygen("ckks-sum", 3, "other");
+    place.keygen("ckks-sum", 5, "larger");
+    place.run("keygen --scheme paillier-2048 --clients 3 --out paillier").done();
+    let brought = Brought::new((4..7).map(mixed).collect(), &[1; 3], power_of_two);
+    bring(&place, &brought.clients);
+    place.write("odd", to_file(&single(&[1.0])));
+    let (mut server, address) = place.serve("--clients 3");
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| babble(&address, &stop));
+        let mut clients = vec![place.join(&address, 0, ""), place.join(&address, 1, "")];
+        (0..2).for_each(|_| drop(server.event("joined")));
+        let cases = [
+            ("--key keys/secret.json --client 2 --in odd", "client 2: the tensors differ"),
+            ("--key other/secret.json --client 2 --in g2", "client 2: it was made under key"),
+            ("--key larger/secret.json --client 2 --in g2", "client 2: its parameter set is 5"),
+            ("--key paillier/secret.json --client 2 --in g2", "client 2: it is of scheme paillier"),
+            ("--key keys/secret.json --client 3 --in g2", "contributor 3 is out of range"),
+        ];
+        for (words, why) in cases {
+            let words = format!("join {words} --server {address} --out refused");
+            place.fails_with(1, &words, &[&format!("refused by {address}: {why}")]);
+            let told = server.event("refused")["reason"].as_str().unwrap().to_owned();
+            assert!(told.contains(why), "{told}");
+        }
+        // Of two who claim one number, the later one is taken, and the former is told.
+        let former = std::mem::replace(&mut clients[1], place.join(&address, 1, ""));
+        let told = former.finish().error(1);
+        assert!(told.contains("another contribution took the place of contributor 1"), "{told}");
+        clients.push(place.join(&address, 2, ""));
+        brought.check_mean(&outcome(&place, clients));
+        stop.store(true, Ordering::Relaxed);
+    });
+    let done = ends_complete(server, 3);
+    assert!(done["malformed"].as_u64().unwrap() > 0, "{done}");
+}
+
+#[test]
+fn ranges_settled_by_one_bind_all() {
+    let place = Place::with_key("ckks-sum", 3);
+    let clients = [0.5, -0.75, 0.25].map(|x| single(&[x; 200])).to_vec();
+    let brought = Brought { max_weight: 4, ..Brought::new(clients, &[1, 4, 2], |_| 0.75) };
+    bring(&place, &brought.clients);
+    let (mut server, address) = place.serve("--clients 3");
+    let mut clients = vec![place.join(&address, 0, "--clip 0.75 --max-weight 4")];
+    server.event("joined");
+    let refused = |words: &str, why: &str| {
+        let error = place.join(&address, 1, words).finish().error(1);
+        assert!(error.contains(&format!("refused by {address}: client 1: {why}")), "{error}");
+    };
+    refused("--clip 1 --max-weight 4", "the clipping ranges differ: tensor \"t\" has range 1 here");
+    refused(
+        "--clip 0.75 --max-weight 5",
+        "the clipping ranges differ: the largest weight is 5 here",
+    );
+    refused("--weight 5", "weight 5 is not from 1 to the agreed largest, 4");
+    clients.push(place.join(&address, 1, "--clip 0.75 --max-weight 4 --weight 4"));
+    clients.push(place.join(&address, 2, "--weight 2"));
+    brought.check_mean(&outcome(&place, clients));
+    ends_complete(server, 3);
+}
+
+#[test]
+fn a_round_opens_without_the_missing_and_few_are_not_decrypted_unasked() {
+    let place = Place::with_key("ckks-sum", 3);
+    let brought = Brought::new(vec![single(&[0.5]), single(&[-0.25])], &[1, 1], power_of_two);
+    bring(&place, &brought.clients);
+    let (server, address) = place.serve("--clients 3 --min-clients 2 --join-deadline 0.5");
+    let wary = place.join(&address, 1, "--min-clients 3");
+    let ran = place.join(&address, 0, "").finish().done();
+    assert!(ran.stderr.contains("a sum of 2 contributors"), "{ran:?}");
+    brought.check_mean(&from_file(&place.read("mean0")));
+    let told = wary.finish().error(1);
+    assert!(told.contains("a sum of 2; fewer than 3 are not decrypted"), "{told}");
+    assert!(!place.path("mean1").exists());
+    let ran = server.finish().done();
+    assert!(ran.stderr.contains("warning: sums of 2 may leave"), "{ran:?}");
+}
+
+#[test]
+fn a_client_may_come_before_the_server() {
+    let place = Place::with_key("ckks-sum", 1);
+    let brought = Brought::new(vec![single(&[0.5, 0.25])], &[1], power_of_two);
+    bring(&place, &brought.clients);
+    let address = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let client = place.join(&address, 0, "");
+    thread::sleep(Duration::from_millis(300));
+    place.run(&format!("serve --key keys/public.json --listen {address} --clients 1")).done();
+    client.finish().done();
+    brought.check_mean(&from_file(&place.read("mean0")));
+}
+
+#[test]
+fn a_client_whom_nobody_answers_gives_up() {
+    let place = Place::with_key("ckks-sum", 3);
+    bring(&place, &[single(&[0.5])]);
+    let silent = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let address = silent.local_addr().unwrap().to_string();
+    let begin = Instant::now();
+    let told = place.join(&address, 0, "--wait 1").finish().error(1);
+    assert!(told.contains(&format!("no answer from {address}")), "{told}");
+    assert!(begin.elapsed() < Duration::from_secs(20), "{:?}", begin.elapsed());
+    assert!(!place.path("mean0").exists() && !place.path("mean0.spool").exists());
+}

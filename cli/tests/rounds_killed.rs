@@ -1,0 +1,207 @@
+//! `kill -9` of a client in the middle of a round: the sum stays exact, chunk by chunk, over whoever
+//! is in it, and the client may come back.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests, where a panic is the report")]
+
+#[path = "support/place.rs"]
+mod place;
+#[path = "support/tensors.rs"]
+mod tensors;
+
+use std::{
+    fs,
+    net::UdpSocket,
+    thread,
+    time::{Duration, Instant},
+};
+
+use ciphergram_he::{PublicKey, params::Chunks};
+use place::{Place, Process};
+use safetensors::Dtype;
+use serde_json::{Value, json};
+use tensors::{HALF_STEPS, from_file, is_near, single, to_file, uniform};
+
+/// The client that is killed, and its spool.
+const VICTIM: usize = 2;
+const SPOOL: &str = "mean2.spool";
+/// One step is 1.
+const CLIP: &str = "--clip 32767";
+
+/// A scheme, and as many values as take it long enough to be killed in the middle.
+type Load = (&'static str, usize);
+const LATTICE: Load = ("ckks-sum", 1_500_000);
+const PAILLIER: Load = ("paillier-2048", 15_000);
+
+/// Three clients and their integers, which quantisation leaves as they are: sums of them are known
+/// to the last digit.
+struct Trio {
+    place: Place,
+    clients: Vec<Vec<f64>>,
+    chunks: Chunks,
+}
+
+fn integers(seed: u64, values: usize) -> Vec<f64> {
+    let mut draw = uniform(seed);
+    let numbers = std::iter::from_fn(|| Some((HALF_STEPS * draw()).round()));
+    numbers.filter(|x| x / HALF_STEPS * HALF_STEPS == *x).take(values).collect()
+}
+
+impl Trio {
+    fn new(scheme: &str, values: usize) -> Self {
+        let place = Place::with_key(scheme, 3);
+        let clients: Vec<_> = (0..3).map(|i| integers(i, values)).collect();
+        for (i, values) in clients.iter().enumerate() {
+            place.write(&format!("g{i}"), to_file(&single(values)));
+        }
+        let key = PublicKey::load(&place.path("keys/public.json")).unwrap();
+        let chunks = key.parameters().chunks(values);
+        Self { place, clients, chunks }
+    }
+
+    /// Starts everyone, and kills the victim when a part of its chunks is sealed. The survivors.
+    fn kill_one(&self, address: &str) -> [Process; 2] {
+        let [first, second, mut victim] = [0, 1, VICTIM].map(|i| self.place.join(address, i, CLIP));
+        let late = Instant::now() + Duration::from_secs(60);
+        let enough = self.chunks.total_bytes() as u64 / 4;
+        let sealed = || fs::metadata(self.place.path(SPOOL)).map_or(0, |m| m.len());
+        while sealed() < enough {
+            assert!(victim.is_running() && Instant::now() < late, "{} of {enough}", sealed());
+            thread::sleep(Duration::from_micros(200));
+        }
+        victim.kill();
+        assert!(self.place.path(SPOOL).exists() && !self.place.path("mean2").exists());
+        [first, second]
+    }
+
+    /// In how many chunks the victim is: each is exactly the mean of all three, or exactly that of
+    /// the other two.
+    fn chunks_with_victim(&self, mean: &[f64]) -> u32 {
+        let holds = |chunk, count: usize| {
+            let expected =
+                |i: usize| self.clients[..count].iter().map(|c| c[i]).sum::<f64>() / count as f64;
+            let near = |i: usize| is_near(Dtype::F32, mean[i], expected(i), 0.0);
+            self.chunks.values_of(chunk).all(near)
+        };
+        let with = (0..self.chunks.count()).filter(|&chunk| {
+            let (all, two) = (holds(chunk, 3), holds(chunk, 2));
+            assert!(all != two, "chunk {chunk} is not the mean of either");
+            all
+        });
+        with.count() as u32
+    }
+
+    fn mean(&self, number: usize) -> Vec<f64> {
+        from_file(&self.place.read(&format!("mean{number}")))["t"].values.clone()
+    }
+
+    /// What `closed` must say if the victim is in `with` chunks.
+    fn contributed(&self, with: u32) -> Value {
+        let count = |i| if i == VICTIM { with } else { self.chunks.count() };
+        (0..3).map(|i| json!({"client": i, "chunks": count(i)})).collect()
+    }
+}
+
+#[test]
+fn the_round_ends_at_its_deadline_with_whoever_came() {
+    let trio = Trio::new(PAILLIER.0, PAILLIER.1);
+    let (mut server, address) = trio.place.serve("--clients 3 --min-clients 2 --deadline 5");
+    let begin = Instant::now();
+    for survivor in trio.kill_one(&address) {
+        let ran = survivor.finish().done();
+        assert!(ran.stdout.contains("over 3 contributors, 2 for some values"), "{ran:?}");
+    }
+    let lasted = begin.elapsed();
+    assert!(lasted > Duration::from_secs(5) && lasted < Duration::from_secs(20), "{lasted:?}");
+    assert!(trio.place.read("mean0") == trio.place.read("mean1"));
+    let (with, all) = (trio.chunks_with_victim(&trio.mean(0)), trio.chunks.count());
+    assert!(0 < with && with < all, "the victim was killed too early or too late: {with} of {all}");
+    let closed = server.event("closed");
+    assert_eq!(closed["contributed"], trio.contributed(with), "{closed}");
+    assert_eq!((&closed["chunks"], &closed["withheld"]), (&json!(all), &json!(0)));
+    server.finish().done();
+}
+
+/// The same under the other scheme, and for people: who is missing from how many chunks.
+#[test]
+fn the_missing_are_named() {
+    let trio = Trio::new(LATTICE.0, LATTICE.1);
+    let serve = "serve --key keys/public.json --clients 3 --min-clients 2 --deadline 5 --listen";
+    let address = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let server = trio.place.start(&format!("{serve} {address}"));
+    for survivor in trio.kill_one(&address.to_string()) {
+        survivor.finish().done();
+    }
+    let (with, all) = (trio.chunks_with_victim(&trio.mean(0)), trio.chunks.count());
+    let said = server.finish().done().stdout;
+    let line = format!(
+        "round 0: {all} of {all} chunks summed, whole contributions of clients [0, 1]; deadline \
+         passed with client 2 in {with} of {all} chunks"
+    );
+    assert!(said.lines().any(|l| l == line), "{said}, not {line}");
+}
+
+#[test]
+fn a_restarted_client_counts_once_and_gets_the_sum() {
+    for (scheme, values) in [LATTICE, PAILLIER] {
+        let trio = Trio::new(scheme, values);
+        let place = &trio.place;
+        let (mut server, address) = place.serve("--clients 3 --deadline 60");
+        let survivors = trio.kill_one(&address);
+        assert_eq!(place.json(&format!("inspect {SPOOL}"))["kind"], "spool");
+        assert!(place.done(&format!("inspect {SPOOL}")).contains("sealed chunks"));
+        let again = |words: &str| place.join(&address, VICTIM, words);
+        let spool = place.read(SPOOL);
+
+        // With other tensors, ranges or another number, nothing goes out: it would not be the same.
+        place.write("other", to_file(&single(&trio.clients[0])));
+        let mine = place.read("g2");
+        place.write("g2", place.read("other"));
+        let told = again(CLIP).finish().error(1);
+        assert!(told.contains("mean2.spool: it holds another unfinished contribution"), "{told}");
+        place.write("g2", mine);
+        let told = again("--clip 40000").finish().error(1);
+        assert!(told.contains("mean2.spool: it holds this contribution under other"), "{told}");
+        let told = place.join(&address, 0, "--spool mean2.spool").finish().error(1);
+        assert!(told.contains("mean2.spool: it holds another unfinished contribution"), "{told}");
+        // Without the spool it would be another contribution.
+        let told = again(&format!("{CLIP} --spool none")).finish().error(1);
+        assert!(told.contains("contributor 2 already joined round 0"), "{told}");
+        let mut damaged = spool.clone();
+        damaged[spool.len() / 2] ^= 1;
+        place.write("damaged", damaged);
+        let told = again(&format!("{CLIP} --spool damaged")).finish().error(1);
+        assert!(told.contains("damaged: it is damaged at byte"), "{told}");
+        // Of the spool, a refusal takes at most what was being written when its client was killed.
+        let kept = place.read(SPOOL);
+        assert!(spool.starts_with(&kept) && 2 * kept.len() > spool.len(), "{} bytes", kept.len());
+
+        again(CLIP).finish().done();
+        for survivor in survivors {
+            survivor.finish().done();
+        }
+        assert_eq!(server.event("resumed")["client"], VICTIM);
+        let closed = server.event("closed");
+        assert_eq!(closed["contributed"], trio.contributed(trio.chunks.count()), "{closed}");
+        let said = server.finish().done().stdout;
+        assert!(!said.contains("equivocation"), "{said}");
+        assert_eq!(trio.chunks_with_victim(&trio.mean(VICTIM)), trio.chunks.count());
+        assert!((0..2).all(|i| place.read(&format!("mean{i}")) == place.read("mean2")));
+        assert!(!place.path(SPOOL).exists());
+    }
+}
+
+#[test]
+fn below_the_minimum_no_sum_leaves() {
+    let trio = Trio::new(LATTICE.0, LATTICE.1);
+    let (mut server, address) = trio.place.serve("--clients 3 --deadline 2");
+    for survivor in trio.kill_one(&address) {
+        let told = survivor.finish().error(1);
+        assert!(told.contains("chunks were withheld"), "{told}");
+    }
+    let closed = server.event("closed");
+    let (withheld, all) = (closed["withheld"].as_u64().unwrap(), trio.chunks.count());
+    assert!(withheld > 0 && closed["chunks"].as_u64().unwrap() + withheld == u64::from(all));
+    let told = server.finish().error(1);
+    assert!(told.contains(&format!("{withheld} of {all} chunk sums were withheld")), "{told}");
+    assert!((0..3).all(|i| !trio.place.path(&format!("mean{i}")).exists()));
+}

@@ -1,0 +1,257 @@
+//! A temporary folder, the real binary at work in it, and what it said.
+
+#![allow(dead_code, reason = "each test file uses its own part")]
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    io::{BufRead as _, BufReader, Read},
+    path::PathBuf,
+    process::{Child, Command, Stdio},
+    sync::mpsc::{self, Receiver, RecvTimeoutError},
+    thread::{self, JoinHandle},
+    time::{Duration, Instant},
+};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// Longer than anything here takes, shorter than anyone waits.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A folder. Paths in commands are relative to it, and commands are words with blanks between.
+pub(crate) struct Place {
+    folder: TempDir,
+}
+
+/// What a process left behind.
+#[derive(Debug)]
+pub(crate) struct Ran {
+    /// None if a signal ended it.
+    pub(crate) code: Option<i32>,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+impl Ran {
+    /// Exit code 0, and nothing but warnings on standard error.
+    pub(crate) fn done(self) -> Self {
+        let unwarned = self.stderr.lines().all(|line| line.starts_with("warning: "));
+        assert!(self.code == Some(0) && unwarned, "{self:?}");
+        self
+    }
+
+    /// The one line of an error, warnings aside.
+    pub(crate) fn error(&self, code: i32) -> String {
+        assert_eq!(self.code, Some(code), "{self:?}");
+        let mut lines = self.stderr.lines().filter(|line| !line.starts_with("warning: "));
+        let line = lines.next().unwrap_or_default().to_owned();
+        assert!(line.starts_with("error: ") && lines.next().is_none(), "{self:?}");
+        line
+    }
+}
+
+impl Place {
+    pub(crate) fn new() -> Self {
+        Self { folder: tempfile::tempdir().unwrap() }
+    }
+
+    /// A place with a key in `keys/`, for at most `clients` at 16 bits.
+    pub(crate) fn with_key(scheme: &str, clients: u32) -> Self {
+        let place = Self::new();
+        place.keygen(scheme, clients, "keys");
+        place
+    }
+
+    pub(crate) fn keygen(&self, scheme: &str, clients: u32, out: &str) {
+        self.done(&format!("keygen --scheme {scheme} --clients {clients} --bits 16 --out {out}"));
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    pub(crate) fn read(&self, name: &str) -> Vec<u8> {
+        fs::read(self.path(name)).unwrap_or_else(|e| panic!("{name}: {e}"))
+    }
+
+    pub(crate) fn write(&self, name: &str, bytes: impl AsRef<[u8]>) {
+        fs::write(self.path(name), bytes).unwrap();
+    }
+
+    /// Starts `ciphergram WORDS`.
+    pub(crate) fn start(&self, words: &str) -> Process {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_ciphergram"));
+        command.args(words.split(' ')).current_dir(self.folder.path());
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let secrets = self.secrets();
+        Process::new(words.to_owned(), command.spawn().unwrap(), secrets)
+    }
+
+    /// Starts `serve WORDS --json` on a free port; the server and its address.
+    pub(crate) fn serve(&self, words: &str) -> (Process, String) {
+        let serve = "serve --key keys/public.json --listen 127.0.0.1:0 --json";
+        let mut server = self.start(&format!("{serve} {words}"));
+        let address = server.event("listening")["address"].as_str().unwrap().to_owned();
+        (server, address)
+    }
+
+    /// Starts a client with the tensors `gNUMBER`, for `meanNUMBER`.
+    pub(crate) fn join(&self, address: &str, number: usize, words: &str) -> Process {
+        let (key, input) = ("--key keys/secret.json", format!("--in g{number}"));
+        let server = format!("--server {address} --client {number} --out mean{number}");
+        self.start(format!("join {key} {input} {server} {words}").trim_end())
+    }
+
+    /// Runs `ciphergram WORDS` to its end.
+    pub(crate) fn run(&self, words: &str) -> Ran {
+        self.start(words).finish()
+    }
+
+    /// Runs what must succeed; its standard output.
+    pub(crate) fn done(&self, words: &str) -> String {
+        self.run(words).done().stdout
+    }
+
+    /// Runs what must succeed with `--json`.
+    pub(crate) fn json(&self, words: &str) -> Value {
+        serde_json::from_str(&self.done(&format!("{words} --json"))).unwrap()
+    }
+
+    /// Runs what must fail with one line, and leave what stands behind `--out` as it was.
+    pub(crate) fn fails(&self, code: i32, words: &str) -> String {
+        let out = words.split("--out ").nth(1).and_then(|rest| rest.split(' ').next());
+        let state = || out.map(|name| self.content(name));
+        let before = state();
+        let error = self.run(words).error(code);
+        assert!(state() == before, "`{words}` touched its output: {error}");
+        error
+    }
+
+    /// As [`Self::fails`]; the error must hold each of `parts`.
+    pub(crate) fn fails_with(&self, code: i32, words: &str, parts: &[&str]) {
+        let error = self.fails(code, words);
+        assert!(parts.iter().all(|part| error.contains(part)), "`{words}`: {error}, not {parts:?}");
+    }
+
+    /// A file, or the files of a folder; nothing if there is none.
+    fn content(&self, name: &str) -> BTreeMap<PathBuf, Vec<u8>> {
+        let path = self.path(name);
+        let folder = fs::read_dir(&path).into_iter().flatten().map(|entry| entry.unwrap().path());
+        let paths = folder.chain([path.clone()]);
+        paths.filter_map(|p| fs::read(&p).ok().map(|bytes| (p, bytes))).collect()
+    }
+
+    /// What must never be printed: secret numbers of all keys here, in base64 and word by word.
+    fn secrets(&self) -> Vec<String> {
+        let folders = fs::read_dir(self.folder.path()).unwrap().map(|entry| entry.unwrap().path());
+        let texts = folders.filter_map(|f| fs::read_to_string(f.join("secret.json")).ok());
+        let keys = texts.filter_map(|text| serde_json::from_str::<Value>(&text).ok());
+        let numbers = keys.flat_map(|key| {
+            let number = |name: &str| key[name].as_str().map(str::to_owned);
+            ["p", "q", "seed"].iter().filter_map(|name| number(name)).collect::<Vec<_>>()
+        });
+        numbers.flat_map(|text| secret_forms(&text)).collect()
+    }
+}
+
+/// A base64url number as it might slip out: a part of its text, and 64-bit words of either order in
+/// either base.
+fn secret_forms(text: &str) -> Vec<String> {
+    const DIGITS: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+    let digit = |c| DIGITS.iter().position(|&d| d == c).unwrap() as u32;
+    let group = |g: &[u8]| g.iter().fold(0, |acc, &c| (acc << 6) | digit(c)).to_be_bytes();
+    let bytes: Vec<u8> =
+        text.as_bytes().chunks_exact(4).flat_map(|g| group(g)[1..].to_vec()).collect();
+    let words = bytes.chunks_exact(8).flat_map(|w| {
+        let word = |order: fn([u8; 8]) -> u64| order(w.try_into().unwrap());
+        let (big, little) = (word(u64::from_be_bytes), word(u64::from_le_bytes));
+        [format!("{big:016x}"), format!("{big}"), format!("{little:016x}"), format!("{little}")]
+    });
+    words.chain([text[..12].to_owned()]).collect()
+}
+
+/// A running `ciphergram`. Killed when dropped, so that a failed test leaves nobody behind.
+pub(crate) struct Process {
+    words: String,
+    child: Child,
+    lines: Receiver<String>,
+    stdout: String,
+    stderr: Option<JoinHandle<String>>,
+    secrets: Vec<String>,
+}
+
+impl Process {
+    fn new(words: String, mut child: Child, secrets: Vec<String>) -> Self {
+        let (sender, lines) = mpsc::channel();
+        let stdout = BufReader::new(child.stdout.take().unwrap());
+        thread::spawn(move || {
+            stdout.lines().map_while(Result::ok).try_for_each(|l| sender.send(l))
+        });
+        let mut pipe = child.stderr.take().unwrap();
+        let stderr = thread::spawn(move || {
+            let mut text = String::new();
+            pipe.read_to_string(&mut text).unwrap();
+            text
+        });
+        Self { words, child, lines, stdout: String::new(), stderr: Some(stderr), secrets }
+    }
+
+    /// The next line of standard output.
+    fn line(&mut self) -> Option<String> {
+        let line = match self.lines.recv_timeout(PATIENCE) {
+            Err(RecvTimeoutError::Timeout) => panic!("`{}` hangs: {}", self.words, self.stdout),
+            line => line.ok()?,
+        };
+        self.stdout += &format!("{line}\n");
+        Some(line)
+    }
+
+    /// Waits for a JSON line about `event`.
+    pub(crate) fn event(&mut self, event: &str) -> Value {
+        while let Some(line) = self.line() {
+            let value: Value = serde_json::from_str(&line).unwrap();
+            if value["event"] == event {
+                return value;
+            }
+        }
+        let stderr = self.stderr.take().map(|s| s.join().unwrap());
+        panic!("`{}` ended without {event}: {} {stderr:?}", self.words, self.stdout);
+    }
+
+    pub(crate) fn is_running(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_none()
+    }
+
+    /// SIGKILL, and waits for the end.
+    pub(crate) fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// Waits for its end; no secret is in what it said.
+    pub(crate) fn finish(mut self) -> Ran {
+        while self.line().is_some() {}
+        let late = Instant::now() + PATIENCE;
+        while self.is_running() {
+            assert!(Instant::now() < late, "`{}` does not end: {}", self.words, self.stdout);
+            thread::sleep(Duration::from_millis(1));
+        }
+        let code = self.child.wait().unwrap().code();
+        let stderr = self.stderr.take().unwrap().join().unwrap();
+        let ran = Ran { code, stdout: std::mem::take(&mut self.stdout), stderr };
+        for secret in &self.secrets {
+            let told = ran.stdout.contains(secret) || ran.stderr.contains(secret);
+            assert!(!told, "`{}` tells a secret", self.words);
+        }
+        ran
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // Fails only for a process that has ended, which is what is wanted.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
