@@ -114,6 +114,15 @@ fn sums_reports_and_further_rounds() {
     ends_complete(server, 3);
 }
 
+/// Says stop when it goes, also when a failed assertion takes it along.
+struct StopOnDrop<'a>(&'a AtomicBool);
+
+impl Drop for StopOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 /// Bytes of all sizes at `address`, some of which begin as a datagram does, until told to stop.
 fn babble(address: &str, stop: &AtomicBool) {
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
@@ -144,6 +153,7 @@ fn strangers_are_refused_by_name_and_the_others_finish() {
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {
         scope.spawn(|| babble(&address, &stop));
+        let _quiet = StopOnDrop(&stop);
         let mut clients = vec![place.join(&address, 0, ""), place.join(&address, 1, "")];
         (0..2).for_each(|_| drop(server.event("joined")));
         let cases = [
@@ -165,7 +175,6 @@ fn strangers_are_refused_by_name_and_the_others_finish() {
         assert!(told.contains("another contribution took the place of contributor 1"), "{told}");
         clients.push(place.join(&address, 2, ""));
         brought.check_mean(&outcome(&place, clients));
-        stop.store(true, Ordering::Relaxed);
     });
     let done = ends_complete(server, 3);
     assert!(done["malformed"].as_u64().unwrap() > 0, "{done}");
