@@ -43,7 +43,7 @@ pub(crate) enum Command {
 
 #[derive(Args)]
 pub(crate) struct Demo {
-    /// ckks-sum, paillier-2048 or paillier-3072
+    /// ckks-sum, paillier-2048, paillier-3072 or paillier-4096
     #[arg(long, default_value = "ckks-sum", value_parser = scheme)]
     pub(crate) scheme: Scheme,
     /// Client processes
@@ -84,7 +84,7 @@ pub(crate) struct Keygen {
     /// ckks-sum, paillier-2048, paillier-3072 or paillier-4096
     #[arg(long, default_value = "ckks-sum", value_parser = scheme)]
     pub(crate) scheme: Scheme,
-    /// The most clients that a sum will ever have: headroom is made for them
+    /// The most clients that a sum will ever have, 1 to 1024: headroom is made for them
     #[arg(long, default_value_t = 64)]
     pub(crate) clients: u32,
     /// Bits of a quantised value, 8 to 24
@@ -93,7 +93,7 @@ pub(crate) struct Keygen {
     /// Folder for public.json and secret.json; neither is overwritten
     #[arg(long, value_name = "FOLDER")]
     pub(crate) out: PathBuf,
-    /// Make a key that can encrypt without the secret (not there yet for ckks-sum)
+    /// Insist on a public key that can encrypt: every Paillier key can, ckks-sum keys cannot yet
     #[arg(long)]
     pub(crate) public_encrypt: bool,
     /// Report as JSON
@@ -109,7 +109,7 @@ pub(crate) struct Ranges {
     /// Join the ranges files given, instead of measuring tensors
     #[arg(long, conflicts_with_all = ["weight", "policy", "bits"])]
     pub(crate) merge: bool,
-    /// This client's largest weight, an integer from 1
+    /// This client's largest weight, an integer from 1 [default: 1]
     #[arg(long, value_parser = weight, allow_negative_numbers = true)]
     pub(crate) weight: Option<u64>,
     /// max, sigma:MULTIPLE or aciq
@@ -156,7 +156,7 @@ pub(crate) struct Weighting {
     /// This client's weight, an integer from 1 to the agreed largest
     #[arg(long, default_value = "1", value_parser = weight, allow_negative_numbers = true)]
     pub(crate) weight: u64,
-    /// With --clip: the largest weight of any client, the same for all
+    /// With --clip: the largest weight of any client, the same for all [default: 1]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..), requires = "clip")]
     pub(crate) max_weight: Option<u32>,
 }
@@ -207,7 +207,7 @@ pub(crate) struct Serve {
     /// Clients of a round, numbered from 0
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) clients: u16,
-    /// Rounds to run
+    /// Rounds to run; they count from 0
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) rounds: u32,
     /// No sum of fewer leaves [default: 3, or all clients if they are fewer]

@@ -68,7 +68,7 @@ pub(crate) fn run(args: &Demo) -> Result<(), Failure> {
     summary.print(args);
     if let Some(path) = &args.json {
         let text = serde_json::to_string_pretty(&summary.to_json(args))?;
-        std::fs::write(path, text + "\n").map_err(at(path))?;
+        crate::files::write(path, (text + "\n").as_bytes())?;
     }
     summary.verdict()
 }

@@ -21,7 +21,7 @@ pub(crate) fn report(json: bool, value: &Value, lines: &[String]) -> Result<(), 
 
 /// Warns if the sum is of so few that it comes close to telling a single client's update.
 pub(crate) fn warn_if_few(contributors: usize) {
-    if contributors < ciphergram_nic::federation::client::FEW {
+    if contributors < usize::from(ciphergram_nic::federation::FEW) {
         let plural = if contributors == 1 {
             "contributor tells its"
         } else {

@@ -200,7 +200,7 @@ fn below_the_minimum_no_sum_leaves() {
     }
     let closed = server.event("closed");
     let (withheld, all) = (closed["withheld"].as_u64().unwrap(), trio.chunks.count());
-    assert!(withheld > 0 && closed["chunks"].as_u64().unwrap() + withheld == u64::from(all));
+    assert!(withheld > 0 && closed["summed"].as_u64().unwrap() + withheld == u64::from(all));
     let told = server.finish().error(1);
     assert!(told.contains(&format!("{withheld} of {all} chunk sums were withheld")), "{told}");
     assert!((0..3).all(|i| !trio.place.path(&format!("mean{i}")).exists()));

@@ -21,7 +21,7 @@ pub struct Announcement {
     pub ticket: Ticket,
     /// Whether the agreement is settled (a shared file, or chunks already sealed under it) or the
     /// client's own proposal.
-    pub fixed: bool,
+    pub settled: bool,
     /// Tensors, ranges and the largest weight.
     pub agreement: Agreement,
 }
@@ -35,7 +35,7 @@ impl Announcement {
         let own = RangesFile::measure(update, Policy::Max, weight)?.agreement()?;
         let ranges = own.ranges().iter().map(|&r| round_up_to_power_of_two(r)).collect();
         let agreement = Agreement::new(own.specs().to_vec(), ranges, own.max_weight())?;
-        Ok(Self { ticket, fixed: false, agreement })
+        Ok(Self { ticket, settled: false, agreement })
     }
 
     /// The frame.
@@ -43,7 +43,7 @@ impl Announcement {
     pub fn to_bytes(&self, key: &PublicKey) -> Vec<u8> {
         let mut w = Writer::default();
         write_ticket(&mut w, &self.ticket);
-        w.u8(self.fixed.into());
+        w.u8(self.settled.into());
         self.agreement.write(&mut w);
         frame::seal(Kind::Announcement, key, &w.0)
     }
@@ -55,7 +55,7 @@ impl Announcement {
     pub fn from_bytes(bytes: &[u8], key: &PublicKey) -> Result<Self, Error> {
         let mut r = frame::open(bytes, Kind::Announcement, key)?;
         let ticket = read_ticket(&mut r)?;
-        let fixed = match r.u8()? {
+        let settled = match r.u8()? {
             0 => false,
             1 => true,
             _ => {
@@ -64,7 +64,7 @@ impl Announcement {
         };
         let agreement = Agreement::read(&mut r)?;
         r.end()?;
-        Ok(Self { ticket, fixed, agreement })
+        Ok(Self { ticket, settled, agreement })
     }
 }
 
@@ -87,7 +87,7 @@ impl Charter {
     /// There is none, two tell of different tensors or settled ranges, a weight is above the settled
     /// largest, or two have one ticket. The client that differs from the first is named.
     pub fn join(announcements: &[(u16, Announcement)]) -> Result<Self, Error> {
-        let first = announcements.iter().find(|(_, a)| a.fixed).or(announcements.first());
+        let first = announcements.iter().find(|(_, a)| a.settled).or(announcements.first());
         let (_, first) = first.ok_or(Error::NothingToSum)?;
         let mut ranges = first.agreement.ranges().to_vec();
         let mut max_weight = first.agreement.max_weight();
@@ -95,14 +95,14 @@ impl Charter {
         for joined in announcements {
             let (number, a) = joined;
             let mut take = || -> Result<(), Error> {
-                a.agreement.check_layout(first.agreement.specs())?;
-                if a.fixed {
+                first.agreement.check_layout(a.agreement.specs())?;
+                if a.settled {
                     a.agreement.check_same(&first.agreement)?;
                 }
-                if first.fixed && !a.fixed {
+                if first.settled && !a.settled {
                     first.agreement.check_weight(a.agreement.max_weight().into())?;
                 }
-                if !first.fixed {
+                if !first.settled {
                     let own = a.agreement.ranges();
                     ranges.iter_mut().zip(own).for_each(|(r, o)| *r = r.max(*o));
                     max_weight = max_weight.max(a.agreement.max_weight());

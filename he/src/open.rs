@@ -195,12 +195,12 @@ impl OpenedSum {
         honest &= head_bits <= 64 || is_zero_between(first, 64, head_bits);
         let range = self.chunks.values_of(chunk);
         let values = range.len();
-        for (i, sum) in self.sums[range].iter_mut().enumerate() {
+        for (i, out) in self.sums[range].iter_mut().enumerate() {
             let place = g.head_fields + i;
             let at = place % g.fields_per_slot * bits as usize;
             let value = field(slots[place / g.fields_per_slot].words(), at, bits);
             honest &= value <= 2 * k * half;
-            *sum = value as i64 - (k * half) as i64;
+            *out = value as i64 - (k * half) as i64;
         }
         // Everything past the last value of the chunk, and past the fields of each slot, is zero.
         let used = |slot: usize| {

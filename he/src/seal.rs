@@ -163,9 +163,9 @@ impl Sealer {
             }
             Encryptor::Lattice(_) => {
                 let each = self.chunks_per_polynomial() as u32;
-                let polynomials = u64::from(first / each);
+                let first_polynomial = u64::from(first / each);
                 self.next = count.min((first / each + POLYNOMIALS_PER_BATCH as u32) * each);
-                self.seal_polynomials(polynomials, first..self.next)?
+                self.seal_polynomials(first_polynomial, first..self.next)?
             }
         };
         Ok(Some(Batch { first, bytes }))
@@ -188,6 +188,7 @@ impl Sealer {
     }
 
     fn seal_ciphertexts(&mut self, chunks: std::ops::Range<u32>) -> Result<Vec<u8>, Error> {
+        // A plaintext has half a ciphertext's bytes, in words of eight.
         let words_each = self.parameters.geometry().unit_bytes / 16;
         let units = chunks.clone().map(|c| self.chunks.units_of(c)).sum::<usize>();
         let mut plain = Zeroizing::new(vec![0; units * words_each]);

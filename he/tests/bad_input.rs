@@ -121,9 +121,9 @@ fn sums_refuse_by_name() {
 #[test]
 fn charters_join_what_can_be_joined() {
     let tensors = || vec![spec("a", &[2])];
-    let announce = |fixed, range, weight| Announcement {
+    let announce = |settled, range, weight| Announcement {
         ticket: Ticket::draw().unwrap(),
-        fixed,
+        settled,
         agreement: agreement(tensors(), range, weight),
     };
     let open =

@@ -1,4 +1,4 @@
-//! Drives a [`Node`] over a [`Wire`] in real time. The only place in the crate that reads a clock.
+//! Drives a [`Node`] over a [`Wire`] in real time. It tells every node the time.
 
 use std::net::SocketAddr;
 use std::ops::ControlFlow;

@@ -19,6 +19,9 @@ pub use server::{Server, ServerConfig};
 use crate::{NicError, proto::Config};
 use ciphergram_he::random;
 
+/// A sum of fewer contributors comes close to telling each one's update.
+pub const FEW: u16 = 3;
+
 /// Why a round did not do what was asked.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]

@@ -10,7 +10,7 @@
 //! | [`sim`] | a network on virtual time with seeded faults | any [`Node`] |
 //! | [`wire`] | UDP | bytes and addresses |
 //! | [`driver`] | the loop that joins a node, a wire and the clock | real time |
-//! | [`federation`] | whole rounds of encrypted updates: the aggregator's job, a client's pipeline and its spool | the schemes of `ciphergram-he`, files, threads |
+//! | [`federation`] | whole rounds of encrypted updates: the aggregator's job, a client's pipeline and its spool | the schemes of `ciphergram-he`, files, threads, a clock |
 //!
 //! Each may use those above it in the table, never one below.
 //!

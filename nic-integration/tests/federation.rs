@@ -441,7 +441,7 @@ fn a_hello_of_more_values_than_memory_is_refused() {
     let serving = serve(lattice().public(), config(1, 1), |_| false);
     let spec = TensorSpec { name: "huge".into(), dtype: Dtype::F32, shape: vec![1 << 35] };
     let agreement = Agreement::new(vec![spec], vec![1.0], 1).unwrap();
-    let announcement = Announcement { ticket: Ticket::draw().unwrap(), fixed: false, agreement };
+    let announcement = Announcement { ticket: Ticket::draw().unwrap(), settled: false, agreement };
     let reason = by_hand(serving.addr, 0, &announcement, |event| match event {
         ContributorEvent::Refused { reason } => Some(reason),
         _ => None,

@@ -41,7 +41,7 @@ fn written() -> &'static Written {
             fingerprint: fingerprint(&update, 17),
             rounding: std::array::from_fn(|i| i as u8),
             announcement: Announcement {
-                fixed: true,
+                settled: true,
                 ..Announcement::propose(ticket, &update, 17).unwrap()
             },
         };

@@ -235,7 +235,7 @@ impl Client {
             let ticket = self.announcement.ticket.clone();
             let sealer = Sealer::resume(lattice(), engine(), own, ticket, 0).unwrap();
             self.stream = sealer.seal_all().unwrap();
-            self.announcement.fixed = true;
+            self.announcement.settled = true;
             self.announcement.agreement = charter.agreement.clone();
             node.amend(self.announcement.to_bytes(key));
         }

@@ -116,7 +116,11 @@ fn describe_parameters(p: &Parameters, found: &mut Findings) {
     if let Some(lattice) = p.lattice() {
         let log_q: f64 = lattice.ring.primes().iter().map(|&q| (q as f64).log2()).sum();
         let n = lattice.ring.degree();
-        found.add("ring", n, format!("N = {n}, log2 Q = {log_q:.2}, ternary secret, 128-bit"));
+        found.add(
+            "ring_degree",
+            n,
+            format!("N = {n}, log2 Q = {log_q:.2}, ternary secret, 128-bit"),
+        );
     }
 }
 

@@ -47,7 +47,7 @@ pub(crate) fn run(args: &Join) -> Result<(), Failure> {
     let decoded = round.opened.decode(&round.sum, output(args.sum))?;
     files::write(&args.out, &decoded.to_safetensors()?)?;
 
-    let (contributors, fewest) = (round.sum.contributors.len(), round.fewest_contributors());
+    let (contributors, fewest) = (round.sum.contributors.len(), round.sum.fewest_contributors());
     warn_if_few(fewest);
     let (values, bytes) = (round.sum.agreement.values(), round.sum.stream.len());
     let names = round.sum.agreement.specs().iter().map(|s| s.name.as_str());
@@ -59,7 +59,7 @@ pub(crate) fn run(args: &Join) -> Result<(), Failure> {
         "out": args.out, "output": name, "round": round.opening.round,
         "contributors": contributors, "fewest_contributors": fewest, "values": values,
         "bytes_per_value_up": per_value(bytes, values),
-        "bytes_per_value_down": per_value(bytes + 32 * contributors, values),
+        "bytes_per_value_down": per_value(bytes, values),
         "clipped": clipped, "ranges": ranges,
         "encrypting_s": round.encrypting.as_secs_f64(),
         "exchanging_s": round.exchanging.as_secs_f64(),

@@ -2,7 +2,7 @@
 
 use ciphergram_he::PublicKey;
 use ciphergram_nic::{
-    federation::{Server, ServerConfig, server::default_min_clients},
+    federation::{FEW, Server, ServerConfig, server::default_min_clients},
     round::{AggregatorEvent, RoundSummary},
 };
 use serde_json::{Value, json};
@@ -17,7 +17,7 @@ pub(crate) fn run(args: &Serve) -> Result<(), Failure> {
         let text = format!("--min-clients {min_clients} of --clients {}", args.clients);
         return Err(Failure::Misuse(text));
     }
-    if min_clients < 3 {
+    if min_clients < FEW {
         warn(&format!(
             "sums of {min_clients} may leave: whoever decrypts one comes close to a single update"
         ));
@@ -115,7 +115,7 @@ fn closed_json(s: &RoundSummary) -> Value {
     let contributed: Vec<_> =
         s.contributed.iter().map(|(c, n)| json!({"client": c, "chunks": n})).collect();
     json!({
-        "event": "closed", "round": s.round, "chunks": s.closed, "withheld": s.withheld,
+        "event": "closed", "round": s.round, "chunks": s.closed + s.withheld, "summed": s.closed, "withheld": s.withheld,
         "reason": s.reason, "contributed": contributed,
     })
 }

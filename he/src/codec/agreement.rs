@@ -70,12 +70,13 @@ impl Agreement {
         self.values
     }
 
-    /// Refuses another layout, naming the first difference.
+    /// Refuses tensors of another layout, naming the first difference: "here" is in `specs`, "there"
+    /// in the agreement.
     ///
     /// # Errors
     /// [`Error::Layout`].
     pub fn check_layout(&self, specs: &[TensorSpec]) -> Result<(), Error> {
-        match layout_difference(&self.specs, specs) {
+        match layout_difference(specs, &self.specs) {
             Some(difference) => Err(Error::Layout { difference }),
             None => Ok(()),
         }
@@ -92,12 +93,13 @@ impl Agreement {
             .ok_or(Error::Weight { weight, max_weight: self.max_weight })
     }
 
-    /// Refuses anything but the same agreement, naming the first difference.
+    /// Refuses anything but the same agreement, naming the first difference: "here" is in this one,
+    /// "there" in `other`.
     ///
     /// # Errors
     /// [`Error::Layout`] or [`Error::Ranges`].
     pub fn check_same(&self, other: &Self) -> Result<(), Error> {
-        self.check_layout(&other.specs)?;
+        other.check_layout(&self.specs)?;
         let ranges = self.ranges.iter().zip(&other.ranges);
         for (spec, (a, b)) in self.specs.iter().zip(ranges) {
             if a.to_bits() != b.to_bits() {

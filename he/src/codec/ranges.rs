@@ -195,7 +195,7 @@ impl RangesFile {
         let first = agreements.first().ok_or(Error::NothingToSum)?;
         let mut ranges = first.ranges().to_vec();
         for other in &agreements {
-            if let Some(difference) = layout_difference(first.specs(), other.specs()) {
+            if let Some(difference) = layout_difference(other.specs(), first.specs()) {
                 return Err(Error::Layout { difference });
             }
             ranges.iter_mut().zip(other.ranges()).for_each(|(r, o)| *r = r.max(*o));

@@ -44,8 +44,6 @@ const BATCHES_AHEAD: usize = 2;
 const SEALING_SLEEP: Duration = Duration::from_millis(1);
 /// How long a client answers after its last round.
 const FAREWELL: Duration = Duration::from_millis(100);
-/// The fewest contributors whose sum is decrypted without a warning.
-pub const FEW: usize = 3;
 
 /// What a client brings to a round.
 pub struct Participation<'a> {
@@ -90,14 +88,6 @@ pub struct RoundResult {
     pub stats: Stats,
 }
 
-impl RoundResult {
-    /// The fewest contributors of any chunk.
-    #[must_use]
-    pub fn fewest_contributors(&self) -> usize {
-        self.sum.fewest_contributors()
-    }
-}
-
 /// A client of one aggregator, for any number of rounds.
 pub struct Client {
     server: SocketAddr,
@@ -134,7 +124,7 @@ impl Client {
     ///
     /// See [`Error`]; the spool is kept unless the sum came back.
     pub fn contribute(&mut self, job: &Participation<'_>) -> Result<RoundResult, Error> {
-        let (end, round) = std::thread::scope(|scope| {
+        let (end, run) = std::thread::scope(|scope| {
             let mut run = Run::begin(job, self.server, self.number)?;
             let now = self.driver.now();
             let (id, hello) = (run.announcement.ticket.id, run.hello());
@@ -144,7 +134,7 @@ impl Client {
             run.stop_sealing()?;
             Ok::<_, Error>((end, run))
         })?;
-        round.finish(&end, *self.node.stats())
+        run.finish(&end, *self.node.stats())
     }
 
     /// Answers a little longer, so that the last acknowledgements arrive.
@@ -232,7 +222,7 @@ impl<'a> Run<'a> {
             run.resume = Some(header.resume);
             run.rounding = header.rounding;
             // Whatever it says: chunks are sealed under it.
-            run.announcement = Announcement { fixed: true, ..header.announcement };
+            run.announcement = Announcement { settled: true, ..header.announcement };
             run.found = Some(spool);
             run.stream = stream;
         }
@@ -326,7 +316,7 @@ impl<'a> Run<'a> {
         if !opening.contributors.iter().eq(charter.participants.iter().map(|(n, _)| n)) {
             return Err(bad("its lists of contributors differ"));
         }
-        let settled = self.announcement.fixed.then_some(&self.announcement.agreement);
+        let settled = self.announcement.settled.then_some(&self.announcement.agreement);
         if settled.is_some_and(|a| charter.agreement.check_same(a).is_err()) {
             return Err(Error::RangesChanged);
         }
@@ -335,7 +325,7 @@ impl<'a> Run<'a> {
         node.accept(now, Layout { chunks: chunks.count(), sum_bytes: chunks.bytes_of(0) })?;
         let sets = vec![ContributorSet::none(charter.participants.len()); chunks.count() as usize];
         let resume = Resume { incarnation: opening.incarnation, round: opening.round };
-        self.announcement.fixed = true;
+        self.announcement.settled = true;
         self.announcement.agreement = charter.agreement.clone();
         node.amend(self.hello());
         let sums = vec![0; chunks.total_bytes()];
@@ -527,7 +517,7 @@ fn announce(job: &Participation<'_>, ticket: Ticket) -> Result<Announcement, Err
         Some(agreement) => {
             agreement.check_layout(&job.update.specs())?;
             agreement.check_weight(job.weight)?;
-            Announcement { ticket, fixed: true, agreement: agreement.clone() }
+            Announcement { ticket, settled: true, agreement: agreement.clone() }
         }
         None => proposal,
     })

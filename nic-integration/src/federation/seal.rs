@@ -1,4 +1,5 @@
-//! The sealing thread: quantise, encrypt, spool, hand over; one batch of chunks after the other.
+//! The sealing thread: quantises the update, then encrypts, spools and hands over one batch of
+//! chunks after the other.
 
 use std::{
     path::PathBuf,

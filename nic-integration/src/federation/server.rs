@@ -5,7 +5,7 @@ use std::{net::SocketAddr, ops::ControlFlow, sync::Arc, time::Duration};
 use ciphergram_accel::Engine;
 use ciphergram_he::{PublicKey, random};
 
-use super::{Error, fresh_endpoint, job::SumJob};
+use super::{Error, FEW, fresh_endpoint, job::SumJob};
 use crate::{
     Driver,
     driver::MAX_SLEEP,
@@ -17,7 +17,7 @@ use crate::{
 /// How many of `declared` clients a sum needs by default: three, or all if there are fewer.
 #[must_use]
 pub fn default_min_clients(declared: u16) -> u16 {
-    declared.min(3)
+    declared.min(FEW)
 }
 
 /// What an aggregator is told.

@@ -172,22 +172,10 @@ impl<J: Job> Aggregator<J> {
         })
     }
 
-    /// The job.
-    #[must_use]
-    pub fn job(&self) -> &J {
-        &self.job
-    }
-
     /// The endpoint's counters.
     #[must_use]
     pub fn stats(&self) -> &Stats {
         self.endpoint.stats()
-    }
-
-    /// Chunks settled and chunks in all of the open round, if one is open.
-    #[must_use]
-    pub fn progress(&self) -> Option<(u32, u32)> {
-        self.current.as_ref().map(Round::progress)
     }
 
     /// Whether all rounds are over and delivered.

@@ -132,10 +132,6 @@ impl Round {
         open.map(|(_, number)| number).collect()
     }
 
-    pub(super) fn progress(&self) -> (u32, u32) {
-        (self.chunks.len() as u32 - self.unsettled, self.chunks.len() as u32)
-    }
-
     pub(super) fn end(&self, contribution: super::ContributionId) -> End {
         End {
             contribution,
