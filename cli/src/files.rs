@@ -26,8 +26,7 @@ pub(crate) fn write(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
         file.persist(path).map_err(|e| e.error)?;
         Ok(())
     };
-    // Not the library's own words, which name the temporary file.
-    write().map_err(|e| at(path)(e.kind().into()))
+    write().map_err(at(path))
 }
 
 pub(crate) fn read_update(path: &Path) -> Result<Update, Failure> {
