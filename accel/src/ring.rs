@@ -94,6 +94,13 @@ pub fn largest_primes(bits: u32, degree: usize, count: usize) -> Vec<u64> {
     (0..start / step).map(|i| start - i * step).filter(|&q| is_prime(q)).take(count).collect()
 }
 
+/// `x − q` if that is not negative, else `x`: the smaller of the two as unsigned words, so there is
+/// no branch.
+#[inline(always)]
+pub(crate) fn subtract_once(x: u64, q: u64) -> u64 {
+    x.min(x.wrapping_sub(q))
+}
+
 /// `a · b mod q`. Public values only: the division takes variable time.
 pub(crate) fn mul_mod_vartime(a: u64, b: u64, q: u64) -> u64 {
     (u128::from(a) * u128::from(b) % u128::from(q)) as u64

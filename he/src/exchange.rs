@@ -7,7 +7,7 @@
 
 use crate::{
     Agreement, Error, PublicKey, Update,
-    bytes::Writer,
+    bytes::{Reader, Writer},
     codec::{Policy, RangesFile, round_up_to_power_of_two},
     files::{check_distinct, read_ticket, write_ticket},
     frame::{self, FrameError, Kind},
@@ -53,7 +53,7 @@ impl Announcement {
     /// # Errors
     /// Its form, kind, scheme, parameters or key are not as they should be.
     pub fn from_bytes(bytes: &[u8], key: &PublicKey) -> Result<Self, Error> {
-        let mut r = frame::open(bytes, Kind::Announcement, key)?;
+        let mut r = Reader(frame::open(bytes, Kind::Announcement, key)?.body);
         let ticket = read_ticket(&mut r)?;
         let settled = match r.u8()? {
             0 => false,
@@ -137,7 +137,7 @@ impl Charter {
     /// Its form, kind, scheme, parameters or key are not as they should be, or it lists more
     /// participants than the key admits.
     pub fn from_bytes(bytes: &[u8], key: &PublicKey) -> Result<Self, Error> {
-        let mut r = frame::open(bytes, Kind::Charter, key)?;
+        let mut r = Reader(frame::open(bytes, Kind::Charter, key)?.body);
         let (found, admitted) = (usize::from(r.u16()?), key.parameters().clients() as usize);
         if found > admitted {
             return Err(Error::TooManyContributors { found, admitted });

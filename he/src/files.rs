@@ -111,10 +111,7 @@ impl Contribution {
     /// Its form, kind, scheme, parameters or key are not as they should be. Ciphertexts are not
     /// checked yet.
     pub fn from_bytes(bytes: &[u8], key: &PublicKey) -> Result<Self, Error> {
-        let frame = Frame::parse(bytes)?;
-        frame.check_kind(Kind::Contribution)?;
-        frame.check_key(key)?;
-        Self::from_frame(&frame)
+        Self::from_frame(&frame::open(bytes, Kind::Contribution, key)?)
     }
 
     /// Reads a frame under whatever key.
@@ -232,10 +229,7 @@ impl Sum {
     /// Its form, kind, scheme, parameters or key are not as they should be, or it lists more
     /// contributors than the key admits. Ciphertexts are not checked yet.
     pub fn from_bytes(bytes: &[u8], key: &PublicKey) -> Result<Self, Error> {
-        let frame = Frame::parse(bytes)?;
-        frame.check_kind(Kind::Sum)?;
-        frame.check_key(key)?;
-        Self::from_frame(&frame)
+        Self::from_frame(&frame::open(bytes, Kind::Sum, key)?)
     }
 
     /// Reads a frame under whatever key.

@@ -195,12 +195,12 @@ impl<'a> Frame<'a> {
     }
 }
 
-/// The body of a frame of one kind, made under `key`.
-pub(crate) fn open<'a>(bytes: &'a [u8], kind: Kind, key: &PublicKey) -> Result<Reader<'a>, Error> {
+/// A frame of one kind, made under `key`.
+pub(crate) fn open<'a>(bytes: &'a [u8], kind: Kind, key: &PublicKey) -> Result<Frame<'a>, Error> {
     let frame = Frame::parse(bytes)?;
     frame.check_kind(kind)?;
     frame.check_key(key)?;
-    Ok(Reader(frame.body))
+    Ok(frame)
 }
 
 /// Frames a body under a key.

@@ -43,14 +43,6 @@ enum Encryptor {
     Lattice(ckks_sum::Encryptor),
 }
 
-/// Chunks that were sealed together.
-pub struct Batch {
-    /// The first chunk.
-    pub first: u32,
-    /// The wire bytes of it and those after it.
-    pub bytes: Vec<u8>,
-}
-
 /// Encrypts one update, each chunk exactly once, in order.
 pub struct Sealer {
     engine: Arc<dyn Engine>,
@@ -147,11 +139,11 @@ impl Sealer {
         &self.chunks
     }
 
-    /// The next chunks, or none when all are sealed.
+    /// The wire bytes of the next chunks, or none when all are sealed.
     ///
     /// # Errors
     /// The engine's.
-    pub fn next_batch(&mut self) -> Result<Option<Batch>, Error> {
+    pub fn next_batch(&mut self) -> Result<Option<Vec<u8>>, Error> {
         let (first, count) = (self.next, self.chunks.count());
         if first >= count {
             return Ok(None);
@@ -168,7 +160,7 @@ impl Sealer {
                 self.seal_polynomials(first_polynomial, first..self.next)?
             }
         };
-        Ok(Some(Batch { first, bytes }))
+        Ok(Some(bytes))
     }
 
     /// All chunks at once, as the stream of a file.
@@ -178,7 +170,7 @@ impl Sealer {
     pub fn seal_all(mut self) -> Result<Vec<u8>, Error> {
         let mut stream = Vec::with_capacity(self.chunks.total_bytes());
         while let Some(batch) = self.next_batch()? {
-            stream.extend(batch.bytes);
+            stream.extend(batch);
         }
         Ok(stream)
     }

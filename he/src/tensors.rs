@@ -176,6 +176,12 @@ impl Tensor {
         Self { spec, data }
     }
 
+    /// The values as they lie in a file.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        &self.data
+    }
+
     /// The values, each exactly.
     pub fn values(&self) -> impl ExactSizeIterator<Item = f64> + '_ {
         let dtype = self.spec.dtype;

@@ -1,6 +1,6 @@
 //! The negacyclic number-theoretic transform.
 
-use crate::ring::{Ring, mul_mod_vartime, pow_mod_vartime};
+use crate::ring::{Ring, mul_mod_vartime, pow_mod_vartime, subtract_once};
 
 /// Twiddle factors of every limb of a ring.
 pub(super) struct Tables {
@@ -39,12 +39,6 @@ impl Shoup {
         let estimate = ((u128::from(self.quotient) * u128::from(x)) >> 64) as u64;
         x.wrapping_mul(self.w).wrapping_sub(estimate.wrapping_mul(q))
     }
-}
-
-/// `x − m` if that is not negative, else `x`: the smaller of the two as unsigned words.
-#[inline(always)]
-fn subtract_once(x: u64, m: u64) -> u64 {
-    x.min(x.wrapping_sub(m))
 }
 
 impl Tables {

@@ -4,7 +4,7 @@ use super::sampling;
 use crate::{
     beats,
     program::{Kind, Step},
-    ring::Ring,
+    ring::{Ring, subtract_once},
 };
 
 /// Any step that makes polynomials or beats, and [`Step::Compose`].
@@ -29,12 +29,6 @@ pub(super) fn step(step: &Step, out_kind: &Kind, out: &mut [u64], args: &[(&Kind
         Step::AddBeats => add_beats(ring, out, a, b),
         _ => unreachable!("{} is no polynomial step", step.name()),
     }
-}
-
-/// `x − q` if that is not negative, else `x`, without a branch.
-#[inline(always)]
-fn subtract_once(x: u64, q: u64) -> u64 {
-    x.min(x.wrapping_sub(q))
 }
 
 fn pointwise(ring: &Ring, out: &mut [u64], a: &[u64], b: &[u64], f: impl Fn(u64, u64, u64) -> u64) {

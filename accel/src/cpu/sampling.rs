@@ -4,7 +4,10 @@ use rand_chacha::ChaCha20Rng;
 use rand_core::{Rng, SeedableRng};
 use zeroize::Zeroizing;
 
-use crate::{polys::small_mod, ring::Ring};
+use crate::{
+    polys::small_mod,
+    ring::{Ring, subtract_once},
+};
 
 /// Bits that each half of the centred binomial counts.
 const HALF: u64 = (1 << 21) - 1;
@@ -32,8 +35,7 @@ pub(super) fn uniform(ring: &Ring, out: &mut [u64], seeds: &[u64], index: u64) {
                 while draw >= q {
                     draw = rng.next_u64() & mask;
                 }
-                let sum = *word + draw;
-                *word = sum.min(sum.wrapping_sub(q));
+                *word = subtract_once(*word + draw, q);
             }
         }
     }

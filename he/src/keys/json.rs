@@ -170,8 +170,16 @@ fn bit_length(words: &[u64]) -> u32 {
     words.last().map_or(0, |w| words.len() as u32 * 64 - w.leading_zeros())
 }
 
-fn read_public(file: &PublicJson) -> Result<PublicKey, Error> {
-    if file.kty == PAILLIER_KTY {
+/// What a Paillier key file says of its modulus, before the modulus itself is validated.
+struct Declared {
+    n: Zeroizing<Vec<u64>>,
+    bits: u32,
+    parameters: Parameters,
+    djn: bool,
+}
+
+impl Declared {
+    fn read(file: &PublicJson) -> Result<Self, Error> {
         let n = decode_integer(&file.n, "n")?;
         if file.alg.as_deref().is_some_and(|alg| alg != ALG) {
             return Err(invalid("its algorithm is not PAI-GN1"));
@@ -179,6 +187,13 @@ fn read_public(file: &PublicJson) -> Result<PublicKey, Error> {
         let (parameters, djn) = parameters(file, Some(bit_length(&n)))?;
         let bits = parameters.scheme().modulus_bits();
         let bits = bits.ok_or_else(|| invalid("a modulus under ckks-sum"))?;
+        Ok(Self { n, bits, parameters, djn })
+    }
+}
+
+fn read_public(file: &PublicJson) -> Result<PublicKey, Error> {
+    if file.kty == PAILLIER_KTY {
+        let Declared { n, bits, parameters, djn } = Declared::read(file)?;
         let key = PublicKey::from_modulus(parameters, PaillierModulus::new(&n, bits, djn)?);
         return check_id(file, key);
     }
@@ -219,16 +234,18 @@ fn check_id(file: &PublicJson, key: PublicKey) -> Result<PublicKey, Error> {
 
 fn read_secret(file: &SecretJson) -> Result<SecretKey, Error> {
     if file.kty == PAILLIER_KTY {
-        let public = read_public(&file.public)?;
+        if file.public.kty != PAILLIER_KTY {
+            return Err(invalid("its public key is of another type"));
+        }
+        let Declared { n, bits, parameters, djn } = Declared::read(&file.public)?;
         let (p, q) = (decode_integer(&file.p, "p")?, decode_integer(&file.q, "q")?);
-        let bits = public.parameters.scheme().modulus_bits().unwrap_or(0);
-        let djn = public.paillier.as_ref().is_some_and(PaillierModulus::is_djn);
         let secret = PaillierSecret::new(&p, &q, bits, djn)?;
-        let n = public.paillier.as_ref().map(|m| m.n().words());
-        if n != Some(secret.modulus().n().words()) {
+        if *n != secret.modulus().n().words() {
             return Err(crate::paillier::ModulusFault::NotTheProduct.into());
         }
-        return Ok(SecretKey::from_paillier(public.parameters, secret));
+        let key = SecretKey::from_paillier(parameters, secret);
+        check_id(&file.public, key.public.clone())?;
+        return Ok(key);
     }
     check_lattice_kty(&file.kty)?;
     let (parameters, _) = parameters(&file.public, None)?;

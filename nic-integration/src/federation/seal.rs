@@ -93,12 +93,12 @@ impl SealTask<'_> {
         let mut wanted = out.send(Sealed::Quantised { fields, clipped, busy }).is_ok();
         while wanted {
             clock = Instant::now();
-            let Some(batch) = sealer.next_batch()? else { break };
+            let Some(bytes) = sealer.next_batch()? else { break };
             let busy = clock.elapsed();
             if let Some(spool) = &mut spool {
-                spool.append(&batch.bytes)?;
+                spool.append(&bytes)?;
             }
-            wanted = out.send(Sealed::Chunks { bytes: batch.bytes, busy }).is_ok();
+            wanted = out.send(Sealed::Chunks { bytes, busy }).is_ok();
         }
         Ok(())
     }

@@ -83,9 +83,7 @@ pub fn fingerprint(update: &Update, weight: u64) -> [u8; 32] {
     hasher.update(&weight.to_le_bytes());
     for tensor in update.tensors() {
         hasher.update(format!("{:?}", tensor.spec).as_bytes());
-        tensor.values().for_each(|x| {
-            hasher.update(&x.to_bits().to_le_bytes());
-        });
+        hasher.update(tensor.bytes());
     }
     *hasher.finalize().as_bytes()
 }
