@@ -22,7 +22,7 @@ use crate::{
 #[macro_export]
 macro_rules! conformance {
     ($engine:expr) => {
-        $crate::conformance!(@tests $engine, residues, powers, paillier_legs, transforms,
+        $crate::conformance!(@tests $engine, residues, powers, dots, paillier_legs, transforms,
             polynomials, sampling, packing, refusals);
     };
     (@tests $engine:expr, $($case:ident),*) => {
@@ -160,9 +160,23 @@ pub fn residues(engine: &dyn Engine) {
         let z = b.product("z", x);
         b.output(z);
         let product = b.build();
+        let mut b = Builder::new("mont_mul");
+        let (x, y) = (b.residues("x", &m), b.residues("y", &m));
+        let z = b.mont_mul("z", x, y);
+        b.output(z);
+        let mont_mul = b.build();
+        let mut b = Builder::new("invert");
+        let (x, s) = (b.residues("x", &m), b.secret_bits("s"));
+        let inverse = b.invert("1/x", x);
+        let z = b.choose("z", s, inverse, x);
+        b.output(z);
+        let invert = b.build();
         for count in counts {
             let (x, y) = (random.residues(&m, count), random.residues(&m, count));
             agree(engine, &mul, &[&x, &y], count * words);
+            agree(engine, &mont_mul, &[&x, &y], count * words);
+            let bits: Vec<u64> = (0..count as u64).map(|i| i & 1 ^ i >> 1 & 1).collect();
+            agree(engine, &invert, &[&x, &bits], count * words);
             let rows = random.residues(&m, 5 * count);
             agree(engine, &product, &[&rows], count * words);
         }
@@ -185,17 +199,55 @@ pub fn powers(engine: &dyn Engine) {
         let all = b.mul("all", xx, f);
         b.output(all);
         let program = b.build();
-        let each = bits.div_ceil(64) as usize;
-        let mut exponents = |count: usize| {
-            let mut e = random.words(count * each);
-            e[..each].fill(0);
-            e.chunks_mut(each).for_each(|e| e[each - 1] &= u64::MAX >> ((64 - bits % 64) % 64));
-            e
-        };
-        let (s, p) = (exponents(4), exponents(4));
-        let x = random.residues(&m, 4);
-        agree(engine, &program, &[&x, &s, &p], 4 * words);
+        let each = bits_words(bits);
+        for count in [1, 4, 9, 17] {
+            let mut exponents = || {
+                let mut e = random.words(count * each);
+                e[..each].fill(0);
+                clip(&mut e, bits);
+                e
+            };
+            let (s, p) = (exponents(), exponents());
+            let x = random.residues(&m, count);
+            agree(engine, &program, &[&x, &s, &p], count * words);
+        }
     }
+}
+
+/// Products of powers of bases that the batch shares.
+pub fn dots(engine: &dyn Engine) {
+    let mut random = Operands::new(9);
+    for (words, bits, rows, count) in
+        [(1, 1, 1, 3), (2, 64, 3, 17), (3, 65, 9, 8), (33, 7, 17, 9), (64, 64, 2, 1), (2, 9, 5, 0)]
+    {
+        let m = random.modulus(words);
+        let each = rows * bits_words(bits);
+        let bases = random.residues(&m, rows);
+        let mut exponents = random.words(count * each);
+        exponents.iter_mut().take(each).for_each(|e| *e = 0);
+        clip(&mut exponents, bits);
+        let mut b = Builder::new("dot");
+        let x = b.shared_residues("x", &m, rows);
+        let (s, p) = (
+            b.exponent_rows::<Secret>("s", bits, rows),
+            b.exponent_rows::<Public>("p", bits, rows),
+        );
+        let (ds, dp) = (b.dot("ds", x, s), b.dot("dp", x, p));
+        let both = b.mul("both", ds, dp);
+        b.output(both);
+        let reversed: Vec<u64> = exponents.chunks(each).rev().flatten().copied().collect();
+        agree(engine, &b.build(), &[&bases, &exponents, &reversed], count * words);
+    }
+}
+
+fn bits_words(bits: u32) -> usize {
+    bits.div_ceil(64) as usize
+}
+
+/// Cuts exponents to `bits` bits.
+fn clip(exponents: &mut [u64], bits: u32) {
+    let each = bits_words(bits);
+    exponents.chunks_mut(each).for_each(|e| e[each - 1] &= u64::MAX >> ((64 - bits % 64) % 64));
 }
 
 /// The steps around a Paillier decryption: reduction, the function L, and recombination.

@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use crate::{
     engine::{Engine, Operand, RunError, check_support},
-    interpret::{self, Kernels},
+    interpret::{self, Arg, Blocks, Kernels},
     program::{FixedBase, Kind, Program, Step},
     ring::Ring,
 };
@@ -60,7 +60,12 @@ impl Engine for CpuEngine {
 }
 
 impl Kernels for CpuEngine {
-    fn step(&self, step: &Step, out_kind: &Kind, out: &mut [u64], args: &[(&Kind, &[u64])]) {
+    fn blocks(&self, _program: &Program) -> Blocks {
+        Blocks { unit: 1, units: 1 }
+    }
+
+    fn step(&self, step: &Step, out_kind: &Kind, out: &mut [u64], args: &[Arg<'_>]) {
+        let args: Vec<_> = args.iter().map(|arg| (arg.kind, arg.item(0))).collect();
         match (step, out_kind) {
             (Step::PowFixedBase { base }, _) => {
                 let table = self.powers.get(base, PowerTable::new);
@@ -71,9 +76,9 @@ impl Kernels for CpuEngine {
                 out.copy_from_slice(args[0].1);
                 if matches!(step, Step::Ntt) { tables.forward(out) } else { tables.inverse(out) }
             }
-            (_, Kind::Residues { modulus, .. }) => bignum::step(step, modulus, out, args),
             (Step::CrtJoin { crt }, _) => bignum::crt_join(crt, out, args[0].1, args[1].1),
-            _ => poly::step(step, out_kind, out, args),
+            (_, Kind::Residues { modulus, .. }) => bignum::step(step, modulus, out, &args),
+            _ => poly::step(step, out_kind, out, &args),
         }
     }
 }

@@ -27,6 +27,18 @@ pub trait Engine: Send + Sync {
     /// # Errors
     /// The operands do not fit the program, or a step is not supported. Nothing was computed then.
     fn run(&self, program: &Program, operands: &mut [Operand<'_>]) -> Result<(), RunError>;
+
+    /// How many multiply instructions a second one thread of this engine can issue at most, measured
+    /// now (it takes some tens of milliseconds). `None` where there is no such measure.
+    fn multiply_rate(&self) -> Option<f64> {
+        None
+    }
+
+    /// How many of those instructions a run of `program` over these operands issues, tables of
+    /// constants aside. `None` where [`Engine::multiply_rate`] is.
+    fn multiplies(&self, _program: &Program, _operands: &[Operand<'_>]) -> Option<u64> {
+        None
+    }
 }
 
 /// A view of one operand's data: whole batches in plain host layout.

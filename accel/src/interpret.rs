@@ -1,4 +1,4 @@
-//! What engines that run on the host share: binding operands, and walking a program item by item.
+//! What engines that run on the host share: binding operands, and walking a program block by block.
 
 use zeroize::Zeroize;
 
@@ -7,9 +7,42 @@ use crate::{
     program::{Kind, Program, Source, Spread, Step},
 };
 
-/// One step's arithmetic over one item. Kinds tell shapes; `out` arrives with stale contents.
+/// The items of one operand of a step over a block.
+#[derive(Clone, Copy)]
+pub(crate) struct Arg<'a> {
+    pub(crate) kind: &'a Kind,
+    words: &'a [u64],
+    shared: bool,
+}
+
+impl<'a> Arg<'a> {
+    /// Item `index` of the block.
+    pub(crate) fn item(&self, index: usize) -> &'a [u64] {
+        let each = self.kind.words();
+        if self.shared { self.words } else { &self.words[index * each..][..each] }
+    }
+
+    /// Whether every item of the block is the same one.
+    #[expect(dead_code, reason = "the kernels that look at it come next")]
+    pub(crate) fn is_shared(&self) -> bool {
+        self.shared
+    }
+}
+
+/// How many items at once suit a program: whole programs run over one block before the next.
+#[derive(Clone, Copy)]
+pub(crate) struct Blocks {
+    /// Batches are cut only at multiples of this.
+    pub(crate) unit: usize,
+    /// The most units of a block.
+    pub(crate) units: usize,
+}
+
+/// One step's arithmetic over a block. Kinds tell shapes; `out` arrives with stale contents.
 pub(crate) trait Kernels: Sync {
-    fn step(&self, step: &Step, out_kind: &Kind, out: &mut [u64], args: &[(&Kind, &[u64])]);
+    fn blocks(&self, program: &Program) -> Blocks;
+
+    fn step(&self, step: &Step, out_kind: &Kind, out: &mut [u64], args: &[Arg<'_>]);
 }
 
 /// An operand's remaining items.
@@ -34,20 +67,12 @@ impl<'a> View<'a> {
             }
         }
     }
-
-    fn item(&self, item: usize, words: usize) -> &[u64] {
-        match self {
-            View::Shared(data) => data,
-            View::Each(data) => &data[item * words..][..words],
-            View::Write(data) => &data[item * words..][..words],
-        }
-    }
 }
 
 /// What a step may read or the run must write, resolved once for a run.
 struct Plan<'p> {
     program: &'p Program,
-    /// For each value, where it lies: its operand, or its offset in scratch memory.
+    /// For each value, where it lies: its operand, or its offset in one item's scratch memory.
     places: Vec<usize>,
     /// For each operand, the value it binds.
     bound: Vec<usize>,
@@ -130,31 +155,41 @@ impl<'p> Plan<'p> {
         value: usize,
         scratch: &'s [u64],
         views: &'s [View<'_>],
-        item: usize,
-    ) -> (&'s Kind, &'s [u64]) {
+        block: &Block,
+    ) -> Arg<'s> {
         let v = &self.program.values()[value];
         let words = v.kind.words();
-        let data = match &v.source {
-            Source::Input { .. } => views[self.places[value]].item(item, words),
-            Source::Constant { words } => words,
-            Source::Step { .. } => &scratch[self.places[value]..][..words],
+        let (data, shared): (&[u64], bool) = match &v.source {
+            Source::Constant { words } => (words, true),
+            Source::Step { .. } => (&scratch[self.places[value] * block.room..], false),
+            Source::Input { .. } => match &views[self.places[value]] {
+                View::Shared(data) => (data, true),
+                View::Each(data) => (&data[block.first * words..], false),
+                View::Write(data) => (&data[block.first * words..], false),
+            },
         };
-        (&v.kind, data)
+        let items = if shared { 1 } else { block.count };
+        Arg { kind: &v.kind, words: &data[..items * words], shared }
     }
 
-    /// Runs the whole program over one item.
-    fn run_item(&self, k: &impl Kernels, scratch: &mut [u64], views: &mut [View<'_>], item: usize) {
+    /// Runs the whole program over one block.
+    fn run_block(
+        &self,
+        k: &impl Kernels,
+        scratch: &mut [u64],
+        views: &mut [View<'_>],
+        block: &Block,
+    ) {
         for (index, value) in self.program.values().iter().enumerate() {
             let Source::Step { step, operands } = &value.source else { continue };
-            let (before, rest) = scratch.split_at_mut(self.places[index]);
-            let out = &mut rest[..value.kind.words()];
+            let (before, rest) = scratch.split_at_mut(self.places[index] * block.room);
+            let out = &mut rest[..value.kind.words() * block.count];
+            let arg = |value: usize| self.arg(value, before, views, block);
             match operands[..] {
-                [a] => k.step(step, &value.kind, out, &[self.arg(a, before, views, item)]),
-                [a, b] => {
-                    let args = [self.arg(a, before, views, item), self.arg(b, before, views, item)];
-                    k.step(step, &value.kind, out, &args);
-                }
-                _ => unreachable!("the builder makes steps of one or two operands"),
+                [a] => k.step(step, &value.kind, out, &[arg(a)]),
+                [a, b] => k.step(step, &value.kind, out, &[arg(a), arg(b)]),
+                [a, b, c] => k.step(step, &value.kind, out, &[arg(a), arg(b), arg(c)]),
+                _ => unreachable!("the builder makes steps of one to three operands"),
             }
         }
         let updates = self.program.updates().iter().map(|&(to, from)| (self.places[to], from));
@@ -162,34 +197,53 @@ impl<'p> Plan<'p> {
         let outputs = self.program.outputs().iter().enumerate().map(|(i, &v)| (first + i, v));
         for (operand, value) in updates.chain(outputs) {
             let words = self.words(value);
-            let source = &scratch[self.places[value]..][..words];
+            let source = &scratch[self.places[value] * block.room..][..words * block.count];
             if let View::Write(data) = &mut views[operand] {
-                data[item * words..][..words].copy_from_slice(source);
+                data[block.first * words..][..source.len()].copy_from_slice(source);
             }
         }
     }
 
-    /// Halves the batch until a part is at most `grain` items, spreading parts over cores.
-    fn run_range(&self, k: &impl Kernels, mut views: Vec<View<'_>>, count: usize, grain: usize) {
+    /// Halves the batch until a part is at most `grain` items, spreading parts over cores; batches
+    /// are cut at whole units.
+    fn run_range(
+        &self,
+        k: &impl Kernels,
+        mut views: Vec<View<'_>>,
+        count: usize,
+        blocks: Blocks,
+        grain: usize,
+    ) {
         if count > grain {
-            let half = count / 2;
+            let half = count.div_ceil(blocks.unit) / 2 * blocks.unit;
             let (a, b): (Vec<_>, Vec<_>) = views
                 .into_iter()
                 .zip(&self.bound)
                 .map(|(view, &value)| view.split(half, self.words(value)))
                 .unzip();
             rayon::join(
-                || self.run_range(k, a, half, grain),
-                || self.run_range(k, b, count - half, grain),
+                || self.run_range(k, a, half, blocks, grain),
+                || self.run_range(k, b, count - half, blocks, grain),
             );
             return;
         }
-        let mut scratch = vec![0; self.scratch_words];
-        (0..count).for_each(|item| self.run_item(k, &mut scratch, &mut views, item));
+        let room = count.min(blocks.unit * blocks.units);
+        let mut scratch = vec![0; self.scratch_words * room];
+        for first in (0..count).step_by(room.max(1)) {
+            let block = Block { first, count: room.min(count - first), room };
+            self.run_block(k, &mut scratch, &mut views, &block);
+        }
         if self.program.has_secrets() {
             scratch.zeroize();
         }
     }
+}
+
+/// Some items of a part, and how many its scratch memory holds.
+struct Block {
+    first: usize,
+    count: usize,
+    room: usize,
 }
 
 /// Runs `program` with `kernels`: over all cores, or in order on the calling thread.
@@ -201,7 +255,11 @@ pub(crate) fn run(
 ) -> Result<(), RunError> {
     let plan = Plan::new(program);
     let (views, count) = plan.bind(operands)?;
-    let grain = if parallel { count.div_ceil(4 * rayon::current_num_threads()) } else { count };
-    plan.run_range(kernels, views, count, grain.max(1));
+    let blocks = kernels.blocks(program);
+    // A few parts for each thread, so that a slow core does not hold up the rest.
+    let threads = if parallel { rayon::current_num_threads() } else { 1 };
+    let parts = if threads > 1 { 4 * threads } else { 1 };
+    let grain = count.div_ceil(parts).next_multiple_of(blocks.unit).max(1);
+    plan.run_range(kernels, views, count, blocks, grain);
     Ok(())
 }

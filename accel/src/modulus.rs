@@ -1,6 +1,9 @@
 //! One odd modulus and the constants that Montgomery arithmetic derives from it.
 
-use crypto_bigint::BoxedUint;
+use crypto_bigint::{
+    BoxedUint,
+    modular::{BoxedMontyForm, BoxedMontyParams},
+};
 use zeroize::{Zeroize, Zeroizing};
 
 /// The largest modulus in bits: n² of a 4096-bit Paillier key.
@@ -94,6 +97,19 @@ impl Modulus {
     /// `-m⁻¹ mod 2^64`.
     pub(crate) fn neg_inverse(&self) -> u64 {
         self.neg_inverse
+    }
+
+    /// `R^power mod m` with `R = 2^(64 · len_words)`, the factor that `power` Montgomery products
+    /// by ordinary numbers take away. Variable time in `power`.
+    #[must_use]
+    pub fn radix_power(&self, power: u32) -> Vec<u64> {
+        let radix = power_of_two_mod(64 * self.words.len() as u32, &self.words);
+        let odd = match BoxedUint::from_words(self.words.iter().copied()).to_odd().into_option() {
+            Some(odd) => odd,
+            None => unreachable!("a modulus is odd"),
+        };
+        let form = BoxedMontyForm::new(BoxedUint::from_words(radix), &BoxedMontyParams::new(odd));
+        form.pow(&BoxedUint::from(power)).retrieve().as_words().to_vec()
     }
 
     /// Whether `words` is a number below `m`. Variable time: for public values only.

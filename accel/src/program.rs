@@ -35,10 +35,12 @@ pub enum Kind {
         /// Residues in one item.
         rows: usize,
     },
-    /// One exponent.
+    /// `count` exponents.
     Exponents {
-        /// The bound on its size.
+        /// The bound on the size of each.
         bits: u32,
+        /// Exponents in one item.
+        count: usize,
     },
     /// One polynomial, `[limb][coefficient]`.
     Polys {
@@ -84,7 +86,7 @@ impl Kind {
         match self {
             Self::Integers { words } => *words,
             Self::Residues { modulus, rows } => modulus.len_words() * rows,
-            Self::Exponents { bits } => bits.div_ceil(64) as usize,
+            Self::Exponents { bits, count } => bits.div_ceil(64) as usize * count,
             Self::Polys { ring, .. } => ring.len_words(),
             Self::Beats { count, .. } => count * beats::WORDS,
             Self::Seeds { count } => count * 4,
@@ -108,8 +110,14 @@ pub enum Spread {
 pub enum Step {
     /// `a · b mod m`.
     Mul,
+    /// `a · b · R⁻¹ mod m` with `R = 2^(64 · words of m)`: one Montgomery product.
+    MontMul,
     /// The product of all rows of an item, mod m.
     Product,
+    /// The inverse mod m of a public residue; 0 where there is none.
+    Invert,
+    /// `a` where a secret bit is 1, else `b`. Constant time.
+    Choose,
     /// `1 + x·n`, for `x < n` and a result below n².
     OnePlusMn {
         /// n.
@@ -118,6 +126,11 @@ pub enum Step {
     /// `base^e mod m`.
     Pow {
         /// Whether the exponent must take a constant-time path.
+        secret: bool,
+    },
+    /// The product over all rows i of `base_i^(e_i)`, mod m: simultaneous exponentiation.
+    Dot {
+        /// Whether the exponents must take a constant-time path.
         secret: bool,
     },
     /// `base^e mod m` for a base known beforehand and a secret exponent.

@@ -14,9 +14,9 @@ use rand_core::{Rng, SeedableRng};
 use crate::{
     beats,
     engine::{Engine, Operand, RunError},
-    interpret::{self, Kernels},
+    interpret::{self, Arg, Blocks, Kernels},
     modulus::Modulus,
-    program::{Kind, Program, Step},
+    program::{Crt, Kind, Program, Step},
     ring::{Ring, mul_mod_vartime, pow_mod_vartime},
 };
 
@@ -43,12 +43,20 @@ impl Engine for ReferenceEngine {
 }
 
 impl Kernels for ReferenceEngine {
-    fn step(&self, step: &Step, out_kind: &Kind, out: &mut [u64], args: &[(&Kind, &[u64])]) {
-        match out_kind {
-            Kind::Residues { modulus, .. } => residue_step(step, modulus, out, args),
-            Kind::Integers { .. } => integer_step(step, out, args),
-            Kind::Polys { ring, .. } | Kind::Beats { ring, .. } => poly_step(step, ring, out, args),
-            Kind::Exponents { .. } | Kind::Seeds { .. } => unreachable!("no step makes these"),
+    fn blocks(&self, _program: &Program) -> Blocks {
+        Blocks { unit: 1, units: 1 }
+    }
+
+    fn step(&self, step: &Step, out_kind: &Kind, out: &mut [u64], args: &[Arg<'_>]) {
+        let args: Vec<_> = args.iter().map(|arg| (arg.kind, arg.item(0))).collect();
+        match (step, out_kind) {
+            (Step::CrtJoin { crt }, _) => crt_join(crt, out, args[0].1, args[1].1),
+            (_, Kind::Residues { modulus, .. }) => residue_step(step, modulus, out, &args),
+            (Step::Compose, _) => compose(args[0].0, out, args[0].1),
+            (_, Kind::Polys { ring, .. } | Kind::Beats { ring, .. }) => {
+                poly_step(step, ring, out, &args);
+            }
+            _ => unreachable!("{} makes none of these", step.name()),
         }
     }
 }
@@ -89,6 +97,25 @@ fn residue_step(step: &Step, m: &Modulus, out: &mut [u64], args: &[(&Kind, &[u64
     let a = args[0].1;
     let result = match step {
         Step::Mul => mul_mod(&big(a), &big(args[1].1), m),
+        Step::MontMul => {
+            let r = big(&m.radix_power(1));
+            let inverse = match r.invert_mod(&nonzero(m)).into_option() {
+                Some(inverse) => inverse,
+                None => unreachable!("a power of two has an inverse modulo an odd number"),
+            };
+            mul_mod(&mul_mod(&big(a), &big(args[1].1), m), &inverse, m)
+        }
+        Step::Invert => match big(a).invert_mod(&nonzero(m)).into_option() {
+            Some(inverse) => inverse,
+            None => big(&[0]),
+        },
+        Step::Choose => big(if a[0] == 1 { args[1].1 } else { args[2].1 }),
+        Step::Dot { .. } => {
+            let each = args[1].1.len() / (a.len() / m.len_words());
+            let pairs = a.chunks(m.len_words()).zip(args[1].1.chunks(each));
+            let one = big(&[1]).rem(&nonzero(m));
+            pairs.fold(one, |acc, (base, e)| mul_mod(&acc, &pow_mod(base, e, m), m))
+        }
         Step::Product => {
             let one = big(&[1]).rem(&nonzero(m));
             a.chunks(m.len_words()).fold(one, |acc, row| mul_mod(&acc, &big(row), m))
@@ -108,23 +135,18 @@ fn residue_step(step: &Step, m: &Modulus, out: &mut [u64], args: &[(&Kind, &[u64
     put(out, &result);
 }
 
-fn integer_step(step: &Step, out: &mut [u64], args: &[(&Kind, &[u64])]) {
-    match (step, args[0].0) {
-        (Step::CrtJoin { crt }, _) => {
-            // x = a + p · ((b − a) · p⁻¹ mod q)
-            let (a, b) = (big(args[0].1), big(args[1].1));
-            let q = nonzero(crt.q());
-            let difference = b.concatenating_add(q.as_ref()).wrapping_sub(a.rem(&q)).rem(&q);
-            let h = mul_mod(&difference, &big(crt.p_inverse()), crt.q());
-            put(out, &big(crt.p().words()).concatenating_mul(&h).concatenating_add(&a));
-        }
-        (Step::Compose, Kind::Polys { ring, .. }) => compose(ring, out, args[0].1),
-        _ => unreachable!("{} makes no integers", step.name()),
-    }
+/// `x = a + p · ((b − a) · p⁻¹ mod q)`.
+fn crt_join(crt: &Crt, out: &mut [u64], a: &[u64], b: &[u64]) {
+    let (a, b) = (big(a), big(b));
+    let q = nonzero(crt.q());
+    let difference = b.concatenating_add(q.as_ref()).wrapping_sub(a.rem(&q)).rem(&q);
+    let h = mul_mod(&difference, &big(crt.p_inverse()), crt.q());
+    put(out, &big(crt.p().words()).concatenating_mul(&h).concatenating_add(&a));
 }
 
 /// `x = r₀ + q₀ · ((r₁ − r₀) · q₀⁻¹ mod q₁)` for each coefficient.
-fn compose(ring: &Ring, out: &mut [u64], poly: &[u64]) {
+fn compose(kind: &Kind, out: &mut [u64], poly: &[u64]) {
+    let Kind::Polys { ring, .. } = kind else { unreachable!("polynomials are composed") };
     let (n, q0, q1) = (ring.degree(), ring.primes()[0], ring.primes()[1]);
     let inverse = pow_mod_vartime(q0 % q1, q1 - 2, q1);
     for (i, pair) in out.chunks_mut(2).enumerate() {

@@ -17,12 +17,45 @@ pub(super) fn step(step: &Step, m: &Modulus, out: &mut [u64], args: &[(&Kind, &[
     match step {
         Step::Mul => mul_mod(m, out, a, args[1].1),
         Step::Product => product(m, out, a),
+        Step::MontMul => super::montgomery::mont_mul(m, out, a, args[1].1),
+        Step::Invert => invert(m, out, a),
+        Step::Choose => choose(out, a[0], args[1].1, args[2].1),
+        Step::Dot { secret } => {
+            let k = m.len_words();
+            let each = args[1].1.len() / (a.len() / k);
+            let (mut acc, mut power) = (vec![0; k], vec![0; k]);
+            out.fill(0);
+            out[0] = 1;
+            for (base, e) in a.chunks(k).zip(args[1].1.chunks(each)) {
+                power::pow(m, &mut power, base, e, *secret);
+                acc.copy_from_slice(out);
+                mul_mod(m, out, &acc, &power);
+            }
+        }
         Step::OnePlusMn { n } => one_plus_mn(out, a, n.words()),
         Step::Pow { secret } => power::pow(m, out, a, args[1].1, *secret),
         Step::Reduce => reduce(m, out, a),
         Step::LQuotient => l_quotient(m, out, a),
         _ => unreachable!("{} makes no residues here", step.name()),
     }
+}
+
+/// By the library's greatest common divisor; for public values.
+fn invert(m: &Modulus, out: &mut [u64], a: &[u64]) {
+    use crypto_bigint::BoxedUint;
+    let (a, m) = (BoxedUint::from_words(a.iter().copied()), m.words().iter().copied());
+    let odd = BoxedUint::from_words(m).to_odd().into_option();
+    let inverse = odd.and_then(|odd| a.invert_odd_mod_vartime(&odd).into_option());
+    out.fill(0);
+    if let Some(inverse) = inverse {
+        out.copy_from_slice(inverse.as_words());
+    }
+}
+
+/// `a` where `bit` is 1, else `b`. Constant time.
+fn choose(out: &mut [u64], bit: u64, a: &[u64], b: &[u64]) {
+    let mask = std::hint::black_box(bit.wrapping_neg());
+    out.iter_mut().zip(a).zip(b).for_each(|((o, &a), &b)| *o = (a & mask) | (b & !mask));
 }
 
 fn product(m: &Modulus, out: &mut [u64], rows: &[u64]) {

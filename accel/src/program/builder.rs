@@ -120,6 +120,11 @@ impl Builder {
         self.input(name, kind, Spread::Each, true)
     }
 
+    /// `rows` public residues that the whole batch shares, for [`Builder::dot`].
+    pub fn shared_residues(&mut self, name: &str, m: &Arc<Modulus>, rows: usize) -> Var<Residue> {
+        self.input(name, Kind::Residues { modulus: m.clone(), rows }, Spread::Shared, false)
+    }
+
     /// An accumulator of one residue each: see [`Builder::update`].
     pub fn residue_sums(&mut self, name: &str, modulus: &Arc<Modulus>) -> Var<Residue> {
         let kind = Kind::Residues { modulus: modulus.clone(), rows: 1 };
@@ -128,7 +133,22 @@ impl Builder {
 
     /// An input of one exponent each, of at most `bits` bits.
     pub fn exponents<S: Secrecy>(&mut self, name: &str, bits: u32) -> Var<Exponent<S>> {
-        self.input(name, Kind::Exponents { bits }, Spread::Each, S::SECRET)
+        self.exponent_rows(name, bits, 1)
+    }
+
+    /// An input of `count` exponents each, of at most `bits` bits, for [`Builder::dot`].
+    pub fn exponent_rows<S: Secrecy>(
+        &mut self,
+        name: &str,
+        bits: u32,
+        count: usize,
+    ) -> Var<Exponent<S>> {
+        self.input(name, Kind::Exponents { bits, count }, Spread::Each, S::SECRET)
+    }
+
+    /// A secret input of one bit each, in a word of 0 or 1.
+    pub fn secret_bits(&mut self, name: &str) -> Var<Exponent<Secret>> {
+        self.exponents(name, 1)
     }
 
     /// A constant secret residue.
@@ -149,7 +169,7 @@ impl Builder {
         bits: u32,
         words: &[u64],
     ) -> Var<Exponent<Secret>> {
-        self.constant(name, Kind::Exponents { bits }, words, true)
+        self.constant(name, Kind::Exponents { bits, count: 1 }, words, true)
     }
 
     /// A constant public exponent.
@@ -159,7 +179,7 @@ impl Builder {
         bits: u32,
         words: &[u64],
     ) -> Var<Exponent<Public>> {
-        self.constant(name, Kind::Exponents { bits }, words, false)
+        self.constant(name, Kind::Exponents { bits, count: 1 }, words, false)
     }
 
     /// The kind of a value that must be one residue an item.
@@ -169,11 +189,63 @@ impl Builder {
         kind
     }
 
+    /// The kind of two values that must be one residue each, of the same modulus.
+    fn pair(&self, name: &str, a: Var<Residue>, b: Var<Residue>) -> Kind {
+        let (kind, _) = (self.single(a), self.single(b));
+        assert!(Arc::ptr_eq(&self.modulus(a), &self.modulus(b)), "{name}: one modulus");
+        kind
+    }
+
     /// `a · b mod m`.
     pub fn mul(&mut self, name: &str, a: Var<Residue>, b: Var<Residue>) -> Var<Residue> {
-        let (ka, _) = (self.single(a), self.single(b));
-        assert!(Arc::ptr_eq(&self.modulus(a), &self.modulus(b)), "{name}: one modulus");
-        self.step(name, ka, Step::Mul, &[a.index, b.index])
+        let kind = self.pair(name, a, b);
+        self.step(name, kind, Step::Mul, &[a.index, b.index])
+    }
+
+    /// `a · b · R⁻¹ mod m` with `R = 2^(64 · words of m)`: half the work of [`Builder::mul`], for
+    /// whoever keeps account of the power of R. See [`Modulus::radix_power`].
+    pub fn mont_mul(&mut self, name: &str, a: Var<Residue>, b: Var<Residue>) -> Var<Residue> {
+        let kind = self.pair(name, a, b);
+        self.step(name, kind, Step::MontMul, &[a.index, b.index])
+    }
+
+    /// The inverse of `a`, which must be public; 0 where there is none.
+    pub fn invert(&mut self, name: &str, a: Var<Residue>) -> Var<Residue> {
+        let kind = self.single(a);
+        assert!(!self.program.values[a.index].secret, "{name}: inversion takes variable time");
+        self.step(name, kind, Step::Invert, &[a.index])
+    }
+
+    /// `a` where `bit` is 1, else `b`.
+    pub fn choose(
+        &mut self,
+        name: &str,
+        bit: Var<Exponent<Secret>>,
+        a: Var<Residue>,
+        b: Var<Residue>,
+    ) -> Var<Residue> {
+        let kind = self.pair(name, a, b);
+        assert!(matches!(self.kind(bit), Kind::Exponents { bits: 1, count: 1 }), "{name}: one bit");
+        self.step(name, kind, Step::Choose, &[bit.index, a.index, b.index])
+    }
+
+    /// The product over all rows i of `bases_i^(exponents_i)`.
+    pub fn dot<S: Secrecy>(
+        &mut self,
+        name: &str,
+        bases: Var<Residue>,
+        exponents: Var<Exponent<S>>,
+    ) -> Var<Residue> {
+        let (kind, exponent_kind) = (self.kind(bases), self.kind(exponents));
+        let (Kind::Residues { modulus, rows }, Kind::Exponents { count, .. }) =
+            (kind, exponent_kind)
+        else {
+            unreachable!("the handles name residues and exponents")
+        };
+        assert_eq!(rows, count, "{name}: an exponent for each base");
+        let kind = Kind::Residues { modulus, rows: 1 };
+        let step = Step::Dot { secret: S::SECRET };
+        self.step(name, kind, step, &[bases.index, exponents.index])
     }
 
     /// The product of all rows of `a`.
@@ -244,6 +316,21 @@ impl Builder {
         assert!(Arc::ptr_eq(&self.modulus(a), &crt.p) && Arc::ptr_eq(&self.modulus(b), &crt.q));
         let step = Step::CrtJoin { crt: crt.clone() };
         self.step(name, Kind::Integers { words }, step, &[a.index, b.index])
+    }
+
+    /// The residue of `p·q` that is `a` mod p and `b` mod q.
+    pub fn crt_join_residues(
+        &mut self,
+        name: &str,
+        (a, b): (Var<Residue>, Var<Residue>),
+        crt: &Arc<Crt>,
+        product: &Arc<Modulus>,
+    ) -> Var<Residue> {
+        let joined = self.crt_join(name, (a, b), crt, product.len_words());
+        // The same step: only what its result is said to be differs.
+        self.program.values[joined.index].kind =
+            Kind::Residues { modulus: product.clone(), rows: 1 };
+        Var { index: joined.index, kind: PhantomData }
     }
 
     /// One secret polynomial in NTT form that the whole batch shares, such as a key.

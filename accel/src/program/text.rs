@@ -14,7 +14,8 @@ impl Display for Kind {
                 }
                 write!(f, "residues mod {} ({} bits)", modulus.name(), modulus.bits())
             }
-            Self::Exponents { bits } => write!(f, "exponents of {bits} bits"),
+            Self::Exponents { bits, count: 1 } => write!(f, "exponents of {bits} bits"),
+            Self::Exponents { bits, count } => write!(f, "{count} × exponents of {bits} bits"),
             Self::Polys { ring, ntt } => {
                 let form = if *ntt { "NTT" } else { "coefficient" };
                 let (n, limbs) = (ring.degree(), ring.primes().len());
@@ -33,10 +34,15 @@ impl Step {
     pub fn name(&self) -> &'static str {
         match self {
             Self::Mul => "mul",
+            Self::MontMul => "mont_mul",
             Self::Product => "product",
+            Self::Invert => "invert",
+            Self::Choose => "choose",
             Self::OnePlusMn { .. } => "one_plus_mn",
             Self::Pow { secret: true } => "pow_secret",
             Self::Pow { secret: false } => "pow_public",
+            Self::Dot { secret: true } => "dot_secret",
+            Self::Dot { secret: false } => "dot_public",
             Self::PowFixedBase { .. } => "pow_fixed_base",
             Self::Reduce => "reduce",
             Self::LQuotient => "l_quotient",
@@ -58,10 +64,11 @@ impl Step {
 
     /// One step of each name, for lists of what an engine supports.
     #[rustfmt::skip]
-    pub(crate) const NAMES: [&'static str; 21] = [
-        "mul", "product", "one_plus_mn", "pow_secret", "pow_public", "pow_fixed_base", "reduce",
-        "l_quotient", "crt_join", "ntt", "intt", "add", "sub", "poly_mul", "uniform", "noise",
-        "lift", "compose", "pack", "unpack", "add_beats",
+    pub(crate) const NAMES: [&'static str; 26] = [
+        "mul", "mont_mul", "product", "invert", "choose", "one_plus_mn", "pow_secret", "pow_public",
+        "dot_secret", "dot_public", "pow_fixed_base", "reduce", "l_quotient", "crt_join", "ntt",
+        "intt", "add", "sub", "poly_mul", "uniform", "noise", "lift", "compose", "pack", "unpack",
+        "add_beats",
     ];
 }
 
