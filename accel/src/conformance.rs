@@ -53,6 +53,15 @@ impl Operands {
         modulus("m", &m)
     }
 
+    /// The square of an odd number, of about `words` words.
+    fn square(&mut self, words: usize) -> Arc<Modulus> {
+        let root = self.modulus(words.div_ceil(2));
+        match Modulus::square("m", &root) {
+            Ok(m) => Arc::new(m),
+            Err(why) => panic!("test modulus: {why}"),
+        }
+    }
+
     /// A residue below `m`: 0, 1, m − 1, then random ones.
     fn residue(&mut self, m: &Modulus, place: usize) -> Vec<u64> {
         let mut x = m.words().to_vec();
@@ -186,8 +195,19 @@ pub fn residues(engine: &dyn Engine) {
 /// Powers with secret, public and fixed-base exponents, of sizes around the word.
 pub fn powers(engine: &dyn Engine) {
     let mut random = Operands::new(2);
-    for (words, bits) in [(1, 1), (1, 64), (2, 65), (4, 127), (32, 130), (64, 64)] {
-        let m = random.modulus(words);
+    for (words, bits, square) in [
+        (1, 1, false),
+        (1, 64, false),
+        (2, 65, false),
+        (2, 64, true),
+        (3, 7, true),
+        (4, 127, true),
+        (32, 130, true),
+        (32, 130, false),
+        (64, 64, true),
+        (128, 9, true),
+    ] {
+        let m = if square { random.square(words) } else { random.modulus(words) };
         let base = random.residue(&m, 9);
         let fixed = Arc::new(FixedBase::new("base", m.clone(), &base, bits));
         let mut b = Builder::new("powers");
@@ -209,7 +229,7 @@ pub fn powers(engine: &dyn Engine) {
             };
             let (s, p) = (exponents(), exponents());
             let x = random.residues(&m, count);
-            agree(engine, &program, &[&x, &s, &p], count * words);
+            agree(engine, &program, &[&x, &s, &p], count * m.len_words());
         }
     }
 }
@@ -220,7 +240,8 @@ pub fn dots(engine: &dyn Engine) {
     for (words, bits, rows, count) in
         [(1, 1, 1, 3), (2, 64, 3, 17), (3, 65, 9, 8), (33, 7, 17, 9), (64, 64, 2, 1), (2, 9, 5, 0)]
     {
-        let m = random.modulus(words);
+        let m = if words % 2 == 0 { random.square(words) } else { random.modulus(words) };
+        let words = m.len_words();
         let each = rows * bits_words(bits);
         let bases = random.residues(&m, rows);
         let mut exponents = random.words(count * each);
@@ -255,11 +276,11 @@ pub fn paillier_legs(engine: &dyn Engine) {
     let mut random = Operands::new(3);
     for words in [1, 2, 16] {
         let (p, q) = (random.modulus(words), random.modulus(words));
-        let square = |m: &Modulus| {
-            let (lo, hi) = wide_square(m.words());
-            modulus("m²", &[lo, hi].concat())
+        let p2 = match Modulus::square("p²", &p) {
+            Ok(square) => Arc::new(square),
+            Err(why) => panic!("test modulus: {why}"),
         };
-        let (p2, m) = (square(&p), random.modulus(4 * words));
+        let m = random.modulus(4 * words);
         let mut b = Builder::new("reduce");
         let x = b.residues("x", &m);
         let r = b.reduce("r", x, &p2);
@@ -292,14 +313,6 @@ pub fn paillier_legs(engine: &dyn Engine) {
         let (x, y) = (random.residues(&p, 12), random.residues(&q, 12));
         agree(engine, &b.build(), &[&x, &y], 24 * words);
     }
-}
-
-/// The low and high half of a square.
-fn wide_square(x: &[u64]) -> (Vec<u64>, Vec<u64>) {
-    let x = crypto_bigint::BoxedUint::from_words(x.iter().copied());
-    let square = crypto_bigint::ConcatenatingSquare::concatenating_square(&x);
-    let (low, high) = square.as_words().split_at(square.nlimbs() / 2);
-    (low.to_vec(), high.to_vec())
 }
 
 /// Both transforms, and that they are inverse to each other at the real degree.

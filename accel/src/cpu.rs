@@ -1,42 +1,85 @@
-//! The portable CPU engine: 64-bit limbs, `u128` products, every core.
+//! The CPU engine: every core, and the widest multiplier that is there.
 //!
-//! A whole program runs over one item before the next, so intermediates stay in cache; `rayon`
-//! spreads items over cores. Steps over secrets take no branch, no table index and no division that
-//! depends on them (for primes of 32 bits or more; smaller ones are for tests of the transform).
+//! A whole program runs over one block of items before the next, so intermediates stay in cache;
+//! `rayon` spreads blocks over cores. Big residues take one of two paths, chosen once when the
+//! engine is made: AVX-512 IFMA, eight numbers side by side ([`ifma`]), or 64-bit limbs and `u128`
+//! products on any processor ([`portable`]). The environment variable `CIPHERGRAM_CPU=portable`
+//! chooses the second where both are possible.
+//!
+//! Steps over secrets take no branch, no table index and no division that depends on them (for
+//! primes of 32 bits or more; smaller ones are for tests of the transform).
 
-mod bignum;
-mod montgomery;
+mod backend;
+mod derived;
+mod field;
+#[cfg(target_arch = "x86_64")]
+mod ifma;
 mod ntt;
 mod poly;
+mod portable;
 mod power;
 mod sampling;
-
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+mod steps;
 
 use crate::{
     engine::{Engine, Operand, RunError, check_support},
     interpret::{self, Arg, Blocks, Kernels},
-    program::{FixedBase, Kind, Program, Step},
+    program::{Kind, Program, Step},
     ring::Ring,
 };
+use derived::Derived;
+#[cfg(target_arch = "x86_64")]
+use ifma::Ifma;
 use ntt::Tables;
-use power::PowerTable;
+use portable::Portable;
+use steps::Steps;
+
+/// Items of a block of a program over big residues: tables of fixed bases are read once for so many.
+const BLOCK: usize = 128;
 
 /// The CPU engine. See the [module](self) documentation.
 ///
 /// It keeps what it derives from long-lived constants, the powers of a fixed base and the twiddle
 /// factors of a ring, for as long as the constant itself lives.
-#[derive(Default)]
 pub struct CpuEngine {
-    powers: Derived<FixedBase, PowerTable>,
+    residues: Path,
     twiddles: Derived<Ring, Tables>,
 }
 
+/// How big residues are computed.
+enum Path {
+    #[cfg(target_arch = "x86_64")]
+    Ifma(Steps<Ifma>),
+    Portable(Steps<Portable>),
+}
+
+impl Default for CpuEngine {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl CpuEngine {
-    /// An engine with no tables yet.
+    /// An engine with no tables yet, on the fastest path that the processor has and the environment
+    /// allows.
     #[must_use]
     pub fn new() -> Self {
-        Self::default()
+        if std::env::var_os("CIPHERGRAM_CPU").is_some_and(|path| path == "portable") {
+            return Self::portable();
+        }
+        #[cfg(target_arch = "x86_64")]
+        if let Some(token) = Ifma::detect() {
+            let residues = Path::Ifma(Steps::new(token));
+            return Self { residues, twiddles: Derived::default() };
+        }
+        Self::portable()
+    }
+
+    /// An engine on the path that any processor has.
+    #[must_use]
+    pub fn portable() -> Self {
+        let residues = Path::Portable(Steps::new(Portable));
+        Self { residues, twiddles: Derived::default() }
     }
 }
 
@@ -46,7 +89,12 @@ impl Engine for CpuEngine {
     }
 
     fn describe(&self) -> String {
-        format!("portable 64-bit arithmetic on {} threads", rayon::current_num_threads())
+        let path = match &self.residues {
+            #[cfg(target_arch = "x86_64")]
+            Path::Ifma(_) => "AVX-512 IFMA, eight numbers at a time",
+            Path::Portable(_) => "portable 64-bit arithmetic",
+        };
+        format!("{path}, on {} threads", rayon::current_num_threads())
     }
 
     fn supports(&self, _step: &str) -> bool {
@@ -55,54 +103,64 @@ impl Engine for CpuEngine {
 
     fn run(&self, program: &Program, operands: &mut [Operand<'_>]) -> Result<(), RunError> {
         check_support(self, program)?;
+        match &self.residues {
+            #[cfg(target_arch = "x86_64")]
+            Path::Ifma(steps) => steps.prepare(program),
+            Path::Portable(steps) => steps.prepare(program),
+        }
         interpret::run(self, program, operands, true)
     }
 }
 
 impl Kernels for CpuEngine {
-    fn blocks(&self, _program: &Program) -> Blocks {
-        Blocks { unit: 1, units: 1 }
+    fn blocks(&self, program: &Program) -> Blocks {
+        let residues = |kind: &Kind| matches!(kind, Kind::Residues { .. });
+        if !program.values().iter().any(|value| residues(&value.kind)) {
+            // One polynomial fills the cache.
+            return Blocks { unit: 1, units: 1 };
+        }
+        let unit = match &self.residues {
+            #[cfg(target_arch = "x86_64")]
+            Path::Ifma(_) => <Ifma as backend::Backend>::LANES,
+            Path::Portable(_) => 1,
+        };
+        Blocks { unit, units: BLOCK / unit }
     }
 
     fn step(&self, step: &Step, out_kind: &Kind, out: &mut [u64], args: &[Arg<'_>]) {
-        let args: Vec<_> = args.iter().map(|arg| (arg.kind, arg.item(0))).collect();
-        match (step, out_kind) {
-            (Step::PowFixedBase { base }, _) => {
-                let table = self.powers.get(base, PowerTable::new);
-                table.pow(base.modulus(), out, args[0].1);
+        match out_kind {
+            Kind::Residues { .. } | Kind::Integers { .. } if step.is_of_residues() => {
+                match &self.residues {
+                    #[cfg(target_arch = "x86_64")]
+                    Path::Ifma(steps) => steps.run(step, out_kind, out, args),
+                    Path::Portable(steps) => steps.run(step, out_kind, out, args),
+                }
             }
+            _ => {
+                for (index, out) in out.chunks_mut(out_kind.words()).enumerate() {
+                    let args: Vec<_> = args.iter().map(|arg| (arg.kind, arg.item(index))).collect();
+                    self.polynomial_step(step, out_kind, out, &args);
+                }
+            }
+        }
+    }
+}
+
+impl CpuEngine {
+    fn polynomial_step(
+        &self,
+        step: &Step,
+        out_kind: &Kind,
+        out: &mut [u64],
+        args: &[(&Kind, &[u64])],
+    ) {
+        match (step, out_kind) {
             (Step::Ntt | Step::Intt, Kind::Polys { ring, .. }) => {
                 let tables = self.twiddles.get(ring, Tables::new);
                 out.copy_from_slice(args[0].1);
                 if matches!(step, Step::Ntt) { tables.forward(out) } else { tables.inverse(out) }
             }
-            (Step::CrtJoin { crt }, _) => bignum::crt_join(crt, out, args[0].1, args[1].1),
-            (_, Kind::Residues { modulus, .. }) => bignum::step(step, modulus, out, &args),
-            _ => poly::step(step, out_kind, out, &args),
+            _ => poly::step(step, out_kind, out, args),
         }
-    }
-}
-
-/// Values derived from constants, found by the constant's identity. Those of constants that are gone
-/// go when the next one is derived.
-struct Derived<K, V>(Mutex<Vec<(Weak<K>, Arc<V>)>>);
-
-impl<K, V> Default for Derived<K, V> {
-    fn default() -> Self {
-        Self(Mutex::default())
-    }
-}
-
-impl<K, V> Derived<K, V> {
-    fn get(&self, key: &Arc<K>, derive: impl FnOnce(&K) -> V) -> Arc<V> {
-        // A panic while deriving leaves the list as it was, so a poisoned lock is still sound.
-        let mut list = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, value)) = list.iter().find(|(weak, _)| weak.as_ptr() == Arc::as_ptr(key)) {
-            return value.clone();
-        }
-        list.retain(|(weak, _)| weak.strong_count() > 0);
-        let value = Arc::new(derive(key));
-        list.push((Arc::downgrade(key), value.clone()));
-        value
     }
 }

@@ -22,8 +22,12 @@ impl<'a> Arg<'a> {
         if self.shared { self.words } else { &self.words[index * each..][..each] }
     }
 
+    /// All items of the block, or the one that stands for all.
+    pub(crate) fn words(&self) -> &'a [u64] {
+        self.words
+    }
+
     /// Whether every item of the block is the same one.
-    #[expect(dead_code, reason = "the kernels that look at it come next")]
     pub(crate) fn is_shared(&self) -> bool {
         self.shared
     }

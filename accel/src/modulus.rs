@@ -1,7 +1,9 @@
-//! One odd modulus and the constants that Montgomery arithmetic derives from it.
+//! One odd modulus.
+
+use std::sync::Arc;
 
 use crypto_bigint::{
-    BoxedUint,
+    BoxedUint, ConcatenatingSquare,
     modular::{BoxedMontyForm, BoxedMontyParams},
 };
 use zeroize::{Zeroize, Zeroizing};
@@ -16,11 +18,8 @@ pub const MAX_MODULUS_BITS: u32 = 8192;
 pub struct Modulus {
     name: String,
     words: Vec<u64>,
-    /// `R² mod m` with `R = 2^(64 · words)`.
-    r_squared: Vec<u64>,
-    /// `-m⁻¹ mod 2^64`.
-    neg_inverse: u64,
     bits: u32,
+    root: Option<Arc<Self>>,
 }
 
 /// Why a number cannot be a modulus.
@@ -60,9 +59,25 @@ impl Modulus {
         if bits > MAX_MODULUS_BITS {
             return Err(ModulusError::TooLarge { bits });
         }
-        let neg_inverse = inverse_mod_word(words[0]).wrapping_neg();
-        let r_squared = power_of_two_mod(128 * used as u32, &words);
-        Ok(Self { name: name.into(), words, r_squared, neg_inverse, bits })
+        Ok(Self { name: name.into(), words, bits, root: None })
+    }
+
+    /// The square of `root`. Engines compute powers modulo it faster than modulo any other number of
+    /// its size.
+    ///
+    /// # Errors
+    /// The square is above [`MAX_MODULUS_BITS`].
+    pub fn square(name: impl Into<String>, root: &Arc<Self>) -> Result<Self, ModulusError> {
+        let big = Zeroizing::new(BoxedUint::from_words(root.words.iter().copied()));
+        let square = Zeroizing::new(big.concatenating_square());
+        let mut square = Self::new(name, square.as_words())?;
+        square.root = Some(root.clone());
+        Ok(square)
+    }
+
+    /// The number that this is the square of, if it was made as one.
+    pub(crate) fn root(&self) -> Option<&Arc<Self>> {
+        self.root.as_ref()
     }
 
     /// The name that programs print, such as `n²`.
@@ -89,16 +104,6 @@ impl Modulus {
         self.words.len()
     }
 
-    /// `R² mod m` with `R = 2^(64 · len_words)`.
-    pub(crate) fn r_squared(&self) -> &[u64] {
-        &self.r_squared
-    }
-
-    /// `-m⁻¹ mod 2^64`.
-    pub(crate) fn neg_inverse(&self) -> u64 {
-        self.neg_inverse
-    }
-
     /// `R^power mod m` with `R = 2^(64 · len_words)`, the factor that `power` Montgomery products
     /// by ordinary numbers take away. Variable time in `power`.
     #[must_use]
@@ -122,8 +127,6 @@ impl Modulus {
 impl Drop for Modulus {
     fn drop(&mut self) {
         self.words.zeroize();
-        self.r_squared.zeroize();
-        self.neg_inverse.zeroize();
     }
 }
 
@@ -134,7 +137,7 @@ pub(crate) fn inverse_mod_word(x: u64) -> u64 {
 }
 
 /// `2^exponent mod m`, by the library's constant-time division: `m` may be secret.
-fn power_of_two_mod(exponent: u32, m: &[u64]) -> Vec<u64> {
+pub(crate) fn power_of_two_mod(exponent: u32, m: &[u64]) -> Vec<u64> {
     let precision = exponent + 64;
     let mut words = vec![0u64; (precision / 64) as usize];
     words[(exponent / 64) as usize] = 1 << (exponent % 64);
@@ -155,12 +158,17 @@ mod tests {
     fn constants_satisfy_their_definitions() {
         for words in [vec![3u64], vec![u64::MAX], vec![0x1234_5677, 9], vec![1, 0, 0, 1 << 63]] {
             let m = Modulus::new("m", &words).unwrap();
-            assert_eq!(m.words()[0].wrapping_mul(m.neg_inverse()), u64::MAX);
+            assert_eq!(words[0].wrapping_mul(inverse_mod_word(words[0])), 1);
             let big = |w: &[u64]| {
                 w.iter().rev().fold(BigUint::ZERO, |acc, &w| (acc << 64) + BigUint::from(w))
             };
-            let expected = (BigUint::from(1u8) << (128 * m.len_words())) % big(&words);
-            assert_eq!(big(m.r_squared()), expected);
+            for power in [0, 1, 2, 17] {
+                let r = BigUint::from(1u8) << (64 * m.len_words() * power as usize);
+                assert_eq!(big(&m.radix_power(power)), r % big(&words));
+            }
+            let root = Arc::new(m);
+            let square = Modulus::square("m²", &root).unwrap();
+            assert_eq!(big(square.words()), big(&words) * big(&words));
         }
     }
 

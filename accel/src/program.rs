@@ -176,6 +176,38 @@ pub enum Step {
     AddBeats,
 }
 
+impl Step {
+    /// Whether it computes with big residues, not with polynomials.
+    pub(crate) fn is_of_residues(&self) -> bool {
+        match self {
+            Self::Mul
+            | Self::MontMul
+            | Self::Product
+            | Self::Invert
+            | Self::Choose
+            | Self::OnePlusMn { .. }
+            | Self::Pow { .. }
+            | Self::Dot { .. }
+            | Self::PowFixedBase { .. }
+            | Self::Reduce
+            | Self::LQuotient
+            | Self::CrtJoin { .. } => true,
+            Self::Ntt
+            | Self::Intt
+            | Self::PolyAdd
+            | Self::PolySub
+            | Self::PolyMul
+            | Self::Uniform
+            | Self::Noise
+            | Self::Lift { .. }
+            | Self::Compose
+            | Self::Pack
+            | Self::Unpack
+            | Self::AddBeats => false,
+        }
+    }
+}
+
 /// The base of [`Step::PowFixedBase`]: engines keep a table of its powers.
 pub struct FixedBase {
     name: String,

@@ -1,9 +1,15 @@
-//! Every engine of this crate, through the shared suite.
+//! The suite, over every engine of this crate and both paths of the CPU engine.
+
+#![allow(missing_docs, reason = "the names of the modules say it")]
+
+mod reference {
+    ciphergram_accel::conformance!(ciphergram_accel::ReferenceEngine);
+}
 
 mod cpu {
     ciphergram_accel::conformance!(ciphergram_accel::CpuEngine::new());
 }
 
-mod reference {
-    ciphergram_accel::conformance!(ciphergram_accel::ReferenceEngine);
+mod cpu_portable {
+    ciphergram_accel::conformance!(ciphergram_accel::CpuEngine::portable());
 }

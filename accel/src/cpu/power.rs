@@ -1,104 +1,367 @@
-//! Exponentiation: fixed windows for secret exponents, and tables for fixed bases.
+//! Powers: of changing bases, of one base known beforehand, and products of many powers at once.
+//!
+//! Secret exponents take fixed windows, and what a digit names is picked by reading every entry of a
+//! table. Exponents that are public and the same for all take sliding windows.
 
-use zeroize::Zeroizing;
+use rayon::prelude::*;
+use zeroize::Zeroize;
 
-use super::montgomery::{enter, leave, mont_mul, one};
-use crate::{modulus::Modulus, program::FixedBase};
+use super::{
+    backend::{Backend, Factor, Items},
+    field::{Field, Group, Room},
+};
 
-/// Bits of a window. Five make `e/5` products beside the squarings, and a table row of 32 residues
-/// (16 KiB at 4096 bits) that a constant-time scan reads in a tenth of a product.
-const WINDOW: usize = 5;
-const ENTRIES: usize = 1 << WINDOW;
+/// The most bytes of one table of a fixed base.
+const TABLE_BYTES: usize = 64_000_000;
 
-/// Bits `WINDOW·index ..` of a little-endian number.
-fn window(exponent: &[u64], index: usize) -> u64 {
-    let (word, bit) = (WINDOW * index / 64, WINDOW * index % 64);
-    let high = exponent.get(word + 1).map_or(0, |&w| if bit == 0 { 0 } else { w << (64 - bit) });
-    ((exponent[word] >> bit) | high) & (ENTRIES as u64 - 1)
+/// Bits of a digit of an exponent that differs from lane to lane: `bits / 4` products beside the
+/// squarings, and a table of 16 numbers for each lane that stays in the first levels of cache.
+const OWN_WIDTH: usize = 4;
+
+/// A batch of exponents of at most `bits` bits.
+pub(super) struct Powers<'a> {
+    pub(super) items: Items<'a>,
+    pub(super) bits: usize,
+    /// Whether the time may depend on them.
+    pub(super) public: bool,
 }
 
-/// Copies row `digit` of `table` to `out`, reading every row.
-fn select(out: &mut [u64], table: &[u64], digit: u64) {
-    out.fill(0);
-    for (index, row) in table.chunks_exact(out.len()).enumerate() {
-        // All ones exactly for the wanted row, without a comparison that could become a branch.
-        let difference = index as u64 ^ digit;
-        let mask = ((difference | difference.wrapping_neg()) >> 63).wrapping_sub(1);
-        let mask = std::hint::black_box(mask);
-        out.iter_mut().zip(row).for_each(|(o, &w)| *o |= w & mask);
-    }
+fn group<B: Backend>(backend: B, len: usize) -> Group<B> {
+    Group::<B>::new(vec![backend.zero(); len])
 }
 
-/// The rows `base^0 .. base^31` in Montgomery form, from `base` in Montgomery form.
-fn fill_row(m: &Modulus, row: &mut [u64], base: &[u64]) {
-    let k = m.len_words();
-    one(m, &mut row[..k]);
-    for entry in 1..ENTRIES {
-        let (before, rest) = row.split_at_mut(entry * k);
-        mont_mul(m, &mut rest[..k], &before[(entry - 1) * k..], base);
-    }
-}
-
-/// `out = base^exponent mod m`; constant time in both if `secret`, else in the base only.
-pub(super) fn pow(m: &Modulus, out: &mut [u64], base: &[u64], exponent: &[u64], secret: bool) {
-    let k = m.len_words();
-    let mut room = Zeroizing::new(vec![0u64; (ENTRIES + 3) * k]);
-    let (table, rest) = room.split_at_mut(ENTRIES * k);
-    let (acc, rest) = rest.split_at_mut(k);
-    let (factor, next) = rest.split_at_mut(k);
-    enter(m, factor, base);
-    fill_row(m, table, factor);
-    one(m, acc);
-    for index in (0..(64 * exponent.len()).div_ceil(WINDOW)).rev() {
-        for _ in 0..WINDOW {
-            mont_mul(m, next, acc, acc);
-            acc.copy_from_slice(next);
-        }
-        let digit = window(exponent, index);
-        if secret {
-            select(factor, table, digit);
+/// `out = base^exponent` for every item.
+pub(super) fn pow<B: Backend>(
+    backend: B,
+    field: &Field<B>,
+    out: &mut [u64],
+    each: usize,
+    bases: &Items<'_>,
+    exponents: &Powers<'_>,
+) {
+    let len = field.chain_len();
+    let mut room = field.room();
+    let (mut base, mut acc) = (group(backend, len), group(backend, len));
+    for (index, out) in out.chunks_mut(each * B::LANES).enumerate() {
+        let first = index * B::LANES;
+        field.enter(&mut base, bases, first, &mut room);
+        if exponents.public && exponents.items.shared {
+            sliding(backend, field, &mut acc, &base, exponents.items.words, &mut room);
         } else {
-            factor.copy_from_slice(&table[digit as usize * k..][..k]);
+            windows(backend, field, &mut acc, &base, exponents, first, &mut room);
         }
-        mont_mul(m, next, acc, factor);
-        acc.copy_from_slice(next);
+        field.leave(out, &acc, &mut room);
     }
-    leave(m, out, acc);
 }
 
-/// `base^(digit · 32^window)` for every window and digit, in Montgomery form.
+/// Fixed windows, one table for each lane.
+fn windows<B: Backend>(
+    backend: B,
+    field: &Field<B>,
+    acc: &mut Group<B>,
+    base: &[B::Word],
+    exponents: &Powers<'_>,
+    first: usize,
+    room: &mut Room<B>,
+) {
+    let len = field.chain_len();
+    let entries = powers_of(backend, field, base, OWN_WIDTH, room);
+    let mut table = group(backend, len << OWN_WIDTH);
+    for (e, entry) in entries.chunks_exact(len).enumerate() {
+        entry.iter().enumerate().for_each(|(limb, &w)| table[limb << OWN_WIDTH | e] = w);
+    }
+    let mut words = group(backend, exponents.items.each);
+    backend.load_words(&mut words, &exponents.items, first);
+    let mut next = group(backend, len);
+    for window in (0..exponents.bits.div_ceil(OWN_WIDTH)).rev() {
+        let digits = backend.digits(&words, window * OWN_WIDTH, OWN_WIDTH, OWN_WIDTH);
+        let factor = Factor::Own { table: &table, digits: &digits };
+        if window + 1 == exponents.bits.div_ceil(OWN_WIDTH) {
+            field.select(acc, &factor);
+            continue;
+        }
+        for _ in 0..OWN_WIDTH {
+            field.square(&mut next, acc, room);
+            std::mem::swap(acc, &mut next);
+        }
+        field.mul(&mut next, &factor, acc, room);
+        std::mem::swap(acc, &mut next);
+    }
+}
+
+/// `base^0 .. base^(2^width − 1)`, one number after the other.
+fn powers_of<B: Backend>(
+    backend: B,
+    field: &Field<B>,
+    base: &[B::Word],
+    width: usize,
+    room: &mut Room<B>,
+) -> Group<B> {
+    let len = field.chain_len();
+    let mut entries = group(backend, len << width);
+    entries[..len].copy_from_slice(field.one());
+    entries[len..2 * len].copy_from_slice(base);
+    for e in 2..1 << width {
+        let (before, rest) = entries.split_at_mut(e * len);
+        if e % 2 == 0 {
+            field.square(&mut rest[..len], &before[e / 2 * len..][..len], room);
+        } else {
+            field.mul(&mut rest[..len], &Factor::Group(base), &before[(e - 1) * len..], room);
+        }
+    }
+    entries
+}
+
+/// Sliding windows over one public exponent.
+fn sliding<B: Backend>(
+    backend: B,
+    field: &Field<B>,
+    acc: &mut Group<B>,
+    base: &[B::Word],
+    exponent: &[u64],
+    room: &mut Room<B>,
+) {
+    let len = field.chain_len();
+    let bit = |i: usize| exponent[i / 64] >> (i % 64) & 1 == 1;
+    let Some(top) = (0..64 * exponent.len()).rev().find(|&i| bit(i)) else {
+        acc.copy_from_slice(field.one());
+        return;
+    };
+    let width = match top {
+        0..24 => 2,
+        24..96 => 4,
+        96..512 => 5,
+        _ => 6,
+    };
+    // The odd powers.
+    let mut square = group(backend, len);
+    field.square(&mut square, base, room);
+    let mut odd = group(backend, len << (width - 1));
+    odd[..len].copy_from_slice(base);
+    for e in 1..1 << (width - 1) {
+        let (before, rest) = odd.split_at_mut(e * len);
+        let square = Factor::Group(&square);
+        field.mul(&mut rest[..len], &square, &before[(e - 1) * len..], room);
+    }
+    let mut next = group(backend, len);
+    let mut started = false;
+    let mut at = top as isize;
+    while at >= 0 {
+        let (mut digit, mut taken) = (0, 1);
+        if bit(at as usize) {
+            // The longest run of at most `width` bits that ends in a one.
+            let low = (at - width as isize + 1).max(0);
+            let low = (low..=at).find(|&i| bit(i as usize)).unwrap_or(at);
+            taken = at - low + 1;
+            digit = (low..=at).rev().fold(0, |d, i| 2 * d + usize::from(bit(i as usize)));
+        }
+        if started {
+            for _ in 0..taken {
+                field.square(&mut next, acc, room);
+                std::mem::swap(acc, &mut next);
+            }
+        }
+        if digit > 0 {
+            let entry = &odd[digit / 2 * len..][..len];
+            if started {
+                field.mul(&mut next, &Factor::Group(entry), acc, room);
+                std::mem::swap(acc, &mut next);
+            } else {
+                acc.copy_from_slice(entry);
+                started = true;
+            }
+        }
+        at -= taken;
+    }
+}
+
+/// `base^(digit · 2^(width · window))` for every window and digit: `[window][limb][digit]`, so that a
+/// digit is picked from neighbouring words, and a window serves many numbers while it is in cache.
 pub(super) struct PowerTable {
+    width: usize,
+    bits: usize,
     rows: Vec<u64>,
 }
 
+impl Drop for PowerTable {
+    fn drop(&mut self) {
+        self.rows.zeroize();
+    }
+}
+
+/// The width of digits for exponents of `bits` bits: the cheapest of those whose table fits.
+///
+/// # Cost model
+/// Each digit costs a product of `multiplies` and the picking of `limbs` limbs among `2^width`
+/// entries. Picking goes on beside multiplying, up to a point: it is charged `B::PICK` multiplies for
+/// sixteen entries of a limb.
+fn fixed_width<B: Backend>(bits: usize, limbs: usize, multiplies: usize) -> usize {
+    let cost = |w: &usize| {
+        bits.div_ceil(*w) as f64 * (multiplies as f64 + B::PICK * (limbs << w) as f64 / 16.0)
+    };
+    let fits = |w: &usize| bits.div_ceil(*w) * (limbs << w) * 8 <= TABLE_BYTES;
+    (4..=9).filter(fits).min_by(|a, b| cost(a).total_cmp(&cost(b))).unwrap_or(4)
+}
+
 impl PowerTable {
-    pub(super) fn new(fixed: &FixedBase) -> Self {
-        let m = fixed.modulus();
-        let k = m.len_words();
-        let windows = (fixed.exponent_bits().div_ceil(64) as usize * 64).div_ceil(WINDOW);
-        let mut rows = vec![0; windows * ENTRIES * k];
-        let (mut base, mut next) = (vec![0; k], vec![0; k]);
-        enter(m, &mut base, fixed.base());
-        for row in rows.chunks_exact_mut(ENTRIES * k) {
-            fill_row(m, row, &base);
-            mont_mul(m, &mut next, &row[(ENTRIES - 1) * k..], &base);
-            base.copy_from_slice(&next);
+    /// Computes every entry: for `LANES` windows side by side, all digits.
+    pub(super) fn new<B: Backend>(backend: B, field: &Field<B>, base: &[u64], bits: usize) -> Self {
+        let len = field.chain_len();
+        let width = fixed_width::<B>(bits, len, field.multiplies_of_product());
+        let windows = bits.div_ceil(width);
+        let row = len << width;
+        // The first power of each window.
+        let mut room = field.room();
+        let mut firsts = group(backend, windows * len);
+        field.enter(&mut firsts[..len], &Items::shared(base), 0, &mut room);
+        let mut next = group(backend, len);
+        for window in 1..windows {
+            let (before, rest) = firsts.split_at_mut(window * len);
+            rest[..len].copy_from_slice(&before[(window - 1) * len..]);
+            for _ in 0..width {
+                field.square(&mut next, &rest[..len], &mut room);
+                rest[..len].copy_from_slice(&next);
+            }
         }
-        Self { rows }
+        let mut rows = vec![0; windows * row];
+        rows.par_chunks_mut(row * B::LANES).enumerate().for_each(|(block, rows)| {
+            let mut room = field.room();
+            let mut base = group(backend, len);
+            for (limb, w) in base.iter_mut().enumerate() {
+                let of = |lane: usize| firsts.get((block * B::LANES + lane) * len + limb);
+                *w = backend.from_lanes(|lane| of(lane).map_or(0, |&w| B::lane(w, lane)));
+            }
+            spread(field, rows, width, &base, backend, &mut room);
+        });
+        Self { width, bits, rows }
     }
 
-    /// `out = base^exponent`: one product a window, no squarings. Constant time.
-    pub(super) fn pow(&self, m: &Modulus, out: &mut [u64], exponent: &[u64]) {
-        let k = m.len_words();
-        let mut room = Zeroizing::new(vec![0u64; 3 * k]);
-        let (acc, rest) = room.split_at_mut(k);
-        let (factor, next) = rest.split_at_mut(k);
-        one(m, acc);
-        for (index, row) in self.rows.chunks_exact(ENTRIES * k).enumerate() {
-            select(factor, row, window(exponent, index));
-            mont_mul(m, next, acc, factor);
-            acc.copy_from_slice(next);
+    /// `out = base^exponent` for every item: one product a window, no squarings.
+    pub(super) fn pow<B: Backend>(
+        &self,
+        backend: B,
+        field: &Field<B>,
+        out: &mut [u64],
+        each: usize,
+        exponents: &Items<'_>,
+    ) {
+        let len = field.chain_len();
+        let groups = out.len().div_ceil(each * B::LANES);
+        let mut room = field.room();
+        let mut accs = group(backend, groups * len);
+        let mut words = group(backend, groups * exponents.each);
+        for (index, words) in words.chunks_exact_mut(exponents.each).enumerate() {
+            backend.load_words(words, exponents, index * B::LANES);
         }
-        leave(m, out, acc);
+        let mut next = group(backend, len);
+        for (window, row) in self.rows.chunks_exact(len << self.width).enumerate() {
+            let numbers = accs.chunks_exact_mut(len).zip(words.chunks_exact(exponents.each));
+            for (acc, words) in numbers {
+                let at = window * self.width;
+                let width = self.width.min(self.bits - at);
+                let digits = backend.digits(words, at, width, self.width);
+                let factor = Factor::Shared { table: row, digits: &digits };
+                if window == 0 {
+                    field.select(acc, &factor);
+                } else {
+                    field.mul(&mut next, &factor, acc, &mut room);
+                    acc.copy_from_slice(&next);
+                }
+            }
+        }
+        for (out, acc) in out.chunks_mut(each * B::LANES).zip(accs.chunks_exact(len)) {
+            field.leave(out, acc, &mut room);
+        }
+    }
+}
+
+/// Writes the powers of each lane's base to a table of its own, `[limb][digit]`.
+fn spread<B: Backend>(
+    field: &Field<B>,
+    tables: &mut [u64],
+    width: usize,
+    base: &[B::Word],
+    backend: B,
+    room: &mut Room<B>,
+) {
+    let len = field.chain_len();
+    let (mut entry, mut next) = (group(backend, len), group(backend, len));
+    entry.copy_from_slice(field.one());
+    for digit in 0..1 << width {
+        for (lane, table) in tables.chunks_exact_mut(len << width).enumerate() {
+            for (limb, &w) in entry.iter().enumerate() {
+                table[limb << width | digit] = B::lane(w, lane);
+            }
+        }
+        field.mul(&mut next, &Factor::Group(base), &entry, room);
+        std::mem::swap(&mut entry, &mut next);
+    }
+}
+
+/// `out = Π base_i^(e_i)` for every item, over bases that the batch shares.
+///
+/// Each base multiplies into one accumulator for each digit, so its table is read while it is in
+/// cache and thrown away; at the end the digits are joined by squarings, once for all bases.
+///
+/// # Source
+/// E. G. Straus, "Addition chains of vectors", 1964, with loops exchanged.
+pub(super) fn dot<B: Backend>(
+    backend: B,
+    field: &Field<B>,
+    out: &mut [u64],
+    each: usize,
+    bases: &Items<'_>,
+    exponents: &Powers<'_>,
+) {
+    let len = field.chain_len();
+    let rows = bases.words.len() / bases.each;
+    let groups = out.len().div_ceil(each * B::LANES);
+    let cost = |w: &usize| exponents.bits.div_ceil(*w) * groups * B::LANES + (1 << w);
+    let width = (4..=8).min_by_key(cost).unwrap_or(4);
+    let windows = exponents.bits.div_ceil(width);
+    let words_each = exponents.items.each / rows;
+    let mut room = field.room();
+    let mut accs = group(backend, groups * windows * len);
+    let mut words = group(backend, groups * exponents.items.each);
+    for (index, words) in words.chunks_exact_mut(exponents.items.each).enumerate() {
+        backend.load_words(words, &exponents.items, index * B::LANES);
+    }
+    let (mut base, mut next) = (group(backend, len), group(backend, len));
+    let mut tables = zeroize::Zeroizing::new(vec![0; (len << width) * B::LANES]);
+    for first in (0..rows).step_by(B::LANES) {
+        field.enter(&mut base, bases, first, &mut room);
+        spread(field, &mut tables, width, &base, backend, &mut room);
+        for (lane, table) in tables.chunks_exact(len << width).take(rows - first).enumerate() {
+            let row = first + lane;
+            for (index, acc) in accs.chunks_exact_mut(len).enumerate() {
+                let (g, window) = (index / windows, index % windows);
+                let words = &words[g * exponents.items.each + row * words_each..][..words_each];
+                let at = window * width;
+                let bits = width.min(exponents.bits - at);
+                let digits = backend.digits(words, at, bits, width);
+                let factor = Factor::Shared { table, digits: &digits };
+                if row == 0 {
+                    field.select(acc, &factor);
+                } else {
+                    field.mul(&mut next, &factor, acc, &mut room);
+                    acc.copy_from_slice(&next);
+                }
+            }
+        }
+    }
+    for (out, accs) in out.chunks_mut(each * B::LANES).zip(accs.chunks_exact(windows * len)) {
+        let mut digits = accs.chunks_exact(len).rev();
+        if let Some(top) = digits.next() {
+            base.copy_from_slice(top);
+        }
+        for digit in digits {
+            for _ in 0..width {
+                field.square(&mut next, &base, &mut room);
+                std::mem::swap(&mut base, &mut next);
+            }
+            field.mul(&mut next, &Factor::Group(digit), &base, &mut room);
+            std::mem::swap(&mut base, &mut next);
+        }
+        field.leave(out, &base, &mut room);
     }
 }

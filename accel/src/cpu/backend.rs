@@ -1,0 +1,171 @@
+//! What a kind of processor must offer for arithmetic on big numbers: a few loops over limbs.
+//!
+//! A **group** is `LANES` numbers side by side, limb by limb: word `i` of a group holds limb `i` of
+//! each. Everything above this trait ([`field`](super::field), [`power`](super::power)) is written
+//! once for all.
+//!
+//! # Lazy numbers
+//! `R = 2^(LIMB_BITS · limbs)` is at least 64 m ([`SLACK_BITS`]). Numbers are *lazy*: below 2m, not
+//! below m. With inputs below 2m, `T = a·b` gives `(T + Q·m) / R < 4m²/R + m ≤ (1 + 1/16) m`, and
+//! with two products and a constant below 3R it is less than `8m²/R + 3 + m ≤ (1 + 1/8) m + 3`: below
+//! 2m again, so that no product of a chain needs a comparison. Only [`Backend::reduce_once`], on the
+//! way out, makes a number canonical.
+
+use zeroize::Zeroize;
+
+/// Bits that R has beyond m.
+pub(super) const SLACK_BITS: u32 = 6;
+
+/// Numbers in memory: item-major words, each item `each` words.
+#[derive(Clone, Copy)]
+pub(super) struct Items<'a> {
+    pub(super) words: &'a [u64],
+    pub(super) each: usize,
+    /// Words from one item to the next.
+    pub(super) stride: usize,
+    /// Whether there is one item that stands for all.
+    pub(super) shared: bool,
+}
+
+impl<'a> Items<'a> {
+    pub(super) fn new(words: &'a [u64], each: usize) -> Self {
+        Self { words, each, stride: each, shared: false }
+    }
+
+    pub(super) fn shared(words: &'a [u64]) -> Self {
+        Self { words, each: words.len(), stride: 0, shared: true }
+    }
+
+    /// Item `index`, empty past the end: such lanes compute with zeros.
+    pub(super) fn item(&self, index: usize) -> &'a [u64] {
+        let at = if self.shared { 0 } else { index * self.stride };
+        self.words.get(at..at + self.each).unwrap_or(&[])
+    }
+}
+
+/// One factor of a product, limb by limb.
+pub(super) enum Factor<'a, B: Backend> {
+    /// A group.
+    Group(&'a [B::Word]),
+    /// For each lane the entry that its digit names, of a table that belongs to the lane:
+    /// `[limb][entry]` groups. Every entry of a limb is read.
+    Own { table: &'a [B::Word], digits: &'a B::Digits },
+    /// For each lane the entry that its digit names, of a table for all lanes: `[limb][entry]`.
+    /// Every entry of a limb is read.
+    Shared { table: &'a [u64], digits: &'a B::Digits },
+}
+
+impl<'a, B: Backend> Factor<'a, B> {
+    /// The limbs from `limb` on.
+    pub(super) fn from(&self, limb: usize) -> Self {
+        match self {
+            Self::Group(group) => Self::Group(&group[limb..]),
+            Self::Own { table, digits } => {
+                Self::Own { table: &table[limb << B::width(digits)..], digits }
+            }
+            Self::Shared { table, digits } => {
+                Self::Shared { table: &table[limb << B::width(digits)..], digits }
+            }
+        }
+    }
+}
+
+/// An odd modulus in limbs, the same in every lane.
+pub(super) struct Limbs {
+    pub(super) m: Vec<u64>,
+    /// `-m⁻¹` modulo the radix.
+    pub(super) neg_inverse: u64,
+    /// A multiple of m of R to 3R, in the backend's form for [`Backend::complement`].
+    pub(super) bias: Vec<u64>,
+}
+
+impl Limbs {
+    pub(super) fn len(&self) -> usize {
+        self.m.len()
+    }
+}
+
+impl Drop for Limbs {
+    fn drop(&mut self) {
+        self.m.zeroize();
+        self.neg_inverse.zeroize();
+        self.bias.zeroize();
+    }
+}
+
+/// Loops over limbs. No method branches, indexes or divides by what a number is, so all are
+/// constant-time. `acc` is room for twice the limbs of `m`.
+pub(super) trait Backend: Copy + Send + Sync + 'static {
+    /// One limb of each lane.
+    type Word: Copy + Zeroize + Send + Sync;
+    /// A digit of each lane, ready to select by.
+    type Digits;
+
+    /// Numbers in a group.
+    const LANES: usize;
+    /// Bits of a limb.
+    const LIMB_BITS: u32;
+    /// What picking a limb among sixteen entries costs, in multiply instructions.
+    const PICK: f64;
+
+    fn zero(self) -> Self::Word;
+
+    /// Splits a multiple of m, of one limb more than m, into the form that
+    /// [`Backend::complement`] wants.
+    fn bias(multiple: &[u64]) -> Vec<u64>;
+
+    /// `out = (T + Q·m) / R` lazily for `T = acc + Σ a·b`; `acc[..limbs]` becomes Q. Where there are
+    /// pairs, only `acc[..= limbs]` counts and what is above may be stale.
+    fn mul_redc<const P: usize>(
+        self,
+        m: &Limbs,
+        out: &mut [Self::Word],
+        acc: &mut [Self::Word],
+        pairs: [(Factor<'_, Self>, &[Self::Word]); P],
+    );
+
+    /// `acc = a²`, ready for a `mul_redc` without pairs.
+    fn square(self, acc: &mut [Self::Word], a: &[Self::Word]);
+
+    /// `acc = a·b`, all limbs of both, `b` the same in every lane.
+    fn mul_wide(self, acc: &mut [Self::Word], a: &[Self::Word], b: &[u64]);
+
+    /// `out = 2a`.
+    fn double(self, out: &mut [Self::Word], a: &[Self::Word]);
+
+    /// Replaces `q < R`, in the first limbs of `acc`, by a number that is `−q mod m` in one limb
+    /// more, ready for a `mul_redc`.
+    fn complement(self, acc: &mut [Self::Word], m: &Limbs);
+
+    /// `a += b` for `b` of at most as many limbs; normalised, what passes the end is lost.
+    fn add_assign(self, a: &mut [Self::Word], b: &[Self::Word]);
+
+    /// `x −= m` where it is at least m; gives 1 in those lanes. For `m` of as many limbs as `x`.
+    fn reduce_once(self, m: &[u64], x: &mut [Self::Word]) -> Self::Word;
+
+    /// `x = −x` modulo `2^(LIMB_BITS · limbs)`.
+    fn negate(self, x: &mut [Self::Word]);
+
+    /// A group of the entries that a factor names.
+    fn select(self, out: &mut [Self::Word], factor: &Factor<'_, Self>);
+
+    /// Items `first ..` to limbs, times `2^shift`; what does not fit is lost.
+    fn load(self, out: &mut [Self::Word], items: &Items<'_>, first: usize, shift: u32);
+
+    /// Normalised limbs to the words of items, one after the other, as many as there is room for.
+    fn store(self, out: &mut [u64], each: usize, x: &[Self::Word]);
+
+    /// The words of items `first ..`, one word of each lane in a [`Backend::Word`].
+    fn load_words(self, out: &mut [Self::Word], items: &Items<'_>, first: usize);
+
+    /// Bits `at .. at + bits` of what [`Backend::load_words`] gave, to pick among `2^width` entries.
+    fn digits(self, words: &[Self::Word], at: usize, bits: usize, width: usize) -> Self::Digits;
+
+    fn width(digits: &Self::Digits) -> usize;
+
+    /// The limb of one lane.
+    fn lane(word: Self::Word, lane: usize) -> u64;
+
+    /// A word of `LANES` limbs.
+    fn from_lanes(self, limbs: impl Fn(usize) -> u64) -> Self::Word;
+}

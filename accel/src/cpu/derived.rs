@@ -1,0 +1,47 @@
+//! What an engine derives from long-lived constants.
+
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+/// A constant, and what was derived from it.
+type Entry<K, V> = (Weak<K>, Arc<V>);
+
+/// Values derived from constants, found by the constant's identity. Those of constants that are gone
+/// go at the next search.
+pub(super) struct Derived<K, V>(Mutex<Vec<Entry<K, V>>>);
+
+impl<K, V> Default for Derived<K, V> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}
+
+impl<K, V> Derived<K, V> {
+    /// The value for `key`. It is derived without the lock, since deriving may use every core and so
+    /// run into a search of its own; of two that are derived at once the first stays.
+    pub(super) fn get(&self, key: &Arc<K>, derive: impl FnOnce(&K) -> V) -> Arc<V> {
+        if let Some(value) = self.find(key) {
+            return value;
+        }
+        let value = Arc::new(derive(key));
+        let entry = (Arc::downgrade(key), value.clone());
+        let mut list = self.list();
+        match list.iter().find(|(weak, _)| weak.as_ptr() == Arc::as_ptr(key)) {
+            Some((_, first)) => first.clone(),
+            None => {
+                list.push(entry);
+                value
+            }
+        }
+    }
+
+    fn find(&self, key: &Arc<K>) -> Option<Arc<V>> {
+        let mut list = self.list();
+        list.retain(|(weak, _)| weak.strong_count() > 0);
+        list.iter().find(|(weak, _)| weak.as_ptr() == Arc::as_ptr(key)).map(|(_, v)| v.clone())
+    }
+
+    fn list(&self) -> std::sync::MutexGuard<'_, Vec<Entry<K, V>>> {
+        // Nothing that can panic happens under the lock.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,395 @@
+//! Arithmetic modulo one number, in two forms.
+//!
+//! **Plain** is Montgomery's: `x·R mod m`, one row of limbs as long as m; a product takes `4·L²`
+//! multiplies for L limbs (two halves of a product of limbs, for the product and for the reduction).
+//!
+//! **Split** is for a modulus that is a square, as all large ones of Paillier are: with `m = s²` of L
+//! limbs and s of `h = L/2`, a number is a pair `x₀ + x₁·s`, not unique. Montgomery reduction of
+//! `a₀·b₀` modulo s leaves a quotient that is worth keeping: from `a₀·b₀ + Q·s = R·t`,
+//!
+//! ```text
+//! (a₀ + a₁s)(b₀ + b₁s) ≡ R·t + (a₀b₁ + a₁b₀ − Q)·s   (mod s²)
+//! ```
+//!
+//! so after division by R the pair of the product is `t` and the Montgomery reduction of
+//! `a₀b₁ + a₁b₀ − Q` modulo s. That is five half-size pieces of `2·h²` multiplies each, `2.5·L²` in
+//! all, and for a square, where `a₀²` costs half and `2·a₀a₁` is one product, `1.75·L²` in place of
+//! `3·L²`. Everything that takes many products (powers, tables, simultaneous powers) is computed so.
+
+use zeroize::Zeroizing;
+
+use super::backend::{Backend, Factor, Items, Limbs, SLACK_BITS};
+use crate::modulus::{Modulus, inverse_mod_word, power_of_two_mod};
+
+/// Some limbs of `LANES` numbers, or several such.
+pub(super) type Group<B> = Zeroizing<Vec<<B as Backend>::Word>>;
+
+/// A modulus and its constants.
+pub(super) struct Field<B: Backend> {
+    backend: B,
+    /// Words of a residue in memory.
+    words: usize,
+    /// What R has beyond `2^(64 · words)`, in bits.
+    shift: u32,
+    plain: Limbs,
+    /// `R mod m`.
+    r: Group<B>,
+    /// `R² mod m`.
+    r_squared: Group<B>,
+    /// `2^(64 · words) · R mod m`.
+    piece: Group<B>,
+    split: Option<Split<B>>,
+}
+
+struct Split<B: Backend> {
+    root: Limbs,
+    /// The pair of `R³`, for the R of the root.
+    r_cubed: Group<B>,
+    /// The pair of `R`.
+    one: Group<B>,
+}
+
+/// Memory for the intermediates of a product.
+pub(super) struct Room<B: Backend> {
+    acc: Group<B>,
+    a: Group<B>,
+    b: Group<B>,
+}
+
+/// `words` in limbs of `bits` bits.
+fn split_limbs(words: &[u64], bits: u32, count: usize) -> Vec<u64> {
+    let limb = |i: usize| {
+        let (word, bit) = (i * bits as usize / 64, i * bits as usize % 64);
+        let get = |i: usize| u128::from(words.get(i).copied().unwrap_or(0));
+        let both = get(word) | get(word + 1) << 64;
+        (both >> bit) as u64 & (u64::MAX >> (64 - bits))
+    };
+    (0..count).map(limb).collect()
+}
+
+/// Adds a small multiple of `2^exponent` to `x`, which then has room for it.
+fn add_power(x: &mut Vec<u64>, exponent: u32) {
+    let (word, bit) = ((exponent / 64) as usize, exponent % 64);
+    x.resize(word + 2, 0);
+    x[word] += 1 << bit;
+}
+
+/// `m − x` for `x ≤ m`. Constant time.
+pub(super) fn subtract(m: &[u64], x: &[u64]) -> Vec<u64> {
+    let mut borrow = 0;
+    let step = |(&m, &x): (&u64, &u64)| {
+        let difference = u128::from(m).wrapping_sub(u128::from(x) + borrow);
+        borrow = difference >> 127;
+        difference as u64
+    };
+    m.iter().zip(x).map(step).collect()
+}
+
+/// A modulus in the limbs of a backend: enough of them for any number of as many words.
+fn limbs_of<B: Backend>(m: &Modulus) -> Limbs {
+    let bits = (m.bits() + SLACK_BITS).max(64 * m.len_words() as u32);
+    let count = bits.div_ceil(B::LIMB_BITS) as usize;
+    let radix = B::LIMB_BITS * count as u32;
+    // 2R + (m − 2R mod m), a multiple of m.
+    let excess = Zeroizing::new(power_of_two_mod(radix + 1, m.words()));
+    let mut multiple = Zeroizing::new(subtract(m.words(), &excess));
+    add_power(&mut multiple, radix + 1);
+    let multiple = Zeroizing::new(split_limbs(&multiple, B::LIMB_BITS, count + 1));
+    Limbs {
+        m: split_limbs(m.words(), B::LIMB_BITS, count),
+        neg_inverse: inverse_mod_word(m.words()[0]).wrapping_neg()
+            & (u64::MAX >> (64 - B::LIMB_BITS)),
+        bias: B::bias(&multiple),
+    }
+}
+
+impl<B: Backend> Field<B> {
+    pub(super) fn new(backend: B, m: &Modulus) -> Self {
+        let plain = limbs_of::<B>(m);
+        let radix = B::LIMB_BITS * plain.len() as u32;
+        let memory = 64 * m.len_words() as u32;
+        let power = |exponent: u32| {
+            let words = Zeroizing::new(power_of_two_mod(exponent, m.words()));
+            broadcast(backend, &split_limbs(&words, B::LIMB_BITS, plain.len()))
+        };
+        let (r, r_squared, piece) = (power(radix), power(2 * radix), power(memory + radix));
+        let split = m.root().map(|root| Split::new(backend, m, root));
+        Self {
+            backend,
+            words: m.len_words(),
+            shift: radix - memory,
+            plain,
+            r,
+            r_squared,
+            piece,
+            split,
+        }
+    }
+
+    /// Room for products of this field.
+    pub(super) fn room(&self) -> Room<B> {
+        let halves = self.split.as_ref().map_or(0, |s| 2 * s.root.len());
+        let limbs = self.plain.len().max(halves);
+        let group = |count| Zeroizing::new(vec![self.backend.zero(); count]);
+        Room { acc: group(2 * limbs + 2), a: group(limbs), b: group(limbs) }
+    }
+
+    /// Words of one number in plain form.
+    pub(super) fn len(&self) -> usize {
+        self.plain.len()
+    }
+
+    /// Words of one number in the form of chains.
+    pub(super) fn chain_len(&self) -> usize {
+        self.split.as_ref().map_or(self.plain.len(), |s| 2 * s.root.len())
+    }
+
+    /// Multiply instructions of one product of chains.
+    pub(super) fn multiplies_of_product(&self) -> usize {
+        match &self.split {
+            Some(split) => 10 * split.root.len() * split.root.len(),
+            None => 4 * self.len() * self.len(),
+        }
+    }
+
+    /// The modulus, limb by limb.
+    pub(super) fn limbs(&self) -> &[u64] {
+        &self.plain.m
+    }
+
+    pub(super) fn r(&self) -> &[B::Word] {
+        &self.r
+    }
+
+    pub(super) fn r_squared(&self) -> &[B::Word] {
+        &self.r_squared
+    }
+
+    pub(super) fn piece(&self) -> &[B::Word] {
+        &self.piece
+    }
+
+    // Plain form.
+
+    /// Numbers of up to as many words as m, in limbs.
+    pub(super) fn load(&self, out: &mut [B::Word], items: &Items<'_>, first: usize) {
+        self.backend.load(out, items, first, 0);
+    }
+
+    /// The same times `R · 2^(−64 · words)`, so that a product with it divides by `2^(64 · words)`.
+    pub(super) fn load_shifted(&self, out: &mut [B::Word], items: &Items<'_>, first: usize) {
+        self.backend.load(out, items, first, self.shift);
+    }
+
+    /// Canonical words of a lazy number.
+    pub(super) fn store(&self, out: &mut [u64], x: &mut [B::Word]) {
+        self.backend.reduce_once(&self.plain.m, x);
+        self.backend.store(out, self.words, x);
+    }
+
+    /// `out = a·b·R⁻¹`, lazily.
+    pub(super) fn mont(
+        &self,
+        out: &mut [B::Word],
+        a: &[B::Word],
+        b: &[B::Word],
+        room: &mut Room<B>,
+    ) {
+        room.acc[..=self.len()].fill(self.backend.zero());
+        self.backend.mul_redc(&self.plain, out, &mut room.acc, [(Factor::Group(a), b)]);
+    }
+
+    /// `out = (a·b + c·d)·R⁻¹`, lazily.
+    pub(super) fn mont_two(
+        &self,
+        out: &mut [B::Word],
+        [(a, b), (c, d)]: [(&[B::Word], &[B::Word]); 2],
+        room: &mut Room<B>,
+    ) {
+        room.acc[..=self.len()].fill(self.backend.zero());
+        let pairs = [(Factor::Group(a), b), (Factor::Group(c), d)];
+        self.backend.mul_redc(&self.plain, out, &mut room.acc, pairs);
+    }
+
+    /// `−x·m⁻¹ mod R` of a number of at most twice as many limbs as m.
+    pub(super) fn quotient(&self, out: &mut [B::Word], x: &[B::Word], room: &mut Room<B>) {
+        let limbs = self.len();
+        room.acc.fill(self.backend.zero());
+        room.acc[..x.len()].copy_from_slice(x);
+        self.backend.mul_redc(&self.plain, &mut room.a, &mut room.acc, []);
+        out.copy_from_slice(&room.acc[..limbs]);
+    }
+
+    // The form of chains: split if the modulus is a square, else plain.
+
+    /// One.
+    pub(super) fn one(&self) -> &[B::Word] {
+        self.split.as_ref().map_or(&self.r, |split| &split.one)
+    }
+
+    /// Residues from memory.
+    pub(super) fn enter(
+        &self,
+        out: &mut [B::Word],
+        items: &Items<'_>,
+        first: usize,
+        room: &mut Room<B>,
+    ) {
+        let Some(split) = &self.split else {
+            let mut x = std::mem::take(&mut room.a);
+            self.load(&mut x, items, first);
+            self.mont(out, &x, &self.r_squared, room);
+            room.a = x;
+            return;
+        };
+        let mut pair = std::mem::take(&mut room.a);
+        let pair_len = self.chain_len();
+        room.acc.fill(self.backend.zero());
+        self.backend.load(&mut room.acc[..pair_len], items, first, 0);
+        split.halve(self.backend, &mut pair, room);
+        let factor = Factor::Group(&pair[..pair_len]);
+        split.mul(self.backend, out, &factor, &split.r_cubed, room);
+        room.a = pair;
+    }
+
+    /// Canonical words of a residue.
+    pub(super) fn leave(&self, out: &mut [u64], x: &[B::Word], room: &mut Room<B>) {
+        let backend = self.backend;
+        room.acc.fill(backend.zero());
+        let mut t = std::mem::take(&mut room.a);
+        match &self.split {
+            None => {
+                room.acc[..x.len()].copy_from_slice(x);
+                backend.mul_redc(&self.plain, &mut t, &mut room.acc, []);
+                self.store(out, &mut t);
+            }
+            Some(split) => {
+                split.join(backend, x, &mut t, room);
+                backend.store(out, self.words, &room.acc[..x.len()]);
+            }
+        }
+        room.a = t;
+    }
+
+    /// `out = a·b`.
+    pub(super) fn mul(
+        &self,
+        out: &mut [B::Word],
+        a: &Factor<'_, B>,
+        b: &[B::Word],
+        room: &mut Room<B>,
+    ) {
+        match &self.split {
+            Some(split) => split.mul(self.backend, out, a, b, room),
+            None => {
+                room.acc[..=self.len()].fill(self.backend.zero());
+                self.backend.mul_redc(&self.plain, out, &mut room.acc, [(a.from(0), b)]);
+            }
+        }
+    }
+
+    /// `out = a²`.
+    pub(super) fn square(&self, out: &mut [B::Word], a: &[B::Word], room: &mut Room<B>) {
+        match &self.split {
+            Some(split) => split.square(self.backend, out, a, room),
+            None => {
+                self.backend.square(&mut room.acc, a);
+                self.backend.mul_redc(&self.plain, out, &mut room.acc, []);
+            }
+        }
+    }
+
+    /// The entries that a factor names, as a number.
+    pub(super) fn select(&self, out: &mut [B::Word], factor: &Factor<'_, B>) {
+        self.backend.select(out, factor);
+    }
+}
+
+/// The same number in every lane.
+fn broadcast<B: Backend>(backend: B, limbs: &[u64]) -> Group<B> {
+    Zeroizing::new(limbs.iter().map(|&limb| backend.from_lanes(|_| limb)).collect())
+}
+
+impl<B: Backend> Split<B> {
+    fn new(backend: B, m: &Modulus, root: &Modulus) -> Self {
+        let root = limbs_of::<B>(root);
+        let h = root.len();
+        let zeros = || Zeroizing::new(vec![backend.zero(); 2 * h]);
+        let mut split = Self { root, r_cubed: zeros(), one: zeros() };
+        let radix = B::LIMB_BITS * h as u32;
+        let mut room =
+            Room { acc: Zeroizing::new(vec![backend.zero(); 4 * h + 2]), a: zeros(), b: zeros() };
+        // Halving divides by R.
+        for (exponent, target) in [(4 * radix, 0), (2 * radix, 1)] {
+            let words = Zeroizing::new(power_of_two_mod(exponent, m.words()));
+            let limbs = Zeroizing::new(split_limbs(&words, B::LIMB_BITS, 2 * h));
+            room.acc.fill(backend.zero());
+            room.acc[..2 * h].copy_from_slice(&broadcast(backend, &limbs));
+            let mut pair = zeros();
+            split.halve(backend, &mut pair, &mut room);
+            *[&mut split.r_cubed, &mut split.one][target] = pair;
+        }
+        split
+    }
+
+    /// The pair of `x·R⁻¹` for the x in the accumulator, which is zero above it: `x + Q·s = R·t`, so
+    /// `x·R⁻¹ ≡ t − Q·R⁻¹·s`.
+    fn halve(&self, backend: B, out: &mut [B::Word], room: &mut Room<B>) {
+        let h = self.root.len();
+        let (low, high) = out[..2 * h].split_at_mut(h);
+        backend.mul_redc(&self.root, low, &mut room.acc, []);
+        backend.complement(&mut room.acc, &self.root);
+        room.acc[h + 1..].fill(backend.zero());
+        backend.mul_redc(&self.root, high, &mut room.acc, []);
+    }
+
+    fn mul(
+        &self,
+        backend: B,
+        out: &mut [B::Word],
+        a: &Factor<'_, B>,
+        b: &[B::Word],
+        room: &mut Room<B>,
+    ) {
+        let h = self.root.len();
+        let (b0, b1) = b.split_at(h);
+        let (low, high) = out.split_at_mut(h);
+        room.acc[..=h].fill(backend.zero());
+        backend.mul_redc(&self.root, low, &mut room.acc, [(a.from(0), b0)]);
+        backend.complement(&mut room.acc, &self.root);
+        backend.mul_redc(&self.root, high, &mut room.acc, [(a.from(0), b1), (a.from(h), b0)]);
+    }
+
+    fn square(&self, backend: B, out: &mut [B::Word], a: &[B::Word], room: &mut Room<B>) {
+        let h = self.root.len();
+        let (a0, a1) = a.split_at(h);
+        let (low, high) = out.split_at_mut(h);
+        backend.square(&mut room.acc, a0);
+        backend.mul_redc(&self.root, low, &mut room.acc, []);
+        backend.complement(&mut room.acc, &self.root);
+        let twice = &mut room.b[..h];
+        backend.double(twice, a1);
+        backend.mul_redc(&self.root, high, &mut room.acc, [(Factor::Group(a0), twice)]);
+    }
+
+    /// The canonical number of a pair in Montgomery form, in the accumulator, which is zero before.
+    ///
+    /// Reduction of `t` takes one s from it, which the other half gets. Both halves are at most
+    /// `s + 5` before, since T is so much smaller than R².
+    fn join(&self, backend: B, x: &[B::Word], t: &mut [B::Word], room: &mut Room<B>) {
+        let h = self.root.len();
+        let (x0, x1) = x.split_at(h);
+        let (t, u) = t[..2 * h].split_at_mut(h);
+        room.acc[..h].copy_from_slice(x0);
+        backend.mul_redc(&self.root, t, &mut room.acc, []);
+        backend.complement(&mut room.acc, &self.root);
+        room.acc[h + 1..].fill(backend.zero());
+        backend.add_assign(&mut room.acc[..h + 2], x1);
+        backend.mul_redc(&self.root, u, &mut room.acc, []);
+        let excess = backend.reduce_once(&self.root.m, t);
+        backend.add_assign(u, &[excess]);
+        backend.reduce_once(&self.root.m, u);
+        backend.mul_wide(&mut room.acc, u, &self.root.m);
+        backend.add_assign(&mut room.acc[..2 * h], t);
+    }
+}
