@@ -20,6 +20,7 @@ mod portable;
 mod power;
 mod sampling;
 mod steps;
+mod tally;
 
 use crate::{
     engine::{Engine, Operand, RunError, check_support},
@@ -35,7 +36,7 @@ use portable::Portable;
 use steps::Steps;
 
 /// Items of a block of a program over big residues: tables of fixed bases are read once for so many.
-const BLOCK: usize = 128;
+const BLOCK: usize = 512;
 
 /// The CPU engine. See the [module](self) documentation.
 ///
@@ -109,6 +110,23 @@ impl Engine for CpuEngine {
             Path::Portable(steps) => steps.prepare(program),
         }
         interpret::run(self, program, operands, true)
+    }
+
+    fn multiply_rate(&self) -> Option<f64> {
+        Some(match &self.residues {
+            #[cfg(target_arch = "x86_64")]
+            Path::Ifma(steps) => steps.multiply_rate(),
+            Path::Portable(steps) => steps.multiply_rate(),
+        })
+    }
+
+    fn multiplies(&self, program: &Program, operands: &[Operand<'_>]) -> Option<u64> {
+        let count = interpret::count(program, operands);
+        Some(match &self.residues {
+            #[cfg(target_arch = "x86_64")]
+            Path::Ifma(_) => Steps::<Ifma>::multiplies(program, count, BLOCK),
+            Path::Portable(_) => Steps::<Portable>::multiplies(program, count, BLOCK),
+        })
     }
 }
 

@@ -4,7 +4,7 @@ use zeroize::Zeroize;
 
 use crate::{
     engine::{Operand, OperandFault, RunError},
-    program::{Kind, Program, Source, Spread, Step},
+    program::{Kind, Program, Source, Spread, Step, Value},
 };
 
 /// The items of one operand of a step over a block.
@@ -128,9 +128,7 @@ impl<'p> Plan<'p> {
         }
         let inputs: Vec<_> = self.program.inputs().collect();
         let spread = |i: usize| inputs.get(i).map(|&(_, spread)| spread);
-        let count = (0..operands.len())
-            .find(|&i| spread(i) != Some(Spread::Shared))
-            .map_or(0, |i| operands[i].len() / self.words(self.bound[i]));
+        let count = count(self.program, operands);
         let mut views = Vec::with_capacity(operands.len());
         for (i, operand) in operands.iter_mut().enumerate() {
             let value = &self.program.values()[self.bound[i]];
@@ -248,6 +246,48 @@ struct Block {
     first: usize,
     count: usize,
     room: usize,
+}
+
+/// Shows each step of `program` to `see`, over a block of `count` items that are all zero; constants
+/// are what they are.
+pub(crate) fn walk(
+    program: &Program,
+    count: usize,
+    mut see: impl FnMut(&Step, &Kind, &mut [u64], &[Arg<'_>]),
+) {
+    let zeros = |kind: &Kind| vec![0; kind.words() * count.max(1)];
+    let words: Vec<_> = program.values().iter().map(|value| zeros(&value.kind)).collect();
+    for value in program.values() {
+        let Source::Step { step, operands } = &value.source else { continue };
+        let args: Vec<_> = operands
+            .iter()
+            .map(|&i| {
+                let Value { kind, source, .. } = &program.values()[i];
+                match source {
+                    Source::Constant { words } => Arg { kind, words, shared: true },
+                    Source::Input { spread: Spread::Shared } => {
+                        Arg { kind, words: &words[i][..kind.words()], shared: true }
+                    }
+                    _ => Arg { kind, words: &words[i][..kind.words() * count], shared: false },
+                }
+            })
+            .collect();
+        see(step, &value.kind, &mut zeros(&value.kind)[..value.kind.words() * count], &args);
+    }
+}
+
+/// The items of a batch that these operands are.
+pub(crate) fn count(program: &Program, operands: &[Operand<'_>]) -> usize {
+    let inputs: Vec<_> = program.inputs().collect();
+    let spread = |i: usize| inputs.get(i).map(|&(_, spread)| spread);
+    let kind = |i: usize| match inputs.get(i) {
+        Some(&(value, _)) => &program.values()[value].kind,
+        None => &program.values()[program.outputs()[i - inputs.len()]].kind,
+    };
+    let last = inputs.len() + program.outputs().len();
+    (0..operands.len().min(last))
+        .find(|&i| spread(i) != Some(Spread::Shared))
+        .map_or(0, |i| operands[i].len() / kind(i).words())
 }
 
 /// Runs `program` with `kernels`: over all cores, or in order on the calling thread.

@@ -43,32 +43,12 @@ impl<'a> Items<'a> {
     }
 }
 
-/// One factor of a product, limb by limb.
-pub(super) enum Factor<'a, B: Backend> {
-    /// A group.
-    Group(&'a [B::Word]),
-    /// For each lane the entry that its digit names, of a table that belongs to the lane:
-    /// `[limb][entry]` groups. Every entry of a limb is read.
-    Own { table: &'a [B::Word], digits: &'a B::Digits },
-    /// For each lane the entry that its digit names, of a table for all lanes: `[limb][entry]`.
-    /// Every entry of a limb is read.
-    Shared { table: &'a [u64], digits: &'a B::Digits },
-}
+/// Eight words that share a cache line: what tables for all lanes are made of.
+#[derive(Clone, Copy, Default)]
+#[repr(align(64))]
+pub(super) struct Line(pub(super) [u64; 8]);
 
-impl<'a, B: Backend> Factor<'a, B> {
-    /// The limbs from `limb` on.
-    pub(super) fn from(&self, limb: usize) -> Self {
-        match self {
-            Self::Group(group) => Self::Group(&group[limb..]),
-            Self::Own { table, digits } => {
-                Self::Own { table: &table[limb << B::width(digits)..], digits }
-            }
-            Self::Shared { table, digits } => {
-                Self::Shared { table: &table[limb << B::width(digits)..], digits }
-            }
-        }
-    }
-}
+impl zeroize::DefaultIsZeroes for Line {}
 
 /// An odd modulus in limbs, the same in every lane.
 pub(super) struct Limbs {
@@ -95,7 +75,7 @@ impl Drop for Limbs {
 
 /// Loops over limbs. No method branches, indexes or divides by what a number is, so all are
 /// constant-time. `acc` is room for twice the limbs of `m`.
-pub(super) trait Backend: Copy + Send + Sync + 'static {
+pub(super) trait Backend: Copy + Send + Sync {
     /// One limb of each lane.
     type Word: Copy + Zeroize + Send + Sync;
     /// A digit of each lane, ready to select by.
@@ -105,6 +85,8 @@ pub(super) trait Backend: Copy + Send + Sync + 'static {
     const LANES: usize;
     /// Bits of a limb.
     const LIMB_BITS: u32;
+    /// Multiply instructions of one product of limbs.
+    const MULTIPLIES: u64;
     /// What picking a limb among sixteen entries costs, in multiply instructions.
     const PICK: f64;
 
@@ -121,7 +103,7 @@ pub(super) trait Backend: Copy + Send + Sync + 'static {
         m: &Limbs,
         out: &mut [Self::Word],
         acc: &mut [Self::Word],
-        pairs: [(Factor<'_, Self>, &[Self::Word]); P],
+        pairs: [(&[Self::Word], &[Self::Word]); P],
     );
 
     /// `acc = a²`, ready for a `mul_redc` without pairs.
@@ -146,8 +128,12 @@ pub(super) trait Backend: Copy + Send + Sync + 'static {
     /// `x = −x` modulo `2^(LIMB_BITS · limbs)`.
     fn negate(self, x: &mut [Self::Word]);
 
-    /// A group of the entries that a factor names.
-    fn select(self, out: &mut [Self::Word], factor: &Factor<'_, Self>);
+    /// For each lane the entry that its digit names of a table of its own: `[limb][entry]` groups.
+    fn pick_own(self, out: &mut [Self::Word], table: &[Self::Word], digits: &Self::Digits);
+
+    /// For each lane of each group of `out`, a group for each of `digits`, the entry that its digit
+    /// names of one table for all: `[limb][entry]`, at least sixteen entries.
+    fn pick_shared(self, out: &mut [Self::Word], table: &[Line], digits: &[Self::Digits]);
 
     /// Items `first ..` to limbs, times `2^shift`; what does not fit is lost.
     fn load(self, out: &mut [Self::Word], items: &Items<'_>, first: usize, shift: u32);
@@ -161,7 +147,8 @@ pub(super) trait Backend: Copy + Send + Sync + 'static {
     /// Bits `at .. at + bits` of what [`Backend::load_words`] gave, to pick among `2^width` entries.
     fn digits(self, words: &[Self::Word], at: usize, bits: usize, width: usize) -> Self::Digits;
 
-    fn width(digits: &Self::Digits) -> usize;
+    /// Issues multiply instructions as fast as they go, with no other work; gives how many.
+    fn burst(self) -> u64;
 
     /// The limb of one lane.
     fn lane(word: Self::Word, lane: usize) -> u64;

@@ -18,7 +18,7 @@
 
 use zeroize::Zeroizing;
 
-use super::backend::{Backend, Factor, Items, Limbs, SLACK_BITS};
+use super::backend::{Backend, Items, Limbs, SLACK_BITS};
 use crate::modulus::{Modulus, inverse_mod_word, power_of_two_mod};
 
 /// Some limbs of `LANES` numbers, or several such.
@@ -196,7 +196,7 @@ impl<B: Backend> Field<B> {
         room: &mut Room<B>,
     ) {
         room.acc[..=self.len()].fill(self.backend.zero());
-        self.backend.mul_redc(&self.plain, out, &mut room.acc, [(Factor::Group(a), b)]);
+        self.backend.mul_redc(&self.plain, out, &mut room.acc, [(a, b)]);
     }
 
     /// `out = (a·b + c·d)·R⁻¹`, lazily.
@@ -207,8 +207,7 @@ impl<B: Backend> Field<B> {
         room: &mut Room<B>,
     ) {
         room.acc[..=self.len()].fill(self.backend.zero());
-        let pairs = [(Factor::Group(a), b), (Factor::Group(c), d)];
-        self.backend.mul_redc(&self.plain, out, &mut room.acc, pairs);
+        self.backend.mul_redc(&self.plain, out, &mut room.acc, [(a, b), (c, d)]);
     }
 
     /// `−x·m⁻¹ mod R` of a number of at most twice as many limbs as m.
@@ -247,8 +246,7 @@ impl<B: Backend> Field<B> {
         room.acc.fill(self.backend.zero());
         self.backend.load(&mut room.acc[..pair_len], items, first, 0);
         split.halve(self.backend, &mut pair, room);
-        let factor = Factor::Group(&pair[..pair_len]);
-        split.mul(self.backend, out, &factor, &split.r_cubed, room);
+        split.mul(self.backend, out, &pair[..pair_len], &split.r_cubed, room);
         room.a = pair;
     }
 
@@ -275,16 +273,13 @@ impl<B: Backend> Field<B> {
     pub(super) fn mul(
         &self,
         out: &mut [B::Word],
-        a: &Factor<'_, B>,
+        a: &[B::Word],
         b: &[B::Word],
         room: &mut Room<B>,
     ) {
         match &self.split {
             Some(split) => split.mul(self.backend, out, a, b, room),
-            None => {
-                room.acc[..=self.len()].fill(self.backend.zero());
-                self.backend.mul_redc(&self.plain, out, &mut room.acc, [(a.from(0), b)]);
-            }
+            None => self.mont(out, a, b, room),
         }
     }
 
@@ -297,11 +292,6 @@ impl<B: Backend> Field<B> {
                 self.backend.mul_redc(&self.plain, out, &mut room.acc, []);
             }
         }
-    }
-
-    /// The entries that a factor names, as a number.
-    pub(super) fn select(&self, out: &mut [B::Word], factor: &Factor<'_, B>) {
-        self.backend.select(out, factor);
     }
 }
 
@@ -347,17 +337,17 @@ impl<B: Backend> Split<B> {
         &self,
         backend: B,
         out: &mut [B::Word],
-        a: &Factor<'_, B>,
+        a: &[B::Word],
         b: &[B::Word],
         room: &mut Room<B>,
     ) {
         let h = self.root.len();
-        let (b0, b1) = b.split_at(h);
+        let ((a0, a1), (b0, b1)) = (a.split_at(h), b.split_at(h));
         let (low, high) = out.split_at_mut(h);
         room.acc[..=h].fill(backend.zero());
-        backend.mul_redc(&self.root, low, &mut room.acc, [(a.from(0), b0)]);
+        backend.mul_redc(&self.root, low, &mut room.acc, [(a0, b0)]);
         backend.complement(&mut room.acc, &self.root);
-        backend.mul_redc(&self.root, high, &mut room.acc, [(a.from(0), b1), (a.from(h), b0)]);
+        backend.mul_redc(&self.root, high, &mut room.acc, [(a0, b1), (a1, b0)]);
     }
 
     fn square(&self, backend: B, out: &mut [B::Word], a: &[B::Word], room: &mut Room<B>) {
@@ -369,7 +359,7 @@ impl<B: Backend> Split<B> {
         backend.complement(&mut room.acc, &self.root);
         let twice = &mut room.b[..h];
         backend.double(twice, a1);
-        backend.mul_redc(&self.root, high, &mut room.acc, [(Factor::Group(a0), twice)]);
+        backend.mul_redc(&self.root, high, &mut room.acc, [(a0, twice)]);
     }
 
     /// The canonical number of a pair in Montgomery form, in the accumulator, which is zero before.

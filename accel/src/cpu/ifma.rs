@@ -24,7 +24,7 @@ use std::arch::x86_64::{
     _mm512_srli_epi64, _mm512_sub_epi64,
 };
 
-use super::backend::{Backend, Factor, Items, Limbs};
+use super::backend::{Backend, Items, Limbs, Line};
 pub(super) use select::Digits;
 
 /// Proof that the processor has the instructions.
@@ -64,7 +64,8 @@ impl Backend for Ifma {
 
     const LANES: usize = 8;
     const LIMB_BITS: u32 = BITS;
-    const PICK: f64 = 1.5;
+    const MULTIPLIES: u64 = 2;
+    const PICK: f64 = 2.0;
 
     fn zero(self) -> Word {
         kernel!(_mm512_setzero_si512())
@@ -86,7 +87,7 @@ impl Backend for Ifma {
         m: &Limbs,
         out: &mut [Word],
         acc: &mut [Word],
-        pairs: [(Factor<'_, Self>, &[Word]); P],
+        pairs: [(&[Word], &[Word]); P],
     ) {
         kernel!(rows::mul_redc(m, out, acc, pairs));
     }
@@ -119,10 +120,12 @@ impl Backend for Ifma {
         kernel!(rows::negate(x));
     }
 
-    fn select(self, out: &mut [Word], factor: &Factor<'_, Self>) {
-        for (i, out) in out.iter_mut().enumerate() {
-            *out = kernel!(select::limb(factor, i));
-        }
+    fn pick_own(self, out: &mut [Word], table: &[Word], digits: &Digits) {
+        kernel!(select::pick_own(out, table, digits));
+    }
+
+    fn pick_shared(self, out: &mut [Word], table: &[Line], digits: &[Digits]) {
+        kernel!(select::pick_shared(out, table, digits));
     }
 
     fn load(self, out: &mut [Word], items: &Items<'_>, first: usize, shift: u32) {
@@ -141,8 +144,8 @@ impl Backend for Ifma {
         kernel!(convert::digits(words, at, bits, width))
     }
 
-    fn width(digits: &Digits) -> usize {
-        digits.width
+    fn burst(self) -> u64 {
+        kernel!(rows::burst())
     }
 
     fn lane(word: Word, lane: usize) -> u64 {

@@ -2,10 +2,7 @@
 
 mod rows;
 
-use super::backend::{Backend, Factor, Items, Limbs};
-
-/// Room for the limbs of the largest modulus.
-const MAX_LIMBS: usize = crate::modulus::MAX_MODULUS_BITS as usize / 64 + 1;
+use super::backend::{Backend, Items, Limbs, Line};
 
 /// Needs nothing of the processor.
 #[derive(Clone, Copy)]
@@ -17,28 +14,14 @@ pub(super) struct Digit {
     width: usize,
 }
 
-impl Factor<'_, Portable> {
-    /// The limbs of the factor, in `room` if they have to be picked.
-    fn limbs<'r>(&'r self, room: &'r mut [u64]) -> &'r [u64] {
-        let (table, digit) = match self {
-            Self::Group(group) => return group,
-            Self::Own { table, digits } | Self::Shared { table, digits } => (table, digits),
-        };
-        for (limb, entries) in room.iter_mut().zip(table.chunks_exact(1 << digit.width)) {
-            *limb = pick(entries, digit.value);
-        }
-        room
-    }
-}
-
 /// Entry `digit`, reading every entry.
-fn pick(entries: &[u64], digit: u64) -> u64 {
+fn pick<'a>(entries: impl Iterator<Item = &'a u64>, digit: u64) -> u64 {
     let masked = |(index, &entry): (usize, &u64)| {
         // All ones exactly for the wanted entry, without a comparison that could become a branch.
         let difference = index as u64 ^ digit;
         entry & ((difference | difference.wrapping_neg()) >> 63).wrapping_sub(1)
     };
-    entries.iter().enumerate().map(masked).fold(0, |picked, entry| picked | entry)
+    entries.enumerate().map(masked).fold(0, |picked, entry| picked | entry)
 }
 
 impl Backend for Portable {
@@ -47,6 +30,7 @@ impl Backend for Portable {
 
     const LANES: usize = 1;
     const LIMB_BITS: u32 = 64;
+    const MULTIPLIES: u64 = 1;
     const PICK: f64 = 8.0;
 
     fn zero(self) -> u64 {
@@ -62,20 +46,15 @@ impl Backend for Portable {
         m: &Limbs,
         out: &mut [u64],
         acc: &mut [u64],
-        pairs: [(Factor<'_, Self>, &[u64]); P],
+        pairs: [(&[u64], &[u64]); P],
     ) {
         let h = m.len();
-        let mut rooms = [[0; MAX_LIMBS]; P];
-        let mut factors: [(&[u64], &[u64]); P] = [(&[], &[]); P];
-        for ((factor, room), (a, b)) in factors.iter_mut().zip(&mut rooms).zip(&pairs) {
-            *factor = (&a.limbs(&mut room[..h])[..h], &b[..h]);
-        }
         if P > 0 {
             acc[h + 1..2 * h].fill(0);
         }
-        rows::mul_redc(&m.m, m.neg_inverse, &mut acc[..2 * h], factors);
+        let pairs = pairs.map(|(a, b)| (&a[..h], &b[..h]));
+        rows::mul_redc(&m.m, m.neg_inverse, &mut acc[..2 * h], pairs);
         out[..h].copy_from_slice(&acc[h..2 * h]);
-        rooms.iter_mut().for_each(|room| zeroize::Zeroize::zeroize(&mut room[..h]));
     }
 
     fn square(self, acc: &mut [u64], a: &[u64]) {
@@ -129,11 +108,20 @@ impl Backend for Portable {
         }
     }
 
-    fn select(self, out: &mut [u64], factor: &Factor<'_, Self>) {
-        let mut room = [0; 2 * MAX_LIMBS];
-        let len = out.len();
-        out.copy_from_slice(factor.limbs(&mut room[..len]));
-        zeroize::Zeroize::zeroize(&mut room[..len]);
+    fn pick_own(self, out: &mut [u64], table: &[u64], digit: &Digit) {
+        for (out, entries) in out.iter_mut().zip(table.chunks_exact(1 << digit.width)) {
+            *out = pick(entries.iter(), digit.value);
+        }
+    }
+
+    fn pick_shared(self, out: &mut [u64], table: &[Line], digits: &[Digit]) {
+        let Some(first) = digits.first() else { return };
+        let len = out.len() / digits.len();
+        for (limb, lines) in table.chunks_exact(1 << (first.width - 3)).enumerate() {
+            for (out, digit) in out.chunks_exact_mut(len).zip(digits) {
+                out[limb] = pick(lines.iter().flat_map(|line| &line.0), digit.value);
+            }
+        }
     }
 
     fn load(self, out: &mut [u64], items: &Items<'_>, first: usize, shift: u32) {
@@ -163,8 +151,19 @@ impl Backend for Portable {
         Digit { value: (both >> bit) as u64 & ((1 << bits) - 1), width }
     }
 
-    fn width(digits: &Digit) -> usize {
-        digits.width
+    fn burst(self) -> u64 {
+        const CHAINS: usize = 8;
+        const ROUNDS: u64 = 1 << 19;
+        let mut chains = std::hint::black_box([3u64; CHAINS]);
+        let factor = std::hint::black_box(u64::MAX / 5);
+        for _ in 0..ROUNDS {
+            for x in &mut chains {
+                let product = u128::from(*x) * u128::from(factor);
+                *x = product as u64 ^ (product >> 64) as u64;
+            }
+        }
+        std::hint::black_box(chains);
+        CHAINS as u64 * ROUNDS
     }
 
     fn lane(word: u64, _lane: usize) -> u64 {

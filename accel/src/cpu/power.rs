@@ -7,7 +7,7 @@ use rayon::prelude::*;
 use zeroize::Zeroize;
 
 use super::{
-    backend::{Backend, Factor, Items},
+    backend::{Backend, Items, Line},
     field::{Field, Group, Room},
 };
 
@@ -17,6 +17,10 @@ const TABLE_BYTES: usize = 64_000_000;
 /// Bits of a digit of an exponent that differs from lane to lane: `bits / 4` products beside the
 /// squarings, and a table of 16 numbers for each lane that stays in the first levels of cache.
 const OWN_WIDTH: usize = 4;
+
+/// Groups for which entries are picked at once: their numbers stay in the second level of cache, and
+/// the entries of a limb in the first while all pick.
+const GROUPS: usize = 8;
 
 /// A batch of exponents of at most `bits` bits.
 pub(super) struct Powers<'a> {
@@ -72,18 +76,18 @@ fn windows<B: Backend>(
     }
     let mut words = group(backend, exponents.items.each);
     backend.load_words(&mut words, &exponents.items, first);
-    let mut next = group(backend, len);
+    let (mut next, mut factor) = (group(backend, len), group(backend, len));
     for window in (0..exponents.bits.div_ceil(OWN_WIDTH)).rev() {
         let digits = backend.digits(&words, window * OWN_WIDTH, OWN_WIDTH, OWN_WIDTH);
-        let factor = Factor::Own { table: &table, digits: &digits };
         if window + 1 == exponents.bits.div_ceil(OWN_WIDTH) {
-            field.select(acc, &factor);
+            backend.pick_own(acc, &table, &digits);
             continue;
         }
         for _ in 0..OWN_WIDTH {
             field.square(&mut next, acc, room);
             std::mem::swap(acc, &mut next);
         }
+        backend.pick_own(&mut factor, &table, &digits);
         field.mul(&mut next, &factor, acc, room);
         std::mem::swap(acc, &mut next);
     }
@@ -106,7 +110,7 @@ fn powers_of<B: Backend>(
         if e % 2 == 0 {
             field.square(&mut rest[..len], &before[e / 2 * len..][..len], room);
         } else {
-            field.mul(&mut rest[..len], &Factor::Group(base), &before[(e - 1) * len..], room);
+            field.mul(&mut rest[..len], &base, &before[(e - 1) * len..], room);
         }
     }
     entries
@@ -140,7 +144,6 @@ fn sliding<B: Backend>(
     odd[..len].copy_from_slice(base);
     for e in 1..1 << (width - 1) {
         let (before, rest) = odd.split_at_mut(e * len);
-        let square = Factor::Group(&square);
         field.mul(&mut rest[..len], &square, &before[(e - 1) * len..], room);
     }
     let mut next = group(backend, len);
@@ -164,7 +167,7 @@ fn sliding<B: Backend>(
         if digit > 0 {
             let entry = &odd[digit / 2 * len..][..len];
             if started {
-                field.mul(&mut next, &Factor::Group(entry), acc, room);
+                field.mul(&mut next, &entry, acc, room);
                 std::mem::swap(acc, &mut next);
             } else {
                 acc.copy_from_slice(entry);
@@ -180,7 +183,7 @@ fn sliding<B: Backend>(
 pub(super) struct PowerTable {
     width: usize,
     bits: usize,
-    rows: Vec<u64>,
+    rows: Vec<Line>,
 }
 
 impl Drop for PowerTable {
@@ -209,7 +212,7 @@ impl PowerTable {
         let len = field.chain_len();
         let width = fixed_width::<B>(bits, len, field.multiplies_of_product());
         let windows = bits.div_ceil(width);
-        let row = len << width;
+        let row = len << (width - 3);
         // The first power of each window.
         let mut room = field.room();
         let mut firsts = group(backend, windows * len);
@@ -223,7 +226,7 @@ impl PowerTable {
                 rest[..len].copy_from_slice(&next);
             }
         }
-        let mut rows = vec![0; windows * row];
+        let mut rows = vec![Line::default(); windows * row];
         rows.par_chunks_mut(row * B::LANES).enumerate().for_each(|(block, rows)| {
             let mut room = field.room();
             let mut base = group(backend, len);
@@ -247,30 +250,63 @@ impl PowerTable {
     ) {
         let len = field.chain_len();
         let groups = out.len().div_ceil(each * B::LANES);
-        let mut room = field.room();
+        let mut picker = Picker::new(backend, field);
         let mut accs = group(backend, groups * len);
         let mut words = group(backend, groups * exponents.each);
         for (index, words) in words.chunks_exact_mut(exponents.each).enumerate() {
             backend.load_words(words, exponents, index * B::LANES);
         }
-        let mut next = group(backend, len);
-        for (window, row) in self.rows.chunks_exact(len << self.width).enumerate() {
-            let numbers = accs.chunks_exact_mut(len).zip(words.chunks_exact(exponents.each));
-            for (acc, words) in numbers {
-                let at = window * self.width;
-                let width = self.width.min(self.bits - at);
-                let digits = backend.digits(words, at, width, self.width);
-                let factor = Factor::Shared { table: row, digits: &digits };
-                if window == 0 {
-                    field.select(acc, &factor);
-                } else {
-                    field.mul(&mut next, &factor, acc, &mut room);
-                    acc.copy_from_slice(&next);
-                }
+        for (window, row) in self.rows.chunks_exact(len << (self.width - 3)).enumerate() {
+            let at = window * self.width;
+            let bits = self.width.min(self.bits - at);
+            let words = words.chunks(GROUPS * exponents.each);
+            for (accs, words) in accs.chunks_mut(GROUPS * len).zip(words) {
+                let digit = |words| backend.digits(words, at, bits, self.width);
+                let digits: Vec<_> = words.chunks_exact(exponents.each).map(digit).collect();
+                picker.multiply(accs, window == 0, row, &digits);
             }
         }
         for (out, acc) in out.chunks_mut(each * B::LANES).zip(accs.chunks_exact(len)) {
-            field.leave(out, acc, &mut room);
+            field.leave(out, acc, &mut picker.room);
+        }
+    }
+}
+
+/// Multiplies running products by entries of tables for all lanes.
+struct Picker<'f, B: Backend> {
+    backend: B,
+    field: &'f Field<B>,
+    room: Room<B>,
+    /// The entries for [`GROUPS`] groups.
+    picked: Group<B>,
+    next: Group<B>,
+}
+
+impl<'f, B: Backend> Picker<'f, B> {
+    fn new(backend: B, field: &'f Field<B>) -> Self {
+        let len = field.chain_len();
+        let (picked, next) = (group(backend, GROUPS * len), group(backend, len));
+        Self { backend, field, room: field.room(), picked, next }
+    }
+
+    /// Multiplies each of some groups by the entries that its digits name, or sets it to them where
+    /// they are `fresh`.
+    fn multiply(
+        &mut self,
+        accs: &mut [B::Word],
+        fresh: bool,
+        table: &[Line],
+        digits: &[B::Digits],
+    ) {
+        if fresh {
+            return self.backend.pick_shared(accs, table, digits);
+        }
+        let picked = &mut self.picked[..accs.len()];
+        self.backend.pick_shared(picked, table, digits);
+        let len = self.field.chain_len();
+        for (acc, factor) in accs.chunks_exact_mut(len).zip(picked.chunks_exact(len)) {
+            self.field.mul(&mut self.next, factor, acc, &mut self.room);
+            acc.copy_from_slice(&self.next);
         }
     }
 }
@@ -278,7 +314,7 @@ impl PowerTable {
 /// Writes the powers of each lane's base to a table of its own, `[limb][digit]`.
 fn spread<B: Backend>(
     field: &Field<B>,
-    tables: &mut [u64],
+    tables: &mut [Line],
     width: usize,
     base: &[B::Word],
     backend: B,
@@ -288,12 +324,12 @@ fn spread<B: Backend>(
     let (mut entry, mut next) = (group(backend, len), group(backend, len));
     entry.copy_from_slice(field.one());
     for digit in 0..1 << width {
-        for (lane, table) in tables.chunks_exact_mut(len << width).enumerate() {
+        for (lane, table) in tables.chunks_exact_mut(len << (width - 3)).enumerate() {
             for (limb, &w) in entry.iter().enumerate() {
-                table[limb << width | digit] = B::lane(w, lane);
+                table[limb << (width - 3) | digit >> 3].0[digit & 7] = B::lane(w, lane);
             }
         }
-        field.mul(&mut next, &Factor::Group(base), &entry, room);
+        field.mul(&mut next, &base, &entry, room);
         std::mem::swap(&mut entry, &mut next);
     }
 }
@@ -320,32 +356,30 @@ pub(super) fn dot<B: Backend>(
     let width = (4..=8).min_by_key(cost).unwrap_or(4);
     let windows = exponents.bits.div_ceil(width);
     let words_each = exponents.items.each / rows;
-    let mut room = field.room();
+    let mut picker = Picker::new(backend, field);
     let mut accs = group(backend, groups * windows * len);
     let mut words = group(backend, groups * exponents.items.each);
     for (index, words) in words.chunks_exact_mut(exponents.items.each).enumerate() {
         backend.load_words(words, &exponents.items, index * B::LANES);
     }
     let (mut base, mut next) = (group(backend, len), group(backend, len));
-    let mut tables = zeroize::Zeroizing::new(vec![0; (len << width) * B::LANES]);
+    let mut tables =
+        zeroize::Zeroizing::new(vec![Line::default(); (len << (width - 3)) * B::LANES]);
     for first in (0..rows).step_by(B::LANES) {
-        field.enter(&mut base, bases, first, &mut room);
-        spread(field, &mut tables, width, &base, backend, &mut room);
-        for (lane, table) in tables.chunks_exact(len << width).take(rows - first).enumerate() {
+        field.enter(&mut base, bases, first, &mut picker.room);
+        spread(field, &mut tables, width, &base, backend, &mut picker.room);
+        for (lane, table) in tables.chunks_exact(len << (width - 3)).take(rows - first).enumerate()
+        {
             let row = first + lane;
-            for (index, acc) in accs.chunks_exact_mut(len).enumerate() {
-                let (g, window) = (index / windows, index % windows);
-                let words = &words[g * exponents.items.each + row * words_each..][..words_each];
-                let at = window * width;
-                let bits = width.min(exponents.bits - at);
-                let digits = backend.digits(words, at, bits, width);
-                let factor = Factor::Shared { table, digits: &digits };
-                if row == 0 {
-                    field.select(acc, &factor);
-                } else {
-                    field.mul(&mut next, &factor, acc, &mut room);
-                    acc.copy_from_slice(&next);
-                }
+            for (index, accs) in accs.chunks_mut(GROUPS * len).enumerate() {
+                let digit = |i| {
+                    let (g, at) = (i / windows, i % windows * width);
+                    let words = &words[g * exponents.items.each + row * words_each..][..words_each];
+                    backend.digits(words, at, width.min(exponents.bits - at), width)
+                };
+                let first = index * GROUPS;
+                let digits: Vec<_> = (first..first + accs.len() / len).map(digit).collect();
+                picker.multiply(accs, row == 0, table, &digits);
             }
         }
     }
@@ -356,12 +390,12 @@ pub(super) fn dot<B: Backend>(
         }
         for digit in digits {
             for _ in 0..width {
-                field.square(&mut next, &base, &mut room);
+                field.square(&mut next, &base, &mut picker.room);
                 std::mem::swap(&mut base, &mut next);
             }
-            field.mul(&mut next, &Factor::Group(digit), &base, &mut room);
+            field.mul(&mut next, &digit, &base, &mut picker.room);
             std::mem::swap(&mut base, &mut next);
         }
-        field.leave(out, &base, &mut room);
+        field.leave(out, &base, &mut picker.room);
     }
 }

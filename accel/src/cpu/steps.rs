@@ -1,6 +1,9 @@
 //! The steps over big residues, for blocks of items.
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering::Relaxed},
+};
 
 use crypto_bigint::BoxedUint;
 use zeroize::Zeroizing;
@@ -10,9 +13,10 @@ use super::{
     derived::Derived,
     field::{Field, Group, Room, subtract},
     power::{self, PowerTable, Powers},
+    tally::Tally,
 };
 use crate::{
-    interpret::Arg,
+    interpret::{self, Arg},
     modulus::Modulus,
     program::{Crt, FixedBase, Kind, Program, Step},
 };
@@ -57,6 +61,34 @@ impl<B: Backend> Steps<B> {
                 self.table(base);
             }
         }
+    }
+
+    /// The multiply instructions a second of one thread: the best of some bursts.
+    pub(super) fn multiply_rate(&self) -> f64 {
+        let burst = || {
+            let start = std::time::Instant::now();
+            self.backend.burst() as f64 / start.elapsed().as_secs_f64()
+        };
+        (0..8).map(|_| burst()).fold(0.0, f64::max)
+    }
+
+    /// The multiply instructions that a program issues over `count` items.
+    pub(super) fn multiplies(program: &Program, count: usize, block: usize) -> u64 {
+        let total = AtomicU64::new(0);
+        let steps = Steps::new(Tally::<B>::new(&total));
+        steps.prepare(program);
+        let of_block = |items: usize| {
+            total.store(0, Relaxed);
+            interpret::walk(program, items, |step, kind, out, args| {
+                if step.is_of_residues() {
+                    steps.run(step, kind, out, args);
+                }
+            });
+            total.load(Relaxed)
+        };
+        let whole = (count / block) as u64;
+        let rest = of_block(count % block);
+        if whole == 0 { rest } else { whole * of_block(block) + rest }
     }
 
     /// Any step over residues.

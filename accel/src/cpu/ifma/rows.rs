@@ -36,7 +36,7 @@ pub(super) fn mul_redc<const P: usize>(
     m: &Limbs,
     out: &mut [Word],
     acc: &mut [Word],
-    pairs: [(Factor<'_, Ifma>, &[Word]); P],
+    pairs: [(&[Word], &[Word]); P],
 ) {
     let limbs = m.len();
     let (acc, m_limbs) = (&mut acc[..2 * limbs], &m.m[..limbs]);
@@ -51,7 +51,7 @@ pub(super) fn mul_redc<const P: usize>(
         // Columns 0 and 1, which tell the quotient digits.
         let mut x = row[0];
         for p in 0..P {
-            (a0[p], a1[p]) = (select::limb(&pairs[p].0, i), select::limb(&pairs[p].0, i + 1));
+            (a0[p], a1[p]) = (pairs[p].0[i], pairs[p].0[i + 1]);
             (b0[p], b1[p]) = (b[p][0], b[p][1]);
             x = low(x, a0[p], b0[p]);
         }
@@ -96,7 +96,7 @@ pub(super) fn mul_redc<const P: usize>(
         let mut a: [Word; P] = [zero; P];
         let mut x = row[0];
         for p in 0..P {
-            a[p] = select::limb(&pairs[p].0, i);
+            a[p] = pairs[p].0[i];
             x = low(x, a[p], b[p][0]);
         }
         let q = low(zero, x, inverse);
@@ -241,4 +241,18 @@ pub(super) fn negate(x: &mut [Word]) {
         *x = _mm512_and_si512(difference, all(MASK as u64));
         borrow = _mm512_srai_epi64::<BITS>(difference);
     }
+}
+
+/// See [`Backend::burst`]: enough independent chains to fill both units.
+#[target_feature(enable = "avx512f,avx512ifma")]
+pub(super) fn burst() -> u64 {
+    const CHAINS: usize = 16;
+    const ROUNDS: usize = 1 << 18;
+    let (a, b) = (all(std::hint::black_box(3)), all(std::hint::black_box(5)));
+    let mut chains = [_mm512_setzero_si512(); CHAINS];
+    for _ in 0..ROUNDS {
+        chains.iter_mut().for_each(|x| *x = low(*x, a, b));
+    }
+    std::hint::black_box(chains);
+    (CHAINS * ROUNDS) as u64
 }

@@ -7,6 +7,9 @@ use std::arch::x86_64::{
 
 use super::*;
 
+/// Groups that pick from a shared table at once: entries are loaded once for all of them.
+const TOGETHER: usize = 2;
+
 /// The widest digit: tables of 512 entries.
 const MAX_WIDTH: usize = 9;
 
@@ -29,68 +32,84 @@ impl Digits {
     }
 }
 
-/// Limb `i` of a factor.
-#[inline]
+/// See [`Backend::pick_own`].
 #[target_feature(enable = "avx512f")]
-pub(super) fn limb(factor: &Factor<'_, Ifma>, i: usize) -> Word {
-    match factor {
-        Factor::Group(group) => group[i],
-        Factor::Own { table, digits } => {
-            let entries = &table[i << digits.width..][..1 << digits.width];
-            match digits.width {
-                4 => own::<16>(entries, digits),
-                5 => own::<32>(entries, digits),
-                _ => unreachable!("tables of lanes have digits of 4 or 5 bits"),
-            }
-        }
-        Factor::Shared { table, digits } => {
-            let entries = &table[i << digits.width..][..1 << digits.width];
-            match digits.width {
-                4 => shared::<1>(entries, digits),
-                5 => shared::<2>(entries, digits),
-                6 => shared::<4>(entries, digits),
-                7 => shared::<8>(entries, digits),
-                8 => shared::<16>(entries, digits),
-                9 => shared::<32>(entries, digits),
+pub(super) fn pick_own(out: &mut [Word], table: &[Word], digits: &Digits) {
+    for (out, entries) in out.iter_mut().zip(table.chunks_exact(1 << digits.width)) {
+        [*out] = match digits.width {
+            4 => own_16(entries, [digits]),
+            5 => own_32(entries, [digits]),
+            _ => unreachable!("tables of lanes have digits of 4 or 5 bits"),
+        };
+    }
+}
+
+/// See [`Backend::pick_shared`]: limb by limb, so that its entries are read from the first level of
+/// cache for all groups but one.
+#[target_feature(enable = "avx512f")]
+pub(super) fn pick_shared(out: &mut [Word], table: &[Line], digits: &[Digits]) {
+    let Some(first) = digits.first() else { return };
+    let len = out.len() / digits.len();
+    for (limb, entries) in table.chunks_exact(1 << (first.width - 3)).enumerate() {
+        for (out, digits) in out.chunks_mut(TOGETHER * len).zip(digits.chunks(TOGETHER)) {
+            let digits = std::array::from_fn(|i| digits.get(i).unwrap_or(first));
+            let picked = match first.width {
+                4 => shared_16(entries, digits),
+                5 => shared_32(entries, digits),
+                6 => shared_64(entries, digits),
+                7 => shared_128(entries, digits),
+                8 => shared_256(entries, digits),
+                9 => shared_512(entries, digits),
                 _ => unreachable!("tables for all lanes have digits of 4 to 9 bits"),
+            };
+            for (out, picked) in out.chunks_exact_mut(len).zip(picked) {
+                out[limb] = picked;
             }
         }
     }
 }
 
-/// Halves the candidates by one bit of the digit after the other, from bit `first`.
+/// One of the entries, by the halves that the highest bit of the digit tells apart. Written out, so
+/// that the candidates stay in registers.
+macro_rules! by_bit {
+    ($place:literal, $whole:ident, $half:ident, $entry:ty, $together:expr) => {
+        #[inline]
+        #[target_feature(enable = "avx512f")]
+        fn $whole(entries: &[$entry], digits: [&Digits; $together]) -> [Word; $together] {
+            let (low, high) = entries.split_at(entries.len() / 2);
+            let (low, high) = ($half(low, digits), $half(high, digits));
+            std::array::from_fn(|i| {
+                _mm512_mask_blend_epi64(digits[i].bits[$place], low[i], high[i])
+            })
+        }
+    };
+}
+
 #[inline]
 #[target_feature(enable = "avx512f")]
-fn halve<const N: usize>(mut candidates: [Word; N], digits: &Digits, first: usize) -> Word {
-    let (mut count, mut place) = (N / 2, first);
-    while count > 0 {
-        for i in 0..count {
-            let (even, odd) = (candidates[2 * i], candidates[2 * i + 1]);
-            candidates[i] = _mm512_mask_blend_epi64(digits.bits[place], even, odd);
-        }
-        (count, place) = (count / 2, place + 1);
-    }
-    candidates[0]
+fn own_1(entries: &[Word], _digits: [&Digits; 1]) -> [Word; 1] {
+    [entries[0]]
 }
 
-/// One of `N` entries of each lane's own.
+by_bit!(0, own_2, own_1, Word, 1);
+by_bit!(1, own_4, own_2, Word, 1);
+by_bit!(2, own_8, own_4, Word, 1);
+by_bit!(3, own_16, own_8, Word, 1);
+by_bit!(4, own_32, own_16, Word, 1);
+
+/// A permute takes the low four bits of a digit.
+#[inline]
 #[target_feature(enable = "avx512f")]
-fn own<const N: usize>(entries: &[Word], digits: &Digits) -> Word {
-    let mut candidates = [_mm512_setzero_si512(); N];
-    candidates.copy_from_slice(entries);
-    halve(candidates, digits, 0)
+fn shared_16(entries: &[Line], digits: [&Digits; TOGETHER]) -> [Word; TOGETHER] {
+    let (low, high) = (eight(&entries[0].0), eight(&entries[1].0));
+    digits.map(|digits| _mm512_permutex2var_epi64(low, digits.index, high))
 }
 
-/// One of `16·N` entries that all lanes share: the permute takes the low four bits of the digit.
-#[target_feature(enable = "avx512f")]
-fn shared<const N: usize>(entries: &[u64], digits: &Digits) -> Word {
-    let mut candidates = [_mm512_setzero_si512(); N];
-    for (candidate, entries) in candidates.iter_mut().zip(entries.chunks_exact(16)) {
-        let (first, second) = entries.split_at(8);
-        *candidate = _mm512_permutex2var_epi64(eight(first), digits.index, eight(second));
-    }
-    halve(candidates, digits, 4)
-}
+by_bit!(4, shared_32, shared_16, Line, TOGETHER);
+by_bit!(5, shared_64, shared_32, Line, TOGETHER);
+by_bit!(6, shared_128, shared_64, Line, TOGETHER);
+by_bit!(7, shared_256, shared_128, Line, TOGETHER);
+by_bit!(8, shared_512, shared_256, Line, TOGETHER);
 
 /// Eight words as a vector.
 #[inline]
