@@ -36,7 +36,8 @@ impl Ifma {
     pub(super) fn detect() -> Option<Self> {
         let there = is_x86_feature_detected!("avx512f")
             && is_x86_feature_detected!("avx512dq")
-            && is_x86_feature_detected!("avx512ifma");
+            && is_x86_feature_detected!("avx512ifma")
+            && is_x86_feature_detected!("avx512vbmi2");
         there.then_some(Self(()))
     }
 }
@@ -45,10 +46,6 @@ type Word = __m512i;
 
 const BITS: u32 = 52;
 const MASK: i64 = (1 << BITS) - 1;
-
-fn wipe(words: &mut [Word]) {
-    words.iter_mut().for_each(zeroize::Zeroize::zeroize);
-}
 
 /// Calls a kernel, which a token in hand makes safe.
 macro_rules! kernel {

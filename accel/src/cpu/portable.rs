@@ -31,7 +31,7 @@ impl Backend for Portable {
     const LANES: usize = 1;
     const LIMB_BITS: u32 = 64;
     const MULTIPLIES: u64 = 1;
-    const PICK: f64 = 8.0;
+    const PICK: f64 = 6.0;
 
     fn zero(self) -> u64 {
         0

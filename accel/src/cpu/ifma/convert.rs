@@ -1,15 +1,11 @@
 //! Between words of 64 bits, item by item, and limbs of 52, lane by lane.
 
 use std::arch::x86_64::{
-    _mm_cvtsi64_si128, _mm512_shuffle_i64x2, _mm512_sll_epi64, _mm512_srl_epi64,
-    _mm512_unpackhi_epi64, _mm512_unpacklo_epi64,
+    _mm_cvtsi64_si128, _mm512_shrdv_epi64, _mm512_shuffle_i64x2, _mm512_sll_epi64,
+    _mm512_srl_epi64, _mm512_unpackhi_epi64, _mm512_unpacklo_epi64,
 };
 
 use super::*;
-use crate::modulus::MAX_MODULUS_BITS;
-
-/// Words of the largest item: a product of two residues.
-const MAX_WORDS: usize = 2 * MAX_MODULUS_BITS as usize / 64;
 
 /// Transposes eight vectors of eight words.
 #[inline]
@@ -56,44 +52,56 @@ pub(super) fn load_words(out: &mut [Word], items: &Items<'_>, first: usize) {
     }
 }
 
-/// See [`Backend::load`]: limb `l` is bits `52·l − shift ..` of the item.
-#[target_feature(enable = "avx512f")]
+/// See [`Backend::load`]: limb `l` is bits `52·l − shift ..` of the item, which lie in two words. A
+/// shift is at most 64.
+#[target_feature(enable = "avx512f,avx512vbmi2")]
 pub(super) fn load(out: &mut [Word], items: &Items<'_>, first: usize, shift: u32) {
-    let zero = _mm512_setzero_si512();
-    let mut room = [zero; MAX_WORDS];
-    let words = &mut room[..items.each];
-    load_words(words, items, first);
-    let word = |i: i64| usize::try_from(i).ok().and_then(|i| words.get(i)).map_or(zero, |&w| w);
-    for (l, out) in out.iter_mut().enumerate() {
-        let at = i64::from(BITS) * l as i64 - i64::from(shift);
-        let (i, bit) = (at.div_euclid(64), at.rem_euclid(64));
-        let below = _mm512_srl_epi64(word(i), _mm_cvtsi64_si128(bit));
-        // A shift by 64 gives zero.
-        let above = _mm512_sll_epi64(word(i + 1), _mm_cvtsi64_si128(64 - bit));
-        *out = _mm512_and_si512(_mm512_or_si512(below, above), _mm512_set1_epi64(MASK));
+    let lanes: [&[u64]; 8] = std::array::from_fn(|lane| items.item(first + lane));
+    let mask = _mm512_set1_epi64(MASK);
+    // Eight words, and the one before them.
+    let mut window = [_mm512_setzero_si512(); 9];
+    let mut rest = out.iter_mut();
+    // The first bit of the next limb, from the first word of the window.
+    let mut at = 64 - i64::from(shift);
+    // Past the last word there are zeros.
+    for block in 0..=items.each.div_ceil(8) {
+        let rows = std::array::from_fn(|lane| words_of(lanes[lane], 8 * block));
+        window[1..].copy_from_slice(&transpose(rows));
+        while at < 8 * 64 {
+            let Some(out) = rest.next() else { return };
+            let (word, bit) = ((at / 64) as usize, _mm512_set1_epi64(at % 64));
+            let limb = _mm512_shrdv_epi64(window[word], window[word + 1], bit);
+            *out = _mm512_and_si512(limb, mask);
+            at += i64::from(BITS);
+        }
+        at -= 8 * 64;
+        window[0] = window[8];
     }
-    wipe(words);
+    rest.for_each(|out| *out = _mm512_setzero_si512());
 }
 
-/// See [`Backend::store`].
+/// See [`Backend::store`]: bits `64·w ..` lie in two or three limbs.
 #[target_feature(enable = "avx512f")]
 pub(super) fn store(out: &mut [u64], each: usize, x: &[Word]) {
     let zero = _mm512_setzero_si512();
-    let limb = |l: usize| x.get(l).map_or(zero, |&x| x);
-    let up = |l: usize, by: i64| _mm512_sll_epi64(limb(l), _mm_cvtsi64_si128(by));
+    let up = |l: usize, by: i64| match x.get(l) {
+        Some(&limb) => _mm512_sll_epi64(limb, _mm_cvtsi64_si128(by)),
+        None => zero,
+    };
     for at in (0..each).step_by(8) {
-        let mut columns = [zero; 8];
-        for (j, column) in columns.iter_mut().enumerate() {
+        let columns = std::array::from_fn(|j| {
             let bit = 64 * (at + j);
             let (l, off) = (bit / BITS as usize, (bit % BITS as usize) as i64);
-            let first = _mm512_srl_epi64(limb(l), _mm_cvtsi64_si128(off));
-            let next = _mm512_or_si512(up(l + 1, 52 - off), up(l + 2, 104 - off));
-            *column = _mm512_or_si512(first, next);
-        }
+            let first = x.get(l).map_or(zero, |&x| _mm512_srl_epi64(x, _mm_cvtsi64_si128(off)));
+            // A shift by 64 or more gives zero.
+            _mm512_or_si512(first, _mm512_or_si512(up(l + 1, 52 - off), up(l + 2, 104 - off)))
+        });
         let rows = transpose(columns);
-        let words = (each - at).min(8);
         for (item, row) in out.chunks_mut(each).zip(rows) {
-            item[at..at + words].copy_from_slice(&lanes(row)[..words]);
+            match item[at..].first_chunk_mut::<8>() {
+                Some(words) => *words = lanes(row),
+                None => item[at..].copy_from_slice(&lanes(row)[..each - at]),
+            }
         }
     }
 }

@@ -137,7 +137,9 @@ pub(super) fn square(acc: &mut [Word], a: &[Word]) {
     let limbs = a.len();
     let acc = &mut acc[..2 * limbs];
     let zero = _mm512_setzero_si512();
-    acc.fill(zero);
+    // Each row writes the limbs above those of the rows before it, and adds to the others.
+    acc[..limbs].fill(zero);
+    acc[2 * limbs - 1] = zero;
     for i in (0..limbs - 1).step_by(2) {
         let (u, v) = (a[i], a[i + 1]);
         acc[2 * i + 1] = low(acc[2 * i + 1], u, v);
@@ -148,7 +150,7 @@ pub(super) fn square(acc: &mut [Word], a: &[Word]) {
             x = low(high(y, u, w), v, w);
             y = high(zero, v, w);
         }
-        top.iter_mut().zip([x, y]).for_each(|(cell, x)| *cell = _mm512_add_epi64(*cell, x));
+        (top[0], top[1]) = (x, y);
     }
     for (pair, &x) in acc.chunks_exact_mut(2).zip(a) {
         pair[0] = low(_mm512_add_epi64(pair[0], pair[0]), x, x);
