@@ -73,11 +73,21 @@ impl<'a> View<'a> {
     }
 }
 
+/// Where a value lies.
+#[derive(Clone, Copy)]
+enum Place {
+    Constant,
+    /// In an operand of the run.
+    Operand(usize),
+    /// At this offset in one item's scratch memory.
+    Scratch(usize),
+}
+
 /// What a step may read or the run must write, resolved once for a run.
 struct Plan<'p> {
     program: &'p Program,
-    /// For each value, where it lies: its operand, or its offset in one item's scratch memory.
-    places: Vec<usize>,
+    /// For each value, where it lies. Outputs are computed where they belong.
+    places: Vec<Place>,
     /// For each operand, the value it binds.
     bound: Vec<usize>,
     scratch_words: usize,
@@ -85,21 +95,20 @@ struct Plan<'p> {
 
 impl<'p> Plan<'p> {
     fn new(program: &'p Program) -> Self {
-        let (mut places, mut bound, mut scratch_words) = (vec![], vec![], 0);
-        for (index, value) in program.values().iter().enumerate() {
-            places.push(match value.source {
-                Source::Input { .. } => {
-                    bound.push(index);
-                    bound.len() - 1
-                }
-                Source::Constant { .. } => 0,
-                Source::Step { .. } => {
-                    scratch_words += value.kind.words();
-                    scratch_words - value.kind.words()
-                }
-            });
-        }
+        let mut bound: Vec<usize> = program.inputs().map(|(value, _)| value).collect();
         bound.extend(program.outputs());
+        let mut scratch_words = 0;
+        let place = |(index, value): (usize, &Value)| match value.source {
+            Source::Constant { .. } => Place::Constant,
+            _ => match bound.iter().position(|&value| value == index) {
+                Some(operand) => Place::Operand(operand),
+                None => {
+                    scratch_words += value.kind.words();
+                    Place::Scratch(scratch_words - value.kind.words())
+                }
+            },
+        };
+        let places = program.values().iter().enumerate().map(place).collect();
         Self { program, places, bound, scratch_words }
     }
 
@@ -161,14 +170,15 @@ impl<'p> Plan<'p> {
     ) -> Arg<'s> {
         let v = &self.program.values()[value];
         let words = v.kind.words();
-        let (data, shared): (&[u64], bool) = match &v.source {
-            Source::Constant { words } => (words, true),
-            Source::Step { .. } => (&scratch[self.places[value] * block.room..], false),
-            Source::Input { .. } => match &views[self.places[value]] {
+        let (data, shared): (&[u64], bool) = match (self.places[value], &v.source) {
+            (_, Source::Constant { words }) => (words, true),
+            (Place::Scratch(at), _) => (&scratch[at * block.room..], false),
+            (Place::Operand(operand), _) => match &views[operand] {
                 View::Shared(data) => (data, true),
                 View::Each(data) => (&data[block.first * words..], false),
                 View::Write(data) => (&data[block.first * words..], false),
             },
+            (Place::Constant, _) => unreachable!("constants are constants"),
         };
         let items = if shared { 1 } else { block.count };
         Arg { kind: &v.kind, words: &data[..items * words], shared }
@@ -184,25 +194,57 @@ impl<'p> Plan<'p> {
     ) {
         for (index, value) in self.program.values().iter().enumerate() {
             let Source::Step { step, operands } = &value.source else { continue };
-            let (before, rest) = scratch.split_at_mut(self.places[index] * block.room);
-            let out = &mut rest[..value.kind.words() * block.count];
-            let arg = |value: usize| self.arg(value, before, views, block);
-            match operands[..] {
-                [a] => k.step(step, &value.kind, out, &[arg(a)]),
-                [a, b] => k.step(step, &value.kind, out, &[arg(a), arg(b)]),
-                [a, b, c] => k.step(step, &value.kind, out, &[arg(a), arg(b), arg(c)]),
-                _ => unreachable!("the builder makes steps of one to three operands"),
+            let words = value.kind.words() * block.count;
+            match self.places[index] {
+                Place::Scratch(at) => {
+                    // Operands come before results, in memory too.
+                    let (before, rest) = scratch.split_at_mut(at * block.room);
+                    let out = &mut rest[..words];
+                    self.run_step(k, (step, operands), &value.kind, out, before, views, block);
+                }
+                Place::Operand(operand) => {
+                    // An output is nobody's operand before it is computed.
+                    let mut view = std::mem::replace(&mut views[operand], View::Shared(&[]));
+                    if let View::Write(data) = &mut view {
+                        let out = &mut data[block.first * value.kind.words()..][..words];
+                        self.run_step(k, (step, operands), &value.kind, out, scratch, views, block);
+                    }
+                    views[operand] = view;
+                }
+                Place::Constant => unreachable!("a constant is no step"),
             }
         }
-        let updates = self.program.updates().iter().map(|&(to, from)| (self.places[to], from));
-        let first = self.bound.len() - self.program.outputs().len();
-        let outputs = self.program.outputs().iter().enumerate().map(|(i, &v)| (first + i, v));
-        for (operand, value) in updates.chain(outputs) {
+        for &(target, value) in self.program.updates() {
             let words = self.words(value);
-            let source = &scratch[self.places[value] * block.room..][..words * block.count];
+            let (Place::Operand(operand), Place::Scratch(at)) =
+                (self.places[target], self.places[value])
+            else {
+                unreachable!("an accumulator is an operand, what replaces it a result")
+            };
+            let source = &scratch[at * block.room..][..words * block.count];
             if let View::Write(data) = &mut views[operand] {
                 data[block.first * words..][..source.len()].copy_from_slice(source);
             }
+        }
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "one call of a step is all of these")]
+    fn run_step(
+        &self,
+        k: &impl Kernels,
+        (step, operands): (&Step, &[usize]),
+        kind: &Kind,
+        out: &mut [u64],
+        scratch: &[u64],
+        views: &[View<'_>],
+        block: &Block,
+    ) {
+        let arg = |value: usize| self.arg(value, scratch, views, block);
+        match operands[..] {
+            [a] => k.step(step, kind, out, &[arg(a)]),
+            [a, b] => k.step(step, kind, out, &[arg(a), arg(b)]),
+            [a, b, c] => k.step(step, kind, out, &[arg(a), arg(b), arg(c)]),
+            _ => unreachable!("the builder makes steps of one to three operands"),
         }
     }
 

@@ -473,6 +473,7 @@ impl Builder {
     /// Makes `value`, the result of a step, the next output operand.
     pub fn output<T>(&mut self, value: Var<T>) {
         assert!(self.is_step(value), "an output is the result of a step");
+        self.leaves_once(value.index);
         self.program.outputs.push(value.index);
     }
 
@@ -482,7 +483,15 @@ impl Builder {
         assert!(matches!(source, Source::Input { spread: Spread::Update }), "an accumulator");
         assert!(self.is_step(value), "an update is the result of a step");
         assert!(self.kind(target).is_same(&self.kind(value)), "equal kinds");
+        self.leaves_once(value.index);
         self.program.updates.push((target.index, value.index));
+    }
+
+    /// A value has one place in memory.
+    fn leaves_once(&self, value: usize) {
+        let updates = self.program.updates.iter().map(|&(_, value)| value);
+        let left = self.program.outputs.iter().copied().chain(updates).any(|left| left == value);
+        assert!(!left, "a value leaves a program once");
     }
 
     /// The finished program.
