@@ -22,7 +22,7 @@ use crate::{
 #[macro_export]
 macro_rules! conformance {
     ($engine:expr) => {
-        $crate::conformance!(@tests $engine, residues, powers, dots, paillier_legs, transforms,
+        $crate::conformance!(@tests $engine, residues, powers, pairs, dots, paillier_legs, transforms,
             polynomials, sampling, packing, refusals);
     };
     (@tests $engine:expr, $($case:ident),*) => {
@@ -230,6 +230,33 @@ pub fn powers(engine: &dyn Engine) {
             let (s, p) = (exponents(), exponents());
             let x = random.residues(&m, count);
             agree(engine, &program, &[&x, &s, &p], count * m.len_words());
+        }
+    }
+}
+
+/// Pairs of digits modulo a square: into them, products, and back.
+pub fn pairs(engine: &dyn Engine) {
+    let mut random = Operands::new(10);
+    for (words, counts) in [(2, 0..18), (3, 6..10), (32, 7..10), (48, 8..9), (64, 3..4)] {
+        let m = random.square(words);
+        let mut b = Builder::new("split");
+        let x = b.residues("x", &m);
+        let pair = b.split("pair", x);
+        b.output(pair);
+        let split = b.build();
+        let mut b = Builder::new("pair product");
+        let (x, y) = (b.residues("x", &m), b.residues("y", &m));
+        let (px, py) = (b.split("px", x), b.split("py", y));
+        let product = b.pair_mul("product", px, py);
+        let square = b.pair_mul("square", product, product);
+        let joined = b.join("joined", square);
+        b.output(joined);
+        let product = b.build();
+        for count in counts {
+            let (x, y) = (random.residues(&m, count), random.residues(&m, count));
+            let each = split.values()[split.outputs()[0]].kind.words();
+            agree(engine, &split, &[&x], count * each);
+            agree(engine, &product, &[&x, &y], count * m.len_words());
         }
     }
 }

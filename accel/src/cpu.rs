@@ -19,6 +19,7 @@ mod poly;
 mod portable;
 mod power;
 mod sampling;
+mod split;
 mod steps;
 mod tally;
 
@@ -132,8 +133,7 @@ impl Engine for CpuEngine {
 
 impl Kernels for CpuEngine {
     fn blocks(&self, program: &Program) -> Blocks {
-        let residues = |kind: &Kind| matches!(kind, Kind::Residues { .. });
-        if !program.values().iter().any(|value| residues(&value.kind)) {
+        if !program.steps().any(Step::is_of_residues) {
             // One polynomial fills the cache.
             return Blocks { unit: 1, units: 1 };
         }
@@ -146,20 +146,16 @@ impl Kernels for CpuEngine {
     }
 
     fn step(&self, step: &Step, out_kind: &Kind, out: &mut [u64], args: &[Arg<'_>]) {
-        match out_kind {
-            Kind::Residues { .. } | Kind::Integers { .. } if step.is_of_residues() => {
-                match &self.residues {
-                    #[cfg(target_arch = "x86_64")]
-                    Path::Ifma(steps) => steps.run(step, out_kind, out, args),
-                    Path::Portable(steps) => steps.run(step, out_kind, out, args),
-                }
-            }
-            _ => {
-                for (index, out) in out.chunks_mut(out_kind.words()).enumerate() {
-                    let args: Vec<_> = args.iter().map(|arg| (arg.kind, arg.item(index))).collect();
-                    self.polynomial_step(step, out_kind, out, &args);
-                }
-            }
+        if step.is_of_residues() {
+            return match &self.residues {
+                #[cfg(target_arch = "x86_64")]
+                Path::Ifma(steps) => steps.run(step, out_kind, out, args),
+                Path::Portable(steps) => steps.run(step, out_kind, out, args),
+            };
+        }
+        for (index, out) in out.chunks_mut(out_kind.words()).enumerate() {
+            let args: Vec<_> = args.iter().map(|arg| (arg.kind, arg.item(index))).collect();
+            self.polynomial_step(step, out_kind, out, &args);
         }
     }
 }

@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use zeroize::Zeroizing;
 
-pub use builder::{Beat, Builder, Coeff, Exponent, Integer, Ntt, Residue, Seed, Var};
+pub use builder::{Beat, Builder, Coeff, Exponent, Integer, Ntt, Pair, Residue, Seed, Var};
 
 use crate::{beats, modulus::Modulus, ring::Ring};
 
@@ -34,6 +34,11 @@ pub enum Kind {
         modulus: Arc<Modulus>,
         /// Residues in one item.
         rows: usize,
+    },
+    /// A residue below a square s², as its two digits in base s: `x₀ + x₁·s`, both below s.
+    Pairs {
+        /// The square.
+        modulus: Arc<Modulus>,
     },
     /// `count` exponents.
     Exponents {
@@ -69,9 +74,8 @@ impl Kind {
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         self.words() == other.words()
             && match (self, other) {
-                (Self::Residues { modulus: a, .. }, Self::Residues { modulus: b, .. }) => {
-                    Arc::ptr_eq(a, b)
-                }
+                (Self::Residues { modulus: a, .. }, Self::Residues { modulus: b, .. })
+                | (Self::Pairs { modulus: a }, Self::Pairs { modulus: b }) => Arc::ptr_eq(a, b),
                 (Self::Polys { ring: a, ntt: x }, Self::Polys { ring: b, ntt: y }) => {
                     Arc::ptr_eq(a, b) && x == y
                 }
@@ -86,6 +90,7 @@ impl Kind {
         match self {
             Self::Integers { words } => *words,
             Self::Residues { modulus, rows } => modulus.len_words() * rows,
+            Self::Pairs { modulus } => 2 * modulus.root().map_or(0, |root| root.len_words()),
             Self::Exponents { bits, count } => bits.div_ceil(64) as usize * count,
             Self::Polys { ring, .. } => ring.len_words(),
             Self::Beats { count, .. } => count * beats::WORDS,
@@ -112,6 +117,12 @@ pub enum Step {
     Mul,
     /// `a · b · R⁻¹ mod m` with `R = 2^(64 · words of m)`: one Montgomery product.
     MontMul,
+    /// A residue below s² to its digits in base s. Constant time.
+    Split,
+    /// Digits in base s to the residue below s². Constant time.
+    Join,
+    /// `a · b · R⁻¹ mod s²` of pairs, with `R = 2^(64 · words of s)`. Constant time.
+    PairMul,
     /// The product of all rows of an item, mod m.
     Product,
     /// The inverse mod m of a public residue; 0 where there is none.
@@ -182,6 +193,9 @@ impl Step {
         match self {
             Self::Mul
             | Self::MontMul
+            | Self::Split
+            | Self::Join
+            | Self::PairMul
             | Self::Product
             | Self::Invert
             | Self::Choose

@@ -51,6 +51,12 @@ impl Kernels for ReferenceEngine {
         let args: Vec<_> = args.iter().map(|arg| (arg.kind, arg.item(0))).collect();
         match (step, out_kind) {
             (Step::CrtJoin { crt }, _) => crt_join(crt, out, args[0].1, args[1].1),
+            (Step::Split | Step::PairMul, Kind::Pairs { modulus }) => {
+                pair_step(step, modulus, out, &args);
+            }
+            (Step::Join, Kind::Residues { modulus, .. }) => {
+                put(out, &joined(modulus, args[0].1));
+            }
             (_, Kind::Residues { modulus, .. }) => residue_step(step, modulus, out, &args),
             (Step::Compose, _) => compose(args[0].0, out, args[0].1),
             (_, Kind::Polys { ring, .. } | Kind::Beats { ring, .. }) => {
@@ -85,6 +91,39 @@ fn mul_mod(a: &BoxedUint, b: &BoxedUint, m: &Modulus) -> BoxedUint {
     a.concatenating_mul(b).rem(&nonzero(m))
 }
 
+/// `x₀ + x₁·s`.
+fn joined(square: &Modulus, pair: &[u64]) -> BoxedUint {
+    let (low, high) = pair.split_at(pair.len() / 2);
+    let root = square.root().map_or(&[][..], |root| root.words());
+    big(high).concatenating_mul(big(root)).concatenating_add(big(low))
+}
+
+/// The digits of a residue or of a product of two pairs.
+fn pair_step(step: &Step, square: &Modulus, out: &mut [u64], args: &[(&Kind, &[u64])]) {
+    let Some(root) = square.root() else { unreachable!("pairs are for squares") };
+    let x = match step {
+        Step::Split => big(args[0].1),
+        _ => {
+            let product = mul_mod(&joined(square, args[0].1), &joined(square, args[1].1), square);
+            mul_mod(&product, &radix_inverse(root.len_words(), square), square)
+        }
+    };
+    let (quotient, rest) = x.div_rem(&nonzero(root));
+    let (low, high) = out.split_at_mut(root.len_words());
+    put(low, &rest);
+    put(high, &quotient);
+}
+
+/// `2^(−64 · words) mod m`.
+fn radix_inverse(words: usize, m: &Modulus) -> BoxedUint {
+    let mut radix = vec![0; words + 1];
+    radix[words] = 1;
+    match big(&radix).rem(&nonzero(m)).invert_mod(&nonzero(m)).into_option() {
+        Some(inverse) => inverse,
+        None => unreachable!("a power of two has an inverse modulo an odd number"),
+    }
+}
+
 fn pow_mod(base: &[u64], exponent: &[u64], m: &Modulus) -> BoxedUint {
     let odd: Odd<BoxedUint> = match big(m.words()).to_odd().into_option() {
         Some(m) => m,
@@ -98,12 +137,8 @@ fn residue_step(step: &Step, m: &Modulus, out: &mut [u64], args: &[(&Kind, &[u64
     let result = match step {
         Step::Mul => mul_mod(&big(a), &big(args[1].1), m),
         Step::MontMul => {
-            let r = big(&m.radix_power(1));
-            let inverse = match r.invert_mod(&nonzero(m)).into_option() {
-                Some(inverse) => inverse,
-                None => unreachable!("a power of two has an inverse modulo an odd number"),
-            };
-            mul_mod(&mul_mod(&big(a), &big(args[1].1), m), &inverse, m)
+            let product = mul_mod(&big(a), &big(args[1].1), m);
+            mul_mod(&product, &radix_inverse(m.len_words(), m), m)
         }
         Step::Invert => match big(a).invert_mod(&nonzero(m)).into_option() {
             Some(inverse) => inverse,

@@ -11,6 +11,8 @@
 //! 2m again, so that no product of a chain needs a comparison. Only [`Backend::reduce_once`], on the
 //! way out, makes a number canonical.
 
+use std::ops::Range;
+
 use zeroize::Zeroize;
 
 /// Bits that R has beyond m.
@@ -138,8 +140,8 @@ pub(super) trait Backend: Copy + Send + Sync {
     /// Items `first ..` to limbs, times `2^shift`; what does not fit is lost.
     fn load(self, out: &mut [Self::Word], items: &Items<'_>, first: usize, shift: u32);
 
-    /// Normalised limbs to the words of items, one after the other, as many as there is room for.
-    fn store(self, out: &mut [u64], each: usize, x: &[Self::Word]);
+    /// Normalised limbs to words `part` of items of `each` words, as many as there is room for.
+    fn store(self, out: &mut [u64], each: usize, part: Range<usize>, x: &[Self::Word]);
 
     /// The words of items `first ..`, one word of each lane in a [`Backend::Word`].
     fn load_words(self, out: &mut [Self::Word], items: &Items<'_>, first: usize);

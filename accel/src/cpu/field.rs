@@ -3,22 +3,15 @@
 //! **Plain** is Montgomery's: `x·R mod m`, one row of limbs as long as m; a product takes `4·L²`
 //! multiplies for L limbs (two halves of a product of limbs, for the product and for the reduction).
 //!
-//! **Split** is for a modulus that is a square, as all large ones of Paillier are: with `m = s²` of L
-//! limbs and s of `h = L/2`, a number is a pair `x₀ + x₁·s`, not unique. Montgomery reduction of
-//! `a₀·b₀` modulo s leaves a quotient that is worth keeping: from `a₀·b₀ + Q·s = R·t`,
-//!
-//! ```text
-//! (a₀ + a₁s)(b₀ + b₁s) ≡ R·t + (a₀b₁ + a₁b₀ − Q)·s   (mod s²)
-//! ```
-//!
-//! so after division by R the pair of the product is `t` and the Montgomery reduction of
-//! `a₀b₁ + a₁b₀ − Q` modulo s. That is five half-size pieces of `2·h²` multiplies each, `2.5·L²` in
-//! all, and for a square, where `a₀²` costs half and `2·a₀a₁` is one product, `1.75·L²` in place of
-//! `3·L²`. Everything that takes many products (powers, tables, simultaneous powers) is computed so.
+//! **Split** is for a modulus that is a square, and is explained [there](super::split). What takes
+//! many products (powers, tables, simultaneous powers) is computed so where it can be.
 
 use zeroize::Zeroizing;
 
-use super::backend::{Backend, Items, Limbs, SLACK_BITS};
+use super::{
+    backend::{Backend, Items, Limbs, SLACK_BITS},
+    split::Split,
+};
 use crate::modulus::{Modulus, inverse_mod_word, power_of_two_mod};
 
 /// Some limbs of `LANES` numbers, or several such.
@@ -41,23 +34,15 @@ pub(super) struct Field<B: Backend> {
     split: Option<Split<B>>,
 }
 
-struct Split<B: Backend> {
-    root: Limbs,
-    /// The pair of `R³`, for the R of the root.
-    r_cubed: Group<B>,
-    /// The pair of `R`.
-    one: Group<B>,
-}
-
 /// Memory for the intermediates of a product.
 pub(super) struct Room<B: Backend> {
-    acc: Group<B>,
-    a: Group<B>,
-    b: Group<B>,
+    pub(super) acc: Group<B>,
+    pub(super) a: Group<B>,
+    pub(super) b: Group<B>,
 }
 
 /// `words` in limbs of `bits` bits.
-fn split_limbs(words: &[u64], bits: u32, count: usize) -> Vec<u64> {
+pub(super) fn split_limbs(words: &[u64], bits: u32, count: usize) -> Vec<u64> {
     let limb = |i: usize| {
         let (word, bit) = (i * bits as usize / 64, i * bits as usize % 64);
         let get = |i: usize| u128::from(words.get(i).copied().unwrap_or(0));
@@ -86,7 +71,7 @@ pub(super) fn subtract(m: &[u64], x: &[u64]) -> Vec<u64> {
 }
 
 /// A modulus in the limbs of a backend: enough of them for any number of as many words.
-fn limbs_of<B: Backend>(m: &Modulus) -> Limbs {
+pub(super) fn limbs_of<B: Backend>(m: &Modulus) -> Limbs {
     let bits = (m.bits() + SLACK_BITS).max(64 * m.len_words() as u32);
     let count = bits.div_ceil(B::LIMB_BITS) as usize;
     let radix = B::LIMB_BITS * count as u32;
@@ -184,7 +169,7 @@ impl<B: Backend> Field<B> {
     /// Canonical words of a lazy number.
     pub(super) fn store(&self, out: &mut [u64], x: &mut [B::Word]) {
         self.backend.reduce_once(&self.plain.m, x);
-        self.backend.store(out, self.words, x);
+        self.backend.store(out, self.words, 0..self.words, x);
     }
 
     /// `out = a·b·R⁻¹`, lazily.
@@ -217,6 +202,14 @@ impl<B: Backend> Field<B> {
         room.acc[..x.len()].copy_from_slice(x);
         self.backend.mul_redc(&self.plain, &mut room.a, &mut room.acc, []);
         out.copy_from_slice(&room.acc[..limbs]);
+    }
+
+    /// The arithmetic of pairs.
+    pub(super) fn split(&self) -> &Split<B> {
+        match &self.split {
+            Some(split) => split,
+            None => unreachable!("pairs are for squares"),
+        }
     }
 
     // The form of chains: split if the modulus is a square, else plain.
@@ -262,8 +255,8 @@ impl<B: Backend> Field<B> {
                 self.store(out, &mut t);
             }
             Some(split) => {
-                split.join(backend, x, &mut t, room);
-                backend.store(out, self.words, &room.acc[..x.len()]);
+                split.leave(backend, x, &mut t, room);
+                backend.store(out, self.words, 0..self.words, &room.acc[..x.len()]);
             }
         }
         room.a = t;
@@ -296,90 +289,6 @@ impl<B: Backend> Field<B> {
 }
 
 /// The same number in every lane.
-fn broadcast<B: Backend>(backend: B, limbs: &[u64]) -> Group<B> {
+pub(super) fn broadcast<B: Backend>(backend: B, limbs: &[u64]) -> Group<B> {
     Zeroizing::new(limbs.iter().map(|&limb| backend.from_lanes(|_| limb)).collect())
-}
-
-impl<B: Backend> Split<B> {
-    fn new(backend: B, m: &Modulus, root: &Modulus) -> Self {
-        let root = limbs_of::<B>(root);
-        let h = root.len();
-        let zeros = || Zeroizing::new(vec![backend.zero(); 2 * h]);
-        let mut split = Self { root, r_cubed: zeros(), one: zeros() };
-        let radix = B::LIMB_BITS * h as u32;
-        let mut room =
-            Room { acc: Zeroizing::new(vec![backend.zero(); 4 * h + 2]), a: zeros(), b: zeros() };
-        // Halving divides by R.
-        for (exponent, target) in [(4 * radix, 0), (2 * radix, 1)] {
-            let words = Zeroizing::new(power_of_two_mod(exponent, m.words()));
-            let limbs = Zeroizing::new(split_limbs(&words, B::LIMB_BITS, 2 * h));
-            room.acc.fill(backend.zero());
-            room.acc[..2 * h].copy_from_slice(&broadcast(backend, &limbs));
-            let mut pair = zeros();
-            split.halve(backend, &mut pair, &mut room);
-            *[&mut split.r_cubed, &mut split.one][target] = pair;
-        }
-        split
-    }
-
-    /// The pair of `x·R⁻¹` for the x in the accumulator, which is zero above it: `x + Q·s = R·t`, so
-    /// `x·R⁻¹ ≡ t − Q·R⁻¹·s`.
-    fn halve(&self, backend: B, out: &mut [B::Word], room: &mut Room<B>) {
-        let h = self.root.len();
-        let (low, high) = out[..2 * h].split_at_mut(h);
-        backend.mul_redc(&self.root, low, &mut room.acc, []);
-        backend.complement(&mut room.acc, &self.root);
-        room.acc[h + 1..].fill(backend.zero());
-        backend.mul_redc(&self.root, high, &mut room.acc, []);
-    }
-
-    fn mul(
-        &self,
-        backend: B,
-        out: &mut [B::Word],
-        a: &[B::Word],
-        b: &[B::Word],
-        room: &mut Room<B>,
-    ) {
-        let h = self.root.len();
-        let ((a0, a1), (b0, b1)) = (a.split_at(h), b.split_at(h));
-        let (low, high) = out.split_at_mut(h);
-        room.acc[..=h].fill(backend.zero());
-        backend.mul_redc(&self.root, low, &mut room.acc, [(a0, b0)]);
-        backend.complement(&mut room.acc, &self.root);
-        backend.mul_redc(&self.root, high, &mut room.acc, [(a0, b1), (a1, b0)]);
-    }
-
-    fn square(&self, backend: B, out: &mut [B::Word], a: &[B::Word], room: &mut Room<B>) {
-        let h = self.root.len();
-        let (a0, a1) = a.split_at(h);
-        let (low, high) = out.split_at_mut(h);
-        backend.square(&mut room.acc, a0);
-        backend.mul_redc(&self.root, low, &mut room.acc, []);
-        backend.complement(&mut room.acc, &self.root);
-        let twice = &mut room.b[..h];
-        backend.double(twice, a1);
-        backend.mul_redc(&self.root, high, &mut room.acc, [(a0, twice)]);
-    }
-
-    /// The canonical number of a pair in Montgomery form, in the accumulator, which is zero before.
-    ///
-    /// Reduction of `t` takes one s from it, which the other half gets. Both halves are at most
-    /// `s + 5` before, since T is so much smaller than R².
-    fn join(&self, backend: B, x: &[B::Word], t: &mut [B::Word], room: &mut Room<B>) {
-        let h = self.root.len();
-        let (x0, x1) = x.split_at(h);
-        let (t, u) = t[..2 * h].split_at_mut(h);
-        room.acc[..h].copy_from_slice(x0);
-        backend.mul_redc(&self.root, t, &mut room.acc, []);
-        backend.complement(&mut room.acc, &self.root);
-        room.acc[h + 1..].fill(backend.zero());
-        backend.add_assign(&mut room.acc[..h + 2], x1);
-        backend.mul_redc(&self.root, u, &mut room.acc, []);
-        let excess = backend.reduce_once(&self.root.m, t);
-        backend.add_assign(u, &[excess]);
-        backend.reduce_once(&self.root.m, u);
-        backend.mul_wide(&mut room.acc, u, &self.root.m);
-        backend.add_assign(&mut room.acc[..2 * h], t);
-    }
 }

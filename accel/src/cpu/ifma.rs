@@ -17,11 +17,14 @@ mod convert;
 mod rows;
 mod select;
 
-use std::arch::x86_64::{
-    __m512i, _mm512_add_epi64, _mm512_and_si512, _mm512_cmpge_epi64_mask, _mm512_madd52hi_epu64,
-    _mm512_madd52lo_epu64, _mm512_mask_sub_epi64, _mm512_maskz_set1_epi64, _mm512_or_si512,
-    _mm512_set1_epi64, _mm512_setzero_si512, _mm512_slli_epi64, _mm512_srai_epi64,
-    _mm512_srli_epi64, _mm512_sub_epi64,
+use std::{
+    arch::x86_64::{
+        __m512i, _mm512_add_epi64, _mm512_and_si512, _mm512_cmpge_epi64_mask,
+        _mm512_madd52hi_epu64, _mm512_madd52lo_epu64, _mm512_mask_sub_epi64,
+        _mm512_maskz_set1_epi64, _mm512_or_si512, _mm512_set1_epi64, _mm512_setzero_si512,
+        _mm512_slli_epi64, _mm512_srai_epi64, _mm512_srli_epi64, _mm512_sub_epi64,
+    },
+    ops::Range,
 };
 
 use super::backend::{Backend, Items, Limbs, Line};
@@ -129,8 +132,8 @@ impl Backend for Ifma {
         kernel!(convert::load(out, items, first, shift));
     }
 
-    fn store(self, out: &mut [u64], each: usize, x: &[Word]) {
-        kernel!(convert::store(out, each, x));
+    fn store(self, out: &mut [u64], each: usize, part: Range<usize>, x: &[Word]) {
+        kernel!(convert::store(out, each, part, x));
     }
 
     fn load_words(self, out: &mut [Word], items: &Items<'_>, first: usize) {

@@ -2,6 +2,8 @@
 
 mod rows;
 
+use std::ops::Range;
+
 use super::backend::{Backend, Items, Limbs, Line};
 
 /// Needs nothing of the processor.
@@ -134,8 +136,9 @@ impl Backend for Portable {
         }
     }
 
-    fn store(self, out: &mut [u64], each: usize, x: &[u64]) {
-        let used = each.min(x.len());
+    fn store(self, out: &mut [u64], _each: usize, part: Range<usize>, x: &[u64]) {
+        let out = &mut out[part];
+        let used = out.len().min(x.len());
         out[..used].copy_from_slice(&x[..used]);
         out[used..].fill(0);
     }

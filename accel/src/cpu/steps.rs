@@ -98,13 +98,16 @@ impl<B: Backend> Steps<B> {
         if let Step::CrtJoin { crt } = step {
             return self.crt_join(crt, out, each, &a, &items(&args[1]));
         }
-        let Kind::Residues { modulus: m, .. } = kind else {
+        let (Kind::Residues { modulus: m, .. } | Kind::Pairs { modulus: m }) = kind else {
             unreachable!("{} makes residues", step.name())
         };
         let field = &*self.field(m);
         match step {
             Step::Mul => self.mul(field, out, each, &a, &items(&args[1])),
             Step::MontMul => self.mont_mul(field, out, each, &a, &items(&args[1])),
+            Step::Split => self.split(m, field, out, &a),
+            Step::Join => self.join(field, out, each, &a),
+            Step::PairMul => self.pair_mul(field, out, each, &a, &items(&args[1])),
             Step::Product => self.product(field, out, each, &a),
             Step::Invert => self.invert(m, field, out, &a),
             Step::Choose => choose(out, each, &a, &items(&args[1]), &items(&args[2])),
@@ -157,6 +160,57 @@ impl<B: Backend> Steps<B> {
             f.load(&mut y, b, first);
             f.mont(&mut z, &x, &y, &mut room);
             f.store(out, &mut z);
+        }
+    }
+
+    fn pair_mul(&self, f: &Field<B>, out: &mut [u64], each: usize, a: &Items<'_>, b: &Items<'_>) {
+        let split = f.split();
+        let mut room = f.room();
+        let [mut x, mut y, mut z] = [(); 3].map(|()| self.group(f.chain_len()));
+        for (first, out) in self.groups(out, each) {
+            split.load(self.backend, &mut x, a, first, true);
+            split.load(self.backend, &mut y, b, first, false);
+            split.mul(self.backend, &mut z, &x, &y, &mut room);
+            split.reduce(self.backend, &mut z);
+            split.store(self.backend, out, each, &z);
+        }
+    }
+
+    /// `x₀ + x₁·s`.
+    fn join(&self, f: &Field<B>, out: &mut [u64], each: usize, pairs: &Items<'_>) {
+        let split = f.split();
+        let h = split.root.len();
+        let [mut pair, mut wide] = [(); 2].map(|()| self.group(f.chain_len()));
+        for (first, out) in self.groups(out, each) {
+            split.load(self.backend, &mut pair, pairs, first, false);
+            self.backend.mul_wide(&mut wide, &pair[h..], &split.root.m);
+            self.backend.add_assign(&mut wide, &pair[..h]);
+            self.backend.store(out, each, 0..each, &wide);
+        }
+    }
+
+    /// `x mod s`, and `(x − x mod s) / s` as in `l_quotient`: both of x and of its remainder
+    /// reduction modulo s leaves the quotient by s, but for the sign.
+    fn split(&self, square: &Modulus, f: &Field<B>, out: &mut [u64], x: &Items<'_>) {
+        let Some(root) = square.root() else { unreachable!("pairs are for squares") };
+        let (split, f) = (f.split(), &*self.field(root));
+        let words = root.len_words();
+        let mut room = f.room();
+        let h = f.len();
+        let [mut pair, mut wide] = [(); 2].map(|()| self.group(2 * h));
+        let [mut acc, mut piece, mut next] = [(); 3].map(|()| self.group(h));
+        for (first, out) in self.groups(out, 2 * words) {
+            self.horner(f, &mut acc, words, x, first, [&mut piece, &mut next], &mut room);
+            self.backend.reduce_once(f.limbs(), &mut acc);
+            self.backend.reduce_once(f.limbs(), &mut acc);
+            self.backend.load(&mut wide, x, first, 0);
+            let (low, high) = pair.split_at_mut(h);
+            low.copy_from_slice(&acc);
+            f.quotient(high, &wide, &mut room);
+            self.backend.negate(high);
+            f.quotient(&mut next, &acc, &mut room);
+            self.backend.add_assign(high, &next);
+            split.store(self.backend, out, 2 * words, &pair);
         }
     }
 
@@ -253,32 +307,44 @@ impl<B: Backend> Steps<B> {
             f.load(&mut plain, x, first);
             self.backend.mul_wide(&mut wide, &plain, f.limbs());
             self.backend.add_assign(&mut wide, &[one]);
-            self.backend.store(out, each, &wide);
+            self.backend.store(out, each, 0..each, &wide);
         }
     }
 
-    /// Horner's rule over pieces of as many words as m: `acc · 2^(64·words) + piece`, both products
-    /// of one Montgomery reduction.
+    fn reduce(&self, f: &Field<B>, out: &mut [u64], each: usize, x: &Items<'_>) {
+        let mut room = f.room();
+        let [mut acc, mut piece, mut next] = [(); 3].map(|()| self.group(f.len()));
+        for (first, out) in self.groups(out, each) {
+            self.horner(f, &mut acc, each, x, first, [&mut piece, &mut next], &mut room);
+            self.backend.reduce_once(f.limbs(), &mut acc);
+            f.store(out, &mut acc);
+        }
+    }
+
+    /// `acc ≡ x mod m`, below 3m, by Horner's rule over pieces of as many words as m:
+    /// `acc · 2^(64·words) + piece`, both products of one Montgomery reduction.
     ///
     /// # Bound
     /// A piece is below `2^(64·words) ≤ R`, the constants below m: each product over R is below m,
     /// and with the `Q·m / R` of the reduction all is below 3m.
-    fn reduce(&self, f: &Field<B>, out: &mut [u64], each: usize, x: &Items<'_>) {
-        let mut room = f.room();
-        let [mut acc, mut piece, mut next] = [(); 3].map(|()| self.group(f.len()));
-        let count = x.each.div_ceil(each);
-        for (first, out) in self.groups(out, each) {
-            acc.fill(self.backend.zero());
-            for index in (0..count).rev() {
-                let words = x.words.get(index * each..).unwrap_or(&[]);
-                let width = each.min(x.each - index * each);
-                let items = Items { words, each: width, stride: x.each, shared: x.shared };
-                f.load(&mut piece, &items, first);
-                f.mont_two(&mut next, [(&acc, f.piece()), (&piece, f.r())], &mut room);
-                std::mem::swap(&mut acc, &mut next);
-            }
-            self.backend.reduce_once(f.limbs(), &mut acc);
-            f.store(out, &mut acc);
+    #[expect(clippy::too_many_arguments, reason = "with the memory for it")]
+    fn horner(
+        &self,
+        f: &Field<B>,
+        acc: &mut Group<B>,
+        each: usize,
+        x: &Items<'_>,
+        first: usize,
+        [piece, next]: [&mut Group<B>; 2],
+        room: &mut Room<B>,
+    ) {
+        acc.fill(self.backend.zero());
+        for index in (0..x.each.div_ceil(each)).rev() {
+            let words = x.words.get(index * each..).unwrap_or(&[]);
+            let items = Items { words, each: each.min(x.each - index * each), ..*x };
+            f.load(piece, &items, first);
+            f.mont_two(next, [(acc, f.piece()), (piece, f.r())], room);
+            std::mem::swap(acc, next);
         }
     }
 
@@ -294,7 +360,7 @@ impl<B: Backend> Steps<B> {
             f.quotient(&mut quotient, &wide, &mut room);
             self.backend.negate(&mut quotient);
             self.backend.add_assign(&mut quotient, &of_one);
-            self.backend.store(out, each, &quotient);
+            self.backend.store(out, each, 0..each, &quotient);
         }
     }
 
@@ -320,7 +386,7 @@ impl<B: Backend> Steps<B> {
             self.backend.mul_wide(&mut wide, &h, p.limbs());
             p.load(&mut low, a, first);
             self.backend.add_assign(&mut wide, &low);
-            self.backend.store(out, each, &wide);
+            self.backend.store(out, each, 0..each, &wide);
         }
     }
 }

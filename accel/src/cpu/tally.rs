@@ -2,6 +2,7 @@
 
 use std::{
     marker::PhantomData,
+    ops::Range,
     sync::atomic::{AtomicU64, Ordering::Relaxed},
 };
 
@@ -83,7 +84,7 @@ impl<B: Backend> Backend for Tally<'_, B> {
 
     fn load(self, _out: &mut [()], _items: &Items<'_>, _first: usize, _shift: u32) {}
 
-    fn store(self, _out: &mut [u64], _each: usize, _x: &[()]) {}
+    fn store(self, _out: &mut [u64], _each: usize, _part: Range<usize>, _x: &[()]) {}
 
     fn load_words(self, _out: &mut [()], _items: &Items<'_>, _first: usize) {}
 

@@ -29,6 +29,8 @@ impl<T> Copy for Var<T> {}
 pub enum Integer {}
 /// Marks residues.
 pub enum Residue {}
+/// Marks residues as pairs of digits.
+pub enum Pair {}
 /// Marks exponents, secret or public.
 pub struct Exponent<S>(PhantomData<S>);
 /// Marks polynomials in coefficient form.
@@ -246,6 +248,55 @@ impl Builder {
         let kind = Kind::Residues { modulus, rows: 1 };
         let step = Step::Dot { secret: S::SECRET };
         self.step(name, kind, step, &[bases.index, exponents.index])
+    }
+
+    /// The kind of the pairs of a residue, whose modulus must be a square.
+    fn pair_kind(name: &str, modulus: Arc<Modulus>) -> Kind {
+        assert!(modulus.root().is_some(), "{name}: pairs are for squares");
+        Kind::Pairs { modulus }
+    }
+
+    /// A public input of one pair each.
+    pub fn pairs(&mut self, name: &str, square: &Arc<Modulus>) -> Var<Pair> {
+        self.input(name, Self::pair_kind(name, square.clone()), Spread::Each, false)
+    }
+
+    /// A secret input of one pair each.
+    pub fn secret_pairs(&mut self, name: &str, square: &Arc<Modulus>) -> Var<Pair> {
+        self.input(name, Self::pair_kind(name, square.clone()), Spread::Each, true)
+    }
+
+    /// A public input of one pair that the whole batch shares.
+    pub fn shared_pair(&mut self, name: &str, square: &Arc<Modulus>) -> Var<Pair> {
+        self.input(name, Self::pair_kind(name, square.clone()), Spread::Shared, false)
+    }
+
+    /// An accumulator of one pair each: see [`Builder::update`].
+    pub fn pair_sums(&mut self, name: &str, square: &Arc<Modulus>) -> Var<Pair> {
+        self.input(name, Self::pair_kind(name, square.clone()), Spread::Update, false)
+    }
+
+    /// A residue below s² as its digits in base s.
+    pub fn split(&mut self, name: &str, a: Var<Residue>) -> Var<Pair> {
+        self.single(a);
+        let kind = Self::pair_kind(name, self.modulus(a));
+        self.step(name, kind, Step::Split, &[a.index])
+    }
+
+    /// The residue below s² with these digits in base s.
+    pub fn join(&mut self, name: &str, a: Var<Pair>) -> Var<Residue> {
+        let Kind::Pairs { modulus } = self.kind(a) else {
+            unreachable!("a pair handle names pairs")
+        };
+        self.step(name, Kind::Residues { modulus, rows: 1 }, Step::Join, &[a.index])
+    }
+
+    /// `a · b · R⁻¹ mod s²` with `R = 2^(64 · words of s)`: five eighths of the work of
+    /// [`Builder::mont_mul`], whose R is another.
+    pub fn pair_mul(&mut self, name: &str, a: Var<Pair>, b: Var<Pair>) -> Var<Pair> {
+        let kind = self.kind(a);
+        assert!(kind.is_same(&self.kind(b)), "{name}: one modulus");
+        self.step(name, kind, Step::PairMul, &[a.index, b.index])
     }
 
     /// The product of all rows of `a`.

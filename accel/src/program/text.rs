@@ -14,6 +14,9 @@ impl Display for Kind {
                 }
                 write!(f, "residues mod {} ({} bits)", modulus.name(), modulus.bits())
             }
+            Self::Pairs { modulus } => {
+                write!(f, "pairs mod {} ({} bits)", modulus.name(), modulus.bits())
+            }
             Self::Exponents { bits, count: 1 } => write!(f, "exponents of {bits} bits"),
             Self::Exponents { bits, count } => write!(f, "{count} × exponents of {bits} bits"),
             Self::Polys { ring, ntt } => {
@@ -35,6 +38,9 @@ impl Step {
         match self {
             Self::Mul => "mul",
             Self::MontMul => "mont_mul",
+            Self::Split => "split",
+            Self::Join => "join",
+            Self::PairMul => "pair_mul",
             Self::Product => "product",
             Self::Invert => "invert",
             Self::Choose => "choose",
@@ -64,9 +70,9 @@ impl Step {
 
     /// One step of each name, for lists of what an engine supports.
     #[rustfmt::skip]
-    pub(crate) const NAMES: [&'static str; 26] = [
-        "mul", "mont_mul", "product", "invert", "choose", "one_plus_mn", "pow_secret", "pow_public",
-        "dot_secret", "dot_public", "pow_fixed_base", "reduce", "l_quotient", "crt_join", "ntt",
+    pub(crate) const NAMES: [&'static str; 29] = [
+        "mul", "mont_mul", "split", "join", "pair_mul", "product", "invert", "choose", "one_plus_mn",
+        "pow_secret", "pow_public", "dot_secret", "dot_public", "pow_fixed_base", "reduce", "l_quotient", "crt_join", "ntt",
         "intt", "add", "sub", "poly_mul", "uniform", "noise", "lift", "compose", "pack", "unpack",
         "add_beats",
     ];

@@ -82,13 +82,13 @@ pub(super) fn load(out: &mut [Word], items: &Items<'_>, first: usize, shift: u32
 
 /// See [`Backend::store`]: bits `64·w ..` lie in two or three limbs.
 #[target_feature(enable = "avx512f")]
-pub(super) fn store(out: &mut [u64], each: usize, x: &[Word]) {
+pub(super) fn store(out: &mut [u64], each: usize, part: Range<usize>, x: &[Word]) {
     let zero = _mm512_setzero_si512();
     let up = |l: usize, by: i64| match x.get(l) {
         Some(&limb) => _mm512_sll_epi64(limb, _mm_cvtsi64_si128(by)),
         None => zero,
     };
-    for at in (0..each).step_by(8) {
+    for at in (0..part.len()).step_by(8) {
         let columns = std::array::from_fn(|j| {
             let bit = 64 * (at + j);
             let (l, off) = (bit / BITS as usize, (bit % BITS as usize) as i64);
@@ -98,9 +98,10 @@ pub(super) fn store(out: &mut [u64], each: usize, x: &[Word]) {
         });
         let rows = transpose(columns);
         for (item, row) in out.chunks_mut(each).zip(rows) {
-            match item[at..].first_chunk_mut::<8>() {
+            let item = &mut item[part.clone()][at..];
+            match item.first_chunk_mut::<8>() {
                 Some(words) => *words = lanes(row),
-                None => item[at..].copy_from_slice(&lanes(row)[..each - at]),
+                None => item.copy_from_slice(&lanes(row)[..item.len()]),
             }
         }
     }
