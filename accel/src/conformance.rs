@@ -209,7 +209,9 @@ pub fn powers(engine: &dyn Engine) {
     ] {
         let m = if square { random.square(words) } else { random.modulus(words) };
         let base = random.residue(&m, 9);
-        let fixed = Arc::new(FixedBase::new("base", m.clone(), &base, bits));
+        let fixed = FixedBase::new("base", m.clone(), &base, bits);
+        let fixed = if square { fixed.times(&random.residue(&m, 9)) } else { fixed };
+        let fixed = Arc::new(fixed);
         let mut b = Builder::new("powers");
         let x = b.residues("x", &m);
         let (s, p) = (b.exponents::<Secret>("s", bits), b.exponents::<Public>("p", bits));

@@ -144,7 +144,7 @@ pub enum Step {
         /// Whether the exponents must take a constant-time path.
         secret: bool,
     },
-    /// `base^e mod m` for a base known beforehand and a secret exponent.
+    /// `factor · base^e mod m` for a base and a factor known beforehand and a secret exponent.
     PowFixedBase {
         /// The base and the bound on exponents.
         base: Arc<FixedBase>,
@@ -227,6 +227,7 @@ pub struct FixedBase {
     name: String,
     modulus: Arc<Modulus>,
     base: Zeroizing<Vec<u64>>,
+    factor: Option<Zeroizing<Vec<u64>>>,
     exponent_bits: u32,
 }
 
@@ -240,7 +241,19 @@ impl FixedBase {
     pub fn new(name: &str, modulus: Arc<Modulus>, base: &[u64], exponent_bits: u32) -> Self {
         assert!(base.len() == modulus.len_words() && exponent_bits > 0, "a residue and a bound");
         let base = Zeroizing::new(base.to_vec());
-        Self { name: name.into(), modulus, base, exponent_bits }
+        Self { name: name.into(), modulus, base, factor: None, exponent_bits }
+    }
+
+    /// The same base with every power times `factor`, which costs nothing: it goes into the table.
+    /// A factor R, say, makes up for a Montgomery product that follows.
+    ///
+    /// # Panics
+    /// If `factor` has another length than the modulus.
+    #[must_use]
+    pub fn times(mut self, factor: &[u64]) -> Self {
+        assert_eq!(factor.len(), self.modulus.len_words(), "a residue");
+        self.factor = Some(Zeroizing::new(factor.to_vec()));
+        self
     }
 
     /// The modulus.
@@ -257,6 +270,10 @@ impl FixedBase {
 
     pub(crate) fn base(&self) -> &[u64] {
         &self.base
+    }
+
+    pub(crate) fn factor(&self) -> Option<&[u64]> {
+        self.factor.as_ref().map(|factor| factor.as_slice())
     }
 }
 

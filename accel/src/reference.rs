@@ -159,7 +159,10 @@ fn residue_step(step: &Step, m: &Modulus, out: &mut [u64], args: &[(&Kind, &[u64
             big(a).concatenating_mul(big(n.words())).concatenating_add(big(&[1])).rem(&nonzero(m))
         }
         Step::Pow { .. } => pow_mod(a, args[1].1, m),
-        Step::PowFixedBase { base } => pow_mod(base.base(), a, m),
+        Step::PowFixedBase { base } => {
+            let power = pow_mod(base.base(), a, m);
+            base.factor().map_or(power.clone(), |factor| mul_mod(&power, &big(factor), m))
+        }
         Step::Reduce => big(a).rem(&nonzero(m)),
         Step::LQuotient => {
             let one = BoxedUint::one_with_precision(64 * a.len() as u32);

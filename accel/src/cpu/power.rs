@@ -10,6 +10,7 @@ use super::{
     backend::{Backend, Items, Line},
     field::{Field, Group, Room},
 };
+use crate::program::FixedBase;
 
 /// The most bytes of one table of a fixed base.
 const TABLE_BYTES: usize = 64_000_000;
@@ -208,15 +209,21 @@ fn fixed_width<B: Backend>(bits: usize, limbs: usize, multiplies: usize) -> usiz
 
 impl PowerTable {
     /// Computes every entry: for `LANES` windows side by side, all digits.
-    pub(super) fn new<B: Backend>(backend: B, field: &Field<B>, base: &[u64], bits: usize) -> Self {
-        let len = field.chain_len();
+    pub(super) fn new<B: Backend>(backend: B, field: &Field<B>, fixed: &FixedBase) -> Self {
+        let (len, bits) = (field.chain_len(), fixed.exponent_bits() as usize);
         let width = fixed_width::<B>(bits, len, field.multiplies_of_product());
         let windows = bits.div_ceil(width);
         let row = len << (width - 3);
         // The first power of each window.
         let mut room = field.room();
         let mut firsts = group(backend, windows * len);
-        field.enter(&mut firsts[..len], &Items::shared(base), 0, &mut room);
+        field.enter(&mut firsts[..len], &Items::shared(fixed.base()), 0, &mut room);
+        // The factor is in the first window.
+        let mut factor = group(backend, len);
+        factor.copy_from_slice(field.one());
+        if let Some(words) = fixed.factor() {
+            field.enter(&mut factor, &Items::shared(words), 0, &mut room);
+        }
         let mut next = group(backend, len);
         for window in 1..windows {
             let (before, rest) = firsts.split_at_mut(window * len);
@@ -229,12 +236,15 @@ impl PowerTable {
         let mut rows = vec![Line::default(); windows * row];
         rows.par_chunks_mut(row * B::LANES).enumerate().for_each(|(block, rows)| {
             let mut room = field.room();
-            let mut base = group(backend, len);
-            for (limb, w) in base.iter_mut().enumerate() {
-                let of = |lane: usize| firsts.get((block * B::LANES + lane) * len + limb);
-                *w = backend.from_lanes(|lane| of(lane).map_or(0, |&w| B::lane(w, lane)));
+            let (mut base, mut one) = (group(backend, len), group(backend, len));
+            for (limb, (base, one)) in base.iter_mut().zip(one.iter_mut()).enumerate() {
+                let window = |lane: usize| block * B::LANES + lane;
+                let of = |lane: usize| firsts.get(window(lane) * len + limb);
+                *base = backend.from_lanes(|lane| of(lane).map_or(0, |&w| B::lane(w, lane)));
+                let first = |lane: usize| if window(lane) == 0 { &factor } else { field.one() };
+                *one = backend.from_lanes(|lane| B::lane(first(lane)[limb], lane));
             }
-            spread(field, rows, width, &base, backend, &mut room);
+            spread(backend, field, rows, width, (&one, &base), &mut room);
         });
         Self { width, bits, rows }
     }
@@ -311,18 +321,18 @@ impl<'f, B: Backend> Picker<'f, B> {
     }
 }
 
-/// Writes the powers of each lane's base to a table of its own, `[limb][digit]`.
+/// Writes the powers of each lane's base, times a factor, to a table of its own: `[limb][digit]`.
 fn spread<B: Backend>(
+    backend: B,
     field: &Field<B>,
     tables: &mut [Line],
     width: usize,
-    base: &[B::Word],
-    backend: B,
+    (factor, base): (&[B::Word], &[B::Word]),
     room: &mut Room<B>,
 ) {
     let len = field.chain_len();
     let (mut entry, mut next) = (group(backend, len), group(backend, len));
-    entry.copy_from_slice(field.one());
+    entry.copy_from_slice(factor);
     for digit in 0..1 << width {
         for (lane, table) in tables.chunks_exact_mut(len << (width - 3)).enumerate() {
             for (limb, &w) in entry.iter().enumerate() {
@@ -367,7 +377,7 @@ pub(super) fn dot<B: Backend>(
         zeroize::Zeroizing::new(vec![Line::default(); (len << (width - 3)) * B::LANES]);
     for first in (0..rows).step_by(B::LANES) {
         field.enter(&mut base, bases, first, &mut picker.room);
-        spread(field, &mut tables, width, &base, backend, &mut picker.room);
+        spread(backend, field, &mut tables, width, (field.one(), &base), &mut picker.room);
         for (lane, table) in tables.chunks_exact(len << (width - 3)).take(rows - first).enumerate()
         {
             let row = first + lane;

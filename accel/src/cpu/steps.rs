@@ -48,10 +48,8 @@ impl<B: Backend> Steps<B> {
     }
 
     fn table(&self, base: &Arc<FixedBase>) -> Arc<PowerTable> {
-        self.tables.get(base, |base| {
-            let bits = base.exponent_bits() as usize;
-            PowerTable::new(self.backend, &self.field(base.modulus()), base.base(), bits)
-        })
+        self.tables
+            .get(base, |base| PowerTable::new(self.backend, &self.field(base.modulus()), base))
     }
 
     /// Derives the tables of a program's constants, before its parts need them at once.
