@@ -15,9 +15,11 @@ use crate::program::FixedBase;
 /// The most bytes of one table of a fixed base.
 const TABLE_BYTES: usize = 64_000_000;
 
-/// Bits of a digit of an exponent that differs from lane to lane: `bits / 4` products beside the
-/// squarings, and a table of 16 numbers for each lane that stays in the first levels of cache.
-const OWN_WIDTH: usize = 4;
+/// Bits of a digit of an exponent that differs from lane to lane: `bits / width` products beside the
+/// squarings, and a table of `2^width` numbers for each lane to fill and to keep in cache.
+fn own_width(bits: usize) -> usize {
+    if bits < 1280 { 4 } else { 5 }
+}
 
 /// Groups for which entries are picked at once: their numbers stay in the second level of cache, and
 /// the entries of a limb in the first while all pick.
@@ -69,22 +71,22 @@ fn windows<B: Backend>(
     first: usize,
     room: &mut Room<B>,
 ) {
-    let len = field.chain_len();
-    let entries = powers_of(backend, field, base, OWN_WIDTH, room);
-    let mut table = group(backend, len << OWN_WIDTH);
+    let (len, width) = (field.chain_len(), own_width(exponents.bits));
+    let entries = powers_of(backend, field, base, width, room);
+    let mut table = group(backend, len << width);
     for (e, entry) in entries.chunks_exact(len).enumerate() {
-        entry.iter().enumerate().for_each(|(limb, &w)| table[limb << OWN_WIDTH | e] = w);
+        entry.iter().enumerate().for_each(|(limb, &w)| table[limb << width | e] = w);
     }
     let mut words = group(backend, exponents.items.each);
     backend.load_words(&mut words, &exponents.items, first);
     let (mut next, mut factor) = (group(backend, len), group(backend, len));
-    for window in (0..exponents.bits.div_ceil(OWN_WIDTH)).rev() {
-        let digits = backend.digits(&words, window * OWN_WIDTH, OWN_WIDTH, OWN_WIDTH);
-        if window + 1 == exponents.bits.div_ceil(OWN_WIDTH) {
+    for window in (0..exponents.bits.div_ceil(width)).rev() {
+        let digits = backend.digits(&words, window * width, width, width);
+        if window + 1 == exponents.bits.div_ceil(width) {
             backend.pick_own(acc, &table, &digits);
             continue;
         }
-        for _ in 0..OWN_WIDTH {
+        for _ in 0..width {
             field.square(&mut next, acc, room);
             std::mem::swap(acc, &mut next);
         }
