@@ -47,7 +47,7 @@ fn roots(rng: &mut ChaCha20Rng, bits: usize) -> Vec<BigUint> {
         top.clone() + one(),
         (one() << bits) - (one() << 52) + one(),
         (one() << bits) - (one() << (bits / 2)) - one(),
-        top | (one() << 64) - one(),
+        top | ((one() << 64) - one()),
     ]
 }
 
@@ -229,10 +229,10 @@ fn powers_by_the_lane() {
         let table = FixedBase::new(
             "g",
             case.m.clone(),
-            &case.batch(&[fixed.clone()]),
+            &case.batch(std::slice::from_ref(&fixed)),
             exponent_bits as u32,
         )
-        .times(&case.batch(&[factor.clone()]));
+        .times(&case.batch(std::slice::from_ref(&factor)));
         let table = Arc::new(table);
         let mut b = Builder::new("powers");
         let x = b.residues("x", &case.m);

@@ -45,6 +45,9 @@ impl<'a> Items<'a> {
     }
 }
 
+/// Two numbers of a product.
+pub(super) type Product<'a, W> = (&'a [W], &'a [W]);
+
 /// Eight words that share a cache line: what tables for all lanes are made of.
 #[derive(Clone, Copy, Default)]
 #[repr(align(64))]
@@ -105,7 +108,7 @@ pub(super) trait Backend: Copy + Send + Sync {
         m: &Limbs,
         out: &mut [Self::Word],
         acc: &mut [Self::Word],
-        pairs: [(&[Self::Word], &[Self::Word]); P],
+        pairs: [Product<'_, Self::Word>; P],
     );
 
     /// `acc = a²`, ready for a `mul_redc` without pairs.
@@ -156,5 +159,5 @@ pub(super) trait Backend: Copy + Send + Sync {
     fn lane(word: Self::Word, lane: usize) -> u64;
 
     /// A word of `LANES` limbs.
-    fn from_lanes(self, limbs: impl Fn(usize) -> u64) -> Self::Word;
+    fn lanes_of(self, limbs: impl Fn(usize) -> u64) -> Self::Word;
 }

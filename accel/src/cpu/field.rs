@@ -9,7 +9,7 @@
 use zeroize::Zeroizing;
 
 use super::{
-    backend::{Backend, Items, Limbs, SLACK_BITS},
+    backend::{Backend, Items, Limbs, Product, SLACK_BITS},
     split::Split,
 };
 use crate::modulus::{Modulus, inverse_mod_word, power_of_two_mod};
@@ -188,7 +188,7 @@ impl<B: Backend> Field<B> {
     pub(super) fn mont_two(
         &self,
         out: &mut [B::Word],
-        [(a, b), (c, d)]: [(&[B::Word], &[B::Word]); 2],
+        [(a, b), (c, d)]: [Product<'_, B::Word>; 2],
         room: &mut Room<B>,
     ) {
         room.acc[..=self.len()].fill(self.backend.zero());
@@ -290,5 +290,5 @@ impl<B: Backend> Field<B> {
 
 /// The same number in every lane.
 pub(super) fn broadcast<B: Backend>(backend: B, limbs: &[u64]) -> Group<B> {
-    Zeroizing::new(limbs.iter().map(|&limb| backend.from_lanes(|_| limb)).collect())
+    Zeroizing::new(limbs.iter().map(|&limb| backend.lanes_of(|_| limb)).collect())
 }

@@ -27,7 +27,7 @@ use std::{
     ops::Range,
 };
 
-use super::backend::{Backend, Items, Limbs, Line};
+use super::backend::{Backend, Items, Limbs, Line, Product};
 pub(super) use select::Digits;
 
 /// Proof that the processor has the instructions.
@@ -87,7 +87,7 @@ impl Backend for Ifma {
         m: &Limbs,
         out: &mut [Word],
         acc: &mut [Word],
-        pairs: [(&[Word], &[Word]); P],
+        pairs: [Product<'_, Word>; P],
     ) {
         kernel!(rows::mul_redc(m, out, acc, pairs));
     }
@@ -152,7 +152,7 @@ impl Backend for Ifma {
         convert::lane(word, lane)
     }
 
-    fn from_lanes(self, limbs: impl Fn(usize) -> u64) -> Word {
+    fn lanes_of(self, limbs: impl Fn(usize) -> u64) -> Word {
         let limbs: [u64; 8] = std::array::from_fn(limbs);
         kernel!(select::eight(&limbs))
     }

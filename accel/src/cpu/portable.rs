@@ -4,7 +4,7 @@ mod rows;
 
 use std::ops::Range;
 
-use super::backend::{Backend, Items, Limbs, Line};
+use super::backend::{Backend, Items, Limbs, Line, Product};
 
 /// Needs nothing of the processor.
 #[derive(Clone, Copy)]
@@ -48,7 +48,7 @@ impl Backend for Portable {
         m: &Limbs,
         out: &mut [u64],
         acc: &mut [u64],
-        pairs: [(&[u64], &[u64]); P],
+        pairs: [Product<'_, u64>; P],
     ) {
         let h = m.len();
         if P > 0 {
@@ -173,7 +173,7 @@ impl Backend for Portable {
         word
     }
 
-    fn from_lanes(self, limbs: impl Fn(usize) -> u64) -> u64 {
+    fn lanes_of(self, limbs: impl Fn(usize) -> u64) -> u64 {
         limbs(0)
     }
 }

@@ -113,7 +113,7 @@ fn powers_of<B: Backend>(
         if e % 2 == 0 {
             field.square(&mut rest[..len], &before[e / 2 * len..][..len], room);
         } else {
-            field.mul(&mut rest[..len], &base, &before[(e - 1) * len..], room);
+            field.mul(&mut rest[..len], base, &before[(e - 1) * len..], room);
         }
     }
     entries
@@ -170,7 +170,7 @@ fn sliding<B: Backend>(
         if digit > 0 {
             let entry = &odd[digit / 2 * len..][..len];
             if started {
-                field.mul(&mut next, &entry, acc, room);
+                field.mul(&mut next, entry, acc, room);
                 std::mem::swap(acc, &mut next);
             } else {
                 acc.copy_from_slice(entry);
@@ -242,9 +242,9 @@ impl PowerTable {
             for (limb, (base, one)) in base.iter_mut().zip(one.iter_mut()).enumerate() {
                 let window = |lane: usize| block * B::LANES + lane;
                 let of = |lane: usize| firsts.get(window(lane) * len + limb);
-                *base = backend.from_lanes(|lane| of(lane).map_or(0, |&w| B::lane(w, lane)));
+                *base = backend.lanes_of(|lane| of(lane).map_or(0, |&w| B::lane(w, lane)));
                 let first = |lane: usize| if window(lane) == 0 { &factor } else { field.one() };
-                *one = backend.from_lanes(|lane| B::lane(first(lane)[limb], lane));
+                *one = backend.lanes_of(|lane| B::lane(first(lane)[limb], lane));
             }
             spread(backend, field, rows, width, (&one, &base), &mut room);
         });
@@ -341,7 +341,7 @@ fn spread<B: Backend>(
                 table[limb << (width - 3) | digit >> 3].0[digit & 7] = B::lane(w, lane);
             }
         }
-        field.mul(&mut next, &base, &entry, room);
+        field.mul(&mut next, base, &entry, room);
         std::mem::swap(&mut entry, &mut next);
     }
 }
@@ -405,7 +405,7 @@ pub(super) fn dot<B: Backend>(
                 field.square(&mut next, &base, &mut picker.room);
                 std::mem::swap(&mut base, &mut next);
             }
-            field.mul(&mut next, &digit, &base, &mut picker.room);
+            field.mul(&mut next, digit, &base, &mut picker.room);
             std::mem::swap(&mut base, &mut next);
         }
         field.leave(out, &base, &mut picker.room);

@@ -299,7 +299,7 @@ impl<B: Backend> Steps<B> {
     /// `1 + x·n ≤ 1 + (n − 1)·n < n²`, so no reduction is needed.
     fn one_plus_mn(&self, n: &Arc<Modulus>, out: &mut [u64], each: usize, x: &Items<'_>) {
         let f = &*self.field(n);
-        let one = self.backend.from_lanes(|_| 1);
+        let one = self.backend.lanes_of(|_| 1);
         let [mut plain, mut wide] = [f.len(), 2 * f.len()].map(|len| self.group(len));
         for (first, out) in self.groups(out, each) {
             f.load(&mut plain, x, first);
@@ -352,7 +352,7 @@ impl<B: Backend> Steps<B> {
         let mut room = f.room();
         let [mut quotient, mut of_one] = [(); 2].map(|()| self.group(f.len()));
         let mut wide = self.group(2 * f.len());
-        f.quotient(&mut of_one, &[self.backend.from_lanes(|_| 1)], &mut room);
+        f.quotient(&mut of_one, &[self.backend.lanes_of(|_| 1)], &mut room);
         for (first, out) in self.groups(out, each) {
             self.backend.load(&mut wide, x, first, 0);
             f.quotient(&mut quotient, &wide, &mut room);

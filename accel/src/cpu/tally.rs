@@ -6,7 +6,7 @@ use std::{
     sync::atomic::{AtomicU64, Ordering::Relaxed},
 };
 
-use super::backend::{Backend, Items, Limbs, Line};
+use super::backend::{Backend, Items, Limbs, Line, Product};
 
 /// A backend of the same shape as `B` whose numbers are empty.
 pub(super) struct Tally<'c, B> {
@@ -54,7 +54,7 @@ impl<B: Backend> Backend for Tally<'_, B> {
         m: &Limbs,
         _out: &mut [()],
         _acc: &mut [()],
-        _pairs: [(&[()], &[()]); P],
+        _pairs: [Product<'_, ()>; P],
     ) {
         // A row of products for each pair and for the quotient, and the quotient digits.
         self.add((P + 1) * m.len() * m.len(), m.len());
@@ -98,5 +98,5 @@ impl<B: Backend> Backend for Tally<'_, B> {
         0
     }
 
-    fn from_lanes(self, _limbs: impl Fn(usize) -> u64) {}
+    fn lanes_of(self, _limbs: impl Fn(usize) -> u64) {}
 }

@@ -36,7 +36,7 @@ pub(super) fn mul_redc<const P: usize>(
     m: &Limbs,
     out: &mut [Word],
     acc: &mut [Word],
-    pairs: [(&[Word], &[Word]); P],
+    pairs: [Product<'_, Word>; P],
 ) {
     let limbs = m.len();
     let (acc, m_limbs) = (&mut acc[..2 * limbs], &m.m[..limbs]);
