@@ -37,7 +37,7 @@ use portable::Portable;
 use steps::Steps;
 
 /// Items of a block of a program over big residues: tables of fixed bases are read once for so many.
-const BLOCK: usize = 512;
+const BLOCK: usize = 256;
 
 /// The CPU engine. See the [module](self) documentation.
 ///

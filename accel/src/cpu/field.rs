@@ -180,8 +180,7 @@ impl<B: Backend> Field<B> {
         b: &[B::Word],
         room: &mut Room<B>,
     ) {
-        room.acc[..=self.len()].fill(self.backend.zero());
-        self.backend.mul_redc(&self.plain, out, &mut room.acc, [(a, b)]);
+        self.backend.mul_redc(&self.plain, out, &mut room.acc, [(a, b)], true);
     }
 
     /// `out = (a·b + c·d)·R⁻¹`, lazily.
@@ -191,8 +190,7 @@ impl<B: Backend> Field<B> {
         [(a, b), (c, d)]: [Product<'_, B::Word>; 2],
         room: &mut Room<B>,
     ) {
-        room.acc[..=self.len()].fill(self.backend.zero());
-        self.backend.mul_redc(&self.plain, out, &mut room.acc, [(a, b), (c, d)]);
+        self.backend.mul_redc(&self.plain, out, &mut room.acc, [(a, b), (c, d)], true);
     }
 
     /// `−x·m⁻¹ mod R` of a number of at most twice as many limbs as m.
@@ -200,7 +198,7 @@ impl<B: Backend> Field<B> {
         let limbs = self.len();
         room.acc.fill(self.backend.zero());
         room.acc[..x.len()].copy_from_slice(x);
-        self.backend.mul_redc(&self.plain, &mut room.a, &mut room.acc, []);
+        self.backend.mul_redc(&self.plain, &mut room.a, &mut room.acc, [], false);
         out.copy_from_slice(&room.acc[..limbs]);
     }
 
@@ -251,7 +249,7 @@ impl<B: Backend> Field<B> {
         match &self.split {
             None => {
                 room.acc[..x.len()].copy_from_slice(x);
-                backend.mul_redc(&self.plain, &mut t, &mut room.acc, []);
+                backend.mul_redc(&self.plain, &mut t, &mut room.acc, [], false);
                 self.store(out, &mut t);
             }
             Some(split) => {
@@ -282,7 +280,7 @@ impl<B: Backend> Field<B> {
             Some(split) => split.square(self.backend, out, a, room),
             None => {
                 self.backend.square(&mut room.acc, a);
-                self.backend.mul_redc(&self.plain, out, &mut room.acc, []);
+                self.backend.mul_redc(&self.plain, out, &mut room.acc, [], false);
             }
         }
     }

@@ -88,8 +88,9 @@ impl Backend for Ifma {
         out: &mut [Word],
         acc: &mut [Word],
         pairs: [Product<'_, Word>; P],
+        fresh: bool,
     ) {
-        kernel!(rows::mul_redc(m, out, acc, pairs));
+        kernel!(rows::mul_redc(m, out, acc, pairs, fresh));
     }
 
     fn square(self, acc: &mut [Word], a: &[Word]) {

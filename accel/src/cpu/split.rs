@@ -56,10 +56,10 @@ impl<B: Backend> Split<B> {
     pub(super) fn halve(&self, backend: B, out: &mut [B::Word], room: &mut Room<B>) {
         let h = self.root.len();
         let (low, high) = out[..2 * h].split_at_mut(h);
-        backend.mul_redc(&self.root, low, &mut room.acc, []);
+        backend.mul_redc(&self.root, low, &mut room.acc, [], false);
         backend.complement(&mut room.acc, &self.root);
         room.acc[h + 1..].fill(backend.zero());
-        backend.mul_redc(&self.root, high, &mut room.acc, []);
+        backend.mul_redc(&self.root, high, &mut room.acc, [], false);
     }
 
     pub(super) fn mul(
@@ -73,10 +73,9 @@ impl<B: Backend> Split<B> {
         let h = self.root.len();
         let ((a0, a1), (b0, b1)) = (a.split_at(h), b.split_at(h));
         let (low, high) = out.split_at_mut(h);
-        room.acc[..=h].fill(backend.zero());
-        backend.mul_redc(&self.root, low, &mut room.acc, [(a0, b0)]);
+        backend.mul_redc(&self.root, low, &mut room.acc, [(a0, b0)], true);
         backend.complement(&mut room.acc, &self.root);
-        backend.mul_redc(&self.root, high, &mut room.acc, [(a0, b1), (a1, b0)]);
+        backend.mul_redc(&self.root, high, &mut room.acc, [(a0, b1), (a1, b0)], false);
     }
 
     pub(super) fn square(
@@ -90,11 +89,11 @@ impl<B: Backend> Split<B> {
         let (a0, a1) = a.split_at(h);
         let (low, high) = out.split_at_mut(h);
         backend.square(&mut room.acc, a0);
-        backend.mul_redc(&self.root, low, &mut room.acc, []);
+        backend.mul_redc(&self.root, low, &mut room.acc, [], false);
         backend.complement(&mut room.acc, &self.root);
         let twice = &mut room.b[..h];
         backend.double(twice, a1);
-        backend.mul_redc(&self.root, high, &mut room.acc, [(a0, twice)]);
+        backend.mul_redc(&self.root, high, &mut room.acc, [(a0, twice)], false);
     }
 
     /// The canonical number of a pair in Montgomery form, in the accumulator, which is zero before.
@@ -106,11 +105,11 @@ impl<B: Backend> Split<B> {
         let (x0, x1) = x.split_at(h);
         let (t, u) = t[..2 * h].split_at_mut(h);
         room.acc[..h].copy_from_slice(x0);
-        backend.mul_redc(&self.root, t, &mut room.acc, []);
+        backend.mul_redc(&self.root, t, &mut room.acc, [], false);
         backend.complement(&mut room.acc, &self.root);
         room.acc[h + 1..].fill(backend.zero());
         backend.add_assign(&mut room.acc[..h + 2], x1);
-        backend.mul_redc(&self.root, u, &mut room.acc, []);
+        backend.mul_redc(&self.root, u, &mut room.acc, [], false);
         let excess = backend.reduce_once(&self.root.m, t);
         backend.add_assign(u, &[excess]);
         backend.reduce_once(&self.root.m, u);

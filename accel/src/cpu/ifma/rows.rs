@@ -37,6 +37,7 @@ pub(super) fn mul_redc<const P: usize>(
     out: &mut [Word],
     acc: &mut [Word],
     pairs: [Product<'_, Word>; P],
+    fresh: bool,
 ) {
     let limbs = m.len();
     let (acc, m_limbs) = (&mut acc[..2 * limbs], &m.m[..limbs]);
@@ -46,10 +47,12 @@ pub(super) fn mul_redc<const P: usize>(
     let inverse = all(m.neg_inverse);
     let mut i = 0;
     while i + 1 < limbs {
+        let fresh = fresh && i == 0;
+        let held = |word: Word| if fresh { zero } else { word };
         let (row, top) = acc[i..].split_at_mut(limbs);
         let (mut a0, mut a1, mut b0, mut b1) = ([zero; P], [zero; P], [zero; P], [zero; P]);
         // Columns 0 and 1, which tell the quotient digits.
-        let mut x = row[0];
+        let mut x = held(row[0]);
         for p in 0..P {
             (a0[p], a1[p]) = (pairs[p].0[i], pairs[p].0[i + 1]);
             (b0[p], b1[p]) = (b[p][0], b[p][1]);
@@ -57,7 +60,7 @@ pub(super) fn mul_redc<const P: usize>(
         }
         let (mut m0, mut m1) = (all(m_limbs[0]), all(m_limbs[1]));
         let q0 = low(zero, x, inverse);
-        let mut y = _mm512_add_epi64(row[1], carry_of(low(x, q0, m0)));
+        let mut y = _mm512_add_epi64(held(row[1]), carry_of(low(x, q0, m0)));
         for p in 0..P {
             y = low(low(high(y, a0[p], b0[p]), a0[p], b1[p]), a1[p], b0[p]);
         }
@@ -66,7 +69,7 @@ pub(super) fn mul_redc<const P: usize>(
         let mut carry = carry_of(low(y, q1, m0));
         (row[0], row[1]) = (q0, q1);
         for c in 2..limbs {
-            let (mut x, mut y) = (_mm512_add_epi64(row[c], carry), zero);
+            let (mut x, mut y) = (_mm512_add_epi64(held(row[c]), carry), zero);
             carry = zero;
             for p in 0..P {
                 let b2 = b[p][c];
@@ -81,8 +84,8 @@ pub(super) fn mul_redc<const P: usize>(
             row[c] = _mm512_add_epi64(x, y);
         }
         // What is above the accumulator's limbs so far is stale if there are pairs.
-        let held = |at: usize, word: Word| if P == 0 || i + at == 0 { word } else { zero };
-        let (mut x, mut y) = (_mm512_add_epi64(held(0, top[0]), carry), held(1, top[1]));
+        let above = |at: usize| if P == 0 || i + at == 0 { held(top[at]) } else { zero };
+        let (mut x, mut y) = (_mm512_add_epi64(above(0), carry), above(1));
         for p in 0..P {
             x = high(low(high(x, a0[p], b1[p]), a1[p], b1[p]), a1[p], b0[p]);
             y = high(y, a1[p], b1[p]);
