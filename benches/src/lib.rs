@@ -2,6 +2,8 @@
 //!
 //! Ids read `operation/engine/size`. `cargo bench -p ciphergram-benches` runs them all.
 
+pub mod timing;
+
 use std::sync::Arc;
 
 use ciphergram_accel::{

@@ -6,6 +6,7 @@
 //! - [`stages`]: what the stages are, in order, and the ones that are a single cargo command;
 //! - [`install`], [`hygiene`], [`python`]: the stages that are more than that;
 //! - [`report`]: running them, timing them, telling what was skipped and why;
+//! - [`timing`]: no stage, but a request of its own: whether time tells secrets;
 //! - [`command`]: child processes.
 //!
 //! Not here: anything that a user of Ciphergram needs; that belongs to `cli`.
@@ -16,6 +17,7 @@ mod install;
 mod python;
 mod report;
 mod stages;
+mod timing;
 
 use std::process::ExitCode;
 
@@ -26,6 +28,7 @@ use stages::Stage;
 enum Request {
     Help,
     Test(Vec<&'static Stage>),
+    Timing(Vec<String>),
 }
 
 fn main() -> ExitCode {
@@ -37,6 +40,7 @@ fn main() -> ExitCode {
             ExitCode::SUCCESS
         }
         Ok(Request::Test(stages)) => report::run(&stages),
+        Ok(Request::Timing(words)) => timing::run(&words),
         Err(complaint) => {
             eprintln!("error: {complaint}; `cargo xtask help` lists what there is");
             ExitCode::from(2)
@@ -52,6 +56,12 @@ fn parse(words: &[&str]) -> Result<Request, String> {
             let stage = stages::ALL.iter().find(|stage| stage.name == *name);
             stage.map(|stage| Request::Test(vec![stage])).ok_or(format!("no stage {name:?}"))
         }
+        ["timing", rest @ ..] if rest.len().is_multiple_of(2) => {
+            match rest.iter().step_by(2).find(|word| !timing::OPTIONS.contains(word)) {
+                Some(word) => Err(format!("no option {word:?}")),
+                None => Ok(Request::Timing(rest.iter().map(|&word| word.to_owned()).collect())),
+            }
+        }
         _ => Err(format!("cannot read {:?}", words.join(" "))),
     }
 }
@@ -61,6 +71,8 @@ fn help() -> String {
         "Developer commands of the workspace.\n\n\
          cargo xtask test                run every stage below, in order, up to the first failure\n\
          cargo xtask test --only STAGE   run one\n\
+         cargo xtask timing              whether the time of an operation tells its secrets;\n\
+         \x20                               [--samples N] [--only TEST] [--minutes M]\n\
          cargo xtask help                this text\n\n\
          Stages:",
     );
@@ -84,6 +96,10 @@ mod tests {
             panic!("no stage")
         };
         assert_eq!(one.iter().map(|stage| stage.name).collect::<Vec<_>>(), ["clippy"]);
+        assert_eq!(parse(&["timing"]), Ok(Request::Timing(vec![])));
+        let words = ["timing", "--samples", "5000", "--only", "pow-ones"];
+        let rest = words[1..].iter().map(|&word| word.to_owned()).collect();
+        assert_eq!(parse(&words), Ok(Request::Timing(rest)));
     }
 
     #[test]
@@ -91,6 +107,9 @@ mod tests {
         assert_eq!(parse(&["test", "--only", "tea"]), Err("no stage \"tea\"".to_owned()));
         assert_eq!(parse(&["test", "--only"]), Err("cannot read \"test --only\"".to_owned()));
         assert_eq!(parse(&["brew"]), Err("cannot read \"brew\"".to_owned()));
+        let words = ["timing", "--brew", "tea"];
+        assert_eq!(parse(&words), Err("no option \"--brew\"".to_owned()));
+        assert_eq!(parse(&words[..2]), Err("cannot read \"timing --brew\"".to_owned()));
     }
 
     #[test]

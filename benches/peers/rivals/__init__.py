@@ -1,0 +1,44 @@
+"""The libraries beside which ours is measured; this package runs in the virtual environment.
+
+Every module has one function a scheme, `setup(bits)`: it makes a key of that many bits, checks that
+the library computes what it should, and returns a dictionary from the name of an operation to an
+`Operation`. A library that has several ways to do the same adds a word: `add` and `add/array`.
+
+Operations are named as ours are: `encrypt` (public key, fresh randomness), `decrypt` (secret key,
+to an encoded integer), `add` (ciphertext + ciphertext), `mul_plain` (ciphertext times a 64-bit
+integer), `mod_exp` and `mod_mul` (modulo n squared).
+"""
+
+from importlib import import_module
+from typing import Callable, NamedTuple
+
+
+class Operation(NamedTuple):
+    """Something to measure: each call carries out `batch` single operations."""
+
+    call: Callable[[], object]
+    batch: int
+
+
+class Rival(NamedTuple):
+    """Where a rival is: `module` has `function(bits)`, and `distribution` is what was installed."""
+
+    module: str
+    function: str
+    distribution: str
+
+
+RIVALS = {
+    "phe": Rival("python_paillier", "setup", "phe"),
+    "fate": Rival("fate", "setup", "fate-utils"),
+    "pypaillier": Rival("pypaillier", "setup", "pypaillier"),
+    "heu-zp": Rival("heu", "setup_zpaillier", "sf-heu"),
+    "heu-ipcl": Rival("heu", "setup_ipcl", "sf-heu"),
+    "gmp": Rival("gmp", "setup", "gmpy2"),
+}
+
+
+def set_up(name, bits):
+    """The operations of the rival called `name`, with a new key of `bits` bits."""
+    rival = RIVALS[name]
+    return getattr(import_module(f"rivals.{rival.module}"), rival.function)(bits)

@@ -1,0 +1,1 @@
+"""What the comparison is made of; `run.py` says in which order."""

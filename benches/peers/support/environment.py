@@ -1,0 +1,70 @@
+"""The virtual environment that has the pinned rivals, and the core on which everything runs."""
+
+import os
+import subprocess
+import sys
+
+from .places import HERE, one_line
+
+REQUIREMENTS = HERE / "requirements.txt"
+# Libraries that would start a thread a core read these.
+ONE_THREAD = {"OMP_NUM_THREADS": "1", "RAYON_NUM_THREADS": "1"}
+
+
+def prepare(folder):
+    """Makes the environment in `folder`, unless it is there already.
+
+    Returns its interpreter and one line for every package that could not be installed. A package
+    that is missing is no error here: the rival that needs it will say so.
+    """
+    interpreter = folder / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
+    wanted = REQUIREMENTS.read_text()
+    # What the environment was filled from, so that a second run needs no network.
+    stamp = folder / "requirements.installed.txt"
+    if stamp.exists() and stamp.read_text() == wanted:
+        return interpreter, []
+    if not interpreter.exists():
+        problem = complaint_of(sys.executable, "-m", "venv", folder)
+        if problem:
+            return interpreter, [f"no virtual environment: {problem}"]
+    problems = install(interpreter, wanted.split())
+    if not problems:
+        stamp.write_text(wanted)
+    return interpreter, problems
+
+
+def install(interpreter, packages):
+    """All packages at once or, if that fails, each by itself, so that one does not stop others."""
+    print(f"installing {', '.join(packages)}", file=sys.stderr)
+    pip = [interpreter, "-m", "pip", "install", "--quiet", "--disable-pip-version-check",
+           "--retries", "1"]
+    if complaint_of(*pip, *packages) is None:
+        return []
+    complaints = {package: complaint_of(*pip, package) for package in packages}
+    return [f"{package} cannot be installed: {why}" for package, why in complaints.items() if why]
+
+
+def complaint_of(*command):
+    """The last line that a command wrote to its standard error, or None if it succeeded."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True)
+    except OSError as error:
+        return str(error)
+    if done.returncode == 0:
+        return None
+    lines = done.stderr.strip().splitlines()
+    return one_line(lines[-1]) if lines else f"exit code {done.returncode}"
+
+
+def pin(core):
+    """Keeps this process and all that it will start to one core, and to one thread each.
+
+    `core` is its number, or None for the last one allowed. Returns the number, or None where the
+    system cannot pin.
+    """
+    os.environ.update(ONE_THREAD)
+    if not hasattr(os, "sched_setaffinity"):
+        return None
+    core = max(os.sched_getaffinity(0)) if core is None else core
+    os.sched_setaffinity(0, {core})
+    return core

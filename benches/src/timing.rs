@@ -1,0 +1,56 @@
+//! Whether the time of an operation tells what its secrets are: `cargo xtask timing`.
+//!
+//! # Method
+//! Each test times one operation on two classes of inputs that differ in nothing but a secret, such
+//! as an exponent of zeros and uniform exponents. A generator keyed by the operating system draws
+//! the class of every sample, so nothing that changes over a run sides with a class. Inputs of both
+//! classes are made for every sample, and those of the drawn class are taken by a mask: the memory
+//! operations before a measurement are the same for both. A sample is one run over [`BATCH`] items,
+//! the group that engines take at once, on one thread.
+//!
+//! Samples during which another thread had the core are left out, where Linux tells and enough
+//! remain. Welch's t says how far apart the mean times of the classes are, in standard errors.
+//! Interrupts make long times that hide small differences, so t is computed over all samples and
+//! over those below each of a hundred percentiles, and the largest |t| counts.
+//!
+//! # What a result means
+//! Below [`THRESHOLD`]: this many samples on this machine show no difference, and a delay as long
+//! as the column `resolves` says would have shown. That is evidence, not a proof: it says nothing
+//! about other inputs, other processors, or channels other than time. At or above it: a leak. If
+//! times were normal, one t of a pair of equal classes would be so large once in 1.7 million times,
+//! so the largest of 101 at most once in 17,000.
+//!
+//! Controls run beside the tests: two that leak by design and must be seen, without which a run is
+//! blind; and one that compares a class with itself and must stay quiet.
+//!
+//! # Layers
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | [`welch`], [`crops`] | the statistic, and the percentiles over which it is taken |
+//! | [`subject`], [`measure`] | what is timed, and the loop that times it |
+//! | [`decryption`], [`powers`], [`controls`] | the operations and their classes |
+//! | [`catalogue`] | all tests, by name |
+//! | [`options`], [`session`], [`report`] | a run: its arguments, its course, its table |
+//!
+//! # Source
+//! O. Reparaz, J. Balasch, I. Verbauwhede, "Dude, is my code constant time?", DATE 2017. Its test
+//! of second order, for times that differ in spread but not in mean, is left out.
+
+pub mod catalogue;
+pub mod controls;
+pub mod crops;
+pub mod decryption;
+pub mod measure;
+pub mod options;
+pub mod powers;
+pub mod report;
+pub mod session;
+pub mod subject;
+pub mod welch;
+
+/// Items of one sample: the lanes of 64 bits in a vector of 512.
+pub const BATCH: usize = 8;
+
+/// The |t| from which a difference of means counts as one.
+pub const THRESHOLD: f64 = 5.0;

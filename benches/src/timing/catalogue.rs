@@ -1,0 +1,145 @@
+//! All tests, by name.
+
+use ciphergram_he::Error;
+use rand_chacha::ChaCha20Rng;
+
+use super::{
+    controls, decryption,
+    measure::MIN_SAMPLES,
+    powers::{self, Exponent},
+    subject::{Setup, Subject},
+};
+
+/// What a test must find.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Expect {
+    /// Nothing: the operation takes constant time.
+    Quiet,
+    /// A leak that is there by design.
+    Leak,
+    /// Nothing: the classes are the same.
+    Same,
+}
+
+/// Makes the subject of a test.
+type Make = for<'a> fn(&'a Setup, &mut ChaCha20Rng) -> Result<Box<dyn Subject + 'a>, Error>;
+
+/// One comparison of two classes.
+pub struct Test {
+    /// What `--only` calls it.
+    pub name: &'static str,
+    /// The classes, in a line.
+    pub about: &'static str,
+    /// What it must find.
+    pub expect: Expect,
+    /// It takes one sample where others take this many: what it must see is large.
+    pub divisor: usize,
+    /// Makes what is timed.
+    pub make: Make,
+}
+
+impl Test {
+    const fn quiet(name: &'static str, about: &'static str, make: Make) -> Self {
+        Self { name, about, expect: Expect::Quiet, divisor: 1, make }
+    }
+
+    /// The samples it takes where `asked` are asked for.
+    #[must_use]
+    pub fn samples(&self, asked: usize) -> usize {
+        (asked / self.divisor).max(MIN_SAMPLES)
+    }
+}
+
+/// Every test, controls first. In each, class A stands before "against".
+pub const ALL: &[Test] = &[
+    Test {
+        name: "control-compare",
+        about: "a comparison that returns early: equal buffers against random ones",
+        expect: Expect::Leak,
+        divisor: 1,
+        make: |_, rng| Ok(controls::compare(rng)),
+    },
+    Test {
+        name: "control-public",
+        about: "public exponents: 960 bits against 1024",
+        expect: Expect::Leak,
+        divisor: 10,
+        make: |setup, rng| Ok(powers::public_pow(setup, rng)),
+    },
+    Test {
+        name: "control-same",
+        about: "secret exponents: uniform against uniform",
+        expect: Expect::Same,
+        divisor: 1,
+        make: |setup, rng| Ok(powers::pow(setup, Exponent::Uniform, rng)),
+    },
+    Test::quiet(
+        "decrypt-fixed",
+        "decryption: one ciphertext against uniform ones",
+        |setup, rng| Ok(decryption::fixed(setup, rng)),
+    ),
+    Test::quiet("decrypt-unit", "decryption: the ciphertext 1 against uniform ones", |setup, _| {
+        Ok(decryption::unit(setup))
+    }),
+    Test::quiet(
+        "decrypt-zero",
+        "decryption: encryptions of zero against those of uniform plaintexts",
+        decryption::zero,
+    ),
+    Test::quiet(
+        "decrypt-prime",
+        "a leg of decryption: a prime of 1021 ones against one of 7",
+        |setup, rng| Ok(decryption::prime(setup, rng)),
+    ),
+    Test::quiet("pow-zeros", "pow: exponents 0 against uniform ones", |setup, rng| {
+        Ok(powers::pow(setup, Exponent::Zeros, rng))
+    }),
+    Test::quiet("pow-sparse", "pow: exponents of 8 ones against uniform ones", |setup, rng| {
+        Ok(powers::pow(setup, Exponent::Sparse, rng))
+    }),
+    Test::quiet("pow-ones", "pow: exponents 2^1024 - 1 against uniform ones", |setup, rng| {
+        Ok(powers::pow(setup, Exponent::Ones, rng))
+    }),
+    Test::quiet("fixed-zeros", "pow_fixed_base: as pow-zeros", |setup, rng| {
+        Ok(powers::pow_fixed_base(setup, Exponent::Zeros, rng))
+    }),
+    Test::quiet("fixed-sparse", "pow_fixed_base: as pow-sparse", |setup, rng| {
+        Ok(powers::pow_fixed_base(setup, Exponent::Sparse, rng))
+    }),
+    Test::quiet("fixed-ones", "pow_fixed_base: as pow-ones", |setup, rng| {
+        Ok(powers::pow_fixed_base(setup, Exponent::Ones, rng))
+    }),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::timing::subject::Class;
+    use rand_core::SeedableRng;
+
+    #[test]
+    fn names_are_unique() {
+        let mut names: Vec<_> = ALL.iter().map(|test| test.name).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), ALL.len());
+    }
+
+    #[test]
+    fn controls_take_fewer_samples_but_enough() {
+        let test = ALL.iter().find(|test| test.name == "control-public").unwrap();
+        assert_eq!((test.samples(100_000), test.samples(2_000)), (10_000, MIN_SAMPLES));
+    }
+
+    #[test]
+    fn every_subject_runs_with_both_classes() {
+        let (setup, mut rng) = (Setup::new().unwrap(), ChaCha20Rng::from_seed([2; 32]));
+        for test in ALL {
+            let mut subject = (test.make)(&setup, &mut rng).unwrap();
+            for class in [Class::A, Class::B] {
+                subject.prepare(class, &mut rng).unwrap();
+                subject.run().unwrap_or_else(|why| panic!("{}: {why}", test.name));
+            }
+        }
+    }
+}

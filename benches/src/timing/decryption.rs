@@ -1,0 +1,199 @@
+//! Paillier decryption: of special ciphertexts, of special plaintexts, under special primes.
+
+use std::sync::Arc;
+
+use ciphergram_accel::{Builder, Modulus, Operand, Program};
+use ciphergram_he::{Error, paillier::full_mask_program};
+use rand_chacha::ChaCha20Rng;
+use rand_core::Rng;
+
+use super::{
+    BATCH,
+    subject::{Class, Setup, Subject, Words, uniform_residues, uniform_residues_into},
+};
+
+/// Encryptions of each class of plaintexts from which samples are drawn.
+const POOL: usize = 256;
+/// Words of a prime factor of n.
+const PRIME_WORDS: usize = 16;
+
+/// One ciphertext in class A, uniform ones in class B.
+#[must_use]
+pub fn fixed<'a>(setup: &'a Setup, rng: &mut ChaCha20Rng) -> Box<dyn Subject + 'a> {
+    let one = uniform_residues(1, setup.secret().modulus().n_squared(), rng);
+    against_uniform(setup, &one)
+}
+
+/// The ciphertext 1 in class A, under which every intermediate value is 1 or 0; uniform ones in
+/// class B.
+#[must_use]
+pub fn unit<'a>(setup: &'a Setup) -> Box<dyn Subject + 'a> {
+    let mut one = vec![0; setup.secret().modulus().ciphertext_words()];
+    one[0] = 1;
+    against_uniform(setup, &one)
+}
+
+/// Nearly every residue of n² is a ciphertext: of a uniform plaintext, under a uniform mask.
+fn against_uniform<'a>(setup: &'a Setup, one: &[u64]) -> Box<dyn Subject + 'a> {
+    let modulus = setup.secret().modulus().n_squared();
+    let candidates = [one.repeat(BATCH), one.repeat(BATCH)];
+    decrypt(setup, candidates, move |[_, b], rng| uniform_residues_into(b, modulus, rng))
+}
+
+/// Encryptions of zero in class A, of uniform plaintexts in class B.
+///
+/// # Errors
+/// The engine's, or no randomness.
+pub fn zero<'a>(setup: &'a Setup, rng: &mut ChaCha20Rng) -> Result<Box<dyn Subject + 'a>, Error> {
+    let modulus = setup.secret().modulus();
+    let plain = uniform_residues(POOL, modulus.n(), rng);
+    let pools = [encrypt(setup, &vec![0; plain.len()], rng)?, encrypt(setup, &plain, rng)?];
+    let each = modulus.ciphertext_words();
+    let candidates = [vec![0; BATCH * each], vec![0; BATCH * each]];
+    Ok(decrypt(setup, candidates, move |both, rng| {
+        for (words, pool) in both.iter_mut().zip(&pools) {
+            for item in words.chunks_exact_mut(each) {
+                let index = rng.next_u64() as usize % POOL;
+                item.copy_from_slice(&pool[index * each..][..each]);
+            }
+        }
+    }))
+}
+
+/// Encryptions of [`POOL`] plaintexts, each under a uniform mask.
+fn encrypt(setup: &Setup, plain: &[u64], rng: &mut ChaCha20Rng) -> Result<Vec<u64>, Error> {
+    let modulus = setup.secret().modulus();
+    let masks = uniform_residues(POOL, modulus.n_squared(), rng);
+    let mut out = vec![0; masks.len()];
+    let mut operands =
+        [Operand::SecretIn(plain), Operand::SecretIn(&masks), Operand::Out(&mut out)];
+    setup.engine().run(&full_mask_program(modulus), &mut operands)?;
+    Ok(out)
+}
+
+/// Times the program of decryption, which is all that touches the key.
+fn decrypt<'a>(
+    setup: &'a Setup,
+    candidates: [Vec<u64>; 2],
+    draw: impl FnMut(&mut [Vec<u64>; 2], &mut ChaCha20Rng) + 'a,
+) -> Box<dyn Subject + 'a> {
+    let secret = setup.secret();
+    let mut out = vec![0; BATCH * secret.modulus().n().len_words()];
+    let run = move |words: &[u64]| {
+        let mut operands = [Operand::In(words), Operand::Out(&mut out)];
+        Ok(setup.engine().run(secret.decrypt_program(), &mut operands)?)
+    };
+    Box::new(Words::new(candidates, draw, run))
+}
+
+/// One leg of decryption, `L_p(c^(p−1) mod p²)` as in [`ciphergram_he::paillier`], under a prime of
+/// 1021 ones in class A and of 7 ones in class B. So the secret exponent and the secret moduli p
+/// and p² differ as much as they can.
+///
+/// A prime is part of a program, so each sample has a program of its own. Both classes make it by
+/// the same allocations, and where these come to lie does not depend on the class.
+#[must_use]
+pub fn prime<'a>(setup: &'a Setup, rng: &mut ChaCha20Rng) -> Box<dyn Subject + 'a> {
+    let primes = [dense_prime(), sparse_prime()].map(|p| {
+        let mut words = p.to_vec();
+        words.extend(square(&p));
+        words
+    });
+    let ciphertexts = uniform_residues(BATCH, setup.secret().modulus().n_squared(), rng);
+    let (chosen, out) = (vec![0; 3 * PRIME_WORDS], vec![0; BATCH * PRIME_WORDS]);
+    Box::new(Leg { setup, primes, chosen, ciphertexts, program: None, out })
+}
+
+struct Leg<'a> {
+    setup: &'a Setup,
+    /// For each class p, then p².
+    primes: [Vec<u64>; 2],
+    chosen: Vec<u64>,
+    ciphertexts: Vec<u64>,
+    program: Option<Program>,
+    out: Vec<u64>,
+}
+
+impl Subject for Leg<'_> {
+    fn prepare(&mut self, class: Class, _: &mut ChaCha20Rng) -> Result<(), Error> {
+        self.program = None;
+        class.choose_into(&mut self.chosen, &self.primes);
+        let n_squared = self.setup.secret().modulus().n_squared();
+        self.program = Some(leg_program(n_squared, &self.chosen));
+        Ok(())
+    }
+
+    fn run(&mut self) -> Result<(), Error> {
+        let Some(program) = &self.program else { return Ok(()) };
+        let mut operands = [Operand::In(&self.ciphertexts), Operand::Out(&mut self.out)];
+        Ok(self.setup.engine().run(program, &mut operands)?)
+    }
+}
+
+/// `words` are p, then p².
+fn leg_program(n_squared: &Arc<Modulus>, words: &[u64]) -> Program {
+    let (p, p_squared) = words.split_at(PRIME_WORDS);
+    let modulus = |words: &[u64]| match Modulus::new("m", words) {
+        Ok(m) => Arc::new(m),
+        Err(why) => unreachable!("an odd number: {why}"),
+    };
+    let mut b = Builder::new("timing.leg");
+    let c = b.residues("c", n_squared);
+    let mut below = p.to_vec();
+    below[0] -= 1;
+    let e = b.secret_exponent("p−1", 64 * PRIME_WORDS as u32, &below);
+    let x = b.reduce("x", c, &modulus(p_squared));
+    let y = b.pow("y", x, e);
+    let l = b.l_quotient("l", y, &modulus(p));
+    b.output(l);
+    b.build()
+}
+
+/// `2^1024 − 105`, the largest prime below 2^1024.
+fn dense_prime() -> [u64; PRIME_WORDS] {
+    let mut p = [u64::MAX; PRIME_WORDS];
+    p[0] -= 104;
+    p
+}
+
+/// `2^1023 + 2^1022 + 2087`, the smallest prime that is 3 mod 4 above its first two terms, which
+/// all primes of keys made here have.
+fn sparse_prime() -> [u64; PRIME_WORDS] {
+    let mut p = [0; PRIME_WORDS];
+    (p[0], p[PRIME_WORDS - 1]) = (2087, 3 << 62);
+    p
+}
+
+/// `x²`, word by word.
+fn square(x: &[u64]) -> Vec<u64> {
+    let mut out = vec![0; 2 * x.len()];
+    for (i, &a) in x.iter().enumerate() {
+        let mut carry = 0;
+        for (j, &b) in x.iter().enumerate() {
+            let sum = u128::from(a) * u128::from(b) + u128::from(out[i + j]) + carry;
+            (out[i + j], carry) = (sum as u64, sum >> 64);
+        }
+        out[i + x.len()] = carry as u64;
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ciphergram_he::paillier::PaillierSecret;
+
+    #[test]
+    fn the_special_primes_are_factors_of_a_key() {
+        let (dense, sparse) = (dense_prime(), sparse_prime());
+        let ones = |p: &[u64]| p.iter().map(|w| w.count_ones()).sum::<u32>();
+        assert_eq!((ones(&dense), ones(&sparse)), (1021, 7));
+        assert!(PaillierSecret::new(&dense, &sparse, 2048, false).is_ok());
+    }
+
+    #[test]
+    fn squares() {
+        assert_eq!(square(&[u64::MAX, u64::MAX]), [1, 0, u64::MAX - 1, u64::MAX]);
+        assert_eq!(square(&[3, 1]), [9, 6, 1, 0]);
+    }
+}
