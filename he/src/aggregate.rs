@@ -15,12 +15,17 @@ use crate::{
 /// One running sum of every chunk of a stream.
 ///
 /// It adds what it is given: that each contribution is added once is the caller's duty.
+///
+/// An addition under Paillier is one Montgomery product, which takes one power of the radix R from
+/// the sum. Each chunk counts its own; one more product, by `R^(additions + 1)`, corrects what leaves.
 pub struct Accumulator {
     key: PublicKey,
     engine: Arc<dyn Engine>,
     program: Program,
     chunks: Chunks,
     words: Vec<u64>,
+    /// For each chunk.
+    additions: Vec<u32>,
 }
 
 impl Accumulator {
@@ -38,7 +43,8 @@ impl Accumulator {
             (None, Some(lattice)) => ckks_sum::sum_program(&lattice.ring),
             (None, None) => unreachable!("a parameter set without a modulus has a ring"),
         };
-        Self { key: key.clone(), engine, program, chunks, words }
+        let additions = vec![0; chunks.count() as usize];
+        Self { key: key.clone(), engine, program, chunks, words, additions }
     }
 
     /// How streams are cut.
@@ -86,36 +92,63 @@ impl Accumulator {
     /// Adds the wire bytes of whole chunks, which must have passed a check.
     ///
     /// # Errors
-    /// The engine's; nothing was added then.
+    /// The engine's, or more than 2^31 additions to a chunk; nothing was added then.
     pub fn add(&mut self, chunks: Range<u32>, bytes: &[u8]) -> Result<(), Error> {
         let range = self.range(&chunks);
+        let chunks = chunks.start as usize..chunks.end as usize;
+        let additions = self.additions.get_mut(chunks).unwrap_or_default();
+        let admitted = i32::MAX as usize;
+        if additions.iter().any(|&count| count as usize == admitted) {
+            return Err(Error::TooManyContributors { found: admitted + 1, admitted });
+        }
         let sum = &mut self.words[range.start / 8..range.end / 8];
         let words = to_words(bytes);
         self.engine.run(&self.program, &mut [Operand::InOut(sum), Operand::In(&words)])?;
+        additions.iter_mut().for_each(|count| *count += 1);
         Ok(())
+    }
+
+    /// Makes words of chunks with so many additions ordinary.
+    fn correct(&self, words: &mut [u64], additions: u32) -> Result<(), Error> {
+        match self.key.paillier() {
+            Some(modulus) => Ok(modulus.correct(&*self.engine, words, -(additions as i32))?),
+            None => Ok(()),
+        }
     }
 
     /// The wire bytes of a chunk's sum. A Paillier sum is checked once more as a whole, for factors
     /// of ciphertexts that came in one by one.
     ///
     /// # Errors
-    /// The sum is not coprime to n: some contributor sent what is no ciphertext.
+    /// The sum is not coprime to n: some contributor sent what is no ciphertext. Or the engine's.
     pub fn finish(&self, chunk: u32) -> Result<Vec<u8>, Error> {
         let range = self.range(&(chunk..chunk + 1));
-        let words = &self.words[range.start / 8..range.end / 8];
+        let mut words = self.words[range.start / 8..range.end / 8].to_vec();
+        self.correct(&mut words, self.additions[chunk as usize])?;
         if let Some(modulus) = self.key.paillier() {
-            let fault = modulus.coprimality_fault(&*self.engine, words)?;
+            let fault = modulus.coprimality_fault(&*self.engine, &words)?;
             if let Some(fault) = fault {
                 return Err(Error::Ciphertext { chunk, fault });
             }
         }
-        Ok(to_bytes(words))
+        Ok(to_bytes(&words))
     }
 
     /// The wire bytes of the whole sum.
-    #[must_use]
-    pub fn into_stream(self) -> Vec<u8> {
-        to_bytes(&self.words)
+    ///
+    /// # Errors
+    /// The engine's.
+    pub fn into_stream(mut self) -> Result<Vec<u8>, Error> {
+        // Usually one run: every chunk has every contribution.
+        let mut words = std::mem::take(&mut self.words);
+        let mut first = 0;
+        for run in self.additions.chunk_by(|a, b| a == b) {
+            let chunks = first..first + run.len() as u32;
+            let range = self.range(&chunks);
+            self.correct(&mut words[range.start / 8..range.end / 8], run[0])?;
+            first = chunks.end;
+        }
+        Ok(to_bytes(&words))
     }
 }
 

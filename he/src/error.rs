@@ -108,6 +108,16 @@ pub enum Error {
         /// The path.
         path: PathBuf,
     },
+    /// A batch that an operation cannot take.
+    #[error("{operation}: {operand}: {fault}")]
+    Operand {
+        /// The operation.
+        operation: &'static str,
+        /// Which of its operands.
+        operand: &'static str,
+        /// What is wrong with it.
+        fault: OperandFault,
+    },
     /// The wrong half of a key pair.
     #[error("this is a {found} key; {needed}")]
     KeyKind {
@@ -204,6 +214,50 @@ pub enum Error {
     Randomness,
 }
 
+/// Why a batch cannot be an operand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum OperandFault {
+    /// More or fewer items than there must be.
+    #[error("{found} items where {expected} belong")]
+    Count {
+        /// Items given.
+        found: usize,
+        /// Items of the other operand, or that the shape asks for.
+        expected: usize,
+    },
+    /// The words do not make whole items.
+    #[error("{found} words are no whole number of items of {each}")]
+    Words {
+        /// Words given.
+        found: usize,
+        /// Words of one item.
+        each: usize,
+    },
+    /// It belongs to another modulus than the rest.
+    #[error("it is of another modulus")]
+    Modulus,
+    /// An item is not below the bound of its kind.
+    #[error("item {index} is not below {bound}")]
+    NotBelow {
+        /// The place within the batch.
+        index: usize,
+        /// The bound's name.
+        bound: &'static str,
+    },
+    /// An item is too large for what it is to become or what was said of it.
+    #[error("item {index} does not fit {bits} bits")]
+    TooLarge {
+        /// The place within the batch.
+        index: usize,
+        /// The bits that it must fit, sign included.
+        bits: u32,
+    },
+    /// An item is no ciphertext.
+    #[error(transparent)]
+    Ciphertext(CiphertextFault),
+}
+
 /// What is wrong with a ciphertext.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -219,19 +273,19 @@ pub enum CiphertextFault {
     /// Zero is no Paillier ciphertext.
     #[error("ciphertext {index} is 0")]
     Zero {
-        /// The place within the chunk.
+        /// The place within the chunk or batch.
         index: usize,
     },
     /// Not below n².
     #[error("ciphertext {index} is not below n²")]
     NotReduced {
-        /// The place within the chunk.
+        /// The place within the chunk or batch.
         index: usize,
     },
     /// It shares a factor with n.
     #[error("ciphertext {index} is not coprime to n")]
     NotCoprime {
-        /// The place within the chunk.
+        /// The place within the chunk or batch.
         index: usize,
     },
     /// A lane of a beat is not below its prime.

@@ -187,7 +187,7 @@ impl Sum {
         let (accumulator, agreement, contributors) = sum.ok_or(Error::NothingToSum)?;
         let all = ContributorSet::all(contributors.len());
         let sets = vec![all; accumulator.chunks().count() as usize];
-        Ok(Self { contributors, agreement, sets, stream: accumulator.into_stream() })
+        Ok(Self { contributors, agreement, sets, stream: accumulator.into_stream()? })
     }
 
     /// Refuses a sum whose parts do not fit together, however it was made.

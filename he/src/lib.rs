@@ -12,6 +12,7 @@
 //! | [`params`] | from (scheme, clients, bits) to a checked [`Parameters`]: sizes, headroom, geometry |
 //! | [`tensors`], [`codec`] | tensors from files; ranges, quantisation, what a sum decodes to |
 //! | [`paillier`], [`ckks_sum`] | the two schemes, as programs for an engine |
+//! | [`mod_arith`] | batched modular products and powers |
 //! | [`keys`] | key files |
 //! | [`seal`], [`aggregate`], [`open`] | a contribution chunk by chunk; sums without a key; decryption |
 //! | [`frame`], [`files`], [`exchange`] | what travels: the common header, files, and the agreement before a round |
@@ -36,6 +37,7 @@ pub mod exchange;
 pub mod files;
 pub mod frame;
 pub mod keys;
+pub mod mod_arith;
 pub mod open;
 pub mod paillier;
 pub mod params;
@@ -48,6 +50,7 @@ pub use codec::{Agreement, Quantised};
 pub use error::Error;
 pub use files::{Contribution, Sum};
 pub use keys::{PublicKey, SecretKey};
+pub use mod_arith::ModArith;
 pub use open::OpenedSum;
 pub use params::{Parameters, Scheme};
 pub use seal::Sealer;

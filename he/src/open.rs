@@ -88,7 +88,7 @@ impl OpenedSum {
         let (k, n) = (secret.modulus().ciphertext_words(), secret.modulus().n().len_words());
         let mut plain = Zeroizing::new(Vec::with_capacity(words.len() / k * n));
         for part in words.chunks(CIPHERTEXTS_PER_RUN * k) {
-            plain.extend_from_slice(&secret.decrypt(engine, part)?);
+            plain.extend_from_slice(secret.decrypt_words(engine, part)?.words());
         }
         let mut slots = plain.chunks(n).map(SlotWords::Plain);
         for chunk in 0..self.chunks.count() {

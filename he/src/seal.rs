@@ -11,7 +11,7 @@ use crate::{
     ckks_sum::{self, chunks_per_polynomial},
     codec::set_field,
     keys::AnyKey,
-    paillier,
+    paillier::{self, Plaintexts},
     params::Chunks,
     random,
 };
@@ -39,7 +39,7 @@ impl Ticket {
 }
 
 enum Encryptor {
-    Paillier(Box<paillier::Encryptor>),
+    Paillier(paillier::Encryptor),
     Lattice(ckks_sum::Encryptor),
 }
 
@@ -82,7 +82,7 @@ impl Sealer {
             needed: "encrypting under ckks-sum without the secret needs a key made by keygen \
                      --public-encrypt, which is not there yet: use keys/secret.json",
         })?;
-        let encryptor = Encryptor::Paillier(Box::new(paillier::Encryptor::new(modulus, &*engine)?));
+        let encryptor = Encryptor::Paillier(paillier::Encryptor::new(modulus, &*engine)?);
         Self::assemble(key, engine, encryptor, update, ticket, 0)
     }
 
@@ -99,12 +99,15 @@ impl Sealer {
         next: u32,
     ) -> Result<Self, Error> {
         let parameters = key.public().parameters();
-        let Some(secret) = key.lattice() else {
-            return Self::with_public(key.public(), engine, update, ticket)
-                .map(|sealer| Self { next, ..sealer });
+        let encryptor = match (key.paillier(), key.lattice()) {
+            (Some(secret), _) => {
+                Encryptor::Paillier(paillier::Encryptor::for_owner(secret, &*engine)?)
+            }
+            (None, Some(secret)) => {
+                Encryptor::Lattice(ckks_sum::Encryptor::new(secret, parameters, &ticket.seed)?)
+            }
+            (None, None) => unreachable!("a key is of one scheme"),
         };
-        let encryptor =
-            Encryptor::Lattice(ckks_sum::Encryptor::new(secret, parameters, &ticket.seed)?);
         Self::assemble(key.public(), engine, encryptor, update, ticket, next)
     }
 
@@ -193,7 +196,9 @@ impl Sealer {
         let Encryptor::Paillier(encryptor) = &mut self.encryptor else {
             unreachable!("the caller looked")
         };
-        Ok(to_bytes(&encryptor.encrypt(&*self.engine, &plain)?))
+        // The fields of a slot have fewer bits than n.
+        let plain = Plaintexts::from_reduced(encryptor.modulus(), plain);
+        Ok(to_bytes(&encryptor.encrypt(&*self.engine, &plain)?.into_words(&*self.engine)?))
     }
 
     /// Chunks start at a polynomial, or where a resumed stream goes on inside one.

@@ -2,52 +2,37 @@
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests, where a panic is the report")]
 
+mod support;
+
 use std::sync::Arc;
 
 use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
-use ciphergram_accel::{CpuEngine, Engine, Operand, ReferenceEngine};
+use ciphergram_accel::{CpuEngine, Engine, Operand, ReferenceEngine, Secret};
 use ciphergram_he::{
     PublicKey, SecretKey,
     error::CiphertextFault,
     keys::AnyKey,
-    paillier::{Encryptor, ModulusFault, PaillierModulus, PaillierSecret, full_mask_program},
+    paillier::{
+        Ciphertexts, Encryptor, Evaluator, ModulusFault, PaillierModulus, PaillierSecret,
+        Plaintexts, Scalars, full_mask_program,
+    },
     params::{Literal, Scheme},
 };
 use num_bigint::BigUint;
 use serde_json::Value;
-
-fn hex(value: &Value) -> BigUint {
-    BigUint::parse_bytes(value.as_str().unwrap().as_bytes(), 16).unwrap()
-}
-
-fn words(x: &BigUint, count: usize) -> Vec<u64> {
-    let mut words = x.to_u64_digits();
-    assert!(words.len() <= count);
-    words.resize(count, 0);
-    words
-}
-
-fn big(words: &[u64]) -> BigUint {
-    words.iter().rev().fold(BigUint::ZERO, |acc, &w| (acc << 64) + BigUint::from(w))
-}
+use support::{big, hex, vectors, words};
+use zeroize::Zeroizing;
 
 /// As python-paillier writes integers.
 fn encode(x: &BigUint) -> String {
     BASE64_URL_SAFE_NO_PAD.encode(x.to_bytes_be())
 }
 
-fn vectors(bits: u32) -> Value {
-    let path = format!("{}/tests/vectors/paillier_phe_{bits}.json", env!("CARGO_MANIFEST_DIR"));
-    serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
-}
-
 #[test]
 fn agrees_with_python_paillier() {
-    for (bits, engine) in [
-        (2048, &CpuEngine::new() as &dyn Engine),
-        (3072, &CpuEngine::new()),
-        (2048, &ReferenceEngine),
-    ] {
+    let cpu: Arc<dyn Engine> = Arc::new(CpuEngine::new());
+    let reference: Arc<dyn Engine> = Arc::new(ReferenceEngine);
+    for (bits, engine) in [(2048, &cpu), (3072, &cpu), (2048, &reference)] {
         let file = vectors(bits);
         let k = bits as usize / 64;
         let (p, q) = (hex(&file["p"]).to_u64_digits(), hex(&file["q"]).to_u64_digits());
@@ -55,6 +40,9 @@ fn agrees_with_python_paillier() {
         let modulus = key.modulus();
         assert_eq!(big(modulus.n().words()), hex(&file["n"]));
         let encrypt = full_mask_program(modulus);
+        let evaluator = Evaluator::new(modulus, engine.clone());
+        let batch = |c: Vec<u64>| Ciphertexts::try_from_words(modulus, c).unwrap();
+        let decrypt = |c: &Ciphertexts| key.decrypt(&**engine, c).unwrap().words().to_vec();
         let cases = file["cases"].as_array().unwrap();
         assert!(cases.len() >= 4);
         let cases = if engine.name() == "reference" { &cases[..2] } else { &cases[..] };
@@ -66,18 +54,17 @@ fn agrees_with_python_paillier() {
                     [Operand::SecretIn(&plain), Operand::SecretIn(&mask), Operand::Out(&mut out)];
                 engine.run(&encrypt, &mut operands).unwrap();
                 assert_eq!(big(&out), hex(&case[c]), "{c} at {bits} bits on {}", engine.name());
-                assert_eq!(*key.decrypt(engine, &out).unwrap(), plain);
+                assert_eq!(decrypt(&batch(out)), plain);
             }
-            let mut sum = words(&hex(&case["c1"]), 2 * k);
-            let other = words(&hex(&case["c2"]), 2 * k);
-            let mut operands = [Operand::InOut(&mut sum), Operand::In(&other)];
-            engine.run(&modulus.sum_program(), &mut operands).unwrap();
-            assert_eq!(big(&sum), hex(&case["sum"]));
-            let decrypted = key.decrypt(engine, &sum).unwrap();
-            assert_eq!(big(&decrypted), hex(&case["sum_decrypted"]));
-            let product = words(&hex(&case["mul_plain"]), 2 * k);
-            let decrypted = key.decrypt(engine, &product).unwrap();
-            assert_eq!(big(&decrypted), hex(&case["mul_plain_decrypted"]));
+            let of = |name: &str| batch(words(&hex(&case[name]), 2 * k));
+            let sum = evaluator.add(&of("c1"), &of("c2")).unwrap();
+            assert_eq!(big(&decrypt(&sum)), hex(&case["sum_decrypted"]));
+            assert_eq!(big(&sum.into_words(&**engine).unwrap()), hex(&case["sum"]));
+            let scalar = Zeroizing::new(words(&hex(&case["k"]), k));
+            let scalar = Scalars::<Secret>::try_from_words(modulus, scalar, None).unwrap();
+            let product = evaluator.mul_plain(&of("c1"), &scalar).unwrap();
+            assert_eq!(big(&decrypt(&product)), hex(&case["mul_plain_decrypted"]));
+            assert_eq!(big(&product.into_words(&**engine).unwrap()), hex(&case["mul_plain"]));
         }
     }
 }
@@ -95,10 +82,12 @@ fn fresh_keys_decrypt_by_the_textbook() {
     let plain: Vec<BigUint> =
         vec![BigUint::ZERO, BigUint::from(1u8), &n - 1u8, &n >> 1, BigUint::from(0xdead_beefu32)];
     let batch: Vec<u64> = plain.iter().flat_map(|m| words(m, 32)).collect();
+    let plaintexts = Plaintexts::try_from_words(modulus, Zeroizing::new(batch.clone())).unwrap();
     let mut encryptor = Encryptor::new(modulus, &engine).unwrap();
-    let first = encryptor.encrypt(&engine, &batch).unwrap();
-    let second = encryptor.encrypt(&engine, &batch).unwrap();
-    assert_eq!(*secret.decrypt(&engine, &first).unwrap(), batch);
+    let first = encryptor.encrypt(&engine, &plaintexts).unwrap();
+    assert_eq!(secret.decrypt(&engine, &first).unwrap().words(), batch);
+    let first = first.into_words(&engine).unwrap();
+    let second = encryptor.encrypt(&engine, &plaintexts).unwrap().into_words(&engine).unwrap();
 
     // p and q are not public API; the file has them, as it does for python-paillier.
     let folder = tempfile::tempdir().unwrap();
@@ -149,9 +138,8 @@ fn keys_of_python_paillier_get_full_masks() {
     assert!(!modulus.is_djn());
     let engine = CpuEngine::new();
     let mut encryptor = Encryptor::new(modulus, &engine).unwrap();
-    let plain = words(&BigUint::from(42u8), 32);
-    let c = encryptor.encrypt(&engine, &plain).unwrap();
-    assert_eq!(*key.paillier().unwrap().decrypt(&engine, &c).unwrap(), plain);
+    let c = encryptor.encrypt(&engine, &Plaintexts::from_u64(modulus, &[42])).unwrap();
+    assert_eq!(key.paillier().unwrap().decrypt(&engine, &c).unwrap().to_i64().unwrap()[..], [42]);
 
     // Parameters of one's own choice do not make the form of the modulus any better.
     let mut ours = secret.clone();

@@ -161,7 +161,7 @@ fn long_sums_with_changing_contributors_open() {
         sets.push(set);
     }
     let contributors = contributions.iter().map(|c| c.ticket.clone()).collect();
-    let mut sum = Sum { contributors, agreement, sets, stream: accumulator.into_stream() };
+    let mut sum = Sum { contributors, agreement, sets, stream: accumulator.into_stream().unwrap() };
     let opened = OpenedSum::open(secret(&key), &*engine(), &sum).unwrap();
     for (i, &value) in opened.sums().iter().enumerate() {
         let alone = (60..100).contains(&(i / each));
@@ -258,7 +258,8 @@ fn each_chunk_opens_over_its_own_contributors() {
             }
             sets.push(set);
         }
-        let stream = (0..4).flat_map(|c| accumulator.finish(c).unwrap()).collect();
+        let stream: Vec<u8> = (0..4).flat_map(|c| accumulator.finish(c).unwrap()).collect();
+        assert_eq!(accumulator.into_stream().unwrap(), stream);
         let contributors = contributions.iter().map(|c| c.ticket.clone()).collect();
         let mut sum = Sum { contributors, agreement, sets, stream };
         let opened = OpenedSum::open(secret(&key), &*engine(), &sum).unwrap();

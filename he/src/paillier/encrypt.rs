@@ -1,131 +1,79 @@
-//! Encryption: the programs, and an encryptor with a base and a generator of its own.
+//! Encryption of batches.
 
 use std::sync::Arc;
 
-use ciphergram_accel::{
-    Builder, Engine, Exponents, Operand, Program, Public, Secret, program::FixedBase,
-};
-use crypto_bigint::{BoxedUint, NonZero, RandomMod};
+use ciphergram_accel::{Engine, Operand, Program};
 use rand_chacha::ChaCha20Rng;
-use rand_core::Rng;
-use zeroize::Zeroizing;
 
-use super::PaillierModulus;
-use crate::{Error, random};
+use super::{Ciphertexts, PaillierModulus, PaillierSecret, Plaintexts, masks::Masks};
+use crate::{Error, error::OperandFault, random};
 
-/// Encrypts batches under one modulus, every ciphertext with a fresh mask.
+/// Encrypts batches under one modulus, every ciphertext with a fresh mask from a generator of its
+/// own.
 pub struct Encryptor {
     modulus: PaillierModulus,
-    program: Program,
+    masks: Arc<Masks>,
     rng: ChaCha20Rng,
 }
 
 impl Encryptor {
-    /// Draws a base (for moduli of the form that short masks need) and a generator key.
+    /// An encryptor with the public key. The first one of a key draws the base of its masks, if the
+    /// modulus is of the form that short masks need; others of the same key, clones included, share
+    /// it and the table that an engine makes of it.
     ///
     /// # Errors
     /// The engine's, or no randomness.
     pub fn new(modulus: &PaillierModulus, engine: &dyn Engine) -> Result<Self, Error> {
         let mut rng = random::generator()?;
-        let program = if modulus.is_djn() {
-            short_mask_program(modulus, engine, &mut rng)?
-        } else {
-            full_mask_program(modulus)
-        };
-        Ok(Self { modulus: modulus.clone(), program, rng })
+        let masks = modulus.masks(engine, &mut rng)?;
+        Ok(Self { modulus: modulus.clone(), masks, rng })
     }
 
-    /// The program of one encryption.
-    #[must_use]
-    pub fn program(&self) -> &Program {
-        &self.program
-    }
-
-    /// Encrypts plaintexts of as many words as n, each below n.
+    /// An encryptor for the key's owner, whose masks are powers modulo p² and q², of half the size,
+    /// whatever the form of the modulus. The first one of a key draws their bases, others share them.
     ///
     /// # Errors
-    /// The engine's.
-    pub fn encrypt(&mut self, engine: &dyn Engine, plain: &[u64]) -> Result<Vec<u64>, Error> {
-        let k = self.modulus.n().len_words();
-        let count = plain.len() / k;
+    /// The engine's, or no randomness.
+    pub fn for_owner(secret: &PaillierSecret, engine: &dyn Engine) -> Result<Self, Error> {
+        let mut rng = random::generator()?;
+        let masks = secret.masks(engine, &mut rng)?;
+        Ok(Self { modulus: secret.modulus().clone(), masks, rng })
+    }
+
+    /// The modulus that it encrypts under.
+    #[must_use]
+    pub fn modulus(&self) -> &PaillierModulus {
+        &self.modulus
+    }
+
+    /// The program of one encryption. Its operands are the plaintexts, the secret numbers that are
+    /// drawn for the masks, and the ciphertexts.
+    #[must_use]
+    pub fn program(&self) -> &Program {
+        &self.masks.program
+    }
+
+    /// Encrypts a batch. Constant time but for how often a drawn number is drawn again.
+    ///
+    /// # Errors
+    /// Plaintexts of another modulus; the engine's.
+    pub fn encrypt(
+        &mut self,
+        engine: &dyn Engine,
+        plain: &Plaintexts,
+    ) -> Result<Ciphertexts, Error> {
+        if !self.modulus.is_same(plain.modulus()) {
+            let (operation, operand, fault) = ("encrypt", "plaintexts", OperandFault::Modulus);
+            return Err(Error::Operand { operation, operand, fault });
+        }
+        let count = plain.count();
         let mut out = vec![0; count * self.modulus.ciphertext_words()];
-        if self.modulus.is_djn() {
-            let bits = self.modulus.n().bits() / 2;
-            let words = (0..count * k / 2).map(|_| self.rng.next_u64()).collect();
-            let masks = Exponents::<Secret>::new(bits, words);
-            let mut operands =
-                [Operand::SecretIn(plain), Operand::from(&masks), Operand::Out(&mut out)];
-            engine.run(&self.program, &mut operands)?;
-        } else {
-            let mut masks = Zeroizing::new(vec![0; out.len()]);
-            for mask in masks.chunks_mut(self.modulus.ciphertext_words()) {
-                let r = uniform_below(self.modulus.n().words(), &mut self.rng)?;
-                mask[..k].copy_from_slice(r.as_words());
-            }
-            let mut operands =
-                [Operand::SecretIn(plain), Operand::SecretIn(&masks), Operand::Out(&mut out)];
-            engine.run(&self.program, &mut operands)?;
-        }
-        Ok(out)
+        let draws = &self.masks.draws;
+        let drawn: Vec<_> = draws.iter().map(|draw| draw.fill(count, &mut self.rng)).collect();
+        let mut operands = vec![Operand::SecretIn(plain.words())];
+        operands.extend(drawn.iter().map(|words| Operand::SecretIn(words)));
+        operands.push(Operand::Out(&mut out));
+        engine.run(&self.masks.program, &mut operands)?;
+        Ok(Ciphertexts::from_parts(&self.modulus, out, 0))
     }
-}
-
-/// A number uniform in `1 ..= n − 1`. That it shares a factor with n has the chance of guessing one.
-fn uniform_below(n: &[u64], rng: &mut ChaCha20Rng) -> Result<Zeroizing<BoxedUint>, Error> {
-    let n = BoxedUint::from_words(n.iter().copied());
-    let n: NonZero<BoxedUint> = n.to_nz().into_option().ok_or(Error::Randomness)?;
-    loop {
-        let r = Zeroizing::new(BoxedUint::random_mod_vartime(rng, &n));
-        if bool::from(r.is_nonzero()) {
-            return Ok(r);
-        }
-    }
-}
-
-/// `(1 + m·n) · h_s^r` with `r` of half the bits of n. Draws `x` and computes `h_s = (−x²)ⁿ`.
-fn short_mask_program(
-    modulus: &PaillierModulus,
-    engine: &dyn Engine,
-    rng: &mut ChaCha20Rng,
-) -> Result<Program, Error> {
-    let (n, n_squared) = (modulus.n(), modulus.n_squared());
-    let x = uniform_below(n.words(), rng)?;
-    let big_n = BoxedUint::from_words(n.words().iter().copied());
-    let nonzero = big_n.to_nz().into_option().ok_or(Error::Randomness)?;
-    let h = Zeroizing::new(big_n.wrapping_sub(x.square_mod(&nonzero)));
-    let mut base = Zeroizing::new(h.as_words().to_vec());
-    base.resize(n_squared.len_words(), 0);
-
-    let mut b = Builder::new("paillier.base");
-    let h = b.secret_residues("h", n_squared);
-    let e = b.public_exponent("n", n.bits(), n.words());
-    let h_s = b.pow("h_s", h, e);
-    b.output(h_s);
-    let mut h_s = Zeroizing::new(vec![0; n_squared.len_words()]);
-    engine.run(&b.build(), &mut [Operand::SecretIn(&base), Operand::Out(&mut h_s)])?;
-    let base = Arc::new(FixedBase::new("h_s", n_squared.clone(), &h_s, n.bits() / 2));
-
-    let mut b = Builder::new("paillier.encrypt");
-    let m = b.integers("m", n.len_words());
-    let r = b.exponents::<Secret>("r", n.bits() / 2);
-    let plain = b.one_plus_mn("plain", m, n, n_squared);
-    let mask = b.pow_fixed_base("mask", &base, r);
-    let c = b.mul("c", plain, mask);
-    b.output(c);
-    Ok(b.build())
-}
-
-/// The program of `(1 + m·n) · rⁿ` with a mask `r` uniform below n, for moduli of unknown form.
-#[must_use]
-pub fn full_mask_program(modulus: &PaillierModulus) -> Program {
-    let (n, n_squared) = (modulus.n(), modulus.n_squared());
-    let mut b = Builder::new("paillier.encrypt");
-    let m = b.integers("m", n.len_words());
-    let r = b.secret_residues("r", n_squared);
-    let e = b.public_exponent("n", n.bits(), n.words());
-    let plain = b.one_plus_mn("plain", m, n, n_squared);
-    let mask = b.pow::<Public>("mask", r, e);
-    let c = b.mul("c", plain, mask);
-    b.output(c);
-    b.build()
 }

@@ -1,12 +1,20 @@
 //! The public modulus: its validation, the programs that need nothing else, and what a valid
 //! ciphertext is.
 
-use std::sync::Arc;
+use std::{
+    borrow::Cow,
+    collections::HashMap,
+    sync::{Arc, Mutex, OnceLock, PoisonError},
+};
 
-use ciphergram_accel::{Builder, Engine, Modulus, Operand, Program, RunError};
-use crypto_bigint::{BoxedUint, ConcatenatingSquare, Gcd, NonZero};
+use ciphergram_accel::{
+    Builder, Engine, Modulus, Operand, Program, RunError, modulus::MAX_MODULUS_BITS,
+};
+use crypto_bigint::{BoxedUint, Gcd, NonZero};
+use rand_chacha::ChaCha20Rng;
 
-use crate::error::CiphertextFault;
+use super::masks::Masks;
+use crate::{Error, error::CiphertextFault};
 
 /// Why a number cannot be trusted as a Paillier modulus.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -49,12 +57,22 @@ pub enum ModulusFault {
 /// Trial division goes up to here.
 const SMALL_FACTOR_LIMIT: u32 = 1 << 16;
 
-/// n and n², validated.
+/// Powers of the Montgomery radix that a modulus keeps at most: as many as there can be
+/// contributors to a sum.
+const RADIX_POWERS: usize = 1024;
+
+/// n and n², validated, with what is derived from them once: clones share it.
 #[derive(Clone)]
-pub struct PaillierModulus {
+pub struct PaillierModulus(Arc<Shared>);
+
+struct Shared {
     n: Arc<Modulus>,
     n_squared: Arc<Modulus>,
     djn: bool,
+    masks: OnceLock<Arc<Masks>>,
+    radix_powers: Mutex<HashMap<u32, Arc<[u64]>>>,
+    scale: Program,
+    product: Program,
 }
 
 impl PaillierModulus {
@@ -78,46 +96,116 @@ impl PaillierModulus {
         if is_prime_power(&big) {
             return Err(ModulusFault::PrimePower);
         }
-        let square = big.concatenating_square();
-        let modulus = |name: &str, words: &[u64]| {
-            Modulus::new(name, words).map(Arc::new).map_err(|_| ModulusFault::Even)
-        };
-        Ok(Self { n: modulus("n", n)?, n_squared: modulus("n²", square.as_words())?, djn })
+        let n = Arc::new(Modulus::new("n", n).map_err(|_| ModulusFault::Even)?);
+        let size = |_| ModulusFault::Size { found, expected: MAX_MODULUS_BITS / 2 };
+        let n_squared = Arc::new(Modulus::square("n²", &n).map_err(size)?);
+        Ok(Self(Arc::new(Shared {
+            n,
+            scale: scale_program(&n_squared),
+            product: product_program(&n_squared),
+            n_squared,
+            djn,
+            masks: OnceLock::new(),
+            radix_powers: Mutex::default(),
+        })))
     }
 
     /// n.
     #[must_use]
     pub fn n(&self) -> &Arc<Modulus> {
-        &self.n
+        &self.0.n
     }
 
     /// n².
     #[must_use]
     pub fn n_squared(&self) -> &Arc<Modulus> {
-        &self.n_squared
+        &self.0.n_squared
     }
 
     /// Whether its maker vouches for the form that short masks need.
     #[must_use]
     pub fn is_djn(&self) -> bool {
-        self.djn
+        self.0.djn
     }
 
     /// Words of one ciphertext.
     #[must_use]
     pub fn ciphertext_words(&self) -> usize {
-        self.n_squared.len_words()
+        self.0.n_squared.len_words()
     }
 
-    /// The program of one homomorphic addition in place.
+    /// Whether both are the same number.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0) || self.0.n.words() == other.0.n.words()
+    }
+
+    /// The program of one homomorphic addition in place: one Montgomery product, which takes one
+    /// power of the radix away. See [`Ciphertexts`](super::Ciphertexts).
     #[must_use]
     pub fn sum_program(&self) -> Program {
-        let mut b = Builder::new("paillier.sum");
-        let sum = b.residue_sums("sum", &self.n_squared);
-        let c = b.residues("c", &self.n_squared);
-        let product = b.mul("product", sum, c);
+        let mut b = Builder::new("paillier.add_assign");
+        let sum = b.residue_sums("sum", &self.0.n_squared);
+        let c = b.residues("c", &self.0.n_squared);
+        let product = b.mont_mul("product", sum, c);
         b.update(sum, product);
         b.build()
+    }
+
+    /// The program that multiplies a batch in place by one number for all, by one Montgomery product
+    /// each: corrections run it with a power of the radix.
+    #[must_use]
+    pub fn scale_program(&self) -> &Program {
+        &self.0.scale
+    }
+
+    /// The program of the product of sixteen ciphertexts: a step of the tree that sums a batch.
+    #[must_use]
+    pub fn product_program(&self) -> &Program {
+        &self.0.product
+    }
+
+    /// How encryptors without the secret key mask: drawn and built once, so that engines keep one
+    /// table.
+    pub(super) fn masks(
+        &self,
+        engine: &dyn Engine,
+        rng: &mut ChaCha20Rng,
+    ) -> Result<Arc<Masks>, Error> {
+        if let Some(masks) = self.0.masks.get() {
+            return Ok(masks.clone());
+        }
+        let masks = Arc::new(Masks::for_public(self, engine, rng)?);
+        Ok(self.0.masks.get_or_init(|| masks).clone())
+    }
+
+    /// `R^power mod n²`.
+    pub(super) fn radix_power(&self, power: u32) -> Arc<[u64]> {
+        // A panic leaves the map whole, so a poisoned lock is still sound.
+        let mut kept = self.0.radix_powers.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(words) = kept.get(&power) {
+            return words.clone();
+        }
+        if kept.len() == RADIX_POWERS {
+            kept.clear();
+        }
+        let words: Arc<[u64]> = self.0.n_squared.radix_power(power).into();
+        kept.insert(power, words.clone());
+        words
+    }
+
+    /// Turns words that hold `c · R^power` into `c`, in place: one Montgomery product by
+    /// `R^(1 − power)` each, or nothing where the power is 0. `power` is never positive.
+    pub(crate) fn correct(
+        &self,
+        engine: &dyn Engine,
+        words: &mut [u64],
+        power: i32,
+    ) -> Result<(), RunError> {
+        if power == 0 {
+            return Ok(());
+        }
+        let factor = self.radix_power(1i32.abs_diff(power));
+        engine.run(&self.0.scale, &mut [Operand::InOut(words), Operand::In(&factor)])
     }
 
     /// Finds the first ciphertext that is 0 or not below n². For batches of public words.
@@ -125,7 +213,7 @@ impl PaillierModulus {
         words.chunks(self.ciphertext_words()).enumerate().find_map(|(index, c)| {
             if c.iter().all(|&w| w == 0) {
                 Some(CiphertextFault::Zero { index })
-            } else if !self.n_squared.contains_vartime(c) {
+            } else if !self.0.n_squared.contains_vartime(c) {
                 Some(CiphertextFault::NotReduced { index })
             } else {
                 None
@@ -149,35 +237,69 @@ impl PaillierModulus {
         Ok(index.map(|index| CiphertextFault::NotCoprime { index }))
     }
 
-    /// The product of all ciphertexts of a batch.
-    fn product(&self, engine: &dyn Engine, words: &[u64]) -> Result<Vec<u64>, RunError> {
-        const ROWS: usize = 16;
+    /// The product of all ciphertexts of a batch, 1 for an empty one: a tree of sixteen branches at
+    /// each node, so that no level needs more than a sixteenth of the one before.
+    pub(super) fn product(&self, engine: &dyn Engine, words: &[u64]) -> Result<Vec<u64>, RunError> {
         let k = self.ciphertext_words();
-        let mut rows = words.to_vec();
-        while rows.len() > k {
-            // Fill the last item up with ones.
-            let items = (rows.len() / k).div_ceil(ROWS);
-            while rows.len() < items * ROWS * k {
-                rows.push(u64::from(rows.len().is_multiple_of(k)));
-            }
-            let mut b = Builder::new("paillier.product");
-            let c = b.residue_rows("c", &self.n_squared, ROWS);
-            let product = b.product("product", c);
-            b.output(product);
-            let mut out = vec![0; items * k];
-            engine.run(&b.build(), &mut [Operand::In(&rows), Operand::Out(&mut out)])?;
-            rows = out;
+        if words.is_empty() {
+            return Ok(one(k));
         }
-        Ok(rows)
+        let mut level = Cow::Borrowed(words);
+        while level.len() > k {
+            level = Cow::Owned(self.fold(engine, &level)?);
+        }
+        Ok(level.into_owned())
+    }
+
+    /// The products of every sixteen ciphertexts, and of those that remain.
+    fn fold(&self, engine: &dyn Engine, words: &[u64]) -> Result<Vec<u64>, RunError> {
+        let k = self.ciphertext_words();
+        let (whole, rest) = words.split_at(words.len() / (ROWS * k) * (ROWS * k));
+        let mut out = vec![0; words.len().div_ceil(ROWS * k) * k];
+        let (products, last) = out.split_at_mut(whole.len() / ROWS);
+        engine.run(&self.0.product, &mut [Operand::In(whole), Operand::Out(products)])?;
+        if !rest.is_empty() {
+            let ones = (rest.len() / k..ROWS).flat_map(|_| one(k));
+            let rows: Vec<u64> = rest.iter().copied().chain(ones).collect();
+            engine.run(&self.0.product, &mut [Operand::In(&rows), Operand::Out(last)])?;
+        }
+        Ok(out)
     }
 
     fn is_coprime(&self, words: &[u64]) -> bool {
-        let n = BoxedUint::from_words(self.n.words().iter().copied());
+        let n = BoxedUint::from_words(self.0.n.words().iter().copied());
         let Some(n) = n.to_nz().into_option() else { return false };
         let rest = BoxedUint::from_words(words.iter().copied()).rem_vartime(&n);
         let gcd: NonZero<BoxedUint> = n.gcd_vartime(&rest);
         bool::from(gcd.is_one())
     }
+}
+
+/// Ciphertexts that one item of the product program multiplies.
+const ROWS: usize = 16;
+
+fn product_program(n_squared: &Arc<Modulus>) -> Program {
+    let mut b = Builder::new("paillier.product");
+    let c = b.residue_rows("c", n_squared, ROWS);
+    let product = b.product("product", c);
+    b.output(product);
+    b.build()
+}
+
+fn scale_program(n_squared: &Arc<Modulus>) -> Program {
+    let mut b = Builder::new("paillier.scale");
+    let c = b.residue_sums("c", n_squared);
+    let factor = b.shared_residues("factor", n_squared, 1);
+    let product = b.mont_mul("product", c, factor);
+    b.update(c, product);
+    b.build()
+}
+
+/// The number 1 in `words` words.
+pub(super) fn one(words: usize) -> Vec<u64> {
+    let mut one = vec![0; words];
+    one[0] = 1;
+    one
 }
 
 /// Whether `d` divides the number, for `d` below 2^32.

@@ -1,24 +1,52 @@
 //! The secret factors and decryption.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use ciphergram_accel::{
     Builder, Engine, Modulus, Operand, Program,
     program::{Crt, Residue, Var},
 };
-use crypto_bigint::{BoxedUint, ConcatenatingMul, ConcatenatingSquare, Odd};
+use crypto_bigint::{BoxedUint, ConcatenatingMul, Odd};
 use crypto_primes::{Flavor, is_prime};
+use rand_chacha::ChaCha20Rng;
 use zeroize::Zeroizing;
 
-use super::{ModulusFault, PaillierModulus, keygen::totients_share_only_two};
-use crate::Error;
+use super::{
+    Ciphertexts, ModulusFault, PaillierModulus, Plaintexts, keygen::totients_share_only_two,
+    masks::Masks,
+};
+use crate::{Error, error::OperandFault};
 
-/// p and q, and the program that decrypts with them.
+/// p and q, and what is derived from them once: the program that decrypts, and the owner's masks.
 pub struct PaillierSecret {
     modulus: PaillierModulus,
     p: Zeroizing<Vec<u64>>,
     q: Zeroizing<Vec<u64>>,
+    moduli: Moduli,
     decrypt: Program,
+    masks: OnceLock<Arc<Masks>>,
+}
+
+/// p and q, their squares, and what joins residues of the squares.
+pub(super) struct Moduli {
+    p: Arc<Modulus>,
+    q: Arc<Modulus>,
+    pub(super) p_squared: Arc<Modulus>,
+    pub(super) q_squared: Arc<Modulus>,
+    pub(super) squares: Arc<Crt>,
+}
+
+impl Moduli {
+    fn new(p: &BoxedUint, q: &BoxedUint) -> Option<Self> {
+        let named = |name: &str, x: &BoxedUint| Modulus::new(name, x.as_words()).ok().map(Arc::new);
+        let (p, q) = (named("p", p)?, named("q", q)?);
+        let square =
+            |name: &str, root: &Arc<Modulus>| Modulus::square(name, root).ok().map(Arc::new);
+        let (p_squared, q_squared) = (square("p²", &p)?, square("q²", &q)?);
+        let inverse = inverse(&secret_big(p_squared.words()), &secret_big(q_squared.words()))?;
+        let squares = Arc::new(Crt::new(p_squared.clone(), q_squared.clone(), &inverse));
+        Some(Self { p, q, p_squared, q_squared, squares })
+    }
 }
 
 impl PaillierSecret {
@@ -30,7 +58,8 @@ impl PaillierSecret {
     pub fn new(p: &[u64], q: &[u64], bits: u32, djn: bool) -> Result<Self, ModulusFault> {
         let (big_p, big_q) = (secret_big(p), secret_big(q));
         let half = |x: &BoxedUint| x.bits() == bits / 2 && is_prime(Flavor::Any, x);
-        if p.len() != q.len() || !half(&big_p) || !half(&big_q) {
+        let words = (bits / 2).div_ceil(64) as usize;
+        if p.len() != words || q.len() != words || !half(&big_p) || !half(&big_q) {
             return Err(ModulusFault::NotPrime);
         }
         // Two distinct primes of one size: neither divides the other's predecessor, so
@@ -44,9 +73,11 @@ impl PaillierSecret {
         }
         let n = big_p.concatenating_mul(&*big_q);
         let modulus = PaillierModulus::new(n.as_words(), bits, djn)?;
-        let decrypt = decrypt_program(&modulus, &big_p, &big_q).ok_or(ModulusFault::NotPrime)?;
+        let moduli = Moduli::new(&big_p, &big_q).ok_or(ModulusFault::NotPrime)?;
+        let decrypt = decrypt_program(&modulus, (&big_p, &big_q), &moduli);
+        let decrypt = decrypt.ok_or(ModulusFault::NotPrime)?;
         let (p, q) = (Zeroizing::new(p.to_vec()), Zeroizing::new(q.to_vec()));
-        Ok(Self { modulus, p, q, decrypt })
+        Ok(Self { modulus, p, q, moduli, decrypt, masks: OnceLock::new() })
     }
 
     /// The public part.
@@ -60,29 +91,60 @@ impl PaillierSecret {
         (&self.p, &self.q)
     }
 
+    pub(super) fn moduli(&self) -> &Moduli {
+        &self.moduli
+    }
+
+    /// How the owner masks: drawn and built once, so that engines keep one table.
+    pub(super) fn masks(
+        &self,
+        engine: &dyn Engine,
+        rng: &mut ChaCha20Rng,
+    ) -> Result<Arc<Masks>, Error> {
+        if let Some(masks) = self.masks.get() {
+            return Ok(masks.clone());
+        }
+        let masks = Arc::new(Masks::for_owner(self, engine, rng)?);
+        Ok(self.masks.get_or_init(|| masks).clone())
+    }
+
     /// The program of decryption.
     #[must_use]
     pub fn decrypt_program(&self) -> &Program {
         &self.decrypt
     }
 
-    /// Decrypts a batch of ciphertexts, which must be in range and coprime to n.
+    /// Decrypts a batch, whose items must be coprime to n: others decrypt to anything. A batch that
+    /// carries a power of the Montgomery radix is corrected first.
     ///
     /// # Errors
-    /// The engine's.
+    /// Another modulus; the engine's.
     pub fn decrypt(
         &self,
         engine: &dyn Engine,
-        ciphertexts: &[u64],
-    ) -> Result<Zeroizing<Vec<u64>>, Error> {
-        let count = ciphertexts.len() / self.modulus.ciphertext_words();
+        ciphertexts: &Ciphertexts,
+    ) -> Result<Plaintexts, Error> {
+        if !self.modulus.is_same(ciphertexts.modulus()) {
+            let (operation, operand, fault) = ("decrypt", "ciphertexts", OperandFault::Modulus);
+            return Err(Error::Operand { operation, operand, fault });
+        }
+        self.decrypt_words(engine, &ciphertexts.ordinary(engine)?)
+    }
+
+    /// Decrypts ordinary ciphertexts, which must be in range and coprime to n.
+    pub(crate) fn decrypt_words(
+        &self,
+        engine: &dyn Engine,
+        words: &[u64],
+    ) -> Result<Plaintexts, Error> {
+        let count = words.len() / self.modulus.ciphertext_words();
         let mut out = Zeroizing::new(vec![0; count * self.modulus.n().len_words()]);
-        engine.run(&self.decrypt, &mut [Operand::In(ciphertexts), Operand::Out(&mut out)])?;
-        Ok(out)
+        engine.run(&self.decrypt, &mut [Operand::In(words), Operand::Out(&mut out)])?;
+        Ok(Plaintexts::from_reduced(&self.modulus, out))
     }
 }
 
-fn secret_big(words: &[u64]) -> Zeroizing<BoxedUint> {
+pub(super) fn secret_big(words: &[u64]) -> Zeroizing<BoxedUint> {
     Zeroizing::new(BoxedUint::from_words(words.iter().copied()))
 }
 
@@ -98,14 +160,16 @@ fn inverse(a: &BoxedUint, m: &BoxedUint) -> Option<Zeroizing<Vec<u64>>> {
 ///
 /// Modulo p²: `L_p(c^(p−1)) · h_p mod p` with `L_p(x) = (x − 1)/p` and
 /// `h_p = L_p((1 + n)^(p−1))⁻¹ = ((p − 1)·q mod p)⁻¹ = (−q)⁻¹ mod p`.
-fn decrypt_program(modulus: &PaillierModulus, p: &BoxedUint, q: &BoxedUint) -> Option<Program> {
-    let named = |name: &str, words: &[u64]| Modulus::new(name, words).ok().map(Arc::new);
-    let (mp, mq) = (named("p", p.as_words())?, named("q", q.as_words())?);
+fn decrypt_program(
+    modulus: &PaillierModulus,
+    (p, q): (&BoxedUint, &BoxedUint),
+    Moduli { p: mp, q: mq, p_squared, q_squared, .. }: &Moduli,
+) -> Option<Program> {
     let mut b = Builder::new("paillier.decrypt");
     let c = b.residues("c", modulus.n_squared());
-    let a = leg(&mut b, c, ["cp", "xp", "lp", "mp", "p"], p, q, &mp)?;
-    let d = leg(&mut b, c, ["cq", "xq", "lq", "mq", "q"], q, p, &mq)?;
-    let crt = Arc::new(Crt::new(mp, mq, &inverse(p, q)?));
+    let a = leg(&mut b, c, ["cp", "xp", "lp", "mp", "p"], (p, q), (mp, p_squared))?;
+    let d = leg(&mut b, c, ["cq", "xq", "lq", "mq", "q"], (q, p), (mq, q_squared))?;
+    let crt = Arc::new(Crt::new(mp.clone(), mq.clone(), &inverse(p, q)?));
     let m = b.crt_join("m", (a, d), &crt, modulus.n().len_words());
     b.output(m);
     Some(b.build())
@@ -115,12 +179,9 @@ fn leg(
     b: &mut Builder,
     c: Var<Residue>,
     [reduced, power, quotient, result, prime]: [&str; 5],
-    p: &BoxedUint,
-    q: &BoxedUint,
-    modulus: &Arc<Modulus>,
+    (p, q): (&BoxedUint, &BoxedUint),
+    (modulus, squared): (&Arc<Modulus>, &Arc<Modulus>),
 ) -> Option<Var<Residue>> {
-    let square = Zeroizing::new(p.concatenating_square());
-    let squared = Arc::new(Modulus::new(format!("{prime}²"), square.as_words()).ok()?);
     let one = BoxedUint::one_with_precision(p.bits_precision());
     let p_1 = Zeroizing::new(p.wrapping_sub(&one));
     let q_mod_p = Zeroizing::new(q.rem(p.as_nz_vartime()?));
@@ -128,7 +189,7 @@ fn leg(
     let h = inverse(&minus_q, p)?;
     let e = b.secret_exponent(&format!("{prime}−1"), p.bits(), p_1.as_words());
     let h = b.secret_residue(&format!("h{prime}"), modulus, &h);
-    let x = b.reduce(reduced, c, &squared);
+    let x = b.reduce(reduced, c, squared);
     let x = b.pow(power, x, e);
     let x = b.l_quotient(quotient, x, modulus);
     Some(b.mul(result, x, h))

@@ -1,0 +1,243 @@
+//! Operations on batches of ciphertexts without the secret key.
+
+mod matvec;
+mod powers;
+
+use std::sync::Arc;
+
+use ciphergram_accel::{Builder, Engine, Operand, Program, Public, Secret};
+
+use self::powers::Powers;
+use super::{Ciphertexts, PaillierModulus, Plaintexts, Scalars, ciphertexts::product_power};
+use crate::{Error, error::OperandFault};
+
+/// Adds, multiplies and sums batches of ciphertexts under one modulus on one engine.
+///
+/// Each operation is a program, built once. What it makes decrypts as named below; what it makes is
+/// not masked anew, so it hides its operands only from those who have not seen them: add an
+/// encryption of 0 where that matters.
+///
+/// # Errors
+/// All operations refuse operands of another modulus, or of another number of items, as
+/// [`Error::Operand`], and pass on what the engine refuses; below stands what else they refuse.
+pub struct Evaluator {
+    modulus: PaillierModulus,
+    engine: Arc<dyn Engine>,
+    add: Program,
+    add_assign: Program,
+    add_plain: Program,
+    /// By scalars of one word, and of the size of n.
+    powers: [Powers; 2],
+    invert: Program,
+}
+
+impl Evaluator {
+    /// An evaluator of ciphertexts under `modulus`.
+    #[must_use]
+    pub fn new(modulus: &PaillierModulus, engine: Arc<dyn Engine>) -> Self {
+        let n_squared = modulus.n_squared();
+        let mut b = Builder::new("paillier.add");
+        let (x, y) = (b.residues("a", n_squared), b.residues("b", n_squared));
+        let sum = b.mont_mul("sum", x, y);
+        b.output(sum);
+        let add = b.build();
+        let mut b = Builder::new("paillier.add_plain");
+        let c = b.residues("c", n_squared);
+        let m = b.integers("m", modulus.n().len_words());
+        let plain = b.one_plus_mn("plain", m, modulus.n(), n_squared);
+        let sum = b.mont_mul("sum", c, plain);
+        b.output(sum);
+        let add_plain = b.build();
+        Self {
+            add,
+            add_plain,
+            add_assign: modulus.sum_program(),
+            powers: [64, modulus.n().bits()].map(|bits| Powers::new(modulus, bits)),
+            invert: powers::invert_program(modulus),
+            modulus: modulus.clone(),
+            engine,
+        }
+    }
+
+    /// The programs that the operations run, each under a name of its own. Those of
+    /// [`Evaluator::matvec`] depend on the matrix: see [`Evaluator::matvec_program`].
+    #[must_use]
+    pub fn programs(&self) -> Vec<&Program> {
+        let (scale, product) = (self.modulus.scale_program(), self.modulus.product_program());
+        let mut all = vec![&self.add, &self.add_assign, &self.add_plain, scale, product];
+        all.extend(self.powers.iter().flat_map(Powers::programs));
+        all.push(&self.invert);
+        all
+    }
+
+    fn check(
+        &self,
+        operation: &'static str,
+        operand: &'static str,
+        modulus: &PaillierModulus,
+        [found, expected]: [usize; 2],
+    ) -> Result<(), Error> {
+        let fault = if !self.modulus.is_same(modulus) {
+            OperandFault::Modulus
+        } else if found != expected {
+            OperandFault::Count { found, expected }
+        } else {
+            return Ok(());
+        };
+        Err(Error::Operand { operation, operand, fault })
+    }
+
+    fn check_pair(
+        &self,
+        operation: &'static str,
+        a: &Ciphertexts,
+        b: &Ciphertexts,
+    ) -> Result<(), Error> {
+        self.check(operation, "a", a.modulus(), [a.count(), a.count()])?;
+        self.check(operation, "b", b.modulus(), [b.count(), a.count()])
+    }
+
+    /// Room for `count` ciphertexts.
+    fn room(&self, count: usize) -> Vec<u64> {
+        vec![0; count * self.modulus.ciphertext_words()]
+    }
+
+    fn made(&self, words: Vec<u64>, power: i32) -> Ciphertexts {
+        Ciphertexts::from_parts(&self.modulus, words, power)
+    }
+
+    /// Makes a batch ordinary, in place: one Montgomery product an item, none if it is already.
+    ///
+    /// # Errors
+    /// Another modulus; the engine's.
+    pub fn correct(&self, c: &mut Ciphertexts) -> Result<(), Error> {
+        self.check("correct", "c", c.modulus(), [0, 0])?;
+        c.correct(&*self.engine)
+    }
+
+    fn corrected(&self, c: &Ciphertexts) -> Result<Ciphertexts, Error> {
+        Ok(self.made(c.ordinary(&*self.engine)?.into_owned(), 0))
+    }
+
+    /// `a + b mod n` of each pair: one Montgomery product.
+    ///
+    /// # Errors
+    /// See [`Evaluator`].
+    pub fn add(&self, a: &Ciphertexts, b: &Ciphertexts) -> Result<Ciphertexts, Error> {
+        self.check_pair("add", a, b)?;
+        let Some(power) = product_power(a.power(), b.power()) else {
+            return self.add(&self.corrected(a)?, &self.corrected(b)?);
+        };
+        let mut out = self.room(a.count());
+        let mut operands = [Operand::In(a.raw()), Operand::In(b.raw()), Operand::Out(&mut out)];
+        self.engine.run(&self.add, &mut operands)?;
+        Ok(self.made(out, power))
+    }
+
+    /// [`Evaluator::add`] with the sums in the place of `a`.
+    ///
+    /// # Errors
+    /// See [`Evaluator`]; `a` is as it was then.
+    pub fn add_assign(&self, a: &mut Ciphertexts, b: &Ciphertexts) -> Result<(), Error> {
+        self.check_pair("add_assign", a, b)?;
+        let Some(sum_power) = product_power(a.power(), b.power()) else {
+            a.correct(&*self.engine)?;
+            return self.add_assign(a, &self.corrected(b)?);
+        };
+        let (words, power) = a.raw_mut();
+        let mut operands = [Operand::InOut(words), Operand::In(b.raw())];
+        self.engine.run(&self.add_assign, &mut operands)?;
+        *power = sum_power;
+        Ok(())
+    }
+
+    /// `c + m mod n` of each pair: one Montgomery product by `1 + m·n`. Constant time in `m`.
+    ///
+    /// # Errors
+    /// See [`Evaluator`].
+    pub fn add_plain(&self, c: &Ciphertexts, m: &Plaintexts) -> Result<Ciphertexts, Error> {
+        self.check("add_plain", "c", c.modulus(), [0, 0])?;
+        self.check("add_plain", "m", m.modulus(), [m.count(), c.count()])?;
+        let Some(power) = product_power(c.power(), 0) else {
+            return self.add_plain(&self.corrected(c)?, m);
+        };
+        let mut out = self.room(c.count());
+        let mut operands =
+            [Operand::In(c.raw()), Operand::SecretIn(m.words()), Operand::Out(&mut out)];
+        self.engine.run(&self.add_plain, &mut operands)?;
+        Ok(self.made(out, power))
+    }
+
+    /// The sum of the whole batch, one ciphertext; of none, the number 1, which decrypts to 0 and
+    /// hides nothing.
+    ///
+    /// # Errors
+    /// See [`Evaluator`].
+    pub fn sum(&self, c: &Ciphertexts) -> Result<Ciphertexts, Error> {
+        self.check("sum", "c", c.modulus(), [0, 0])?;
+        let power = i32::try_from(c.count()).ok().and_then(|count| c.power().checked_mul(count));
+        match power {
+            Some(power) => Ok(self.made(self.modulus.product(&*self.engine, c.raw())?, power)),
+            None => self.sum(&self.corrected(c)?),
+        }
+    }
+
+    /// `c · s mod n` of each pair, for public scalars. A ciphertext under a negative one is inverted
+    /// first.
+    ///
+    /// # Errors
+    /// See [`Evaluator`]; a ciphertext that is not coprime to n under a negative scalar.
+    pub fn mul_plain_public(
+        &self,
+        c: &Ciphertexts,
+        scalars: &Scalars<Public>,
+    ) -> Result<Ciphertexts, Error> {
+        const OPERATION: &str = "mul_plain_public";
+        let powers = self.powers(OPERATION, c, scalars)?;
+        let mut bases = c.ordinary(&*self.engine)?;
+        let signs = scalars.negative().unwrap_or_default();
+        let negative: Vec<_> = (0..signs.len()).filter(|&i| signs[i] == 1).collect();
+        if !negative.is_empty() {
+            let k = self.modulus.ciphertext_words();
+            let chosen: Vec<_> =
+                negative.iter().flat_map(|&i| &bases[i * k..][..k]).copied().collect();
+            let inverses = self.invert(OPERATION, &chosen, |place| negative[place])?;
+            for (&i, inverse) in negative.iter().zip(inverses.chunks(k)) {
+                bases.to_mut()[i * k..][..k].copy_from_slice(inverse);
+            }
+        }
+        let mut out = self.room(c.count());
+        let exponents = Operand::In(scalars.magnitudes());
+        let mut operands = [Operand::In(&bases), exponents, Operand::Out(&mut out)];
+        self.engine.run(&powers.public, &mut operands)?;
+        Ok(self.made(out, 0))
+    }
+
+    /// `c · s mod n` of each pair, for secret scalars, in constant time. If there are signs, every
+    /// ciphertext is inverted, and which of the two is raised does not show.
+    ///
+    /// # Errors
+    /// See [`Evaluator`]; a ciphertext that is not coprime to n, if there are signs.
+    pub fn mul_plain(
+        &self,
+        c: &Ciphertexts,
+        scalars: &Scalars<Secret>,
+    ) -> Result<Ciphertexts, Error> {
+        const OPERATION: &str = "mul_plain";
+        let powers = self.powers(OPERATION, c, scalars)?;
+        let bases = c.ordinary(&*self.engine)?;
+        let mut out = self.room(c.count());
+        let exponents = Operand::SecretIn(scalars.magnitudes());
+        if let Some(negative) = scalars.negative() {
+            let inverses = self.invert(OPERATION, &bases, |place| place)?;
+            let (bases, inverses) = (Operand::In(&bases), Operand::In(&inverses));
+            let negative = Operand::SecretIn(negative);
+            let mut operands = [bases, inverses, negative, exponents, Operand::Out(&mut out)];
+            self.engine.run(&powers.signed, &mut operands)?;
+        } else {
+            let mut operands = [Operand::In(&bases), exponents, Operand::Out(&mut out)];
+            self.engine.run(&powers.secret, &mut operands)?;
+        }
+        Ok(self.made(out, 0))
+    }
+}
