@@ -254,11 +254,28 @@ pub fn pairs(engine: &dyn Engine) {
         let joined = b.join("joined", square);
         b.output(joined);
         let product = b.build();
+        let each = split.values()[split.outputs()[0]].kind.words();
+        let factor = random.residue(&m, 9);
+        let fixed = FixedBase::new("g", m.clone(), &random.residue(&m, 9), 70).times(&factor);
+        let mut b = Builder::new("pairs from the start");
+        let x = b.integers("x", each / 2);
+        let e = b.exponents::<Secret>("e", 70);
+        let plain = b.one_plus_mn_pair("plain", x, &m);
+        let mask = b.pow_fixed_base_pair("mask", &Arc::new(fixed), e);
+        let c = b.pair_mul("c", plain, mask);
+        b.output(c);
+        let masked = b.build();
         for count in counts {
             let (x, y) = (random.residues(&m, count), random.residues(&m, count));
-            let each = split.values()[split.outputs()[0]].kind.words();
             agree(engine, &split, &[&x], count * each);
             agree(engine, &product, &[&x, &y], count * m.len_words());
+            let root = match m.root() {
+                Some(root) => random.residues(root, count),
+                None => unreachable!("made as a square"),
+            };
+            let mut exponents = random.words(2 * count);
+            clip(&mut exponents, 70);
+            agree(engine, &masked, &[&root, &exponents], count * each);
         }
     }
 }

@@ -108,7 +108,21 @@ impl Modulus {
     /// by ordinary numbers take away. Variable time in `power`.
     #[must_use]
     pub fn radix_power(&self, power: u32) -> Vec<u64> {
-        let radix = power_of_two_mod(64 * self.words.len() as u32, &self.words);
+        self.power_of_radix(self.words.len(), power)
+    }
+
+    /// The same for products of pairs, whose R is `2^(64 · words of the root)`.
+    ///
+    /// # Panics
+    /// If this was not made as a square.
+    #[must_use]
+    pub fn pair_radix_power(&self, power: u32) -> Vec<u64> {
+        let Some(root) = &self.root else { panic!("{} is not made as a square", self.name) };
+        self.power_of_radix(root.words.len(), power)
+    }
+
+    fn power_of_radix(&self, words: usize, power: u32) -> Vec<u64> {
+        let radix = power_of_two_mod(64 * words as u32, &self.words);
         let odd = match BoxedUint::from_words(self.words.iter().copied()).to_odd().into_option() {
             Some(odd) => odd,
             None => unreachable!("a modulus is odd"),

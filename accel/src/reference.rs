@@ -51,9 +51,7 @@ impl Kernels for ReferenceEngine {
         let args: Vec<_> = args.iter().map(|arg| (arg.kind, arg.item(0))).collect();
         match (step, out_kind) {
             (Step::CrtJoin { crt }, _) => crt_join(crt, out, args[0].1, args[1].1),
-            (Step::Split | Step::PairMul, Kind::Pairs { modulus }) => {
-                pair_step(step, modulus, out, &args);
-            }
+            (_, Kind::Pairs { modulus }) => pair_step(step, modulus, out, &args),
             (Step::Join, Kind::Residues { modulus, .. }) => {
                 put(out, &joined(modulus, args[0].1));
             }
@@ -98,14 +96,19 @@ fn joined(square: &Modulus, pair: &[u64]) -> BoxedUint {
     big(high).concatenating_mul(big(root)).concatenating_add(big(low))
 }
 
-/// The digits of a residue or of a product of two pairs.
+/// The digits of a residue that is given or computed, or of a product of two pairs.
 fn pair_step(step: &Step, square: &Modulus, out: &mut [u64], args: &[(&Kind, &[u64])]) {
     let Some(root) = square.root() else { unreachable!("pairs are for squares") };
     let x = match step {
         Step::Split => big(args[0].1),
-        _ => {
+        Step::PairMul => {
             let product = mul_mod(&joined(square, args[0].1), &joined(square, args[1].1), square);
             mul_mod(&product, &radix_inverse(root.len_words(), square), square)
+        }
+        _ => {
+            let mut residue = vec![0; square.len_words()];
+            residue_step(step, square, &mut residue, args);
+            big(&residue)
         }
     };
     let (quotient, rest) = x.div_rem(&nonzero(root));

@@ -241,20 +241,33 @@ impl<B: Backend> Field<B> {
         room.a = pair;
     }
 
-    /// Canonical words of a residue.
-    pub(super) fn leave(&self, out: &mut [u64], x: &[B::Word], room: &mut Room<B>) {
+    /// Canonical words of residues, or of the digits of `pairs`.
+    pub(super) fn leave(
+        &self,
+        out: &mut [u64],
+        each: usize,
+        x: &[B::Word],
+        pairs: bool,
+        room: &mut Room<B>,
+    ) {
         let backend = self.backend;
-        room.acc.fill(backend.zero());
         let mut t = std::mem::take(&mut room.a);
         match &self.split {
             None => {
+                room.acc.fill(backend.zero());
                 room.acc[..x.len()].copy_from_slice(x);
                 backend.mul_redc(&self.plain, &mut t, &mut room.acc, [], false);
                 self.store(out, &mut t);
             }
             Some(split) => {
-                split.leave(backend, x, &mut t, room);
-                backend.store(out, self.words, 0..self.words, &room.acc[..x.len()]);
+                split.leave(backend, &mut t[..x.len()], x, room);
+                if pairs {
+                    split.store(backend, out, each, &t[..x.len()]);
+                } else {
+                    let joined = &mut room.acc[..x.len()];
+                    split.join(backend, joined, &t[..x.len()]);
+                    backend.store(out, each, 0..each, joined);
+                }
             }
         }
         room.a = t;

@@ -57,7 +57,7 @@ pub(super) fn pow<B: Backend>(
         } else {
             windows(backend, field, &mut acc, &base, exponents, first, &mut room);
         }
-        field.leave(out, &acc, &mut room);
+        field.leave(out, each, &acc, false, &mut room);
     }
 }
 
@@ -251,13 +251,13 @@ impl PowerTable {
         Self { width, bits, rows }
     }
 
-    /// `out = base^exponent` for every item: one product a window, no squarings.
+    /// `out = base^exponent` for every item, or its digits of `pairs`: one product a window, no
+    /// squarings.
     pub(super) fn pow<B: Backend>(
         &self,
         backend: B,
         field: &Field<B>,
-        out: &mut [u64],
-        each: usize,
+        (out, each, pairs): (&mut [u64], usize, bool),
         exponents: &Items<'_>,
     ) {
         let len = field.chain_len();
@@ -279,7 +279,7 @@ impl PowerTable {
             }
         }
         for (out, acc) in out.chunks_mut(each * B::LANES).zip(accs.chunks_exact(len)) {
-            field.leave(out, acc, &mut picker.room);
+            field.leave(out, each, acc, pairs, &mut picker.room);
         }
     }
 }
@@ -408,6 +408,6 @@ pub(super) fn dot<B: Backend>(
             field.mul(&mut next, digit, &base, &mut picker.room);
             std::mem::swap(&mut base, &mut next);
         }
-        field.leave(out, &base, &mut picker.room);
+        field.leave(out, each, &base, false, &mut picker.room);
     }
 }

@@ -96,25 +96,29 @@ impl<B: Backend> Split<B> {
         backend.mul_redc(&self.root, high, &mut room.acc, [(a0, twice)], false);
     }
 
-    /// The canonical number of a pair in Montgomery form, in the accumulator, which is zero before.
+    /// The canonical digits of a pair in Montgomery form.
     ///
-    /// Reduction of `t` takes one s from it, which the other half gets. Both halves are at most
+    /// Reduction of the low half takes one s from it, which the high one gets. Both are at most
     /// `s + 5` before, since T is so much smaller than R².
-    pub(super) fn leave(&self, backend: B, x: &[B::Word], t: &mut [B::Word], room: &mut Room<B>) {
+    pub(super) fn leave(&self, backend: B, out: &mut [B::Word], x: &[B::Word], room: &mut Room<B>) {
         let h = self.root.len();
         let (x0, x1) = x.split_at(h);
-        let (t, u) = t[..2 * h].split_at_mut(h);
+        let (low, high) = out.split_at_mut(h);
+        room.acc.fill(backend.zero());
         room.acc[..h].copy_from_slice(x0);
-        backend.mul_redc(&self.root, t, &mut room.acc, [], false);
+        backend.mul_redc(&self.root, low, &mut room.acc, [], false);
         backend.complement(&mut room.acc, &self.root);
         room.acc[h + 1..].fill(backend.zero());
         backend.add_assign(&mut room.acc[..h + 2], x1);
-        backend.mul_redc(&self.root, u, &mut room.acc, [], false);
-        let excess = backend.reduce_once(&self.root.m, t);
-        backend.add_assign(u, &[excess]);
-        backend.reduce_once(&self.root.m, u);
-        backend.mul_wide(&mut room.acc, u, &self.root.m);
-        backend.add_assign(&mut room.acc[..2 * h], t);
+        backend.mul_redc(&self.root, high, &mut room.acc, [], false);
+        self.reduce(backend, out);
+    }
+
+    /// The number with these canonical digits.
+    pub(super) fn join(&self, backend: B, out: &mut [B::Word], pair: &[B::Word]) {
+        let (low, high) = pair.split_at(self.root.len());
+        backend.mul_wide(out, high, &self.root.m);
+        backend.add_assign(out, low);
     }
 
     /// Makes both halves of a lazy pair canonical, digits of one number below s².

@@ -99,7 +99,7 @@ impl<B: Backend> Steps<B> {
         let (Kind::Residues { modulus: m, .. } | Kind::Pairs { modulus: m }) = kind else {
             unreachable!("{} makes residues", step.name())
         };
-        let field = &*self.field(m);
+        let (field, pairs) = (&*self.field(m), matches!(kind, Kind::Pairs { .. }));
         match step {
             Step::Mul => self.mul(field, out, each, &a, &items(&args[1])),
             Step::MontMul => self.mont_mul(field, out, each, &a, &items(&args[1])),
@@ -109,6 +109,7 @@ impl<B: Backend> Steps<B> {
             Step::Product => self.product(field, out, each, &a),
             Step::Invert => self.invert(m, field, out, &a),
             Step::Choose => choose(out, each, &a, &items(&args[1]), &items(&args[2])),
+            Step::OnePlusMn { .. } if pairs => one_plus_mn_pair(out, each, &a),
             Step::OnePlusMn { n } => self.one_plus_mn(n, out, each, &a),
             Step::Pow { secret } => {
                 let exponents = powers(&args[1], *secret);
@@ -120,7 +121,7 @@ impl<B: Backend> Steps<B> {
                 power::dot(self.backend, field, out, each, &bases, &exponents);
             }
             Step::PowFixedBase { base } => {
-                self.table(base).pow(self.backend, field, out, each, &a);
+                self.table(base).pow(self.backend, field, (out, each, pairs), &a);
             }
             Step::Reduce => self.reduce(field, out, each, &a),
             Step::LQuotient => self.l_quotient(field, out, each, &a),
@@ -177,12 +178,10 @@ impl<B: Backend> Steps<B> {
     /// `x₀ + x₁·s`.
     fn join(&self, f: &Field<B>, out: &mut [u64], each: usize, pairs: &Items<'_>) {
         let split = f.split();
-        let h = split.root.len();
         let [mut pair, mut wide] = [(); 2].map(|()| self.group(f.chain_len()));
         for (first, out) in self.groups(out, each) {
             split.load(self.backend, &mut pair, pairs, first, false);
-            self.backend.mul_wide(&mut wide, &pair[h..], &split.root.m);
-            self.backend.add_assign(&mut wide, &pair[..h]);
+            split.join(self.backend, &mut wide, &pair);
             self.backend.store(out, each, 0..each, &wide);
         }
     }
@@ -403,6 +402,16 @@ fn invert_one(m: &Modulus, out: &mut [u64], a: &[u64]) {
     out.fill(0);
     if let Some(inverse) = inverse {
         out.copy_from_slice(inverse.as_words());
+    }
+}
+
+/// The digits 1 and x.
+fn one_plus_mn_pair(out: &mut [u64], each: usize, x: &Items<'_>) {
+    for (index, out) in out.chunks_mut(each).enumerate() {
+        let (low, high) = out.split_at_mut(each / 2);
+        low.fill(0);
+        low[0] = 1;
+        high.copy_from_slice(x.item(index));
     }
 }
 

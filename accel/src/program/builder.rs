@@ -318,6 +318,19 @@ impl Builder {
         self.step(name, kind, Step::OnePlusMn { n: n.clone() }, &[x.index])
     }
 
+    /// [`Builder::one_plus_mn`] as a pair: its digits in base n are 1 and `x`.
+    pub fn one_plus_mn_pair(
+        &mut self,
+        name: &str,
+        x: Var<Integer>,
+        n_squared: &Arc<Modulus>,
+    ) -> Var<Pair> {
+        let kind = Self::pair_kind(name, n_squared.clone());
+        let Some(n) = n_squared.root().cloned() else { unreachable!("the kind has looked") };
+        assert_eq!(self.kind(x).words(), n.len_words(), "{name}: plaintexts are below n");
+        self.step(name, kind, Step::OnePlusMn { n }, &[x.index])
+    }
+
     /// `base^e mod m`.
     pub fn pow<S: Secrecy>(
         &mut self,
@@ -336,9 +349,29 @@ impl Builder {
         base: &Arc<FixedBase>,
         e: Var<Exponent<Secret>>,
     ) -> Var<Residue> {
+        let kind = Kind::Residues { modulus: base.modulus.clone(), rows: 1 };
+        self.fixed_power(name, kind, base, e)
+    }
+
+    /// [`Builder::pow_fixed_base`] as a pair, modulo a square.
+    pub fn pow_fixed_base_pair(
+        &mut self,
+        name: &str,
+        base: &Arc<FixedBase>,
+        e: Var<Exponent<Secret>>,
+    ) -> Var<Pair> {
+        self.fixed_power(name, Self::pair_kind(name, base.modulus.clone()), base, e)
+    }
+
+    fn fixed_power<T>(
+        &mut self,
+        name: &str,
+        kind: Kind,
+        base: &Arc<FixedBase>,
+        e: Var<Exponent<Secret>>,
+    ) -> Var<T> {
         let words = base.exponent_bits.div_ceil(64) as usize;
         assert_eq!(self.kind(e).words(), words, "{name}: exponents have the bits of the table");
-        let kind = Kind::Residues { modulus: base.modulus.clone(), rows: 1 };
         self.step(name, kind, Step::PowFixedBase { base: base.clone() }, &[e.index])
     }
 
