@@ -31,6 +31,7 @@ mod evaluator;
 mod keygen;
 mod masks;
 mod modulus;
+mod pairs;
 mod plaintexts;
 mod scalars;
 mod secret;

@@ -9,20 +9,28 @@ use crate::{Error, error::OperandFault};
 
 /// Ciphertexts under one modulus, item-major in memory.
 ///
-/// # The power of the radix
-/// A Montgomery product of `a` and `b` is `a · b · R⁻¹ mod n²` with `R = 2^(64 · words of n²)`, half
-/// the work of `a · b mod n²`. So the words of a batch are not its ciphertexts `c` themselves but
-/// `c · R^power mod n²`, with one power for the whole batch: the product of batches of powers i and j
-/// has the power `i + j − 1`, and no word of it needs correcting. The power starts at 0 and is never
-/// positive.
+/// # Pairs, and the power of the radix
+/// Ordinary ciphertexts are numbers below n². Batches that were encrypted or added here are kept in
+/// another form: as their digits in base n, a pair, for a product of two pairs is `a · b · R⁻¹ mod n²`
+/// with `R = 2^(64 · words of n)` and costs about a third of `a · b mod n²`. So what a batch holds
+/// is not its ciphertexts `c` themselves but `c · R^power`, with one power for the whole batch: the
+/// product of batches of powers i and j has the power `i + j − 1`, and nothing of it needs
+/// correcting. The power starts at 0 and never exceeds it.
 ///
-/// One more product, by `R^(1 − power)`, gives ordinary ciphertexts. The words can be had in no other
-/// form: [`Ciphertexts::into_words`] and decryption correct them first.
+/// One more product, by `R^(1 − power)`, and the number that the digits make, give ordinary
+/// ciphertexts. The words can be had in no other form: [`Ciphertexts::into_words`] and decryption
+/// see to it.
 #[derive(Clone)]
 pub struct Ciphertexts {
     modulus: PaillierModulus,
     words: Vec<u64>,
-    power: i32,
+    form: Form,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Form {
+    Ordinary,
+    Pairs { power: i32 },
 }
 
 impl Ciphertexts {
@@ -40,13 +48,18 @@ impl Ciphertexts {
         }
         match modulus.range_fault(&words) {
             Some(bad) => Err(fault(OperandFault::Ciphertext(bad))),
-            None => Ok(Self::from_parts(modulus, words, 0)),
+            None => Ok(Self::ordinary(modulus, words)),
         }
     }
 
-    /// Takes whole reduced items of this power.
-    pub(crate) fn from_parts(modulus: &PaillierModulus, words: Vec<u64>, power: i32) -> Self {
-        Self { modulus: modulus.clone(), words, power }
+    /// Takes whole ciphertexts below n².
+    pub(super) fn ordinary(modulus: &PaillierModulus, words: Vec<u64>) -> Self {
+        Self { modulus: modulus.clone(), words, form: Form::Ordinary }
+    }
+
+    /// Takes whole reduced pairs of this power.
+    pub(super) fn pairs(modulus: &PaillierModulus, words: Vec<u64>, power: i32) -> Self {
+        Self { modulus: modulus.clone(), words, form: Form::Pairs { power } }
     }
 
     /// The modulus that all items share.
@@ -64,16 +77,20 @@ impl Ciphertexts {
     /// The power of R that every item carries: 0 for ordinary ones, else negative.
     #[must_use]
     pub fn power(&self) -> i32 {
-        self.power
+        match self.form {
+            Form::Ordinary => 0,
+            Form::Pairs { power } => power,
+        }
     }
 
-    /// Makes the batch ordinary, in place: one Montgomery product an item, none if it is already.
+    /// Makes the batch ordinary, in place: one product an item, none if it is already.
     ///
     /// # Errors
     /// The engine's.
     pub fn correct(&mut self, engine: &dyn Engine) -> Result<(), Error> {
-        self.modulus.correct(engine, &mut self.words, self.power)?;
-        self.power = 0;
+        if let Cow::Owned(words) = self.to_ordinary(engine)? {
+            (self.words, self.form) = (words, Form::Ordinary);
+        }
         Ok(())
     }
 
@@ -86,23 +103,37 @@ impl Ciphertexts {
         Ok(self.words)
     }
 
-    /// The words of the ordinary ciphertexts: these or, if they need correcting, a copy.
-    pub(super) fn ordinary(&self, engine: &dyn Engine) -> Result<Cow<'_, [u64]>, RunError> {
-        let mut words = Cow::Borrowed(&*self.words);
-        if self.power != 0 {
-            self.modulus.correct(engine, words.to_mut(), self.power)?;
+    /// The words of the ordinary ciphertexts: these, or a copy that was made so.
+    pub(super) fn to_ordinary(&self, engine: &dyn Engine) -> Result<Cow<'_, [u64]>, RunError> {
+        match self.form {
+            Form::Ordinary => Ok(Cow::Borrowed(&self.words)),
+            Form::Pairs { power } => {
+                self.modulus.pairs().join(engine, &self.words, power).map(Cow::Owned)
+            }
         }
-        Ok(words)
     }
 
-    /// The words with their power of R in them, for whoever keeps account of it.
-    pub(super) fn raw(&self) -> &[u64] {
-        &self.words
+    /// The words of pairs that carry [`Ciphertexts::power`]: these, or a copy that was made so.
+    pub(super) fn to_pairs(&self, engine: &dyn Engine) -> Result<Cow<'_, [u64]>, RunError> {
+        match self.form {
+            Form::Ordinary => self.modulus.pairs().split(engine, &self.words).map(Cow::Owned),
+            Form::Pairs { .. } => Ok(Cow::Borrowed(&self.words)),
+        }
     }
 
-    /// The words with their power of R in them, and that power.
-    pub(super) fn raw_mut(&mut self) -> (&mut [u64], &mut i32) {
-        (&mut self.words, &mut self.power)
+    /// Turns the batch to pairs in place, and gives their words and their power.
+    pub(super) fn pairs_mut(
+        &mut self,
+        engine: &dyn Engine,
+    ) -> Result<(&mut [u64], &mut i32), RunError> {
+        if self.form == Form::Ordinary {
+            self.words = self.modulus.pairs().split(engine, &self.words)?;
+            self.form = Form::Pairs { power: 0 };
+        }
+        match &mut self.form {
+            Form::Pairs { power } => Ok((&mut self.words, power)),
+            Form::Ordinary => unreachable!("just made pairs"),
+        }
     }
 }
 

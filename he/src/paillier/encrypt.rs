@@ -74,6 +74,6 @@ impl Encryptor {
         operands.extend(drawn.iter().map(|words| Operand::SecretIn(words)));
         operands.push(Operand::Out(&mut out));
         engine.run(&self.masks.program, &mut operands)?;
-        Ok(Ciphertexts::from_parts(&self.modulus, out, 0))
+        Ok(Ciphertexts::pairs(&self.modulus, out, 0))
     }
 }

@@ -8,7 +8,9 @@ use std::sync::Arc;
 use ciphergram_accel::{Builder, Engine, Operand, Program, Public, Secret};
 
 use self::powers::Powers;
-use super::{Ciphertexts, PaillierModulus, Plaintexts, Scalars, ciphertexts::product_power};
+use super::{
+    Ciphertexts, PaillierModulus, Plaintexts, Scalars, ciphertexts::product_power, modulus::one,
+};
 use crate::{Error, error::OperandFault};
 
 /// Adds, multiplies and sums batches of ciphertexts under one modulus on one engine.
@@ -24,7 +26,6 @@ pub struct Evaluator {
     modulus: PaillierModulus,
     engine: Arc<dyn Engine>,
     add: Program,
-    add_assign: Program,
     add_plain: Program,
     /// By scalars of one word, and of the size of n.
     powers: [Powers; 2],
@@ -37,21 +38,20 @@ impl Evaluator {
     pub fn new(modulus: &PaillierModulus, engine: Arc<dyn Engine>) -> Self {
         let n_squared = modulus.n_squared();
         let mut b = Builder::new("paillier.add");
-        let (x, y) = (b.residues("a", n_squared), b.residues("b", n_squared));
-        let sum = b.mont_mul("sum", x, y);
+        let (x, y) = (b.pairs("a", n_squared), b.pairs("b", n_squared));
+        let sum = b.pair_mul("sum", x, y);
         b.output(sum);
         let add = b.build();
         let mut b = Builder::new("paillier.add_plain");
-        let c = b.residues("c", n_squared);
+        let c = b.pairs("c", n_squared);
         let m = b.integers("m", modulus.n().len_words());
-        let plain = b.one_plus_mn("plain", m, modulus.n(), n_squared);
-        let sum = b.mont_mul("sum", c, plain);
+        let plain = b.one_plus_mn_pair("plain", m, n_squared);
+        let sum = b.pair_mul("sum", c, plain);
         b.output(sum);
         let add_plain = b.build();
         Self {
             add,
             add_plain,
-            add_assign: modulus.sum_program(),
             powers: [64, modulus.n().bits()].map(|bits| Powers::new(modulus, bits)),
             invert: powers::invert_program(modulus),
             modulus: modulus.clone(),
@@ -64,7 +64,9 @@ impl Evaluator {
     #[must_use]
     pub fn programs(&self) -> Vec<&Program> {
         let (scale, product) = (self.modulus.scale_program(), self.modulus.product_program());
-        let mut all = vec![&self.add, &self.add_assign, &self.add_plain, scale, product];
+        let pairs = self.modulus.pairs();
+        let mut all = vec![&self.add, &pairs.add_assign, &self.add_plain, scale, product];
+        all.extend([&pairs.split, &pairs.join]);
         all.extend(self.powers.iter().flat_map(Powers::programs));
         all.push(&self.invert);
         all
@@ -102,8 +104,8 @@ impl Evaluator {
         vec![0; count * self.modulus.ciphertext_words()]
     }
 
-    fn made(&self, words: Vec<u64>, power: i32) -> Ciphertexts {
-        Ciphertexts::from_parts(&self.modulus, words, power)
+    fn made(&self, words: Vec<u64>) -> Ciphertexts {
+        Ciphertexts::ordinary(&self.modulus, words)
     }
 
     /// Makes a batch ordinary, in place: one Montgomery product an item, none if it is already.
@@ -116,10 +118,10 @@ impl Evaluator {
     }
 
     fn corrected(&self, c: &Ciphertexts) -> Result<Ciphertexts, Error> {
-        Ok(self.made(c.ordinary(&*self.engine)?.into_owned(), 0))
+        Ok(self.made(c.to_ordinary(&*self.engine)?.into_owned()))
     }
 
-    /// `a + b mod n` of each pair: one Montgomery product.
+    /// `a + b mod n` of each pair: one product of pairs of digits.
     ///
     /// # Errors
     /// See [`Evaluator`].
@@ -129,9 +131,10 @@ impl Evaluator {
             return self.add(&self.corrected(a)?, &self.corrected(b)?);
         };
         let mut out = self.room(a.count());
-        let mut operands = [Operand::In(a.raw()), Operand::In(b.raw()), Operand::Out(&mut out)];
+        let (a, b) = (a.to_pairs(&*self.engine)?, b.to_pairs(&*self.engine)?);
+        let mut operands = [Operand::In(&a), Operand::In(&b), Operand::Out(&mut out)];
         self.engine.run(&self.add, &mut operands)?;
-        Ok(self.made(out, power))
+        Ok(Ciphertexts::pairs(&self.modulus, out, power))
     }
 
     /// [`Evaluator::add`] with the sums in the place of `a`.
@@ -144,14 +147,15 @@ impl Evaluator {
             a.correct(&*self.engine)?;
             return self.add_assign(a, &self.corrected(b)?);
         };
-        let (words, power) = a.raw_mut();
-        let mut operands = [Operand::InOut(words), Operand::In(b.raw())];
-        self.engine.run(&self.add_assign, &mut operands)?;
+        let b = b.to_pairs(&*self.engine)?;
+        let (words, power) = a.pairs_mut(&*self.engine)?;
+        let mut operands = [Operand::InOut(words), Operand::In(&b)];
+        self.engine.run(&self.modulus.pairs().add_assign, &mut operands)?;
         *power = sum_power;
         Ok(())
     }
 
-    /// `c + m mod n` of each pair: one Montgomery product by `1 + m·n`. Constant time in `m`.
+    /// `c + m mod n` of each pair: one product by `1 + m·n`, whose digits are 1 and m. Constant time in `m`.
     ///
     /// # Errors
     /// See [`Evaluator`].
@@ -162,10 +166,10 @@ impl Evaluator {
             return self.add_plain(&self.corrected(c)?, m);
         };
         let mut out = self.room(c.count());
-        let mut operands =
-            [Operand::In(c.raw()), Operand::SecretIn(m.words()), Operand::Out(&mut out)];
+        let c = c.to_pairs(&*self.engine)?;
+        let mut operands = [Operand::In(&c), Operand::SecretIn(m.words()), Operand::Out(&mut out)];
         self.engine.run(&self.add_plain, &mut operands)?;
-        Ok(self.made(out, power))
+        Ok(Ciphertexts::pairs(&self.modulus, out, power))
     }
 
     /// The sum of the whole batch, one ciphertext; of none, the number 1, which decrypts to 0 and
@@ -175,11 +179,31 @@ impl Evaluator {
     /// See [`Evaluator`].
     pub fn sum(&self, c: &Ciphertexts) -> Result<Ciphertexts, Error> {
         self.check("sum", "c", c.modulus(), [0, 0])?;
-        let power = i32::try_from(c.count()).ok().and_then(|count| c.power().checked_mul(count));
-        match power {
-            Some(power) => Ok(self.made(self.modulus.product(&*self.engine, c.raw())?, power)),
-            None => self.sum(&self.corrected(c)?),
+        let k = self.modulus.ciphertext_words();
+        if c.count() == 0 {
+            return Ok(self.made(one(k)));
         }
+        // Halves are added until one item is left; the last one of an odd number waits for the end.
+        let mut level = c.clone();
+        let mut odd = vec![];
+        while level.count() > 1 {
+            let Some(sum_power) = product_power(level.power(), level.power()) else {
+                level.correct(&*self.engine)?;
+                continue;
+            };
+            let (words, power) = level.pairs_mut(&*self.engine)?;
+            let half = words.len() / k / 2 * k;
+            if words.len() > 2 * half {
+                odd.push(Ciphertexts::pairs(&self.modulus, words[2 * half..].to_vec(), *power));
+            }
+            let (sums, rest) = words.split_at_mut(half);
+            let mut operands = [Operand::InOut(sums), Operand::In(&rest[..half])];
+            self.engine.run(&self.modulus.pairs().add_assign, &mut operands)?;
+            let sums = sums.to_vec();
+            level = Ciphertexts::pairs(&self.modulus, sums, sum_power);
+        }
+        odd.iter().try_for_each(|item| self.add_assign(&mut level, item))?;
+        Ok(level)
     }
 
     /// `c · s mod n` of each pair, for public scalars. A ciphertext under a negative one is inverted
@@ -194,7 +218,7 @@ impl Evaluator {
     ) -> Result<Ciphertexts, Error> {
         const OPERATION: &str = "mul_plain_public";
         let powers = self.powers(OPERATION, c, scalars)?;
-        let mut bases = c.ordinary(&*self.engine)?;
+        let mut bases = c.to_ordinary(&*self.engine)?;
         let signs = scalars.negative().unwrap_or_default();
         let negative: Vec<_> = (0..signs.len()).filter(|&i| signs[i] == 1).collect();
         if !negative.is_empty() {
@@ -210,7 +234,7 @@ impl Evaluator {
         let exponents = Operand::In(scalars.magnitudes());
         let mut operands = [Operand::In(&bases), exponents, Operand::Out(&mut out)];
         self.engine.run(&powers.public, &mut operands)?;
-        Ok(self.made(out, 0))
+        Ok(self.made(out))
     }
 
     /// `c · s mod n` of each pair, for secret scalars, in constant time. If there are signs, every
@@ -225,7 +249,7 @@ impl Evaluator {
     ) -> Result<Ciphertexts, Error> {
         const OPERATION: &str = "mul_plain";
         let powers = self.powers(OPERATION, c, scalars)?;
-        let bases = c.ordinary(&*self.engine)?;
+        let bases = c.to_ordinary(&*self.engine)?;
         let mut out = self.room(c.count());
         let exponents = Operand::SecretIn(scalars.magnitudes());
         if let Some(negative) = scalars.negative() {
@@ -238,6 +262,6 @@ impl Evaluator {
             let mut operands = [Operand::In(&bases), exponents, Operand::Out(&mut out)];
             self.engine.run(&powers.secret, &mut operands)?;
         }
-        Ok(self.made(out, 0))
+        Ok(self.made(out))
     }
 }

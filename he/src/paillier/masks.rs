@@ -33,7 +33,7 @@ use crate::Error;
 
 /// The program of an encryption, and what must be drawn for it.
 ///
-/// Its operands are the plaintexts, one batch for each draw, and the ciphertexts.
+/// Its operands are the plaintexts, one batch for each draw, and the ciphertexts as pairs.
 pub(super) struct Masks {
     pub(super) program: Program,
     pub(super) draws: Vec<Draw>,
@@ -103,7 +103,7 @@ impl Masks {
     ) -> Result<Self, Error> {
         let (n, n_squared) = (secret.modulus().n(), secret.modulus().n_squared());
         let ((p, q), moduli) = (secret.factors(), secret.moduli());
-        let radix = n_squared.radix_power(1);
+        let radix = n_squared.pair_radix_power(1);
         let mut base = |name, p, square| owner_base(name, (p, square), &radix, engine, rng);
         let (base_p, exponents_p) = base("g_p (times R)", p, &moduli.p_squared)?;
         let (base_q, exponents_q) = base("g_q (times R)", q, &moduli.q_squared)?;
@@ -111,17 +111,18 @@ impl Masks {
         let m = b.integers("m", n.len_words());
         let r = b.exponents::<Secret>("r_p", exponents_p.bits);
         let s = b.exponents::<Secret>("r_q", exponents_q.bits);
-        let plain = b.one_plus_mn("plain", m, n, n_squared);
+        let plain = b.one_plus_mn_pair("plain", m, n_squared);
         let mask_p = b.pow_fixed_base("mask_p", &base_p, r);
         let mask_q = b.pow_fixed_base("mask_q", &base_q, s);
         let mask = b.crt_join_residues("mask", (mask_p, mask_q), &moduli.squares, n_squared);
-        let c = b.mont_mul("c", plain, mask);
+        let mask = b.split("pair", mask);
+        let c = b.pair_mul("c", plain, mask);
         b.output(c);
         Ok(Self { program: b.build(), draws: vec![exponents_p, exponents_q] })
     }
 }
 
-/// Draws `x` below p, and gives `x^p mod p²`, with every power times the radix modulo n², and
+/// Draws `x` below p, and gives `x^p mod p²`, with every power times the radix of pairs, and
 /// exponents uniform below `p − 1`. That `x` is 0 has the chance of guessing p.
 fn owner_base(
     name: &str,
@@ -157,14 +158,14 @@ fn short_masks(
     base[..n.len_words()].copy_from_slice(h.as_words());
     let h_s = secret_power(engine, n_squared, &base, (n.words(), n.bits()))?;
     let base = FixedBase::new("h_s (times R)", n_squared.clone(), &h_s, n.bits() / 2);
-    let base = Arc::new(base.times(&n_squared.radix_power(1)));
+    let base = Arc::new(base.times(&n_squared.pair_radix_power(1)));
 
     let mut b = Builder::new("paillier.encrypt");
     let m = b.integers("m", n.len_words());
     let r = b.exponents::<Secret>("r", n.bits() / 2);
-    let plain = b.one_plus_mn("plain", m, n, n_squared);
-    let mask = b.pow_fixed_base("mask", &base, r);
-    let c = b.mont_mul("c", plain, mask);
+    let plain = b.one_plus_mn_pair("plain", m, n_squared);
+    let mask = b.pow_fixed_base_pair("mask", &base, r);
+    let c = b.pair_mul("c", plain, mask);
     b.output(c);
     Ok(Masks { program: b.build(), draws: vec![Draw::of_bits(n.bits() / 2)] })
 }
@@ -179,7 +180,8 @@ pub fn full_mask_program(modulus: &PaillierModulus) -> Program {
     let e = b.public_exponent("n", n.bits(), n.words());
     let plain = b.one_plus_mn("plain", m, n, n_squared);
     let mask = b.pow::<Public>("mask", r, e);
-    let c = b.mul("c", plain, mask);
+    let product = b.mul("product", plain, mask);
+    let c = b.split("c", product);
     b.output(c);
     b.build()
 }

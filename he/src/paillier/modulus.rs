@@ -13,7 +13,7 @@ use ciphergram_accel::{
 use crypto_bigint::{BoxedUint, Gcd, NonZero};
 use rand_chacha::ChaCha20Rng;
 
-use super::masks::Masks;
+use super::{masks::Masks, pairs::Pairs};
 use crate::{Error, error::CiphertextFault};
 
 /// Why a number cannot be trusted as a Paillier modulus.
@@ -73,6 +73,7 @@ struct Shared {
     radix_powers: Mutex<HashMap<u32, Arc<[u64]>>>,
     scale: Program,
     product: Program,
+    pairs: Pairs,
 }
 
 impl PaillierModulus {
@@ -103,6 +104,7 @@ impl PaillierModulus {
             n,
             scale: scale_program(&n_squared),
             product: product_program(&n_squared),
+            pairs: Pairs::new(&n_squared),
             n_squared,
             djn,
             masks: OnceLock::new(),
@@ -139,11 +141,11 @@ impl PaillierModulus {
         Arc::ptr_eq(&self.0, &other.0) || self.0.n.words() == other.0.n.words()
     }
 
-    /// The program of one homomorphic addition in place: one Montgomery product, which takes one
-    /// power of the radix away. See [`Ciphertexts`](super::Ciphertexts).
+    /// The program of one homomorphic addition of ordinary words in place, as they come from a wire:
+    /// one Montgomery product, which takes one power of `R = 2^(64 · words of n²)` away.
     #[must_use]
     pub fn sum_program(&self) -> Program {
-        let mut b = Builder::new("paillier.add_assign");
+        let mut b = Builder::new("paillier.sum");
         let sum = b.residue_sums("sum", &self.0.n_squared);
         let c = b.residues("c", &self.0.n_squared);
         let product = b.mont_mul("product", sum, c);
@@ -162,6 +164,11 @@ impl PaillierModulus {
     #[must_use]
     pub fn product_program(&self) -> &Program {
         &self.0.product
+    }
+
+    /// What turns ciphertexts to pairs and back.
+    pub(super) fn pairs(&self) -> &Pairs {
+        &self.0.pairs
     }
 
     /// How encryptors without the secret key mask: drawn and built once, so that engines keep one

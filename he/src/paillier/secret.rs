@@ -128,7 +128,7 @@ impl PaillierSecret {
             let (operation, operand, fault) = ("decrypt", "ciphertexts", OperandFault::Modulus);
             return Err(Error::Operand { operation, operand, fault });
         }
-        self.decrypt_words(engine, &ciphertexts.ordinary(engine)?)
+        self.decrypt_words(engine, &ciphertexts.to_ordinary(engine)?)
     }
 
     /// Decrypts ordinary ciphertexts, which must be in range and coprime to n.

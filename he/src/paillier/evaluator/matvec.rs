@@ -50,9 +50,9 @@ impl Evaluator {
         self.check(OPERATION, "vector", vector.modulus(), [vector.count(), columns])?;
         if rows == 0 || columns == 0 {
             let k = self.modulus.ciphertext_words();
-            return Ok(self.made((0..rows).flat_map(|_| one(k)).collect(), 0));
+            return Ok(self.made((0..rows).flat_map(|_| one(k)).collect()));
         }
-        let bases = vector.ordinary(&*self.engine)?;
+        let bases = vector.to_ordinary(&*self.engine)?;
         let mut out = self.room(if rows == 1 { columns } else { rows });
         let exponents = operand::<S>(matrix.exponents());
         let mut operands = [Operand::In(&bases), exponents, Operand::Out(&mut out)];
@@ -63,7 +63,7 @@ impl Evaluator {
         if matrix.is_signed() {
             self.lower(&mut out, &bases, matrix.bits())?;
         }
-        Ok(self.made(out, 0))
+        Ok(self.made(out))
     }
 
     /// Takes from every row what raising the entries added.
@@ -84,12 +84,9 @@ impl Evaluator {
             return Err(Error::Operand { operation: OPERATION, operand: "vector", fault });
         }
         // With one R in the factor, a Montgomery product is an ordinary one.
-        let radix = self.modulus.radix_power(2);
-        let mut factor = self.room(1);
-        let mut operands = [Operand::In(&offset), Operand::In(&radix), Operand::Out(&mut factor)];
-        self.engine.run(&self.add, &mut operands)?;
-        let mut operands = [Operand::InOut(y), Operand::In(&factor)];
-        self.engine.run(self.modulus.scale_program(), &mut operands)?;
+        let (radix, scale) = (self.modulus.radix_power(2), self.modulus.scale_program());
+        self.engine.run(scale, &mut [Operand::InOut(&mut offset), Operand::In(&radix)])?;
+        self.engine.run(scale, &mut [Operand::InOut(y), Operand::In(&offset)])?;
         Ok(())
     }
 }

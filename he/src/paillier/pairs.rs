@@ -1,0 +1,85 @@
+//! Ciphertexts as their digits in base n: into that form, and out of it with a power of the radix.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use ciphergram_accel::{Builder, Engine, Modulus, Operand, Program, RunError};
+
+/// Powers of the radix that are kept at most.
+const RADIX_POWERS: usize = 64;
+
+/// The programs of a modulus' pairs, and the powers of their radix that were needed.
+pub(super) struct Pairs {
+    n_squared: Arc<Modulus>,
+    pub(super) split: Program,
+    pub(super) join: Program,
+    pub(super) add_assign: Program,
+    radix_powers: Mutex<HashMap<u32, Arc<[u64]>>>,
+}
+
+impl Pairs {
+    pub(super) fn new(n_squared: &Arc<Modulus>) -> Self {
+        let mut b = Builder::new("paillier.split");
+        let c = b.residues("c", n_squared);
+        let pair = b.split("pair", c);
+        b.output(pair);
+        let split = b.build();
+
+        let mut b = Builder::new("paillier.correct");
+        let pair = b.pairs("pair", n_squared);
+        let radix = b.shared_pair("radix", n_squared);
+        let ordinary = b.pair_mul("ordinary", pair, radix);
+        let c = b.join("c", ordinary);
+        b.output(c);
+        let join = b.build();
+
+        let mut b = Builder::new("paillier.add_assign");
+        let sum = b.pair_sums("sum", n_squared);
+        let c = b.pairs("c", n_squared);
+        let product = b.pair_mul("product", sum, c);
+        b.update(sum, product);
+        let add_assign = b.build();
+
+        let (n_squared, radix_powers) = (n_squared.clone(), Mutex::default());
+        Self { n_squared, split, join, add_assign, radix_powers }
+    }
+
+    /// Ordinary ciphertexts as pairs of the power 0.
+    pub(super) fn split(&self, engine: &dyn Engine, words: &[u64]) -> Result<Vec<u64>, RunError> {
+        let mut out = vec![0; words.len()];
+        engine.run(&self.split, &mut [Operand::In(words), Operand::Out(&mut out)])?;
+        Ok(out)
+    }
+
+    /// The ordinary ciphertexts `c` of pairs that hold `c · R^power`, for a power that is at most 0:
+    /// one product by `R^(1 − power)`.
+    pub(super) fn join(
+        &self,
+        engine: &dyn Engine,
+        words: &[u64],
+        power: i32,
+    ) -> Result<Vec<u64>, RunError> {
+        let radix = self.radix_power(engine, 1i32.abs_diff(power))?;
+        let mut out = vec![0; words.len()];
+        let mut operands = [Operand::In(words), Operand::In(&radix), Operand::Out(&mut out)];
+        engine.run(&self.join, &mut operands)?;
+        Ok(out)
+    }
+
+    /// The pair of `R^power`.
+    fn radix_power(&self, engine: &dyn Engine, power: u32) -> Result<Arc<[u64]>, RunError> {
+        let kept = || self.radix_powers.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(words) = kept().get(&power) {
+            return Ok(words.clone());
+        }
+        let words: Arc<[u64]> = self.split(engine, &self.n_squared.pair_radix_power(power))?.into();
+        let mut kept = kept();
+        if kept.len() == RADIX_POWERS {
+            kept.clear();
+        }
+        kept.insert(power, words.clone());
+        Ok(words)
+    }
+}
