@@ -5,6 +5,8 @@ use std::{net::SocketAddr, path::PathBuf, time::Duration};
 use ciphergram_he::{Scheme, codec::Policy, params::ParameterError};
 use clap::{Args, Parser, Subcommand};
 
+use crate::bench::operation::{self, Operations};
+
 /// Encrypted gradient sums over reliable datagrams.
 #[derive(Parser)]
 #[command(name = "ciphergram", version, max_term_width = 100, arg_required_else_help = false)]
@@ -39,6 +41,8 @@ pub(crate) enum Command {
     Devices(Devices),
     /// Print the program that an operation runs
     Explain(Explain),
+    /// Time the operations of Paillier's scheme, beside what the processor could do at most
+    Bench(Bench),
 }
 
 #[derive(Args)]
@@ -293,6 +297,36 @@ pub(crate) struct Explain {
     pub(crate) json: bool,
 }
 
+#[derive(Args)]
+#[command(after_long_help = operation::help())]
+pub(crate) struct Bench {
+    /// Operations with commas between, or paillier for all: see --help
+    #[arg(long, value_name = "LIST", default_value = "paillier", value_parser = Operations::parse)]
+    pub(crate) ops: Operations,
+    /// One engine, as `ciphergram devices` names it [default: all but reference]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) engine: Option<String>,
+    /// Threads, 1 to 1024
+    #[arg(long, default_value = "1", value_parser = threads)]
+    pub(crate) threads: usize,
+    /// Seconds to measure for each row, after warming up; five samples are taken at least
+    #[arg(long, default_value = "1", value_parser = seconds)]
+    pub(crate) seconds: Duration,
+    /// Key sizes with commas between: 2048, 3072, 4096
+    #[arg(long, value_name = "LIST", default_value = "2048,3072", value_parser = key_sizes)]
+    pub(crate) bits: KeySizes,
+    /// Also write all figures to this file, as benches/README.md says
+    #[arg(long, value_name = "FILE")]
+    pub(crate) json: Option<PathBuf>,
+    /// Also keys of 1024 bits. They protect nothing: only for comparison with papers
+    #[arg(long)]
+    pub(crate) insecure_1024: bool,
+}
+
+/// Sizes of n in bits, each once.
+#[derive(Clone)]
+pub(crate) struct KeySizes(pub(crate) Vec<u32>);
+
 /// A policy as typed; aciq gets its bits from another option.
 #[derive(Clone, Copy)]
 pub(crate) enum PolicyName {
@@ -335,6 +369,26 @@ fn seconds(text: &str) -> Result<Duration, String> {
         .filter(|s: &f64| (0.001..=1e7).contains(s))
         .map(Duration::from_secs_f64)
         .ok_or_else(|| "a number of seconds from 0.001 to 10000000".into())
+}
+
+fn threads(text: &str) -> Result<usize, String> {
+    text.parse()
+        .ok()
+        .filter(|threads| (1..=1024).contains(threads))
+        .ok_or_else(|| "a number of threads from 1 to 1024".into())
+}
+
+fn key_sizes(text: &str) -> Result<KeySizes, String> {
+    let mut found = vec![];
+    for word in text.split(',') {
+        let bits = word.parse().ok().filter(|bits| [1024, 2048, 3072, 4096].contains(bits));
+        let bits =
+            bits.ok_or_else(|| format!("no keys of {word:?} bits; there are 2048, 3072, 4096"))?;
+        if !found.contains(&bits) {
+            found.push(bits);
+        }
+    }
+    Ok(KeySizes(found))
 }
 
 fn policy(text: &str) -> Result<PolicyName, String> {

@@ -1,6 +1,7 @@
 //! One module a command.
 
 pub(crate) mod aggregate;
+pub(crate) mod bench;
 pub(crate) mod decrypt;
 pub(crate) mod devices;
 pub(crate) mod encrypt;

@@ -4,6 +4,7 @@
 //! one line on stderr that names what and where; 2: the command was not understood.
 
 mod args;
+mod bench;
 mod commands;
 mod demo;
 mod failure;
@@ -51,6 +52,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Inspect(args) => commands::inspect::run(&args),
         Command::Devices(args) => commands::devices::run(&args),
         Command::Explain(args) => commands::explain::run(&args),
+        Command::Bench(args) => commands::bench::run(&args),
     }
 }
 
