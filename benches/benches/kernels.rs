@@ -81,28 +81,42 @@ impl Numbers {
         Input { words, secret: S::SECRET }
     }
 
-    fn products(&mut self) -> [Kernel; 3] {
-        let m = self.modulus.clone();
-        let pair = |montgomery: bool| {
-            let mut b = Builder::new("bench");
-            let (x, y) = (b.residues("x", &m), b.residues("y", &m));
-            let z = if montgomery { b.mont_mul("z", x, y) } else { b.mul("z", x, y) };
-            b.output(z);
-            b.build()
-        };
+    /// Numbers below the modulus, as their digits in the base that it is the square of.
+    fn pairs(&mut self, count: usize) -> Input {
+        let each = self.modulus.len_words() / 2;
+        let mut words = self.words(2 * count * each);
+        words.chunks_mut(each).filter_map(<[u64]>::last_mut).for_each(|top| *top >>= 1);
+        Input { words, secret: false }
+    }
+
+    fn product(&mut self, operation: &'static str, montgomery: bool) -> Kernel {
+        let items = 512;
         let mut b = Builder::new("bench");
-        let rows = b.residue_rows("x", &m, FACTORS);
-        let all = b.product("y", rows);
-        b.output(all);
-        [("mont_mul", pair(true), 512), ("mul", pair(false), 512), ("product", b.build(), 64)].map(
-            |(operation, program, items)| {
-                let inputs = match operation {
-                    "product" => vec![self.residues(items * FACTORS)],
-                    _ => vec![self.residues(items), self.residues(items)],
-                };
-                Kernel { operation, program, inputs, items }
-            },
-        )
+        let (x, y) = (b.residues("x", &self.modulus), b.residues("y", &self.modulus));
+        let z = if montgomery { b.mont_mul("z", x, y) } else { b.mul("z", x, y) };
+        b.output(z);
+        let inputs = vec![self.residues(items), self.residues(items)];
+        Kernel { operation, program: b.build(), inputs, items }
+    }
+
+    fn pair_product(&mut self) -> Kernel {
+        let items = 512;
+        let mut b = Builder::new("bench");
+        let (x, y) = (b.pairs("x", &self.modulus), b.pairs("y", &self.modulus));
+        let z = b.pair_mul("z", x, y);
+        b.output(z);
+        let inputs = vec![self.pairs(items), self.pairs(items)];
+        Kernel { operation: "pair_mul", program: b.build(), inputs, items }
+    }
+
+    fn product_of_many(&mut self) -> Kernel {
+        let items = 64;
+        let mut b = Builder::new("bench");
+        let x = b.residue_rows("x", &self.modulus, FACTORS);
+        let y = b.product("y", x);
+        b.output(y);
+        let inputs = vec![self.residues(items * FACTORS)];
+        Kernel { operation: "product", program: b.build(), inputs, items }
     }
 
     fn power<S: Secrecy>(&mut self, operation: &'static str) -> Kernel {
@@ -139,13 +153,17 @@ impl Numbers {
         Kernel { operation: "dot", program: b.build(), inputs, items }
     }
 
-    fn kernels(&mut self) -> Vec<Kernel> {
-        let mut all = Vec::from(self.products());
-        all.push(self.power::<Secret>("pow_secret"));
-        all.push(self.power::<Public>("pow_public"));
-        all.push(self.fixed_base());
-        all.push(self.dot());
-        all
+    fn kernels(&mut self) -> [Kernel; 8] {
+        [
+            self.product("mont_mul", true),
+            self.product("mul", false),
+            self.pair_product(),
+            self.product_of_many(),
+            self.power::<Secret>("pow_secret"),
+            self.power::<Public>("pow_public"),
+            self.fixed_base(),
+            self.dot(),
+        ]
     }
 }
 

@@ -335,11 +335,20 @@ impl<B: Backend> Steps<B> {
         [piece, next]: [&mut Group<B>; 2],
         room: &mut Room<B>,
     ) {
-        acc.fill(self.backend.zero());
-        for index in (0..x.each.div_ceil(each)).rev() {
+        let load = |out: &mut Group<B>, index: usize| {
             let words = x.words.get(index * each..).unwrap_or(&[]);
             let items = Items { words, each: each.min(x.each - index * each), ..*x };
-            f.load(piece, &items, first);
+            f.load(out, &items, first);
+        };
+        // The highest piece, but where there is no other.
+        let mut rest = x.each.div_ceil(each);
+        acc.fill(self.backend.zero());
+        if rest > 1 {
+            rest -= 1;
+            load(acc, rest);
+        }
+        for index in (0..rest).rev() {
+            load(piece, index);
             f.mont_two(next, [(acc, f.piece()), (piece, f.r())], room);
             std::mem::swap(acc, next);
         }

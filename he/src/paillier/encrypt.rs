@@ -74,6 +74,10 @@ impl Encryptor {
         operands.extend(drawn.iter().map(|words| Operand::SecretIn(words)));
         operands.push(Operand::Out(&mut out));
         engine.run(&self.masks.program, &mut operands)?;
-        Ok(Ciphertexts::pairs(&self.modulus, out, 0))
+        Ok(if self.masks.pairs {
+            Ciphertexts::pairs(&self.modulus, out, 0)
+        } else {
+            Ciphertexts::ordinary(&self.modulus, out)
+        })
     }
 }

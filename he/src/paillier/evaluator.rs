@@ -66,7 +66,7 @@ impl Evaluator {
         let (scale, product) = (self.modulus.scale_program(), self.modulus.product_program());
         let pairs = self.modulus.pairs();
         let mut all = vec![&self.add, &pairs.add_assign, &self.add_plain, scale, product];
-        all.extend([&pairs.split, &pairs.join]);
+        all.extend([&pairs.split, &pairs.join, &pairs.correct]);
         all.extend(self.powers.iter().flat_map(Powers::programs));
         all.push(&self.invert);
         all

@@ -33,10 +33,12 @@ use crate::Error;
 
 /// The program of an encryption, and what must be drawn for it.
 ///
-/// Its operands are the plaintexts, one batch for each draw, and the ciphertexts as pairs.
+/// Its operands are the plaintexts, one batch for each draw, and the ciphertexts: as pairs, or
+/// ordinary ones, whichever the masks make cheaper.
 pub(super) struct Masks {
     pub(super) program: Program,
     pub(super) draws: Vec<Draw>,
+    pub(super) pairs: bool,
 }
 
 /// Secret numbers of so many bits, uniform or uniform below a bound.
@@ -92,7 +94,7 @@ impl Masks {
         }
         let program = full_mask_program(modulus);
         let r = Draw::below(n.words(), n.bits(), modulus.ciphertext_words());
-        Ok(Self { program, draws: vec![r] })
+        Ok(Self { program, draws: vec![r], pairs: false })
     }
 
     /// For the key's owner: powers of fixed bases modulo p² and q², joined.
@@ -103,7 +105,7 @@ impl Masks {
     ) -> Result<Self, Error> {
         let (n, n_squared) = (secret.modulus().n(), secret.modulus().n_squared());
         let ((p, q), moduli) = (secret.factors(), secret.moduli());
-        let radix = n_squared.pair_radix_power(1);
+        let radix = n_squared.radix_power(1);
         let mut base = |name, p, square| owner_base(name, (p, square), &radix, engine, rng);
         let (base_p, exponents_p) = base("g_p (times R)", p, &moduli.p_squared)?;
         let (base_q, exponents_q) = base("g_q (times R)", q, &moduli.q_squared)?;
@@ -111,18 +113,17 @@ impl Masks {
         let m = b.integers("m", n.len_words());
         let r = b.exponents::<Secret>("r_p", exponents_p.bits);
         let s = b.exponents::<Secret>("r_q", exponents_q.bits);
-        let plain = b.one_plus_mn_pair("plain", m, n_squared);
+        let plain = b.one_plus_mn("plain", m, n, n_squared);
         let mask_p = b.pow_fixed_base("mask_p", &base_p, r);
         let mask_q = b.pow_fixed_base("mask_q", &base_q, s);
         let mask = b.crt_join_residues("mask", (mask_p, mask_q), &moduli.squares, n_squared);
-        let mask = b.split("pair", mask);
-        let c = b.pair_mul("c", plain, mask);
+        let c = b.mont_mul("c", plain, mask);
         b.output(c);
-        Ok(Self { program: b.build(), draws: vec![exponents_p, exponents_q] })
+        Ok(Self { program: b.build(), draws: vec![exponents_p, exponents_q], pairs: false })
     }
 }
 
-/// Draws `x` below p, and gives `x^p mod p²`, with every power times the radix of pairs, and
+/// Draws `x` below p, and gives `x^p mod p²`, with every power times the radix modulo n², and
 /// exponents uniform below `p − 1`. That `x` is 0 has the chance of guessing p.
 fn owner_base(
     name: &str,
@@ -167,7 +168,8 @@ fn short_masks(
     let mask = b.pow_fixed_base_pair("mask", &base, r);
     let c = b.pair_mul("c", plain, mask);
     b.output(c);
-    Ok(Masks { program: b.build(), draws: vec![Draw::of_bits(n.bits() / 2)] })
+    let draws = vec![Draw::of_bits(n.bits() / 2)];
+    Ok(Masks { program: b.build(), draws, pairs: true })
 }
 
 /// The program of `(1 + m·n) · rⁿ` with a mask `r` uniform below n, for moduli of unknown form.
@@ -180,8 +182,7 @@ pub fn full_mask_program(modulus: &PaillierModulus) -> Program {
     let e = b.public_exponent("n", n.bits(), n.words());
     let plain = b.one_plus_mn("plain", m, n, n_squared);
     let mask = b.pow::<Public>("mask", r, e);
-    let product = b.mul("product", plain, mask);
-    let c = b.split("c", product);
+    let c = b.mul("c", plain, mask);
     b.output(c);
     b.build()
 }

@@ -15,6 +15,7 @@ pub(super) struct Pairs {
     n_squared: Arc<Modulus>,
     pub(super) split: Program,
     pub(super) join: Program,
+    pub(super) correct: Program,
     pub(super) add_assign: Program,
     radix_powers: Mutex<HashMap<u32, Arc<[u64]>>>,
 }
@@ -27,13 +28,19 @@ impl Pairs {
         b.output(pair);
         let split = b.build();
 
+        let mut b = Builder::new("paillier.join");
+        let pair = b.pairs("pair", n_squared);
+        let c = b.join("c", pair);
+        b.output(c);
+        let join = b.build();
+
         let mut b = Builder::new("paillier.correct");
         let pair = b.pairs("pair", n_squared);
         let radix = b.shared_pair("radix", n_squared);
         let ordinary = b.pair_mul("ordinary", pair, radix);
         let c = b.join("c", ordinary);
         b.output(c);
-        let join = b.build();
+        let correct = b.build();
 
         let mut b = Builder::new("paillier.add_assign");
         let sum = b.pair_sums("sum", n_squared);
@@ -43,7 +50,7 @@ impl Pairs {
         let add_assign = b.build();
 
         let (n_squared, radix_powers) = (n_squared.clone(), Mutex::default());
-        Self { n_squared, split, join, add_assign, radix_powers }
+        Self { n_squared, split, join, correct, add_assign, radix_powers }
     }
 
     /// Ordinary ciphertexts as pairs of the power 0.
@@ -54,17 +61,21 @@ impl Pairs {
     }
 
     /// The ordinary ciphertexts `c` of pairs that hold `c · R^power`, for a power that is at most 0:
-    /// one product by `R^(1 − power)`.
+    /// one product by `R^(1 − power)`, if it is not 0, and what the digits make.
     pub(super) fn join(
         &self,
         engine: &dyn Engine,
         words: &[u64],
         power: i32,
     ) -> Result<Vec<u64>, RunError> {
-        let radix = self.radix_power(engine, 1i32.abs_diff(power))?;
         let mut out = vec![0; words.len()];
-        let mut operands = [Operand::In(words), Operand::In(&radix), Operand::Out(&mut out)];
-        engine.run(&self.join, &mut operands)?;
+        if power == 0 {
+            engine.run(&self.join, &mut [Operand::In(words), Operand::Out(&mut out)])?;
+        } else {
+            let radix = self.radix_power(engine, 1i32.abs_diff(power))?;
+            let mut operands = [Operand::In(words), Operand::In(&radix), Operand::Out(&mut out)];
+            engine.run(&self.correct, &mut operands)?;
+        }
         Ok(out)
     }
 
