@@ -23,7 +23,7 @@ fn own_width(bits: usize) -> usize {
 
 /// Groups for which entries are picked at once: their numbers stay in the second level of cache, and
 /// the entries of a limb in the first while all pick.
-const GROUPS: usize = 8;
+const GROUPS: usize = 16;
 
 /// A batch of exponents of at most `bits` bits.
 pub(super) struct Powers<'a> {
