@@ -16,6 +16,12 @@ pub(super) struct Digit {
     width: usize,
 }
 
+impl Drop for Digit {
+    fn drop(&mut self) {
+        zeroize::Zeroize::zeroize(&mut self.value);
+    }
+}
+
 /// Entry `digit`, reading every entry.
 fn pick<'a>(entries: impl Iterator<Item = &'a u64>, digit: u64) -> u64 {
     let masked = |(index, &entry): (usize, &u64)| {

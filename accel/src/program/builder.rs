@@ -245,6 +245,9 @@ impl Builder {
             unreachable!("the handles name residues and exponents")
         };
         assert_eq!(rows, count, "{name}: an exponent for each base");
+        let source = &self.program.values[bases.index].source;
+        let shared = matches!(source, Source::Input { spread: Spread::Shared });
+        assert!(shared, "{name}: the batch shares the bases");
         let kind = Kind::Residues { modulus, rows: 1 };
         let step = Step::Dot { secret: S::SECRET };
         self.step(name, kind, step, &[bases.index, exponents.index])

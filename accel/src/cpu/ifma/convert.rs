@@ -5,6 +5,8 @@ use std::arch::x86_64::{
     _mm512_srl_epi64, _mm512_unpackhi_epi64, _mm512_unpacklo_epi64,
 };
 
+use zeroize::Zeroizing;
+
 use super::*;
 
 /// Transposes eight vectors of eight words.
@@ -59,7 +61,7 @@ pub(super) fn load(out: &mut [Word], items: &Items<'_>, first: usize, shift: u32
     let lanes: [&[u64]; 8] = std::array::from_fn(|lane| items.item(first + lane));
     let mask = _mm512_set1_epi64(MASK);
     // Eight words, and the one before them.
-    let mut window = [_mm512_setzero_si512(); 9];
+    let mut window = Zeroizing::new([_mm512_setzero_si512(); 9]);
     let mut rest = out.iter_mut();
     // The first bit of the next limb, from the first word of the window.
     let mut at = 64 - i64::from(shift);

@@ -5,6 +5,8 @@ use std::arch::x86_64::{
     _mm512_test_epi64_mask,
 };
 
+use zeroize::Zeroize;
+
 use super::*;
 
 /// Groups that pick from a shared table at once: entries are loaded once for all of them.
@@ -19,6 +21,13 @@ pub(in crate::cpu) struct Digits {
     /// For each bit, the lanes whose digit has it.
     bits: [__mmask8; MAX_WIDTH],
     pub(super) width: usize,
+}
+
+impl Drop for Digits {
+    fn drop(&mut self) {
+        self.index.zeroize();
+        self.bits.zeroize();
+    }
 }
 
 impl Digits {

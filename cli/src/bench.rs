@@ -1,0 +1,12 @@
+//! What `ciphergram bench` measures and how. `commands/bench.rs` drives it; `benches/README.md`
+//! documents its report.
+
+pub(crate) mod key;
+pub(crate) mod machine;
+pub(crate) mod metered;
+pub(crate) mod operation;
+pub(crate) mod report;
+pub(crate) mod row;
+pub(crate) mod sampling;
+mod share;
+mod work;

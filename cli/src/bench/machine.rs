@@ -1,0 +1,111 @@
+//! What the figures are of: processor, engines, and the state of the source.
+
+use std::{fs, process::Command, sync::Arc, thread};
+
+use ciphergram_accel::{Engine, engines};
+use serde_json::{Value, json};
+
+use crate::failure::Failure;
+
+/// The engine that is measured only if it is named: nothing is slower.
+const ORACLE: &str = "reference";
+
+/// An engine and how fast it can multiply.
+pub(crate) struct Measured {
+    pub(crate) engine: Arc<dyn Engine>,
+    /// Multiply instructions a second that one thread can issue, if the engine knows.
+    pub(crate) multiply_rate: Option<f64>,
+}
+
+/// The engines to measure: the one of this name, or all but the oracle.
+///
+/// # Errors
+/// There is none of this name.
+pub(crate) fn choose(name: Option<&str>) -> Result<Vec<Arc<dyn Engine>>, Failure> {
+    let all = engines();
+    let names: Vec<_> = all.iter().map(|engine| engine.name()).collect();
+    let chosen: Vec<_> = all
+        .into_iter()
+        .filter(|engine| name.map_or(engine.name() != ORACLE, |name| name == engine.name()))
+        .collect();
+    match name {
+        Some(name) if chosen.is_empty() => {
+            let text = format!("no engine {name:?}; there are {}", names.join(", "));
+            Err(Failure::Misuse(text))
+        }
+        _ => Ok(chosen),
+    }
+}
+
+/// The machine that a report is of.
+pub(crate) struct Machine {
+    cpu: String,
+    /// Those that this program may use.
+    cores: usize,
+    pub(crate) engines: Vec<Measured>,
+}
+
+impl Machine {
+    /// Looks at the machine, and measures how fast each engine can multiply.
+    pub(crate) fn measure(engines: &[Arc<dyn Engine>]) -> Self {
+        let measured = |engine: &Arc<dyn Engine>| {
+            let (engine, multiply_rate) = (engine.clone(), engine.multiply_rate());
+            Measured { engine, multiply_rate }
+        };
+        Self {
+            cpu: cpu(),
+            cores: thread::available_parallelism().map_or(1, usize::from),
+            engines: engines.iter().map(measured).collect(),
+        }
+    }
+
+    /// For people: one line on the processor, one on each engine.
+    pub(crate) fn lines(&self) -> Vec<String> {
+        let cores = if self.cores == 1 { "core" } else { "cores" };
+        let mut lines = vec![format!("{}, {} {cores}", self.cpu, self.cores)];
+        for Measured { engine, multiply_rate } in &self.engines {
+            let rate = multiply_rate.map_or("no measure of its limit".into(), |rate| {
+                format!("at most {:.2} G multiplies/s a thread", rate / 1e9)
+            });
+            lines.push(format!("{}: {}, {rate}", engine.name(), engine.describe()));
+        }
+        lines
+    }
+
+    /// The field `machine` of a report.
+    pub(crate) fn json(&self) -> Value {
+        let engine = |m: &Measured| {
+            json!({
+                "name": m.engine.name(), "description": m.engine.describe(),
+                "multiply_rate": m.multiply_rate,
+            })
+        };
+        json!({
+            "cpu": self.cpu, "cores": self.cores,
+            "engines": self.engines.iter().map(engine).collect::<Vec<_>>(),
+            "multiply_rate": self.engines.iter().find_map(|m| m.multiply_rate),
+        })
+    }
+}
+
+/// The processor's model, where the system tells.
+fn cpu() -> String {
+    let text = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let model = text.lines().find_map(|line| line.strip_prefix("model name")?.split(':').nth(1));
+    model.map_or_else(|| std::env::consts::ARCH.into(), |model| model.trim().into())
+}
+
+/// The commit of the source that this was built from, with `-dirty` where it was changed since:
+/// what the builder said in `CIPHERGRAM_COMMIT`, else what git says of the folder now.
+pub(crate) fn commit() -> String {
+    if let Some(commit) = option_env!("CIPHERGRAM_COMMIT") {
+        return commit.into();
+    }
+    let output = Command::new("git")
+        .args(["--no-optional-locks", "-C", env!("CARGO_MANIFEST_DIR")])
+        .args(["describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"])
+        .output();
+    let text = output.ok().filter(|output| output.status.success()).map(|output| output.stdout);
+    let commit = text.map(|text| String::from_utf8_lossy(&text).trim().to_owned());
+    commit.filter(|commit| !commit.is_empty()).unwrap_or_else(|| "unknown".into())
+}

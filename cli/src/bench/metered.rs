@@ -1,0 +1,70 @@
+//! An engine that counts what another one multiplies.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+};
+
+use ciphergram_accel::{Engine, Operand, Program, RunError};
+
+/// Runs programs on another engine. Inside [`Metered::count`] it sums the multiply instructions that
+/// they issue; outside it only hands them on, so that times are the other engine's.
+pub(crate) struct Metered {
+    inner: Arc<dyn Engine>,
+    counting: AtomicBool,
+    total: AtomicU64,
+    unknown: AtomicBool,
+}
+
+impl Metered {
+    pub(crate) fn new(inner: Arc<dyn Engine>) -> Self {
+        let (counting, unknown) = (AtomicBool::new(false), AtomicBool::new(false));
+        Self { inner, counting, total: AtomicU64::new(0), unknown }
+    }
+
+    /// Does `work`; gives also the multiply instructions of all that ran, if the engine knows. One
+    /// call at a time.
+    pub(crate) fn count<T>(&self, work: impl FnOnce() -> T) -> (T, Option<u64>) {
+        self.total.store(0, Relaxed);
+        self.unknown.store(false, Relaxed);
+        self.counting.store(true, Relaxed);
+        let result = work();
+        self.counting.store(false, Relaxed);
+        let known = !self.unknown.load(Relaxed);
+        (result, known.then(|| self.total.load(Relaxed)))
+    }
+}
+
+impl Engine for Metered {
+    fn name(&self) -> &'static str {
+        self.inner.name()
+    }
+
+    fn describe(&self) -> String {
+        self.inner.describe()
+    }
+
+    fn supports(&self, step: &str) -> bool {
+        self.inner.supports(step)
+    }
+
+    fn run(&self, program: &Program, operands: &mut [Operand<'_>]) -> Result<(), RunError> {
+        if self.counting.load(Relaxed) {
+            match self.inner.multiplies(program, operands) {
+                Some(count) => {
+                    self.total.fetch_add(count, Relaxed);
+                }
+                None => self.unknown.store(true, Relaxed),
+            }
+        }
+        self.inner.run(program, operands)
+    }
+
+    fn multiply_rate(&self) -> Option<f64> {
+        self.inner.multiply_rate()
+    }
+
+    fn multiplies(&self, program: &Program, operands: &[Operand<'_>]) -> Option<u64> {
+        self.inner.multiplies(program, operands)
+    }
+}

@@ -1,0 +1,100 @@
+//! Rows as lines of a table.
+
+use super::row::Row;
+
+const HEAD: [&str; 7] =
+    ["operation", "bits", "engine", "threads", "operations/s", "values/s", "of limit"];
+const WIDTHS: [usize; 7] = [13, 5, 10, 7, 13, 13, 9];
+
+/// The first line of the table.
+pub(crate) fn head() -> String {
+    line(&HEAD.map(str::to_owned), "")
+}
+
+/// A row, with what there is to say of it at its end.
+pub(crate) fn row(row: &Row) -> String {
+    let rate = 1.0 / row.median_s;
+    let dash = || "-".to_owned();
+    let cells = [
+        row.operation.to_string(),
+        row.bits.to_string(),
+        row.engine.to_owned(),
+        row.threads.to_string(),
+        number(rate),
+        row.values.map_or_else(dash, |values| number(rate * values as f64)),
+        row.limit_fraction.map_or_else(dash, |part| format!("{:.1} %", 100.0 * part)),
+    ];
+    let mut notes = vec![];
+    if let Some(times) = row.speedup_over_single {
+        notes.push(format!("{times:.2}x single operations"));
+    }
+    if row.is_insecure() {
+        notes.push("insecure".to_owned());
+    }
+    line(&cells, &notes.join(", "))
+}
+
+/// A core that is had for less than this part of the time is shared.
+const QUIET_SHARE: f64 = 0.9;
+
+/// A warning if other work had the cores too.
+pub(crate) fn busy(rows: &[Row]) -> Option<String> {
+    let shares = || rows.iter().filter_map(|row| row.core_share);
+    let busy = shares().filter(|&share| share < QUIET_SHARE).count();
+    let least = shares().fold(1.0, f64::min);
+    (busy > 0).then(|| {
+        format!(
+            "other work had the cores too while {busy} of {} rows were measured, at worst {:.0} % \
+             of the time: all may be faster than it looks here",
+            rows.len(),
+            100.0 * (1.0 - least)
+        )
+    })
+}
+
+/// Words to the left, numbers to the right.
+fn line(cells: &[String; 7], notes: &str) -> String {
+    let mut line = String::new();
+    for (column, (cell, width)) in cells.iter().zip(WIDTHS).enumerate() {
+        let cell = match column {
+            0 | 2 => format!("{cell:<width$}"),
+            _ => format!("{cell:>width$}"),
+        };
+        line += &format!("{cell}  ");
+    }
+    (line + notes).trim_end().to_owned()
+}
+
+/// Three digits or more, with commas between thousands; millions as such.
+fn number(x: f64) -> String {
+    match x {
+        _ if x >= 999_950.0 => format!("{:.2} M", x / 1e6),
+        _ if x >= 999.5 => format!("{},{:03}", x.round() as u64 / 1000, x.round() as u64 % 1000),
+        _ if x >= 99.95 => format!("{x:.0}"),
+        _ if x >= 9.995 => format!("{x:.1}"),
+        _ => format!("{x:.2}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_keep_three_digits() {
+        let cases = [
+            (0.5, "0.50"),
+            (9.996, "10.0"),
+            (99.96, "100"),
+            (999.4, "999"),
+            (999.6, "1,000"),
+            (14_003.4, "14,003"),
+            (999_949.0, "999,949"),
+            (1_234_567.0, "1.23 M"),
+            (2.5e9, "2500.00 M"),
+        ];
+        for (x, text) in cases {
+            assert_eq!(number(x), text);
+        }
+    }
+}

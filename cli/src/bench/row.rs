@@ -1,0 +1,137 @@
+//! One row of the report: an operation, measured.
+
+use std::{sync::Arc, time::Duration};
+
+use serde_json::{Value, json};
+
+use super::{
+    key::{INSECURE_BITS, Key},
+    machine::Measured,
+    metered::Metered,
+    operation::{MATRIX_COLUMNS, Operation},
+    sampling::{once, sample},
+    share::Share,
+    work::Workshop,
+};
+use crate::failure::Failure;
+
+/// Where a batch would last longer than this, in seconds, it is made smaller.
+const LONGEST_BATCH: f64 = 1.0;
+/// What it is then made to last, about.
+const SLOW_BATCH: f64 = 0.2;
+/// Batches of this many for each thread tell how slow an engine is. A vector of numbers is no longer.
+const LANES: usize = 8;
+
+/// What was measured of one operation. Times are in seconds per single operation.
+pub(crate) struct Row {
+    pub(crate) operation: Operation,
+    pub(crate) bits: u32,
+    pub(crate) engine: &'static str,
+    pub(crate) threads: usize,
+    /// Operations of one batch.
+    pub(crate) batch: usize,
+    /// Operations in all.
+    pub(crate) count: usize,
+    pub(crate) median_s: f64,
+    pub(crate) p10_s: f64,
+    pub(crate) p90_s: f64,
+    /// Multiply instructions of one operation, if the engine counts them.
+    pub(crate) multiplies: Option<f64>,
+    /// The part of the multiply instructions that the threads could have issued.
+    pub(crate) limit_fraction: Option<f64>,
+    /// Gradient values that one operation carries, if it carries packed plaintexts.
+    pub(crate) values: Option<usize>,
+    /// Of a matrix product: the time of the same work in single operations, divided by its own.
+    pub(crate) speedup_over_single: Option<f64>,
+    /// The part of the time that the threads had the cores for which they were ready, if the system
+    /// tells.
+    pub(crate) core_share: Option<f64>,
+}
+
+impl Row {
+    /// Measures for about `duration` after warming up. Runs in a pool of `threads` threads.
+    pub(crate) fn measure(
+        operation: Operation,
+        key: &Key,
+        measured: &Measured,
+        (threads, duration): (usize, Duration),
+    ) -> Result<Self, Failure> {
+        let engine = Arc::new(Metered::new(measured.engine.clone()));
+        let rng = ciphergram_he::random::generator()?;
+        let mut workshop = Workshop { key, engine: engine.clone(), rng };
+        let batch = batch(operation, &mut workshop, threads)?;
+        let mut work = workshop.work(operation, batch)?;
+        work.prepare()?;
+        let (result, multiplies) = engine.count(|| work.run());
+        result?;
+        let share = Share::start();
+        let times = sample(&mut *work, duration)?;
+        let core_share = share.end();
+        let each = |share| times.quantile(share) / batch as f64;
+        let median_s = each(0.5);
+        let speedup_over_single = match operation {
+            Operation::Matvec => {
+                let count = LANES * MATRIX_COLUMNS / 2 * threads;
+                let singles = sample(&mut *workshop.singles(count)?, duration)?;
+                Some(singles.quantile(0.5) / count as f64 / median_s)
+            }
+            _ => None,
+        };
+        let multiplies = multiplies.map(|all| all as f64 / batch as f64);
+        let limit = measured.multiply_rate.map(|rate| median_s * rate * threads as f64);
+        Ok(Self {
+            operation,
+            bits: key.bits,
+            engine: measured.engine.name(),
+            threads,
+            batch,
+            count: times.batches * batch,
+            median_s,
+            p10_s: each(0.1),
+            p90_s: each(0.9),
+            multiplies,
+            limit_fraction: multiplies.zip(limit).map(|(issued, limit)| issued / limit),
+            values: operation.carries_values().then_some(key.values),
+            speedup_over_single,
+            core_share,
+        })
+    }
+
+    /// Whether its key is for comparison with papers only.
+    pub(crate) fn is_insecure(&self) -> bool {
+        self.bits <= INSECURE_BITS
+    }
+
+    /// An element of the field `rows` of a report.
+    pub(crate) fn json(&self) -> Value {
+        json!({
+            "operation": self.operation.name(), "scheme": "paillier", "bits": self.bits,
+            "engine": self.engine, "threads": self.threads, "batch": self.batch,
+            "count": self.count, "median_s": self.median_s, "p10_s": self.p10_s,
+            "p90_s": self.p90_s, "limit_fraction": self.limit_fraction,
+            "multiplies": self.multiplies, "values_per_operation": self.values,
+            "speedup_over_single": self.speedup_over_single, "core_share": self.core_share,
+            "insecure": self.is_insecure(),
+        })
+    }
+}
+
+/// Operations of one batch: as many as are usual, or on a slow engine as many as it can bear.
+fn batch(
+    operation: Operation,
+    workshop: &mut Workshop<'_>,
+    threads: usize,
+) -> Result<usize, Failure> {
+    let (usual, few) = (operation.batch(workshop.key.bits) * threads, LANES * threads);
+    if operation == Operation::Matvec {
+        // What a row costs depends on how many rows there are.
+        return Ok(usual);
+    }
+    let mut work = workshop.work(operation, few)?;
+    once(&mut *work)?;
+    let each = once(&mut *work)?.as_secs_f64() / few as f64;
+    if usual as f64 * each <= LONGEST_BATCH {
+        return Ok(usual);
+    }
+    Ok(((SLOW_BATCH / each) as usize).next_multiple_of(few).clamp(few, usual))
+}

@@ -1,0 +1,89 @@
+//! `ciphergram bench`.
+
+use std::path::Path;
+
+use rayon::ThreadPoolBuilder;
+use serde_json::{Value, json};
+
+use crate::{
+    args::Bench,
+    bench::{
+        key::{INSECURE_BITS, Key},
+        machine::{Machine, choose, commit},
+        report,
+        row::Row,
+    },
+    failure::Failure,
+    files,
+    report::warn,
+};
+
+pub(crate) fn run(args: &Bench) -> Result<(), Failure> {
+    let bits = key_sizes(args)?;
+    let engines = choose(args.engine.as_deref())?;
+    if let Some(path) = &args.json {
+        check_folder(path)?;
+    }
+    let pool = ThreadPoolBuilder::new().num_threads(args.threads).build();
+    let pool = pool.map_err(|e| Failure::Work(format!("{} threads: {e}", args.threads)))?;
+    let (machine, rows) = pool.install(|| {
+        let machine = Machine::measure(&engines);
+        let rows = measure(args, &bits, &machine)?;
+        Ok::<_, Failure>((machine.json(), rows))
+    })?;
+    if let Some(text) = report::busy(&rows) {
+        warn(&text);
+    }
+    if let Some(path) = &args.json {
+        let rows: Vec<_> = rows.iter().map(Row::json).collect();
+        let value: Value = json!({"machine": machine, "commit": commit(), "rows": rows});
+        files::write(path, format!("{}\n", serde_json::to_string_pretty(&value)?).as_bytes())?;
+    }
+    Ok(())
+}
+
+/// The sizes of n asked for, in bits. The insecure one must be asked for by its own name.
+fn key_sizes(args: &Bench) -> Result<Vec<u32>, Failure> {
+    let (mut bits, insecure) = (args.bits.0.clone(), args.insecure_1024);
+    if bits.contains(&INSECURE_BITS) && !insecure {
+        let text = "keys of 1024 bits are insecure; --insecure-1024 measures them, for comparison \
+                    with papers";
+        return Err(Failure::Misuse(text.into()));
+    }
+    if insecure && !bits.contains(&INSECURE_BITS) {
+        bits.insert(0, INSECURE_BITS);
+    }
+    Ok(bits)
+}
+
+/// Nobody wants to learn after minutes that the report has no place to go.
+fn check_folder(path: &Path) -> Result<(), Failure> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    match folder {
+        Some(folder) if !folder.is_dir() => {
+            Err(Failure::Work(format!("{}: no such folder", folder.display())))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Measures row by row, and prints each as it is found.
+fn measure(args: &Bench, bits: &[u32], machine: &Machine) -> Result<Vec<Row>, Failure> {
+    machine.lines().iter().for_each(|line| println!("{line}"));
+    if bits.contains(&INSECURE_BITS) {
+        println!("{INSECURE_BITS}-bit keys are INSECURE: only for comparison with papers");
+    }
+    println!("\n{}", report::head());
+    let mut rows = vec![];
+    for &bits in bits {
+        let key = Key::of_bits(bits)?;
+        for engine in &machine.engines {
+            for &operation in &args.ops.0 {
+                let row = Row::measure(operation, &key, engine, (args.threads, args.seconds))?;
+                println!("{}", report::row(&row));
+                rows.push(row);
+            }
+        }
+    }
+    Ok(rows)
+}

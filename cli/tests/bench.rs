@@ -1,0 +1,189 @@
+//! `ciphergram bench`: what its report holds, and what it refuses. Never how fast it is.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests, where a panic is the report")]
+
+#[path = "support/place.rs"]
+mod place;
+
+use std::{collections::BTreeSet, fs};
+
+use place::Place;
+use serde_json::Value;
+
+const WITH_VALUES: [&str; 5] = ["encrypt", "encrypt_owner", "decrypt", "add", "add_plain"];
+const WITHOUT_VALUES: [&str; 5] = ["mul_plain", "sum", "mod_exp", "mod_mul", "correct"];
+const FIELDS: [&str; 15] = [
+    "operation",
+    "scheme",
+    "bits",
+    "engine",
+    "threads",
+    "batch",
+    "count",
+    "median_s",
+    "p10_s",
+    "p90_s",
+    "limit_fraction",
+    "multiplies",
+    "values_per_operation",
+    "speedup_over_single",
+    "core_share",
+];
+
+/// The report of a short run, and what it printed.
+fn bench(words: &str) -> (Value, String) {
+    let place = Place::new();
+    let text = place.done(&format!("bench --seconds 0.01 --json report.json {words}"));
+    (serde_json::from_slice(&place.read("report.json")).unwrap(), text)
+}
+
+fn names(value: &Value) -> BTreeSet<&str> {
+    value.as_object().unwrap().keys().map(String::as_str).collect()
+}
+
+fn positive(value: &Value) -> f64 {
+    value.as_f64().filter(|x| *x > 0.0 && x.is_finite()).unwrap_or_else(|| panic!("{value}"))
+}
+
+/// Checks a row of whatever operation, and returns its name.
+fn check_row(row: &Value) -> &str {
+    let fields = FIELDS.into_iter().chain(["insecure"]).collect();
+    assert_eq!(names(row), fields);
+    let (batch, count) = (row["batch"].as_u64().unwrap(), row["count"].as_u64().unwrap());
+    assert!(batch > 0 && count >= 5 * batch && count.is_multiple_of(batch), "{row}");
+    let [p10, median, p90] = ["p10_s", "median_s", "p90_s"].map(|name| positive(&row[name]));
+    assert!(p10 <= median && median <= p90, "{row}");
+    assert_eq!(row["scheme"], "paillier");
+    assert_eq!(row["insecure"], row["bits"] == 1024);
+    assert!(row["core_share"].is_null() || positive(&row["core_share"]) <= 1.0, "{row}");
+    row["operation"].as_str().unwrap()
+}
+
+/// Checks a report on the CPU engine at 2048 bits, and returns its rows.
+fn check_cpu(report: &Value) -> &Vec<Value> {
+    assert_eq!(names(report), BTreeSet::from(["commit", "machine", "rows"]));
+    let machine = &report["machine"];
+    assert_eq!(names(machine), BTreeSet::from(["cores", "cpu", "engines", "multiply_rate"]));
+    assert!(machine["cpu"].as_str().is_some_and(|cpu| !cpu.is_empty()));
+    assert!(machine["cores"].as_u64().is_some_and(|cores| cores > 0));
+    let engine = &machine["engines"][0];
+    assert_eq!(names(engine), BTreeSet::from(["description", "multiply_rate", "name"]));
+    assert_eq!(engine["multiply_rate"], machine["multiply_rate"]);
+    positive(&machine["multiply_rate"]);
+    assert!(report["commit"].as_str().is_some_and(|commit| !commit.is_empty()));
+    for row in report["rows"].as_array().unwrap() {
+        let name = check_row(row);
+        assert_eq!((&row["bits"], &row["engine"]), (&2048.into(), &"cpu".into()));
+        positive(&row["multiplies"]);
+        positive(&row["limit_fraction"]);
+        let values = WITH_VALUES.contains(&name).then_some(93u64);
+        assert_eq!(row["values_per_operation"].as_u64(), values, "{name}");
+        assert_eq!(row["speedup_over_single"].is_null(), name != "matvec", "{name}");
+    }
+    report["rows"].as_array().unwrap()
+}
+
+/// Measures these operations, and checks that each has its row and its line.
+fn every_one_of(operations: &[&str]) {
+    let list = operations.join(",");
+    let (report, text) = bench(&format!("--ops {list} --bits 2048 --engine cpu"));
+    let rows = check_cpu(&report);
+    let found: Vec<_> = rows.iter().map(check_row).collect();
+    assert_eq!(found, operations);
+    assert!(rows.iter().all(|row| row["threads"] == 1));
+    let lines: Vec<_> = text.lines().skip_while(|line| !line.starts_with("operation ")).collect();
+    assert_eq!(lines.len(), 1 + operations.len(), "{text}");
+    for (line, name) in lines[1..].iter().zip(operations) {
+        let cells: Vec<_> = line.split_whitespace().collect();
+        assert_eq!(cells[..4], [name, "2048", "cpu", "1"], "{line}");
+        assert!(cells.contains(&"%"), "{line}");
+        assert_eq!(cells.contains(&"-"), !WITH_VALUES.contains(name), "{line}");
+    }
+}
+
+#[test]
+fn operations_that_carry_values_are_measured() {
+    every_one_of(&WITH_VALUES);
+}
+
+#[test]
+fn operations_that_carry_none_are_measured() {
+    every_one_of(&WITHOUT_VALUES);
+}
+
+#[test]
+fn a_matrix_product_is_held_beside_single_operations() {
+    let (report, text) = bench("--ops matvec --bits 2048");
+    let [row] = &check_cpu(&report)[..] else { panic!("one row") };
+    positive(&row["speedup_over_single"]);
+    assert_eq!(row["batch"], 64 * 256);
+    assert!(text.contains("x single operations"), "{text}");
+}
+
+#[test]
+fn threads_multiply_the_batch() {
+    let (report, _) = bench("--ops add --bits 2048 --threads 2");
+    let row = &check_cpu(&report)[0];
+    assert_eq!((&row["threads"], &row["batch"]), (&2.into(), &2048.into()));
+}
+
+#[test]
+fn the_oracle_is_measured_only_if_named_and_has_no_limit() {
+    let (report, text) = bench("--ops mod_mul --bits 2048 --engine reference");
+    let row = &report["rows"][0];
+    assert_eq!((check_row(row), &row["engine"]), ("mod_mul", &"reference".into()));
+    assert!(row["limit_fraction"].is_null() && row["multiplies"].is_null());
+    assert!(report["machine"]["multiply_rate"].is_null());
+    assert!(text.lines().last().unwrap().ends_with('-'), "{text}");
+}
+
+#[test]
+fn insecure_keys_must_be_asked_for_and_are_called_so() {
+    let place = Place::new();
+    for words in ["bench --bits 1024", "bench --bits 2048,1024"] {
+        place.fails_with(2, words, &["1024 bits are insecure", "--insecure-1024", "papers"]);
+    }
+    let (report, text) = bench("--ops add,correct --bits 2048 --insecure-1024");
+    let rows = report["rows"].as_array().unwrap();
+    assert_eq!(rows.iter().map(check_row).collect::<Vec<_>>(), ["add", "correct"].repeat(2));
+    let bits: Vec<_> = rows.iter().map(|row| row["bits"].as_u64().unwrap()).collect();
+    assert_eq!(bits, [1024, 1024, 2048, 2048]);
+    assert_eq!(rows[0]["values_per_operation"], 46);
+    assert!(text.contains("INSECURE: only for comparison with papers"), "{text}");
+    assert_eq!(text.lines().filter(|line| line.ends_with("insecure")).count(), 2, "{text}");
+}
+
+#[test]
+fn what_is_not_known_is_refused_in_one_line() {
+    let place = Place::new();
+    let all = ["paillier", "encrypt", "encrypt_owner", "decrypt", "add", "add_plain", "mul_plain"];
+    let all = [&all[..], &["sum", "matvec", "mod_exp", "mod_mul", "correct"]].concat();
+    place.fails_with(2, "bench --ops polish", &[&["\"polish\""], &all[..]].concat());
+    let cases = [
+        ("--ops add,", "no operation \"\""),
+        ("--engine abacus", "no engine \"abacus\"; there are cpu, reference"),
+        ("--bits 2047", "no keys of \"2047\" bits; there are 2048, 3072, 4096"),
+        ("--bits many", "no keys of \"many\" bits"),
+        ("--threads 0", "from 1 to 1024"),
+        ("--seconds 0", "a number of seconds"),
+    ];
+    for (words, part) in cases {
+        place.fails_with(2, &format!("bench {words}"), &[part]);
+    }
+    place.fails_with(1, "bench --json none/report.json", &["none: no such folder"]);
+}
+
+#[test]
+fn help_and_documentation_name_everything() {
+    let help = Place::new().done("bench --help");
+    let readme = concat!(env!("CARGO_MANIFEST_DIR"), "/../benches/README.md");
+    let readme = fs::read_to_string(readme).unwrap();
+    for operation in WITH_VALUES.iter().chain(&WITHOUT_VALUES).chain(&["matvec"]) {
+        assert!(help.contains(&format!("\n  {operation} ")), "{operation}: {help}");
+        assert!(readme.contains(&format!("| `{operation}` |")), "{operation}");
+    }
+    let top = ["machine", "commit", "rows", "cpu", "cores", "engines", "multiply_rate", "insecure"];
+    for field in FIELDS.iter().chain(&top).chain(&["name", "description"]) {
+        assert!(readme.contains(&format!("`{field}`")), "{field}");
+    }
+}
