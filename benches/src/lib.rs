@@ -8,7 +8,6 @@ use std::sync::Arc;
 
 use ciphergram_accel::{
     Builder, Modulus, Program, Ring,
-    exponents::{Public, Secret},
     program::{Coeff, Residue, Var},
     ring::largest_primes,
 };
@@ -48,20 +47,6 @@ pub fn residue_program(
     let y = step(&mut b, x);
     b.output(y);
     b.build()
-}
-
-/// `x^e` with exponents of as many bits as the modulus has, secret or public.
-#[must_use]
-pub fn pow_program(m: &Arc<Modulus>, secret: bool) -> Program {
-    residue_program(m, |b, x| {
-        if secret {
-            let e = b.exponents::<Secret>("e", m.bits());
-            b.pow("y", x, e)
-        } else {
-            let e = b.exponents::<Public>("e", m.bits());
-            b.pow("y", x, e)
-        }
-    })
 }
 
 /// A program of polynomials with one output.

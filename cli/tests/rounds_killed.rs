@@ -30,7 +30,7 @@ const CLIP: &str = "--clip 32767";
 /// A scheme, and as many values as take it long enough to be killed in the middle.
 type Load = (&'static str, usize);
 const LATTICE: Load = ("ckks-sum", 1_500_000);
-const PAILLIER: Load = ("paillier-2048", 15_000);
+const PAILLIER: Load = ("paillier-2048", 60_000);
 
 /// Three clients and their integers, which quantisation leaves as they are: sums of them are known
 /// to the last digit.

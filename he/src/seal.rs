@@ -57,7 +57,10 @@ pub struct Sealer {
 /// Polynomials of one batch: enough to keep a few cores busy, little enough to start sending soon.
 const POLYNOMIALS_PER_BATCH: usize = 4;
 /// Paillier chunks of one batch.
-const CIPHERTEXT_CHUNKS_PER_BATCH: u32 = 8;
+const CIPHERTEXT_CHUNKS_PER_BATCH: u32 = 16;
+/// Paillier chunks that a file is sealed by: nothing waits for the first, and a table of masks serves
+/// all that are sealed at once.
+const CIPHERTEXT_CHUNKS_PER_RUN: u32 = 512;
 
 impl Sealer {
     /// A sealer of a whole update under a fresh ticket.
@@ -147,13 +150,17 @@ impl Sealer {
     /// # Errors
     /// The engine's.
     pub fn next_batch(&mut self) -> Result<Option<Vec<u8>>, Error> {
+        self.seal_next(CIPHERTEXT_CHUNKS_PER_BATCH)
+    }
+
+    fn seal_next(&mut self, ciphertext_chunks: u32) -> Result<Option<Vec<u8>>, Error> {
         let (first, count) = (self.next, self.chunks.count());
         if first >= count {
             return Ok(None);
         }
         let bytes = match &self.encryptor {
             Encryptor::Paillier(_) => {
-                self.next = count.min(first + CIPHERTEXT_CHUNKS_PER_BATCH);
+                self.next = count.min(first + ciphertext_chunks);
                 self.seal_ciphertexts(first..self.next)?
             }
             Encryptor::Lattice(_) => {
@@ -172,7 +179,7 @@ impl Sealer {
     /// The engine's.
     pub fn seal_all(mut self) -> Result<Vec<u8>, Error> {
         let mut stream = Vec::with_capacity(self.chunks.total_bytes());
-        while let Some(batch) = self.next_batch()? {
+        while let Some(batch) = self.seal_next(CIPHERTEXT_CHUNKS_PER_RUN)? {
             stream.extend(batch);
         }
         Ok(stream)

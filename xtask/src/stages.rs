@@ -56,6 +56,11 @@ pub(crate) const ALL: &[Stage] = &[
     Stage { name: "build", about: "every crate", run: build },
     Stage { name: "tests", about: "unit, property and end-to-end tests", run: tests },
     Stage {
+        name: "portable",
+        about: "the same tests on the path that any processor has",
+        run: portable,
+    },
+    Stage {
         name: "python",
         about: "the binary beside numpy and python-paillier",
         run: python::run,
@@ -82,6 +87,11 @@ fn build() -> Outcome {
 
 fn tests() -> Outcome {
     run(&mut cargo("test --release --workspace")).into()
+}
+
+/// Where the first path was the portable one already, this repeats it.
+fn portable() -> Outcome {
+    run(cargo("test --release --workspace").env("CIPHERGRAM_CPU", "portable")).into()
 }
 
 /// Runs a cargo command that comes with a rustup component, if the component is there.
