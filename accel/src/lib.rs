@@ -13,7 +13,7 @@
 //! | [`program`] | typed straight-line programs, their builder and their text form |
 //! | [`engine`] | the trait, its operands and its errors |
 //! | [`reference`](mod@reference) | the oracle: slow and obvious |
-//! | [`cpu`] | the portable engine: every core, one item at a time from end to end |
+//! | [`cpu`] | the CPU engine: every core, and the widest multiplier that is there |
 //! | [`conformance`](mod@conformance) | the suite that every engine must pass, instantiated with one macro line |
 //!
 //! # Conventions
