@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ciphergram_accel::{Builder, Modulus, Operand, Program};
+use ciphergram_accel::{Builder, Modulus, ModulusError, Operand, Program};
 use ciphergram_he::{Error, paillier::full_mask_program};
 use rand_chacha::ChaCha20Rng;
 use rand_core::Rng;
@@ -94,19 +94,15 @@ fn decrypt<'a>(
 /// the same allocations, and where these come to lie does not depend on the class.
 #[must_use]
 pub fn prime<'a>(setup: &'a Setup, rng: &mut ChaCha20Rng) -> Box<dyn Subject + 'a> {
-    let primes = [dense_prime(), sparse_prime()].map(|p| {
-        let mut words = p.to_vec();
-        words.extend(square(&p));
-        words
-    });
+    let primes = [dense_prime(), sparse_prime()].map(|p| p.to_vec());
     let ciphertexts = uniform_residues(BATCH, setup.secret().modulus().n_squared(), rng);
-    let (chosen, out) = (vec![0; 3 * PRIME_WORDS], vec![0; BATCH * PRIME_WORDS]);
+    let (chosen, out) = (vec![0; PRIME_WORDS], vec![0; BATCH * PRIME_WORDS]);
     Box::new(Leg { setup, primes, chosen, ciphertexts, program: None, out })
 }
 
 struct Leg<'a> {
     setup: &'a Setup,
-    /// For each class p, then p².
+    /// p of each class.
     primes: [Vec<u64>; 2],
     chosen: Vec<u64>,
     ciphertexts: Vec<u64>,
@@ -130,21 +126,22 @@ impl Subject for Leg<'_> {
     }
 }
 
-/// `words` are p, then p².
-fn leg_program(n_squared: &Arc<Modulus>, words: &[u64]) -> Program {
-    let (p, p_squared) = words.split_at(PRIME_WORDS);
-    let modulus = |words: &[u64]| match Modulus::new("m", words) {
+/// p² is made as a square, as decryption makes it: engines take another path for those.
+fn leg_program(n_squared: &Arc<Modulus>, p: &[u64]) -> Program {
+    let made = |modulus: Result<Modulus, ModulusError>| match modulus {
         Ok(m) => Arc::new(m),
-        Err(why) => unreachable!("an odd number: {why}"),
+        Err(why) => unreachable!("an odd number of 1024 bits: {why}"),
     };
+    let prime = made(Modulus::new("p", p));
+    let square = made(Modulus::square("p²", &prime));
     let mut b = Builder::new("timing.leg");
     let c = b.residues("c", n_squared);
     let mut below = p.to_vec();
     below[0] -= 1;
     let e = b.secret_exponent("p−1", 64 * PRIME_WORDS as u32, &below);
-    let x = b.reduce("x", c, &modulus(p_squared));
+    let x = b.reduce("x", c, &square);
     let y = b.pow("y", x, e);
-    let l = b.l_quotient("l", y, &modulus(p));
+    let l = b.l_quotient("l", y, &prime);
     b.output(l);
     b.build()
 }
@@ -164,20 +161,6 @@ fn sparse_prime() -> [u64; PRIME_WORDS] {
     p
 }
 
-/// `x²`, word by word.
-fn square(x: &[u64]) -> Vec<u64> {
-    let mut out = vec![0; 2 * x.len()];
-    for (i, &a) in x.iter().enumerate() {
-        let mut carry = 0;
-        for (j, &b) in x.iter().enumerate() {
-            let sum = u128::from(a) * u128::from(b) + u128::from(out[i + j]) + carry;
-            (out[i + j], carry) = (sum as u64, sum >> 64);
-        }
-        out[i + x.len()] = carry as u64;
-    }
-    out
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -189,11 +172,5 @@ mod tests {
         let ones = |p: &[u64]| p.iter().map(|w| w.count_ones()).sum::<u32>();
         assert_eq!((ones(&dense), ones(&sparse)), (1021, 7));
         assert!(PaillierSecret::new(&dense, &sparse, 2048, false).is_ok());
-    }
-
-    #[test]
-    fn squares() {
-        assert_eq!(square(&[u64::MAX, u64::MAX]), [1, 0, u64::MAX - 1, u64::MAX]);
-        assert_eq!(square(&[3, 1]), [9, 6, 1, 0]);
     }
 }

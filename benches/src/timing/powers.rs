@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use ciphergram_accel::{
-    Builder, Operand, Program,
+    Builder, Modulus, Operand, Program,
     exponents::{Public, Secrecy, Secret},
     program::FixedBase,
 };
@@ -43,17 +43,25 @@ impl Exponent {
     }
 }
 
-/// `x^e mod n` for secret e, and n of 2048 bits as p² has in decryption; `x` uniform, the same in
-/// all samples.
+/// The square of a number of 1024 bits, as p² in decryption.
+fn p_squared() -> Arc<Modulus> {
+    match Modulus::square("p²", &crate::modulus(1024)) {
+        Ok(square) => Arc::new(square),
+        Err(why) => unreachable!("a square of 2048 bits: {why}"),
+    }
+}
+
+/// `x^e mod m` for secret e, and m the square of a number of 1024 bits, as p² in decryption; `x`
+/// uniform, the same in all samples.
 #[must_use]
 pub fn pow<'a>(
     setup: &'a Setup,
     special: Exponent,
     rng: &mut ChaCha20Rng,
 ) -> Box<dyn Subject + 'a> {
-    let n = setup.secret().modulus().n();
-    let program = pow_program::<Secret>(setup, EXPONENT_BITS);
-    let bases = uniform_residues(BATCH, n, rng);
+    let m = p_squared();
+    let program = pow_program::<Secret>(&m, EXPONENT_BITS);
+    let bases = uniform_residues(BATCH, &m, rng);
     let mut out = vec![0; bases.len()];
     exponents(special, move |e| {
         let mut operands = [Operand::In(&bases), Operand::SecretIn(e), Operand::Out(&mut out)];
@@ -61,7 +69,7 @@ pub fn pow<'a>(
     })
 }
 
-/// `h^e mod n²` for secret e, a fixed h, and n² of 4096 bits: the mask of an encryption.
+/// `h^e mod n²` as a pair for secret e, a fixed h, and n² of 4096 bits: the mask of an encryption.
 #[must_use]
 pub fn pow_fixed_base<'a>(
     setup: &'a Setup,
@@ -73,7 +81,7 @@ pub fn pow_fixed_base<'a>(
     let base = Arc::new(FixedBase::new("h", m.clone(), &h, EXPONENT_BITS));
     let mut b = Builder::new("timing.pow_fixed_base");
     let e = b.exponents::<Secret>("e", EXPONENT_BITS);
-    let y = b.pow_fixed_base("y", &base, e);
+    let y = b.pow_fixed_base_pair("y", &base, e);
     b.output(y);
     let program = b.build();
     let mut out = vec![0; BATCH * m.len_words()];
@@ -94,22 +102,22 @@ fn exponents<'a>(
     Box::new(Words::new([vec![0; BATCH * WORDS], vec![0; BATCH * WORDS]], draw, run))
 }
 
-/// The program of `x^e mod n` with exponents of at most `bits` bits.
-pub(super) fn pow_program<S: Secrecy>(setup: &Setup, bits: u32) -> Program {
+/// The program of `x^e mod m` with exponents of at most `bits` bits.
+pub(super) fn pow_program<S: Secrecy>(m: &Arc<Modulus>, bits: u32) -> Program {
     let mut b = Builder::new("timing.pow");
-    let x = b.residues("x", setup.secret().modulus().n());
+    let x = b.residues("x", m);
     let e = b.exponents::<S>("e", bits);
     let y = b.pow("y", x, e);
     b.output(y);
     b.build()
 }
 
-/// `x^e mod n` for public e of all ones, 64 bits shorter in class A: a leak of one part in sixteen.
+/// `x^e` for public e of all ones, 64 bits shorter in class A: a leak of one part in sixteen.
 #[must_use]
 pub fn public_pow<'a>(setup: &'a Setup, rng: &mut ChaCha20Rng) -> Box<dyn Subject + 'a> {
-    let programs =
-        [EXPONENT_BITS - 64, EXPONENT_BITS].map(|bits| pow_program::<Public>(setup, bits));
-    let bases = uniform_residues(BATCH, setup.secret().modulus().n(), rng);
+    let m = p_squared();
+    let programs = [EXPONENT_BITS - 64, EXPONENT_BITS].map(|bits| pow_program::<Public>(&m, bits));
+    let bases = uniform_residues(BATCH, &m, rng);
     let ones = vec![u64::MAX; BATCH * WORDS];
     let mut out = vec![0; bases.len()];
     let run = move |class: &[u64]| {
