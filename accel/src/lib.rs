@@ -20,7 +20,8 @@
 //!
 //! All data are little-endian `u64` words, word 0 least significant. A batch is item-major. Values
 //! are always fully reduced between steps. Secret operands and constants take constant-time paths
-//! on every engine, and scratch memory of a program that has any is zeroized after the run.
+//! on every engine but the oracle, and scratch memory of a program that has any is zeroized after
+//! the run.
 //!
 //! # Non-goals
 //!

@@ -41,7 +41,7 @@ pub enum ModulusError {
 }
 
 impl Modulus {
-    /// Checks `words` (little-endian, leading zeros allowed) and derives the constants.
+    /// Checks `words`: little-endian, leading zeros allowed.
     ///
     /// # Errors
     /// Even, below 3, or above [`MAX_MODULUS_BITS`].

@@ -288,9 +288,10 @@ impl Crt {
     /// `p_inverse` is `p⁻¹ mod q`, in as many words as q.
     ///
     /// # Panics
-    /// If the length differs.
+    /// If the length differs, or p has more words than q.
     #[must_use]
     pub fn new(p: Arc<Modulus>, q: Arc<Modulus>, p_inverse: &[u64]) -> Self {
+        assert!(p.len_words() <= q.len_words(), "p has no more words than q");
         assert_eq!(p_inverse.len(), q.len_words(), "a residue of q");
         Self { p, q, p_inverse: Zeroizing::new(p_inverse.to_vec()) }
     }

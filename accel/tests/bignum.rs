@@ -258,14 +258,23 @@ fn powers_by_the_lane() {
     }
 }
 
-/// Counts around groups and blocks: no lane leaks into another.
+/// Counts around a group of lanes, the groups that pick at once, and a block, on one thread: more
+/// threads would cut the batch first. No lane leaks into another.
 #[test]
 fn counts() {
+    let one = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
+    one.install(on_one_thread);
+}
+
+fn on_one_thread() {
     let mut rng = ChaCha20Rng::seed_from_u64(5);
     let root = random(&mut rng, 512) | BigUint::from(1u8) << 511usize | BigUint::from(1u8);
     let case = Case::square(512, &root);
+    let g = BigUint::from(0x1_0001u32);
+    let table = FixedBase::new("g", case.m.clone(), &case.batch(std::slice::from_ref(&g)), 16);
+    let table = Arc::new(table);
     let around = |x: usize| -> RangeInclusive<usize> { x - 1..=x + 1 };
-    for count in (0..=17).chain(around(512)).chain(around(1024)) {
+    for count in (0..=17).chain(around(128)).chain(around(256)).chain(around(512)) {
         let x: Vec<_> = (0..count).map(|_| random(&mut rng, 1020) % &case.big).collect();
         let y: Vec<_> = (0..count).map(|_| random(&mut rng, 1020) % &case.big).collect();
         let mul = binary(&case.m, |b, [x, y]| {
@@ -276,6 +285,15 @@ fn counts() {
         let expected: Vec<_> =
             x.iter().zip(&y).map(|(x, y)| (x * y).modpow(&BigUint::from(2u8), &case.big)).collect();
         check("count", &mul, &[&case.batch(&x), &case.batch(&y)], case.k(), &expected);
+
+        let mut b = Builder::new("fixed base");
+        let e = b.exponents::<Secret>("e", 16);
+        let power = b.pow_fixed_base("power", &table, e);
+        b.output(power);
+        let exponents: Vec<u64> = (0..count as u64).map(|i| i * 251 % 65536).collect();
+        let expected: Vec<_> =
+            exponents.iter().map(|&e| g.modpow(&BigUint::from(e), &case.big)).collect();
+        check("fixed base", &b.build(), &[&exponents], case.k(), &expected);
 
         let mut b = Builder::new("invert");
         let a = b.residues("x", &case.m);

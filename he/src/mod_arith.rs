@@ -41,22 +41,16 @@ impl ModArith {
         b.build()
     }
 
-    fn check(
+    fn check_modulus(
         &self,
         operation: &'static str,
         operand: &'static str,
-        [found, expected]: [usize; 2],
-        moduli: &[&Arc<Modulus>],
+        batch: &Residues,
     ) -> Result<(), Error> {
-        let same = |m: &&&Arc<Modulus>| m.words() == self.modulus.words();
-        let fault = if moduli.iter().filter(same).count() < moduli.len() {
-            OperandFault::Modulus
-        } else if found != expected {
-            OperandFault::Count { found, expected }
-        } else {
+        if batch.modulus().words() == self.modulus.words() {
             return Ok(());
-        };
-        Err(Error::Operand { operation, operand, fault })
+        }
+        Err(Error::Operand { operation, operand, fault: OperandFault::Modulus })
     }
 
     /// `a · b mod m` of each pair.
@@ -64,7 +58,9 @@ impl ModArith {
     /// # Errors
     /// Another modulus or number of items; the engine's.
     pub fn mod_mul(&self, a: &Residues, b: &Residues) -> Result<Residues, Error> {
-        self.check("mod_mul", "b", [b.count(), a.count()], &[a.modulus(), b.modulus()])?;
+        self.check_modulus("mod_mul", "a", a)?;
+        self.check_modulus("mod_mul", "b", b)?;
+        check_count("mod_mul", "b", b.count(), a.count())?;
         let mut out = Residues::zeros(self.modulus.clone(), a.count());
         let product = Operand::Out(out.words_mut());
         self.engine.run(&self.mul, &mut [a.into(), b.into(), product])?;
@@ -83,12 +79,24 @@ impl ModArith {
     where
         for<'a> Operand<'a>: From<&'a Exponents<S>>,
     {
-        let counts = [exponents.count(), bases.count()];
-        self.check("mod_exp", "exponents", counts, &[bases.modulus()])?;
+        self.check_modulus("mod_exp", "bases", bases)?;
+        check_count("mod_exp", "exponents", exponents.count(), bases.count())?;
         let program = self.mod_exp_program::<S>(exponents.bits());
         let mut out = Residues::zeros(self.modulus.clone(), bases.count());
         let power = Operand::Out(out.words_mut());
         self.engine.run(&program, &mut [bases.into(), exponents.into(), power])?;
         Ok(out)
     }
+}
+
+fn check_count(
+    operation: &'static str,
+    operand: &'static str,
+    found: usize,
+    expected: usize,
+) -> Result<(), Error> {
+    if found == expected {
+        return Ok(());
+    }
+    Err(Error::Operand { operation, operand, fault: OperandFault::Count { found, expected } })
 }

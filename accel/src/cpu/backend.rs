@@ -6,10 +6,10 @@
 //!
 //! # Lazy numbers
 //! `R = 2^(LIMB_BITS · limbs)` is at least 64 m ([`SLACK_BITS`]). Numbers are *lazy*: below 2m, not
-//! below m. With inputs below 2m, `T = a·b` gives `(T + Q·m) / R < 4m²/R + m ≤ (1 + 1/16) m`, and
-//! with two products and a constant below 3R it is less than `8m²/R + 3 + m ≤ (1 + 1/8) m + 3`: below
-//! 2m again, so that no product of a chain needs a comparison. Only [`Backend::reduce_once`], on the
-//! way out, makes a number canonical.
+//! below m. With inputs below 2m, `T = a·b` gives `(T + Q·m) / R < 4m²/R + m ≤ (1 + 1/16) m`. Two
+//! products and a complement, at most 2R + m and only ever modulo the root of a square, leave less
+//! than `8m²/R + 2 + m/R + m ≤ (1 + 1/8) m + 3`. Both are below 2m again, so that no product of a
+//! chain needs a comparison. Only [`Backend::reduce_once`], on the way out, makes a number canonical.
 
 use std::ops::Range;
 
@@ -60,7 +60,7 @@ pub(super) struct Limbs {
     pub(super) m: Vec<u64>,
     /// `-m⁻¹` modulo the radix.
     pub(super) neg_inverse: u64,
-    /// A multiple of m of R to 3R, in the backend's form for [`Backend::complement`].
+    /// The least multiple of m above 2R, in the backend's form for [`Backend::complement`].
     pub(super) bias: Vec<u64>,
 }
 

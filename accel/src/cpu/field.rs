@@ -161,7 +161,8 @@ impl<B: Backend> Field<B> {
         self.backend.load(out, items, first, 0);
     }
 
-    /// The same times `R · 2^(−64 · words)`, so that a product with it divides by `2^(64 · words)`.
+    /// The same times `R · 2^(−64 · words)`, so that a product with it divides by `2^(64 · words)`. Not
+    /// lazy: the product is below 2m because `x · y / 2^(64 · words) < m`.
     pub(super) fn load_shifted(&self, out: &mut [B::Word], items: &Items<'_>, first: usize) {
         self.backend.load(out, items, first, self.shift);
     }

@@ -336,13 +336,15 @@ fn spread<B: Backend>(
     let (mut entry, mut next) = (group(backend, len), group(backend, len));
     entry.copy_from_slice(factor);
     for digit in 0..1 << width {
+        if digit > 0 {
+            field.mul(&mut next, base, &entry, room);
+            std::mem::swap(&mut entry, &mut next);
+        }
         for (lane, table) in tables.chunks_exact_mut(len << (width - 3)).enumerate() {
             for (limb, &w) in entry.iter().enumerate() {
                 table[limb << (width - 3) | digit >> 3].0[digit & 7] = B::lane(w, lane);
             }
         }
-        field.mul(&mut next, base, &entry, room);
-        std::mem::swap(&mut entry, &mut next);
     }
 }
 

@@ -98,8 +98,8 @@ impl<B: Backend> Split<B> {
 
     /// The canonical digits of a pair in Montgomery form.
     ///
-    /// Reduction of the low half takes one s from it, which the high one gets. Both are at most
-    /// `s + 5` before, since T is so much smaller than R².
+    /// Before they are reduced the low half is at most s, the high one at most s + 2: the complement is
+    /// at most 2R + s, a lazy x₁ below 2s.
     pub(super) fn leave(&self, backend: B, out: &mut [B::Word], x: &[B::Word], room: &mut Room<B>) {
         let h = self.root.len();
         let (x0, x1) = x.split_at(h);
@@ -124,7 +124,10 @@ impl<B: Backend> Split<B> {
     /// Makes both halves of a lazy pair canonical, digits of one number below s².
     ///
     /// # Bound
-    /// The low half is below 2s and gives one s at most to the high one, which is at most 2s then.
+    /// The low digit is below 2s, so it carries 1 at most. The high one of a lazy pair is below 2s.
+    /// Of a product with a shifted pair it is below 3s − 2: with `W = 2^(64·words)`, a shifted product
+    /// over R is at most `(s − 1)²/W`, two of them at most 2s − 4 if `s > W/2` and s − 1 otherwise,
+    /// and complement and quotient add less than s + 2. Two subtractions suffice.
     pub(super) fn reduce(&self, backend: B, pair: &mut [B::Word]) {
         let (low, high) = pair.split_at_mut(self.root.len());
         let excess = backend.reduce_once(&self.root.m, low);

@@ -70,7 +70,8 @@ impl<B: Backend> Steps<B> {
         (0..8).map(|_| burst()).fold(0.0, f64::max)
     }
 
-    /// The multiply instructions that a program issues over `count` items.
+    /// The multiply instructions that a program issues over `count` items on one thread: on several,
+    /// what a part does once is done more often.
     pub(super) fn multiplies(program: &Program, count: usize, block: usize) -> u64 {
         let total = AtomicU64::new(0);
         let steps = Steps::new(Tally::<B>::new(&total));
@@ -84,9 +85,9 @@ impl<B: Backend> Steps<B> {
             });
             total.load(Relaxed)
         };
-        let whole = (count / block) as u64;
-        let rest = of_block(count % block);
-        if whole == 0 { rest } else { whole * of_block(block) + rest }
+        let parts = [(count / block, block), (1, count % block)];
+        let needed = parts.into_iter().filter(|&(times, items)| times > 0 && items > 0);
+        needed.map(|(times, items)| times as u64 * of_block(items)).sum()
     }
 
     /// Any step over residues.
@@ -370,7 +371,11 @@ impl<B: Backend> Steps<B> {
         }
     }
 
-    /// `a + p · ((b − a) · p⁻¹ mod q)`, for p of no more words than q. See `reduce` for the bound.
+    /// `a + p · ((b − a) · p⁻¹ mod q)`.
+    ///
+    /// # Bound
+    /// `a < 2^(64·words) ≤ R`, p having no more words than q; `b < q ≤ R/64`; the constants are
+    /// products, below (1 + 1/64) q. So both products over R and the quotient's part are below 3q.
     fn crt_join(&self, crt: &Crt, out: &mut [u64], each: usize, a: &Items<'_>, b: &Items<'_>) {
         let (p, q) = (&*self.field(crt.p()), &*self.field(crt.q()));
         let mut room = q.room();

@@ -264,11 +264,6 @@ impl Builder {
         self.input(name, Self::pair_kind(name, square.clone()), Spread::Each, false)
     }
 
-    /// A secret input of one pair each.
-    pub fn secret_pairs(&mut self, name: &str, square: &Arc<Modulus>) -> Var<Pair> {
-        self.input(name, Self::pair_kind(name, square.clone()), Spread::Each, true)
-    }
-
     /// A public input of one pair that the whole batch shares.
     pub fn shared_pair(&mut self, name: &str, square: &Arc<Modulus>) -> Var<Pair> {
         self.input(name, Self::pair_kind(name, square.clone()), Spread::Shared, false)

@@ -10,7 +10,7 @@ use crate::{Error, error::OperandFault};
 /// Ciphertexts under one modulus, item-major in memory.
 ///
 /// # Pairs, and the power of the radix
-/// Ordinary ciphertexts are numbers below n². Batches that were encrypted or added here are kept in
+/// Ordinary ciphertexts are numbers below n². Encryptions under short masks and sums are kept in
 /// another form: as their digits in base n, a pair, for a product of two pairs is `a · b · R⁻¹ mod n²`
 /// with `R = 2^(64 · words of n)` and costs about a third of `a · b mod n²`. So what a batch holds
 /// is not its ciphertexts `c` themselves but `c · R^power`, with one power for the whole batch: the

@@ -47,7 +47,7 @@ impl Encryptor {
     }
 
     /// The program of one encryption. Its operands are the plaintexts, the secret numbers that are
-    /// drawn for the masks, and the ciphertexts.
+    /// drawn for the masks, and the ciphertexts: as pairs under short masks, else ordinary ones.
     #[must_use]
     pub fn program(&self) -> &Program {
         &self.masks.program

@@ -108,7 +108,7 @@ impl Evaluator {
         Ciphertexts::ordinary(&self.modulus, words)
     }
 
-    /// Makes a batch ordinary, in place: one Montgomery product an item, none if it is already.
+    /// Makes a batch ordinary, in place: one product of pairs an item, none if the power is 0.
     ///
     /// # Errors
     /// Another modulus; the engine's.

@@ -20,8 +20,6 @@ use crate::{Error, error::OperandFault};
 /// p and q, and what is derived from them once: the program that decrypts, and the owner's masks.
 pub struct PaillierSecret {
     modulus: PaillierModulus,
-    p: Zeroizing<Vec<u64>>,
-    q: Zeroizing<Vec<u64>>,
     moduli: Moduli,
     decrypt: Program,
     masks: OnceLock<Arc<Masks>>,
@@ -76,8 +74,7 @@ impl PaillierSecret {
         let moduli = Moduli::new(&big_p, &big_q).ok_or(ModulusFault::NotPrime)?;
         let decrypt = decrypt_program(&modulus, (&big_p, &big_q), &moduli);
         let decrypt = decrypt.ok_or(ModulusFault::NotPrime)?;
-        let (p, q) = (Zeroizing::new(p.to_vec()), Zeroizing::new(q.to_vec()));
-        Ok(Self { modulus, p, q, moduli, decrypt, masks: OnceLock::new() })
+        Ok(Self { modulus, moduli, decrypt, masks: OnceLock::new() })
     }
 
     /// The public part.
@@ -88,7 +85,7 @@ impl PaillierSecret {
 
     /// p and q, for the key file.
     pub(crate) fn factors(&self) -> (&[u64], &[u64]) {
-        (&self.p, &self.q)
+        (self.moduli.p.words(), self.moduli.q.words())
     }
 
     pub(super) fn moduli(&self) -> &Moduli {
