@@ -131,10 +131,10 @@ fn arithmetic_checks_its_operands() {
     let error = text(arith.mod_mul(&batch(101, &[1]), &batch(101, &[])));
     assert_eq!(error, "mod_mul: b: 0 items where 1 belong");
     let error = text(arith.mod_mul(&batch(103, &[1]), &batch(101, &[1])));
-    assert_eq!(error, "mod_mul: b: it is of another modulus");
+    assert_eq!(error, "mod_mul: a: it is of another modulus");
     let exponents = Exponents::<Public>::new(8, vec![1, 2]);
     let error = text(arith.mod_exp(&batch(101, &[1]), &exponents));
     assert_eq!(error, "mod_exp: exponents: 2 items where 1 belong");
     let error = text(arith.mod_exp(&batch(103, &[1, 2]), &exponents));
-    assert_eq!(error, "mod_exp: exponents: it is of another modulus");
+    assert_eq!(error, "mod_exp: bases: it is of another modulus");
 }
