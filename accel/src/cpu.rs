@@ -105,11 +105,6 @@ impl Engine for CpuEngine {
 
     fn run(&self, program: &Program, operands: &mut [Operand<'_>]) -> Result<(), RunError> {
         check_support(self, program)?;
-        match &self.residues {
-            #[cfg(target_arch = "x86_64")]
-            Path::Ifma(steps) => steps.prepare(program),
-            Path::Portable(steps) => steps.prepare(program),
-        }
         interpret::run(self, program, operands, true)
     }
 
@@ -143,6 +138,15 @@ impl Kernels for CpuEngine {
             Path::Portable(_) => 1,
         };
         Blocks { unit, units: BLOCK / unit }
+    }
+
+    fn prepare(&self, program: &Program) {
+        self.twiddles.sweep();
+        match &self.residues {
+            #[cfg(target_arch = "x86_64")]
+            Path::Ifma(steps) => steps.prepare(program),
+            Path::Portable(steps) => steps.prepare(program),
+        }
     }
 
     fn step(&self, step: &Step, out_kind: &Kind, out: &mut [u64], args: &[Arg<'_>]) {

@@ -46,6 +46,9 @@ pub(crate) struct Blocks {
 pub(crate) trait Kernels: Sync {
     fn blocks(&self, program: &Program) -> Blocks;
 
+    /// Once for a run, before its parts start.
+    fn prepare(&self, _program: &Program) {}
+
     fn step(&self, step: &Step, out_kind: &Kind, out: &mut [u64], args: &[Arg<'_>]);
 }
 
@@ -341,6 +344,7 @@ pub(crate) fn run(
 ) -> Result<(), RunError> {
     let plan = Plan::new(program);
     let (views, count) = plan.bind(operands)?;
+    kernels.prepare(program);
     let blocks = kernels.blocks(program);
     // A few parts for each thread, so that a slow core does not hold up the rest.
     let threads = if parallel { rayon::current_num_threads() } else { 1 };

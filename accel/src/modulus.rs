@@ -157,7 +157,9 @@ pub(crate) fn power_of_two_mod(exponent: u32, m: &[u64]) -> Vec<u64> {
     words[(exponent / 64) as usize] = 1 << (exponent % 64);
     let modulus = Zeroizing::new(BoxedUint::from_words(m.iter().copied()));
     let Some(nonzero) = modulus.as_nz_vartime() else { return vec![0; m.len()] };
-    let remainder = Zeroizing::new(BoxedUint::from_words(words).rem(nonzero));
+    // The quotient tells m as well as the remainder does.
+    let (quotient, remainder) = BoxedUint::from_words(words).div_rem(nonzero);
+    let (_, remainder) = (Zeroizing::new(quotient), Zeroizing::new(remainder));
     let mut out = vec![0; m.len()];
     out.copy_from_slice(&remainder.as_words()[..m.len()]);
     out

@@ -338,7 +338,7 @@ pub struct Value {
     pub kind: Kind,
     /// Where it comes from.
     pub source: Source,
-    /// For inputs and constants: whether it must not influence timing.
+    /// Whether it must not influence timing: a secret input or constant, or a result of one.
     pub secret: bool,
 }
 

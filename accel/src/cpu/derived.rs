@@ -5,8 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 /// A constant, and what was derived from it.
 type Entry<K, V> = (Weak<K>, Arc<V>);
 
-/// Values derived from constants, found by the constant's identity. Those of constants that are gone
-/// go at the next search.
+/// Values derived from constants, found by the constant's identity.
 pub(super) struct Derived<K, V>(Mutex<Vec<Entry<K, V>>>);
 
 impl<K, V> Default for Derived<K, V> {
@@ -35,9 +34,16 @@ impl<K, V> Derived<K, V> {
     }
 
     fn find(&self, key: &Arc<K>) -> Option<Arc<V>> {
-        let mut list = self.list();
-        list.retain(|(weak, _)| weak.strong_count() > 0);
+        let list = self.list();
         list.iter().find(|(weak, _)| weak.as_ptr() == Arc::as_ptr(key)).map(|(_, v)| v.clone())
+    }
+
+    /// Lets go of the values of constants that are gone. Tables of a secret are wiped then, which takes
+    /// time: the lock does not wait for it.
+    pub(super) fn sweep(&self) {
+        let dead: Vec<_> =
+            self.list().extract_if(.., |(weak, _)| weak.strong_count() == 0).collect();
+        drop(dead);
     }
 
     fn list(&self) -> std::sync::MutexGuard<'_, Vec<Entry<K, V>>> {

@@ -52,11 +52,13 @@ pub(super) fn split_limbs(words: &[u64], bits: u32, count: usize) -> Vec<u64> {
     (0..count).map(limb).collect()
 }
 
-/// Adds a small multiple of `2^exponent` to `x`, which then has room for it.
-fn add_power(x: &mut Vec<u64>, exponent: u32) {
+/// `x + 2^exponent`, for `x` below that.
+fn add_power(x: &[u64], exponent: u32) -> Zeroizing<Vec<u64>> {
     let (word, bit) = ((exponent / 64) as usize, exponent % 64);
-    x.resize(word + 2, 0);
-    x[word] += 1 << bit;
+    let mut sum = Zeroizing::new(vec![0; x.len().max(word + 1)]);
+    sum[..x.len()].copy_from_slice(x);
+    sum[word] += 1 << bit;
+    sum
 }
 
 /// `m − x` for `x ≤ m`. Constant time.
@@ -77,8 +79,7 @@ pub(super) fn limbs_of<B: Backend>(m: &Modulus) -> Limbs {
     let radix = B::LIMB_BITS * count as u32;
     // 2R + (m − 2R mod m), a multiple of m.
     let excess = Zeroizing::new(power_of_two_mod(radix + 1, m.words()));
-    let mut multiple = Zeroizing::new(subtract(m.words(), &excess));
-    add_power(&mut multiple, radix + 1);
+    let multiple = add_power(&Zeroizing::new(subtract(m.words(), &excess)), radix + 1);
     let multiple = Zeroizing::new(split_limbs(&multiple, B::LIMB_BITS, count + 1));
     Limbs {
         m: split_limbs(m.words(), B::LIMB_BITS, count),
@@ -95,7 +96,8 @@ impl<B: Backend> Field<B> {
         let memory = 64 * m.len_words() as u32;
         let power = |exponent: u32| {
             let words = Zeroizing::new(power_of_two_mod(exponent, m.words()));
-            broadcast(backend, &split_limbs(&words, B::LIMB_BITS, plain.len()))
+            let limbs = Zeroizing::new(split_limbs(&words, B::LIMB_BITS, plain.len()));
+            broadcast(backend, &limbs)
         };
         let (r, r_squared, piece) = (power(radix), power(2 * radix), power(memory + radix));
         let split = m.root().map(|root| Split::new(backend, m, root));

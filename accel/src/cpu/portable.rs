@@ -2,7 +2,9 @@
 
 mod rows;
 
-use std::ops::Range;
+use std::{hint::black_box, ops::Range};
+
+use zeroize::Zeroizing;
 
 use super::backend::{Backend, Items, Limbs, Line, Product};
 
@@ -10,26 +12,26 @@ use super::backend::{Backend, Items, Limbs, Line, Product};
 #[derive(Clone, Copy)]
 pub(super) struct Portable;
 
-/// A digit.
+/// A digit: a mask for each entry, all ones for the one that it names.
 pub(super) struct Digit {
-    value: u64,
-    width: usize,
+    masks: Zeroizing<Vec<u64>>,
 }
 
-impl Drop for Digit {
-    fn drop(&mut self) {
-        zeroize::Zeroize::zeroize(&mut self.value);
+impl Digit {
+    fn new(value: u64, width: usize) -> Self {
+        let mask = |index: u64| {
+            let difference = index ^ value;
+            ((difference | difference.wrapping_neg()) >> 63).wrapping_sub(1)
+        };
+        let masks = (0..1 << width).map(mask).collect();
+        // What made them is out of the compiler's sight, so they stay masks and become no branch.
+        Self { masks: Zeroizing::new(black_box(masks)) }
     }
-}
 
-/// Entry `digit`, reading every entry.
-fn pick<'a>(entries: impl Iterator<Item = &'a u64>, digit: u64) -> u64 {
-    let masked = |(index, &entry): (usize, &u64)| {
-        // All ones exactly for the wanted entry, without a comparison that could become a branch.
-        let difference = index as u64 ^ digit;
-        entry & ((difference | difference.wrapping_neg()) >> 63).wrapping_sub(1)
-    };
-    entries.enumerate().map(masked).fold(0, |picked, entry| picked | entry)
+    /// The entry that the digit names, reading every entry.
+    fn pick<'a>(&self, entries: impl Iterator<Item = &'a u64>) -> u64 {
+        entries.zip(self.masks.iter()).fold(0, |picked, (entry, mask)| picked | entry & mask)
+    }
 }
 
 impl Backend for Portable {
@@ -102,7 +104,7 @@ impl Backend for Portable {
         for (&x, &m) in x.iter().zip(m) {
             borrow = subtract(x, m, borrow).1;
         }
-        let large = std::hint::black_box(borrow.wrapping_sub(1));
+        let large = black_box(borrow.wrapping_sub(1));
         let mut borrow = 0;
         for (x, &m) in x.iter_mut().zip(m) {
             (*x, borrow) = subtract(*x, m & large, borrow);
@@ -118,17 +120,17 @@ impl Backend for Portable {
     }
 
     fn pick_own(self, out: &mut [u64], table: &[u64], digit: &Digit) {
-        for (out, entries) in out.iter_mut().zip(table.chunks_exact(1 << digit.width)) {
-            *out = pick(entries.iter(), digit.value);
+        for (out, entries) in out.iter_mut().zip(table.chunks_exact(digit.masks.len())) {
+            *out = digit.pick(entries.iter());
         }
     }
 
     fn pick_shared(self, out: &mut [u64], table: &[Line], digits: &[Digit]) {
         let Some(first) = digits.first() else { return };
         let len = out.len() / digits.len();
-        for (limb, lines) in table.chunks_exact(1 << (first.width - 3)).enumerate() {
+        for (limb, lines) in table.chunks_exact(first.masks.len() / 8).enumerate() {
             for (out, digit) in out.chunks_exact_mut(len).zip(digits) {
-                out[limb] = pick(lines.iter().flat_map(|line| &line.0), digit.value);
+                out[limb] = digit.pick(lines.iter().flat_map(|line| &line.0));
             }
         }
     }
@@ -158,21 +160,21 @@ impl Backend for Portable {
         let (word, bit) = (at / 64, at % 64);
         let next = words.get(word + 1).copied().unwrap_or(0);
         let both = u128::from(words[word]) | u128::from(next) << 64;
-        Digit { value: (both >> bit) as u64 & ((1 << bits) - 1), width }
+        Digit::new((both >> bit) as u64 & ((1 << bits) - 1), width)
     }
 
     fn burst(self) -> u64 {
         const CHAINS: usize = 8;
         const ROUNDS: u64 = 1 << 19;
-        let mut chains = std::hint::black_box([3u64; CHAINS]);
-        let factor = std::hint::black_box(u64::MAX / 5);
+        let mut chains = black_box([3u64; CHAINS]);
+        let factor = black_box(u64::MAX / 5);
         for _ in 0..ROUNDS {
             for x in &mut chains {
                 let product = u128::from(*x) * u128::from(factor);
                 *x = product as u64 ^ (product >> 64) as u64;
             }
         }
-        std::hint::black_box(chains);
+        black_box(chains);
         CHAINS as u64 * ROUNDS
     }
 

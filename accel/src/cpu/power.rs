@@ -81,7 +81,8 @@ fn windows<B: Backend>(
     backend.load_words(&mut words, &exponents.items, first);
     let (mut next, mut factor) = (group(backend, len), group(backend, len));
     for window in (0..exponents.bits.div_ceil(width)).rev() {
-        let digits = backend.digits(&words, window * width, width, width);
+        let bits = width.min(exponents.bits - window * width);
+        let digits = backend.digits(&words, window * width, bits, width);
         if window + 1 == exponents.bits.div_ceil(width) {
             backend.pick_own(acc, &table, &digits);
             continue;

@@ -54,6 +54,8 @@ impl<B: Backend> Steps<B> {
 
     /// Derives the tables of a program's constants, before its parts need them at once.
     pub(super) fn prepare(&self, program: &Program) {
+        self.fields.sweep();
+        self.tables.sweep();
         for step in program.steps() {
             if let Step::PowFixedBase { base } = step {
                 self.table(base);

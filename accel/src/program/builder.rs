@@ -75,7 +75,9 @@ impl Builder {
 
     fn step<T>(&mut self, name: &str, kind: Kind, step: Step, operands: &[usize]) -> Var<T> {
         assert!(kind.words() > 0, "{name}: an item has words");
-        self.push(name, kind, Source::Step { step, operands: operands.to_vec() }, false)
+        // What comes of a secret is one.
+        let secret = operands.iter().any(|&operand| self.program.values[operand].secret);
+        self.push(name, kind, Source::Step { step, operands: operands.to_vec() }, secret)
     }
 
     fn kind<T>(&self, var: Var<T>) -> Kind {
@@ -337,6 +339,7 @@ impl Builder {
         e: Var<Exponent<S>>,
     ) -> Var<Residue> {
         let kind = self.single(base);
+        assert!(matches!(self.kind(e), Kind::Exponents { count: 1, .. }), "{name}: one exponent");
         self.step(name, kind, Step::Pow { secret: S::SECRET }, &[base.index, e.index])
     }
 
@@ -368,8 +371,10 @@ impl Builder {
         base: &Arc<FixedBase>,
         e: Var<Exponent<Secret>>,
     ) -> Var<T> {
-        let words = base.exponent_bits.div_ceil(64) as usize;
-        assert_eq!(self.kind(e).words(), words, "{name}: exponents have the bits of the table");
+        let Kind::Exponents { bits, count: 1 } = self.kind(e) else {
+            panic!("{name}: one exponent")
+        };
+        assert_eq!(bits, base.exponent_bits, "{name}: exponents have the bits of the table");
         self.step(name, kind, Step::PowFixedBase { base: base.clone() }, &[e.index])
     }
 

@@ -139,7 +139,9 @@ fn owner_base(
     p_1[0] -= 1;
     let square = secret_big(p_squared.words());
     let square = square.as_nz_vartime().ok_or(ModulusFault::NotPrime)?;
-    let radix = Zeroizing::new(secret_big(radix).rem(square));
+    // The quotient tells p as well as the remainder does.
+    let (quotient, radix) = secret_big(radix).div_rem(square);
+    let (_, radix) = (Zeroizing::new(quotient), Zeroizing::new(radix));
     let base = FixedBase::new(name, p_squared.clone(), &base, bits).times(radix.as_words());
     Ok((Arc::new(base), Draw::below(&p_1, bits, p.len())))
 }

@@ -97,6 +97,11 @@ impl PaillierModulus {
         if is_prime_power(&big) {
             return Err(ModulusFault::PrimePower);
         }
+        // The digits of a ciphertext in base n fill as many words as it does.
+        if !bits.is_multiple_of(64) || bits < 128 {
+            let expected = bits.max(128).next_multiple_of(64);
+            return Err(ModulusFault::Size { found, expected });
+        }
         let n = Arc::new(Modulus::new("n", n).map_err(|_| ModulusFault::Even)?);
         let size = |_| ModulusFault::Size { found, expected: MAX_MODULUS_BITS / 2 };
         let n_squared = Arc::new(Modulus::square("n²", &n).map_err(size)?);
