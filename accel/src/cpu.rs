@@ -130,14 +130,17 @@ impl Kernels for CpuEngine {
     fn blocks(&self, program: &Program) -> Blocks {
         if !program.steps().any(Step::is_of_residues) {
             // One polynomial fills the cache.
-            return Blocks { unit: 1, units: 1 };
+            return Blocks { unit: 1, units: 1, parts: 4 };
         }
         let unit = match &self.residues {
             #[cfg(target_arch = "x86_64")]
             Path::Ifma(_) => <Ifma as backend::Backend>::LANES,
             Path::Portable(_) => 1,
         };
-        Blocks { unit, units: BLOCK / unit }
+        // A simultaneous power makes tables of its bases in every part.
+        let dot = |step: &Step| matches!(step, Step::Dot { .. });
+        let parts = if program.steps().any(dot) { 1 } else { 4 };
+        Blocks { unit, units: BLOCK / unit, parts }
     }
 
     fn prepare(&self, program: &Program) {

@@ -40,6 +40,9 @@ pub(crate) struct Blocks {
     pub(crate) unit: usize,
     /// The most units of a block.
     pub(crate) units: usize,
+    /// Parts of a batch for each thread: a few, so that a slow core does not hold up the rest, or one
+    /// where each part has to make what it could share.
+    pub(crate) parts: usize,
 }
 
 /// One step's arithmetic over a block. Kinds tell shapes; `out` arrives with stale contents.
@@ -346,9 +349,8 @@ pub(crate) fn run(
     let (views, count) = plan.bind(operands)?;
     kernels.prepare(program);
     let blocks = kernels.blocks(program);
-    // A few parts for each thread, so that a slow core does not hold up the rest.
     let threads = if parallel { rayon::current_num_threads() } else { 1 };
-    let parts = if threads > 1 { 4 * threads } else { 1 };
+    let parts = if threads > 1 { blocks.parts * threads } else { 1 };
     let grain = count.div_ceil(parts).next_multiple_of(blocks.unit).max(1);
     plan.run_range(kernels, views, count, blocks, grain);
     Ok(())
