@@ -2,8 +2,8 @@
 //!
 //! A whole program runs over one block of items before the next, so intermediates stay in cache;
 //! `rayon` spreads blocks over cores. Big residues take one of two paths, chosen once when the
-//! engine is made: AVX-512 IFMA, eight numbers side by side ([`ifma`]), or 64-bit limbs and `u128`
-//! products on any processor ([`portable`]). The environment variable `CIPHERGRAM_CPU=portable`
+//! engine is made: AVX-512 IFMA, eight numbers side by side (`ifma`), or 64-bit limbs and `u128`
+//! products on any processor (`portable`). The environment variable `CIPHERGRAM_CPU=portable`
 //! chooses the second where both are possible.
 //!
 //! Steps over secrets take no branch, no table index and no division that depends on them (for
