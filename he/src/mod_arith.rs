@@ -24,12 +24,6 @@ impl ModArith {
         Self { modulus: modulus.clone(), engine, mul: b.build() }
     }
 
-    /// The program of [`ModArith::mod_mul`].
-    #[must_use]
-    pub fn mod_mul_program(&self) -> &Program {
-        &self.mul
-    }
-
     /// The program of [`ModArith::mod_exp`] for exponents of at most `bits` bits.
     #[must_use]
     pub fn mod_exp_program<S: Secrecy>(&self, bits: u32) -> Program {

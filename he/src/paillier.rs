@@ -33,6 +33,7 @@ mod masks;
 mod modulus;
 mod pairs;
 mod plaintexts;
+mod radix;
 mod scalars;
 mod secret;
 mod words;

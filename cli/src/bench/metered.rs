@@ -59,12 +59,4 @@ impl Engine for Metered {
         }
         self.inner.run(program, operands)
     }
-
-    fn multiply_rate(&self) -> Option<f64> {
-        self.inner.multiply_rate()
-    }
-
-    fn multiplies(&self, program: &Program, operands: &[Operand<'_>]) -> Option<u64> {
-        self.inner.multiplies(program, operands)
-    }
 }

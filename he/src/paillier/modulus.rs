@@ -3,8 +3,8 @@
 
 use std::{
     borrow::Cow,
-    collections::HashMap,
-    sync::{Arc, Mutex, OnceLock, PoisonError},
+    convert::Infallible,
+    sync::{Arc, OnceLock},
 };
 
 use ciphergram_accel::{
@@ -13,7 +13,7 @@ use ciphergram_accel::{
 use crypto_bigint::{BoxedUint, Gcd, NonZero};
 use rand_chacha::ChaCha20Rng;
 
-use super::{masks::Masks, pairs::Pairs};
+use super::{masks::Masks, pairs::Pairs, radix::RadixPowers};
 use crate::{Error, error::CiphertextFault};
 
 /// Why a number cannot be trusted as a Paillier modulus.
@@ -57,10 +57,6 @@ pub enum ModulusFault {
 /// Trial division goes up to here.
 const SMALL_FACTOR_LIMIT: u32 = 1 << 16;
 
-/// Powers of the Montgomery radix that a modulus keeps at most: as many as there can be
-/// contributors to a sum.
-const RADIX_POWERS: usize = 1024;
-
 /// n and n², validated, with what is derived from them once: clones share it.
 #[derive(Clone)]
 pub struct PaillierModulus(Arc<Shared>);
@@ -70,7 +66,7 @@ struct Shared {
     n_squared: Arc<Modulus>,
     djn: bool,
     masks: OnceLock<Arc<Masks>>,
-    radix_powers: Mutex<HashMap<u32, Arc<[u64]>>>,
+    radix_powers: RadixPowers,
     scale: Program,
     product: Program,
     pairs: Pairs,
@@ -113,7 +109,7 @@ impl PaillierModulus {
             n_squared,
             djn,
             masks: OnceLock::new(),
-            radix_powers: Mutex::default(),
+            radix_powers: RadixPowers::default(),
         })))
     }
 
@@ -192,16 +188,8 @@ impl PaillierModulus {
 
     /// `R^power mod n²`.
     pub(super) fn radix_power(&self, power: u32) -> Arc<[u64]> {
-        // A panic leaves the map whole, so a poisoned lock is still sound.
-        let mut kept = self.0.radix_powers.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(words) = kept.get(&power) {
-            return words.clone();
-        }
-        if kept.len() == RADIX_POWERS {
-            kept.clear();
-        }
-        let words: Arc<[u64]> = self.0.n_squared.radix_power(power).into();
-        kept.insert(power, words.clone());
+        let make = || Ok::<_, Infallible>(self.0.n_squared.radix_power(power));
+        let Ok(words) = self.0.radix_powers.get(power, make);
         words
     }
 

@@ -1,14 +1,10 @@
 //! Ciphertexts as their digits in base n: into that form, and out of it with a power of the radix.
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::sync::Arc;
 
 use ciphergram_accel::{Builder, Engine, Modulus, Operand, Program, RunError};
 
-/// Powers of the radix that are kept at most.
-const RADIX_POWERS: usize = 64;
+use super::radix::RadixPowers;
 
 /// The programs of a modulus' pairs, and the powers of their radix that were needed.
 pub(super) struct Pairs {
@@ -17,7 +13,7 @@ pub(super) struct Pairs {
     pub(super) join: Program,
     pub(super) correct: Program,
     pub(super) add_assign: Program,
-    radix_powers: Mutex<HashMap<u32, Arc<[u64]>>>,
+    radix_powers: RadixPowers,
 }
 
 impl Pairs {
@@ -49,7 +45,7 @@ impl Pairs {
         b.update(sum, product);
         let add_assign = b.build();
 
-        let (n_squared, radix_powers) = (n_squared.clone(), Mutex::default());
+        let (n_squared, radix_powers) = (n_squared.clone(), RadixPowers::default());
         Self { n_squared, split, join, correct, add_assign, radix_powers }
     }
 
@@ -81,16 +77,7 @@ impl Pairs {
 
     /// The pair of `R^power`.
     fn radix_power(&self, engine: &dyn Engine, power: u32) -> Result<Arc<[u64]>, RunError> {
-        let kept = || self.radix_powers.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(words) = kept().get(&power) {
-            return Ok(words.clone());
-        }
-        let words: Arc<[u64]> = self.split(engine, &self.n_squared.pair_radix_power(power))?.into();
-        let mut kept = kept();
-        if kept.len() == RADIX_POWERS {
-            kept.clear();
-        }
-        kept.insert(power, words.clone());
-        Ok(words)
+        let make = || self.split(engine, &self.n_squared.pair_radix_power(power));
+        self.radix_powers.get(power, make)
     }
 }

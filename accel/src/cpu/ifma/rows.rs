@@ -175,12 +175,7 @@ pub(super) fn mul_wide(acc: &mut [Word], a: &[Word], b: &[u64]) {
         }
         acc[i + a.len()] = carry;
     }
-    let mut carry = zero;
-    for x in acc {
-        let sum = _mm512_add_epi64(*x, carry);
-        *x = _mm512_and_si512(sum, all(MASK as u64));
-        carry = carry_of(sum);
-    }
+    add_assign(acc, &[]);
 }
 
 /// See [`Backend::double`].
