@@ -102,14 +102,13 @@ pub(super) trait Backend: Copy + Send + Sync {
     fn bias(multiple: &[u64]) -> Vec<u64>;
 
     /// `out = (T + Q·m) / R` lazily for `T = acc + Σ a·b`; `acc[..limbs]` becomes Q. Where there are
-    /// pairs, only `acc[..= limbs]` counts and what is above may be stale; of a `fresh` sum all may.
+    /// pairs, only `acc[..= limbs]` counts and what is above may be stale.
     fn mul_redc<const P: usize>(
         self,
         m: &Limbs,
         out: &mut [Self::Word],
         acc: &mut [Self::Word],
         pairs: [Product<'_, Self::Word>; P],
-        fresh: bool,
     );
 
     /// `acc = a²`, ready for a `mul_redc` without pairs.

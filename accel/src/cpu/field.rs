@@ -183,7 +183,17 @@ impl<B: Backend> Field<B> {
         b: &[B::Word],
         room: &mut Room<B>,
     ) {
-        self.backend.mul_redc(&self.plain, out, &mut room.acc, [(a, b)], true);
+        self.products(out, [(a, b)], room);
+    }
+
+    fn products<const P: usize>(
+        &self,
+        out: &mut [B::Word],
+        pairs: [Product<'_, B::Word>; P],
+        room: &mut Room<B>,
+    ) {
+        room.acc[..=self.len()].fill(self.backend.zero());
+        self.backend.mul_redc(&self.plain, out, &mut room.acc, pairs);
     }
 
     /// `out = (a·b + c·d)·R⁻¹`, lazily.
@@ -193,7 +203,7 @@ impl<B: Backend> Field<B> {
         [(a, b), (c, d)]: [Product<'_, B::Word>; 2],
         room: &mut Room<B>,
     ) {
-        self.backend.mul_redc(&self.plain, out, &mut room.acc, [(a, b), (c, d)], true);
+        self.products(out, [(a, b), (c, d)], room);
     }
 
     /// `−x·m⁻¹ mod R` of a number of at most twice as many limbs as m.
@@ -201,7 +211,7 @@ impl<B: Backend> Field<B> {
         let limbs = self.len();
         room.acc.fill(self.backend.zero());
         room.acc[..x.len()].copy_from_slice(x);
-        self.backend.mul_redc(&self.plain, &mut room.a, &mut room.acc, [], false);
+        self.backend.mul_redc(&self.plain, &mut room.a, &mut room.acc, []);
         out.copy_from_slice(&room.acc[..limbs]);
     }
 
@@ -259,7 +269,7 @@ impl<B: Backend> Field<B> {
             None => {
                 room.acc.fill(backend.zero());
                 room.acc[..x.len()].copy_from_slice(x);
-                backend.mul_redc(&self.plain, &mut t, &mut room.acc, [], false);
+                backend.mul_redc(&self.plain, &mut t, &mut room.acc, []);
                 self.store(out, &mut t);
             }
             Some(split) => {
@@ -296,7 +306,7 @@ impl<B: Backend> Field<B> {
             Some(split) => split.square(self.backend, out, a, room),
             None => {
                 self.backend.square(&mut room.acc, a);
-                self.backend.mul_redc(&self.plain, out, &mut room.acc, [], false);
+                self.backend.mul_redc(&self.plain, out, &mut room.acc, []);
             }
         }
     }

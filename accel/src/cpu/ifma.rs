@@ -89,9 +89,8 @@ impl Backend for Ifma {
         out: &mut [Word],
         acc: &mut [Word],
         pairs: [Product<'_, Word>; P],
-        fresh: bool,
     ) {
-        kernel!(rows::mul_redc(m, out, acc, pairs, fresh));
+        kernel!(rows::mul_redc(m, out, acc, pairs));
     }
 
     fn square(self, acc: &mut [Word], a: &[Word]) {

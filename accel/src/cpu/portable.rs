@@ -57,11 +57,10 @@ impl Backend for Portable {
         out: &mut [u64],
         acc: &mut [u64],
         pairs: [Product<'_, u64>; P],
-        fresh: bool,
     ) {
         let h = m.len();
         if P > 0 {
-            acc[if fresh { 0 } else { h + 1 }..2 * h].fill(0);
+            acc[h + 1..2 * h].fill(0);
         }
         let pairs = pairs.map(|(a, b)| (&a[..h], &b[..h]));
         rows::mul_redc(&m.m, m.neg_inverse, &mut acc[..2 * h], pairs);

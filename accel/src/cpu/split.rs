@@ -56,10 +56,10 @@ impl<B: Backend> Split<B> {
     pub(super) fn halve(&self, backend: B, out: &mut [B::Word], room: &mut Room<B>) {
         let h = self.root.len();
         let (low, high) = out[..2 * h].split_at_mut(h);
-        backend.mul_redc(&self.root, low, &mut room.acc, [], false);
+        backend.mul_redc(&self.root, low, &mut room.acc, []);
         backend.complement(&mut room.acc, &self.root);
         room.acc[h + 1..].fill(backend.zero());
-        backend.mul_redc(&self.root, high, &mut room.acc, [], false);
+        backend.mul_redc(&self.root, high, &mut room.acc, []);
     }
 
     pub(super) fn mul(
@@ -73,9 +73,10 @@ impl<B: Backend> Split<B> {
         let h = self.root.len();
         let ((a0, a1), (b0, b1)) = (a.split_at(h), b.split_at(h));
         let (low, high) = out.split_at_mut(h);
-        backend.mul_redc(&self.root, low, &mut room.acc, [(a0, b0)], true);
+        room.acc[..=h].fill(backend.zero());
+        backend.mul_redc(&self.root, low, &mut room.acc, [(a0, b0)]);
         backend.complement(&mut room.acc, &self.root);
-        backend.mul_redc(&self.root, high, &mut room.acc, [(a0, b1), (a1, b0)], false);
+        backend.mul_redc(&self.root, high, &mut room.acc, [(a0, b1), (a1, b0)]);
     }
 
     pub(super) fn square(
@@ -89,11 +90,11 @@ impl<B: Backend> Split<B> {
         let (a0, a1) = a.split_at(h);
         let (low, high) = out.split_at_mut(h);
         backend.square(&mut room.acc, a0);
-        backend.mul_redc(&self.root, low, &mut room.acc, [], false);
+        backend.mul_redc(&self.root, low, &mut room.acc, []);
         backend.complement(&mut room.acc, &self.root);
         let twice = &mut room.b[..h];
         backend.double(twice, a1);
-        backend.mul_redc(&self.root, high, &mut room.acc, [(a0, twice)], false);
+        backend.mul_redc(&self.root, high, &mut room.acc, [(a0, twice)]);
     }
 
     /// The canonical digits of a pair in Montgomery form.
@@ -106,11 +107,11 @@ impl<B: Backend> Split<B> {
         let (low, high) = out.split_at_mut(h);
         room.acc.fill(backend.zero());
         room.acc[..h].copy_from_slice(x0);
-        backend.mul_redc(&self.root, low, &mut room.acc, [], false);
+        backend.mul_redc(&self.root, low, &mut room.acc, []);
         backend.complement(&mut room.acc, &self.root);
         room.acc[h + 1..].fill(backend.zero());
         backend.add_assign(&mut room.acc[..h + 2], x1);
-        backend.mul_redc(&self.root, high, &mut room.acc, [], false);
+        backend.mul_redc(&self.root, high, &mut room.acc, []);
         self.reduce(backend, out);
     }
 

@@ -55,7 +55,6 @@ impl<B: Backend> Backend for Tally<'_, B> {
         _out: &mut [()],
         _acc: &mut [()],
         _pairs: [Product<'_, ()>; P],
-        _fresh: bool,
     ) {
         // A row of products for each pair and for the quotient, and the quotient digits.
         self.add((P + 1) * m.len() * m.len(), m.len());

@@ -1,4 +1,4 @@
-//! Products, squares and reduction, two rows at a time.
+//! Products, squares and reduction, two rows of limbs at a time.
 
 use super::*;
 
@@ -26,100 +26,161 @@ fn carry_of(x: Word) -> Word {
     _mm512_srli_epi64::<BITS>(x)
 }
 
+/// Columns of a tile: as many chains of multiply-accumulates as keep two units busy.
+const TILE: usize = 8;
+
+/// Two rows of a product and its reduction: `a_i · b` and `q_i · m`, for limbs `i` and `i + 1`.
+#[derive(Clone, Copy)]
+struct Rows<const P: usize> {
+    a: [[Word; 2]; P],
+    q: [Word; 2],
+    /// What the first two columns carry into the third.
+    carry: Word,
+}
+
+impl<const P: usize> Rows<P> {
+    /// Finds the `q` that make the first two columns vanish, which start as `x` and `y`.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512ifma")]
+    fn new(m: &Limbs, [mut x, mut y]: [Word; 2], a: [[Word; 2]; P], b: [&[Word]; P]) -> Self {
+        let (zero, inverse) = (_mm512_setzero_si512(), all(m.neg_inverse));
+        let (m0, m1) = (all(m.m[0]), all(m.m[1]));
+        for p in 0..P {
+            x = low(x, a[p][0], b[p][0]);
+            y = low(low(high(y, a[p][0], b[p][0]), a[p][0], b[p][1]), a[p][1], b[p][0]);
+        }
+        let q0 = low(zero, x, inverse);
+        y = low(high(y, q0, m0), q0, m1);
+        y = _mm512_add_epi64(y, carry_of(low(x, q0, m0)));
+        let q1 = low(zero, y, inverse);
+        Self { a, q: [q0, q1], carry: carry_of(low(y, q1, m0)) }
+    }
+
+    /// Adds to `cells`, which are columns `at ..`, all that falls there; `at` is 2 at least.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512ifma")]
+    fn add<const C: usize>(&self, cells: &mut [Word; C], m: &[u64], b: [&[Word]; P], at: usize) {
+        let m = &m[at - 2..at + C];
+        let mut x = *cells;
+        // Column c of row r has the lower half for limb c − r and the upper half for the one below.
+        for r in 0..2 {
+            for p in 0..P {
+                let b = &b[p][at - 2..at + C];
+                for c in 0..C {
+                    x[c] = low(x[c], self.a[p][r], b[c + 2 - r]);
+                }
+                for c in 0..C {
+                    x[c] = high(x[c], self.a[p][r], b[c + 1 - r]);
+                }
+            }
+            for c in 0..C {
+                x[c] = low(x[c], self.q[r], all(m[c + 2 - r]));
+            }
+            for c in 0..C {
+                x[c] = high(x[c], self.q[r], all(m[c + 1 - r]));
+            }
+        }
+        *cells = x;
+    }
+
+    /// The two columns above the last limbs, which start as `x` and `y`.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512ifma")]
+    fn top(&self, [mut x, mut y]: [Word; 2], m: &[u64], b: [&[Word]; P]) -> [Word; 2] {
+        let last = m.len() - 1;
+        let (m0, m1) = (all(m[last - 1]), all(m[last]));
+        for (&[a0, a1], b) in self.a.iter().zip(&b) {
+            let (b0, b1) = (b[last - 1], b[last]);
+            (x, y) = (high(low(high(x, a0, b1), a1, b1), a1, b0), high(y, a1, b1));
+        }
+        let [q0, q1] = self.q;
+        [high(low(high(x, q0, m1), q1, m1), q1, m0), high(y, q1, m1)]
+    }
+}
+
 /// See [`Backend::mul_redc`].
 ///
 /// Row `i` adds `a_i · b` and `q_i · m` at limb `i`, where `q_i` makes that limb vanish. Two rows go
-/// together, column by column: eight multiply-accumulates for each load and store of the
-/// accumulator, and no column waits for another. A finished limb of the accumulator keeps its `q`.
+/// together, a tile of columns at a time, each column a chain of its own. The next rows' `q`, a long
+/// chain, are begun as soon as the columns that tell them are there, and are found while the other
+/// columns are added. A finished limb of the accumulator keeps its `q`.
 #[target_feature(enable = "avx512f,avx512dq,avx512ifma")]
 pub(super) fn mul_redc<const P: usize>(
     m: &Limbs,
     out: &mut [Word],
     acc: &mut [Word],
     pairs: [Product<'_, Word>; P],
-    fresh: bool,
 ) {
     let limbs = m.len();
-    let (acc, m_limbs) = (&mut acc[..2 * limbs], &m.m[..limbs]);
+    let acc = &mut acc[..2 * limbs];
     let zero = _mm512_setzero_si512();
-    let mut b: [&[Word]; P] = [&[]; P];
-    (0..P).for_each(|p| b[p] = &pairs[p].1[..limbs]);
-    let inverse = all(m.neg_inverse);
-    let mut i = 0;
-    while i + 1 < limbs {
-        let fresh = fresh && i == 0;
-        let held = |word: Word| if fresh { zero } else { word };
-        let (row, top) = acc[i..].split_at_mut(limbs);
-        let (mut a0, mut a1, mut b0, mut b1) = ([zero; P], [zero; P], [zero; P], [zero; P]);
-        // Columns 0 and 1, which tell the quotient digits.
-        let mut x = held(row[0]);
-        for p in 0..P {
-            (a0[p], a1[p]) = (pairs[p].0[i], pairs[p].0[i + 1]);
-            (b0[p], b1[p]) = (b[p][0], b[p][1]);
-            x = low(x, a0[p], b0[p]);
-        }
-        let (mut m0, mut m1) = (all(m_limbs[0]), all(m_limbs[1]));
-        let q0 = low(zero, x, inverse);
-        let mut y = _mm512_add_epi64(held(row[1]), carry_of(low(x, q0, m0)));
-        for p in 0..P {
-            y = low(low(high(y, a0[p], b0[p]), a0[p], b1[p]), a1[p], b0[p]);
-        }
-        y = low(high(y, q0, m0), q0, m1);
-        let q1 = low(zero, y, inverse);
-        let mut carry = carry_of(low(y, q1, m0));
-        (row[0], row[1]) = (q0, q1);
-        for c in 2..limbs {
-            let (mut x, mut y) = (_mm512_add_epi64(held(row[c]), carry), zero);
-            carry = zero;
-            for p in 0..P {
-                let b2 = b[p][c];
-                x = low(low(x, a0[p], b2), a1[p], b1[p]);
-                y = high(high(y, a0[p], b1[p]), a1[p], b0[p]);
-                (b0[p], b1[p]) = (b1[p], b2);
-            }
-            let m2 = all(m_limbs[c]);
-            x = low(low(x, q0, m2), q1, m1);
-            y = high(high(y, q0, m1), q1, m0);
-            (m0, m1) = (m1, m2);
-            row[c] = _mm512_add_epi64(x, y);
-        }
-        // What is above the accumulator's limbs so far is stale if there are pairs.
-        let above = |at: usize| if P == 0 || i + at == 0 { held(top[at]) } else { zero };
-        let (mut x, mut y) = (_mm512_add_epi64(above(0), carry), above(1));
-        for p in 0..P {
-            x = high(low(high(x, a0[p], b1[p]), a1[p], b1[p]), a1[p], b0[p]);
-            y = high(y, a1[p], b1[p]);
-        }
-        top[0] = high(low(high(x, q0, m1), q1, m1), q1, m0);
-        top[1] = high(y, q1, m1);
-        i += 2;
+    let (mut a, mut b): ([&[Word]; P], [&[Word]; P]) = ([&[]; P], [&[]; P]);
+    for p in 0..P {
+        (a[p], b[p]) = (&pairs[p].0[..limbs], &pairs[p].1[..limbs]);
     }
-    if i < limbs {
-        let row = &mut acc[i..];
-        let mut a: [Word; P] = [zero; P];
-        let mut x = row[0];
+    let limbs_of_a = |i: usize| {
+        let mut limbs = [[zero; 2]; P];
         for p in 0..P {
-            a[p] = pairs[p].0[i];
-            x = low(x, a[p], b[p][0]);
+            limbs[p] = [a[p][i], a[p][i + 1]];
         }
-        let q = low(zero, x, inverse);
-        let mut carry = carry_of(low(x, q, all(m_limbs[0])));
-        row[0] = q;
-        for c in 1..limbs {
-            let mut x = _mm512_add_epi64(row[c], carry);
-            for p in 0..P {
-                x = high(low(x, a[p], b[p][c]), a[p], b[p][c - 1]);
+        limbs
+    };
+    let mut rows = Rows::new(m, [acc[0], acc[1]], limbs_of_a(0), b);
+    for i in (0..limbs - 1).step_by(2) {
+        let (row, top) = acc[i..].split_at_mut(limbs);
+        let now = rows;
+        row[..2].copy_from_slice(&now.q);
+        // What is above the accumulator's limbs so far is stale if there are pairs.
+        let above = |at: usize| if P == 0 || i + at == 0 { top[at] } else { zero };
+        let mut high = [above(0), above(1)];
+        let third = row.get_mut(2).unwrap_or(&mut high[0]);
+        *third = _mm512_add_epi64(*third, now.carry);
+        let (tiles, rest) = row[2..].as_chunks_mut::<TILE>();
+        let mut at = 2;
+        for cells in tiles {
+            now.add(cells, &m.m, b, at);
+            if at == 2 && i + 3 < limbs {
+                rows = Rows::new(m, [cells[0], cells[1]], limbs_of_a(i + 2), b);
             }
-            row[c] = high(low(x, q, all(m_limbs[c])), q, all(m_limbs[c - 1]));
-            carry = zero;
+            at += TILE;
         }
-        let mut x = if P == 0 { row[limbs] } else { zero };
-        for p in 0..P {
-            x = high(x, a[p], b[p][limbs - 1]);
+        for cells in rest.as_chunks_mut::<1>().0 {
+            now.add(cells, &m.m, b, at);
+            at += 1;
         }
-        row[limbs] = high(x, q, all(m_limbs[limbs - 1]));
+        if limbs < 2 + TILE && i + 3 < limbs {
+            rows = Rows::new(m, [row[2], row[3]], limbs_of_a(i + 2), b);
+        }
+        top[..2].copy_from_slice(&now.top(high, &m.m, b));
+    }
+    if limbs % 2 == 1 {
+        last_row(m, &mut acc[limbs - 1..], a, b);
     }
     normalise(out, &acc[limbs..]);
+}
+
+/// The last row of an odd number of them.
+#[inline]
+#[target_feature(enable = "avx512f,avx512ifma")]
+fn last_row<const P: usize>(m: &Limbs, row: &mut [Word], a: [&[Word]; P], b: [&[Word]; P]) {
+    let last = m.len() - 1;
+    let zero = _mm512_setzero_si512();
+    let mut x = row[0];
+    (0..P).for_each(|p| x = low(x, a[p][last], b[p][0]));
+    let q = low(zero, x, all(m.neg_inverse));
+    let mut carry = carry_of(low(x, q, all(m.m[0])));
+    row[0] = q;
+    for c in 1..=last {
+        let mut x = _mm512_add_epi64(row[c], carry);
+        for p in 0..P {
+            x = high(low(x, a[p][last], b[p][c]), a[p][last], b[p][c - 1]);
+        }
+        row[c] = high(low(x, q, all(m.m[c])), q, all(m.m[c - 1]));
+        carry = zero;
+    }
+    let mut x = if P == 0 { row[last + 1] } else { zero };
+    (0..P).for_each(|p| x = high(x, a[p][last], b[p][last]));
+    row[last + 1] = high(x, q, all(m.m[last]));
 }
 
 /// Carries every limb into the next; what passes the end is lost.
