@@ -11,15 +11,14 @@
 
 mod backend;
 mod derived;
-mod field;
 #[cfg(target_arch = "x86_64")]
 mod ifma;
+mod montgomery;
 mod ntt;
 mod poly;
 mod portable;
 mod power;
 mod sampling;
-mod split;
 mod steps;
 mod tally;
 

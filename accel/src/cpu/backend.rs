@@ -1,15 +1,8 @@
 //! What a kind of processor must offer for arithmetic on big numbers: a few loops over limbs.
 //!
 //! A **group** is `LANES` numbers side by side, limb by limb: word `i` of a group holds limb `i` of
-//! each. Everything above this trait ([`field`](super::field), [`power`](super::power)) is written
-//! once for all.
-//!
-//! # Lazy numbers
-//! `R = 2^(LIMB_BITS · limbs)` is at least 64 m ([`SLACK_BITS`]). Numbers are *lazy*: below 2m, not
-//! below m. With inputs below 2m, `T = a·b` gives `(T + Q·m) / R < 4m²/R + m ≤ (1 + 1/16) m`. Two
-//! products and a complement, at most 2R + m and only ever modulo the root of a square, leave less
-//! than `8m²/R + 2 + m/R + m ≤ (1 + 1/8) m + 3`. Both are below 2m again, so that no product of a
-//! chain needs a comparison. Only [`Backend::reduce_once`], on the way out, makes a number canonical.
+//! each. These loops take bare limbs and know no bounds: [`montgomery`](super::montgomery) alone
+//! calls them, and gives what they leave its form. Everything above the trait is written once for all.
 
 use std::ops::Range;
 
@@ -38,6 +31,12 @@ impl<'a> Items<'a> {
         Self { words, each: words.len(), stride: 0, shared: true }
     }
 
+    /// Some words of every item, as many as there are.
+    pub(super) fn part(&self, part: Range<usize>) -> Self {
+        let words = self.words.get(part.start..).unwrap_or(&[]);
+        Self { words, each: part.end.min(self.each) - part.start, ..*self }
+    }
+
     /// Item `index`, empty past the end: such lanes compute with zeros.
     pub(super) fn item(&self, index: usize) -> &'a [u64] {
         let at = if self.shared { 0 } else { index * self.stride };
@@ -45,7 +44,33 @@ impl<'a> Items<'a> {
     }
 }
 
-/// Two numbers of a product.
+/// Where results go: item-major words, each item `each` words.
+pub(super) struct Results<'a> {
+    pub(super) words: &'a mut [u64],
+    pub(super) each: usize,
+    /// Whether they are digits modulo the root of a square, half of the words for each.
+    pub(super) pairs: bool,
+}
+
+impl<'a> Results<'a> {
+    pub(super) fn new(words: &'a mut [u64], each: usize) -> Self {
+        Self { words, each, pairs: false }
+    }
+
+    /// Groups of at most `lanes` items, with the index of their first.
+    pub(super) fn groups(self, lanes: usize) -> impl Iterator<Item = (usize, Self)> {
+        let Self { words, each, pairs } = self;
+        let groups = words.chunks_mut(each * lanes);
+        groups.enumerate().map(move |(i, words)| (i * lanes, Self { words, each, pairs }))
+    }
+
+    /// How many groups there are.
+    pub(super) fn count(&self, lanes: usize) -> usize {
+        self.words.len().div_ceil(self.each * lanes)
+    }
+}
+
+/// The two factors of a product.
 pub(super) type Product<'a, W> = (&'a [W], &'a [W]);
 
 /// Eight words that share a cache line: what tables for all lanes are made of.
@@ -102,16 +127,16 @@ pub(super) trait Backend: Copy + Send + Sync {
     fn bias(multiple: &[u64]) -> Vec<u64>;
 
     /// `out = (T + Q·m) / R` lazily for `T = acc + Σ a·b`; `acc[..limbs]` becomes Q. Where there are
-    /// pairs, only `acc[..= limbs]` counts and what is above may be stale.
+    /// products, only `acc[..= limbs]` counts and what is above may be stale.
     fn mul_redc<const P: usize>(
         self,
         m: &Limbs,
         out: &mut [Self::Word],
         acc: &mut [Self::Word],
-        pairs: [Product<'_, Self::Word>; P],
+        products: [Product<'_, Self::Word>; P],
     );
 
-    /// `acc = a²`, ready for a `mul_redc` without pairs.
+    /// `acc = a²`, ready for a `mul_redc` without products.
     fn square(self, acc: &mut [Self::Word], a: &[Self::Word]);
 
     /// `acc = a·b`, all limbs of both, `b` the same in every lane.
@@ -143,8 +168,8 @@ pub(super) trait Backend: Copy + Send + Sync {
     /// Items `first ..` to limbs, times `2^shift`; what does not fit is lost.
     fn load(self, out: &mut [Self::Word], items: &Items<'_>, first: usize, shift: u32);
 
-    /// Normalised limbs to words `part` of items of `each` words, as many as there is room for.
-    fn store(self, out: &mut [u64], each: usize, part: Range<usize>, x: &[Self::Word]);
+    /// Normalised limbs to words `part` of as many items as there is room for.
+    fn store(self, out: &mut Results<'_>, part: Range<usize>, x: &[Self::Word]);
 
     /// The words of items `first ..`, one word of each lane in a [`Backend::Word`].
     fn load_words(self, out: &mut [Self::Word], items: &Items<'_>, first: usize);

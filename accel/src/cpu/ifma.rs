@@ -28,7 +28,7 @@ use std::{
     ops::Range,
 };
 
-use super::backend::{Backend, Items, Limbs, Line, Product};
+use super::backend::{Backend, Items, Limbs, Line, Product, Results};
 pub(super) use select::Digits;
 
 /// Proof that the processor has the instructions.
@@ -88,9 +88,9 @@ impl Backend for Ifma {
         m: &Limbs,
         out: &mut [Word],
         acc: &mut [Word],
-        pairs: [Product<'_, Word>; P],
+        products: [Product<'_, Word>; P],
     ) {
-        kernel!(rows::mul_redc(m, out, acc, pairs));
+        kernel!(rows::mul_redc(m, out, acc, products));
     }
 
     fn square(self, acc: &mut [Word], a: &[Word]) {
@@ -133,8 +133,8 @@ impl Backend for Ifma {
         kernel!(convert::load(out, items, first, shift));
     }
 
-    fn store(self, out: &mut [u64], each: usize, part: Range<usize>, x: &[Word]) {
-        kernel!(convert::store(out, each, part, x));
+    fn store(self, out: &mut Results<'_>, part: Range<usize>, x: &[Word]) {
+        kernel!(convert::store(out, part, x));
     }
 
     fn load_words(self, out: &mut [Word], items: &Items<'_>, first: usize) {

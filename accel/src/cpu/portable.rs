@@ -6,7 +6,7 @@ use std::{hint::black_box, ops::Range};
 
 use zeroize::Zeroizing;
 
-use super::backend::{Backend, Items, Limbs, Line, Product};
+use super::backend::{Backend, Items, Limbs, Line, Product, Results};
 
 /// Needs nothing of the processor.
 #[derive(Clone, Copy)]
@@ -56,14 +56,14 @@ impl Backend for Portable {
         m: &Limbs,
         out: &mut [u64],
         acc: &mut [u64],
-        pairs: [Product<'_, u64>; P],
+        products: [Product<'_, u64>; P],
     ) {
         let h = m.len();
         if P > 0 {
             acc[h + 1..2 * h].fill(0);
         }
-        let pairs = pairs.map(|(a, b)| (&a[..h], &b[..h]));
-        rows::mul_redc(&m.m, m.neg_inverse, &mut acc[..2 * h], pairs);
+        let products = products.map(|(a, b)| (&a[..h], &b[..h]));
+        rows::mul_redc(&m.m, m.neg_inverse, &mut acc[..2 * h], products);
         out[..h].copy_from_slice(&acc[h..2 * h]);
     }
 
@@ -144,8 +144,8 @@ impl Backend for Portable {
         }
     }
 
-    fn store(self, out: &mut [u64], _each: usize, part: Range<usize>, x: &[u64]) {
-        let out = &mut out[part];
+    fn store(self, out: &mut Results<'_>, part: Range<usize>, x: &[u64]) {
+        let out = &mut out.words[part];
         let used = out.len().min(x.len());
         out[..used].copy_from_slice(&x[..used]);
         out[used..].fill(0);

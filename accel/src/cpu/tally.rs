@@ -6,7 +6,7 @@ use std::{
     sync::atomic::{AtomicU64, Ordering::Relaxed},
 };
 
-use super::backend::{Backend, Items, Limbs, Line, Product};
+use super::backend::{Backend, Items, Limbs, Line, Product, Results};
 
 /// A backend of the same shape as `B` whose numbers are empty.
 pub(super) struct Tally<'c, B> {
@@ -54,9 +54,9 @@ impl<B: Backend> Backend for Tally<'_, B> {
         m: &Limbs,
         _out: &mut [()],
         _acc: &mut [()],
-        _pairs: [Product<'_, ()>; P],
+        _products: [Product<'_, ()>; P],
     ) {
-        // A row of products for each pair and for the quotient, and the quotient digits.
+        // A row of each product and one of the quotient, and the quotient digits.
         self.add((P + 1) * m.len() * m.len(), m.len());
     }
 
@@ -84,7 +84,7 @@ impl<B: Backend> Backend for Tally<'_, B> {
 
     fn load(self, _out: &mut [()], _items: &Items<'_>, _first: usize, _shift: u32) {}
 
-    fn store(self, _out: &mut [u64], _each: usize, _part: Range<usize>, _x: &[()]) {}
+    fn store(self, _out: &mut Results<'_>, _part: Range<usize>, _x: &[()]) {}
 
     fn load_words(self, _out: &mut [()], _items: &Items<'_>, _first: usize) {}
 

@@ -84,7 +84,7 @@ pub(super) fn load(out: &mut [Word], items: &Items<'_>, first: usize, shift: u32
 
 /// See [`Backend::store`]: bits `64·w ..` lie in two or three limbs.
 #[target_feature(enable = "avx512f")]
-pub(super) fn store(out: &mut [u64], each: usize, part: Range<usize>, x: &[Word]) {
+pub(super) fn store(out: &mut Results<'_>, part: Range<usize>, x: &[Word]) {
     let zero = _mm512_setzero_si512();
     let up = |l: usize, by: i64| match x.get(l) {
         Some(&limb) => _mm512_sll_epi64(limb, _mm_cvtsi64_si128(by)),
@@ -99,7 +99,7 @@ pub(super) fn store(out: &mut [u64], each: usize, part: Range<usize>, x: &[Word]
             _mm512_or_si512(first, _mm512_or_si512(up(l + 1, 52 - off), up(l + 2, 104 - off)))
         });
         let rows = transpose(columns);
-        for (item, row) in out.chunks_mut(each).zip(rows) {
+        for (item, row) in out.words.chunks_mut(out.each).zip(rows) {
             let item = &mut item[part.clone()][at..];
             match item.first_chunk_mut::<8>() {
                 Some(words) => *words = lanes(row),

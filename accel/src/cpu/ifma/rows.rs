@@ -109,14 +109,14 @@ pub(super) fn mul_redc<const P: usize>(
     m: &Limbs,
     out: &mut [Word],
     acc: &mut [Word],
-    pairs: [Product<'_, Word>; P],
+    products: [Product<'_, Word>; P],
 ) {
     let limbs = m.len();
     let acc = &mut acc[..2 * limbs];
     let zero = _mm512_setzero_si512();
     let (mut a, mut b): ([&[Word]; P], [&[Word]; P]) = ([&[]; P], [&[]; P]);
     for p in 0..P {
-        (a[p], b[p]) = (&pairs[p].0[..limbs], &pairs[p].1[..limbs]);
+        (a[p], b[p]) = (&products[p].0[..limbs], &products[p].1[..limbs]);
     }
     let limbs_of_a = |i: usize| {
         let mut limbs = [[zero; 2]; P];
@@ -130,7 +130,7 @@ pub(super) fn mul_redc<const P: usize>(
         let (row, top) = acc[i..].split_at_mut(limbs);
         let now = rows;
         row[..2].copy_from_slice(&now.q);
-        // What is above the accumulator's limbs so far is stale if there are pairs.
+        // What is above the accumulator's limbs so far is stale if there are products.
         let above = |at: usize| if P == 0 || i + at == 0 { top[at] } else { zero };
         let mut high = [above(0), above(1)];
         let third = row.get_mut(2).unwrap_or(&mut high[0]);
@@ -216,9 +216,9 @@ pub(super) fn square(acc: &mut [Word], a: &[Word]) {
         }
         (top[0], top[1]) = (x, y);
     }
-    for (pair, &x) in acc.chunks_exact_mut(2).zip(a) {
-        pair[0] = low(_mm512_add_epi64(pair[0], pair[0]), x, x);
-        pair[1] = high(_mm512_add_epi64(pair[1], pair[1]), x, x);
+    for (cells, &x) in acc.chunks_exact_mut(2).zip(a) {
+        cells[0] = low(_mm512_add_epi64(cells[0], cells[0]), x, x);
+        cells[1] = high(_mm512_add_epi64(cells[1], cells[1]), x, x);
     }
 }
 

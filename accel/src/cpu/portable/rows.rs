@@ -106,8 +106,8 @@ fn rows<const W: usize, const REDUCE: bool>(
         high = s.high;
     });
     let mut windows = b[1..].array_windows::<W>();
-    let (pairs, odd) = body.as_chunks_mut::<2>();
-    for [d, e] in pairs {
+    let (twos, odd) = body.as_chunks_mut::<2>();
+    for [d, e] in twos {
         let (Some(v), Some(w)) = (windows.next(), windows.next()) else { break };
         let (mut s, mut t) = (Sum::new(high, *d), Sum::new(0, *e));
         for r in 0..W {
@@ -149,13 +149,13 @@ fn reduce_rows<const W: usize>(acc: &mut [u64], m: &[u64], n0: u64, carry: u64) 
     rows::<W, true>(acc, [0; W], m, n0, carry)
 }
 
-/// With T = `acc` + the sum of a·b over the pairs, leaves Q, the Montgomery quotient of T, in
+/// With T = `acc` + the sum of the products a·b, leaves Q, the Montgomery quotient of T, in
 /// `acc[..h]`, and (T + Q·m) / R in `acc[h..]`. `acc` has 2h words, all the others h; R = B^h, and
 /// `n0` is −m⁻¹ mod B.
 ///
 /// # Bound
 /// T + Q·m < R², which is the caller's to know. Where R ≥ 64m and T < R·m, as for `acc` = 0 and
-/// two pairs of numbers below 2m, the result is below 2m again: (T + Q·m) / R < m + m.
+/// two products of numbers below 2m, the result is below 2m again: (T + Q·m) / R < m + m.
 ///
 /// The carry out of a block of W rows belongs in the word above them, which is column h of the
 /// next block and the first that is new there. It is at most P + 1: if it was before, the block's
@@ -166,13 +166,13 @@ pub(super) fn mul_redc<const P: usize>(
     m: &[u64],
     n0: u64,
     acc: &mut [u64],
-    pairs: [(&[u64], &[u64]); P],
+    products: [(&[u64], &[u64]); P],
 ) {
     let (mut done, mut carry) = (0, 0);
     while done < m.len() {
         let (acc, left) = (&mut acc[done..], m.len() - done);
         let mut next = 0;
-        for (a, b) in pairs {
+        for (a, b) in products {
             next += by_width!(left, mul_rows(acc, &a[done..], b));
         }
         carry = next + by_width!(left, reduce_rows(acc, m, n0, carry));

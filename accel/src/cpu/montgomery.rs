@@ -1,0 +1,299 @@
+//! Arithmetic modulo one number, in two forms.
+//!
+//! **Plain** is Montgomery's: `x·R mod m`, one row of limbs as long as m; a product takes `4·L²`
+//! multiplies for L limbs (two halves of a product of limbs, for the product and for the reduction).
+//!
+//! **Split** is for a modulus that is a square, and is explained [there](split). What takes
+//! many products (powers, tables, simultaneous powers) is computed so where it can be, and calls
+//! whichever it is the form of [chains](chain).
+//!
+//! # Lazy numbers
+//! `R = 2^(LIMB_BITS · limbs)` is at least 64 m ([`SLACK_BITS`]). Numbers are *lazy*: below 2m, not
+//! below m. With inputs below 2m, `T = a·b` gives `(T + Q·m) / R < 4m²/R + m ≤ (1 + 1/16) m`. Two
+//! products and a complement, at most 2R + m and only ever modulo the root of a square, leave less
+//! than `8m²/R + 2 + m/R + m ≤ (1 + 1/8) m + 3`. Both are below 2m again, so that no product of a
+//! chain needs a comparison. Only [`Montgomery::reduce`], on the way out, makes a number canonical.
+//!
+//! What form a number has its [type](number) says, and the operations here take and give no other.
+//! No file beyond these calls a kernel with the limbs of a number.
+
+mod accumulator;
+mod chain;
+mod number;
+mod split;
+mod table;
+
+use zeroize::Zeroizing;
+
+use super::backend::{Backend, Items, Limbs, Product, Results, SLACK_BITS};
+use crate::modulus::{Modulus, inverse_mod_word, power_of_two_mod};
+use accumulator::Accumulator;
+pub(super) use chain::Running;
+use number::Group;
+pub(super) use number::{Any, Canonical, Chain, Lazy, Number, Numbers};
+use split::Split;
+pub(super) use table::{LaneTable, SharedTable, SharedTables};
+
+/// A modulus and its constants, in the limbs of a backend.
+pub(super) struct Montgomery<B: Backend> {
+    backend: B,
+    /// What R has beyond `2^(64 · words)`, in bits.
+    shift: u32,
+    modulus: Limbs,
+    /// `R mod m`.
+    r: Numbers<Canonical, B>,
+    /// `R² mod m`.
+    r_squared: Numbers<Canonical, B>,
+    /// `2^(64 · words) · R mod m`.
+    piece: Numbers<Canonical, B>,
+    split: Option<Box<Split<B>>>,
+}
+
+/// Memory for the intermediates of one operation.
+pub(super) struct Room<B: Backend> {
+    acc: Accumulator<B>,
+    a: Group<B>,
+    b: Group<B>,
+}
+
+/// `words` in limbs of `bits` bits.
+fn split_limbs(words: &[u64], bits: u32, count: usize) -> Vec<u64> {
+    let limb = |i: usize| {
+        let (word, bit) = (i * bits as usize / 64, i * bits as usize % 64);
+        let get = |i: usize| u128::from(words.get(i).copied().unwrap_or(0));
+        let both = get(word) | get(word + 1) << 64;
+        (both >> bit) as u64 & (u64::MAX >> (64 - bits))
+    };
+    (0..count).map(limb).collect()
+}
+
+/// `x + 2^exponent`, for `x` below that.
+fn add_power(x: &[u64], exponent: u32) -> Zeroizing<Vec<u64>> {
+    let (word, bit) = ((exponent / 64) as usize, exponent % 64);
+    let mut sum = Zeroizing::new(vec![0; x.len().max(word + 1)]);
+    sum[..x.len()].copy_from_slice(x);
+    sum[word] += 1 << bit;
+    sum
+}
+
+/// `m − x` for `x ≤ m`. Constant time.
+pub(super) fn subtract(m: &[u64], x: &[u64]) -> Vec<u64> {
+    let mut borrow = 0;
+    let step = |(&m, &x): (&u64, &u64)| {
+        let difference = u128::from(m).wrapping_sub(u128::from(x) + borrow);
+        borrow = difference >> 127;
+        difference as u64
+    };
+    m.iter().zip(x).map(step).collect()
+}
+
+/// A modulus in the limbs of a backend: enough of them for any number of as many words.
+fn limbs_of<B: Backend>(m: &Modulus) -> Limbs {
+    let bits = (m.bits() + SLACK_BITS).max(64 * m.len_words() as u32);
+    let count = bits.div_ceil(B::LIMB_BITS) as usize;
+    let radix = B::LIMB_BITS * count as u32;
+    // 2R + (m − 2R mod m), a multiple of m.
+    let excess = Zeroizing::new(power_of_two_mod(radix + 1, m.words()));
+    let multiple = add_power(&Zeroizing::new(subtract(m.words(), &excess)), radix + 1);
+    let multiple = Zeroizing::new(split_limbs(&multiple, B::LIMB_BITS, count + 1));
+    Limbs {
+        m: split_limbs(m.words(), B::LIMB_BITS, count),
+        neg_inverse: inverse_mod_word(m.words()[0]).wrapping_neg()
+            & (u64::MAX >> (64 - B::LIMB_BITS)),
+        bias: B::bias(&multiple),
+    }
+}
+
+/// `2^exponent mod m` of so many limbs, the same in every lane.
+fn power_of_two<B: Backend>(
+    backend: B,
+    exponent: u32,
+    m: &Modulus,
+    len: usize,
+) -> Numbers<Canonical, B> {
+    let words = Zeroizing::new(power_of_two_mod(exponent, m.words()));
+    let limbs = Zeroizing::new(split_limbs(&words, B::LIMB_BITS, len));
+    let mut power = Numbers::new(backend, len, 1);
+    for (word, &limb) in power.limbs_mut().iter_mut().zip(limbs.iter()) {
+        *word = backend.lanes_of(|_| limb);
+    }
+    power
+}
+
+impl<B: Backend> Montgomery<B> {
+    pub(super) fn new(backend: B, m: &Modulus) -> Self {
+        let modulus = limbs_of::<B>(m);
+        let radix = B::LIMB_BITS * modulus.len() as u32;
+        let memory = 64 * m.len_words() as u32;
+        let power = |exponent| power_of_two(backend, exponent, m, modulus.len());
+        let (r, r_squared, piece) = (power(radix), power(2 * radix), power(memory + radix));
+        let split = m.root().map(|root| Box::new(Split::new(backend, m, root)));
+        Self { backend, shift: radix - memory, modulus, r, r_squared, piece, split }
+    }
+
+    /// Room for any operation modulo this number.
+    pub(super) fn room(&self) -> Room<B> {
+        let limbs = self.len().max(self.chain_len());
+        let group = || Zeroizing::new(vec![self.backend.zero(); limbs]);
+        Room { acc: Accumulator::new(self.backend, limbs), a: group(), b: group() }
+    }
+
+    pub(super) fn backend(&self) -> B {
+        self.backend
+    }
+
+    /// Limbs of one number in plain form.
+    pub(super) fn len(&self) -> usize {
+        self.modulus.len()
+    }
+
+    /// Memory for one number.
+    pub(super) fn number<F>(&self) -> Numbers<F, B> {
+        Numbers::new(self.backend, self.len(), 1)
+    }
+
+    /// Memory for a number below the product of this modulus and another.
+    pub(super) fn wide(&self, other: &Self) -> Numbers<Any, B> {
+        Numbers::new(self.backend, self.len() + other.len(), 1)
+    }
+
+    pub(super) fn r(&self) -> Number<'_, Canonical, B> {
+        self.r.view()
+    }
+
+    pub(super) fn r_squared(&self) -> Number<'_, Canonical, B> {
+        self.r_squared.view()
+    }
+
+    pub(super) fn piece(&self) -> Number<'_, Canonical, B> {
+        self.piece.view()
+    }
+
+    /// The arithmetic of pairs.
+    pub(super) fn split(&self) -> &Split<B> {
+        match &self.split {
+            Some(split) => split,
+            None => unreachable!("pairs are for squares"),
+        }
+    }
+
+    /// Residues, which are canonical in memory.
+    pub(super) fn load<'o>(
+        &self,
+        out: &'o mut Numbers<Lazy, B>,
+        items: &Items<'_>,
+        first: usize,
+    ) -> Number<'o, Canonical, B> {
+        self.backend.load(out.limbs_mut(), items, first, 0);
+        Number::new(out.view().limbs())
+    }
+
+    /// Numbers of up to as many words as m, which may be more than m.
+    pub(super) fn load_any(&self, out: &mut Numbers<Any, B>, items: &Items<'_>, first: usize) {
+        self.backend.load(out.limbs_mut(), items, first, 0);
+    }
+
+    pub(super) fn reduce<'x>(&self, x: &'x mut Numbers<Lazy, B>) -> Number<'x, Canonical, B> {
+        self.backend.reduce_once(&self.modulus.m, x.limbs_mut());
+        Number::new(x.view().limbs())
+    }
+
+    pub(super) fn store(&self, mut out: Results<'_>, x: Number<'_, Canonical, B>) {
+        let each = out.each;
+        self.backend.store(&mut out, 0..each, x.limbs());
+    }
+
+    fn products<const P: usize>(
+        &self,
+        acc: &mut Accumulator<B>,
+        out: &mut [B::Word],
+        products: [Product<'_, B::Word>; P],
+    ) {
+        acc.start(self.backend, &self.modulus).mul_redc(out, products);
+    }
+
+    /// `out = a·b·R⁻¹`.
+    pub(super) fn mont(
+        &self,
+        out: &mut Numbers<Lazy, B>,
+        a: Number<'_, Lazy, B>,
+        b: Number<'_, Lazy, B>,
+        room: &mut Room<B>,
+    ) {
+        self.products(&mut room.acc, out.limbs_mut(), [(a.limbs(), b.limbs())]);
+    }
+
+    /// `out = a·b·2^(−64 · words)`.
+    ///
+    /// # Bound
+    /// Of a the product takes `a · R · 2^(−64 · words)`, which is below R but not lazy:
+    /// `a·b·2^(−64 · words)` is below m since a and b are, and with the `Q·m / R` of the reduction all
+    /// is below 2m.
+    pub(super) fn mont_words(
+        &self,
+        out: &mut Numbers<Lazy, B>,
+        (a, first): (&Items<'_>, usize),
+        b: Number<'_, Canonical, B>,
+        room: &mut Room<B>,
+    ) {
+        let shifted = &mut room.a[..self.len()];
+        self.backend.load(shifted, a, first, self.shift);
+        self.products(&mut room.acc, out.limbs_mut(), [(shifted, b.limbs())]);
+    }
+
+    /// `out = (a·b + c·d)·R⁻¹`.
+    ///
+    /// # Bound
+    /// Each product over R is below m, and with the `Q·m / R` of the reduction all is below 3m, which
+    /// one subtraction makes lazy.
+    pub(super) fn mont_two(
+        &self,
+        out: &mut Numbers<Lazy, B>,
+        products: [(Number<'_, Any, B>, Number<'_, Canonical, B>); 2],
+        room: &mut Room<B>,
+    ) {
+        let products = products.map(|(any, factor)| (any.limbs(), factor.limbs()));
+        self.products(&mut room.acc, out.limbs_mut(), products);
+        self.backend.reduce_once(&self.modulus.m, out.limbs_mut());
+    }
+
+    /// `low + high·m`: the number with these digits, canonical modulo the product of m and what `high`
+    /// is canonical modulo.
+    pub(super) fn join<'o>(
+        &self,
+        out: &'o mut Numbers<Any, B>,
+        [low, high]: [Number<'_, Canonical, B>; 2],
+    ) -> Number<'o, Canonical, B> {
+        self.join_limbs(out.limbs_mut(), [low, high])
+    }
+
+    fn join_limbs<'o>(
+        &self,
+        out: &'o mut [B::Word],
+        [low, high]: [Number<'_, Canonical, B>; 2],
+    ) -> Number<'o, Canonical, B> {
+        self.backend.mul_wide(out, high.limbs(), &self.modulus.m);
+        self.backend.add_assign(out, low.limbs());
+        Number::new(out)
+    }
+
+    /// `(x − rest) / m`, for numbers below m² that leave `rest`: canonical modulo m.
+    ///
+    /// The Montgomery quotient of `rest − x` is `(x − rest)·m⁻¹ mod R`, which is the answer since that is
+    /// below R; and only the limbs of x below R have a part in it.
+    pub(super) fn divide<'o>(
+        &self,
+        out: &'o mut Numbers<Lazy, B>,
+        (x, first): (&Items<'_>, usize),
+        rest: Number<'_, Canonical, B>,
+        room: &mut Room<B>,
+    ) -> Number<'o, Canonical, B> {
+        let limbs = out.limbs_mut();
+        self.backend.load(limbs, x, first, 0);
+        self.backend.negate(limbs);
+        self.backend.add_assign(limbs, rest.limbs());
+        let sum = room.acc.holding(self.backend, &self.modulus, limbs);
+        limbs.copy_from_slice(sum.redc(&mut room.a[..self.modulus.len()]).limbs());
+        Number::new(limbs)
+    }
+}
