@@ -2,7 +2,8 @@
 //!
 //! A **group** is `LANES` numbers side by side, limb by limb: word `i` of a group holds limb `i` of
 //! each. These loops take bare limbs and know no bounds: [`montgomery`](super::montgomery) alone
-//! calls them, and gives what they leave its form. Everything above the trait is written once for all.
+//! has the limbs of numbers, and gives what the loops leave its form. Everything above the trait is
+//! written once for all.
 
 use std::ops::Range;
 

@@ -87,9 +87,9 @@ impl<'m, B: Backend> Picker<'m, B> {
         let m = self.x.modulus();
         let digits: Vec<_> = range.clone().map(digit).collect();
         if fresh {
-            return table.pick(m.backend(), products, range.start, &digits);
+            return table.pick(m, products, range.start, &digits);
         }
-        table.pick(m.backend(), &mut self.picked, 0, &digits);
+        table.pick(m, &mut self.picked, 0, &digits);
         for (index, factor) in range.zip(self.picked.iter()) {
             self.x.multiply(products, index, factor);
         }

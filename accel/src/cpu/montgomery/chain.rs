@@ -21,6 +21,20 @@ impl<B: Backend> Montgomery<B> {
         Numbers::new(self.backend, self.chain_len(), count)
     }
 
+    /// Sets each lane of a number to the same lane of another, or to zero.
+    pub(in crate::cpu) fn gather<'x>(
+        &self,
+        out: &mut Numbers<Chain, B>,
+        of: impl Fn(usize) -> Option<Number<'x, Chain, B>>,
+    ) where
+        B: 'x,
+    {
+        for (limb, word) in out.limbs_mut().iter_mut().enumerate() {
+            let limb_of = |lane| of(lane).map_or(0, |x| B::lane(x.limbs()[limb], lane));
+            *word = self.backend.lanes_of(limb_of);
+        }
+    }
+
     /// One.
     pub(in crate::cpu) fn one(&self) -> Number<'_, Chain, B> {
         match &self.split {

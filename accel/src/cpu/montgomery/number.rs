@@ -97,21 +97,6 @@ impl<F, B: Backend> Numbers<F, B> {
         self.limbs_from(index, 1).copy_from_slice(x.limbs);
     }
 
-    /// Sets each lane of the first to the same lane of another, or to zero.
-    pub(in crate::cpu) fn gather<'x>(
-        &mut self,
-        backend: B,
-        of: impl Fn(usize) -> Option<Number<'x, F, B>>,
-    ) where
-        F: 'x,
-        B: 'x,
-    {
-        for (limb, word) in self.limbs_from(0, 1).iter_mut().enumerate() {
-            let of = |lane| of(lane).map_or(0, |x| B::lane(x.limbs[limb], lane));
-            *word = backend.lanes_of(of);
-        }
-    }
-
     /// The limbs of the first, to be overwritten by a number of the form.
     pub(super) fn limbs_mut(&mut self) -> &mut [B::Word] {
         self.limbs_from(0, 1)

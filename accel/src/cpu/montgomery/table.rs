@@ -9,9 +9,12 @@ use super::{super::backend::Line, Backend, Chain, Group, Montgomery, Number, Num
 pub(in crate::cpu) struct LaneTable<B: Backend>(Group<B>);
 
 impl<B: Backend> LaneTable<B> {
-    pub(in crate::cpu) fn new(backend: B, entries: &Numbers<Chain, B>, width: usize) -> Self {
-        let len = entries.view().limbs().len();
-        let mut table = Zeroizing::new(vec![backend.zero(); len << width]);
+    pub(in crate::cpu) fn new(
+        m: &Montgomery<B>,
+        entries: &Numbers<Chain, B>,
+        width: usize,
+    ) -> Self {
+        let mut table = Zeroizing::new(vec![m.backend.zero(); m.chain_len() << width]);
         for (e, entry) in entries.iter().enumerate() {
             for (limb, &word) in entry.limbs().iter().enumerate() {
                 table[limb << width | e] = word;
@@ -21,8 +24,13 @@ impl<B: Backend> LaneTable<B> {
     }
 
     /// Sets `out` to what the digit of each lane names.
-    pub(in crate::cpu) fn pick(&self, backend: B, out: &mut Numbers<Chain, B>, digits: &B::Digits) {
-        backend.pick_own(out.limbs_mut(), &self.0, digits);
+    pub(in crate::cpu) fn pick(
+        &self,
+        m: &Montgomery<B>,
+        out: &mut Numbers<Chain, B>,
+        digits: &B::Digits,
+    ) {
+        m.backend.pick_own(out.limbs_mut(), &self.0, digits);
     }
 }
 
@@ -107,11 +115,11 @@ impl SharedTable<'_> {
     /// Sets the numbers of `out` from `first` on to what digits name, one digit of each lane for each.
     pub(in crate::cpu) fn pick<B: Backend>(
         &self,
-        backend: B,
+        m: &Montgomery<B>,
         out: &mut Numbers<Chain, B>,
         first: usize,
         digits: &[B::Digits],
     ) {
-        backend.pick_shared(out.limbs_from(first, digits.len()), self.0, digits);
+        m.backend.pick_shared(out.limbs_from(first, digits.len()), self.0, digits);
     }
 }

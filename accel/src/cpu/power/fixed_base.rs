@@ -59,10 +59,9 @@ impl PowerTable {
         }
         let mut windows = SharedTables::new(m, width, count);
         windows.fill(m, |first, [factor, base]| {
-            let backend = m.backend();
             let factor_of = |lane| if first + lane == 0 { first_factor.view() } else { m.one() };
-            factor.gather(backend, |lane| Some(factor_of(lane)));
-            base.gather(backend, |lane| (first + lane < count).then(|| firsts.at(first + lane)));
+            m.gather(factor, |lane| Some(factor_of(lane)));
+            m.gather(base, |lane| (first + lane < count).then(|| firsts.at(first + lane)));
         });
         Self { width, bits, windows }
     }

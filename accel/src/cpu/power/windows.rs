@@ -42,14 +42,14 @@ fn windows<B: Backend>(
     first: usize,
 ) {
     let (m, bits) = (x.modulus(), exponents.bits);
-    let (backend, width) = (m.backend(), own_width(bits));
-    let table = LaneTable::new(backend, &powers_of(x, base, width), width);
-    let exponents = Exponents::load(backend, &exponents.items, (bits, 1), (first, 1));
+    let width = own_width(bits);
+    let table = LaneTable::new(m, &powers_of(x, base, width), width);
+    let exponents = Exponents::load(m.backend(), &exponents.items, (bits, 1), (first, 1));
     let mut factor = m.chains(1);
     let count = bits.div_ceil(width);
     for window in (0..count).rev() {
         let digit = exponents.digit(0, window * width, width);
-        table.pick(backend, &mut factor, &digit);
+        table.pick(m, &mut factor, &digit);
         if window + 1 == count {
             x.set(factor.view());
         } else {
