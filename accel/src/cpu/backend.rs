@@ -127,8 +127,8 @@ pub(super) trait Backend: Copy + Send + Sync {
     /// [`Backend::complement`] wants.
     fn bias(multiple: &[u64]) -> Vec<u64>;
 
-    /// `out = (T + Q·m) / R` lazily for `T = acc + Σ a·b`; `acc[..limbs]` becomes Q. Where there are
-    /// products, only `acc[..= limbs]` counts and what is above may be stale.
+    /// `out = (T + Q·m) / R` lazily for `T = acc + Σ a·b`; `acc[..limbs]` becomes Q. Where there
+    /// are products, only `acc[..= limbs]` counts and what is above may be stale.
     fn mul_redc<const P: usize>(
         self,
         m: &Limbs,
@@ -175,7 +175,8 @@ pub(super) trait Backend: Copy + Send + Sync {
     /// The words of items `first ..`, one word of each lane in a [`Backend::Word`].
     fn load_words(self, out: &mut [Self::Word], items: &Items<'_>, first: usize);
 
-    /// Bits `at .. at + bits` of what [`Backend::load_words`] gave, to pick among `2^width` entries.
+    /// Bits `at .. at + bits` of what [`Backend::load_words`] gave, to pick among `2^width`
+    /// entries.
     fn digits(self, words: &[Self::Word], at: usize, bits: usize, width: usize) -> Self::Digits;
 
     /// Issues multiply instructions as fast as they go, with no other work; gives how many.

@@ -15,8 +15,8 @@ impl<K, V> Default for Derived<K, V> {
 }
 
 impl<K, V> Derived<K, V> {
-    /// The value for `key`. It is derived without the lock, since deriving may use every core and so
-    /// run into a search of its own; of two that are derived at once the first stays.
+    /// The value for `key`. It is derived without the lock, since deriving may use every core and
+    /// so run into a search of its own; of two that are derived at once the first stays.
     pub(super) fn get(&self, key: &Arc<K>, derive: impl FnOnce(&K) -> V) -> Arc<V> {
         if let Some(value) = self.find(key) {
             return value;
@@ -38,8 +38,8 @@ impl<K, V> Derived<K, V> {
         list.iter().find(|(weak, _)| weak.as_ptr() == Arc::as_ptr(key)).map(|(_, v)| v.clone())
     }
 
-    /// Lets go of the values of constants that are gone. Tables of a secret are wiped then, which takes
-    /// time: the lock does not wait for it.
+    /// Lets go of the values of constants that are gone. Tables of a secret are wiped then, which
+    /// takes time: the lock does not wait for it.
     pub(super) fn sweep(&self) {
         let dead: Vec<_> =
             self.list().extract_if(.., |(weak, _)| weak.strong_count() == 0).collect();

@@ -7,8 +7,8 @@
 //! # Bound
 //! A word of an accumulator takes, for each of at most 158 limbs, low and high halves below 2^52 of
 //! at most three products, beside what it starts with (below 2^54) and a carry: below
-//! `158 · 6 · 2^52 + 2^54 + 2^12 < 2^62`. A square is left as it is, as much as one product would add.
-//! There are two limbs at least, since a word takes two.
+//! `158 · 6 · 2^52 + 2^54 + 2^12 < 2^62`. A square is left as it is, as much as one product would
+//! add. There are two limbs at least, since a word takes two.
 
 // Nothing here takes a pointer. What is unsafe is calling code that needs the instructions, which
 // the token proves are there, and reading a vector as the eight integers that it is.

@@ -1,7 +1,8 @@
 //! Arithmetic modulo one number, in two forms.
 //!
 //! **Plain** is Montgomery's: `x·R mod m`, one row of limbs as long as m; a product takes `4·L²`
-//! multiplies for L limbs (two halves of a product of limbs, for the product and for the reduction).
+//! multiplies for L limbs (two halves of a product of limbs, for the product and for the
+//! reduction).
 //!
 //! **Split** is for a modulus that is a square, and is explained [there](split). What takes
 //! many products (powers, tables, simultaneous powers) is computed so where it can be, and calls
@@ -226,9 +227,8 @@ impl<B: Backend> Montgomery<B> {
     /// `out = a·b·2^(−64 · words)`.
     ///
     /// # Bound
-    /// Of a the product takes `a · R · 2^(−64 · words)`, which is below R but not lazy:
-    /// `a·b·2^(−64 · words)` is below m since a and b are, and with the `Q·m / R` of the reduction all
-    /// is below 2m.
+    /// Of a the product takes `a · R · 2^(−64 · words)`, which is below R but not lazy. The result is
+    /// below m, since a and b are, and with the `Q·m / R` of the reduction below 2m.
     pub(super) fn mont_words(
         &self,
         out: &mut Numbers<Lazy, B>,
@@ -244,8 +244,8 @@ impl<B: Backend> Montgomery<B> {
     /// `out = (a·b + c·d)·R⁻¹`.
     ///
     /// # Bound
-    /// Each product over R is below m, and with the `Q·m / R` of the reduction all is below 3m, which
-    /// one subtraction makes lazy.
+    /// Each product over R is below m, and with the `Q·m / R` of the reduction all is below 3m,
+    /// which one subtraction makes lazy.
     pub(super) fn mont_two(
         &self,
         out: &mut Numbers<Lazy, B>,
@@ -257,8 +257,8 @@ impl<B: Backend> Montgomery<B> {
         self.backend.reduce_once(&self.modulus.m, out.limbs_mut());
     }
 
-    /// `low + high·m`: the number with these digits, canonical modulo the product of m and what `high`
-    /// is canonical modulo.
+    /// `low + high·m`: the number with these digits, canonical modulo the product of m and what
+    /// `high` is canonical modulo.
     pub(super) fn join<'o>(
         &self,
         out: &'o mut Numbers<Any, B>,
@@ -279,8 +279,8 @@ impl<B: Backend> Montgomery<B> {
 
     /// `(x − rest) / m`, for numbers below m² that leave `rest`: canonical modulo m.
     ///
-    /// The Montgomery quotient of `rest − x` is `(x − rest)·m⁻¹ mod R`, which is the answer since that is
-    /// below R; and only the limbs of x below R have a part in it.
+    /// The Montgomery quotient of `rest − x` is `(x − rest)·m⁻¹ mod R`, which is the answer since
+    /// that is below R; and only the limbs of x below R have a part in it.
     pub(super) fn divide<'o>(
         &self,
         out: &'o mut Numbers<Lazy, B>,

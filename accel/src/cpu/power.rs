@@ -1,7 +1,7 @@
 //! Powers: of changing bases, of one base known beforehand, and products of many powers at once.
 //!
-//! Secret exponents take fixed windows, and what a digit names is picked by reading every entry of a
-//! table. Exponents that are public and the same for all take sliding windows.
+//! Secret exponents take fixed windows, and what a digit names is picked by reading every entry of
+//! a table. Exponents that are public and the same for all take sliding windows.
 
 mod dot;
 mod fixed_base;
@@ -19,8 +19,8 @@ pub(super) use dot::dot;
 pub(super) use fixed_base::PowerTable;
 pub(super) use windows::pow;
 
-/// Groups for which entries are picked at once: their numbers stay in the second level of cache, and
-/// the entries of a limb in the first while all pick.
+/// Groups for which entries are picked at once: their numbers stay in the second level of cache,
+/// and the entries of a limb in the first while all pick.
 const GROUPS: usize = 16;
 
 /// A batch of exponents of at most `bits` bits.
@@ -74,8 +74,8 @@ impl<'m, B: Backend> Picker<'m, B> {
         Self { x: Running::new(m), picked: m.chains(GROUPS) }
     }
 
-    /// Multiplies some of the products, at most [`GROUPS`], by the entries that their digits name, or
-    /// sets them to those where they are `fresh`.
+    /// Multiplies some of the products, at most [`GROUPS`], by the entries that their digits name,
+    /// or sets them to those where they are `fresh`.
     fn multiply(
         &mut self,
         products: &mut Numbers<Chain, B>,

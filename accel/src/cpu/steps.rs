@@ -68,8 +68,8 @@ impl<B: Backend> Steps<B> {
         (0..8).map(|_| burst()).fold(0.0, f64::max)
     }
 
-    /// The multiply instructions that a program issues over `count` items on one thread: on several,
-    /// what a part does once is done more often.
+    /// The multiply instructions that a program issues over `count` items on one thread: on
+    /// several, what a part does once is done more often.
     pub(super) fn multiplies(program: &Program, count: usize, block: usize) -> u64 {
         let total = AtomicU64::new(0);
         let steps = Steps::new(Tally::<B>::new(&total));

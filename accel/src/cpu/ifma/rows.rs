@@ -100,10 +100,10 @@ impl<const P: usize> Rows<P> {
 
 /// See [`Backend::mul_redc`].
 ///
-/// Row `i` adds `a_i · b` and `q_i · m` at limb `i`, where `q_i` makes that limb vanish. Two rows go
-/// together, a tile of columns at a time, each column a chain of its own. The next rows' `q`, a long
-/// chain, are begun as soon as the columns that tell them are there, and are found while the other
-/// columns are added. A finished limb of the accumulator keeps its `q`.
+/// Row `i` adds `a_i · b` and `q_i · m` at limb `i`, where `q_i` makes that limb vanish. Two rows
+/// go together, a tile of columns at a time, each column a chain of its own. The next rows' `q`, a
+/// long chain, are begun as soon as the columns that tell them are there, and are found while the
+/// other columns are added. A finished limb of the accumulator keeps its `q`.
 #[target_feature(enable = "avx512f,avx512dq,avx512ifma")]
 pub(super) fn mul_redc<const P: usize>(
     m: &Limbs,
@@ -195,7 +195,8 @@ fn normalise(out: &mut [Word], x: &[Word]) {
     }
 }
 
-/// See [`Backend::square`]: products of different limbs two rows at a time, doubled, and the squares.
+/// See [`Backend::square`]: products of different limbs two rows at a time, doubled, and the
+/// squares.
 #[target_feature(enable = "avx512f,avx512ifma")]
 pub(super) fn square(acc: &mut [Word], a: &[Word]) {
     let limbs = a.len();

@@ -1,7 +1,7 @@
 //! Sums of products, whose limbs are redundant: words that carry into each other only at the end.
 //!
-//! One memory serves a whole product and says what it holds by its type. It [starts](Start) as a short
-//! number that products are added to, or is a [whole sum](Sum) already; reduction leaves a
+//! One memory serves a whole product and says what it holds by its type. It [starts](Start) as a
+//! short number that products are added to, or is a [whole sum](Sum) already; reduction leaves a
 //! [quotient](Quotient) there, whose complement is a start again.
 
 use zeroize::Zeroizing;

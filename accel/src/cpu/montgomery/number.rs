@@ -1,8 +1,8 @@
 //! Numbers in limbs, with their form as their type.
 //!
 //! Only this module's parent and its files make a [`Number`] of limbs; all others get one from an
-//! operation, which knows its form. Memory starts as zeros, which are a number of any form, and takes
-//! numbers of its own form alone.
+//! operation, which knows its form. Memory starts as zeros, which are a number of any form, and
+//! takes numbers of its own form alone.
 
 use std::marker::PhantomData;
 

@@ -1,7 +1,8 @@
 //! Arithmetic modulo a square, as all large moduli of Paillier are.
 //!
-//! With `m = s²` of L limbs and s of `h = L/2`, a number is a pair `x₀ + x₁·s`, not unique while both
-//! halves are lazy. Montgomery reduction of `a₀·b₀` modulo s leaves a quotient that is worth keeping: from `a₀·b₀ + Q·s = R·t`,
+//! With `m = s²` of L limbs and s of `h = L/2`, a number is a pair `x₀ + x₁·s`, not unique while
+//! both halves are lazy. Montgomery reduction of `a₀·b₀` modulo s leaves a quotient that is worth
+//! keeping: from `a₀·b₀ + Q·s = R·t`,
 //!
 //! ```text
 //! (a₀ + a₁s)(b₀ + b₁s) ≡ R·t + (a₀b₁ + a₁b₀ − Q)·s   (mod s²)
@@ -12,11 +13,11 @@
 //! all, and for a square, where `a₀²` costs half and `2·a₀a₁` is one product, `1.75·L²` in place of
 //! `3·L²`.
 //!
-//! A pair in memory, or about to go there, is two canonical numbers modulo s, the digits of a number
-//! below s².
+//! A pair in memory, or about to go there, is two canonical numbers modulo s, the digits of a
+//! number below s².
 
 use super::{
-    Accumulator, Backend, Canonical, Chain, Items, Lazy, Montgomery, Number, Numbers, Results,
+    Accumulator, Any, Backend, Canonical, Chain, Items, Lazy, Montgomery, Number, Numbers, Results,
     Room, accumulator::Sum, power_of_two,
 };
 use crate::modulus::Modulus;
@@ -129,8 +130,8 @@ impl<B: Backend> Split<B> {
 
     /// The digits of a pair in Montgomery form, or the number that has them.
     ///
-    /// Before they are reduced the low half is at most s, the high one at most s + 2: the complement is
-    /// at most 2R + s, a lazy x₁ below 2s.
+    /// Before they are reduced the low half is at most s, the high one at most s + 2: the
+    /// complement is at most 2R + s, a lazy x₁ below 2s.
     pub(super) fn leave(&self, out: Results<'_>, x: Number<'_, Chain, B>, room: &mut Room<B>) {
         let Montgomery { backend, modulus, .. } = &self.root;
         let h = modulus.len();
@@ -150,9 +151,9 @@ impl<B: Backend> Split<B> {
     ///
     /// # Bound
     /// The low digit is below 2s, so it carries 1 at most. The high one of a lazy pair is below 2s.
-    /// Of a [product by words](Split::mont_words) it is below 3s − 2: with `W = 2^(64·words)`, a shifted
-    /// product over R is at most `(s − 1)²/W`, two of them at most 2s − 4 if `s > W/2` and s − 1
-    /// otherwise, and complement and quotient add less than s + 2. Two subtractions suffice.
+    /// Of a [product by words](Split::mont_words) it is below 3s − 2: with `W = 2^(64·words)`, a
+    /// shifted product over R is at most `(s − 1)²/W`, two of them at most 2s − 4 if `s > W/2` and
+    /// s − 1 otherwise, and complement and quotient add less than s + 2. Two subtractions suffice.
     fn reduce<'a>(&self, pair: &'a mut [B::Word]) -> [Number<'a, Canonical, B>; 2] {
         let Montgomery { backend, modulus, .. } = &self.root;
         let (low, high) = pair.split_at_mut(modulus.len());
@@ -182,7 +183,7 @@ impl<B: Backend> Split<B> {
     /// `a·b·2^(−64 · words)`, for the words of s.
     pub(in crate::cpu) fn mont_words<'o>(
         &self,
-        out: &'o mut Numbers<super::Any, B>,
+        out: &'o mut Numbers<Any, B>,
         (a, first): (&Items<'_>, usize),
         b: [Number<'_, Canonical, B>; 2],
         room: &mut Room<B>,

@@ -34,8 +34,8 @@ impl<B: Backend> LaneTable<B> {
     }
 }
 
-/// Tables of `2^width` numbers, each for all lanes: `[table][limb][entry]`, so that a digit is picked
-/// from neighbouring words.
+/// Tables of `2^width` numbers, each for all lanes: `[table][limb][entry]`, so that a digit is
+/// picked from neighbouring words.
 pub(in crate::cpu) struct SharedTables {
     lines: Vec<Line>,
     width: usize,
@@ -63,8 +63,9 @@ impl SharedTables {
         self.lines.chunks_exact(self.each).map(SharedTable)
     }
 
-    /// Sets each of `LANES` tables after the other to the powers of a lane of a base, times a factor,
-    /// in parallel. `of` tells both from the index of the first table, and gets memory for them.
+    /// Sets each of `LANES` tables after the other to the powers of a lane of a base, times a
+    /// factor, in parallel. `of` tells both from the index of the first table, and gets memory for
+    /// them.
     pub(in crate::cpu) fn fill<B: Backend>(
         &mut self,
         m: &Montgomery<B>,
@@ -112,7 +113,8 @@ fn spread<'t, B: Backend>(
 }
 
 impl SharedTable<'_> {
-    /// Sets the numbers of `out` from `first` on to what digits name, one digit of each lane for each.
+    /// Sets the numbers of `out` from `first` on to what digits name, one digit of each lane for
+    /// each.
     pub(in crate::cpu) fn pick<B: Backend>(
         &self,
         m: &Montgomery<B>,

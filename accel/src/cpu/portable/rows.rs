@@ -3,10 +3,10 @@
 //! by is lengths alone. (That the machine's multiplication takes the same time for all words is
 //! taken for granted.)
 //!
-//! All but the diagonal of a square is done by one kernel, [`rows`]: it adds up to nine words' multiples of a number to an
-//! accumulator, column by column, so that a column's products are summed in registers and the
-//! accumulator is read and written once for all of them. In a reduction those words are the next
-//! quotient digits, each found at the foot of its own column.
+//! All but the diagonal of a square is done by one kernel, [`rows`]: it adds up to nine words'
+//! multiples of a number to an accumulator, column by column, so that a column's products are
+//! summed in registers and the accumulator is read and written once for all of them. In a reduction
+//! those words are the next quotient digits, each found at the foot of its own column.
 //!
 //! Below B = 2^64, and h is the length of the modulus.
 

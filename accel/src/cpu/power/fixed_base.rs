@@ -24,8 +24,8 @@ pub(in crate::cpu) struct PowerTable {
 ///
 /// # Cost model
 /// Each digit costs a product of `multiplies` and the picking of `limbs` limbs among `2^width`
-/// entries. Picking goes on beside multiplying, up to a point: it is charged `B::PICK` multiplies for
-/// sixteen entries of a limb.
+/// entries. Picking goes on beside multiplying, up to a point: it is charged `B::PICK` multiplies
+/// for sixteen entries of a limb.
 fn fixed_width<B: Backend>(bits: usize, limbs: usize, multiplies: usize) -> usize {
     let cost = |w: &usize| {
         bits.div_ceil(*w) as f64 * (multiplies as f64 + B::PICK * (limbs << w) as f64 / 16.0)

@@ -8,8 +8,8 @@ use super::super::{
 };
 use crate::program::Crt;
 
-/// Remainders modulo m of numbers of any length, by Horner's rule over pieces of as many words as m:
-/// `acc · 2^(64·words) + piece`, both products of one Montgomery reduction.
+/// Remainders modulo m of numbers of any length, by Horner's rule over pieces of as many words as
+/// m: `acc · 2^(64·words) + piece`, both products of one Montgomery reduction.
 struct Horner<'m, B: Backend> {
     m: &'m Montgomery<B>,
     /// Words of a piece.

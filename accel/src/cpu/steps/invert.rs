@@ -11,9 +11,9 @@ use super::{
 };
 use crate::modulus::Modulus;
 
-/// Products of two items each, of two of those, and so on, leave one number to invert; on the way back
-/// each inverse of a product gives those of its two factors. Where the last has none, each item
-/// is tried alone. For public numbers.
+/// Products of two items each, of two of those, and so on, leave one number to invert; on the way
+/// back each inverse of a product gives those of its two factors. Where the last has none, each
+/// item is tried alone. For public numbers.
 ///
 /// # Source
 /// P. L. Montgomery, "Speeding the Pollard and elliptic curve methods of factorization", 1987,
