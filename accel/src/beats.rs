@@ -27,6 +27,13 @@ pub fn beats_for(coefficients: usize, limbs: usize) -> usize {
     (coefficients * limbs).div_ceil(LANES)
 }
 
+/// The fewest beats that hold whole coefficients of `limbs` residues each: what a coefficient begins
+/// or ends with never stands in another unit.
+#[must_use]
+pub fn beats_per_unit(limbs: usize) -> usize {
+    (1..limbs).find(|count| (count * LANES).is_multiple_of(limbs)).unwrap_or(limbs)
+}
+
 /// Lane `index` of one beat.
 #[must_use]
 pub fn lane(beat: &[u64], index: usize) -> u64 {
@@ -125,6 +132,11 @@ mod tests {
                 prop_assert_eq!(lane(&beat, i), v);
             }
         }
+    }
+
+    #[test]
+    fn units_hold_whole_coefficients() {
+        assert_eq!([1, 2, 3, 4, 5, 6, 7, 8].map(beats_per_unit), [1, 1, 3, 2, 1, 3, 7, 4]);
     }
 
     #[test]

@@ -23,7 +23,7 @@ use crate::{
 macro_rules! conformance {
     ($engine:expr) => {
         $crate::conformance!(@tests $engine, residues, powers, pairs, dots, paillier_legs, transforms,
-            polynomials, sampling, packing, refusals);
+            polynomials, compositions, sampling, packing, refusals);
     };
     (@tests $engine:expr, $($case:ident),*) => {
         $(#[test]
@@ -364,7 +364,7 @@ pub fn paillier_legs(engine: &dyn Engine) {
 /// Both transforms, and that they are inverse to each other at the real degree.
 pub fn transforms(engine: &dyn Engine) {
     let mut random = Operands::new(4);
-    for (degree, bits, limbs) in [(4, 10, 1), (8, 20, 3), (64, 31, 2), (512, 50, 2)] {
+    for (degree, bits, limbs) in [(4, 10, 1), (8, 20, 3), (64, 31, 2), (128, 50, 4), (512, 50, 2)] {
         let ring = ring(degree, bits, limbs);
         let mut b = Builder::new("ntt");
         let a = b.coefficients("a", &ring);
@@ -418,7 +418,7 @@ pub fn polynomials(engine: &dyn Engine) {
         let x = random.words(degree * 2 * 3);
         agree(engine, &b.build(), &[&x], x.len());
     }
-    let ring = ring(64, 50, 3);
+    let ring = ring(64, 50, 4);
     let key = random.poly(&ring);
     let mut b = Builder::new("mul by a key");
     let x = b.coefficients("x", &ring);
@@ -430,10 +430,41 @@ pub fn polynomials(engine: &dyn Engine) {
     agree(engine, &b.build(), &[&x], x.len());
 }
 
+/// Integers out of RNS and back, over any number of primes.
+pub fn compositions(engine: &dyn Engine) {
+    let mut random = Operands::new(9);
+    let shapes = [(4, 12, 3), (8, 20, 2), (8, 33, 5), (64, 50, 2)];
+    let limbs = (1..=8).map(|limbs| (16, 50, limbs));
+    for (degree, bits, limbs) in shapes.into_iter().chain(limbs) {
+        let ring = ring(degree, bits, limbs);
+        let mut b = Builder::new("compose");
+        let a = b.coefficients("a", &ring);
+        let integers = b.compose("integers", a);
+        b.output(integers);
+        let mut a = random.polys(&ring, 3);
+        // Of the last item every coefficient is Q − 1, then 0.
+        let last = 2 * ring.len_words();
+        for (limb, &q) in a[last..].chunks_mut(degree).zip(ring.primes()) {
+            limb.fill(q - 1);
+        }
+        a.extend(vec![0; ring.len_words()]);
+        agree(engine, &b.build(), &[&a], a.len());
+
+        let mut b = Builder::new("lift compose");
+        let x = b.integers("x", ring.len_words());
+        let lifted = b.lift("lifted", &ring, x);
+        let integers = b.compose("integers", lifted);
+        b.output(integers);
+        let mut x = random.words(ring.len_words() * 3);
+        x[..ring.len_words()].fill(u64::MAX);
+        agree(engine, &b.build(), &[&x], x.len());
+    }
+}
+
 /// Uniform polynomials over several seeds, and noise, at the real degree.
 pub fn sampling(engine: &dyn Engine) {
     let mut random = Operands::new(6);
-    for (degree, bits, limbs) in [(8, 20, 1), (4096, 50, 2)] {
+    for (degree, bits, limbs) in [(8, 20, 1), (64, 50, 4), (4096, 50, 2)] {
         let ring = ring(degree, bits, limbs);
         for count in [1, 3] {
             let mut b = Builder::new("uniform");
@@ -456,7 +487,9 @@ pub fn sampling(engine: &dyn Engine) {
 /// Beats: packing, unpacking, and sums in place.
 pub fn packing(engine: &dyn Engine) {
     let mut random = Operands::new(7);
-    for (degree, limbs, count) in [(64, 2, 1), (64, 2, 12), (64, 3, 3), (4096, 2, 800)] {
+    for (degree, limbs, count) in
+        [(64, 2, 1), (64, 2, 12), (64, 3, 3), (64, 4, 2), (64, 4, 24), (4096, 2, 800)]
+    {
         let ring = ring(degree, 50, limbs);
         let mut b = Builder::new("pack");
         let a = b.coefficients("a", &ring);

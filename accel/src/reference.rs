@@ -185,16 +185,32 @@ fn crt_join(crt: &Crt, out: &mut [u64], a: &[u64], b: &[u64]) {
     put(out, &big(crt.p().words()).concatenating_mul(&h).concatenating_add(&a));
 }
 
-/// `x = r₀ + q₀ · ((r₁ − r₀) · q₀⁻¹ mod q₁)` for each coefficient.
+/// `x = Σ_j (r_j · (Q/q_j)⁻¹ mod q_j) · Q/q_j mod Q` for each coefficient.
 fn compose(kind: &Kind, out: &mut [u64], poly: &[u64]) {
     let Kind::Polys { ring, .. } = kind else { unreachable!("polynomials are composed") };
-    let (n, q0, q1) = (ring.degree(), ring.primes()[0], ring.primes()[1]);
-    let inverse = pow_mod_vartime(q0 % q1, q1 - 2, q1);
-    for (i, pair) in out.chunks_mut(2).enumerate() {
-        let (r0, r1) = (poly[i], poly[n + i]);
-        let h = mul_mod_vartime((r1 + q1 - r0 % q1) % q1, inverse, q1);
-        let x = u128::from(r0) + u128::from(q0) * u128::from(h);
-        pair.copy_from_slice(&[x as u64, (x >> 64) as u64]);
+    let (n, primes) = (ring.degree(), ring.primes());
+    let product = |primes: &mut dyn Iterator<Item = u64>| {
+        primes.fold(big(&[1]), |product, q| product.concatenating_mul(&big(&[q])))
+    };
+    let Some(all) = product(&mut primes.iter().copied()).to_nz().into_option() else {
+        unreachable!("primes are no zeros")
+    };
+    // Of each limb: Q/q_j, and its inverse modulo q_j.
+    let parts: Vec<_> = primes
+        .iter()
+        .map(|&q| {
+            let others = || primes.iter().copied().filter(move |&other| other != q);
+            let residue = others().fold(1, |residue, other| mul_mod_vartime(residue, other % q, q));
+            (product(&mut others()), pow_mod_vartime(residue, q - 2, q))
+        })
+        .collect();
+    for (i, words) in out.chunks_mut(primes.len()).enumerate() {
+        let limbs = primes.iter().zip(&parts).enumerate();
+        let sum = limbs.fold(big(&[0]), |sum, (limb, (&q, (others, inverse)))| {
+            let digit = mul_mod_vartime(poly[limb * n + i], *inverse, q);
+            sum.concatenating_add(others.concatenating_mul(&big(&[digit])))
+        });
+        put(words, &sum.rem(&all));
     }
 }
 

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use ciphergram_accel::{
-    Builder, Engine, Exponents, Modulus, Operand, Public, ReferenceEngine, Residues,
+    Builder, Engine, Exponents, Modulus, Operand, Public, ReferenceEngine, Residues, Ring,
+    ring::largest_primes,
 };
 use num_bigint::BigUint;
 use proptest::prelude::*;
@@ -41,5 +42,28 @@ proptest! {
         ReferenceEngine.run(&b.build(), &mut operands).unwrap();
         let base = big(x.words());
         prop_assert_eq!(big(out.words()), base.modpow(&big(&e), &big(&m)) * base % big(&m));
+    }
+    /// Integers below Q have remainders, and come back from them.
+    #[test]
+    fn integers_come_back_from_their_remainders(
+        limbs in 1usize..=8,
+        words in prop::collection::vec(any::<u64>(), 4 * 8),
+    ) {
+        let primes = largest_primes(50, 4, limbs);
+        let ring = Arc::new(Ring::new(4, &primes).unwrap());
+        let q: BigUint = primes.iter().map(|&q| BigUint::from(q)).product();
+        let integers: Vec<_> = words.chunks(8).map(|words| big(words) % &q).collect();
+        let remainder = |q: u64, x: &BigUint| (x % q).iter_u64_digits().next().unwrap_or(0);
+        let poly: Vec<u64> =
+            primes.iter().flat_map(|&q| integers.iter().map(move |x| remainder(q, x))).collect();
+        let mut b = Builder::new("compose");
+        let a = b.coefficients("a", &ring);
+        let composed = b.compose("integers", a);
+        b.output(composed);
+        let mut out = vec![0; ring.len_words()];
+        let mut operands = [Operand::SecretIn(&poly), Operand::Out(&mut out)];
+        ReferenceEngine.run(&b.build(), &mut operands).unwrap();
+        let found: Vec<_> = out.chunks(limbs).map(big).collect();
+        prop_assert_eq!(found, integers);
     }
 }

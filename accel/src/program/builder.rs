@@ -523,11 +523,10 @@ impl Builder {
         self.step(name, Kind::Polys { ring: ring.clone(), ntt: false }, step, &[x.index])
     }
 
-    /// The integer in `[0, Q)` of each coefficient, two words each; for rings of two primes.
+    /// The integer in `[0, Q)` of each coefficient, as many little-endian words each as there are
+    /// primes: a word holds a prime, so they always do.
     pub fn compose(&mut self, name: &str, a: Var<Coeff>) -> Var<Integer> {
-        let ring = self.ring(a);
-        assert_eq!(ring.primes().len(), 2, "{name}: two words hold two primes of 50 bits");
-        let kind = Kind::Integers { words: 2 * ring.degree() };
+        let kind = Kind::Integers { words: self.ring(a).len_words() };
         self.step(name, kind, Step::Compose, &[a.index])
     }
 
