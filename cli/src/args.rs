@@ -41,6 +41,8 @@ pub(crate) enum Command {
     Devices(Devices),
     /// Print the program that an operation runs
     Explain(Explain),
+    /// Say what a scheme, a number of clients and a precision imply
+    Params(Params),
     /// Time the operations of Paillier's scheme, beside what the processor could do at most
     Bench(Bench),
 }
@@ -292,6 +294,35 @@ pub(crate) struct Explain {
     /// ckks-sum, paillier-2048, paillier-3072 or paillier-4096
     #[arg(long, default_value = "ckks-sum", value_parser = scheme)]
     pub(crate) scheme: Scheme,
+    /// Report as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args)]
+#[command(arg_required_else_help = false)]
+pub(crate) struct Params {
+    #[command(subcommand)]
+    pub(crate) command: ParamsCommand,
+}
+
+#[derive(Subcommand)]
+pub(crate) enum ParamsCommand {
+    /// Derive every size step by step, from security and noise to bytes a value
+    Explain(ParamsExplain),
+}
+
+#[derive(Args)]
+pub(crate) struct ParamsExplain {
+    /// ckks-sum, paillier-2048, paillier-3072 or paillier-4096
+    #[arg(long, default_value = "ckks-sum", value_parser = scheme)]
+    pub(crate) scheme: Scheme,
+    /// The most clients that a sum will ever have, 1 to 1024
+    #[arg(long, default_value_t = 64)]
+    pub(crate) clients: u32,
+    /// Bits of a quantised value, 8 to 24
+    #[arg(long, default_value_t = 16)]
+    pub(crate) bits: u32,
     /// Report as JSON
     #[arg(long)]
     pub(crate) json: bool,

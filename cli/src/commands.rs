@@ -9,6 +9,7 @@ pub(crate) mod explain;
 pub(crate) mod inspect;
 pub(crate) mod join;
 pub(crate) mod keygen;
+pub(crate) mod params;
 pub(crate) mod ranges;
 pub(crate) mod serve;
 

@@ -52,6 +52,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Inspect(args) => commands::inspect::run(&args),
         Command::Devices(args) => commands::devices::run(&args),
         Command::Explain(args) => commands::explain::run(&args),
+        Command::Params(args) => commands::params::run(&args),
         Command::Bench(args) => commands::bench::run(&args),
     }
 }

@@ -173,6 +173,7 @@ fn help_and_version_are_no_errors() {
         "inspect",
         "devices",
         "explain",
+        "params",
     ];
     let help = place.done("--help");
     for command in commands {
@@ -183,4 +184,49 @@ fn help_and_version_are_no_errors() {
     assert!(!help.contains("demo-client"), "{help}");
     let version = place.done("--version");
     assert_eq!(version, concat!("ciphergram ", env!("CARGO_PKG_VERSION"), "\n"));
+}
+
+/// The figures follow from one another, here by other arithmetic than the program's.
+#[test]
+fn parameters_are_derived_step_by_step() {
+    let place = Place::new();
+    for (clients, bits, degree, other) in
+        [(64, 16, 4096, 8192), (10, 16, 8192, 4096), (1024, 16, 8192, 4096)]
+    {
+        let words = format!("params explain --clients {clients} --bits {bits}");
+        let (told, text) = (place.json(&words), place.done(&words));
+        let number = |step: &str, name: &str| told[step][name].as_f64().unwrap();
+        assert_eq!(told["security"]["ring_degree"], degree);
+        assert!(number("security", "log2_q") <= number("security", "log2_q_limit"));
+        assert_eq!(told["noise"]["bound_of_sum"], clients * 21);
+        let margin = number("noise", "margin_bits");
+        assert!(2.0 * number("noise", "bound_of_sum") < 2f64.powf(margin));
+        let most = (clients * ((1 << bits) - 2)) as f64;
+        let field_bits = number("fields", "field_bits");
+        assert!(number("fields", "largest_sum") == most && most < 2f64.powf(field_bits));
+        let fields = number("fields", "fields_per_slot");
+        assert!(margin + fields * field_bits <= number("security", "log2_q") + 1e-6);
+        let values = number("chunks", "slots") * fields - number("chunks", "head_fields");
+        assert_eq!(number("chunks", "values"), values);
+        let each = number("chunks", "bytes") / values;
+        assert_eq!(number("size", "bytes_per_value"), each);
+        assert!((number("size", "bytes") / 1e6 - each).abs() < 0.01);
+        assert_eq!(told["failure_probability"]["value"], 0);
+        let not_chosen = &told["not_chosen"][0];
+        assert_eq!(not_chosen["ring_degree"], other);
+        assert!(not_chosen["bytes_per_value"].as_f64() > Some(each));
+        for part in [format!("N = {degree}"), format!("{each:.3} bytes"), format!("N = {other}")] {
+            assert!(text.contains(&part), "{part}: {text}");
+        }
+        assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
+    }
+    for (scheme, bytes) in [("paillier-2048", 512), ("paillier-3072", 768), ("paillier-4096", 1024)]
+    {
+        let told = place.json(&format!("params explain --scheme {scheme}"));
+        assert_eq!(told["chunks"]["unit_bytes"], bytes);
+        assert!(told["failure_probability"]["value"] == 0 && told["noise"].is_null());
+        assert!(place.done(&format!("params explain --scheme {scheme}")).contains("never wraps"));
+    }
+    let default = "params explain --scheme ckks-sum --clients 64 --bits 16";
+    assert_eq!(place.done("params explain"), place.done(default));
 }

@@ -183,7 +183,7 @@ pub(crate) fn check_words(
 fn locate(chunks: &Chunks, fault: CiphertextFault) -> Error {
     let g = chunks.geometry();
     let units = g.slots_per_chunk / g.slots_per_unit;
-    let lanes = units * beats::LANES;
+    let lanes = g.chunk_bytes() / beats::BYTES * beats::LANES;
     let split = |index: usize, each: usize| ((index / each) as u32, index % each);
     let (chunk, fault) = match fault {
         CiphertextFault::Residue { lane } => {

@@ -15,6 +15,7 @@ use crate::{
     paillier::PaillierSecret,
     params::{Chunks, Lattice},
     random::seed_words,
+    rounding::Rounding,
 };
 
 /// Polynomials that are decrypted in one run: bounds the memory that opening takes.
@@ -90,11 +91,11 @@ impl OpenedSum {
         for part in words.chunks(CIPHERTEXTS_PER_RUN * k) {
             plain.extend_from_slice(secret.decrypt_words(engine, part)?.words());
         }
-        let mut slots = plain.chunks(n).map(SlotWords::Plain);
+        let mut rest = plain.as_slice();
         for chunk in 0..self.chunks.count() {
-            let count = self.chunks.units_of(chunk);
-            let integers: Vec<_> = slots.by_ref().take(count).collect();
-            self.take_chunk(chunk, sum, &integers)?;
+            let slots;
+            (slots, rest) = rest.split_at(self.chunks.units_of(chunk) * n);
+            self.take_chunk(chunk, sum, &Slots { words: slots, each: n })?;
         }
         Ok(())
     }
@@ -109,6 +110,7 @@ impl OpenedSum {
         words: &[u64],
     ) -> Result<(), Error> {
         let each = chunks_per_polynomial(&self.parameters, &lattice.ring);
+        let rounding = Rounding::new(lattice);
         let mut groups: BTreeMap<&ContributorSet, Vec<usize>> = BTreeMap::new();
         for (chunk, set) in sum.sets.iter().enumerate() {
             let polynomials = groups.entry(set).or_default();
@@ -132,8 +134,8 @@ impl OpenedSum {
                     out[..held.len()].copy_from_slice(held);
                 }
                 let indices: Vec<u64> = part.iter().map(|&p| p as u64).collect();
-                let degree = lattice.ring.degree();
-                let mut out = Zeroizing::new(vec![0; part.len() * degree * 2]);
+                let integers_each = lattice.ring.degree() * rounding.words();
+                let mut out = Zeroizing::new(vec![0; part.len() * integers_each]);
                 let mut operands = [
                     Operand::In(&input),
                     Operand::In(&indices),
@@ -141,8 +143,8 @@ impl OpenedSum {
                     Operand::Out(&mut out),
                 ];
                 engine.run(&program, &mut operands)?;
-                for (&p, integers) in part.iter().zip(out.chunks(degree * 2)) {
-                    self.take_polynomial(p * each, set, sum, lattice, integers)?;
+                for (&p, integers) in part.iter().zip(out.chunks_mut(integers_each)) {
+                    self.take_polynomial(p * each, set, sum, &rounding, integers)?;
                 }
             }
         }
@@ -155,24 +157,21 @@ impl OpenedSum {
         first: usize,
         set: &ContributorSet,
         sum: &Sum,
-        lattice: &Lattice,
-        integers: &[u64],
+        rounding: &Rounding,
+        integers: &mut [u64],
     ) -> Result<(), Error> {
         let g = *self.parameters.geometry();
-        for (i, slots) in integers.chunks(2 * g.slots_per_chunk).enumerate() {
+        let each = rounding.words();
+        // The last few coefficients of a polynomial hold no chunk.
+        for (i, slots) in integers.chunks_exact_mut(each * g.slots_per_chunk).enumerate() {
             let chunk = first + i;
-            // The last few coefficients of a polynomial hold no chunk.
-            let whole = slots.len() == 2 * g.slots_per_chunk;
-            if !whole || sum.sets.get(chunk) != Some(set) {
+            if sum.sets.get(chunk) != Some(set) {
                 continue;
             }
             let held = self.chunks.units_of(chunk as u32) * g.slots_per_unit;
-            let rounded: Vec<_> = slots
-                .chunks(2)
-                .take(held)
-                .map(|x| SlotWords::Rounded(round_noise_away(x, lattice)))
-                .collect();
-            self.take_chunk(chunk as u32, sum, &rounded)?;
+            let slots = &mut slots[..held * each];
+            slots.chunks_exact_mut(each).for_each(|slot| rounding.round(slot));
+            self.take_chunk(chunk as u32, sum, &Slots { words: slots, each })?;
         }
         Ok(())
     }
@@ -180,14 +179,14 @@ impl OpenedSum {
     /// Reads head and fields of a chunk's slots, and checks that its contributors can have made
     /// them: the count is theirs, everything is between what so many can sum to, and nothing is
     /// beside it.
-    fn take_chunk(&mut self, chunk: u32, sum: &Sum, slots: &[SlotWords<'_>]) -> Result<(), Error> {
+    fn take_chunk(&mut self, chunk: u32, sum: &Sum, slots: &Slots<'_>) -> Result<(), Error> {
         let g = *self.parameters.geometry();
         let contributors = sum.sets[chunk as usize].count();
         let k = contributors as u64;
         let half = u64::from(self.parameters.half_steps());
         let (bits, count_bits) = (g.field_bits, self.parameters.count_bits());
         let head_bits = g.head_fields * bits as usize;
-        let first = slots[0].words();
+        let first = slots.slot(0);
         let head = field(first, 0, head_bits.min(64) as u32);
         let (count, weight) = (head & ((1 << count_bits) - 1), head >> count_bits);
         let most = k * u64::from(sum.agreement.max_weight());
@@ -198,7 +197,7 @@ impl OpenedSum {
         for (i, out) in self.sums[range].iter_mut().enumerate() {
             let place = g.head_fields + i;
             let at = place % g.fields_per_slot * bits as usize;
-            let value = field(slots[place / g.fields_per_slot].words(), at, bits);
+            let value = field(slots.slot(place / g.fields_per_slot), at, bits);
             honest &= value <= 2 * k * half;
             *out = value as i64 - (k * half) as i64;
         }
@@ -207,41 +206,47 @@ impl OpenedSum {
             let fields = (g.head_fields + values).saturating_sub(slot * g.fields_per_slot);
             fields.min(g.fields_per_slot) * bits as usize
         };
-        honest &= slots.iter().enumerate().all(|(i, s)| is_zero_from(s.words(), used(i)));
+        let mut all = slots.words.chunks(slots.each).enumerate();
+        honest &= all.all(|(i, slot)| is_zero_between(slot, used(i), 64 * slots.each));
         self.parts[chunk as usize] = (contributors, weight);
         if honest { Ok(()) } else { Err(Error::Inconsistent { chunk, contributors }) }
     }
 }
 
-/// The packed fields of one slot.
-enum SlotWords<'a> {
-    Plain(&'a [u64]),
-    Rounded([u64; 2]),
+/// The packed fields of the slots of a chunk, `each` words a slot.
+struct Slots<'a> {
+    words: &'a [u64],
+    each: usize,
 }
 
-impl SlotWords<'_> {
-    fn words(&self) -> &[u64] {
-        match self {
-            Self::Plain(words) => words,
-            Self::Rounded(words) => words,
-        }
+impl<'a> Slots<'a> {
+    fn slot(&self, index: usize) -> &'a [u64] {
+        &self.words[index * self.each..][..self.each]
     }
 }
 
-fn is_zero_from(words: &[u64], bit: usize) -> bool {
-    is_zero_between(words, bit, 64 * words.len())
-}
-
+/// Whether bits `from .. to` of `words` are all zero.
 fn is_zero_between(words: &[u64], from: usize, to: usize) -> bool {
-    (from..to).all(|b| words[b / 64] >> (b % 64) & 1 == 0)
+    words.iter().enumerate().all(|(i, word)| {
+        // The part of this word that is meant.
+        let [start, end] = [from, to].map(|bit| bit.clamp(64 * i, 64 * i + 64) - 64 * i);
+        start >= end || (word >> start) << (64 - (end - start)) == 0
+    })
 }
 
-/// The multiple of `2^margin` nearest to `x` modulo Q, divided by it: noise just below zero shows as
-/// a number just below Q.
-fn round_noise_away(x: &[u64], lattice: &Lattice) -> [u64; 2] {
-    let q: u128 = lattice.ring.primes().iter().map(|&q| u128::from(q)).product();
-    let x = u128::from(x[0]) | u128::from(x[1]) << 64;
-    let raised = x + (1 << (lattice.margin_bits - 1));
-    let fields = (if raised >= q { raised - q } else { raised }) >> lattice.margin_bits;
-    [fields as u64, (fields >> 64) as u64]
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_bit_between_is_seen_and_none_beside() {
+        for bit in 0..192 {
+            let mut words = [0u64; 3];
+            words[bit / 64] |= 1 << (bit % 64);
+            for (from, to) in [(0, 192), (5, 5), (64, 128), (63, 65), (100, 192), (1, 191)] {
+                let seen = (from..to).contains(&bit);
+                assert_eq!(is_zero_between(&words, from, to), !seen, "{bit} of {from} .. {to}");
+            }
+        }
+    }
 }

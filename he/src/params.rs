@@ -5,11 +5,14 @@
 //! impossible from then on: it would take more contributors than [`Parameters::clients`], and those
 //! are refused when they ask to take part.
 
-use std::{fmt, str::FromStr, sync::Arc};
+mod lattice;
 
-use ciphergram_accel::{Ring, beats, ring::largest_primes};
+use std::{fmt, str::FromStr};
+
+pub use lattice::Lattice;
 
 use crate::bytes::Writer;
+use lattice::head_bits;
 
 /// The largest number of contributors of any parameter set.
 pub const MAX_CLIENTS: u32 = 1024;
@@ -108,7 +111,10 @@ pub enum ParameterError {
         bits: u32,
     },
     /// More modulus than the ring degree can hide.
-    #[error("a modulus of {log_q} bits at N = {degree} is not 128-bit secure; at most {limit} are")]
+    #[error(
+        "a modulus of {log_q} bits at N = {degree} is not 128-bit secure, at most {limit} are; take \
+         fewer primes or a larger N"
+    )]
     Insecure {
         /// The ring degree.
         degree: usize,
@@ -143,8 +149,9 @@ pub struct Literal {
 /// A chunk is a run of *slots*; a slot is one plaintext integer (of a Paillier ciphertext, or a
 /// coefficient) of [`Geometry::fields_per_slot`] fields. The first fields of a chunk are its *head*:
 /// the number 1 in the lowest [`Parameters::count_bits`] bits, so that a sum tells how many it is of,
-/// and the contributor's weight above. On the wire slots travel in *units*: a ciphertext, or a beat of five
-/// coefficients. The last chunk is cut to the units that it needs.
+/// and the contributor's weight above. On the wire slots travel in *units*: a ciphertext, or the
+/// fewest beats of whole coefficients, one beat or two of five. The last chunk is cut to the units
+/// that it needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Geometry {
     /// Bits of a field: a value and the headroom of all contributors.
@@ -172,6 +179,12 @@ impl Geometry {
     #[must_use]
     pub fn chunk_bytes(&self) -> usize {
         self.slots_per_chunk / self.slots_per_unit * self.unit_bytes
+    }
+
+    /// Bytes a value in whole chunks.
+    #[must_use]
+    pub fn bytes_per_value(&self) -> f64 {
+        self.chunk_bytes() as f64 / self.values_per_chunk() as f64
     }
 }
 
@@ -237,40 +250,12 @@ impl Chunks {
     }
 }
 
-/// What only `ckks-sum` has.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Lattice {
-    /// The ring: N = 4096, two primes of 50 bits.
-    pub ring: Arc<Ring>,
-    /// Bits below the fields that the summed noise cannot leave.
-    pub margin_bits: u32,
-}
-
 /// A checked parameter set.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Parameters {
     literal: Literal,
     geometry: Geometry,
     lattice: Option<Lattice>,
-}
-
-/// The largest modulus at 128-bit classical security for a ternary secret, in bits.
-///
-/// # Source
-/// M. Albrecht et al., "Homomorphic Encryption Standard", 2018, table 1.
-const STANDARD_128: [(usize, u32); 5] =
-    [(2048, 54), (4096, 109), (8192, 218), (16384, 438), (32768, 881)];
-
-/// Refuses what the standard does not allow.
-fn check_security(degree: usize, log_q: u32) -> Result<(), ParameterError> {
-    let limit = STANDARD_128.iter().find(|row| row.0 == degree).map_or(0, |row| row.1);
-    if log_q > limit { Err(ParameterError::Insecure { degree, log_q, limit }) } else { Ok(()) }
-}
-
-/// The bits of a chunk's head: a count and a sum of weights of all clients. At most 53.
-fn head_bits(clients: u32) -> u32 {
-    let weights = u128::from(clients) * u128::from(u32::MAX);
-    bit_length(u128::from(clients)) + bit_length(weights)
 }
 
 /// The bits that `x` takes.
@@ -316,45 +301,39 @@ impl Parameters {
         Self { literal, geometry, lattice: None }
     }
 
-    /// A coefficient is `fields · 2^margin + noise` modulo Q.
-    ///
-    /// # Bound
-    /// The noise of a sum is at most `clients · NOISE_BOUND < 2^(margin − 1)`, since each
-    /// contributor's is a centred binomial of 2 × 21 bits. The largest sum of fields, shifted by the
-    /// margin, and that noise stay `2^margin` below Q (checked exactly, Q being a little less than
-    /// 2^100). So a sum never wraps but for negative noise around zero, and rounding it to a
-    /// multiple of `2^margin` recovers the fields always: decryption cannot fail.
+    /// The set of the ring with the fewest bytes a value; of equals, that of the smaller ring.
     fn lattice_set(literal: Literal, field_bits: u32) -> Result<Self, ParameterError> {
-        const DEGREE: usize = 4096;
-        let Literal { clients, bits, .. } = literal;
-        let primes = largest_primes(50, DEGREE, 2);
-        let q: u128 = primes.iter().map(|&p| u128::from(p)).product();
-        check_security(DEGREE, bit_length(q - 1))?;
-        let noise = u128::from(u64::from(clients) * NOISE_BOUND);
-        let margin_bits = bit_length(noise) + 1;
-        let largest_field = u128::from(clients) * ((1 << bits) - 2);
-        let fits = |fields: &u32| {
-            let room = margin_bits + fields * field_bits <= bit_length(q);
-            let field = |f| largest_field << (margin_bits + f * field_bits);
-            room && (0..*fields).map(field).sum::<u128>() + noise + (1 << margin_bits) <= q
-        };
-        let fields = (1..=12).rev().find(fits).filter(|f| head_bits(clients) <= field_bits * f);
-        let fields_per_slot = fields.ok_or(ParameterError::NoRoom { clients, bits })? as usize;
-        let slots_per_unit = beats::LANES / primes.len();
-        let ring = match Ring::new(DEGREE, &primes) {
-            Ok(ring) => Arc::new(ring),
-            Err(_) => unreachable!("the primes were chosen for the ring"),
-        };
-        let geometry = Geometry {
-            field_bits,
-            fields_per_slot,
-            slots_per_chunk: CHUNK_BYTES / beats::BYTES * slots_per_unit,
-            head_fields: fields_per_slot,
-            slots_per_unit,
-            unit_bytes: beats::BYTES,
-        };
-        let lattice = Some(Lattice { ring, margin_bits });
-        Ok(Self { literal, geometry, lattice })
+        let bytes = |set: &Self| set.geometry.bytes_per_value();
+        let sets = Self::lattice_sets(literal, field_bits);
+        let best = sets.reduce(|best, next| match (&best, &next) {
+            (Ok(a), Ok(b)) if bytes(b) < bytes(a) => next,
+            (Ok(_), _) => best,
+            (Err(_), _) => next,
+        });
+        best.unwrap_or(Err(ParameterError::NoRoom { clients: literal.clients, bits: literal.bits }))
+    }
+
+    /// What each ring gives, the smallest first.
+    fn lattice_sets(
+        literal: Literal,
+        field_bits: u32,
+    ) -> impl Iterator<Item = Result<Self, ParameterError>> {
+        lattice::rings().iter().map(move |ring| {
+            let (lattice, geometry) = lattice::derive(ring, literal, field_bits)?;
+            Ok(Self { literal, geometry, lattice: Some(lattice) })
+        })
+    }
+
+    /// The sets of the rings that were not chosen, to compare with. Nothing else is made of them:
+    /// keys and frames name a set by what it was made from.
+    #[must_use]
+    pub fn others(&self) -> Vec<Self> {
+        let Some(chosen) = &self.lattice else { return vec![] };
+        let is_other = |set: &Self| set.lattice.as_ref().is_some_and(|l| l.ring != chosen.ring);
+        Self::lattice_sets(self.literal, self.geometry.field_bits)
+            .filter_map(Result::ok)
+            .filter(is_other)
+            .collect()
     }
 
     /// What it was made from.
@@ -454,9 +433,6 @@ mod tests {
                     let most = u128::from(clients) * u128::from(2 * p.half_steps());
                     assert!(most < 1 << g.field_bits && most >= 1 << (g.field_bits - 1));
                     assert!(g.chunk_bytes() <= CHUNK_BYTES && g.values_per_chunk() > 0);
-                    if let Some(lattice) = p.lattice() {
-                        assert!(u64::from(clients) * NOISE_BOUND < 1 << (lattice.margin_bits - 1));
-                    }
                 }
             }
         }
@@ -464,17 +440,26 @@ mod tests {
 
     #[test]
     fn bytes_a_value_are_what_the_project_promises() {
-        for (scheme, limit) in [
-            (Scheme::CkksSum, 3.3),
-            (Scheme::Paillier2048, 6.0),
-            (Scheme::Paillier3072, 6.0),
-            (Scheme::Paillier4096, 6.0),
+        for (scheme, clients, bits, limit) in [
+            (Scheme::CkksSum, 10, 16, 2.93),
+            (Scheme::CkksSum, 64, 8, 2.03),
+            (Scheme::CkksSum, 64, 16, 3.3),
+            (Scheme::CkksSum, 1024, 16, 3.75),
+            (Scheme::CkksSum, 1024, 24, 5.3),
+            (Scheme::Paillier2048, 64, 16, 6.0),
+            (Scheme::Paillier3072, 64, 16, 6.0),
+            (Scheme::Paillier4096, 64, 16, 6.0),
         ] {
-            let p = parameters(scheme, 64, 16).unwrap();
+            let p = parameters(scheme, clients, bits).unwrap();
             for values in [10_000, 10_001, 21_010, 1_000_000] {
                 let bytes = p.chunks(values).total_bytes() as f64 / values as f64;
-                assert!(bytes <= limit, "{scheme}: {bytes} bytes a value at {values} values");
+                assert!(bytes <= limit, "{scheme}, {clients}, {bits}: {bytes} bytes at {values}");
             }
+        }
+        // Up to 1,024 contributors at 16 bits.
+        for clients in 1..=MAX_CLIENTS {
+            let p = parameters(Scheme::CkksSum, clients, 16).unwrap();
+            assert!(p.geometry().bytes_per_value() <= 3.75, "{clients} clients");
         }
     }
 
@@ -491,6 +476,12 @@ mod tests {
             assert_eq!(bytes, chunks.total_bytes());
         }
         assert_eq!(p.chunks(10).total_bytes(), 64, "a ten-value bias costs one beat");
+        // Five coefficients of four primes are two beats.
+        let p = parameters(Scheme::CkksSum, 1024, 16).unwrap();
+        let g = p.geometry();
+        assert_eq!((g.slots_per_chunk, g.slots_per_unit, g.chunk_bytes()), (50, 5, 1280));
+        assert_eq!((g.fields_per_slot, g.values_per_chunk()), (7, 343));
+        assert_eq!((p.chunks(28).total_bytes(), p.chunks(29).total_bytes()), (128, 256));
     }
 
     #[test]
@@ -500,8 +491,5 @@ mod tests {
         assert_eq!(parameters(scheme, 1025, 16), Err(ParameterError::Clients { clients: 1025 }));
         assert_eq!(parameters(scheme, 4, 7), Err(ParameterError::Bits { bits: 7 }));
         assert_eq!(parameters(scheme, 4, 25), Err(ParameterError::Bits { bits: 25 }));
-        let insecure = ParameterError::Insecure { degree: 4096, log_q: 110, limit: 109 };
-        assert_eq!(check_security(4096, 110), Err(insecure));
-        assert!(check_security(1024, 20).is_err() && check_security(32768, 881).is_ok());
     }
 }

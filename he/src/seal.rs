@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ciphergram_accel::{Engine, beats};
+use ciphergram_accel::Engine;
 use zeroize::Zeroizing;
 
 use crate::{
@@ -215,18 +215,19 @@ impl Sealer {
         else {
             unreachable!("the caller looked")
         };
-        let degree = lattice.ring.degree();
+        let (degree, words_each) = (lattice.ring.degree(), lattice.ring.primes().len());
         let each = self.chunks_per_polynomial();
         let slots = self.parameters.geometry().slots_per_chunk;
         let count = (chunks.end as usize).div_ceil(each) - first as usize;
-        let mut message = Zeroizing::new(vec![0; count * degree * 2]);
+        let mut message = Zeroizing::new(vec![0; count * degree * words_each]);
         for chunk in chunks.clone() {
             let (poly, place) = (chunk as usize / each - first as usize, chunk as usize % each);
-            let start = (poly * degree + place * slots) * 2;
-            self.pack(chunk, &mut message[start..start + slots * 2], 2, lattice.margin_bits);
+            let start = (poly * degree + place * slots) * words_each;
+            let out = &mut message[start..start + slots * words_each];
+            self.pack(chunk, out, words_each, lattice.margin_bits);
         }
         let words = encryptor.encrypt(&*self.engine, first, &message, count)?;
-        let chunk_words = slots / self.parameters.geometry().slots_per_unit * beats::WORDS;
+        let chunk_words = self.parameters.geometry().chunk_bytes() / 8;
         let skipped = chunks.start as usize - first as usize * each;
         let from = skipped * chunk_words;
         let length: usize = chunks.map(|c| self.chunks.bytes_of(c) / 8).sum();

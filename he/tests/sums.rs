@@ -26,6 +26,22 @@ fn generate(scheme: Scheme, clients: u32, bits: u32) -> AnyKey {
     AnyKey::Secret(Box::new(key), None)
 }
 
+/// A key for sums over the ring of `degree`, at 16 bits.
+fn over(degree: usize) -> AnyKey {
+    let key = generate(Scheme::CkksSum, if degree == 4096 { 3 } else { 5 }, 16);
+    assert_eq!(ring_degree(&key), degree, "the cheaper ring");
+    key
+}
+
+fn ring_degree(key: &AnyKey) -> usize {
+    key.public().parameters().lattice().unwrap().ring.degree()
+}
+
+/// Whole chunks that one polynomial holds.
+fn chunks_per_polynomial(key: &AnyKey) -> usize {
+    ring_degree(key) / key.public().parameters().geometry().slots_per_chunk
+}
+
 fn secret(key: &AnyKey) -> &SecretKey {
     match key {
         AnyKey::Secret(key, _) => key,
@@ -72,12 +88,12 @@ fn assert_exact(key: &AnyKey, updates: &[(Vec<u32>, u32)]) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(48))]
+    #![proptest_config(ProptestConfig::with_cases(32))]
 
     /// Random tensors, client counts and bit widths.
     #[test]
     fn lattice_sums_are_exact(
-        (clients, bits) in (1u32..=80, 8u32..=24),
+        (clients, bits) in (1u32..=64, 8u32..=24),
         values in 0usize..3000,
         seed in any::<u64>(),
         spare in 0u32..3,
@@ -94,15 +110,43 @@ proptest! {
     }
 }
 
+/// A chunk at the one end of the range, one at the other, one in the middle, and a bit of all three.
+fn extremes(key: &AnyKey) -> Vec<u32> {
+    let p = key.public().parameters();
+    let (each, most) = (p.geometry().values_per_chunk(), 2 * p.half_steps());
+    let ends = [most, 0, most / 2];
+    let mixed = (0..each / 2 + 1).map(|i| ends[i % 3]);
+    ends.into_iter().flat_map(|end| vec![end; each]).chain(mixed).collect()
+}
+
+/// As many as may be summed, all with the same extreme tensors and the largest weight. The noise of
+/// 3 and of 195 has no slack within its margin; each is tried over both rings.
 #[test]
 fn extreme_values_of_a_full_house_are_exact() {
-    for (clients, bits) in [(1, 8), (3, 24), (64, 16), (64, 8), (100, 13), (1024, 16), (1024, 24)] {
+    let mut rings = [0, 0];
+    let small = [(1, 8), (1, 23), (3, 16), (3, 24), (16, 12), (64, 8), (64, 16), (64, 24)];
+    let large = [(100, 13), (195, 13), (195, 16), (1024, 16)];
+    for (clients, bits) in small.into_iter().chain(large) {
         let key = generate(Scheme::CkksSum, clients, bits);
-        let most = 2 * key.public().parameters().half_steps();
-        let values = key.public().parameters().geometry().values_per_chunk() * 2 + 1;
-        for fill in [0, most, most / 2] {
-            let updates = vec![(vec![fill; values], u32::MAX); clients as usize];
-            assert_exact(&key, &updates);
+        rings[usize::from(ring_degree(&key) == 8192)] += 1;
+        assert_exact(&key, &vec![(extremes(&key), u32::MAX); clients as usize]);
+    }
+    assert!(rings.iter().all(|&count| count > 2), "{rings:?}");
+}
+
+#[test]
+fn sums_around_the_borders_of_chunks_and_polynomials_are_exact() {
+    for degree in [4096, 8192] {
+        let key = over(degree);
+        let p = key.public().parameters();
+        let (each, most) = (p.geometry().values_per_chunk(), 2 * p.half_steps());
+        let (fields, whole) = (p.geometry().fields_per_slot, each * chunks_per_polynomial(&key));
+        let around = |size: usize| [size - 1, size, size + 1];
+        let sizes = [fields, 5 * fields, each, 2 * each, whole, whole + each].map(around);
+        for values in sizes.into_iter().flatten().chain([0]) {
+            let value = |c: u32, i: u32| (i + c).wrapping_mul(2_654_435_761) % (most + 1);
+            let update = |c| ((0..values as u32).map(|i| value(c, i)).collect(), c + 1);
+            assert_exact(&key, &[update(0), update(1), update(2)]);
         }
     }
 }
@@ -140,7 +184,8 @@ fn paillier_heads_of_every_width_are_exact() {
 /// More polynomials than one run opens, with sets that change within a polynomial.
 #[test]
 fn long_sums_with_changing_contributors_open() {
-    let key = generate(Scheme::CkksSum, 2, 16);
+    let key = over(4096);
+    assert_eq!(chunks_per_polynomial(&key), 40);
     let public = key.public();
     let each = public.parameters().geometry().values_per_chunk();
     let agreement = agreement(40 * 66 * each + 7, 1);
@@ -208,11 +253,18 @@ fn a_public_paillier_key_encrypts_and_a_public_lattice_key_says_why_not() {
 /// Sealing goes on where a spool ended, whatever the batch borders.
 #[test]
 fn a_resumed_contribution_is_whole() {
-    let cuts = [0, 1, 5, 39, 40, 41, 125, u32::MAX].map(|stop| (Scheme::CkksSum, stop));
-    let cuts = cuts.into_iter().chain([(Scheme::Paillier2048, 5), (Scheme::Paillier2048, 8)]);
-    for (scheme, stop) in cuts {
-        let key = generate(scheme, 2, 16);
-        let agreement = agreement(60_000 / if scheme == Scheme::CkksSum { 1 } else { 20 }, 1);
+    let lattice = [(over(4096), 60_000), (over(8192), 120_000)].map(|(key, values)| {
+        let each = chunks_per_polynomial(&key) as u32;
+        (key, values, vec![0, 1, 5, each - 1, each, each + 1, 3 * each + 5, u32::MAX])
+    });
+    let paillier = (generate(Scheme::Paillier2048, 2, 16), 3_000, vec![5, 8]);
+    let all = lattice.into_iter().chain([paillier]);
+    let cuts = all.flat_map(|(key, values, stops)| {
+        let key = Arc::new(key);
+        stops.into_iter().map(move |stop| (key.clone(), values, stop))
+    });
+    for (key, values, stop) in cuts {
+        let agreement = agreement(values, 1);
         let fields: Vec<u32> = (0..agreement.values() as u32).map(|i| i % 65_535).collect();
         let update = || Quantised::from_fields(fields.clone(), 1);
         let sealer = Sealer::new(&key, engine(), update()).unwrap();
@@ -236,8 +288,7 @@ fn a_resumed_contribution_is_whole() {
 /// Chunks of different contributors, as a deadline leaves them.
 #[test]
 fn each_chunk_opens_over_its_own_contributors() {
-    for scheme in [Scheme::CkksSum, Scheme::Paillier2048] {
-        let key = generate(scheme, 3, 16);
+    for key in [over(4096), over(8192), generate(Scheme::Paillier2048, 3, 16)] {
         let public = key.public();
         let each = public.parameters().geometry().values_per_chunk();
         let agreement = agreement(4 * each, 10);

@@ -114,8 +114,7 @@ fn describe_parameters(p: &Parameters, found: &mut Findings) {
     found.json.insert("count_bits".into(), json!(p.count_bits()));
     found.json.insert("fields_per_slot".into(), json!(g.fields_per_slot));
     if let Some(lattice) = p.lattice() {
-        let log_q: f64 = lattice.ring.primes().iter().map(|&q| (q as f64).log2()).sum();
-        let n = lattice.ring.degree();
+        let (n, log_q) = (lattice.ring.degree(), lattice.log_q());
         found.add(
             "ring_degree",
             n,

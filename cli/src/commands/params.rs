@@ -1,0 +1,215 @@
+//! `ciphergram params explain`: how the sizes of a parameter set follow from what it is for.
+
+use ciphergram_he::{
+    Parameters, Scheme,
+    params::{CHUNK_BYTES, Lattice, Literal, NOISE_BOUND},
+};
+use serde_json::{Value, json};
+
+use crate::{
+    args::{Params, ParamsCommand},
+    failure::Failure,
+    report::report,
+};
+
+/// Values of the update whose size is told.
+const VALUES: usize = 1_000_000;
+const STANDARD: &str = "Homomorphic Encryption Standard, 2018, table 1";
+const NIST: &str = "NIST SP 800-57 part 1, table 2, which is for RSA";
+const NOISE: &str = "centred binomial of 2 x 21 bits";
+
+pub(crate) fn run(args: &Params) -> Result<(), Failure> {
+    let ParamsCommand::Explain(args) = &args.command;
+    let literal = Literal { scheme: args.scheme, clients: args.clients, bits: args.bits };
+    let parameters = Parameters::new(literal).map_err(|e| Failure::Misuse(e.to_string()))?;
+    let told = Derivation::of(&parameters);
+    report(args.json, &told.json, &told.lines)
+}
+
+/// The steps of a derivation, as lines for people and as JSON.
+struct Derivation {
+    json: Value,
+    lines: Vec<String>,
+}
+
+impl Derivation {
+    fn of(p: &Parameters) -> Self {
+        let (scheme, clients, bits) = (p.scheme(), p.clients(), p.bits());
+        let json = json!({
+            "scheme": scheme.name(), "clients": clients, "bits": bits,
+            "parameters_id": p.id().map(|byte| format!("{byte:02x}")).concat(),
+        });
+        let title = format!("{scheme}, sums of at most {clients} clients at {bits} bits a value");
+        let mut told = Self { json, lines: vec![title] };
+        match (p.lattice(), scheme.modulus_bits()) {
+            (Some(lattice), _) => told.lattice(p, lattice),
+            (None, Some(modulus_bits)) => told.paillier(p, modulus_bits),
+            (None, None) => unreachable!("a parameter set without a modulus has a ring"),
+        }
+        told
+    }
+
+    /// A step: its name, its figures, and what it says.
+    fn step(&mut self, name: &str, figures: Value, says: Vec<String>) {
+        self.lines.extend([String::new(), name.replace('_', " ")]);
+        self.lines.extend(says.iter().map(|line| format!("  {line}")));
+        self.json[name] = figures;
+    }
+
+    fn lattice(&mut self, p: &Parameters, lattice: &Lattice) {
+        let (ring, log_q, limit) = (&lattice.ring, lattice.log_q(), lattice.security_limit());
+        let (degree, primes) = (ring.degree(), ring.primes());
+        let figures = json!({
+            "ring_degree": degree, "primes": primes, "log2_q": log_q, "log2_q_limit": limit,
+            "level_bits": 128, "secret": "ternary", "source": STANDARD,
+        });
+        let list: Vec<_> = primes.iter().map(u64::to_string).collect();
+        let says = vec![
+            format!("the ring degree is N = {degree}, Q the product of {} primes:", primes.len()),
+            list.join(", "),
+            format!(
+                "log2 Q is just below {:.0}; with a ternary secret at most {limit}",
+                log_q.ceil()
+            ),
+            format!("is 128-bit secure ({STANDARD}, N = {degree})"),
+        ];
+        self.step("security", figures, says);
+
+        let (clients, bound, margin) = (p.clients(), lattice.noise_bound, lattice.margin_bits);
+        let deviation = f64::sqrt(10.5);
+        let figures = json!({
+            "distribution": NOISE, "standard_deviation": deviation,
+            "bound_of_one": NOISE_BOUND, "bound_of_sum": bound, "margin_bits": margin,
+        });
+        let says = vec![
+            format!("of one contribution: {NOISE}, standard deviation {deviation:.2},"),
+            format!("never more than {NOISE_BOUND} away from zero"),
+            format!("of a sum: never more than {clients} x {NOISE_BOUND} = {bound} away"),
+            format!(
+                "so the margin has {margin} bits: {bound} is below 2^{}, half of it",
+                margin - 1
+            ),
+        ];
+        self.step("noise", figures, says);
+
+        let g = p.geometry();
+        let (field_bits, fields) = (g.field_bits, g.fields_per_slot);
+        let room = (log_q - f64::from(margin)) / f64::from(field_bits);
+        let whole = format!("{fields} whole fields to a coefficient");
+        let says = vec![
+            format!("({:.0} - {margin}) / {field_bits} = {room:.2}: {whole}", log_q.ceil()),
+            "all at their largest, and the noise and a margin on top, do not pass Q (checked"
+                .into(),
+            "with the exact integers): a sum never wraps".into(),
+        ];
+        self.fields(p, says);
+        let (each, unit) = (g.slots_per_unit, g.unit_bytes);
+        let says = vec![
+            format!("a coefficient is {} residues, a beat of 64 bytes ten:", primes.len()),
+            format!("{each} coefficients are a unit of {unit} bytes"),
+            format!("a chunk of at most {CHUNK_BYTES} bytes is {} coefficients", g.slots_per_chunk),
+            "the first tells how many contributed and what they weigh".into(),
+        ];
+        self.chunks(p, says);
+        self.failure("rounding to the margin is right whatever noise within its bound is drawn");
+
+        let others = p.others();
+        let others: Vec<_> = others.iter().filter_map(|p| Some((p, p.lattice()?))).collect();
+        let figures = others.iter().map(|(p, lattice)| {
+            let g = p.geometry();
+            json!({
+                "ring_degree": lattice.ring.degree(), "primes": lattice.ring.primes().len(),
+                "log2_q": lattice.log_q(), "log2_q_limit": lattice.security_limit(),
+                "margin_bits": lattice.margin_bits, "fields_per_slot": g.fields_per_slot,
+                "values_per_chunk": g.values_per_chunk(), "bytes_per_value": g.bytes_per_value(),
+            })
+        });
+        let says = others.iter().map(|(p, lattice)| {
+            let (g, ring) = (p.geometry(), &lattice.ring);
+            let ring = format!("N = {} with {} primes", ring.degree(), ring.primes().len());
+            let (fields, each) = (g.fields_per_slot, g.bytes_per_value());
+            format!("{ring}: {fields} fields to a coefficient, {each:.3} bytes a value")
+        });
+        self.step("not_chosen", figures.collect(), says.collect());
+    }
+
+    fn paillier(&mut self, p: &Parameters, modulus_bits: u32) {
+        let (level, words) = match p.scheme() {
+            Scheme::Paillier2048 => (112, "about 112-bit security"),
+            Scheme::Paillier3072 => (128, "about 128-bit security"),
+            _ => (128, "more than the 128-bit security of 3072 bits"),
+        };
+        let figures = json!({"modulus_bits": modulus_bits, "level_bits": level, "source": NIST});
+        let says = vec![
+            format!("n is the product of two primes and has {modulus_bits} bits:"),
+            format!("{words} ({NIST})"),
+        ];
+        self.step("security", figures, says);
+        let (g, room) = (p.geometry(), modulus_bits - 1);
+        let (field_bits, fields) = (g.field_bits, g.fields_per_slot);
+        let quotient = f64::from(room) / f64::from(field_bits);
+        let says = vec![
+            format!("{room} / {field_bits} = {quotient:.2}: {fields} whole fields to a plaintext,"),
+            "which is then below n: a sum never wraps".into(),
+        ];
+        self.fields(p, says);
+        let ciphertexts = match g.slots_per_chunk {
+            1 => "one ciphertext".to_owned(),
+            count => format!("{count} ciphertexts"),
+        };
+        let says = vec![
+            format!("a ciphertext is a number below n squared: {} bytes", g.unit_bytes),
+            format!("a chunk of at most {CHUNK_BYTES} bytes is {ciphertexts}"),
+            format!("the first {} fields tell how many contributed and what they", g.head_fields),
+            "weigh".into(),
+        ];
+        self.chunks(p, says);
+        self.failure("plaintexts are exact integers without noise");
+    }
+
+    /// How wide a field is; `says` how many there are to a slot.
+    fn fields(&mut self, p: &Parameters, says: Vec<String>) {
+        let (g, clients, bits, half) = (p.geometry(), p.clients(), p.bits(), p.half_steps());
+        let (largest, field_bits) = (2 * half, g.field_bits);
+        let sum = u64::from(clients) * u64::from(largest);
+        let figures = json!({
+            "half_steps": half, "largest_value": largest, "largest_sum": sum,
+            "field_bits": field_bits, "fields_per_slot": g.fields_per_slot,
+        });
+        let mut all = vec![
+            format!("{bits} bits are values from -{half} to {half}, sent as 0 to {largest}"),
+            format!(
+                "the largest sum is {clients} x {largest} = {sum}: a field has {field_bits} bits"
+            ),
+            "one contributor more is refused, so no field ever overflows".into(),
+        ];
+        all.extend(says);
+        self.step("fields", figures, all);
+    }
+
+    /// How many bytes chunks and values take; `says` what a chunk is.
+    fn chunks(&mut self, p: &Parameters, mut says: Vec<String>) {
+        let g = p.geometry();
+        let (bytes, values, each) = (g.chunk_bytes(), g.values_per_chunk(), g.bytes_per_value());
+        let (slots, fields, head) = (g.slots_per_chunk, g.fields_per_slot, g.head_fields);
+        let figures = json!({
+            "bytes": bytes, "most_bytes": CHUNK_BYTES, "slots": slots,
+            "slots_per_unit": g.slots_per_unit, "unit_bytes": g.unit_bytes,
+            "head_fields": head, "values": values,
+        });
+        says.push(format!("{slots} x {fields} - {head} = {values} fields are left for values"));
+        self.step("chunks", figures, says);
+        let total = p.chunks(VALUES).total_bytes();
+        let figures = json!({"bytes_per_value": each, "values": VALUES, "bytes": total});
+        let says = vec![
+            format!("{bytes} / {values} = {each:.3} bytes a value"),
+            format!("{VALUES} values take {total} bytes; as float32, {}", 4 * VALUES),
+        ];
+        self.step("size", figures, says);
+    }
+
+    fn failure(&mut self, why: &str) {
+        let figures = json!({"value": 0, "why": why});
+        self.step("failure_probability", figures, vec![format!("0: {why}")]);
+    }
+}

@@ -1,0 +1,224 @@
+//! The rings of `ckks-sum`: what the security table allows, and what a coefficient has room for.
+
+use std::sync::{Arc, LazyLock};
+
+use ciphergram_accel::{Ring, beats, ring::largest_primes};
+use crypto_bigint::U256;
+
+use super::{CHUNK_BYTES, Geometry, Literal, NOISE_BOUND, ParameterError, bit_length};
+
+/// What only `ckks-sum` has.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Lattice {
+    /// The ring: N = 4096 with two primes of 50 bits, or N = 8192 with four.
+    pub ring: Arc<Ring>,
+    /// The most that a coefficient of the noise of a whole sum is away from zero.
+    pub noise_bound: u64,
+    /// Bits below the fields that the summed noise cannot leave.
+    pub margin_bits: u32,
+}
+
+impl Lattice {
+    /// `log₂ Q`.
+    #[must_use]
+    pub fn log_q(&self) -> f64 {
+        self.ring.primes().iter().map(|&q| (q as f64).log2()).sum()
+    }
+
+    /// The most bits of Q at 128-bit security: the row of the table that the ring was checked by.
+    #[must_use]
+    pub fn security_limit(&self) -> u32 {
+        security_limit(self.ring.degree())
+    }
+}
+
+/// The largest modulus at 128-bit classical security for a ternary secret, in bits.
+///
+/// # Source
+/// M. Albrecht et al., "Homomorphic Encryption Standard", 2018, table 1.
+const STANDARD_128: [(usize, u32); 5] =
+    [(2048, 54), (4096, 109), (8192, 218), (16384, 438), (32768, 881)];
+
+/// Nothing where the table has no row.
+fn security_limit(degree: usize) -> u32 {
+    STANDARD_128.iter().find(|row| row.0 == degree).map_or(0, |row| row.1)
+}
+
+/// Refuses what the standard does not allow.
+fn check_security(degree: usize, log_q: u32) -> Result<(), ParameterError> {
+    let limit = security_limit(degree);
+    if log_q > limit { Err(ParameterError::Insecure { degree, log_q, limit }) } else { Ok(()) }
+}
+
+/// The rings to choose from, the smaller first. A coefficient of the larger one spends one margin, and
+/// one rounding down to whole fields, on 200 bits instead of on 100.
+pub(super) fn rings() -> &'static [Arc<Ring>] {
+    static RINGS: LazyLock<[Arc<Ring>; 2]> =
+        LazyLock::new(|| [(4096, 2), (8192, 4)].map(|(degree, primes)| ring(degree, primes)));
+    &*RINGS
+}
+
+/// The ring of the largest primes of 50 bits.
+fn ring(degree: usize, primes: usize) -> Arc<Ring> {
+    match Ring::new(degree, &largest_primes(50, degree, primes)) {
+        Ok(ring) => Arc::new(ring),
+        Err(_) => unreachable!("the primes were chosen for the ring"),
+    }
+}
+
+/// The bits of a chunk's head: a count and a sum of weights of all clients. At most 53.
+pub(super) fn head_bits(clients: u32) -> u32 {
+    let weights = u128::from(clients) * u128::from(u32::MAX);
+    bit_length(u128::from(clients)) + bit_length(weights)
+}
+
+/// What a ring gives: a coefficient is `fields · 2^margin + noise` modulo Q.
+///
+/// # Bound
+/// The noise of one contribution is a centred binomial of 2 × 21 bits, so no coefficient of it is
+/// more than 21 away from zero, ever. That of a sum is at most
+/// `noise_bound = clients · 21 < 2^(margin − 1)`. Nothing here depends on the ring: noise is added
+/// coefficient by coefficient as integers, and no product multiplies it.
+///
+/// The fields of a sum are at most `Σ_f clients · (2^bits − 2) · 2^(f · field_bits)`. Shifted by the
+/// margin, and with `noise_bound + 2^margin` on top, that is at most Q: this is checked with the
+/// exact integers, since Q is a little less than 2^100 or 2^200. So a sum `x` of fields and noise has
+/// `−2^(margin − 1) < x` and `x + 2^(margin − 1) < Q`: it never wraps but for negative noise around
+/// zero, which shows as just below Q. Adding `2^(margin − 1)` modulo Q and dropping the margin
+/// recovers the fields always: the probability that decryption fails is zero, over either ring.
+///
+/// # Errors
+/// The ring is not secure, or has no room for a chunk's head in a coefficient.
+pub(super) fn derive(
+    ring: &Arc<Ring>,
+    literal: Literal,
+    field_bits: u32,
+) -> Result<(Lattice, Geometry), ParameterError> {
+    let Literal { clients, bits, .. } = literal;
+    let limbs = ring.primes().len();
+    let prime_bits = ring.primes().iter().map(|&q| bit_length(u128::from(q))).sum();
+    check_security(ring.degree(), prime_bits)?;
+    let noise_bound = u64::from(clients) * NOISE_BOUND;
+    let margin_bits = bit_length(u128::from(noise_bound)) + 1;
+    // At degrees up to 8192 a secure Q has at most 218 bits.
+    let q = ring.primes().iter().fold(U256::ONE, |q, &prime| q.wrapping_mul(&U256::from(prime)));
+    let largest_field = U256::from(u64::from(clients) * ((1 << bits) - 2));
+    let slack = U256::from(noise_bound + (1 << margin_bits));
+    let fits = |fields: &u32| {
+        let shifts = (0..*fields).map(|field| margin_bits + field * field_bits);
+        shifts.fold(slack, |sum, shift| sum.wrapping_add(&largest_field.shl(shift))) <= q
+    };
+    // What has more bits than Q does not fit, and would not fit the integers here either.
+    let most = q.bits().saturating_sub(margin_bits) / field_bits;
+    let fields = (1..=most).rev().find(fits).filter(|f| head_bits(clients) <= field_bits * f);
+    let fields_per_slot = fields.ok_or(ParameterError::NoRoom { clients, bits })? as usize;
+    let beats_per_unit = beats::beats_per_unit(limbs);
+    let unit_bytes = beats_per_unit * beats::BYTES;
+    let slots_per_unit = beats_per_unit * beats::LANES / limbs;
+    let geometry = Geometry {
+        field_bits,
+        fields_per_slot,
+        slots_per_chunk: CHUNK_BYTES / unit_bytes * slots_per_unit,
+        head_fields: fields_per_slot,
+        slots_per_unit,
+        unit_bytes,
+    };
+    Ok((Lattice { ring: ring.clone(), noise_bound, margin_bits }, geometry))
+}
+
+#[cfg(test)]
+mod tests {
+    use num_bigint::BigUint;
+
+    use super::*;
+    use crate::params::{BITS, MAX_CLIENTS, Parameters, Scheme};
+
+    /// The rows of 128-bit security, from the standard once more.
+    fn allowed(degree: usize) -> u64 {
+        match degree {
+            4096 => 109,
+            8192 => 218,
+            _ => panic!("a ring of degree {degree}"),
+        }
+    }
+
+    /// What must hold, computed another way than [`derive`] does.
+    fn check(p: &Parameters, clients: u32, bits: u32) {
+        let (g, lattice) = (p.geometry(), p.lattice().unwrap());
+        let primes = lattice.ring.primes();
+        let q: BigUint = primes.iter().map(|&q| BigUint::from(q)).product();
+        assert!(q.bits() <= allowed(lattice.ring.degree()));
+        assert!(primes.iter().all(|q| q % (2 * lattice.ring.degree() as u64) == 1));
+        // Noise never reaches half of the margin.
+        let noise = u64::from(clients) * 21;
+        assert_eq!(lattice.noise_bound, noise);
+        assert!(2 * noise < 1 << lattice.margin_bits && 4 * noise >= 1 << lattice.margin_bits);
+        // A field holds the largest sum, and no bit more.
+        let largest = u64::from(clients) * ((1 << bits) - 2);
+        assert_eq!(u64::from(g.field_bits), BigUint::from(largest).bits());
+        // All fields at their largest and all noise leave half of the margin below Q; one field more
+        // does not.
+        let top = |fields: usize| {
+            let all = (0..fields).fold(BigUint::ZERO, |sum, _| (sum << g.field_bits) + largest);
+            (all << lattice.margin_bits) + noise + (1u64 << (lattice.margin_bits - 1))
+        };
+        assert!(top(g.fields_per_slot) < q);
+        assert!(top(g.fields_per_slot + 1) + (1u64 << (lattice.margin_bits - 1)) > q);
+        // The head of all clients at the largest weight.
+        let weights = BigUint::from(clients) * u32::MAX;
+        let head = BigUint::from(clients) + (weights << p.count_bits());
+        assert!(head.bits() <= 64 && clients < 1 << p.count_bits());
+        assert!(head.bits() <= (g.head_fields * g.field_bits as usize) as u64);
+        // Chunks are of whole units, units of whole coefficients and whole beats.
+        assert_eq!(g.unit_bytes * 10, g.slots_per_unit * primes.len() * 64);
+        assert!(g.slots_per_chunk.is_multiple_of(g.slots_per_unit));
+        assert!((1..=CHUNK_BYTES).contains(&g.chunk_bytes()) && g.values_per_chunk() > 0);
+        assert!(g.slots_per_chunk <= lattice.ring.degree());
+        let bytes = g.chunk_bytes() as f64 / g.values_per_chunk() as f64;
+        assert_eq!(bytes, g.bytes_per_value());
+    }
+
+    #[test]
+    fn every_combination_has_a_set_within_table_and_headroom() {
+        let mut chosen = [0, 0];
+        for clients in 1..=MAX_CLIENTS {
+            for bits in BITS {
+                let literal = Literal { scheme: Scheme::CkksSum, clients, bits };
+                let p = Parameters::new(literal).unwrap();
+                check(&p, clients, bits);
+                let others = p.others();
+                assert_eq!(others.len(), 1, "either ring has room");
+                check(&others[0], clients, bits);
+                let degree = |p: &Parameters| p.lattice().unwrap().ring.degree();
+                let bytes = |p: &Parameters| p.geometry().bytes_per_value();
+                assert!(bytes(&p) < bytes(&others[0]) || degree(&p) < degree(&others[0]));
+                assert!(bytes(&p) <= bytes(&others[0]) && p.id() != others[0].id());
+                chosen[usize::from(degree(&p) == 8192)] += 1;
+            }
+        }
+        assert!(chosen.iter().all(|&count| count > 1000), "each ring has its use: {chosen:?}");
+    }
+
+    #[test]
+    fn what_is_not_secure_or_has_no_room_is_refused() {
+        let derive = |degree, primes, clients, bits: u32| {
+            let literal = Literal { scheme: Scheme::CkksSum, clients, bits };
+            let field_bits = bit_length(u128::from(clients) * ((1 << bits) - 2));
+            super::derive(&ring(degree, primes), literal, field_bits).map(|(_, g)| g)
+        };
+        let insecure =
+            |degree, log_q, limit| Err(ParameterError::Insecure { degree, log_q, limit });
+        assert_eq!(derive(4096, 3, 4, 16), insecure(4096, 150, 109));
+        assert_eq!(derive(2048, 2, 4, 16), insecure(2048, 100, 54));
+        assert_eq!(derive(8192, 5, 4, 16), insecure(8192, 250, 218));
+        assert_eq!(derive(1024, 1, 4, 16), insecure(1024, 50, 0));
+        assert!(derive(8192, 3, 1024, 24).is_ok());
+        // One prime holds few fields, and no head beside the noise of a thousand.
+        assert!(derive(4096, 1, 1, 8).is_ok());
+        let no_room = ParameterError::NoRoom { clients: 1024, bits: 24 };
+        assert_eq!(derive(4096, 1, 1024, 24), Err(no_room));
+        assert_eq!(check_security(4096, 109), Ok(()));
+        let told = check_security(4096, 110).unwrap_err().to_string();
+        assert!(told.contains("take fewer primes or a larger N"), "{told}");
+    }
+}
