@@ -27,8 +27,8 @@ pub fn beats_for(coefficients: usize, limbs: usize) -> usize {
     (coefficients * limbs).div_ceil(LANES)
 }
 
-/// The fewest beats that hold whole coefficients of `limbs` residues each: what a coefficient begins
-/// or ends with never stands in another unit.
+/// The fewest beats that hold whole coefficients of `limbs` residues each: what a coefficient
+/// begins or ends with never stands in another unit.
 #[must_use]
 pub fn beats_per_unit(limbs: usize) -> usize {
     (1..limbs).find(|count| (count * LANES).is_multiple_of(limbs)).unwrap_or(limbs)

@@ -1,20 +1,20 @@
 //! `ckks-sum`: RLWE with coefficient encoding, for sums that are exact.
 //!
 //! # The scheme
-//! Over `R = Z_Q[X]/(X^N + 1)` the secret `s` is uniform ternary; N = 4096 and Q is the product of two
-//! primes of 50 bits, or N = 8192 and Q that of four, whichever takes fewer bytes a value (see
+//! Over `R = Z_Q[X]/(X^N + 1)` the secret `s` is uniform ternary; N = 4096 and Q is the product of
+//! two primes of 50 bits, or N = 8192 and Q that of four, whichever takes fewer bytes a value (see
 //! [`crate::params`]). A contribution has one public 32-byte seed, which with the index of a
-//! polynomial names a uniform `a`. It sends `b = a·s + e + m·2^margin`, `e` a fresh centred binomial
-//! of 2 × 21 bits and `m` the packed fields of each coefficient. Only `b` travels, in coefficient
-//! form, ten residues to a 512-bit beat, cut to the coefficients that carry something: this is what
-//! makes an upload smaller than the float32 it protects. The sum of `b`s decrypts with the sum of
-//! `a`s. Rings differ in nothing but these numbers: beats travel and are added in the fewest that
-//! hold whole coefficients, one beat of five or two.
+//! polynomial names a uniform `a`. It sends `b = a·s + e + m·2^margin`, `e` a fresh centred
+//! binomial of 2 × 21 bits and `m` the packed fields of each coefficient. Only `b` travels, in
+//! coefficient form, ten residues to a 512-bit beat, cut to the coefficients that carry something:
+//! this is what makes an upload smaller than the float32 it protects. The sum of `b`s decrypts with
+//! the sum of `a`s. Rings differ in nothing but these numbers: beats travel and are added in the
+//! fewest that hold whole coefficients, one beat of five or two.
 //!
 //! # Exactness
-//! The noise of a sum is bounded for certain ([`Lattice`](crate::params::Lattice) holds the bound), so
-//! rounding removes it always: decryption cannot fail, and what it reveals to a key holder is the
-//! exact sum and nothing of the noise.
+//! The noise of a sum is bounded for certain ([`Lattice`](crate::params::Lattice) holds the bound),
+//! so rounding removes it always: decryption cannot fail, and what it reveals to a key holder is
+//! the exact sum and nothing of the noise.
 //!
 //! # Security
 //! Recovering anything from seeds and `b`s is ternary RLWE with `log₂ Q < 100` at N = 4096, or
@@ -27,11 +27,11 @@
 //!   deviation alone: they look for short vectors, of which it tells the length. None is known to
 //!   gain from a binomial's shape beside a rounded Gaussian's; ML-KEM (FIPS 203) stands on centred
 //!   binomials of far smaller deviation.
-//! - It is bounded, by 21. Attacks on bounded noise (S. Arora, R. Ge, 2011) solve equations of degree
-//!   43, one factor for each value that it takes: N unknowns have about N^43 monomials of that
-//!   degree, and as many samples are needed to linearise them.
-//! - A Gaussian has to be cut off somewhere, and its tail then is a chance of failing. Here the bound
-//!   is a fact, and the proof of exactness is of every sum, not of most.
+//! - It is bounded, by 21. Attacks on bounded noise (S. Arora, R. Ge, 2011) solve equations of
+//!   degree 43, one factor for each value that it takes: N unknowns have about N^43 monomials of
+//!   that degree, and as many samples are needed to linearise them.
+//! - A Gaussian has to be cut off somewhere, and its tail then is a chance of failing. Here the
+//!   bound is a fact, and the proof of exactness is of every sum, not of most.
 //! - Sampling is two counts of ones in one word of a ChaCha20 stream: no table, no rejection and no
 //!   branch, so it takes the same time whatever it draws.
 //!
@@ -188,8 +188,8 @@ impl Encryptor {
         })
     }
 
-    /// Encrypts polynomials `first ..`, as many words of message for each coefficient as the ring has
-    /// primes.
+    /// Encrypts polynomials `first ..`, as many words of message for each coefficient as the ring
+    /// has primes.
     ///
     /// # Errors
     /// The engine's.
@@ -226,7 +226,8 @@ mod tests {
         rounding::Rounding,
     };
 
-    /// 195 · 21 = 2^12 − 1: the noise of a sum of so many has no slack within its margin of 13 bits.
+    /// 195 · 21 = 2^12 − 1: the noise of a sum of so many has no slack within its margin of 13
+    /// bits.
     const CLIENTS: u32 = 195;
 
     /// A secret over the Q of `parameters`, but of a degree that the reference engine has time for:
@@ -263,8 +264,8 @@ mod tests {
         (0..ring.degree()).map(each).collect()
     }
 
-    /// What comes of `message · 2^margin + noise` under the sum of all contributors' masks, decrypted
-    /// and rounded: the whole way of a sum but that its noise is chosen.
+    /// What comes of `message · 2^margin + noise` under the sum of all contributors' masks,
+    /// decrypted and rounded: the whole way of a sum but that its noise is chosen.
     fn through(
         (secret, parameters): (&LatticeSecret, &Parameters),
         message: &[BigInt],

@@ -111,11 +111,11 @@ fn sums_refuse_by_name() {
     let huge = agreement(vec![spec("a", &[1 << 36])], 1.0, 1);
     let claim = Contribution { agreement: huge, ..first.clone() };
     let error = sum(public, vec![claim]).unwrap_err();
-    assert!(error.starts_with("0.cgm: chunk 0: 64 bytes of ciphertext where"), "{error}");
+    assert!(error.starts_with("0.cgm: chunk 0: 128 bytes of ciphertext where"), "{error}");
     let mut short = first;
     short.stream.pop();
     let error = sum(public, vec![short]).unwrap_err();
-    assert_eq!(error, "0.cgm: chunk 0: 63 bytes of ciphertext where 64 belong");
+    assert_eq!(error, "0.cgm: chunk 0: 127 bytes of ciphertext where 128 belong");
 }
 
 #[test]

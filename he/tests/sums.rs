@@ -110,7 +110,8 @@ proptest! {
     }
 }
 
-/// A chunk at the one end of the range, one at the other, one in the middle, and a bit of all three.
+/// A chunk at the one end of the range, one at the other, one in the middle, and a bit of all
+/// three.
 fn extremes(key: &AnyKey) -> Vec<u32> {
     let p = key.public().parameters();
     let (each, most) = (p.geometry().values_per_chunk(), 2 * p.half_steps());

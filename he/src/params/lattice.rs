@@ -50,8 +50,8 @@ fn check_security(degree: usize, log_q: u32) -> Result<(), ParameterError> {
     if log_q > limit { Err(ParameterError::Insecure { degree, log_q, limit }) } else { Ok(()) }
 }
 
-/// The rings to choose from, the smaller first. A coefficient of the larger one spends one margin, and
-/// one rounding down to whole fields, on 200 bits instead of on 100.
+/// The rings to choose from, the smaller first. A coefficient of the larger one spends one margin,
+/// and one rounding down to whole fields, on 200 bits instead of on 100.
 pub(super) fn rings() -> &'static [Arc<Ring>] {
     static RINGS: LazyLock<[Arc<Ring>; 2]> =
         LazyLock::new(|| [(4096, 2), (8192, 4)].map(|(degree, primes)| ring(degree, primes)));
@@ -80,12 +80,13 @@ pub(super) fn head_bits(clients: u32) -> u32 {
 /// `noise_bound = clients · 21 < 2^(margin − 1)`. Nothing here depends on the ring: noise is added
 /// coefficient by coefficient as integers, and no product multiplies it.
 ///
-/// The fields of a sum are at most `Σ_f clients · (2^bits − 2) · 2^(f · field_bits)`. Shifted by the
-/// margin, and with `noise_bound + 2^margin` on top, that is at most Q: this is checked with the
-/// exact integers, since Q is a little less than 2^100 or 2^200. So a sum `x` of fields and noise has
-/// `−2^(margin − 1) < x` and `x + 2^(margin − 1) < Q`: it never wraps but for negative noise around
-/// zero, which shows as just below Q. Adding `2^(margin − 1)` modulo Q and dropping the margin
-/// recovers the fields always: the probability that decryption fails is zero, over either ring.
+/// The fields of a sum are at most `Σ_f clients · (2^bits − 2) · 2^(f · field_bits)`. Shifted by
+/// the margin, and with `noise_bound + 2^margin` on top, that is at most Q: this is checked with
+/// the exact integers, since Q is a little less than 2^100 or 2^200. So a sum `x` of fields and
+/// noise has `−2^(margin − 1) < x` and `x + 2^(margin − 1) < Q`: it never wraps but for negative
+/// noise around zero, which shows as just below Q. Adding `2^(margin − 1)` modulo Q and dropping
+/// the margin recovers the fields always: the probability that decryption fails is zero, over
+/// either ring.
 ///
 /// # Errors
 /// The ring is not secure, or has no room for a chunk's head in a coefficient.
@@ -156,8 +157,8 @@ mod tests {
         // A field holds the largest sum, and no bit more.
         let largest = u64::from(clients) * ((1 << bits) - 2);
         assert_eq!(u64::from(g.field_bits), BigUint::from(largest).bits());
-        // All fields at their largest and all noise leave half of the margin below Q; one field more
-        // does not.
+        // All fields at their largest and all noise leave half of the margin below Q; one field
+        // more does not.
         let top = |fields: usize| {
             let all = (0..fields).fold(BigUint::ZERO, |sum, _| (sum << g.field_bits) + largest);
             (all << lattice.margin_bits) + noise + (1u64 << (lattice.margin_bits - 1))
