@@ -6,10 +6,12 @@
 use std::{sync::Arc, time::Duration};
 
 use ciphergram_accel::{
-    Builder, CpuEngine, Engine, Modulus, ModulusError, Operand, Program, Public, RunError, Secrecy,
-    Secret, program::FixedBase,
+    Builder, CpuEngine, Engine, Modulus, ModulusError, Operand, Program, Public, Ring, RunError,
+    Secrecy, Secret, beats,
+    program::{Coeff, FixedBase, Var},
 };
-use ciphergram_benches::{modulus, poly_program, residue_program, ring};
+use ciphergram_benches::{modulus, residue_program, ring};
+use ciphergram_he::{Scheme, SecretKey, params::Literal};
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use rand_chacha::ChaCha20Rng;
 use rand_core::{Rng, SeedableRng};
@@ -22,6 +24,9 @@ const FACTORS: usize = 16;
 /// Bases of one item of `dot`, and bits of its exponents.
 const BASES: usize = 64;
 const DOT_BITS: u32 = 16;
+/// Polynomials of a batch, and contributors to a sum of `ckks-sum`.
+const POLYNOMIALS: usize = 16;
+const CONTRIBUTORS: usize = 10;
 
 /// A step over a batch of so many items.
 struct Kernel {
@@ -181,6 +186,22 @@ fn square(bits: u32) -> Result<Arc<Modulus>, ModulusError> {
     Modulus::square("m²", &modulus(bits / 2)).map(Arc::new)
 }
 
+fn measure(c: &mut Criterion, paths: &[(&str, CpuEngine)], kernel: &Kernel, size: &str) {
+    let each = kernel.program.values()[kernel.program.outputs()[0]].kind.words();
+    let mut out = vec![0; kernel.items * each];
+    let mut group = c.benchmark_group(kernel.operation);
+    group.throughput(Throughput::Elements(kernel.items as u64));
+    for (name, engine) in paths {
+        if let Err(why) = kernel.run(engine, &mut out) {
+            eprintln!("{}/{name}/{size}: {why}", kernel.operation);
+            continue;
+        }
+        group.bench_function(BenchmarkId::new(*name, size), |bench| {
+            bench.iter(|| kernel.run(engine, &mut out));
+        });
+    }
+}
+
 fn residues(c: &mut Criterion) {
     if let Err(why) = ThreadPoolBuilder::new().num_threads(1).build_global() {
         return eprintln!("{why}");
@@ -193,36 +214,152 @@ fn residues(c: &mut Criterion) {
         };
         let rng = ChaCha20Rng::from_seed([1; 32]);
         for kernel in (Numbers { rng, modulus: modulus.clone() }).kernels() {
-            let mut group = c.benchmark_group(kernel.operation);
-            group.throughput(Throughput::Elements(kernel.items as u64));
-            let mut out = vec![0; kernel.items * modulus.len_words()];
-            for (name, engine) in &paths {
-                if let Err(why) = kernel.run(engine, &mut out) {
-                    eprintln!("{}/{name}/{bits}: {why}", kernel.operation);
-                    continue;
-                }
-                group.bench_function(BenchmarkId::new(*name, bits), |bench| {
-                    bench.iter(|| kernel.run(engine, &mut out));
-                });
-            }
+            measure(c, &paths, &kernel, &bits.to_string());
         }
     }
 }
 
+/// Makes operands of polynomials, and the steps and programs of `ckks-sum` over them.
+struct Polynomials {
+    rng: ChaCha20Rng,
+    ring: Arc<Ring>,
+    key: SecretKey,
+}
+
+impl Polynomials {
+    fn words(&mut self, count: usize) -> Vec<u64> {
+        (0..count).map(|_| self.rng.next_u64()).collect()
+    }
+
+    /// Numbers below both primes, which lack little to 2^50.
+    fn residues(&mut self, count: usize) -> Vec<u64> {
+        (0..count).map(|_| self.rng.next_u64() >> 15).collect()
+    }
+
+    /// So many beats for each polynomial.
+    fn beats(&mut self, each: usize) -> Input {
+        let mut words = vec![0; POLYNOMIALS * each * beats::WORDS];
+        for beat in words.chunks_mut(beats::WORDS) {
+            for (lane, value) in self.residues(beats::LANES).into_iter().enumerate() {
+                beats::set_lane(beat, lane, value);
+            }
+        }
+        Input { words, secret: false }
+    }
+
+    fn indices() -> Input {
+        Input { words: (0..POLYNOMIALS as u64).collect(), secret: false }
+    }
+
+    fn seeds(&mut self, count: usize, secret: bool) -> Input {
+        Input { words: self.words(4 * count), secret }
+    }
+
+    /// A step on secret coefficients.
+    fn step<T>(
+        &mut self,
+        operation: &'static str,
+        step: impl FnOnce(&mut Builder, Var<Coeff>) -> Var<T>,
+    ) -> Kernel {
+        let mut b = Builder::new("bench");
+        let x = b.coefficients("x", &self.ring);
+        let y = step(&mut b, x);
+        b.output(y);
+        let words = self.residues(POLYNOMIALS * self.ring.len_words());
+        let inputs = vec![Input { words, secret: true }];
+        Kernel { operation, program: b.build(), inputs, items: POLYNOMIALS }
+    }
+
+    /// The uniform polynomials of ten contributors, summed.
+    fn uniform(&mut self) -> Kernel {
+        let mut b = Builder::new("bench");
+        let (index, seeds) = (b.index("index"), b.seeds("seeds", CONTRIBUTORS));
+        let a = b.uniform("a", &self.ring, seeds, index);
+        b.output(a);
+        let inputs = vec![Self::indices(), self.seeds(CONTRIBUTORS, false)];
+        Kernel { operation: "uniform", program: b.build(), inputs, items: POLYNOMIALS }
+    }
+
+    fn noise(&mut self) -> Kernel {
+        let mut b = Builder::new("bench");
+        let (index, key) = (b.index("index"), b.secret_seed("key"));
+        let e = b.noise("e", &self.ring, key, index);
+        b.output(e);
+        let inputs = vec![Self::indices(), self.seeds(1, true)];
+        Kernel { operation: "noise", program: b.build(), inputs, items: POLYNOMIALS }
+    }
+
+    fn add_beats(&mut self) -> Kernel {
+        let count = self.beats_each();
+        let mut b = Builder::new("bench");
+        let (x, y) = (b.beats("x", &self.ring, count), b.beats("y", &self.ring, count));
+        let z = b.add_beats("z", x, y);
+        b.output(z);
+        let inputs = vec![self.beats(count), self.beats(count)];
+        Kernel { operation: "add_beats", program: b.build(), inputs, items: POLYNOMIALS }
+    }
+
+    /// Beats of a whole polynomial.
+    fn beats_each(&self) -> usize {
+        self.ring.len_words() / beats::LANES
+    }
+
+    /// The programs that a contribution and a sum of ten go through.
+    fn programs(&mut self) -> Vec<Kernel> {
+        let parameters = self.key.public().parameters();
+        let Some(secret) = self.key.lattice() else { return vec![] };
+        let encrypt = secret.encrypt_program(parameters);
+        let decrypt = secret.decrypt_program(parameters, CONTRIBUTORS);
+        let geometry = *parameters.geometry();
+        let chunk = geometry.slots_per_chunk;
+        let beats = self.ring.degree() / chunk * chunk / geometry.slots_per_unit;
+        let words = self.words(POLYNOMIALS * 2 * self.ring.degree());
+        // Two words for each coefficient, below Q.
+        let message = Input { words: words.into_iter().map(|w| w >> 30).collect(), secret: true };
+        let noise_key = self.seeds(1, true);
+        let encrypt_inputs = vec![message, Self::indices(), self.seeds(1, false), noise_key];
+        let decrypt_inputs =
+            vec![self.beats(beats), Self::indices(), self.seeds(CONTRIBUTORS, false)];
+        [("encrypt", encrypt, encrypt_inputs), ("decrypt", decrypt, decrypt_inputs)]
+            .into_iter()
+            .map(|(operation, program, inputs)| Kernel {
+                operation,
+                program,
+                inputs,
+                items: POLYNOMIALS,
+            })
+            .collect()
+    }
+
+    fn kernels(&mut self) -> Vec<Kernel> {
+        let beats = self.beats_each();
+        let mut kernels = vec![
+            self.step("ntt", |b, x| b.ntt("t", x)),
+            self.step("ntt_intt", |b, x| {
+                let t = b.ntt("t", x);
+                b.intt("y", t)
+            }),
+            self.uniform(),
+            self.noise(),
+            self.step("pack", |b, x| b.pack("beats", x, beats)),
+            self.add_beats(),
+        ];
+        kernels.extend(self.programs());
+        kernels
+    }
+}
+
 fn polynomials(c: &mut Criterion) {
-    let engine = CpuEngine::new();
-    let ring = ring();
-    let x = vec![12_345; ring.len_words()];
-    let mut out = vec![0; ring.len_words()];
-    let round_trip = poly_program(&ring, |b, x| {
-        let t = b.ntt("t", x);
-        b.intt("y", t)
-    });
+    let literal = Literal { scheme: Scheme::CkksSum, clients: CONTRIBUTORS as u32, bits: 16 };
+    let key = match SecretKey::generate(literal) {
+        Ok(key) => key,
+        Err(why) => return eprintln!("no key: {why}"),
+    };
+    let (rng, ring) = (ChaCha20Rng::from_seed([2; 32]), ring());
     let size = format!("{}x{}", ring.degree(), ring.primes().len());
-    c.bench_function(&format!("ntt_intt/{}/{size}", engine.name()), |bench| {
-        bench
-            .iter(|| engine.run(&round_trip, &mut [Operand::SecretIn(&x), Operand::Out(&mut out)]));
-    });
+    for kernel in (Polynomials { rng, ring, key }).kernels() {
+        measure(c, &paths(), &kernel, &size);
+    }
 }
 
 criterion_group! {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use ciphergram_accel::{
     Builder, Modulus, Program, Ring,
-    program::{Coeff, Residue, Var},
+    program::{Residue, Var},
     ring::largest_primes,
 };
 
@@ -44,19 +44,6 @@ pub fn residue_program(
 ) -> Program {
     let mut b = Builder::new("bench");
     let x = b.residues("x", m);
-    let y = step(&mut b, x);
-    b.output(y);
-    b.build()
-}
-
-/// A program of polynomials with one output.
-#[must_use]
-pub fn poly_program(
-    ring: &Arc<Ring>,
-    step: impl FnOnce(&mut Builder, Var<Coeff>) -> Var<Coeff>,
-) -> Program {
-    let mut b = Builder::new("bench");
-    let x = b.coefficients("x", ring);
     let y = step(&mut b, x);
     b.output(y);
     b.build()
