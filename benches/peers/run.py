@@ -19,6 +19,7 @@ from pathlib import Path
 
 from rivals import RIVALS
 from support import floats, report
+from support.arguments import numbers, positive, words
 from support.cases import DEFAULT_OPERATIONS, FLOATS, cases
 from support.environment import pin, prepare
 from support.link import Rival
@@ -51,23 +52,6 @@ def arguments():
     if unknown:
         parser.error(f"no such rival: {', '.join(sorted(unknown))}")
     return found
-
-
-def words(text):
-    return text.split(",")
-
-
-def numbers(text):
-    return [int(word) for word in words(text)]
-
-
-def positive(kind):
-    def number(text):
-        value = kind(text)
-        if not value > 0:
-            raise ValueError
-        return value
-    return number
 
 
 def measure(options, bits, interpreter, ours):

@@ -3,7 +3,7 @@
     python -m rivals.serve NAME BITS
 
 Everything is a line of JSON. The first one written says what there is to measure:
-`{"version": "1.5.0", "operations": ["add", "decrypt"]}`. Then each line read,
+`{"version": "1.5.0", "operations": ["add", "decrypt"], "facts": {}}`. Then each line read,
 `{"operation": "add", "seconds": 0.5}`, is answered with what `rivals.timing.measure` found,
 `{"median_s": 4e-6, "count": 120000, "share": 0.99}`. `{"error": "..."}` in place of either says why
 there is none. The process ends with its input.
@@ -14,7 +14,7 @@ import json
 import os
 import sys
 
-from rivals import RIVALS, set_up
+from rivals import find, set_up
 from rivals.timing import measure
 
 
@@ -32,9 +32,10 @@ def main():
     operations = {}
 
     def introduce():
-        operations.update(set_up(name, bits))
-        version = importlib.metadata.version(RIVALS[name].distribution)
-        return {"version": version, "operations": sorted(operations)}
+        found, facts = set_up(name, bits)
+        operations.update(found)
+        version = importlib.metadata.version(find(name).distribution)
+        return {"version": version, "operations": sorted(operations), "facts": facts}
 
     def fulfil(request):
         median_s, count, share = measure(operations[request["operation"]], request["seconds"])

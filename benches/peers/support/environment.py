@@ -7,24 +7,25 @@ import sys
 from .places import HERE, one_line
 
 REQUIREMENTS = HERE / "requirements.txt"
+OPENFHE_REQUIREMENTS = HERE / "requirements-openfhe.txt"
 # Libraries that would start a thread a core read these.
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "RAYON_NUM_THREADS": "1"}
 
 
-def prepare(folder):
-    """Makes the environment in `folder`, unless it is there already.
+def prepare(folder, requirements=REQUIREMENTS, python=sys.executable):
+    """Makes the environment of `requirements` in `folder`, unless it is there already.
 
     Returns its interpreter and one line for every package that could not be installed. A package
     that is missing is no error here: the rival that needs it will say so.
     """
     interpreter = folder / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
-    wanted = REQUIREMENTS.read_text()
+    wanted = requirements.read_text()
     # What the environment was filled from, so that a second run needs no network.
     stamp = folder / "requirements.installed.txt"
     if stamp.exists() and stamp.read_text() == wanted:
         return interpreter, []
     if not interpreter.exists():
-        problem = complaint_of(sys.executable, "-m", "venv", folder)
+        problem = complaint_of(python, "-m", "venv", folder)
         if problem:
             return interpreter, [f"no virtual environment: {problem}"]
     problems = install(interpreter, wanted.split())

@@ -54,7 +54,9 @@ class Ours:
         return seconds
 
     def measure(self, operation, bits, seconds, portable=False):
-        """The median time of one `operation` with a key of `bits` bits, in seconds.
+        """The median time of one `operation`, in seconds.
+
+        `bits` are those of the key, or for a sum, `ckks-sum/encrypt` say, of a quantised value.
 
         None if it fails, now or before: it is asked only once.
         """
@@ -70,8 +72,9 @@ class Ours:
     def _bench(self, operation, bits, seconds, environment):
         with tempfile.TemporaryDirectory(prefix="ciphergram-peers-") as folder:
             report = Path(folder) / "bench.json"
+            sizes = [] if "/" in operation else ["--bits", bits]
             self.run("bench", "--json", report, "--ops", operation, "--engine", "cpu",
-                     "--threads", 1, "--seconds", seconds, "--bits", bits, environment=environment)
+                     "--threads", 1, "--seconds", seconds, *sizes, environment=environment)
             try:
                 document = json.loads(report.read_text())
                 self.machine, self.commit = document["machine"], document["commit"]
@@ -89,7 +92,8 @@ def processor_time_of_children():
 
 def time_of(rows, operation, bits):
     """The median time in the one row that is about `operation`, in seconds."""
-    about = {"operation": operation, "scheme": "paillier", "bits": bits, "threads": 1}
+    scheme, _, name = operation.rpartition("/")
+    about = {"operation": name, "scheme": scheme or "paillier", "bits": bits, "threads": 1}
     found = [row for row in rows if all(row[field] == about[field] for field in about)]
     if len(found) != 1:
         raise ValueError(f"{len(found)} rows are about {about}")

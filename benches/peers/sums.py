@@ -1,0 +1,141 @@
+#!/usr/bin/env python3
+"""Sums of float32 vectors, `ckks-sum` beside what people use today: one run, one core, ratios.
+
+    python3 benches/peers/sums.py
+    python3 benches/peers/sums.py --rivals tenseal-8192,masks --rounds 5 --json figures.json
+
+1,000,000 float32 of 10 clients: encrypting one vector, encoding and serialising included; summing
+ten, parsing included; decrypting to the mean. Measured in pairs, as `run.py` does, which see.
+
+OpenFHE's wheel is for Python 3.10 alone, whatever its name says, and has an environment of its own.
+"""
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+from rivals import SUM_RIVALS
+from support import report, sums
+from support.arguments import positive, words
+from support.environment import OPENFHE_REQUIREMENTS, pin, prepare
+from support.link import Rival
+from support.ours import Ours, OursFailed, build
+from support.places import TARGET
+from support.rounds import Row, compare
+
+
+def arguments():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--binary", type=Path,
+                        help="the ciphergram to measure [built if not given]")
+    parser.add_argument("--venv", type=Path, default=TARGET / "peers-venv", metavar="FOLDER",
+                        help="where the rivals are, or are installed [%(default)s]")
+    parser.add_argument("--openfhe-python", default="python3.10", metavar="COMMAND",
+                        help="a Python 3.10, for OpenFHE [%(default)s]")
+    parser.add_argument("--rivals", type=words, default=list(SUM_RIVALS), metavar="LIST",
+                        help=f"whom to measure [{','.join(SUM_RIVALS)}]")
+    parser.add_argument("--rounds", type=positive(int), default=3, help="pairs of each [3]")
+    parser.add_argument("--seconds", type=positive(float), default=1.0,
+                        help="how long each side of a pair is measured [1]")
+    parser.add_argument("--core", type=int, help="the core to run on [the last one allowed]")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures here")
+    found = parser.parse_args()
+    unknown = set(found.rivals) - set(SUM_RIVALS)
+    if unknown:
+        parser.error(f"no such rival: {', '.join(sorted(unknown))}")
+    return found
+
+
+def environments(options):
+    """The interpreter of each rival, and one line for everything that could not be installed."""
+    usual, problems = prepare(options.venv.absolute())
+    interpreters = dict.fromkeys(options.rivals, usual)
+    if "openfhe" in interpreters:
+        folder = options.venv.absolute().with_name(f"{options.venv.name}-openfhe")
+        interpreters["openfhe"], more = prepare(
+            folder, OPENFHE_REQUIREMENTS, options.openfhe_python)
+        problems += more
+    return interpreters, problems
+
+
+def measure(options, interpreters, ours):
+    """The rows and how the rivals fared. One rival at a time: their ciphertexts fill the memory."""
+    rows, rivals = [Row(case, sums.BITS) for case in sums.CASES], []
+    for name in options.rivals:
+        print(f"{name}: encrypts for ten", file=sys.stderr)
+        rival = Rival(interpreters[name], name, sums.BITS)
+        rivals.append(rival)
+        try:
+            for row in rows:
+                if rival.ways(row.case.rival_operation):
+                    compare(row, [rival], ours, options.rounds, options.seconds)
+        finally:
+            rival.close()
+    return rows, rivals
+
+
+def main():
+    # What is found is seen as it is found, even in a file.
+    sys.stdout.reconfigure(line_buffering=True)
+    options = arguments()
+    try:
+        ours = Ours((options.binary or build()).resolve())
+    except OursFailed as error:
+        sys.exit(f"error: {error}")
+    interpreters, problems = environments(options)
+    try:
+        core = pin(options.core)
+    except OSError as error:
+        sys.exit(f"error: core {options.core}: {error.strerror}")
+    print(f"core {core}, {options.rounds} rounds of {options.seconds} s a side"
+          if core is not None else "!! this system cannot keep a process to one core")
+    for problem in problems:
+        print(f"!! {problem}")
+    uploads = sums.uploads(ours)
+    rows, rivals = measure(options, interpreters, ours)
+    shares = [share for rival in rivals for share in rival.shares] + ours.shares
+    show(ours, rows, uploads, rivals, shares)
+    if options.json:
+        figures = document(options, core, ours, rows, uploads, rivals, shares)
+        options.json.write_text(json.dumps(figures, indent=1) + "\n")
+    return 1 if ours.failures else 0
+
+
+def show(ours, rows, uploads, rivals, shares):
+    """Prints what was found."""
+    there = [rival for rival in rivals if rival.facts]
+    versions = ", ".join(f"{rival.name} {rival.version}" for rival in there)
+    print(f"\n== 1,000,000 float32 at {sums.BITS} bits, 10 clients, beside {versions or 'nobody'}\n")
+    print(sums.times_table(rows, there), sums.ratios_table(rows, there), sep="\n\n", end="\n\n")
+    for line in sums.verdicts(rows, report.judge):
+        print(line)
+    for row in uploads:
+        print(sums.upload_line(row))
+    for rival in rivals:
+        if rival.failure:
+            print(f"!! {rival.name} is not measured: {rival.failure}")
+    for row in rows:
+        for name, why in row.failures.items():
+            print(f"!! {name} has no figure for {why}")
+    if warning := report.busy_line(shares):
+        print(warning)
+    for (name, bits), why in ours.failures.items():
+        print(f"!! ours, {bits} bits, failed at {name}: {why}")
+
+
+def document(options, core, ours, rows, uploads, rivals, shares):
+    """All figures. `shares` are the shares of the core that each measurement had."""
+    return {
+        "machine": ours.machine, "commit": ours.commit, "core": core,
+        "rounds": options.rounds, "seconds": options.seconds, "least_share": min(shares, default=1),
+        "rivals": [{"name": rival.name, "version": rival.version, "failure": rival.failure,
+                    **rival.facts} for rival in rivals],
+        "rows": [report.as_json(row) for row in rows], "uploads": uploads,
+        "failures": [{"operation": name, "bits": bits, "why": why}
+                     for (name, bits), why in ours.failures.items()],
+    }
+
+
+if __name__ == "__main__":
+    sys.exit(main())
