@@ -43,7 +43,7 @@ pub(crate) enum Command {
     Explain(Explain),
     /// Say what a scheme, a number of clients and a precision imply
     Params(Params),
-    /// Time the operations of Paillier's scheme, beside what the processor could do at most
+    /// Time the operations of both schemes, beside what the processor could do at most
     Bench(Bench),
 }
 
@@ -331,8 +331,11 @@ pub(crate) struct ParamsExplain {
 #[derive(Args)]
 #[command(after_long_help = operation::help())]
 pub(crate) struct Bench {
-    /// Operations with commas between, or paillier for all: see --help
-    #[arg(long, value_name = "LIST", default_value = "paillier", value_parser = Operations::parse)]
+    /// Operations with commas between, or a scheme for all of its own: see --help
+    #[arg(
+        long, value_name = "LIST", default_value = "paillier,ckks-sum",
+        value_parser = Operations::parse
+    )]
     pub(crate) ops: Operations,
     /// One engine, as `ciphergram devices` names it [default: all but reference]
     #[arg(long, value_name = "NAME")]
@@ -343,13 +346,13 @@ pub(crate) struct Bench {
     /// Seconds to measure for each row, after warming up; five samples are taken at least
     #[arg(long, default_value = "1", value_parser = seconds)]
     pub(crate) seconds: Duration,
-    /// Key sizes with commas between: 2048, 3072, 4096
+    /// Paillier's key sizes with commas between: 2048, 3072, 4096
     #[arg(long, value_name = "LIST", default_value = "2048,3072", value_parser = key_sizes)]
     pub(crate) bits: KeySizes,
     /// Also write all figures to this file, as benches/README.md says
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
-    /// Also keys of 1024 bits. They protect nothing: only for comparison with papers
+    /// Also Paillier keys of 1024 bits. They protect nothing: only for comparison with papers
     #[arg(long)]
     pub(crate) insecure_1024: bool,
 }

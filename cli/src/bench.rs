@@ -9,4 +9,5 @@ pub(crate) mod report;
 pub(crate) mod row;
 pub(crate) mod sampling;
 mod share;
+pub(crate) mod sums;
 mod work;

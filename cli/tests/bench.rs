@@ -12,6 +12,9 @@ use serde_json::Value;
 
 const WITH_VALUES: [&str; 5] = ["encrypt", "encrypt_owner", "decrypt", "add", "add_plain"];
 const WITHOUT_VALUES: [&str; 5] = ["mul_plain", "sum", "mod_exp", "mod_mul", "correct"];
+const SUMS: [&str; 3] = ["encrypt", "aggregate", "decrypt"];
+/// Fields that only rows of `ckks-sum` have.
+const SUM_FIELDS: [&str; 2] = ["clients", "bytes_per_value"];
 const FIELDS: [&str; 15] = [
     "operation",
     "scheme",
@@ -45,15 +48,20 @@ fn positive(value: &Value) -> f64 {
     value.as_f64().filter(|x| *x > 0.0 && x.is_finite()).unwrap_or_else(|| panic!("{value}"))
 }
 
-/// Checks a row of whatever operation, and returns its name.
+/// Checks a row of whatever operation of Paillier's scheme, and returns its name.
 fn check_row(row: &Value) -> &str {
     let fields = FIELDS.into_iter().chain(["insecure"]).collect();
     assert_eq!(names(row), fields);
+    assert_eq!(row["scheme"], "paillier");
+    check_figures(row)
+}
+
+/// Checks what rows of both schemes have, and returns the operation's name.
+fn check_figures(row: &Value) -> &str {
     let (batch, count) = (row["batch"].as_u64().unwrap(), row["count"].as_u64().unwrap());
     assert!(batch > 0 && count >= 5 * batch && count.is_multiple_of(batch), "{row}");
     let [p10, median, p90] = ["p10_s", "median_s", "p90_s"].map(|name| positive(&row[name]));
     assert!(p10 <= median && median <= p90, "{row}");
-    assert_eq!(row["scheme"], "paillier");
     assert_eq!(row["insecure"], row["bits"] == 1024);
     assert!(row["core_share"].is_null() || positive(&row["core_share"]) <= 1.0, "{row}");
     row["operation"].as_str().unwrap()
@@ -127,6 +135,46 @@ fn threads_multiply_the_batch() {
     assert_eq!((&row["threads"], &row["batch"]), (&2.into(), &2048.into()));
 }
 
+/// Checks a row of `ckks-sum`, and returns its name.
+fn check_sum_row(row: &Value) -> &str {
+    let fields = FIELDS.into_iter().chain(["insecure"]).chain(SUM_FIELDS).collect();
+    assert_eq!(names(row), fields);
+    assert_eq!((&row["scheme"], &row["engine"]), (&"ckks-sum".into(), &"cpu".into()));
+    let whole = ["bits", "clients", "batch", "values_per_operation"].map(|f| row[f].as_u64());
+    assert_eq!(whole, [16, 10, 1, 1_000_000].map(Some));
+    for field in ["limit_fraction", "multiplies", "speedup_over_single"] {
+        assert!(row[field].is_null(), "{field}: {row}");
+    }
+    // More than the two bytes of a value, less than a float32.
+    let bytes = positive(&row["bytes_per_value"]);
+    assert!((2.0..4.0).contains(&bytes), "{row}");
+    check_figures(row)
+}
+
+#[test]
+fn sums_are_measured_whole_and_once_whatever_the_key_sizes() {
+    let (report, text) = bench("--ops ckks-sum --bits 2048,3072 --engine cpu --threads 2");
+    let rows = report["rows"].as_array().unwrap();
+    assert_eq!(rows.iter().map(check_sum_row).collect::<Vec<_>>(), SUMS);
+    assert!(rows.iter().all(|row| row["threads"] == 2), "{report}");
+    let lines: Vec<_> = text.lines().filter(|line| line.starts_with("ckks-sum/")).collect();
+    assert_eq!(lines.len(), SUMS.len(), "{text}");
+    for (line, name) in lines.iter().zip(SUMS) {
+        let cells: Vec<_> = line.split_whitespace().collect();
+        assert_eq!(cells[..4], [&format!("ckks-sum/{name}"), "16", "cpu", "2"], "{line}");
+        assert!(line.ends_with("bytes a value"), "{line}");
+    }
+}
+
+#[test]
+fn both_schemes_are_measured_in_one_report() {
+    let (report, _) = bench("--ops ckks-sum/aggregate,add --bits 2048 --insecure-1024");
+    let rows = report["rows"].as_array().unwrap();
+    let found: Vec<_> = rows.iter().map(|row| row["scheme"].as_str().unwrap()).collect();
+    assert_eq!(found, ["paillier", "paillier", "ckks-sum"]);
+    assert_eq!((check_row(&rows[0]), check_sum_row(&rows[2])), ("add", "aggregate"));
+}
+
 #[test]
 fn the_oracle_is_measured_only_if_named_and_has_no_limit() {
     let (report, text) = bench("--ops mod_mul --bits 2048 --engine reference");
@@ -135,6 +183,14 @@ fn the_oracle_is_measured_only_if_named_and_has_no_limit() {
     assert!(row["limit_fraction"].is_null() && row["multiplies"].is_null());
     assert!(report["machine"]["multiply_rate"].is_null());
     assert!(text.lines().last().unwrap().ends_with('-'), "{text}");
+}
+
+#[test]
+fn the_oracle_sums_few_values_and_says_so() {
+    let (report, _) = bench("--ops ckks-sum/aggregate --engine reference");
+    let row = &report["rows"][0];
+    assert_eq!((check_figures(row), &row["engine"]), ("aggregate", &"reference".into()));
+    assert_eq!(row["values_per_operation"], 10_000);
 }
 
 #[test]
@@ -157,10 +213,12 @@ fn insecure_keys_must_be_asked_for_and_are_called_so() {
 fn what_is_not_known_is_refused_in_one_line() {
     let place = Place::new();
     let all = ["paillier", "encrypt", "encrypt_owner", "decrypt", "add", "add_plain", "mul_plain"];
-    let all = [&all[..], &["sum", "matvec", "mod_exp", "mod_mul", "correct"]].concat();
+    let sums = ["ckks-sum", "ckks-sum/encrypt", "ckks-sum/aggregate", "ckks-sum/decrypt"];
+    let all = [&all[..], &["sum", "matvec", "mod_exp", "mod_mul", "correct"], &sums].concat();
     place.fails_with(2, "bench --ops polish", &[&["\"polish\""], &all[..]].concat());
     let cases = [
         ("--ops add,", "no operation \"\""),
+        ("--ops aggregate", "no operation \"aggregate\""),
         ("--engine abacus", "no engine \"abacus\"; there are cpu, reference"),
         ("--bits 2047", "no keys of \"2047\" bits; there are 2048, 3072, 4096"),
         ("--bits many", "no keys of \"many\" bits"),
@@ -182,8 +240,12 @@ fn help_and_documentation_name_everything() {
         assert!(help.contains(&format!("\n  {operation} ")), "{operation}: {help}");
         assert!(readme.contains(&format!("| `{operation}` |")), "{operation}");
     }
+    for operation in SUMS {
+        assert!(help.contains(&format!("\n  ckks-sum/{operation} ")), "{operation}: {help}");
+        assert!(readme.contains(&format!("| `ckks-sum/{operation}` |")), "{operation}");
+    }
     let top = ["machine", "commit", "rows", "cpu", "cores", "engines", "multiply_rate", "insecure"];
-    for field in FIELDS.iter().chain(&top).chain(&["name", "description"]) {
+    for field in FIELDS.iter().chain(&SUM_FIELDS).chain(&top).chain(&["name", "description"]) {
         assert!(readme.contains(&format!("`{field}`")), "{field}");
     }
 }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// An operation on batches.
+/// An operation on batches under Paillier's scheme.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Operation {
     Encrypt,
@@ -18,8 +18,9 @@ pub(crate) enum Operation {
     Correct,
 }
 
-/// The name that stands for all operations of Paillier's scheme.
-const PAILLIER: &str = "paillier";
+/// Schemes. In `--ops` each stands for all its operations.
+pub(crate) const PAILLIER: &str = "paillier";
+pub(crate) const CKKS_SUM: &str = "ckks-sum";
 
 /// Ciphertexts of the vector of a matrix product.
 pub(crate) const MATRIX_COLUMNS: usize = 256;
@@ -119,39 +120,98 @@ impl fmt::Display for Operation {
     }
 }
 
-/// What `--ops` asks for, each once.
-#[derive(Clone)]
-pub(crate) struct Operations(pub(crate) Vec<Operation>);
+/// An operation under `ckks-sum`, on whole updates.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SumOperation {
+    Encrypt,
+    Aggregate,
+    Decrypt,
+}
 
-impl Operations {
-    /// Reads names with commas between; `paillier` is all of them.
-    pub(crate) fn parse(text: &str) -> Result<Self, String> {
-        let mut found = vec![];
-        for name in text.split(',') {
-            let is_named = |o: &Operation| name == PAILLIER || name == o.name();
-            if !Operation::ALL.iter().any(is_named) {
-                let names = Operation::ALL.map(Operation::name).join(", ");
-                return Err(format!("no operation {name:?}; there are {PAILLIER} (all), {names}"));
-            }
-            for operation in Operation::ALL.into_iter().filter(is_named) {
-                if !found.contains(&operation) {
-                    found.push(operation);
-                }
-            }
+impl SumOperation {
+    /// All operations, in the order in which they are measured.
+    pub(crate) const ALL: [Self; 3] = [Self::Encrypt, Self::Aggregate, Self::Decrypt];
+
+    /// The name in reports, beside that of the scheme.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Encrypt => "encrypt",
+            Self::Aggregate => "aggregate",
+            Self::Decrypt => "decrypt",
         }
-        Ok(Self(found))
+    }
+
+    /// What a single operation is.
+    fn definition(self) -> &'static str {
+        match self {
+            Self::Encrypt => "1,000,000 float32 to the bytes of a contribution",
+            Self::Aggregate => "the bytes of 10 contributions to those of their sum",
+            Self::Decrypt => "the bytes of a sum to the mean in float32",
+        }
     }
 }
 
+impl fmt::Display for SumOperation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{CKKS_SUM}/{}", self.name())
+    }
+}
+
+/// What `--ops` asks for, each once.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Operations {
+    pub(crate) paillier: Vec<Operation>,
+    pub(crate) sums: Vec<SumOperation>,
+}
+
+impl Operations {
+    /// Reads names with commas between. The name of a scheme is all its operations; names without
+    /// one are Paillier's.
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+        let mut found = Self::default();
+        for name in text.split(',') {
+            let paillier = |o: &Operation| name == PAILLIER || name == o.name();
+            let sums = |o: &SumOperation| name == CKKS_SUM || name == o.to_string();
+            let known = add(&mut found.paillier, &Operation::ALL, paillier)
+                | add(&mut found.sums, &SumOperation::ALL, sums);
+            if !known {
+                let names = Operation::ALL.map(Operation::name).join(", ");
+                let sums = SumOperation::ALL.map(|o| o.to_string()).join(", ");
+                return Err(format!(
+                    "no operation {name:?}; there are {PAILLIER} (all of {names}) and {CKKS_SUM} \
+                     (all of {sums})"
+                ));
+            }
+        }
+        Ok(found)
+    }
+}
+
+/// Adds those that are named and not there yet; whether any is named.
+fn add<T: Copy + PartialEq>(found: &mut Vec<T>, all: &[T], is_named: impl Fn(&T) -> bool) -> bool {
+    let named = || all.iter().copied().filter(|o| is_named(o));
+    for operation in named() {
+        if !found.contains(&operation) {
+            found.push(operation);
+        }
+    }
+    named().next().is_some()
+}
+
+/// Where definitions start in a line of the help.
+const DEFINITIONS: usize = 22;
+
 /// The definitions of all operations, for `--help`.
 pub(crate) fn help() -> String {
+    let paillier = Operation::ALL.iter().map(|o| (o.to_string(), o.definition()));
+    let sums = SumOperation::ALL.iter().map(|o| (o.to_string(), o.definition()));
     let mut text = String::from("Operations:\n");
-    for operation in Operation::ALL {
-        let (mut line, mut column) = (format!("  {:<13} ", operation.name()), 16);
-        for word in operation.definition().split(' ') {
+    for (name, definition) in paillier.chain(sums) {
+        let (mut line, mut column) = (format!("  {name:<18}  "), DEFINITIONS);
+        for word in definition.split(' ') {
             if column + word.chars().count() >= 100 {
-                line += &format!("\n{:16}", "");
-                column = 16;
+                line += &format!("\n{:DEFINITIONS$}", "");
+                column = DEFINITIONS;
             }
             line += &format!("{word} ");
             column += word.chars().count() + 1;
@@ -159,7 +219,8 @@ pub(crate) fn help() -> String {
         text += &format!("{}\n", line.trim_end());
     }
     text += "\nTimes are by the clock, of whole batches divided by their operations. Percentages are of the\n\
-             multiply instructions that the threads could have issued meanwhile. See benches/README.md.";
+             multiply instructions that the threads could have issued meanwhile. A name without a scheme is\n\
+             Paillier's. See benches/README.md.";
     text
 }
 
@@ -169,11 +230,21 @@ mod tests {
 
     #[test]
     fn names_are_read_once_each_in_the_order_given() {
-        let read = |text| Operations::parse(text).map(|found| found.0);
-        assert_eq!(read("paillier"), Ok(Operation::ALL.to_vec()));
-        assert_eq!(read("mod_mul,add,mod_mul"), Ok(vec![Operation::ModMul, Operation::Add]));
-        assert_eq!(read("add,paillier").unwrap().len(), Operation::ALL.len());
-        for bad in ["", "ad", "Add", "add,", "add sum", "decrypt,ckks"] {
+        let read = Operations::parse;
+        let (all, sums) = (Operation::ALL.to_vec(), SumOperation::ALL.to_vec());
+        let of = |paillier: &[_], sums: &[_]| {
+            Ok(Operations { paillier: paillier.to_vec(), sums: sums.to_vec() })
+        };
+        assert_eq!(read("paillier"), of(&all, &[]));
+        assert_eq!(read("ckks-sum"), of(&[], &sums));
+        assert_eq!(read("ckks-sum,paillier"), of(&all, &sums));
+        assert_eq!(read("mod_mul,add,mod_mul"), of(&[Operation::ModMul, Operation::Add], &[]));
+        assert_eq!(
+            read("ckks-sum/decrypt,encrypt,ckks-sum/decrypt"),
+            of(&[Operation::Encrypt], &[SumOperation::Decrypt])
+        );
+        assert_eq!(read("add,paillier").unwrap().paillier.len(), Operation::ALL.len());
+        for bad in ["", "ad", "Add", "add,", "add sum", "decrypt,ckks", "aggregate", "ckks-sum/"] {
             assert!(read(bad).unwrap_err().starts_with("no operation \""), "{bad}");
         }
     }
@@ -182,6 +253,7 @@ mod tests {
     fn help_defines_every_operation_in_narrow_lines() {
         let text = help();
         assert!(Operation::ALL.iter().all(|o| text.contains(&format!("\n  {o} "))));
+        assert!(SumOperation::ALL.iter().all(|o| text.contains(&format!("\n  {o} "))));
         assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
     }
 }

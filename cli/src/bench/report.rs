@@ -4,7 +4,7 @@ use super::row::Row;
 
 const HEAD: [&str; 7] =
     ["operation", "bits", "engine", "threads", "operations/s", "values/s", "of limit"];
-const WIDTHS: [usize; 7] = [13, 5, 10, 7, 13, 13, 9];
+const WIDTHS: [usize; 7] = [18, 5, 10, 7, 13, 13, 9];
 
 /// The first line of the table.
 pub(crate) fn head() -> String {
@@ -16,7 +16,7 @@ pub(crate) fn row(row: &Row) -> String {
     let rate = 1.0 / row.median_s;
     let dash = || "-".to_owned();
     let cells = [
-        row.operation.to_string(),
+        row.name(),
         row.bits.to_string(),
         row.engine.to_owned(),
         row.threads.to_string(),
@@ -28,7 +28,10 @@ pub(crate) fn row(row: &Row) -> String {
     if let Some(times) = row.speedup_over_single {
         notes.push(format!("{times:.2}x single operations"));
     }
-    if row.is_insecure() {
+    if let Some(upload) = &row.upload {
+        notes.push(format!("{:.2} bytes a value", upload.bytes_per_value));
+    }
+    if row.is_insecure {
         notes.push("insecure".to_owned());
     }
     line(&cells, &notes.join(", "))

@@ -8,9 +8,10 @@ use super::{
     key::{INSECURE_BITS, Key},
     machine::Measured,
     metered::Metered,
-    operation::{MATRIX_COLUMNS, Operation},
+    operation::{CKKS_SUM, MATRIX_COLUMNS, Operation, PAILLIER, SumOperation},
     sampling::{once, sample},
     share::Share,
+    sums::{CLIENTS, Round, VALUE_BITS},
     work::Workshop,
 };
 use crate::failure::Failure;
@@ -24,7 +25,9 @@ const LANES: usize = 8;
 
 /// What was measured of one operation. Times are in seconds per single operation.
 pub(crate) struct Row {
-    pub(crate) operation: Operation,
+    pub(crate) operation: &'static str,
+    pub(crate) scheme: &'static str,
+    /// Of n, or under `ckks-sum` of a quantised value.
     pub(crate) bits: u32,
     pub(crate) engine: &'static str,
     pub(crate) threads: usize,
@@ -39,13 +42,25 @@ pub(crate) struct Row {
     pub(crate) multiplies: Option<f64>,
     /// The part of the multiply instructions that the threads could have issued.
     pub(crate) limit_fraction: Option<f64>,
-    /// Gradient values that one operation carries, if it carries packed plaintexts.
+    /// Gradient values that one operation carries, if it carries any.
     pub(crate) values: Option<usize>,
     /// Of a matrix product: the time of the same work in single operations, divided by its own.
     pub(crate) speedup_over_single: Option<f64>,
     /// The part of the time that the threads had the cores for which they were ready, if the system
     /// tells.
     pub(crate) core_share: Option<f64>,
+    /// Whether its key is for comparison with papers only.
+    pub(crate) is_insecure: bool,
+    /// Under `ckks-sum`, whose operations are on whole contributions.
+    pub(crate) upload: Option<Upload>,
+}
+
+/// What a sum is of.
+pub(crate) struct Upload {
+    /// Contributions to a sum.
+    pub(crate) clients: u32,
+    /// Bytes of a contribution's file for each value.
+    pub(crate) bytes_per_value: f64,
 }
 
 impl Row {
@@ -80,7 +95,8 @@ impl Row {
         let multiplies = multiplies.map(|all| all as f64 / batch as f64);
         let limit = measured.multiply_rate.map(|rate| median_s * rate * threads as f64);
         Ok(Self {
-            operation,
+            operation: operation.name(),
+            scheme: PAILLIER,
             bits: key.bits,
             engine: measured.engine.name(),
             threads,
@@ -94,25 +110,66 @@ impl Row {
             values: operation.carries_values().then_some(key.values),
             speedup_over_single,
             core_share,
+            is_insecure: key.bits <= INSECURE_BITS,
+            upload: None,
         })
     }
 
-    /// Whether its key is for comparison with papers only.
-    pub(crate) fn is_insecure(&self) -> bool {
-        self.bits <= INSECURE_BITS
+    /// Measures an operation on whole contributions for about `duration` after warming up. Multiply
+    /// instructions are not counted: much of the time goes to what no rate of them bounds.
+    pub(crate) fn measure_sum(
+        operation: SumOperation,
+        round: &Round,
+        engine: &'static str,
+        (threads, duration): (usize, Duration),
+    ) -> Result<Self, Failure> {
+        let share = Share::start();
+        let times = sample(&mut || round.run(operation), duration)?;
+        Ok(Self {
+            operation: operation.name(),
+            scheme: CKKS_SUM,
+            bits: VALUE_BITS,
+            engine,
+            threads,
+            batch: 1,
+            count: times.batches,
+            median_s: times.quantile(0.5),
+            p10_s: times.quantile(0.1),
+            p90_s: times.quantile(0.9),
+            multiplies: None,
+            limit_fraction: None,
+            values: Some(round.values()),
+            speedup_over_single: None,
+            core_share: share.end(),
+            is_insecure: false,
+            upload: Some(Upload { clients: CLIENTS, bytes_per_value: round.bytes_per_value() }),
+        })
+    }
+
+    /// The name as it is typed.
+    pub(crate) fn name(&self) -> String {
+        match self.scheme {
+            PAILLIER => self.operation.to_owned(),
+            scheme => format!("{scheme}/{}", self.operation),
+        }
     }
 
     /// An element of the field `rows` of a report.
     pub(crate) fn json(&self) -> Value {
-        json!({
-            "operation": self.operation.name(), "scheme": "paillier", "bits": self.bits,
+        let mut row = json!({
+            "operation": self.operation, "scheme": self.scheme, "bits": self.bits,
             "engine": self.engine, "threads": self.threads, "batch": self.batch,
             "count": self.count, "median_s": self.median_s, "p10_s": self.p10_s,
             "p90_s": self.p90_s, "limit_fraction": self.limit_fraction,
             "multiplies": self.multiplies, "values_per_operation": self.values,
             "speedup_over_single": self.speedup_over_single, "core_share": self.core_share,
-            "insecure": self.is_insecure(),
-        })
+            "insecure": self.is_insecure,
+        });
+        if let Some(upload) = &self.upload {
+            row["clients"] = upload.clients.into();
+            row["bytes_per_value"] = upload.bytes_per_value.into();
+        }
+        row
     }
 }
 

@@ -9,9 +9,10 @@ use crate::{
     args::Bench,
     bench::{
         key::{INSECURE_BITS, Key},
-        machine::{Machine, choose, commit},
+        machine::{Machine, Measured, choose, commit},
         report,
         row::Row,
+        sums::Round,
     },
     failure::Failure,
     files,
@@ -70,19 +71,34 @@ fn check_folder(path: &Path) -> Result<(), Failure> {
 /// Measures row by row, and prints each as it is found.
 fn measure(args: &Bench, bits: &[u32], machine: &Machine) -> Result<Vec<Row>, Failure> {
     machine.lines().iter().for_each(|line| println!("{line}"));
+    let (paillier, sums) = (&args.ops.paillier, &args.ops.sums);
+    let bits = if paillier.is_empty() { &[] } else { bits };
     if bits.contains(&INSECURE_BITS) {
         println!("{INSECURE_BITS}-bit keys are INSECURE: only for comparison with papers");
     }
     println!("\n{}", report::head());
     let mut rows = vec![];
+    let mut found = |row: Row| {
+        println!("{}", report::row(&row));
+        rows.push(row);
+    };
+    let effort = (args.threads, args.seconds);
     for &bits in bits {
         let key = Key::of_bits(bits)?;
         for engine in &machine.engines {
-            for &operation in &args.ops.0 {
-                let row = Row::measure(operation, &key, engine, (args.threads, args.seconds))?;
-                println!("{}", report::row(&row));
-                rows.push(row);
+            for &operation in paillier {
+                found(Row::measure(operation, &key, engine, effort)?);
             }
+        }
+    }
+    if sums.is_empty() {
+        return Ok(rows);
+    }
+    // Sizes of n mean nothing here: each engine has its rows once.
+    for Measured { engine, .. } in &machine.engines {
+        let round = Round::new(engine.clone())?;
+        for &operation in sums {
+            found(Row::measure_sum(operation, &round, engine.name(), effort)?);
         }
     }
     Ok(rows)

@@ -1,0 +1,145 @@
+//! Sums under `ckks-sum`: whole contributions, from tensors in memory to the bytes of files and back.
+
+use std::{hint::black_box, sync::Arc, time::Instant};
+
+use ciphergram_accel::Engine;
+use ciphergram_he::{
+    Agreement, Contribution, Dtype, Error, OpenedSum, Quantised, Scheme, Sealer, SecretKey, Sum,
+    Tensor, TensorSpec, Update, codec::Output, params::Literal, random, seal::Ticket,
+};
+use rand_core::Rng;
+
+use super::operation::SumOperation;
+use crate::failure::Failure;
+
+/// Float32 values of a client's update: one operation is on all of them.
+const VALUES: usize = 1_000_000;
+/// The same on an engine that would encrypt so many for longer than this, in seconds: the oracle.
+const FEW_VALUES: usize = 10_000;
+const LONGEST: f64 = 5.0;
+/// Contributors of a sum, and those that the key has headroom for.
+pub(crate) const CLIENTS: u32 = 10;
+/// Bits of a quantised value.
+pub(crate) const VALUE_BITS: u32 = 16;
+/// The agreed range. Some values are outside, so that there is something to clip.
+const RANGE: f64 = 1.0;
+const LARGEST_VALUE: f64 = 1.05;
+
+/// What the operations are on: one round under a fresh key, with its sum.
+pub(crate) struct Round {
+    key: SecretKey,
+    engine: Arc<dyn Engine>,
+    agreement: Agreement,
+    /// One client's.
+    update: Update,
+    /// The bytes of each client's file.
+    contributions: Vec<Vec<u8>>,
+    /// The bytes of the sum's file.
+    sum: Vec<u8>,
+}
+
+impl Round {
+    /// A round of as many values as the engine can bear.
+    ///
+    /// # Errors
+    /// The mean is another one; no randomness; the engine's.
+    pub(crate) fn new(engine: Arc<dyn Engine>) -> Result<Self, Failure> {
+        let few = Self::of_values(FEW_VALUES, engine.clone())?;
+        let start = Instant::now();
+        few.run(SumOperation::Encrypt)?;
+        let all = start.elapsed().as_secs_f64() * (VALUES / FEW_VALUES) as f64;
+        if all > LONGEST { Ok(few) } else { Self::of_values(VALUES, engine) }
+    }
+
+    /// A round of random updates, which was checked to give their mean.
+    fn of_values(values: usize, engine: Arc<dyn Engine>) -> Result<Self, Failure> {
+        let literal = Literal { scheme: Scheme::CkksSum, clients: CLIENTS, bits: VALUE_BITS };
+        let key = SecretKey::generate(literal)?;
+        let update = random_update(values)?;
+        let agreement = Agreement::new(update.specs(), vec![RANGE], 1)?;
+        let (contributions, sum) = (vec![], vec![]);
+        let mut round = Self { key, engine, agreement, update, contributions, sum };
+        let mut mean = vec![0.0; values];
+        for _ in 0..CLIENTS {
+            round.update = random_update(values)?;
+            for (total, x) in mean.iter_mut().zip(floats(&round.update)) {
+                *total += x.clamp(-RANGE, RANGE) / f64::from(CLIENTS);
+            }
+            let contribution = round.encrypt()?;
+            round.contributions.push(contribution);
+        }
+        round.sum = round.aggregate()?;
+        round.check(&mean)?;
+        Ok(round)
+    }
+
+    /// Values of an update.
+    pub(crate) fn values(&self) -> usize {
+        self.agreement.values()
+    }
+
+    /// Bytes of a contribution's file for each value.
+    pub(crate) fn bytes_per_value(&self) -> f64 {
+        self.contributions[0].len() as f64 / self.values() as f64
+    }
+
+    /// One operation, its result thrown away.
+    pub(crate) fn run(&self, operation: SumOperation) -> Result<(), Failure> {
+        match operation {
+            SumOperation::Encrypt => drop(black_box(self.encrypt()?)),
+            SumOperation::Aggregate => drop(black_box(self.aggregate()?)),
+            SumOperation::Decrypt => drop(black_box(self.decrypt()?)),
+        }
+        Ok(())
+    }
+
+    /// From a client's tensors to the bytes of its contribution.
+    fn encrypt(&self) -> Result<Vec<u8>, Error> {
+        let (key, mut rng) = (&self.key, random::generator()?);
+        let parameters = key.public().parameters();
+        let quantised = Quantised::new(&self.update, &self.agreement, 1, parameters, &mut rng)?;
+        let sealer = Sealer::resume(key, self.engine.clone(), quantised, Ticket::draw()?, 0)?;
+        let (ticket, agreement) = (sealer.ticket().clone(), self.agreement.clone());
+        let contribution = Contribution { ticket, agreement, stream: sealer.seal_all()? };
+        Ok(contribution.to_bytes(key.public()))
+    }
+
+    /// From the bytes of all contributions to those of their sum, with no use of the secret.
+    fn aggregate(&self) -> Result<Vec<u8>, Error> {
+        let key = self.key.public();
+        let read = self.contributions.iter().map(|bytes| Contribution::from_bytes(bytes, key));
+        Ok(Sum::of(key, self.engine.clone(), (0..).zip(read))?.to_bytes(key))
+    }
+
+    /// From the bytes of the sum to the mean in float32.
+    fn decrypt(&self) -> Result<Update, Error> {
+        let sum = Sum::from_bytes(&self.sum, self.key.public())?;
+        OpenedSum::open(&self.key, &*self.engine, &sum)?.decode(&sum, Output::Mean)
+    }
+
+    /// What is timed must be right: a mean is within one step, and the rounding of float32.
+    fn check(&self, mean: &[f64]) -> Result<(), Failure> {
+        let steps = f64::from(self.key.public().parameters().half_steps());
+        let bound = RANGE * (1.0 / steps + f64::from(f32::EPSILON));
+        let decrypted = self.decrypt()?;
+        if floats(&decrypted).zip(mean).all(|(x, y)| (x - y).abs() <= bound) {
+            return Ok(());
+        }
+        let text = format!("the engine {} decrypts to another mean", self.engine.name());
+        Err(Failure::Work(text))
+    }
+}
+
+fn floats(update: &Update) -> impl Iterator<Item = f64> + '_ {
+    update.tensors().iter().flat_map(Tensor::values)
+}
+
+/// One tensor of random values.
+fn random_update(values: usize) -> Result<Update, Error> {
+    let mut rng = random::generator()?;
+    let unit = f64::from(u32::MAX) / 2.0;
+    let mut value = || ((f64::from(rng.next_u32()) / unit - 1.0) * LARGEST_VALUE) as f32;
+    let bytes = (0..values).flat_map(|_| value().to_le_bytes()).collect();
+    let spec = TensorSpec { name: "g".into(), dtype: Dtype::F32, shape: vec![values as u64] };
+    Ok(Update::new(vec![Tensor::from_bytes(spec, bytes)]))
+}
