@@ -55,7 +55,7 @@ def environments(options):
         folder = options.venv.absolute().with_name(f"{options.venv.name}-openfhe")
         interpreters["openfhe"], more = prepare(
             folder, OPENFHE_REQUIREMENTS, options.openfhe_python)
-        problems += more
+        problems += [f"openfhe, by {options.openfhe_python}: {line}" for line in more]
     return interpreters, problems
 
 
