@@ -35,6 +35,7 @@ pub fn beats_per_unit(limbs: usize) -> usize {
 }
 
 /// Lane `index` of one beat.
+#[inline]
 #[must_use]
 pub fn lane(beat: &[u64], index: usize) -> u64 {
     let (word, bit) = (LANE_BITS * index / 64, LANE_BITS * index % 64);
@@ -53,7 +54,8 @@ pub fn set_lane(beat: &mut [u64], index: usize, value: u64) {
 }
 
 /// The first lane of `words` (whole beats) that is not below its prime, if any; a beat whose two
-/// spare bits are set counts as a bad lane of its own, its last.
+/// spare bits are set counts as a bad lane of its own, its last. An engine's
+/// [`first_bad_lane`](crate::Engine::first_bad_lane) is quicker.
 #[must_use]
 pub fn first_bad_lane(words: &[u64], ring: &Ring) -> Option<usize> {
     let primes = ring.primes();
@@ -141,11 +143,11 @@ mod tests {
 
     #[test]
     fn bad_lanes_are_found_by_index() {
-        let ring = Arc::new(Ring::new(8, &[97, 113]).unwrap());
+        let ring = Arc::new(Ring::new(16, &[193, 257]).unwrap());
         let mut words = vec![0u64; 2 * WORDS];
-        set_lane(&mut words[WORDS..], 3, 112);
+        set_lane(&mut words[WORDS..], 3, 256);
         assert_eq!(first_bad_lane(&words, &ring), None);
-        set_lane(&mut words[WORDS..], 4, 97);
+        set_lane(&mut words[WORDS..], 4, 193);
         assert_eq!(first_bad_lane(&words, &ring), Some(14));
         words[7] = 1 << 63;
         assert_eq!(first_bad_lane(&words, &ring), Some(9));

@@ -364,7 +364,9 @@ pub fn paillier_legs(engine: &dyn Engine) {
 /// Both transforms, and that they are inverse to each other at the real degree.
 pub fn transforms(engine: &dyn Engine) {
     let mut random = Operands::new(4);
-    for (degree, bits, limbs) in [(4, 10, 1), (8, 20, 3), (64, 31, 2), (128, 50, 4), (512, 50, 2)] {
+    for (degree, bits, limbs) in
+        [(16, 10, 1), (32, 20, 3), (64, 31, 2), (128, 50, 4), (256, 50, 2), (512, 50, 2)]
+    {
         let ring = ring(degree, bits, limbs);
         let mut b = Builder::new("ntt");
         let a = b.coefficients("a", &ring);
@@ -397,7 +399,15 @@ pub fn transforms(engine: &dyn Engine) {
 /// Sums, differences and products of polynomials, and integers in and out of RNS.
 pub fn polynomials(engine: &dyn Engine) {
     let mut random = Operands::new(5);
-    for (degree, bits, limbs) in [(8, 20, 2), (64, 50, 2), (4096, 50, 2)] {
+    for (degree, bits, limbs) in [
+        (16, 20, 1),
+        (16, 20, 8),
+        (64, 50, 2),
+        (32, 50, 3),
+        (64, 49, 4),
+        (32, 50, 8),
+        (4096, 50, 2),
+    ] {
         let ring = ring(degree, bits, limbs);
         let mut b = Builder::new("add sub");
         let (x, y) = (b.coefficients("x", &ring), b.coefficients("y", &ring));
@@ -411,11 +421,11 @@ pub fn polynomials(engine: &dyn Engine) {
         agree(engine, &b.build(), &[&x, &y], x.len());
 
         let mut b = Builder::new("lift compose");
-        let x = b.integers("x", degree * 2);
+        let x = b.integers("x", degree * limbs);
         let lifted = b.lift("lifted", &ring, x);
         let integers = b.compose("integers", lifted);
         b.output(integers);
-        let x = random.words(degree * 2 * 3);
+        let x = random.words(degree * limbs * 3);
         agree(engine, &b.build(), &[&x], x.len());
     }
     let ring = ring(64, 50, 4);
@@ -433,7 +443,7 @@ pub fn polynomials(engine: &dyn Engine) {
 /// Integers out of RNS and back, over any number of primes.
 pub fn compositions(engine: &dyn Engine) {
     let mut random = Operands::new(9);
-    let shapes = [(4, 12, 3), (8, 20, 2), (8, 33, 5), (64, 50, 2)];
+    let shapes = [(16, 12, 3), (16, 20, 2), (16, 33, 5), (64, 50, 2)];
     let limbs = (1..=8).map(|limbs| (16, 50, limbs));
     for (degree, bits, limbs) in shapes.into_iter().chain(limbs) {
         let ring = ring(degree, bits, limbs);
@@ -461,10 +471,13 @@ pub fn compositions(engine: &dyn Engine) {
     }
 }
 
-/// Uniform polynomials over several seeds, and noise, at the real degree.
+/// Uniform polynomials over several seeds, and noise, at the real degree, and where draws are often
+/// or now and then rejected.
 pub fn sampling(engine: &dyn Engine) {
     let mut random = Operands::new(6);
-    for (degree, bits, limbs) in [(8, 20, 1), (64, 50, 4), (4096, 50, 2)] {
+    for (degree, bits, limbs) in
+        [(16, 20, 1), (128, 16, 2), (1024, 22, 3), (256, 50, 2), (4096, 50, 2)]
+    {
         let ring = ring(degree, bits, limbs);
         for count in [1, 3] {
             let mut b = Builder::new("uniform");
@@ -488,7 +501,7 @@ pub fn sampling(engine: &dyn Engine) {
 pub fn packing(engine: &dyn Engine) {
     let mut random = Operands::new(7);
     for (degree, limbs, count) in
-        [(64, 2, 1), (64, 2, 12), (64, 3, 3), (64, 4, 2), (64, 4, 24), (4096, 2, 800)]
+        [(64, 2, 1), (64, 2, 12), (64, 3, 3), (64, 4, 2), (64, 4, 24), (64, 8, 44), (4096, 2, 800)]
     {
         let ring = ring(degree, 50, limbs);
         let mut b = Builder::new("pack");
@@ -519,6 +532,35 @@ pub fn packing(engine: &dyn Engine) {
             acc
         };
         assert_eq!(run(engine), run(&ReferenceEngine), "sum in place on {}", engine.name());
+        out_of_range(engine, &ring, &random.beats(&ring, count));
+    }
+}
+
+/// Each lane just out of range, and each bit that is in no lane, wherever it stands.
+fn out_of_range(engine: &dyn Engine, ring: &Ring, beats: &[u64]) {
+    let found = |words: &[u64]| {
+        let found = engine.first_bad_lane(words, ring);
+        assert_eq!(found, beats::first_bad_lane(words, ring), "range on {}", engine.name());
+        found
+    };
+    assert_eq!(found(beats), None);
+    let count = beats.len() / beats::WORDS;
+    for b in (0..count).filter(|b| b % 37 < 4 || count - b < 4) {
+        for lane in 0..beats::LANES {
+            let mut words = beats.to_vec();
+            let beat = &mut words[b * beats::WORDS..][..beats::WORDS];
+            let q = ring.primes()[(b * beats::LANES + lane) % ring.primes().len()];
+            let mut lanes: [u64; beats::LANES] = std::array::from_fn(|i| beats::lane(beat, i));
+            lanes[lane] = q;
+            beat.fill(0);
+            lanes.iter().enumerate().for_each(|(i, &value)| beats::set_lane(beat, i, value));
+            assert_eq!(found(&words), Some(b * beats::LANES + lane));
+        }
+        for bit in [62, 63] {
+            let mut words = beats.to_vec();
+            words[b * beats::WORDS + beats::WORDS - 1] |= 1 << bit;
+            assert_eq!(found(&words), Some(b * beats::LANES + beats::LANES - 1));
+        }
     }
 }
 

@@ -14,11 +14,9 @@ mod derived;
 #[cfg(target_arch = "x86_64")]
 mod ifma;
 mod montgomery;
-mod ntt;
-mod poly;
 mod portable;
 mod power;
-mod sampling;
+mod rns;
 mod steps;
 mod tally;
 
@@ -28,11 +26,11 @@ use crate::{
     program::{Kind, Program, Step},
     ring::Ring,
 };
-use derived::Derived;
+use backend::Backend;
 #[cfg(target_arch = "x86_64")]
 use ifma::Ifma;
-use ntt::Tables;
 use portable::Portable;
+use rns::{Rns, RnsSteps};
 use steps::Steps;
 
 /// Items of a block of a program over big residues: tables of fixed bases are read once for so many.
@@ -43,15 +41,66 @@ const BLOCK: usize = 256;
 /// It keeps what it derives from long-lived constants, the powers of a fixed base and the twiddle
 /// factors of a ring, for as long as the constant itself lives.
 pub struct CpuEngine {
-    residues: Path,
-    twiddles: Derived<Ring, Tables>,
+    path: Box<dyn Path>,
 }
 
-/// How big residues are computed.
-enum Path {
-    #[cfg(target_arch = "x86_64")]
-    Ifma(Steps<Ifma>),
-    Portable(Steps<Portable>),
+/// The kernels of one kind of processor, and what an engine tells of them: see [`Engine`].
+trait Path: Send + Sync {
+    fn describe(&self) -> &'static str;
+    /// How many big residues suit its registers.
+    fn unit(&self) -> usize;
+    fn multiply_rate(&self) -> f64;
+    fn multiplies(&self, program: &Program, count: usize) -> u64;
+    fn prepare(&self, program: &Program);
+    fn first_bad_lane(&self, words: &[u64], ring: &Ring) -> Option<usize>;
+    fn step(&self, step: &Step, out_kind: &Kind, out: &mut [u64], args: &[Arg<'_>]);
+}
+
+struct On<B: Backend> {
+    name: &'static str,
+    residues: Steps<B>,
+    polynomials: RnsSteps<B>,
+}
+
+impl<B: Backend + Rns> On<B> {
+    fn new(name: &'static str, backend: B) -> Self {
+        Self { name, residues: Steps::new(backend), polynomials: RnsSteps::new(backend) }
+    }
+}
+
+impl<B: Backend + Rns> Path for On<B> {
+    fn describe(&self) -> &'static str {
+        self.name
+    }
+
+    fn unit(&self) -> usize {
+        B::LANES
+    }
+
+    fn multiply_rate(&self) -> f64 {
+        self.residues.multiply_rate()
+    }
+
+    fn multiplies(&self, program: &Program, count: usize) -> u64 {
+        Steps::<B>::multiplies(program, count, BLOCK)
+    }
+
+    fn prepare(&self, program: &Program) {
+        self.polynomials.sweep();
+        self.residues.prepare(program);
+    }
+
+    fn first_bad_lane(&self, words: &[u64], ring: &Ring) -> Option<usize> {
+        self.polynomials.first_bad_lane(words, ring)
+    }
+
+    fn step(&self, step: &Step, out_kind: &Kind, out: &mut [u64], args: &[Arg<'_>]) {
+        if step.is_of_residues() {
+            self.residues.run(step, out_kind, out, args);
+        } else {
+            self.polynomials.run(step, out_kind, out, args);
+        }
+    }
 }
 
 impl Default for CpuEngine {
@@ -70,8 +119,9 @@ impl CpuEngine {
         }
         #[cfg(target_arch = "x86_64")]
         if let Some(token) = Ifma::detect() {
-            let residues = Path::Ifma(Steps::new(token));
-            return Self { residues, twiddles: Derived::default() };
+            return Self {
+                path: Box::new(On::new("AVX-512 IFMA, eight numbers at a time", token)),
+            };
         }
         Self::portable()
     }
@@ -79,8 +129,7 @@ impl CpuEngine {
     /// An engine on the path that any processor has.
     #[must_use]
     pub fn portable() -> Self {
-        let residues = Path::Portable(Steps::new(Portable));
-        Self { residues, twiddles: Derived::default() }
+        Self { path: Box::new(On::new("portable 64-bit arithmetic", Portable)) }
     }
 }
 
@@ -90,12 +139,7 @@ impl Engine for CpuEngine {
     }
 
     fn describe(&self) -> String {
-        let path = match &self.residues {
-            #[cfg(target_arch = "x86_64")]
-            Path::Ifma(_) => "AVX-512 IFMA, eight numbers at a time",
-            Path::Portable(_) => "portable 64-bit arithmetic",
-        };
-        format!("{path}, on {} threads", rayon::current_num_threads())
+        format!("{}, on {} threads", self.path.describe(), rayon::current_num_threads())
     }
 
     fn supports(&self, _step: &str) -> bool {
@@ -107,35 +151,27 @@ impl Engine for CpuEngine {
         interpret::run(self, program, operands, true)
     }
 
+    fn first_bad_lane(&self, words: &[u64], ring: &Ring) -> Option<usize> {
+        self.path.first_bad_lane(words, ring)
+    }
+
     fn multiply_rate(&self) -> Option<f64> {
-        Some(match &self.residues {
-            #[cfg(target_arch = "x86_64")]
-            Path::Ifma(steps) => steps.multiply_rate(),
-            Path::Portable(steps) => steps.multiply_rate(),
-        })
+        Some(self.path.multiply_rate())
     }
 
     fn multiplies(&self, program: &Program, operands: &[Operand<'_>]) -> Option<u64> {
-        let count = interpret::count(program, operands);
-        Some(match &self.residues {
-            #[cfg(target_arch = "x86_64")]
-            Path::Ifma(_) => Steps::<Ifma>::multiplies(program, count, BLOCK),
-            Path::Portable(_) => Steps::<Portable>::multiplies(program, count, BLOCK),
-        })
+        Some(self.path.multiplies(program, interpret::count(program, operands)))
     }
 }
 
 impl Kernels for CpuEngine {
     fn blocks(&self, program: &Program) -> Blocks {
         if !program.steps().any(Step::is_of_residues) {
-            // One polynomial fills the cache.
-            return Blocks { unit: 1, units: 1, parts: 4 };
+            // One polynomial fills the cache; beats by themselves are small.
+            let beats = program.steps().all(|step| matches!(step, Step::AddBeats));
+            return Blocks { unit: 1, units: if beats { BLOCK } else { 1 }, parts: 4 };
         }
-        let unit = match &self.residues {
-            #[cfg(target_arch = "x86_64")]
-            Path::Ifma(_) => <Ifma as backend::Backend>::LANES,
-            Path::Portable(_) => 1,
-        };
+        let unit = self.path.unit();
         // A simultaneous power makes tables of its bases in every part.
         let dot = |step: &Step| matches!(step, Step::Dot { .. });
         let parts = if program.steps().any(dot) { 1 } else { 4 };
@@ -143,44 +179,10 @@ impl Kernels for CpuEngine {
     }
 
     fn prepare(&self, program: &Program) {
-        self.twiddles.sweep();
-        match &self.residues {
-            #[cfg(target_arch = "x86_64")]
-            Path::Ifma(steps) => steps.prepare(program),
-            Path::Portable(steps) => steps.prepare(program),
-        }
+        self.path.prepare(program);
     }
 
     fn step(&self, step: &Step, out_kind: &Kind, out: &mut [u64], args: &[Arg<'_>]) {
-        if step.is_of_residues() {
-            return match &self.residues {
-                #[cfg(target_arch = "x86_64")]
-                Path::Ifma(steps) => steps.run(step, out_kind, out, args),
-                Path::Portable(steps) => steps.run(step, out_kind, out, args),
-            };
-        }
-        for (index, out) in out.chunks_mut(out_kind.words()).enumerate() {
-            let args: Vec<_> = args.iter().map(|arg| (arg.kind, arg.item(index))).collect();
-            self.polynomial_step(step, out_kind, out, &args);
-        }
-    }
-}
-
-impl CpuEngine {
-    fn polynomial_step(
-        &self,
-        step: &Step,
-        out_kind: &Kind,
-        out: &mut [u64],
-        args: &[(&Kind, &[u64])],
-    ) {
-        match (step, out_kind) {
-            (Step::Ntt | Step::Intt, Kind::Polys { ring, .. }) => {
-                let tables = self.twiddles.get(ring, Tables::new);
-                out.copy_from_slice(args[0].1);
-                if matches!(step, Step::Ntt) { tables.forward(out) } else { tables.inverse(out) }
-            }
-            _ => poly::step(step, out_kind, out, args),
-        }
+        self.path.step(step, out_kind, out, args);
     }
 }

@@ -1,7 +1,7 @@
 //! The one trait that makes something an engine.
 
 use crate::{
-    Beats, Exponents, Polys, Residues,
+    Beats, Exponents, Polys, Residues, Ring, beats,
     exponents::{Public, Secret},
     polys::Domain,
     program::{Program, Step},
@@ -27,6 +27,12 @@ pub trait Engine: Send + Sync {
     /// # Errors
     /// The operands do not fit the program, or a step is not supported. Nothing was computed then.
     fn run(&self, program: &Program, operands: &mut [Operand<'_>]) -> Result<(), RunError>;
+
+    /// The first lane of whole beats that is not below its prime: what [`beats::first_bad_lane`] says,
+    /// as fast as the engine can.
+    fn first_bad_lane(&self, words: &[u64], ring: &Ring) -> Option<usize> {
+        beats::first_bad_lane(words, ring)
+    }
 
     /// How many multiply instructions a second one thread of this engine can issue at most, measured
     /// now (it takes some tens of milliseconds). `None` where there is no such measure.

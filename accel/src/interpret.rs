@@ -1,7 +1,5 @@
 //! What engines that run on the host share: binding operands, and walking a program block by block.
 
-use zeroize::Zeroize;
-
 use crate::{
     engine::{Operand, OperandFault, RunError},
     program::{Kind, Program, Source, Spread, Step, Value},
@@ -85,7 +83,7 @@ enum Place {
     Constant,
     /// In an operand of the run.
     Operand(usize),
-    /// At this offset in one item's scratch memory.
+    /// In this slot of scratch memory.
     Scratch(usize),
 }
 
@@ -96,26 +94,37 @@ struct Plan<'p> {
     places: Vec<Place>,
     /// For each operand, the value it binds.
     bound: Vec<usize>,
-    scratch_words: usize,
+    /// For each slot of scratch memory, its words for one item.
+    slots: Vec<usize>,
 }
 
 impl<'p> Plan<'p> {
     fn new(program: &'p Program) -> Self {
         let mut bound: Vec<usize> = program.inputs().map(|(value, _)| value).collect();
         bound.extend(program.outputs());
-        let mut scratch_words = 0;
-        let place = |(index, value): (usize, &Value)| match value.source {
-            Source::Constant { .. } => Place::Constant,
-            _ => match bound.iter().position(|&value| value == index) {
-                Some(operand) => Place::Operand(operand),
-                None => {
-                    scratch_words += value.kind.words();
-                    Place::Scratch(scratch_words - value.kind.words())
+        let last_uses = last_uses(program);
+        let (mut slots, mut free): (Vec<usize>, Vec<usize>) = (vec![], vec![]);
+        let mut places = Vec::with_capacity(program.values().len());
+        for (index, value) in program.values().iter().enumerate() {
+            let operand = bound.iter().position(|&value| value == index);
+            places.push(match (&value.source, operand) {
+                (Source::Constant { .. }, _) => Place::Constant,
+                (_, Some(operand)) => Place::Operand(operand),
+                (_, None) => {
+                    let slot = free.pop().unwrap_or(slots.len());
+                    slots.resize(slots.len().max(slot + 1), 0);
+                    slots[slot] = slots[slot].max(value.kind.words());
+                    Place::Scratch(slot)
                 }
-            },
-        };
-        let places = program.values().iter().enumerate().map(place).collect();
-        Self { program, places, bound, scratch_words }
+            });
+            // What nothing reads any more makes room, after the step that was the last to read it.
+            for (before, &last) in last_uses.iter().enumerate().take(index + 1) {
+                if let (Place::Scratch(slot), true) = (places[before], last == index) {
+                    free.push(slot);
+                }
+            }
+        }
+        Self { program, places, bound, slots }
     }
 
     fn words(&self, value: usize) -> usize {
@@ -170,7 +179,7 @@ impl<'p> Plan<'p> {
     fn arg<'s>(
         &'s self,
         value: usize,
-        scratch: &'s [u64],
+        scratch: &'s [Vec<u64>],
         views: &'s [View<'_>],
         block: &Block,
     ) -> Arg<'s> {
@@ -178,7 +187,7 @@ impl<'p> Plan<'p> {
         let words = v.kind.words();
         let (data, shared): (&[u64], bool) = match (self.places[value], &v.source) {
             (_, Source::Constant { words }) => (words, true),
-            (Place::Scratch(at), _) => (&scratch[at * block.room..], false),
+            (Place::Scratch(slot), _) => (&scratch[slot], false),
             (Place::Operand(operand), _) => match &views[operand] {
                 View::Shared(data) => (data, true),
                 View::Each(data) => (&data[block.first * words..], false),
@@ -194,7 +203,7 @@ impl<'p> Plan<'p> {
     fn run_block(
         &self,
         k: &impl Kernels,
-        scratch: &mut [u64],
+        scratch: &mut [Vec<u64>],
         views: &mut [View<'_>],
         block: &Block,
     ) {
@@ -202,11 +211,12 @@ impl<'p> Plan<'p> {
             let Source::Step { step, operands } = &value.source else { continue };
             let words = value.kind.words() * block.count;
             match self.places[index] {
-                Place::Scratch(at) => {
-                    // Operands come before results, in memory too.
-                    let (before, rest) = scratch.split_at_mut(at * block.room);
-                    let out = &mut rest[..words];
-                    self.run_step(k, (step, operands), &value.kind, out, before, views, block);
+                Place::Scratch(slot) => {
+                    // No operand of a step lies where its result goes.
+                    let mut room = std::mem::take(&mut scratch[slot]);
+                    let out = &mut room[..words];
+                    self.run_step(k, (step, operands), &value.kind, out, scratch, views, block);
+                    scratch[slot] = room;
                 }
                 Place::Operand(operand) => {
                     // An output is nobody's operand before it is computed.
@@ -222,12 +232,12 @@ impl<'p> Plan<'p> {
         }
         for &(target, value) in self.program.updates() {
             let words = self.words(value);
-            let (Place::Operand(operand), Place::Scratch(at)) =
+            let (Place::Operand(operand), Place::Scratch(slot)) =
                 (self.places[target], self.places[value])
             else {
                 unreachable!("an accumulator is an operand, what replaces it a result")
             };
-            let source = &scratch[at * block.room..][..words * block.count];
+            let source = &scratch[slot][..words * block.count];
             if let View::Write(data) = &mut views[operand] {
                 data[block.first * words..][..source.len()].copy_from_slice(source);
             }
@@ -241,7 +251,7 @@ impl<'p> Plan<'p> {
         (step, operands): (&Step, &[usize]),
         kind: &Kind,
         out: &mut [u64],
-        scratch: &[u64],
+        scratch: &[Vec<u64>],
         views: &[View<'_>],
         block: &Block,
     ) {
@@ -278,22 +288,41 @@ impl<'p> Plan<'p> {
             return;
         }
         let room = count.min(blocks.unit * blocks.units);
-        let mut scratch = vec![0; self.scratch_words * room];
+        let mut scratch: Vec<_> = self.slots.iter().map(|words| vec![0; words * room]).collect();
         for first in (0..count).step_by(room.max(1)) {
-            let block = Block { first, count: room.min(count - first), room };
+            let block = Block { first, count: room.min(count - first) };
             self.run_block(k, &mut scratch, &mut views, &block);
         }
         if self.program.has_secrets() {
-            scratch.zeroize();
+            scratch.iter_mut().for_each(|slot| wipe(slot));
         }
     }
 }
 
-/// Some items of a part, and how many its scratch memory holds.
+/// Some items of a part.
 struct Block {
     first: usize,
     count: usize,
-    room: usize,
+}
+
+/// For each value, the last one that is computed from it: itself where there is none, and none where
+/// it leaves the program.
+fn last_uses(program: &Program) -> Vec<usize> {
+    let mut last: Vec<usize> = (0..program.values().len()).collect();
+    for (index, value) in program.values().iter().enumerate() {
+        if let Source::Step { operands, .. } = &value.source {
+            operands.iter().for_each(|&operand| last[operand] = index);
+        }
+    }
+    program.updates().iter().for_each(|&(_, value)| last[value] = usize::MAX);
+    last
+}
+
+/// Overwrites memory that held secrets, at the speed of memory. The compiler cannot leave it out, for
+/// it does not know that nobody looks.
+fn wipe(words: &mut [u64]) {
+    words.fill(0);
+    std::hint::black_box(words);
 }
 
 /// Shows each step of `program` to `see`, over a block of `count` items that are all zero; constants

@@ -177,8 +177,7 @@ pub enum Step {
         /// Words of one integer.
         words_each: usize,
     },
-    /// RNS to the integer in `[0, Q)` of each coefficient, `[coefficient][word]`: as many
-    /// little-endian words each as there are primes. Constant time.
+    /// RNS to the integer in `[0, Q)` of each coefficient, a word for each prime. Constant time.
     Compose,
     /// The first coefficients of a polynomial to beats.
     Pack,

@@ -204,13 +204,15 @@ fn compose(kind: &Kind, out: &mut [u64], poly: &[u64]) {
             (product(&mut others()), pow_mod_vartime(residue, q - 2, q))
         })
         .collect();
-    for (i, words) in out.chunks_mut(primes.len()).enumerate() {
+    for i in 0..n {
         let limbs = primes.iter().zip(&parts).enumerate();
         let sum = limbs.fold(big(&[0]), |sum, (limb, (&q, (others, inverse)))| {
             let digit = mul_mod_vartime(poly[limb * n + i], *inverse, q);
             sum.concatenating_add(others.concatenating_mul(&big(&[digit])))
         });
-        put(words, &sum.rem(&all));
+        let mut words = vec![0; primes.len()];
+        put(&mut words, &sum.rem(&all));
+        words.iter().enumerate().for_each(|(w, &word)| out[w * n + i] = word);
     }
 }
 
@@ -228,10 +230,9 @@ fn poly_step(step: &Step, ring: &Ring, out: &mut [u64], args: &[(&Kind, &[u64])]
         Step::PolyMul => each_limb(out, &|j, _, q| mul_mod_vartime(a[j], args[1].1[j], q)),
         Step::Ntt => transform(ring, out, a),
         Step::Intt => inverse_transform(ring, out, a),
-        Step::Lift { words_each } => each_limb(out, &|_, i, q| {
-            let words = &a[i * words_each..][..*words_each];
+        Step::Lift { .. } => each_limb(out, &|_, i, q| {
             let fold = |acc: u128, &w: &u64| ((acc << 64) | u128::from(w)) % u128::from(q);
-            words.iter().rev().fold(0, fold) as u64
+            a.iter().skip(i).step_by(n).rev().fold(0, fold) as u64
         }),
         Step::Uniform => uniform(ring, out, a, args[1].1[0]),
         Step::Noise => {

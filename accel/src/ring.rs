@@ -2,6 +2,8 @@
 
 /// The largest prime, in bits: a residue and the carry of one addition fit a 51-bit lane.
 pub const MAX_PRIME_BITS: u32 = 50;
+/// The most primes of a ring.
+pub const MAX_PRIMES: usize = 8;
 
 /// The ring degree and its primes, with a canonical root of unity for each.
 ///
@@ -20,8 +22,8 @@ pub struct Ring {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RingError {
-    /// The degree must be a power of two from 4 to 65,536.
-    #[error("the ring degree {degree} is not a power of two from 4 to 65536")]
+    /// The degree must be a power of two from 16 to 65,536.
+    #[error("the ring degree {degree} is not a power of two from 16 to 65536")]
     Degree {
         /// The degree given.
         degree: usize,
@@ -43,11 +45,11 @@ impl Ring {
     /// # Errors
     /// See [`RingError`].
     pub fn new(degree: usize, primes: &[u64]) -> Result<Self, RingError> {
-        if !degree.is_power_of_two() || !(4..=65_536).contains(&degree) {
+        if !degree.is_power_of_two() || !(16..=65_536).contains(&degree) {
             return Err(RingError::Degree { degree });
         }
         let distinct = (1..primes.len()).all(|i| !primes[..i].contains(&primes[i]));
-        if !distinct || !(1..=8).contains(&primes.len()) {
+        if !distinct || !(1..=MAX_PRIMES).contains(&primes.len()) {
             return Err(RingError::Count);
         }
         let order = 2 * degree as u64;
@@ -168,9 +170,9 @@ mod tests {
             assert!(q >> 49 == 1 && q % 8192 == 1);
             assert_eq!(pow_mod_vartime(root, 4096, q), q - 1);
         }
-        // By exhaustion on a ring small enough: 97 ≡ 1 mod 16.
-        let small = Ring::new(8, &[97]).unwrap();
-        let exhaustive = (2..97).find(|&x| pow_mod_vartime(x, 8, 97) == 96).unwrap();
+        // By exhaustion on a ring small enough: 97 ≡ 1 mod 32.
+        let small = Ring::new(16, &[97]).unwrap();
+        let exhaustive = (2..97).find(|&x| pow_mod_vartime(x, 16, 97) == 96).unwrap();
         assert_eq!(small.roots(), [exhaustive]);
     }
 
@@ -185,9 +187,10 @@ mod tests {
     #[test]
     fn refuses_what_is_no_ring() {
         assert_eq!(Ring::new(12, &[97]), Err(RingError::Degree { degree: 12 }));
-        assert_eq!(Ring::new(8, &[97, 97]), Err(RingError::Count));
-        assert_eq!(Ring::new(8, &[]), Err(RingError::Count));
-        assert_eq!(Ring::new(8, &[33]), Err(RingError::Prime { value: 33 }));
-        assert_eq!(Ring::new(8, &[23]), Err(RingError::Prime { value: 23 }));
+        assert_eq!(Ring::new(8, &[97]), Err(RingError::Degree { degree: 8 }));
+        assert_eq!(Ring::new(16, &[97, 97]), Err(RingError::Count));
+        assert_eq!(Ring::new(16, &[]), Err(RingError::Count));
+        assert_eq!(Ring::new(16, &[33]), Err(RingError::Prime { value: 33 }));
+        assert_eq!(Ring::new(16, &[23]), Err(RingError::Prime { value: 23 }));
     }
 }

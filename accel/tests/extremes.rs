@@ -63,6 +63,28 @@ fn polynomials_of_the_largest_coefficients() {
 }
 
 #[test]
+fn the_larger_ring_there_and_back() {
+    let ring = Arc::new(Ring::new(8192, &largest_primes(50, 8192, 4)).unwrap());
+    let poly: Vec<u64> = ring
+        .primes()
+        .iter()
+        .flat_map(|&q| (0..8192u64).map(move |i| i.wrapping_mul(0x9e37_79b9_7f4a_7c15) % q))
+        .collect();
+    let mut b = Builder::new("there and back");
+    let a = b.coefficients("a", &ring);
+    let t = b.ntt("t", a);
+    let back = b.intt("back", t);
+    b.output(back);
+    let program = b.build();
+    let [fast, portable] = [CpuEngine::new(), CpuEngine::portable()].map(|engine| {
+        let mut out = vec![0; poly.len()];
+        engine.run(&program, &mut [Operand::In(&poly), Operand::Out(&mut out)]).unwrap();
+        out
+    });
+    assert!(fast == poly && portable == poly);
+}
+
+#[test]
 #[should_panic(expected = "an output is the result of a step")]
 fn an_input_is_no_output() {
     let m = Arc::new(Modulus::new("m", &[97]).unwrap());

@@ -14,7 +14,19 @@
 // the token proves are there, and reading a vector as the eight integers that it is.
 #![allow(unsafe_code, reason = "instructions that not every processor has")]
 
+/// Calls a kernel, which a token in hand makes safe.
+macro_rules! kernel {
+    ($call:expr) => {
+        // SAFETY: the processor has the instructions; whoever holds an `Ifma` has asked.
+        unsafe { $call }
+    };
+}
+
+mod chacha;
 mod convert;
+mod ntt;
+mod packing;
+mod residues;
 mod rows;
 mod select;
 
@@ -41,7 +53,8 @@ impl Ifma {
         let there = is_x86_feature_detected!("avx512f")
             && is_x86_feature_detected!("avx512dq")
             && is_x86_feature_detected!("avx512ifma")
-            && is_x86_feature_detected!("avx512vbmi2");
+            && is_x86_feature_detected!("avx512vbmi2")
+            && is_x86_feature_detected!("avx512vpopcntdq");
         there.then_some(Self(()))
     }
 }
@@ -51,12 +64,28 @@ type Word = __m512i;
 const BITS: u32 = 52;
 const MASK: i64 = (1 << BITS) - 1;
 
-/// Calls a kernel, which a token in hand makes safe.
-macro_rules! kernel {
-    ($call:expr) => {
-        // SAFETY: the processor has the instructions; whoever holds an `Ifma` has asked.
-        unsafe { $call }
-    };
+#[inline]
+#[target_feature(enable = "avx512f,avx512ifma")]
+fn low(x: Word, a: Word, b: Word) -> Word {
+    _mm512_madd52lo_epu64(x, a, b)
+}
+
+#[inline]
+#[target_feature(enable = "avx512f,avx512ifma")]
+fn high(x: Word, a: Word, b: Word) -> Word {
+    _mm512_madd52hi_epu64(x, a, b)
+}
+
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn all(limb: u64) -> Word {
+    _mm512_set1_epi64(limb as i64)
+}
+
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn carry_of(x: Word) -> Word {
+    _mm512_srli_epi64::<BITS>(x)
 }
 
 impl Backend for Ifma {

@@ -8,7 +8,7 @@ use super::{Crt, FixedBase, Kind, Program, Source, Spread, Step, Value};
 use crate::{
     exponents::{Public, Secrecy, Secret},
     modulus::Modulus,
-    ring::Ring,
+    ring::{MAX_PRIMES, Ring},
 };
 
 /// A handle to a value of kind `T` in the program under construction.
@@ -515,18 +515,22 @@ impl Builder {
         self.step(name, kind, Step::Noise, &[key.index, index.index])
     }
 
-    /// Integers, one to a coefficient, to a polynomial; each is taken mod Q.
+    /// Integers, one to a coefficient, to a polynomial; each is taken mod Q. They lie word by word: word
+    /// `w` of integer `i` at `w · N + i`.
     pub fn lift(&mut self, name: &str, ring: &Arc<Ring>, x: Var<Integer>) -> Var<Coeff> {
         let words = self.kind(x).words();
         assert_eq!(words % ring.degree(), 0, "{name}: the same words for each coefficient");
-        let step = Step::Lift { words_each: words / ring.degree() };
+        let words_each = words / ring.degree();
+        assert!((1..=MAX_PRIMES).contains(&words_each), "{name}: one to {MAX_PRIMES} words each");
+        let step = Step::Lift { words_each };
         self.step(name, Kind::Polys { ring: ring.clone(), ntt: false }, step, &[x.index])
     }
 
-    /// The integer in `[0, Q)` of each coefficient, as many little-endian words each as there are
-    /// primes: a word holds a prime, so they always do.
+    /// The integer in `[0, Q)` of each coefficient, of as many words as the ring has primes, laid out
+    /// as for [`lift`](Self::lift).
     pub fn compose(&mut self, name: &str, a: Var<Coeff>) -> Var<Integer> {
-        let kind = Kind::Integers { words: self.ring(a).len_words() };
+        let ring = self.ring(a);
+        let kind = Kind::Integers { words: ring.len_words() };
         self.step(name, kind, Step::Compose, &[a.index])
     }
 

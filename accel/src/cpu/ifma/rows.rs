@@ -2,30 +2,6 @@
 
 use super::*;
 
-#[inline]
-#[target_feature(enable = "avx512f,avx512ifma")]
-fn low(x: Word, a: Word, b: Word) -> Word {
-    _mm512_madd52lo_epu64(x, a, b)
-}
-
-#[inline]
-#[target_feature(enable = "avx512f,avx512ifma")]
-fn high(x: Word, a: Word, b: Word) -> Word {
-    _mm512_madd52hi_epu64(x, a, b)
-}
-
-#[inline]
-#[target_feature(enable = "avx512f")]
-fn all(limb: u64) -> Word {
-    _mm512_set1_epi64(limb as i64)
-}
-
-#[inline]
-#[target_feature(enable = "avx512f")]
-fn carry_of(x: Word) -> Word {
-    _mm512_srli_epi64::<BITS>(x)
-}
-
 /// Columns of a tile: as many chains of multiply-accumulates as keep two units busy.
 const TILE: usize = 8;
 

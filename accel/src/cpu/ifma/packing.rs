@@ -1,0 +1,144 @@
+//! Beats, one at a time: a beat is a register.
+
+use std::arch::x86_64::{
+    _mm512_cmpge_epu64_mask, _mm512_permutex2var_epi64, _mm512_permutexvar_epi64,
+    _mm512_setr_epi64, _mm512_shrdv_epi64, _mm512_sllv_epi64, _mm512_srlv_epi64,
+    _mm512_test_epi64_mask,
+};
+
+use super::{
+    residues::{subtract_once, words},
+    select::eight,
+    *,
+};
+use crate::{
+    beats::{LANE_BITS, LANES, WORDS},
+    cpu::rns::Phase,
+    ring::MAX_PRIMES,
+};
+
+/// The ten lanes of a beat: eight, and two with what may be anything above.
+type Lanes = [Word; 2];
+
+/// A vector of `f(0) .. f(8)`.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn places(f: [usize; 8]) -> Word {
+    let [a, b, c, d, e, f, g, h] = f.map(|x| x as i64);
+    _mm512_setr_epi64(a, b, c, d, e, f, g, h)
+}
+
+/// For each word of a beat, the first of its lanes and that lane's lowest bit that is in it.
+const FIRST: [(usize, usize); WORDS] = {
+    let mut first = [(0, 0); WORDS];
+    let mut w = 0;
+    while w < WORDS {
+        first[w] = (64 * w / LANE_BITS, 64 * w % LANE_BITS);
+        w += 1;
+    }
+    first
+};
+
+/// For each of sixteen lanes, of which ten are there, its first word and its lowest bit there.
+const START: [(usize, usize); 16] = {
+    let mut start = [(0, 0); 16];
+    let mut k = 0;
+    while k < LANES {
+        start[k] = (LANE_BITS * k / 64, LANE_BITS * k % 64);
+        k += 1;
+    }
+    start
+};
+
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn pack_beat([low, high]: Lanes) -> Word {
+    let lane =
+        |k: usize| _mm512_permutex2var_epi64(low, places(FIRST.map(|(lane, _)| lane + k)), high);
+    // A shift by 64 or more gives zero. The last word has two lanes, and no third one.
+    let right = places(FIRST.map(|(_, bit)| bit));
+    let left = places(FIRST.map(|(_, bit)| LANE_BITS - bit));
+    let third = |(lane, bit)| if lane + 2 < LANES { 2 * LANE_BITS - bit } else { 64 };
+    let further = places(FIRST.map(third));
+    let two = _mm512_or_si512(_mm512_srlv_epi64(lane(0), right), _mm512_sllv_epi64(lane(1), left));
+    _mm512_or_si512(two, _mm512_sllv_epi64(lane(2), further))
+}
+
+#[inline]
+#[target_feature(enable = "avx512f,avx512vbmi2")]
+fn unpack_beat(beat: Word) -> Lanes {
+    let part = |start: [(usize, usize); 8]| {
+        let low = _mm512_permutexvar_epi64(places(start.map(|(word, _)| word)), beat);
+        // The last lane ends with its word; what follows is masked away.
+        let next = places(start.map(|(word, _)| (word + 1) % WORDS));
+        let high = _mm512_permutexvar_epi64(next, beat);
+        let both = _mm512_shrdv_epi64(low, high, places(start.map(|(_, bit)| bit)));
+        _mm512_and_si512(both, all((1 << LANE_BITS) - 1))
+    };
+    let [first, second] = START.as_chunks().0 else { unreachable!("two eights") };
+    [part(*first), part(*second)]
+}
+
+/// See [`Rns::pack`](crate::cpu::rns::Rns::pack).
+#[target_feature(enable = "avx512f")]
+pub(super) fn pack(out: &mut [u64], lanes: &[u64]) {
+    for (index, beat) in out.as_chunks_mut::<WORDS>().0.iter_mut().enumerate() {
+        let lanes = &lanes[index * LANES..][..16];
+        *beat = words(pack_beat([eight(&lanes[..8]), eight(&lanes[8..])]));
+    }
+}
+
+/// See [`Rns::unpack`](crate::cpu::rns::Rns::unpack).
+#[target_feature(enable = "avx512f,avx512vbmi2")]
+pub(super) fn unpack(lanes: &mut [u64], words_in: &[u64]) {
+    for (index, beat) in words_in.as_chunks::<WORDS>().0.iter().enumerate() {
+        let [low, high] = unpack_beat(eight(beat));
+        let lanes = &mut lanes[index * LANES..][..16];
+        lanes[..8].copy_from_slice(&words(low));
+        lanes[8..].copy_from_slice(&words(high));
+    }
+}
+
+/// The primes of the lanes of a beat that starts with each of `primes`.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn phases(primes: &[u64]) -> [Lanes; MAX_PRIMES] {
+    let mut phases = [[_mm512_setzero_si512(); 2]; MAX_PRIMES];
+    for (phase, q) in phases.iter_mut().enumerate().take(primes.len()) {
+        let prime = |k: usize| primes[(phase + k) % primes.len()] as usize;
+        *q = [places(std::array::from_fn(prime)), places(std::array::from_fn(|k| prime(8 + k)))];
+    }
+    phases
+}
+
+/// See [`Rns::first_bad_beat`](crate::cpu::rns::Rns::first_bad_beat).
+#[target_feature(enable = "avx512f,avx512vbmi2")]
+pub(super) fn first_bad_beat(words: &[u64], primes: &[u64]) -> Option<usize> {
+    let (phases, mut phase) = (phases(primes), Phase::new(primes.len()));
+    // The bits that are in no lane.
+    let spare = _mm512_setr_epi64(0, 0, 0, 0, 0, 0, 0, 3 << 62);
+    for (index, beat) in words.as_chunks::<WORDS>().0.iter().enumerate() {
+        let (beat, q) = (eight(beat), phases[phase.next()]);
+        let [low, high] = unpack_beat(beat);
+        let large = [_mm512_cmpge_epu64_mask(low, q[0]), _mm512_cmpge_epu64_mask(high, q[1])];
+        if large[0] | (large[1] & 0b11) | _mm512_test_epi64_mask(beat, spare) != 0 {
+            return Some(index);
+        }
+    }
+    None
+}
+
+/// See [`Rns::add_beats`](crate::cpu::rns::Rns::add_beats). Every lane holds a residue below 2^50, so
+/// a sum fits its 51 bits before it is reduced.
+#[target_feature(enable = "avx512f,avx512vbmi2")]
+pub(super) fn add_beats(out: &mut [u64], a: &[u64], b: &[u64], primes: &[u64]) {
+    let phases = phases(primes);
+    let mut phase = Phase::new(primes.len());
+    let (a, b) = (a.as_chunks::<WORDS>().0, b.as_chunks::<WORDS>().0);
+    for ((out, a), b) in out.as_chunks_mut::<WORDS>().0.iter_mut().zip(a).zip(b) {
+        let (x, y, q) = (unpack_beat(eight(a)), unpack_beat(eight(b)), phases[phase.next()]);
+        let low = subtract_once(_mm512_add_epi64(x[0], y[0]), q[0]);
+        let high = subtract_once(_mm512_add_epi64(x[1], y[1]), q[1]);
+        *out = words(pack_beat([low, high]));
+    }
+}

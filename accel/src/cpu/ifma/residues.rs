@@ -1,0 +1,281 @@
+//! Residues of the primes of a ring, eight at a time.
+//!
+//! # Bound
+//! Primes are below 2^50, so what is below 4q is below 2^52, which the multipliers take whole.
+
+use std::arch::x86_64::{
+    _mm512_cmpge_epu64_mask, _mm512_min_epu64, _mm512_popcnt_epi64, _mm512_sllv_epi64,
+    _mm512_srlv_epi64,
+};
+
+use super::{chacha, ntt, packing, select::eight, *};
+use crate::cpu::rns::{Factor, Limb, Rns, STREAM_WORDS, Tables};
+
+/// A constant factor in all lanes.
+#[derive(Clone, Copy)]
+pub(super) struct Wide {
+    pub(super) w: Word,
+    pub(super) quotient: Word,
+}
+
+impl Wide {
+    #[inline]
+    #[target_feature(enable = "avx512f")]
+    pub(super) fn new(factor: Factor) -> Self {
+        Self { w: all(factor.w), quotient: all(factor.quotient) }
+    }
+}
+
+/// `x·w mod q`, below 2q, for x below 2^52; `minus_q` is `2^52 − q`.
+#[inline]
+#[target_feature(enable = "avx512f,avx512ifma")]
+pub(super) fn mul_lazy(x: Word, factor: Wide, minus_q: Word) -> Word {
+    let zero = _mm512_setzero_si512();
+    let estimate = high(zero, x, factor.quotient);
+    // −estimate·q modulo 2^52, as a sum.
+    let product = low(low(zero, x, factor.w), estimate, minus_q);
+    _mm512_and_si512(product, all(MASK as u64))
+}
+
+/// `x − m` where that is not negative, else x: the smaller as unsigned words.
+#[inline]
+#[target_feature(enable = "avx512f")]
+pub(super) fn subtract_once(x: Word, m: Word) -> Word {
+    _mm512_min_epu64(x, _mm512_sub_epi64(x, m))
+}
+
+/// `2^52 − q` in all lanes.
+#[inline]
+#[target_feature(enable = "avx512f")]
+pub(super) fn minus(q: u64) -> Word {
+    all((1 << BITS) - q)
+}
+
+/// Applies `$f` to vectors of eight of `$a` and `$b`. Degrees of rings are multiples of sixteen.
+macro_rules! each_eight {
+    ($out:expr, $a:expr, $b:expr, |$x:ident, $y:ident| $f:expr) => {
+        let (a, b) = ($a.as_chunks::<8>().0, $b.as_chunks::<8>().0);
+        for ((out, a), b) in $out.as_chunks_mut::<8>().0.iter_mut().zip(a).zip(b) {
+            let ($x, $y) = (eight(a), eight(b));
+            *out = words($f);
+        }
+    };
+}
+
+/// The eight integers of a vector.
+#[inline(always)]
+pub(super) fn words(x: Word) -> [u64; 8] {
+    // SAFETY: both are 64 bytes of which every pattern is valid.
+    unsafe { std::mem::transmute(x) }
+}
+
+#[target_feature(enable = "avx512f")]
+fn add(out: &mut [u64], a: &[u64], b: &[u64], q: u64) {
+    let q = all(q);
+    each_eight!(out, a, b, |x, y| subtract_once(_mm512_add_epi64(x, y), q));
+}
+
+#[target_feature(enable = "avx512f")]
+fn sub(out: &mut [u64], a: &[u64], b: &[u64], q: u64) {
+    let q = all(q);
+    each_eight!(out, a, b, |x, y| subtract_once(_mm512_sub_epi64(_mm512_add_epi64(x, q), y), q));
+}
+
+/// Barrett's reduction of `h·2^52 + l`, with `mu` scaled so that the estimate is a high half.
+///
+/// # Bound
+/// The estimate is the quotient or at most 2 less, as in the portable path: the rest is below 3q.
+#[target_feature(enable = "avx512f,avx512ifma")]
+fn mul(out: &mut [u64], a: &[u64], b: &[u64], limb: &Limb) {
+    let (q, minus_q, zero) = (all(limb.q()), minus(limb.q()), _mm512_setzero_si512());
+    let mu = all(limb.mu << (BITS - 1 - limb.bits));
+    let (up, down) = (all(u64::from(BITS + 1 - limb.bits)), all(u64::from(limb.bits - 1)));
+    each_eight!(out, a, b, |x, y| {
+        let (l, h) = (low(zero, x, y), high(zero, x, y));
+        let top = _mm512_or_si512(_mm512_sllv_epi64(h, up), _mm512_srlv_epi64(l, down));
+        let rest = low(l, high(zero, top, mu), minus_q);
+        let rest = _mm512_and_si512(rest, all(MASK as u64));
+        subtract_once(subtract_once(rest, q), q)
+    });
+}
+
+#[target_feature(enable = "avx512f")]
+fn add_draws(out: &mut [u64], draws: &[u64], q: u64) -> bool {
+    let (mask, limit) = (all(u64::MAX >> q.leading_zeros()), all(q));
+    let mut rejected = 0;
+    for draw in draws.as_chunks::<8>().0 {
+        rejected |= _mm512_cmpge_epu64_mask(_mm512_and_si512(eight(draw), mask), limit);
+    }
+    if rejected == 0 {
+        for (out, draw) in out.as_chunks_mut::<8>().0.iter_mut().zip(draws.as_chunks::<8>().0) {
+            let draw = _mm512_and_si512(eight(draw), mask);
+            *out = words(subtract_once(_mm512_add_epi64(eight(out), draw), limit));
+        }
+    }
+    rejected == 0
+}
+
+#[target_feature(enable = "avx512f,avx512vpopcntdq")]
+fn noise(out: &mut [u64], random: &[u64], q: u64) {
+    let (half, q) = (all((1 << 21) - 1), all(q));
+    each_eight!(out, random, random, |x, _y| {
+        let ones = |x| _mm512_popcnt_epi64(_mm512_and_si512(x, half));
+        let e = _mm512_sub_epi64(ones(x), ones(_mm512_srli_epi64::<21>(x)));
+        _mm512_add_epi64(e, _mm512_and_si512(_mm512_srai_epi64::<63>(e), q))
+    });
+}
+
+/// Each digit of 52 bits times its power of the radix. See [`Rns::lift`].
+///
+/// # Bound
+/// Each of at most ten products is below 2q: their sum is below 32q, and 16q, 8q … q are taken away as
+/// often as they can be.
+#[target_feature(enable = "avx512f,avx512ifma")]
+fn lift<const WORDS: usize>(out: &mut [u64], integers: &[u64], limb: &Limb) {
+    let (n, minus_q) = (out.len(), minus(limb.q()));
+    for (i, out) in out.as_chunks_mut::<8>().0.iter_mut().enumerate() {
+        let mut words_in = [_mm512_setzero_si512(); WORDS];
+        for (w, word) in words_in.iter_mut().enumerate() {
+            *word = eight(&integers[w * n + 8 * i..][..8]);
+        }
+        let mut sum = _mm512_setzero_si512();
+        for digit in 0..(64 * WORDS).div_ceil(BITS as usize) {
+            let (w, bit) = (digit * BITS as usize / 64, digit as u64 * u64::from(BITS) % 64);
+            let mut x = _mm512_srlv_epi64(words_in[w], all(bit));
+            if w + 1 < WORDS {
+                // A shift by 64 gives zero.
+                x = _mm512_or_si512(x, _mm512_sllv_epi64(words_in[w + 1], all(64 - bit)));
+            }
+            let power = Wide::new(limb.radix_powers[digit]);
+            let x = mul_lazy(_mm512_and_si512(x, all(MASK as u64)), power, minus_q);
+            sum = _mm512_add_epi64(sum, x);
+        }
+        for shift in (0..5).rev() {
+            sum = subtract_once(sum, all(limb.q() << shift));
+        }
+        *out = words(sum);
+    }
+}
+
+/// Digits in mixed radix, the primes, and Horner's rule over those in limbs of 52 bits. See
+/// [`Rns::compose`].
+#[target_feature(enable = "avx512f,avx512ifma")]
+fn compose<const L: usize>(out: &mut [u64], poly: &[u64], tables: &Tables) {
+    let (zero, n) = (_mm512_setzero_si512(), poly.len() / L);
+    let limbs = tables.limbs();
+    for i in (0..n).step_by(8) {
+        let mut digits = [zero; L];
+        for j in 0..L {
+            let (q, minus_q) = (all(limbs[j].q()), minus(limbs[j].q()));
+            let (twice, one) = (_mm512_add_epi64(q, q), Wide::new(limbs[j].one()));
+            let mut digit = eight(&poly[j * n + i..][..8]);
+            for (&before, &inverse) in digits[..j].iter().zip(&limbs[j].prime_inverses) {
+                let before = mul_lazy(before, one, minus_q);
+                let difference = _mm512_sub_epi64(_mm512_add_epi64(digit, twice), before);
+                digit = mul_lazy(difference, Wide::new(inverse), minus_q);
+            }
+            digits[j] = subtract_once(digit, q);
+        }
+        let mut x = [zero; L];
+        for j in (0..L).rev() {
+            let (q, mut carry) = (all(limbs[j].q()), digits[j]);
+            for x in &mut x[..L - j] {
+                let sum = low(carry, *x, q);
+                carry = _mm512_add_epi64(carry_of(sum), high(zero, *x, q));
+                *x = _mm512_and_si512(sum, all(MASK as u64));
+            }
+        }
+        for w in 0..L {
+            let (limb, bit) = (64 * w / BITS as usize, 64 * w as u64 % u64::from(BITS));
+            let mut word = zero;
+            for k in 0..3 {
+                if limb + k < L {
+                    // A shift by 64 or more gives zero.
+                    let part = match k {
+                        0 => _mm512_srlv_epi64(x[limb], all(bit)),
+                        _ => _mm512_sllv_epi64(x[limb + k], all(u64::from(BITS) * k as u64 - bit)),
+                    };
+                    word = _mm512_or_si512(word, part);
+                }
+            }
+            out[w * n + i..][..8].copy_from_slice(&words(word));
+        }
+    }
+}
+
+/// Calls a kernel for a number of words or primes known at compile time.
+macro_rules! by_count {
+    ($count:expr, $f:ident($($arg:expr),*)) => {
+        match $count {
+            1 => $f::<1>($($arg),*),
+            2 => $f::<2>($($arg),*),
+            3 => $f::<3>($($arg),*),
+            4 => $f::<4>($($arg),*),
+            5 => $f::<5>($($arg),*),
+            6 => $f::<6>($($arg),*),
+            7 => $f::<7>($($arg),*),
+            8 => $f::<8>($($arg),*),
+            count => unreachable!("{count} words of an integer, or primes of a ring"),
+        }
+    };
+}
+
+impl Rns for Ifma {
+    const QUOTIENT_BITS: u32 = BITS;
+
+    fn add(self, out: &mut [u64], a: &[u64], b: &[u64], q: u64) {
+        kernel!(add(out, a, b, q));
+    }
+
+    fn sub(self, out: &mut [u64], a: &[u64], b: &[u64], q: u64) {
+        kernel!(sub(out, a, b, q));
+    }
+
+    fn mul(self, out: &mut [u64], a: &[u64], b: &[u64], limb: &Limb) {
+        kernel!(mul(out, a, b, limb));
+    }
+
+    fn forward(self, a: &mut [u64], limb: &Limb) {
+        kernel!(ntt::forward(a, limb));
+    }
+
+    fn inverse(self, a: &mut [u64], limb: &Limb) {
+        kernel!(ntt::inverse(a, limb));
+    }
+
+    fn keystream(self, out: &mut [u64; STREAM_WORDS], key: &[u64], stream: u64, at: u64) {
+        kernel!(chacha::keystream(out, key, stream, at / 8));
+    }
+
+    fn add_draws(self, out: &mut [u64], draws: &[u64], q: u64) -> bool {
+        kernel!(add_draws(out, draws, q))
+    }
+
+    fn noise(self, out: &mut [u64], random: &[u64], q: u64) {
+        kernel!(noise(out, random, q));
+    }
+
+    fn lift(self, out: &mut [u64], integers: &[u64], limb: &Limb) {
+        kernel!(by_count!(integers.len() / out.len(), lift(out, integers, limb)));
+    }
+
+    fn compose(self, out: &mut [u64], poly: &[u64], tables: &Tables) {
+        kernel!(by_count!(tables.limbs().len(), compose(out, poly, tables)));
+    }
+
+    fn pack(self, out: &mut [u64], lanes: &[u64]) {
+        kernel!(packing::pack(out, lanes));
+    }
+
+    fn unpack(self, lanes: &mut [u64], words: &[u64]) {
+        kernel!(packing::unpack(lanes, words));
+    }
+
+    fn first_bad_beat(self, words: &[u64], primes: &[u64]) -> Option<usize> {
+        kernel!(packing::first_bad_beat(words, primes))
+    }
+
+    fn add_beats(self, out: &mut [u64], a: &[u64], b: &[u64], primes: &[u64]) {
+        kernel!(packing::add_beats(out, a, b, primes));
+    }
+}

@@ -1,0 +1,230 @@
+//! Polynomials in residue number system form, and beats: the steps over them.
+//!
+//! What differs between processors is one trait, [`Rns`]: loops over the residues of one prime.
+//! Nothing here branches, indexes or divides by a residue but where seeds are public.
+
+mod portable;
+mod sampling;
+mod tables;
+
+use std::sync::Arc;
+
+use super::derived::Derived;
+use crate::{
+    beats,
+    interpret::Arg,
+    program::{Kind, Step},
+    ring::{MAX_PRIMES, Ring},
+};
+pub(super) use tables::{Factor, Factors, Limb, Tables};
+
+/// Words of a ChaCha20 stream that are made at once: sixteen blocks.
+pub(super) const STREAM_WORDS: usize = 128;
+
+/// Loops over residues, which are below their prime q before and after, q below 2^50.
+pub(super) trait Rns: Copy + Send + Sync + 'static {
+    /// The power of two that quotients of constant factors are scaled by; see [`Factor`]. Integers
+    /// are cut into digits of as many bits.
+    const QUOTIENT_BITS: u32;
+
+    /// `out = a + b`.
+    fn add(self, out: &mut [u64], a: &[u64], b: &[u64], q: u64);
+
+    /// `out = a − b`.
+    fn sub(self, out: &mut [u64], a: &[u64], b: &[u64], q: u64);
+
+    /// `out = a · b`.
+    fn mul(self, out: &mut [u64], a: &[u64], b: &[u64], limb: &Limb);
+
+    /// To NTT form, in place.
+    fn forward(self, a: &mut [u64], limb: &Limb);
+
+    /// From NTT form, in place.
+    fn inverse(self, a: &mut [u64], limb: &Limb);
+
+    /// Words `at ..` of the ChaCha20 stream number `stream` under `key`; `at` is a multiple of
+    /// [`STREAM_WORDS`].
+    fn keystream(self, out: &mut [u64; STREAM_WORDS], key: &[u64], stream: u64, at: u64);
+
+    /// Adds uniform draws to residues if all are below q once they are masked to its bits; else adds
+    /// nothing and gives false. Variable time.
+    fn add_draws(self, out: &mut [u64], draws: &[u64], q: u64) -> bool;
+
+    /// The noise that random words make; see `Builder::noise`.
+    fn noise(self, out: &mut [u64], random: &[u64], q: u64);
+
+    /// Integers to residues: word `w` of integer `i` is `integers[w · out.len() + i]`.
+    fn lift(self, out: &mut [u64], integers: &[u64], limb: &Limb);
+
+    /// Residues of all primes to integers, laid out as for [`Rns::lift`], as many words as primes.
+    fn compose(self, out: &mut [u64], poly: &[u64], tables: &Tables);
+
+    /// Lanes to beats, ten to each. Ten more may be read.
+    fn pack(self, out: &mut [u64], lanes: &[u64]);
+
+    /// Beats to lanes. Ten more may be written.
+    fn unpack(self, lanes: &mut [u64], words: &[u64]);
+
+    /// The first beat with a lane that is not below its prime, or a bit in no lane; `primes` are those
+    /// of the first lanes, again and again. Variable time.
+    fn first_bad_beat(self, words: &[u64], primes: &[u64]) -> Option<usize>;
+
+    /// Lane by lane `out = a + b`; `primes` are those of the first lanes, again and again.
+    fn add_beats(self, out: &mut [u64], a: &[u64], b: &[u64], primes: &[u64]);
+}
+
+/// Which of some primes the next beat starts with, which is ten lanes further on.
+pub(super) struct Phase {
+    prime: usize,
+    /// Ten modulo their number: a division for each beat would take longer than the beat.
+    step: usize,
+    primes: usize,
+}
+
+impl Phase {
+    pub(super) fn new(primes: usize) -> Self {
+        Self { prime: 0, step: beats::LANES % primes, primes }
+    }
+
+    /// The prime of the next beat.
+    #[inline]
+    pub(super) fn next(&mut self) -> usize {
+        let prime = self.prime;
+        let next = prime + self.step;
+        self.prime = if next >= self.primes { next - self.primes } else { next };
+        prime
+    }
+}
+
+/// Coefficients that are packed or unpacked at a time: whole beats for any number of primes.
+const TILE: usize = 80;
+
+/// `out` from `a` and `b`, the residues of one prime.
+type Pointwise<'f> = &'f dyn Fn(&mut [u64], &[u64], &[u64], &Limb);
+
+/// The steps over polynomials and beats on one kind of processor.
+pub(super) struct RnsSteps<B> {
+    backend: B,
+    tables: Derived<Ring, Tables>,
+}
+
+impl<B: Rns> RnsSteps<B> {
+    pub(super) fn new(backend: B) -> Self {
+        Self { backend, tables: Derived::default() }
+    }
+
+    /// Lets go of the tables of rings that are gone.
+    pub(super) fn sweep(&self) {
+        self.tables.sweep();
+    }
+
+    /// See [`Engine::first_bad_lane`](crate::Engine::first_bad_lane).
+    pub(super) fn first_bad_lane(&self, words: &[u64], ring: &Ring) -> Option<usize> {
+        let whole = words.len() / beats::WORDS;
+        let bad = self.backend.first_bad_beat(words, ring.primes()).unwrap_or(whole);
+        // From a beat that starts with the first prime, which the bad one may not.
+        let start = bad / ring.primes().len() * ring.primes().len();
+        let lane = beats::first_bad_lane(&words[start * beats::WORDS..], ring)?;
+        Some(start * beats::LANES + lane)
+    }
+
+    fn tables(&self, ring: &Arc<Ring>) -> Arc<Tables> {
+        self.tables.get(ring, |ring| Tables::new(ring, B::QUOTIENT_BITS))
+    }
+
+    /// A step that makes polynomials or beats, or [`Step::Compose`], over a block.
+    pub(super) fn run(&self, step: &Step, out_kind: &Kind, out: &mut [u64], args: &[Arg<'_>]) {
+        if let (Step::AddBeats, Kind::Beats { ring, count }) = (step, out_kind) {
+            let primes = ring.primes();
+            // Items follow each other as if they were one, if each ends with a whole coefficient.
+            let aligned = (count * beats::LANES).is_multiple_of(primes.len());
+            if aligned && args.iter().all(|arg| !arg.is_shared()) {
+                return self.backend.add_beats(out, args[0].words(), args[1].words(), primes);
+            }
+        }
+        for (index, out) in out.chunks_mut(out_kind.words()).enumerate() {
+            let item = |at: usize| args.get(at).map_or(&[][..], |arg| arg.item(index));
+            self.run_item(step, out_kind, out, [item(0), item(1)], args[0].kind);
+        }
+    }
+
+    fn run_item(
+        &self,
+        step: &Step,
+        out_kind: &Kind,
+        out: &mut [u64],
+        [a, b]: [&[u64]; 2],
+        kind: &Kind,
+    ) {
+        let ring = match (out_kind, kind) {
+            (Kind::Polys { ring, .. } | Kind::Beats { ring, .. }, _)
+            | (_, Kind::Polys { ring, .. }) => ring,
+            _ => unreachable!("{} has a polynomial on one side", step.name()),
+        };
+        let (backend, n, tables) = (self.backend, ring.degree(), self.tables(ring));
+        // One prime's residues, of any polynomial.
+        let each = |out: &mut [u64], f: Pointwise<'_>| {
+            let parts = out.chunks_exact_mut(n).zip(a.chunks_exact(n)).zip(b.chunks_exact(n));
+            parts.zip(tables.limbs()).for_each(|(((out, a), b), limb)| f(out, a, b, limb));
+        };
+        match step {
+            Step::PolyAdd => each(out, &|out, a, b, limb| backend.add(out, a, b, limb.q())),
+            Step::PolySub => each(out, &|out, a, b, limb| backend.sub(out, a, b, limb.q())),
+            Step::PolyMul => each(out, &|out, a, b, limb| backend.mul(out, a, b, limb)),
+            Step::Ntt | Step::Intt => {
+                out.copy_from_slice(a);
+                for (out, limb) in out.chunks_exact_mut(n).zip(tables.limbs()) {
+                    match step {
+                        Step::Ntt => backend.forward(out, limb),
+                        _ => backend.inverse(out, limb),
+                    }
+                }
+            }
+            Step::Uniform => sampling::uniform(backend, ring, out, a, b[0]),
+            Step::Noise => sampling::noise(backend, ring, out, a, b[0]),
+            Step::Lift { .. } => {
+                let limbs = out.chunks_exact_mut(n).zip(tables.limbs());
+                limbs.for_each(|(out, limb)| backend.lift(out, a, limb));
+            }
+            Step::Compose => backend.compose(out, a, &tables),
+            Step::Pack => self.pack(ring, out, a),
+            Step::Unpack => self.unpack(ring, out, a),
+            Step::AddBeats => backend.add_beats(out, a, b, ring.primes()),
+            _ => unreachable!("{} is no polynomial step", step.name()),
+        }
+    }
+
+    /// Residues lie limb by limb in polynomials, coefficient by coefficient in beats: a tile of them
+    /// is turned, and packed from there.
+    fn pack(&self, ring: &Ring, out: &mut [u64], poly: &[u64]) {
+        let (n, limbs) = (ring.degree(), ring.primes().len());
+        let mut lanes = [0; TILE * MAX_PRIMES + beats::LANES];
+        let tiles = out.chunks_mut(TILE * limbs / beats::LANES * beats::WORDS);
+        for (index, beats) in tiles.enumerate() {
+            let first = index * TILE;
+            let held = TILE.min(n - first);
+            for limb in 0..limbs {
+                let residues = &poly[limb * n + first..][..held];
+                let turned = lanes[limb..].iter_mut().step_by(limbs);
+                turned.zip(residues).for_each(|(lane, &residue)| *lane = residue);
+            }
+            self.backend.pack(beats, &lanes);
+        }
+    }
+
+    fn unpack(&self, ring: &Ring, out: &mut [u64], words: &[u64]) {
+        let (n, limbs) = (ring.degree(), ring.primes().len());
+        let mut lanes = [0; TILE * MAX_PRIMES + beats::LANES];
+        out.fill(0);
+        for (index, beats) in words.chunks(TILE * limbs / beats::LANES * beats::WORDS).enumerate() {
+            let first = index * TILE;
+            self.backend.unpack(&mut lanes, beats);
+            let count = beats.len() / beats::WORDS * beats::LANES;
+            for limb in 0..limbs {
+                let turned = lanes[..count].iter().skip(limb).step_by(limbs);
+                let residues = &mut out[limb * n + first..(limb + 1) * n];
+                residues.iter_mut().zip(turned).for_each(|(residue, &lane)| *residue = lane);
+            }
+        }
+    }
+}

@@ -1,0 +1,217 @@
+//! Any processor: one residue at a time, `u128` products.
+
+use rand_core::Rng;
+
+use super::{Factor, Limb, Phase, Rns, STREAM_WORDS, Tables, sampling};
+use crate::{
+    beats,
+    cpu::portable::Portable,
+    polys::small_mod,
+    ring::{MAX_PRIMES, subtract_once},
+};
+
+/// Bits that each half of the centred binomial counts.
+const HALF: u64 = (1 << 21) - 1;
+
+/// `x·w`, below 2q, for any x.
+#[inline(always)]
+fn mul_lazy(x: u64, factor: Factor, q: u64) -> u64 {
+    let estimate = ((u128::from(factor.quotient) * u128::from(x)) >> 64) as u64;
+    x.wrapping_mul(factor.w).wrapping_sub(estimate.wrapping_mul(q))
+}
+
+/// Barrett reduction: no division, no branch.
+///
+/// # Bound
+/// For `x < 2^(2·bits)` the estimate `⌊⌊x / 2^(bits−1)⌋·mu / 2^(bits+1)⌋` is the quotient or at most 2
+/// less, so two conditional subtractions finish. With `bits ≤ 50` its product is below 2^102.
+///
+/// # Source
+/// A. Menezes et al., "Handbook of Applied Cryptography", algorithm 14.42.
+#[inline(always)]
+fn reduce(x: u128, limb: &Limb) -> u64 {
+    let q = limb.q();
+    let estimate = (((x >> (limb.bits - 1)) * u128::from(limb.mu)) >> (limb.bits + 1)) as u64;
+    let rest = (x as u64).wrapping_sub(estimate.wrapping_mul(q));
+    subtract_once(subtract_once(rest, q), q)
+}
+
+/// Cooley–Tukey butterflies.
+///
+/// # Bound
+/// Values stay below 4q < 2^52: `u` is brought below 2q, the product is below 2q, so `u + v`
+/// and `u − v + 2q` are below 4q.
+fn forward(a: &mut [u64], limb: &Limb) {
+    let (q, n) = (limb.q(), a.len());
+    let mut half = n / 2;
+    while half > 0 {
+        let first = n / (2 * half);
+        for (index, block) in a.chunks_exact_mut(2 * half).enumerate() {
+            let twiddle = limb.forward.get(first + index);
+            let (low, high) = block.split_at_mut(half);
+            for (x, y) in low.iter_mut().zip(high) {
+                let (u, v) = (subtract_once(*x, 2 * q), mul_lazy(*y, twiddle, q));
+                (*x, *y) = (u + v, u + 2 * q - v);
+            }
+        }
+        half /= 2;
+    }
+    a.iter_mut().for_each(|x| *x = subtract_once(subtract_once(*x, 2 * q), q));
+}
+
+/// Gentleman–Sande butterflies.
+///
+/// # Bound
+/// Values stay below 2q: the sum is brought below 2q, the lazy product is.
+fn inverse(a: &mut [u64], limb: &Limb) {
+    let (q, n) = (limb.q(), a.len());
+    let mut half = 1;
+    while half < n {
+        let first = n / (2 * half);
+        for (index, block) in a.chunks_exact_mut(2 * half).enumerate() {
+            let twiddle = limb.inverse.get(first + index);
+            let (low, high) = block.split_at_mut(half);
+            for (x, y) in low.iter_mut().zip(high) {
+                let (u, v) = (*x, *y);
+                *x = subtract_once(u + v, 2 * q);
+                *y = mul_lazy(u + 2 * q - v, twiddle, q);
+            }
+        }
+        half *= 2;
+    }
+    a.iter_mut().for_each(|x| *x = subtract_once(mul_lazy(*x, limb.n_inverse, q), q));
+}
+
+impl Rns for Portable {
+    const QUOTIENT_BITS: u32 = 64;
+
+    fn add(self, out: &mut [u64], a: &[u64], b: &[u64], q: u64) {
+        out.iter_mut().zip(a).zip(b).for_each(|((o, x), y)| *o = subtract_once(x + y, q));
+    }
+
+    fn sub(self, out: &mut [u64], a: &[u64], b: &[u64], q: u64) {
+        out.iter_mut().zip(a).zip(b).for_each(|((o, x), y)| *o = subtract_once(x + q - y, q));
+    }
+
+    fn mul(self, out: &mut [u64], a: &[u64], b: &[u64], limb: &Limb) {
+        for ((out, &a), &b) in out.iter_mut().zip(a).zip(b) {
+            *out = reduce(u128::from(a) * u128::from(b), limb);
+        }
+    }
+
+    fn forward(self, a: &mut [u64], limb: &Limb) {
+        forward(a, limb);
+    }
+
+    fn inverse(self, a: &mut [u64], limb: &Limb) {
+        inverse(a, limb);
+    }
+
+    fn keystream(self, out: &mut [u64; STREAM_WORDS], key: &[u64], stream: u64, at: u64) {
+        let mut rng = sampling::stream(key, stream, at);
+        out.iter_mut().for_each(|word| *word = rng.next_u64());
+    }
+
+    fn add_draws(self, out: &mut [u64], draws: &[u64], q: u64) -> bool {
+        let mask = u64::MAX >> q.leading_zeros();
+        if draws.iter().any(|draw| draw & mask >= q) {
+            return false;
+        }
+        out.iter_mut().zip(draws).for_each(|(x, draw)| *x = subtract_once(*x + (draw & mask), q));
+        true
+    }
+
+    fn noise(self, out: &mut [u64], random: &[u64], q: u64) {
+        for (out, &word) in out.iter_mut().zip(random) {
+            let ones = |x: u64| i64::from((x & HALF).count_ones());
+            *out = small_mod(ones(word) - ones(word >> 21), q);
+        }
+    }
+
+    /// Horner's rule over the words of each integer.
+    fn lift(self, out: &mut [u64], integers: &[u64], limb: &Limb) {
+        let (q, n) = (limb.q(), out.len());
+        out.fill(0);
+        for words in integers.chunks_exact(n).rev() {
+            for (out, &word) in out.iter_mut().zip(words) {
+                let high = mul_lazy(*out, limb.radix_powers[1], q);
+                *out = subtract_once(high + mul_lazy(word, limb.one(), q), 2 * q);
+            }
+        }
+        out.iter_mut().for_each(|x| *x = subtract_once(*x, q));
+    }
+
+    /// Digits in mixed radix, the primes, and Horner's rule over those.
+    ///
+    /// # Source
+    /// H. Garner, "The residue number system", 1959.
+    fn compose(self, out: &mut [u64], poly: &[u64], tables: &Tables) {
+        let limbs = tables.limbs();
+        let n = poly.len() / limbs.len();
+        let mut digits = [0; 8];
+        for i in 0..n {
+            for (j, limb) in limbs.iter().enumerate() {
+                let (q, mut digit) = (limb.q(), poly[j * n + i]);
+                for (&before, &inverse) in digits.iter().zip(&limb.prime_inverses) {
+                    let before = mul_lazy(before, limb.one(), q);
+                    digit = mul_lazy(digit + 2 * q - before, inverse, q);
+                }
+                digits[j] = subtract_once(digit, q);
+            }
+            let mut words = [0u64; 8];
+            for (limb, &digit) in limbs.iter().zip(&digits).rev() {
+                let mut carry = u128::from(digit);
+                for word in &mut words[..limbs.len()] {
+                    carry += u128::from(*word) * u128::from(limb.q());
+                    *word = carry as u64;
+                    carry >>= 64;
+                }
+            }
+            (0..limbs.len()).for_each(|w| out[w * n + i] = words[w]);
+        }
+    }
+
+    fn pack(self, out: &mut [u64], lanes: &[u64]) {
+        out.fill(0);
+        let lanes = lanes.chunks_exact(beats::LANES);
+        for (beat, lanes) in out.chunks_exact_mut(beats::WORDS).zip(lanes) {
+            lanes.iter().enumerate().for_each(|(i, &lane)| beats::set_lane(beat, i, lane));
+        }
+    }
+
+    fn unpack(self, lanes: &mut [u64], words: &[u64]) {
+        let lanes = lanes.chunks_exact_mut(beats::LANES);
+        for (lanes, beat) in lanes.zip(words.chunks_exact(beats::WORDS)) {
+            lanes.iter_mut().enumerate().for_each(|(i, lane)| *lane = beats::lane(beat, i));
+        }
+    }
+
+    /// The top bit of a difference tells that a lane is too large; nothing branches within a beat.
+    fn first_bad_beat(self, words: &[u64], primes: &[u64]) -> Option<usize> {
+        let mut largest = [[0; beats::LANES]; MAX_PRIMES];
+        for (phase, largest) in largest.iter_mut().enumerate().take(primes.len()) {
+            *largest = std::array::from_fn(|lane| primes[(phase + lane) % primes.len()] - 1);
+        }
+        let mut phase = Phase::new(primes.len());
+        words.as_chunks().0.iter().position(|beat: &[u64; beats::WORDS]| {
+            let mut over = beat[beats::WORDS - 1] & 3 << 62;
+            for (lane, largest) in largest[phase.next()].iter().enumerate() {
+                over |= largest.wrapping_sub(beats::lane(beat, lane)) & 1 << 63;
+            }
+            over != 0
+        })
+    }
+
+    /// Every lane holds a residue below 2^50, so a sum fits its 51 bits before it is reduced.
+    fn add_beats(self, out: &mut [u64], a: &[u64], b: &[u64], primes: &[u64]) {
+        out.fill(0);
+        let mut primes = primes.iter().cycle();
+        let pairs = a.chunks_exact(beats::WORDS).zip(b.chunks_exact(beats::WORDS));
+        for (out, (a, b)) in out.chunks_exact_mut(beats::WORDS).zip(pairs) {
+            for (lane, &q) in (0..beats::LANES).zip(primes.by_ref()) {
+                let sum = beats::lane(a, lane) + beats::lane(b, lane);
+                beats::set_lane(out, lane, subtract_once(sum, q));
+            }
+        }
+    }
+}

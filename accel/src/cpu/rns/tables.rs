@@ -1,0 +1,114 @@
+//! What is derived from a ring once.
+
+use crate::ring::{MAX_PRIMES, Ring, mul_mod_vartime, pow_mod_vartime};
+
+/// A constant factor `w` modulo q with `⌊w · 2^B / q⌋`, B being the backend's `QUOTIENT_BITS`, so that
+/// multiplying by it needs no division: for any x below `2^B`, `x·w − ⌊x·quotient / 2^B⌋·q` is below 2q.
+///
+/// # Source
+/// D. Harvey, "Faster arithmetic for number-theoretic transforms", 2014, section 3.
+#[derive(Clone, Copy)]
+pub(in crate::cpu) struct Factor {
+    pub(in crate::cpu) w: u64,
+    pub(in crate::cpu) quotient: u64,
+}
+
+impl Factor {
+    fn new(w: u64, q: u64, quotient_bits: u32) -> Self {
+        Self { w, quotient: ((u128::from(w) << quotient_bits) / u128::from(q)) as u64 }
+    }
+}
+
+/// Many constant factors.
+pub(in crate::cpu) struct Factors {
+    w: Vec<u64>,
+    quotients: Vec<u64>,
+}
+
+impl Factors {
+    /// `root^brv(i)` for `i` in `0..degree`, `brv` over `log2 degree` bits.
+    fn twiddles(degree: usize, root: u64, q: u64, quotient_bits: u32) -> Self {
+        let bits = degree.trailing_zeros();
+        let next = |&x: &u64| Some(mul_mod_vartime(x, root, q));
+        let powers: Vec<u64> = std::iter::successors(Some(1), next).take(degree).collect();
+        let w: Vec<u64> =
+            (0..degree).map(|i| powers[i.reverse_bits() >> (usize::BITS - bits)]).collect();
+        let quotients = w.iter().map(|&w| Factor::new(w, q, quotient_bits).quotient).collect();
+        Self { w, quotients }
+    }
+
+    pub(in crate::cpu) fn get(&self, index: usize) -> Factor {
+        Factor { w: self.w[index], quotient: self.quotients[index] }
+    }
+
+    /// `COUNT` neighbours, and their quotients.
+    pub(in crate::cpu) fn run<const COUNT: usize>(&self, first: usize) -> [&[u64; COUNT]; 2] {
+        [&self.w, &self.quotients].map(|list| match list[first..].first_chunk() {
+            Some(run) => run,
+            None => unreachable!("a block has as many twiddle factors as it needs"),
+        })
+    }
+}
+
+/// A prime and its constants.
+pub(in crate::cpu) struct Limb {
+    q: u64,
+    /// Bits of q, and `⌊2^(2·bits) / q⌋`.
+    pub(in crate::cpu) bits: u32,
+    pub(in crate::cpu) mu: u64,
+    /// ψ^brv(i), for butterflies from natural to bit-reversed order.
+    pub(in crate::cpu) forward: Factors,
+    /// ψ^(−brv(i)).
+    pub(in crate::cpu) inverse: Factors,
+    /// N⁻¹.
+    pub(in crate::cpu) n_inverse: Factor,
+    /// Powers of the radix of digits; the first, 1, is to reduce by.
+    pub(in crate::cpu) radix_powers: Vec<Factor>,
+    /// The inverse of each prime before this one.
+    pub(in crate::cpu) prime_inverses: Vec<Factor>,
+}
+
+impl Limb {
+    pub(in crate::cpu) fn q(&self) -> u64 {
+        self.q
+    }
+
+    /// 1, to reduce by.
+    pub(in crate::cpu) fn one(&self) -> Factor {
+        self.radix_powers[0]
+    }
+}
+
+/// The constants of a ring, prime by prime.
+pub(in crate::cpu) struct Tables {
+    limbs: Vec<Limb>,
+}
+
+impl Tables {
+    pub(super) fn new(ring: &Ring, quotient_bits: u32) -> Self {
+        let (n, primes) = (ring.degree(), ring.primes());
+        let limb = |(index, (&q, &root)): (usize, (&u64, &u64))| {
+            let invert = |x: u64| pow_mod_vartime(x % q, q - 2, q);
+            let factor = |w| Factor::new(w, q, quotient_bits);
+            let bits = u64::BITS - q.leading_zeros();
+            Limb {
+                q,
+                bits,
+                mu: ((1u128 << (2 * bits)) / u128::from(q)) as u64,
+                forward: Factors::twiddles(n, root, q, quotient_bits),
+                inverse: Factors::twiddles(n, invert(root), q, quotient_bits),
+                n_inverse: factor(invert(n as u64)),
+                radix_powers: (0..)
+                    .map(|i| factor(pow_mod_vartime(2, i * u64::from(quotient_bits), q)))
+                    .take((64 * MAX_PRIMES).div_ceil(quotient_bits as usize))
+                    .collect(),
+                prime_inverses: primes[..index].iter().map(|&p| factor(invert(p))).collect(),
+            }
+        };
+        Self { limbs: primes.iter().zip(ring.roots()).enumerate().map(limb).collect() }
+    }
+
+    pub(in crate::cpu) fn limbs(&self) -> &[Limb] {
+        &self.limbs
+    }
+}
