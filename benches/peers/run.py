@@ -12,46 +12,27 @@ line says so. A rival that is missing or fails becomes a line; the exit code is 
 binary fails.
 """
 
-import argparse
-import json
 import sys
-from pathlib import Path
 
 from rivals import RIVALS
 from support import floats, report
-from support.arguments import numbers, positive, words
+from support.arguments import numbers, parse, parser, words
 from support.cases import DEFAULT_OPERATIONS, FLOATS, cases
-from support.environment import pin, prepare
+from support.environment import prepare
 from support.link import Rival
-from support.ours import Ours, OursFailed, build
-from support.places import TARGET
 from support.rounds import Row, compare
+from support.session import begin, end
 
 
 def arguments():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--binary", type=Path,
-                        help="the ciphergram to measure [built if not given]")
-    parser.add_argument("--venv", type=Path, default=TARGET / "peers-venv", metavar="FOLDER",
-                        help="where the rivals are, or are installed [%(default)s]")
-    parser.add_argument("--bits", type=numbers, default=[2048, 3072], metavar="LIST",
-                        help="key sizes [2048,3072]")
-    parser.add_argument("--ops", type=words, default=DEFAULT_OPERATIONS, metavar="LIST",
-                        help=f"operations [{','.join(DEFAULT_OPERATIONS)}]")
-    parser.add_argument("--rivals", type=words, default=list(RIVALS), metavar="LIST",
-                        help=f"whom to measure [{','.join(RIVALS)}]")
-    parser.add_argument("--rounds", type=positive(int), default=3, help="pairs of each [3]")
-    parser.add_argument("--seconds", type=positive(float), default=1.0,
-                        help="how long each side of a pair is measured [1]")
-    parser.add_argument("--core", type=int, help="the core to run on [the last one allowed]")
-    parser.add_argument("--portable", action="store_true",
-                        help="also our path without vector instructions beside GMP")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures here")
-    found = parser.parse_args()
-    unknown = set(found.rivals) - set(RIVALS)
-    if unknown:
-        parser.error(f"no such rival: {', '.join(sorted(unknown))}")
-    return found
+    options = parser(__doc__.splitlines()[0], RIVALS)
+    options.add_argument("--bits", type=numbers, default=[2048, 3072], metavar="LIST",
+                         help="key sizes [2048,3072]")
+    options.add_argument("--ops", type=words, default=DEFAULT_OPERATIONS, metavar="LIST",
+                         help=f"operations [{','.join(DEFAULT_OPERATIONS)}]")
+    options.add_argument("--portable", action="store_true",
+                         help="also our path without vector instructions beside GMP")
+    return parse(options, RIVALS)
 
 
 def measure(options, bits, interpreter, ours):
@@ -89,36 +70,15 @@ def show(bits, rows, files, rivals):
 
 
 def main():
-    # What is found is seen as it is found, even in a file.
-    sys.stdout.reconfigure(line_buffering=True)
     options = arguments()
-    try:
-        ours = Ours((options.binary or build()).resolve())
-    except OursFailed as error:
-        sys.exit(f"error: {error}")
-    interpreter, problems = prepare(options.venv.absolute())
-    try:
-        core = pin(options.core)
-    except OSError as error:
-        sys.exit(f"error: core {options.core}: {error.strerror}")
-    print(f"core {core}, {options.rounds} rounds of {options.seconds} s a side"
-          if core is not None else "!! this system cannot keep a process to one core")
-    for problem in problems:
-        print(f"!! {problem}")
+    ours, interpreter, core = begin(options, lambda options: prepare(options.venv.absolute()))
     results = []
     for bits in options.bits:
         results.append((bits, *measure(options, bits, interpreter, ours)))
         show(*results[-1])
     shares = [share for *_, rivals in results for rival in rivals for share in rival.shares]
     shares += ours.shares
-    if warning := report.busy_line(shares):
-        print(warning)
-    for (name, bits), why in ours.failures.items():
-        print(f"!! ours, {bits} bits, failed at {name}: {why}")
-    if options.json:
-        figures = document(options, core, ours, results, shares)
-        options.json.write_text(json.dumps(figures, indent=1) + "\n")
-    return 1 if ours.failures else 0
+    return end(options, ours, shares, document(options, core, ours, results, shares))
 
 
 def document(options, core, ours, results, shares):

@@ -10,41 +10,22 @@ ten, parsing included; decrypting to the mean. Measured in pairs, as `run.py` do
 OpenFHE's wheel is for Python 3.10 alone, whatever its name says, and has an environment of its own.
 """
 
-import argparse
-import json
 import sys
-from pathlib import Path
 
 from rivals import SUM_RIVALS
 from support import report, sums
-from support.arguments import positive, words
-from support.environment import OPENFHE_REQUIREMENTS, pin, prepare
+from support.arguments import parse, parser
+from support.environment import OPENFHE_REQUIREMENTS, prepare
 from support.link import Rival
-from support.ours import Ours, OursFailed, build
-from support.places import TARGET
 from support.rounds import Row, compare
+from support.session import begin, end
 
 
 def arguments():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--binary", type=Path,
-                        help="the ciphergram to measure [built if not given]")
-    parser.add_argument("--venv", type=Path, default=TARGET / "peers-venv", metavar="FOLDER",
-                        help="where the rivals are, or are installed [%(default)s]")
-    parser.add_argument("--openfhe-python", default="python3.10", metavar="COMMAND",
-                        help="a Python 3.10, for OpenFHE [%(default)s]")
-    parser.add_argument("--rivals", type=words, default=list(SUM_RIVALS), metavar="LIST",
-                        help=f"whom to measure [{','.join(SUM_RIVALS)}]")
-    parser.add_argument("--rounds", type=positive(int), default=3, help="pairs of each [3]")
-    parser.add_argument("--seconds", type=positive(float), default=1.0,
-                        help="how long each side of a pair is measured [1]")
-    parser.add_argument("--core", type=int, help="the core to run on [the last one allowed]")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures here")
-    found = parser.parse_args()
-    unknown = set(found.rivals) - set(SUM_RIVALS)
-    if unknown:
-        parser.error(f"no such rival: {', '.join(sorted(unknown))}")
-    return found
+    options = parser(__doc__.splitlines()[0], SUM_RIVALS)
+    options.add_argument("--openfhe-python", default="python3.10", metavar="COMMAND",
+                         help="a Python 3.10, for OpenFHE [%(default)s]")
+    return parse(options, SUM_RIVALS)
 
 
 def environments(options):
@@ -76,33 +57,16 @@ def measure(options, interpreters, ours):
 
 
 def main():
-    # What is found is seen as it is found, even in a file.
-    sys.stdout.reconfigure(line_buffering=True)
     options = arguments()
-    try:
-        ours = Ours((options.binary or build()).resolve())
-    except OursFailed as error:
-        sys.exit(f"error: {error}")
-    interpreters, problems = environments(options)
-    try:
-        core = pin(options.core)
-    except OSError as error:
-        sys.exit(f"error: core {options.core}: {error.strerror}")
-    print(f"core {core}, {options.rounds} rounds of {options.seconds} s a side"
-          if core is not None else "!! this system cannot keep a process to one core")
-    for problem in problems:
-        print(f"!! {problem}")
+    ours, interpreters, core = begin(options, environments)
     uploads = sums.uploads(ours)
     rows, rivals = measure(options, interpreters, ours)
     shares = [share for rival in rivals for share in rival.shares] + ours.shares
-    show(ours, rows, uploads, rivals, shares)
-    if options.json:
-        figures = document(options, core, ours, rows, uploads, rivals, shares)
-        options.json.write_text(json.dumps(figures, indent=1) + "\n")
-    return 1 if ours.failures else 0
+    show(rows, uploads, rivals)
+    return end(options, ours, shares, document(options, core, ours, rows, uploads, rivals, shares))
 
 
-def show(ours, rows, uploads, rivals, shares):
+def show(rows, uploads, rivals):
     """Prints what was found."""
     there = [rival for rival in rivals if rival.facts]
     versions = ", ".join(f"{rival.name} {rival.version}" for rival in there)
@@ -118,10 +82,6 @@ def show(ours, rows, uploads, rivals, shares):
     for row in rows:
         for name, why in row.failures.items():
             print(f"!! {name} has no figure for {why}")
-    if warning := report.busy_line(shares):
-        print(warning)
-    for (name, bits), why in ours.failures.items():
-        print(f"!! ours, {bits} bits, failed at {name}: {why}")
 
 
 def document(options, core, ours, rows, uploads, rivals, shares):

@@ -1,0 +1,39 @@
+"""What every run starts and ends with."""
+
+import json
+import sys
+
+from . import report
+from .environment import pin
+from .ours import Ours, OursFailed, build
+
+
+def begin(options, prepare):
+    """Our binary, what `prepare` gave beside the problems it met, and the core to run on."""
+    # What is found is seen as it is found, even in a file.
+    sys.stdout.reconfigure(line_buffering=True)
+    try:
+        ours = Ours((options.binary or build()).resolve())
+    except OursFailed as error:
+        sys.exit(f"error: {error}")
+    prepared, problems = prepare(options)
+    try:
+        core = pin(options.core)
+    except OSError as error:
+        sys.exit(f"error: core {options.core}: {error.strerror}")
+    print(f"core {core}, {options.rounds} rounds of {options.seconds} s a side"
+          if core is not None else "!! this system cannot keep a process to one core")
+    for problem in problems:
+        print(f"!! {problem}")
+    return ours, prepared, core
+
+
+def end(options, ours, shares, figures):
+    """Says what disturbed the run, writes all figures where asked, and gives the exit code."""
+    if warning := report.busy_line(shares):
+        print(warning)
+    for (name, bits), why in ours.failures.items():
+        print(f"!! ours, {bits} bits, failed at {name}: {why}")
+    if options.json:
+        options.json.write_text(json.dumps(figures, indent=1) + "\n")
+    return 1 if ours.failures else 0
