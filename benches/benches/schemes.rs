@@ -16,11 +16,11 @@ fn contribute(
     key: &AnyKey,
     engine: &Arc<dyn Engine>,
     agreement: &Agreement,
-) -> Result<Contribution, Error> {
+) -> Result<Contribution<'static>, Error> {
     let update = Quantised::from_fields(vec![4321; agreement.values()], 1);
     let sealer = Sealer::new(key, engine.clone(), update)?;
-    let ticket = sealer.ticket().clone();
-    Ok(Contribution { ticket, agreement: agreement.clone(), stream: sealer.seal_all()? })
+    let seed = sealer.seed();
+    Ok(Contribution { seed, agreement: agreement.clone(), stream: sealer.seal_all()?.into() })
 }
 
 fn scheme(c: &mut Criterion, scheme: Scheme, values: u64) -> Result<(), Error> {

@@ -36,8 +36,9 @@ fn public(place: &Place) -> PublicKey {
 /// their ciphertexts; both must then be refused for `why`.
 fn refuses_ciphertexts(place: &Place, change: impl Fn(&mut [u8]), why: &str) {
     let key = public(place);
-    let mut contribution = Contribution::from_bytes(&place.read("a.cgm"), &key).unwrap();
-    change(&mut contribution.stream);
+    let bytes = place.read("a.cgm");
+    let mut contribution = Contribution::from_bytes(&bytes, &key).unwrap();
+    change(contribution.stream.to_mut());
     place.write("forged.cgm", contribution.to_bytes(&key));
     place.fails_with(1, &format!("{AGGREGATE} b.cgm forged.cgm"), &["forged.cgm: ", why]);
     let whole = place.read("sum.cgm");
@@ -106,9 +107,9 @@ fn files_of_another_kind_key_or_scheme_are_refused() {
         place.fails_with(1, &decrypt, &["sum.cgm: ", why]);
     }
     let mut future = place.read("a.cgm");
-    future[8] = 2;
+    future[8] = 3;
     place.write("future.cgm", future);
-    let why = "future.cgm: format version 2 is not supported; this program reads version 1";
+    let why = "future.cgm: format version 3 is not supported; this program reads version 2";
     place.fails_with(1, &format!("{AGGREGATE} future.cgm"), &[why]);
     place.fails_with(1, "inspect future.cgm", &[why]);
     let why = "sum.cgm: a sum where a contribution belongs";

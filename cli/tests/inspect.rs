@@ -98,7 +98,8 @@ fn check_tensors(list: &Value, quantised: bool) {
 fn raw_ciphertexts_are_those_of_the_file() {
     let place = place("paillier-2048");
     let key = PublicKey::load(&place.path("keys/public.json")).unwrap();
-    let file = Contribution::from_bytes(&place.read("a.cgm"), &key).unwrap();
+    let bytes = place.read("a.cgm");
+    let file = Contribution::from_bytes(&bytes, &key).unwrap();
     let hex = |c: &[u8]| c.iter().rev().map(|b| format!("{b:02x}")).collect::<String>();
     let expected: Vec<_> = file.stream.chunks(512).map(hex).collect();
     let found = place.json("inspect a.cgm --ciphertexts");

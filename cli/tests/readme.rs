@@ -14,7 +14,7 @@ fn make_tensors(folder: &Path) {
             let count = spec.values().unwrap() as u32;
             let value = |i: u32| f64::from((i + client).wrapping_mul(2_654_435_761) >> 20) / 4e5;
             let values: Vec<_> = (0..count).map(|i| value(i) - 0.005).collect();
-            Tensor::from_values(spec, values.into_iter()).unwrap()
+            Tensor::from_values(spec, &values).unwrap()
         };
         let weight = tensor("layer.weight", vec![300, 70]);
         let update = Update::new(vec![weight, tensor("layer.bias", vec![70])]);

@@ -1,21 +1,78 @@
-//! Frames of every kind: as they come, and with a digest that vouches for whatever the body is.
+//! Frames of every kind, as they come and as what they claim to be: read, summed and opened.
+//!
+//! Mutations are given a length and a digest that vouch for them, so that they reach what lies
+//! behind. Start from `seeds/frame`, whose keys are built in.
 
 #![no_main]
 
-use ciphergram_he::{Contribution, Sum, frame::Frame};
-use libfuzzer_sys::fuzz_target;
+use std::sync::{Arc, LazyLock};
 
-fn read(bytes: &[u8]) {
-    if let Ok(frame) = Frame::parse(bytes) {
-        let _ = frame.parameters();
-        let _ = Contribution::from_frame(&frame);
-        let _ = Sum::from_frame(&frame);
+use ciphergram_accel::{CpuEngine, Engine};
+use ciphergram_he::{
+    Contribution, OpenedSum, SecretKey, Sum,
+    exchange::{Announcement, Charter},
+    frame::Frame,
+    keys::AnyKey,
+};
+use libfuzzer_sys::{fuzz_mutator, fuzz_target, fuzzer_mutate};
+
+const HEADER: usize = 48;
+const DIGEST: usize = 32;
+
+/// A secret key, and a contribution under it to sum others with.
+struct Known {
+    key: Box<SecretKey>,
+    contribution: &'static [u8],
+}
+
+static KNOWN: LazyLock<[Known; 2]> = LazyLock::new(|| {
+    let known = |json: &str, contribution| match AnyKey::from_json(json) {
+        Ok(AnyKey::Secret(key, _)) => Known { key, contribution },
+        _ => panic!("the seeds are of another version: make them again"),
+    };
+    [
+        known(include_str!("../seeds/10.json"), include_bytes!("../seeds/frame/10-2.cgm")),
+        known(include_str!("../seeds/64.json"), include_bytes!("../seeds/frame/64-2.cgm")),
+    ]
+});
+static ENGINE: LazyLock<Arc<CpuEngine>> = LazyLock::new(Arc::default);
+
+fn read(bytes: &[u8], known: &Known) {
+    let (key, engine) = (known.key.public(), || ENGINE.clone() as Arc<dyn Engine>);
+    let _ = Announcement::from_bytes(bytes, key);
+    let _ = Charter::from_bytes(bytes, key);
+    let mut sums = vec![];
+    sums.extend(Sum::from_bytes(bytes, key));
+    if let Ok(contribution) = Contribution::from_bytes(bytes, key) {
+        let other = Contribution::from_bytes(known.contribution, key);
+        sums.extend(Sum::of(key, engine(), [(0, other), (1, Ok(contribution))]));
+    }
+    for sum in sums {
+        let _ = OpenedSum::open(&known.key, &*engine(), &sum);
+        let _ = Sum::from_bytes(&sum.to_bytes(key), key);
     }
 }
 
 fuzz_target!(|bytes: &[u8]| {
-    read(bytes);
-    let mut vouched = bytes.to_vec();
-    vouched.extend(blake3::hash(bytes).as_bytes());
-    read(&vouched);
+    if let Ok(frame) = Frame::parse(bytes) {
+        let _ = frame.parameters();
+        let _ = Contribution::from_frame(&frame);
+        let _ = Sum::from_frame(&frame);
+        KNOWN.iter().for_each(|known| read(bytes, known));
+    }
+});
+
+fuzz_mutator!(|data: &mut [u8], size: usize, max_size: usize, seed: u32| {
+    // One in eight is left as it comes, for the checks of the form itself.
+    if size < HEADER + DIGEST || max_size < HEADER + DIGEST || seed % 8 == 0 {
+        return fuzzer_mutate(data, size, max_size);
+    }
+    let from = if seed % 16 == 1 { 0 } else { HEADER };
+    let end =
+        from + fuzzer_mutate(&mut data[from..], size - DIGEST - from, max_size - DIGEST - from);
+    let Some(body) = end.checked_sub(HEADER) else { return end };
+    data[HEADER - 8..HEADER].copy_from_slice(&(body as u64).to_le_bytes());
+    let digest = blake3::hash(&data[..end]);
+    data[end..end + DIGEST].copy_from_slice(digest.as_bytes());
+    end + DIGEST
 });

@@ -6,11 +6,14 @@ use ciphergram_accel::{Engine, Operand, Program, beats};
 
 use crate::{
     Error, PublicKey,
-    bytes::{to_bytes, to_words},
+    bytes::{read_words, to_bytes, to_words},
     ckks_sum,
     error::CiphertextFault,
     params::Chunks,
 };
+
+/// Chunks that are read and computed with at a time: a quarter of a megabyte, which stays in cache.
+const PIECE_CHUNKS: usize = 200;
 
 /// One running sum of every chunk of a stream.
 ///
@@ -26,6 +29,8 @@ pub struct Accumulator {
     words: Vec<u64>,
     /// For each chunk.
     additions: Vec<u32>,
+    /// Room for the words of what is added.
+    room: Vec<u64>,
 }
 
 impl Accumulator {
@@ -44,7 +49,7 @@ impl Accumulator {
             (None, None) => unreachable!("a parameter set without a modulus has a ring"),
         };
         let additions = vec![0; chunks.count() as usize];
-        Self { key: key.clone(), engine, program, chunks, words, additions }
+        Self { key: key.clone(), engine, program, chunks, words, additions, room: vec![] }
     }
 
     /// How streams are cut.
@@ -72,29 +77,49 @@ impl Accumulator {
         if bytes.len() != expected {
             return Err(CiphertextFault::Length { found: bytes.len(), expected });
         }
-        range_fault(&self.key, &to_words(bytes)).map_or(Ok(()), Err)
+        range_fault(&self.key, &*self.engine, &to_words(bytes)).map_or(Ok(()), Err)
     }
 
-    /// Checks a whole stream, ciphertext by ciphertext: length, range, and for Paillier that each is
-    /// coprime to n.
+    /// Checks a whole stream, ciphertext by ciphertext, and adds it: length, range, and for Paillier
+    /// that each is coprime to n.
     ///
     /// # Errors
-    /// The first fault with its chunk, or the engine's.
-    pub fn check_stream(&self, bytes: &[u8]) -> Result<(), Error> {
+    /// The first fault with its chunk, more than 2^31 additions, or the engine's. But after a wrong
+    /// length, the whole sum is worth nothing then.
+    pub fn add_stream(&mut self, bytes: &[u8]) -> Result<(), Error> {
         let expected = self.chunks.total_bytes();
         if bytes.len() != expected {
             let fault = CiphertextFault::Length { found: bytes.len(), expected };
             return Err(Error::Ciphertext { chunk: 0, fault });
         }
-        check_words(&self.key, &*self.engine, &self.chunks, &to_words(bytes))
+        // Piece by piece, so that what was checked is added while it is in cache.
+        let (count, mut room) = (self.chunks.count(), std::mem::take(&mut self.room));
+        let mut add = |first: u32| {
+            let piece = first..count.min(first + PIECE_CHUNKS as u32);
+            read_words(&mut room, &bytes[self.range(&piece)]);
+            check_words(&self.key, &*self.engine, &self.chunks, first, &room)?;
+            self.add_words(&piece, &room)
+        };
+        let outcome = (0..count).step_by(PIECE_CHUNKS).try_for_each(&mut add);
+        self.room = room;
+        outcome
     }
 
     /// Adds the wire bytes of whole chunks, which must have passed a check.
     ///
     /// # Errors
-    /// The engine's, or more than 2^31 additions to a chunk; nothing was added then.
+    /// More than 2^31 additions to a chunk; nothing was added then. After an error of the engine, the
+    /// sums of these chunks are worth nothing.
     pub fn add(&mut self, chunks: Range<u32>, bytes: &[u8]) -> Result<(), Error> {
-        let range = self.range(&chunks);
+        let mut room = std::mem::take(&mut self.room);
+        read_words(&mut room, bytes);
+        let outcome = self.add_words(&chunks, &room);
+        self.room = room;
+        outcome
+    }
+
+    fn add_words(&mut self, chunks: &Range<u32>, words: &[u64]) -> Result<(), Error> {
+        let range = self.range(chunks);
         let chunks = chunks.start as usize..chunks.end as usize;
         let additions = self.additions.get_mut(chunks).unwrap_or_default();
         let admitted = i32::MAX as usize;
@@ -102,8 +127,7 @@ impl Accumulator {
             return Err(Error::TooManyContributors { found: admitted + 1, admitted });
         }
         let sum = &mut self.words[range.start / 8..range.end / 8];
-        let words = to_words(bytes);
-        self.engine.run(&self.program, &mut [Operand::InOut(sum), Operand::In(&words)])?;
+        self.engine.run(&self.program, &mut [Operand::InOut(sum), Operand::In(words)])?;
         additions.iter_mut().for_each(|count| *count += 1);
         Ok(())
     }
@@ -153,38 +177,57 @@ impl Accumulator {
 }
 
 /// The first ciphertext out of range, by its place in `words`.
-fn range_fault(key: &PublicKey, words: &[u64]) -> Option<CiphertextFault> {
+fn range_fault(key: &PublicKey, engine: &dyn Engine, words: &[u64]) -> Option<CiphertextFault> {
     match (key.paillier(), key.parameters().lattice()) {
         (Some(modulus), _) => modulus.range_fault(words),
-        (None, Some(lattice)) => beats::first_bad_lane(words, &lattice.ring)
+        (None, Some(lattice)) => engine
+            .first_bad_lane(words, &lattice.ring)
             .map(|lane| CiphertextFault::Residue { lane }),
         (None, None) => None,
     }
 }
 
-/// Checks every ciphertext of a stream: range, and for Paillier coprimality.
-pub(crate) fn check_words(
+/// Checks every ciphertext of a stream, whose length must be right: range, and for Paillier that each
+/// is coprime to n.
+pub(crate) fn check_stream(
     key: &PublicKey,
     engine: &dyn Engine,
     chunks: &Chunks,
+    bytes: &[u8],
+) -> Result<(), Error> {
+    let mut words = vec![];
+    let pieces = bytes.chunks(PIECE_CHUNKS * chunks.geometry().chunk_bytes());
+    for (first, piece) in (0..).step_by(PIECE_CHUNKS).zip(pieces) {
+        read_words(&mut words, piece);
+        check_words(key, engine, chunks, first, &words)?;
+    }
+    Ok(())
+}
+
+/// Checks the words of chunks from `first` on.
+fn check_words(
+    key: &PublicKey,
+    engine: &dyn Engine,
+    chunks: &Chunks,
+    first: u32,
     words: &[u64],
 ) -> Result<(), Error> {
-    let mut fault = range_fault(key, words);
+    let mut fault = range_fault(key, engine, words);
     if let (None, Some(modulus)) = (fault, key.paillier()) {
         fault = modulus.coprimality_fault(engine, words)?;
     }
     match fault {
-        Some(fault) => Err(locate(chunks, fault)),
+        Some(fault) => Err(locate(chunks, first, fault)),
         None => Ok(()),
     }
 }
 
-/// A fault in a stream, as a fault in one of its chunks.
-fn locate(chunks: &Chunks, fault: CiphertextFault) -> Error {
+/// A fault in what starts with chunk `first`, as a fault in one of its chunks.
+fn locate(chunks: &Chunks, first: u32, fault: CiphertextFault) -> Error {
     let g = chunks.geometry();
     let units = g.slots_per_chunk / g.slots_per_unit;
     let lanes = g.chunk_bytes() / beats::BYTES * beats::LANES;
-    let split = |index: usize, each: usize| ((index / each) as u32, index % each);
+    let split = |index: usize, each: usize| (first + (index / each) as u32, index % each);
     let (chunk, fault) = match fault {
         CiphertextFault::Residue { lane } => {
             let (chunk, lane) = split(lane, lanes);
@@ -202,7 +245,7 @@ fn locate(chunks: &Chunks, fault: CiphertextFault) -> Error {
             let (chunk, index) = split(index, units);
             (chunk, CiphertextFault::NotCoprime { index })
         }
-        length @ CiphertextFault::Length { .. } => (0, length),
+        length @ CiphertextFault::Length { .. } => (first, length),
     };
     Error::Ciphertext { chunk, fault }
 }

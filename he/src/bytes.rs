@@ -88,10 +88,28 @@ impl<'a> Reader<'a> {
 
 /// Little-endian words of `bytes`, whose length is a multiple of eight.
 pub(crate) fn to_words(bytes: &[u8]) -> Vec<u64> {
-    bytes.as_chunks::<8>().0.iter().map(|b| u64::from_le_bytes(*b)).collect()
+    let mut words = vec![];
+    read_words(&mut words, bytes);
+    words
+}
+
+/// The same into memory that is there.
+pub(crate) fn read_words(words: &mut Vec<u64>, bytes: &[u8]) {
+    words.clear();
+    words.extend(bytes.as_chunks::<8>().0.iter().map(|b| u64::from_le_bytes(*b)));
+}
+
+/// Appends little-endian bytes of `words`.
+pub(crate) fn append_words(bytes: &mut Vec<u8>, words: &[u64]) {
+    let start = bytes.len();
+    bytes.resize(start + 8 * words.len(), 0);
+    let each = bytes[start..].as_chunks_mut().0.iter_mut().zip(words);
+    each.for_each(|(bytes, word)| *bytes = word.to_le_bytes());
 }
 
 /// Little-endian bytes of `words`.
 pub(crate) fn to_bytes(words: &[u64]) -> Vec<u8> {
-    words.iter().flat_map(|w| w.to_le_bytes()).collect()
+    let mut bytes = vec![];
+    append_words(&mut bytes, words);
+    bytes
 }

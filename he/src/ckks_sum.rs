@@ -36,7 +36,8 @@
 //!   branch, so it takes the same time whatever it draws.
 //!
 //! A seed must never serve two contributions under one key: the difference of two `b`s of one `a`
-//! is free of `s`. A [`Sealer`](crate::Sealer) draws its own.
+//! is free of `s`. Nor one chunk twice: the average of many `b`s of one message is free of noise.
+//! [`Ticket`](crate::seal::Ticket) and [`Sealer`](crate::Sealer) see to that.
 
 use std::sync::Arc;
 
@@ -45,7 +46,7 @@ use rand_chacha::ChaCha20Rng;
 use rand_core::{Rng, SeedableRng};
 use zeroize::{Zeroize, Zeroizing};
 
-use crate::{Error, Parameters, random};
+use crate::{Error, Parameters, random, seal::Seed};
 
 /// The ternary secret, kept as the seed that it expands from and in NTT form.
 pub struct LatticeSecret {
@@ -163,7 +164,9 @@ pub fn sum_program(ring: &Arc<Ring>) -> Program {
 }
 
 /// Encrypts the polynomials of one contribution under its seed, with a noise key of its own.
-pub struct Encryptor {
+///
+/// Only a [`Sealer`](crate::Sealer) has one: it sees to it that a seed serves once.
+pub(crate) struct Encryptor {
     program: Program,
     seed: [u64; 4],
     noise_key: Zeroizing<[u64; 4]>,
@@ -175,14 +178,14 @@ impl Encryptor {
     ///
     /// # Errors
     /// No randomness.
-    pub fn new(
+    pub(crate) fn new(
         secret: &LatticeSecret,
         parameters: &Parameters,
-        seed: &[u8; 32],
+        seed: &Seed,
     ) -> Result<Self, Error> {
         Ok(Self {
             program: secret.encrypt_program(parameters),
-            seed: random::seed_words(seed),
+            seed: random::seed_words(seed.bytes()),
             noise_key: Zeroizing::new(random::seed_words(&*random::bytes::<32>()?)),
             beats: beats_per_polynomial(parameters, secret.ring()),
         })
@@ -193,7 +196,7 @@ impl Encryptor {
     ///
     /// # Errors
     /// The engine's.
-    pub fn encrypt(
+    pub(crate) fn encrypt(
         &self,
         engine: &dyn Engine,
         first: u64,
@@ -276,11 +279,11 @@ mod tests {
         let (degree, limbs) = (ring.degree(), ring.primes().len());
         let q: BigInt = ring.primes().iter().map(|&q| BigInt::from(q)).product();
         let seeds: Vec<u64> = (0..4 * u64::from(CLIENTS)).collect();
-        let integers: Vec<u64> = message
-            .iter()
-            .zip(noise)
-            .flat_map(|(m, &e)| words(&((&q + (m << margin_bits) + e) % &q), limbs))
-            .collect();
+        let mut integers = vec![0; ring.len_words()];
+        for (i, (m, &e)) in message.iter().zip(noise).enumerate() {
+            let x = words(&((&q + (m << margin_bits) + e) % &q), limbs);
+            (0..limbs).for_each(|w| integers[w * degree + i] = x[w]);
+        }
         let mut b = Builder::new("sum of encryptions");
         let (x, index) = (b.integers("x", ring.len_words()), b.index("index"));
         let seed = b.seeds("seeds", CLIENTS as usize);
@@ -306,13 +309,14 @@ mod tests {
             [Operand::In(&sum), Operand::In(&[5]), Operand::In(&seeds), Operand::Out(&mut opened)];
         ReferenceEngine.run(&program, &mut operands).unwrap();
         let lattice = parameters.lattice().unwrap();
-        let rounding = Rounding::new(&Lattice { margin_bits, ..lattice.clone() });
-        let held = opened.chunks_mut(limbs).take(parameters.geometry().slots_per_chunk);
-        held.map(|x| {
-            rounding.round(x);
-            x.iter().rev().fold(BigInt::ZERO, |acc, &w| (acc << 64) + w)
-        })
-        .collect()
+        let lattice = Lattice { margin_bits, ..lattice.clone() };
+        let big = |x: &[u64]| x.iter().rev().fold(BigInt::ZERO, |acc, &w| (acc << 64) + w);
+        let word = |w: usize, i: usize| opened[w * degree + i];
+        let round = |i: usize| match limbs {
+            2 => big(&Rounding::<2>::new(&lattice).round(std::array::from_fn(|w| word(w, i)))),
+            _ => big(&Rounding::<4>::new(&lattice).round(std::array::from_fn(|w| word(w, i)))),
+        };
+        (0..parameters.geometry().slots_per_chunk).map(round).collect()
     }
 
     #[test]

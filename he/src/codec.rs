@@ -4,7 +4,7 @@
 //! With `L = 2^(bits−1) − 1` steps on either side of zero, a tensor's agreed range `r`, a client's
 //! weight `w` and the agreed largest weight `W`, a value `x` becomes an integer next to
 //! `clip(x, ±r) · L/r · w/W`, rounded up or down at random so that its expectation is that within
-//! 2^-29 of a step. Zero stays zero. The sum `S` over the contributors decodes to `S · r/L · W`, which is `Σ w·x`, and that
+//! 2^-28 of a step. Zero stays zero. The sum `S` over the contributors decodes to `S · r/L · W`, which is `Σ w·x`, and that
 //! divided by `Σ w` is the weighted mean.
 //!
 //! # Error
@@ -16,13 +16,13 @@ mod fields;
 mod ranges;
 
 pub use agreement::Agreement;
-pub(crate) use fields::{field, set_field};
+pub(crate) use fields::{Fields, add_bits, is_zero_between};
 pub use ranges::{Policy, RangesFile, round_up_to_power_of_two};
 
 use rand_core::Rng;
 use zeroize::Zeroizing;
 
-use crate::{Error, Parameters, Tensor, Update};
+use crate::{Error, Parameters, Tensor, TensorSpec, Update};
 
 /// A client's update as integers `0 ..= 2L` (value plus `L`), all tensors as one stream.
 pub struct Quantised {
@@ -48,17 +48,21 @@ impl Quantised {
         let weight = agreement.check_weight(weight)?;
         let scale = f64::from(weight) / f64::from(agreement.max_weight());
         let steps = f64::from(parameters.half_steps());
-        let mut fields = Zeroizing::new(Vec::with_capacity(agreement.values()));
+        let mut fields = Zeroizing::new(vec![0; agreement.values()]);
         let mut clipped = Vec::with_capacity(update.tensors().len());
+        let mut rest = &mut fields[..];
+        let mut rounder = Rounder::new(scale * steps, steps);
         for (tensor, &range) in update.tensors().iter().zip(agreement.ranges()) {
+            let (own, after) = rest.split_at_mut(tensor.values().len());
             let mut outside = 0;
-            for (index, x) in tensor.values().enumerate() {
-                check_finite(tensor, index, x)?;
-                outside += usize::from(x.abs() > range);
-                let unit = if range == 0.0 { 0.0 } else { (x / range).clamp(-1.0, 1.0) };
-                fields.push((round_stochastically(unit * scale * steps, rng) + steps) as u32);
+            for (index, fields) in own.chunks_mut(BLOCK).enumerate() {
+                let values = &mut rounder.values[..fields.len()];
+                tensor.read(index * BLOCK, values);
+                check_finite(tensor, index * BLOCK, values)?;
+                outside += rounder.round(fields, range, rng);
             }
             clipped.push(outside);
+            rest = after;
         }
         Ok(Self { fields, weight, clipped })
     }
@@ -88,20 +92,57 @@ impl Quantised {
     }
 }
 
-/// The integer below or above `x`, the nearer one more likely, so that the expectation is `x` within
-/// 2^-29.
-///
-/// The random fraction has 29 bits: beside the 24 bits of an integer part their sum is exact in a
-/// double, so an integer `x` is never rounded away from itself.
-fn round_stochastically(x: f64, rng: &mut impl Rng) -> f64 {
-    (x + f64::from(rng.next_u32() >> 3) / f64::from(1u32 << 29)).floor()
+/// Values that are rounded at a time.
+const BLOCK: usize = 1024;
+
+/// Turns blocks of values into fields.
+struct Rounder {
+    /// Steps of a value at the end of its range.
+    scale: f64,
+    /// What fields are raised by.
+    steps: f64,
+    values: Zeroizing<Box<[f64]>>,
+    random: Zeroizing<Box<[u8]>>,
 }
 
-fn check_finite(tensor: &Tensor, index: usize, x: f64) -> Result<(), Error> {
-    if x.is_finite() {
+impl Rounder {
+    fn new(scale: f64, steps: f64) -> Self {
+        let values = Zeroizing::new(vec![0.0; BLOCK].into());
+        Self { scale, steps, values, random: Zeroizing::new(vec![0; 4 * BLOCK].into()) }
+    }
+
+    /// Clips, scales and rounds the values in memory; gives how many were outside the range.
+    ///
+    /// Each becomes the integer below or above, the nearer one more likely, so that the expectation is
+    /// the value within 2^-28. The random fraction has 29 bits: beside the 24 bits of an integer their
+    /// sum is exact in a double, so an integer is never rounded away from itself. What is rounded is not
+    /// negative, so that cutting off is rounding down.
+    fn round(&mut self, fields: &mut [u32], range: f64, rng: &mut impl Rng) -> usize {
+        let random = &mut self.random[..4 * fields.len()];
+        rng.fill_bytes(random);
+        // Any range does for zeros.
+        let divisor = if range == 0.0 { 1.0 } else { range };
+        let mut outside = 0;
+        let random = random.as_chunks().0.iter().map(|bytes| u32::from_le_bytes(*bytes) >> 3);
+        for ((field, &x), random) in fields.iter_mut().zip(self.values.iter()).zip(random) {
+            outside += usize::from(x.abs() > range);
+            let unit = if range == 0.0 { 0.0 } else { (x / divisor).clamp(-1.0, 1.0) };
+            let fraction = f64::from(random as i32) / f64::from(1u32 << 29);
+            *field = (unit * self.scale + self.steps + fraction) as i32 as u32;
+        }
+        outside
+    }
+}
+
+/// Names the first of `values`, which start at `first`, that is no finite number.
+fn check_finite(tensor: &Tensor, first: usize, values: &[f64]) -> Result<(), Error> {
+    // Without a way out of the loop, it takes several values at a time.
+    if values.iter().fold(true, |all, x| all & x.is_finite()) {
         return Ok(());
     }
-    Err(Error::NotFinite { tensor: tensor.spec.name.clone(), index, value: x.to_string() })
+    let place = values.iter().position(|x| !x.is_finite()).unwrap_or(0);
+    let (tensor, value) = (tensor.spec.name.clone(), values[place].to_string());
+    Err(Error::NotFinite { tensor, index: first + place, value })
 }
 
 /// What a decoded update should be.
@@ -113,41 +154,58 @@ pub enum Output {
     Sum,
 }
 
-/// Decodes integer sums to tensors. `sums` are sums of `v` (offsets removed), `weights` the sum of
-/// weights of those who contributed to each value.
+/// Decodes integer sums to tensors. `runs` are sums of `v` (offsets removed), each run with the sum of
+/// weights of those who contributed to it.
 ///
 /// # Errors
 /// A value of a sum exceeds the tensor's type.
 ///
 /// # Panics
 /// If there are not as many sums as the agreement has values.
-pub fn decode(
+pub fn decode<'a>(
     agreement: &Agreement,
     parameters: &Parameters,
     output: Output,
-    mut sums: impl ExactSizeIterator<Item = (i64, u64)>,
+    mut runs: impl Iterator<Item = (&'a [i64], u64)>,
 ) -> Result<Update, Error> {
-    assert_eq!(sums.len(), agreement.values(), "one sum for each value");
     let steps = f64::from(parameters.half_steps());
     let max_weight = f64::from(agreement.max_weight());
-    let tensors = agreement.specs().iter().zip(agreement.ranges()).map(|(spec, &range)| {
-        let largest = spec.dtype.largest();
-        let mut values = Vec::with_capacity(spec.values().unwrap_or(0));
-        for (sum, weight) in sums.by_ref().take(spec.values().unwrap_or(0)) {
-            let units = sum as f64 / steps;
-            values.push(match output {
-                // The mean of clipped values is within the range and the type; rounding may not
-                // leave them.
-                Output::Mean => {
-                    let unit = (units * (max_weight / weight as f64)).clamp(-1.0, 1.0);
-                    (unit * range).clamp(-largest, largest)
-                }
-                Output::Sum => units * max_weight * range,
-            });
+    let (mut sums, mut weight): (&[i64], u64) = (&[], 1);
+    let mut block = Zeroizing::new([0.0; BLOCK]);
+    let mut decode_tensor = |(spec, &range): (&TensorSpec, &f64)| {
+        let (values, largest) = (spec.values().unwrap_or(0), spec.dtype.largest());
+        let mut data = Vec::with_capacity(values * spec.dtype.bytes());
+        let mut done = 0;
+        while done < values {
+            while sums.is_empty() {
+                let Some(next) = runs.next() else { unreachable!("one sum for each value") };
+                (sums, weight) = next;
+            }
+            let (own, rest) = sums.split_at(sums.len().min(BLOCK).min(values - done));
+            let scale = max_weight / weight as f64;
+            for (out, &sum) in block.iter_mut().zip(own) {
+                let units = sum as f64 / steps;
+                *out = match output {
+                    // The mean of clipped values is within the range and the type; rounding may not
+                    // leave them.
+                    Output::Mean => {
+                        ((units * scale).clamp(-1.0, 1.0) * range).clamp(-largest, largest)
+                    }
+                    Output::Sum => units * max_weight * range,
+                };
+            }
+            if let Some(index) = spec.dtype.append(&block[..own.len()], &mut data) {
+                let (tensor, dtype) = (spec.name.clone(), spec.dtype.name());
+                return Err(Error::Overflow { tensor, index: done + index, dtype });
+            }
+            (sums, done) = (rest, done + own.len());
         }
-        Tensor::from_values(spec.clone(), values.into_iter())
-    });
-    Ok(Update::new(tensors.collect::<Result<_, _>>()?))
+        Ok(Tensor::from_bytes(spec.clone(), data))
+    };
+    let tensors = agreement.specs().iter().zip(agreement.ranges()).map(&mut decode_tensor);
+    let update = Update::new(tensors.collect::<Result<_, _>>()?);
+    assert!(sums.is_empty() && runs.all(|run| run.0.is_empty()), "one sum for each value");
+    Ok(update)
 }
 
 #[cfg(test)]
@@ -217,9 +275,10 @@ mod tests {
             let agreement = Agreement::new(update(&values).specs(), vec![range], 100).unwrap();
             let mut rng = ChaCha20Rng::seed_from_u64(weight);
             let q = Quantised::new(&update(&values), &agreement, weight, &p, &mut rng).unwrap();
-            let sums: Vec<_> = q.fields().iter()
-                .map(|&f| (i64::from(f) - i64::from(p.half_steps()), weight)).collect();
-            let mean = decode(&agreement, &p, Output::Mean, sums.into_iter()).unwrap();
+            let offset = i64::from(p.half_steps());
+            let sums: Vec<_> = q.fields().iter().map(|&f| i64::from(f) - offset).collect();
+            let runs = [(&sums[..], weight)].into_iter();
+            let mean = decode(&agreement, &p, Output::Mean, runs).unwrap();
             let step = range / f64::from(p.half_steps()) * (100.0 / weight as f64);
             for (x, y) in values.iter().zip(mean.tensors()[0].values()) {
                 prop_assert!((x - y).abs() <= step * (1.0 + 1e-9), "{x} {y} {step}");

@@ -99,9 +99,20 @@ pub enum Error {
     /// The operation needs at least one contribution.
     #[error("there is nothing to sum")]
     NothingToSum,
-    /// The same contribution twice.
-    #[error("the same contribution was given twice")]
+    /// The same contribution twice, or two under one seed.
+    #[error(
+        "the same contribution was given twice: leave one out, or seal another under a fresh seed"
+    )]
     SameContribution,
+    /// Chunks would be sealed that this process already sealed under the same seed.
+    #[error(
+        "the chunks before {sealed} are already sealed under this seed, and none may be sealed \
+         twice: resume at chunk {sealed}, or draw a fresh seed"
+    )]
+    SeedReused {
+        /// How many chunks are sealed.
+        sealed: u32,
+    },
     /// A file that would be overwritten.
     #[error("{} exists; it is not overwritten", path.display())]
     Exists {

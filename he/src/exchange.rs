@@ -7,18 +7,18 @@
 
 use crate::{
     Agreement, Error, PublicKey, Update,
-    bytes::{Reader, Writer},
+    bytes::Reader,
     codec::{Policy, RangesFile, round_up_to_power_of_two},
-    files::{check_distinct, read_ticket, write_ticket},
+    files::Distinct,
     frame::{self, FrameError, Kind},
-    seal::Ticket,
+    seal::Seed,
 };
 
 /// What a client says when it joins.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Announcement {
     /// The contribution that is coming.
-    pub ticket: Ticket,
+    pub seed: Seed,
     /// Whether the agreement is settled (a shared file, or chunks already sealed under it) or the
     /// client's own proposal.
     pub settled: bool,
@@ -31,21 +31,21 @@ impl Announcement {
     ///
     /// # Errors
     /// A value is not finite, or the weight is not from 1 to 2^32 − 1.
-    pub fn propose(ticket: Ticket, update: &Update, weight: u64) -> Result<Self, Error> {
+    pub fn propose(seed: Seed, update: &Update, weight: u64) -> Result<Self, Error> {
         let own = RangesFile::measure(update, Policy::Max, weight)?.agreement()?;
         let ranges = own.ranges().iter().map(|&r| round_up_to_power_of_two(r)).collect();
         let agreement = Agreement::new(own.specs().to_vec(), ranges, own.max_weight())?;
-        Ok(Self { ticket, settled: false, agreement })
+        Ok(Self { seed, settled: false, agreement })
     }
 
     /// The frame.
     #[must_use]
     pub fn to_bytes(&self, key: &PublicKey) -> Vec<u8> {
-        let mut w = Writer::default();
-        write_ticket(&mut w, &self.ticket);
-        w.u8(self.settled.into());
-        self.agreement.write(&mut w);
-        frame::seal(Kind::Announcement, key, &w.0)
+        frame::seal(Kind::Announcement, key, 1024, |w| {
+            self.seed.write(w);
+            w.u8(self.settled.into());
+            self.agreement.write(w);
+        })
     }
 
     /// Reads a frame made under `key`.
@@ -54,7 +54,7 @@ impl Announcement {
     /// Its form, kind, scheme, parameters or key are not as they should be.
     pub fn from_bytes(bytes: &[u8], key: &PublicKey) -> Result<Self, Error> {
         let mut r = Reader(frame::open(bytes, Kind::Announcement, key)?.body);
-        let ticket = read_ticket(&mut r)?;
+        let seed = Seed::read(&mut r)?;
         let settled = match r.u8()? {
             0 => false,
             1 => true,
@@ -64,7 +64,7 @@ impl Announcement {
         };
         let agreement = Agreement::read(&mut r)?;
         r.end()?;
-        Ok(Self { ticket, settled, agreement })
+        Ok(Self { seed, settled, agreement })
     }
 }
 
@@ -73,8 +73,8 @@ impl Announcement {
 pub struct Charter {
     /// What everyone quantises over.
     pub agreement: Agreement,
-    /// The participants' numbers and tickets, ascending by number.
-    pub participants: Vec<(u16, Ticket)>,
+    /// The participants' numbers and seeds, ascending by number.
+    pub participants: Vec<(u16, Seed)>,
 }
 
 impl Charter {
@@ -85,15 +85,14 @@ impl Charter {
     ///
     /// # Errors
     /// There is none, two tell of different tensors or settled ranges, a weight is above the settled
-    /// largest, or two have one ticket. The client that differs from the first is named.
+    /// largest, or two have one seed. The client that differs from the first is named.
     pub fn join(announcements: &[(u16, Announcement)]) -> Result<Self, Error> {
         let first = announcements.iter().find(|(_, a)| a.settled).or(announcements.first());
         let (_, first) = first.ok_or(Error::NothingToSum)?;
         let mut ranges = first.agreement.ranges().to_vec();
         let mut max_weight = first.agreement.max_weight();
-        let mut participants: Vec<&(u16, Announcement)> = vec![];
-        for joined in announcements {
-            let (number, a) = joined;
+        let (mut participants, mut distinct) = (vec![], Distinct::default());
+        for (number, a) in announcements {
             let mut take = || -> Result<(), Error> {
                 first.agreement.check_layout(a.agreement.specs())?;
                 if a.settled {
@@ -107,13 +106,12 @@ impl Charter {
                     ranges.iter_mut().zip(own).for_each(|(r, o)| *r = r.max(*o));
                     max_weight = max_weight.max(a.agreement.max_weight());
                 }
-                check_distinct(participants.iter().map(|p| &p.1.ticket).chain([&a.ticket]))
+                distinct.add(a.seed)
             };
             take().map_err(|e| e.within(format!("client {number}")))?;
-            participants.push(joined);
+            participants.push((*number, a.seed));
         }
         participants.sort_by_key(|p| p.0);
-        let participants = participants.iter().map(|p| (p.0, p.1.ticket.clone())).collect();
         let agreement = Agreement::new(first.agreement.specs().to_vec(), ranges, max_weight)?;
         Ok(Self { agreement, participants })
     }
@@ -121,14 +119,14 @@ impl Charter {
     /// The frame.
     #[must_use]
     pub fn to_bytes(&self, key: &PublicKey) -> Vec<u8> {
-        let mut w = Writer::default();
-        w.u16(self.participants.len() as u16);
-        for (number, ticket) in &self.participants {
-            w.u16(*number);
-            write_ticket(&mut w, ticket);
-        }
-        self.agreement.write(&mut w);
-        frame::seal(Kind::Charter, key, &w.0)
+        frame::seal(Kind::Charter, key, 4096, |w| {
+            w.u16(self.participants.len() as u16);
+            for (number, seed) in &self.participants {
+                w.u16(*number);
+                seed.write(w);
+            }
+            self.agreement.write(w);
+        })
     }
 
     /// Reads a frame made under `key`.
@@ -143,12 +141,12 @@ impl Charter {
             return Err(Error::TooManyContributors { found, admitted });
         }
         let participants = (0..found)
-            .map(|_| Ok((r.u16()?, read_ticket(&mut r)?)))
+            .map(|_| Ok((r.u16()?, Seed::read(&mut r)?)))
             .collect::<Result<Vec<_>, FrameError>>()?;
         if !participants.is_sorted_by(|a, b| a.0 < b.0) {
             return Err(FrameError::Malformed { what: "participants out of order" }.into());
         }
-        check_distinct(participants.iter().map(|p| &p.1))?;
+        Distinct::check(participants.iter().map(|p| p.1))?;
         let agreement = Agreement::read(&mut r)?;
         r.end()?;
         Ok(Self { agreement, participants })

@@ -1,6 +1,6 @@
 //! The two binary files: a contribution and a sum.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{borrow::Cow, collections::BTreeSet, sync::Arc};
 
 use ciphergram_accel::Engine;
 
@@ -10,7 +10,7 @@ use crate::{
     error::CiphertextFault,
     frame::{self, Frame, FrameError, Kind},
     params::Chunks,
-    seal::Ticket,
+    seal::Seed,
 };
 
 /// Which of a sum's contributors a chunk holds: a bitmap over their list.
@@ -65,44 +65,43 @@ impl ContributorSet {
 const WRONG_LENGTH: FrameError =
     FrameError::Malformed { what: "not the chunks that the tensors need" };
 
-/// Refuses a contribution that is listed twice: a sum of three that is three times one client's.
-pub(crate) fn check_distinct<'a>(
-    tickets: impl IntoIterator<Item = &'a Ticket>,
-) -> Result<(), Error> {
-    let (mut ids, mut seeds) = (BTreeSet::new(), BTreeSet::new());
-    let mut fresh = |t: &Ticket| ids.insert(t.id) && seeds.insert(t.seed);
-    if tickets.into_iter().all(&mut fresh) { Ok(()) } else { Err(Error::SameContribution) }
-}
+/// Seeds met so far, each once: a sum of three is not three times one client's.
+#[derive(Default)]
+pub(crate) struct Distinct(BTreeSet<Seed>);
 
-pub(crate) fn write_ticket(w: &mut Writer, ticket: &Ticket) {
-    w.bytes(&ticket.id);
-    w.bytes(&ticket.seed);
-}
+impl Distinct {
+    /// Refuses a seed that is there already.
+    pub(crate) fn add(&mut self, seed: Seed) -> Result<(), Error> {
+        if self.0.insert(seed) { Ok(()) } else { Err(Error::SameContribution) }
+    }
 
-pub(crate) fn read_ticket(r: &mut Reader<'_>) -> Result<Ticket, FrameError> {
-    Ok(Ticket { id: r.array()?, seed: r.array()? })
+    /// Refuses a list with a seed twice.
+    pub(crate) fn check(seeds: impl IntoIterator<Item = Seed>) -> Result<(), Error> {
+        let mut distinct = Self::default();
+        seeds.into_iter().try_for_each(|seed| distinct.add(seed))
+    }
 }
 
 /// One client's encrypted update, whole.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Contribution {
-    /// Its name and seed.
-    pub ticket: Ticket,
+pub struct Contribution<'a> {
+    /// What names it.
+    pub seed: Seed,
     /// What it must share with others to be summed.
     pub agreement: Agreement,
     /// The chunks' wire bytes.
-    pub stream: Vec<u8>,
+    pub stream: Cow<'a, [u8]>,
 }
 
-impl Contribution {
+impl<'a> Contribution<'a> {
     /// The file's bytes.
     #[must_use]
     pub fn to_bytes(&self, key: &PublicKey) -> Vec<u8> {
-        let mut w = Writer::default();
-        write_ticket(&mut w, &self.ticket);
-        self.agreement.write(&mut w);
-        w.bytes(&self.stream);
-        frame::seal(Kind::Contribution, key, &w.0)
+        frame::seal(Kind::Contribution, key, self.stream.len() + 1024, |w| {
+            self.seed.write(w);
+            self.agreement.write(w);
+            w.bytes(&self.stream);
+        })
     }
 
     /// Reads a file made under `key`.
@@ -110,23 +109,30 @@ impl Contribution {
     /// # Errors
     /// Its form, kind, scheme, parameters or key are not as they should be. Ciphertexts are not
     /// checked yet.
-    pub fn from_bytes(bytes: &[u8], key: &PublicKey) -> Result<Self, Error> {
+    pub fn from_bytes(bytes: &'a [u8], key: &PublicKey) -> Result<Self, Error> {
         Self::from_frame(&frame::open(bytes, Kind::Contribution, key)?)
+    }
+
+    /// The same, of bytes that it need not outlive.
+    #[must_use]
+    pub fn into_owned(self) -> Contribution<'static> {
+        let Self { seed, agreement, stream } = self;
+        Contribution { seed, agreement, stream: stream.into_owned().into() }
     }
 
     /// Reads a frame under whatever key.
     ///
     /// # Errors
     /// Its kind or body is not as it should be.
-    pub fn from_frame(frame: &Frame<'_>) -> Result<Self, Error> {
+    pub fn from_frame(frame: &Frame<'a>) -> Result<Self, Error> {
         frame.check_kind(Kind::Contribution)?;
         let (mut r, parameters) = (Reader(frame.body), frame.parameters()?);
-        let ticket = read_ticket(&mut r)?;
+        let seed = Seed::read(&mut r)?;
         let agreement = Agreement::read(&mut r)?;
         if r.0.len() != parameters.chunks(agreement.values()).total_bytes() {
             return Err(WRONG_LENGTH.into());
         }
-        Ok(Self { ticket, agreement, stream: r.0.to_vec() })
+        Ok(Self { seed, agreement, stream: r.0.into() })
     }
 }
 
@@ -134,7 +140,7 @@ impl Contribution {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Sum {
     /// Who contributed.
-    pub contributors: Vec<Ticket>,
+    pub contributors: Vec<Seed>,
     /// What they share.
     pub agreement: Agreement,
     /// For each chunk, which of the contributors it holds.
@@ -151,12 +157,13 @@ impl Sum {
     /// # Errors
     /// More than the key admits, none at all, the same one twice, other tensors or ranges than the
     /// first, or what is no ciphertext. The offender is named.
-    pub fn of<N: ToString>(
+    pub fn of<'a, N: ToString>(
         key: &PublicKey,
         engine: Arc<dyn Engine>,
-        contributions: impl IntoIterator<Item = (N, Result<Contribution, Error>)>,
+        contributions: impl IntoIterator<Item = (N, Result<Contribution<'a>, Error>)>,
     ) -> Result<Self, Error> {
-        let mut sum: Option<(Accumulator, Agreement, Vec<Ticket>)> = None;
+        let mut sum: Option<(Accumulator, Agreement)> = None;
+        let (mut contributors, mut distinct) = (vec![], Distinct::default());
         for (name, contribution) in contributions {
             let add = || -> Result<(), Error> {
                 let c = contribution?;
@@ -167,24 +174,23 @@ impl Sum {
                     let fault = CiphertextFault::Length { found, expected: chunks.total_bytes() };
                     return Err(Error::Ciphertext { chunk: 0, fault });
                 }
-                let (accumulator, agreement, tickets) = sum.get_or_insert_with(|| {
+                let (accumulator, agreement) = sum.get_or_insert_with(|| {
                     let values = c.agreement.values();
-                    (Accumulator::new(key, engine.clone(), values), c.agreement.clone(), vec![])
+                    (Accumulator::new(key, engine.clone(), values), c.agreement.clone())
                 });
                 c.agreement.check_same(agreement)?;
-                check_distinct(tickets.iter().chain([&c.ticket]))?;
+                distinct.add(c.seed)?;
                 let admitted = key.parameters().clients() as usize;
-                if tickets.len() == admitted {
+                if contributors.len() == admitted {
                     return Err(Error::TooManyContributors { found: admitted + 1, admitted });
                 }
-                accumulator.check_stream(&c.stream)?;
-                accumulator.add(0..accumulator.chunks().count(), &c.stream)?;
-                tickets.push(c.ticket);
+                accumulator.add_stream(&c.stream)?;
+                contributors.push(c.seed);
                 Ok(())
             };
             add().map_err(|e| e.within(name))?;
         }
-        let (accumulator, agreement, contributors) = sum.ok_or(Error::NothingToSum)?;
+        let (accumulator, agreement) = sum.ok_or(Error::NothingToSum)?;
         let all = ContributorSet::all(contributors.len());
         let sets = vec![all; accumulator.chunks().count() as usize];
         Ok(Self { contributors, agreement, sets, stream: accumulator.into_stream()? })
@@ -192,7 +198,7 @@ impl Sum {
 
     /// Refuses a sum whose parts do not fit together, however it was made.
     pub(crate) fn check(&self, chunks: &Chunks) -> Result<(), Error> {
-        check_distinct(&self.contributors)?;
+        Distinct::check(self.contributors.iter().copied())?;
         let known = |set: &ContributorSet| set.iter().all(|i| i < self.contributors.len());
         let whole = self.sets.len() == chunks.count() as usize
             && self.stream.len() == chunks.total_bytes()
@@ -209,18 +215,18 @@ impl Sum {
     /// The file's bytes. Runs of chunks with the same contributors are stored once.
     #[must_use]
     pub fn to_bytes(&self, key: &PublicKey) -> Vec<u8> {
-        let mut w = Writer::default();
-        w.u32(self.contributors.len() as u32);
-        self.contributors.iter().for_each(|t| write_ticket(&mut w, t));
-        self.agreement.write(&mut w);
-        let runs: Vec<_> = self.sets.chunk_by(|a, b| a == b).collect();
-        w.u32(runs.len() as u32);
-        for run in runs {
-            w.u32(run.len() as u32);
-            run[0].write(&mut w);
-        }
-        w.bytes(&self.stream);
-        frame::seal(Kind::Sum, key, &w.0)
+        frame::seal(Kind::Sum, key, self.stream.len() + 4096, |w| {
+            w.u32(self.contributors.len() as u32);
+            self.contributors.iter().for_each(|seed| seed.write(w));
+            self.agreement.write(w);
+            let runs: Vec<_> = self.sets.chunk_by(|a, b| a == b).collect();
+            w.u32(runs.len() as u32);
+            for run in runs {
+                w.u32(run.len() as u32);
+                run[0].write(w);
+            }
+            w.bytes(&self.stream);
+        })
     }
 
     /// Reads a file made under `key`.
@@ -243,9 +249,8 @@ impl Sum {
         if found > admitted {
             return Err(Error::TooManyContributors { found, admitted });
         }
-        let contributors =
-            (0..found).map(|_| read_ticket(&mut r)).collect::<Result<Vec<_>, _>>()?;
-        check_distinct(&contributors)?;
+        let contributors = (0..found).map(|_| Seed::read(&mut r)).collect::<Result<Vec<_>, _>>()?;
+        Distinct::check(contributors.iter().copied())?;
         let agreement = Agreement::read(&mut r)?;
         let chunks = parameters.chunks(agreement.values());
         let (count, total) = (chunks.count() as usize, chunks.total_bytes());

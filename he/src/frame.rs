@@ -3,7 +3,7 @@
 //! | bytes | field |
 //! |---|---|
 //! | 0–7 | `CIPHERGM` |
-//! | 8–9 | version, 1 |
+//! | 8–9 | version, 2 |
 //! | 10 | kind |
 //! | 11 | scheme |
 //! | 12–13 | the most clients of a sum |
@@ -25,7 +25,7 @@ use crate::{
 };
 
 const MAGIC: &[u8; 8] = b"CIPHERGM";
-const VERSION: u16 = 1;
+const VERSION: u16 = 2;
 const HEADER_BYTES: usize = 48;
 const DIGEST_BYTES: usize = 32;
 
@@ -203,9 +203,14 @@ pub(crate) fn open<'a>(bytes: &'a [u8], kind: Kind, key: &PublicKey) -> Result<F
     Ok(frame)
 }
 
-/// Frames a body under a key.
-pub(crate) fn seal(kind: Kind, key: &PublicKey, body: &[u8]) -> Vec<u8> {
-    let mut w = Writer(Vec::with_capacity(HEADER_BYTES + body.len() + DIGEST_BYTES));
+/// Frames under a key the body that `write` appends, of about `capacity` bytes.
+pub(crate) fn seal(
+    kind: Kind,
+    key: &PublicKey,
+    capacity: usize,
+    write: impl FnOnce(&mut Writer),
+) -> Vec<u8> {
+    let mut w = Writer(Vec::with_capacity(HEADER_BYTES + capacity + DIGEST_BYTES));
     w.bytes(MAGIC);
     w.u16(VERSION);
     w.u8(kind as u8);
@@ -214,8 +219,11 @@ pub(crate) fn seal(kind: Kind, key: &PublicKey, body: &[u8]) -> Vec<u8> {
     w.u16(key.parameters().bits() as u16);
     w.bytes(&key.parameters().id());
     w.bytes(&key.id().0);
-    w.u64(body.len() as u64);
-    w.bytes(body);
+    // The length of the body, once it is there.
+    w.u64(0);
+    write(&mut w);
+    let length = (w.0.len() - HEADER_BYTES) as u64;
+    w.0[HEADER_BYTES - 8..HEADER_BYTES].copy_from_slice(&length.to_le_bytes());
     let digest = blake3::hash(&w.0);
     w.bytes(digest.as_bytes());
     w.0

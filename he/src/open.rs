@@ -7,10 +7,10 @@ use zeroize::Zeroizing;
 
 use crate::{
     Error, Parameters, SecretKey, Sum, Update,
-    aggregate::check_words,
+    aggregate::check_stream,
     bytes::to_words,
     ckks_sum::{LatticeSecret, beats_per_polynomial, chunks_per_polynomial},
-    codec::{self, Output, field},
+    codec::{self, Fields, Output, is_zero_between},
     files::ContributorSet,
     paillier::PaillierSecret,
     params::{Chunks, Lattice},
@@ -42,15 +42,14 @@ impl OpenedSum {
         let parameters = key.public().parameters().clone();
         let chunks = parameters.chunks(sum.agreement.values());
         sum.check(&chunks)?;
-        let words = to_words(&sum.stream);
-        check_words(key.public(), engine, &chunks, &words)?;
+        check_stream(key.public(), engine, &chunks, &sum.stream)?;
         let count = chunks.count() as usize;
         let sums = Zeroizing::new(vec![0; chunks.values()]);
         let mut opened = Self { parameters, chunks, sums, parts: vec![(0, 0); count] };
         match (key.paillier(), key.lattice(), key.public().parameters().lattice()) {
-            (Some(secret), ..) => opened.open_ciphertexts(secret, engine, sum, &words)?,
+            (Some(secret), ..) => opened.open_ciphertexts(secret, engine, sum)?,
             (None, Some(secret), Some(lattice)) => {
-                opened.open_polynomials(secret, lattice, engine, sum, &words)?;
+                opened.open_polynomials(secret, lattice, engine, sum)?;
             }
             _ => unreachable!("a key is of one scheme"),
         }
@@ -74,9 +73,10 @@ impl OpenedSum {
     /// # Errors
     /// A value of a sum exceeds its tensor's type.
     pub fn decode(&self, sum: &Sum, output: Output) -> Result<Update, Error> {
-        let each = self.chunks.geometry().values_per_chunk();
-        let values = self.sums.iter().enumerate().map(|(i, &s)| (s, self.parts[i / each].1));
-        codec::decode(&sum.agreement, &self.parameters, output, values)
+        let run = |(chunk, part): (u32, &(usize, u64))| {
+            (&self.sums[self.chunks.values_of(chunk)], part.1)
+        };
+        codec::decode(&sum.agreement, &self.parameters, output, (0..).zip(&self.parts).map(run))
     }
 
     fn open_ciphertexts(
@@ -84,18 +84,16 @@ impl OpenedSum {
         secret: &PaillierSecret,
         engine: &dyn Engine,
         sum: &Sum,
-        words: &[u64],
     ) -> Result<(), Error> {
         let (k, n) = (secret.modulus().ciphertext_words(), secret.modulus().n().len_words());
-        let mut plain = Zeroizing::new(Vec::with_capacity(words.len() / k * n));
-        for part in words.chunks(CIPHERTEXTS_PER_RUN * k) {
-            plain.extend_from_slice(secret.decrypt_words(engine, part)?.words());
+        let mut plain = Zeroizing::new(Vec::with_capacity(sum.stream.len() / (8 * k) * n));
+        for part in sum.stream.chunks(8 * CIPHERTEXTS_PER_RUN * k) {
+            plain.extend_from_slice(secret.decrypt_words(engine, &to_words(part))?.words());
         }
-        let mut rest = plain.as_slice();
+        let mut slots = plain.chunks(n);
         for chunk in 0..self.chunks.count() {
-            let slots;
-            (slots, rest) = rest.split_at(self.chunks.units_of(chunk) * n);
-            self.take_chunk(chunk, sum, &Slots { words: slots, each: n })?;
+            let count = self.chunks.units_of(chunk);
+            self.take_chunk(chunk, sum, slots.by_ref().take(count))?;
         }
         Ok(())
     }
@@ -107,10 +105,8 @@ impl OpenedSum {
         lattice: &Lattice,
         engine: &dyn Engine,
         sum: &Sum,
-        words: &[u64],
     ) -> Result<(), Error> {
         let each = chunks_per_polynomial(&self.parameters, &lattice.ring);
-        let rounding = Rounding::new(lattice);
         let mut groups: BTreeMap<&ContributorSet, Vec<usize>> = BTreeMap::new();
         for (chunk, set) in sum.sets.iter().enumerate() {
             let polynomials = groups.entry(set).or_default();
@@ -120,21 +116,24 @@ impl OpenedSum {
         }
         for (set, polynomials) in groups {
             let seeds: Vec<u64> =
-                set.iter().flat_map(|i| seed_words(&sum.contributors[i].seed)).collect();
+                set.iter().flat_map(|i| seed_words(sum.contributors[i].bytes())).collect();
             if seeds.is_empty() {
                 let chunk = sum.sets.iter().position(|s| s == set).unwrap_or(0) as u32;
                 return Err(Error::Inconsistent { chunk, contributors: 0 });
             }
             let program = secret.decrypt_program(&self.parameters, seeds.len() / 4);
             for part in polynomials.chunks(POLYNOMIALS_PER_RUN) {
-                let length = beats_per_polynomial(&self.parameters, &lattice.ring) * beats::WORDS;
-                let mut input = vec![0; part.len() * length];
-                for (&p, out) in part.iter().zip(input.chunks_mut(length)) {
-                    let held = &words[p * length..words.len().min((p + 1) * length)];
-                    out[..held.len()].copy_from_slice(held);
+                let length = beats_per_polynomial(&self.parameters, &lattice.ring) * beats::BYTES;
+                let mut input = Vec::with_capacity(part.len() * length / 8);
+                for (&p, end) in part.iter().zip(1..) {
+                    let held = p * length..sum.stream.len().min((p + 1) * length);
+                    let words = sum.stream[held].as_chunks::<8>().0;
+                    input.extend(words.iter().map(|bytes| u64::from_le_bytes(*bytes)));
+                    // The last polynomial may hold fewer chunks than the others.
+                    input.resize(end * length / 8, 0);
                 }
                 let indices: Vec<u64> = part.iter().map(|&p| p as u64).collect();
-                let integers_each = lattice.ring.degree() * rounding.words();
+                let integers_each = lattice.ring.len_words();
                 let mut out = Zeroizing::new(vec![0; part.len() * integers_each]);
                 let mut operands = [
                     Operand::In(&input),
@@ -143,8 +142,12 @@ impl OpenedSum {
                     Operand::Out(&mut out),
                 ];
                 engine.run(&program, &mut operands)?;
-                for (&p, integers) in part.iter().zip(out.chunks_mut(integers_each)) {
-                    self.take_polynomial(p * each, set, sum, &rounding, integers)?;
+                for (&p, integers) in part.iter().zip(out.chunks(integers_each)) {
+                    match lattice.ring.primes().len() {
+                        2 => self.take_polynomial::<2>(p * each, set, sum, lattice, integers)?,
+                        4 => self.take_polynomial::<4>(p * each, set, sum, lattice, integers)?,
+                        _ => unreachable!("rings of ckks-sum have two or four primes"),
+                    }
                 }
             }
         }
@@ -152,26 +155,30 @@ impl OpenedSum {
     }
 
     /// Takes from one decrypted polynomial the chunks of one group.
-    fn take_polynomial(
+    fn take_polynomial<const W: usize>(
         &mut self,
         first: usize,
         set: &ContributorSet,
         sum: &Sum,
-        rounding: &Rounding,
-        integers: &mut [u64],
+        lattice: &Lattice,
+        integers: &[u64],
     ) -> Result<(), Error> {
+        let rounding = Rounding::<W>::new(lattice);
         let g = *self.parameters.geometry();
-        let each = rounding.words();
+        let degree = integers.len() / W;
+        let mut slots = Zeroizing::new(Vec::with_capacity(g.slots_per_chunk));
         // The last few coefficients of a polynomial hold no chunk.
-        for (i, slots) in integers.chunks_exact_mut(each * g.slots_per_chunk).enumerate() {
+        for i in 0..degree / g.slots_per_chunk {
             let chunk = first + i;
             if sum.sets.get(chunk) != Some(set) {
                 continue;
             }
             let held = self.chunks.units_of(chunk as u32) * g.slots_per_unit;
-            let slots = &mut slots[..held * each];
-            slots.chunks_exact_mut(each).for_each(|slot| rounding.round(slot));
-            self.take_chunk(chunk as u32, sum, &Slots { words: slots, each })?;
+            slots.clear();
+            for slot in i * g.slots_per_chunk..i * g.slots_per_chunk + held {
+                slots.push(rounding.round(std::array::from_fn(|w| integers[w * degree + slot])));
+            }
+            self.take_chunk(chunk as u32, sum, slots.iter().map(|words| &words[..]))?;
         }
         Ok(())
     }
@@ -179,74 +186,46 @@ impl OpenedSum {
     /// Reads head and fields of a chunk's slots, and checks that its contributors can have made
     /// them: the count is theirs, everything is between what so many can sum to, and nothing is
     /// beside it.
-    fn take_chunk(&mut self, chunk: u32, sum: &Sum, slots: &Slots<'_>) -> Result<(), Error> {
+    fn take_chunk<'s>(
+        &mut self,
+        chunk: u32,
+        sum: &Sum,
+        slots: impl Iterator<Item = &'s [u64]>,
+    ) -> Result<(), Error> {
         let g = *self.parameters.geometry();
         let contributors = sum.sets[chunk as usize].count();
         let k = contributors as u64;
         let half = u64::from(self.parameters.half_steps());
-        let (bits, count_bits) = (g.field_bits, self.parameters.count_bits());
-        let head_bits = g.head_fields * bits as usize;
-        let first = slots.slot(0);
-        let head = field(first, 0, head_bits.min(64) as u32);
-        let (count, weight) = (head & ((1 << count_bits) - 1), head >> count_bits);
-        let most = k * u64::from(sum.agreement.max_weight());
-        let mut honest = k > 0 && count == k && (k..=most).contains(&weight);
-        honest &= head_bits <= 64 || is_zero_between(first, 64, head_bits);
-        let range = self.chunks.values_of(chunk);
-        let values = range.len();
-        for (i, out) in self.sums[range].iter_mut().enumerate() {
-            let place = g.head_fields + i;
-            let at = place % g.fields_per_slot * bits as usize;
-            let value = field(slots.slot(place / g.fields_per_slot), at, bits);
-            honest &= value <= 2 * k * half;
-            *out = value as i64 - (k * half) as i64;
-        }
-        // Everything past the last value of the chunk, and past the fields of each slot, is zero.
-        let used = |slot: usize| {
-            let fields = (g.head_fields + values).saturating_sub(slot * g.fields_per_slot);
-            fields.min(g.fields_per_slot) * bits as usize
-        };
-        let mut all = slots.words.chunks(slots.each).enumerate();
-        honest &= all.all(|(i, slot)| is_zero_between(slot, used(i), 64 * slots.each));
-        self.parts[chunk as usize] = (contributors, weight);
-        if honest { Ok(()) } else { Err(Error::Inconsistent { chunk, contributors }) }
-    }
-}
-
-/// The packed fields of the slots of a chunk, `each` words a slot.
-struct Slots<'a> {
-    words: &'a [u64],
-    each: usize,
-}
-
-impl<'a> Slots<'a> {
-    fn slot(&self, index: usize) -> &'a [u64] {
-        &self.words[index * self.each..][..self.each]
-    }
-}
-
-/// Whether bits `from .. to` of `words` are all zero.
-fn is_zero_between(words: &[u64], from: usize, to: usize) -> bool {
-    words.iter().enumerate().all(|(i, word)| {
-        // The part of this word that is meant.
-        let [start, end] = [from, to].map(|bit| bit.clamp(64 * i, 64 * i + 64) - 64 * i);
-        start >= end || (word >> start) << (64 - (end - start)) == 0
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_bit_between_is_seen_and_none_beside() {
-        for bit in 0..192 {
-            let mut words = [0u64; 3];
-            words[bit / 64] |= 1 << (bit % 64);
-            for (from, to) in [(0, 192), (5, 5), (64, 128), (63, 65), (100, 192), (1, 191)] {
-                let seen = (from..to).contains(&bit);
-                assert_eq!(is_zero_between(&words, from, to), !seen, "{bit} of {from} .. {to}");
+        let (largest, offset) = (2 * k * half, (k * half) as i64);
+        let mut honest = k > 0;
+        let fields = Fields::new(0, g.field_bits, g.fields_per_slot);
+        let mut rest = &mut self.sums[self.chunks.values_of(chunk)];
+        for (index, slot) in slots.enumerate() {
+            let first = if index == 0 { g.head_fields } else { 0 };
+            if index == 0 {
+                let head_bits = g.head_fields * g.field_bits as usize;
+                let head = slot[0] & (u64::MAX >> 64usize.saturating_sub(head_bits));
+                honest &= is_zero_between(slot, 64, head_bits);
+                let count_bits = self.parameters.count_bits();
+                let (count, weight) = (head & ((1 << count_bits) - 1), head >> count_bits);
+                let most = k * u64::from(sum.agreement.max_weight());
+                honest &= count == k && (k..=most).contains(&weight);
+                self.parts[chunk as usize] = (contributors, weight);
             }
+            let (own, after) = rest.split_at_mut(rest.len().min(g.fields_per_slot - first));
+            fields.take(slot, first, own, |out, value| {
+                honest &= value <= largest;
+                *out = value as i64 - offset;
+            });
+            // Past the last value of the chunk, and past the fields of a slot, everything is zero.
+            let used = first + own.len();
+            honest &= if used == g.fields_per_slot {
+                fields.are_all(slot)
+            } else {
+                is_zero_between(slot, used * g.field_bits as usize, 64 * slot.len())
+            };
+            rest = after;
         }
+        if honest { Ok(()) } else { Err(Error::Inconsistent { chunk, contributors }) }
     }
 }

@@ -1,42 +1,23 @@
 //! One contribution, encrypted chunk by chunk.
 
-use std::sync::Arc;
+mod ticket;
+
+use std::{ops::Range, sync::Arc};
 
 use ciphergram_accel::Engine;
 use zeroize::Zeroizing;
 
 use crate::{
     Error, Parameters, PublicKey, Quantised, SecretKey,
-    bytes::to_bytes,
+    bytes::append_words,
     ckks_sum::{self, chunks_per_polynomial},
-    codec::set_field,
-    keys::AnyKey,
+    codec::{Fields, add_bits},
+    keys::{AnyKey, KeyId},
     paillier::{self, Plaintexts},
     params::Chunks,
-    random,
 };
 
-/// What is public about a contribution from the start: its name, and the seed of its `a`s.
-///
-/// A ticket serves one update, once: two messages under one seed tell their difference. Draw it
-/// fresh, or read it back from where that same update's already sealed chunks are kept.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Ticket {
-    /// Sixteen random bytes that tell contributions apart.
-    pub id: [u8; 16],
-    /// The seed of the uniform polynomials; unused by Paillier.
-    pub seed: [u8; 32],
-}
-
-impl Ticket {
-    /// A fresh ticket.
-    ///
-    /// # Errors
-    /// No randomness.
-    pub fn draw() -> Result<Self, Error> {
-        Ok(Self { id: *random::bytes::<16>()?, seed: *random::bytes::<32>()? })
-    }
-}
+pub use ticket::{Seed, Ticket};
 
 enum Encryptor {
     Paillier(paillier::Encryptor),
@@ -50,17 +31,22 @@ pub struct Sealer {
     parameters: Parameters,
     chunks: Chunks,
     update: Quantised,
+    key: KeyId,
     ticket: Ticket,
     next: u32,
 }
 
-/// Polynomials of one batch: enough to keep a few cores busy, little enough to start sending soon.
-const POLYNOMIALS_PER_BATCH: usize = 4;
-/// Paillier chunks of one batch.
-const CIPHERTEXT_CHUNKS_PER_BATCH: u32 = 16;
-/// Paillier chunks that a file is sealed by: nothing waits for the first, and a table of masks serves
-/// all that are sealed at once.
-const CIPHERTEXT_CHUNKS_PER_RUN: u32 = 512;
+/// How much is sealed at once.
+#[derive(Clone, Copy)]
+struct Batch {
+    polynomials: u32,
+    ciphertext_chunks: u32,
+}
+
+/// Enough to keep a few cores busy, little enough to start sending soon.
+const SOON: Batch = Batch { polynomials: 4, ciphertext_chunks: 16 };
+/// For a file, where nothing waits for the first: a table of masks serves all that are sealed at once.
+const MANY: Batch = Batch { polynomials: 16, ciphertext_chunks: 512 };
 
 impl Sealer {
     /// A sealer of a whole update under a fresh ticket.
@@ -70,7 +56,7 @@ impl Sealer {
     pub fn new(key: &AnyKey, engine: Arc<dyn Engine>, update: Quantised) -> Result<Self, Error> {
         match key {
             AnyKey::Public(key) => Self::with_public(key, engine, update, Ticket::draw()?),
-            AnyKey::Secret(key, _) => Self::resume(key, engine, update, Ticket::draw()?, 0),
+            AnyKey::Secret(key, _) => Self::with_secret(key, engine, update, Ticket::draw()?),
         }
     }
 
@@ -86,20 +72,19 @@ impl Sealer {
                      --public-encrypt, which is not there yet: use keys/secret.json",
         })?;
         let encryptor = Encryptor::Paillier(paillier::Encryptor::new(modulus, &*engine)?);
-        Self::assemble(key, engine, encryptor, update, ticket, 0)
+        Self::assemble(key, engine, encryptor, update, ticket)
     }
 
-    /// A sealer of the chunks from `next` on, of the update that `ticket` was drawn for. No chunk from
-    /// `next` on may ever have been sealed under that ticket and sent.
+    /// A sealer of an update under a ticket of the caller's: the whole update if it was drawn, the
+    /// chunks that are left if it was resumed.
     ///
     /// # Errors
-    /// The engine's, or no randomness.
-    pub fn resume(
+    /// This process has already sealed chunks that are left; the engine's, or no randomness.
+    pub fn with_secret(
         key: &SecretKey,
         engine: Arc<dyn Engine>,
         update: Quantised,
         ticket: Ticket,
-        next: u32,
     ) -> Result<Self, Error> {
         let parameters = key.public().parameters();
         let encryptor = match (key.paillier(), key.lattice()) {
@@ -107,11 +92,11 @@ impl Sealer {
                 Encryptor::Paillier(paillier::Encryptor::for_owner(secret, &*engine)?)
             }
             (None, Some(secret)) => {
-                Encryptor::Lattice(ckks_sum::Encryptor::new(secret, parameters, &ticket.seed)?)
+                Encryptor::Lattice(ckks_sum::Encryptor::new(secret, parameters, &ticket.seed())?)
             }
             (None, None) => unreachable!("a key is of one scheme"),
         };
-        Self::assemble(key.public(), engine, encryptor, update, ticket, next)
+        Self::assemble(key.public(), engine, encryptor, update, ticket)
     }
 
     /// What is packed must fit its fields: a value too large would spill into its neighbours, in
@@ -121,8 +106,7 @@ impl Sealer {
         engine: Arc<dyn Engine>,
         encryptor: Encryptor,
         update: Quantised,
-        ticket: Ticket,
-        next: u32,
+        mut ticket: Ticket,
     ) -> Result<Self, Error> {
         let parameters = key.parameters().clone();
         let most = 2 * parameters.half_steps();
@@ -130,13 +114,16 @@ impl Sealer {
             return Err(Error::NotQuantised { bits: parameters.bits() });
         }
         let chunks = parameters.chunks(update.fields().len());
-        Ok(Self { engine, encryptor, parameters, chunks, update, ticket, next })
+        let (key, next) = (key.id(), ticket.next());
+        // Nothing is spent yet; what was is refused here, before any work.
+        ticket.spend(key, next)?;
+        Ok(Self { engine, encryptor, parameters, chunks, update, key, ticket, next })
     }
 
-    /// The contribution's public part.
+    /// The contribution's public record.
     #[must_use]
-    pub fn ticket(&self) -> &Ticket {
-        &self.ticket
+    pub fn seed(&self) -> Seed {
+        self.ticket.seed()
     }
 
     /// How the update is cut.
@@ -148,40 +135,44 @@ impl Sealer {
     /// The wire bytes of the next chunks, or none when all are sealed.
     ///
     /// # Errors
-    /// The engine's.
+    /// The engine's, or another sealer was resumed under the same seed and came first.
     pub fn next_batch(&mut self) -> Result<Option<Vec<u8>>, Error> {
-        self.seal_next(CIPHERTEXT_CHUNKS_PER_BATCH)
+        let mut bytes = vec![];
+        self.seal_next(SOON, &mut bytes)?;
+        self.ticket.spend(self.key, self.next)?;
+        Ok(Some(bytes).filter(|bytes| !bytes.is_empty()))
     }
 
-    fn seal_next(&mut self, ciphertext_chunks: u32) -> Result<Option<Vec<u8>>, Error> {
+    /// Appends the next chunks; nothing when all are sealed.
+    fn seal_next(&mut self, batch: Batch, stream: &mut Vec<u8>) -> Result<(), Error> {
         let (first, count) = (self.next, self.chunks.count());
         if first >= count {
-            return Ok(None);
+            return Ok(());
         }
-        let bytes = match &self.encryptor {
+        match &self.encryptor {
             Encryptor::Paillier(_) => {
-                self.next = count.min(first + ciphertext_chunks);
-                self.seal_ciphertexts(first..self.next)?
+                self.next = count.min(first + batch.ciphertext_chunks);
+                self.seal_ciphertexts(first..self.next, stream)
             }
             Encryptor::Lattice(_) => {
                 let each = self.chunks_per_polynomial() as u32;
                 let first_polynomial = u64::from(first / each);
-                self.next = count.min((first / each + POLYNOMIALS_PER_BATCH as u32) * each);
-                self.seal_polynomials(first_polynomial, first..self.next)?
+                self.next = count.min((first / each + batch.polynomials) * each);
+                self.seal_polynomials(first_polynomial, first..self.next, stream)
             }
-        };
-        Ok(Some(bytes))
+        }
     }
 
     /// All chunks at once, as the stream of a file.
     ///
     /// # Errors
-    /// The engine's.
+    /// As [`next_batch`](Self::next_batch).
     pub fn seal_all(mut self) -> Result<Vec<u8>, Error> {
         let mut stream = Vec::with_capacity(self.chunks.total_bytes());
-        while let Some(batch) = self.seal_next(CIPHERTEXT_CHUNKS_PER_RUN)? {
-            stream.extend(batch);
+        while self.next < self.chunks.count() {
+            self.seal_next(MANY, &mut stream)?;
         }
+        self.ticket.spend(self.key, self.next)?;
         Ok(stream)
     }
 
@@ -189,27 +180,36 @@ impl Sealer {
         self.parameters.lattice().map_or(1, |l| chunks_per_polynomial(&self.parameters, &l.ring))
     }
 
-    fn seal_ciphertexts(&mut self, chunks: std::ops::Range<u32>) -> Result<Vec<u8>, Error> {
+    fn seal_ciphertexts(&mut self, chunks: Range<u32>, stream: &mut Vec<u8>) -> Result<(), Error> {
         // A plaintext has half a ciphertext's bytes, in words of eight.
         let words_each = self.parameters.geometry().unit_bytes / 16;
         let units = chunks.clone().map(|c| self.chunks.units_of(c)).sum::<usize>();
         let mut plain = Zeroizing::new(vec![0; units * words_each]);
+        let mut slot_words = Zeroizing::new(vec![0; words_each]);
         let mut at = 0;
         for chunk in chunks {
-            let words = self.chunks.units_of(chunk) * words_each;
-            self.pack(chunk, &mut plain[at..at + words], words_each, 0);
-            at += words;
+            self.pack(chunk, 0, &mut slot_words, |slot, words| {
+                plain[at + slot * words_each..][..words_each].copy_from_slice(words);
+            });
+            at += self.chunks.units_of(chunk) * words_each;
         }
         let Encryptor::Paillier(encryptor) = &mut self.encryptor else {
             unreachable!("the caller looked")
         };
         // The fields of a slot have fewer bits than n.
         let plain = Plaintexts::from_reduced(encryptor.modulus(), plain);
-        Ok(to_bytes(&encryptor.encrypt(&*self.engine, &plain)?.into_words(&*self.engine)?))
+        let ciphertexts = encryptor.encrypt(&*self.engine, &plain)?;
+        append_words(stream, &ciphertexts.into_words(&*self.engine)?);
+        Ok(())
     }
 
     /// Chunks start at a polynomial, or where a resumed stream goes on inside one.
-    fn seal_polynomials(&self, first: u64, chunks: std::ops::Range<u32>) -> Result<Vec<u8>, Error> {
+    fn seal_polynomials(
+        &self,
+        first: u64,
+        chunks: Range<u32>,
+        stream: &mut Vec<u8>,
+    ) -> Result<(), Error> {
         let (Some(lattice), Encryptor::Lattice(encryptor)) =
             (self.parameters.lattice(), &self.encryptor)
         else {
@@ -220,32 +220,45 @@ impl Sealer {
         let slots = self.parameters.geometry().slots_per_chunk;
         let count = (chunks.end as usize).div_ceil(each) - first as usize;
         let mut message = Zeroizing::new(vec![0; count * degree * words_each]);
+        let mut slot_words = Zeroizing::new(vec![0; words_each]);
         for chunk in chunks.clone() {
             let (poly, place) = (chunk as usize / each - first as usize, chunk as usize % each);
-            let start = (poly * degree + place * slots) * words_each;
-            let out = &mut message[start..start + slots * words_each];
-            self.pack(chunk, out, words_each, lattice.margin_bits);
+            let start = poly * degree * words_each + place * slots;
+            // Word by word, as programs have the integers of a polynomial.
+            self.pack(chunk, lattice.margin_bits, &mut slot_words, |slot, words| {
+                for (w, &word) in words.iter().enumerate() {
+                    message[start + w * degree + slot] = word;
+                }
+            });
         }
         let words = encryptor.encrypt(&*self.engine, first, &message, count)?;
         let chunk_words = self.parameters.geometry().chunk_bytes() / 8;
         let skipped = chunks.start as usize - first as usize * each;
         let from = skipped * chunk_words;
         let length: usize = chunks.map(|c| self.chunks.bytes_of(c) / 8).sum();
-        Ok(to_bytes(&words[from..from + length]))
+        append_words(stream, &words[from..from + length]);
+        Ok(())
     }
 
-    /// Lays the head and the values of `chunk` into slots of `words_each` words.
-    fn pack(&self, chunk: u32, out: &mut [u64], words_each: usize, shift: u32) {
+    /// Lays the head and the values of `chunk` into slots, each above `margin` zero bits, and shows
+    /// `put` the words of each, which lie in `words` meanwhile.
+    fn pack(&self, chunk: u32, margin: u32, words: &mut [u64], mut put: impl FnMut(usize, &[u64])) {
         let g = self.parameters.geometry();
-        let bits = g.field_bits as usize;
-        let head = 1 | u64::from(self.update.weight()) << self.parameters.count_bits();
-        set_field(&mut out[..words_each], shift as usize, head);
-        let values = &self.update.fields()[self.chunks.values_of(chunk)];
-        for (i, &value) in values.iter().enumerate() {
-            let place = g.head_fields + i;
-            let slot = &mut out[place / g.fields_per_slot * words_each..][..words_each];
-            let at = shift as usize + place % g.fields_per_slot * bits;
-            set_field(slot, at, u64::from(value));
+        let fields = Fields::new(margin, g.field_bits, g.fields_per_slot);
+        let mut values = &self.update.fields()[self.chunks.values_of(chunk)];
+        let mut slot = 0;
+        while slot == 0 || !values.is_empty() {
+            words.fill(0);
+            let first = if slot == 0 { g.head_fields } else { 0 };
+            if slot == 0 {
+                // The count of contributors is one, and above it is the weight.
+                let head = 1 | u64::from(self.update.weight()) << self.parameters.count_bits();
+                add_bits(words, 0, margin, head);
+            }
+            let (own, rest) = values.split_at(values.len().min(g.fields_per_slot - first));
+            fields.set(words, first, own);
+            put(slot, words);
+            (values, slot) = (rest, slot + 1);
         }
     }
 }

@@ -68,29 +68,23 @@ impl Dtype {
         }
     }
 
-    /// Appends `x`, rounded to the nearest value of the type, ties to even; false if that is not
-    /// finite.
-    fn write(self, x: f64, out: &mut Vec<u8>) -> bool {
+    /// Appends `values`, each rounded to the nearest value of the type, ties to even. Gives the place
+    /// of the first that is not finite then.
+    pub(crate) fn append(self, values: &[f64], out: &mut Vec<u8>) -> Option<usize> {
         // The half crate goes through f32, which would round twice; x is rounded before, exactly.
         match self {
-            Self::F16 => {
+            Self::F16 => append_each(values, out, |x| {
                 let y = f16::from_f64(round_to(x, 10, -14));
-                out.extend(y.to_le_bytes());
-                y.is_finite()
-            }
-            Self::Bf16 => {
+                (y.to_le_bytes(), y.is_finite())
+            }),
+            Self::Bf16 => append_each(values, out, |x| {
                 let y = bf16::from_f64(round_to(x, 7, -126));
-                out.extend(y.to_le_bytes());
-                y.is_finite()
-            }
+                (y.to_le_bytes(), y.is_finite())
+            }),
             Self::F32 => {
-                out.extend((x as f32).to_le_bytes());
-                (x as f32).is_finite()
+                append_each(values, out, |x| ((x as f32).to_le_bytes(), (x as f32).is_finite()))
             }
-            Self::F64 => {
-                out.extend(x.to_le_bytes());
-                x.is_finite()
-            }
+            Self::F64 => append_each(values, out, |x| (x.to_le_bytes(), x.is_finite())),
         }
     }
 
@@ -103,6 +97,23 @@ impl Dtype {
             Self::F64 => f64::MAX,
         }
     }
+}
+
+/// Appends what `write` makes of each value; gives the place of the first that is not finite.
+fn append_each<const BYTES: usize>(
+    values: &[f64],
+    out: &mut Vec<u8>,
+    write: impl Fn(f64) -> ([u8; BYTES], bool),
+) -> Option<usize> {
+    let start = out.len();
+    out.resize(start + values.len() * BYTES, 0);
+    let mut all_finite = true;
+    for (out, &x) in out[start..].as_chunks_mut::<BYTES>().0.iter_mut().zip(values) {
+        let (bytes, finite) = write(x);
+        *out = bytes;
+        all_finite &= finite;
+    }
+    if all_finite { None } else { values.iter().position(|&x| !write(x).1) }
 }
 
 /// `x` rounded to a binary format of so many fraction bits and smallest normal exponent, ties to
@@ -150,19 +161,15 @@ impl Tensor {
     ///
     /// # Panics
     /// If there are not as many values as the shape says.
-    pub fn from_values(
-        spec: TensorSpec,
-        values: impl ExactSizeIterator<Item = f64>,
-    ) -> Result<Self, Error> {
-        assert_eq!(Some(values.len()), spec.values(), "values of {:?}", spec.name);
+    pub fn from_values(spec: TensorSpec, values: &[f64]) -> Result<Self, Error> {
         let mut data = Vec::with_capacity(values.len() * spec.dtype.bytes());
-        for (index, value) in values.enumerate() {
-            if !spec.dtype.write(value, &mut data) {
-                let (tensor, dtype) = (spec.name.clone(), spec.dtype.name());
-                return Err(Error::Overflow { tensor, index, dtype });
+        match spec.dtype.append(values, &mut data) {
+            None => Ok(Self::from_bytes(spec, data)),
+            Some(index) => {
+                let (tensor, dtype) = (spec.name, spec.dtype.name());
+                Err(Error::Overflow { tensor, index, dtype })
             }
         }
-        Ok(Self { spec, data })
     }
 
     /// Takes values as they lie in a file, whatever they are.
@@ -180,6 +187,24 @@ impl Tensor {
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         &self.data
+    }
+
+    /// Values `first ..`, as many as there is room for, each exactly.
+    pub(crate) fn read(&self, first: usize, out: &mut [f64]) {
+        fn each<const BYTES: usize>(
+            data: &[u8],
+            out: &mut [f64],
+            read: impl Fn([u8; BYTES]) -> f64,
+        ) {
+            out.iter_mut().zip(data.as_chunks().0).for_each(|(out, bytes)| *out = read(*bytes));
+        }
+        let data = &self.data[first * self.spec.dtype.bytes()..];
+        match self.spec.dtype {
+            Dtype::F16 => each(data, out, |b| f16::from_le_bytes(b).to_f64()),
+            Dtype::Bf16 => each(data, out, |b| bf16::from_le_bytes(b).to_f64()),
+            Dtype::F32 => each(data, out, |b| f64::from(f32::from_le_bytes(b))),
+            Dtype::F64 => each(data, out, f64::from_le_bytes),
+        }
     }
 
     /// The values, each exactly.
@@ -257,7 +282,7 @@ mod tests {
 
     fn tensor(name: &str, dtype: Dtype, shape: &[u64], values: &[f64]) -> Tensor {
         let spec = TensorSpec { name: name.into(), dtype, shape: shape.into() };
-        Tensor::from_values(spec, values.iter().copied()).unwrap()
+        Tensor::from_values(spec, values).unwrap()
     }
 
     #[test]
@@ -286,7 +311,7 @@ mod tests {
     fn halves_are_rounded_once() {
         let bits = |dtype: Dtype, x: f64| {
             let mut out = vec![];
-            assert!(dtype.write(x, &mut out));
+            assert_eq!(dtype.append(&[x], &mut out), None);
             u16::from_le_bytes([out[0], out[1]])
         };
         // Just above the tie between 1 and the next half: through f32 it would become the tie.
@@ -305,7 +330,7 @@ mod tests {
     #[test]
     fn a_value_beyond_the_type_is_named() {
         let spec = TensorSpec { name: "h".into(), dtype: Dtype::F16, shape: vec![2] };
-        let error = Tensor::from_values(spec, [1.0, 1e5].into_iter()).err();
+        let error = Tensor::from_values(spec, &[1.0, 1e5]).err();
         let expected = Error::Overflow { tensor: "h".into(), index: 1, dtype: "F16" };
         assert_eq!(error, Some(expected));
     }

@@ -35,14 +35,14 @@ fn agreement(specs: Vec<TensorSpec>, range: f64, max_weight: u32) -> Agreement {
     Agreement::new(specs, ranges, max_weight).unwrap()
 }
 
-fn contribution(key: &AnyKey, agreement: &Agreement) -> Contribution {
+fn contribution(key: &AnyKey, agreement: &Agreement) -> Contribution<'static> {
     let update = Quantised::from_fields(vec![9; agreement.values()], 1);
     let sealer = Sealer::new(key, engine(), update).unwrap();
-    let ticket = sealer.ticket().clone();
-    Contribution { ticket, agreement: agreement.clone(), stream: sealer.seal_all().unwrap() }
+    let seed = sealer.seed();
+    Contribution { seed, agreement: agreement.clone(), stream: sealer.seal_all().unwrap().into() }
 }
 
-fn sum(key: &PublicKey, contributions: Vec<Contribution>) -> Result<Sum, String> {
+fn sum(key: &PublicKey, contributions: Vec<Contribution<'_>>) -> Result<Sum, String> {
     let named = contributions.into_iter().enumerate().map(|(i, c)| (format!("{i}.cgm"), Ok(c)));
     Sum::of(key, engine(), named).map_err(|e| e.to_string())
 }
@@ -60,8 +60,8 @@ fn frames_name_what_is_wrong() {
         assert_eq!(read(&bytes[..end], &key), Some(FrameError::Truncated.into()), "{end}");
     }
     let mut version = bytes.clone();
-    version[8] = 2;
-    assert_eq!(read(&version, &key), Some(FrameError::Version { found: 2 }.into()));
+    version[8] = 1;
+    assert_eq!(read(&version, &key), Some(FrameError::Version { found: 1 }.into()));
     assert!(matches!(read(&bytes, &other), Some(Error::KeyMismatch { .. })));
     assert!(matches!(read(&bytes, &params), Some(Error::ParametersMismatch { .. })));
     let kind = Sum::from_bytes(&bytes, key.public()).err();
@@ -98,13 +98,21 @@ fn sums_refuse_by_name() {
             .contains("the largest weight is 2 here and 1 there")
     );
     let again = sum(public, vec![first.clone(), first.clone()]).unwrap_err();
-    assert_eq!(again, "1.cgm: the same contribution was given twice");
+    assert_eq!(
+        again,
+        "1.cgm: the same contribution was given twice: leave one out, or seal another under a \
+         fresh seed"
+    );
+    // Another's seed, however much else differs.
+    let other = Contribution { seed: first.seed, ..contribution(&key, &plain) };
+    let again = sum(public, vec![first.clone(), other]).unwrap_err();
+    assert!(again.starts_with("1.cgm: the same contribution was given twice"), "{again}");
     let three = (0..3).map(|_| contribution(&key, &plain)).collect();
     let error = sum(public, three).unwrap_err();
     assert!(error.starts_with("2.cgm: 3 contributors, but the key admits at most 2"), "{error}");
     assert_eq!(sum(public, vec![]).unwrap_err(), "there is nothing to sum");
     let mut bad = first.clone();
-    bad.stream[0..7].fill(0xff);
+    bad.stream.to_mut()[0..7].fill(0xff);
     let error = sum(public, vec![bad]).unwrap_err();
     let fault = CiphertextFault::Residue { lane: 0 };
     assert_eq!(error, format!("0.cgm: chunk 0: {fault}"));
@@ -113,7 +121,7 @@ fn sums_refuse_by_name() {
     let error = sum(public, vec![claim]).unwrap_err();
     assert!(error.starts_with("0.cgm: chunk 0: 128 bytes of ciphertext where"), "{error}");
     let mut short = first;
-    short.stream.pop();
+    short.stream.to_mut().pop();
     let error = sum(public, vec![short]).unwrap_err();
     assert_eq!(error, "0.cgm: chunk 0: 127 bytes of ciphertext where 128 belong");
 }
@@ -122,7 +130,7 @@ fn sums_refuse_by_name() {
 fn charters_join_what_can_be_joined() {
     let tensors = || vec![spec("a", &[2])];
     let announce = |settled, range, weight| Announcement {
-        ticket: Ticket::draw().unwrap(),
+        seed: Ticket::draw().unwrap().seed(),
         settled,
         agreement: agreement(tensors(), range, weight),
     };
@@ -136,6 +144,10 @@ fn charters_join_what_can_be_joined() {
     let heavy = Charter::join(&[(0, announce(true, 1.0, 4)), (1, announce(false, 9.0, 5))]);
     let expected = "client 1: weight 5 is not from 1 to the agreed largest, 4";
     assert_eq!(heavy.unwrap_err().to_string(), expected);
+    let (one, two) = (announce(true, 1.0, 1), announce(true, 1.0, 1));
+    let same = Announcement { seed: one.seed, ..two.clone() };
+    let error = Charter::join(&[(0, one), (3, two), (4, same)]).unwrap_err().to_string();
+    assert!(error.starts_with("client 4: the same contribution was given twice"), "{error}");
     let error = Charter::join(&[(0, announce(true, 1.0, 1)), (4, announce(true, 2.0, 1))]);
     assert!(error.unwrap_err().to_string().starts_with("client 4: the clipping ranges differ"));
     let key = key(3, 16);
@@ -166,7 +178,7 @@ fn sums_beyond_the_type_are_refused_and_means_are_not() {
             .unwrap();
     for (dtype, range) in [(Dtype::F16, 65_536.0), (Dtype::F32, f64::MAX), (Dtype::F64, f64::MAX)] {
         let agreement = Agreement::new(specs(dtype), vec![range], 2).unwrap();
-        let one = || [(127, 1)].into_iter();
+        let one = || [(&[127][..], 1)].into_iter();
         let mean = codec::decode(&agreement, &parameters, codec::Output::Mean, one()).unwrap();
         assert!(mean.tensors()[0].values().all(f64::is_finite));
         let sum = codec::decode(&agreement, &parameters, codec::Output::Sum, one());

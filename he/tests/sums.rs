@@ -4,7 +4,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use ciphergram_accel::{CpuEngine, Engine};
+use ciphergram_accel::{CpuEngine, Engine, Operand, Program, RunError};
 use ciphergram_he::{
     Agreement, Contribution, Error, OpenedSum, PublicKey, Quantised, Sealer, SecretKey, Sum,
     TensorSpec,
@@ -12,6 +12,7 @@ use ciphergram_he::{
     files::ContributorSet,
     keys::AnyKey,
     params::{Literal, Scheme},
+    seal::Ticket,
     tensors::Dtype,
 };
 use proptest::prelude::*;
@@ -54,11 +55,16 @@ fn agreement(values: usize, max_weight: u32) -> Agreement {
     Agreement::new(vec![spec], vec![1.0], max_weight).unwrap()
 }
 
-fn contribute(key: &AnyKey, fields: &[u32], weight: u32, agreement: &Agreement) -> Contribution {
+fn contribute(
+    key: &AnyKey,
+    fields: &[u32],
+    weight: u32,
+    agreement: &Agreement,
+) -> Contribution<'static> {
     let update = Quantised::from_fields(fields.to_vec(), weight);
     let sealer = Sealer::new(key, engine(), update).unwrap();
-    let ticket = sealer.ticket().clone();
-    Contribution { ticket, agreement: agreement.clone(), stream: sealer.seal_all().unwrap() }
+    let seed = sealer.seed();
+    Contribution { seed, agreement: agreement.clone(), stream: sealer.seal_all().unwrap().into() }
 }
 
 /// Seals, writes, reads, adds, writes, reads and opens; gives sums with their offset, and weights.
@@ -206,7 +212,7 @@ fn long_sums_with_changing_contributors_open() {
         }
         sets.push(set);
     }
-    let contributors = contributions.iter().map(|c| c.ticket.clone()).collect();
+    let contributors = contributions.iter().map(|c| c.seed).collect();
     let mut sum = Sum { contributors, agreement, sets, stream: accumulator.into_stream().unwrap() };
     let opened = OpenedSum::open(secret(&key), &*engine(), &sum).unwrap();
     for (i, &value) in opened.sums().iter().enumerate() {
@@ -214,7 +220,7 @@ fn long_sums_with_changing_contributors_open() {
         assert_eq!(value, if alone { 1 } else { 2 }, "value {i}");
     }
     // What an aggregator may claim, but no honest one does.
-    sum.contributors[1] = sum.contributors[0].clone();
+    sum.contributors[1] = sum.contributors[0];
     let error = OpenedSum::open(secret(&key), &*engine(), &sum).err();
     assert_eq!(error, Some(Error::SameContribution));
     sum.contributors.pop();
@@ -251,9 +257,9 @@ fn a_public_paillier_key_encrypts_and_a_public_lattice_key_says_why_not() {
     assert!(error.to_string().contains("--public-encrypt"), "{error}");
 }
 
-/// Sealing goes on where a spool ended, whatever the batch borders.
+/// Sealing goes on wherever a spool ended, within a batch or a polynomial too.
 #[test]
-fn a_resumed_contribution_is_whole() {
+fn a_resumed_contribution_is_of_the_chunks_that_are_left() {
     let lattice = [(over(4096), 60_000), (over(8192), 120_000)].map(|(key, values)| {
         let each = chunks_per_polynomial(&key) as u32;
         (key, values, vec![0, 1, 5, each - 1, each, each + 1, 3 * each + 5, u32::MAX])
@@ -267,22 +273,126 @@ fn a_resumed_contribution_is_whole() {
     for (key, values, stop) in cuts {
         let agreement = agreement(values, 1);
         let fields: Vec<u32> = (0..agreement.values() as u32).map(|i| i % 65_535).collect();
-        let update = || Quantised::from_fields(fields.clone(), 1);
-        let sealer = Sealer::new(&key, engine(), update()).unwrap();
-        let chunks = *sealer.chunks();
-        let ticket = sealer.ticket().clone();
-        let whole = sealer.seal_all().unwrap();
+        // What another process sealed under this seed is not here: the first chunks are of one
+        // contribution, and what is left is of the resumed one.
+        let other = contribute(&key, &fields, 1, &agreement);
+        let chunks = key.public().parameters().chunks(values);
         let stop = stop.min(chunks.count());
-        let kept = if stop == chunks.count() { whole.len() } else { chunks.offset_of(stop) };
-        let mut stream = whole[..kept].to_vec();
-        let resumed =
-            Sealer::resume(secret(&key), engine(), update(), ticket.clone(), stop).unwrap();
+        let kept = if stop == chunks.count() { other.stream.len() } else { chunks.offset_of(stop) };
+        let seed = Ticket::draw().unwrap().seed();
+        let update = Quantised::from_fields(fields.clone(), 1);
+        let ticket = Ticket::resume(seed, stop);
+        let resumed = Sealer::with_secret(secret(&key), engine(), update, ticket).unwrap();
+        let mut stream = other.stream[..kept].to_vec();
         stream.extend(resumed.seal_all().unwrap());
-        let c = Contribution { ticket, agreement: agreement.clone(), stream };
-        let sum = Sum::of(key.public(), engine(), [("a", Ok(c))]).unwrap();
+        let of = |index| {
+            let mut set = ContributorSet::none(2);
+            set.insert(index);
+            set
+        };
+        let sets = (0..chunks.count()).map(|chunk| of(usize::from(chunk >= stop))).collect();
+        let sum = Sum { contributors: vec![other.seed, seed], agreement, sets, stream };
         let opened = OpenedSum::open(secret(&key), &*engine(), &sum).unwrap();
         let half = i64::from(key.public().parameters().half_steps());
         assert!(opened.sums().iter().zip(&fields).all(|(&s, &f)| s == i64::from(f) - half));
+    }
+}
+
+/// A drawn ticket is consumed; what is resumed by name cannot seal a chunk again either.
+#[test]
+fn no_chunk_is_sealed_twice_under_one_seed() {
+    for (key, values) in [(over(4096), 200_000), (generate(Scheme::Paillier2048, 2, 16), 6_000)] {
+        let resume = |seed, next, key: &AnyKey| {
+            let update = Quantised::from_fields(vec![7; values], 1);
+            Sealer::with_secret(secret(key), engine(), update, Ticket::resume(seed, next))
+        };
+        let agreement = agreement(values, 1);
+        let update = Quantised::from_fields(vec![7; values], 1);
+        let mut first = Sealer::new(&key, engine(), update).unwrap();
+        let (chunks, seed) = (*first.chunks(), first.seed());
+        let mut stream = first.next_batch().unwrap().unwrap();
+        drop(first);
+        let chunk_bytes = key.public().parameters().geometry().chunk_bytes();
+        let sealed = (stream.len() / chunk_bytes) as u32;
+        assert!(0 < sealed && sealed < chunks.count());
+        for next in [0, 1, sealed - 1] {
+            let error = resume(seed, next, &key).err().unwrap();
+            assert_eq!(error, Error::SeedReused { sealed });
+            let what = format!("resume at chunk {sealed}, or draw a fresh seed");
+            assert!(error.to_string().ends_with(&what), "{error}");
+        }
+        // Where the first ended, another goes on; of two that do, the first to seal.
+        let [one, mut two] = [(); 2].map(|()| resume(seed, sealed, &key).unwrap());
+        stream.extend(one.seal_all().unwrap());
+        let all = Error::SeedReused { sealed: chunks.count() };
+        assert_eq!(two.next_batch().err(), Some(all.clone()));
+        assert_eq!(resume(seed, sealed, &key).err(), Some(all));
+        assert_eq!(resume(seed, chunks.count(), &key).unwrap().next_batch(), Ok(None));
+        let whole = Contribution { seed, agreement, stream: stream.into() };
+        let sum = Sum::of(key.public(), engine(), [("a", Ok(whole))]).unwrap();
+        assert!(OpenedSum::open(secret(&key), &*engine(), &sum).is_ok());
+        // Under another key it is another mask.
+        let other = generate(Scheme::CkksSum, 2, 16);
+        assert!(resume(seed, 0, &other).is_ok());
+    }
+}
+
+/// What an engine did not finish has left nothing behind: it is sealed anew.
+#[test]
+fn chunks_that_an_engine_failed_to_seal_can_be_sealed() {
+    struct Broken;
+    impl Engine for Broken {
+        fn name(&self) -> &'static str {
+            "broken"
+        }
+        fn describe(&self) -> String {
+            "fails at once".into()
+        }
+        fn supports(&self, _: &str) -> bool {
+            true
+        }
+        fn run(&self, _: &Program, _: &mut [Operand<'_>]) -> Result<(), RunError> {
+            Err(RunError::Unsupported { engine: "broken", step: "all" })
+        }
+    }
+    let key = over(4096);
+    let update = || Quantised::from_fields(vec![7; 100], 1);
+    let mut failed = Sealer::new(&key, Arc::new(Broken), update()).unwrap();
+    assert!(failed.next_batch().is_err());
+    let ticket = Ticket::resume(failed.seed(), 0);
+    assert!(
+        Sealer::with_secret(secret(&key), engine(), update(), ticket).unwrap().seal_all().is_ok()
+    );
+}
+
+/// A download is an upload, a seed and a bit for each contributor, and a few lengths.
+#[test]
+fn a_sum_is_as_long_as_a_contribution_and_the_seeds_of_all() {
+    const CLIENTS: usize = 100;
+    for values in [1, 40_000] {
+        let key = generate(Scheme::CkksSum, CLIENTS as u32, 16);
+        let agreement = agreement(values, 1);
+        let contributions: Vec<_> =
+            (0..CLIENTS).map(|_| contribute(&key, &vec![7; values], 1, &agreement)).collect();
+        let upload = contributions[0].to_bytes(key.public()).len();
+        let named = contributions.into_iter().map(|c| ("a", Ok(c)));
+        let mut sum = Sum::of(key.public(), engine(), named).unwrap();
+        let runs = |sum: &Sum| sum.sets.chunk_by(|a, b| a == b).count();
+        let check = |sum: &Sum| {
+            let download = sum.to_bytes(key.public()).len();
+            let bitmaps = runs(sum) * (4 + CLIENTS.div_ceil(8));
+            // A contribution has its own seed too; a sum says how many seeds and runs it has.
+            assert_eq!(download, upload + 32 * (CLIENTS - 1) + bitmaps + 8);
+            download
+        };
+        assert!(check(&sum) <= upload + 32 * CLIENTS + CLIENTS.div_ceil(8), "nothing more");
+        // The worst that deadlines can do: no two chunks in a row of the same contributors.
+        for (chunk, set) in sum.sets.iter_mut().enumerate() {
+            *set = ContributorSet::none(CLIENTS);
+            set.insert(chunk % CLIENTS);
+        }
+        check(&sum);
+        assert_eq!(runs(&sum), sum.sets.len());
     }
 }
 
@@ -312,7 +422,7 @@ fn each_chunk_opens_over_its_own_contributors() {
         }
         let stream: Vec<u8> = (0..4).flat_map(|c| accumulator.finish(c).unwrap()).collect();
         assert_eq!(accumulator.into_stream().unwrap(), stream);
-        let contributors = contributions.iter().map(|c| c.ticket.clone()).collect();
+        let contributors = contributions.iter().map(|c| c.seed).collect();
         let mut sum = Sum { contributors, agreement, sets, stream };
         let opened = OpenedSum::open(secret(&key), &*engine(), &sum).unwrap();
         assert_eq!(opened.parts(), [(3, 6), (2, 4), (1, 2), (3, 6)]);

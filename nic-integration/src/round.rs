@@ -18,8 +18,8 @@ pub use message::{ContributionId, End, JOIN_INBOX, Resume};
 
 /// What the rounds are about: the scheme's side of an aggregator.
 pub trait Job: Send {
-    /// Whether a client may join with this hello, beside those who joined so far (contributor
-    /// number to hello, the client's own former hello left out).
+    /// Whether a client may join with this contribution and hello, beside those who joined so far
+    /// (contributor number to hello, the client's own former hello left out).
     ///
     /// # Errors
     ///
@@ -27,6 +27,7 @@ pub trait Job: Send {
     fn admit(
         &mut self,
         contributor: u16,
+        contribution: &ContributionId,
         hello: &[u8],
         joined: &BTreeMap<u16, Vec<u8>>,
     ) -> Result<(), String>;

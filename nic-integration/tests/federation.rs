@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use ciphergram_he::exchange::{Announcement, Charter};
 use ciphergram_he::params::{Literal, Scheme};
-use ciphergram_he::seal::Ticket;
+use ciphergram_he::seal::{Seed, Ticket};
 use ciphergram_he::{Agreement, Dtype, Error as SchemeError, Quantised, SecretKey, TensorSpec};
 use ciphergram_nic::driver::MAX_SLEEP;
 use ciphergram_nic::federation::spool::Spool;
@@ -26,7 +26,7 @@ use ciphergram_nic::federation::{
 };
 use ciphergram_nic::proto::{Config, Refusal, Summer};
 use ciphergram_nic::round::{
-    Aggregator, AggregatorConfig, AggregatorEvent, Contributor, ContributorConfig,
+    Aggregator, AggregatorConfig, AggregatorEvent, ContributionId, Contributor, ContributorConfig,
     ContributorEvent, Job, Opened, RoundSummary,
 };
 use ciphergram_nic::wire::{UdpWire, Wire};
@@ -391,6 +391,11 @@ fn an_aggregator_that_never_answers_is_named() {
     assert!(began.elapsed() < Duration::from_secs(15));
 }
 
+/// The record of a contribution that nobody seals.
+fn fresh() -> Seed {
+    Ticket::draw().unwrap().seed()
+}
+
 /// Joins as `number` with a hello, by hand, until `done` says what came of it.
 fn by_hand<T>(
     addr: SocketAddr,
@@ -407,7 +412,7 @@ fn by_hand<T>(
     let mut driver = Driver::new(UdpWire::bind((Ipv4Addr::LOCALHOST, 0).into()).unwrap());
     let mut node = Contributor::new(config).unwrap();
     let hello = announcement.to_bytes(lattice().public());
-    node.join(driver.now(), announcement.ticket.id, hello, None).unwrap();
+    node.join(driver.now(), announcement.seed.id(), hello, None).unwrap();
     let turn = |node: &mut Contributor, _| match std::iter::from_fn(|| node.poll_event())
         .find_map(&done)
     {
@@ -423,8 +428,7 @@ fn one_that_dies_before_it_is_ready_costs_the_others_nothing_but_time() {
     let serving = serve(lattice().public(), settings, |_| false);
     let honest: Vec<_> =
         (0..2).map(|n| contribute(lattice(), serving.addr, n, FEW, |_| {})).collect();
-    let ticket = Ticket::draw().unwrap();
-    let announcement = Announcement::propose(ticket, &update(2, 0, FEW), weight(2)).unwrap();
+    let announcement = Announcement::propose(fresh(), &update(2, 0, FEW), weight(2)).unwrap();
     by_hand(serving.addr, 2, &announcement, |event| {
         matches!(event, ContributorEvent::Opened(_)).then_some(())
     });
@@ -437,11 +441,28 @@ fn one_that_dies_before_it_is_ready_costs_the_others_nothing_but_time() {
 }
 
 #[test]
+fn a_seed_is_announced_once_and_under_its_own_id() {
+    let key = lattice().public();
+    let mut job = SumJob::new(key.clone(), engine());
+    let hello = |number: u16, seed| {
+        let proposal = Announcement::propose(seed, &update(number, 0, FEW), weight(number));
+        proposal.unwrap().to_bytes(key)
+    };
+    let (seed, other) = (fresh(), fresh());
+    let joined = BTreeMap::from([(0, hello(0, seed))]);
+    assert_eq!(job.admit(1, &other.id(), &hello(1, other), &joined), Ok(()));
+    let refused = job.admit(1, &other.id(), &hello(1, seed), &joined).unwrap_err();
+    assert!(refused.starts_with("client 1: the same contribution was given twice"), "{refused}");
+    let refused = job.admit(1, &seed.id(), &hello(1, other), &joined).unwrap_err();
+    assert_eq!(refused, "client 1: its contribution id is not that of its seed");
+}
+
+#[test]
 fn a_hello_of_more_values_than_memory_is_refused() {
     let serving = serve(lattice().public(), config(1, 1), |_| false);
     let spec = TensorSpec { name: "huge".into(), dtype: Dtype::F32, shape: vec![1 << 35] };
     let agreement = Agreement::new(vec![spec], vec![1.0], 1).unwrap();
-    let announcement = Announcement { ticket: Ticket::draw().unwrap(), settled: false, agreement };
+    let announcement = Announcement { seed: fresh(), settled: false, agreement };
     let reason = by_hand(serving.addr, 0, &announcement, |event| match event {
         ContributorEvent::Refused { reason } => Some(reason),
         _ => None,
@@ -474,8 +495,14 @@ enum Lie {
 struct Liar(SumJob, Lie);
 
 impl Job for Liar {
-    fn admit(&mut self, n: u16, hello: &[u8], all: &BTreeMap<u16, Vec<u8>>) -> Result<(), String> {
-        self.0.admit(n, hello, all)
+    fn admit(
+        &mut self,
+        n: u16,
+        id: &ContributionId,
+        hello: &[u8],
+        all: &BTreeMap<u16, Vec<u8>>,
+    ) -> Result<(), String> {
+        self.0.admit(n, id, hello, all)
     }
 
     fn open(&mut self, round: u32, joined: &BTreeMap<u16, Vec<u8>>) -> Result<Opened, String> {
@@ -484,8 +511,8 @@ impl Job for Liar {
         let mut told = Charter::from_bytes(&charter, key).unwrap();
         match self.1 {
             Lie::Noise => return Ok(Opened { charter: vec![1, 2, 3], summer }),
-            Lie::NotListed => told.participants.iter_mut().for_each(|(_, t)| t.id[0] ^= 1),
-            Lie::Lists => told.participants.push((3, Ticket::draw().unwrap())),
+            Lie::NotListed => told.participants.iter_mut().for_each(|(_, s)| *s = fresh()),
+            Lie::Lists => told.participants.push((3, fresh())),
             Lie::Ranges => told.agreement = agreement(FEW, 3.0, 50),
             Lie::Layout => told.agreement = agreement(FEW + 9, 2.0, 50),
             Lie::ShortSum | Lie::WrongSum | Lie::NoCiphertext => {}

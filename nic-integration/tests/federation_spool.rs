@@ -34,7 +34,7 @@ fn written() -> &'static Written {
     static WRITTEN: OnceLock<Written> = OnceLock::new();
     WRITTEN.get_or_init(|| {
         let (key, update) = (key(Scheme::CkksSum).public(), update(1, 0, 5));
-        let ticket = Ticket { id: [3; 16], seed: [4; 32] };
+        let seed = Ticket::draw().unwrap().seed();
         let header = SpoolHeader {
             contributor: 1,
             resume: Resume { incarnation: 0x0102_0304, round: 5 },
@@ -42,7 +42,7 @@ fn written() -> &'static Written {
             rounding: std::array::from_fn(|i| i as u8),
             announcement: Announcement {
                 settled: true,
-                ..Announcement::propose(ticket, &update, 17).unwrap()
+                ..Announcement::propose(seed, &update, 17).unwrap()
             },
         };
         let folder = tempfile::tempdir().unwrap();

@@ -20,7 +20,7 @@ use ciphergram_he::seal::Ticket;
 use ciphergram_he::{OpenedSum, Quantised, Sealer, SecretKey, Sum};
 use ciphergram_nic::Node;
 use ciphergram_nic::federation::SumJob;
-use ciphergram_nic::proto::{Config, Time};
+use ciphergram_nic::proto::{Config, Endpoint, Event, Opcode, Peer, Refusal, Time};
 use ciphergram_nic::round::{
     Aggregator, AggregatorConfig, Contributor, ContributorConfig, ContributorEvent, End, Layout,
     Opening,
@@ -43,6 +43,8 @@ struct Client {
     addr: SocketAddr,
     values: usize,
     announcement: Announcement,
+    /// Until it seals.
+    ticket: Option<Ticket>,
     fields: Vec<u32>,
     /// All chunks, sealed once: what a spool would hold.
     stream: Vec<u8>,
@@ -82,7 +84,8 @@ impl World {
                 number,
                 addr: SERVER.into(),
                 values,
-                announcement: Announcement::propose(ticket, &update, weight).unwrap(),
+                announcement: Announcement::propose(ticket.seed(), &update, weight).unwrap(),
+                ticket: Some(ticket),
                 fields: vec![],
                 stream: vec![],
                 open: None,
@@ -129,7 +132,7 @@ impl World {
         client.addr = SocketAddr::from(([10, 0, 0, 1], port));
         let mut node = Contributor::new(config).unwrap();
         let hello = client.announcement.to_bytes(lattice().public());
-        node.join(now, client.announcement.ticket.id, hello, None).unwrap();
+        node.join(now, client.announcement.seed.id(), hello, None).unwrap();
         client.node = Some(node);
         client.open = None;
     }
@@ -165,7 +168,7 @@ impl World {
             let end = client.end.as_ref().unwrap();
             assert!(end.withheld == 0 && end.closed as usize == client.sums.len());
             let sum = Sum {
-                contributors: charter.participants.iter().map(|(_, t)| t.clone()).collect(),
+                contributors: charter.participants.iter().map(|(_, seed)| *seed).collect(),
                 agreement: charter.agreement.clone(),
                 sets: client.sums.values().map(|(set, _)| set.clone()).collect(),
                 stream: client.sums.values().flat_map(|(_, bytes)| bytes.clone()).collect(),
@@ -232,8 +235,8 @@ impl Client {
             let agreement = &charter.agreement;
             let own = Quantised::new(&update, agreement, weight, parameters, &mut rng).unwrap();
             self.fields = own.fields().to_vec();
-            let ticket = self.announcement.ticket.clone();
-            let sealer = Sealer::resume(lattice(), engine(), own, ticket, 0).unwrap();
+            let ticket = self.ticket.take().expect("a client seals once");
+            let sealer = Sealer::with_secret(lattice(), engine(), own, ticket).unwrap();
             self.stream = sealer.seal_all().unwrap();
             self.announcement.settled = true;
             self.announcement.agreement = charter.agreement.clone();
@@ -318,4 +321,52 @@ fn a_restarted_aggregator_sums_the_same_ciphertexts_anew() {
         world.start_aggregator(clients);
     });
     assert!(full > 300 && partial == 0, "{full} {partial}");
+}
+
+/// One announcement a contribution, acknowledged before the round opens: whoever was late, or comes
+/// for someone else, adds nothing.
+#[test]
+fn chunks_of_what_was_not_announced_do_not_count() {
+    let mut world = World::new(3, 3);
+    world.network.set_faults(Faults { delay: Duration::from_micros(50), ..Faults::default() });
+    // A fourth is declared, and never joins.
+    world.start_aggregator(4);
+    let opened = |world: &World| world.clients.iter().all(|client| client.open.is_some());
+    assert!(world.run(FOREVER, opened));
+    let announced = world.clients.iter().map(|client| (client.number, client.announcement.seed));
+    let (opening, charter) = world.clients[0].open.clone().unwrap();
+    assert!(announced.eq(charter.participants.iter().copied()), "each once");
+
+    // The rkey is no secret: it is in every SUM. This one is lost, and comes again.
+    let now = world.network.now();
+    let node = world.clients[0].node.as_mut().unwrap();
+    let mut sent = vec![];
+    while node.poll_transmit(now, &mut sent).is_some() && sent[3] != Opcode::Sum as u8 {}
+    let rkey = u32::from_le_bytes(sent[40..44].try_into().unwrap());
+
+    let own = Quantised::from_fields(vec![9; charter.agreement.values()], 1);
+    let sealer = Sealer::with_secret(lattice(), engine(), own, Ticket::draw().unwrap()).unwrap();
+    let length = sealer.chunks().bytes_of(0);
+    let chunk = &sealer.seal_all().unwrap()[..length];
+    let addr = SocketAddr::from(([10, 0, 0, 1], 9999));
+    let mut stranger = Endpoint::new(world.config()).unwrap();
+    let server = Peer { addr: SERVER.into(), incarnation: opening.incarnation };
+    for number in [3, 0] {
+        stranger.sum(now, server, rkey, opening.round, number, 0, 0, chunk.into()).unwrap();
+    }
+    let mut refusals = vec![];
+    while refusals.len() < 2 {
+        let aggregator = world.aggregator.as_mut().unwrap();
+        let mut nodes: [(_, &mut dyn Node); 2] =
+            [(SERVER.into(), aggregator), (addr, &mut stranger)];
+        assert!(world.network.step(&mut nodes, now + FOREVER));
+        let events = std::iter::from_fn(|| stranger.poll_event());
+        refusals.extend(events.map(|event| match event {
+            Event::Refused { refusal, .. } => refusal,
+            other => panic!("{other:?}"),
+        }));
+    }
+    assert_eq!(refusals, [Refusal::NotContributor; 2]);
+    assert!(world.run(FOREVER, ended));
+    assert!(world.check().iter().all(|&count| count == 3));
 }

@@ -5,7 +5,7 @@ use std::sync::{
     atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
 };
 
-use ciphergram_accel::{Engine, Operand, Program, RunError};
+use ciphergram_accel::{Engine, Operand, Program, Ring, RunError};
 
 /// Runs programs on another engine. Inside [`Metered::count`] it sums the multiply instructions that
 /// they issue; outside it only hands them on, so that times are the other engine's.
@@ -46,6 +46,10 @@ impl Engine for Metered {
 
     fn supports(&self, step: &str) -> bool {
         self.inner.supports(step)
+    }
+
+    fn first_bad_lane(&self, words: &[u64], ring: &Ring) -> Option<usize> {
+        self.inner.first_bad_lane(words, ring)
     }
 
     fn run(&self, program: &Program, operands: &mut [Operand<'_>]) -> Result<(), RunError> {

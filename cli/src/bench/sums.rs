@@ -98,9 +98,9 @@ impl Round {
         let (key, mut rng) = (&self.key, random::generator()?);
         let parameters = key.public().parameters();
         let quantised = Quantised::new(&self.update, &self.agreement, 1, parameters, &mut rng)?;
-        let sealer = Sealer::resume(key, self.engine.clone(), quantised, Ticket::draw()?, 0)?;
-        let (ticket, agreement) = (sealer.ticket().clone(), self.agreement.clone());
-        let contribution = Contribution { ticket, agreement, stream: sealer.seal_all()? };
+        let sealer = Sealer::with_secret(key, self.engine.clone(), quantised, Ticket::draw()?)?;
+        let (seed, agreement) = (sealer.seed(), self.agreement.clone());
+        let contribution = Contribution { seed, agreement, stream: sealer.seal_all()?.into() };
         Ok(contribution.to_bytes(key.public()))
     }
 

@@ -20,7 +20,10 @@ pub(crate) fn run(args: &Aggregate) -> Result<(), Failure> {
     }
     let contributions = args.inputs.iter().map(|path| {
         let bytes = std::fs::read(path).map_err(Error::from);
-        (path.display(), bytes.and_then(|b| Contribution::from_bytes(&b, &key)))
+        (
+            path.display(),
+            bytes.and_then(|b| Contribution::from_bytes(&b, &key).map(Contribution::into_owned)),
+        )
     });
     let sum = Sum::of(&key, engine(), contributions)?;
     files::write(&args.out, &sum.to_bytes(&key))?;

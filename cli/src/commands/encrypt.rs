@@ -39,9 +39,9 @@ pub(crate) fn run(args: &Encrypt) -> Result<(), Failure> {
     let (clipped, mut lines) = clipped(names, quantised.clipped());
     let sealer =
         Sealer::new(&key, engine(), quantised).map_err(|e| e.within(args.key.display()))?;
-    let ticket = sealer.ticket().clone();
+    let seed = sealer.seed();
     let values = agreement.values();
-    let contribution = Contribution { ticket, agreement, stream: sealer.seal_all()? };
+    let contribution = Contribution { seed, agreement, stream: sealer.seal_all()?.into() };
     files::write(&args.out, &contribution.to_bytes(key.public()))?;
     let bytes = contribution.stream.len();
     let value = json!({

@@ -75,7 +75,7 @@ fn frame(bytes: &[u8], with_ciphertexts: bool, found: &mut Findings) -> Result<(
         Kind::Contribution => {
             let c = Contribution::from_frame(&frame)?;
             found.add_same("contributors", 1);
-            (c.agreement, c.stream)
+            (c.agreement, c.stream.into_owned())
         }
         Kind::Sum => {
             let sum = Sum::from_frame(&frame)?;

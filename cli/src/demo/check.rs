@@ -79,7 +79,7 @@ impl Checker {
         let weight: u64 = records.iter().map(|r| r.weight).sum();
         let part = (records.len(), weight);
         let agreement = records[0].ranges.agreement()?;
-        let plain = sums.iter().map(|&s| (s, weight));
+        let plain = [(&sums[..], weight)].into_iter();
         let mean = codec::decode(&agreement, &self.parameters, Output::Mean, plain)?;
         let mean = mean.to_safetensors()?;
         let same = |r: &Record| {

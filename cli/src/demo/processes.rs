@@ -11,6 +11,16 @@ use serde_json::Value;
 use super::client::ClientReport;
 use crate::{args::Demo, failure::Failure};
 
+/// What the engine's threads are counted by.
+const THREADS: &str = "RAYON_NUM_THREADS";
+
+/// The threads of a client's engine, unless the user says. Clients would each take all cores of the
+/// machine that they share, and wait for one another in the middle of encrypting.
+fn threads_each(clients: usize) -> Option<usize> {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    std::env::var_os(THREADS).is_none().then_some((cores / clients).max(1))
+}
+
 /// A child and its lines. Killed when dropped, so that a failure leaves nobody behind.
 struct Process {
     name: String,
@@ -19,11 +29,14 @@ struct Process {
 }
 
 impl Process {
-    fn start(name: String, arguments: &[String]) -> Result<Self, Failure> {
+    fn start(name: String, arguments: &[String], threads: Option<usize>) -> Result<Self, Failure> {
         let failed = |why: String| Failure::Work(format!("cannot start {name}: {why}"));
         let program = std::env::current_exe().map_err(|e| failed(e.to_string()))?;
         let mut command = Command::new(program);
         command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped());
+        if let Some(threads) = threads {
+            command.env(THREADS, threads.to_string());
+        }
         let mut child = command.spawn().map_err(|e| failed(e.to_string()))?;
         let stdout = child.stdout.take().ok_or_else(|| failed("it has no output".into()))?;
         Ok(Self { name, child, lines: BufReader::new(stdout).lines() })
@@ -66,15 +79,16 @@ impl Processes {
         let mut serve = words("serve --json --listen 127.0.0.1:0 --deadline 300");
         serve.extend(words(&format!("--clients {} --rounds {}", args.clients, args.rounds)));
         serve.extend(["--key".into(), folder.join("public.json").display().to_string()]);
-        let mut aggregator = Process::start("the aggregator".into(), &serve)?;
+        let mut aggregator = Process::start("the aggregator".into(), &serve, None)?;
         let line: Value = serde_json::from_str(&aggregator.next_line()?)?;
         let address = line["address"].as_str().unwrap_or_default();
+        let threads = threads_each(usize::from(args.clients));
         let clients = (0..args.clients).map(|number| {
             let mut client = words(&format!("demo-client --server {address} --client {number}"));
             client.extend(words(&format!("--clients {} --rounds {}", args.clients, args.rounds)));
             client.extend(words(&format!("--seed {}", args.seed)));
             client.extend(["--folder".into(), folder.display().to_string()]);
-            Process::start(format!("client {number}"), &client)
+            Process::start(format!("client {number}"), &client, threads)
         });
         let clients = clients.collect::<Result<_, _>>()?;
         Ok(Self { clients, aggregator })

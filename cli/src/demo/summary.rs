@@ -19,6 +19,9 @@ pub(super) struct RoundFigures {
     encrypting_s: f64,
     exchanging_s: f64,
     decrypting_s: f64,
+    round_s: f64,
+    /// Of each client.
+    encryption_shares: Vec<f64>,
 }
 
 impl RoundFigures {
@@ -45,6 +48,8 @@ impl RoundFigures {
             encrypting_s: mean(&|r| r.encrypting_s),
             exchanging_s: mean(&|r| r.exchanging_s),
             decrypting_s: mean(&|r| r.decrypting_s),
+            round_s: mean(&|r| r.round_s),
+            encryption_shares: reports.iter().map(ClientReport::encryption_share).collect(),
         }
     }
 
@@ -69,6 +74,7 @@ impl RoundFigures {
             "encrypting_s": self.encrypting_s,
             "exchanging_s": self.exchanging_s,
             "decrypting_s": self.decrypting_s,
+            "round_s": self.round_s,
         })
     }
 }
@@ -89,13 +95,23 @@ impl Summary {
         self.rounds.last().map_or(0.0, |r| r.wire_bytes / (r.values * self.rounds.len()) as f64)
     }
 
+    /// The part of a round that encryption and decryption take: the median over clients and rounds.
+    fn encryption_share(&self) -> Option<f64> {
+        let all = self.rounds.iter().flat_map(|r| &r.encryption_shares);
+        median(all.copied().collect())
+    }
+
     pub(super) fn print(&self, args: &Demo) {
         println!();
-        println!("                 test accuracy       bytes a value       seconds a client");
-        println!("round    loss  encrypted   plain       up     down  encrypt  send+sum  decrypt");
+        println!("                 test accuracy       bytes a value           seconds a client");
+        println!(
+            "round    loss  encrypted   plain       up     down  encrypt  send+sum  decrypt    \
+             round"
+        );
         for r in &self.rounds {
             println!(
-                "{:>5}  {:>6.4}  {:>9.4}  {:>6.4}  {:>7.3}  {:>7.3}  {:>7.3}  {:>8.3}  {:>7.3}{}",
+                "{:>5}  {:>6.4}  {:>9.4}  {:>6.4}  {:>7.3}  {:>7.3}  {:>7.3}  {:>8.3}  {:>7.3}  \
+                 {:>7.3}{}",
                 r.round + 1,
                 r.encrypted.loss,
                 r.encrypted.accuracy,
@@ -105,6 +121,7 @@ impl Summary {
                 r.encrypting_s,
                 r.exchanging_s,
                 r.decrypting_s,
+                r.round_s,
                 if r.agrees { "" } else { "  NOT EQUAL" }
             );
         }
@@ -114,6 +131,13 @@ impl Summary {
              retransmissions, a client sent {:.3}",
             self.wire_bytes_per_value()
         );
+        if let Some(share) = self.encryption_share() {
+            println!(
+                "encryption and decryption took {:.1} % of a round (median over clients and \
+                 rounds)",
+                100.0 * share
+            );
+        }
         if self.agrees() {
             println!(
                 "encrypted and plaintext training agree: each of {} means that {} clients decrypted \
@@ -139,6 +163,7 @@ impl Summary {
             "bytes_per_value_up": last.map(RoundFigures::up),
             "bytes_per_value_down": last.map(RoundFigures::down),
             "wire_bytes_per_value_up": self.wire_bytes_per_value(),
+            "encryption_share": self.encryption_share(),
             "per_round": self.rounds.iter().map(RoundFigures::to_json).collect::<Vec<_>>(),
         })
     }
@@ -154,5 +179,25 @@ impl Summary {
              plaintext mean of the quantised updates in rounds {rounds:?}"
         );
         Err(Failure::Work(text))
+    }
+}
+
+/// The middle one, or the mean of the middle two; none of none.
+fn median(mut values: Vec<f64>) -> Option<f64> {
+    values.sort_by(f64::total_cmp);
+    let (low, high) = (values.len().checked_sub(1)? / 2, values.len() / 2);
+    Some((values[low] + values[high]) / 2.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::median;
+
+    #[test]
+    fn medians_are_of_the_middle() {
+        assert_eq!(median(vec![]), None);
+        assert_eq!(median(vec![3.0]), Some(3.0));
+        assert_eq!(median(vec![9.0, 1.0, 2.0]), Some(2.0));
+        assert_eq!(median(vec![9.0, 1.0, 4.0, 2.0]), Some(3.0));
     }
 }

@@ -1,23 +1,94 @@
-//! Fields of any width in little-endian words.
+//! Fields of one width, one after the other in little-endian words.
 
-/// The `bits` bits of `words` from bit `at`, `bits` at most 64.
-pub(crate) fn field(words: &[u64], at: usize, bits: u32) -> u64 {
-    let (word, bit) = (at / 64, at % 64);
-    let low = words[word] >> bit;
-    let high = match words.get(word + 1) {
-        Some(&next) if bit > 0 => next << (64 - bit),
-        _ => 0,
-    };
-    (low | high) & (u64::MAX >> (64 - bits))
+/// How the fields of a slot lie.
+pub(crate) struct Fields {
+    skipped: usize,
+    bits: u32,
+    count: usize,
 }
 
-/// Adds `value` from bit `at` of `words`, where its bits must be zero; what passes the end is lost.
-pub(crate) fn set_field(words: &mut [u64], at: usize, value: u64) {
-    let (word, bit) = (at / 64, at % 64);
-    words[word] |= value << bit;
-    if let Some(next) = words.get_mut(word + 1).filter(|_| bit > 0) {
-        *next |= value >> (64 - bit);
+impl Fields {
+    /// `count` fields of `bits` bits, from 1 to 63, above `skipped` bits.
+    pub(crate) fn new(skipped: u32, bits: u32, count: usize) -> Self {
+        Self { skipped: skipped as usize, bits, count }
     }
+
+    /// The word and the bit of it where field `index` starts.
+    fn place(&self, index: usize) -> (usize, u32) {
+        let at = self.skipped + index * self.bits as usize;
+        (at / 64, at as u32 % 64)
+    }
+
+    /// Adds values to `words`, which must be zero there, from field `first` on.
+    #[inline]
+    pub(crate) fn set(&self, words: &mut [u64], first: usize, values: &[u32]) {
+        let (mut word, mut bit) = self.place(first);
+        let mut held = words.get(word).copied().unwrap_or(0);
+        for &value in values {
+            held |= u64::from(value) << bit;
+            bit += self.bits;
+            if bit >= 64 {
+                words[word] = held;
+                (word, bit) = (word + 1, bit - 64);
+                // What did not fit; nothing if all did.
+                held = u64::from(value) >> (self.bits - bit);
+            }
+        }
+        if let Some(word) = words.get_mut(word) {
+            *word = held;
+        }
+    }
+
+    /// Visits as many fields as there is room for in `out`, from field `first` on.
+    #[inline]
+    pub(crate) fn take<T>(
+        &self,
+        words: &[u64],
+        first: usize,
+        out: &mut [T],
+        mut take: impl FnMut(&mut T, u64),
+    ) {
+        let (mut word, mut bit) = self.place(first);
+        let mask = (1 << self.bits) - 1;
+        let at = |word: usize| words.get(word).copied().unwrap_or(0);
+        let mut held = at(word);
+        for out in out {
+            let mut value = held >> bit;
+            bit += self.bits;
+            if bit >= 64 {
+                (word, bit) = (word + 1, bit - 64);
+                held = at(word);
+                // The rest; if there is none, the mask takes it away.
+                value |= held << (self.bits - bit);
+            }
+            take(out, value & mask);
+        }
+    }
+
+    /// Whether nothing is above the fields.
+    #[inline]
+    pub(crate) fn are_all(&self, words: &[u64]) -> bool {
+        let (word, bit) = self.place(self.count);
+        let above = words[word.min(words.len())..].iter().enumerate();
+        above.fold(0, |any, (i, word)| any | if i == 0 { word >> bit } else { *word }) == 0
+    }
+}
+
+/// Adds `value` from one bit of a word on; what passes the end is zero.
+pub(crate) fn add_bits(words: &mut [u64], word: usize, bit: u32, value: u64) {
+    words[word] |= value << bit;
+    if let Some(next) = words.get_mut(word + 1) {
+        *next |= value >> 1 >> (63 - bit);
+    }
+}
+
+/// Whether bits `from .. to` of `words` are all zero.
+pub(crate) fn is_zero_between(words: &[u64], from: usize, to: usize) -> bool {
+    words.iter().enumerate().all(|(i, word)| {
+        // The part of this word that is meant.
+        let [start, end] = [from, to].map(|bit| bit.clamp(64 * i, 64 * i + 64) - 64 * i);
+        start >= end || (word >> start) << (64 - (end - start)) == 0
+    })
 }
 
 #[cfg(test)]
@@ -27,14 +98,43 @@ mod tests {
 
     proptest! {
         #[test]
-        fn fields_round_trip(bits in 1u32..=64, count in 1usize..20, seed in any::<u64>()) {
-            let mut words = vec![0; (bits as usize * count).div_ceil(64)];
+        fn fields_round_trip(
+            bits in 1u32..=32,
+            skipped in 0u32..130,
+            count in 1usize..20,
+            first in 0usize..20,
+            seed in any::<u32>(),
+        ) {
+            let first = first % count;
+            let fields = Fields::new(skipped, bits, count);
+            let mut words = vec![0; (skipped as usize + bits as usize * count).div_ceil(64)];
             let value = |i: usize| {
-                seed.wrapping_mul(2 * i as u64 + 1).rotate_left(i as u32) >> (64 - bits)
+                seed.wrapping_mul(2 * i as u32 + 1).rotate_left(i as u32) >> (32 - bits)
             };
-            (0..count).for_each(|i| set_field(&mut words, i * bits as usize, value(i)));
-            for i in 0..count {
-                prop_assert_eq!(field(&words, i * bits as usize, bits), value(i));
+            let values: Vec<_> = (first..count).map(value).collect();
+            fields.set(&mut words, first, &values);
+            let bit = |at: usize| words[at / 64] >> (at % 64) & 1;
+            let start = skipped as usize + first * bits as usize;
+            prop_assert!((0..start).all(|at| bit(at) == 0));
+            for (i, value) in values.iter().enumerate() {
+                for b in 0..bits as usize {
+                    prop_assert_eq!(bit(start + i * bits as usize + b), u64::from(value >> b & 1));
+                }
+            }
+            let mut read = vec![0; values.len()];
+            fields.take(&words, first, &mut read, |out, value| *out = value as u32);
+            prop_assert_eq!(read, values);
+        }
+    }
+
+    #[test]
+    fn every_bit_between_is_seen_and_none_beside() {
+        for bit in 0..192 {
+            let mut words = [0u64; 3];
+            words[bit / 64] |= 1 << (bit % 64);
+            for (from, to) in [(0, 192), (5, 5), (64, 128), (63, 65), (100, 192), (1, 191)] {
+                let seen = (from..to).contains(&bit);
+                assert_eq!(is_zero_between(&words, from, to), !seen, "{bit} of {from} .. {to}");
             }
         }
     }

@@ -118,7 +118,7 @@ impl RangesFile {
         let tensors = update.tensors().iter().map(|tensor| {
             let mut largest = 0f64;
             for (index, x) in tensor.values().enumerate() {
-                check_finite(tensor, index, x)?;
+                check_finite(tensor, index, &[x])?;
                 largest = largest.max(x.abs());
             }
             // Relative to the largest, so that no square overflows or vanishes.
@@ -214,7 +214,7 @@ mod tests {
     fn update(values: &[f64]) -> Update {
         let shape = vec![values.len() as u64];
         let spec = TensorSpec { name: "t".into(), dtype: Dtype::F64, shape };
-        Update::new(vec![Tensor::from_values(spec, values.iter().copied()).unwrap()])
+        Update::new(vec![Tensor::from_values(spec, values).unwrap()])
     }
 
     #[test]

@@ -22,7 +22,7 @@ use ciphergram_he::{
     files::ContributorSet,
     params::Chunks,
     random,
-    seal::Ticket,
+    seal::{Seed, Ticket},
 };
 
 use super::{
@@ -127,7 +127,7 @@ impl Client {
         let (end, run) = std::thread::scope(|scope| {
             let mut run = Run::begin(job, self.server, self.number)?;
             let now = self.driver.now();
-            let (id, hello) = (run.announcement.ticket.id, run.hello());
+            let (id, hello) = (run.announcement.seed.id(), run.hello());
             self.node.join(now, id, hello, run.resume)?;
             let ending = self.driver.run(&mut self.node, |node, now| run.turn(node, now, scope))?;
             let end = ending?;
@@ -147,17 +147,25 @@ impl Client {
     }
 }
 
+/// What entitles to seal the contribution that is announced.
+enum Right {
+    /// Nothing of it is sealed.
+    Fresh(Ticket),
+    /// Its first chunks are sealed and in this spool.
+    Spooled(Spool),
+}
+
 /// One round in progress.
 struct Run<'a> {
     job: &'a Participation<'a>,
     server: SocketAddr,
     number: u16,
     announcement: Announcement,
+    /// Until sealing begins, with it.
+    right: Option<Right>,
     resume: Option<Resume>,
     fingerprint: [u8; 32],
     rounding: [u8; 32],
-    /// A spool that was found, until sealing goes on with it.
-    found: Option<Spool>,
     /// Sealed chunks, from the first.
     stream: Vec<u8>,
     sealing: Option<Receiver<Sealed>>,
@@ -187,15 +195,16 @@ impl<'a> Run<'a> {
     fn begin(job: &'a Participation<'a>, server: SocketAddr, number: u16) -> Result<Self, Error> {
         let (key, update) = (job.key.public(), job.update);
         let fingerprint = fingerprint(update, job.weight);
+        let ticket = Ticket::draw()?;
         let mut run = Self {
             job,
             server,
             number,
-            announcement: announce(job, Ticket::draw()?)?,
+            announcement: announce(job, ticket.seed())?,
+            right: Some(Right::Fresh(ticket)),
             resume: None,
             fingerprint,
             rounding: *random::bytes::<32>()?,
-            found: None,
             stream: vec![],
             sealing: None,
             encrypting: Duration::ZERO,
@@ -223,7 +232,7 @@ impl<'a> Run<'a> {
             run.rounding = header.rounding;
             // Whatever it says: chunks are sealed under it.
             run.announcement = Announcement { settled: true, ..header.announcement };
-            run.found = Some(spool);
+            run.right = Some(Right::Spooled(spool));
             run.stream = stream;
         }
         Ok(run)
@@ -309,8 +318,7 @@ impl<'a> Run<'a> {
         let key = self.job.key.public();
         let charter = Charter::from_bytes(&opening.charter, key)?;
         let bad = |what| Error::BadRound { server: self.server, what };
-        let (number, ticket) = (self.number, &self.announcement.ticket);
-        if !charter.participants.iter().any(|(n, t)| *n == number && t == ticket) {
+        if !charter.participants.contains(&(self.number, self.announcement.seed)) {
             return Err(bad("it does not list this contribution"));
         }
         if !opening.contributors.iter().eq(charter.participants.iter().map(|(n, _)| n)) {
@@ -330,11 +338,11 @@ impl<'a> Run<'a> {
         node.amend(self.hello());
         let sums = vec![0; chunks.total_bytes()];
         let since = self.open.as_ref().map_or_else(Instant::now, |open| open.since);
-        let begun = self.open.is_some();
         self.open = Some(OpenRound { since, opening, charter, chunks, next: 0, sets, sums });
-        if begun { Ok(()) } else { self.start_sealing(chunks, resume, scope) }
+        self.start_sealing(chunks, resume, scope)
     }
 
+    /// Starts the sealing thread, once.
     fn start_sealing<'s>(
         &mut self,
         chunks: Chunks,
@@ -344,8 +352,8 @@ impl<'a> Run<'a> {
     where
         'a: 's,
     {
-        let spool = match (self.found.take(), self.job.spool) {
-            (Some(spool), _) => {
+        let (ticket, spool) = match self.right.take() {
+            Some(Right::Spooled(spool)) => {
                 let whole = (0..chunks.count())
                     .take_while(|&c| chunks.offset_of(c) + chunks.bytes_of(c) <= self.stream.len())
                     .count() as u32;
@@ -355,19 +363,21 @@ impl<'a> Run<'a> {
                     let why = "its chunks are not those of this contribution".into();
                     return Err(Error::Spool { path, why });
                 }
-                SpoolState::Resumed(spool, whole)
+                // What is not in the spool was never sent; its rounding makes the same integers.
+                (Ticket::resume(self.announcement.seed, whole), SpoolState::Resumed(spool))
             }
-            (None, Some(path)) => {
-                let header = SpoolHeader {
+            Some(Right::Fresh(ticket)) => {
+                let header = || SpoolHeader {
                     contributor: self.number,
                     resume,
                     fingerprint: self.fingerprint,
                     rounding: self.rounding,
                     announcement: self.announcement.clone(),
                 };
-                SpoolState::New(path.into(), header)
+                let new = |path: &Path| SpoolState::New(path.into(), header());
+                (ticket, self.job.spool.map_or(SpoolState::None, new))
             }
-            (None, None) => SpoolState::None,
+            None => return Ok(()),
         };
         let task = SealTask {
             key: self.job.key,
@@ -376,7 +386,7 @@ impl<'a> Run<'a> {
             weight: self.job.weight,
             agreement: self.announcement.agreement.clone(),
             rounding: self.rounding,
-            ticket: self.announcement.ticket.clone(),
+            ticket,
             spool,
         };
         let (sender, receiver) = mpsc::sync_channel(BATCHES_AHEAD);
@@ -511,13 +521,13 @@ impl<'a> Run<'a> {
 }
 
 /// Settled ranges, or a proposal. Tensors and weight are checked here, before anyone else waits.
-fn announce(job: &Participation<'_>, ticket: Ticket) -> Result<Announcement, Error> {
-    let proposal = Announcement::propose(ticket.clone(), job.update, job.weight)?;
+fn announce(job: &Participation<'_>, seed: Seed) -> Result<Announcement, Error> {
+    let proposal = Announcement::propose(seed, job.update, job.weight)?;
     Ok(match &job.agreement {
         Some(agreement) => {
             agreement.check_layout(&job.update.specs())?;
             agreement.check_weight(job.weight)?;
-            Announcement { ticket, settled: true, agreement: agreement.clone() }
+            Announcement { seed, settled: true, agreement: agreement.clone() }
         }
         None => proposal,
     })

@@ -11,7 +11,7 @@ use ciphergram_he::{
 
 use crate::{
     proto::{Refusal, Summer},
-    round::{Job, Opened},
+    round::{ContributionId, Job, Opened},
 };
 
 /// Bytes that all chunk sums of a round, each with its bitmap, may come to: one memory region.
@@ -57,16 +57,24 @@ impl SumJob {
 
 impl Job for SumJob {
     /// A client may join if it can be in one charter with those who did: the same key and
-    /// parameters, the same tensors, no other settled ranges, a ticket of its own.
+    /// parameters, the same tensors, no other settled ranges, a seed of its own. Its id is its
+    /// seed's, so that whoever takes its place later has announced the same seed (PROTOCOL §7.9).
     fn admit(
         &mut self,
         contributor: u16,
+        contribution: &ContributionId,
         hello: &[u8],
         joined: &BTreeMap<u16, Vec<u8>>,
     ) -> Result<(), String> {
         let others = joined.iter().map(|(&number, hello)| (number, hello.as_slice()));
         let all = others.chain([(contributor, hello)]);
-        self.charter(all).map(|_| ())
+        let charter = self.charter(all)?;
+        let own = charter.participants.iter().find(|(number, _)| *number == contributor);
+        if own.is_some_and(|(_, seed)| seed.id() == *contribution) {
+            Ok(())
+        } else {
+            Err(format!("client {contributor}: its contribution id is not that of its seed"))
+        }
     }
 
     fn open(&mut self, _round: u32, joined: &BTreeMap<u16, Vec<u8>>) -> Result<Opened, String> {

@@ -59,7 +59,7 @@ pub(super) enum SpoolState {
     /// A new file.
     New(PathBuf, SpoolHeader),
     /// A file that holds the first chunks already.
-    Resumed(Spool, u32),
+    Resumed(Spool),
 }
 
 impl SealTask<'_> {
@@ -83,12 +83,12 @@ impl SealTask<'_> {
             &mut rng,
         )?;
         let (fields, clipped) = (update.fields().to_vec(), update.clipped().to_vec());
-        let (mut spool, first) = match self.spool {
-            SpoolState::None => (None, 0),
-            SpoolState::New(path, header) => (Some(Spool::create(&path, public, &header)?), 0),
-            SpoolState::Resumed(spool, chunks) => (Some(spool), chunks),
+        let mut spool = match self.spool {
+            SpoolState::None => None,
+            SpoolState::New(path, header) => Some(Spool::create(&path, public, &header)?),
+            SpoolState::Resumed(spool) => Some(spool),
         };
-        let mut sealer = Sealer::resume(self.key, self.engine, update, self.ticket, first)?;
+        let mut sealer = Sealer::with_secret(self.key, self.engine, update, self.ticket)?;
         let busy = clock.elapsed();
         let mut wanted = out.send(Sealed::Quantised { fields, clipped, busy }).is_ok();
         while wanted {

@@ -42,7 +42,7 @@ pub struct SpoolHeader {
     pub fingerprint: [u8; 32],
     /// What its values are rounded with: a client that goes on rounds the same way.
     pub rounding: [u8; 32],
-    /// Ticket and agreement.
+    /// Seed and agreement.
     pub announcement: Announcement,
 }
 

@@ -310,7 +310,7 @@ impl<J: Job> Aggregator<J> {
             return Err(format!("the last round opened without contributor {contributor}"));
         }
         let others = self.gathering.hellos_beside(contributor);
-        self.job.admit(contributor, &join.hello, &others)?;
+        self.job.admit(contributor, &contribution, &join.hello, &others)?;
         let deadline = now + self.config.join_deadline;
         let former = self.gathering.join(contributor, joined.clone(), join.hello, deadline);
         if let Some(former) = former.filter(|former| former.contribution != contribution) {

@@ -11,8 +11,8 @@ pub const MAX_ROUND_MESSAGE_BYTES: u32 = 8 << 20;
 /// The version of the round protocol.
 pub const ROUND_VERSION: u16 = 1;
 
-/// Names one sealed contribution: random, spooled with it. A client that restarts with the same
-/// one continues; with another one it is another contribution.
+/// Names one sealed contribution: no other has it. A client that restarts with the same one
+/// continues; with another one it is another contribution.
 pub type ContributionId = [u8; 16];
 
 /// The kind of a round message, sent as its immediate.

@@ -42,7 +42,7 @@ pub(crate) fn update(number: u16, round: u32, values: usize) -> Update {
     };
     let tensor = |name: &str, dtype, shape: Vec<u64>, count| {
         let spec = TensorSpec { name: name.into(), dtype, shape };
-        Tensor::from_values(spec, (0..count).map(value)).unwrap()
+        Tensor::from_values(spec, &(0..count).map(value).collect::<Vec<_>>()).unwrap()
     };
     Update::new(vec![
         tensor("bias", Dtype::F64, vec![3], 3),

@@ -11,7 +11,7 @@ use std::time::Duration;
 use ciphergram_nic::Node;
 use ciphergram_nic::proto::{Config, Refusal, Summer, Time};
 use ciphergram_nic::round::{
-    Aggregator, AggregatorConfig, AggregatorEvent, Contributor, ContributorConfig,
+    Aggregator, AggregatorConfig, AggregatorEvent, ContributionId, Contributor, ContributorConfig,
     ContributorEvent, End, Job, Layout, Opened, Opening,
 };
 use ciphergram_nic::sim::{Faults, Network};
@@ -68,7 +68,13 @@ impl Summer for Adder {
 pub(crate) struct Integers;
 
 impl Job for Integers {
-    fn admit(&mut self, _: u16, hello: &[u8], _: &BTreeMap<u16, Vec<u8>>) -> Result<(), String> {
+    fn admit(
+        &mut self,
+        _: u16,
+        _: &ContributionId,
+        hello: &[u8],
+        _: &BTreeMap<u16, Vec<u8>>,
+    ) -> Result<(), String> {
         if hello == b"hello" { Ok(()) } else { Err("say hello".into()) }
     }
     fn open(&mut self, round: u32, joined: &BTreeMap<u16, Vec<u8>>) -> Result<Opened, String> {

@@ -1,0 +1,300 @@
+//! What is wrong with contributions to `ckks-sum` and with sums: one error each, over both rings,
+//! wherever in the file or the tensors it is.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests, where a panic is the report")]
+
+#[path = "support/frames.rs"]
+mod frames;
+
+use ciphergram_accel::beats;
+use ciphergram_he::{
+    Accumulator, Agreement, Contribution, Dtype, Error, OpenedSum, Parameters, PublicKey,
+    Quantised, SecretKey, Sum, Tensor, TensorSpec, Update,
+    codec::{Policy, RangesFile},
+    error::CiphertextFault,
+    exchange::Announcement,
+    files::ContributorSet,
+    frame::{Frame, FrameError},
+    params::{Literal, Scheme},
+    seal::Ticket,
+};
+use frames::{Seeds, both_rings, engine};
+use rand_chacha::ChaCha20Rng;
+use rand_core::SeedableRng;
+
+/// What reading the file as what it is says.
+fn read(bytes: &[u8], is_sum: bool, key: &PublicKey) -> Result<(), Error> {
+    if is_sum {
+        Sum::from_bytes(bytes, key).map(|_| ())
+    } else {
+        Contribution::from_bytes(bytes, key).map(|_| ())
+    }
+}
+
+/// A contribution and a sum, and which it is.
+fn files(seeds: &Seeds) -> [(&[u8], bool); 2] {
+    [(&seeds.contributions[0], false), (&seeds.sum, true)]
+}
+
+fn sum(key: &PublicKey, contributions: Vec<Contribution<'_>>) -> Result<Sum, String> {
+    let named = contributions.into_iter().enumerate().map(|(i, c)| (format!("{i}.cgm"), Ok(c)));
+    Sum::of(key, engine(), named).map_err(|e| e.to_string())
+}
+
+fn agreement(values: usize) -> Agreement {
+    let spec = TensorSpec { name: "t".into(), dtype: Dtype::F32, shape: vec![values as u64] };
+    Agreement::new(vec![spec], vec![1.0], 1).unwrap()
+}
+
+/// Zeros, which are residues too: enough for what is refused before it is opened.
+fn zeros(key: &PublicKey, values: usize) -> Contribution<'static> {
+    let stream = vec![0; key.parameters().chunks(values).total_bytes()];
+    let seed = Ticket::draw().unwrap().seed();
+    Contribution { seed, agreement: agreement(values), stream: stream.into() }
+}
+
+#[test]
+fn a_file_cut_at_any_length_is_truncated() {
+    for seeds in both_rings() {
+        for (bytes, is_sum) in files(&seeds) {
+            assert_eq!(read(bytes, is_sum, seeds.public()), Ok(()));
+            for end in 0..bytes.len() {
+                let why = if end == 0 { FrameError::Magic } else { FrameError::Truncated };
+                let found = read(&bytes[..end], is_sum, seeds.public());
+                assert_eq!(found, Err(why.into()), "{end} of {}", bytes.len());
+            }
+            let longer = read(&[bytes, &[0]].concat(), is_sum, seeds.public());
+            let why = FrameError::Malformed { what: "bytes past the end" };
+            assert_eq!(longer, Err(why.into()));
+        }
+    }
+}
+
+#[test]
+fn a_bit_flipped_in_any_byte_is_found() {
+    for seeds in both_rings() {
+        for (whole, is_sum) in files(&seeds) {
+            let mut bytes = whole.to_vec();
+            for (at, bit) in (0..whole.len()).flat_map(|at| (0..8).map(move |bit| (at, bit))) {
+                bytes[at] ^= 1 << bit;
+                let Err(Error::Frame(fault)) = read(&bytes, is_sum, seeds.public()) else {
+                    panic!("bit {bit} of byte {at}")
+                };
+                let clear = match at {
+                    0..8 => fault == FrameError::Magic,
+                    8..10 => matches!(fault, FrameError::Version { .. }),
+                    // A wrong length ends the body too late or too early.
+                    40..48 => {
+                        let past = FrameError::Malformed { what: "bytes past the end" };
+                        fault == FrameError::Truncated || fault == past
+                    }
+                    _ => fault == FrameError::Damaged,
+                };
+                assert!(clear, "bit {bit} of byte {at}: {fault}");
+                bytes[at] ^= 1 << bit;
+            }
+            assert_eq!(bytes, whole);
+        }
+    }
+}
+
+#[test]
+fn files_of_other_parameters_or_another_key_say_which() {
+    let [ten, many] = both_rings();
+    for (seeds, other) in [(&ten, &many), (&many, &ten)] {
+        let (here, there) = (seeds.clients, other.clients);
+        let literal = Literal { scheme: Scheme::CkksSum, clients: here as u32, bits: 16 };
+        let stranger = SecretKey::generate(literal).unwrap();
+        let (made, given) = (seeds.public().id(), stranger.public().id());
+        for (bytes, is_sum) in files(seeds) {
+            let error = read(bytes, is_sum, other.public()).unwrap_err().to_string();
+            let expected = format!(
+                "its parameter set is {here} clients at 16 bits, the key's {there} clients at 16 \
+                 bits: clients and bits must be the same"
+            );
+            assert_eq!(error, expected);
+            let error = read(bytes, is_sum, stranger.public()).unwrap_err().to_string();
+            assert!(error.starts_with(&format!("it was made under key {made}")), "{error}");
+            assert!(error.contains(&given.to_string()), "{error}");
+        }
+    }
+}
+
+#[test]
+fn more_contributors_than_declared_are_refused() {
+    for seeds in both_rings() {
+        let (key, most) = (seeds.public(), seeds.clients);
+        let house = |count| (0..count).map(|_| zeros(key, 5)).collect::<Vec<_>>();
+        let full = sum(key, house(most)).unwrap();
+        assert_eq!(full.contributors.len(), most);
+        let expected = format!(
+            "{} contributors, but the key admits at most {most}: make a key with --clients {}",
+            most + 1,
+            most + 1
+        );
+        let error = sum(key, house(most + 1)).unwrap_err();
+        assert_eq!(error, format!("{most}.cgm: {expected}"));
+        // A file can claim any number.
+        let contributors: Vec<_> = (0..=most).map(|_| Ticket::draw().unwrap().seed()).collect();
+        let claim = Sum { sets: vec![ContributorSet::all(most + 1)], contributors, ..full };
+        let error = Sum::from_bytes(&claim.to_bytes(key), key).unwrap_err();
+        assert_eq!(error.to_string(), expected);
+    }
+}
+
+#[test]
+fn contributions_over_different_ranges_are_refused() {
+    for seeds in both_rings() {
+        let key = seeds.public();
+        let [first, second] =
+            [0, 1].map(|i| Contribution::from_bytes(&seeds.contributions[i], key).unwrap());
+        let with = |ranges: [f64; 2], max_weight| {
+            let specs = second.agreement.specs().to_vec();
+            let agreement = Agreement::new(specs, ranges.into(), max_weight).unwrap();
+            sum(key, vec![first.clone(), Contribution { agreement, ..second.clone() }])
+        };
+        assert!(with([1.0, 1.0], 9).is_ok());
+        let end = "; share one ranges file among all clients";
+        for (ranges, max_weight, what) in [
+            ([2.0, 1.0], 9, "tensor \"b\" has range 2 here and 1 there"),
+            ([1.0, 0.0], 9, "tensor \"w\" has range 0 here and 1 there"),
+            ([1.0, 1.0 + f64::EPSILON], 9, "tensor \"w\" has range 1.0000000000000002 here"),
+            ([1.0, 1.0], 8, "the largest weight is 8 here and 9 there"),
+        ] {
+            let error = with(ranges, max_weight).unwrap_err();
+            let start = format!("1.cgm: the clipping ranges differ: {what}");
+            assert!(error.starts_with(&start) && error.ends_with(end), "{error}");
+        }
+    }
+}
+
+/// Overwrites a lane of a chunk.
+fn set_lane(key: &PublicKey, stream: &mut [u8], chunk: usize, lane: usize, residue: u64) {
+    let start =
+        chunk * key.parameters().geometry().chunk_bytes() + lane / beats::LANES * beats::BYTES;
+    let bytes = &mut stream[start..start + beats::BYTES];
+    let mut words: Vec<u64> =
+        bytes.as_chunks().0.iter().map(|word| u64::from_le_bytes(*word)).collect();
+    assert_eq!(beats::lane(&words, lane % beats::LANES), 0);
+    beats::set_lane(&mut words, lane % beats::LANES, residue);
+    let each = bytes.as_chunks_mut().0.iter_mut().zip(words);
+    each.for_each(|(bytes, word)| *bytes = word.to_le_bytes());
+}
+
+#[test]
+fn residues_not_below_their_prime_are_named_by_chunk_and_lane() {
+    for seeds in both_rings() {
+        let key = seeds.public();
+        let (g, lattice) = (key.parameters().geometry(), key.parameters().lattice().unwrap());
+        let prime = |lane: usize| lattice.ring.primes()[lane % lattice.ring.primes().len()];
+        let lanes = g.chunk_bytes() / beats::BYTES * beats::LANES;
+        // Long enough for files to be checked in more than one piece.
+        let values = 1601 * g.values_per_chunk() + 7;
+        let chunks = key.parameters().chunks(values);
+        let last = chunks.count() as usize - 1;
+        let last_lane = chunks.bytes_of(last as u32) / beats::BYTES * beats::LANES - 1;
+        let whole = zeros(key, values);
+        let places = [(0, 0), (0, lanes - 1), (1, 13), (799, lanes - 1), (800, 0), (1600, 7)];
+        for (chunk, lane) in places.into_iter().chain([(last, 0), (last, last_lane)]) {
+            let mut contribution = whole.clone();
+            set_lane(key, contribution.stream.to_mut(), chunk, lane, prime(lane) - 1);
+            let fine = sum(key, vec![contribution]);
+            assert!(fine.is_ok(), "the largest residue of lane {lane}");
+
+            let mut contribution = whole.clone();
+            set_lane(key, contribution.stream.to_mut(), chunk, lane, prime(lane));
+            // The first of several is named.
+            if (chunk, lane) != (last, last_lane) {
+                let stream = contribution.stream.to_mut();
+                set_lane(key, stream, last, last_lane, prime(last_lane));
+            }
+            let fault = CiphertextFault::Residue { lane };
+            let expected = Error::Ciphertext { chunk: chunk as u32, fault };
+            let text = format!("chunk {chunk}: residue {lane} is not below its prime");
+            assert_eq!(expected.to_string(), text);
+            // As it arrives in a round.
+            let accumulator = Accumulator::new(key, engine(), values);
+            let start = chunks.offset_of(chunk as u32);
+            let bytes = &contribution.stream[start..start + chunks.bytes_of(chunk as u32)];
+            assert_eq!(accumulator.check(chunk as u32, bytes), Err(fault));
+            // As a sum.
+            let mut made = sum(key, vec![zeros(key, values)]).unwrap();
+            made.stream = contribution.stream.to_vec();
+            let opened = OpenedSum::open(&seeds.key, &*engine(), &made).err();
+            assert_eq!(opened, Some(expected));
+            let error = sum(key, vec![zeros(key, values), contribution]).unwrap_err();
+            assert_eq!(error, format!("1.cgm: {text}"));
+        }
+        // The two bits beside the lanes of a beat count as its last lane.
+        for bit in [6, 7] {
+            let mut contribution = whole.clone();
+            contribution.stream.to_mut()[2 * g.chunk_bytes() - 1] = 1 << bit;
+            let error = sum(key, vec![contribution]).unwrap_err();
+            let place = format!("chunk 1: residue {}", lanes - 1);
+            assert_eq!(error, format!("0.cgm: {place} is not below its prime"));
+        }
+    }
+}
+
+#[test]
+fn values_that_are_not_finite_are_named_by_tensor_and_index() {
+    let spec = |name: &str, shape: &[u64]| TensorSpec {
+        name: name.into(),
+        dtype: Dtype::F64,
+        shape: shape.into(),
+    };
+    let specs = [spec("b", &[3]), spec("layer.w", &[40, 80])];
+    let update = |bad: &[(usize, usize, f64)]| {
+        let tensors = specs.iter().enumerate().map(|(t, spec)| {
+            let mut values = vec![0.25; spec.values().unwrap()];
+            bad.iter().filter(|bad| bad.0 == t).for_each(|bad| values[bad.1] = bad.2);
+            let bytes = values.iter().flat_map(|x: &f64| x.to_le_bytes()).collect();
+            Tensor::from_bytes(spec.clone(), bytes)
+        });
+        Update::new(tensors.collect())
+    };
+    let agreement = Agreement::new(specs.to_vec(), vec![1.0; 2], 1).unwrap();
+    let (nan, inf) = (f64::NAN, f64::INFINITY);
+    // Of several the first is named.
+    let cases = [
+        (vec![(0, 0, nan)], "\"b\" has NaN at index 0"),
+        (vec![(0, 2, inf), (1, 0, nan)], "\"b\" has inf at index 2"),
+        (vec![(1, 0, -inf)], "\"layer.w\" has -inf at index 0"),
+        (vec![(1, 1023, nan), (1, 1024, inf)], "\"layer.w\" has NaN at index 1023"),
+        (vec![(1, 1024, inf)], "\"layer.w\" has inf at index 1024"),
+        (vec![(1, 3199, nan)], "\"layer.w\" has NaN at index 3199"),
+    ];
+    for clients in [10, 64] {
+        let literal = Literal { scheme: Scheme::CkksSum, clients, bits: 16 };
+        let parameters = Parameters::new(literal).unwrap();
+        let quantise = |update: &Update| {
+            let mut rng = ChaCha20Rng::seed_from_u64(1);
+            Quantised::new(update, &agreement, 1, &parameters, &mut rng).err()
+        };
+        assert_eq!(quantise(&update(&[(1, 9, 5.0)])), None, "what is only out of range");
+        for (bad, what) in &cases {
+            let update = update(bad);
+            let expected = format!("tensor {what}; only finite numbers can be summed");
+            let said = |error: Option<Error>| assert_eq!(error.unwrap().to_string(), expected);
+            said(quantise(&update));
+            said(RangesFile::measure(&update, Policy::Max, 1).err());
+            said(Announcement::propose(Ticket::draw().unwrap().seed(), &update, 1).err());
+        }
+    }
+}
+
+/// Nothing above is vacuous: the files are what they claim to be.
+#[test]
+fn the_files_that_tests_and_fuzzing_start_from_open() {
+    for seeds in both_rings() {
+        let key = seeds.public();
+        let frame = Frame::parse(&seeds.sum).unwrap();
+        assert_eq!(frame.literal.clients as usize, seeds.clients);
+        let sum = Sum::from_bytes(&seeds.sum, key).unwrap();
+        assert_eq!(sum.sets.len(), 2, "a whole chunk and a part of one");
+        let opened = OpenedSum::open(&seeds.key, &*engine(), &sum).unwrap();
+        assert_eq!(opened.parts(), [(2, 5), (2, 5)]);
+        let read = seeds.contributions.iter().map(|c| ("", Contribution::from_bytes(c, key)));
+        assert_eq!(Sum::of(key, engine(), read).unwrap(), sum);
+    }
+}

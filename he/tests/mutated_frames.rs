@@ -1,0 +1,180 @@
+//! Valid frames of `ckks-sum`, changed and given a digest that vouches for the change: what a
+//! fuzzer does, in a run that is short and always the same. Whoever writes such a frame may lie
+//! about what nobody can check (names, ranges); yet nothing panics, and integers that come out are
+//! those that went in.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests, where a panic is the report")]
+
+#[path = "support/frames.rs"]
+mod frames;
+
+use ciphergram_he::{
+    Contribution, Error, OpenedSum, Sum,
+    exchange::{Announcement, Charter},
+    frame::Frame,
+};
+use frames::{Seeds, both_rings, engine, vouch};
+use proptest::{
+    prelude::*,
+    test_runner::{RngSeed, TestRunner},
+};
+
+/// A change at a place within what the digest vouches for, version aside.
+#[derive(Debug, Clone)]
+enum Edit {
+    Flip(usize, u8),
+    Word(usize, u32),
+    Insert(usize, Vec<u8>),
+    Remove(usize, usize),
+    Copy(usize, usize, usize),
+}
+
+fn edits() -> impl Strategy<Value = Vec<Edit>> {
+    // Seeds and the agreement, ciphertexts, and now and then the header.
+    let place = || prop_oneof![8 => 48usize..220, 6 => 220usize..1800, 1 => 10usize..48];
+    let word = prop_oneof![0u32..4, 1u32 << 31..=u32::MAX, any::<u32>()];
+    let edit = prop_oneof![
+        6 => (place(), 0u8..8).prop_map(|(at, bit)| Edit::Flip(at, bit)),
+        2 => (place(), word).prop_map(|(at, word)| Edit::Word(at, word)),
+        1 => (place(), prop::collection::vec(any::<u8>(), 1..40))
+            .prop_map(|(at, bytes)| Edit::Insert(at, bytes)),
+        1 => (place(), 1usize..200).prop_map(|(at, count)| Edit::Remove(at, count)),
+        1 => (place(), place(), 1usize..200).prop_map(|(from, to, n)| Edit::Copy(from, to, n)),
+    ];
+    prop::collection::vec(edit, 1..3)
+}
+
+/// The frame with the edits made and vouched for.
+fn edited(frame: &[u8], edits: &[Edit]) -> Vec<u8> {
+    // The header stays whole in length, so that there is one.
+    let mut bytes = frame[..frame.len() - 32].to_vec();
+    for edit in edits {
+        let within = |at: usize| at.min(bytes.len() - 1);
+        match *edit {
+            Edit::Flip(at, bit) => {
+                let at = within(at);
+                bytes[at] ^= 1 << bit;
+            }
+            Edit::Word(at, word) => {
+                let at = within(at);
+                bytes[at..].iter_mut().zip(word.to_le_bytes()).for_each(|(b, w)| *b = w);
+            }
+            Edit::Insert(at, ref new) => {
+                let at = within(at.max(48));
+                bytes.splice(at..at, new.iter().copied());
+            }
+            Edit::Remove(at, count) => {
+                let (at, end) = (at.max(48), bytes.len());
+                bytes.drain(at.min(end)..(at + count).min(end));
+            }
+            Edit::Copy(from, to, count) => {
+                let (from, to) = (within(from), within(to));
+                let count = count.min(bytes.len() - from.max(to));
+                bytes.copy_within(from..from + count, to);
+            }
+        }
+    }
+    bytes.extend([0; 32]);
+    vouch(&mut bytes);
+    bytes
+}
+
+/// Integers and parts of what is opened.
+type Truth = (Vec<i64>, Vec<(usize, u64)>);
+
+fn open(seeds: &Seeds, sum: &Sum) -> Result<Truth, Error> {
+    let opened = OpenedSum::open(&seeds.key, &*engine(), sum)?;
+    Ok((opened.sums().to_vec(), opened.parts().to_vec()))
+}
+
+/// How far a frame came.
+#[derive(Debug, Clone, Copy)]
+enum Reached {
+    NoFrame,
+    NoBody,
+    NoSum,
+    NotOpened,
+    Opened,
+}
+
+/// Sums read frames and opens what comes of it; whatever opens must be the truth. Values that a
+/// frame claims to have beside those that were sealed are fields of zero bits, so the smallest.
+fn try_sum(seeds: &Seeds, sum: Result<Sum, Error>, truth: &Truth) -> Reached {
+    let Ok(sum) = sum else { return Reached::NoSum };
+    let Ok((sums, parts)) = open(seeds, &sum) else { return Reached::NotOpened };
+    assert_eq!(parts, truth.1, "other contributors");
+    let smallest = -i64::from(seeds.public().parameters().half_steps()) * parts[0].0 as i64;
+    let expected = truth.0.iter().chain(std::iter::repeat(&smallest));
+    assert!(sums.iter().zip(expected).all(|(found, expected)| found == expected), "a wrong sum");
+    Reached::Opened
+}
+
+fn sum_of(seeds: &Seeds, frames: &[&[u8]]) -> Result<Sum, Error> {
+    let key = seeds.public();
+    Sum::of(key, engine(), frames.iter().map(|f| ("", Contribution::from_bytes(f, key))))
+}
+
+/// Everything that reads frames, on one.
+fn read(seeds: &Seeds, bytes: &[u8]) -> Option<Reached> {
+    let key = seeds.public();
+    let _ = Announcement::from_bytes(bytes, key);
+    let _ = Charter::from_bytes(bytes, key);
+    let Ok(frame) = Frame::parse(bytes) else { return Some(Reached::NoFrame) };
+    let (contribution, sum) = (Contribution::from_frame(&frame), Sum::from_frame(&frame));
+    (contribution.is_err() && sum.is_err()).then_some(Reached::NoBody)
+}
+
+/// Runs the property over both rings; how many cases reached what.
+fn run(check: impl Fn(&Seeds, &[Edit]) -> Reached) -> [usize; 5] {
+    let counts = std::cell::Cell::new([0; 5]);
+    for seeds in both_rings() {
+        let rng_seed = RngSeed::Fixed(seeds.clients as u64);
+        let (cases, failure_persistence) = (768, None);
+        let default = ProptestConfig::default();
+        let config = ProptestConfig { cases, rng_seed, failure_persistence, ..default };
+        let case = |edits: Vec<Edit>| {
+            let mut now = counts.get();
+            now[check(&seeds, &edits) as usize] += 1;
+            counts.set(now);
+            Ok(())
+        };
+        TestRunner::new(config).run(&edits(), case).unwrap();
+    }
+    counts.get()
+}
+
+/// Nothing is vacuous: each way to end happened. Hardly any is no frame, which takes an unknown
+/// kind or scheme.
+fn assert_all_reached(counts: [usize; 5]) {
+    let [no_frame, behind @ ..] = counts;
+    assert!(behind.iter().all(|&count| count > 20) && no_frame < 20, "{counts:?}");
+}
+
+#[test]
+fn mutated_contributions_never_make_a_wrong_sum() {
+    let truths = both_rings().map(|s| {
+        let alone = open(&s, &sum_of(&s, &[&s.contributions[0]]).unwrap()).unwrap();
+        (open(&s, &Sum::from_bytes(&s.sum, s.public()).unwrap()).unwrap(), alone)
+    });
+    assert_all_reached(run(|seeds, edits| {
+        let (both, alone) = &truths[usize::from(seeds.clients == 64)];
+        let bytes = edited(&seeds.contributions[0], edits);
+        if let Some(reached) = read(seeds, &bytes) {
+            return reached;
+        }
+        try_sum(seeds, sum_of(seeds, &[&bytes]), alone);
+        try_sum(seeds, sum_of(seeds, &[&seeds.contributions[1], &bytes]), both)
+    }));
+}
+
+#[test]
+fn mutated_sums_never_open_to_other_integers() {
+    let truths =
+        both_rings().map(|s| open(&s, &Sum::from_bytes(&s.sum, s.public()).unwrap()).unwrap());
+    assert_all_reached(run(|seeds, edits| {
+        let bytes = edited(&seeds.sum, edits);
+        let truth = &truths[usize::from(seeds.clients == 64)];
+        read(seeds, &bytes)
+            .unwrap_or_else(|| try_sum(seeds, Sum::from_bytes(&bytes, seeds.public()), truth))
+    }));
+}
