@@ -161,7 +161,7 @@ pub enum Error {
         expected: String,
     },
     /// A frame made under another key.
-    #[error("it was made under key {found}, this is key {expected}")]
+    #[error("it was made under key {found}, this is key {expected}: use the key it was made under")]
     KeyMismatch {
         /// The frame's key id.
         found: String,

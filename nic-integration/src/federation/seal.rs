@@ -83,13 +83,16 @@ impl SealTask<'_> {
             &mut rng,
         )?;
         let (fields, clipped) = (update.fields().to_vec(), update.clipped().to_vec());
+        let quantising = clock.elapsed();
+        // Waits for the disk, which is no work of this stage.
         let mut spool = match self.spool {
             SpoolState::None => None,
             SpoolState::New(path, header) => Some(Spool::create(&path, public, &header)?),
             SpoolState::Resumed(spool) => Some(spool),
         };
+        clock = Instant::now();
         let mut sealer = Sealer::with_secret(self.key, self.engine, update, self.ticket)?;
-        let busy = clock.elapsed();
+        let busy = quantising + clock.elapsed();
         let mut wanted = out.send(Sealed::Quantised { fields, clipped, busy }).is_ok();
         while wanted {
             clock = Instant::now();

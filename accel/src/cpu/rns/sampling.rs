@@ -15,7 +15,7 @@ pub(super) fn stream(key: &[u64], index: u64, at: u64) -> ChaCha20Rng {
     }
     let mut rng = ChaCha20Rng::from_seed(*bytes);
     rng.set_stream(index);
-    rng.set_word_pos(u128::from(2 * at));
+    rng.set_word_pos(2 * u128::from(at));
     rng
 }
 
