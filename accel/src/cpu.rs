@@ -1,13 +1,12 @@
 //! The CPU engine: every core, and the widest multiplier that is there.
 //!
 //! A whole program runs over one block of items before the next, so intermediates stay in cache;
-//! `rayon` spreads blocks over cores. Big residues take one of two paths, chosen once when the
-//! engine is made: AVX-512 IFMA, eight numbers side by side (`ifma`), or 64-bit limbs and `u128`
-//! products on any processor (`portable`). The environment variable `CIPHERGRAM_CPU=portable`
+//! `rayon` spreads blocks over cores. Everything takes one of two paths, chosen once when the
+//! engine is made: AVX-512 IFMA, eight numbers or residues side by side (`ifma`), or words of 64
+//! bits and `u128` products on any processor (`portable`). The environment variable `CIPHERGRAM_CPU=portable`
 //! chooses the second where both are possible.
 //!
-//! Steps over secrets take no branch, no table index and no division that depends on them (for
-//! primes of 32 bits or more; smaller ones are for tests of the transform).
+//! Steps over secrets take no branch, no table index and no division that depends on them.
 
 mod backend;
 mod derived;
@@ -33,7 +32,8 @@ use portable::Portable;
 use rns::{Rns, RnsSteps};
 use steps::Steps;
 
-/// Items of a block of a program over big residues: tables of fixed bases are read once for so many.
+/// Items of a block of a program over big residues, or over beats alone: tables of fixed bases are
+/// read once for so many.
 const BLOCK: usize = 256;
 
 /// The CPU engine. See the [module](self) documentation.

@@ -84,8 +84,8 @@ impl Accumulator {
     /// that each is coprime to n.
     ///
     /// # Errors
-    /// The first fault with its chunk, more than 2^31 additions, or the engine's. But after a wrong
-    /// length, the whole sum is worth nothing then.
+    /// The first fault with its chunk, 2^31 additions or more to a chunk, or the engine's. After any but
+    /// a wrong length, the whole sum is worth nothing.
     pub fn add_stream(&mut self, bytes: &[u8]) -> Result<(), Error> {
         let expected = self.chunks.total_bytes();
         if bytes.len() != expected {
@@ -93,41 +93,37 @@ impl Accumulator {
             return Err(Error::Ciphertext { chunk: 0, fault });
         }
         // Piece by piece, so that what was checked is added while it is in cache.
-        let (count, mut room) = (self.chunks.count(), std::mem::take(&mut self.room));
-        let mut add = |first: u32| {
-            let piece = first..count.min(first + PIECE_CHUNKS as u32);
-            read_words(&mut room, &bytes[self.range(&piece)]);
-            check_words(&self.key, &*self.engine, &self.chunks, first, &room)?;
-            self.add_words(&piece, &room)
-        };
-        let outcome = (0..count).step_by(PIECE_CHUNKS).try_for_each(&mut add);
-        self.room = room;
-        outcome
+        for first in (0..self.chunks.count()).step_by(PIECE_CHUNKS) {
+            let piece = first..self.chunks.count().min(first + PIECE_CHUNKS as u32);
+            let range = self.range(&piece);
+            read_words(&mut self.room, &bytes[range]);
+            check_words(&self.key, &*self.engine, &self.chunks, first, &self.room)?;
+            self.add_room(&piece)?;
+        }
+        Ok(())
     }
 
     /// Adds the wire bytes of whole chunks, which must have passed a check.
     ///
     /// # Errors
-    /// More than 2^31 additions to a chunk; nothing was added then. After an error of the engine, the
+    /// 2^31 additions or more to a chunk; nothing was added then. After an error of the engine, the
     /// sums of these chunks are worth nothing.
     pub fn add(&mut self, chunks: Range<u32>, bytes: &[u8]) -> Result<(), Error> {
-        let mut room = std::mem::take(&mut self.room);
-        read_words(&mut room, bytes);
-        let outcome = self.add_words(&chunks, &room);
-        self.room = room;
-        outcome
+        read_words(&mut self.room, bytes);
+        self.add_room(&chunks)
     }
 
-    fn add_words(&mut self, chunks: &Range<u32>, words: &[u64]) -> Result<(), Error> {
+    /// Adds the words in `room`.
+    fn add_room(&mut self, chunks: &Range<u32>) -> Result<(), Error> {
         let range = self.range(chunks);
         let chunks = chunks.start as usize..chunks.end as usize;
-        let additions = self.additions.get_mut(chunks).unwrap_or_default();
+        let additions = &mut self.additions[chunks];
         let admitted = i32::MAX as usize;
         if additions.iter().any(|&count| count as usize == admitted) {
             return Err(Error::TooManyContributors { found: admitted + 1, admitted });
         }
         let sum = &mut self.words[range.start / 8..range.end / 8];
-        self.engine.run(&self.program, &mut [Operand::InOut(sum), Operand::In(words)])?;
+        self.engine.run(&self.program, &mut [Operand::InOut(sum), Operand::In(&self.room)])?;
         additions.iter_mut().for_each(|count| *count += 1);
         Ok(())
     }

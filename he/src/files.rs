@@ -203,7 +203,13 @@ impl Sum {
         let whole = self.sets.len() == chunks.count() as usize
             && self.stream.len() == chunks.total_bytes()
             && self.sets.iter().all(known);
-        if whole { Ok(()) } else { Err(WRONG_LENGTH.into()) }
+        if !whole {
+            return Err(WRONG_LENGTH.into());
+        }
+        match self.sets.iter().position(|set| set.count() == 0) {
+            Some(chunk) => Err(Error::Inconsistent { chunk: chunk as u32, contributors: 0 }),
+            None => Ok(()),
+        }
     }
 
     /// The fewest contributors of any chunk.

@@ -117,10 +117,6 @@ impl OpenedSum {
         for (set, polynomials) in groups {
             let seeds: Vec<u64> =
                 set.iter().flat_map(|i| seed_words(sum.contributors[i].bytes())).collect();
-            if seeds.is_empty() {
-                let chunk = sum.sets.iter().position(|s| s == set).unwrap_or(0) as u32;
-                return Err(Error::Inconsistent { chunk, contributors: 0 });
-            }
             let program = secret.decrypt_program(&self.parameters, seeds.len() / 4);
             for part in polynomials.chunks(POLYNOMIALS_PER_RUN) {
                 let length = beats_per_polynomial(&self.parameters, &lattice.ring) * beats::BYTES;
@@ -197,8 +193,8 @@ impl OpenedSum {
         let k = contributors as u64;
         let half = u64::from(self.parameters.half_steps());
         let (largest, offset) = (2 * k * half, (k * half) as i64);
-        let mut honest = k > 0;
-        let fields = Fields::new(0, g.field_bits, g.fields_per_slot);
+        let mut honest = true;
+        let fields = Fields::new(0, g.field_bits);
         let mut rest = &mut self.sums[self.chunks.values_of(chunk)];
         for (index, slot) in slots.enumerate() {
             let first = if index == 0 { g.head_fields } else { 0 };
@@ -219,11 +215,7 @@ impl OpenedSum {
             });
             // Past the last value of the chunk, and past the fields of a slot, everything is zero.
             let used = first + own.len();
-            honest &= if used == g.fields_per_slot {
-                fields.are_all(slot)
-            } else {
-                is_zero_between(slot, used * g.field_bits as usize, 64 * slot.len())
-            };
+            honest &= fields.is_zero_from(slot, used);
             rest = after;
         }
         if honest { Ok(()) } else { Err(Error::Inconsistent { chunk, contributors }) }

@@ -123,7 +123,7 @@ pub enum ParameterError {
         /// The table's bound.
         limit: u32,
     },
-    /// No room for one field beside the noise.
+    /// No room for a chunk's head beside the noise.
     #[error("{clients} clients at {bits} bits leave no room in a coefficient; use fewer of either")]
     NoRoom {
         /// The number of clients.
@@ -286,7 +286,7 @@ impl Parameters {
         }
     }
 
-    /// Packed plaintexts stay below 2^(bits − 1) < n.
+    /// Packed plaintexts stay below 2^(modulus_bits − 1) < n.
     fn paillier_set(literal: Literal, field_bits: u32, modulus_bits: u32) -> Self {
         let head_bits = head_bits(literal.clients);
         let unit_bytes = modulus_bits as usize / 4;

@@ -32,7 +32,7 @@ impl<const W: usize> Rounding<W> {
     /// The multiple of `2^margin` nearest to `x` modulo Q, divided by it, for `x` below Q. Noise just below zero shows as a number just below Q. No branch depends on `x`.
     ///
     /// # Bound
-    /// Q has at most 50 bits for each word, and the margin at most 17, so `x + 2^(margin − 1)` is
+    /// Q has at most 50 bits for each word, and the margin at most 16, so `x + 2^(margin − 1)` is
     /// below `2Q` and has no carry past the last word.
     #[inline]
     pub(crate) fn round(&self, mut x: [u64; W]) -> [u64; W] {

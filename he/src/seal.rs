@@ -149,18 +149,22 @@ impl Sealer {
         if first >= count {
             return Ok(());
         }
-        match &self.encryptor {
+        // Chunks count as sealed when they are.
+        let end = match &self.encryptor {
             Encryptor::Paillier(_) => {
-                self.next = count.min(first + batch.ciphertext_chunks);
-                self.seal_ciphertexts(first..self.next, stream)
+                let end = count.min(first + batch.ciphertext_chunks);
+                self.seal_ciphertexts(first..end, stream)?;
+                end
             }
             Encryptor::Lattice(_) => {
                 let each = self.chunks_per_polynomial() as u32;
-                let first_polynomial = u64::from(first / each);
-                self.next = count.min((first / each + batch.polynomials) * each);
-                self.seal_polynomials(first_polynomial, first..self.next, stream)
+                let end = count.min((first / each + batch.polynomials) * each);
+                self.seal_polynomials(first..end, stream)?;
+                end
             }
-        }
+        };
+        self.next = end;
+        Ok(())
     }
 
     /// All chunks at once, as the stream of a file.
@@ -204,12 +208,7 @@ impl Sealer {
     }
 
     /// Chunks start at a polynomial, or where a resumed stream goes on inside one.
-    fn seal_polynomials(
-        &self,
-        first: u64,
-        chunks: Range<u32>,
-        stream: &mut Vec<u8>,
-    ) -> Result<(), Error> {
+    fn seal_polynomials(&self, chunks: Range<u32>, stream: &mut Vec<u8>) -> Result<(), Error> {
         let (Some(lattice), Encryptor::Lattice(encryptor)) =
             (self.parameters.lattice(), &self.encryptor)
         else {
@@ -218,11 +217,12 @@ impl Sealer {
         let (degree, words_each) = (lattice.ring.degree(), lattice.ring.primes().len());
         let each = self.chunks_per_polynomial();
         let slots = self.parameters.geometry().slots_per_chunk;
-        let count = (chunks.end as usize).div_ceil(each) - first as usize;
+        let first = chunks.start as usize / each;
+        let count = (chunks.end as usize).div_ceil(each) - first;
         let mut message = Zeroizing::new(vec![0; count * degree * words_each]);
         let mut slot_words = Zeroizing::new(vec![0; words_each]);
         for chunk in chunks.clone() {
-            let (poly, place) = (chunk as usize / each - first as usize, chunk as usize % each);
+            let (poly, place) = (chunk as usize / each - first, chunk as usize % each);
             let start = poly * degree * words_each + place * slots;
             // Word by word, as programs have the integers of a polynomial.
             self.pack(chunk, lattice.margin_bits, &mut slot_words, |slot, words| {
@@ -231,9 +231,9 @@ impl Sealer {
                 }
             });
         }
-        let words = encryptor.encrypt(&*self.engine, first, &message, count)?;
+        let words = encryptor.encrypt(&*self.engine, first as u64, &message, count)?;
         let chunk_words = self.parameters.geometry().chunk_bytes() / 8;
-        let skipped = chunks.start as usize - first as usize * each;
+        let skipped = chunks.start as usize - first * each;
         let from = skipped * chunk_words;
         let length: usize = chunks.map(|c| self.chunks.bytes_of(c) / 8).sum();
         append_words(stream, &words[from..from + length]);
@@ -244,7 +244,7 @@ impl Sealer {
     /// `put` the words of each, which lie in `words` meanwhile.
     fn pack(&self, chunk: u32, margin: u32, words: &mut [u64], mut put: impl FnMut(usize, &[u64])) {
         let g = self.parameters.geometry();
-        let fields = Fields::new(margin, g.field_bits, g.fields_per_slot);
+        let fields = Fields::new(margin, g.field_bits);
         let mut values = &self.update.fields()[self.chunks.values_of(chunk)];
         let mut slot = 0;
         while slot == 0 || !values.is_empty() {
@@ -253,7 +253,7 @@ impl Sealer {
             if slot == 0 {
                 // The count of contributors is one, and above it is the weight.
                 let head = 1 | u64::from(self.update.weight()) << self.parameters.count_bits();
-                add_bits(words, 0, margin, head);
+                add_bits(words, margin, head);
             }
             let (own, rest) = values.split_at(values.len().min(g.fields_per_slot - first));
             fields.set(words, first, own);

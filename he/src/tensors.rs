@@ -57,17 +57,6 @@ impl Dtype {
         }
     }
 
-    /// One value, exactly. `bytes` holds one value.
-    fn read(self, bytes: &[u8]) -> f64 {
-        match (self, bytes) {
-            (Self::F16, &[a, b]) => f16::from_le_bytes([a, b]).to_f64(),
-            (Self::Bf16, &[a, b]) => bf16::from_le_bytes([a, b]).to_f64(),
-            (Self::F32, &[a, b, c, d]) => f64::from(f32::from_le_bytes([a, b, c, d])),
-            (Self::F64, bytes) => bytes.try_into().map_or(f64::NAN, f64::from_le_bytes),
-            _ => f64::NAN,
-        }
-    }
-
     /// Appends `values`, each rounded to the nearest value of the type, ties to even. Gives the place
     /// of the first that is not finite then.
     pub(crate) fn append(self, values: &[f64], out: &mut Vec<u8>) -> Option<usize> {
@@ -209,8 +198,11 @@ impl Tensor {
 
     /// The values, each exactly.
     pub fn values(&self) -> impl ExactSizeIterator<Item = f64> + '_ {
-        let dtype = self.spec.dtype;
-        self.data.chunks_exact(dtype.bytes()).map(move |bytes| dtype.read(bytes))
+        (0..self.data.len() / self.spec.dtype.bytes()).map(|index| {
+            let mut value = [0.0];
+            self.read(index, &mut value);
+            value[0]
+        })
     }
 }
 

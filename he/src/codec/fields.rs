@@ -4,13 +4,12 @@
 pub(crate) struct Fields {
     skipped: usize,
     bits: u32,
-    count: usize,
 }
 
 impl Fields {
-    /// `count` fields of `bits` bits, from 1 to 63, above `skipped` bits.
-    pub(crate) fn new(skipped: u32, bits: u32, count: usize) -> Self {
-        Self { skipped: skipped as usize, bits, count }
+    /// Fields of `bits` bits, from 1 to 63, above `skipped` bits.
+    pub(crate) fn new(skipped: u32, bits: u32) -> Self {
+        Self { skipped: skipped as usize, bits }
     }
 
     /// The word and the bit of it where field `index` starts.
@@ -65,19 +64,19 @@ impl Fields {
         }
     }
 
-    /// Whether nothing is above the fields.
+    /// Whether everything from field `first` on is zero.
     #[inline]
-    pub(crate) fn are_all(&self, words: &[u64]) -> bool {
-        let (word, bit) = self.place(self.count);
+    pub(crate) fn is_zero_from(&self, words: &[u64], first: usize) -> bool {
+        let (word, bit) = self.place(first);
         let above = words[word.min(words.len())..].iter().enumerate();
         above.fold(0, |any, (i, word)| any | if i == 0 { word >> bit } else { *word }) == 0
     }
 }
 
-/// Adds `value` from one bit of a word on; what passes the end is zero.
-pub(crate) fn add_bits(words: &mut [u64], word: usize, bit: u32, value: u64) {
-    words[word] |= value << bit;
-    if let Some(next) = words.get_mut(word + 1) {
+/// Adds `value` from bit `bit` of the first word on; what passes the end is zero.
+pub(crate) fn add_bits(words: &mut [u64], bit: u32, value: u64) {
+    words[0] |= value << bit;
+    if let Some(next) = words.get_mut(1) {
         *next |= value >> 1 >> (63 - bit);
     }
 }
@@ -106,7 +105,7 @@ mod tests {
             seed in any::<u32>(),
         ) {
             let first = first % count;
-            let fields = Fields::new(skipped, bits, count);
+            let fields = Fields::new(skipped, bits);
             let mut words = vec![0; (skipped as usize + bits as usize * count).div_ceil(64)];
             let value = |i: usize| {
                 seed.wrapping_mul(2 * i as u32 + 1).rotate_left(i as u32) >> (32 - bits)
@@ -121,6 +120,9 @@ mod tests {
                     prop_assert_eq!(bit(start + i * bits as usize + b), u64::from(value >> b & 1));
                 }
             }
+            let last = count - 1;
+            prop_assert_eq!(fields.is_zero_from(&words, last), values[last - first] == 0);
+            prop_assert!(fields.is_zero_from(&words, count));
             let mut read = vec![0; values.len()];
             fields.take(&words, first, &mut read, |out, value| *out = value as u32);
             prop_assert_eq!(read, values);

@@ -1,6 +1,7 @@
 //! The number-theoretic transform, eight butterflies at a time.
 //!
-//! Stages whose blocks are sixteen or more go two at a time, in registers; the last three forward,
+//! Stages whose blocks are sixteen or more go two at a time, in registers, and where their number is
+//! odd that of the whole polynomial by itself; the last three forward,
 //! and the first three back, are done on sixteen neighbours that permutes put in place.
 
 use std::arch::x86_64::{
