@@ -479,7 +479,7 @@ pub fn sampling(engine: &dyn Engine) {
         [(16, 20, 1), (128, 16, 2), (1024, 22, 3), (256, 50, 2), (4096, 50, 2)]
     {
         let ring = ring(degree, bits, limbs);
-        for count in [1, 3] {
+        for count in [1, 3, 17, 33] {
             let mut b = Builder::new("uniform");
             let (seeds, index) = (b.seeds("seeds", count), b.index("index"));
             let a = b.uniform("a", &ring, seeds, index);
@@ -500,9 +500,17 @@ pub fn sampling(engine: &dyn Engine) {
 /// Beats: packing, unpacking, and sums in place.
 pub fn packing(engine: &dyn Engine) {
     let mut random = Operands::new(7);
-    for (degree, limbs, count) in
-        [(64, 2, 1), (64, 2, 12), (64, 3, 3), (64, 4, 2), (64, 4, 24), (64, 8, 44), (4096, 2, 800)]
-    {
+    for (degree, limbs, count) in [
+        (64, 2, 1),
+        (64, 2, 12),
+        (64, 3, 3),
+        (64, 4, 2),
+        (64, 4, 24),
+        (64, 8, 44),
+        (64, 7, 2),
+        (64, 8, 1),
+        (4096, 2, 800),
+    ] {
         let ring = ring(degree, 50, limbs);
         let mut b = Builder::new("pack");
         let a = b.coefficients("a", &ring);
@@ -524,7 +532,9 @@ pub fn packing(engine: &dyn Engine) {
         let sum = b.add_beats("sum", acc, x);
         b.update(acc, sum);
         let program = b.build();
-        let (start, x) = (random.beats(&ring, count), random.beats(&ring, count));
+        // Three items, each from the first prime on.
+        let mut items = || (0..3).flat_map(|_| random.beats(&ring, count)).collect::<Vec<_>>();
+        let (start, x) = (items(), items());
         let run = |engine: &dyn Engine| {
             let mut acc = start.clone();
             let outcome = engine.run(&program, &mut [Operand::InOut(&mut acc), Operand::In(&x)]);

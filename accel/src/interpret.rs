@@ -318,11 +318,11 @@ fn last_uses(program: &Program) -> Vec<usize> {
     last
 }
 
-/// Overwrites memory that held secrets, at the speed of memory. The compiler cannot leave it out, for
-/// it does not know that nobody looks.
+/// Overwrites memory that held secrets, at the speed of memory.
 fn wipe(words: &mut [u64]) {
     words.fill(0);
-    std::hint::black_box(words);
+    // So that the compiler does not leave it out.
+    zeroize::optimization_barrier(words);
 }
 
 /// Shows each step of `program` to `see`, over a block of `count` items that are all zero; constants

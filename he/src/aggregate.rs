@@ -73,8 +73,9 @@ impl Accumulator {
     /// # Errors
     /// The first fault.
     pub fn check(&self, chunk: u32, bytes: &[u8]) -> Result<(), CiphertextFault> {
-        let expected = self.chunks.bytes_of(chunk);
-        if bytes.len() != expected {
+        // A chunk that is not there has no bytes.
+        let expected = if chunk < self.chunks.count() { self.chunks.bytes_of(chunk) } else { 0 };
+        if bytes.len() != expected || expected == 0 {
             return Err(CiphertextFault::Length { found: bytes.len(), expected });
         }
         range_fault(&self.key, &*self.engine, &to_words(bytes)).map_or(Ok(()), Err)

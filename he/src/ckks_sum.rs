@@ -98,7 +98,8 @@ impl LatticeSecret {
         self.ntt.ring()
     }
 
-    /// The program that encrypts one polynomial.
+    /// The program that encrypts one polynomial. To be shown and measured: whoever runs it with seeds
+    /// of their own goes past what [`Ticket`](crate::seal::Ticket) guards.
     #[must_use]
     pub fn encrypt_program(&self, parameters: &Parameters) -> Program {
         let ring = self.ring();

@@ -231,7 +231,9 @@ impl Sealer {
                 }
             });
         }
-        let words = encryptor.encrypt(&*self.engine, first as u64, &message, count)?;
+        // What is not of these chunks would tell earlier ones, sealed over no message as it is.
+        let words =
+            Zeroizing::new(encryptor.encrypt(&*self.engine, first as u64, &message, count)?);
         let chunk_words = self.parameters.geometry().chunk_bytes() / 8;
         let skipped = chunks.start as usize - first * each;
         let from = skipped * chunk_words;

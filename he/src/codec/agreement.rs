@@ -143,7 +143,7 @@ fn check_specs(specs: &[TensorSpec]) -> Result<usize, String> {
         if spec.shape.len() > usize::from(u16::MAX) {
             return Err(format!("tensor {:?} has {} extents", spec.name, spec.shape.len()));
         }
-        total.ok_or_else(|| format!("tensor {:?} makes them more than 2^38 values", spec.name))
+        total.ok_or_else(|| format!("tensor {:?} makes them more than 2^36 values", spec.name))
     })
 }
 

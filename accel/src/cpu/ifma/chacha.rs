@@ -10,6 +10,8 @@ use std::arch::x86_64::{
     _mm512_xor_si512,
 };
 
+use zeroize::optimization_barrier;
+
 use super::{residues::words, *};
 use crate::cpu::rns::STREAM_WORDS;
 
@@ -44,6 +46,9 @@ pub(super) fn keystream(out: &mut [u64; STREAM_WORDS], key: &[u64], stream: u64,
     for i in 0..16 {
         x[i] = _mm512_add_epi32(x[i], start[i]);
     }
+    // The key may be that of noise.
+    start.fill(_mm512_setzero_si512());
+    optimization_barrier(&start);
     let blocks = out.as_chunks_mut::<8>().0;
     // Words 4g .. 4g + 4 of blocks j, j + 4, j + 8 and j + 12, in the quarters of a vector.
     let mut fours = [[_mm512_setzero_si512(); 4]; 4];
