@@ -29,6 +29,7 @@ use backend::Backend;
 #[cfg(target_arch = "x86_64")]
 use ifma::Ifma;
 use portable::Portable;
+pub(crate) use rns::STREAM_WORDS;
 use rns::{Rns, RnsSteps};
 use steps::Steps;
 
@@ -103,6 +104,26 @@ impl<B: Backend + Rns> Path for On<B> {
     }
 }
 
+/// See [`Rns::keystream`].
+pub(crate) type Keystream = fn(&mut [u64; STREAM_WORDS], &[u64], u64, u64);
+
+/// The quickest that there is, and that the environment allows.
+pub(crate) fn fastest_keystream() -> Keystream {
+    #[cfg(target_arch = "x86_64")]
+    if !wants_portable() && Ifma::detect().is_some() {
+        return |out, key, stream, at| match Ifma::detect() {
+            Some(token) => token.keystream(out, key, stream, at),
+            None => Portable.keystream(out, key, stream, at),
+        };
+    }
+    |out, key, stream, at| Portable.keystream(out, key, stream, at)
+}
+
+/// Whether the environment asks for the path that any processor has.
+fn wants_portable() -> bool {
+    std::env::var_os("CIPHERGRAM_CPU").is_some_and(|path| path == "portable")
+}
+
 impl Default for CpuEngine {
     fn default() -> Self {
         Self::new()
@@ -114,7 +135,7 @@ impl CpuEngine {
     /// allows.
     #[must_use]
     pub fn new() -> Self {
-        if std::env::var_os("CIPHERGRAM_CPU").is_some_and(|path| path == "portable") {
+        if wants_portable() {
             return Self::portable();
         }
         #[cfg(target_arch = "x86_64")]

@@ -36,6 +36,7 @@ mod interpret;
 pub mod modulus;
 pub mod polys;
 pub mod program;
+pub mod random;
 pub mod reference;
 pub mod residues;
 pub mod ring;

@@ -41,9 +41,10 @@
 
 use std::sync::Arc;
 
-use ciphergram_accel::{Builder, Engine, Operand, Polys, Program, Ring, beats, program::Ntt};
-use rand_chacha::ChaCha20Rng;
-use rand_core::{Rng, SeedableRng};
+use ciphergram_accel::{
+    Builder, Engine, Operand, Polys, Program, Ring, beats, program::Ntt, random::StreamRng,
+};
+use rand_core::Rng;
 use zeroize::{Zeroize, Zeroizing};
 
 use crate::{Error, Parameters, random, seal::Seed};
@@ -74,7 +75,7 @@ impl LatticeSecret {
     /// The engine's.
     pub fn expand(seed: &[u8; 32], ring: &Arc<Ring>, engine: &dyn Engine) -> Result<Self, Error> {
         let mut key = blake3::derive_key("ciphergram 2026 ckks-sum ternary secret", seed);
-        let mut rng = ChaCha20Rng::from_seed(key);
+        let mut rng = StreamRng::from_seed(&key);
         key.zeroize();
         let mut s = Zeroizing::new(vec![0i8; ring.degree()]);
         s.iter_mut().for_each(|c| *c = ternary(&mut rng));
@@ -142,7 +143,7 @@ impl LatticeSecret {
 }
 
 /// −1, 0 or 1 with equal chance. What is rejected says nothing about what is kept.
-fn ternary(rng: &mut ChaCha20Rng) -> i8 {
+fn ternary(rng: &mut StreamRng) -> i8 {
     loop {
         // Two bits at a time are 0, 1, 2, or 3 again.
         let draw = (rng.next_u32() & 3) as i8;

@@ -1,7 +1,6 @@
 //! Randomness from the operating system.
 
-use rand_chacha::ChaCha20Rng;
-use rand_core::SeedableRng;
+use ciphergram_accel::random::StreamRng;
 use zeroize::Zeroizing;
 
 use crate::Error;
@@ -20,8 +19,8 @@ pub fn bytes<const N: usize>() -> Result<Zeroizing<[u8; N]>, Error> {
 ///
 /// # Errors
 /// [`Error::Randomness`] if the operating system has none.
-pub fn generator() -> Result<ChaCha20Rng, Error> {
-    Ok(ChaCha20Rng::from_seed(*bytes::<32>()?))
+pub fn generator() -> Result<StreamRng, Error> {
+    Ok(StreamRng::from_seed(&*bytes::<32>()?))
 }
 
 /// 32 bytes as four little-endian words: the form of seeds in programs.

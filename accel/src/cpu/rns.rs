@@ -19,7 +19,7 @@ use crate::{
 pub(super) use tables::{Factor, Factors, Limb, Tables};
 
 /// Words of a ChaCha20 stream that are made at once: sixteen blocks.
-pub(super) const STREAM_WORDS: usize = 128;
+pub(crate) const STREAM_WORDS: usize = 128;
 
 /// Loops over residues, which are below their prime q before and after, q below 2^50.
 pub(super) trait Rns: Copy + Send + Sync + 'static {

@@ -1,7 +1,7 @@
 //! All tests, by name.
 
+use ciphergram_accel::random::StreamRng;
 use ciphergram_he::Error;
-use rand_chacha::ChaCha20Rng;
 
 use super::{
     controls, decryption,
@@ -22,7 +22,7 @@ pub enum Expect {
 }
 
 /// Makes the subject of a test.
-type Make = for<'a> fn(&'a Setup, &mut ChaCha20Rng) -> Result<Box<dyn Subject + 'a>, Error>;
+type Make = for<'a> fn(&'a Setup, &mut StreamRng) -> Result<Box<dyn Subject + 'a>, Error>;
 
 /// One comparison of two classes.
 pub struct Test {
@@ -115,7 +115,6 @@ pub const ALL: &[Test] = &[
 mod tests {
     use super::*;
     use crate::timing::subject::Class;
-    use rand_core::SeedableRng;
 
     #[test]
     fn names_are_unique() {
@@ -133,7 +132,7 @@ mod tests {
 
     #[test]
     fn every_subject_runs_with_both_classes() {
-        let (setup, mut rng) = (Setup::new().unwrap(), ChaCha20Rng::from_seed([2; 32]));
+        let (setup, mut rng) = (Setup::new().unwrap(), StreamRng::from_seed(&[2; 32]));
         for test in ALL {
             let mut subject = (test.make)(&setup, &mut rng).unwrap();
             for class in [Class::A, Class::B] {

@@ -2,7 +2,7 @@
 
 use std::hint::black_box;
 
-use rand_chacha::ChaCha20Rng;
+use ciphergram_accel::random::StreamRng;
 
 use super::subject::{Subject, Words, uniform_into};
 
@@ -12,10 +12,10 @@ const WORDS: usize = 64;
 /// A comparison that returns at the first difference: of equal buffers in class A, of buffers whose
 /// first words differ in class B. The classic leak.
 #[must_use]
-pub fn compare<'a>(rng: &mut ChaCha20Rng) -> Box<dyn Subject + 'a> {
+pub fn compare<'a>(rng: &mut StreamRng) -> Box<dyn Subject + 'a> {
     let mut secret = vec![0; WORDS];
     uniform_into(&mut secret, rng);
-    let draw = |[_, b]: &mut [Vec<u64>; 2], rng: &mut ChaCha20Rng| uniform_into(b, rng);
+    let draw = |[_, b]: &mut [Vec<u64>; 2], rng: &mut StreamRng| uniform_into(b, rng);
     let candidates = [secret.clone(), secret.clone()];
     let run = move |guess: &[u64]| {
         black_box(is_equal_vartime(black_box(guess), &secret));

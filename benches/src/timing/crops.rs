@@ -136,19 +136,22 @@ impl Crops {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rand_chacha::ChaCha20Rng;
-    use rand_core::{Rng, SeedableRng};
+    use ciphergram_accel::random::StreamRng;
+    use rand_core::Rng;
 
     /// Times around 1 ms, a hundredth of them late by up to 100 ms; those of class A are late by
     /// `leak_ns` more.
     fn times(count: usize, leak_ns: u64) -> Times {
-        let mut rng = ChaCha20Rng::from_seed([7; 32]);
+        let mut rng = StreamRng::from_seed(&[7; 32]);
         let mut class = |leak_ns: u64| {
             (0..count)
                 .map(|_| {
                     let noise = (0..8).map(|_| rng.next_u64() % 2_000).sum::<u64>();
-                    let late =
-                        if rng.next_u64() % 100 == 0 { rng.next_u64() % 100_000_000 } else { 0 };
+                    let late = if rng.next_u64().is_multiple_of(100) {
+                        rng.next_u64() % 100_000_000
+                    } else {
+                        0
+                    };
                     1_000_000 + noise + late + leak_ns
                 })
                 .collect()

@@ -2,9 +2,8 @@
 
 use std::sync::Arc;
 
-use ciphergram_accel::{Builder, Modulus, ModulusError, Operand, Program};
+use ciphergram_accel::{Builder, Modulus, ModulusError, Operand, Program, random::StreamRng};
 use ciphergram_he::{Error, paillier::full_mask_program};
-use rand_chacha::ChaCha20Rng;
 use rand_core::Rng;
 
 use super::{
@@ -19,7 +18,7 @@ const PRIME_WORDS: usize = 16;
 
 /// One ciphertext in class A, uniform ones in class B.
 #[must_use]
-pub fn fixed<'a>(setup: &'a Setup, rng: &mut ChaCha20Rng) -> Box<dyn Subject + 'a> {
+pub fn fixed<'a>(setup: &'a Setup, rng: &mut StreamRng) -> Box<dyn Subject + 'a> {
     let one = uniform_residues(1, setup.secret().modulus().n_squared(), rng);
     against_uniform(setup, &one)
 }
@@ -44,7 +43,7 @@ fn against_uniform<'a>(setup: &'a Setup, one: &[u64]) -> Box<dyn Subject + 'a> {
 ///
 /// # Errors
 /// The engine's, or no randomness.
-pub fn zero<'a>(setup: &'a Setup, rng: &mut ChaCha20Rng) -> Result<Box<dyn Subject + 'a>, Error> {
+pub fn zero<'a>(setup: &'a Setup, rng: &mut StreamRng) -> Result<Box<dyn Subject + 'a>, Error> {
     let modulus = setup.secret().modulus();
     let plain = uniform_residues(POOL, modulus.n(), rng);
     let pools = [encrypt(setup, &vec![0; plain.len()], rng)?, encrypt(setup, &plain, rng)?];
@@ -61,7 +60,7 @@ pub fn zero<'a>(setup: &'a Setup, rng: &mut ChaCha20Rng) -> Result<Box<dyn Subje
 }
 
 /// Encryptions of [`POOL`] plaintexts, each under a uniform mask.
-fn encrypt(setup: &Setup, plain: &[u64], rng: &mut ChaCha20Rng) -> Result<Vec<u64>, Error> {
+fn encrypt(setup: &Setup, plain: &[u64], rng: &mut StreamRng) -> Result<Vec<u64>, Error> {
     let modulus = setup.secret().modulus();
     let masks = uniform_residues(POOL, modulus.n_squared(), rng);
     let mut out = vec![0; masks.len()];
@@ -75,7 +74,7 @@ fn encrypt(setup: &Setup, plain: &[u64], rng: &mut ChaCha20Rng) -> Result<Vec<u6
 fn decrypt<'a>(
     setup: &'a Setup,
     candidates: [Vec<u64>; 2],
-    draw: impl FnMut(&mut [Vec<u64>; 2], &mut ChaCha20Rng) + 'a,
+    draw: impl FnMut(&mut [Vec<u64>; 2], &mut StreamRng) + 'a,
 ) -> Box<dyn Subject + 'a> {
     let secret = setup.secret();
     let mut out = vec![0; BATCH * secret.modulus().n().len_words()];
@@ -93,7 +92,7 @@ fn decrypt<'a>(
 /// A prime is part of a program, so each sample has a program of its own. Both classes make it by
 /// the same allocations, and where these come to lie does not depend on the class.
 #[must_use]
-pub fn prime<'a>(setup: &'a Setup, rng: &mut ChaCha20Rng) -> Box<dyn Subject + 'a> {
+pub fn prime<'a>(setup: &'a Setup, rng: &mut StreamRng) -> Box<dyn Subject + 'a> {
     let primes = [dense_prime(), sparse_prime()].map(|p| p.to_vec());
     let ciphertexts = uniform_residues(BATCH, setup.secret().modulus().n_squared(), rng);
     let (chosen, out) = (vec![0; PRIME_WORDS], vec![0; BATCH * PRIME_WORDS]);
@@ -111,7 +110,7 @@ struct Leg<'a> {
 }
 
 impl Subject for Leg<'_> {
-    fn prepare(&mut self, class: Class, _: &mut ChaCha20Rng) -> Result<(), Error> {
+    fn prepare(&mut self, class: Class, _: &mut StreamRng) -> Result<(), Error> {
         self.program = None;
         class.choose_into(&mut self.chosen, &self.primes);
         let n_squared = self.setup.secret().modulus().n_squared();

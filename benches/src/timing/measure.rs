@@ -6,8 +6,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use ciphergram_accel::random::StreamRng;
 use ciphergram_he::Error;
-use rand_chacha::ChaCha20Rng;
 
 use super::{
     crops::{ENOUGH, Times},
@@ -45,7 +45,7 @@ impl Samples {
 ///
 /// # Errors
 /// The subject's.
-pub fn warm_up(subject: &mut dyn Subject, rng: &mut ChaCha20Rng) -> Result<Duration, Error> {
+pub fn warm_up(subject: &mut dyn Subject, rng: &mut StreamRng) -> Result<Duration, Error> {
     let (start, turns) = (Instant::now(), Turns::of_this_thread());
     for _ in 0..WARM_UP {
         sample(subject, &turns, rng)?;
@@ -61,7 +61,7 @@ pub fn measure(
     subject: &mut dyn Subject,
     count: usize,
     limit: Duration,
-    rng: &mut ChaCha20Rng,
+    rng: &mut StreamRng,
 ) -> Result<Samples, Error> {
     let (start, turns) = (Instant::now(), Turns::of_this_thread());
     let mut samples = Vec::with_capacity(count);
@@ -79,11 +79,7 @@ struct Sample {
     calm: bool,
 }
 
-fn sample(
-    subject: &mut dyn Subject,
-    turns: &Turns,
-    rng: &mut ChaCha20Rng,
-) -> Result<Sample, Error> {
+fn sample(subject: &mut dyn Subject, turns: &Turns, rng: &mut StreamRng) -> Result<Sample, Error> {
     let class = Class::draw(rng);
     subject.prepare(class, rng)?;
     let before = turns.count();
@@ -114,7 +110,6 @@ impl Turns {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rand_core::SeedableRng;
 
     /// Counts its runs.
     #[derive(Default)]
@@ -124,7 +119,7 @@ mod tests {
     }
 
     impl Subject for Counter {
-        fn prepare(&mut self, _: Class, _: &mut ChaCha20Rng) -> Result<(), Error> {
+        fn prepare(&mut self, _: Class, _: &mut StreamRng) -> Result<(), Error> {
             self.prepared += 1;
             Ok(())
         }
@@ -137,7 +132,7 @@ mod tests {
 
     #[test]
     fn every_sample_is_of_one_class() {
-        let (mut counter, mut rng) = (Counter::default(), ChaCha20Rng::from_seed([5; 32]));
+        let (mut counter, mut rng) = (Counter::default(), StreamRng::from_seed(&[5; 32]));
         let samples = measure(&mut counter, 2_000, Duration::MAX, &mut rng).unwrap();
         assert_eq!(samples.taken, 2_000);
         assert!(samples.times.iter().all(|class| class.len() > ENOUGH));
@@ -146,7 +141,7 @@ mod tests {
 
     #[test]
     fn time_that_is_up_leaves_the_fewest_that_count() {
-        let (mut counter, mut rng) = (Counter::default(), ChaCha20Rng::from_seed([5; 32]));
+        let (mut counter, mut rng) = (Counter::default(), StreamRng::from_seed(&[5; 32]));
         let samples = measure(&mut counter, 1 << 20, Duration::ZERO, &mut rng).unwrap();
         assert_eq!(samples.taken, MIN_SAMPLES);
     }

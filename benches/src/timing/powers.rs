@@ -6,9 +6,9 @@ use ciphergram_accel::{
     Builder, Modulus, Operand, Program,
     exponents::{Public, Secrecy, Secret},
     program::FixedBase,
+    random::StreamRng,
 };
 use ciphergram_he::Error;
-use rand_chacha::ChaCha20Rng;
 
 use super::{
     BATCH,
@@ -33,7 +33,7 @@ pub enum Exponent {
 }
 
 impl Exponent {
-    fn fill(self, words: &mut [u64], rng: &mut ChaCha20Rng) {
+    fn fill(self, words: &mut [u64], rng: &mut StreamRng) {
         match self {
             Self::Zeros => words.fill(0),
             Self::Sparse => words.iter_mut().enumerate().for_each(|(i, w)| *w = i as u64 & 1),
@@ -54,11 +54,7 @@ fn p_squared() -> Arc<Modulus> {
 /// `x^e mod m` for secret e, and m the square of a number of 1024 bits, as p² in decryption; `x`
 /// uniform, the same in all samples.
 #[must_use]
-pub fn pow<'a>(
-    setup: &'a Setup,
-    special: Exponent,
-    rng: &mut ChaCha20Rng,
-) -> Box<dyn Subject + 'a> {
+pub fn pow<'a>(setup: &'a Setup, special: Exponent, rng: &mut StreamRng) -> Box<dyn Subject + 'a> {
     let m = p_squared();
     let program = pow_program::<Secret>(&m, EXPONENT_BITS);
     let bases = uniform_residues(BATCH, &m, rng);
@@ -74,7 +70,7 @@ pub fn pow<'a>(
 pub fn pow_fixed_base<'a>(
     setup: &'a Setup,
     special: Exponent,
-    rng: &mut ChaCha20Rng,
+    rng: &mut StreamRng,
 ) -> Box<dyn Subject + 'a> {
     let m = setup.secret().modulus().n_squared();
     let h = uniform_residues(1, m, rng);
@@ -95,7 +91,7 @@ fn exponents<'a>(
     special: Exponent,
     run: impl FnMut(&[u64]) -> Result<(), Error> + 'a,
 ) -> Box<dyn Subject + 'a> {
-    let draw = move |[a, b]: &mut [Vec<u64>; 2], rng: &mut ChaCha20Rng| {
+    let draw = move |[a, b]: &mut [Vec<u64>; 2], rng: &mut StreamRng| {
         special.fill(a, rng);
         uniform_into(b, rng);
     };
@@ -114,7 +110,7 @@ pub(super) fn pow_program<S: Secrecy>(m: &Arc<Modulus>, bits: u32) -> Program {
 
 /// `x^e` for public e of all ones, 64 bits shorter in class A: a leak of one part in sixteen.
 #[must_use]
-pub fn public_pow<'a>(setup: &'a Setup, rng: &mut ChaCha20Rng) -> Box<dyn Subject + 'a> {
+pub fn public_pow<'a>(setup: &'a Setup, rng: &mut StreamRng) -> Box<dyn Subject + 'a> {
     let m = p_squared();
     let programs = [EXPONENT_BITS - 64, EXPONENT_BITS].map(|bits| pow_program::<Public>(&m, bits));
     let bases = uniform_residues(BATCH, &m, rng);
@@ -132,11 +128,10 @@ pub fn public_pow<'a>(setup: &'a Setup, rng: &mut ChaCha20Rng) -> Box<dyn Subjec
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rand_core::SeedableRng;
 
     #[test]
     fn exponents_have_the_weights_they_say() {
-        let mut rng = ChaCha20Rng::from_seed([1; 32]);
+        let mut rng = StreamRng::from_seed(&[1; 32]);
         let mut weight = |exponent: Exponent| {
             let mut words = [9; WORDS];
             exponent.fill(&mut words, &mut rng);

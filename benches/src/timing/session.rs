@@ -5,8 +5,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use ciphergram_accel::random::StreamRng;
 use ciphergram_he::{Error, random};
-use rand_chacha::ChaCha20Rng;
 
 use super::{
     BATCH,
@@ -48,7 +48,7 @@ fn run_test(
     setup: &Setup,
     samples: usize,
     limit: Duration,
-    rng: &mut ChaCha20Rng,
+    rng: &mut StreamRng,
 ) -> Result<Entry, Error> {
     let asked = test.samples(samples);
     let mut subject = (test.make)(setup, rng)?;

@@ -1,8 +1,7 @@
 //! What is timed: an operation, and how its inputs of either class come about.
 
-use ciphergram_accel::{CpuEngine, Engine, Modulus};
+use ciphergram_accel::{CpuEngine, Engine, Modulus, random::StreamRng};
 use ciphergram_he::{Error, Scheme, SecretKey, params::Literal};
-use rand_chacha::ChaCha20Rng;
 use rand_core::Rng;
 
 /// Which of two classes a sample is of. A is the special one where there is one.
@@ -17,7 +16,7 @@ impl Class {
 
     /// Either, with equal chances.
     #[must_use]
-    pub fn draw(rng: &mut ChaCha20Rng) -> Self {
+    pub fn draw(rng: &mut StreamRng) -> Self {
         Self(rng.next_u64() & 1 == 1)
     }
 
@@ -42,7 +41,7 @@ pub trait Subject {
     ///
     /// # Errors
     /// Those of making inputs.
-    fn prepare(&mut self, class: Class, rng: &mut ChaCha20Rng) -> Result<(), Error>;
+    fn prepare(&mut self, class: Class, rng: &mut StreamRng) -> Result<(), Error>;
 
     /// The operation on those inputs, measured.
     ///
@@ -62,7 +61,7 @@ pub struct Words<D, R> {
 
 impl<D, R> Words<D, R>
 where
-    D: FnMut(&mut [Vec<u64>; 2], &mut ChaCha20Rng),
+    D: FnMut(&mut [Vec<u64>; 2], &mut StreamRng),
     R: FnMut(&[u64]) -> Result<(), Error>,
 {
     /// Begins with `candidates`, the words of class A and as many of class B.
@@ -78,10 +77,10 @@ where
 
 impl<D, R> Subject for Words<D, R>
 where
-    D: FnMut(&mut [Vec<u64>; 2], &mut ChaCha20Rng),
+    D: FnMut(&mut [Vec<u64>; 2], &mut StreamRng),
     R: FnMut(&[u64]) -> Result<(), Error>,
 {
-    fn prepare(&mut self, class: Class, rng: &mut ChaCha20Rng) -> Result<(), Error> {
+    fn prepare(&mut self, class: Class, rng: &mut StreamRng) -> Result<(), Error> {
         (self.draw)(&mut self.candidates, rng);
         class.choose_into(&mut self.chosen, &self.candidates);
         Ok(())
@@ -128,12 +127,12 @@ impl Setup {
 }
 
 /// Fills `out` with uniform words.
-pub fn uniform_into(out: &mut [u64], rng: &mut ChaCha20Rng) {
+pub fn uniform_into(out: &mut [u64], rng: &mut StreamRng) {
     out.iter_mut().for_each(|word| *word = rng.next_u64());
 }
 
 /// Fills `out` with uniform residues.
-pub fn uniform_residues_into(out: &mut [u64], m: &Modulus, rng: &mut ChaCha20Rng) {
+pub fn uniform_residues_into(out: &mut [u64], m: &Modulus, rng: &mut StreamRng) {
     let excess = 64 * m.len_words() as u32 - m.bits();
     for residue in out.chunks_exact_mut(m.len_words()) {
         loop {
@@ -148,7 +147,7 @@ pub fn uniform_residues_into(out: &mut [u64], m: &Modulus, rng: &mut ChaCha20Rng
 
 /// `count` uniform residues.
 #[must_use]
-pub fn uniform_residues(count: usize, m: &Modulus, rng: &mut ChaCha20Rng) -> Vec<u64> {
+pub fn uniform_residues(count: usize, m: &Modulus, rng: &mut StreamRng) -> Vec<u64> {
     let mut words = vec![0; count * m.len_words()];
     uniform_residues_into(&mut words, m, rng);
     words
@@ -157,7 +156,6 @@ pub fn uniform_residues(count: usize, m: &Modulus, rng: &mut ChaCha20Rng) -> Vec
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rand_core::SeedableRng;
 
     #[test]
     fn a_class_takes_its_own_words() {
@@ -172,7 +170,7 @@ mod tests {
 
     #[test]
     fn classes_are_drawn_evenly() {
-        let mut rng = ChaCha20Rng::from_seed([3; 32]);
+        let mut rng = StreamRng::from_seed(&[3; 32]);
         let of_b = (0..10_000).filter(|_| Class::draw(&mut rng) == Class::B).count();
         assert!((4_800..5_200).contains(&of_b), "{of_b}");
     }
@@ -180,7 +178,7 @@ mod tests {
     #[test]
     fn both_classes_are_drawn_for_every_sample() {
         let mut seen = vec![];
-        let draw = |both: &mut [Vec<u64>; 2], _: &mut ChaCha20Rng| {
+        let draw = |both: &mut [Vec<u64>; 2], _: &mut StreamRng| {
             both.iter_mut().for_each(|words| words[0] += 1);
         };
         let run = |words: &[u64]| {
@@ -188,7 +186,7 @@ mod tests {
             Ok(())
         };
         let mut subject = Words::new([vec![0], vec![100]], draw, run);
-        let mut rng = ChaCha20Rng::from_seed([3; 32]);
+        let mut rng = StreamRng::from_seed(&[3; 32]);
         for class in [Class::A, Class::B, Class::A] {
             subject.prepare(class, &mut rng).unwrap();
             subject.run().unwrap();
@@ -199,7 +197,7 @@ mod tests {
 
     #[test]
     fn uniform_residues_are_residues() {
-        let mut rng = ChaCha20Rng::from_seed([3; 32]);
+        let mut rng = StreamRng::from_seed(&[3; 32]);
         for words in [vec![3], vec![u64::MAX, 1], vec![1, 1 << 63]] {
             let m = Modulus::new("m", &words).unwrap();
             let residues = uniform_residues(100, &m, &mut rng);

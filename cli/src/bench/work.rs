@@ -2,12 +2,11 @@
 
 use std::{hint::black_box, sync::Arc};
 
-use ciphergram_accel::{Engine, Exponents, Modulus, Public, Residues, Secret};
+use ciphergram_accel::{Engine, Exponents, Modulus, Public, Residues, Secret, random::StreamRng};
 use ciphergram_he::{
     Error, ModArith,
     paillier::{Ciphertexts, Encryptor, Evaluator, Matrix, PaillierModulus, Plaintexts, Scalars},
 };
-use rand_chacha::ChaCha20Rng;
 use rand_core::Rng;
 
 use super::{
@@ -22,7 +21,7 @@ use crate::failure::Failure;
 pub(super) struct Workshop<'k> {
     pub(super) key: &'k Key,
     pub(super) engine: Arc<Metered>,
-    pub(super) rng: ChaCha20Rng,
+    pub(super) rng: StreamRng,
 }
 
 /// Keeps what was computed from being left out, and passes errors on.

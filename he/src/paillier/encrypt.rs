@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use ciphergram_accel::{Engine, Operand, Program};
-use rand_chacha::ChaCha20Rng;
+use ciphergram_accel::{Engine, Operand, Program, random::StreamRng};
 
 use super::{Ciphertexts, PaillierModulus, PaillierSecret, Plaintexts, masks::Masks};
 use crate::{Error, error::OperandFault, random};
@@ -13,7 +12,7 @@ use crate::{Error, error::OperandFault, random};
 pub struct Encryptor {
     modulus: PaillierModulus,
     masks: Arc<Masks>,
-    rng: ChaCha20Rng,
+    rng: StreamRng,
 }
 
 impl Encryptor {

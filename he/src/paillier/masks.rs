@@ -22,9 +22,9 @@ use std::sync::Arc;
 
 use ciphergram_accel::{
     Builder, Engine, Modulus, Operand, Program, Public, Secret, program::FixedBase,
+    random::StreamRng,
 };
 use crypto_bigint::BoxedUint;
-use rand_chacha::ChaCha20Rng;
 use rand_core::Rng;
 use zeroize::Zeroizing;
 
@@ -62,7 +62,7 @@ impl Draw {
     /// Draws a whole batch into one buffer. A number that is not below the bound is drawn again:
     /// fewer than half of all, since a bound has its highest bit set. How often that happens shows
     /// in time; what is kept does not depend on it, nor time on what is kept.
-    pub(super) fn fill(&self, count: usize, rng: &mut ChaCha20Rng) -> Zeroizing<Vec<u64>> {
+    pub(super) fn fill(&self, count: usize, rng: &mut StreamRng) -> Zeroizing<Vec<u64>> {
         let used = self.bits.div_ceil(64) as usize;
         let top = u64::MAX >> (64 * used as u32 - self.bits);
         let mut out = Zeroizing::new(vec![0; count * self.item_words]);
@@ -86,7 +86,7 @@ impl Masks {
     pub(super) fn for_public(
         modulus: &PaillierModulus,
         engine: &dyn Engine,
-        rng: &mut ChaCha20Rng,
+        rng: &mut StreamRng,
     ) -> Result<Self, Error> {
         let n = modulus.n();
         if modulus.is_djn() {
@@ -101,7 +101,7 @@ impl Masks {
     pub(super) fn for_owner(
         secret: &PaillierSecret,
         engine: &dyn Engine,
-        rng: &mut ChaCha20Rng,
+        rng: &mut StreamRng,
     ) -> Result<Self, Error> {
         let (n, n_squared) = (secret.modulus().n(), secret.modulus().n_squared());
         let ((p, q), moduli) = (secret.factors(), secret.moduli());
@@ -130,7 +130,7 @@ fn owner_base(
     (p, p_squared): (&[u64], &Arc<Modulus>),
     radix: &[u64],
     engine: &dyn Engine,
-    rng: &mut ChaCha20Rng,
+    rng: &mut StreamRng,
 ) -> Result<(Arc<FixedBase>, Draw), Error> {
     let bits = secret_big(p).bits();
     let x = Draw::below(p, bits, p_squared.len_words()).fill(1, rng);
@@ -150,7 +150,7 @@ fn owner_base(
 fn short_masks(
     modulus: &PaillierModulus,
     engine: &dyn Engine,
-    rng: &mut ChaCha20Rng,
+    rng: &mut StreamRng,
 ) -> Result<Masks, Error> {
     let (n, n_squared) = (modulus.n(), modulus.n_squared());
     let x = secret_big(&Draw::below(n.words(), n.bits(), n.len_words()).fill(1, rng));
@@ -208,13 +208,12 @@ fn secret_power(
 
 #[cfg(test)]
 mod tests {
-    use rand_core::SeedableRng;
 
     use super::*;
 
     #[test]
     fn drawn_numbers_are_uniform_below_their_bound() {
-        let mut rng = ChaCha20Rng::seed_from_u64(1);
+        let mut rng = StreamRng::from_seed(&[1; 32]);
         let mut counts = [0; 5];
         for item in Draw::below(&[5], 3, 2).fill(10_000, &mut rng).chunks(2) {
             assert_eq!(item[1], 0, "room past the number stays zero");

@@ -9,9 +9,9 @@ use std::{
 
 use ciphergram_accel::{
     Builder, Engine, Modulus, Operand, Program, RunError, modulus::MAX_MODULUS_BITS,
+    random::StreamRng,
 };
 use crypto_bigint::{BoxedUint, Gcd, NonZero};
-use rand_chacha::ChaCha20Rng;
 
 use super::{masks::Masks, pairs::Pairs, radix::RadixPowers};
 use crate::{Error, error::CiphertextFault};
@@ -177,7 +177,7 @@ impl PaillierModulus {
     pub(super) fn masks(
         &self,
         engine: &dyn Engine,
-        rng: &mut ChaCha20Rng,
+        rng: &mut StreamRng,
     ) -> Result<Arc<Masks>, Error> {
         if let Some(masks) = self.0.masks.get() {
             return Ok(masks.clone());

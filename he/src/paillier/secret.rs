@@ -5,10 +5,10 @@ use std::sync::{Arc, OnceLock};
 use ciphergram_accel::{
     Builder, Engine, Modulus, Operand, Program,
     program::{Crt, Residue, Var},
+    random::StreamRng,
 };
 use crypto_bigint::{BoxedUint, ConcatenatingMul, Odd};
 use crypto_primes::{Flavor, is_prime};
-use rand_chacha::ChaCha20Rng;
 use zeroize::Zeroizing;
 
 use super::{
@@ -96,7 +96,7 @@ impl PaillierSecret {
     pub(super) fn masks(
         &self,
         engine: &dyn Engine,
-        rng: &mut ChaCha20Rng,
+        rng: &mut StreamRng,
     ) -> Result<Arc<Masks>, Error> {
         if let Some(masks) = self.masks.get() {
             return Ok(masks.clone());

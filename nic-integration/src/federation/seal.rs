@@ -7,10 +7,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use ciphergram_accel::Engine;
+use ciphergram_accel::{Engine, random::StreamRng};
 use ciphergram_he::{Agreement, Quantised, Sealer, SecretKey, Update, seal::Ticket};
-use rand_chacha::ChaCha20Rng;
-use rand_core::SeedableRng;
 
 use super::{
     Error,
@@ -74,7 +72,7 @@ impl SealTask<'_> {
     fn seal(self, out: &SyncSender<Sealed>) -> Result<(), Error> {
         let public = self.key.public();
         let mut clock = Instant::now();
-        let mut rng = ChaCha20Rng::from_seed(self.rounding);
+        let mut rng = StreamRng::from_seed(&self.rounding);
         let update = Quantised::new(
             self.update,
             &self.agreement,
