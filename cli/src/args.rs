@@ -2,7 +2,11 @@
 
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
-use ciphergram_he::{Scheme, codec::Policy, params::ParameterError};
+use ciphergram_he::{
+    Scheme,
+    codec::Policy,
+    params::{Literal, ParameterError},
+};
 use clap::{Args, Parser, Subcommand};
 
 use crate::bench::operation::{self, Operations};
@@ -85,8 +89,9 @@ pub(crate) struct DemoClient {
     pub(crate) seed: u64,
 }
 
+/// What a parameter set is derived from.
 #[derive(Args)]
-pub(crate) struct Keygen {
+pub(crate) struct Set {
     /// ckks-sum, paillier-2048, paillier-3072 or paillier-4096
     #[arg(long, default_value = "ckks-sum", value_parser = scheme)]
     pub(crate) scheme: Scheme,
@@ -96,6 +101,18 @@ pub(crate) struct Keygen {
     /// Bits of a quantised value, 8 to 24
     #[arg(long, default_value_t = 16)]
     pub(crate) bits: u32,
+}
+
+impl Set {
+    pub(crate) fn literal(&self) -> Literal {
+        Literal { scheme: self.scheme, clients: self.clients, bits: self.bits }
+    }
+}
+
+#[derive(Args)]
+pub(crate) struct Keygen {
+    #[command(flatten)]
+    pub(crate) set: Set,
     /// Folder for public.json and secret.json; neither is overwritten
     #[arg(long, value_name = "FOLDER")]
     pub(crate) out: PathBuf,
@@ -314,15 +331,8 @@ pub(crate) enum ParamsCommand {
 
 #[derive(Args)]
 pub(crate) struct ParamsExplain {
-    /// ckks-sum, paillier-2048, paillier-3072 or paillier-4096
-    #[arg(long, default_value = "ckks-sum", value_parser = scheme)]
-    pub(crate) scheme: Scheme,
-    /// The most clients that a sum will ever have, 1 to 1024
-    #[arg(long, default_value_t = 64)]
-    pub(crate) clients: u32,
-    /// Bits of a quantised value, 8 to 24
-    #[arg(long, default_value_t = 16)]
-    pub(crate) bits: u32,
+    #[command(flatten)]
+    pub(crate) set: Set,
     /// Report as JSON
     #[arg(long)]
     pub(crate) json: bool,

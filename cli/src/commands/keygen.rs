@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use ciphergram_he::{Error, Scheme, SecretKey, params::Literal};
+use ciphergram_he::{Error, Scheme, SecretKey};
 use serde_json::json;
 
 use crate::{
@@ -12,7 +12,7 @@ use crate::{
 };
 
 pub(crate) fn run(args: &Keygen) -> Result<(), Failure> {
-    if args.public_encrypt && args.scheme == Scheme::CkksSum {
+    if args.public_encrypt && args.set.scheme == Scheme::CkksSum {
         let text = "--public-encrypt is not there yet for ckks-sum; Paillier keys always can";
         return Err(Failure::Misuse(text.into()));
     }
@@ -22,9 +22,9 @@ pub(crate) fn run(args: &Keygen) -> Result<(), Failure> {
             return Err(Error::Exists { path: path.clone() }.into());
         }
     }
-    let literal = Literal { scheme: args.scheme, clients: args.clients, bits: args.bits };
+    let literal = args.set.literal();
     let key = SecretKey::generate(literal)?;
-    if args.scheme == Scheme::Paillier2048 {
+    if args.set.scheme == Scheme::Paillier2048 {
         warn("paillier-2048 is of about 112-bit security; paillier-3072 and ckks-sum are of 128");
     }
     fs::create_dir_all(&args.out).map_err(at(&args.out))?;
@@ -32,13 +32,13 @@ pub(crate) fn run(args: &Keygen) -> Result<(), Failure> {
     key.public().save(&public)?;
     let id = key.public().id().to_string();
     let value = json!({
-        "scheme": args.scheme.name(), "clients": args.clients, "bits": args.bits, "key_id": id,
+        "scheme": args.set.scheme.name(), "clients": args.set.clients, "bits": args.set.bits, "key_id": id,
         "public": public, "secret": secret,
     });
     let lines = [
         format!(
             "{} key {id}, for sums of at most {} clients at {} bits",
-            args.scheme, args.clients, args.bits
+            args.set.scheme, args.set.clients, args.set.bits
         ),
         format!("{}  give it to whoever sums", public.display()),
         format!("{}  share it among the clients, and with no one else", secret.display()),

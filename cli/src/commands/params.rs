@@ -2,7 +2,7 @@
 
 use ciphergram_he::{
     Parameters, Scheme,
-    params::{CHUNK_BYTES, Lattice, Literal, NOISE_BOUND},
+    params::{CHUNK_BYTES, Lattice, NOISE_BOUND},
 };
 use serde_json::{Value, json};
 
@@ -20,7 +20,7 @@ const NOISE: &str = "centred binomial of 2 x 21 bits";
 
 pub(crate) fn run(args: &Params) -> Result<(), Failure> {
     let ParamsCommand::Explain(args) = &args.command;
-    let literal = Literal { scheme: args.scheme, clients: args.clients, bits: args.bits };
+    let literal = args.set.literal();
     let parameters = Parameters::new(literal).map_err(|e| Failure::Misuse(e.to_string()))?;
     let told = Derivation::of(&parameters);
     report(args.json, &told.json, &told.lines)

@@ -67,13 +67,8 @@ pub(super) fn forward(a: &mut [u64], limb: &Limb) {
     let data = a.as_chunks_mut::<8>().0;
     // Blocks of the next stage, of n / blocks numbers: down to sixteen.
     let mut blocks = 1;
-    if (n / 16).trailing_zeros() % 2 == 0 {
-        let w = Wide::new(twiddles.get(1));
-        let (low, high) = data.split_at_mut(n / 16);
-        for (x, y) in low.iter_mut().zip(high) {
-            let [p, q] = prime.forward([eight(x), eight(y)], w);
-            (*x, *y) = (words(p), words(q));
-        }
+    if has_odd_stage(n) {
+        by_twos(data, twiddles, |x, w| prime.forward(x, w));
         blocks = 2;
     }
     while n / blocks > 16 {
@@ -128,16 +123,28 @@ pub(super) fn inverse(a: &mut [u64], limb: &Limb) {
         blocks /= 4;
     }
     let (q, scale) = (all(limb.q()), Wide::new(limb.n_inverse));
-    if (n / 16).trailing_zeros() % 2 == 0 {
-        let w = Wide::new(twiddles.get(1));
-        let (low, high) = data.split_at_mut(n / 16);
-        for (x, y) in low.iter_mut().zip(high) {
-            let [p, r] = prime.inverse([eight(x), eight(y)], w);
-            (*x, *y) = (words(p), words(r));
-        }
+    if has_odd_stage(n) {
+        by_twos(data, twiddles, |x, w| prime.inverse(x, w));
     }
     for x in data {
         *x = words(subtract_once(mul_lazy(eight(x), scale, prime.minus), q));
+    }
+}
+
+/// Whether the stages whose blocks are sixteen or more are odd in number.
+fn has_odd_stage(n: usize) -> bool {
+    (n / 16).trailing_zeros().is_multiple_of(2)
+}
+
+/// The stage of one block.
+#[inline]
+#[target_feature(enable = "avx512f,avx512ifma")]
+fn by_twos(data: &mut Eights, factors: &Factors, butterfly: impl Fn([Word; 2], Wide) -> [Word; 2]) {
+    let w = Wide::new(factors.get(1));
+    let (low, high) = data.split_at_mut(data.len() / 2);
+    for (x, y) in low.iter_mut().zip(high) {
+        let [p, q] = butterfly([eight(x), eight(y)], w);
+        (*x, *y) = (words(p), words(q));
     }
 }
 
