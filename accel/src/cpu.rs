@@ -33,9 +33,11 @@ pub(crate) use rns::STREAM_WORDS;
 use rns::{Rns, RnsSteps};
 use steps::Steps;
 
-/// Items of a block of a program over big residues, or over beats alone: tables of fixed bases are
-/// read once for so many.
+/// Items of a block of a program over big residues: tables of fixed bases are read once for so many.
 const BLOCK: usize = 256;
+
+/// Items of a block of a program over beats alone.
+const BEATS: usize = 64;
 
 /// The CPU engine. See the [module](self) documentation.
 ///
@@ -188,9 +190,9 @@ impl Engine for CpuEngine {
 impl Kernels for CpuEngine {
     fn blocks(&self, program: &Program) -> Blocks {
         if !program.steps().any(Step::is_of_residues) {
-            // One polynomial fills the cache; beats by themselves are small.
+            // One polynomial fills the cache; of beats, some tens with their sums the first level.
             let beats = program.steps().all(|step| matches!(step, Step::AddBeats));
-            return Blocks { unit: 1, units: if beats { BLOCK } else { 1 }, parts: 4 };
+            return Blocks { unit: 1, units: if beats { BEATS } else { 1 }, parts: 4 };
         }
         let unit = self.path.unit();
         // A simultaneous power makes tables of its bases in every part.
