@@ -78,20 +78,16 @@ def main():
         show(*results[-1])
     shares = [share for *_, rivals in results for rival in rivals for share in rival.shares]
     shares += ours.shares
-    return end(options, ours, shares, document(options, core, ours, results, shares))
+    return end(options, ours, core, shares, figures(results))
 
 
-def document(options, core, ours, results, shares):
-    """All figures. `shares` are the shares of the core that each measurement had."""
+def figures(results):
+    """What was found, for a file."""
     return {
-        "machine": ours.machine, "commit": ours.commit, "core": core,
-        "rounds": options.rounds, "seconds": options.seconds, "least_share": min(shares, default=1),
         "rivals": [{"name": rival.name, "bits": bits, "version": rival.version,
                     "failure": rival.failure} for bits, *_, rivals in results for rival in rivals],
         "rows": [report.as_json(row) for _, rows, *_ in results for row in rows],
         "floats": [row for _, _, files, _ in results for row in files],
-        "failures": [{"operation": name, "bits": bits, "why": why}
-                     for (name, bits), why in ours.failures.items()],
     }
 
 

@@ -63,7 +63,7 @@ def main():
     rows, rivals = measure(options, interpreters, ours)
     shares = [share for rival in rivals for share in rival.shares] + ours.shares
     show(rows, uploads, rivals)
-    return end(options, ours, shares, document(options, core, ours, rows, uploads, rivals, shares))
+    return end(options, ours, core, shares, figures(rows, uploads, rivals))
 
 
 def show(rows, uploads, rivals):
@@ -84,16 +84,12 @@ def show(rows, uploads, rivals):
             print(f"!! {name} has no figure for {why}")
 
 
-def document(options, core, ours, rows, uploads, rivals, shares):
-    """All figures. `shares` are the shares of the core that each measurement had."""
+def figures(rows, uploads, rivals):
+    """What was found, for a file."""
     return {
-        "machine": ours.machine, "commit": ours.commit, "core": core,
-        "rounds": options.rounds, "seconds": options.seconds, "least_share": min(shares, default=1),
         "rivals": [{"name": rival.name, "version": rival.version, "failure": rival.failure,
                     **rival.facts} for rival in rivals],
         "rows": [report.as_json(row) for row in rows], "uploads": uploads,
-        "failures": [{"operation": name, "bits": bits, "why": why}
-                     for (name, bits), why in ours.failures.items()],
     }
 
 

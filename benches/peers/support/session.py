@@ -28,12 +28,20 @@ def begin(options, prepare):
     return ours, prepared, core
 
 
-def end(options, ours, shares, figures):
-    """Says what disturbed the run, writes all figures where asked, and gives the exit code."""
+def end(options, ours, core, shares, figures):
+    """Says what disturbed the run, writes all figures where asked, and gives the exit code. `shares`
+    are the shares of the core that each measurement had."""
     if warning := report.busy_line(shares):
         print(warning)
     for (name, bits), why in ours.failures.items():
         print(f"!! ours, {bits} bits, failed at {name}: {why}")
     if options.json:
+        figures = {
+            "machine": ours.machine, "commit": ours.commit, "core": core,
+            "rounds": options.rounds, "seconds": options.seconds,
+            "least_share": min(shares, default=1), **figures,
+            "failures": [{"operation": name, "bits": bits, "why": why}
+                         for (name, bits), why in ours.failures.items()],
+        }
         options.json.write_text(json.dumps(figures, indent=1) + "\n")
     return 1 if ours.failures else 0

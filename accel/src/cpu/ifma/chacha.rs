@@ -12,7 +12,7 @@ use std::arch::x86_64::{
 
 use zeroize::optimization_barrier;
 
-use super::{residues::words, *};
+use super::{select::words, *};
 use crate::cpu::rns::STREAM_WORDS;
 
 /// "expand 32-byte k".

@@ -102,8 +102,8 @@ pub(super) fn store(out: &mut Results<'_>, part: Range<usize>, x: &[Word]) {
         for (item, row) in out.words.chunks_mut(out.each).zip(rows) {
             let item = &mut item[part.clone()][at..];
             match item.first_chunk_mut::<8>() {
-                Some(words) => *words = lanes(row),
-                None => item.copy_from_slice(&lanes(row)[..item.len()]),
+                Some(words) => *words = select::words(row),
+                None => item.copy_from_slice(&select::words(row)[..item.len()]),
             }
         }
     }
@@ -120,11 +120,6 @@ pub(super) fn digits(words: &[Word], at: usize, bits: usize, width: usize) -> Di
     Digits::new(_mm512_and_si512(index, _mm512_set1_epi64((1 << bits) - 1)), width)
 }
 
-fn lanes(x: Word) -> [u64; 8] {
-    // SAFETY: both are 64 bytes, and all bit patterns are valid in both.
-    unsafe { std::mem::transmute::<Word, [u64; 8]>(x) }
-}
-
 pub(super) fn lane(x: Word, lane: usize) -> u64 {
-    lanes(x)[lane]
+    select::words(x)[lane]
 }

@@ -10,8 +10,8 @@ use std::arch::x86_64::{
 };
 
 use super::{
-    residues::{Wide, minus, mul_lazy, subtract_once, words},
-    select::eight,
+    residues::{Wide, minus, mul_lazy, subtract_once},
+    select::{eight, words},
     *,
 };
 use crate::cpu::rns::{Factors, Limb};

@@ -7,8 +7,8 @@ use std::arch::x86_64::{
 };
 
 use super::{
-    residues::{subtract_once, words},
-    select::eight,
+    residues::subtract_once,
+    select::{eight, words},
     *,
 };
 use crate::{
@@ -105,8 +105,10 @@ pub(super) fn unpack(lanes: &mut [u64], words_in: &[u64]) {
 fn phases(primes: &[u64]) -> [Lanes; MAX_PRIMES] {
     let mut phases = [[_mm512_setzero_si512(); 2]; MAX_PRIMES];
     for (phase, q) in phases.iter_mut().enumerate().take(primes.len()) {
-        let prime = |k: usize| primes[(phase + k) % primes.len()] as usize;
-        *q = [places(std::array::from_fn(prime)), places(std::array::from_fn(|k| prime(8 + k)))];
+        let prime = |k: usize| primes[(phase + k) % primes.len()];
+        let [low, high]: [[u64; 8]; 2] =
+            [std::array::from_fn(prime), std::array::from_fn(|k| prime(8 + k))];
+        *q = [eight(&low), eight(&high)];
     }
     phases
 }

@@ -8,7 +8,11 @@ use std::arch::x86_64::{
     _mm512_srlv_epi64,
 };
 
-use super::{chacha, ntt, packing, select::eight, *};
+use super::{
+    chacha, ntt, packing,
+    select::{eight, words},
+    *,
+};
 use crate::cpu::rns::{Factor, Limb, Rns, STREAM_WORDS, Tables};
 
 /// A constant factor in all lanes.
@@ -60,13 +64,6 @@ macro_rules! each_eight {
             *out = words($f);
         }
     };
-}
-
-/// The eight integers of a vector.
-#[inline(always)]
-pub(super) fn words(x: Word) -> [u64; 8] {
-    // SAFETY: both are 64 bytes of which every pattern is valid.
-    unsafe { std::mem::transmute(x) }
 }
 
 #[target_feature(enable = "avx512f")]

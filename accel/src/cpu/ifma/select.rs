@@ -131,3 +131,10 @@ pub(super) fn eight(w: &[u64]) -> Word {
     let [a, b, c, d, e, f, g, h] = w.map(|w| w as i64);
     _mm512_setr_epi64(a, b, c, d, e, f, g, h)
 }
+
+/// The eight integers of a vector.
+#[inline(always)]
+pub(super) fn words(x: Word) -> [u64; 8] {
+    // SAFETY: both are 64 bytes of which every pattern is valid.
+    unsafe { std::mem::transmute(x) }
+}
