@@ -471,13 +471,20 @@ pub fn compositions(engine: &dyn Engine) {
     }
 }
 
-/// Uniform polynomials over several seeds, and noise, at the real degree, and where draws are often
-/// or now and then rejected.
+/// Uniform polynomials over several seeds, and noise, at the real degrees, where draws are often or
+/// now and then rejected, and where a run of draws is of many primes.
 pub fn sampling(engine: &dyn Engine) {
     let mut random = Operands::new(6);
-    for (degree, bits, limbs) in
-        [(16, 20, 1), (128, 16, 2), (1024, 22, 3), (256, 50, 2), (4096, 50, 2)]
-    {
+    for (degree, bits, limbs) in [
+        (16, 20, 1),
+        (16, 50, 8),
+        (32, 50, 7),
+        (128, 16, 2),
+        (1024, 22, 3),
+        (256, 50, 2),
+        (4096, 50, 2),
+        (8192, 50, 4),
+    ] {
         let ring = ring(degree, bits, limbs);
         for count in [1, 3, 17, 33] {
             let mut b = Builder::new("uniform");

@@ -320,15 +320,25 @@ fn stream(seed: &[u64], index: u64) -> ChaCha20Rng {
 fn uniform(ring: &Ring, out: &mut [u64], seeds: &[u64], index: u64) {
     out.fill(0);
     for seed in seeds.chunks(4) {
-        let mut rng = stream(seed, index);
+        let mut draws = draws(stream(seed, index));
         for (limb, &q) in out.chunks_mut(ring.degree()).zip(ring.primes()) {
             let mask = (1 << (64 - q.leading_zeros())) - 1;
             for word in limb {
-                let draw = std::iter::repeat_with(|| rng.next_u64() & mask).find(|&x| x < q);
+                let draw = draws.by_ref().map(|draw| draw & mask).find(|&x| x < q);
                 *word = (*word + draw.unwrap_or(0)) % q;
             }
         }
     }
+}
+
+/// The lanes of the blocks of a stream, read as beats: of each sixteen blocks lane 0 of all, then lane 1.
+fn draws(mut rng: ChaCha20Rng) -> impl Iterator<Item = u64> {
+    let mut run = move || {
+        let mut block = || std::array::from_fn(|_| rng.next_u64());
+        let blocks: [[u64; beats::WORDS]; 16] = std::array::from_fn(|_| block());
+        (0..beats::LANES).flat_map(move |lane| blocks.map(|block| beats::lane(&block, lane)))
+    };
+    std::iter::repeat_with(move || run()).flatten()
 }
 
 fn centred_binomial(word: u64) -> i64 {

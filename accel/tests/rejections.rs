@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use ciphergram_accel::{
-    Builder, CpuEngine, Engine, Operand, ReferenceEngine, Ring, ring::largest_primes,
+    Builder, CpuEngine, Engine, Operand, ReferenceEngine, Ring, beats, ring::largest_primes,
 };
 use rand_chacha::ChaCha20Rng;
 use rand_core::{Rng, SeedableRng};
@@ -14,8 +14,9 @@ use rand_core::{Rng, SeedableRng};
 const DEGREE: usize = 1024;
 const SEEDS: usize = 5;
 const INDICES: [u64; 4] = [0, 1, 77, u64::MAX];
-/// Draws that the engine makes at once.
-const RUN: usize = 128;
+/// Blocks of a run, and draws.
+const BLOCKS: usize = 16;
+const RUN: usize = 160;
 
 /// Small primes: a draw in some hundreds is rejected.
 fn ring() -> Arc<Ring> {
@@ -30,11 +31,21 @@ fn draw(ring: &Ring, seed: &[u64], index: u64) -> (Vec<u64>, Vec<usize>) {
     let mut rng = ChaCha20Rng::from_seed(bytes);
     rng.set_stream(index);
     let (mut residues, mut rejected) = (vec![], vec![]);
+    let mut run: Vec<u64> = vec![];
+    let mut next = || {
+        if run.is_empty() {
+            let blocks: [[u64; beats::WORDS]; BLOCKS] =
+                std::array::from_fn(|_| std::array::from_fn(|_| rng.next_u64()));
+            // Draw 16·k + j is lane k of block j; the last is taken first.
+            run = (0..RUN).map(|d| beats::lane(&blocks[d % BLOCKS], d / BLOCKS)).rev().collect();
+        }
+        run.pop().unwrap()
+    };
     for &q in ring.primes() {
         let mask = q.next_power_of_two() - 1;
         for _ in 0..DEGREE {
             let residue = loop {
-                let draw = rng.next_u64() & mask;
+                let draw = next() & mask;
                 if draw < q {
                     break draw;
                 }

@@ -2,7 +2,8 @@
 //! ours: these values are on the wire of every seed, and no change of a library may change them.
 //!
 //! Made by a few lines of Python after D. J. Bernstein's "ChaCha, a variant of Salsa20" (2008), with
-//! the 64-bit block counter and the 64-bit stream number of that paper. Key: bytes 0, 1, …, 31.
+//! the 64-bit block counter and the 64-bit stream number of that paper; blocks read as lanes of 51 bits
+//! where residues are drawn. Key: bytes 0, 1, …, 31.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests, where a panic is the report")]
 
@@ -18,24 +19,24 @@ const INDICES: [u64; 3] = [0, 1, u64::MAX];
 const UNIFORM: [[u64; 5]; 3] = [
     [
         499_012_875_320_633,
-        805_634_782_248_333,
-        383_909_134_863_846,
-        1_020_451_636_440_791,
-        213_756_658_715_881,
+        816_581_483_608_088,
+        1_111_494_244_317_391,
+        484_468_214_193_327,
+        539_488_850_306_663,
     ],
     [
         704_031_088_550_959,
-        808_209_316_139_682,
-        778_183_541_054_260,
-        766_564_383_844_413,
-        583_825_547_399_943,
+        891_383_417_362_335,
+        278_370_983_344_722,
+        190_029_916_707_960,
+        322_532_769_313_110,
     ],
     [
         607_608_586_012_117,
-        615_393_168_117_930,
-        139_812_123_913_411,
-        940_237_982_431_796,
-        838_479_642_841_243,
+        569_144_425_939_792,
+        654_412_131_037_124,
+        681_569_551_864_566,
+        1_065_058_998_707_164,
     ],
 ];
 

@@ -107,9 +107,9 @@ fn files_of_another_kind_key_or_scheme_are_refused() {
         place.fails_with(1, &decrypt, &["sum.cgm: ", why]);
     }
     let mut future = place.read("a.cgm");
-    future[8] = 3;
+    future[8] = 4;
     place.write("future.cgm", future);
-    let why = "future.cgm: format version 3 is not supported; this program reads version 2";
+    let why = "future.cgm: format version 4 is not supported; this program reads version 3";
     place.fails_with(1, &format!("{AGGREGATE} future.cgm"), &[why]);
     place.fails_with(1, "inspect future.cgm", &[why]);
     let why = "sum.cgm: a sum where a contribution belongs";

@@ -3,7 +3,7 @@
 //! | bytes | field |
 //! |---|---|
 //! | 0–7 | `CIPHERGM` |
-//! | 8–9 | version, 2 |
+//! | 8–9 | version, 3 |
 //! | 10 | kind |
 //! | 11 | scheme |
 //! | 12–13 | the most clients of a sum |
@@ -25,7 +25,7 @@ use crate::{
 };
 
 const MAGIC: &[u8; 8] = b"CIPHERGM";
-const VERSION: u16 = 2;
+const VERSION: u16 = 3;
 const HEADER_BYTES: usize = 48;
 const DIGEST_BYTES: usize = 32;
 

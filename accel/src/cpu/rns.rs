@@ -18,8 +18,19 @@ use crate::{
 };
 pub(super) use tables::{Factor, Factors, Limb, Tables};
 
-/// Words of a ChaCha20 stream that are made at once: sixteen blocks.
-pub(crate) const STREAM_WORDS: usize = 128;
+/// Blocks of a ChaCha20 stream that are made at once.
+pub(super) const BLOCKS: usize = 16;
+/// Their words.
+pub(crate) const STREAM_WORDS: usize = BLOCKS * beats::WORDS;
+/// Their lanes: a run of draws. See `Builder::uniform`.
+pub(super) const RUN: usize = BLOCKS * beats::LANES;
+/// Draws that are added before they are reduced: sums are below `2^5 · 2^50`.
+pub(super) const TOGETHER: usize = 16;
+
+/// The bits that a number below q has.
+pub(super) fn mask(q: u64) -> u64 {
+    u64::MAX >> q.leading_zeros()
+}
 
 /// Loops over residues, which are below their prime q before and after, q below 2^50.
 pub(super) trait Rns: Copy + Send + Sync + 'static {
@@ -46,9 +57,19 @@ pub(super) trait Rns: Copy + Send + Sync + 'static {
     /// [`STREAM_WORDS`].
     fn keystream(self, out: &mut [u64; STREAM_WORDS], key: &[u64], stream: u64, at: u64);
 
-    /// Adds uniform draws to residues if all are below q once they are masked to its bits; else adds
-    /// nothing and gives false. Variable time.
-    fn add_draws(self, out: &mut [u64], draws: &[u64], q: u64) -> bool;
+    /// Adds the draws of run number `run` of the stream, masked to the bits of the prime of their
+    /// lane, if all are below it; else adds nothing and gives false. Variable time.
+    fn add_draws(
+        self,
+        sum: &mut [u64; RUN],
+        key: &[u64],
+        stream: u64,
+        run: u64,
+        primes: &[u64; beats::LANES],
+    ) -> bool;
+
+    /// Adds to residues, [`BLOCKS`] of each prime, sums of at most [`TOGETHER`] draws each.
+    fn take_draws(self, out: &mut [u64], sum: &[u64; RUN], primes: &[u64; beats::LANES]);
 
     /// The noise that random words make; see `Builder::noise`.
     fn noise(self, out: &mut [u64], random: &[u64], q: u64);

@@ -487,9 +487,15 @@ impl Builder {
     /// The sum over `seeds` of uniform polynomials, each the one that `(seed, index)` names.
     ///
     /// # Source
-    /// ChaCha20 with the seed as key and `index` as 64-bit stream number; its output read as
-    /// little-endian `u64`; limb by limb, coefficient by coefficient, the first word whose low
-    /// `bits(q)` bits are below q. Public: rejection takes variable time.
+    /// ChaCha20 with the seed as key and `index` as 64-bit stream number, block counter from 0. A
+    /// block of 64 bytes is a [beat](crate::beats): ten lanes of 51 bits in eight little-endian `u64`,
+    /// the last two bits unused. Draws come in runs of sixteen blocks: draw `16·k + j` of a run's 160
+    /// is lane k of its block j. Limb by limb, coefficient by coefficient, a residue is the low
+    /// `bits(q)` bits of the next draw for which these are below q. Draws run on from limb to limb, and
+    /// what is left of the last run is not used.
+    ///
+    /// A draw is rejected with chance `1 − q / 2^bits(q)`: for the four largest primes of 50 bits at
+    /// degree 8192, below 2^-29. Public: rejection takes variable time.
     pub fn uniform(
         &mut self,
         name: &str,

@@ -5,24 +5,32 @@
 //! each, as `rand_chacha` has them.
 
 use std::arch::x86_64::{
-    _mm512_add_epi32, _mm512_rol_epi32, _mm512_set1_epi32, _mm512_setr_epi32, _mm512_shuffle_i32x4,
-    _mm512_unpackhi_epi32, _mm512_unpackhi_epi64, _mm512_unpacklo_epi32, _mm512_unpacklo_epi64,
-    _mm512_xor_si512,
+    _mm512_add_epi32, _mm512_cmpge_epu64_mask, _mm512_rol_epi32, _mm512_set1_epi32,
+    _mm512_setr_epi32, _mm512_shrdv_epi32, _mm512_shuffle_i32x4, _mm512_unpackhi_epi32,
+    _mm512_unpackhi_epi64, _mm512_unpacklo_epi32, _mm512_unpacklo_epi64, _mm512_xor_si512,
 };
 
 use zeroize::optimization_barrier;
 
-use super::{select::words, *};
-use crate::cpu::rns::STREAM_WORDS;
+use super::{
+    residues::subtract_once,
+    select::{eight, words},
+    *,
+};
+use crate::{
+    beats::{LANE_BITS, LANES},
+    cpu::rns::{BLOCKS, RUN, STREAM_WORDS, TOGETHER, mask},
+};
 
 /// "expand 32-byte k".
 const CONSTANTS: [u32; 4] = [0x6170_7865, 0x3320_646e, 0x7962_2d32, 0x6b20_6574];
 
-/// The sixteen blocks from `block` on, a multiple of sixteen, of the stream number `stream`.
+/// The sixteen blocks from `block` on, a multiple of sixteen, of the stream number `stream`: a vector
+/// for each of their words of 32 bits, the blocks in the order of `places`.
+#[inline]
 #[target_feature(enable = "avx512f")]
-pub(super) fn keystream(out: &mut [u64; STREAM_WORDS], key: &[u64], stream: u64, block: u64) {
+fn blocks(key: &[u64], stream: u64, block: u64, places: Word) -> [Word; 16] {
     let set = |x: u32| _mm512_set1_epi32(x as i32);
-    let places = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
     let mut start = [_mm512_setzero_si512(); 16];
     for i in 0..4 {
         start[i] = set(CONSTANTS[i]);
@@ -49,6 +57,14 @@ pub(super) fn keystream(out: &mut [u64; STREAM_WORDS], key: &[u64], stream: u64,
     // The key may be that of noise.
     start.fill(_mm512_setzero_si512());
     optimization_barrier(&start);
+    x
+}
+
+/// See [`Rns::keystream`](crate::cpu::rns::Rns::keystream).
+#[target_feature(enable = "avx512f")]
+pub(super) fn keystream(out: &mut [u64; STREAM_WORDS], key: &[u64], stream: u64, block: u64) {
+    let places = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    let x = blocks(key, stream, block, places);
     let blocks = out.as_chunks_mut::<8>().0;
     // Words 4g .. 4g + 4 of blocks j, j + 4, j + 8 and j + 12, in the quarters of a vector.
     let mut fours = [[_mm512_setzero_si512(); 4]; 4];
@@ -69,6 +85,57 @@ pub(super) fn keystream(out: &mut [u64; STREAM_WORDS], key: &[u64], stream: u64,
         blocks[4 + j] = words(_mm512_shuffle_i32x4::<0xdd>(e, f));
         blocks[8 + j] = words(_mm512_shuffle_i32x4::<0x88>(g, h));
         blocks[12 + j] = words(_mm512_shuffle_i32x4::<0xdd>(g, h));
+    }
+}
+
+/// See [`Rns::add_draws`](crate::cpu::rns::Rns::add_draws). A lane begins in the same bit of every
+/// block, so that a pair of shifts takes it out of all sixteen.
+#[target_feature(enable = "avx512f,avx512vbmi2")]
+pub(super) fn add_draws(
+    sum: &mut [u64; RUN],
+    key: &[u64],
+    stream: u64,
+    block: u64,
+    primes: &[u64; LANES],
+) -> bool {
+    // Halves of numbers are joined two by two within each quarter of a vector, which so gives eight
+    // neighbours.
+    let places = _mm512_setr_epi32(0, 1, 8, 9, 2, 3, 10, 11, 4, 5, 12, 13, 6, 7, 14, 15);
+    let x = blocks(key, stream, block, places);
+    let mut draws = [_mm512_setzero_si512(); RUN / 8];
+    let mut rejected = 0;
+    for (lane, &q) in primes.iter().enumerate() {
+        let (word, bit) = (LANE_BITS * lane / 32, LANE_BITS * lane % 32);
+        let right = _mm512_set1_epi32(bit as i32);
+        let low = _mm512_shrdv_epi32(x[word], x[word + 1], right);
+        // What is above a lane, or past the end, is masked away.
+        let high = _mm512_shrdv_epi32(x[word + 1], x[(word + 2) % 16], right);
+        let pair = [_mm512_unpacklo_epi32(low, high), _mm512_unpackhi_epi32(low, high)];
+        for (draw, both) in draws[2 * lane..2 * lane + 2].iter_mut().zip(pair) {
+            *draw = _mm512_and_si512(both, all(mask(q)));
+            rejected |= _mm512_cmpge_epu64_mask(*draw, all(q));
+        }
+    }
+    if rejected == 0 {
+        for (sum, draw) in sum.as_chunks_mut::<8>().0.iter_mut().zip(draws) {
+            *sum = words(_mm512_add_epi64(eight(sum), draw));
+        }
+    }
+    rejected == 0
+}
+
+/// See [`Rns::take_draws`](crate::cpu::rns::Rns::take_draws).
+#[target_feature(enable = "avx512f")]
+pub(super) fn take_draws(out: &mut [u64], sum: &[u64; RUN], primes: &[u64; LANES]) {
+    let runs = out.as_chunks_mut::<BLOCKS>().0.iter_mut().zip(sum.as_chunks::<BLOCKS>().0);
+    for ((out, sum), &q) in runs.zip(primes) {
+        for (out, sum) in out.as_chunks_mut::<8>().0.iter_mut().zip(sum.as_chunks::<8>().0) {
+            let mut x = _mm512_add_epi64(eight(out), eight(sum));
+            for shift in (0..=TOGETHER.ilog2()).rev() {
+                x = subtract_once(x, all(q << shift));
+            }
+            *out = words(x);
+        }
     }
 }
 

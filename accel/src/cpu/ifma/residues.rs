@@ -4,8 +4,7 @@
 //! Primes are below 2^50, so what is below 4q is below 2^52, which the multipliers take whole.
 
 use std::arch::x86_64::{
-    _mm512_cmpge_epu64_mask, _mm512_min_epu64, _mm512_popcnt_epi64, _mm512_sllv_epi64,
-    _mm512_srlv_epi64,
+    _mm512_min_epu64, _mm512_popcnt_epi64, _mm512_sllv_epi64, _mm512_srlv_epi64,
 };
 
 use super::{
@@ -13,7 +12,10 @@ use super::{
     select::{eight, words},
     *,
 };
-use crate::cpu::rns::{Factor, Limb, Rns, STREAM_WORDS, Tables};
+use crate::{
+    beats::LANES,
+    cpu::rns::{BLOCKS, Factor, Limb, RUN, Rns, STREAM_WORDS, Tables},
+};
 
 /// A constant factor in all lanes.
 #[derive(Clone, Copy)]
@@ -94,22 +96,6 @@ fn mul(out: &mut [u64], a: &[u64], b: &[u64], limb: &Limb) {
         let rest = _mm512_and_si512(rest, all(MASK as u64));
         subtract_once(subtract_once(rest, q), q)
     });
-}
-
-#[target_feature(enable = "avx512f")]
-fn add_draws(out: &mut [u64], draws: &[u64], q: u64) -> bool {
-    let (mask, limit) = (all(u64::MAX >> q.leading_zeros()), all(q));
-    let mut rejected = 0;
-    for draw in draws.as_chunks::<8>().0 {
-        rejected |= _mm512_cmpge_epu64_mask(_mm512_and_si512(eight(draw), mask), limit);
-    }
-    if rejected == 0 {
-        for (out, draw) in out.as_chunks_mut::<8>().0.iter_mut().zip(draws.as_chunks::<8>().0) {
-            let draw = _mm512_and_si512(eight(draw), mask);
-            *out = words(subtract_once(_mm512_add_epi64(eight(out), draw), limit));
-        }
-    }
-    rejected == 0
 }
 
 #[target_feature(enable = "avx512f,avx512vpopcntdq")]
@@ -244,8 +230,19 @@ impl Rns for Ifma {
         kernel!(chacha::keystream(out, key, stream, at / 8));
     }
 
-    fn add_draws(self, out: &mut [u64], draws: &[u64], q: u64) -> bool {
-        kernel!(add_draws(out, draws, q))
+    fn add_draws(
+        self,
+        sum: &mut [u64; RUN],
+        key: &[u64],
+        stream: u64,
+        run: u64,
+        primes: &[u64; LANES],
+    ) -> bool {
+        kernel!(chacha::add_draws(sum, key, stream, run * BLOCKS as u64, primes))
+    }
+
+    fn take_draws(self, out: &mut [u64], sum: &[u64; RUN], primes: &[u64; LANES]) {
+        kernel!(chacha::take_draws(out, sum, primes));
     }
 
     fn noise(self, out: &mut [u64], random: &[u64], q: u64) {

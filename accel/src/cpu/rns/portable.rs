@@ -2,7 +2,9 @@
 
 use rand_core::Rng;
 
-use super::{Factor, Limb, Phase, Rns, STREAM_WORDS, Tables, sampling};
+use super::{
+    BLOCKS, Factor, Limb, Phase, RUN, Rns, STREAM_WORDS, TOGETHER, Tables, mask, sampling,
+};
 use crate::{
     beats,
     cpu::portable::Portable,
@@ -112,13 +114,37 @@ impl Rns for Portable {
         out.iter_mut().for_each(|word| *word = rng.next_u64());
     }
 
-    fn add_draws(self, out: &mut [u64], draws: &[u64], q: u64) -> bool {
-        let mask = u64::MAX >> q.leading_zeros();
-        if draws.iter().any(|draw| draw & mask >= q) {
-            return false;
+    fn add_draws(
+        self,
+        sum: &mut [u64; RUN],
+        key: &[u64],
+        stream: u64,
+        run: u64,
+        primes: &[u64; beats::LANES],
+    ) -> bool {
+        let mut draws = sampling::draws(self, key, stream, run);
+        let mut accepted = true;
+        for (draws, &q) in draws.as_chunks_mut::<BLOCKS>().0.iter_mut().zip(primes) {
+            for draw in draws {
+                *draw &= mask(q);
+                accepted &= *draw < q;
+            }
         }
-        out.iter_mut().zip(draws).for_each(|(x, draw)| *x = subtract_once(*x + (draw & mask), q));
-        true
+        if accepted {
+            sum.iter_mut().zip(draws).for_each(|(sum, draw)| *sum += draw);
+        }
+        accepted
+    }
+
+    fn take_draws(self, out: &mut [u64], sum: &[u64; RUN], primes: &[u64; beats::LANES]) {
+        for ((out, sum), &q) in out.chunks_exact_mut(BLOCKS).zip(sum.chunks(BLOCKS)).zip(primes) {
+            for (out, sum) in out.iter_mut().zip(sum) {
+                *out += sum;
+                for shift in (0..=TOGETHER.ilog2()).rev() {
+                    *out = subtract_once(*out, q << shift);
+                }
+            }
+        }
     }
 
     fn noise(self, out: &mut [u64], random: &[u64], q: u64) {

@@ -1,11 +1,14 @@
 //! Random polynomials from ChaCha20 streams.
 
 use rand_chacha::ChaCha20Rng;
-use rand_core::{Rng, SeedableRng};
+use rand_core::SeedableRng;
 use zeroize::Zeroizing;
 
-use super::{Rns, STREAM_WORDS};
-use crate::ring::{Ring, subtract_once};
+use super::{BLOCKS, RUN, Rns, STREAM_WORDS, TOGETHER, mask};
+use crate::{
+    beats,
+    ring::{Ring, subtract_once},
+};
 
 /// The ChaCha20 stream number `index` under `key`, from its word `at` on.
 pub(super) fn stream(key: &[u64], index: u64, at: u64) -> ChaCha20Rng {
@@ -19,54 +22,67 @@ pub(super) fn stream(key: &[u64], index: u64, at: u64) -> ChaCha20Rng {
     rng
 }
 
-/// Seeds whose draws are added together, so that residues are read and written once for all.
-const TOGETHER: usize = 16;
+/// The draws of run number `run`: lane 0 of each block, then lane 1.
+pub(super) fn draws<B: Rns>(backend: B, seed: &[u64], index: u64, run: u64) -> [u64; RUN] {
+    let mut words = [0; STREAM_WORDS];
+    backend.keystream(&mut words, seed, index, run * STREAM_WORDS as u64);
+    let blocks = words.as_chunks::<{ beats::WORDS }>().0;
+    std::array::from_fn(|draw| beats::lane(&blocks[draw % BLOCKS], draw / BLOCKS))
+}
 
 /// Adds the uniform polynomials of all seeds. Variable time: seeds are public.
 ///
-/// A draw that is not below its prime is drawn again, and so moves all that follow it. The primes that
-/// are used lie so close below a power of two that this hardly ever happens: draws are added in runs,
-/// and one by one from the first run that has such a draw.
+/// A draw that is not below its prime is left out, which moves all that follow it. The primes that are
+/// used lie so close below a power of two that this hardly ever happens: draws are added in runs, and
+/// one by one from the first run that has such a draw.
 pub(super) fn uniform<B: Rns>(backend: B, ring: &Ring, out: &mut [u64], seeds: &[u64], index: u64) {
     out.fill(0);
-    let mut draws = [0; STREAM_WORDS];
-    let in_runs = ring.degree().is_multiple_of(STREAM_WORDS);
+    let prime = |place: usize| ring.primes()[place / ring.degree()];
+    let last = out.len() - 1;
     for seeds in seeds.chunks(4 * TOGETHER) {
         let seeds = seeds.as_chunks::<4>().0;
         // Where each seed's runs end.
-        let mut ends = [if in_runs { out.len() } else { 0 }; TOGETHER];
-        for (run, residues) in out.chunks_exact_mut(STREAM_WORDS).enumerate() {
-            let at = run * STREAM_WORDS;
-            let q = ring.primes()[at / ring.degree()];
+        let mut ends = [out.len(); TOGETHER];
+        for (run, residues) in out.chunks_mut(RUN).enumerate() {
+            let at = run * RUN;
+            // Degrees are multiples of sixteen. The last run may have lanes to spare.
+            let primes = std::array::from_fn(|lane| prime(last.min(at + lane * BLOCKS)));
+            let mut sum = [0; RUN];
             for (seed, end) in seeds.iter().zip(&mut ends) {
-                if at < *end {
-                    backend.keystream(&mut draws, seed, index, at as u64);
-                    if !backend.add_draws(residues, &draws, q) {
-                        *end = at;
-                    }
+                if at < *end && !backend.add_draws(&mut sum, seed, index, run as u64, &primes) {
+                    *end = at;
                 }
             }
+            backend.take_draws(residues, &sum, &primes);
         }
         for (seed, &end) in seeds.iter().zip(&ends) {
-            uniform_from(ring, out, seed, index, end);
+            uniform_from(backend, ring, out, seed, index, end);
         }
     }
 }
 
-/// Adds what one seed names from residue `at` on, before which no draw was rejected.
-fn uniform_from(ring: &Ring, out: &mut [u64], seed: &[u64], index: u64, at: usize) {
-    if at == out.len() {
-        return;
-    }
-    let mut rng = stream(seed, index, at as u64);
-    for (place, residue) in out.iter_mut().enumerate().skip(at) {
-        let q = ring.primes()[place / ring.degree()];
-        let mask = u64::MAX >> q.leading_zeros();
-        let mut draw = rng.next_u64() & mask;
-        while draw >= q {
-            draw = rng.next_u64() & mask;
+/// Adds what one seed names from residue `place` on, the first of a run, before which no draw was
+/// rejected.
+fn uniform_from<B: Rns>(
+    backend: B,
+    ring: &Ring,
+    out: &mut [u64],
+    seed: &[u64],
+    index: u64,
+    mut place: usize,
+) {
+    let mut run = (place / RUN) as u64;
+    while place < out.len() {
+        for draw in draws(backend, seed, index, run) {
+            let Some(residue) = out.get_mut(place) else { return };
+            let q = ring.primes()[place / ring.degree()];
+            let draw = draw & mask(q);
+            if draw < q {
+                *residue = subtract_once(*residue + draw, q);
+                place += 1;
+            }
         }
-        *residue = subtract_once(*residue + draw, q);
+        run += 1;
     }
 }
 
@@ -86,12 +102,12 @@ pub(super) fn noise<B: Rns>(backend: B, ring: &Ring, out: &mut [u64], key: &[u64
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use rand_core::Rng;
 
     use super::*;
     use crate::cpu::portable::Portable;
 
-    /// Words of one run in blocks.
-    const RUN: u64 = STREAM_WORDS as u64 / 8;
+    const RUN: u64 = BLOCKS as u64;
 
     /// Four runs from word `at` on, each asked for alone, of which the generator makes one stream.
     fn check<B: Rns>(backend: B, seed: [u8; 32], number: u64, at: u64) {
