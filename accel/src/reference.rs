@@ -333,12 +333,12 @@ fn uniform(ring: &Ring, out: &mut [u64], seeds: &[u64], index: u64) {
 
 /// The lanes of the blocks of a stream, read as beats: of each sixteen blocks lane 0 of all, then lane 1.
 fn draws(mut rng: ChaCha20Rng) -> impl Iterator<Item = u64> {
-    let mut run = move || {
+    let run = move || {
         let mut block = || std::array::from_fn(|_| rng.next_u64());
         let blocks: [[u64; beats::WORDS]; 16] = std::array::from_fn(|_| block());
         (0..beats::LANES).flat_map(move |lane| blocks.map(|block| beats::lane(&block, lane)))
     };
-    std::iter::repeat_with(move || run()).flatten()
+    std::iter::repeat_with(run).flatten()
 }
 
 fn centred_binomial(word: u64) -> i64 {

@@ -202,7 +202,7 @@ pub(crate) fn check_stream(
 }
 
 /// Checks the words of chunks from `first` on.
-fn check_words(
+pub(crate) fn check_words(
     key: &PublicKey,
     engine: &dyn Engine,
     chunks: &Chunks,

@@ -182,17 +182,20 @@ pub fn decode<'a>(
                 (sums, weight) = next;
             }
             let (own, rest) = sums.split_at(sums.len().min(BLOCK).min(values - done));
-            let scale = max_weight / weight as f64;
-            for (out, &sum) in block.iter_mut().zip(own) {
-                let units = sum as f64 / steps;
-                *out = match output {
-                    // The mean of clipped values is within the range and the type; rounding may not
-                    // leave them.
-                    Output::Mean => {
-                        ((units * scale).clamp(-1.0, 1.0) * range).clamp(-largest, largest)
-                    }
-                    Output::Sum => units * max_weight * range,
-                };
+            let each = block.iter_mut().zip(own);
+            match output {
+                // The mean of clipped values is within the range and the type; rounding may not leave
+                // them.
+                Output::Mean => {
+                    let unit = max_weight / (weight as f64 * steps);
+                    each.for_each(|(out, &sum)| {
+                        let part = (sum as f64 * unit).clamp(-1.0, 1.0);
+                        *out = (part * range).clamp(-largest, largest);
+                    });
+                }
+                Output::Sum => {
+                    each.for_each(|(out, &sum)| *out = sum as f64 / steps * max_weight * range);
+                }
             }
             if let Some(index) = spec.dtype.append(&block[..own.len()], &mut data) {
                 let (tensor, dtype) = (spec.name.clone(), spec.dtype.name());

@@ -1,14 +1,18 @@
 //! Opening a sum with the secret key.
 
-use std::collections::BTreeMap;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::Range,
+};
 
-use ciphergram_accel::{Engine, Operand, beats};
+use ciphergram_accel::{Engine, Operand, Program, beats};
+use rayon::prelude::*;
 use zeroize::Zeroizing;
 
 use crate::{
-    Error, Parameters, SecretKey, Sum, Update,
-    aggregate::check_stream,
-    bytes::to_words,
+    Error, Parameters, PublicKey, SecretKey, Sum, Update,
+    aggregate::{check_stream, check_words},
+    bytes::{read_words, to_words},
     ckks_sum::{LatticeSecret, beats_per_polynomial, chunks_per_polynomial},
     codec::{self, Fields, Output, is_zero_between},
     files::ContributorSet,
@@ -18,8 +22,6 @@ use crate::{
     rounding::Rounding,
 };
 
-/// Polynomials that are decrypted in one run: bounds the memory that opening takes.
-const POLYNOMIALS_PER_RUN: usize = 64;
 /// Ciphertexts that are decrypted in one run.
 const CIPHERTEXTS_PER_RUN: usize = 1024;
 
@@ -29,7 +31,7 @@ pub struct OpenedSum {
     chunks: Chunks,
     sums: Zeroizing<Vec<i64>>,
     /// For each chunk, its contributors and the sum of their weights.
-    parts: Vec<(usize, u64)>,
+    parts: Vec<Part>,
 }
 
 impl OpenedSum {
@@ -42,18 +44,20 @@ impl OpenedSum {
         let parameters = key.public().parameters().clone();
         let chunks = parameters.chunks(sum.agreement.values());
         sum.check(&chunks)?;
-        check_stream(key.public(), engine, &chunks, &sum.stream)?;
-        let count = chunks.count() as usize;
-        let sums = Zeroizing::new(vec![0; chunks.values()]);
-        let mut opened = Self { parameters, chunks, sums, parts: vec![(0, 0); count] };
-        match (key.paillier(), key.lattice(), key.public().parameters().lattice()) {
-            (Some(secret), ..) => opened.open_ciphertexts(secret, engine, sum)?,
-            (None, Some(secret), Some(lattice)) => {
-                opened.open_polynomials(secret, lattice, engine, sum)?;
+        let slots = Slots { parameters: &parameters, chunks: &chunks, sum };
+        let mut sums = Zeroizing::new(vec![0; chunks.values()]);
+        let mut parts = vec![(0, 0); chunks.count() as usize];
+        match (key.paillier(), key.lattice()) {
+            (Some(secret), _) => {
+                check_stream(key.public(), engine, &chunks, &sum.stream)?;
+                slots.open_ciphertexts(secret, engine, &mut sums, &mut parts)?;
             }
-            _ => unreachable!("a key is of one scheme"),
+            (None, Some(secret)) => {
+                slots.open_polynomials((key.public(), secret), engine, &mut sums, &mut parts)?;
+            }
+            (None, None) => unreachable!("a key is of one scheme"),
         }
-        Ok(opened)
+        Ok(Self { parameters, chunks, sums, parts })
     }
 
     /// The integer sums of all values, offsets removed.
@@ -73,151 +77,223 @@ impl OpenedSum {
     /// # Errors
     /// A value of a sum exceeds its tensor's type.
     pub fn decode(&self, sum: &Sum, output: Output) -> Result<Update, Error> {
-        let run = |(chunk, part): (u32, &(usize, u64))| {
-            (&self.sums[self.chunks.values_of(chunk)], part.1)
-        };
+        let run = |(chunk, part): (u32, &Part)| (&self.sums[self.chunks.values_of(chunk)], part.1);
         codec::decode(&sum.agreement, &self.parameters, output, (0..).zip(&self.parts).map(run))
     }
+}
 
+/// The contributors of a chunk and the sum of their weights.
+type Part = (usize, u64);
+
+/// Room for what is decrypted, kept from one polynomial to the next.
+#[derive(Default)]
+struct Room {
+    beats: Vec<u64>,
+    integers: Zeroizing<Vec<u64>>,
+    slots: Zeroizing<Vec<u64>>,
+    column: Zeroizing<Vec<u64>>,
+}
+
+/// What the slots of a sum are to be.
+struct Slots<'a> {
+    parameters: &'a Parameters,
+    chunks: &'a Chunks,
+    sum: &'a Sum,
+}
+
+impl Slots<'_> {
     fn open_ciphertexts(
-        &mut self,
+        &self,
         secret: &PaillierSecret,
         engine: &dyn Engine,
-        sum: &Sum,
+        sums: &mut [i64],
+        parts: &mut [Part],
     ) -> Result<(), Error> {
         let (k, n) = (secret.modulus().ciphertext_words(), secret.modulus().n().len_words());
-        let mut plain = Zeroizing::new(Vec::with_capacity(sum.stream.len() / (8 * k) * n));
-        for part in sum.stream.chunks(8 * CIPHERTEXTS_PER_RUN * k) {
+        let stream = &self.sum.stream;
+        let mut plain = Zeroizing::new(Vec::with_capacity(stream.len() / (8 * k) * n));
+        for part in stream.chunks(8 * CIPHERTEXTS_PER_RUN * k) {
             plain.extend_from_slice(secret.decrypt_words(engine, &to_words(part))?.words());
         }
-        let mut slots = plain.chunks(n);
-        for chunk in 0..self.chunks.count() {
+        let (mut rest, mut room) = (&plain[..], Room::default());
+        for (chunk, part) in (0..).zip(parts) {
             let count = self.chunks.units_of(chunk);
-            self.take_chunk(chunk, sum, slots.by_ref().take(count))?;
+            let (own, after) = rest.split_at(count * n);
+            room.slots.clear();
+            room.slots.extend((0..n).flat_map(|w| own.iter().skip(w).step_by(n)));
+            let values = &mut sums[self.chunks.values_of(chunk)];
+            *part = self.take_chunk(chunk, count, &mut room, values)?;
+            rest = after;
         }
         Ok(())
     }
 
-    /// Polynomials are grouped by who contributed to a chunk of theirs: usually one group.
+    /// Polynomial by polynomial, each from its bytes to its values while it is in cache.
     fn open_polynomials(
-        &mut self,
-        secret: &LatticeSecret,
-        lattice: &Lattice,
+        &self,
+        (public, secret): (&PublicKey, &LatticeSecret),
         engine: &dyn Engine,
-        sum: &Sum,
+        sums: &mut [i64],
+        parts: &mut [Part],
     ) -> Result<(), Error> {
-        let each = chunks_per_polynomial(&self.parameters, &lattice.ring);
-        let mut groups: BTreeMap<&ContributorSet, Vec<usize>> = BTreeMap::new();
-        for (chunk, set) in sum.sets.iter().enumerate() {
-            let polynomials = groups.entry(set).or_default();
-            if polynomials.last() != Some(&(chunk / each)) {
-                polynomials.push(chunk / each);
-            }
+        let Some(lattice) = self.parameters.lattice() else {
+            unreachable!("a secret over a ring has one")
+        };
+        let each = chunks_per_polynomial(self.parameters, &lattice.ring);
+        // Who contributed to a chunk: usually the same to all.
+        let mut groups: BTreeMap<&ContributorSet, Group> = BTreeMap::new();
+        for set in &self.sum.sets {
+            groups.entry(set).or_insert_with(|| {
+                let seed = |i: usize| seed_words(self.sum.contributors[i].bytes());
+                let seeds: Vec<u64> = set.iter().flat_map(seed).collect();
+                let program = secret.decrypt_program(self.parameters, seeds.len() / 4);
+                Group { program, seeds }
+            });
         }
-        for (set, polynomials) in groups {
-            let seeds: Vec<u64> =
-                set.iter().flat_map(|i| seed_words(sum.contributors[i].bytes())).collect();
-            let program = secret.decrypt_program(&self.parameters, seeds.len() / 4);
-            for part in polynomials.chunks(POLYNOMIALS_PER_RUN) {
-                let length = beats_per_polynomial(&self.parameters, &lattice.ring) * beats::BYTES;
-                let mut input = Vec::with_capacity(part.len() * length / 8);
-                for (&p, end) in part.iter().zip(1..) {
-                    let held = p * length..sum.stream.len().min((p + 1) * length);
-                    let words = sum.stream[held].as_chunks::<8>().0;
-                    input.extend(words.iter().map(|bytes| u64::from_le_bytes(*bytes)));
-                    // The last polynomial may hold fewer chunks than the others.
-                    input.resize(end * length / 8, 0);
-                }
-                let indices: Vec<u64> = part.iter().map(|&p| p as u64).collect();
-                let integers_each = lattice.ring.len_words();
-                let mut out = Zeroizing::new(vec![0; part.len() * integers_each]);
+        let length = beats_per_polynomial(self.parameters, &lattice.ring) * beats::BYTES;
+        let open = |room: &mut Room, (p, polynomial): (usize, Polynomial<'_>)| {
+            let Polynomial { bytes, sums, parts } = polynomial;
+            read_words(&mut room.beats, bytes);
+            let first = p * each;
+            check_words(public, engine, self.chunks, first as u32, &room.beats)?;
+            // The last polynomial may hold fewer chunks than the others.
+            room.beats.resize(length / 8, 0);
+            room.integers.resize(lattice.ring.len_words(), 0);
+            let sets = &self.sum.sets[first..first + parts.len()];
+            for set in sets.iter().collect::<BTreeSet<_>>() {
+                let Group { program, seeds } = &groups[set];
                 let mut operands = [
-                    Operand::In(&input),
-                    Operand::In(&indices),
-                    Operand::In(&seeds),
-                    Operand::Out(&mut out),
+                    Operand::In(&room.beats),
+                    Operand::In(&[p as u64]),
+                    Operand::In(seeds),
+                    Operand::Out(&mut room.integers),
                 ];
-                engine.run(&program, &mut operands)?;
-                for (&p, integers) in part.iter().zip(out.chunks(integers_each)) {
-                    match lattice.ring.primes().len() {
-                        2 => self.take_polynomial::<2>(p * each, set, sum, lattice, integers)?,
-                        4 => self.take_polynomial::<4>(p * each, set, sum, lattice, integers)?,
-                        _ => unreachable!("rings of ckks-sum have two or four primes"),
-                    }
+                engine.run(program, &mut operands)?;
+                let own = (first, sets, set);
+                match lattice.ring.primes().len() {
+                    2 => self.take_polynomial::<2>(own, lattice, room, sums, parts)?,
+                    4 => self.take_polynomial::<4>(own, lattice, room, sums, parts)?,
+                    _ => unreachable!("rings of ckks-sum have two or four primes"),
                 }
             }
-        }
-        Ok(())
+            Ok(())
+        };
+        let values = each * self.parameters.geometry().values_per_chunk();
+        let mut rest = sums;
+        // A chunk may have a head and no values.
+        let cut = |(bytes, parts)| {
+            let whole = std::mem::take(&mut rest);
+            let (sums, after) = whole.split_at_mut(values.min(whole.len()));
+            rest = after;
+            Polynomial { bytes, sums, parts }
+        };
+        let polynomials: Vec<_> =
+            self.sum.stream.chunks(length).zip(parts.chunks_mut(each)).map(cut).collect();
+        let opened: Vec<_> =
+            polynomials.into_par_iter().enumerate().map_init(Room::default, open).collect();
+        // The first that is no ciphertext, else the first that its contributors cannot have made,
+        // whichever thread was sooner.
+        let faults = opened.into_iter().filter_map(Result::err);
+        let fault = faults.min_by_key(|fault| !matches!(fault, Error::Ciphertext { .. }));
+        fault.map_or(Ok(()), Err)
     }
 
     /// Takes from one decrypted polynomial the chunks of one group.
     fn take_polynomial<const W: usize>(
-        &mut self,
-        first: usize,
-        set: &ContributorSet,
-        sum: &Sum,
+        &self,
+        (first, sets, group): (usize, &[ContributorSet], &ContributorSet),
         lattice: &Lattice,
-        integers: &[u64],
+        room: &mut Room,
+        sums: &mut [i64],
+        parts: &mut [Part],
     ) -> Result<(), Error> {
         let rounding = Rounding::<W>::new(lattice);
-        let g = *self.parameters.geometry();
-        let degree = integers.len() / W;
-        let mut slots = Zeroizing::new(Vec::with_capacity(g.slots_per_chunk));
-        // The last few coefficients of a polynomial hold no chunk.
-        for i in 0..degree / g.slots_per_chunk {
-            let chunk = first + i;
-            if sum.sets.get(chunk) != Some(set) {
+        let g = self.parameters.geometry();
+        let degree = lattice.ring.degree();
+        let before = self.chunks.values_of(first as u32).start;
+        for (i, (part, set)) in parts.iter_mut().zip(sets).enumerate() {
+            if set != group {
                 continue;
             }
-            let held = self.chunks.units_of(chunk as u32) * g.slots_per_unit;
-            slots.clear();
-            for slot in i * g.slots_per_chunk..i * g.slots_per_chunk + held {
-                slots.push(rounding.round(std::array::from_fn(|w| integers[w * degree + slot])));
+            let chunk = (first + i) as u32;
+            let (start, count) =
+                (i * g.slots_per_chunk, self.chunks.units_of(chunk) * g.slots_per_unit);
+            room.slots.resize(W * count, 0);
+            for slot in 0..count {
+                let integer = std::array::from_fn(|w| room.integers[w * degree + start + slot]);
+                for (w, word) in rounding.round(integer).into_iter().enumerate() {
+                    room.slots[w * count + slot] = word;
+                }
             }
-            self.take_chunk(chunk as u32, sum, slots.iter().map(|words| &words[..]))?;
+            let Range { start, end } = self.chunks.values_of(chunk);
+            *part = self.take_chunk(chunk, count, room, &mut sums[start - before..end - before])?;
         }
         Ok(())
     }
 
-    /// Reads head and fields of a chunk's slots, and checks that its contributors can have made
-    /// them: the count is theirs, everything is between what so many can sum to, and nothing is
-    /// beside it.
-    fn take_chunk<'s>(
-        &mut self,
+    /// Reads head and fields of a chunk's slots, which lie in `room` word by word, and checks that its
+    /// contributors can have made them: the count is theirs, everything is between what so many can sum
+    /// to, and nothing is beside it.
+    fn take_chunk(
+        &self,
         chunk: u32,
-        sum: &Sum,
-        slots: impl Iterator<Item = &'s [u64]>,
-    ) -> Result<(), Error> {
-        let g = *self.parameters.geometry();
-        let contributors = sum.sets[chunk as usize].count();
+        count: usize,
+        room: &mut Room,
+        values: &mut [i64],
+    ) -> Result<Part, Error> {
+        let g = self.parameters.geometry();
+        let contributors = self.sum.sets[chunk as usize].count();
         let k = contributors as u64;
         let half = u64::from(self.parameters.half_steps());
         let (largest, offset) = (2 * k * half, (k * half) as i64);
-        let mut honest = true;
+        let slot = |index: usize| room.slots[index..].iter().step_by(count);
+        let head_bits = g.head_fields * g.field_bits as usize;
+        let head = room.slots[0] & (u64::MAX >> 64usize.saturating_sub(head_bits));
+        let mut honest = is_zero_between(slot(0), 64, head_bits);
+        let count_bits = self.parameters.count_bits();
+        let (heads, weight) = (head & ((1 << count_bits) - 1), head >> count_bits);
+        let most = k * u64::from(self.sum.agreement.max_weight());
+        honest &= heads == k && (k..=most).contains(&weight);
         let fields = Fields::new(0, g.field_bits);
-        let mut rest = &mut self.sums[self.chunks.values_of(chunk)];
-        for (index, slot) in slots.enumerate() {
-            let first = if index == 0 { g.head_fields } else { 0 };
-            if index == 0 {
-                let head_bits = g.head_fields * g.field_bits as usize;
-                let head = slot[0] & (u64::MAX >> 64usize.saturating_sub(head_bits));
-                honest &= is_zero_between(slot, 64, head_bits);
-                let count_bits = self.parameters.count_bits();
-                let (count, weight) = (head & ((1 << count_bits) - 1), head >> count_bits);
-                let most = k * u64::from(sum.agreement.max_weight());
-                honest &= count == k && (k..=most).contains(&weight);
-                self.parts[chunk as usize] = (contributors, weight);
-            }
-            let (own, after) = rest.split_at_mut(rest.len().min(g.fields_per_slot - first));
-            fields.take(slot, first, own, |out, value| {
-                honest &= value <= largest;
+        // Past the fields of a slot, and past the last value of the chunk, everything is zero.
+        honest &= fields.is_zero_from(&room.slots, 0..count, count, g.fields_per_slot);
+        let held = g.head_fields + values.len();
+        let (full, used) = (held / g.fields_per_slot, held % g.fields_per_slot);
+        honest &= fields.is_zero_from(&room.slots, full..count.min(full + 1), count, used);
+        honest &= fields.is_zero_from(&room.slots, count.min(full + 1)..count, count, 0);
+        room.column.resize(count, 0);
+        // The top bit tells of a difference below zero.
+        let mut over = 0;
+        for field in 0..g.fields_per_slot {
+            fields.take(&room.slots, field, &mut room.column);
+            // The head stands where the first values of the first slot would.
+            let first = usize::from(field < g.head_fields);
+            let start = first * g.fields_per_slot + field - g.head_fields;
+            let Some(own) = values.get_mut(start..) else { continue };
+            let own = own.iter_mut().step_by(g.fields_per_slot);
+            for (out, &value) in own.zip(&room.column[first..]) {
+                over |= largest.wrapping_sub(value);
                 *out = value as i64 - offset;
-            });
-            // Past the last value of the chunk, and past the fields of a slot, everything is zero.
-            let used = first + own.len();
-            honest &= fields.is_zero_from(slot, used);
-            rest = after;
+            }
         }
-        if honest { Ok(()) } else { Err(Error::Inconsistent { chunk, contributors }) }
+        honest &= over >> 63 == 0;
+        if honest {
+            Ok((contributors, weight))
+        } else {
+            Err(Error::Inconsistent { chunk, contributors })
+        }
     }
+}
+
+/// What opens the chunks of the same contributors.
+struct Group {
+    program: Program,
+    seeds: Vec<u64>,
+}
+
+/// A polynomial's bytes, and where its values and chunks go.
+struct Polynomial<'a> {
+    bytes: &'a [u8],
+    sums: &'a mut [i64],
+    parts: &'a mut [Part],
 }

@@ -53,6 +53,7 @@ impl Ifma {
         let there = is_x86_feature_detected!("avx512f")
             && is_x86_feature_detected!("avx512dq")
             && is_x86_feature_detected!("avx512ifma")
+            && is_x86_feature_detected!("avx512vbmi")
             && is_x86_feature_detected!("avx512vbmi2")
             && is_x86_feature_detected!("avx512vpopcntdq");
         there.then_some(Self(()))

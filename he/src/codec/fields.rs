@@ -1,5 +1,7 @@
 //! Fields of one width, one after the other in little-endian words.
 
+use std::ops::Range;
+
 /// How the fields of a slot lie.
 pub(crate) struct Fields {
     skipped: usize,
@@ -38,38 +40,35 @@ impl Fields {
         }
     }
 
-    /// Visits as many fields as there is room for in `out`, from field `first` on.
-    #[inline]
-    pub(crate) fn take<T>(
-        &self,
-        words: &[u64],
-        first: usize,
-        out: &mut [T],
-        mut take: impl FnMut(&mut T, u64),
-    ) {
-        let (mut word, mut bit) = self.place(first);
+    /// Field `index` of every slot, as many as `out` has room for. Slots lie word by word: word `w` of
+    /// slot `s` is `words[w · out.len() + s]`.
+    pub(crate) fn take(&self, words: &[u64], index: usize, out: &mut [u64]) {
+        let (word, bit) = self.place(index);
         let mask = (1 << self.bits) - 1;
-        let at = |word: usize| words.get(word).copied().unwrap_or(0);
-        let mut held = at(word);
-        for out in out {
-            let mut value = held >> bit;
-            bit += self.bits;
-            if bit >= 64 {
-                (word, bit) = (word + 1, bit - 64);
-                held = at(word);
-                // The rest; if there is none, the mask takes it away.
-                value |= held << (self.bits - bit);
-            }
-            take(out, value & mask);
+        let mut rows = words.chunks_exact(out.len()).skip(word);
+        let Some(row) = rows.next() else { unreachable!("a slot has a word for each field") };
+        // What follows the last word, or has nothing of this field, is masked away.
+        let next = rows.next().unwrap_or(row);
+        for ((out, low), high) in out.iter_mut().zip(row).zip(next) {
+            *out = (low >> bit | high << 1 << (63 - bit)) & mask;
         }
     }
 
-    /// Whether everything from field `first` on is zero.
-    #[inline]
-    pub(crate) fn is_zero_from(&self, words: &[u64], first: usize) -> bool {
+    /// Whether everything of some of `count` slots from field `first` on is zero.
+    pub(crate) fn is_zero_from(
+        &self,
+        words: &[u64],
+        slots: Range<usize>,
+        count: usize,
+        first: usize,
+    ) -> bool {
         let (word, bit) = self.place(first);
-        let above = words[word.min(words.len())..].iter().enumerate();
-        above.fold(0, |any, (i, word)| any | if i == 0 { word >> bit } else { *word }) == 0
+        let mut any = 0;
+        for (i, row) in words.chunks_exact(count).skip(word).enumerate() {
+            let shift = if i == 0 { bit } else { 0 };
+            any |= row[slots.clone()].iter().fold(0, |any, word| any | word >> shift);
+        }
+        any == 0
     }
 }
 
@@ -82,8 +81,12 @@ pub(crate) fn add_bits(words: &mut [u64], bit: u32, value: u64) {
 }
 
 /// Whether bits `from .. to` of `words` are all zero.
-pub(crate) fn is_zero_between(words: &[u64], from: usize, to: usize) -> bool {
-    words.iter().enumerate().all(|(i, word)| {
+pub(crate) fn is_zero_between<'a>(
+    words: impl Iterator<Item = &'a u64>,
+    from: usize,
+    to: usize,
+) -> bool {
+    words.enumerate().all(|(i, word)| {
         // The part of this word that is meant.
         let [start, end] = [from, to].map(|bit| bit.clamp(64 * i, 64 * i + 64) - 64 * i);
         start >= end || (word >> start) << (64 - (end - start)) == 0
@@ -121,11 +124,18 @@ mod tests {
                 }
             }
             let last = count - 1;
-            prop_assert_eq!(fields.is_zero_from(&words, last), values[last - first] == 0);
-            prop_assert!(fields.is_zero_from(&words, count));
-            let mut read = vec![0; values.len()];
-            fields.take(&words, first, &mut read, |out, value| *out = value as u32);
-            prop_assert_eq!(read, values);
+            // Beside another slot, all ones.
+            let slots: Vec<_> = words.iter().flat_map(|&word| [u64::MAX, word]).collect();
+            let is_zero_from = |field| fields.is_zero_from(&slots, 1..2, 2, field);
+            prop_assert_eq!(is_zero_from(last), values[last - first] == 0);
+            prop_assert!(is_zero_from(count));
+            prop_assert!(!fields.is_zero_from(&slots, 0..2, 2, last));
+            prop_assert!(fields.is_zero_from(&slots, 1..1, 2, 0));
+            for (i, &value) in (first..).zip(&values) {
+                let mut read = [0; 2];
+                fields.take(&slots, i, &mut read);
+                prop_assert_eq!(read, [u64::MAX >> (64 - bits), u64::from(value)]);
+            }
         }
     }
 
@@ -136,7 +146,11 @@ mod tests {
             words[bit / 64] |= 1 << (bit % 64);
             for (from, to) in [(0, 192), (5, 5), (64, 128), (63, 65), (100, 192), (1, 191)] {
                 let seen = (from..to).contains(&bit);
-                assert_eq!(is_zero_between(&words, from, to), !seen, "{bit} of {from} .. {to}");
+                assert_eq!(
+                    is_zero_between(words.iter(), from, to),
+                    !seen,
+                    "{bit} of {from} .. {to}"
+                );
             }
         }
     }

@@ -1,9 +1,8 @@
 //! Beats, one at a time: a beat is a register.
 
 use std::arch::x86_64::{
-    _mm512_cmpge_epu64_mask, _mm512_permutex2var_epi64, _mm512_permutexvar_epi64,
-    _mm512_setr_epi64, _mm512_shrdv_epi64, _mm512_sllv_epi64, _mm512_srlv_epi64,
-    _mm512_test_epi64_mask,
+    _mm512_cmpge_epu64_mask, _mm512_permutex2var_epi64, _mm512_permutexvar_epi8, _mm512_setr_epi64,
+    _mm512_sllv_epi64, _mm512_srlv_epi64, _mm512_test_epi64_mask,
 };
 
 use super::{
@@ -39,15 +38,31 @@ const FIRST: [(usize, usize); WORDS] = {
     first
 };
 
-/// For each of sixteen lanes, of which ten are there, its first word and its lowest bit there.
-const START: [(usize, usize); 16] = {
-    let mut start = [(0, 0); 16];
+/// For each byte of sixteen lanes, of which ten are there, where it is in a beat: the eight bytes from
+/// the one that a lane starts in hold all of it. Past the end it is any.
+const BYTES: [[u64; 8]; 2] = {
+    let mut bytes = [[0; 8]; 2];
     let mut k = 0;
     while k < LANES {
-        start[k] = (LANE_BITS * k / 64, LANE_BITS * k % 64);
+        let mut i = 0;
+        while i < 8 {
+            bytes[k / 8][k % 8] |= ((LANE_BITS * k / 8 + i) as u64 % 64) << (8 * i);
+            i += 1;
+        }
         k += 1;
     }
-    start
+    bytes
+};
+
+/// The bit of its first byte that each of them starts with.
+const STARTS: [[u64; 8]; 2] = {
+    let mut starts = [[0; 8]; 2];
+    let mut k = 0;
+    while k < LANES {
+        starts[k / 8][k % 8] = (LANE_BITS * k % 8) as u64;
+        k += 1;
+    }
+    starts
 };
 
 #[inline]
@@ -65,18 +80,15 @@ fn pack_beat([low, high]: Lanes) -> Word {
 }
 
 #[inline]
-#[target_feature(enable = "avx512f,avx512vbmi2")]
+#[target_feature(enable = "avx512f,avx512vbmi")]
 fn unpack_beat(beat: Word) -> Lanes {
-    let part = |start: [(usize, usize); 8]| {
-        let low = _mm512_permutexvar_epi64(places(start.map(|(word, _)| word)), beat);
-        // The last lane ends with its word; what follows is masked away.
-        let next = places(start.map(|(word, _)| (word + 1) % WORDS));
-        let high = _mm512_permutexvar_epi64(next, beat);
-        let both = _mm512_shrdv_epi64(low, high, places(start.map(|(_, bit)| bit)));
-        _mm512_and_si512(both, all((1 << LANE_BITS) - 1))
-    };
-    let [first, second] = START.as_chunks().0 else { unreachable!("two eights") };
-    [part(*first), part(*second)]
+    let mask = all((1 << LANE_BITS) - 1);
+    let mut lanes = [beat; 2];
+    for ((lanes, bytes), start) in lanes.iter_mut().zip(&BYTES).zip(&STARTS) {
+        let bytes = _mm512_permutexvar_epi8(eight(bytes), beat);
+        *lanes = _mm512_and_si512(_mm512_srlv_epi64(bytes, eight(start)), mask);
+    }
+    lanes
 }
 
 /// See [`Rns::pack`](crate::cpu::rns::Rns::pack).
@@ -89,7 +101,7 @@ pub(super) fn pack(out: &mut [u64], lanes: &[u64]) {
 }
 
 /// See [`Rns::unpack`](crate::cpu::rns::Rns::unpack).
-#[target_feature(enable = "avx512f,avx512vbmi2")]
+#[target_feature(enable = "avx512f,avx512vbmi")]
 pub(super) fn unpack(lanes: &mut [u64], words_in: &[u64]) {
     for (index, beat) in words_in.as_chunks::<WORDS>().0.iter().enumerate() {
         let [low, high] = unpack_beat(eight(beat));
@@ -114,7 +126,7 @@ fn phases(primes: &[u64]) -> [Lanes; MAX_PRIMES] {
 }
 
 /// See [`Rns::first_bad_beat`](crate::cpu::rns::Rns::first_bad_beat).
-#[target_feature(enable = "avx512f,avx512vbmi2")]
+#[target_feature(enable = "avx512f,avx512vbmi")]
 pub(super) fn first_bad_beat(words: &[u64], primes: &[u64]) -> Option<usize> {
     let (phases, mut phase) = (phases(primes), Phase::new(primes.len()));
     // The bits that are in no lane.
@@ -132,7 +144,7 @@ pub(super) fn first_bad_beat(words: &[u64], primes: &[u64]) -> Option<usize> {
 
 /// See [`Rns::add_beats`](crate::cpu::rns::Rns::add_beats). Every lane holds a residue below 2^50, so
 /// a sum fits its 51 bits before it is reduced.
-#[target_feature(enable = "avx512f,avx512vbmi2")]
+#[target_feature(enable = "avx512f,avx512vbmi")]
 pub(super) fn add_beats(out: &mut [u64], a: &[u64], b: &[u64], primes: &[u64]) {
     let phases = phases(primes);
     let mut phase = Phase::new(primes.len());
