@@ -166,49 +166,123 @@ pub fn decode<'a>(
     agreement: &Agreement,
     parameters: &Parameters,
     output: Output,
-    mut runs: impl Iterator<Item = (&'a [i64], u64)>,
+    runs: impl Iterator<Item = (&'a [i64], u64)>,
 ) -> Result<Update, Error> {
+    decode_by(agreement, parameters, output, |decoder| {
+        let mut done = 0;
+        for (sums, weight) in runs {
+            decoder.decode(done, sums, weight)?;
+            done += sums.len();
+        }
+        assert_eq!(done, agreement.values(), "one sum for each value");
+        Ok(())
+    })
+}
+
+/// The update that `run` decodes every value of.
+pub(crate) fn decode_by(
+    agreement: &Agreement,
+    parameters: &Parameters,
+    output: Output,
+    run: impl FnOnce(&mut Decoder<'_>) -> Result<(), Error>,
+) -> Result<Update, Error> {
+    let bytes = |spec: &TensorSpec| vec![0; spec.values().unwrap_or(0) * spec.dtype.bytes()];
+    let mut data: Vec<_> = agreement.specs().iter().map(bytes).collect();
+    let mut end = 0;
+    let places = agreement.specs().iter().zip(agreement.ranges()).zip(&mut data);
+    let places = places.map(|((spec, &range), bytes)| {
+        let first = end;
+        end += spec.values().unwrap_or(0);
+        Place { spec, range, first, end, skipped: 0, bytes }
+    });
     let steps = f64::from(parameters.half_steps());
     let max_weight = f64::from(agreement.max_weight());
-    let (mut sums, mut weight): (&[i64], u64) = (&[], 1);
-    let mut block = Zeroizing::new([0.0; BLOCK]);
-    let mut decode_tensor = |(spec, &range): (&TensorSpec, &f64)| {
-        let (values, largest) = (spec.values().unwrap_or(0), spec.dtype.largest());
-        let mut data = Vec::with_capacity(values * spec.dtype.bytes());
-        let mut done = 0;
-        while done < values {
-            while sums.is_empty() {
-                let Some(next) = runs.next() else { unreachable!("one sum for each value") };
-                (sums, weight) = next;
-            }
-            let (own, rest) = sums.split_at(sums.len().min(BLOCK).min(values - done));
-            let each = block.iter_mut().zip(own);
-            match output {
-                // The mean of clipped values is within the range and the type; rounding may not leave
-                // them.
-                Output::Mean => {
-                    let unit = max_weight / (weight as f64 * steps);
-                    each.for_each(|(out, &sum)| {
-                        let part = (sum as f64 * unit).clamp(-1.0, 1.0);
-                        *out = (part * range).clamp(-largest, largest);
-                    });
-                }
-                Output::Sum => {
-                    each.for_each(|(out, &sum)| *out = sum as f64 / steps * max_weight * range);
-                }
-            }
-            if let Some(index) = spec.dtype.append(&block[..own.len()], &mut data) {
-                let (tensor, dtype) = (spec.name.clone(), spec.dtype.name());
-                return Err(Error::Overflow { tensor, index: done + index, dtype });
-            }
-            (sums, done) = (rest, done + own.len());
+    run(&mut Decoder { steps, max_weight, output, places: places.collect() })?;
+    let tensors = agreement.specs().iter().cloned().zip(data);
+    Ok(Update::new(tensors.map(|(spec, data)| Tensor::from_bytes(spec, data)).collect()))
+}
+
+/// Where the values `first .. end` of an update go: to the tensor that `spec` tells of, after
+/// `skipped` others of it.
+struct Place<'a> {
+    spec: &'a TensorSpec,
+    range: f64,
+    first: usize,
+    end: usize,
+    skipped: usize,
+    bytes: &'a mut [u8],
+}
+
+/// Decodes sums to where they belong.
+pub(crate) struct Decoder<'a> {
+    steps: f64,
+    max_weight: f64,
+    output: Output,
+    places: Vec<Place<'a>>,
+}
+
+impl<'a> Decoder<'a> {
+    /// Takes what is before value `end` away, to be decoded beside the rest.
+    pub(crate) fn split_to(&mut self, end: usize) -> Self {
+        let whole = self.places.partition_point(|place| place.end <= end);
+        let mut places: Vec<_> = self.places.drain(..whole).collect();
+        if let Some(place) = self.places.first_mut().filter(|place| place.first < end) {
+            let count = end - place.first;
+            let at = count * place.spec.dtype.bytes();
+            let (bytes, rest) = std::mem::take(&mut place.bytes).split_at_mut(at);
+            places.push(Place { end, bytes, ..*place });
+            (place.first, place.skipped, place.bytes) = (end, place.skipped + count, rest);
         }
-        Ok(Tensor::from_bytes(spec.clone(), data))
-    };
-    let tensors = agreement.specs().iter().zip(agreement.ranges()).map(&mut decode_tensor);
-    let update = Update::new(tensors.collect::<Result<_, _>>()?);
-    assert!(sums.is_empty() && runs.all(|run| run.0.is_empty()), "one sum for each value");
-    Ok(update)
+        Self { places, ..*self }
+    }
+
+    /// Decodes sums of the values from `at` on, of contributors of this weight together.
+    ///
+    /// # Errors
+    /// A value exceeds its tensor's type.
+    pub(crate) fn decode(
+        &mut self,
+        mut at: usize,
+        mut sums: &[i64],
+        weight: u64,
+    ) -> Result<(), Error> {
+        let mut block = Zeroizing::new([0.0; BLOCK]);
+        let first = self.places.partition_point(|place| place.end <= at);
+        let mut places = self.places[first..].iter_mut();
+        while !sums.is_empty() {
+            let Some(place) = places.next() else { unreachable!("one sum for each value") };
+            let (mine, after) = sums.split_at(sums.len().min(place.end - at));
+            for own in mine.chunks(BLOCK) {
+                let values = &mut block[..own.len()];
+                let (range, largest) = (place.range, place.spec.dtype.largest());
+                let each = values.iter_mut().zip(own);
+                match self.output {
+                    // The mean of clipped values is within the range and the type; rounding may not
+                    // leave them.
+                    Output::Mean => {
+                        let unit = self.max_weight / (weight as f64 * self.steps);
+                        each.for_each(|(out, &sum)| {
+                            let part = (sum as f64 * unit).clamp(-1.0, 1.0);
+                            *out = (part * range).clamp(-largest, largest);
+                        });
+                    }
+                    Output::Sum => each.for_each(|(out, &sum)| {
+                        *out = sum as f64 / self.steps * self.max_weight * range;
+                    }),
+                }
+                let dtype = place.spec.dtype;
+                let bytes = &mut place.bytes[(at - place.first) * dtype.bytes()..];
+                if let Some(index) = dtype.write(values, bytes) {
+                    let (tensor, index) =
+                        (place.spec.name.clone(), place.skipped + at - place.first + index);
+                    return Err(Error::Overflow { tensor, index, dtype: dtype.name() });
+                }
+                at += own.len();
+            }
+            sums = after;
+        }
+        Ok(())
+    }
 }
 
 #[cfg(test)]

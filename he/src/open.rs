@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    mem,
     ops::Range,
 };
 
@@ -14,7 +15,7 @@ use crate::{
     aggregate::{check_stream, check_words},
     bytes::{read_words, to_words},
     ckks_sum::{LatticeSecret, beats_per_polynomial, chunks_per_polynomial},
-    codec::{self, Fields, Output, is_zero_between},
+    codec::{self, Decoder, Fields, Output, is_zero_between},
     files::ContributorSet,
     paillier::PaillierSecret,
     params::{Chunks, Lattice},
@@ -44,20 +45,33 @@ impl OpenedSum {
         let parameters = key.public().parameters().clone();
         let chunks = parameters.chunks(sum.agreement.values());
         sum.check(&chunks)?;
-        let slots = Slots { parameters: &parameters, chunks: &chunks, sum };
         let mut sums = Zeroizing::new(vec![0; chunks.values()]);
         let mut parts = vec![(0, 0); chunks.count() as usize];
-        match (key.paillier(), key.lattice()) {
-            (Some(secret), _) => {
-                check_stream(key.public(), engine, &chunks, &sum.stream)?;
-                slots.open_ciphertexts(secret, engine, &mut sums, &mut parts)?;
-            }
-            (None, Some(secret)) => {
-                slots.open_polynomials((key.public(), secret), engine, &mut sums, &mut parts)?;
-            }
-            (None, None) => unreachable!("a key is of one scheme"),
-        }
+        let slots = Slots { parameters: &parameters, chunks: &chunks, sum };
+        let whole = Kept { first_value: 0, sums: &mut sums, first_chunk: 0, parts: &mut parts };
+        slots.open(key, engine, whole)?;
         Ok(Self { parameters, chunks, sums, parts })
+    }
+
+    /// What [`open`](Self::open) and then [`decode`](Self::decode) give, with no room for the sums of all
+    /// values between them.
+    ///
+    /// # Errors
+    /// Theirs.
+    pub fn open_and_decode(
+        key: &SecretKey,
+        engine: &dyn Engine,
+        sum: &Sum,
+        output: Output,
+    ) -> Result<Update, Error> {
+        let parameters = key.public().parameters();
+        let chunks = parameters.chunks(sum.agreement.values());
+        sum.check(&chunks)?;
+        let slots = Slots { parameters, chunks: &chunks, sum };
+        codec::decode_by(&sum.agreement, parameters, output, |decoder| {
+            let values = chunks.values();
+            slots.open(key, engine, decoder.split_to(values))
+        })
     }
 
     /// The integer sums of all values, offsets removed.
@@ -85,6 +99,50 @@ impl OpenedSum {
 /// The contributors of a chunk and the sum of their weights.
 type Part = (usize, u64);
 
+/// Where opened chunks go.
+trait Sink: Send + Sized {
+    /// Takes what is before a chunk away, to be filled beside the rest.
+    fn split_to(&mut self, end_chunk: usize, end_value: usize) -> Self;
+
+    /// Takes a chunk, whose values are those from `at` on.
+    fn put(&mut self, chunk: usize, part: Part, at: usize, values: &[i64]) -> Result<(), Error>;
+}
+
+/// Chunks and values from some on, to be kept.
+struct Kept<'a> {
+    first_value: usize,
+    sums: &'a mut [i64],
+    first_chunk: usize,
+    parts: &'a mut [Part],
+}
+
+impl Sink for Kept<'_> {
+    fn split_to(&mut self, end_chunk: usize, end_value: usize) -> Self {
+        let (first_value, first_chunk) = (self.first_value, self.first_chunk);
+        let (sums, rest) = mem::take(&mut self.sums).split_at_mut(end_value - first_value);
+        (self.sums, self.first_value) = (rest, end_value);
+        let (parts, rest) = mem::take(&mut self.parts).split_at_mut(end_chunk - first_chunk);
+        (self.parts, self.first_chunk) = (rest, end_chunk);
+        Self { first_value, sums, first_chunk, parts }
+    }
+
+    fn put(&mut self, chunk: usize, part: Part, at: usize, values: &[i64]) -> Result<(), Error> {
+        self.parts[chunk - self.first_chunk] = part;
+        self.sums[at - self.first_value..][..values.len()].copy_from_slice(values);
+        Ok(())
+    }
+}
+
+impl Sink for Decoder<'_> {
+    fn split_to(&mut self, _: usize, end_value: usize) -> Self {
+        Decoder::split_to(self, end_value)
+    }
+
+    fn put(&mut self, _: usize, part: Part, at: usize, values: &[i64]) -> Result<(), Error> {
+        self.decode(at, values, part.1)
+    }
+}
+
 /// Room for what is decrypted, kept from one polynomial to the next.
 #[derive(Default)]
 struct Room {
@@ -92,6 +150,7 @@ struct Room {
     integers: Zeroizing<Vec<u64>>,
     slots: Zeroizing<Vec<u64>>,
     column: Zeroizing<Vec<u64>>,
+    values: Zeroizing<Vec<i64>>,
 }
 
 /// What the slots of a sum are to be.
@@ -102,12 +161,22 @@ struct Slots<'a> {
 }
 
 impl Slots<'_> {
+    fn open(&self, key: &SecretKey, engine: &dyn Engine, whole: impl Sink) -> Result<(), Error> {
+        match (key.paillier(), key.lattice()) {
+            (Some(secret), _) => {
+                check_stream(key.public(), engine, self.chunks, &self.sum.stream)?;
+                self.open_ciphertexts(secret, engine, whole)
+            }
+            (None, Some(secret)) => self.open_polynomials((key.public(), secret), engine, whole),
+            (None, None) => unreachable!("a key is of one scheme"),
+        }
+    }
+
     fn open_ciphertexts(
         &self,
         secret: &PaillierSecret,
         engine: &dyn Engine,
-        sums: &mut [i64],
-        parts: &mut [Part],
+        mut whole: impl Sink,
     ) -> Result<(), Error> {
         let (k, n) = (secret.modulus().ciphertext_words(), secret.modulus().n().len_words());
         let stream = &self.sum.stream;
@@ -116,25 +185,23 @@ impl Slots<'_> {
             plain.extend_from_slice(secret.decrypt_words(engine, &to_words(part))?.words());
         }
         let (mut rest, mut room) = (&plain[..], Room::default());
-        for (chunk, part) in (0..).zip(parts) {
+        for chunk in 0..self.chunks.count() {
             let count = self.chunks.units_of(chunk);
             let (own, after) = rest.split_at(count * n);
             room.slots.clear();
             room.slots.extend((0..n).flat_map(|w| own.iter().skip(w).step_by(n)));
-            let values = &mut sums[self.chunks.values_of(chunk)];
-            *part = self.take_chunk(chunk, count, &mut room, values)?;
+            self.take_chunk(chunk, count, &mut room, &mut whole)?;
             rest = after;
         }
         Ok(())
     }
 
     /// Polynomial by polynomial, each from its bytes to its values while it is in cache.
-    fn open_polynomials(
+    fn open_polynomials<S: Sink>(
         &self,
         (public, secret): (&PublicKey, &LatticeSecret),
         engine: &dyn Engine,
-        sums: &mut [i64],
-        parts: &mut [Part],
+        mut whole: S,
     ) -> Result<(), Error> {
         let Some(lattice) = self.parameters.lattice() else {
             unreachable!("a secret over a ring has one")
@@ -151,15 +218,14 @@ impl Slots<'_> {
             });
         }
         let length = beats_per_polynomial(self.parameters, &lattice.ring) * beats::BYTES;
-        let open = |room: &mut Room, (p, polynomial): (usize, Polynomial<'_>)| {
-            let Polynomial { bytes, sums, parts } = polynomial;
+        let open = |room: &mut Room, (p, (bytes, mut sink)): (usize, (&[u8], S))| {
             read_words(&mut room.beats, bytes);
             let first = p * each;
             check_words(public, engine, self.chunks, first as u32, &room.beats)?;
             // The last polynomial may hold fewer chunks than the others.
             room.beats.resize(length / 8, 0);
             room.integers.resize(lattice.ring.len_words(), 0);
-            let sets = &self.sum.sets[first..first + parts.len()];
+            let sets = &self.sum.sets[first..self.sum.sets.len().min(first + each)];
             for set in sets.iter().collect::<BTreeSet<_>>() {
                 let Group { program, seeds } = &groups[set];
                 let mut operands = [
@@ -171,47 +237,44 @@ impl Slots<'_> {
                 engine.run(program, &mut operands)?;
                 let own = (first, sets, set);
                 match lattice.ring.primes().len() {
-                    2 => self.take_polynomial::<2>(own, lattice, room, sums, parts)?,
-                    4 => self.take_polynomial::<4>(own, lattice, room, sums, parts)?,
+                    2 => self.take_polynomial::<2, S>(own, lattice, room, &mut sink)?,
+                    4 => self.take_polynomial::<4, S>(own, lattice, room, &mut sink)?,
                     _ => unreachable!("rings of ckks-sum have two or four primes"),
                 }
             }
             Ok(())
         };
-        let values = each * self.parameters.geometry().values_per_chunk();
-        let mut rest = sums;
-        // A chunk may have a head and no values.
-        let cut = |(bytes, parts)| {
-            let whole = std::mem::take(&mut rest);
-            let (sums, after) = whole.split_at_mut(values.min(whole.len()));
-            rest = after;
-            Polynomial { bytes, sums, parts }
-        };
-        let polynomials: Vec<_> =
-            self.sum.stream.chunks(length).zip(parts.chunks_mut(each)).map(cut).collect();
+        let polynomials = self.sum.stream.chunks(length).zip(1..).map(|(bytes, count)| {
+            let end = self.sum.sets.len().min(count * each);
+            let values = self.chunks.values_of(end as u32 - 1).end;
+            (bytes, whole.split_to(end, values))
+        });
+        let polynomials: Vec<_> = polynomials.collect();
         let opened: Vec<_> =
             polynomials.into_par_iter().enumerate().map_init(Room::default, open).collect();
-        // The first that is no ciphertext, else the first that its contributors cannot have made,
-        // whichever thread was sooner.
-        let faults = opened.into_iter().filter_map(Result::err);
-        let fault = faults.min_by_key(|fault| !matches!(fault, Error::Ciphertext { .. }));
+        // The first that is no ciphertext, else the first that its contributors cannot have made, else
+        // the first of any other kind, whichever thread was sooner.
+        let rank = |fault: &Error| match fault {
+            Error::Ciphertext { .. } => 0,
+            Error::Inconsistent { .. } => 1,
+            _ => 2,
+        };
+        let fault = opened.into_iter().filter_map(Result::err).min_by_key(rank);
         fault.map_or(Ok(()), Err)
     }
 
     /// Takes from one decrypted polynomial the chunks of one group.
-    fn take_polynomial<const W: usize>(
+    fn take_polynomial<const W: usize, S: Sink>(
         &self,
         (first, sets, group): (usize, &[ContributorSet], &ContributorSet),
         lattice: &Lattice,
         room: &mut Room,
-        sums: &mut [i64],
-        parts: &mut [Part],
+        sink: &mut S,
     ) -> Result<(), Error> {
         let rounding = Rounding::<W>::new(lattice);
         let g = self.parameters.geometry();
         let degree = lattice.ring.degree();
-        let before = self.chunks.values_of(first as u32).start;
-        for (i, (part, set)) in parts.iter_mut().zip(sets).enumerate() {
+        for (i, set) in sets.iter().enumerate() {
             if set != group {
                 continue;
             }
@@ -225,8 +288,7 @@ impl Slots<'_> {
                     room.slots[w * count + slot] = word;
                 }
             }
-            let Range { start, end } = self.chunks.values_of(chunk);
-            *part = self.take_chunk(chunk, count, room, &mut sums[start - before..end - before])?;
+            self.take_chunk(chunk, count, room, sink)?;
         }
         Ok(())
     }
@@ -239,8 +301,11 @@ impl Slots<'_> {
         chunk: u32,
         count: usize,
         room: &mut Room,
-        values: &mut [i64],
-    ) -> Result<Part, Error> {
+        sink: &mut impl Sink,
+    ) -> Result<(), Error> {
+        let Range { start: at, end } = self.chunks.values_of(chunk);
+        room.values.resize(end - at, 0);
+        let values = &mut room.values;
         let g = self.parameters.geometry();
         let contributors = self.sum.sets[chunk as usize].count();
         let k = contributors as u64;
@@ -277,11 +342,10 @@ impl Slots<'_> {
             }
         }
         honest &= over >> 63 == 0;
-        if honest {
-            Ok((contributors, weight))
-        } else {
-            Err(Error::Inconsistent { chunk, contributors })
+        if !honest {
+            return Err(Error::Inconsistent { chunk, contributors });
         }
+        sink.put(chunk as usize, (contributors, weight), at, values)
     }
 }
 
@@ -289,11 +353,4 @@ impl Slots<'_> {
 struct Group {
     program: Program,
     seeds: Vec<u64>,
-}
-
-/// A polynomial's bytes, and where its values and chunks go.
-struct Polynomial<'a> {
-    bytes: &'a [u8],
-    sums: &'a mut [i64],
-    parts: &'a mut [Part],
 }

@@ -57,23 +57,23 @@ impl Dtype {
         }
     }
 
-    /// Appends `values`, each rounded to the nearest value of the type, ties to even. Gives the place
-    /// of the first that is not finite then.
-    pub(crate) fn append(self, values: &[f64], out: &mut Vec<u8>) -> Option<usize> {
+    /// Writes `values` over as many, each rounded to the nearest value of the type, ties to even. Gives
+    /// the place of the first that is not finite then.
+    pub(crate) fn write(self, values: &[f64], out: &mut [u8]) -> Option<usize> {
         // The half crate goes through f32, which would round twice; x is rounded before, exactly.
         match self {
-            Self::F16 => append_each(values, out, |x| {
+            Self::F16 => write_each(values, out, |x| {
                 let y = f16::from_f64(round_to(x, 10, -14));
                 (y.to_le_bytes(), y.is_finite())
             }),
-            Self::Bf16 => append_each(values, out, |x| {
+            Self::Bf16 => write_each(values, out, |x| {
                 let y = bf16::from_f64(round_to(x, 7, -126));
                 (y.to_le_bytes(), y.is_finite())
             }),
             Self::F32 => {
-                append_each(values, out, |x| ((x as f32).to_le_bytes(), (x as f32).is_finite()))
+                write_each(values, out, |x| ((x as f32).to_le_bytes(), (x as f32).is_finite()))
             }
-            Self::F64 => append_each(values, out, |x| (x.to_le_bytes(), x.is_finite())),
+            Self::F64 => write_each(values, out, |x| (x.to_le_bytes(), x.is_finite())),
         }
     }
 
@@ -88,16 +88,14 @@ impl Dtype {
     }
 }
 
-/// Appends what `write` makes of each value; gives the place of the first that is not finite.
-fn append_each<const BYTES: usize>(
+/// Writes what `write` makes of each value; gives the place of the first that is not finite.
+fn write_each<const BYTES: usize>(
     values: &[f64],
-    out: &mut Vec<u8>,
+    out: &mut [u8],
     write: impl Fn(f64) -> ([u8; BYTES], bool),
 ) -> Option<usize> {
-    let start = out.len();
-    out.resize(start + values.len() * BYTES, 0);
     let mut all_finite = true;
-    for (out, &x) in out[start..].as_chunks_mut::<BYTES>().0.iter_mut().zip(values) {
+    for (out, &x) in out.as_chunks_mut::<BYTES>().0.iter_mut().zip(values) {
         let (bytes, finite) = write(x);
         *out = bytes;
         all_finite &= finite;
@@ -151,8 +149,8 @@ impl Tensor {
     /// # Panics
     /// If there are not as many values as the shape says.
     pub fn from_values(spec: TensorSpec, values: &[f64]) -> Result<Self, Error> {
-        let mut data = Vec::with_capacity(values.len() * spec.dtype.bytes());
-        match spec.dtype.append(values, &mut data) {
+        let mut data = vec![0; values.len() * spec.dtype.bytes()];
+        match spec.dtype.write(values, &mut data) {
             None => Ok(Self::from_bytes(spec, data)),
             Some(index) => {
                 let (tensor, dtype) = (spec.name, spec.dtype.name());
@@ -302,8 +300,8 @@ mod tests {
     #[test]
     fn halves_are_rounded_once() {
         let bits = |dtype: Dtype, x: f64| {
-            let mut out = vec![];
-            assert_eq!(dtype.append(&[x], &mut out), None);
+            let mut out = [0; 2];
+            assert_eq!(dtype.write(&[x], &mut out), None);
             u16::from_le_bytes([out[0], out[1]])
         };
         // Just above the tie between 1 and the next half: through f32 it would become the tie.

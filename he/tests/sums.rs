@@ -397,6 +397,18 @@ fn a_sum_is_as_long_as_a_contribution_and_the_seeds_of_all() {
 }
 
 /// Chunks of different contributors, as a deadline leaves them.
+/// Tensors of so many values each, of two types in turn.
+fn tensors_of(counts: &[usize]) -> Agreement {
+    let spec = |(i, &count): (usize, &usize)| TensorSpec {
+        name: format!("t{i}"),
+        dtype: [Dtype::F32, Dtype::F64][i % 2],
+        shape: vec![count as u64],
+    };
+    let specs: Vec<_> = counts.iter().enumerate().map(spec).collect();
+    let ranges = vec![1.0; specs.len()];
+    Agreement::new(specs, ranges, 10).unwrap()
+}
+
 #[test]
 fn each_chunk_opens_over_its_own_contributors() {
     for key in [over(4096), over(8192), generate(Scheme::Paillier2048, 3, 16)] {
@@ -432,6 +444,24 @@ fn each_chunk_opens_over_its_own_contributors() {
         let mean = opened.decode(&sum, Output::Mean).unwrap();
         let first = mean.tensors()[0].values().next().unwrap();
         assert!((first - 10.0 / 32767.0).abs() < 1e-9, "Σv·W/Σw/L = 6·10/6/L: {first}");
+        // At once, and over tensors that end within chunks, at their borders and nowhere.
+        for counts in [vec![4 * each], vec![0, each, 0, each / 2, 2 * each + each.div_ceil(2), 0]] {
+            sum.agreement = tensors_of(&counts);
+            let opened = OpenedSum::open(secret(&key), &*engine(), &sum).unwrap();
+            for output in [Output::Mean, Output::Sum] {
+                let expected = opened.decode(&sum, output).unwrap();
+                let decoded =
+                    OpenedSum::open_and_decode(secret(&key), &*engine(), &sum, output).unwrap();
+                assert!(decoded == expected, "{counts:?}, {output:?}");
+                let values = decoded.tensors().iter().flat_map(|t| t.values()).collect::<Vec<_>>();
+                let unit = f64::from(sum.agreement.max_weight()) / 32767.0;
+                for (i, (value, &v)) in values.iter().zip(opened.sums()).enumerate() {
+                    let weight = opened.parts()[i / each].1 as f64;
+                    let divisor = if output == Output::Mean { weight } else { 1.0 };
+                    assert!((value - v as f64 * unit / divisor).abs() < 1e-6, "value {i}");
+                }
+            }
+        }
 
         // A set that is not true of its chunk does not decrypt to nonsense, it is refused.
         sum.sets[1].insert(1);

@@ -114,7 +114,7 @@ impl Round {
     /// From the bytes of the sum to the mean in float32.
     fn decrypt(&self) -> Result<Update, Error> {
         let sum = Sum::from_bytes(&self.sum, self.key.public())?;
-        OpenedSum::open(&self.key, &*self.engine, &sum)?.decode(&sum, Output::Mean)
+        OpenedSum::open_and_decode(&self.key, &*self.engine, &sum, Output::Mean)
     }
 
     /// What is timed must be right: a mean is within one step, and the rounding of float32.

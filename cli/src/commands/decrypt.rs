@@ -25,8 +25,8 @@ pub(crate) fn run(args: &Decrypt) -> Result<(), Failure> {
     let key = files::read_secret(&args.key)?;
     let here = |e: ciphergram_he::Error| e.within(args.input.display());
     let sum = Sum::from_bytes(&files::read(&args.input)?, key.public()).map_err(here)?;
-    let opened = OpenedSum::open(&key, &*engine(), &sum).map_err(here)?;
-    let update = opened.decode(&sum, output(args.sum)).map_err(here)?;
+    let update =
+        OpenedSum::open_and_decode(&key, &*engine(), &sum, output(args.sum)).map_err(here)?;
     files::write(&args.out, &update.to_safetensors()?)?;
     let fewest = sum.fewest_contributors();
     warn_if_few(fewest);
