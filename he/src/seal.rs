@@ -45,8 +45,9 @@ struct Batch {
 
 /// Enough to keep a few cores busy, little enough to start sending soon.
 const SOON: Batch = Batch { polynomials: 4, ciphertext_chunks: 16 };
-/// For a file, where nothing waits for the first: a table of masks serves all that are sealed at once.
-const MANY: Batch = Batch { polynomials: 16, ciphertext_chunks: 512 };
+/// For a file, where nothing waits for the first: a table of masks serves all that are sealed at once,
+/// and polynomials, which share nothing, stay in cache.
+const MANY: Batch = Batch { polynomials: 4, ciphertext_chunks: 512 };
 
 impl Sealer {
     /// A sealer of a whole update under a fresh ticket.
