@@ -41,6 +41,8 @@ impl Backend for Portable {
     const LANES: usize = 1;
     const LIMB_BITS: u32 = 64;
     const MULTIPLIES: u64 = 1;
+    const ROWS: usize = rows::ROWS;
+    const KARATSUBA: usize = 32;
     const PICK: f64 = 6.0;
 
     fn zero(self) -> u64 {
@@ -71,9 +73,11 @@ impl Backend for Portable {
         rows::square(&mut acc[..2 * a.len()], a);
     }
 
-    fn mul_wide(self, acc: &mut [u64], a: &[u64], b: &[u64]) {
-        rows::mul_wide(&mut acc[..a.len() + b.len()], a, b);
+    fn add_product(self, acc: &mut [u64], a: &[u64], b: &[u64]) {
+        rows::add_product(acc, a, b);
     }
+
+    fn normalise(self, _acc: &mut [u64]) {}
 
     fn double(self, out: &mut [u64], a: &[u64]) {
         let mut carry = 0;
@@ -91,10 +95,24 @@ impl Backend for Portable {
     }
 
     fn add_assign(self, a: &mut [u64], b: &[u64]) {
-        let mut carry = 0;
-        for (i, x) in a.iter_mut().enumerate() {
-            let sum = u128::from(*x) + u128::from(b.get(i).copied().unwrap_or(0)) + carry;
-            (*x, carry) = (sum as u64, sum >> 64);
+        let (both, above) = a.split_at_mut(b.len());
+        let mut carry = false;
+        for (x, &y) in both.iter_mut().zip(b) {
+            (*x, carry) = x.carrying_add(y, carry);
+        }
+        for x in above {
+            (*x, carry) = x.carrying_add(0, carry);
+        }
+    }
+
+    fn sub_assign(self, a: &mut [u64], b: &[u64]) {
+        let (both, above) = a.split_at_mut(b.len());
+        let mut borrow = false;
+        for (x, &y) in both.iter_mut().zip(b) {
+            (*x, borrow) = x.borrowing_sub(y, borrow);
+        }
+        for x in above {
+            (*x, borrow) = x.borrowing_sub(0, borrow);
         }
     }
 
