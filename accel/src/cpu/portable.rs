@@ -42,7 +42,7 @@ impl Backend for Portable {
     const LIMB_BITS: u32 = 64;
     const MULTIPLIES: u64 = 1;
     const ROWS: usize = rows::ROWS;
-    const KARATSUBA: usize = 32;
+    const KARATSUBA: usize = 40;
     const PICK: f64 = 6.0;
 
     fn zero(self) -> u64 {
@@ -95,25 +95,11 @@ impl Backend for Portable {
     }
 
     fn add_assign(self, a: &mut [u64], b: &[u64]) {
-        let (both, above) = a.split_at_mut(b.len());
-        let mut carry = false;
-        for (x, &y) in both.iter_mut().zip(b) {
-            (*x, carry) = x.carrying_add(y, carry);
-        }
-        for x in above {
-            (*x, carry) = x.carrying_add(0, carry);
-        }
+        ripple(a, b, u64::carrying_add);
     }
 
     fn sub_assign(self, a: &mut [u64], b: &[u64]) {
-        let (both, above) = a.split_at_mut(b.len());
-        let mut borrow = false;
-        for (x, &y) in both.iter_mut().zip(b) {
-            (*x, borrow) = x.borrowing_sub(y, borrow);
-        }
-        for x in above {
-            (*x, borrow) = x.borrowing_sub(0, borrow);
-        }
+        ripple(a, b, u64::borrowing_sub);
     }
 
     fn reduce_once(self, m: &[u64], x: &mut [u64]) -> u64 {
@@ -201,6 +187,25 @@ impl Backend for Portable {
 
     fn lanes_of(self, limbs: impl Fn(usize) -> u64) -> u64 {
         limbs(0)
+    }
+}
+
+/// `a = step(a, b, carry)` from word to word, four at a time: between those the carry is a flag.
+#[inline(always)]
+fn ripple(a: &mut [u64], b: &[u64], step: impl Fn(u64, u64, bool) -> (u64, bool)) {
+    let (both, above) = a.split_at_mut(b.len());
+    let ((fours, rest), (b_fours, b_rest)) = (both.as_chunks_mut::<4>(), b.as_chunks::<4>());
+    let mut carry = false;
+    for (x, y) in fours.iter_mut().zip(b_fours) {
+        for i in 0..4 {
+            (x[i], carry) = step(x[i], y[i], carry);
+        }
+    }
+    for (x, &y) in rest.iter_mut().zip(b_rest) {
+        (*x, carry) = step(*x, y, carry);
+    }
+    for x in above {
+        (*x, carry) = step(*x, 0, carry);
     }
 }
 

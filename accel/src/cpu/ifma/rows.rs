@@ -221,14 +221,16 @@ fn add_rows(acc: &mut [Word], a: [Word; ROWS], b: &[Word]) {
     let len = b.len();
     // Columns that not all rows have limbs for, in both halves.
     for c in (0..len.min(ROWS)).chain(len.max(ROWS)..(len + ROWS).min(acc.len())) {
+        let mut x = acc[c];
         for r in 0..ROWS {
             if let Some(&b) = b.get(c.wrapping_sub(r)) {
-                acc[c] = low(acc[c], a[r], b);
+                x = low(x, a[r], b);
             }
             if let Some(&b) = b.get(c.wrapping_sub(r + 1)) {
-                acc[c] = high(acc[c], a[r], b);
+                x = high(x, a[r], b);
             }
         }
+        acc[c] = x;
     }
     for (cell, b) in acc[ROWS.min(len)..].iter_mut().zip(b.array_windows::<{ ROWS + 1 }>()) {
         let mut x = *cell;

@@ -103,12 +103,15 @@ fn add_columns<B: Backend>(
     [a, b]: [&[B::Word]; 2],
     columns: Range<usize>,
 ) {
-    for (index, rows) in a.chunks(B::ROWS).enumerate() {
-        let at = index * B::ROWS;
+    // The odd rows first, which in upper columns are the shortest.
+    let (odd, even) = a.split_at(a.len() % B::ROWS);
+    let mut at = 0;
+    for rows in odd.chunks(B::ROWS).chain(even.chunks(B::ROWS)) {
         // From where the last of the rows needs it to where the first does.
         let from = columns.start.saturating_sub(at + rows.len() - 1).min(b.len());
         let to = columns.end.saturating_sub(at).min(b.len());
         backend.add_product(&mut acc[at + from..at + to + rows.len()], rows, &b[from..to]);
+        at += rows.len();
     }
 }
 
