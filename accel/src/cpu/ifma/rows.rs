@@ -218,9 +218,9 @@ pub(super) fn add_product(acc: &mut [Word], a: &[Word], b: &[Word]) {
 #[inline]
 #[target_feature(enable = "avx512f,avx512ifma")]
 fn add_rows(acc: &mut [Word], a: [Word; ROWS], b: &[Word]) {
-    let len = b.len();
+    let (len, end) = (b.len(), acc.len().min(b.len() + ROWS));
     // Columns that not all rows have limbs for, in both halves.
-    for c in (0..len.min(ROWS)).chain(len.max(ROWS)..(len + ROWS).min(acc.len())) {
+    for c in (0..ROWS.min(end)).chain(len.max(ROWS)..end) {
         let mut x = acc[c];
         for r in 0..ROWS {
             if let Some(&b) = b.get(c.wrapping_sub(r)) {

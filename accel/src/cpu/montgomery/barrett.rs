@@ -157,3 +157,102 @@ fn scratch_len<B: Backend>(len: usize) -> usize {
     let sum = len.div_ceil(2) + 1;
     4 * sum + scratch_len::<B>(sum)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+    use num_bigint::BigUint;
+    use rand_chacha::ChaCha20Rng;
+    use rand_core::{Rng, SeedableRng};
+
+    use super::*;
+    #[cfg(target_arch = "x86_64")]
+    use crate::cpu::ifma::Ifma;
+    use crate::cpu::{portable::Portable, tally::Tally};
+
+    /// Limbs of all ones, of one bit, or random ones: a group of the same number in every lane.
+    fn factors<B: Backend>(backend: B, len: usize, rng: &mut ChaCha20Rng) -> Vec<Group<B>> {
+        let ones = u64::MAX >> (64 - B::LIMB_BITS);
+        let mut top = vec![0; len];
+        top[len - 1] = 1 << (B::LIMB_BITS - 1);
+        let random: Vec<u64> = (0..len).map(|_| rng.next_u64() & ones).collect();
+        [vec![ones; len], top, random].map(|limbs| super::super::in_lanes(backend, &limbs)).into()
+    }
+
+    /// What one lane holds, whether or not limbs are redundant.
+    fn value<B: Backend>(group: &[B::Word]) -> BigUint {
+        let lane = B::LANES - 1;
+        group.iter().rev().fold(BigUint::ZERO, |sum, &word| {
+            (sum << B::LIMB_BITS) + BigUint::from(B::lane(word, lane))
+        })
+    }
+
+    fn products_of_every_length<B: Backend>(backend: B) {
+        let mut rng = ChaCha20Rng::seed_from_u64(1);
+        for len in 1..=130 {
+            let group = |limbs: usize| vec![backend.zero(); limbs];
+            let (mut whole, mut scratch) = (group(2 * len), group(scratch_len::<B>(len)));
+            let unit = |limbs: usize| BigUint::from(1u8) << (B::LIMB_BITS as usize * limbs);
+            let factors = factors(backend, len, &mut rng);
+            for (a, b) in factors.iter().flat_map(|a| factors.iter().map(move |b| (a, b))) {
+                let expected = value::<B>(a) * value::<B>(b);
+                multiply(backend, &mut whole, [a, b], &mut scratch);
+                assert!(value::<B>(&whole) == expected, "{len} limbs");
+
+                let lower = len + 1;
+                let mut part = group(2 * len);
+                add_columns(backend, &mut part, [a, b], 0..lower);
+                assert!(
+                    value::<B>(&part[..lower]) % unit(lower) == &expected % unit(lower),
+                    "lower columns of {len} limbs"
+                );
+
+                // What is missing is at most the columns below, products and all.
+                let from = len - 1;
+                let mut part = group(2 * len);
+                add_columns(backend, &mut part, [a, b], from..2 * len);
+                let found = value::<B>(&part);
+                let missing = unit(from + 1) * BigUint::from(len);
+                assert!(found <= expected && expected < found + missing, "upper, {len} limbs");
+            }
+        }
+    }
+
+    #[test]
+    fn products_of_every_length_are_exact() {
+        products_of_every_length(Portable);
+        #[cfg(target_arch = "x86_64")]
+        if let Some(token) = Ifma::detect() {
+            products_of_every_length(token);
+        }
+    }
+
+    /// By what the tally counts, on either path: the arithmetic of numbers that are empty.
+    fn multiplies<B: Backend>(bits: u32) -> [u64; 2] {
+        let total = AtomicU64::new(0);
+        let words = vec![u64::MAX; (bits / 64) as usize];
+        let m = Modulus::new("m", &words).unwrap();
+        let m = Montgomery::new(Tally::<B>::new(&total), &m);
+        let (mut space, mut room) = (m.space(), m.room());
+        let (x, mut y) = (m.number::<Canonical>(), m.number());
+        total.store(0, Relaxed);
+        m.ordinary(&mut y, [x.view(), x.view()], &mut space);
+        let ordinary = total.swap(0, Relaxed);
+        m.mont(&mut y, x.view().lazy(), x.view().lazy(), &mut room);
+        [ordinary, 2 * total.load(Relaxed)]
+    }
+
+    #[test]
+    fn a_product_costs_less_than_two_montgomery_products() {
+        for bits in [512, 2048, 4096, 6144, 8192] {
+            for [ordinary, two] in [
+                multiplies::<Portable>(bits),
+                #[cfg(target_arch = "x86_64")]
+                multiplies::<Ifma>(bits),
+            ] {
+                assert!(3 * ordinary < 2 * two, "{ordinary} beside {two} at {bits} bits");
+            }
+        }
+    }
+}
