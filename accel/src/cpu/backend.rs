@@ -144,8 +144,8 @@ pub(super) trait Backend: Copy + Send + Sync {
     /// `acc = a²`, ready for a `mul_redc` without products.
     fn square(self, acc: &mut [Self::Word], a: &[Self::Word]);
 
-    /// `acc += a·b` over the limbs of both, for `acc` below the radix to the limbs of the longer
-    /// factor at first; what passes their end is lost. May leave limbs redundant.
+    /// `acc += a·b` over the limbs of both, for `acc` that fits the limbs of the longer factor at
+    /// first; otherwise only so many limbs of the sum are right. May leave limbs redundant.
     fn add_product(self, acc: &mut [Self::Word], a: &[Self::Word], b: &[Self::Word]);
 
     /// Carries what redundant limbs hold beyond a limb; what passes the end is lost.

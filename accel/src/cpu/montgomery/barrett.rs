@@ -26,7 +26,7 @@ use super::{Backend, Canonical, Group, Lazy, Modulus, Montgomery, Number, Number
 
 /// The reciprocal of a modulus.
 pub(super) struct Barrett<B: Backend> {
-    /// μ, in one limb more than m needs: n + 1, where no more than n are above zero in m.
+    /// μ, in n + 1 limbs, the same in every lane.
     reciprocal: Group<B>,
 }
 
@@ -96,7 +96,12 @@ impl<B: Backend> Montgomery<B> {
 }
 
 /// `acc += a·b` in some columns, those of the products of limbs whose places sum to one of them;
-/// the others get a part of what is theirs.
+/// the others get a part of what is theirs. At first `acc` is zero.
+///
+/// # Bound
+/// Before the rows from `at` on, `acc` has those before them, below `β^at · b`: from `at + from` on
+/// this is below `β^(b.len() − from)`, as [`Backend::add_product`] wants it. Where columns end
+/// earlier, only limbs past their end are wrong.
 fn add_columns<B: Backend>(
     backend: B,
     acc: &mut [B::Word],
@@ -117,8 +122,8 @@ fn add_columns<B: Backend>(
 
 /// `out = a·b`, for factors of as many limbs each: Karatsuba's method where it pays.
 ///
-/// Sums of halves have one limb more, and are multiplied with it: what they are tells no one the
-/// time.
+/// It multiplies sums of halves, whose carries have a limb of their own, not differences, whose
+/// signs would have to be hidden.
 fn multiply<B: Backend>(
     backend: B,
     out: &mut [B::Word],
