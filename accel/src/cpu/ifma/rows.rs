@@ -222,12 +222,12 @@ fn add_rows(acc: &mut [Word], a: [Word; ROWS], b: &[Word]) {
     // Columns that not all rows have limbs for, in both halves.
     for c in (0..ROWS.min(end)).chain(len.max(ROWS)..end) {
         let mut x = acc[c];
-        for r in 0..ROWS {
+        for (r, &a) in a.iter().enumerate() {
             if let Some(&b) = b.get(c.wrapping_sub(r)) {
-                x = low(x, a[r], b);
+                x = low(x, a, b);
             }
             if let Some(&b) = b.get(c.wrapping_sub(r + 1)) {
-                x = high(x, a[r], b);
+                x = high(x, a, b);
             }
         }
         acc[c] = x;
