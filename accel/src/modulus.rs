@@ -150,19 +150,28 @@ pub(crate) fn inverse_mod_word(x: u64) -> u64 {
     (0..4).fold(start, |y, _| y.wrapping_mul(2u64.wrapping_sub(x.wrapping_mul(y))))
 }
 
-/// `2^exponent mod m`, by the library's constant-time division: `m` may be secret.
+/// `2^exponent mod m`. Constant time: `m` may be secret.
 pub(crate) fn power_of_two_mod(exponent: u32, m: &[u64]) -> Vec<u64> {
+    let (_quotient, mut remainder) = divide_power_of_two(exponent, m);
+    std::mem::take(&mut *remainder)
+}
+
+/// The quotient and the remainder of `2^exponent` by m, by the library's constant-time division:
+/// `m` may be secret. The remainder has the words of m, the quotient as many as the power.
+pub(crate) fn divide_power_of_two(
+    exponent: u32,
+    m: &[u64],
+) -> (Zeroizing<Vec<u64>>, Zeroizing<Vec<u64>>) {
     let precision = exponent + 64;
     let mut words = vec![0u64; (precision / 64) as usize];
     words[(exponent / 64) as usize] = 1 << (exponent % 64);
     let modulus = Zeroizing::new(BoxedUint::from_words(m.iter().copied()));
-    let Some(nonzero) = modulus.as_nz_vartime() else { return vec![0; m.len()] };
+    let Some(nonzero) = modulus.as_nz_vartime() else { unreachable!("a modulus is odd") };
     // The quotient tells m as well as the remainder does.
     let (quotient, remainder) = BoxedUint::from_words(words).div_rem(nonzero);
-    let (_, remainder) = (Zeroizing::new(quotient), Zeroizing::new(remainder));
-    let mut out = vec![0; m.len()];
-    out.copy_from_slice(&remainder.as_words()[..m.len()]);
-    out
+    let (quotient, remainder) = (Zeroizing::new(quotient), Zeroizing::new(remainder));
+    let words = |x: &[u64]| Zeroizing::new(x.to_vec());
+    (words(quotient.as_words()), words(&remainder.as_words()[..m.len()]))
 }
 
 #[cfg(test)]

@@ -158,6 +158,63 @@ fn products() {
     }
 }
 
+/// Products that lie just above or just below a multiple of m, where a quotient that is a little
+/// wrong shows, modulo numbers that take one bit of their highest limb, all or half of them.
+#[test]
+fn products_near_multiples() {
+    let mut rng = ChaCha20Rng::seed_from_u64(6);
+    let one = || BigUint::from(1u8);
+    for limbs in [2, 3, 9, 26, 64, 96, 120] {
+        for bits in [52 * limbs, 64 * limbs, 64 * limbs - 1, 52 * limbs + 1, 64 * limbs + 1] {
+            for root in roots(&mut rng, bits) {
+                let case = Case::plain(bits, &root);
+                let m = &case.big;
+                let (mut x, mut y, mut z) = (vec![], vec![], vec![]);
+                for _ in 0..4 {
+                    let factor = random(&mut rng, bits) % m;
+                    let Some(inverse) = factor.modinv(m) else { continue };
+                    let near =
+                        [BigUint::ZERO, one(), one() << (bits / 2), m - one() - one(), m - one()];
+                    for rest in near.map(|near| near % m) {
+                        x.push(factor.clone());
+                        y.push(&rest * &inverse % m);
+                        z.push(rest);
+                    }
+                }
+                let mul = binary(&case.m, |b, [x, y]| {
+                    let z = b.mul("z", x, y);
+                    b.output(z);
+                });
+                check("near", &mul, &[&case.batch(&x), &case.batch(&y)], case.k(), &z);
+            }
+        }
+    }
+}
+
+/// Products whose quotient, as either path estimates it, is too small by 2, which is as much as it
+/// can be. Modulo `A + 1`, for A a power β^2h of the radix, the product of `A − β^h ± 1` has a
+/// quotient that is almost whole, and so much below place `A` that leaving it out costs 1; the
+/// columns that are left out of the quotient's product cost the other.
+#[test]
+fn products_with_the_worst_estimates() {
+    for radix in [52, 64] {
+        for h in [1, 2, 3, 8, 12, 16, 20, 32, 48, 63] {
+            let one = || BigUint::from(1u8);
+            let (half, whole) = (one() << (radix * h), one() << (2 * radix * h));
+            let bits = 2 * radix * h + 1;
+            let case = Case::plain(bits, &(&whole + one()));
+            let x = [&whole - &half + one(), &whole - &half - one()];
+            let mul = binary(&case.m, |b, [x, y]| {
+                let z = b.mul("z", x, y);
+                b.output(z);
+            });
+            let [a, b] = x.each_ref().map(|x| case.batch(std::slice::from_ref(x)));
+            let expected = &x[0] * &x[1] % &case.big;
+            check("worst", &mul, &[&a, &b], case.k(), &[expected]);
+        }
+    }
+}
+
 #[test]
 fn products_of_pairs() {
     let mut rng = ChaCha20Rng::seed_from_u64(2);

@@ -118,6 +118,10 @@ pub(super) trait Backend: Copy + Send + Sync {
     const LIMB_BITS: u32;
     /// Multiply instructions of one product of limbs.
     const MULTIPLIES: u64;
+    /// Rows that [`Backend::add_product`] adds at once.
+    const ROWS: usize;
+    /// Limbs from which on three products of half the length are quicker than one; 8 at least.
+    const KARATSUBA: usize;
     /// What picking a limb among sixteen entries costs, in multiply instructions.
     const PICK: f64;
 
@@ -140,8 +144,12 @@ pub(super) trait Backend: Copy + Send + Sync {
     /// `acc = a²`, ready for a `mul_redc` without products.
     fn square(self, acc: &mut [Self::Word], a: &[Self::Word]);
 
-    /// `acc = a·b`, all limbs of both, `b` the same in every lane.
-    fn mul_wide(self, acc: &mut [Self::Word], a: &[Self::Word], b: &[u64]);
+    /// `acc += a·b` over the limbs of both, for `acc` that fits the limbs of the longer factor at
+    /// first; otherwise only so many limbs of the sum are right. May leave limbs redundant.
+    fn add_product(self, acc: &mut [Self::Word], a: &[Self::Word], b: &[Self::Word]);
+
+    /// Carries what redundant limbs hold beyond a limb; what passes the end is lost.
+    fn normalise(self, acc: &mut [Self::Word]);
 
     /// `out = 2a`.
     fn double(self, out: &mut [Self::Word], a: &[Self::Word]);
@@ -152,6 +160,10 @@ pub(super) trait Backend: Copy + Send + Sync {
 
     /// `a += b` for `b` of at most as many limbs; normalised, what passes the end is lost.
     fn add_assign(self, a: &mut [Self::Word], b: &[Self::Word]);
+
+    /// `a −= b` for `b` of at most as many limbs, which may be redundant; normalised, modulo
+    /// `2^(LIMB_BITS · limbs)`.
+    fn sub_assign(self, a: &mut [Self::Word], b: &[Self::Word]);
 
     /// `x −= m` where it is at least m; gives 1 in those lanes. For `m` of as many limbs as `x`.
     fn reduce_once(self, m: &[u64], x: &mut [Self::Word]) -> Self::Word;

@@ -96,6 +96,8 @@ impl Backend for Ifma {
     const LANES: usize = 8;
     const LIMB_BITS: u32 = BITS;
     const MULTIPLIES: u64 = 2;
+    const ROWS: usize = rows::ROWS;
+    const KARATSUBA: usize = usize::MAX;
     const PICK: f64 = 2.0;
 
     fn zero(self) -> Word {
@@ -127,8 +129,12 @@ impl Backend for Ifma {
         kernel!(rows::square(acc, a));
     }
 
-    fn mul_wide(self, acc: &mut [Word], a: &[Word], b: &[u64]) {
-        kernel!(rows::mul_wide(acc, a, b));
+    fn add_product(self, acc: &mut [Word], a: &[Word], b: &[Word]) {
+        kernel!(rows::add_product(acc, a, b));
+    }
+
+    fn normalise(self, acc: &mut [Word]) {
+        kernel!(rows::add_assign(acc, &[]));
     }
 
     fn double(self, out: &mut [Word], a: &[Word]) {
@@ -141,6 +147,10 @@ impl Backend for Ifma {
 
     fn add_assign(self, a: &mut [Word], b: &[Word]) {
         kernel!(rows::add_assign(a, b));
+    }
+
+    fn sub_assign(self, a: &mut [Word], b: &[Word]) {
+        kernel!(rows::sub_assign(a, b));
     }
 
     fn reduce_once(self, m: &[u64], x: &mut [Word]) -> Word {

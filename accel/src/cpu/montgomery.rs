@@ -2,7 +2,8 @@
 //!
 //! **Plain** is Montgomery's: `x·R mod m`, one row of limbs as long as m; a product takes `4·L²`
 //! multiplies for L limbs (two halves of a product of limbs, for the product and for the
-//! reduction).
+//! reduction). A single product of ordinary numbers would take two of those, and is computed
+//! [another way](barrett).
 //!
 //! **Split** is for a modulus that is a square, and is explained [there](split). What takes
 //! many products (powers, tables, simultaneous powers) is computed so where it can be, and calls
@@ -19,6 +20,7 @@
 //! No file beyond these calls a kernel with the limbs of a number.
 
 mod accumulator;
+mod barrett;
 mod chain;
 mod number;
 mod split;
@@ -27,8 +29,9 @@ mod table;
 use zeroize::Zeroizing;
 
 use super::backend::{Backend, Items, Limbs, Product, Results, SLACK_BITS};
-use crate::modulus::{Modulus, inverse_mod_word, power_of_two_mod};
+use crate::modulus::{Modulus, divide_power_of_two, inverse_mod_word, power_of_two_mod};
 use accumulator::Accumulator;
+use barrett::Barrett;
 pub(super) use chain::Running;
 use number::Group;
 pub(super) use number::{Any, Canonical, Chain, Lazy, Number, Numbers};
@@ -41,6 +44,8 @@ pub(super) struct Montgomery<B: Backend> {
     /// What R has beyond `2^(64 · words)`, in bits.
     shift: u32,
     modulus: Limbs,
+    /// m, in every lane.
+    lanes: Group<B>,
     /// `R mod m`.
     r: Numbers<Canonical, B>,
     /// `R² mod m`.
@@ -48,6 +53,7 @@ pub(super) struct Montgomery<B: Backend> {
     /// `2^(64 · words) · R mod m`.
     piece: Numbers<Canonical, B>,
     split: Option<Box<Split<B>>>,
+    barrett: Barrett<B>,
 }
 
 /// Memory for the intermediates of one operation.
@@ -105,7 +111,20 @@ fn limbs_of<B: Backend>(m: &Modulus) -> Limbs {
     }
 }
 
-/// `2^exponent mod m` of so many limbs, the same in every lane.
+/// Some limbs, the same in every lane.
+fn in_lanes<B: Backend>(backend: B, limbs: &[u64]) -> Group<B> {
+    Zeroizing::new(limbs.iter().map(|&limb| backend.lanes_of(|_| limb)).collect())
+}
+
+/// A number below m, in words, as so many limbs, the same in every lane.
+fn constant<B: Backend>(backend: B, words: &[u64], len: usize) -> Numbers<Canonical, B> {
+    let limbs = Zeroizing::new(split_limbs(words, B::LIMB_BITS, len));
+    let mut number = Numbers::new(backend, len, 1);
+    number.limbs_mut().copy_from_slice(&in_lanes(backend, &limbs));
+    number
+}
+
+/// `2^exponent mod m`, likewise.
 fn power_of_two<B: Backend>(
     backend: B,
     exponent: u32,
@@ -113,12 +132,7 @@ fn power_of_two<B: Backend>(
     len: usize,
 ) -> Numbers<Canonical, B> {
     let words = Zeroizing::new(power_of_two_mod(exponent, m.words()));
-    let limbs = Zeroizing::new(split_limbs(&words, B::LIMB_BITS, len));
-    let mut power = Numbers::new(backend, len, 1);
-    for (word, &limb) in power.limbs_mut().iter_mut().zip(limbs.iter()) {
-        *word = backend.lanes_of(|_| limb);
-    }
-    power
+    constant(backend, &words, len)
 }
 
 impl<B: Backend> Montgomery<B> {
@@ -127,9 +141,14 @@ impl<B: Backend> Montgomery<B> {
         let radix = B::LIMB_BITS * modulus.len() as u32;
         let memory = 64 * m.len_words() as u32;
         let power = |exponent| power_of_two(backend, exponent, m, modulus.len());
-        let (r, r_squared, piece) = (power(radix), power(2 * radix), power(memory + radix));
+        let (r, piece) = (power(radix), power(memory + radix));
+        let (quotient, remainder) = divide_power_of_two(2 * radix, m.words());
+        let r_squared = constant(backend, &remainder, modulus.len());
+        let barrett = Barrett::new(backend, m, radix, &quotient);
+        let lanes = in_lanes(backend, &modulus.m);
         let split = m.root().map(|root| Box::new(Split::new(backend, m, root)));
-        Self { backend, shift: radix - memory, modulus, r, r_squared, piece, split }
+        let shift = radix - memory;
+        Self { backend, shift, modulus, lanes, r, r_squared, piece, split, barrett }
     }
 
     /// Room for any operation modulo this number.
@@ -272,7 +291,8 @@ impl<B: Backend> Montgomery<B> {
         out: &'o mut [B::Word],
         [low, high]: [Number<'_, Canonical, B>; 2],
     ) -> Number<'o, Canonical, B> {
-        self.backend.mul_wide(out, high.limbs(), &self.modulus.m);
+        out.fill(self.backend.zero());
+        self.backend.add_product(out, high.limbs(), &self.lanes);
         self.backend.add_assign(out, low.limbs());
         Number::new(out)
     }

@@ -41,6 +41,8 @@ impl Backend for Portable {
     const LANES: usize = 1;
     const LIMB_BITS: u32 = 64;
     const MULTIPLIES: u64 = 1;
+    const ROWS: usize = rows::ROWS;
+    const KARATSUBA: usize = 40;
     const PICK: f64 = 6.0;
 
     fn zero(self) -> u64 {
@@ -71,9 +73,11 @@ impl Backend for Portable {
         rows::square(&mut acc[..2 * a.len()], a);
     }
 
-    fn mul_wide(self, acc: &mut [u64], a: &[u64], b: &[u64]) {
-        rows::mul_wide(&mut acc[..a.len() + b.len()], a, b);
+    fn add_product(self, acc: &mut [u64], a: &[u64], b: &[u64]) {
+        rows::add_product(acc, a, b);
     }
+
+    fn normalise(self, _acc: &mut [u64]) {}
 
     fn double(self, out: &mut [u64], a: &[u64]) {
         let mut carry = 0;
@@ -91,11 +95,11 @@ impl Backend for Portable {
     }
 
     fn add_assign(self, a: &mut [u64], b: &[u64]) {
-        let mut carry = 0;
-        for (i, x) in a.iter_mut().enumerate() {
-            let sum = u128::from(*x) + u128::from(b.get(i).copied().unwrap_or(0)) + carry;
-            (*x, carry) = (sum as u64, sum >> 64);
-        }
+        ripple(a, b, u64::carrying_add);
+    }
+
+    fn sub_assign(self, a: &mut [u64], b: &[u64]) {
+        ripple(a, b, u64::borrowing_sub);
     }
 
     fn reduce_once(self, m: &[u64], x: &mut [u64]) -> u64 {
@@ -183,6 +187,25 @@ impl Backend for Portable {
 
     fn lanes_of(self, limbs: impl Fn(usize) -> u64) -> u64 {
         limbs(0)
+    }
+}
+
+/// `a = step(a, b, carry)` from word to word, four at a time: between those the carry is a flag.
+#[inline(always)]
+fn ripple(a: &mut [u64], b: &[u64], step: impl Fn(u64, u64, bool) -> (u64, bool)) {
+    let (both, above) = a.split_at_mut(b.len());
+    let ((fours, rest), (b_fours, b_rest)) = (both.as_chunks_mut::<4>(), b.as_chunks::<4>());
+    let mut carry = false;
+    for (x, y) in fours.iter_mut().zip(b_fours) {
+        for i in 0..4 {
+            (x[i], carry) = step(x[i], y[i], carry);
+        }
+    }
+    for (x, &y) in rest.iter_mut().zip(b_rest) {
+        (*x, carry) = step(*x, y, carry);
+    }
+    for x in above {
+        (*x, carry) = step(*x, 0, carry);
     }
 }
 

@@ -41,6 +41,8 @@ impl<B: Backend> Backend for Tally<'_, B> {
     const LANES: usize = B::LANES;
     const LIMB_BITS: u32 = B::LIMB_BITS;
     const MULTIPLIES: u64 = B::MULTIPLIES;
+    const ROWS: usize = B::ROWS;
+    const KARATSUBA: usize = B::KARATSUBA;
     const PICK: f64 = B::PICK;
 
     fn zero(self) {}
@@ -64,15 +66,19 @@ impl<B: Backend> Backend for Tally<'_, B> {
         self.add(a.len() * (a.len() + 1) / 2, 0);
     }
 
-    fn mul_wide(self, _acc: &mut [()], a: &[()], b: &[u64]) {
+    fn add_product(self, _acc: &mut [()], a: &[()], b: &[()]) {
         self.add(a.len() * b.len(), 0);
     }
+
+    fn normalise(self, _acc: &mut [()]) {}
 
     fn double(self, _out: &mut [()], _a: &[()]) {}
 
     fn complement(self, _acc: &mut [()], _m: &Limbs) {}
 
     fn add_assign(self, _a: &mut [()], _b: &[()]) {}
+
+    fn sub_assign(self, _a: &mut [()], _b: &[()]) {}
 
     fn reduce_once(self, _m: &[u64], _x: &mut [()]) {}
 

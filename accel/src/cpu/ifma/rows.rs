@@ -5,6 +5,9 @@ use super::*;
 /// Columns of a tile: as many chains of multiply-accumulates as keep two units busy.
 const TILE: usize = 8;
 
+/// Rows of a product without reduction that go together.
+pub(super) const ROWS: usize = 4;
+
 /// Two rows of a product and its reduction: `a_i · b` and `q_i · m`, for limbs `i` and `i + 1`.
 #[derive(Clone, Copy)]
 struct Rows<const P: usize> {
@@ -199,21 +202,43 @@ pub(super) fn square(acc: &mut [Word], a: &[Word]) {
     }
 }
 
-/// See [`Backend::mul_wide`].
+/// See [`Backend::add_product`].
 #[target_feature(enable = "avx512f,avx512ifma")]
-pub(super) fn mul_wide(acc: &mut [Word], a: &[Word], b: &[u64]) {
-    let zero = _mm512_setzero_si512();
+pub(super) fn add_product(acc: &mut [Word], a: &[Word], b: &[Word]) {
     let acc = &mut acc[..a.len() + b.len()];
-    acc.fill(zero);
-    for (i, &limb) in b.iter().enumerate() {
-        let (b, mut carry) = (all(limb), zero);
-        for (cell, &a) in acc[i..].iter_mut().zip(a) {
-            *cell = low(_mm512_add_epi64(*cell, carry), a, b);
-            carry = high(zero, a, b);
-        }
-        acc[i + a.len()] = carry;
+    for (i, limbs) in a.chunks(ROWS).enumerate() {
+        let mut rows = [_mm512_setzero_si512(); ROWS];
+        rows[..limbs.len()].copy_from_slice(limbs);
+        add_rows(&mut acc[i * ROWS..], rows, b);
     }
-    add_assign(acc, &[]);
+}
+
+/// `acc += a·b`, a column at a time: processors look far enough ahead to have several under way.
+/// Where there is no column for them, limbs of a are zero.
+#[inline]
+#[target_feature(enable = "avx512f,avx512ifma")]
+fn add_rows(acc: &mut [Word], a: [Word; ROWS], b: &[Word]) {
+    let (len, end) = (b.len(), acc.len().min(b.len() + ROWS));
+    // Columns that not all rows have limbs for, in both halves.
+    for c in (0..ROWS.min(end)).chain(len.max(ROWS)..end) {
+        let mut x = acc[c];
+        for (r, &a) in a.iter().enumerate() {
+            if let Some(&b) = b.get(c.wrapping_sub(r)) {
+                x = low(x, a, b);
+            }
+            if let Some(&b) = b.get(c.wrapping_sub(r + 1)) {
+                x = high(x, a, b);
+            }
+        }
+        acc[c] = x;
+    }
+    for (cell, b) in acc[ROWS.min(len)..].iter_mut().zip(b.array_windows::<{ ROWS + 1 }>()) {
+        let mut x = *cell;
+        for r in 0..ROWS {
+            x = high(low(x, a[r], b[ROWS - r]), a[r], b[ROWS - 1 - r]);
+        }
+        *cell = x;
+    }
 }
 
 /// See [`Backend::double`].
@@ -248,6 +273,20 @@ pub(super) fn add_assign(a: &mut [Word], b: &[Word]) {
         }
         *x = _mm512_and_si512(sum, all(MASK as u64));
         carry = carry_of(sum);
+    }
+}
+
+/// See [`Backend::sub_assign`].
+#[target_feature(enable = "avx512f")]
+pub(super) fn sub_assign(a: &mut [Word], b: &[Word]) {
+    let mut borrow = _mm512_setzero_si512();
+    for (i, x) in a.iter_mut().enumerate() {
+        let mut difference = _mm512_add_epi64(*x, borrow);
+        if let Some(&b) = b.get(i) {
+            difference = _mm512_sub_epi64(difference, b);
+        }
+        *x = _mm512_and_si512(difference, all(MASK as u64));
+        borrow = _mm512_srai_epi64::<BITS>(difference);
     }
 }
 

@@ -22,12 +22,15 @@ macro_rules! unroll {
     };
 }
 
+/// How many rows are done at once.
+pub(super) const ROWS: usize = 8;
+
 /// How many rows to do at once where `left` are left: eight, or all nine rather than leave a
 /// single one, which is slow by itself.
 fn width(left: usize) -> usize {
     match left {
         9 => 9,
-        8.. => 8,
+        ROWS.. => ROWS,
         4.. => 4,
         _ => 1,
     }
@@ -38,7 +41,7 @@ macro_rules! by_width {
     ($left:expr, $f:ident($($arg:expr),*)) => {
         match width($left) {
             9 => $f::<9>($($arg),*),
-            8 => $f::<8>($($arg),*),
+            ROWS => $f::<ROWS>($($arg),*),
             4 => $f::<4>($($arg),*),
             _ => $f::<1>($($arg),*),
         }
@@ -185,19 +188,13 @@ pub(super) fn mul_redc<const P: usize>(
 /// # Bound
 /// `acc` is below B^l at first, for l words in the longer factor, whose multiples are added: after
 /// j rows it is below B^l + (B^j − 1)·(B^l − 1) ≤ B^(j+l), so no block of rows has a carry out.
-fn add_product(mut acc: &mut [u64], a: &[u64], b: &[u64]) {
+pub(super) fn add_product(mut acc: &mut [u64], a: &[u64], b: &[u64]) {
     let (mut a, b) = if a.len() <= b.len() { (a, b) } else { (b, a) };
     while !a.is_empty() {
         by_width!(a.len(), mul_rows(acc, a, b));
         let w = width(a.len());
         (acc, a) = (&mut acc[w..], &a[w..]);
     }
-}
-
-/// `out = a · b`, in `a.len() + b.len()` words.
-pub(super) fn mul_wide(out: &mut [u64], a: &[u64], b: &[u64]) {
-    out.fill(0);
-    add_product(out, a, b);
 }
 
 /// For the first `W` words x of `a`: doubles 2W words of `acc` and adds x² and `carry` to them.

@@ -6,14 +6,12 @@ use super::super::{
 };
 
 pub(super) fn mul<B: Backend>(m: &Montgomery<B>, out: Results<'_>, a: &Items<'_>, b: &Items<'_>) {
-    let mut room = m.room();
+    let mut space = m.space();
     let [mut x, mut y, mut z] = [(); 3].map(|()| m.number());
     for (first, out) in out.groups(B::LANES) {
-        let a = m.load(&mut x, a, first);
-        m.mont(&mut z, a.lazy(), m.r_squared().lazy(), &mut room);
-        let b = m.load(&mut y, b, first);
-        m.mont(&mut x, z.view(), b.lazy(), &mut room);
-        m.store(out, m.reduce(&mut x));
+        let factors = [m.load(&mut x, a, first), m.load(&mut y, b, first)];
+        m.ordinary(&mut z, factors, &mut space);
+        m.store(out, m.reduce(&mut z));
     }
 }
 
