@@ -471,7 +471,7 @@ pub fn compositions(engine: &dyn Engine) {
     }
 }
 
-/// Uniform polynomials over several seeds, and noise, at the real degree, and where draws are often
+/// Uniform polynomials over several seeds, noise and ternary polynomials, at the real degree, and where draws are often
 /// or now and then rejected.
 pub fn sampling(engine: &dyn Engine) {
     let mut random = Operands::new(6);
@@ -494,6 +494,12 @@ pub fn sampling(engine: &dyn Engine) {
         b.output(e);
         let key = random.words(4);
         agree(engine, &b.build(), &[&key, &[5, 0]], 2 * ring.len_words());
+        let mut b = Builder::new("ternary");
+        let (key, index) = (b.secret_seed("key"), b.index("index"));
+        let u = b.ternary("u", &ring, key, index);
+        b.output(u);
+        let key = random.words(4);
+        agree(engine, &b.build(), &[&key, &[5, 0]], 2 * ring.len_words());
     }
 }
 
@@ -510,6 +516,11 @@ pub fn packing(engine: &dyn Engine) {
         (64, 7, 2),
         (64, 8, 1),
         (4096, 2, 800),
+        // With lanes past the end of the polynomial: some, a beat of them, and many.
+        (64, 3, 21),
+        (64, 2, 14),
+        (4096, 2, 820),
+        (1024, 4, 440),
     ] {
         let ring = ring(degree, 50, limbs);
         let mut b = Builder::new("pack");
