@@ -39,6 +39,8 @@
 //! is free of `s`. Nor one chunk twice: the average of many `b`s of one message is free of noise.
 //! [`Ticket`](crate::seal::Ticket) and [`Sealer`](crate::Sealer) see to that.
 
+mod public;
+
 use std::sync::Arc;
 
 use ciphergram_accel::{
@@ -49,23 +51,19 @@ use zeroize::{Zeroize, Zeroizing};
 
 use crate::{Error, Parameters, random, seal::Seed};
 
+pub use public::LatticePublic;
+pub(crate) use public::{Encryptor as PublicEncryptor, ends_in_zeros, mask_beats};
+
 /// The ternary secret, kept as the seed that it expands from and in NTT form.
 pub struct LatticeSecret {
     seed: Zeroizing<[u8; 32]>,
     ntt: Polys<Ntt>,
 }
 
-/// Whole chunks that one polynomial holds; the few coefficients left over stay unused, so that no
-/// chunk spans two polynomials.
-pub(crate) fn chunks_per_polynomial(parameters: &Parameters, ring: &Ring) -> usize {
-    ring.degree() / parameters.geometry().slots_per_chunk
-}
-
-/// Beats of the chunks of one polynomial.
-pub(crate) fn beats_per_polynomial(parameters: &Parameters, ring: &Ring) -> usize {
-    let coefficients =
-        chunks_per_polynomial(parameters, ring) * parameters.geometry().slots_per_chunk;
-    beats::beats_for(coefficients, ring.primes().len())
+/// Beats of the chunks of one polynomial that carry values.
+pub(crate) fn value_beats(parameters: &Parameters) -> usize {
+    let g = parameters.geometry();
+    g.value_chunks * g.chunk_bytes() / beats::BYTES
 }
 
 impl LatticeSecret {
@@ -117,7 +115,7 @@ impl LatticeSecret {
         let noisy = b.add("as+e", mask, e);
         let m = b.lift("m", ring, message);
         let c = b.add("b", noisy, m);
-        let packed = b.pack("beats", c, beats_per_polynomial(parameters, ring));
+        let packed = b.pack("beats", c, value_beats(parameters));
         b.output(packed);
         b.build()
     }
@@ -127,7 +125,7 @@ impl LatticeSecret {
     pub fn decrypt_program(&self, parameters: &Parameters, contributors: usize) -> Program {
         let ring = self.ring();
         let mut b = Builder::new("ckks-sum.decrypt");
-        let packed = b.beats("beats", ring, beats_per_polynomial(parameters, ring));
+        let packed = b.beats("beats", ring, value_beats(parameters));
         let index = b.index("index");
         let seeds = b.seeds("seeds", contributors);
         let s = b.secret_key("ŝ", ring, self.ntt.words());
@@ -189,7 +187,7 @@ impl Encryptor {
             program: secret.encrypt_program(parameters),
             seed: random::seed_words(seed.bytes()),
             noise_key: Zeroizing::new(random::seed_words(&*random::bytes::<32>()?)),
-            beats: beats_per_polynomial(parameters, secret.ring()),
+            beats: value_beats(parameters),
         })
     }
 
@@ -235,13 +233,9 @@ mod tests {
     /// bits.
     const CLIENTS: u32 = 195;
 
-    /// A secret over the Q of `parameters`, but of a degree that the reference engine has time for:
-    /// one chunk fills most of it.
-    fn small(parameters: &Parameters) -> LatticeSecret {
-        let degree = parameters.geometry().slots_per_chunk.next_power_of_two();
-        let primes = parameters.lattice().unwrap().ring.primes();
-        let ring = Arc::new(Ring::new(degree, primes).unwrap());
-        LatticeSecret::expand(&[7; 32], &ring, &ReferenceEngine).unwrap()
+    fn secret(parameters: &Parameters) -> LatticeSecret {
+        let ring = &parameters.lattice().unwrap().ring;
+        LatticeSecret::expand(&[7; 32], ring, &ReferenceEngine).unwrap()
     }
 
     fn words(x: &BigInt, count: usize) -> Vec<u64> {
@@ -295,9 +289,9 @@ mod tests {
         let mask = b.intt("as", product);
         let lifted = b.lift("lifted", ring, x);
         let sum = b.add("b", mask, lifted);
-        let packed = b.pack("beats", sum, beats_per_polynomial(parameters, ring));
+        let packed = b.pack("beats", sum, value_beats(parameters));
         b.output(packed);
-        let mut sum = vec![0; beats_per_polynomial(parameters, ring) * beats::WORDS];
+        let mut sum = vec![0; value_beats(parameters) * beats::WORDS];
         let mut operands = [
             Operand::SecretIn(&integers),
             Operand::In(&[5]),
@@ -326,9 +320,9 @@ mod tests {
         let literal = |bits| Literal { scheme: Scheme::CkksSum, clients: CLIENTS, bits };
         let chosen = Parameters::new(literal(16)).unwrap();
         let others = chosen.others();
-        for parameters in others.iter().chain([&chosen]) {
+        for parameters in others.iter().chain([&chosen]).map(Parameters::over_small_ring) {
             let (lattice, g) = (parameters.lattice().unwrap(), parameters.geometry());
-            let secret = small(parameters);
+            let secret = secret(&parameters);
             assert_eq!(lattice.noise_bound + 1, 1 << (lattice.margin_bits - 1), "no slack");
             let bound = lattice.noise_bound as i64;
             let degree = secret.ring().degree();
@@ -346,7 +340,7 @@ mod tests {
                 })
                 .collect();
             let open =
-                |noise: &[i64], margin| through((&secret, parameters), &message, noise, margin);
+                |noise: &[i64], margin| through((&secret, &parameters), &message, noise, margin);
             let survives = |noise: &[i64], margin| {
                 let found = open(noise, margin);
                 assert_eq!(found.len(), g.slots_per_chunk);

@@ -9,7 +9,7 @@ use crate::{
     Error, Parameters, SecretKey, Sum, Update,
     aggregate::check_stream,
     bytes::to_words,
-    ckks_sum::{LatticeSecret, beats_per_polynomial, chunks_per_polynomial},
+    ckks_sum::{LatticeSecret, ends_in_zeros, mask_beats, value_beats},
     codec::{self, Fields, Output, is_zero_between},
     files::ContributorSet,
     paillier::PaillierSecret,
@@ -48,6 +48,9 @@ impl OpenedSum {
         let mut opened = Self { parameters, chunks, sums, parts: vec![(0, 0); count] };
         match (key.paillier(), key.lattice(), key.public().parameters().lattice()) {
             (Some(secret), ..) => opened.open_ciphertexts(secret, engine, sum)?,
+            (None, Some(secret), Some(lattice)) if key.public().lattice().is_some() => {
+                opened.open_masked_polynomials(secret, lattice, engine, sum)?;
+            }
             (None, Some(secret), Some(lattice)) => {
                 opened.open_polynomials(secret, lattice, engine, sum)?;
             }
@@ -106,7 +109,7 @@ impl OpenedSum {
         engine: &dyn Engine,
         sum: &Sum,
     ) -> Result<(), Error> {
-        let each = chunks_per_polynomial(&self.parameters, &lattice.ring);
+        let each = self.parameters.geometry().value_chunks;
         let mut groups: BTreeMap<&ContributorSet, Vec<usize>> = BTreeMap::new();
         for (chunk, set) in sum.sets.iter().enumerate() {
             let polynomials = groups.entry(set).or_default();
@@ -119,7 +122,7 @@ impl OpenedSum {
                 set.iter().flat_map(|i| seed_words(sum.contributors[i].bytes())).collect();
             let program = secret.decrypt_program(&self.parameters, seeds.len() / 4);
             for part in polynomials.chunks(POLYNOMIALS_PER_RUN) {
-                let length = beats_per_polynomial(&self.parameters, &lattice.ring) * beats::BYTES;
+                let length = value_beats(&self.parameters) * beats::BYTES;
                 let mut input = Vec::with_capacity(part.len() * length / 8);
                 for (&p, end) in part.iter().zip(1..) {
                     let held = p * length..sum.stream.len().min((p + 1) * length);
@@ -139,19 +142,75 @@ impl OpenedSum {
                 ];
                 engine.run(&program, &mut operands)?;
                 for (&p, integers) in part.iter().zip(out.chunks(integers_each)) {
-                    match lattice.ring.primes().len() {
-                        2 => self.take_polynomial::<2>(p * each, set, sum, lattice, integers)?,
-                        4 => self.take_polynomial::<4>(p * each, set, sum, lattice, integers)?,
-                        _ => unreachable!("rings of ckks-sum have two or four primes"),
-                    }
+                    self.take_polynomial(p * each, set, sum, lattice, integers)?;
                 }
             }
         }
         Ok(())
     }
 
-    /// Takes from one decrypted polynomial the chunks of one group.
-    fn take_polynomial<const W: usize>(
+    /// Every group of chunks is of one set of contributors, whoever they are: all decrypt alike.
+    fn open_masked_polynomials(
+        &mut self,
+        secret: &LatticeSecret,
+        lattice: &Lattice,
+        engine: &dyn Engine,
+        sum: &Sum,
+    ) -> Result<(), Error> {
+        let g = *self.parameters.geometry();
+        let program = secret.decrypt_public_program(&self.parameters);
+        let mask_words = mask_beats(&self.parameters) * beats::WORDS;
+        let value_words = value_beats(&self.parameters) * beats::WORDS;
+        let groups = sum.stream.chunks(g.group_chunks() * g.chunk_bytes());
+        let groups: Vec<_> = (0..).step_by(g.group_chunks()).zip(groups).collect();
+        for part in groups.chunks(POLYNOMIALS_PER_RUN) {
+            let (mut masks, mut values) = (vec![], vec![]);
+            for (count, &(first, group)) in (1..).zip(part) {
+                let (mask, rest) = group.split_at(8 * mask_words);
+                let mask = to_words(mask);
+                if !ends_in_zeros(&mask, &lattice.ring) {
+                    let chunk = first + g.mask_chunks - 1;
+                    let contributors = sum.sets[chunk].count();
+                    return Err(Error::Inconsistent { chunk: chunk as u32, contributors });
+                }
+                masks.extend(mask);
+                values.extend(to_words(rest));
+                // The last group may hold fewer chunks than the others.
+                values.resize(count * value_words, 0);
+            }
+            let integers_each = lattice.ring.len_words();
+            let mut out = Zeroizing::new(vec![0; part.len() * integers_each]);
+            let mut operands = [Operand::In(&masks), Operand::In(&values), Operand::Out(&mut out)];
+            engine.run(&program, &mut operands)?;
+            for (&(first, _), integers) in part.iter().zip(out.chunks(integers_each)) {
+                let carrying = first + g.mask_chunks;
+                self.take_polynomial(carrying, &sum.sets[first], sum, lattice, integers)?;
+                // A mask has no head of its own: it is of those that the values are of.
+                let of_all = self.parts[carrying];
+                self.parts[first..carrying].fill(of_all);
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes from one decrypted polynomial, whose first chunk with values is `first`, the chunks of
+    /// one set of contributors.
+    fn take_polynomial(
+        &mut self,
+        first: usize,
+        set: &ContributorSet,
+        sum: &Sum,
+        lattice: &Lattice,
+        integers: &[u64],
+    ) -> Result<(), Error> {
+        match lattice.ring.primes().len() {
+            2 => self.take_integers::<2>(first, set, sum, lattice, integers),
+            4 => self.take_integers::<4>(first, set, sum, lattice, integers),
+            _ => unreachable!("rings of ckks-sum have two or four primes"),
+        }
+    }
+
+    fn take_integers<const W: usize>(
         &mut self,
         first: usize,
         set: &ContributorSet,
@@ -164,7 +223,7 @@ impl OpenedSum {
         let degree = integers.len() / W;
         let mut slots = Zeroizing::new(Vec::with_capacity(g.slots_per_chunk));
         // The last few coefficients of a polynomial hold no chunk.
-        for i in 0..degree / g.slots_per_chunk {
+        for i in 0..g.value_chunks {
             let chunk = first + i;
             if sum.sets.get(chunk) != Some(set) {
                 continue;
