@@ -337,7 +337,7 @@ fn uniform(ring: &Ring, out: &mut [u64], seeds: &[u64], index: u64) {
 }
 
 fn ternary(word: u64) -> i64 {
-    (3 * u128::from(word) >> 64) as i64 - 1
+    ((3 * u128::from(word)) >> 64) as i64 - 1
 }
 
 fn centred_binomial(word: u64) -> i64 {

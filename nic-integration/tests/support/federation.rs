@@ -28,8 +28,13 @@ pub(crate) fn engine() -> Arc<dyn Engine> {
 /// A key for four clients at 16 bits, the same at every call.
 pub(crate) fn key(scheme: Scheme) -> &'static SecretKey {
     static LATTICE: OnceLock<SecretKey> = OnceLock::new();
+    static PUBLIC: OnceLock<SecretKey> = OnceLock::new();
     static PAILLIER: OnceLock<SecretKey> = OnceLock::new();
-    let place = if scheme == Scheme::CkksSum { &LATTICE } else { &PAILLIER };
+    let place = match scheme {
+        Scheme::CkksSum => &LATTICE,
+        Scheme::CkksSumPublic => &PUBLIC,
+        _ => &PAILLIER,
+    };
     place.get_or_init(|| SecretKey::generate(Literal { scheme, clients: 4, bits: 16 }).unwrap())
 }
 
@@ -160,7 +165,7 @@ pub(crate) fn participation<'a>(
     number: u16,
 ) -> Participation<'a> {
     Participation {
-        key,
+        key: key.into(),
         engine: engine(),
         update,
         weight: weight(number),
@@ -251,7 +256,7 @@ pub(crate) fn check_results(
     let mut counts = vec![];
     for result in results.values() {
         let numbers = &result.opening.contributors;
-        counts = check_exact(key, numbers, &result.sum, &result.opened, &fields);
+        counts = check_exact(key, numbers, &result.sum, result.opened.as_ref().unwrap(), &fields);
     }
     counts
 }
