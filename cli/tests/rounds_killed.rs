@@ -31,6 +31,7 @@ const CLIP: &str = "--clip 32767";
 type Load = (&'static str, usize);
 const LATTICE: Load = ("ckks-sum", 1_500_000);
 const PAILLIER: Load = ("paillier-2048", 60_000);
+const PUBLIC: Load = ("ckks-sum-public", 900_000);
 
 /// Three clients and their integers, which quantisation leaves as they are: sums of them are known
 /// to the last digit.
@@ -142,7 +143,7 @@ fn the_missing_are_named() {
 
 #[test]
 fn a_restarted_client_counts_once_and_gets_the_sum() {
-    for (scheme, values) in [LATTICE, PAILLIER] {
+    for (scheme, values) in [LATTICE, PAILLIER, PUBLIC] {
         let trio = Trio::new(scheme, values);
         let place = &trio.place;
         let (mut server, address) = place.serve("--clients 3 --deadline 60");
@@ -203,5 +204,35 @@ fn below_the_minimum_no_sum_leaves() {
     assert!(withheld > 0 && closed["summed"].as_u64().unwrap() + withheld == u64::from(all));
     let told = server.finish().error(1);
     assert!(told.contains(&format!("{withheld} of {all} chunk sums were withheld")), "{told}");
+    assert!((0..3).all(|i| !trio.place.path(&format!("mean{i}")).exists()));
+}
+
+/// Where masks are, a client that came half the way through one spoils it: no part of the round is
+/// taken for a mean, and it is named.
+#[test]
+fn whoever_leaves_a_mask_half_contributed_is_named() {
+    let trio = Trio::new(PUBLIC.0, PUBLIC.1);
+    let (mut server, address) = trio.place.serve("--clients 3 --min-clients 2 --deadline 5");
+    let survivors = trio.kill_one(&address);
+    let told = survivors.map(Process::finish);
+    let closed = server.event("closed");
+    let said = closed["reason"].as_str().unwrap();
+    let (summed, withheld) = (&closed["summed"], closed["withheld"].as_u64().unwrap());
+    if withheld == 0 {
+        // It was killed at the very border of two polynomials: that is a round of its own.
+        assert!(told.iter().all(|ran| ran.code == Some(0)), "{told:?}");
+        assert_eq!(summed, trio.chunks.count());
+        return;
+    }
+    let expected = "clients [2] are in a part of chunks ";
+    let what = "start the round again, without these clients or with all that they have to send";
+    assert!(said.contains(expected) && said.ends_with(what), "{closed}");
+    for ran in &told {
+        let error = ran.error(1);
+        assert!(error.contains(expected) && error.ends_with(what), "{error}");
+    }
+    // Only what was of the same contributors left: less than a polynomial did not.
+    assert!(withheld <= trio.chunks.geometry().group_chunks() as u64, "{closed}");
+    server.finish().error(1);
     assert!((0..3).all(|i| !trio.place.path(&format!("mean{i}")).exists()));
 }

@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests, where a panic is the report")]
 
+#[path = "support/frames.rs"]
+mod frames;
 #[path = "support/sums.rs"]
 mod support;
 
@@ -352,4 +354,56 @@ fn the_two_kinds_of_key_are_never_summed_together() {
     let bytes = contribute(&other, &[1; 5], 1, &plain).to_bytes(other.public());
     let error = Contribution::from_bytes(&bytes, keys[1].public()).err();
     assert!(matches!(error, Some(Error::KeyMismatch { .. })));
+}
+
+/// Bits flipped anywhere in a frame, with a digest that vouches for them: nothing panics, and whatever
+/// opens is the truth.
+#[test]
+fn changed_frames_never_open_to_other_integers() {
+    let key = over(4096);
+    let (public, half) = (key.public(), i64::from(key.public().parameters().half_steps()));
+    let agreement = agreement(400, 9);
+    let fields = [vec![1000; 400], vec![3000; 400]];
+    let [one, two] = [0, 1].map(|i| contribute(&key, &fields[i], i as u32 + 2, &agreement));
+    let other = two.clone();
+    let sum = Sum::of(public, engine(), [("a", Ok(one.clone())), ("b", Ok(two))]).unwrap();
+    let (contribution, sum) = (one.to_bytes(public), sum.to_bytes(public));
+    // Of all that opens: values that are claimed beside those that were sealed are zero bits.
+    let truth = |sum: &Sum| {
+        let Ok(opened) = OpenedSum::open(secret(&key), &*engine(), sum) else { return false };
+        assert!(opened.parts().iter().all(|&part| part == (2, 5)));
+        let values = opened.sums().iter().enumerate();
+        values.for_each(|(i, &s)| assert_eq!(s, if i < 400 { 4000 } else { 0 } - 2 * half));
+        true
+    };
+    let read_sum = |bytes: &[u8]| Sum::from_bytes(bytes, public);
+    let (mut refused, mut closed, mut open) = (0, 0, 0);
+    let mut try_one = |sum: Result<Sum, Error>| match sum {
+        Err(_) => refused += 1,
+        Ok(sum) if truth(&sum) => open += 1,
+        Ok(_) => closed += 1,
+    };
+    // Every byte before the ciphertexts, and some of those.
+    for (file, step) in [(&contribution, 521), (&sum, 521)] {
+        let body = file.len() - 32;
+        let stream = body - one.stream.len();
+        for (at, bit) in (10..stream).chain((stream..body).step_by(step)).zip((0..8).cycle()) {
+            let mut bytes = file.clone();
+            bytes[at] ^= 1 << bit;
+            frames::vouch(&mut bytes);
+            if std::ptr::eq(file, &sum) {
+                try_one(read_sum(&bytes));
+            } else {
+                let changed = Contribution::from_bytes(&bytes, public);
+                let both = [("a", changed), ("b", Ok(other.clone()))];
+                try_one(Sum::of(public, engine(), both));
+            }
+        }
+        for cut in [0, 47, 48, 100, stream, body, file.len() - 1] {
+            assert!(read_sum(&file[..cut]).is_err());
+            assert!(Contribution::from_bytes(&file[..cut], public).is_err());
+        }
+    }
+    // Seeds and ranges are nothing that can be checked; ciphertexts are.
+    assert!(refused > 50 && closed > 100 && open > 50, "{refused} {closed} {open}");
 }

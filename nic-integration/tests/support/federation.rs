@@ -25,7 +25,7 @@ pub(crate) fn engine() -> Arc<dyn Engine> {
     ENGINE.get_or_init(Arc::default).clone()
 }
 
-/// A key for four clients at 16 bits, the same at every call.
+/// A key for four clients at 16 bits, or at as many as the smaller ring suits, the same at every call.
 pub(crate) fn key(scheme: Scheme) -> &'static SecretKey {
     static LATTICE: OnceLock<SecretKey> = OnceLock::new();
     static PUBLIC: OnceLock<SecretKey> = OnceLock::new();
@@ -35,7 +35,8 @@ pub(crate) fn key(scheme: Scheme) -> &'static SecretKey {
         Scheme::CkksSumPublic => &PUBLIC,
         _ => &PAILLIER,
     };
-    place.get_or_init(|| SecretKey::generate(Literal { scheme, clients: 4, bits: 16 }).unwrap())
+    let bits = if scheme == Scheme::CkksSumPublic { 24 } else { 16 };
+    place.get_or_init(|| SecretKey::generate(Literal { scheme, clients: 4, bits }).unwrap())
 }
 
 /// A bias of three values and `values` more, of another size for every client and round.
