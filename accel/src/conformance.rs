@@ -471,8 +471,8 @@ pub fn compositions(engine: &dyn Engine) {
     }
 }
 
-/// Uniform polynomials over several seeds, and noise, at the real degrees, where draws are often or
-/// now and then rejected, and where a run of draws is of many primes.
+/// Uniform polynomials over several seeds, noise and ternary polynomials, at the real degrees, where
+/// draws are often or now and then rejected, and where a run of draws is of many primes.
 pub fn sampling(engine: &dyn Engine) {
     let mut random = Operands::new(6);
     for (degree, bits, limbs) in [
@@ -501,6 +501,12 @@ pub fn sampling(engine: &dyn Engine) {
         b.output(e);
         let key = random.words(4);
         agree(engine, &b.build(), &[&key, &[5, 0]], 2 * ring.len_words());
+        let mut b = Builder::new("ternary");
+        let (key, index) = (b.secret_seed("key"), b.index("index"));
+        let u = b.ternary("u", &ring, key, index);
+        b.output(u);
+        let key = random.words(4);
+        agree(engine, &b.build(), &[&key, &[5, 0]], 2 * ring.len_words());
     }
 }
 
@@ -517,6 +523,11 @@ pub fn packing(engine: &dyn Engine) {
         (64, 7, 2),
         (64, 8, 1),
         (4096, 2, 800),
+        // With lanes past the end of the polynomial: some, a beat of them, and many.
+        (64, 3, 21),
+        (64, 2, 14),
+        (4096, 2, 820),
+        (1024, 4, 440),
     ] {
         let ring = ring(degree, 50, limbs);
         let mut b = Builder::new("pack");

@@ -172,6 +172,8 @@ pub enum Step {
     Uniform,
     /// The centred binomial polynomial that `(key, index)` names. Constant time.
     Noise,
+    /// The ternary polynomial that `(key, index)` names. Constant time.
+    Ternary,
     /// Integers of `words_each` words to RNS, one to a coefficient. Constant time.
     Lift {
         /// Words of one integer.
@@ -179,9 +181,9 @@ pub enum Step {
     },
     /// RNS to the integer in `[0, Q)` of each coefficient, a word for each prime. Constant time.
     Compose,
-    /// The first coefficients of a polynomial to beats.
+    /// The first coefficients of a polynomial to beats; lanes past its end are zero.
     Pack,
-    /// Beats to a polynomial whose other coefficients are zero.
+    /// Beats to a polynomial; coefficients that they do not hold are zero.
     Unpack,
     /// Lane by lane `a + b mod q`.
     AddBeats,
@@ -213,6 +215,7 @@ impl Step {
             | Self::PolyMul
             | Self::Uniform
             | Self::Noise
+            | Self::Ternary
             | Self::Lift { .. }
             | Self::Compose
             | Self::Pack

@@ -240,10 +240,15 @@ fn poly_step(step: &Step, ring: &Ring, out: &mut [u64], args: &[(&Kind, &[u64])]
             let noise: Vec<i64> = (0..n).map(|_| centred_binomial(rng.next_u64())).collect();
             each_limb(out, &|_, i, q| noise[i].rem_euclid(q as i64) as u64);
         }
+        Step::Ternary => {
+            let mut rng = stream(a, args[1].1[0]);
+            let draws: Vec<i64> = (0..n).map(|_| ternary(rng.next_u64())).collect();
+            each_limb(out, &|_, i, q| draws[i].rem_euclid(q as i64) as u64);
+        }
         Step::Pack => {
             out.fill(0);
             let limbs = ring.primes().len();
-            for k in 0..out.len() / beats::WORDS * beats::LANES {
+            for k in 0..(out.len() / beats::WORDS * beats::LANES).min(n * limbs) {
                 let value = a[k % limbs * n + k / limbs];
                 let beat = &mut out[k / beats::LANES * beats::WORDS..][..beats::WORDS];
                 beats::set_lane(beat, k % beats::LANES, value);
@@ -252,7 +257,7 @@ fn poly_step(step: &Step, ring: &Ring, out: &mut [u64], args: &[(&Kind, &[u64])]
         Step::Unpack => {
             out.fill(0);
             let limbs = ring.primes().len();
-            for k in 0..a.len() / beats::WORDS * beats::LANES {
+            for k in 0..(a.len() / beats::WORDS * beats::LANES).min(n * limbs) {
                 let beat = &a[k / beats::LANES * beats::WORDS..][..beats::WORDS];
                 out[k % limbs * n + k / limbs] = beats::lane(beat, k % beats::LANES);
             }
@@ -339,6 +344,10 @@ fn draws(mut rng: ChaCha20Rng) -> impl Iterator<Item = u64> {
         (0..beats::LANES).flat_map(move |lane| blocks.map(|block| beats::lane(&block, lane)))
     };
     std::iter::repeat_with(run).flatten()
+}
+
+fn ternary(word: u64) -> i64 {
+    ((3 * u128::from(word)) >> 64) as i64 - 1
 }
 
 fn centred_binomial(word: u64) -> i64 {

@@ -47,6 +47,13 @@ const NOISE: [([i64; 6], i64, i64, i64); 3] = [
     ([-2, -1, 2, -5, 6, -2], 0, -32, 40_934),
 ];
 
+/// For each index: the first twelve coefficients, and how many are −1, 0 and 1.
+const TERNARY: [([i64; 12], [usize; 3]); 3] = [
+    ([0, -1, 1, 0, 1, 0, -1, -1, 1, -1, 0, 0], [1420, 1315, 1361]),
+    ([0, 1, 0, 0, 1, 1, -1, -1, -1, 0, 1, 0], [1388, 1386, 1322]),
+    ([0, 1, 1, 0, 1, -1, 1, -1, -1, 0, -1, -1], [1367, 1384, 1345]),
+];
+
 fn ring() -> Arc<Ring> {
     let primes = largest_primes(50, 4096, 2);
     assert_eq!(primes, [1_125_899_906_826_241, 1_125_899_906_629_633]);
@@ -106,6 +113,34 @@ fn noise_is_that_of_the_standard() {
             assert_eq!((&e[..6], e[4095]), (&first[..], last));
             assert_eq!(e.iter().sum::<i64>(), sum);
             assert_eq!(e.iter().map(|x| x * x).sum::<i64>(), squares);
+        }
+    }
+}
+
+#[test]
+fn ternary_polynomials_are_those_of_the_standard() {
+    let ring = ring();
+    let mut b = Builder::new("ternary");
+    let (seed, index) = (b.secret_seed("key"), b.index("index"));
+    let u = b.ternary("u", &ring, seed, index);
+    b.output(u);
+    let program = b.build();
+    for engine in engines() {
+        let mut out = vec![0; 3 * 8192];
+        let (indices, key) = (INDICES, key());
+        let mut operands = [Operand::SecretIn(&key), Operand::In(&indices), Operand::Out(&mut out)];
+        engine.run(&program, &mut operands).unwrap();
+        for (poly, (first, counts)) in out.chunks(8192).zip(TERNARY) {
+            let digits = |limb: usize| -> Vec<i64> {
+                let q = ring.primes()[limb];
+                let digit = |&x: &u64| if x == q - 1 { -1 } else { x as i64 };
+                poly[limb * 4096..][..4096].iter().map(digit).collect()
+            };
+            let u = digits(0);
+            assert_eq!(u, digits(1), "the same in every limb");
+            assert_eq!(u[..12], first);
+            let count = |digit: i64| u.iter().filter(|&&x| x == digit).count();
+            assert_eq!([-1, 0, 1].map(count), counts, "and nothing else");
         }
     }
 }

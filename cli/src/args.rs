@@ -25,7 +25,7 @@ pub(crate) enum Command {
     Demo(Demo),
     #[command(hide = true)]
     DemoClient(DemoClient),
-    /// Make a key pair: public.json for who sums, secret.json for the clients
+    /// Make a key pair: public.json for who sums, secret.json for who decrypts
     Keygen(Keygen),
     /// Find a client's own clipping ranges, or join those of all clients
     Ranges(Ranges),
@@ -53,7 +53,7 @@ pub(crate) enum Command {
 
 #[derive(Args)]
 pub(crate) struct Demo {
-    /// ckks-sum, paillier-2048, paillier-3072 or paillier-4096
+    /// ckks-sum, ckks-sum-public, paillier-2048, paillier-3072 or paillier-4096
     #[arg(long, default_value = "ckks-sum", value_parser = scheme)]
     pub(crate) scheme: Scheme,
     /// Client processes
@@ -92,7 +92,7 @@ pub(crate) struct DemoClient {
 /// What a parameter set is derived from.
 #[derive(Args)]
 pub(crate) struct Set {
-    /// ckks-sum, paillier-2048, paillier-3072 or paillier-4096
+    /// ckks-sum, ckks-sum-public, paillier-2048, paillier-3072 or paillier-4096
     #[arg(long, default_value = "ckks-sum", value_parser = scheme)]
     pub(crate) scheme: Scheme,
     /// The most clients that a sum will ever have, 1 to 1024: headroom is made for them
@@ -101,11 +101,17 @@ pub(crate) struct Set {
     /// Bits of a quantised value, 8 to 24
     #[arg(long, default_value_t = 16)]
     pub(crate) bits: u32,
+    /// With a public key that encrypts, for clients who must not hold the secret: ckks-sum-public in place
+    /// of ckks-sum; Paillier keys always can
+    #[arg(long)]
+    pub(crate) public_encrypt: bool,
 }
 
 impl Set {
     pub(crate) fn literal(&self) -> Literal {
-        Literal { scheme: self.scheme, clients: self.clients, bits: self.bits }
+        let Self { scheme, clients, bits, public_encrypt } = *self;
+        let scheme = if public_encrypt { scheme.with_public_encryption() } else { scheme };
+        Literal { scheme, clients, bits }
     }
 }
 
@@ -116,9 +122,6 @@ pub(crate) struct Keygen {
     /// Folder for public.json and secret.json; neither is overwritten
     #[arg(long, value_name = "FOLDER")]
     pub(crate) out: PathBuf,
-    /// Insist on a public key that can encrypt: every Paillier key can, ckks-sum keys cannot yet
-    #[arg(long)]
-    pub(crate) public_encrypt: bool,
     /// Report as JSON
     #[arg(long)]
     pub(crate) json: bool,
@@ -151,7 +154,7 @@ pub(crate) struct Ranges {
 
 #[derive(Args)]
 pub(crate) struct Encrypt {
-    /// The key: secret.json, or for Paillier also public.json
+    /// The key: secret.json, or a public.json that encrypts (--public-encrypt, Paillier)
     #[arg(long, value_name = "FILE")]
     pub(crate) key: PathBuf,
     /// The safetensors file
@@ -249,7 +252,7 @@ pub(crate) struct Serve {
 
 #[derive(Args)]
 pub(crate) struct Join {
-    /// The secret key that the clients share
+    /// The secret key that the clients share, or a public key that encrypts
     #[arg(long, value_name = "FILE")]
     pub(crate) key: PathBuf,
     /// The aggregator's address
@@ -261,7 +264,7 @@ pub(crate) struct Join {
     /// The safetensors file to contribute
     #[arg(long = "in", value_name = "FILE")]
     pub(crate) input: PathBuf,
-    /// Where to write the mean
+    /// Where to write the mean; with a public key the sum, encrypted as `aggregate` writes it
     #[arg(long, value_name = "FILE")]
     pub(crate) out: PathBuf,
     #[command(flatten)]
@@ -269,7 +272,7 @@ pub(crate) struct Join {
     /// Write Σ weight·x instead of the weighted mean
     #[arg(long)]
     pub(crate) sum: bool,
-    /// Decrypt no sum of fewer [default: what the aggregator declares, at least 2]
+    /// Take no sum of fewer [default: what the aggregator declares, at least 2]
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) min_clients: Option<u16>,
     /// Where sealed chunks are kept until the sum is back [default: OUT.spool]
@@ -308,7 +311,7 @@ pub(crate) struct Explain {
     /// encrypt, aggregate or decrypt
     #[arg(value_parser = ["encrypt", "aggregate", "decrypt"])]
     pub(crate) operation: String,
-    /// ckks-sum, paillier-2048, paillier-3072 or paillier-4096
+    /// ckks-sum, ckks-sum-public, paillier-2048, paillier-3072 or paillier-4096
     #[arg(long, default_value = "ckks-sum", value_parser = scheme)]
     pub(crate) scheme: Scheme,
     /// Report as JSON

@@ -219,14 +219,14 @@ fn keys_that_do_not_fit_are_refused() {
         let why = "keys/secret.json: this is a secret key; whoever sums must hold public material";
         place.fails_with(1, words, &[why]);
     }
-    let join = "join --key keys/public.json --server 127.0.0.1:9 --client 0 --in g --out out";
-    for words in [join, "decrypt --key keys/public.json --in sum.cgm --out out"] {
-        let why = "keys/public.json: this is a public key; this needs the secret key";
-        place.fails_with(1, words, &[why]);
-    }
+    let why = "keys/public.json: this is a public key; this needs the secret key";
+    place.fails_with(1, "decrypt --key keys/public.json --in sum.cgm --out out", &[why]);
     let encrypt = |key: &str| format!("encrypt --key {key} --in g --clip 1 --out out.cgm");
     let why = "needs a key made by keygen --public-encrypt";
-    place.fails_with(1, &encrypt("keys/public.json"), &["keys/public.json: ", why]);
+    let join = "join --key keys/public.json --server 127.0.0.1:9 --client 0 --in g --out out";
+    for words in [join, &encrypt("keys/public.json")] {
+        place.fails_with(1, words, &["keys/public.json: ", why]);
+    }
     place.fails_with(1, &encrypt("none.json"), &["none.json: No such file"]);
     for garbage in ["", "{", "{}", "[1]", "\u{1}\u{2}", "{\"kty\": \"DAJ\"}"] {
         place.write("garbage.json", garbage);
@@ -280,4 +280,37 @@ fn a_readable_secret_is_warned_of_and_still_works() {
             assert_eq!(place.run(words).done().stderr, warning, "{words}");
         }
     }
+}
+
+/// Nothing of the one kind is ever taken for the other, and what takes the secret says so.
+#[test]
+fn the_two_kinds_of_ckks_sum_do_not_mix() {
+    let place = place("ckks-sum");
+    place.keygen("ckks-sum-public", 3, "public");
+    let encrypt = "encrypt --in g --clip 1";
+    place.done(&format!("{encrypt} --key keys/secret.json --out one.cgm"));
+    place.done(&format!("{encrypt} --key public/public.json --out two.cgm"));
+    let one = "one.cgm: it is of scheme ckks-sum, the key of ckks-sum-public";
+    let two = "two.cgm: it is of scheme ckks-sum-public, the key of ckks-sum";
+    let aggregate = |key: &str| format!("aggregate --key {key} --out out.cgm one.cgm two.cgm");
+    place.fails_with(1, &aggregate("keys/public.json"), &[two]);
+    place.fails_with(1, &aggregate("public/public.json"), &[one]);
+    place.done("aggregate --key keys/public.json --out one-sum.cgm one.cgm");
+    place.done("aggregate --key public/public.json --out two-sum.cgm two.cgm");
+    let decrypt = |key: &str, sum: &str| format!("decrypt --key {key} --in {sum} --out out");
+    let why = "one-sum.cgm: it is of scheme ckks-sum, the key of ckks-sum-public";
+    place.fails_with(1, &decrypt("public/secret.json", "one-sum.cgm"), &[why]);
+    let why = "two-sum.cgm: it is of scheme ckks-sum-public, the key of ckks-sum";
+    place.fails_with(1, &decrypt("keys/secret.json", "two-sum.cgm"), &[why]);
+    let serve = "serve --key public/secret.json --clients 3 --listen 127.0.0.1:0";
+    place.fails_with(1, serve, &["this is a secret key; whoever sums must hold public material"]);
+    let join = "join --key public/public.json --server 127.0.0.1:9 --client 0 --in g --out out";
+    place.fails_with(2, &format!("{join} --sum"), &["--sum is for who decrypts"]);
+    // A key file that was changed.
+    let text = String::from_utf8(place.read("public/public.json")).unwrap();
+    let at = text.find("\"b\": \"").unwrap() + 20;
+    let digit = if &text[at..=at] == "A" { "B" } else { "A" };
+    place.write("changed.json", [&text[..at], digit, &text[at + 1..]].concat());
+    let words = format!("{encrypt} --key changed.json --out out.cgm");
+    place.fails_with(1, &words, &["changed.json: not a valid key file: "]);
 }

@@ -173,7 +173,7 @@ fn serving_what_cannot_be_served_is_refused() {
 #[test]
 fn misuse_is_one_line_and_exit_code_two() {
     let place = place();
-    let scheme = "no scheme \"rsa\"; there are ckks-sum, paillier-2048, paillier-3072";
+    let scheme = "no scheme \"rsa\"; there are ckks-sum, ckks-sum-public, paillier-2048";
     let cases = [
         ("sing", "'sing'"),
         ("keygen", "--out <FOLDER>"),
@@ -192,7 +192,6 @@ fn misuse_is_one_line_and_exit_code_two() {
         ("demo --bits 7", "7 bits a value; choose 8 to 24"),
         ("demo --clients 0", "--clients"),
         ("demo --rounds 0", "--rounds"),
-        ("keygen --public-encrypt --out more", "--public-encrypt"),
         ("encrypt --in g --out more --clip 1", "--key <FILE>"),
         ("aggregate --key keys/public.json --out more", "<FILE>..."),
         ("decrypt --key keys/secret.json --out more", "--in <FILE>"),

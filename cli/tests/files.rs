@@ -72,6 +72,43 @@ fn paillier_sums_are_within_the_bound() {
 }
 
 #[test]
+fn public_ckks_sums_are_within_the_bound() {
+    the_whole_way("ckks-sum-public", "public.json", &[120, 7, 64]);
+    the_whole_way("ckks-sum-public", "secret.json", &[1, 1, 1]);
+}
+
+/// Clients have the public half alone, whichever way it was asked for.
+#[test]
+fn a_public_key_that_encrypts_is_asked_for_by_an_option() {
+    let place = Place::new();
+    let told = place.json("keygen --public-encrypt --clients 3 --out keys");
+    assert_eq!(told["scheme"], "ckks-sum-public");
+    let said = place.done("keygen --public-encrypt --clients 3 --out more");
+    assert!(said.contains("public.json  give it to whoever sums, and the clients who encrypt"));
+    assert!(said.contains("secret.json  for whoever decrypts"), "{said}");
+    let paillier = place.json("keygen --scheme paillier-2048 --public-encrypt --out paillier");
+    assert_eq!(paillier["scheme"], "paillier-2048");
+    let found = place.json("inspect keys/public.json");
+    assert_eq!(
+        (&found["scheme"], &found["public_encrypts"]),
+        (&json!("ckks-sum-public"), &json!(true))
+    );
+
+    std::fs::rename(place.path("keys/secret.json"), place.path("hidden.json")).unwrap();
+    let brought = Brought::new(
+        (1..=3).map(|i| single(&[0.25 * f64::from(i), -0.5])).collect(),
+        &[1, 1, 1],
+        |_| 1.0,
+    );
+    bring(&place, &brought.clients);
+    sum(&place, "public.json", 3, |_| " --clip 1".into());
+    let why = "this is a public key; this needs the secret key";
+    place.fails_with(1, "decrypt --key keys/public.json --in sum.cgm --out out", &[why]);
+    place.done("decrypt --key hidden.json --in sum.cgm --out out");
+    brought.check_mean(&from_file(&place.read("out")));
+}
+
+#[test]
 fn larger_paillier_keys_sum_too() {
     for scheme in ["paillier-3072", "paillier-4096"] {
         let place = Place::with_key(scheme, 2);
@@ -108,7 +145,7 @@ fn one_clip_serves_all_tensors_and_says_what_it_clipped() {
 
 #[test]
 fn files_without_values_make_the_journey() {
-    for scheme in ["ckks-sum", "paillier-2048"] {
+    for scheme in ["ckks-sum", "ckks-sum-public", "paillier-2048"] {
         let place = Place::with_key(scheme, 3);
         let unused = Tensor::new(Dtype::F64, &[3, 0], vec![]);
         for tensors in [Tensors::new(), Tensors::from([("unused".to_owned(), unused)])] {

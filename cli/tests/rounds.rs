@@ -90,6 +90,47 @@ fn ranges_may_be_shared_beforehand() {
     whole_round("paillier-2048", [1, 1, 1], true);
 }
 
+/// Clients with the public half get the sum as it is, and whoever has the other opens it. One may
+/// have the secret.
+#[test]
+fn clients_without_the_secret_contribute() {
+    for (scheme, last) in [
+        ("ckks-sum-public", "public.json"),
+        ("ckks-sum-public", "secret.json"),
+        ("paillier-2048", "public.json"),
+    ] {
+        let place = Place::with_key(scheme, 3);
+        let brought = Brought::new((4..7).map(mixed).collect(), &[5, 2, 9], power_of_two);
+        bring(&place, &brought.clients);
+        let (server, address) = place.serve("--clients 3");
+        let mut clients = vec![];
+        for (i, key) in ["public.json", "public.json", last].into_iter().enumerate() {
+            let words = format!("--weight {}", brought.weights[i]);
+            clients.push(place.join_with(key, &address, i, &words));
+        }
+        for (i, client) in clients.into_iter().enumerate() {
+            let said = client.finish().done().stdout;
+            let line = said.lines().last().unwrap();
+            let sealed = line
+                == format!(
+                    "mean{i}: encrypted sum of round 0 over 3 contributors, for whoever holds the secret \
+                 key: ciphergram decrypt"
+                );
+            assert_eq!(sealed, i < 2 || last == "public.json", "{said}");
+            assert!(!place.path(&format!("mean{i}.spool")).exists());
+        }
+        let sum = place.read("mean0");
+        assert!(sum == place.read("mean1"), "clients have different sums");
+        assert_eq!(place.json("inspect mean0")["kind"], "sum");
+        place.done("decrypt --key keys/secret.json --in mean0 --out mean");
+        if last == "secret.json" {
+            assert!(place.read("mean") == place.read("mean2"));
+        }
+        brought.check_mean(&from_file(&place.read("mean")));
+        ends_complete(server, 3);
+    }
+}
+
 #[test]
 fn sums_reports_and_further_rounds() {
     let place = Place::with_key("ckks-sum", 3);

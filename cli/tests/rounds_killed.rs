@@ -11,11 +11,24 @@ mod tensors;
 use std::{
     fs,
     net::UdpSocket,
+    num::NonZeroU32,
+    ops::ControlFlow,
+    sync::Arc,
     thread,
     time::{Duration, Instant},
 };
 
-use ciphergram_he::{PublicKey, params::Chunks};
+use ciphergram_accel::CpuEngine;
+use ciphergram_he::{
+    Agreement, PublicKey, Quantised, Sealer, Update, exchange::Announcement, keys::AnyKey,
+    params::Chunks, random,
+};
+use ciphergram_nic::{
+    Driver,
+    proto::Config,
+    round::{Contributor, ContributorConfig, ContributorEvent, Layout},
+    wire::UdpWire,
+};
 use place::{Place, Process};
 use safetensors::Dtype;
 use serde_json::{Value, json};
@@ -31,6 +44,7 @@ const CLIP: &str = "--clip 32767";
 type Load = (&'static str, usize);
 const LATTICE: Load = ("ckks-sum", 1_500_000);
 const PAILLIER: Load = ("paillier-2048", 60_000);
+const PUBLIC: Load = ("ckks-sum-public", 900_000);
 
 /// Three clients and their integers, which quantisation leaves as they are: sums of them are known
 /// to the last digit.
@@ -84,7 +98,8 @@ impl Trio {
         };
         let with = (0..self.chunks.count()).filter(|&chunk| {
             let (all, two) = (holds(chunk, 3), holds(chunk, 2));
-            assert!(all != two, "chunk {chunk} is not the mean of either");
+            // A mask has no values: it is of all where what it masks is.
+            assert!(all != two || self.chunks.is_mask(chunk), "chunk {chunk} is of neither");
             all
         });
         with.count() as u32
@@ -142,7 +157,7 @@ fn the_missing_are_named() {
 
 #[test]
 fn a_restarted_client_counts_once_and_gets_the_sum() {
-    for (scheme, values) in [LATTICE, PAILLIER] {
+    for (scheme, values) in [LATTICE, PAILLIER, PUBLIC] {
         let trio = Trio::new(scheme, values);
         let place = &trio.place;
         let (mut server, address) = place.serve("--clients 3 --deadline 60");
@@ -204,4 +219,104 @@ fn below_the_minimum_no_sum_leaves() {
     let told = server.finish().error(1);
     assert!(told.contains(&format!("{withheld} of {all} chunk sums were withheld")), "{told}");
     assert!((0..3).all(|i| !trio.place.path(&format!("mean{i}")).exists()));
+}
+
+/// Client 2 in this process: it sends the first `count` chunks, and is gone.
+fn leaves_after(place: &Place, address: &str, count: u32) {
+    let key = PublicKey::load(&place.path("keys/public.json")).unwrap();
+    let update = Update::from_safetensors(&place.read("g2")).unwrap();
+    let agreement = Agreement::new(update.specs(), vec![32_767.0], 1).unwrap();
+    let mut rng = random::generator().unwrap();
+    let own = Quantised::new(&update, &agreement, 1, key.parameters(), &mut rng).unwrap();
+    let sealer =
+        Sealer::new(&AnyKey::Public(key.clone()), Arc::new(CpuEngine::new()), own).unwrap();
+    let (chunks, seed) = (*sealer.chunks(), sealer.seed());
+    let stream = sealer.seal_all().unwrap();
+    let config = ContributorConfig {
+        endpoint: Config::new(NonZeroU32::new(77).unwrap()),
+        aggregator: address.parse().unwrap(),
+        contributor: VICTIM as u16,
+        seed: [1; 32],
+    };
+    let mut driver = Driver::new(UdpWire::bind("127.0.0.1:0".parse().unwrap()).unwrap());
+    let mut node = Contributor::new(config).unwrap();
+    let hello = Announcement { seed, settled: true, agreement }.to_bytes(&key);
+    node.join(driver.now(), seed.id(), hello, None).unwrap();
+    let (mut open, mut next) = (false, 0);
+    let turn = |node: &mut Contributor, now| {
+        while let Some(event) = node.poll_event() {
+            if matches!(event, ContributorEvent::Opened(_)) {
+                let layout = Layout { chunks: chunks.count(), sum_bytes: chunks.bytes_of(0) };
+                node.accept(now, layout).unwrap();
+                open = true;
+            }
+        }
+        while open && next < count && node.can_push() {
+            let at = chunks.offset_of(next);
+            let bytes = stream[at..at + chunks.bytes_of(next)].into();
+            node.push(now, next, at as u64, bytes).unwrap();
+            next += 1;
+        }
+        if open && next == count {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(Duration::from_millis(1))
+        }
+    };
+    driver.run(&mut node, turn).unwrap();
+    // Until all of it is acknowledged.
+    driver.linger(&mut node, Duration::from_millis(500)).unwrap();
+}
+
+/// Where masks are, a client that leaves amid a polynomial spoils it: no part of the round is taken for
+/// a mean, and it is named. One that leaves between polynomials, or sends nothing, does not.
+#[test]
+fn whoever_leaves_amid_a_polynomial_is_named() {
+    // Side by side: each waits for its deadline.
+    thread::scope(|scope| {
+        for (polynomials, more) in [(0, 0), (0, 1), (1, -1), (1, 0), (1, 1)] {
+            scope.spawn(move || leaves_amid(polynomials, more));
+        }
+    });
+}
+
+/// A round that client 2 leaves after so many whole polynomials and `more` chunks.
+fn leaves_amid(polynomials: i32, more: i32) {
+    let trio = Trio::new("ckks-sum-public", 90_000);
+    let place = &trio.place;
+    let (group, all) = (trio.chunks.geometry().group_chunks() as u32, trio.chunks.count());
+    assert!(all > group, "two polynomials");
+    let count = (polynomials * group as i32 + more) as u32;
+    let (mut server, address) = place.serve("--clients 3 --min-clients 2 --deadline 4");
+    let public = |i| place.join_with("public.json", &address, i, CLIP);
+    let survivors = [0, 1].map(public);
+    leaves_after(place, &address, count);
+    let told = survivors.map(Process::finish);
+    let closed = server.event("closed");
+    let first = count / group * group;
+    if count == first {
+        assert_eq!(closed["contributed"], trio.contributed(count), "{closed}");
+        assert!(told.iter().all(|ran| ran.code == Some(0)), "{told:?}");
+        place.done("decrypt --key keys/secret.json --in mean0 --out mean9");
+        let carrying = |chunk: &u32| !trio.chunks.is_mask(*chunk) && *chunk >= count;
+        let without = (0..all).filter(carrying).count() as u32;
+        assert_eq!(trio.chunks_with_victim(&trio.mean(9)), all - without, "{count} chunks");
+        server.finish().done();
+        return;
+    }
+    let last = all.min(first + group) - 1;
+    let expected = format!(
+        "clients [2] are in a part of chunks {first} to {last} only, which cannot be opened \
+         without each other: start the round again, without these clients or with all that they \
+         have to send"
+    );
+    assert!(closed["reason"].as_str().unwrap().ends_with(&expected), "{closed}");
+    let withheld = last + 1 - count;
+    assert_eq!(closed["withheld"], withheld, "what everybody is in has left");
+    for ran in &told {
+        assert!(ran.error(1).ends_with(&expected), "{ran:?}");
+    }
+    let error = server.finish().error(1);
+    assert!(error.contains(&format!("{withheld} of {all} chunk sums were withheld")), "{error}");
+    assert!((0..2).all(|i| !place.path(&format!("mean{i}")).exists()));
 }

@@ -1,6 +1,8 @@
-//! `ckks-sum`: RLWE with coefficient encoding, for sums that are exact.
+//! `ckks-sum` and `ckks-sum-public`: RLWE with coefficient encoding, for sums that are exact.
 //!
 //! # The scheme
+//! Of `ckks-sum`; the other differs as told [below](#a-public-key).
+//!
 //! Over `R = Z_Q[X]/(X^N + 1)` the secret `s` is uniform ternary; N = 4096 and Q is the product of
 //! two primes of 50 bits, or N = 8192 and Q that of four, whichever takes fewer bytes a value (see
 //! [`crate::params`]). A contribution has one public 32-byte seed, which with the index of a
@@ -35,9 +37,38 @@
 //! - Sampling is two counts of ones in one word of a ChaCha20 stream: no table, no rejection and no
 //!   branch, so it takes the same time whatever it draws.
 //!
-//! A seed must never serve two contributions under one key: the difference of two `b`s of one `a`
+//! # A public key
+//! Under `ckks-sum-public`, for clients who must not hold the secret, the key itself is one such
+//! sample: `b = a·s + e` with a uniform `a` that a seed in the key file names, and `e` as above. To
+//! encrypt one polynomial a client draws a uniform ternary `u` and two of the same noise, `e₀` and `e₁`,
+//! and sends `c₁ = a·u + e₁` and `c₀ = b·u + e₀ + m·2^margin`. Sums of both decrypt as
+//! `c₀ − c₁·s = m·2^margin + e·u + e₀ − e₁·s`: nothing has to be expanded from seeds, and the program is
+//! the same for any number of contributors. The price is a second polynomial on the wire, whole, since
+//! a coefficient of `c₁·s` is of all coefficients of `c₁` (the *mask*: see
+//! [`Geometry`](crate::params::Geometry)), and noise that products with ternary polynomials multiply:
+//! at 64 clients a margin of 25 or 26 bits in place of 12. The bound still is one, for certain, so sums
+//! are exact and decryption cannot fail.
+//!
+//! - **Without the secret** both halves hide `m`: the pairs `(a, b)`, then `(a, c₁)` and `(b, c₀)` are
+//!   samples of ternary RLWE over the rings of the table above, first under `s`, then under `u`, each
+//!   with noise of the standard's deviation (V. Lyubashevsky, C. Peikert, O. Regev, "On ideal lattices
+//!   and learning with errors over rings", 2010). `u` is as near to uniform as 2^-64 a coefficient.
+//! - **Whoever holds the secret** learns of a sum the exact integers, and of its noise, which is a sum
+//!   too and independent of them. Of a single contribution it learns everything, as under `ckks-sum`: what
+//!   is gained is that clients cannot read one another's.
+//! - **Randomness** is three fresh keys a contribution, one each for `u`, `e₀` and `e₁`, and the index
+//!   of the polynomial. One `u` in two ciphertexts would tell the difference of their messages, so what
+//!   is resumed starts at a polynomial. The public seed of a contribution only names it.
+//! - **Chosen ciphertexts.** Who may choose what is decrypted, and is told whether it was a sum, learns
+//!   of the secret bit by bit, as under any scheme of this kind. Decrypt sums of an aggregator that is
+//!   trusted to add, as all of this assumes, and do not tell strangers which of theirs did not open.
+//!
+//! # Seeds
+//! A seed must never serve two contributions under one `ckks-sum` key: the difference of two `b`s of one `a`
 //! is free of `s`. Nor one chunk twice: the average of many `b`s of one message is free of noise.
 //! [`Ticket`](crate::seal::Ticket) and [`Sealer`](crate::Sealer) see to that.
+
+mod public;
 
 use std::sync::Arc;
 
@@ -49,23 +80,19 @@ use zeroize::{Zeroize, Zeroizing};
 
 use crate::{Error, Parameters, random, seal::Seed};
 
+pub use public::LatticePublic;
+pub(crate) use public::{Encryptor as PublicEncryptor, ends_in_zeros, mask_beats};
+
 /// The ternary secret, kept as the seed that it expands from and in NTT form.
 pub struct LatticeSecret {
     seed: Zeroizing<[u8; 32]>,
     ntt: Polys<Ntt>,
 }
 
-/// Whole chunks that one polynomial holds; the few coefficients left over stay unused, so that no
-/// chunk spans two polynomials.
-pub(crate) fn chunks_per_polynomial(parameters: &Parameters, ring: &Ring) -> usize {
-    ring.degree() / parameters.geometry().slots_per_chunk
-}
-
-/// Beats of the chunks of one polynomial.
-pub(crate) fn beats_per_polynomial(parameters: &Parameters, ring: &Ring) -> usize {
-    let coefficients =
-        chunks_per_polynomial(parameters, ring) * parameters.geometry().slots_per_chunk;
-    beats::beats_for(coefficients, ring.primes().len())
+/// Beats of the chunks of one polynomial that carry values.
+pub(crate) fn value_beats(parameters: &Parameters) -> usize {
+    let g = parameters.geometry();
+    g.value_chunks * g.chunk_bytes() / beats::BYTES
 }
 
 impl LatticeSecret {
@@ -117,7 +144,7 @@ impl LatticeSecret {
         let noisy = b.add("as+e", mask, e);
         let m = b.lift("m", ring, message);
         let c = b.add("b", noisy, m);
-        let packed = b.pack("beats", c, beats_per_polynomial(parameters, ring));
+        let packed = b.pack("beats", c, value_beats(parameters));
         b.output(packed);
         b.build()
     }
@@ -127,7 +154,7 @@ impl LatticeSecret {
     pub fn decrypt_program(&self, parameters: &Parameters, contributors: usize) -> Program {
         let ring = self.ring();
         let mut b = Builder::new("ckks-sum.decrypt");
-        let packed = b.beats("beats", ring, beats_per_polynomial(parameters, ring));
+        let packed = b.beats("beats", ring, value_beats(parameters));
         let index = b.index("index");
         let seeds = b.seeds("seeds", contributors);
         let s = b.secret_key("ŝ", ring, self.ntt.words());
@@ -189,7 +216,7 @@ impl Encryptor {
             program: secret.encrypt_program(parameters),
             seed: random::seed_words(seed.bytes()),
             noise_key: Zeroizing::new(random::seed_words(&*random::bytes::<32>()?)),
-            beats: beats_per_polynomial(parameters, secret.ring()),
+            beats: value_beats(parameters),
         })
     }
 
@@ -235,13 +262,9 @@ mod tests {
     /// bits.
     const CLIENTS: u32 = 195;
 
-    /// A secret over the Q of `parameters`, but of a degree that the reference engine has time for:
-    /// one chunk fills most of it.
-    fn small(parameters: &Parameters) -> LatticeSecret {
-        let degree = parameters.geometry().slots_per_chunk.next_power_of_two();
-        let primes = parameters.lattice().unwrap().ring.primes();
-        let ring = Arc::new(Ring::new(degree, primes).unwrap());
-        LatticeSecret::expand(&[7; 32], &ring, &ReferenceEngine).unwrap()
+    fn secret(parameters: &Parameters) -> LatticeSecret {
+        let ring = &parameters.lattice().unwrap().ring;
+        LatticeSecret::expand(&[7; 32], ring, &ReferenceEngine).unwrap()
     }
 
     fn words(x: &BigInt, count: usize) -> Vec<u64> {
@@ -295,9 +318,9 @@ mod tests {
         let mask = b.intt("as", product);
         let lifted = b.lift("lifted", ring, x);
         let sum = b.add("b", mask, lifted);
-        let packed = b.pack("beats", sum, beats_per_polynomial(parameters, ring));
+        let packed = b.pack("beats", sum, value_beats(parameters));
         b.output(packed);
-        let mut sum = vec![0; beats_per_polynomial(parameters, ring) * beats::WORDS];
+        let mut sum = vec![0; value_beats(parameters) * beats::WORDS];
         let mut operands = [
             Operand::SecretIn(&integers),
             Operand::In(&[5]),
@@ -326,9 +349,9 @@ mod tests {
         let literal = |bits| Literal { scheme: Scheme::CkksSum, clients: CLIENTS, bits };
         let chosen = Parameters::new(literal(16)).unwrap();
         let others = chosen.others();
-        for parameters in others.iter().chain([&chosen]) {
+        for parameters in others.iter().chain([&chosen]).map(Parameters::over_small_ring) {
             let (lattice, g) = (parameters.lattice().unwrap(), parameters.geometry());
-            let secret = small(parameters);
+            let secret = secret(&parameters);
             assert_eq!(lattice.noise_bound + 1, 1 << (lattice.margin_bits - 1), "no slack");
             let bound = lattice.noise_bound as i64;
             let degree = secret.ring().degree();
@@ -346,7 +369,7 @@ mod tests {
                 })
                 .collect();
             let open =
-                |noise: &[i64], margin| through((&secret, parameters), &message, noise, margin);
+                |noise: &[i64], margin| through((&secret, &parameters), &message, noise, margin);
             let survives = |noise: &[i64], margin| {
                 let found = open(noise, margin);
                 assert_eq!(found.len(), g.slots_per_chunk);

@@ -113,6 +113,19 @@ pub enum Error {
         /// How many chunks are sealed.
         sealed: u32,
     },
+    /// A contribution whose chunks depend on one another would be resumed between such.
+    #[error(
+        "chunks {start} to {} open only together, so sealing cannot go on at chunk {next}: resume at \
+         chunk {start} if none of them was sent, or draw a fresh seed", end - 1
+    )]
+    ResumedWithin {
+        /// The chunk asked for.
+        next: u32,
+        /// The first of its polynomial.
+        start: u32,
+        /// After the last.
+        end: u32,
+    },
     /// A file that would be overwritten.
     #[error("{} exists; it is not overwritten", path.display())]
     Exists {
@@ -183,6 +196,17 @@ pub enum Error {
         chunk: u32,
         /// How many contributed, as the sum says.
         contributors: usize,
+    },
+    /// A sum whose chunks depend on one another but are of different contributors.
+    #[error(
+        "chunks {start} to {} open only together, but list different contributors: sum whole \
+         contributions", end - 1
+    )]
+    MixedContributors {
+        /// The first chunk of the polynomial.
+        start: u32,
+        /// After the last.
+        end: u32,
     },
     /// A Paillier modulus that is not safe to use.
     #[error("the Paillier modulus {0}")]

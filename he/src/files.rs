@@ -1,6 +1,6 @@
 //! The two binary files: a contribution and a sum.
 
-use std::{borrow::Cow, collections::BTreeSet, sync::Arc};
+use std::{borrow::Cow, collections::BTreeSet, ops::Range, sync::Arc};
 
 use ciphergram_accel::Engine;
 
@@ -206,10 +206,16 @@ impl Sum {
         if !whole {
             return Err(WRONG_LENGTH.into());
         }
-        match self.sets.iter().position(|set| set.count() == 0) {
-            Some(chunk) => Err(Error::Inconsistent { chunk: chunk as u32, contributors: 0 }),
-            None => Ok(()),
+        if let Some(chunk) = self.sets.iter().position(|set| set.count() == 0) {
+            return Err(Error::Inconsistent { chunk: chunk as u32, contributors: 0 });
         }
+        for (set, chunk) in self.sets.iter().zip(0..) {
+            let Range { start, end } = chunks.opening_with(chunk);
+            if *set != self.sets[start as usize] {
+                return Err(Error::MixedContributors { start, end });
+            }
+        }
+        Ok(())
     }
 
     /// The fewest contributors of any chunk.

@@ -3,7 +3,8 @@
 //! A Paillier key file is JSON in the form that python-paillier's `pheutil` reads (`kty` DAJ, `alg`
 //! PAI-GN1) with one more member, `ciphergram`, for the parameters. A `ckks-sum` key file has the
 //! same frame; its public half holds no key material, only the parameters and the key id, which is
-//! all that an aggregator needs.
+//! all that an aggregator needs. That of `ckks-sum-public` holds the seed of `a` and `b` in beats, both
+//! in base64url; the secret half of either is one seed, from which everything else is made again.
 
 mod json;
 
@@ -21,14 +22,15 @@ use zeroize::Zeroizing;
 use crate::{
     Error, Parameters,
     bytes::to_bytes,
-    ckks_sum::LatticeSecret,
+    ckks_sum::{LatticePublic, LatticeSecret},
     frame::hex,
     paillier::{self, PaillierModulus, PaillierSecret},
-    params::Literal,
+    params::{Literal, Scheme},
     random,
 };
 
-/// Sixteen bytes that name a key: a hash of its modulus, or a one-way hash of its secret seed.
+/// Sixteen bytes that name a key: a hash of its modulus or its public polynomials, or, where it has
+/// nothing public, a one-way hash of its secret seed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct KeyId(pub(crate) [u8; 16]);
 
@@ -52,12 +54,19 @@ impl fmt::Debug for KeyId {
     }
 }
 
-/// What an aggregator holds: parameters, the key id, and for Paillier the modulus.
+/// What an aggregator holds: parameters, the key id, and what encrypts, if anything public does.
 #[derive(Clone)]
 pub struct PublicKey {
     parameters: Parameters,
     id: KeyId,
-    paillier: Option<PaillierModulus>,
+    encrypting: Option<Encrypting>,
+}
+
+/// What encrypts without a secret.
+#[derive(Clone)]
+enum Encrypting {
+    Paillier(PaillierModulus),
+    Lattice(LatticePublic),
 }
 
 impl PublicKey {
@@ -76,18 +85,51 @@ impl PublicKey {
     /// The modulus, if it is a Paillier key.
     #[must_use]
     pub fn paillier(&self) -> Option<&PaillierModulus> {
-        self.paillier.as_ref()
+        match &self.encrypting {
+            Some(Encrypting::Paillier(modulus)) => Some(modulus),
+            _ => None,
+        }
+    }
+
+    /// The polynomials that encrypt, if it is a `ckks-sum-public` key.
+    #[must_use]
+    pub fn lattice(&self) -> Option<&LatticePublic> {
+        match &self.encrypting {
+            Some(Encrypting::Lattice(public)) => Some(public),
+            _ => None,
+        }
+    }
+
+    /// Refuses a key that only sums.
+    ///
+    /// # Errors
+    /// [`Error::KeyKind`].
+    pub fn check_encrypts(&self) -> Result<(), Error> {
+        match self.encrypting {
+            Some(_) => Ok(()),
+            None => Err(Error::KeyKind {
+                found: "public",
+                needed: "encrypting under ckks-sum without the secret needs a key made by keygen \
+                         --public-encrypt: make one, or use keys/secret.json",
+            }),
+        }
     }
 
     fn from_modulus(parameters: Parameters, modulus: PaillierModulus) -> Self {
         let n = to_bytes(modulus.n().words());
         let id = KeyId::derive("ciphergram 2026 paillier key id", &n);
-        Self { parameters, id, paillier: Some(modulus) }
+        Self { parameters, id, encrypting: Some(Encrypting::Paillier(modulus)) }
     }
 
     fn from_seed(parameters: Parameters, seed: &[u8; 32]) -> Self {
         let id = KeyId::derive("ciphergram 2026 ckks-sum key id", seed);
-        Self { parameters, id, paillier: None }
+        Self { parameters, id, encrypting: None }
+    }
+
+    fn from_polynomials(parameters: Parameters, public: LatticePublic) -> Self {
+        let material = [&parameters.id(), &public.seed()[..], public.packed()].concat();
+        let id = KeyId::derive("ciphergram 2026 ckks-sum-public key id", &material);
+        Self { parameters, id, encrypting: Some(Encrypting::Lattice(public)) }
     }
 
     /// Reads a key file.
@@ -152,7 +194,13 @@ impl SecretKey {
         };
         let engine: Arc<dyn Engine> = Arc::new(CpuEngine::new());
         let secret = LatticeSecret::expand(seed, &lattice.ring, &*engine)?;
-        let public = PublicKey::from_seed(parameters, seed);
+        let public = match parameters.scheme() {
+            Scheme::CkksSumPublic => {
+                let public = secret.publish(&parameters, &*engine)?;
+                PublicKey::from_polynomials(parameters, public)
+            }
+            _ => PublicKey::from_seed(parameters, seed),
+        };
         Ok(Self { public, material: Material::Lattice(secret) })
     }
 
@@ -171,7 +219,7 @@ impl SecretKey {
         }
     }
 
-    /// The secret polynomial, if it is a `ckks-sum` key.
+    /// The secret polynomial, if it is a `ckks-sum` or `ckks-sum-public` key.
     #[must_use]
     pub fn lattice(&self) -> Option<&LatticeSecret> {
         match &self.material {

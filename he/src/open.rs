@@ -14,7 +14,7 @@ use crate::{
     Error, Parameters, PublicKey, SecretKey, Sum, Update,
     aggregate::{check_stream, check_words},
     bytes::{read_words, to_words},
-    ckks_sum::{LatticeSecret, beats_per_polynomial, chunks_per_polynomial},
+    ckks_sum::{LatticeSecret, ends_in_zeros, mask_beats},
     codec::{self, Decoder, Fields, Output, is_zero_between},
     files::ContributorSet,
     paillier::PaillierSecret,
@@ -206,18 +206,25 @@ impl Slots<'_> {
         let Some(lattice) = self.parameters.lattice() else {
             unreachable!("a secret over a ring has one")
         };
-        let each = chunks_per_polynomial(self.parameters, &lattice.ring);
+        let g = self.parameters.geometry();
+        let each = g.group_chunks();
+        // Under a public key that encrypts, a mask comes with every polynomial, and no seed makes it.
+        let masked = public.lattice().is_some();
         // Who contributed to a chunk: usually the same to all.
         let mut groups: BTreeMap<&ContributorSet, Group> = BTreeMap::new();
         for set in &self.sum.sets {
             groups.entry(set).or_insert_with(|| {
                 let seed = |i: usize| seed_words(self.sum.contributors[i].bytes());
                 let seeds: Vec<u64> = set.iter().flat_map(seed).collect();
-                let program = secret.decrypt_program(self.parameters, seeds.len() / 4);
+                let program = match masked {
+                    true => secret.decrypt_public_program(self.parameters),
+                    false => secret.decrypt_program(self.parameters, seeds.len() / 4),
+                };
                 Group { program, seeds }
             });
         }
-        let length = beats_per_polynomial(self.parameters, &lattice.ring) * beats::BYTES;
+        let length = each * g.chunk_bytes();
+        let mask_words = mask_beats(self.parameters) * beats::WORDS;
         let open = |room: &mut Room, (p, (bytes, mut sink)): (usize, (&[u8], S))| {
             read_words(&mut room.beats, bytes);
             let first = p * each;
@@ -225,17 +232,27 @@ impl Slots<'_> {
             // The last polynomial may hold fewer chunks than the others.
             room.beats.resize(length / 8, 0);
             room.integers.resize(lattice.ring.len_words(), 0);
-            let sets = &self.sum.sets[first..self.sum.sets.len().min(first + each)];
+            let (mask, _) = room.beats.split_at(mask_words);
+            let carrying = first + g.mask_chunks;
+            if masked && !ends_in_zeros(mask, &lattice.ring) {
+                let (chunk, contributors) = (carrying - 1, self.sum.sets[first].count());
+                return Err(Error::Inconsistent { chunk: chunk as u32, contributors });
+            }
+            let sets = &self.sum.sets[carrying..self.sum.sets.len().min(first + each)];
             for set in sets.iter().collect::<BTreeSet<_>>() {
                 let Group { program, seeds } = &groups[set];
-                let mut operands = [
-                    Operand::In(&room.beats),
-                    Operand::In(&[p as u64]),
-                    Operand::In(seeds),
-                    Operand::Out(&mut room.integers),
-                ];
-                engine.run(program, &mut operands)?;
-                let own = (first, sets, set);
+                let (mask, values) = room.beats.split_at(mask_words);
+                let out = Operand::Out(&mut room.integers);
+                let (mask, values) = (Operand::In(mask), Operand::In(values));
+                match masked {
+                    true => engine.run(program, &mut [mask, values, out])?,
+                    false => {
+                        let index = [p as u64];
+                        let operands = &mut [values, Operand::In(&index), Operand::In(seeds), out];
+                        engine.run(program, operands)?;
+                    }
+                }
+                let own = (carrying, sets, set);
                 match lattice.ring.primes().len() {
                     2 => self.take_polynomial::<2, S>(own, lattice, room, &mut sink)?,
                     4 => self.take_polynomial::<4, S>(own, lattice, room, &mut sink)?,
@@ -263,7 +280,8 @@ impl Slots<'_> {
         fault.map_or(Ok(()), Err)
     }
 
-    /// Takes from one decrypted polynomial the chunks of one group.
+    /// Takes from one decrypted polynomial, whose first chunk with values is `first`, the chunks of one
+    /// group.
     fn take_polynomial<const W: usize, S: Sink>(
         &self,
         (first, sets, group): (usize, &[ContributorSet], &ContributorSet),
@@ -288,7 +306,14 @@ impl Slots<'_> {
                     room.slots[w * count + slot] = word;
                 }
             }
-            self.take_chunk(chunk, count, room, sink)?;
+            let part = self.take_chunk(chunk, count, room, sink)?;
+            if i == 0 {
+                // A mask has no head of its own: it is of those that the values are of.
+                for mask in first - g.mask_chunks..first {
+                    let at = self.chunks.values_of(mask as u32).start;
+                    sink.put(mask, part, at, &[])?;
+                }
+            }
         }
         Ok(())
     }
@@ -302,7 +327,7 @@ impl Slots<'_> {
         count: usize,
         room: &mut Room,
         sink: &mut impl Sink,
-    ) -> Result<(), Error> {
+    ) -> Result<Part, Error> {
         let Range { start: at, end } = self.chunks.values_of(chunk);
         room.values.resize(end - at, 0);
         let values = &mut room.values;
@@ -345,7 +370,9 @@ impl Slots<'_> {
         if !honest {
             return Err(Error::Inconsistent { chunk, contributors });
         }
-        sink.put(chunk as usize, (contributors, weight), at, values)
+        let part = (contributors, weight);
+        sink.put(chunk as usize, part, at, values)?;
+        Ok(part)
     }
 }
 

@@ -7,7 +7,7 @@
 
 mod lattice;
 
-use std::{fmt, str::FromStr};
+use std::{fmt, ops::Range, str::FromStr};
 
 pub use lattice::Lattice;
 
@@ -18,7 +18,7 @@ use lattice::head_bits;
 pub const MAX_CLIENTS: u32 = 1024;
 /// The fewest and the most bits of a quantised value.
 pub const BITS: std::ops::RangeInclusive<u32> = 8..=24;
-/// The bound on one coefficient of `ckks-sum` noise: see the `noise` step of programs.
+/// The bound on one coefficient of noise as it is drawn: see the `noise` step of programs.
 pub const NOISE_BOUND: u64 = 21;
 /// The most bytes of a chunk on the wire, the unit of summing.
 pub const CHUNK_BYTES: usize = 1280;
@@ -34,12 +34,19 @@ pub enum Scheme {
     Paillier3072,
     /// Paillier with a 4096-bit modulus.
     Paillier4096,
+    /// `ckks-sum` whose public key encrypts, for clients who must not hold the secret: 128-bit.
+    CkksSumPublic,
 }
 
 impl Scheme {
-    /// Every scheme.
-    pub const ALL: [Self; 4] =
-        [Self::CkksSum, Self::Paillier2048, Self::Paillier3072, Self::Paillier4096];
+    /// Every scheme, in the order of their numbers in frames.
+    pub const ALL: [Self; 5] = [
+        Self::CkksSum,
+        Self::Paillier2048,
+        Self::Paillier3072,
+        Self::Paillier4096,
+        Self::CkksSumPublic,
+    ];
 
     /// The name on the command line and in files.
     #[must_use]
@@ -49,6 +56,7 @@ impl Scheme {
             Self::Paillier2048 => "paillier-2048",
             Self::Paillier3072 => "paillier-3072",
             Self::Paillier4096 => "paillier-4096",
+            Self::CkksSumPublic => "ckks-sum-public",
         }
     }
 
@@ -56,10 +64,19 @@ impl Scheme {
     #[must_use]
     pub fn modulus_bits(self) -> Option<u32> {
         match self {
-            Self::CkksSum => None,
+            Self::CkksSum | Self::CkksSumPublic => None,
             Self::Paillier2048 => Some(2048),
             Self::Paillier3072 => Some(3072),
             Self::Paillier4096 => Some(4096),
+        }
+    }
+
+    /// The same with a public key that encrypts: what Paillier always is.
+    #[must_use]
+    pub fn with_public_encryption(self) -> Self {
+        match self {
+            Self::CkksSum => Self::CkksSumPublic,
+            other => other,
         }
     }
 
@@ -93,7 +110,10 @@ impl FromStr for Scheme {
 #[non_exhaustive]
 pub enum ParameterError {
     /// No scheme of that name.
-    #[error("no scheme {name:?}; there are ckks-sum, paillier-2048, paillier-3072, paillier-4096")]
+    #[error(
+        "no scheme {name:?}; there are ckks-sum, ckks-sum-public, paillier-2048, paillier-3072, \
+         paillier-4096"
+    )]
     Scheme {
         /// The name given.
         name: String,
@@ -152,6 +172,11 @@ pub struct Literal {
 /// it is of, and the contributor's weight above. On the wire slots travel in *units*: a ciphertext,
 /// or the fewest beats of whole coefficients, one beat or two of five. The last chunk is cut to the
 /// units that it needs.
+///
+/// Chunks come in *groups*: those of one polynomial, or one of a Paillier ciphertext alone. Under
+/// `ckks-sum-public` the first of a group are its *mask*: the second polynomial of its ciphertext,
+/// whole, without head or values. All values of the group need all of it, so a group opens only if
+/// all of its chunks are of the same contributors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Geometry {
     /// Bits of a field: a value and the headroom of all contributors.
@@ -166,10 +191,14 @@ pub struct Geometry {
     pub slots_per_unit: usize,
     /// Bytes of one unit.
     pub unit_bytes: usize,
+    /// Chunks of a group that are its mask.
+    pub mask_chunks: usize,
+    /// Chunks of a whole group that carry values; the last group is cut to those that it needs.
+    pub value_chunks: usize,
 }
 
 impl Geometry {
-    /// Values of a whole chunk.
+    /// Values of a whole chunk that carries values.
     #[must_use]
     pub fn values_per_chunk(&self) -> usize {
         self.slots_per_chunk * self.fields_per_slot - self.head_fields
@@ -181,10 +210,17 @@ impl Geometry {
         self.slots_per_chunk / self.slots_per_unit * self.unit_bytes
     }
 
-    /// Bytes a value in whole chunks.
+    /// Chunks of a whole group.
+    #[must_use]
+    pub fn group_chunks(&self) -> usize {
+        self.mask_chunks + self.value_chunks
+    }
+
+    /// Bytes a value in whole groups.
     #[must_use]
     pub fn bytes_per_value(&self) -> f64 {
-        self.chunk_bytes() as f64 / self.values_per_chunk() as f64
+        let values = self.value_chunks * self.values_per_chunk();
+        (self.group_chunks() * self.chunk_bytes()) as f64 / values as f64
     }
 }
 
@@ -199,7 +235,9 @@ impl Chunks {
     /// The number of chunks: at least one, which then carries its head alone.
     #[must_use]
     pub fn count(&self) -> u32 {
-        self.values.div_ceil(self.geometry.values_per_chunk()).max(1) as u32
+        let g = &self.geometry;
+        let carrying = self.values.div_ceil(g.values_per_chunk()).max(1);
+        (carrying + carrying.div_ceil(g.value_chunks) * g.mask_chunks) as u32
     }
 
     /// The values of all chunks.
@@ -208,11 +246,31 @@ impl Chunks {
         self.values
     }
 
-    /// The range of values that `chunk` carries.
+    /// Whether `chunk` is a part of its group's mask.
     #[must_use]
-    pub fn values_of(&self, chunk: u32) -> std::ops::Range<usize> {
-        let each = self.geometry.values_per_chunk();
-        let start = (chunk as usize * each).min(self.values);
+    pub fn is_mask(&self, chunk: u32) -> bool {
+        chunk as usize % self.geometry.group_chunks() < self.geometry.mask_chunks
+    }
+
+    /// The chunks that `chunk` opens with and never without, itself among them: they must be of the
+    /// same contributors.
+    #[must_use]
+    pub fn opening_with(&self, chunk: u32) -> Range<u32> {
+        let each = self.geometry.group_chunks() as u32;
+        match self.geometry.mask_chunks {
+            0 => chunk..chunk + 1,
+            _ => chunk / each * each..self.count().min((chunk / each + 1) * each),
+        }
+    }
+
+    /// The range of values that `chunk` carries: none if it is of a mask.
+    #[must_use]
+    pub fn values_of(&self, chunk: u32) -> Range<usize> {
+        let g = &self.geometry;
+        let (group, place) = (chunk as usize / g.group_chunks(), chunk as usize % g.group_chunks());
+        let before = group * g.value_chunks + place.saturating_sub(g.mask_chunks);
+        let each = if self.is_mask(chunk) { 0 } else { g.values_per_chunk() };
+        let start = (before * g.values_per_chunk()).min(self.values);
         start..(start + each).min(self.values)
     }
 
@@ -220,6 +278,9 @@ impl Chunks {
     #[must_use]
     pub fn units_of(&self, chunk: u32) -> usize {
         let g = &self.geometry;
+        if self.is_mask(chunk) {
+            return g.slots_per_chunk / g.slots_per_unit;
+        }
         let fields = g.head_fields + self.values_of(chunk).len();
         fields.div_ceil(g.fields_per_slot).div_ceil(g.slots_per_unit)
     }
@@ -297,6 +358,8 @@ impl Parameters {
             head_fields: head_bits.div_ceil(field_bits) as usize,
             slots_per_unit: 1,
             unit_bytes,
+            mask_chunks: 0,
+            value_chunks: 1,
         };
         Self { literal, geometry, lattice: None }
     }
@@ -385,10 +448,23 @@ impl Parameters {
         Chunks { geometry: self.geometry, values }
     }
 
-    /// What only `ckks-sum` has.
+    /// What only `ckks-sum` and `ckks-sum-public` have.
     #[must_use]
     pub fn lattice(&self) -> Option<&Lattice> {
         self.lattice.as_ref()
+    }
+
+    /// The same over a ring that protects nothing, of one chunk, which the reference engine has time
+    /// for.
+    #[cfg(test)]
+    pub(crate) fn over_small_ring(&self) -> Self {
+        let Some(chosen) = &self.lattice else { panic!("a ring to take the primes of") };
+        let degree = self.geometry.slots_per_chunk.next_power_of_two();
+        let ring = ciphergram_accel::Ring::new(degree, chosen.ring.primes()).unwrap();
+        let field_bits = self.geometry.field_bits;
+        let laid = lattice::lay_out(&std::sync::Arc::new(ring), self.literal, field_bits);
+        let (lattice, geometry) = laid.unwrap();
+        Self { literal: self.literal, geometry, lattice: Some(lattice) }
     }
 
     /// The id that frames carry: eight bytes of a hash over everything that must agree.

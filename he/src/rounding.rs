@@ -33,7 +33,7 @@ impl<const W: usize> Rounding<W> {
     /// below zero shows as a number just below Q. No branch depends on `x`.
     ///
     /// # Bound
-    /// Q has at most 50 bits for each word, and the margin at most 16, so `x + 2^(margin − 1)` is
+    /// Q has at most 50 bits for each word, and the margin at most 30, so `x + 2^(margin − 1)` is
     /// below `2Q` and has no carry past the last word.
     #[inline]
     pub(crate) fn round(&self, mut x: [u64; W]) -> [u64; W] {
@@ -81,7 +81,7 @@ mod tests {
         #[test]
         fn rounds_as_its_definition_says(
             limbs in prop::sample::select(vec![1usize, 2, 4, 8]),
-            margin in 1u32..=17,
+            margin in 1u32..=31,
             words in prop::collection::vec(any::<u64>(), 8),
             near in any::<bool>(),
         ) {

@@ -10,7 +10,7 @@ use zeroize::Zeroizing;
 use crate::{
     Error, Parameters, PublicKey, Quantised, SecretKey,
     bytes::append_words,
-    ckks_sum::{self, chunks_per_polynomial},
+    ckks_sum,
     codec::{Fields, add_bits},
     keys::{AnyKey, KeyId},
     paillier::{self, Plaintexts},
@@ -22,6 +22,7 @@ pub use ticket::{Seed, Ticket};
 enum Encryptor {
     Paillier(paillier::Encryptor),
     Lattice(ckks_sum::Encryptor),
+    Public(ckks_sum::PublicEncryptor),
 }
 
 /// Encrypts one update, each chunk exactly once, in order.
@@ -61,18 +62,24 @@ impl Sealer {
         }
     }
 
-    fn with_public(
+    /// The same as [`with_secret`](Self::with_secret) under a public key.
+    ///
+    /// # Errors
+    /// A public `ckks-sum` key cannot encrypt; otherwise as there.
+    pub fn with_public(
         key: &PublicKey,
         engine: Arc<dyn Engine>,
         update: Quantised,
         ticket: Ticket,
     ) -> Result<Self, Error> {
-        let modulus = key.paillier().ok_or(Error::KeyKind {
-            found: "public",
-            needed: "encrypting under ckks-sum without the secret needs a key made by keygen \
-                     --public-encrypt, which is not there yet: use keys/secret.json",
-        })?;
-        let encryptor = Encryptor::Paillier(paillier::Encryptor::new(modulus, &*engine)?);
+        key.check_encrypts()?;
+        let encryptor = match (key.paillier(), key.lattice()) {
+            (Some(modulus), _) => Encryptor::Paillier(paillier::Encryptor::new(modulus, &*engine)?),
+            (None, Some(public)) => {
+                Encryptor::Public(ckks_sum::PublicEncryptor::new(public, key.parameters())?)
+            }
+            (None, None) => unreachable!("a key that encrypts has what to encrypt with"),
+        };
         Self::assemble(key, engine, encryptor, update, ticket)
     }
 
@@ -80,7 +87,8 @@ impl Sealer {
     /// chunks that are left if it was resumed.
     ///
     /// # Errors
-    /// This process has already sealed chunks that are left; the engine's, or no randomness.
+    /// This process has already sealed chunks that are left; under `ckks-sum-public`, a ticket was
+    /// resumed within a polynomial; the engine's, or no randomness.
     pub fn with_secret(
         key: &SecretKey,
         engine: Arc<dyn Engine>,
@@ -88,6 +96,10 @@ impl Sealer {
         ticket: Ticket,
     ) -> Result<Self, Error> {
         let parameters = key.public().parameters();
+        // What is encrypted by a public key takes no secret.
+        if key.public().lattice().is_some() {
+            return Self::with_public(key.public(), engine, update, ticket);
+        }
         let encryptor = match (key.paillier(), key.lattice()) {
             (Some(secret), _) => {
                 Encryptor::Paillier(paillier::Encryptor::for_owner(secret, &*engine)?)
@@ -116,6 +128,11 @@ impl Sealer {
         }
         let chunks = parameters.chunks(update.fields().len());
         let (key, next) = (key.id(), ticket.next());
+        // The rest of a polynomial would be under another mask than its beginning.
+        let group = chunks.opening_with(next.min(chunks.count() - 1));
+        if group.start < next && next < group.end {
+            return Err(Error::ResumedWithin { next, start: group.start, end: group.end });
+        }
         // Nothing is spent yet; what was is refused here, before any work.
         ticket.spend(key, next)?;
         Ok(Self { engine, encryptor, parameters, chunks, update, key, ticket, next })
@@ -157,8 +174,8 @@ impl Sealer {
                 self.seal_ciphertexts(first..end, stream)?;
                 end
             }
-            Encryptor::Lattice(_) => {
-                let each = self.chunks_per_polynomial() as u32;
+            Encryptor::Lattice(_) | Encryptor::Public(_) => {
+                let each = self.parameters.geometry().group_chunks() as u32;
                 let end = count.min((first / each + batch.polynomials) * each);
                 self.seal_polynomials(first..end, stream)?;
                 end
@@ -179,10 +196,6 @@ impl Sealer {
         }
         self.ticket.spend(self.key, self.next)?;
         Ok(stream)
-    }
-
-    fn chunks_per_polynomial(&self) -> usize {
-        self.parameters.lattice().map_or(1, |l| chunks_per_polynomial(&self.parameters, &l.ring))
     }
 
     fn seal_ciphertexts(&mut self, chunks: Range<u32>, stream: &mut Vec<u8>) -> Result<(), Error> {
@@ -210,21 +223,17 @@ impl Sealer {
 
     /// Chunks start at a polynomial, or where a resumed stream goes on inside one.
     fn seal_polynomials(&self, chunks: Range<u32>, stream: &mut Vec<u8>) -> Result<(), Error> {
-        let (Some(lattice), Encryptor::Lattice(encryptor)) =
-            (self.parameters.lattice(), &self.encryptor)
-        else {
-            unreachable!("the caller looked")
-        };
+        let Some(lattice) = self.parameters.lattice() else { unreachable!("the caller looked") };
         let (degree, words_each) = (lattice.ring.degree(), lattice.ring.primes().len());
-        let each = self.chunks_per_polynomial();
-        let slots = self.parameters.geometry().slots_per_chunk;
+        let g = self.parameters.geometry();
+        let (each, slots) = (g.group_chunks(), g.slots_per_chunk);
         let first = chunks.start as usize / each;
         let count = (chunks.end as usize).div_ceil(each) - first;
         let mut message = Zeroizing::new(vec![0; count * degree * words_each]);
         let mut slot_words = Zeroizing::new(vec![0; words_each]);
-        for chunk in chunks.clone() {
+        for chunk in chunks.clone().filter(|&chunk| !self.chunks.is_mask(chunk)) {
             let (poly, place) = (chunk as usize / each - first, chunk as usize % each);
-            let start = poly * degree * words_each + place * slots;
+            let start = poly * degree * words_each + (place - g.mask_chunks) * slots;
             // Word by word, as programs have the integers of a polynomial.
             self.pack(chunk, lattice.margin_bits, &mut slot_words, |slot, words| {
                 for (w, &word) in words.iter().enumerate() {
@@ -233,9 +242,13 @@ impl Sealer {
             });
         }
         // What is not of these chunks would tell earlier ones, sealed over no message as it is.
-        let words =
-            Zeroizing::new(encryptor.encrypt(&*self.engine, first as u64, &message, count)?);
-        let chunk_words = self.parameters.geometry().chunk_bytes() / 8;
+        let (engine, first_index) = (&*self.engine, first as u64);
+        let words = Zeroizing::new(match &self.encryptor {
+            Encryptor::Lattice(e) => e.encrypt(engine, first_index, &message, count)?,
+            Encryptor::Public(e) => e.encrypt(engine, first_index, &message, count)?,
+            Encryptor::Paillier(_) => unreachable!("the caller looked"),
+        });
+        let chunk_words = g.chunk_bytes() / 8;
         let skipped = chunks.start as usize - first * each;
         let from = skipped * chunk_words;
         let length: usize = chunks.map(|c| self.chunks.bytes_of(c) / 8).sum();

@@ -2,30 +2,20 @@
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests, where a panic is the report")]
 
-use std::sync::{Arc, OnceLock};
+#[path = "support/sums.rs"]
+mod support;
 
-use ciphergram_accel::{CpuEngine, Engine, Operand, Program, RunError};
+use std::sync::Arc;
+
+use ciphergram_accel::{Engine, Operand, Program, RunError};
 use ciphergram_he::{
-    Agreement, Contribution, Error, OpenedSum, PublicKey, Quantised, Sealer, SecretKey, Sum,
-    TensorSpec,
-    codec::Output,
-    files::ContributorSet,
-    keys::AnyKey,
-    params::{Literal, Scheme},
-    seal::Ticket,
-    tensors::Dtype,
+    Agreement, Contribution, Dtype, Error, OpenedSum, Quantised, Sealer, Sum, TensorSpec,
+    codec::Output, files::ContributorSet, keys::AnyKey, params::Scheme, seal::Ticket,
 };
 use proptest::prelude::*;
-
-fn engine() -> Arc<dyn Engine> {
-    static ENGINE: OnceLock<Arc<CpuEngine>> = OnceLock::new();
-    ENGINE.get_or_init(Arc::default).clone()
-}
-
-fn generate(scheme: Scheme, clients: u32, bits: u32) -> AnyKey {
-    let key = SecretKey::generate(Literal { scheme, clients, bits }).unwrap();
-    AnyKey::Secret(Box::new(key), None)
-}
+use support::{
+    agreement, assert_exact, contribute, engine, extremes, generate, ring_degree, scattered, secret,
+};
 
 /// A key for sums over the ring of `degree`, at 16 bits.
 fn over(degree: usize) -> AnyKey {
@@ -34,63 +24,9 @@ fn over(degree: usize) -> AnyKey {
     key
 }
 
-fn ring_degree(key: &AnyKey) -> usize {
-    key.public().parameters().lattice().unwrap().ring.degree()
-}
-
 /// Whole chunks that one polynomial holds.
 fn chunks_per_polynomial(key: &AnyKey) -> usize {
     ring_degree(key) / key.public().parameters().geometry().slots_per_chunk
-}
-
-fn secret(key: &AnyKey) -> &SecretKey {
-    match key {
-        AnyKey::Secret(key, _) => key,
-        AnyKey::Public(_) => panic!("a secret key"),
-    }
-}
-
-fn agreement(values: usize, max_weight: u32) -> Agreement {
-    let spec = TensorSpec { name: "t".into(), dtype: Dtype::F32, shape: vec![values as u64] };
-    Agreement::new(vec![spec], vec![1.0], max_weight).unwrap()
-}
-
-fn contribute(
-    key: &AnyKey,
-    fields: &[u32],
-    weight: u32,
-    agreement: &Agreement,
-) -> Contribution<'static> {
-    let update = Quantised::from_fields(fields.to_vec(), weight);
-    let sealer = Sealer::new(key, engine(), update).unwrap();
-    let seed = sealer.seed();
-    Contribution { seed, agreement: agreement.clone(), stream: sealer.seal_all().unwrap().into() }
-}
-
-/// Seals, writes, reads, adds, writes, reads and opens; gives sums with their offset, and weights.
-fn through(key: &AnyKey, updates: &[(Vec<u32>, u32)]) -> (Vec<i64>, Vec<(usize, u64)>) {
-    let public: &PublicKey = key.public();
-    let agreement = agreement(updates[0].0.len(), u32::MAX);
-    let files: Vec<Vec<u8>> = updates
-        .iter()
-        .map(|(fields, weight)| contribute(key, fields, *weight, &agreement).to_bytes(public))
-        .collect();
-    let read = files.iter().enumerate().map(|(i, f)| (i, Contribution::from_bytes(f, public)));
-    let sum = Sum::of(public, engine(), read).unwrap();
-    let sum = Sum::from_bytes(&sum.to_bytes(public), public).unwrap();
-    let opened = OpenedSum::open(secret(key), &*engine(), &sum).unwrap();
-    (opened.sums().to_vec(), opened.parts().to_vec())
-}
-
-fn assert_exact(key: &AnyKey, updates: &[(Vec<u32>, u32)]) {
-    let half = i64::from(key.public().parameters().half_steps());
-    let (sums, parts) = through(key, updates);
-    for (i, &sum) in sums.iter().enumerate() {
-        let plain: i64 = updates.iter().map(|(f, _)| i64::from(f[i]) - half).sum();
-        assert_eq!(sum, plain, "value {i}");
-    }
-    let weights = updates.iter().map(|(_, w)| u64::from(*w)).sum();
-    assert!(parts.iter().all(|&part| part == (updates.len(), weights)));
 }
 
 proptest! {
@@ -105,25 +41,8 @@ proptest! {
         spare in 0u32..3,
     ) {
         let key = generate(Scheme::CkksSum, clients + spare, bits);
-        let most = 2 * key.public().parameters().half_steps();
-        let value = |c: u32, i: usize| {
-            let x = seed.wrapping_mul(2 * u64::from(c) + 1).wrapping_add(i as u64);
-            ((x.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) % (u64::from(most) + 1)) as u32
-        };
-        let updates: Vec<_> =
-            (0..clients).map(|c| ((0..values).map(|i| value(c, i)).collect(), c * 7 + 1)).collect();
-        assert_exact(&key, &updates);
+        assert_exact(&key, &scattered(&key, clients, values, seed));
     }
-}
-
-/// A chunk at the one end of the range, one at the other, one in the middle, and a bit of all
-/// three.
-fn extremes(key: &AnyKey) -> Vec<u32> {
-    let p = key.public().parameters();
-    let (each, most) = (p.geometry().values_per_chunk(), 2 * p.half_steps());
-    let ends = [most, 0, most / 2];
-    let mixed = (0..each / 2 + 1).map(|i| ends[i % 3]);
-    ends.into_iter().flat_map(|end| vec![end; each]).chain(mixed).collect()
 }
 
 /// As many as may be summed, all with the same extreme tensors and the largest weight. The noise of
@@ -396,7 +315,6 @@ fn a_sum_is_as_long_as_a_contribution_and_the_seeds_of_all() {
     }
 }
 
-/// Chunks of different contributors, as a deadline leaves them.
 /// Tensors of so many values each, of two types in turn.
 fn tensors_of(counts: &[usize]) -> Agreement {
     let spec = |(i, &count): (usize, &usize)| TensorSpec {
@@ -409,6 +327,7 @@ fn tensors_of(counts: &[usize]) -> Agreement {
     Agreement::new(specs, ranges, 10).unwrap()
 }
 
+/// Chunks of different contributors, as a deadline leaves them.
 #[test]
 fn each_chunk_opens_over_its_own_contributors() {
     for key in [over(4096), over(8192), generate(Scheme::Paillier2048, 3, 16)] {

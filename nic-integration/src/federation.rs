@@ -12,7 +12,7 @@ pub mod spool;
 
 use std::{net::SocketAddr, num::NonZeroU32, path::PathBuf};
 
-pub use client::{Client, Participation, RoundResult};
+pub use client::{Client, ClientKey, Participation, RoundResult};
 pub use job::SumJob;
 pub use server::{Server, ServerConfig};
 

@@ -38,6 +38,7 @@ fn lattice() -> &'static SecretKey {
 }
 
 struct Client {
+    key: &'static SecretKey,
     node: Option<Contributor>,
     number: u16,
     addr: SocketAddr,
@@ -55,6 +56,7 @@ struct Client {
 }
 
 struct World {
+    key: &'static SecretKey,
     seed: u64,
     network: Network,
     aggregator: Option<Aggregator<SumJob>>,
@@ -63,7 +65,7 @@ struct World {
 }
 
 impl World {
-    fn new(seed: u64, clients: u16) -> Self {
+    fn new(key: &'static SecretKey, seed: u64, clients: u16) -> Self {
         let faults = Faults {
             loss: (seed * 37 % 301) as u32,
             duplication: (seed * 53 % 151) as u32,
@@ -73,13 +75,17 @@ impl World {
             jitter: Duration::from_micros(seed * 71 % 5000),
         };
         let network = Network::new(seed, faults);
-        let mut world = Self { seed, network, aggregator: None, clients: vec![], incarnations: 0 };
+        let mut world =
+            Self { key, seed, network, aggregator: None, clients: vec![], incarnations: 0 };
         world.start_aggregator(clients);
         for number in 0..clients {
-            let values = 500 * (seed % 17) as usize;
+            // Up to a polynomial of one scheme, and up to two of the other.
+            let each = if key.public().lattice().is_some() { 1500 } else { 500 };
+            let values = each * (seed % 17) as usize;
             let ticket = Ticket::draw().unwrap();
             let (update, weight) = (update(number, 0, values), weight(number));
             world.clients.push(Client {
+                key,
                 node: None,
                 number,
                 addr: SERVER.into(),
@@ -115,7 +121,7 @@ impl World {
             linger: Duration::from_secs(15),
             seed: [self.seed as u8; 32],
         };
-        let job = SumJob::new(lattice().public().clone(), engine());
+        let job = SumJob::new(self.key.public().clone(), engine());
         self.aggregator = Some(Aggregator::new(config, job).unwrap());
     }
 
@@ -131,7 +137,7 @@ impl World {
         let client = &mut self.clients[usize::from(number)];
         client.addr = SocketAddr::from(([10, 0, 0, 1], port));
         let mut node = Contributor::new(config).unwrap();
-        let hello = client.announcement.to_bytes(lattice().public());
+        let hello = client.announcement.to_bytes(self.key.public());
         node.join(now, client.announcement.seed.id(), hello, None).unwrap();
         client.node = Some(node);
         client.open = None;
@@ -173,8 +179,8 @@ impl World {
                 sets: client.sums.values().map(|(set, _)| set.clone()).collect(),
                 stream: client.sums.values().flat_map(|(_, bytes)| bytes.clone()).collect(),
             };
-            let opened = OpenedSum::open(lattice(), &*engine(), &sum).unwrap();
-            counts = check_exact(lattice(), &opening.contributors, &sum, &opened, &fields);
+            let opened = OpenedSum::open(self.key, &*engine(), &sum).unwrap();
+            counts = check_exact(self.key, &opening.contributors, &sum, &opened, &fields);
         }
         counts
     }
@@ -214,7 +220,7 @@ impl Client {
         if let Some((_, charter)) = &self.open
             && node.can_push()
         {
-            let chunks = lattice().public().parameters().chunks(charter.agreement.values());
+            let chunks = self.key.public().parameters().chunks(charter.agreement.values());
             if self.next < chunks.count() {
                 let start = chunks.offset_of(self.next);
                 let bytes = &self.stream[start..start + chunks.bytes_of(self.next)];
@@ -226,7 +232,7 @@ impl Client {
     }
 
     fn on_opened(&mut self, node: &mut Contributor, now: Time, opening: Opening) {
-        let key = lattice().public();
+        let key = self.key.public();
         let charter = Charter::from_bytes(&opening.charter, key).unwrap();
         let parameters = key.parameters();
         if self.stream.is_empty() {
@@ -236,7 +242,7 @@ impl Client {
             let own = Quantised::new(&update, agreement, weight, parameters, &mut rng).unwrap();
             self.fields = own.fields().to_vec();
             let ticket = self.ticket.take().expect("a client seals once");
-            let sealer = Sealer::with_secret(lattice(), engine(), own, ticket).unwrap();
+            let sealer = Sealer::with_secret(self.key, engine(), own, ticket).unwrap();
             self.stream = sealer.seal_all().unwrap();
             self.announcement.settled = true;
             self.announcement.agreement = charter.agreement.clone();
@@ -269,7 +275,7 @@ fn worlds(befalls: impl Fn(&mut World, u16)) -> (usize, usize) {
     let (mut full, mut partial) = (0, 0);
     for seed in seeds() {
         let clients = 3 + (seed % 2) as u16;
-        let mut world = World::new(seed, clients);
+        let mut world = World::new(lattice(), seed, clients);
         let at = (seed % 12) as u32;
         let begun = |world: &World| {
             let client = &world.clients[0];
@@ -327,7 +333,7 @@ fn a_restarted_aggregator_sums_the_same_ciphertexts_anew() {
 /// for someone else, adds nothing.
 #[test]
 fn chunks_of_what_was_not_announced_do_not_count() {
-    let mut world = World::new(3, 3);
+    let mut world = World::new(lattice(), 3, 3);
     world.network.set_faults(Faults { delay: Duration::from_micros(50), ..Faults::default() });
     // A fourth is declared, and never joins.
     world.start_aggregator(4);
@@ -369,4 +375,55 @@ fn chunks_of_what_was_not_announced_do_not_count() {
     assert_eq!(refusals, [Refusal::NotContributor; 2]);
     assert!(world.run(FOREVER, ended));
     assert!(world.check().iter().all(|&count| count == 3));
+}
+
+/// Where chunks open only together, a round that one dies in is either exact over those listed, or
+/// withholds what it left half and names it: no sum that cannot be opened ever leaves.
+#[test]
+fn masks_that_one_left_half_are_withheld_and_it_is_named() {
+    let key = key(Scheme::CkksSumPublic);
+    let (mut named, mut exact, mut absent) = (0, 0, 0);
+    for seed in seeds() {
+        let clients = 3 + (seed % 2) as u16;
+        let mut world = World::new(key, seed, clients);
+        let chunks = key.public().parameters().chunks(world.clients[0].values + 3);
+        let group = chunks.geometry().group_chunks() as u32;
+        // Before anything, within masks, at their ends, within values, and after all.
+        let at = [0, 1, 40, 41, 60, group, group + 3, 2 * group, u32::MAX][seed as usize % 9];
+        let begun = |world: &World| {
+            let client = &world.clients[0];
+            client.open.is_some() && client.next >= at.min(chunks.count()) || client.end.is_some()
+        };
+        assert!(world.run(FOREVER, begun), "seed {seed}");
+        world.clients[0].node = None;
+        assert!(world.run(FOREVER, ended), "seed {seed}: a round must end");
+        let ends: Vec<_> = world.clients.iter().filter_map(|c| c.end.clone()).collect();
+        assert!(
+            ends.iter().all(|end| (end.closed, end.withheld) == (ends[0].closed, ends[0].withheld))
+        );
+        if ends[0].withheld == 0 {
+            let counts = world.check();
+            assert!(counts.iter().all(|&count| count + 1 >= usize::from(clients)));
+            exact += 1;
+            absent += usize::from(counts.iter().any(|&count| count < usize::from(clients)));
+            continue;
+        }
+        named += 1;
+        for end in &ends {
+            assert!(end.reason.contains("clients [0] are in a part of chunks "), "{}", end.reason);
+            assert!(end.withheld <= 2 * group && end.withheld + end.closed == chunks.count());
+        }
+        // What left is of everybody, or of one set for the whole polynomial.
+        for client in world.clients.iter().filter(|client| client.node.is_some()) {
+            for (&chunk, (set, _)) in &client.sums {
+                let companions = chunks.opening_with(chunk);
+                let same = |other| client.sums.get(&other).is_some_and(|(s, _)| s == set);
+                let whole = companions.into_iter().all(same);
+                assert!(whole || set.count() == usize::from(clients), "chunk {chunk}");
+            }
+        }
+    }
+    if seeds().len() > 1 {
+        assert!(named > 10 && exact > 10 && absent > 3, "{named} {exact} {absent}");
+    }
 }

@@ -74,6 +74,9 @@ pub(super) trait Rns: Copy + Send + Sync + 'static {
     /// The noise that random words make; see `Builder::noise`.
     fn noise(self, out: &mut [u64], random: &[u64], q: u64);
 
+    /// The ternary polynomial's residues that random words make; see `Builder::ternary`.
+    fn ternary(self, out: &mut [u64], random: &[u64], q: u64);
+
     /// Integers to residues: word `w` of integer `i` is `integers[w · out.len() + i]`.
     fn lift(self, out: &mut [u64], integers: &[u64], limb: &Limb);
 
@@ -202,7 +205,8 @@ impl<B: Rns> RnsSteps<B> {
                 }
             }
             Step::Uniform => sampling::uniform(backend, ring, out, a, b[0]),
-            Step::Noise => sampling::noise(backend, ring, out, a, b[0]),
+            Step::Noise => sampling::small(backend, B::noise, ring, out, a, b[0]),
+            Step::Ternary => sampling::small(backend, B::ternary, ring, out, a, b[0]),
             Step::Lift { .. } => {
                 let limbs = out.chunks_exact_mut(n).zip(tables.limbs());
                 limbs.for_each(|(out, limb)| backend.lift(out, a, limb));
@@ -222,8 +226,10 @@ impl<B: Rns> RnsSteps<B> {
         let mut lanes = [0; TILE * MAX_PRIMES + beats::LANES];
         let tiles = out.chunks_mut(TILE * limbs / beats::LANES * beats::WORDS);
         for (index, beats) in tiles.enumerate() {
-            let first = index * TILE;
+            let first = n.min(index * TILE);
             let held = TILE.min(n - first);
+            // Past the end of the polynomial there is nothing.
+            lanes[held * limbs..].fill(0);
             for limb in 0..limbs {
                 let residues = &poly[limb * n + first..][..held];
                 let turned = lanes[limb..].iter_mut().step_by(limbs);
@@ -238,7 +244,7 @@ impl<B: Rns> RnsSteps<B> {
         let mut lanes = [0; TILE * MAX_PRIMES + beats::LANES];
         out.fill(0);
         for (index, beats) in words.chunks(TILE * limbs / beats::LANES * beats::WORDS).enumerate() {
-            let first = index * TILE;
+            let first = n.min(index * TILE);
             self.backend.unpack(&mut lanes, beats);
             let count = beats.len() / beats::WORDS * beats::LANES;
             for limb in 0..limbs {

@@ -425,6 +425,11 @@ impl Builder {
         self.constant(name, Kind::Polys { ring: ring.clone(), ntt: true }, words, true)
     }
 
+    /// One public polynomial in NTT form that the whole batch shares, such as half a public key.
+    pub fn public_key(&mut self, name: &str, ring: &Arc<Ring>, words: &[u64]) -> Var<Ntt> {
+        self.constant(name, Kind::Polys { ring: ring.clone(), ntt: true }, words, false)
+    }
+
     /// A secret input of one polynomial each in coefficient form.
     pub fn coefficients(&mut self, name: &str, ring: &Arc<Ring>) -> Var<Coeff> {
         let kind = Kind::Polys { ring: ring.clone(), ntt: false };
@@ -521,6 +526,20 @@ impl Builder {
         self.step(name, kind, Step::Noise, &[key.index, index.index])
     }
 
+    /// The ternary polynomial that `(key, index)` names: each coefficient is `⌊3w / 2^64⌋ − 1` for a
+    /// `u64` w of the ChaCha20 stream `index` under the key. Of the 2^64 words one more gives −1 than
+    /// gives 0 or 1, so each chance is a third to within 2^-64.
+    pub fn ternary(
+        &mut self,
+        name: &str,
+        ring: &Arc<Ring>,
+        key: Var<Seed<Secret>>,
+        index: Var<Integer>,
+    ) -> Var<Coeff> {
+        let kind = Kind::Polys { ring: ring.clone(), ntt: false };
+        self.step(name, kind, Step::Ternary, &[key.index, index.index])
+    }
+
     /// Integers, one to a coefficient, to a polynomial; each is taken mod Q. They lie word by word: word
     /// `w` of integer `i` at `w · N + i`.
     pub fn lift(&mut self, name: &str, ring: &Arc<Ring>, x: Var<Integer>) -> Var<Coeff> {
@@ -540,19 +559,15 @@ impl Builder {
         self.step(name, kind, Step::Compose, &[a.index])
     }
 
-    /// The first coefficients of a polynomial, as `count` beats.
+    /// The first coefficients of a polynomial, as `count` beats; lanes past its end are zero.
     pub fn pack(&mut self, name: &str, a: Var<Coeff>, count: usize) -> Var<Beat> {
         let ring = self.ring(a);
-        assert!(count * crate::beats::LANES <= ring.len_words(), "{name}: at most the polynomial");
         self.step(name, Kind::Beats { ring, count }, Step::Pack, &[a.index])
     }
 
-    /// Beats to a polynomial; coefficients that they do not hold are zero.
+    /// Beats to a polynomial; coefficients that they do not hold are zero, lanes past its end go.
     pub fn unpack(&mut self, name: &str, a: Var<Beat>) -> Var<Coeff> {
         let ring = self.ring(a);
-        assert!(
-            self.kind(a).words() / crate::beats::WORDS * crate::beats::LANES <= ring.len_words()
-        );
         self.step(name, Kind::Polys { ring, ntt: false }, Step::Unpack, &[a.index])
     }
 

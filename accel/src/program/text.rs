@@ -60,6 +60,7 @@ impl Step {
             Self::PolyMul => "poly_mul",
             Self::Uniform => "uniform",
             Self::Noise => "noise",
+            Self::Ternary => "ternary",
             Self::Lift { .. } => "lift",
             Self::Compose => "compose",
             Self::Pack => "pack",
@@ -70,11 +71,11 @@ impl Step {
 
     /// One step of each name, for lists of what an engine supports.
     #[rustfmt::skip]
-    pub(crate) const NAMES: [&'static str; 29] = [
+    pub(crate) const NAMES: [&'static str; 30] = [
         "mul", "mont_mul", "split", "join", "pair_mul", "product", "invert", "choose", "one_plus_mn",
         "pow_secret", "pow_public", "dot_secret", "dot_public", "pow_fixed_base", "reduce", "l_quotient", "crt_join", "ntt",
-        "intt", "add", "sub", "poly_mul", "uniform", "noise", "lift", "compose", "pack", "unpack",
-        "add_beats",
+        "intt", "add", "sub", "poly_mul", "uniform", "noise", "ternary", "lift", "compose", "pack",
+        "unpack", "add_beats",
     ];
 }
 

@@ -25,6 +25,14 @@ pub(crate) fn run(args: &Explain) -> Result<(), Failure> {
 
 fn program(key: &SecretKey, operation: &str, scheme: Scheme) -> Result<String, Failure> {
     let parameters = key.public().parameters();
+    if let (Some(public), Some(secret)) = (key.public().lattice(), key.lattice()) {
+        // Sums are made as under ckks-sum.
+        match operation {
+            "encrypt" => return Ok(public.encrypt_program(parameters).to_string()),
+            "decrypt" => return Ok(secret.decrypt_public_program(parameters).to_string()),
+            _ => {}
+        }
+    }
     Ok(match (key.paillier(), key.lattice(), parameters.lattice(), operation) {
         (Some(secret), _, _, "encrypt") => {
             Encryptor::new(secret.modulus(), &*engine())?.program().to_string()

@@ -7,7 +7,6 @@ use ciphergram_he::{
     codec::RangesFile,
     frame::{Frame, Kind},
     keys::AnyKey,
-    params::Scheme,
 };
 use ciphergram_nic::federation::spool;
 use serde_json::{Map, Value, json};
@@ -89,7 +88,7 @@ fn frame(bytes: &[u8], with_ciphertexts: bool, found: &mut Findings) -> Result<(
     found.json.insert("bytes_per_value".into(), json!(per_value(stream.len(), values)));
     found.add("ciphertext_bytes", stream.len(), per_value_words(stream.len(), values));
     tensors(agreement.specs(), Some((&agreement, &parameters)), found);
-    if with_ciphertexts && parameters.scheme() != Scheme::CkksSum {
+    if with_ciphertexts && parameters.lattice().is_none() {
         let hex = |c: &[u8]| c.iter().rev().map(|b| format!("{b:02x}")).collect::<String>();
         let each = parameters.geometry().unit_bytes;
         found.json.insert("ciphertexts".into(), stream.chunks(each).map(hex).collect());
@@ -184,6 +183,9 @@ fn json_file(text: &str, path: &Path, found: &mut Findings) -> Result<(), Error>
     }
     describe_parameters(key.public().parameters(), found);
     found.add_same("key_id", key.public().id().to_string());
+    let encrypts = key.public().check_encrypts().is_ok();
+    let words = if encrypts { "the public half encrypts" } else { "the public half only sums" };
+    found.add("public_encrypts", encrypts, words);
     if let Some(modulus) = key.public().paillier() {
         let form = if modulus.is_djn() { "short masks" } else { "full-length masks" };
         found.add("modulus_bits", modulus.n().bits(), format!("{}, {form}", modulus.n().bits()));

@@ -2,7 +2,7 @@
 
 use std::{ffi::OsString, path::PathBuf};
 
-use ciphergram_he::{Error, codec::RangesFile};
+use ciphergram_he::{Error, codec::RangesFile, keys::AnyKey};
 use ciphergram_nic::federation::{self, Client, Participation};
 use serde_json::{Value, json};
 
@@ -18,7 +18,15 @@ use crate::{
 };
 
 pub(crate) fn run(args: &Join) -> Result<(), Failure> {
-    let key = files::read_secret(&args.key)?;
+    let key = files::read_key(&args.key)?;
+    let here = |e: Error| e.within(args.key.display());
+    if let AnyKey::Public(public) = &key {
+        public.check_encrypts().map_err(here)?;
+        if args.sum {
+            let text = "--sum is for who decrypts: with a public key the sum is written as it is";
+            return Err(Failure::Misuse(text.into()));
+        }
+    }
     let update = files::read_update(&args.input)?;
     let spool = args.spool.clone().unwrap_or_else(|| {
         let mut name = OsString::from(&args.out);
@@ -26,7 +34,7 @@ pub(crate) fn run(args: &Join) -> Result<(), Failure> {
         PathBuf::from(name)
     });
     let job = Participation {
-        key: &key,
+        key: (&key).into(),
         engine: engine(),
         update: &update,
         weight: args.weighting.weight,
@@ -44,15 +52,20 @@ pub(crate) fn run(args: &Join) -> Result<(), Failure> {
         ) => e.within(args.input.display()).into(),
         e => Failure::from(e),
     })?;
-    let decoded = round.opened.decode(&round.sum, output(args.sum))?;
-    files::write(&args.out, &decoded.to_safetensors()?)?;
+    let (bytes, name) = match &round.opened {
+        Some(opened) => {
+            let decoded = opened.decode(&round.sum, output(args.sum))?;
+            (decoded.to_safetensors()?, output_name(args.sum))
+        }
+        None => (round.sum.to_bytes(key.public()), "encrypted sum"),
+    };
+    files::write(&args.out, &bytes)?;
 
     let (contributors, fewest) = (round.sum.contributors.len(), round.sum.fewest_contributors());
     warn_if_few(fewest);
     let (values, bytes) = (round.sum.agreement.values(), round.sum.stream.len());
     let names = round.sum.agreement.specs().iter().map(|s| s.name.as_str());
     let (clipped, mut lines) = clipped(names, &round.clipped);
-    let name = output_name(args.sum);
     let ranges: Value =
         serde_json::from_str(&RangesFile::from_agreement(&round.sum.agreement).to_json()?)?;
     let value = json!({
@@ -66,11 +79,16 @@ pub(crate) fn run(args: &Join) -> Result<(), Failure> {
         "decrypting_s": round.decrypting.as_secs_f64(),
         "retransmitted": round.stats.retransmitted,
     });
+    let partly =
+        if fewest < contributors { format!(", {fewest} for some values") } else { String::new() };
+    let closed = match &round.opened {
+        Some(_) => "",
+        None => ", for whoever holds the secret key: ciphergram decrypt",
+    };
     lines.push(format!(
-        "{}: {name} of round {} over {contributors} contributors{}",
+        "{}: {name} of round {} over {contributors} contributors{partly}{closed}",
         args.out.display(),
-        round.opening.round,
-        if fewest < contributors { format!(", {fewest} for some values") } else { String::new() }
+        round.opening.round
     ));
     report(args.json, &value, &lines)
 }

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use ciphergram_he::{Error, Scheme, SecretKey};
+use ciphergram_he::{Error, Scheme, SecretKey, params::Literal};
 use serde_json::json;
 
 use crate::{
@@ -12,10 +12,6 @@ use crate::{
 };
 
 pub(crate) fn run(args: &Keygen) -> Result<(), Failure> {
-    if args.public_encrypt && args.set.scheme == Scheme::CkksSum {
-        let text = "--public-encrypt is not there yet for ckks-sum; Paillier keys always can";
-        return Err(Failure::Misuse(text.into()));
-    }
     let (public, secret) = (args.out.join("public.json"), args.out.join("secret.json"));
     for path in [&public, &secret] {
         if path.exists() {
@@ -24,24 +20,26 @@ pub(crate) fn run(args: &Keygen) -> Result<(), Failure> {
     }
     let literal = args.set.literal();
     let key = SecretKey::generate(literal)?;
-    if args.set.scheme == Scheme::Paillier2048 {
+    if literal.scheme == Scheme::Paillier2048 {
         warn("paillier-2048 is of about 112-bit security; paillier-3072 and ckks-sum are of 128");
     }
     fs::create_dir_all(&args.out).map_err(at(&args.out))?;
     key.save(&secret)?;
     key.public().save(&public)?;
     let id = key.public().id().to_string();
+    let Literal { scheme, clients, bits } = literal;
     let value = json!({
-        "scheme": args.set.scheme.name(), "clients": args.set.clients, "bits": args.set.bits, "key_id": id,
+        "scheme": scheme.name(), "clients": clients, "bits": bits, "key_id": id,
         "public": public, "secret": secret,
     });
+    let (to, by) = match key.public().check_encrypts() {
+        Ok(()) => ("whoever sums, and the clients who encrypt", "whoever decrypts"),
+        Err(_) => ("whoever sums", "the clients"),
+    };
     let lines = [
-        format!(
-            "{} key {id}, for sums of at most {} clients at {} bits",
-            args.set.scheme, args.set.clients, args.set.bits
-        ),
-        format!("{}  give it to whoever sums", public.display()),
-        format!("{}  share it among the clients, and with no one else", secret.display()),
+        format!("{scheme} key {id}, for sums of at most {clients} clients at {bits} bits"),
+        format!("{}  give it to {to}", public.display()),
+        format!("{}  for {by}, and for no one else", secret.display()),
     ];
     report(args.json, &value, &lines)
 }

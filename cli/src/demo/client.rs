@@ -7,7 +7,7 @@ use std::{
 };
 
 use ciphergram_he::{
-    Dtype, SecretKey, Tensor, TensorSpec, Update,
+    Dtype, OpenedSum, SecretKey, Tensor, TensorSpec, Update,
     codec::{Output, RangesFile},
 };
 use ciphergram_nic::federation::{Client, Participation, RoundResult};
@@ -65,7 +65,7 @@ pub(crate) fn run(args: &DemoClient) -> Result<(), Failure> {
             model.local_update(&shard, &TRAINING, training_seed(args.seed, round, number));
         let update = to_update(&trained)?;
         let job = Participation {
-            key: &key,
+            key: (&key).into(),
             engine: engine.clone(),
             update: &update,
             weight: shard.len() as u64,
@@ -76,12 +76,13 @@ pub(crate) fn run(args: &DemoClient) -> Result<(), Failure> {
         };
         let result = client.contribute(&job)?;
         let clock = Instant::now();
-        let mean = result.opened.decode(&result.sum, Output::Mean)?;
+        let Some(opened) = &result.opened else { unreachable!("the key is a secret one") };
+        let mean = opened.decode(&result.sum, Output::Mean)?;
         let decrypting = result.decrypting + clock.elapsed();
         model.apply(&from_update(&mean)).map_err(|e| Failure::Work(e.to_string()))?;
         let round_s = began.elapsed().as_secs_f64();
         // Only the demo's own check needs a record: it is no part of a round.
-        record(&args.folder, args.client, round, shard.len(), &result, &mean)?;
+        record(&args.folder, args.client, round, shard.len(), (&result, opened), &mean)?;
         let report = ClientReport {
             round,
             values: result.fields.len(),
@@ -135,14 +136,14 @@ fn record(
     client: u16,
     round: u32,
     weight: usize,
-    result: &RoundResult,
+    (result, opened): (&RoundResult, &OpenedSum),
     mean: &Update,
 ) -> Result<(), Failure> {
     let record = Record {
         fields: result.fields.clone(),
         weight: weight as u64,
-        sums: result.opened.sums().to_vec(),
-        parts: result.opened.parts().to_vec(),
+        sums: opened.sums().to_vec(),
+        parts: opened.parts().to_vec(),
         ranges: RangesFile::from_agreement(&result.sum.agreement),
     };
     let write = |end: &str, bytes: &[u8]| {

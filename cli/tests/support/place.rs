@@ -98,7 +98,18 @@ impl Place {
 
     /// Starts a client with the tensors `gNUMBER`, for `meanNUMBER`.
     pub(crate) fn join(&self, address: &str, number: usize, words: &str) -> Process {
-        let (key, input) = ("--key keys/secret.json", format!("--in g{number}"));
+        self.join_with("secret.json", address, number, words)
+    }
+
+    /// The same with either half of the key.
+    pub(crate) fn join_with(
+        &self,
+        key: &str,
+        address: &str,
+        number: usize,
+        words: &str,
+    ) -> Process {
+        let (key, input) = (format!("--key keys/{key}"), format!("--in g{number}"));
         let server = format!("--server {address} --client {number} --out mean{number}");
         self.start(format!("join {key} {input} {server} {words}").trim_end())
     }

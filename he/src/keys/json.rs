@@ -1,12 +1,14 @@
 //! The JSON form of keys.
 
 use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
+use ciphergram_accel::CpuEngine;
 use serde::{Deserialize, Serialize};
 use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
 
 use super::{AnyKey, Material, PublicKey, SecretKey};
 use crate::{
     Error, Parameters, Scheme,
+    ckks_sum::LatticePublic,
     paillier::{PaillierModulus, PaillierSecret},
     params::Literal,
 };
@@ -40,6 +42,11 @@ struct PublicJson {
     alg: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     n: Option<String>,
+    /// The seed of the uniform polynomial, and the other one in beats.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    a: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    b: Option<String>,
     key_ops: Vec<String>,
     kid: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -97,13 +104,15 @@ fn decode_integer(text: &Option<String>, what: &str) -> Result<Zeroizing<Vec<u64
 fn public_json(key: &PublicKey) -> PublicJson {
     let Literal { scheme, clients, bits } = key.parameters.literal();
     let key_id = key.id.to_string();
-    let paillier = key.paillier.as_ref();
+    let paillier = key.paillier();
     let form = paillier.filter(|m| m.is_djn()).map(|_| DJN.into());
     PublicJson {
         kty: if paillier.is_some() { PAILLIER_KTY } else { LATTICE_KTY }.into(),
         alg: paillier.map(|_| ALG.into()),
         n: paillier.map(|m| encode_integer(m.n().words()).to_string()),
-        key_ops: if paillier.is_some() { vec!["encrypt".into()] } else { vec![] },
+        a: key.lattice().map(|public| BASE64_URL_SAFE_NO_PAD.encode(public.seed())),
+        b: key.lattice().map(|public| BASE64_URL_SAFE_NO_PAD.encode(public.packed())),
+        key_ops: if key.encrypting.is_some() { vec!["encrypt".into()] } else { vec![] },
         kid: format!("Ciphergram {scheme} public key {key_id}"),
         ciphergram: Some(Own {
             version: 1,
@@ -128,7 +137,8 @@ pub(super) fn write_secret(key: &SecretKey) -> Result<Zeroizing<String>, Error> 
         p: None,
         q: None,
         seed: None,
-        public: public_json(&key.public),
+        // The seed tells both polynomials, so they are not there twice.
+        public: PublicJson { a: None, b: None, ..public_json(&key.public) },
         kid: format!("Ciphergram {scheme} secret key {id}"),
     };
     match &key.material {
@@ -200,11 +210,24 @@ fn read_public(file: &PublicJson) -> Result<PublicKey, Error> {
     check_lattice_kty(&file.kty)?;
     let (parameters, _) = parameters(file, None)?;
     let own = file.ciphergram.as_ref().ok_or_else(|| invalid("it has no parameters"))?;
-    if parameters.lattice().is_none() {
+    let Some(lattice) = parameters.lattice() else {
         return Err(invalid("a Paillier key without its modulus"));
+    };
+    if parameters.scheme() == Scheme::CkksSumPublic {
+        let seed = decode_seed(&file.a, "the seed of a")?;
+        let b = file.b.as_ref().ok_or_else(|| invalid("its polynomial b is missing"))?;
+        let (b, engine) = (decode_bytes(b)?, CpuEngine::new());
+        let public = LatticePublic::new(&parameters, &lattice.ring, &seed, &b, &engine)?;
+        return check_id(file, PublicKey::from_polynomials(parameters, public));
     }
     let id = super::KeyId(parse_id(&own.key_id)?);
-    Ok(PublicKey { parameters, id, paillier: None })
+    Ok(PublicKey { parameters, id, encrypting: None })
+}
+
+fn decode_seed(text: &Option<String>, what: &str) -> Result<Zeroizing<[u8; 32]>, Error> {
+    let text = text.as_ref().ok_or_else(|| invalid(format!("{what} is missing")))?;
+    let bytes = decode_bytes(text)?.as_slice().try_into();
+    bytes.map(Zeroizing::new).map_err(|_| invalid(format!("{what} is not 32 bytes")))
 }
 
 fn check_lattice_kty(kty: &str) -> Result<(), Error> {
@@ -249,13 +272,7 @@ fn read_secret(file: &SecretJson) -> Result<SecretKey, Error> {
     }
     check_lattice_kty(&file.kty)?;
     let (parameters, _) = parameters(&file.public, None)?;
-    let seed = file.seed.as_ref().ok_or_else(|| invalid("the seed is missing"))?;
-    let seed: Zeroizing<[u8; 32]> = Zeroizing::new(
-        decode_bytes(seed)?
-            .as_slice()
-            .try_into()
-            .map_err(|_| invalid("the seed is not 32 bytes"))?,
-    );
+    let seed = decode_seed(&file.seed, "the seed")?;
     let key = SecretKey::from_seed(parameters, &seed)?;
     let public = check_id(&file.public, key.public)?;
     Ok(SecretKey { public, material: key.material })

@@ -1,18 +1,20 @@
-//! The rings of `ckks-sum`: what the security table allows, and what a coefficient has room for.
+//! The rings of `ckks-sum` and `ckks-sum-public`: what the security table allows, and what a coefficient has room for.
 
 use std::sync::{Arc, LazyLock};
 
 use ciphergram_accel::{Ring, beats, ring::largest_primes};
 use crypto_bigint::U256;
 
-use super::{CHUNK_BYTES, Geometry, Literal, NOISE_BOUND, ParameterError, bit_length};
+use super::{CHUNK_BYTES, Geometry, Literal, NOISE_BOUND, ParameterError, Scheme, bit_length};
 
-/// What only `ckks-sum` has.
+/// What only `ckks-sum` and `ckks-sum-public` have.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Lattice {
     /// The ring: N = 4096 with two primes of 50 bits, or N = 8192 with four.
     pub ring: Arc<Ring>,
-    /// The most that a coefficient of the noise of a whole sum is away from zero.
+    /// The most that a coefficient of the noise of one contribution is away from zero.
+    pub noise_of_one: u64,
+    /// The most that one of the noise of a whole sum is.
     pub noise_bound: u64,
     /// Bits below the fields that the summed noise cannot leave.
     pub margin_bits: u32,
@@ -75,10 +77,13 @@ pub(super) fn head_bits(clients: u32) -> u32 {
 /// What a ring gives: a coefficient is `fields · 2^margin + noise` modulo Q.
 ///
 /// # Bound
-/// The noise of one contribution is a centred binomial of 2 × 21 bits, so no coefficient of it is
-/// more than 21 away from zero, ever. That of a sum is at most
-/// `noise_bound = clients · 21 < 2^(margin − 1)`. Nothing here depends on the ring: noise is added
-/// coefficient by coefficient as integers, and no product multiplies it.
+/// Noise is drawn as a centred binomial of 2 × 21 bits, so no coefficient of it is more than 21 away
+/// from zero, ever. Under `ckks-sum` that of one contribution is one such draw, added coefficient by
+/// coefficient as integers; nothing here depends on the ring. Under `ckks-sum-public` it is
+/// `e·u + e₀ − e₁·s` with three draws `e`, `e₀`, `e₁` and ternary `u` and `s`: a coefficient of a
+/// product modulo `X^N + 1` is N terms, each of at most `21 · 1`, so it is at most
+/// `21·N + 21 + 21·N = 21·(2N + 1)`. The noise of a sum is at most
+/// `noise_bound = clients · noise_of_one < 2^(margin − 1)`.
 ///
 /// The fields of a sum are at most `Σ_f clients · (2^bits − 2) · 2^(f · field_bits)`. Shifted by
 /// the margin, and with `noise_bound + 2^margin` on top, that is at most Q: this is checked with
@@ -95,11 +100,22 @@ pub(super) fn derive(
     literal: Literal,
     field_bits: u32,
 ) -> Result<(Lattice, Geometry), ParameterError> {
-    let Literal { clients, bits, .. } = literal;
-    let limbs = ring.primes().len();
     let prime_bits = ring.primes().iter().map(|&q| bit_length(u128::from(q))).sum();
     check_security(ring.degree(), prime_bits)?;
-    let noise_bound = u64::from(clients) * NOISE_BOUND;
+    lay_out(ring, literal, field_bits)
+}
+
+/// The same without the security table.
+pub(super) fn lay_out(
+    ring: &Arc<Ring>,
+    literal: Literal,
+    field_bits: u32,
+) -> Result<(Lattice, Geometry), ParameterError> {
+    let Literal { scheme, clients, bits } = literal;
+    let (degree, limbs) = (ring.degree(), ring.primes().len());
+    let is_public = scheme == Scheme::CkksSumPublic;
+    let noise_of_one = NOISE_BOUND * if is_public { 2 * degree as u64 + 1 } else { 1 };
+    let noise_bound = u64::from(clients) * noise_of_one;
     let margin_bits = bit_length(u128::from(noise_bound)) + 1;
     // At degrees up to 8192 a secure Q has at most 218 bits.
     let q = ring.primes().iter().fold(U256::ONE, |q, &prime| q.wrapping_mul(&U256::from(prime)));
@@ -116,15 +132,19 @@ pub(super) fn derive(
     let beats_per_unit = beats::beats_per_unit(limbs);
     let unit_bytes = beats_per_unit * beats::BYTES;
     let slots_per_unit = beats_per_unit * beats::LANES / limbs;
+    let slots_per_chunk = CHUNK_BYTES / unit_bytes * slots_per_unit;
     let geometry = Geometry {
         field_bits,
         fields_per_slot,
-        slots_per_chunk: CHUNK_BYTES / unit_bytes * slots_per_unit,
+        slots_per_chunk,
         head_fields: fields_per_slot,
         slots_per_unit,
         unit_bytes,
+        mask_chunks: if is_public { degree.div_ceil(slots_per_chunk) } else { 0 },
+        // No chunk spans two polynomials: the few coefficients left over carry nothing.
+        value_chunks: degree / slots_per_chunk,
     };
-    Ok((Lattice { ring: ring.clone(), noise_bound, margin_bits }, geometry))
+    Ok((Lattice { ring: ring.clone(), noise_of_one, noise_bound, margin_bits }, geometry))
 }
 
 #[cfg(test)]
@@ -150,9 +170,12 @@ mod tests {
         let q: BigUint = primes.iter().map(|&q| BigUint::from(q)).product();
         assert!(q.bits() <= allowed(lattice.ring.degree()));
         assert!(primes.iter().all(|q| q % (2 * lattice.ring.degree() as u64) == 1));
-        // Noise never reaches half of the margin.
-        let noise = u64::from(clients) * 21;
-        assert_eq!(lattice.noise_bound, noise);
+        // Noise never reaches half of the margin: of a contribution one draw, or two products of
+        // draws with ternary polynomials and one draw more.
+        let (degree, public) = (lattice.ring.degree(), p.scheme() == Scheme::CkksSumPublic);
+        let one = if public { 21 * degree as u64 + 21 + 21 * degree as u64 } else { 21 };
+        let noise = u64::from(clients) * one;
+        assert_eq!((lattice.noise_of_one, lattice.noise_bound), (one, noise));
         assert!(2 * noise < 1 << lattice.margin_bits && 4 * noise >= 1 << lattice.margin_bits);
         // A field holds the largest sum, and no bit more.
         let largest = u64::from(clients) * ((1 << bits) - 2);
@@ -174,30 +197,54 @@ mod tests {
         assert_eq!(g.unit_bytes * 10, g.slots_per_unit * primes.len() * 64);
         assert!(g.slots_per_chunk.is_multiple_of(g.slots_per_unit));
         assert!((1..=CHUNK_BYTES).contains(&g.chunk_bytes()) && g.values_per_chunk() > 0);
-        assert!(g.slots_per_chunk <= lattice.ring.degree());
-        let bytes = g.chunk_bytes() as f64 / g.values_per_chunk() as f64;
-        assert_eq!(bytes, g.bytes_per_value());
+        // A polynomial's chunks are within it, and a mask is all of it.
+        assert!(g.value_chunks > 0 && g.value_chunks * g.slots_per_chunk <= degree);
+        assert!((g.value_chunks + 1) * g.slots_per_chunk > degree);
+        let mask = g.mask_chunks * g.slots_per_chunk;
+        assert!(if public {
+            (degree..degree + g.slots_per_chunk).contains(&mask)
+        } else {
+            mask == 0
+        });
+        let bytes = (g.mask_chunks + g.value_chunks) * g.chunk_bytes();
+        let values = g.value_chunks * g.values_per_chunk();
+        assert_eq!(bytes as f64 / values as f64, g.bytes_per_value());
     }
 
     #[test]
     fn every_combination_has_a_set_within_table_and_headroom() {
-        let mut chosen = [0, 0];
+        let [chosen, alone] = every_combination_of(Scheme::CkksSum);
+        assert!(chosen.iter().all(|&count| count > 1000), "each ring has its use: {chosen:?}");
+        assert_eq!(alone, [0, 0], "either ring has room");
+        // A margin of 25 bits and more is better spent on a larger ring.
+        let [chosen, alone] = every_combination_of(Scheme::CkksSumPublic);
+        assert_eq!(chosen, [61, 17_347]);
+        assert_eq!(alone, [0, 758], "a head does not always fit the smaller ring");
+    }
+
+    /// How often each ring is chosen, and how often it has to be.
+    fn every_combination_of(scheme: Scheme) -> [[usize; 2]; 2] {
+        let (mut chosen, mut alone) = ([0, 0], [0, 0]);
         for clients in 1..=MAX_CLIENTS {
             for bits in BITS {
-                let literal = Literal { scheme: Scheme::CkksSum, clients, bits };
+                let literal = Literal { scheme, clients, bits };
                 let p = Parameters::new(literal).unwrap();
                 check(&p, clients, bits);
                 let others = p.others();
-                assert_eq!(others.len(), 1, "either ring has room");
-                check(&others[0], clients, bits);
+                assert!(others.len() <= 1);
                 let degree = |p: &Parameters| p.lattice().unwrap().ring.degree();
                 let bytes = |p: &Parameters| p.geometry().bytes_per_value();
-                assert!(bytes(&p) < bytes(&others[0]) || degree(&p) < degree(&others[0]));
-                assert!(bytes(&p) <= bytes(&others[0]) && p.id() != others[0].id());
-                chosen[usize::from(degree(&p) == 8192)] += 1;
+                for other in &others {
+                    check(other, clients, bits);
+                    assert!(bytes(&p) < bytes(other) || degree(&p) < degree(other));
+                    assert!(bytes(&p) <= bytes(other) && p.id() != other.id());
+                }
+                let larger = usize::from(degree(&p) == 8192);
+                chosen[larger] += 1;
+                alone[larger] += usize::from(others.is_empty());
             }
         }
-        assert!(chosen.iter().all(|&count| count > 1000), "each ring has its use: {chosen:?}");
+        [chosen, alone]
     }
 
     #[test]

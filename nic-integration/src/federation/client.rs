@@ -17,9 +17,10 @@ use std::{
 
 use ciphergram_accel::Engine;
 use ciphergram_he::{
-    Agreement, OpenedSum, SecretKey, Sum, Update,
+    Agreement, OpenedSum, PublicKey, SecretKey, Sum, Update,
     exchange::{Announcement, Charter},
     files::ContributorSet,
+    keys::AnyKey,
     params::Chunks,
     random,
     seal::{Seed, Ticket},
@@ -45,10 +46,45 @@ const SEALING_SLEEP: Duration = Duration::from_millis(1);
 /// How long a client answers after its last round.
 const FAREWELL: Duration = Duration::from_millis(100);
 
+/// What a client encrypts with, and what it can do with the sum that comes back.
+#[derive(Clone, Copy)]
+pub enum ClientKey<'a> {
+    /// It keeps the sum as it is, for whoever holds the secret key.
+    Public(&'a PublicKey),
+    /// It opens the sum.
+    Secret(&'a SecretKey),
+}
+
+impl<'a> ClientKey<'a> {
+    /// The public half.
+    #[must_use]
+    pub fn public(self) -> &'a PublicKey {
+        match self {
+            Self::Public(key) => key,
+            Self::Secret(key) => key.public(),
+        }
+    }
+}
+
+impl<'a> From<&'a SecretKey> for ClientKey<'a> {
+    fn from(key: &'a SecretKey) -> Self {
+        Self::Secret(key)
+    }
+}
+
+impl<'a> From<&'a AnyKey> for ClientKey<'a> {
+    fn from(key: &'a AnyKey) -> Self {
+        match key {
+            AnyKey::Public(key) => Self::Public(key),
+            AnyKey::Secret(key, _) => Self::Secret(key),
+        }
+    }
+}
+
 /// What a client brings to a round.
 pub struct Participation<'a> {
-    /// The shared secret key.
-    pub key: &'a SecretKey,
+    /// The key.
+    pub key: ClientKey<'a>,
     /// What encrypts and decrypts.
     pub engine: Arc<dyn Engine>,
     /// The tensors.
@@ -59,7 +95,7 @@ pub struct Participation<'a> {
     pub agreement: Option<Agreement>,
     /// Where sealed chunks are kept until the sum is back; none for a client that need not survive.
     pub spool: Option<&'a Path>,
-    /// The fewest contributors whose sum this client decrypts; by default what the aggregator
+    /// The fewest contributors whose sum this client takes; by default what the aggregator
     /// declares, at least two if there are two.
     pub min_clients: Option<u16>,
     /// How long to look for an aggregator that does not answer; at least [`DEFAULT_GIVE_UP`].
@@ -72,8 +108,8 @@ pub struct RoundResult {
     pub opening: Opening,
     /// The sum as it came back, and who is in it.
     pub sum: Sum,
-    /// The sum in clear.
-    pub opened: OpenedSum,
+    /// The sum in clear, if the client has the secret key.
+    pub opened: Option<OpenedSum>,
     /// This client's own integers.
     pub fields: Vec<u32>,
     /// Values of this client out of range, for each tensor.
@@ -118,12 +154,16 @@ impl Client {
         Ok(Self { server, number, driver, node: Contributor::new(config)? })
     }
 
-    /// Takes part in one round: joins, contributes, waits for the sum and opens it.
+    /// Takes part in one round: joins, contributes, waits for the sum and opens it if it can.
     ///
     /// # Errors
     ///
-    /// See [`Error`]; the spool is kept unless the sum came back.
+    /// See [`Error`]; a public key that cannot encrypt is refused before anyone hears of it. The spool is
+    /// kept unless the sum came back.
     pub fn contribute(&mut self, job: &Participation<'_>) -> Result<RoundResult, Error> {
+        if let ClientKey::Public(key) = job.key {
+            key.check_encrypts()?;
+        }
         let (end, run) = std::thread::scope(|scope| {
             let mut run = Run::begin(job, self.server, self.number)?;
             let now = self.driver.now();
@@ -505,7 +545,10 @@ impl<'a> Run<'a> {
         };
         let (fields, clipped) = self.quantised.unwrap_or_default();
         let clock = Instant::now();
-        let opened = OpenedSum::open(self.job.key, &*self.job.engine, &sum)?;
+        let opened = match self.job.key {
+            ClientKey::Secret(key) => Some(OpenedSum::open(key, &*self.job.engine, &sum)?),
+            ClientKey::Public(_) => None,
+        };
         Ok(RoundResult {
             opening: open.opening,
             sum,

@@ -1,6 +1,6 @@
 //! The aggregator's side of a scheme: who may join, and the running sums.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, ops::Range, sync::Arc};
 
 use ciphergram_accel::Engine;
 use ciphergram_he::{
@@ -36,11 +36,11 @@ impl SumJob {
         hellos: impl Iterator<Item = (u16, &'a [u8])>,
     ) -> Result<Charter, String> {
         let charter = self.join(hellos).map_err(|e| e.to_string())?;
-        let (values, geometry) = (charter.agreement.values(), self.key.parameters().geometry());
-        let chunks = values.div_ceil(geometry.values_per_chunk());
-        let each = geometry.chunk_bytes() + MAX_CLIENTS as usize / 8;
+        let values = charter.agreement.values();
+        let chunks = self.key.parameters().chunks(values);
+        let each = chunks.geometry().chunk_bytes() + MAX_CLIENTS as usize / 8;
         // Checked before anything is allocated: a hello can claim any number of values.
-        if chunks.saturating_mul(each) > MAX_SUM_BYTES {
+        if (chunks.count() as usize).saturating_mul(each) > MAX_SUM_BYTES {
             return Err(format!("{values} values are more than one round carries"));
         }
         Ok(charter)
@@ -105,6 +105,10 @@ impl Summer for RunningSum {
 
     fn chunk_offset(&self, chunk: u32) -> u64 {
         self.accumulator.chunks().offset_of(chunk) as u64
+    }
+
+    fn companions(&self, chunk: u32) -> Range<u32> {
+        self.accumulator.chunks().opening_with(chunk)
     }
 
     fn check(&self, chunk: u32, payload: &[u8]) -> Result<(), Refusal> {

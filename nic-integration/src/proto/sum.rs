@@ -1,6 +1,7 @@
 //! SUM: every contributor's chunk is added exactly once (PROTOCOL §6).
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use super::ack::Refusal;
 use super::datagram::Header;
@@ -131,16 +132,44 @@ impl SumRegion {
         }
     }
 
-    /// The sum of a closed chunk.
+    /// The sum of a closed chunk. If not everybody is in it, its companions must be at rest as well: at a
+    /// deadline all are.
     ///
     /// # Errors
     ///
-    /// The summer's reason to withhold it, or that the chunk is open or empty.
+    /// The summer's reason to withhold it, that its companions are of other contributors, or that the
+    /// chunk is open or empty.
     pub fn finish(&mut self, chunk: u32) -> Result<Vec<u8>, String> {
-        if !self.is_closed(chunk) || self.contributor_count(chunk) == 0 {
+        let count = self.contributor_count(chunk);
+        if !self.is_closed(chunk) || count == 0 {
             return Err(format!("chunk {chunk} is open or empty"));
         }
+        // What everybody is in, they will be in together with all of its companions, or those are
+        // withheld: it need not wait for them.
+        if count < self.config.target {
+            self.check_companions(chunk)?;
+        }
         self.config.summer.finish(chunk)
+    }
+
+    /// Names those who are in some of a chunk's companions and not in others.
+    fn check_companions(&self, chunk: u32) -> Result<(), String> {
+        let Range { start, end } = self.config.summer.companions(chunk);
+        let row = |chunk| &self.bits[self.bit(chunk, 0).0..][..self.words];
+        if (start..end).all(|other| row(other) == row(chunk)) {
+            return Ok(());
+        }
+        let is_partial = |contributor: &u16| {
+            let has = |chunk| self.has(chunk, *contributor);
+            (start..end).any(has) && !(start..end).all(has)
+        };
+        let partial: Vec<_> = (0..self.config.contributors).filter(is_partial).collect();
+        Err(format!(
+            "clients {partial:?} are in a part of chunks {start} to {} only, which cannot be opened \
+             without each other: start the round again, without these clients or with all that they \
+             have to send",
+            end - 1
+        ))
     }
 
     /// Takes a datagram: validates it whole, then adds what is new (PROTOCOL §6.2).

@@ -1,5 +1,7 @@
 //! What a sum region needs to know of a scheme.
 
+use std::ops::Range;
+
 use super::ack::Refusal;
 
 /// An accumulator over the chunks of one round. Knows the scheme; knows nothing of peers, bits or
@@ -16,6 +18,13 @@ pub trait Summer: Send {
 
     /// Byte offset of a chunk in the contribution. `chunk < chunk_count()`.
     fn chunk_offset(&self, chunk: u32) -> u64;
+
+    /// The chunks whose sums are worth something only together with this one's, itself among them: they
+    /// must be of the same contributors. The same range for each of its chunks. Most schemes have none
+    /// but the chunk itself. `chunk < chunk_count()`.
+    fn companions(&self, chunk: u32) -> Range<u32> {
+        chunk..chunk + 1
+    }
 
     /// Whether the bytes are in the scheme's range; `payload` has `chunk_bytes(chunk)` bytes.
     ///

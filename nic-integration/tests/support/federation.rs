@@ -25,12 +25,18 @@ pub(crate) fn engine() -> Arc<dyn Engine> {
     ENGINE.get_or_init(Arc::default).clone()
 }
 
-/// A key for four clients at 16 bits, the same at every call.
+/// A key for four clients at 16 bits, or at as many as the smaller ring suits, the same at every call.
 pub(crate) fn key(scheme: Scheme) -> &'static SecretKey {
     static LATTICE: OnceLock<SecretKey> = OnceLock::new();
+    static PUBLIC: OnceLock<SecretKey> = OnceLock::new();
     static PAILLIER: OnceLock<SecretKey> = OnceLock::new();
-    let place = if scheme == Scheme::CkksSum { &LATTICE } else { &PAILLIER };
-    place.get_or_init(|| SecretKey::generate(Literal { scheme, clients: 4, bits: 16 }).unwrap())
+    let place = match scheme {
+        Scheme::CkksSum => &LATTICE,
+        Scheme::CkksSumPublic => &PUBLIC,
+        _ => &PAILLIER,
+    };
+    let bits = if scheme == Scheme::CkksSumPublic { 24 } else { 16 };
+    place.get_or_init(|| SecretKey::generate(Literal { scheme, clients: 4, bits }).unwrap())
 }
 
 /// A bias of three values and `values` more, of another size for every client and round.
@@ -160,7 +166,7 @@ pub(crate) fn participation<'a>(
     number: u16,
 ) -> Participation<'a> {
     Participation {
-        key,
+        key: key.into(),
         engine: engine(),
         update,
         weight: weight(number),
@@ -251,7 +257,7 @@ pub(crate) fn check_results(
     let mut counts = vec![];
     for result in results.values() {
         let numbers = &result.opening.contributors;
-        counts = check_exact(key, numbers, &result.sum, &result.opened, &fields);
+        counts = check_exact(key, numbers, &result.sum, result.opened.as_ref().unwrap(), &fields);
     }
     counts
 }

@@ -4,7 +4,8 @@
 //! Primes are below 2^50, so what is below 4q is below 2^52, which the multipliers take whole.
 
 use std::arch::x86_64::{
-    _mm512_min_epu64, _mm512_popcnt_epi64, _mm512_sllv_epi64, _mm512_srlv_epi64,
+    _mm512_cmpge_epu64_mask, _mm512_mask_blend_epi64, _mm512_min_epu64, _mm512_popcnt_epi64,
+    _mm512_sllv_epi64, _mm512_srlv_epi64,
 };
 
 use super::{
@@ -105,6 +106,18 @@ fn noise(out: &mut [u64], random: &[u64], q: u64) {
         let ones = |x| _mm512_popcnt_epi64(_mm512_and_si512(x, half));
         let e = _mm512_sub_epi64(ones(x), ones(_mm512_srli_epi64::<21>(x)));
         _mm512_add_epi64(e, _mm512_and_si512(_mm512_srai_epi64::<63>(e), q))
+    });
+}
+
+/// `3w` reaches 2^64 from the one bound on, and 2^65 from the other.
+#[target_feature(enable = "avx512f")]
+fn ternary(out: &mut [u64], random: &[u64], q: u64) {
+    let bounds = [all(u64::MAX / 3 + 1), all(u64::MAX / 3 * 2 + 1)];
+    let digits = [all(q - 1), all(0), all(1)];
+    each_eight!(out, random, random, |x, _y| {
+        let low =
+            _mm512_mask_blend_epi64(_mm512_cmpge_epu64_mask(x, bounds[0]), digits[0], digits[1]);
+        _mm512_mask_blend_epi64(_mm512_cmpge_epu64_mask(x, bounds[1]), low, digits[2])
     });
 }
 
@@ -247,6 +260,10 @@ impl Rns for Ifma {
 
     fn noise(self, out: &mut [u64], random: &[u64], q: u64) {
         kernel!(noise(out, random, q));
+    }
+
+    fn ternary(self, out: &mut [u64], random: &[u64], q: u64) {
+        kernel!(ternary(out, random, q));
     }
 
     fn lift(self, out: &mut [u64], integers: &[u64], limb: &Limb) {

@@ -154,6 +154,12 @@ impl Rns for Portable {
         }
     }
 
+    fn ternary(self, out: &mut [u64], random: &[u64], q: u64) {
+        for (out, &word) in out.iter_mut().zip(random) {
+            *out = small_mod(((3 * u128::from(word)) >> 64) as i64 - 1, q);
+        }
+    }
+
     /// Horner's rule over the words of each integer.
     fn lift(self, out: &mut [u64], integers: &[u64], limb: &Limb) {
         let (q, n) = (limb.q(), out.len());

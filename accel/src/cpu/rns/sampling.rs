@@ -86,15 +86,22 @@ fn uniform_from<B: Rns>(
     }
 }
 
-/// Centred binomial noise, the same in every limb. Constant time.
-pub(super) fn noise<B: Rns>(backend: B, ring: &Ring, out: &mut [u64], key: &[u64], index: u64) {
+/// Small coefficients, each as `draw` makes it of one word, the same in every limb. Constant time.
+pub(super) fn small<B: Rns>(
+    backend: B,
+    draw: fn(B, &mut [u64], &[u64], u64),
+    ring: &Ring,
+    out: &mut [u64],
+    key: &[u64],
+    index: u64,
+) {
     let n = ring.degree();
     let mut random = Zeroizing::new([0; STREAM_WORDS]);
     for first in (0..n).step_by(STREAM_WORDS) {
         let run = first..n.min(first + STREAM_WORDS);
         backend.keystream(&mut random, key, index, first as u64);
         for (limb, &q) in out.chunks_exact_mut(n).zip(ring.primes()) {
-            backend.noise(&mut limb[run.clone()], &random[..run.len()], q);
+            draw(backend, &mut limb[run.clone()], &random[..run.len()], q);
         }
     }
 }
@@ -137,6 +144,23 @@ mod tests {
         let borders = [0, 1 << 31, (1 << 32) - 2 * RUN, 1 << 32, (5 << 32) - RUN, (1 << 59) - RUN];
         for number in [0, 1, (1 << 32) - 1, 1 << 32, u64::MAX] {
             borders.into_iter().for_each(|block| check_all(seed, number, block));
+        }
+    }
+
+    fn check_digits<B: Rns>(backend: B) {
+        let (third, q) = (u64::MAX / 3, 193);
+        let words = [0, third, third + 1, 2 * third, 2 * third + 1, u64::MAX, 1 << 63, 1];
+        let mut digits = [7; 8];
+        backend.ternary(&mut digits, &words, q);
+        assert_eq!(digits, [q - 1, q - 1, 0, 0, 1, 1, 0, q - 1]);
+    }
+
+    #[test]
+    fn words_around_the_thirds_give_the_right_digits() {
+        check_digits(Portable);
+        #[cfg(target_arch = "x86_64")]
+        if let Some(ifma) = crate::cpu::ifma::Ifma::detect() {
+            check_digits(ifma);
         }
     }
 

@@ -1,0 +1,409 @@
+//! Sums under `ckks-sum-public`: by a key that cannot open them, exact, over both rings.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests, where a panic is the report")]
+
+#[path = "support/frames.rs"]
+mod frames;
+#[path = "support/sums.rs"]
+mod support;
+
+use ciphergram_accel::beats;
+use ciphergram_he::{
+    Accumulator, Contribution, Error, OpenedSum, Quantised, Sealer, Sum,
+    codec::Output,
+    files::ContributorSet,
+    keys::AnyKey,
+    params::{Chunks, Scheme},
+    seal::Ticket,
+};
+use proptest::prelude::*;
+use support::{
+    agreement, assert_exact, contribute, engine, extremes, generate, ring_degree, scattered, secret,
+};
+
+/// A key for sums over the ring of `degree`.
+fn over(degree: usize) -> AnyKey {
+    let (clients, bits) = if degree == 4096 { (3, 24) } else { (5, 16) };
+    let key = generate(Scheme::CkksSumPublic, clients, bits);
+    assert_eq!(ring_degree(&key), degree, "the cheaper ring");
+    key
+}
+
+/// The half that clients have.
+fn public(key: &AnyKey) -> AnyKey {
+    AnyKey::Public(key.public().clone())
+}
+
+fn chunks(key: &AnyKey, values: usize) -> Chunks {
+    key.public().parameters().chunks(values)
+}
+
+/// Values of a whole polynomial.
+fn polynomial(key: &AnyKey) -> usize {
+    let g = key.public().parameters().geometry();
+    g.value_chunks * g.values_per_chunk()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(16))]
+
+    /// Random tensors, client counts and bit widths.
+    #[test]
+    fn sums_are_exact(
+        (clients, bits) in (1u32..=64, 8u32..=24),
+        values in 0usize..3000,
+        seed in any::<u64>(),
+        spare in 0u32..3,
+    ) {
+        let key = generate(Scheme::CkksSumPublic, clients + spare, bits);
+        assert_exact(&key, &scattered(&key, clients, values, seed));
+    }
+}
+
+#[test]
+fn extreme_values_of_a_full_house_are_exact() {
+    let mut rings = [0, 0];
+    for (clients, bits) in [(1, 8), (1, 24), (3, 24), (16, 12), (64, 16), (64, 19), (97, 18)] {
+        let key = generate(Scheme::CkksSumPublic, clients, bits);
+        rings[usize::from(ring_degree(&key) == 8192)] += 1;
+        assert_exact(&key, &vec![(extremes(&key), u32::MAX); clients as usize]);
+    }
+    assert!(rings.iter().all(|&count| count > 2), "{rings:?}");
+}
+
+#[test]
+fn a_thousand_contributors_at_their_largest_are_exact() {
+    for bits in [16, 24] {
+        let key = generate(Scheme::CkksSumPublic, 1024, bits);
+        let most = 2 * key.public().parameters().half_steps();
+        assert_exact(&key, &vec![(vec![most; 700], u32::MAX); 1024]);
+    }
+}
+
+#[test]
+fn sums_around_the_borders_of_chunks_and_polynomials_are_exact() {
+    for degree in [4096, 8192] {
+        let key = over(degree);
+        let g = key.public().parameters().geometry();
+        let (fields, each, whole) = (g.fields_per_slot, g.values_per_chunk(), polynomial(&key));
+        let around = |size: usize| [size - 1, size, size + 1];
+        let sizes = [fields, 5 * fields, each, 2 * each, whole, whole + each, 2 * whole];
+        for values in sizes.into_iter().flat_map(around).chain([0]) {
+            assert_exact(&key, &scattered(&key, 3, values, values as u64));
+        }
+    }
+}
+
+/// Masks come first, whole; the last chunk alone is cut; every value is in one chunk.
+#[test]
+fn masks_lead_their_groups_and_carry_no_values() {
+    for (degree, mask, carrying) in [(4096, 41, 40), (8192, 164, 163)] {
+        let key = over(degree);
+        let g = *key.public().parameters().geometry();
+        assert_eq!((g.mask_chunks, g.value_chunks), (mask, carrying));
+        let each = g.values_per_chunk();
+        let whole = carrying * each;
+        for values in [0, 1, each, each + 1, whole - 1, whole, whole + 1, 2 * whole + 5 * each] {
+            let chunks = chunks(&key, values);
+            let groups = values.div_ceil(whole).max(1);
+            let expected = groups * mask + values.div_ceil(each).max(1);
+            assert_eq!(chunks.count() as usize, expected, "{values} values");
+            let covered = (0..chunks.count()).flat_map(|c| chunks.values_of(c));
+            assert!(covered.eq(0..values));
+            for chunk in 0..chunks.count() {
+                let place = chunk as usize % (mask + carrying);
+                assert_eq!(chunks.is_mask(chunk), place < mask);
+                let last = chunk + 1 == chunks.count();
+                assert!(last || chunks.bytes_of(chunk) == 1280);
+                assert!(place >= mask || chunks.values_of(chunk).is_empty());
+                let group = chunks.opening_with(chunk);
+                let start = chunk as usize / (mask + carrying) * (mask + carrying);
+                let end = (start + mask + carrying).min(expected);
+                assert_eq!(group, start as u32..end as u32);
+            }
+            let bytes: usize = (0..chunks.count()).map(|c| chunks.bytes_of(c)).sum();
+            assert_eq!(bytes, chunks.total_bytes());
+        }
+    }
+}
+
+#[test]
+fn bytes_a_value_are_what_the_project_promises() {
+    for (clients, bits, limit) in [(10, 16, 6.56), (64, 8, 4.37), (64, 16, 7.49), (1024, 16, 8.74)]
+    {
+        let key = generate(Scheme::CkksSumPublic, clients, bits);
+        let bytes = key.public().parameters().geometry().bytes_per_value();
+        assert!(bytes <= limit && bytes > limit - 0.02, "{clients}, {bits}: {bytes}");
+    }
+}
+
+#[test]
+fn whoever_has_the_public_half_alone_contributes() {
+    for degree in [4096, 8192] {
+        let key = over(degree);
+        let json = |text: &[u8]| AnyKey::from_json(std::str::from_utf8(text).unwrap()).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let (public, whole) = (folder.path().join("public"), folder.path().join("secret"));
+        key.public().save(&public).unwrap();
+        secret(&key).save(&whole).unwrap();
+        // Both halves are read from their files.
+        let (public, whole) = (std::fs::read(public).unwrap(), std::fs::read(whole).unwrap());
+        assert!(whole.len() < 1000 && public.len() > degree, "the secret file is a seed");
+        let (public, whole) = (json(&public), json(&whole));
+        assert_eq!(
+            (public.public().id(), whole.public().id()),
+            (key.public().id(), key.public().id())
+        );
+        let agreement = agreement(900, 9);
+        let first = contribute(&public, &vec![1000; 900], 2, &agreement);
+        let second = contribute(&whole, &vec![3000; 900], 3, &agreement);
+        let sum =
+            Sum::of(public.public(), engine(), [("a", Ok(first)), ("b", Ok(second))]).unwrap();
+        let opened = OpenedSum::open(secret(&whole), &*engine(), &sum).unwrap();
+        let half = i64::from(key.public().parameters().half_steps());
+        assert!(opened.sums().iter().all(|&s| s == 4000 - 2 * half));
+        // Masks are of the same contributors and weights as what they mask.
+        assert_eq!(opened.parts().len() as u32, chunks(&key, 900).count());
+        assert!(opened.parts().iter().all(|&part| part == (2, 5)));
+        let mean = opened.decode(&sum, Output::Mean).unwrap();
+        assert_eq!(mean.tensors()[0].values().count(), 900);
+    }
+}
+
+/// Two contributions of the same update have nothing in common.
+#[test]
+fn no_randomness_is_used_twice() {
+    let key = over(4096);
+    let agreement = agreement(polynomial(&key) + 1, 1);
+    let fields = vec![7; agreement.values()];
+    let [one, two] = [(); 2].map(|()| contribute(&public(&key), &fields, 1, &agreement));
+    assert!(one.seed != two.seed);
+    let group = key.public().parameters().geometry().group_chunks() * 1280;
+    let (first, second) = (&one.stream[..group], &one.stream[group..]);
+    let equal = |a: &[u8], b: &[u8]| a.chunks(64).zip(b.chunks(64)).filter(|(a, b)| a == b).count();
+    assert_eq!(equal(&one.stream, &two.stream), 0);
+    assert_eq!(equal(first, second), 0, "polynomials of one contribution");
+}
+
+#[test]
+fn a_sum_of_other_contributors_within_a_polynomial_is_refused() {
+    for degree in [4096, 8192] {
+        let key = over(degree);
+        let g = *key.public().parameters().geometry();
+        let values = polynomial(&key) + 2 * g.values_per_chunk();
+        let agreement = agreement(values, 1);
+        let contributions: Vec<_> =
+            (0..2).map(|_| contribute(&public(&key), &vec![9; values], 1, &agreement)).collect();
+        let chunks = chunks(&key, values);
+        let group = g.group_chunks() as u32;
+        // One contributor is everywhere, the other in `with`.
+        let sum = |with: &dyn Fn(u32) -> bool| {
+            let mut accumulator = Accumulator::new(key.public(), engine(), values);
+            let mut sets = vec![];
+            for chunk in 0..chunks.count() {
+                let mut set = ContributorSet::none(2);
+                for c in (0..2).filter(|&c| c == 0 || with(chunk)) {
+                    let at = chunks.offset_of(chunk);
+                    let bytes = &contributions[c].stream[at..at + chunks.bytes_of(chunk)];
+                    accumulator.check(chunk, bytes).unwrap();
+                    accumulator.add(chunk..chunk + 1, bytes).unwrap();
+                    set.insert(c);
+                }
+                sets.push(set);
+            }
+            let contributors = contributions.iter().map(|c| c.seed).collect();
+            let stream = accumulator.into_stream().unwrap();
+            Sum { contributors, agreement: agreement.clone(), sets, stream }
+        };
+        let open = |sum: &Sum| OpenedSum::open(secret(&key), &*engine(), sum);
+        // Whole polynomials may differ.
+        let opened = open(&sum(&|chunk| chunk < group)).unwrap();
+        let half = i64::from(key.public().parameters().half_steps());
+        let counts = |i: usize| if i < polynomial(&key) { 2 } else { 1 };
+        assert!((0..values).all(|i| opened.sums()[i] == counts(i) * (9 - half)));
+        assert_eq!(opened.parts()[0], (2, 2));
+        assert_eq!(opened.parts()[group as usize], (1, 1));
+        for missing in [0, 1, group - 1, group, chunks.count() - 1] {
+            let sum = sum(&|chunk| chunk != missing);
+            let of = chunks.opening_with(missing);
+            let error = open(&sum).err().unwrap();
+            assert_eq!(error, Error::MixedContributors { start: of.start, end: of.end });
+            assert!(error.to_string().ends_with("sum whole contributions"), "{error}");
+            // A list that is not true of its chunks does not help.
+            let lie = Sum { sets: vec![ContributorSet::all(2); sum.sets.len()], ..sum };
+            assert!(matches!(open(&lie).err(), Some(Error::Inconsistent { contributors: 2, .. })));
+        }
+    }
+}
+
+#[test]
+fn what_is_past_the_end_of_a_mask_must_be_zero() {
+    for degree in [4096, 8192] {
+        let key = over(degree);
+        let g = *key.public().parameters().geometry();
+        let agreement = agreement(5, 1);
+        let whole = contribute(&public(&key), &[9; 5], 1, &agreement);
+        let limbs = key.public().parameters().lattice().unwrap().ring.primes().len();
+        let lanes = g.mask_chunks * 1280 / beats::BYTES * beats::LANES;
+        for lane in [degree * limbs, lanes - 1] {
+            let mut contribution = whole.clone();
+            let at = lane / beats::LANES * beats::BYTES;
+            let beat = &mut contribution.stream.to_mut()[at..at + beats::BYTES];
+            let mut words: Vec<u64> =
+                beat.as_chunks().0.iter().map(|word| u64::from_le_bytes(*word)).collect();
+            assert_eq!(beats::lane(&words, lane % beats::LANES), 0);
+            beats::set_lane(&mut words, lane % beats::LANES, 1);
+            let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+            beat.copy_from_slice(&bytes);
+            let sum = Sum::of(key.public(), engine(), [("a", Ok(contribution))]).unwrap();
+            let error = OpenedSum::open(secret(&key), &*engine(), &sum).err();
+            let chunk = g.mask_chunks as u32 - 1;
+            assert_eq!(error, Some(Error::Inconsistent { chunk, contributors: 1 }));
+        }
+    }
+}
+
+/// Any change of a mask or of values shows: it moves the head, or what is beside the fields.
+#[test]
+fn a_bit_of_a_mask_spoils_the_whole_polynomial() {
+    let key = over(4096);
+    let agreement = agreement(5, 1);
+    let whole = contribute(&public(&key), &[9; 5], 1, &agreement);
+    // The lowest bit of a residue: it is below its prime as before, unless it is the largest.
+    for byte in [0, 1280 * 20 + 64, 1280 * 40] {
+        let mut contribution = whole.clone();
+        contribution.stream.to_mut()[byte] ^= 1;
+        let sum = Sum::of(key.public(), engine(), [("a", Ok(contribution))]).unwrap();
+        let error = OpenedSum::open(secret(&key), &*engine(), &sum).err();
+        assert_eq!(error, Some(Error::Inconsistent { chunk: 41, contributors: 1 }), "{byte}");
+    }
+}
+
+#[test]
+fn a_contribution_is_resumed_at_a_polynomial_only() {
+    for degree in [4096, 8192] {
+        let key = over(degree);
+        let values = 6 * polynomial(&key) + 5;
+        let agreement = agreement(values, 1);
+        let fields: Vec<u32> = (0..values as u32).map(|i| i % 60_000).collect();
+        let chunks = chunks(&key, values);
+        let group = key.public().parameters().geometry().group_chunks() as u32;
+        let resume = |seed, next, key: &AnyKey| {
+            let update = Quantised::from_fields(fields.clone(), 1);
+            let ticket = Ticket::resume(seed, next);
+            match key {
+                AnyKey::Public(key) => Sealer::with_public(key, engine(), update, ticket),
+                AnyKey::Secret(key, _) => Sealer::with_secret(key, engine(), update, ticket),
+            }
+        };
+        let seed = || Ticket::draw().unwrap().seed();
+        for next in [1, group - 1, group + 1, 6 * group + 1, chunks.count() - 1] {
+            let start = next / group * group;
+            let end = chunks.count().min(start + group);
+            for key in [&key, &public(&key)] {
+                let error = resume(seed(), next, key).err().unwrap();
+                assert_eq!(error, Error::ResumedWithin { next, start, end });
+                assert!(error.to_string().contains(&format!("resume at chunk {start}")), "{error}");
+            }
+        }
+        // What a batch of another process left, and the rest of it under the same seed.
+        let update = Quantised::from_fields(fields.clone(), 1);
+        let mut begun = Sealer::new(&public(&key), engine(), update).unwrap();
+        let mut stream = begun.next_batch().unwrap().unwrap();
+        let sealed = (stream.len() / 1280) as u32;
+        assert_eq!(sealed, 4 * group, "batches are of whole polynomials");
+        let seed = begun.seed();
+        assert_eq!(resume(seed, 0, &key).err(), Some(Error::SeedReused { sealed }));
+        stream.extend(resume(seed, sealed, &public(&key)).unwrap().seal_all().unwrap());
+        assert_eq!(resume(seed, chunks.count(), &key).unwrap().next_batch(), Ok(None));
+        let whole = Contribution { seed, agreement, stream: stream.into() };
+        let sum = Sum::of(key.public(), engine(), [("a", Ok(whole))]).unwrap();
+        let opened = OpenedSum::open(secret(&key), &*engine(), &sum).unwrap();
+        let half = i64::from(key.public().parameters().half_steps());
+        assert!(opened.sums().iter().zip(&fields).all(|(&s, &f)| s == i64::from(f) - half));
+    }
+}
+
+/// More polynomials than one run opens.
+#[test]
+fn long_sums_open() {
+    let key = over(4096);
+    let values = 66 * polynomial(&key) + 7;
+    assert_exact(&key, &scattered(&key, 2, values, 5));
+}
+
+#[test]
+fn the_two_kinds_of_key_are_never_summed_together() {
+    let (kinds, plain) = ([Scheme::CkksSum, Scheme::CkksSumPublic], agreement(5, 1));
+    let keys = kinds.map(|scheme| generate(scheme, 3, 16));
+    for (here, there) in [(0, 1), (1, 0)] {
+        let made = contribute(&keys[here], &[1; 5], 1, &plain);
+        let bytes = made.to_bytes(keys[here].public());
+        let mismatch = Error::SchemeMismatch { found: kinds[here], expected: kinds[there] };
+        let error = Contribution::from_bytes(&bytes, keys[there].public()).err().unwrap();
+        assert_eq!(error, mismatch);
+        let text = format!("it is of scheme {}, the key of {}", kinds[here], kinds[there]);
+        assert_eq!(error.to_string(), text);
+        let sum = Sum::of(keys[here].public(), engine(), [("a", Ok(made))]).unwrap();
+        let bytes = sum.to_bytes(keys[here].public());
+        let error = Sum::from_bytes(&bytes, keys[there].public()).err();
+        assert_eq!(error, Some(mismatch));
+    }
+    // Nor those of two keys of one kind.
+    let other = generate(Scheme::CkksSumPublic, 3, 16);
+    let bytes = contribute(&other, &[1; 5], 1, &plain).to_bytes(other.public());
+    let error = Contribution::from_bytes(&bytes, keys[1].public()).err();
+    assert!(matches!(error, Some(Error::KeyMismatch { .. })));
+}
+
+/// Bits flipped anywhere in a frame, with a digest that vouches for them: nothing panics, and whatever
+/// opens is the truth.
+#[test]
+fn changed_frames_never_open_to_other_integers() {
+    let key = over(4096);
+    let (public, half) = (key.public(), i64::from(key.public().parameters().half_steps()));
+    let agreement = agreement(400, 9);
+    let fields = [vec![1000; 400], vec![3000; 400]];
+    let [one, two] = [0, 1].map(|i| contribute(&key, &fields[i], i as u32 + 2, &agreement));
+    let other = two.clone();
+    let sum = Sum::of(public, engine(), [("a", Ok(one.clone())), ("b", Ok(two))]).unwrap();
+    let (contribution, sum) = (one.to_bytes(public), sum.to_bytes(public));
+    // Of all that opens: values that are claimed beside those that were sealed are zero bits.
+    let truth = |sum: &Sum| {
+        let Ok(opened) = OpenedSum::open(secret(&key), &*engine(), sum) else { return false };
+        assert!(opened.parts().iter().all(|&part| part == (2, 5)));
+        let values = opened.sums().iter().enumerate();
+        values.for_each(|(i, &s)| assert_eq!(s, if i < 400 { 4000 } else { 0 } - 2 * half));
+        true
+    };
+    let read_sum = |bytes: &[u8]| Sum::from_bytes(bytes, public);
+    let (mut refused, mut closed, mut open) = (0, 0, 0);
+    let mut try_one = |sum: Result<Sum, Error>| match sum {
+        Err(_) => refused += 1,
+        Ok(sum) if truth(&sum) => open += 1,
+        Ok(_) => closed += 1,
+    };
+    // Every byte before the ciphertexts, and some of those.
+    for (file, step) in [(&contribution, 521), (&sum, 521)] {
+        let body = file.len() - 32;
+        let stream = body - one.stream.len();
+        for (at, bit) in (10..stream).chain((stream..body).step_by(step)).zip((0..8).cycle()) {
+            let mut bytes = file.clone();
+            bytes[at] ^= 1 << bit;
+            frames::vouch(&mut bytes);
+            if std::ptr::eq(file, &sum) {
+                try_one(read_sum(&bytes));
+            } else {
+                let changed = Contribution::from_bytes(&bytes, public);
+                let both = [("a", changed), ("b", Ok(other.clone()))];
+                try_one(Sum::of(public, engine(), both));
+            }
+        }
+        for cut in [0, 47, 48, 100, stream, body, file.len() - 1] {
+            assert!(read_sum(&file[..cut]).is_err());
+            assert!(Contribution::from_bytes(&file[..cut], public).is_err());
+        }
+    }
+    // Seeds and ranges are nothing that can be checked; ciphertexts are.
+    assert!(refused > 50 && closed > 100 && open > 50, "{refused} {closed} {open}");
+}
