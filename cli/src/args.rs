@@ -7,6 +7,7 @@ use ciphergram_he::{
     codec::Policy,
     params::{Literal, ParameterError},
 };
+use ciphergram_nic::proto::NodeId;
 use clap::{Args, Parser, Subcommand};
 
 use crate::bench::operation::{self, Operations};
@@ -27,6 +28,8 @@ pub(crate) enum Command {
     DemoClient(DemoClient),
     /// Make a key pair: public.json for who sums, secret.json for who decrypts
     Keygen(Keygen),
+    /// Make a node key, for processes on different machines
+    Identity(Identity),
     /// Find a client's own clipping ranges, or join those of all clients
     Ranges(Ranges),
     /// Encrypt a safetensors file
@@ -119,7 +122,8 @@ impl Set {
 pub(crate) struct Keygen {
     #[command(flatten)]
     pub(crate) set: Set,
-    /// Folder for public.json and secret.json; neither is overwritten
+    /// Folder for public.json and secret.json, and for node keys of processes on this machine; none is
+    /// overwritten
     #[arg(long, value_name = "FOLDER")]
     pub(crate) out: PathBuf,
     /// Report as JSON
@@ -227,9 +231,16 @@ pub(crate) struct Serve {
     /// The public key
     #[arg(long, value_name = "FILE")]
     pub(crate) key: PathBuf,
-    /// Where to listen; loopback only, until datagrams are authenticated
+    /// Where to listen; elsewhere than on loopback, name --identity and --allow
     #[arg(long, default_value = "127.0.0.1:7700", value_name = "ADDRESS")]
     pub(crate) listen: SocketAddr,
+    /// The aggregator's node key [default on loopback: server.identity beside the key]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) identity: Option<PathBuf>,
+    /// Who may take part: a node key and a client's number, or *, a line [default on loopback:
+    /// clients.allow beside the key]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) allow: Option<PathBuf>,
     /// Clients of a round, numbered from 0
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) clients: u16,
@@ -250,6 +261,17 @@ pub(crate) struct Serve {
     pub(crate) json: bool,
 }
 
+/// Makes a node key.
+#[derive(Args)]
+pub(crate) struct Identity {
+    /// Where to write it; never overwritten
+    #[arg(long, value_name = "FILE")]
+    pub(crate) out: PathBuf,
+    /// Report as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
 #[derive(Args)]
 pub(crate) struct Join {
     /// The secret key that the clients share, or a public key that encrypts
@@ -258,6 +280,12 @@ pub(crate) struct Join {
     /// The aggregator's address
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) server: SocketAddr,
+    /// The aggregator's public node key [default on loopback: server.node beside the key]
+    #[arg(long, value_name = "KEY")]
+    pub(crate) server_key: Option<NodeId>,
+    /// This client's node key [default on loopback: client.identity beside the key]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) identity: Option<PathBuf>,
     /// This client's number, from 0
     #[arg(long)]
     pub(crate) client: u16,

@@ -6,6 +6,7 @@ pub(crate) mod decrypt;
 pub(crate) mod devices;
 pub(crate) mod encrypt;
 pub(crate) mod explain;
+pub(crate) mod identity;
 pub(crate) mod inspect;
 pub(crate) mod join;
 pub(crate) mod keygen;

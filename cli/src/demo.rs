@@ -22,6 +22,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use crate::{
     args::Demo,
     failure::{Failure, at},
+    nodes,
 };
 use check::Checker;
 use processes::Processes;
@@ -40,6 +41,7 @@ pub(crate) fn run(args: &Demo) -> Result<(), Failure> {
     let key = SecretKey::generate(literal)?;
     key.save(&folder.path().join("secret.json"))?;
     key.public().save(&folder.path().join("public.json"))?;
+    nodes::write(folder.path())?;
 
     let mut checker = Checker::new(args, key.public().parameters().clone(), folder.path());
     let mut twin = Twin::new(args.seed, usize::from(args.clients));

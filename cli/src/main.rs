@@ -9,6 +9,7 @@ mod commands;
 mod demo;
 mod failure;
 mod files;
+mod nodes;
 mod report;
 
 use std::process::ExitCode;
@@ -43,6 +44,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Demo(args) => demo::run(&args),
         Command::DemoClient(args) => demo::client::run(&args),
         Command::Keygen(args) => commands::keygen::run(&args),
+        Command::Identity(args) => commands::identity::run(&args),
         Command::Ranges(args) => commands::ranges::run(&args),
         Command::Encrypt(args) => commands::encrypt::run(&args),
         Command::Aggregate(args) => commands::aggregate::run(&args),

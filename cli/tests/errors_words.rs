@@ -147,9 +147,19 @@ fn serving_what_cannot_be_served_is_refused() {
     let place = place();
     let serve = |words: &str| format!("serve --key keys/public.json {words}");
     for address in ["0.0.0.0:0", "192.0.2.1:7700", "[::]:0"] {
-        let told = format!("refusing to listen on {address}: datagrams are not authenticated yet");
-        place.fails_with(1, &serve(&format!("--clients 3 --listen {address}")), &[&told]);
+        let told = "is not on this machine: say --identity FILE and --allow FILE";
+        let words = serve(&format!("--clients 3 --listen {address}"));
+        place.fails_with(2, &words, &[address, told]);
+        place.fails_with(2, &format!("{words} --identity keys/server.identity"), &[told]);
+        let words =
+            "join --key keys/secret.json --client 0 --in g --out none --server 192.0.2.1:7700";
+        place.fails_with(2, words, &["192.0.2.1:7700 is not on this machine: say --identity FILE"]);
     }
+    let allow = "--clients 3 --listen 127.0.0.1:0 --allow keys/public.json";
+    place.fails_with(1, &serve(allow), &["keys/public.json: line 1: expected a node key"]);
+    let told = ["keys/server.node: no identity; `ciphergram identity --out FILE` makes one"];
+    let identity = "--clients 3 --listen 127.0.0.1:0 --identity keys/clients.allow";
+    place.fails_with(1, &serve(identity), &[&told[0].replace("server.node", "clients.allow")]);
     let told = ["--clients 4, but the key admits at most 3: make a key with --clients 4"];
     place.fails_with(1, &serve("--clients 4 --listen 127.0.0.1:0"), &told);
     let told = ["--min-clients 3 of --clients 2"];

@@ -191,6 +191,8 @@ fn strangers_are_refused_by_name_and_the_others_finish() {
     bring(&place, &brought.clients);
     place.write("odd", to_file(&single(&[1.0])));
     let (mut server, address) = place.serve("--clients 3");
+    let server_key = String::from_utf8(place.read("keys/server.node")).unwrap();
+    let server_key = server_key.trim();
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {
         scope.spawn(|| babble(&address, &stop));
@@ -205,7 +207,8 @@ fn strangers_are_refused_by_name_and_the_others_finish() {
             ("--key keys/secret.json --client 3 --in g2", "contributor 3 is out of range"),
         ];
         for (words, why) in cases {
-            let words = format!("join {words} --server {address} --out refused");
+            let nodes = format!("--identity keys/client.identity --server-key {server_key}");
+            let words = format!("join {words} --server {address} {nodes} --out refused");
             place.fails_with(1, &words, &[&format!("refused by {address}: {why}")]);
             let told = server.event("refused")["reason"].as_str().unwrap().to_owned();
             assert!(told.contains(why), "{told}");
@@ -219,6 +222,43 @@ fn strangers_are_refused_by_name_and_the_others_finish() {
     });
     let done = ends_complete(server, 3);
     assert!(done["malformed"].as_u64().unwrap() > 0, "{done}");
+}
+
+/// Node keys of machines that are apart: each may be one client, and nobody else gets an answer.
+#[test]
+fn nodes_take_part_as_whom_they_are_allowed() {
+    let place = Place::with_key("ckks-sum", 3);
+    let brought = Brought::new((7..10).map(mixed).collect(), &[1; 3], power_of_two);
+    bring(&place, &brought.clients);
+    let identity = |name: &str| {
+        let made = place.json(&format!("identity --out {name}"));
+        made["node"].as_str().unwrap().to_owned()
+    };
+    let server_key = identity("server");
+    let nodes: Vec<String> = (0..3).map(|i| identity(&format!("node{i}"))).collect();
+    let lines = (0..3).map(|i| format!("{} {i} # a client\n", nodes[i]));
+    place.write("allow", lines.collect::<String>());
+    identity("stranger");
+    let (mut server, address) = place.serve("--clients 3 --identity server --allow allow");
+    let join = |client: usize, node: &str| {
+        let nodes = format!("--identity {node} --server-key {server_key}");
+        format!(
+            "join --key keys/secret.json --server {address} --client {client} --in g{client} {nodes}"
+        )
+    };
+    let told = format!("node {} is allowed as contributor 1, not as contributor 0", nodes[1]);
+    place.fails_with(1, &format!("{} --out none", join(0, "node1")), &[&told]);
+    server.event("refused");
+    let silent = format!("{} --wait 10 --out none", join(0, "stranger"));
+    place.fails_with(1, &silent, &[&format!("no answer from {address}")]);
+    let wrong = silent.replace(&server_key, &nodes[0]).replace("stranger", "node0");
+    place.fails_with(1, &wrong, &[&format!("no answer from {address}")]);
+    let clients: Vec<_> = (0..3)
+        .map(|i| place.start(&format!("{} --json --out mean{i}", join(i, &format!("node{i}")))))
+        .collect();
+    brought.check_mean(&outcome(&place, clients));
+    let done = ends_complete(server, 3);
+    assert!(done["turned_away"].as_u64().unwrap() > 10, "{done}");
 }
 
 #[test]

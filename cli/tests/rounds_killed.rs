@@ -25,6 +25,7 @@ use ciphergram_he::{
 };
 use ciphergram_nic::{
     Driver,
+    federation::nodes::{read_identity, read_node},
     proto::Config,
     round::{Contributor, ContributorConfig, ContributorEvent, Layout},
     wire::UdpWire,
@@ -233,8 +234,13 @@ fn leaves_after(place: &Place, address: &str, count: u32) {
     let (chunks, seed) = (*sealer.chunks(), sealer.seed());
     let stream = sealer.seal_all().unwrap();
     let config = ContributorConfig {
-        endpoint: Config::new(NonZeroU32::new(77).unwrap()),
-        aggregator: address.parse().unwrap(),
+        endpoint: Config::new(
+            read_identity(&place.path("keys/client.identity")).unwrap(),
+            NonZeroU32::new(77).unwrap(),
+            [77; 32],
+        ),
+        addr: address.parse().unwrap(),
+        aggregator: read_node(&place.path("keys/server.node")).unwrap(),
         contributor: VICTIM as u16,
         seed: [1; 32],
     };

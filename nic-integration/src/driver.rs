@@ -7,35 +7,83 @@ use std::time::{Duration, Instant};
 use crate::NicError;
 use crate::node::Node;
 use crate::proto::Time;
-use crate::wire::Wire;
+use crate::wire::{MAX_BURST_BYTES, Wire};
 
-/// Datagrams taken, then sent, before the other direction has its turn.
-const BATCH: usize = 256;
+/// Bursts sent before what arrived has its turn.
+const BURSTS: usize = 16;
 /// The longest sleep: how long a node may be kept from noticing what its owner did.
 pub const MAX_SLEEP: Duration = Duration::from_millis(100);
-/// Larger than any UDP datagram.
-const RECEIVE_BYTES: usize = 1 << 16;
+/// How long to wait when the wire has no room.
+const BLOCKED_SLEEP: Duration = Duration::from_millis(1);
 
 /// One wire and one clock.
 pub struct Driver<W> {
     wire: W,
     origin: Instant,
-    incoming: Vec<u8>,
-    outgoing: Vec<u8>,
-    /// Where `outgoing` still has to go, if the wire had no room for it.
-    blocked: Option<SocketAddr>,
+    burst: Burst,
+    /// The wire had no room for the burst.
+    blocked: bool,
+}
+
+/// Datagrams for one address, all of one size but the last, which is shorter; and maybe one more, for
+/// which another burst begins.
+#[derive(Default)]
+struct Burst {
+    bytes: Vec<u8>,
+    to: Option<SocketAddr>,
+    each: usize,
+    /// Where the one that does not belong to it begins, and where that one goes.
+    next: Option<(usize, SocketAddr)>,
+}
+
+impl Burst {
+    fn end(&self) -> usize {
+        self.next.map_or(self.bytes.len(), |(at, _)| at)
+    }
+
+    /// Takes from `node` until the burst is whole; whether there is one.
+    fn fill<N: Node>(&mut self, node: &mut N, now: Time, limit: usize) -> bool {
+        while self.next.is_none() {
+            let start = self.bytes.len();
+            let Some(to) = node.poll_transmit(now, &mut self.bytes) else { break };
+            let size = self.bytes.len() - start;
+            let full =
+                start >= limit.saturating_mul(self.each) || self.bytes.len() > MAX_BURST_BYTES;
+            match self.to {
+                None => (self.to, self.each) = (Some(to), size),
+                // A shorter one ended it before.
+                Some(addr) if addr != to || size > self.each || full => {
+                    self.next = Some((start, to));
+                }
+                Some(_) if size < self.each => self.next = None,
+                Some(_) => {}
+            }
+            if size < self.each {
+                break;
+            }
+        }
+        self.to.is_some()
+    }
+
+    /// Makes the one that did not belong the beginning of the next.
+    fn advance(&mut self) {
+        match self.next.take() {
+            Some((at, to)) => {
+                self.bytes.drain(..at);
+                (self.to, self.each) = (Some(to), self.bytes.len());
+            }
+            None => {
+                self.bytes.clear();
+                self.to = None;
+            }
+        }
+    }
 }
 
 impl<W: Wire> Driver<W> {
     /// A driver whose time begins now.
     pub fn new(wire: W) -> Self {
-        Self {
-            wire,
-            origin: Instant::now(),
-            incoming: vec![0; RECEIVE_BYTES],
-            outgoing: Vec::new(),
-            blocked: None,
-        }
+        Self { wire, origin: Instant::now(), burst: Burst::default(), blocked: false }
     }
 
     /// The wire.
@@ -94,13 +142,12 @@ impl<W: Wire> Driver<W> {
     /// [`NicError::Wire`] if the wire has failed for good.
     pub fn turn<N: Node>(&mut self, node: &mut N, sleep: Duration) -> Result<(), NicError> {
         let busy = self.transmit(node);
-        let mut wait = if busy { Duration::ZERO } else { self.sleep_span(node, sleep) };
-        for _ in 0..BATCH {
-            let Some((length, from)) = self.wire.receive(&mut self.incoming, wait)? else { break };
-            let now = self.now();
-            node.handle_datagram(now, from, &self.incoming[..length]);
-            wait = Duration::ZERO;
-        }
+        let wait = if busy { Duration::ZERO } else { self.sleep_span(node, sleep) };
+        let (origin, mut now) = (self.origin, None);
+        self.wire.receive(wait, &mut |from, bytes| {
+            let now = *now.get_or_insert_with(|| Time::ZERO + origin.elapsed());
+            node.handle_datagram(now, from, bytes);
+        })?;
         let now = self.now();
         if node.poll_timeout().is_some_and(|due| due <= now) {
             node.handle_timeout(now);
@@ -111,20 +158,23 @@ impl<W: Wire> Driver<W> {
     fn sleep_span<N: Node>(&self, node: &N, sleep: Duration) -> Duration {
         let now = self.now();
         let due = node.poll_timeout().map_or(MAX_SLEEP, |due| due.since(now));
-        let longest = if self.blocked.is_some() { Duration::from_millis(1) } else { MAX_SLEEP };
+        let longest = if self.blocked { BLOCKED_SLEEP } else { MAX_SLEEP };
         sleep.min(due).min(longest)
     }
 
-    /// Sends up to a batch; whether there may be more.
+    /// Sends some bursts; whether there may be more.
     fn transmit<N: Node>(&mut self, node: &mut N) -> bool {
-        for _ in 0..BATCH {
+        let limit = self.wire.burst_limit();
+        for _ in 0..BURSTS {
             let now = self.now();
-            let next = self.blocked.take().or_else(|| node.poll_transmit(now, &mut self.outgoing));
-            let Some(to) = next else { return false };
-            if !self.wire.send(to, &self.outgoing) {
-                self.blocked = Some(to);
+            let ready = self.blocked || self.burst.fill(node, now, limit);
+            let Some(to) = self.burst.to.filter(|_| ready) else { return false };
+            self.blocked =
+                !self.wire.send(to, &self.burst.bytes[..self.burst.end()], self.burst.each);
+            if self.blocked {
                 return false;
             }
+            self.burst.advance();
         }
         true
     }

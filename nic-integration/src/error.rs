@@ -1,9 +1,10 @@
 //! The crate's one error type, sorted by culprit.
 
 use std::io;
-use std::net::SocketAddr;
 
 use thiserror::Error;
+
+use crate::proto::{NodeId, Peer};
 
 /// What can go wrong, and by whose hand. A peer's refusal is no error but an answer: see
 /// [`Refusal`](crate::Refusal).
@@ -12,10 +13,10 @@ use thiserror::Error;
 pub enum NicError {
     // The caller.
     /// The peer already has as many unanswered messages as a peer may have; try again later.
-    #[error("peer {peer} has no room for another message")]
+    #[error("node {} has no room for another message", peer.node)]
     NoRoom {
         /// Whose queue is full.
-        peer: SocketAddr,
+        peer: Peer,
     },
     /// The endpoint already knows as many peers as it may.
     #[error("no room for another peer")]
@@ -54,15 +55,17 @@ pub enum NicError {
         /// The fewest that may be summed.
         min_clients: u16,
     },
-    /// Datagrams are not authenticated yet, so that only loopback is safe to listen on.
-    #[error(
-        "refusing to listen on {addr}: datagrams are not authenticated yet, \
-         so only loopback addresses are allowed"
-    )]
-    NotLoopback {
-        /// The address asked for.
-        addr: SocketAddr,
+    /// No session with that process, and nothing that says where to find its node.
+    #[error("node {node} is not known")]
+    NoSuchPeer {
+        /// The node.
+        node: NodeId,
     },
+    /// What should be a node's key is none.
+    #[error(
+        "not a node key: 43 characters of base64 are expected, as `ciphergram identity` writes them"
+    )]
+    NodeKey,
     /// Chunks were pushed, or a layout accepted, while no round is open for it.
     #[error("no round is open")]
     NoOpenRound,
@@ -83,12 +86,12 @@ pub enum NicError {
         /// The version found.
         version: u8,
     },
-    /// The header's tag does not match the header.
-    #[error("header tag mismatch")]
-    HeaderTag,
-    /// The payload's tag does not match the payload.
-    #[error("payload tag mismatch")]
-    PayloadTag,
+    /// A tag that is not its sender's, or of no session of ours.
+    #[error("the tag does not match")]
+    Tag,
+    /// A message of a handshake that does not open.
+    #[error("the handshake failed")]
+    Handshake,
     /// An operation this version does not know.
     #[error("opcode {code} is not known")]
     Opcode {
@@ -109,6 +112,9 @@ pub enum NicError {
     },
 
     // The system.
+    /// The cipher refused to seal.
+    #[error("a datagram could not be sealed")]
+    Seal,
     /// The wire failed for good.
     #[error("the wire failed: {kind}")]
     Wire {

@@ -6,6 +6,7 @@
 
 pub mod client;
 mod job;
+pub mod nodes;
 mod seal;
 pub mod server;
 pub mod spool;
@@ -14,9 +15,13 @@ use std::{net::SocketAddr, num::NonZeroU32, path::PathBuf};
 
 pub use client::{Client, ClientKey, Participation, RoundResult};
 pub use job::SumJob;
+pub use nodes::Allowed;
 pub use server::{Server, ServerConfig};
 
-use crate::{NicError, proto::Config};
+use crate::{
+    NicError,
+    proto::{Config, Identity},
+};
 use ciphergram_he::random;
 
 /// A sum of fewer contributors comes close to telling each one's update.
@@ -101,6 +106,14 @@ pub enum Error {
         /// What makes no sense.
         what: &'static str,
     },
+    /// A file of node keys that cannot be used.
+    #[error("{}: {why}", path.display())]
+    NodeFile {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        why: String,
+    },
     /// A spool file that is not of this contribution.
     #[error("{}: {why}", path.display())]
     Spool {
@@ -111,9 +124,10 @@ pub enum Error {
     },
 }
 
-/// An endpoint configuration with a fresh random incarnation.
-fn fresh_endpoint() -> Result<Config, Error> {
+/// An endpoint configuration with a fresh random incarnation and seed.
+fn fresh_endpoint(identity: Identity) -> Result<Config, Error> {
     let draw = u32::from_le_bytes(*random::bytes::<4>()?);
     // Zero means "unknown" on the wire; its chance moves to one.
-    Ok(Config::new(NonZeroU32::new(draw).unwrap_or(NonZeroU32::MIN)))
+    let incarnation = NonZeroU32::new(draw).unwrap_or(NonZeroU32::MIN);
+    Ok(Config::new(identity, incarnation, *random::bytes::<32>()?))
 }

@@ -6,13 +6,13 @@ use crate::proto::{Endpoint, Time};
 
 /// A state machine between a wire and a clock; events are each machine's own.
 pub trait Node {
-    /// Takes bytes that arrived from `from`.
-    fn handle_datagram(&mut self, now: Time, from: SocketAddr, bytes: &[u8]);
+    /// Takes bytes that arrived from `from`; what they are afterwards is the machine's business.
+    fn handle_datagram(&mut self, now: Time, from: SocketAddr, bytes: &mut [u8]);
 
     /// Lets timers expire.
     fn handle_timeout(&mut self, now: Time);
 
-    /// Replaces the contents of `bytes` with the next datagram to send, and says where to.
+    /// Appends the next datagram to send to `bytes`, and says where to.
     fn poll_transmit(&mut self, now: Time, bytes: &mut Vec<u8>) -> Option<SocketAddr>;
 
     /// When [`handle_timeout`](Self::handle_timeout) is next needed.
@@ -20,7 +20,7 @@ pub trait Node {
 }
 
 impl Node for Endpoint {
-    fn handle_datagram(&mut self, now: Time, from: SocketAddr, bytes: &[u8]) {
+    fn handle_datagram(&mut self, now: Time, from: SocketAddr, bytes: &mut [u8]) {
         Self::handle_datagram(self, now, from, bytes);
     }
 

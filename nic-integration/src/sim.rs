@@ -12,7 +12,7 @@ use rand_chacha::ChaCha8Rng;
 use rand_core::{Rng, SeedableRng};
 
 use crate::node::Node;
-use crate::proto::Time;
+use crate::proto::{Time, datagram::HEADER_BYTES};
 
 /// How the network misbehaves. Probabilities are per thousand datagrams.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -23,6 +23,8 @@ pub struct Faults {
     pub duplication: u32,
     /// Delivered with one bit flipped.
     pub corruption: u32,
+    /// Cut to their header, if they are longer.
+    pub trimming: u32,
     /// Followed by a datagram of random bytes to the same node.
     pub junk: u32,
     /// The shortest delay.
@@ -42,6 +44,8 @@ pub struct Tally {
     pub duplicated: u64,
     /// Delivered with a flipped bit.
     pub corrupted: u64,
+    /// Delivered without their payload.
+    pub trimmed: u64,
     /// Random bytes delivered.
     pub junk: u64,
     /// Addressed to nobody: the node had crashed.
@@ -118,7 +122,7 @@ impl Network {
                 break;
             }
             let datagram = entry.remove();
-            self.deliver(nodes, &datagram);
+            self.deliver(nodes, datagram);
         }
         true
     }
@@ -140,6 +144,10 @@ impl Network {
         self.tally.duplicated += copies - 1;
         for _ in 0..copies {
             let mut bytes = bytes.to_vec();
+            if bytes.len() > HEADER_BYTES && self.chance(self.faults.trimming) {
+                bytes.truncate(HEADER_BYTES);
+                self.tally.trimmed += 1;
+            }
             if self.chance(self.faults.corruption) && !bytes.is_empty() {
                 let at = self.below(bytes.len() as u64) as usize;
                 bytes[at] ^= 1 << self.below(8);
@@ -154,6 +162,7 @@ impl Network {
         for (from, node) in nodes {
             while let Some(to) = node.poll_transmit(self.now, &mut bytes) {
                 self.send(*from, to, &bytes);
+                bytes.clear();
             }
         }
     }
@@ -165,12 +174,12 @@ impl Network {
         self.in_flight.insert((due, self.sequence), InFlight { from, to, bytes });
     }
 
-    fn deliver(&mut self, nodes: &mut [(SocketAddr, &mut dyn Node)], datagram: &InFlight) {
+    fn deliver(&mut self, nodes: &mut [(SocketAddr, &mut dyn Node)], mut datagram: InFlight) {
         let Some((_, node)) = nodes.iter_mut().find(|(addr, _)| *addr == datagram.to) else {
             self.tally.undeliverable += 1;
             return;
         };
-        node.handle_datagram(self.now, datagram.from, &datagram.bytes);
+        node.handle_datagram(self.now, datagram.from, &mut datagram.bytes);
         self.tally.delivered += 1;
     }
 

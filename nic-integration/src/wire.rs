@@ -9,6 +9,9 @@ use crate::NicError;
 
 pub use udp::{SOCKET_BUFFER_BYTES, UdpWire};
 
+/// The most bytes of a [burst](Wire::send).
+pub const MAX_BURST_BYTES: usize = 65_000;
+
 /// Carries datagrams, unreliably.
 pub trait Wire {
     /// Where this end can be reached.
@@ -18,18 +21,22 @@ pub trait Wire {
     /// [`NicError::Wire`].
     fn local_addr(&self) -> Result<SocketAddr, NicError>;
 
-    /// Sends a datagram. `false` if there is no room just now: then it may be offered again. A
-    /// datagram that cannot be sent for any other reason is a lost datagram.
-    fn send(&mut self, to: SocketAddr, bytes: &[u8]) -> bool;
+    /// Datagrams that one burst may hold.
+    fn burst_limit(&self) -> usize;
 
-    /// Receives a datagram into `bytes`, waiting at most `wait`; how many bytes, and from where.
+    /// Sends a burst of datagrams that lie one after the other, of `each` bytes, but for the last, which
+    /// may be shorter. `false` if there is no room just now: then it may be offered again. What
+    /// cannot be sent for any other reason is lost.
+    fn send(&mut self, to: SocketAddr, burst: &[u8], each: usize) -> bool;
+
+    /// Hands over datagrams that arrived, one by one, waiting at most `wait` for the first; how many.
     ///
     /// # Errors
     ///
     /// [`NicError::Wire`] if the wire has failed for good.
     fn receive(
         &mut self,
-        bytes: &mut [u8],
         wait: Duration,
-    ) -> Result<Option<(usize, SocketAddr)>, NicError>;
+        take: &mut dyn FnMut(SocketAddr, &mut [u8]),
+    ) -> Result<usize, NicError>;
 }

@@ -8,8 +8,10 @@ use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use ciphergram_nic::proto::{Cause, Config, Endpoint, Event, Peer, SumConfig, SumRegion, Time};
-use ciphergram_nic::proto::{Refusal, Summer};
+use ciphergram_nic::proto::{
+    Cause, Config, Endpoint, Event, Identity, NodeId, Peer, Refusal, SumConfig, SumRegion, Summer,
+    Time,
+};
 use ciphergram_nic::sim::{Faults, Network};
 use ciphergram_nic::{NicError, Node};
 
@@ -17,6 +19,7 @@ const ROUGH: Faults = Faults {
     loss: 300,
     duplication: 100,
     corruption: 50,
+    trimming: 50,
     junk: 50,
     delay: Duration::from_micros(50),
     jitter: Duration::from_millis(2),
@@ -26,8 +29,24 @@ fn addr(port: u16) -> SocketAddr {
     SocketAddr::from(([10, 0, 0, 1], port))
 }
 
-fn endpoint(incarnation: u32) -> Endpoint {
-    Endpoint::new(Config::new(NonZeroU32::new(incarnation).unwrap())).unwrap()
+fn identity(number: u8) -> Identity {
+    Identity::from_secret(&[number; 32]).unwrap()
+}
+
+fn node(number: u8) -> NodeId {
+    identity(number).id()
+}
+
+/// A process of node `number`, which listens to nodes 1 and 2 and knows where all are.
+fn endpoint(number: u8, incarnation: u32) -> Endpoint {
+    let seed = [incarnation as u8; 32];
+    let config = Config::new(identity(number), NonZeroU32::new(incarnation).unwrap(), seed);
+    let allow = [1, 2].map(node).into();
+    let mut endpoint = Endpoint::new(Config { allow, ..config }).unwrap();
+    for number in [1, 2, 3, 9] {
+        endpoint.contact(node(number), addr(u16::from(number)));
+    }
+    endpoint
 }
 
 /// Endpoints 1 and 2, at ports 1 and 2.
@@ -38,7 +57,7 @@ struct Pair {
 
 impl Pair {
     fn new(seed: u64, faults: Faults) -> Self {
-        Self { network: Network::new(seed, faults), ends: [endpoint(11), endpoint(22)] }
+        Self { network: Network::new(seed, faults), ends: [endpoint(1, 11), endpoint(2, 22)] }
     }
 
     /// Runs until nothing happens for `span`; returns both ends' events.
@@ -60,15 +79,15 @@ fn a_write_lands_in_place_and_counts_its_immediate_once() {
     let (mut retransmitted, mut malformed) = (0, 0);
     for seed in 0..40 {
         let mut pair = Pair::new(seed, ROUGH);
-        pair.ends[1].register_memory(7, 100_000, Some(addr(1))).unwrap();
+        pair.ends[1].register_memory(7, 100_000, Some(node(1))).unwrap();
         let data = pattern(30_011, 1);
-        let peer = Peer::at(addr(2));
+        let peer = Peer::of(node(2));
         pair.ends[0].write(Time::ZERO, peer, 7, 500, data.clone(), Some(9)).unwrap();
         pair.ends[0].write(Time::ZERO, peer, 7, 60_000, Arc::from([]), Some(10)).unwrap();
-        let [sent, received] = pair.run(Duration::from_secs(5));
+        let [sent, received] = pair.run(Duration::from_secs(9));
         assert_eq!(sent.len(), 2, "seed {seed}: {sent:?}");
         assert!(sent.iter().all(|event| matches!(event, Event::Completed { .. })));
-        let from = Peer { addr: addr(1), incarnation: 11 };
+        let from = Peer { node: node(1), incarnation: 11 };
         let written = |offset, bytes, immediate| Event::Written {
             from,
             rkey: 7,
@@ -93,7 +112,7 @@ fn an_inbox_hands_over_whole_messages_each_once() {
     for seed in 0..20 {
         let mut pair = Pair::new(seed, ROUGH);
         pair.ends[1].register_inbox(1, 10_000).unwrap();
-        let peer = Peer::at(addr(2));
+        let peer = Peer::of(node(2));
         for message in 0..50 {
             let data = pattern(message * 200, message);
             pair.ends[0].write(Time::ZERO, peer, 1, 0, data, Some(message as u32)).unwrap();
@@ -116,7 +135,7 @@ fn an_inbox_hands_over_whole_messages_each_once() {
 #[test]
 fn what_may_not_be_written_is_refused_by_code() {
     let mut pair = Pair::new(1, Faults::default());
-    pair.ends[1].register_memory(1, 100, Some(addr(3))).unwrap();
+    pair.ends[1].register_memory(1, 100, Some(node(3))).unwrap();
     pair.ends[1].register_memory(2, 100, None).unwrap();
     pair.ends[1].register_inbox(3, 50).unwrap();
     let cases = [
@@ -130,7 +149,7 @@ fn what_may_not_be_written_is_refused_by_code() {
     for (rkey, offset, bytes, expected) in cases {
         let now = pair.network.now();
         let data = pattern(bytes, 0);
-        let id = pair.ends[0].write(now, Peer::at(addr(2)), rkey, offset, data, None).unwrap();
+        let id = pair.ends[0].write(now, Peer::of(node(2)), rkey, offset, data, None).unwrap();
         let [sent, received] = pair.run(Duration::from_secs(1));
         let [Event::Refused { message, refusal, .. }] = sent[..] else { panic!("{sent:?}") };
         assert_eq!((message, refusal), (id, expected), "rkey {rkey}");
@@ -144,7 +163,7 @@ fn a_withdrawn_region_refuses_the_rest_of_a_message() {
     let faults = Faults { delay: Duration::from_millis(1), ..Faults::default() };
     let mut pair = Pair::new(1, faults);
     pair.ends[1].register_memory(5, 1 << 20, None).unwrap();
-    pair.ends[0].write(Time::ZERO, Peer::at(addr(2)), 5, 0, pattern(1 << 20, 0), None).unwrap();
+    pair.ends[0].write(Time::ZERO, Peer::of(node(2)), 5, 0, pattern(1 << 20, 0), None).unwrap();
     let [sent, _] = pair.run(Duration::from_millis(3));
     assert!(sent.is_empty());
     pair.ends[1].deregister(5);
@@ -156,7 +175,7 @@ fn a_withdrawn_region_refuses_the_rest_of_a_message() {
 #[test]
 fn silence_is_given_up_and_a_restart_is_noticed_at_once() {
     let mut pair = Pair::new(1, Faults::default());
-    let peer = Peer::at(addr(9));
+    let peer = Peer::of(node(9));
     pair.ends[0].write(Time::ZERO, peer, 1, 0, pattern(10, 0), None).unwrap();
     let [sent, _] = pair.run(Duration::from_millis(9_999));
     assert!(sent.is_empty());
@@ -165,19 +184,19 @@ fn silence_is_given_up_and_a_restart_is_noticed_at_once() {
 
     pair.ends[1].register_memory(1, 100, None).unwrap();
     let now = pair.network.now();
-    pair.ends[0].write(now, Peer::at(addr(2)), 1, 0, pattern(10, 0), None).unwrap();
+    pair.ends[0].write(now, Peer::of(node(2)), 1, 0, pattern(10, 0), None).unwrap();
     let [sent, _] = pair.run(Duration::from_secs(1));
-    let known = Peer { addr: addr(2), incarnation: 22 };
+    let known = Peer { node: node(2), incarnation: 22 };
     assert!(matches!(sent[..], [Event::Completed { peer, .. }] if peer == known), "{sent:?}");
-    pair.ends[1] = endpoint(23);
+    pair.ends[1] = endpoint(2, 23);
     pair.ends[1].register_memory(1, 100, None).unwrap();
     let now = pair.network.now();
-    pair.ends[0].write(now, Peer::at(addr(2)), 1, 0, pattern(10, 0), None).unwrap();
+    pair.ends[0].write(now, Peer::of(node(2)), 1, 0, pattern(10, 0), None).unwrap();
     let [sent, received] = pair.run(Duration::from_secs(1));
     assert_eq!(sent, [Event::Unreachable { peer: known, cause: Cause::Restarted }]);
     assert!(received.is_empty(), "what was meant for another process must not land");
     let now = pair.network.now();
-    pair.ends[0].write(now, Peer::at(addr(2)), 1, 0, pattern(10, 0), None).unwrap();
+    pair.ends[0].write(now, Peer::of(node(2)), 1, 0, pattern(10, 0), None).unwrap();
     let [sent, received] = pair.run(Duration::from_secs(1));
     assert!(matches!(sent[..], [Event::Completed { .. }]), "{sent:?}");
     assert_eq!(received.len(), 1);
@@ -185,15 +204,15 @@ fn silence_is_given_up_and_a_restart_is_noticed_at_once() {
 
 #[test]
 fn queues_are_bounded() {
-    let mut end = endpoint(1);
-    let peer = Peer::at(addr(2));
-    while end.room(addr(2)) > 0 {
+    let mut end = endpoint(1, 1);
+    let peer = Peer::of(node(2));
+    while end.room(peer) > 0 {
         end.write(Time::ZERO, peer, 1, 0, Arc::from([]), None).unwrap();
     }
     let full = end.write(Time::ZERO, peer, 1, 0, Arc::from([]), None);
-    assert_eq!(full, Err(NicError::NoRoom { peer: addr(2) }));
-    let big = end.sum(Time::ZERO, Peer::at(addr(3)), 1, 0, 0, 0, 0, pattern(1401, 0));
-    assert_eq!(big, Err(NicError::MessageTooLong { bytes: 1401, limit: 1400 }));
+    assert_eq!(full, Err(NicError::NoRoom { peer }));
+    let big = end.sum(Time::ZERO, Peer::of(node(3)), 1, 0, 0, 0, 0, pattern(1393, 0));
+    assert_eq!(big, Err(NicError::MessageTooLong { bytes: 1393, limit: 1392 }));
 }
 
 /// Adds bytes as integers; remembers every addition.
@@ -228,12 +247,12 @@ fn a_sum_adds_whole_datagrams_exactly_once_or_not_at_all() {
     let config = SumConfig { round: 4, contributors: 70, target: 2, digest_key: [8; 32], summer };
     let mut region = SumRegion::new(config);
     for contributor in [5, 69] {
-        region.bind(contributor, Peer { addr: addr(1), incarnation: 11 });
+        region.bind(contributor, Peer { node: node(1), incarnation: 11 });
     }
     pair.ends[1].register_sum(6, region).unwrap();
     let mut send = |round, contributor, chunk, offset, data: &[u8]| {
         let now = pair.network.now();
-        let peer = Peer::at(addr(2));
+        let peer = Peer::of(node(2));
         pair.ends[0].sum(now, peer, 6, round, contributor, chunk, offset, data.into()).unwrap();
         let [mut sent, received] = pair.run(Duration::from_secs(1));
         let status = match sent.pop() {
@@ -270,7 +289,7 @@ fn a_sum_adds_whole_datagrams_exactly_once_or_not_at_all() {
     assert!(region.close(2) && !region.close(2));
     let mut late = |data: &[u8]| {
         let now = pair.network.now();
-        let peer = Peer::at(addr(2));
+        let peer = Peer::of(node(2));
         pair.ends[0].sum(now, peer, 6, 4, 69, 2, 16, data.into()).unwrap();
         pair.run(Duration::from_secs(1))
     };

@@ -64,7 +64,7 @@ fn rounds_are_exact_under_every_scheme() {
         let addr = serving.addr;
         let client = |number: u16| {
             thread::spawn(move || -> Vec<RoundResult> {
-                let mut client = Client::new(addr, number).unwrap();
+                let mut client = client(addr, number).unwrap();
                 let round = |round| {
                     let update = update(number, round, values);
                     client.contribute(&participation(key, &update, number)).unwrap()
@@ -297,7 +297,7 @@ fn who_brings_what_does_not_fit_is_told_and_the_others_finish() {
 
     let good = update(2, 0, FEW);
     let told = |number: u16, job: &Participation<'_>| {
-        let mut client = Client::new(addr, number).unwrap();
+        let mut client = Client::new(addr, server().id(), number, node(ANYONE)).unwrap();
         client.contribute(job).err().expect("it must be refused").to_string()
     };
     let refused = |number: u16, job: &Participation<'_>, what: &str| {
@@ -408,8 +408,9 @@ fn by_hand<T>(
     done: impl Fn(ContributorEvent) -> Option<T>,
 ) -> T {
     let config = ContributorConfig {
-        endpoint: Config::new(NonZeroU32::new(77).unwrap()),
-        aggregator: addr,
+        endpoint: Config::new(node(ANYONE), NonZeroU32::new(77).unwrap(), [77; 32]),
+        addr,
+        aggregator: server().id(),
         contributor: number,
         seed: [1; 32],
     };
@@ -573,7 +574,8 @@ fn an_aggregator_that_lies_is_found_out() {
         let (stop, stopped) = mpsc::channel::<()>();
         let liar = thread::spawn(move || {
             let config = AggregatorConfig {
-                endpoint: Config::new(NonZeroU32::new(5).unwrap()),
+                endpoint: Config::new(server(), NonZeroU32::new(5).unwrap(), [5; 32]),
+                nodes: config(2, 2).allowed,
                 clients: 2,
                 min_clients: 2,
                 rounds: 1,

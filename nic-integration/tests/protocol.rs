@@ -5,10 +5,15 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use ciphergram_nic::proto::ack::MAX_ACK_NOTICES;
 use ciphergram_nic::proto::datagram::MAX_DATAGRAM_BYTES;
 use ciphergram_nic::proto::endpoint::*;
+use ciphergram_nic::proto::link::*;
 use ciphergram_nic::proto::pace::*;
-use ciphergram_nic::proto::receiver::MAX_QUEUED_ACKS;
+use ciphergram_nic::proto::secure::{
+    ACK_WORDS, COOKIE_SPAN, HELLO_RATE, ROTATE_PACKETS, WINDOW_PACKETS,
+};
+use ciphergram_nic::proto::sender::{EARLY_SHARE, PROBES};
 use ciphergram_nic::proto::{MESSAGE_WINDOW, Opcode, Refusal};
 use ciphergram_nic::round::JOIN_INBOX;
 use ciphergram_nic::round::contributor::PROBE_SPAN;
@@ -34,20 +39,36 @@ fn the_constants_are_those_of_the_code() {
         MAX_DATAGRAM_BYTES,
         MAX_MESSAGE_BYTES,
         MESSAGE_WINDOW,
-        MAX_QUEUED_ACKS,
-        MAX_STRAY_ANSWERS,
+        WINDOW_PACKETS,
+        ACK_WORDS,
+        MAX_ACK_NOTICES,
         MAX_PEERS,
+        MAX_UNCONFIRMED,
+        MAX_GREETINGS,
         MAX_EVENTS,
         DEFAULT_HELD_BYTES,
         INITIAL_WINDOW,
         MIN_WINDOW,
         MAX_WINDOW,
-        INITIAL_RTO,
-        MIN_RTO,
-        MAX_RTO,
+        MAX_WINDOW_BYTES,
+        LOSS_TOLERANCE,
+        INITIAL_PTO,
+        MIN_PTO,
+        MAX_PTO,
+        MIN_REORDER,
+        PERSISTENT_TIMEOUTS,
+        PROBES,
+        EARLY_SHARE,
         DEFAULT_GIVE_UP,
         IDLE_SPAN,
+        UNCONFIRMED_SPAN,
         SWEEP_SPAN,
+        HELLO_SPAN,
+        MAX_HELLO_SPAN,
+        SILENCE_SPAN,
+        HELLO_RATE,
+        COOKIE_SPAN,
+        ROTATE_PACKETS,
         PROBE_SPAN,
         JOIN_INBOX,
         MAX_ROUND_MESSAGE_BYTES,
@@ -75,7 +96,6 @@ fn the_codes_are_those_of_the_code() {
         RoundClosed,
         WrongOffset,
         WrongRound,
-        WrongIncarnation,
     ];
     for refusal in refusals {
         let row = format!("| {} | {refusal:?} |", refusal as u32);

@@ -11,7 +11,7 @@ use std::time::Duration;
 use ciphergram_nic::proto::Refusal;
 use ciphergram_nic::round::{AggregatorEvent, ContributorEvent};
 use ciphergram_nic::sim::Faults;
-use world::{CHUNKS, World};
+use world::{CHUNKS, World, node};
 
 /// Longer than any round's deadlines, give-ups and lingering together.
 const FOREVER: Duration = Duration::from_secs(120);
@@ -51,25 +51,31 @@ fn every_sum_is_exact_and_everyone_is_added_once() {
         world.check_complete();
         assert!(world.run(FOREVER, finished), "seed {seed}: the aggregator must finish");
         let stats = *world.aggregator.as_ref().unwrap().stats();
-        let bytes = stats.sent.payload_bytes + 72 * stats.sent.datagrams;
+        let bytes = stats.sent.payload_bytes + 80 * stats.sent.datagrams;
         assert_eq!(stats.sent.wire_bytes(), bytes, "seed {seed}");
     }
 }
 
 #[test]
 fn the_faults_of_the_worlds_do_happen() {
-    let (mut lost, mut duplicated, mut corrupted, mut junk, mut repeated) = (0, 0, 0, 0, 0);
+    let mut counts = [0; 7];
     for seed in seeds(20) {
         let mut world = started(seed, 3, 2);
         assert!(world.run(FOREVER, all_ended));
         let tally = world.network.tally();
-        lost += tally.lost;
-        duplicated += tally.duplicated;
-        corrupted += tally.corrupted;
-        junk += tally.junk;
-        repeated += world.aggregator.as_ref().unwrap().stats().duplicates;
+        let stats = world.aggregator.as_ref().unwrap().stats();
+        let seen = [
+            tally.lost,
+            tally.duplicated,
+            tally.corrupted,
+            tally.trimmed,
+            tally.junk,
+            stats.duplicates,
+            stats.trimmed,
+        ];
+        counts.iter_mut().zip(seen).for_each(|(count, more)| *count += more);
     }
-    assert!([lost, duplicated, corrupted, junk, repeated].iter().all(|count| *count > 20));
+    assert!(counts.iter().all(|count| *count > 20), "{counts:?}");
 }
 
 #[test]
@@ -332,6 +338,26 @@ fn who_may_not_join_is_told_why() {
     let range = "contributor 7 is out of range: 2 clients are declared, numbered from 0";
     assert_eq!(world.client(7).refused, [range]);
     assert_eq!(world.client(0).refused, ["say hello"]);
+}
+
+#[test]
+fn a_node_is_the_contributor_it_is_allowed_as_and_a_stranger_gets_silence() {
+    let mut world = World::new(4, 3, 2);
+    world.network.set_faults(Faults::default());
+    // Node 1 claims another number; node 150 is nobody's.
+    world.start_node(node(1), 0, 1);
+    world.start_node(node(150), 2, 2);
+    let told =
+        |world: &World| !world.clients[0].refused.is_empty() && world.clients[1].unreachable > 0;
+    assert!(world.run(FOREVER, told));
+    let own = node(1).id();
+    let words = format!("node {own} is allowed as contributor 1, not as contributor 0");
+    assert_eq!(world.client(0).refused, [words]);
+    assert!(world.client(2).refused.is_empty());
+    let stats = world.aggregator.as_ref().unwrap().stats();
+    assert!(stats.turned_away >= 10, "{stats:?}");
+    let heard = world.client(2).node.as_ref().unwrap().stats();
+    assert_eq!((heard.received.datagrams, heard.malformed), (0, 0), "{heard:?}");
 }
 
 #[test]

@@ -20,7 +20,7 @@ use ciphergram_he::seal::Ticket;
 use ciphergram_he::{OpenedSum, Quantised, Sealer, SecretKey, Sum};
 use ciphergram_nic::Node;
 use ciphergram_nic::federation::SumJob;
-use ciphergram_nic::proto::{Config, Endpoint, Event, Opcode, Peer, Refusal, Time};
+use ciphergram_nic::proto::{Config, Endpoint, Event, Identity, Opcode, Peer, Refusal, Time};
 use ciphergram_nic::round::{
     Aggregator, AggregatorConfig, Contributor, ContributorConfig, ContributorEvent, End, Layout,
     Opening,
@@ -28,7 +28,7 @@ use ciphergram_nic::round::{
 use ciphergram_nic::sim::{Faults, Network};
 use rand_chacha::ChaCha20Rng;
 use rand_core::SeedableRng;
-use support::{check_exact, engine, key, update, weight};
+use support::{check_exact, engine, key, node, server, update, weight};
 
 const FOREVER: Duration = Duration::from_secs(120);
 const SERVER: ([u8; 4], u16) = ([10, 0, 0, 9], 7700);
@@ -70,6 +70,7 @@ impl World {
             loss: (seed * 37 % 301) as u32,
             duplication: (seed * 53 % 151) as u32,
             corruption: (seed * 19 % 41) as u32,
+            trimming: (seed * 61 % 151) as u32,
             junk: (seed * 29 % 61) as u32,
             delay: Duration::from_micros(50),
             jitter: Duration::from_micros(seed * 71 % 5000),
@@ -104,15 +105,16 @@ impl World {
         world
     }
 
-    fn config(&mut self) -> Config {
+    fn config(&mut self, identity: Identity) -> Config {
         self.incarnations += 1;
         let mixed = (self.seed as u32).wrapping_mul(77) ^ self.incarnations << 24 | 1;
-        Config::new(NonZeroU32::new(mixed).unwrap())
+        Config::new(identity, NonZeroU32::new(mixed).unwrap(), [self.incarnations as u8; 32])
     }
 
     fn start_aggregator(&mut self, clients: u16) {
         let config = AggregatorConfig {
-            endpoint: self.config(),
+            endpoint: self.config(server()),
+            nodes: (0..clients).map(|number| (node(number).id(), Some(number))).collect(),
             clients,
             min_clients: 2,
             rounds: 1,
@@ -128,8 +130,9 @@ impl World {
     /// Starts a client, or starts it again as another process with what it had sealed.
     fn start_client(&mut self, number: u16) {
         let config = ContributorConfig {
-            endpoint: self.config(),
-            aggregator: SERVER.into(),
+            endpoint: self.config(node(number)),
+            addr: SERVER.into(),
+            aggregator: server().id(),
             contributor: number,
             seed: [self.incarnations as u8; 32],
         };
@@ -345,20 +348,23 @@ fn chunks_of_what_was_not_announced_do_not_count() {
 
     // The rkey is no secret: it is in every SUM. This one is lost, and comes again.
     let now = world.network.now();
-    let node = world.clients[0].node.as_mut().unwrap();
+    let first = world.clients[0].node.as_mut().unwrap();
     let mut sent = vec![];
-    while node.poll_transmit(now, &mut sent).is_some() && sent[3] != Opcode::Sum as u8 {}
-    let rkey = u32::from_le_bytes(sent[40..44].try_into().unwrap());
+    while first.poll_transmit(now, &mut sent).is_some() && sent[3] != Opcode::Sum as u8 {
+        sent.clear();
+    }
+    let rkey = u32::from_le_bytes(sent[32..36].try_into().unwrap());
 
     let own = Quantised::from_fields(vec![9; charter.agreement.values()], 1);
     let sealer = Sealer::with_secret(lattice(), engine(), own, Ticket::draw().unwrap()).unwrap();
     let length = sealer.chunks().bytes_of(0);
     let chunk = &sealer.seal_all().unwrap()[..length];
     let addr = SocketAddr::from(([10, 0, 0, 1], 9999));
-    let mut stranger = Endpoint::new(world.config()).unwrap();
-    let server = Peer { addr: SERVER.into(), incarnation: opening.incarnation };
+    let mut stranger = Endpoint::new(world.config(node(3))).unwrap();
+    stranger.contact(server().id(), SERVER.into());
+    let aggregator = Peer::of(server().id());
     for number in [3, 0] {
-        stranger.sum(now, server, rkey, opening.round, number, 0, 0, chunk.into()).unwrap();
+        stranger.sum(now, aggregator, rkey, opening.round, number, 0, 0, chunk.into()).unwrap();
     }
     let mut refusals = vec![];
     while refusals.len() < 2 {

@@ -13,7 +13,7 @@ use super::{
 use crate::{
     args::Join,
     failure::Failure,
-    files,
+    files, nodes,
     report::{clipped, per_value, report, warn_if_few},
 };
 
@@ -43,7 +43,8 @@ pub(crate) fn run(args: &Join) -> Result<(), Failure> {
         min_clients: args.min_clients,
         patience: args.wait,
     };
-    let mut client = Client::new(args.server, args.client)?;
+    let (identity, node) = nodes::client(args)?;
+    let mut client = Client::new(args.server, node, args.client, identity)?;
     let result = client.contribute(&job);
     client.leave()?;
     let round = result.map_err(|e| match e {

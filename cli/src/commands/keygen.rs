@@ -8,12 +8,13 @@ use serde_json::json;
 use crate::{
     args::Keygen,
     failure::{Failure, at},
+    nodes,
     report::{report, warn},
 };
 
 pub(crate) fn run(args: &Keygen) -> Result<(), Failure> {
     let (public, secret) = (args.out.join("public.json"), args.out.join("secret.json"));
-    for path in [&public, &secret] {
+    for path in [&public, &secret].into_iter().chain(&nodes::files(&args.out)) {
         if path.exists() {
             return Err(Error::Exists { path: path.clone() }.into());
         }
@@ -26,6 +27,7 @@ pub(crate) fn run(args: &Keygen) -> Result<(), Failure> {
     fs::create_dir_all(&args.out).map_err(at(&args.out))?;
     key.save(&secret)?;
     key.public().save(&public)?;
+    nodes::write(&args.out)?;
     let id = key.public().id().to_string();
     let Literal { scheme, clients, bits } = literal;
     let value = json!({
@@ -40,6 +42,7 @@ pub(crate) fn run(args: &Keygen) -> Result<(), Failure> {
         format!("{scheme} key {id}, for sums of at most {clients} clients at {bits} bits"),
         format!("{}  give it to {to}", public.display()),
         format!("{}  for {by}, and for no one else", secret.display()),
+        "and node keys, by which serve and join know each other on this machine".into(),
     ];
     report(args.json, &value, &lines)
 }

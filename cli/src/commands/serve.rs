@@ -8,7 +8,7 @@ use ciphergram_nic::{
 use serde_json::{Value, json};
 
 use super::engine;
-use crate::{args::Serve, failure::Failure, report::warn};
+use crate::{args::Serve, failure::Failure, nodes, report::warn};
 
 pub(crate) fn run(args: &Serve) -> Result<(), Failure> {
     let key = PublicKey::load(&args.key)?;
@@ -22,8 +22,11 @@ pub(crate) fn run(args: &Serve) -> Result<(), Failure> {
             "sums of {min_clients} may leave: whoever decrypts one comes close to a single update"
         ));
     }
+    let (identity, allowed) = nodes::server(args)?;
     let config = ServerConfig {
         listen: args.listen,
+        identity,
+        allowed,
         clients: args.clients,
         min_clients,
         rounds: args.rounds,
@@ -49,11 +52,13 @@ pub(crate) fn run(args: &Serve) -> Result<(), Failure> {
     let value = json!({
         "event": "done", "wire_bytes_received": received, "wire_bytes_sent": sent,
         "retransmitted": stats.retransmitted, "malformed": stats.malformed,
+        "turned_away": stats.turned_away,
     });
     say(args.json, &value, || {
         format!(
-            "done: {received} bytes received, {sent} sent, {} datagrams sent again, {} not understood",
-            stats.retransmitted, stats.malformed
+            "done: {received} bytes received, {sent} sent, {} datagrams sent again, {} not understood, \
+             {} strangers turned away",
+            stats.retransmitted, stats.malformed, stats.turned_away
         )
     });
     if withheld > 0 {
@@ -71,8 +76,8 @@ fn say(json: bool, value: &Value, line: impl FnOnce() -> String) {
 fn describe(event: &AggregatorEvent) -> Option<(Value, String)> {
     let told = match event {
         AggregatorEvent::Joined { contributor, peer } => (
-            json!({"event": "joined", "client": contributor, "address": peer.addr.to_string()}),
-            format!("client {contributor} joined from {}", peer.addr),
+            json!({"event": "joined", "client": contributor, "node": peer.node.to_string()}),
+            format!("client {contributor} joined from node {}", peer.node),
         ),
         AggregatorEvent::Refused { contributor, reason } => (
             json!({"event": "refused", "client": contributor, "reason": reason}),

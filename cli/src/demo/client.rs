@@ -10,7 +10,10 @@ use ciphergram_he::{
     Dtype, OpenedSum, SecretKey, Tensor, TensorSpec, Update,
     codec::{Output, RangesFile},
 };
-use ciphergram_nic::federation::{Client, Participation, RoundResult};
+use ciphergram_nic::federation::{
+    Client, Participation, RoundResult,
+    nodes::{read_identity, read_node},
+};
 use serde::{Deserialize, Serialize};
 
 use super::{
@@ -22,6 +25,7 @@ use crate::{
     args::DemoClient,
     commands::engine,
     failure::{Failure, at},
+    nodes,
 };
 
 /// What a client says after a round, as one line of JSON.
@@ -57,7 +61,9 @@ pub(crate) fn run(args: &DemoClient) -> Result<(), Failure> {
     let mut shards = train.shards(usize::from(args.clients), args.seed);
     let shard = shards.swap_remove(number);
     let mut model = Model::new(args.seed);
-    let mut client = Client::new(args.server, args.client)?;
+    let [_, server, identity, _] = nodes::files(&args.folder);
+    let (identity, node) = (read_identity(&identity)?, read_node(&server)?);
+    let mut client = Client::new(args.server, node, args.client, identity)?;
     let spool = args.folder.join(format!("client-{number}.spool"));
     for round in 0..args.rounds {
         let began = Instant::now();

@@ -162,7 +162,13 @@ impl Place {
             let number = |name: &str| key[name].as_str().map(str::to_owned);
             ["p", "q", "seed"].iter().filter_map(|name| number(name)).collect::<Vec<_>>()
         });
-        numbers.flat_map(|text| secret_forms(&text)).collect()
+        // Node keys are in standard base64.
+        let identities = ["server.identity", "client.identity"].map(|name| {
+            let text = fs::read_to_string(self.path(&format!("keys/{name}"))).ok()?;
+            Some(text.lines().last()?.replace('+', "-").replace('/', "_"))
+        });
+        let all = numbers.chain(identities.into_iter().flatten());
+        all.flat_map(|text| secret_forms(&text)).collect()
     }
 }
 

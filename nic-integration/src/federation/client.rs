@@ -4,7 +4,7 @@
 //! back; a bounded channel is between them.
 
 use std::{
-    net::{Ipv4Addr, SocketAddr},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
     ops::ControlFlow,
     path::Path,
     sync::{
@@ -34,7 +34,7 @@ use super::{
 use crate::{
     Driver, Refusal,
     driver::MAX_SLEEP,
-    proto::{Stats, Time, endpoint::DEFAULT_GIVE_UP},
+    proto::{Identity, NodeId, Stats, Time, endpoint::DEFAULT_GIVE_UP},
     round::{Contributor, ContributorConfig, ContributorEvent, End, Layout, Opening, Resume},
     wire::UdpWire,
 };
@@ -133,24 +133,32 @@ pub struct Client {
 }
 
 impl Client {
-    /// Binds a socket on loopback for contributor `number` of the aggregator at `server`.
+    /// Binds a socket for contributor `number` of the aggregator at `server`, which is `node`.
     ///
     /// # Errors
     ///
     /// The socket's, or no randomness.
-    pub fn new(server: SocketAddr, number: u16) -> Result<Self, Error> {
+    pub fn new(
+        server: SocketAddr,
+        node: NodeId,
+        number: u16,
+        identity: Identity,
+    ) -> Result<Self, Error> {
         let config = ContributorConfig {
-            endpoint: fresh_endpoint()?,
-            aggregator: server,
+            endpoint: fresh_endpoint(identity)?,
+            addr: server,
+            aggregator: node,
             contributor: number,
             seed: *random::bytes::<32>()?,
         };
-        let local = if server.is_ipv4() {
-            SocketAddr::from((Ipv4Addr::LOCALHOST, 0))
-        } else {
-            SocketAddr::from((std::net::Ipv6Addr::LOCALHOST, 0))
+        // What is near need not be reachable from afar.
+        let local: IpAddr = match (server.ip(), server.ip().is_loopback()) {
+            (IpAddr::V4(_), true) => Ipv4Addr::LOCALHOST.into(),
+            (IpAddr::V6(_), true) => Ipv6Addr::LOCALHOST.into(),
+            (IpAddr::V4(_), false) => Ipv4Addr::UNSPECIFIED.into(),
+            (IpAddr::V6(_), false) => Ipv6Addr::UNSPECIFIED.into(),
         };
-        let driver = Driver::new(UdpWire::bind(local)?);
+        let driver = Driver::new(UdpWire::bind((local, 0).into())?);
         Ok(Self { server, number, driver, node: Contributor::new(config)? })
     }
 

@@ -5,11 +5,11 @@ use std::{net::SocketAddr, ops::ControlFlow, sync::Arc, time::Duration};
 use ciphergram_accel::Engine;
 use ciphergram_he::{PublicKey, random};
 
-use super::{Error, FEW, fresh_endpoint, job::SumJob};
+use super::{Allowed, Error, FEW, fresh_endpoint, job::SumJob};
 use crate::{
     Driver,
     driver::MAX_SLEEP,
-    proto::Stats,
+    proto::{Identity, Stats},
     round::{Aggregator, AggregatorConfig, AggregatorEvent},
     wire::{UdpWire, Wire},
 };
@@ -21,10 +21,14 @@ pub fn default_min_clients(declared: u16) -> u16 {
 }
 
 /// What an aggregator is told.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone)]
 pub struct ServerConfig {
-    /// Where to listen; loopback only.
+    /// Where to listen.
     pub listen: SocketAddr,
+    /// The aggregator's node key.
+    pub identity: Identity,
+    /// The nodes that may take part.
+    pub allowed: Allowed,
     /// Clients declared; contributor numbers are below it.
     pub clients: u16,
     /// No sum of fewer leaves.
@@ -51,7 +55,7 @@ impl Server {
     ///
     /// # Errors
     ///
-    /// The address is not loopback or not free; more clients than the key admits; a minimum that
+    /// The address is not free; more clients than the key admits; a minimum that
     /// the clients cannot reach.
     pub fn bind(
         key: PublicKey,
@@ -63,7 +67,8 @@ impl Server {
             return Err(Error::TooManyClients { declared: config.clients, admitted });
         }
         let settings = AggregatorConfig {
-            endpoint: fresh_endpoint()?,
+            endpoint: fresh_endpoint(config.identity)?,
+            nodes: config.allowed,
             clients: config.clients,
             min_clients: config.min_clients,
             rounds: config.rounds,

@@ -2,8 +2,15 @@
 
 use crate::NicError;
 
-/// Bytes of one entry in an ACK's payload.
-pub const ACK_ENTRY_BYTES: usize = 16;
+use super::secure::ACK_WORDS;
+
+/// Notices that one ACK carries at most; what has no room in it travels with the next.
+pub const MAX_ACK_NOTICES: usize = 32;
+
+const HEAD_BYTES: usize = 16;
+const NOTICE_BYTES: usize = 16;
+/// The status of a notice that is no refusal.
+const TRIMMED: u32 = 13;
 
 /// Why a datagram was not committed. Final: the message it belongs to has failed.
 #[non_exhaustive]
@@ -32,8 +39,6 @@ pub enum Refusal {
     WrongOffset = 10,
     /// The region sums another round.
     WrongRound = 11,
-    /// The datagram was meant for an earlier process at this address.
-    WrongIncarnation = 12,
 }
 
 impl Refusal {
@@ -51,7 +56,6 @@ impl Refusal {
             RoundClosed,
             WrongOffset,
             WrongRound,
-            WrongIncarnation,
         ]
         .into_iter()
         .find(|refusal| *refusal as u32 == code)
@@ -72,55 +76,110 @@ impl std::fmt::Display for Refusal {
             Self::RoundClosed => "the chunk closed without it",
             Self::WrongOffset => "offset does not match the chunk",
             Self::WrongRound => "another round",
-            Self::WrongIncarnation => "the process it was meant for is gone",
         })
     }
 }
 
-/// What became of one datagram.
+/// What an ACK says of one packet beside that it was answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct AckEntry {
-    /// The datagram's message.
-    pub message: u64,
-    /// The datagram's index in it.
-    pub index: u32,
-    /// Committed in the target region, or refused.
-    pub status: Result<(), Refusal>,
+pub(super) enum Notice {
+    /// Its message has failed.
+    Refused(Refusal),
+    /// Its header came without its payload: it was not answered, and will not be.
+    Trimmed,
 }
 
-impl AckEntry {
-    /// Appends the entry's 16 bytes.
-    pub fn append(&self, bytes: &mut Vec<u8>) {
-        let status = self.status.map_or_else(|refusal| refusal as u32, |()| 0);
-        bytes.extend_from_slice(&self.message.to_le_bytes());
-        bytes.extend_from_slice(&self.index.to_le_bytes());
-        bytes.extend_from_slice(&status.to_le_bytes());
+impl Notice {
+    fn code(self) -> u32 {
+        match self {
+            Self::Refused(refusal) => refusal as u32,
+            Self::Trimmed => TRIMMED,
+        }
     }
 
-    /// Reads every entry of an ACK's payload.
-    ///
+    fn from_code(code: u32) -> Option<Self> {
+        match code {
+            TRIMMED => Some(Self::Trimmed),
+            code => Refusal::from_code(code).map(Self::Refused),
+        }
+    }
+}
+
+/// Writes the payload of an ACK: which packets were answered, from a multiple of 64 on, and notices.
+pub(super) fn append_ack(
+    (first, words): (u64, impl Iterator<Item = u64>),
+    notices: impl Iterator<Item = (u64, Notice)>,
+    payload: &mut Vec<u8>,
+) {
+    let start = payload.len();
+    payload.extend_from_slice(&first.to_le_bytes());
+    payload.extend_from_slice(&[0; 8]);
+    words.take(ACK_WORDS).for_each(|word| payload.extend_from_slice(&word.to_le_bytes()));
+    let words = (payload.len() - start - HEAD_BYTES) / 8;
+    let mut count = 0u16;
+    for (packet, notice) in notices.take(MAX_ACK_NOTICES) {
+        payload.extend_from_slice(&packet.to_le_bytes());
+        payload.extend_from_slice(&notice.code().to_le_bytes());
+        payload.extend_from_slice(&[0; 4]);
+        count += 1;
+    }
+    payload[start + 8..start + 10].copy_from_slice(&(words as u16).to_le_bytes());
+    payload[start + 10..start + 12].copy_from_slice(&count.to_le_bytes());
+}
+
+/// A well-formed ACK's payload.
+pub(super) struct Ack<'a> {
+    first: u64,
+    words: &'a [[u8; 8]],
+    notices: &'a [[u8; NOTICE_BYTES]],
+}
+
+impl<'a> Ack<'a> {
     /// # Errors
     ///
-    /// [`NicError::Message`] for a partial entry or an unknown status; then none counts.
-    pub fn parse_all(payload: &[u8]) -> Result<Vec<Self>, NicError> {
-        let (entries, rest) = payload.as_chunks::<ACK_ENTRY_BYTES>();
-        if !rest.is_empty() {
-            return Err(NicError::Message { at: payload.len() - rest.len() });
+    /// [`NicError::Message`] where it ends too soon, runs on, or holds what is not known; then
+    /// none of it counts.
+    pub(super) fn parse(payload: &'a [u8]) -> Result<Self, NicError> {
+        let bad = |at| NicError::Message { at };
+        let (head, rest) = payload.split_first_chunk::<HEAD_BYTES>().ok_or(bad(0))?;
+        let (head, _) = head.as_chunks::<2>();
+        let first = head[..4]
+            .iter()
+            .rev()
+            .fold(0, |acc, half| acc << 16 | u64::from(u16::from_le_bytes(*half)));
+        let [words, notices] =
+            [head[4], head[5]].map(|count| usize::from(u16::from_le_bytes(count)));
+        let in_range = first.is_multiple_of(64) && words <= ACK_WORDS && notices <= MAX_ACK_NOTICES;
+        if !in_range || head[6..] != [[0; 2]; 2] || first.checked_add(64 * words as u64).is_none() {
+            return Err(bad(0));
         }
-        let read = |(place, entry)| {
-            Self::read(entry).ok_or(NicError::Message { at: place * ACK_ENTRY_BYTES })
-        };
-        entries.iter().enumerate().map(read).collect()
+        if rest.len() != 8 * words + NOTICE_BYTES * notices {
+            return Err(bad(HEAD_BYTES));
+        }
+        let (words, notices) = rest.split_at(8 * words);
+        let ack = Self { first, words: words.as_chunks().0, notices: notices.as_chunks().0 };
+        let known = |notice: &[u8; NOTICE_BYTES]| Self::notice(notice).is_some();
+        match ack.notices.iter().position(|notice| !known(notice)) {
+            Some(at) => Err(bad(HEAD_BYTES + words.len() + at * NOTICE_BYTES)),
+            None => Ok(ack),
+        }
     }
 
-    fn read(entry: &[u8; ACK_ENTRY_BYTES]) -> Option<Self> {
-        let word = |at: usize| u32::from_le_bytes(std::array::from_fn(|byte| entry[at + byte]));
-        let status = match word(12) {
-            0 => Ok(()),
-            code => Err(Refusal::from_code(code)?),
-        };
-        let message = u64::from(word(0)) | u64::from(word(4)) << 32;
-        Some(Self { message, index: word(8), status })
+    /// Sixty-four packets at a time: the first of them, and a bit for each that was answered.
+    pub(super) fn words(&self) -> impl Iterator<Item = (u64, u64)> {
+        let words = self.words.iter().map(|word| u64::from_le_bytes(*word));
+        (self.first..).step_by(64).zip(words)
+    }
+
+    pub(super) fn notices(&self) -> impl Iterator<Item = (u64, Notice)> {
+        self.notices.iter().filter_map(Self::notice)
+    }
+
+    fn notice(bytes: &[u8; NOTICE_BYTES]) -> Option<(u64, Notice)> {
+        let (words, _) = bytes.as_chunks::<4>();
+        let [low, high, code, zero] = [0, 1, 2, 3].map(|at| u32::from_le_bytes(words[at]));
+        let notice = Notice::from_code(code).filter(|_| zero == 0)?;
+        Some((u64::from(low) | u64::from(high) << 32, notice))
     }
 }
 
@@ -130,37 +189,58 @@ mod tests {
 
     use super::*;
 
+    fn written(ack: &Ack<'_>) -> Vec<u8> {
+        let mut payload = vec![];
+        let words = ack.words().map(|(_, word)| word);
+        append_ack((ack.first, words), ack.notices(), &mut payload);
+        payload
+    }
+
     proptest! {
         #[test]
-        fn entries_round_trip(entries in proptest::collection::vec((any::<u64>(), any::<u32>(), 0u32..=12), 0..90)) {
-            let entries: Vec<AckEntry> = entries
+        fn what_is_written_is_read(first in 0u64..1 << 50, words in proptest::collection::vec(any::<u64>(), 0..=ACK_WORDS), notices in proptest::collection::vec((any::<u64>(), 1u32..=13), 0..=MAX_ACK_NOTICES)) {
+            let notices: Vec<_> = notices
                 .into_iter()
-                .map(|(message, index, code)| AckEntry {
-                    message,
-                    index,
-                    status: Refusal::from_code(code).map_or(Ok(()), Err),
-                })
+                .filter_map(|(packet, code)| Some((packet, Notice::from_code(code)?)))
                 .collect();
-            let mut bytes = Vec::new();
-            entries.iter().for_each(|entry| entry.append(&mut bytes));
-            prop_assert_eq!(AckEntry::parse_all(&bytes), Ok(entries));
+            let mut payload = vec![];
+            append_ack((64 * first, words.iter().copied()), notices.iter().copied(), &mut payload);
+            let ack = Ack::parse(&payload).unwrap();
+            let found: Vec<(u64, u64)> = ack.words().collect();
+            let expected: Vec<_> = (64 * first..).step_by(64).zip(words).collect();
+            prop_assert_eq!(found, expected);
+            prop_assert_eq!(ack.notices().collect::<Vec<_>>(), notices);
+            prop_assert!(Ack::parse(&payload[..payload.len() - 1]).is_err());
+            payload.push(0);
+            prop_assert!(Ack::parse(&payload).is_err());
         }
 
         #[test]
-        fn noise_never_panics_and_reads_back_if_accepted(noise in proptest::collection::vec(any::<u8>(), 0..200)) {
-            if let Ok(entries) = AckEntry::parse_all(&noise) {
-                let mut bytes = Vec::new();
-                entries.iter().for_each(|entry| entry.append(&mut bytes));
-                prop_assert_eq!(bytes, noise);
+        fn noise_never_panics_and_reads_back_if_accepted(mut noise in proptest::collection::vec(any::<u8>(), 0..200), plausible: bool) {
+            if plausible && noise.len() >= HEAD_BYTES {
+                let words = (noise.len() - HEAD_BYTES) / 8 % 4;
+                let notices = (noise.len() - HEAD_BYTES - 8 * words) / NOTICE_BYTES;
+                noise.truncate(HEAD_BYTES + 8 * words + NOTICE_BYTES * notices);
+                noise[0] &= 0xc0;
+                noise[8..16].copy_from_slice(&[words as u8, 0, notices as u8, 0, 0, 0, 0, 0]);
+                for at in 0..notices {
+                    let status = HEAD_BYTES + 8 * words + NOTICE_BYTES * at + 8;
+                    noise[status] %= 15;
+                    noise[status + 1..status + 8].fill(0);
+                }
+            }
+            if let Ok(ack) = Ack::parse(&noise) {
+                prop_assert_eq!(written(&ack), noise);
             }
         }
     }
 
     #[test]
-    fn partial_entries_and_unknown_codes_are_malformed() {
-        assert!(AckEntry::parse_all(&[0; 17]).is_err());
-        let mut bytes = [0; 32];
-        bytes[28] = 13;
-        assert_eq!(AckEntry::parse_all(&bytes), Err(NicError::Message { at: 16 }));
+    fn unknown_codes_are_malformed() {
+        for (code, known) in
+            [(0, false), (1, true), (11, true), (12, false), (13, true), (14, false)]
+        {
+            assert_eq!(Notice::from_code(code).is_some(), known, "{code}");
+        }
     }
 }

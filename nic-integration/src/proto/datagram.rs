@@ -1,31 +1,66 @@
-//! The datagram: a 64-byte header, a payload, an 8-byte tag (PROTOCOL §2).
+//! The datagram: a 64-byte header, a payload, a tag of 16 bytes (PROTOCOL §2).
 //!
 //! A datagram places itself: rkey, offset and length say where its payload belongs, so it can land
 //! in any order. The header ends in its own tag, so that a header whose payload was cut off can
-//! still be trusted by a later transport. Both tags are **checksums** (BLAKE3, truncated) until
-//! datagrams are authenticated: they catch noise, not an adversary.
+//! still be trusted. What the tags are made of is [`Session`](super::secure)'s.
 
 use crate::NicError;
 
 /// Bytes of a header: one 512-bit bus beat.
 pub const HEADER_BYTES: usize = 64;
-/// Bytes of either tag.
-pub const TAG_BYTES: usize = 8;
+/// Bytes of the header's own tag, which it ends with.
+pub const HEADER_TAG_BYTES: usize = 8;
+/// Bytes of the tag over header and payload, which a datagram ends with.
+pub const TAG_BYTES: usize = 16;
 /// Bytes that a datagram carries beside its payload.
 pub const OVERHEAD_BYTES: usize = HEADER_BYTES + TAG_BYTES;
 /// The largest payload of a UDP datagram over IPv4.
 pub const MAX_DATAGRAM_BYTES: usize = 65_507;
 /// The version of the protocol that this crate speaks.
-pub const VERSION: u8 = 1;
+pub const VERSION: u8 = 2;
+
+/// Bytes that every datagram begins with: magic, version, kind, index.
+pub(super) const PREFIX_BYTES: usize = 8;
+/// Bytes of a header that its tag covers.
+pub(super) const TAGGED_BYTES: usize = HEADER_BYTES - HEADER_TAG_BYTES;
 
 const MAGIC: [u8; 2] = *b"CG";
-const TAGGED_BYTES: usize = HEADER_BYTES - TAG_BYTES;
 
-/// What a datagram does (PROTOCOL §2.2).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+/// What a datagram is: one of a handshake, or sealed and of an [`Opcode`] (PROTOCOL §2.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Sealed(Opcode),
+    Hello,
+    Welcome,
+    Cookie,
+}
+
+impl Kind {
+    const HANDSHAKE: [(u8, Self); 3] = [(16, Self::Hello), (17, Self::Welcome), (18, Self::Cookie)];
+
+    fn code(self) -> u8 {
+        match self {
+            Self::Sealed(opcode) => opcode as u8,
+            _ => {
+                Self::HANDSHAKE.iter().find(|(_, kind)| *kind == self).map_or(0, |(code, _)| *code)
+            }
+        }
+    }
+
+    fn from_code(code: u8) -> Result<Self, NicError> {
+        match Self::HANDSHAKE.iter().find(|(known, _)| *known == code) {
+            Some((_, kind)) => Ok(*kind),
+            None => Opcode::from_code(code).map(Self::Sealed),
+        }
+    }
+}
+
+/// What a sealed datagram does (PROTOCOL §2.2).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Opcode {
     /// Places its payload in a region.
+    #[default]
     Write = 1,
     /// As [`Write`](Self::Write); the message's completion also surfaces an immediate.
     WriteImm = 2,
@@ -49,17 +84,14 @@ impl Opcode {
 }
 
 /// The fields of a header that are not derived from the rest of the datagram (PROTOCOL §2.1).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Header {
     /// What the datagram does.
     pub opcode: Opcode,
-    /// SUM: whose contribution this is. Otherwise 0.
-    pub contributor: u16,
-    /// The sender's incarnation; never 0.
-    pub source: u32,
-    /// The incarnation it is meant for; 0 while the sender does not know it.
-    pub destination: u32,
-    /// Fresh for every datagram an endpoint sends, retransmissions included.
+    /// The receiver's index of the session, and the epoch's lowest byte. [Sealing](super::secure)
+    /// fills it in.
+    pub spi: u32,
+    /// Fresh for every datagram of a session, retransmissions included: the nonce. Sealing fills it in.
     pub packet: u64,
     /// The message the datagram belongs to; ascending per pair of sender and receiver.
     pub message: u64,
@@ -73,101 +105,70 @@ pub struct Header {
     pub index: u32,
     /// WRITE_IMM: the immediate. SUM: the round.
     pub immediate: u32,
+    /// SUM: whose contribution this is. Otherwise 0.
+    pub contributor: u16,
 }
 
-/// A datagram that passed every check that needs no state.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Datagram<'a> {
-    /// The header's fields.
-    pub header: Header,
-    /// The payload, without its tag.
-    pub payload: &'a [u8],
+/// The first bytes of any datagram to whoever named itself by `index`.
+pub(super) fn prefix(kind: Kind, index: u32) -> [u8; PREFIX_BYTES] {
+    let [a, b, c, d] = index.to_le_bytes();
+    [MAGIC[0], MAGIC[1], VERSION, kind.code(), a, b, c, d]
 }
 
-impl<'a> Datagram<'a> {
-    /// Checks and reads one datagram.
-    ///
-    /// # Errors
-    ///
-    /// The `NicError` variants under "the peer", by the first check that fails.
-    ///
-    /// # Source
-    ///
-    /// PROTOCOL §2.3.
-    pub fn parse(bytes: &'a [u8]) -> Result<Self, NicError> {
-        let wrong_length = NicError::DatagramLength { bytes: bytes.len() };
-        if bytes.len() > MAX_DATAGRAM_BYTES {
-            return Err(wrong_length);
-        }
-        let (head, rest) = bytes.split_first_chunk::<HEADER_BYTES>().ok_or(wrong_length)?;
-        let (payload, payload_tag) = rest.split_last_chunk::<TAG_BYTES>().ok_or(wrong_length)?;
-        if head[..2] != MAGIC {
-            return Err(NicError::Magic);
-        }
-        if head[2] != VERSION {
-            return Err(NicError::Version { version: head[2] });
-        }
-        let head_tag: [u8; TAG_BYTES] = field(head, TAGGED_BYTES);
-        if head_tag != header_tag(&head[..TAGGED_BYTES]) {
-            return Err(NicError::HeaderTag);
-        }
-        if usize::from(u16::from_le_bytes(field(head, 4))) != payload.len() {
-            return Err(wrong_length);
-        }
-        let header = Header::read(head)?;
-        if *payload_tag != payload_tag_of(&head_tag, payload) {
-            return Err(NicError::PayloadTag);
-        }
-        Ok(Self { header, payload })
+/// Reads what any datagram begins with: its kind, and the index it names.
+///
+/// # Errors
+///
+/// [`NicError::DatagramLength`], [`NicError::Magic`], [`NicError::Version`], [`NicError::Opcode`].
+pub(super) fn read_prefix(bytes: &[u8]) -> Result<(Kind, u32), NicError> {
+    let length = NicError::DatagramLength { bytes: bytes.len() };
+    if bytes.len() > MAX_DATAGRAM_BYTES {
+        return Err(length);
     }
-
-    /// Replaces the contents of `bytes` with this datagram.
-    ///
-    /// The payload must be at most [`MAX_DATAGRAM_BYTES`] − [`OVERHEAD_BYTES`] long: a longer one
-    /// is a defect of the caller, and what is written then will not parse.
-    pub fn write_into(&self, bytes: &mut Vec<u8>) {
-        debug_assert!(self.payload.len() <= MAX_DATAGRAM_BYTES - OVERHEAD_BYTES);
-        bytes.clear();
-        bytes.reserve(OVERHEAD_BYTES + self.payload.len());
-        self.header.append(self.payload.len() as u16, bytes);
-        let head_tag = header_tag(bytes);
-        bytes.extend_from_slice(&head_tag);
-        bytes.extend_from_slice(self.payload);
-        bytes.extend_from_slice(&payload_tag_of(&head_tag, self.payload));
+    let (head, _) = bytes.split_first_chunk::<PREFIX_BYTES>().ok_or(length)?;
+    if head[..2] != MAGIC {
+        return Err(NicError::Magic);
     }
+    if head[2] != VERSION {
+        return Err(NicError::Version { version: head[2] });
+    }
+    Ok((Kind::from_code(head[3])?, u32::from_le_bytes(field(head, 4))))
 }
 
 impl Header {
-    fn read(head: &[u8; HEADER_BYTES]) -> Result<Self, NicError> {
+    /// The fields of a header, and how many bytes of payload it announces. Nothing vouches for them
+    /// before a tag does.
+    ///
+    /// # Errors
+    ///
+    /// As [`read_prefix`]; [`NicError::HeaderField`].
+    pub(super) fn read(head: &[u8; HEADER_BYTES]) -> Result<(Self, usize), NicError> {
+        let (kind, spi) = read_prefix(head)?;
+        let Kind::Sealed(opcode) = kind else { return Err(NicError::Opcode { code: head[3] }) };
         let header = Self {
-            opcode: Opcode::from_code(head[3])?,
-            contributor: u16::from_le_bytes(field(head, 6)),
-            source: u32::from_le_bytes(field(head, 8)),
-            destination: u32::from_le_bytes(field(head, 12)),
-            packet: u64::from_le_bytes(field(head, 16)),
-            message: u64::from_le_bytes(field(head, 24)),
-            offset: u64::from_le_bytes(field(head, 32)),
-            rkey: u32::from_le_bytes(field(head, 40)),
-            message_bytes: u32::from_le_bytes(field(head, 44)),
-            index: u32::from_le_bytes(field(head, 48)),
-            immediate: u32::from_le_bytes(field(head, 52)),
+            opcode,
+            spi,
+            packet: u64::from_le_bytes(field(head, 8)),
+            message: u64::from_le_bytes(field(head, 16)),
+            offset: u64::from_le_bytes(field(head, 24)),
+            rkey: u32::from_le_bytes(field(head, 32)),
+            message_bytes: u32::from_le_bytes(field(head, 36)),
+            index: u32::from_le_bytes(field(head, 40)),
+            immediate: u32::from_le_bytes(field(head, 44)),
+            contributor: u16::from_le_bytes(field(head, 50)),
         };
-        if header.contributor != 0 && header.opcode != Opcode::Sum {
-            return Err(NicError::HeaderField { at: 6 });
+        if header.contributor != 0 && opcode != Opcode::Sum {
+            return Err(NicError::HeaderField { at: 50 });
         }
-        if header.source == 0 {
-            return Err(NicError::HeaderField { at: 8 });
+        if head[52..TAGGED_BYTES] != [0; 4] {
+            return Err(NicError::HeaderField { at: 52 });
         }
-        Ok(header)
+        Ok((header, usize::from(u16::from_le_bytes(field(head, 48)))))
     }
 
-    fn append(&self, payload_bytes: u16, bytes: &mut Vec<u8>) {
-        bytes.extend_from_slice(&MAGIC);
-        bytes.extend_from_slice(&[VERSION, self.opcode as u8]);
-        bytes.extend_from_slice(&payload_bytes.to_le_bytes());
-        bytes.extend_from_slice(&self.contributor.to_le_bytes());
-        bytes.extend_from_slice(&self.source.to_le_bytes());
-        bytes.extend_from_slice(&self.destination.to_le_bytes());
+    /// Appends all but the tag.
+    pub(super) fn append(&self, payload_bytes: u16, bytes: &mut Vec<u8>) {
+        bytes.extend_from_slice(&prefix(Kind::Sealed(self.opcode), self.spi));
         bytes.extend_from_slice(&self.packet.to_le_bytes());
         bytes.extend_from_slice(&self.message.to_le_bytes());
         bytes.extend_from_slice(&self.offset.to_le_bytes());
@@ -175,34 +176,24 @@ impl Header {
         bytes.extend_from_slice(&self.message_bytes.to_le_bytes());
         bytes.extend_from_slice(&self.index.to_le_bytes());
         bytes.extend_from_slice(&self.immediate.to_le_bytes());
+        bytes.extend_from_slice(&payload_bytes.to_le_bytes());
+        bytes.extend_from_slice(&self.contributor.to_le_bytes());
+        bytes.extend_from_slice(&[0; 4]);
     }
 }
 
 /// The `N` bytes at `at`; in bounds by construction of every call.
-fn field<const N: usize>(head: &[u8; HEADER_BYTES], at: usize) -> [u8; N] {
+fn field<const N: usize>(head: &[u8], at: usize) -> [u8; N] {
     std::array::from_fn(|byte| head[at + byte])
 }
 
-fn header_tag(tagged: &[u8]) -> [u8; TAG_BYTES] {
-    truncated(blake3::hash(tagged))
-}
-
-/// Covers the header's tag too, so that a payload cannot be paired with another header.
-fn payload_tag_of(head_tag: &[u8; TAG_BYTES], payload: &[u8]) -> [u8; TAG_BYTES] {
-    truncated(blake3::Hasher::new().update(head_tag).update(payload).finalize())
-}
-
-fn truncated(hash: blake3::Hash) -> [u8; TAG_BYTES] {
-    std::array::from_fn(|byte| hash.as_bytes()[byte])
-}
-
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use proptest::prelude::*;
 
     use super::*;
 
-    fn headers() -> impl Strategy<Value = Header> {
+    pub(in crate::proto) fn headers() -> impl Strategy<Value = Header> {
         let opcodes = prop_oneof![
             Just(Opcode::Write),
             Just(Opcode::WriteImm),
@@ -210,12 +201,11 @@ mod tests {
             Just(Opcode::Ack)
         ];
         let places = (any::<u64>(), any::<u64>(), any::<u64>(), any::<[u32; 5]>());
-        (opcodes, any::<u16>(), 1..=u32::MAX, places).prop_map(
-            |(opcode, contributor, source, (packet, message, offset, words))| Header {
+        (opcodes, any::<u16>(), places).prop_map(
+            |(opcode, contributor, (packet, message, offset, words))| Header {
                 opcode,
                 contributor: if opcode == Opcode::Sum { contributor } else { 0 },
-                source,
-                destination: words[0],
+                spi: words[0],
                 packet,
                 message,
                 offset,
@@ -227,55 +217,31 @@ mod tests {
         )
     }
 
-    fn payloads() -> impl Strategy<Value = Vec<u8>> {
+    pub(in crate::proto) fn payloads() -> impl Strategy<Value = Vec<u8>> {
         proptest::collection::vec(any::<u8>(), 0..300)
     }
 
     proptest! {
         #[test]
-        fn what_is_written_is_read(header in headers(), payload in payloads()) {
-            let mut bytes = vec![9; 3];
-            Datagram { header, payload: &payload }.write_into(&mut bytes);
-            prop_assert_eq!(bytes.len(), OVERHEAD_BYTES + payload.len());
-            prop_assert_eq!(Datagram::parse(&bytes), Ok(Datagram { header, payload: &payload }));
+        fn what_is_written_is_read(header in headers(), payload_bytes: u16) {
+            let mut bytes = vec![];
+            header.append(payload_bytes, &mut bytes);
+            prop_assert_eq!(bytes.len(), TAGGED_BYTES);
+            bytes.extend([0; HEADER_TAG_BYTES]);
+            let read = Header::read(bytes[..].try_into().unwrap());
+            prop_assert_eq!(read, Ok((header, usize::from(payload_bytes))));
         }
 
         #[test]
-        fn every_flipped_bit_is_noticed(header in headers(), payload in payloads(), at: prop::sample::Index, bit in 0u8..8) {
-            let mut bytes = Vec::new();
-            Datagram { header, payload: &payload }.write_into(&mut bytes);
-            let at = at.index(bytes.len());
-            bytes[at] ^= 1u8 << bit;
-            prop_assert!(Datagram::parse(&bytes).is_err());
-        }
-
-        #[test]
-        fn cut_or_stretched_is_refused(header in headers(), payload in payloads(), cut: prop::sample::Index) {
-            let mut bytes = Vec::new();
-            Datagram { header, payload: &payload }.write_into(&mut bytes);
-            prop_assert!(Datagram::parse(&bytes[..cut.index(bytes.len())]).is_err());
-            bytes.push(0);
-            prop_assert!(Datagram::parse(&bytes).is_err());
-        }
-
-        #[test]
-        fn random_bytes_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
-            prop_assert!(Datagram::parse(&bytes).is_err());
-        }
-
-        /// Tags made to fit, so that the checks behind them are reached.
-        #[test]
-        fn well_tagged_noise_never_panics(mut head: [u8; HEADER_BYTES], payload in payloads()) {
-            head[..3].copy_from_slice(b"CG\x01");
-            head[3] %= 8;
-            head[4..6].copy_from_slice(&(payload.len() as u16).to_le_bytes());
-            let tag = header_tag(&head[..TAGGED_BYTES]);
-            head[TAGGED_BYTES..].copy_from_slice(&tag);
-            let bytes = [&head[..], &payload, &payload_tag_of(&tag, &payload)].concat();
-            if let Ok(datagram) = Datagram::parse(&bytes) {
-                let mut again = Vec::new();
-                datagram.write_into(&mut again);
-                prop_assert_eq!(again, bytes);
+        fn noise_never_panics_and_reads_back_if_accepted(mut head: [u8; HEADER_BYTES], magic: bool) {
+            if magic {
+                let kind = head[3] % 20;
+                head[..4].copy_from_slice(&[b'C', b'G', VERSION, kind]);
+            }
+            if let Ok((header, payload_bytes)) = Header::read(&head) {
+                let mut again = vec![];
+                header.append(payload_bytes as u16, &mut again);
+                prop_assert_eq!(&again, &head[..TAGGED_BYTES]);
             }
         }
     }
@@ -284,9 +250,8 @@ mod tests {
     fn the_layout_is_the_one_specified() {
         let header = Header {
             opcode: Opcode::Sum,
+            spi: 0x0304_0506,
             contributor: 0x0102,
-            source: 0x0304_0506,
-            destination: 0x0708_090a,
             packet: 0x0b,
             message: 0x0c,
             offset: 0x0d,
@@ -296,11 +261,29 @@ mod tests {
             immediate: 0x10,
         };
         let mut bytes = Vec::new();
-        Datagram { header, payload: b"abc" }.write_into(&mut bytes);
-        assert_eq!(bytes[..16], *b"CG\x01\x03\x03\x00\x02\x01\x06\x05\x04\x03\x0a\x09\x08\x07");
-        let places: Vec<u8> = [16, 24, 32, 40, 44, 48, 52].iter().map(|&at| bytes[at]).collect();
+        header.append(0x1112, &mut bytes);
+        assert_eq!(bytes[..8], *b"CG\x02\x03\x06\x05\x04\x03");
+        let places: Vec<u8> = [8, 16, 24, 32, 36, 40, 44].iter().map(|&at| bytes[at]).collect();
         assert_eq!(places, [0x0b, 0x0c, 0x0d, 0x0e, 3, 0x0f, 0x10]);
-        assert_eq!(&bytes[64..67], b"abc");
-        assert_eq!(bytes.len(), 75);
+        assert_eq!(bytes[48..], [0x12, 0x11, 0x02, 0x01, 0, 0, 0, 0]);
+    }
+
+    #[test]
+    fn what_is_no_datagram_is_refused_by_the_first_thing_wrong() {
+        let good = prefix(Kind::Hello, 7);
+        assert_eq!(read_prefix(&good), Ok((Kind::Hello, 7)));
+        assert_eq!(read_prefix(&good[..7]), Err(NicError::DatagramLength { bytes: 7 }));
+        let long = [&good[..], &[0; MAX_DATAGRAM_BYTES]].concat();
+        assert_eq!(read_prefix(&long), Err(NicError::DatagramLength { bytes: long.len() }));
+        for (at, byte, error) in [
+            (0, 0, NicError::Magic),
+            (2, 1, NicError::Version { version: 1 }),
+            (3, 4, NicError::Opcode { code: 4 }),
+            (3, 19, NicError::Opcode { code: 19 }),
+        ] {
+            let mut bad = good;
+            bad[at] = byte;
+            assert_eq!(read_prefix(&bad), Err(error));
+        }
     }
 }

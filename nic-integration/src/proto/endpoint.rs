@@ -1,55 +1,67 @@
-//! The endpoint: every peer and every region of one process, as a state machine in five verbs.
-//!
-//! `handle_datagram` and `handle_timeout` take what happened outside; `poll_transmit`,
-//! `poll_timeout` and `poll_event` say what should happen next. Nothing here reads a clock, a
-//! socket or a random number.
+//! One process's end of the protocol: links, regions, events.
 
+mod greeting;
 mod incoming;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
+use rand_chacha::ChaCha20Rng;
+use rand_core::SeedableRng;
+
 use crate::NicError;
 
-use super::ack::{ACK_ENTRY_BYTES, AckEntry};
-use super::datagram::{Datagram, Header, MAX_DATAGRAM_BYTES, OVERHEAD_BYTES, Opcode};
-use super::event::{Event, MessageId, Peer};
-use super::receiver::Receiver;
+use super::datagram::{Header, MAX_DATAGRAM_BYTES, OVERHEAD_BYTES, Opcode};
+use super::event::{Cause, Event, MessageId, Peer};
+use super::link::Link;
 use super::region::{Memory, Region};
-use super::sender::{Message, Sender};
+use super::secure::{Gate, Identity, NodeId, Suite};
+use super::sender::{MESSAGE_WINDOW, Message, Sender};
 use super::stats::Stats;
 use super::sum::SumRegion;
 use super::time::Time;
 
 /// UDP payload bytes that fit an Ethernet frame over IPv4 without fragmentation.
 pub const DEFAULT_DATAGRAM_BYTES: usize = 1472;
-/// The smallest datagram an endpoint can be told to send.
-pub const MIN_DATAGRAM_BYTES: usize = 256;
+/// The smallest datagram an endpoint can be told to send: an ACK with all its notices fits.
+pub const MIN_DATAGRAM_BYTES: usize = 768;
 /// Silence after which a peer with unanswered messages is given up.
 pub const DEFAULT_GIVE_UP: Duration = Duration::from_secs(10);
 /// Inbox bytes held for all peers together, messages not yet polled included.
 pub const DEFAULT_HELD_BYTES: usize = 64 << 20;
-/// Processes that may be remembered as senders, and addresses that may be sent to.
+/// Processes that may be remembered.
 pub const MAX_PEERS: usize = 4096;
+/// Of those: processes that said HELLO and nothing since.
+pub const MAX_UNCONFIRMED: usize = 256;
 /// Events that may wait; while they do, datagrams are dropped unanswered.
 pub const MAX_EVENTS: usize = 1 << 16;
-/// Answers to strangers that may wait.
-pub const MAX_STRAY_ANSWERS: usize = 256;
+/// Datagrams of handshakes that may wait to be sent.
+pub const MAX_GREETINGS: usize = 256;
 /// A peer idle for this long is forgotten.
 pub const IDLE_SPAN: Duration = Duration::from_secs(60);
+/// A process that said HELLO and nothing since is forgotten after this.
+pub const UNCONFIRMED_SPAN: Duration = Duration::from_secs(5);
 /// How often idle peers are looked for.
 pub const SWEEP_SPAN: Duration = Duration::from_secs(10);
 /// The longest message; an inbox may set less.
 pub const MAX_MESSAGE_BYTES: usize = 1 << 30;
 
 /// What an endpoint is made of.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone)]
 pub struct Config {
+    /// The node's key.
+    pub identity: Identity,
     /// This process's number: random, fresh at every start.
     pub incarnation: NonZeroU32,
+    /// Source of handshake keys, indices and cookies: from the operating system, fresh at every start.
+    pub seed: [u8; 32],
+    /// The nodes that may open a link to us. Those we contact need not be among them.
+    pub allow: BTreeSet<NodeId>,
+    /// What seals datagrams to those we contact; whoever contacts us chooses.
+    pub suite: Suite,
     /// Bytes of the largest datagram sent, header and tags included.
     pub datagram_bytes: usize,
     /// Silence after which a peer with unanswered messages is given up.
@@ -59,11 +71,15 @@ pub struct Config {
 }
 
 impl Config {
-    /// The defaults, for a process with that incarnation.
+    /// The defaults, for a process of a node that talks to whom it contacts alone.
     #[must_use]
-    pub fn new(incarnation: NonZeroU32) -> Self {
+    pub fn new(identity: Identity, incarnation: NonZeroU32, seed: [u8; 32]) -> Self {
         Self {
+            identity,
             incarnation,
+            seed,
+            allow: BTreeSet::new(),
+            suite: Suite::default(),
             datagram_bytes: DEFAULT_DATAGRAM_BYTES,
             give_up: DEFAULT_GIVE_UP,
             held_bytes: DEFAULT_HELD_BYTES,
@@ -74,20 +90,27 @@ impl Config {
 /// One process's end of the protocol.
 pub struct Endpoint {
     config: Config,
+    rng: ChaCha20Rng,
+    gate: Gate,
     regions: BTreeMap<u32, Region>,
-    senders: BTreeMap<SocketAddr, Sender>,
-    receivers: BTreeMap<Peer, Receiver>,
-    /// Senders to ask for datagrams, in turn; each at most once.
-    ready: VecDeque<SocketAddr>,
-    /// Receivers with answers waiting, in turn; each at most once.
-    answering: VecDeque<Peer>,
-    /// Answers to datagrams that deserve no state.
-    strays: VecDeque<(Peer, AckEntry)>,
+    links: BTreeMap<u32, Link>,
+    /// Links by the process at their other end, once it is known.
+    peers: BTreeMap<Peer, u32>,
+    /// Where nodes listen that we contact, and the link there.
+    contacts: BTreeMap<NodeId, (SocketAddr, Option<u32>)>,
+    /// Links by the indices of their sessions.
+    sessions: BTreeMap<u32, u32>,
+    next_link: u32,
+    /// Links with answers waiting, in turn; each at most once.
+    answering: VecDeque<u32>,
+    /// Links to ask for messages, in turn; each at most once.
+    sending: VecDeque<u32>,
+    /// Datagrams of handshakes.
+    greetings: VecDeque<(SocketAddr, Vec<u8>)>,
     events: VecDeque<Event>,
     /// Inbox bytes under assembly or waiting in `events`.
     held: usize,
-    next_packet: u64,
-    /// Where the message ids of a new sender begin: above those of every forgotten one.
+    /// Where the message ids of a new link begin: above those of every forgotten one.
     first_message: u64,
     next_sweep: Time,
     /// Scratch for the payload of an ACK.
@@ -107,17 +130,22 @@ impl Endpoint {
         if !(MIN_DATAGRAM_BYTES..=MAX_DATAGRAM_BYTES).contains(&bytes) {
             return Err(NicError::DatagramSize { bytes });
         }
+        let mut rng = ChaCha20Rng::from_seed(config.seed);
         Ok(Self {
+            gate: Gate::new(config.identity.id(), &mut rng),
             config,
+            rng,
             regions: BTreeMap::new(),
-            senders: BTreeMap::new(),
-            receivers: BTreeMap::new(),
-            ready: VecDeque::new(),
+            links: BTreeMap::new(),
+            peers: BTreeMap::new(),
+            contacts: BTreeMap::new(),
+            sessions: BTreeMap::new(),
+            next_link: 0,
             answering: VecDeque::new(),
-            strays: VecDeque::new(),
+            sending: VecDeque::new(),
+            greetings: VecDeque::new(),
             events: VecDeque::new(),
             held: 0,
-            next_packet: 0,
             first_message: 0,
             next_sweep: Time::ZERO,
             ack_payload: Vec::new(),
@@ -154,7 +182,7 @@ impl Endpoint {
         &mut self,
         rkey: u32,
         bytes: usize,
-        owner: Option<SocketAddr>,
+        owner: Option<NodeId>,
     ) -> Result<(), NicError> {
         self.register(rkey, Region::Memory(Memory { bytes: vec![0; bytes], owner }))
     }
@@ -231,17 +259,24 @@ impl Endpoint {
 
     // Work.
 
-    /// How many more messages to that address may be queued now.
+    /// Says where a node listens, so that it can be written to before it wrote to us.
+    pub fn contact(&mut self, node: NodeId, addr: SocketAddr) {
+        self.contacts.entry(node).or_insert((addr, None)).0 = addr;
+    }
+
+    /// How many more messages to that peer may be queued now.
     #[must_use]
-    pub fn room(&self, addr: SocketAddr) -> usize {
-        self.senders.get(&addr).map_or(super::sender::MESSAGE_WINDOW as usize, Sender::room)
+    pub fn room(&self, peer: Peer) -> usize {
+        let link = self.find(peer).and_then(|id| self.links.get(&id));
+        link.map_or(MESSAGE_WINDOW as usize, |link| link.sender.room())
     }
 
     /// Queues a WRITE of `data` at `offset` of a region of the peer's, with an immediate if given.
     ///
     /// # Errors
     ///
-    /// [`NicError::NoRoom`], [`NicError::TooManyPeers`], [`NicError::MessageTooLong`].
+    /// [`NicError::NoSuchPeer`], [`NicError::NoRoom`], [`NicError::TooManyPeers`],
+    /// [`NicError::MessageTooLong`].
     pub fn write(
         &mut self,
         now: Time,
@@ -267,8 +302,8 @@ impl Endpoint {
     ///
     /// # Errors
     ///
-    /// [`NicError::NoRoom`], [`NicError::TooManyPeers`]; [`NicError::MessageTooLong`] if the
-    /// chunks exceed [`payload_limit`](Self::payload_limit).
+    /// [`NicError::NoSuchPeer`], [`NicError::NoRoom`], [`NicError::TooManyPeers`];
+    /// [`NicError::MessageTooLong`] if the chunks exceed [`payload_limit`](Self::payload_limit).
     #[expect(clippy::too_many_arguments, reason = "the header's fields, each of its own meaning")]
     pub fn sum(
         &mut self,
@@ -297,32 +332,62 @@ impl Endpoint {
         self.queue(now, peer, message)
     }
 
+    /// The link to a peer: to that very process, or to whichever we reached at its node.
+    fn find(&self, peer: Peer) -> Option<u32> {
+        match peer.incarnation {
+            0 => self.contacts.get(&peer.node)?.1,
+            _ => self.peers.get(&peer).copied(),
+        }
+    }
+
     fn queue(&mut self, now: Time, peer: Peer, message: Message) -> Result<MessageId, NicError> {
-        let known = self.senders.contains_key(&peer.addr);
-        if !known && self.senders.len() >= MAX_PEERS {
-            return Err(NicError::TooManyPeers);
+        let id = match self.find(peer) {
+            Some(id) => id,
+            None => self.reach(now, peer)?,
+        };
+        let Some(link) = self.links.get_mut(&id) else {
+            return Err(NicError::NoSuchPeer { node: peer.node });
+        };
+        if link.sender.room() == 0 {
+            return Err(NicError::NoRoom { peer });
         }
-        let (limit, first) = (self.payload_limit(), self.first_message);
-        let sender =
-            self.senders.entry(peer.addr).or_insert_with(|| Sender::new(peer.addr, limit, first));
-        sender.aim(peer.incarnation, &mut self.events);
-        if sender.room() == 0 {
-            return Err(NicError::NoRoom { peer: peer.addr });
+        let message = link.sender.queue(now, message);
+        if link.session.is_none() && link.greeting.is_none() {
+            self.greet(now, id);
         }
-        let id = sender.queue(now, message);
-        schedule(&mut self.ready, sender);
+        self.schedule(id);
+        Ok(message)
+    }
+
+    /// A new link to a node whose address we know.
+    fn reach(&mut self, now: Time, peer: Peer) -> Result<u32, NicError> {
+        let contact = self.contacts.get(&peer.node).filter(|_| peer.incarnation == 0);
+        let &(addr, _) = contact.ok_or(NicError::NoSuchPeer { node: peer.node })?;
+        let id = self.add_link(now, peer, addr, true).ok_or(NicError::TooManyPeers)?;
+        self.contacts.insert(peer.node, (addr, Some(id)));
         Ok(id)
+    }
+
+    fn add_link(&mut self, now: Time, peer: Peer, addr: SocketAddr, contact: bool) -> Option<u32> {
+        if self.links.len() >= MAX_PEERS {
+            return None;
+        }
+        let id = self.next_link;
+        self.next_link = self.next_link.wrapping_add(1);
+        let sender = Sender::new(self.payload_limit(), self.first_message);
+        self.links.insert(id, Link::new(now, peer, addr, contact, sender));
+        Some(id)
     }
 
     // The five verbs; `handle_datagram` is in `incoming`.
 
     /// Lets timers expire.
     pub fn handle_timeout(&mut self, now: Time) {
-        for sender in self.senders.values_mut() {
-            if sender.next_timeout(self.config.give_up).is_some_and(|due| due <= now) {
-                sender.on_timeout(now, self.config.give_up, &mut self.events);
-                schedule(&mut self.ready, sender);
-            }
+        let give_up = self.config.give_up;
+        let due = |link: &Link| Self::due(link, give_up).is_some_and(|due| due <= now);
+        let due: Vec<u32> = self.links.iter().filter(|(_, l)| due(l)).map(|(id, _)| *id).collect();
+        for id in due {
+            self.expire(now, id);
         }
         if now >= self.next_sweep {
             self.next_sweep = now + SWEEP_SPAN;
@@ -330,12 +395,46 @@ impl Endpoint {
         }
     }
 
+    fn expire(&mut self, now: Time, id: u32) {
+        let Some(link) = self.links.get_mut(&id) else { return };
+        if !link.sender.is_idle() && now >= link.sender.heard() + self.config.give_up {
+            // Whoever is there next is asked for by a handshake.
+            link.greeting = None;
+            if link.contact
+                && let Some(session) = link.session.take()
+            {
+                self.sessions.remove(&session.local());
+            }
+            self.fail(id, Cause::Silence);
+        } else {
+            if link.session.is_some() {
+                link.sender.on_timeout(now);
+            }
+            if link.next_greeting().is_some_and(|due| due <= now) {
+                self.greet(now, id);
+            }
+        }
+        self.schedule(id);
+    }
+
+    /// Fails every unanswered message of a link.
+    fn fail(&mut self, id: u32, cause: Cause) {
+        let Some(link) = self.links.get_mut(&id) else { return };
+        link.sender.fail_all();
+        self.events.push_back(Event::Unreachable { peer: link.peer, cause });
+    }
+
+    fn due(link: &Link, give_up: Duration) -> Option<Time> {
+        let silence = (!link.sender.is_idle()).then(|| link.sender.heard() + give_up);
+        let packets = link.session.as_ref().and_then(|_| link.sender.next_timeout());
+        [silence, packets, link.next_greeting()].into_iter().flatten().min()
+    }
+
     /// When [`handle_timeout`](Self::handle_timeout) is next needed.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Time> {
-        let peers = !self.senders.is_empty() || !self.receivers.is_empty();
-        let senders = self.senders.values().filter_map(|s| s.next_timeout(self.config.give_up));
-        senders.chain(peers.then_some(self.next_sweep)).min()
+        let links = self.links.values().filter_map(|link| Self::due(link, self.config.give_up));
+        links.chain((!self.links.is_empty()).then_some(self.next_sweep)).min()
     }
 
     /// The next event.
@@ -347,85 +446,96 @@ impl Endpoint {
         Some(event)
     }
 
-    /// Replaces the contents of `bytes` with the next datagram to send, and says where to.
+    /// Appends the next datagram to send to `bytes`, and says where to.
     /// Answers go first.
     pub fn poll_transmit(&mut self, now: Time, bytes: &mut Vec<u8>) -> Option<SocketAddr> {
-        self.transmit_answers(bytes).or_else(|| self.transmit_message(now, bytes))
+        if let Some((to, greeting)) = self.greetings.pop_front() {
+            bytes.extend_from_slice(&greeting);
+            self.stats.handshakes += 1;
+            return Some(to);
+        }
+        self.transmit_answer(bytes).or_else(|| self.transmit_message(now, bytes))
     }
 
-    fn transmit_answers(&mut self, bytes: &mut Vec<u8>) -> Option<SocketAddr> {
-        let limit = self.payload_limit() / ACK_ENTRY_BYTES;
-        self.ack_payload.clear();
-        if let Some((peer, entry)) = self.strays.pop_front() {
-            entry.append(&mut self.ack_payload);
-            return Some(self.write_ack(peer, bytes));
-        }
-        while let Some(peer) = self.answering.pop_front() {
-            let Some(receiver) = self.receivers.get_mut(&peer) else { continue };
-            if receiver.take_answers(limit, &mut self.ack_payload) {
-                self.answering.push_back(peer);
-                return Some(self.write_ack(peer, bytes));
+    fn transmit_answer(&mut self, bytes: &mut Vec<u8>) -> Option<SocketAddr> {
+        let start = bytes.len();
+        while let Some(id) = self.answering.pop_front() {
+            let Some(link) = self.links.get_mut(&id) else { continue };
+            link.answering = false;
+            self.ack_payload.clear();
+            let taken = link.take_answer(&mut self.ack_payload);
+            let Some(session) = link.session.as_mut().filter(|_| taken) else { continue };
+            let header = Header { opcode: Opcode::Ack, ..Header::default() };
+            // What cannot be sealed is a lost datagram.
+            let sealed = session.seal(header, &self.ack_payload, bytes);
+            let addr = link.addr;
+            self.schedule(id);
+            if sealed.is_ok() {
+                self.stats.sent.count(self.ack_payload.len());
+                self.stats.acks_sent += 1;
+                return Some(addr);
             }
-            receiver.scheduled = false;
+            bytes.truncate(start);
         }
         None
-    }
-
-    fn write_ack(&mut self, peer: Peer, bytes: &mut Vec<u8>) -> SocketAddr {
-        let header = Header {
-            opcode: Opcode::Ack,
-            contributor: 0,
-            source: self.config.incarnation.get(),
-            destination: peer.incarnation,
-            packet: take_packet(&mut self.next_packet),
-            message: 0,
-            offset: 0,
-            rkey: 0,
-            message_bytes: 0,
-            index: 0,
-            immediate: 0,
-        };
-        Datagram { header, payload: &self.ack_payload }.write_into(bytes);
-        self.stats.sent.count(self.ack_payload.len());
-        self.stats.acks_sent += 1;
-        peer.addr
     }
 
     fn transmit_message(&mut self, now: Time, bytes: &mut Vec<u8>) -> Option<SocketAddr> {
-        while let Some(addr) = self.ready.pop_front() {
-            let Some(sender) = self.senders.get_mut(&addr) else { continue };
-            let source = self.config.incarnation.get();
-            if let Some(outbound) = sender.next(now, source, self.next_packet) {
-                take_packet(&mut self.next_packet);
-                let (header, payload) = (outbound.header, outbound.payload);
-                Datagram { header, payload }.write_into(bytes);
-                self.stats.sent.count(payload.len());
-                self.stats.retransmitted += u64::from(outbound.resent);
-                self.ready.push_back(addr);
-                return Some(addr);
+        let start = bytes.len();
+        while let Some(id) = self.sending.pop_front() {
+            let Some(link) = self.links.get_mut(&id) else { continue };
+            let next = link.session.as_mut().and_then(|session| {
+                let next = link.sender.next(now, session.next_packet())?;
+                Some((session, next))
+            });
+            let Some((session, next)) = next else {
+                link.sending = false;
+                continue;
+            };
+            let sealed = session.seal(next.header, next.payload, bytes);
+            self.stats.retransmitted += u64::from(next.resent);
+            self.stats.sent.count(next.payload.len());
+            self.sending.push_back(id);
+            if sealed.is_ok() {
+                return Some(link.addr);
             }
-            sender.scheduled = false;
+            bytes.truncate(start);
         }
         None
     }
 
+    /// Asks a link for answers and messages, if it is not on the list already.
+    fn schedule(&mut self, id: u32) {
+        let Some(link) = self.links.get_mut(&id) else { return };
+        if link.wants_answer() && !std::mem::replace(&mut link.answering, true) {
+            self.answering.push_back(id);
+        }
+        if !std::mem::replace(&mut link.sending, true) {
+            self.sending.push_back(id);
+        }
+    }
+
     fn forget_idle(&mut self, now: Time) {
-        let expired = |heard: Time| now.since(heard) >= IDLE_SPAN;
-        let gone = self.senders.extract_if(.., |_, s| s.idle_since().is_some_and(expired));
-        let highest = gone.map(|(_, sender)| sender.next_message()).max();
-        self.first_message = self.first_message.max(highest.unwrap_or(0));
-        let idle = self.receivers.extract_if(.., |_, receiver| expired(receiver.heard));
-        self.held -= idle.map(|(_, receiver)| receiver.held_bytes()).sum::<usize>();
+        let gone = |link: &Link| {
+            let span = match (&link.session, &link.offered) {
+                (None, Some(_)) => UNCONFIRMED_SPAN,
+                _ => IDLE_SPAN,
+            };
+            link.sender.is_idle() && now.since(link.heard) >= span
+        };
+        let gone: Vec<u32> =
+            self.links.iter().filter(|(_, link)| gone(link)).map(|(id, _)| *id).collect();
+        gone.into_iter().for_each(|id| self.forget(id));
     }
-}
 
-fn schedule(ready: &mut VecDeque<SocketAddr>, sender: &mut Sender) {
-    if !std::mem::replace(&mut sender.scheduled, true) {
-        ready.push_back(sender.addr());
+    fn forget(&mut self, id: u32) {
+        let Some(link) = self.links.remove(&id) else { return };
+        self.first_message = self.first_message.max(link.sender.next_message());
+        self.held -= link.receiver.held_bytes();
+        self.sessions.retain(|_, of| *of != id);
+        self.peers.retain(|_, of| *of != id);
+        for (_, of) in self.contacts.values_mut() {
+            of.take_if(|of| *of == id);
+        }
     }
-}
-
-fn take_packet(next: &mut u64) -> u64 {
-    *next += 1;
-    *next - 1
 }

@@ -1,27 +1,26 @@
 //! What an endpoint tells its owner, and the names it uses for it.
 
-use std::net::SocketAddr;
-
 use super::ack::Refusal;
+use super::secure::NodeId;
 
-/// One process at one address. A restarted process is another peer.
+/// One process of one node. A restarted process is another peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Peer {
-    /// Where it is.
-    pub addr: SocketAddr,
-    /// Which process it is; 0 for whoever is there.
+    /// Whose process it is.
+    pub node: NodeId,
+    /// Which process it is; 0 for whichever runs.
     pub incarnation: u32,
 }
 
 impl Peer {
-    /// Whoever is at that address.
+    /// Whichever process of that node runs.
     #[must_use]
-    pub fn at(addr: SocketAddr) -> Self {
-        Self { addr, incarnation: 0 }
+    pub fn of(node: NodeId) -> Self {
+        Self { node, incarnation: 0 }
     }
 }
 
-/// A message that this endpoint sends; unique per address sent to.
+/// A message that this endpoint sends; unique per peer sent to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MessageId(pub u64);
 

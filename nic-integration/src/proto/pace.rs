@@ -2,54 +2,86 @@
 
 use std::time::Duration;
 
-/// Retransmission timeout before any sample of the round-trip time.
-pub const INITIAL_RTO: Duration = Duration::from_millis(100);
-/// The shortest retransmission timeout: a scheduler's hiccup on a busy machine.
-pub const MIN_RTO: Duration = Duration::from_millis(10);
+/// How long to wait for an answer before any sample of the round-trip time.
+pub const INITIAL_PTO: Duration = Duration::from_millis(100);
+/// The shortest wait for an answer before one more datagram asks for it.
+pub const MIN_PTO: Duration = Duration::from_millis(5);
 /// The longest, backoff included; short enough for some thirty attempts within the give-up span.
-pub const MAX_RTO: Duration = Duration::from_millis(300);
+pub const MAX_PTO: Duration = Duration::from_millis(300);
+/// The least that a datagram must be overtaken by before it is taken for lost.
+pub const MIN_REORDER: Duration = Duration::from_micros(200);
 /// Datagrams in flight to a new peer.
 pub const INITIAL_WINDOW: usize = 32;
 /// The window never shrinks below this.
 pub const MIN_WINDOW: usize = 4;
-/// The window never grows beyond this: 512 datagrams of 1,472 bytes fill a quarter of a 4 MiB
+/// The window never grows beyond this many datagrams: 512 of 1,472 bytes fill a quarter of a 4 MiB
 /// socket buffer, as the kernel accounts for them.
 pub const MAX_WINDOW: usize = 512;
+/// Nor beyond as many full datagrams as this many bytes hold.
+pub const MAX_WINDOW_BYTES: usize = 2 << 20;
+/// One in so many datagrams of a windowful may be lost before the window shrinks: what is lost at
+/// random says nothing of congestion.
+pub const LOSS_TOLERANCE: usize = 16;
+/// Timeouts in a row after which everything in flight is taken for lost.
+pub const PERSISTENT_TIMEOUTS: u32 = 3;
 
 /// Round-trip estimate and window towards one peer.
 #[derive(Debug)]
 pub(super) struct Pace {
     /// Smoothed round-trip time and its mean deviation, once sampled.
     rtt: Option<(Duration, Duration)>,
-    /// Doublings of the timeout since the last clean sample.
-    backoff: u32,
+    /// Timeouts since the last answer.
+    timeouts: u32,
     window: usize,
+    /// What it never grows beyond.
+    limit: usize,
     /// Below it the window doubles per round trip, above it grows by one.
     threshold: usize,
-    /// Acknowledgements since the window last grew by one.
+    /// Answers since the window last grew by one.
     credit: usize,
+    /// Datagrams answered, and lost, in the present windowful.
+    answered: usize,
+    lost: usize,
 }
 
 impl Pace {
-    pub(super) fn new() -> Self {
-        Self { rtt: None, backoff: 0, window: INITIAL_WINDOW, threshold: MAX_WINDOW, credit: 0 }
+    /// Towards a peer that gets datagrams of so many bytes.
+    pub(super) fn new(datagram_bytes: usize) -> Self {
+        let limit = (MAX_WINDOW_BYTES / datagram_bytes.max(1)).clamp(MIN_WINDOW, MAX_WINDOW);
+        Self {
+            rtt: None,
+            timeouts: 0,
+            window: INITIAL_WINDOW.min(limit),
+            limit,
+            threshold: limit,
+            credit: 0,
+            answered: 0,
+            lost: 0,
+        }
     }
 
     pub(super) fn window(&self) -> usize {
         self.window
     }
 
-    /// SRTT + 4·RTTVAR, doubled by backoff, within [`MIN_RTO`] and [`MAX_RTO`] (after RFC 6298 §2).
-    pub(super) fn rto(&self) -> Duration {
-        let rto = self.rtt.map_or(INITIAL_RTO, |(smoothed, deviation)| smoothed + 4 * deviation);
-        (rto.max(MIN_RTO) * (1 << self.backoff)).min(MAX_RTO)
+    /// How long to wait for an answer: SRTT + 4·RTTVAR (after RFC 6298 §2), doubled by every timeout,
+    /// within [`MIN_PTO`] and [`MAX_PTO`].
+    pub(super) fn timeout(&self) -> Duration {
+        let wait = self.rtt.map_or(INITIAL_PTO, |(smoothed, deviation)| smoothed + 4 * deviation);
+        (wait.max(MIN_PTO) * (1 << self.timeouts.min(6))).min(MAX_PTO)
     }
 
-    /// An acknowledgement, with the round-trip time unless the datagram was retransmitted: then
-    /// nobody knows which transmission it answers (Karn), and the backoff stays.
-    pub(super) fn on_ack(&mut self, rtt: Option<Duration>) {
+    /// How long after its sending a datagram is lost, if one that was sent later is answered:
+    /// a round trip, and what paths of different lengths may differ by (after RFC 8985 §6.2).
+    pub(super) fn patience(&self) -> Duration {
+        let (smoothed, deviation) = self.rtt.unwrap_or((INITIAL_PTO, Duration::ZERO));
+        smoothed + (smoothed / 4).max(2 * deviation).max(MIN_REORDER)
+    }
+
+    /// Answers arrived, with a round-trip time if the newest datagram sent was among them.
+    pub(super) fn on_answers(&mut self, count: usize, rtt: Option<Duration>) {
+        self.timeouts = 0;
         if let Some(sample) = rtt {
-            self.backoff = 0;
             self.rtt = Some(match self.rtt {
                 None => (sample, sample / 2),
                 Some((smoothed, deviation)) => {
@@ -57,20 +89,47 @@ impl Pace {
                 }
             });
         }
-        self.credit += if self.window < self.threshold { self.window } else { 1 };
-        if self.credit >= self.window {
-            self.credit = 0;
-            self.window = (self.window + 1).min(MAX_WINDOW);
+        self.answered += count;
+        for _ in 0..count {
+            self.credit += if self.window < self.threshold { self.window } else { 1 };
+            if self.credit >= self.window {
+                self.credit = 0;
+                self.window = (self.window + 1).min(self.limit);
+            }
         }
+        self.judge();
     }
 
-    /// A timeout; the caller counts at most one per timeout span.
-    pub(super) fn on_loss(&mut self) {
-        // 2^5 × MIN_RTO exceeds MAX_RTO, so that more doublings would change nothing.
-        self.backoff = (self.backoff + 1).min(5);
-        self.threshold = (self.window / 2).max(MIN_WINDOW);
-        self.window = self.threshold;
-        self.credit = 0;
+    /// Datagrams are taken for lost.
+    pub(super) fn on_lost(&mut self, count: usize) {
+        self.lost += count;
+        self.judge();
+    }
+
+    /// Nothing was answered in time; whether this makes all that is in flight lost.
+    pub(super) fn on_timeout(&mut self) -> bool {
+        self.timeouts += 1;
+        let lost = self.timeouts.is_multiple_of(PERSISTENT_TIMEOUTS);
+        if lost {
+            self.threshold = (self.window / 2).max(MIN_WINDOW);
+            self.window = MIN_WINDOW;
+            (self.credit, self.answered, self.lost) = (0, 0, 0);
+        }
+        lost
+    }
+
+    /// Looks back over a windowful.
+    fn judge(&mut self) {
+        let total = self.answered + self.lost;
+        if total < self.window {
+            return;
+        }
+        if self.lost * LOSS_TOLERANCE > total {
+            self.window = (self.window * 3 / 4).max(MIN_WINDOW);
+            self.threshold = self.window;
+            self.credit = 0;
+        }
+        (self.answered, self.lost) = (0, 0);
     }
 }
 
@@ -80,22 +139,40 @@ mod tests {
 
     #[test]
     fn the_timeout_follows_the_round_trip_and_stays_within_bounds() {
-        let mut pace = Pace::new();
-        assert_eq!(pace.rto(), INITIAL_RTO);
+        let mut pace = Pace::new(1472);
+        assert_eq!(pace.timeout(), INITIAL_PTO);
         for _ in 0..50 {
-            pace.on_ack(Some(Duration::from_micros(50)));
+            pace.on_answers(1, Some(Duration::from_micros(50)));
         }
-        assert_eq!(pace.rto(), MIN_RTO);
-        pace.on_loss();
-        assert_eq!(pace.rto(), 2 * MIN_RTO);
-        pace.on_ack(None);
-        assert_eq!(pace.rto(), 2 * MIN_RTO, "a retransmitted datagram is no sample");
-        (0..40).for_each(|_| pace.on_loss());
-        assert_eq!(pace.rto(), MAX_RTO);
+        assert_eq!(pace.timeout(), MIN_PTO);
+        assert!(pace.patience() < Duration::from_micros(300));
+        assert!(!pace.on_timeout());
+        assert_eq!(pace.timeout(), 2 * MIN_PTO);
+        pace.on_answers(1, None);
+        assert_eq!(pace.timeout(), MIN_PTO, "an answer ends the backoff");
+        let lost: Vec<bool> = (0..40).map(|_| pace.on_timeout()).collect();
+        assert_eq!(lost.iter().filter(|lost| **lost).count(), 40 / PERSISTENT_TIMEOUTS as usize);
+        assert_eq!(pace.timeout(), MAX_PTO);
         assert_eq!(pace.window(), MIN_WINDOW);
-        pace.on_ack(Some(Duration::from_millis(40)));
-        assert!(pace.rto() > Duration::from_millis(40), "a clean sample ends the backoff");
-        (0..1_000_000).for_each(|_| pace.on_ack(None));
+        pace.on_answers(1, Some(Duration::from_millis(40)));
+        assert!(pace.timeout() > Duration::from_millis(40));
+        pace.on_answers(1_000_000, None);
         assert_eq!(pace.window(), MAX_WINDOW);
+    }
+
+    #[test]
+    fn random_loss_leaves_the_window_and_congestion_shrinks_it() {
+        let mut pace = Pace::new(1472);
+        pace.on_answers(1_000_000, None);
+        for _ in 0..1000 {
+            pace.on_answers(99, None);
+            pace.on_lost(1);
+        }
+        assert_eq!(pace.window(), MAX_WINDOW);
+        for _ in 0..1000 {
+            pace.on_answers(4, None);
+            pace.on_lost(1);
+        }
+        assert!(pace.window() < 32, "{}", pace.window());
     }
 }

@@ -1,15 +1,10 @@
-//! The receiving half from one peer: which messages are done, and what to answer (PROTOCOL §3, §5).
+//! The receiving half from one peer: what is known of its messages (PROTOCOL §5).
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 
-use super::ack::{AckEntry, Refusal};
+use super::ack::Refusal;
 use super::datagram::Header;
 use super::sender::MESSAGE_WINDOW;
-use super::time::Time;
-
-/// Answers that may wait for one peer; older ones are dropped, and asked for again by
-/// retransmission.
-pub const MAX_QUEUED_ACKS: usize = 4096;
 
 /// A WRITE message of which some datagrams are committed.
 #[derive(Debug)]
@@ -76,27 +71,13 @@ pub(super) enum Incoming {
     Refused(Refusal),
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Receiver {
     highest: u64,
     messages: BTreeMap<u64, Incoming>,
-    acks: VecDeque<AckEntry>,
-    pub(super) heard: Time,
-    /// Whether the endpoint already means to send this peer its answers.
-    pub(super) scheduled: bool,
 }
 
 impl Receiver {
-    pub(super) fn new(now: Time) -> Self {
-        Self {
-            highest: 0,
-            messages: BTreeMap::new(),
-            acks: VecDeque::new(),
-            heard: now,
-            scheduled: false,
-        }
-    }
-
     /// Slides the window to include `message`. Returns the assembly bytes that this forgets, or
     /// `None` if the message is older than the window: its sender has had its answer, because it
     /// never runs [`MESSAGE_WINDOW`] ahead of an unanswered message (PROTOCOL §4.2).
@@ -126,20 +107,6 @@ impl Receiver {
     pub(super) fn held_bytes(&self) -> usize {
         self.messages.values().map(Incoming::held_bytes).sum()
     }
-
-    pub(super) fn answer(&mut self, entry: AckEntry) {
-        if self.acks.len() == MAX_QUEUED_ACKS {
-            self.acks.pop_front();
-        }
-        self.acks.push_back(entry);
-    }
-
-    /// Moves up to `limit` waiting answers into an ACK's payload; `false` if none waits.
-    pub(super) fn take_answers(&mut self, limit: usize, payload: &mut Vec<u8>) -> bool {
-        let count = self.acks.len().min(limit);
-        self.acks.drain(..count).for_each(|entry| entry.append(payload));
-        count > 0
-    }
 }
 
 impl Incoming {
@@ -157,7 +124,7 @@ mod tests {
 
     #[test]
     fn the_window_slides_and_forgets() {
-        let mut receiver = Receiver::new(Time::ZERO);
+        let mut receiver = Receiver::default();
         assert_eq!(receiver.admit(5), Some(0));
         receiver.set(5, Incoming::Done);
         assert_eq!(receiver.admit(5 + MESSAGE_WINDOW - 1), Some(0));
@@ -167,18 +134,5 @@ mod tests {
         assert_eq!(receiver.admit(5), None, "older than the window");
         assert_eq!(receiver.admit(6), Some(0), "late but inside");
         assert_eq!(receiver.admit(u64::MAX), Some(0));
-    }
-
-    #[test]
-    fn answers_are_bounded() {
-        let mut receiver = Receiver::new(Time::ZERO);
-        for message in 0..MAX_QUEUED_ACKS as u64 + 7 {
-            receiver.answer(AckEntry { message, index: 0, status: Ok(()) });
-        }
-        let mut payload = Vec::new();
-        assert!(receiver.take_answers(1, &mut payload));
-        assert_eq!(AckEntry::parse_all(&payload).unwrap()[0].message, 7);
-        assert!(receiver.take_answers(usize::MAX, &mut payload));
-        assert!(!receiver.take_answers(1, &mut payload));
     }
 }

@@ -1,10 +1,10 @@
 //! Where a WRITE may land: memory and inboxes (PROTOCOL §5).
 
-use std::net::SocketAddr;
-
 use super::ack::Refusal;
 use super::datagram::Header;
+use super::event::Peer;
 use super::receiver::Partial;
+use super::secure::NodeId;
 use super::sum::SumRegion;
 
 /// What is registered under an rkey.
@@ -23,21 +23,21 @@ pub(super) enum Region {
 /// Bytes that a peer may overwrite.
 pub(super) struct Memory {
     pub(super) bytes: Vec<u8>,
-    /// The only address that may, if any is named.
-    pub(super) owner: Option<SocketAddr>,
+    /// The only node that may, if any is named.
+    pub(super) owner: Option<NodeId>,
 }
 
 impl Region {
     /// Whether a WRITE datagram may be committed here; changes nothing (PROTOCOL §5.2).
     pub(super) fn check_write(
         &self,
-        from: SocketAddr,
+        from: Peer,
         header: &Header,
         payload: &[u8],
     ) -> Result<(), Refusal> {
         let limit = match self {
             Self::Sum(_) => return Err(Refusal::NoRight),
-            Self::Memory(memory) if memory.owner.is_some_and(|owner| owner != from) => {
+            Self::Memory(memory) if memory.owner.is_some_and(|owner| owner != from.node) => {
                 return Err(Refusal::NoRight);
             }
             Self::Memory(memory) => memory.bytes.len() as u64,

@@ -11,7 +11,7 @@ pub struct Traffic {
     pub header_bytes: u64,
     /// Bytes of their payloads.
     pub payload_bytes: u64,
-    /// Bytes of their payload tags.
+    /// Bytes of the tags that they end with.
     pub tag_bytes: u64,
 }
 
@@ -35,7 +35,7 @@ impl Traffic {
 pub struct Stats {
     /// Datagrams sent, acknowledgements and retransmissions included.
     pub sent: Traffic,
-    /// Well-formed datagrams received.
+    /// Datagrams received that a session vouches for.
     pub received: Traffic,
     /// Of those sent: acknowledgements.
     pub acks_sent: u64,
@@ -47,8 +47,13 @@ pub struct Stats {
     pub refused: u64,
     /// Of those received: dropped unanswered because a bound was reached.
     pub overrun: u64,
-    /// Of those received: meant for another incarnation.
-    pub misdirected: u64,
-    /// Bytes received that were no datagram: truncated, corrupted, random.
+    /// Of those received: headers whose payload was cut off on the way.
+    pub trimmed: u64,
+    /// Bytes received that no session of ours vouches for: forged, corrupted, random, or of a
+    /// session that is over.
     pub malformed: u64,
+    /// Datagrams of handshakes, both ways; their bytes are not in the traffic above.
+    pub handshakes: u64,
+    /// First messages that got no answer: from nodes that may not talk to us, or without a cookie.
+    pub turned_away: u64,
 }

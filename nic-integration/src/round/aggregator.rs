@@ -1,6 +1,6 @@
 //! The aggregator's side of rounds: admission, opening, deadlines, delivery (PROTOCOL §7).
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -9,7 +9,9 @@ use rand_core::{Rng, SeedableRng};
 
 use crate::NicError;
 use crate::node::Node;
-use crate::proto::{Cause, Config, Endpoint, Event, Peer, Stats, SumConfig, SumRegion, Time};
+use crate::proto::{
+    Cause, Config, Endpoint, Event, NodeId, Peer, Stats, SumConfig, SumRegion, Time,
+};
 
 use super::gathering::{Gathering, Joined};
 use super::message::{Join, Kind, MAX_ROUND_MESSAGE_BYTES, Open, Probe, Ready, Refuse};
@@ -20,10 +22,12 @@ use super::{JOIN_INBOX, Job, Opened};
 pub const MAX_AGGREGATOR_EVENTS: usize = 1 << 16;
 
 /// What an aggregator is made of.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone)]
 pub struct AggregatorConfig {
-    /// Its endpoint.
+    /// Its endpoint; whom it allows is said by `nodes`.
     pub endpoint: Config,
+    /// The nodes that may take part, and the one contributor that each may be, if it is said.
+    pub nodes: BTreeMap<NodeId, Option<u16>>,
     /// How many clients are declared; contributor numbers are below it.
     pub clients: u16,
     /// No sum of fewer ever leaves.
@@ -156,13 +160,14 @@ impl<J: Job> Aggregator<J> {
         if min_clients == 0 || min_clients > clients {
             return Err(NicError::Quorum { clients, min_clients });
         }
-        let mut endpoint = Endpoint::new(config.endpoint)?;
+        let allow = config.nodes.keys().copied().collect();
+        let mut endpoint = Endpoint::new(Config { allow, ..config.endpoint.clone() })?;
         endpoint.register_inbox(JOIN_INBOX, MAX_ROUND_MESSAGE_BYTES)?;
         Ok(Self {
+            rng: ChaCha20Rng::from_seed(config.seed),
             config,
             endpoint,
             job,
-            rng: ChaCha20Rng::from_seed(config.seed),
             gathering: Gathering::default(),
             current: None,
             last: None,
@@ -272,8 +277,9 @@ impl<J: Job> Aggregator<J> {
                 self.resume(contributor, &joined);
             }
             None => {
-                let reason =
-                    format!("the contribution of contributor {contributor} is in no round held");
+                let reason = self.taken(contributor).unwrap_or_else(|| {
+                    format!("the contribution of contributor {contributor} is in no round held")
+                });
                 self.refuse(now, contributor, &joined, reason);
             }
         }
@@ -289,16 +295,20 @@ impl<J: Job> Aggregator<J> {
                  numbered from 0"
             ));
         }
-        self.rounds().for_each(|round| round.give_up_predecessors(joined.peer));
+        if let Some(Some(own)) = self.config.nodes.get(&joined.peer.node)
+            && *own != contributor
+        {
+            return Err(format!(
+                "node {} is allowed as contributor {own}, not as contributor {contributor}",
+                joined.peer.node
+            ));
+        }
+        self.rounds().for_each(|round| round.give_up_predecessor(contributor, joined.peer));
         if self.resume(contributor, &joined) {
             return Ok(());
         }
-        if let Some(round) = self.current.as_ref().filter(|r| r.joined(contributor).is_some()) {
-            return Err(format!(
-                "contributor {contributor} already joined round {} with another contribution; \
-                 without its spool it is refused for this round",
-                round.number()
-            ));
+        if let Some(reason) = self.taken(contributor) {
+            return Err(reason);
         }
         // A resume of another incarnation's round is void: that round died with its aggregator.
         if let Some(resume) = join.resume
@@ -320,6 +330,16 @@ impl<J: Job> Aggregator<J> {
         }
         self.emit(AggregatorEvent::Joined { contributor, peer: joined.peer });
         Ok(())
+    }
+
+    /// Why nobody else can be that contributor now, if the open round has one.
+    fn taken(&self, contributor: u16) -> Option<String> {
+        let round = self.current.as_ref().filter(|round| round.joined(contributor).is_some())?;
+        Some(format!(
+            "contributor {contributor} already joined round {} with another contribution; \
+             without its spool it is refused for this round",
+            round.number()
+        ))
     }
 
     /// Lets a client that holds its contribution continue, in the open round or the retained one.
@@ -492,7 +512,7 @@ pub(super) fn fresh_rkey(rng: &mut ChaCha20Rng, endpoint: &Endpoint) -> u32 {
 }
 
 impl<J: Job> Node for Aggregator<J> {
-    fn handle_datagram(&mut self, now: Time, from: SocketAddr, bytes: &[u8]) {
+    fn handle_datagram(&mut self, now: Time, from: SocketAddr, bytes: &mut [u8]) {
         self.endpoint.handle_datagram(now, from, bytes);
         self.advance(now);
     }

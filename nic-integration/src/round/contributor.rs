@@ -10,7 +10,7 @@ use rand_core::SeedableRng;
 
 use crate::NicError;
 use crate::node::Node;
-use crate::proto::{Cause, Config, Endpoint, Event, MessageId, Peer, Refusal, Stats, Time};
+use crate::proto::{Cause, Config, Endpoint, Event, MessageId, NodeId, Peer, Refusal, Stats, Time};
 
 use super::aggregator::fresh_rkey;
 use super::message::{Join, Kind, MAX_ROUND_MESSAGE_BYTES, Open, Probe, Ready, Refuse};
@@ -22,12 +22,14 @@ pub const PROBE_SPAN: Duration = Duration::from_secs(1);
 const RESERVED_MESSAGES: usize = 8;
 
 /// What a contributor is made of.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct ContributorConfig {
     /// Its endpoint.
     pub endpoint: Config,
     /// Where the aggregator listens.
-    pub aggregator: SocketAddr,
+    pub addr: SocketAddr,
+    /// The aggregator's node.
+    pub aggregator: NodeId,
     /// The number it contributes as.
     pub contributor: u16,
     /// Source of rkeys: from the operating system, fresh at every start.
@@ -151,7 +153,8 @@ impl Contributor {
     ///
     /// What [`Endpoint::new`] and [`Endpoint::register_inbox`] say.
     pub fn new(config: ContributorConfig) -> Result<Self, NicError> {
-        let mut endpoint = Endpoint::new(config.endpoint)?;
+        let mut endpoint = Endpoint::new(config.endpoint.clone())?;
+        endpoint.contact(config.aggregator, config.addr);
         let mut rng = ChaCha20Rng::from_seed(config.seed);
         let inbox = fresh_rkey(&mut rng, &endpoint);
         endpoint.register_inbox(inbox, MAX_ROUND_MESSAGE_BYTES)?;
@@ -244,7 +247,7 @@ impl Contributor {
     #[must_use]
     pub fn can_push(&self) -> bool {
         matches!(&self.state, State::Contributing(round) if round.accepted.is_some())
-            && self.endpoint.room(self.config.aggregator) > RESERVED_MESSAGES
+            && self.endpoint.room(self.aggregator()) > RESERVED_MESSAGES
     }
 
     /// Bytes of whole chunks that one push may carry.
@@ -266,12 +269,11 @@ impl Contributor {
         offset: u64,
         chunks: Arc<[u8]>,
     ) -> Result<(), NicError> {
-        let addr = self.config.aggregator;
+        let peer = self.aggregator();
         if matches!(self.state, State::Contributing(_)) && !self.can_push() {
-            return Err(NicError::NoRoom { peer: addr });
+            return Err(NicError::NoRoom { peer });
         }
         let State::Contributing(round) = &mut self.state else { return Err(NicError::NoOpenRound) };
-        let peer = Peer { addr, incarnation: round.incarnation };
         let (rkey, number) = (round.rkey, round.round);
         let contributor = self.config.contributor;
         let id =
@@ -300,13 +302,18 @@ impl Contributor {
         self.events.pop_front()
     }
 
-    /// Writes to the aggregator: the one that opened our round, or whoever is there before that.
-    fn tell(&mut self, now: Time, kind: Kind, data: Vec<u8>) -> Result<MessageId, NicError> {
+    /// The aggregator: the process that opened our round, or whichever runs before that.
+    fn aggregator(&self) -> Peer {
         let incarnation = match &self.state {
             State::Contributing(round) => round.incarnation,
             State::Idle | State::Joining { .. } => 0,
         };
-        let peer = Peer { addr: self.config.aggregator, incarnation };
+        Peer { node: self.config.aggregator, incarnation }
+    }
+
+    /// Writes to the aggregator: the one that opened our round, or whoever is there before that.
+    fn tell(&mut self, now: Time, kind: Kind, data: Vec<u8>) -> Result<MessageId, NicError> {
+        let peer = self.aggregator();
         self.endpoint.write(now, peer, JOIN_INBOX, 0, data.into(), Some(kind as u32))
     }
 
@@ -350,7 +357,7 @@ impl Contributor {
     fn on_event(&mut self, now: Time, event: Event) {
         match event {
             Event::Received { from, immediate, data, .. } => {
-                if from.addr == self.config.aggregator {
+                if from.node == self.config.aggregator {
                     self.on_message(Kind::from_immediate(immediate), &data);
                 }
             }
@@ -498,7 +505,7 @@ impl Contributor {
 }
 
 impl Node for Contributor {
-    fn handle_datagram(&mut self, now: Time, from: SocketAddr, bytes: &[u8]) {
+    fn handle_datagram(&mut self, now: Time, from: SocketAddr, bytes: &mut [u8]) {
         self.endpoint.handle_datagram(now, from, bytes);
         self.advance(now);
     }

@@ -249,13 +249,13 @@ impl Round {
         if news { self.contributor_at(peer) } else { None }
     }
 
-    /// Gives up former processes at the address of `peer`.
-    pub(super) fn give_up_predecessors(&mut self, peer: Peer) {
-        let former = |other: &&Peer| other.addr == peer.addr && **other != peer;
-        let former: Vec<Peer> = self.by_peer.keys().filter(former).copied().collect();
-        former.into_iter().for_each(|other| {
-            self.give_up(other);
-        });
+    /// Gives up the former process of the node that `peer` is a process of, if it was the same
+    /// contributor.
+    pub(super) fn give_up_predecessor(&mut self, contributor: u16, peer: Peer) {
+        let former = self.joined(contributor).map(|joined| joined.peer);
+        if let Some(former) = former.filter(|former| former.node == peer.node && *former != peer) {
+            self.give_up(former);
+        }
     }
 
     /// Queues what participants wait for, as far as there is room.
@@ -271,7 +271,7 @@ impl Round {
         while let Some(participant) = self.participants.get(&contributor) {
             let peer = participant.joined.peer;
             let Some(delivery) = participant.pending.front().copied() else { return };
-            if participant.gone || endpoint.room(peer.addr) <= RESERVED_MESSAGES {
+            if participant.gone || endpoint.room(peer) <= RESERVED_MESSAGES {
                 return;
             }
             let sent = self.deliver(now, participant, delivery, endpoint);

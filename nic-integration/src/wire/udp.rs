@@ -1,9 +1,12 @@
-//! UDP sockets.
+//! UDP sockets, many datagrams a system call: the kernel cuts what is sent (GSO) and joins what
+//! arrives (GRO), where it can.
 
-use std::io::{Error, ErrorKind};
+use std::io::{Error, ErrorKind, IoSliceMut};
 use std::net::{SocketAddr, UdpSocket};
 use std::time::Duration;
 
+use quinn_udp::{RecvMeta, Transmit, UdpSocketState};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use socket2::{Domain, Protocol, Socket, Type};
 use tracing::debug;
 
@@ -13,45 +16,40 @@ use super::Wire;
 
 /// Bytes asked for in either direction; the system may grant less.
 pub const SOCKET_BUFFER_BYTES: usize = 4 << 20;
-/// The shortest wait that the socket is made to block for.
-const MIN_WAIT: Duration = Duration::from_micros(1);
+/// Buffers that one call may fill; with GRO each holds many datagrams. No more, so that what arrived
+/// is answered before the sender has run out of window.
+const BUFFERS: usize = 4;
+/// No datagram, nor what GRO joins, is longer.
+const BUFFER_BYTES: usize = 1 << 16;
 
 /// One UDP socket.
 #[derive(Debug)]
 pub struct UdpWire {
     socket: UdpSocket,
+    state: UdpSocketState,
+    buffers: Vec<u8>,
 }
 
 impl UdpWire {
-    /// Binds a loopback address; port 0 for any.
+    /// Binds an address; port 0 for any.
     ///
     /// # Errors
     ///
-    /// [`NicError::NotLoopback`] for any other address, as PROTOCOL §8 demands;
     /// [`NicError::Wire`].
     pub fn bind(addr: SocketAddr) -> Result<Self, NicError> {
-        if !addr.ip().is_loopback() {
-            return Err(NicError::NotLoopback { addr });
-        }
         let socket = Socket::new(Domain::for_address(addr), Type::DGRAM, Some(Protocol::UDP))?;
         socket.set_recv_buffer_size(SOCKET_BUFFER_BYTES)?;
         socket.set_send_buffer_size(SOCKET_BUFFER_BYTES)?;
-        socket.set_nonblocking(true)?;
         socket.bind(&addr.into())?;
-        Ok(Self { socket: socket.into() })
+        let state = UdpSocketState::new((&socket).into())?;
+        Ok(Self { socket: socket.into(), state, buffers: vec![0; BUFFERS * BUFFER_BYTES] })
     }
 
-    /// Blocks for one datagram; the socket is non-blocking again afterwards.
-    fn receive_blocking(
-        &self,
-        bytes: &mut [u8],
-        wait: Duration,
-    ) -> Result<(usize, SocketAddr), Error> {
-        self.socket.set_read_timeout(Some(wait))?;
-        self.socket.set_nonblocking(false)?;
-        let received = self.socket.recv_from(bytes);
-        self.socket.set_nonblocking(true)?;
-        received
+    /// Waits until there is something to receive.
+    fn wait(&self, wait: Duration) -> Result<(), Error> {
+        let mut sockets = [PollFd::new(&self.socket, PollFlags::IN)];
+        let span = Timespec::try_from(wait).ok();
+        poll(&mut sockets, span.as_ref()).map(|_| ()).map_err(Error::from)
     }
 }
 
@@ -60,12 +58,19 @@ impl Wire for UdpWire {
         Ok(self.socket.local_addr()?)
     }
 
-    fn send(&mut self, to: SocketAddr, bytes: &[u8]) -> bool {
-        match self.socket.send_to(bytes, to) {
-            Ok(_) => true,
+    fn burst_limit(&self) -> usize {
+        self.state.max_gso_segments()
+    }
+
+    fn send(&mut self, to: SocketAddr, burst: &[u8], each: usize) -> bool {
+        let segment_size = (burst.len() > each).then_some(each);
+        let transmit =
+            Transmit { destination: to, ecn: None, contents: burst, segment_size, src_ip: None };
+        match self.state.try_send((&self.socket).into(), &transmit) {
+            Ok(()) => true,
             Err(error) if error.kind() == ErrorKind::WouldBlock => false,
             Err(error) => {
-                debug!(%to, %error, "datagram lost at the socket");
+                debug!(%to, %error, "datagrams lost at the socket");
                 true
             }
         }
@@ -73,19 +78,32 @@ impl Wire for UdpWire {
 
     fn receive(
         &mut self,
-        bytes: &mut [u8],
         wait: Duration,
-    ) -> Result<Option<(usize, SocketAddr)>, NicError> {
-        let received = if wait < MIN_WAIT {
-            self.socket.recv_from(bytes)
-        } else {
-            self.receive_blocking(bytes, wait)
-        };
-        match received {
-            Ok(datagram) => Ok(Some(datagram)),
-            Err(error) if is_transient(&error) => Ok(None),
-            Err(error) => Err(error.into()),
+        take: &mut dyn FnMut(SocketAddr, &mut [u8]),
+    ) -> Result<usize, NicError> {
+        if !wait.is_zero() {
+            match self.wait(wait) {
+                Err(error) if !is_transient(&error) => return Err(error.into()),
+                _ => {}
+            }
         }
+        let mut metas = [RecvMeta::default(); BUFFERS];
+        let mut slices = self.buffers.chunks_mut(BUFFER_BYTES).map(IoSliceMut::new);
+        let mut slices: [_; BUFFERS] =
+            std::array::from_fn(|_| slices.next().unwrap_or(IoSliceMut::new(&mut [])));
+        let filled = match self.state.recv((&self.socket).into(), &mut slices, &mut metas) {
+            Ok(filled) => filled,
+            Err(error) if is_transient(&error) => return Ok(0),
+            Err(error) => return Err(error.into()),
+        };
+        let mut count = 0;
+        for (buffer, meta) in self.buffers.chunks_mut(BUFFER_BYTES).zip(&metas[..filled]) {
+            for datagram in buffer[..meta.len].chunks_mut(meta.stride.max(1)) {
+                take(meta.addr, datagram);
+                count += 1;
+            }
+        }
+        Ok(count)
     }
 }
 

@@ -15,6 +15,7 @@ use ciphergram_he::{
     Agreement, Dtype, OpenedSum, PublicKey, SecretKey, Sum, Tensor, TensorSpec, Update,
 };
 use ciphergram_nic::federation::{Client, Error, Participation, RoundResult, Server, ServerConfig};
+use ciphergram_nic::proto::Identity;
 use ciphergram_nic::round::AggregatorEvent;
 
 /// Longer than anything here takes, shorter than anyone waits.
@@ -104,9 +105,31 @@ pub(crate) struct Serving {
     pub(crate) thread: JoinHandle<()>,
 }
 
+/// The number of a node that may be any contributor.
+pub(crate) const ANYONE: u16 = 100;
+
+/// The aggregator's node.
+pub(crate) fn server() -> Identity {
+    Identity::from_secret(&[200; 32]).unwrap()
+}
+
+/// The node of client `number`.
+pub(crate) fn node(number: u16) -> Identity {
+    Identity::from_secret(&[number as u8 + 1; 32]).unwrap()
+}
+
+pub(crate) fn client(addr: SocketAddr, number: u16) -> Result<Client, Error> {
+    Client::new(addr, server().id(), number, node(number))
+}
+
 pub(crate) fn config(clients: u16, min_clients: u16) -> ServerConfig {
     ServerConfig {
         listen: (Ipv4Addr::LOCALHOST, 0).into(),
+        identity: server(),
+        allowed: (0..clients)
+            .map(|number| (node(number).id(), Some(number)))
+            .chain([(node(ANYONE).id(), None)])
+            .collect(),
         clients,
         min_clients,
         rounds: 1,
@@ -189,7 +212,7 @@ pub(crate) fn contribute(
         let update = update(number, 0, values);
         let mut job = participation(key, &update, number);
         change(&mut job);
-        let mut client = Client::new(addr, number)?;
+        let mut client = client(addr, number)?;
         let result = client.contribute(&job);
         client.leave()?;
         result
@@ -210,7 +233,7 @@ pub(crate) fn contribute_spooled(
         let update = update(number, 0, values);
         let job =
             Participation { engine, spool: Some(&spool), ..participation(key, &update, number) };
-        let mut client = Client::new(addr, number)?;
+        let mut client = client(addr, number)?;
         let result = client.contribute(&job);
         client.leave()?;
         result

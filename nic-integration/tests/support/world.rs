@@ -9,7 +9,7 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use ciphergram_nic::Node;
-use ciphergram_nic::proto::{Config, Refusal, Summer, Time};
+use ciphergram_nic::proto::{Config, Identity, Refusal, Summer, Time};
 use ciphergram_nic::round::{
     Aggregator, AggregatorConfig, AggregatorEvent, ContributionId, Contributor, ContributorConfig,
     ContributorEvent, End, Job, Layout, Opened, Opening,
@@ -114,6 +114,23 @@ pub(crate) struct World {
 
 pub(crate) const SERVER: ([u8; 4], u16) = ([10, 0, 0, 9], 7700);
 
+/// The aggregator's node.
+pub(crate) fn server() -> Identity {
+    Identity::from_secret(&[200; 32]).unwrap()
+}
+
+/// The node of client `number`.
+pub(crate) fn node(number: u16) -> Identity {
+    Identity::from_secret(&[number as u8 + 1; 32]).unwrap()
+}
+
+/// A process of a node.
+pub(crate) fn process(identity: Identity, incarnation: u32) -> Config {
+    let mut seed = identity.id().0;
+    seed.iter_mut().zip(incarnation.to_le_bytes()).for_each(|(byte, more)| *byte ^= more);
+    Config::new(identity, NonZeroU32::new(incarnation).unwrap(), seed)
+}
+
 impl World {
     pub(crate) fn new(seed: u64, clients: u16, min_clients: u16) -> Self {
         let mut world = Self {
@@ -121,7 +138,11 @@ impl World {
             network: Network::new(seed, faults(seed)),
             aggregator: None,
             settings: AggregatorConfig {
-                endpoint: Config::new(NonZeroU32::MIN),
+                endpoint: process(server(), 1),
+                nodes: (0..clients)
+                    .map(|number| (node(number).id(), Some(number)))
+                    .chain([(node(7).id(), None)])
+                    .collect(),
                 clients,
                 min_clients,
                 rounds: 1,
@@ -140,15 +161,21 @@ impl World {
     }
 
     pub(crate) fn start_aggregator(&mut self) {
-        self.settings.endpoint = self.config();
-        self.aggregator = Some(Aggregator::new(self.settings, Integers).unwrap());
+        self.settings.endpoint = self.config(server());
+        self.aggregator = Some(Aggregator::new(self.settings.clone(), Integers).unwrap());
     }
 
     /// Starts or restarts client `number` as a new process at a new port.
     pub(crate) fn start_client(&mut self, number: u16, contribution: u8) {
+        self.start_node(node(number), number, contribution);
+    }
+
+    /// Starts a process of a node as client `number`.
+    pub(crate) fn start_node(&mut self, identity: Identity, number: u16, contribution: u8) {
         let config = ContributorConfig {
-            endpoint: self.config(),
-            aggregator: SERVER.into(),
+            endpoint: self.config(identity),
+            addr: SERVER.into(),
+            aggregator: server().id(),
             contributor: number,
             seed: [self.incarnations as u8; 32],
         };
@@ -176,10 +203,10 @@ impl World {
         self.clients.iter_mut().find(|client| client.number == number).unwrap()
     }
 
-    fn config(&mut self) -> Config {
+    fn config(&mut self, identity: Identity) -> Config {
         self.incarnations += 1;
         let mixed = (self.seed as u32).wrapping_mul(77) ^ self.incarnations << 24 | 1;
-        Config::new(NonZeroU32::new(mixed).unwrap())
+        process(identity, mixed)
     }
 
     /// Runs until `done` or for `span`; whether it was done.
@@ -312,6 +339,7 @@ fn faults(seed: u64) -> Faults {
         loss: (seed * 37 % 301) as u32,
         duplication: (seed * 53 % 151) as u32,
         corruption: (seed * 19 % 41) as u32,
+        trimming: (seed * 61 % 151) as u32,
         junk: (seed * 29 % 61) as u32,
         delay: Duration::from_micros(50),
         jitter: Duration::from_micros(seed * 71 % 5000),

@@ -2,16 +2,17 @@
 
 use std::net::SocketAddr;
 
-use crate::proto::ack::{AckEntry, Refusal};
-use crate::proto::datagram::{Datagram, Header, Opcode};
+use crate::proto::ack::{Ack, Notice, Refusal};
+use crate::proto::datagram::{Header, Kind, Opcode, read_prefix};
 use crate::proto::event::{Event, Peer};
-use crate::proto::receiver::{Incoming, Partial, Receiver};
+use crate::proto::receiver::{Incoming, Partial};
 use crate::proto::region::Region;
+use crate::proto::secure::Opened;
 use crate::proto::time::Time;
 
-use super::{Endpoint, MAX_EVENTS, MAX_PEERS, MAX_STRAY_ANSWERS, schedule};
+use super::{Endpoint, MAX_EVENTS};
 
-/// What became of a WRITE datagram.
+/// What became of a datagram.
 enum Outcome {
     /// Answer with this.
     Answer(Result<(), Refusal>),
@@ -20,58 +21,95 @@ enum Outcome {
 }
 
 impl Endpoint {
-    /// Takes what arrived from the wire. Anything may arrive; what is no datagram is counted.
-    pub fn handle_datagram(&mut self, now: Time, from: SocketAddr, bytes: &[u8]) {
-        let Ok(datagram) = Datagram::parse(bytes) else {
-            self.stats.malformed += 1;
-            return;
-        };
-        self.stats.received.count(datagram.payload.len());
-        let header = &datagram.header;
-        let peer = Peer { addr: from, incarnation: header.source };
-        let for_anyone = header.destination == 0 && header.opcode != Opcode::Ack;
-        if header.destination != self.incarnation() && !for_anyone {
-            return self.on_misdirected(peer, header);
-        }
-        match header.opcode {
-            Opcode::Ack => self.on_ack(now, peer, datagram.payload),
-            _ if self.events.len() >= MAX_EVENTS => self.stats.overrun += 1,
-            Opcode::Write => self.on_write(now, peer, header, None, datagram.payload),
-            Opcode::WriteImm => {
-                self.on_write(now, peer, header, Some(header.immediate), datagram.payload);
+    /// Takes what arrived from the wire, and opens it in place. Anything may arrive; what no session
+    /// vouches for is counted, and has no other effect.
+    pub fn handle_datagram(&mut self, now: Time, from: SocketAddr, bytes: &mut [u8]) {
+        match read_prefix(bytes) {
+            Ok((Kind::Sealed(_), spi)) => self.on_sealed(now, from, spi >> 8, bytes),
+            Ok((Kind::Hello, _)) => {
+                self.stats.handshakes += 1;
+                self.on_hello(now, from, bytes);
             }
-            Opcode::Sum => self.on_sum(now, peer, header, datagram.payload),
+            Ok((Kind::Welcome, index)) => {
+                self.stats.handshakes += 1;
+                self.on_welcome(now, from, index, bytes);
+            }
+            Ok((Kind::Cookie, index)) => {
+                self.stats.handshakes += 1;
+                self.on_cookie(now, index, bytes);
+            }
+            Err(_) => self.stats.malformed += 1,
         }
     }
 
-    /// Tells the sender that the process it means is gone (PROTOCOL §4.6).
-    fn on_misdirected(&mut self, peer: Peer, header: &Header) {
-        self.stats.misdirected += 1;
-        if header.opcode != Opcode::Ack && self.strays.len() < MAX_STRAY_ANSWERS {
-            let status = Err(Refusal::WrongIncarnation);
-            let entry = AckEntry { message: header.message, index: header.index, status };
-            self.strays.push_back((peer, entry));
-        }
-    }
-
-    fn on_ack(&mut self, now: Time, peer: Peer, payload: &[u8]) {
-        let Some(sender) = self.senders.get_mut(&peer.addr) else { return };
-        let Ok(entries) = AckEntry::parse_all(payload) else {
+    fn on_sealed(&mut self, now: Time, from: SocketAddr, index: u32, bytes: &mut [u8]) {
+        let Some(id) = self.sessions.get(&index).copied() else {
             self.stats.malformed += 1;
             return;
         };
-        for entry in entries {
-            sender.on_ack(now, peer.incarnation, entry, &mut self.events);
+        let Some(link) = self.links.get_mut(&id) else { return };
+        let current = link.session.as_ref().is_some_and(|session| session.local() == index);
+        let session = if current { &mut link.session } else { &mut link.offered };
+        let opened = session.as_mut().filter(|session| session.local() == index);
+        let Some(Ok(opened)) = opened.map(|session| session.open(bytes)) else {
+            self.stats.malformed += 1;
+            return;
+        };
+        let (header, payload) = match opened {
+            Opened::Whole(header, payload) => (header, payload),
+            Opened::Trimmed(header) => {
+                self.stats.trimmed += 1;
+                if current {
+                    link.on_trimmed(header.packet);
+                    self.schedule(id);
+                }
+                return;
+            }
+        };
+        if !current && let Some(session) = link.offered.take() {
+            self.begin(id, session);
         }
-        schedule(&mut self.ready, sender);
+        self.stats.received.count(payload.len());
+        self.on_opened(now, from, id, &header, payload);
+        self.schedule(id);
     }
 
-    fn on_sum(&mut self, now: Time, peer: Peer, header: &Header, payload: &[u8]) {
-        if self.receiver(now, peer).is_none() {
+    /// A datagram of a peer that is who it says.
+    fn on_opened(&mut self, now: Time, from: SocketAddr, id: u32, header: &Header, payload: &[u8]) {
+        let Some(link) = self.links.get_mut(&id) else { return };
+        (link.addr, link.heard) = (from, now);
+        if !link.admits(header.packet) {
+            self.stats.duplicates += 1;
             return;
         }
+        let peer = link.peer;
+        let outcome = match header.opcode {
+            Opcode::Ack => {
+                link.note(header.packet);
+                match Ack::parse(payload) {
+                    Ok(ack) => link.sender.on_ack(now, &ack, peer, &mut self.events),
+                    Err(_) => self.stats.malformed += 1,
+                }
+                return;
+            }
+            _ if self.events.len() >= MAX_EVENTS => {
+                self.stats.overrun += 1;
+                Outcome::Drop
+            }
+            Opcode::Write => self.on_write(id, peer, header, None, payload),
+            Opcode::WriteImm => self.on_write(id, peer, header, Some(header.immediate), payload),
+            Opcode::Sum => Outcome::Answer(self.on_sum(peer, header, payload)),
+        };
+        let (Outcome::Answer(status), Some(link)) = (outcome, self.links.get_mut(&id)) else {
+            return;
+        };
+        self.stats.refused += u64::from(status.is_err());
+        link.answer(header.packet, status.err().map(Notice::Refused));
+    }
+
+    fn on_sum(&mut self, peer: Peer, header: &Header, payload: &[u8]) -> Result<(), Refusal> {
         let rkey = header.rkey;
-        let status = match self.regions.get_mut(&rkey) {
+        match self.regions.get_mut(&rkey) {
             None => Err(Refusal::UnknownRkey),
             Some(Region::Memory(_) | Region::Inbox { .. }) => Err(Refusal::NoRight),
             Some(Region::Sum(region)) => match region.accept(peer, header, payload) {
@@ -89,39 +127,38 @@ impl Endpoint {
                     Err(refused.refusal)
                 }
             },
-        };
-        self.answer(peer, header, status);
+        }
     }
 
     fn on_write(
         &mut self,
-        now: Time,
+        id: u32,
         peer: Peer,
         header: &Header,
         immediate: Option<u32>,
         payload: &[u8],
-    ) {
-        let Some(receiver) = self.receiver(now, peer) else { return };
-        let Some(forgotten) = receiver.admit(header.message) else {
+    ) -> Outcome {
+        let Some(link) = self.links.get_mut(&id) else { return Outcome::Drop };
+        let Some(forgotten) = link.receiver.admit(header.message) else {
             self.stats.duplicates += 1;
-            return;
+            return Outcome::Drop;
         };
         self.held -= forgotten;
-        if let Outcome::Answer(status) = self.place(peer, header, immediate, payload) {
-            self.answer(peer, header, status);
-        }
+        self.place(id, peer, header, immediate, payload)
     }
 
     /// Commits a WRITE datagram once, by (message, index), never by packet number (PROTOCOL §5.1).
     fn place(
         &mut self,
+        id: u32,
         peer: Peer,
         header: &Header,
         immediate: Option<u32>,
         payload: &[u8],
     ) -> Outcome {
         let held_limit = self.peer_held_limit();
-        let Some(receiver) = self.receivers.get_mut(&peer) else { return Outcome::Drop };
+        let Some(link) = self.links.get_mut(&id) else { return Outcome::Drop };
+        let receiver = &mut link.receiver;
         let repeated = match receiver.message(header.message) {
             Some(Incoming::Done) => Some(Ok(())),
             Some(Incoming::Refused(refusal)) => Some(Err(*refusal)),
@@ -133,10 +170,10 @@ impl Endpoint {
             return Outcome::Answer(status);
         }
         let Some(region) = self.regions.get_mut(&header.rkey) else {
-            return self.refuse(peer, header, Refusal::UnknownRkey);
+            return self.refuse(id, header, Refusal::UnknownRkey);
         };
-        if let Err(refusal) = region.check_write(peer.addr, header, payload) {
-            return self.refuse(peer, header, refusal);
+        if let Err(refusal) = region.check_write(peer, header, payload) {
+            return self.refuse(id, header, refusal);
         }
         if receiver.message(header.message).is_none() {
             let needed = region.assembly_bytes(header);
@@ -154,10 +191,10 @@ impl Endpoint {
             return Outcome::Drop;
         };
         if !partial.agrees(header, immediate) || partial.would_overrun(payload.len()) {
-            return self.refuse(peer, header, Refusal::WrongLength);
+            return self.refuse(id, header, Refusal::WrongLength);
         }
         if !region.place(partial, header, payload) {
-            return self.refuse(peer, header, Refusal::UnknownRkey);
+            return self.refuse(id, header, Refusal::UnknownRkey);
         }
         if partial.commit(header, payload.len()) {
             let event = completion(region, peer, partial);
@@ -169,30 +206,11 @@ impl Endpoint {
     }
 
     /// Fails the whole message: its other datagrams get the same answer.
-    fn refuse(&mut self, peer: Peer, header: &Header, refusal: Refusal) -> Outcome {
-        if let Some(receiver) = self.receivers.get_mut(&peer) {
-            self.held -= receiver.set(header.message, Incoming::Refused(refusal));
+    fn refuse(&mut self, id: u32, header: &Header, refusal: Refusal) -> Outcome {
+        if let Some(link) = self.links.get_mut(&id) {
+            self.held -= link.receiver.set(header.message, Incoming::Refused(refusal));
         }
         Outcome::Answer(Err(refusal))
-    }
-
-    fn receiver(&mut self, now: Time, peer: Peer) -> Option<&mut Receiver> {
-        if !self.receivers.contains_key(&peer) && self.receivers.len() >= MAX_PEERS {
-            self.stats.overrun += 1;
-            return None;
-        }
-        let receiver = self.receivers.entry(peer).or_insert_with(|| Receiver::new(now));
-        receiver.heard = now;
-        Some(receiver)
-    }
-
-    fn answer(&mut self, peer: Peer, header: &Header, status: Result<(), Refusal>) {
-        self.stats.refused += u64::from(status.is_err());
-        let Some(receiver) = self.receivers.get_mut(&peer) else { return };
-        receiver.answer(AckEntry { message: header.message, index: header.index, status });
-        if !std::mem::replace(&mut receiver.scheduled, true) {
-            self.answering.push_back(peer);
-        }
     }
 }
 

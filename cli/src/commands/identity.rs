@@ -1,0 +1,17 @@
+//! `ciphergram identity`.
+
+use ciphergram_nic::federation::nodes::{draw_identity, write_identity};
+use serde_json::json;
+
+use crate::{args, failure::Failure, report::report};
+
+pub(crate) fn run(args: &args::Identity) -> Result<(), Failure> {
+    let identity = draw_identity()?;
+    write_identity(&args.out, &identity)?;
+    let node = identity.id().to_string();
+    let lines = [
+        format!("node {node}"),
+        format!("{}  its secret key, for this node and for no one else", args.out.display()),
+    ];
+    report(args.json, &json!({"node": node, "out": args.out}), &lines)
+}

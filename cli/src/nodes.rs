@@ -1,0 +1,72 @@
+//! Node keys: where `keygen` puts those for one machine, and which ones a command takes.
+//!
+//! On loopback `serve` and `join` find theirs beside the scheme's key. Anywhere else they must be named.
+
+use std::{
+    net::SocketAddr,
+    path::{Path, PathBuf},
+};
+
+use ciphergram_nic::{
+    federation::nodes::{
+        Allowed, draw_identity, read_allowed, read_identity, read_node, write_allowed,
+        write_identity, write_node,
+    },
+    proto::{Identity, NodeId},
+};
+
+use crate::{args, failure::Failure};
+
+/// The aggregator's identity.
+const SERVER: &str = "server.identity";
+/// The aggregator's node key, for clients.
+const SERVER_NODE: &str = "server.node";
+/// The identity that the clients of one machine share.
+const CLIENT: &str = "client.identity";
+/// That the clients of one machine may take part.
+const ALLOWED: &str = "clients.allow";
+
+/// The files that [`write`] makes.
+pub(crate) fn files(folder: &Path) -> [PathBuf; 4] {
+    [SERVER, SERVER_NODE, CLIENT, ALLOWED].map(|name| folder.join(name))
+}
+
+/// Draws node keys for an aggregator and for clients that share one, and writes them.
+pub(crate) fn write(folder: &Path) -> Result<(), Failure> {
+    let [server_file, node_file, client_file, allowed_file] = files(folder);
+    let (server, client) = (draw_identity()?, draw_identity()?);
+    write_identity(&server_file, &server)?;
+    write_node(&node_file, server.id())?;
+    write_identity(&client_file, &client)?;
+    Ok(write_allowed(&allowed_file, &Allowed::from([(client.id(), None)]))?)
+}
+
+/// The aggregator's own key, and who may take part.
+pub(crate) fn server(args: &args::Serve) -> Result<(Identity, Allowed), Failure> {
+    let beside = |name| default(&args.key, args.listen, name, "--identity FILE and --allow FILE");
+    let identity = args.identity.clone().map_or_else(|| beside(SERVER), Ok)?;
+    let allowed = args.allow.clone().map_or_else(|| beside(ALLOWED), Ok)?;
+    Ok((read_identity(&identity)?, read_allowed(&allowed)?))
+}
+
+/// A client's own key, and the aggregator's.
+pub(crate) fn client(args: &args::Join) -> Result<(Identity, NodeId), Failure> {
+    let beside =
+        |name| default(&args.key, args.server, name, "--identity FILE and --server-key KEY");
+    let identity = args.identity.clone().map_or_else(|| beside(CLIENT), Ok)?;
+    let node = match args.server_key {
+        Some(node) => node,
+        None => read_node(&beside(SERVER_NODE)?)?,
+    };
+    Ok((read_identity(&identity)?, node))
+}
+
+/// The keys of one machine are no secret from anybody who has them all.
+fn default(key: &Path, address: SocketAddr, name: &str, options: &str) -> Result<PathBuf, Failure> {
+    if address.ip().is_loopback() {
+        return Ok(key.with_file_name(name));
+    }
+    Err(Failure::Misuse(format!(
+        "{address} is not on this machine: say {options} (`ciphergram identity` makes node keys)"
+    )))
+}

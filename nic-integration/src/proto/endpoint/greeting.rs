@@ -1,0 +1,181 @@
+//! Handshakes: how links come by their sessions (PROTOCOL §8).
+
+use std::net::SocketAddr;
+
+use rand_core::Rng;
+
+use crate::proto::event::{Cause, Peer};
+use crate::proto::link::{Greeting, HELLO_SPAN, MAX_HELLO_SPAN};
+use crate::proto::secure::{Cookie, Hello, Initiator, Session};
+use crate::proto::time::Time;
+
+use super::{Endpoint, MAX_GREETINGS, MAX_UNCONFIRMED};
+
+impl Endpoint {
+    /// An index that no session of ours has; its lowest byte is an epoch's.
+    fn fresh_index(&mut self) -> u32 {
+        loop {
+            let index = self.rng.next_u32() >> 8;
+            if index != 0 && !self.sessions.contains_key(&index) {
+                return index;
+            }
+        }
+    }
+
+    fn send_greeting(&mut self, to: SocketAddr, bytes: Vec<u8>) {
+        if self.greetings.len() < MAX_GREETINGS {
+            self.greetings.push_back((to, bytes));
+        }
+    }
+
+    /// Says HELLO to the node at the other end of a link, again if need be.
+    pub(super) fn greet(&mut self, now: Time, id: u32) {
+        let index = self.fresh_index();
+        let Some(link) = self.links.get_mut(&id) else { return };
+        let former = link.greeting.take();
+        let (attempts, cookie) = former.map_or((0, None), |former| {
+            self.sessions.remove(&former.index);
+            (former.attempts + 1, former.cookie)
+        });
+        if let Some((addr, _)) = self.contacts.get(&link.peer.node) {
+            link.addr = *addr;
+        }
+        let (to, node) = (link.addr, link.peer.node);
+        let me = (&self.config.identity, self.config.incarnation.get());
+        let mut bytes = vec![];
+        let suite = self.config.suite;
+        let (rng, out) = (&mut self.rng, &mut bytes);
+        let initiator = Initiator::hello(me, node, index, suite, cookie.as_ref(), rng, out).ok();
+        let wait = (HELLO_SPAN * (1 << attempts.min(8))).min(MAX_HELLO_SPAN);
+        let sent = initiator.is_some();
+        link.greeting = Some(Greeting { initiator, index, next: now + wait, attempts, cookie });
+        if sent {
+            self.sessions.insert(index, id);
+            self.send_greeting(to, bytes);
+        }
+    }
+
+    /// Someone wants to talk to us. Until it shows that it knows our key it gets silence; until it
+    /// is one that may, it costs no state.
+    pub(super) fn on_hello(&mut self, now: Time, from: SocketAddr, bytes: &[u8]) {
+        if !self.gate.knows_us(bytes) {
+            self.stats.turned_away += 1;
+            return;
+        }
+        if !self.gate.admits(now, from, bytes, &mut self.rng) {
+            self.stats.turned_away += 1;
+            let mut cookie = vec![];
+            if self.gate.answer(from, bytes, &mut self.rng, &mut cookie).is_ok() {
+                self.send_greeting(from, cookie);
+            }
+            return;
+        }
+        let hello = Hello::open(&self.config.identity, bytes, &mut self.rng);
+        let Some(hello) = hello.ok().filter(|hello| self.config.allow.contains(&hello.node)) else {
+            self.stats.turned_away += 1;
+            return;
+        };
+        let peer = Peer { node: hello.node, incarnation: hello.incarnation };
+        let Some(id) =
+            self.peers.get(&peer).copied().or_else(|| self.welcome_link(now, peer, from))
+        else {
+            self.stats.overrun += 1;
+            return;
+        };
+        let index = self.fresh_index();
+        let mut answer = vec![];
+        let Ok(session) = hello.accept(self.config.incarnation.get(), index, &mut answer) else {
+            return;
+        };
+        let Some(link) = self.links.get_mut(&id) else { return };
+        if let Some(former) = link.offered.replace(session) {
+            self.sessions.remove(&former.local());
+        }
+        self.sessions.insert(index, id);
+        self.send_greeting(from, answer);
+    }
+
+    /// A link for a process that nothing is known of.
+    fn welcome_link(&mut self, now: Time, peer: Peer, from: SocketAddr) -> Option<u32> {
+        let waiting = self.links.values().filter(|l| l.session.is_none() && l.offered.is_some());
+        if waiting.count() >= MAX_UNCONFIRMED {
+            return None;
+        }
+        let id = self.add_link(now, peer, from, false)?;
+        self.peers.insert(peer, id);
+        Some(id)
+    }
+
+    /// The answer to a HELLO of ours.
+    pub(super) fn on_welcome(&mut self, now: Time, from: SocketAddr, index: u32, bytes: &[u8]) {
+        let Some(id) = self.sessions.get(&index).copied() else { return };
+        let Some(link) = self.links.get_mut(&id) else { return };
+        let Some(greeting) = link.greeting.as_mut().filter(|g| g.index == index) else { return };
+        let Some(initiator) = &mut greeting.initiator else { return };
+        let Ok(welcome) = initiator.welcome(&self.config.identity, bytes) else {
+            self.stats.malformed += 1;
+            return;
+        };
+        let peer = Peer { node: link.peer.node, incarnation: welcome.incarnation };
+        let former = link.peer;
+        link.greeting = None;
+        (link.addr, link.greeted, link.heard) = (from, now, now);
+        if former.incarnation != 0 && former != peer {
+            self.fail(id, Cause::Restarted);
+            self.peers.remove(&former);
+            if let Some(link) = self.links.get_mut(&id) {
+                self.held -= std::mem::take(&mut link.receiver).held_bytes();
+            }
+        }
+        // It may have found us first.
+        if let Some(other) = self.peers.get(&peer).copied().filter(|other| *other != id) {
+            self.absorb(id, other);
+        }
+        self.peers.insert(peer, id);
+        if let Some(link) = self.links.get_mut(&id) {
+            link.peer = peer;
+        }
+        self.begin(id, welcome.session);
+        self.schedule(id);
+    }
+
+    /// One link takes the place of another to the same process.
+    fn absorb(&mut self, id: u32, other: u32) {
+        let Some(link) = self.links.get_mut(&other) else { return };
+        let receiver = std::mem::take(&mut link.receiver);
+        if !link.sender.is_idle() {
+            self.fail(other, Cause::Silence);
+        }
+        self.forget(other);
+        if let Some(link) = self.links.get_mut(&id) {
+            self.held -= std::mem::replace(&mut link.receiver, receiver).held_bytes();
+        }
+    }
+
+    /// Goes on under a session, and lets the former one go.
+    pub(super) fn begin(&mut self, id: u32, session: Session) {
+        let Some(link) = self.links.get_mut(&id) else { return };
+        let index = session.local();
+        let former = link.session.take();
+        link.renew(session);
+        if let Some(former) = former {
+            self.sessions.remove(&former.local());
+        }
+        self.sessions.insert(index, id);
+    }
+
+    /// A responder under load asks whether we receive at our address.
+    pub(super) fn on_cookie(&mut self, now: Time, index: u32, bytes: &[u8]) {
+        let Some(id) = self.sessions.get(&index).copied() else { return };
+        let Some(link) = self.links.get_mut(&id) else { return };
+        let Some(greeting) = link.greeting.as_mut().filter(|g| g.index == index) else { return };
+        let Some(initiator) = &greeting.initiator else { return };
+        match Cookie::read(link.peer.node, initiator.mac(), bytes) {
+            Ok(cookie) => {
+                greeting.cookie = Some(cookie);
+                self.greet(now, id);
+            }
+            Err(_) => self.stats.malformed += 1,
+        }
+    }
+}

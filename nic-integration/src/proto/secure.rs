@@ -1,0 +1,19 @@
+//! Who may talk to whom, and what makes a datagram trustworthy (PROTOCOL §8).
+//!
+//! A node is its static key. Two nodes shake hands once per pair of processes (Noise IK); from then on
+//! every datagram is sealed under keys that only those two processes have.
+
+mod cookie;
+mod handshake;
+mod identity;
+mod session;
+mod window;
+
+pub use cookie::{COOKIE_SPAN, HELLO_RATE};
+pub(super) use cookie::{Cookie, Gate};
+pub(super) use handshake::{Hello, Initiator};
+pub use identity::{Identity, NodeId};
+pub(super) use session::{Opened, Session};
+pub use session::{ROTATE_PACKETS, Suite};
+pub(super) use window::Window;
+pub use window::{ACK_WORDS, WINDOW_PACKETS};

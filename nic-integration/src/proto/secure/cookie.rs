@@ -1,0 +1,172 @@
+//! What a first message must show before anyone works for it (PROTOCOL §8.1).
+//!
+//! The first MAC shows that its sender knows the responder's key: without it there is silence. Under load
+//! the responder asks for a second one, under a cookie that only whoever receives at the sender's
+//! address can have; it keeps no state for that.
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use aws_lc_rs::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
+use rand_chacha::ChaCha20Rng;
+use rand_core::Rng;
+use zeroize::Zeroizing;
+
+use crate::NicError;
+use crate::proto::Time;
+use crate::proto::datagram::{Kind, PREFIX_BYTES, prefix, read_prefix};
+
+use super::NodeId;
+
+/// Bytes of a MAC of a handshake.
+pub(super) const MAC_BYTES: usize = 16;
+/// How long a cookie is good for; it is taken for as long again.
+pub const COOKIE_SPAN: Duration = Duration::from_secs(60);
+/// HELLOs a second that are answered without a cookie.
+pub const HELLO_RATE: u32 = 256;
+
+const NONCE_BYTES: usize = 12;
+const SEALED_BYTES: usize = MAC_BYTES + 16;
+const COOKIE_BYTES: usize = PREFIX_BYTES + NONCE_BYTES + SEALED_BYTES;
+
+pub(super) fn mac_key(node: NodeId) -> [u8; 32] {
+    blake3::derive_key("ciphergram 2 first mac", &node.0)
+}
+
+pub(super) fn mac_of(key: &[u8; 32], bytes: &[u8]) -> [u8; MAC_BYTES] {
+    let hash = blake3::keyed_hash(key, bytes);
+    std::array::from_fn(|byte| hash.as_bytes()[byte])
+}
+
+fn cookie_key(node: NodeId) -> Result<LessSafeKey, NicError> {
+    let key = blake3::derive_key("ciphergram 2 cookie", &node.0);
+    let key = UnboundKey::new(&CHACHA20_POLY1305, &key).map_err(|_| NicError::Seal)?;
+    Ok(LessSafeKey::new(key))
+}
+
+/// What shows a responder under load that we receive at our address.
+pub(in crate::proto) struct Cookie(Zeroizing<[u8; 32]>);
+
+impl Cookie {
+    fn from_bytes(bytes: &[u8]) -> Self {
+        Self(Zeroizing::new(blake3::derive_key("ciphergram 2 second mac", bytes)))
+    }
+
+    pub(super) fn prove(&self, bytes: &[u8]) -> [u8; MAC_BYTES] {
+        mac_of(&self.0, bytes)
+    }
+
+    /// Reads a responder's answer to the HELLO with that MAC.
+    pub(in crate::proto) fn read(node: NodeId, mac: &[u8], bytes: &[u8]) -> Result<Self, NicError> {
+        if bytes.len() != COOKIE_BYTES {
+            return Err(NicError::DatagramLength { bytes: bytes.len() });
+        }
+        let nonce = std::array::from_fn(|byte| bytes[PREFIX_BYTES + byte]);
+        let nonce = Nonce::assume_unique_for_key(nonce);
+        let mut sealed: [u8; SEALED_BYTES] =
+            std::array::from_fn(|byte| bytes[PREFIX_BYTES + NONCE_BYTES + byte]);
+        let key = cookie_key(node)?;
+        let cookie = key.open_in_place(nonce, Aad::from(mac), &mut sealed);
+        Ok(Self::from_bytes(cookie.map_err(|_| NicError::Tag)?))
+    }
+}
+
+/// A responder's door.
+pub(in crate::proto) struct Gate {
+    node: NodeId,
+    mac_key: [u8; 32],
+    /// What cookies are made of: the secret of this span and that of the one before.
+    secrets: [Zeroizing<[u8; 32]>; 2],
+    renewed: Time,
+    /// HELLOs in the second that began then.
+    second: Time,
+    hellos: u32,
+}
+
+impl Gate {
+    pub(in crate::proto) fn new(node: NodeId, rng: &mut ChaCha20Rng) -> Self {
+        let mut gate = Self {
+            node,
+            mac_key: mac_key(node),
+            secrets: Default::default(),
+            renewed: Time::ZERO,
+            second: Time::ZERO,
+            hellos: 0,
+        };
+        gate.secrets.iter_mut().for_each(|secret| rng.fill_bytes(&mut **secret));
+        gate
+    }
+
+    /// Whether the sender of a first message knows our key.
+    pub(in crate::proto) fn knows_us(&self, bytes: &[u8]) -> bool {
+        let Some((rest, _)) = bytes.split_last_chunk::<MAC_BYTES>() else { return false };
+        rest.split_last_chunk::<MAC_BYTES>()
+            .is_some_and(|(said, mac)| mac_of(&self.mac_key, said) == *mac)
+    }
+
+    /// Whether to work for a HELLO: always, but under load only if it shows a cookie.
+    pub(in crate::proto) fn admits(
+        &mut self,
+        now: Time,
+        from: SocketAddr,
+        bytes: &[u8],
+        rng: &mut ChaCha20Rng,
+    ) -> bool {
+        if now.since(self.second) >= Duration::from_secs(1) {
+            (self.second, self.hellos) = (now, 0);
+        }
+        self.hellos = self.hellos.saturating_add(1);
+        if self.hellos <= HELLO_RATE {
+            return true;
+        }
+        self.renew(now, rng);
+        let Some((said, proof)) = bytes.split_last_chunk::<MAC_BYTES>() else { return false };
+        let proves = |secret: &Zeroizing<[u8; 32]>| {
+            Cookie::from_bytes(&cookie_for(secret, from)).prove(said) == *proof
+        };
+        self.secrets.iter().any(proves)
+    }
+
+    /// Appends a cookie for whoever sent that HELLO.
+    pub(in crate::proto) fn answer(
+        &mut self,
+        from: SocketAddr,
+        hello: &[u8],
+        rng: &mut ChaCha20Rng,
+        out: &mut Vec<u8>,
+    ) -> Result<(), NicError> {
+        let (_, index) = read_prefix(hello)?;
+        let mac =
+            hello.len().checked_sub(2 * MAC_BYTES).and_then(|at| hello.get(at..at + MAC_BYTES));
+        let mac = mac.ok_or(NicError::DatagramLength { bytes: hello.len() })?;
+        let mut nonce = [0; NONCE_BYTES];
+        rng.fill_bytes(&mut nonce);
+        let mut cookie = cookie_for(&self.secrets[0], from);
+        out.extend_from_slice(&prefix(Kind::Cookie, index));
+        out.extend_from_slice(&nonce);
+        let key = cookie_key(self.node)?;
+        let nonce = Nonce::assume_unique_for_key(nonce);
+        let tag = key.seal_in_place_separate_tag(nonce, Aad::from(mac), &mut cookie);
+        out.extend_from_slice(&cookie);
+        out.extend_from_slice(tag.map_err(|_| NicError::Seal)?.as_ref());
+        Ok(())
+    }
+
+    fn renew(&mut self, now: Time, rng: &mut ChaCha20Rng) {
+        if now.since(self.renewed) >= COOKIE_SPAN {
+            self.secrets.swap(0, 1);
+            rng.fill_bytes(&mut *self.secrets[0]);
+            self.renewed = now;
+        }
+    }
+}
+
+fn cookie_for(secret: &[u8; 32], from: SocketAddr) -> [u8; MAC_BYTES] {
+    let mut hasher = blake3::Hasher::new_keyed(secret);
+    match from.ip() {
+        IpAddr::V4(ip) => hasher.update(&ip.octets()),
+        IpAddr::V6(ip) => hasher.update(&ip.octets()),
+    };
+    let hash = hasher.update(&from.port().to_le_bytes()).finalize();
+    std::array::from_fn(|byte| hash.as_bytes()[byte])
+}

@@ -1,0 +1,329 @@
+//! The handshake: Noise IK, two datagrams (PROTOCOL §8.2).
+//!
+//! The initiator knows the responder's key beforehand, the responder learns the initiator's from the first
+//! datagram. Each says which process it is and by which index it wants to be named.
+
+use rand_chacha::ChaCha20Rng;
+use rand_core::{Rng, SeedableRng};
+use snow::params::{CipherChoice, DHChoice, HashChoice, NoiseParams};
+use snow::resolvers::{CryptoResolver, DefaultResolver, FallbackResolver};
+use snow::types::{Cipher, Dh, Hash, Random};
+use snow::{Builder, HandshakeState};
+use zeroize::Zeroizing;
+
+use crate::NicError;
+use crate::proto::datagram::{Kind, PREFIX_BYTES, prefix, read_prefix};
+
+use super::cookie::{Cookie, MAC_BYTES, mac_key, mac_of};
+use super::{Identity, NodeId, Session, Suite};
+
+const PATTERN: &str = "Noise_IK_25519_ChaChaPoly_BLAKE2s";
+/// Of either message's payload: incarnation (4), and suite or index (4).
+const SAID_BYTES: usize = 8;
+const TAG_BYTES: usize = 16;
+const KEY_BYTES: usize = 32;
+const HELLO_NOISE: usize = KEY_BYTES + KEY_BYTES + TAG_BYTES + SAID_BYTES + TAG_BYTES;
+const WELCOME_NOISE: usize = KEY_BYTES + SAID_BYTES + TAG_BYTES;
+/// Bytes of a HELLO: prefix, Noise message, two MACs.
+const HELLO_BYTES: usize = PREFIX_BYTES + HELLO_NOISE + 2 * MAC_BYTES;
+/// Bytes of a WELCOME: prefix, Noise message, one MAC. Less than a HELLO: nobody is amplified.
+const WELCOME_BYTES: usize = PREFIX_BYTES + WELCOME_NOISE + MAC_BYTES;
+
+/// Randomness of one handshake.
+struct Seeded(ChaCha20Rng);
+
+impl Random for Seeded {
+    fn try_fill_bytes(&mut self, bytes: &mut [u8]) -> Result<(), snow::Error> {
+        self.0.fill_bytes(bytes);
+        Ok(())
+    }
+}
+
+/// The state machine reads no randomness but its own seed's: so one seed makes one simulated world.
+struct Resolver([u8; 32]);
+
+impl CryptoResolver for Resolver {
+    fn resolve_rng(&self) -> Option<Box<dyn Random>> {
+        Some(Box::new(Seeded(ChaCha20Rng::from_seed(self.0))))
+    }
+    fn resolve_dh(&self, _: &DHChoice) -> Option<Box<dyn Dh>> {
+        None
+    }
+    fn resolve_hash(&self, _: &HashChoice) -> Option<Box<dyn Hash>> {
+        None
+    }
+    fn resolve_cipher(&self, _: &CipherChoice) -> Option<Box<dyn Cipher>> {
+        None
+    }
+}
+
+fn build<'b>(
+    identity: &'b Identity,
+    prologue: &'b [u8],
+    rng: &mut ChaCha20Rng,
+) -> Result<Builder<'b>, NicError> {
+    let mut seed = [0; 32];
+    rng.fill_bytes(&mut seed);
+    let params: NoiseParams = PATTERN.parse().map_err(|_| NicError::Handshake)?;
+    let resolver = FallbackResolver::new(Box::new(Resolver(seed)), Box::new(DefaultResolver));
+    Builder::with_resolver(params, Box::new(resolver))
+        .local_private_key(identity.secret())
+        .and_then(|builder| builder.prologue(prologue))
+        .map_err(|_| NicError::Handshake)
+}
+
+fn word(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes(std::array::from_fn(|byte| bytes[at + byte]))
+}
+
+/// The session that a finished handshake makes.
+fn session(
+    noise: &mut HandshakeState,
+    suite: Suite,
+    indices: [u32; 2],
+    initiator: bool,
+) -> Result<Session, NicError> {
+    let (a, b) = noise.dangerously_get_raw_split();
+    let (a, b) = (Zeroizing::new(a), Zeroizing::new(b));
+    Session::new(suite, indices, if initiator { [&*a, &*b] } else { [&*b, &*a] })
+}
+
+/// A handshake that we began.
+pub(in crate::proto) struct Initiator {
+    noise: HandshakeState,
+    index: u32,
+    suite: Suite,
+    /// The HELLO's first MAC, which a cookie must answer.
+    mac: [u8; MAC_BYTES],
+}
+
+/// What the responder said.
+pub(in crate::proto) struct Welcome {
+    pub(in crate::proto) incarnation: u32,
+    pub(in crate::proto) session: Session,
+}
+
+impl Initiator {
+    /// Begins a handshake with `node`, and appends its HELLO to `out`.
+    pub(in crate::proto) fn hello(
+        (identity, incarnation): (&Identity, u32),
+        node: NodeId,
+        index: u32,
+        suite: Suite,
+        cookie: Option<&Cookie>,
+        rng: &mut ChaCha20Rng,
+        out: &mut Vec<u8>,
+    ) -> Result<Self, NicError> {
+        let start = out.len();
+        out.extend_from_slice(&prefix(Kind::Hello, index));
+        let builder = build(identity, &out[start..], rng)?;
+        let builder = builder.remote_public_key(&node.0).map_err(|_| NicError::Handshake)?;
+        let mut noise = builder.build_initiator().map_err(|_| NicError::Handshake)?;
+        let mut said = [0; SAID_BYTES];
+        said[..4].copy_from_slice(&incarnation.to_le_bytes());
+        said[4] = suite as u8;
+        let mut message = [0; HELLO_NOISE];
+        noise.write_message(&said, &mut message).map_err(|_| NicError::Handshake)?;
+        out.extend_from_slice(&message);
+        let mac = mac_of(&mac_key(node), &out[start..]);
+        out.extend_from_slice(&mac);
+        let proof = cookie.map_or([0; MAC_BYTES], |cookie| cookie.prove(&out[start..]));
+        out.extend_from_slice(&proof);
+        Ok(Self { noise, index, suite, mac })
+    }
+
+    /// What a cookie for this handshake is bound to.
+    pub(in crate::proto) fn mac(&self) -> &[u8] {
+        &self.mac
+    }
+
+    /// Takes the answer. One that is forged leaves the handshake as it was.
+    pub(in crate::proto) fn welcome(
+        &mut self,
+        identity: &Identity,
+        bytes: &[u8],
+    ) -> Result<Welcome, NicError> {
+        let length = NicError::DatagramLength { bytes: bytes.len() };
+        let (said_bytes, mac) = bytes.split_last_chunk::<MAC_BYTES>().ok_or(length)?;
+        if bytes.len() != WELCOME_BYTES {
+            return Err(length);
+        }
+        if mac_of(&mac_key(identity.id()), said_bytes) != *mac {
+            return Err(NicError::Handshake);
+        }
+        let mut said = [0; SAID_BYTES];
+        let message = &said_bytes[PREFIX_BYTES..];
+        self.noise.read_message(message, &mut said).map_err(|_| NicError::Handshake)?;
+        let (incarnation, remote) = (word(&said, 0), word(&said, 4));
+        if incarnation == 0 {
+            return Err(NicError::Handshake);
+        }
+        let session = session(&mut self.noise, self.suite, [self.index, remote], true)?;
+        Ok(Welcome { incarnation, session })
+    }
+}
+
+/// A HELLO that opened: who says it.
+pub(in crate::proto) struct Hello {
+    noise: HandshakeState,
+    pub(in crate::proto) node: NodeId,
+    pub(in crate::proto) incarnation: u32,
+    suite: Suite,
+    remote: u32,
+}
+
+impl Hello {
+    /// Opens a HELLO whose MAC was right.
+    pub(in crate::proto) fn open(
+        identity: &Identity,
+        bytes: &[u8],
+        rng: &mut ChaCha20Rng,
+    ) -> Result<Self, NicError> {
+        if bytes.len() != HELLO_BYTES {
+            return Err(NicError::DatagramLength { bytes: bytes.len() });
+        }
+        let (_, remote) = read_prefix(bytes)?;
+        let builder = build(identity, &bytes[..PREFIX_BYTES], rng)?;
+        let mut noise = builder.build_responder().map_err(|_| NicError::Handshake)?;
+        let mut said = [0; SAID_BYTES];
+        let message = &bytes[PREFIX_BYTES..PREFIX_BYTES + HELLO_NOISE];
+        noise.read_message(message, &mut said).map_err(|_| NicError::Handshake)?;
+        let node = noise.get_remote_static().and_then(|key| key.try_into().ok());
+        let node = NodeId(node.ok_or(NicError::Handshake)?);
+        let suite = Suite::from_code(said[4]).ok_or(NicError::Handshake)?;
+        let incarnation = word(&said, 0);
+        if incarnation == 0 || said[5..] != [0; 3] {
+            return Err(NicError::Handshake);
+        }
+        Ok(Self { noise, node, incarnation, suite, remote })
+    }
+
+    /// Answers it, as the process `incarnation`, which wants to be named by `index`. The session is
+    /// not confirmed: only a datagram sealed under it shows that its peer is there.
+    pub(in crate::proto) fn accept(
+        mut self,
+        incarnation: u32,
+        index: u32,
+        out: &mut Vec<u8>,
+    ) -> Result<Session, NicError> {
+        let start = out.len();
+        out.extend_from_slice(&prefix(Kind::Welcome, self.remote));
+        let mut said = [0; SAID_BYTES];
+        said[..4].copy_from_slice(&incarnation.to_le_bytes());
+        said[4..].copy_from_slice(&index.to_le_bytes());
+        let mut message = [0; WELCOME_NOISE];
+        self.noise.write_message(&said, &mut message).map_err(|_| NicError::Handshake)?;
+        out.extend_from_slice(&message);
+        let mac = mac_of(&mac_key(self.node), &out[start..]);
+        out.extend_from_slice(&mac);
+        session(&mut self.noise, self.suite, [index, self.remote], false)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddr;
+    use std::time::Duration;
+
+    use super::super::cookie::{COOKIE_SPAN, Gate, HELLO_RATE};
+    use super::*;
+    use crate::proto::Time;
+    use crate::proto::datagram::{Header, Opcode};
+    use crate::proto::secure::Opened;
+
+    struct End {
+        identity: Identity,
+        rng: ChaCha20Rng,
+    }
+
+    fn end(number: u8) -> End {
+        let identity = Identity::from_secret(&[number; 32]).unwrap();
+        End { identity, rng: ChaCha20Rng::from_seed([number; 32]) }
+    }
+
+    fn hello(from: &mut End, to: &End, cookie: Option<&Cookie>) -> (Initiator, Vec<u8>) {
+        let mut bytes = vec![];
+        let (me, to) = ((&from.identity, 11), to.identity.id());
+        let suite = Suite::Aes256Gcm;
+        let initiator =
+            Initiator::hello(me, to, 5, suite, cookie, &mut from.rng, &mut bytes).unwrap();
+        (initiator, bytes)
+    }
+
+    #[test]
+    fn both_ends_come_to_know_each_other() {
+        let (mut one, mut two) = (end(1), end(2));
+        let (mut initiator, bytes) = hello(&mut one, &two, None);
+        let gate = Gate::new(two.identity.id(), &mut two.rng);
+        assert!(gate.knows_us(&bytes));
+        assert!(!Gate::new(one.identity.id(), &mut one.rng).knows_us(&bytes), "not our key");
+        let opened = Hello::open(&two.identity, &bytes, &mut two.rng).unwrap();
+        assert_eq!((opened.node, opened.incarnation), (one.identity.id(), 11));
+        let mut answer = vec![];
+        let mut theirs = opened.accept(22, 6, &mut answer).unwrap();
+        assert!(answer.len() < bytes.len());
+        for at in 0..answer.len() {
+            let mut bad = answer.clone();
+            bad[at] ^= 1;
+            assert!(initiator.welcome(&one.identity, &bad).is_err(), "byte {at}");
+        }
+        let mut welcome = initiator.welcome(&one.identity, &answer).unwrap();
+        assert_eq!(welcome.incarnation, 22);
+        let header = Header { opcode: Opcode::Ack, ..Header::default() };
+        let mut bytes = vec![];
+        welcome.session.seal(header, b"there", &mut bytes).unwrap();
+        assert!(matches!(theirs.open(&mut bytes), Ok(Opened::Whole(_, b"there"))));
+        bytes.clear();
+        theirs.seal(header, b"back", &mut bytes).unwrap();
+        assert!(matches!(welcome.session.open(&mut bytes), Ok(Opened::Whole(_, b"back"))));
+    }
+
+    #[test]
+    fn no_bit_of_a_hello_may_change() {
+        let (mut one, mut two) = (end(1), end(2));
+        let (_, bytes) = hello(&mut one, &two, None);
+        let gate = Gate::new(two.identity.id(), &mut two.rng);
+        for at in 0..bytes.len() - MAC_BYTES {
+            let mut bad = bytes.clone();
+            bad[at] ^= 1;
+            assert!(!gate.knows_us(&bad), "byte {at}");
+            // Whoever knows the key, but not the secret, can make the MAC right.
+            let said = bad.len() - 2 * MAC_BYTES;
+            let mac = mac_of(&mac_key(two.identity.id()), &bad[..said]);
+            bad[said..said + MAC_BYTES].copy_from_slice(&mac);
+            assert!(at >= said || Hello::open(&two.identity, &bad, &mut two.rng).is_err());
+        }
+    }
+
+    #[test]
+    fn under_load_a_cookie_is_asked_for_and_proves_an_address() {
+        let (mut one, mut two) = (end(1), end(2));
+        let mut gate = Gate::new(two.identity.id(), &mut two.rng);
+        let from: [SocketAddr; 2] = [1, 2].map(|port| ([10, 0, 0, 1], port).into());
+        let (initiator, bytes) = hello(&mut one, &two, None);
+        let now = Time::ZERO + Duration::from_secs(9);
+        for _ in 0..HELLO_RATE {
+            assert!(gate.admits(now, from[0], &bytes, &mut two.rng));
+        }
+        assert!(!gate.admits(now, from[0], &bytes, &mut two.rng));
+        let mut answer = vec![];
+        gate.answer(from[0], &bytes, &mut two.rng, &mut answer).unwrap();
+        assert!(answer.len() < bytes.len());
+        let node = two.identity.id();
+        assert!(Cookie::read(node, &[0; MAC_BYTES], &answer).is_err(), "of another hello");
+        let cookie = Cookie::read(node, initiator.mac(), &answer).unwrap();
+        let (_, bytes) = hello(&mut one, &two, Some(&cookie));
+        assert!(gate.knows_us(&bytes));
+        assert!(gate.admits(now, from[0], &bytes, &mut two.rng));
+        assert!(!gate.admits(now, from[1], &bytes, &mut two.rng), "of another address");
+        // A flood goes on; the cookie outlives one renewal and no second.
+        let mut later = now;
+        for admitted in [true, false] {
+            later = later + COOKIE_SPAN;
+            (0..HELLO_RATE).for_each(|_| {
+                gate.admits(later, from[1], &bytes, &mut two.rng);
+            });
+            assert_eq!(gate.admits(later, from[0], &bytes, &mut two.rng), admitted);
+        }
+    }
+}

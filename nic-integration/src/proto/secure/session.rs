@@ -1,0 +1,271 @@
+//! The keys of one session: sealing and opening datagrams (PROTOCOL §8.3).
+//!
+//! A datagram's packet number is its nonce, and no number is used twice. The key of a direction belongs
+//! to an *epoch*, whose lowest byte the security-parameter index names; each epoch's key is derived
+//! from the one before, which is then forgotten.
+
+use aws_lc_rs::aead::{
+    AES_256_GCM, Aad, Algorithm, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey,
+};
+use aws_lc_rs::constant_time::verify_slices_are_equal;
+use zeroize::Zeroizing;
+
+use crate::NicError;
+use crate::proto::datagram::{HEADER_BYTES, HEADER_TAG_BYTES, Header, TAG_BYTES, TAGGED_BYTES};
+
+/// Packets sealed under one key; then the next epoch begins. AES-GCM keeps its margin of 2^-60 up to
+/// 2^23 datagrams of the largest size (RFC 9001, appendix B).
+pub const ROTATE_PACKETS: u64 = 1 << 22;
+
+/// What seals datagrams.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Suite {
+    /// AES-256-GCM.
+    #[default]
+    Aes256Gcm = 1,
+    /// ChaCha20-Poly1305.
+    ChaCha20Poly1305 = 2,
+}
+
+impl Suite {
+    pub(super) fn from_code(code: u8) -> Option<Self> {
+        [Self::Aes256Gcm, Self::ChaCha20Poly1305].into_iter().find(|suite| *suite as u8 == code)
+    }
+
+    fn algorithm(self) -> &'static Algorithm {
+        match self {
+            Self::Aes256Gcm => &AES_256_GCM,
+            Self::ChaCha20Poly1305 => &CHACHA20_POLY1305,
+        }
+    }
+}
+
+/// What a nonce is for: the same packet number serves the payload and the header's own tag.
+#[derive(Clone, Copy)]
+#[repr(u32)]
+enum Purpose {
+    Payload = 0,
+    Header = 1,
+}
+
+fn nonce(purpose: Purpose, packet: u64) -> Nonce {
+    let mut bytes = [0; 12];
+    bytes[..4].copy_from_slice(&(purpose as u32).to_le_bytes());
+    bytes[4..].copy_from_slice(&packet.to_le_bytes());
+    Nonce::assume_unique_for_key(bytes)
+}
+
+/// One epoch's key, and the secret that the next one grows from.
+struct Epoch {
+    number: u64,
+    next: Zeroizing<[u8; 32]>,
+    key: LessSafeKey,
+}
+
+impl Epoch {
+    fn first(suite: Suite, secret: &[u8; 32]) -> Result<Self, NicError> {
+        Self::derive(suite, 0, secret)
+    }
+
+    fn derive(suite: Suite, number: u64, secret: &[u8; 32]) -> Result<Self, NicError> {
+        let key = Zeroizing::new(blake3::derive_key("ciphergram 2 datagram key", secret));
+        let next = Zeroizing::new(blake3::derive_key("ciphergram 2 next epoch", secret));
+        let key = UnboundKey::new(suite.algorithm(), &*key).map_err(|_| NicError::Seal)?;
+        Ok(Self { number, next, key: LessSafeKey::new(key) })
+    }
+
+    fn following(&self, suite: Suite) -> Result<Self, NicError> {
+        Self::derive(suite, self.number + 1, &self.next)
+    }
+
+    fn header_tag(&self, packet: u64, tagged: &[u8]) -> Result<[u8; HEADER_TAG_BYTES], NicError> {
+        let nonce = nonce(Purpose::Header, packet);
+        let tag = self.key.seal_in_place_separate_tag(nonce, Aad::from(tagged), &mut []);
+        let tag = tag.map_err(|_| NicError::Seal)?;
+        Ok(std::array::from_fn(|byte| tag.as_ref()[byte]))
+    }
+}
+
+/// A datagram that passed its tag.
+pub(in crate::proto) enum Opened<'a> {
+    /// All of it.
+    Whole(Header, &'a [u8]),
+    /// Its header: someone on the way cut the payload off.
+    Trimmed(Header),
+}
+
+/// What two processes share after a handshake.
+pub(in crate::proto) struct Session {
+    suite: Suite,
+    /// What the peer puts into datagrams for us, above the epoch's byte.
+    local: u32,
+    /// What we put into datagrams for it.
+    remote: u32,
+    send: Epoch,
+    next_packet: u64,
+    /// The epochs that may arrive: the one before, the newest seen, the one after.
+    receive: [Option<Epoch>; 3],
+}
+
+impl Session {
+    /// A session over two secrets of the handshake.
+    pub(super) fn new(
+        suite: Suite,
+        [local, remote]: [u32; 2],
+        [send, receive]: [&[u8; 32]; 2],
+    ) -> Result<Self, NicError> {
+        let now = Epoch::first(suite, receive)?;
+        let next = now.following(suite)?;
+        let send = Epoch::first(suite, send)?;
+        Ok(Self {
+            suite,
+            local,
+            remote,
+            send,
+            next_packet: 0,
+            receive: [None, Some(now), Some(next)],
+        })
+    }
+
+    /// The index that names this session in datagrams to us.
+    pub(in crate::proto) fn local(&self) -> u32 {
+        self.local
+    }
+
+    /// The number that the next datagram will have.
+    pub(in crate::proto) fn next_packet(&self) -> u64 {
+        self.next_packet
+    }
+
+    /// Appends a sealed datagram; index and packet number are this session's to fill in.
+    pub(in crate::proto) fn seal(
+        &mut self,
+        mut header: Header,
+        payload: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<(), NicError> {
+        if self.next_packet / ROTATE_PACKETS > self.send.number {
+            self.send = self.send.following(self.suite)?;
+        }
+        let packet = self.next_packet;
+        self.next_packet += 1;
+        header.spi = self.remote << 8 | u32::from(self.send.number as u8);
+        header.packet = packet;
+        let start = out.len();
+        out.reserve(HEADER_BYTES + payload.len() + TAG_BYTES);
+        header.append(payload.len() as u16, out);
+        let tag = self.send.header_tag(packet, &out[start..])?;
+        out.extend_from_slice(&tag);
+        out.extend_from_slice(payload);
+        let (head, body) = out[start..].split_at_mut(HEADER_BYTES);
+        let nonce = nonce(Purpose::Payload, packet);
+        let tag = self.send.key.seal_in_place_separate_tag(nonce, Aad::from(head), body);
+        out.extend_from_slice(tag.map_err(|_| NicError::Seal)?.as_ref());
+        Ok(())
+    }
+
+    /// Opens a datagram in place.
+    pub(in crate::proto) fn open<'a>(
+        &mut self,
+        bytes: &'a mut [u8],
+    ) -> Result<Opened<'a>, NicError> {
+        let length = NicError::DatagramLength { bytes: bytes.len() };
+        let (head, body) = bytes.split_first_chunk_mut::<HEADER_BYTES>().ok_or(length)?;
+        let (header, payload_bytes) = Header::read(head)?;
+        let epoch = header.spi as u8;
+        let here = |slot: &Option<Epoch>| slot.as_ref().is_some_and(|e| e.number as u8 == epoch);
+        let place = self.receive.iter().position(here).ok_or(NicError::Tag)?;
+        let Some(key) = &self.receive[place] else { return Err(NicError::Tag) };
+        if body.is_empty() {
+            let tag = key.header_tag(header.packet, &head[..TAGGED_BYTES])?;
+            verify_slices_are_equal(&tag, &head[TAGGED_BYTES..]).map_err(|_| NicError::Tag)?;
+            return Ok(Opened::Trimmed(header));
+        }
+        if body.len() != payload_bytes + TAG_BYTES {
+            return Err(length);
+        }
+        let nonce = nonce(Purpose::Payload, header.packet);
+        let aad = Aad::from(head.as_slice());
+        let payload = key.key.open_in_place(nonce, aad, body).map_err(|_| NicError::Tag)?;
+        if place == 2 {
+            // The peer has gone on: what may come next moves up by one.
+            self.receive.rotate_left(1);
+            let newest = self.receive[1].as_ref();
+            self.receive[2] = newest.map(|epoch| epoch.following(self.suite)).transpose()?;
+        }
+        Ok(Opened::Whole(header, payload))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::proto::datagram::tests::{headers, payloads};
+
+    fn pair(suite: Suite) -> [Session; 2] {
+        let (a, b) = ([3; 32], [5; 32]);
+        [
+            Session::new(suite, [11, 22], [&a, &b]).unwrap(),
+            Session::new(suite, [22, 11], [&b, &a]).unwrap(),
+        ]
+    }
+
+    fn sealed(session: &mut Session, header: Header, payload: &[u8]) -> Vec<u8> {
+        let mut bytes = vec![];
+        session.seal(header, payload, &mut bytes).unwrap();
+        bytes
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_sealed_opens_and_a_flipped_bit_does_not(header in headers(), payload in payloads(), at: prop::sample::Index, bit in 0u8..8) {
+            for suite in [Suite::Aes256Gcm, Suite::ChaCha20Poly1305] {
+                let [mut one, mut two] = pair(suite);
+                let mut bytes = sealed(&mut one, header, &payload);
+                let mut bad = bytes.clone();
+                bad[at.index(bytes.len())] ^= 1u8 << bit;
+                prop_assert!(two.open(&mut bad).is_err());
+                let mut cut = bytes[..at.index(bytes.len())].to_vec();
+                let trimmed = cut.len() == HEADER_BYTES;
+                prop_assert!(matches!(two.open(&mut cut), Ok(Opened::Trimmed(_))) == trimmed);
+                let Ok(Opened::Whole(found, body)) = two.open(&mut bytes) else { panic!("not opened") };
+                prop_assert_eq!(body, &payload[..]);
+                prop_assert_eq!(found, Header { spi: 22 << 8, packet: 0, ..header });
+                // Nobody else's, and not its own.
+                let mut again = sealed(&mut one, header, &payload);
+                prop_assert!(one.open(&mut again).is_err());
+            }
+        }
+
+        #[test]
+        fn a_trimmed_header_is_trusted_by_its_own_tag(header in headers(), at in 0..HEADER_BYTES, bit in 0u8..8) {
+            let [mut one, mut two] = pair(Suite::Aes256Gcm);
+            let mut bytes = sealed(&mut one, header, b"payload");
+            bytes.truncate(HEADER_BYTES);
+            let mut bad = bytes.clone();
+            bad[at] ^= 1u8 << bit;
+            prop_assert!(two.open(&mut bad).is_err());
+            prop_assert!(matches!(two.open(&mut bytes), Ok(Opened::Trimmed(_))));
+        }
+    }
+
+    #[test]
+    fn keys_rotate_under_traffic_and_the_last_epoch_still_opens() {
+        let [mut one, mut two] = pair(Suite::Aes256Gcm);
+        let header = Header { opcode: crate::proto::Opcode::Ack, ..Header::default() };
+        for epoch in 0..600u64 {
+            one.next_packet = (epoch + 1) * ROTATE_PACKETS - 1;
+            let mut last = sealed(&mut one, header, b"last of its epoch");
+            let mut first = sealed(&mut one, header, b"first of the next");
+            assert_ne!(last[4], first[4], "the index names the epoch");
+            let mut forged = first.clone();
+            forged[70] ^= 1;
+            assert!(two.open(&mut forged).is_err());
+            assert!(two.open(&mut first).is_ok(), "epoch {epoch}");
+            assert!(two.open(&mut last).is_ok(), "it was overtaken");
+        }
+    }
+}
