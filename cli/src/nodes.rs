@@ -26,7 +26,7 @@ const CLIENT: &str = "client.identity";
 /// That the clients of one machine may take part.
 const ALLOWED: &str = "clients.allow";
 
-/// The files that [`write`] makes.
+/// The files that [`write()`] makes.
 pub(crate) fn files(folder: &Path) -> [PathBuf; 4] {
     [SERVER, SERVER_NODE, CLIENT, ALLOWED].map(|name| folder.join(name))
 }
