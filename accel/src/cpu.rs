@@ -39,6 +39,9 @@ const BLOCK: usize = 256;
 /// Items of a block of a program over beats alone.
 const BEATS: usize = 64;
 
+/// Items of a program of products that are worth the while of another thread.
+const PRODUCTS: usize = 64;
+
 /// The CPU engine. See the [module](self) documentation.
 ///
 /// It keeps what it derives from long-lived constants, the powers of a fixed base and the twiddle
@@ -192,13 +195,15 @@ impl Kernels for CpuEngine {
         if !program.steps().any(Step::is_of_residues) {
             // One polynomial fills the cache; of beats, some tens with their sums the first level.
             let beats = program.steps().all(|step| matches!(step, Step::AddBeats));
-            return Blocks { unit: 1, units: if beats { BEATS } else { 1 }, parts: 4 };
+            let (units, least) = if beats { (BEATS, 16 * BEATS) } else { (1, 1) };
+            return Blocks { unit: 1, units, parts: 4, least };
         }
         let unit = self.path.unit();
         // A simultaneous power makes tables of its bases in every part.
         let dot = |step: &Step| matches!(step, Step::Dot { .. });
         let parts = if program.steps().any(dot) { 1 } else { 4 };
-        Blocks { unit, units: BLOCK / unit, parts }
+        let least = if program.steps().any(Step::is_of_powers) { unit } else { PRODUCTS };
+        Blocks { unit, units: BLOCK / unit, parts, least }
     }
 
     fn prepare(&self, program: &Program) {

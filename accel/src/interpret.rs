@@ -41,6 +41,8 @@ pub(crate) struct Blocks {
     /// Parts of a batch for each thread: a few, so that a slow core does not hold up the rest, or one
     /// where each part has to make what it could share.
     pub(crate) parts: usize,
+    /// Items that are worth the while of another thread: to wake it takes some microseconds.
+    pub(crate) least: usize,
 }
 
 /// One step's arithmetic over a block. Kinds tell shapes; `out` arrives with stale contents.
@@ -380,7 +382,7 @@ pub(crate) fn run(
     let blocks = kernels.blocks(program);
     let threads = if parallel { rayon::current_num_threads() } else { 1 };
     let parts = if threads > 1 { blocks.parts * threads } else { 1 };
-    let grain = count.div_ceil(parts).next_multiple_of(blocks.unit).max(1);
+    let grain = count.div_ceil(parts).max(blocks.least).next_multiple_of(blocks.unit).max(1);
     plan.run_range(kernels, views, count, blocks, grain);
     Ok(())
 }

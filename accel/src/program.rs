@@ -190,6 +190,18 @@ pub enum Step {
 }
 
 impl Step {
+    /// Whether it takes many products for each item.
+    pub(crate) fn is_of_powers(&self) -> bool {
+        matches!(
+            self,
+            Self::Product
+                | Self::Invert
+                | Self::Pow { .. }
+                | Self::Dot { .. }
+                | Self::PowFixedBase { .. }
+        )
+    }
+
     /// Whether it computes with big residues, not with polynomials.
     pub(crate) fn is_of_residues(&self) -> bool {
         match self {

@@ -44,7 +44,7 @@ impl Engine for ReferenceEngine {
 
 impl Kernels for ReferenceEngine {
     fn blocks(&self, _program: &Program) -> Blocks {
-        Blocks { unit: 1, units: 1, parts: 1 }
+        Blocks { unit: 1, units: 1, parts: 1, least: 1 }
     }
 
     fn step(&self, step: &Step, out_kind: &Kind, out: &mut [u64], args: &[Arg<'_>]) {

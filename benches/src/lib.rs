@@ -3,6 +3,7 @@
 //! Ids read `operation/engine/size`. `cargo bench -p ciphergram-benches` runs them all.
 
 pub mod timing;
+pub mod transport;
 
 use std::sync::Arc;
 

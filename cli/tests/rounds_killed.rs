@@ -263,7 +263,7 @@ fn leaves_after(place: &Place, address: &str, count: u32) {
             node.push(now, next, at as u64, bytes).unwrap();
             next += 1;
         }
-        if open && next == count {
+        if open && next == count && node.unanswered() == 0 {
             ControlFlow::Break(())
         } else {
             ControlFlow::Continue(Duration::from_millis(1))

@@ -6,7 +6,7 @@ use ciphergram_accel::{Engine, Operand, Program, beats};
 
 use crate::{
     Error, PublicKey,
-    bytes::{read_words, to_bytes, to_words},
+    bytes::{read_words, to_bytes},
     ckks_sum,
     error::CiphertextFault,
     params::Chunks,
@@ -68,17 +68,19 @@ impl Accumulator {
         }
     }
 
-    /// Checks the wire bytes of a chunk for length and range.
+    /// Checks the wire bytes of whole chunks for length and range.
     ///
     /// # Errors
     /// The first fault.
-    pub fn check(&self, chunk: u32, bytes: &[u8]) -> Result<(), CiphertextFault> {
-        // A chunk that is not there has no bytes.
-        let expected = if chunk < self.chunks.count() { self.chunks.bytes_of(chunk) } else { 0 };
+    pub fn check(&mut self, chunks: Range<u32>, bytes: &[u8]) -> Result<(), CiphertextFault> {
+        // Chunks that are not there have no bytes.
+        let there = chunks.start < chunks.end && chunks.end <= self.chunks.count();
+        let expected = if there { self.range(&chunks).len() } else { 0 };
         if bytes.len() != expected || expected == 0 {
             return Err(CiphertextFault::Length { found: bytes.len(), expected });
         }
-        range_fault(&self.key, &*self.engine, &to_words(bytes)).map_or(Ok(()), Err)
+        read_words(&mut self.room, bytes);
+        range_fault(&self.key, &*self.engine, &self.room).map_or(Ok(()), Err)
     }
 
     /// Checks a whole stream, ciphertext by ciphertext, and adds it: length, range, and for Paillier

@@ -213,10 +213,10 @@ fn residues_not_below_their_prime_are_named_by_chunk_and_lane() {
             let text = format!("chunk {chunk}: residue {lane} is not below its prime");
             assert_eq!(expected.to_string(), text);
             // As it arrives in a round.
-            let accumulator = Accumulator::new(key, engine(), values);
+            let mut accumulator = Accumulator::new(key, engine(), values);
             let start = chunks.offset_of(chunk as u32);
             let bytes = &contribution.stream[start..start + chunks.bytes_of(chunk as u32)];
-            assert_eq!(accumulator.check(chunk as u32, bytes), Err(fault));
+            assert_eq!(accumulator.check(chunk as u32..chunk as u32 + 1, bytes), Err(fault));
             // As a sum.
             let mut made = sum(key, vec![zeros(key, values)]).unwrap();
             made.stream = contribution.stream.to_vec();

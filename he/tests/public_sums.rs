@@ -205,7 +205,7 @@ fn a_sum_of_other_contributors_within_a_polynomial_is_refused() {
                 for c in (0..2).filter(|&c| c == 0 || with(chunk)) {
                     let at = chunks.offset_of(chunk);
                     let bytes = &contributions[c].stream[at..at + chunks.bytes_of(chunk)];
-                    accumulator.check(chunk, bytes).unwrap();
+                    accumulator.check(chunk..chunk + 1, bytes).unwrap();
                     accumulator.add(chunk..chunk + 1, bytes).unwrap();
                     set.insert(c);
                 }

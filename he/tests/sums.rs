@@ -345,7 +345,7 @@ fn each_chunk_opens_over_its_own_contributors() {
             for &c in who {
                 let at = chunks.offset_of(chunk as u32);
                 let bytes = &contributions[c].stream[at..at + chunks.bytes_of(chunk as u32)];
-                accumulator.check(chunk as u32, bytes).unwrap();
+                accumulator.check(chunk as u32..chunk as u32 + 1, bytes).unwrap();
                 accumulator.add(chunk as u32..chunk as u32 + 1, bytes).unwrap();
                 set.insert(c);
             }

@@ -1,5 +1,6 @@
 //! Wires: what carries datagrams between processes.
 
+mod faulty;
 mod udp;
 
 use std::net::SocketAddr;
@@ -7,6 +8,7 @@ use std::time::Duration;
 
 use crate::NicError;
 
+pub use faulty::Faulty;
 pub use udp::{SOCKET_BUFFER_BYTES, UdpWire};
 
 /// The most bytes of a [burst](Wire::send).

@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
+use std::ops::Range;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -228,11 +229,12 @@ impl Summer for Ledger {
     fn chunk_offset(&self, chunk: u32) -> u64 {
         u64::from(chunk) * 8
     }
-    fn check(&self, _: u32, payload: &[u8]) -> Result<(), Refusal> {
+    fn check(&mut self, _: Range<u32>, payload: &[u8]) -> Result<(), Refusal> {
         if payload.contains(&255) { Err(Refusal::InvalidCiphertext) } else { Ok(()) }
     }
-    fn add(&mut self, chunk: u32, payload: &[u8]) {
-        self.0.lock().unwrap().push((chunk, payload[0]));
+    fn add(&mut self, chunks: Range<u32>, payload: &[u8]) {
+        let firsts = payload.chunks(8).map(|chunk| chunk[0]);
+        self.0.lock().unwrap().extend(chunks.zip(firsts));
     }
     fn finish(&mut self, chunk: u32) -> Result<Vec<u8>, String> {
         Ok(vec![chunk as u8])
@@ -245,7 +247,7 @@ fn a_sum_adds_whole_datagrams_exactly_once_or_not_at_all() {
     let ledger = Arc::new(Mutex::new(Vec::new()));
     let summer = Box::new(Ledger(ledger.clone()));
     let config = SumConfig { round: 4, contributors: 70, target: 2, digest_key: [8; 32], summer };
-    let mut region = SumRegion::new(config);
+    let mut region = SumRegion::new(config).unwrap();
     for contributor in [5, 69] {
         region.bind(contributor, Peer { node: node(1), incarnation: 11 });
     }

@@ -9,7 +9,7 @@ mod support;
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::num::NonZeroU32;
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 use std::path::Path;
 use std::sync::mpsc;
 use std::thread;
@@ -539,11 +539,11 @@ impl Summer for LyingSum {
     fn chunk_offset(&self, chunk: u32) -> u64 {
         self.0.chunk_offset(chunk)
     }
-    fn check(&self, chunk: u32, payload: &[u8]) -> Result<(), Refusal> {
-        self.0.check(chunk, payload)
+    fn check(&mut self, chunks: Range<u32>, payload: &[u8]) -> Result<(), Refusal> {
+        self.0.check(chunks, payload)
     }
-    fn add(&mut self, chunk: u32, payload: &[u8]) {
-        self.0.add(chunk, payload);
+    fn add(&mut self, chunks: Range<u32>, payload: &[u8]) {
+        self.0.add(chunks, payload);
     }
     fn finish(&mut self, chunk: u32) -> Result<Vec<u8>, String> {
         let mut sum = self.0.finish(chunk)?;

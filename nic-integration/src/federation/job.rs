@@ -111,12 +111,12 @@ impl Summer for RunningSum {
         self.accumulator.chunks().opening_with(chunk)
     }
 
-    fn check(&self, chunk: u32, payload: &[u8]) -> Result<(), Refusal> {
-        self.accumulator.check(chunk, payload).map_err(|_| Refusal::InvalidCiphertext)
+    fn check(&mut self, chunks: Range<u32>, payload: &[u8]) -> Result<(), Refusal> {
+        self.accumulator.check(chunks, payload).map_err(|_| Refusal::InvalidCiphertext)
     }
 
-    fn add(&mut self, chunk: u32, payload: &[u8]) {
-        if let Err(error) = self.accumulator.add(chunk..chunk + 1, payload) {
+    fn add(&mut self, chunks: Range<u32>, payload: &[u8]) {
+        if let Err(error) = self.accumulator.add(chunks, payload) {
             self.broken.get_or_insert(error.to_string());
         }
     }

@@ -3,6 +3,10 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
+use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
+
+use crate::NicError;
+
 use super::ack::Refusal;
 use super::datagram::Header;
 use super::event::Peer;
@@ -39,6 +43,9 @@ pub struct SumRegion {
     digests: Vec<Digest>,
     counts: Vec<u32>,
     closed: Vec<bool>,
+    key: LessSafeKey,
+    /// Room for the chunks of a datagram.
+    pieces: Vec<Piece>,
 }
 
 /// A refused SUM, and the chunk at fault.
@@ -57,10 +64,11 @@ pub(super) struct SumCommitted {
     pub(super) closed: Vec<u32>,
 }
 
-/// A whole chunk of a datagram that passed validation.
-struct Piece<'a> {
+/// A whole chunk of a datagram.
+struct Piece {
     chunk: u32,
-    payload: &'a [u8],
+    /// Where it lies in the payload.
+    bytes: Range<usize>,
     digest: Digest,
     /// The bit is set already, with the same digest.
     repeated: bool,
@@ -68,19 +76,25 @@ struct Piece<'a> {
 
 impl SumRegion {
     /// A region in which nothing is summed and nobody bound.
-    #[must_use]
-    pub fn new(config: SumConfig) -> Self {
+    ///
+    /// # Errors
+    ///
+    /// [`NicError::Seal`] if the cipher takes no key.
+    pub fn new(config: SumConfig) -> Result<Self, NicError> {
+        let key = UnboundKey::new(&AES_256_GCM, &config.digest_key).map_err(|_| NicError::Seal)?;
         let chunks = config.summer.chunk_count() as usize;
         let words = usize::from(config.contributors).div_ceil(64);
-        Self {
+        Ok(Self {
             bindings: BTreeMap::new(),
             words,
             bits: vec![0; chunks * words],
             digests: vec![Digest::default(); chunks * usize::from(config.contributors)],
             counts: vec![0; chunks],
             closed: vec![false; chunks],
+            key: LessSafeKey::new(key),
+            pieces: vec![],
             config,
-        }
+        })
     }
 
     /// Lets `peer`, and nobody else, contribute as `contributor` from now on. Bits stay.
@@ -189,50 +203,54 @@ impl SumRegion {
         if payload.is_empty() || header.message_bytes as usize != payload.len() {
             return Err(refused(Refusal::WrongLength));
         }
-        let pieces = self.validate(header, payload)?;
-        Ok(self.commit(header.contributor, &pieces))
+        let mut pieces = std::mem::take(&mut self.pieces);
+        pieces.clear();
+        let committed = match self.lay_out(header, payload, &mut pieces) {
+            Ok(()) => self.commit(header, payload, &pieces),
+            Err(refused) => Err(refused),
+        };
+        self.pieces = pieces;
+        committed
     }
 
-    fn validate<'a>(
+    /// Cuts a payload into chunks, all of which can be told apart and are welcome.
+    fn lay_out(
         &self,
         header: &Header,
-        payload: &'a [u8],
-    ) -> Result<Vec<Piece<'a>>, SumRefused> {
-        let mut pieces = Vec::new();
-        let mut rest = payload;
-        let mut chunk = header.index;
-        while !rest.is_empty() {
-            let done = (payload.len() - rest.len()) as u64;
+        payload: &[u8],
+        pieces: &mut Vec<Piece>,
+    ) -> Result<(), SumRefused> {
+        let (mut chunk, mut start) = (header.index, 0);
+        while start < payload.len() {
             let piece = self
-                .validate_first(chunk, header, done, rest)
+                .piece(chunk, header, start, payload)
                 .map_err(|refusal| SumRefused { refusal, chunk })?;
-            rest = &rest[piece.payload.len()..];
+            start = piece.bytes.end;
             pieces.push(piece);
             chunk = chunk.saturating_add(1);
         }
-        Ok(pieces)
+        Ok(())
     }
 
-    /// Validates the chunk that `rest` begins with, `done` bytes into the datagram.
-    fn validate_first<'a>(
+    /// The chunk that begins `start` bytes into the datagram.
+    fn piece(
         &self,
         chunk: u32,
         header: &Header,
-        done: u64,
-        rest: &'a [u8],
-    ) -> Result<Piece<'a>, Refusal> {
+        start: usize,
+        payload: &[u8],
+    ) -> Result<Piece, Refusal> {
         let summer = &self.config.summer;
         if chunk >= self.chunk_count() {
             return Err(Refusal::ChunkOutOfRange);
         }
         // A chunk of no bytes would never end the loop above: the trait rules it out, this holds.
-        let bytes = summer.chunk_bytes(chunk).max(1);
-        let payload = rest.get(..bytes).ok_or(Refusal::WrongLength)?;
-        if header.offset.checked_add(done) != Some(summer.chunk_offset(chunk)) {
+        let bytes = start..start + summer.chunk_bytes(chunk).max(1);
+        let own = payload.get(bytes.clone()).ok_or(Refusal::WrongLength)?;
+        if header.offset.checked_add(start as u64) != Some(summer.chunk_offset(chunk)) {
             return Err(Refusal::WrongOffset);
         }
-        summer.check(chunk, payload)?;
-        let digest = self.digest(chunk, header.contributor, payload);
+        let digest = self.digest(chunk, header.contributor, own)?;
         let repeated = self.has(chunk, header.contributor);
         if repeated && self.digests[self.slot(chunk, header.contributor)] != digest {
             return Err(Refusal::Equivocation);
@@ -240,15 +258,34 @@ impl SumRegion {
         if !repeated && self.is_closed(chunk) {
             return Err(Refusal::RoundClosed);
         }
-        Ok(Piece { chunk, payload, digest, repeated })
+        Ok(Piece { chunk, bytes, digest, repeated })
     }
 
-    fn commit(&mut self, contributor: u16, pieces: &[Piece<'_>]) -> SumCommitted {
+    /// Adds what is new, a run of chunks at a time, if all of it is in the scheme's range.
+    fn commit(
+        &mut self,
+        header: &Header,
+        payload: &[u8],
+        pieces: &[Piece],
+    ) -> Result<SumCommitted, SumRefused> {
+        let runs = || {
+            let runs = pieces.chunk_by(|a, b| a.repeated == b.repeated);
+            runs.filter(|run| !run[0].repeated).map(|run| {
+                let (first, last) = (&run[0], &run[run.len() - 1]);
+                let bytes = &payload[first.bytes.start..last.bytes.end];
+                (first.chunk..last.chunk + 1, bytes)
+            })
+        };
+        for (chunks, bytes) in runs() {
+            let chunk = chunks.start;
+            let checked = self.config.summer.check(chunks, bytes);
+            checked.map_err(|refusal| SumRefused { refusal, chunk })?;
+        }
+        runs().for_each(|(chunks, bytes)| self.config.summer.add(chunks, bytes));
         let mut committed = SumCommitted::default();
         for piece in pieces.iter().filter(|piece| !piece.repeated) {
-            self.config.summer.add(piece.chunk, piece.payload);
-            let (word, mask) = self.bit(piece.chunk, contributor);
-            let slot = self.slot(piece.chunk, contributor);
+            let (word, mask) = self.bit(piece.chunk, header.contributor);
+            let slot = self.slot(piece.chunk, header.contributor);
             self.bits[word] |= mask;
             self.digests[slot] = piece.digest;
             self.counts[piece.chunk as usize] += 1;
@@ -257,14 +294,20 @@ impl SumRegion {
                 committed.closed.push(piece.chunk);
             }
         }
-        committed
+        Ok(committed)
     }
 
-    fn digest(&self, chunk: u32, contributor: u16, payload: &[u8]) -> Digest {
-        let mut hasher = blake3::Hasher::new_keyed(&self.config.digest_key);
-        hasher.update(&chunk.to_le_bytes()).update(&contributor.to_le_bytes()).update(payload);
-        let hash = hasher.finalize();
-        std::array::from_fn(|byte| hash.as_bytes()[byte])
+    /// The tag of a chunk's bytes under this round's key, which never leaves: its nonce names chunk and
+    /// contributor, and comes again only for what should be the same bytes.
+    fn digest(&self, chunk: u32, contributor: u16, payload: &[u8]) -> Result<Digest, Refusal> {
+        let mut nonce = [0; NONCE_LEN];
+        nonce[..4].copy_from_slice(&chunk.to_le_bytes());
+        nonce[4..6].copy_from_slice(&contributor.to_le_bytes());
+        let nonce = Nonce::assume_unique_for_key(nonce);
+        let tag = self.key.seal_in_place_separate_tag(nonce, Aad::from(payload), &mut []);
+        // No payload of a datagram is too long for the cipher.
+        let tag = tag.map_err(|_| Refusal::WrongLength)?;
+        Ok(std::array::from_fn(|byte| tag.as_ref()[byte]))
     }
 
     fn bit(&self, chunk: u32, contributor: u16) -> (usize, u64) {

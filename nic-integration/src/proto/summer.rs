@@ -26,16 +26,16 @@ pub trait Summer: Send {
         chunk..chunk + 1
     }
 
-    /// Whether the bytes are in the scheme's range; `payload` has `chunk_bytes(chunk)` bytes.
+    /// Whether the bytes of whole chunks are in the scheme's range; `payload` is as long as they are.
     ///
     /// # Errors
     ///
     /// [`Refusal::InvalidCiphertext`], as a rule. Nothing is added then.
-    fn check(&self, chunk: u32, payload: &[u8]) -> Result<(), Refusal>;
+    fn check(&mut self, chunks: Range<u32>, payload: &[u8]) -> Result<(), Refusal>;
 
     /// Adds bytes that passed [`check`](Self::check). Called exactly once per contributor and
     /// chunk, never after [`finish`](Self::finish) of that chunk.
-    fn add(&mut self, chunk: u32, payload: &[u8]);
+    fn add(&mut self, chunks: Range<u32>, payload: &[u8]);
 
     /// The chunk's sum in its wire form. Called at most once per chunk, after at least one `add`.
     ///

@@ -391,13 +391,14 @@ impl<J: Job> Aggregator<J> {
         let chunks = opened.summer.chunk_count();
         let mut digest_key = [0; 32];
         self.rng.fill_bytes(&mut digest_key);
-        let mut region = SumRegion::new(SumConfig {
+        let region = SumRegion::new(SumConfig {
             round,
             contributors: self.config.clients,
             target: joined.len() as u32,
             digest_key,
             summer: opened.summer,
         });
+        let Ok(mut region) = region else { return }; // A random key is a key.
         joined.iter().for_each(|(contributor, joined)| region.bind(*contributor, joined.peer));
         let rkey = fresh_rkey(&mut self.rng, &self.endpoint);
         if self.endpoint.register_sum(rkey, region).is_err() {

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
+use std::ops::Range;
 use std::time::Duration;
 
 use ciphergram_nic::Node;
@@ -50,12 +51,12 @@ impl Summer for Adder {
     fn chunk_offset(&self, chunk: u32) -> u64 {
         u64::from(chunk) * 8 * WORDS as u64
     }
-    fn check(&self, _: u32, _: &[u8]) -> Result<(), Refusal> {
+    fn check(&mut self, _: Range<u32>, _: &[u8]) -> Result<(), Refusal> {
         Ok(())
     }
-    fn add(&mut self, chunk: u32, payload: &[u8]) {
-        let sum = &mut self.0[chunk as usize];
-        for (word, value) in sum.iter_mut().zip(payload.as_chunks().0) {
+    fn add(&mut self, chunks: Range<u32>, payload: &[u8]) {
+        let sums = &mut self.0[chunks.start as usize..chunks.end as usize];
+        for (word, value) in sums.iter_mut().flatten().zip(payload.as_chunks().0) {
             *word = word.wrapping_add(u64::from_le_bytes(*value));
         }
     }

@@ -1,0 +1,17 @@
+//! The transport on one machine: two endpoints on loopback, a thread each.
+
+mod pair;
+mod rates;
+mod trips;
+
+use std::time::Duration;
+
+pub use pair::Setting;
+pub use rates::{ceiling, sums, writes};
+pub use trips::{Trips, trips};
+
+/// What may go wrong with a run; nothing is measured then.
+pub type Failure = Box<dyn std::error::Error + Send + Sync>;
+
+/// Left out of what is measured: handshake, growth of the window, first touch of memory.
+const WARM_UP: Duration = Duration::from_millis(300);

@@ -1,0 +1,104 @@
+//! Round trips.
+
+use std::{
+    ops::ControlFlow,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use ciphergram_nic::{
+    driver::MAX_SLEEP,
+    proto::{Endpoint, Event, Peer, Time},
+};
+
+use super::{
+    Failure, WARM_UP,
+    pair::{End, Pair, Setting},
+};
+
+/// Where either end is written to.
+const MEMORY: u32 = 5;
+
+/// Times of round trips.
+#[derive(Clone, Copy, Debug)]
+pub struct Trips {
+    /// Half took no longer.
+    pub median: Duration,
+    /// Ninety-nine of a hundred took no longer.
+    pub p99: Duration,
+    /// How many there were.
+    pub count: usize,
+}
+
+/// Writes with an immediate of `message_bytes`, each answered by one of the same length; either end sleeps
+/// while it waits, or never does.
+///
+/// # Errors
+/// The sockets', or an end that gave up.
+pub fn trips(
+    setting: Setting,
+    message_bytes: usize,
+    polling: bool,
+    span: Duration,
+) -> Result<Trips, Failure> {
+    let Pair { mut waits, mut contacts, node } = Pair::new(setting)?;
+    waits.endpoint.register_memory(MEMORY, message_bytes, None)?;
+    contacts.endpoint.register_memory(MEMORY, message_bytes, None)?;
+    let data: Arc<[u8]> = vec![7; message_bytes].into();
+    let sleep = if polling { Duration::ZERO } else { MAX_SLEEP };
+    let stop = AtomicBool::new(false);
+    let mut times = vec![];
+    let (echoed, stopped) = (&data, &stop);
+    thread::scope(|scope| {
+        let echo = move |endpoint: &mut Endpoint, now: Time| -> Result<bool, Failure> {
+            while let Some(event) = endpoint.poll_event() {
+                if let Event::Written { from, .. } = event {
+                    endpoint.write(now, from, MEMORY, 0, echoed.clone(), Some(2))?;
+                }
+            }
+            Ok(stopped.load(Ordering::Relaxed))
+        };
+        let echoing = scope.spawn(move || run(waits, sleep, echo));
+        let (began, mut sent) = (Instant::now(), None::<Instant>);
+        let ask = |endpoint: &mut Endpoint, now: Time| -> Result<bool, Failure> {
+            while let Some(event) = endpoint.poll_event() {
+                if let (Event::Written { .. }, Some(since)) = (event, sent) {
+                    if began.elapsed() > WARM_UP {
+                        times.push(since.elapsed());
+                    }
+                    sent = None;
+                }
+            }
+            if sent.is_none() {
+                endpoint.write(now, Peer::of(node), MEMORY, 0, data.clone(), Some(1))?;
+                sent = Some(Instant::now());
+            }
+            Ok(began.elapsed() >= WARM_UP + span)
+        };
+        let asked = run(contacts, sleep, ask);
+        stop.store(true, Ordering::Relaxed);
+        echoing.join().map_err(|_| "the other end panicked")??;
+        asked
+    })?;
+    times.sort_unstable();
+    let at = |share: f64| times.get((times.len() as f64 * share) as usize).copied();
+    let none = "no round trip was finished";
+    Ok(Trips { median: at(0.5).ok_or(none)?, p99: at(0.99).ok_or(none)?, count: times.len() })
+}
+
+/// Drives an end until its owner is done.
+fn run(
+    mut end: End,
+    sleep: Duration,
+    mut turn: impl FnMut(&mut Endpoint, Time) -> Result<bool, Failure>,
+) -> Result<(), Failure> {
+    end.driver.run(&mut end.endpoint, |endpoint, now| match turn(endpoint, now) {
+        Ok(true) => ControlFlow::Break(Ok(())),
+        Ok(false) => ControlFlow::Continue(sleep),
+        Err(failure) => ControlFlow::Break(Err(failure)),
+    })?
+}
