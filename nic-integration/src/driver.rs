@@ -51,11 +51,9 @@ impl Burst {
                 start >= limit.saturating_mul(self.each) || self.bytes.len() > MAX_BURST_BYTES;
             match self.to {
                 None => (self.to, self.each) = (Some(to), size),
-                // A shorter one ended it before.
                 Some(addr) if addr != to || size > self.each || full => {
                     self.next = Some((start, to));
                 }
-                Some(_) if size < self.each => self.next = None,
                 Some(_) => {}
             }
             if size < self.each {

@@ -11,7 +11,7 @@ use ciphergram_nic::proto::endpoint::*;
 use ciphergram_nic::proto::link::*;
 use ciphergram_nic::proto::pace::*;
 use ciphergram_nic::proto::secure::{
-    ACK_WORDS, COOKIE_SPAN, HELLO_RATE, ROTATE_PACKETS, WINDOW_PACKETS,
+    ACK_WORDS, COOKIE_SPAN, HELLO_RATE, PROVEN_RATE, ROTATE_PACKETS, WINDOW_PACKETS,
 };
 use ciphergram_nic::proto::sender::{EARLY_SHARE, PROBES};
 use ciphergram_nic::proto::{MESSAGE_WINDOW, Opcode, Refusal};
@@ -67,6 +67,7 @@ fn the_constants_are_those_of_the_code() {
         MAX_HELLO_SPAN,
         SILENCE_SPAN,
         HELLO_RATE,
+        PROVEN_RATE,
         COOKIE_SPAN,
         ROTATE_PACKETS,
         PROBE_SPAN,

@@ -133,16 +133,16 @@ fn write(path: &Path, text: &[u8], mode: u32) -> Result<(), Error> {
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, mode);
     #[cfg(not(unix))]
     let _ = mode;
-    let write = || -> io::Result<()> {
-        let mut file = options.open(path)?;
-        file.write_all(text)?;
-        file.sync_all()
-    };
-    write().map_err(|e| match e.kind() {
+    let mut file = options.open(path).map_err(|e| match e.kind() {
         io::ErrorKind::AlreadyExists => {
             bad(path, "it exists already, and is not overwritten".into())
         }
         _ => bad(path, e.to_string()),
+    })?;
+    file.write_all(text).and_then(|()| file.sync_all()).map_err(|e| {
+        // Half a file would stand in the way of the next attempt.
+        let _ = fs::remove_file(path);
+        bad(path, e.to_string())
     })
 }
 

@@ -29,7 +29,7 @@ pub enum Refusal {
     ChunkOutOfRange = 5,
     /// A chunk's bytes are out of the scheme's range.
     InvalidCiphertext = 6,
-    /// The sender's address and incarnation are not bound to that contributor.
+    /// The sender's node and incarnation are not bound to that contributor.
     NotContributor = 7,
     /// This contributor already contributed other bytes to this chunk.
     Equivocation = 8,

@@ -24,8 +24,8 @@ use super::stats::Stats;
 use super::sum::SumRegion;
 use super::time::Time;
 
-/// UDP payload bytes that fit an Ethernet frame over IPv4 without fragmentation.
-pub const DEFAULT_DATAGRAM_BYTES: usize = 1472;
+/// UDP payload bytes that most paths carry whole, tunnels and IPv6 included, and that hold a chunk.
+pub const DEFAULT_DATAGRAM_BYTES: usize = 1372;
 /// The smallest datagram an endpoint can be told to send: an ACK with all its notices fits.
 pub const MIN_DATAGRAM_BYTES: usize = 768;
 /// Silence after which a peer with unanswered messages is given up.
@@ -46,6 +46,8 @@ pub const IDLE_SPAN: Duration = Duration::from_secs(60);
 pub const UNCONFIRMED_SPAN: Duration = Duration::from_secs(5);
 /// How often idle peers are looked for.
 pub const SWEEP_SPAN: Duration = Duration::from_secs(10);
+/// Datagrams that one peer is sent before the next has its turn.
+const TURN: usize = 64;
 /// The longest message; an inbox may set less.
 pub const MAX_MESSAGE_BYTES: usize = 1 << 30;
 
@@ -101,12 +103,16 @@ pub struct Endpoint {
     /// Links by the indices of their sessions.
     sessions: BTreeMap<u32, u32>,
     next_link: u32,
+    /// HELLOs said so far: each has its number.
+    hellos: u32,
     /// Links with answers waiting, in turn; each at most once.
     answering: VecDeque<u32>,
     /// Links to ask for messages, in turn; each at most once.
     sending: VecDeque<u32>,
     /// Datagrams of handshakes.
     greetings: VecDeque<(SocketAddr, Vec<u8>)>,
+    /// Datagrams that the first link of `sending` has had in its turn.
+    turn: usize,
     events: VecDeque<Event>,
     /// Inbox bytes under assembly or waiting in `events`.
     held: usize,
@@ -141,9 +147,11 @@ impl Endpoint {
             contacts: BTreeMap::new(),
             sessions: BTreeMap::new(),
             next_link: 0,
+            hellos: 0,
             answering: VecDeque::new(),
             sending: VecDeque::new(),
             greetings: VecDeque::new(),
+            turn: 0,
             events: VecDeque::new(),
             held: 0,
             first_message: 0,
@@ -359,12 +367,26 @@ impl Endpoint {
         Ok(message)
     }
 
-    /// A new link to a node whose address we know.
+    /// A link to a node whose address we know: one that it made, or a new one. To a certain process only
+    /// if nothing says that another one is there.
     fn reach(&mut self, now: Time, peer: Peer) -> Result<u32, NicError> {
-        let contact = self.contacts.get(&peer.node).filter(|_| peer.incarnation == 0);
-        let &(addr, _) = contact.ok_or(NicError::NoSuchPeer { node: peer.node })?;
-        let id = self.add_link(now, peer, addr, true).ok_or(NicError::TooManyPeers)?;
-        self.contacts.insert(peer.node, (addr, Some(id)));
+        let Peer { node, incarnation } = peer;
+        let contact = self.contacts.get(&node);
+        let contact = contact.filter(|(_, link)| incarnation == 0 || link.is_none());
+        let &(addr, _) = contact.ok_or(NicError::NoSuchPeer { node })?;
+        let any = Peer::of(node)..=Peer { node, incarnation: u32::MAX };
+        let made = self.peers.range(any).filter(|(known, _)| incarnation == 0 || **known == peer);
+        let id = match made.map(|(_, id)| *id).last() {
+            Some(id) => id,
+            None => self.add_link(now, peer, addr, true).ok_or(NicError::TooManyPeers)?,
+        };
+        if let Some(link) = self.links.get_mut(&id) {
+            link.contact = true;
+        }
+        if incarnation != 0 {
+            self.peers.insert(peer, id);
+        }
+        self.contacts.insert(node, (addr, Some(id)));
         Ok(id)
     }
 
@@ -399,12 +421,11 @@ impl Endpoint {
         let Some(link) = self.links.get_mut(&id) else { return };
         if !link.sender.is_idle() && now >= link.sender.heard() + self.config.give_up {
             // Whoever is there next is asked for by a handshake.
-            link.greeting = None;
-            if link.contact
-                && let Some(session) = link.session.take()
-            {
-                self.sessions.remove(&session.local());
-            }
+            let session = if link.contact { link.session.take() } else { None };
+            let gone = [session.map(|session| session.local()), link.drop_greeting()];
+            gone.into_iter().flatten().for_each(|index| {
+                self.sessions.remove(&index);
+            });
             self.fail(id, Cause::Silence);
         } else {
             if link.session.is_some() {
@@ -490,12 +511,20 @@ impl Endpoint {
             });
             let Some((session, next)) = next else {
                 link.sending = false;
+                self.turn = 0;
                 continue;
             };
             let sealed = session.seal(next.header, next.payload, bytes);
             self.stats.retransmitted += u64::from(next.resent);
             self.stats.sent.count(next.payload.len());
-            self.sending.push_back(id);
+            // One peer after the other, but not by single datagrams: a burst is for one address.
+            self.turn += 1;
+            if self.turn < TURN {
+                self.sending.push_front(id);
+            } else {
+                self.turn = 0;
+                self.sending.push_back(id);
+            }
             if sealed.is_ok() {
                 return Some(link.addr);
             }

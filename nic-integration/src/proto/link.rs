@@ -20,7 +20,7 @@ pub const SILENCE_SPAN: Duration = Duration::from_millis(600);
 
 /// A handshake under way.
 pub(super) struct Greeting {
-    /// None while only a cookie has come.
+    /// None if no HELLO could be made.
     pub(super) initiator: Option<Initiator>,
     pub(super) index: u32,
     pub(super) next: Time,
@@ -36,12 +36,19 @@ pub(super) struct Link {
     /// Whether we know where it listens, and so shake hands when it is silent.
     pub(super) contact: bool,
     pub(super) session: Option<Session>,
+    /// The session before: what arrives under it shows that the peer has not seen the present one.
+    pub(super) former: Option<Session>,
     /// Made by a HELLO of the peer's, and not confirmed yet.
-    pub(super) offered: Option<Session>,
+    pub(super) offered: Option<(Peer, Session)>,
+    /// The number of that HELLO: an older one is a replay.
+    pub(super) hello: u32,
     pub(super) greeting: Option<Greeting>,
     pub(super) sender: Sender,
     pub(super) receiver: Receiver,
+    /// Packets that came.
     window: Window,
+    /// Of those: committed.
+    committed: Window,
     notices: Vec<(u64, Notice)>,
     answer_due: bool,
     /// When a trustworthy datagram last came.
@@ -66,11 +73,14 @@ impl Link {
             addr,
             contact,
             session: None,
+            former: None,
             offered: None,
+            hello: 0,
             greeting: None,
             sender,
             receiver: Receiver::default(),
             window: Window::new(),
+            committed: Window::new(),
             notices: vec![],
             answer_due: false,
             heard: now,
@@ -80,22 +90,34 @@ impl Link {
         }
     }
 
-    /// Goes on under another session: packets are numbered anew, messages are not.
-    pub(super) fn renew(&mut self, session: Session) {
-        self.session = Some(session);
-        self.window = Window::new();
+    /// Goes on under another session: packets are numbered anew, messages are not. An answer is due even
+    /// if there is nothing to tell: it shows the peer that the session is begun.
+    pub(super) fn renew(&mut self, session: Session) -> Option<Session> {
+        let before = std::mem::replace(&mut self.former, self.session.replace(session));
+        (self.window, self.committed) = (Window::new(), Window::new());
         self.notices.clear();
+        self.answer_due = true;
         self.sender.renumber();
+        before
     }
 
-    /// Whether a packet is to be processed; one that was answered is answered again.
-    pub(super) fn admits(&mut self, packet: u64) -> bool {
+    /// Whether a packet is to be processed; one that came before is answered again, but an ACK never is.
+    pub(super) fn admits(&mut self, packet: u64, asks: bool) -> bool {
         if !self.window.remembers(packet) {
             return false;
         }
         let repeated = self.window.has(packet);
-        self.answer_due |= repeated;
+        self.answer_due |= repeated && asks;
         !repeated
+    }
+
+    /// A packet of a peer that is who it says came from `from`; the address of one that was overtaken may
+    /// be old.
+    pub(super) fn hear(&mut self, now: Time, from: SocketAddr, packet: u64) {
+        self.heard = now;
+        if self.window.is_newest(packet) {
+            self.addr = from;
+        }
     }
 
     /// A packet that asks for no answer came.
@@ -103,29 +125,36 @@ impl Link {
         self.window.set(packet);
     }
 
-    /// A packet is answered: committed, or refused with a notice.
+    /// A packet is committed, or refused with a notice. A notice that is lost leaves the packet
+    /// unanswered: its datagram comes again.
     pub(super) fn answer(&mut self, packet: u64, refused: Option<Notice>) {
         self.window.set(packet);
-        self.notify(packet, refused);
+        match refused {
+            Some(notice) => self.notify(packet, notice),
+            None => self.committed.set(packet),
+        }
         self.answer_due = true;
     }
 
     /// A packet came without its payload: it stays unanswered.
     pub(super) fn on_trimmed(&mut self, packet: u64) {
         if self.window.remembers(packet) && !self.window.has(packet) {
-            self.notify(packet, Some(Notice::Trimmed));
+            self.notify(packet, Notice::Trimmed);
             self.answer_due = true;
         }
     }
 
+    /// What arrives under the former session shows that an answer was lost.
+    pub(super) fn answer_again(&mut self) {
+        self.answer_due = true;
+    }
+
     /// The oldest notices give way: a retransmission asks for them again.
-    fn notify(&mut self, packet: u64, notice: Option<Notice>) {
-        if let Some(notice) = notice {
-            if self.notices.len() == 4 * MAX_ACK_NOTICES {
-                self.notices.remove(0);
-            }
-            self.notices.push((packet, notice));
+    fn notify(&mut self, packet: u64, notice: Notice) {
+        if self.notices.len() == 4 * MAX_ACK_NOTICES {
+            self.notices.remove(0);
         }
+        self.notices.push((packet, notice));
     }
 
     pub(super) fn wants_answer(&self) -> bool {
@@ -138,9 +167,14 @@ impl Link {
             return false;
         }
         let count = self.notices.len().min(MAX_ACK_NOTICES);
-        append_ack(self.window.recent(), self.notices.drain(..count), payload);
+        append_ack(self.committed.recent(), self.notices.drain(..count), payload);
         self.answer_due = !self.notices.is_empty();
         true
+    }
+
+    /// Gives up the handshake under way; its index.
+    pub(super) fn drop_greeting(&mut self) -> Option<u32> {
+        self.greeting.take().map(|greeting| greeting.index)
     }
 
     /// When the handshake, or the lack of one, needs something done.
@@ -148,7 +182,8 @@ impl Link {
         match &self.greeting {
             Some(greeting) => Some(greeting.next),
             None if self.contact && !self.sender.is_idle() => {
-                Some(self.sender.heard().max(self.greeted) + SILENCE_SPAN)
+                let last = self.sender.heard().max(self.greeted).max(self.heard);
+                Some(last + SILENCE_SPAN)
             }
             None => None,
         }

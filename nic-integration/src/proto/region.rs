@@ -40,6 +40,9 @@ impl Region {
             Self::Memory(memory) if memory.owner.is_some_and(|owner| owner != from.node) => {
                 return Err(Refusal::NoRight);
             }
+            Self::Memory(memory) if u64::from(header.message_bytes) > memory.bytes.len() as u64 => {
+                return Err(Refusal::OutOfBounds);
+            }
             Self::Memory(memory) => memory.bytes.len() as u64,
             Self::Inbox { max_message_bytes } if header.message_bytes > *max_message_bytes => {
                 return Err(Refusal::WrongLength);

@@ -9,9 +9,9 @@ mod identity;
 mod session;
 mod window;
 
-pub use cookie::{COOKIE_SPAN, HELLO_RATE};
-pub(super) use cookie::{Cookie, Gate};
-pub(super) use handshake::{Hello, Initiator};
+pub(super) use cookie::{Admission, Cookie, Gate};
+pub use cookie::{COOKIE_SPAN, HELLO_RATE, PROVEN_RATE};
+pub(super) use handshake::{HELLO_BYTES, Hello, Initiator};
 pub use identity::{Identity, NodeId};
 pub(super) use session::{Opened, Session};
 pub use session::{ROTATE_PACKETS, Suite};

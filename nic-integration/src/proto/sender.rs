@@ -16,7 +16,7 @@ pub const MESSAGE_WINDOW: u64 = 1024;
 /// Datagrams that ask for an answer when none came in time.
 pub const PROBES: usize = 2;
 /// One in so many datagrams of a window may be sent again early, at the word of a trimmed header,
-/// within one round trip.
+/// within one patience.
 pub const EARLY_SHARE: usize = 2;
 
 /// A message as the caller gave it.
@@ -41,12 +41,14 @@ struct Outgoing {
     started: u32,
     /// Of those: not yet answered.
     open: u32,
-    /// For each sent: the packet that last carried it, or [`DONE`].
+    /// For each sent: the packet that last carried it, or [`QUEUED`], or [`DONE`].
     carriers: Vec<u64>,
 }
 
 /// In place of a carrier: the datagram was answered.
 const DONE: u64 = u64::MAX;
+/// In place of a carrier: the datagram waits to be sent again.
+const QUEUED: u64 = u64::MAX - 1;
 
 /// A datagram's place: its message and how many of the message's datagrams precede it.
 type Slot = (u64, u32);
@@ -82,8 +84,8 @@ pub(super) struct Sender {
     resend: VecDeque<(Slot, bool)>,
     /// Probes that may exceed the window.
     probes: usize,
-    /// When the newest packet that was answered had been sent: what was sent before is overdue.
-    newest_answered: Option<Time>,
+    /// The newest packet that was answered: those before it were overtaken.
+    newest_answered: Option<u64>,
     /// When something was last sent or answered: the timeout counts from here.
     stirred: Time,
     /// When something was last answered, or the silence began to matter.
@@ -182,7 +184,7 @@ impl Sender {
     /// What was answered while it waited need not be sent again.
     fn next_resend(&mut self) -> Option<(Slot, bool)> {
         while let Some((slot, early)) = self.resend.pop_front() {
-            if self.carrier(slot).is_some_and(|carrier| carrier != DONE) {
+            if self.carrier(slot) == Some(QUEUED) {
                 return Some((slot, early));
             }
         }
@@ -245,18 +247,23 @@ impl Sender {
                 bits &= bits - 1;
                 let Some(flight) = self.land(packet) else { continue };
                 count += 1;
-                newest = newest.max(Some(flight.sent));
+                newest = newest.max(Some((packet, flight.sent)));
                 self.on_committed(flight.slot, peer, events);
             }
         }
         if let Some(newest) = newest {
-            // Of an older one nobody knows how long its answer has been under way.
-            let sample = (self.newest_answered < Some(newest)).then(|| now.since(newest));
-            self.newest_answered = self.newest_answered.max(Some(newest));
-            self.pace.on_answers(count, sample);
-            (self.heard, self.stirred) = (now, now);
+            self.on_answers(now, count, newest);
         }
         self.find_lost(now);
+    }
+
+    /// So many packets were answered; the newest of them, and when it had been sent.
+    fn on_answers(&mut self, now: Time, count: usize, (packet, sent): (u64, Time)) {
+        // Of an older one nobody knows how long its answer has been under way.
+        let sample = (self.newest_answered < Some(packet)).then(|| now.since(sent));
+        self.newest_answered = self.newest_answered.max(Some(packet));
+        self.pace.on_answers(count, sample);
+        (self.heard, self.stirred) = (now, now);
     }
 
     /// Of a word of the peer's: the packets that are in flight.
@@ -300,8 +307,8 @@ impl Sender {
         peer: Peer,
         events: &mut impl Extend<Event>,
     ) {
-        let Some(Flight { slot: (id, _), .. }) = self.land(packet) else { return };
-        (self.heard, self.stirred) = (now, now);
+        let Some(Flight { slot: (id, _), sent, .. }) = self.land(packet) else { return };
+        self.on_answers(now, 1, (packet, sent));
         if self.outgoing.remove(&id).is_some() {
             self.unsent.retain(|unsent| *unsent != id);
             events.extend([Event::Refused { peer, message: MessageId(id), refusal }]);
@@ -326,7 +333,7 @@ impl Sender {
             && self.carrier(flight.slot) == Some(packet)
         {
             self.early += 1;
-            self.resend.push_front((flight.slot, true));
+            self.queue_again(flight.slot, true);
         }
     }
 
@@ -346,7 +353,7 @@ impl Sender {
     /// When the oldest packet in flight is lost, if a later one was answered.
     fn overdue(&self) -> Option<Time> {
         let flight = self.flights.front()?.as_ref()?;
-        let overtaken = self.newest_answered.is_some_and(|newest| flight.sent < newest);
+        let overtaken = self.newest_answered > Some(self.first_flight);
         overtaken.then(|| flight.sent + self.pace.patience())
     }
 
@@ -356,9 +363,22 @@ impl Sender {
         let Some(flight) = self.land(packet) else { return false };
         let again = self.carrier(flight.slot) == Some(packet);
         if again {
-            self.resend.push_back((flight.slot, false));
+            self.queue_again(flight.slot, false);
         }
         again
+    }
+
+    /// Sends a datagram again before any that was never sent; what asks early goes first.
+    fn queue_again(&mut self, slot: Slot, early: bool) {
+        let carriers = self.outgoing.get_mut(&slot.0).map(|outgoing| &mut outgoing.carriers);
+        if let Some(carrier) = carriers.and_then(|all| all.get_mut(slot.1 as usize)) {
+            *carrier = QUEUED;
+            if early {
+                self.resend.push_front((slot, early));
+            } else {
+                self.resend.push_back((slot, early));
+            }
+        }
     }
 
     /// Lets timers expire.
@@ -382,7 +402,7 @@ impl Sender {
             .take(PROBES)
             .collect();
         self.probes = asking.len();
-        asking.into_iter().rev().for_each(|slot| self.resend.push_front((slot, false)));
+        asking.into_iter().for_each(|slot| self.queue_again(slot, false));
     }
 
     /// Everything in flight must be sent again.

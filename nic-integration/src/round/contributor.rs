@@ -351,7 +351,9 @@ impl Contributor {
         let ContributorConfig { contributor, .. } = self.config;
         let probe = Probe { contributor, inbox: self.inbox, contribution: self.contribution };
         // Without room there is traffic already, which tells as much.
-        let _ = self.tell(now, Kind::Probe, probe.encode());
+        if let Err(NicError::NoSuchPeer { .. }) = self.tell(now, Kind::Probe, probe.encode()) {
+            self.start_over(now);
+        }
     }
 
     fn on_event(&mut self, now: Time, event: Event) {

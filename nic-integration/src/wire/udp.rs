@@ -8,7 +8,7 @@ use std::time::Duration;
 use quinn_udp::{RecvMeta, Transmit, UdpSocketState};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use socket2::{Domain, Protocol, Socket, Type};
-use tracing::debug;
+use tracing::{debug, warn};
 
 use crate::NicError;
 
@@ -28,6 +28,8 @@ pub struct UdpWire {
     socket: UdpSocket,
     state: UdpSocketState,
     buffers: Vec<u8>,
+    /// It was said that datagrams are too long.
+    warned: bool,
 }
 
 impl UdpWire {
@@ -38,11 +40,13 @@ impl UdpWire {
     /// [`NicError::Wire`].
     pub fn bind(addr: SocketAddr) -> Result<Self, NicError> {
         let socket = Socket::new(Domain::for_address(addr), Type::DGRAM, Some(Protocol::UDP))?;
-        socket.set_recv_buffer_size(SOCKET_BUFFER_BYTES)?;
-        socket.set_send_buffer_size(SOCKET_BUFFER_BYTES)?;
+        // Some systems refuse what they do not grant; smaller buffers only lose more.
+        let _ = socket.set_recv_buffer_size(SOCKET_BUFFER_BYTES);
+        let _ = socket.set_send_buffer_size(SOCKET_BUFFER_BYTES);
         socket.bind(&addr.into())?;
         let state = UdpSocketState::new((&socket).into())?;
-        Ok(Self { socket: socket.into(), state, buffers: vec![0; BUFFERS * BUFFER_BYTES] })
+        let buffers = vec![0; BUFFERS * BUFFER_BYTES];
+        Ok(Self { socket: socket.into(), state, buffers, warned: false })
     }
 
     /// Waits until there is something to receive.
@@ -70,6 +74,11 @@ impl Wire for UdpWire {
             Ok(()) => true,
             Err(error) if error.kind() == ErrorKind::WouldBlock => false,
             Err(error) => {
+                // The path, or an interface on it, does not carry datagrams of this size.
+                let too_long = Some(rustix::io::Errno::MSGSIZE.raw_os_error());
+                if error.raw_os_error() == too_long && !std::mem::replace(&mut self.warned, true) {
+                    warn!(%to, bytes = each, "datagrams are too long for the way there, and lost");
+                }
                 debug!(%to, %error, "datagrams lost at the socket");
                 true
             }

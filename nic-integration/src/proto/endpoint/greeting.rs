@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 use rand_core::Rng;
 
 use crate::proto::event::{Cause, Peer};
-use crate::proto::link::{Greeting, HELLO_SPAN, MAX_HELLO_SPAN};
-use crate::proto::secure::{Cookie, Hello, Initiator, Session};
+use crate::proto::link::{Greeting, HELLO_SPAN, Link, MAX_HELLO_SPAN};
+use crate::proto::secure::{Admission, Cookie, HELLO_BYTES, Hello, Initiator, Session};
 use crate::proto::time::Time;
 
 use super::{Endpoint, MAX_GREETINGS, MAX_UNCONFIRMED};
@@ -37,11 +37,12 @@ impl Endpoint {
             self.sessions.remove(&former.index);
             (former.attempts + 1, former.cookie)
         });
+        self.hellos += 1;
         if let Some((addr, _)) = self.contacts.get(&link.peer.node) {
             link.addr = *addr;
         }
         let (to, node) = (link.addr, link.peer.node);
-        let me = (&self.config.identity, self.config.incarnation.get());
+        let me = (&self.config.identity, self.config.incarnation.get(), self.hellos);
         let mut bytes = vec![];
         let suite = self.config.suite;
         let (rng, out) = (&mut self.rng, &mut bytes);
@@ -58,16 +59,19 @@ impl Endpoint {
     /// Someone wants to talk to us. Until it shows that it knows our key it gets silence; until it
     /// is one that may, it costs no state.
     pub(super) fn on_hello(&mut self, now: Time, from: SocketAddr, bytes: &[u8]) {
-        if !self.gate.knows_us(bytes) {
+        if bytes.len() != HELLO_BYTES || !self.gate.knows_us(bytes) {
             self.stats.turned_away += 1;
             return;
         }
-        if !self.gate.admits(now, from, bytes, &mut self.rng) {
-            self.stats.turned_away += 1;
+        let admission = self.gate.admits(now, from, bytes, &mut self.rng);
+        if admission == Admission::Ask {
             let mut cookie = vec![];
             if self.gate.answer(from, bytes, &mut self.rng, &mut cookie).is_ok() {
                 self.send_greeting(from, cookie);
             }
+        }
+        if admission != Admission::Welcome {
+            self.stats.turned_away += 1;
             return;
         }
         let hello = Hello::open(&self.config.identity, bytes, &mut self.rng);
@@ -76,30 +80,53 @@ impl Endpoint {
             return;
         };
         let peer = Peer { node: hello.node, incarnation: hello.incarnation };
-        let Some(id) =
-            self.peers.get(&peer).copied().or_else(|| self.welcome_link(now, peer, from))
-        else {
+        let contact = self.contacts.get(&peer.node).and_then(|(_, link)| link.as_ref());
+        let known = self.peers.get(&peer).or(contact).copied();
+        let known = known.filter(|id| self.greets_alone(*id, peer));
+        let Some(id) = known.or_else(|| self.welcome_link(now, peer, from)) else {
             self.stats.overrun += 1;
             return;
         };
+        let Some(link) = self.links.get_mut(&id) else { return };
+        // Of two who greet each other at once, the one with the lower key is answered. And what was
+        // recorded and comes again must not take the place of what is under way.
+        let crossing = link.greeting.is_some() && self.config.identity.id() < peer.node;
+        if crossing || (link.peer == peer && hello.number <= link.hello) {
+            self.stats.duplicates += 1;
+            return;
+        }
+        link.hello = hello.number;
+        if let Some(index) = link.drop_greeting() {
+            self.sessions.remove(&index);
+        }
         let index = self.fresh_index();
         let mut answer = vec![];
         let Ok(session) = hello.accept(self.config.incarnation.get(), index, &mut answer) else {
             return;
         };
         let Some(link) = self.links.get_mut(&id) else { return };
-        if let Some(former) = link.offered.replace(session) {
+        if let Some((_, former)) = link.offered.replace((peer, session)) {
             self.sessions.remove(&former.local());
         }
         self.sessions.insert(index, id);
         self.send_greeting(from, answer);
     }
 
-    /// A link for a process that nothing is known of.
+    /// Whether a link is to that process, or to whichever answers first.
+    fn greets_alone(&self, id: u32, peer: Peer) -> bool {
+        self.links.get(&id).is_some_and(|link| link.peer == peer || link.peer.incarnation == 0)
+    }
+
+    /// A link for a process that nothing is known of. If too many wait to be confirmed, the oldest of
+    /// them gives way.
     fn welcome_link(&mut self, now: Time, peer: Peer, from: SocketAddr) -> Option<u32> {
-        let waiting = self.links.values().filter(|l| l.session.is_none() && l.offered.is_some());
-        if waiting.count() >= MAX_UNCONFIRMED {
-            return None;
+        let waits = |link: &Link| link.session.is_none() && link.offered.is_some();
+        let waiting = self.links.iter().filter(|(_, link)| waits(link));
+        let waiting: Vec<_> = waiting.map(|(id, link)| (link.heard, *id)).collect();
+        if let Some((_, oldest)) = waiting.iter().min()
+            && waiting.len() >= MAX_UNCONFIRMED
+        {
+            self.forget(*oldest);
         }
         let id = self.add_link(now, peer, from, false)?;
         self.peers.insert(peer, id);
@@ -125,6 +152,11 @@ impl Endpoint {
             self.peers.remove(&former);
             if let Some(link) = self.links.get_mut(&id) {
                 self.held -= std::mem::take(&mut link.receiver).held_bytes();
+                // What the process before had offered.
+                link.hello = 0;
+                if let Some((_, session)) = link.offered.take() {
+                    self.sessions.remove(&session.local());
+                }
             }
         }
         // It may have found us first.
@@ -156,11 +188,10 @@ impl Endpoint {
     pub(super) fn begin(&mut self, id: u32, session: Session) {
         let Some(link) = self.links.get_mut(&id) else { return };
         let index = session.local();
-        let former = link.session.take();
-        link.renew(session);
-        if let Some(former) = former {
-            self.sessions.remove(&former.local());
-        }
+        let gone = [link.renew(session).map(|before| before.local()), link.drop_greeting()];
+        gone.into_iter().flatten().for_each(|index| {
+            self.sessions.remove(&index);
+        });
         self.sessions.insert(index, id);
     }
 
@@ -171,9 +202,11 @@ impl Endpoint {
         let Some(greeting) = link.greeting.as_mut().filter(|g| g.index == index) else { return };
         let Some(initiator) = &greeting.initiator else { return };
         match Cookie::read(link.peer.node, initiator.mac(), bytes) {
+            // One at once; another one is no better.
             Ok(cookie) => {
-                greeting.cookie = Some(cookie);
-                self.greet(now, id);
+                if greeting.cookie.replace(cookie).is_none() {
+                    self.greet(now, id);
+                }
             }
             Err(_) => self.stats.malformed += 1,
         }

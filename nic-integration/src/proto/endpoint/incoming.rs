@@ -7,7 +7,7 @@ use crate::proto::datagram::{Header, Kind, Opcode, read_prefix};
 use crate::proto::event::{Event, Peer};
 use crate::proto::receiver::{Incoming, Partial};
 use crate::proto::region::Region;
-use crate::proto::secure::Opened;
+use crate::proto::secure::{Opened, Session};
 use crate::proto::time::Time;
 
 use super::{Endpoint, MAX_EVENTS};
@@ -48,40 +48,51 @@ impl Endpoint {
             return;
         };
         let Some(link) = self.links.get_mut(&id) else { return };
-        let current = link.session.as_ref().is_some_and(|session| session.local() == index);
-        let session = if current { &mut link.session } else { &mut link.offered };
-        let opened = session.as_mut().filter(|session| session.local() == index);
+        let is = |session: Option<&Session>| session.is_some_and(|s| s.local() == index);
+        let current = is(link.session.as_ref());
+        let offered = is(link.offered.as_ref().map(|(_, session)| session));
+        let session = match (current, offered) {
+            (true, _) => link.session.as_mut(),
+            (_, true) => link.offered.as_mut().map(|(_, session)| session),
+            _ => link.former.as_mut(),
+        };
+        let opened = session.filter(|session| session.local() == index);
         let Some(Ok(opened)) = opened.map(|session| session.open(bytes)) else {
             self.stats.malformed += 1;
             return;
         };
-        let (header, payload) = match opened {
-            Opened::Whole(header, payload) => (header, payload),
+        match opened {
             Opened::Trimmed(header) => {
                 self.stats.trimmed += 1;
-                if current {
+                if current && header.opcode != Opcode::Ack {
                     link.on_trimmed(header.packet);
-                    self.schedule(id);
                 }
-                return;
             }
-        };
-        if !current && let Some(session) = link.offered.take() {
-            self.begin(id, session);
+            Opened::Whole(..) if !current && !offered => {
+                self.stats.duplicates += 1;
+                link.answer_again();
+            }
+            Opened::Whole(header, payload) => {
+                if offered && let Some((peer, session)) = link.offered.take() {
+                    link.peer = peer;
+                    self.peers.insert(peer, id);
+                    self.begin(id, session);
+                }
+                self.stats.received.count(payload.len());
+                self.on_opened(now, from, id, &header, payload);
+            }
         }
-        self.stats.received.count(payload.len());
-        self.on_opened(now, from, id, &header, payload);
         self.schedule(id);
     }
 
     /// A datagram of a peer that is who it says.
     fn on_opened(&mut self, now: Time, from: SocketAddr, id: u32, header: &Header, payload: &[u8]) {
         let Some(link) = self.links.get_mut(&id) else { return };
-        (link.addr, link.heard) = (from, now);
-        if !link.admits(header.packet) {
+        if !link.admits(header.packet, header.opcode != Opcode::Ack) {
             self.stats.duplicates += 1;
             return;
         }
+        link.hear(now, from, header.packet);
         let peer = link.peer;
         let outcome = match header.opcode {
             Opcode::Ack => {
@@ -199,7 +210,7 @@ impl Endpoint {
         if partial.commit(header, payload.len()) {
             let event = completion(region, peer, partial);
             // The bytes stay counted as held, now in the event, until it is polled.
-            receiver.set(header.message, Incoming::Done);
+            self.held -= receiver.set(header.message, Incoming::Done);
             self.events.push_back(event);
         }
         Outcome::Answer(Ok(()))

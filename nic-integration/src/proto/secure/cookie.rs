@@ -4,10 +4,12 @@
 //! the responder asks for a second one, under a cookie that only whoever receives at the sender's
 //! address can have; it keeps no state for that.
 
+use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use aws_lc_rs::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
+use aws_lc_rs::constant_time::verify_slices_are_equal;
 use rand_chacha::ChaCha20Rng;
 use rand_core::Rng;
 use zeroize::Zeroizing;
@@ -24,6 +26,11 @@ pub(super) const MAC_BYTES: usize = 16;
 pub const COOKIE_SPAN: Duration = Duration::from_secs(60);
 /// HELLOs a second that are answered without a cookie.
 pub const HELLO_RATE: u32 = 256;
+
+/// HELLOs a second from one address that are worked for under load.
+pub const PROVEN_RATE: u32 = 16;
+/// Addresses that this is counted of; more are not worked for within the second.
+const PROVEN_ADDRESSES: usize = 1024;
 
 const NONCE_BYTES: usize = 12;
 const SEALED_BYTES: usize = MAC_BYTES + 16;
@@ -71,6 +78,17 @@ impl Cookie {
     }
 }
 
+/// What becomes of a HELLO.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::proto) enum Admission {
+    /// It is worked for.
+    Welcome,
+    /// Its sender must show first that it receives at its address.
+    Ask,
+    /// There were too many from that address.
+    Enough,
+}
+
 /// A responder's door.
 pub(in crate::proto) struct Gate {
     node: NodeId,
@@ -81,6 +99,8 @@ pub(in crate::proto) struct Gate {
     /// HELLOs in the second that began then.
     second: Time,
     hellos: u32,
+    /// And of those that showed a cookie, how many from each address.
+    proven: BTreeMap<IpAddr, u32>,
 }
 
 impl Gate {
@@ -92,6 +112,7 @@ impl Gate {
             renewed: Time::ZERO,
             second: Time::ZERO,
             hellos: 0,
+            proven: BTreeMap::new(),
         };
         gate.secrets.iter_mut().for_each(|secret| rng.fill_bytes(&mut **secret));
         gate
@@ -100,8 +121,9 @@ impl Gate {
     /// Whether the sender of a first message knows our key.
     pub(in crate::proto) fn knows_us(&self, bytes: &[u8]) -> bool {
         let Some((rest, _)) = bytes.split_last_chunk::<MAC_BYTES>() else { return false };
-        rest.split_last_chunk::<MAC_BYTES>()
-            .is_some_and(|(said, mac)| mac_of(&self.mac_key, said) == *mac)
+        rest.split_last_chunk::<MAC_BYTES>().is_some_and(|(said, mac)| {
+            verify_slices_are_equal(&mac_of(&self.mac_key, said), mac).is_ok()
+        })
     }
 
     /// Whether to work for a HELLO: always, but under load only if it shows a cookie.
@@ -111,20 +133,32 @@ impl Gate {
         from: SocketAddr,
         bytes: &[u8],
         rng: &mut ChaCha20Rng,
-    ) -> bool {
+    ) -> Admission {
         if now.since(self.second) >= Duration::from_secs(1) {
             (self.second, self.hellos) = (now, 0);
+            self.proven.clear();
         }
         self.hellos = self.hellos.saturating_add(1);
         if self.hellos <= HELLO_RATE {
-            return true;
+            return Admission::Welcome;
         }
         self.renew(now, rng);
-        let Some((said, proof)) = bytes.split_last_chunk::<MAC_BYTES>() else { return false };
-        let proves = |secret: &Zeroizing<[u8; 32]>| {
-            Cookie::from_bytes(&cookie_for(secret, from)).prove(said) == *proof
+        let Some((said, proof)) = bytes.split_last_chunk::<MAC_BYTES>() else {
+            return Admission::Enough;
         };
-        self.secrets.iter().any(proves)
+        let proves = |secret: &Zeroizing<[u8; 32]>| {
+            let expected = Cookie::from_bytes(&cookie_for(secret, from)).prove(said);
+            verify_slices_are_equal(&expected, proof).is_ok()
+        };
+        if !self.secrets.iter().any(proves) {
+            return Admission::Ask;
+        }
+        if self.proven.len() >= PROVEN_ADDRESSES && !self.proven.contains_key(&from.ip()) {
+            return Admission::Enough;
+        }
+        let count = self.proven.entry(from.ip()).or_insert(0);
+        *count += 1;
+        if *count <= PROVEN_RATE { Admission::Welcome } else { Admission::Enough }
     }
 
     /// Appends a cookie for whoever sent that HELLO.
@@ -153,7 +187,9 @@ impl Gate {
     }
 
     fn renew(&mut self, now: Time, rng: &mut ChaCha20Rng) {
-        if now.since(self.renewed) >= COOKIE_SPAN {
+        // Once for every span that is over: a secret that nobody asked for ages as well.
+        let spans = now.since(self.renewed).as_secs() / COOKIE_SPAN.as_secs();
+        for _ in 0..spans.min(2) {
             self.secrets.swap(0, 1);
             rng.fill_bytes(&mut *self.secrets[0]);
             self.renewed = now;

@@ -3,6 +3,8 @@
 //! The initiator knows the responder's key beforehand, the responder learns the initiator's from the first
 //! datagram. Each says which process it is and by which index it wants to be named.
 
+use aws_lc_rs::agreement::{PrivateKey, UnparsedPublicKey, X25519, agree};
+use aws_lc_rs::constant_time::verify_slices_are_equal;
 use rand_chacha::ChaCha20Rng;
 use rand_core::{Rng, SeedableRng};
 use snow::params::{CipherChoice, DHChoice, HashChoice, NoiseParams};
@@ -18,14 +20,14 @@ use super::cookie::{Cookie, MAC_BYTES, mac_key, mac_of};
 use super::{Identity, NodeId, Session, Suite};
 
 const PATTERN: &str = "Noise_IK_25519_ChaChaPoly_BLAKE2s";
-/// Of either message's payload: incarnation (4), and suite or index (4).
+/// Of either message's payload: incarnation (4), and suite (1) and number (3), or index (4).
 const SAID_BYTES: usize = 8;
 const TAG_BYTES: usize = 16;
 const KEY_BYTES: usize = 32;
 const HELLO_NOISE: usize = KEY_BYTES + KEY_BYTES + TAG_BYTES + SAID_BYTES + TAG_BYTES;
 const WELCOME_NOISE: usize = KEY_BYTES + SAID_BYTES + TAG_BYTES;
 /// Bytes of a HELLO: prefix, Noise message, two MACs.
-const HELLO_BYTES: usize = PREFIX_BYTES + HELLO_NOISE + 2 * MAC_BYTES;
+pub(in crate::proto) const HELLO_BYTES: usize = PREFIX_BYTES + HELLO_NOISE + 2 * MAC_BYTES;
 /// Bytes of a WELCOME: prefix, Noise message, one MAC. Less than a HELLO: nobody is amplified.
 const WELCOME_BYTES: usize = PREFIX_BYTES + WELCOME_NOISE + MAC_BYTES;
 
@@ -39,15 +41,62 @@ impl Random for Seeded {
     }
 }
 
+/// An X25519 key pair that leaves nothing behind.
+#[derive(Default)]
+struct Pair {
+    secret: Zeroizing<[u8; KEY_BYTES]>,
+    public: [u8; KEY_BYTES],
+}
+
+impl Dh for Pair {
+    fn name(&self) -> &'static str {
+        "25519"
+    }
+    fn pub_len(&self) -> usize {
+        KEY_BYTES
+    }
+    fn priv_len(&self) -> usize {
+        KEY_BYTES
+    }
+    fn set(&mut self, secret: &[u8]) {
+        self.secret.copy_from_slice(secret);
+        let key = PrivateKey::from_private_key(&X25519, secret).ok();
+        if let Some(public) = key.and_then(|key| key.compute_public_key().ok()) {
+            self.public.copy_from_slice(public.as_ref());
+        }
+    }
+    fn generate(&mut self, rng: &mut dyn Random) -> Result<(), snow::Error> {
+        let mut secret = Zeroizing::new([0; KEY_BYTES]);
+        rng.try_fill_bytes(&mut *secret)?;
+        self.set(&*secret);
+        Ok(())
+    }
+    fn pubkey(&self) -> &[u8] {
+        &self.public
+    }
+    fn privkey(&self) -> &[u8] {
+        &*self.secret
+    }
+    fn dh(&self, public: &[u8], out: &mut [u8]) -> Result<(), snow::Error> {
+        let secret = PrivateKey::from_private_key(&X25519, &*self.secret);
+        let secret = secret.map_err(|_| snow::Error::Dh)?;
+        let public = UnparsedPublicKey::new(&X25519, &public[..KEY_BYTES]);
+        agree(&secret, public, snow::Error::Dh, |shared| {
+            out[..KEY_BYTES].copy_from_slice(shared);
+            Ok(())
+        })
+    }
+}
+
 /// The state machine reads no randomness but its own seed's: so one seed makes one simulated world.
-struct Resolver([u8; 32]);
+struct Resolver(Zeroizing<[u8; 32]>);
 
 impl CryptoResolver for Resolver {
     fn resolve_rng(&self) -> Option<Box<dyn Random>> {
-        Some(Box::new(Seeded(ChaCha20Rng::from_seed(self.0))))
+        Some(Box::new(Seeded(ChaCha20Rng::from_seed(*self.0))))
     }
-    fn resolve_dh(&self, _: &DHChoice) -> Option<Box<dyn Dh>> {
-        None
+    fn resolve_dh(&self, choice: &DHChoice) -> Option<Box<dyn Dh>> {
+        matches!(choice, DHChoice::Curve25519).then(|| Box::new(Pair::default()) as Box<dyn Dh>)
     }
     fn resolve_hash(&self, _: &HashChoice) -> Option<Box<dyn Hash>> {
         None
@@ -62,8 +111,8 @@ fn build<'b>(
     prologue: &'b [u8],
     rng: &mut ChaCha20Rng,
 ) -> Result<Builder<'b>, NicError> {
-    let mut seed = [0; 32];
-    rng.fill_bytes(&mut seed);
+    let mut seed = Zeroizing::new([0; 32]);
+    rng.fill_bytes(&mut *seed);
     let params: NoiseParams = PATTERN.parse().map_err(|_| NicError::Handshake)?;
     let resolver = FallbackResolver::new(Box::new(Resolver(seed)), Box::new(DefaultResolver));
     Builder::with_resolver(params, Box::new(resolver))
@@ -106,7 +155,7 @@ pub(in crate::proto) struct Welcome {
 impl Initiator {
     /// Begins a handshake with `node`, and appends its HELLO to `out`.
     pub(in crate::proto) fn hello(
-        (identity, incarnation): (&Identity, u32),
+        (identity, incarnation, number): (&Identity, u32, u32),
         node: NodeId,
         index: u32,
         suite: Suite,
@@ -121,7 +170,7 @@ impl Initiator {
         let mut noise = builder.build_initiator().map_err(|_| NicError::Handshake)?;
         let mut said = [0; SAID_BYTES];
         said[..4].copy_from_slice(&incarnation.to_le_bytes());
-        said[4] = suite as u8;
+        said[4..].copy_from_slice(&(number << 8 | suite as u32).to_le_bytes());
         let mut message = [0; HELLO_NOISE];
         noise.write_message(&said, &mut message).map_err(|_| NicError::Handshake)?;
         out.extend_from_slice(&message);
@@ -148,9 +197,8 @@ impl Initiator {
         if bytes.len() != WELCOME_BYTES {
             return Err(length);
         }
-        if mac_of(&mac_key(identity.id()), said_bytes) != *mac {
-            return Err(NicError::Handshake);
-        }
+        let expected = mac_of(&mac_key(identity.id()), said_bytes);
+        verify_slices_are_equal(&expected, mac).map_err(|_| NicError::Handshake)?;
         let mut said = [0; SAID_BYTES];
         let message = &said_bytes[PREFIX_BYTES..];
         self.noise.read_message(message, &mut said).map_err(|_| NicError::Handshake)?;
@@ -168,6 +216,8 @@ pub(in crate::proto) struct Hello {
     noise: HandshakeState,
     pub(in crate::proto) node: NodeId,
     pub(in crate::proto) incarnation: u32,
+    /// How many HELLOs the process had said, this one included.
+    pub(in crate::proto) number: u32,
     suite: Suite,
     remote: u32,
 }
@@ -191,11 +241,11 @@ impl Hello {
         let node = noise.get_remote_static().and_then(|key| key.try_into().ok());
         let node = NodeId(node.ok_or(NicError::Handshake)?);
         let suite = Suite::from_code(said[4]).ok_or(NicError::Handshake)?;
-        let incarnation = word(&said, 0);
-        if incarnation == 0 || said[5..] != [0; 3] {
+        let (incarnation, number) = (word(&said, 0), word(&said, 4) >> 8);
+        if incarnation == 0 || number == 0 {
             return Err(NicError::Handshake);
         }
-        Ok(Self { noise, node, incarnation, suite, remote })
+        Ok(Self { noise, node, incarnation, number, suite, remote })
     }
 
     /// Answers it, as the process `incarnation`, which wants to be named by `index`. The session is
@@ -225,7 +275,7 @@ mod tests {
     use std::net::SocketAddr;
     use std::time::Duration;
 
-    use super::super::cookie::{COOKIE_SPAN, Gate, HELLO_RATE};
+    use super::super::cookie::{Admission, COOKIE_SPAN, Gate, HELLO_RATE, PROVEN_RATE};
     use super::*;
     use crate::proto::Time;
     use crate::proto::datagram::{Header, Opcode};
@@ -243,7 +293,7 @@ mod tests {
 
     fn hello(from: &mut End, to: &End, cookie: Option<&Cookie>) -> (Initiator, Vec<u8>) {
         let mut bytes = vec![];
-        let (me, to) = ((&from.identity, 11), to.identity.id());
+        let (me, to) = ((&from.identity, 11, 1), to.identity.id());
         let suite = Suite::Aes256Gcm;
         let initiator =
             Initiator::hello(me, to, 5, suite, cookie, &mut from.rng, &mut bytes).unwrap();
@@ -303,9 +353,9 @@ mod tests {
         let (initiator, bytes) = hello(&mut one, &two, None);
         let now = Time::ZERO + Duration::from_secs(9);
         for _ in 0..HELLO_RATE {
-            assert!(gate.admits(now, from[0], &bytes, &mut two.rng));
+            assert_eq!(gate.admits(now, from[0], &bytes, &mut two.rng), Admission::Welcome);
         }
-        assert!(!gate.admits(now, from[0], &bytes, &mut two.rng));
+        assert_eq!(gate.admits(now, from[0], &bytes, &mut two.rng), Admission::Ask);
         let mut answer = vec![];
         gate.answer(from[0], &bytes, &mut two.rng, &mut answer).unwrap();
         assert!(answer.len() < bytes.len());
@@ -314,11 +364,15 @@ mod tests {
         let cookie = Cookie::read(node, initiator.mac(), &answer).unwrap();
         let (_, bytes) = hello(&mut one, &two, Some(&cookie));
         assert!(gate.knows_us(&bytes));
-        assert!(gate.admits(now, from[0], &bytes, &mut two.rng));
-        assert!(!gate.admits(now, from[1], &bytes, &mut two.rng), "of another address");
+        // The cookie is of another address.
+        assert_eq!(gate.admits(now, from[1], &bytes, &mut two.rng), Admission::Ask);
+        for _ in 0..PROVEN_RATE {
+            assert_eq!(gate.admits(now, from[0], &bytes, &mut two.rng), Admission::Welcome);
+        }
+        assert_eq!(gate.admits(now, from[0], &bytes, &mut two.rng), Admission::Enough);
         // A flood goes on; the cookie outlives one renewal and no second.
         let mut later = now;
-        for admitted in [true, false] {
+        for admitted in [Admission::Welcome, Admission::Ask] {
             later = later + COOKIE_SPAN;
             (0..HELLO_RATE).for_each(|_| {
                 gate.admits(later, from[1], &bytes, &mut two.rng);

@@ -1,4 +1,4 @@
-//! Which packets of a session have been answered: against replays, and what acknowledgements say.
+//! Which packets of a session came, against replays; and which are committed, which acknowledgements say.
 
 /// Packets behind the newest one that are remembered; a sender never has packets further apart in
 /// flight, and what is older is dropped as a replay (PROTOCOL §3.2).
@@ -12,7 +12,8 @@ const WORDS: usize = 64;
 /// One bit a packet, for the newest [`WINDOW_PACKETS`].
 #[derive(Clone, Debug)]
 pub(in crate::proto) struct Window {
-    /// The newest word that has begun.
+    /// The newest packet, and so the newest word that has begun; none before the first.
+    newest_packet: Option<u64>,
     newest: u64,
     /// Word `w` of the packet numbers is at `w % WORDS`.
     words: [u64; WORDS],
@@ -20,7 +21,7 @@ pub(in crate::proto) struct Window {
 
 impl Window {
     pub(in crate::proto) fn new() -> Self {
-        Self { newest: 0, words: [0; WORDS] }
+        Self { newest_packet: None, newest: 0, words: [0; WORDS] }
     }
 
     /// Whether a packet is recent enough to tell whether it came before.
@@ -28,13 +29,19 @@ impl Window {
         packet / 64 + WORDS as u64 > self.newest
     }
 
-    /// Whether a packet that is [remembered](Self::remembers) was answered.
+    /// Whether a packet is newer than all before.
+    pub(in crate::proto) fn is_newest(&self, packet: u64) -> bool {
+        self.newest_packet < Some(packet)
+    }
+
+    /// Whether a packet that is [remembered](Self::remembers) was set.
     pub(in crate::proto) fn has(&self, packet: u64) -> bool {
         packet / 64 <= self.newest && self.word(packet / 64) >> (packet % 64) & 1 == 1
     }
 
-    /// Notes that a packet is answered.
+    /// Notes a packet.
     pub(in crate::proto) fn set(&mut self, packet: u64) {
+        self.newest_packet = self.newest_packet.max(Some(packet));
         let word = packet / 64;
         if word > self.newest {
             // Words that are passed over are forgotten with all that lies as long ago.
