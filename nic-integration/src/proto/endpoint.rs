@@ -376,7 +376,7 @@ impl Endpoint {
         let &(addr, _) = contact.ok_or(NicError::NoSuchPeer { node })?;
         let any = Peer::of(node)..=Peer { node, incarnation: u32::MAX };
         let made = self.peers.range(any).filter(|(known, _)| incarnation == 0 || **known == peer);
-        let id = match made.map(|(_, id)| *id).last() {
+        let id = match made.map(|(_, id)| *id).next_back() {
             Some(id) => id,
             None => self.add_link(now, peer, addr, true).ok_or(NicError::TooManyPeers)?,
         };
