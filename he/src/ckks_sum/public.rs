@@ -213,37 +213,30 @@ impl Encryptor {
         })
     }
 
-    /// Encrypts polynomials `first ..`: of each its mask, then its values.
+    /// Encrypts polynomial `index`: its mask, then its values.
     ///
     /// # Errors
     /// The engine's.
     pub(crate) fn encrypt(
         &self,
         engine: &dyn Engine,
-        first: u64,
+        index: u64,
         message: &[u64],
-        count: usize,
-    ) -> Result<Vec<u64>, Error> {
-        let indices: Vec<u64> = (first..).take(count).collect();
-        let mut masks = vec![0; count * self.mask_words];
-        let mut values = vec![0; count * self.value_words];
+        out: &mut Vec<u64>,
+    ) -> Result<(), Error> {
+        out.resize(self.mask_words + self.value_words, 0);
+        let (mask, values) = out.split_at_mut(self.mask_words);
         let [u, e0, e1] = &self.keys;
         let mut operands = [
             Operand::SecretIn(message),
-            Operand::In(&indices),
+            Operand::In(&[index]),
             Operand::SecretIn(&**u),
             Operand::SecretIn(&**e0),
             Operand::SecretIn(&**e1),
-            Operand::Out(&mut masks),
-            Operand::Out(&mut values),
+            Operand::Out(mask),
+            Operand::Out(values),
         ];
-        engine.run(&self.program, &mut operands)?;
-        let mut out = Vec::with_capacity(masks.len() + values.len());
-        for (mask, values) in masks.chunks(self.mask_words).zip(values.chunks(self.value_words)) {
-            out.extend_from_slice(mask);
-            out.extend_from_slice(values);
-        }
-        Ok(out)
+        Ok(engine.run(&self.program, &mut operands)?)
     }
 }
 
@@ -473,11 +466,12 @@ mod tests {
             let secret = LatticeSecret::expand(&[9; 32], ring, &engine).unwrap();
             let public = secret.publish(&parameters, &engine).unwrap();
             let encryptor = Encryptor::new(&public, &parameters).unwrap();
-            let nothing = vec![0; 4 * ring.len_words()];
-            let words = encryptor.encrypt(&engine, 0, &nothing, 4).unwrap();
+            let nothing = vec![0; ring.len_words()];
             let (mut masks, mut values) = (vec![], vec![]);
-            for group in words.chunks(encryptor.mask_words + encryptor.value_words) {
-                let (mask, value) = group.split_at(encryptor.mask_words);
+            for index in 0..4 {
+                let mut words = vec![];
+                encryptor.encrypt(&engine, index, &nothing, &mut words).unwrap();
+                let (mask, value) = words.split_at(encryptor.mask_words);
                 masks.extend_from_slice(mask);
                 values.extend_from_slice(value);
             }
