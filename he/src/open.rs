@@ -18,7 +18,7 @@ use crate::{
     codec::{self, Decoder, Fields, Output, is_zero_between},
     files::ContributorSet,
     paillier::PaillierSecret,
-    params::{Chunks, Lattice},
+    params::{Chunks, Geometry, Lattice},
     random::seed_words,
     rounding::Rounding,
 };
@@ -144,13 +144,26 @@ impl Sink for Decoder<'_> {
 }
 
 /// Room for what is decrypted, kept from one polynomial to the next.
-#[derive(Default)]
 struct Room {
     beats: Vec<u64>,
     integers: Zeroizing<Vec<u64>>,
     slots: Zeroizing<Vec<u64>>,
     column: Zeroizing<Vec<u64>>,
     values: Zeroizing<Vec<i64>>,
+}
+
+impl Room {
+    /// Room for `integers` words of a polynomial and a whole chunk of slots of so many words: a vector
+    /// that grew would leave a copy behind.
+    fn new(g: &Geometry, integers: usize, slot_words: usize) -> Self {
+        Self {
+            beats: vec![],
+            integers: Zeroizing::new(vec![0; integers]),
+            slots: Zeroizing::new(Vec::with_capacity(slot_words * g.slots_per_chunk)),
+            column: Zeroizing::new(Vec::with_capacity(g.slots_per_chunk)),
+            values: Zeroizing::new(Vec::with_capacity(g.values_per_chunk())),
+        }
+    }
 }
 
 /// What the slots of a sum are to be.
@@ -180,16 +193,21 @@ impl Slots<'_> {
     ) -> Result<(), Error> {
         let (k, n) = (secret.modulus().ciphertext_words(), secret.modulus().n().len_words());
         let stream = &self.sum.stream;
-        let mut plain = Zeroizing::new(Vec::with_capacity(stream.len() / (8 * k) * n));
-        for part in stream.chunks(8 * CIPHERTEXTS_PER_RUN * k) {
-            plain.extend_from_slice(secret.decrypt_words(engine, &to_words(part))?.words());
+        let mut plain = Zeroizing::new(vec![0; stream.len() / (8 * k) * n]);
+        let runs = stream.chunks(8 * CIPHERTEXTS_PER_RUN * k);
+        for (run, out) in runs.zip(plain.chunks_mut(CIPHERTEXTS_PER_RUN * n)) {
+            out.copy_from_slice(secret.decrypt_words(engine, &to_words(run))?.words());
         }
-        let (mut rest, mut room) = (&plain[..], Room::default());
+        let (mut rest, mut room) = (&plain[..], Room::new(self.parameters.geometry(), 0, n));
         for chunk in 0..self.chunks.count() {
             let count = self.chunks.units_of(chunk);
             let (own, after) = rest.split_at(count * n);
-            room.slots.clear();
-            room.slots.extend((0..n).flat_map(|w| own.iter().skip(w).step_by(n)));
+            room.slots.resize(n * count, 0);
+            for (slot, words) in own.chunks(n).enumerate() {
+                for (w, &word) in words.iter().enumerate() {
+                    room.slots[w * count + slot] = word;
+                }
+            }
             self.take_chunk(chunk, count, &mut room, &mut whole)?;
             rest = after;
         }
@@ -231,7 +249,6 @@ impl Slots<'_> {
             check_words(public, engine, self.chunks, first as u32, &room.beats)?;
             // The last polynomial may hold fewer chunks than the others.
             room.beats.resize(length / 8, 0);
-            room.integers.resize(lattice.ring.len_words(), 0);
             let (mask, _) = room.beats.split_at(mask_words);
             let carrying = first + g.mask_chunks;
             if masked && !ends_in_zeros(mask, &lattice.ring) {
@@ -267,8 +284,8 @@ impl Slots<'_> {
             (bytes, whole.split_to(end, values))
         });
         let polynomials: Vec<_> = polynomials.collect();
-        let opened: Vec<_> =
-            polynomials.into_par_iter().enumerate().map_init(Room::default, open).collect();
+        let room = || Room::new(g, lattice.ring.len_words(), lattice.ring.primes().len());
+        let opened: Vec<_> = polynomials.into_par_iter().enumerate().map_init(room, open).collect();
         // The first that is no ciphertext, else the first that its contributors cannot have made, else
         // the first of any other kind, whichever thread was sooner.
         let rank = |fault: &Error| match fault {
