@@ -146,6 +146,7 @@ impl Sink for Decoder<'_> {
 /// Room for what is decrypted, kept from one polynomial to the next.
 struct Room {
     beats: Vec<u64>,
+    seeds: Vec<u64>,
     integers: Zeroizing<Vec<u64>>,
     slots: Zeroizing<Vec<u64>>,
     column: Zeroizing<Vec<u64>>,
@@ -158,6 +159,7 @@ impl Room {
     fn new(g: &Geometry, integers: usize, slot_words: usize) -> Self {
         Self {
             beats: vec![],
+            seeds: vec![],
             integers: Zeroizing::new(vec![0; integers]),
             slots: Zeroizing::new(Vec::with_capacity(slot_words * g.slots_per_chunk)),
             column: Zeroizing::new(Vec::with_capacity(g.slots_per_chunk)),
@@ -226,19 +228,14 @@ impl Slots<'_> {
         };
         let g = self.parameters.geometry();
         let each = g.group_chunks();
-        // Under a public key that encrypts, a mask comes with every polynomial, and no seed makes it.
-        let masked = public.lattice().is_some();
-        // Who contributed to a chunk: usually the same to all.
-        let mut groups: BTreeMap<&ContributorSet, Group> = BTreeMap::new();
-        for set in &self.sum.sets {
-            groups.entry(set).or_insert_with(|| {
-                let seed = |i: usize| seed_words(self.sum.contributors[i].bytes());
-                let seeds: Vec<u64> = set.iter().flat_map(seed).collect();
-                let program = match masked {
-                    true => secret.decrypt_public_program(self.parameters),
-                    false => secret.decrypt_program(self.parameters, seeds.len() / 4),
-                };
-                Group { program, seeds }
+        // A mask comes with every polynomial, or is made from the seeds of its contributors.
+        let masked = g.mask_chunks > 0;
+        let seed_count = |set: &ContributorSet| if masked { 0 } else { set.count() };
+        let mut programs: BTreeMap<usize, Program> = BTreeMap::new();
+        for count in self.sum.sets.iter().map(seed_count) {
+            programs.entry(count).or_insert_with(|| match masked {
+                true => secret.decrypt_public_program(self.parameters),
+                false => secret.decrypt_program(self.parameters, count),
             });
         }
         let length = each * g.chunk_bytes();
@@ -256,18 +253,21 @@ impl Slots<'_> {
                 return Err(Error::Inconsistent { chunk: chunk as u32, contributors });
             }
             let sets = &self.sum.sets[carrying..self.sum.sets.len().min(first + each)];
+            // Who contributed to a chunk: usually the same to all.
             for set in sets.iter().collect::<BTreeSet<_>>() {
-                let Group { program, seeds } = &groups[set];
                 let (mask, values) = room.beats.split_at(mask_words);
-                let out = Operand::Out(&mut room.integers);
                 let (mask, values) = (Operand::In(mask), Operand::In(values));
-                match masked {
-                    true => engine.run(program, &mut [mask, values, out])?,
-                    false => {
-                        let index = [p as u64];
-                        let operands = &mut [values, Operand::In(&index), Operand::In(seeds), out];
-                        engine.run(program, operands)?;
-                    }
+                let out = Operand::Out(&mut room.integers);
+                let program = &programs[&seed_count(set)];
+                if masked {
+                    engine.run(program, &mut [mask, values, out])?;
+                } else {
+                    let seed = |i: usize| seed_words(self.sum.contributors[i].bytes());
+                    room.seeds.clear();
+                    room.seeds.extend(set.iter().flat_map(seed));
+                    let (index, seeds) = ([p as u64], Operand::In(&room.seeds));
+                    let operands = &mut [values, Operand::In(&index), seeds, out];
+                    engine.run(program, operands)?;
                 }
                 let own = (carrying, sets, set);
                 match lattice.ring.primes().len() {
@@ -298,10 +298,10 @@ impl Slots<'_> {
     }
 
     /// Takes from one decrypted polynomial, whose first chunk with values is `first`, the chunks of one
-    /// group.
+    /// set of contributors.
     fn take_polynomial<const W: usize, S: Sink>(
         &self,
-        (first, sets, group): (usize, &[ContributorSet], &ContributorSet),
+        (first, sets, own): (usize, &[ContributorSet], &ContributorSet),
         lattice: &Lattice,
         room: &mut Room,
         sink: &mut S,
@@ -310,7 +310,7 @@ impl Slots<'_> {
         let g = self.parameters.geometry();
         let degree = lattice.ring.degree();
         for (i, set) in sets.iter().enumerate() {
-            if set != group {
+            if set != own {
                 continue;
             }
             let chunk = (first + i) as u32;
@@ -391,10 +391,4 @@ impl Slots<'_> {
         sink.put(chunk as usize, part, at, values)?;
         Ok(part)
     }
-}
-
-/// What opens the chunks of the same contributors.
-struct Group {
-    program: Program,
-    seeds: Vec<u64>,
 }
