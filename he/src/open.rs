@@ -40,7 +40,8 @@ impl OpenedSum {
     ///
     /// # Errors
     /// What is no ciphertext; a chunk that is not the sum of its contributors, or of nobody; the
-    /// engine's.
+    /// engine's. Which of several is told depends on the sum alone: what is no ciphertext goes before
+    /// what is no sum of its contributors, and of chunks that are not, the first is named.
     pub fn open(key: &SecretKey, engine: &dyn Engine, sum: &Sum) -> Result<Self, Error> {
         let parameters = key.public().parameters().clone();
         let chunks = parameters.chunks(sum.agreement.values());
@@ -57,7 +58,7 @@ impl OpenedSum {
     /// values between them.
     ///
     /// # Errors
-    /// Theirs.
+    /// The one that they give: a value that exceeds its type hides nothing else.
     pub fn open_and_decode(
         key: &SecretKey,
         engine: &dyn Engine,
@@ -105,7 +106,7 @@ trait Sink: Send + Sized {
     fn split_to(&mut self, end_chunk: usize, end_value: usize) -> Self;
 
     /// Takes a chunk, whose values are those from `at` on.
-    fn put(&mut self, chunk: usize, part: Part, at: usize, values: &[i64]) -> Result<(), Error>;
+    fn put(&mut self, chunk: usize, part: Part, at: usize, values: &[i64]);
 }
 
 /// Chunks and values from some on, to be kept.
@@ -126,10 +127,9 @@ impl Sink for Kept<'_> {
         Self { first_value, sums, first_chunk, parts }
     }
 
-    fn put(&mut self, chunk: usize, part: Part, at: usize, values: &[i64]) -> Result<(), Error> {
+    fn put(&mut self, chunk: usize, part: Part, at: usize, values: &[i64]) {
         self.parts[chunk - self.first_chunk] = part;
         self.sums[at - self.first_value..][..values.len()].copy_from_slice(values);
-        Ok(())
     }
 }
 
@@ -138,8 +138,8 @@ impl Sink for Decoder<'_> {
         Decoder::split_to(self, end_value)
     }
 
-    fn put(&mut self, _: usize, part: Part, at: usize, values: &[i64]) -> Result<(), Error> {
-        self.decode(at, values, part.1)
+    fn put(&mut self, _: usize, part: Part, at: usize, values: &[i64]) {
+        self.decode(at, values, part.1);
     }
 }
 
@@ -166,6 +166,17 @@ impl Room {
             values: Zeroizing::new(Vec::with_capacity(g.values_per_chunk())),
         }
     }
+}
+
+/// The first chunk that is no ciphertext, else the first that its contributors cannot have made, else a
+/// fault of any other kind: in whichever order they were found.
+fn first_fault(results: impl IntoIterator<Item = Result<(), Error>>) -> Result<(), Error> {
+    let place = |fault: &Error| match fault {
+        Error::Ciphertext { chunk, .. } => (0, *chunk),
+        Error::Inconsistent { chunk, .. } => (1, *chunk),
+        _ => (2, 0),
+    };
+    results.into_iter().filter_map(Result::err).min_by_key(place).map_or(Ok(()), Err)
 }
 
 /// What the slots of a sum are to be.
@@ -254,7 +265,7 @@ impl Slots<'_> {
             }
             let sets = &self.sum.sets[carrying..self.sum.sets.len().min(first + each)];
             // Who contributed to a chunk: usually the same to all.
-            for set in sets.iter().collect::<BTreeSet<_>>() {
+            let faults = sets.iter().collect::<BTreeSet<_>>().into_iter().map(|set| {
                 let (mask, values) = room.beats.split_at(mask_words);
                 let (mask, values) = (Operand::In(mask), Operand::In(values));
                 let out = Operand::Out(&mut room.integers);
@@ -271,12 +282,12 @@ impl Slots<'_> {
                 }
                 let own = (carrying, sets, set);
                 match lattice.ring.primes().len() {
-                    2 => self.take_polynomial::<2, S>(own, lattice, room, &mut sink)?,
-                    4 => self.take_polynomial::<4, S>(own, lattice, room, &mut sink)?,
+                    2 => self.take_polynomial::<2, S>(own, lattice, room, &mut sink),
+                    4 => self.take_polynomial::<4, S>(own, lattice, room, &mut sink),
                     _ => unreachable!("rings of ckks-sum have two or four primes"),
                 }
-            }
-            Ok(())
+            });
+            first_fault(faults)
         };
         let polynomials = self.sum.stream.chunks(length).zip(1..).map(|(bytes, count)| {
             let end = self.sum.sets.len().min(count * each);
@@ -286,15 +297,7 @@ impl Slots<'_> {
         let polynomials: Vec<_> = polynomials.collect();
         let room = || Room::new(g, lattice.ring.len_words(), lattice.ring.primes().len());
         let opened: Vec<_> = polynomials.into_par_iter().enumerate().map_init(room, open).collect();
-        // The first that is no ciphertext, else the first that its contributors cannot have made, else
-        // the first of any other kind, whichever thread was sooner.
-        let rank = |fault: &Error| match fault {
-            Error::Ciphertext { .. } => 0,
-            Error::Inconsistent { .. } => 1,
-            _ => 2,
-        };
-        let fault = opened.into_iter().filter_map(Result::err).min_by_key(rank);
-        fault.map_or(Ok(()), Err)
+        first_fault(opened)
     }
 
     /// Takes from one decrypted polynomial, whose first chunk with values is `first`, the chunks of one
@@ -328,7 +331,7 @@ impl Slots<'_> {
                 // A mask has no head of its own: it is of those that the values are of.
                 for mask in first - g.mask_chunks..first {
                     let at = self.chunks.values_of(mask as u32).start;
-                    sink.put(mask, part, at, &[])?;
+                    sink.put(mask, part, at, &[]);
                 }
             }
         }
@@ -388,7 +391,7 @@ impl Slots<'_> {
             return Err(Error::Inconsistent { chunk, contributors });
         }
         let part = (contributors, weight);
-        sink.put(chunk as usize, part, at, values)?;
+        sink.put(chunk as usize, part, at, values);
         Ok(part)
     }
 }
