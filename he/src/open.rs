@@ -14,7 +14,7 @@ use crate::{
     Error, Parameters, PublicKey, SecretKey, Sum, Update,
     aggregate::{check_stream, check_words},
     bytes::{read_words, to_words},
-    ckks_sum::{LatticeSecret, ends_in_zeros, mask_beats},
+    ckks_sum::{LatticeSecret, mask_beats},
     codec::{self, Decoder, Fields, Output, is_zero_between},
     files::ContributorSet,
     paillier::PaillierSecret,
@@ -257,12 +257,7 @@ impl Slots<'_> {
             check_words(public, engine, self.chunks, first as u32, &room.beats)?;
             // The last polynomial may hold fewer chunks than the others.
             room.beats.resize(length / 8, 0);
-            let (mask, _) = room.beats.split_at(mask_words);
             let carrying = first + g.mask_chunks;
-            if masked && !ends_in_zeros(mask, &lattice.ring) {
-                let (chunk, contributors) = (carrying - 1, self.sum.sets[first].count());
-                return Err(Error::Inconsistent { chunk: chunk as u32, contributors });
-            }
             let sets = &self.sum.sets[carrying..self.sum.sets.len().min(first + each)];
             // Who contributed to a chunk: usually the same to all.
             let faults = sets.iter().collect::<BTreeSet<_>>().into_iter().map(|set| {
