@@ -81,7 +81,7 @@ use zeroize::{Zeroize, Zeroizing};
 use crate::{Error, Parameters, random, seal::Seed};
 
 pub use public::LatticePublic;
-pub(crate) use public::{Encryptor as PublicEncryptor, ends_in_zeros, mask_beats};
+pub(crate) use public::{Encryptor as PublicEncryptor, mask_beats, stray_lane};
 
 /// The ternary secret, kept as the seed that it expands from and in NTT form.
 pub struct LatticeSecret {

@@ -29,12 +29,12 @@ pub(crate) fn mask_beats(parameters: &Parameters) -> usize {
     g.mask_chunks * g.chunk_bytes() / beats::BYTES
 }
 
-/// Whether the lanes of a mask that are past the end of its polynomial are zero.
-pub(crate) fn ends_in_zeros(mask: &[u64], ring: &Ring) -> bool {
-    let lanes = mask.len() / beats::WORDS * beats::LANES;
-    (ring.len_words()..lanes).all(|lane| {
-        let beat = &mask[lane / beats::LANES * beats::WORDS..][..beats::WORDS];
-        beats::lane(beat, lane % beats::LANES) == 0
+/// The first lane of beats, from `end` of a polynomial on, that is not zero.
+pub(crate) fn stray_lane(words: &[u64], end: usize) -> Option<usize> {
+    let lanes = words.len() / beats::WORDS * beats::LANES;
+    (end..lanes).find(|lane| {
+        let beat = &words[lane / beats::LANES * beats::WORDS..][..beats::WORDS];
+        beats::lane(beat, lane % beats::LANES) != 0
     })
 }
 
@@ -62,7 +62,7 @@ impl LatticePublic {
             let why = format!("residue {lane} of its polynomial b is not below its prime");
             return Err(invalid(why));
         }
-        if !ends_in_zeros(&words, ring) {
+        if stray_lane(&words, ring.len_words()).is_some() {
             return Err(invalid("its polynomial b goes on past its end".into()));
         }
         let mut program = Builder::new("ckks-sum-public.expand");
@@ -344,7 +344,8 @@ mod tests {
                     Operand::Out(&mut values),
                 ];
                 engine.run(&program, &mut operands).unwrap();
-                assert!(masks.chunks(masks.len() / 2).all(|mask| ends_in_zeros(mask, ring)));
+                let stray = |mask| stray_lane(mask, ring.len_words());
+                assert!(masks.chunks(masks.len() / 2).all(|mask| stray(mask).is_none()));
                 let out = opened((&secret, &parameters), engine, &masks, &values);
                 (public.packed.to_vec(), public.ntt.to_vec(), masks, values, out)
             });

@@ -215,7 +215,7 @@ impl Endpoint {
     ///
     /// [`NicError::RkeyInUse`].
     pub fn register_sum(&mut self, rkey: u32, region: SumRegion) -> Result<(), NicError> {
-        self.register(rkey, Region::Sum(region))
+        self.register(rkey, Region::Sum(Box::new(region)))
     }
 
     /// Withdraws a region. Datagrams that still arrive for it are refused.
