@@ -1,13 +1,13 @@
 //! What people type.
 
-use std::{net::SocketAddr, path::PathBuf, time::Duration};
+use std::{net::SocketAddr, num::NonZeroU64, path::PathBuf, time::Duration};
 
 use ciphergram_he::{
     Scheme,
     codec::Policy,
     params::{Literal, ParameterError},
 };
-use ciphergram_nic::proto::NodeId;
+use ciphergram_nic::{proto::NodeId, relay::MILLION};
 use clap::{Args, Parser, Subcommand};
 
 use crate::bench::operation::{self, Operations};
@@ -42,6 +42,8 @@ pub(crate) enum Command {
     Serve(Serve),
     /// Take part in a round: encrypt, send, receive the sum, decrypt the mean
     Join(Join),
+    /// Forward datagrams between clients and a server as a bad network would, to try rounds on it
+    Relay(Relay),
     /// Say what a file is; never a secret
     Inspect(Inspect),
     /// List the engines present and what each supports
@@ -256,6 +258,9 @@ pub(crate) struct Serve {
     /// Seconds after the first client joined when a round opens without the missing ones
     #[arg(long, default_value = "300", value_parser = seconds, value_name = "SECONDS")]
     pub(crate) join_deadline: Duration,
+    /// Also write every datagram to this file, for Wireshark and its like; payloads stay sealed
+    #[arg(long, value_name = "FILE")]
+    pub(crate) capture: Option<PathBuf>,
     /// Report as JSON, one object a line
     #[arg(long)]
     pub(crate) json: bool,
@@ -309,7 +314,58 @@ pub(crate) struct Join {
     /// Seconds to look for an aggregator that does not answer, no fewer than 10
     #[arg(long, default_value = "30", value_parser = seconds, value_name = "SECONDS")]
     pub(crate) wait: Duration,
+    /// Also write every datagram to this file, for Wireshark and its like; payloads stay sealed
+    #[arg(long, value_name = "FILE")]
+    pub(crate) capture: Option<PathBuf>,
     /// Report as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// A bad network. Each direction has the same faults, and a rate and a queue of its own.
+#[derive(Args)]
+pub(crate) struct Relay {
+    /// Where clients find it
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) listen: SocketAddr,
+    /// The server's address
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) to: SocketAddr,
+    /// Milliseconds that each datagram is under way
+    #[arg(long, default_value = "0", value_parser = milliseconds, value_name = "MS")]
+    pub(crate) delay: Duration,
+    /// Up to so many milliseconds longer, drawn for each: they overtake each other
+    #[arg(long, default_value = "0", value_parser = milliseconds, value_name = "MS")]
+    pub(crate) jitter: Duration,
+    /// Datagrams lost
+    #[arg(long, default_value = "0", value_parser = percent, value_name = "PERCENT")]
+    pub(crate) loss: u32,
+    /// Datagrams sent on twice
+    #[arg(long, default_value = "0", value_parser = percent, value_name = "PERCENT")]
+    pub(crate) duplicate: u32,
+    /// Datagrams of which one bit is flipped
+    #[arg(long, default_value = "0", value_parser = percent, value_name = "PERCENT")]
+    pub(crate) corrupt: u32,
+    /// Datagrams cut to their header
+    #[arg(long, default_value = "0", value_parser = percent, value_name = "PERCENT")]
+    pub(crate) trim: u32,
+    /// Megabits of datagrams a second that pass in each direction [default: no limit]
+    #[arg(long, value_parser = rate, value_name = "MBIT/S")]
+    pub(crate) rate: Option<NonZeroU64>,
+    /// With --rate: datagrams that may wait for their turn
+    #[arg(long, default_value = "128", requires = "rate", value_name = "DATAGRAMS",
+        value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub(crate) queue: u32,
+    /// With --rate: cut what finds the queue full to its header instead of dropping it
+    #[arg(long, requires = "rate")]
+    pub(crate) trim_on_full: bool,
+    /// Fixes what is drawn
+    #[arg(long, default_value_t = 1)]
+    pub(crate) seed: u64,
+    /// Seconds until it ends and says what it did [default: until it is killed, silently]
+    #[arg(long, value_parser = seconds)]
+    pub(crate) seconds: Option<Duration>,
+    /// Report as JSON, one object a line
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -444,6 +500,32 @@ fn seconds(text: &str) -> Result<Duration, String> {
         .filter(|s: &f64| (0.001..=1e7).contains(s))
         .map(Duration::from_secs_f64)
         .ok_or_else(|| "a number of seconds from 0.001 to 10000000".into())
+}
+
+fn milliseconds(text: &str) -> Result<Duration, String> {
+    text.parse()
+        .ok()
+        .filter(|ms: &f64| (0.0..=60_000.0).contains(ms))
+        .map(|ms| Duration::from_secs_f64(ms / 1e3))
+        .ok_or_else(|| "a number of milliseconds from 0 to 60000".into())
+}
+
+/// Parts of a million.
+fn percent(text: &str) -> Result<u32, String> {
+    text.parse()
+        .ok()
+        .filter(|percent: &f64| (0.0..=100.0).contains(percent))
+        .map(|percent| (percent / 100.0 * f64::from(MILLION)).round() as u32)
+        .ok_or_else(|| "a percentage from 0 to 100".into())
+}
+
+/// Bits a second.
+fn rate(text: &str) -> Result<NonZeroU64, String> {
+    text.parse()
+        .ok()
+        .filter(|megabits: &f64| (0.001..=1e6).contains(megabits))
+        .and_then(|megabits| NonZeroU64::new((megabits * 1e6) as u64))
+        .ok_or_else(|| "a number of megabits a second from 0.001 to 1000000".into())
 }
 
 fn threads(text: &str) -> Result<usize, String> {

@@ -12,6 +12,7 @@ pub(crate) mod join;
 pub(crate) mod keygen;
 pub(crate) mod params;
 pub(crate) mod ranges;
+pub(crate) mod relay;
 pub(crate) mod serve;
 
 use std::sync::Arc;

@@ -48,6 +48,12 @@ impl From<federation::Error> for Failure {
     }
 }
 
+impl From<ciphergram_nic::NicError> for Failure {
+    fn from(error: ciphergram_nic::NicError) -> Self {
+        Self::Work(error.to_string())
+    }
+}
+
 impl From<serde_json::Error> for Failure {
     fn from(error: serde_json::Error) -> Self {
         Self::Work(format!("cannot write JSON: {error}"))

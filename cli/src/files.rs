@@ -29,6 +29,11 @@ pub(crate) fn write(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
     write().map_err(at(path))
 }
 
+/// Begins a file that is written to bit by bit, in place of what it was.
+pub(crate) fn create(path: &Path) -> Result<fs::File, Failure> {
+    fs::File::create(path).map_err(at(path))
+}
+
 pub(crate) fn read_update(path: &Path) -> Result<Update, Failure> {
     let bytes = read(path)?;
     Update::from_safetensors(&bytes).map_err(|e| e.within(path.display()).into())

@@ -51,6 +51,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Decrypt(args) => commands::decrypt::run(&args),
         Command::Serve(args) => commands::serve::run(&args),
         Command::Join(args) => commands::join::run(&args),
+        Command::Relay(args) => commands::relay::run(&args),
         Command::Inspect(args) => commands::inspect::run(&args),
         Command::Devices(args) => commands::devices::run(&args),
         Command::Explain(args) => commands::explain::run(&args),

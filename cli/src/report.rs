@@ -19,6 +19,11 @@ pub(crate) fn report(json: bool, value: &Value, lines: &[String]) -> Result<(), 
     Ok(())
 }
 
+/// What happens meanwhile: a line for people, or a JSON object on one.
+pub(crate) fn say(json: bool, value: &Value, line: impl FnOnce() -> String) {
+    if json { println!("{value}") } else { println!("{}", line()) }
+}
+
 /// Warns if the sum is of so few that it comes close to telling a single client's update.
 pub(crate) fn warn_if_few(contributors: usize) {
     if contributors < usize::from(ciphergram_nic::federation::FEW) {

@@ -89,6 +89,11 @@ impl<W: Wire> Driver<W> {
         &self.wire
     }
 
+    /// The same, to change it.
+    pub fn wire_mut(&mut self) -> &mut W {
+        &mut self.wire
+    }
+
     /// The time, as the node is told it.
     #[must_use]
     pub fn now(&self) -> Time {

@@ -8,7 +8,8 @@
 //! | [`proto`] | the protocol as a pure state machine: datagrams, regions, reliability, the exactly-once sum | time as a value; no clock, socket, thread or unseeded randomness |
 //! | [`round`] | rounds over it: join, open, contribute, close, deliver; equally pure | no scheme: hello, charter and chunks are bytes for a [`Job`](round::Job) and a [`Summer`](proto::Summer) |
 //! | [`sim`] | a network on virtual time with seeded faults | any [`Node`] |
-//! | [`wire`] | UDP | bytes and addresses |
+//! | [`wire`] | UDP, and capturing what passes to a file | bytes and addresses |
+//! | [`relay`] | a switch between real sockets that loses, trims and delays, from one seed | how long a header is |
 //! | [`driver`] | the loop that joins a node, a wire and the clock | real time |
 //! | [`federation`] | whole rounds of encrypted updates: the aggregator's job, a client's pipeline and its spool | the schemes of `ciphergram-he`, files, threads, a clock |
 //!
@@ -33,6 +34,7 @@ mod error;
 pub mod federation;
 mod node;
 pub mod proto;
+pub mod relay;
 pub mod round;
 pub mod sim;
 pub mod wire;

@@ -1,13 +1,15 @@
 //! Wires: what carries datagrams between processes.
 
+pub mod capture;
 mod faulty;
-mod udp;
+pub(crate) mod udp;
 
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use crate::NicError;
 
+pub use capture::Captured;
 pub use faulty::Faulty;
 pub use udp::{SOCKET_BUFFER_BYTES, UdpWire};
 

@@ -45,6 +45,9 @@ pub(crate) fn run(args: &Join) -> Result<(), Failure> {
     };
     let (identity, node) = nodes::client(args)?;
     let mut client = Client::new(args.server, node, args.client, identity)?;
+    if let Some(path) = &args.capture {
+        client.capture(files::create(path)?)?;
+    }
     let result = client.contribute(&job);
     client.leave()?;
     let round = result.map_err(|e| match e {

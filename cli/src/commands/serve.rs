@@ -8,7 +8,12 @@ use ciphergram_nic::{
 use serde_json::{Value, json};
 
 use super::engine;
-use crate::{args::Serve, failure::Failure, nodes, report::warn};
+use crate::{
+    args::Serve,
+    failure::Failure,
+    files, nodes,
+    report::{say, warn},
+};
 
 pub(crate) fn run(args: &Serve) -> Result<(), Failure> {
     let key = PublicKey::load(&args.key)?;
@@ -34,6 +39,9 @@ pub(crate) fn run(args: &Serve) -> Result<(), Failure> {
         round_deadline: args.deadline,
     };
     let mut server = Server::bind(key, engine(), config)?;
+    if let Some(path) = &args.capture {
+        server.capture(files::create(path)?)?;
+    }
     let listening = server.local_addr()?;
     say(args.json, &json!({"event": "listening", "address": listening.to_string()}), || {
         format!("listening on {listening}, {} clients, {} rounds", args.clients, args.rounds)
@@ -66,10 +74,6 @@ pub(crate) fn run(args: &Serve) -> Result<(), Failure> {
         return Err(Failure::Work(text));
     }
     Ok(())
-}
-
-fn say(json: bool, value: &Value, line: impl FnOnce() -> String) {
-    if json { println!("{value}") } else { println!("{}", line()) }
 }
 
 /// What is worth a line; chunks settle by the hundred and are told of in the summary.

@@ -4,6 +4,7 @@
 //! back; a bounded channel is between them.
 
 use std::{
+    fs::File,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
     ops::ControlFlow,
     path::Path,
@@ -36,7 +37,7 @@ use crate::{
     driver::MAX_SLEEP,
     proto::{Identity, NodeId, Stats, Time, endpoint::DEFAULT_GIVE_UP},
     round::{Contributor, ContributorConfig, ContributorEvent, End, Layout, Opening, Resume},
-    wire::UdpWire,
+    wire::{Captured, UdpWire},
 };
 
 /// Sealed batches that may wait to be pushed.
@@ -128,7 +129,7 @@ pub struct RoundResult {
 pub struct Client {
     server: SocketAddr,
     number: u16,
-    driver: Driver<UdpWire>,
+    driver: Driver<Captured<UdpWire>>,
     node: Contributor,
 }
 
@@ -158,8 +159,17 @@ impl Client {
             (IpAddr::V4(_), false) => Ipv4Addr::UNSPECIFIED.into(),
             (IpAddr::V6(_), false) => Ipv6Addr::UNSPECIFIED.into(),
         };
-        let driver = Driver::new(UdpWire::bind((local, 0).into())?);
+        let driver = Driver::new(Captured::new(UdpWire::bind((local, 0).into())?));
         Ok(Self { server, number, driver, node: Contributor::new(config)? })
+    }
+
+    /// Also writes every datagram, sent and received, to `file`: see [`Captured`].
+    ///
+    /// # Errors
+    ///
+    /// The socket's, or the file's.
+    pub fn capture(&mut self, file: File) -> Result<(), Error> {
+        Ok(self.driver.wire_mut().capture(file)?)
     }
 
     /// Takes part in one round: joins, contributes, waits for the sum and opens it if it can.

@@ -1,6 +1,6 @@
 //! The aggregator as a process: public material, one socket, one loop.
 
-use std::{net::SocketAddr, ops::ControlFlow, sync::Arc, time::Duration};
+use std::{fs::File, net::SocketAddr, ops::ControlFlow, sync::Arc, time::Duration};
 
 use ciphergram_accel::Engine;
 use ciphergram_he::{PublicKey, random};
@@ -11,7 +11,7 @@ use crate::{
     driver::MAX_SLEEP,
     proto::{Identity, Stats},
     round::{Aggregator, AggregatorConfig, AggregatorEvent},
-    wire::{UdpWire, Wire},
+    wire::{Captured, UdpWire, Wire},
 };
 
 /// How many of `declared` clients a sum needs by default: three, or all if there are fewer.
@@ -46,7 +46,7 @@ const LINGER: Duration = Duration::from_secs(10);
 
 /// An aggregator that listens.
 pub struct Server {
-    driver: Driver<UdpWire>,
+    driver: Driver<Captured<UdpWire>>,
     node: Aggregator<SumJob>,
 }
 
@@ -78,7 +78,7 @@ impl Server {
             seed: *random::bytes::<32>()?,
         };
         let node = Aggregator::new(settings, SumJob::new(key, engine))?;
-        Ok(Self { driver: Driver::new(UdpWire::bind(config.listen)?), node })
+        Ok(Self { driver: Driver::new(Captured::new(UdpWire::bind(config.listen)?)), node })
     }
 
     /// The address in use, its port chosen by the system if none was asked for.
@@ -88,6 +88,15 @@ impl Server {
     /// The socket's.
     pub fn local_addr(&self) -> Result<SocketAddr, Error> {
         Ok(self.driver.wire().local_addr()?)
+    }
+
+    /// Also writes every datagram, sent and received, to `file`: see [`Captured`].
+    ///
+    /// # Errors
+    ///
+    /// The socket's, or the file's.
+    pub fn capture(&mut self, file: File) -> Result<(), Error> {
+        Ok(self.driver.wire_mut().capture(file)?)
     }
 
     /// Runs all rounds, telling `observe` what happens.

@@ -39,14 +39,10 @@ impl UdpWire {
     ///
     /// [`NicError::Wire`].
     pub fn bind(addr: SocketAddr) -> Result<Self, NicError> {
-        let socket = Socket::new(Domain::for_address(addr), Type::DGRAM, Some(Protocol::UDP))?;
-        // Some systems refuse what they do not grant; smaller buffers only lose more.
-        let _ = socket.set_recv_buffer_size(SOCKET_BUFFER_BYTES);
-        let _ = socket.set_send_buffer_size(SOCKET_BUFFER_BYTES);
-        socket.bind(&addr.into())?;
+        let socket = open(addr)?;
         let state = UdpSocketState::new((&socket).into())?;
         let buffers = vec![0; BUFFERS * BUFFER_BYTES];
-        Ok(Self { socket: socket.into(), state, buffers, warned: false })
+        Ok(Self { socket, state, buffers, warned: false })
     }
 
     /// Waits until there is something to receive.
@@ -116,9 +112,19 @@ impl Wire for UdpWire {
     }
 }
 
+/// A socket with large buffers, bound to an address.
+pub(crate) fn open(addr: SocketAddr) -> Result<UdpSocket, NicError> {
+    let socket = Socket::new(Domain::for_address(addr), Type::DGRAM, Some(Protocol::UDP))?;
+    // Some systems refuse what they do not grant; smaller buffers only lose more.
+    let _ = socket.set_recv_buffer_size(SOCKET_BUFFER_BYTES);
+    let _ = socket.set_send_buffer_size(SOCKET_BUFFER_BYTES);
+    socket.bind(&addr.into())?;
+    Ok(socket.into())
+}
+
 /// Whether an error says nothing about the socket itself. A dead peer's refusal arrives as an error
 /// of ours: on loopback the kernel reports it at the next receive.
-fn is_transient(error: &Error) -> bool {
+pub(crate) fn is_transient(error: &Error) -> bool {
     matches!(
         error.kind(),
         ErrorKind::WouldBlock

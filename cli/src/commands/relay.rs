@@ -1,0 +1,64 @@
+//! `ciphergram relay`.
+
+use ciphergram_nic::relay::{Faults, Switch, Tally};
+use serde_json::{Value, json};
+
+use crate::{args::Relay, failure::Failure, report::say};
+
+pub(crate) fn run(args: &Relay) -> Result<(), Failure> {
+    let faults = Faults {
+        loss: args.loss,
+        duplication: args.duplicate,
+        corruption: args.corrupt,
+        trimming: args.trim,
+        delay: args.delay,
+        jitter: args.jitter,
+        rate: args.rate,
+        queue: args.queue as usize,
+        trim_on_full: args.trim_on_full,
+    };
+    let mut switch = Switch::bind(args.listen, args.to, faults, args.seed)?;
+    let listening = switch.local_addr()?;
+    let value = json!({"event": "listening", "address": listening.to_string()});
+    say(args.json, &value, || format!("listening on {listening}, for {}", args.to));
+    switch.run(args.seconds)?;
+    let (to_server, to_clients) = switch.tallies();
+    let (turned_away, unsent) = (switch.turned_away(), switch.unsent());
+    let value = json!({
+        "event": "done", "to_server": counts(&to_server), "to_clients": counts(&to_clients),
+        "turned_away": turned_away, "unsent": unsent,
+    });
+    say(args.json, &value, || {
+        format!(
+            "to the server: {}\nto clients: {}\n{turned_away} of clients too many, {unsent} that no \
+             socket took",
+            line(&to_server),
+            line(&to_clients)
+        )
+    });
+    Ok(())
+}
+
+fn counts(t: &Tally) -> Value {
+    json!({
+        "received": t.received, "forwarded": t.forwarded, "reordered": t.reordered,
+        "lost": t.lost, "duplicated": t.duplicated, "corrupted": t.corrupted,
+        "trimmed": t.trimmed, "trimmed_full": t.trimmed_full, "dropped_full": t.dropped,
+    })
+}
+
+fn line(t: &Tally) -> String {
+    format!(
+        "{} datagrams received, {} forwarded, {} of them overtaken; {} lost, {} doubled, {} with a \
+         flipped bit, {} cut to their header; of a full queue {} cut, {} dropped",
+        t.received,
+        t.forwarded,
+        t.reordered,
+        t.lost,
+        t.duplicated,
+        t.corrupted,
+        t.trimmed,
+        t.trimmed_full,
+        t.dropped
+    )
+}

@@ -1,0 +1,223 @@
+//! A switch on real sockets: many clients, one server, and a bad way in either direction.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use tracing::{debug, warn};
+
+use super::{Faults, Tally, Way};
+use crate::NicError;
+use crate::proto::Time;
+use crate::wire::udp::{is_transient, open};
+
+/// Clients at a time; each has a socket towards the server.
+pub const MAX_CLIENTS: usize = 512;
+/// A client from and to whom nothing came for so long gives way to a new one.
+pub const IDLE_SPAN: Duration = Duration::from_secs(60);
+/// Datagrams taken from one socket before those that are due have their turn.
+const BATCH: usize = 64;
+/// The longest sleep.
+const MAX_SLEEP: Duration = Duration::from_millis(100);
+
+/// Forwards datagrams between whoever sends to it and one server.
+pub struct Switch {
+    listener: UdpSocket,
+    server: SocketAddr,
+    /// By where they are heard.
+    clients: BTreeMap<SocketAddr, Client>,
+    /// Each datagram is for the server, from the client that it is marked with.
+    to_server: Way<SocketAddr>,
+    /// Each is for the client that it is marked with.
+    to_clients: Way<SocketAddr>,
+    origin: Instant,
+    buffer: Vec<u8>,
+    turned_away: u64,
+    unsent: u64,
+}
+
+/// A client, as the server sees it.
+struct Client {
+    socket: UdpSocket,
+    heard: Time,
+}
+
+impl Switch {
+    /// Listens at `listen` for who wants to reach `server`. Both directions have the same faults, a rate
+    /// and a queue of their own, shared by all clients; one seed is for both.
+    ///
+    /// # Errors
+    ///
+    /// [`NicError::Wire`]: the address is not free, or no way leads to the server.
+    pub fn bind(
+        listen: SocketAddr,
+        server: SocketAddr,
+        faults: Faults,
+        seed: u64,
+    ) -> Result<Self, NicError> {
+        let listener = open(listen)?;
+        listener.set_nonblocking(true)?;
+        // What hinders every client is told before the first one comes.
+        upstream(server)?;
+        Ok(Self {
+            listener,
+            server,
+            clients: BTreeMap::new(),
+            to_server: Way::new(faults, seed),
+            to_clients: Way::new(faults, !seed),
+            origin: Instant::now(),
+            buffer: vec![0; 1 << 16],
+            turned_away: 0,
+            unsent: 0,
+        })
+    }
+
+    /// The address in use, its port chosen by the system if none was asked for.
+    ///
+    /// # Errors
+    ///
+    /// [`NicError::Wire`].
+    pub fn local_addr(&self) -> Result<SocketAddr, NicError> {
+        Ok(self.listener.local_addr()?)
+    }
+
+    /// What was done to datagrams for the server, and to those for clients.
+    #[must_use]
+    pub fn tallies(&self) -> (Tally, Tally) {
+        (self.to_server.tally(), self.to_clients.tally())
+    }
+
+    /// Datagrams of clients that there was no room for.
+    #[must_use]
+    pub fn turned_away(&self) -> u64 {
+        self.turned_away
+    }
+
+    /// Datagrams, counted as forwarded, that no socket took.
+    #[must_use]
+    pub fn unsent(&self) -> u64 {
+        self.unsent
+    }
+
+    /// Forwards for `span`, or for ever. What is under way at its end goes nowhere.
+    ///
+    /// # Errors
+    ///
+    /// [`NicError::Wire`] if a socket has failed for good.
+    pub fn run(&mut self, span: Option<Duration>) -> Result<(), NicError> {
+        let end = span.map(|span| self.now() + span);
+        loop {
+            let now = self.now();
+            if end.is_some_and(|end| end <= now) {
+                return Ok(());
+            }
+            self.forward(now);
+            let due = [self.to_server.due(), self.to_clients.due(), end].into_iter().flatten();
+            let wait = due.min().map_or(MAX_SLEEP, |due| due.since(now)).min(MAX_SLEEP);
+            let (listener, clients) = self.ready(wait)?;
+            let now = self.now();
+            if listener {
+                self.hear_clients(now)?;
+            }
+            for addr in clients {
+                self.hear_server(now, addr)?;
+            }
+        }
+    }
+
+    fn now(&self) -> Time {
+        Time::ZERO + self.origin.elapsed()
+    }
+
+    /// Sends what is due.
+    fn forward(&mut self, now: Time) {
+        while let Some((from, bytes)) = self.to_server.pop(now) {
+            let sent = self.clients.get(&from).is_some_and(|c| c.socket.send(&bytes).is_ok());
+            self.unsent += u64::from(!sent);
+        }
+        while let Some((to, bytes)) = self.to_clients.pop(now) {
+            self.unsent += u64::from(self.listener.send_to(&bytes, to).is_err());
+        }
+    }
+
+    /// Waits until something arrives: whether at the listener, and towards which clients.
+    fn ready(&self, wait: Duration) -> Result<(bool, Vec<SocketAddr>), NicError> {
+        let sockets = [&self.listener].into_iter().chain(self.clients.values().map(|c| &c.socket));
+        let mut polled: Vec<_> = sockets.map(|s| PollFd::new(s, PollFlags::IN)).collect();
+        let span = Timespec::try_from(wait).ok();
+        match poll(&mut polled, span.as_ref()).map_err(std::io::Error::from) {
+            Err(error) if !is_transient(&error) => return Err(error.into()),
+            _ => {}
+        }
+        let is_ready = |fd: &PollFd<'_>| !fd.revents().is_empty();
+        let named = self.clients.keys().zip(&polled[1..]);
+        let clients = named.filter(|(_, fd)| is_ready(fd)).map(|(addr, _)| *addr).collect();
+        Ok((is_ready(&polled[0]), clients))
+    }
+
+    fn hear_clients(&mut self, now: Time) -> Result<(), NicError> {
+        for _ in 0..BATCH {
+            let (length, from) = match self.listener.recv_from(&mut self.buffer) {
+                Ok(received) => received,
+                Err(error) if is_transient(&error) => break,
+                Err(error) => return Err(error.into()),
+            };
+            if self.admit(now, from) {
+                self.to_server.push(now, &from, &self.buffer[..length]);
+            } else {
+                self.turned_away += 1;
+            }
+        }
+        Ok(())
+    }
+
+    fn hear_server(&mut self, now: Time, to: SocketAddr) -> Result<(), NicError> {
+        let Some(client) = self.clients.get_mut(&to) else { return Ok(()) };
+        for _ in 0..BATCH {
+            let length = match client.socket.recv(&mut self.buffer) {
+                Ok(length) => length,
+                Err(error) if is_transient(&error) => break,
+                Err(error) => return Err(error.into()),
+            };
+            client.heard = now;
+            self.to_clients.push(now, &to, &self.buffer[..length]);
+        }
+        Ok(())
+    }
+
+    /// Notes that a client was heard, known or new; whether there is room for it.
+    fn admit(&mut self, now: Time, from: SocketAddr) -> bool {
+        if let Some(client) = self.clients.get_mut(&from) {
+            client.heard = now;
+            return true;
+        }
+        self.clients.retain(|_, client| now.since(client.heard) < IDLE_SPAN);
+        if self.clients.len() >= MAX_CLIENTS {
+            return false;
+        }
+        match upstream(self.server) {
+            Ok(socket) => {
+                debug!(%from, "a new client");
+                self.clients.insert(from, Client { socket, heard: now });
+                true
+            }
+            Err(error) => {
+                warn!(%from, %error, "no socket for another client");
+                false
+            }
+        }
+    }
+}
+
+/// A socket that speaks with the server only.
+fn upstream(server: SocketAddr) -> Result<UdpSocket, NicError> {
+    let any: IpAddr = match server {
+        SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    };
+    let socket = open((any, 0).into())?;
+    socket.connect(server)?;
+    socket.set_nonblocking(true)?;
+    Ok(socket)
+}
