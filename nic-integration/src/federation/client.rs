@@ -25,6 +25,7 @@ use ciphergram_he::{
     random,
     seal::{Seed, Ticket},
 };
+use tracing::{Span, field::Empty, info_span};
 
 use super::{
     Error, fresh_endpoint,
@@ -172,6 +173,7 @@ impl Client {
         if let ClientKey::Public(key) = job.key {
             key.check_encrypts()?;
         }
+        let _round = info_span!("round", client = self.number, round = Empty).entered();
         let (end, run) = std::thread::scope(|scope| {
             let mut run = Run::begin(job, self.server, self.number)?;
             let now = self.driver.now();
@@ -381,6 +383,7 @@ impl<'a> Run<'a> {
         node.accept(now, Layout { chunks: chunks.count(), sum_bytes: chunks.bytes_of(0) })?;
         let sets = vec![ContributorSet::none(charter.participants.len()); chunks.count() as usize];
         let resume = Resume { incarnation: opening.incarnation, round: opening.round };
+        Span::current().record("round", opening.round);
         self.announcement.settled = true;
         self.announcement.agreement = charter.agreement.clone();
         node.amend(self.hello());
@@ -439,7 +442,8 @@ impl<'a> Run<'a> {
         };
         let (sender, receiver) = mpsc::sync_channel(BATCHES_AHEAD);
         self.sealing = Some(receiver);
-        scope.spawn(move || task.run(&sender));
+        let span = info_span!("seal", client = self.number, round = resume.round);
+        scope.spawn(move || span.in_scope(|| task.run(&sender)));
         Ok(())
     }
 
@@ -554,7 +558,10 @@ impl<'a> Run<'a> {
         let (fields, clipped) = self.quantised.unwrap_or_default();
         let clock = Instant::now();
         let opened = match self.job.key {
-            ClientKey::Secret(key) => Some(OpenedSum::open(key, &*self.job.engine, &sum)?),
+            ClientKey::Secret(key) => {
+                let _span = info_span!("open", client = self.number, round = end.round).entered();
+                Some(OpenedSum::open(key, &*self.job.engine, &sum)?)
+            }
             ClientKey::Public(_) => None,
         };
         Ok(RoundResult {
