@@ -70,6 +70,10 @@ pub(crate) fn run(args: &Serve) -> Result<(), Failure> {
         }
     })?;
     drop(live);
+    // Before anyone hears that it is done, so that who then asks finds the same numbers.
+    if let Some(metrics) = &metrics {
+        metrics.end(stats);
+    }
     let (received, sent) = (stats.received.wire_bytes(), stats.sent.wire_bytes());
     let value = json!({
         "event": "done", "wire_bytes_received": received, "wire_bytes_sent": sent,
@@ -84,7 +88,7 @@ pub(crate) fn run(args: &Serve) -> Result<(), Failure> {
         )
     });
     if let Some(metrics) = metrics {
-        metrics.finish(stats);
+        metrics.finish();
     }
     if withheld > 0 {
         let text = format!("{withheld} of {chunks} chunk sums were withheld");

@@ -44,9 +44,13 @@ impl Metrics {
         lock(&self.counters).follow(seen);
     }
 
-    /// All is over: `stats` are the last numbers, also for whoever is being answered.
-    pub(super) fn finish(self, stats: Stats) {
+    /// All rounds are over, and these are the last numbers.
+    pub(super) fn end(&self, stats: Stats) {
         lock(&self.counters).stats = stats;
+    }
+
+    /// Lets whoever is being answered have the rest.
+    pub(super) fn finish(self) {
         self.responder.finish();
     }
 }
