@@ -8,7 +8,7 @@ use ciphergram_he::{
     params::{Literal, ParameterError},
 };
 use ciphergram_nic::{proto::NodeId, relay::MILLION};
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::bench::operation::{self, Operations};
 
@@ -16,8 +16,30 @@ use crate::bench::operation::{self, Operations};
 #[derive(Parser)]
 #[command(name = "ciphergram", version, max_term_width = 100, arg_required_else_help = false)]
 pub(crate) struct Arguments {
+    /// How log lines are written on standard error; CIPHERGRAM_LOG=info asks for more of them
+    #[arg(long, global = true, value_name = "FORMAT", value_enum, default_value_t = LogFormat::Text)]
+    pub(crate) log: LogFormat,
     #[command(subcommand)]
     pub(crate) command: Command,
+}
+
+/// How log lines are written.
+#[derive(Clone, Copy, ValueEnum)]
+pub(crate) enum LogFormat {
+    /// For people
+    Text,
+    /// An object a line, also when a span ends
+    Json,
+}
+
+impl LogFormat {
+    /// The option that asks for it.
+    pub(crate) fn option(self) -> &'static str {
+        match self {
+            Self::Text => "--log text",
+            Self::Json => "--log json",
+        }
+    }
 }
 
 #[derive(Subcommand)]
@@ -261,6 +283,9 @@ pub(crate) struct Serve {
     /// Also write every datagram to this file, for Wireshark and its like; payloads stay sealed
     #[arg(long, value_name = "FILE")]
     pub(crate) capture: Option<PathBuf>,
+    /// Answer GET /metrics over HTTP here, in the text format of Prometheus, to whoever asks
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) metrics: Option<SocketAddr>,
     /// Report as JSON, one object a line
     #[arg(long)]
     pub(crate) json: bool,

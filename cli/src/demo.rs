@@ -20,7 +20,7 @@ use ciphergram_he::{SecretKey, params::Literal};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::{
-    args::Demo,
+    args::{Demo, LogFormat},
     failure::{Failure, at},
     nodes,
 };
@@ -34,7 +34,7 @@ fn training_seed(seed: u64, round: u32, client: usize) -> u64 {
     (seed << 32) | (u64::from(round) << 16) | client as u64
 }
 
-pub(crate) fn run(args: &Demo) -> Result<(), Failure> {
+pub(crate) fn run(args: &Demo, log: LogFormat) -> Result<(), Failure> {
     let folder = tempfile::tempdir().map_err(at(&std::env::temp_dir()))?;
     let literal =
         Literal { scheme: args.scheme, clients: u32::from(args.clients), bits: args.bits };
@@ -54,7 +54,7 @@ pub(crate) fn run(args: &Demo) -> Result<(), Failure> {
         twin.training_images(),
         twin.test_images()
     );
-    let mut processes = Processes::start(args, folder.path())?;
+    let mut processes = Processes::start(args, log, folder.path())?;
     let progress = Progress::new(args.rounds);
     let mut summary = Summary::default();
     for round in 0..args.rounds {

@@ -15,14 +15,14 @@ mod report;
 use std::process::ExitCode;
 
 use clap::Parser;
+use tracing_subscriber::fmt::format::FmtSpan;
 
-use args::Command;
+use args::{Arguments, Command, LogFormat};
 use failure::Failure;
 
 fn main() -> ExitCode {
-    start_logging();
-    let command = match args::Arguments::try_parse() {
-        Ok(arguments) => arguments.command,
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
         Err(error) if !error.use_stderr() => {
             // Help and version go to standard output.
             let _ = error.print();
@@ -30,7 +30,8 @@ fn main() -> ExitCode {
         }
         Err(error) => return misuse(&error),
     };
-    match run(command) {
+    start_logging(arguments.log);
+    match run(arguments) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             eprintln!("error: {failure}");
@@ -39,9 +40,9 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(command: Command) -> Result<(), Failure> {
-    match command {
-        Command::Demo(args) => demo::run(&args),
+fn run(arguments: Arguments) -> Result<(), Failure> {
+    match arguments.command {
+        Command::Demo(args) => demo::run(&args, arguments.log),
         Command::DemoClient(args) => demo::client::run(&args),
         Command::Keygen(args) => commands::keygen::run(&args),
         Command::Identity(args) => commands::identity::run(&args),
@@ -69,11 +70,15 @@ fn misuse(error: &clap::Error) -> ExitCode {
     ExitCode::from(2)
 }
 
-/// Log lines go to standard error; `CIPHERGRAM_LOG` chooses how much (`warn` unless told).
-fn start_logging() {
+/// Log lines go to standard error; `CIPHERGRAM_LOG` chooses how much (`warn` unless told). As JSON
+/// there is also one for each span that ends, with what it took.
+fn start_logging(format: LogFormat) {
     let level = std::env::var("CIPHERGRAM_LOG").ok().and_then(|l| l.parse().ok());
-    tracing_subscriber::fmt()
+    let log = tracing_subscriber::fmt()
         .with_max_level(level.unwrap_or(tracing::Level::WARN))
-        .with_writer(std::io::stderr)
-        .init();
+        .with_writer(std::io::stderr);
+    match format {
+        LogFormat::Text => log.init(),
+        LogFormat::Json => log.json().with_span_events(FmtSpan::CLOSE).init(),
+    }
 }

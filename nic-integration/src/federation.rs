@@ -16,7 +16,7 @@ use std::{net::SocketAddr, num::NonZeroU32, path::PathBuf};
 pub use client::{Client, ClientKey, Participation, RoundResult};
 pub use job::SumJob;
 pub use nodes::Allowed;
-pub use server::{Server, ServerConfig};
+pub use server::{Observation, Progress, Server, ServerConfig};
 
 use crate::{
     NicError,

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 
 use crate::proto::Summer;
 
-pub use aggregator::{Aggregator, AggregatorConfig, AggregatorEvent, RoundSummary};
+pub use aggregator::{Aggregator, AggregatorConfig, AggregatorEvent, RoundProgress, RoundSummary};
 pub use contributor::{Contributor, ContributorConfig, ContributorEvent, Layout, Opening};
 pub use message::{ContributionId, End, JOIN_INBOX, Resume};
 

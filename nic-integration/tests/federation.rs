@@ -24,7 +24,8 @@ use ciphergram_he::{
 use ciphergram_nic::driver::MAX_SLEEP;
 use ciphergram_nic::federation::spool::Spool;
 use ciphergram_nic::federation::{
-    Client, ClientKey, Error, Participation, RoundResult, Server, ServerConfig, SumJob,
+    Client, ClientKey, Error, Observation, Participation, Progress, RoundResult, Server,
+    ServerConfig, SumJob,
 };
 use ciphergram_nic::proto::{Config, Refusal, Summer};
 use ciphergram_nic::round::{
@@ -371,6 +372,51 @@ fn more_clients_than_the_key_admits_cannot_be_served() {
         "--clients 5, but the key admits at most 4: make a key with --clients 5"
     );
     assert!(Server::bind(lattice().public().clone(), engine(), config(3, 4)).is_err());
+}
+
+/// Progress comes at once, then ten times a second at most, and never runs backwards.
+#[test]
+fn a_server_tells_how_far_it_is() {
+    let key = lattice();
+    let mut server = Server::bind(key.public().clone(), engine(), config(2, 2)).unwrap();
+    let addr = server.local_addr().unwrap();
+    let join = |number: u16| {
+        let client = move || {
+            let mut client = client(addr, number).unwrap();
+            let update = update(number, 0, FEW);
+            client.contribute(&participation(key, &update, number)).unwrap();
+            client.leave().unwrap();
+        };
+        thread::spawn(client)
+    };
+    let mut clients = vec![join(0)];
+    let (mut told, mut summary) = (vec![], None);
+    let stats = server.run(|seen| match seen {
+        Observation::Progress(progress) => {
+            // The second client comes once the first one is seen to wait.
+            if progress.waiting == 1 && clients.len() == 1 {
+                clients.push(join(1));
+            }
+            told.push(progress);
+        }
+        Observation::Event(event) => summary = closed(event).or(summary.take()),
+    });
+    let (stats, summary) = (stats.unwrap(), summary.unwrap());
+    clients.into_iter().for_each(|client| client.join().unwrap());
+
+    assert_eq!((told[0].waiting, told[0].round), (0, None));
+    assert!(told.iter().any(|progress| progress.waiting == 1 && progress.round.is_none()));
+    for (earlier, later) in told.iter().zip(&told[1..]) {
+        assert!(later.elapsed >= earlier.elapsed + Duration::from_millis(100), "{told:?}");
+        let settled = |progress: &Progress| progress.round.map(|round| round.settled);
+        assert!(settled(earlier) <= settled(later), "{told:?}");
+        let bytes = |progress: &Progress| progress.stats.received.wire_bytes();
+        assert!(bytes(earlier) <= bytes(later) && bytes(later) <= stats.received.wire_bytes());
+    }
+    for round in told.iter().filter_map(|progress| progress.round) {
+        assert_eq!((round.round, round.contributors, round.chunks), (0, 2, summary.closed));
+        assert!(round.settled <= round.chunks);
+    }
 }
 
 #[test]

@@ -1,8 +1,12 @@
 //! `ciphergram serve`.
 
+mod live;
+mod metrics;
+mod responder;
+
 use ciphergram_he::PublicKey;
 use ciphergram_nic::{
-    federation::{FEW, Server, ServerConfig, server::default_min_clients},
+    federation::{FEW, Observation, Server, ServerConfig, server::default_min_clients},
     round::{AggregatorEvent, RoundSummary},
 };
 use serde_json::{Value, json};
@@ -14,6 +18,8 @@ use crate::{
     files, nodes,
     report::{say, warn},
 };
+use live::Live;
+use metrics::Metrics;
 
 pub(crate) fn run(args: &Serve) -> Result<(), Failure> {
     let key = PublicKey::load(&args.key)?;
@@ -42,20 +48,40 @@ pub(crate) fn run(args: &Serve) -> Result<(), Failure> {
     if let Some(path) = &args.capture {
         server.capture(files::create(path)?)?;
     }
+    let metrics = args.metrics.map(Metrics::start).transpose()?;
     let listening = server.local_addr()?;
     say(args.json, &json!({"event": "listening", "address": listening.to_string()}), || {
         format!("listening on {listening}, {} clients, {} rounds", args.clients, args.rounds)
     });
+    if let Some(metrics) = &metrics {
+        let address = metrics.address();
+        say(args.json, &json!({"event": "metrics", "address": address.to_string()}), || {
+            format!("metrics at http://{address}/metrics")
+        });
+    }
     let (mut withheld, mut chunks) = (0, 0);
-    let stats = server.run(|event| {
-        if let AggregatorEvent::Closed(summary) = &event {
+    let mut live = Live::new(!args.json);
+    let stats = server.run(|seen| {
+        if let Some(metrics) = &metrics {
+            metrics.follow(&seen);
+        }
+        let event = match &seen {
+            Observation::Event(event) => event,
+            Observation::Progress(progress) => return live.tell(progress),
+        };
+        if let AggregatorEvent::Closed(summary) = event {
             withheld += summary.withheld;
             chunks += summary.closed + summary.withheld;
         }
-        if let Some((value, line)) = describe(&event) {
-            say(args.json, &value, || line);
+        if let Some((value, line)) = describe(event) {
+            live.aside(|| say(args.json, &value, || line));
         }
     })?;
+    drop(live);
+    // Before anyone hears that it is done, so that who then asks finds the same numbers.
+    if let Some(metrics) = &metrics {
+        metrics.end(stats);
+    }
     let (received, sent) = (stats.received.wire_bytes(), stats.sent.wire_bytes());
     let value = json!({
         "event": "done", "wire_bytes_received": received, "wire_bytes_sent": sent,
@@ -69,6 +95,9 @@ pub(crate) fn run(args: &Serve) -> Result<(), Failure> {
             stats.retransmitted, stats.malformed, stats.turned_away
         )
     });
+    if let Some(metrics) = metrics {
+        metrics.finish();
+    }
     if withheld > 0 {
         let text = format!("{withheld} of {chunks} chunk sums were withheld");
         return Err(Failure::Work(text));

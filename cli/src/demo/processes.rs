@@ -9,7 +9,10 @@ use std::{
 use serde_json::Value;
 
 use super::client::ClientReport;
-use crate::{args::Demo, failure::Failure};
+use crate::{
+    args::{Demo, LogFormat},
+    failure::Failure,
+};
 
 /// What the engine's threads are counted by.
 const THREADS: &str = "RAYON_NUM_THREADS";
@@ -74,10 +77,11 @@ pub(super) struct Processes {
 
 impl Processes {
     /// Starts the aggregator, learns its port, and starts the clients.
-    pub(super) fn start(args: &Demo, folder: &Path) -> Result<Self, Failure> {
+    pub(super) fn start(args: &Demo, log: LogFormat, folder: &Path) -> Result<Self, Failure> {
         let words = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
         let mut serve = words("serve --json --listen 127.0.0.1:0 --deadline 300");
         serve.extend(words(&format!("--clients {} --rounds {}", args.clients, args.rounds)));
+        serve.extend(words(log.option()));
         serve.extend(["--key".into(), folder.join("public.json").display().to_string()]);
         let mut aggregator = Process::start("the aggregator".into(), &serve, None)?;
         let line: Value = serde_json::from_str(&aggregator.next_line()?)?;
@@ -86,7 +90,7 @@ impl Processes {
         let clients = (0..args.clients).map(|number| {
             let mut client = words(&format!("demo-client --server {address} --client {number}"));
             client.extend(words(&format!("--clients {} --rounds {}", args.clients, args.rounds)));
-            client.extend(words(&format!("--seed {}", args.seed)));
+            client.extend(words(&format!("--seed {} {}", args.seed, log.option())));
             client.extend(["--folder".into(), folder.display().to_string()]);
             Process::start(format!("client {number}"), &client, threads)
         });

@@ -81,8 +81,14 @@ impl Place {
 
     /// Starts `ciphergram WORDS`.
     pub(crate) fn start(&self, words: &str) -> Process {
+        self.start_logging("warn", words)
+    }
+
+    /// The same, with as much of a log as `level` asks for.
+    pub(crate) fn start_logging(&self, level: &str, words: &str) -> Process {
         let mut command = Command::new(env!("CARGO_BIN_EXE_ciphergram"));
         command.args(words.split(' ')).current_dir(self.folder.path());
+        command.env("CIPHERGRAM_LOG", level);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let secrets = self.secrets();
         Process::new(words.to_owned(), command.spawn().unwrap(), secrets)

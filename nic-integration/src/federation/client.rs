@@ -26,6 +26,7 @@ use ciphergram_he::{
     random,
     seal::{Seed, Ticket},
 };
+use tracing::{Span, field::Empty, info_span};
 
 use super::{
     Error, fresh_endpoint,
@@ -182,6 +183,7 @@ impl Client {
         if let ClientKey::Public(key) = job.key {
             key.check_encrypts()?;
         }
+        let _round = info_span!("round", client = self.number, round = Empty).entered();
         let (end, run) = std::thread::scope(|scope| {
             let mut run = Run::begin(job, self.server, self.number)?;
             let now = self.driver.now();
@@ -411,6 +413,7 @@ impl<'a> Run<'a> {
         node.accept(now, Layout { chunks: chunks.count(), sum_bytes: chunks.bytes_of(0) })?;
         let sets = vec![ContributorSet::none(charter.participants.len()); chunks.count() as usize];
         let resume = Resume { incarnation: opening.incarnation, round: opening.round };
+        Span::current().record("round", opening.round);
         self.announcement.settled = true;
         self.announcement.agreement = charter.agreement.clone();
         node.amend(self.hello());
@@ -469,7 +472,8 @@ impl<'a> Run<'a> {
         };
         let (sender, receiver) = mpsc::sync_channel(BATCHES_AHEAD);
         self.sealing = Some(receiver);
-        scope.spawn(move || task.run(&sender));
+        let span = info_span!("seal", client = self.number, round = resume.round);
+        scope.spawn(move || span.in_scope(|| task.run(&sender)));
         Ok(())
     }
 
@@ -569,6 +573,7 @@ impl<'a> Run<'a> {
         let (fields, clipped) = self.quantised.unwrap_or_default();
         let clock = Instant::now();
         let engine = &*self.job.engine;
+        let span = info_span!("open", client = self.number, round = end.round).entered();
         let opened = match (&enough, self.job.key) {
             (Err(_), _) => None,
             (Ok(()), ClientKey::Secret(key)) => Some(OpenedSum::open(key, engine, &sum)?),
@@ -577,6 +582,7 @@ impl<'a> Run<'a> {
                 None
             }
         };
+        drop(span);
         if let Some(path) = self.job.spool {
             spool::remove(path)?;
         }

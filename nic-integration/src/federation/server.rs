@@ -1,16 +1,19 @@
 //! The aggregator as a process: public material, one socket, one loop.
 
-use std::{fs::File, net::SocketAddr, ops::ControlFlow, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap, fs::File, net::SocketAddr, ops::ControlFlow, sync::Arc, time::Duration,
+};
 
 use ciphergram_accel::Engine;
 use ciphergram_he::{PublicKey, random};
+use tracing::{Span, field::Empty, info_span};
 
 use super::{Allowed, Error, FEW, fresh_endpoint, job::SumJob};
 use crate::{
     Driver,
     driver::MAX_SLEEP,
-    proto::{Identity, Stats},
-    round::{Aggregator, AggregatorConfig, AggregatorEvent},
+    proto::{Identity, Stats, Time},
+    round::{Aggregator, AggregatorConfig, AggregatorEvent, RoundProgress},
     wire::{Captured, UdpWire, Wire},
 };
 
@@ -41,8 +44,32 @@ pub struct ServerConfig {
     pub round_deadline: Duration,
 }
 
+/// How often at most progress is told of.
+const PROGRESS_SPAN: Duration = Duration::from_millis(100);
 /// How long after a round closed its sums are still offered to clients that do not acknowledge.
 const LINGER: Duration = Duration::from_secs(10);
+
+/// How far a server is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// Time since the server was bound.
+    pub elapsed: Duration,
+    /// How many clients wait for the next round.
+    pub waiting: usize,
+    /// The open round, or the last one; none before the first.
+    pub round: Option<RoundProgress>,
+    /// The endpoint's counters.
+    pub stats: Stats,
+}
+
+/// What a server tells its owner.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Observation {
+    /// Something happened.
+    Event(AggregatorEvent),
+    /// How far it is: at once, and then ten times a second at most.
+    Progress(Progress),
+}
 
 /// An aggregator that listens.
 pub struct Server {
@@ -99,15 +126,27 @@ impl Server {
         Ok(self.driver.wire_mut().capture(file)?)
     }
 
-    /// Runs all rounds, telling `observe` what happens.
+    /// Runs all rounds, telling `observe` what happens and how far they are.
     ///
     /// # Errors
     ///
     /// The socket failed for good.
-    pub fn run(&mut self, mut observe: impl FnMut(AggregatorEvent)) -> Result<Stats, Error> {
-        self.driver.run(&mut self.node, |node, _| {
+    pub fn run(&mut self, mut observe: impl FnMut(Observation)) -> Result<Stats, Error> {
+        let mut spans = RoundSpans::default();
+        let mut due = Time::ZERO;
+        self.driver.run(&mut self.node, |node, now| {
             while let Some(event) = node.poll_event() {
-                observe(event);
+                spans.follow(&event);
+                observe(Observation::Event(event));
+            }
+            if due <= now {
+                due = now + PROGRESS_SPAN;
+                observe(Observation::Progress(Progress {
+                    elapsed: now.since(Time::ZERO),
+                    waiting: node.waiting(),
+                    round: node.progress(),
+                    stats: *node.stats(),
+                }));
             }
             if node.is_finished() {
                 ControlFlow::Break(())
@@ -116,5 +155,28 @@ impl Server {
             }
         })?;
         Ok(*self.node.stats())
+    }
+}
+
+/// A span of the log for each round that is not finished: one may open while another is delivered.
+#[derive(Default)]
+struct RoundSpans(BTreeMap<u32, Span>);
+
+impl RoundSpans {
+    fn follow(&mut self, event: &AggregatorEvent) {
+        match event {
+            AggregatorEvent::Opened { round, contributors } => {
+                let clients = contributors.len();
+                let span = info_span!("round", round, clients, summed = Empty, withheld = Empty);
+                self.0.insert(*round, span);
+            }
+            AggregatorEvent::Closed(summary) => {
+                if let Some(span) = self.0.get(&summary.round) {
+                    span.record("summed", summary.closed).record("withheld", summary.withheld);
+                }
+            }
+            AggregatorEvent::Finished { round } => drop(self.0.remove(round)),
+            _ => {}
+        }
     }
 }

@@ -59,6 +59,19 @@ pub struct RoundSummary {
     pub contributed: Vec<(u16, u32)>,
 }
 
+/// How far a round is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RoundProgress {
+    /// The round.
+    pub round: u32,
+    /// How many contributors it opened with.
+    pub contributors: u32,
+    /// Its chunks.
+    pub chunks: u32,
+    /// Chunks settled so far: summed or withheld.
+    pub settled: u32,
+}
+
 /// What an aggregator tells its owner.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AggregatorEvent {
@@ -181,6 +194,18 @@ impl<J: Job> Aggregator<J> {
     #[must_use]
     pub fn stats(&self) -> &Stats {
         self.endpoint.stats()
+    }
+
+    /// The open round, or the last one; none before the first.
+    #[must_use]
+    pub fn progress(&self) -> Option<RoundProgress> {
+        self.current.as_ref().or(self.last.as_ref()).map(Round::progress)
+    }
+
+    /// How many clients wait for the next round.
+    #[must_use]
+    pub fn waiting(&self) -> usize {
+        self.gathering.count()
     }
 
     /// Whether all rounds are over and delivered.

@@ -35,6 +35,11 @@ impl Gathering {
         &self.hellos
     }
 
+    /// How many wait.
+    pub(super) fn count(&self) -> usize {
+        self.joined.len()
+    }
+
     /// Whether this very client waits.
     pub(super) fn waits(&self, contributor: u16, joined: &Joined) -> bool {
         self.joined.get(&contributor) == Some(joined)
@@ -55,7 +60,7 @@ impl Gathering {
 
     /// Whether a round can open: everyone is there, or enough are and the deadline has passed.
     pub(super) fn is_ready(&self, now: Time, clients: u16, min_clients: u16) -> bool {
-        let count = self.joined.len();
+        let count = self.count();
         let late = self.deadline.is_some_and(|deadline| deadline <= now);
         count == usize::from(clients) || (late && count >= usize::from(min_clients))
     }

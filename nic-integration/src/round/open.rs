@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::proto::{Endpoint, MessageId, Peer, SumRegion, Time};
 
+use super::aggregator::RoundProgress;
 use super::gathering::Joined;
 use super::message::{End, Kind, Open, Ready};
 
@@ -105,6 +106,16 @@ impl Round {
 
     pub(super) fn number(&self) -> u32 {
         self.opening.round
+    }
+
+    pub(super) fn progress(&self) -> RoundProgress {
+        let chunks = self.chunks.len() as u32;
+        RoundProgress {
+            round: self.number(),
+            contributors: self.participants.len() as u32,
+            chunks,
+            settled: chunks - self.unsettled,
+        }
     }
 
     pub(super) fn rkey(&self) -> u32 {

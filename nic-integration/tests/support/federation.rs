@@ -14,7 +14,9 @@ use ciphergram_he::params::{Literal, Scheme};
 use ciphergram_he::{
     Agreement, Dtype, OpenedSum, PublicKey, SecretKey, Sum, Tensor, TensorSpec, Update,
 };
-use ciphergram_nic::federation::{Client, Error, Participation, RoundResult, Server, ServerConfig};
+use ciphergram_nic::federation::{
+    Client, Error, Observation, Participation, RoundResult, Server, ServerConfig,
+};
 use ciphergram_nic::proto::Identity;
 use ciphergram_nic::round::AggregatorEvent;
 
@@ -150,7 +152,8 @@ pub(crate) fn serve(
     let thread = thread::spawn(move || {
         let mut server = server;
         let died = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            server.run(|event| {
+            server.run(|seen| {
+                let Observation::Event(event) = seen else { return };
                 let dead = dies(&event);
                 let _ = sender.send(event);
                 if dead {

@@ -1,0 +1,111 @@
+//! One line on a terminal that says how far `serve` is; nothing anywhere else.
+
+use std::{collections::VecDeque, io::IsTerminal as _, time::Duration};
+
+use ciphergram_nic::federation::Progress;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressFinish, ProgressStyle};
+
+/// Rates are over the last so many reports, a second or more.
+const WINDOW: usize = 10;
+
+/// The line, cleared when dropped.
+pub(super) struct Live {
+    bar: Option<ProgressBar>,
+    rate: Rate,
+}
+
+impl Live {
+    /// A line if it is `wanted` and standard output is a terminal.
+    pub(super) fn new(wanted: bool) -> Self {
+        let bar = (wanted && std::io::stdout().is_terminal()).then(|| {
+            let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stdout());
+            if let Ok(style) = ProgressStyle::with_template("{wide_msg}") {
+                bar.set_style(style);
+            }
+            bar.with_finish(ProgressFinish::AndClear)
+        });
+        Self { bar, rate: Rate::default() }
+    }
+
+    pub(super) fn tell(&mut self, progress: &Progress) {
+        if let Some(bar) = &self.bar {
+            let rate = self.rate.follow(progress.elapsed, progress.stats.received.wire_bytes());
+            bar.set_message(line(progress, rate));
+        }
+    }
+
+    /// Prints something else, above the line if there is one.
+    pub(super) fn aside(&self, print: impl FnOnce()) {
+        match &self.bar {
+            Some(bar) => bar.suspend(print),
+            None => print(),
+        }
+    }
+}
+
+/// Bytes a second, over the latest reports.
+#[derive(Default)]
+struct Rate(VecDeque<(Duration, u64)>);
+
+impl Rate {
+    /// The rate up to now; zero before there are two reports.
+    fn follow(&mut self, elapsed: Duration, bytes: u64) -> f64 {
+        let (since, former) = self.0.front().copied().unwrap_or((elapsed, bytes));
+        self.0.push_back((elapsed, bytes));
+        if self.0.len() > WINDOW {
+            self.0.pop_front();
+        }
+        let seconds = elapsed.saturating_sub(since).as_secs_f64();
+        if seconds > 0.0 { bytes.saturating_sub(former) as f64 / seconds } else { 0.0 }
+    }
+}
+
+fn line(progress: &Progress, bytes_per_second: f64) -> String {
+    let mut parts = vec![];
+    if let Some(round) = progress.round {
+        parts.push(format!(
+            "round {}: {} contributors, {} of {} chunks settled",
+            round.round, round.contributors, round.settled, round.chunks
+        ));
+    }
+    if progress.waiting > 0 || progress.round.is_none() {
+        parts.push(format!("{} waiting for the next round", progress.waiting));
+    }
+    parts.push(format!("{:.1} MB/s received", bytes_per_second / 1e6));
+    parts.push(format!("{} retransmitted", progress.stats.retransmitted));
+    parts.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use ciphergram_nic::{proto::Stats, round::RoundProgress};
+
+    use super::*;
+
+    #[test]
+    fn a_line_says_how_far_the_round_is() {
+        let stats = Stats { retransmitted: 7, ..Stats::default() };
+        let mut progress = Progress { elapsed: Duration::ZERO, waiting: 2, round: None, stats };
+        let told = "2 waiting for the next round, 0.0 MB/s received, 7 retransmitted";
+        assert_eq!(line(&progress, 0.0), told);
+        let round = RoundProgress { round: 4, contributors: 3, chunks: 90, settled: 12 };
+        (progress.round, progress.waiting) = (Some(round), 0);
+        let told = "round 4: 3 contributors, 12 of 90 chunks settled, 12.3 MB/s received, \
+                    7 retransmitted";
+        assert_eq!(line(&progress, 12_345_678.0), told);
+        progress.waiting = 1;
+        assert!(line(&progress, 0.0).contains("90 chunks settled, 1 waiting for the next round,"));
+    }
+
+    #[test]
+    fn rates_are_over_the_latest_reports() {
+        let mut rate = Rate::default();
+        let at = |tenths: u64| Duration::from_millis(100 * tenths);
+        assert_eq!(rate.follow(at(1), 500), 0.0);
+        assert_eq!(rate.follow(at(1), 500), 0.0, "no time has passed");
+        assert!((rate.follow(at(6), 1500) - 2000.0).abs() < 1e-6);
+        // What is long past no longer counts.
+        let last = (7..30).map(|tenths| rate.follow(at(tenths), 1500)).last();
+        assert_eq!(last, Some(0.0));
+    }
+}
