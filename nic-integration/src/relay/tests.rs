@@ -89,8 +89,7 @@ fn so_many_have_one_bit_flipped() {
     let mut places = vec![0; 80 * 8];
     for ((_, bytes), n) in out.iter().zip(0..) {
         let flips = bytes.iter().zip(datagram(n, 80)).map(|(a, b)| a ^ b);
-        let set: Vec<_> =
-            flips.enumerate().filter(|(_, flip)| *flip != 0).map(|(i, flip)| (i, flip)).collect();
+        let set: Vec<_> = flips.enumerate().filter(|(_, flip)| *flip != 0).collect();
         assert!(set.len() <= 1 && set.iter().all(|(_, flip)| flip.is_power_of_two()));
         set.iter().for_each(|(i, flip)| places[i * 8 + flip.ilog2() as usize] += 1);
     }

@@ -66,9 +66,9 @@ impl<W: Wire> Wire for Captured<W> {
     fn send(&mut self, to: SocketAddr, burst: &[u8], each: usize) -> bool {
         let sent = self.wire.send(to, burst, each);
         if sent {
-            let datagrams = burst.chunks(each.max(1));
+            let mut datagrams = burst.chunks(each.max(1));
             try_write(&mut self.capture, |capture| {
-                datagrams.map(|bytes| capture.write(capture.local, to, bytes)).collect()
+                datagrams.try_for_each(|bytes| capture.write(capture.local, to, bytes))
             });
         }
         sent
