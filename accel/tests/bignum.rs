@@ -191,8 +191,8 @@ fn products_near_multiples() {
     }
 }
 
-/// Products whose quotient, as either path estimates it, is too small by 2, which is as much as it
-/// can be. Modulo `A + 1`, for A a power β^2h of the radix, the product of `A − β^h ± 1` has a
+/// Products whose quotient, as either path estimates it, is from eight limbs on too small by 2, which is
+/// as much as it can be. Modulo `A + 1`, for A a power β^2h of the radix, the product of `A − β^h ± 1` has a
 /// quotient that is almost whole, and so much below place `A` that leaving it out costs 1; the
 /// columns that are left out of the quotient's product cost the other.
 #[test]

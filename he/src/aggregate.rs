@@ -2,7 +2,7 @@
 
 use std::{ops::Range, sync::Arc};
 
-use ciphergram_accel::{Engine, Operand, Program, beats};
+use ciphergram_accel::{Engine, Operand, Program, Ring, beats};
 
 use crate::{
     Error, PublicKey,
@@ -68,7 +68,7 @@ impl Accumulator {
         }
     }
 
-    /// Checks the wire bytes of whole chunks for length and range.
+    /// Checks the wire bytes of whole chunks for length and range, and what is past the end of a mask.
     ///
     /// # Errors
     /// The first fault.
@@ -80,7 +80,8 @@ impl Accumulator {
             return Err(CiphertextFault::Length { found: bytes.len(), expected });
         }
         read_words(&mut self.room, bytes);
-        range_fault(&self.key, &*self.engine, &self.room).map_or(Ok(()), Err)
+        range_fault(&self.key, &*self.engine, (&self.chunks, chunks.start), &self.room)
+            .map_or(Ok(()), Err)
     }
 
     /// Checks a whole stream, ciphertext by ciphertext, and adds it: length, range, and for Paillier
@@ -175,15 +176,42 @@ impl Accumulator {
     }
 }
 
-/// The first ciphertext out of range, by its place in `words`.
-fn range_fault(key: &PublicKey, engine: &dyn Engine, words: &[u64]) -> Option<CiphertextFault> {
+/// The first ciphertext out of range, by its place in `words`, those of chunks from `first` on.
+fn range_fault(
+    key: &PublicKey,
+    engine: &dyn Engine,
+    (chunks, first): (&Chunks, u32),
+    words: &[u64],
+) -> Option<CiphertextFault> {
     match (key.paillier(), key.parameters().lattice()) {
         (Some(modulus), _) => modulus.range_fault(words),
-        (None, Some(lattice)) => engine
-            .first_bad_lane(words, &lattice.ring)
-            .map(|lane| CiphertextFault::Residue { lane }),
+        (None, Some(lattice)) => {
+            let bad = engine.first_bad_lane(words, &lattice.ring);
+            let stray = first_stray((chunks, first), words, &lattice.ring);
+            let stray = stray.filter(|&lane| bad.is_none_or(|bad| lane < bad));
+            let stray = stray.map(|lane| CiphertextFault::Stray { lane });
+            stray.or(bad.map(|lane| CiphertextFault::Residue { lane }))
+        }
         (None, None) => None,
     }
+}
+
+/// Lanes of a whole chunk.
+fn chunk_lanes(chunks: &Chunks) -> usize {
+    chunks.geometry().chunk_bytes() / beats::BYTES * beats::LANES
+}
+
+/// The first lane of a mask in `words` that is past the end of its polynomial, but not zero.
+fn first_stray((chunks, first): (&Chunks, u32), words: &[u64], ring: &Ring) -> Option<usize> {
+    let g = chunks.geometry();
+    // A mask has no more chunks than it needs: only the last goes past its end.
+    let last = g.mask_chunks.checked_sub(1)?;
+    let (lanes, place) = (chunk_lanes(chunks), first as usize % g.group_chunks());
+    let end = ring.len_words() - last * lanes;
+    let skipped = (last + g.group_chunks() - place) % g.group_chunks();
+    let own = words.chunks(g.chunk_bytes() / 8).enumerate().skip(skipped);
+    own.step_by(g.group_chunks())
+        .find_map(|(i, own)| ckks_sum::stray_lane(own, end).map(|lane| i * lanes + lane))
 }
 
 /// Checks every ciphertext of a stream, whose length must be right: range, and for Paillier that each
@@ -211,7 +239,7 @@ pub(crate) fn check_words(
     first: u32,
     words: &[u64],
 ) -> Result<(), Error> {
-    let mut fault = range_fault(key, engine, words);
+    let mut fault = range_fault(key, engine, (chunks, first), words);
     if let (None, Some(modulus)) = (fault, key.paillier()) {
         fault = modulus.coprimality_fault(engine, words)?;
     }
@@ -225,12 +253,16 @@ pub(crate) fn check_words(
 fn locate(chunks: &Chunks, first: u32, fault: CiphertextFault) -> Error {
     let g = chunks.geometry();
     let units = g.slots_per_chunk / g.slots_per_unit;
-    let lanes = g.chunk_bytes() / beats::BYTES * beats::LANES;
+    let lanes = chunk_lanes(chunks);
     let split = |index: usize, each: usize| (first + (index / each) as u32, index % each);
     let (chunk, fault) = match fault {
         CiphertextFault::Residue { lane } => {
             let (chunk, lane) = split(lane, lanes);
             (chunk, CiphertextFault::Residue { lane })
+        }
+        CiphertextFault::Stray { lane } => {
+            let (chunk, lane) = split(lane, lanes);
+            (chunk, CiphertextFault::Stray { lane })
         }
         CiphertextFault::Zero { index } => {
             let (chunk, index) = split(index, units);

@@ -81,7 +81,7 @@ use zeroize::{Zeroize, Zeroizing};
 use crate::{Error, Parameters, random, seal::Seed};
 
 pub use public::LatticePublic;
-pub(crate) use public::{Encryptor as PublicEncryptor, ends_in_zeros, mask_beats};
+pub(crate) use public::{Encryptor as PublicEncryptor, mask_beats, stray_lane};
 
 /// The ternary secret, kept as the seed that it expands from and in NTT form.
 pub struct LatticeSecret {
@@ -220,29 +220,26 @@ impl Encryptor {
         })
     }
 
-    /// Encrypts polynomials `first ..`, as many words of message for each coefficient as the ring
-    /// has primes.
+    /// Encrypts polynomial `index`, as many words of message for each coefficient as the ring has primes.
     ///
     /// # Errors
     /// The engine's.
     pub(crate) fn encrypt(
         &self,
         engine: &dyn Engine,
-        first: u64,
+        index: u64,
         message: &[u64],
-        count: usize,
-    ) -> Result<Vec<u64>, Error> {
-        let indices: Vec<u64> = (first..).take(count).collect();
-        let mut out = vec![0; count * self.beats * beats::WORDS];
+        out: &mut Vec<u64>,
+    ) -> Result<(), Error> {
+        out.resize(self.beats * beats::WORDS, 0);
         let mut operands = [
             Operand::SecretIn(message),
-            Operand::In(&indices),
+            Operand::In(&[index]),
             Operand::In(&self.seed),
             Operand::SecretIn(&*self.noise_key),
-            Operand::Out(&mut out),
+            Operand::Out(out),
         ];
-        engine.run(&self.program, &mut operands)?;
-        Ok(out)
+        Ok(engine.run(&self.program, &mut operands)?)
     }
 }
 

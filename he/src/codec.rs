@@ -19,6 +19,8 @@ pub use agreement::Agreement;
 pub(crate) use fields::{Fields, add_bits, is_zero_between};
 pub use ranges::{Policy, RangesFile, round_up_to_power_of_two};
 
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
 use rand_core::Rng;
 use zeroize::Zeroizing;
 
@@ -171,7 +173,7 @@ pub fn decode<'a>(
     decode_by(agreement, parameters, output, |decoder| {
         let mut done = 0;
         for (sums, weight) in runs {
-            decoder.decode(done, sums, weight)?;
+            decoder.decode(done, sums, weight);
             done += sums.len();
         }
         assert_eq!(done, agreement.values(), "one sum for each value");
@@ -179,7 +181,10 @@ pub fn decode<'a>(
     })
 }
 
-/// The update that `run` decodes every value of.
+/// The update that `run` decodes every value of. Its own error goes before any of what it decoded.
+///
+/// # Errors
+/// That of `run`, else the first value, in the order of the tensors, that exceeds its tensor's type.
 pub(crate) fn decode_by(
     agreement: &Agreement,
     parameters: &Parameters,
@@ -193,23 +198,32 @@ pub(crate) fn decode_by(
     let places = places.map(|((spec, &range), bytes)| {
         let first = end;
         end += spec.values().unwrap_or(0);
-        Place { spec, range, first, end, skipped: 0, bytes }
+        Place { spec, range, first, end, bytes }
     });
     let steps = f64::from(parameters.half_steps());
     let max_weight = f64::from(agreement.max_weight());
-    run(&mut Decoder { steps, max_weight, output, places: places.collect() })?;
+    let overflow = AtomicUsize::new(usize::MAX);
+    let places = places.collect();
+    run(&mut Decoder { steps, max_weight, output, places, overflow: &overflow })?;
+    let mut index = overflow.into_inner();
+    for spec in agreement.specs() {
+        let values = spec.values().unwrap_or(0);
+        if index < values {
+            let (tensor, dtype) = (spec.name.clone(), spec.dtype.name());
+            return Err(Error::Overflow { tensor, index, dtype });
+        }
+        index -= values;
+    }
     let tensors = agreement.specs().iter().cloned().zip(data);
     Ok(Update::new(tensors.map(|(spec, data)| Tensor::from_bytes(spec, data)).collect()))
 }
 
-/// Where the values `first .. end` of an update go: to the tensor that `spec` tells of, after
-/// `skipped` others of it.
+/// Where the values `first .. end` of an update go: to the tensor that `spec` tells of.
 struct Place<'a> {
     spec: &'a TensorSpec,
     range: f64,
     first: usize,
     end: usize,
-    skipped: usize,
     bytes: &'a mut [u8],
 }
 
@@ -219,6 +233,8 @@ pub(crate) struct Decoder<'a> {
     max_weight: f64,
     output: Output,
     places: Vec<Place<'a>>,
+    /// The first value that exceeds its tensor's type, of all that were decoded beside one another.
+    overflow: &'a AtomicUsize,
 }
 
 impl<'a> Decoder<'a> {
@@ -231,21 +247,17 @@ impl<'a> Decoder<'a> {
             let at = count * place.spec.dtype.bytes();
             let (bytes, rest) = std::mem::take(&mut place.bytes).split_at_mut(at);
             places.push(Place { end, bytes, ..*place });
-            (place.first, place.skipped, place.bytes) = (end, place.skipped + count, rest);
+            (place.first, place.bytes) = (end, rest);
         }
         Self { places, ..*self }
     }
 
-    /// Decodes sums of the values from `at` on, of contributors of this weight together.
-    ///
-    /// # Errors
-    /// A value exceeds its tensor's type.
-    pub(crate) fn decode(
-        &mut self,
-        mut at: usize,
-        mut sums: &[i64],
-        weight: u64,
-    ) -> Result<(), Error> {
+    /// Decodes sums of the values from `at` on, of contributors of this weight together. What exceeds
+    /// its tensor's type is told of in the end: what else is wrong goes before it.
+    pub(crate) fn decode(&mut self, mut at: usize, mut sums: &[i64], weight: u64) {
+        if sums.is_empty() {
+            return;
+        }
         let mut block = Zeroizing::new([0.0; BLOCK]);
         let first = self.places.partition_point(|place| place.end <= at);
         let mut places = self.places[first..].iter_mut();
@@ -273,15 +285,12 @@ impl<'a> Decoder<'a> {
                 let dtype = place.spec.dtype;
                 let bytes = &mut place.bytes[(at - place.first) * dtype.bytes()..];
                 if let Some(index) = dtype.write(values, bytes) {
-                    let (tensor, index) =
-                        (place.spec.name.clone(), place.skipped + at - place.first + index);
-                    return Err(Error::Overflow { tensor, index, dtype: dtype.name() });
+                    self.overflow.fetch_min(at + index, Relaxed);
                 }
                 at += own.len();
             }
             sums = after;
         }
-        Ok(())
     }
 }
 

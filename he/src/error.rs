@@ -329,6 +329,12 @@ pub enum CiphertextFault {
         /// The lane within the chunk.
         lane: usize,
     },
+    /// A lane of a mask that is past the end of its polynomial is not zero.
+    #[error("residue {lane} is past the end of its polynomial, but not zero")]
+    Stray {
+        /// The lane within the chunk.
+        lane: usize,
+    },
 }
 
 impl Error {

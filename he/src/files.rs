@@ -6,6 +6,7 @@ use ciphergram_accel::Engine;
 
 use crate::{
     Accumulator, Agreement, Error, PublicKey,
+    aggregate::check_stream,
     bytes::{Reader, Writer},
     error::CiphertextFault,
     frame::{self, Frame, FrameError, Kind},
@@ -216,6 +217,18 @@ impl Sum {
             }
         }
         Ok(())
+    }
+
+    /// Checks all that can be checked without the secret key, as [`OpenedSum::open`](crate::OpenedSum::open)
+    /// does: that the parts fit together, and that every ciphertext is one. Not that the sum is what its
+    /// contributors sent.
+    ///
+    /// # Errors
+    /// The first fault, with its chunk; the engine's.
+    pub fn verify(&self, key: &PublicKey, engine: &dyn Engine) -> Result<(), Error> {
+        let chunks = key.parameters().chunks(self.agreement.values());
+        self.check(&chunks)?;
+        check_stream(key, engine, &chunks, &self.stream)
     }
 
     /// The fewest contributors of any chunk.

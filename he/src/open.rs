@@ -14,11 +14,11 @@ use crate::{
     Error, Parameters, PublicKey, SecretKey, Sum, Update,
     aggregate::{check_stream, check_words},
     bytes::{read_words, to_words},
-    ckks_sum::{LatticeSecret, ends_in_zeros, mask_beats},
+    ckks_sum::{LatticeSecret, mask_beats},
     codec::{self, Decoder, Fields, Output, is_zero_between},
     files::ContributorSet,
     paillier::PaillierSecret,
-    params::{Chunks, Lattice},
+    params::{Chunks, Geometry, Lattice},
     random::seed_words,
     rounding::Rounding,
 };
@@ -40,7 +40,8 @@ impl OpenedSum {
     ///
     /// # Errors
     /// What is no ciphertext; a chunk that is not the sum of its contributors, or of nobody; the
-    /// engine's.
+    /// engine's. Which of several is told depends on the sum alone: what is no ciphertext goes before
+    /// what is no sum of its contributors, and of chunks that are not, the first is named.
     pub fn open(key: &SecretKey, engine: &dyn Engine, sum: &Sum) -> Result<Self, Error> {
         let parameters = key.public().parameters().clone();
         let chunks = parameters.chunks(sum.agreement.values());
@@ -57,7 +58,7 @@ impl OpenedSum {
     /// values between them.
     ///
     /// # Errors
-    /// Theirs.
+    /// The one that they give: a value that exceeds its type hides nothing else.
     pub fn open_and_decode(
         key: &SecretKey,
         engine: &dyn Engine,
@@ -105,7 +106,7 @@ trait Sink: Send + Sized {
     fn split_to(&mut self, end_chunk: usize, end_value: usize) -> Self;
 
     /// Takes a chunk, whose values are those from `at` on.
-    fn put(&mut self, chunk: usize, part: Part, at: usize, values: &[i64]) -> Result<(), Error>;
+    fn put(&mut self, chunk: usize, part: Part, at: usize, values: &[i64]);
 }
 
 /// Chunks and values from some on, to be kept.
@@ -126,10 +127,9 @@ impl Sink for Kept<'_> {
         Self { first_value, sums, first_chunk, parts }
     }
 
-    fn put(&mut self, chunk: usize, part: Part, at: usize, values: &[i64]) -> Result<(), Error> {
+    fn put(&mut self, chunk: usize, part: Part, at: usize, values: &[i64]) {
         self.parts[chunk - self.first_chunk] = part;
         self.sums[at - self.first_value..][..values.len()].copy_from_slice(values);
-        Ok(())
     }
 }
 
@@ -138,19 +138,45 @@ impl Sink for Decoder<'_> {
         Decoder::split_to(self, end_value)
     }
 
-    fn put(&mut self, _: usize, part: Part, at: usize, values: &[i64]) -> Result<(), Error> {
-        self.decode(at, values, part.1)
+    fn put(&mut self, _: usize, part: Part, at: usize, values: &[i64]) {
+        self.decode(at, values, part.1);
     }
 }
 
 /// Room for what is decrypted, kept from one polynomial to the next.
-#[derive(Default)]
 struct Room {
     beats: Vec<u64>,
+    seeds: Vec<u64>,
     integers: Zeroizing<Vec<u64>>,
     slots: Zeroizing<Vec<u64>>,
     column: Zeroizing<Vec<u64>>,
     values: Zeroizing<Vec<i64>>,
+}
+
+impl Room {
+    /// Room for `integers` words of a polynomial and a whole chunk of slots of so many words: a vector
+    /// that grew would leave a copy behind.
+    fn new(g: &Geometry, integers: usize, slot_words: usize) -> Self {
+        Self {
+            beats: vec![],
+            seeds: vec![],
+            integers: Zeroizing::new(vec![0; integers]),
+            slots: Zeroizing::new(Vec::with_capacity(slot_words * g.slots_per_chunk)),
+            column: Zeroizing::new(Vec::with_capacity(g.slots_per_chunk)),
+            values: Zeroizing::new(Vec::with_capacity(g.values_per_chunk())),
+        }
+    }
+}
+
+/// The first chunk that is no ciphertext, else the first that its contributors cannot have made, else a
+/// fault of any other kind: in whichever order they were found.
+fn first_fault(results: impl IntoIterator<Item = Result<(), Error>>) -> Result<(), Error> {
+    let place = |fault: &Error| match fault {
+        Error::Ciphertext { chunk, .. } => (0, *chunk),
+        Error::Inconsistent { chunk, .. } => (1, *chunk),
+        _ => (2, 0),
+    };
+    results.into_iter().filter_map(Result::err).min_by_key(place).map_or(Ok(()), Err)
 }
 
 /// What the slots of a sum are to be.
@@ -180,16 +206,21 @@ impl Slots<'_> {
     ) -> Result<(), Error> {
         let (k, n) = (secret.modulus().ciphertext_words(), secret.modulus().n().len_words());
         let stream = &self.sum.stream;
-        let mut plain = Zeroizing::new(Vec::with_capacity(stream.len() / (8 * k) * n));
-        for part in stream.chunks(8 * CIPHERTEXTS_PER_RUN * k) {
-            plain.extend_from_slice(secret.decrypt_words(engine, &to_words(part))?.words());
+        let mut plain = Zeroizing::new(vec![0; stream.len() / (8 * k) * n]);
+        let runs = stream.chunks(8 * CIPHERTEXTS_PER_RUN * k);
+        for (run, out) in runs.zip(plain.chunks_mut(CIPHERTEXTS_PER_RUN * n)) {
+            out.copy_from_slice(secret.decrypt_words(engine, &to_words(run))?.words());
         }
-        let (mut rest, mut room) = (&plain[..], Room::default());
+        let (mut rest, mut room) = (&plain[..], Room::new(self.parameters.geometry(), 0, n));
         for chunk in 0..self.chunks.count() {
             let count = self.chunks.units_of(chunk);
             let (own, after) = rest.split_at(count * n);
-            room.slots.clear();
-            room.slots.extend((0..n).flat_map(|w| own.iter().skip(w).step_by(n)));
+            room.slots.resize(n * count, 0);
+            for (slot, words) in own.chunks(n).enumerate() {
+                for (w, &word) in words.iter().enumerate() {
+                    room.slots[w * count + slot] = word;
+                }
+            }
             self.take_chunk(chunk, count, &mut room, &mut whole)?;
             rest = after;
         }
@@ -208,19 +239,14 @@ impl Slots<'_> {
         };
         let g = self.parameters.geometry();
         let each = g.group_chunks();
-        // Under a public key that encrypts, a mask comes with every polynomial, and no seed makes it.
-        let masked = public.lattice().is_some();
-        // Who contributed to a chunk: usually the same to all.
-        let mut groups: BTreeMap<&ContributorSet, Group> = BTreeMap::new();
-        for set in &self.sum.sets {
-            groups.entry(set).or_insert_with(|| {
-                let seed = |i: usize| seed_words(self.sum.contributors[i].bytes());
-                let seeds: Vec<u64> = set.iter().flat_map(seed).collect();
-                let program = match masked {
-                    true => secret.decrypt_public_program(self.parameters),
-                    false => secret.decrypt_program(self.parameters, seeds.len() / 4),
-                };
-                Group { program, seeds }
+        // A mask comes with every polynomial, or is made from the seeds of its contributors.
+        let masked = g.mask_chunks > 0;
+        let seed_count = |set: &ContributorSet| if masked { 0 } else { set.count() };
+        let mut programs: BTreeMap<usize, Program> = BTreeMap::new();
+        for count in self.sum.sets.iter().map(seed_count) {
+            programs.entry(count).or_insert_with(|| match masked {
+                true => secret.decrypt_public_program(self.parameters),
+                false => secret.decrypt_program(self.parameters, count),
             });
         }
         let length = each * g.chunk_bytes();
@@ -231,35 +257,32 @@ impl Slots<'_> {
             check_words(public, engine, self.chunks, first as u32, &room.beats)?;
             // The last polynomial may hold fewer chunks than the others.
             room.beats.resize(length / 8, 0);
-            room.integers.resize(lattice.ring.len_words(), 0);
-            let (mask, _) = room.beats.split_at(mask_words);
             let carrying = first + g.mask_chunks;
-            if masked && !ends_in_zeros(mask, &lattice.ring) {
-                let (chunk, contributors) = (carrying - 1, self.sum.sets[first].count());
-                return Err(Error::Inconsistent { chunk: chunk as u32, contributors });
-            }
             let sets = &self.sum.sets[carrying..self.sum.sets.len().min(first + each)];
-            for set in sets.iter().collect::<BTreeSet<_>>() {
-                let Group { program, seeds } = &groups[set];
+            // Who contributed to a chunk: usually the same to all.
+            let faults = sets.iter().collect::<BTreeSet<_>>().into_iter().map(|set| {
                 let (mask, values) = room.beats.split_at(mask_words);
-                let out = Operand::Out(&mut room.integers);
                 let (mask, values) = (Operand::In(mask), Operand::In(values));
-                match masked {
-                    true => engine.run(program, &mut [mask, values, out])?,
-                    false => {
-                        let index = [p as u64];
-                        let operands = &mut [values, Operand::In(&index), Operand::In(seeds), out];
-                        engine.run(program, operands)?;
-                    }
+                let out = Operand::Out(&mut room.integers);
+                let program = &programs[&seed_count(set)];
+                if masked {
+                    engine.run(program, &mut [mask, values, out])?;
+                } else {
+                    let seed = |i: usize| seed_words(self.sum.contributors[i].bytes());
+                    room.seeds.clear();
+                    room.seeds.extend(set.iter().flat_map(seed));
+                    let (index, seeds) = ([p as u64], Operand::In(&room.seeds));
+                    let operands = &mut [values, Operand::In(&index), seeds, out];
+                    engine.run(program, operands)?;
                 }
                 let own = (carrying, sets, set);
                 match lattice.ring.primes().len() {
-                    2 => self.take_polynomial::<2, S>(own, lattice, room, &mut sink)?,
-                    4 => self.take_polynomial::<4, S>(own, lattice, room, &mut sink)?,
+                    2 => self.take_polynomial::<2, S>(own, lattice, room, &mut sink),
+                    4 => self.take_polynomial::<4, S>(own, lattice, room, &mut sink),
                     _ => unreachable!("rings of ckks-sum have two or four primes"),
                 }
-            }
-            Ok(())
+            });
+            first_fault(faults)
         };
         let polynomials = self.sum.stream.chunks(length).zip(1..).map(|(bytes, count)| {
             let end = self.sum.sets.len().min(count * each);
@@ -267,24 +290,16 @@ impl Slots<'_> {
             (bytes, whole.split_to(end, values))
         });
         let polynomials: Vec<_> = polynomials.collect();
-        let opened: Vec<_> =
-            polynomials.into_par_iter().enumerate().map_init(Room::default, open).collect();
-        // The first that is no ciphertext, else the first that its contributors cannot have made, else
-        // the first of any other kind, whichever thread was sooner.
-        let rank = |fault: &Error| match fault {
-            Error::Ciphertext { .. } => 0,
-            Error::Inconsistent { .. } => 1,
-            _ => 2,
-        };
-        let fault = opened.into_iter().filter_map(Result::err).min_by_key(rank);
-        fault.map_or(Ok(()), Err)
+        let room = || Room::new(g, lattice.ring.len_words(), lattice.ring.primes().len());
+        let opened: Vec<_> = polynomials.into_par_iter().enumerate().map_init(room, open).collect();
+        first_fault(opened)
     }
 
     /// Takes from one decrypted polynomial, whose first chunk with values is `first`, the chunks of one
-    /// group.
+    /// set of contributors.
     fn take_polynomial<const W: usize, S: Sink>(
         &self,
-        (first, sets, group): (usize, &[ContributorSet], &ContributorSet),
+        (first, sets, own): (usize, &[ContributorSet], &ContributorSet),
         lattice: &Lattice,
         room: &mut Room,
         sink: &mut S,
@@ -293,7 +308,7 @@ impl Slots<'_> {
         let g = self.parameters.geometry();
         let degree = lattice.ring.degree();
         for (i, set) in sets.iter().enumerate() {
-            if set != group {
+            if set != own {
                 continue;
             }
             let chunk = (first + i) as u32;
@@ -311,7 +326,7 @@ impl Slots<'_> {
                 // A mask has no head of its own: it is of those that the values are of.
                 for mask in first - g.mask_chunks..first {
                     let at = self.chunks.values_of(mask as u32).start;
-                    sink.put(mask, part, at, &[])?;
+                    sink.put(mask, part, at, &[]);
                 }
             }
         }
@@ -371,13 +386,7 @@ impl Slots<'_> {
             return Err(Error::Inconsistent { chunk, contributors });
         }
         let part = (contributors, weight);
-        sink.put(chunk as usize, part, at, values)?;
+        sink.put(chunk as usize, part, at, values);
         Ok(part)
     }
-}
-
-/// What opens the chunks of the same contributors.
-struct Group {
-    program: Program,
-    seeds: Vec<u64>,
 }

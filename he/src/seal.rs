@@ -5,6 +5,7 @@ mod ticket;
 use std::{ops::Range, sync::Arc};
 
 use ciphergram_accel::Engine;
+use rayon::prelude::*;
 use zeroize::Zeroizing;
 
 use crate::{
@@ -37,6 +38,15 @@ pub struct Sealer {
     next: u32,
 }
 
+/// Room for a polynomial, kept from one to the next.
+#[derive(Default)]
+struct Room {
+    message: Zeroizing<Vec<u64>>,
+    slot: Zeroizing<Vec<u64>>,
+    /// What is not sent of it would tell of what is.
+    sealed: Zeroizing<Vec<u64>>,
+}
+
 /// How much is sealed at once.
 #[derive(Clone, Copy)]
 struct Batch {
@@ -46,9 +56,8 @@ struct Batch {
 
 /// Enough to keep a few cores busy, little enough to start sending soon.
 const SOON: Batch = Batch { polynomials: 4, ciphertext_chunks: 16 };
-/// For a file, where nothing waits for the first: a table of masks serves all that are sealed at once,
-/// and polynomials, which share nothing, stay in cache.
-const MANY: Batch = Batch { polynomials: 4, ciphertext_chunks: 512 };
+/// For a file, where nothing waits for the first: a table of masks serves all that are sealed at once.
+const MANY: Batch = Batch { polynomials: 1 << 20, ciphertext_chunks: 512 };
 
 impl Sealer {
     /// A sealer of a whole update under a fresh ticket.
@@ -221,38 +230,65 @@ impl Sealer {
         Ok(())
     }
 
-    /// Chunks start at a polynomial, or where a resumed stream goes on inside one.
+    /// Polynomial by polynomial, each from its values to its bytes while it is in cache. Chunks start at
+    /// a polynomial, or where a resumed stream goes on inside one.
     fn seal_polynomials(&self, chunks: Range<u32>, stream: &mut Vec<u8>) -> Result<(), Error> {
+        let each = self.parameters.geometry().group_chunks() as u32;
+        let bytes = |chunks: Range<u32>| chunks.map(|c| self.chunks.bytes_of(c)).sum::<usize>();
+        let start = stream.len();
+        stream.resize(start + bytes(chunks.clone()), 0);
+        let mut rest = &mut stream[start..];
+        let mut polynomials = vec![];
+        let mut first = chunks.start;
+        while first < chunks.end {
+            let own = first..chunks.end.min((first / each + 1) * each);
+            first = own.end;
+            let (out, after) = rest.split_at_mut(bytes(own.clone()));
+            polynomials.push((own, out));
+            rest = after;
+        }
+        polynomials.into_par_iter().try_for_each_init(Room::default, |room, (own, out)| {
+            self.seal_polynomial(own, room, out)
+        })
+    }
+
+    fn seal_polynomial(
+        &self,
+        own: Range<u32>,
+        room: &mut Room,
+        out: &mut [u8],
+    ) -> Result<(), Error> {
         let Some(lattice) = self.parameters.lattice() else { unreachable!("the caller looked") };
         let (degree, words_each) = (lattice.ring.degree(), lattice.ring.primes().len());
         let g = self.parameters.geometry();
-        let (each, slots) = (g.group_chunks(), g.slots_per_chunk);
-        let first = chunks.start as usize / each;
-        let count = (chunks.end as usize).div_ceil(each) - first;
-        let mut message = Zeroizing::new(vec![0; count * degree * words_each]);
-        let mut slot_words = Zeroizing::new(vec![0; words_each]);
-        for chunk in chunks.clone().filter(|&chunk| !self.chunks.is_mask(chunk)) {
-            let (poly, place) = (chunk as usize / each - first, chunk as usize % each);
-            let start = poly * degree * words_each + (place - g.mask_chunks) * slots;
+        let each = g.group_chunks() as u32;
+        let index = own.start / each;
+        // What is not of these chunks would tell earlier ones, sealed over no message as it is.
+        room.message.clear();
+        room.message.resize(degree * words_each, 0);
+        room.slot.resize(words_each, 0);
+        for chunk in own.clone().filter(|&chunk| !self.chunks.is_mask(chunk)) {
+            let start = ((chunk % each) as usize - g.mask_chunks) * g.slots_per_chunk;
             // Word by word, as programs have the integers of a polynomial.
-            self.pack(chunk, lattice.margin_bits, &mut slot_words, |slot, words| {
+            self.pack(chunk, lattice.margin_bits, &mut room.slot, |slot, words| {
                 for (w, &word) in words.iter().enumerate() {
-                    message[start + w * degree + slot] = word;
+                    room.message[w * degree + start + slot] = word;
                 }
             });
         }
-        // What is not of these chunks would tell earlier ones, sealed over no message as it is.
-        let (engine, first_index) = (&*self.engine, first as u64);
-        let words = Zeroizing::new(match &self.encryptor {
-            Encryptor::Lattice(e) => e.encrypt(engine, first_index, &message, count)?,
-            Encryptor::Public(e) => e.encrypt(engine, first_index, &message, count)?,
+        let (engine, index_word) = (&*self.engine, u64::from(index));
+        match &self.encryptor {
+            Encryptor::Lattice(e) => {
+                e.encrypt(engine, index_word, &room.message, &mut room.sealed)?
+            }
+            Encryptor::Public(e) => {
+                e.encrypt(engine, index_word, &room.message, &mut room.sealed)?
+            }
             Encryptor::Paillier(_) => unreachable!("the caller looked"),
-        });
-        let chunk_words = g.chunk_bytes() / 8;
-        let skipped = chunks.start as usize - first * each;
-        let from = skipped * chunk_words;
-        let length: usize = chunks.map(|c| self.chunks.bytes_of(c) / 8).sum();
-        append_words(stream, &words[from..from + length]);
+        }
+        let skipped = (own.start % each) as usize * g.chunk_bytes() / 8;
+        let words = out.as_chunks_mut::<8>().0.iter_mut().zip(&room.sealed[skipped..]);
+        words.for_each(|(bytes, word)| *bytes = word.to_le_bytes());
         Ok(())
     }
 

@@ -221,6 +221,7 @@ fn residues_not_below_their_prime_are_named_by_chunk_and_lane() {
             let mut made = sum(key, vec![zeros(key, values)]).unwrap();
             made.stream = contribution.stream.to_vec();
             let opened = OpenedSum::open(&seeds.key, &*engine(), &made).err();
+            assert_eq!(made.verify(key, &*engine()).err(), opened);
             assert_eq!(opened, Some(expected));
             let error = sum(key, vec![zeros(key, values), contribution]).unwrap_err();
             assert_eq!(error, format!("1.cgm: {text}"));
@@ -294,6 +295,7 @@ fn the_files_that_tests_and_fuzzing_start_from_open() {
         assert_eq!(sum.sets.len(), 2, "a whole chunk and a part of one");
         let opened = OpenedSum::open(&seeds.key, &*engine(), &sum).unwrap();
         assert_eq!(opened.parts(), [(2, 5), (2, 5)]);
+        assert_eq!(sum.verify(key, &*engine()), Ok(()));
         let read = seeds.contributions.iter().map(|c| ("", Contribution::from_bytes(c, key)));
         assert_eq!(Sum::of(key, engine(), read).unwrap(), sum);
     }

@@ -141,6 +141,33 @@ fn what_does_not_fit_is_refused() {
     assert!(file.with("ciphergram", own).is_err());
 }
 
+/// A polynomial that is not looked at is none.
+#[test]
+fn polynomials_where_none_belong_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let polynomial = json!("AAAA");
+    for (scheme, is_public) in [
+        (Scheme::CkksSum, true),
+        (Scheme::CkksSum, false),
+        (Scheme::CkksSumPublic, false),
+        (Scheme::Paillier2048, true),
+        (Scheme::Paillier2048, false),
+    ] {
+        let key = SecretKey::generate(Literal { scheme, clients: 3, bits: 24 }).unwrap();
+        let path = folder.path().join(format!("{scheme} {is_public}"));
+        if is_public { key.public().save(&path) } else { key.save(&path) }.unwrap();
+        let json: Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
+        assert!(AnyKey::from_json(&json.to_string()).is_ok());
+        for name in ["a", "b"] {
+            let mut json = json.clone();
+            let public = if is_public { &mut json } else { &mut json["pub"] };
+            public[name] = polynomial.clone();
+            let error = AnyKey::from_json(&json.to_string()).err().unwrap().to_string();
+            assert!(error.contains("it has a polynomial a or b"), "{scheme}: {error}");
+        }
+    }
+}
+
 /// The seed is all that the secret file has, and it makes the same public half again.
 #[test]
 fn a_secret_file_of_another_key_id_is_refused() {

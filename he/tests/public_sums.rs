@@ -11,6 +11,7 @@ use ciphergram_accel::beats;
 use ciphergram_he::{
     Accumulator, Contribution, Error, OpenedSum, Quantised, Sealer, Sum,
     codec::Output,
+    error::CiphertextFault,
     files::ContributorSet,
     keys::AnyKey,
     params::{Chunks, Scheme},
@@ -241,24 +242,54 @@ fn what_is_past_the_end_of_a_mask_must_be_zero() {
     for degree in [4096, 8192] {
         let key = over(degree);
         let g = *key.public().parameters().geometry();
-        let agreement = agreement(5, 1);
-        let whole = contribute(&public(&key), &[9; 5], 1, &agreement);
+        let whole = contribute(&public(&key), &[9; 5], 1, &agreement(5, 1));
+        // Two polynomials, checked in more than one piece over the larger ring.
+        let far_values = polynomial(&key) + 2 * g.values_per_chunk();
+        let far = contribute(&public(&key), &vec![9; far_values], 1, &agreement(far_values, 1));
+        let honest = Sum::of(key.public(), engine(), [("a", Ok(far.clone()))]).unwrap();
+        assert_eq!(honest.verify(key.public(), &*engine()), Ok(()));
         let limbs = key.public().parameters().lattice().unwrap().ring.primes().len();
         let lanes = g.mask_chunks * 1280 / beats::BYTES * beats::LANES;
         for lane in [degree * limbs, lanes - 1] {
-            let mut contribution = whole.clone();
+            let mut stray = whole.clone();
             let at = lane / beats::LANES * beats::BYTES;
-            let beat = &mut contribution.stream.to_mut()[at..at + beats::BYTES];
+            let beat = &mut stray.stream.to_mut()[at..at + beats::BYTES];
             let mut words: Vec<u64> =
                 beat.as_chunks().0.iter().map(|word| u64::from_le_bytes(*word)).collect();
             assert_eq!(beats::lane(&words, lane % beats::LANES), 0);
             beats::set_lane(&mut words, lane % beats::LANES, 1);
             let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
             beat.copy_from_slice(&bytes);
-            let sum = Sum::of(key.public(), engine(), [("a", Ok(contribution))]).unwrap();
-            let error = OpenedSum::open(secret(&key), &*engine(), &sum).err();
-            let chunk = g.mask_chunks as u32 - 1;
-            assert_eq!(error, Some(Error::Inconsistent { chunk, contributors: 1 }));
+            // The chunk of each group that it may be in, and what follows, which may hold anything.
+            for (group, is_mask) in [(0, true), (1, true), (1, false)] {
+                let mut contribution = far.clone();
+                let place = g.mask_chunks - usize::from(is_mask);
+                let chunk = group * g.group_chunks() + place;
+                let from = (g.mask_chunks - 1) * 1280;
+                let own = chunk * 1280..(chunk + 1) * 1280;
+                contribution.stream.to_mut()[own.clone()]
+                    .copy_from_slice(&stray.stream[from..from + 1280]);
+                let lane = lane % (1280 / beats::BYTES * beats::LANES);
+                let fault = CiphertextFault::Stray { lane };
+                let chunk = chunk as u32;
+                let error = Error::Ciphertext { chunk, fault };
+                let mut accumulator = Accumulator::new(key.public(), engine(), far_values);
+                let told = accumulator.check(chunk..chunk + 1, &contribution.stream[own]);
+                let sum = Sum { stream: contribution.stream.to_vec(), ..honest.clone() };
+                let added = Sum::of(key.public(), engine(), [("a", Ok(contribution))]);
+                let opened = OpenedSum::open(secret(&key), &*engine(), &sum).err();
+                let verified = sum.verify(key.public(), &*engine());
+                if is_mask {
+                    // At the door, in a file, and of a sum: by whoever has the secret or not.
+                    assert_eq!(told, Err(fault));
+                    assert_eq!(added.err(), Some(error.clone().within("a")));
+                    assert_eq!((opened, verified), (Some(error.clone()), Err(error)));
+                } else {
+                    assert_eq!((told, verified), (Ok(()), Ok(())));
+                    let inconsistent = Error::Inconsistent { chunk, contributors: 1 };
+                    assert!(added.is_ok() && opened == Some(inconsistent));
+                }
+            }
         }
     }
 }

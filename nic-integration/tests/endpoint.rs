@@ -325,6 +325,9 @@ impl Summer for Ledger {
     fn chunk_count(&self) -> u32 {
         3
     }
+    fn companions(&self, chunk: u32) -> Range<u32> {
+        if chunk == 2 { 2..3 } else { 0..2 }
+    }
     fn chunk_bytes(&self, chunk: u32) -> usize {
         if chunk == 2 { 4 } else { 8 }
     }
@@ -402,4 +405,27 @@ fn a_sum_adds_whole_datagrams_exactly_once_or_not_at_all() {
     assert!(received.is_empty());
     let expected = [(0, 1), (1, 1), (2, 1), (0, 3), (1, 3)];
     assert_eq!(*ledger.lock().unwrap(), expected);
+}
+
+/// Chunks 0 and 1 leave together: what was found of them does not outlast the next bit.
+#[test]
+fn companions_of_other_contributors_are_withheld_until_they_are_of_the_same() {
+    let mut pair = Pair::new(3, Faults::default());
+    let summer = Box::new(Ledger(Arc::default()));
+    let config = SumConfig { round: 4, contributors: 7, target: 2, digest_key: [8; 32], summer };
+    let mut region = SumRegion::new(config).unwrap();
+    region.bind(5, Peer { node: node(1), incarnation: 11 });
+    pair.ends[1].register_sum(6, region).unwrap();
+    let mut send = |chunk: u32, data: &[u8]| {
+        let (now, peer, offset) = (pair.network.now(), Peer::of(node(2)), u64::from(chunk) * 8);
+        pair.ends[0].sum(now, peer, 6, 4, 5, chunk, offset, data.into()).unwrap();
+        pair.run(Duration::from_secs(1));
+        let region = pair.ends[1].sum_region(6).unwrap();
+        region.close(chunk);
+        (0..=chunk).map(|chunk| region.finish(chunk)).collect::<Vec<_>>()
+    };
+    let [Err(why)] = &send(0, &[1; 8])[..] else { panic!("half of two that need each other") };
+    assert!(why.starts_with("clients [5] are in a part of chunks 0 to 1 only"), "{why}");
+    assert_eq!(send(1, &[1; 8]), [Ok(vec![0]), Ok(vec![1])]);
+    assert_eq!(send(2, &[1; 4]), [Ok(vec![0]), Ok(vec![1]), Ok(vec![2])]);
 }

@@ -18,11 +18,13 @@ use std::time::{Duration, Instant};
 use ciphergram_he::exchange::{Announcement, Charter};
 use ciphergram_he::params::{Literal, Scheme};
 use ciphergram_he::seal::{Seed, Ticket};
-use ciphergram_he::{Agreement, Dtype, Error as SchemeError, Quantised, SecretKey, TensorSpec};
+use ciphergram_he::{
+    Agreement, Dtype, Error as SchemeError, PublicKey, Quantised, SecretKey, TensorSpec,
+};
 use ciphergram_nic::driver::MAX_SLEEP;
 use ciphergram_nic::federation::spool::Spool;
 use ciphergram_nic::federation::{
-    Client, Error, Participation, RoundResult, Server, ServerConfig, SumJob,
+    Client, ClientKey, Error, Participation, RoundResult, Server, ServerConfig, SumJob,
 };
 use ciphergram_nic::proto::{Config, Refusal, Summer};
 use ciphergram_nic::round::{
@@ -495,9 +497,11 @@ enum Lie {
     WrongSum,
     /// Residues out of range.
     NoCiphertext,
+    /// More than a mask's polynomial.
+    Stray,
 }
 
-struct Liar(SumJob, Lie);
+struct Liar(SumJob, Lie, &'static PublicKey);
 
 impl Job for Liar {
     fn admit(
@@ -511,7 +515,7 @@ impl Job for Liar {
     }
 
     fn open(&mut self, round: u32, joined: &BTreeMap<u16, Vec<u8>>) -> Result<Opened, String> {
-        let key = lattice().public();
+        let key = self.2;
         let Opened { charter, summer } = self.0.open(round, joined)?;
         let mut told = Charter::from_bytes(&charter, key).unwrap();
         match self.1 {
@@ -520,7 +524,7 @@ impl Job for Liar {
             Lie::Lists => told.participants.push((3, fresh())),
             Lie::Ranges => told.agreement = agreement(FEW, 3.0, 50),
             Lie::Layout => told.agreement = agreement(FEW + 9, 2.0, 50),
-            Lie::ShortSum | Lie::WrongSum | Lie::NoCiphertext => {}
+            Lie::ShortSum | Lie::WrongSum | Lie::NoCiphertext | Lie::Stray => {}
         }
         let summer = Box::new(LyingSum(summer, self.1));
         Ok(Opened { charter: told.to_bytes(key), summer })
@@ -551,10 +555,48 @@ impl Summer for LyingSum {
             Lie::ShortSum => sum.truncate(64),
             Lie::WrongSum => sum[3] ^= 1,
             Lie::NoCiphertext => sum[..8].fill(0xff),
+            // In the last lane of the last chunk of the first mask.
+            Lie::Stray if chunk == 40 => sum[1276] = 1,
             _ => {}
         }
         Ok(sum)
     }
+}
+
+/// What becomes of two clients of an aggregator that lies, whose updates are changed by `change`.
+fn lied_to(
+    key: &'static SecretKey,
+    lie: Lie,
+    change: impl Fn(u16, &mut Participation<'_>) + Copy + Send + 'static,
+) -> [Result<RoundResult, Error>; 2] {
+    let wire = UdpWire::bind((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
+    let addr = wire.local_addr().unwrap();
+    let (stop, stopped) = mpsc::channel::<()>();
+    let liar = thread::spawn(move || {
+        let config = AggregatorConfig {
+            endpoint: Config::new(server(), NonZeroU32::new(5).unwrap(), [5; 32]),
+            nodes: config(2, 2).allowed,
+            clients: 2,
+            min_clients: 2,
+            rounds: 1,
+            join_deadline: PATIENCE,
+            round_deadline: PATIENCE,
+            linger: PATIENCE,
+            seed: [9; 32],
+        };
+        let job = Liar(SumJob::new(key.public().clone(), engine()), lie, key.public());
+        let mut node = Aggregator::new(config, job).unwrap();
+        let turn = |_: &mut Aggregator<Liar>, _| match stopped.try_recv() {
+            Err(mpsc::TryRecvError::Empty) => ControlFlow::Continue(MAX_SLEEP),
+            _ => ControlFlow::Break(()),
+        };
+        Driver::new(wire).run(&mut node, turn)
+    });
+    let clients = [0, 1].map(|n| contribute(key, addr, n, FEW, move |job| change(n, job)));
+    let told = clients.map(|client| client.join().unwrap());
+    drop(stop);
+    assert_eq!(liar.join().unwrap(), Ok::<_, NicError>(()));
+    told
 }
 
 #[test]
@@ -569,40 +611,37 @@ fn an_aggregator_that_lies_is_found_out() {
         (Lie::WrongSum, "does not decrypt to a sum of its 2 contributors"),
         (Lie::NoCiphertext, "residue 0 is not below its prime"),
     ] {
-        let wire = UdpWire::bind((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
-        let addr = wire.local_addr().unwrap();
-        let (stop, stopped) = mpsc::channel::<()>();
-        let liar = thread::spawn(move || {
-            let config = AggregatorConfig {
-                endpoint: Config::new(server(), NonZeroU32::new(5).unwrap(), [5; 32]),
-                nodes: config(2, 2).allowed,
-                clients: 2,
-                min_clients: 2,
-                rounds: 1,
-                join_deadline: PATIENCE,
-                round_deadline: PATIENCE,
-                linger: PATIENCE,
-                seed: [9; 32],
-            };
-            let job = Liar(SumJob::new(lattice().public().clone(), engine()), lie);
-            let mut node = Aggregator::new(config, job).unwrap();
-            let turn = |_: &mut Aggregator<Liar>, _| match stopped.try_recv() {
-                Err(mpsc::TryRecvError::Empty) => ControlFlow::Continue(MAX_SLEEP),
-                _ => ControlFlow::Break(()),
-            };
-            Driver::new(wire).run(&mut node, turn)
-        });
-        let clients = [0, 1].map(|n| {
+        let told = lied_to(lattice(), lie, move |_, job| {
             let settled = !matches!(lie, Lie::Layout);
-            let settled = settled.then(|| agreement(FEW, 2.0, 50));
-            contribute(lattice(), addr, n, FEW, |job| job.agreement = settled)
+            job.agreement = settled.then(|| agreement(FEW, 2.0, 50));
         });
-        let told = clients.map(|client| client.join().unwrap().err().map(|e| e.to_string()));
         for told in told {
-            let told = told.expect("the lie must be found out");
+            let told = told.err().expect("the lie must be found out").to_string();
             assert!(told.contains(what), "{lie:?}: {told}");
         }
-        drop(stop);
-        assert_eq!(liar.join().unwrap(), Ok::<_, NicError>(()));
+    }
+}
+
+/// Who cannot open a sum sees only whether it is made of ciphertexts. If not, it keeps its contribution.
+#[test]
+fn a_client_without_the_secret_takes_nothing_that_is_no_sum() {
+    let key = key(Scheme::CkksSumPublic);
+    for (lie, what) in [
+        (Lie::NoCiphertext, Some("chunk 0: residue 0 is not below its prime")),
+        (Lie::Stray, Some("chunk 40: residue 199 is past the end of its polynomial, but not zero")),
+        (Lie::WrongSum, None),
+    ] {
+        let folder: &'static Path = Box::leak(tempfile::tempdir().unwrap().keep().into());
+        let spool = |n: u16| folder.join(format!("{n}.spool"));
+        let results = lied_to(key, lie, move |n, job| {
+            job.key = ClientKey::Public(key.public());
+            job.spool = Some(Box::leak(spool(n).into()));
+        });
+        for (n, told) in (0..).zip(results) {
+            let told = told.err().map(|error| error.to_string());
+            assert_eq!(told.as_deref(), what, "{lie:?}");
+            assert_eq!(spool(n).exists(), what.is_some(), "{lie:?}");
+        }
+        std::fs::remove_dir_all(folder).unwrap();
     }
 }

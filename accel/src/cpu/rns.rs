@@ -229,7 +229,10 @@ impl<B: Rns> RnsSteps<B> {
             let first = n.min(index * TILE);
             let held = TILE.min(n - first);
             // Past the end of the polynomial there is nothing.
-            lanes[held * limbs..].fill(0);
+            let needed = beats.len() / beats::WORDS * beats::LANES;
+            if let Some(past) = lanes.get_mut(held * limbs..needed) {
+                past.fill(0);
+            }
             for limb in 0..limbs {
                 let residues = &poly[limb * n + first..][..held];
                 let turned = lanes[limb..].iter_mut().step_by(limbs);

@@ -206,8 +206,9 @@ impl Builder {
         self.step(name, kind, Step::Mul, &[a.index, b.index])
     }
 
-    /// `a · b · R⁻¹ mod m` with `R = 2^(64 · words of m)`: half the work of [`Builder::mul`], for
-    /// whoever keeps account of the power of R. See [`Modulus::radix_power`].
+    /// `a · b · R⁻¹ mod m` with `R = 2^(64 · words of m)`: about the work of [`Builder::mul`],
+    /// more from 3072 bits on, on the portable path. For whoever keeps account of the power of R. See
+    /// [`Modulus::radix_power`].
     pub fn mont_mul(&mut self, name: &str, a: Var<Residue>, b: Var<Residue>) -> Var<Residue> {
         let kind = self.pair(name, a, b);
         self.step(name, kind, Step::MontMul, &[a.index, b.index])

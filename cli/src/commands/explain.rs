@@ -25,23 +25,22 @@ pub(crate) fn run(args: &Explain) -> Result<(), Failure> {
 
 fn program(key: &SecretKey, operation: &str, scheme: Scheme) -> Result<String, Failure> {
     let parameters = key.public().parameters();
-    if let (Some(public), Some(secret)) = (key.public().lattice(), key.lattice()) {
-        // Sums are made as under ckks-sum.
-        match operation {
-            "encrypt" => return Ok(public.encrypt_program(parameters).to_string()),
-            "decrypt" => return Ok(secret.decrypt_public_program(parameters).to_string()),
-            _ => {}
-        }
-    }
-    Ok(match (key.paillier(), key.lattice(), parameters.lattice(), operation) {
-        (Some(secret), _, _, "encrypt") => {
+    let (paillier, lattice, public) = (key.paillier(), key.lattice(), key.public().lattice());
+    Ok(match (operation, paillier, parameters.lattice(), lattice, public) {
+        ("encrypt", Some(secret), ..) => {
             Encryptor::new(secret.modulus(), &*engine())?.program().to_string()
         }
-        (Some(secret), _, _, "aggregate") => secret.modulus().sum_program().to_string(),
-        (Some(secret), _, _, _) => secret.decrypt_program().to_string(),
-        (_, Some(secret), _, "encrypt") => secret.encrypt_program(parameters).to_string(),
-        (_, _, Some(lattice), "aggregate") => ckks_sum::sum_program(&lattice.ring).to_string(),
-        (_, Some(secret), _, _) => secret.decrypt_program(parameters, CONTRIBUTORS).to_string(),
+        ("aggregate", Some(secret), ..) => secret.modulus().sum_program().to_string(),
+        ("decrypt", Some(secret), ..) => secret.decrypt_program().to_string(),
+        ("encrypt", .., Some(public)) => public.encrypt_program(parameters).to_string(),
+        ("encrypt", .., Some(secret), None) => secret.encrypt_program(parameters).to_string(),
+        ("aggregate", _, Some(set), ..) => ckks_sum::sum_program(&set.ring).to_string(),
+        ("decrypt", .., Some(secret), Some(_)) => {
+            secret.decrypt_public_program(parameters).to_string()
+        }
+        ("decrypt", .., Some(secret), None) => {
+            secret.decrypt_program(parameters, CONTRIBUTORS).to_string()
+        }
         _ => return Err(Failure::Work(format!("no program for {operation} under {scheme}"))),
     })
 }

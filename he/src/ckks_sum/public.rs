@@ -29,12 +29,12 @@ pub(crate) fn mask_beats(parameters: &Parameters) -> usize {
     g.mask_chunks * g.chunk_bytes() / beats::BYTES
 }
 
-/// Whether the lanes of a mask that are past the end of its polynomial are zero.
-pub(crate) fn ends_in_zeros(mask: &[u64], ring: &Ring) -> bool {
-    let lanes = mask.len() / beats::WORDS * beats::LANES;
-    (ring.len_words()..lanes).all(|lane| {
-        let beat = &mask[lane / beats::LANES * beats::WORDS..][..beats::WORDS];
-        beats::lane(beat, lane % beats::LANES) == 0
+/// The first lane of beats, from `end` of a polynomial on, that is not zero.
+pub(crate) fn stray_lane(words: &[u64], end: usize) -> Option<usize> {
+    let lanes = words.len() / beats::WORDS * beats::LANES;
+    (end..lanes).find(|lane| {
+        let beat = &words[lane / beats::LANES * beats::WORDS..][..beats::WORDS];
+        beats::lane(beat, lane % beats::LANES) != 0
     })
 }
 
@@ -62,7 +62,7 @@ impl LatticePublic {
             let why = format!("residue {lane} of its polynomial b is not below its prime");
             return Err(invalid(why));
         }
-        if !ends_in_zeros(&words, ring) {
+        if stray_lane(&words, ring.len_words()).is_some() {
             return Err(invalid("its polynomial b goes on past its end".into()));
         }
         let mut program = Builder::new("ckks-sum-public.expand");
@@ -213,37 +213,30 @@ impl Encryptor {
         })
     }
 
-    /// Encrypts polynomials `first ..`: of each its mask, then its values.
+    /// Encrypts polynomial `index`: its mask, then its values.
     ///
     /// # Errors
     /// The engine's.
     pub(crate) fn encrypt(
         &self,
         engine: &dyn Engine,
-        first: u64,
+        index: u64,
         message: &[u64],
-        count: usize,
-    ) -> Result<Vec<u64>, Error> {
-        let indices: Vec<u64> = (first..).take(count).collect();
-        let mut masks = vec![0; count * self.mask_words];
-        let mut values = vec![0; count * self.value_words];
+        out: &mut Vec<u64>,
+    ) -> Result<(), Error> {
+        out.resize(self.mask_words + self.value_words, 0);
+        let (mask, values) = out.split_at_mut(self.mask_words);
         let [u, e0, e1] = &self.keys;
         let mut operands = [
             Operand::SecretIn(message),
-            Operand::In(&indices),
+            Operand::In(&[index]),
             Operand::SecretIn(&**u),
             Operand::SecretIn(&**e0),
             Operand::SecretIn(&**e1),
-            Operand::Out(&mut masks),
-            Operand::Out(&mut values),
+            Operand::Out(mask),
+            Operand::Out(values),
         ];
-        engine.run(&self.program, &mut operands)?;
-        let mut out = Vec::with_capacity(masks.len() + values.len());
-        for (mask, values) in masks.chunks(self.mask_words).zip(values.chunks(self.value_words)) {
-            out.extend_from_slice(mask);
-            out.extend_from_slice(values);
-        }
-        Ok(out)
+        Ok(engine.run(&self.program, &mut operands)?)
     }
 }
 
@@ -351,7 +344,8 @@ mod tests {
                     Operand::Out(&mut values),
                 ];
                 engine.run(&program, &mut operands).unwrap();
-                assert!(masks.chunks(masks.len() / 2).all(|mask| ends_in_zeros(mask, ring)));
+                let stray = |mask| stray_lane(mask, ring.len_words());
+                assert!(masks.chunks(masks.len() / 2).all(|mask| stray(mask).is_none()));
                 let out = opened((&secret, &parameters), engine, &masks, &values);
                 (public.packed.to_vec(), public.ntt.to_vec(), masks, values, out)
             });
@@ -473,11 +467,12 @@ mod tests {
             let secret = LatticeSecret::expand(&[9; 32], ring, &engine).unwrap();
             let public = secret.publish(&parameters, &engine).unwrap();
             let encryptor = Encryptor::new(&public, &parameters).unwrap();
-            let nothing = vec![0; 4 * ring.len_words()];
-            let words = encryptor.encrypt(&engine, 0, &nothing, 4).unwrap();
+            let nothing = vec![0; ring.len_words()];
             let (mut masks, mut values) = (vec![], vec![]);
-            for group in words.chunks(encryptor.mask_words + encryptor.value_words) {
-                let (mask, value) = group.split_at(encryptor.mask_words);
+            for index in 0..4 {
+                let mut words = vec![];
+                encryptor.encrypt(&engine, index, &nothing, &mut words).unwrap();
+                let (mask, value) = words.split_at(encryptor.mask_words);
                 masks.extend_from_slice(mask);
                 values.extend_from_slice(value);
             }

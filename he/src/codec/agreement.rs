@@ -18,8 +18,8 @@ pub struct Agreement {
     values: usize,
 }
 
-/// More values than this is a malformed frame. It keeps the number of chunks below 2^32, since every
-/// chunk holds dozens of values.
+/// More values than this is a malformed frame. It keeps the number of chunks below 2^32: those that carry
+/// values hold dozens each, and masks little more than double their number.
 const MAX_VALUES: usize = 1 << 36;
 
 impl Agreement {

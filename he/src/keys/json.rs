@@ -190,6 +190,7 @@ struct Declared {
 
 impl Declared {
     fn read(file: &PublicJson) -> Result<Self, Error> {
+        refuse_polynomials(file)?;
         let n = decode_integer(&file.n, "n")?;
         if file.alg.as_deref().is_some_and(|alg| alg != ALG) {
             return Err(invalid("its algorithm is not PAI-GN1"));
@@ -220,8 +221,19 @@ fn read_public(file: &PublicJson) -> Result<PublicKey, Error> {
         let public = LatticePublic::new(&parameters, &lattice.ring, &seed, &b, &engine)?;
         return check_id(file, PublicKey::from_polynomials(parameters, public));
     }
+    refuse_polynomials(file)?;
     let id = super::KeyId(parse_id(&own.key_id)?);
     Ok(PublicKey { parameters, id, encrypting: None })
+}
+
+/// Refuses polynomials that nobody would look at: of a key without any, or beside the seed that tells them.
+fn refuse_polynomials(file: &PublicJson) -> Result<(), Error> {
+    match (&file.a, &file.b) {
+        (None, None) => Ok(()),
+        _ => Err(invalid(
+            "it has a polynomial a or b, which belong into public ckks-sum-public keys",
+        )),
+    }
 }
 
 fn decode_seed(text: &Option<String>, what: &str) -> Result<Zeroizing<[u8; 32]>, Error> {
@@ -271,6 +283,7 @@ fn read_secret(file: &SecretJson) -> Result<SecretKey, Error> {
         return Ok(key);
     }
     check_lattice_kty(&file.kty)?;
+    refuse_polynomials(&file.public)?;
     let (parameters, _) = parameters(&file.public, None)?;
     let seed = decode_seed(&file.seed, "the seed")?;
     let key = SecretKey::from_seed(parameters, &seed)?;

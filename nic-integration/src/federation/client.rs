@@ -119,7 +119,7 @@ pub struct RoundResult {
     pub encrypting: Duration,
     /// From the opening to the last sum, less encrypting.
     pub exchanging: Duration,
-    /// Opening the sum.
+    /// Opening the sum, or checking it.
     pub decrypting: Duration,
     /// The endpoint's counters at the end of the round.
     pub stats: Stats,
@@ -177,7 +177,7 @@ impl Client {
     /// # Errors
     ///
     /// See [`Error`]; a public key that cannot encrypt is refused before anyone hears of it. The spool is
-    /// kept unless the sum came back.
+    /// kept unless the round ended, and if what came back is no sum.
     pub fn contribute(&mut self, job: &Participation<'_>) -> Result<RoundResult, Error> {
         if let ClientKey::Public(key) = job.key {
             key.check_encrypts()?;
@@ -244,6 +244,26 @@ struct OpenRound {
     next: u32,
     sets: Vec<ContributorSet>,
     sums: Vec<u8>,
+}
+
+impl OpenRound {
+    /// Refuses a sum with chunks withheld, or of fewer contributors than wanted.
+    fn check_enough(&self, end: &End, wanted: Option<u16>) -> Result<(), Error> {
+        if end.withheld > 0 {
+            let (withheld, chunks) = (end.withheld, self.chunks.count());
+            let reason = end.reason.clone();
+            return Err(Error::Withheld { round: end.round, withheld, chunks, reason });
+        }
+        let declared_floor = self.opening.min_clients.max(self.opening.declared.min(2));
+        let min_clients = wanted.unwrap_or(declared_floor);
+        for (set, chunk) in self.sets.iter().zip(0..) {
+            let found = set.count();
+            if found < usize::from(min_clients) {
+                return Err(Error::TooFewContributors { chunk, found, min_clients });
+            }
+        }
+        Ok(())
+    }
 }
 
 type Turn = ControlFlow<Result<End, Error>, Duration>;
@@ -534,27 +554,12 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// Opens the sum, unless it is of too few, and lets the spool go.
+    /// Opens the sum, or checks it where it cannot, unless it is of too few; then lets the spool go.
     fn finish(self, end: &End, stats: Stats) -> Result<RoundResult, Error> {
         let bad = |what| Error::BadRound { server: self.server, what };
         let open = self.open.ok_or_else(|| bad("it ended before it opened"))?;
-        if let Some(path) = self.job.spool {
-            spool::remove(path)?;
-        }
-        if end.withheld > 0 {
-            let (withheld, chunks) = (end.withheld, open.chunks.count());
-            let reason = end.reason.clone();
-            return Err(Error::Withheld { round: end.round, withheld, chunks, reason });
-        }
         let exchanging = open.since.elapsed().saturating_sub(self.encrypting);
-        let declared_floor = open.opening.min_clients.max(open.opening.declared.min(2));
-        let min_clients = self.job.min_clients.unwrap_or(declared_floor);
-        for (set, chunk) in open.sets.iter().zip(0..) {
-            let found = set.count();
-            if found < usize::from(min_clients) {
-                return Err(Error::TooFewContributors { chunk, found, min_clients });
-            }
-        }
+        let enough = open.check_enough(end, self.job.min_clients);
         let sum = Sum {
             contributors: open.charter.participants.into_iter().map(|(_, t)| t).collect(),
             agreement: open.charter.agreement,
@@ -563,10 +568,19 @@ impl<'a> Run<'a> {
         };
         let (fields, clipped) = self.quantised.unwrap_or_default();
         let clock = Instant::now();
-        let opened = match self.job.key {
-            ClientKey::Secret(key) => Some(OpenedSum::open(key, &*self.job.engine, &sum)?),
-            ClientKey::Public(_) => None,
+        let engine = &*self.job.engine;
+        let opened = match (&enough, self.job.key) {
+            (Err(_), _) => None,
+            (Ok(()), ClientKey::Secret(key)) => Some(OpenedSum::open(key, engine, &sum)?),
+            (Ok(()), ClientKey::Public(key)) => {
+                sum.verify(key, engine)?;
+                None
+            }
         };
+        if let Some(path) = self.job.spool {
+            spool::remove(path)?;
+        }
+        enough?;
         Ok(RoundResult {
             opening: open.opening,
             sum,

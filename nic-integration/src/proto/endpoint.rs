@@ -215,7 +215,7 @@ impl Endpoint {
     ///
     /// [`NicError::RkeyInUse`].
     pub fn register_sum(&mut self, rkey: u32, region: SumRegion) -> Result<(), NicError> {
-        self.register(rkey, Region::Sum(region))
+        self.register(rkey, Region::Sum(Box::new(region)))
     }
 
     /// Withdraws a region. Datagrams that still arrive for it are refused.
@@ -376,7 +376,7 @@ impl Endpoint {
         let &(addr, _) = contact.ok_or(NicError::NoSuchPeer { node })?;
         let any = Peer::of(node)..=Peer { node, incarnation: u32::MAX };
         let made = self.peers.range(any).filter(|(known, _)| incarnation == 0 || **known == peer);
-        let id = match made.map(|(_, id)| *id).last() {
+        let id = match made.map(|(_, id)| *id).next_back() {
             Some(id) => id,
             None => self.add_link(now, peer, addr, true).ok_or(NicError::TooManyPeers)?,
         };

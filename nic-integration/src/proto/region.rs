@@ -17,7 +17,7 @@ pub(super) enum Region {
         max_message_bytes: u32,
     },
     /// SUMs are added.
-    Sum(SumRegion),
+    Sum(Box<SumRegion>),
 }
 
 /// Bytes that a peer may overwrite.

@@ -39,6 +39,8 @@ pub struct SumRegion {
     words: usize,
     /// `[chunk][word]`, contributor 0 in the least significant bit of word 0.
     bits: Vec<u64>,
+    /// The first of the companions looked at last and what was found, until a bit is set.
+    companions: Option<(u32, Result<(), String>)>,
     /// `[chunk][contributor]`; meaningful where the bit is set.
     digests: Vec<Digest>,
     counts: Vec<u32>,
@@ -88,6 +90,7 @@ impl SumRegion {
             bindings: BTreeMap::new(),
             words,
             bits: vec![0; chunks * words],
+            companions: None,
             digests: vec![Digest::default(); chunks * usize::from(config.contributors)],
             counts: vec![0; chunks],
             closed: vec![false; chunks],
@@ -161,16 +164,22 @@ impl SumRegion {
         // What everybody is in, they will be in together with all of its companions, or those are
         // withheld: it need not wait for them.
         if count < self.config.target {
-            self.check_companions(chunk)?;
+            let companions = self.config.summer.companions(chunk);
+            let first = companions.start;
+            if self.companions.as_ref().is_none_or(|(last, _)| *last != first) {
+                self.companions = Some((first, self.check_companions(companions)));
+            }
+            if let Some((_, Err(why))) = &self.companions {
+                return Err(why.clone());
+            }
         }
         self.config.summer.finish(chunk)
     }
 
-    /// Names those who are in some of a chunk's companions and not in others.
-    fn check_companions(&self, chunk: u32) -> Result<(), String> {
-        let Range { start, end } = self.config.summer.companions(chunk);
+    /// Names those who are in some of these companions and not in others.
+    fn check_companions(&self, Range { start, end }: Range<u32>) -> Result<(), String> {
         let row = |chunk| &self.bits[self.bit(chunk, 0).0..][..self.words];
-        if (start..end).all(|other| row(other) == row(chunk)) {
+        if (start..end).all(|chunk| row(chunk) == row(start)) {
             return Ok(());
         }
         let is_partial = |contributor: &u16| {
@@ -289,6 +298,7 @@ impl SumRegion {
             self.bits[word] |= mask;
             self.digests[slot] = piece.digest;
             self.counts[piece.chunk as usize] += 1;
+            self.companions = None;
             committed.added += 1;
             if self.counts[piece.chunk as usize] == self.config.target && self.close(piece.chunk) {
                 committed.closed.push(piece.chunk);

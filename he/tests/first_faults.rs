@@ -1,0 +1,134 @@
+//! Which of several faults of a sum is told: the same one however it is opened.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests, where a panic is the report")]
+
+#[path = "support/sums.rs"]
+mod support;
+
+use ciphergram_he::{
+    Agreement, Dtype, Error, OpenedSum, Sum, TensorSpec, Update, codec::Output,
+    files::ContributorSet, keys::AnyKey, params::Scheme,
+};
+use support::{contribute, engine, generate, ring_degree, secret};
+
+/// A sum of `CONTRIBUTORS` over `groups` whole groups of chunks, with every value at its largest: more
+/// than the types of tensors `1`, of three values, and `3` hold, which ends with the last chunk.
+fn largest(key: &AnyKey, groups: usize) -> Sum {
+    let parameters = key.public().parameters();
+    let g = parameters.geometry();
+    let values = groups * g.value_chunks * g.values_per_chunk();
+    let spec = |(i, (dtype, count)): (usize, (Dtype, usize))| TensorSpec {
+        name: i.to_string(),
+        dtype,
+        shape: vec![count as u64],
+    };
+    let (rest, f16) = (values - 1010, Dtype::F16);
+    let tensors = [(Dtype::F32, 7), (f16, 3), (Dtype::F64, rest), (f16, 1000)];
+    let specs: Vec<_> = tensors.into_iter().enumerate().map(spec).collect();
+    let agreement = Agreement::new(specs, vec![60_000.0; 4], 1).unwrap();
+    let fields = vec![2 * parameters.half_steps(); values];
+    let of = (0..CONTRIBUTORS).map(|i| (i, Ok(contribute(key, &fields, 1, &agreement))));
+    Sum::of(key.public(), engine(), of).unwrap()
+}
+
+const CONTRIBUTORS: usize = 3;
+
+/// The error of either way of opening.
+fn fault(key: &AnyKey, sum: &Sum, output: Output) -> Option<Error> {
+    let at_once = OpenedSum::open_and_decode(secret(key), &*engine(), sum, output).err();
+    let open = || -> Result<Update, Error> {
+        OpenedSum::open(secret(key), &*engine(), sum)?.decode(sum, output)
+    };
+    assert_eq!(at_once, open().err());
+    at_once
+}
+
+fn overflow(tensor: &str) -> Option<Error> {
+    Some(Error::Overflow { tensor: tensor.into(), index: 0, dtype: "F16" })
+}
+
+fn inconsistent(chunk: usize, contributors: usize) -> Option<Error> {
+    Some(Error::Inconsistent { chunk: chunk as u32, contributors })
+}
+
+/// Some of the contributors.
+fn set(indices: &[usize]) -> ContributorSet {
+    let mut set = ContributorSet::none(CONTRIBUTORS);
+    indices.iter().for_each(|&i| set.insert(i));
+    set
+}
+
+#[test]
+fn overflow_hides_nothing_else() {
+    for (scheme, clients, bits, degree) in [
+        (Scheme::CkksSum, 64, 16, Some(4096)),
+        (Scheme::CkksSum, 10, 16, Some(8192)),
+        (Scheme::CkksSumPublic, 3, 24, Some(4096)),
+        (Scheme::CkksSumPublic, 5, 16, Some(8192)),
+        (Scheme::Paillier2048, 3, 16, None),
+    ] {
+        let key = generate(scheme, clients, bits);
+        assert_eq!(degree, key.public().parameters().lattice().map(|_| ring_degree(&key)));
+        let g = *key.public().parameters().geometry();
+        // Of a ciphertext alone, more.
+        let groups = if degree.is_some() { 2 } else { 16 };
+        let honest = largest(&key, groups);
+        assert_eq!(fault(&key, &honest, Output::Mean), None);
+        assert_eq!(fault(&key, &honest, Output::Sum), overflow("1"));
+
+        // What is no sum, as late as can be.
+        let last = groups * g.group_chunks() - 1;
+        let mut sum = honest.clone();
+        let at = last * g.chunk_bytes();
+        sum.stream[at] ^= 1;
+        for output in [Output::Mean, Output::Sum] {
+            assert_eq!(fault(&key, &sum, output), inconsistent(last, CONTRIBUTORS));
+        }
+        if g.mask_chunks > 0 {
+            continue;
+        }
+        // Of sets that are sorted the other way round than their chunks, and of the one that is true.
+        let mut sum = honest.clone();
+        sum.sets[1] = set(&[0, 1]);
+        sum.sets[2] = set(&[1]);
+        sum.sets[3] = set(&[0]);
+        assert_eq!(fault(&key, &sum, Output::Sum), inconsistent(1, 2));
+        sum.sets[1] = ContributorSet::all(CONTRIBUTORS);
+        assert_eq!(fault(&key, &sum, Output::Sum), inconsistent(2, 1));
+        // What is no ciphertext goes before everything.
+        sum.stream[last * g.chunk_bytes()..][..512].fill(0xff);
+        let told = fault(&key, &sum, Output::Sum);
+        assert!(matches!(told, Some(Error::Ciphertext { chunk, .. }) if chunk as usize == last));
+    }
+}
+
+/// Values that overflow in chunks of other contributors: the first by its place is told.
+#[test]
+fn the_first_overflow_is_told_whatever_the_sets() {
+    let key = generate(Scheme::CkksSum, 10, 16);
+    let g = *key.public().parameters().geometry();
+    let each = g.values_per_chunk();
+    let spec = TensorSpec { name: "t".into(), dtype: Dtype::F16, shape: vec![4 * each as u64] };
+    let agreement = Agreement::new(vec![spec], vec![60_000.0], 1).unwrap();
+    let most = 2 * key.public().parameters().half_steps();
+    // Nothing but in the second chunk and the third.
+    let fields: Vec<u32> =
+        (0..4 * each).map(|i| if matches!(i / each, 1 | 2) { most } else { most / 2 }).collect();
+    let contributions = [(); CONTRIBUTORS].map(|()| contribute(&key, &fields, 1, &agreement));
+    let mut accumulator =
+        ciphergram_he::Accumulator::new(key.public(), engine(), agreement.values());
+    let sets = [set(&[0]), set(&[1, 2]), set(&[0, 1]), set(&[0])];
+    let bytes = g.chunk_bytes();
+    for (chunk, set) in sets.iter().enumerate() {
+        for i in set.iter() {
+            let own = &contributions[i].stream[chunk * bytes..][..bytes];
+            accumulator.add(chunk as u32..chunk as u32 + 1, own).unwrap();
+        }
+    }
+    let contributors = contributions.iter().map(|c| c.seed).collect();
+    let stream = accumulator.into_stream().unwrap();
+    let sum = Sum { contributors, agreement, sets: sets.into(), stream };
+    assert!(sum.sets[2] < sum.sets[1], "the later is opened first");
+    let first = Error::Overflow { tensor: "t".into(), index: each, dtype: "F16" };
+    assert_eq!(fault(&key, &sum, Output::Sum), Some(first));
+}
