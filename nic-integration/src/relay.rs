@@ -41,7 +41,7 @@ pub struct Faults {
     pub jitter: Duration,
     /// Bits of datagrams a second, headers of IP and UDP not counted; none for no limit.
     pub rate: Option<NonZeroU64>,
-    /// Datagrams that may wait for their turn at that rate.
+    /// Datagrams that may wait for their turn at that rate; with none, nothing passes.
     pub queue: usize,
     /// Whether what finds the queue full is cut to its header. Otherwise it is dropped.
     pub trim_on_full: bool,
