@@ -63,16 +63,19 @@ pub(crate) fn weight(number: u16) -> u64 {
     u64::from(number) * 10 + 7
 }
 
-/// An engine that takes its time to encrypt, and dies when asked for the `dies_at`-th batch.
+/// An engine that takes its time to encrypt, and dies when asked for the `dies_at`-th batch that is sent.
 pub(crate) struct Troubled {
     pub(crate) pause: Duration,
     pub(crate) dies_at: usize,
-    pub(crate) batches: AtomicUsize,
+    pub(crate) polynomials: AtomicUsize,
 }
+
+/// Polynomials that are sealed, one by one, before they are sent.
+const POLYNOMIALS_A_BATCH: usize = 4;
 
 impl Troubled {
     pub(crate) fn new(pause: Duration, dies_at: usize) -> Arc<Self> {
-        Arc::new(Self { pause, dies_at, batches: AtomicUsize::new(0) })
+        Arc::new(Self { pause, dies_at, polynomials: AtomicUsize::new(0) })
     }
 }
 
@@ -88,8 +91,9 @@ impl Engine for Troubled {
     }
     fn run(&self, program: &Program, operands: &mut [Operand<'_>]) -> Result<(), RunError> {
         if program.name().contains("encrypt") {
-            let batch = self.batches.fetch_add(1, Ordering::SeqCst);
-            if batch > 0 {
+            let polynomial = self.polynomials.fetch_add(1, Ordering::SeqCst);
+            let batch = polynomial / POLYNOMIALS_A_BATCH;
+            if batch > 0 && polynomial.is_multiple_of(POLYNOMIALS_A_BATCH) {
                 thread::sleep(self.pause);
             }
             if batch >= self.dies_at {
