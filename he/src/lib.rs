@@ -44,6 +44,7 @@ pub mod params;
 pub mod random;
 pub(crate) mod rounding;
 pub mod seal;
+mod spread;
 pub mod tensors;
 
 pub use aggregate::Accumulator;

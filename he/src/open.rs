@@ -7,7 +7,6 @@ use std::{
 };
 
 use ciphergram_accel::{Engine, Operand, Program, beats};
-use rayon::prelude::*;
 use zeroize::Zeroizing;
 
 use crate::{
@@ -21,6 +20,7 @@ use crate::{
     params::{Chunks, Geometry, Lattice},
     random::seed_words,
     rounding::Rounding,
+    spread::spread,
 };
 
 /// Ciphertexts that are decrypted in one run.
@@ -291,8 +291,7 @@ impl Slots<'_> {
         });
         let polynomials: Vec<_> = polynomials.collect();
         let room = || Room::new(g, lattice.ring.len_words(), lattice.ring.primes().len());
-        let opened: Vec<_> = polynomials.into_par_iter().enumerate().map_init(room, open).collect();
-        first_fault(opened)
+        first_fault(spread(polynomials.into_iter().enumerate().collect(), room, open))
     }
 
     /// Takes from one decrypted polynomial, whose first chunk with values is `first`, the chunks of one

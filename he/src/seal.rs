@@ -5,7 +5,6 @@ mod ticket;
 use std::{ops::Range, sync::Arc};
 
 use ciphergram_accel::Engine;
-use rayon::prelude::*;
 use zeroize::Zeroizing;
 
 use crate::{
@@ -16,6 +15,7 @@ use crate::{
     keys::{AnyKey, KeyId},
     paillier::{self, Plaintexts},
     params::Chunks,
+    spread::spread,
 };
 
 pub use ticket::{Seed, Ticket};
@@ -247,9 +247,10 @@ impl Sealer {
             polynomials.push((own, out));
             rest = after;
         }
-        polynomials.into_par_iter().try_for_each_init(Room::default, |room, (own, out)| {
+        let sealed = spread(polynomials, Room::default, |room, (own, out)| {
             self.seal_polynomial(own, room, out)
-        })
+        });
+        sealed.into_iter().collect()
     }
 
     fn seal_polynomial(
