@@ -583,6 +583,7 @@ impl<'a> Run<'a> {
             }
         };
         drop(span);
+        let decrypting = clock.elapsed();
         if let Some(path) = self.job.spool {
             spool::remove(path)?;
         }
@@ -595,7 +596,7 @@ impl<'a> Run<'a> {
             clipped,
             encrypting: self.encrypting,
             exchanging,
-            decrypting: clock.elapsed(),
+            decrypting,
             stats,
         })
     }
