@@ -114,6 +114,8 @@ pub struct Endpoint {
     /// Datagrams that the first link of `sending` has had in its turn.
     turn: usize,
     events: VecDeque<Event>,
+    /// The sum region in which datagrams wait to be added together.
+    unsettled: Option<u32>,
     /// Inbox bytes under assembly or waiting in `events`.
     held: usize,
     /// Where the message ids of a new link begin: above those of every forgotten one.
@@ -153,6 +155,7 @@ impl Endpoint {
             greetings: VecDeque::new(),
             turn: 0,
             events: VecDeque::new(),
+            unsettled: None,
             held: 0,
             first_message: 0,
             next_sweep: Time::ZERO,
@@ -220,6 +223,7 @@ impl Endpoint {
 
     /// Withdraws a region. Datagrams that still arrive for it are refused.
     pub fn deregister(&mut self, rkey: u32) {
+        self.settle();
         self.regions.remove(&rkey);
     }
 
@@ -247,6 +251,7 @@ impl Endpoint {
     ///
     /// [`NicError::NoSuchRegion`].
     pub fn sum_region(&mut self, rkey: u32) -> Result<&mut SumRegion, NicError> {
+        self.settle();
         match self.regions.get_mut(&rkey) {
             Some(Region::Sum(region)) => Ok(region),
             _ => Err(NicError::NoSuchRegion { rkey }),
@@ -405,6 +410,7 @@ impl Endpoint {
 
     /// Lets timers expire.
     pub fn handle_timeout(&mut self, now: Time) {
+        self.settle();
         let give_up = self.config.give_up;
         let due = |link: &Link| Self::due(link, give_up).is_some_and(|due| due <= now);
         let due: Vec<u32> = self.links.iter().filter(|(_, l)| due(l)).map(|(id, _)| *id).collect();
@@ -460,6 +466,7 @@ impl Endpoint {
 
     /// The next event.
     pub fn poll_event(&mut self) -> Option<Event> {
+        self.settle();
         let event = self.events.pop_front()?;
         if let Event::Received { data, .. } = &event {
             self.held -= data.len();
@@ -470,6 +477,7 @@ impl Endpoint {
     /// Appends the next datagram to send to `bytes`, and says where to.
     /// Answers go first.
     pub fn poll_transmit(&mut self, now: Time, bytes: &mut Vec<u8>) -> Option<SocketAddr> {
+        self.settle();
         if let Some((to, greeting)) = self.greetings.pop_front() {
             bytes.extend_from_slice(&greeting);
             self.stats.handshakes += 1;

@@ -186,6 +186,8 @@ impl Endpoint {
 
     /// Goes on under a session, and lets the former one go.
     pub(super) fn begin(&mut self, id: u32, session: Session) {
+        // Packets are numbered anew: what waits has numbers of before.
+        self.settle();
         let Some(link) = self.links.get_mut(&id) else { return };
         let index = session.local();
         let gone = [link.renew(session).map(|before| before.local()), link.drop_greeting()];
