@@ -1,12 +1,11 @@
 //! Drives a [`Node`] over a [`Wire`] in real time. It tells every node the time.
 
-use std::net::SocketAddr;
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
 use crate::NicError;
 use crate::node::Node;
-use crate::proto::Time;
+use crate::proto::{Route, Time};
 use crate::wire::{MAX_BURST_BYTES, Wire};
 
 /// Bursts sent before what arrived has its turn.
@@ -25,15 +24,15 @@ pub struct Driver<W> {
     blocked: bool,
 }
 
-/// Datagrams for one address, all of one size but the last, which is shorter; and maybe one more, for
-/// which another burst begins.
+/// Datagrams by one route, all of one size but the last, which is shorter; and maybe one more, for which
+/// another burst begins.
 #[derive(Default)]
 struct Burst {
     bytes: Vec<u8>,
-    to: Option<SocketAddr>,
+    to: Option<Route>,
     each: usize,
     /// Where the one that does not belong to it begins, and where that one goes.
-    next: Option<(usize, SocketAddr)>,
+    next: Option<(usize, Route)>,
 }
 
 impl Burst {
@@ -51,7 +50,7 @@ impl Burst {
                 start >= limit.saturating_mul(self.each) || self.bytes.len() > MAX_BURST_BYTES;
             match self.to {
                 None => (self.to, self.each) = (Some(to), size),
-                Some(addr) if addr != to || size > self.each || full => {
+                Some(route) if route != to || size > self.each || full => {
                     self.next = Some((start, to));
                 }
                 Some(_) => {}

@@ -1,10 +1,10 @@
 //! What an endpoint keeps of one process it talks to: sessions, packets answered, messages both ways.
 
-use std::net::SocketAddr;
 use std::time::Duration;
 
 use super::ack::{MAX_ACK_NOTICES, Notice, append_ack};
 use super::event::Peer;
+use super::path::Route;
 use super::receiver::Receiver;
 use super::secure::{Cookie, Initiator, Session, Window};
 use super::sender::Sender;
@@ -25,14 +25,14 @@ pub(super) struct Greeting {
     pub(super) index: u32,
     pub(super) next: Time,
     pub(super) attempts: u32,
+    /// By which path it went.
+    pub(super) way: u32,
     pub(super) cookie: Option<Cookie>,
 }
 
 pub(super) struct Link {
     /// Its incarnation is 0 until a handshake tells.
     pub(super) peer: Peer,
-    /// Where its last trustworthy datagram came from.
-    pub(super) addr: SocketAddr,
     /// Whether we know where it listens, and so shake hands when it is silent.
     pub(super) contact: bool,
     pub(super) session: Option<Session>,
@@ -64,13 +64,11 @@ impl Link {
     pub(super) fn new(
         now: Time,
         peer: Peer,
-        addr: SocketAddr,
         contact: bool,
         sender: Sender,
     ) -> Self {
         Self {
             peer,
-            addr,
             contact,
             session: None,
             former: None,
@@ -113,10 +111,10 @@ impl Link {
 
     /// A packet of a peer that is who it says came from `from`; the address of one that was overtaken may
     /// be old.
-    pub(super) fn hear(&mut self, now: Time, from: SocketAddr, packet: u64) {
+    pub(super) fn hear(&mut self, now: Time, from: Route, packet: u64) {
         self.heard = now;
         if self.window.is_newest(packet) {
-            self.addr = from;
+            self.sender.paths.hear(now, from, self.contact);
         }
     }
 

@@ -64,6 +64,34 @@ impl Pace {
         self.window
     }
 
+    /// What all windows towards one peer together never grow beyond.
+    pub(super) fn limit(&self) -> usize {
+        self.limit
+    }
+
+    /// The smoothed round-trip time, once sampled.
+    pub(super) fn round_trip(&self) -> Option<Duration> {
+        self.rtt.map(|(smoothed, _)| smoothed)
+    }
+
+    /// Timeouts since the last answer.
+    pub(super) fn timeouts(&self) -> u32 {
+        self.timeouts
+    }
+
+    /// As if nothing had been sent yet, but for the round-trip time.
+    pub(super) fn begin_anew(&mut self) {
+        self.timeouts = 0;
+        self.window = INITIAL_WINDOW.min(self.limit);
+        self.threshold = self.limit;
+        (self.credit, self.answered, self.lost) = (0, 0, 0);
+    }
+
+    /// The next sample is taken for the round-trip time: what was known of it says nothing any more.
+    pub(super) fn forget_round_trip(&mut self) {
+        self.rtt = None;
+    }
+
     /// How long to wait for an answer: SRTT + 4·RTTVAR (after RFC 6298 §2), doubled by every timeout,
     /// within [`MIN_PTO`] and [`MAX_PTO`].
     pub(super) fn timeout(&self) -> Duration {

@@ -114,6 +114,7 @@ impl Counters {
             received,
             acks_sent,
             retransmitted,
+            paths_rested,
             duplicates,
             refused,
             overrun,
@@ -144,6 +145,7 @@ impl Counters {
         for (name, help, value) in [
             ("acks_sent", "Of the datagrams sent: acknowledgements.", acks_sent),
             ("datagrams_retransmitted", "Of the datagrams sent: retransmissions.", retransmitted),
+            ("paths_rested", "Paths left to rest, for silence or lag.", paths_rested),
             (
                 "datagrams_duplicate",
                 "Of the datagrams received: already committed, or too old to matter.",
@@ -240,6 +242,7 @@ mod tests {
             received: traffic(30),
             acks_sent: 40,
             retransmitted: 41,
+            paths_rested: 49,
             duplicates: 42,
             refused: 43,
             overrun: 44,
@@ -268,6 +271,7 @@ mod tests {
             bytes_total{direction=\"received\",part=\"tag\"} 33\n\
             acks_sent_total 40\n\
             datagrams_retransmitted_total 41\n\
+            paths_rested_total 49\n\
             datagrams_duplicate_total 42\n\
             datagrams_refused_total 43\n\
             datagrams_overrun_total 44\n\

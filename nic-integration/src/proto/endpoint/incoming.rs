@@ -1,11 +1,11 @@
 //! The endpoint's receiving side: from bytes to committed regions and answers (PROTOCOL §2.3, §5).
 
 use std::collections::VecDeque;
-use std::net::SocketAddr;
 
 use crate::proto::ack::{Ack, Notice, Refusal};
 use crate::proto::datagram::{Header, Kind, Opcode, read_prefix};
 use crate::proto::event::{Event, Peer};
+use crate::proto::path::Route;
 use crate::proto::receiver::{Incoming, Partial};
 use crate::proto::region::Region;
 use crate::proto::secure::{Opened, Session};
@@ -28,7 +28,8 @@ enum Outcome {
 impl Endpoint {
     /// Takes what arrived from the wire, and opens it in place. Anything may arrive; what no session
     /// vouches for is counted, and has no other effect.
-    pub fn handle_datagram(&mut self, now: Time, from: SocketAddr, bytes: &mut [u8]) {
+    pub fn handle_datagram(&mut self, now: Time, from: impl Into<Route>, bytes: &mut [u8]) {
+        let from = from.into();
         match read_prefix(bytes) {
             Ok((Kind::Sealed(_), spi)) => self.on_sealed(now, from, spi >> 8, bytes),
             Ok((Kind::Hello, _)) => {
@@ -47,7 +48,7 @@ impl Endpoint {
         }
     }
 
-    fn on_sealed(&mut self, now: Time, from: SocketAddr, index: u32, bytes: &mut [u8]) {
+    fn on_sealed(&mut self, now: Time, from: Route, index: u32, bytes: &mut [u8]) {
         let Some(id) = self.sessions.get(&index).copied() else {
             self.stats.malformed += 1;
             return;
@@ -91,7 +92,7 @@ impl Endpoint {
     }
 
     /// A datagram of a peer that is who it says.
-    fn on_opened(&mut self, now: Time, from: SocketAddr, id: u32, header: &Header, payload: &[u8]) {
+    fn on_opened(&mut self, now: Time, from: Route, id: u32, header: &Header, payload: &[u8]) {
         let Some(link) = self.links.get_mut(&id) else { return };
         if !link.admits(header.packet, header.opcode != Opcode::Ack) {
             self.stats.duplicates += 1;
@@ -103,7 +104,10 @@ impl Endpoint {
             Opcode::Ack => {
                 link.note(header.packet);
                 match Ack::parse(payload) {
-                    Ok(ack) => link.sender.on_ack(now, &ack, peer, &mut self.events),
+                    Ok(ack) => {
+                        link.sender.on_ack(now, &ack, peer, &mut self.events);
+                        self.stats.paths_rested += link.sender.paths.take_rested();
+                    }
                     Err(_) => self.stats.malformed += 1,
                 }
                 return;
