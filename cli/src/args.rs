@@ -280,6 +280,9 @@ pub(crate) struct Serve {
     /// Seconds after the first client joined when a round opens without the missing ones
     #[arg(long, default_value = "300", value_parser = seconds, value_name = "SECONDS")]
     pub(crate) join_deadline: Duration,
+    /// Ask the socket over and over instead of sleeping: a core's worth of time for some microseconds less
+    #[arg(long)]
+    pub(crate) poll: bool,
     /// Also write every datagram to this file, for Wireshark and its like; payloads stay sealed
     #[arg(long, value_name = "FILE")]
     pub(crate) capture: Option<PathBuf>,
@@ -339,12 +342,30 @@ pub(crate) struct Join {
     /// Seconds to look for an aggregator that does not answer, no fewer than 10
     #[arg(long, default_value = "30", value_parser = seconds, value_name = "SECONDS")]
     pub(crate) wait: Duration,
+    #[command(flatten)]
+    pub(crate) ways: Ways,
     /// Also write every datagram to this file, for Wireshark and its like; payloads stay sealed
     #[arg(long, value_name = "FILE")]
     pub(crate) capture: Option<PathBuf>,
     /// Report as JSON
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// How datagrams reach the aggregator.
+#[derive(Args, Clone, Copy)]
+pub(crate) struct Ways {
+    /// Source ports that datagrams are sprayed over, so that they take different ways through a network
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=16))]
+    pub(crate) paths: u16,
+    /// Flows that messages are dealt to, each with as many --paths; --paths 1 --split 4 keeps each message on one
+    /// of four ways. Paths times flows: at most 16
+    #[arg(long, default_value_t = 1, value_name = "FLOWS",
+        value_parser = clap::value_parser!(u16).range(1..=16))]
+    pub(crate) split: u16,
+    /// Ask the sockets over and over instead of sleeping: a core's worth of time for some microseconds less
+    #[arg(long)]
+    pub(crate) poll: bool,
 }
 
 /// A bad network. Each direction has the same faults, and a rate and a queue of its own.

@@ -22,6 +22,8 @@ pub struct Driver<W> {
     burst: Burst,
     /// The wire had no room for the burst.
     blocked: bool,
+    /// Never sleeps.
+    polling: bool,
 }
 
 /// Datagrams by one route, all of one size but the last, which is shorter; and maybe one more, for which
@@ -80,7 +82,13 @@ impl Burst {
 impl<W: Wire> Driver<W> {
     /// A driver whose time begins now.
     pub fn new(wire: W) -> Self {
-        Self { wire, origin: Instant::now(), burst: Burst::default(), blocked: false }
+        Self {
+            wire,
+            origin: Instant::now(),
+            burst: Burst::default(),
+            blocked: false,
+            polling: false,
+        }
     }
 
     /// The wire.
@@ -91,6 +99,12 @@ impl<W: Wire> Driver<W> {
     /// The same, to change it.
     pub fn wire_mut(&mut self) -> &mut W {
         &mut self.wire
+    }
+
+    /// Whether to ask the wire over and over instead of sleeping until something comes: a core's worth of
+    /// time for some microseconds less.
+    pub fn set_polling(&mut self, polling: bool) {
+        self.polling = polling;
     }
 
     /// The time, as the node is told it.
@@ -144,12 +158,16 @@ impl<W: Wire> Driver<W> {
     /// [`NicError::Wire`] if the wire has failed for good.
     pub fn turn<N: Node>(&mut self, node: &mut N, sleep: Duration) -> Result<(), NicError> {
         let busy = self.transmit(node);
-        let wait = if busy { Duration::ZERO } else { self.sleep_span(node, sleep) };
+        let wait = if busy || self.polling { Duration::ZERO } else { self.sleep_span(node, sleep) };
         let (origin, mut now) = (self.origin, None);
         self.wire.receive(wait, &mut |from, bytes| {
             let now = *now.get_or_insert_with(|| Time::ZERO + origin.elapsed());
             node.handle_datagram(now, from, bytes);
         })?;
+        match self.wire.take_congestion_marks() {
+            0 => {}
+            marked => node.note_congestion(marked),
+        }
         let now = self.now();
         if node.poll_timeout().is_some_and(|due| due <= now) {
             node.handle_timeout(now);

@@ -15,6 +15,9 @@ pub trait Node {
 
     /// When [`handle_timeout`](Self::handle_timeout) is next needed.
     fn poll_timeout(&self) -> Option<Time>;
+
+    /// So many datagrams arrived that a switch had marked: a queue was filling on their way.
+    fn note_congestion(&mut self, _marked: u64) {}
 }
 
 impl Node for Endpoint {
@@ -32,5 +35,9 @@ impl Node for Endpoint {
 
     fn poll_timeout(&self) -> Option<Time> {
         Self::poll_timeout(self)
+    }
+
+    fn note_congestion(&mut self, marked: u64) {
+        Self::note_congestion(self, marked);
     }
 }

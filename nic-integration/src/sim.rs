@@ -178,7 +178,8 @@ impl Network {
     }
 
     fn deliver(&mut self, nodes: &mut [(SocketAddr, &mut dyn Node)], mut datagram: InFlight) {
-        let via = |addr: SocketAddr| (0..MAX_PATHS as u16).find(|&via| at(addr, via) == datagram.to);
+        let via =
+            |addr: SocketAddr| (0..MAX_PATHS as u16).find(|&via| at(addr, via) == datagram.to);
         let found = nodes.iter_mut().find_map(|(addr, node)| Some((via(*addr)?, node)));
         let Some((via, node)) = found else {
             self.tally.undeliverable += 1;

@@ -198,7 +198,9 @@ fn rough_ways_lose_nothing() {
             ..QUICK
         };
         let mut world = World::new(faults, paths, 1);
-        (0..5).for_each(|_| drop(world.write_and_check(150_000)));
+        for _ in 0..5 {
+            world.write_and_check(150_000);
+        }
     }
 }
 
@@ -223,7 +225,9 @@ fn a_way_that_fails_is_left_alone_tried_and_used_again() {
         world.idle(Duration::from_millis(30));
     }
     // Its window grows as a new path's.
-    (0..8).for_each(|_| drop(world.write_and_check(800_000)));
+    for _ in 0..8 {
+        world.write_and_check(800_000);
+    }
     let again = world.ends[0].counts()[&2];
     assert!(again > 100, "{again}");
     assert_eq!(world.ends[0].endpoint.stats().paths_rested, 1);
@@ -244,7 +248,9 @@ fn a_way_that_lags_is_left_alone_until_it_does_not() {
         world.write_and_check(20_000);
         world.idle(Duration::from_millis(30));
     }
-    (0..8).for_each(|_| drop(world.write_and_check(800_000)));
+    for _ in 0..8 {
+        world.write_and_check(800_000);
+    }
     assert!(world.ends[0].counts()[&1] > 100, "{:?}", world.ends[0].counts());
 }
 

@@ -441,6 +441,11 @@ impl Endpoint {
 
     // The five verbs; `handle_datagram` is in `incoming`.
 
+    /// Counts datagrams that were marked on their way.
+    pub fn note_congestion(&mut self, marked: u64) {
+        self.stats.congestion_marks += marked;
+    }
+
     /// Lets timers expire.
     pub fn handle_timeout(&mut self, now: Time) {
         self.settle();

@@ -61,12 +61,7 @@ pub(super) struct Link {
 }
 
 impl Link {
-    pub(super) fn new(
-        now: Time,
-        peer: Peer,
-        contact: bool,
-        sender: Sender,
-    ) -> Self {
+    pub(super) fn new(now: Time, peer: Peer, contact: bool, sender: Sender) -> Self {
         Self {
             peer,
             contact,

@@ -224,7 +224,8 @@ impl Paths {
     /// Something new came by `route`. If `fixed`, paths are our sockets, else the peer's, of which the one
     /// that was silent for longest gives way to one more than there may be.
     pub(super) fn hear(&mut self, now: Time, route: Route, fixed: bool) {
-        let is = |path: &Path| if fixed { path.route.via == route.via } else { path.route == route };
+        let is =
+            |path: &Path| if fixed { path.route.via == route.via } else { path.route == route };
         // Most things come from where the last one came from.
         if !is(&self.all[self.last]) {
             let known = self.all.iter().position(is);
@@ -306,9 +307,8 @@ impl Paths {
             own.pace.forget_round_trip();
         }
         own.pace.on_answers(count, sample);
-        let lags = others.is_some_and(|quickest| {
-            quickest != Duration::MAX && self.all[path].lags(quickest)
-        });
+        let lags = others
+            .is_some_and(|quickest| quickest != Duration::MAX && self.all[path].lags(quickest));
         let own = &mut self.all[path];
         match (own.is_up(), lags) {
             (true, true) => {

@@ -551,6 +551,10 @@ impl<J: Job> Node for Aggregator<J> {
         self.endpoint.poll_transmit(now, bytes)
     }
 
+    fn note_congestion(&mut self, marked: u64) {
+        self.endpoint.note_congestion(marked);
+    }
+
     fn poll_timeout(&self) -> Option<Time> {
         let gathering = self.gathering.next_timeout(self.seen);
         let deadline = self.current.as_ref().map(|round| round.deadline);

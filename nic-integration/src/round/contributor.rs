@@ -10,7 +10,9 @@ use rand_core::SeedableRng;
 
 use crate::NicError;
 use crate::node::Node;
-use crate::proto::{Cause, Config, Endpoint, Event, MessageId, NodeId, Peer, Refusal, Route, Stats, Time};
+use crate::proto::{
+    Cause, Config, Endpoint, Event, MessageId, NodeId, Peer, Refusal, Route, Stats, Time,
+};
 
 use super::aggregator::fresh_rkey;
 use super::message::{Join, Kind, MAX_ROUND_MESSAGE_BYTES, Open, Probe, Ready, Refuse};
@@ -519,6 +521,10 @@ impl Node for Contributor {
 
     fn poll_transmit(&mut self, now: Time, bytes: &mut Vec<u8>) -> Option<Route> {
         self.endpoint.poll_transmit(now, bytes)
+    }
+
+    fn note_congestion(&mut self, marked: u64) {
+        self.endpoint.note_congestion(marked);
     }
 
     fn poll_timeout(&self) -> Option<Time> {

@@ -5,7 +5,7 @@ use std::io::{Error, ErrorKind, IoSliceMut};
 use std::net::{SocketAddr, UdpSocket};
 use std::time::Duration;
 
-use quinn_udp::{RecvMeta, Transmit, UdpSocketState};
+use quinn_udp::{EcnCodepoint, RecvMeta, Transmit, UdpSocketState};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use socket2::{Domain, Protocol, Socket, Type};
 use tracing::{debug, warn};
@@ -28,6 +28,7 @@ const BUFFER_BYTES: usize = 1 << 16;
 pub struct UdpWire {
     sockets: Vec<(UdpSocket, UdpSocketState)>,
     buffers: Vec<u8>,
+    congestion_marks: u64,
     /// It was said that datagrams are too long.
     warned: bool,
 }
@@ -55,7 +56,12 @@ impl UdpWire {
             Ok((socket, state))
         });
         let sockets = sockets.collect::<Result<_, NicError>>()?;
-        Ok(Self { sockets, buffers: vec![0; BUFFERS * BUFFER_BYTES], warned: false })
+        Ok(Self {
+            sockets,
+            buffers: vec![0; BUFFERS * BUFFER_BYTES],
+            congestion_marks: 0,
+            warned: false,
+        })
     }
 
     /// Waits until there is something to receive.
@@ -81,7 +87,7 @@ impl Wire for UdpWire {
         let segment_size = (burst.len() > each).then_some(each);
         let transmit = Transmit {
             destination: to.addr,
-            ecn: None,
+            ecn: Some(EcnCodepoint::Ect0),
             contents: burst,
             segment_size,
             src_ip: None,
@@ -101,6 +107,10 @@ impl Wire for UdpWire {
                 true
             }
         }
+    }
+
+    fn take_congestion_marks(&mut self) -> u64 {
+        std::mem::take(&mut self.congestion_marks)
     }
 
     fn receive(
@@ -126,7 +136,9 @@ impl Wire for UdpWire {
                 Err(error) => return Err(error.into()),
             };
             for (buffer, meta) in self.buffers.chunks_mut(BUFFER_BYTES).zip(&metas[..filled]) {
+                let marked = u64::from(meta.ecn == Some(EcnCodepoint::Ce));
                 for datagram in buffer[..meta.len].chunks_mut(meta.stride.max(1)) {
+                    self.congestion_marks += marked;
                     take(Route { via, addr: meta.addr }, datagram);
                     count += 1;
                 }

@@ -3,8 +3,8 @@
 use rand_core::Rng;
 
 use crate::proto::event::{Cause, Peer};
-use crate::proto::path::Route;
 use crate::proto::link::{Greeting, HELLO_SPAN, Link, MAX_HELLO_SPAN};
+use crate::proto::path::Route;
 use crate::proto::secure::{Admission, Cookie, HELLO_BYTES, Hello, Initiator, Session};
 use crate::proto::time::Time;
 

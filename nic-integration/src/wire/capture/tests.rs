@@ -114,7 +114,8 @@ fn a_file_that_cannot_be_written_ends_the_capture_alone() {
     let mut wire = Captured::new(UdpWire::bind((Ipv4Addr::LOCALHOST, 0).into()).unwrap());
     let read_only = File::open("/dev/null").unwrap();
     let here = wire.local_addr().unwrap();
-    wire.capture = Some(Capture { file: BufWriter::new(read_only), locals: vec![here], record: vec![] });
+    wire.capture =
+        Some(Capture { file: BufWriter::new(read_only), locals: vec![here], record: vec![] });
     assert!(wire.send(here.into(), &[7; 3000], 1000), "one buffer is not full yet");
     assert!(wire.send(here.into(), &[7; 9000], 1000));
     assert!(wire.capture.is_none(), "no room for them");
