@@ -96,8 +96,8 @@ fn clients_may_send_by_several_ways() {
     let place = Place::with_key("ckks-sum", 3);
     let brought = Brought::new((4..7).map(mixed).collect(), &[1, 1, 1], power_of_two);
     bring(&place, &brought.clients);
-    let (server, address) = place.serve("--clients 3 --poll");
-    let words = ["--paths 4", "--paths 1 --split 3 --poll", "--paths 4 --split 4"];
+    let (server, address) = place.serve("--clients 3 --poll --datagram 65507");
+    let words = ["--paths 4 --datagram 1372", "--split 3 --poll", "--paths 4 --split 4"];
     let clients = (0..3).map(|i| place.join(&address, i, words[i])).collect();
     brought.check_mean(&outcome(&place, clients));
     ends_complete(server, 3);

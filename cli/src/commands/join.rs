@@ -14,7 +14,7 @@ use super::{
     engine,
 };
 use crate::{
-    args::{Join, Ways},
+    args::{Join, Ways, Wire},
     failure::Failure,
     files, nodes,
     report::{clipped, per_value, report, warn_if_few},
@@ -30,12 +30,13 @@ pub(crate) fn run(args: &Join) -> Result<(), Failure> {
             return Err(Failure::Misuse(text.into()));
         }
     }
-    let Ways { paths, split, poll } = args.ways;
+    let Ways { paths, split, wire } = args.ways;
     if paths * split > MAX_PATHS as u16 {
         let text = format!("--paths {paths} --split {split}: no more than {MAX_PATHS} in all");
         return Err(Failure::Misuse(text));
     }
-    let ways = federation::Ways { paths, flows: split, poll };
+    let Wire { datagram: datagram_bytes, poll } = wire;
+    let ways = federation::Ways { paths, flows: split, poll, datagram_bytes };
     let update = files::read_update(&args.input)?;
     let spool = args.spool.clone().unwrap_or_else(|| {
         let mut name = OsString::from(&args.out);

@@ -135,12 +135,16 @@ pub struct Ways {
     pub flows: u16,
     /// Asks the sockets over and over instead of sleeping.
     pub poll: bool,
+    /// Bytes of the largest datagram sent, headers and tags of the protocol included: no fewer than
+    /// [`DEFAULT_DATAGRAM_BYTES`](crate::proto::endpoint::DEFAULT_DATAGRAM_BYTES), which hold a chunk. By default
+    /// what the way is sure to carry.
+    pub datagram_bytes: Option<usize>,
 }
 
 impl Default for Ways {
     /// One path, and sleep.
     fn default() -> Self {
-        Self { paths: 1, flows: 1, poll: false }
+        Self { paths: 1, flows: 1, poll: false, datagram_bytes: None }
     }
 }
 
@@ -165,8 +169,9 @@ impl Client {
         identity: Identity,
         ways: Ways,
     ) -> Result<Self, Error> {
-        let Ways { paths, flows, poll } = ways;
-        let endpoint = Config { paths, flows, ..fresh_endpoint(identity)? };
+        let Ways { paths, flows, poll, datagram_bytes } = ways;
+        let endpoint = fresh_endpoint(identity, server, datagram_bytes)?;
+        let endpoint = Config { paths, flows, ..endpoint };
         let sockets = endpoint.sockets();
         let config = ContributorConfig {
             endpoint,

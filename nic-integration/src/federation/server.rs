@@ -44,6 +44,8 @@ pub struct ServerConfig {
     pub round_deadline: Duration,
     /// Asks the socket over and over instead of sleeping: a core's worth of time for some microseconds less.
     pub poll: bool,
+    /// As a [client's](super::Ways::datagram_bytes).
+    pub datagram_bytes: Option<usize>,
 }
 
 /// How often at most progress is told of.
@@ -96,7 +98,7 @@ impl Server {
             return Err(Error::TooManyClients { declared: config.clients, admitted });
         }
         let settings = AggregatorConfig {
-            endpoint: fresh_endpoint(config.identity)?,
+            endpoint: fresh_endpoint(config.identity, config.listen, config.datagram_bytes)?,
             nodes: config.allowed,
             clients: config.clients,
             min_clients: config.min_clients,

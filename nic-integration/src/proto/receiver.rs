@@ -16,19 +16,22 @@ pub(super) struct Partial {
     pub(super) offset: u64,
     /// The message under assembly, when it goes to an inbox.
     pub(super) assembly: Vec<u8>,
+    assembly_bytes: usize,
     /// One bit per index committed.
     seen: Vec<u64>,
     committed: u64,
 }
 
 impl Partial {
-    pub(super) fn new(header: &Header, immediate: Option<u32>) -> Self {
+    /// The first datagram of one, for the assembly of which so many bytes are needed.
+    pub(super) fn new(header: &Header, immediate: Option<u32>, assembly_bytes: usize) -> Self {
         Self {
             rkey: header.rkey,
             message_bytes: header.message_bytes,
             immediate,
             offset: header.offset,
-            assembly: Vec::new(),
+            assembly: vec![0; assembly_bytes],
+            assembly_bytes,
             seen: Vec::new(),
             committed: 0,
         }
@@ -75,6 +78,7 @@ pub(super) enum Incoming {
 pub(super) struct Receiver {
     highest: u64,
     messages: BTreeMap<u64, Incoming>,
+    held: Held,
 }
 
 impl Receiver {
@@ -90,9 +94,13 @@ impl Receiver {
         }
         self.highest = message;
         let floor = message.saturating_sub(MESSAGE_WINDOW - 1);
-        let kept = self.messages.split_off(&floor);
-        let forgotten = std::mem::replace(&mut self.messages, kept);
-        Some(forgotten.values().map(Incoming::held_bytes).sum())
+        let mut freed = 0;
+        while let Some(oldest) = self.messages.first_entry()
+            && *oldest.key() < floor
+        {
+            freed += self.held.give_up(&oldest.remove());
+        }
+        Some(freed)
     }
 
     pub(super) fn message(&mut self, message: u64) -> Option<&mut Incoming> {
@@ -101,19 +109,31 @@ impl Receiver {
 
     /// Records what a message has become; returns the assembly bytes that this frees.
     pub(super) fn set(&mut self, message: u64, incoming: Incoming) -> usize {
-        self.messages.insert(message, incoming).map_or(0, |old| old.held_bytes())
+        if let Incoming::Partial(partial) = &incoming {
+            self.held.0 += partial.assembly_bytes;
+        }
+        self.messages.insert(message, incoming).map_or(0, |old| self.held.give_up(&old))
     }
 
+    /// Bytes of messages under assembly.
     pub(super) fn held_bytes(&self) -> usize {
-        self.messages.values().map(Incoming::held_bytes).sum()
+        self.held.0
     }
 }
 
-impl Incoming {
-    fn held_bytes(&self) -> usize {
-        match self {
-            Self::Partial(partial) => partial.assembly.len(),
-            Self::Done | Self::Refused(_) => 0,
+/// Bytes of messages under assembly.
+#[derive(Debug, Default)]
+struct Held(usize);
+
+impl Held {
+    /// A message is gone; how many bytes that frees, if nobody took them.
+    fn give_up(&mut self, incoming: &Incoming) -> usize {
+        match incoming {
+            Incoming::Partial(partial) => {
+                self.0 -= partial.assembly_bytes;
+                partial.assembly.len()
+            }
+            Incoming::Done | Incoming::Refused(_) => 0,
         }
     }
 }

@@ -142,6 +142,7 @@ pub(crate) fn config(clients: u16, min_clients: u16) -> ServerConfig {
         join_deadline: PATIENCE,
         round_deadline: PATIENCE,
         poll: false,
+        datagram_bytes: None,
     }
 }
 

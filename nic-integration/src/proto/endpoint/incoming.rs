@@ -228,8 +228,7 @@ impl Endpoint {
                 return Outcome::Drop;
             }
             self.held += needed;
-            let mut partial = Partial::new(header, immediate);
-            partial.assembly = vec![0; needed];
+            let partial = Partial::new(header, immediate, needed);
             receiver.set(header.message, Incoming::Partial(Box::new(partial)));
         }
         let Some(Incoming::Partial(partial)) = receiver.message(header.message) else {
