@@ -214,6 +214,7 @@ impl Client {
                     }
                     assert!(self.sums.insert(chunk, (set, bytes)).is_none(), "chunk {chunk} twice");
                 }
+                ContributorEvent::Counted { .. } => {}
                 ContributorEvent::Ended(end) => self.end = Some(end),
                 ContributorEvent::Refused { reason } => panic!("refused: {reason}"),
                 ContributorEvent::Rejected { refusal, .. } => panic!("rejected: {refusal}"),
