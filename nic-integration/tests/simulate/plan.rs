@@ -37,16 +37,45 @@ pub(crate) enum Spool {
 /// Something that happens to a world.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Happening {
-    Start { number: u16 },
-    CrashClient { number: u16, down: Option<Duration>, spool: Spool },
-    RestartClient { number: u16, spool: Spool },
-    CrashAggregator { down: Duration },
+    Start {
+        number: u16,
+    },
+    CrashClient {
+        number: u16,
+        down: Option<Duration>,
+        spool: Spool,
+    },
+    RestartClient {
+        number: u16,
+        spool: Spool,
+    },
+    CrashAggregator {
+        down: Duration,
+    },
     RestartAggregator,
-    Cut { from: IpAddr, to: IpAddr, span: Duration },
-    Mend { from: IpAddr, to: IpAddr },
-    Suspend { machine: IpAddr, span: Duration },
-    Wake { machine: IpAddr },
-    Equivocate { number: u16 },
+    Cut {
+        from: IpAddr,
+        to: IpAddr,
+        span: Duration,
+    },
+    Mend {
+        from: IpAddr,
+        to: IpAddr,
+    },
+    Suspend {
+        machine: IpAddr,
+        span: Duration,
+    },
+    Wake {
+        machine: IpAddr,
+    },
+    Equivocate {
+        number: u16,
+    },
+    /// An owner loses patience, and asks again.
+    Rejoin {
+        number: u16,
+    },
     Weather(Faults),
     Attack,
     Flood,
@@ -71,6 +100,7 @@ impl Happening {
             Self::Suspend { .. } => "suspensions",
             Self::Wake { .. } => "wakings",
             Self::Equivocate { .. } => "equivocations",
+            Self::Rejoin { .. } => "impatient owners",
             Self::Weather(_) => "changes of faults",
             Self::Attack => "attacks",
             Self::Flood => "HELLO floods",
@@ -141,7 +171,7 @@ impl Plan {
             [Spool::Kept, Spool::Kept, Spool::Nameless, Spool::Lost, Spool::Stale, Spool::Forged];
         let spool = spools[dice.below(6) as usize];
         let span = dice.span(MILLISECOND, SECOND * 15);
-        let happening = match dice.below(16) {
+        let happening = match dice.below(18) {
             0..4 => {
                 let down = (dice.below(5) > 0).then_some(span);
                 Happening::CrashClient { number, down, spool }
@@ -157,7 +187,8 @@ impl Plan {
             12 => Happening::Weather(dice.faults()),
             13 => Happening::Stranger,
             14 if dice.below(3) == 0 => Happening::Flood,
-            _ => Happening::Attack,
+            14 | 15 => Happening::Attack,
+            _ => Happening::Rejoin { number },
         };
         self.happenings.push((when, happening));
     }

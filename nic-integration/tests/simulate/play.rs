@@ -16,6 +16,8 @@ use crate::world::{Client, World, node};
 const STRANGER: u16 = 100;
 /// How long an attack lasts, and between two of its acts.
 const ATTACK: [Duration; 2] = [Duration::from_millis(400), Duration::from_millis(4)];
+/// Steps of a world that goes on and on at one instant; others take some thousands.
+const MAX_STEPS: u64 = 1_000_000;
 /// When what waits for progress is given up: by then there is none.
 const LAST_CHANCE: Duration = Duration::from_secs(16);
 
@@ -42,20 +44,17 @@ struct Play {
     agenda: BTreeMap<(Time, usize), Happening>,
     awaiting: Vec<(usize, Happening)>,
     scheduled: usize,
-    /// Events of the aggregator and of clients that were told already.
-    told: usize,
-    trace: bool,
+    steps: u64,
     summary: Summary,
 }
 
 /// Plays the world of a seed; a violation is a panic.
 pub(crate) fn play(seed: u64, trace: bool) -> Summary {
     let plan = Plan::draw(seed);
-    if trace {
-        println!("{plan:#?}");
-    }
     let mut world = World::of(seed, plan.settings(seed), plan.faults);
     world.most_packed = plan.most_packed;
+    world.ledger.trace = trace;
+    world.ledger.tell(&plan);
     plan.clocks.iter().for_each(|(machine, clock)| world.network.set_clock(*machine, *clock));
     world.start_aggregator();
     let mut play = Play {
@@ -67,8 +66,7 @@ pub(crate) fn play(seed: u64, trace: bool) -> Summary {
         agenda: BTreeMap::new(),
         awaiting: vec![],
         scheduled: 0,
-        told: 0,
-        trace,
+        steps: 0,
         summary: Summary::default(),
         plan,
     };
@@ -154,7 +152,7 @@ impl Play {
     }
 
     fn happen(&mut self, happening: Happening) {
-        self.tell(|| format!("{happening:?}"));
+        self.world.ledger.tell(happening);
         match happening {
             Happening::Start { number } => self.start(number, Spool::Nameless),
             Happening::CrashClient { number, down, spool } => {
@@ -192,6 +190,13 @@ impl Play {
                 let running = |client: &&mut Client| runs(client) && client.number == number;
                 let Some(client) = self.world.clients.iter_mut().find(running) else { return };
                 client.equivocate();
+            }
+            Happening::Rejoin { number } => {
+                let open = |client: &&mut Client| client.number == number && !client.done;
+                let Some(client) = self.world.clients.iter_mut().find(open) else { return };
+                let member = &self.members[usize::from(number)];
+                let now = self.world.network.time_at(client.addr);
+                client.join(now, member.contribution, member.latest);
             }
             Happening::Weather(faults) => self.world.network.set_faults(faults),
             Happening::Attack => {
@@ -236,7 +241,8 @@ impl Play {
 
     fn step(&mut self, until: Time) -> bool {
         let stepped = self.world.step(until);
-        self.summary.add("steps", u64::from(stepped));
+        self.steps += 1;
+        assert!(self.steps < MAX_STEPS, "it does not come to rest");
         // Somebody listens all the time: what it sends later is of long ago as well.
         if self.dice.below(16) == 0 {
             self.attacker.listen(&self.world.network);
@@ -267,14 +273,6 @@ impl Play {
                 client.join(world.network.time_at(client.addr), member.contribution, None);
             }
         }
-        if self.trace {
-            for event in &world.events[self.told..] {
-                if !matches!(event, AggregatorEvent::Settled { .. }) {
-                    println!("{:>13.6} {event:?}", seconds(world.network.now()));
-                }
-            }
-        }
-        self.told = world.events.len();
     }
 
     /// From here on nothing gets worse: all that has begun must end.
@@ -283,7 +281,7 @@ impl Play {
         let asleep = std::mem::take(&mut self.world.asleep);
         asleep.into_iter().for_each(|machine| self.world.wake(machine));
         self.world.network.set_faults(calm(self.plan.faults));
-        self.tell(|| "the world calms down".to_owned());
+        self.world.ledger.tell("the world calms down");
         let until = self.world.network.now() + self.plan.patience();
         while !self.is_settled() {
             if !self.step(until) {
@@ -321,24 +319,15 @@ impl Play {
         self.summary.add("ends told to clients", ends);
         self.summary.add("chunks counted", self.world.ledger.counted() as u64);
         self.summary.add("different sums checked", self.world.ledger.sums() as u64);
-        self.summary.add("virtual seconds", seconds(self.world.network.now()) as u64);
+        self.summary.add("steps", self.steps);
+        self.summary.add("virtual seconds", self.world.network.now().0 / 1_000_000_000);
         self.summary.tally(self.world.network.tally());
         self.summary
-    }
-
-    fn tell(&self, what: impl Fn() -> String) {
-        if self.trace {
-            println!("{:>13.6} {}", seconds(self.world.network.now()), what());
-        }
     }
 }
 
 fn runs(client: &Client) -> bool {
     client.node.is_some()
-}
-
-fn seconds(time: Time) -> f64 {
-    time.0 as f64 / 1e9
 }
 
 /// Bad enough, but most of what is sent arrives.

@@ -44,6 +44,11 @@ impl Summary {
         faults.into_iter().for_each(|(name, count)| self.fault(name, count));
     }
 
+    /// A fault that never happened, if there is one: with many worlds, a defect of ours.
+    pub(crate) fn missing(&self) -> Option<&'static str> {
+        self.faults.iter().find(|(_, count)| **count == 0).map(|(name, _)| *name)
+    }
+
     pub(crate) fn merge(&mut self, other: Self) {
         let ours = [&mut self.numbers, &mut self.faults, &mut self.happened];
         for (ours, theirs) in ours.into_iter().zip([other.numbers, other.faults, other.happened]) {

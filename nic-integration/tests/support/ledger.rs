@@ -1,7 +1,11 @@
-//! What clients really did, kept beside the protocol: what they issued, what they were told counts, and
-//! the sums that came back.
+//! What clients really did, kept beside the protocol: what they issued, what was added, what they were
+//! told counts, and the sums that came back.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Debug;
+use std::sync::{Arc, Mutex};
+
+use ciphergram_nic::proto::Time;
 
 use super::{values, words};
 
@@ -22,8 +26,17 @@ impl Issue {
 /// An aggregator's incarnation, and the number of its round.
 type Round = (u32, u32);
 
+/// Of each round that was opened: what its chunks hold.
+pub(crate) type Accumulators = Arc<Mutex<BTreeMap<Round, Vec<Vec<u64>>>>>;
+
 #[derive(Default)]
 pub(crate) struct Ledger {
+    /// Whether to print what happens.
+    pub trace: bool,
+    /// The network's time, to print with it.
+    pub(super) now: Time,
+    min_clients: u16,
+    pub(super) accumulators: Accumulators,
     /// What each contributor pushed to a round.
     issued: BTreeMap<(Round, u16), Vec<Issue>>,
     counted: BTreeSet<(Round, u16, u32)>,
@@ -32,6 +45,11 @@ pub(crate) struct Ledger {
 }
 
 impl Ledger {
+    /// One in which nothing is written. No sum may be of fewer than `min_clients`.
+    pub(super) fn of(min_clients: u16) -> Self {
+        Self { min_clients, ..Self::default() }
+    }
+
     /// Notes that a client pushes to a round.
     pub(super) fn issue(&mut self, round: Round, contributor: u16, issue: Issue) {
         let issues = self.issued.entry((round, contributor)).or_default();
@@ -44,8 +62,11 @@ impl Ledger {
         self.issued.get(&(round, contributor)).map_or(&[], |issues| issues)
     }
 
-    /// Notes that a client was told that a chunk of its counts.
+    /// A client was told that a chunk of its counts: it was added, once, and stays so.
     pub(super) fn count(&mut self, round: Round, contributor: u16, chunk: u32) {
+        let counts = self.accumulators.lock().unwrap()[&round][chunk as usize][0].to_le_bytes();
+        let added = counts[usize::from(contributor)] == 1;
+        assert!(added, "{contributor} was told that it is in chunk {chunk}, and is not");
         self.counted.insert((round, contributor, chunk));
     }
 
@@ -59,10 +80,12 @@ impl Ledger {
         self.sums.len()
     }
 
-    /// A sum is exact over those listed with it, each counted once; whoever was told to count is among
-    /// them; and everyone has the same sum.
+    /// A sum is exact over those listed with it, who are enough, each counted once; whoever was told to
+    /// count is among them; and everyone has the same sum.
     pub(super) fn check_sum(&mut self, round: Round, chunk: u32, sum: &(Vec<u16>, Vec<u64>)) {
         let (listed, found) = sum;
+        let enough = listed.len() >= usize::from(self.min_clients);
+        assert!(enough, "the sum of chunk {chunk} is of too few: {listed:?}");
         if let Some(known) = self.sums.get(&(round, chunk)) {
             assert_eq!(known, sum, "two sums of chunk {chunk} of {round:?}");
             return;
@@ -86,5 +109,12 @@ impl Ledger {
             assert!(listed.contains(contributor), "{contributor} is lost from chunk {chunk}");
         }
         self.sums.insert((round, chunk), sum.clone());
+    }
+
+    /// Prints what happens, if somebody reads it.
+    pub(crate) fn tell(&self, what: impl Debug) {
+        if self.trace {
+            println!("{:>14.6} {what:?}", self.now.0 as f64 / 1e9);
+        }
     }
 }

@@ -11,7 +11,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroU32;
 use std::ops::Range;
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use ciphergram_nic::Node;
@@ -23,7 +22,7 @@ use ciphergram_nic::round::{
 };
 use ciphergram_nic::sim::{Faults, Network};
 
-pub(crate) use ledger::{Issue, Ledger};
+pub(crate) use ledger::{Accumulators, Issue, Ledger};
 
 pub(crate) const CHUNKS: u32 = 23;
 const WORDS: usize = 8;
@@ -49,9 +48,6 @@ pub(crate) fn values(contributor: u16, chunk: u32, issue: Issue) -> Vec<u64> {
 fn bytes(values: &[u64]) -> Vec<u8> {
     values.iter().flat_map(|value| value.to_le_bytes()).collect()
 }
-
-/// Of each round that an aggregator (by its incarnation) opened: what its chunks hold.
-pub(crate) type Accumulators = Arc<Mutex<BTreeMap<(u32, u32), Vec<Vec<u64>>>>>;
 
 /// Adds words, wrapping.
 struct Adder {
@@ -157,7 +153,6 @@ pub(crate) struct World {
     incarnations: u32,
     /// All processes of nodes that may take part.
     processes: BTreeSet<Peer>,
-    sums: Accumulators,
     /// Until when the open round must close, and the closed one be finished; by the aggregator's clock.
     deadlines: [Option<Time>; 2],
 }
@@ -214,22 +209,22 @@ impl World {
             seed,
             network: Network::new(seed, faults),
             aggregator: None,
-            settings,
             clients: Vec::new(),
             events: Vec::new(),
             asleep: BTreeSet::new(),
-            ledger: Ledger::default(),
+            ledger: Ledger::of(settings.min_clients),
             most_packed: 4,
             incarnations: 0,
             processes: BTreeSet::new(),
-            sums: Accumulators::default(),
+            settings,
             deadlines: [None; 2],
         }
     }
 
     pub(crate) fn start_aggregator(&mut self) {
         self.settings.endpoint = self.config(server());
-        let job = Integers::new(self.settings.endpoint.incarnation.get(), self.sums.clone());
+        let incarnation = self.settings.endpoint.incarnation.get();
+        let job = Integers::new(incarnation, self.ledger.accumulators.clone());
         self.aggregator = Some(Aggregator::new(self.settings.clone(), job).unwrap());
         self.deadlines = [None; 2];
     }
@@ -318,11 +313,12 @@ impl World {
         if !self.network.step(&mut nodes, until) {
             return false;
         }
+        self.ledger.now = self.network.now();
         self.hear_aggregator();
         for client in &mut self.clients {
             if !self.asleep.contains(&client.addr.ip()) {
                 let now = self.network.time_at(client.addr);
-                client.turn(now, &self.sums, &mut self.ledger, self.settings.min_clients);
+                client.turn(now, &mut self.ledger);
             }
         }
         self.check();
@@ -334,6 +330,9 @@ impl World {
         let now = self.network.time_at(SERVER.into());
         let incarnation = aggregator.endpoint().incarnation();
         while let Some(event) = aggregator.poll_event() {
+            if !matches!(event, AggregatorEvent::Settled { .. }) {
+                self.ledger.tell(&event);
+            }
             match &event {
                 AggregatorEvent::Opened { .. } => {
                     self.deadlines[0] = Some(now + self.settings.round_deadline + SLACK);
@@ -437,9 +436,12 @@ impl Client {
     }
 
     /// Takes note of what happened, and pushes what there is room for.
-    fn turn(&mut self, now: Time, sums: &Accumulators, ledger: &mut Ledger, min_clients: u16) {
+    fn turn(&mut self, now: Time, ledger: &mut Ledger) {
         let Some(mut node) = self.node.take() else { return };
         while let Some(event) = node.poll_event() {
+            if !matches!(event, ContributorEvent::Sum { .. } | ContributorEvent::Counted { .. }) {
+                ledger.tell((self.number, &event));
+            }
             match event {
                 ContributorEvent::Opened(opening) => {
                     let layout = Layout { chunks: CHUNKS, sum_bytes: 8 * WORDS };
@@ -455,14 +457,15 @@ impl Client {
                         (0..8 * bitmap.len() as u16).filter(contains).collect();
                     let words = bytes.as_chunks().0.iter().map(|word| u64::from_le_bytes(*word));
                     let sum = (contributors, words.collect());
-                    let enough = sum.0.len() >= usize::from(min_clients);
-                    assert!(enough, "the sum of chunk {chunk} is of too few: {:?}", sum.0);
                     ledger.check_sum(self.round(), chunk, &sum);
                     let former = self.sums.insert(chunk, sum);
                     assert!(former.is_none(), "chunk {chunk} was reported twice");
                 }
                 ContributorEvent::Counted { first_chunk } => {
-                    self.on_counted(first_chunk, sums, ledger);
+                    self.counted.insert(first_chunk);
+                    for chunk in first_chunk..CHUNKS.min(first_chunk + self.pack) {
+                        ledger.count(self.round(), self.number, chunk);
+                    }
                 }
                 ContributorEvent::Ended(end) => {
                     self.check_end(&end);
@@ -493,18 +496,6 @@ impl Client {
     fn round(&self) -> (u32, u32) {
         let opening = self.opening.as_ref().unwrap();
         (opening.incarnation, opening.round)
-    }
-
-    /// What is acknowledged is in the sums, and stays there.
-    fn on_counted(&mut self, first: u32, sums: &Accumulators, ledger: &mut Ledger) {
-        let round = self.round();
-        self.counted.insert(first);
-        for chunk in first..CHUNKS.min(first + self.pack) {
-            let count = sums.lock().unwrap()[&round][chunk as usize][0].to_le_bytes();
-            let counts = count[usize::from(self.number)] == 1;
-            assert!(counts, "{} was told that it is in chunk {chunk}, and is not", self.number);
-            ledger.count(round, self.number, chunk);
-        }
     }
 
     /// A few datagrams a turn: sealing takes time, so that crashes fall in the middle.
