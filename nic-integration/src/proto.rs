@@ -26,7 +26,7 @@ pub use event::{Cause, Event, MessageId, Peer};
 pub use path::Route;
 pub use secure::{Identity, NodeId, Suite};
 pub use sender::MESSAGE_WINDOW;
-pub use stats::{Stats, Traffic};
+pub use stats::{Load, Stats, Traffic};
 pub use sum::{SumConfig, SumRegion};
 pub use summer::Summer;
 pub use time::Time;

@@ -1,11 +1,12 @@
 //! A network on virtual time, with faults drawn from one seed.
 //!
-//! Nodes are whatever implements [`Node`]; who they are and when they crash is the caller's to
-//! say, by which nodes it hands to [`Network::step`]. Two runs with the same seed and the same
-//! calls are the same, datagram for datagram. Used by the tests of this crate and of others.
+//! Nodes are whatever implements [`Node`]; who they are and when they crash or are suspended is the
+//! caller's to say, by which nodes it hands to [`Network::step`]. A machine is an IP address: cuts
+//! are between machines, and each has a clock. Two runs with the same seed and the same calls are
+//! the same, datagram for datagram. Used by the tests of this crate and of others.
 
-use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use rand_chacha::ChaCha8Rng;
@@ -16,6 +17,9 @@ use crate::proto::{Route, Time, datagram::HEADER_BYTES, path::MAX_PATHS};
 
 /// Between the ports of one node's sockets: more nodes than this cannot share an address.
 pub const PORT_STRIDE: u16 = 4000;
+
+/// What a late datagram is held back for at most.
+pub const MAX_LATENESS: Duration = Duration::from_secs(5);
 
 /// How the network misbehaves. Probabilities are per thousand datagrams.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -30,6 +34,8 @@ pub struct Faults {
     pub trimming: u32,
     /// Followed by a datagram of random bytes to the same node.
     pub junk: u32,
+    /// Held back for up to [`MAX_LATENESS`] more: longer than a round may take.
+    pub lateness: u32,
     /// The shortest delay.
     pub delay: Duration,
     /// Up to this much more, drawn per datagram: reordering.
@@ -51,8 +57,49 @@ pub struct Tally {
     pub trimmed: u64,
     /// Random bytes delivered.
     pub junk: u64,
-    /// Addressed to nobody: the node had crashed.
+    /// Held back for long.
+    pub late: u64,
+    /// Due before one that was sent earlier on the same way.
+    pub reordered: u64,
+    /// Lost where the way was cut.
+    pub cut: u64,
+    /// Addressed to nobody: the node had crashed, or was suspended.
     pub undeliverable: u64,
+}
+
+/// What a machine takes for the time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Clock {
+    /// What it shows at the network's time zero.
+    pub offset: Duration,
+    /// How much faster than the network's time it goes, in parts per million; slower below zero.
+    pub drift_ppm: i32,
+}
+
+impl Clock {
+    const MILLION: u128 = 1_000_000;
+
+    fn rate(self) -> u128 {
+        (1_000_000 + i64::from(self.drift_ppm)).max(1) as u128
+    }
+
+    /// What it shows at a time of the network's.
+    #[must_use]
+    pub fn shows(self, now: Time) -> Time {
+        let passed = u128::from(now.0) * self.rate() / Self::MILLION;
+        Time(clamped(passed + self.offset.as_nanos()))
+    }
+
+    /// The first time of the network's at which it shows `shown`, or later.
+    #[must_use]
+    pub fn reaches(self, shown: Time) -> Time {
+        let passed = u128::from(shown.0).saturating_sub(self.offset.as_nanos());
+        Time(clamped((passed * Self::MILLION).div_ceil(self.rate())))
+    }
+}
+
+fn clamped(nanoseconds: u128) -> u64 {
+    u64::try_from(nanoseconds).unwrap_or(u64::MAX)
 }
 
 struct InFlight {
@@ -69,6 +116,12 @@ pub struct Network {
     /// By time of arrival; the number keeps arrivals at one instant apart.
     in_flight: BTreeMap<(Time, u64), InFlight>,
     sequence: u64,
+    /// When the last datagram on each way is due.
+    latest: BTreeMap<(SocketAddr, SocketAddr), Time>,
+    /// Ways that are cut.
+    cuts: BTreeSet<(IpAddr, IpAddr)>,
+    /// Those of machines that do not show the network's time.
+    clocks: BTreeMap<IpAddr, Clock>,
     tally: Tally,
 }
 
@@ -82,6 +135,9 @@ impl Network {
             faults,
             in_flight: BTreeMap::new(),
             sequence: 0,
+            latest: BTreeMap::new(),
+            cuts: BTreeSet::new(),
+            clocks: BTreeMap::new(),
             tally: Tally::default(),
         }
     }
@@ -103,21 +159,56 @@ impl Network {
         self.faults = faults;
     }
 
+    /// Loses all that one machine sends another from here on. A partition is several cuts.
+    pub fn cut(&mut self, from: IpAddr, to: IpAddr) {
+        self.cuts.insert((from, to));
+    }
+
+    /// Ends a cut.
+    pub fn mend(&mut self, from: IpAddr, to: IpAddr) {
+        self.cuts.remove(&(from, to));
+    }
+
+    /// Ends every cut.
+    pub fn mend_all(&mut self) {
+        self.cuts.clear();
+    }
+
+    /// Gives a machine a clock of its own.
+    pub fn set_clock(&mut self, machine: IpAddr, clock: Clock) {
+        self.clocks.insert(machine, clock);
+    }
+
+    /// What the clock of a node's machine shows.
+    #[must_use]
+    pub fn time_at(&self, node: SocketAddr) -> Time {
+        self.clock(node).shows(self.now)
+    }
+
+    /// All datagrams on their way: sender, receiver and bytes, in the order of their arrival.
+    pub fn in_flight(&self) -> impl ExactSizeIterator<Item = (SocketAddr, SocketAddr, &[u8])> {
+        self.in_flight.values().map(|flight| (flight.from, flight.to, &flight.bytes[..]))
+    }
+
     /// Sends everything the nodes have to send, then moves time to the next arrival or timer, but
     /// not beyond `until`, and hands it to its node. `false` once `until` is reached.
     pub fn step(&mut self, nodes: &mut [(SocketAddr, &mut dyn Node)], until: Time) -> bool {
         self.collect(nodes);
         let arrival = self.in_flight.first_key_value().map(|((due, _), _)| *due);
-        let timers = nodes.iter().filter_map(|(_, node)| node.poll_timeout());
+        let due = |(addr, node): &(SocketAddr, &mut dyn Node)| {
+            Some(self.clock(*addr).reaches(node.poll_timeout()?))
+        };
+        let timers = nodes.iter().filter_map(due);
         let next = timers.chain(arrival).min();
         let Some(next) = next.filter(|next| *next <= until) else {
             self.now = self.now.max(until);
             return false;
         };
         self.now = self.now.max(next);
-        for (_, node) in nodes.iter_mut() {
-            if node.poll_timeout().is_some_and(|due| due <= self.now) {
-                node.handle_timeout(self.now);
+        for (addr, node) in nodes.iter_mut() {
+            let now = self.time_at(*addr);
+            if node.poll_timeout().is_some_and(|due| due <= now) {
+                node.handle_timeout(now);
             }
         }
         while let Some(entry) = self.in_flight.first_entry() {
@@ -138,6 +229,10 @@ impl Network {
             self.rng.fill_bytes(&mut noise);
             self.tally.junk += 1;
             self.launch(from, to, noise);
+        }
+        if self.cuts.contains(&(from.ip(), to.ip())) {
+            self.tally.cut += 1;
+            return;
         }
         if self.chance(self.faults.loss) {
             self.tally.lost += 1;
@@ -163,7 +258,8 @@ impl Network {
     fn collect(&mut self, nodes: &mut [(SocketAddr, &mut dyn Node)]) {
         let mut bytes = Vec::new();
         for (from, node) in nodes {
-            while let Some(to) = node.poll_transmit(self.now, &mut bytes) {
+            let now = self.time_at(*from);
+            while let Some(to) = node.poll_transmit(now, &mut bytes) {
                 self.send(at(*from, to.via), to.addr, &bytes);
                 bytes.clear();
             }
@@ -172,22 +268,38 @@ impl Network {
 
     fn launch(&mut self, from: SocketAddr, to: SocketAddr, bytes: Vec<u8>) {
         let jitter = self.below(self.faults.jitter.as_nanos() as u64 + 1);
-        let due = self.now + self.faults.delay + Duration::from_nanos(jitter);
+        let mut due = self.now + self.faults.delay + Duration::from_nanos(jitter);
+        if self.chance(self.faults.lateness) {
+            due = due + Duration::from_nanos(self.below(MAX_LATENESS.as_nanos() as u64));
+            self.tally.late += 1;
+        }
+        let latest = self.latest.entry((from, to)).or_default();
+        self.tally.reordered += u64::from(due < *latest);
+        *latest = due.max(*latest);
         self.sequence += 1;
         self.in_flight.insert((due, self.sequence), InFlight { from, to, bytes });
     }
 
     fn deliver(&mut self, nodes: &mut [(SocketAddr, &mut dyn Node)], mut datagram: InFlight) {
-        let via =
-            |addr: SocketAddr| (0..MAX_PATHS as u16).find(|&via| at(addr, via) == datagram.to);
+        let via = |addr: SocketAddr| {
+            let ports = datagram.to.port().wrapping_sub(addr.port());
+            let via = ports / PORT_STRIDE;
+            let its = addr.ip() == datagram.to.ip() && ports.is_multiple_of(PORT_STRIDE);
+            (its && usize::from(via) < MAX_PATHS).then_some(via)
+        };
         let found = nodes.iter_mut().find_map(|(addr, node)| Some((via(*addr)?, node)));
         let Some((via, node)) = found else {
             self.tally.undeliverable += 1;
             return;
         };
+        let now = self.time_at(datagram.to);
         let from = Route { via, addr: datagram.from };
-        node.handle_datagram(self.now, from, &mut datagram.bytes);
+        node.handle_datagram(now, from, &mut datagram.bytes);
         self.tally.delivered += 1;
+    }
+
+    fn clock(&self, node: SocketAddr) -> Clock {
+        self.clocks.get(&node.ip()).copied().unwrap_or_default()
     }
 
     fn chance(&mut self, per_thousand: u32) -> bool {
@@ -203,4 +315,38 @@ impl Network {
 #[must_use]
 pub fn at(first: SocketAddr, via: u16) -> SocketAddr {
     SocketAddr::new(first.ip(), first.port().wrapping_add(PORT_STRIDE.wrapping_mul(via)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_timer_fires_when_its_clock_shows_it_and_not_before() {
+        for drift_ppm in [-500, -1, 0, 1, 500, 100_000] {
+            let clock = Clock { offset: Duration::from_secs(77), drift_ppm };
+            for shown in [0, 1, 77_000_000_000, 77_000_000_001, 123_456_789_012, 1 << 60] {
+                let at = clock.reaches(Time(shown));
+                assert!(clock.shows(at) >= Time(shown), "{clock:?}: {shown}");
+                assert!(
+                    at.0 == 0 || clock.shows(Time(at.0 - 1)) < Time(shown),
+                    "{clock:?}: {shown}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn a_cut_loses_one_way_until_it_is_mended() {
+        let mut network = Network::new(1, Faults::default());
+        let [one, two] = [1, 2].map(|host| SocketAddr::from(([10, 0, 0, host], 7)));
+        network.cut(one.ip(), two.ip());
+        network.send(one, two, b"lost");
+        network.send(two, one, b"back");
+        assert_eq!(network.tally().cut, 1);
+        network.mend(one.ip(), two.ip());
+        network.send(one, two, b"there");
+        let flights = [(two, one, &b"back"[..]), (one, two, &b"there"[..])];
+        assert_eq!(network.in_flight().collect::<Vec<_>>(), flights);
+    }
 }

@@ -22,6 +22,7 @@ const ROUGH: Faults = Faults {
     corruption: 50,
     trimming: 50,
     junk: 50,
+    lateness: 0,
     delay: Duration::from_micros(50),
     jitter: Duration::from_millis(2),
 };

@@ -22,6 +22,7 @@ const QUICK: Faults = Faults {
     corruption: 0,
     trimming: 0,
     junk: 0,
+    lateness: 0,
     delay: Duration::from_micros(50),
     jitter: Duration::ZERO,
 };

@@ -17,7 +17,7 @@ use ciphergram_nic::round::{
     Aggregator, AggregatorConfig, Contributor, ContributorConfig, ContributorEvent, End, Layout,
 };
 use ciphergram_nic::wire::{UdpWire, Wire};
-use world::{CHUNKS, Integers, node, process, server, values, words};
+use world::{CHUNKS, Integers, Issue, node, process, server, values, words};
 
 fn loopback(port: u16) -> SocketAddr {
     (Ipv4Addr::LOCALHOST, port).into()
@@ -48,12 +48,13 @@ fn contribute(aggregator: SocketAddr, number: u16) -> (Vec<Vec<u64>>, End) {
                         let words = bytes.as_chunks().0.iter();
                         sums[chunk as usize] = words.map(|w| u64::from_le_bytes(*w)).collect();
                     }
+                    ContributorEvent::Counted { .. } => {}
                     ContributorEvent::Ended(end) => return ControlFlow::Break(end),
                     other => panic!("{other:?}"),
                 }
             }
             while next < CHUNKS && node.can_push() {
-                let mine = values(number, next, 0);
+                let mine = values(number, next, Issue::of(0));
                 let bytes: Vec<u8> = mine.iter().flat_map(|word| word.to_le_bytes()).collect();
                 node.push(now, next, u64::from(next) * 64, bytes.into()).unwrap();
                 next += 1;
@@ -81,7 +82,7 @@ fn a_round_over_loopback_with_noise_and_a_dead_socket() {
             linger: Duration::from_secs(2),
             seed: [7; 32],
         };
-        let mut aggregator = Aggregator::new(config, Integers).unwrap();
+        let mut aggregator = Aggregator::new(config, Integers::new(1, Default::default())).unwrap();
         let mut driver = Driver::new(wire);
         let finished = driver.run(&mut aggregator, |aggregator, _| {
             if aggregator.is_finished() {
@@ -106,7 +107,7 @@ fn a_round_over_loopback_with_noise_and_a_dead_socket() {
         for chunk in 0..CHUNKS {
             let mut expected = vec![0u64; words(chunk)];
             for number in 0..3 {
-                let added = values(number, chunk, 0);
+                let added = values(number, chunk, Issue::of(0));
                 expected.iter_mut().zip(added).for_each(|(sum, v)| *sum = sum.wrapping_add(v));
             }
             assert_eq!(sums[chunk as usize], expected);

@@ -72,6 +72,7 @@ impl World {
             corruption: (seed * 19 % 41) as u32,
             trimming: (seed * 61 % 151) as u32,
             junk: (seed * 29 % 61) as u32,
+            lateness: 0,
             delay: Duration::from_micros(50),
             jitter: Duration::from_micros(seed * 71 % 5000),
         };
@@ -213,6 +214,7 @@ impl Client {
                     }
                     assert!(self.sums.insert(chunk, (set, bytes)).is_none(), "chunk {chunk} twice");
                 }
+                ContributorEvent::Counted { .. } => {}
                 ContributorEvent::Ended(end) => self.end = Some(end),
                 ContributorEvent::Refused { reason } => panic!("refused: {reason}"),
                 ContributorEvent::Rejected { refusal, .. } => panic!("rejected: {refusal}"),

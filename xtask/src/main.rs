@@ -6,7 +6,8 @@
 //! - [`stages`]: what the stages are, in order, and the ones that are a single cargo command;
 //! - [`install`], [`hygiene`], [`python`]: the stages that are more than that;
 //! - [`report`]: running them, timing them, telling what was skipped and why;
-//! - [`timing`]: no stage, but a request of its own: whether time tells secrets;
+//! - [`timing`], [`simulate`]: no stages, but requests of their own: whether time tells secrets, and
+//!   simulated worlds;
 //! - [`command`]: child processes.
 //!
 //! Not here: anything that a user of Ciphergram needs; that belongs to `cli`.
@@ -16,6 +17,7 @@ mod hygiene;
 mod install;
 mod python;
 mod report;
+mod simulate;
 mod stages;
 mod timing;
 
@@ -29,6 +31,7 @@ enum Request {
     Help,
     Test(Vec<&'static Stage>),
     Timing(Vec<String>),
+    Simulate(Vec<String>),
 }
 
 fn main() -> ExitCode {
@@ -41,6 +44,7 @@ fn main() -> ExitCode {
         }
         Ok(Request::Test(stages)) => report::run(&stages),
         Ok(Request::Timing(words)) => timing::run(&words),
+        Ok(Request::Simulate(words)) => simulate::run(&words),
         Err(complaint) => {
             eprintln!("error: {complaint}; `cargo xtask help` lists what there is");
             ExitCode::from(2)
@@ -56,14 +60,25 @@ fn parse(words: &[&str]) -> Result<Request, String> {
             let stage = stages::ALL.iter().find(|stage| stage.name == *name);
             stage.map(|stage| Request::Test(vec![stage])).ok_or(format!("no stage {name:?}"))
         }
-        ["timing", rest @ ..] if rest.len().is_multiple_of(2) => {
-            match rest.iter().step_by(2).find(|word| !timing::OPTIONS.contains(word)) {
-                Some(word) => Err(format!("no option {word:?}")),
-                None => Ok(Request::Timing(rest.iter().map(|&word| word.to_owned()).collect())),
-            }
-        }
-        _ => Err(format!("cannot read {:?}", words.join(" "))),
+        ["timing", rest @ ..] => options(words, rest, &timing::OPTIONS).map(Request::Timing),
+        ["simulate", rest @ ..] => options(words, rest, &simulate::OPTIONS).map(Request::Simulate),
+        _ => Err(unread(words)),
     }
+}
+
+/// Options and their values, as they are.
+fn options(words: &[&str], rest: &[&str], known: &[&str]) -> Result<Vec<String>, String> {
+    if !rest.len().is_multiple_of(2) {
+        return Err(unread(words));
+    }
+    match rest.iter().step_by(2).find(|word| !known.contains(word)) {
+        Some(word) => Err(format!("no option {word:?}")),
+        None => Ok(rest.iter().map(|&word| word.to_owned()).collect()),
+    }
+}
+
+fn unread(words: &[&str]) -> String {
+    format!("cannot read {:?}", words.join(" "))
 }
 
 fn help() -> String {
@@ -73,6 +88,8 @@ fn help() -> String {
          cargo xtask test --only STAGE   run one\n\
          cargo xtask timing              whether the time of an operation tells its secrets;\n\
          \x20                               [--samples N] [--only TEST] [--minutes M]\n\
+         cargo xtask simulate            rounds in simulated worlds, every fault included;\n\
+         \x20                               [--worlds N] [--seed S]; one world is told as it goes\n\
          cargo xtask help                this text\n\n\
          Stages:",
     );
@@ -100,6 +117,8 @@ mod tests {
         let words = ["timing", "--samples", "5000", "--only", "pow-ones"];
         let rest = words[1..].iter().map(|&word| word.to_owned()).collect();
         assert_eq!(parse(&words), Ok(Request::Timing(rest)));
+        let worlds = vec!["--worlds".to_owned(), "9".to_owned()];
+        assert_eq!(parse(&["simulate", "--worlds", "9"]), Ok(Request::Simulate(worlds)));
     }
 
     #[test]

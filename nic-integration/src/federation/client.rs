@@ -383,7 +383,8 @@ impl<'a> Run<'a> {
                     self.on_sum(chunk, &bitmap, &bytes)?;
                 }
                 // Too late for a chunk: the sum goes on without us.
-                ContributorEvent::Rejected { refusal: Refusal::RoundClosed, .. } => {}
+                ContributorEvent::Counted { .. }
+                | ContributorEvent::Rejected { refusal: Refusal::RoundClosed, .. } => {}
                 ContributorEvent::Rejected { first_chunk, refusal } => {
                     let (server, reason) = (self.server, refusal.to_string());
                     return Err(Error::Rejected { server, chunk: first_chunk, reason });

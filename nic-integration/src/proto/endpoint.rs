@@ -21,7 +21,7 @@ use super::path::{MAX_PATHS, Paths, Route};
 use super::region::{Memory, Region};
 use super::secure::{Gate, Identity, NodeId, Suite};
 use super::sender::{MESSAGE_WINDOW, Message, Sender};
-use super::stats::Stats;
+use super::stats::{Load, Stats};
 use super::sum::SumRegion;
 use super::time::Time;
 
@@ -189,6 +189,12 @@ impl Endpoint {
         })
     }
 
+    /// Whose process this is.
+    #[must_use]
+    pub fn node(&self) -> NodeId {
+        self.config.identity.id()
+    }
+
     /// This process's incarnation.
     #[must_use]
     pub fn incarnation(&self) -> u32 {
@@ -199,6 +205,23 @@ impl Endpoint {
     #[must_use]
     pub fn stats(&self) -> &Stats {
         &self.stats
+    }
+
+    /// What is held now.
+    #[must_use]
+    pub fn load(&self) -> Load {
+        Load {
+            links: self.links.len(),
+            sessions: self.sessions.len(),
+            held_bytes: self.held,
+            greetings: self.greetings.len(),
+            events: self.events.len(),
+        }
+    }
+
+    /// The processes that it has links to; of incarnation 0 until a handshake tells.
+    pub fn peers(&self) -> impl Iterator<Item = Peer> {
+        self.links.values().map(|link| link.peer)
     }
 
     /// Payload bytes of a full datagram; a SUM carries at most this.

@@ -195,6 +195,12 @@ impl<J: Job> Aggregator<J> {
         self.endpoint.stats()
     }
 
+    /// The endpoint, to look at.
+    #[must_use]
+    pub fn endpoint(&self) -> &Endpoint {
+        &self.endpoint
+    }
+
     /// The open round, or the last one; none before the first.
     #[must_use]
     pub fn progress(&self) -> Option<RoundProgress> {

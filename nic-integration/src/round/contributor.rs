@@ -82,6 +82,11 @@ pub enum ContributorEvent {
         /// The sum's wire bytes.
         bytes: Vec<u8>,
     },
+    /// Chunks that we pushed are in their sums, unless the aggregator dies.
+    Counted {
+        /// The first chunk pushed with them.
+        first_chunk: u32,
+    },
     /// Chunks that we pushed were refused. [`Refusal::RoundClosed`]: they came too late, and the
     /// round goes on. Anything else is a defect, an impostor or a lost spool.
     Rejected {
@@ -284,19 +289,16 @@ impl Contributor {
         Ok(())
     }
 
-    /// Pushes not yet acknowledged.
-    #[must_use]
-    pub fn unanswered(&self) -> usize {
-        match &self.state {
-            State::Contributing(round) => round.pushes.len(),
-            State::Idle | State::Joining { .. } => 0,
-        }
-    }
-
     /// The endpoint's counters.
     #[must_use]
     pub fn stats(&self) -> &Stats {
         self.endpoint.stats()
+    }
+
+    /// The endpoint, to look at.
+    #[must_use]
+    pub fn endpoint(&self) -> &Endpoint {
+        &self.endpoint
     }
 
     /// The next event.
@@ -371,7 +373,9 @@ impl Contributor {
             Event::Completed { message, .. } => match &mut self.state {
                 State::Joining { join, taken } => *taken |= *join == message,
                 State::Contributing(round) => {
-                    round.pushes.remove(&message);
+                    if let Some(first_chunk) = round.pushes.remove(&message) {
+                        self.events.push_back(ContributorEvent::Counted { first_chunk });
+                    }
                 }
                 State::Idle => {}
             },

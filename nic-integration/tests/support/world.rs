@@ -1,33 +1,44 @@
-//! One seed makes a world: an aggregator, its clients, a bad network, crashes and restarts.
+//! One seed makes a world: an aggregator, its clients, a bad network, crashes and restarts. What must
+//! hold is checked after every step.
 //!
 //! Contributions are plain integers. The first of each chunk counts its contributor in a field of
 //! its own, so that a sum shows how often each was added.
 
-use std::collections::BTreeMap;
-use std::net::SocketAddr;
+#[path = "ledger.rs"]
+mod ledger;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroU32;
 use std::ops::Range;
 use std::time::Duration;
 
 use ciphergram_nic::Node;
-use ciphergram_nic::proto::{Config, Identity, Refusal, Summer, Time};
+use ciphergram_nic::proto::endpoint::{DEFAULT_HELD_BYTES, MAX_EVENTS, MAX_GREETINGS, MAX_PEERS};
+use ciphergram_nic::proto::{Config, Endpoint, Identity, NodeId, Peer, Refusal, Summer, Time};
 use ciphergram_nic::round::{
     Aggregator, AggregatorConfig, AggregatorEvent, ContributionId, Contributor, ContributorConfig,
-    ContributorEvent, End, Job, Layout, Opened, Opening,
+    ContributorEvent, End, Job, Layout, Opened, Opening, Resume,
 };
 use ciphergram_nic::sim::{Faults, Network};
+
+pub(crate) use ledger::{Accumulators, Issue, Ledger};
 
 pub(crate) const CHUNKS: u32 = 23;
 const WORDS: usize = 8;
 const LAST_WORDS: usize = 3;
+/// What a deadline may be missed by.
+const SLACK: Duration = Duration::from_millis(1);
 
 pub(crate) fn words(chunk: u32) -> usize {
     if chunk + 1 == CHUNKS { LAST_WORDS } else { WORDS }
 }
 
-/// What contributor `c` has in a chunk, under its `draft`-th contribution.
-pub(crate) fn values(contributor: u16, chunk: u32, draft: u64) -> Vec<u64> {
+/// What contributor `c` has in a chunk.
+pub(crate) fn values(contributor: u16, chunk: u32, issue: Issue) -> Vec<u64> {
+    let Issue { contribution, draft } = issue;
     let salt = u64::from(contributor) << 40 | u64::from(chunk) << 8 | draft << 60;
+    let salt = salt | u64::from(contribution) << 50;
     let mixed = |word: usize| (salt + word as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let mut values: Vec<u64> = (0..words(chunk)).map(mixed).collect();
     values[0] = 1 << (8 * contributor);
@@ -39,7 +50,10 @@ fn bytes(values: &[u64]) -> Vec<u8> {
 }
 
 /// Adds words, wrapping.
-struct Adder(Vec<Vec<u64>>);
+struct Adder {
+    round: (u32, u32),
+    sums: Accumulators,
+}
 
 impl Summer for Adder {
     fn chunk_count(&self) -> u32 {
@@ -55,18 +69,34 @@ impl Summer for Adder {
         Ok(())
     }
     fn add(&mut self, chunks: Range<u32>, payload: &[u8]) {
-        let sums = &mut self.0[chunks.start as usize..chunks.end as usize];
+        let mut rounds = self.sums.lock().unwrap();
+        let sums = rounds.get_mut(&self.round).unwrap();
+        let sums = &mut sums[chunks.start as usize..chunks.end as usize];
         for (word, value) in sums.iter_mut().flatten().zip(payload.as_chunks().0) {
             *word = word.wrapping_add(u64::from_le_bytes(*value));
         }
+        for (sum, chunk) in sums.iter().zip(chunks) {
+            let counts = sum[0].to_le_bytes();
+            let once = counts.iter().all(|count| *count <= 1);
+            assert!(once, "a contributor counts twice in chunk {chunk}: {counts:?}");
+        }
     }
     fn finish(&mut self, chunk: u32) -> Result<Vec<u8>, String> {
-        Ok(bytes(&self.0[chunk as usize]))
+        Ok(bytes(&self.sums.lock().unwrap()[&self.round][chunk as usize]))
     }
 }
 
 /// Admits whoever says hello.
-pub(crate) struct Integers;
+pub(crate) struct Integers {
+    incarnation: u32,
+    sums: Accumulators,
+}
+
+impl Integers {
+    pub(crate) fn new(incarnation: u32, sums: Accumulators) -> Self {
+        Self { incarnation, sums }
+    }
+}
 
 impl Job for Integers {
     fn admit(
@@ -79,9 +109,11 @@ impl Job for Integers {
         if hello == b"hello" { Ok(()) } else { Err("say hello".into()) }
     }
     fn open(&mut self, round: u32, joined: &BTreeMap<u16, Vec<u8>>) -> Result<Opened, String> {
-        let summer = Adder((0..CHUNKS).map(|chunk| vec![0; words(chunk)]).collect());
-        let charter = vec![round as u8, joined.len() as u8];
-        Ok(Opened { charter, summer: Box::new(summer) })
+        let (sums, round) = (self.sums.clone(), (self.incarnation, round));
+        let zeros = (0..CHUNKS).map(|chunk| vec![0; words(chunk)]).collect();
+        sums.lock().unwrap().insert(round, zeros);
+        let charter = vec![round.1 as u8, joined.len() as u8];
+        Ok(Opened { charter, summer: Box::new(Adder { round, sums }) })
     }
 }
 
@@ -90,15 +122,20 @@ pub(crate) struct Client {
     pub node: Option<Contributor>,
     pub number: u16,
     pub addr: SocketAddr,
-    pub contribution: u8,
-    pub draft: u64,
+    pub issue: Issue,
     pub opening: Option<Opening>,
     next: u32,
+    /// Chunks that it pushes in one datagram.
+    pack: u32,
+    /// First chunks of the datagrams that count.
+    counted: BTreeSet<u32>,
     pub sums: BTreeMap<u32, (Vec<u16>, Vec<u64>)>,
     pub ends: Vec<End>,
     pub refused: Vec<String>,
     pub rejected: Vec<Refusal>,
     pub unreachable: u32,
+    /// Nothing more comes of its contribution: the round ended, or it was refused.
+    pub done: bool,
 }
 
 pub(crate) struct World {
@@ -108,9 +145,18 @@ pub(crate) struct World {
     pub settings: AggregatorConfig,
     pub clients: Vec<Client>,
     pub events: Vec<AggregatorEvent>,
+    /// Machines that are suspended: nothing reaches them, and nothing happens there.
+    pub asleep: BTreeSet<IpAddr>,
+    pub ledger: Ledger,
+    /// Clients push up to so many chunks in one datagram.
+    pub most_packed: u32,
+    /// They send from up to so many sockets.
+    pub most_paths: u16,
     incarnations: u32,
-    /// Chunks that each client pushes in one datagram.
-    pack: u32,
+    /// All processes of nodes that may take part.
+    processes: BTreeSet<Peer>,
+    /// Until when the open round must close, and the closed one be finished; by the aggregator's clock.
+    deadlines: [Option<Time>; 2],
 }
 
 pub(crate) const SERVER: ([u8; 4], u16) = ([10, 0, 0, 9], 7700);
@@ -125,6 +171,11 @@ pub(crate) fn node(number: u16) -> Identity {
     Identity::from_secret(&[number as u8 + 1; 32]).unwrap()
 }
 
+/// The machine that client `number` runs on.
+pub(crate) fn machine(number: u16) -> IpAddr {
+    [10, 0, 1, number as u8].into()
+}
+
 /// A process of a node.
 pub(crate) fn process(identity: Identity, incarnation: u32) -> Config {
     let mut seed = identity.id().0;
@@ -133,71 +184,103 @@ pub(crate) fn process(identity: Identity, incarnation: u32) -> Config {
 }
 
 impl World {
+    /// A world of one round, with faults of every mixture.
     pub(crate) fn new(seed: u64, clients: u16, min_clients: u16) -> Self {
-        let mut world = Self {
-            seed,
-            network: Network::new(seed, faults(seed)),
-            aggregator: None,
-            settings: AggregatorConfig {
-                endpoint: process(server(), 1),
-                nodes: (0..clients)
-                    .map(|number| (node(number).id(), Some(number)))
-                    .chain([(node(7).id(), None)])
-                    .collect(),
-                clients,
-                min_clients,
-                rounds: 1,
-                join_deadline: Duration::from_secs(20),
-                round_deadline: Duration::from_secs(30),
-                linger: Duration::from_secs(15),
-                seed: [seed as u8; 32],
-            },
-            clients: Vec::new(),
-            events: Vec::new(),
-            incarnations: 0,
-            pack: 1 + (seed % 4) as u32,
+        let settings = AggregatorConfig {
+            endpoint: process(server(), 1),
+            nodes: (0..clients)
+                .map(|number| (node(number).id(), Some(number)))
+                .chain([(node(7).id(), None)])
+                .collect(),
+            clients,
+            min_clients,
+            rounds: 1,
+            join_deadline: Duration::from_secs(20),
+            round_deadline: Duration::from_secs(30),
+            linger: Duration::from_secs(15),
+            seed: [seed as u8; 32],
         };
+        let mut world = Self::of(seed, settings, faults(seed));
         world.start_aggregator();
         world
     }
 
+    /// A world without anybody in it yet.
+    pub(crate) fn of(seed: u64, settings: AggregatorConfig, faults: Faults) -> Self {
+        Self {
+            seed,
+            network: Network::new(seed, faults),
+            aggregator: None,
+            clients: Vec::new(),
+            events: Vec::new(),
+            asleep: BTreeSet::new(),
+            ledger: Ledger::of(settings.min_clients),
+            most_packed: 4,
+            most_paths: 3,
+            incarnations: 0,
+            processes: BTreeSet::new(),
+            settings,
+            deadlines: [None; 2],
+        }
+    }
+
     pub(crate) fn start_aggregator(&mut self) {
         self.settings.endpoint = self.config(server());
-        self.aggregator = Some(Aggregator::new(self.settings.clone(), Integers).unwrap());
+        let incarnation = self.settings.endpoint.incarnation.get();
+        let job = Integers::new(incarnation, self.ledger.accumulators.clone());
+        self.aggregator = Some(Aggregator::new(self.settings.clone(), job).unwrap());
+        self.deadlines = [None; 2];
     }
 
     /// Starts or restarts client `number` as a new process at a new port.
     pub(crate) fn start_client(&mut self, number: u16, contribution: u8) {
-        self.start_node(node(number), number, contribution);
+        self.start_node(node(number), number, contribution, None);
     }
 
     /// Starts a process of a node as client `number`.
-    pub(crate) fn start_node(&mut self, identity: Identity, number: u16, contribution: u8) {
+    pub(crate) fn start_node(
+        &mut self,
+        identity: Identity,
+        number: u16,
+        contribution: u8,
+        resume: Option<Resume>,
+    ) {
+        let allowed = self.settings.nodes.contains_key(&identity.id());
+        let mut endpoint = self.config(identity);
+        // Of one process few, of the next many.
+        endpoint.paths =
+            1 + (self.seed as u16).wrapping_add(self.incarnations as u16) % self.most_paths;
+        if allowed {
+            let (node, incarnation) = (endpoint.identity.id(), endpoint.incarnation.get());
+            self.processes.insert(Peer { node, incarnation });
+        }
         let config = ContributorConfig {
-            endpoint: self.config(identity),
+            endpoint,
             addr: SERVER.into(),
             aggregator: server().id(),
             contributor: number,
             seed: [self.incarnations as u8; 32],
         };
-        let addr = SocketAddr::from(([10, 0, 0, 1], 1000 + self.incarnations as u16));
-        let mut node = Contributor::new(config).unwrap();
-        node.join(self.network.now(), [contribution; 16], b"hello".to_vec(), None).unwrap();
+        let node = Contributor::new(config).unwrap();
         self.clients.retain(|client| client.number != number);
-        self.clients.push(Client {
+        let mut client = Client {
             node: Some(node),
             number,
-            addr,
-            contribution,
-            draft: 0,
+            addr: (machine(number), 1000 + self.incarnations as u16).into(),
+            issue: Issue::of(contribution),
             opening: None,
             next: 0,
+            pack: 1 + (self.seed as u32).wrapping_add(self.incarnations) % self.most_packed,
+            counted: BTreeSet::new(),
             sums: BTreeMap::new(),
             ends: Vec::new(),
             refused: Vec::new(),
             rejected: Vec::new(),
             unreachable: 0,
-        });
+            done: false,
+        };
+        client.join(self.network.time_at(client.addr), contribution, resume);
+        self.clients.push(client);
     }
 
     pub(crate) fn client(&mut self, number: u16) -> &mut Client {
@@ -214,53 +297,97 @@ impl World {
     pub(crate) fn run(&mut self, span: Duration, done: impl Fn(&Self) -> bool) -> bool {
         let until = self.network.now() + span;
         while !done(self) {
-            let mut nodes: Vec<(SocketAddr, &mut dyn Node)> = Vec::new();
-            if let Some(aggregator) = &mut self.aggregator {
-                nodes.push((SERVER.into(), aggregator));
-            }
-            for client in &mut self.clients {
-                if let Some(node) = &mut client.node {
-                    nodes.push((client.addr, node));
-                }
-            }
-            if !self.network.step(&mut nodes, until) {
+            if !self.step(until) {
                 return done(self);
-            }
-            if let Some(aggregator) = &mut self.aggregator {
-                self.events.extend(std::iter::from_fn(|| aggregator.poll_event()));
-            }
-            let now = self.network.now();
-            for client in &mut self.clients {
-                client.turn(now, self.pack);
             }
         }
         true
     }
 
-    /// Every sum a client holds is exact over the contributors listed with it, each counted once,
-    /// and never of fewer than the minimum.
-    pub(crate) fn check_sums(&self) {
-        for client in &self.clients {
-            for (chunk, (contributors, sum)) in &client.sums {
-                let mut expected = vec![0u64; words(*chunk)];
-                for contributor in contributors {
-                    let added = values(*contributor, *chunk, 0);
-                    expected.iter_mut().zip(added).for_each(|(e, v)| *e = e.wrapping_add(v));
-                }
-                assert_eq!(*sum, expected, "seed {}: chunk {chunk} of {contributors:?}", self.seed);
-                assert!(
-                    contributors.len() >= usize::from(self.settings.min_clients),
-                    "seed {}: chunk {chunk} of {contributors:?} should have been withheld",
-                    self.seed
-                );
+    /// One step of the network, what everyone's owner does about it, and all that must hold after it.
+    pub(crate) fn step(&mut self, until: Time) -> bool {
+        let mut nodes: Vec<(SocketAddr, &mut dyn Node)> = Vec::new();
+        if let Some(aggregator) = &mut self.aggregator {
+            nodes.push((SERVER.into(), aggregator));
+        }
+        for client in &mut self.clients {
+            if let Some(node) = &mut client.node {
+                nodes.push((client.addr, node));
             }
-            if let Some(end) = client.ends.last() {
-                assert_eq!(end.closed as usize, client.sums.len(), "seed {}", self.seed);
-                assert_eq!(end.closed + end.withheld, CHUNKS, "seed {}", self.seed);
-                for (contributor, chunks) in &end.contributed {
-                    let listed = client.sums.values().filter(|(who, _)| who.contains(contributor));
-                    assert_eq!(listed.count(), *chunks as usize, "seed {}", self.seed);
+        }
+        nodes.retain(|(addr, _)| !self.asleep.contains(&addr.ip()));
+        if !self.network.step(&mut nodes, until) {
+            return false;
+        }
+        self.ledger.now = self.network.now();
+        self.hear_aggregator();
+        for client in &mut self.clients {
+            if !self.asleep.contains(&client.addr.ip()) {
+                let now = self.network.time_at(client.addr);
+                client.turn(now, &mut self.ledger);
+            }
+        }
+        self.check();
+        true
+    }
+
+    fn hear_aggregator(&mut self) {
+        let Some(aggregator) = &mut self.aggregator else { return };
+        let now = self.network.time_at(SERVER.into());
+        let incarnation = aggregator.endpoint().incarnation();
+        while let Some(event) = aggregator.poll_event() {
+            if !matches!(event, AggregatorEvent::Settled { .. }) {
+                self.ledger.tell(&event);
+            }
+            match &event {
+                AggregatorEvent::Opened { .. } => {
+                    self.deadlines[0] = Some(now + self.settings.round_deadline + SLACK);
                 }
+                AggregatorEvent::Closed(_) => {
+                    self.deadlines = [None, Some(now + self.settings.linger + SLACK)];
+                }
+                AggregatorEvent::Finished { .. } => self.deadlines[1] = None,
+                AggregatorEvent::Equivocation { round, contributor, chunk } => {
+                    let issues = self.ledger.issues((incarnation, *round), *contributor);
+                    assert!(issues.len() > 1, "{contributor} is said to equivocate in {chunk}");
+                }
+                _ => {}
+            }
+            self.events.push(event);
+        }
+    }
+
+    /// Lets a suspended machine go on. What was due meanwhile is due now.
+    pub(crate) fn wake(&mut self, machine: IpAddr) {
+        self.asleep.remove(&machine);
+        let server = SocketAddr::from(SERVER);
+        if machine == server.ip() {
+            let now = self.network.time_at(server) + SLACK;
+            self.deadlines.iter_mut().flatten().for_each(|due| *due = now.max(*due));
+        }
+    }
+
+    /// Whether no round is open.
+    pub(crate) fn is_between_rounds(&self) -> bool {
+        self.deadlines[0].is_none()
+    }
+
+    /// Nobody holds more than it may, nor anything of a stranger's; and rounds end.
+    fn check(&self) {
+        if let Some(aggregator) = &self.aggregator {
+            let known = |peer: &Peer| self.processes.contains(peer);
+            check_endpoint(aggregator.endpoint(), known);
+            let asleep = self.asleep.contains(&SocketAddr::from(SERVER).ip());
+            let now = self.network.time_at(SERVER.into());
+            let late = self.deadlines.iter().flatten().any(|due| now > *due);
+            assert!(asleep || !late, "a round did not end, or did not finish, by its deadline");
+        }
+        for client in &self.clients {
+            let Some(node) = &client.node else { continue };
+            let server: NodeId = self.settings.endpoint.identity.id();
+            check_endpoint(node.endpoint(), |peer| peer.node == server);
+            if !self.settings.nodes.keys().any(|known| *known == node.endpoint().node()) {
+                assert!(client.opening.is_none(), "a stranger takes part");
             }
         }
     }
@@ -286,42 +413,106 @@ impl Drop for World {
     }
 }
 
+/// All that an endpoint holds is of peers that it may know, and bounded (PROTOCOL §9).
+fn check_endpoint(endpoint: &Endpoint, known: impl Fn(&Peer) -> bool) {
+    let load = endpoint.load();
+    assert!(endpoint.peers().all(|peer| known(&peer)), "a stranger made state");
+    let within = load.links <= MAX_PEERS
+        && load.sessions <= 4 * load.links
+        && load.held_bytes <= DEFAULT_HELD_BYTES
+        && load.greetings <= MAX_GREETINGS
+        && load.events <= MAX_EVENTS;
+    assert!(within, "beyond a bound: {load:?}");
+}
+
 impl Client {
-    /// Pushes what there is room for, and takes note of what happened.
-    fn turn(&mut self, now: Time, pack: u32) {
+    /// Asks to take part with a contribution.
+    pub(crate) fn join(&mut self, now: Time, contribution: u8, resume: Option<Resume>) {
         let Some(node) = &mut self.node else { return };
+        self.issue = Issue::of(contribution);
+        self.done = false;
+        self.opening = None;
+        node.join(now, [contribution; 16], b"hello".to_vec(), resume).unwrap();
+    }
+
+    /// From here on it says something else under the same name, also where it has said something.
+    pub(crate) fn equivocate(&mut self) {
+        self.issue.draft += 1;
+        self.next = 0;
+    }
+
+    /// Takes note of what happened, and pushes what there is room for.
+    fn turn(&mut self, now: Time, ledger: &mut Ledger) {
+        let Some(mut node) = self.node.take() else { return };
         while let Some(event) = node.poll_event() {
+            if !matches!(event, ContributorEvent::Sum { .. } | ContributorEvent::Counted { .. }) {
+                ledger.tell((self.number, &event));
+            }
             match event {
                 ContributorEvent::Opened(opening) => {
                     let layout = Layout { chunks: CHUNKS, sum_bytes: 8 * WORDS };
                     node.accept(now, layout).unwrap();
                     self.opening = Some(opening);
                     self.next = 0;
+                    self.counted.clear();
                     self.sums.clear();
                 }
                 ContributorEvent::Sum { chunk, bitmap, bytes } => {
                     let contains = |c: &u16| bitmap[usize::from(c / 8)] >> (c % 8) & 1 == 1;
-                    let contributors = (0..8 * bitmap.len() as u16).filter(contains).collect();
+                    let contributors: Vec<u16> =
+                        (0..8 * bitmap.len() as u16).filter(contains).collect();
                     let words = bytes.as_chunks().0.iter().map(|word| u64::from_le_bytes(*word));
-                    let former = self.sums.insert(chunk, (contributors, words.collect()));
+                    let sum = (contributors, words.collect());
+                    ledger.check_sum(self.round(), chunk, &sum);
+                    let former = self.sums.insert(chunk, sum);
                     assert!(former.is_none(), "chunk {chunk} was reported twice");
                 }
-                ContributorEvent::Ended(end) => self.ends.push(end),
-                ContributorEvent::Refused { reason } => self.refused.push(reason),
-                ContributorEvent::Rejected { refusal, .. } => self.rejected.push(refusal),
+                ContributorEvent::Counted { first_chunk } => {
+                    self.counted.insert(first_chunk);
+                    for chunk in first_chunk..CHUNKS.min(first_chunk + self.pack) {
+                        ledger.count(self.round(), self.number, chunk);
+                    }
+                }
+                ContributorEvent::Ended(end) => {
+                    self.check_end(&end);
+                    self.ends.push(end);
+                    self.done = true;
+                }
+                ContributorEvent::Refused { reason } => {
+                    self.refused.push(reason);
+                    self.done = true;
+                }
+                ContributorEvent::Rejected { refusal, .. } => {
+                    let honest = ledger.issues(self.round(), self.number).len() == 1;
+                    let accused = refusal == Refusal::Equivocation;
+                    assert!(!(honest && accused), "{} is said to equivocate", self.number);
+                    self.rejected.push(refusal);
+                }
                 ContributorEvent::Unreachable => {
                     self.unreachable += 1;
                     node.rejoin(now).unwrap();
                 }
             }
         }
-        // A few datagrams a turn: sealing takes time, so that crashes fall in the middle.
+        self.push(now, &mut node, ledger);
+        self.node = Some(node);
+    }
+
+    /// The round it is in: its aggregator's incarnation, and its number.
+    fn round(&self) -> (u32, u32) {
+        let opening = self.opening.as_ref().unwrap();
+        (opening.incarnation, opening.round)
+    }
+
+    /// A few datagrams a turn: sealing takes time, so that crashes fall in the middle.
+    fn push(&mut self, now: Time, node: &mut Contributor, ledger: &mut Ledger) {
         for _ in 0..2 {
             if self.opening.is_none() || self.next >= CHUNKS || !node.can_push() {
                 return;
             }
-            let chunks = self.next..CHUNKS.min(self.next + pack);
-            let payload = |chunk| bytes(&values(self.number, chunk, self.draft));
+            ledger.issue(self.round(), self.number, self.issue);
+            let chunks = self.next..CHUNKS.min(self.next + self.pack);
+            let payload = |chunk| bytes(&values(self.number, chunk, self.issue));
             let data: Vec<u8> = chunks.clone().flat_map(payload).collect();
             let offset = u64::from(self.next) * 8 * WORDS as u64;
             node.push(now, self.next, offset, data.into()).unwrap();
@@ -329,8 +520,23 @@ impl Client {
         }
     }
 
+    /// An end tells the truth about the sums.
+    fn check_end(&self, end: &End) {
+        assert_eq!(end.closed as usize, self.sums.len());
+        assert_eq!(end.closed + end.withheld, CHUNKS);
+        for (contributor, chunks) in &end.contributed {
+            let listed = self.sums.values().filter(|(who, _)| who.contains(contributor));
+            assert_eq!(listed.count(), *chunks as usize);
+        }
+    }
+
     pub(crate) fn pushed(&self) -> u32 {
         self.next
+    }
+
+    /// Whether all that it pushed is known to count.
+    pub(crate) fn is_counted(&self) -> bool {
+        self.counted.len() == self.next.div_ceil(self.pack) as usize
     }
 }
 
@@ -342,6 +548,7 @@ fn faults(seed: u64) -> Faults {
         corruption: (seed * 19 % 41) as u32,
         trimming: (seed * 61 % 151) as u32,
         junk: (seed * 29 % 61) as u32,
+        lateness: 0,
         delay: Duration::from_micros(50),
         jitter: Duration::from_micros(seed * 71 % 5000),
     }

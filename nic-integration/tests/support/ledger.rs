@@ -1,0 +1,120 @@
+//! What clients really did, kept beside the protocol: what they issued, what was added, what they were
+//! told counts, and the sums that came back.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Debug;
+use std::sync::{Arc, Mutex};
+
+use ciphergram_nic::proto::Time;
+
+use super::{values, words};
+
+/// A contribution, and which of its versions: an honest client has one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Issue {
+    pub contribution: u8,
+    pub draft: u64,
+}
+
+impl Issue {
+    /// The version that an honest client has.
+    pub(crate) fn of(contribution: u8) -> Self {
+        Self { contribution, draft: 0 }
+    }
+}
+
+/// An aggregator's incarnation, and the number of its round.
+type Round = (u32, u32);
+
+/// Of each round that was opened: what its chunks hold.
+pub(crate) type Accumulators = Arc<Mutex<BTreeMap<Round, Vec<Vec<u64>>>>>;
+
+#[derive(Default)]
+pub(crate) struct Ledger {
+    /// Whether to print what happens.
+    pub trace: bool,
+    /// The network's time, to print with it.
+    pub(super) now: Time,
+    min_clients: u16,
+    pub(super) accumulators: Accumulators,
+    /// What each contributor pushed to a round.
+    issued: BTreeMap<(Round, u16), Vec<Issue>>,
+    counted: BTreeSet<(Round, u16, u32)>,
+    /// The sums that came back: contributors and words.
+    sums: BTreeMap<(Round, u32), (Vec<u16>, Vec<u64>)>,
+}
+
+impl Ledger {
+    /// One in which nothing is written. No sum may be of fewer than `min_clients`.
+    pub(super) fn of(min_clients: u16) -> Self {
+        Self { min_clients, ..Self::default() }
+    }
+
+    /// Notes that a client pushes to a round.
+    pub(super) fn issue(&mut self, round: Round, contributor: u16, issue: Issue) {
+        let issues = self.issued.entry((round, contributor)).or_default();
+        if !issues.contains(&issue) {
+            issues.push(issue);
+        }
+    }
+
+    pub(super) fn issues(&self, round: Round, contributor: u16) -> &[Issue] {
+        self.issued.get(&(round, contributor)).map_or(&[], |issues| issues)
+    }
+
+    /// A client was told that a chunk of its counts: it was added, once, and stays so.
+    pub(super) fn count(&mut self, round: Round, contributor: u16, chunk: u32) {
+        let counts = self.accumulators.lock().unwrap()[&round][chunk as usize][0].to_le_bytes();
+        let added = counts[usize::from(contributor)] == 1;
+        assert!(added, "{contributor} was told that it is in chunk {chunk}, and is not");
+        self.counted.insert((round, contributor, chunk));
+    }
+
+    /// Chunks that clients were told to count.
+    pub(crate) fn counted(&self) -> usize {
+        self.counted.len()
+    }
+
+    /// Different sums that came back.
+    pub(crate) fn sums(&self) -> usize {
+        self.sums.len()
+    }
+
+    /// A sum is exact over those listed with it, who are enough, each counted once; whoever was told to
+    /// count is among them; and everyone has the same sum.
+    pub(super) fn check_sum(&mut self, round: Round, chunk: u32, sum: &(Vec<u16>, Vec<u64>)) {
+        let (listed, found) = sum;
+        let enough = listed.len() >= usize::from(self.min_clients);
+        assert!(enough, "the sum of chunk {chunk} is of too few: {listed:?}");
+        if let Some(known) = self.sums.get(&(round, chunk)) {
+            assert_eq!(known, sum, "two sums of chunk {chunk} of {round:?}");
+            return;
+        }
+        // One for each choice among the versions of those who issued several.
+        let mut expected = vec![vec![0u64; words(chunk)]];
+        for contributor in listed {
+            let mut sums = vec![];
+            for issue in self.issues(round, *contributor) {
+                let added = values(*contributor, chunk, *issue);
+                let add = |sum: &Vec<u64>| {
+                    sum.iter().zip(&added).map(|(s, v)| s.wrapping_add(*v)).collect()
+                };
+                sums.extend(expected.iter().map(add));
+            }
+            expected = sums;
+        }
+        assert!(expected.contains(found), "the sum of chunk {chunk} is not that of {listed:?}");
+        let told = self.counted.range((round, 0, 0)..=(round, u16::MAX, u32::MAX));
+        for (_, contributor, _) in told.filter(|(_, _, counted)| *counted == chunk) {
+            assert!(listed.contains(contributor), "{contributor} is lost from chunk {chunk}");
+        }
+        self.sums.insert((round, chunk), sum.clone());
+    }
+
+    /// Prints what happens, if somebody reads it.
+    pub(crate) fn tell(&self, what: impl Debug) {
+        if self.trace {
+            println!("{:>14.6} {what:?}", self.now.0 as f64 / 1e9);
+        }
+    }
+}
