@@ -134,6 +134,8 @@ pub struct Endpoint {
     greetings: VecDeque<(Route, Vec<u8>)>,
     /// Datagrams that the first link of `sending` has had in its turn.
     turn: usize,
+    /// Datagrams of messages that went before answers.
+    ahead: usize,
     events: VecDeque<Event>,
     /// The sum region in which datagrams wait to be added together.
     unsettled: Option<u32>,
@@ -179,6 +181,7 @@ impl Endpoint {
             sending: VecDeque::new(),
             greetings: VecDeque::new(),
             turn: 0,
+            ahead: 0,
             events: VecDeque::new(),
             unsettled: None,
             held: 0,
@@ -536,8 +539,8 @@ impl Endpoint {
         Some(event)
     }
 
-    /// Appends the next datagram to send to `bytes`, and says where to.
-    /// Answers go first.
+    /// Appends the next datagram to send to `bytes`, and says where to. Messages go before answers, but
+    /// no more than a turn of them: an answer is short, so it can end the burst that they make.
     pub fn poll_transmit(&mut self, now: Time, bytes: &mut Vec<u8>) -> Option<Route> {
         self.settle();
         if let Some((to, greeting)) = self.greetings.pop_front() {
@@ -545,6 +548,13 @@ impl Endpoint {
             self.stats.handshakes += 1;
             return Some(to);
         }
+        if self.ahead < TURN
+            && let Some(to) = self.transmit_message(now, bytes)
+        {
+            self.ahead += 1;
+            return Some(to);
+        }
+        self.ahead = 0;
         self.transmit_answer(bytes).or_else(|| self.transmit_message(now, bytes))
     }
 
