@@ -100,6 +100,7 @@ fn a_write_lands_in_place_and_counts_its_immediate_once() {
         assert_eq!(received.len(), 2, "seed {seed}: {received:?}");
         assert!(received.contains(&written(500, 30_011, 9)));
         assert!(received.contains(&written(60_000, 0, 10)));
+        assert_eq!(pair.ends[1].immediates(7), Ok(2));
         let memory = pair.ends[1].memory(7).unwrap();
         assert_eq!(memory[500..30_511], data[..]);
         assert!(memory[..500].iter().chain(&memory[30_511..]).all(|byte| *byte == 0));

@@ -246,7 +246,7 @@ impl Endpoint {
         bytes: usize,
         owner: Option<NodeId>,
     ) -> Result<(), NicError> {
-        self.register(rkey, Region::Memory(Memory { bytes: vec![0; bytes], owner }))
+        self.register(rkey, Region::Memory(Memory { bytes: vec![0; bytes], owner, immediates: 0 }))
     }
 
     /// Registers an inbox: each message WRITTEN from offset 0 is handed over whole.
@@ -292,6 +292,19 @@ impl Endpoint {
     pub fn memory(&self, rkey: u32) -> Result<&[u8], NicError> {
         match self.regions.get(&rkey) {
             Some(Region::Memory(memory)) => Ok(&memory.bytes),
+            _ => Err(NicError::NoSuchRegion { rkey }),
+        }
+    }
+
+    /// How many messages with an immediate have landed whole in a memory region, each once: whoever waits for
+    /// n of n need not see every one's event.
+    ///
+    /// # Errors
+    ///
+    /// [`NicError::NoSuchRegion`].
+    pub fn immediates(&self, rkey: u32) -> Result<u64, NicError> {
+        match self.regions.get(&rkey) {
+            Some(Region::Memory(memory)) => Ok(memory.immediates),
             _ => Err(NicError::NoSuchRegion { rkey }),
         }
     }

@@ -25,6 +25,8 @@ pub(super) struct Memory {
     pub(super) bytes: Vec<u8>,
     /// The only node that may, if any is named.
     pub(super) owner: Option<NodeId>,
+    /// Messages with an immediate that landed whole.
+    pub(super) immediates: u64,
 }
 
 impl Region {

@@ -258,8 +258,11 @@ impl Endpoint {
     }
 }
 
-fn completion(region: &Region, from: Peer, partial: &mut Partial) -> Event {
+fn completion(region: &mut Region, from: Peer, partial: &mut Partial) -> Event {
     let (rkey, immediate) = (partial.rkey, partial.immediate);
+    if let (Region::Memory(memory), Some(_)) = (&mut *region, immediate) {
+        memory.immediates += 1;
+    }
     match region {
         Region::Inbox { .. } => {
             let data = std::mem::take(&mut partial.assembly);
