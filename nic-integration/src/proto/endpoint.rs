@@ -1,5 +1,6 @@
 //! One process's end of the protocol: links, regions, events.
 
+mod census;
 mod greeting;
 mod incoming;
 
@@ -13,6 +14,8 @@ use rand_chacha::ChaCha20Rng;
 use rand_core::SeedableRng;
 
 use crate::NicError;
+
+pub use census::Census;
 
 use super::datagram::{Header, MAX_DATAGRAM_BYTES, OVERHEAD_BYTES, Opcode};
 use super::event::{Cause, Event, MessageId, Peer};
