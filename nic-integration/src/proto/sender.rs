@@ -126,6 +126,14 @@ impl Sender {
         self.next_message
     }
 
+    /// Goes on above ids that another link has used towards the same peer. Nothing may be unanswered: what
+    /// is has its id.
+    pub(super) fn skip_to(&mut self, message: u64) {
+        if self.is_idle() {
+            self.next_message = self.next_message.max(message);
+        }
+    }
+
     pub(super) fn is_idle(&self) -> bool {
         self.outgoing.is_empty()
     }

@@ -180,6 +180,8 @@ impl Endpoint {
         }
         self.forget(other);
         if let Some(link) = self.links.get_mut(&id) {
+            // Or a message would have the id of one that is answered, and be told as done.
+            link.sender.skip_to(self.first_message);
             self.held -= std::mem::replace(&mut link.receiver, receiver).held_bytes();
         }
     }
