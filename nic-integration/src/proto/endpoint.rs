@@ -98,7 +98,8 @@ pub struct Endpoint {
     rng: ChaCha20Rng,
     gate: Gate,
     regions: BTreeMap<u32, Region>,
-    links: BTreeMap<u32, Link>,
+    /// Boxed, since a tree has room for more than it holds.
+    links: BTreeMap<u32, Box<Link>>,
     /// Links by the process at their other end, once it is known.
     peers: BTreeMap<Peer, u32>,
     /// Where nodes listen that we contact, and the link there.
@@ -400,7 +401,7 @@ impl Endpoint {
         let id = self.next_link;
         self.next_link = self.next_link.wrapping_add(1);
         let sender = Sender::new(self.payload_limit(), self.first_message);
-        self.links.insert(id, Link::new(now, peer, addr, contact, sender));
+        self.links.insert(id, Box::new(Link::new(now, peer, addr, contact, sender)));
         Some(id)
     }
 
@@ -558,6 +559,7 @@ impl Endpoint {
         let gone: Vec<u32> =
             self.links.iter().filter(|(_, link)| gone(link)).map(|(id, _)| *id).collect();
         gone.into_iter().for_each(|id| self.forget(id));
+        self.links.values_mut().for_each(|link| link.rest(now));
     }
 
     fn forget(&mut self, id: u32) {

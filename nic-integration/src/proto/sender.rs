@@ -428,6 +428,15 @@ impl Sender {
         self.flights.clear();
     }
 
+    /// Keeps no room for what is not there.
+    pub(super) fn rest(&mut self) {
+        if self.is_idle() && self.in_flight == 0 {
+            (self.flights, self.unsent, self.resend) = Default::default();
+            // An empty tree has room for eleven, once it had one.
+            self.outgoing = BTreeMap::new();
+        }
+    }
+
     pub(super) fn next_timeout(&self) -> Option<Time> {
         let waiting = (self.in_flight > 0).then(|| self.stirred + self.pace.timeout());
         [waiting, self.overdue()].into_iter().flatten().min()

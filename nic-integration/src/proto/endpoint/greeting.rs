@@ -49,7 +49,8 @@ impl Endpoint {
         let initiator = Initiator::hello(me, node, index, suite, cookie.as_ref(), rng, out).ok();
         let wait = (HELLO_SPAN * (1 << attempts.min(8))).min(MAX_HELLO_SPAN);
         let sent = initiator.is_some();
-        link.greeting = Some(Greeting { initiator, index, next: now + wait, attempts, cookie });
+        let greeting = Greeting { initiator, index, next: now + wait, attempts, cookie };
+        link.greeting = Some(Box::new(greeting));
         if sent {
             self.sessions.insert(index, id);
             self.send_greeting(to, bytes);
@@ -105,8 +106,8 @@ impl Endpoint {
             return;
         };
         let Some(link) = self.links.get_mut(&id) else { return };
-        if let Some((_, former)) = link.offered.replace((peer, session)) {
-            self.sessions.remove(&former.local());
+        if let Some(former) = link.offered.replace(Box::new((peer, session))) {
+            self.sessions.remove(&former.1.local());
         }
         self.sessions.insert(index, id);
         self.send_greeting(from, answer);
@@ -154,8 +155,8 @@ impl Endpoint {
                 self.held -= std::mem::take(&mut link.receiver).held_bytes();
                 // What the process before had offered.
                 link.hello = 0;
-                if let Some((_, session)) = link.offered.take() {
-                    self.sessions.remove(&session.local());
+                if let Some(offer) = link.offered.take() {
+                    self.sessions.remove(&offer.1.local());
                 }
             }
         }
