@@ -50,7 +50,9 @@ impl Script<'_> {
 
 /// Remembers what was added: chunk, and the contribution's first bytes, which say whose and which.
 #[derive(Clone, Default)]
-struct Ledger(Arc<Mutex<Vec<(u32, [u8; 2])>>>);
+struct Ledger(Arc<Mutex<Vec<Added>>>);
+
+type Added = (u32, [u8; 2]);
 
 impl Summer for Ledger {
     fn chunk_count(&self) -> u32 {
@@ -182,6 +184,11 @@ impl End {
     }
 }
 
+/// A write: rkey, range, serial.
+type Written = (u32, Range<u64>, u32);
+/// A message that came: rkey, range, immediate.
+type Whole = (u32, Range<u64>, Option<u32>);
+
 struct Datagram {
     to: usize,
     bytes: Vec<u8>,
@@ -193,12 +200,12 @@ struct World {
     under_way: Vec<Datagram>,
     starts: u32,
     serial: u32,
-    /// Everything ever written, by the region's end: rkey, range, serial.
-    written: [Vec<(u32, Range<u64>, u32)>; 2],
-    /// All that either end was told to be whole, of all processes: rkey, range, immediate.
-    whole: [Vec<(u32, Range<u64>, Option<u32>)>; 2],
+    /// Everything ever written, by the region's end.
+    written: [Vec<Written>; 2],
+    /// All that either end was told to be whole, of all processes.
+    whole: [Vec<Whole>; 2],
     /// Everything ever added at either end, of all processes.
-    added: [BTreeSet<(u32, [u8; 2])>; 2],
+    added: [BTreeSet<Added>; 2],
 }
 
 impl World {
@@ -374,7 +381,7 @@ impl World {
 
     /// A message became whole at an end: someone wrote it, and its immediate was not told before.
     fn look_at_whole(&mut self, end: usize, rkey: u32, range: Range<u64>, immediate: Option<u32>) {
-        let same = |(r, w, serial): &&(u32, Range<u64>, u32)| {
+        let same = |(r, w, serial): &&Written| {
             (*r, w) == (rkey, &range) && immediate.is_none_or(|told| told == *serial)
         };
         let empty = range.is_empty();
@@ -423,9 +430,8 @@ impl World {
                 let Ok(memory) = end.endpoint.memory(rkey) else { continue };
                 let own: Vec<_> = written.iter().filter(|(of, ..)| *of == rkey).collect();
                 for (at, found) in (0..).zip(memory).filter(|(_, found)| **found != 0) {
-                    let is = |(_, w, serial): &&&(u32, Range<u64>, u32)| {
-                        w.contains(&at) && byte(*serial, at) == *found
-                    };
+                    let is =
+                        |(_, w, serial): &&&Written| w.contains(&at) && byte(*serial, at) == *found;
                     assert!(own.iter().any(|w| is(&w)), "byte {at} of region {rkey} is {found}");
                 }
             }
