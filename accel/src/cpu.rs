@@ -39,8 +39,9 @@ const BLOCK: usize = 256;
 /// Items of a block of a program over beats alone.
 const BEATS: usize = 64;
 
-/// Items of a program of products that are worth the while of another thread.
-const PRODUCTS: usize = 64;
+/// Items of a program of products that are worth the while of another thread: more than a batch of
+/// datagrams holds, which is added where it arrived.
+const PRODUCTS: usize = BLOCK;
 
 /// The CPU engine. See the [module](self) documentation.
 ///

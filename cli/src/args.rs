@@ -7,7 +7,10 @@ use ciphergram_he::{
     codec::Policy,
     params::{Literal, ParameterError},
 };
-use ciphergram_nic::{proto::NodeId, relay::MILLION};
+use ciphergram_nic::{
+    proto::{NodeId, datagram::MAX_DATAGRAM_BYTES, endpoint::DEFAULT_DATAGRAM_BYTES},
+    relay::MILLION,
+};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::bench::operation::{self, Operations};
@@ -280,6 +283,8 @@ pub(crate) struct Serve {
     /// Seconds after the first client joined when a round opens without the missing ones
     #[arg(long, default_value = "300", value_parser = seconds, value_name = "SECONDS")]
     pub(crate) join_deadline: Duration,
+    #[command(flatten)]
+    pub(crate) wire: Wire,
     /// Also write every datagram to this file, for Wireshark and its like; payloads stay sealed
     #[arg(long, value_name = "FILE")]
     pub(crate) capture: Option<PathBuf>,
@@ -339,12 +344,41 @@ pub(crate) struct Join {
     /// Seconds to look for an aggregator that does not answer, no fewer than 10
     #[arg(long, default_value = "30", value_parser = seconds, value_name = "SECONDS")]
     pub(crate) wait: Duration,
+    #[command(flatten)]
+    pub(crate) ways: Ways,
     /// Also write every datagram to this file, for Wireshark and its like; payloads stay sealed
     #[arg(long, value_name = "FILE")]
     pub(crate) capture: Option<PathBuf>,
     /// Report as JSON
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// How datagrams reach the aggregator.
+#[derive(Args, Clone, Copy)]
+pub(crate) struct Ways {
+    /// Source ports that datagrams are sprayed over, so that they take different ways through a network
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=16))]
+    pub(crate) paths: u16,
+    /// Flows that messages are dealt to, each with as many --paths; --paths 1 --split 4 keeps each message on one
+    /// of four ways. Paths times flows: at most 16
+    #[arg(long, default_value_t = 1, value_name = "FLOWS",
+        value_parser = clap::value_parser!(u16).range(1..=16))]
+    pub(crate) split: u16,
+    #[command(flatten)]
+    pub(crate) wire: Wire,
+}
+
+/// How datagrams are sent and received.
+#[derive(Args, Clone, Copy)]
+pub(crate) struct Wire {
+    /// The longest datagram to send, in bytes of UDP payload: longer ones are quicker, where the way carries them
+    /// [default: 8900 on loopback, 1372 elsewhere]
+    #[arg(long, value_name = "BYTES", value_parser = datagram_bytes)]
+    pub(crate) datagram: Option<usize>,
+    /// Ask the sockets over and over instead of sleeping: a core's worth of time for some microseconds less
+    #[arg(long)]
+    pub(crate) poll: bool,
 }
 
 /// A bad network. Each direction has the same faults, and a rate and a queue of its own.
@@ -525,6 +559,13 @@ fn seconds(text: &str) -> Result<Duration, String> {
         .filter(|s: &f64| (0.001..=1e7).contains(s))
         .map(Duration::from_secs_f64)
         .ok_or_else(|| "a number of seconds from 0.001 to 10000000".into())
+}
+
+/// What holds a chunk, and what UDP carries.
+fn datagram_bytes(text: &str) -> Result<usize, String> {
+    let range = DEFAULT_DATAGRAM_BYTES..=MAX_DATAGRAM_BYTES;
+    let bytes = text.parse().ok().filter(|bytes| range.contains(bytes));
+    bytes.ok_or_else(|| format!("a number of bytes from {} to {}", range.start(), range.end()))
 }
 
 fn milliseconds(text: &str) -> Result<Duration, String> {

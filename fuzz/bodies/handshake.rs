@@ -97,7 +97,7 @@ impl World {
                 self.said.truncate(MOST_DATAGRAMS - 1);
                 self.said.insert(0, bytes.clone());
             }
-            let to = (0..3).find(|place| addr(*place) == to);
+            let to = (0..3).find(|place| addr(*place) == to.addr);
             if let Some(to) = to.filter(|_| arrives) {
                 self.give(to, from, bytes);
             }

@@ -6,7 +6,7 @@ use ciphergram_accel::{Engine, Operand, Program, Ring, beats};
 
 use crate::{
     Error, PublicKey,
-    bytes::{read_words, to_bytes},
+    bytes::{as_words, to_bytes},
     ckks_sum,
     error::CiphertextFault,
     params::Chunks,
@@ -29,7 +29,7 @@ pub struct Accumulator {
     words: Vec<u64>,
     /// For each chunk.
     additions: Vec<u32>,
-    /// Room for the words of what is added.
+    /// Room for the words of what does not lie as words do.
     room: Vec<u64>,
 }
 
@@ -79,8 +79,8 @@ impl Accumulator {
         if bytes.len() != expected || expected == 0 {
             return Err(CiphertextFault::Length { found: bytes.len(), expected });
         }
-        read_words(&mut self.room, bytes);
-        range_fault(&self.key, &*self.engine, (&self.chunks, chunks.start), &self.room)
+        let words = as_words(&mut self.room, bytes);
+        range_fault(&self.key, &*self.engine, (&self.chunks, chunks.start), words)
             .map_or(Ok(()), Err)
     }
 
@@ -100,9 +100,9 @@ impl Accumulator {
         for first in (0..self.chunks.count()).step_by(PIECE_CHUNKS) {
             let piece = first..self.chunks.count().min(first + PIECE_CHUNKS as u32);
             let range = self.range(&piece);
-            read_words(&mut self.room, &bytes[range]);
-            check_words(&self.key, &*self.engine, &self.chunks, first, &self.room)?;
-            self.add_room(&piece)?;
+            let words = as_words(&mut self.room, &bytes[range.clone()]);
+            check_words(&self.key, &*self.engine, &self.chunks, first, words)?;
+            self.add(piece, &bytes[range])?;
         }
         Ok(())
     }
@@ -113,13 +113,7 @@ impl Accumulator {
     /// 2^31 additions or more to a chunk; nothing was added then. After an error of the engine, the
     /// sums of these chunks are worth nothing.
     pub fn add(&mut self, chunks: Range<u32>, bytes: &[u8]) -> Result<(), Error> {
-        read_words(&mut self.room, bytes);
-        self.add_room(&chunks)
-    }
-
-    /// Adds the words in `room`.
-    fn add_room(&mut self, chunks: &Range<u32>) -> Result<(), Error> {
-        let range = self.range(chunks);
+        let range = self.range(&chunks);
         let chunks = chunks.start as usize..chunks.end as usize;
         let additions = &mut self.additions[chunks];
         let admitted = i32::MAX as usize;
@@ -127,7 +121,8 @@ impl Accumulator {
             return Err(Error::TooManyContributors { found: admitted + 1, admitted });
         }
         let sum = &mut self.words[range.start / 8..range.end / 8];
-        self.engine.run(&self.program, &mut [Operand::InOut(sum), Operand::In(&self.room)])?;
+        let words = as_words(&mut self.room, bytes);
+        self.engine.run(&self.program, &mut [Operand::InOut(sum), Operand::In(words)])?;
         additions.iter_mut().for_each(|count| *count += 1);
         Ok(())
     }
@@ -222,11 +217,10 @@ pub(crate) fn check_stream(
     chunks: &Chunks,
     bytes: &[u8],
 ) -> Result<(), Error> {
-    let mut words = vec![];
+    let mut room = vec![];
     let pieces = bytes.chunks(PIECE_CHUNKS * chunks.geometry().chunk_bytes());
     for (first, piece) in (0..).step_by(PIECE_CHUNKS).zip(pieces) {
-        read_words(&mut words, piece);
-        check_words(key, engine, chunks, first, &words)?;
+        check_words(key, engine, chunks, first, as_words(&mut room, piece))?;
     }
     Ok(())
 }

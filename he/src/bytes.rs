@@ -99,6 +99,17 @@ pub(crate) fn read_words(words: &mut Vec<u64>, bytes: &[u8]) {
     words.extend(bytes.as_chunks::<8>().0.iter().map(|b| u64::from_le_bytes(*b)));
 }
 
+/// The same where they lie, if they lie as words do, else in `room`.
+pub(crate) fn as_words<'a>(room: &'a mut Vec<u64>, bytes: &'a [u8]) -> &'a [u64] {
+    match bytemuck::try_cast_slice(bytes) {
+        Ok(words) if cfg!(target_endian = "little") => words,
+        _ => {
+            read_words(room, bytes);
+            room
+        }
+    }
+}
+
 /// Appends little-endian bytes of `words`.
 pub(crate) fn append_words(bytes: &mut Vec<u8>, words: &[u64]) {
     let start = bytes.len();

@@ -1,12 +1,11 @@
 //! Drives a [`Node`] over a [`Wire`] in real time. It tells every node the time.
 
-use std::net::SocketAddr;
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
 use crate::NicError;
 use crate::node::Node;
-use crate::proto::Time;
+use crate::proto::{Route, Time};
 use crate::wire::{MAX_BURST_BYTES, Wire};
 
 /// Bursts sent before what arrived has its turn.
@@ -23,17 +22,19 @@ pub struct Driver<W> {
     burst: Burst,
     /// The wire had no room for the burst.
     blocked: bool,
+    /// Never sleeps.
+    polling: bool,
 }
 
-/// Datagrams for one address, all of one size but the last, which is shorter; and maybe one more, for
-/// which another burst begins.
+/// Datagrams by one route, all of one size but the last, which is shorter; and maybe one more, for which
+/// another burst begins.
 #[derive(Default)]
 struct Burst {
     bytes: Vec<u8>,
-    to: Option<SocketAddr>,
+    to: Option<Route>,
     each: usize,
     /// Where the one that does not belong to it begins, and where that one goes.
-    next: Option<(usize, SocketAddr)>,
+    next: Option<(usize, Route)>,
 }
 
 impl Burst {
@@ -51,7 +52,7 @@ impl Burst {
                 start >= limit.saturating_mul(self.each) || self.bytes.len() > MAX_BURST_BYTES;
             match self.to {
                 None => (self.to, self.each) = (Some(to), size),
-                Some(addr) if addr != to || size > self.each || full => {
+                Some(route) if route != to || size > self.each || full => {
                     self.next = Some((start, to));
                 }
                 Some(_) => {}
@@ -81,7 +82,13 @@ impl Burst {
 impl<W: Wire> Driver<W> {
     /// A driver whose time begins now.
     pub fn new(wire: W) -> Self {
-        Self { wire, origin: Instant::now(), burst: Burst::default(), blocked: false }
+        Self {
+            wire,
+            origin: Instant::now(),
+            burst: Burst::default(),
+            blocked: false,
+            polling: false,
+        }
     }
 
     /// The wire.
@@ -92,6 +99,12 @@ impl<W: Wire> Driver<W> {
     /// The same, to change it.
     pub fn wire_mut(&mut self) -> &mut W {
         &mut self.wire
+    }
+
+    /// Whether to ask the wire over and over instead of sleeping until something comes: a core's worth of
+    /// time for some microseconds less.
+    pub fn set_polling(&mut self, polling: bool) {
+        self.polling = polling;
     }
 
     /// The time, as the node is told it.
@@ -145,12 +158,16 @@ impl<W: Wire> Driver<W> {
     /// [`NicError::Wire`] if the wire has failed for good.
     pub fn turn<N: Node>(&mut self, node: &mut N, sleep: Duration) -> Result<(), NicError> {
         let busy = self.transmit(node);
-        let wait = if busy { Duration::ZERO } else { self.sleep_span(node, sleep) };
+        let wait = if busy || self.polling { Duration::ZERO } else { self.sleep_span(node, sleep) };
         let (origin, mut now) = (self.origin, None);
         self.wire.receive(wait, &mut |from, bytes| {
             let now = *now.get_or_insert_with(|| Time::ZERO + origin.elapsed());
             node.handle_datagram(now, from, bytes);
         })?;
+        match self.wire.take_congestion_marks() {
+            0 => {}
+            marked => node.note_congestion(marked),
+        }
         let now = self.now();
         if node.poll_timeout().is_some_and(|due| due <= now) {
             node.handle_timeout(now);

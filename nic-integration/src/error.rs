@@ -47,6 +47,14 @@ pub enum NicError {
         /// The size asked for.
         bytes: usize,
     },
+    /// No path to a peer, or more than there may be.
+    #[error("{sockets} paths are not possible: from 1 to {most}, paths times flows")]
+    Paths {
+        /// Sockets asked for: paths times flows.
+        sockets: usize,
+        /// The most that is allowed.
+        most: usize,
+    },
     /// Rounds need 1 ≤ minimum ≤ clients ≤ 65,535.
     #[error("a round of {clients} clients cannot need {min_clients}")]
     Quorum {

@@ -13,14 +13,14 @@ pub mod spool;
 
 use std::{net::SocketAddr, num::NonZeroU32, path::PathBuf};
 
-pub use client::{Client, ClientKey, Participation, RoundResult};
+pub use client::{Client, ClientKey, Participation, RoundResult, Ways};
 pub use job::SumJob;
 pub use nodes::Allowed;
 pub use server::{Observation, Progress, Server, ServerConfig};
 
 use crate::{
     NicError,
-    proto::{Config, Identity},
+    proto::{Config, Identity, endpoint::DEFAULT_DATAGRAM_BYTES},
 };
 use ciphergram_he::random;
 
@@ -124,10 +124,22 @@ pub enum Error {
     },
 }
 
-/// An endpoint configuration with a fresh random incarnation and seed.
-fn fresh_endpoint(identity: Identity) -> Result<Config, Error> {
+/// Bytes of a datagram between processes of one host, unless told otherwise: loopback carries more, but no
+/// more is gained.
+pub const LOOPBACK_DATAGRAM_BYTES: usize = 8900;
+
+/// An endpoint configuration with a fresh random incarnation and seed, for datagrams as long as asked for,
+/// or as the way to `addr`, the peer's or our own, is sure to carry.
+fn fresh_endpoint(
+    identity: Identity,
+    addr: SocketAddr,
+    datagram_bytes: Option<usize>,
+) -> Result<Config, Error> {
     let draw = u32::from_le_bytes(*random::bytes::<4>()?);
     // Zero means "unknown" on the wire; its chance moves to one.
     let incarnation = NonZeroU32::new(draw).unwrap_or(NonZeroU32::MIN);
-    Ok(Config::new(identity, incarnation, *random::bytes::<32>()?))
+    let near = addr.ip().is_loopback();
+    let sure = if near { LOOPBACK_DATAGRAM_BYTES } else { DEFAULT_DATAGRAM_BYTES };
+    let config = Config::new(identity, incarnation, *random::bytes::<32>()?);
+    Ok(Config { datagram_bytes: datagram_bytes.unwrap_or(sure), ..config })
 }

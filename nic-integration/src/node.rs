@@ -1,26 +1,27 @@
 //! What a driver or a simulation needs to know of a state machine.
 
-use std::net::SocketAddr;
-
-use crate::proto::{Endpoint, Time};
+use crate::proto::{Endpoint, Route, Time};
 
 /// A state machine between a wire and a clock; events are each machine's own.
 pub trait Node {
     /// Takes bytes that arrived from `from`; what they are afterwards is the machine's business.
-    fn handle_datagram(&mut self, now: Time, from: SocketAddr, bytes: &mut [u8]);
+    fn handle_datagram(&mut self, now: Time, from: Route, bytes: &mut [u8]);
 
     /// Lets timers expire.
     fn handle_timeout(&mut self, now: Time);
 
     /// Appends the next datagram to send to `bytes`, and says where to.
-    fn poll_transmit(&mut self, now: Time, bytes: &mut Vec<u8>) -> Option<SocketAddr>;
+    fn poll_transmit(&mut self, now: Time, bytes: &mut Vec<u8>) -> Option<Route>;
 
     /// When [`handle_timeout`](Self::handle_timeout) is next needed.
     fn poll_timeout(&self) -> Option<Time>;
+
+    /// So many datagrams arrived that a switch had marked: a queue was filling on their way.
+    fn note_congestion(&mut self, _marked: u64) {}
 }
 
 impl Node for Endpoint {
-    fn handle_datagram(&mut self, now: Time, from: SocketAddr, bytes: &mut [u8]) {
+    fn handle_datagram(&mut self, now: Time, from: Route, bytes: &mut [u8]) {
         Self::handle_datagram(self, now, from, bytes);
     }
 
@@ -28,11 +29,15 @@ impl Node for Endpoint {
         Self::handle_timeout(self, now);
     }
 
-    fn poll_transmit(&mut self, now: Time, bytes: &mut Vec<u8>) -> Option<SocketAddr> {
+    fn poll_transmit(&mut self, now: Time, bytes: &mut Vec<u8>) -> Option<Route> {
         Self::poll_transmit(self, now, bytes)
     }
 
     fn poll_timeout(&self) -> Option<Time> {
         Self::poll_timeout(self)
+    }
+
+    fn note_congestion(&mut self, marked: u64) {
+        Self::note_congestion(self, marked);
     }
 }

@@ -12,7 +12,10 @@ use rand_chacha::ChaCha8Rng;
 use rand_core::{Rng, SeedableRng};
 
 use crate::node::Node;
-use crate::proto::{Time, datagram::HEADER_BYTES};
+use crate::proto::{Route, Time, datagram::HEADER_BYTES, path::MAX_PATHS};
+
+/// Between the ports of one node's sockets: more nodes than this cannot share an address.
+pub const PORT_STRIDE: u16 = 4000;
 
 /// How the network misbehaves. Probabilities are per thousand datagrams.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -161,7 +164,7 @@ impl Network {
         let mut bytes = Vec::new();
         for (from, node) in nodes {
             while let Some(to) = node.poll_transmit(self.now, &mut bytes) {
-                self.send(*from, to, &bytes);
+                self.send(at(*from, to.via), to.addr, &bytes);
                 bytes.clear();
             }
         }
@@ -175,11 +178,15 @@ impl Network {
     }
 
     fn deliver(&mut self, nodes: &mut [(SocketAddr, &mut dyn Node)], mut datagram: InFlight) {
-        let Some((_, node)) = nodes.iter_mut().find(|(addr, _)| *addr == datagram.to) else {
+        let via =
+            |addr: SocketAddr| (0..MAX_PATHS as u16).find(|&via| at(addr, via) == datagram.to);
+        let found = nodes.iter_mut().find_map(|(addr, node)| Some((via(*addr)?, node)));
+        let Some((via, node)) = found else {
             self.tally.undeliverable += 1;
             return;
         };
-        node.handle_datagram(self.now, datagram.from, &mut datagram.bytes);
+        let from = Route { via, addr: datagram.from };
+        node.handle_datagram(self.now, from, &mut datagram.bytes);
         self.tally.delivered += 1;
     }
 
@@ -190,4 +197,10 @@ impl Network {
     fn below(&mut self, bound: u64) -> u64 {
         self.rng.next_u64() % bound.max(1)
     }
+}
+
+/// Where socket `via` of a node is: its first one's port, and so many times [`PORT_STRIDE`] more.
+#[must_use]
+pub fn at(first: SocketAddr, via: u16) -> SocketAddr {
+    SocketAddr::new(first.ip(), first.port().wrapping_add(PORT_STRIDE.wrapping_mul(via)))
 }

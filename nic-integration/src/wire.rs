@@ -8,6 +8,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use crate::NicError;
+use crate::proto::Route;
 
 pub use capture::Captured;
 pub use faulty::Faulty;
@@ -18,12 +19,21 @@ pub const MAX_BURST_BYTES: usize = 65_000;
 
 /// Carries datagrams, unreliably.
 pub trait Wire {
-    /// Where this end can be reached.
+    /// Where each of its sockets can be reached; there is one at least.
     ///
     /// # Errors
     ///
     /// [`NicError::Wire`].
-    fn local_addr(&self) -> Result<SocketAddr, NicError>;
+    fn local_addrs(&self) -> Result<Vec<SocketAddr>, NicError>;
+
+    /// Where its first socket can be reached.
+    ///
+    /// # Errors
+    ///
+    /// [`NicError::Wire`].
+    fn local_addr(&self) -> Result<SocketAddr, NicError> {
+        self.local_addrs().map(|all| all[0])
+    }
 
     /// Datagrams that one burst may hold.
     fn burst_limit(&self) -> usize;
@@ -31,7 +41,12 @@ pub trait Wire {
     /// Sends a burst of datagrams that lie one after the other, of `each` bytes, but for the last, which
     /// may be shorter. `false` if there is no room just now: then it may be offered again. What
     /// cannot be sent for any other reason is lost.
-    fn send(&mut self, to: SocketAddr, burst: &[u8], each: usize) -> bool;
+    fn send(&mut self, to: Route, burst: &[u8], each: usize) -> bool;
+
+    /// How many of the datagrams that arrived since this was last asked a switch had marked.
+    fn take_congestion_marks(&mut self) -> u64 {
+        0
+    }
 
     /// Hands over datagrams that arrived, one by one, waiting at most `wait` for the first; how many.
     ///
@@ -41,6 +56,6 @@ pub trait Wire {
     fn receive(
         &mut self,
         wait: Duration,
-        take: &mut dyn FnMut(SocketAddr, &mut [u8]),
+        take: &mut dyn FnMut(Route, &mut [u8]),
     ) -> Result<usize, NicError>;
 }

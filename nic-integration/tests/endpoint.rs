@@ -226,16 +226,16 @@ fn a_replay_neither_redirects_nor_is_placed() {
         ends[0].write(Time::ZERO, Peer::of(node(2)), 1, 0, pattern(10, 0), Some(1)).unwrap();
     };
     write(&mut ends);
-    assert!(exchange(&mut ends, &mut captured).iter().all(|to| *to == addr(1)));
+    assert!(exchange(&mut ends, &mut captured).iter().all(|to| *to == addr(1).into()));
     let replayed = captured.clone();
     for bytes in replayed {
         ends[1].handle_datagram(Time::ZERO, addr(66), &mut bytes.clone());
     }
     // A recorded HELLO is answered where it came from, and changes nothing.
     let answers = exchange(&mut ends, &mut captured);
-    assert!(answers.iter().filter(|to| **to != addr(1)).count() <= 1, "{answers:?}");
+    assert!(answers.iter().filter(|to| **to != addr(1).into()).count() <= 1, "{answers:?}");
     write(&mut ends);
-    assert!(exchange(&mut ends, &mut captured).iter().all(|to| *to == addr(1)));
+    assert!(exchange(&mut ends, &mut captured).iter().all(|to| *to == addr(1).into()));
     let written = std::iter::from_fn(|| ends[1].poll_event()).count();
     assert_eq!(written, 2);
 }
@@ -433,6 +433,54 @@ fn a_sum_adds_whole_datagrams_exactly_once_or_not_at_all() {
     assert!(received.is_empty());
     let expected = [(0, 1), (1, 1), (2, 1), (0, 3), (1, 3)];
     assert_eq!(*ledger.lock().unwrap(), expected);
+}
+
+/// What arrives together is added together, and what is wrong with one datagram is its own sender's
+/// trouble.
+#[test]
+fn sums_that_arrive_together_are_told_apart() {
+    let mut pair = Pair::new(3, Faults::default());
+    let ledger = Arc::new(Mutex::new(Vec::new()));
+    let summer = Box::new(Ledger(ledger.clone()));
+    let config = SumConfig { round: 4, contributors: 9, target: 2, digest_key: [8; 32], summer };
+    let mut region = SumRegion::new(config).unwrap();
+    (0..4).for_each(|number| region.bind(number, Peer { node: node(1), incarnation: 11 }));
+    pair.ends[1].register_sum(6, region).unwrap();
+    let mut send = |datagrams: &[(u16, u32, &[u8])]| {
+        let (now, peer) = (pair.network.now(), Peer::of(node(2)));
+        let queue = |&(contributor, chunk, data): &(u16, u32, &[u8])| {
+            let offset = u64::from(chunk) * 8;
+            pair.ends[0].sum(now, peer, 6, 4, contributor, chunk, offset, data.into()).unwrap()
+        };
+        let messages: Vec<_> = datagrams.iter().map(queue).collect();
+        let [sent, _] = pair.run(Duration::from_secs(1));
+        let status = |message| {
+            let found = sent.iter().find_map(|event| match event {
+                Event::Completed { message: of, .. } if *of == message => Some(Ok(())),
+                Event::Refused { message: of, refusal, .. } if *of == message => {
+                    Some(Err(*refusal))
+                }
+                _ => None,
+            });
+            found.expect("an answer to each")
+        };
+        let told: Vec<_> = messages.into_iter().map(status).collect();
+        (told, std::mem::take(&mut *ledger.lock().unwrap()))
+    };
+    // The handshake, so that what follows leaves at once.
+    assert_eq!(send(&[]), (vec![], vec![]));
+    let bad = Err(Refusal::InvalidCiphertext);
+    // One of three that follow one another, in the middle.
+    let three: [(u16, u32, &[u8]); 3] = [(0, 0, &[1; 8]), (0, 1, &[255; 8]), (0, 2, &[1; 4])];
+    assert_eq!(send(&three), (vec![Ok(()), bad, Ok(())], vec![(0, 1), (2, 1)]));
+    // A chunk twice, and another one of the same bit; then what is there and what is new.
+    let again: [(u16, u32, &[u8]); 3] = [(1, 0, &[2; 8]), (1, 0, &[2; 8]), (1, 0, &[3; 8])];
+    assert_eq!(send(&again), (vec![Ok(()), Ok(()), Err(Refusal::Equivocation)], vec![(0, 2)]));
+    let mixed: [(u16, u32, &[u8]); 2] = [(1, 0, &[2; 16]), (1, 2, &[2; 4])];
+    assert_eq!(send(&mixed), (vec![Ok(()), Ok(())], vec![(1, 2), (2, 2)]));
+    // The one that closes a chunk leaves none for the next.
+    let full: [(u16, u32, &[u8]); 2] = [(2, 1, &[4; 8]), (3, 1, &[5; 8])];
+    assert_eq!(send(&full), (vec![Ok(()), Err(Refusal::RoundClosed)], vec![(1, 4)]));
 }
 
 /// Chunks 0 and 1 leave together: what was found of them does not outlast the next bit.

@@ -188,7 +188,9 @@ impl World {
             let client = &mut self.clients[usize::from(number)];
             while client.node.poll_transmit(now, &mut bytes).is_some() {
                 let aggregator = self.aggregator.as_mut().unwrap();
-                owned(Owner::Rest, || aggregator.handle_datagram(now, addr(number), &mut bytes));
+                owned(Owner::Rest, || {
+                    aggregator.handle_datagram(now, addr(number).into(), &mut bytes)
+                });
                 bytes.clear();
             }
         }
@@ -197,12 +199,12 @@ impl World {
             bytes.clear();
             aggregator.poll_transmit(self.now, &mut bytes)
         }) {
-            let SocketAddr::V4(to) = to else { panic!("{to}") };
+            let SocketAddr::V4(to) = to.addr else { panic!("{to:?}") };
             let [_, _, high, low] = to.ip().octets();
             let number = u16::from_be_bytes([high, low]);
             if !self.deaf || number < BUSY {
                 let client = &mut self.clients[usize::from(number)];
-                client.node.handle_datagram(self.now, addr(SERVER), &mut bytes);
+                client.node.handle_datagram(self.now, addr(SERVER).into(), &mut bytes);
             }
         }
         while let Some(event) = aggregator.poll_event() {

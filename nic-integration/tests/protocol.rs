@@ -10,6 +10,7 @@ use ciphergram_nic::proto::datagram::MAX_DATAGRAM_BYTES;
 use ciphergram_nic::proto::endpoint::*;
 use ciphergram_nic::proto::link::*;
 use ciphergram_nic::proto::pace::*;
+use ciphergram_nic::proto::path::*;
 use ciphergram_nic::proto::secure::{
     ACK_WORDS, COOKIE_SPAN, HELLO_RATE, PROVEN_RATE, ROTATE_PACKETS, WINDOW_PACKETS,
 };
@@ -59,11 +60,18 @@ fn the_constants_are_those_of_the_code() {
         PERSISTENT_TIMEOUTS,
         PROBES,
         EARLY_SHARE,
+        MAX_PATHS,
+        DEFAULT_SPRAY,
+        REST_TIMEOUTS,
+        LAG,
+        LAG_FLOOR,
+        REST_SPAN,
+        MAX_REST_SPAN,
         DEFAULT_GIVE_UP,
         IDLE_SPAN,
         UNCONFIRMED_SPAN,
         SWEEP_SPAN,
-        REST_SPAN,
+        QUIET_SPAN,
         HELLO_SPAN,
         MAX_HELLO_SPAN,
         SILENCE_SPAN,

@@ -121,16 +121,16 @@ fn a_dead_peer_does_not_stop_the_socket() {
     let gone = UdpWire::bind(loopback(0)).unwrap().local_addr().unwrap();
     let mut wire = UdpWire::bind(loopback(0)).unwrap();
     for _ in 0..3 {
-        assert!(wire.send(gone, b"anyone?", 7));
+        assert!(wire.send(gone.into(), b"anyone?", 7));
         assert_eq!(wire.receive(Duration::from_millis(5), &mut |_, _| panic!("who?")), Ok(0));
     }
     let me = wire.local_addr().unwrap();
-    assert!(wire.send(me, b"still hereand once more", 10));
+    assert!(wire.send(me.into(), b"still hereand once more", 10));
     let mut found = vec![];
     let second = Duration::from_secs(1);
     while found.len() < 3 {
         wire.receive(second, &mut |from, bytes| found.push((from, bytes.to_vec()))).unwrap();
     }
     let expected: [&[u8]; 3] = [b"still here", b"and once m", b"ore"];
-    assert_eq!(found, expected.map(|bytes| (me, bytes.to_vec())));
+    assert_eq!(found, expected.map(|bytes| (me.into(), bytes.to_vec())));
 }

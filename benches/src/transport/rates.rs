@@ -213,7 +213,7 @@ pub fn ceiling(datagram_bytes: usize, span: Duration) -> Result<f64, Failure> {
         });
         scope.spawn(|| {
             while !stop.load(Ordering::Relaxed) {
-                gives.send(to, &burst, datagram_bytes);
+                gives.send(to.into(), &burst, datagram_bytes);
             }
         });
         let rate = taking.join().map_err(|_| "the receiver panicked");

@@ -3,7 +3,10 @@
 use std::{ffi::OsString, path::PathBuf};
 
 use ciphergram_he::{Error, codec::RangesFile, keys::AnyKey};
-use ciphergram_nic::federation::{self, Client, Participation};
+use ciphergram_nic::{
+    federation::{self, Client, Participation},
+    proto::path::MAX_PATHS,
+};
 use serde_json::{Value, json};
 
 use super::{
@@ -11,7 +14,7 @@ use super::{
     engine,
 };
 use crate::{
-    args::Join,
+    args::{Join, Ways, Wire},
     failure::Failure,
     files, nodes,
     report::{clipped, per_value, report, warn_if_few},
@@ -27,6 +30,13 @@ pub(crate) fn run(args: &Join) -> Result<(), Failure> {
             return Err(Failure::Misuse(text.into()));
         }
     }
+    let Ways { paths, split, wire } = args.ways;
+    if paths * split > MAX_PATHS as u16 {
+        let text = format!("--paths {paths} --split {split}: no more than {MAX_PATHS} in all");
+        return Err(Failure::Misuse(text));
+    }
+    let Wire { datagram: datagram_bytes, poll } = wire;
+    let ways = federation::Ways { paths, flows: split, poll, datagram_bytes };
     let update = files::read_update(&args.input)?;
     let spool = args.spool.clone().unwrap_or_else(|| {
         let mut name = OsString::from(&args.out);
@@ -44,7 +54,7 @@ pub(crate) fn run(args: &Join) -> Result<(), Failure> {
         patience: args.wait,
     };
     let (identity, node) = nodes::client(args)?;
-    let mut client = Client::new(args.server, node, args.client, identity)?;
+    let mut client = Client::new(args.server, node, args.client, identity, ways)?;
     if let Some(path) = &args.capture {
         client.capture(files::create(path)?)?;
     }
@@ -82,6 +92,8 @@ pub(crate) fn run(args: &Join) -> Result<(), Failure> {
         "exchanging_s": round.exchanging.as_secs_f64(),
         "decrypting_s": round.decrypting.as_secs_f64(),
         "retransmitted": round.stats.retransmitted,
+        "paths_rested": round.stats.paths_rested,
+        "congestion_marks": round.stats.congestion_marks,
     });
     let partly =
         if fewest < contributors { format!(", {fewest} for some values") } else { String::new() };

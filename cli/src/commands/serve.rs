@@ -43,6 +43,8 @@ pub(crate) fn run(args: &Serve) -> Result<(), Failure> {
         rounds: args.rounds,
         join_deadline: args.join_deadline,
         round_deadline: args.deadline,
+        poll: args.wire.poll,
+        datagram_bytes: args.wire.datagram,
     };
     let mut server = Server::bind(key, engine(), config)?;
     if let Some(path) = &args.capture {

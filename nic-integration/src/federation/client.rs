@@ -36,7 +36,7 @@ use super::{
 use crate::{
     Driver, Refusal,
     driver::MAX_SLEEP,
-    proto::{Identity, NodeId, Stats, Time, endpoint::DEFAULT_GIVE_UP},
+    proto::{Config, Identity, NodeId, Stats, Time, endpoint::DEFAULT_GIVE_UP},
     round::{Contributor, ContributorConfig, ContributorEvent, End, Layout, Opening, Resume},
     wire::{Captured, UdpWire},
 };
@@ -126,6 +126,28 @@ pub struct RoundResult {
     pub stats: Stats,
 }
 
+/// How a client's datagrams reach its aggregator.
+#[derive(Clone, Copy, Debug)]
+pub struct Ways {
+    /// Sockets that each flow's datagrams are sprayed over.
+    pub paths: u16,
+    /// Flows that messages are dealt to; paths × flows is at most [`MAX_PATHS`](crate::proto::path::MAX_PATHS).
+    pub flows: u16,
+    /// Asks the sockets over and over instead of sleeping.
+    pub poll: bool,
+    /// Bytes of the largest datagram sent, headers and tags of the protocol included: no fewer than
+    /// [`DEFAULT_DATAGRAM_BYTES`](crate::proto::endpoint::DEFAULT_DATAGRAM_BYTES), which hold a chunk. By default
+    /// what the way is sure to carry.
+    pub datagram_bytes: Option<usize>,
+}
+
+impl Default for Ways {
+    /// One path, and sleep.
+    fn default() -> Self {
+        Self { paths: 1, flows: 1, poll: false, datagram_bytes: None }
+    }
+}
+
 /// A client of one aggregator, for any number of rounds.
 pub struct Client {
     server: SocketAddr,
@@ -135,19 +157,24 @@ pub struct Client {
 }
 
 impl Client {
-    /// Binds a socket for contributor `number` of the aggregator at `server`, which is `node`.
+    /// Binds sockets for contributor `number` of the aggregator at `server`, which is `node`.
     ///
     /// # Errors
     ///
-    /// The socket's, or no randomness.
+    /// The sockets', no randomness, or no such number of ways.
     pub fn new(
         server: SocketAddr,
         node: NodeId,
         number: u16,
         identity: Identity,
+        ways: Ways,
     ) -> Result<Self, Error> {
+        let Ways { paths, flows, poll, datagram_bytes } = ways;
+        let endpoint = fresh_endpoint(identity, server, datagram_bytes)?;
+        let endpoint = Config { paths, flows, ..endpoint };
+        let sockets = endpoint.sockets();
         let config = ContributorConfig {
-            endpoint: fresh_endpoint(identity)?,
+            endpoint,
             addr: server,
             aggregator: node,
             contributor: number,
@@ -160,8 +187,11 @@ impl Client {
             (IpAddr::V4(_), false) => Ipv4Addr::UNSPECIFIED.into(),
             (IpAddr::V6(_), false) => Ipv6Addr::UNSPECIFIED.into(),
         };
-        let driver = Driver::new(Captured::new(UdpWire::bind((local, 0).into())?));
-        Ok(Self { server, number, driver, node: Contributor::new(config)? })
+        let node = Contributor::new(config)?;
+        let wire = UdpWire::bind_many((local, 0).into(), sockets)?;
+        let mut driver = Driver::new(Captured::new(wire));
+        driver.set_polling(poll);
+        Ok(Self { server, number, driver, node })
     }
 
     /// Also writes every datagram, sent and received, to `file`: see [`Captured`].

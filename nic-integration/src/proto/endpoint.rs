@@ -20,6 +20,7 @@ pub use census::Census;
 use super::datagram::{Header, MAX_DATAGRAM_BYTES, OVERHEAD_BYTES, Opcode};
 use super::event::{Cause, Event, MessageId, Peer};
 use super::link::Link;
+use super::path::{MAX_PATHS, Paths, Route};
 use super::region::{Memory, Region};
 use super::secure::{Gate, Identity, NodeId, Suite};
 use super::sender::{MESSAGE_WINDOW, Message, Sender};
@@ -41,6 +42,8 @@ pub const MAX_PEERS: usize = 4096;
 pub const MAX_UNCONFIRMED: usize = 256;
 /// Events that may wait; while they do, datagrams are dropped unanswered.
 pub const MAX_EVENTS: usize = 1 << 16;
+/// Datagrams sent one way before the next is chosen, unless told otherwise.
+pub const DEFAULT_SPRAY: u32 = 16;
 /// Datagrams of handshakes that may wait to be sent.
 pub const MAX_GREETINGS: usize = 256;
 /// A peer idle for this long is forgotten.
@@ -73,6 +76,15 @@ pub struct Config {
     pub give_up: Duration,
     /// Inbox bytes held for all peers together; one peer may hold a quarter.
     pub held_bytes: usize,
+    /// Ways to each node that we contact: sockets of ours that a flow's datagrams are sprayed over. Who
+    /// contacts us chooses its own.
+    pub paths: u16,
+    /// Flows that messages to a node that we contact are dealt to, each with paths of its own: with one path
+    /// each, a message stays on one way.
+    pub flows: u16,
+    /// Datagrams sent one way before the next way is chosen: 1 sprays by the datagram; a wire that sends
+    /// bursts does better with a burst.
+    pub spray: u32,
 }
 
 impl Config {
@@ -88,7 +100,16 @@ impl Config {
             datagram_bytes: DEFAULT_DATAGRAM_BYTES,
             give_up: DEFAULT_GIVE_UP,
             held_bytes: DEFAULT_HELD_BYTES,
+            paths: 1,
+            flows: 1,
+            spray: DEFAULT_SPRAY,
         }
+    }
+
+    /// Sockets that the wire must have.
+    #[must_use]
+    pub fn sockets(&self) -> u16 {
+        self.paths.saturating_mul(self.flows)
     }
 }
 
@@ -114,10 +135,12 @@ pub struct Endpoint {
     /// Links to ask for messages, in turn; each at most once.
     sending: VecDeque<u32>,
     /// Datagrams of handshakes.
-    greetings: VecDeque<(SocketAddr, Vec<u8>)>,
+    greetings: VecDeque<(Route, Vec<u8>)>,
     /// Datagrams that the first link of `sending` has had in its turn.
     turn: usize,
     events: VecDeque<Event>,
+    /// The sum region in which datagrams wait to be added together.
+    unsettled: Option<u32>,
     /// Inbox bytes under assembly or waiting in `events`.
     held: usize,
     /// Where the message ids of a new link begin: above those of every forgotten one.
@@ -134,11 +157,15 @@ impl Endpoint {
     /// # Errors
     ///
     /// [`NicError::DatagramSize`] if `datagram_bytes` is not within [`MIN_DATAGRAM_BYTES`] and
-    /// [`MAX_DATAGRAM_BYTES`].
+    /// [`MAX_DATAGRAM_BYTES`]; [`NicError::Paths`] if there is no path, or more than [`MAX_PATHS`].
     pub fn new(config: Config) -> Result<Self, NicError> {
         let bytes = config.datagram_bytes;
         if !(MIN_DATAGRAM_BYTES..=MAX_DATAGRAM_BYTES).contains(&bytes) {
             return Err(NicError::DatagramSize { bytes });
+        }
+        let sockets = usize::from(config.sockets());
+        if !(1..=MAX_PATHS).contains(&sockets) {
+            return Err(NicError::Paths { sockets, most: MAX_PATHS });
         }
         let mut rng = ChaCha20Rng::from_seed(config.seed);
         Ok(Self {
@@ -157,6 +184,7 @@ impl Endpoint {
             greetings: VecDeque::new(),
             turn: 0,
             events: VecDeque::new(),
+            unsettled: None,
             held: 0,
             first_message: 0,
             next_sweep: Time::ZERO,
@@ -224,6 +252,7 @@ impl Endpoint {
 
     /// Withdraws a region. Datagrams that still arrive for it are refused.
     pub fn deregister(&mut self, rkey: u32) {
+        self.settle();
         self.regions.remove(&rkey);
     }
 
@@ -251,6 +280,7 @@ impl Endpoint {
     ///
     /// [`NicError::NoSuchRegion`].
     pub fn sum_region(&mut self, rkey: u32) -> Result<&mut SumRegion, NicError> {
+        self.settle();
         match self.regions.get_mut(&rkey) {
             Some(Region::Sum(region)) => Ok(region),
             _ => Err(NicError::NoSuchRegion { rkey }),
@@ -382,7 +412,11 @@ impl Endpoint {
         let made = self.peers.range(any).filter(|(known, _)| incarnation == 0 || **known == peer);
         let id = match made.map(|(_, id)| *id).next_back() {
             Some(id) => id,
-            None => self.add_link(now, peer, addr, true).ok_or(NicError::TooManyPeers)?,
+            None => {
+                let ways = (0..self.config.sockets()).map(|via| Route { via, addr });
+                let routes: Vec<Route> = ways.collect();
+                self.add_link(now, peer, &routes, true).ok_or(NicError::TooManyPeers)?
+            }
         };
         if let Some(link) = self.links.get_mut(&id) {
             link.contact = true;
@@ -394,21 +428,31 @@ impl Endpoint {
         Ok(id)
     }
 
-    fn add_link(&mut self, now: Time, peer: Peer, addr: SocketAddr, contact: bool) -> Option<u32> {
+    /// A link to a peer, by paths that are ours if we contact it.
+    fn add_link(&mut self, now: Time, peer: Peer, routes: &[Route], contact: bool) -> Option<u32> {
         if self.links.len() >= MAX_PEERS {
             return None;
         }
         let id = self.next_link;
         self.next_link = self.next_link.wrapping_add(1);
-        let sender = Sender::new(self.payload_limit(), self.first_message);
-        self.links.insert(id, Box::new(Link::new(now, peer, addr, contact, sender)));
+        let flows = if contact { usize::from(self.config.flows) } else { 1 };
+        let (spray, bytes) = (self.config.spray, self.config.datagram_bytes);
+        let paths = Paths::new(routes, flows, spray, bytes);
+        let sender = Sender::new(self.payload_limit(), self.first_message, paths);
+        self.links.insert(id, Box::new(Link::new(now, peer, contact, sender)));
         Some(id)
     }
 
     // The five verbs; `handle_datagram` is in `incoming`.
 
+    /// Counts datagrams that were marked on their way.
+    pub fn note_congestion(&mut self, marked: u64) {
+        self.stats.congestion_marks += marked;
+    }
+
     /// Lets timers expire.
     pub fn handle_timeout(&mut self, now: Time) {
+        self.settle();
         let give_up = self.config.give_up;
         let due = |link: &Link| Self::due(link, give_up).is_some_and(|due| due <= now);
         let due: Vec<u32> = self.links.iter().filter(|(_, l)| due(l)).map(|(id, _)| *id).collect();
@@ -434,6 +478,7 @@ impl Endpoint {
         } else {
             if link.session.is_some() {
                 link.sender.on_timeout(now);
+                self.stats.paths_rested += link.sender.paths.take_rested();
             }
             if link.next_greeting().is_some_and(|due| due <= now) {
                 self.greet(now, id);
@@ -464,6 +509,7 @@ impl Endpoint {
 
     /// The next event.
     pub fn poll_event(&mut self) -> Option<Event> {
+        self.settle();
         let event = self.events.pop_front()?;
         if let Event::Received { data, .. } = &event {
             self.held -= data.len();
@@ -473,7 +519,8 @@ impl Endpoint {
 
     /// Appends the next datagram to send to `bytes`, and says where to.
     /// Answers go first.
-    pub fn poll_transmit(&mut self, now: Time, bytes: &mut Vec<u8>) -> Option<SocketAddr> {
+    pub fn poll_transmit(&mut self, now: Time, bytes: &mut Vec<u8>) -> Option<Route> {
+        self.settle();
         if let Some((to, greeting)) = self.greetings.pop_front() {
             bytes.extend_from_slice(&greeting);
             self.stats.handshakes += 1;
@@ -482,7 +529,7 @@ impl Endpoint {
         self.transmit_answer(bytes).or_else(|| self.transmit_message(now, bytes))
     }
 
-    fn transmit_answer(&mut self, bytes: &mut Vec<u8>) -> Option<SocketAddr> {
+    fn transmit_answer(&mut self, bytes: &mut Vec<u8>) -> Option<Route> {
         let start = bytes.len();
         while let Some(id) = self.answering.pop_front() {
             let Some(link) = self.links.get_mut(&id) else { continue };
@@ -493,19 +540,19 @@ impl Endpoint {
             let header = Header { opcode: Opcode::Ack, ..Header::default() };
             // What cannot be sealed is a lost datagram.
             let sealed = session.seal(header, &self.ack_payload, bytes);
-            let addr = link.addr;
+            let route = link.sender.paths.answers();
             self.schedule(id);
             if sealed.is_ok() {
                 self.stats.sent.count(self.ack_payload.len());
                 self.stats.acks_sent += 1;
-                return Some(addr);
+                return Some(route);
             }
             bytes.truncate(start);
         }
         None
     }
 
-    fn transmit_message(&mut self, now: Time, bytes: &mut Vec<u8>) -> Option<SocketAddr> {
+    fn transmit_message(&mut self, now: Time, bytes: &mut Vec<u8>) -> Option<Route> {
         let start = bytes.len();
         while let Some(id) = self.sending.pop_front() {
             let Some(link) = self.links.get_mut(&id) else { continue };
@@ -518,7 +565,7 @@ impl Endpoint {
                 self.turn = 0;
                 continue;
             };
-            let sealed = session.seal(next.header, next.payload, bytes);
+            let (sealed, route) = (session.seal(next.header, next.payload, bytes), next.route);
             self.stats.retransmitted += u64::from(next.resent);
             self.stats.sent.count(next.payload.len());
             // One peer after the other, but not by single datagrams: a burst is for one address.
@@ -530,7 +577,7 @@ impl Endpoint {
                 self.sending.push_back(id);
             }
             if sealed.is_ok() {
-                return Some(link.addr);
+                return Some(route);
             }
             bytes.truncate(start);
         }
@@ -559,7 +606,7 @@ impl Endpoint {
         let gone: Vec<u32> =
             self.links.iter().filter(|(_, link)| gone(link)).map(|(id, _)| *id).collect();
         gone.into_iter().for_each(|id| self.forget(id));
-        self.links.values_mut().for_each(|link| link.rest(now));
+        self.links.values_mut().for_each(|link| link.shrink(now));
     }
 
     fn forget(&mut self, id: u32) {

@@ -1,10 +1,10 @@
 //! What an endpoint keeps of one process it talks to: sessions, packets answered, messages both ways.
 
-use std::net::SocketAddr;
 use std::time::Duration;
 
 use super::ack::{MAX_ACK_NOTICES, Notice, append_ack};
 use super::event::Peer;
+use super::path::Route;
 use super::receiver::Receiver;
 use super::secure::{Cookie, Initiator, Session, Window};
 use super::sender::Sender;
@@ -17,7 +17,7 @@ pub const HELLO_SPAN: Duration = Duration::from_millis(100);
 pub const MAX_HELLO_SPAN: Duration = Duration::from_millis(500);
 /// Silence after which a peer that nothing is outstanding with keeps no more than it must: longer than
 /// anything is under way, [`MAX_PTO`](super::pace::MAX_PTO) included.
-pub const REST_SPAN: Duration = Duration::from_millis(500);
+pub const QUIET_SPAN: Duration = Duration::from_millis(500);
 /// Silence after which an initiator shakes hands anew: the process that it knew may be gone.
 pub const SILENCE_SPAN: Duration = Duration::from_millis(600);
 
@@ -28,14 +28,14 @@ pub(super) struct Greeting {
     pub(super) index: u32,
     pub(super) next: Time,
     pub(super) attempts: u32,
+    /// By which path it went.
+    pub(super) way: u32,
     pub(super) cookie: Option<Cookie>,
 }
 
 pub(super) struct Link {
     /// Its incarnation is 0 until a handshake tells.
     pub(super) peer: Peer,
-    /// Where its last trustworthy datagram came from.
-    pub(super) addr: SocketAddr,
     /// Whether we know where it listens, and so shake hands when it is silent.
     pub(super) contact: bool,
     pub(super) session: Option<Session>,
@@ -64,16 +64,9 @@ pub(super) struct Link {
 }
 
 impl Link {
-    pub(super) fn new(
-        now: Time,
-        peer: Peer,
-        addr: SocketAddr,
-        contact: bool,
-        sender: Sender,
-    ) -> Self {
+    pub(super) fn new(now: Time, peer: Peer, contact: bool, sender: Sender) -> Self {
         Self {
             peer,
-            addr,
             contact,
             session: None,
             former: None,
@@ -117,10 +110,10 @@ impl Link {
 
     /// A packet of a peer that is who it says came from `from`; the address of one that was overtaken may
     /// be old.
-    pub(super) fn hear(&mut self, now: Time, from: SocketAddr, packet: u64) {
+    pub(super) fn hear(&mut self, now: Time, from: Route, packet: u64) {
         self.heard = now;
         if self.window.is_newest(packet) {
-            self.addr = from;
+            self.sender.paths.hear(now, from, self.contact);
         }
     }
 
@@ -177,17 +170,17 @@ impl Link {
     }
 
     /// Keeps no more than it must, if nothing is outstanding and nothing has come for a while.
-    pub(super) fn rest(&mut self, now: Time) {
-        if !self.sender.is_idle() || self.answer_due || now.since(self.heard) < REST_SPAN {
+    pub(super) fn shrink(&mut self, now: Time) {
+        if !self.sender.is_idle() || self.answer_due || now.since(self.heard) < QUIET_SPAN {
             return;
         }
         let sessions = self.session.iter_mut().chain(self.former.as_deref_mut());
-        sessions.for_each(Session::rest);
-        self.window.rest();
-        self.committed.rest();
+        sessions.for_each(Session::shrink);
+        self.window.shrink();
+        self.committed.shrink();
         self.notices = vec![];
-        self.sender.rest();
-        self.receiver.rest();
+        self.sender.shrink();
+        self.receiver.shrink();
     }
 
     /// Gives up the handshake under way; its index.

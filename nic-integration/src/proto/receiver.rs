@@ -16,19 +16,22 @@ pub(super) struct Partial {
     pub(super) offset: u64,
     /// The message under assembly, when it goes to an inbox.
     pub(super) assembly: Vec<u8>,
+    assembly_bytes: usize,
     /// One bit per index committed.
     seen: Vec<u64>,
     committed: u64,
 }
 
 impl Partial {
-    pub(super) fn new(header: &Header, immediate: Option<u32>) -> Self {
+    /// The first datagram of one, for the assembly of which so many bytes are needed.
+    pub(super) fn new(header: &Header, immediate: Option<u32>, assembly_bytes: usize) -> Self {
         Self {
             rkey: header.rkey,
             message_bytes: header.message_bytes,
             immediate,
             offset: header.offset,
-            assembly: Vec::new(),
+            assembly: vec![0; assembly_bytes],
+            assembly_bytes,
             seen: Vec::new(),
             committed: 0,
         }
@@ -79,6 +82,7 @@ pub(super) struct Receiver {
     done: VecDeque<u64>,
     /// The first of them, a multiple of 64.
     done_from: u64,
+    held: Held,
 }
 
 impl Receiver {
@@ -94,12 +98,16 @@ impl Receiver {
         }
         self.highest = message;
         let floor = message.saturating_sub(MESSAGE_WINDOW - 1);
-        let kept = self.messages.split_off(&floor);
-        let forgotten = std::mem::replace(&mut self.messages, kept);
+        let mut freed = 0;
+        while let Some(oldest) = self.messages.first_entry()
+            && *oldest.key() < floor
+        {
+            freed += self.held.give_up(&oldest.remove());
+        }
         while self.done_from.saturating_add(64) <= floor && self.done.pop_front().is_some() {
             self.done_from += 64;
         }
-        Some(forgotten.values().map(Incoming::held_bytes).sum())
+        Some(freed)
     }
 
     /// Whether a message that was admitted is done.
@@ -124,11 +132,11 @@ impl Receiver {
             self.done.resize(word + 1, 0);
         }
         self.done[word] |= 1 << (message % 64);
-        self.messages.remove(&message).map_or(0, |old| old.held_bytes())
+        self.messages.remove(&message).map_or(0, |old| self.held.give_up(&old))
     }
 
     /// Keeps no room for what is not there.
-    pub(super) fn rest(&mut self) {
+    pub(super) fn shrink(&mut self) {
         self.done.shrink_to_fit();
         if self.messages.is_empty() {
             // An empty tree has room for eleven, once it had one.
@@ -142,19 +150,31 @@ impl Receiver {
 
     /// Records what a message has become; returns the assembly bytes that this frees.
     pub(super) fn set(&mut self, message: u64, incoming: Incoming) -> usize {
-        self.messages.insert(message, incoming).map_or(0, |old| old.held_bytes())
+        if let Incoming::Partial(partial) = &incoming {
+            self.held.0 += partial.assembly_bytes;
+        }
+        self.messages.insert(message, incoming).map_or(0, |old| self.held.give_up(&old))
     }
 
+    /// Bytes of messages under assembly.
     pub(super) fn held_bytes(&self) -> usize {
-        self.messages.values().map(Incoming::held_bytes).sum()
+        self.held.0
     }
 }
 
-impl Incoming {
-    fn held_bytes(&self) -> usize {
-        match self {
-            Self::Partial(partial) => partial.assembly.len(),
-            Self::Refused(_) => 0,
+/// Bytes of messages under assembly.
+#[derive(Debug, Default)]
+struct Held(usize);
+
+impl Held {
+    /// A message is gone; how many bytes that frees, if nobody took them.
+    fn give_up(&mut self, incoming: &Incoming) -> usize {
+        match incoming {
+            Incoming::Partial(partial) => {
+                self.0 -= partial.assembly_bytes;
+                partial.assembly.len()
+            }
+            Incoming::Refused(_) => 0,
         }
     }
 }

@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use super::ack::{Ack, Notice, Refusal};
-use super::datagram::{Header, OVERHEAD_BYTES, Opcode};
+use super::datagram::{Header, Opcode};
 use super::event::{Event, MessageId, Peer};
-use super::pace::Pace;
+use super::path::{Paths, Route};
 use super::secure::WINDOW_PACKETS;
 use super::time::Time;
 
@@ -57,8 +57,30 @@ type Slot = (u64, u32);
 struct Flight {
     slot: Slot,
     sent: Time,
-    /// Sent at the word of a trimmed header.
-    early: bool,
+    path: usize,
+    why: Why,
+}
+
+/// Why a datagram is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Why {
+    /// It never was.
+    Fresh,
+    /// It was lost, or is to ask for an answer.
+    Again,
+    /// A trimmed header asked for it.
+    Early,
+    /// To try a path that rests; the same datagram is in flight by another.
+    Trial,
+}
+
+/// What a flow has to send.
+#[derive(Debug, Default)]
+struct Flow {
+    /// Messages with datagrams never sent, oldest first.
+    unsent: VecDeque<u64>,
+    /// Datagrams to send again.
+    resend: VecDeque<(Slot, Why)>,
 }
 
 /// What to put on the wire next.
@@ -66,50 +88,42 @@ pub(super) struct Outbound<'a> {
     pub(super) header: Header,
     pub(super) payload: &'a [u8],
     pub(super) resent: bool,
+    pub(super) route: Route,
 }
 
 #[derive(Debug)]
 pub(super) struct Sender {
     payload_limit: usize,
-    pace: Pace,
+    pub(super) paths: Paths,
     next_message: u64,
     outgoing: BTreeMap<u64, Outgoing>,
-    /// Messages with datagrams never sent, oldest first.
-    unsent: VecDeque<u64>,
+    /// None while all are empty.
+    flows: Vec<Flow>,
+    /// The flow that sends next.
+    turn: u32,
     /// By packet number, from `first_flight` on; the first one is never empty.
     flights: VecDeque<Option<Flight>>,
     first_flight: u64,
     in_flight: usize,
-    /// Datagrams to send again, and whether early.
-    resend: VecDeque<(Slot, bool)>,
-    /// Probes that may exceed the window.
-    probes: usize,
-    /// The newest packet that was answered: those before it were overtaken.
-    newest_answered: Option<u64>,
-    /// When something was last sent or answered: the timeout counts from here.
-    stirred: Time,
     /// When something was last answered, or the silence began to matter.
     heard: Time,
     /// Early retransmissions since `early_since`.
-    early: usize,
+    early: u32,
     early_since: Time,
 }
 
 impl Sender {
-    pub(super) fn new(payload_limit: usize, first_message: u64) -> Self {
+    pub(super) fn new(payload_limit: usize, first_message: u64, paths: Paths) -> Self {
         Self {
             payload_limit,
-            pace: Pace::new(payload_limit + OVERHEAD_BYTES),
             next_message: first_message,
             outgoing: BTreeMap::new(),
-            unsent: VecDeque::new(),
+            flows: vec![],
+            paths,
+            turn: 0,
             flights: VecDeque::new(),
             first_flight: 0,
             in_flight: 0,
-            resend: VecDeque::new(),
-            probes: 0,
-            newest_answered: None,
-            stirred: Time::ZERO,
             heard: Time::ZERO,
             early: 0,
             early_since: Time::ZERO,
@@ -154,23 +168,28 @@ impl Sender {
         let count = message.data.len().div_ceil(self.payload_limit).max(1) as u32;
         let carriers = Vec::with_capacity(count as usize);
         self.outgoing.insert(id, Outgoing { message, count, started: 0, open: count, carriers });
-        self.unsent.push_back(id);
+        self.flow(id).unsent.push_back(id);
         MessageId(id)
     }
 
-    /// The next datagram to send, as `packet`, if the window has room for one; retransmissions first.
+    /// The flow that a message is dealt to.
+    fn flow(&mut self, id: u64) -> &mut Flow {
+        if self.flows.is_empty() {
+            self.flows.resize_with(self.paths.flows(), Flow::default);
+        }
+        let count = self.flows.len() as u64;
+        &mut self.flows[(id % count) as usize]
+    }
+
+    /// The next datagram to send, as `packet`, if a window has room for one; retransmissions first.
     pub(super) fn next(&mut self, now: Time, packet: u64) -> Option<Outbound<'_>> {
         let span = packet.saturating_sub(self.first_flight);
         let crowded = !self.flights.is_empty() && span >= WINDOW_PACKETS - 64;
-        let full = self.in_flight >= self.pace.window() && self.probes == 0;
+        let full = self.in_flight >= self.paths.limit() && !self.paths.probes();
         if crowded || full {
             return None;
         }
-        let (slot, early, resent) = match self.next_resend() {
-            Some((slot, early)) => (slot, early, true),
-            None => (self.next_fresh()?, false, false),
-        };
-        self.probes = self.probes.saturating_sub(1);
+        let (slot, path, why) = self.trial().or_else(|| self.pick())?;
         if self.in_flight == 0 {
             self.flights.clear();
             self.first_flight = packet;
@@ -178,22 +197,54 @@ impl Sender {
         // Packets between carried acknowledgements.
         let gap = (packet - self.first_flight) as usize;
         self.flights.resize(gap, None);
-        self.flights.push_back(Some(Flight { slot, sent: now, early }));
+        self.flights.push_back(Some(Flight { slot, sent: now, path, why }));
         self.in_flight += 1;
-        self.stirred = now;
+        let way = self.paths.get(path);
+        way.sent.push_back(packet);
+        way.in_flight += 1;
+        way.stirred = now;
+        let route = way.route;
         let carriers = &mut self.outgoing.get_mut(&slot.0)?.carriers;
         match carriers.get_mut(slot.1 as usize) {
+            Some(_) if why == Why::Trial => {}
             Some(carrier) => *carrier = packet,
             None => carriers.push(packet),
         }
-        self.outbound(slot, resent)
+        self.outbound(slot, route, why != Why::Fresh)
+    }
+
+    /// What is in flight already, to try a path that rests.
+    fn trial(&mut self) -> Option<(Slot, usize, Why)> {
+        let path = self.paths.wants_trial()?;
+        let (slot, _) = self.wanted().next()?;
+        self.paths.get(path).on_trial();
+        Some((slot, path, Why::Trial))
+    }
+
+    /// What is to be sent by which path, of the flow whose turn it is or else of another.
+    fn pick(&mut self) -> Option<(Slot, usize, Why)> {
+        for _ in 0..self.flows.len() {
+            let flow = self.turn as usize;
+            if let Some(path) = self.paths.choose(flow)
+                && let Some((slot, why)) = self.next_resend(flow).or_else(|| self.next_fresh(flow))
+            {
+                let way = self.paths.get(path);
+                way.probes = way.probes.saturating_sub(1);
+                if self.paths.take(flow, path) {
+                    self.turn = ((flow + 1) % self.flows.len()) as u32;
+                }
+                return Some((slot, path, why));
+            }
+            self.turn = ((flow + 1) % self.flows.len()) as u32;
+        }
+        None
     }
 
     /// What was answered while it waited need not be sent again.
-    fn next_resend(&mut self) -> Option<(Slot, bool)> {
-        while let Some((slot, early)) = self.resend.pop_front() {
+    fn next_resend(&mut self, flow: usize) -> Option<(Slot, Why)> {
+        while let Some((slot, why)) = self.flows[flow].resend.pop_front() {
             if self.carrier(slot) == Some(QUEUED) {
-                return Some((slot, early));
+                return Some((slot, why));
             }
         }
         None
@@ -203,18 +254,27 @@ impl Sender {
         self.outgoing.get(&id)?.carriers.get(place as usize).copied()
     }
 
-    fn next_fresh(&mut self) -> Option<Slot> {
-        let id = *self.unsent.front()?;
+    fn next_fresh(&mut self, flow: usize) -> Option<(Slot, Why)> {
+        let id = *self.flows[flow].unsent.front()?;
         let outgoing = self.outgoing.get_mut(&id)?;
         let slot = (id, outgoing.started);
         outgoing.started += 1;
         if outgoing.started == outgoing.count {
-            self.unsent.pop_front();
+            self.flows[flow].unsent.pop_front();
         }
-        Some(slot)
+        Some((slot, Why::Fresh))
     }
 
-    fn outbound(&self, (id, place): Slot, resent: bool) -> Option<Outbound<'_>> {
+    /// The datagrams in flight that are still wanted, oldest first, and the paths they went.
+    fn wanted(&self) -> impl Iterator<Item = (Slot, usize)> + '_ {
+        let flights = self.flights.iter().zip(self.first_flight..);
+        flights.filter_map(|(flight, packet)| {
+            let flight = flight.as_ref()?;
+            (self.carrier(flight.slot) == Some(packet)).then_some((flight.slot, flight.path))
+        })
+    }
+
+    fn outbound(&self, (id, place): Slot, route: Route, resent: bool) -> Option<Outbound<'_>> {
         let message = &self.outgoing.get(&id)?.message;
         let start = place as usize * self.payload_limit;
         let end = message.data.len().min(start + self.payload_limit);
@@ -229,7 +289,7 @@ impl Sender {
             immediate: message.immediate,
             ..Header::default()
         };
-        Some(Outbound { header, payload: &message.data[start..end], resent })
+        Some(Outbound { header, payload: &message.data[start..end], resent, route })
     }
 
     /// Takes what the peer says of our packets.
@@ -247,31 +307,34 @@ impl Sender {
                 Notice::Trimmed => self.on_trimmed(now, packet),
             }
         }
-        let (mut count, mut newest) = (0, None);
+        // Packets of one path come one after the other more often than not.
+        let mut run: Option<Answered> = None;
         for (first, word) in ack.words() {
             let mut bits = self.within(first, word);
             while bits != 0 {
                 let packet = first + u64::from(bits.trailing_zeros());
                 bits &= bits - 1;
                 let Some(flight) = self.land(packet) else { continue };
-                count += 1;
-                newest = newest.max(Some((packet, flight.sent)));
+                if run.as_ref().is_some_and(|run| run.path != flight.path) {
+                    self.on_answers(now, run.take());
+                }
+                let tried = flight.why == Why::Trial;
+                let own = run.get_or_insert(Answered { path: flight.path, ..Answered::default() });
+                own.count += 1;
+                own.newest = (packet, flight.sent);
+                own.tried |= tried;
                 self.on_committed(flight.slot, peer, events);
             }
         }
-        if let Some(newest) = newest {
-            self.on_answers(now, count, newest);
-        }
+        self.on_answers(now, run);
         self.find_lost(now);
     }
 
-    /// So many packets were answered; the newest of them, and when it had been sent.
-    fn on_answers(&mut self, now: Time, count: usize, (packet, sent): (u64, Time)) {
-        // Of an older one nobody knows how long its answer has been under way.
-        let sample = (self.newest_answered < Some(packet)).then(|| now.since(sent));
-        self.newest_answered = self.newest_answered.max(Some(packet));
-        self.pace.on_answers(count, sample);
-        (self.heard, self.stirred) = (now, now);
+    /// Packets of one path were answered.
+    fn on_answers(&mut self, now: Time, answered: Option<Answered>) {
+        let Some(Answered { path, count, newest, tried }) = answered else { return };
+        self.paths.on_answers(now, path, count, newest, tried);
+        self.heard = now;
     }
 
     /// Of a word of the peer's: the packets that are in flight.
@@ -282,6 +345,12 @@ impl Sender {
         if below >= 64 || beyond >= 64 { 0 } else { word & u64::MAX << below & u64::MAX >> beyond }
     }
 
+    /// A packet that may be in flight.
+    fn flight(&self, packet: u64) -> Option<&Flight> {
+        let at = usize::try_from(packet.checked_sub(self.first_flight)?).ok()?;
+        self.flights.get(at)?.as_ref()
+    }
+
     /// Takes a packet out of flight.
     fn land(&mut self, packet: u64) -> Option<Flight> {
         let at = usize::try_from(packet.checked_sub(self.first_flight)?).ok()?;
@@ -290,6 +359,13 @@ impl Sender {
         while let Some(None) = self.flights.front() {
             self.flights.pop_front();
             self.first_flight += 1;
+        }
+        self.paths.get(flight.path).in_flight -= 1;
+        // The first of a path's is in flight.
+        while let Some(&first) = self.paths.all()[flight.path].sent.front()
+            && self.flight(first).is_none()
+        {
+            self.paths.get(flight.path).sent.pop_front();
         }
         Some(flight)
     }
@@ -315,10 +391,11 @@ impl Sender {
         peer: Peer,
         events: &mut impl Extend<Event>,
     ) {
-        let Some(Flight { slot: (id, _), sent, .. }) = self.land(packet) else { return };
-        self.on_answers(now, 1, (packet, sent));
+        let Some(Flight { slot: (id, _), sent, path, why }) = self.land(packet) else { return };
+        let tried = why == Why::Trial;
+        self.on_answers(now, Some(Answered { path, count: 1, newest: (packet, sent), tried }));
         if self.outgoing.remove(&id).is_some() {
-            self.unsent.retain(|unsent| *unsent != id);
+            self.flow(id).unsent.retain(|unsent| *unsent != id);
             events.extend([Event::Refused { peer, message: MessageId(id), refusal }]);
         }
     }
@@ -326,65 +403,70 @@ impl Sender {
     /// The payload was cut off on the way: it is sent again without waiting, once, unless too many
     /// are already (PROTOCOL §4.5).
     fn on_trimmed(&mut self, now: Time, packet: u64) {
-        if now.since(self.early_since) > self.pace.patience() {
+        let Some(&Flight { slot, path, why, .. }) = self.flight(packet) else { return };
+        let pace = &self.paths.all()[path].pace;
+        if now.since(self.early_since) > pace.patience() {
             (self.early, self.early_since) = (0, now);
         }
-        if self.early >= self.pace.window().div_ceil(EARLY_SHARE) {
+        if self.early as usize >= pace.window().div_ceil(EARLY_SHARE) || why == Why::Early {
             return;
         }
-        let at = packet.checked_sub(self.first_flight).and_then(|at| usize::try_from(at).ok());
-        let flight = at.and_then(|at| self.flights.get(at)).copied().flatten();
-        if flight.is_none_or(|flight| flight.early) {
-            return;
-        }
-        if let Some(flight) = self.land(packet)
-            && self.carrier(flight.slot) == Some(packet)
-        {
+        self.land(packet);
+        if self.carrier(slot) == Some(packet) {
             self.early += 1;
-            self.queue_again(flight.slot, true);
+            self.queue_again(slot, Why::Early);
         }
     }
 
     /// What was overtaken long enough ago is lost (PROTOCOL §4.4).
     fn find_lost(&mut self, now: Time) {
-        let mut lost = 0;
-        while let Some(overdue) = self.overdue()
-            && overdue <= now
-        {
-            lost += usize::from(self.lose_first());
-        }
-        if lost > 0 {
-            self.pace.on_lost(lost);
+        for path in 0..self.paths.len() {
+            let mut lost = 0;
+            while let Some((packet, overdue)) = self.overdue(path)
+                && overdue <= now
+            {
+                lost += usize::from(self.lose(packet));
+            }
+            if lost > 0 {
+                self.paths.get(path).pace.on_lost(lost);
+            }
         }
     }
 
-    /// When the oldest packet in flight is lost, if a later one was answered.
-    fn overdue(&self) -> Option<Time> {
-        let flight = self.flights.front()?.as_ref()?;
-        let overtaken = self.newest_answered > Some(self.first_flight);
-        overtaken.then(|| flight.sent + self.pace.patience())
+    /// The oldest packet in flight by a path, and when it is lost, if a later one was answered.
+    fn overdue(&self, path: usize) -> Option<(u64, Time)> {
+        let way = &self.paths.all()[path];
+        let first = *way.sent.front()?;
+        let overtaken = way.newest_answered > Some(first);
+        overtaken.then_some((first, self.flight(first)?.sent + way.pace.patience()))
     }
 
-    /// Gives up the oldest packet in flight; whether its datagram must be sent again.
-    fn lose_first(&mut self) -> bool {
-        let packet = self.first_flight;
+    /// Gives up a packet in flight; whether its datagram must be sent again.
+    fn lose(&mut self, packet: u64) -> bool {
         let Some(flight) = self.land(packet) else { return false };
         let again = self.carrier(flight.slot) == Some(packet);
         if again {
-            self.queue_again(flight.slot, false);
+            self.queue_again(flight.slot, Why::Again);
         }
         again
     }
 
+    /// Gives up all packets in flight by a path.
+    fn lose_path(&mut self, path: usize) {
+        while let Some(&first) = self.paths.all()[path].sent.front() {
+            self.lose(first);
+        }
+    }
+
     /// Sends a datagram again before any that was never sent; what asks early goes first.
-    fn queue_again(&mut self, slot: Slot, early: bool) {
+    fn queue_again(&mut self, slot: Slot, why: Why) {
         let carriers = self.outgoing.get_mut(&slot.0).map(|outgoing| &mut outgoing.carriers);
         if let Some(carrier) = carriers.and_then(|all| all.get_mut(slot.1 as usize)) {
             *carrier = QUEUED;
-            if early {
-                self.resend.push_front((slot, early));
-            } else {
-                self.resend.push_back((slot, early));
+            let resend = &mut self.flow(slot.0).resend;
+            match why {
+                Why::Early => resend.push_front((slot, why)),
+                _ => resend.push_back((slot, why)),
             }
         }
     }
@@ -392,59 +474,82 @@ impl Sender {
     /// Lets timers expire.
     pub(super) fn on_timeout(&mut self, now: Time) {
         self.find_lost(now);
-        if self.in_flight == 0 || now < self.stirred + self.pace.timeout() {
-            return;
+        for path in 0..self.paths.len() {
+            let way = self.paths.get(path);
+            way.on_timeout(now);
+            if way.in_flight == 0 || now < way.stirred + way.pace.timeout() {
+                continue;
+            }
+            way.stirred = now;
+            let persistent = way.pace.on_timeout();
+            if self.paths.rest_if_silent(now, path) || persistent {
+                self.lose_path(path);
+                continue;
+            }
+            // The oldest that are still wanted ask for an answer; they stay in flight.
+            let own = self.wanted().filter(|(_, went)| *went == path).map(|(slot, _)| slot);
+            let asking: Vec<Slot> = own.take(PROBES).collect();
+            self.paths.get(path).probes = asking.len() as u32;
+            asking.into_iter().for_each(|slot| self.queue_again(slot, Why::Again));
         }
-        self.stirred = now;
-        if self.pace.on_timeout() {
-            return self.lose_all();
-        }
-        // The oldest that are still wanted ask for an answer; they stay in flight.
-        let asking: Vec<Slot> = self
-            .flights
-            .iter()
-            .zip(self.first_flight..)
-            .filter_map(|(flight, packet)| Some((flight.as_ref()?.slot, packet)))
-            .filter(|(slot, packet)| self.carrier(*slot) == Some(*packet))
-            .map(|(slot, _)| slot)
-            .take(PROBES)
-            .collect();
-        self.probes = asking.len();
-        asking.into_iter().for_each(|slot| self.queue_again(slot, false));
     }
 
     /// Everything in flight must be sent again.
     pub(super) fn lose_all(&mut self) {
         while self.in_flight > 0 {
-            self.lose_first();
+            self.lose(self.first_flight);
         }
-        self.newest_answered = None;
+        (0..self.paths.len()).for_each(|path| self.paths.get(path).newest_answered = None);
     }
 
     /// Another session's packet numbers begin anew: what is in flight is lost.
     pub(super) fn renumber(&mut self) {
         self.lose_all();
-        (self.first_flight, self.probes) = (0, 0);
+        self.first_flight = 0;
         self.flights.clear();
+        (0..self.paths.len()).for_each(|path| self.paths.get(path).clear());
     }
 
     /// Keeps no room for what is not there.
-    pub(super) fn rest(&mut self) {
+    pub(super) fn shrink(&mut self) {
         if self.is_idle() && self.in_flight == 0 {
-            (self.flights, self.unsent, self.resend) = Default::default();
+            self.flights = VecDeque::new();
+            self.flows = vec![];
+            self.paths.shrink();
             // An empty tree has room for eleven, once it had one.
             self.outgoing = BTreeMap::new();
         }
     }
 
     pub(super) fn next_timeout(&self) -> Option<Time> {
-        let waiting = (self.in_flight > 0).then(|| self.stirred + self.pace.timeout());
-        [waiting, self.overdue()].into_iter().flatten().min()
+        let due = (0..self.paths.len()).filter_map(|path| {
+            let way = &self.paths.all()[path];
+            let waiting = (way.in_flight > 0).then(|| way.stirred + way.pace.timeout());
+            let lost = self.overdue(path).map(|(_, overdue)| overdue);
+            let trial = way.next_trial().filter(|_| !self.is_idle());
+            [waiting, lost, trial].into_iter().flatten().min()
+        });
+        due.min()
     }
 
     /// Drops every message; ids go on ascending, since the receiver remembers those it has answered.
     pub(super) fn fail_all(&mut self) {
-        let heard = self.heard;
-        *self = Self { heard, ..Self::new(self.payload_limit, self.next_message) };
+        self.outgoing.clear();
+        self.flows.iter_mut().for_each(|flow| *flow = Flow::default());
+        self.flights.clear();
+        self.in_flight = 0;
+        (self.early, self.early_since) = (0, Time::ZERO);
+        self.paths.reset();
     }
+}
+
+/// Packets of one path that were answered together.
+#[derive(Default)]
+struct Answered {
+    path: usize,
+    count: usize,
+    /// The newest of them, and when it was sent.
+    newest: (u64, Time),
+    /// One of them tried the path.
+    tried: bool,
 }

@@ -46,9 +46,44 @@ pub struct SumRegion {
     counts: Vec<u32>,
     closed: Vec<bool>,
     key: LessSafeKey,
-    /// Room for the chunks of a datagram.
-    pieces: Vec<Piece>,
+    batch: Batch,
 }
+
+/// Bytes of chunks in a batch: what GRO joins fits, and so does a core's cache.
+const BATCH_BYTES: usize = 1 << 16;
+
+/// Datagrams that passed every check but the scheme's, to be checked and added together: an engine does
+/// best with many ciphertexts at a time.
+#[derive(Default)]
+struct Batch {
+    /// The chunks of all datagrams.
+    bytes: Vec<u8>,
+    pieces: Vec<Piece>,
+    datagrams: Vec<Waiting>,
+}
+
+/// A datagram in a batch.
+struct Waiting {
+    asker: Asker,
+    contributor: u16,
+    chunks: Range<u32>,
+    /// Its pieces in the batch.
+    pieces: Range<usize>,
+}
+
+/// Whom to answer: a link's number and its packet.
+pub(super) type Asker = (u32, u64);
+
+/// What became of a SUM that was not refused.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Accepted {
+    /// It waits for [`SumRegion::settle`] and must not be answered before.
+    Waits,
+    Committed(SumCommitted),
+}
+
+/// A datagram that waited: whom to answer, whose it is, and what became of it.
+pub(super) type Settled = (Asker, u16, Result<SumCommitted, SumRefused>);
 
 /// A refused SUM, and the chunk at fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,7 +104,7 @@ pub(super) struct SumCommitted {
 /// A whole chunk of a datagram.
 struct Piece {
     chunk: u32,
-    /// Where it lies in the payload.
+    /// Where it lies in the payload, or in the bytes of the batch.
     bytes: Range<usize>,
     digest: Digest,
     /// The bit is set already, with the same digest.
@@ -95,7 +130,7 @@ impl SumRegion {
             counts: vec![0; chunks],
             closed: vec![false; chunks],
             key: LessSafeKey::new(key),
-            pieces: vec![],
+            batch: Batch::default(),
             config,
         })
     }
@@ -195,13 +230,25 @@ impl SumRegion {
         ))
     }
 
-    /// Takes a datagram: validates it whole, then adds what is new (PROTOCOL §6.2).
+    /// Whether what waits must be [settled](Self::settle) before a datagram is accepted: there is no more
+    /// room, or the same chunks of the same contributor may be waiting.
+    pub(super) fn must_settle(&self, header: &Header) -> bool {
+        let goes_back = |waiting: &Waiting| {
+            waiting.contributor == header.contributor && header.index < waiting.chunks.end
+        };
+        let bytes = self.batch.bytes.len() + header.message_bytes as usize;
+        bytes > BATCH_BYTES || self.batch.datagrams.iter().any(goes_back)
+    }
+
+    /// Takes a datagram: validates it, and adds what is new (PROTOCOL §6.2), or has it wait to be added
+    /// together with others.
     pub(super) fn accept(
         &mut self,
         from: Peer,
+        asker: Asker,
         header: &Header,
         payload: &[u8],
-    ) -> Result<SumCommitted, SumRefused> {
+    ) -> Result<Accepted, SumRefused> {
         let refused = |refusal| SumRefused { refusal, chunk: header.index };
         if header.immediate != self.config.round {
             return Err(refused(Refusal::WrongRound));
@@ -212,14 +259,81 @@ impl SumRegion {
         if payload.is_empty() || header.message_bytes as usize != payload.len() {
             return Err(refused(Refusal::WrongLength));
         }
-        let mut pieces = std::mem::take(&mut self.pieces);
-        pieces.clear();
-        let committed = match self.lay_out(header, payload, &mut pieces) {
-            Ok(()) => self.commit(header, payload, &pieces),
-            Err(refused) => Err(refused),
+        let mut batch = std::mem::take(&mut self.batch);
+        let first = batch.pieces.len();
+        let laid_out = self.lay_out(header, payload, &mut batch);
+        let accepted = laid_out.and_then(|()| {
+            let pieces = &batch.pieces[first..];
+            if pieces.iter().any(|piece| piece.repeated) {
+                return self.commit_now(header, payload, pieces).map(Accepted::Committed);
+            }
+            let chunks = header.index..header.index + pieces.len() as u32;
+            batch.bytes.extend_from_slice(payload);
+            batch.datagrams.push(Waiting {
+                asker,
+                contributor: header.contributor,
+                chunks,
+                pieces: first..batch.pieces.len(),
+            });
+            Ok(Accepted::Waits)
+        });
+        if accepted != Ok(Accepted::Waits) {
+            batch.pieces.truncate(first);
+        }
+        self.batch = batch;
+        accepted
+    }
+
+    /// Adds what waits, and says of each datagram what became of it.
+    pub(super) fn settle(&mut self, mut told: impl FnMut(Settled)) {
+        let mut batch = std::mem::take(&mut self.batch);
+        // What one contributor sent of one stretch of chunks lies together and is one run.
+        let follows = |a: &Waiting, b: &Waiting| {
+            a.contributor == b.contributor && a.chunks.end == b.chunks.start
         };
-        self.pieces = pieces;
-        committed
+        for run in batch.datagrams.chunk_by(follows) {
+            if self.add_run(run, &batch).is_ok() {
+                run.iter().for_each(|own| told(self.mark(own, &batch.pieces)));
+                continue;
+            }
+            // Each for itself: who sent what is in range loses nothing.
+            for own in run {
+                let added = self.add_run(std::slice::from_ref(own), &batch);
+                told(match added {
+                    Ok(()) => self.mark(own, &batch.pieces),
+                    Err(refused) => (own.asker, own.contributor, Err(refused)),
+                });
+            }
+        }
+        batch.bytes.clear();
+        batch.pieces.clear();
+        batch.datagrams.clear();
+        self.batch = batch;
+    }
+
+    /// Checks and adds datagrams of one contributor that follow one another; all or nothing.
+    fn add_run(&mut self, run: &[Waiting], batch: &Batch) -> Result<(), SumRefused> {
+        let (first, last) = (&run[0], &run[run.len() - 1]);
+        let chunks = first.chunks.start..last.chunks.end;
+        let ends = [&batch.pieces[first.pieces.start], &batch.pieces[last.pieces.end - 1]];
+        let bytes = &batch.bytes[ends[0].bytes.start..ends[1].bytes.end];
+        let refused = |refusal| SumRefused { refusal, chunk: chunks.start };
+        // What waited before it may have closed a chunk.
+        if chunks.clone().any(|chunk| self.is_closed(chunk)) {
+            return Err(refused(Refusal::RoundClosed));
+        }
+        self.config.summer.check(chunks.clone(), bytes).map_err(refused)?;
+        self.config.summer.add(chunks, bytes);
+        Ok(())
+    }
+
+    /// Notes what was added.
+    fn mark(&mut self, own: &Waiting, pieces: &[Piece]) -> Settled {
+        let mut committed = SumCommitted::default();
+        for piece in &pieces[own.pieces.clone()] {
+            self.note(own.contributor, piece, &mut committed);
+        }
+        (own.asker, own.contributor, Ok(committed))
     }
 
     /// Cuts a payload into chunks, all of which can be told apart and are welcome.
@@ -227,15 +341,17 @@ impl SumRegion {
         &self,
         header: &Header,
         payload: &[u8],
-        pieces: &mut Vec<Piece>,
+        batch: &mut Batch,
     ) -> Result<(), SumRefused> {
         let (mut chunk, mut start) = (header.index, 0);
         while start < payload.len() {
-            let piece = self
+            let mut piece = self
                 .piece(chunk, header, start, payload)
                 .map_err(|refusal| SumRefused { refusal, chunk })?;
             start = piece.bytes.end;
-            pieces.push(piece);
+            let before = batch.bytes.len();
+            piece.bytes = before + piece.bytes.start..before + piece.bytes.end;
+            batch.pieces.push(piece);
             chunk = chunk.saturating_add(1);
         }
         Ok(())
@@ -270,18 +386,20 @@ impl SumRegion {
         Ok(Piece { chunk, bytes, digest, repeated })
     }
 
-    /// Adds what is new, a run of chunks at a time, if all of it is in the scheme's range.
-    fn commit(
+    /// Adds what is new of a datagram of which a part was added before, if all of it is in the scheme's
+    /// range.
+    fn commit_now(
         &mut self,
         header: &Header,
         payload: &[u8],
         pieces: &[Piece],
     ) -> Result<SumCommitted, SumRefused> {
+        let before = pieces.first().map_or(0, |piece| piece.bytes.start);
         let runs = || {
             let runs = pieces.chunk_by(|a, b| a.repeated == b.repeated);
             runs.filter(|run| !run[0].repeated).map(|run| {
                 let (first, last) = (&run[0], &run[run.len() - 1]);
-                let bytes = &payload[first.bytes.start..last.bytes.end];
+                let bytes = &payload[first.bytes.start - before..last.bytes.end - before];
                 (first.chunk..last.chunk + 1, bytes)
             })
         };
@@ -293,18 +411,23 @@ impl SumRegion {
         runs().for_each(|(chunks, bytes)| self.config.summer.add(chunks, bytes));
         let mut committed = SumCommitted::default();
         for piece in pieces.iter().filter(|piece| !piece.repeated) {
-            let (word, mask) = self.bit(piece.chunk, header.contributor);
-            let slot = self.slot(piece.chunk, header.contributor);
-            self.bits[word] |= mask;
-            self.digests[slot] = piece.digest;
-            self.counts[piece.chunk as usize] += 1;
-            self.companions = None;
-            committed.added += 1;
-            if self.counts[piece.chunk as usize] == self.config.target && self.close(piece.chunk) {
-                committed.closed.push(piece.chunk);
-            }
+            self.note(header.contributor, piece, &mut committed);
         }
         Ok(committed)
+    }
+
+    /// Sets the bit of a chunk that was added.
+    fn note(&mut self, contributor: u16, piece: &Piece, committed: &mut SumCommitted) {
+        let (word, mask) = self.bit(piece.chunk, contributor);
+        let slot = self.slot(piece.chunk, contributor);
+        self.bits[word] |= mask;
+        self.digests[slot] = piece.digest;
+        self.counts[piece.chunk as usize] += 1;
+        self.companions = None;
+        committed.added += 1;
+        if self.counts[piece.chunk as usize] == self.config.target && self.close(piece.chunk) {
+            committed.closed.push(piece.chunk);
+        }
     }
 
     /// The tag of a chunk's bytes under this round's key, which never leaves: its nonce names chunk and

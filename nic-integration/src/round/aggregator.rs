@@ -1,7 +1,6 @@
 //! The aggregator's side of rounds: admission, opening, deadlines, delivery (PROTOCOL §7).
 
 use std::collections::{BTreeMap, VecDeque};
-use std::net::SocketAddr;
 use std::time::Duration;
 
 use rand_chacha::ChaCha20Rng;
@@ -10,7 +9,7 @@ use rand_core::{Rng, SeedableRng};
 use crate::NicError;
 use crate::node::Node;
 use crate::proto::{
-    Cause, Config, Endpoint, Event, NodeId, Peer, Stats, SumConfig, SumRegion, Time,
+    Cause, Config, Endpoint, Event, NodeId, Peer, Route, Stats, SumConfig, SumRegion, Time,
 };
 
 use super::gathering::{Gathering, Joined};
@@ -538,7 +537,7 @@ pub(super) fn fresh_rkey(rng: &mut ChaCha20Rng, endpoint: &Endpoint) -> u32 {
 }
 
 impl<J: Job> Node for Aggregator<J> {
-    fn handle_datagram(&mut self, now: Time, from: SocketAddr, bytes: &mut [u8]) {
+    fn handle_datagram(&mut self, now: Time, from: Route, bytes: &mut [u8]) {
         self.endpoint.handle_datagram(now, from, bytes);
         self.advance(now);
     }
@@ -548,8 +547,12 @@ impl<J: Job> Node for Aggregator<J> {
         self.advance(now);
     }
 
-    fn poll_transmit(&mut self, now: Time, bytes: &mut Vec<u8>) -> Option<SocketAddr> {
+    fn poll_transmit(&mut self, now: Time, bytes: &mut Vec<u8>) -> Option<Route> {
         self.endpoint.poll_transmit(now, bytes)
+    }
+
+    fn note_congestion(&mut self, marked: u64) {
+        self.endpoint.note_congestion(marked);
     }
 
     fn poll_timeout(&self) -> Option<Time> {

@@ -10,7 +10,9 @@ use rand_core::SeedableRng;
 
 use crate::NicError;
 use crate::node::Node;
-use crate::proto::{Cause, Config, Endpoint, Event, MessageId, NodeId, Peer, Refusal, Stats, Time};
+use crate::proto::{
+    Cause, Config, Endpoint, Event, MessageId, NodeId, Peer, Refusal, Route, Stats, Time,
+};
 
 use super::aggregator::fresh_rkey;
 use super::message::{Join, Kind, MAX_ROUND_MESSAGE_BYTES, Open, Probe, Ready, Refuse};
@@ -507,7 +509,7 @@ impl Contributor {
 }
 
 impl Node for Contributor {
-    fn handle_datagram(&mut self, now: Time, from: SocketAddr, bytes: &mut [u8]) {
+    fn handle_datagram(&mut self, now: Time, from: Route, bytes: &mut [u8]) {
         self.endpoint.handle_datagram(now, from, bytes);
         self.advance(now);
     }
@@ -517,8 +519,12 @@ impl Node for Contributor {
         self.advance(now);
     }
 
-    fn poll_transmit(&mut self, now: Time, bytes: &mut Vec<u8>) -> Option<SocketAddr> {
+    fn poll_transmit(&mut self, now: Time, bytes: &mut Vec<u8>) -> Option<Route> {
         self.endpoint.poll_transmit(now, bytes)
+    }
+
+    fn note_congestion(&mut self, marked: u64) {
+        self.endpoint.note_congestion(marked);
     }
 
     fn poll_timeout(&self) -> Option<Time> {

@@ -9,6 +9,7 @@ use std::time::{Duration, SystemTime};
 use tracing::warn;
 
 use crate::NicError;
+use crate::proto::Route;
 
 use super::Wire;
 
@@ -28,7 +29,7 @@ pub struct Captured<W> {
 
 struct Capture {
     file: BufWriter<File>,
-    local: SocketAddr,
+    locals: Vec<SocketAddr>,
     /// One record.
     record: Vec<u8>,
 }
@@ -49,39 +50,43 @@ impl<W: Wire> Captured<W> {
         let mut file = BufWriter::new(file);
         file.write_all(&FILE_HEADER)?;
         file.flush()?;
-        self.capture = Some(Capture { file, local: self.wire.local_addr()?, record: vec![] });
+        self.capture = Some(Capture { file, locals: self.wire.local_addrs()?, record: vec![] });
         Ok(())
     }
 }
 
 impl<W: Wire> Wire for Captured<W> {
-    fn local_addr(&self) -> Result<SocketAddr, NicError> {
-        self.wire.local_addr()
+    fn local_addrs(&self) -> Result<Vec<SocketAddr>, NicError> {
+        self.wire.local_addrs()
     }
 
     fn burst_limit(&self) -> usize {
         self.wire.burst_limit()
     }
 
-    fn send(&mut self, to: SocketAddr, burst: &[u8], each: usize) -> bool {
+    fn send(&mut self, to: Route, burst: &[u8], each: usize) -> bool {
         let sent = self.wire.send(to, burst, each);
         if sent {
             let mut datagrams = burst.chunks(each.max(1));
             try_write(&mut self.capture, |capture| {
-                datagrams.try_for_each(|bytes| capture.write(capture.local, to, bytes))
+                datagrams.try_for_each(|bytes| capture.write(capture.local(to.via), to.addr, bytes))
             });
         }
         sent
     }
 
+    fn take_congestion_marks(&mut self) -> u64 {
+        self.wire.take_congestion_marks()
+    }
+
     fn receive(
         &mut self,
         wait: Duration,
-        take: &mut dyn FnMut(SocketAddr, &mut [u8]),
+        take: &mut dyn FnMut(Route, &mut [u8]),
     ) -> Result<usize, NicError> {
         let Self { wire, capture } = self;
         let count = wire.receive(wait, &mut |from, bytes| {
-            try_write(capture, |capture| capture.write(from, capture.local, bytes));
+            try_write(capture, |capture| capture.write(from.addr, capture.local(from.via), bytes));
             take(from, bytes);
         })?;
         if count == 0 {
@@ -100,6 +105,10 @@ fn try_write(capture: &mut Option<Capture>, write: impl FnOnce(&mut Capture) -> 
 }
 
 impl Capture {
+    fn local(&self, via: u16) -> SocketAddr {
+        self.locals[usize::from(via)]
+    }
+
     fn write(&mut self, from: SocketAddr, to: SocketAddr, bytes: &[u8]) -> Result<(), Error> {
         // A clock before 1970 is the reader's to wonder about.
         let when = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();

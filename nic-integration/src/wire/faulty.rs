@@ -7,7 +7,7 @@ use rand_chacha::ChaCha8Rng;
 use rand_core::{Rng, SeedableRng};
 
 use crate::NicError;
-use crate::proto::datagram::HEADER_BYTES;
+use crate::proto::{Route, datagram::HEADER_BYTES};
 
 use super::Wire;
 
@@ -28,22 +28,26 @@ impl<W: Wire> Faulty<W> {
 }
 
 impl<W: Wire> Wire for Faulty<W> {
-    fn local_addr(&self) -> Result<SocketAddr, NicError> {
-        self.wire.local_addr()
+    fn local_addrs(&self) -> Result<Vec<SocketAddr>, NicError> {
+        self.wire.local_addrs()
     }
 
     fn burst_limit(&self) -> usize {
         self.wire.burst_limit()
     }
 
-    fn send(&mut self, to: SocketAddr, burst: &[u8], each: usize) -> bool {
+    fn send(&mut self, to: Route, burst: &[u8], each: usize) -> bool {
         self.wire.send(to, burst, each)
+    }
+
+    fn take_congestion_marks(&mut self) -> u64 {
+        self.wire.take_congestion_marks()
     }
 
     fn receive(
         &mut self,
         wait: Duration,
-        take: &mut dyn FnMut(SocketAddr, &mut [u8]),
+        take: &mut dyn FnMut(Route, &mut [u8]),
     ) -> Result<usize, NicError> {
         let Self { wire, rng, loss, trimming } = self;
         wire.receive(wait, &mut |from, bytes| {

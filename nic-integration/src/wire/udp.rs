@@ -5,12 +5,13 @@ use std::io::{Error, ErrorKind, IoSliceMut};
 use std::net::{SocketAddr, UdpSocket};
 use std::time::Duration;
 
-use quinn_udp::{RecvMeta, Transmit, UdpSocketState};
+use quinn_udp::{EcnCodepoint, RecvMeta, Transmit, UdpSocketState};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use socket2::{Domain, Protocol, Socket, Type};
 use tracing::{debug, warn};
 
 use crate::NicError;
+use crate::proto::Route;
 
 use super::Wire;
 
@@ -22,12 +23,12 @@ const BUFFERS: usize = 4;
 /// No datagram, nor what GRO joins, is longer.
 const BUFFER_BYTES: usize = 1 << 16;
 
-/// One UDP socket.
+/// One UDP socket, or several of different ports, by which datagrams take different ways.
 #[derive(Debug)]
 pub struct UdpWire {
-    socket: UdpSocket,
-    state: UdpSocketState,
+    sockets: Vec<(UdpSocket, UdpSocketState)>,
     buffers: Vec<u8>,
+    congestion_marks: u64,
     /// It was said that datagrams are too long.
     warned: bool,
 }
@@ -39,52 +40,83 @@ impl UdpWire {
     ///
     /// [`NicError::Wire`].
     pub fn bind(addr: SocketAddr) -> Result<Self, NicError> {
-        let socket = open(addr)?;
-        let state = UdpSocketState::new((&socket).into())?;
-        let buffers = vec![0; BUFFERS * BUFFER_BYTES];
-        Ok(Self { socket, state, buffers, warned: false })
+        Self::bind_many(addr, 1)
+    }
+
+    /// Binds an address, and as many more sockets of other ports as it takes to have `count`.
+    ///
+    /// # Errors
+    ///
+    /// [`NicError::Wire`].
+    pub fn bind_many(addr: SocketAddr, count: u16) -> Result<Self, NicError> {
+        let others = (1..count).map(|_| SocketAddr::new(addr.ip(), 0));
+        let sockets = [addr].into_iter().chain(others).map(|addr| {
+            let socket = open(addr)?;
+            let state = UdpSocketState::new((&socket).into())?;
+            Ok((socket, state))
+        });
+        let sockets = sockets.collect::<Result<_, NicError>>()?;
+        Ok(Self {
+            sockets,
+            buffers: vec![0; BUFFERS * BUFFER_BYTES],
+            congestion_marks: 0,
+            warned: false,
+        })
     }
 
     /// Waits until there is something to receive.
     fn wait(&self, wait: Duration) -> Result<(), Error> {
-        let mut sockets = [PollFd::new(&self.socket, PollFlags::IN)];
+        let sockets = self.sockets.iter();
+        let mut sockets: Vec<_> =
+            sockets.map(|(socket, _)| PollFd::new(socket, PollFlags::IN)).collect();
         let span = Timespec::try_from(wait).ok();
         poll(&mut sockets, span.as_ref()).map(|_| ()).map_err(Error::from)
     }
 }
 
 impl Wire for UdpWire {
-    fn local_addr(&self) -> Result<SocketAddr, NicError> {
-        Ok(self.socket.local_addr()?)
+    fn local_addrs(&self) -> Result<Vec<SocketAddr>, NicError> {
+        self.sockets.iter().map(|(socket, _)| Ok(socket.local_addr()?)).collect()
     }
 
     fn burst_limit(&self) -> usize {
-        self.state.max_gso_segments()
+        self.sockets[0].1.max_gso_segments()
     }
 
-    fn send(&mut self, to: SocketAddr, burst: &[u8], each: usize) -> bool {
+    fn send(&mut self, to: Route, burst: &[u8], each: usize) -> bool {
         let segment_size = (burst.len() > each).then_some(each);
-        let transmit =
-            Transmit { destination: to, ecn: None, contents: burst, segment_size, src_ip: None };
-        match self.state.try_send((&self.socket).into(), &transmit) {
+        let transmit = Transmit {
+            destination: to.addr,
+            ecn: Some(EcnCodepoint::Ect0),
+            contents: burst,
+            segment_size,
+            src_ip: None,
+        };
+        let (socket, state) = &self.sockets[usize::from(to.via)];
+        match state.try_send(socket.into(), &transmit) {
             Ok(()) => true,
             Err(error) if error.kind() == ErrorKind::WouldBlock => false,
             Err(error) => {
                 // The path, or an interface on it, does not carry datagrams of this size.
                 let too_long = Some(rustix::io::Errno::MSGSIZE.raw_os_error());
                 if error.raw_os_error() == too_long && !std::mem::replace(&mut self.warned, true) {
+                    let to = to.addr;
                     warn!(%to, bytes = each, "datagrams are too long for the way there, and lost");
                 }
-                debug!(%to, %error, "datagrams lost at the socket");
+                debug!(to = %to.addr, %error, "datagrams lost at the socket");
                 true
             }
         }
     }
 
+    fn take_congestion_marks(&mut self) -> u64 {
+        std::mem::take(&mut self.congestion_marks)
+    }
+
     fn receive(
         &mut self,
         wait: Duration,
-        take: &mut dyn FnMut(SocketAddr, &mut [u8]),
+        take: &mut dyn FnMut(Route, &mut [u8]),
     ) -> Result<usize, NicError> {
         if !wait.is_zero() {
             match self.wait(wait) {
@@ -92,20 +124,24 @@ impl Wire for UdpWire {
                 _ => {}
             }
         }
-        let mut metas = [RecvMeta::default(); BUFFERS];
-        let mut slices = self.buffers.chunks_mut(BUFFER_BYTES).map(IoSliceMut::new);
-        let mut slices: [_; BUFFERS] =
-            std::array::from_fn(|_| slices.next().unwrap_or(IoSliceMut::new(&mut [])));
-        let filled = match self.state.recv((&self.socket).into(), &mut slices, &mut metas) {
-            Ok(filled) => filled,
-            Err(error) if is_transient(&error) => return Ok(0),
-            Err(error) => return Err(error.into()),
-        };
         let mut count = 0;
-        for (buffer, meta) in self.buffers.chunks_mut(BUFFER_BYTES).zip(&metas[..filled]) {
-            for datagram in buffer[..meta.len].chunks_mut(meta.stride.max(1)) {
-                take(meta.addr, datagram);
-                count += 1;
+        for ((socket, state), via) in self.sockets.iter().zip(0..) {
+            let mut metas = [RecvMeta::default(); BUFFERS];
+            let mut slices = self.buffers.chunks_mut(BUFFER_BYTES).map(IoSliceMut::new);
+            let mut slices: [_; BUFFERS] =
+                std::array::from_fn(|_| slices.next().unwrap_or(IoSliceMut::new(&mut [])));
+            let filled = match state.recv(socket.into(), &mut slices, &mut metas) {
+                Ok(filled) => filled,
+                Err(error) if is_transient(&error) => continue,
+                Err(error) => return Err(error.into()),
+            };
+            for (buffer, meta) in self.buffers.chunks_mut(BUFFER_BYTES).zip(&metas[..filled]) {
+                let marked = u64::from(meta.ecn == Some(EcnCodepoint::Ce));
+                for datagram in buffer[..meta.len].chunks_mut(meta.stride.max(1)) {
+                    self.congestion_marks += marked;
+                    take(Route { via, addr: meta.addr }, datagram);
+                    count += 1;
+                }
             }
         }
         Ok(count)

@@ -1,11 +1,10 @@
 //! Handshakes: how links come by their sessions (PROTOCOL §8).
 
-use std::net::SocketAddr;
-
 use rand_core::Rng;
 
 use crate::proto::event::{Cause, Peer};
 use crate::proto::link::{Greeting, HELLO_SPAN, Link, MAX_HELLO_SPAN};
+use crate::proto::path::Route;
 use crate::proto::secure::{Admission, Cookie, HELLO_BYTES, Hello, Initiator, Session};
 use crate::proto::time::Time;
 
@@ -22,7 +21,7 @@ impl Endpoint {
         }
     }
 
-    fn send_greeting(&mut self, to: SocketAddr, bytes: Vec<u8>) {
+    fn send_greeting(&mut self, to: Route, bytes: Vec<u8>) {
         if self.greetings.len() < MAX_GREETINGS {
             self.greetings.push_back((to, bytes));
         }
@@ -33,23 +32,26 @@ impl Endpoint {
         let index = self.fresh_index();
         let Some(link) = self.links.get_mut(&id) else { return };
         let former = link.greeting.take();
-        let (attempts, cookie) = former.map_or((0, None), |former| {
+        let (attempts, way, cookie) = former.map_or((0, 0, None), |former| {
             self.sessions.remove(&former.index);
-            (former.attempts + 1, former.cookie)
+            (former.attempts + 1, former.way, former.cookie)
         });
         self.hellos += 1;
         if let Some((addr, _)) = self.contacts.get(&link.peer.node) {
-            link.addr = *addr;
+            link.sender.paths.aim(*addr);
         }
-        let (to, node) = (link.addr, link.peer.node);
+        // A cookie is for the address that it came to.
+        let way = if cookie.is_some() { way } else { attempts };
+        let (to, node) = (link.sender.paths.greets(way), link.peer.node);
         let me = (&self.config.identity, self.config.incarnation.get(), self.hellos);
         let mut bytes = vec![];
-        let suite = self.config.suite;
+        let terms = (self.config.suite, self.config.sockets());
         let (rng, out) = (&mut self.rng, &mut bytes);
-        let initiator = Initiator::hello(me, node, index, suite, cookie.as_ref(), rng, out).ok();
+        let initiator = Initiator::hello(me, node, index, terms, cookie.as_ref(), rng, out).ok();
         let wait = (HELLO_SPAN * (1 << attempts.min(8))).min(MAX_HELLO_SPAN);
         let sent = initiator.is_some();
-        let greeting = Greeting { initiator, index, next: now + wait, attempts, cookie };
+        let next = now + wait;
+        let greeting = Greeting { initiator, index, next, attempts, way, cookie };
         link.greeting = Some(Box::new(greeting));
         if sent {
             self.sessions.insert(index, id);
@@ -59,15 +61,15 @@ impl Endpoint {
 
     /// Someone wants to talk to us. Until it shows that it knows our key it gets silence; until it
     /// is one that may, it costs no state.
-    pub(super) fn on_hello(&mut self, now: Time, from: SocketAddr, bytes: &[u8]) {
+    pub(super) fn on_hello(&mut self, now: Time, from: Route, bytes: &[u8]) {
         if bytes.len() != HELLO_BYTES || !self.gate.knows_us(bytes) {
             self.stats.turned_away += 1;
             return;
         }
-        let admission = self.gate.admits(now, from, bytes, &mut self.rng);
+        let admission = self.gate.admits(now, from.addr, bytes, &mut self.rng);
         if admission == Admission::Ask {
             let mut cookie = vec![];
-            if self.gate.answer(from, bytes, &mut self.rng, &mut cookie).is_ok() {
+            if self.gate.answer(from.addr, bytes, &mut self.rng, &mut cookie).is_ok() {
                 self.send_greeting(from, cookie);
             }
         }
@@ -97,6 +99,7 @@ impl Endpoint {
             return;
         }
         link.hello = hello.number;
+        link.sender.paths.expect(usize::from(hello.paths));
         if let Some(index) = link.drop_greeting() {
             self.sessions.remove(&index);
         }
@@ -120,7 +123,7 @@ impl Endpoint {
 
     /// A link for a process that nothing is known of. If too many wait to be confirmed, the oldest of
     /// them gives way.
-    fn welcome_link(&mut self, now: Time, peer: Peer, from: SocketAddr) -> Option<u32> {
+    fn welcome_link(&mut self, now: Time, peer: Peer, from: Route) -> Option<u32> {
         let waits = |link: &Link| link.session.is_none() && link.offered.is_some();
         let waiting = self.links.iter().filter(|(_, link)| waits(link));
         let waiting: Vec<_> = waiting.map(|(id, link)| (link.heard, *id)).collect();
@@ -129,13 +132,13 @@ impl Endpoint {
         {
             self.forget(*oldest);
         }
-        let id = self.add_link(now, peer, from, false)?;
+        let id = self.add_link(now, peer, &[from], false)?;
         self.peers.insert(peer, id);
         Some(id)
     }
 
     /// The answer to a HELLO of ours.
-    pub(super) fn on_welcome(&mut self, now: Time, from: SocketAddr, index: u32, bytes: &[u8]) {
+    pub(super) fn on_welcome(&mut self, now: Time, from: Route, index: u32, bytes: &[u8]) {
         let Some(id) = self.sessions.get(&index).copied() else { return };
         let Some(link) = self.links.get_mut(&id) else { return };
         let Some(greeting) = link.greeting.as_mut().filter(|g| g.index == index) else { return };
@@ -147,7 +150,8 @@ impl Endpoint {
         let peer = Peer { node: link.peer.node, incarnation: welcome.incarnation };
         let former = link.peer;
         link.greeting = None;
-        (link.addr, link.greeted, link.heard) = (from, now, now);
+        link.sender.paths.hear(now, from, link.contact);
+        (link.greeted, link.heard) = (now, now);
         if former.incarnation != 0 && former != peer {
             self.fail(id, Cause::Restarted);
             self.peers.remove(&former);
@@ -189,6 +193,8 @@ impl Endpoint {
 
     /// Goes on under a session, and lets the former one go.
     pub(super) fn begin(&mut self, id: u32, session: Session) {
+        // Packets are numbered anew: what waits has numbers of before.
+        self.settle();
         let Some(link) = self.links.get_mut(&id) else { return };
         let index = session.local();
         let gone = [link.renew(session).map(|before| before.local()), link.drop_greeting()];

@@ -1,13 +1,16 @@
 //! The endpoint's receiving side: from bytes to committed regions and answers (PROTOCOL §2.3, §5).
 
-use std::net::SocketAddr;
+use std::collections::VecDeque;
 
 use crate::proto::ack::{Ack, Notice, Refusal};
 use crate::proto::datagram::{Header, Kind, Opcode, read_prefix};
 use crate::proto::event::{Event, Peer};
+use crate::proto::path::Route;
 use crate::proto::receiver::{Incoming, Partial};
 use crate::proto::region::Region;
 use crate::proto::secure::{Opened, Session};
+use crate::proto::stats::Stats;
+use crate::proto::sum::{Accepted, Asker, SumCommitted, SumRefused};
 use crate::proto::time::Time;
 
 use super::{Endpoint, MAX_EVENTS};
@@ -16,6 +19,8 @@ use super::{Endpoint, MAX_EVENTS};
 enum Outcome {
     /// Answer with this.
     Answer(Result<(), Refusal>),
+    /// It will be answered when what it belongs to is settled.
+    Later,
     /// No memory for it now: say nothing, it will come again.
     Drop,
 }
@@ -23,7 +28,8 @@ enum Outcome {
 impl Endpoint {
     /// Takes what arrived from the wire, and opens it in place. Anything may arrive; what no session
     /// vouches for is counted, and has no other effect.
-    pub fn handle_datagram(&mut self, now: Time, from: SocketAddr, bytes: &mut [u8]) {
+    pub fn handle_datagram(&mut self, now: Time, from: impl Into<Route>, bytes: &mut [u8]) {
+        let from = from.into();
         match read_prefix(bytes) {
             Ok((Kind::Sealed(_), spi)) => self.on_sealed(now, from, spi >> 8, bytes),
             Ok((Kind::Hello, _)) => {
@@ -42,7 +48,7 @@ impl Endpoint {
         }
     }
 
-    fn on_sealed(&mut self, now: Time, from: SocketAddr, index: u32, bytes: &mut [u8]) {
+    fn on_sealed(&mut self, now: Time, from: Route, index: u32, bytes: &mut [u8]) {
         let Some(id) = self.sessions.get(&index).copied() else {
             self.stats.malformed += 1;
             return;
@@ -87,7 +93,7 @@ impl Endpoint {
     }
 
     /// A datagram of a peer that is who it says.
-    fn on_opened(&mut self, now: Time, from: SocketAddr, id: u32, header: &Header, payload: &[u8]) {
+    fn on_opened(&mut self, now: Time, from: Route, id: u32, header: &Header, payload: &[u8]) {
         let Some(link) = self.links.get_mut(&id) else { return };
         if !link.admits(header.packet, header.opcode != Opcode::Ack) {
             self.stats.duplicates += 1;
@@ -99,7 +105,10 @@ impl Endpoint {
             Opcode::Ack => {
                 link.note(header.packet);
                 match Ack::parse(payload) {
-                    Ok(ack) => link.sender.on_ack(now, &ack, peer, &mut self.events),
+                    Ok(ack) => {
+                        link.sender.on_ack(now, &ack, peer, &mut self.events);
+                        self.stats.paths_rested += link.sender.paths.take_rested();
+                    }
                     Err(_) => self.stats.malformed += 1,
                 }
                 return;
@@ -110,36 +119,61 @@ impl Endpoint {
             }
             Opcode::Write => self.on_write(id, peer, header, None, payload),
             Opcode::WriteImm => self.on_write(id, peer, header, Some(header.immediate), payload),
-            Opcode::Sum => Outcome::Answer(self.on_sum(peer, header, payload)),
+            Opcode::Sum => self.on_sum((id, header.packet), peer, header, payload),
         };
-        let (Outcome::Answer(status), Some(link)) = (outcome, self.links.get_mut(&id)) else {
-            return;
-        };
-        self.stats.refused += u64::from(status.is_err());
-        link.answer(header.packet, status.err().map(Notice::Refused));
+        let Some(link) = self.links.get_mut(&id) else { return };
+        match outcome {
+            Outcome::Answer(status) => {
+                self.stats.refused += u64::from(status.is_err());
+                link.answer(header.packet, status.err().map(Notice::Refused));
+            }
+            Outcome::Later => link.note(header.packet),
+            Outcome::Drop => {}
+        }
     }
 
-    fn on_sum(&mut self, peer: Peer, header: &Header, payload: &[u8]) -> Result<(), Refusal> {
+    fn on_sum(&mut self, asker: Asker, peer: Peer, header: &Header, payload: &[u8]) -> Outcome {
         let rkey = header.rkey;
-        match self.regions.get_mut(&rkey) {
-            None => Err(Refusal::UnknownRkey),
-            Some(Region::Memory(_) | Region::Inbox { .. }) => Err(Refusal::NoRight),
-            Some(Region::Sum(region)) => match region.accept(peer, header, payload) {
-                Ok(committed) => {
-                    self.stats.duplicates += u64::from(committed.added == 0);
-                    let closed = committed.closed.into_iter();
-                    self.events.extend(closed.map(|chunk| Event::ChunkClosed { rkey, chunk }));
-                    Ok(())
-                }
-                Err(refused) => {
-                    if refused.refusal == Refusal::Equivocation {
-                        let (contributor, chunk) = (header.contributor, refused.chunk);
-                        self.events.push_back(Event::Equivocation { rkey, contributor, chunk });
-                    }
-                    Err(refused.refusal)
-                }
-            },
+        let settles = match self.regions.get(&rkey) {
+            Some(Region::Sum(region)) => self.unsettled != Some(rkey) || region.must_settle(header),
+            Some(Region::Memory(_) | Region::Inbox { .. }) => {
+                return Outcome::Answer(Err(Refusal::NoRight));
+            }
+            None => return Outcome::Answer(Err(Refusal::UnknownRkey)),
+        };
+        if settles {
+            self.settle();
         }
+        let Some(Region::Sum(region)) = self.regions.get_mut(&rkey) else { return Outcome::Drop };
+        let became = match region.accept(peer, asker, header, payload) {
+            Ok(Accepted::Waits) => {
+                self.unsettled = Some(rkey);
+                return Outcome::Later;
+            }
+            Ok(Accepted::Committed(committed)) => Ok(committed),
+            Err(refused) => Err(refused),
+        };
+        let status = became.as_ref().map(|_| ()).map_err(|refused| refused.refusal);
+        tell(rkey, header.contributor, became, &mut self.stats, &mut self.events);
+        Outcome::Answer(status)
+    }
+
+    /// Adds the datagrams that wait to be added together, and answers them. Nobody is told anything
+    /// before.
+    pub(super) fn settle(&mut self) {
+        let Some(rkey) = self.unsettled.take() else { return };
+        let Some(Region::Sum(region)) = self.regions.get_mut(&rkey) else { return };
+        region.settle(|((id, packet), contributor, became)| {
+            if let Some(link) = self.links.get_mut(&id) {
+                let refused = became.as_ref().err().map(|refused| refused.refusal);
+                self.stats.refused += u64::from(refused.is_some());
+                link.answer(packet, refused.map(Notice::Refused));
+                if !std::mem::replace(&mut link.answering, true) {
+                    self.answering.push_back(id);
+                }
+            }
+            tell(rkey, contributor, became, &mut self.stats, &mut self.events);
+        });
     }
 
     fn on_write(
@@ -196,8 +230,7 @@ impl Endpoint {
                 return Outcome::Drop;
             }
             self.held += needed;
-            let mut partial = Partial::new(header, immediate);
-            partial.assembly = vec![0; needed];
+            let partial = Partial::new(header, immediate, needed);
             receiver.set(header.message, Incoming::Partial(Box::new(partial)));
         }
         let Some(Incoming::Partial(partial)) = receiver.message(header.message) else {
@@ -241,5 +274,26 @@ fn completion(region: &Region, from: Peer, partial: &mut Partial) -> Event {
             bytes: partial.message_bytes,
             immediate,
         },
+    }
+}
+
+/// Tells the owner what a SUM led to.
+fn tell(
+    rkey: u32,
+    contributor: u16,
+    became: Result<SumCommitted, SumRefused>,
+    stats: &mut Stats,
+    events: &mut VecDeque<Event>,
+) {
+    match became {
+        Ok(committed) => {
+            stats.duplicates += u64::from(committed.added == 0);
+            let closed = committed.closed.into_iter();
+            events.extend(closed.map(|chunk| Event::ChunkClosed { rkey, chunk }));
+        }
+        Err(SumRefused { refusal: Refusal::Equivocation, chunk }) => {
+            events.push_back(Event::Equivocation { rkey, contributor, chunk });
+        }
+        Err(_) => {}
     }
 }

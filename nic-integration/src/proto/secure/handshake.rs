@@ -20,7 +20,8 @@ use super::cookie::{Cookie, MAC_BYTES, mac_key, mac_of};
 use super::{Identity, NodeId, Session, Suite};
 
 const PATTERN: &str = "Noise_IK_25519_ChaChaPoly_BLAKE2s";
-/// Of either message's payload: incarnation (4), and suite (1) and number (3), or index (4).
+/// Of either message's payload: incarnation (4), and paths less one and suite (1) and number (3), or
+/// index (4).
 const SAID_BYTES: usize = 8;
 const TAG_BYTES: usize = 16;
 const KEY_BYTES: usize = 32;
@@ -158,7 +159,7 @@ impl Initiator {
         (identity, incarnation, number): (&Identity, u32, u32),
         node: NodeId,
         index: u32,
-        suite: Suite,
+        (suite, paths): (Suite, u16),
         cookie: Option<&Cookie>,
         rng: &mut ChaCha20Rng,
         out: &mut Vec<u8>,
@@ -170,7 +171,8 @@ impl Initiator {
         let mut noise = builder.build_initiator().map_err(|_| NicError::Handshake)?;
         let mut said = [0; SAID_BYTES];
         said[..4].copy_from_slice(&incarnation.to_le_bytes());
-        said[4..].copy_from_slice(&(number << 8 | suite as u32).to_le_bytes());
+        let terms = u32::from(paths - 1) << 4 | suite as u32;
+        said[4..].copy_from_slice(&(number << 8 | terms).to_le_bytes());
         let mut message = [0; HELLO_NOISE];
         noise.write_message(&said, &mut message).map_err(|_| NicError::Handshake)?;
         out.extend_from_slice(&message);
@@ -218,6 +220,8 @@ pub(in crate::proto) struct Hello {
     pub(in crate::proto) incarnation: u32,
     /// How many HELLOs the process had said, this one included.
     pub(in crate::proto) number: u32,
+    /// How many sockets it sends from.
+    pub(in crate::proto) paths: u16,
     suite: Suite,
     remote: u32,
 }
@@ -240,12 +244,13 @@ impl Hello {
         noise.read_message(message, &mut said).map_err(|_| NicError::Handshake)?;
         let node = noise.get_remote_static().and_then(|key| key.try_into().ok());
         let node = NodeId(node.ok_or(NicError::Handshake)?);
-        let suite = Suite::from_code(said[4]).ok_or(NicError::Handshake)?;
+        let suite = Suite::from_code(said[4] & 15).ok_or(NicError::Handshake)?;
         let (incarnation, number) = (word(&said, 0), word(&said, 4) >> 8);
         if incarnation == 0 || number == 0 {
             return Err(NicError::Handshake);
         }
-        Ok(Self { noise, node, incarnation, number, suite, remote })
+        let paths = u16::from(said[4] >> 4) + 1;
+        Ok(Self { noise, node, incarnation, number, paths, suite, remote })
     }
 
     /// Answers it, as the process `incarnation`, which wants to be named by `index`. The session is
@@ -296,7 +301,7 @@ mod tests {
         let (me, to) = ((&from.identity, 11, 1), to.identity.id());
         let suite = Suite::Aes256Gcm;
         let initiator =
-            Initiator::hello(me, to, 5, suite, cookie, &mut from.rng, &mut bytes).unwrap();
+            Initiator::hello(me, to, 5, (suite, 16), cookie, &mut from.rng, &mut bytes).unwrap();
         (initiator, bytes)
     }
 

@@ -81,7 +81,7 @@ struct Epoch {
     secret: Secret,
     next: Secret,
     /// The key, while it is in use.
-    key: Option<LessSafeKey>,
+    key: Option<Box<LessSafeKey>>,
 }
 
 impl Epoch {
@@ -97,9 +97,9 @@ impl Epoch {
 
     fn key(&mut self, suite: Suite) -> Result<&LessSafeKey, NicError> {
         if self.key.is_none() {
-            self.key = Some(ready(suite, &self.secret)?);
+            self.key = Some(Box::new(ready(suite, &self.secret)?));
         }
-        self.key.as_ref().ok_or(NicError::Seal)
+        self.key.as_deref().ok_or(NicError::Seal)
     }
 }
 
@@ -138,7 +138,7 @@ impl Session {
     }
 
     /// Keeps no more than it must until the next datagram, in either direction.
-    pub(in crate::proto) fn rest(&mut self) {
+    pub(in crate::proto) fn shrink(&mut self) {
         (self.send.key, self.receive.key) = (None, None);
     }
 
@@ -246,8 +246,8 @@ mod tests {
             for suite in [Suite::Aes256Gcm, Suite::ChaCha20Poly1305] {
                 let [mut one, mut two] = pair(suite);
                 let mut bytes = sealed(&mut one, header, &payload);
-                one.rest();
-                two.rest();
+                one.shrink();
+                two.shrink();
                 let mut bad = bytes.clone();
                 bad[at.index(bytes.len())] ^= 1u8 << bit;
                 prop_assert!(two.open(&mut bad).is_err());

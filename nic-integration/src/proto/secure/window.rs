@@ -11,11 +11,8 @@ pub const ACK_WORDS: usize = 16;
 
 const WORDS: usize = 64;
 
-/// Words that remain of an idle session: the newest may have begun just now.
-const RESTING_WORDS: usize = 2;
-
 /// One bit a packet, for the newest [`WINDOW_PACKETS`], or for fewer while there have been no more since
-/// the session began or last [rested](Self::rest).
+/// the session began or last [shrank](Self::shrink).
 #[derive(Clone, Debug)]
 pub(in crate::proto) struct Window {
     /// One more than the newest packet; 0 before the first.
@@ -30,8 +27,8 @@ impl Window {
     }
 
     /// Forgets what came long ago, as when it is passed over: if any of it is under way yet, it is lost.
-    pub(in crate::proto) fn rest(&mut self) {
-        self.words.drain(..self.words.len().saturating_sub(RESTING_WORDS));
+    pub(in crate::proto) fn shrink(&mut self) {
+        self.words.drain(..self.words.len() - 1);
         self.words.shrink_to_fit();
     }
 
@@ -94,19 +91,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_window_that_rested_takes_nothing_for_new_that_it_forgot() {
+    fn a_window_that_shrank_takes_nothing_for_new_that_it_forgot() {
         let mut window = Window::new();
         (0..1000).filter(|packet| packet % 3 > 0).for_each(|packet| window.set(packet));
-        window.rest();
-        assert!((0..14 * 64).all(|packet| !window.remembers(packet)));
+        window.shrink();
+        assert!((0..15 * 64).all(|packet| !window.remembers(packet)));
         let kept = |window: &Window, packet| {
             window.remembers(packet) && window.has(packet) == (packet % 3 > 0)
         };
-        assert!((14 * 64..1000).all(|packet| kept(&window, packet)));
-        assert_eq!(window.recent().0, 14 * 64);
+        assert!((15 * 64..1000).all(|packet| kept(&window, packet)));
+        assert_eq!(window.recent().0, 15 * 64);
         // It grows again with what comes, and never back.
         window.set(4000);
-        assert!(!window.remembers(14 * 64 - 1) && kept(&window, 999));
+        assert!(!window.remembers(15 * 64 - 1) && kept(&window, 999));
         assert!(!window.has(3999) && window.has(4000));
     }
 

@@ -75,12 +75,12 @@ fn what_passes_is_in_the_file_in_order() {
     let (mut near, mut far) = (Captured::new(bind()), bind());
     let (here, there) = (near.local_addr().unwrap(), far.local_addr().unwrap());
     // Before there is a file, nothing is written.
-    assert!(near.send(there, b"unseen", 6));
+    assert!(near.send(there.into(), b"unseen", 6));
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("capture.pcap");
     near.capture(File::create(&path).unwrap()).unwrap();
-    assert!(near.send(there, b"aaaabbbbcc", 4), "a burst of three");
-    assert!(far.send(here, b"answer", 6));
+    assert!(near.send(there.into(), b"aaaabbbbcc", 4), "a burst of three");
+    assert!(far.send(here.into(), b"answer", 6));
     let mut heard = vec![];
     let mut turn = |wait| {
         near.receive(wait, &mut |_, bytes| {
@@ -114,9 +114,10 @@ fn a_file_that_cannot_be_written_ends_the_capture_alone() {
     let mut wire = Captured::new(UdpWire::bind((Ipv4Addr::LOCALHOST, 0).into()).unwrap());
     let read_only = File::open("/dev/null").unwrap();
     let here = wire.local_addr().unwrap();
-    wire.capture = Some(Capture { file: BufWriter::new(read_only), local: here, record: vec![] });
-    assert!(wire.send(here, &[7; 3000], 1000), "one buffer is not full yet");
-    assert!(wire.send(here, &[7; 9000], 1000));
+    wire.capture =
+        Some(Capture { file: BufWriter::new(read_only), locals: vec![here], record: vec![] });
+    assert!(wire.send(here.into(), &[7; 3000], 1000), "one buffer is not full yet");
+    assert!(wire.send(here.into(), &[7; 9000], 1000));
     assert!(wire.capture.is_none(), "no room for them");
-    assert!(wire.send(here, b"on", 2));
+    assert!(wire.send(here.into(), b"on", 2));
 }

@@ -1,0 +1,349 @@
+//! Ways to a peer, each with its own pace; packets are sprayed over them (PROTOCOL §4.8).
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use super::pace::Pace;
+use super::time::Time;
+
+/// Ways to one peer, at most.
+pub const MAX_PATHS: usize = 16;
+/// Timeouts in a row after which a path rests, if there is another.
+pub const REST_TIMEOUTS: u32 = 2;
+/// A path rests if its round trips take so many times those of the quickest, and more than
+/// [`LAG_FLOOR`] besides.
+pub const LAG: u32 = 8;
+/// What round trips may differ by and it is no lag.
+pub const LAG_FLOOR: Duration = Duration::from_millis(5);
+/// How long a path rests before the first datagram tries it; doubled by each, up to [`MAX_REST_SPAN`].
+pub const REST_SPAN: Duration = Duration::from_millis(100);
+/// The longest wait between two datagrams that try a path.
+pub const MAX_REST_SPAN: Duration = Duration::from_secs(2);
+
+/// Where a datagram comes from or goes to, and by which of our own sockets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Route {
+    /// Which of the wire's sockets, from 0.
+    pub via: u16,
+    /// The other end.
+    pub addr: SocketAddr,
+}
+
+impl From<SocketAddr> for Route {
+    /// By the first socket.
+    fn from(addr: SocketAddr) -> Self {
+        Self { via: 0, addr }
+    }
+}
+
+/// A path that is tried now and then, and otherwise left alone.
+#[derive(Clone, Copy, Debug)]
+struct Rest {
+    next: Time,
+    span: Duration,
+    /// The next datagram tries it.
+    due: bool,
+}
+
+/// One way to a peer.
+#[derive(Debug)]
+pub(super) struct Path {
+    pub(super) route: Route,
+    pub(super) pace: Pace,
+    pub(super) in_flight: usize,
+    /// Packets that went this way, oldest first; some are no longer in flight.
+    pub(super) sent: VecDeque<u64>,
+    /// The newest packet of this way that was answered: those before it were overtaken.
+    pub(super) newest_answered: Option<u64>,
+    /// When something was last sent this way, or answered: the timeout counts from here.
+    pub(super) stirred: Time,
+    /// When something last came this way.
+    pub(super) heard: Time,
+    /// Probes that may exceed the window.
+    pub(super) probes: u32,
+    rest: Option<Box<Rest>>,
+}
+
+impl Path {
+    pub(super) fn new(route: Route, datagram_bytes: usize) -> Self {
+        Self {
+            route,
+            pace: Pace::new(datagram_bytes),
+            in_flight: 0,
+            sent: VecDeque::new(),
+            newest_answered: None,
+            stirred: Time::ZERO,
+            heard: Time::ZERO,
+            probes: 0,
+            rest: None,
+        }
+    }
+
+    /// Whether datagrams may be sent this way as the window has room.
+    pub(super) fn is_up(&self) -> bool {
+        self.rest.is_none()
+    }
+
+    pub(super) fn has_room(&self) -> bool {
+        self.is_up() && (self.in_flight < self.pace.window() || self.probes > 0)
+    }
+
+    /// How full the window will be with one more, to be compared with another path's.
+    pub(super) fn fill_with_one_more(&self, other: &Self) -> std::cmp::Ordering {
+        let fill = |path: &Self, of: &Self| (path.in_flight + 1) * of.pace.window();
+        fill(self, other).cmp(&fill(other, self))
+    }
+
+    /// Leaves it alone from now on.
+    pub(super) fn rest(&mut self, now: Time) {
+        self.probes = 0;
+        self.rest = Some(Box::new(Rest { next: now + REST_SPAN, span: REST_SPAN, due: false }));
+    }
+
+    /// A datagram tries it now.
+    pub(super) fn on_trial(&mut self) {
+        if let Some(rest) = &mut self.rest {
+            rest.due = false;
+        }
+    }
+
+    /// Whether a datagram is to try it.
+    pub(super) fn wants_trial(&self) -> bool {
+        self.rest.as_ref().is_some_and(|rest| rest.due)
+    }
+
+    /// Lets the wait between two trials end.
+    pub(super) fn on_timeout(&mut self, now: Time) {
+        if let Some(rest) = self.rest.as_mut().filter(|rest| rest.next <= now) {
+            rest.due = true;
+            rest.span = (2 * rest.span).min(MAX_REST_SPAN);
+            rest.next = now + rest.span;
+        }
+    }
+
+    /// A datagram that tried it was answered, and quickly enough.
+    pub(super) fn wake(&mut self) {
+        self.rest = None;
+        self.pace.begin_anew();
+    }
+
+    /// When the next trial is due.
+    pub(super) fn next_trial(&self) -> Option<Time> {
+        self.rest.as_ref().map(|rest| rest.next)
+    }
+
+    /// Whether round trips this way take too much longer than `quickest`.
+    pub(super) fn lags(&self, quickest: Duration) -> bool {
+        self.pace.round_trip().is_some_and(|own| own > LAG * quickest && own > quickest + LAG_FLOOR)
+    }
+
+    /// Nothing is in flight, and packets are numbered anew.
+    pub(super) fn clear(&mut self) {
+        self.sent.clear();
+        (self.in_flight, self.probes, self.newest_answered) = (0, 0, None);
+    }
+}
+
+/// All ways to one peer. Messages are dealt to *flows*; a flow's datagrams are sprayed over its own paths.
+#[derive(Debug)]
+pub(super) struct Paths {
+    all: Vec<Path>,
+    datagram_bytes: usize,
+    /// Paths there may be.
+    most: u16,
+    /// Where something last came from.
+    last: u16,
+    /// Datagrams sent one way before the next is chosen.
+    spray: u32,
+    /// For each flow: the path in use, and datagrams since it was chosen.
+    flows: Vec<(u32, u32)>,
+    /// How often a path was left to rest.
+    rested: u32,
+}
+
+impl Paths {
+    /// Paths by all of our sockets that `routes` name, dealt to `flows`.
+    pub(super) fn new(routes: &[Route], flows: usize, spray: u32, datagram_bytes: usize) -> Self {
+        Self {
+            all: routes.iter().map(|route| Path::new(*route, datagram_bytes)).collect(),
+            datagram_bytes,
+            most: routes.len() as u16,
+            last: 0,
+            spray,
+            flows: (0..flows.max(1) as u32).map(|flow| (flow, 0)).collect(),
+            rested: 0,
+        }
+    }
+
+    /// Keeps no room for what is not there: nothing is in flight.
+    pub(super) fn shrink(&mut self) {
+        self.all.shrink_to_fit();
+        self.all.iter_mut().for_each(|path| path.sent = VecDeque::new());
+    }
+
+    pub(super) fn all(&self) -> &[Path] {
+        &self.all
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.all.len()
+    }
+
+    pub(super) fn get(&mut self, path: usize) -> &mut Path {
+        &mut self.all[path]
+    }
+
+    pub(super) fn flows(&self) -> usize {
+        self.flows.len()
+    }
+
+    /// Datagrams in flight together, at most.
+    pub(super) fn limit(&self) -> usize {
+        self.all.first().map_or(0, |path| path.pace.limit())
+    }
+
+    pub(super) fn probes(&self) -> bool {
+        self.all.iter().any(|path| path.probes > 0)
+    }
+
+    /// Where answers go: where something last came from.
+    pub(super) fn answers(&self) -> Route {
+        self.all[usize::from(self.last)].route
+    }
+
+    /// Which way to say HELLO for the `attempt`th time.
+    pub(super) fn greets(&self, attempt: u32) -> Route {
+        self.all[attempt as usize % self.all.len()].route
+    }
+
+    /// The peer listens at `addr`.
+    pub(super) fn aim(&mut self, addr: SocketAddr) {
+        self.all.iter_mut().for_each(|path| path.route.addr = addr);
+    }
+
+    /// The peer sends from so many sockets. Paths that are there already stay.
+    pub(super) fn expect(&mut self, most: usize) {
+        self.most = most.clamp(1, MAX_PATHS) as u16;
+    }
+
+    /// Something new came by `route`. If `fixed`, paths are our sockets, else the peer's, of which the one
+    /// that was silent for longest gives way to one more than there may be.
+    pub(super) fn hear(&mut self, now: Time, route: Route, fixed: bool) {
+        let is =
+            |path: &Path| if fixed { path.route.via == route.via } else { path.route == route };
+        // Most things come from where the last one came from.
+        if !is(&self.all[usize::from(self.last)]) {
+            let known = self.all.iter().position(is);
+            let last = match known {
+                Some(path) => path,
+                None if fixed => return,
+                None if self.all.len() < usize::from(self.most) => {
+                    self.all.push(Path::new(route, self.datagram_bytes));
+                    self.all.len() - 1
+                }
+                None => {
+                    let silence = |(_, path): &(usize, &Path)| path.heard;
+                    let silent = self.all.iter().enumerate().min_by_key(silence);
+                    silent.map_or(0, |(path, _)| path)
+                }
+            };
+            self.last = last as u16;
+        }
+        let path = &mut self.all[usize::from(self.last)];
+        (path.route, path.heard) = (route, now);
+    }
+
+    fn of_flow(&self, flow: usize) -> impl Iterator<Item = usize> + '_ {
+        (flow..self.all.len()).step_by(self.flows.len())
+    }
+
+    /// The path that a flow's next datagram takes, if one has room: for some datagrams the same, then the
+    /// one with most room in its window.
+    pub(super) fn choose(&self, flow: usize) -> Option<usize> {
+        let (at, streak) = self.flows[flow];
+        let at = at as usize;
+        if streak < self.spray && self.all.get(at).is_some_and(Path::has_room) {
+            return Some(at);
+        }
+        let open = self.of_flow(flow).filter(|&path| self.all[path].has_room());
+        open.min_by(|&a, &b| self.all[a].fill_with_one_more(&self.all[b]))
+    }
+
+    /// A datagram of a flow goes that way; whether it is the last for now.
+    pub(super) fn take(&mut self, flow: usize, path: usize) -> bool {
+        let (at, streak) = &mut self.flows[flow];
+        let path = path as u32;
+        *streak = if *at == path && *streak < self.spray { *streak + 1 } else { 1 };
+        *at = path;
+        *streak >= self.spray
+    }
+
+    /// The quickest round trip of the others of the same flow that are up; none if there is none that is.
+    fn others(&self, path: usize) -> Option<Duration> {
+        let flow = path % self.flows.len();
+        let others = self.of_flow(flow).filter(|&other| other != path && self.all[other].is_up());
+        others.map(|other| self.all[other].pace.round_trip().unwrap_or(Duration::MAX)).min()
+    }
+
+    /// Leaves a path to rest if it has been silent and another is there; whether it does now.
+    pub(super) fn rest_if_silent(&mut self, now: Time, path: usize) -> bool {
+        let silent = self.all[path].pace.timeouts() >= REST_TIMEOUTS && self.all[path].is_up();
+        if silent && self.others(path).is_some() {
+            self.rested += 1;
+            self.all[path].rest(now);
+        }
+        !self.all[path].is_up()
+    }
+
+    /// Answers came to datagrams that went by a path, the newest of them sent when `sent` says, one of them
+    /// to try it if `tried`.
+    pub(super) fn on_answers(
+        &mut self,
+        now: Time,
+        path: usize,
+        count: usize,
+        (packet, sent): (u64, Time),
+        tried: bool,
+    ) {
+        let others = self.others(path);
+        let own = &mut self.all[path];
+        // Of an older one nobody knows how long its answer has been under way.
+        let sample = (own.newest_answered < Some(packet)).then(|| now.since(sent));
+        own.newest_answered = own.newest_answered.max(Some(packet));
+        own.stirred = now;
+        if tried {
+            own.pace.forget_round_trip();
+        }
+        own.pace.on_answers(count, sample);
+        let lags = others
+            .is_some_and(|quickest| quickest != Duration::MAX && self.all[path].lags(quickest));
+        let own = &mut self.all[path];
+        match (own.is_up(), lags) {
+            (true, true) => {
+                self.rested += 1;
+                own.rest(now);
+            }
+            (false, false) if tried => own.wake(),
+            _ => {}
+        }
+    }
+
+    /// A resting path that a datagram is to try.
+    pub(super) fn wants_trial(&self) -> Option<usize> {
+        self.all.iter().position(Path::wants_trial)
+    }
+
+    /// How often a path was left to rest since this was last asked.
+    pub(super) fn take_rested(&mut self) -> u64 {
+        std::mem::take(&mut self.rested).into()
+    }
+
+    /// Nothing is known of any path but where it goes.
+    pub(super) fn reset(&mut self) {
+        for path in &mut self.all {
+            let heard = path.heard;
+            *path = Path { heard, ..Path::new(path.route, self.datagram_bytes) };
+        }
+    }
+}
