@@ -21,7 +21,7 @@ pub mod time;
 
 pub use ack::Refusal;
 pub use datagram::{Header, Opcode};
-pub use endpoint::{Config, Endpoint};
+pub use endpoint::{Census, Config, Endpoint};
 pub use event::{Cause, Event, MessageId, Peer};
 pub use path::Route;
 pub use secure::{Identity, NodeId, Suite};

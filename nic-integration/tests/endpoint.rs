@@ -307,6 +307,34 @@ fn silence_is_given_up_and_a_restart_is_noticed_at_once() {
     assert_eq!(received.len(), 1);
 }
 
+/// Found by fuzzing: the link that was meant for the process before took the place of the one to the
+/// present process, and ids that this one had used came again, answered already.
+#[test]
+fn two_links_that_become_one_use_no_id_twice() {
+    let mut pair = Pair::new(1, Faults::default());
+    let write = |pair: &mut Pair, from: usize, peer, byte: u8| {
+        let now = pair.network.now();
+        pair.ends[from].write(now, peer, 1, 0, [byte].as_slice().into(), None).unwrap();
+        pair.run(Duration::from_secs(2))
+    };
+    pair.ends[1].register_memory(1, 1, None).unwrap();
+    write(&mut pair, 0, Peer::of(node(2)), 1);
+    pair.ends[1] = endpoint(2, 23);
+    pair.ends[1].register_memory(1, 1, None).unwrap();
+    // The new process speaks first, and is answered.
+    write(&mut pair, 1, Peer::of(node(1)), 0);
+    let present = Peer { node: node(2), incarnation: 23 };
+    (2..7).for_each(|byte| drop(write(&mut pair, 0, present, byte)));
+    // Whichever runs: by the link to the one before.
+    let [sent, _] = write(&mut pair, 0, Peer::of(node(2)), 7);
+    assert!(sent.iter().all(|event| matches!(event, Event::Unreachable { .. })), "{sent:?}");
+    for byte in 8..12 {
+        let [sent, received] = write(&mut pair, 0, present, byte);
+        assert!(matches!(sent[..], [Event::Completed { .. }]), "{sent:?}");
+        assert_eq!((received.len(), pair.ends[1].memory(1).unwrap()), (1, &[byte][..]));
+    }
+}
+
 #[test]
 fn queues_are_bounded() {
     let mut end = endpoint(1, 1);

@@ -71,6 +71,7 @@ fn the_constants_are_those_of_the_code() {
         IDLE_SPAN,
         UNCONFIRMED_SPAN,
         SWEEP_SPAN,
+        QUIET_SPAN,
         HELLO_SPAN,
         MAX_HELLO_SPAN,
         SILENCE_SPAN,

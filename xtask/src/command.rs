@@ -1,6 +1,7 @@
 //! Child processes, and where things are in the workspace.
 
 use std::ffi::OsStr;
+use std::io::{self, BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -38,6 +39,25 @@ pub(crate) fn run(command: &mut Command) -> Result<(), String> {
     let line = shown(command);
     println!("$ {line}");
     let status = command.status().map_err(|error| format!("`{line}`: {error}"))?;
+    if status.success() { Ok(()) } else { Err(format!("`{line}`: {status}")) }
+}
+
+/// Runs a command whose standard output, line by line, is shown and told.
+///
+/// # Errors
+///
+/// One line saying which command failed and how.
+pub(crate) fn run_telling(command: &mut Command, mut tell: impl FnMut(&str)) -> Result<(), String> {
+    let line = shown(command);
+    println!("$ {line}");
+    let wrong = |error: io::Error| format!("`{line}`: {error}");
+    let mut child = command.stdout(Stdio::piped()).spawn().map_err(wrong)?;
+    for said in child.stdout.take().into_iter().flat_map(|pipe| BufReader::new(pipe).lines()) {
+        let said = said.map_err(wrong)?;
+        println!("{said}");
+        tell(&said);
+    }
+    let status = child.wait().map_err(wrong)?;
     if status.success() { Ok(()) } else { Err(format!("`{line}`: {status}")) }
 }
 
@@ -81,6 +101,14 @@ mod tests {
         assert_eq!(shown(&command), "cargo");
         let cargo = cargo("doc --no-deps");
         assert_eq!(cargo.get_args().collect::<Vec<_>>(), ["doc", "--no-deps"]);
+    }
+
+    #[test]
+    fn lines_are_told_as_they_come() {
+        let mut told = vec![];
+        run_telling(&mut cargo("--version"), |line| told.push(line.to_owned())).unwrap();
+        assert!(told.len() == 1 && told[0].starts_with("cargo "), "{told:?}");
+        assert!(run_telling(&mut program("ciphergram-no-such-program"), |_| {}).is_err());
     }
 
     #[test]

@@ -16,6 +16,8 @@ struct Need {
 const NEEDS: &[Need] = &[
     Need { probe: &["cc", "--version"], packages: &["gcc", "libc6-dev"] },
     Need { probe: &["python3", "-c", "import ensurepip, venv"], packages: &["python3-venv"] },
+    Need { probe: &["ip", "-Version"], packages: &["iproute2"] },
+    Need { probe: &["nft", "--version"], packages: &["nftables"] },
 ];
 
 /// Installs what is missing, or tells how to.

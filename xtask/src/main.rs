@@ -94,7 +94,7 @@ fn help() -> String {
          Stages:",
     );
     for stage in stages::ALL {
-        text += &format!("\n  {:9}  {}", stage.name, stage.about);
+        text += &format!("\n  {:10}  {}", stage.name, stage.about);
     }
     text
 }

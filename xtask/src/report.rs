@@ -45,14 +45,14 @@ fn row(entry: &Entry) -> String {
         Outcome::Skipped(_) => "skipped",
         Outcome::Failed(_) => "FAILED",
     };
-    format!("{:9} {:8.1} s  {word}", entry.name, entry.took.as_secs_f64())
+    format!("{:10} {:8.1} s  {word}", entry.name, entry.took.as_secs_f64())
 }
 
 fn summary(entries: &[Entry], not_reached: &[&str]) -> String {
     let mut lines: Vec<String> = entries.iter().map(row).collect();
-    lines.extend(not_reached.iter().map(|name| format!("{name:9}          -  not reached")));
+    lines.extend(not_reached.iter().map(|name| format!("{name:10}          -  not reached")));
     let total: Duration = entries.iter().map(|entry| entry.took).sum();
-    lines.push(format!("{:9} {:8.1} s", "total", total.as_secs_f64()));
+    lines.push(format!("{:10} {:8.1} s", "total", total.as_secs_f64()));
     for Entry { name, outcome, .. } in entries {
         match outcome {
             Outcome::Passed => {}
@@ -91,11 +91,11 @@ mod tests {
             entry("docs", Outcome::Failed("a broken link".to_owned()), 12),
         ];
         let expected = "\
-format         1.0 s  passed
-clippy         0.0 s  skipped
-docs          12.0 s  FAILED
-tests              -  not reached
-total         13.0 s
+format          1.0 s  passed
+clippy          0.0 s  skipped
+docs           12.0 s  FAILED
+tests               -  not reached
+total          13.0 s
 skipped clippy: no clippy here
 FAILED docs: a broken link";
         assert_eq!(summary(&entries, &["tests"]), expected);

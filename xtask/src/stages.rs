@@ -1,6 +1,6 @@
 //! The stages of `cargo xtask test`, in order: cheap ones first, each able to run alone.
 
-use crate::command::{cargo, output, run};
+use crate::command::{cargo, output, run, run_telling};
 use crate::{hygiene, install, python};
 
 /// How a stage ended.
@@ -61,6 +61,11 @@ pub(crate) const ALL: &[Stage] = &[
         run: portable,
     },
     Stage {
+        name: "namespaces",
+        about: "rounds between network namespaces that lose and trim (Linux, as root)",
+        run: namespaces,
+    },
+    Stage {
         name: "python",
         about: "the binary beside numpy and python-paillier",
         run: python::run,
@@ -92,6 +97,20 @@ fn tests() -> Outcome {
 /// Where the first path was the portable one already, this repeats it.
 fn portable() -> Outcome {
     run(cargo("test --release --workspace").env("CIPHERGRAM_CPU", "portable")).into()
+}
+
+/// Among the tests already, which do not say what they skipped.
+fn namespaces() -> Outcome {
+    let line = "test --release --package ciphergram --test namespaces -- --nocapture";
+    let mut skipped = None;
+    let result = run_telling(&mut cargo(line), |said| {
+        let reason = said.split_once("SKIPPED, ").map(|(_, reason)| reason.to_owned());
+        skipped = skipped.take().or(reason);
+    });
+    match (result, skipped) {
+        (Ok(()), Some(reason)) => Outcome::Skipped(reason),
+        (result, _) => result.into(),
+    }
 }
 
 /// Runs a cargo command that comes with a rustup component, if the component is there.

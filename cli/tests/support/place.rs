@@ -86,7 +86,18 @@ impl Place {
 
     /// The same, with as much of a log as `level` asks for.
     pub(crate) fn start_logging(&self, level: &str, words: &str) -> Process {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_ciphergram"));
+        self.spawn(Command::new(env!("CARGO_BIN_EXE_ciphergram")), level, words)
+    }
+
+    /// Starts it by way of a command that runs what follows its own words in its own place.
+    pub(crate) fn start_by(&self, before: &str, words: &str) -> Process {
+        let mut before = before.split(' ');
+        let mut command = Command::new(before.next().unwrap());
+        command.args(before).arg(env!("CARGO_BIN_EXE_ciphergram"));
+        self.spawn(command, "warn", words)
+    }
+
+    fn spawn(&self, mut command: Command, level: &str, words: &str) -> Process {
         command.args(words.split(' ')).current_dir(self.folder.path());
         command.env("CIPHERGRAM_LOG", level);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());

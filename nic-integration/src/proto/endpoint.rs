@@ -1,5 +1,6 @@
 //! One process's end of the protocol: links, regions, events.
 
+mod census;
 mod greeting;
 mod incoming;
 
@@ -13,6 +14,8 @@ use rand_chacha::ChaCha20Rng;
 use rand_core::SeedableRng;
 
 use crate::NicError;
+
+pub use census::Census;
 
 use super::datagram::{Header, MAX_DATAGRAM_BYTES, OVERHEAD_BYTES, Opcode};
 use super::event::{Cause, Event, MessageId, Peer};
@@ -116,7 +119,8 @@ pub struct Endpoint {
     rng: ChaCha20Rng,
     gate: Gate,
     regions: BTreeMap<u32, Region>,
-    links: BTreeMap<u32, Link>,
+    /// Boxed, since a tree has room for more than it holds.
+    links: BTreeMap<u32, Box<Link>>,
     /// Links by the process at their other end, once it is known.
     peers: BTreeMap<Peer, u32>,
     /// Where nodes listen that we contact, and the link there.
@@ -474,7 +478,7 @@ impl Endpoint {
         let (spray, bytes) = (self.config.spray, self.config.datagram_bytes);
         let paths = Paths::new(routes, flows, spray, bytes);
         let sender = Sender::new(self.payload_limit(), self.first_message, paths);
-        self.links.insert(id, Link::new(now, peer, contact, sender));
+        self.links.insert(id, Box::new(Link::new(now, peer, contact, sender)));
         Some(id)
     }
 
@@ -648,6 +652,7 @@ impl Endpoint {
         let gone: Vec<u32> =
             self.links.iter().filter(|(_, link)| gone(link)).map(|(id, _)| *id).collect();
         gone.into_iter().for_each(|id| self.forget(id));
+        self.links.values_mut().for_each(|link| link.shrink(now));
     }
 
     fn forget(&mut self, id: u32) {

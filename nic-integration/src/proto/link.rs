@@ -15,6 +15,9 @@ use super::time::Time;
 pub const HELLO_SPAN: Duration = Duration::from_millis(100);
 /// The longest wait between two HELLOs.
 pub const MAX_HELLO_SPAN: Duration = Duration::from_millis(500);
+/// Silence after which a peer that nothing is outstanding with keeps no more than it must: longer than
+/// anything is under way, [`MAX_PTO`](super::pace::MAX_PTO) included.
+pub const QUIET_SPAN: Duration = Duration::from_millis(500);
 /// Silence after which an initiator shakes hands anew: the process that it knew may be gone.
 pub const SILENCE_SPAN: Duration = Duration::from_millis(600);
 
@@ -37,12 +40,12 @@ pub(super) struct Link {
     pub(super) contact: bool,
     pub(super) session: Option<Session>,
     /// The session before: what arrives under it shows that the peer has not seen the present one.
-    pub(super) former: Option<Session>,
+    pub(super) former: Option<Box<Session>>,
     /// Made by a HELLO of the peer's, and not confirmed yet.
-    pub(super) offered: Option<(Peer, Session)>,
+    pub(super) offered: Option<Box<(Peer, Session)>>,
     /// The number of that HELLO: an older one is a replay.
     pub(super) hello: u32,
-    pub(super) greeting: Option<Greeting>,
+    pub(super) greeting: Option<Box<Greeting>>,
     pub(super) sender: Sender,
     pub(super) receiver: Receiver,
     /// Packets that came.
@@ -85,8 +88,9 @@ impl Link {
 
     /// Goes on under another session: packets are numbered anew, messages are not. An answer is due even
     /// if there is nothing to tell: it shows the peer that the session is begun.
-    pub(super) fn renew(&mut self, session: Session) -> Option<Session> {
-        let before = std::mem::replace(&mut self.former, self.session.replace(session));
+    pub(super) fn renew(&mut self, session: Session) -> Option<Box<Session>> {
+        let former = self.session.replace(session).map(Box::new);
+        let before = std::mem::replace(&mut self.former, former);
         (self.window, self.committed) = (Window::new(), Window::new());
         self.notices.clear();
         self.answer_due = true;
@@ -163,6 +167,20 @@ impl Link {
         append_ack(self.committed.recent(), self.notices.drain(..count), payload);
         self.answer_due = !self.notices.is_empty();
         true
+    }
+
+    /// Keeps no more than it must, if nothing is outstanding and nothing has come for a while.
+    pub(super) fn shrink(&mut self, now: Time) {
+        if !self.sender.is_idle() || self.answer_due || now.since(self.heard) < QUIET_SPAN {
+            return;
+        }
+        let sessions = self.session.iter_mut().chain(self.former.as_deref_mut());
+        sessions.for_each(Session::shrink);
+        self.window.shrink();
+        self.committed.shrink();
+        self.notices = vec![];
+        self.sender.shrink();
+        self.receiver.shrink();
     }
 
     /// Gives up the handshake under way; its index.

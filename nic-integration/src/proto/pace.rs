@@ -32,26 +32,27 @@ pub(super) struct Pace {
     rtt: Option<(Duration, Duration)>,
     /// Timeouts since the last answer.
     timeouts: u32,
-    window: usize,
+    window: u32,
     /// What it never grows beyond.
-    limit: usize,
+    limit: u32,
     /// Below it the window doubles per round trip, above it grows by one.
-    threshold: usize,
+    threshold: u32,
     /// Answers since the window last grew by one.
-    credit: usize,
+    credit: u32,
     /// Datagrams answered, and lost, in the present windowful.
-    answered: usize,
-    lost: usize,
+    answered: u32,
+    lost: u32,
 }
 
 impl Pace {
     /// Towards a peer that gets datagrams of so many bytes.
     pub(super) fn new(datagram_bytes: usize) -> Self {
         let limit = (MAX_WINDOW_BYTES / datagram_bytes.max(1)).clamp(MIN_WINDOW, MAX_WINDOW);
+        let limit = limit as u32;
         Self {
             rtt: None,
             timeouts: 0,
-            window: INITIAL_WINDOW.min(limit),
+            window: (INITIAL_WINDOW as u32).min(limit),
             limit,
             threshold: limit,
             credit: 0,
@@ -61,12 +62,12 @@ impl Pace {
     }
 
     pub(super) fn window(&self) -> usize {
-        self.window
+        self.window as usize
     }
 
     /// What all windows towards one peer together never grow beyond.
     pub(super) fn limit(&self) -> usize {
-        self.limit
+        self.limit as usize
     }
 
     /// The smoothed round-trip time, once sampled.
@@ -82,7 +83,7 @@ impl Pace {
     /// As if nothing had been sent yet, but for the round-trip time.
     pub(super) fn begin_anew(&mut self) {
         self.timeouts = 0;
-        self.window = INITIAL_WINDOW.min(self.limit);
+        self.window = (INITIAL_WINDOW as u32).min(self.limit);
         self.threshold = self.limit;
         (self.credit, self.answered, self.lost) = (0, 0, 0);
     }
@@ -117,7 +118,7 @@ impl Pace {
                 }
             });
         }
-        self.answered += count;
+        self.answered += count as u32;
         for _ in 0..count {
             self.credit += if self.window < self.threshold { self.window } else { 1 };
             if self.credit >= self.window {
@@ -130,7 +131,7 @@ impl Pace {
 
     /// Datagrams are taken for lost.
     pub(super) fn on_lost(&mut self, count: usize) {
-        self.lost += count;
+        self.lost += count as u32;
         self.judge();
     }
 
@@ -139,8 +140,8 @@ impl Pace {
         self.timeouts += 1;
         let lost = self.timeouts.is_multiple_of(PERSISTENT_TIMEOUTS);
         if lost {
-            self.threshold = (self.window / 2).max(MIN_WINDOW);
-            self.window = MIN_WINDOW;
+            self.threshold = (self.window / 2).max(MIN_WINDOW as u32);
+            self.window = MIN_WINDOW as u32;
             (self.credit, self.answered, self.lost) = (0, 0, 0);
         }
         lost
@@ -152,8 +153,8 @@ impl Pace {
         if total < self.window {
             return;
         }
-        if self.lost * LOSS_TOLERANCE > total {
-            self.window = (self.window * 3 / 4).max(MIN_WINDOW);
+        if self.lost * LOSS_TOLERANCE as u32 > total {
+            self.window = (self.window * 3 / 4).max(MIN_WINDOW as u32);
             self.threshold = self.window;
             self.credit = 0;
         }

@@ -61,8 +61,8 @@ pub(super) struct Path {
     /// When something last came this way.
     pub(super) heard: Time,
     /// Probes that may exceed the window.
-    pub(super) probes: usize,
-    rest: Option<Rest>,
+    pub(super) probes: u32,
+    rest: Option<Box<Rest>>,
 }
 
 impl Path {
@@ -98,7 +98,7 @@ impl Path {
     /// Leaves it alone from now on.
     pub(super) fn rest(&mut self, now: Time) {
         self.probes = 0;
-        self.rest = Some(Rest { next: now + REST_SPAN, span: REST_SPAN, due: false });
+        self.rest = Some(Box::new(Rest { next: now + REST_SPAN, span: REST_SPAN, due: false }));
     }
 
     /// A datagram tries it now.
@@ -110,7 +110,7 @@ impl Path {
 
     /// Whether a datagram is to try it.
     pub(super) fn wants_trial(&self) -> bool {
-        self.rest.is_some_and(|rest| rest.due)
+        self.rest.as_ref().is_some_and(|rest| rest.due)
     }
 
     /// Lets the wait between two trials end.
@@ -130,7 +130,7 @@ impl Path {
 
     /// When the next trial is due.
     pub(super) fn next_trial(&self) -> Option<Time> {
-        self.rest.map(|rest| rest.next)
+        self.rest.as_ref().map(|rest| rest.next)
     }
 
     /// Whether round trips this way take too much longer than `quickest`.
@@ -151,15 +151,15 @@ pub(super) struct Paths {
     all: Vec<Path>,
     datagram_bytes: usize,
     /// Paths there may be.
-    most: usize,
+    most: u16,
     /// Where something last came from.
-    last: usize,
+    last: u16,
     /// Datagrams sent one way before the next is chosen.
     spray: u32,
     /// For each flow: the path in use, and datagrams since it was chosen.
-    flows: Vec<(usize, u32)>,
+    flows: Vec<(u32, u32)>,
     /// How often a path was left to rest.
-    rested: u64,
+    rested: u32,
 }
 
 impl Paths {
@@ -168,12 +168,18 @@ impl Paths {
         Self {
             all: routes.iter().map(|route| Path::new(*route, datagram_bytes)).collect(),
             datagram_bytes,
-            most: routes.len(),
+            most: routes.len() as u16,
             last: 0,
             spray,
-            flows: (0..flows.max(1)).map(|flow| (flow, 0)).collect(),
+            flows: (0..flows.max(1) as u32).map(|flow| (flow, 0)).collect(),
             rested: 0,
         }
+    }
+
+    /// Keeps no room for what is not there: nothing is in flight.
+    pub(super) fn shrink(&mut self) {
+        self.all.shrink_to_fit();
+        self.all.iter_mut().for_each(|path| path.sent = VecDeque::new());
     }
 
     pub(super) fn all(&self) -> &[Path] {
@@ -203,7 +209,7 @@ impl Paths {
 
     /// Where answers go: where something last came from.
     pub(super) fn answers(&self) -> Route {
-        self.all[self.last].route
+        self.all[usize::from(self.last)].route
     }
 
     /// Which way to say HELLO for the `attempt`th time.
@@ -218,7 +224,7 @@ impl Paths {
 
     /// The peer sends from so many sockets. Paths that are there already stay.
     pub(super) fn expect(&mut self, most: usize) {
-        self.most = most.clamp(1, MAX_PATHS);
+        self.most = most.clamp(1, MAX_PATHS) as u16;
     }
 
     /// Something new came by `route`. If `fixed`, paths are our sockets, else the peer's, of which the one
@@ -227,12 +233,12 @@ impl Paths {
         let is =
             |path: &Path| if fixed { path.route.via == route.via } else { path.route == route };
         // Most things come from where the last one came from.
-        if !is(&self.all[self.last]) {
+        if !is(&self.all[usize::from(self.last)]) {
             let known = self.all.iter().position(is);
-            self.last = match known {
+            let last = match known {
                 Some(path) => path,
                 None if fixed => return,
-                None if self.all.len() < self.most => {
+                None if self.all.len() < usize::from(self.most) => {
                     self.all.push(Path::new(route, self.datagram_bytes));
                     self.all.len() - 1
                 }
@@ -242,8 +248,9 @@ impl Paths {
                     silent.map_or(0, |(path, _)| path)
                 }
             };
+            self.last = last as u16;
         }
-        let path = &mut self.all[self.last];
+        let path = &mut self.all[usize::from(self.last)];
         (path.route, path.heard) = (route, now);
     }
 
@@ -255,6 +262,7 @@ impl Paths {
     /// one with most room in its window.
     pub(super) fn choose(&self, flow: usize) -> Option<usize> {
         let (at, streak) = self.flows[flow];
+        let at = at as usize;
         if streak < self.spray && self.all.get(at).is_some_and(Path::has_room) {
             return Some(at);
         }
@@ -265,6 +273,7 @@ impl Paths {
     /// A datagram of a flow goes that way; whether it is the last for now.
     pub(super) fn take(&mut self, flow: usize, path: usize) -> bool {
         let (at, streak) = &mut self.flows[flow];
+        let path = path as u32;
         *streak = if *at == path && *streak < self.spray { *streak + 1 } else { 1 };
         *at = path;
         *streak >= self.spray
@@ -327,7 +336,7 @@ impl Paths {
 
     /// How often a path was left to rest since this was last asked.
     pub(super) fn take_rested(&mut self) -> u64 {
-        std::mem::take(&mut self.rested)
+        std::mem::take(&mut self.rested).into()
     }
 
     /// Nothing is known of any path but where it goes.

@@ -1,6 +1,6 @@
 //! The receiving half from one peer: what is known of its messages (PROTOCOL §5).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use super::ack::Refusal;
 use super::datagram::Header;
@@ -70,14 +70,18 @@ impl Partial {
 #[derive(Debug)]
 pub(super) enum Incoming {
     Partial(Box<Partial>),
-    Done,
     Refused(Refusal),
 }
 
 #[derive(Debug, Default)]
 pub(super) struct Receiver {
     highest: u64,
+    /// Those that are not done.
     messages: BTreeMap<u64, Incoming>,
+    /// Those that are: one bit each, from `done_from` on.
+    done: VecDeque<u64>,
+    /// The first of them, a multiple of 64.
+    done_from: u64,
     held: Held,
 }
 
@@ -100,7 +104,44 @@ impl Receiver {
         {
             freed += self.held.give_up(&oldest.remove());
         }
+        while self.done_from.saturating_add(64) <= floor && self.done.pop_front().is_some() {
+            self.done_from += 64;
+        }
         Some(freed)
+    }
+
+    /// Whether a message that was admitted is done.
+    pub(super) fn is_done(&self, message: u64) -> bool {
+        let at = message.checked_sub(self.done_from);
+        let word = at.and_then(|at| self.done.get(usize::try_from(at / 64).ok()?));
+        word.is_some_and(|word| word >> (message % 64) & 1 == 1)
+    }
+
+    /// Records that a message is done; returns the assembly bytes that this frees.
+    pub(super) fn finish(&mut self, message: u64) -> usize {
+        if self.done.is_empty() {
+            self.done_from = message / 64 * 64;
+        }
+        // It was admitted, and so is within the window: the words are few.
+        while message < self.done_from {
+            self.done.push_front(0);
+            self.done_from -= 64;
+        }
+        let word = ((message - self.done_from) / 64) as usize;
+        if self.done.len() <= word {
+            self.done.resize(word + 1, 0);
+        }
+        self.done[word] |= 1 << (message % 64);
+        self.messages.remove(&message).map_or(0, |old| self.held.give_up(&old))
+    }
+
+    /// Keeps no room for what is not there.
+    pub(super) fn shrink(&mut self) {
+        self.done.shrink_to_fit();
+        if self.messages.is_empty() {
+            // An empty tree has room for eleven, once it had one.
+            self.messages = BTreeMap::new();
+        }
     }
 
     pub(super) fn message(&mut self, message: u64) -> Option<&mut Incoming> {
@@ -133,7 +174,7 @@ impl Held {
                 self.0 -= partial.assembly_bytes;
                 partial.assembly.len()
             }
-            Incoming::Done | Incoming::Refused(_) => 0,
+            Incoming::Refused(_) => 0,
         }
     }
 }
@@ -146,13 +187,23 @@ mod tests {
     fn the_window_slides_and_forgets() {
         let mut receiver = Receiver::default();
         assert_eq!(receiver.admit(5), Some(0));
-        receiver.set(5, Incoming::Done);
+        receiver.set(5, Incoming::Refused(Refusal::NoRight));
         assert_eq!(receiver.admit(5 + MESSAGE_WINDOW - 1), Some(0));
         assert!(receiver.message(5).is_some());
         assert_eq!(receiver.admit(5 + MESSAGE_WINDOW), Some(0));
         assert!(receiver.message(5).is_none());
+        assert!((0..2000).all(|message| !receiver.is_done(message)));
+        for message in [900, 5 + MESSAGE_WINDOW, 200, 6] {
+            assert_eq!((receiver.admit(message), receiver.finish(message)), (Some(0), 0));
+            assert!(receiver.is_done(message) && !receiver.is_done(message + 1));
+        }
+        assert!(receiver.is_done(900) && receiver.is_done(200));
         assert_eq!(receiver.admit(5), None, "older than the window");
         assert_eq!(receiver.admit(6), Some(0), "late but inside");
+        assert_eq!(receiver.admit(210 + MESSAGE_WINDOW), Some(0));
+        assert!(!receiver.is_done(6) && receiver.is_done(200) && receiver.is_done(900));
         assert_eq!(receiver.admit(u64::MAX), Some(0));
+        assert!(!receiver.is_done(900) && receiver.finish(u64::MAX) == 0);
+        assert!(receiver.is_done(u64::MAX) && receiver.done.len() == 1);
     }
 }

@@ -97,9 +97,10 @@ pub(super) struct Sender {
     pub(super) paths: Paths,
     next_message: u64,
     outgoing: BTreeMap<u64, Outgoing>,
+    /// None while all are empty.
     flows: Vec<Flow>,
     /// The flow that sends next.
-    turn: usize,
+    turn: u32,
     /// By packet number, from `first_flight` on; the first one is never empty.
     flights: VecDeque<Option<Flight>>,
     first_flight: u64,
@@ -107,7 +108,7 @@ pub(super) struct Sender {
     /// When something was last answered, or the silence began to matter.
     heard: Time,
     /// Early retransmissions since `early_since`.
-    early: usize,
+    early: u32,
     early_since: Time,
 }
 
@@ -117,7 +118,7 @@ impl Sender {
             payload_limit,
             next_message: first_message,
             outgoing: BTreeMap::new(),
-            flows: (0..paths.flows()).map(|_| Flow::default()).collect(),
+            flows: vec![],
             paths,
             turn: 0,
             flights: VecDeque::new(),
@@ -137,6 +138,14 @@ impl Sender {
 
     pub(super) fn next_message(&self) -> u64 {
         self.next_message
+    }
+
+    /// Goes on above ids that another link has used towards the same peer. Nothing may be unanswered: what
+    /// is has its id.
+    pub(super) fn skip_to(&mut self, message: u64) {
+        if self.is_idle() {
+            self.next_message = self.next_message.max(message);
+        }
     }
 
     pub(super) fn is_idle(&self) -> bool {
@@ -165,6 +174,9 @@ impl Sender {
 
     /// The flow that a message is dealt to.
     fn flow(&mut self, id: u64) -> &mut Flow {
+        if self.flows.is_empty() {
+            self.flows.resize_with(self.paths.flows(), Flow::default);
+        }
         let count = self.flows.len() as u64;
         &mut self.flows[(id % count) as usize]
     }
@@ -212,18 +224,18 @@ impl Sender {
     /// What is to be sent by which path, of the flow whose turn it is or else of another.
     fn pick(&mut self) -> Option<(Slot, usize, Why)> {
         for _ in 0..self.flows.len() {
-            let flow = self.turn;
+            let flow = self.turn as usize;
             if let Some(path) = self.paths.choose(flow)
                 && let Some((slot, why)) = self.next_resend(flow).or_else(|| self.next_fresh(flow))
             {
                 let way = self.paths.get(path);
                 way.probes = way.probes.saturating_sub(1);
                 if self.paths.take(flow, path) {
-                    self.turn = (flow + 1) % self.flows.len();
+                    self.turn = ((flow + 1) % self.flows.len()) as u32;
                 }
                 return Some((slot, path, why));
             }
-            self.turn = (flow + 1) % self.flows.len();
+            self.turn = ((flow + 1) % self.flows.len()) as u32;
         }
         None
     }
@@ -396,7 +408,7 @@ impl Sender {
         if now.since(self.early_since) > pace.patience() {
             (self.early, self.early_since) = (0, now);
         }
-        if self.early >= pace.window().div_ceil(EARLY_SHARE) || why == Why::Early {
+        if self.early as usize >= pace.window().div_ceil(EARLY_SHARE) || why == Why::Early {
             return;
         }
         self.land(packet);
@@ -477,7 +489,7 @@ impl Sender {
             // The oldest that are still wanted ask for an answer; they stay in flight.
             let own = self.wanted().filter(|(_, went)| *went == path).map(|(slot, _)| slot);
             let asking: Vec<Slot> = own.take(PROBES).collect();
-            self.paths.get(path).probes = asking.len();
+            self.paths.get(path).probes = asking.len() as u32;
             asking.into_iter().for_each(|slot| self.queue_again(slot, Why::Again));
         }
     }
@@ -496,6 +508,17 @@ impl Sender {
         self.first_flight = 0;
         self.flights.clear();
         (0..self.paths.len()).for_each(|path| self.paths.get(path).clear());
+    }
+
+    /// Keeps no room for what is not there.
+    pub(super) fn shrink(&mut self) {
+        if self.is_idle() && self.in_flight == 0 {
+            self.flights = VecDeque::new();
+            self.flows = vec![];
+            self.paths.shrink();
+            // An empty tree has room for eleven, once it had one.
+            self.outgoing = BTreeMap::new();
+        }
     }
 
     pub(super) fn next_timeout(&self) -> Option<Time> {

@@ -1,6 +1,6 @@
 //! One round from its opening until its sums are delivered (PROTOCOL §7.4 to §7.6).
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::proto::{Endpoint, MessageId, Peer, SumRegion, Time};
@@ -11,6 +11,14 @@ use super::message::{End, Kind, Open, Ready};
 
 /// Messages to a client that deliveries leave room for, so that a refusal always finds a place.
 const RESERVED_MESSAGES: usize = 8;
+/// Deliveries that may wait for their acknowledgement, of all participants together: what is queued for
+/// one takes some 200 bytes, and thousands of sums may be due to each of a thousand.
+const MAX_UNANSWERED: usize = 1 << 15;
+/// However many participants there are, one is sent so many at a time.
+const MIN_UNANSWERED: usize = 16;
+/// Bytes of OPENs that may wait for their acknowledgement. Each lists every participant: those of a
+/// thousand come to 36 MB.
+const MAX_OPENING_BYTES: usize = 4 << 20;
 
 /// What became of a chunk's sum.
 enum Settled {
@@ -42,7 +50,9 @@ struct Participant {
     grant: u32,
     /// Where it wants the sums, once it said so.
     ready: Option<Ready>,
-    pending: VecDeque<Delivery>,
+    open_sent: bool,
+    /// How many of the sums, in the order in which chunks closed, it was sent.
+    sums_sent: usize,
     unanswered: BTreeSet<MessageId>,
     end_sent: bool,
     /// Given up, until it joins again.
@@ -51,13 +61,21 @@ struct Participant {
 
 impl Participant {
     fn new(joined: Joined, grant: u32) -> Self {
-        let pending = VecDeque::from([Delivery::Open]);
-        let unanswered = BTreeSet::new();
-        Self { joined, grant, ready: None, pending, unanswered, end_sent: false, gone: false }
+        Self {
+            joined,
+            grant,
+            ready: None,
+            open_sent: false,
+            sums_sent: 0,
+            unanswered: BTreeSet::new(),
+            end_sent: false,
+            gone: false,
+        }
     }
 
+    /// END is the last of what it is sent.
     fn is_served(&self) -> bool {
-        self.gone || (self.end_sent && self.pending.is_empty() && self.unanswered.is_empty())
+        self.gone || (self.end_sent && self.unanswered.is_empty())
     }
 }
 
@@ -70,6 +88,10 @@ pub(super) struct Round {
     participants: BTreeMap<u16, Participant>,
     by_peer: BTreeMap<Peer, u16>,
     chunks: Vec<Settled>,
+    /// Chunks whose sums leave, in the order in which they closed.
+    closed: Vec<u32>,
+    /// Those whose OPEN waits for its acknowledgement.
+    opening_now: BTreeMap<u16, MessageId>,
     unsettled: u32,
     withheld: u32,
     /// Why the first chunk was withheld.
@@ -77,8 +99,10 @@ pub(super) struct Round {
     contributed: BTreeMap<u16, u32>,
     pub(super) closed_at: Option<Time>,
     pub(super) finished: bool,
-    /// Whether `pump` may have something to do.
+    /// Whether `pump` may have something to do for anyone.
     stirred: bool,
+    /// Those for whom it may: what one acknowledges makes room for that one.
+    asking: BTreeSet<u16>,
 }
 
 impl Round {
@@ -94,12 +118,15 @@ impl Round {
             contributed: joined.keys().map(|number| (*number, 0)).collect(),
             participants: joined.into_iter().map(|(n, j)| (n, Participant::new(j, 0))).collect(),
             chunks: (0..chunks).map(|_| Settled::Not).collect(),
+            closed: vec![],
+            opening_now: BTreeMap::new(),
             unsettled: chunks,
             withheld: 0,
             reason: String::new(),
             closed_at: None,
             finished: false,
             stirred: true,
+            asking: BTreeSet::new(),
             opening,
         }
     }
@@ -160,24 +187,19 @@ impl Round {
             self.by_peer.remove(&former.joined.peer);
         }
         self.opening.grant += 1;
+        self.opening_now.remove(&contributor);
         self.by_peer.insert(joined.peer, contributor);
         self.participants.insert(contributor, Participant::new(joined, self.opening.grant));
         self.stirred = true;
     }
 
-    /// A participant can take its sums: everything settled so far, then whatever follows.
+    /// A participant can take its sums: all that closed so far, then whatever follows.
     pub(super) fn on_ready(&mut self, contributor: u16, ready: Ready) {
         let Some(participant) = self.participants.get_mut(&contributor) else { return };
         if participant.grant != ready.grant || participant.ready.is_some() {
             return;
         }
         participant.ready = Some(ready);
-        participant.pending.retain(|delivery| matches!(delivery, Delivery::Open));
-        let closed = self.chunks.iter().zip(0..).filter(|(c, _)| matches!(c, Settled::Closed(_)));
-        participant.pending.extend(closed.map(|(_, chunk)| Delivery::Sum(chunk)));
-        if self.closed_at.is_some() {
-            participant.pending.push_back(Delivery::End);
-        }
         self.stirred = true;
     }
 
@@ -207,9 +229,7 @@ impl Round {
         for (contributor, chunks) in &mut self.contributed {
             *chunks += u32::from(region.has(chunk, *contributor));
         }
-        let ready =
-            self.participants.values_mut().filter(|participant| participant.ready.is_some());
-        ready.for_each(|participant| participant.pending.push_back(Delivery::Sum(chunk)));
+        self.closed.push(chunk);
         let mut bytes = region.bitmap(chunk);
         bytes.extend_from_slice(sum);
         Settled::Closed(bytes.into())
@@ -229,9 +249,6 @@ impl Round {
             return false;
         }
         self.closed_at = Some(now);
-        let ready =
-            self.participants.values_mut().filter(|participant| participant.ready.is_some());
-        ready.for_each(|participant| participant.pending.push_back(Delivery::End));
         self.stirred = true;
         true
     }
@@ -241,8 +258,15 @@ impl Round {
     }
 
     pub(super) fn on_completed(&mut self, peer: Peer, message: MessageId) {
-        let Some(participant) = self.at(peer) else { return };
-        self.stirred |= participant.unanswered.remove(&message);
+        let Some(contributor) = self.contributor_at(peer) else { return };
+        let Some(participant) = self.participants.get_mut(&contributor) else { return };
+        if participant.unanswered.remove(&message) {
+            self.asking.insert(contributor);
+        }
+        if self.opening_now.get(&contributor) == Some(&message) {
+            self.opening_now.remove(&contributor);
+            self.stirred = true;
+        }
     }
 
     /// A delivery failed: that participant is given up, the others are not held back. Returns its
@@ -253,11 +277,13 @@ impl Round {
     }
 
     pub(super) fn give_up(&mut self, peer: Peer) -> Option<u16> {
-        let participant = self.at(peer)?;
+        let contributor = self.contributor_at(peer)?;
+        let participant = self.participants.get_mut(&contributor)?;
         let news = !std::mem::replace(&mut participant.gone, true);
-        participant.pending.clear();
         participant.unanswered.clear();
-        if news { self.contributor_at(peer) } else { None }
+        // Another may be opened in its place.
+        self.stirred |= self.opening_now.remove(&contributor).is_some();
+        news.then_some(contributor)
     }
 
     /// Gives up the former process of the node that `peer` is a process of, if it was the same
@@ -271,31 +297,52 @@ impl Round {
 
     /// Queues what participants wait for, as far as there is room.
     pub(super) fn pump(&mut self, now: Time, endpoint: &mut Endpoint) {
-        if !std::mem::replace(&mut self.stirred, false) {
-            return;
+        let mut numbers = std::mem::take(&mut self.asking);
+        if std::mem::replace(&mut self.stirred, false) {
+            numbers = self.participants.keys().copied().collect();
         }
-        let numbers: Vec<u16> = self.participants.keys().copied().collect();
         numbers.into_iter().for_each(|number| self.serve(now, number, endpoint));
     }
 
     fn serve(&mut self, now: Time, contributor: u16, endpoint: &mut Endpoint) {
+        let most = (MAX_UNANSWERED / self.participants.len().max(1)).max(MIN_UNANSWERED);
         while let Some(participant) = self.participants.get(&contributor) {
             let peer = participant.joined.peer;
-            let Some(delivery) = participant.pending.front().copied() else { return };
-            if participant.gone || endpoint.room(peer) <= RESERVED_MESSAGES {
+            let Some(delivery) = self.due(participant) else { return };
+            let full = participant.unanswered.len() >= most;
+            if participant.gone || full || endpoint.room(peer) <= RESERVED_MESSAGES {
                 return;
             }
             let sent = self.deliver(now, participant, delivery, endpoint);
             let Some(participant) = self.participants.get_mut(&contributor) else { return };
-            participant.pending.pop_front();
-            participant.end_sent |= matches!(delivery, Delivery::End);
-            match sent {
-                Some(message) => participant.unanswered.insert(message),
-                None => {
-                    self.give_up(peer);
-                    return;
-                }
+            match delivery {
+                Delivery::Open => participant.open_sent = true,
+                Delivery::Sum(_) => participant.sums_sent += 1,
+                Delivery::End => participant.end_sent = true,
+            }
+            let Some(message) = sent else {
+                self.give_up(peer);
+                return;
             };
+            participant.unanswered.insert(message);
+            if matches!(delivery, Delivery::Open) {
+                self.opening_now.insert(contributor, message);
+            }
+        }
+    }
+
+    /// What a participant is sent next: OPEN, once it is ready the sums, and after the last of them END.
+    fn due(&self, participant: &Participant) -> Option<Delivery> {
+        if !participant.open_sent {
+            let bytes = (self.opening_now.len() + 1) * self.opening.charter.len();
+            let free = self.opening_now.is_empty() || bytes <= MAX_OPENING_BYTES;
+            return free.then_some(Delivery::Open);
+        }
+        participant.ready.as_ref()?;
+        match self.closed.get(participant.sums_sent) {
+            Some(chunk) => Some(Delivery::Sum(*chunk)),
+            None if participant.end_sent || self.closed_at.is_none() => None,
+            None => Some(Delivery::End),
         }
     }
 

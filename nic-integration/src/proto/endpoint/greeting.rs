@@ -51,7 +51,8 @@ impl Endpoint {
         let wait = (HELLO_SPAN * (1 << attempts.min(8))).min(MAX_HELLO_SPAN);
         let sent = initiator.is_some();
         let next = now + wait;
-        link.greeting = Some(Greeting { initiator, index, next, attempts, way, cookie });
+        let greeting = Greeting { initiator, index, next, attempts, way, cookie };
+        link.greeting = Some(Box::new(greeting));
         if sent {
             self.sessions.insert(index, id);
             self.send_greeting(to, bytes);
@@ -108,8 +109,8 @@ impl Endpoint {
             return;
         };
         let Some(link) = self.links.get_mut(&id) else { return };
-        if let Some((_, former)) = link.offered.replace((peer, session)) {
-            self.sessions.remove(&former.local());
+        if let Some(former) = link.offered.replace(Box::new((peer, session))) {
+            self.sessions.remove(&former.1.local());
         }
         self.sessions.insert(index, id);
         self.send_greeting(from, answer);
@@ -158,8 +159,8 @@ impl Endpoint {
                 self.held -= std::mem::take(&mut link.receiver).held_bytes();
                 // What the process before had offered.
                 link.hello = 0;
-                if let Some((_, session)) = link.offered.take() {
-                    self.sessions.remove(&session.local());
+                if let Some(offer) = link.offered.take() {
+                    self.sessions.remove(&offer.1.local());
                 }
             }
         }
@@ -184,6 +185,8 @@ impl Endpoint {
         }
         self.forget(other);
         if let Some(link) = self.links.get_mut(&id) {
+            // Or a message would have the id of one that is answered, and be told as done.
+            link.sender.skip_to(self.first_message);
             self.held -= std::mem::replace(&mut link.receiver, receiver).held_bytes();
         }
     }

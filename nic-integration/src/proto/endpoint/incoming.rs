@@ -56,11 +56,11 @@ impl Endpoint {
         let Some(link) = self.links.get_mut(&id) else { return };
         let is = |session: Option<&Session>| session.is_some_and(|s| s.local() == index);
         let current = is(link.session.as_ref());
-        let offered = is(link.offered.as_ref().map(|(_, session)| session));
+        let offered = is(link.offered.as_deref().map(|(_, session)| session));
         let session = match (current, offered) {
             (true, _) => link.session.as_mut(),
-            (_, true) => link.offered.as_mut().map(|(_, session)| session),
-            _ => link.former.as_mut(),
+            (_, true) => link.offered.as_deref_mut().map(|(_, session)| session),
+            _ => link.former.as_deref_mut(),
         };
         let opened = session.filter(|session| session.local() == index);
         let Some(Ok(opened)) = opened.map(|session| session.open(bytes)) else {
@@ -79,7 +79,8 @@ impl Endpoint {
                 link.answer_again();
             }
             Opened::Whole(header, payload) => {
-                if offered && let Some((peer, session)) = link.offered.take() {
+                if offered && let Some(offer) = link.offered.take() {
+                    let (peer, session) = *offer;
                     link.peer = peer;
                     self.peers.insert(peer, id);
                     self.begin(id, session);
@@ -204,8 +205,9 @@ impl Endpoint {
         let held_limit = self.peer_held_limit();
         let Some(link) = self.links.get_mut(&id) else { return Outcome::Drop };
         let receiver = &mut link.receiver;
+        let done = receiver.is_done(header.message);
         let repeated = match receiver.message(header.message) {
-            Some(Incoming::Done) => Some(Ok(())),
+            _ if done => Some(Ok(())),
             Some(Incoming::Refused(refusal)) => Some(Err(*refusal)),
             Some(Incoming::Partial(partial)) if partial.has(header.index) => Some(Ok(())),
             _ => None,
@@ -243,7 +245,7 @@ impl Endpoint {
         if partial.commit(header, payload.len()) {
             let event = completion(region, peer, partial);
             // The bytes stay counted as held, now in the event, until it is polled.
-            self.held -= receiver.set(header.message, Incoming::Done);
+            self.held -= receiver.finish(header.message);
             self.events.push_back(event);
         }
         Outcome::Answer(Ok(()))

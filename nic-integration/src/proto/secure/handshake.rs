@@ -135,7 +135,7 @@ fn session(
 ) -> Result<Session, NicError> {
     let (a, b) = noise.dangerously_get_raw_split();
     let (a, b) = (Zeroizing::new(a), Zeroizing::new(b));
-    Session::new(suite, indices, if initiator { [&*a, &*b] } else { [&*b, &*a] })
+    Ok(Session::new(suite, indices, if initiator { [&*a, &*b] } else { [&*b, &*a] }))
 }
 
 /// A handshake that we began.

@@ -56,34 +56,50 @@ fn nonce(purpose: Purpose, packet: u64) -> Nonce {
     Nonce::assume_unique_for_key(bytes)
 }
 
+/// What a key is made of, 32 bytes. A key ready for use takes some 600: it is made when it is needed.
+type Secret = Zeroizing<[u8; 32]>;
+
+fn ready(suite: Suite, key: &Secret) -> Result<LessSafeKey, NicError> {
+    let key = UnboundKey::new(suite.algorithm(), &**key).map_err(|_| NicError::Seal)?;
+    Ok(LessSafeKey::new(key))
+}
+
+fn header_tag(
+    key: &LessSafeKey,
+    packet: u64,
+    tagged: &[u8],
+) -> Result<[u8; HEADER_TAG_BYTES], NicError> {
+    let nonce = nonce(Purpose::Header, packet);
+    let tag = key.seal_in_place_separate_tag(nonce, Aad::from(tagged), &mut []);
+    let tag = tag.map_err(|_| NicError::Seal)?;
+    Ok(std::array::from_fn(|byte| tag.as_ref()[byte]))
+}
+
 /// One epoch's key, and the secret that the next one grows from.
 struct Epoch {
     number: u64,
-    next: Zeroizing<[u8; 32]>,
-    key: LessSafeKey,
+    secret: Secret,
+    next: Secret,
+    /// The key, while it is in use.
+    key: Option<Box<LessSafeKey>>,
 }
 
 impl Epoch {
-    fn first(suite: Suite, secret: &[u8; 32]) -> Result<Self, NicError> {
-        Self::derive(suite, 0, secret)
-    }
-
-    fn derive(suite: Suite, number: u64, secret: &[u8; 32]) -> Result<Self, NicError> {
+    fn derive(number: u64, secret: &[u8; 32]) -> Self {
         let key = Zeroizing::new(blake3::derive_key("ciphergram 2 datagram key", secret));
         let next = Zeroizing::new(blake3::derive_key("ciphergram 2 next epoch", secret));
-        let key = UnboundKey::new(suite.algorithm(), &*key).map_err(|_| NicError::Seal)?;
-        Ok(Self { number, next, key: LessSafeKey::new(key) })
+        Self { number, secret: key, next, key: None }
     }
 
-    fn following(&self, suite: Suite) -> Result<Self, NicError> {
-        Self::derive(suite, self.number + 1, &self.next)
+    fn following(&self) -> Self {
+        Self::derive(self.number + 1, &self.next)
     }
 
-    fn header_tag(&self, packet: u64, tagged: &[u8]) -> Result<[u8; HEADER_TAG_BYTES], NicError> {
-        let nonce = nonce(Purpose::Header, packet);
-        let tag = self.key.seal_in_place_separate_tag(nonce, Aad::from(tagged), &mut []);
-        let tag = tag.map_err(|_| NicError::Seal)?;
-        Ok(std::array::from_fn(|byte| tag.as_ref()[byte]))
+    fn key(&mut self, suite: Suite) -> Result<&LessSafeKey, NicError> {
+        if self.key.is_none() {
+            self.key = Some(Box::new(ready(suite, &self.secret)?));
+        }
+        self.key.as_deref().ok_or(NicError::Seal)
     }
 }
 
@@ -104,8 +120,10 @@ pub(in crate::proto) struct Session {
     remote: u32,
     send: Epoch,
     next_packet: u64,
-    /// The epochs that may arrive: the one before, the newest seen, the one after.
-    receive: [Option<Epoch>; 3],
+    /// The newest epoch that arrived. The one after it may as well.
+    receive: Epoch,
+    /// And the one before, if there was one: its number and its key.
+    before: Option<Box<(u64, Secret)>>,
 }
 
 impl Session {
@@ -114,18 +132,14 @@ impl Session {
         suite: Suite,
         [local, remote]: [u32; 2],
         [send, receive]: [&[u8; 32]; 2],
-    ) -> Result<Self, NicError> {
-        let now = Epoch::first(suite, receive)?;
-        let next = now.following(suite)?;
-        let send = Epoch::first(suite, send)?;
-        Ok(Self {
-            suite,
-            local,
-            remote,
-            send,
-            next_packet: 0,
-            receive: [None, Some(now), Some(next)],
-        })
+    ) -> Self {
+        let [send, receive] = [send, receive].map(|secret| Epoch::derive(0, secret));
+        Self { suite, local, remote, send, next_packet: 0, receive, before: None }
+    }
+
+    /// Keeps no more than it must until the next datagram, in either direction.
+    pub(in crate::proto) fn shrink(&mut self) {
+        (self.send.key, self.receive.key) = (None, None);
     }
 
     /// The index that names this session in datagrams to us.
@@ -146,21 +160,22 @@ impl Session {
         out: &mut Vec<u8>,
     ) -> Result<(), NicError> {
         if self.next_packet / ROTATE_PACKETS > self.send.number {
-            self.send = self.send.following(self.suite)?;
+            self.send = self.send.following();
         }
         let packet = self.next_packet;
         self.next_packet += 1;
         header.spi = self.remote << 8 | u32::from(self.send.number as u8);
+        let key = self.send.key(self.suite)?;
         header.packet = packet;
         let start = out.len();
         out.reserve(HEADER_BYTES + payload.len() + TAG_BYTES);
         header.append(payload.len() as u16, out);
-        let tag = self.send.header_tag(packet, &out[start..])?;
+        let tag = header_tag(key, packet, &out[start..])?;
         out.extend_from_slice(&tag);
         out.extend_from_slice(payload);
         let (head, body) = out[start..].split_at_mut(HEADER_BYTES);
         let nonce = nonce(Purpose::Payload, packet);
-        let tag = self.send.key.seal_in_place_separate_tag(nonce, Aad::from(head), body);
+        let tag = key.seal_in_place_separate_tag(nonce, Aad::from(head), body);
         out.extend_from_slice(tag.map_err(|_| NicError::Seal)?.as_ref());
         Ok(())
     }
@@ -173,12 +188,22 @@ impl Session {
         let length = NicError::DatagramLength { bytes: bytes.len() };
         let (head, body) = bytes.split_first_chunk_mut::<HEADER_BYTES>().ok_or(length)?;
         let (header, payload_bytes) = Header::read(head)?;
-        let epoch = header.spi as u8;
-        let here = |slot: &Option<Epoch>| slot.as_ref().is_some_and(|e| e.number as u8 == epoch);
-        let place = self.receive.iter().position(here).ok_or(NicError::Tag)?;
-        let Some(key) = &self.receive[place] else { return Err(NicError::Tag) };
+        let (epoch, newest) = (header.spi as u8, self.receive.number);
+        let mut next = None;
+        let other;
+        let key = match self.before.as_deref() {
+            _ if epoch == newest as u8 => self.receive.key(self.suite)?,
+            Some((number, key)) if epoch == *number as u8 => {
+                other = ready(self.suite, key)?;
+                &other
+            }
+            _ if epoch == (newest + 1) as u8 => {
+                next.insert(self.receive.following()).key(self.suite)?
+            }
+            _ => return Err(NicError::Tag),
+        };
         if body.is_empty() {
-            let tag = key.header_tag(header.packet, &head[..TAGGED_BYTES])?;
+            let tag = header_tag(key, header.packet, &head[..TAGGED_BYTES])?;
             verify_slices_are_equal(&tag, &head[TAGGED_BYTES..]).map_err(|_| NicError::Tag)?;
             return Ok(Opened::Trimmed(header));
         }
@@ -187,12 +212,11 @@ impl Session {
         }
         let nonce = nonce(Purpose::Payload, header.packet);
         let aad = Aad::from(head.as_slice());
-        let payload = key.key.open_in_place(nonce, aad, body).map_err(|_| NicError::Tag)?;
-        if place == 2 {
-            // The peer has gone on: what may come next moves up by one.
-            self.receive.rotate_left(1);
-            let newest = self.receive[1].as_ref();
-            self.receive[2] = newest.map(|epoch| epoch.following(self.suite)).transpose()?;
+        let payload = key.open_in_place(nonce, aad, body).map_err(|_| NicError::Tag)?;
+        if let Some(next) = next {
+            // The peer has gone on.
+            let before = std::mem::replace(&mut self.receive, next);
+            self.before = Some(Box::new((before.number, before.secret)));
         }
         Ok(Opened::Whole(header, payload))
     }
@@ -207,10 +231,7 @@ mod tests {
 
     fn pair(suite: Suite) -> [Session; 2] {
         let (a, b) = ([3; 32], [5; 32]);
-        [
-            Session::new(suite, [11, 22], [&a, &b]).unwrap(),
-            Session::new(suite, [22, 11], [&b, &a]).unwrap(),
-        ]
+        [Session::new(suite, [11, 22], [&a, &b]), Session::new(suite, [22, 11], [&b, &a])]
     }
 
     fn sealed(session: &mut Session, header: Header, payload: &[u8]) -> Vec<u8> {
@@ -225,6 +246,8 @@ mod tests {
             for suite in [Suite::Aes256Gcm, Suite::ChaCha20Poly1305] {
                 let [mut one, mut two] = pair(suite);
                 let mut bytes = sealed(&mut one, header, &payload);
+                one.shrink();
+                two.shrink();
                 let mut bad = bytes.clone();
                 bad[at.index(bytes.len())] ^= 1u8 << bit;
                 prop_assert!(two.open(&mut bad).is_err());

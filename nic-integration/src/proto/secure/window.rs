@@ -1,5 +1,7 @@
 //! Which packets of a session came, against replays; and which are committed, which acknowledgements say.
 
+use std::collections::VecDeque;
+
 /// Packets behind the newest one that are remembered; a sender never has packets further apart in
 /// flight, and what is older is dropped as a replay (PROTOCOL §3.2).
 pub const WINDOW_PACKETS: u64 = 64 * WORDS as u64;
@@ -9,60 +11,74 @@ pub const ACK_WORDS: usize = 16;
 
 const WORDS: usize = 64;
 
-/// One bit a packet, for the newest [`WINDOW_PACKETS`].
+/// One bit a packet, for the newest [`WINDOW_PACKETS`], or for fewer while there have been no more since
+/// the session began or last [shrank](Self::shrink).
 #[derive(Clone, Debug)]
 pub(in crate::proto) struct Window {
-    /// The newest packet, and so the newest word that has begun; none before the first.
-    newest_packet: Option<u64>,
-    newest: u64,
-    /// Word `w` of the packet numbers is at `w % WORDS`.
-    words: [u64; WORDS],
+    /// One more than the newest packet; 0 before the first.
+    end: u64,
+    /// Words of the packet numbers, up to the newest that has begun. Never empty.
+    words: VecDeque<u64>,
 }
 
 impl Window {
     pub(in crate::proto) fn new() -> Self {
-        Self { newest_packet: None, newest: 0, words: [0; WORDS] }
+        Self { end: 0, words: VecDeque::from([0]) }
+    }
+
+    /// Forgets what came long ago, as when it is passed over: if any of it is under way yet, it is lost.
+    pub(in crate::proto) fn shrink(&mut self) {
+        self.words.drain(..self.words.len() - 1);
+        self.words.shrink_to_fit();
+    }
+
+    /// The newest word.
+    fn newest(&self) -> u64 {
+        self.end.saturating_sub(1) / 64
+    }
+
+    /// The place of a word, if it is remembered or newer than all.
+    fn place(&self, word: u64) -> Option<usize> {
+        (word + self.words.len() as u64).checked_sub(self.newest() + 1).map(|place| place as usize)
     }
 
     /// Whether a packet is recent enough to tell whether it came before.
     pub(in crate::proto) fn remembers(&self, packet: u64) -> bool {
-        packet / 64 + WORDS as u64 > self.newest
+        self.place(packet / 64).is_some()
     }
 
     /// Whether a packet is newer than all before.
     pub(in crate::proto) fn is_newest(&self, packet: u64) -> bool {
-        self.newest_packet < Some(packet)
+        self.end <= packet
     }
 
     /// Whether a packet that is [remembered](Self::remembers) was set.
     pub(in crate::proto) fn has(&self, packet: u64) -> bool {
-        packet / 64 <= self.newest && self.word(packet / 64) >> (packet % 64) & 1 == 1
+        let word = self.place(packet / 64).and_then(|place| self.words.get(place));
+        word.is_some_and(|word| word >> (packet % 64) & 1 == 1)
     }
 
     /// Notes a packet.
     pub(in crate::proto) fn set(&mut self, packet: u64) {
-        self.newest_packet = self.newest_packet.max(Some(packet));
         let word = packet / 64;
-        if word > self.newest {
-            // Words that are passed over are forgotten with all that lies as long ago.
-            for gone in (self.newest + 1..=word).rev().take(WORDS) {
-                self.words[gone as usize % WORDS] = 0;
+        // Words that are passed over are forgotten with all that lies as long ago.
+        for _ in 0..word.saturating_sub(self.newest()).min(WORDS as u64) {
+            if self.words.len() == WORDS {
+                self.words.pop_front();
             }
-            self.newest = word;
+            self.words.push_back(0);
         }
-        if self.remembers(packet) {
-            self.words[word as usize % WORDS] |= 1 << (packet % 64);
+        self.end = self.end.max(packet.saturating_add(1));
+        if let Some(word) = self.place(word).and_then(|place| self.words.get_mut(place)) {
+            *word |= 1 << (packet % 64);
         }
     }
 
     /// The newest words, oldest first, and the packet that the first of them begins with.
     pub(in crate::proto) fn recent(&self) -> (u64, impl Iterator<Item = u64>) {
-        let first = (self.newest + 1).saturating_sub(ACK_WORDS as u64);
-        (64 * first, (first..=self.newest).map(|word| self.word(word)))
-    }
-
-    fn word(&self, word: u64) -> u64 {
-        self.words[word as usize % WORDS]
+        let count = self.words.len().min(ACK_WORDS);
+        let words = self.words.range(self.words.len() - count..);
+        (64 * (self.newest() + 1 - count as u64), words.copied())
     }
 }
 
@@ -73,6 +89,23 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn a_window_that_shrank_takes_nothing_for_new_that_it_forgot() {
+        let mut window = Window::new();
+        (0..1000).filter(|packet| packet % 3 > 0).for_each(|packet| window.set(packet));
+        window.shrink();
+        assert!((0..15 * 64).all(|packet| !window.remembers(packet)));
+        let kept = |window: &Window, packet| {
+            window.remembers(packet) && window.has(packet) == (packet % 3 > 0)
+        };
+        assert!((15 * 64..1000).all(|packet| kept(&window, packet)));
+        assert_eq!(window.recent().0, 15 * 64);
+        // It grows again with what comes, and never back.
+        window.set(4000);
+        assert!(!window.remembers(15 * 64 - 1) && kept(&window, 999));
+        assert!(!window.has(3999) && window.has(4000));
+    }
 
     proptest! {
         /// Beside a set of all packets.

@@ -1,0 +1,183 @@
+//! Rounds between network namespaces: real interfaces, datagrams that the kernel drops, a relay that
+//! trims, and `kill -9` amid a round. To be seen:
+//!
+//! ```sh
+//! cargo test -p ciphergram --release --test namespaces -- --nocapture
+//! ```
+//!
+//! Where there is no root, `ip` or `nft`, it says so and passes.
+
+#![cfg(target_os = "linux")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests, where a panic is the report")]
+
+#[path = "support/namespaces.rs"]
+mod net;
+#[path = "support/place.rs"]
+mod place;
+#[path = "support/tensors.rs"]
+mod tensors;
+
+use std::{
+    fs,
+    path::PathBuf,
+    thread,
+    time::{Duration, Instant},
+};
+
+use net::{Net, RELAY, SERVER};
+use place::{Place, Process};
+use safetensors::Dtype;
+use serde_json::{Value, json};
+use tensors::{HALF_STEPS, from_file, is_near, single, to_file, uniform};
+
+const CLIENTS: usize = 3;
+/// One step is 1, so that integers are summed as they are.
+const CLIP: &str = "--clip 32767";
+
+/// A scheme and a number of values; the last one takes long enough to be killed in.
+type Load = (&'static str, usize);
+const LATTICE: Load = ("ckks-sum", 400_000);
+const PAILLIER: Load = ("paillier-2048", 30_000);
+const LONGER: Load = ("paillier-2048", 60_000);
+
+/// One round between namespaces.
+struct Round {
+    place: Place,
+    net: Net,
+    brought: Vec<Vec<f64>>,
+    server_key: String,
+    begin: Instant,
+    /// Whoever ends with the round: killed before their namespaces go.
+    _relay: Process,
+}
+
+impl Round {
+    /// A network with a relay; none where there cannot be one.
+    fn new((scheme, values): Load) -> Option<Self> {
+        let net = Net::new(CLIENTS)?;
+        let place = Place::with_key(scheme, CLIENTS as u32);
+        let brought: Vec<_> = (0..CLIENTS as u64).map(|seed| integers(seed, values)).collect();
+        for (i, values) in brought.iter().enumerate() {
+            place.write(&format!("g{i}"), to_file(&single(values)));
+        }
+        let server_key = String::from_utf8(place.read("keys/server.node")).unwrap();
+        let words = format!("relay --listen {RELAY} --to {SERVER} --trim 5 --json");
+        let mut relay = place.start_by(&net.between(), &words);
+        relay.event("listening");
+        let server_key = server_key.trim().to_owned();
+        Some(Self { place, net, brought, server_key, begin: Instant::now(), _relay: relay })
+    }
+
+    fn serve(&self) -> Process {
+        let keys =
+            "--key keys/public.json --identity keys/server.identity --allow keys/clients.allow";
+        let words = format!("serve {keys} --clients {CLIENTS} --listen {SERVER} --json");
+        let mut server = self.place.start_by(&self.net.server(), &words);
+        server.event("listening");
+        server
+    }
+
+    fn join(&self, client: usize) -> Process {
+        let nodes = format!("--identity keys/client.identity --server-key {}", self.server_key);
+        let files = format!("--key keys/secret.json --in g{client} --out mean{client} {CLIP}");
+        let words = format!("join {files} --server {RELAY} {nodes} --client {client}");
+        self.place.start_by(&self.net.client(client), &words)
+    }
+
+    fn spool(&self) -> PathBuf {
+        self.place.path("mean0.spool")
+    }
+
+    /// Until client 0 has sealed some of its chunks.
+    fn wait_for_chunks(&self) {
+        let late = Instant::now() + Duration::from_secs(60);
+        while fs::metadata(self.spool()).map_or(0, |m| m.len()) < 30_000 {
+            assert!(Instant::now() < late, "client 0 seals nothing");
+            thread::sleep(Duration::from_micros(200));
+        }
+    }
+
+    /// Everyone ends well, and has the exact mean of everyone's integers; then what became of the
+    /// datagrams is counted.
+    fn end(self, what: &str, mut server: Process, clients: Vec<Process>) {
+        for client in clients {
+            client.finish().done();
+        }
+        let closed = server.event("closed");
+        let all = |i: usize| json!({"client": i, "chunks": closed["chunks"]});
+        assert_eq!(closed["contributed"], (0..CLIENTS).map(all).collect::<Value>(), "{closed}");
+        assert_eq!(closed["withheld"], 0);
+        let done = server.event("done");
+        let said = server.finish().done().stdout;
+        assert!(!said.contains("equivocation"), "{said}");
+        let seconds = self.begin.elapsed().as_secs_f64();
+
+        let means: Vec<_> = (0..CLIENTS).map(|i| self.place.read(&format!("mean{i}"))).collect();
+        assert!(means.iter().all(|mean| *mean == means[0]), "clients have different means");
+        assert!(!self.spool().exists(), "a spool outlives its sum");
+        let mean = &from_file(&means[0])["t"].values;
+        assert_eq!(mean.len(), self.brought[0].len());
+        for (i, &x) in mean.iter().enumerate() {
+            let expected = self.brought.iter().map(|b| b[i]).sum::<f64>() / CLIENTS as f64;
+            assert!(is_near(Dtype::F32, x, expected, 0.0), "value {i} is {x}, not {expected}");
+        }
+        println!(
+            "{what}: {} values of {CLIENTS} clients, exact, {seconds:.1} s\n  {}\n  the server sent \
+             {} datagrams again",
+            mean.len(),
+            self.net.report(),
+            done["retransmitted"]
+        );
+        self.net.check();
+    }
+}
+
+/// Numbers that quantisation leaves as they are: their mean is known to the last digit.
+fn integers(seed: u64, values: usize) -> Vec<f64> {
+    let mut draw = uniform(seed);
+    let numbers = std::iter::from_fn(|| Some((HALF_STEPS * draw()).round()));
+    numbers.filter(|x| x / HALF_STEPS * HALF_STEPS == *x).take(values).collect()
+}
+
+fn whole(load: Load) {
+    let Some(round) = Round::new(load) else { return };
+    let server = round.serve();
+    let clients = (0..CLIENTS).map(|i| round.join(i)).collect();
+    round.end(load.0, server, clients);
+}
+
+#[test]
+fn namespaces_lose_and_trim_and_ckks_sum_is_exact() {
+    whole(LATTICE);
+}
+
+#[test]
+fn namespaces_lose_and_trim_and_paillier_is_exact() {
+    whole(PAILLIER);
+}
+
+#[test]
+fn namespaces_lose_a_client_that_comes_back_and_counts_once() {
+    let Some(round) = Round::new(LONGER) else { return };
+    let mut server = round.serve();
+    let mut clients: Vec<_> = (0..CLIENTS).map(|i| round.join(i)).collect();
+    round.wait_for_chunks();
+    clients[0].kill();
+    assert!(round.spool().exists() && !round.place.path("mean0").exists(), "it had ended");
+    clients[0] = round.join(0);
+    assert_eq!(server.event("resumed")["client"], 0);
+    round.end("paillier-2048, a client killed and started again", server, clients);
+}
+
+#[test]
+fn namespaces_lose_the_aggregator_and_its_successor_sums_the_same() {
+    let Some(round) = Round::new(LONGER) else { return };
+    let mut server = round.serve();
+    let clients: Vec<_> = (0..CLIENTS).map(|i| round.join(i)).collect();
+    server.event("opened");
+    round.wait_for_chunks();
+    server.kill();
+    assert!((0..CLIENTS).all(|i| !round.place.path(&format!("mean{i}")).exists()), "it had ended");
+    let server = round.serve();
+    round.end("paillier-2048, the aggregator killed and started again", server, clients);
+}

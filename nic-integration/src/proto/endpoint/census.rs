@@ -1,0 +1,44 @@
+//! What an endpoint holds, counted: for metrics, and for tests that it stays within bounds.
+
+use crate::proto::secure::NodeId;
+
+use super::Endpoint;
+
+/// So much of each that an endpoint holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Census {
+    /// Processes that something is remembered of.
+    pub links: usize,
+    /// Of those: processes that said HELLO and nothing since.
+    pub unconfirmed: usize,
+    /// Indices of sessions, and of handshakes under way.
+    pub sessions: usize,
+    /// Datagrams of handshakes that wait to be sent.
+    pub greetings: usize,
+    /// Events that wait to be polled.
+    pub events: usize,
+    /// Inbox bytes under assembly, or waiting to be polled.
+    pub held_bytes: usize,
+}
+
+impl Endpoint {
+    /// What is held now.
+    #[must_use]
+    pub fn census(&self) -> Census {
+        let waits = self.links.values().filter(|l| l.session.is_none() && l.offered.is_some());
+        Census {
+            links: self.links.len(),
+            unconfirmed: waits.count(),
+            sessions: self.sessions.len(),
+            greetings: self.greetings.len(),
+            events: self.events.len(),
+            held_bytes: self.held,
+        }
+    }
+
+    /// How many processes of a node something is remembered of.
+    #[must_use]
+    pub fn links_to(&self, node: NodeId) -> usize {
+        self.links.values().filter(|link| link.peer.node == node).count()
+    }
+}

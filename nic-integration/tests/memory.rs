@@ -1,0 +1,380 @@
+//! What an aggregator holds in memory: with a thousand clients and a million values, and for each of many
+//! peers that are idle. Counted by an allocator that knows whose an allocation is: Rust's, so that keys ready
+//! for use, some 600 bytes each of C's, come on top while a peer is not idle. `--nocapture` prints it.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
+
+#[path = "support/counting.rs"]
+mod counting;
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::num::NonZeroU32;
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ciphergram_accel::{CpuEngine, Engine};
+use ciphergram_he::exchange::{Announcement, Charter};
+use ciphergram_he::params::{Literal, Scheme};
+use ciphergram_he::seal::Ticket;
+use ciphergram_he::{
+    Agreement, Dtype, Quantised, Sealer, SecretKey, Tensor, TensorSpec, Update, random,
+};
+use ciphergram_nic::Node;
+use ciphergram_nic::federation::SumJob;
+use ciphergram_nic::proto::{
+    Config, Endpoint, Event, Identity, Peer, Refusal, Summer, Time, endpoint::SWEEP_SPAN,
+};
+use ciphergram_nic::round::{
+    Aggregator, AggregatorConfig, AggregatorEvent, ContributionId, Contributor, ContributorConfig,
+    ContributorEvent, End, Job, Layout, Opened,
+};
+use counting::{Owner, held, owned, peak};
+
+#[global_allocator]
+static COUNTING: counting::Counting = counting::Counting;
+
+fn addr(number: u16) -> SocketAddr {
+    SocketAddr::from(([10, 0, (number >> 8) as u8, number as u8], 7))
+}
+
+const SERVER: u16 = u16::MAX;
+
+/// The node of client `number`, or of the server.
+fn identity(number: u16) -> Identity {
+    let mut secret = [1; 32];
+    secret[8..10].copy_from_slice(&number.to_le_bytes());
+    Identity::from_secret(&secret).unwrap()
+}
+
+fn config(number: u16) -> Config {
+    let mut seed = [2; 32];
+    seed[..2].copy_from_slice(&number.to_le_bytes());
+    Config::new(identity(number), NonZeroU32::new(7).unwrap(), seed)
+}
+
+/// Counts what a job allocates as the job's.
+struct Counted<T>(T);
+
+impl Job for Counted<SumJob> {
+    fn admit(
+        &mut self,
+        contributor: u16,
+        contribution: &ContributionId,
+        hello: &[u8],
+        joined: &BTreeMap<u16, Vec<u8>>,
+    ) -> Result<(), String> {
+        owned(Owner::Job, || self.0.admit(contributor, contribution, hello, joined))
+    }
+    fn open(&mut self, round: u32, joined: &BTreeMap<u16, Vec<u8>>) -> Result<Opened, String> {
+        let opened = owned(Owner::Job, || self.0.open(round, joined))?;
+        Ok(Opened { summer: Box::new(Counted(opened.summer)), ..opened })
+    }
+}
+
+impl Summer for Counted<Box<dyn Summer>> {
+    fn chunk_count(&self) -> u32 {
+        self.0.chunk_count()
+    }
+    fn chunk_bytes(&self, chunk: u32) -> usize {
+        self.0.chunk_bytes(chunk)
+    }
+    fn chunk_offset(&self, chunk: u32) -> u64 {
+        self.0.chunk_offset(chunk)
+    }
+    fn companions(&self, chunk: u32) -> Range<u32> {
+        self.0.companions(chunk)
+    }
+    fn check(&mut self, chunks: Range<u32>, payload: &[u8]) -> Result<(), Refusal> {
+        owned(Owner::Job, || self.0.check(chunks, payload))
+    }
+    fn add(&mut self, chunks: Range<u32>, payload: &[u8]) {
+        owned(Owner::Job, || self.0.add(chunks, payload));
+    }
+    fn finish(&mut self, chunk: u32) -> Result<Vec<u8>, String> {
+        // It leaves the job.
+        self.0.finish(chunk)
+    }
+}
+
+const CLIENTS: u16 = 1000;
+const VALUES: usize = 1_000_000;
+/// Clients that contribute, and stay for the sums.
+const BUSY: u16 = 3;
+const MOST: usize = 64 << 20;
+
+struct Client {
+    node: Contributor,
+    /// What it has to send, and how much of it went.
+    stream: Option<Arc<[u8]>>,
+    next: u32,
+    open: bool,
+    sums: u32,
+    end: Option<End>,
+}
+
+/// An aggregator, and clients at no distance.
+struct World {
+    now: Time,
+    key: SecretKey,
+    aggregator: Option<Aggregator<Counted<SumJob>>>,
+    clients: Vec<Client>,
+    /// Those who do not receive any more.
+    deaf: bool,
+    events: Vec<AggregatorEvent>,
+}
+
+impl World {
+    fn new() -> Self {
+        let literal = Literal { scheme: Scheme::CkksSum, clients: 1024, bits: 16 };
+        let key = SecretKey::generate(literal).unwrap();
+        let engine: Arc<dyn Engine> = Arc::new(CpuEngine::new());
+        let spec = TensorSpec { name: "t".into(), dtype: Dtype::F32, shape: vec![VALUES as u64] };
+        let update = Update::new(vec![Tensor::from_values(spec, &vec![0.5; VALUES]).unwrap()]);
+        let agreement = Agreement::new(update.specs(), vec![1.0], 1).unwrap();
+        let mut rng = random::generator().unwrap();
+        let own =
+            Quantised::new(&update, &agreement, 1, key.public().parameters(), &mut rng).unwrap();
+        let ticket = Ticket::draw().unwrap();
+        let sealer = Sealer::with_secret(&key, engine.clone(), own, ticket).unwrap();
+        // The same under several numbers: nobody opens their sum.
+        let stream: Arc<[u8]> = sealer.seal_all().unwrap().into();
+        let clients = (0..CLIENTS).map(|number| {
+            let config = ContributorConfig {
+                endpoint: config(number),
+                addr: addr(SERVER),
+                aggregator: identity(SERVER).id(),
+                contributor: number,
+                seed: config(number).seed,
+            };
+            let mut node = Contributor::new(config).unwrap();
+            let seed = Ticket::draw().unwrap().seed();
+            let hello = Announcement { seed, settled: true, agreement: agreement.clone() };
+            node.join(Time::ZERO, seed.id(), hello.to_bytes(key.public()), None).unwrap();
+            let stream = (number < BUSY).then(|| stream.clone());
+            Client { node, stream, next: 0, open: false, sums: 0, end: None }
+        });
+        let clients = clients.collect();
+        let aggregator = owned(Owner::Rest, || {
+            let job = owned(Owner::Job, || Counted(SumJob::new(key.public().clone(), engine)));
+            let nodes = (0..CLIENTS).map(|number| (identity(number).id(), Some(number)));
+            let config = AggregatorConfig {
+                endpoint: config(SERVER),
+                nodes: nodes.collect(),
+                clients: CLIENTS,
+                min_clients: BUSY,
+                rounds: 1,
+                join_deadline: Duration::from_secs(60),
+                round_deadline: Duration::from_secs(10),
+                linger: Duration::from_secs(60),
+                seed: [3; 32],
+            };
+            Some(Aggregator::new(config, job).unwrap())
+        });
+        let now = Time::ZERO;
+        Self { now, key, aggregator, clients, deaf: false, events: vec![] }
+    }
+
+    /// Everyone says what there is to say, once, and hears it.
+    fn turn(&mut self) {
+        let mut bytes = vec![];
+        for number in 0..self.clients.len() as u16 {
+            if self.deaf && number >= BUSY {
+                continue;
+            }
+            let now = self.now;
+            self.work(number);
+            let client = &mut self.clients[usize::from(number)];
+            while client.node.poll_transmit(now, &mut bytes).is_some() {
+                let aggregator = self.aggregator.as_mut().unwrap();
+                owned(Owner::Rest, || {
+                    aggregator.handle_datagram(now, addr(number).into(), &mut bytes)
+                });
+                bytes.clear();
+            }
+        }
+        let aggregator = self.aggregator.as_mut().unwrap();
+        while let Some(to) = owned(Owner::Rest, || {
+            bytes.clear();
+            aggregator.poll_transmit(self.now, &mut bytes)
+        }) {
+            let SocketAddr::V4(to) = to.addr else { panic!("{to:?}") };
+            let [_, _, high, low] = to.ip().octets();
+            let number = u16::from_be_bytes([high, low]);
+            if !self.deaf || number < BUSY {
+                let client = &mut self.clients[usize::from(number)];
+                client.node.handle_datagram(self.now, addr(SERVER).into(), &mut bytes);
+            }
+        }
+        while let Some(event) = aggregator.poll_event() {
+            self.events.push(event);
+        }
+    }
+
+    /// What a client's owner does.
+    fn work(&mut self, number: u16) {
+        let (now, key) = (self.now, self.key.public());
+        let chunks = key.parameters().chunks(VALUES);
+        let client = &mut self.clients[usize::from(number)];
+        while let Some(event) = client.node.poll_event() {
+            match event {
+                ContributorEvent::Opened(opening) => {
+                    let charter = Charter::from_bytes(&opening.charter, key).unwrap();
+                    assert_eq!(charter.participants.len(), usize::from(CLIENTS));
+                    // Who is deaf needs no room for sums.
+                    let count = if number < BUSY { chunks.count() } else { 1 };
+                    let layout = Layout { chunks: count, sum_bytes: chunks.bytes_of(0) };
+                    client.node.accept(now, layout).unwrap();
+                    client.open = true;
+                }
+                ContributorEvent::Sum { .. } => client.sums += 1,
+                ContributorEvent::Ended(end) => client.end = Some(end),
+                other => panic!("client {number}: {other:?}"),
+            }
+        }
+        let Some(stream) = client.stream.as_ref().filter(|_| client.open) else { return };
+        for _ in 0..64 {
+            if client.next == chunks.count() || !client.node.can_push() {
+                return;
+            }
+            let start = chunks.offset_of(client.next);
+            let own = &stream[start..start + chunks.bytes_of(client.next)];
+            client.node.push(now, client.next, start as u64, own.into()).unwrap();
+            client.next += 1;
+        }
+    }
+
+    fn wait(&mut self, span: Duration) {
+        self.now = self.now + span;
+        for (number, client) in self.clients.iter_mut().enumerate() {
+            if !self.deaf || number < usize::from(BUSY) {
+                client.node.handle_timeout(self.now);
+            }
+        }
+        let aggregator = self.aggregator.as_mut().unwrap();
+        owned(Owner::Rest, || aggregator.handle_timeout(self.now));
+    }
+
+    fn run(&mut self, what: &str, done: impl Fn(&Self) -> bool) {
+        for _ in 0..20_000 {
+            if done(self) {
+                return report(what);
+            }
+            self.turn();
+            self.wait(Duration::from_millis(2));
+        }
+        panic!("never {what}");
+    }
+}
+
+/// The job's is the accumulator and the charter; tables are digests, bits and what is told of chunks; all
+/// else is peers, messages, and sums that closed.
+fn report(what: &str) {
+    let mib = |bytes: usize| bytes as f64 / f64::from(1 << 20);
+    let line = |when: &str, held: counting::Held| {
+        println!(
+            "{what:12} {when}: {:6.2} MiB: job {:6.2}, tables {:6.2}, all else {:6.2}",
+            mib(held.all()),
+            mib(held.job),
+            mib(held.tables),
+            mib(held.small)
+        );
+    };
+    line("now ", held());
+    line("peak", peak());
+}
+
+/// A thousand join, three contribute, and when the round closes at its deadline the others are gone: all
+/// that may wait to be sent waits.
+#[test]
+fn an_aggregator_of_a_thousand_clients_and_a_million_values() {
+    let begin = std::time::Instant::now();
+    let mut world = World::new();
+    report("made");
+    let all_open = |world: &World| world.clients.iter().all(|client| client.open);
+    world.run("opened", all_open);
+    let sent = |client: &Client| client.stream.is_none() || client.node.unanswered() == 0;
+    let chunks = world.key.public().parameters().chunks(VALUES).count();
+    let all_sent = |world: &World| {
+        let busy = &world.clients[..usize::from(BUSY)];
+        busy.iter().all(|client| client.next == chunks && sent(client))
+    };
+    world.run("contributed", all_sent);
+    world.deaf = true;
+    while !world.events.iter().any(|event| matches!(event, AggregatorEvent::Closed(_))) {
+        world.turn();
+        world.wait(Duration::from_secs(1));
+    }
+    report("closed");
+    let served = |world: &World| {
+        let busy = &world.clients[..usize::from(BUSY)];
+        busy.iter().all(|client| client.end.is_some() && client.sums == chunks)
+    };
+    world.run("served", served);
+    let finished = |world: &World| {
+        world.events.iter().any(|event| matches!(event, AggregatorEvent::Finished { .. }))
+    };
+    world.run("finished", finished);
+    let end = world.clients[0].end.as_ref().unwrap();
+    assert_eq!((end.closed, end.withheld), (chunks, 0));
+    println!("{:.1} s", begin.elapsed().as_secs_f64());
+    let peak = peak();
+    world.aggregator = None;
+    report("gone");
+    assert!(peak.all() <= MOST, "{} bytes", peak.all());
+}
+
+/// Peers that have exchanged something and say no more.
+const IDLE: u16 = 512;
+
+/// Both ends say what they have to say, until they are silent.
+fn exchange(server: &mut Endpoint, number: u16, client: &mut Endpoint) {
+    let (mut bytes, mut silent) = (vec![], false);
+    while !std::mem::replace(&mut silent, true) {
+        while client.poll_transmit(Time::ZERO, &mut bytes).is_some() {
+            let from = addr(number);
+            owned(Owner::Rest, || server.handle_datagram(Time::ZERO, from, &mut bytes));
+            (bytes, silent) = (vec![], false);
+        }
+        while owned(Owner::Rest, || server.poll_transmit(Time::ZERO, &mut bytes)).is_some() {
+            client.handle_datagram(Time::ZERO, addr(SERVER), &mut bytes);
+            (bytes, silent) = (vec![], false);
+        }
+    }
+    while owned(Owner::Rest, || server.poll_event()).is_some() {}
+}
+
+#[test]
+fn an_idle_peer_takes_little() {
+    let allow = (0..IDLE).map(|number| identity(number).id()).collect();
+    let settings = Config { allow, ..config(SERVER) };
+    let mut server = owned(Owner::Rest, || Endpoint::new(settings)).unwrap();
+    owned(Owner::Rest, || server.register_memory(1, 100_000, None)).unwrap();
+    let before = held().all();
+    let data: Arc<[u8]> = vec![1; 50_000].into();
+    for number in 0..IDLE {
+        let mut client = Endpoint::new(config(number)).unwrap();
+        client.contact(identity(SERVER).id(), addr(SERVER));
+        client.register_memory(1, 100_000, None).unwrap();
+        for _ in 0..3 {
+            let to = Peer::of(identity(SERVER).id());
+            client.write(Time::ZERO, to, 1, 0, data.clone(), Some(1)).unwrap();
+            exchange(&mut server, number, &mut client);
+            let peer = Peer { node: identity(number).id(), incarnation: 7 };
+            let sent =
+                owned(Owner::Rest, || server.write(Time::ZERO, peer, 1, 0, data.clone(), None));
+            sent.unwrap();
+            exchange(&mut server, number, &mut client);
+        }
+        let events: Vec<_> = std::iter::from_fn(|| client.poll_event()).collect();
+        let done = events.iter().filter(|event| matches!(event, Event::Completed { .. }));
+        assert_eq!((done.count(), events.len()), (3, 6), "{events:?}");
+    }
+    let each = || (held().all() - before) / usize::from(IDLE);
+    println!("{} bytes a peer after an exchange", each());
+    owned(Owner::Rest, || server.handle_timeout(Time::ZERO + SWEEP_SPAN));
+    assert_eq!(server.census().links, usize::from(IDLE));
+    println!("{} bytes a peer that is idle", each());
+    assert!(each() <= 1024, "{} bytes", each());
+}

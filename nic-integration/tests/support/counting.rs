@@ -1,0 +1,130 @@
+//! An allocator that knows whose an allocation is, and counts.
+
+#![allow(unsafe_code, reason = "an allocator is unsafe to write; this one passes on and counts")]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+
+/// Whose memory it is.
+#[derive(Clone, Copy, PartialEq)]
+#[repr(usize)]
+pub(crate) enum Owner {
+    /// Nobody's who is measured.
+    Other,
+    /// The job's: hellos while they are joined, the charter, the accumulator.
+    Job,
+    /// Everything else of whoever is measured.
+    Rest,
+}
+
+/// Allocations of so many bytes are tables: bits, digests, chunks.
+const LARGE: usize = 128 << 10;
+
+/// What is held, in bytes; of the rest, large allocations apart.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Held {
+    pub(crate) job: usize,
+    pub(crate) tables: usize,
+    pub(crate) small: usize,
+}
+
+impl Held {
+    const NONE: Self = Self { job: 0, tables: 0, small: 0 };
+
+    pub(crate) fn all(self) -> usize {
+        self.job + self.tables + self.small
+    }
+
+    fn place(&mut self, owner: usize, bytes: usize) -> Option<&mut usize> {
+        match owner {
+            1 => Some(&mut self.job),
+            2 if bytes >= LARGE => Some(&mut self.tables),
+            2 => Some(&mut self.small),
+            _ => None,
+        }
+    }
+}
+
+thread_local! {
+    static OWNER: Cell<usize> = const { Cell::new(0) };
+    static HELD: Cell<Held> = const { Cell::new(Held::NONE) };
+    static PEAK: Cell<Held> = const { Cell::new(Held::NONE) };
+}
+
+/// What is held now by those who are measured in this thread.
+pub(crate) fn held() -> Held {
+    HELD.get()
+}
+
+/// What was held when it was most.
+pub(crate) fn peak() -> Held {
+    PEAK.get()
+}
+
+/// Does something whose allocations are an owner's.
+pub(crate) fn owned<T>(owner: Owner, work: impl FnOnce() -> T) -> T {
+    let before = OWNER.replace(owner as usize);
+    let result = work();
+    OWNER.set(before);
+    result
+}
+
+/// The system's, with room before each allocation for whose it is. What another thread frees is not
+/// counted: whoever is measured has one.
+pub(crate) struct Counting;
+
+fn with_room(shape: Layout) -> (Layout, usize) {
+    let room = shape.align().max(16);
+    (Layout::from_size_align(shape.size() + room, room).expect("small enough"), room)
+}
+
+fn count(owner: usize, bytes: usize, more: bool) {
+    let mut held = HELD.get();
+    let Some(place) = held.place(owner, bytes) else { return };
+    *place = if more { *place + bytes } else { place.saturating_sub(bytes) };
+    HELD.set(held);
+    if held.all() > PEAK.get().all() {
+        PEAK.set(held);
+    }
+}
+
+// SAFETY: what is given out is the system's, past room of a multiple of the alignment.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, shape: Layout) -> *mut u8 {
+        let (whole, room) = with_room(shape);
+        // SAFETY: the size is not 0, and the room holds a number.
+        unsafe {
+            let start = System.alloc(whole);
+            if start.is_null() { start } else { mark(start, room, shape) }
+        }
+    }
+    unsafe fn alloc_zeroed(&self, shape: Layout) -> *mut u8 {
+        let (whole, room) = with_room(shape);
+        // SAFETY: as above.
+        unsafe {
+            let start = System.alloc_zeroed(whole);
+            if start.is_null() { start } else { mark(start, room, shape) }
+        }
+    }
+    unsafe fn dealloc(&self, at: *mut u8, shape: Layout) {
+        let (whole, room) = with_room(shape);
+        // SAFETY: it was given out above, with the same shape.
+        unsafe {
+            let start = at.sub(room);
+            count(start.cast::<usize>().read(), shape.size(), false);
+            System.dealloc(start, whole);
+        }
+    }
+}
+
+/// # Safety
+/// There is room for a number.
+unsafe fn mark(start: *mut u8, room: usize, shape: Layout) -> *mut u8 {
+    let owner = OWNER.try_with(Cell::get).unwrap_or(Owner::Other as usize);
+    // SAFETY: the caller says so, and room is within the allocation.
+    unsafe {
+        start.cast::<usize>().write(owner);
+        count(owner, shape.size(), true);
+        start.add(room)
+    }
+}
