@@ -248,9 +248,10 @@ fn leaves_after(place: &Place, address: &str, count: u32) {
     let mut node = Contributor::new(config).unwrap();
     let hello = Announcement { seed, settled: true, agreement }.to_bytes(&key);
     node.join(driver.now(), seed.id(), hello, None).unwrap();
-    let (mut open, mut next) = (false, 0);
+    let (mut open, mut next, mut counted) = (false, 0, 0);
     let turn = |node: &mut Contributor, now| {
         while let Some(event) = node.poll_event() {
+            counted += u32::from(matches!(event, ContributorEvent::Counted { .. }));
             if matches!(event, ContributorEvent::Opened(_)) {
                 let layout = Layout { chunks: chunks.count(), sum_bytes: chunks.bytes_of(0) };
                 node.accept(now, layout).unwrap();
@@ -263,7 +264,7 @@ fn leaves_after(place: &Place, address: &str, count: u32) {
             node.push(now, next, at as u64, bytes).unwrap();
             next += 1;
         }
-        if open && next == count && node.unanswered() == 0 {
+        if open && next == count && counted == count {
             ControlFlow::Break(())
         } else {
             ControlFlow::Continue(Duration::from_millis(1))

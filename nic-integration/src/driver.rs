@@ -164,9 +164,8 @@ impl<W: Wire> Driver<W> {
             let now = *now.get_or_insert_with(|| Time::ZERO + origin.elapsed());
             node.handle_datagram(now, from, bytes);
         })?;
-        match self.wire.take_congestion_marks() {
-            0 => {}
-            marked => node.note_congestion(marked),
+        if let Some(now) = now {
+            node.handle_arrivals(now);
         }
         let now = self.now();
         if node.poll_timeout().is_some_and(|due| due <= now) {

@@ -7,6 +7,9 @@ pub trait Node {
     /// Takes bytes that arrived from `from`; what they are afterwards is the machine's business.
     fn handle_datagram(&mut self, now: Time, from: Route, bytes: &mut [u8]);
 
+    /// All that arrived at once was handed over: acts on it.
+    fn handle_arrivals(&mut self, _now: Time) {}
+
     /// Lets timers expire.
     fn handle_timeout(&mut self, now: Time);
 
@@ -15,9 +18,6 @@ pub trait Node {
 
     /// When [`handle_timeout`](Self::handle_timeout) is next needed.
     fn poll_timeout(&self) -> Option<Time>;
-
-    /// So many datagrams arrived that a switch had marked: a queue was filling on their way.
-    fn note_congestion(&mut self, _marked: u64) {}
 }
 
 impl Node for Endpoint {
@@ -35,9 +35,5 @@ impl Node for Endpoint {
 
     fn poll_timeout(&self) -> Option<Time> {
         Self::poll_timeout(self)
-    }
-
-    fn note_congestion(&mut self, marked: u64) {
-        Self::note_congestion(self, marked);
     }
 }

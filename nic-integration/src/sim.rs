@@ -211,12 +211,17 @@ impl Network {
                 node.handle_timeout(now);
             }
         }
+        let mut reached = BTreeSet::new();
         while let Some(entry) = self.in_flight.first_entry() {
             if entry.key().0 > self.now {
                 break;
             }
             let datagram = entry.remove();
-            self.deliver(nodes, datagram);
+            reached.extend(self.deliver(nodes, datagram));
+        }
+        for index in reached {
+            let (addr, node) = &mut nodes[index];
+            node.handle_arrivals(self.time_at(*addr));
         }
         true
     }
@@ -280,22 +285,28 @@ impl Network {
         self.in_flight.insert((due, self.sequence), InFlight { from, to, bytes });
     }
 
-    fn deliver(&mut self, nodes: &mut [(SocketAddr, &mut dyn Node)], mut datagram: InFlight) {
+    /// Hands a datagram to its node, and says which that is.
+    fn deliver(
+        &mut self,
+        nodes: &mut [(SocketAddr, &mut dyn Node)],
+        mut datagram: InFlight,
+    ) -> Option<usize> {
         let via = |addr: SocketAddr| {
             let ports = datagram.to.port().wrapping_sub(addr.port());
             let via = ports / PORT_STRIDE;
             let its = addr.ip() == datagram.to.ip() && ports.is_multiple_of(PORT_STRIDE);
             (its && usize::from(via) < MAX_PATHS).then_some(via)
         };
-        let found = nodes.iter_mut().find_map(|(addr, node)| Some((via(*addr)?, node)));
-        let Some((via, node)) = found else {
+        let found = nodes.iter().position(|(addr, _)| via(*addr).is_some());
+        let Some((index, via)) = found.and_then(|index| Some((index, via(nodes[index].0)?))) else {
             self.tally.undeliverable += 1;
-            return;
+            return None;
         };
         let now = self.time_at(datagram.to);
         let from = Route { via, addr: datagram.from };
-        node.handle_datagram(now, from, &mut datagram.bytes);
+        nodes[index].1.handle_datagram(now, from, &mut datagram.bytes);
         self.tally.delivered += 1;
+        Some(index)
     }
 
     fn clock(&self, node: SocketAddr) -> Clock {

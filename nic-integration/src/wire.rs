@@ -43,11 +43,6 @@ pub trait Wire {
     /// cannot be sent for any other reason is lost.
     fn send(&mut self, to: Route, burst: &[u8], each: usize) -> bool;
 
-    /// How many of the datagrams that arrived since this was last asked a switch had marked.
-    fn take_congestion_marks(&mut self) -> u64 {
-        0
-    }
-
     /// Hands over datagrams that arrived, one by one, waiting at most `wait` for the first; how many.
     ///
     /// # Errors

@@ -109,6 +109,7 @@ struct Client {
     /// What it has to send, and how much of it went.
     stream: Option<Arc<[u8]>>,
     next: u32,
+    unanswered: u32,
     open: bool,
     sums: u32,
     end: Option<End>,
@@ -153,7 +154,7 @@ impl World {
             let hello = Announcement { seed, settled: true, agreement: agreement.clone() };
             node.join(Time::ZERO, seed.id(), hello.to_bytes(key.public()), None).unwrap();
             let stream = (number < BUSY).then(|| stream.clone());
-            Client { node, stream, next: 0, open: false, sums: 0, end: None }
+            Client { node, stream, next: 0, unanswered: 0, open: false, sums: 0, end: None }
         });
         let clients = clients.collect();
         let aggregator = owned(Owner::Rest, || {
@@ -229,6 +230,7 @@ impl World {
                     client.open = true;
                 }
                 ContributorEvent::Sum { .. } => client.sums += 1,
+                ContributorEvent::Counted { .. } => client.unanswered -= 1,
                 ContributorEvent::Ended(end) => client.end = Some(end),
                 other => panic!("client {number}: {other:?}"),
             }
@@ -242,6 +244,7 @@ impl World {
             let own = &stream[start..start + chunks.bytes_of(client.next)];
             client.node.push(now, client.next, start as u64, own.into()).unwrap();
             client.next += 1;
+            client.unanswered += 1;
         }
     }
 
@@ -294,7 +297,7 @@ fn an_aggregator_of_a_thousand_clients_and_a_million_values() {
     report("made");
     let all_open = |world: &World| world.clients.iter().all(|client| client.open);
     world.run("opened", all_open);
-    let sent = |client: &Client| client.stream.is_none() || client.node.unanswered() == 0;
+    let sent = |client: &Client| client.stream.is_none() || client.unanswered == 0;
     let chunks = world.key.public().parameters().chunks(VALUES).count();
     let all_sent = |world: &World| {
         let busy = &world.clients[..usize::from(BUSY)];

@@ -239,7 +239,9 @@ fn a_way_that_lags_is_left_alone_until_it_does_not() {
     let mut world = World::new(QUICK, 3, 1);
     world.write_and_check(400_000);
     world.ends[0].slow.insert(1, Duration::from_millis(40));
-    world.write_and_check(800_000);
+    for _ in 0..5 {
+        world.write_and_check(800_000);
+    }
     assert!(world.ends[0].endpoint.stats().paths_rested >= 1);
     let took = world.write_and_check(800_000);
     assert!(took < Duration::from_millis(30), "the slow way holds up nothing: {took:?}");
@@ -253,6 +255,44 @@ fn a_way_that_lags_is_left_alone_until_it_does_not() {
         world.write_and_check(800_000);
     }
     assert!(world.ends[0].counts()[&1] > 100, "{:?}", world.ends[0].counts());
+}
+
+#[test]
+fn a_peer_that_pauses_rests_no_way() {
+    let mut world = World::new(QUICK, 4, 1);
+    world.write_and_check(800_000);
+    for pause in [10, 20, 50, 200, 600] {
+        world.write(0, Peer::of(node(2)), 800_000);
+        let until = world.network.now() + Duration::from_millis(pause);
+        let mut alone: [(SocketAddr, &mut dyn Node); 1] = [(addr(1), &mut world.ends[0])];
+        while world.network.step(&mut alone, until) {}
+        world.until_completed(0, 1);
+        assert_eq!(world.ends[0].endpoint.stats().paths_rested, 0, "{pause} ms");
+    }
+}
+
+#[test]
+fn a_flow_whose_only_way_fails_is_told_although_others_answer() {
+    let mut world = World::new(QUICK, 1, 2);
+    world.write_and_check(1000);
+    world.ends[0].dead.insert(1);
+    let (mut now, mut told) = (world.network.now(), vec![]);
+    let end = now + Duration::from_secs(20);
+    while told.is_empty() && now < end {
+        // Of either flow one, again and again.
+        for _ in 0..2 {
+            let (data, to) = (Arc::from([1; 100]), Peer::of(node(2)));
+            let end = &mut world.ends[0].endpoint;
+            if end.room(to) > 0 {
+                end.write(now, to, MEMORY, 0, data, None).unwrap();
+            }
+        }
+        world.idle(Duration::from_millis(50));
+        let events = std::iter::from_fn(|| world.ends[0].endpoint.poll_event());
+        told = events.filter(|event| !matches!(event, Event::Completed { .. })).collect();
+        now = world.network.now();
+    }
+    assert!(matches!(told[..], [Event::Unreachable { cause: Cause::Silence, .. }]), "{told:?}");
 }
 
 #[test]

@@ -65,6 +65,7 @@ fn the_constants_are_those_of_the_code() {
         REST_TIMEOUTS,
         LAG,
         LAG_FLOOR,
+        LAG_SAMPLES,
         REST_SPAN,
         MAX_REST_SPAN,
         DEFAULT_GIVE_UP,

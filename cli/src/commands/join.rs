@@ -93,7 +93,6 @@ pub(crate) fn run(args: &Join) -> Result<(), Failure> {
         "decrypting_s": round.decrypting.as_secs_f64(),
         "retransmitted": round.stats.retransmitted,
         "paths_rested": round.stats.paths_rested,
-        "congestion_marks": round.stats.congestion_marks,
     });
     let partly =
         if fewest < contributors { format!(", {fewest} for some values") } else { String::new() };

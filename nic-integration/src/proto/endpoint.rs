@@ -476,18 +476,13 @@ impl Endpoint {
         self.next_link = self.next_link.wrapping_add(1);
         let flows = if contact { usize::from(self.config.flows) } else { 1 };
         let (spray, bytes) = (self.config.spray, self.config.datagram_bytes);
-        let paths = Paths::new(routes, flows, spray, bytes);
+        let paths = Paths::new(routes, contact, flows, spray, bytes);
         let sender = Sender::new(self.payload_limit(), self.first_message, paths);
         self.links.insert(id, Box::new(Link::new(now, peer, contact, sender)));
         Some(id)
     }
 
     // The five verbs; `handle_datagram` is in `incoming`.
-
-    /// Counts datagrams that were marked on their way.
-    pub fn note_congestion(&mut self, marked: u64) {
-        self.stats.congestion_marks += marked;
-    }
 
     /// Lets timers expire.
     pub fn handle_timeout(&mut self, now: Time) {
@@ -557,7 +552,7 @@ impl Endpoint {
     }
 
     /// Appends the next datagram to send to `bytes`, and says where to. Messages go before answers, but
-    /// no more than a turn of them: an answer is short, so it can end the burst that they make.
+    /// no more than a turn of them before all answers: an answer is short, so it can end the burst that they make.
     pub fn poll_transmit(&mut self, now: Time, bytes: &mut Vec<u8>) -> Option<Route> {
         self.settle();
         if let Some((to, greeting)) = self.greetings.pop_front() {
@@ -571,8 +566,11 @@ impl Endpoint {
             self.ahead += 1;
             return Some(to);
         }
+        if let Some(to) = self.transmit_answer(bytes) {
+            return Some(to);
+        }
         self.ahead = 0;
-        self.transmit_answer(bytes).or_else(|| self.transmit_message(now, bytes))
+        self.transmit_message(now, bytes)
     }
 
     fn transmit_answer(&mut self, bytes: &mut Vec<u8>) -> Option<Route> {

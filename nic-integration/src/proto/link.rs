@@ -113,7 +113,7 @@ impl Link {
     pub(super) fn hear(&mut self, now: Time, from: Route, packet: u64) {
         self.heard = now;
         if self.window.is_newest(packet) {
-            self.sender.paths.hear(now, from, self.contact);
+            self.sender.paths.hear(now, from);
         }
     }
 

@@ -30,6 +30,8 @@ pub const PERSISTENT_TIMEOUTS: u32 = 3;
 pub(super) struct Pace {
     /// Smoothed round-trip time and its mean deviation, once sampled.
     rtt: Option<(Duration, Duration)>,
+    /// How many samples that are of.
+    samples: u32,
     /// Timeouts since the last answer.
     timeouts: u32,
     window: u32,
@@ -51,6 +53,7 @@ impl Pace {
         let limit = limit as u32;
         Self {
             rtt: None,
+            samples: 0,
             timeouts: 0,
             window: (INITIAL_WINDOW as u32).min(limit),
             limit,
@@ -75,6 +78,11 @@ impl Pace {
         self.rtt.map(|(smoothed, _)| smoothed)
     }
 
+    /// How many samples the round-trip time is of.
+    pub(super) fn samples(&self) -> u32 {
+        self.samples
+    }
+
     /// Timeouts since the last answer.
     pub(super) fn timeouts(&self) -> u32 {
         self.timeouts
@@ -90,7 +98,7 @@ impl Pace {
 
     /// The next sample is taken for the round-trip time: what was known of it says nothing any more.
     pub(super) fn forget_round_trip(&mut self) {
-        self.rtt = None;
+        (self.rtt, self.samples) = (None, 0);
     }
 
     /// How long to wait for an answer: SRTT + 4·RTTVAR (after RFC 6298 §2), doubled by every timeout,
@@ -111,6 +119,7 @@ impl Pace {
     pub(super) fn on_answers(&mut self, count: usize, rtt: Option<Duration>) {
         self.timeouts = 0;
         if let Some(sample) = rtt {
+            self.samples = self.samples.saturating_add(1);
             self.rtt = Some(match self.rtt {
                 None => (sample, sample / 2),
                 Some((smoothed, deviation)) => {

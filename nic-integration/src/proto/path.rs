@@ -16,6 +16,8 @@ pub const REST_TIMEOUTS: u32 = 2;
 pub const LAG: u32 = 8;
 /// What round trips may differ by and it is no lag.
 pub const LAG_FLOOR: Duration = Duration::from_millis(5);
+/// Samples of the round-trip time before a path is taken to lag.
+pub const LAG_SAMPLES: u32 = 4;
 /// How long a path rests before the first datagram tries it; doubled by each, up to [`MAX_REST_SPAN`].
 pub const REST_SPAN: Duration = Duration::from_millis(100);
 /// The longest wait between two datagrams that try a path.
@@ -35,6 +37,17 @@ impl From<SocketAddr> for Route {
     fn from(addr: SocketAddr) -> Self {
         Self { via: 0, addr }
     }
+}
+
+/// Packets of one path that were answered together.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Answered {
+    pub(super) path: usize,
+    pub(super) count: usize,
+    /// The newest of them, and when it was sent.
+    pub(super) newest: (u64, Time),
+    /// One of them tried the path.
+    pub(super) tried: bool,
 }
 
 /// A path that is tried now and then, and otherwise left alone.
@@ -58,10 +71,14 @@ pub(super) struct Path {
     pub(super) newest_answered: Option<u64>,
     /// When something was last sent this way, or answered: the timeout counts from here.
     pub(super) stirred: Time,
+    /// When something that went this way was last answered.
+    answered: Time,
     /// When something last came this way.
     pub(super) heard: Time,
-    /// Probes that may exceed the window.
+    /// Datagrams that are to ask for an answer by this way, however full the window.
     pub(super) probes: u32,
+    /// Of the newest timeouts in a row: when the first was.
+    silent: Time,
     rest: Option<Box<Rest>>,
 }
 
@@ -74,8 +91,10 @@ impl Path {
             sent: VecDeque::new(),
             newest_answered: None,
             stirred: Time::ZERO,
+            answered: Time::ZERO,
             heard: Time::ZERO,
             probes: 0,
+            silent: Time::ZERO,
             rest: None,
         }
     }
@@ -86,7 +105,7 @@ impl Path {
     }
 
     pub(super) fn has_room(&self) -> bool {
-        self.is_up() && (self.in_flight < self.pace.window() || self.probes > 0)
+        self.is_up() && self.in_flight < self.pace.window()
     }
 
     /// How full the window will be with one more, to be compared with another path's.
@@ -113,6 +132,15 @@ impl Path {
         self.rest.as_ref().is_some_and(|rest| rest.due)
     }
 
+    /// Nothing was answered in time; whether this makes all that is in flight lost.
+    pub(super) fn on_silence(&mut self, now: Time) -> bool {
+        self.stirred = now;
+        if self.pace.timeouts() == 0 {
+            self.silent = now;
+        }
+        self.pace.on_timeout()
+    }
+
     /// Lets the wait between two trials end.
     pub(super) fn on_timeout(&mut self, now: Time) {
         if let Some(rest) = self.rest.as_mut().filter(|rest| rest.next <= now) {
@@ -133,11 +161,6 @@ impl Path {
         self.rest.as_ref().map(|rest| rest.next)
     }
 
-    /// Whether round trips this way take too much longer than `quickest`.
-    pub(super) fn lags(&self, quickest: Duration) -> bool {
-        self.pace.round_trip().is_some_and(|own| own > LAG * quickest && own > quickest + LAG_FLOOR)
-    }
-
     /// Nothing is in flight, and packets are numbered anew.
     pub(super) fn clear(&mut self) {
         self.sent.clear();
@@ -150,6 +173,8 @@ impl Path {
 pub(super) struct Paths {
     all: Vec<Path>,
     datagram_bytes: usize,
+    /// Paths are our own sockets, not learned from where the peer sends from.
+    fixed: bool,
     /// Paths there may be.
     most: u16,
     /// Where something last came from.
@@ -163,11 +188,19 @@ pub(super) struct Paths {
 }
 
 impl Paths {
-    /// Paths by all of our sockets that `routes` name, dealt to `flows`.
-    pub(super) fn new(routes: &[Route], flows: usize, spray: u32, datagram_bytes: usize) -> Self {
+    /// Paths by all of our sockets that `routes` name, dealt to `flows`; or, where there are none, the first
+    /// that the peer is learned to send from.
+    pub(super) fn new(
+        routes: &[Route],
+        fixed: bool,
+        flows: usize,
+        spray: u32,
+        datagram_bytes: usize,
+    ) -> Self {
         Self {
             all: routes.iter().map(|route| Path::new(*route, datagram_bytes)).collect(),
             datagram_bytes,
+            fixed,
             most: routes.len() as u16,
             last: 0,
             spray,
@@ -203,10 +236,6 @@ impl Paths {
         self.all.first().map_or(0, |path| path.pace.limit())
     }
 
-    pub(super) fn probes(&self) -> bool {
-        self.all.iter().any(|path| path.probes > 0)
-    }
-
     /// Where answers go: where something last came from.
     pub(super) fn answers(&self) -> Route {
         self.all[usize::from(self.last)].route
@@ -219,17 +248,21 @@ impl Paths {
 
     /// The peer listens at `addr`.
     pub(super) fn aim(&mut self, addr: SocketAddr) {
+        if !self.fixed {
+            return;
+        }
         self.all.iter_mut().for_each(|path| path.route.addr = addr);
     }
 
     /// The peer sends from so many sockets. Paths that are there already stay.
-    pub(super) fn expect(&mut self, most: usize) {
+    pub(super) fn admit_up_to(&mut self, most: usize) {
         self.most = most.clamp(1, MAX_PATHS) as u16;
     }
 
-    /// Something new came by `route`. If `fixed`, paths are our sockets, else the peer's, of which the one
-    /// that was silent for longest gives way to one more than there may be.
-    pub(super) fn hear(&mut self, now: Time, route: Route, fixed: bool) {
+    /// Something new came by `route`. Of learned paths the one that was silent for longest gives way to
+    /// one more than there may be; what was known of that one says nothing of the new one.
+    pub(super) fn hear(&mut self, now: Time, route: Route) {
+        let fixed = self.fixed;
         let is =
             |path: &Path| if fixed { path.route.via == route.via } else { path.route == route };
         // Most things come from where the last one came from.
@@ -245,7 +278,10 @@ impl Paths {
                 None => {
                     let silence = |(_, path): &(usize, &Path)| path.heard;
                     let silent = self.all.iter().enumerate().min_by_key(silence);
-                    silent.map_or(0, |(path, _)| path)
+                    let path = silent.map_or(0, |(path, _)| path);
+                    let own = &mut self.all[path];
+                    (own.pace, own.rest) = (Pace::new(self.datagram_bytes), None);
+                    path
                 }
             };
             self.last = last as u16;
@@ -259,15 +295,17 @@ impl Paths {
     }
 
     /// The path that a flow's next datagram takes, if one has room: for some datagrams the same, then the
-    /// one with most room in its window.
+    /// one whose window is least full, of those that are not silent if there are any.
     pub(super) fn choose(&self, flow: usize) -> Option<usize> {
         let (at, streak) = self.flows[flow];
         let at = at as usize;
-        if streak < self.spray && self.all.get(at).is_some_and(Path::has_room) {
+        let silent = |path: usize| self.all[path].pace.timeouts() > 0;
+        if streak < self.spray && self.all.get(at).is_some_and(Path::has_room) && !silent(at) {
             return Some(at);
         }
         let open = self.of_flow(flow).filter(|&path| self.all[path].has_room());
-        open.min_by(|&a, &b| self.all[a].fill_with_one_more(&self.all[b]))
+        let fill = |a: usize, b: usize| self.all[a].fill_with_one_more(&self.all[b]);
+        open.min_by(|&a, &b| silent(a).cmp(&silent(b)).then_with(|| fill(a, b)))
     }
 
     /// A datagram of a flow goes that way; whether it is the last for now.
@@ -279,54 +317,77 @@ impl Paths {
         *streak >= self.spray
     }
 
-    /// The quickest round trip of the others of the same flow that are up; none if there is none that is.
-    fn others(&self, path: usize) -> Option<Duration> {
+    /// The others of a path's flow that are up.
+    fn others(&self, path: usize) -> impl Iterator<Item = &Path> {
         let flow = path % self.flows.len();
-        let others = self.of_flow(flow).filter(|&other| other != path && self.all[other].is_up());
-        others.map(|other| self.all[other].pace.round_trip().unwrap_or(Duration::MAX)).min()
+        let others = self.of_flow(flow).filter(move |&other| other != path);
+        others.map(|other| &self.all[other]).filter(|other| other.is_up())
     }
 
-    /// Leaves a path to rest if it has been silent and another is there; whether it does now.
+    /// Leaves a path to rest if it alone is silent: another was answered since its first timeout. Whether it
+    /// begins to.
     pub(super) fn rest_if_silent(&mut self, now: Time, path: usize) -> bool {
-        let silent = self.all[path].pace.timeouts() >= REST_TIMEOUTS && self.all[path].is_up();
-        if silent && self.others(path).is_some() {
+        let own = &self.all[path];
+        let silent = own.pace.timeouts() >= REST_TIMEOUTS && own.is_up();
+        if silent && self.others(path).any(|other| other.answered >= own.silent) {
             self.rested += 1;
             self.all[path].rest(now);
+            return true;
         }
-        !self.all[path].is_up()
+        false
     }
 
-    /// Answers came to datagrams that went by a path, the newest of them sent when `sent` says, one of them
-    /// to try it if `tried`.
-    pub(super) fn on_answers(
-        &mut self,
-        now: Time,
-        path: usize,
-        count: usize,
-        (packet, sent): (u64, Time),
-        tried: bool,
-    ) {
-        let others = self.others(path);
+    /// Whether another path of the same flow may carry what this one should.
+    pub(super) fn has_other(&self, path: usize) -> bool {
+        self.others(path).next().is_some()
+    }
+
+    /// Answers came to datagrams that went by a path.
+    pub(super) fn on_answers(&mut self, now: Time, answered: &Answered) {
+        let Answered { path, count, newest: (packet, sent), tried } = *answered;
         let own = &mut self.all[path];
         // Of an older one nobody knows how long its answer has been under way.
         let sample = (own.newest_answered < Some(packet)).then(|| now.since(sent));
         own.newest_answered = own.newest_answered.max(Some(packet));
-        own.stirred = now;
+        (own.stirred, own.answered, own.probes) = (now, now, 0);
+        let tried = tried && sample.is_some();
         if tried {
             own.pace.forget_round_trip();
         }
         own.pace.on_answers(count, sample);
-        let lags = others
-            .is_some_and(|quickest| quickest != Duration::MAX && self.all[path].lags(quickest));
-        let own = &mut self.all[path];
-        match (own.is_up(), lags) {
-            (true, true) => {
-                self.rested += 1;
-                own.rest(now);
-            }
-            (false, false) if tried => own.wake(),
-            _ => {}
+        if tried && !self.lags(path, 1) {
+            self.all[path].wake();
         }
+    }
+
+    /// Leaves a path to rest whose round trips take too long; all answers of one ACK are counted.
+    pub(super) fn rest_if_late(&mut self, now: Time, path: usize) {
+        if self.all[path].is_up() && self.lags(path, LAG_SAMPLES) {
+            self.rested += 1;
+            self.all[path].rest(now);
+        }
+    }
+
+    /// Whether a path's round trips, of which there are so many samples, take too much longer than those of
+    /// the quickest other.
+    fn lags(&self, path: usize, samples: u32) -> bool {
+        let own = &self.all[path].pace;
+        let quickest = self.others(path).filter_map(|other| other.pace.round_trip()).min();
+        let pair = quickest.zip(own.round_trip()).filter(|_| own.samples() >= samples);
+        pair.is_some_and(|(quick, own)| own > LAG * quick && own > quick + LAG_FLOOR)
+    }
+
+    /// The path that something last came from works.
+    pub(super) fn wake_heard(&mut self) {
+        let path = &mut self.all[usize::from(self.last)];
+        if !path.is_up() {
+            path.wake();
+        }
+    }
+
+    /// A path by which a datagram is to ask for an answer.
+    pub(super) fn wants_probe(&self) -> Option<usize> {
+        self.all.iter().position(|path| path.probes > 0)
     }
 
     /// A resting path that a datagram is to try.

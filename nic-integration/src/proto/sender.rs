@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::ack::{Ack, Notice, Refusal};
 use super::datagram::{Header, Opcode};
 use super::event::{Event, MessageId, Peer};
-use super::path::{Paths, Route};
+use super::path::{Answered, MAX_PATHS, Paths, Route};
 use super::secure::WINDOW_PACKETS;
 use super::time::Time;
 
@@ -74,9 +74,16 @@ enum Why {
     Trial,
 }
 
+/// A datagram to send, by which path, and why.
+type Choice = (Slot, usize, Why);
+
 /// What a flow has to send.
 #[derive(Debug, Default)]
 struct Flow {
+    /// Messages not yet answered.
+    open: u32,
+    /// When something was last answered, or the silence began to matter.
+    heard: Time,
     /// Messages with datagrams never sent, oldest first.
     unsent: VecDeque<u64>,
     /// Datagrams to send again.
@@ -105,8 +112,6 @@ pub(super) struct Sender {
     flights: VecDeque<Option<Flight>>,
     first_flight: u64,
     in_flight: usize,
-    /// When something was last answered, or the silence began to matter.
-    heard: Time,
     /// Early retransmissions since `early_since`.
     early: u32,
     early_since: Time,
@@ -124,7 +129,6 @@ impl Sender {
             flights: VecDeque::new(),
             first_flight: 0,
             in_flight: 0,
-            heard: Time::ZERO,
             early: 0,
             early_since: Time::ZERO,
         }
@@ -152,23 +156,27 @@ impl Sender {
         self.outgoing.is_empty()
     }
 
-    /// When something was last answered, or the silence began to matter.
+    /// When something was last answered, or the silence began to matter: of the flow, of those with
+    /// something unanswered, for which it was longest ago.
     pub(super) fn heard(&self) -> Time {
-        self.heard
+        let open = self.flows.iter().filter(|flow| flow.open > 0);
+        open.map(|flow| flow.heard).min().unwrap_or(Time::ZERO)
     }
 
     /// Takes a message; the caller has checked that there is room.
     pub(super) fn queue(&mut self, now: Time, message: Message) -> MessageId {
-        if self.outgoing.is_empty() {
-            self.heard = now;
-        }
         let id = self.next_message;
         self.next_message += 1;
         // An empty message still needs one datagram to carry its immediate.
         let count = message.data.len().div_ceil(self.payload_limit).max(1) as u32;
         let carriers = Vec::with_capacity(count as usize);
         self.outgoing.insert(id, Outgoing { message, count, started: 0, open: count, carriers });
-        self.flow(id).unsent.push_back(id);
+        let flow = self.flow(id);
+        if flow.open == 0 {
+            flow.heard = now;
+        }
+        flow.open += 1;
+        flow.unsent.push_back(id);
         MessageId(id)
     }
 
@@ -183,13 +191,15 @@ impl Sender {
 
     /// The next datagram to send, as `packet`, if a window has room for one; retransmissions first.
     pub(super) fn next(&mut self, now: Time, packet: u64) -> Option<Outbound<'_>> {
-        let span = packet.saturating_sub(self.first_flight);
-        let crowded = !self.flights.is_empty() && span >= WINDOW_PACKETS - 64;
-        let full = self.in_flight >= self.paths.limit() && !self.paths.probes();
-        if crowded || full {
-            return None;
+        // What is so far behind the peer has forgotten: it was lost, or was not wanted any more.
+        while self.in_flight > 0 && packet.saturating_sub(self.first_flight) >= WINDOW_PACKETS - 64
+        {
+            self.lose(self.first_flight);
         }
-        let (slot, path, why) = self.trial().or_else(|| self.pick())?;
+        let full = self.in_flight >= self.paths.limit();
+        let choice = self.probe().or_else(|| self.trial());
+        let choice = choice.or_else(|| if full { None } else { self.pick() });
+        let (slot, path, why) = choice?;
         if self.in_flight == 0 {
             self.flights.clear();
             self.first_flight = packet;
@@ -213,29 +223,45 @@ impl Sender {
         self.outbound(slot, route, why != Why::Fresh)
     }
 
-    /// What is in flight already, to try a path that rests.
-    fn trial(&mut self) -> Option<(Slot, usize, Why)> {
+    /// What a path that was silent for long has in flight, to ask for an answer by the same path.
+    fn probe(&mut self) -> Option<Choice> {
+        while let Some(path) = self.paths.wants_probe() {
+            let found = self.wanted().find(|(_, went)| *went == path).map(|(slot, _)| slot);
+            let way = self.paths.get(path);
+            let Some(slot) = found else {
+                way.probes = 0;
+                continue;
+            };
+            way.probes -= 1;
+            return Some((slot, path, Why::Again));
+        }
+        None
+    }
+
+    /// What is in flight by another path of the same flow, to try one that rests.
+    fn trial(&mut self) -> Option<Choice> {
         let path = self.paths.wants_trial()?;
-        let (slot, _) = self.wanted().next()?;
+        let flows = self.paths.flows();
+        let other = |went: usize| went != path && went % flows == path % flows;
+        let slot = self.wanted().find(|(_, went)| other(*went)).map(|(slot, _)| slot)?;
         self.paths.get(path).on_trial();
         Some((slot, path, Why::Trial))
     }
 
     /// What is to be sent by which path, of the flow whose turn it is or else of another.
-    fn pick(&mut self) -> Option<(Slot, usize, Why)> {
+    fn pick(&mut self) -> Option<Choice> {
         for _ in 0..self.flows.len() {
             let flow = self.turn as usize;
+            let next = (flow + 1) % self.flows.len();
             if let Some(path) = self.paths.choose(flow)
                 && let Some((slot, why)) = self.next_resend(flow).or_else(|| self.next_fresh(flow))
             {
-                let way = self.paths.get(path);
-                way.probes = way.probes.saturating_sub(1);
                 if self.paths.take(flow, path) {
-                    self.turn = ((flow + 1) % self.flows.len()) as u32;
+                    self.turn = next as u32;
                 }
                 return Some((slot, path, why));
             }
-            self.turn = ((flow + 1) % self.flows.len()) as u32;
+            self.turn = next as u32;
         }
         None
     }
@@ -307,34 +333,38 @@ impl Sender {
                 Notice::Trimmed => self.on_trimmed(now, packet),
             }
         }
-        // Packets of one path come one after the other more often than not.
-        let mut run: Option<Answered> = None;
+        let mut answered = [Answered::default(); MAX_PATHS];
         for (first, word) in ack.words() {
             let mut bits = self.within(first, word);
             while bits != 0 {
                 let packet = first + u64::from(bits.trailing_zeros());
                 bits &= bits - 1;
                 let Some(flight) = self.land(packet) else { continue };
-                if run.as_ref().is_some_and(|run| run.path != flight.path) {
-                    self.on_answers(now, run.take());
-                }
-                let tried = flight.why == Why::Trial;
-                let own = run.get_or_insert(Answered { path: flight.path, ..Answered::default() });
+                let own = &mut answered[flight.path];
+                own.path = flight.path;
                 own.count += 1;
                 own.newest = (packet, flight.sent);
-                own.tried |= tried;
+                own.tried |= flight.why == Why::Trial;
                 self.on_committed(flight.slot, peer, events);
             }
         }
-        self.on_answers(now, run);
+        self.on_answers(now, &answered);
         self.find_lost(now);
     }
 
-    /// Packets of one path were answered.
-    fn on_answers(&mut self, now: Time, answered: Option<Answered>) {
-        let Some(Answered { path, count, newest, tried }) = answered else { return };
-        self.paths.on_answers(now, path, count, newest, tried);
-        self.heard = now;
+    /// Packets of some paths were answered.
+    fn on_answers(&mut self, now: Time, answered: &[Answered]) {
+        let answered = answered.iter().filter(|own| own.count > 0);
+        for own in answered.clone() {
+            self.paths.on_answers(now, own);
+            let flow = own.path % self.paths.flows();
+            if let Some(flow) = self.flows.get_mut(flow) {
+                flow.heard = now;
+            }
+        }
+        answered.for_each(|own| self.paths.rest_if_late(now, own.path));
+        // Whoever was silent may have been silent alone.
+        (0..self.paths.len()).for_each(|path| self.rest_if_silent(now, path));
     }
 
     /// Of a word of the peer's: the packets that are in flight.
@@ -379,6 +409,7 @@ impl Sender {
         outgoing.open -= 1;
         if outgoing.open == 0 {
             self.outgoing.remove(&id);
+            self.flow(id).open -= 1;
             events.extend([Event::Completed { peer, message: MessageId(id) }]);
         }
     }
@@ -393,9 +424,11 @@ impl Sender {
     ) {
         let Some(Flight { slot: (id, _), sent, path, why }) = self.land(packet) else { return };
         let tried = why == Why::Trial;
-        self.on_answers(now, Some(Answered { path, count: 1, newest: (packet, sent), tried }));
+        self.on_answers(now, &[Answered { path, count: 1, newest: (packet, sent), tried }]);
         if self.outgoing.remove(&id).is_some() {
-            self.flow(id).unsent.retain(|unsent| *unsent != id);
+            let flow = self.flow(id);
+            flow.open -= 1;
+            flow.unsent.retain(|unsent| *unsent != id);
             events.extend([Event::Refused { peer, message: MessageId(id), refusal }]);
         }
     }
@@ -451,9 +484,16 @@ impl Sender {
         again
     }
 
+    /// Leaves a path to rest if it alone is silent; what it has in flight goes by others.
+    fn rest_if_silent(&mut self, now: Time, path: usize) {
+        if self.paths.rest_if_silent(now, path) {
+            self.lose_path(path);
+        }
+    }
+
     /// Gives up all packets in flight by a path.
     fn lose_path(&mut self, path: usize) {
-        while let Some(&first) = self.paths.all()[path].sent.front() {
+        while let Some(first) = self.paths.get(path).sent.pop_front() {
             self.lose(first);
         }
     }
@@ -480,31 +520,30 @@ impl Sender {
             if way.in_flight == 0 || now < way.stirred + way.pace.timeout() {
                 continue;
             }
-            way.stirred = now;
-            let persistent = way.pace.on_timeout();
-            if self.paths.rest_if_silent(now, path) || persistent {
+            let persistent = way.on_silence(now);
+            if persistent || !way.is_up() {
                 self.lose_path(path);
                 continue;
             }
-            // The oldest that are still wanted ask for an answer; they stay in flight.
+            // The oldest that are still wanted ask for an answer, and stay in flight: first by the same path,
+            // then by another.
+            let again = way.pace.timeouts() > 1 && self.paths.has_other(path);
             let own = self.wanted().filter(|(_, went)| *went == path).map(|(slot, _)| slot);
             let asking: Vec<Slot> = own.take(PROBES).collect();
-            self.paths.get(path).probes = asking.len() as u32;
-            asking.into_iter().for_each(|slot| self.queue_again(slot, Why::Again));
+            if again {
+                asking.into_iter().for_each(|slot| self.queue_again(slot, Why::Again));
+            } else {
+                self.paths.get(path).probes = asking.len() as u32;
+            }
+            self.rest_if_silent(now, path);
         }
-    }
-
-    /// Everything in flight must be sent again.
-    pub(super) fn lose_all(&mut self) {
-        while self.in_flight > 0 {
-            self.lose(self.first_flight);
-        }
-        (0..self.paths.len()).for_each(|path| self.paths.get(path).newest_answered = None);
     }
 
     /// Another session's packet numbers begin anew: what is in flight is lost.
     pub(super) fn renumber(&mut self) {
-        self.lose_all();
+        while self.in_flight > 0 {
+            self.lose(self.first_flight);
+        }
         self.first_flight = 0;
         self.flights.clear();
         (0..self.paths.len()).for_each(|path| self.paths.get(path).clear());
@@ -541,15 +580,4 @@ impl Sender {
         (self.early, self.early_since) = (0, Time::ZERO);
         self.paths.reset();
     }
-}
-
-/// Packets of one path that were answered together.
-#[derive(Default)]
-struct Answered {
-    path: usize,
-    count: usize,
-    /// The newest of them, and when it was sent.
-    newest: (u64, Time),
-    /// One of them tried the path.
-    tried: bool,
 }

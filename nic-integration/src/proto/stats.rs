@@ -41,8 +41,6 @@ pub struct Stats {
     pub acks_sent: u64,
     /// Of those sent: retransmissions.
     pub retransmitted: u64,
-    /// Datagrams received that a switch had marked because its queue was filling (ECN).
-    pub congestion_marks: u64,
     /// How often a path was left to rest, for its silence or its lag.
     pub paths_rested: u64,
     /// Of those received: already committed, answered again or too old to matter.

@@ -232,11 +232,11 @@ impl SumRegion {
 
     /// Whether what waits must be [settled](Self::settle) before a datagram is accepted: there is no more
     /// room, or the same chunks of the same contributor may be waiting.
-    pub(super) fn must_settle(&self, header: &Header) -> bool {
+    pub(super) fn must_settle(&self, header: &Header, payload: &[u8]) -> bool {
         let goes_back = |waiting: &Waiting| {
             waiting.contributor == header.contributor && header.index < waiting.chunks.end
         };
-        let bytes = self.batch.bytes.len() + header.message_bytes as usize;
+        let bytes = self.batch.bytes.len() + payload.len();
         bytes > BATCH_BYTES || self.batch.datagrams.iter().any(goes_back)
     }
 

@@ -545,6 +545,9 @@ pub(super) fn fresh_rkey(rng: &mut ChaCha20Rng, endpoint: &Endpoint) -> u32 {
 impl<J: Job> Node for Aggregator<J> {
     fn handle_datagram(&mut self, now: Time, from: Route, bytes: &mut [u8]) {
         self.endpoint.handle_datagram(now, from, bytes);
+    }
+
+    fn handle_arrivals(&mut self, now: Time) {
         self.advance(now);
     }
 
@@ -555,10 +558,6 @@ impl<J: Job> Node for Aggregator<J> {
 
     fn poll_transmit(&mut self, now: Time, bytes: &mut Vec<u8>) -> Option<Route> {
         self.endpoint.poll_transmit(now, bytes)
-    }
-
-    fn note_congestion(&mut self, marked: u64) {
-        self.endpoint.note_congestion(marked);
     }
 
     fn poll_timeout(&self) -> Option<Time> {

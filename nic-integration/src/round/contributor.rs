@@ -515,6 +515,9 @@ impl Contributor {
 impl Node for Contributor {
     fn handle_datagram(&mut self, now: Time, from: Route, bytes: &mut [u8]) {
         self.endpoint.handle_datagram(now, from, bytes);
+    }
+
+    fn handle_arrivals(&mut self, now: Time) {
         self.advance(now);
     }
 
@@ -525,10 +528,6 @@ impl Node for Contributor {
 
     fn poll_transmit(&mut self, now: Time, bytes: &mut Vec<u8>) -> Option<Route> {
         self.endpoint.poll_transmit(now, bytes)
-    }
-
-    fn note_congestion(&mut self, marked: u64) {
-        self.endpoint.note_congestion(marked);
     }
 
     fn poll_timeout(&self) -> Option<Time> {

@@ -75,10 +75,6 @@ impl<W: Wire> Wire for Captured<W> {
         sent
     }
 
-    fn take_congestion_marks(&mut self) -> u64 {
-        self.wire.take_congestion_marks()
-    }
-
     fn receive(
         &mut self,
         wait: Duration,

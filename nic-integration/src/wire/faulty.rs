@@ -40,10 +40,6 @@ impl<W: Wire> Wire for Faulty<W> {
         self.wire.send(to, burst, each)
     }
 
-    fn take_congestion_marks(&mut self) -> u64 {
-        self.wire.take_congestion_marks()
-    }
-
     fn receive(
         &mut self,
         wait: Duration,

@@ -5,7 +5,7 @@ use std::io::{Error, ErrorKind, IoSliceMut};
 use std::net::{SocketAddr, UdpSocket};
 use std::time::Duration;
 
-use quinn_udp::{EcnCodepoint, RecvMeta, Transmit, UdpSocketState};
+use quinn_udp::{RecvMeta, Transmit, UdpSocketState};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use socket2::{Domain, Protocol, Socket, Type};
 use tracing::{debug, warn};
@@ -17,7 +17,7 @@ use super::Wire;
 
 /// Bytes asked for in either direction; the system may grant less.
 pub const SOCKET_BUFFER_BYTES: usize = 4 << 20;
-/// Buffers that one call may fill; with GRO each holds many datagrams. No more, so that what arrived
+/// Buffers that one call may fill, for one socket; with GRO each holds many datagrams. No more, so that what arrived
 /// is answered before the sender has run out of window.
 const BUFFERS: usize = 4;
 /// No datagram, nor what GRO joins, is longer.
@@ -28,7 +28,6 @@ const BUFFER_BYTES: usize = 1 << 16;
 pub struct UdpWire {
     sockets: Vec<(UdpSocket, UdpSocketState)>,
     buffers: Vec<u8>,
-    congestion_marks: u64,
     /// It was said that datagrams are too long.
     warned: bool,
 }
@@ -56,21 +55,17 @@ impl UdpWire {
             Ok((socket, state))
         });
         let sockets = sockets.collect::<Result<_, NicError>>()?;
-        Ok(Self {
-            sockets,
-            buffers: vec![0; BUFFERS * BUFFER_BYTES],
-            congestion_marks: 0,
-            warned: false,
-        })
+        Ok(Self { sockets, buffers: vec![0; BUFFERS * BUFFER_BYTES], warned: false })
     }
 
-    /// Waits until there is something to receive.
-    fn wait(&self, wait: Duration) -> Result<(), Error> {
+    /// Waits until there is something to receive; says of each socket whether it has something.
+    fn wait(&self, wait: Duration) -> Result<Vec<bool>, Error> {
         let sockets = self.sockets.iter();
         let mut sockets: Vec<_> =
             sockets.map(|(socket, _)| PollFd::new(socket, PollFlags::IN)).collect();
         let span = Timespec::try_from(wait).ok();
-        poll(&mut sockets, span.as_ref()).map(|_| ()).map_err(Error::from)
+        poll(&mut sockets, span.as_ref())?;
+        Ok(sockets.iter().map(|socket| !socket.revents().is_empty()).collect())
     }
 }
 
@@ -80,14 +75,15 @@ impl Wire for UdpWire {
     }
 
     fn burst_limit(&self) -> usize {
-        self.sockets[0].1.max_gso_segments()
+        let limits = self.sockets.iter().map(|(_, state)| state.max_gso_segments());
+        limits.min().unwrap_or(1)
     }
 
     fn send(&mut self, to: Route, burst: &[u8], each: usize) -> bool {
         let segment_size = (burst.len() > each).then_some(each);
         let transmit = Transmit {
             destination: to.addr,
-            ecn: Some(EcnCodepoint::Ect0),
+            ecn: None,
             contents: burst,
             segment_size,
             src_ip: None,
@@ -109,23 +105,25 @@ impl Wire for UdpWire {
         }
     }
 
-    fn take_congestion_marks(&mut self) -> u64 {
-        std::mem::take(&mut self.congestion_marks)
-    }
-
     fn receive(
         &mut self,
         wait: Duration,
         take: &mut dyn FnMut(Route, &mut [u8]),
     ) -> Result<usize, NicError> {
-        if !wait.is_zero() {
+        // Of one socket it is quicker to try than to ask.
+        let ready = if wait.is_zero() && self.sockets.len() == 1 {
+            vec![true]
+        } else {
             match self.wait(wait) {
-                Err(error) if !is_transient(&error) => return Err(error.into()),
-                _ => {}
+                Ok(ready) => ready,
+                Err(error) if is_transient(&error) => return Ok(0),
+                Err(error) => return Err(error.into()),
             }
-        }
+        };
         let mut count = 0;
-        for ((socket, state), via) in self.sockets.iter().zip(0..) {
+        for (((socket, state), via), _) in
+            self.sockets.iter().zip(0..).zip(ready).filter(|(_, ready)| *ready)
+        {
             let mut metas = [RecvMeta::default(); BUFFERS];
             let mut slices = self.buffers.chunks_mut(BUFFER_BYTES).map(IoSliceMut::new);
             let mut slices: [_; BUFFERS] =
@@ -136,9 +134,7 @@ impl Wire for UdpWire {
                 Err(error) => return Err(error.into()),
             };
             for (buffer, meta) in self.buffers.chunks_mut(BUFFER_BYTES).zip(&metas[..filled]) {
-                let marked = u64::from(meta.ecn == Some(EcnCodepoint::Ce));
                 for datagram in buffer[..meta.len].chunks_mut(meta.stride.max(1)) {
-                    self.congestion_marks += marked;
                     take(Route { via, addr: meta.addr }, datagram);
                     count += 1;
                 }

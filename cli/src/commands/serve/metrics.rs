@@ -114,7 +114,6 @@ impl Counters {
             received,
             acks_sent,
             retransmitted,
-            congestion_marks,
             paths_rested,
             duplicates,
             refused,
@@ -146,11 +145,6 @@ impl Counters {
         for (name, help, value) in [
             ("acks_sent", "Of the datagrams sent: acknowledgements.", acks_sent),
             ("datagrams_retransmitted", "Of the datagrams sent: retransmissions.", retransmitted),
-            (
-                "congestion_marks",
-                "Of the datagrams received: marked on their way (ECN), a queue was filling.",
-                congestion_marks,
-            ),
             ("paths_rested", "Paths left to rest, for silence or lag.", paths_rested),
             (
                 "datagrams_duplicate",
@@ -248,7 +242,6 @@ mod tests {
             received: traffic(30),
             acks_sent: 40,
             retransmitted: 41,
-            congestion_marks: 50,
             paths_rested: 49,
             duplicates: 42,
             refused: 43,
@@ -278,7 +271,6 @@ mod tests {
             bytes_total{direction=\"received\",part=\"tag\"} 33\n\
             acks_sent_total 40\n\
             datagrams_retransmitted_total 41\n\
-            congestion_marks_total 50\n\
             paths_rested_total 49\n\
             datagrams_duplicate_total 42\n\
             datagrams_refused_total 43\n\

@@ -99,7 +99,7 @@ impl Endpoint {
             return;
         }
         link.hello = hello.number;
-        link.sender.paths.expect(usize::from(hello.paths));
+        link.sender.paths.admit_up_to(usize::from(hello.paths));
         if let Some(index) = link.drop_greeting() {
             self.sessions.remove(&index);
         }
@@ -150,7 +150,8 @@ impl Endpoint {
         let peer = Peer { node: link.peer.node, incarnation: welcome.incarnation };
         let former = link.peer;
         link.greeting = None;
-        link.sender.paths.hear(now, from, link.contact);
+        link.sender.paths.hear(now, from);
+        link.sender.paths.wake_heard();
         (link.greeted, link.heard) = (now, now);
         if former.incarnation != 0 && former != peer {
             self.fail(id, Cause::Restarted);

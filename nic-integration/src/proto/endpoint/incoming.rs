@@ -135,7 +135,9 @@ impl Endpoint {
     fn on_sum(&mut self, asker: Asker, peer: Peer, header: &Header, payload: &[u8]) -> Outcome {
         let rkey = header.rkey;
         let settles = match self.regions.get(&rkey) {
-            Some(Region::Sum(region)) => self.unsettled != Some(rkey) || region.must_settle(header),
+            Some(Region::Sum(region)) => {
+                self.unsettled != Some(rkey) || region.must_settle(header, payload)
+            }
             Some(Region::Memory(_) | Region::Inbox { .. }) => {
                 return Outcome::Answer(Err(Refusal::NoRight));
             }
