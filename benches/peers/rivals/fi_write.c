@@ -188,9 +188,9 @@ static double write_for(struct end *end, double span_s)
     memset(end->memory, WRITTEN, MESSAGE_BYTES);
     struct fi_context contexts[AHEAD]; /* for providers that keep notes in them */
     uint64_t given = 0, arrived = 0, left_out = 0;
-    double began = now_s(), measured = 0;
-    for (;;) {
-        while (given - arrived < AHEAD) {
+    double began = now_s(), heard = began, measured = 0, rate = 0;
+    while (rate == 0 || arrived < given) {
+        while (rate == 0 && given - arrived < AHEAD) {
             long code = fi_write(end->ep, end->memory, MESSAGE_BYTES, fi_mr_desc(end->mr), end->peer,
                                  end->theirs.addr, end->theirs.key, &contexts[given % AHEAD]);
             if (code == -FI_EAGAIN)
@@ -198,21 +198,21 @@ static double write_for(struct end *end, double span_s)
             check("fi_write", code);
             given++;
         }
-        arrived += (uint64_t)turn(end);
+        uint64_t more = (uint64_t)turn(end);
+        arrived += more;
         double now = now_s();
-        if (arrived == 0 && now - began > PATIENCE_S)
-            give_up("nothing arrived", -FI_ETIMEDOUT);
+        if (more > 0)
+            heard = now;
+        if (now - heard > PATIENCE_S)
+            give_up("nothing arrives", -FI_ETIMEDOUT);
         if (measured == 0 && now - began >= WARM_UP_S && arrived > 0) {
             measured = now;
             left_out = arrived;
         }
-        if (measured > 0 && now - measured >= span_s) {
-            double bits = 8.0 * MESSAGE_BYTES * (double)(arrived - left_out);
-            while (arrived < given)
-                arrived += (uint64_t)turn(end);
-            return bits * 1e-9 / (now - measured);
-        }
+        if (rate == 0 && measured > 0 && arrived > left_out && now - measured >= span_s)
+            rate = 8e-9 * MESSAGE_BYTES * (double)(arrived - left_out) / (now - measured);
     }
+    return rate;
 }
 
 int main(int count, char **arguments)

@@ -19,6 +19,7 @@ const NAME: usize = 72;
 /// How often ours and a rival's are measured in turn, for a span each.
 const TURNS: usize = 3;
 /// How many times as fast as a rival ours is to be.
+#[cfg(feature = "peers")]
 const WANTED_OF_QUINN: f64 = 3.0;
 const WANTED_OF_LIBFABRIC: f64 = 2.0;
 /// What the names of a rival's rows begin with.
