@@ -1,12 +1,18 @@
 //! The transport on one machine: two endpoints on loopback, a thread each.
 
+mod libfabric;
 mod pair;
+#[cfg(feature = "peers")]
+mod quic;
 mod rates;
 mod trips;
 
 use std::time::Duration;
 
+pub use libfabric::{Libfabric, Wait};
 pub use pair::Setting;
+#[cfg(feature = "peers")]
+pub use quic::{MAX_DATAGRAM_BYTES, stream};
 pub use rates::{ceiling, sums, writes};
 pub use trips::{Trips, trips};
 

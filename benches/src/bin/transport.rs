@@ -1,16 +1,30 @@
 //! What the transport does on this machine: `cargo run --release -p ciphergram-benches --bin transport`.
 //!
 //! Arguments: seconds for each row, 2 if there are none; and a text, to measure only the rows that contain it.
+//! With `--features peers` before `--bin`, quinn's rows are there as well; libfabric's are wherever it is installed.
 
 use std::{process::ExitCode, time::Duration};
 
-use ciphergram_benches::transport::{Failure, Setting, ceiling, sums, trips, writes};
+use ciphergram_benches::transport::{
+    Failure, Libfabric, Setting, Wait, ceiling, sums, trips, writes,
+};
 use ciphergram_he::Scheme;
 use ciphergram_nic::proto::Suite;
 
 const MEBIBYTE: usize = 1 << 20;
 const LONG: usize = 8900;
 const SHORT: usize = 1400;
+/// Width of a row's name.
+const NAME: usize = 72;
+/// How often ours and a rival's are measured in turn, for a span each.
+const TURNS: usize = 3;
+/// How many times as fast as a rival ours is to be.
+#[cfg(feature = "peers")]
+const WANTED_OF_QUINN: f64 = 3.0;
+const WANTED_OF_LIBFABRIC: f64 = 2.0;
+/// What the names of a rival's rows begin with.
+const QUINN: &str = "quinn, one stream, 1 MiB writes";
+const LIBFABRIC: &str = "libfabric tcp;ofi_rxm fi_write, 1 MiB, not encrypted";
 
 fn main() -> ExitCode {
     let mut arguments = std::env::args().skip(1);
@@ -47,12 +61,12 @@ impl Table {
         }
         let rate = rate(self.span)?;
         let share = of.map_or(String::new(), |of| format!("{:>8.2}", rate / of));
-        println!("{name:<58}{rate:>8.2}{share}");
+        println!("{name:<NAME$}{rate:>8.2}{share}");
         Ok(Some(rate))
     }
 
     fn measure(&self) -> Result<(), Failure> {
-        println!("{:<58}{:>8}{:>8}", "two threads, loopback", "Gbit/s", "ratio");
+        println!("{:<NAME$}{:>8}{:>8}", "two threads, loopback", "Gbit/s", "ratio");
         for bytes in [LONG, SHORT] {
             let name = format!("sockets alone, bursts of {bytes}-byte datagrams");
             let limit = self.row(&name, None, |span| ceiling(bytes, span))?;
@@ -73,6 +87,86 @@ impl Table {
                 self.row(&name, plain, |span| writes(setting, MEBIBYTE, span))?;
             }
         }
+        self.quinn()?;
+        self.libfabric()?;
+        self.trips()
+    }
+
+    /// Measures WRITE and a rival in turn, and prints medians; that of the ratio is over pairs. A rival that
+    /// fails becomes a line.
+    fn beside(
+        &self,
+        name: &str,
+        wanted: f64,
+        datagram_bytes: usize,
+        theirs: impl Fn(Duration) -> Result<f64, Failure>,
+    ) -> Result<(), Failure> {
+        if !name.contains(&self.wanted) {
+            return Ok(());
+        }
+        let mut pairs = vec![];
+        for _ in 0..TURNS {
+            let ours = writes(Setting::of(datagram_bytes), MEBIBYTE, self.span)?;
+            match theirs(self.span) {
+                Ok(theirs) => pairs.push((ours, theirs)),
+                Err(failure) => {
+                    println!("{name}: {failure}");
+                    return Ok(());
+                }
+            }
+        }
+        let middle = |of: fn(&(f64, f64)) -> f64| median(pairs.iter().map(of).collect());
+        let (ours, theirs) = (middle(|pair| pair.0), middle(|pair| pair.1));
+        let ratio = middle(|(ours, theirs)| ours / theirs);
+        let verdict = if ratio >= wanted { "met" } else { "missed" };
+        println!("{name:<NAME$}{theirs:>8.2}");
+        let beside = format!("  WRITE in turn, {datagram_bytes}-byte datagrams, Aes256Gcm");
+        println!(
+            "{beside:<NAME$}{ours:>8.2}{ratio:>8.2}  ours / theirs, wanted {wanted}: {verdict}"
+        );
+        Ok(())
+    }
+
+    #[cfg(feature = "peers")]
+    fn quinn(&self) -> Result<(), Failure> {
+        use ciphergram_benches::transport::{MAX_DATAGRAM_BYTES, stream};
+        for (bytes, ours) in [(LONG, LONG), (MAX_DATAGRAM_BYTES, LONG), (SHORT, SHORT)] {
+            let name = format!("{QUINN}, {bytes}-byte datagrams, AES-256-GCM");
+            self.beside(&name, WANTED_OF_QUINN, ours, |span| stream(bytes, MEBIBYTE, span))?;
+        }
+        Ok(())
+    }
+
+    #[cfg(not(feature = "peers"))]
+    fn quinn(&self) -> Result<(), Failure> {
+        self.absent(QUINN, "built without it; `--features peers` before `--bin` has its rows");
+        Ok(())
+    }
+
+    fn libfabric(&self) -> Result<(), Failure> {
+        let libfabric = match Libfabric::find() {
+            Ok(libfabric) => libfabric,
+            Err(failure) => {
+                self.absent(LIBFABRIC, &failure.to_string());
+                return Ok(());
+            }
+        };
+        for (how, wait) in [("poll", Wait::Poll), ("sleep", Wait::Sleep)] {
+            let name = format!("{LIBFABRIC}, ends that {how}");
+            let theirs = |span| libfabric.writes(wait, span);
+            self.beside(&name, WANTED_OF_LIBFABRIC, LONG, theirs)?;
+        }
+        Ok(())
+    }
+
+    /// Says why a rival has no rows, if they were wanted.
+    fn absent(&self, rival: &str, reason: &str) {
+        if rival.contains(&self.wanted) {
+            println!("{rival}: {reason}");
+        }
+    }
+
+    fn trips(&self) -> Result<(), Failure> {
         for (how, polling) in [("poll", true), ("sleep", false)] {
             let name = format!("4 KiB WRITE with immediate and back, ends that {how}");
             if !name.contains(&self.wanted) {
@@ -88,4 +182,9 @@ impl Table {
         }
         Ok(())
     }
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_unstable_by(f64::total_cmp);
+    values[values.len() / 2]
 }
