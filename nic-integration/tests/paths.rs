@@ -170,6 +170,21 @@ impl World {
     }
 }
 
+impl World {
+    /// A way is well again: some datagrams try it, and then its window grows as a new path's.
+    fn until_used_again(&mut self, via: u16) {
+        let until = self.network.now() + 2 * MAX_REST_SPAN;
+        while self.network.now() < until {
+            self.write_and_check(20_000);
+            self.idle(Duration::from_millis(30));
+        }
+        for _ in 0..8 {
+            self.write_and_check(800_000);
+        }
+        assert!(self.ends[0].counts()[&via] > 100, "{:?}", self.ends[0].counts());
+    }
+}
+
 #[test]
 fn datagrams_are_sprayed_over_all_ways_and_back() {
     let mut world = World::new(QUICK, 4, 1);
@@ -220,17 +235,7 @@ fn a_way_that_fails_is_left_alone_tried_and_used_again() {
         assert!(tried <= 1, "{tried}");
     }
     world.ends[0].dead.clear();
-    let until = world.network.now() + 2 * MAX_REST_SPAN;
-    while world.network.now() < until {
-        world.write_and_check(20_000);
-        world.idle(Duration::from_millis(30));
-    }
-    // Its window grows as a new path's.
-    for _ in 0..8 {
-        world.write_and_check(800_000);
-    }
-    let again = world.ends[0].counts()[&2];
-    assert!(again > 100, "{again}");
+    world.until_used_again(2);
     assert_eq!(world.ends[0].endpoint.stats().paths_rested, 1);
 }
 
@@ -246,15 +251,7 @@ fn a_way_that_lags_is_left_alone_until_it_does_not() {
     let took = world.write_and_check(800_000);
     assert!(took < Duration::from_millis(30), "the slow way holds up nothing: {took:?}");
     world.ends[0].slow.clear();
-    let until = world.network.now() + 2 * MAX_REST_SPAN;
-    while world.network.now() < until {
-        world.write_and_check(20_000);
-        world.idle(Duration::from_millis(30));
-    }
-    for _ in 0..8 {
-        world.write_and_check(800_000);
-    }
-    assert!(world.ends[0].counts()[&1] > 100, "{:?}", world.ends[0].counts());
+    world.until_used_again(1);
 }
 
 #[test]
