@@ -94,8 +94,8 @@ impl Quantised {
     }
 }
 
-/// Values that are rounded at a time.
-const BLOCK: usize = 1024;
+/// Values that are read, and rounded, at a time.
+pub(crate) const BLOCK: usize = 1024;
 
 /// Turns blocks of values into fields.
 struct Rounder {

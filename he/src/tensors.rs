@@ -2,8 +2,9 @@
 
 use half::{bf16, f16};
 use safetensors::{SafeTensors, tensor::TensorView};
+use zeroize::Zeroizing;
 
-use crate::Error;
+use crate::{Error, codec::BLOCK};
 
 /// A floating-point type that can be summed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -192,6 +193,21 @@ impl Tensor {
             Dtype::F32 => each(data, out, |b| f64::from(f32::from_le_bytes(b))),
             Dtype::F64 => each(data, out, f64::from_le_bytes),
         }
+    }
+
+    /// All values, each exactly, some at a time: the place of the first of them, and them.
+    pub(crate) fn try_for_blocks<E>(
+        &self,
+        mut take: impl FnMut(usize, &[f64]) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let mut block = Zeroizing::new([0.0; BLOCK]);
+        let count = self.values().len();
+        for first in (0..count).step_by(BLOCK) {
+            let values = &mut block[..BLOCK.min(count - first)];
+            self.read(first, values);
+            take(first, values)?;
+        }
+        Ok(())
     }
 
     /// The values, each exactly.

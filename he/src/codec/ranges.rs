@@ -117,13 +117,18 @@ impl RangesFile {
             .ok_or(Error::Weight { weight, max_weight: u32::MAX })?;
         let tensors = update.tensors().iter().map(|tensor| {
             let mut largest = 0f64;
-            for (index, x) in tensor.values().enumerate() {
-                check_finite(tensor, index, &[x])?;
-                largest = largest.max(x.abs());
-            }
+            tensor.try_for_blocks(|first, values| {
+                check_finite(tensor, first, values)?;
+                largest = values.iter().fold(largest, |largest, x| largest.max(x.abs()));
+                Ok::<_, Error>(())
+            })?;
             // Relative to the largest, so that no square overflows or vanishes.
             let unit = if largest > 0.0 { largest } else { 1.0 };
-            let squares: f64 = tensor.values().map(|x| (x / unit) * (x / unit)).sum();
+            let mut squares = 0.0;
+            tensor.try_for_blocks(|_, values| {
+                squares += values.iter().map(|x| (x / unit) * (x / unit)).sum::<f64>();
+                Ok::<_, Error>(())
+            })?;
             let rms = unit * (squares / tensor.values().len().max(1) as f64).sqrt();
             Ok(TensorRange {
                 name: tensor.spec.name.clone(),
