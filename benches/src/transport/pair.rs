@@ -24,13 +24,15 @@ pub struct Setting {
     pub loss: u32,
     /// Of a thousand, how many arrive without their payload.
     pub trimming: u32,
+    /// Source ports that datagrams are sprayed over.
+    pub paths: u16,
 }
 
 impl Setting {
     /// Sealed by AES-256-GCM, and nothing goes wrong.
     #[must_use]
     pub fn of(datagram_bytes: usize) -> Self {
-        Self { datagram_bytes, suite: Suite::Aes256Gcm, loss: 0, trimming: 0 }
+        Self { datagram_bytes, suite: Suite::Aes256Gcm, loss: 0, trimming: 0, paths: 1 }
     }
 }
 
@@ -66,10 +68,11 @@ impl Pair {
             let config = Config {
                 suite: setting.suite,
                 datagram_bytes: setting.datagram_bytes,
+                paths: setting.paths,
                 allow: [identity(2)?.id()].into(),
                 ..Config::new(identity(number)?, NonZeroU32::MIN, [number; 32])
             };
-            let wire = UdpWire::bind((Ipv4Addr::LOCALHOST, 0).into())?;
+            let wire = UdpWire::bind_many((Ipv4Addr::LOCALHOST, 0).into(), setting.paths)?;
             let addr = wire.local_addr()?;
             let wire = Faulty::new(wire, u64::from(number), setting.loss, setting.trimming);
             Ok((End { endpoint: Endpoint::new(config)?, driver: Driver::new(wire) }, addr))
