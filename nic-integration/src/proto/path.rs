@@ -188,8 +188,8 @@ pub(super) struct Paths {
 }
 
 impl Paths {
-    /// Paths by all of our sockets that `routes` name, dealt to `flows`; or, where there are none, the first
-    /// that the peer is learned to send from.
+    /// Paths by `routes`, dealt to `flows`. If `fixed` they are our own sockets; otherwise the first route that
+    /// the peer was heard by, and more are learned.
     pub(super) fn new(
         routes: &[Route],
         fixed: bool,

@@ -17,8 +17,8 @@ use super::Wire;
 
 /// Bytes asked for in either direction; the system may grant less.
 pub const SOCKET_BUFFER_BYTES: usize = 4 << 20;
-/// Buffers that one call may fill, for one socket; with GRO each holds many datagrams. No more, so that what arrived
-/// is answered before the sender has run out of window.
+/// Buffers that one call may fill, for one socket; with GRO each holds many datagrams. No more, so that
+/// what arrived by it is answered before the sender has run out of window.
 const BUFFERS: usize = 4;
 /// No datagram, nor what GRO joins, is longer.
 const BUFFER_BYTES: usize = 1 << 16;
