@@ -132,7 +132,7 @@ impl World {
             }
             1 | 2 => {
                 let kind = script.next() % 4;
-                let mut bytes = vec![b'C', b'G', 2, 16 + kind as u8];
+                let mut bytes = vec![b'C', b'G', 3, 16 + kind as u8];
                 bytes.extend((0..script.next() % 40).map(|_| script.next() as u8));
                 bytes.resize([144, 80, 68, 12][kind], script.next() as u8);
                 self.vouch(to, &mut bytes, op % 16 == 2);
@@ -187,7 +187,7 @@ impl World {
     fn vouch(&self, to: usize, bytes: &mut [u8], wanted: bool) {
         let behind = if bytes.get(3) == Some(&16) { 16 } else { 0 };
         let Some(at) = bytes.len().checked_sub(behind + 16).filter(|_| wanted) else { return };
-        let key = blake3::derive_key("ciphergram 2 first mac", &node(to).0);
+        let key = blake3::derive_key("ciphergram 3 first mac", &node(to).0);
         let mac = blake3::keyed_hash(&key, &bytes[..at]);
         bytes[at..at + 16].copy_from_slice(&mac.as_bytes()[..16]);
     }

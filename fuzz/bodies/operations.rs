@@ -14,8 +14,8 @@ use std::{
 };
 
 use ciphergram_nic::proto::{
-    Config, Endpoint, Event, Identity, MESSAGE_WINDOW, MessageId, NodeId, Peer, Refusal, SumConfig,
-    SumRegion, Summer, Time,
+    Config, Endpoint, Event, Geometry, Identity, MESSAGE_WINDOW, MessageId, NodeId, Peer, Refusal,
+    Stretch, SumConfig, SumRegion, Summer, Time,
 };
 
 /// Bytes of a script that are looked at, so that a run stays short.
@@ -48,13 +48,10 @@ impl Script<'_> {
     }
 }
 
-/// Remembers what was added: chunk, and the contribution's first bytes, which say whose and which.
-#[derive(Clone, Default)]
-struct Ledger(Arc<Mutex<Vec<Added>>>);
+/// Chunks of one length.
+struct Cut;
 
-type Added = (u32, [u8; 2]);
-
-impl Summer for Ledger {
+impl Geometry for Cut {
     fn chunk_count(&self) -> u32 {
         CHUNKS
     }
@@ -64,6 +61,15 @@ impl Summer for Ledger {
     fn chunk_offset(&self, chunk: u32) -> u64 {
         u64::from(chunk) * CHUNK_BYTES as u64
     }
+}
+
+/// Remembers what was added: chunk, and the contribution's first bytes, which say whose and which.
+#[derive(Clone, Default)]
+struct Ledger(Arc<Mutex<Vec<Added>>>);
+
+type Added = (u32, [u8; 2]);
+
+impl Summer for Ledger {
     fn check(&mut self, _: Range<u32>, _: &[u8]) -> Result<(), Refusal> {
         Ok(())
     }
@@ -136,10 +142,18 @@ impl End {
             INBOX => endpoint.register_inbox(rkey, INBOX_BYTES),
             SUM => {
                 self.ledger = Ledger::default();
-                let summer = Box::new(self.ledger.clone());
-                let (round, contributors, target) = (5, CONTRIBUTORS, 2);
-                let digest_key = [9; 32];
-                let config = SumConfig { round, contributors, target, digest_key, summer };
+                let stretches = [0..CHUNKS / 2, CHUNKS / 2..CHUNKS].map(|chunks| {
+                    let summer = Box::new(self.ledger.clone());
+                    Stretch { chunks, summer }
+                });
+                let config = SumConfig {
+                    round: 5,
+                    contributors: CONTRIBUTORS,
+                    target: 2,
+                    digest_key: [9; 32],
+                    geometry: Box::new(Cut),
+                    stretches: stretches.into(),
+                };
                 let region = SumRegion::new(config).expect("any key is a key");
                 endpoint.register_sum(rkey, region)
             }
@@ -427,9 +441,9 @@ impl World {
             for rkey in MEMORY {
                 let Ok(memory) = end.endpoint.memory(rkey) else { continue };
                 let own: Vec<_> = written.iter().filter(|(of, ..)| *of == rkey).collect();
-                for (at, found) in (0..).zip(memory).filter(|(_, found)| **found != 0) {
+                for (at, found) in (0..).zip(memory).filter(|(_, found)| *found != 0) {
                     let is =
-                        |(_, w, serial): &&&Written| w.contains(&at) && byte(*serial, at) == *found;
+                        |(_, w, serial): &&&Written| w.contains(&at) && byte(*serial, at) == found;
                     assert!(own.iter().any(|w| is(&w)), "byte {at} of region {rkey} is {found}");
                 }
             }

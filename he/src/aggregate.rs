@@ -15,7 +15,7 @@ use crate::{
 /// Chunks that are read and computed with at a time: a quarter of a megabyte, which stays in cache.
 const PIECE_CHUNKS: usize = 200;
 
-/// One running sum of every chunk of a stream.
+/// One running sum of every chunk of a stream, or of a stretch of them.
 ///
 /// It adds what it is given: that each contribution is added once is the caller's duty.
 ///
@@ -26,8 +26,10 @@ pub struct Accumulator {
     engine: Arc<dyn Engine>,
     program: Program,
     chunks: Chunks,
+    /// The chunks that are summed.
+    own: Range<u32>,
     words: Vec<u64>,
-    /// For each chunk.
+    /// For each of them.
     additions: Vec<u32>,
     /// Room for the words of what does not lie as words do.
     room: Vec<u64>,
@@ -38,7 +40,24 @@ impl Accumulator {
     #[must_use]
     pub fn new(key: &PublicKey, engine: Arc<dyn Engine>, values: usize) -> Self {
         let chunks = key.parameters().chunks(values);
-        let mut words = vec![0; chunks.total_bytes() / 8];
+        let all = 0..chunks.count();
+        Self::of_stretch(key, engine, values, all)
+    }
+
+    /// The empty sum of some chunks of such streams.
+    ///
+    /// # Panics
+    /// There are no such chunks.
+    #[must_use]
+    pub fn of_stretch(
+        key: &PublicKey,
+        engine: Arc<dyn Engine>,
+        values: usize,
+        own: Range<u32>,
+    ) -> Self {
+        let chunks = key.parameters().chunks(values);
+        assert!(own.start <= own.end && own.end <= chunks.count(), "no chunks {own:?}");
+        let mut words = vec![0; bytes_of(&chunks, &own).len() / 8];
         let program = match (key.paillier(), key.parameters().lattice()) {
             (Some(modulus), _) => {
                 // The empty product.
@@ -48,8 +67,8 @@ impl Accumulator {
             (None, Some(lattice)) => ckks_sum::sum_program(&lattice.ring),
             (None, None) => unreachable!("a parameter set without a modulus has a ring"),
         };
-        let additions = vec![0; chunks.count() as usize];
-        Self { key: key.clone(), engine, program, chunks, words, additions, room: vec![] }
+        let additions = vec![0; own.len()];
+        Self { key: key.clone(), engine, program, chunks, own, words, additions, room: vec![] }
     }
 
     /// How streams are cut.
@@ -58,14 +77,18 @@ impl Accumulator {
         &self.chunks
     }
 
+    /// Where chunks lie in what is summed, in bytes.
     fn range(&self, chunks: &Range<u32>) -> Range<usize> {
-        let start = self.chunks.offset_of(chunks.start);
-        match chunks.end.checked_sub(1) {
-            Some(last) if last >= chunks.start => {
-                start..self.chunks.offset_of(last) + self.chunks.bytes_of(last)
-            }
-            _ => start..start,
-        }
+        let (first, Range { start, end }) =
+            (self.chunks.offset_of(self.own.start), bytes_of(&self.chunks, chunks));
+        start - first..end - first
+    }
+
+    /// Where chunks lie among those that are summed.
+    fn place(&self, chunks: &Range<u32>) -> Range<usize> {
+        let [start, end] =
+            [chunks.start, chunks.end].map(|chunk| (chunk - self.own.start) as usize);
+        start..end
     }
 
     /// Checks the wire bytes of whole chunks for length and range, and what is past the end of a mask.
@@ -74,7 +97,9 @@ impl Accumulator {
     /// The first fault.
     pub fn check(&mut self, chunks: Range<u32>, bytes: &[u8]) -> Result<(), CiphertextFault> {
         // Chunks that are not there have no bytes.
-        let there = chunks.start < chunks.end && chunks.end <= self.chunks.count();
+        let there = chunks.start >= self.own.start
+            && chunks.start < chunks.end
+            && chunks.end <= self.own.end;
         let expected = if there { self.range(&chunks).len() } else { 0 };
         if bytes.len() != expected || expected == 0 {
             return Err(CiphertextFault::Length { found: bytes.len(), expected });
@@ -91,14 +116,14 @@ impl Accumulator {
     /// The first fault with its chunk, 2^31 additions or more to a chunk, or the engine's. After any but
     /// a wrong length, the whole sum is worth nothing.
     pub fn add_stream(&mut self, bytes: &[u8]) -> Result<(), Error> {
-        let expected = self.chunks.total_bytes();
+        let expected = self.range(&self.own).len();
         if bytes.len() != expected {
             let fault = CiphertextFault::Length { found: bytes.len(), expected };
             return Err(Error::Ciphertext { chunk: 0, fault });
         }
         // Piece by piece, so that what was checked is added while it is in cache.
-        for first in (0..self.chunks.count()).step_by(PIECE_CHUNKS) {
-            let piece = first..self.chunks.count().min(first + PIECE_CHUNKS as u32);
+        for first in self.own.clone().step_by(PIECE_CHUNKS) {
+            let piece = first..self.own.end.min(first + PIECE_CHUNKS as u32);
             let range = self.range(&piece);
             let words = as_words(&mut self.room, &bytes[range.clone()]);
             check_words(&self.key, &*self.engine, &self.chunks, first, words)?;
@@ -114,8 +139,8 @@ impl Accumulator {
     /// sums of these chunks are worth nothing.
     pub fn add(&mut self, chunks: Range<u32>, bytes: &[u8]) -> Result<(), Error> {
         let range = self.range(&chunks);
-        let chunks = chunks.start as usize..chunks.end as usize;
-        let additions = &mut self.additions[chunks];
+        let place = self.place(&chunks);
+        let additions = &mut self.additions[place];
         let admitted = i32::MAX as usize;
         if additions.iter().any(|&count| count as usize == admitted) {
             return Err(Error::TooManyContributors { found: admitted + 1, admitted });
@@ -143,7 +168,7 @@ impl Accumulator {
     pub fn finish(&self, chunk: u32) -> Result<Vec<u8>, Error> {
         let range = self.range(&(chunk..chunk + 1));
         let mut words = self.words[range.start / 8..range.end / 8].to_vec();
-        self.correct(&mut words, self.additions[chunk as usize])?;
+        self.correct(&mut words, self.additions[(chunk - self.own.start) as usize])?;
         if let Some(modulus) = self.key.paillier() {
             let fault = modulus.coprimality_fault(&*self.engine, &words)?;
             if let Some(fault) = fault {
@@ -160,7 +185,7 @@ impl Accumulator {
     pub fn into_stream(mut self) -> Result<Vec<u8>, Error> {
         // Usually one run: every chunk has every contribution.
         let mut words = std::mem::take(&mut self.words);
-        let mut first = 0;
+        let mut first = self.own.start;
         for run in self.additions.chunk_by(|a, b| a == b) {
             let chunks = first..first + run.len() as u32;
             let range = self.range(&chunks);
@@ -168,6 +193,15 @@ impl Accumulator {
             first = chunks.end;
         }
         Ok(to_bytes(&words))
+    }
+}
+
+/// Where chunks lie in a stream, in bytes.
+fn bytes_of(chunks: &Chunks, own: &Range<u32>) -> Range<usize> {
+    let start = chunks.offset_of(own.start);
+    match own.end.checked_sub(1) {
+        Some(last) if last >= own.start => start..chunks.offset_of(last) + chunks.bytes_of(last),
+        _ => start..start,
     }
 }
 

@@ -1,19 +1,23 @@
 //! The protocol as a pure state machine: no clock, no socket, no thread, no unseeded randomness.
 //!
 //! Bytes and times go in, bytes, times and events come out, so one seed reproduces a whole world
-//! (see `sim`). The specification is `PROTOCOL.md`; comments cite its clauses.
+//! (see `sim`). Engines may be driven on threads of their own; driven on one they are as reproducible. The specification is `PROTOCOL.md`; comments cite its clauses.
 
 pub mod ack;
 pub mod datagram;
 pub mod endpoint;
+pub mod engine;
 pub mod event;
+pub mod lane;
 pub mod link;
+pub mod outbox;
 pub mod pace;
 pub mod path;
 pub mod receiver;
 mod region;
 pub mod secure;
 pub mod sender;
+pub mod shared;
 pub mod stats;
 pub mod sum;
 pub mod summer;
@@ -22,11 +26,13 @@ pub mod time;
 pub use ack::Refusal;
 pub use datagram::{Header, Opcode};
 pub use endpoint::{Census, Config, Endpoint};
+pub use engine::Engine;
 pub use event::{Cause, Event, MessageId, Peer};
+pub use outbox::MESSAGE_WINDOW;
 pub use path::Route;
 pub use secure::{Identity, NodeId, Suite};
-pub use sender::MESSAGE_WINDOW;
+pub use shared::{Bell, MAX_ENGINES};
 pub use stats::{Load, Stats, Traffic};
 pub use sum::{SumConfig, SumRegion};
-pub use summer::Summer;
+pub use summer::{Geometry, Stretch, Summer};
 pub use time::Time;

@@ -10,7 +10,7 @@ mod open;
 
 use std::collections::BTreeMap;
 
-use crate::proto::Summer;
+use crate::proto::{Geometry, Stretch};
 
 pub use aggregator::{Aggregator, AggregatorConfig, AggregatorEvent, RoundProgress, RoundSummary};
 pub use contributor::{Contributor, ContributorConfig, ContributorEvent, Layout, Opening};
@@ -44,6 +44,8 @@ pub trait Job: Send {
 pub struct Opened {
     /// What every contributor must know; opaque here.
     pub charter: Vec<u8>,
-    /// An accumulator for the contributors that joined.
-    pub summer: Box<dyn Summer>,
+    /// How their contributions are cut.
+    pub geometry: Box<dyn Geometry>,
+    /// Accumulators for the contributors that joined: one stretch of chunks after the other, all of them.
+    pub stretches: Vec<Stretch>,
 }

@@ -10,8 +10,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use ciphergram_nic::proto::{
-    Cause, Config, Endpoint, Event, Identity, NodeId, Peer, Refusal, SumConfig, SumRegion, Summer,
-    Time,
+    Cause, Config, Endpoint, Event, Geometry, Identity, NodeId, Peer, Refusal, Stretch, SumConfig,
+    SumRegion, Summer, Time,
 };
 use ciphergram_nic::sim::{Faults, Network};
 use ciphergram_nic::{NicError, Node};
@@ -331,7 +331,7 @@ fn two_links_that_become_one_use_no_id_twice() {
     for byte in 8..12 {
         let [sent, received] = write(&mut pair, 0, present, byte);
         assert!(matches!(sent[..], [Event::Completed { .. }]), "{sent:?}");
-        assert_eq!((received.len(), pair.ends[1].memory(1).unwrap()), (1, &[byte][..]));
+        assert_eq!((received.len(), pair.ends[1].memory(1).unwrap()), (1, vec![byte]));
     }
 }
 
@@ -348,10 +348,10 @@ fn queues_are_bounded() {
     assert_eq!(big, Err(NicError::MessageTooLong { bytes: 1293, limit: 1292 }));
 }
 
-/// Adds bytes as integers; remembers every addition.
-struct Ledger(Arc<Mutex<Vec<(u32, u8)>>>);
+/// Three chunks, two of them companions.
+struct Cut;
 
-impl Summer for Ledger {
+impl Geometry for Cut {
     fn chunk_count(&self) -> u32 {
         3
     }
@@ -364,6 +364,27 @@ impl Summer for Ledger {
     fn chunk_offset(&self, chunk: u32) -> u64 {
         u64::from(chunk) * 8
     }
+}
+
+/// Adds bytes as integers; remembers every addition.
+struct Ledger(Arc<Mutex<Vec<(u32, u8)>>>);
+
+/// A region of round 4 in two stretches, which closes chunks of two.
+fn region(contributors: u16, ledger: &Arc<Mutex<Vec<(u32, u8)>>>) -> SumRegion {
+    let stretches =
+        [0..2, 2..3].map(|chunks| Stretch { chunks, summer: Box::new(Ledger(ledger.clone())) });
+    let config = SumConfig {
+        round: 4,
+        contributors,
+        target: 2,
+        digest_key: [8; 32],
+        geometry: Box::new(Cut),
+        stretches: stretches.into(),
+    };
+    SumRegion::new(config).unwrap()
+}
+
+impl Summer for Ledger {
     fn check(&mut self, _: Range<u32>, payload: &[u8]) -> Result<(), Refusal> {
         if payload.contains(&255) { Err(Refusal::InvalidCiphertext) } else { Ok(()) }
     }
@@ -380,9 +401,7 @@ impl Summer for Ledger {
 fn a_sum_adds_whole_datagrams_exactly_once_or_not_at_all() {
     let mut pair = Pair::new(3, Faults::default());
     let ledger = Arc::new(Mutex::new(Vec::new()));
-    let summer = Box::new(Ledger(ledger.clone()));
-    let config = SumConfig { round: 4, contributors: 70, target: 2, digest_key: [8; 32], summer };
-    let mut region = SumRegion::new(config).unwrap();
+    let region = region(70, &ledger);
     for contributor in [5, 69] {
         region.bind(contributor, Peer { node: node(1), incarnation: 11 });
     }
@@ -443,9 +462,7 @@ fn a_sum_adds_whole_datagrams_exactly_once_or_not_at_all() {
 fn sums_that_arrive_together_are_told_apart() {
     let mut pair = Pair::new(3, Faults::default());
     let ledger = Arc::new(Mutex::new(Vec::new()));
-    let summer = Box::new(Ledger(ledger.clone()));
-    let config = SumConfig { round: 4, contributors: 9, target: 2, digest_key: [8; 32], summer };
-    let mut region = SumRegion::new(config).unwrap();
+    let region = region(9, &ledger);
     (0..4).for_each(|number| region.bind(number, Peer { node: node(1), incarnation: 11 }));
     pair.ends[1].register_sum(6, region).unwrap();
     let mut send = |datagrams: &[(u16, u32, &[u8])]| {
@@ -489,9 +506,7 @@ fn sums_that_arrive_together_are_told_apart() {
 #[test]
 fn companions_of_other_contributors_are_withheld_until_they_are_of_the_same() {
     let mut pair = Pair::new(3, Faults::default());
-    let summer = Box::new(Ledger(Arc::default()));
-    let config = SumConfig { round: 4, contributors: 7, target: 2, digest_key: [8; 32], summer };
-    let mut region = SumRegion::new(config).unwrap();
+    let region = region(7, &Arc::default());
     region.bind(5, Peer { node: node(1), incarnation: 11 });
     pair.ends[1].register_sum(6, region).unwrap();
     let mut send = |chunk: u32, data: &[u8]| {

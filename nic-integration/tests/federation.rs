@@ -27,7 +27,7 @@ use ciphergram_nic::federation::{
     Client, ClientKey, Error, Observation, Participation, Progress, RoundResult, Server,
     ServerConfig, SumJob, Ways,
 };
-use ciphergram_nic::proto::{Config, Refusal, Summer};
+use ciphergram_nic::proto::{Config, Refusal, Stretch, Summer};
 use ciphergram_nic::round::{
     Aggregator, AggregatorConfig, AggregatorEvent, ContributionId, Contributor, ContributorConfig,
     ContributorEvent, Job, Opened, RoundSummary,
@@ -563,33 +563,28 @@ impl Job for Liar {
 
     fn open(&mut self, round: u32, joined: &BTreeMap<u16, Vec<u8>>) -> Result<Opened, String> {
         let key = self.2;
-        let Opened { charter, summer } = self.0.open(round, joined)?;
+        let Opened { charter, geometry, stretches } = self.0.open(round, joined)?;
         let mut told = Charter::from_bytes(&charter, key).unwrap();
         match self.1 {
-            Lie::Noise => return Ok(Opened { charter: vec![1, 2, 3], summer }),
+            Lie::Noise => return Ok(Opened { charter: vec![1, 2, 3], geometry, stretches }),
             Lie::NotListed => told.participants.iter_mut().for_each(|(_, s)| *s = fresh()),
             Lie::Lists => told.participants.push((3, fresh())),
             Lie::Ranges => told.agreement = agreement(FEW, 3.0, 50),
             Lie::Layout => told.agreement = agreement(FEW + 9, 2.0, 50),
             Lie::ShortSum | Lie::WrongSum | Lie::NoCiphertext | Lie::Stray => {}
         }
-        let summer = Box::new(LyingSum(summer, self.1));
-        Ok(Opened { charter: told.to_bytes(key), summer })
+        let lying = |Stretch { chunks, summer }| {
+            let summer = Box::new(LyingSum(summer, self.1));
+            Stretch { chunks, summer }
+        };
+        let stretches = stretches.into_iter().map(lying).collect();
+        Ok(Opened { charter: told.to_bytes(key), geometry, stretches })
     }
 }
 
 struct LyingSum(Box<dyn Summer>, Lie);
 
 impl Summer for LyingSum {
-    fn chunk_count(&self) -> u32 {
-        self.0.chunk_count()
-    }
-    fn chunk_bytes(&self, chunk: u32) -> usize {
-        self.0.chunk_bytes(chunk)
-    }
-    fn chunk_offset(&self, chunk: u32) -> u64 {
-        self.0.chunk_offset(chunk)
-    }
     fn check(&mut self, chunks: Range<u32>, payload: &[u8]) -> Result<(), Refusal> {
         self.0.check(chunks, payload)
     }

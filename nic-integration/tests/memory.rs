@@ -24,7 +24,7 @@ use ciphergram_he::{
 use ciphergram_nic::Node;
 use ciphergram_nic::federation::SumJob;
 use ciphergram_nic::proto::{
-    Config, Endpoint, Event, Identity, Peer, Refusal, Summer, Time, endpoint::SWEEP_SPAN,
+    Config, Endpoint, Event, Identity, Peer, Refusal, Stretch, Summer, Time, engine::SWEEP_SPAN,
 };
 use ciphergram_nic::round::{
     Aggregator, AggregatorConfig, AggregatorEvent, ContributionId, Contributor, ContributorConfig,
@@ -69,23 +69,14 @@ impl Job for Counted<SumJob> {
     }
     fn open(&mut self, round: u32, joined: &BTreeMap<u16, Vec<u8>>) -> Result<Opened, String> {
         let opened = owned(Owner::Job, || self.0.open(round, joined))?;
-        Ok(Opened { summer: Box::new(Counted(opened.summer)), ..opened })
+        let counted =
+            |Stretch { chunks, summer }| Stretch { chunks, summer: Box::new(Counted(summer)) };
+        let stretches = opened.stretches.into_iter().map(counted).collect();
+        Ok(Opened { stretches, ..opened })
     }
 }
 
 impl Summer for Counted<Box<dyn Summer>> {
-    fn chunk_count(&self) -> u32 {
-        self.0.chunk_count()
-    }
-    fn chunk_bytes(&self, chunk: u32) -> usize {
-        self.0.chunk_bytes(chunk)
-    }
-    fn chunk_offset(&self, chunk: u32) -> u64 {
-        self.0.chunk_offset(chunk)
-    }
-    fn companions(&self, chunk: u32) -> Range<u32> {
-        self.0.companions(chunk)
-    }
     fn check(&mut self, chunks: Range<u32>, payload: &[u8]) -> Result<(), Refusal> {
         owned(Owner::Job, || self.0.check(chunks, payload))
     }

@@ -86,7 +86,7 @@ fn a_round_over_loopback_with_noise_and_a_dead_socket() {
         let mut driver = Driver::new(wire);
         let finished = driver.run(&mut aggregator, |aggregator, _| {
             if aggregator.is_finished() {
-                ControlFlow::Break(*aggregator.stats())
+                ControlFlow::Break(aggregator.stats())
             } else {
                 ControlFlow::Continue(MAX_SLEEP)
             }

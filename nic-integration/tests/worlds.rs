@@ -50,7 +50,7 @@ fn every_sum_is_exact_and_everyone_is_added_once() {
         assert!(world.run(FOREVER, all_ended), "seed {seed}: a round must end");
         world.check_complete();
         assert!(world.run(FOREVER, finished), "seed {seed}: the aggregator must finish");
-        let stats = *world.aggregator.as_ref().unwrap().stats();
+        let stats = world.aggregator.as_ref().unwrap().stats();
         let bytes = stats.sent.payload_bytes + 80 * stats.sent.datagrams;
         assert_eq!(stats.sent.wire_bytes(), bytes, "seed {seed}");
     }

@@ -152,14 +152,16 @@ pub fn sums(setting: Setting, scheme: Scheme, span: Duration) -> Result<f64, Fai
     let needed = PLENTY * (span + 2 * WARM_UP).as_secs_f64() / region_bytes as f64;
     let peer = contacts.peer()?;
     for region in 0..needed.ceil() as u32 {
+        let opened = job.open(0, &hellos)?;
         let config = SumConfig {
             round: 0,
             contributors: CONTRIBUTORS,
             target: u32::from(CONTRIBUTORS) + 1,
             digest_key: [9; 32],
-            summer: job.open(0, &hellos)?.summer,
+            geometry: opened.geometry,
+            stretches: opened.stretches,
         };
-        let mut sum = SumRegion::new(config)?;
+        let sum = SumRegion::new(config)?;
         (0..CONTRIBUTORS).for_each(|contributor| sum.bind(contributor, peer));
         waits.endpoint.register_sum(SUMS + region, sum)?;
     }

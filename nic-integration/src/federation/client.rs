@@ -224,7 +224,7 @@ impl Client {
             run.stop_sealing()?;
             Ok::<_, Error>((end, run))
         })?;
-        run.finish(&end, *self.node.stats())
+        run.finish(&end, self.node.stats())
     }
 
     /// Answers a little longer, so that the last acknowledgements arrive.

@@ -6,16 +6,18 @@ use ciphergram_accel::Engine;
 use ciphergram_he::{
     Accumulator, Error, PublicKey,
     exchange::{Announcement, Charter},
-    params::MAX_CLIENTS,
+    params::{Chunks, MAX_CLIENTS},
 };
 
 use crate::{
-    proto::{Refusal, Summer},
+    proto::{Geometry, Refusal, Stretch, Summer},
     round::{ContributionId, Job, Opened},
 };
 
 /// Bytes that all chunk sums of a round, each with its bitmap, may come to: one memory region.
 const MAX_SUM_BYTES: usize = u32::MAX as usize;
+/// Accumulators of a round, of about as many chunks each: so many engines may add at once.
+const STRETCHES: u32 = 16;
 
 /// Sums updates encrypted under one key: the [`Job`] of a [`Server`](super::Server), also for
 /// callers that drive an [`Aggregator`](crate::round::Aggregator) themselves.
@@ -81,13 +83,49 @@ impl Job for SumJob {
         let all = joined.iter().map(|(&number, hello)| (number, hello.as_slice()));
         let charter = self.charter(all)?;
         let values = charter.agreement.values();
-        let accumulator = Accumulator::new(&self.key, self.engine.clone(), values);
-        let summer = Box::new(RunningSum { accumulator, broken: None });
-        Ok(Opened { charter: charter.to_bytes(&self.key), summer })
+        let chunks = self.key.parameters().chunks(values);
+        let stretches = stretches(&chunks).into_iter().map(|own| {
+            let (key, engine) = (&self.key, self.engine.clone());
+            let accumulator = Accumulator::of_stretch(key, engine, values, own.clone());
+            Stretch { chunks: own, summer: Box::new(RunningSum { accumulator, broken: None }) }
+        });
+        let stretches = stretches.collect();
+        Ok(Opened { charter: charter.to_bytes(&self.key), geometry: Box::new(chunks), stretches })
     }
 }
 
-/// One round's accumulator.
+/// All chunks in stretches of about the same length, none of which parts companions.
+fn stretches(chunks: &Chunks) -> Vec<Range<u32>> {
+    let (count, mut all, mut start) = (chunks.count(), vec![], 0);
+    let each = count.div_ceil(STRETCHES).max(1);
+    while start < count {
+        let last = (start + each).min(count) - 1;
+        let end = chunks.opening_with(last).end;
+        all.push(start..end);
+        start = end;
+    }
+    all
+}
+
+impl Geometry for Chunks {
+    fn chunk_count(&self) -> u32 {
+        self.count()
+    }
+
+    fn chunk_bytes(&self, chunk: u32) -> usize {
+        self.bytes_of(chunk)
+    }
+
+    fn chunk_offset(&self, chunk: u32) -> u64 {
+        self.offset_of(chunk) as u64
+    }
+
+    fn companions(&self, chunk: u32) -> Range<u32> {
+        self.opening_with(chunk)
+    }
+}
+
+/// The accumulator of a stretch of a round.
 struct RunningSum {
     accumulator: Accumulator,
     /// The first failure of the engine; no sum leaves after it.
@@ -95,22 +133,6 @@ struct RunningSum {
 }
 
 impl Summer for RunningSum {
-    fn chunk_count(&self) -> u32 {
-        self.accumulator.chunks().count()
-    }
-
-    fn chunk_bytes(&self, chunk: u32) -> usize {
-        self.accumulator.chunks().bytes_of(chunk)
-    }
-
-    fn chunk_offset(&self, chunk: u32) -> u64 {
-        self.accumulator.chunks().offset_of(chunk) as u64
-    }
-
-    fn companions(&self, chunk: u32) -> Range<u32> {
-        self.accumulator.chunks().opening_with(chunk)
-    }
-
     fn check(&mut self, chunks: Range<u32>, payload: &[u8]) -> Result<(), Refusal> {
         self.accumulator.check(chunks, payload).map_err(|_| Refusal::InvalidCiphertext)
     }

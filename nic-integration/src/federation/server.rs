@@ -151,7 +151,7 @@ impl Server {
                     elapsed: now.since(Time::ZERO),
                     waiting: node.waiting(),
                     round: node.progress(),
-                    stats: *node.stats(),
+                    stats: node.stats(),
                 }));
             }
             if node.is_finished() {
@@ -160,7 +160,7 @@ impl Server {
                 ControlFlow::Continue(MAX_SLEEP)
             }
         })?;
-        Ok(*self.node.stats())
+        Ok(self.node.stats())
     }
 }
 

@@ -1,12 +1,12 @@
-//! One process's end of the protocol: links, regions, events.
+//! One process's end of the protocol: links, regions, events; and engines, which do the work.
 
 mod census;
 mod greeting;
-mod incoming;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,13 +17,15 @@ use crate::NicError;
 
 pub use census::Census;
 
-use super::datagram::{Header, MAX_DATAGRAM_BYTES, OVERHEAD_BYTES, Opcode};
+use super::datagram::{Kind, MAX_DATAGRAM_BYTES, OVERHEAD_BYTES, Opcode, read_prefix};
+use super::engine::{Engine, SWEEP_SPAN, Settings};
 use super::event::{Cause, Event, MessageId, Peer};
 use super::link::Link;
-use super::path::{MAX_PATHS, Paths, Route};
+use super::outbox::{MESSAGE_WINDOW, Message, Outbox};
+use super::path::{MAX_PATHS, Route};
 use super::region::{Memory, Region};
 use super::secure::{Gate, Identity, NodeId, Suite};
-use super::sender::{MESSAGE_WINDOW, Message, Sender};
+use super::shared::{Bell, LaneId, MAX_ENGINES, Mail, Post, Shared, lock};
 use super::stats::{Load, Stats};
 use super::sum::SumRegion;
 use super::time::Time;
@@ -50,10 +52,6 @@ pub const MAX_GREETINGS: usize = 256;
 pub const IDLE_SPAN: Duration = Duration::from_secs(60);
 /// A process that said HELLO and nothing since is forgotten after this.
 pub const UNCONFIRMED_SPAN: Duration = Duration::from_secs(5);
-/// How often idle peers are looked for.
-pub const SWEEP_SPAN: Duration = Duration::from_secs(10);
-/// Datagrams that one peer is sent before the next has its turn.
-const TURN: usize = 64;
 /// The longest message; an inbox may set less.
 pub const MAX_MESSAGE_BYTES: usize = 1 << 30;
 
@@ -85,6 +83,11 @@ pub struct Config {
     /// Datagrams sent one way before the next way is chosen: 1 sprays by the datagram; a wire that sends
     /// bursts does better with a burst.
     pub spray: u32,
+    /// Pipelines of this process, each with sockets, sessions and buffers of its own.
+    pub engines: u16,
+    /// The ports at which engines from the second on listen, told to those who contact us. Without them nobody
+    /// may.
+    pub ports: Vec<u16>,
 }
 
 impl Config {
@@ -103,10 +106,12 @@ impl Config {
             paths: 1,
             flows: 1,
             spray: DEFAULT_SPRAY,
+            engines: 1,
+            ports: vec![],
         }
     }
 
-    /// Sockets that the wire must have.
+    /// Sockets that an engine's wire must have.
     #[must_use]
     pub fn sockets(&self) -> u16 {
         self.paths.saturating_mul(self.flows)
@@ -118,38 +123,26 @@ pub struct Endpoint {
     config: Config,
     rng: ChaCha20Rng,
     gate: Gate,
-    regions: BTreeMap<u32, Region>,
+    shared: Arc<Shared>,
+    /// The first, and those that are not driven elsewhere.
+    engines: Vec<Engine>,
     /// Boxed, since a tree has room for more than it holds.
     links: BTreeMap<u32, Box<Link>>,
     /// Links by the process at their other end, once it is known.
     peers: BTreeMap<Peer, u32>,
     /// Where nodes listen that we contact, and the link there.
     contacts: BTreeMap<NodeId, (SocketAddr, Option<u32>)>,
-    /// Links by the indices of their sessions.
-    sessions: BTreeMap<u32, u32>,
+    /// Links by the indices of handshakes under way.
+    indices: BTreeMap<u32, u32>,
     next_link: u32,
     /// HELLOs said so far: each has its number.
     hellos: u32,
-    /// Links with answers waiting, in turn; each at most once.
-    answering: VecDeque<u32>,
-    /// Links to ask for messages, in turn; each at most once.
-    sending: VecDeque<u32>,
     /// Datagrams of handshakes.
     greetings: VecDeque<(Route, Vec<u8>)>,
-    /// Datagrams that the first link of `sending` has had in its turn.
-    turn: usize,
-    /// Datagrams of messages that went before answers.
-    ahead: usize,
-    events: VecDeque<Event>,
-    /// The sum region in which datagrams wait to be added together.
-    unsettled: Option<u32>,
-    /// Inbox bytes under assembly or waiting in `events`.
-    held: usize,
     /// Where the message ids of a new link begin: above those of every forgotten one.
     first_message: u64,
     next_sweep: Time,
-    /// Scratch for the payload of an ACK.
-    ack_payload: Vec<u8>,
+    /// What the engines do not count.
     stats: Stats,
 }
 
@@ -159,7 +152,9 @@ impl Endpoint {
     /// # Errors
     ///
     /// [`NicError::DatagramSize`] if `datagram_bytes` is not within [`MIN_DATAGRAM_BYTES`] and
-    /// [`MAX_DATAGRAM_BYTES`]; [`NicError::Paths`] if there is no path, or more than [`MAX_PATHS`].
+    /// [`MAX_DATAGRAM_BYTES`]; [`NicError::Paths`] if there is no path, or more than [`MAX_PATHS`];
+    /// [`NicError::Engines`] if there is no engine, or more than [`MAX_ENGINES`]; [`NicError::Ports`] if somebody may
+    /// contact us, and there are not as many ports as engines, less one.
     pub fn new(config: Config) -> Result<Self, NicError> {
         let bytes = config.datagram_bytes;
         if !(MIN_DATAGRAM_BYTES..=MAX_DATAGRAM_BYTES).contains(&bytes) {
@@ -169,31 +164,54 @@ impl Endpoint {
         if !(1..=MAX_PATHS).contains(&sockets) {
             return Err(NicError::Paths { sockets, most: MAX_PATHS });
         }
+        let (engines, ports) = (config.engines, config.ports.len());
+        if !(1..=MAX_ENGINES).contains(&engines) {
+            return Err(NicError::Engines { engines, most: MAX_ENGINES });
+        }
+        // Who may contact us must be told of every engine.
+        if !config.allow.is_empty() && ports + 1 != usize::from(engines) {
+            return Err(NicError::Ports { engines, ports });
+        }
         let mut rng = ChaCha20Rng::from_seed(config.seed);
+        let shared = Shared::new(engines, config.held_bytes);
+        let settings = Settings {
+            datagram_bytes: config.datagram_bytes,
+            sockets: config.sockets(),
+            spray: config.spray,
+        };
+        let engines = 0..engines;
         Ok(Self {
             gate: Gate::new(config.identity.id(), &mut rng),
+            engines: engines.map(|number| Engine::new(number, settings, shared.clone())).collect(),
+            shared,
             config,
             rng,
-            regions: BTreeMap::new(),
             links: BTreeMap::new(),
             peers: BTreeMap::new(),
             contacts: BTreeMap::new(),
-            sessions: BTreeMap::new(),
+            indices: BTreeMap::new(),
             next_link: 0,
             hellos: 0,
-            answering: VecDeque::new(),
-            sending: VecDeque::new(),
             greetings: VecDeque::new(),
-            turn: 0,
-            ahead: 0,
-            events: VecDeque::new(),
-            unsettled: None,
-            held: 0,
             first_message: 0,
             next_sweep: Time::ZERO,
-            ack_payload: Vec::new(),
             stats: Stats::default(),
         })
+    }
+
+    /// Hands over the engines from the second on, to be driven on threads of their own; what they are
+    /// told wakes them by `bell`, and so what they tell does the first. Their datagrams are no longer
+    /// this endpoint's to handle.
+    pub fn detach(&mut self, bell: Arc<dyn Bell>) -> Vec<Engine> {
+        let others = self.engines.split_off(1);
+        // It was detached before: the bell is the same.
+        let _ = self.shared.bell.set(bell);
+        others
+    }
+
+    /// The engine that has a socket, and the socket's number there.
+    fn engine_at(&self, via: u16) -> (usize, u16) {
+        (usize::from(via / self.config.sockets()), via % self.config.sockets())
     }
 
     /// Whose process this is.
@@ -208,10 +226,12 @@ impl Endpoint {
         self.config.incarnation.get()
     }
 
-    /// The counters.
+    /// The counters, of all engines together; of those driven elsewhere as of a moment ago.
     #[must_use]
-    pub fn stats(&self) -> &Stats {
-        &self.stats
+    pub fn stats(&self) -> Stats {
+        let own = self.engines.iter().map(|engine| (engine.number(), *engine.stats()));
+        own.clone().for_each(|(number, stats)| self.shared.publish(number, &stats));
+        self.stats + self.shared.published()
     }
 
     /// What is held now.
@@ -219,10 +239,10 @@ impl Endpoint {
     pub fn load(&self) -> Load {
         Load {
             links: self.links.len(),
-            sessions: self.sessions.len(),
-            held_bytes: self.held,
+            sessions: self.session_count(),
+            held_bytes: self.shared.held(),
             greetings: self.greetings.len(),
-            events: self.events.len(),
+            events: self.shared.event_count(),
         }
     }
 
@@ -250,7 +270,7 @@ impl Endpoint {
         bytes: usize,
         owner: Option<NodeId>,
     ) -> Result<(), NicError> {
-        self.register(rkey, Region::Memory(Memory { bytes: vec![0; bytes], owner, immediates: 0 }))
+        self.register(rkey, Region::Memory(Memory::new(bytes, owner)))
     }
 
     /// Registers an inbox: each message WRITTEN from offset 0 is handed over whole.
@@ -260,7 +280,7 @@ impl Endpoint {
     /// [`NicError::RkeyInUse`]; [`NicError::MessageTooLong`] if a message could exceed what one
     /// peer may hold.
     pub fn register_inbox(&mut self, rkey: u32, max_message_bytes: u32) -> Result<(), NicError> {
-        let (bytes, limit) = (max_message_bytes as usize, self.peer_held_limit());
+        let (bytes, limit) = (max_message_bytes as usize, self.shared.peer_held_limit());
         if bytes > limit {
             return Err(NicError::MessageTooLong { bytes, limit });
         }
@@ -273,31 +293,51 @@ impl Endpoint {
     ///
     /// [`NicError::RkeyInUse`].
     pub fn register_sum(&mut self, rkey: u32, region: SumRegion) -> Result<(), NicError> {
-        self.register(rkey, Region::Sum(Box::new(region)))
+        self.register(rkey, Region::Sum(region))
     }
 
-    /// Withdraws a region. Datagrams that still arrive for it are refused.
+    /// Withdraws a region. Datagrams that still arrive for it are refused, and so are SUMs that have not been
+    /// added.
     pub fn deregister(&mut self, rkey: u32) {
         self.settle();
-        self.regions.remove(&rkey);
+        let region = self.shared.deregister(rkey);
+        if let Some(Region::Sum(region)) = region {
+            region.withdraw();
+        }
     }
 
     /// Whether anything is registered under the rkey.
     #[must_use]
     pub fn is_registered(&self, rkey: u32) -> bool {
-        self.regions.contains_key(&rkey)
+        self.shared.with_region(rkey, |_| ()).is_some()
     }
 
-    /// The bytes of a memory region.
+    fn with_memory<T>(&self, rkey: u32, look: impl FnOnce(&Memory) -> T) -> Result<T, NicError> {
+        let found = self.shared.with_region(rkey, |region| match region {
+            Region::Memory(memory) => Some(look(memory)),
+            _ => None,
+        });
+        found.flatten().ok_or(NicError::NoSuchRegion { rkey })
+    }
+
+    /// All bytes of a memory region.
     ///
     /// # Errors
     ///
     /// [`NicError::NoSuchRegion`].
-    pub fn memory(&self, rkey: u32) -> Result<&[u8], NicError> {
-        match self.regions.get(&rkey) {
-            Some(Region::Memory(memory)) => Ok(&memory.bytes),
-            _ => Err(NicError::NoSuchRegion { rkey }),
-        }
+    pub fn memory(&self, rkey: u32) -> Result<Vec<u8>, NicError> {
+        self.with_memory(rkey, |memory| memory.with(|landed| landed.bytes.clone()))
+    }
+
+    /// Some bytes of a memory region; none if it does not reach that far.
+    ///
+    /// # Errors
+    ///
+    /// [`NicError::NoSuchRegion`].
+    pub fn read(&self, rkey: u32, place: Range<usize>) -> Result<Option<Vec<u8>>, NicError> {
+        self.with_memory(rkey, |memory| {
+            memory.with(|landed| landed.bytes.get(place).map(<[u8]>::to_vec))
+        })
     }
 
     /// How many messages with an immediate have landed whole in a memory region, each once: whoever waits for
@@ -307,10 +347,7 @@ impl Endpoint {
     ///
     /// [`NicError::NoSuchRegion`].
     pub fn immediates(&self, rkey: u32) -> Result<u64, NicError> {
-        match self.regions.get(&rkey) {
-            Some(Region::Memory(memory)) => Ok(memory.immediates),
-            _ => Err(NicError::NoSuchRegion { rkey }),
-        }
+        self.with_memory(rkey, |memory| memory.with(|landed| landed.immediates))
     }
 
     /// A sum region, to bind contributors, close chunks and finish them.
@@ -318,24 +355,18 @@ impl Endpoint {
     /// # Errors
     ///
     /// [`NicError::NoSuchRegion`].
-    pub fn sum_region(&mut self, rkey: u32) -> Result<&mut SumRegion, NicError> {
+    pub fn sum_region(&mut self, rkey: u32) -> Result<SumRegion, NicError> {
         self.settle();
-        match self.regions.get_mut(&rkey) {
-            Some(Region::Sum(region)) => Ok(region),
-            _ => Err(NicError::NoSuchRegion { rkey }),
-        }
+        self.shared.sum_region(rkey).map_err(|_| NicError::NoSuchRegion { rkey })
     }
 
     fn register(&mut self, rkey: u32, region: Region) -> Result<(), NicError> {
-        if self.is_registered(rkey) {
-            return Err(NicError::RkeyInUse { rkey });
-        }
-        self.regions.insert(rkey, region);
-        Ok(())
+        if self.shared.register(rkey, region) { Ok(()) } else { Err(NicError::RkeyInUse { rkey }) }
     }
 
-    fn peer_held_limit(&self) -> usize {
-        self.config.held_bytes / 4
+    /// Adds what waits to be added in the engines that are here.
+    fn settle(&mut self) {
+        self.engines.iter_mut().for_each(Engine::settle);
     }
 
     // Work.
@@ -349,7 +380,7 @@ impl Endpoint {
     #[must_use]
     pub fn room(&self, peer: Peer) -> usize {
         let link = self.find(peer).and_then(|id| self.links.get(&id));
-        link.map_or(MESSAGE_WINDOW as usize, |link| link.sender.room())
+        link.map_or(MESSAGE_WINDOW as usize, |link| lock(&link.mail.outbox).room())
     }
 
     /// Queues a WRITE of `data` at `offset` of a region of the peer's, with an immediate if given.
@@ -422,6 +453,7 @@ impl Endpoint {
     }
 
     fn queue(&mut self, now: Time, peer: Peer, message: Message) -> Result<MessageId, NicError> {
+        self.heed();
         let id = match self.find(peer) {
             Some(id) => id,
             None => self.reach(now, peer)?,
@@ -429,14 +461,17 @@ impl Endpoint {
         let Some(link) = self.links.get_mut(&id) else {
             return Err(NicError::NoSuchPeer { node: peer.node });
         };
-        if link.sender.room() == 0 {
+        let mut outbox = lock(&link.mail.outbox);
+        if outbox.room() == 0 {
             return Err(NicError::NoRoom { peer });
         }
-        let message = link.sender.queue(now, message);
-        if link.session.is_none() && link.greeting.is_none() {
+        let message = outbox.queue(now, message);
+        let idle = outbox.rouse();
+        drop(outbox);
+        if !link.established && link.greeting.is_none() {
             self.greet(now, id);
         }
-        self.schedule(id);
+        self.shared.wake(0, id, idle);
         Ok(message)
     }
 
@@ -451,11 +486,7 @@ impl Endpoint {
         let made = self.peers.range(any).filter(|(known, _)| incarnation == 0 || **known == peer);
         let id = match made.map(|(_, id)| *id).next_back() {
             Some(id) => id,
-            None => {
-                let ways = (0..self.config.sockets()).map(|via| Route { via, addr });
-                let routes: Vec<Route> = ways.collect();
-                self.add_link(now, peer, &routes, true).ok_or(NicError::TooManyPeers)?
-            }
+            None => self.add_link(now, peer, true).ok_or(NicError::TooManyPeers)?,
         };
         if let Some(link) = self.links.get_mut(&id) {
             link.contact = true;
@@ -467,28 +498,54 @@ impl Endpoint {
         Ok(id)
     }
 
-    /// A link to a peer, by paths that are ours if we contact it.
-    fn add_link(&mut self, now: Time, peer: Peer, routes: &[Route], contact: bool) -> Option<u32> {
+    /// A link to a peer; its lanes follow when there is a session.
+    fn add_link(&mut self, now: Time, peer: Peer, contact: bool) -> Option<u32> {
         if self.links.len() >= MAX_PEERS {
             return None;
         }
         let id = self.next_link;
         self.next_link = self.next_link.wrapping_add(1);
-        let flows = if contact { usize::from(self.config.flows) } else { 1 };
-        let (spray, bytes) = (self.config.spray, self.config.datagram_bytes);
-        let paths = Paths::new(routes, contact, flows, spray, bytes);
-        let sender = Sender::new(self.payload_limit(), self.first_message, paths);
-        self.links.insert(id, Box::new(Link::new(now, peer, contact, sender)));
+        let flows = if contact { self.config.flows } else { 1 };
+        let outbox = Outbox::new(self.payload_limit(), flows, self.first_message);
+        let link = Link::new(now, peer, contact, Mail::new(now, outbox));
+        self.links.insert(id, Box::new(link));
         Some(id)
     }
 
-    // The five verbs; `handle_datagram` is in `incoming`.
+    /// Hears what engines say: peers that have begun the sessions that they were offered.
+    fn heed(&mut self) {
+        for (id, index) in self.shared.confirmed() {
+            self.on_confirmed(id, index);
+        }
+    }
+
+    // The five verbs.
+
+    /// Takes what arrived from the wire, and opens it in place. Anything may arrive; what no session
+    /// vouches for is counted, and has no other effect.
+    pub fn handle_datagram(&mut self, now: Time, from: impl Into<Route>, bytes: &mut [u8]) {
+        let from = from.into();
+        let (at, via) = self.engine_at(from.via);
+        let kind = read_prefix(bytes);
+        match (kind, self.engines.get_mut(at)) {
+            // Handshakes are between first engines.
+            (Ok((Kind::Hello, _)), _) if at == 0 => self.on_hello(now, from, bytes),
+            (Ok((Kind::Welcome, index)), _) if at == 0 => self.on_welcome(now, from, index, bytes),
+            (Ok((Kind::Cookie, index)), _) if at == 0 => self.on_cookie(now, index, bytes),
+            (_, Some(engine)) => {
+                engine.handle_datagram(now, Route { via, addr: from.addr }, bytes);
+                self.heed();
+            }
+            (_, None) => self.stats.malformed += 1,
+        }
+    }
 
     /// Lets timers expire.
     pub fn handle_timeout(&mut self, now: Time) {
-        self.settle();
+        self.heed();
+        self.engines.iter_mut().for_each(|engine| engine.handle_timeout(now));
         let give_up = self.config.give_up;
-        let due = |link: &Link| Self::due(link, give_up).is_some_and(|due| due <= now);
+        let due = |link: &Link| link.due(give_up).is_some_and(|due| due <= now);
         let due: Vec<u32> = self.links.iter().filter(|(_, l)| due(l)).map(|(id, _)| *id).collect();
         for id in due {
             self.expire(now, id);
@@ -501,166 +558,88 @@ impl Endpoint {
 
     fn expire(&mut self, now: Time, id: u32) {
         let Some(link) = self.links.get_mut(&id) else { return };
-        if !link.sender.is_idle() && now >= link.sender.heard() + self.config.give_up {
+        let outbox = lock(&link.mail.outbox);
+        let silent = !outbox.is_idle() && now >= outbox.heard() + self.config.give_up;
+        drop(outbox);
+        if silent {
             // Whoever is there next is asked for by a handshake.
-            let session = if link.contact { link.session.take() } else { None };
-            let gone = [session.map(|session| session.local()), link.drop_greeting()];
-            gone.into_iter().flatten().for_each(|index| {
-                self.sessions.remove(&index);
-            });
+            link.established &= !link.contact;
+            if let Some(gone) = link.drop_greeting() {
+                self.indices.remove(&gone);
+            }
             self.fail(id, Cause::Silence);
         } else {
-            if link.session.is_some() {
-                link.sender.on_timeout(now);
-                self.stats.paths_rested += link.sender.paths.take_rested();
-            }
-            if link.next_greeting().is_some_and(|due| due <= now) {
-                self.greet(now, id);
-            }
+            self.greet(now, id);
         }
-        self.schedule(id);
     }
 
-    /// Fails every unanswered message of a link.
+    /// Fails every unanswered message of a link. A link of ours goes on under another session.
     fn fail(&mut self, id: u32, cause: Cause) {
-        let Some(link) = self.links.get_mut(&id) else { return };
-        link.sender.fail_all();
-        self.events.push_back(Event::Unreachable { peer: link.peer, cause });
-    }
-
-    fn due(link: &Link, give_up: Duration) -> Option<Time> {
-        let silence = (!link.sender.is_idle()).then(|| link.sender.heard() + give_up);
-        let packets = link.session.as_ref().and_then(|_| link.sender.next_timeout());
-        [silence, packets, link.next_greeting()].into_iter().flatten().min()
+        let Some(link) = self.links.get(&id) else { return };
+        lock(&link.mail.outbox).fail_all();
+        for lane in 0..link.lanes {
+            self.shared.post(0, lane, Post::Fail(LaneId { link: id, lane }, !link.established));
+        }
+        self.shared.tell(0, [Event::Unreachable { peer: link.peer, cause }]);
     }
 
     /// When [`handle_timeout`](Self::handle_timeout) is next needed.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Time> {
-        let links = self.links.values().filter_map(|link| Self::due(link, self.config.give_up));
-        links.chain((!self.links.is_empty()).then_some(self.next_sweep)).min()
+        let give_up = self.config.give_up;
+        let links = self.links.values().filter_map(|link| link.due(give_up));
+        let engines = self.engines.iter().filter_map(Engine::poll_timeout);
+        let sweep = (!self.links.is_empty()).then_some(self.next_sweep);
+        links.chain(engines).chain(sweep).min()
     }
 
     /// The next event.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.settle();
-        let event = self.events.pop_front()?;
-        if let Event::Received { data, .. } = &event {
-            self.held -= data.len();
-        }
-        Some(event)
+        self.heed();
+        self.shared.next_event()
     }
 
-    /// Appends the next datagram to send to `bytes`, and says where to. Messages go before answers, but
-    /// no more than a turn of them before all answers: an answer is short, so it can end the burst that they make.
+    /// Appends the next datagram to send to `bytes`, and says where to.
     pub fn poll_transmit(&mut self, now: Time, bytes: &mut Vec<u8>) -> Option<Route> {
-        self.settle();
+        self.heed();
         if let Some((to, greeting)) = self.greetings.pop_front() {
             bytes.extend_from_slice(&greeting);
             self.stats.handshakes += 1;
             return Some(to);
         }
-        if self.ahead < TURN
-            && let Some(to) = self.transmit_message(now, bytes)
-        {
-            self.ahead += 1;
-            return Some(to);
-        }
-        if let Some(to) = self.transmit_answer(bytes) {
-            return Some(to);
-        }
-        self.ahead = 0;
-        self.transmit_message(now, bytes)
-    }
-
-    fn transmit_answer(&mut self, bytes: &mut Vec<u8>) -> Option<Route> {
-        let start = bytes.len();
-        while let Some(id) = self.answering.pop_front() {
-            let Some(link) = self.links.get_mut(&id) else { continue };
-            link.answering = false;
-            self.ack_payload.clear();
-            let taken = link.take_answer(&mut self.ack_payload);
-            let Some(session) = link.session.as_mut().filter(|_| taken) else { continue };
-            let header = Header { opcode: Opcode::Ack, ..Header::default() };
-            // What cannot be sealed is a lost datagram.
-            let sealed = session.seal(header, &self.ack_payload, bytes);
-            let route = link.sender.paths.answers();
-            self.schedule(id);
-            if sealed.is_ok() {
-                self.stats.sent.count(self.ack_payload.len());
-                self.stats.acks_sent += 1;
-                return Some(route);
-            }
-            bytes.truncate(start);
-        }
-        None
-    }
-
-    fn transmit_message(&mut self, now: Time, bytes: &mut Vec<u8>) -> Option<Route> {
-        let start = bytes.len();
-        while let Some(id) = self.sending.pop_front() {
-            let Some(link) = self.links.get_mut(&id) else { continue };
-            let next = link.session.as_mut().and_then(|session| {
-                let next = link.sender.next(now, session.next_packet())?;
-                Some((session, next))
-            });
-            let Some((session, next)) = next else {
-                link.sending = false;
-                self.turn = 0;
-                continue;
-            };
-            let (sealed, route) = (session.seal(next.header, next.payload, bytes), next.route);
-            self.stats.retransmitted += u64::from(next.resent);
-            self.stats.sent.count(next.payload.len());
-            // One peer after the other, but not by single datagrams: a burst is for one address.
-            self.turn += 1;
-            if self.turn < TURN {
-                self.sending.push_front(id);
-            } else {
-                self.turn = 0;
-                self.sending.push_back(id);
-            }
-            if sealed.is_ok() {
-                return Some(route);
-            }
-            bytes.truncate(start);
-        }
-        None
-    }
-
-    /// Asks a link for answers and messages, if it is not on the list already.
-    fn schedule(&mut self, id: u32) {
-        let Some(link) = self.links.get_mut(&id) else { return };
-        if link.wants_answer() && !std::mem::replace(&mut link.answering, true) {
-            self.answering.push_back(id);
-        }
-        if !std::mem::replace(&mut link.sending, true) {
-            self.sending.push_back(id);
-        }
+        let sockets = self.config.sockets();
+        self.engines.iter_mut().find_map(|engine| {
+            let Route { via, addr } = engine.poll_transmit(now, bytes)?;
+            Some(Route { via: engine.number() * sockets + via, addr })
+        })
     }
 
     fn forget_idle(&mut self, now: Time) {
         let gone = |link: &Link| {
-            let span = match (&link.session, &link.offered) {
-                (None, Some(_)) => UNCONFIRMED_SPAN,
-                _ => IDLE_SPAN,
-            };
-            link.sender.is_idle() && now.since(link.heard) >= span
+            let span = if link.is_unconfirmed() { UNCONFIRMED_SPAN } else { IDLE_SPAN };
+            link.mail.is_idle() && now.since(link.mail.heard()) >= span
         };
         let gone: Vec<u32> =
             self.links.iter().filter(|(_, link)| gone(link)).map(|(id, _)| *id).collect();
         gone.into_iter().for_each(|id| self.forget(id));
-        self.links.values_mut().for_each(|link| link.shrink(now));
     }
 
     fn forget(&mut self, id: u32) {
         let Some(link) = self.links.remove(&id) else { return };
-        self.first_message = self.first_message.max(link.sender.next_message());
-        self.held -= link.receiver.held_bytes();
-        self.sessions.retain(|_, of| *of != id);
+        self.first_message = self.first_message.max(lock(&link.mail.outbox).next_message());
+        self.end_lanes(id, link.lanes);
+        self.shared.release(lock(&link.mail.inbox).held_bytes());
+        self.indices.retain(|_, of| *of != id);
         self.peers.retain(|_, of| *of != id);
         for (_, of) in self.contacts.values_mut() {
             of.take_if(|of| *of == id);
+        }
+    }
+
+    fn end_lanes(&self, link: u32, lanes: u16) {
+        for lane in 0..lanes {
+            self.shared.post(0, lane, Post::End(LaneId { link, lane }));
         }
     }
 }

@@ -28,8 +28,8 @@ pub const PERSISTENT_TIMEOUTS: u32 = 3;
 /// Round-trip estimate and window towards one peer.
 #[derive(Debug)]
 pub(super) struct Pace {
-    /// Smoothed round-trip time and its mean deviation, once sampled.
-    rtt: Option<(Duration, Duration)>,
+    /// Smoothed round-trip time and its mean deviation in nanoseconds, once sampled.
+    rtt: [u64; 2],
     /// How many samples that are of.
     samples: u32,
     /// Timeouts since the last answer.
@@ -52,7 +52,7 @@ impl Pace {
         let limit = (MAX_WINDOW_BYTES / datagram_bytes.max(1)).clamp(MIN_WINDOW, MAX_WINDOW);
         let limit = limit as u32;
         Self {
-            rtt: None,
+            rtt: [0; 2],
             samples: 0,
             timeouts: 0,
             window: (INITIAL_WINDOW as u32).min(limit),
@@ -75,7 +75,13 @@ impl Pace {
 
     /// The smoothed round-trip time, once sampled.
     pub(super) fn round_trip(&self) -> Option<Duration> {
-        self.rtt.map(|(smoothed, _)| smoothed)
+        self.estimate().map(|(smoothed, _)| smoothed)
+    }
+
+    /// Smoothed round-trip time and mean deviation.
+    fn estimate(&self) -> Option<(Duration, Duration)> {
+        let [smoothed, deviation] = self.rtt.map(Duration::from_nanos);
+        (self.samples > 0).then_some((smoothed, deviation))
     }
 
     /// How many samples the round-trip time is of.
@@ -98,20 +104,21 @@ impl Pace {
 
     /// The next sample is taken for the round-trip time: what was known of it says nothing any more.
     pub(super) fn forget_round_trip(&mut self) {
-        (self.rtt, self.samples) = (None, 0);
+        self.samples = 0;
     }
 
     /// How long to wait for an answer: SRTT + 4·RTTVAR (after RFC 6298 §2), doubled by every timeout,
     /// within [`MIN_PTO`] and [`MAX_PTO`].
     pub(super) fn timeout(&self) -> Duration {
-        let wait = self.rtt.map_or(INITIAL_PTO, |(smoothed, deviation)| smoothed + 4 * deviation);
+        let estimate = self.estimate();
+        let wait = estimate.map_or(INITIAL_PTO, |(smoothed, deviation)| smoothed + 4 * deviation);
         (wait.max(MIN_PTO) * (1 << self.timeouts.min(6))).min(MAX_PTO)
     }
 
     /// How long after its sending a datagram is lost, if one that was sent later is answered:
     /// a round trip, and what paths of different lengths may differ by (after RFC 8985 §6.2).
     pub(super) fn patience(&self) -> Duration {
-        let (smoothed, deviation) = self.rtt.unwrap_or((INITIAL_PTO, Duration::ZERO));
+        let (smoothed, deviation) = self.estimate().unwrap_or((INITIAL_PTO, Duration::ZERO));
         smoothed + (smoothed / 4).max(2 * deviation).max(MIN_REORDER)
     }
 
@@ -119,13 +126,14 @@ impl Pace {
     pub(super) fn on_answers(&mut self, count: usize, rtt: Option<Duration>) {
         self.timeouts = 0;
         if let Some(sample) = rtt {
-            self.samples = self.samples.saturating_add(1);
-            self.rtt = Some(match self.rtt {
+            let (smoothed, deviation) = match self.estimate() {
                 None => (sample, sample / 2),
                 Some((smoothed, deviation)) => {
                     ((7 * smoothed + sample) / 8, (3 * deviation + smoothed.abs_diff(sample)) / 4)
                 }
-            });
+            };
+            self.rtt = [smoothed, deviation].map(|span| span.as_nanos() as u64);
+            self.samples = self.samples.saturating_add(1);
         }
         self.answered += count as u32;
         for _ in 0..count {

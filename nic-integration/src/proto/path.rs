@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use super::outbox::Sight;
 use super::pace::Pace;
 use super::time::Time;
 
@@ -64,11 +65,12 @@ struct Rest {
 pub(super) struct Path {
     pub(super) route: Route,
     pub(super) pace: Pace,
-    pub(super) in_flight: usize,
+    pub(super) in_flight: u32,
     /// Packets that went this way, oldest first; some are no longer in flight.
     pub(super) sent: VecDeque<u64>,
-    /// The newest packet of this way that was answered: those before it were overtaken.
-    pub(super) newest_answered: Option<u64>,
+    /// One more than the newest packet of this way that was answered, 0 before the first: those before it were
+    /// overtaken.
+    pub(super) answered_to: u64,
     /// When something was last sent this way, or answered: the timeout counts from here.
     pub(super) stirred: Time,
     /// When something that went this way was last answered.
@@ -89,7 +91,7 @@ impl Path {
             pace: Pace::new(datagram_bytes),
             in_flight: 0,
             sent: VecDeque::new(),
-            newest_answered: None,
+            answered_to: 0,
             stirred: Time::ZERO,
             answered: Time::ZERO,
             heard: Time::ZERO,
@@ -105,12 +107,12 @@ impl Path {
     }
 
     pub(super) fn has_room(&self) -> bool {
-        self.is_up() && self.in_flight < self.pace.window()
+        self.is_up() && (self.in_flight as usize) < self.pace.window()
     }
 
     /// How full the window will be with one more, to be compared with another path's.
     pub(super) fn fill_with_one_more(&self, other: &Self) -> std::cmp::Ordering {
-        let fill = |path: &Self, of: &Self| (path.in_flight + 1) * of.pace.window();
+        let fill = |path: &Self, of: &Self| (path.in_flight as usize + 1) * of.pace.window();
         fill(self, other).cmp(&fill(other, self))
     }
 
@@ -164,15 +166,15 @@ impl Path {
     /// Nothing is in flight, and packets are numbered anew.
     pub(super) fn clear(&mut self) {
         self.sent.clear();
-        (self.in_flight, self.probes, self.newest_answered) = (0, 0, None);
+        (self.in_flight, self.probes, self.answered_to) = (0, 0, 0);
     }
 }
 
-/// All ways to one peer. Messages are dealt to *flows*; a flow's datagrams are sprayed over its own paths.
+/// A lane's ways to a peer. Messages are dealt to *flows*; a flow's datagrams are sprayed over its own paths.
 #[derive(Debug)]
 pub(super) struct Paths {
     all: Vec<Path>,
-    datagram_bytes: usize,
+    datagram_bytes: u32,
     /// Paths are our own sockets, not learned from where the peer sends from.
     fixed: bool,
     /// Paths there may be.
@@ -180,16 +182,16 @@ pub(super) struct Paths {
     /// Where something last came from.
     last: u16,
     /// Datagrams sent one way before the next is chosen.
-    spray: u32,
+    spray: u16,
     /// For each flow: the path in use, and datagrams since it was chosen.
-    flows: Vec<(u32, u32)>,
+    flows: Box<[(u32, u32)]>,
     /// How often a path was left to rest.
     rested: u32,
 }
 
 impl Paths {
-    /// Paths by `routes`, dealt to `flows`. If `fixed` they are our own sockets; otherwise the first route that
-    /// the peer was heard by, and more are learned.
+    /// Paths by `routes`, dealt to `flows`. If `fixed` they are our own sockets; otherwise there is none yet,
+    /// and they are learned from where the peer is heard.
     pub(super) fn new(
         routes: &[Route],
         fixed: bool,
@@ -199,11 +201,11 @@ impl Paths {
     ) -> Self {
         Self {
             all: routes.iter().map(|route| Path::new(*route, datagram_bytes)).collect(),
-            datagram_bytes,
+            datagram_bytes: datagram_bytes as u32,
             fixed,
-            most: routes.len() as u16,
+            most: routes.len().max(1) as u16,
             last: 0,
-            spray,
+            spray: u16::try_from(spray).unwrap_or(u16::MAX),
             flows: (0..flows.max(1) as u32).map(|flow| (flow, 0)).collect(),
             rested: 0,
         }
@@ -237,13 +239,8 @@ impl Paths {
     }
 
     /// Where answers go: where something last came from.
-    pub(super) fn answers(&self) -> Route {
-        self.all[usize::from(self.last)].route
-    }
-
-    /// Which way to say HELLO for the `attempt`th time.
-    pub(super) fn greets(&self, attempt: u32) -> Route {
-        self.all[attempt as usize % self.all.len()].route
+    pub(super) fn answers(&self) -> Option<Route> {
+        self.all.get(usize::from(self.last)).map(|path| path.route)
     }
 
     /// The peer listens at `addr`.
@@ -266,13 +263,13 @@ impl Paths {
         let is =
             |path: &Path| if fixed { path.route.via == route.via } else { path.route == route };
         // Most things come from where the last one came from.
-        if !is(&self.all[usize::from(self.last)]) {
+        if !self.all.get(usize::from(self.last)).is_some_and(is) {
             let known = self.all.iter().position(is);
             let last = match known {
                 Some(path) => path,
                 None if fixed => return,
                 None if self.all.len() < usize::from(self.most) => {
-                    self.all.push(Path::new(route, self.datagram_bytes));
+                    self.all.push(Path::new(route, self.datagram_bytes as usize));
                     self.all.len() - 1
                 }
                 None => {
@@ -280,7 +277,7 @@ impl Paths {
                     let silent = self.all.iter().enumerate().min_by_key(silence);
                     let path = silent.map_or(0, |(path, _)| path);
                     let own = &mut self.all[path];
-                    (own.pace, own.rest) = (Pace::new(self.datagram_bytes), None);
+                    (own.pace, own.rest) = (Pace::new(self.datagram_bytes as usize), None);
                     path
                 }
             };
@@ -290,7 +287,7 @@ impl Paths {
         (path.route, path.heard) = (route, now);
     }
 
-    fn of_flow(&self, flow: usize) -> impl Iterator<Item = usize> + '_ {
+    fn of_flow(&self, flow: usize) -> impl Iterator<Item = usize> + Clone + '_ {
         (flow..self.all.len()).step_by(self.flows.len())
     }
 
@@ -300,7 +297,7 @@ impl Paths {
         let (at, streak) = self.flows[flow];
         let at = at as usize;
         let silent = |path: usize| self.all[path].pace.timeouts() > 0;
-        if streak < self.spray && self.all.get(at).is_some_and(Path::has_room) && !silent(at) {
+        if streak < self.spray.into() && self.all.get(at).is_some_and(Path::has_room) && !silent(at) {
             return Some(at);
         }
         let open = self.of_flow(flow).filter(|&path| self.all[path].has_room());
@@ -312,9 +309,9 @@ impl Paths {
     pub(super) fn take(&mut self, flow: usize, path: usize) -> bool {
         let (at, streak) = &mut self.flows[flow];
         let path = path as u32;
-        *streak = if *at == path && *streak < self.spray { *streak + 1 } else { 1 };
+        *streak = if *at == path && *streak < self.spray.into() { *streak + 1 } else { 1 };
         *at = path;
-        *streak >= self.spray
+        *streak >= self.spray.into()
     }
 
     /// The others of a path's flow that are up.
@@ -324,12 +321,30 @@ impl Paths {
         others.map(|other| &self.all[other]).filter(|other| other.is_up())
     }
 
-    /// Leaves a path to rest if it alone is silent: another was answered since its first timeout. Whether it
-    /// begins to.
-    pub(super) fn rest_if_silent(&mut self, now: Time, path: usize) -> bool {
+    /// What other lanes must know of a flow's paths.
+    pub(super) fn sight(&self, flow: usize) -> Sight {
+        let paths = self.of_flow(flow).map(|path| &self.all[path]);
+        let up = paths.clone().filter(|path| path.is_up());
+        Sight {
+            up: up.clone().next().is_some(),
+            answered: paths.map(|path| path.answered).max().unwrap_or(Time::ZERO),
+            quickest: up.filter_map(|path| path.pace.round_trip()).min(),
+        }
+    }
+
+    /// Leaves a path to rest if it alone is silent: another, maybe of another lane, was answered since its
+    /// first timeout. Whether it begins to.
+    pub(super) fn rest_if_silent(
+        &mut self,
+        now: Time,
+        path: usize,
+        elsewhere: Option<Sight>,
+    ) -> bool {
         let own = &self.all[path];
         let silent = own.pace.timeouts() >= REST_TIMEOUTS && own.is_up();
-        if silent && self.others(path).any(|other| other.answered >= own.silent) {
+        let others = self.others(path).map(|other| other.answered);
+        let answered = others.chain(elsewhere.map(|others| others.answered)).max();
+        if silent && answered.is_some_and(|answered| answered >= own.silent) {
             self.rested += 1;
             self.all[path].rest(now);
             return true;
@@ -343,26 +358,26 @@ impl Paths {
     }
 
     /// Answers came to datagrams that went by a path.
-    pub(super) fn on_answers(&mut self, now: Time, answered: &Answered) {
+    pub(super) fn on_answers(&mut self, now: Time, answered: &Answered, elsewhere: Option<Sight>) {
         let Answered { path, count, newest: (packet, sent), tried } = *answered;
         let own = &mut self.all[path];
         // Of an older one nobody knows how long its answer has been under way.
-        let sample = (own.newest_answered < Some(packet)).then(|| now.since(sent));
-        own.newest_answered = own.newest_answered.max(Some(packet));
+        let sample = (own.answered_to <= packet).then(|| now.since(sent));
+        own.answered_to = own.answered_to.max(packet + 1);
         (own.stirred, own.answered, own.probes) = (now, now, 0);
         let tried = tried && sample.is_some();
         if tried {
             own.pace.forget_round_trip();
         }
         own.pace.on_answers(count, sample);
-        if tried && !self.lags(path, 1) {
+        if tried && !self.lags(path, 1, elsewhere) {
             self.all[path].wake();
         }
     }
 
     /// Leaves a path to rest whose round trips take too long; all answers of one ACK are counted.
-    pub(super) fn rest_if_late(&mut self, now: Time, path: usize) {
-        if self.all[path].is_up() && self.lags(path, LAG_SAMPLES) {
+    pub(super) fn rest_if_late(&mut self, now: Time, path: usize, elsewhere: Option<Sight>) {
+        if self.all[path].is_up() && self.lags(path, LAG_SAMPLES, elsewhere) {
             self.rested += 1;
             self.all[path].rest(now);
         }
@@ -370,17 +385,18 @@ impl Paths {
 
     /// Whether a path's round trips, of which there are so many samples, take too much longer than those of
     /// the quickest other.
-    fn lags(&self, path: usize, samples: u32) -> bool {
+    fn lags(&self, path: usize, samples: u32, elsewhere: Option<Sight>) -> bool {
         let own = &self.all[path].pace;
-        let quickest = self.others(path).filter_map(|other| other.pace.round_trip()).min();
+        let others = self.others(path).filter_map(|other| other.pace.round_trip());
+        let quickest = others.chain(elsewhere.and_then(|others| others.quickest)).min();
         let pair = quickest.zip(own.round_trip()).filter(|_| own.samples() >= samples);
         pair.is_some_and(|(quick, own)| own > LAG * quick && own > quick + LAG_FLOOR)
     }
 
     /// The path that something last came from works.
     pub(super) fn wake_heard(&mut self) {
-        let path = &mut self.all[usize::from(self.last)];
-        if !path.is_up() {
+        let path = self.all.get_mut(usize::from(self.last));
+        if let Some(path) = path.filter(|path| !path.is_up()) {
             path.wake();
         }
     }
@@ -404,7 +420,7 @@ impl Paths {
     pub(super) fn reset(&mut self) {
         for path in &mut self.all {
             let heard = path.heard;
-            *path = Path { heard, ..Path::new(path.route, self.datagram_bytes) };
+            *path = Path { heard, ..Path::new(path.route, self.datagram_bytes as usize) };
         }
     }
 }

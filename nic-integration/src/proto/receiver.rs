@@ -1,10 +1,10 @@
 //! The receiving half from one peer: what is known of its messages (PROTOCOL §5).
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 
 use super::ack::Refusal;
 use super::datagram::Header;
-use super::sender::MESSAGE_WINDOW;
+use super::outbox::MESSAGE_WINDOW;
 
 /// A WRITE message of which some datagrams are committed.
 #[derive(Debug)]
@@ -79,7 +79,7 @@ pub(super) struct Receiver {
     /// Those that are not done.
     messages: BTreeMap<u64, Incoming>,
     /// Those that are: one bit each, from `done_from` on.
-    done: VecDeque<u64>,
+    done: Vec<u64>,
     /// The first of them, a multiple of 64.
     done_from: u64,
     held: Held,
@@ -104,7 +104,8 @@ impl Receiver {
         {
             freed += self.held.give_up(&oldest.remove());
         }
-        while self.done_from.saturating_add(64) <= floor && self.done.pop_front().is_some() {
+        while self.done_from.saturating_add(64) <= floor && !self.done.is_empty() {
+            self.done.remove(0);
             self.done_from += 64;
         }
         Some(freed)
@@ -124,7 +125,7 @@ impl Receiver {
         }
         // It was admitted, and so is within the window: the words are few.
         while message < self.done_from {
-            self.done.push_front(0);
+            self.done.insert(0, 0);
             self.done_from -= 64;
         }
         let word = ((message - self.done_from) / 64) as usize;

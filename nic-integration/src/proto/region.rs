@@ -1,10 +1,13 @@
 //! Where a WRITE may land: memory and inboxes (PROTOCOL §5).
 
+use std::sync::Mutex;
+
 use super::ack::Refusal;
 use super::datagram::Header;
 use super::event::Peer;
 use super::receiver::Partial;
 use super::secure::NodeId;
+use super::shared::lock;
 use super::sum::SumRegion;
 
 /// What is registered under an rkey.
@@ -17,16 +20,33 @@ pub(super) enum Region {
         max_message_bytes: u32,
     },
     /// SUMs are added.
-    Sum(Box<SumRegion>),
+    Sum(SumRegion),
 }
 
 /// Bytes that a peer may overwrite.
 pub(super) struct Memory {
-    pub(super) bytes: Vec<u8>,
+    length: usize,
     /// The only node that may, if any is named.
-    pub(super) owner: Option<NodeId>,
+    owner: Option<NodeId>,
+    landed: Mutex<Landed>,
+}
+
+/// What a memory region has received.
+pub(super) struct Landed {
+    pub(super) bytes: Vec<u8>,
     /// Messages with an immediate that landed whole.
     pub(super) immediates: u64,
+}
+
+impl Memory {
+    pub(super) fn new(length: usize, owner: Option<NodeId>) -> Self {
+        let landed = Landed { bytes: vec![0; length], immediates: 0 };
+        Self { length, owner, landed: Mutex::new(landed) }
+    }
+
+    pub(super) fn with<T>(&self, look: impl FnOnce(&mut Landed) -> T) -> T {
+        look(&mut lock(&self.landed))
+    }
 }
 
 impl Region {
@@ -42,10 +62,10 @@ impl Region {
             Self::Memory(memory) if memory.owner.is_some_and(|owner| owner != from.node) => {
                 return Err(Refusal::NoRight);
             }
-            Self::Memory(memory) if u64::from(header.message_bytes) > memory.bytes.len() as u64 => {
+            Self::Memory(memory) if u64::from(header.message_bytes) > memory.length as u64 => {
                 return Err(Refusal::OutOfBounds);
             }
-            Self::Memory(memory) => memory.bytes.len() as u64,
+            Self::Memory(memory) => memory.length as u64,
             Self::Inbox { max_message_bytes } if header.message_bytes > *max_message_bytes => {
                 return Err(Refusal::WrongLength);
             }
@@ -73,14 +93,16 @@ impl Region {
 
     /// Copies a payload that passed [`check_write`](Self::check_write) to its place; `false` if
     /// the message began when something else was registered here.
-    pub(super) fn place(&mut self, partial: &mut Partial, header: &Header, payload: &[u8]) -> bool {
-        let target = match self {
-            Self::Memory(memory) => &mut memory.bytes[..],
-            Self::Inbox { .. } => &mut partial.assembly[..],
-            Self::Sum(_) => return false,
-        };
+    pub(super) fn place(&self, partial: &mut Partial, header: &Header, payload: &[u8]) -> bool {
         let start = header.offset as usize;
-        let place = target.get_mut(start..start + payload.len());
-        place.map(|place| place.copy_from_slice(payload)).is_some()
+        let place = |target: &mut [u8]| {
+            let place = target.get_mut(start..start + payload.len());
+            place.map(|place| place.copy_from_slice(payload)).is_some()
+        };
+        match self {
+            Self::Memory(memory) => memory.with(|landed| place(&mut landed.bytes)),
+            Self::Inbox { .. } => place(&mut partial.assembly),
+            Self::Sum(_) => false,
+        }
     }
 }

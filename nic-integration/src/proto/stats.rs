@@ -1,5 +1,7 @@
 //! Counters of one endpoint. Plain numbers: whoever holds them may print or export them.
 
+use std::ops::Add;
+
 /// Datagrams one way, split by what their bytes are.
 ///
 /// UDP and IP headers are not counted (28 bytes a datagram over IPv4, 48 over IPv6).
@@ -27,6 +29,19 @@ impl Traffic {
         self.header_bytes += super::datagram::HEADER_BYTES as u64;
         self.payload_bytes += payload_bytes as u64;
         self.tag_bytes += super::datagram::TAG_BYTES as u64;
+    }
+}
+
+impl Add for Traffic {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self {
+            datagrams: self.datagrams + other.datagrams,
+            header_bytes: self.header_bytes + other.header_bytes,
+            payload_bytes: self.payload_bytes + other.payload_bytes,
+            tag_bytes: self.tag_bytes + other.tag_bytes,
+        }
     }
 }
 
@@ -58,6 +73,27 @@ pub struct Stats {
     pub handshakes: u64,
     /// First messages that got no answer: from nodes that may not talk to us, or without a cookie.
     pub turned_away: u64,
+}
+
+impl Add for Stats {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self {
+            sent: self.sent + other.sent,
+            received: self.received + other.received,
+            acks_sent: self.acks_sent + other.acks_sent,
+            retransmitted: self.retransmitted + other.retransmitted,
+            paths_rested: self.paths_rested + other.paths_rested,
+            duplicates: self.duplicates + other.duplicates,
+            refused: self.refused + other.refused,
+            overrun: self.overrun + other.overrun,
+            trimmed: self.trimmed + other.trimmed,
+            malformed: self.malformed + other.malformed,
+            handshakes: self.handshakes + other.handshakes,
+            turned_away: self.turned_away + other.turned_away,
+        }
+    }
 }
 
 /// What an endpoint holds at present. All of it is bounded (PROTOCOL §9).

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 
@@ -10,7 +12,8 @@ use crate::NicError;
 use super::ack::Refusal;
 use super::datagram::Header;
 use super::event::Peer;
-use super::summer::Summer;
+use super::shared::{LaneId, lock};
+use super::summer::{Geometry, Stretch, Summer};
 
 /// Bytes of a contribution's digest.
 const DIGEST_BYTES: usize = 8;
@@ -27,16 +30,43 @@ pub struct SumConfig {
     /// Key of the digests by which a repeated contribution is told from another one. Fresh and
     /// random for every round; never leaves the aggregator.
     pub digest_key: [u8; 32],
-    /// The accumulator.
-    pub summer: Box<dyn Summer>,
+    /// How contributions are cut.
+    pub geometry: Box<dyn Geometry>,
+    /// The accumulators: one stretch of chunks after the other, from the first to the last. Engines add
+    /// to different stretches at once.
+    pub stretches: Vec<Stretch>,
 }
 
-/// One round's accumulator with its bookkeeping: per chunk one bit and one digest of 8 bytes per
-/// contributor, a count and a closed flag.
-pub struct SumRegion {
-    config: SumConfig,
-    bindings: BTreeMap<u16, Peer>,
+/// One round's accumulators with their bookkeeping: per chunk one bit and one digest of 8 bytes per
+/// contributor, a count and a closed flag. A handle: its clones are the same region.
+#[derive(Clone)]
+pub struct SumRegion(Arc<Inner>);
+
+struct Inner {
+    round: u32,
+    contributors: u16,
+    geometry: Box<dyn Geometry>,
+    chunk_count: u32,
+    key: LessSafeKey,
+    bindings: RwLock<BTreeMap<u16, Peer>>,
+    withdrawn: AtomicBool,
+    /// In the order of their chunks. Whoever locks several does so in this order.
+    stripes: Vec<Stripe>,
+}
+
+struct Stripe {
+    chunks: Range<u32>,
+    tally: Mutex<Tally>,
+}
+
+/// What is known of a stretch of chunks, and their sums.
+struct Tally {
+    first: u32,
+    /// Contributors' bits take so many words a chunk.
     words: usize,
+    contributors: u16,
+    target: u32,
+    summer: Box<dyn Summer>,
     /// `[chunk][word]`, contributor 0 in the least significant bit of word 0.
     bits: Vec<u64>,
     /// The first of the companions looked at last and what was found, until a bit is set.
@@ -45,17 +75,15 @@ pub struct SumRegion {
     digests: Vec<Digest>,
     counts: Vec<u32>,
     closed: Vec<bool>,
-    key: LessSafeKey,
-    batch: Batch,
 }
 
 /// Bytes of chunks in a batch: what GRO joins fits, and so does a core's cache.
 const BATCH_BYTES: usize = 1 << 16;
 
-/// Datagrams that passed every check but the scheme's, to be checked and added together: an engine does
-/// best with many ciphertexts at a time.
+/// Datagrams of one engine for one region, to be checked and added together: that does best with many
+/// ciphertexts at a time.
 #[derive(Default)]
-struct Batch {
+pub(super) struct Batch {
     /// The chunks of all datagrams.
     bytes: Vec<u8>,
     pieces: Vec<Piece>,
@@ -71,19 +99,11 @@ struct Waiting {
     pieces: Range<usize>,
 }
 
-/// Whom to answer: a link's number and its packet.
-pub(super) type Asker = (u32, u64);
+/// Whom to answer: a lane and its packet.
+pub(super) type Asker = (LaneId, u64);
 
-/// What became of a SUM that was not refused.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Accepted {
-    /// It waits for [`SumRegion::settle`] and must not be answered before.
-    Waits,
-    Committed(SumCommitted),
-}
-
-/// A datagram that waited: whom to answer, whose it is, and what became of it.
-pub(super) type Settled = (Asker, u16, Result<SumCommitted, SumRefused>);
+/// A datagram that waited: whom to answer, whose it is, and how many of its chunks were added, or why not.
+pub(super) type Settled = (Asker, u16, Result<u32, SumRefused>);
 
 /// A refused SUM, and the chunk at fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,23 +112,25 @@ pub(super) struct SumRefused {
     pub(super) chunk: u32,
 }
 
-/// A committed SUM.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct SumCommitted {
-    /// Chunks added now; none for a repetition.
-    pub(super) added: u32,
-    /// Chunks that reached their target by this.
-    pub(super) closed: Vec<u32>,
-}
-
 /// A whole chunk of a datagram.
 struct Piece {
     chunk: u32,
-    /// Where it lies in the payload, or in the bytes of the batch.
+    /// Where it lies in the bytes of the batch.
     bytes: Range<usize>,
     digest: Digest,
-    /// The bit is set already, with the same digest.
-    repeated: bool,
+}
+
+impl Batch {
+    /// Whether it must be settled before it takes a datagram of so many bytes.
+    pub(super) fn is_full(&self, payload_bytes: usize) -> bool {
+        self.bytes.len() + payload_bytes > BATCH_BYTES
+    }
+
+    fn clear(&mut self) {
+        self.bytes.clear();
+        self.pieces.clear();
+        self.datagrams.clear();
+    }
 }
 
 impl SumRegion {
@@ -116,72 +138,99 @@ impl SumRegion {
     ///
     /// # Errors
     ///
-    /// [`NicError::Seal`] if the cipher takes no key.
+    /// [`NicError::Seal`] if the cipher takes no key; [`NicError::Stretches`] if the stretches do not follow one
+    /// another over all chunks, or one has not all companions of its chunks.
     pub fn new(config: SumConfig) -> Result<Self, NicError> {
         let key = UnboundKey::new(&AES_256_GCM, &config.digest_key).map_err(|_| NicError::Seal)?;
-        let chunks = config.summer.chunk_count() as usize;
-        let words = usize::from(config.contributors).div_ceil(64);
-        Ok(Self {
-            bindings: BTreeMap::new(),
-            words,
-            bits: vec![0; chunks * words],
-            companions: None,
-            digests: vec![Digest::default(); chunks * usize::from(config.contributors)],
-            counts: vec![0; chunks],
-            closed: vec![false; chunks],
+        let geometry = config.geometry;
+        let chunk_count = geometry.chunk_count();
+        let mut next = 0;
+        let stripes = config.stretches.into_iter().map(|Stretch { chunks, summer }| {
+            let follows = chunks.start == next && chunks.end > next && chunks.end <= chunk_count;
+            next = chunks.end;
+            let whole = follows
+                && geometry.companions(chunks.start).start >= chunks.start
+                && geometry.companions(chunks.end - 1).end <= chunks.end;
+            let (first, count) = (chunks.start, chunks.len());
+            let words = usize::from(config.contributors).div_ceil(64);
+            let tally = Mutex::new(Tally {
+                first,
+                words,
+                contributors: config.contributors,
+                target: config.target,
+                summer,
+                bits: vec![0; count * words],
+                companions: None,
+                digests: vec![Digest::default(); count * usize::from(config.contributors)],
+                counts: vec![0; count],
+                closed: vec![false; count],
+            });
+            whole.then_some(Stripe { chunks, tally })
+        });
+        let stripes = stripes.collect::<Option<Vec<_>>>().ok_or(NicError::Stretches)?;
+        if next != chunk_count {
+            return Err(NicError::Stretches);
+        }
+        Ok(Self(Arc::new(Inner {
+            round: config.round,
+            contributors: config.contributors,
+            geometry,
+            chunk_count,
             key: LessSafeKey::new(key),
-            batch: Batch::default(),
-            config,
-        })
+            bindings: RwLock::default(),
+            withdrawn: AtomicBool::new(false),
+            stripes,
+        })))
     }
 
     /// Lets `peer`, and nobody else, contribute as `contributor` from now on. Bits stay.
-    pub fn bind(&mut self, contributor: u16, peer: Peer) {
-        if contributor < self.config.contributors {
-            self.bindings.insert(contributor, peer);
+    pub fn bind(&self, contributor: u16, peer: Peer) {
+        if contributor < self.0.contributors {
+            let mut bindings = self.0.bindings.write().unwrap_or_else(PoisonError::into_inner);
+            bindings.insert(contributor, peer);
         }
+    }
+
+    /// What still waits to be added is refused.
+    pub(super) fn withdraw(&self) {
+        self.0.withdrawn.store(true, Ordering::SeqCst);
     }
 
     /// How many chunks there are.
     #[must_use]
     pub fn chunk_count(&self) -> u32 {
-        self.counts.len() as u32
+        self.0.chunk_count
     }
 
     /// How many contributors a chunk has; 0 for a chunk out of range.
     #[must_use]
     pub fn contributor_count(&self, chunk: u32) -> u32 {
-        self.counts.get(chunk as usize).copied().unwrap_or(0)
+        self.tally(chunk).map_or(0, |tally| tally.counts[tally.at(chunk)])
     }
 
     /// Whether a chunk takes no more contributions; a chunk out of range takes none.
     #[must_use]
     pub fn is_closed(&self, chunk: u32) -> bool {
-        self.closed.get(chunk as usize).copied().unwrap_or(true)
+        self.tally(chunk).is_none_or(|tally| tally.closed[tally.at(chunk)])
     }
 
     /// Whether a contributor's bytes are in a chunk's sum.
     #[must_use]
     pub fn has(&self, chunk: u32, contributor: u16) -> bool {
-        let (word, mask) = self.bit(chunk, contributor);
-        contributor < self.config.contributors
-            && self.bits.get(word).is_some_and(|bits| bits & mask != 0)
+        contributor < self.0.contributors
+            && self.tally(chunk).is_some_and(|tally| tally.has(chunk, contributor))
     }
 
     /// The contributors of a chunk as a little-endian bitmap, padded to whole 8-byte words.
     #[must_use]
     pub fn bitmap(&self, chunk: u32) -> Vec<u8> {
-        let start = chunk as usize * self.words;
-        let words = self.bits.get(start..start + self.words).unwrap_or(&[]);
+        let words = self.tally(chunk).map_or(vec![], |tally| tally.row(chunk).to_vec());
         words.iter().flat_map(|word| word.to_le_bytes()).collect()
     }
 
     /// Closes a chunk to further contributions; `true` if it was open.
-    pub fn close(&mut self, chunk: u32) -> bool {
-        match self.closed.get_mut(chunk as usize) {
-            Some(closed) => !std::mem::replace(closed, true),
-            None => false,
-        }
+    pub fn close(&self, chunk: u32) -> bool {
+        self.tally(chunk).is_some_and(|mut tally| tally.close(chunk))
     }
 
     /// The sum of a closed chunk. If not everybody is in it, its companions must be at rest as well: at a
@@ -191,243 +240,148 @@ impl SumRegion {
     ///
     /// The summer's reason to withhold it, that its companions are of other contributors, or that the
     /// chunk is open or empty.
-    pub fn finish(&mut self, chunk: u32) -> Result<Vec<u8>, String> {
-        let count = self.contributor_count(chunk);
-        if !self.is_closed(chunk) || count == 0 {
-            return Err(format!("chunk {chunk} is open or empty"));
+    pub fn finish(&self, chunk: u32) -> Result<Vec<u8>, String> {
+        match self.tally(chunk) {
+            Some(mut tally) => tally.finish(chunk, &*self.0.geometry),
+            None => Err(format!("there is no chunk {chunk}")),
         }
-        // What everybody is in, they will be in together with all of its companions, or those are
-        // withheld: it need not wait for them.
-        if count < self.config.target {
-            let companions = self.config.summer.companions(chunk);
-            let first = companions.start;
-            if self.companions.as_ref().is_none_or(|(last, _)| *last != first) {
-                self.companions = Some((first, self.check_companions(companions)));
-            }
-            if let Some((_, Err(why))) = &self.companions {
-                return Err(why.clone());
-            }
-        }
-        self.config.summer.finish(chunk)
     }
 
-    /// Names those who are in some of these companions and not in others.
-    fn check_companions(&self, Range { start, end }: Range<u32>) -> Result<(), String> {
-        let row = |chunk| &self.bits[self.bit(chunk, 0).0..][..self.words];
-        if (start..end).all(|chunk| row(chunk) == row(start)) {
-            return Ok(());
-        }
-        let is_partial = |contributor: &u16| {
-            let has = |chunk| self.has(chunk, *contributor);
-            (start..end).any(has) && !(start..end).all(has)
-        };
-        let partial: Vec<_> = (0..self.config.contributors).filter(is_partial).collect();
-        Err(format!(
-            "clients {partial:?} are in a part of chunks {start} to {} only, which cannot be opened \
-             without each other: start the round again, without these clients or with all that they \
-             have to send",
-            end - 1
-        ))
+    /// The place of the stripe that a chunk is in.
+    fn stripe(&self, chunk: u32) -> usize {
+        self.0.stripes.partition_point(|stripe| stripe.chunks.end <= chunk)
     }
 
-    /// Whether what waits must be [settled](Self::settle) before a datagram is accepted: there is no more
-    /// room, or the same chunks of the same contributor may be waiting.
-    pub(super) fn must_settle(&self, header: &Header, payload: &[u8]) -> bool {
-        let goes_back = |waiting: &Waiting| {
-            waiting.contributor == header.contributor && header.index < waiting.chunks.end
-        };
-        let bytes = self.batch.bytes.len() + payload.len();
-        bytes > BATCH_BYTES || self.batch.datagrams.iter().any(goes_back)
+    fn tally(&self, chunk: u32) -> Option<MutexGuard<'_, Tally>> {
+        self.0.stripes.get(self.stripe(chunk)).map(|stripe| lock(&stripe.tally))
     }
 
-    /// Takes a datagram: validates it, and adds what is new (PROTOCOL §6.2), or has it wait to be added
-    /// together with others.
+    /// Takes a datagram that may be added, to wait for [`settle`](Self::settle); it must not be answered
+    /// before (PROTOCOL §6.2).
     pub(super) fn accept(
-        &mut self,
+        &self,
         from: Peer,
         asker: Asker,
         header: &Header,
         payload: &[u8],
-    ) -> Result<Accepted, SumRefused> {
+        batch: &mut Batch,
+    ) -> Result<(), SumRefused> {
         let refused = |refusal| SumRefused { refusal, chunk: header.index };
-        if header.immediate != self.config.round {
+        if header.immediate != self.0.round {
             return Err(refused(Refusal::WrongRound));
         }
-        if self.bindings.get(&header.contributor) != Some(&from) {
+        let bindings = self.0.bindings.read().unwrap_or_else(PoisonError::into_inner);
+        if bindings.get(&header.contributor) != Some(&from) {
             return Err(refused(Refusal::NotContributor));
         }
+        drop(bindings);
         if payload.is_empty() || header.message_bytes as usize != payload.len() {
             return Err(refused(Refusal::WrongLength));
         }
-        let mut batch = std::mem::take(&mut self.batch);
         let first = batch.pieces.len();
-        let laid_out = self.lay_out(header, payload, &mut batch);
-        let accepted = laid_out.and_then(|()| {
-            let pieces = &batch.pieces[first..];
-            if pieces.iter().any(|piece| piece.repeated) {
-                return self.commit_now(header, payload, pieces).map(Accepted::Committed);
-            }
-            let chunks = header.index..header.index + pieces.len() as u32;
-            batch.bytes.extend_from_slice(payload);
-            batch.datagrams.push(Waiting {
-                asker,
-                contributor: header.contributor,
-                chunks,
-                pieces: first..batch.pieces.len(),
-            });
-            Ok(Accepted::Waits)
-        });
-        if accepted != Ok(Accepted::Waits) {
+        if let Err(refused) = self.lay_out(header, payload, batch) {
             batch.pieces.truncate(first);
+            return Err(refused);
         }
-        self.batch = batch;
-        accepted
-    }
-
-    /// Adds what waits, and says of each datagram what became of it.
-    pub(super) fn settle(&mut self, mut told: impl FnMut(Settled)) {
-        let mut batch = std::mem::take(&mut self.batch);
-        // What one contributor sent of one stretch of chunks lies together and is one run.
-        let follows = |a: &Waiting, b: &Waiting| {
-            a.contributor == b.contributor && a.chunks.end == b.chunks.start
-        };
-        for run in batch.datagrams.chunk_by(follows) {
-            if self.add_run(run, &batch).is_ok() {
-                run.iter().for_each(|own| told(self.mark(own, &batch.pieces)));
-                continue;
-            }
-            // Each for itself: who sent what is in range loses nothing.
-            for own in run {
-                let added = self.add_run(std::slice::from_ref(own), &batch);
-                told(match added {
-                    Ok(()) => self.mark(own, &batch.pieces),
-                    Err(refused) => (own.asker, own.contributor, Err(refused)),
-                });
-            }
-        }
-        batch.bytes.clear();
-        batch.pieces.clear();
-        batch.datagrams.clear();
-        self.batch = batch;
-    }
-
-    /// Checks and adds datagrams of one contributor that follow one another; all or nothing.
-    fn add_run(&mut self, run: &[Waiting], batch: &Batch) -> Result<(), SumRefused> {
-        let (first, last) = (&run[0], &run[run.len() - 1]);
-        let chunks = first.chunks.start..last.chunks.end;
-        let ends = [&batch.pieces[first.pieces.start], &batch.pieces[last.pieces.end - 1]];
-        let bytes = &batch.bytes[ends[0].bytes.start..ends[1].bytes.end];
-        let refused = |refusal| SumRefused { refusal, chunk: chunks.start };
-        // What waited before it may have closed a chunk.
-        if chunks.clone().any(|chunk| self.is_closed(chunk)) {
-            return Err(refused(Refusal::RoundClosed));
-        }
-        self.config.summer.check(chunks.clone(), bytes).map_err(refused)?;
-        self.config.summer.add(chunks, bytes);
+        let pieces = first..batch.pieces.len();
+        let chunks = header.index..header.index + pieces.len() as u32;
+        batch.bytes.extend_from_slice(payload);
+        let contributor = header.contributor;
+        batch.datagrams.push(Waiting { asker, contributor, chunks, pieces });
         Ok(())
     }
 
-    /// Notes what was added.
-    fn mark(&mut self, own: &Waiting, pieces: &[Piece]) -> Settled {
-        let mut committed = SumCommitted::default();
-        for piece in &pieces[own.pieces.clone()] {
-            self.note(own.contributor, piece, &mut committed);
-        }
-        (own.asker, own.contributor, Ok(committed))
-    }
-
-    /// Cuts a payload into chunks, all of which can be told apart and are welcome.
+    /// Cuts a payload into chunks that there are, each where it must be.
     fn lay_out(
         &self,
         header: &Header,
         payload: &[u8],
         batch: &mut Batch,
     ) -> Result<(), SumRefused> {
+        let (geometry, before) = (&self.0.geometry, batch.bytes.len());
         let (mut chunk, mut start) = (header.index, 0);
         while start < payload.len() {
-            let mut piece = self
-                .piece(chunk, header, start, payload)
-                .map_err(|refusal| SumRefused { refusal, chunk })?;
-            start = piece.bytes.end;
-            let before = batch.bytes.len();
-            piece.bytes = before + piece.bytes.start..before + piece.bytes.end;
-            batch.pieces.push(piece);
+            let refused = |refusal| SumRefused { refusal, chunk };
+            if chunk >= self.0.chunk_count {
+                return Err(refused(Refusal::ChunkOutOfRange));
+            }
+            // A chunk of no bytes would never end this loop: the trait rules it out, this holds.
+            let end = start + geometry.chunk_bytes(chunk).max(1);
+            let own = payload.get(start..end).ok_or(refused(Refusal::WrongLength))?;
+            if header.offset.checked_add(start as u64) != Some(geometry.chunk_offset(chunk)) {
+                return Err(refused(Refusal::WrongOffset));
+            }
+            let digest = self.digest(chunk, header.contributor, own).map_err(refused)?;
+            batch.pieces.push(Piece { chunk, bytes: before + start..before + end, digest });
+            start = end;
             chunk = chunk.saturating_add(1);
         }
         Ok(())
     }
 
-    /// The chunk that begins `start` bytes into the datagram.
-    fn piece(
+    /// Adds what waits, says of each datagram what became of it, and appends the chunks that reached
+    /// their target by it.
+    pub(super) fn settle(
         &self,
-        chunk: u32,
-        header: &Header,
-        start: usize,
-        payload: &[u8],
-    ) -> Result<Piece, Refusal> {
-        let summer = &self.config.summer;
-        if chunk >= self.chunk_count() {
-            return Err(Refusal::ChunkOutOfRange);
-        }
-        // A chunk of no bytes would never end the loop above: the trait rules it out, this holds.
-        let bytes = start..start + summer.chunk_bytes(chunk).max(1);
-        let own = payload.get(bytes.clone()).ok_or(Refusal::WrongLength)?;
-        if header.offset.checked_add(start as u64) != Some(summer.chunk_offset(chunk)) {
-            return Err(Refusal::WrongOffset);
-        }
-        let digest = self.digest(chunk, header.contributor, own)?;
-        let repeated = self.has(chunk, header.contributor);
-        if repeated && self.digests[self.slot(chunk, header.contributor)] != digest {
-            return Err(Refusal::Equivocation);
-        }
-        if !repeated && self.is_closed(chunk) {
-            return Err(Refusal::RoundClosed);
-        }
-        Ok(Piece { chunk, bytes, digest, repeated })
-    }
-
-    /// Adds what is new of a datagram of which a part was added before, if all of it is in the scheme's
-    /// range.
-    fn commit_now(
-        &mut self,
-        header: &Header,
-        payload: &[u8],
-        pieces: &[Piece],
-    ) -> Result<SumCommitted, SumRefused> {
-        let before = pieces.first().map_or(0, |piece| piece.bytes.start);
-        let runs = || {
-            let runs = pieces.chunk_by(|a, b| a.repeated == b.repeated);
-            runs.filter(|run| !run[0].repeated).map(|run| {
-                let (first, last) = (&run[0], &run[run.len() - 1]);
-                let bytes = &payload[first.bytes.start - before..last.bytes.end - before];
-                (first.chunk..last.chunk + 1, bytes)
-            })
+        batch: &mut Batch,
+        closed: &mut Vec<u32>,
+        mut told: impl FnMut(Settled),
+    ) {
+        // What one contributor sent of one stretch of chunks lies together and is one run.
+        let follows = |a: &Waiting, b: &Waiting| {
+            a.contributor == b.contributor && a.chunks.end == b.chunks.start
         };
-        for (chunks, bytes) in runs() {
-            let chunk = chunks.start;
-            let checked = self.config.summer.check(chunks, bytes);
-            checked.map_err(|refusal| SumRefused { refusal, chunk })?;
+        for run in batch.datagrams.chunk_by(follows) {
+            let (first, last) = (&run[0], &run[run.len() - 1]);
+            let all = &batch.pieces[first.pieces.start..last.pieces.end];
+            // If all of it is new, and in range. Otherwise each for itself: who sent what is in range
+            // loses nothing.
+            let together = run.len() > 1
+                && self.commit(first.contributor, all, &batch.bytes, true, closed).is_ok();
+            for own in run {
+                let pieces = &batch.pieces[own.pieces.clone()];
+                let became = if together {
+                    Ok(pieces.len() as u32)
+                } else {
+                    self.commit(own.contributor, pieces, &batch.bytes, false, closed)
+                };
+                told((own.asker, own.contributor, became));
+            }
         }
-        runs().for_each(|(chunks, bytes)| self.config.summer.add(chunks, bytes));
-        let mut committed = SumCommitted::default();
-        for piece in pieces.iter().filter(|piece| !piece.repeated) {
-            self.note(header.contributor, piece, &mut committed);
-        }
-        Ok(committed)
+        batch.clear();
     }
 
-    /// Sets the bit of a chunk that was added.
-    fn note(&mut self, contributor: u16, piece: &Piece, committed: &mut SumCommitted) {
-        let (word, mask) = self.bit(piece.chunk, contributor);
-        let slot = self.slot(piece.chunk, contributor);
-        self.bits[word] |= mask;
-        self.digests[slot] = piece.digest;
-        self.counts[piece.chunk as usize] += 1;
-        self.companions = None;
-        committed.added += 1;
-        if self.counts[piece.chunk as usize] == self.config.target && self.close(piece.chunk) {
-            committed.closed.push(piece.chunk);
+    /// Adds chunks that follow one another, those that are new, all or nothing; how many they are. If `whole`,
+    /// all must be new.
+    fn commit(
+        &self,
+        contributor: u16,
+        pieces: &[Piece],
+        bytes: &[u8],
+        whole: bool,
+        closed: &mut Vec<u32>,
+    ) -> Result<u32, SumRefused> {
+        let (Some(first), Some(last)) = (pieces.first(), pieces.last()) else { return Ok(0) };
+        let stripes = &self.0.stripes[self.stripe(first.chunk)..=self.stripe(last.chunk)];
+        let mut rest = pieces;
+        let parts = stripes.iter().map(|stripe| {
+            let count = rest.partition_point(|piece| piece.chunk < stripe.chunks.end);
+            let (own, after) = rest.split_at(count);
+            rest = after;
+            (lock(&stripe.tally), own)
+        });
+        let mut parts: Vec<_> = parts.collect();
+        if self.0.withdrawn.load(Ordering::SeqCst) {
+            return Err(SumRefused { refusal: Refusal::UnknownRkey, chunk: first.chunk });
         }
+        for (tally, own) in &parts {
+            tally.admit(contributor, own, whole)?;
+        }
+        for (tally, own) in &mut parts {
+            tally.check(contributor, own, bytes)?;
+        }
+        let added = parts.iter_mut().map(|(tally, own)| tally.add(contributor, own, bytes, closed));
+        Ok(added.sum())
     }
 
     /// The tag of a chunk's bytes under this round's key, which never leaves: its nonce names chunk and
@@ -437,17 +391,150 @@ impl SumRegion {
         nonce[..4].copy_from_slice(&chunk.to_le_bytes());
         nonce[4..6].copy_from_slice(&contributor.to_le_bytes());
         let nonce = Nonce::assume_unique_for_key(nonce);
-        let tag = self.key.seal_in_place_separate_tag(nonce, Aad::from(payload), &mut []);
+        let tag = self.0.key.seal_in_place_separate_tag(nonce, Aad::from(payload), &mut []);
         // No payload of a datagram is too long for the cipher.
         let tag = tag.map_err(|_| Refusal::WrongLength)?;
         Ok(std::array::from_fn(|byte| tag.as_ref()[byte]))
     }
+}
 
-    fn bit(&self, chunk: u32, contributor: u16) -> (usize, u64) {
-        (chunk as usize * self.words + usize::from(contributor / 64), 1 << (contributor % 64))
+impl Tally {
+    fn at(&self, chunk: u32) -> usize {
+        (chunk - self.first) as usize
+    }
+
+    fn row(&self, chunk: u32) -> &[u64] {
+        &self.bits[self.at(chunk) * self.words..][..self.words]
+    }
+
+    fn has(&self, chunk: u32, contributor: u16) -> bool {
+        let word = self.row(chunk).get(usize::from(contributor / 64)).copied().unwrap_or(0);
+        word >> (contributor % 64) & 1 == 1
     }
 
     fn slot(&self, chunk: u32, contributor: u16) -> usize {
-        chunk as usize * usize::from(self.config.contributors) + usize::from(contributor)
+        self.at(chunk) * usize::from(self.contributors) + usize::from(contributor)
     }
+
+    fn close(&mut self, chunk: u32) -> bool {
+        let at = self.at(chunk);
+        !std::mem::replace(&mut self.closed[at], true)
+    }
+
+    /// Whether chunks are welcome: those that were added before are the same, those that were not are open.
+    fn admit(&self, contributor: u16, pieces: &[Piece], whole: bool) -> Result<(), SumRefused> {
+        for piece in pieces {
+            let chunk = piece.chunk;
+            let repeated = self.has(chunk, contributor);
+            let differs = || self.digests[self.slot(chunk, contributor)] != piece.digest;
+            if repeated && (whole || differs()) {
+                return Err(SumRefused { refusal: Refusal::Equivocation, chunk });
+            }
+            if !repeated && self.closed[self.at(chunk)] {
+                return Err(SumRefused { refusal: Refusal::RoundClosed, chunk });
+            }
+        }
+        Ok(())
+    }
+
+    /// The first run of chunks that are not added yet, from `at` on.
+    fn fresh(&self, contributor: u16, pieces: &[Piece], at: usize) -> Option<Range<usize>> {
+        let is_fresh = |piece: &Piece| !self.has(piece.chunk, contributor);
+        let start = at + pieces[at..].iter().position(is_fresh)?;
+        let count = pieces[start..].iter().take_while(|piece| is_fresh(piece)).count();
+        Some(start..start + count)
+    }
+
+    /// Whether what is not added yet is in the scheme's range.
+    fn check(
+        &mut self,
+        contributor: u16,
+        pieces: &[Piece],
+        bytes: &[u8],
+    ) -> Result<(), SumRefused> {
+        let mut at = 0;
+        while let Some(run) = self.fresh(contributor, pieces, at) {
+            at = run.end;
+            let (chunks, place) = stretch(&pieces[run]);
+            let chunk = chunks.start;
+            let checked = self.summer.check(chunks, &bytes[place]);
+            checked.map_err(|refusal| SumRefused { refusal, chunk })?;
+        }
+        Ok(())
+    }
+
+    /// Adds what is not added yet; how many chunks.
+    fn add(
+        &mut self,
+        contributor: u16,
+        pieces: &[Piece],
+        bytes: &[u8],
+        closed: &mut Vec<u32>,
+    ) -> u32 {
+        let (mut at, mut added) = (0, 0);
+        while let Some(run) = self.fresh(contributor, pieces, at) {
+            at = run.end;
+            let (chunks, place) = stretch(&pieces[run.clone()]);
+            self.summer.add(chunks, &bytes[place]);
+            added += run.len() as u32;
+            pieces[run].iter().for_each(|piece| self.note(contributor, piece, closed));
+        }
+        added
+    }
+
+    /// Sets the bit of a chunk that was added.
+    fn note(&mut self, contributor: u16, piece: &Piece, closed: &mut Vec<u32>) {
+        let (at, slot) = (self.at(piece.chunk), self.slot(piece.chunk, contributor));
+        self.bits[at * self.words + usize::from(contributor / 64)] |= 1 << (contributor % 64);
+        self.digests[slot] = piece.digest;
+        self.counts[at] += 1;
+        self.companions = None;
+        if self.counts[at] == self.target && self.close(piece.chunk) {
+            closed.push(piece.chunk);
+        }
+    }
+
+    fn finish(&mut self, chunk: u32, geometry: &dyn Geometry) -> Result<Vec<u8>, String> {
+        let count = self.counts[self.at(chunk)];
+        if !self.closed[self.at(chunk)] || count == 0 {
+            return Err(format!("chunk {chunk} is open or empty"));
+        }
+        // What everybody is in, they will be in together with all of its companions, or those are
+        // withheld: it need not wait for them.
+        if count < self.target {
+            let companions = geometry.companions(chunk);
+            let first = companions.start;
+            if self.companions.as_ref().is_none_or(|(last, _)| *last != first) {
+                self.companions = Some((first, self.check_companions(companions)));
+            }
+            if let Some((_, Err(why))) = &self.companions {
+                return Err(why.clone());
+            }
+        }
+        self.summer.finish(chunk)
+    }
+
+    /// Names those who are in some of these companions and not in others.
+    fn check_companions(&self, Range { start, end }: Range<u32>) -> Result<(), String> {
+        if (start..end).all(|chunk| self.row(chunk) == self.row(start)) {
+            return Ok(());
+        }
+        let is_partial = |contributor: &u16| {
+            let has = |chunk| self.has(chunk, *contributor);
+            (start..end).any(has) && !(start..end).all(has)
+        };
+        let partial: Vec<_> = (0..self.contributors).filter(is_partial).collect();
+        Err(format!(
+            "clients {partial:?} are in a part of chunks {start} to {} only, which cannot be opened \
+             without each other: start the round again, without these clients or with all that they \
+             have to send",
+            end - 1
+        ))
+    }
+}
+
+/// The chunks that pieces are, which follow one another, and where they lie in the batch.
+fn stretch(pieces: &[Piece]) -> (Range<u32>, Range<usize>) {
+    let (first, last) = (&pieces[0], &pieces[pieces.len() - 1]);
+    (first.chunk..last.chunk + 1, first.bytes.start..last.bytes.end)
 }

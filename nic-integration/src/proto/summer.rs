@@ -4,12 +4,9 @@ use std::ops::Range;
 
 use super::ack::Refusal;
 
-/// An accumulator over the chunks of one round. Knows the scheme; knows nothing of peers, bits or
-/// retransmission, for which see [`SumRegion`](super::SumRegion).
-///
-/// The geometry is fixed for the life of the value. Chunks follow one another without gaps:
-/// `chunk_offset(c + 1) = chunk_offset(c) + chunk_bytes(c)`.
-pub trait Summer: Send {
+/// How a contribution is cut into chunks. Fixed for the life of the value. Chunks follow one another
+/// without gaps: `chunk_offset(c + 1) = chunk_offset(c) + chunk_bytes(c)`.
+pub trait Geometry: Send + Sync {
     /// How many chunks a contribution has.
     fn chunk_count(&self) -> u32;
 
@@ -20,12 +17,16 @@ pub trait Summer: Send {
     fn chunk_offset(&self, chunk: u32) -> u64;
 
     /// The chunks whose sums are worth something only together with this one's, itself among them: they
-    /// must be of the same contributors. The same range for each of its chunks. Most schemes have none
-    /// but the chunk itself. `chunk < chunk_count()`.
+    /// must be of the same contributors, and of one [`Stretch`]. The same range for each of its chunks. Most
+    /// schemes have none but the chunk itself. `chunk < chunk_count()`.
     fn companions(&self, chunk: u32) -> Range<u32> {
         chunk..chunk + 1
     }
+}
 
+/// An accumulator over some chunks of one round. Knows the scheme; knows nothing of peers, bits or
+/// retransmission, for which see [`SumRegion`](super::SumRegion).
+pub trait Summer: Send {
     /// Whether the bytes of whole chunks are in the scheme's range; `payload` is as long as they are.
     ///
     /// # Errors
@@ -43,4 +44,12 @@ pub trait Summer: Send {
     ///
     /// The reason why this chunk's sum must be withheld, for the log and the summary.
     fn finish(&mut self, chunk: u32) -> Result<Vec<u8>, String>;
+}
+
+/// Chunks that follow one another, and what sums them.
+pub struct Stretch {
+    /// Never none.
+    pub chunks: Range<u32>,
+    /// Asked of these chunks only, by their numbers in the whole contribution.
+    pub summer: Box<dyn Summer>,
 }

@@ -191,7 +191,7 @@ impl<J: Job> Aggregator<J> {
 
     /// The endpoint's counters.
     #[must_use]
-    pub fn stats(&self) -> &Stats {
+    pub fn stats(&self) -> Stats {
         self.endpoint.stats()
     }
 
@@ -403,8 +403,9 @@ impl<J: Job> Aggregator<J> {
             return;
         }
         let gathering = std::mem::take(&mut self.gathering);
-        match self.job.open(self.opened, gathering.hellos()) {
-            Ok(opened) => self.open(now, opened, gathering),
+        let opened = self.job.open(self.opened, gathering.hellos());
+        match opened.and_then(|opened| self.begin(opened, &gathering)) {
+            Ok((region, charter)) => self.open(now, region, charter, gathering),
             Err(reason) => {
                 self.emit(AggregatorEvent::OpenFailed { reason: reason.clone() });
                 for (contributor, joined) in gathering.into_joined() {
@@ -414,21 +415,29 @@ impl<J: Job> Aggregator<J> {
         }
     }
 
-    fn open(&mut self, now: Time, opened: Opened, gathering: Gathering) {
-        let joined = gathering.into_joined();
-        let contributors: Vec<u16> = joined.keys().copied().collect();
-        let round = self.opened;
-        let chunks = opened.summer.chunk_count();
+    /// A region for what a job opened, and the job's charter.
+    fn begin(
+        &mut self,
+        opened: Opened,
+        joined: &Gathering,
+    ) -> Result<(SumRegion, Vec<u8>), String> {
         let mut digest_key = [0; 32];
         self.rng.fill_bytes(&mut digest_key);
         let region = SumRegion::new(SumConfig {
-            round,
+            round: self.opened,
             contributors: self.config.clients,
-            target: joined.len() as u32,
+            target: joined.hellos().len() as u32,
             digest_key,
-            summer: opened.summer,
+            geometry: opened.geometry,
+            stretches: opened.stretches,
         });
-        let Ok(mut region) = region else { return }; // A random key is a key.
+        Ok((region.map_err(|error| error.to_string())?, opened.charter))
+    }
+
+    fn open(&mut self, now: Time, region: SumRegion, charter: Vec<u8>, gathering: Gathering) {
+        let joined = gathering.into_joined();
+        let contributors: Vec<u16> = joined.keys().copied().collect();
+        let (round, chunks) = (self.opened, region.chunk_count());
         joined.iter().for_each(|(contributor, joined)| region.bind(*contributor, joined.peer));
         let rkey = fresh_rkey(&mut self.rng, &self.endpoint);
         if self.endpoint.register_sum(rkey, region).is_err() {
@@ -444,7 +453,7 @@ impl<J: Job> Aggregator<J> {
             min_clients: self.config.min_clients,
             deadline_ms: 0,
             contributors: contributors.clone(),
-            charter: opened.charter,
+            charter,
         };
         let deadline = now + self.config.round_deadline;
         self.opened += 1;
@@ -458,7 +467,7 @@ impl<J: Job> Aggregator<J> {
             return;
         };
         let Ok(region) = self.endpoint.sum_region(rkey) else { return };
-        let (contributors, leaves) = round.settle(chunk, region);
+        let (contributors, leaves) = round.settle(chunk, &region);
         let round = round.number();
         self.emit(AggregatorEvent::Settled { round, chunk, contributors, leaves });
     }

@@ -291,7 +291,7 @@ impl Contributor {
 
     /// The endpoint's counters.
     #[must_use]
-    pub fn stats(&self) -> &Stats {
+    pub fn stats(&self) -> Stats {
         self.endpoint.stats()
     }
 
@@ -464,15 +464,12 @@ impl Contributor {
         let fits = offset == start as u64 && bytes <= accepted.stride;
         let new = accepted.reported.get_mut(chunk as usize).filter(|reported| !**reported);
         let (true, Some(reported)) = (fits, new) else { return };
-        let memory = self.endpoint.memory(rkey).ok();
-        let written = memory.and_then(|memory| memory.get(start..start + bytes));
-        let Some((bitmap, sum)) = written.and_then(|w| w.split_at_checked(round.bitmap_bytes))
-        else {
-            return;
-        };
+        let written = self.endpoint.read(rkey, start..start + bytes).ok().flatten();
+        let written = written.filter(|written| written.len() >= round.bitmap_bytes);
+        let Some(mut bitmap) = written else { return };
+        let bytes = bitmap.split_off(round.bitmap_bytes);
         *reported = true;
         accepted.count += 1;
-        let (bitmap, bytes) = (bitmap.to_vec(), sum.to_vec());
         self.events.push_back(ContributorEvent::Sum { chunk, bitmap, bytes });
     }
 

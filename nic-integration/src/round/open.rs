@@ -205,7 +205,7 @@ impl Round {
 
     /// Settles a closed chunk: its sum leaves at once if enough contributed, and never otherwise
     /// (PROTOCOL §7.5). Returns how many contributed, and whether the sum leaves.
-    pub(super) fn settle(&mut self, chunk: u32, region: &mut SumRegion) -> (u32, bool) {
+    pub(super) fn settle(&mut self, chunk: u32, region: &SumRegion) -> (u32, bool) {
         let count = region.contributor_count(chunk);
         let sum = if count < u32::from(self.opening.min_clients) {
             Err(format!("{count} of at least {} contributed", self.opening.min_clients))

@@ -15,7 +15,9 @@ use std::time::Duration;
 
 use ciphergram_nic::Node;
 use ciphergram_nic::proto::endpoint::{DEFAULT_HELD_BYTES, MAX_EVENTS, MAX_GREETINGS, MAX_PEERS};
-use ciphergram_nic::proto::{Config, Endpoint, Identity, NodeId, Peer, Refusal, Summer, Time};
+use ciphergram_nic::proto::{
+    Config, Endpoint, Geometry, Identity, NodeId, Peer, Refusal, Stretch, Summer, Time,
+};
 use ciphergram_nic::round::{
     Aggregator, AggregatorConfig, AggregatorEvent, ContributionId, Contributor, ContributorConfig,
     ContributorEvent, End, Job, Layout, Opened, Opening, Resume,
@@ -49,13 +51,11 @@ fn bytes(values: &[u64]) -> Vec<u8> {
     values.iter().flat_map(|value| value.to_le_bytes()).collect()
 }
 
-/// Adds words, wrapping.
-struct Adder {
-    round: (u32, u32),
-    sums: Accumulators,
-}
+/// How contributions are cut, and where the second of two stretches begins.
+struct Cut;
+const PARTED: u32 = 9;
 
-impl Summer for Adder {
+impl Geometry for Cut {
     fn chunk_count(&self) -> u32 {
         CHUNKS
     }
@@ -65,6 +65,15 @@ impl Summer for Adder {
     fn chunk_offset(&self, chunk: u32) -> u64 {
         u64::from(chunk) * 8 * WORDS as u64
     }
+}
+
+/// Adds words, wrapping.
+struct Adder {
+    round: (u32, u32),
+    sums: Accumulators,
+}
+
+impl Summer for Adder {
     fn check(&mut self, _: Range<u32>, _: &[u8]) -> Result<(), Refusal> {
         Ok(())
     }
@@ -113,7 +122,11 @@ impl Job for Integers {
         let zeros = (0..CHUNKS).map(|chunk| vec![0; words(chunk)]).collect();
         sums.lock().unwrap().insert(round, zeros);
         let charter = vec![round.1 as u8, joined.len() as u8];
-        Ok(Opened { charter, summer: Box::new(Adder { round, sums }) })
+        let stretches = [0..PARTED, PARTED..CHUNKS].map(|chunks| {
+            let summer = Box::new(Adder { round, sums: sums.clone() });
+            Stretch { chunks, summer }
+        });
+        Ok(Opened { charter, geometry: Box::new(Cut), stretches: stretches.into() })
     }
 }
 

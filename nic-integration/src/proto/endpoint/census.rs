@@ -25,14 +25,14 @@ impl Endpoint {
     /// What is held now.
     #[must_use]
     pub fn census(&self) -> Census {
-        let waits = self.links.values().filter(|l| l.session.is_none() && l.offered.is_some());
+        let waits = self.links.values().filter(|link| link.is_unconfirmed());
         Census {
             links: self.links.len(),
             unconfirmed: waits.count(),
-            sessions: self.sessions.len(),
+            sessions: self.session_count(),
             greetings: self.greetings.len(),
-            events: self.events.len(),
-            held_bytes: self.held,
+            events: self.shared.event_count(),
+            held_bytes: self.shared.held(),
         }
     }
 

@@ -1,24 +1,34 @@
 //! Handshakes: how links come by their sessions (PROTOCOL §8).
 
+use std::net::SocketAddr;
+
 use rand_core::Rng;
 
 use crate::proto::event::{Cause, Peer};
-use crate::proto::link::{Greeting, HELLO_SPAN, Link, MAX_HELLO_SPAN};
+use crate::proto::link::{Greeting, HELLO_SPAN, MAX_HELLO_SPAN};
 use crate::proto::path::Route;
-use crate::proto::secure::{Admission, Cookie, HELLO_BYTES, Hello, Initiator, Session};
+use crate::proto::secure::{Admission, Cookie, HELLO_BYTES, Hello, Initiator, Secrets, Terms};
+use crate::proto::shared::{LaneId, MAX_ENGINES, Mail, Part, Post, lock};
 use crate::proto::time::Time;
 
-use super::{Endpoint, MAX_GREETINGS, MAX_UNCONFIRMED};
+use super::{Endpoint, Engine, MAX_GREETINGS, MAX_UNCONFIRMED};
 
 impl Endpoint {
-    /// An index that no session of ours has; its lowest byte is an epoch's.
+    /// An index that no session of ours has: it leaves the lowest bits to the lane, and a byte below it is the epoch's.
     fn fresh_index(&mut self) -> u32 {
         loop {
-            let index = self.rng.next_u32() >> 8;
-            if index != 0 && !self.sessions.contains_key(&index) {
+            let index = self.rng.next_u32() >> 8 & !(u32::from(MAX_ENGINES) - 1);
+            let sessions = self.engines.first().map(Engine::sessions);
+            let taken = sessions.is_some_and(|sessions| sessions.contains_key(&index));
+            if index != 0 && !taken && !self.indices.contains_key(&index) {
                 return index;
             }
         }
+    }
+
+    /// Indices that datagrams to the first engine may name.
+    pub(super) fn session_count(&self) -> usize {
+        self.indices.len() + self.engines.first().map_or(0, |engine| engine.sessions().len())
     }
 
     fn send_greeting(&mut self, to: Route, bytes: Vec<u8>) {
@@ -31,30 +41,29 @@ impl Endpoint {
     pub(super) fn greet(&mut self, now: Time, id: u32) {
         let index = self.fresh_index();
         let Some(link) = self.links.get_mut(&id) else { return };
+        let Some((addr, _)) = self.contacts.get(&link.peer.node) else { return };
         let former = link.greeting.take();
         let (attempts, way, cookie) = former.map_or((0, 0, None), |former| {
-            self.sessions.remove(&former.index);
+            self.indices.remove(&former.index);
             (former.attempts + 1, former.way, former.cookie)
         });
         self.hellos += 1;
-        if let Some((addr, _)) = self.contacts.get(&link.peer.node) {
-            link.sender.paths.aim(*addr);
-        }
+        let sockets = self.config.sockets();
         // A cookie is for the address that it came to.
         let way = if cookie.is_some() { way } else { attempts };
-        let (to, node) = (link.sender.paths.greets(way), link.peer.node);
+        let to = Route { via: (way % u32::from(sockets)) as u16, addr: *addr };
         let me = (&self.config.identity, self.config.incarnation.get(), self.hellos);
         let mut bytes = vec![];
-        let terms = (self.config.suite, self.config.sockets());
-        let (rng, out) = (&mut self.rng, &mut bytes);
-        let initiator = Initiator::hello(me, node, index, terms, cookie.as_ref(), rng, out).ok();
+        let terms = Terms { suite: self.config.suite, sockets, engines: self.config.engines };
+        let (node, rng, out) = (link.peer.node, &mut self.rng, &mut bytes);
+        let initiator = Initiator::hello(me, node, index, &terms, cookie.as_ref(), rng, out).ok();
         let wait = (HELLO_SPAN * (1 << attempts.min(8))).min(MAX_HELLO_SPAN);
         let sent = initiator.is_some();
         let next = now + wait;
         let greeting = Greeting { initiator, index, next, attempts, way, cookie };
         link.greeting = Some(Box::new(greeting));
         if sent {
-            self.sessions.insert(index, id);
+            self.indices.insert(index, id);
             self.send_greeting(to, bytes);
         }
     }
@@ -62,6 +71,7 @@ impl Endpoint {
     /// Someone wants to talk to us. Until it shows that it knows our key it gets silence; until it
     /// is one that may, it costs no state.
     pub(super) fn on_hello(&mut self, now: Time, from: Route, bytes: &[u8]) {
+        self.stats.handshakes += 1;
         if bytes.len() != HELLO_BYTES || !self.gate.knows_us(bytes) {
             self.stats.turned_away += 1;
             return;
@@ -86,7 +96,7 @@ impl Endpoint {
         let contact = self.contacts.get(&peer.node).and_then(|(_, link)| link.as_ref());
         let known = self.peers.get(&peer).or(contact).copied();
         let known = known.filter(|id| self.greets_alone(*id, peer));
-        let Some(id) = known.or_else(|| self.welcome_link(now, peer, from)) else {
+        let Some(id) = known.or_else(|| self.welcome_link(now, peer)) else {
             self.stats.overrun += 1;
             return;
         };
@@ -99,21 +109,50 @@ impl Endpoint {
             return;
         }
         link.hello = hello.number;
-        link.sender.paths.admit_up_to(usize::from(hello.paths));
         if let Some(index) = link.drop_greeting() {
-            self.sessions.remove(&index);
+            self.indices.remove(&index);
         }
         let index = self.fresh_index();
         let mut answer = vec![];
-        let Ok(session) = hello.accept(self.config.incarnation.get(), index, &mut answer) else {
+        let (engines, sockets) = (hello.engines, hello.sockets);
+        let incarnation = self.config.incarnation.get();
+        let Ok(secrets) = hello.accept(incarnation, index, &self.config.ports, &mut answer) else {
             return;
         };
+        let lanes = engines.max(self.config.engines);
         let Some(link) = self.links.get_mut(&id) else { return };
-        if let Some(former) = link.offered.replace(Box::new((peer, session))) {
-            self.sessions.remove(&former.1.local());
+        link.lanes = link.lanes.max(lanes);
+        link.offered = Some(Box::new((peer, index, lanes)));
+        for part in self.parts(id, peer, &secrets, lanes, &[], sockets) {
+            self.shared.post(0, part.id.lane, Post::Offer(Box::new(part)));
         }
-        self.sessions.insert(index, id);
+        self.engines.iter_mut().for_each(Engine::heed);
         self.send_greeting(from, answer);
+    }
+
+    /// A session's parts, one for each lane.
+    fn parts(
+        &self,
+        id: u32,
+        peer: Peer,
+        secrets: &Secrets,
+        lanes: u16,
+        ports: &[u16],
+        paths: u16,
+    ) -> Vec<Part> {
+        let Some(link) = self.links.get(&id) else { return vec![] };
+        let contact = self.contacts.get(&peer.node).filter(|_| link.contact);
+        let part = |lane: u16| {
+            // Each of the peer's engines listens at a port of its own.
+            let engine = usize::from(lane) % (1 + ports.len());
+            let addr = contact.map(|(first, _)| match engine.checked_sub(1) {
+                Some(at) => SocketAddr::new(first.ip(), ports[at]),
+                None => *first,
+            });
+            let (id, session) = (LaneId { link: id, lane }, secrets.lane(lane));
+            Part { id, peer, session, mail: link.mail.clone(), addr, paths }
+        };
+        (0..lanes).map(part).collect()
     }
 
     /// Whether a link is to that process, or to whichever answers first.
@@ -123,23 +162,46 @@ impl Endpoint {
 
     /// A link for a process that nothing is known of. If too many wait to be confirmed, the oldest of
     /// them gives way.
-    fn welcome_link(&mut self, now: Time, peer: Peer, from: Route) -> Option<u32> {
-        let waits = |link: &Link| link.session.is_none() && link.offered.is_some();
-        let waiting = self.links.iter().filter(|(_, link)| waits(link));
-        let waiting: Vec<_> = waiting.map(|(id, link)| (link.heard, *id)).collect();
+    fn welcome_link(&mut self, now: Time, peer: Peer) -> Option<u32> {
+        let waiting = self.links.iter().filter(|(_, link)| link.is_unconfirmed());
+        let waiting: Vec<_> = waiting.map(|(id, link)| (link.mail.heard(), *id)).collect();
         if let Some((_, oldest)) = waiting.iter().min()
             && waiting.len() >= MAX_UNCONFIRMED
         {
             self.forget(*oldest);
         }
-        let id = self.add_link(now, peer, &[from], false)?;
+        let id = self.add_link(now, peer, false)?;
         self.peers.insert(peer, id);
         Some(id)
     }
 
+    /// A peer has begun the session that it was offered.
+    pub(super) fn on_confirmed(&mut self, id: u32, index: u32) {
+        let Some(link) = self.links.get_mut(&id) else { return };
+        // The lane's part of an index is not the link's; and another lane may have told already.
+        let index = index & !(u32::from(MAX_ENGINES) - 1);
+        let Some(offered) = link.offered.take_if(|offered| offered.1 == index) else { return };
+        let (peer, _, lanes) = *offered;
+        link.peer = peer;
+        self.peers.insert(peer, id);
+        self.establish(id, lanes);
+    }
+
+    /// A link has a session, with so many lanes.
+    fn establish(&mut self, id: u32, lanes: u16) {
+        let Some(link) = self.links.get_mut(&id) else { return };
+        link.established = true;
+        link.lanes = link.lanes.max(lanes);
+        if let Some(index) = link.drop_greeting() {
+            self.indices.remove(&index);
+        }
+    }
+
     /// The answer to a HELLO of ours.
     pub(super) fn on_welcome(&mut self, now: Time, from: Route, index: u32, bytes: &[u8]) {
-        let Some(id) = self.sessions.get(&index).copied() else { return };
+        self.stats.handshakes += 1;
+        self.heed();
+        let Some(id) = self.indices.get(&index).copied() else { return };
         let Some(link) = self.links.get_mut(&id) else { return };
         let Some(greeting) = link.greeting.as_mut().filter(|g| g.index == index) else { return };
         let Some(initiator) = &mut greeting.initiator else { return };
@@ -150,64 +212,70 @@ impl Endpoint {
         let peer = Peer { node: link.peer.node, incarnation: welcome.incarnation };
         let former = link.peer;
         link.greeting = None;
-        link.sender.paths.hear(now, from);
-        link.sender.paths.wake_heard();
-        (link.greeted, link.heard) = (now, now);
+        link.greeted = now;
+        link.mail.hear(now);
         if former.incarnation != 0 && former != peer {
-            self.fail(id, Cause::Restarted);
             self.peers.remove(&former);
-            if let Some(link) = self.links.get_mut(&id) {
-                self.held -= std::mem::take(&mut link.receiver).held_bytes();
-                // What the process before had offered.
-                link.hello = 0;
-                if let Some(offer) = link.offered.take() {
-                    self.sessions.remove(&offer.1.local());
-                }
-            }
+            self.succeed(now, id);
         }
         // It may have found us first.
         if let Some(other) = self.peers.get(&peer).copied().filter(|other| *other != id) {
             self.absorb(id, other);
         }
         self.peers.insert(peer, id);
+        let lanes = self.config.engines.max(1 + welcome.ports.len() as u16);
         if let Some(link) = self.links.get_mut(&id) {
             link.peer = peer;
         }
-        self.begin(id, welcome.session);
-        self.schedule(id);
+        self.establish(id, lanes);
+        self.indices.remove(&index);
+        let sockets = self.config.sockets();
+        for part in self.parts(id, peer, &welcome.secrets, lanes, &welcome.ports, sockets) {
+            self.shared.post(0, part.id.lane, Post::Begin(Box::new(part), now, from));
+        }
+        self.engines.iter_mut().for_each(Engine::heed);
     }
 
-    /// One link takes the place of another to the same process.
+    /// Another process is there: all that was unanswered has failed, and nothing is known of what it sends.
+    fn succeed(&mut self, now: Time, id: u32) {
+        self.fail(id, Cause::Restarted);
+        let Some(link) = self.links.get_mut(&id) else { return };
+        let outbox = lock(&link.mail.outbox).successor();
+        self.shared.release(lock(&link.mail.inbox).held_bytes());
+        link.mail = Mail::new(now, outbox);
+        // What the process before had offered.
+        link.hello = 0;
+        link.offered = None;
+    }
+
+    /// One link takes the place of another to the same process: what that process has sent is known there,
+    /// what it is sent is known here.
     fn absorb(&mut self, id: u32, other: u32) {
-        let Some(link) = self.links.get_mut(&other) else { return };
-        let receiver = std::mem::take(&mut link.receiver);
-        if !link.sender.is_idle() {
+        let Some(gone) = self.links.get(&other) else { return };
+        let mail = gone.mail.clone();
+        if !mail.is_idle() {
             self.fail(other, Cause::Silence);
         }
-        self.forget(other);
-        if let Some(link) = self.links.get_mut(&id) {
-            // Or a message would have the id of one that is answered, and be told as done.
-            link.sender.skip_to(self.first_message);
-            self.held -= std::mem::replace(&mut link.receiver, receiver).held_bytes();
-        }
-    }
-
-    /// Goes on under a session, and lets the former one go.
-    pub(super) fn begin(&mut self, id: u32, session: Session) {
-        // Packets are numbered anew: what waits has numbers of before.
-        self.settle();
         let Some(link) = self.links.get_mut(&id) else { return };
-        let index = session.local();
-        let gone = [link.renew(session).map(|before| before.local()), link.drop_greeting()];
-        gone.into_iter().flatten().for_each(|index| {
-            self.sessions.remove(&index);
-        });
-        self.sessions.insert(index, id);
+        let own = std::mem::replace(&mut link.mail, mail.clone());
+        let (mut from, mut into) = (lock(&own.outbox), lock(&mail.outbox));
+        let theirs = into.next_message();
+        let successor = from.successor();
+        *into = std::mem::replace(&mut *from, successor);
+        into.requeue_all();
+        // Or a message would have the id of one that is answered, and be told as done.
+        into.skip_to(self.first_message.max(theirs));
+        drop((from, into));
+        // It must not be forgotten with what it held: that is in use.
+        if let Some(gone) = self.links.get_mut(&other) {
+            gone.mail = own;
+        }
+        self.forget(other);
     }
-
     /// A responder under load asks whether we receive at our address.
     pub(super) fn on_cookie(&mut self, now: Time, index: u32, bytes: &[u8]) {
-        let Some(id) = self.sessions.get(&index).copied() else { return };
+        self.stats.handshakes += 1;
+        let Some(id) = self.indices.get(&index).copied() else { return };
         let Some(link) = self.links.get_mut(&id) else { return };
         let Some(greeting) = link.greeting.as_mut().filter(|g| g.index == index) else { return };
         let Some(initiator) = &greeting.initiator else { return };

@@ -15,18 +15,20 @@ use zeroize::Zeroizing;
 
 use crate::NicError;
 use crate::proto::datagram::{Kind, PREFIX_BYTES, prefix, read_prefix};
+use crate::proto::shared::MAX_ENGINES;
 
 use super::cookie::{Cookie, MAC_BYTES, mac_key, mac_of};
 use super::{Identity, NodeId, Session, Suite};
 
 const PATTERN: &str = "Noise_IK_25519_ChaChaPoly_BLAKE2s";
-/// Of either message's payload: incarnation (4), and paths less one and suite (1) and number (3), or
-/// index (4).
-const SAID_BYTES: usize = 8;
+/// Of a HELLO's payload: incarnation (4), number (4), suite (1), sockets (1), engines (1), zero (1).
+const HELLO_SAID: usize = 12;
+/// Of a WELCOME's payload: incarnation (4), index (4), ports of the engines from the second on (2 each).
+const WELCOME_SAID: usize = 8 + 2 * (MAX_ENGINES as usize - 1);
 const TAG_BYTES: usize = 16;
 const KEY_BYTES: usize = 32;
-const HELLO_NOISE: usize = KEY_BYTES + KEY_BYTES + TAG_BYTES + SAID_BYTES + TAG_BYTES;
-const WELCOME_NOISE: usize = KEY_BYTES + SAID_BYTES + TAG_BYTES;
+const HELLO_NOISE: usize = KEY_BYTES + KEY_BYTES + TAG_BYTES + HELLO_SAID + TAG_BYTES;
+const WELCOME_NOISE: usize = KEY_BYTES + WELCOME_SAID + TAG_BYTES;
 /// Bytes of a HELLO: prefix, Noise message, two MACs.
 pub(in crate::proto) const HELLO_BYTES: usize = PREFIX_BYTES + HELLO_NOISE + 2 * MAC_BYTES;
 /// Bytes of a WELCOME: prefix, Noise message, one MAC. Less than a HELLO: nobody is amplified.
@@ -122,20 +124,50 @@ fn build<'b>(
         .map_err(|_| NicError::Handshake)
 }
 
+/// Whether an index of 24 bits leaves its lowest ones to the lane.
+fn is_index(index: u32) -> bool {
+    index < 1 << 24 && index.is_multiple_of(MAX_ENGINES.into())
+}
+
 fn word(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes(std::array::from_fn(|byte| bytes[at + byte]))
 }
 
-/// The session that a finished handshake makes.
-fn session(
-    noise: &mut HandshakeState,
+/// What a finished handshake makes: a session for every lane.
+pub(in crate::proto) struct Secrets {
     suite: Suite,
-    indices: [u32; 2],
-    initiator: bool,
-) -> Result<Session, NicError> {
-    let (a, b) = noise.dangerously_get_raw_split();
-    let (a, b) = (Zeroizing::new(a), Zeroizing::new(b));
-    Ok(Session::new(suite, indices, if initiator { [&*a, &*b] } else { [&*b, &*a] }))
+    /// Of the first lane's session: ours, and the peer's. Those of other lanes follow.
+    local: u32,
+    remote: u32,
+    send: Zeroizing<[u8; 32]>,
+    receive: Zeroizing<[u8; 32]>,
+}
+
+impl Secrets {
+    fn new(
+        noise: &mut HandshakeState,
+        suite: Suite,
+        [local, remote]: [u32; 2],
+        initiator: bool,
+    ) -> Self {
+        let (a, b) = noise.dangerously_get_raw_split();
+        let (a, b) = (Zeroizing::new(a), Zeroizing::new(b));
+        let (send, receive) = if initiator { (a, b) } else { (b, a) };
+        Self { suite, local, remote, send, receive }
+    }
+
+    /// The session of a lane, under keys of its own.
+    pub(in crate::proto) fn lane(&self, lane: u16) -> Session {
+        let secret = |of: &[u8; 32]| {
+            let mut material = Zeroizing::new([0; 34]);
+            material[..32].copy_from_slice(of);
+            material[32..].copy_from_slice(&lane.to_le_bytes());
+            Zeroizing::new(blake3::derive_key("ciphergram 3 lane", &*material))
+        };
+        let indices = [self.local, self.remote].map(|index| index + u32::from(lane));
+        let (send, receive) = (secret(&self.send), secret(&self.receive));
+        Session::new(self.suite, indices, [&send, &receive])
+    }
 }
 
 /// A handshake that we began.
@@ -147,10 +179,20 @@ pub(in crate::proto) struct Initiator {
     mac: [u8; MAC_BYTES],
 }
 
+/// What an initiator says of itself.
+pub(in crate::proto) struct Terms {
+    pub(in crate::proto) suite: Suite,
+    /// Sockets that each of its engines sends from.
+    pub(in crate::proto) sockets: u16,
+    pub(in crate::proto) engines: u16,
+}
+
 /// What the responder said.
 pub(in crate::proto) struct Welcome {
     pub(in crate::proto) incarnation: u32,
-    pub(in crate::proto) session: Session,
+    /// Where its engines listen, from the second on.
+    pub(in crate::proto) ports: Vec<u16>,
+    pub(in crate::proto) secrets: Secrets,
 }
 
 impl Initiator {
@@ -159,7 +201,7 @@ impl Initiator {
         (identity, incarnation, number): (&Identity, u32, u32),
         node: NodeId,
         index: u32,
-        (suite, paths): (Suite, u16),
+        terms: &Terms,
         cookie: Option<&Cookie>,
         rng: &mut ChaCha20Rng,
         out: &mut Vec<u8>,
@@ -169,10 +211,11 @@ impl Initiator {
         let builder = build(identity, &out[start..], rng)?;
         let builder = builder.remote_public_key(&node.0).map_err(|_| NicError::Handshake)?;
         let mut noise = builder.build_initiator().map_err(|_| NicError::Handshake)?;
-        let mut said = [0; SAID_BYTES];
+        let mut said = [0; HELLO_SAID];
         said[..4].copy_from_slice(&incarnation.to_le_bytes());
-        let terms = u32::from(paths - 1) << 4 | suite as u32;
-        said[4..].copy_from_slice(&(number << 8 | terms).to_le_bytes());
+        said[4..8].copy_from_slice(&number.to_le_bytes());
+        // No more of either than fit a byte.
+        said[8..11].copy_from_slice(&[terms.suite as u8, terms.sockets as u8, terms.engines as u8]);
         let mut message = [0; HELLO_NOISE];
         noise.write_message(&said, &mut message).map_err(|_| NicError::Handshake)?;
         out.extend_from_slice(&message);
@@ -180,7 +223,7 @@ impl Initiator {
         out.extend_from_slice(&mac);
         let proof = cookie.map_or([0; MAC_BYTES], |cookie| cookie.prove(&out[start..]));
         out.extend_from_slice(&proof);
-        Ok(Self { noise, index, suite, mac })
+        Ok(Self { noise, index, suite: terms.suite, mac })
     }
 
     /// What a cookie for this handshake is bound to.
@@ -201,15 +244,17 @@ impl Initiator {
         }
         let expected = mac_of(&mac_key(identity.id()), said_bytes);
         verify_slices_are_equal(&expected, mac).map_err(|_| NicError::Handshake)?;
-        let mut said = [0; SAID_BYTES];
+        let mut said = [0; WELCOME_SAID];
         let message = &said_bytes[PREFIX_BYTES..];
         self.noise.read_message(message, &mut said).map_err(|_| NicError::Handshake)?;
         let (incarnation, remote) = (word(&said, 0), word(&said, 4));
-        if incarnation == 0 {
+        if incarnation == 0 || !is_index(remote) {
             return Err(NicError::Handshake);
         }
-        let session = session(&mut self.noise, self.suite, [self.index, remote], true)?;
-        Ok(Welcome { incarnation, session })
+        let ports = said[8..].chunks_exact(2).map(|port| u16::from_le_bytes([port[0], port[1]]));
+        let ports = ports.take_while(|port| *port != 0).collect();
+        let secrets = Secrets::new(&mut self.noise, self.suite, [self.index, remote], true);
+        Ok(Welcome { incarnation, ports, secrets })
     }
 }
 
@@ -220,8 +265,9 @@ pub(in crate::proto) struct Hello {
     pub(in crate::proto) incarnation: u32,
     /// How many HELLOs the process had said, this one included.
     pub(in crate::proto) number: u32,
-    /// How many sockets it sends from.
-    pub(in crate::proto) paths: u16,
+    /// How many sockets each of its engines sends from.
+    pub(in crate::proto) sockets: u16,
+    pub(in crate::proto) engines: u16,
     suite: Suite,
     remote: u32,
 }
@@ -239,39 +285,45 @@ impl Hello {
         let (_, remote) = read_prefix(bytes)?;
         let builder = build(identity, &bytes[..PREFIX_BYTES], rng)?;
         let mut noise = builder.build_responder().map_err(|_| NicError::Handshake)?;
-        let mut said = [0; SAID_BYTES];
+        let mut said = [0; HELLO_SAID];
         let message = &bytes[PREFIX_BYTES..PREFIX_BYTES + HELLO_NOISE];
         noise.read_message(message, &mut said).map_err(|_| NicError::Handshake)?;
         let node = noise.get_remote_static().and_then(|key| key.try_into().ok());
         let node = NodeId(node.ok_or(NicError::Handshake)?);
-        let suite = Suite::from_code(said[4] & 15).ok_or(NicError::Handshake)?;
-        let (incarnation, number) = (word(&said, 0), word(&said, 4) >> 8);
-        if incarnation == 0 || number == 0 {
+        let suite = Suite::from_code(said[8]).ok_or(NicError::Handshake)?;
+        let (incarnation, number) = (word(&said, 0), word(&said, 4));
+        let [sockets, engines] = [said[9], said[10]].map(u16::from);
+        let engines_fit = (1..=MAX_ENGINES).contains(&engines);
+        if incarnation == 0 || number == 0 || sockets == 0 || !engines_fit || !is_index(remote) {
             return Err(NicError::Handshake);
         }
-        let paths = u16::from(said[4] >> 4) + 1;
-        Ok(Self { noise, node, incarnation, number, paths, suite, remote })
+        Ok(Self { noise, node, incarnation, number, sockets, engines, suite, remote })
     }
 
-    /// Answers it, as the process `incarnation`, which wants to be named by `index`. The session is
-    /// not confirmed: only a datagram sealed under it shows that its peer is there.
+    /// Answers it, as the process `incarnation`, which wants to be named by `index` and whose engines from
+    /// the second on listen at `ports`. The sessions are not confirmed: only a datagram sealed under one shows that
+    /// its peer is there.
     pub(in crate::proto) fn accept(
         mut self,
         incarnation: u32,
         index: u32,
+        ports: &[u16],
         out: &mut Vec<u8>,
-    ) -> Result<Session, NicError> {
+    ) -> Result<Secrets, NicError> {
         let start = out.len();
         out.extend_from_slice(&prefix(Kind::Welcome, self.remote));
-        let mut said = [0; SAID_BYTES];
+        let mut said = [0; WELCOME_SAID];
         said[..4].copy_from_slice(&incarnation.to_le_bytes());
-        said[4..].copy_from_slice(&index.to_le_bytes());
+        said[4..8].copy_from_slice(&index.to_le_bytes());
+        for (place, port) in said[8..].chunks_exact_mut(2).zip(ports) {
+            place.copy_from_slice(&port.to_le_bytes());
+        }
         let mut message = [0; WELCOME_NOISE];
         self.noise.write_message(&said, &mut message).map_err(|_| NicError::Handshake)?;
         out.extend_from_slice(&message);
         let mac = mac_of(&mac_key(self.node), &out[start..]);
         out.extend_from_slice(&mac);
-        session(&mut self.noise, self.suite, [index, self.remote], false)
+        Ok(Secrets::new(&mut self.noise, self.suite, [index, self.remote], false))
     }
 }
 
@@ -299,9 +351,9 @@ mod tests {
     fn hello(from: &mut End, to: &End, cookie: Option<&Cookie>) -> (Initiator, Vec<u8>) {
         let mut bytes = vec![];
         let (me, to) = ((&from.identity, 11, 1), to.identity.id());
-        let suite = Suite::Aes256Gcm;
-        let initiator =
-            Initiator::hello(me, to, 5, (suite, 16), cookie, &mut from.rng, &mut bytes).unwrap();
+        let terms = Terms { suite: Suite::Aes256Gcm, sockets: 16, engines: 3 };
+        let rng = &mut from.rng;
+        let initiator = Initiator::hello(me, to, 0x50, &terms, cookie, rng, &mut bytes).unwrap();
         (initiator, bytes)
     }
 
@@ -314,23 +366,34 @@ mod tests {
         assert!(!Gate::new(one.identity.id(), &mut one.rng).knows_us(&bytes), "not our key");
         let opened = Hello::open(&two.identity, &bytes, &mut two.rng).unwrap();
         assert_eq!((opened.node, opened.incarnation), (one.identity.id(), 11));
+        assert_eq!((opened.sockets, opened.engines), (16, 3));
         let mut answer = vec![];
-        let mut theirs = opened.accept(22, 6, &mut answer).unwrap();
+        let theirs = opened.accept(22, 0x60, &[700, 65535], &mut answer).unwrap();
         assert!(answer.len() < bytes.len());
         for at in 0..answer.len() {
             let mut bad = answer.clone();
             bad[at] ^= 1;
             assert!(initiator.welcome(&one.identity, &bad).is_err(), "byte {at}");
         }
-        let mut welcome = initiator.welcome(&one.identity, &answer).unwrap();
-        assert_eq!(welcome.incarnation, 22);
+        let welcome = initiator.welcome(&one.identity, &answer).unwrap();
+        assert_eq!((welcome.incarnation, &welcome.ports[..]), (22, &[700, 65535][..]));
         let header = Header { opcode: Opcode::Ack, ..Header::default() };
-        let mut bytes = vec![];
-        welcome.session.seal(header, b"there", &mut bytes).unwrap();
-        assert!(matches!(theirs.open(&mut bytes), Ok(Opened::Whole(_, b"there"))));
-        bytes.clear();
-        theirs.seal(header, b"back", &mut bytes).unwrap();
-        assert!(matches!(welcome.session.open(&mut bytes), Ok(Opened::Whole(_, b"back"))));
+        for lane in 0..3 {
+            let (mut ours, mut theirs) = (welcome.secrets.lane(lane), theirs.lane(lane));
+            assert_eq!(
+                (ours.local(), theirs.local()),
+                (0x50 + u32::from(lane), 0x60 + u32::from(lane))
+            );
+            let mut bytes = vec![];
+            ours.seal(header, b"there", &mut bytes).unwrap();
+            let (mut same, mut other) = (bytes.clone(), bytes.clone());
+            assert!(matches!(theirs.open(&mut bytes), Ok(Opened::Whole(_, b"there"))));
+            assert!(ours.open(&mut same).is_err(), "the other direction's key");
+            assert!(welcome.secrets.lane(lane + 1).open(&mut other).is_err(), "another lane's key");
+            bytes.clear();
+            theirs.seal(header, b"back", &mut bytes).unwrap();
+            assert!(matches!(ours.open(&mut bytes), Ok(Opened::Whole(_, b"back"))));
+        }
     }
 
     #[test]

@@ -75,29 +75,31 @@ fn header_tag(
     Ok(std::array::from_fn(|byte| tag.as_ref()[byte]))
 }
 
-/// One epoch's key, and the secret that the next one grows from.
+/// What one epoch's key and the next epoch grow from.
 struct Epoch {
     number: u64,
     secret: Secret,
-    next: Secret,
     /// The key, while it is in use.
     key: Option<Box<LessSafeKey>>,
 }
 
 impl Epoch {
-    fn derive(number: u64, secret: &[u8; 32]) -> Self {
-        let key = Zeroizing::new(blake3::derive_key("ciphergram 2 datagram key", secret));
-        let next = Zeroizing::new(blake3::derive_key("ciphergram 2 next epoch", secret));
-        Self { number, secret: key, next, key: None }
+    fn new(number: u64, secret: Secret) -> Self {
+        Self { number, secret, key: None }
     }
 
     fn following(&self) -> Self {
-        Self::derive(self.number + 1, &self.next)
+        let next = blake3::derive_key("ciphergram 3 next epoch", &*self.secret);
+        Self::new(self.number + 1, Zeroizing::new(next))
+    }
+
+    fn key_secret(&self) -> Secret {
+        Zeroizing::new(blake3::derive_key("ciphergram 3 datagram key", &*self.secret))
     }
 
     fn key(&mut self, suite: Suite) -> Result<&LessSafeKey, NicError> {
         if self.key.is_none() {
-            self.key = Some(Box::new(ready(suite, &self.secret)?));
+            self.key = Some(Box::new(ready(suite, &self.key_secret())?));
         }
         self.key.as_deref().ok_or(NicError::Seal)
     }
@@ -133,7 +135,8 @@ impl Session {
         [local, remote]: [u32; 2],
         [send, receive]: [&[u8; 32]; 2],
     ) -> Self {
-        let [send, receive] = [send, receive].map(|secret| Epoch::derive(0, secret));
+        let [send, receive] =
+            [send, receive].map(|secret| Epoch::new(0, Zeroizing::new(*secret)));
         Self { suite, local, remote, send, next_packet: 0, receive, before: None }
     }
 
@@ -216,7 +219,7 @@ impl Session {
         if let Some(next) = next {
             // The peer has gone on.
             let before = std::mem::replace(&mut self.receive, next);
-            self.before = Some(Box::new((before.number, before.secret)));
+            self.before = Some(Box::new((before.number, before.key_secret())));
         }
         Ok(Opened::Whole(header, payload))
     }

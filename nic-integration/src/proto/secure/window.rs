@@ -1,7 +1,5 @@
 //! Which packets of a session came, against replays; and which are committed, which acknowledgements say.
 
-use std::collections::VecDeque;
-
 /// Packets behind the newest one that are remembered; a sender never has packets further apart in
 /// flight, and what is older is dropped as a replay (PROTOCOL §3.2).
 pub const WINDOW_PACKETS: u64 = 64 * WORDS as u64;
@@ -18,12 +16,12 @@ pub(in crate::proto) struct Window {
     /// One more than the newest packet; 0 before the first.
     end: u64,
     /// Words of the packet numbers, up to the newest that has begun. Never empty.
-    words: VecDeque<u64>,
+    words: Vec<u64>,
 }
 
 impl Window {
     pub(in crate::proto) fn new() -> Self {
-        Self { end: 0, words: VecDeque::from([0]) }
+        Self { end: 0, words: vec![0] }
     }
 
     /// Forgets what came long ago, as when it is passed over: if any of it is under way yet, it is lost.
@@ -64,9 +62,9 @@ impl Window {
         // Words that are passed over are forgotten with all that lies as long ago.
         for _ in 0..word.saturating_sub(self.newest()).min(WORDS as u64) {
             if self.words.len() == WORDS {
-                self.words.pop_front();
+                self.words.remove(0);
             }
-            self.words.push_back(0);
+            self.words.push(0);
         }
         self.end = self.end.max(packet.saturating_add(1));
         if let Some(word) = self.place(word).and_then(|place| self.words.get_mut(place)) {
@@ -77,7 +75,7 @@ impl Window {
     /// The newest words, oldest first, and the packet that the first of them begins with.
     pub(in crate::proto) fn recent(&self) -> (u64, impl Iterator<Item = u64>) {
         let count = self.words.len().min(ACK_WORDS);
-        let words = self.words.range(self.words.len() - count..);
+        let words = self.words[self.words.len() - count..].iter();
         (64 * (self.newest() + 1 - count as u64), words.copied())
     }
 }

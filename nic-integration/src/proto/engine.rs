@@ -1,0 +1,319 @@
+//! One engine: a pipeline with its own socket, sessions and buffers (PROTOCOL §4.9).
+//!
+//! An engine carries lanes: from each of its own to one engine of a peer's. It opens and seals datagrams,
+//! places, adds and answers. What it shares with the other engines of its endpoint is in `shared`. The
+//! [`Endpoint`](super::Endpoint) makes it, and keeps the links and their handshakes.
+
+mod incoming;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::datagram::{Header, Opcode};
+use super::event::Event;
+use super::lane::{Lane, Offer};
+use super::path::{Paths, Route};
+use super::sender::Sender;
+use super::shared::{LaneId, Part, Post, Shared, lock};
+use super::stats::Stats;
+use super::sum::{Batch, SumRegion};
+use super::time::Time;
+
+/// How often lanes to idle peers are looked for.
+pub const SWEEP_SPAN: Duration = Duration::from_secs(10);
+/// Datagrams that one peer is sent before the next has its turn.
+const TURN: usize = 64;
+
+/// What an engine must know of its endpoint's configuration.
+#[derive(Clone, Copy)]
+pub(super) struct Settings {
+    pub(super) datagram_bytes: usize,
+    /// Sockets of this engine.
+    pub(super) sockets: u16,
+    /// Datagrams sent one way before the next is chosen.
+    pub(super) spray: u32,
+}
+
+/// Datagrams that wait to be added together.
+#[derive(Default)]
+struct Unsettled {
+    /// Where to, and its rkey; none while nothing waits.
+    region: Option<(u32, SumRegion)>,
+    batch: Batch,
+    /// Scratch for what became of them.
+    closed: Vec<u32>,
+}
+
+/// One engine of an endpoint. It may be driven on a thread of its own.
+pub struct Engine {
+    number: u16,
+    settings: Settings,
+    shared: Arc<Shared>,
+    /// Boxed, since a tree has room for more than it holds.
+    lanes: BTreeMap<LaneId, Box<Lane>>,
+    /// Lanes by the indices of their sessions.
+    sessions: BTreeMap<u32, LaneId>,
+    /// Lanes with answers waiting, in turn; each at most once.
+    answering: VecDeque<LaneId>,
+    /// Lanes to ask for messages, in turn; each at most once.
+    sending: VecDeque<LaneId>,
+    /// Datagrams that the first lane of `sending` has had in its turn.
+    turn: usize,
+    /// Datagrams of messages that went before answers.
+    ahead: usize,
+    unsettled: Unsettled,
+    next_sweep: Time,
+    /// Scratch for the payload of an ACK, and for events.
+    ack_payload: Vec<u8>,
+    events: Vec<Event>,
+    stats: Stats,
+}
+
+impl Engine {
+    pub(super) fn new(number: u16, settings: Settings, shared: Arc<Shared>) -> Self {
+        Self {
+            number,
+            settings,
+            shared,
+            lanes: BTreeMap::new(),
+            sessions: BTreeMap::new(),
+            answering: VecDeque::new(),
+            sending: VecDeque::new(),
+            turn: 0,
+            ahead: 0,
+            unsettled: Unsettled::default(),
+            next_sweep: Time::ZERO,
+            ack_payload: vec![],
+            events: vec![],
+            stats: Stats::default(),
+        }
+    }
+
+    /// Which of its endpoint's engines it is, from 0.
+    #[must_use]
+    pub fn number(&self) -> u16 {
+        self.number
+    }
+
+    // Word from the endpoint and from other engines.
+
+    pub(super) fn heed(&mut self) {
+        for post in self.shared.posts(self.number) {
+            match post {
+                Post::Offer(part) => self.on_offer(*part),
+                Post::Begin(part, when, from) => self.on_begin(when, *part, from),
+                Post::Wake(id) => self.schedule(id),
+                Post::Fail(id, session) => self.on_fail(id, session),
+                Post::End(id) => self.on_end(id),
+            }
+        }
+    }
+
+    /// The lane that a part of a session is for; made if there is none.
+    fn lane(&mut self, part: &Part) -> &mut Lane {
+        let Settings { datagram_bytes, sockets, spray } = self.settings;
+        self.lanes.entry(part.id).or_insert_with(|| {
+            let flows = lock(&part.mail.outbox).flow_count();
+            let ways = (0..sockets).filter_map(|via| Some(Route { via, addr: part.addr? }));
+            let ways: Vec<Route> = ways.collect();
+            let paths = Paths::new(&ways, part.addr.is_some(), flows, spray, datagram_bytes);
+            let sender = Sender::new(part.id.lane, paths);
+            Box::new(Lane::new(part.peer, part.mail.clone(), sender))
+        })
+    }
+
+    fn on_offer(&mut self, part: Part) {
+        let (id, index) = (part.id, part.session.local());
+        let lane = self.lane(&part);
+        lane.sender.paths.admit_up_to(part.paths.into());
+        let offer = Offer { peer: part.peer, session: part.session, mail: part.mail };
+        let former = lane.offered.replace(Box::new(offer));
+        if let Some(former) = former {
+            self.sessions.remove(&former.session.local());
+        }
+        self.sessions.insert(index, id);
+    }
+
+    fn on_begin(&mut self, now: Time, part: Part, from: Route) {
+        let (id, addr) = (part.id, part.addr);
+        let lane = self.lane(&part);
+        if let Some(addr) = addr {
+            lane.sender.paths.aim(addr);
+        }
+        // The answer came to the first lane.
+        if id.lane == 0 {
+            lane.sender.paths.hear(now, from);
+            lane.sender.paths.wake_heard();
+        }
+        self.begin(id, Offer { peer: part.peer, session: part.session, mail: part.mail });
+        self.schedule(id);
+    }
+
+    /// Goes on under a session, and lets the former one go.
+    fn begin(&mut self, id: LaneId, offer: Offer) {
+        // Packets are numbered anew: what waits has numbers of before.
+        self.settle();
+        let Some(lane) = self.lanes.get_mut(&id) else { return };
+        let index = offer.session.local();
+        if let Some(before) = lane.renew(offer) {
+            self.sessions.remove(&before.local());
+        }
+        self.sessions.insert(index, id);
+        self.rouse(id);
+    }
+
+    fn on_fail(&mut self, id: LaneId, session: bool) {
+        let Some(lane) = self.lanes.get_mut(&id) else { return };
+        lane.sender.reset();
+        if let Some(gone) = lane.session.take_if(|_| session) {
+            self.sessions.remove(&gone.local());
+        }
+    }
+
+    fn on_end(&mut self, id: LaneId) {
+        self.settle();
+        self.lanes.remove(&id);
+        self.sessions.retain(|_, of| *of != id);
+    }
+
+    /// Tells the other lanes of a link that there is something to send.
+    fn rouse(&mut self, id: LaneId) {
+        let Some(lane) = self.lanes.get(&id) else { return };
+        let idle = lock(&lane.mail.outbox).rouse() & !(1 << id.lane);
+        self.shared.wake(self.number, id.link, idle);
+    }
+
+    // The verbs of a node; `handle_datagram` is in `incoming`.
+
+    /// Lets timers expire.
+    pub fn handle_timeout(&mut self, now: Time) {
+        self.heed();
+        self.settle();
+        let due = |lane: &Lane| Self::due(lane).is_some_and(|due| due <= now);
+        let due: Vec<LaneId> =
+            self.lanes.iter().filter(|(_, l)| due(l)).map(|(id, _)| *id).collect();
+        for id in due {
+            let Some(lane) = self.lanes.get_mut(&id) else { continue };
+            lane.sender.on_timeout(now, &mut lock(&lane.mail.outbox));
+            self.stats.paths_rested += lane.sender.paths.take_rested();
+            self.schedule(id);
+            self.rouse(id);
+        }
+        if now >= self.next_sweep {
+            self.next_sweep = now + SWEEP_SPAN;
+            self.lanes.values_mut().for_each(|lane| lane.shrink(now));
+        }
+    }
+
+    fn due(lane: &Lane) -> Option<Time> {
+        lane.session.as_ref()?;
+        lane.sender.next_timeout(|| !lane.mail.is_idle())
+    }
+
+    /// When [`handle_timeout`](Self::handle_timeout) is next needed.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Time> {
+        let lanes = self.lanes.values().filter_map(|lane| Self::due(lane));
+        lanes.chain((!self.lanes.is_empty()).then_some(self.next_sweep)).min()
+    }
+
+    /// Appends the next datagram to send to `bytes`, and says where to. Messages go before answers, but
+    /// no more than a turn of them before all answers: an answer is short, so it can end the burst that they make.
+    pub fn poll_transmit(&mut self, now: Time, bytes: &mut Vec<u8>) -> Option<Route> {
+        self.heed();
+        self.settle();
+        if self.ahead < TURN
+            && let Some(to) = self.transmit_message(now, bytes)
+        {
+            self.ahead += 1;
+            return Some(to);
+        }
+        if let Some(to) = self.transmit_answer(bytes) {
+            return Some(to);
+        }
+        self.ahead = 0;
+        let next = self.transmit_message(now, bytes);
+        if next.is_none() {
+            self.shared.publish(self.number, &self.stats);
+        }
+        next
+    }
+
+    fn transmit_answer(&mut self, bytes: &mut Vec<u8>) -> Option<Route> {
+        let start = bytes.len();
+        while let Some(id) = self.answering.pop_front() {
+            let Some(lane) = self.lanes.get_mut(&id) else { continue };
+            lane.answering = false;
+            self.ack_payload.clear();
+            let Some(route) = lane.sender.paths.answers() else { continue };
+            let taken = lane.take_answer(&mut self.ack_payload);
+            let Some(session) = lane.session.as_mut().filter(|_| taken) else { continue };
+            let header = Header { opcode: Opcode::Ack, ..Header::default() };
+            // What cannot be sealed is a lost datagram.
+            let sealed = session.seal(header, &self.ack_payload, bytes);
+            self.schedule(id);
+            if sealed.is_ok() {
+                self.stats.sent.count(self.ack_payload.len());
+                self.stats.acks_sent += 1;
+                return Some(route);
+            }
+            bytes.truncate(start);
+        }
+        None
+    }
+
+    fn transmit_message(&mut self, now: Time, bytes: &mut Vec<u8>) -> Option<Route> {
+        let start = bytes.len();
+        while let Some(id) = self.sending.pop_front() {
+            let Some(lane) = self.lanes.get_mut(&id) else { continue };
+            let next = lane.session.as_mut().and_then(|session| {
+                let mut outbox = lock(&lane.mail.outbox);
+                let next = lane.sender.next(now, session.next_packet(), &mut outbox)?;
+                Some((session, next))
+            });
+            let Some((session, next)) = next else {
+                lane.sending = false;
+                self.turn = 0;
+                continue;
+            };
+            let payload = &next.datagram.data[next.datagram.range];
+            let sealed = session.seal(next.datagram.header, payload, bytes);
+            self.stats.retransmitted += u64::from(next.resent);
+            self.stats.sent.count(payload.len());
+            // One peer after the other, but not by single datagrams: a burst is for one address.
+            self.turn += 1;
+            if self.turn < TURN {
+                self.sending.push_front(id);
+            } else {
+                self.turn = 0;
+                self.sending.push_back(id);
+            }
+            if sealed.is_ok() {
+                return Some(next.route);
+            }
+            bytes.truncate(start);
+        }
+        None
+    }
+
+    /// Asks a lane for answers and messages, if it is not on the list already.
+    fn schedule(&mut self, id: LaneId) {
+        let Some(lane) = self.lanes.get_mut(&id) else { return };
+        if lane.wants_answer() && !std::mem::replace(&mut lane.answering, true) {
+            self.answering.push_back(id);
+        }
+        if !std::mem::replace(&mut lane.sending, true) {
+            self.sending.push_back(id);
+        }
+    }
+
+    pub(super) fn stats(&self) -> &Stats {
+        &self.stats
+    }
+
+    /// Indices of sessions: in use, offered, and the last ones.
+    pub(super) fn sessions(&self) -> &BTreeMap<u32, LaneId> {
+        &self.sessions
+    }
+}

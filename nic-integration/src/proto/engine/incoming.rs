@@ -1,0 +1,262 @@
+//! The engine's receiving side: from bytes to committed regions and answers (PROTOCOL §2.3, §5).
+
+use std::sync::PoisonError;
+
+use crate::proto::ack::{Ack, Notice, Refusal};
+use crate::proto::datagram::{Header, Kind, Opcode, read_prefix};
+use crate::proto::endpoint::MAX_EVENTS;
+use crate::proto::event::{Event, Peer};
+use crate::proto::path::Route;
+use crate::proto::receiver::{Incoming, Partial, Receiver};
+use crate::proto::region::Region;
+use crate::proto::secure::{Opened, Session};
+use crate::proto::shared::{LaneId, Shared, lock};
+use crate::proto::sum::SumRefused;
+use crate::proto::time::Time;
+
+use super::{Engine, Unsettled};
+
+/// What became of a datagram.
+enum Outcome {
+    /// Answer with this.
+    Answer(Result<(), Refusal>),
+    /// It was answered before.
+    Repeated(Result<(), Refusal>),
+    /// It will be answered when what it belongs to is settled.
+    Later,
+    /// Older than what is remembered: say nothing.
+    Old,
+    /// No memory for it now: say nothing, it will come again.
+    Full,
+}
+
+impl Engine {
+    /// Takes what arrived from the wire, and opens it in place. Anything may arrive; what no session
+    /// vouches for is counted, and has no other effect. Handshakes are the endpoint's.
+    pub fn handle_datagram(&mut self, now: Time, from: impl Into<Route>, bytes: &mut [u8]) {
+        self.heed();
+        match read_prefix(bytes) {
+            Ok((Kind::Sealed(_), spi)) => self.on_sealed(now, from.into(), spi >> 8, bytes),
+            Ok(_) | Err(_) => self.stats.malformed += 1,
+        }
+    }
+
+    fn on_sealed(&mut self, now: Time, from: Route, index: u32, bytes: &mut [u8]) {
+        let Some(id) = self.sessions.get(&index).copied() else {
+            self.stats.malformed += 1;
+            return;
+        };
+        let Some(lane) = self.lanes.get_mut(&id) else { return };
+        let is = |session: Option<&Session>| session.is_some_and(|s| s.local() == index);
+        let current = is(lane.session.as_ref());
+        let offered = is(lane.offered.as_deref().map(|offer| &offer.session));
+        let session = match (current, offered) {
+            (true, _) => lane.session.as_mut(),
+            (_, true) => lane.offered.as_deref_mut().map(|offer| &mut offer.session),
+            _ => lane.former.as_deref_mut(),
+        };
+        let opened = session.filter(|session| session.local() == index);
+        let Some(Ok(opened)) = opened.map(|session| session.open(bytes)) else {
+            self.stats.malformed += 1;
+            return;
+        };
+        match opened {
+            Opened::Trimmed(header) => {
+                self.stats.trimmed += 1;
+                if current && header.opcode != Opcode::Ack {
+                    lane.on_trimmed(header.packet);
+                }
+            }
+            Opened::Whole(..) if !current && !offered => {
+                self.stats.duplicates += 1;
+                lane.answer_again();
+            }
+            Opened::Whole(header, payload) => {
+                if offered && let Some(offer) = lane.offered.take() {
+                    self.begin(id, *offer);
+                    self.shared.confirm(self.number, id.link, index);
+                }
+                self.stats.received.count(payload.len());
+                self.on_opened(now, from, id, &header, payload);
+            }
+        }
+        self.schedule(id);
+    }
+
+    /// A datagram of a peer that is who it says.
+    fn on_opened(&mut self, now: Time, from: Route, id: LaneId, header: &Header, payload: &[u8]) {
+        let Some(lane) = self.lanes.get_mut(&id) else { return };
+        if !lane.admits(header.packet, header.opcode != Opcode::Ack) {
+            self.stats.duplicates += 1;
+            return;
+        }
+        lane.hear(now, from, header.packet);
+        let outcome = match header.opcode {
+            Opcode::Ack => {
+                lane.note(header.packet);
+                match Ack::parse(payload) {
+                    Ok(ack) => self.on_ack(now, id, &ack),
+                    Err(_) => self.stats.malformed += 1,
+                }
+                return;
+            }
+            _ if self.shared.event_count() >= MAX_EVENTS => Outcome::Full,
+            Opcode::Sum => self.on_sum((id, header.packet), header, payload),
+            Opcode::Write | Opcode::WriteImm => {
+                let immediate = (header.opcode == Opcode::WriteImm).then_some(header.immediate);
+                let mut inbox = lock(&lane.mail.inbox);
+                let (peer, events) = (lane.peer, &mut self.events);
+                place(&self.shared, &mut inbox, peer, header, immediate, payload, events)
+            }
+        };
+        self.shared.tell(self.number, self.events.drain(..));
+        let Some(lane) = self.lanes.get_mut(&id) else { return };
+        match outcome {
+            Outcome::Answer(status) | Outcome::Repeated(status) => {
+                self.stats.refused += u64::from(status.is_err());
+                lane.answer(header.packet, status.err().map(Notice::Refused));
+            }
+            Outcome::Later => lane.note(header.packet),
+            Outcome::Old | Outcome::Full => {}
+        }
+        self.stats.duplicates += u64::from(matches!(outcome, Outcome::Repeated(_) | Outcome::Old));
+        self.stats.overrun += u64::from(matches!(outcome, Outcome::Full));
+    }
+
+    fn on_ack(&mut self, now: Time, id: LaneId, ack: &Ack<'_>) {
+        let Some(lane) = self.lanes.get_mut(&id) else { return };
+        let mut outbox = lock(&lane.mail.outbox);
+        lane.sender.on_ack(now, ack, lane.peer, &mut outbox, &mut self.events);
+        let idle = outbox.rouse() & !(1 << id.lane);
+        drop(outbox);
+        self.stats.paths_rested += lane.sender.paths.take_rested();
+        self.shared.tell(self.number, self.events.drain(..));
+        self.shared.wake(self.number, id.link, idle);
+    }
+
+    fn on_sum(&mut self, asker: (LaneId, u64), header: &Header, payload: &[u8]) -> Outcome {
+        let rkey = header.rkey;
+        let waits = self.unsettled.region.as_ref().is_some_and(|(other, _)| *other == rkey);
+        if !waits || self.unsettled.batch.is_full(payload.len()) {
+            self.settle();
+            match self.shared.sum_region(rkey) {
+                Ok(region) => self.unsettled.region = Some((rkey, region)),
+                Err(refusal) => return Outcome::Answer(Err(refusal)),
+            }
+        }
+        let Unsettled { region: Some((_, region)), batch, .. } = &mut self.unsettled else {
+            return Outcome::Answer(Err(Refusal::UnknownRkey));
+        };
+        let Some(lane) = self.lanes.get(&asker.0) else { return Outcome::Old };
+        match region.accept(lane.peer, asker, header, payload, batch) {
+            Ok(()) => Outcome::Later,
+            Err(SumRefused { refusal, .. }) => Outcome::Answer(Err(refusal)),
+        }
+    }
+
+    /// Adds the datagrams that wait to be added together, and answers them. Nobody is told anything
+    /// before.
+    pub(in crate::proto) fn settle(&mut self) {
+        let Some((rkey, region)) = self.unsettled.region.take() else { return };
+        let Unsettled { batch, closed, .. } = &mut self.unsettled;
+        let (lanes, answering, stats) = (&mut self.lanes, &mut self.answering, &mut self.stats);
+        let events = &mut self.events;
+        region.settle(batch, closed, |((id, packet), contributor, became)| {
+            if let Some(lane) = lanes.get_mut(&id) {
+                let refused = became.as_ref().err().map(|refused| refused.refusal);
+                stats.refused += u64::from(refused.is_some());
+                lane.answer(packet, refused.map(Notice::Refused));
+                if !std::mem::replace(&mut lane.answering, true) {
+                    answering.push_back(id);
+                }
+            }
+            match became {
+                Ok(added) => stats.duplicates += u64::from(added == 0),
+                Err(SumRefused { refusal: Refusal::Equivocation, chunk }) => {
+                    events.push(Event::Equivocation { rkey, contributor, chunk });
+                }
+                Err(_) => {}
+            }
+        });
+        events.extend(closed.drain(..).map(|chunk| Event::ChunkClosed { rkey, chunk }));
+        self.shared.tell(self.number, self.events.drain(..));
+    }
+}
+
+/// Commits a WRITE datagram once, by (message, index), never by packet number (PROTOCOL §5.1).
+fn place(
+    shared: &Shared,
+    inbox: &mut Receiver,
+    peer: Peer,
+    header: &Header,
+    immediate: Option<u32>,
+    payload: &[u8],
+    events: &mut Vec<Event>,
+) -> Outcome {
+    let Some(forgotten) = inbox.admit(header.message) else { return Outcome::Old };
+    shared.release(forgotten);
+    let done = inbox.is_done(header.message);
+    match inbox.message(header.message) {
+        _ if done => return Outcome::Repeated(Ok(())),
+        Some(Incoming::Refused(refusal)) => return Outcome::Repeated(Err(*refusal)),
+        Some(Incoming::Partial(partial)) if partial.has(header.index) => {
+            return Outcome::Repeated(Ok(()));
+        }
+        _ => {}
+    }
+    // Fails the whole message: its other datagrams get the same answer.
+    let refuse = |inbox: &mut Receiver, refusal| {
+        shared.release(inbox.set(header.message, Incoming::Refused(refusal)));
+        Outcome::Answer(Err(refusal))
+    };
+    let regions = shared.regions.read().unwrap_or_else(PoisonError::into_inner);
+    let Some(region) = regions.get(&header.rkey) else {
+        return refuse(inbox, Refusal::UnknownRkey);
+    };
+    if let Err(refusal) = region.check_write(peer, header, payload) {
+        return refuse(inbox, refusal);
+    }
+    if inbox.message(header.message).is_none() {
+        let needed = region.assembly_bytes(header);
+        if inbox.held_bytes() + needed > shared.peer_held_limit() || !shared.hold(needed) {
+            return Outcome::Full;
+        }
+        let partial = Partial::new(header, immediate, needed);
+        inbox.set(header.message, Incoming::Partial(Box::new(partial)));
+    }
+    let Some(Incoming::Partial(partial)) = inbox.message(header.message) else {
+        return Outcome::Full;
+    };
+    if !partial.agrees(header, immediate) || partial.would_overrun(payload.len()) {
+        return refuse(inbox, Refusal::WrongLength);
+    }
+    if !region.place(partial, header, payload) {
+        return refuse(inbox, Refusal::UnknownRkey);
+    }
+    if partial.commit(header, payload.len()) {
+        events.push(completion(region, peer, partial));
+        // The bytes stay counted as held, now in the event, until it is polled.
+        shared.release(inbox.finish(header.message));
+    }
+    Outcome::Answer(Ok(()))
+}
+
+fn completion(region: &Region, from: Peer, partial: &mut Partial) -> Event {
+    let (rkey, immediate) = (partial.rkey, partial.immediate);
+    if let (Region::Memory(memory), Some(_)) = (region, immediate) {
+        memory.with(|landed| landed.immediates += 1);
+    }
+    match region {
+        Region::Inbox { .. } => {
+            let data = std::mem::take(&mut partial.assembly);
+            Event::Received { from, rkey, immediate, data }
+        }
+        Region::Memory(_) | Region::Sum(_) => Event::Written {
+            from,
+            rkey,
+            offset: partial.offset,
+            bytes: partial.message_bytes,
+            immediate,
+        },
+    }
+}

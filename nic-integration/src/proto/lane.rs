@@ -1,0 +1,176 @@
+//! What an engine keeps of one process it talks to: a session, packets answered, datagrams in flight.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::ack::{MAX_ACK_NOTICES, Notice, append_ack};
+use super::event::Peer;
+use super::path::Route;
+use super::secure::{Session, Window};
+use super::sender::Sender;
+use super::shared::{Mail, lock};
+use super::time::Time;
+
+/// Silence after which a peer that nothing is outstanding with keeps no more than it must: longer than
+/// anything is under way, [`MAX_PTO`](super::pace::MAX_PTO) included.
+pub const QUIET_SPAN: Duration = Duration::from_millis(500);
+
+pub(super) struct Lane {
+    /// Whose the session is.
+    pub(super) peer: Peer,
+    pub(super) mail: Arc<Mail>,
+    pub(super) session: Option<Session>,
+    /// The session before: what arrives under it shows that the peer has not seen the present one.
+    pub(super) former: Option<Box<Session>>,
+    /// Made by a HELLO of the peer's, and not confirmed yet.
+    pub(super) offered: Option<Box<Offer>>,
+    pub(super) sender: Sender,
+    /// Packets that came.
+    window: Window,
+    /// Of those: committed.
+    committed: Window,
+    /// None while there is none.
+    notices: Option<Box<Notices>>,
+    answer_due: bool,
+    /// Whether the engine already means to ask this lane for answers, and for messages.
+    pub(super) answering: bool,
+    pub(super) sending: bool,
+}
+
+/// Notices that wait, oldest first.
+#[derive(Default)]
+struct Notices(Vec<(u64, Notice)>);
+
+/// A session that the peer may begin.
+pub(super) struct Offer {
+    pub(super) peer: Peer,
+    pub(super) session: Session,
+    pub(super) mail: Arc<Mail>,
+}
+
+impl Lane {
+    pub(super) fn new(peer: Peer, mail: Arc<Mail>, sender: Sender) -> Self {
+        Self {
+            peer,
+            mail,
+            session: None,
+            former: None,
+            offered: None,
+            sender,
+            window: Window::new(),
+            committed: Window::new(),
+            notices: None,
+            answer_due: false,
+            answering: false,
+            sending: false,
+        }
+    }
+
+    /// Goes on under another session: packets are numbered anew, messages are not. An answer is due even
+    /// if there is nothing to tell: it shows the peer that the session is begun. The session that nobody
+    /// needs any more.
+    pub(super) fn renew(&mut self, offer: Offer) -> Option<Box<Session>> {
+        let former = self.session.replace(offer.session).map(Box::new);
+        let before = std::mem::replace(&mut self.former, former);
+        (self.window, self.committed) = (Window::new(), Window::new());
+        self.notices = None;
+        self.answer_due = true;
+        self.peer = offer.peer;
+        if Arc::ptr_eq(&self.mail, &offer.mail) {
+            self.sender.renumber(&mut lock(&self.mail.outbox));
+        } else {
+            self.sender.reset();
+            self.mail = offer.mail;
+        }
+        before
+    }
+
+    /// Whether a packet is to be processed; one that came before is answered again, but an ACK never is.
+    pub(super) fn admits(&mut self, packet: u64, asks: bool) -> bool {
+        if !self.window.remembers(packet) {
+            return false;
+        }
+        let repeated = self.window.has(packet);
+        self.answer_due |= repeated && asks;
+        !repeated
+    }
+
+    /// A packet of a peer that is who it says came from `from`; the address of one that was overtaken may
+    /// be old.
+    pub(super) fn hear(&mut self, now: Time, from: Route, packet: u64) {
+        self.mail.hear(now);
+        if self.window.is_newest(packet) {
+            self.sender.paths.hear(now, from);
+        }
+    }
+
+    /// A packet that asks for no answer came.
+    pub(super) fn note(&mut self, packet: u64) {
+        self.window.set(packet);
+    }
+
+    /// A packet is committed, or refused with a notice. A notice that is lost leaves the packet
+    /// unanswered: its datagram comes again.
+    pub(super) fn answer(&mut self, packet: u64, refused: Option<Notice>) {
+        self.window.set(packet);
+        match refused {
+            Some(notice) => self.notify(packet, notice),
+            None => self.committed.set(packet),
+        }
+        self.answer_due = true;
+    }
+
+    /// A packet came without its payload: it stays unanswered.
+    pub(super) fn on_trimmed(&mut self, packet: u64) {
+        if self.window.remembers(packet) && !self.window.has(packet) {
+            self.notify(packet, Notice::Trimmed);
+            self.answer_due = true;
+        }
+    }
+
+    /// What arrives under the former session shows that an answer was lost.
+    pub(super) fn answer_again(&mut self) {
+        self.answer_due = true;
+    }
+
+    /// The oldest notices give way: a retransmission asks for them again.
+    fn notify(&mut self, packet: u64, notice: Notice) {
+        let Notices(notices) = &mut **self.notices.get_or_insert_default();
+        if notices.len() == 4 * MAX_ACK_NOTICES {
+            notices.remove(0);
+        }
+        notices.push((packet, notice));
+    }
+
+    pub(super) fn wants_answer(&self) -> bool {
+        self.answer_due && self.session.is_some()
+    }
+
+    /// Writes the payload of the next ACK; `false` if none is due.
+    pub(super) fn take_answer(&mut self, payload: &mut Vec<u8>) -> bool {
+        if !self.wants_answer() {
+            return false;
+        }
+        let notices = self.notices.as_deref_mut().map(|Notices(notices)| notices);
+        let count = notices.as_ref().map_or(0, |notices| notices.len().min(MAX_ACK_NOTICES));
+        let told = notices.into_iter().flat_map(|notices| notices.drain(..count));
+        append_ack(self.committed.recent(), told, payload);
+        self.notices.take_if(|notices| notices.0.is_empty());
+        self.answer_due = self.notices.is_some();
+        true
+    }
+
+    /// Keeps no more than it must, if nothing is outstanding and nothing has come for a while.
+    pub(super) fn shrink(&mut self, now: Time) {
+        if !self.mail.is_idle() || self.answer_due || now.since(self.mail.heard()) < QUIET_SPAN {
+            return;
+        }
+        let sessions = self.session.iter_mut().chain(self.former.as_deref_mut());
+        sessions.for_each(Session::shrink);
+        self.window.shrink();
+        self.committed.shrink();
+        self.sender.shrink();
+        lock(&self.mail.outbox).shrink();
+        lock(&self.mail.inbox).shrink();
+    }
+}

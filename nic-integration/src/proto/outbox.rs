@@ -1,0 +1,387 @@
+//! Messages to one peer, whichever lanes carry their datagrams (PROTOCOL §4.2, §4.9).
+
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::ack::Refusal;
+use super::datagram::{Header, Opcode};
+use super::event::{Event, MessageId, Peer};
+use super::time::Time;
+
+/// Messages to one peer that may be unanswered at once; also how far the ids of unanswered
+/// messages may lie apart, so that a receiver can forget what is older (PROTOCOL §4.2).
+pub const MESSAGE_WINDOW: u64 = 1024;
+
+/// A message as the caller gave it.
+#[derive(Debug)]
+pub(super) struct Message {
+    pub(super) opcode: Opcode,
+    pub(super) contributor: u16,
+    pub(super) rkey: u32,
+    pub(super) offset: u64,
+    pub(super) data: Arc<[u8]>,
+    pub(super) immediate: u32,
+    /// SUM: the first chunk. WRITE: 0.
+    pub(super) first_index: u32,
+}
+
+#[derive(Debug)]
+struct Outgoing {
+    message: Message,
+    /// Datagrams that carry it.
+    count: u32,
+    /// Of those: not yet answered.
+    open: u32,
+    /// For each sent at least once: what last carried it.
+    carriers: Vec<Carrier>,
+}
+
+/// What became of a datagram: it was answered, it waits to be sent again, or a packet of a lane carries
+/// it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Carrier(u64);
+
+impl Carrier {
+    const DONE: Self = Self(u64::MAX);
+    const QUEUED: Self = Self(u64::MAX - 1);
+    /// Packet numbers stay below: a lane would need centuries.
+    const PACKET_BITS: u32 = 56;
+
+    pub(super) fn new(lane: u16, packet: u64) -> Self {
+        Self(u64::from(lane) << Self::PACKET_BITS | packet)
+    }
+
+    fn is_by_another(self, lane: u16) -> bool {
+        let open = self != Self::DONE && self != Self::QUEUED;
+        open && self.0 >> Self::PACKET_BITS != u64::from(lane)
+    }
+}
+
+/// A datagram's place: its message and how many of the message's datagrams precede it.
+pub(super) type Slot = (u64, u32);
+
+/// Why a datagram is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Why {
+    /// It never was.
+    Fresh,
+    /// It was lost, or is to ask for an answer.
+    Again,
+    /// A trimmed header asked for it.
+    Early,
+    /// To try a path that rests; the same datagram is in flight by another.
+    Trial,
+}
+
+/// What other lanes must know of one: of its paths of one flow.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Sight {
+    /// One of them at least does not rest.
+    pub(super) up: bool,
+    /// When something that went by them was last answered.
+    pub(super) answered: Time,
+    /// The quickest round trip of those that do not rest.
+    pub(super) quickest: Option<Duration>,
+}
+
+/// What a flow has to send.
+#[derive(Debug, Default)]
+struct Flow {
+    /// Messages not yet answered.
+    open: u32,
+    /// When something was last answered, or the silence began to matter.
+    heard: Time,
+    /// Messages with datagrams never sent, oldest first.
+    unsent: VecDeque<u64>,
+    /// Datagrams to send again.
+    resend: VecDeque<(Slot, Why)>,
+    /// What is known of each lane, if there are several.
+    sights: Vec<Sight>,
+}
+
+/// A datagram to seal: its header, and where its payload lies in the message's.
+pub(super) struct Outbound {
+    pub(super) header: Header,
+    pub(super) data: Arc<[u8]>,
+    pub(super) range: Range<usize>,
+}
+
+#[derive(Debug)]
+pub(super) struct Outbox {
+    payload_limit: u32,
+    next_message: u64,
+    outgoing: BTreeMap<u64, Outgoing>,
+    /// None while all are empty.
+    flows: Vec<Flow>,
+    flow_count: u16,
+    /// Lanes that found nothing to send, one bit each: they are told when there is something.
+    idle: u16,
+}
+
+impl Outbox {
+    pub(super) fn new(payload_limit: usize, flows: u16, first_message: u64) -> Self {
+        Self {
+            payload_limit: payload_limit as u32,
+            next_message: first_message,
+            outgoing: BTreeMap::new(),
+            flows: vec![],
+            flow_count: flows.max(1),
+            idle: 0,
+        }
+    }
+
+    /// An empty one, for another process in the place of this one's: ids ascend from here on.
+    pub(super) fn successor(&self) -> Self {
+        Self::new(self.payload_limit as usize, self.flow_count, self.next_message)
+    }
+
+    /// How many more messages may be queued (PROTOCOL §4.2).
+    pub(super) fn room(&self) -> usize {
+        let oldest = self.outgoing.first_key_value().map_or(self.next_message, |(id, _)| *id);
+        (MESSAGE_WINDOW - (self.next_message - oldest)) as usize
+    }
+
+    pub(super) fn flow_count(&self) -> usize {
+        self.flow_count.into()
+    }
+
+    pub(super) fn next_message(&self) -> u64 {
+        self.next_message
+    }
+
+    /// Goes on above ids that another link has used towards the same peer. Nothing may be unanswered: what
+    /// is has its id.
+    pub(super) fn skip_to(&mut self, message: u64) {
+        if self.is_idle() {
+            self.next_message = self.next_message.max(message);
+        }
+    }
+
+    pub(super) fn is_idle(&self) -> bool {
+        self.outgoing.is_empty()
+    }
+
+    /// When something was last answered, or the silence began to matter: of the flow, of those with
+    /// something unanswered, for which it was longest ago.
+    pub(super) fn heard(&self) -> Time {
+        let open = self.flows.iter().filter(|flow| flow.open > 0);
+        open.map(|flow| flow.heard).min().unwrap_or(Time::ZERO)
+    }
+
+    /// Takes a message; the caller has checked that there is room.
+    pub(super) fn queue(&mut self, now: Time, message: Message) -> MessageId {
+        let id = self.next_message;
+        self.next_message += 1;
+        // An empty message still needs one datagram to carry its immediate.
+        let count = message.data.len().div_ceil(self.payload_limit as usize).max(1) as u32;
+        let carriers = Vec::with_capacity(count as usize);
+        self.outgoing.insert(id, Outgoing { message, count, open: count, carriers });
+        let flow = self.flow(id);
+        if flow.open == 0 {
+            flow.heard = now;
+        }
+        flow.open += 1;
+        flow.unsent.push_back(id);
+        MessageId(id)
+    }
+
+    /// The flow that a message is dealt to.
+    fn flow(&mut self, id: u64) -> &mut Flow {
+        if self.flows.is_empty() {
+            self.flows.resize_with(self.flow_count(), Flow::default);
+        }
+        let count = self.flows.len() as u64;
+        &mut self.flows[(id % count) as usize]
+    }
+
+    /// A flow's next datagram, what is to be sent again first. What was answered while it waited need not
+    /// be. The caller must [carry](Self::carry) it.
+    pub(super) fn take(&mut self, flow: usize) -> Option<(Slot, Why)> {
+        while let Some((slot, why)) = self.flows.get_mut(flow)?.resend.pop_front() {
+            if self.carrier(slot) == Some(Carrier::QUEUED) {
+                return Some((slot, why));
+            }
+        }
+        let unsent = &mut self.flows[flow].unsent;
+        let id = *unsent.front()?;
+        let outgoing = self.outgoing.get(&id)?;
+        let place = outgoing.carriers.len() as u32;
+        if place + 1 == outgoing.count {
+            unsent.pop_front();
+        }
+        Some(((id, place), Why::Fresh))
+    }
+
+    /// Notes what carries a datagram now.
+    pub(super) fn carry(&mut self, slot: Slot, by: Carrier) {
+        let Some(outgoing) = self.outgoing.get_mut(&slot.0) else { return };
+        match outgoing.carriers.get_mut(slot.1 as usize) {
+            Some(carrier) => *carrier = by,
+            None => outgoing.carriers.push(by),
+        }
+    }
+
+    /// Whether that packet is the last that carried the datagram, which is not answered.
+    pub(super) fn is_carried(&self, slot: Slot, by: Carrier) -> bool {
+        self.carrier(slot) == Some(by)
+    }
+
+    fn carrier(&self, (id, place): Slot) -> Option<Carrier> {
+        self.outgoing.get(&id)?.carriers.get(place as usize).copied()
+    }
+
+    /// A datagram of a flow that is in flight by another lane.
+    pub(super) fn carried_elsewhere(&self, flow: usize, lane: u16) -> Option<Slot> {
+        let own = self
+            .outgoing
+            .iter()
+            .filter(|(id, _)| (**id % self.flow_count() as u64) as usize == flow);
+        own.flat_map(|(id, outgoing)| (0..).zip(&outgoing.carriers).map(|(at, by)| ((*id, at), by)))
+            .find_map(|(slot, by)| by.is_by_another(lane).then_some(slot))
+    }
+
+    /// What is put on the wire for a datagram.
+    pub(super) fn outbound(&self, (id, place): Slot) -> Option<Outbound> {
+        let message = &self.outgoing.get(&id)?.message;
+        let limit = self.payload_limit as usize;
+        let start = place as usize * limit;
+        let end = message.data.len().min(start + limit);
+        let header = Header {
+            opcode: message.opcode,
+            contributor: message.contributor,
+            message: id,
+            offset: message.offset + start as u64,
+            rkey: message.rkey,
+            message_bytes: message.data.len() as u32,
+            index: message.first_index + place,
+            immediate: message.immediate,
+            ..Header::default()
+        };
+        Some(Outbound { header, data: message.data.clone(), range: start..end })
+    }
+
+    /// A datagram was answered: it is committed.
+    pub(super) fn on_committed(
+        &mut self,
+        (id, place): Slot,
+        peer: Peer,
+        events: &mut impl Extend<Event>,
+    ) {
+        let Some(outgoing) = self.outgoing.get_mut(&id) else { return };
+        let Some(carrier) = outgoing.carriers.get_mut(place as usize) else { return };
+        if std::mem::replace(carrier, Carrier::DONE) == Carrier::DONE {
+            return;
+        }
+        outgoing.open -= 1;
+        if outgoing.open == 0 {
+            self.outgoing.remove(&id);
+            self.flow(id).open -= 1;
+            events.extend([Event::Completed { peer, message: MessageId(id) }]);
+        }
+    }
+
+    /// A datagram was refused, and its message with it.
+    pub(super) fn on_refused(
+        &mut self,
+        id: u64,
+        refusal: Refusal,
+        peer: Peer,
+        events: &mut impl Extend<Event>,
+    ) {
+        if self.outgoing.remove(&id).is_some() {
+            let flow = self.flow(id);
+            flow.open -= 1;
+            flow.unsent.retain(|unsent| *unsent != id);
+            events.extend([Event::Refused { peer, message: MessageId(id), refusal }]);
+        }
+    }
+
+    /// Has a datagram sent again before any that was never sent; what asks early goes first.
+    pub(super) fn requeue(&mut self, slot: Slot, why: Why) {
+        let carriers = self.outgoing.get_mut(&slot.0).map(|outgoing| &mut outgoing.carriers);
+        if let Some(carrier) = carriers.and_then(|all| all.get_mut(slot.1 as usize)) {
+            *carrier = Carrier::QUEUED;
+            let resend = &mut self.flow(slot.0).resend;
+            match why {
+                Why::Early => resend.push_front((slot, why)),
+                _ => resend.push_back((slot, why)),
+            }
+        }
+    }
+
+    /// Has all that is in flight sent again: no lane knows of it any more.
+    pub(super) fn requeue_all(&mut self) {
+        let all = self.outgoing.iter().flat_map(|(id, outgoing)| {
+            let sent = outgoing.carriers.iter().zip(0..);
+            let open = sent.filter(|(by, _)| **by != Carrier::DONE && **by != Carrier::QUEUED);
+            open.map(|(_, place)| (*id, place))
+        });
+        let all: Vec<Slot> = all.collect();
+        all.into_iter().for_each(|slot| self.requeue(slot, Why::Again));
+        self.idle = 0;
+    }
+
+    /// Drops every message; ids go on ascending, since the receiver remembers those it has answered.
+    pub(super) fn fail_all(&mut self) {
+        self.outgoing.clear();
+        self.flows.iter_mut().for_each(|flow| *flow = Flow::default());
+    }
+
+    /// Keeps no room for what is not there.
+    pub(super) fn shrink(&mut self) {
+        if self.is_idle() {
+            self.flows = vec![];
+            // An empty tree has room for eleven, once it had one.
+            self.outgoing = BTreeMap::new();
+        }
+    }
+
+    // Lanes.
+
+    fn has_work(&self) -> bool {
+        self.flows.iter().any(|flow| !flow.unsent.is_empty() || !flow.resend.is_empty())
+    }
+
+    /// A lane could send more than there was: it is told when there is more.
+    pub(super) fn on_idle(&mut self, lane: u16) {
+        if !self.has_work() {
+            self.idle |= 1 << lane;
+        }
+    }
+
+    /// The lanes to be told that there is something to send: they are not told again before they found
+    /// nothing once more.
+    pub(super) fn rouse(&mut self) -> u16 {
+        if self.has_work() { std::mem::take(&mut self.idle) } else { 0 }
+    }
+
+    /// Something of a flow was answered.
+    pub(super) fn on_answered(&mut self, now: Time, flow: usize) {
+        if let Some(flow) = self.flows.get_mut(flow) {
+            flow.heard = flow.heard.max(now);
+        }
+    }
+
+    /// A lane tells the others of its paths of a flow.
+    pub(super) fn show(&mut self, flow: usize, lane: u16, sight: Sight) {
+        let Some(flow) = self.flows.get_mut(flow) else { return };
+        let lane = usize::from(lane);
+        if flow.sights.len() <= lane {
+            flow.sights.resize(lane + 1, Sight::default());
+        }
+        flow.sights[lane] = sight;
+    }
+
+    /// What the other lanes show of a flow: of those with a path that does not rest.
+    pub(super) fn elsewhere(&self, flow: usize, lane: u16) -> Option<Sight> {
+        let sights = self.flows.get(flow).map_or(&[][..], |flow| &flow.sights);
+        let others = sights.iter().zip(0..).filter(|(sight, of)| *of != lane && sight.up);
+        others.map(|(sight, _)| *sight).reduce(|a, b| Sight {
+            up: true,
+            answered: a.answered.max(b.answered),
+            quickest: a.quickest.into_iter().chain(b.quickest).min(),
+        })
+    }
+}

@@ -1,0 +1,301 @@
+//! What the engines of one endpoint share: regions, messages, events, and word to each other.
+//!
+//! Engines may run on threads of their own. Whoever holds one of these locks takes another only in the
+//! order inbox, regions, region; and an outbox or a queue alone.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
+
+use super::ack::Refusal;
+use super::event::{Event, Peer};
+use super::outbox::Outbox;
+use super::path::Route;
+use super::receiver::Receiver;
+use super::region::Region;
+use super::secure::Session;
+use super::stats::Stats;
+use super::sum::SumRegion;
+use super::time::Time;
+
+/// Engines of one endpoint, and lanes between two, at most.
+pub const MAX_ENGINES: u16 = 16;
+
+/// Wakes an engine that sleeps: word for it came from another thread.
+pub trait Bell: Send + Sync {
+    /// Has engine `engine` take its next turn at once.
+    fn ring(&self, engine: u16);
+}
+
+/// A lock that a panic elsewhere does not take from us.
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What all lanes to one process share: what it is sent, and what it has sent.
+pub(super) struct Mail {
+    pub(super) outbox: Mutex<Outbox>,
+    pub(super) inbox: Mutex<Receiver>,
+    /// When a trustworthy datagram last came, in nanoseconds.
+    heard: AtomicU64,
+}
+
+impl Mail {
+    pub(super) fn new(now: Time, outbox: Outbox) -> Arc<Self> {
+        let (outbox, inbox) = (Mutex::new(outbox), Mutex::default());
+        Arc::new(Self { outbox, inbox, heard: AtomicU64::new(now.0) })
+    }
+
+    pub(super) fn heard(&self) -> Time {
+        Time(self.heard.load(Ordering::Relaxed))
+    }
+
+    pub(super) fn hear(&self, now: Time) {
+        self.heard.fetch_max(now.0, Ordering::Relaxed);
+    }
+
+    /// Whether nothing is unanswered.
+    pub(super) fn is_idle(&self) -> bool {
+        lock(&self.outbox).is_idle()
+    }
+}
+
+/// A lane of a link: what one engine here and one there keep of a pair of processes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct LaneId {
+    pub(super) link: u32,
+    pub(super) lane: u16,
+}
+
+/// A lane's part of a session that a handshake made.
+pub(super) struct Part {
+    pub(super) id: LaneId,
+    pub(super) peer: Peer,
+    pub(super) session: Session,
+    pub(super) mail: Arc<Mail>,
+    /// Where the peer listens, if we made contact.
+    pub(super) addr: Option<SocketAddr>,
+    /// Sockets of the peer's that it may send from.
+    pub(super) paths: u16,
+}
+
+/// Word to an engine.
+pub(super) enum Post {
+    /// To be begun when a datagram shows that the peer has it.
+    Offer(Box<Part>),
+    /// To be begun now; the answer to our HELLO came by that way.
+    Begin(Box<Part>, Time, Route),
+    /// There is something to send.
+    Wake(LaneId),
+    /// All that was unanswered has failed. The session goes with it, if so said.
+    Fail(LaneId, bool),
+    /// The lane is no more.
+    End(LaneId),
+}
+
+/// A queue between threads that is looked at often and mostly empty.
+pub(super) struct Mailbox<T> {
+    any: AtomicBool,
+    all: Mutex<Vec<T>>,
+}
+
+impl<T> Default for Mailbox<T> {
+    fn default() -> Self {
+        Self { any: AtomicBool::new(false), all: Mutex::default() }
+    }
+}
+
+impl<T> Mailbox<T> {
+    /// Whether it was empty.
+    fn push(&self, word: T) -> bool {
+        let mut all = lock(&self.all);
+        all.push(word);
+        !self.any.swap(true, Ordering::Release)
+    }
+
+    pub(super) fn take(&self) -> Vec<T> {
+        if !self.any.load(Ordering::Acquire) {
+            return vec![];
+        }
+        let mut all = lock(&self.all);
+        self.any.store(false, Ordering::Release);
+        std::mem::take(&mut all)
+    }
+}
+
+pub(super) struct Shared {
+    pub(super) regions: RwLock<BTreeMap<u32, Region>>,
+    events: Mutex<VecDeque<Event>>,
+    /// How many they are.
+    event_count: AtomicUsize,
+    /// Inbox bytes under assembly or waiting in `events`.
+    held: AtomicUsize,
+    held_limit: usize,
+    posts: Vec<Mailbox<Post>>,
+    /// Links whose offered session, of that index, was begun by the peer.
+    confirmed: Mailbox<(u32, u32)>,
+    stats: Vec<Mutex<Stats>>,
+    pub(super) bell: OnceLock<Arc<dyn Bell>>,
+}
+
+impl Shared {
+    pub(super) fn new(engines: u16, held_limit: usize) -> Arc<Self> {
+        Arc::new(Self {
+            regions: RwLock::default(),
+            events: Mutex::default(),
+            event_count: AtomicUsize::new(0),
+            held: AtomicUsize::new(0),
+            held_limit,
+            posts: (0..engines).map(|_| Mailbox::default()).collect(),
+            confirmed: Mailbox::default(),
+            stats: (0..engines).map(|_| Mutex::default()).collect(),
+            bell: OnceLock::new(),
+        })
+    }
+
+    /// Wakes an engine, unless it is the one that asks.
+    fn ring(&self, from: u16, engine: u16) {
+        if let Some(bell) = self.bell.get().filter(|_| engine != from) {
+            bell.ring(engine);
+        }
+    }
+
+    // Regions.
+
+    pub(super) fn with_region<T>(&self, rkey: u32, look: impl FnOnce(&Region) -> T) -> Option<T> {
+        let regions = self.regions.read().unwrap_or_else(PoisonError::into_inner);
+        regions.get(&rkey).map(look)
+    }
+
+    /// Whether the rkey was free.
+    pub(super) fn register(&self, rkey: u32, region: Region) -> bool {
+        let mut regions = self.regions.write().unwrap_or_else(PoisonError::into_inner);
+        let free = !regions.contains_key(&rkey);
+        if free {
+            regions.insert(rkey, region);
+        }
+        free
+    }
+
+    pub(super) fn deregister(&self, rkey: u32) -> Option<Region> {
+        self.regions.write().unwrap_or_else(PoisonError::into_inner).remove(&rkey)
+    }
+
+    /// The region that a SUM names, if it takes SUMs.
+    pub(super) fn sum_region(&self, rkey: u32) -> Result<SumRegion, Refusal> {
+        let found = self.with_region(rkey, |region| match region {
+            Region::Sum(region) => Ok(region.clone()),
+            Region::Memory(_) | Region::Inbox { .. } => Err(Refusal::NoRight),
+        });
+        found.unwrap_or(Err(Refusal::UnknownRkey))
+    }
+
+    // Word.
+
+    /// The engine that a lane is of.
+    fn engine_of(&self, lane: u16) -> u16 {
+        lane % self.posts.len() as u16
+    }
+
+    pub(super) fn post(&self, from: u16, lane: u16, post: Post) {
+        let engine = self.engine_of(lane);
+        if self.posts[usize::from(engine)].push(post) {
+            self.ring(from, engine);
+        }
+    }
+
+    pub(super) fn posts(&self, engine: u16) -> Vec<Post> {
+        self.posts[usize::from(engine)].take()
+    }
+
+    /// Tells lanes of a link, one bit each, that there is something to send.
+    pub(super) fn wake(&self, from: u16, link: u32, mut lanes: u16) {
+        while lanes != 0 {
+            let lane = lanes.trailing_zeros() as u16;
+            lanes &= lanes - 1;
+            self.post(from, lane, Post::Wake(LaneId { link, lane }));
+        }
+    }
+
+    /// A peer has begun the session of that index that it was offered. The first engine keeps the links.
+    pub(super) fn confirm(&self, from: u16, link: u32, index: u32) {
+        self.confirmed.push((link, index));
+        self.ring(from, 0);
+    }
+
+    pub(super) fn confirmed(&self) -> Vec<(u32, u32)> {
+        self.confirmed.take()
+    }
+
+    // Events.
+
+    pub(super) fn event_count(&self) -> usize {
+        self.event_count.load(Ordering::Relaxed)
+    }
+
+    /// Tells the owner; whoever drives the first engine is woken.
+    pub(super) fn tell(&self, from: u16, told: impl IntoIterator<Item = Event>) {
+        let mut told = told.into_iter().peekable();
+        if told.peek().is_none() {
+            return;
+        }
+        let mut events = lock(&self.events);
+        let first = events.is_empty();
+        events.extend(told);
+        self.event_count.store(events.len(), Ordering::Relaxed);
+        drop(events);
+        if first {
+            self.ring(from, 0);
+        }
+    }
+
+    pub(super) fn next_event(&self) -> Option<Event> {
+        if self.event_count() == 0 {
+            return None;
+        }
+        let mut events = lock(&self.events);
+        let event = events.pop_front()?;
+        self.event_count.store(events.len(), Ordering::Relaxed);
+        drop(events);
+        if let Event::Received { data, .. } = &event {
+            self.release(data.len());
+        }
+        Some(event)
+    }
+
+    // Inbox bytes.
+
+    pub(super) fn held(&self) -> usize {
+        self.held.load(Ordering::Relaxed)
+    }
+
+    /// What one peer may hold under assembly.
+    pub(super) fn peer_held_limit(&self) -> usize {
+        self.held_limit / 4
+    }
+
+    /// Takes room for an assembly; `false` if there is none.
+    pub(super) fn hold(&self, bytes: usize) -> bool {
+        let before = self.held.fetch_add(bytes, Ordering::Relaxed);
+        let fits = before + bytes <= self.held_limit;
+        if !fits {
+            self.release(bytes);
+        }
+        fits
+    }
+
+    pub(super) fn release(&self, bytes: usize) {
+        self.held.fetch_sub(bytes, Ordering::Relaxed);
+    }
+
+    // Counters.
+
+    pub(super) fn publish(&self, engine: u16, stats: &Stats) {
+        *lock(&self.stats[usize::from(engine)]) = *stats;
+    }
+
+    pub(super) fn published(&self) -> Stats {
+        self.stats.iter().map(|stats| *lock(stats)).fold(Stats::default(), |sum, own| sum + own)
+    }
+}
