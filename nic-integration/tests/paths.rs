@@ -3,191 +3,29 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+#[path = "support/ways.rs"]
+mod ways;
+
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ciphergram_nic::proto::path::{MAX_PATHS, MAX_REST_SPAN};
-use ciphergram_nic::proto::{
-    Cause, Config, Endpoint, Event, Identity, NodeId, Opcode, Peer, Route, Time,
-};
-use ciphergram_nic::sim::{Faults, Network};
+use ciphergram_nic::proto::path::MAX_PATHS;
+use ciphergram_nic::proto::{Cause, Config, Endpoint, Event, Peer};
+use ciphergram_nic::sim::Faults;
 use ciphergram_nic::{NicError, Node};
 
-const QUICK: Faults = Faults {
-    loss: 0,
-    duplication: 0,
-    corruption: 0,
-    trimming: 0,
-    junk: 0,
-    lateness: 0,
-    delay: Duration::from_micros(50),
-    jitter: Duration::ZERO,
-};
-const MEMORY: u32 = 7;
+use ways::{MEMORY, QUICK, Ways, World, addr, identity, node};
 
-fn identity(number: u8) -> Identity {
-    Identity::from_secret(&[number; 32]).unwrap()
-}
-
-fn node(number: u8) -> NodeId {
-    identity(number).id()
-}
-
-fn addr(number: u8) -> SocketAddr {
-    SocketAddr::from(([10, 0, 0, number], 1000))
-}
-
-/// An endpoint of which some sockets fail or are slow.
-struct Ways {
-    endpoint: Endpoint,
-    dead: BTreeSet<u16>,
-    slow: BTreeMap<u16, Duration>,
-    held: VecDeque<(Time, Route, Vec<u8>)>,
-    /// By socket: messages of the WRITE datagrams that left, dead or not.
-    left: BTreeMap<u16, Vec<u64>>,
-    /// By socket: datagrams that came.
-    came: BTreeMap<u16, usize>,
-}
-
-impl Ways {
-    fn new(number: u8, incarnation: u32, paths: u16, flows: u16) -> Self {
-        let seed = [incarnation as u8; 32];
-        let config = Config::new(identity(number), NonZeroU32::new(incarnation).unwrap(), seed);
-        let allow = [1, 2].map(node).into();
-        let mut endpoint =
-            Endpoint::new(Config { allow, paths, flows, spray: 1, ..config }).unwrap();
-        endpoint.register_memory(MEMORY, 1 << 20, None).unwrap();
-        if number == 1 {
-            endpoint.contact(node(2), addr(2));
-        }
-        let (dead, slow) = (BTreeSet::new(), BTreeMap::new());
-        let (left, came) = (BTreeMap::new(), BTreeMap::new());
-        Self { endpoint, dead, slow, held: VecDeque::new(), left, came }
-    }
-
-    fn counts(&self) -> BTreeMap<u16, usize> {
-        self.left.iter().map(|(via, messages)| (*via, messages.len())).collect()
-    }
-}
-
-impl Node for Ways {
-    fn handle_datagram(&mut self, now: Time, from: Route, bytes: &mut [u8]) {
-        if !self.dead.contains(&from.via) {
-            *self.came.entry(from.via).or_default() += 1;
-            self.endpoint.handle_datagram(now, from, bytes);
-        }
-    }
-
-    fn handle_timeout(&mut self, now: Time) {
-        self.endpoint.handle_timeout(now);
-    }
-
-    fn poll_transmit(&mut self, now: Time, bytes: &mut Vec<u8>) -> Option<Route> {
-        if self.held.front().is_some_and(|(due, ..)| *due <= now) {
-            let (_, route, held) = self.held.pop_front()?;
-            bytes.extend(held);
-            return Some(route);
-        }
-        loop {
-            let route = self.endpoint.poll_transmit(now, bytes)?;
-            if [Opcode::Write as u8, Opcode::WriteImm as u8].contains(&bytes[3]) {
-                let message = u64::from_le_bytes(bytes[16..24].try_into().unwrap());
-                self.left.entry(route.via).or_default().push(message);
-            }
-            match self.slow.get(&route.via) {
-                _ if self.dead.contains(&route.via) => bytes.clear(),
-                Some(delay) => self.held.push_back((now + *delay, route, std::mem::take(bytes))),
-                None => return Some(route),
-            }
-        }
-    }
-
-    fn poll_timeout(&self) -> Option<Time> {
-        let held = self.held.front().map(|(due, ..)| *due);
-        self.endpoint.poll_timeout().into_iter().chain(held).min()
-    }
-}
-
-struct World {
-    network: Network,
-    ends: [Ways; 2],
-}
-
-impl World {
-    fn new(faults: Faults, paths: u16, flows: u16) -> Self {
-        let ends = [Ways::new(1, 11, paths, flows), Ways::new(2, 22, 1, 1)];
-        Self { network: Network::new(5, faults), ends }
-    }
-
-    /// Runs until `end` was told of `count` completions; how long it took. Both ends' other events are kept.
-    fn until_completed(&mut self, end: usize, count: usize) -> (Duration, Vec<Event>) {
-        let (began, mut others, mut completed) = (self.network.now(), vec![], 0);
-        let until = began + Duration::from_secs(60);
-        while completed < count {
-            let [one, two] = &mut self.ends;
-            let mut nodes: [(SocketAddr, &mut dyn Node); 2] = [(addr(1), one), (addr(2), two)];
-            assert!(self.network.step(&mut nodes, until), "it must end: {others:?}");
-            for from in 0..2 {
-                while let Some(event) = self.ends[from].endpoint.poll_event() {
-                    match event {
-                        Event::Completed { .. } if from == end => completed += 1,
-                        Event::Completed { .. } => {}
-                        other => others.push(other),
-                    }
-                }
-            }
-        }
-        (self.network.now().since(began), others)
-    }
-
-    /// Lets time pass.
-    fn idle(&mut self, span: Duration) {
-        let until = self.network.now() + span;
-        let [one, two] = &mut self.ends;
-        let mut nodes: [(SocketAddr, &mut dyn Node); 2] = [(addr(1), one), (addr(2), two)];
-        while self.network.step(&mut nodes, until) {}
-    }
-
-    fn write(&mut self, from: usize, to: Peer, bytes: usize) {
-        let now = self.network.now();
-        let data: Arc<[u8]> = (0..bytes).map(|at| (at * 31 + at / 251) as u8).collect();
-        self.ends[from].endpoint.write(now, to, MEMORY, 0, data, Some(3)).unwrap();
-        self.ends[from].left.clear();
-    }
-
-    /// Writes a message with an immediate to the end that is contacted: its bytes are there, and its
-    /// immediate once.
-    fn write_and_check(&mut self, bytes: usize) -> Duration {
-        self.write(0, Peer::of(node(2)), bytes);
-        let (took, told) = self.until_completed(0, 1);
-        assert!(matches!(told[..], [Event::Written { .. }]), "{told:?}");
-        let memory = self.ends[1].endpoint.memory(MEMORY).unwrap();
-        assert!((0..bytes).all(|at| memory[at] == (at * 31 + at / 251) as u8));
-        took
-    }
-}
-
-impl World {
-    /// A way is well again: some datagrams try it, and then its window grows as a new path's.
-    fn until_used_again(&mut self, via: u16) {
-        let until = self.network.now() + 2 * MAX_REST_SPAN;
-        while self.network.now() < until {
-            self.write_and_check(20_000);
-            self.idle(Duration::from_millis(30));
-        }
-        for _ in 0..8 {
-            self.write_and_check(800_000);
-        }
-        assert!(self.ends[0].counts()[&via] > 100, "{:?}", self.ends[0].counts());
-    }
+fn world(faults: Faults, paths: u16, flows: u16) -> World {
+    World::new([Ways::new(1, 11, paths, flows, 1), Ways::new(2, 22, 1, 1, 1)], faults)
 }
 
 #[test]
 fn datagrams_are_sprayed_over_all_ways_and_back() {
-    let mut world = World::new(QUICK, 4, 1);
+    let mut world = world(QUICK, 4, 1);
     world.write_and_check(800_000);
     let expected = 800_000 / 1292 / 4;
     for (via, count) in world.ends[0].counts() {
@@ -213,7 +51,7 @@ fn rough_ways_lose_nothing() {
             jitter: Duration::from_millis(1),
             ..QUICK
         };
-        let mut world = World::new(faults, paths, 1);
+        let mut world = world(faults, paths, 1);
         for _ in 0..5 {
             world.write_and_check(150_000);
         }
@@ -222,7 +60,7 @@ fn rough_ways_lose_nothing() {
 
 #[test]
 fn a_way_that_fails_is_left_alone_tried_and_used_again() {
-    let mut world = World::new(QUICK, 4, 1);
+    let mut world = world(QUICK, 4, 1);
     world.write_and_check(400_000);
     world.ends[0].dead.insert(2);
     let took = world.write_and_check(800_000);
@@ -241,7 +79,7 @@ fn a_way_that_fails_is_left_alone_tried_and_used_again() {
 
 #[test]
 fn a_way_that_lags_is_left_alone_until_it_does_not() {
-    let mut world = World::new(QUICK, 3, 1);
+    let mut world = world(QUICK, 3, 1);
     world.write_and_check(400_000);
     world.ends[0].slow.insert(1, Duration::from_millis(40));
     for _ in 0..5 {
@@ -256,7 +94,7 @@ fn a_way_that_lags_is_left_alone_until_it_does_not() {
 
 #[test]
 fn a_peer_that_pauses_rests_no_way() {
-    let mut world = World::new(QUICK, 4, 1);
+    let mut world = world(QUICK, 4, 1);
     world.write_and_check(800_000);
     for pause in [10, 20, 50, 200, 600] {
         world.write(0, Peer::of(node(2)), 800_000);
@@ -270,7 +108,7 @@ fn a_peer_that_pauses_rests_no_way() {
 
 #[test]
 fn a_flow_whose_only_way_fails_is_told_although_others_answer() {
-    let mut world = World::new(QUICK, 1, 2);
+    let mut world = world(QUICK, 1, 2);
     world.write_and_check(1000);
     world.ends[0].dead.insert(1);
     let (mut now, mut told) = (world.network.now(), vec![]);
@@ -294,7 +132,7 @@ fn a_flow_whose_only_way_fails_is_told_although_others_answer() {
 
 #[test]
 fn a_handshake_takes_another_way_if_the_first_is_dead() {
-    let mut world = World::new(QUICK, 2, 1);
+    let mut world = world(QUICK, 2, 1);
     world.ends[0].dead.insert(0);
     let took = world.write_and_check(100_000);
     assert!(took < Duration::from_secs(1), "{took:?}");
@@ -302,7 +140,7 @@ fn a_handshake_takes_another_way_if_the_first_is_dead() {
 
 #[test]
 fn without_any_way_the_peer_is_unreachable_and_found_again() {
-    let mut world = World::new(QUICK, 3, 1);
+    let mut world = world(QUICK, 3, 1);
     world.write_and_check(100_000);
     world.ends[0].dead.extend([0, 1, 2]);
     world.write(0, Peer::of(node(2)), 100_000);
@@ -317,7 +155,7 @@ fn without_any_way_the_peer_is_unreachable_and_found_again() {
 
 #[test]
 fn a_message_of_a_flow_with_one_way_stays_on_it() {
-    let mut world = World::new(QUICK, 1, 3);
+    let mut world = world(QUICK, 1, 3);
     for _ in 0..6 {
         let now = world.network.now();
         let data: Arc<[u8]> = vec![1; 50_000].into();
@@ -336,12 +174,12 @@ fn a_message_of_a_flow_with_one_way_stays_on_it() {
 
 #[test]
 fn a_process_that_comes_back_with_fewer_ways_is_served() {
-    let mut world = World::new(QUICK, 16, 1);
+    let mut world = world(QUICK, 16, 1);
     world.write_and_check(300_000);
     // The other end has datagrams in flight by ways that are gone.
     let to = Peer { node: node(1), incarnation: 11 };
     world.write(1, to, 300_000);
-    world.ends[0] = Ways::new(1, 11, 1, 1);
+    world.ends[0] = Ways::new(1, 11, 1, 1, 1);
     world.write(0, Peer::of(node(2)), 1000);
     world.until_completed(0, 1);
     world.write_and_check(300_000);

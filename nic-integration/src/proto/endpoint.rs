@@ -126,6 +126,8 @@ pub struct Endpoint {
     shared: Arc<Shared>,
     /// The first, and those that are not driven elsewhere.
     engines: Vec<Engine>,
+    /// Of those, the one that sent last.
+    turn: usize,
     /// Boxed, since a tree has room for more than it holds.
     links: BTreeMap<u32, Box<Link>>,
     /// Links by the process at their other end, once it is known.
@@ -183,6 +185,7 @@ impl Endpoint {
         Ok(Self {
             gate: Gate::new(config.identity.id(), &mut rng),
             engines: engines.map(|number| Engine::new(number, settings, shared.clone())).collect(),
+            turn: 0,
             shared,
             config,
             rng,
@@ -204,6 +207,7 @@ impl Endpoint {
     /// this endpoint's to handle.
     pub fn detach(&mut self, bell: Arc<dyn Bell>) -> Vec<Engine> {
         let others = self.engines.split_off(1);
+        self.turn = 0;
         // It was detached before: the bell is the same.
         let _ = self.shared.bell.set(bell);
         others
@@ -609,10 +613,14 @@ impl Endpoint {
             return Some(to);
         }
         let sockets = self.config.sockets();
-        self.engines.iter_mut().find_map(|engine| {
-            let Route { via, addr } = engine.poll_transmit(now, bytes)?;
-            Some(Route { via: engine.number() * sockets + via, addr })
-        })
+        for _ in 0..self.engines.len() {
+            self.turn = (self.turn + 1) % self.engines.len();
+            let engine = &mut self.engines[self.turn];
+            if let Some(Route { via, addr }) = engine.poll_transmit(now, bytes) {
+                return Some(Route { via: engine.number() * sockets + via, addr });
+            }
+        }
+        None
     }
 
     fn forget_idle(&mut self, now: Time) {
@@ -637,9 +645,10 @@ impl Endpoint {
         }
     }
 
-    fn end_lanes(&self, link: u32, lanes: u16) {
+    fn end_lanes(&mut self, link: u32, lanes: u16) {
         for lane in 0..lanes {
             self.shared.post(0, lane, Post::End(LaneId { link, lane }));
         }
+        self.engines.iter_mut().for_each(Engine::heed);
     }
 }

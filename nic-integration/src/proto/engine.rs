@@ -137,6 +137,7 @@ impl Engine {
 
     fn on_begin(&mut self, now: Time, part: Part, from: Route) {
         let (id, addr) = (part.id, part.addr);
+        let known = self.lanes.contains_key(&id);
         let lane = self.lane(&part);
         if let Some(addr) = addr {
             lane.sender.paths.aim(addr);
@@ -145,6 +146,8 @@ impl Engine {
         if id.lane == 0 {
             lane.sender.paths.hear(now, from);
             lane.sender.paths.wake_heard();
+        } else if !known {
+            lane.doubt(now);
         }
         self.begin(id, Offer { peer: part.peer, session: part.session, mail: part.mail });
         self.schedule(id);

@@ -32,6 +32,8 @@ pub(super) struct Lane {
     /// None while there is none.
     notices: Option<Box<Notices>>,
     answer_due: bool,
+    /// Nothing ever came by it: its paths rest.
+    unproven: bool,
     /// Whether the engine already means to ask this lane for answers, and for messages.
     pub(super) answering: bool,
     pub(super) sending: bool,
@@ -61,6 +63,7 @@ impl Lane {
             committed: Window::new(),
             notices: None,
             answer_due: false,
+            unproven: false,
             answering: false,
             sending: false,
         }
@@ -85,6 +88,12 @@ impl Lane {
         before
     }
 
+    /// Sends nothing but trials before something came.
+    pub(super) fn doubt(&mut self, now: Time) {
+        self.unproven = true;
+        self.sender.paths.rest_all(now);
+    }
+
     /// Whether a packet is to be processed; one that came before is answered again, but an ACK never is.
     pub(super) fn admits(&mut self, packet: u64, asks: bool) -> bool {
         if !self.window.remembers(packet) {
@@ -99,6 +108,9 @@ impl Lane {
     /// be old.
     pub(super) fn hear(&mut self, now: Time, from: Route, packet: u64) {
         self.mail.hear(now);
+        if std::mem::take(&mut self.unproven) {
+            self.sender.paths.wake_all();
+        }
         if self.window.is_newest(packet) {
             self.sender.paths.hear(now, from);
         }

@@ -297,7 +297,8 @@ impl Paths {
         let (at, streak) = self.flows[flow];
         let at = at as usize;
         let silent = |path: usize| self.all[path].pace.timeouts() > 0;
-        if streak < self.spray.into() && self.all.get(at).is_some_and(Path::has_room) && !silent(at) {
+        if streak < self.spray.into() && self.all.get(at).is_some_and(Path::has_room) && !silent(at)
+        {
             return Some(at);
         }
         let open = self.of_flow(flow).filter(|&path| self.all[path].has_room());
@@ -391,6 +392,16 @@ impl Paths {
         let quickest = others.chain(elsewhere.and_then(|others| others.quickest)).min();
         let pair = quickest.zip(own.round_trip()).filter(|_| own.samples() >= samples);
         pair.is_some_and(|(quick, own)| own > LAG * quick && own > quick + LAG_FLOOR)
+    }
+
+    /// Leaves all paths to rest until the peer is heard by one.
+    pub(super) fn rest_all(&mut self, now: Time) {
+        self.all.iter_mut().for_each(|path| path.rest(now));
+    }
+
+    /// Uses all paths again.
+    pub(super) fn wake_all(&mut self) {
+        self.all.iter_mut().filter(|path| !path.is_up()).for_each(Path::wake);
     }
 
     /// The path that something last came from works.

@@ -22,7 +22,7 @@ use ciphergram_nic::round::{
     Aggregator, AggregatorConfig, AggregatorEvent, ContributionId, Contributor, ContributorConfig,
     ContributorEvent, End, Job, Layout, Opened, Opening, Resume,
 };
-use ciphergram_nic::sim::{Faults, Network};
+use ciphergram_nic::sim::{Faults, Network, at};
 
 pub(crate) use ledger::{Accumulators, Issue, Ledger};
 
@@ -163,8 +163,10 @@ pub(crate) struct World {
     pub ledger: Ledger,
     /// Clients push up to so many chunks in one datagram.
     pub most_packed: u32,
-    /// They send from up to so many sockets.
+    /// Each of their engines sends from up to so many sockets.
     pub most_paths: u16,
+    /// Processes have up to so many engines.
+    pub most_engines: u16,
     incarnations: u32,
     /// All processes of nodes that may take part.
     processes: BTreeSet<Peer>,
@@ -230,6 +232,7 @@ impl World {
             ledger: Ledger::of(settings.min_clients),
             most_packed: 4,
             most_paths: 3,
+            most_engines: 2,
             incarnations: 0,
             processes: BTreeSet::new(),
             settings,
@@ -238,7 +241,9 @@ impl World {
     }
 
     pub(crate) fn start_aggregator(&mut self) {
-        self.settings.endpoint = self.config(server());
+        let endpoint = self.config(server());
+        let ports = (1..endpoint.engines).map(|engine| at(SERVER.into(), engine).port());
+        self.settings.endpoint = Config { ports: ports.collect(), ..endpoint };
         let incarnation = self.settings.endpoint.incarnation.get();
         let job = Integers::new(incarnation, self.ledger.accumulators.clone());
         self.aggregator = Some(Aggregator::new(self.settings.clone(), job).unwrap());
@@ -303,7 +308,10 @@ impl World {
     fn config(&mut self, identity: Identity) -> Config {
         self.incarnations += 1;
         let mixed = (self.seed as u32).wrapping_mul(77) ^ self.incarnations << 24 | 1;
-        process(identity, mixed)
+        // Of one process few, of the next many.
+        let engines =
+            1 + (self.seed as u16).wrapping_add(self.incarnations as u16) % self.most_engines;
+        Config { engines, ..process(identity, mixed) }
     }
 
     /// Runs until `done` or for `span`; whether it was done.

@@ -26,9 +26,10 @@ impl Endpoint {
         }
     }
 
-    /// Indices that datagrams to the first engine may name.
+    /// Indices of handshakes under way, and of sessions of first lanes.
     pub(super) fn session_count(&self) -> usize {
-        self.indices.len() + self.engines.first().map_or(0, |engine| engine.sessions().len())
+        let sessions = self.engines.iter().flat_map(|engine| engine.sessions().values());
+        self.indices.len() + sessions.filter(|id| id.lane == 0).count()
     }
 
     fn send_greeting(&mut self, to: Route, bytes: Vec<u8>) {

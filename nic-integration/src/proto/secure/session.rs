@@ -135,8 +135,7 @@ impl Session {
         [local, remote]: [u32; 2],
         [send, receive]: [&[u8; 32]; 2],
     ) -> Self {
-        let [send, receive] =
-            [send, receive].map(|secret| Epoch::new(0, Zeroizing::new(*secret)));
+        let [send, receive] = [send, receive].map(|secret| Epoch::new(0, Zeroizing::new(*secret)));
         Self { suite, local, remote, send, next_packet: 0, receive, before: None }
     }
 

@@ -1,0 +1,176 @@
+//! Several engines at either end, driven on one thread: messages are spread over all lanes, what one loses
+//! another sends again, and everything is committed once.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
+
+#[path = "support/ways.rs"]
+mod ways;
+
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ciphergram_nic::NicError;
+use ciphergram_nic::proto::{Cause, Config, Endpoint, Event, MAX_ENGINES, Peer};
+use ciphergram_nic::sim::Faults;
+
+use ways::{MEMORY, QUICK, Ways, World, identity, node};
+
+fn world(faults: Faults, [one, two]: [u16; 2]) -> World {
+    World::new([Ways::new(1, 11, 1, 1, one), Ways::new(2, 22, 1, 1, two)], faults)
+}
+
+fn peer(end: u8) -> Peer {
+    Peer { node: node(end), incarnation: 11 * u32::from(end) }
+}
+
+const ROUGH: Faults = Faults {
+    loss: 50,
+    duplication: 100,
+    corruption: 20,
+    trimming: 50,
+    junk: 20,
+    lateness: 2,
+    delay: Duration::from_micros(50),
+    jitter: Duration::from_millis(1),
+};
+
+#[test]
+fn messages_are_spread_over_all_lanes_both_ways() {
+    for engines in [[1, 1], [1, 3], [3, 1], [2, 3], [4, 4]] {
+        let mut world = world(QUICK, engines);
+        world.write_and_check(800_000);
+        let [one, two] = engines;
+        assert_eq!(world.ends[0].counts().len(), usize::from(one), "{engines:?}");
+        assert_eq!(world.ends[1].came.len(), usize::from(two), "{engines:?}");
+        let (least, most) = (world.ends[0].counts(), world.ends[0].counts());
+        let [least, most] = [least.values().min().unwrap(), most.values().max().unwrap()];
+        // Lanes are dealt to engines as evenly as they can be: three to two are not.
+        assert!(3 * least > *most, "{engines:?}: {:?}", world.ends[0].counts());
+        world.ends[0].came.clear();
+        world.write(1, peer(1), 800_000);
+        world.until_completed(1, 1);
+        assert_eq!(world.ends[1].counts().len(), usize::from(two), "{engines:?}");
+        assert_eq!(world.ends[0].came.len(), usize::from(one), "{engines:?}");
+    }
+}
+
+#[test]
+fn rough_lanes_lose_nothing_and_count_every_immediate_once() {
+    for engines in [[2, 2], [1, 4], [3, 2]] {
+        let mut world = world(ROUGH, engines);
+        for _ in 0..20 {
+            world.write_and_check(200_000);
+        }
+        assert_eq!(world.ends[1].endpoint.immediates(MEMORY), Ok(20), "{engines:?}");
+        // Many messages at once, each of one datagram.
+        let now = world.network.now();
+        let data: Arc<[u8]> = vec![7; 100].into();
+        for _ in 0..500 {
+            let to = Peer::of(node(2));
+            let sent = world.ends[0].endpoint.write(now, to, MEMORY, 0, data.clone(), Some(1));
+            sent.unwrap();
+        }
+        let (_, told) = world.until_completed(0, 500);
+        world.idle(Duration::from_secs(1));
+        let rest = std::iter::from_fn(|| world.ends[1].endpoint.poll_event()).count();
+        assert_eq!(told.len() + rest, 500, "{engines:?}");
+        assert_eq!(world.ends[1].endpoint.immediates(MEMORY), Ok(520), "{engines:?}");
+    }
+}
+
+#[test]
+fn what_a_dead_lane_has_in_flight_goes_by_another_and_the_lane_is_used_again() {
+    for via in [0, 1] {
+        let mut world = world(QUICK, [2, 2]);
+        world.write_and_check(800_000);
+        world.ends[0].dead.insert(via);
+        // Far less than the span after which a peer is given up.
+        let took = world.write_and_check(800_000);
+        assert!(took < Duration::from_millis(100), "{took:?}");
+        for _ in 0..10 {
+            let took = world.write_and_check(200_000);
+            assert!(took < Duration::from_millis(60), "{took:?}");
+        }
+        let tried = world.ends[0].counts().get(&via).copied().unwrap_or(0);
+        assert!(tried < 10, "it rests, and is tried now and then: {:?}", world.ends[0].counts());
+        assert!(world.ends[0].endpoint.stats().paths_rested >= 1);
+        world.ends[0].dead.clear();
+        world.until_used_again(via);
+    }
+}
+
+#[test]
+fn a_lane_that_lags_is_left_alone_until_it_does_not() {
+    let mut world = world(QUICK, [2, 2]);
+    world.write_and_check(800_000);
+    world.ends[0].slow.insert(1, Duration::from_millis(60));
+    for _ in 0..6 {
+        world.write_and_check(400_000);
+    }
+    let took = world.write_and_check(400_000);
+    assert!(took < Duration::from_millis(60), "{took:?}");
+    world.ends[0].slow.clear();
+    world.until_used_again(1);
+}
+
+#[test]
+fn an_engine_that_cannot_be_reached_from_the_first_is_done_without() {
+    for via in [1, 2] {
+        let mut world = world(QUICK, [3, 3]);
+        world.ends[1].dead.insert(via);
+        world.write_and_check(800_000);
+        let took = world.write_and_check(800_000);
+        assert!(took < Duration::from_millis(50), "{took:?}");
+    }
+}
+
+#[test]
+fn all_lanes_silent_is_a_silent_peer() {
+    let mut world = world(QUICK, [3, 2]);
+    world.write_and_check(100_000);
+    world.ends[0].dead.extend([0, 1, 2]);
+    world.write(0, Peer::of(node(2)), 400_000);
+    world.idle(Duration::from_secs(15));
+    let told: Vec<_> = std::iter::from_fn(|| world.ends[0].endpoint.poll_event()).collect();
+    let silent = Event::Unreachable { peer: peer(2), cause: Cause::Silence };
+    assert_eq!(told, [silent]);
+    world.ends[0].dead.clear();
+    world.write_and_check(400_000);
+}
+
+#[test]
+fn a_peer_that_comes_back_with_other_engines_is_another_peer() {
+    let mut world = world(QUICK, [2, 3]);
+    world.write_and_check(100_000);
+    for engines in [1, 4, 2] {
+        world.write(0, Peer::of(node(2)), 400_000);
+        world.ends[1] = Ways::new(2, 100 + u32::from(engines), 1, 1, engines);
+        world.idle(Duration::from_secs(3));
+        let told: Vec<_> = std::iter::from_fn(|| world.ends[0].endpoint.poll_event()).collect();
+        assert!(
+            matches!(told[..], [Event::Unreachable { cause: Cause::Restarted, .. }]),
+            "{told:?}"
+        );
+        world.write_and_check(400_000);
+    }
+    // And so is one that contacts us.
+    let restarted = Ways::new(1, 99, 1, 1, 4);
+    world.ends[0] = restarted;
+    world.write_and_check(400_000);
+}
+
+#[test]
+fn engines_are_bounded_and_told_of() {
+    let config = |engines: u16, ports: u16, contacted: bool| {
+        let one = Config::new(identity(1), NonZeroU32::MIN, [1; 32]);
+        let allow = if contacted { [node(2)].into() } else { [].into() };
+        Endpoint::new(Config { engines, ports: (1..=ports).collect(), allow, ..one }).err()
+    };
+    for engines in [0, MAX_ENGINES + 1] {
+        let refused = NicError::Engines { engines, most: MAX_ENGINES };
+        assert_eq!(config(engines, 0, false), Some(refused));
+    }
+    assert_eq!(config(3, 1, true), Some(NicError::Ports { engines: 3, ports: 1 }));
+    assert_eq!((config(3, 2, true), config(3, 0, false)), (None, None));
+}
