@@ -7,6 +7,7 @@
 pub mod client;
 mod job;
 pub mod nodes;
+mod pipelines;
 mod seal;
 pub mod server;
 pub mod spool;

@@ -27,8 +27,8 @@
 //! # Non-goals
 //!
 //! No byte streams, no ordering, no connections. No secret key is ever held on the summing side.
-//! Datagrams are not authenticated yet, so that [`wire::UdpWire`] binds loopback only.
 
+mod crew;
 pub mod driver;
 mod error;
 pub mod federation;
@@ -39,6 +39,7 @@ pub mod round;
 pub mod sim;
 pub mod wire;
 
+pub use crew::Crew;
 pub use driver::Driver;
 pub use error::NicError;
 pub use node::Node;

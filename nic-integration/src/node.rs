@@ -1,6 +1,6 @@
 //! What a driver or a simulation needs to know of a state machine.
 
-use crate::proto::{Endpoint, Route, Time};
+use crate::proto::{Endpoint, Engine, Route, Time};
 
 /// A state machine between a wire and a clock; events are each machine's own.
 pub trait Node {
@@ -21,6 +21,24 @@ pub trait Node {
 }
 
 impl Node for Endpoint {
+    fn handle_datagram(&mut self, now: Time, from: Route, bytes: &mut [u8]) {
+        Self::handle_datagram(self, now, from, bytes);
+    }
+
+    fn handle_timeout(&mut self, now: Time) {
+        Self::handle_timeout(self, now);
+    }
+
+    fn poll_transmit(&mut self, now: Time, bytes: &mut Vec<u8>) -> Option<Route> {
+        Self::poll_transmit(self, now, bytes)
+    }
+
+    fn poll_timeout(&self) -> Option<Time> {
+        Self::poll_timeout(self)
+    }
+}
+
+impl Node for Engine {
     fn handle_datagram(&mut self, now: Time, from: Route, bytes: &mut [u8]) {
         Self::handle_datagram(self, now, from, bytes);
     }

@@ -3,6 +3,7 @@
 pub mod capture;
 mod faulty;
 pub(crate) mod udp;
+mod waker;
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -10,9 +11,10 @@ use std::time::Duration;
 use crate::NicError;
 use crate::proto::Route;
 
-pub use capture::Captured;
+pub use capture::{Captured, PcapFile};
 pub use faulty::Faulty;
 pub use udp::{SOCKET_BUFFER_BYTES, UdpWire};
+pub use waker::Waker;
 
 /// The most bytes of a [burst](Wire::send).
 pub const MAX_BURST_BYTES: usize = 65_000;
@@ -53,4 +55,11 @@ pub trait Wire {
         wait: Duration,
         take: &mut dyn FnMut(Route, &mut [u8]),
     ) -> Result<usize, NicError>;
+
+    /// What ends a wait from another thread.
+    ///
+    /// # Errors
+    ///
+    /// [`NicError::Wire`].
+    fn waker(&mut self) -> Result<Waker, NicError>;
 }

@@ -6,7 +6,7 @@ use std::{
 };
 
 use ciphergram_nic::{
-    Driver,
+    Crew, Driver,
     proto::{Config, Endpoint, Identity, NodeId, Peer, Suite},
     wire::{Faulty, UdpWire, Wire as _},
 };
@@ -26,13 +26,22 @@ pub struct Setting {
     pub trimming: u32,
     /// Source ports that datagrams are sprayed over.
     pub paths: u16,
+    /// Engines of the end that waits, and of the one that contacts it, a thread each.
+    pub engines: [u16; 2],
 }
 
 impl Setting {
     /// Sealed by AES-256-GCM, and nothing goes wrong.
     #[must_use]
     pub fn of(datagram_bytes: usize) -> Self {
-        Self { datagram_bytes, suite: Suite::Aes256Gcm, loss: 0, trimming: 0, paths: 1 }
+        Self {
+            datagram_bytes,
+            suite: Suite::Aes256Gcm,
+            loss: 0,
+            trimming: 0,
+            paths: 1,
+            engines: [1; 2],
+        }
     }
 }
 
@@ -40,6 +49,8 @@ impl Setting {
 pub(super) struct End {
     pub(super) endpoint: Endpoint,
     pub(super) driver: Driver<Faulty<UdpWire>>,
+    /// The engines from the second on.
+    _crew: Crew,
 }
 
 /// The end that waits, and the end that contacts it.
@@ -64,20 +75,31 @@ fn identity(number: u8) -> Result<Identity, Failure> {
 
 impl Pair {
     pub(super) fn new(setting: Setting) -> Result<Self, Failure> {
-        let end = |number: u8| -> Result<(End, SocketAddr), Failure> {
+        let end = |number: u8, engines: u16| -> Result<(End, SocketAddr), Failure> {
+            let wire = || -> Result<_, Failure> {
+                let wire = UdpWire::bind_many((Ipv4Addr::LOCALHOST, 0).into(), setting.paths)?;
+                Ok(Faulty::new(wire, u64::from(number), setting.loss, setting.trimming))
+            };
+            let mut driver = Driver::new(wire()?);
+            let addr = driver.wire().local_addr()?;
+            let others = (1..engines).map(|_| Ok(driver.beside(wire()?)));
+            let others = others.collect::<Result<Vec<_>, Failure>>()?;
+            let port = |other: &Driver<_>| Ok(Faulty::local_addr(other.wire())?.port());
             let config = Config {
                 suite: setting.suite,
+                engines,
+                ports: others.iter().map(port).collect::<Result<_, Failure>>()?,
                 datagram_bytes: setting.datagram_bytes,
                 paths: setting.paths,
                 allow: [identity(2)?.id()].into(),
                 ..Config::new(identity(number)?, NonZeroU32::MIN, [number; 32])
             };
-            let wire = UdpWire::bind_many((Ipv4Addr::LOCALHOST, 0).into(), setting.paths)?;
-            let addr = wire.local_addr()?;
-            let wire = Faulty::new(wire, u64::from(number), setting.loss, setting.trimming);
-            Ok((End { endpoint: Endpoint::new(config)?, driver: Driver::new(wire) }, addr))
+            let mut endpoint = Endpoint::new(config)?;
+            let crew = Crew::start(&mut driver, others, |bell| endpoint.detach(bell))?;
+            Ok((End { endpoint, driver, _crew: crew }, addr))
         };
-        let ((waits, addr), (mut contacts, _)) = (end(1)?, end(2)?);
+        let [waiting, contacting] = setting.engines;
+        let ((waits, addr), (mut contacts, _)) = (end(1, waiting)?, end(2, contacting)?);
         let node = identity(1)?.id();
         contacts.endpoint.contact(node, addr);
         Ok(Self { waits, contacts, node })

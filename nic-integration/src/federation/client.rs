@@ -30,15 +30,15 @@ use tracing::{Span, field::Empty, info_span};
 
 use super::{
     Error, fresh_endpoint,
+    pipelines::Pipelines,
     seal::{SealTask, Sealed, SpoolState},
     spool::{self, Spool, SpoolHeader, fingerprint},
 };
 use crate::{
-    Driver, Refusal,
+    Refusal,
     driver::MAX_SLEEP,
     proto::{Config, Identity, NodeId, Stats, Time, endpoint::DEFAULT_GIVE_UP},
     round::{Contributor, ContributorConfig, ContributorEvent, End, Layout, Opening, Resume},
-    wire::{Captured, UdpWire},
 };
 
 /// Sealed batches that may wait to be pushed.
@@ -129,7 +129,9 @@ pub struct RoundResult {
 /// How a client's datagrams reach its aggregator.
 #[derive(Clone, Copy, Debug)]
 pub struct Ways {
-    /// Sockets that each flow's datagrams are sprayed over.
+    /// Pipelines, each with sockets and a thread.
+    pub engines: u16,
+    /// Sockets of an engine that each flow's datagrams are sprayed over.
     pub paths: u16,
     /// Flows that messages are dealt to; paths × flows is at most [`MAX_PATHS`](crate::proto::path::MAX_PATHS).
     pub flows: u16,
@@ -142,9 +144,9 @@ pub struct Ways {
 }
 
 impl Default for Ways {
-    /// One path, and sleep.
+    /// One engine, one path, and sleep.
     fn default() -> Self {
-        Self { paths: 1, flows: 1, poll: false, datagram_bytes: None }
+        Self { engines: 1, paths: 1, flows: 1, poll: false, datagram_bytes: None }
     }
 }
 
@@ -152,7 +154,7 @@ impl Default for Ways {
 pub struct Client {
     server: SocketAddr,
     number: u16,
-    driver: Driver<Captured<UdpWire>>,
+    pipelines: Pipelines,
     node: Contributor,
 }
 
@@ -169,9 +171,9 @@ impl Client {
         identity: Identity,
         ways: Ways,
     ) -> Result<Self, Error> {
-        let Ways { paths, flows, poll, datagram_bytes } = ways;
+        let Ways { engines, paths, flows, poll, datagram_bytes } = ways;
         let endpoint = fresh_endpoint(identity, server, datagram_bytes)?;
-        let endpoint = Config { paths, flows, ..endpoint };
+        let endpoint = Config { engines, paths, flows, ..endpoint };
         let sockets = endpoint.sockets();
         let config = ContributorConfig {
             endpoint,
@@ -188,10 +190,8 @@ impl Client {
             (IpAddr::V6(_), false) => Ipv6Addr::UNSPECIFIED.into(),
         };
         let node = Contributor::new(config)?;
-        let wire = UdpWire::bind_many((local, 0).into(), sockets)?;
-        let mut driver = Driver::new(Captured::new(wire));
-        driver.set_polling(poll);
-        Ok(Self { server, number, driver, node })
+        let pipelines = Pipelines::bind((local, 0).into(), engines, sockets, poll)?;
+        Ok(Self { server, number, pipelines, node })
     }
 
     /// Also writes every datagram, sent and received, to `file`: see [`Captured`].
@@ -200,7 +200,7 @@ impl Client {
     ///
     /// The socket's, or the file's.
     pub fn capture(&mut self, file: File) -> Result<(), Error> {
-        Ok(self.driver.wire_mut().capture(file)?)
+        Ok(self.pipelines.capture(file)?)
     }
 
     /// Takes part in one round: joins, contributes, waits for the sum and opens it if it can.
@@ -216,10 +216,12 @@ impl Client {
         let _round = info_span!("round", client = self.number, round = Empty).entered();
         let (end, run) = std::thread::scope(|scope| {
             let mut run = Run::begin(job, self.server, self.number)?;
-            let now = self.driver.now();
+            self.pipelines.start(|bell| self.node.detach(bell))?;
+            let now = self.pipelines.first.now();
             let (id, hello) = (run.announcement.seed.id(), run.hello());
             self.node.join(now, id, hello, run.resume)?;
-            let ending = self.driver.run(&mut self.node, |node, now| run.turn(node, now, scope))?;
+            let driver = &mut self.pipelines.first;
+            let ending = driver.run(&mut self.node, |node, now| run.turn(node, now, scope))?;
             let end = ending?;
             run.stop_sealing()?;
             Ok::<_, Error>((end, run))
@@ -233,7 +235,7 @@ impl Client {
     ///
     /// The socket failed for good.
     pub fn leave(mut self) -> Result<(), Error> {
-        Ok(self.driver.linger(&mut self.node, FAREWELL)?)
+        Ok(self.pipelines.first.linger(&mut self.node, FAREWELL)?)
     }
 }
 

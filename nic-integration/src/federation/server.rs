@@ -1,4 +1,4 @@
-//! The aggregator as a process: public material, one socket, one loop.
+//! The aggregator as a process: public material, sockets, one loop.
 
 use std::{
     collections::BTreeMap, fs::File, net::SocketAddr, ops::ControlFlow, sync::Arc, time::Duration,
@@ -8,13 +8,12 @@ use ciphergram_accel::Engine;
 use ciphergram_he::{PublicKey, random};
 use tracing::{Span, field::Empty, info_span};
 
-use super::{Allowed, Error, FEW, fresh_endpoint, job::SumJob};
+use super::{Allowed, Error, FEW, fresh_endpoint, job::SumJob, pipelines::Pipelines};
 use crate::{
-    Driver,
     driver::MAX_SLEEP,
-    proto::{Identity, Stats, Time},
+    proto::{Config, Identity, Stats, Time},
     round::{Aggregator, AggregatorConfig, AggregatorEvent, RoundProgress},
-    wire::{Captured, UdpWire, Wire},
+    wire::Wire,
 };
 
 /// How many of `declared` clients a sum needs by default: three, or all if there are fewer.
@@ -42,6 +41,9 @@ pub struct ServerConfig {
     pub join_deadline: Duration,
     /// How long after its opening a round closes with whoever came.
     pub round_deadline: Duration,
+    /// Pipelines, each with a socket and a thread: the first listens at the address above, the others at the
+    /// ports that follow.
+    pub engines: u16,
     /// Asks the socket over and over instead of sleeping: a core's worth of time for some microseconds less.
     pub poll: bool,
     /// As a [client's](super::Ways::datagram_bytes).
@@ -77,12 +79,12 @@ pub enum Observation {
 
 /// An aggregator that listens.
 pub struct Server {
-    driver: Driver<Captured<UdpWire>>,
+    pipelines: Pipelines,
     node: Aggregator<SumJob>,
 }
 
 impl Server {
-    /// Binds the socket.
+    /// Binds the sockets.
     ///
     /// # Errors
     ///
@@ -97,8 +99,10 @@ impl Server {
         if u32::from(config.clients) > admitted {
             return Err(Error::TooManyClients { declared: config.clients, admitted });
         }
+        let pipelines = Pipelines::bind(config.listen, config.engines, 1, config.poll)?;
+        let endpoint = fresh_endpoint(config.identity, config.listen, config.datagram_bytes)?;
         let settings = AggregatorConfig {
-            endpoint: fresh_endpoint(config.identity, config.listen, config.datagram_bytes)?,
+            endpoint: Config { engines: config.engines, ports: pipelines.ports()?, ..endpoint },
             nodes: config.allowed,
             clients: config.clients,
             min_clients: config.min_clients,
@@ -109,18 +113,16 @@ impl Server {
             seed: *random::bytes::<32>()?,
         };
         let node = Aggregator::new(settings, SumJob::new(key, engine))?;
-        let mut driver = Driver::new(Captured::new(UdpWire::bind(config.listen)?));
-        driver.set_polling(config.poll);
-        Ok(Self { driver, node })
+        Ok(Self { pipelines, node })
     }
 
-    /// The address in use, its port chosen by the system if none was asked for.
+    /// The address in use of the first engine, its port chosen by the system if none was asked for.
     ///
     /// # Errors
     ///
     /// The socket's.
     pub fn local_addr(&self) -> Result<SocketAddr, Error> {
-        Ok(self.driver.wire().local_addr()?)
+        Ok(self.pipelines.first.wire().local_addr()?)
     }
 
     /// Also writes every datagram, sent and received, to `file`: see [`Captured`].
@@ -129,7 +131,7 @@ impl Server {
     ///
     /// The socket's, or the file's.
     pub fn capture(&mut self, file: File) -> Result<(), Error> {
-        Ok(self.driver.wire_mut().capture(file)?)
+        Ok(self.pipelines.capture(file)?)
     }
 
     /// Runs all rounds, telling `observe` what happens and how far they are.
@@ -140,7 +142,8 @@ impl Server {
     pub fn run(&mut self, mut observe: impl FnMut(Observation)) -> Result<Stats, Error> {
         let mut spans = RoundSpans::default();
         let mut due = Time::ZERO;
-        self.driver.run(&mut self.node, |node, now| {
+        self.pipelines.start(|bell| self.node.detach(bell))?;
+        self.pipelines.first.run(&mut self.node, |node, now| {
             while let Some(event) = node.poll_event() {
                 spans.follow(&event);
                 observe(Observation::Event(event));

@@ -1,6 +1,7 @@
 //! The aggregator's side of rounds: admission, opening, deadlines, delivery (PROTOCOL §7).
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 use std::time::Duration;
 
 use rand_chacha::ChaCha20Rng;
@@ -9,7 +10,8 @@ use rand_core::{Rng, SeedableRng};
 use crate::NicError;
 use crate::node::Node;
 use crate::proto::{
-    Cause, Config, Endpoint, Event, NodeId, Peer, Route, Stats, SumConfig, SumRegion, Time,
+    Bell, Cause, Config, Endpoint, Engine, Event, NodeId, Peer, Route, Stats, SumConfig, SumRegion,
+    Time,
 };
 
 use super::gathering::{Gathering, Joined};
@@ -193,6 +195,11 @@ impl<J: Job> Aggregator<J> {
     #[must_use]
     pub fn stats(&self) -> Stats {
         self.endpoint.stats()
+    }
+
+    /// Hands over the endpoint's engines from the second on: see [`Endpoint::detach`].
+    pub fn detach(&mut self, bell: Arc<dyn Bell>) -> Vec<Engine> {
+        self.endpoint.detach(bell)
     }
 
     /// The endpoint, to look at.

@@ -11,7 +11,8 @@ use rand_core::SeedableRng;
 use crate::NicError;
 use crate::node::Node;
 use crate::proto::{
-    Cause, Config, Endpoint, Event, MessageId, NodeId, Peer, Refusal, Route, Stats, Time,
+    Bell, Cause, Config, Endpoint, Engine, Event, MessageId, NodeId, Peer, Refusal, Route, Stats,
+    Time,
 };
 
 use super::aggregator::fresh_rkey;
@@ -293,6 +294,11 @@ impl Contributor {
     #[must_use]
     pub fn stats(&self) -> Stats {
         self.endpoint.stats()
+    }
+
+    /// Hands over the endpoint's engines from the second on: see [`Endpoint::detach`].
+    pub fn detach(&mut self, bell: Arc<dyn Bell>) -> Vec<Engine> {
+        self.endpoint.detach(bell)
     }
 
     /// The endpoint, to look at.

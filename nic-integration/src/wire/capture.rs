@@ -4,6 +4,7 @@
 use std::fs::File;
 use std::io::{BufWriter, Error, Write as _};
 use std::net::{Ipv6Addr, SocketAddr};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use tracing::warn;
@@ -11,7 +12,7 @@ use tracing::warn;
 use crate::NicError;
 use crate::proto::Route;
 
-use super::Wire;
+use super::{Waker, Wire};
 
 /// What the file begins with: its magic, version 2.4, UTC, no packet cut, and the link type RAW, 101,
 /// which is IPv4 or IPv6 as the packet's first bits say.
@@ -27,8 +28,30 @@ pub struct Captured<W> {
     capture: Option<Capture>,
 }
 
+/// A file that one or several wires write to.
+#[derive(Clone, Debug)]
+pub struct PcapFile(Arc<Mutex<BufWriter<File>>>);
+
+impl PcapFile {
+    /// Begins a capture.
+    ///
+    /// # Errors
+    ///
+    /// [`NicError::Wire`], if it cannot be written to.
+    pub fn new(file: File) -> Result<Self, NicError> {
+        let mut file = BufWriter::new(file);
+        file.write_all(&FILE_HEADER)?;
+        file.flush()?;
+        Ok(Self(Arc::new(Mutex::new(file))))
+    }
+
+    fn with<T>(&self, work: impl FnOnce(&mut BufWriter<File>) -> T) -> T {
+        work(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
 struct Capture {
-    file: BufWriter<File>,
+    file: PcapFile,
     locals: Vec<SocketAddr>,
     /// One record.
     record: Vec<u8>,
@@ -45,11 +68,8 @@ impl<W: Wire> Captured<W> {
     ///
     /// # Errors
     ///
-    /// [`NicError::Wire`], if it cannot be begun.
-    pub fn capture(&mut self, file: File) -> Result<(), NicError> {
-        let mut file = BufWriter::new(file);
-        file.write_all(&FILE_HEADER)?;
-        file.flush()?;
+    /// [`NicError::Wire`], if the wire does not know where it is.
+    pub fn capture(&mut self, file: PcapFile) -> Result<(), NicError> {
         self.capture = Some(Capture { file, locals: self.wire.local_addrs()?, record: vec![] });
         Ok(())
     }
@@ -86,9 +106,13 @@ impl<W: Wire> Wire for Captured<W> {
             take(from, bytes);
         })?;
         if count == 0 {
-            try_write(capture, |capture| capture.file.flush());
+            try_write(capture, |capture| capture.file.with(BufWriter::flush));
         }
         Ok(count)
+    }
+
+    fn waker(&mut self) -> Result<Waker, NicError> {
+        self.wire.waker()
     }
 }
 
@@ -110,7 +134,7 @@ impl Capture {
         let when = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         self.record.clear();
         append_record(&mut self.record, when, from, to, bytes);
-        self.file.write_all(&self.record)
+        self.file.with(|file| file.write_all(&self.record))
     }
 }
 

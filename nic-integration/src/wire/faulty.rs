@@ -9,7 +9,7 @@ use rand_core::{Rng, SeedableRng};
 use crate::NicError;
 use crate::proto::{Route, datagram::HEADER_BYTES};
 
-use super::Wire;
+use super::{Waker, Wire};
 
 /// Another wire, and what goes wrong on it.
 pub struct Faulty<W> {
@@ -56,5 +56,9 @@ impl<W: Wire> Wire for Faulty<W> {
             let length = if whole { bytes.len() } else { HEADER_BYTES };
             take(from, &mut bytes[..length]);
         })
+    }
+
+    fn waker(&mut self) -> Result<Waker, NicError> {
+        self.wire.waker()
     }
 }

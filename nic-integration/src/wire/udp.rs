@@ -14,6 +14,7 @@ use crate::NicError;
 use crate::proto::Route;
 
 use super::Wire;
+use super::waker::{Alarm, Waker};
 
 /// Bytes asked for in either direction; the system may grant less.
 pub const SOCKET_BUFFER_BYTES: usize = 4 << 20;
@@ -28,6 +29,8 @@ const BUFFER_BYTES: usize = 1 << 16;
 pub struct UdpWire {
     sockets: Vec<(UdpSocket, UdpSocketState)>,
     buffers: Vec<u8>,
+    /// Once somebody may wake it.
+    alarm: Option<Alarm>,
     /// It was said that datagrams are too long.
     warned: bool,
 }
@@ -55,17 +58,25 @@ impl UdpWire {
             Ok((socket, state))
         });
         let sockets = sockets.collect::<Result<_, NicError>>()?;
-        Ok(Self { sockets, buffers: vec![0; BUFFERS * BUFFER_BYTES], warned: false })
+        let buffers = vec![0; BUFFERS * BUFFER_BYTES];
+        Ok(Self { sockets, buffers, alarm: None, warned: false })
     }
 
     /// Waits until there is something to receive; says of each socket whether it has something.
     fn wait(&self, wait: Duration) -> Result<Vec<bool>, Error> {
         let sockets = self.sockets.iter();
-        let mut sockets: Vec<_> =
-            sockets.map(|(socket, _)| PollFd::new(socket, PollFlags::IN)).collect();
+        let sockets = sockets.map(|(socket, _)| PollFd::new(socket, PollFlags::IN));
+        let alarm = self.alarm.as_ref();
+        let alarm_fd = alarm.map(|alarm| PollFd::from_borrowed_fd(alarm.fd(), PollFlags::IN));
+        let mut all: Vec<_> = sockets.chain(alarm_fd).collect();
         let span = Timespec::try_from(wait).ok();
-        poll(&mut sockets, span.as_ref())?;
-        Ok(sockets.iter().map(|socket| !socket.revents().is_empty()).collect())
+        poll(&mut all, span.as_ref())?;
+        let mut ready: Vec<bool> = all.iter().map(|fd| !fd.revents().is_empty()).collect();
+        if let (Some(alarm), Some(true)) = (alarm, ready.get(self.sockets.len())) {
+            alarm.clear();
+        }
+        ready.truncate(self.sockets.len());
+        Ok(ready)
     }
 }
 
@@ -141,6 +152,14 @@ impl Wire for UdpWire {
             }
         }
         Ok(count)
+    }
+
+    fn waker(&mut self) -> Result<Waker, NicError> {
+        let alarm = match self.alarm.take() {
+            Some(alarm) => alarm,
+            None => Alarm::new()?,
+        };
+        Ok(self.alarm.insert(alarm).waker())
     }
 }
 

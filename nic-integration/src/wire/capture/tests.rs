@@ -78,7 +78,7 @@ fn what_passes_is_in_the_file_in_order() {
     assert!(near.send(there.into(), b"unseen", 6));
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("capture.pcap");
-    near.capture(File::create(&path).unwrap()).unwrap();
+    near.capture(PcapFile::new(File::create(&path).unwrap()).unwrap()).unwrap();
     assert!(near.send(there.into(), b"aaaabbbbcc", 4), "a burst of three");
     assert!(far.send(here.into(), b"answer", 6));
     let mut heard = vec![];
@@ -114,8 +114,8 @@ fn a_file_that_cannot_be_written_ends_the_capture_alone() {
     let mut wire = Captured::new(UdpWire::bind((Ipv4Addr::LOCALHOST, 0).into()).unwrap());
     let read_only = File::open("/dev/null").unwrap();
     let here = wire.local_addr().unwrap();
-    wire.capture =
-        Some(Capture { file: BufWriter::new(read_only), locals: vec![here], record: vec![] });
+    let file = PcapFile(Arc::new(Mutex::new(BufWriter::new(read_only))));
+    wire.capture = Some(Capture { file, locals: vec![here], record: vec![] });
     assert!(wire.send(here.into(), &[7; 3000], 1000), "one buffer is not full yet");
     assert!(wire.send(here.into(), &[7; 9000], 1000));
     assert!(wire.capture.is_none(), "no room for them");
