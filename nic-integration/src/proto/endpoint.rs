@@ -597,6 +597,12 @@ impl Endpoint {
         links.chain(engines).chain(sweep).min()
     }
 
+    /// Whether events wait to be polled.
+    #[must_use]
+    pub fn has_events(&self) -> bool {
+        self.shared.event_count() > 0
+    }
+
     /// The next event.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.settle();

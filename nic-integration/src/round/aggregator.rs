@@ -581,6 +581,9 @@ impl<J: Job> Node for Aggregator<J> {
         let deadline = self.current.as_ref().map(|round| round.deadline);
         let last = self.last.as_ref().filter(|round| !round.finished);
         let linger = last.and_then(|round| Some(round.closed_at? + self.config.linger));
-        [self.endpoint.poll_timeout(), gathering, deadline, linger].into_iter().flatten().min()
+        // What an engine on another thread told is to be followed up on at once.
+        let told = self.endpoint.has_events().then_some(Time::ZERO);
+        let all = [self.endpoint.poll_timeout(), told, gathering, deadline, linger];
+        all.into_iter().flatten().min()
     }
 }

@@ -535,6 +535,8 @@ impl Node for Contributor {
 
     fn poll_timeout(&self) -> Option<Time> {
         let probe = (!matches!(self.state, State::Idle)).then_some(self.next_probe);
-        [self.endpoint.poll_timeout(), probe].into_iter().flatten().min()
+        // What an engine on another thread told is to be followed up on at once.
+        let told = self.endpoint.has_events().then_some(Time::ZERO);
+        [self.endpoint.poll_timeout(), told, probe].into_iter().flatten().min()
     }
 }
