@@ -77,10 +77,16 @@ impl Table {
                 let setting = Setting { suite, ..Setting::of(bytes) };
                 plain = self.row(&name, limit, |span| writes(setting, MEBIBYTE, span))?;
             }
-            for scheme in [Scheme::CkksSum, Scheme::Paillier2048] {
-                let name = format!("SUM of {scheme}, {bytes}-byte datagrams, of WRITE");
-                self.row(&name, plain, |span| sums(Setting::of(bytes), scheme, span))?;
+            for (engines, what) in [([1; 2], ""), ([2, 1], " to 2 engines")] {
+                for scheme in [Scheme::CkksSum, Scheme::Paillier2048] {
+                    let name = format!("SUM of {scheme}{what}, {bytes}-byte datagrams, of WRITE");
+                    let setting = Setting { engines, ..Setting::of(bytes) };
+                    self.row(&name, plain, |span| sums(setting, scheme, span))?;
+                }
             }
+            let setting = Setting { engines: [2; 2], ..Setting::of(bytes) };
+            let name = format!("WRITE, {bytes}-byte datagrams, 2 engines to 2, of one to one");
+            self.row(&name, plain, |span| writes(setting, MEBIBYTE, span))?;
             for (what, loss, trimming) in [("lost", 10, 0), ("trimmed", 0, 10)] {
                 let setting = Setting { loss, trimming, ..Setting::of(bytes) };
                 let name = format!("WRITE, {bytes}-byte datagrams, 1 % {what}, of none");

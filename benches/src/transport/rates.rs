@@ -50,6 +50,7 @@ type Give<'a> = dyn FnMut(&mut Endpoint, Time) -> Result<(MessageId, usize), Fai
 /// Runs both ends in a thread each, keeps `ahead` messages under way, and counts what is answered: Gbit/s.
 fn goodput(
     ends: (End, End),
+    to: Peer,
     ahead: usize,
     span: Duration,
     give: &mut Give<'_>,
@@ -58,7 +59,7 @@ fn goodput(
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {
         let attending = scope.spawn(|| attend(waits, &stop));
-        let rate = send(contacts, ahead, span, give);
+        let rate = send(contacts, to, ahead, span, give);
         stop.store(true, Ordering::Relaxed);
         attending.join().map_err(|_| "the other end panicked")??;
         rate
@@ -76,7 +77,13 @@ fn attend(mut end: End, stop: &AtomicBool) -> Result<(), Failure> {
     })?)
 }
 
-fn send(mut end: End, ahead: usize, span: Duration, give: &mut Give<'_>) -> Result<f64, Failure> {
+fn send(
+    mut end: End,
+    to: Peer,
+    ahead: usize,
+    span: Duration,
+    give: &mut Give<'_>,
+) -> Result<f64, Failure> {
     let began = Instant::now();
     let (mut measured, mut bytes) = (None, 0u64);
     let mut under_way = BTreeMap::new();
@@ -90,7 +97,7 @@ fn send(mut end: End, ahead: usize, span: Duration, give: &mut Give<'_>) -> Resu
         if measured.is_none() && began.elapsed() >= WARM_UP {
             (measured, bytes) = (Some(Instant::now()), 0);
         }
-        while under_way.len() < ahead {
+        while under_way.len() < ahead && endpoint.room(to) > 0 {
             let (message, length) = give(endpoint, now)?;
             under_way.insert(message, length);
         }
@@ -112,8 +119,8 @@ pub fn writes(setting: Setting, message_bytes: usize, span: Duration) -> Result<
     let Pair { mut waits, contacts, node } = Pair::new(setting)?;
     waits.endpoint.register_memory(MEMORY, message_bytes, None)?;
     let data: Arc<[u8]> = vec![7; message_bytes].into();
-    goodput((waits, contacts), LONG_AHEAD, span, &mut |endpoint, now| {
-        let to = Peer::of(node);
+    let to = Peer::of(node);
+    goodput((waits, contacts), to, LONG_AHEAD, span, &mut |endpoint, now| {
         Ok((endpoint.write(now, to, MEMORY, 0, data.clone(), None)?, message_bytes))
     })
 }
@@ -168,9 +175,10 @@ pub fn sums(setting: Setting, scheme: Scheme, span: Duration) -> Result<f64, Fai
     let mut next = (0u32..)
         .flat_map(|region| (0..CONTRIBUTORS).map(move |contributor| (region, contributor)))
         .flat_map(|turn| datagrams.iter().map(move |datagram| (turn, datagram)));
-    goodput((waits, contacts), SHORT_AHEAD, span, &mut |endpoint, now| {
+    let to = Peer::of(node);
+    goodput((waits, contacts), to, SHORT_AHEAD, span, &mut |endpoint, now| {
         let ((region, contributor), (chunk, offset, data)) = next.next().ok_or("no end")?;
-        let (to, rkey) = (Peer::of(node), SUMS + region);
+        let rkey = SUMS + region;
         let sent = endpoint.sum(now, to, rkey, 0, contributor, *chunk, *offset, data.clone())?;
         Ok((sent, data.len()))
     })
