@@ -1,11 +1,11 @@
 //! What a driver or a simulation needs to know of a state machine.
 
-use crate::proto::{Endpoint, Engine, Route, Time};
+use crate::proto::{Endpoint, Engine, Origin, Route, Time};
 
 /// A state machine between a wire and a clock; events are each machine's own.
 pub trait Node {
     /// Takes bytes that arrived from `from`; what they are afterwards is the machine's business.
-    fn handle_datagram(&mut self, now: Time, from: Route, bytes: &mut [u8]);
+    fn handle_datagram(&mut self, now: Time, from: Origin, bytes: &mut [u8]);
 
     /// All that arrived at once was handed over: acts on it.
     fn handle_arrivals(&mut self, _now: Time) {}
@@ -21,7 +21,7 @@ pub trait Node {
 }
 
 impl Node for Endpoint {
-    fn handle_datagram(&mut self, now: Time, from: Route, bytes: &mut [u8]) {
+    fn handle_datagram(&mut self, now: Time, from: Origin, bytes: &mut [u8]) {
         Self::handle_datagram(self, now, from, bytes);
     }
 
@@ -39,7 +39,7 @@ impl Node for Endpoint {
 }
 
 impl Node for Engine {
-    fn handle_datagram(&mut self, now: Time, from: Route, bytes: &mut [u8]) {
+    fn handle_datagram(&mut self, now: Time, from: Origin, bytes: &mut [u8]) {
         Self::handle_datagram(self, now, from, bytes);
     }
 

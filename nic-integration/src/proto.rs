@@ -29,7 +29,7 @@ pub use endpoint::{Census, Config, Endpoint};
 pub use engine::Engine;
 pub use event::{Cause, Event, MessageId, Peer};
 pub use outbox::MESSAGE_WINDOW;
-pub use path::Route;
+pub use path::{Origin, Route};
 pub use secure::{Identity, NodeId, Suite};
 pub use shared::{Bell, MAX_ENGINES};
 pub use stats::{Load, Stats, Traffic};

@@ -13,7 +13,7 @@ use rand_chacha::ChaCha8Rng;
 use rand_core::{Rng, SeedableRng};
 
 use crate::node::Node;
-use crate::proto::{Route, Time, datagram::HEADER_BYTES, path::MAX_PATHS};
+use crate::proto::{Origin, Route, Time, datagram::HEADER_BYTES, path::MAX_PATHS};
 
 /// Between the ports of one node's sockets: more nodes than this cannot share an address.
 pub const PORT_STRIDE: u16 = 4000;
@@ -32,6 +32,8 @@ pub struct Faults {
     pub corruption: u32,
     /// Cut to their header, if they are longer.
     pub trimming: u32,
+    /// Marked for congestion (ECN).
+    pub marking: u32,
     /// Followed by a datagram of random bytes to the same node.
     pub junk: u32,
     /// Held back for up to [`MAX_LATENESS`] more: longer than a round may take.
@@ -55,6 +57,8 @@ pub struct Tally {
     pub corrupted: u64,
     /// Delivered without their payload.
     pub trimmed: u64,
+    /// Delivered with a mark of congestion.
+    pub marked: u64,
     /// Random bytes delivered.
     pub junk: u64,
     /// Held back for long.
@@ -303,7 +307,9 @@ impl Network {
             return None;
         };
         let now = self.time_at(datagram.to);
-        let from = Route { via, addr: datagram.from };
+        let congested = self.chance(self.faults.marking);
+        self.tally.marked += u64::from(congested);
+        let from = Origin { route: Route { via, addr: datagram.from }, congested };
         nodes[index].1.handle_datagram(now, from, &mut datagram.bytes);
         self.tally.delivered += 1;
         Some(index)

@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use crate::NicError;
-use crate::proto::Route;
+use crate::proto::{Origin, Route};
 
 pub use capture::{Captured, PcapFile};
 pub use faulty::Faulty;
@@ -53,7 +53,7 @@ pub trait Wire {
     fn receive(
         &mut self,
         wait: Duration,
-        take: &mut dyn FnMut(Route, &mut [u8]),
+        take: &mut dyn FnMut(Origin, &mut [u8]),
     ) -> Result<usize, NicError>;
 
     /// What ends a wait from another thread.

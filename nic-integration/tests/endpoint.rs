@@ -21,6 +21,7 @@ const ROUGH: Faults = Faults {
     duplication: 100,
     corruption: 50,
     trimming: 50,
+    marking: 40,
     junk: 50,
     lateness: 0,
     delay: Duration::from_micros(50),

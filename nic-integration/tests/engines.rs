@@ -29,6 +29,7 @@ const ROUGH: Faults = Faults {
     duplication: 100,
     corruption: 20,
     trimming: 50,
+    marking: 40,
     junk: 20,
     lateness: 2,
     delay: Duration::from_micros(50),

@@ -48,6 +48,7 @@ fn rough_ways_lose_nothing() {
             duplication: 50,
             corruption: 20,
             trimming: 50,
+            marking: 40,
             jitter: Duration::from_millis(1),
             ..QUICK
         };
@@ -198,4 +199,20 @@ fn paths_are_bounded() {
         assert_eq!(refused, Some(NicError::Paths { sockets, most: MAX_PATHS }));
     }
     assert!(Endpoint::new(config(4, 4)).is_ok());
+}
+
+#[test]
+fn marks_of_congestion_are_told_and_slow_the_sender_down() {
+    let marked = |marking: u32| {
+        let mut world = world(Faults { marking, ..QUICK }, 2, 1);
+        for _ in 0..4 {
+            world.write_and_check(400_000);
+        }
+        let took = world.write_and_check(400_000);
+        (took, world.ends[1].endpoint.stats().congested)
+    };
+    let (free, few, all) = (marked(0), marked(20), marked(1000));
+    assert_eq!(free.1, 0);
+    assert!(few.1 > 0 && all.1 >= 5 * 400_000 / 1292, "{few:?} {all:?}");
+    assert!(all.0 > 4 * free.0, "{free:?} {all:?}");
 }

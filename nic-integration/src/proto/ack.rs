@@ -105,15 +105,18 @@ impl Notice {
     }
 }
 
-/// Writes the payload of an ACK: which packets were answered, from a multiple of 64 on, and notices.
+/// Writes the payload of an ACK: which packets were answered, from a multiple of 64 on, how many of those that
+/// came were marked for congestion, and notices.
 pub(super) fn append_ack(
     (first, words): (u64, impl Iterator<Item = u64>),
+    congested: u32,
     notices: impl Iterator<Item = (u64, Notice)>,
     payload: &mut Vec<u8>,
 ) {
     let start = payload.len();
     payload.extend_from_slice(&first.to_le_bytes());
-    payload.extend_from_slice(&[0; 8]);
+    payload.extend_from_slice(&[0; 4]);
+    payload.extend_from_slice(&congested.to_le_bytes());
     words.take(ACK_WORDS).for_each(|word| payload.extend_from_slice(&word.to_le_bytes()));
     let words = (payload.len() - start - HEAD_BYTES) / 8;
     let mut count = 0u16;
@@ -130,6 +133,7 @@ pub(super) fn append_ack(
 /// A well-formed ACK's payload.
 pub(super) struct Ack<'a> {
     first: u64,
+    congested: u32,
     words: &'a [[u8; 8]],
     notices: &'a [[u8; NOTICE_BYTES]],
 }
@@ -150,17 +154,19 @@ impl<'a> Ack<'a> {
         let [words, notices] =
             [head[4], head[5]].map(|count| usize::from(u16::from_le_bytes(count)));
         let in_range = first.is_multiple_of(64) && words <= ACK_WORDS && notices <= MAX_ACK_NOTICES;
-        if !in_range || head[6..] != [[0; 2]; 2] || first.checked_add(64 * words as u64).is_none() {
+        let [low, high] = [head[6], head[7]].map(|half| u32::from(u16::from_le_bytes(half)));
+        if !in_range || first.checked_add(64 * words as u64).is_none() {
             return Err(bad(0));
         }
         if rest.len() != 8 * words + NOTICE_BYTES * notices {
             return Err(bad(HEAD_BYTES));
         }
         let (words, notices) = rest.split_at(8 * words);
-        let ack = Self { first, words: words.as_chunks().0, notices: notices.as_chunks().0 };
+        let (words, notices) = (words.as_chunks().0, notices.as_chunks().0);
+        let ack = Self { first, congested: high << 16 | low, words, notices };
         let known = |notice: &[u8; NOTICE_BYTES]| Self::notice(notice).is_some();
         match ack.notices.iter().position(|notice| !known(notice)) {
-            Some(at) => Err(bad(HEAD_BYTES + words.len() + at * NOTICE_BYTES)),
+            Some(at) => Err(bad(HEAD_BYTES + 8 * words.len() + at * NOTICE_BYTES)),
             None => Ok(ack),
         }
     }
@@ -169,6 +175,11 @@ impl<'a> Ack<'a> {
     pub(super) fn words(&self) -> impl Iterator<Item = (u64, u64)> {
         let words = self.words.iter().map(|word| u64::from_le_bytes(*word));
         (self.first..).step_by(64).zip(words)
+    }
+
+    /// How many packets came marked since the session began, modulo 2^32.
+    pub(super) fn congested(&self) -> u32 {
+        self.congested
     }
 
     pub(super) fn notices(&self) -> impl Iterator<Item = (u64, Notice)> {
@@ -192,23 +203,23 @@ mod tests {
     fn written(ack: &Ack<'_>) -> Vec<u8> {
         let mut payload = vec![];
         let words = ack.words().map(|(_, word)| word);
-        append_ack((ack.first, words), ack.notices(), &mut payload);
+        append_ack((ack.first, words), ack.congested(), ack.notices(), &mut payload);
         payload
     }
 
     proptest! {
         #[test]
-        fn what_is_written_is_read(first in 0u64..1 << 50, words in proptest::collection::vec(any::<u64>(), 0..=ACK_WORDS), notices in proptest::collection::vec((any::<u64>(), 1u32..=13), 0..=MAX_ACK_NOTICES)) {
+        fn what_is_written_is_read(first in 0u64..1 << 50, congested: u32, words in proptest::collection::vec(any::<u64>(), 0..=ACK_WORDS), notices in proptest::collection::vec((any::<u64>(), 1u32..=13), 0..=MAX_ACK_NOTICES)) {
             let notices: Vec<_> = notices
                 .into_iter()
                 .filter_map(|(packet, code)| Some((packet, Notice::from_code(code)?)))
                 .collect();
             let mut payload = vec![];
-            append_ack((64 * first, words.iter().copied()), notices.iter().copied(), &mut payload);
+            append_ack((64 * first, words.iter().copied()), congested, notices.iter().copied(), &mut payload);
             let ack = Ack::parse(&payload).unwrap();
             let found: Vec<(u64, u64)> = ack.words().collect();
             let expected: Vec<_> = (64 * first..).step_by(64).zip(words).collect();
-            prop_assert_eq!(found, expected);
+            prop_assert_eq!((found, ack.congested()), (expected, congested));
             prop_assert_eq!(ack.notices().collect::<Vec<_>>(), notices);
             prop_assert!(Ack::parse(&payload[..payload.len() - 1]).is_err());
             payload.push(0);

@@ -22,7 +22,7 @@ use super::engine::{Engine, SWEEP_SPAN, Settings};
 use super::event::{Cause, Event, MessageId, Peer};
 use super::link::Link;
 use super::outbox::{MESSAGE_WINDOW, Message, Outbox};
-use super::path::{MAX_PATHS, Route};
+use super::path::{MAX_PATHS, Origin, Route};
 use super::region::{Memory, Region};
 use super::secure::{Gate, Identity, NodeId, Suite};
 use super::shared::{Bell, LaneId, MAX_ENGINES, Mail, Post, Shared, lock};
@@ -527,8 +527,8 @@ impl Endpoint {
 
     /// Takes what arrived from the wire, and opens it in place. Anything may arrive; what no session
     /// vouches for is counted, and has no other effect.
-    pub fn handle_datagram(&mut self, now: Time, from: impl Into<Route>, bytes: &mut [u8]) {
-        let from = from.into();
+    pub fn handle_datagram(&mut self, now: Time, from: impl Into<Origin>, bytes: &mut [u8]) {
+        let Origin { route: from, congested } = from.into();
         let (at, via) = self.engine_at(from.via);
         let kind = read_prefix(bytes);
         match (kind, self.engines.get_mut(at)) {
@@ -537,7 +537,8 @@ impl Endpoint {
             (Ok((Kind::Welcome, index)), _) if at == 0 => self.on_welcome(now, from, index, bytes),
             (Ok((Kind::Cookie, index)), _) if at == 0 => self.on_cookie(now, index, bytes),
             (_, Some(engine)) => {
-                engine.handle_datagram(now, Route { via, addr: from.addr }, bytes);
+                let route = Route { via, addr: from.addr };
+                engine.handle_datagram(now, Origin { route, congested }, bytes);
                 self.heed();
             }
             (_, None) => self.stats.malformed += 1,

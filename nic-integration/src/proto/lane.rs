@@ -31,6 +31,8 @@ pub(super) struct Lane {
     committed: Window,
     /// None while there is none.
     notices: Option<Box<Notices>>,
+    /// How many packets came marked for congestion since the session began.
+    congested: u32,
     answer_due: bool,
     /// Nothing ever came by it: its paths rest.
     unproven: bool,
@@ -62,6 +64,7 @@ impl Lane {
             window: Window::new(),
             committed: Window::new(),
             notices: None,
+            congested: 0,
             answer_due: false,
             unproven: false,
             answering: false,
@@ -76,7 +79,7 @@ impl Lane {
         let former = self.session.replace(offer.session).map(Box::new);
         let before = std::mem::replace(&mut self.former, former);
         (self.window, self.committed) = (Window::new(), Window::new());
-        self.notices = None;
+        (self.notices, self.congested) = (None, 0);
         self.answer_due = true;
         self.peer = offer.peer;
         if Arc::ptr_eq(&self.mail, &offer.mail) {
@@ -114,6 +117,11 @@ impl Lane {
         if self.window.is_newest(packet) {
             self.sender.paths.hear(now, from);
         }
+    }
+
+    /// A packet came that a queue on the way had marked.
+    pub(super) fn on_congested(&mut self) {
+        self.congested = self.congested.wrapping_add(1);
     }
 
     /// A packet that asks for no answer came.
@@ -166,7 +174,7 @@ impl Lane {
         let notices = self.notices.as_deref_mut().map(|Notices(notices)| notices);
         let count = notices.as_ref().map_or(0, |notices| notices.len().min(MAX_ACK_NOTICES));
         let told = notices.into_iter().flat_map(|notices| notices.drain(..count));
-        append_ack(self.committed.recent(), told, payload);
+        append_ack(self.committed.recent(), self.congested, told, payload);
         self.notices.take_if(|notices| notices.0.is_empty());
         self.answer_due = self.notices.is_some();
         true

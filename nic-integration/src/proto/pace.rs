@@ -31,9 +31,11 @@ pub(super) struct Pace {
     /// Smoothed round-trip time and its mean deviation in nanoseconds, once sampled.
     rtt: [u64; 2],
     /// How many samples that are of.
-    samples: u32,
+    samples: u16,
     /// Timeouts since the last answer.
-    timeouts: u32,
+    timeouts: u8,
+    /// The window shrank for a mark of congestion, less than a windowful ago.
+    eased: bool,
     window: u32,
     /// What it never grows beyond.
     limit: u32,
@@ -55,6 +57,7 @@ impl Pace {
             rtt: [0; 2],
             samples: 0,
             timeouts: 0,
+            eased: false,
             window: (INITIAL_WINDOW as u32).min(limit),
             limit,
             threshold: limit,
@@ -86,12 +89,12 @@ impl Pace {
 
     /// How many samples the round-trip time is of.
     pub(super) fn samples(&self) -> u32 {
-        self.samples
+        self.samples.into()
     }
 
     /// Timeouts since the last answer.
     pub(super) fn timeouts(&self) -> u32 {
-        self.timeouts
+        self.timeouts.into()
     }
 
     /// As if nothing had been sent yet, but for the round-trip time.
@@ -146,6 +149,20 @@ impl Pace {
         self.judge();
     }
 
+    /// A queue on the way marked datagrams: the window shrinks at once, and not again for a windowful.
+    pub(super) fn on_congested(&mut self) {
+        if !std::mem::replace(&mut self.eased, true) {
+            self.shrink();
+            (self.answered, self.lost) = (0, 0);
+        }
+    }
+
+    fn shrink(&mut self) {
+        self.window = (self.window * 3 / 4).max(MIN_WINDOW as u32);
+        self.threshold = self.window;
+        self.credit = 0;
+    }
+
     /// Datagrams are taken for lost.
     pub(super) fn on_lost(&mut self, count: usize) {
         self.lost += count as u32;
@@ -154,8 +171,8 @@ impl Pace {
 
     /// Nothing was answered in time; whether this makes all that is in flight lost.
     pub(super) fn on_timeout(&mut self) -> bool {
-        self.timeouts += 1;
-        let lost = self.timeouts.is_multiple_of(PERSISTENT_TIMEOUTS);
+        self.timeouts = self.timeouts.saturating_add(1);
+        let lost = u32::from(self.timeouts).is_multiple_of(PERSISTENT_TIMEOUTS);
         if lost {
             self.threshold = (self.window / 2).max(MIN_WINDOW as u32);
             self.window = MIN_WINDOW as u32;
@@ -171,10 +188,9 @@ impl Pace {
             return;
         }
         if self.lost * LOSS_TOLERANCE as u32 > total {
-            self.window = (self.window * 3 / 4).max(MIN_WINDOW as u32);
-            self.threshold = self.window;
-            self.credit = 0;
+            self.shrink();
         }
+        self.eased = false;
         (self.answered, self.lost) = (0, 0);
     }
 }
@@ -204,6 +220,25 @@ mod tests {
         assert!(pace.timeout() > Duration::from_millis(40));
         pace.on_answers(1_000_000, None);
         assert_eq!(pace.window(), MAX_WINDOW);
+    }
+
+    #[test]
+    fn marks_shrink_the_window_once_a_windowful() {
+        let mut pace = Pace::new(1472);
+        pace.on_answers(1_000_000, None);
+        for _ in 0..MAX_WINDOW / 4 {
+            pace.on_congested();
+            pace.on_answers(1, None);
+        }
+        let shrunk = pace.window();
+        assert_eq!(shrunk, MAX_WINDOW * 3 / 4, "once in a windowful");
+        pace.on_answers(2 * MAX_WINDOW, None);
+        assert!(pace.window() > shrunk, "without marks it grows");
+        for _ in 0..10_000 {
+            pace.on_congested();
+            pace.on_answers(4, None);
+        }
+        assert!(pace.window() < 32, "{}", pace.window());
     }
 
     #[test]

@@ -40,6 +40,22 @@ impl From<SocketAddr> for Route {
     }
 }
 
+/// Where a datagram came from, and how it fared on the way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Origin {
+    /// The way back.
+    pub route: Route,
+    /// A queue on the way marked it: it was about to drop datagrams (ECN, RFC 3168).
+    pub congested: bool,
+}
+
+impl<T: Into<Route>> From<T> for Origin {
+    /// Not marked.
+    fn from(route: T) -> Self {
+        Self { route: route.into(), congested: false }
+    }
+}
+
 /// Packets of one path that were answered together.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Answered {

@@ -38,11 +38,13 @@ pub(super) struct Sender {
     lane: u16,
     pub(super) paths: Paths,
     /// The flow that sends next.
-    turn: u32,
+    turn: u16,
     /// By packet number, from `first_flight` on; the first one is never empty.
     flights: VecDeque<Option<Flight>>,
     first_flight: u64,
     in_flight: u32,
+    /// Of the session's packets: how many the peer says came marked for congestion.
+    congested: u32,
     /// Early retransmissions since `early_since`.
     early: u32,
     early_since: Time,
@@ -57,6 +59,7 @@ impl Sender {
             flights: VecDeque::new(),
             first_flight: 0,
             in_flight: 0,
+            congested: 0,
             early: 0,
             early_since: Time::ZERO,
         }
@@ -131,17 +134,17 @@ impl Sender {
     fn pick(&mut self, outbox: &mut Outbox) -> Option<Choice> {
         let flows = self.paths.flows();
         for _ in 0..flows {
-            let flow = self.turn as usize;
+            let flow = usize::from(self.turn);
             let next = (flow + 1) % flows;
             if let Some(path) = self.paths.choose(flow)
                 && let Some((slot, why)) = outbox.take(flow)
             {
                 if self.paths.take(flow, path) {
-                    self.turn = next as u32;
+                    self.turn = next as u16;
                 }
                 return Some((slot, path, why));
             }
-            self.turn = next as u32;
+            self.turn = next as u16;
         }
         None
     }
@@ -187,6 +190,12 @@ impl Sender {
                 own.tried |= flight.why == Why::Trial;
                 outbox.on_committed(flight.slot, peer, events);
             }
+        }
+        // An ACK that was overtaken tells of fewer.
+        if (ack.congested().wrapping_sub(self.congested) as i32) > 0 {
+            self.congested = ack.congested();
+            let paths = answered.iter().filter(|own| own.count > 0);
+            paths.for_each(|own| self.paths.get(own.path).pace.on_congested());
         }
         self.on_answers(now, &answered, outbox);
         self.find_lost(now, outbox);
@@ -380,7 +389,7 @@ impl Sender {
     }
 
     fn clear(&mut self) {
-        (self.in_flight, self.first_flight) = (0, 0);
+        (self.in_flight, self.first_flight, self.congested) = (0, 0, 0);
         self.flights.clear();
         (0..self.paths.len()).for_each(|path| self.paths.get(path).clear());
     }

@@ -66,6 +66,8 @@ pub struct Stats {
     pub overrun: u64,
     /// Of those received: headers whose payload was cut off on the way.
     pub trimmed: u64,
+    /// Of those received: marked for congestion on the way (ECN).
+    pub congested: u64,
     /// Bytes received that no session of ours vouches for: forged, corrupted, random, or of a
     /// session that is over.
     pub malformed: u64,
@@ -89,6 +91,7 @@ impl Add for Stats {
             refused: self.refused + other.refused,
             overrun: self.overrun + other.overrun,
             trimmed: self.trimmed + other.trimmed,
+            congested: self.congested + other.congested,
             malformed: self.malformed + other.malformed,
             handshakes: self.handshakes + other.handshakes,
             turned_away: self.turned_away + other.turned_away,

@@ -10,8 +10,8 @@ use rand_core::{Rng, SeedableRng};
 use crate::NicError;
 use crate::node::Node;
 use crate::proto::{
-    Bell, Cause, Config, Endpoint, Engine, Event, NodeId, Peer, Route, Stats, SumConfig, SumRegion,
-    Time,
+    Bell, Cause, Config, Endpoint, Engine, Event, NodeId, Origin, Peer, Route, Stats, SumConfig,
+    SumRegion, Time,
 };
 
 use super::gathering::{Gathering, Joined};
@@ -559,7 +559,7 @@ pub(super) fn fresh_rkey(rng: &mut ChaCha20Rng, endpoint: &Endpoint) -> u32 {
 }
 
 impl<J: Job> Node for Aggregator<J> {
-    fn handle_datagram(&mut self, now: Time, from: Route, bytes: &mut [u8]) {
+    fn handle_datagram(&mut self, now: Time, from: Origin, bytes: &mut [u8]) {
         self.endpoint.handle_datagram(now, from, bytes);
     }
 

@@ -11,8 +11,8 @@ use rand_core::SeedableRng;
 use crate::NicError;
 use crate::node::Node;
 use crate::proto::{
-    Bell, Cause, Config, Endpoint, Engine, Event, MessageId, NodeId, Peer, Refusal, Route, Stats,
-    Time,
+    Bell, Cause, Config, Endpoint, Engine, Event, MessageId, NodeId, Origin, Peer, Refusal, Route,
+    Stats, Time,
 };
 
 use super::aggregator::fresh_rkey;
@@ -516,7 +516,7 @@ impl Contributor {
 }
 
 impl Node for Contributor {
-    fn handle_datagram(&mut self, now: Time, from: Route, bytes: &mut [u8]) {
+    fn handle_datagram(&mut self, now: Time, from: Origin, bytes: &mut [u8]) {
         self.endpoint.handle_datagram(now, from, bytes);
     }
 

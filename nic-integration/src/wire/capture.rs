@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime};
 use tracing::warn;
 
 use crate::NicError;
-use crate::proto::Route;
+use crate::proto::{Origin, Route};
 
 use super::{Waker, Wire};
 
@@ -98,11 +98,14 @@ impl<W: Wire> Wire for Captured<W> {
     fn receive(
         &mut self,
         wait: Duration,
-        take: &mut dyn FnMut(Route, &mut [u8]),
+        take: &mut dyn FnMut(Origin, &mut [u8]),
     ) -> Result<usize, NicError> {
         let Self { wire, capture } = self;
         let count = wire.receive(wait, &mut |from, bytes| {
-            try_write(capture, |capture| capture.write(from.addr, capture.local(from.via), bytes));
+            let route = from.route;
+            try_write(capture, |capture| {
+                capture.write(route.addr, capture.local(route.via), bytes)
+            });
             take(from, bytes);
         })?;
         if count == 0 {

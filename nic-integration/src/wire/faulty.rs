@@ -7,7 +7,7 @@ use rand_chacha::ChaCha8Rng;
 use rand_core::{Rng, SeedableRng};
 
 use crate::NicError;
-use crate::proto::{Route, datagram::HEADER_BYTES};
+use crate::proto::{Origin, Route, datagram::HEADER_BYTES};
 
 use super::{Waker, Wire};
 
@@ -43,7 +43,7 @@ impl<W: Wire> Wire for Faulty<W> {
     fn receive(
         &mut self,
         wait: Duration,
-        take: &mut dyn FnMut(Route, &mut [u8]),
+        take: &mut dyn FnMut(Origin, &mut [u8]),
     ) -> Result<usize, NicError> {
         let Self { wire, rng, loss, trimming } = self;
         wire.receive(wait, &mut |from, bytes| {

@@ -5,13 +5,13 @@ use std::io::{Error, ErrorKind, IoSliceMut};
 use std::net::{SocketAddr, UdpSocket};
 use std::time::Duration;
 
-use quinn_udp::{RecvMeta, Transmit, UdpSocketState};
+use quinn_udp::{EcnCodepoint, RecvMeta, Transmit, UdpSocketState};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use socket2::{Domain, Protocol, Socket, Type};
 use tracing::{debug, warn};
 
 use crate::NicError;
-use crate::proto::Route;
+use crate::proto::{Origin, Route};
 
 use super::Wire;
 use super::waker::{Alarm, Waker};
@@ -94,7 +94,8 @@ impl Wire for UdpWire {
         let segment_size = (burst.len() > each).then_some(each);
         let transmit = Transmit {
             destination: to.addr,
-            ecn: None,
+            // What comes marked is told, and the sender heeds it.
+            ecn: Some(EcnCodepoint::Ect0),
             contents: burst,
             segment_size,
             src_ip: None,
@@ -119,7 +120,7 @@ impl Wire for UdpWire {
     fn receive(
         &mut self,
         wait: Duration,
-        take: &mut dyn FnMut(Route, &mut [u8]),
+        take: &mut dyn FnMut(Origin, &mut [u8]),
     ) -> Result<usize, NicError> {
         // Of one socket it is quicker to try than to ask.
         let ready = if wait.is_zero() && self.sockets.len() == 1 {
@@ -145,8 +146,10 @@ impl Wire for UdpWire {
                 Err(error) => return Err(error.into()),
             };
             for (buffer, meta) in self.buffers.chunks_mut(BUFFER_BYTES).zip(&metas[..filled]) {
+                let route = Route { via, addr: meta.addr };
+                let congested = meta.ecn == Some(EcnCodepoint::Ce);
                 for datagram in buffer[..meta.len].chunks_mut(meta.stride.max(1)) {
-                    take(Route { via, addr: meta.addr }, datagram);
+                    take(Origin { route, congested }, datagram);
                     count += 1;
                 }
             }

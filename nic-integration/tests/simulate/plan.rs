@@ -278,6 +278,7 @@ impl Dice {
             duplication: fault(most),
             corruption: fault(most / 2),
             trimming: fault(most),
+            marking: fault(most),
             junk: fault(most / 2),
             lateness: fault(most / 8),
             ..Faults::default()

@@ -35,6 +35,7 @@ impl Summary {
             ("duplicated", tally.duplicated),
             ("corrupted", tally.corrupted),
             ("trimmed", tally.trimmed),
+            ("marked", tally.marked),
             ("random bytes", tally.junk),
             ("late", tally.late),
             ("reordered", tally.reordered),

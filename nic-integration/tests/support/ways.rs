@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use ciphergram_nic::Node;
 use ciphergram_nic::proto::path::MAX_REST_SPAN;
-use ciphergram_nic::proto::{Config, Endpoint, Event, Identity, NodeId, Opcode, Peer, Route, Time};
+use ciphergram_nic::proto::{
+    Config, Endpoint, Event, Identity, NodeId, Opcode, Origin, Peer, Route, Time,
+};
 use ciphergram_nic::sim::{Faults, Network, at};
 
 pub(crate) const QUICK: Faults = Faults {
@@ -16,6 +18,7 @@ pub(crate) const QUICK: Faults = Faults {
     duplication: 0,
     corruption: 0,
     trimming: 0,
+    marking: 0,
     junk: 0,
     lateness: 0,
     delay: Duration::from_micros(50),
@@ -70,9 +73,9 @@ impl Ways {
 }
 
 impl Node for Ways {
-    fn handle_datagram(&mut self, now: Time, from: Route, bytes: &mut [u8]) {
-        if !self.dead.contains(&from.via) {
-            *self.came.entry(from.via).or_default() += 1;
+    fn handle_datagram(&mut self, now: Time, from: Origin, bytes: &mut [u8]) {
+        if !self.dead.contains(&from.route.via) {
+            *self.came.entry(from.route.via).or_default() += 1;
             self.endpoint.handle_datagram(now, from, bytes);
         }
     }

@@ -568,6 +568,7 @@ fn faults(seed: u64) -> Faults {
         duplication: (seed * 53 % 151) as u32,
         corruption: (seed * 19 % 41) as u32,
         trimming: (seed * 61 % 151) as u32,
+        marking: 40,
         junk: (seed * 29 % 61) as u32,
         lateness: 0,
         delay: Duration::from_micros(50),

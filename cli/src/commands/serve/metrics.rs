@@ -119,6 +119,7 @@ impl Counters {
             refused,
             overrun,
             trimmed,
+            congested,
             malformed,
             handshakes,
             turned_away,
@@ -161,6 +162,11 @@ impl Counters {
                 "datagrams_trimmed",
                 "Of the datagrams received: headers whose payload was cut off on the way.",
                 trimmed,
+            ),
+            (
+                "datagrams_congested",
+                "Of the datagrams received: marked for congestion on the way (ECN).",
+                congested,
             ),
             ("datagrams_malformed", "Datagrams that no session vouches for.", malformed),
             ("handshake_datagrams", "Datagrams of handshakes, both ways.", handshakes),
@@ -247,6 +253,7 @@ mod tests {
             refused: 43,
             overrun: 44,
             trimmed: 45,
+            congested: 50,
             malformed: 46,
             handshakes: 47,
             turned_away: 48,
@@ -276,6 +283,7 @@ mod tests {
             datagrams_refused_total 43\n\
             datagrams_overrun_total 44\n\
             datagrams_trimmed_total 45\n\
+            datagrams_congested_total 50\n\
             datagrams_malformed_total 46\n\
             handshake_datagrams_total 47\n\
             handshakes_turned_away_total 48\n\

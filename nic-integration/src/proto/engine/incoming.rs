@@ -6,7 +6,7 @@ use crate::proto::ack::{Ack, Notice, Refusal};
 use crate::proto::datagram::{Header, Kind, Opcode, read_prefix};
 use crate::proto::endpoint::MAX_EVENTS;
 use crate::proto::event::{Event, Peer};
-use crate::proto::path::Route;
+use crate::proto::path::Origin;
 use crate::proto::receiver::{Incoming, Partial, Receiver};
 use crate::proto::region::Region;
 use crate::proto::secure::{Opened, Session};
@@ -33,7 +33,7 @@ enum Outcome {
 impl Engine {
     /// Takes what arrived from the wire, and opens it in place. Anything may arrive; what no session
     /// vouches for is counted, and has no other effect. Handshakes are the endpoint's.
-    pub fn handle_datagram(&mut self, now: Time, from: impl Into<Route>, bytes: &mut [u8]) {
+    pub fn handle_datagram(&mut self, now: Time, from: impl Into<Origin>, bytes: &mut [u8]) {
         self.heed();
         match read_prefix(bytes) {
             Ok((Kind::Sealed(_), spi)) => self.on_sealed(now, from.into(), spi >> 8, bytes),
@@ -41,7 +41,7 @@ impl Engine {
         }
     }
 
-    fn on_sealed(&mut self, now: Time, from: Route, index: u32, bytes: &mut [u8]) {
+    fn on_sealed(&mut self, now: Time, from: Origin, index: u32, bytes: &mut [u8]) {
         let Some(id) = self.sessions.get(&index).copied() else {
             self.stats.malformed += 1;
             return;
@@ -84,13 +84,17 @@ impl Engine {
     }
 
     /// A datagram of a peer that is who it says.
-    fn on_opened(&mut self, now: Time, from: Route, id: LaneId, header: &Header, payload: &[u8]) {
+    fn on_opened(&mut self, now: Time, from: Origin, id: LaneId, header: &Header, payload: &[u8]) {
         let Some(lane) = self.lanes.get_mut(&id) else { return };
         if !lane.admits(header.packet, header.opcode != Opcode::Ack) {
             self.stats.duplicates += 1;
             return;
         }
-        lane.hear(now, from, header.packet);
+        lane.hear(now, from.route, header.packet);
+        if from.congested {
+            self.stats.congested += 1;
+            lane.on_congested();
+        }
         let outcome = match header.opcode {
             Opcode::Ack => {
                 lane.note(header.packet);
