@@ -47,31 +47,38 @@ struct Round {
     brought: Vec<Vec<f64>>,
     server_key: String,
     begin: Instant,
-    /// Whoever ends with the round: killed before their namespaces go.
-    _relay: Process,
+    /// Whoever ends with the round: killed before their namespaces go. None where clients find the aggregator
+    /// itself, and everyone has several engines.
+    relay: Option<Process>,
 }
 
 impl Round {
-    /// A network with a relay; none where there cannot be one.
-    fn new((scheme, values): Load) -> Option<Self> {
-        let net = Net::new(CLIENTS)?;
+    /// A network, with a relay or without; none where there cannot be one.
+    fn new((scheme, values): Load, direct: bool) -> Option<Self> {
+        let net = Net::new(CLIENTS, direct)?;
         let place = Place::with_key(scheme, CLIENTS as u32);
         let brought: Vec<_> = (0..CLIENTS as u64).map(|seed| integers(seed, values)).collect();
         for (i, values) in brought.iter().enumerate() {
             place.write(&format!("g{i}"), to_file(&single(values)));
         }
         let server_key = String::from_utf8(place.read("keys/server.node")).unwrap();
-        let words = format!("relay --listen {RELAY} --to {SERVER} --trim 5 --json");
-        let mut relay = place.start_by(&net.between(), &words);
-        relay.event("listening");
+        let relay = (!direct).then(|| {
+            let words = format!("relay --listen {RELAY} --to {SERVER} --trim 5 --json");
+            let mut relay = place.start_by(&net.between(), &words);
+            relay.event("listening");
+            relay
+        });
         let server_key = server_key.trim().to_owned();
-        Some(Self { place, net, brought, server_key, begin: Instant::now(), _relay: relay })
+        Some(Self { place, net, brought, server_key, begin: Instant::now(), relay })
     }
 
     fn serve(&self) -> Process {
         let keys =
             "--key keys/public.json --identity keys/server.identity --allow keys/clients.allow";
-        let words = format!("serve {keys} --clients {CLIENTS} --listen {SERVER} --json");
+        let engines = if self.relay.is_some() { 1 } else { 2 };
+        let words = format!(
+            "serve {keys} --clients {CLIENTS} --listen {SERVER} --engines {engines} --json"
+        );
         let mut server = self.place.start_by(&self.net.server(), &words);
         server.event("listening");
         server
@@ -80,7 +87,10 @@ impl Round {
     fn join(&self, client: usize) -> Process {
         let nodes = format!("--identity keys/client.identity --server-key {}", self.server_key);
         let files = format!("--key keys/secret.json --in g{client} --out mean{client} {CLIP}");
-        let words = format!("join {files} --server {RELAY} {nodes} --client {client}");
+        let (to, engines) =
+            if self.relay.is_some() { (RELAY, 1) } else { (SERVER, 1 + client % 3) };
+        let words =
+            format!("join {files} --server {to} --engines {engines} {nodes} --client {client}");
         self.place.start_by(&self.net.client(client), &words)
     }
 
@@ -121,14 +131,16 @@ impl Round {
             let expected = self.brought.iter().map(|b| b[i]).sum::<f64>() / CLIENTS as f64;
             assert!(is_near(Dtype::F32, x, expected, 0.0), "value {i} is {x}, not {expected}");
         }
-        println!(
-            "{what}: {} values of {CLIENTS} clients, exact, {seconds:.1} s\n  {}\n  the server sent \
-             {} datagrams again",
-            mean.len(),
-            self.net.report(),
-            done["retransmitted"]
-        );
-        self.net.check();
+        let again = &done["retransmitted"];
+        println!("{what}: {} values of {CLIENTS} clients, exact, {seconds:.1} s", mean.len());
+        println!("  the server sent {again} datagrams again");
+        if self.relay.is_some() {
+            println!("  {}", self.net.report());
+            self.net.check();
+        } else {
+            self.net.check_direct();
+            assert!(done["congested"].as_u64().unwrap() > 0, "{done}");
+        }
     }
 }
 
@@ -140,7 +152,7 @@ fn integers(seed: u64, values: usize) -> Vec<f64> {
 }
 
 fn whole(load: Load) {
-    let Some(round) = Round::new(load) else { return };
+    let Some(round) = Round::new(load, false) else { return };
     let server = round.serve();
     let clients = (0..CLIENTS).map(|i| round.join(i)).collect();
     round.end(load.0, server, clients);
@@ -158,7 +170,7 @@ fn namespaces_lose_and_trim_and_paillier_is_exact() {
 
 #[test]
 fn namespaces_lose_a_client_that_comes_back_and_counts_once() {
-    let Some(round) = Round::new(LONGER) else { return };
+    let Some(round) = Round::new(LONGER, false) else { return };
     let mut server = round.serve();
     let mut clients: Vec<_> = (0..CLIENTS).map(|i| round.join(i)).collect();
     round.wait_for_chunks();
@@ -171,7 +183,7 @@ fn namespaces_lose_a_client_that_comes_back_and_counts_once() {
 
 #[test]
 fn namespaces_lose_the_aggregator_and_its_successor_sums_the_same() {
-    let Some(round) = Round::new(LONGER) else { return };
+    let Some(round) = Round::new(LONGER, false) else { return };
     let mut server = round.serve();
     let clients: Vec<_> = (0..CLIENTS).map(|i| round.join(i)).collect();
     server.event("opened");
@@ -180,4 +192,16 @@ fn namespaces_lose_the_aggregator_and_its_successor_sums_the_same() {
     assert!((0..CLIENTS).all(|i| !round.place.path(&format!("mean{i}")).exists()), "it had ended");
     let server = round.serve();
     round.end("paillier-2048, the aggregator killed and started again", server, clients);
+}
+
+#[test]
+fn namespaces_lose_and_mark_what_several_engines_exchange() {
+    let Some(round) = Round::new(LONGER, true) else { return };
+    let mut server = round.serve();
+    let mut clients: Vec<_> = (0..CLIENTS).map(|i| round.join(i)).collect();
+    round.wait_for_chunks();
+    clients[0].kill();
+    clients[0] = round.join(0);
+    assert_eq!(server.event("resumed")["client"], 0);
+    round.end("paillier-2048, two engines, a client killed and started again", server, clients);
 }

@@ -92,6 +92,7 @@ pub(crate) fn run(args: &Join) -> Result<(), Failure> {
         "exchanging_s": round.exchanging.as_secs_f64(),
         "decrypting_s": round.decrypting.as_secs_f64(),
         "retransmitted": round.stats.retransmitted,
+        "congested": round.stats.congested,
         "paths_rested": round.stats.paths_rested,
     });
     let partly =

@@ -88,7 +88,7 @@ pub(crate) fn run(args: &Serve) -> Result<(), Failure> {
     let (received, sent) = (stats.received.wire_bytes(), stats.sent.wire_bytes());
     let value = json!({
         "event": "done", "wire_bytes_received": received, "wire_bytes_sent": sent,
-        "retransmitted": stats.retransmitted, "malformed": stats.malformed,
+        "retransmitted": stats.retransmitted, "congested": stats.congested, "malformed": stats.malformed,
         "turned_away": stats.turned_away,
     });
     say(args.json, &value, || {

@@ -46,19 +46,37 @@ table inet ciphergram {
   }
 }";
 
+/// What the ends lose of what arrives, and mark as a full queue would, where no relay is between: by engine of
+/// the aggregator.
+const DIRECT: &str = "
+table inet ciphergram {
+  counter lost {}
+  counter marked {}
+  counter first {}
+  counter second {}
+  chain input {
+    type filter hook input priority 0;
+    meta l4proto udp numgen random mod 100 < 5 counter name lost drop
+    meta l4proto udp numgen random mod 100 < 10 ip ecn set ce counter name marked
+    udp dport 7700 counter name first
+    udp dport 7701 counter name second
+  }
+}";
+
 /// The namespaces of one round, gone with it.
 pub(crate) struct Net {
     /// Of this process and of no other network of it.
     name: String,
     clients: usize,
+    direct: bool,
 }
 
 impl Net {
     /// Namespaces for so many clients; where there cannot be any, says why.
-    pub(crate) fn new(clients: usize) -> Option<Self> {
+    pub(crate) fn new(clients: usize, direct: bool) -> Option<Self> {
         static MADE: AtomicU32 = AtomicU32::new(0);
         let number = MADE.fetch_add(1, Ordering::Relaxed);
-        let net = Self { name: format!("ciphergram-{}-{number}", process::id()), clients };
+        let net = Self { name: format!("ciphergram-{}-{number}", process::id()), clients, direct };
         if let Err(why) = net.is_possible() {
             println!("SKIPPED, a round between network namespaces: {why}");
             return None;
@@ -88,7 +106,9 @@ impl Net {
         done(&format!("ip -n {between} link add bridge type bridge"));
         done(&format!("ip -n {between} link set bridge up"));
         done(&format!("ip -n {between} address add 10.77.0.1/24 dev bridge"));
-        load(&between, LOSS);
+        if !self.direct {
+            load(&between, LOSS);
+        }
         for (end, name) in self.ends().iter().enumerate() {
             self.add(name);
             done(&format!("ip -n {between} link add p{end} type veth peer name eth0 netns {name}"));
@@ -98,7 +118,7 @@ impl Net {
             done(&format!("ip -n {between} link set p{end} {single} master bridge up"));
             done(&format!("ip -n {name} link set eth0 {single} up"));
             done(&format!("ip -n {name} address add 10.77.0.{}/24 dev eth0", 2 + end));
-            load(name, ARRIVALS);
+            load(name, if self.direct { DIRECT } else { ARRIVALS });
         }
     }
 
@@ -130,6 +150,17 @@ impl Net {
     /// In a client's.
     pub(crate) fn client(&self, number: usize) -> String {
         format!("ip netns exec {}", self.name(&format!("client{number}")))
+    }
+
+    /// Without a relay: what the kernel lost and marked, and how many datagrams came to the aggregator's first
+    /// engine and to its second.
+    pub(crate) fn check_direct(&self) {
+        let server = &self.ends()[0];
+        let sum = |what: &str| self.ends().iter().map(|end| counted(end, what)).sum::<u64>();
+        let (lost, marked) = (sum("lost"), sum("marked"));
+        let engines = [counted(server, "first"), counted(server, "second")];
+        println!("  nft dropped {lost} datagrams and marked {marked}; {engines:?} came to engines");
+        assert!(lost > 0 && marked > 0 && engines.iter().all(|&count| count > 20), "{engines:?}");
     }
 
     /// What became of datagrams: those that nft counted and dropped, and those of which a header arrived.
