@@ -5,6 +5,7 @@ mod pair;
 #[cfg(feature = "peers")]
 mod quic;
 mod rates;
+mod sums;
 mod trips;
 
 use std::time::Duration;
@@ -13,7 +14,8 @@ pub use libfabric::{Libfabric, Wait};
 pub use pair::Setting;
 #[cfg(feature = "peers")]
 pub use quic::{MAX_DATAGRAM_BYTES, stream};
-pub use rates::{ceiling, sums, writes};
+pub use rates::{ceiling, writes};
+pub use sums::{sums, sums_insecure_1024};
 pub use trips::{Trips, trips};
 
 /// What may go wrong with a run; nothing is measured then.

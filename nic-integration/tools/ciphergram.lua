@@ -3,7 +3,8 @@
 -- Payloads are sealed and shown as such: nothing here knows a key. Nor does anything here check a tag.
 
 local MAGIC = "CG"
-local VERSION = 2
+local VERSION = 3
+local LANES = 16
 local PREFIX_BYTES = 8
 local HEADER_BYTES = 64
 local TAG_BYTES = 16
@@ -26,8 +27,8 @@ local SEALED = { [WRITE] = true, [WRITE_IMM] = true, [SUM] = true, [ACK] = true 
 
 -- What follows the prefix of a handshake datagram: names of fields and their bytes.
 local HANDSHAKE = {
-  [HELLO] = { { "ephemeral", 32 }, { "static", 48 }, { "said", 24 }, { "mac1", 16 }, { "mac2", 16 } },
-  [WELCOME] = { { "ephemeral", 32 }, { "said", 24 }, { "mac1", 16 } },
+  [HELLO] = { { "ephemeral", 32 }, { "static", 48 }, { "said", 28 }, { "mac1", 16 }, { "mac2", 16 } },
+  [WELCOME] = { { "ephemeral", 32 }, { "said", 54 }, { "mac1", 16 } },
   [COOKIE] = { { "nonce", 12 }, { "sealed", 32 } },
 }
 
@@ -39,6 +40,7 @@ local fields = {
   kind = ProtoField.uint8("ciphergram.kind", "Kind", base.DEC, KINDS),
   epoch = ProtoField.uint8("ciphergram.epoch", "Epoch (lowest byte)"),
   session = ProtoField.uint24("ciphergram.session", "Receiver's index of the session", base.HEX),
+  lane = ProtoField.uint8("ciphergram.lane", "Lane"),
   initiator = ProtoField.uint32("ciphergram.initiator", "Initiator's index", base.HEX),
   packet = ProtoField.uint64("ciphergram.packet", "Packet"),
   message = ProtoField.uint64("ciphergram.message", "Message"),
@@ -136,8 +138,10 @@ end
 local function sealed(tvb, tree, kind)
   tree:add_le(fields.epoch, tvb(4, 1))
   tree:add_le(fields.session, tvb(5, 3))
+  local lane = tvb(5, 1):uint() % LANES
+  tree:add(fields.lane, tvb(5, 1), lane)
   tree:add_le(fields.packet, tvb(8, 8))
-  local told = string.format(" packet %s", tvb(8, 8):le_uint64())
+  local told = string.format(" lane %u packet %s", lane, tvb(8, 8):le_uint64())
   if kind ~= ACK then
     told = told .. message(tvb, tree, kind)
   end

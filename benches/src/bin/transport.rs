@@ -6,7 +6,7 @@
 use std::{process::ExitCode, time::Duration};
 
 use ciphergram_benches::transport::{
-    Failure, Libfabric, Setting, Wait, ceiling, sums, trips, writes,
+    Failure, Libfabric, Setting, Wait, ceiling, sums, sums_insecure_1024, trips, writes,
 };
 use ciphergram_he::Scheme;
 use ciphergram_nic::proto::Suite;
@@ -84,6 +84,8 @@ impl Table {
                     self.row(&name, plain, |span| sums(setting, scheme, span))?;
                 }
             }
+            let name = format!("SUM of paillier-1024 (insecure), {bytes}-byte datagrams, of WRITE");
+            self.row(&name, plain, |span| sums_insecure_1024(Setting::of(bytes), span))?;
             let setting = Setting { engines: [2; 2], ..Setting::of(bytes) };
             let name = format!("WRITE, {bytes}-byte datagrams, 2 engines to 2, of one to one");
             self.row(&name, plain, |span| writes(setting, MEBIBYTE, span))?;

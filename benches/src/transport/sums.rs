@@ -1,0 +1,207 @@
+//! Ciphertexts added a second.
+
+use std::{collections::BTreeMap, ops::Range, sync::Arc, time::Duration};
+
+use ciphergram_accel::{Builder, CpuEngine, Engine, Modulus, Operand, Program};
+use ciphergram_he::{
+    Quantised, Scheme, Sealer, SecretKey, Tensor, TensorSpec, Update, exchange::Announcement,
+    params::Literal, seal::Ticket,
+};
+use ciphergram_nic::{
+    federation::SumJob,
+    proto::{Geometry, Peer, Refusal, Stretch, SumConfig, SumRegion, Summer},
+    round::{Job as _, Opened},
+};
+use rand_chacha::ChaCha20Rng;
+use rand_core::{Rng as _, SeedableRng as _};
+
+use super::{
+    Failure, WARM_UP,
+    pair::{Pair, Setting},
+    rates::goodput,
+};
+
+/// SUMs under way at once.
+const AHEAD: usize = 768;
+/// The first of the sum regions.
+const SUMS: u32 = 100;
+/// Contributions to one region, all of them the same ciphertexts.
+const CONTRIBUTORS: u16 = 64;
+/// More than is sent in the time: bytes of all contributions, a second.
+const PLENTY: f64 = 6e9;
+
+/// A contribution, and what sums it.
+struct Contribution {
+    stream: Vec<u8>,
+    open: Box<dyn FnMut() -> Result<Opened, Failure>>,
+}
+
+/// Goodput of SUMs under a scheme, in Gbit/s of ciphertext: contributions of 300,000 values, sealed beforehand,
+/// added by the threads that also receive, open and digest them.
+///
+/// # Errors
+/// The sockets', or an end that gave up.
+pub fn sums(setting: Setting, scheme: Scheme, span: Duration) -> Result<f64, Failure> {
+    let engine = Arc::new(CpuEngine::new());
+    let literal = Literal { scheme, clients: u32::from(CONTRIBUTORS), bits: 16 };
+    let key = SecretKey::generate(literal)?;
+    let spec =
+        TensorSpec { name: "w".into(), dtype: ciphergram_he::Dtype::F32, shape: vec![300_000] };
+    let values: Vec<f64> = (0..300_000).map(|i| f64::from(i % 1000) / 1000.0).collect();
+    let update = Update::new(vec![Tensor::from_values(spec, &values)?]);
+    let mut job = SumJob::new(key.public().clone(), engine.clone());
+    let mut hellos = BTreeMap::new();
+    let mut agreement = None;
+    for number in 0..2 {
+        let announcement = Announcement::propose(Ticket::draw()?.seed(), &update, 1)?;
+        hellos.insert(number, announcement.to_bytes(key.public()));
+        agreement = Some(announcement.agreement);
+    }
+    let agreement = agreement.ok_or("nobody announced")?;
+    let parameters = key.public().parameters();
+    let mut rng = ciphergram_he::random::generator()?;
+    let own = Quantised::new(&update, &agreement, 1, parameters, &mut rng)?;
+    let stream = Sealer::with_secret(&key, engine, own, Ticket::draw()?)?.seal_all()?;
+    let open = Box::new(move || Ok(job.open(0, &hellos)?));
+    added(setting, Contribution { stream, open }, span)
+}
+
+/// Goodput of SUMs of what Paillier with a modulus of 1024 bits would send, in Gbit/s: numbers of 2048 bits, added
+/// by one product each modulo one of as many bits. It protects nothing: only for comparison with papers.
+///
+/// # Errors
+/// The sockets', or an end that gave up.
+pub fn sums_insecure_1024(setting: Setting, span: Duration) -> Result<f64, Failure> {
+    let mut rng = ChaCha20Rng::from_seed([10; 32]);
+    let mut words = [0; WORDS];
+    words.fill_with(|| rng.next_u64());
+    (words[0], words[WORDS - 1]) = (words[0] | 1, words[WORDS - 1] | 1 << 63);
+    let modulus = Arc::new(Modulus::new("n2", &words)?);
+    let mut stream = vec![0; CHUNKS as usize * CHUNK_BYTES];
+    rng.fill_bytes(&mut stream);
+    // Below the modulus.
+    stream.chunks_mut(8 * WORDS).for_each(|number| number[8 * WORDS - 1] &= 0x7f);
+    let mut b = Builder::new("sum");
+    let sum = b.residue_sums("sum", &modulus);
+    let c = b.residues("c", &modulus);
+    let product = b.mont_mul("product", sum, c);
+    b.update(sum, product);
+    let (program, engine) = (Arc::new(b.build()), Arc::new(CpuEngine::new()));
+    let open = Box::new(move || {
+        let stretches = (0..CHUNKS).step_by(STRETCH as usize).map(|first| {
+            let chunks = first..(first + STRETCH).min(CHUNKS);
+            let mut sums = vec![0; chunks.len() * CHUNK_BYTES / 8];
+            sums.chunks_mut(WORDS).for_each(|number| number[0] = 1);
+            let (program, engine) = (program.clone(), engine.clone());
+            let summer = Products { first, sums, modulus: modulus.clone(), program, engine };
+            Stretch { chunks, summer: Box::new(summer) }
+        });
+        Ok(Opened { charter: vec![], geometry: Box::new(Cut), stretches: stretches.collect() })
+    });
+    added(setting, Contribution { stream, open }, span)
+}
+
+/// Words of a number of 2048 bits.
+const WORDS: usize = 32;
+/// Five of them.
+const CHUNK_BYTES: usize = 5 * 8 * WORDS;
+const CHUNKS: u32 = 1024;
+const STRETCH: u32 = 64;
+
+/// Chunks of five numbers of 2048 bits.
+struct Cut;
+
+impl Geometry for Cut {
+    fn chunk_count(&self) -> u32 {
+        CHUNKS
+    }
+    fn chunk_bytes(&self, _: u32) -> usize {
+        CHUNK_BYTES
+    }
+    fn chunk_offset(&self, chunk: u32) -> u64 {
+        u64::from(chunk) * CHUNK_BYTES as u64
+    }
+}
+
+/// Running products modulo one number.
+struct Products {
+    first: u32,
+    sums: Vec<u64>,
+    modulus: Arc<Modulus>,
+    program: Arc<Program>,
+    engine: Arc<CpuEngine>,
+}
+
+fn words(payload: &[u8]) -> Vec<u64> {
+    payload.as_chunks().0.iter().map(|word| u64::from_le_bytes(*word)).collect()
+}
+
+impl Summer for Products {
+    fn check(&mut self, _: Range<u32>, payload: &[u8]) -> Result<(), Refusal> {
+        let fits = words(payload).chunks(WORDS).all(|number| self.modulus.contains_vartime(number));
+        if fits { Ok(()) } else { Err(Refusal::InvalidCiphertext) }
+    }
+    fn add(&mut self, chunks: Range<u32>, payload: &[u8]) {
+        let place = |chunk: u32| (chunk - self.first) as usize * CHUNK_BYTES / 8;
+        let place = place(chunks.start)..place(chunks.end);
+        let mut operands = [Operand::InOut(&mut self.sums[place]), Operand::In(&words(payload))];
+        // What was checked is in range.
+        let _ = self.engine.run(&self.program, &mut operands);
+    }
+    fn finish(&mut self, _: u32) -> Result<Vec<u8>, String> {
+        Err("nobody asks for the sum".into())
+    }
+}
+
+/// Goodput of a contribution that many contribute, again and again.
+fn added(setting: Setting, mut contribution: Contribution, span: Duration) -> Result<f64, Failure> {
+    let Pair { mut waits, contacts, node } = Pair::new(setting)?;
+    let region_bytes = contribution.stream.len() * usize::from(CONTRIBUTORS);
+    let needed = PLENTY * (span + 2 * WARM_UP).as_secs_f64() / region_bytes as f64;
+    let (peer, limit) = (contacts.peer()?, contacts.endpoint.payload_limit());
+    let mut datagrams = vec![];
+    for region in 0..needed.ceil() as u32 {
+        let Opened { geometry, stretches, .. } = (contribution.open)()?;
+        if datagrams.is_empty() {
+            datagrams = cut(&*geometry, &contribution.stream, limit);
+        }
+        let config = SumConfig {
+            round: 0,
+            contributors: CONTRIBUTORS,
+            target: u32::from(CONTRIBUTORS) + 1,
+            digest_key: [9; 32],
+            geometry,
+            stretches,
+        };
+        let sum = SumRegion::new(config)?;
+        (0..CONTRIBUTORS).for_each(|contributor| sum.bind(contributor, peer));
+        waits.endpoint.register_sum(SUMS + region, sum)?;
+    }
+    let mut next = (0u32..)
+        .flat_map(|region| (0..CONTRIBUTORS).map(move |contributor| (region, contributor)))
+        .flat_map(|turn| datagrams.iter().map(move |datagram| (turn, datagram)));
+    let to = Peer::of(node);
+    goodput((waits, contacts), to, AHEAD, span, &mut |endpoint, now| {
+        let ((region, contributor), (chunk, offset, data)) = next.next().ok_or("no end")?;
+        let rkey = SUMS + region;
+        let sent = endpoint.sum(now, to, rkey, 0, contributor, *chunk, *offset, data.clone())?;
+        Ok((sent, data.len()))
+    })
+}
+
+/// A datagram's first chunk, its offset and its bytes.
+type Datagram = (u32, u64, Arc<[u8]>);
+
+/// As many whole chunks to a datagram as fit.
+fn cut(chunks: &dyn Geometry, stream: &[u8], limit: usize) -> Vec<Datagram> {
+    let start = |chunk: u32| chunks.chunk_offset(chunk) as usize;
+    let end = |chunk: u32| start(chunk) + chunks.chunk_bytes(chunk);
+    let (mut cuts, mut first) = (vec![], 0);
+    while first < chunks.chunk_count() {
+        let fits = |chunk: &u32| end(*chunk) <= start(first) + limit;
+        let last = (first..chunks.chunk_count()).take_while(fits).last().unwrap_or(first);
+        cuts.push((first, start(first) as u64, stream[start(first)..end(last)].into()));
+        first = last + 1;
+    }
+    cuts
+}
