@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ciphergram_nic::NicError;
-use ciphergram_nic::proto::{Cause, Config, Endpoint, Event, MAX_ENGINES, Peer};
+use ciphergram_nic::proto::{Bell, Cause, Config, Endpoint, Event, MAX_ENGINES, Peer};
 use ciphergram_nic::sim::Faults;
 
 use ways::{MEMORY, QUICK, Ways, World, identity, node};
@@ -159,6 +159,61 @@ fn a_peer_that_comes_back_with_other_engines_is_another_peer() {
     let restarted = Ways::new(1, 99, 1, 1, 4);
     world.ends[0] = restarted;
     world.write_and_check(400_000);
+}
+
+#[test]
+fn who_was_given_up_is_written_to_again() {
+    let mut world = world(QUICK, [1, 1]);
+    world.write_and_check(1000);
+    world.ends[0].dead.insert(0);
+    // More than a window, to one that made contact: it is not asked for by a handshake.
+    world.write(1, peer(1), 900_000);
+    world.idle(Duration::from_secs(15));
+    let told: Vec<_> = std::iter::from_fn(|| world.ends[1].endpoint.poll_event()).collect();
+    let silent = Event::Unreachable { peer: peer(1), cause: Cause::Silence };
+    assert_eq!(told.last(), Some(&silent));
+    world.ends[0].dead.clear();
+    world.write(1, peer(1), 900_000);
+    world.until_completed(1, 1);
+}
+
+#[test]
+fn a_lane_that_lags_is_used_again_when_the_quick_one_dies() {
+    let mut world = world(QUICK, [2, 2]);
+    world.write_and_check(800_000);
+    world.ends[0].slow.insert(1, Duration::from_millis(20));
+    for _ in 0..6 {
+        world.write_and_check(400_000);
+    }
+    assert!(world.ends[0].endpoint.stats().paths_rested >= 1);
+    world.ends[0].dead.insert(0);
+    world.write_and_check(400_000);
+    let took = (0..4).map(|_| world.write_and_check(400_000)).max().unwrap();
+    assert!(took < Duration::from_secs(4), "{took:?}");
+}
+
+struct Silent;
+
+impl Bell for Silent {
+    fn ring(&self, _: u16) {}
+}
+
+#[test]
+fn what_an_engine_that_ends_had_in_flight_goes_by_another() {
+    for end in [0, 1] {
+        let mut world = world(QUICK, [3, 3]);
+        world.write_and_check(800_000);
+        world.write(0, Peer::of(node(2)), 800_000);
+        world.idle(Duration::from_micros(60));
+        drop(world.ends[end].endpoint.detach(Arc::new(Silent)));
+        let (took, _) = world.until_completed(0, 1);
+        assert!(took < Duration::from_millis(200), "{end}: {took:?}");
+        for _ in 0..20 {
+            world.write_and_check(100_000);
+        }
+        let took = world.write_and_check(400_000);
+        assert!(took < Duration::from_millis(20), "{end}: {took:?}");
+    }
 }
 
 #[test]

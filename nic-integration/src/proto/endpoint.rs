@@ -25,7 +25,7 @@ use super::outbox::{MESSAGE_WINDOW, Message, Outbox};
 use super::path::{MAX_PATHS, Origin, Route};
 use super::region::{Memory, Region};
 use super::secure::{Gate, Identity, NodeId, Suite};
-use super::shared::{Bell, LaneId, MAX_ENGINES, Mail, Post, Shared, lock};
+use super::shared::{Bell, LaneId, MAX_ENGINES, Post, Shared, lock};
 use super::stats::{Load, Stats};
 use super::sum::SumRegion;
 use super::time::Time;
@@ -511,7 +511,7 @@ impl Endpoint {
         self.next_link = self.next_link.wrapping_add(1);
         let flows = if contact { self.config.flows } else { 1 };
         let outbox = Outbox::new(self.payload_limit(), flows, self.first_message);
-        let link = Link::new(now, peer, contact, Mail::new(now, outbox));
+        let link = Link::new(peer, contact, self.shared.mail(now, outbox));
         self.links.insert(id, Box::new(link));
         Some(id)
     }
@@ -643,8 +643,7 @@ impl Endpoint {
     fn forget(&mut self, id: u32) {
         let Some(link) = self.links.remove(&id) else { return };
         self.first_message = self.first_message.max(lock(&link.mail.outbox).next_message());
-        self.end_lanes(id, link.lanes);
-        self.shared.release(lock(&link.mail.inbox).held_bytes());
+        self.end_lanes(id, 0..link.lanes);
         self.indices.retain(|_, of| *of != id);
         self.peers.retain(|_, of| *of != id);
         for (_, of) in self.contacts.values_mut() {
@@ -652,8 +651,8 @@ impl Endpoint {
         }
     }
 
-    fn end_lanes(&mut self, link: u32, lanes: u16) {
-        for lane in 0..lanes {
+    fn end_lanes(&mut self, link: u32, lanes: Range<u16>) {
+        for lane in lanes {
             self.shared.post(0, lane, Post::End(LaneId { link, lane }));
         }
         self.engines.iter_mut().for_each(Engine::heed);

@@ -128,20 +128,28 @@ impl Engine {
         let lane = self.lane(&part);
         lane.sender.paths.admit_up_to(part.paths.into());
         let offer = Offer { peer: part.peer, session: part.session, mail: part.mail };
-        let former = lane.offered.replace(Box::new(offer));
-        if let Some(former) = former {
-            self.sessions.remove(&former.session.local());
+        if let Some(former) = lane.offered.replace(Box::new(offer)) {
+            self.release(former.session.local(), id);
         }
         self.sessions.insert(index, id);
     }
 
     fn on_begin(&mut self, now: Time, part: Part, from: Route) {
         let (id, addr) = (part.id, part.addr);
-        let known = self.lanes.contains_key(&id);
+        // One that the peer was offered before learned its paths, and has none if nothing came by it.
+        let known = self.lanes.get(&id).is_some_and(|lane| lane.sender.paths.len() > 0);
+        if !known {
+            self.on_end(id);
+        }
         let lane = self.lane(&part);
         if let Some(addr) = addr {
             lane.sender.paths.aim(addr);
         }
+        // What the peer was offered before must not take the place of this.
+        if let Some(offer) = lane.offered.take() {
+            self.release(offer.session.local(), id);
+        }
+        let Some(lane) = self.lanes.get_mut(&id) else { return };
         // The answer came to the first lane.
         if id.lane == 0 {
             lane.sender.paths.hear(now, from);
@@ -153,31 +161,50 @@ impl Engine {
         self.schedule(id);
     }
 
-    /// Goes on under a session, and lets the former one go.
-    fn begin(&mut self, id: LaneId, offer: Offer) {
+    /// Goes on under a session, and lets the former one go; `false` if another process of the node was
+    /// quicker, by another lane.
+    fn begin(&mut self, id: LaneId, offer: Offer) -> bool {
         // Packets are numbered anew: what waits has numbers of before.
         self.settle();
-        let Some(lane) = self.lanes.get_mut(&id) else { return };
+        let Some(lane) = self.lanes.get_mut(&id) else { return false };
         let index = offer.session.local();
+        if !offer.mail.claim(offer.peer) {
+            self.release(index, id);
+            return false;
+        }
         if let Some(before) = lane.renew(offer) {
-            self.sessions.remove(&before.local());
+            self.release(before.local(), id);
         }
         self.sessions.insert(index, id);
         self.rouse(id);
+        true
+    }
+
+    /// A lane is no longer named by an index.
+    fn release(&mut self, index: u32, id: LaneId) {
+        if self.sessions.get(&index) == Some(&id) {
+            self.sessions.remove(&index);
+        }
     }
 
     fn on_fail(&mut self, id: LaneId, session: bool) {
         let Some(lane) = self.lanes.get_mut(&id) else { return };
+        lane.let_go();
         lane.sender.reset();
         if let Some(gone) = lane.session.take_if(|_| session) {
-            self.sessions.remove(&gone.local());
+            self.release(gone.local(), id);
         }
+        self.schedule(id);
+        self.rouse(id);
     }
 
     fn on_end(&mut self, id: LaneId) {
         self.settle();
-        self.lanes.remove(&id);
+        let Some(mut lane) = self.lanes.remove(&id) else { return };
+        lane.let_go();
         self.sessions.retain(|_, of| *of != id);
+        let idle = lock(&lane.mail.outbox).rouse();
+        self.shared.wake(self.number, id.link, idle);
     }
 
     /// Tells the other lanes of a link that there is something to send.
@@ -270,11 +297,15 @@ impl Engine {
         let start = bytes.len();
         while let Some(id) = self.sending.pop_front() {
             let Some(lane) = self.lanes.get_mut(&id) else { continue };
+            let mut idle = 0;
             let next = lane.session.as_mut().and_then(|session| {
                 let mut outbox = lock(&lane.mail.outbox);
-                let next = lane.sender.next(now, session.next_packet(), &mut outbox)?;
-                Some((session, next))
+                let next = lane.sender.next(now, session.next_packet(), &mut outbox);
+                // What this lane has lost, or has no room for.
+                idle = outbox.rouse() & !(1 << id.lane);
+                Some((session, next?))
             });
+            self.shared.wake(self.number, id.link, idle);
             let Some((session, next)) = next else {
                 lane.sending = false;
                 self.turn = 0;
@@ -311,6 +342,7 @@ impl Engine {
         }
     }
 
+    /// For the endpoint's counters.
     pub(super) fn stats(&self) -> &Stats {
         &self.stats
     }
@@ -318,5 +350,19 @@ impl Engine {
     /// Indices of sessions: in use, offered, and the last ones.
     pub(super) fn sessions(&self) -> &BTreeMap<u32, LaneId> {
         &self.sessions
+    }
+}
+
+/// What an engine had in flight, others send again; they neither wait for it nor tell it anything.
+impl Drop for Engine {
+    fn drop(&mut self) {
+        self.shared.close(self.number);
+        let ids: Vec<LaneId> = self.lanes.keys().copied().collect();
+        for id in ids {
+            if let Some(lane) = self.lanes.get_mut(&id) {
+                lane.let_go();
+            }
+            self.rouse(id);
+        }
     }
 }

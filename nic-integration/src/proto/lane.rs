@@ -82,13 +82,19 @@ impl Lane {
         (self.notices, self.congested) = (None, 0);
         self.answer_due = true;
         self.peer = offer.peer;
-        if Arc::ptr_eq(&self.mail, &offer.mail) {
-            self.sender.renumber(&mut lock(&self.mail.outbox));
-        } else {
+        self.sender.renumber(&mut lock(&self.mail.outbox));
+        if !Arc::ptr_eq(&self.mail, &offer.mail) {
             self.sender.reset();
             self.mail = offer.mail;
         }
         before
+    }
+
+    /// Has others send what is in flight, and not wait for what is answered here.
+    pub(super) fn let_go(&mut self) {
+        let mut outbox = lock(&self.mail.outbox);
+        self.sender.renumber(&mut outbox);
+        self.sender.hide(&mut outbox);
     }
 
     /// Sends nothing but trials before something came.

@@ -46,12 +46,10 @@ pub(super) struct Link {
     /// The number of the HELLO that made it: an older one is a replay.
     pub(super) hello: u32,
     pub(super) greeting: Option<Box<Greeting>>,
-    /// When a HELLO was last sent that was answered, or the link was made.
-    pub(super) greeted: Time,
 }
 
 impl Link {
-    pub(super) fn new(now: Time, peer: Peer, contact: bool, mail: Arc<Mail>) -> Self {
+    pub(super) fn new(peer: Peer, contact: bool, mail: Arc<Mail>) -> Self {
         Self {
             peer,
             contact,
@@ -61,7 +59,6 @@ impl Link {
             offered: None,
             hello: 0,
             greeting: None,
-            greeted: now,
         }
     }
 
@@ -85,8 +82,8 @@ impl Link {
         let greeting = match &self.greeting {
             Some(greeting) => Some(greeting.next),
             None => heard.filter(|_| self.contact).map(|heard| {
-                let last = heard.max(self.greeted).max(self.mail.heard());
-                last + SILENCE_SPAN
+                // A handshake is heard as well.
+                heard.max(self.mail.heard()) + SILENCE_SPAN
             }),
         };
         silence.into_iter().chain(greeting).min()

@@ -101,6 +101,12 @@ struct Flow {
     sights: Vec<Sight>,
 }
 
+impl Flow {
+    fn has_work(&self) -> bool {
+        !self.unsent.is_empty() || !self.resend.is_empty()
+    }
+}
+
 /// A datagram to seal: its header, and where its payload lies in the message's.
 pub(super) struct Outbound {
     pub(super) header: Header,
@@ -340,13 +346,9 @@ impl Outbox {
 
     // Lanes.
 
-    fn has_work(&self) -> bool {
-        self.flows.iter().any(|flow| !flow.unsent.is_empty() || !flow.resend.is_empty())
-    }
-
-    /// A lane could send more than there was: it is told when there is more.
+    /// A lane could send more than there was, of some flow: it is told when there is more.
     pub(super) fn on_idle(&mut self, lane: u16) {
-        if !self.has_work() {
+        if self.flows.is_empty() || !self.flows.iter().all(Flow::has_work) {
             self.idle |= 1 << lane;
         }
     }
@@ -354,7 +356,8 @@ impl Outbox {
     /// The lanes to be told that there is something to send: they are not told again before they found
     /// nothing once more.
     pub(super) fn rouse(&mut self) -> u16 {
-        if self.has_work() { std::mem::take(&mut self.idle) } else { 0 }
+        let any = self.idle != 0 && self.flows.iter().any(Flow::has_work);
+        if any { std::mem::take(&mut self.idle) } else { 0 }
     }
 
     /// Something of a flow was answered.

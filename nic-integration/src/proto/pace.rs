@@ -171,7 +171,8 @@ impl Pace {
 
     /// Nothing was answered in time; whether this makes all that is in flight lost.
     pub(super) fn on_timeout(&mut self) -> bool {
-        self.timeouts = self.timeouts.saturating_add(1);
+        // It never gets that far: a peer is given up before.
+        self.timeouts = self.timeouts.saturating_add(1).min(u8::MAX - 1);
         let lost = u32::from(self.timeouts).is_multiple_of(PERSISTENT_TIMEOUTS);
         if lost {
             self.threshold = (self.window / 2).max(MIN_WINDOW as u32);

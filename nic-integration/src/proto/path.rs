@@ -132,6 +132,11 @@ impl Path {
         fill(self, other).cmp(&fill(other, self))
     }
 
+    /// What others' round trips are compared with, while it answers.
+    fn quickness(&self) -> Option<Duration> {
+        self.pace.round_trip().filter(|_| self.pace.timeouts() == 0)
+    }
+
     /// Leaves it alone from now on.
     pub(super) fn rest(&mut self, now: Time) {
         self.probes = 0;
@@ -200,7 +205,7 @@ pub(super) struct Paths {
     /// Datagrams sent one way before the next is chosen.
     spray: u16,
     /// For each flow: the path in use, and datagrams since it was chosen.
-    flows: Box<[(u32, u32)]>,
+    flows: Box<[(u16, u16)]>,
     /// How often a path was left to rest.
     rested: u32,
 }
@@ -222,7 +227,7 @@ impl Paths {
             most: routes.len().max(1) as u16,
             last: 0,
             spray: u16::try_from(spray).unwrap_or(u16::MAX),
-            flows: (0..flows.max(1) as u32).map(|flow| (flow, 0)).collect(),
+            flows: (0..flows.max(1) as u16).map(|flow| (flow, 0)).collect(),
             rested: 0,
         }
     }
@@ -313,8 +318,7 @@ impl Paths {
         let (at, streak) = self.flows[flow];
         let at = at as usize;
         let silent = |path: usize| self.all[path].pace.timeouts() > 0;
-        if streak < self.spray.into() && self.all.get(at).is_some_and(Path::has_room) && !silent(at)
-        {
+        if streak < self.spray && self.all.get(at).is_some_and(Path::has_room) && !silent(at) {
             return Some(at);
         }
         let open = self.of_flow(flow).filter(|&path| self.all[path].has_room());
@@ -325,10 +329,10 @@ impl Paths {
     /// A datagram of a flow goes that way; whether it is the last for now.
     pub(super) fn take(&mut self, flow: usize, path: usize) -> bool {
         let (at, streak) = &mut self.flows[flow];
-        let path = path as u32;
-        *streak = if *at == path && *streak < self.spray.into() { *streak + 1 } else { 1 };
+        let path = path as u16;
+        *streak = if *at == path && *streak < self.spray { *streak + 1 } else { 1 };
         *at = path;
-        *streak >= self.spray.into()
+        *streak >= self.spray
     }
 
     /// The others of a path's flow that are up.
@@ -344,8 +348,8 @@ impl Paths {
         let up = paths.clone().filter(|path| path.is_up());
         Sight {
             up: up.clone().next().is_some(),
-            answered: paths.map(|path| path.answered).max().unwrap_or(Time::ZERO),
-            quickest: up.filter_map(|path| path.pace.round_trip()).min(),
+            answered: up.clone().map(|path| path.answered).max().unwrap_or(Time::ZERO),
+            quickest: up.filter_map(Path::quickness).min(),
         }
     }
 
@@ -404,7 +408,7 @@ impl Paths {
     /// the quickest other.
     fn lags(&self, path: usize, samples: u32, elsewhere: Option<Sight>) -> bool {
         let own = &self.all[path].pace;
-        let others = self.others(path).filter_map(|other| other.pace.round_trip());
+        let others = self.others(path).filter_map(Path::quickness);
         let quickest = others.chain(elsewhere.and_then(|others| others.quickest)).min();
         let pair = quickest.zip(own.round_trip()).filter(|_| own.samples() >= samples);
         pair.is_some_and(|(quick, own)| own > LAG * quick && own > quick + LAG_FLOOR)

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use super::ack::{Ack, Notice, Refusal};
 use super::event::{Event, Peer};
-use super::outbox::{Carrier, Outbound, Outbox, Slot, Why};
+use super::outbox::{Carrier, Outbound, Outbox, Sight, Slot, Why};
 use super::path::{Answered, MAX_PATHS, Paths, Route};
 use super::secure::WINDOW_PACKETS;
 use super::time::Time;
@@ -338,6 +338,13 @@ impl Sender {
     fn show(&self, outbox: &mut Outbox) {
         for flow in 0..self.paths.flows() {
             outbox.show(flow, self.lane, self.paths.sight(flow));
+        }
+    }
+
+    /// Has the other lanes count on none of ours.
+    pub(super) fn hide(&self, outbox: &mut Outbox) {
+        for flow in 0..self.paths.flows() {
+            outbox.show(flow, self.lane, Sight::default());
         }
     }
 

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 
 use super::ack::Refusal;
@@ -39,12 +39,31 @@ pub(super) struct Mail {
     pub(super) inbox: Mutex<Receiver>,
     /// When a trustworthy datagram last came, in nanoseconds.
     heard: AtomicU64,
+    /// The incarnation of whose it is, once one is known to be: no other process's.
+    of: AtomicU32,
+    held: Arc<AtomicUsize>,
+}
+
+/// Nobody takes what was under assembly.
+impl Drop for Mail {
+    fn drop(&mut self) {
+        let inbox = self.inbox.get_mut().unwrap_or_else(PoisonError::into_inner);
+        self.held.fetch_sub(inbox.held_bytes(), Ordering::Relaxed);
+    }
 }
 
 impl Mail {
-    pub(super) fn new(now: Time, outbox: Outbox) -> Arc<Self> {
+    fn new(now: Time, outbox: Outbox, held: Arc<AtomicUsize>) -> Arc<Self> {
         let (outbox, inbox) = (Mutex::new(outbox), Mutex::default());
-        Arc::new(Self { outbox, inbox, heard: AtomicU64::new(now.0) })
+        let (heard, of) = (AtomicU64::new(now.0), AtomicU32::new(0));
+        Arc::new(Self { outbox, inbox, heard, of, held })
+    }
+
+    /// Whether it is that process's, or nobody's before.
+    pub(super) fn claim(&self, peer: Peer) -> bool {
+        let claimed =
+            self.of.compare_exchange(0, peer.incarnation, Ordering::Relaxed, Ordering::Relaxed);
+        claimed.is_ok() || claimed == Err(peer.incarnation)
     }
 
     pub(super) fn heard(&self) -> Time {
@@ -97,21 +116,26 @@ pub(super) enum Post {
 /// A queue between threads that is looked at often and mostly empty.
 pub(super) struct Mailbox<T> {
     any: AtomicBool,
-    all: Mutex<Vec<T>>,
+    /// None once nobody will take any more.
+    all: Mutex<Option<Vec<T>>>,
 }
 
 impl<T> Default for Mailbox<T> {
     fn default() -> Self {
-        Self { any: AtomicBool::new(false), all: Mutex::default() }
+        Self { any: AtomicBool::new(false), all: Mutex::new(Some(vec![])) }
     }
 }
 
 impl<T> Mailbox<T> {
     /// Whether it was empty.
     fn push(&self, word: T) -> bool {
-        let mut all = lock(&self.all);
-        all.push(word);
-        !self.any.swap(true, Ordering::Release)
+        match &mut *lock(&self.all) {
+            Some(all) => {
+                all.push(word);
+                !self.any.swap(true, Ordering::Release)
+            }
+            None => false,
+        }
     }
 
     pub(super) fn take(&self) -> Vec<T> {
@@ -120,7 +144,11 @@ impl<T> Mailbox<T> {
         }
         let mut all = lock(&self.all);
         self.any.store(false, Ordering::Release);
-        std::mem::take(&mut all)
+        all.as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
+    fn close(&self) {
+        *lock(&self.all) = None;
     }
 }
 
@@ -130,7 +158,7 @@ pub(super) struct Shared {
     /// How many they are.
     event_count: AtomicUsize,
     /// Inbox bytes under assembly or waiting in `events`.
-    held: AtomicUsize,
+    held: Arc<AtomicUsize>,
     held_limit: usize,
     posts: Vec<Mailbox<Post>>,
     /// Links whose offered session, of that index, was begun by the peer.
@@ -145,7 +173,7 @@ impl Shared {
             regions: RwLock::default(),
             events: Mutex::default(),
             event_count: AtomicUsize::new(0),
-            held: AtomicUsize::new(0),
+            held: Arc::default(),
             held_limit,
             posts: (0..engines).map(|_| Mailbox::default()).collect(),
             confirmed: Mailbox::default(),
@@ -203,6 +231,11 @@ impl Shared {
         if self.posts[usize::from(engine)].push(post) {
             self.ring(from, engine);
         }
+    }
+
+    /// An engine hears no more.
+    pub(super) fn close(&self, engine: u16) {
+        self.posts[usize::from(engine)].close();
     }
 
     pub(super) fn posts(&self, engine: u16) -> Vec<Post> {
@@ -265,6 +298,10 @@ impl Shared {
     }
 
     // Inbox bytes.
+
+    pub(super) fn mail(&self, now: Time, outbox: Outbox) -> Arc<Mail> {
+        Mail::new(now, outbox, self.held.clone())
+    }
 
     pub(super) fn held(&self) -> usize {
         self.held.load(Ordering::Relaxed)

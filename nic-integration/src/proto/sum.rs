@@ -233,6 +233,16 @@ impl SumRegion {
         self.tally(chunk).is_some_and(|mut tally| tally.close(chunk))
     }
 
+    /// Closes chunks, in ascending order; companions at the same moment.
+    pub fn close_all(&self, chunks: &[u32]) {
+        for own in chunks.chunk_by(|a, b| self.stripe(*a) == self.stripe(*b)) {
+            let Some(mut tally) = self.tally(own[0]) else { continue };
+            for chunk in own {
+                tally.close(*chunk);
+            }
+        }
+    }
+
     /// The sum of a closed chunk. If not everybody is in it, its companions must be at rest as well: at a
     /// deadline all are.
     ///
@@ -241,8 +251,11 @@ impl SumRegion {
     /// The summer's reason to withhold it, that its companions are of other contributors, or that the
     /// chunk is open or empty.
     pub fn finish(&self, chunk: u32) -> Result<Vec<u8>, String> {
-        match self.tally(chunk) {
-            Some(mut tally) => tally.finish(chunk, &*self.0.geometry),
+        let stripe = self.0.stripes.get(self.stripe(chunk));
+        match stripe.map(|stripe| stripe.tally.lock()) {
+            Some(Ok(mut tally)) => tally.finish(chunk, &*self.0.geometry),
+            // Whether what was being added then is in the sum, nobody knows.
+            Some(Err(_)) => Err(format!("chunk {chunk}: an engine failed while it added")),
             None => Err(format!("there is no chunk {chunk}")),
         }
     }
@@ -368,9 +381,12 @@ impl SumRegion {
             let count = rest.partition_point(|piece| piece.chunk < stripe.chunks.end);
             let (own, after) = rest.split_at(count);
             rest = after;
-            (lock(&stripe.tally), own)
+            // Nothing more is added where an engine failed while it did.
+            stripe.tally.lock().ok().map(|tally| (tally, own))
         });
-        let mut parts: Vec<_> = parts.collect();
+        let parts: Option<Vec<_>> = parts.collect();
+        let failed = SumRefused { refusal: Refusal::RoundClosed, chunk: first.chunk };
+        let mut parts = parts.ok_or(failed)?;
         if self.0.withdrawn.load(Ordering::SeqCst) {
             return Err(SumRefused { refusal: Refusal::UnknownRkey, chunk: first.chunk });
         }

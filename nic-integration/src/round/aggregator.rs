@@ -474,7 +474,7 @@ impl<J: Job> Aggregator<J> {
             return;
         };
         let Ok(region) = self.endpoint.sum_region(rkey) else { return };
-        let (contributors, leaves) = round.settle(chunk, &region);
+        let Some((contributors, leaves)) = round.settle(chunk, &region) else { return };
         let round = round.number();
         self.emit(AggregatorEvent::Settled { round, chunk, contributors, leaves });
     }
@@ -483,13 +483,11 @@ impl<J: Job> Aggregator<J> {
         let Some(round) = self.current.as_ref().filter(|round| round.deadline <= now) else {
             return;
         };
-        let rkey = round.rkey();
-        for chunk in round.unsettled() {
-            let region = self.endpoint.sum_region(rkey);
-            if region.is_ok_and(|region| region.close(chunk)) {
-                self.settle(rkey, chunk);
-            }
-        }
+        let (rkey, unsettled) = (round.rkey(), round.unsettled());
+        let Ok(region) = self.endpoint.sum_region(rkey) else { return };
+        // Before any is settled: engines still add, and companions must be of the same contributors.
+        region.close_all(&unsettled);
+        unsettled.into_iter().for_each(|chunk| self.settle(rkey, chunk));
     }
 
     /// Moves the open round, once every chunk is settled, to where sums are delivered from.

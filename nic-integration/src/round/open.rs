@@ -204,8 +204,11 @@ impl Round {
     }
 
     /// Settles a closed chunk: its sum leaves at once if enough contributed, and never otherwise
-    /// (PROTOCOL §7.5). Returns how many contributed, and whether the sum leaves.
-    pub(super) fn settle(&mut self, chunk: u32, region: &SumRegion) -> (u32, bool) {
+    /// (PROTOCOL §7.5). Returns how many contributed, and whether the sum leaves; none if it is settled already.
+    pub(super) fn settle(&mut self, chunk: u32, region: &SumRegion) -> Option<(u32, bool)> {
+        if !matches!(self.chunks.get(chunk as usize), Some(Settled::Not)) {
+            return None;
+        }
         let count = region.contributor_count(chunk);
         let sum = if count < u32::from(self.opening.min_clients) {
             Err(format!("{count} of at least {} contributed", self.opening.min_clients))
@@ -222,7 +225,7 @@ impl Round {
             self.unsettled -= 1;
         }
         self.stirred = true;
-        (count, leaves)
+        Some((count, leaves))
     }
 
     fn close(&mut self, chunk: u32, region: &SumRegion, sum: &[u8]) -> Settled {

@@ -8,7 +8,7 @@ use crate::proto::event::{Cause, Peer};
 use crate::proto::link::{Greeting, HELLO_SPAN, MAX_HELLO_SPAN};
 use crate::proto::path::Route;
 use crate::proto::secure::{Admission, Cookie, HELLO_BYTES, Hello, Initiator, Secrets, Terms};
-use crate::proto::shared::{LaneId, MAX_ENGINES, Mail, Part, Post, lock};
+use crate::proto::shared::{LaneId, MAX_ENGINES, Part, Post, lock};
 use crate::proto::time::Time;
 
 use super::{Endpoint, Engine, MAX_GREETINGS, MAX_UNCONFIRMED};
@@ -73,6 +73,7 @@ impl Endpoint {
     /// is one that may, it costs no state.
     pub(super) fn on_hello(&mut self, now: Time, from: Route, bytes: &[u8]) {
         self.stats.handshakes += 1;
+        self.heed();
         if bytes.len() != HELLO_BYTES || !self.gate.knows_us(bytes) {
             self.stats.turned_away += 1;
             return;
@@ -124,7 +125,7 @@ impl Endpoint {
         let Some(link) = self.links.get_mut(&id) else { return };
         link.lanes = link.lanes.max(lanes);
         link.offered = Some(Box::new((peer, index, lanes)));
-        for part in self.parts(id, peer, &secrets, lanes, &[], sockets) {
+        for part in self.parts(id, peer, &secrets, lanes, None, sockets) {
             self.shared.post(0, part.id.lane, Post::Offer(Box::new(part)));
         }
         self.engines.iter_mut().for_each(Engine::heed);
@@ -138,17 +139,18 @@ impl Endpoint {
         peer: Peer,
         secrets: &Secrets,
         lanes: u16,
-        ports: &[u16],
+        ports: Option<&[u16]>,
         paths: u16,
     ) -> Vec<Part> {
         let Some(link) = self.links.get(&id) else { return vec![] };
-        let contact = self.contacts.get(&peer.node).filter(|_| link.contact);
+        let contact = self.contacts.get(&peer.node).zip(ports);
         let part = |lane: u16| {
-            // Each of the peer's engines listens at a port of its own.
-            let engine = usize::from(lane) % (1 + ports.len());
-            let addr = contact.map(|(first, _)| match engine.checked_sub(1) {
-                Some(at) => SocketAddr::new(first.ip(), ports[at]),
-                None => *first,
+            // Each of the peer's engines listens at a port of its own. Who greets us we hear first.
+            let addr = contact.map(|((first, _), ports)| {
+                match (usize::from(lane) % (1 + ports.len())).checked_sub(1) {
+                    Some(at) => SocketAddr::new(first.ip(), ports[at]),
+                    None => *first,
+                }
             });
             let (id, session) = (LaneId { link: id, lane }, secrets.lane(lane));
             Part { id, peer, session, mail: link.mail.clone(), addr, paths }
@@ -213,7 +215,6 @@ impl Endpoint {
         let peer = Peer { node: link.peer.node, incarnation: welcome.incarnation };
         let former = link.peer;
         link.greeting = None;
-        link.greeted = now;
         link.mail.hear(now);
         if former.incarnation != 0 && former != peer {
             self.peers.remove(&former);
@@ -227,11 +228,15 @@ impl Endpoint {
         let lanes = self.config.engines.max(1 + welcome.ports.len() as u16);
         if let Some(link) = self.links.get_mut(&id) {
             link.peer = peer;
+            // What there were more of before is no more.
+            let before = std::mem::replace(&mut link.lanes, lanes);
+            self.end_lanes(id, lanes..before);
         }
         self.establish(id, lanes);
         self.indices.remove(&index);
         let sockets = self.config.sockets();
-        for part in self.parts(id, peer, &welcome.secrets, lanes, &welcome.ports, sockets) {
+        let ports = Some(&welcome.ports[..]);
+        for part in self.parts(id, peer, &welcome.secrets, lanes, ports, sockets) {
             self.shared.post(0, part.id.lane, Post::Begin(Box::new(part), now, from));
         }
         self.engines.iter_mut().for_each(Engine::heed);
@@ -242,8 +247,7 @@ impl Endpoint {
         self.fail(id, Cause::Restarted);
         let Some(link) = self.links.get_mut(&id) else { return };
         let outbox = lock(&link.mail.outbox).successor();
-        self.shared.release(lock(&link.mail.inbox).held_bytes());
-        link.mail = Mail::new(now, outbox);
+        link.mail = self.shared.mail(now, outbox);
         // What the process before had offered.
         link.hello = 0;
         link.offered = None;
@@ -267,10 +271,6 @@ impl Endpoint {
         // Or a message would have the id of one that is answered, and be told as done.
         into.skip_to(self.first_message.max(theirs));
         drop((from, into));
-        // It must not be forgotten with what it held: that is in use.
-        if let Some(gone) = self.links.get_mut(&other) {
-            gone.mail = own;
-        }
         self.forget(other);
     }
     /// A responder under load asks whether we receive at our address.

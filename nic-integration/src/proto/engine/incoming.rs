@@ -73,7 +73,10 @@ impl Engine {
             }
             Opened::Whole(header, payload) => {
                 if offered && let Some(offer) = lane.offered.take() {
-                    self.begin(id, *offer);
+                    if !self.begin(id, *offer) {
+                        self.stats.malformed += 1;
+                        return;
+                    }
                     self.shared.confirm(self.number, id.link, index);
                 }
                 self.stats.received.count(payload.len());
