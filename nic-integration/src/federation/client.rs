@@ -194,7 +194,7 @@ impl Client {
         Ok(Self { server, number, pipelines, node })
     }
 
-    /// Also writes every datagram, sent and received, to `file`: see [`Captured`].
+    /// Also writes every datagram, sent and received, to `file`: see [`Captured`](crate::wire::Captured).
     ///
     /// # Errors
     ///

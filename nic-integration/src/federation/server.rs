@@ -125,7 +125,7 @@ impl Server {
         Ok(self.pipelines.first.wire().local_addr()?)
     }
 
-    /// Also writes every datagram, sent and received, to `file`: see [`Captured`].
+    /// Also writes every datagram, sent and received, to `file`: see [`Captured`](crate::wire::Captured).
     ///
     /// # Errors
     ///
