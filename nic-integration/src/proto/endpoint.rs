@@ -26,7 +26,7 @@ use super::path::{MAX_PATHS, Origin, Route};
 use super::region::{Memory, Region};
 use super::secure::{Gate, Identity, NodeId, Suite};
 use super::shared::{Bell, LaneId, MAX_ENGINES, Post, Shared, lock};
-use super::stats::{Load, Stats};
+use super::stats::Stats;
 use super::sum::SumRegion;
 use super::time::Time;
 
@@ -236,18 +236,6 @@ impl Endpoint {
         let own = self.engines.iter().map(|engine| (engine.number(), *engine.stats()));
         own.clone().for_each(|(number, stats)| self.shared.publish(number, &stats));
         self.stats + self.shared.published()
-    }
-
-    /// What is held now.
-    #[must_use]
-    pub fn load(&self) -> Load {
-        Load {
-            links: self.links.len(),
-            sessions: self.session_count(),
-            held_bytes: self.shared.held(),
-            greetings: self.greetings.len(),
-            events: self.shared.event_count(),
-        }
     }
 
     /// The processes that it has links to; of incarnation 0 until a handshake tells.

@@ -1,6 +1,6 @@
-//! One engine: a pipeline with its own socket, sessions and buffers (PROTOCOL §4.9).
+//! One engine: a pipeline with its own sockets, sessions and buffers (PROTOCOL §4.9).
 //!
-//! An engine carries lanes: from each of its own to one engine of a peer's. It opens and seals datagrams,
+//! An engine carries lanes, each to one engine of a peer's. It opens and seals datagrams,
 //! places, adds and answers. What it shares with the other engines of its endpoint is in `shared`. The
 //! [`Endpoint`](super::Endpoint) makes it, and keeps the links and their handshakes.
 
@@ -15,14 +15,14 @@ use super::event::Event;
 use super::lane::{Lane, Offer};
 use super::path::{Paths, Route};
 use super::sender::Sender;
-use super::shared::{LaneId, Part, Post, Shared, lock};
+use super::shared::{LaneId, MAX_ENGINES, Part, Post, Shared, lock};
 use super::stats::Stats;
 use super::sum::{Batch, SumRegion};
 use super::time::Time;
 
 /// How often lanes to idle peers are looked for.
 pub const SWEEP_SPAN: Duration = Duration::from_secs(10);
-/// Datagrams that one peer is sent before the next has its turn.
+/// Datagrams that one lane sends before the next has its turn.
 const TURN: usize = 64;
 
 /// What an engine must know of its endpoint's configuration.
@@ -54,9 +54,9 @@ pub struct Engine {
     lanes: BTreeMap<LaneId, Box<Lane>>,
     /// Lanes by the indices of their sessions.
     sessions: BTreeMap<u32, LaneId>,
-    /// Lanes with answers waiting, in turn; each at most once.
+    /// Lanes with answers waiting, in turn.
     answering: VecDeque<LaneId>,
-    /// Lanes to ask for messages, in turn; each at most once.
+    /// Lanes to ask for messages, in turn.
     sending: VecDeque<LaneId>,
     /// Datagrams that the first lane of `sending` has had in its turn.
     turn: usize,
@@ -110,6 +110,18 @@ impl Engine {
         }
     }
 
+    /// Tells lanes of a link, one bit each, that there is something to send.
+    fn wake(&mut self, link: u32, lanes: u16) {
+        for lane in (0..MAX_ENGINES).filter(|lane| lanes >> lane & 1 == 1) {
+            let id = LaneId { link, lane };
+            if self.lanes.contains_key(&id) {
+                self.schedule(id);
+            } else {
+                self.shared.post(self.number, lane, Post::Wake(id));
+            }
+        }
+    }
+
     /// The lane that a part of a session is for; made if there is none.
     fn lane(&mut self, part: &Part) -> &mut Lane {
         let Settings { datagram_bytes, sockets, spray } = self.settings;
@@ -154,10 +166,12 @@ impl Engine {
         if id.lane == 0 {
             lane.sender.paths.hear(now, from);
             lane.sender.paths.wake_heard();
-        } else if !known {
+        }
+        let anew = lane.session.is_none() || !Arc::ptr_eq(&lane.mail, &part.mail);
+        self.begin(id, Offer { peer: part.peer, session: part.session, mail: part.mail });
+        if let Some(lane) = self.lanes.get_mut(&id).filter(|_| anew && id.lane != 0) {
             lane.doubt(now);
         }
-        self.begin(id, Offer { peer: part.peer, session: part.session, mail: part.mail });
         self.schedule(id);
     }
 
@@ -188,30 +202,36 @@ impl Engine {
     }
 
     fn on_fail(&mut self, id: LaneId, session: bool) {
+        self.let_go(id);
         let Some(lane) = self.lanes.get_mut(&id) else { return };
-        lane.let_go();
         lane.sender.reset();
         if let Some(gone) = lane.session.take_if(|_| session) {
             self.release(gone.local(), id);
         }
         self.schedule(id);
-        self.rouse(id);
     }
 
     fn on_end(&mut self, id: LaneId) {
         self.settle();
-        let Some(mut lane) = self.lanes.remove(&id) else { return };
-        lane.let_go();
-        self.sessions.retain(|_, of| *of != id);
-        let idle = lock(&lane.mail.outbox).rouse();
-        self.shared.wake(self.number, id.link, idle);
+        self.let_go(id);
+        if self.lanes.remove(&id).is_some() {
+            self.sessions.retain(|_, of| *of != id);
+        }
+    }
+
+    /// Has others send what a lane has in flight, and not wait for what is answered here.
+    fn let_go(&mut self, id: LaneId) {
+        if let Some(lane) = self.lanes.get_mut(&id) {
+            lane.let_go();
+            self.rouse(id);
+        }
     }
 
     /// Tells the other lanes of a link that there is something to send.
     fn rouse(&mut self, id: LaneId) {
         let Some(lane) = self.lanes.get(&id) else { return };
         let idle = lock(&lane.mail.outbox).rouse() & !(1 << id.lane);
-        self.shared.wake(self.number, id.link, idle);
+        self.wake(id.link, idle);
     }
 
     // The verbs of a node; `handle_datagram` is in `incoming`.
@@ -305,10 +325,10 @@ impl Engine {
                 idle = outbox.rouse() & !(1 << id.lane);
                 Some((session, next?))
             });
-            self.shared.wake(self.number, id.link, idle);
             let Some((session, next)) = next else {
                 lane.sending = false;
                 self.turn = 0;
+                self.wake(id.link, idle);
                 continue;
             };
             let payload = &next.datagram.data[next.datagram.range];
@@ -323,6 +343,7 @@ impl Engine {
                 self.turn = 0;
                 self.sending.push_back(id);
             }
+            self.wake(id.link, idle);
             if sealed.is_ok() {
                 return Some(next.route);
             }
@@ -357,12 +378,8 @@ impl Engine {
 impl Drop for Engine {
     fn drop(&mut self) {
         self.shared.close(self.number);
+        self.shared.publish(self.number, &self.stats);
         let ids: Vec<LaneId> = self.lanes.keys().copied().collect();
-        for id in ids {
-            if let Some(lane) = self.lanes.get_mut(&id) {
-                lane.let_go();
-            }
-            self.rouse(id);
-        }
+        ids.into_iter().for_each(|id| self.let_go(id));
     }
 }

@@ -1,4 +1,4 @@
-//! What an engine keeps of one process it talks to: a session, packets answered, datagrams in flight.
+//! What an engine keeps of one engine of a process it talks to: a session, packets answered, datagrams in flight.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -73,8 +73,8 @@ impl Lane {
     }
 
     /// Goes on under another session: packets are numbered anew, messages are not. An answer is due even
-    /// if there is nothing to tell: it shows the peer that the session is begun. The session that nobody
-    /// needs any more.
+    /// if there is nothing to tell: it shows the peer that the session is begun. Returns the session that
+    /// nobody needs any more.
     pub(super) fn renew(&mut self, offer: Offer) -> Option<Box<Session>> {
         let former = self.session.replace(offer.session).map(Box::new);
         let before = std::mem::replace(&mut self.former, former);
@@ -83,6 +83,7 @@ impl Lane {
         self.answer_due = true;
         self.peer = offer.peer;
         self.sender.renumber(&mut lock(&self.mail.outbox));
+        self.sender.forget_marks();
         if !Arc::ptr_eq(&self.mail, &offer.mail) {
             self.sender.reset();
             self.mail = offer.mail;

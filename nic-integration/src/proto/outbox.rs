@@ -99,6 +99,8 @@ struct Flow {
     resend: VecDeque<(Slot, Why)>,
     /// What is known of each lane, if there are several.
     sights: Vec<Sight>,
+    /// Lanes that found nothing of it to send, one bit each: they are told when there is something.
+    idle: u16,
 }
 
 impl Flow {
@@ -122,7 +124,7 @@ pub(super) struct Outbox {
     /// None while all are empty.
     flows: Vec<Flow>,
     flow_count: u16,
-    /// Lanes that found nothing to send, one bit each: they are told when there is something.
+    /// While there are no flows: lanes that found nothing to send.
     idle: u16,
 }
 
@@ -196,7 +198,8 @@ impl Outbox {
     /// The flow that a message is dealt to.
     fn flow(&mut self, id: u64) -> &mut Flow {
         if self.flows.is_empty() {
-            self.flows.resize_with(self.flow_count(), Flow::default);
+            let flow = || Flow { idle: self.idle, ..Flow::default() };
+            self.flows = std::iter::repeat_with(flow).take(self.flow_count()).collect();
         }
         let count = self.flows.len() as u64;
         &mut self.flows[(id % count) as usize]
@@ -326,18 +329,19 @@ impl Outbox {
         });
         let all: Vec<Slot> = all.collect();
         all.into_iter().for_each(|slot| self.requeue(slot, Why::Again));
-        self.idle = 0;
     }
 
     /// Drops every message; ids go on ascending, since the receiver remembers those it has answered.
     pub(super) fn fail_all(&mut self) {
         self.outgoing.clear();
-        self.flows.iter_mut().for_each(|flow| *flow = Flow::default());
+        let emptied = |flow: &mut Flow| *flow = Flow { idle: flow.idle, ..Flow::default() };
+        self.flows.iter_mut().for_each(emptied);
     }
 
     /// Keeps no room for what is not there.
     pub(super) fn shrink(&mut self) {
         if self.is_idle() {
+            self.idle = self.flows.iter().fold(self.idle, |idle, flow| idle | flow.idle);
             self.flows = vec![];
             // An empty tree has room for eleven, once it had one.
             self.outgoing = BTreeMap::new();
@@ -348,16 +352,18 @@ impl Outbox {
 
     /// A lane could send more than there was, of some flow: it is told when there is more.
     pub(super) fn on_idle(&mut self, lane: u16) {
-        if self.flows.is_empty() || !self.flows.iter().all(Flow::has_work) {
+        if self.flows.is_empty() {
             self.idle |= 1 << lane;
         }
+        let empty = self.flows.iter_mut().filter(|flow| !flow.has_work());
+        empty.for_each(|flow| flow.idle |= 1 << lane);
     }
 
     /// The lanes to be told that there is something to send: they are not told again before they found
     /// nothing once more.
     pub(super) fn rouse(&mut self) -> u16 {
-        let any = self.idle != 0 && self.flows.iter().any(Flow::has_work);
-        if any { std::mem::take(&mut self.idle) } else { 0 }
+        let full = self.flows.iter_mut().filter(|flow| flow.has_work());
+        full.fold(0, |lanes, flow| lanes | std::mem::take(&mut flow.idle))
     }
 
     /// Something of a flow was answered.

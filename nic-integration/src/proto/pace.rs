@@ -171,7 +171,7 @@ impl Pace {
 
     /// Nothing was answered in time; whether this makes all that is in flight lost.
     pub(super) fn on_timeout(&mut self) -> bool {
-        // It never gets that far: a peer is given up before.
+        // 255 is a multiple of the persistent ones: it would be one for ever.
         self.timeouts = self.timeouts.saturating_add(1).min(u8::MAX - 1);
         let lost = u32::from(self.timeouts).is_multiple_of(PERSISTENT_TIMEOUTS);
         if lost {

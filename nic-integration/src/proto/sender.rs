@@ -388,6 +388,11 @@ impl Sender {
         self.clear();
     }
 
+    /// The peer counts marks of congestion anew.
+    pub(super) fn forget_marks(&mut self) {
+        self.congested = 0;
+    }
+
     /// Nothing is in flight any more, and nothing is known of the paths.
     pub(super) fn reset(&mut self) {
         self.clear();
@@ -396,7 +401,7 @@ impl Sender {
     }
 
     fn clear(&mut self) {
-        (self.in_flight, self.first_flight, self.congested) = (0, 0, 0);
+        (self.in_flight, self.first_flight) = (0, 0);
         self.flights.clear();
         (0..self.paths.len()).for_each(|path| self.paths.get(path).clear());
     }

@@ -1,7 +1,8 @@
 //! What the engines of one endpoint share: regions, messages, events, and word to each other.
 //!
 //! Engines may run on threads of their own. Whoever holds one of these locks takes another only in the
-//! order inbox, regions, region; and an outbox or a queue alone.
+//! order inbox, regions, region; and an outbox or a queue alone, but for the endpoint, which alone holds two
+//! outboxes when two links become one.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;

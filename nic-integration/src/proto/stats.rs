@@ -98,18 +98,3 @@ impl Add for Stats {
         }
     }
 }
-
-/// What an endpoint holds at present. All of it is bounded (PROTOCOL §9).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Load {
-    /// Links to processes, known or sought.
-    pub links: usize,
-    /// Sessions of these links: in use, offered, being shaken hands for, and their last ones.
-    pub sessions: usize,
-    /// Bytes of messages under assembly or not yet polled.
-    pub held_bytes: usize,
-    /// Datagrams of handshakes that wait to be sent.
-    pub greetings: usize,
-    /// Events not yet polled.
-    pub events: usize,
-}

@@ -436,7 +436,7 @@ impl Drop for World {
 
 /// All that an endpoint holds is of peers that it may know, and bounded (PROTOCOL §9).
 fn check_endpoint(endpoint: &Endpoint, known: impl Fn(&Peer) -> bool) {
-    let load = endpoint.load();
+    let load = endpoint.census();
     assert!(endpoint.peers().all(|peer| known(&peer)), "a stranger made state");
     let within = load.links <= MAX_PEERS
         && load.sessions <= 4 * load.links

@@ -123,7 +123,13 @@ impl Endpoint {
         };
         let lanes = engines.max(self.config.engines);
         let Some(link) = self.links.get_mut(&id) else { return };
-        link.lanes = link.lanes.max(lanes);
+        let other = link.offered.take().is_some_and(|offered| offered.0 != peer);
+        // Nobody else's offers stay.
+        let fewer = other && link.peer.incarnation == 0;
+        let now = if fewer { lanes } else { lanes.max(link.lanes) };
+        let before = std::mem::replace(&mut link.lanes, now);
+        self.end_lanes(id, now..before);
+        let Some(link) = self.links.get_mut(&id) else { return };
         link.offered = Some(Box::new((peer, index, lanes)));
         for part in self.parts(id, peer, &secrets, lanes, None, sockets) {
             self.shared.post(0, part.id.lane, Post::Offer(Box::new(part)));
@@ -216,7 +222,9 @@ impl Endpoint {
         let former = link.peer;
         link.greeting = None;
         link.mail.hear(now);
-        if former.incarnation != 0 && former != peer {
+        let restarted = former.incarnation != 0 && former != peer;
+        // Or one that was offered a session here had begun it, and is gone.
+        if restarted || !link.mail.claim(peer) {
             self.peers.remove(&former);
             self.succeed(now, id);
         }

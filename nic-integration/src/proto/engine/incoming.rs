@@ -138,7 +138,7 @@ impl Engine {
         drop(outbox);
         self.stats.paths_rested += lane.sender.paths.take_rested();
         self.shared.tell(self.number, self.events.drain(..));
-        self.shared.wake(self.number, id.link, idle);
+        self.wake(id.link, idle);
     }
 
     fn on_sum(&mut self, asker: (LaneId, u64), header: &Header, payload: &[u8]) -> Outcome {
