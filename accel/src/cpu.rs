@@ -9,7 +9,6 @@
 //! Steps over secrets take no branch, no table index and no division that depends on them.
 
 mod backend;
-mod derived;
 #[cfg(target_arch = "x86_64")]
 mod ifma;
 mod montgomery;

@@ -30,6 +30,7 @@
 pub mod beats;
 pub mod conformance;
 pub mod cpu;
+mod derived;
 pub mod engine;
 pub mod exponents;
 mod interpret;

@@ -9,9 +9,9 @@ mod tables;
 
 use std::sync::Arc;
 
-use super::derived::Derived;
 use crate::{
     beats,
+    derived::Derived,
     interpret::Arg,
     program::{Kind, Step},
     ring::{MAX_PRIMES, Ring},

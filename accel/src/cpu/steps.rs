@@ -11,12 +11,12 @@ use std::sync::{
 
 use super::{
     backend::{Backend, Items, Results},
-    derived::Derived,
     montgomery::Montgomery,
     power::{self, PowerTable, Powers},
     tally::Tally,
 };
 use crate::{
+    derived::Derived,
     interpret::{self, Arg},
     modulus::Modulus,
     program::{FixedBase, Kind, Program, Step},
