@@ -25,7 +25,8 @@ pub trait Engine: Send + Sync {
     /// checked.
     ///
     /// # Errors
-    /// The operands do not fit the program, or a step is not supported. Nothing was computed then.
+    /// The operands do not fit the program, or a step is not supported: then nothing was computed. Or
+    /// a device failed, which may happen after some of the results were written.
     fn run(&self, program: &Program, operands: &mut [Operand<'_>]) -> Result<(), RunError>;
 
     /// The first lane of whole beats that is not below its prime: what [`beats::first_bad_lane`] says,
@@ -98,7 +99,7 @@ impl<'a> From<&'a Exponents<Public>> for Operand<'a> {
     }
 }
 
-/// Why a program did not run. All of these are the caller's doing.
+/// Why a program did not run: the caller's doing, or a device's.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RunError {
@@ -129,6 +130,35 @@ pub enum RunError {
         engine: &'static str,
         /// The step's name.
         step: &'static str,
+    },
+    /// A device failed. Outputs and accumulators hold results of some items, or none.
+    #[error("engine {engine} failed: {why}")]
+    Device {
+        /// The engine's name.
+        engine: &'static str,
+        /// What happened.
+        why: DeviceFault,
+    },
+}
+
+/// What went wrong on a device.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum DeviceFault {
+    /// It has not the memory that one item and the constants of a program take.
+    #[error("out of device memory")]
+    OutOfMemory,
+    /// It is gone, and every later run will fail.
+    #[error("the device is lost")]
+    Lost,
+    /// It took longer than any run should.
+    #[error("the device does not answer")]
+    Timeout,
+    /// Its driver refused something that it should not.
+    #[error("{why}")]
+    Failed {
+        /// What the driver said.
+        why: String,
     },
 }
 

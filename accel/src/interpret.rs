@@ -369,6 +369,12 @@ pub(crate) fn count(program: &Program, operands: &[Operand<'_>]) -> usize {
         .map_or(0, |i| operands[i].len() / kind(i).words())
 }
 
+/// Checks that operands fit a program; gives the number of items.
+#[cfg(feature = "gpu")]
+pub(crate) fn check(program: &Program, operands: &mut [Operand<'_>]) -> Result<usize, RunError> {
+    Plan::new(program).bind(operands).map(|(_, count)| count)
+}
+
 /// Runs `program` with `kernels`: over all cores, or in order on the calling thread.
 pub(crate) fn run(
     kernels: &impl Kernels,

@@ -14,6 +14,7 @@
 //! | [`engine`] | the trait, its operands and its errors |
 //! | [`reference`](mod@reference) | the oracle: slow and obvious |
 //! | [`cpu`] | the CPU engine: every core, and the widest multiplier that is there |
+//! | `gpu` | with the feature `gpu`, the GPU engine |
 //! | [`conformance`](mod@conformance) | the suite that every engine must pass, instantiated with one macro line |
 //!
 //! # Conventions
@@ -33,6 +34,8 @@ pub mod cpu;
 mod derived;
 pub mod engine;
 pub mod exponents;
+#[cfg(feature = "gpu")]
+pub mod gpu;
 mod interpret;
 pub mod modulus;
 pub mod polys;
@@ -46,6 +49,8 @@ pub use beats::Beats;
 pub use cpu::CpuEngine;
 pub use engine::{Engine, Operand, RunError};
 pub use exponents::{Exponents, Public, Secrecy, Secret};
+#[cfg(feature = "gpu")]
+pub use gpu::GpuEngine;
 pub use modulus::{Modulus, ModulusError};
 pub use polys::Polys;
 pub use program::{Builder, Program};
@@ -55,8 +60,14 @@ pub use ring::{Ring, RingError};
 
 use std::sync::Arc;
 
-/// Every engine present on this machine, fastest first. The last is always the oracle.
+/// Every engine present on this machine: the CPU's first, then those of devices that are there, last
+/// the oracle. Where a device is absent its engine's constructor tells why.
 #[must_use]
 pub fn engines() -> Vec<Arc<dyn Engine>> {
-    vec![Arc::new(CpuEngine::new()), Arc::new(ReferenceEngine)]
+    let cpu: Arc<dyn Engine> = Arc::new(CpuEngine::new());
+    #[cfg(feature = "gpu")]
+    let gpu = GpuEngine::new().ok().map(|gpu| Arc::new(gpu) as Arc<dyn Engine>);
+    #[cfg(not(feature = "gpu"))]
+    let gpu = None;
+    std::iter::once(cpu).chain(gpu).chain([Arc::new(ReferenceEngine) as Arc<dyn Engine>]).collect()
 }

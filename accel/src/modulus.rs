@@ -108,7 +108,7 @@ impl Modulus {
     /// by ordinary numbers take away. Variable time in `power`.
     #[must_use]
     pub fn radix_power(&self, power: u32) -> Vec<u64> {
-        self.power_of_radix(self.words.len(), power)
+        self.power_of_two(64 * self.words.len() as u32, power)
     }
 
     /// The same for products of pairs, whose R is `2^(64 · words of the root)`.
@@ -118,11 +118,12 @@ impl Modulus {
     #[must_use]
     pub fn pair_radix_power(&self, power: u32) -> Vec<u64> {
         let Some(root) = &self.root else { panic!("{} is not made as a square", self.name) };
-        self.power_of_radix(root.words.len(), power)
+        self.power_of_two(64 * root.words.len() as u32, power)
     }
 
-    fn power_of_radix(&self, words: usize, power: u32) -> Vec<u64> {
-        let radix = power_of_two_mod(64 * words as u32, &self.words);
+    /// `2^(bits · power) mod m`. Variable time in both.
+    pub(crate) fn power_of_two(&self, bits: u32, power: u32) -> Vec<u64> {
+        let radix = power_of_two_mod(bits, &self.words);
         let odd = match BoxedUint::from_words(self.words.iter().copied()).to_odd().into_option() {
             Some(odd) => odd,
             None => unreachable!("a modulus is odd"),

@@ -1,0 +1,215 @@
+//! What is kept on the device of moduli, fixed bases and recombinations.
+
+use std::sync::Arc;
+
+use crypto_bigint::{
+    BoxedUint, ConcatenatingMul,
+    modular::{BoxedMontyForm, BoxedMontyParams},
+};
+use zeroize::Zeroizing;
+
+use super::{
+    device::{Device, Resident},
+    record::{Bindings, Recorder},
+    shaders::{CONSTANTS_HEAD, Kernel, LIMB_BITS, Params, Shape},
+};
+use crate::{
+    engine::DeviceFault,
+    modulus::{Modulus, inverse_mod_word, power_of_two_mod},
+    program::{Crt, FixedBase},
+};
+
+/// The constants of a modulus, as kernels read them.
+pub(crate) struct Constants {
+    pub(crate) shape: Shape,
+    memory: Resident,
+}
+
+impl Constants {
+    /// `m`, then `numbers`, all below R'.
+    fn new(
+        device: &Arc<Device>,
+        shape: Shape,
+        m: &[u64],
+        numbers: &[&[u64]],
+    ) -> Result<Self, DeviceFault> {
+        let total = shape.total() as usize;
+        let halves = CONSTANTS_HEAD + total * (1 + numbers.len());
+        let mut words = Zeroizing::new(vec![0u64; halves.div_ceil(2)]);
+        words[0] = inverse_mod_word(m[0]).wrapping_neg() & ((1 << LIMB_BITS) - 1);
+        for (index, number) in std::iter::once(&m).chain(numbers).enumerate() {
+            for place in 0..total {
+                let (j, rank) = (place as u32 / shape.team, place as u32 % shape.team);
+                let half = CONSTANTS_HEAD + index * total + place;
+                let value = u64::from(limb(number, rank * shape.limbs + j));
+                words[half / 2] |= value << (half % 2 * 32);
+            }
+        }
+        Ok(Self { shape, memory: filled(device, &words)? })
+    }
+
+    /// Those of arithmetic modulo `modulus`: m, R', R'², and m − 1.
+    pub(crate) fn of_modulus(device: &Arc<Device>, modulus: &Modulus) -> Result<Self, DeviceFault> {
+        Self::with_extras(device, modulus, &[&minus_one(modulus.words())])
+    }
+
+    /// Those of `(b − a) · p⁻¹ mod q`: see `residues_sum.wgsl`.
+    pub(crate) fn of_crt(device: &Arc<Device>, crt: &Crt) -> Result<Self, DeviceFault> {
+        let q = crt.q();
+        let bits = Shape::of_words(q.len_words()).radix_bits();
+        let radix = Zeroizing::new(power_of_two_mod(bits, q.words()));
+        let plus = mul_mod(crt.p_inverse(), &radix, q);
+        // −x as (q − 1) · x.
+        let minus = mul_mod(&minus_one(q.words()), &plus, q);
+        Self::with_extras(device, q, &[&minus, &plus])
+    }
+
+    fn with_extras(
+        device: &Arc<Device>,
+        modulus: &Modulus,
+        extras: &[&[u64]],
+    ) -> Result<Self, DeviceFault> {
+        let m = modulus.words();
+        let shape = Shape::of_words(m.len());
+        let bits = shape.radix_bits();
+        let one = Zeroizing::new(power_of_two_mod(bits, m));
+        let square = Zeroizing::new(power_of_two_mod(2 * bits, m));
+        let numbers: Vec<&[u64]> = [&one[..], &square].into_iter().chain(extras.to_vec()).collect();
+        Self::new(device, shape, m, &numbers)
+    }
+
+    /// Those of `a · n + b` in plain numbers of `words` words: see `linear.wgsl`.
+    pub(crate) fn of_linear(
+        device: &Arc<Device>,
+        n: &Modulus,
+        words: usize,
+    ) -> Result<Self, DeviceFault> {
+        let shape = Shape::of_words(words);
+        let bits = shape.radix_bits() as usize;
+        let mut all_ones = vec![u64::MAX; bits.div_ceil(64)];
+        if !bits.is_multiple_of(64) {
+            all_ones[bits / 64] = (1 << (bits % 64)) - 1;
+        }
+        // What is at the places of R' and R'² is not read.
+        Self::new(device, shape, &all_ones, &[&[], &[], n.words()])
+    }
+
+    pub(crate) fn buffer(&self) -> &wgpu::Buffer {
+        &self.memory.buffer
+    }
+}
+
+/// Limb `index` of a number: 27 bits from bit 27 · index on.
+fn limb(words: &[u64], index: u32) -> u32 {
+    let bit = (LIMB_BITS * index) as usize;
+    let word = |i: usize| words.get(i).map_or(0, |&w| u128::from(w));
+    let two = word(bit / 64) | word(bit / 64 + 1) << 64;
+    (two >> (bit % 64)) as u32 & ((1 << LIMB_BITS) - 1)
+}
+
+/// Device memory with these words, of which no copy is left on the way.
+pub(crate) fn filled(device: &Arc<Device>, words: &[u64]) -> Result<Resident, DeviceFault> {
+    let mut recorder = Recorder::new(device);
+    let buffer = device.buffer(2 * words.len());
+    recorder.upload(&buffer, words);
+    recorder.finish(true)?;
+    Ok(Resident::new(device, buffer))
+}
+
+/// m − 1 for an odd m.
+fn minus_one(m: &[u64]) -> Zeroizing<Vec<u64>> {
+    let mut words = Zeroizing::new(m.to_vec());
+    words[0] ^= 1;
+    words
+}
+
+/// `a · b mod m`. Constant time.
+fn mul_mod(a: &[u64], b: &[u64], m: &Modulus) -> Zeroizing<Vec<u64>> {
+    let big = |words: &[u64]| Zeroizing::new(BoxedUint::from_words(words.iter().copied()));
+    let Some(odd) = big(m.words()).to_odd().into_option() else { unreachable!("a modulus is odd") };
+    let product = Zeroizing::new(big(a).concatenating_mul(&*big(b)));
+    let rest = Zeroizing::new(product.rem(odd.as_nz_ref()));
+    Zeroizing::new(rest.as_words()[..m.len_words()].to_vec())
+}
+
+/// The powers of a fixed base: `base^(digit · 2^(width · window))` for every window and digit.
+pub(crate) struct FixedTable {
+    pub(crate) width: u32,
+    pub(crate) windows: u32,
+    memory: Resident,
+}
+
+/// The most bytes of the table of a fixed base.
+const TABLE_BYTES: u64 = 64_000_000;
+
+impl FixedTable {
+    /// Computes the first power of each window here, all entries on the device.
+    pub(crate) fn new(
+        device: &Arc<Device>,
+        m: &Constants,
+        fixed: &FixedBase,
+    ) -> Result<Self, DeviceFault> {
+        let (bits, total) = (fixed.exponent_bits(), m.shape.total());
+        let bytes = |w: &u32| u64::from(bits.div_ceil(*w) * total) << (w + 2);
+        let fits = |w: &u32| bytes(w) <= TABLE_BYTES.min(device.binding_bytes());
+        let width =
+            (1..=MAX_WIDTH).filter(fits).min_by_key(|&w| digit_cost(bits, w, total)).unwrap_or(1);
+        let windows = bits.div_ceil(width);
+        let firsts = first_powers(fixed, width, windows);
+        let words = 2 * fixed.modulus().len_words() as u32;
+        let factor = fixed.factor().unwrap_or(&[]);
+
+        let mut recorder = Recorder::new(device);
+        let bases = recorder.buffer((windows * words) as usize);
+        let factors = recorder.buffer(words as usize);
+        let table = device.buffer(((windows * total) << width) as usize);
+        recorder.upload(&bases, &firsts);
+        recorder.upload(&factors, factor);
+        let params = Params {
+            count: windows,
+            a_words: words,
+            a_stride: words,
+            b_words: words,
+            width,
+            flag: u32::from(!factor.is_empty()),
+            ..Params::default()
+        };
+        let bindings =
+            Bindings { constants: m.buffer(), a: &bases, b: &factors, out: &table, state: None };
+        recorder.over_numbers(Kernel::Table, m.shape, windows, &bindings, &params);
+        // The base may be a secret.
+        recorder.finish(true)?;
+        Ok(Self { width, windows, memory: Resident::new(device, table) })
+    }
+
+    pub(crate) fn buffer(&self) -> &wgpu::Buffer {
+        &self.memory.buffer
+    }
+}
+
+/// The most bits of a digit: a table of so many entries is made in one dispatch.
+pub(crate) const MAX_WIDTH: u32 = 7;
+
+/// What digits of `width` bits cost, in limbs touched over the limbs of a number: two products of each
+/// limb by each for every digit, and every entry of a table read for it.
+pub(crate) fn digit_cost(bits: u32, width: u32, total: u32) -> u32 {
+    bits.div_ceil(width) * (2 * total + (1 << width))
+}
+
+/// `base^(2^(width · window))` for every window. Constant time.
+fn first_powers(fixed: &FixedBase, width: u32, windows: u32) -> Zeroizing<Vec<u64>> {
+    let m = fixed.modulus();
+    let Some(odd) = BoxedUint::from_words(m.words().iter().copied()).to_odd().into_option() else {
+        unreachable!("a modulus is odd")
+    };
+    let base = BoxedUint::from_words(fixed.base().iter().copied());
+    let mut power = Zeroizing::new(BoxedMontyForm::new(base, &BoxedMontyParams::new(odd)));
+    let mut words = Zeroizing::new(Vec::with_capacity(windows as usize * m.len_words()));
+    for window in 0..windows {
+        if window > 0 {
+            (0..width).for_each(|_| *power = power.square());
+        }
+        words.extend_from_slice(Zeroizing::new(power.retrieve()).as_words());
+    }
+    words
+}

@@ -1,0 +1,232 @@
+//! One adapter: what it can do, its pipelines, its memory.
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+};
+
+use super::shaders::{Kernel, PARAMS_BYTES, Prelude, Shape};
+use crate::engine::DeviceFault;
+
+/// Why there is no GPU engine.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum GpuError {
+    /// No adapter is there, or none that `CIPHERGRAM_GPU` names.
+    #[error("no GPU adapter{}", .wanted.as_ref().map(|w| format!(" like {w:?}")).unwrap_or_default())]
+    NoAdapter {
+        /// What the environment asks for.
+        wanted: Option<String>,
+    },
+    /// The adapter is there but gives no device.
+    #[error("the adapter {adapter} gives no device: {why}")]
+    NoDevice {
+        /// The adapter's name.
+        adapter: String,
+        /// What its driver said.
+        why: String,
+    },
+}
+
+/// A pipeline is of one kernel, and of one shape where it is over big numbers.
+type Pipelines = HashMap<(Kernel, Option<Shape>), Arc<OnceLock<wgpu::ComputePipeline>>>;
+
+/// An open device.
+pub(crate) struct Device {
+    pub(super) device: wgpu::Device,
+    pub(super) queue: wgpu::Queue,
+    pub(super) prelude: Prelude,
+    pub(super) info: wgpu::AdapterInfo,
+    pub(super) limits: wgpu::Limits,
+    pub(super) layout: wgpu::BindGroupLayout,
+    pipeline_layout: wgpu::PipelineLayout,
+    pipelines: Mutex<Pipelines>,
+    lost: Arc<AtomicBool>,
+}
+
+/// The adapters that there are, in the order in which an index names them.
+fn adapters() -> Vec<wgpu::Adapter> {
+    if wgpu::Instance::enabled_backend_features().is_empty() {
+        return vec![];
+    }
+    let instance =
+        wgpu::Instance::new(wgpu::InstanceDescriptor::new_without_display_handle_from_env());
+    pollster::block_on(instance.enumerate_adapters(wgpu::Backends::all()))
+}
+
+/// The adapter that `wanted` names by index or by a part of its name; else the first of the fastest kind.
+fn choose(adapters: Vec<wgpu::Adapter>, wanted: Option<&str>) -> Option<wgpu::Adapter> {
+    let kind = |adapter: &wgpu::Adapter| match adapter.get_info().device_type {
+        wgpu::DeviceType::DiscreteGpu => 0,
+        wgpu::DeviceType::VirtualGpu => 1,
+        wgpu::DeviceType::IntegratedGpu => 2,
+        wgpu::DeviceType::Cpu => 3,
+        wgpu::DeviceType::Other => 4,
+    };
+    let index = wanted.and_then(|wanted| wanted.parse::<usize>().ok());
+    let like = |adapter: &wgpu::Adapter| {
+        let name = adapter.get_info().name.to_lowercase();
+        wanted.is_none_or(|wanted| name.contains(&wanted.to_lowercase()))
+    };
+    match index {
+        Some(index) => adapters.into_iter().nth(index),
+        None => adapters.into_iter().filter(like).min_by_key(kind),
+    }
+}
+
+impl Device {
+    /// Opens the adapter that the environment names, or the fastest. `split` takes the prelude without
+    /// integers of 64 bits even where there are some.
+    pub(super) fn open(split: bool) -> Result<Self, GpuError> {
+        let wanted = std::env::var("CIPHERGRAM_GPU").ok();
+        let Some(adapter) = choose(adapters(), wanted.as_deref()) else {
+            return Err(GpuError::NoAdapter { wanted });
+        };
+        let native = adapter.features().contains(wgpu::Features::SHADER_INT64) && !split;
+        let (info, limits) = (adapter.get_info(), adapter.limits());
+        let descriptor = wgpu::DeviceDescriptor {
+            label: Some("ciphergram"),
+            required_features: match native {
+                true => wgpu::Features::SHADER_INT64,
+                false => wgpu::Features::empty(),
+            },
+            required_limits: limits.clone(),
+            experimental_features: wgpu::ExperimentalFeatures::disabled(),
+            memory_hints: wgpu::MemoryHints::Performance,
+            trace: wgpu::Trace::Off,
+        };
+        let opened = pollster::block_on(adapter.request_device(&descriptor));
+        let (device, queue) = opened.map_err(|why| GpuError::NoDevice {
+            adapter: info.name.clone(),
+            why: why.to_string(),
+        })?;
+        let lost = Arc::new(AtomicBool::new(false));
+        let seen = lost.clone();
+        device.set_device_lost_callback(move |_, _| seen.store(true, Relaxed));
+        // Errors are caught in scopes; one outside of them must not end the process.
+        device.on_uncaptured_error(Arc::new(|_| ()));
+        let layout = layout(&device);
+        let pipeline_layout = device.create_pipeline_layout(&wgpu::PipelineLayoutDescriptor {
+            label: None,
+            bind_group_layouts: &[Some(&layout)],
+            immediate_size: 0,
+        });
+        let prelude = if native { Prelude::Native } else { Prelude::Split };
+        let pipelines = Mutex::default();
+        Ok(Self { device, queue, prelude, info, limits, layout, pipeline_layout, pipelines, lost })
+    }
+
+    /// The pipeline of a kernel, made when it is first needed, by one thread.
+    pub(super) fn pipeline(&self, kernel: Kernel, shape: Option<Shape>) -> wgpu::ComputePipeline {
+        let place = self.pipelines().entry((kernel, shape)).or_default().clone();
+        place.get_or_init(|| self.make_pipeline(kernel, shape)).clone()
+    }
+
+    fn pipelines(&self) -> MutexGuard<'_, Pipelines> {
+        // Nothing that can panic happens under the lock.
+        self.pipelines.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn make_pipeline(&self, kernel: Kernel, shape: Option<Shape>) -> wgpu::ComputePipeline {
+        let text = kernel.text(self.prelude, shape.map_or(0, |shape| shape.limbs));
+        let module = self.device.create_shader_module(wgpu::ShaderModuleDescriptor {
+            label: Some(kernel.name()),
+            source: wgpu::ShaderSource::Wgsl(text.into()),
+        });
+        let team = shape.map_or(1, |shape| shape.team);
+        let constants = [("TEAM", f64::from(team))];
+        self.device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
+            label: Some(kernel.name()),
+            layout: Some(&self.pipeline_layout),
+            module: &module,
+            entry_point: Some("main"),
+            compilation_options: wgpu::PipelineCompilationOptions {
+                constants: if kernel.has_teams() { &constants } else { &[] },
+                // Kernels read nothing that they did not write.
+                zero_initialize_workgroup_memory: false,
+            },
+            cache: None,
+        })
+    }
+
+    /// Lets go of pipelines that were made while something went wrong: they would fail for ever.
+    pub(super) fn forget_pipelines(&self) {
+        self.pipelines().clear();
+    }
+
+    /// Memory of the device for `words` words of 32 bits, zero.
+    pub(super) fn buffer(&self, words: usize) -> wgpu::Buffer {
+        use wgpu::BufferUsages as Usage;
+        self.device.create_buffer(&wgpu::BufferDescriptor {
+            label: None,
+            size: 4 * words.max(1) as u64,
+            usage: Usage::STORAGE | Usage::COPY_SRC | Usage::COPY_DST,
+            mapped_at_creation: false,
+        })
+    }
+
+    /// The most bytes of one buffer that a kernel can see.
+    pub(super) fn binding_bytes(&self) -> u64 {
+        self.limits.max_buffer_size.min(self.limits.max_storage_buffer_binding_size)
+    }
+
+    /// What is wrong, if the device says that something is.
+    pub(super) fn fault(&self, error: Option<wgpu::Error>) -> Option<DeviceFault> {
+        if self.lost.load(Relaxed) {
+            return Some(DeviceFault::Lost);
+        }
+        error.map(|error| match error {
+            wgpu::Error::OutOfMemory { .. } => DeviceFault::OutOfMemory,
+            wgpu::Error::Validation { description, .. }
+            | wgpu::Error::Internal { description, .. } => DeviceFault::Failed { why: description },
+        })
+    }
+}
+
+/// Binding 0 is the parameters, 1 to 3 are read, 4 and 5 are written: the same for all kernels.
+fn layout(device: &wgpu::Device) -> wgpu::BindGroupLayout {
+    let entry = |binding: u32| wgpu::BindGroupLayoutEntry {
+        binding,
+        visibility: wgpu::ShaderStages::COMPUTE,
+        ty: wgpu::BindingType::Buffer {
+            ty: match binding {
+                0 => wgpu::BufferBindingType::Uniform,
+                _ => wgpu::BufferBindingType::Storage { read_only: binding < 4 },
+            },
+            has_dynamic_offset: false,
+            min_binding_size: match binding {
+                0 => std::num::NonZero::new(PARAMS_BYTES as u64),
+                _ => None,
+            },
+        },
+        count: None,
+    };
+    let entries: [_; 6] = std::array::from_fn(|binding| entry(binding as u32));
+    device.create_bind_group_layout(&wgpu::BindGroupLayoutDescriptor {
+        label: None,
+        entries: &entries,
+    })
+}
+
+/// Memory of the device that outlives a run. Overwritten before it goes: it may hold a secret.
+pub(crate) struct Resident {
+    device: Arc<Device>,
+    pub(super) buffer: wgpu::Buffer,
+}
+
+impl Resident {
+    pub(super) fn new(device: &Arc<Device>, buffer: wgpu::Buffer) -> Self {
+        Self { device: device.clone(), buffer }
+    }
+}
+
+impl Drop for Resident {
+    fn drop(&mut self) {
+        let mut encoder = self.device.device.create_command_encoder(&Default::default());
+        encoder.clear_buffer(&self.buffer, 0, None);
+        self.device.queue.submit([encoder.finish()]);
+    }
+}

@@ -1,0 +1,217 @@
+//! The steps over polynomials and beats, as dispatches.
+
+use std::sync::Arc;
+
+use super::{
+    GpuEngine,
+    constants::filled,
+    device::{Device, Resident},
+    record::{Bindings, Recorder},
+    run::View,
+    shaders::{Kernel, MAX_ROUNDS, RingParams},
+};
+use crate::{
+    beats,
+    engine::DeviceFault,
+    modulus::inverse_mod_word,
+    program::{Kind, Step},
+    ring::{Ring, mul_mod_vartime, pow_mod_vartime},
+};
+
+/// Places of factors among the constants of a prime: see `ring.wgsl`.
+const UNIT: u32 = 4;
+const DEGREE_INVERSE: u32 = 6;
+
+/// log2 of the residues that workgroup memory holds.
+const LOG_TILE: u32 = 10;
+
+/// The constants of a ring, as kernels read them. All public.
+pub(crate) struct RingConstants {
+    memory: Resident,
+}
+
+impl RingConstants {
+    pub(crate) fn new(device: &Arc<Device>, ring: &Ring) -> Result<Self, DeviceFault> {
+        let (n, primes) = (ring.degree() as u64, ring.primes());
+        let inverse = |x: u64, q: u64| pow_mod_vartime(x % q, q - 2, q);
+        let factor = |w: u64, q: u64| [w, ((u128::from(w) << 64) / u128::from(q)) as u64];
+        let mut words = Vec::with_capacity(8 * primes.len() + 4 * ring.len_words());
+        for &q in primes {
+            words.extend([q, inverse_mod_word(q).wrapping_neg()]);
+            let radix = ((1u128 << 64) % u128::from(q)) as u64;
+            words.extend([radix, 1, inverse(n, q)].map(|w| factor(w, q)).as_flattened());
+        }
+        for (&q, &root) in primes.iter().zip(ring.roots()) {
+            for root in [root, inverse(root, q)] {
+                let factors: Vec<_> =
+                    bit_reversed_powers(root, q, n).map(|w| factor(w, q)).collect();
+                words.extend(factors.iter().map(|factor| factor[0]));
+                words.extend(factors.iter().map(|factor| factor[1]));
+            }
+        }
+        for (j, &q) in primes.iter().enumerate() {
+            let of = |(i, &p): (usize, &u64)| if i < j { factor(inverse(p, q), q) } else { [0; 2] };
+            words.extend(primes.iter().enumerate().flat_map(of));
+        }
+        Ok(Self { memory: filled(device, &words)? })
+    }
+}
+
+/// `root^brv(i)` for all i below n, `brv` over log2 n bits.
+fn bit_reversed_powers(root: u64, q: u64, n: u64) -> impl Iterator<Item = u64> {
+    let next = move |&x: &u64| Some(mul_mod_vartime(x, root, q));
+    let powers: Vec<u64> = std::iter::successors(Some(1), next).take(n as usize).collect();
+    (0..n).map(move |i| powers[(i.reverse_bits() >> (n.leading_zeros() + 1)) as usize])
+}
+
+/// Words of 32 bits that a step takes for each item beside its result.
+pub(super) fn scratch_words(step: &Step, out: &Kind) -> usize {
+    match step {
+        // A transform goes through memory of its own, and an operand that all share is spread.
+        Step::Ntt | Step::Intt => 4 * out.words(),
+        _ => 0,
+    }
+}
+
+/// What dispatches of one step share.
+struct Over<'b> {
+    constants: &'b wgpu::Buffer,
+    params: RingParams,
+}
+
+impl Over<'_> {
+    fn record(
+        &self,
+        recorder: &mut Recorder<'_, '_>,
+        kernel: Kernel,
+        count: u32,
+        [a, b, out]: [&wgpu::Buffer; 3],
+    ) {
+        let bindings = Bindings { constants: self.constants, a, b, out, state: None };
+        let params = RingParams { count, ..self.params };
+        recorder.over_words(kernel, count, &bindings, &params);
+    }
+}
+
+impl GpuEngine {
+    /// Records a step over polynomials or beats.
+    pub(super) fn poly_step(
+        &self,
+        recorder: &mut Recorder<'_, '_>,
+        step: &Step,
+        out: &View<'_>,
+        args: &[View<'_>],
+        count: u32,
+    ) -> Result<(), DeviceFault> {
+        let kind = if matches!(step, Step::Compose) { args[0].kind } else { out.kind };
+        let (Kind::Polys { ring, .. } | Kind::Beats { ring, .. }) = kind else {
+            unreachable!("{} makes no polynomials", step.name())
+        };
+        let constants = self.ring(ring)?;
+        let (a, b) = (&args[0], args.get(1).unwrap_or(&args[0]));
+        let beats = match (a.kind, out.kind) {
+            (_, Kind::Beats { count, .. }) | (Kind::Beats { count, .. }, _) => *count as u32,
+            _ => 0,
+        };
+        let params = RingParams {
+            log_degree: ring.degree().trailing_zeros(),
+            limbs: ring.primes().len() as u32,
+            a_stride: a.stride() / 2,
+            b_stride: b.stride() / 2,
+            factor: UNIT,
+            beats,
+            words: match (step, a.kind) {
+                (Step::Lift { words_each }, _) => *words_each as u32,
+                (_, Kind::Seeds { count }) => *count as u32,
+                _ => 0,
+            },
+            ..RingParams::default()
+        };
+        let over = Over { constants: &constants.memory.buffer, params };
+        let buffers = [a.buffer, b.buffer, out.buffer];
+        // Numbers of 64 bits of the result.
+        let numbers = count * out.words() / 2;
+        let mut each = |kernel, threads| over.record(recorder, kernel, threads, buffers);
+        match step {
+            Step::PolyAdd => each(Kernel::PolyAdd, numbers),
+            Step::PolySub => each(Kernel::PolySub, numbers),
+            Step::PolyMul => each(Kernel::PolyMul, numbers),
+            Step::Lift { .. } => each(Kernel::Lift, numbers),
+            Step::Compose => each(Kernel::Compose, count << params.log_degree),
+            Step::Pack => each(Kernel::Pack, numbers),
+            Step::Unpack => each(Kernel::Unpack, numbers),
+            Step::AddBeats => each(Kernel::AddBeats, numbers),
+            Step::Noise => each(Kernel::Noise, count << params.log_degree >> 3),
+            Step::Ternary => each(Kernel::Ternary, count << params.log_degree >> 3),
+            Step::Uniform => uniform(recorder, &over, buffers, count),
+            Step::Ntt | Step::Intt => transform(recorder, step, &over, a, out, numbers),
+            _ => unreachable!("{} makes no polynomials", step.name()),
+        }
+        Ok(())
+    }
+}
+
+/// Some seeds to a dispatch.
+fn uniform(
+    recorder: &mut Recorder<'_, '_>,
+    over: &Over<'_>,
+    buffers: [&wgpu::Buffer; 3],
+    count: u32,
+) {
+    // A run of draws takes some rounds of loops; half of the draws may be rejected.
+    let runs = 1 + (over.params.limbs << over.params.log_degree) / 80;
+    let most = (MAX_ROUNDS / (8 * runs)).max(1);
+    for first_seed in (0..over.params.words).step_by(most as usize) {
+        let words = most.min(over.params.words - first_seed);
+        let params = RingParams { words, first_seed, ..over.params };
+        Over { constants: over.constants, params }.record(
+            recorder,
+            Kernel::Uniform,
+            count,
+            buffers,
+        );
+    }
+}
+
+/// A transform in one pass or two, `numbers` residues in all.
+fn transform(
+    recorder: &mut Recorder<'_, '_>,
+    step: &Step,
+    over: &Over<'_>,
+    a: &View<'_>,
+    out: &View<'_>,
+    numbers: u32,
+) {
+    let log_degree = over.params.log_degree;
+    let spread = a.shared.then(|| {
+        // a + 0 for each item.
+        let (spread, zero) =
+            (recorder.buffer(2 * numbers as usize), recorder.buffer(a.words() as usize));
+        over.record(recorder, Kernel::PolyAdd, numbers, [a.buffer, &zero, &spread]);
+        spread
+    });
+    let a = spread.as_ref().unwrap_or(a.buffer);
+    // The outer stages join residues that are far apart, and take neighbours along.
+    let outer = log_degree.saturating_sub(LOG_TILE);
+    let inner = RingParams { first_stage: outer, stages: log_degree - outer, ..over.params };
+    let outer = RingParams { stages: outer, log_columns: LOG_TILE - outer, ..over.params };
+    let (kernel, mut passes) = match step {
+        Step::Ntt => (Kernel::Ntt, vec![outer, inner]),
+        _ => (Kernel::Intt, vec![inner, outer]),
+    };
+    passes.retain(|pass| pass.stages > 0);
+    if let (Kernel::Intt, Some(last)) = (kernel, passes.last_mut()) {
+        last.factor = DEGREE_INVERSE;
+    }
+    let between = recorder.buffer(if passes.len() > 1 { 2 * numbers as usize } else { 1 });
+    let last = passes.len() - 1;
+    for (index, pass) in passes.into_iter().enumerate() {
+        let from = if index == 0 { a } else { &between };
+        let to = if index == last { out.buffer } else { &between };
+        let tiles = numbers >> (pass.stages + pass.log_columns);
+        let over = Over { constants: over.constants, params: pass };
+        over.record(recorder, kernel, tiles, [from, from, to]);
+    }
+}
+
+const _: () = assert!(beats::WORDS == 8 && beats::LANES == 10 && beats::LANE_BITS == 51);

@@ -1,0 +1,434 @@
+//! The steps over big residues, as dispatches.
+
+use std::{ops::Range, sync::Arc};
+
+use zeroize::Zeroizing;
+
+use super::{
+    GpuEngine,
+    constants::{Constants, MAX_WIDTH, digit_cost},
+    record::{Bindings, Recorder},
+    run::View,
+    shaders::{Kernel, MAX_ROUNDS, Params, Shape, WordParams},
+};
+use crate::{
+    engine::DeviceFault,
+    modulus::Modulus,
+    program::{Kind, Step},
+};
+
+/// Numbers in device memory: where they lie, in words of 32 bits.
+#[derive(Clone, Copy)]
+struct Numbers<'b> {
+    buffer: &'b wgpu::Buffer,
+    words: u32,
+    stride: u32,
+    start: u32,
+}
+
+impl<'b> Numbers<'b> {
+    /// One number an item.
+    fn of(view: &View<'b>) -> Self {
+        Self::part(view, 0, view.words())
+    }
+
+    /// `words` words of an item from `start` on.
+    fn part(view: &View<'b>, start: u32, words: u32) -> Self {
+        Self { buffer: view.buffer, words, stride: view.stride(), start }
+    }
+
+    /// The digits of a pair.
+    fn digits(view: &View<'b>) -> [Self; 2] {
+        let half = view.words() / 2;
+        [Self::part(view, 0, half), Self::part(view, half, half)]
+    }
+
+    /// No numbers, at a binding that a kernel has but does not read from.
+    fn none(buffer: &'b wgpu::Buffer) -> Self {
+        Self { buffer, words: 0, stride: 0, start: 0 }
+    }
+}
+
+/// One dispatch over numbers.
+struct Call<'b> {
+    kernel: Kernel,
+    m: &'b Constants,
+    a: Numbers<'b>,
+    b: Numbers<'b>,
+    out: Numbers<'b>,
+    count: u32,
+}
+
+impl Call<'_> {
+    fn record(&self, recorder: &mut Recorder<'_, '_>, more: Params) {
+        self.dispatch(recorder, more, None);
+    }
+
+    /// The same of a kernel that takes many rounds, in as many dispatches as they need.
+    fn record_rounds(&self, recorder: &mut Recorder<'_, '_>, rounds: Range<u32>, more: Params) {
+        let total = self.m.shape.total();
+        let most = MAX_ROUNDS / total;
+        let several = rounds.len() as u32 > most;
+        let state = several.then(|| recorder.buffer((self.count * total) as usize));
+        for from_round in rounds.clone().step_by(most as usize) {
+            let to_round = rounds.end.min(from_round + most);
+            self.dispatch(recorder, Params { from_round, to_round, ..more }, state.as_ref());
+        }
+    }
+
+    fn dispatch(
+        &self,
+        recorder: &mut Recorder<'_, '_>,
+        more: Params,
+        state: Option<&wgpu::Buffer>,
+    ) {
+        let Self { kernel, m, a, b, out, count } = *self;
+        let params = Params {
+            count,
+            a_words: a.words,
+            a_stride: a.stride,
+            a_start: a.start,
+            b_words: b.words,
+            b_stride: b.stride,
+            b_start: b.start,
+            out_words: out.words,
+            out_stride: out.stride,
+            out_start: out.start,
+            ..more
+        };
+        let (a, b, out) = (a.buffer, b.buffer, out.buffer);
+        let bindings = Bindings { constants: m.buffer(), a, b, out, state };
+        recorder.over_numbers(kernel, m.shape, count, &bindings, &params);
+    }
+
+    /// A product of powers from a table: see `pow.wgsl`.
+    fn record_powers(&self, recorder: &mut Recorder<'_, '_>, params: Params) {
+        let Params { width, rows, windows, .. } = params;
+        self.record_rounds(recorder, width..windows * (width + rows) + 1, params);
+    }
+}
+
+/// Bits of a digit of a power whose base is the item's own: a table for each item has to be made.
+fn own_width(bits: u32, total: u32) -> u32 {
+    let cost = |&width: &u32| digit_cost(bits, width, total) + ((2 * total) << width);
+    (1..=5).min_by_key(cost).unwrap_or(1)
+}
+
+/// Bits of a digit of a power whose bases `count` items share: the cheapest of those whose table, of
+/// `width` bits for one base, is at most `most` words.
+fn shared_width(bits: u32, total: u32, count: u32, most: u64) -> Option<u32> {
+    let cost = |&width: &u32| {
+        u64::from(digit_cost(bits, width, total)) * u64::from(count)
+            + u64::from((2 * total) << width)
+    };
+    let fits = |width: &u32| u64::from(total) << width <= most;
+    (1..=MAX_WIDTH).filter(fits).min_by_key(cost)
+}
+
+/// Words of device memory, 32 bits each, that a step takes for each item beside its result.
+pub(super) fn scratch_words(step: &Step, out: &Kind, args: &[&Kind]) -> usize {
+    // What is kept between dispatches.
+    let state = match out {
+        Kind::Residues { modulus, .. } | Kind::Pairs { modulus } if step.is_of_powers() => {
+            Shape::of_words(modulus.len_words()).total()
+        }
+        _ => 0,
+    };
+    let words = match step {
+        Step::Pow { .. } => {
+            let Kind::Exponents { bits, .. } = args[1] else {
+                unreachable!("powers take exponents")
+            };
+            state << own_width(*bits, state)
+        }
+        Step::PowFixedBase { .. } | Step::Split => 2 * out.words() as u32,
+        Step::CrtJoin { crt } => 2 * crt.q().len_words() as u32,
+        _ => 0,
+    };
+    (state + words) as usize
+}
+
+impl GpuEngine {
+    /// Records a step over residues.
+    pub(super) fn residue_step(
+        &self,
+        recorder: &mut Recorder<'_, '_>,
+        step: &Step,
+        out: &View<'_>,
+        args: &[View<'_>],
+        count: u32,
+    ) -> Result<(), DeviceFault> {
+        match (step, out.kind) {
+            (Step::CrtJoin { .. }, _) => return self.crt_join(recorder, step, out, args, count),
+            (_, Kind::Pairs { modulus }) => {
+                return self.pair_step(recorder, step, modulus, out, args, count);
+            }
+            (Step::OnePlusMn { n }, _) => {
+                let one = recorder.buffer(2);
+                let linear = self.linear(n)?;
+                recorder.upload(&one, &ONE);
+                let b = Numbers { buffer: &one, words: 2, stride: 0, start: 0 };
+                let (a, out) = (Numbers::of(&args[0]), Numbers::of(out));
+                let call = Call { kernel: Kernel::Linear, m: &linear, a, b, out, count };
+                call.record(recorder, Params::default());
+                return Ok(());
+            }
+            _ => {}
+        }
+        let Kind::Residues { modulus, .. } = out.kind else {
+            unreachable!("{} makes residues", step.name())
+        };
+        let m = &*self.modulus(modulus)?;
+        let (a, out_numbers) = (Numbers::of(&args[0]), Numbers::of(out));
+        let second = || Numbers::of(&args[1]);
+        let call = |kernel, b| Call { kernel, m, a, b, out: out_numbers, count };
+        match step {
+            Step::Mul => {
+                call(Kernel::MontMul, second())
+                    .record(recorder, Params { flag: 1, ..Params::default() });
+            }
+            Step::MontMul => {
+                let shift = m.shape.radix_bits() - 64 * modulus.len_words() as u32;
+                call(Kernel::MontMul, second())
+                    .record(recorder, Params { shift, ..Params::default() });
+            }
+            Step::Product => product(recorder, modulus, m, out, &args[0], count),
+            Step::Join => {
+                let linear = self.linear(root_of(modulus))?;
+                let [b, a] = Numbers::digits(&args[0]);
+                Call { kernel: Kernel::Linear, m: &linear, a, b, out: out_numbers, count }
+                    .record(recorder, Params::default());
+            }
+            Step::Reduce => reduce(recorder, m, a, out_numbers, count),
+            Step::LQuotient => {
+                let one = recorder.buffer(2);
+                recorder.upload(&one, &ONE);
+                let b = Numbers { buffer: &one, words: 2, stride: 0, start: 0 };
+                call(Kernel::Divide, b).record(recorder, Params::default());
+            }
+            Step::Choose => choose(recorder, out, args, count),
+            Step::Pow { .. } => pow(recorder, m, out_numbers, args, count),
+            Step::Dot { .. } => {
+                dot(recorder, m, out_numbers, args, count, self.device().binding_bytes())?;
+            }
+            Step::PowFixedBase { base } => {
+                let table = self.table(base)?;
+                let b = Numbers::none(table.buffer());
+                let (width, rows) = (table.width, table.windows);
+                call(Kernel::Pow, b).record_powers(
+                    recorder,
+                    Params { rows, windows: 1, width, row_bits: width, ..Params::default() },
+                );
+            }
+            _ => unreachable!("{} makes no residues here", step.name()),
+        }
+        Ok(())
+    }
+
+    fn pair_step(
+        &self,
+        recorder: &mut Recorder<'_, '_>,
+        step: &Step,
+        square: &Arc<Modulus>,
+        out: &View<'_>,
+        args: &[View<'_>],
+        count: u32,
+    ) -> Result<(), DeviceFault> {
+        let root = root_of(square);
+        let m = &*self.modulus(root)?;
+        match step {
+            Step::OnePlusMn { .. } => {
+                let params = WordParams {
+                    words: count * out.words(),
+                    item_words: out.words(),
+                    a_stride: args[0].stride(),
+                    ..WordParams::default()
+                };
+                let a = args[0].buffer;
+                let bindings = Bindings { constants: a, a, b: a, out: out.buffer, state: None };
+                recorder.over_words(Kernel::UnitPair, params.words, &bindings, &params);
+            }
+            Step::Split => split(recorder, m, Numbers::of(&args[0]), out, count),
+            Step::PairMul => {
+                let [a, _] = Numbers::digits(&args[0]);
+                let [b, _] = Numbers::digits(&args[1]);
+                let [low, _] = Numbers::digits(out);
+                let shift = m.shape.radix_bits() - 64 * root.len_words() as u32;
+                Call { kernel: Kernel::PairMul, m, a, b, out: low, count }
+                    .record(recorder, Params { shift, ..Params::default() });
+            }
+            Step::PowFixedBase { .. } => {
+                let kind = Kind::Residues { modulus: square.clone(), rows: 1 };
+                let words = 2 * kind.words();
+                let power = recorder.buffer(count as usize * words);
+                let power = View { kind: &kind, buffer: &power, shared: false };
+                self.residue_step(recorder, step, &power, args, count)?;
+                split(recorder, m, Numbers::of(&power), out, count);
+            }
+            _ => unreachable!("{} makes no pairs", step.name()),
+        }
+        Ok(())
+    }
+
+    /// `a + p · ((b − a) · p⁻¹ mod q)`.
+    fn crt_join(
+        &self,
+        recorder: &mut Recorder<'_, '_>,
+        step: &Step,
+        out: &View<'_>,
+        args: &[View<'_>],
+        count: u32,
+    ) -> Result<(), DeviceFault> {
+        let Step::CrtJoin { crt } = step else { unreachable!("the caller has looked") };
+        let constants = self.crt(crt)?;
+        let words = 2 * crt.q().len_words() as u32;
+        let high = recorder.buffer((count * words) as usize);
+        let high = Numbers { buffer: &high, words, stride: words, start: 0 };
+        let (a, b) = (Numbers::of(&args[0]), Numbers::of(&args[1]));
+        Call { kernel: Kernel::ResiduesSum, m: &constants[0], a, b, out: high, count }
+            .record(recorder, Params::default());
+        let out = Numbers::of(out);
+        Call { kernel: Kernel::Linear, m: &constants[1], a: high, b: a, out, count }
+            .record(recorder, Params::default());
+        Ok(())
+    }
+}
+
+static ONE: [u64; 1] = [1];
+
+fn root_of(square: &Modulus) -> &Arc<Modulus> {
+    match square.root() {
+        Some(root) => root,
+        None => unreachable!("pairs are for squares"),
+    }
+}
+
+fn reduce(
+    recorder: &mut Recorder<'_, '_>,
+    m: &Constants,
+    a: Numbers<'_>,
+    out: Numbers<'_>,
+    count: u32,
+) {
+    let rows = (32 * a.words).div_ceil(m.shape.radix_bits());
+    Call { kernel: Kernel::Reduce, m, a, b: Numbers::none(m.buffer()), out, count }
+        .record(recorder, Params { rows, ..Params::default() });
+}
+
+/// The remainder modulo m, then with it the quotient.
+fn split(
+    recorder: &mut Recorder<'_, '_>,
+    m: &Constants,
+    x: Numbers<'_>,
+    out: &View<'_>,
+    count: u32,
+) {
+    let [low, _] = Numbers::digits(out);
+    let rest = recorder.buffer((count * low.words) as usize);
+    let rest = Numbers { buffer: &rest, words: low.words, stride: low.words, start: 0 };
+    reduce(recorder, m, x, rest, count);
+    Call { kernel: Kernel::Divide, m, a: x, b: rest, out: low, count }
+        .record(recorder, Params { flag: 1, ..Params::default() });
+}
+
+/// The product of all rows of an item.
+fn product(
+    recorder: &mut Recorder<'_, '_>,
+    modulus: &Modulus,
+    m: &Constants,
+    out: &View<'_>,
+    rows: &View<'_>,
+    count: u32,
+) {
+    let words = out.words();
+    let number = rows.words() / words;
+    let correction = recorder.buffer(words as usize);
+    let power = modulus.power_of_two(m.shape.radix_bits(), number);
+    recorder.upload_owned(&correction, Zeroizing::new(power));
+    let a = Numbers::part(rows, 0, words);
+    let b = Numbers { buffer: &correction, words, stride: 0, start: 0 };
+    Call { kernel: Kernel::Product, m, a, b, out: Numbers::of(out), count }.record_rounds(
+        recorder,
+        1..number + 1,
+        Params { rows: number, ..Params::default() },
+    );
+}
+
+fn choose(recorder: &mut Recorder<'_, '_>, out: &View<'_>, args: &[View<'_>], count: u32) {
+    let [bits, x, y] = [0, 1, 2].map(|i| &args[i]);
+    let params = WordParams {
+        words: count * out.words(),
+        item_words: out.words(),
+        a_stride: bits.stride(),
+        b_stride: x.stride(),
+        c_stride: y.stride(),
+    };
+    let bindings =
+        Bindings { constants: y.buffer, a: bits.buffer, b: x.buffer, out: out.buffer, state: None };
+    recorder.over_words(Kernel::Choose, params.words, &bindings, &params);
+}
+
+/// Tables of the powers of `rows` bases.
+fn tables(
+    recorder: &mut Recorder<'_, '_>,
+    m: &Constants,
+    bases: Numbers<'_>,
+    rows: u32,
+    width: u32,
+) -> wgpu::Buffer {
+    let table = recorder.buffer(((rows * m.shape.total()) << width) as usize);
+    let out = Numbers::none(&table);
+    let b = Numbers::none(m.buffer());
+    Call { kernel: Kernel::Table, m, a: bases, b, out, count: rows }
+        .record(recorder, Params { width, ..Params::default() });
+    table
+}
+
+/// Powers of each item's own base.
+fn pow(
+    recorder: &mut Recorder<'_, '_>,
+    m: &Constants,
+    out: Numbers<'_>,
+    args: &[View<'_>],
+    count: u32,
+) {
+    let bases = Numbers::of(&args[0]);
+    let (bits, each) = exponent_size(&args[1]);
+    let width = own_width(bits, m.shape.total());
+    let own = u32::from(!args[0].shared);
+    let table = tables(recorder, m, bases, if args[0].shared { 1 } else { count }, width);
+    let a = Numbers::part(&args[1], 0, each);
+    Call { kernel: Kernel::Pow, m, a, b: Numbers::none(&table), out, count }.record_powers(
+        recorder,
+        Params { rows: 1, windows: bits.div_ceil(width), width, flag: own, ..Params::default() },
+    );
+}
+
+/// Products of powers of bases that all items share, with a table of at most `most` bytes.
+fn dot(
+    recorder: &mut Recorder<'_, '_>,
+    m: &Constants,
+    out: Numbers<'_>,
+    args: &[View<'_>],
+    count: u32,
+    most: u64,
+) -> Result<(), DeviceFault> {
+    let rows = args[0].words() / out.words;
+    let (bits, each) = exponent_size(&args[1]);
+    let most = most / 4 / u64::from(rows);
+    let width = shared_width(bits, m.shape.total(), count, most);
+    let width = width.ok_or(DeviceFault::OutOfMemory)?;
+    let bases = Numbers { stride: out.words, ..Numbers::part(&args[0], 0, out.words) };
+    let table = tables(recorder, m, bases, rows, width);
+    let a = Numbers::part(&args[1], 0, each);
+    let windows = bits.div_ceil(width);
+    Call { kernel: Kernel::Pow, m, a, b: Numbers::none(&table), out, count }
+        .record_powers(recorder, Params { rows, windows, width, shift: each, ..Params::default() });
+    Ok(())
+}
+
+/// Bits of an exponent, and its words of 32 bits.
+fn exponent_size(view: &View<'_>) -> (u32, u32) {
+    let Kind::Exponents { bits, .. } = view.kind else { unreachable!("powers take exponents") };
+    (*bits, 2 * bits.div_ceil(64))
+}

@@ -1,0 +1,423 @@
+//! What the shaders are: their text, put together from files, and the layout that all share.
+//!
+//! A kernel is its own file after a prelude (how 64 bits are multiplied), after the sizes that are in
+//! types, after the library of its family. See `shaders/README.md`.
+
+/// How an adapter multiplies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Prelude {
+    /// In integers of 64 bits.
+    Native,
+    /// In pieces of 16 bits.
+    Split,
+}
+
+impl Prelude {
+    fn text(self) -> &'static str {
+        match self {
+            Self::Native => include_str!("../../../shaders/wide_native.wgsl"),
+            Self::Split => include_str!("../../../shaders/wide_split.wgsl"),
+        }
+    }
+}
+
+macro_rules! kernels {
+    ($($kernel:ident = $file:literal after $libraries:expr),* $(,)?) => {
+        /// The kernels, one file each.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub(crate) enum Kernel {
+            $($kernel),*
+        }
+
+        impl Kernel {
+            #[cfg(test)]
+            const ALL: &[Self] = &[$(Self::$kernel),*];
+
+            /// The name of its file.
+            pub(crate) fn name(self) -> &'static str {
+                match self {
+                    $(Self::$kernel => $file),*
+                }
+            }
+
+            fn body(self) -> &'static str {
+                match self {
+                    $(Self::$kernel => {
+                        include_str!(concat!("../../../shaders/", $file, ".wgsl"))
+                    })*
+                }
+            }
+
+            fn libraries(self) -> &'static [Library] {
+                match self {
+                    $(Self::$kernel => $libraries),*
+                }
+            }
+        }
+    };
+}
+
+kernels! {
+    MontMul = "mont_mul" after &[Library::Montgomery],
+    Product = "product" after &[Library::Montgomery],
+    Table = "table" after &[Library::Montgomery],
+    Pow = "pow" after &[Library::Montgomery],
+    Reduce = "reduce" after &[Library::Montgomery],
+    Divide = "divide" after &[Library::Montgomery],
+    Linear = "linear" after &[Library::Montgomery],
+    ResiduesSum = "residues_sum" after &[Library::Montgomery],
+    PairMul = "pair_mul" after &[Library::Montgomery],
+    Choose = "choose" after &[],
+    UnitPair = "unit_pair" after &[],
+    PolyAdd = "poly_add" after &[Library::Ring],
+    PolySub = "poly_sub" after &[Library::Ring],
+    PolyMul = "poly_mul" after &[Library::Ring],
+    Lift = "lift" after &[Library::Ring],
+    Compose = "compose" after &[Library::Ring],
+    Pack = "pack" after &[Library::Ring, Library::Lanes, Library::Beats],
+    Unpack = "unpack" after &[Library::Ring, Library::Lanes],
+    AddBeats = "add_beats" after &[Library::Ring, Library::Lanes, Library::Beats],
+    Noise = "noise" after &[Library::Ring, Library::ChaCha, Library::Small],
+    Ternary = "ternary" after &[Library::Ring, Library::ChaCha, Library::Small],
+    Uniform = "uniform" after &[Library::Ring, Library::Lanes, Library::ChaCha],
+    Ntt = "ntt" after &[Library::Ring, Library::Tile],
+    Intt = "intt" after &[Library::Ring, Library::Tile],
+}
+
+/// What stands before kernels.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Library {
+    /// Teams of threads over big numbers.
+    Montgomery,
+    /// Residues of the primes of a ring.
+    Ring,
+    /// Lanes of beats.
+    Lanes,
+    /// Beats as results.
+    Beats,
+    /// Blocks of a stream.
+    ChaCha,
+    /// Polynomials with small coefficients.
+    Small,
+    /// A part of a transform.
+    Tile,
+}
+
+impl Library {
+    fn text(self) -> &'static str {
+        match self {
+            Self::Montgomery => include_str!("../../../shaders/montgomery.wgsl"),
+            Self::Ring => include_str!("../../../shaders/ring.wgsl"),
+            Self::Lanes => include_str!("../../../shaders/lanes.wgsl"),
+            Self::Beats => include_str!("../../../shaders/beats.wgsl"),
+            Self::ChaCha => include_str!("../../../shaders/chacha.wgsl"),
+            Self::Small => include_str!("../../../shaders/small.wgsl"),
+            Self::Tile => include_str!("../../../shaders/tile.wgsl"),
+        }
+    }
+}
+
+impl Kernel {
+    /// The whole text. `limbs` is of a thread, for kernels over big numbers.
+    pub(crate) fn text(self, prelude: Prelude, limbs: u32) -> String {
+        let libraries = self.libraries();
+        let mut text = String::new();
+        if !libraries.is_empty() {
+            text.push_str(prelude.text());
+        }
+        if self.has_teams() {
+            text.push_str(&format!("\nconst LIMBS: u32 = {limbs}u;\n"));
+        }
+        for part in libraries.iter().map(|library| library.text()).chain([self.body()]) {
+            text.push('\n');
+            text.push_str(part);
+        }
+        text
+    }
+
+    /// Whether the kernel is over big numbers and has the override `TEAM`.
+    pub(crate) fn has_teams(self) -> bool {
+        self.libraries().contains(&Library::Montgomery)
+    }
+
+    /// How many of what it counts a workgroup takes, if it is not over big numbers.
+    pub(crate) fn group(self) -> u32 {
+        match self {
+            // A workgroup for each tile, for each item.
+            Self::Ntt | Self::Intt | Self::Uniform => 1,
+            _ => WORDS_GROUP,
+        }
+    }
+}
+
+/// Threads of a workgroup over big numbers.
+pub(crate) const GROUP: u32 = 32;
+/// Threads of a workgroup over words.
+pub(crate) const WORDS_GROUP: u32 = 64;
+/// The most rounds of loops of one dispatch. So that no driver takes it for one that hangs: some give up
+/// after seconds; llvmpipe leaves its loops, without a word, after 65,535 rounds of all together.
+pub(crate) const MAX_ROUNDS: u32 = 1 << 15;
+/// Bits of a limb.
+pub(crate) const LIMB_BITS: u32 = 27;
+/// Words before the first number of the constants.
+pub(crate) const CONSTANTS_HEAD: usize = 8;
+/// Bytes of the parameters of any kernel.
+pub(crate) const PARAMS_BYTES: usize = 80;
+
+/// How a number is spread over threads: the threads of a team, and the limbs of each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Shape {
+    pub(crate) team: u32,
+    pub(crate) limbs: u32,
+}
+
+impl Shape {
+    /// Limbs of a thread that there are kernels for: enough for sixteen products a word of traffic,
+    /// few enough for the registers of a thread. Sizes of 3072 bits and of powers of two fit closely.
+    pub(crate) const LIMBS: [u32; 2] = [15, 19];
+
+    /// The least that holds numbers of `words` words of 64 bits and leaves R' ≥ 4m.
+    pub(crate) fn of_words(words: usize) -> Self {
+        let limbs = (64 * words as u32 + 2).div_ceil(LIMB_BITS);
+        let shapes = (0..5).flat_map(|log| Self::LIMBS.map(|limbs| Self { team: 1 << log, limbs }));
+        match shapes.into_iter().find(|shape| shape.total() >= limbs) {
+            Some(shape) => shape,
+            None => unreachable!("the largest modulus fits sixteen threads"),
+        }
+    }
+
+    /// Limbs of a number.
+    pub(crate) fn total(self) -> u32 {
+        self.team * self.limbs
+    }
+
+    /// log2 of R'.
+    pub(crate) fn radix_bits(self) -> u32 {
+        LIMB_BITS * self.total()
+    }
+}
+
+/// The parameters of kernels over big numbers, as `montgomery.wgsl` declares them: words of 32 bits.
+#[derive(Clone, Copy, Default)]
+#[repr(C)]
+pub(crate) struct Params {
+    pub(crate) count: u32,
+    pub(crate) a_words: u32,
+    pub(crate) a_stride: u32,
+    pub(crate) a_start: u32,
+    pub(crate) b_words: u32,
+    pub(crate) b_stride: u32,
+    pub(crate) b_start: u32,
+    pub(crate) out_words: u32,
+    pub(crate) out_stride: u32,
+    pub(crate) out_start: u32,
+    pub(crate) shift: u32,
+    pub(crate) rows: u32,
+    pub(crate) windows: u32,
+    pub(crate) width: u32,
+    pub(crate) row_bits: u32,
+    pub(crate) flag: u32,
+    pub(crate) from_round: u32,
+    pub(crate) to_round: u32,
+}
+
+/// The parameters of kernels over words, as `choose.wgsl` and `unit_pair.wgsl` declare them.
+#[derive(Clone, Copy, Default)]
+#[repr(C)]
+pub(crate) struct WordParams {
+    pub(crate) words: u32,
+    pub(crate) item_words: u32,
+    pub(crate) a_stride: u32,
+    pub(crate) b_stride: u32,
+    pub(crate) c_stride: u32,
+}
+
+/// The parameters of kernels over rings, as `ring.wgsl` declares them.
+#[derive(Clone, Copy, Default)]
+#[repr(C)]
+pub(crate) struct RingParams {
+    pub(crate) count: u32,
+    pub(crate) log_degree: u32,
+    pub(crate) limbs: u32,
+    pub(crate) a_stride: u32,
+    pub(crate) b_stride: u32,
+    pub(crate) first_stage: u32,
+    pub(crate) stages: u32,
+    pub(crate) log_columns: u32,
+    pub(crate) factor: u32,
+    pub(crate) beats: u32,
+    pub(crate) words: u32,
+    pub(crate) first_seed: u32,
+}
+
+/// Parameters as words, in the order of their fields.
+pub(crate) trait AsWords {
+    fn as_words(&self) -> Vec<u32>;
+}
+
+impl AsWords for Params {
+    fn as_words(&self) -> Vec<u32> {
+        let Self { count, a_words, a_stride, a_start, b_words, b_stride, b_start, .. } = *self;
+        let Self { out_words, out_stride, out_start, shift, rows, windows, width, .. } = *self;
+        let Self { row_bits, flag, from_round, to_round, .. } = *self;
+        vec![
+            count, a_words, a_stride, a_start, b_words, b_stride, b_start, out_words, out_stride,
+            out_start, shift, rows, windows, width, row_bits, flag, from_round, to_round,
+        ]
+    }
+}
+
+impl AsWords for RingParams {
+    fn as_words(&self) -> Vec<u32> {
+        let Self { count, log_degree, limbs, a_stride, b_stride, first_stage, stages, .. } = *self;
+        let Self { log_columns, factor, beats, words, first_seed, .. } = *self;
+        vec![
+            count,
+            log_degree,
+            limbs,
+            a_stride,
+            b_stride,
+            first_stage,
+            stages,
+            log_columns,
+            factor,
+            beats,
+            words,
+            first_seed,
+        ]
+    }
+}
+
+impl AsWords for WordParams {
+    fn as_words(&self) -> Vec<u32> {
+        vec![self.words, self.item_words, self.a_stride, self.b_stride, self.c_stride]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::mem::{offset_of, size_of};
+
+    use wgpu::naga;
+
+    use super::*;
+
+    fn parsed(kernel: Kernel, prelude: Prelude, limbs: u32) -> naga::Module {
+        let text = kernel.text(prelude, limbs);
+        match naga::front::wgsl::parse_str(&text) {
+            Ok(module) => module,
+            Err(why) => panic!("{} over {prelude:?}: {}", kernel.name(), why.emit_to_string(&text)),
+        }
+    }
+
+    /// Every kernel over both preludes and every shape, with no adapter. What has no 64-bit integers
+    /// must not need them.
+    #[test]
+    fn every_permutation_is_valid() {
+        let mut count = 0;
+        for &kernel in Kernel::ALL {
+            for prelude in [Prelude::Native, Prelude::Split] {
+                let capabilities = match prelude {
+                    Prelude::Native => naga::valid::Capabilities::SHADER_INT64,
+                    Prelude::Split => naga::valid::Capabilities::empty(),
+                };
+                for limbs in Shape::LIMBS {
+                    let module = parsed(kernel, prelude, limbs);
+                    for team in [1, 2, 4, 8, 16] {
+                        let flags = naga::valid::ValidationFlags::all();
+                        let mut validator = naga::valid::Validator::new(flags, capabilities);
+                        let info = validator.validate(&module);
+                        let info = info.unwrap_or_else(|why| {
+                            let text = kernel.text(prelude, limbs);
+                            panic!("{}: {}", kernel.name(), why.emit_to_string(&text))
+                        });
+                        let mut constants = naga::back::PipelineConstants::default();
+                        if kernel.has_teams() {
+                            constants.insert("TEAM".into(), f64::from(team));
+                        }
+                        let (module, _) = naga::back::pipeline_constants::process_overrides(
+                            &module, &info, None, &constants,
+                        )
+                        .unwrap();
+                        assert!(validator.validate(&module).is_ok(), "{}", kernel.name());
+                        let group = module.entry_points[0].workgroup_size[0];
+                        let expected = match kernel {
+                            Kernel::Ntt | Kernel::Intt => 256,
+                            _ if kernel.has_teams() => GROUP,
+                            _ => WORDS_GROUP,
+                        };
+                        assert_eq!(group, expected, "{}", kernel.name());
+                        count += 1;
+                    }
+                }
+            }
+        }
+        assert_eq!(count, Kernel::ALL.len() * 2 * 2 * 5);
+    }
+
+    /// Name and place of each member of the structure `Params` of a kernel, and its size.
+    fn declared(kernel: Kernel) -> (Vec<(String, usize)>, usize) {
+        let module = parsed(kernel, Prelude::Split, 15);
+        let params = module.types.iter().find(|(_, ty)| ty.name.as_deref() == Some("Params"));
+        let Some((_, naga::Type { inner: naga::TypeInner::Struct { members, span }, .. })) = params
+        else {
+            panic!("{} has parameters", kernel.name())
+        };
+        let name = |member: &naga::StructMember| member.name.clone().unwrap();
+        let members = members.iter().map(|m| (name(m), m.offset as usize)).collect();
+        (members, *span as usize)
+    }
+
+    macro_rules! layout {
+        ($type:ty: $($field:ident)*) => {
+            (
+                vec![$((stringify!($field).to_string(), offset_of!($type, $field))),*],
+                size_of::<$type>(),
+                {
+                    // Each field holds its own number.
+                    let mut next = 0..;
+                    let params = <$type>::default();
+                    $(let params = { let mut params = params; params.$field = next.next().unwrap(); params };)*
+                    params.as_words()
+                },
+            )
+        };
+    }
+
+    /// What the host writes lies where kernels read it.
+    #[test]
+    fn parameters_lie_where_kernels_read_them() {
+        let numbers = layout!(Params: count a_words a_stride a_start b_words b_stride b_start
+            out_words out_stride out_start shift rows windows width row_bits flag from_round to_round);
+        let rings = layout!(RingParams: count log_degree limbs a_stride b_stride first_stage stages
+            log_columns factor beats words first_seed);
+        let words = layout!(WordParams: words item_words a_stride b_stride c_stride);
+        for &kernel in Kernel::ALL {
+            let (fields, size, order) = match kernel.libraries().first() {
+                Some(Library::Montgomery) => &numbers,
+                Some(_) => &rings,
+                None => &words,
+            };
+            let (declared, span) = declared(kernel);
+            assert_eq!((&declared, span), (fields, *size), "{}", kernel.name());
+            assert_eq!(*order, (0..fields.len() as u32).collect::<Vec<_>>());
+            assert!(*size <= PARAMS_BYTES);
+        }
+    }
+
+    /// R' ≥ 4m for every size, and no more than the columns of a product have room for.
+    #[test]
+    fn shapes_have_room_for_every_modulus() {
+        for words in 1..=128 {
+            let shape = Shape::of_words(words);
+            assert!(shape.radix_bits() >= 64 * words as u32 + 2 && shape.team <= GROUP);
+            // 2 · total products of 27 bits by 27 bits, and a carry of 38 bits.
+            assert!(u128::from(2 * shape.total()) << (2 * LIMB_BITS) < (1 << 64) - (1 << 38));
+        }
+        // The sizes of keys fit closely.
+        assert_eq!(Shape::of_words(32), Shape { team: 4, limbs: 19 });
+        assert_eq!(Shape::of_words(64), Shape { team: 8, limbs: 19 });
+        assert_eq!(Shape::of_words(96), Shape { team: 16, limbs: 15 });
+        assert_eq!(Shape::of_words(128), Shape { team: 16, limbs: 19 });
+    }
+}

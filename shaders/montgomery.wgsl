@@ -1,0 +1,378 @@
+// Library: Montgomery arithmetic of big numbers, several threads a number.
+//
+// A number is TEAM · LIMBS limbs of 27 bits, limb 0 least significant. The TEAM threads of a team
+// hold LIMBS limbs each, in registers; rank 0 holds the lowest. A workgroup of 32 threads is 32 / TEAM
+// teams. With R' = 2^(27 · TEAM · LIMBS) the host chooses sizes such that R' ≥ 4m.
+//
+// Ranges. "Settled" is: every limb at most 2^27, and the number below R'. `mont` takes settled
+// numbers and gives a settled one: x·y/R' + m, which is below 2m for x, y < 2m, and for x < R', y < m. `reduce`
+// takes a settled number below 2m and gives the one below m, every limb below 2^27.
+//
+// Columns. In `mont` a column takes at most 2 · 304 products of at most 2^54, and carries below
+// 2^38: less than 2^63.3, so nothing is carried from column to column inside the loop but what leaves
+// the lowest.
+//
+// No branch, no address and no loop depends on a number.
+
+struct Params {
+    // Items of the batch, at least 1.
+    count: u32,
+    // Of a: words of 32 bits in a number; from one item to the next (0: all items share one); where the
+    // first starts. The same of b, and of the output.
+    a_words: u32,
+    a_stride: u32,
+    a_start: u32,
+    b_words: u32,
+    b_stride: u32,
+    b_start: u32,
+    out_words: u32,
+    out_stride: u32,
+    out_start: u32,
+    // The rest as each kernel says.
+    shift: u32,
+    rows: u32,
+    windows: u32,
+    width: u32,
+    row_bits: u32,
+    flag: u32,
+    // Rounds of this dispatch: a long kernel takes several, with its numbers in `state` between them.
+    from_round: u32,
+    to_round: u32,
+}
+
+@group(0) @binding(0) var<uniform> params: Params;
+// -m⁻¹ mod 2^27 in word 0; from word 8 on numbers, limb `j` of rank `r` at `j · TEAM + r`: m, R' mod m,
+// R'² mod m, and one more where a kernel says so.
+@group(0) @binding(1) var<storage, read> constants: array<u32>;
+@group(0) @binding(2) var<storage, read> a: array<u32>;
+@group(0) @binding(3) var<storage, read> b: array<u32>;
+@group(0) @binding(4) var<storage, read_write> out: array<u32>;
+// A number for each item, limb `j` of rank `r` at `j · TEAM + r`.
+@group(0) @binding(5) var<storage, read_write> state: array<u32>;
+
+const GROUP: u32 = 32u;
+const LIMB_BITS: u32 = 27u;
+const MASK: u32 = 0x7ffffffu;
+// Words that hold the limbs of a thread wherever the first begins, and one more.
+const NEIGHBOURS: u32 = (LIMBS * LIMB_BITS + 31u) / 32u + 1u;
+// Places of numbers among the constants.
+const ONE: u32 = 1u;
+const R_SQUARED: u32 = 2u;
+const EXTRA: u32 = 3u;
+
+// Threads a number: 1, 2, 4, 8 or 16.
+override TEAM: u32 = 1u;
+
+alias Number = array<u32, LIMBS>;
+
+// The second factor of `mont` of each team; afterwards the digits of the quotient q, for which
+// x·y + q·m = x'·R'.
+var<workgroup> operand: array<u32, GROUP * LIMBS>;
+// The digit of the quotient of this round and the last.
+var<workgroup> digits: array<u32, 2u * GROUP>;
+// What threads of a team hand to their neighbours.
+var<workgroup> columns: array<vec2<u32>, 2u * GROUP>;
+
+var<private> lane: u32;
+var<private> rank: u32;
+// The lane of rank 0.
+var<private> first: u32;
+var<private> item: u32;
+var<private> m: Number;
+var<private> m_inverse: u32;
+
+// The place of a thread, and its limbs of m. Teams past the last item compute the last one once more.
+fn begin(index: u32, group: u32) {
+    lane = index;
+    rank = lane % TEAM;
+    first = lane - rank;
+    item = group * (GROUP / TEAM) + lane / TEAM;
+    m = constant(0u);
+    m_inverse = constants[0];
+}
+
+fn clamped() -> u32 {
+    return min(item, params.count - 1u);
+}
+
+fn constant(index: u32) -> Number {
+    var x: Number;
+    for (var j = 0u; j < LIMBS; j++) {
+        x[j] = constants[8u + (index * LIMBS + j) * TEAM + rank];
+    }
+    return x;
+}
+
+// 27 bits from bit `offset` of `lower` on.
+fn limb_of(lower: u32, upper: u32, offset: u32) -> u32 {
+    let above = select(0u, upper << ((32u - offset) & 31u), offset != 0u);
+    return ((lower >> offset) | above) & MASK;
+}
+
+fn a_word(start: u32, index: i32) -> u32 {
+    let inside = index >= 0 && u32(index) < params.a_words;
+    return select(0u, a[select(0u, start + u32(index), inside)], inside);
+}
+
+fn b_word(start: u32, index: i32) -> u32 {
+    let inside = index >= 0 && u32(index) < params.b_words;
+    return select(0u, b[select(0u, start + u32(index), inside)], inside);
+}
+
+// Where an item of a begins, and one of b.
+fn a_item() -> u32 {
+    return params.a_start + clamped() * params.a_stride;
+}
+
+fn b_item() -> u32 {
+    return params.b_start + clamped() * params.b_stride;
+}
+
+// Limbs of 27 bits from bit `offset` of neighbouring words on. First these are shifted down, so that every
+// limb is at a place known beforehand.
+fn limbs_of(neighbours: array<u32, NEIGHBOURS>, offset: u32) -> Number {
+    var words = neighbours;
+    for (var k = 0u; k + 1u < NEIGHBOURS; k++) {
+        words[k] = (words[k] >> offset) | select(0u, words[k + 1u] << ((32u - offset) & 31u), offset != 0u);
+    }
+    var x: Number;
+    for (var j = 0u; j < LIMBS; j++) {
+        let bit = LIMB_BITS * j;
+        x[j] = limb_of(words[bit / 32u], words[bit / 32u + 1u], bit % 32u);
+    }
+    return x;
+}
+
+// Limbs `skip ..` of the number of a at `start`, times 2^shift; words past its end are zero.
+fn load_a(start: u32, skip: u32, shift: u32) -> Number {
+    let bit = i32(LIMB_BITS * (skip + rank * LIMBS)) - i32(shift);
+    var words: array<u32, NEIGHBOURS>;
+    for (var k = 0u; k < NEIGHBOURS; k++) {
+        words[k] = a_word(start, (bit >> 5u) + i32(k));
+    }
+    return limbs_of(words, u32(bit) & 31u);
+}
+
+fn load_b(start: u32, skip: u32, shift: u32) -> Number {
+    let bit = i32(LIMB_BITS * (skip + rank * LIMBS)) - i32(shift);
+    var words: array<u32, NEIGHBOURS>;
+    for (var k = 0u; k < NEIGHBOURS; k++) {
+        words[k] = b_word(start, (bit >> 5u) + i32(k));
+    }
+    return limbs_of(words, u32(bit) & 31u);
+}
+
+// The number 1.
+fn unit() -> Number {
+    var x: Number;
+    for (var j = 0u; j < LIMBS; j++) {
+        x[j] = select(0u, 1u, rank + j == 0u);
+    }
+    return x;
+}
+
+fn set_operand(x: Number) {
+    var y = x;
+    for (var j = 0u; j < LIMBS; j++) {
+        operand[lane * LIMBS + j] = y[j];
+    }
+}
+
+// This thread's digits of the quotient that the last `mont` left.
+fn quotient() -> Number {
+    var x: Number;
+    for (var j = 0u; j < LIMBS; j++) {
+        x[j] = operand[lane * LIMBS + j];
+    }
+    return x;
+}
+
+// What the next lower rank gave; 0 for rank 0.
+fn from_below(x: Wide) -> Wide {
+    workgroupBarrier();
+    columns[lane] = unpack(x);
+    workgroupBarrier();
+    let below = columns[max(lane, 1u) - 1u];
+    return pack(select(below, vec2<u32>(0u, 0u), rank == 0u));
+}
+
+// Adds a carry at this thread's lowest limb; gives the carry out of its highest.
+fn ripple(x: ptr<function, Number>, carry_in: Wide) -> Wide {
+    var carry = carry_in;
+    for (var j = 0u; j < LIMBS; j++) {
+        let sum = add(carry, wide((*x)[j]));
+        (*x)[j] = low(sum) & MASK;
+        carry = shift_right(sum, LIMB_BITS);
+    }
+    return carry;
+}
+
+// Hands on what left the top of each thread's limbs, then what leaves it in turn, at most 1.
+fn finish_carries(x: ptr<function, Number>, carry: Wide) {
+    let second = ripple(x, from_below(carry));
+    let last = low(from_below(second));
+    (*x)[0] += last;
+}
+
+// Settles limbs of up to 32 bits, adding `carry_in` below each thread's: then the carries between
+// threads are below 2^6, and after the second round at most 1. What leaves the top is dropped.
+fn settle(x: ptr<function, Number>, carry_in: Wide) {
+    finish_carries(x, ripple(x, carry_in));
+}
+
+// For carries of one bit: whether each thread makes one, and whether it passes one on. Gives what
+// comes into this thread and what leaves the team.
+fn look_ahead(makes: u32, passes: u32) -> vec2<u32> {
+    workgroupBarrier();
+    columns[lane] = vec2<u32>(makes, passes);
+    workgroupBarrier();
+    var carry = 0u;
+    var into = 0u;
+    for (var r = 0u; r < TEAM; r++) {
+        into = select(into, carry, r == rank);
+        let other = columns[first + r];
+        carry = other.x | (other.y & carry);
+    }
+    return vec2<u32>(into, carry);
+}
+
+// x := x · operand / R' mod m. The operand becomes the quotient.
+fn mont(x: ptr<function, Number>) {
+    var acc: array<Wide, LIMBS>;
+    for (var j = 0u; j < LIMBS; j++) {
+        acc[j] = wide(0u);
+    }
+    workgroupBarrier();
+    for (var i = 0u; i < TEAM * LIMBS; i++) {
+        let at = first * LIMBS + i;
+        let y = operand[at];
+        for (var j = 0u; j < LIMBS; j++) {
+            acc[j] = mad(acc[j], (*x)[j], y);
+        }
+        let digit = (low(acc[0]) * m_inverse) & MASK;
+        // Each round writes what the one before did not, so one barrier a round is enough.
+        let slot = (i & 1u) * GROUP;
+        if rank == 0u {
+            digits[slot + lane] = digit;
+        }
+        workgroupBarrier();
+        let q = digits[slot + first];
+        if rank == 0u {
+            operand[at] = q;
+        }
+        if i > 0u && rank + 1u < TEAM {
+            acc[LIMBS - 1u] = add(acc[LIMBS - 1u], pack(columns[GROUP - slot + lane + 1u]));
+        }
+        let bottom = mad(acc[0], m[0], q);
+        columns[slot + lane] = unpack(bottom);
+        for (var j = 1u; j < LIMBS; j++) {
+            acc[j - 1u] = mad(acc[j], m[j], q);
+        }
+        acc[LIMBS - 1u] = wide(0u);
+        // The lowest column is a multiple of 2^27 now: what is above goes one up.
+        if rank == 0u {
+            acc[0] = add(acc[0], shift_right(bottom, LIMB_BITS));
+        }
+    }
+    workgroupBarrier();
+    if rank + 1u < TEAM {
+        let slot = ((TEAM * LIMBS - 1u) & 1u) * GROUP;
+        acc[LIMBS - 1u] = add(acc[LIMBS - 1u], pack(columns[slot + lane + 1u]));
+    }
+    var carry = wide(0u);
+    for (var j = 0u; j < LIMBS; j++) {
+        let sum = add(acc[j], carry);
+        (*x)[j] = low(sum) & MASK;
+        carry = shift_right(sum, LIMB_BITS);
+    }
+    finish_carries(x, carry);
+}
+
+// x + y, settled.
+fn sum(x: Number, y: Number) -> Number {
+    var p = x;
+    var q = y;
+    for (var j = 0u; j < LIMBS; j++) {
+        p[j] += q[j];
+    }
+    settle(&p, wide(0u));
+    return p;
+}
+
+// Settled to exact: every limb below 2^27.
+fn resolve(x: ptr<function, Number>) {
+    let makes = low(ripple(x, wide(0u)));
+    var passes = 1u;
+    for (var j = 0u; j < LIMBS; j++) {
+        passes &= u32((*x)[j] == MASK);
+    }
+    let into = look_ahead(makes, passes).x;
+    _ = ripple(x, wide(into));
+}
+
+// x mod m for a settled x < 2m; gives 1 where x was at least m, else 0.
+fn reduce(x: ptr<function, Number>) -> u32 {
+    resolve(x);
+    // x − m: a limb that borrows has its top bit set.
+    var rest: Number;
+    var borrow = 0u;
+    var passes = 1u;
+    for (var j = 0u; j < LIMBS; j++) {
+        let difference = (*x)[j] - m[j] - borrow;
+        borrow = difference >> 31u;
+        rest[j] = difference & MASK;
+        passes &= u32(rest[j] == 0u);
+    }
+    let borrows = look_ahead(borrow, passes);
+    var into = borrows.x;
+    let keep = 0u - borrows.y;
+    for (var j = 0u; j < LIMBS; j++) {
+        let difference = rest[j] - into;
+        into = difference >> 31u;
+        (*x)[j] = ((*x)[j] & keep) | (difference & MASK & ~keep);
+    }
+    return 1u - borrows.y;
+}
+
+fn load_state() -> Number {
+    var x: Number;
+    for (var j = 0u; j < LIMBS; j++) {
+        x[j] = state[(clamped() * LIMBS + j) * TEAM + rank];
+    }
+    return x;
+}
+
+fn save_state(x: Number) {
+    var y = x;
+    if item < params.count {
+        for (var j = 0u; j < LIMBS; j++) {
+            state[(item * LIMBS + j) * TEAM + rank] = y[j];
+        }
+    }
+}
+
+// Writes an exact number as words of 32 bits, where the item's output begins.
+fn store(x: Number) {
+    store_at(x, 0u);
+}
+
+fn store_at(x: Number, skip: u32) {
+    workgroupBarrier();
+    set_operand(x);
+    workgroupBarrier();
+    if item < params.count {
+        let start = params.out_start + skip + item * params.out_stride;
+        for (var w = rank; w < params.out_words; w += TEAM) {
+            let limb = (32u * w) / LIMB_BITS;
+            let offset = 32u * w - LIMB_BITS * limb;
+            out[start + w] = (exact_limb(limb) >> offset)
+                | (exact_limb(limb + 1u) << (LIMB_BITS - offset))
+                | select(0u, exact_limb(limb + 2u) << ((2u * LIMB_BITS - offset) & 31u), offset > 22u);
+        }
+    }
+}
+
+fn exact_limb(index: u32) -> u32 {
+    let inside = index < TEAM * LIMBS;
+    return select(0u, operand[first * LIMBS + select(0u, index, inside)], inside);
+}

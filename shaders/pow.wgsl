@@ -1,0 +1,70 @@
+// The product over `rows` of table[row][digit], window by window from the top with `width` squarings
+// before each but the first: the first round is number `width`, the last, number windows · (width + rows),
+// takes R' away. a: exponents of a_words words; digit `window` of row `row` is bits
+// `row · row_bits + window · width ..` of the exponent at `row · shift` words from the item's first. b: a table
+// made by table.wgsl, `flag` bases for each item (0: all items share it).
+//
+// So it is the power of an own base (rows = 1), simultaneous powers of shared bases (a row and an
+// exponent each), and the power of a fixed base (a row for each digit, one window).
+//
+// Every entry of a table is read for every digit, and the digit only makes masks of it.
+
+@compute @workgroup_size(GROUP)
+fn main(@builtin(local_invocation_index) index: u32, @builtin(workgroup_id) group: vec3<u32>,
+        @builtin(num_workgroups) groups: vec3<u32>) {
+    begin(index, group.y * groups.x + group.x);
+    let each = params.width + params.rows;
+    let last = params.windows * each;
+    var x: Number;
+    if params.from_round == params.width {
+        x = constant(ONE);
+    } else {
+        x = load_state();
+    }
+    for (var round = params.from_round; round < params.to_round; round++) {
+        let window = params.windows - 1u - round / each;
+        let step = round % each;
+        if round == last {
+            // Takes R' away again.
+            set_operand(unit());
+        } else if step < params.width {
+            set_operand(x);
+        } else {
+            set_operand(entry(step - params.width, window));
+        }
+        mont(&x);
+    }
+    if params.to_round > last {
+        _ = reduce(&x);
+        store(x);
+    } else {
+        save_state(x);
+    }
+}
+
+fn entry(row: u32, window: u32) -> Number {
+    let digit = digit_of(row, window);
+    let base = clamped() * params.flag + row;
+    var x: Number;
+    for (var j = 0u; j < LIMBS; j++) {
+        x[j] = 0u;
+    }
+    for (var e = 0u; e < (1u << params.width); e++) {
+        // All ones where e is the digit: only then 1 is taken from 0.
+        let mask = 0u - (((e ^ digit) - 1u) >> 31u);
+        let start = ((base << params.width) + e) * LIMBS;
+        for (var j = 0u; j < LIMBS; j++) {
+            x[j] |= b[(start + j) * TEAM + rank] & mask;
+        }
+    }
+    return x;
+}
+
+fn digit_of(row: u32, window: u32) -> u32 {
+    let bit = row * params.row_bits + window * params.width;
+    let start = a_item() + row * params.shift;
+    let word = i32(bit >> 5u);
+    let offset = bit & 31u;
+    let above = select(0u, a_word(start, word + 1) << ((32u - offset) & 31u), offset != 0u);
+    return ((a_word(start, word) >> offset) | above) & ((1u << params.width) - 1u);
+}
