@@ -370,7 +370,6 @@ pub(crate) fn count(program: &Program, operands: &[Operand<'_>]) -> usize {
 }
 
 /// Checks that operands fit a program; gives the number of items.
-#[cfg(feature = "gpu")]
 pub(crate) fn check(program: &Program, operands: &mut [Operand<'_>]) -> Result<usize, RunError> {
     Plan::new(program).bind(operands).map(|(_, count)| count)
 }

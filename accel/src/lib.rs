@@ -15,6 +15,7 @@
 //! | [`reference`](mod@reference) | the oracle: slow and obvious |
 //! | [`cpu`] | the CPU engine: every core, and the widest multiplier that is there |
 //! | `gpu` | with the feature `gpu`, the GPU engine |
+//! | [`scheduler`] | an engine over a device and the CPU, for what the device cannot do or does slowly |
 //! | [`conformance`](mod@conformance) | the suite that every engine must pass, instantiated with one macro line |
 //!
 //! # Conventions
@@ -44,6 +45,7 @@ pub mod random;
 pub mod reference;
 pub mod residues;
 pub mod ring;
+pub mod scheduler;
 
 pub use beats::Beats;
 pub use cpu::CpuEngine;
@@ -57,6 +59,7 @@ pub use program::{Builder, Program};
 pub use reference::ReferenceEngine;
 pub use residues::Residues;
 pub use ring::{Ring, RingError};
+pub use scheduler::Scheduler;
 
 use std::sync::Arc;
 
