@@ -23,18 +23,15 @@ use crate::{
 /// `conformance!(engine, without: ["uniform"])` is for an engine that has not every step. It must name
 /// them all, and refuse every program that has one; the suite runs the others.
 ///
-/// `conformance!(present: engine, without: [..])` is for an engine whose device may be absent: the
-/// expression gives an `Option<&Engine>`, and tests without one say that they were skipped.
+/// `conformance!(over: both, without: [..])` hands every case to a function, `both(case)`, that runs it over
+/// as many engines as it likes, such as those whose device is there.
 #[macro_export]
 macro_rules! conformance {
     ($engine:expr) => {
         $crate::conformance!($engine, without: []);
     };
-    (present: $engine:expr, without: $steps:expr) => {
-        $crate::conformance!(@cases (|case: fn(&dyn $crate::Engine)| match $engine {
-            Some(engine) => case(engine),
-            None => eprintln!("skipped: there is no device for this engine"),
-        }), $steps);
+    (over: $with:expr, without: $steps:expr) => {
+        $crate::conformance!(@cases $with, $steps);
     };
     ($engine:expr, without: $steps:expr) => {
         $crate::conformance!(@cases (|case: fn(&dyn $crate::Engine)| case(&$engine)), $steps);

@@ -4,46 +4,67 @@
 #![allow(missing_docs, reason = "the names of the modules say it")]
 #![allow(clippy::unwrap_used, reason = "helpers of tests, where a panic is the report")]
 
-use std::sync::OnceLock;
+use std::{
+    panic::resume_unwind,
+    sync::{Once, OnceLock},
+    thread,
+};
 
 use ciphergram_accel::{Engine, GpuEngine, gpu::GpuError};
 
 /// Steps that have no kernel.
 const WITHOUT: &[&str] = &["invert"];
 
-/// One engine for all tests of a module, which says what it runs on.
+type Shared = OnceLock<Result<GpuEngine, GpuError>>;
+
+/// One engine for all tests: to make its pipelines takes nearly all of their time. It says what it runs on.
 fn shared(
-    engine: &'static OnceLock<Option<GpuEngine>>,
+    engine: &'static Shared,
     open: fn() -> Result<GpuEngine, GpuError>,
 ) -> Option<&'static GpuEngine> {
-    let present = engine.get_or_init(|| match open() {
-        Ok(engine) => {
-            eprintln!("on {}", engine.describe());
-            Some(engine)
+    let opened = engine.get_or_init(|| {
+        let opened = open();
+        match &opened {
+            Ok(engine) => println!("on {}", engine.describe()),
+            Err(why) => println!("{why}"),
         }
-        Err(why) => {
-            eprintln!("{why}");
-            None
-        }
+        opened
     });
-    present.as_ref()
+    opened.as_ref().ok()
 }
 
-mod native {
-    use super::*;
-
-    static ENGINE: OnceLock<Option<GpuEngine>> = OnceLock::new();
-
-    ciphergram_accel::conformance!(present: shared(&ENGINE, GpuEngine::new), without: WITHOUT);
+fn native() -> Option<&'static GpuEngine> {
+    static ENGINE: Shared = OnceLock::new();
+    shared(&ENGINE, GpuEngine::new)
 }
 
-mod split {
-    use super::*;
-
-    static ENGINE: OnceLock<Option<GpuEngine>> = OnceLock::new();
-
-    ciphergram_accel::conformance!(present: shared(&ENGINE, GpuEngine::split), without: WITHOUT);
+fn split() -> Option<&'static GpuEngine> {
+    static ENGINE: Shared = OnceLock::new();
+    shared(&ENGINE, GpuEngine::split)
 }
+
+/// Runs a case with both preludes at once: a driver makes the pipelines of one device one after the other.
+fn with_both_preludes(case: fn(&dyn Engine)) {
+    let present = [("native", native()), ("split", split())];
+    thread::scope(|scope| {
+        let cases = present.map(|(name, engine)| {
+            let run = move || match engine {
+                Some(engine) => case(engine),
+                None => skipped(),
+            };
+            // Whose name a panic tells.
+            thread::Builder::new().name(name.into()).spawn_scoped(scope, run).unwrap()
+        });
+        cases.into_iter().for_each(|run| run.join().unwrap_or_else(|why| resume_unwind(why)));
+    });
+}
+
+fn skipped() {
+    static TOLD: Once = Once::new();
+    TOLD.call_once(|| println!("SKIPPED, there is no GPU adapter"));
+}
+
+ciphergram_accel::conformance!(over: with_both_preludes, without: WITHOUT);
 
 /// Programs of more rounds than one dispatch takes, over batches that one part of device memory does not.
 mod long {
@@ -57,30 +78,29 @@ mod long {
 
     use super::*;
 
-    static ENGINE: OnceLock<Option<GpuEngine>> = OnceLock::new();
+    /// Words of a modulus whose kernels the suite needs as well.
+    const WORDS: usize = 32;
 
     fn words(random: &mut ChaCha20Rng, count: usize) -> Vec<u64> {
         (0..count).map(|_| random.next_u64()).collect()
     }
 
-    /// An odd modulus of 1024 bits, the highest of them set, and numbers below it.
+    /// An odd modulus of 2048 bits, the highest of them set, and numbers below it.
     fn modulus(random: &mut ChaCha20Rng) -> Arc<Modulus> {
-        let mut m = words(random, 16);
+        let mut m = words(random, WORDS);
         m[0] |= 1;
-        m[15] |= 1 << 63;
+        m[WORDS - 1] |= 1 << 63;
         Arc::new(Modulus::new("m", &m).unwrap())
     }
 
     fn residues(random: &mut ChaCha20Rng, count: usize) -> Vec<u64> {
-        let mut x = words(random, 16 * count);
-        x.chunks_mut(16).for_each(|x| x[15] >>= 1);
+        let mut x = words(random, WORDS * count);
+        x.chunks_mut(WORDS).for_each(|x| x[WORDS - 1] >>= 1);
         x
     }
 
     fn agree(program: &Program, inputs: &[Operand<'_>], out_words: usize) {
-        let Some(gpu) = shared(&ENGINE, GpuEngine::new) else {
-            return eprintln!("skipped: there is no device for this engine");
-        };
+        let Some(gpu) = native() else { return skipped() };
         let run = |engine: &dyn Engine| {
             let mut out = vec![0; out_words];
             let mut operands: Vec<_> = inputs
@@ -104,18 +124,18 @@ mod long {
         let mut random = ChaCha20Rng::seed_from_u64(21);
         let m = modulus(&mut random);
         let base = residues(&mut random, 1);
-        let fixed = Arc::new(FixedBase::new("base", m.clone(), &base, 16_384));
+        let fixed = Arc::new(FixedBase::new("base", m.clone(), &base, 8192));
         let mut b = Builder::new("long powers");
-        let (x, e) = (b.residues("x", &m), b.exponents::<Secret>("e", 2048));
-        let long = b.exponents::<Secret>("long", 16_384);
+        let (x, e) = (b.residues("x", &m), b.exponents::<Secret>("e", 1024));
+        let long = b.exponents::<Secret>("long", 8192);
         let power = b.pow("power", x, e);
         let fixed = b.pow_fixed_base("fixed", &fixed, long);
         let both = b.mul("both", power, fixed);
         b.output(both);
-        let (x, e) = (residues(&mut random, 3), words(&mut random, 32 * 3));
-        let long = words(&mut random, 256 * 3);
+        let (x, e) = (residues(&mut random, 3), words(&mut random, 16 * 3));
+        let long = words(&mut random, 128 * 3);
         let inputs = [Operand::In(&x), Operand::SecretIn(&e), Operand::SecretIn(&long)];
-        agree(&b.build(), &inputs, 16 * 3);
+        agree(&b.build(), &inputs, WORDS * 3);
     }
 
     #[test]
@@ -123,17 +143,17 @@ mod long {
         let mut random = ChaCha20Rng::seed_from_u64(22);
         let m = modulus(&mut random);
         let mut b = Builder::new("long product");
-        let x = b.residue_rows("x", &m, 2000);
+        let x = b.residue_rows("x", &m, 1000);
         let z = b.product("z", x);
         b.output(z);
-        let x = residues(&mut random, 2 * 2000);
-        agree(&b.build(), &[Operand::In(&x)], 16 * 2);
+        let x = residues(&mut random, 2 * 1000);
+        agree(&b.build(), &[Operand::In(&x)], WORDS * 2);
         let mut b = Builder::new("long dot");
         let x = b.shared_residues("x", &m, 300);
         let e = b.exponent_rows::<Public>("e", 64, 300);
         let z = b.dot("z", x, e);
         b.output(z);
         let (x, e) = (residues(&mut random, 300), words(&mut random, 300 * 5));
-        agree(&b.build(), &[Operand::In(&x), Operand::In(&e)], 16 * 5);
+        agree(&b.build(), &[Operand::In(&x), Operand::In(&e)], WORDS * 5);
     }
 }
