@@ -15,6 +15,11 @@ pub trait Engine: Send + Sync {
     /// One line on what it runs on, for people.
     fn describe(&self) -> String;
 
+    /// More on what it runs on, for people who ask: names and values, such as limits of a device.
+    fn details(&self) -> Vec<(&'static str, String)> {
+        vec![]
+    }
+
     /// Whether it can run a step of this name (see `Step::name`).
     fn supports(&self, step: &str) -> bool;
 

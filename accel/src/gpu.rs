@@ -94,6 +94,12 @@ impl GpuEngine {
         self.device.prelude
     }
 
+    /// Whether the adapter is a program, which shares the CPU with everybody else and is never faster.
+    #[must_use]
+    pub fn is_software(&self) -> bool {
+        self.device.info.device_type == wgpu::DeviceType::Cpu
+    }
+
     fn device(&self) -> &Device {
         &self.device
     }
@@ -162,6 +168,10 @@ impl Engine for GpuEngine {
             Prelude::Split => "products in 16-bit halves",
         };
         format!("{name} ({backend}, {driver} {driver_info}), {integers}")
+    }
+
+    fn details(&self) -> Vec<(&'static str, String)> {
+        self.device.details()
     }
 
     fn supports(&self, step: &str) -> bool {

@@ -81,6 +81,39 @@ pub(crate) enum Command {
     Bench(Bench),
 }
 
+/// Where programs run.
+#[derive(Args, Clone, Copy)]
+pub(crate) struct Place {
+    /// What runs programs: gpu leaves to the CPU what it cannot do, auto takes the faster of both, reference is slow
+    #[arg(long, value_name = "NAME", value_enum, default_value_t = EngineName::Cpu)]
+    pub(crate) engine: EngineName,
+}
+
+/// An engine, or a way to choose one.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum EngineName {
+    /// The CPU
+    Cpu,
+    /// A GPU; the CPU where there is none, and for programs that the GPU has not every step of
+    Gpu,
+    /// A GPU for batches that it is faster at, else the CPU
+    Auto,
+    /// The oracle that engines are tested against: slow
+    Reference,
+}
+
+impl EngineName {
+    /// The option that asks for it.
+    pub(crate) fn option(self) -> &'static str {
+        match self {
+            Self::Cpu => "--engine cpu",
+            Self::Gpu => "--engine gpu",
+            Self::Auto => "--engine auto",
+            Self::Reference => "--engine reference",
+        }
+    }
+}
+
 #[derive(Args)]
 pub(crate) struct Demo {
     /// ckks-sum, ckks-sum-public, paillier-2048, paillier-3072 or paillier-4096
@@ -98,6 +131,8 @@ pub(crate) struct Demo {
     /// Fixes data and training; never keys, masks or noise
     #[arg(long, default_value_t = 1)]
     pub(crate) seed: u64,
+    #[command(flatten)]
+    pub(crate) place: Place,
     /// Also write the figures to this file
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
@@ -117,6 +152,8 @@ pub(crate) struct DemoClient {
     pub(crate) rounds: u32,
     #[arg(long)]
     pub(crate) seed: u64,
+    #[command(flatten)]
+    pub(crate) place: Place,
 }
 
 /// What a parameter set is derived from.
@@ -196,6 +233,8 @@ pub(crate) struct Encrypt {
     pub(crate) out: PathBuf,
     #[command(flatten)]
     pub(crate) weighting: Weighting,
+    #[command(flatten)]
+    pub(crate) place: Place,
     /// Report as JSON
     #[arg(long)]
     pub(crate) json: bool,
@@ -229,6 +268,8 @@ pub(crate) struct Aggregate {
     /// The contributions
     #[arg(required = true, value_name = "FILE")]
     pub(crate) inputs: Vec<PathBuf>,
+    #[command(flatten)]
+    pub(crate) place: Place,
     /// Report as JSON
     #[arg(long)]
     pub(crate) json: bool,
@@ -248,6 +289,8 @@ pub(crate) struct Decrypt {
     /// Write Σ weight·x instead of the weighted mean
     #[arg(long)]
     pub(crate) sum: bool,
+    #[command(flatten)]
+    pub(crate) place: Place,
     /// Report as JSON
     #[arg(long)]
     pub(crate) json: bool,
@@ -291,6 +334,8 @@ pub(crate) struct Serve {
     /// Answer GET /metrics over HTTP here, in the text format of Prometheus, to whoever asks
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) metrics: Option<SocketAddr>,
+    #[command(flatten)]
+    pub(crate) place: Place,
     /// Report as JSON, one object a line
     #[arg(long)]
     pub(crate) json: bool,
@@ -349,6 +394,8 @@ pub(crate) struct Join {
     /// Also write every datagram to this file, for Wireshark and its like; payloads stay sealed
     #[arg(long, value_name = "FILE")]
     pub(crate) capture: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) place: Place,
     /// Report as JSON
     #[arg(long)]
     pub(crate) json: bool,
@@ -497,7 +544,7 @@ pub(crate) struct Bench {
         value_parser = Operations::parse
     )]
     pub(crate) ops: Operations,
-    /// One engine, as `ciphergram devices` names it [default: all but reference]
+    /// One engine, as `ciphergram devices` names it, or auto [default: all but reference]
     #[arg(long, value_name = "NAME")]
     pub(crate) engine: Option<String>,
     /// Threads, 1 to 1024

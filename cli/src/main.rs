@@ -7,6 +7,7 @@ mod args;
 mod bench;
 mod commands;
 mod demo;
+mod engines;
 mod failure;
 mod files;
 mod nodes;

@@ -39,6 +39,7 @@ pub(crate) struct Device {
     pub(super) device: wgpu::Device,
     pub(super) queue: wgpu::Queue,
     pub(super) prelude: Prelude,
+    has_int64: bool,
     pub(super) info: wgpu::AdapterInfo,
     pub(super) limits: wgpu::Limits,
     pub(super) layout: wgpu::BindGroupLayout,
@@ -85,7 +86,8 @@ impl Device {
         let Some(adapter) = choose(adapters(), wanted.as_deref()) else {
             return Err(GpuError::NoAdapter { wanted });
         };
-        let native = adapter.features().contains(wgpu::Features::SHADER_INT64) && !split;
+        let has_int64 = adapter.features().contains(wgpu::Features::SHADER_INT64);
+        let native = has_int64 && !split;
         let (info, limits) = (adapter.get_info(), adapter.limits());
         let descriptor = wgpu::DeviceDescriptor {
             label: Some("ciphergram"),
@@ -116,7 +118,18 @@ impl Device {
         });
         let prelude = if native { Prelude::Native } else { Prelude::Split };
         let pipelines = Mutex::default();
-        Ok(Self { device, queue, prelude, info, limits, layout, pipeline_layout, pipelines, lost })
+        Ok(Self {
+            device,
+            queue,
+            prelude,
+            has_int64,
+            info,
+            limits,
+            layout,
+            pipeline_layout,
+            pipelines,
+            lost,
+        })
     }
 
     /// The pipeline of a kernel, made when it is first needed, by one thread.
@@ -166,6 +179,40 @@ impl Device {
             usage: Usage::STORAGE | Usage::COPY_SRC | Usage::COPY_DST,
             mapped_at_creation: false,
         })
+    }
+
+    /// Names and values, for people.
+    pub(super) fn details(&self) -> Vec<(&'static str, String)> {
+        let Self { info, limits, .. } = self;
+        let kind = match info.device_type {
+            wgpu::DeviceType::DiscreteGpu => "a discrete GPU",
+            wgpu::DeviceType::VirtualGpu => "a virtual GPU",
+            wgpu::DeviceType::IntegratedGpu => "an integrated GPU",
+            wgpu::DeviceType::Cpu => "software",
+            wgpu::DeviceType::Other => "of unknown kind",
+        };
+        let features = match self.has_int64 {
+            true => "64-bit integers",
+            false => "none that kernels use",
+        };
+        let prelude = match self.prelude {
+            Prelude::Native => "native: 64-bit integers",
+            Prelude::Split => "split: products in 16-bit halves",
+        };
+        let limits = format!(
+            "bindings of {} MiB, workgroups of {} threads with {} KiB, {} workgroups a dispatch",
+            self.binding_bytes() >> 20,
+            limits.max_compute_invocations_per_workgroup,
+            limits.max_compute_workgroup_storage_size >> 10,
+            limits.max_compute_workgroups_per_dimension,
+        );
+        vec![
+            ("adapter", format!("{}, {kind}", info.name)),
+            ("driver", format!("{} {} ({})", info.driver, info.driver_info, info.backend)),
+            ("features", features.into()),
+            ("limits", limits),
+            ("prelude", prelude.into()),
+        ]
     }
 
     /// The most bytes of one buffer that a kernel can see.

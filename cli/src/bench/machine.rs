@@ -5,7 +5,7 @@ use std::{fs, process::Command, sync::Arc, thread};
 use ciphergram_accel::{Engine, engines};
 use serde_json::{Value, json};
 
-use crate::failure::Failure;
+use crate::{args::EngineName, engines::engine, failure::Failure};
 
 /// The engine that is measured only if it is named: nothing is slower.
 const ORACLE: &str = "reference";
@@ -22,6 +22,9 @@ pub(crate) struct Measured {
 /// # Errors
 /// There is none of this name.
 pub(crate) fn choose(name: Option<&str>) -> Result<Vec<Arc<dyn Engine>>, Failure> {
+    if name == Some("auto") {
+        return Ok(vec![engine(EngineName::Auto)]);
+    }
     let all = engines();
     let names: Vec<_> = all.iter().map(|engine| engine.name()).collect();
     let chosen: Vec<_> = all

@@ -3,9 +3,9 @@
 use ciphergram_he::{Contribution, Error, PublicKey, Sum};
 use serde_json::json;
 
-use super::engine;
 use crate::{
     args::Aggregate,
+    engines::engine,
     failure::Failure,
     files,
     report::{per_value_words, report, warn_if_few},
@@ -25,7 +25,7 @@ pub(crate) fn run(args: &Aggregate) -> Result<(), Failure> {
             bytes.and_then(|b| Contribution::from_bytes(&b, &key).map(Contribution::into_owned)),
         )
     });
-    let sum = Sum::of(&key, engine(), contributions)?;
+    let sum = Sum::of(&key, engine(args.place.engine), contributions)?;
     files::write(&args.out, &sum.to_bytes(&key))?;
     let (contributors, values) = (sum.contributors.len(), sum.agreement.values());
     warn_if_few(contributors);

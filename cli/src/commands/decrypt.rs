@@ -3,9 +3,9 @@
 use ciphergram_he::{OpenedSum, Sum, codec::Output};
 use serde_json::json;
 
-use super::engine;
 use crate::{
     args::Decrypt,
+    engines::engine,
     failure::Failure,
     files,
     report::{report, warn_if_few},
@@ -26,7 +26,8 @@ pub(crate) fn run(args: &Decrypt) -> Result<(), Failure> {
     let here = |e: ciphergram_he::Error| e.within(args.input.display());
     let sum = Sum::from_bytes(&files::read(&args.input)?, key.public()).map_err(here)?;
     let update =
-        OpenedSum::open_and_decode(&key, &*engine(), &sum, output(args.sum)).map_err(here)?;
+        OpenedSum::open_and_decode(&key, &*engine(args.place.engine), &sum, output(args.sum))
+            .map_err(here)?;
     files::write(&args.out, &update.to_safetensors()?)?;
     let fewest = sum.fewest_contributors();
     warn_if_few(fewest);

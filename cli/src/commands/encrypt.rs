@@ -7,9 +7,9 @@ use ciphergram_he::{
 };
 use serde_json::json;
 
-use super::engine;
 use crate::{
     args::Encrypt,
+    engines::engine,
     failure::Failure,
     files,
     report::{clipped, per_value, per_value_words, report, warn},
@@ -37,8 +37,8 @@ pub(crate) fn run(args: &Encrypt) -> Result<(), Failure> {
             .map_err(here)?;
     let names = agreement.specs().iter().map(|s| s.name.as_str());
     let (clipped, mut lines) = clipped(names, quantised.clipped());
-    let sealer =
-        Sealer::new(&key, engine(), quantised).map_err(|e| e.within(args.key.display()))?;
+    let sealer = Sealer::new(&key, engine(args.place.engine), quantised)
+        .map_err(|e| e.within(args.key.display()))?;
     let seed = sealer.seed();
     let values = agreement.values();
     let contribution = Contribution { seed, agreement, stream: sealer.seal_all()?.into() };

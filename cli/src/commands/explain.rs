@@ -1,5 +1,6 @@
 //! `ciphergram explain`: the real program of a throw-away key. Programs print shapes, never values.
 
+use ciphergram_accel::CpuEngine;
 use ciphergram_he::{
     SecretKey, ckks_sum,
     paillier::Encryptor,
@@ -7,7 +8,6 @@ use ciphergram_he::{
 };
 use serde_json::json;
 
-use super::engine;
 use crate::{args::Explain, failure::Failure, report::report};
 
 /// Contributors of the sum whose decryption is shown.
@@ -28,7 +28,7 @@ fn program(key: &SecretKey, operation: &str, scheme: Scheme) -> Result<String, F
     let (paillier, lattice, public) = (key.paillier(), key.lattice(), key.public().lattice());
     Ok(match (operation, paillier, parameters.lattice(), lattice, public) {
         ("encrypt", Some(secret), ..) => {
-            Encryptor::new(secret.modulus(), &*engine())?.program().to_string()
+            Encryptor::new(secret.modulus(), &CpuEngine::new())?.program().to_string()
         }
         ("aggregate", Some(secret), ..) => secret.modulus().sum_program().to_string(),
         ("decrypt", Some(secret), ..) => secret.decrypt_program().to_string(),

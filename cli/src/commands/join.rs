@@ -9,12 +9,10 @@ use ciphergram_nic::{
 };
 use serde_json::{Value, json};
 
-use super::{
-    decrypt::{output, output_name},
-    engine,
-};
+use super::decrypt::{output, output_name};
 use crate::{
     args::{Join, Ways, Wire},
+    engines::engine,
     failure::Failure,
     files, nodes,
     report::{clipped, per_value, report, warn_if_few},
@@ -45,7 +43,7 @@ pub(crate) fn run(args: &Join) -> Result<(), Failure> {
     });
     let job = Participation {
         key: (&key).into(),
-        engine: engine(),
+        engine: engine(args.place.engine),
         update: &update,
         weight: args.weighting.weight,
         agreement: files::settled(&args.weighting, &update)?,

@@ -11,9 +11,9 @@ use ciphergram_nic::{
 };
 use serde_json::{Value, json};
 
-use super::engine;
 use crate::{
     args::Serve,
+    engines::engine,
     failure::Failure,
     files, nodes,
     report::{say, warn},
@@ -47,7 +47,7 @@ pub(crate) fn run(args: &Serve) -> Result<(), Failure> {
         poll: args.wire.poll,
         datagram_bytes: args.wire.datagram,
     };
-    let mut server = Server::bind(key, engine(), config)?;
+    let mut server = Server::bind(key, engine(args.place.engine), config)?;
     if let Some(path) = &args.capture {
         server.capture(files::create(path)?)?;
     }

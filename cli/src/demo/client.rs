@@ -23,7 +23,7 @@ use super::{
 };
 use crate::{
     args::DemoClient,
-    commands::engine,
+    engines::engine,
     failure::{Failure, at},
     nodes,
 };
@@ -56,7 +56,7 @@ impl ClientReport {
 
 pub(crate) fn run(args: &DemoClient) -> Result<(), Failure> {
     let (key, _) = SecretKey::load(&args.folder.join("secret.json"))?;
-    let (engine, number) = (engine(), usize::from(args.client));
+    let (engine, number) = (engine(args.place.engine), usize::from(args.client));
     let train = Digits::load().split(args.seed).train;
     let mut shards = train.shards(usize::from(args.clients), args.seed);
     let shard = shards.swap_remove(number);

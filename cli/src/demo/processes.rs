@@ -81,7 +81,7 @@ impl Processes {
         let words = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
         let mut serve = words("serve --json --listen 127.0.0.1:0 --deadline 300");
         serve.extend(words(&format!("--clients {} --rounds {}", args.clients, args.rounds)));
-        serve.extend(words(log.option()));
+        serve.extend(words(&format!("{} {}", log.option(), args.place.engine.option())));
         serve.extend(["--key".into(), folder.join("public.json").display().to_string()]);
         let mut aggregator = Process::start("the aggregator".into(), &serve, None)?;
         let line: Value = serde_json::from_str(&aggregator.next_line()?)?;
@@ -91,6 +91,7 @@ impl Processes {
             let mut client = words(&format!("demo-client --server {address} --client {number}"));
             client.extend(words(&format!("--clients {} --rounds {}", args.clients, args.rounds)));
             client.extend(words(&format!("--seed {} {}", args.seed, log.option())));
+            client.extend(words(args.place.engine.option()));
             client.extend(["--folder".into(), folder.display().to_string()]);
             Process::start(format!("client {number}"), &client, threads)
         });

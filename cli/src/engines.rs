@@ -1,0 +1,71 @@
+//! The engine that commands run on.
+
+use std::sync::Arc;
+
+use ciphergram_accel::{CpuEngine, Engine, ReferenceEngine, Scheduler, scheduler::Event};
+
+use crate::args::EngineName;
+
+/// The engine of this name. Where a GPU is asked for and there is none, the CPU. A log line says which it is.
+pub(crate) fn engine(name: EngineName) -> Arc<dyn Engine> {
+    let cpu = Arc::new(CpuEngine::new());
+    let engine: Arc<dyn Engine> = match name {
+        EngineName::Cpu => cpu,
+        EngineName::Reference => Arc::new(ReferenceEngine),
+        EngineName::Gpu => match gpu() {
+            Ok((gpu, _)) => Arc::new(Scheduler::preferring(gpu, cpu, tell)),
+            Err(why) => {
+                tracing::warn!("programs run on the CPU: {why}");
+                cpu
+            }
+        },
+        EngineName::Auto => match gpu() {
+            Ok((gpu, true)) => {
+                let what = gpu.describe();
+                tracing::info!("programs run on the CPU, not on its emulation of a GPU, {what}");
+                cpu
+            }
+            Ok((gpu, false)) => Arc::new(Scheduler::measuring(gpu, cpu, tell)),
+            Err(why) => {
+                tracing::info!("programs run on the CPU: {why}");
+                cpu
+            }
+        },
+    };
+    tracing::info!("engine {}: {}", engine.name(), engine.describe());
+    engine
+}
+
+/// A line of the log.
+fn tell(event: Event<'_>) {
+    match event {
+        Event::Unsupported { program, step } => {
+            tracing::warn!("{program} runs on the CPU: the GPU engine has no step {step}");
+        }
+        Event::Failed { program, why } => {
+            tracing::warn!("{program} ran on the CPU: the GPU engine failed: {why}");
+        }
+        Event::Chosen { program, items, engine } => {
+            tracing::info!("{program} of {items} items runs on engine {engine}, which was faster");
+        }
+        _ => tracing::info!("{event:?}"),
+    }
+}
+
+/// The GPU engine, and whether its adapter is a program on the CPU.
+#[cfg(feature = "gpu")]
+fn gpu() -> Result<(Arc<dyn Engine>, bool), String> {
+    let engine = ciphergram_accel::GpuEngine::new().map_err(|why| why.to_string())?;
+    let is_software = engine.is_software();
+    Ok((Arc::new(engine), is_software))
+}
+
+#[cfg(not(feature = "gpu"))]
+fn gpu() -> Result<(Arc<dyn Engine>, bool), String> {
+    Err("this ciphergram was built without the feature gpu".into())
+}
+
+/// Why there is no GPU engine, if there is none.
+pub(crate) fn gpu_absence() -> Option<String> {
+    gpu().err()
+}
