@@ -18,7 +18,12 @@ const NEEDS: &[Need] = &[
     Need { probe: &["python3", "-c", "import ensurepip, venv"], packages: &["python3-venv"] },
     Need { probe: &["ip", "-Version"], packages: &["iproute2"] },
     Need { probe: &["nft", "--version"], packages: &["nftables"] },
+    // A Vulkan driver that is a program, and what finds drivers. No command of theirs tells that they are there.
+    Need { probe: &["sh", "-c", FINDS_VULKAN], packages: &["mesa-vulkan-drivers", "libvulkan1"] },
 ];
+/// Succeeds where both are.
+const FINDS_VULKAN: &str = "ls /usr/share/vulkan/icd.d/lvp_icd.*.json && \
+                            PATH=$PATH:/sbin:/usr/sbin ldconfig -p | grep -q libvulkan.so.1";
 
 /// Installs what is missing, or tells how to.
 pub(crate) fn run() -> Outcome {

@@ -4,7 +4,7 @@
 //! integration runs after it:
 //!
 //! - [`stages`]: what the stages are, in order, and the ones that are a single cargo command;
-//! - [`install`], [`hygiene`], [`python`]: the stages that are more than that;
+//! - [`install`], [`hygiene`], [`gpu`], [`python`]: the stages that are more than that;
 //! - [`report`]: running them, timing them, telling what was skipped and why;
 //! - [`timing`], [`simulate`]: no stages, but requests of their own: whether time tells secrets, and
 //!   simulated worlds;
@@ -13,6 +13,7 @@
 //! Not here: anything that a user of Ciphergram needs; that belongs to `cli`.
 
 mod command;
+mod gpu;
 mod hygiene;
 mod install;
 mod python;

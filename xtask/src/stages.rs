@@ -1,7 +1,7 @@
 //! The stages of `cargo xtask test`, in order: cheap ones first, each able to run alone.
 
 use crate::command::{cargo, output, run, run_telling};
-use crate::{hygiene, install, python};
+use crate::{gpu, hygiene, install, python};
 
 /// How a stage ended.
 #[derive(Clone, Debug, PartialEq)]
@@ -59,6 +59,11 @@ pub(crate) const ALL: &[Stage] = &[
         name: "portable",
         about: "the same tests on the path that any processor has",
         run: portable,
+    },
+    Stage {
+        name: "gpu",
+        about: "the GPU engine on llvmpipe, a Vulkan driver without a GPU, in both preludes",
+        run: gpu::run,
     },
     Stage {
         name: "namespaces",
