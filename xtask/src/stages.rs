@@ -38,6 +38,9 @@ impl PartialEq for Stage {
     }
 }
 
+/// Only run by its name: how long it takes from nothing, on two cores, has not been measured yet.
+pub(crate) const BY_NAME: &str = "gpu";
+
 /// All stages. Benchmarks have none of their own: clippy and tests compile them.
 pub(crate) const ALL: &[Stage] = &[
     Stage {
@@ -62,7 +65,7 @@ pub(crate) const ALL: &[Stage] = &[
     },
     Stage {
         name: "gpu",
-        about: "the GPU engine on llvmpipe, a Vulkan driver without a GPU, in both preludes",
+        about: "the GPU engine on llvmpipe, a Vulkan driver without a GPU, in both preludes; only by name",
         run: gpu::run,
     },
     Stage {
