@@ -20,6 +20,16 @@ pub trait Engine: Send + Sync {
         vec![]
     }
 
+    /// Whether it is a program on the CPU in the place of a device: as right, and slow.
+    fn is_emulated(&self) -> bool {
+        false
+    }
+
+    /// The items of a batch that keep all of it busy; smaller batches run at a lower rate.
+    fn full_batch(&self) -> usize {
+        1
+    }
+
     /// Whether it can run a step of this name (see `Step::name`).
     fn supports(&self, step: &str) -> bool;
 

@@ -5,7 +5,8 @@
 //! two [`Prelude`]s; what they are and how they spread numbers over threads is told there.
 //!
 //! An adapter is optional: where none is, [`GpuEngine::new`] says so with an error, and programs run on
-//! another engine. The environment variable `CIPHERGRAM_GPU` chooses among several, by index or by a part of the name.
+//! another engine. The environment variable `CIPHERGRAM_GPU` chooses among several, by index or by a part of
+//! the name; `none` leaves all alone.
 //!
 //! Steps over secrets take no branch and no address that depends on them. Device memory of a program
 //! with secrets is overwritten after the run, constants when what they belong to is gone.
@@ -38,6 +39,10 @@ pub use shaders::Prelude;
 
 /// The bytes of device memory that a part of a batch takes.
 const MEMORY_BYTES: u64 = 1 << 30;
+
+/// Items that keep the largest cards busy: some waves of the numbers that their multiprocessors hold at
+/// once, 10,560 of 4096 bits on an H200 (see `shaders/README.md`).
+const FULL_BATCH: usize = 1 << 16;
 
 /// The GPU engine. See the [module](self) documentation.
 ///
@@ -92,12 +97,6 @@ impl GpuEngine {
     #[must_use]
     pub fn prelude(&self) -> Prelude {
         self.device.prelude
-    }
-
-    /// Whether the adapter is a program, which shares the CPU with everybody else and is never faster.
-    #[must_use]
-    pub fn is_software(&self) -> bool {
-        self.device.info.device_type == wgpu::DeviceType::Cpu
     }
 
     fn device(&self) -> &Device {
@@ -172,6 +171,14 @@ impl Engine for GpuEngine {
 
     fn details(&self) -> Vec<(&'static str, String)> {
         self.device.details()
+    }
+
+    fn is_emulated(&self) -> bool {
+        self.device.info.device_type == wgpu::DeviceType::Cpu
+    }
+
+    fn full_batch(&self) -> usize {
+        if self.is_emulated() { 1 } else { FULL_BATCH }
     }
 
     fn supports(&self, step: &str) -> bool {

@@ -56,7 +56,7 @@ fn tell(event: Event<'_>) {
 #[cfg(feature = "gpu")]
 fn gpu() -> Result<(Arc<dyn Engine>, bool), String> {
     let engine = ciphergram_accel::GpuEngine::new().map_err(|why| why.to_string())?;
-    let is_software = engine.is_software();
+    let is_software = engine.is_emulated();
     Ok((Arc::new(engine), is_software))
 }
 

@@ -1,9 +1,12 @@
 //! The stage that installs system packages: only as root on Debian, and only what is missing.
 
-use std::path::Path;
+use std::{fs, io, path::Path};
 
-use crate::command::{output, program, run as run_seen};
-use crate::stages::Outcome;
+use crate::{
+    command::{output, program, run as run_seen, target},
+    gpu::swiftshader,
+    stages::Outcome,
+};
 
 /// Something that other stages start.
 struct Need {
@@ -28,18 +31,49 @@ const FINDS_VULKAN: &str = "ls /usr/share/vulkan/icd.d/lvp_icd.*.json && \
 /// Installs what is missing, or tells how to.
 pub(crate) fn run() -> Outcome {
     let missing = missing_packages(NEEDS);
-    if missing.is_empty() {
+    let driver = (!swiftshader().is_file()).then_some(CHROMIUM);
+    if missing.is_empty() && driver.is_none() {
         println!("nothing is missing");
         return Outcome::Passed;
     }
-    let names = missing.join(" ");
-    let line = format!("apt-get install --yes --no-install-recommends {names}");
     if !is_root_on_debian() {
-        println!("missing: {names}; on Debian, as root:\n  {line}");
+        if missing.is_empty() {
+            return Outcome::Skipped(format!("{CHROMIUM}, which only root on Debian unpacks"));
+        }
+        let names = missing.join(" ");
+        println!("missing: {names}; on Debian, as root:\n  {INSTALL} {names}");
         return Outcome::Skipped(format!("missing {names}, which only root on Debian installs"));
     }
     // Stages that cannot do without a package fail or skip by themselves, with their own reason.
-    install(&line).map_or_else(Outcome::Skipped, |()| Outcome::Passed)
+    let mut lines = vec!["apt-get update --quiet".to_owned()];
+    if !missing.is_empty() {
+        lines.push(format!("{INSTALL} {}", missing.join(" ")));
+    }
+    let installed = lines.iter().try_for_each(|line| install(line));
+    installed
+        .and_then(|()| driver.map_or(Ok(()), unpack))
+        .map_or_else(Outcome::Skipped, |()| Outcome::Passed)
+}
+
+const INSTALL: &str = "apt-get install --yes --no-install-recommends";
+/// Debian's package that SwiftShader is in, among much that nobody needs here: it is unpacked under the
+/// target folder, not installed.
+const CHROMIUM: &str = "chromium-common";
+
+fn unpack(package: &str) -> Result<(), String> {
+    let folder = target().join("swiftshader");
+    let wrong = |error: io::Error| format!("{package}: {error}");
+    // What an earlier try may have left.
+    let _ = fs::remove_dir_all(&folder);
+    fs::create_dir_all(&folder).map_err(wrong)?;
+    let download = ["-o", "APT::Sandbox::User=root", "download", package];
+    run_seen(program("apt-get").args(download).current_dir(&folder))?;
+    let files = fs::read_dir(&folder).map_err(wrong)?.map(|entry| entry.map(|entry| entry.path()));
+    for file in files.collect::<Result<Vec<_>, _>>().map_err(wrong)? {
+        run_seen(program("dpkg").arg("-x").args([&file, &folder]))?;
+        fs::remove_file(file).map_err(wrong)?;
+    }
+    Ok(())
 }
 
 fn missing_packages(needs: &[Need]) -> Vec<&'static str> {
@@ -54,12 +88,9 @@ fn is_root_on_debian() -> bool {
 }
 
 fn install(line: &str) -> Result<(), String> {
-    for line in ["apt-get update --quiet", line] {
-        let mut words = line.split_whitespace();
-        let mut command = program(words.next().unwrap_or_default());
-        run_seen(command.args(words).env("DEBIAN_FRONTEND", "noninteractive"))?;
-    }
-    Ok(())
+    let mut words = line.split_whitespace();
+    let mut command = program(words.next().unwrap_or_default());
+    run_seen(command.args(words).env("DEBIAN_FRONTEND", "noninteractive"))
 }
 
 #[cfg(test)]

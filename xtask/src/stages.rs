@@ -38,9 +38,6 @@ impl PartialEq for Stage {
     }
 }
 
-/// Only run by its name: how long it takes from nothing, on two cores, has not been measured yet.
-pub(crate) const BY_NAME: &str = "gpu";
-
 /// All stages. Benchmarks have none of their own: clippy and tests compile them.
 pub(crate) const ALL: &[Stage] = &[
     Stage {
@@ -65,7 +62,7 @@ pub(crate) const ALL: &[Stage] = &[
     },
     Stage {
         name: "gpu",
-        about: "the GPU engine on llvmpipe, a Vulkan driver without a GPU, in both preludes; only by name",
+        about: "the GPU engine on two Vulkan drivers that need no GPU, over both preludes",
         run: gpu::run,
     },
     Stage {
@@ -98,13 +95,15 @@ fn build() -> Outcome {
     run(&mut cargo("build --release --workspace")).into()
 }
 
+/// Kernels run in the stage `gpu`, not in each.
 fn tests() -> Outcome {
-    run(&mut cargo("test --release --workspace")).into()
+    run(cargo("test --release --workspace").env(gpu::CHOICE, "none")).into()
 }
 
 /// Where the first path was the portable one already, this repeats it.
 fn portable() -> Outcome {
-    run(cargo("test --release --workspace").env("CIPHERGRAM_CPU", "portable")).into()
+    let mut command = cargo("test --release --workspace");
+    run(command.env(gpu::CHOICE, "none").env("CIPHERGRAM_CPU", "portable")).into()
 }
 
 /// Among the tests already, which do not say what they skipped.

@@ -31,6 +31,9 @@ pub enum GpuError {
     },
 }
 
+/// What `CIPHERGRAM_GPU` says to leave all adapters alone.
+const NONE: &str = "none";
+
 /// A pipeline is of one kernel, and of one shape where it is over big numbers.
 type Pipelines = HashMap<(Kernel, Option<Shape>), Arc<OnceLock<wgpu::ComputePipeline>>>;
 
@@ -83,7 +86,9 @@ impl Device {
     /// integers of 64 bits even where there are some.
     pub(super) fn open(split: bool) -> Result<Self, GpuError> {
         let wanted = std::env::var("CIPHERGRAM_GPU").ok();
-        let Some(adapter) = choose(adapters(), wanted.as_deref()) else {
+        // Not even looked for: drivers take their time to start.
+        let present = if wanted.as_deref() == Some(NONE) { vec![] } else { adapters() };
+        let Some(adapter) = choose(present, wanted.as_deref()) else {
             return Err(GpuError::NoAdapter { wanted });
         };
         let has_int64 = adapter.features().contains(wgpu::Features::SHADER_INT64);

@@ -5,9 +5,13 @@ use std::{fs, process::Command, sync::Arc, thread};
 use ciphergram_accel::{Engine, engines};
 use serde_json::{Value, json};
 
-use crate::{args::EngineName, engines::engine, failure::Failure};
+use crate::{
+    args::EngineName,
+    engines::{engine, gpu_absence},
+    failure::Failure,
+};
 
-/// The engine that is measured only if it is named: nothing is slower.
+/// The oracle. Like engines that only emulate a device it is measured only if it is named: nothing is slower.
 const ORACLE: &str = "reference";
 
 /// An engine and how fast it can multiply.
@@ -17,7 +21,7 @@ pub(crate) struct Measured {
     pub(crate) multiply_rate: Option<f64>,
 }
 
-/// The engines to measure: the one of this name, or all but the oracle.
+/// The engines to measure: the one of this name, or all but slow ones.
 ///
 /// # Errors
 /// There is none of this name.
@@ -29,11 +33,16 @@ pub(crate) fn choose(name: Option<&str>) -> Result<Vec<Arc<dyn Engine>>, Failure
     let names: Vec<_> = all.iter().map(|engine| engine.name()).collect();
     let chosen: Vec<_> = all
         .into_iter()
-        .filter(|engine| name.map_or(engine.name() != ORACLE, |name| name == engine.name()))
+        .filter(|engine| match name {
+            Some(name) => engine.name() == name,
+            None => engine.name() != ORACLE && !engine.is_emulated(),
+        })
         .collect();
     match name {
         Some(name) if chosen.is_empty() => {
-            let text = format!("no engine {name:?}; there are {}", names.join(", "));
+            let why = gpu_absence().filter(|_| name == "gpu");
+            let why = why.map_or_else(String::new, |why| format!(" ({why})"));
+            let text = format!("no engine {name:?}{why}; there are {}", names.join(", "));
             Err(Failure::Misuse(text))
         }
         _ => Ok(chosen),

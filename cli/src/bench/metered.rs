@@ -44,6 +44,14 @@ impl Engine for Metered {
         self.inner.describe()
     }
 
+    fn is_emulated(&self) -> bool {
+        self.inner.is_emulated()
+    }
+
+    fn full_batch(&self) -> usize {
+        self.inner.full_batch()
+    }
+
     fn supports(&self, step: &str) -> bool {
         self.inner.supports(step)
     }

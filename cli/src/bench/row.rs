@@ -2,6 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use ciphergram_accel::Engine as _;
 use serde_json::{Value, json};
 
 use super::{
@@ -16,11 +17,11 @@ use super::{
 };
 use crate::failure::Failure;
 
-/// Where a batch would last longer than this, in seconds, it is made smaller.
+/// Where a batch would last longer than this, in seconds, a smaller one is taken.
 const LONGEST_BATCH: f64 = 1.0;
-/// What it is then made to last, about.
-const SLOW_BATCH: f64 = 0.2;
-/// Batches of this many for each thread tell how slow an engine is. A vector of numbers is no longer.
+/// Batches that are tried grow by this, until one is as large as it should be or the next would last too long.
+const GROWTH: usize = 8;
+/// The first has this many for each thread. A vector of numbers is no longer.
 const LANES: usize = 8;
 
 /// What was measured of one operation. Times are in seconds per single operation.
@@ -173,22 +174,27 @@ impl Row {
     }
 }
 
-/// Operations of one batch: as many as are usual, or on a slow engine as many as it can bear.
+/// Operations of one batch: as many as are usual or fill the engine, or on a slow one as many as it can bear.
 fn batch(
     operation: Operation,
     workshop: &mut Workshop<'_>,
     threads: usize,
 ) -> Result<usize, Failure> {
-    let (usual, few) = (operation.batch(workshop.key.bits) * threads, LANES * threads);
-    if operation == Operation::Matvec {
-        // What a row costs depends on how many rows there are.
+    let usual = operation.batch(workshop.key.bits) * threads;
+    if matches!(operation, Operation::Matvec | Operation::Sum) {
+        // What each costs depends on how many there are.
         return Ok(usual);
     }
-    let mut work = workshop.work(operation, few)?;
-    once(&mut *work)?;
-    let each = once(&mut *work)?.as_secs_f64() / few as f64;
-    if usual as f64 * each <= LONGEST_BATCH {
-        return Ok(usual);
+    let (mut count, most) = (LANES * threads, usual.max(workshop.engine.full_batch()));
+    loop {
+        let mut work = workshop.work(operation, count)?;
+        // The first makes what the engine keeps.
+        once(&mut *work)?;
+        let next = most.min(count * GROWTH);
+        let longer = once(&mut *work)?.mul_f64(next as f64 / count as f64);
+        if count == most || longer.as_secs_f64() > LONGEST_BATCH {
+            return Ok(count);
+        }
+        count = next;
     }
-    Ok(((SLOW_BATCH / each) as usize).next_multiple_of(few).clamp(few, usual))
 }

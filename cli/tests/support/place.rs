@@ -22,6 +22,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// A folder. Paths in commands are relative to it, and commands are words with blanks between.
 pub(crate) struct Place {
     folder: TempDir,
+    /// Whether processes may open GPU adapters.
+    has_adapters: bool,
 }
 
 /// What a process left behind.
@@ -53,7 +55,12 @@ impl Ran {
 
 impl Place {
     pub(crate) fn new() -> Self {
-        Self { folder: tempfile::tempdir().unwrap() }
+        Self { folder: tempfile::tempdir().unwrap(), has_adapters: false }
+    }
+
+    /// A place where processes find the GPU adapters that are there, or the one that the environment names.
+    pub(crate) fn with_adapters() -> Self {
+        Self { has_adapters: true, ..Self::new() }
     }
 
     /// A place with a key in `keys/`, for at most `clients` at 16 bits.
@@ -101,6 +108,9 @@ impl Place {
         command.args(words.split(' ')).current_dir(self.folder.path());
         // A layer of Mesa's for desktops complains on standard error where there is none.
         command.env("NODEVICE_SELECT", "1");
+        if !self.has_adapters {
+            command.env("CIPHERGRAM_GPU", "none");
+        }
         command.env("CIPHERGRAM_LOG", level);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let secrets = self.secrets();

@@ -1,0 +1,88 @@
+//! Commands on the GPU engine, on whatever adapter is there: `cargo xtask test` runs them on one that needs no GPU.
+
+#![cfg(feature = "gpu")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests, where a panic is the report")]
+
+#[path = "support/place.rs"]
+mod place;
+
+use place::Place;
+use serde_json::Value;
+
+/// A place, and what `devices` says of the adapter; none where there is none.
+fn present() -> Option<(Place, Value)> {
+    let place = Place::with_adapters();
+    let engines = place.json("devices");
+    let gpu = engines.as_array().unwrap().iter().find(|engine| engine["name"] == "gpu").cloned();
+    match &gpu {
+        Some(gpu) => println!("on {}", gpu["adapter"].as_str().unwrap()),
+        None => println!("SKIPPED, there is no GPU adapter"),
+    }
+    gpu.map(|gpu| (place, gpu))
+}
+
+#[test]
+fn an_adapter_is_told_with_all_that_decides() {
+    let Some((place, gpu)) = present() else { return };
+    let text = place.done("devices");
+    for what in ["adapter", "driver", "features", "limits", "prelude"] {
+        let said = gpu[what].as_str().unwrap_or_else(|| panic!("no {what}: {gpu}"));
+        assert!(!said.is_empty() && text.contains(&format!("{what}: {said}")), "{text}");
+    }
+}
+
+#[test]
+fn absence_is_a_line_and_no_error() {
+    let place = Place::with_adapters();
+    // No index of any adapter, no name of any, and a word.
+    for wanted in ["9999999999999999", "no-such-adapter", "none"] {
+        let naming = format!("env CIPHERGRAM_GPU={wanted}");
+        let run = |words: &str| place.start_by(&naming, words).finish();
+        let devices = run("devices").done().stdout;
+        assert!(devices.contains("gpu        none: no GPU adapter"), "{devices}");
+        let demo = run("demo --engine gpu --clients 2 --rounds 1");
+        assert_eq!(demo.code, Some(0), "{demo:?}");
+        assert!(demo.stderr.contains("programs run on the CPU: no GPU adapter"), "{demo:?}");
+        let bench = run("bench --engine gpu --seconds 0.01").error(2);
+        assert!(bench.contains("no GPU adapter") && bench.contains("there are cpu, reference"));
+    }
+}
+
+/// Encrypted means are those of plaintext bit for bit, or `demo` fails.
+fn demo(engine: &str, scheme: &str) {
+    let Some((place, _)) = present() else { return };
+    let settings = format!("--engine {engine} --scheme {scheme} --clients 2 --rounds 1");
+    let ran = place.start_logging("info", &format!("demo {settings} --json figures.json")).finish();
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    assert!(!ran.stderr.contains("GPU engine failed"), "{}", ran.stderr);
+    let figures: Value = serde_json::from_slice(&place.read("figures.json")).unwrap();
+    assert_eq!(figures["agree"], true);
+}
+
+#[test]
+fn sums_over_rings_are_exact() {
+    demo("gpu", "ckks-sum");
+    demo("auto", "ckks-sum");
+}
+
+#[test]
+fn sums_of_paillier_are_exact() {
+    demo("gpu", "paillier-2048");
+    demo("auto", "paillier-2048");
+}
+
+#[test]
+fn operations_are_measured_if_the_engine_is_named() {
+    let Some((place, gpu)) = present() else { return };
+    let words = "--seconds 0.01 --bits 2048 --json report.json";
+    place.done(&format!("bench --engine gpu --ops add,ckks-sum/encrypt {words}"));
+    let report: Value = serde_json::from_slice(&place.read("report.json")).unwrap();
+    let rows = report["rows"].as_array().unwrap();
+    assert!(rows.len() == 2 && rows.iter().all(|row| row["engine"] == "gpu"), "{report}");
+    assert_eq!(report["machine"]["engines"][0]["description"], gpu["description"]);
+    if gpu["adapter"].as_str().unwrap().contains("software") {
+        place.done(&format!("bench --ops mod_mul {words}"));
+        let report: Value = serde_json::from_slice(&place.read("report.json")).unwrap();
+        assert!(report["rows"].as_array().unwrap().iter().all(|row| row["engine"] == "cpu"));
+    }
+}
