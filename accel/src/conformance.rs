@@ -37,13 +37,21 @@ macro_rules! conformance {
         $crate::conformance!(@cases (|case: fn(&dyn $crate::Engine)| case(&$engine)), $steps);
     };
     (@cases $with:expr, $steps:expr) => {
-        $crate::conformance!(@tests $with, residues, inverses, powers, pairs, dots, paillier_legs,
-            transforms, polynomials, compositions, sampling, packing, refusals);
+        $crate::conformance!(@all tests $with,);
 
         #[test]
         fn support() {
             $with(|engine| $crate::conformance::support(engine, &$steps));
         }
+    };
+    // What is to be done with all cases, and its own words.
+    (@all $what:ident $($words:tt)*) => {
+        $crate::conformance!(@$what $($words)* residues, inverses, powers, pairs, dots, paillier_legs,
+            transforms, polynomials, compositions, sampling, packing, refusals);
+    };
+    (@table $($case:ident),*) => {
+        /// All cases by name, for programs that are no tests. A case panics where an engine errs.
+        pub const CASES: &[(&str, fn(&dyn Engine))] = &[$((stringify!($case), $case)),*];
     };
     (@tests $with:expr, $($case:ident),*) => {
         $(#[test]
@@ -52,6 +60,8 @@ macro_rules! conformance {
         })*
     };
 }
+
+crate::conformance!(@all table);
 
 /// The engine supports every step but those that it names: no more, no fewer.
 pub fn support(engine: &dyn Engine, without: &[&str]) {

@@ -495,6 +495,9 @@ pub(crate) struct Inspect {
 
 #[derive(Args)]
 pub(crate) struct Devices {
+    /// Also hold every engine against the oracle, bit by bit, over every step: takes seconds, on emulated devices a minute
+    #[arg(long)]
+    pub(crate) check: bool,
     /// Report as JSON
     #[arg(long)]
     pub(crate) json: bool,

@@ -1,6 +1,7 @@
 //! What `ciphergram bench` measures and how. `commands/bench.rs` drives it; `benches/README.md`
 //! documents its report.
 
+mod kernels;
 pub(crate) mod key;
 pub(crate) mod machine;
 pub(crate) mod metered;

@@ -65,6 +65,19 @@ fn gpu() -> Result<(Arc<dyn Engine>, bool), String> {
     Err("this ciphergram was built without the feature gpu".into())
 }
 
+/// The GPU engine over its other prelude, where the adapter can take both.
+#[cfg(feature = "gpu")]
+pub(crate) fn split_gpu() -> Option<Arc<dyn Engine>> {
+    use ciphergram_accel::{GpuEngine, gpu::Prelude};
+    let native = GpuEngine::new().ok()?.prelude() == Prelude::Native;
+    native.then(GpuEngine::split)?.ok().map(|engine| Arc::new(engine) as Arc<dyn Engine>)
+}
+
+#[cfg(not(feature = "gpu"))]
+pub(crate) fn split_gpu() -> Option<Arc<dyn Engine>> {
+    None
+}
+
 /// Why there is no GPU engine, if there is none.
 pub(crate) fn gpu_absence() -> Option<String> {
     gpu().err()

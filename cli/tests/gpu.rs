@@ -48,6 +48,18 @@ fn absence_is_a_line_and_no_error() {
     }
 }
 
+/// The suite, as whoever has the binary alone can run it. The time is the tests': another test runs it over
+/// the engine itself.
+#[test]
+fn engines_are_held_against_the_oracle() {
+    let place = Place::new();
+    let engines = place.json("devices --check");
+    let [cpu, oracle] = &engines.as_array().unwrap()[..] else { panic!("{engines}") };
+    assert!(oracle["conformance"].is_null());
+    let cases = cpu["conformance"].as_object().unwrap();
+    assert!(cases.len() > 10 && cases.values().all(Value::is_number), "{engines}");
+}
+
 /// Encrypted means are those of plaintext bit for bit, or `demo` fails.
 fn demo(engine: &str, scheme: &str) {
     let Some((place, _)) = present() else { return };

@@ -21,6 +21,8 @@ pub(crate) enum Operation {
 /// Schemes. In `--ops` each stands for all its operations.
 pub(crate) const PAILLIER: &str = "paillier";
 pub(crate) const CKKS_SUM: &str = "ckks-sum";
+/// No scheme: steps by themselves.
+pub(crate) const KERNELS: &str = "kernels";
 
 /// Ciphertexts of the vector of a matrix product.
 pub(crate) const MATRIX_COLUMNS: usize = 256;
@@ -157,11 +159,71 @@ impl fmt::Display for SumOperation {
     }
 }
 
+/// A step of programs, by itself, over data that are where it runs. With the bits of a modulus, or the degree
+/// of a ring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum KernelOperation {
+    MontMul(u32),
+    Ntt(usize),
+    PolyAdd(usize),
+    Copy(usize),
+}
+
+impl KernelOperation {
+    /// All operations, in the order in which they are measured.
+    pub(crate) const ALL: [Self; 7] = [
+        Self::MontMul(2048),
+        Self::MontMul(4096),
+        Self::MontMul(6144),
+        Self::Ntt(8192),
+        Self::Ntt(32_768),
+        Self::PolyAdd(8192),
+        Self::Copy(8192),
+    ];
+
+    /// The name in reports, beside that of the group.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::MontMul(_) => "mont_mul",
+            Self::Ntt(8192) => "ntt_8192",
+            Self::Ntt(_) => "ntt_32768",
+            Self::PolyAdd(_) => "poly_add",
+            Self::Copy(_) => "copy",
+        }
+    }
+
+    /// Bits of a modulus, or of the primes of a ring.
+    pub(crate) fn bits(self) -> u32 {
+        match self {
+            Self::MontMul(bits) => bits,
+            _ => 50,
+        }
+    }
+
+    /// What a single operation is.
+    fn definition(self) -> &'static str {
+        match self {
+            Self::MontMul(_) => "a Montgomery product of 2048, 4096 and 6144 bits",
+            Self::Ntt(8192) => "a transform or its inverse modulo one prime, N = 8192",
+            Self::Ntt(_) => "the same, N = 32,768",
+            Self::PolyAdd(_) => "a sum of polynomials modulo two primes, N = 8192: memory's rate",
+            Self::Copy(_) => "a MiB there and a MiB back, with the sums of a program of one step",
+        }
+    }
+}
+
+impl fmt::Display for KernelOperation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{KERNELS}/{}", self.name())
+    }
+}
+
 /// What `--ops` asks for, each once.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Operations {
     pub(crate) paillier: Vec<Operation>,
     pub(crate) sums: Vec<SumOperation>,
+    pub(crate) kernels: Vec<KernelOperation>,
 }
 
 impl Operations {
@@ -172,14 +234,19 @@ impl Operations {
         for name in text.split(',') {
             let paillier = |o: &Operation| name == PAILLIER || name == o.name();
             let sums = |o: &SumOperation| name == CKKS_SUM || name == o.to_string();
+            let kernels = |o: &KernelOperation| name == KERNELS || name == o.to_string();
             let known = add(&mut found.paillier, &Operation::ALL, paillier)
-                | add(&mut found.sums, &SumOperation::ALL, sums);
+                | add(&mut found.sums, &SumOperation::ALL, sums)
+                | add(&mut found.kernels, &KernelOperation::ALL, kernels);
             if !known {
                 let names = Operation::ALL.map(Operation::name).join(", ");
                 let sums = SumOperation::ALL.map(|o| o.to_string()).join(", ");
+                let mut kernels = KernelOperation::ALL.map(|o| o.to_string()).to_vec();
+                kernels.dedup();
                 return Err(format!(
-                    "no operation {name:?}; there are {PAILLIER} (all of {names}) and {CKKS_SUM} \
-                     (all of {sums})"
+                    "no operation {name:?}; there are {PAILLIER} (all of {names}), {CKKS_SUM} \
+                     (all of {sums}) and {KERNELS} (all of {})",
+                    kernels.join(", ")
                 ));
             }
         }
@@ -206,7 +273,10 @@ pub(crate) fn help() -> String {
     let paillier = Operation::ALL.iter().map(|o| (o.to_string(), o.definition()));
     let sums = SumOperation::ALL.iter().map(|o| (o.to_string(), o.definition()));
     let mut text = String::from("Operations:\n");
-    for (name, definition) in paillier.chain(sums) {
+    let mut kernels: Vec<_> =
+        KernelOperation::ALL.iter().map(|o| (o.to_string(), o.definition())).collect();
+    kernels.dedup();
+    for (name, definition) in paillier.chain(sums).chain(kernels) {
         let (mut line, mut column) = (format!("  {name:<18}  "), DEFINITIONS);
         for word in definition.split(' ') {
             if column + word.chars().count() >= 100 {
@@ -233,7 +303,7 @@ mod tests {
         let read = Operations::parse;
         let (all, sums) = (Operation::ALL.to_vec(), SumOperation::ALL.to_vec());
         let of = |paillier: &[_], sums: &[_]| {
-            Ok(Operations { paillier: paillier.to_vec(), sums: sums.to_vec() })
+            Ok(Operations { paillier: paillier.to_vec(), sums: sums.to_vec(), kernels: vec![] })
         };
         assert_eq!(read("paillier"), of(&all, &[]));
         assert_eq!(read("ckks-sum"), of(&[], &sums));
@@ -243,6 +313,8 @@ mod tests {
             read("ckks-sum/decrypt,encrypt,ckks-sum/decrypt"),
             of(&[Operation::Encrypt], &[SumOperation::Decrypt])
         );
+        assert_eq!(read("kernels").unwrap().kernels, KernelOperation::ALL);
+        assert_eq!(read("kernels/mont_mul").unwrap().kernels.len(), 3);
         assert_eq!(read("add,paillier").unwrap().paillier.len(), Operation::ALL.len());
         for bad in ["", "ad", "Add", "add,", "add sum", "decrypt,ckks", "aggregate", "ckks-sum/"] {
             assert!(read(bad).unwrap_err().starts_with("no operation \""), "{bad}");
@@ -254,6 +326,7 @@ mod tests {
         let text = help();
         assert!(Operation::ALL.iter().all(|o| text.contains(&format!("\n  {o} "))));
         assert!(SumOperation::ALL.iter().all(|o| text.contains(&format!("\n  {o} "))));
+        assert!(KernelOperation::ALL.iter().all(|o| text.contains(&format!("\n  {o} "))));
         assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
     }
 }

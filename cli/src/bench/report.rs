@@ -31,6 +31,9 @@ pub(crate) fn row(row: &Row) -> String {
     if let Some(upload) = &row.upload {
         notes.push(format!("{:.2} bytes a value", upload.bytes_per_value));
     }
+    if let Some(bytes) = row.bytes {
+        notes.push(format!("{:.1} GB/s", rate * bytes as f64 / 1e9));
+    }
     if row.is_insecure {
         notes.push("insecure".to_owned());
     }

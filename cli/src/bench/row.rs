@@ -6,10 +6,13 @@ use ciphergram_accel::Engine as _;
 use serde_json::{Value, json};
 
 use super::{
+    kernels::Chains,
     key::{INSECURE_BITS, Key},
     machine::Measured,
     metered::Metered,
-    operation::{CKKS_SUM, MATRIX_COLUMNS, Operation, PAILLIER, SumOperation},
+    operation::{
+        CKKS_SUM, KERNELS, KernelOperation, MATRIX_COLUMNS, Operation, PAILLIER, SumOperation,
+    },
     sampling::{once, sample},
     share::Share,
     sums::{CLIENTS, Round, VALUE_BITS},
@@ -54,6 +57,8 @@ pub(crate) struct Row {
     pub(crate) is_insecure: bool,
     /// Under `ckks-sum`, whose operations are on whole contributions.
     pub(crate) upload: Option<Upload>,
+    /// Of a step by itself: bytes of memory that it at least reads and writes.
+    pub(crate) bytes: Option<usize>,
 }
 
 /// What a sum is of.
@@ -113,6 +118,7 @@ impl Row {
             core_share,
             is_insecure: key.bits <= INSECURE_BITS,
             upload: None,
+            bytes: None,
         })
     }
 
@@ -144,6 +150,47 @@ impl Row {
             core_share: share.end(),
             is_insecure: false,
             upload: Some(Upload { clients: CLIENTS, bytes_per_value: round.bytes_per_value() }),
+            bytes: None,
+        })
+    }
+
+    /// Measures a step by itself for about `duration` after warming up, on chains of it.
+    pub(crate) fn measure_kernel(
+        operation: KernelOperation,
+        measured: &Measured,
+        (threads, duration): (usize, Duration),
+    ) -> Result<Self, Failure> {
+        let engine = Arc::new(Metered::new(measured.engine.clone()));
+        let chains = Chains::new(engine.clone(), operation)?;
+        let share = Share::start();
+        let (times, multiplies) = chains.measure(duration, |work| {
+            let (result, multiplies) = engine.count(work);
+            result.map(|()| multiplies)
+        })?;
+        let batch = chains.operations();
+        let each = |share| times.quantile(share) / batch as f64;
+        let median_s = each(0.5);
+        let multiplies = multiplies.map(|all| all / batch as f64).filter(|&each| each > 0.0);
+        let limit = measured.multiply_rate.map(|rate| median_s * rate * threads as f64);
+        Ok(Self {
+            operation: operation.name(),
+            scheme: KERNELS,
+            bits: operation.bits(),
+            engine: measured.engine.name(),
+            threads,
+            batch,
+            count: times.batches * batch,
+            median_s,
+            p10_s: each(0.1),
+            p90_s: each(0.9),
+            multiplies,
+            limit_fraction: multiplies.zip(limit).map(|(issued, limit)| issued / limit),
+            values: None,
+            speedup_over_single: None,
+            core_share: share.end(),
+            is_insecure: false,
+            upload: None,
+            bytes: Some(chains.bytes()),
         })
     }
 
@@ -169,6 +216,9 @@ impl Row {
         if let Some(upload) = &self.upload {
             row["clients"] = upload.clients.into();
             row["bytes_per_value"] = upload.bytes_per_value.into();
+        }
+        if let Some(bytes) = self.bytes {
+            row["bytes"] = bytes.into();
         }
         row
     }

@@ -34,6 +34,13 @@ pub(crate) struct Times {
 }
 
 impl Times {
+    /// What one of `steps` takes by which this work is more than other work, sample by sample in order of size.
+    pub(crate) fn beyond(&self, other: &Self, steps: f64) -> Self {
+        let least = other.quantile(0.5);
+        let step = |time: &f64| ((time - least) / steps).max(f64::MIN_POSITIVE);
+        Self { batches: self.batches, samples: self.samples.iter().map(step).collect() }
+    }
+
     /// The time that a share of all samples does not exceed, interpolated.
     pub(crate) fn quantile(&self, share: f64) -> f64 {
         let place = share * (self.samples.len() - 1) as f64;

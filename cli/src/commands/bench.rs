@@ -91,11 +91,13 @@ fn measure(args: &Bench, bits: &[u32], machine: &Machine) -> Result<Vec<Row>, Fa
             }
         }
     }
-    if sums.is_empty() {
-        return Ok(rows);
-    }
     // Sizes of n mean nothing here: each engine has its rows once.
-    for Measured { engine, .. } in &machine.engines {
+    for measured in &machine.engines {
+        for &operation in &args.ops.kernels {
+            found(Row::measure_kernel(operation, measured, effort)?);
+        }
+    }
+    for Measured { engine, .. } in machine.engines.iter().filter(|_| !sums.is_empty()) {
         let round = Round::new(engine.clone())?;
         for &operation in sums {
             found(Row::measure_sum(operation, &round, engine.name(), effort)?);
