@@ -75,6 +75,49 @@ fn skipped() {
 
 ciphergram_accel::conformance!(over: with_all_preludes, without: WITHOUT);
 
+/// Transforms of every degree that parameter sets have, beside the CPU engine: too large for the oracle.
+mod large_rings {
+    use std::sync::Arc;
+
+    use ciphergram_accel::{Builder, CpuEngine, Operand, Ring, ring::largest_primes};
+    use rand_chacha::ChaCha20Rng;
+    use rand_core::{Rng, SeedableRng};
+
+    use super::*;
+
+    fn agree(engine: &dyn Engine) {
+        let mut random = ChaCha20Rng::seed_from_u64(23);
+        for degree in (11..=16).map(|log| 1 << log) {
+            let ring = Arc::new(Ring::new(degree, &largest_primes(50, degree, 2)).unwrap());
+            let mut b = Builder::new("there and back");
+            let x = b.coefficients("x", &ring);
+            let t = b.ntt("t", x);
+            let square = b.poly_mul("t²", t, t);
+            let back = b.intt("back", square);
+            b.output(t);
+            b.output(back);
+            let program = b.build();
+            let x: Vec<_> = (0..3 * degree)
+                .flat_map(|_| ring.primes().iter().map(|q| q - 1).collect::<Vec<_>>())
+                .map(|most| random.next_u64() % most)
+                .collect();
+            let run = |engine: &dyn Engine| {
+                let (mut t, mut back) = (vec![0; x.len()], vec![0; x.len()]);
+                let operands =
+                    &mut [Operand::SecretIn(&x), Operand::Out(&mut t), Operand::Out(&mut back)];
+                engine.run(&program, operands).unwrap();
+                (t, back)
+            };
+            assert!(run(engine) == run(&CpuEngine::new()), "degree {degree}");
+        }
+    }
+
+    #[test]
+    fn transforms() {
+        with_all_preludes(agree);
+    }
+}
+
 /// Programs of more rounds than one dispatch takes, over batches that one part of device memory does not.
 mod long {
     use std::sync::Arc;

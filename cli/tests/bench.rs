@@ -135,6 +135,24 @@ fn threads_multiply_the_batch() {
     assert_eq!((&row["threads"], &row["batch"]), (&2.into(), &2048.into()));
 }
 
+#[test]
+fn kernels_are_measured_by_themselves() {
+    let (report, text) = bench("--ops kernels/mont_mul,kernels/copy --engine cpu");
+    let rows = report["rows"].as_array().unwrap();
+    let found: Vec<_> = rows.iter().map(|row| (check_figures(row), &row["bits"])).collect();
+    let bits = [2048, 4096, 6144].map(Value::from);
+    let copy = ("copy", &Value::from(50));
+    assert_eq!(
+        found,
+        [("mont_mul", &bits[0]), ("mont_mul", &bits[1]), ("mont_mul", &bits[2]), copy]
+    );
+    for row in rows {
+        assert_eq!(row["scheme"], "kernels");
+        positive(&row["bytes"]);
+    }
+    assert_eq!(text.matches("GB/s").count(), rows.len(), "{text}");
+}
+
 /// Checks a row of `ckks-sum`, and returns its name.
 fn check_sum_row(row: &Value) -> &str {
     let fields = FIELDS.into_iter().chain(["insecure"]).chain(SUM_FIELDS).collect();
@@ -243,6 +261,10 @@ fn help_and_documentation_name_everything() {
     for operation in SUMS {
         assert!(help.contains(&format!("\n  ckks-sum/{operation} ")), "{operation}: {help}");
         assert!(readme.contains(&format!("| `ckks-sum/{operation}` |")), "{operation}");
+    }
+    for kernel in ["mont_mul", "ntt_8192", "ntt_32768", "poly_add", "copy"] {
+        assert!(help.contains(&format!("\n  kernels/{kernel} ")), "{kernel}: {help}");
+        assert!(readme.contains(&format!("`kernels/{kernel}`")), "{kernel}");
     }
     let top = ["machine", "commit", "rows", "cpu", "cores", "engines", "multiply_rate", "insecure"];
     for field in FIELDS.iter().chain(&SUM_FIELDS).chain(&top).chain(&["name", "description"]) {

@@ -6,8 +6,8 @@
 //! - [`stages`]: what the stages are, in order, and the ones that are a single cargo command;
 //! - [`install`], [`hygiene`], [`gpu`], [`python`]: the stages that are more than that;
 //! - [`report`]: running them, timing them, telling what was skipped and why;
-//! - [`timing`], [`simulate`]: no stages, but requests of their own: whether time tells secrets, and
-//!   simulated worlds;
+//! - [`timing`], [`simulate`], [`kit`]: no stages, but requests of their own: whether time tells secrets,
+//!   simulated worlds, and what to take to a machine with a GPU;
 //! - [`command`]: child processes.
 //!
 //! Not here: anything that a user of Ciphergram needs; that belongs to `cli`.
@@ -16,6 +16,7 @@ mod command;
 mod gpu;
 mod hygiene;
 mod install;
+mod kit;
 mod python;
 mod report;
 mod simulate;
@@ -33,6 +34,8 @@ enum Request {
     Test(Vec<&'static Stage>),
     Timing(Vec<String>),
     Simulate(Vec<String>),
+    /// Whether it is also run here.
+    Gpu(bool),
 }
 
 fn main() -> ExitCode {
@@ -46,6 +49,7 @@ fn main() -> ExitCode {
         Ok(Request::Test(stages)) => report::run(&stages),
         Ok(Request::Timing(words)) => timing::run(&words),
         Ok(Request::Simulate(words)) => simulate::run(&words),
+        Ok(Request::Gpu(here)) => kit::run(here),
         Err(complaint) => {
             eprintln!("error: {complaint}; `cargo xtask help` lists what there is");
             ExitCode::from(2)
@@ -63,6 +67,8 @@ fn parse(words: &[&str]) -> Result<Request, String> {
         }
         ["timing", rest @ ..] => options(words, rest, &timing::OPTIONS).map(Request::Timing),
         ["simulate", rest @ ..] => options(words, rest, &simulate::OPTIONS).map(Request::Simulate),
+        ["gpu"] => Ok(Request::Gpu(true)),
+        ["gpu", "--build-only"] => Ok(Request::Gpu(false)),
         _ => Err(unread(words)),
     }
 }
@@ -91,6 +97,9 @@ fn help() -> String {
          \x20                               [--samples N] [--only TEST] [--minutes M]\n\
          cargo xtask simulate            rounds in simulated worlds, every fault included;\n\
          \x20                               [--worlds N] [--seed S]; one world is told as it goes\n\
+         cargo xtask gpu                 one binary and one script that test and measure on the GPU of\n\
+         \x20                               whatever machine they are taken to; runs them here too, but for\n\
+         \x20                               [--build-only]\n\
          cargo xtask help                this text\n\n\
          Stages:",
     );
@@ -118,6 +127,8 @@ mod tests {
         let words = ["timing", "--samples", "5000", "--only", "pow-ones"];
         let rest = words[1..].iter().map(|&word| word.to_owned()).collect();
         assert_eq!(parse(&words), Ok(Request::Timing(rest)));
+        assert_eq!(parse(&["gpu"]), Ok(Request::Gpu(true)));
+        assert_eq!(parse(&["gpu", "--build-only"]), Ok(Request::Gpu(false)));
         let worlds = vec!["--worlds".to_owned(), "9".to_owned()];
         assert_eq!(parse(&["simulate", "--worlds", "9"]), Ok(Request::Simulate(worlds)));
     }
