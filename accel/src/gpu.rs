@@ -13,6 +13,8 @@
 
 mod constants;
 mod device;
+#[cfg(test)]
+mod instructions;
 mod polys;
 mod record;
 mod residues;
