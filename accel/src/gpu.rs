@@ -12,13 +12,16 @@
 
 mod constants;
 mod device;
+mod execute;
+mod layout;
 mod polys;
+mod pool;
 mod record;
 mod residues;
 mod run;
 mod shaders;
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use crate::{
     derived::Derived,
@@ -36,15 +39,11 @@ use record::Recorder;
 use run::View;
 pub use shaders::Prelude;
 
-/// The bytes of device memory that a part of a batch takes.
-const MEMORY_BYTES: u64 = 1 << 30;
-
 /// The GPU engine. See the [module](self) documentation.
 ///
 /// It keeps on the device what it derives from long-lived constants for as long as these live.
 pub struct GpuEngine {
     device: Arc<Device>,
-    memory_bytes: u64,
     moduli: Derived<Modulus, Constants>,
     linears: Derived<Modulus, Constants>,
     recombinations: Derived<Crt, [Constants; 2]>,
@@ -72,7 +71,6 @@ impl GpuEngine {
     fn open(split: bool) -> Result<Self, GpuError> {
         Ok(Self {
             device: Arc::new(Device::open(split)?),
-            memory_bytes: MEMORY_BYTES,
             moduli: Derived::default(),
             linears: Derived::default(),
             recombinations: Derived::default(),
@@ -81,11 +79,20 @@ impl GpuEngine {
         })
     }
 
-    /// The same with parts of batches that take about `bytes` of device memory, tables of constants
-    /// aside; but one item at least.
+    /// The same with parts of batches such that those at once, with what was staged for them, take about half of
+    /// `bytes`, tables of constants aside; but one item at least. Between runs it keeps at most three quarters.
     #[must_use]
     pub fn with_memory(self, bytes: u64) -> Self {
-        Self { memory_bytes: bytes, ..self }
+        self.device.set_memory_bytes(bytes);
+        self
+    }
+
+    /// The same where one part of a batch may take so long before the device counts as one that does not
+    /// answer, in place of five minutes. What it was given it goes on with, and later runs wait for that.
+    #[must_use]
+    pub fn with_patience(self, patience: Duration) -> Self {
+        self.device.set_patience(patience);
+        self
     }
 
     /// How this adapter multiplies.
@@ -142,7 +149,7 @@ impl GpuEngine {
 
     fn step(
         &self,
-        recorder: &mut Recorder<'_, '_>,
+        recorder: &mut Recorder<'_>,
         step: &Step,
         out: &View<'_>,
         args: &[View<'_>],
@@ -191,68 +198,4 @@ impl Engine for GpuEngine {
 const UNSUPPORTED: [&str; 1] = ["invert"];
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::{Builder, Ring, ring::largest_primes};
-
-    /// An engine, or a word on why this test does nothing.
-    fn present() -> Option<GpuEngine> {
-        GpuEngine::new().map_err(|why| eprintln!("skipped: {why}")).ok()
-    }
-
-    fn sums() -> (Program, Vec<u64>) {
-        let ring = Arc::new(Ring::new(16, &largest_primes(20, 16, 2)).unwrap());
-        let mut b = Builder::new("sums");
-        let x = b.coefficients("x", &ring);
-        let sum = b.add("2x", x, x);
-        b.output(sum);
-        (b.build(), (0..10 * ring.len_words() as u64).collect())
-    }
-
-    fn run(engine: &GpuEngine) -> (Result<(), RunError>, Vec<u64>) {
-        let (program, x) = sums();
-        let mut out = vec![0; x.len()];
-        let outcome = engine.run(&program, &mut [Operand::SecretIn(&x), Operand::Out(&mut out)]);
-        (outcome, out)
-    }
-
-    #[test]
-    fn batches_are_cut_to_memory() {
-        let Some(mut engine) = present() else { return };
-        let expected = (0..10 * 32).map(|x| 2 * x).collect::<Vec<u64>>();
-        // Room for one item, for three of the ten, for all.
-        let item = 2 * 8 * 32;
-        for (bytes, items) in [(0, 1), (3 * item + 8, 3), (20 * item, 19)] {
-            engine = engine.with_memory(bytes);
-            assert_eq!(run::part(&engine, &sums().0), items);
-            assert_eq!(run(&engine), (Ok(()), expected.clone()), "{bytes} bytes");
-        }
-    }
-
-    #[test]
-    fn a_lost_device_is_an_error_of_its_own() {
-        let Some(engine) = present() else { return };
-        assert_eq!(run(&engine).0, Ok(()));
-        engine.device.device.destroy();
-        let lost = RunError::Device { engine: "gpu", why: DeviceFault::Lost };
-        assert_eq!(run(&engine).0, Err(lost));
-    }
-
-    /// A batch of one item that no binding holds.
-    #[test]
-    fn an_item_too_large_is_out_of_memory() {
-        let Some(engine) = present() else { return };
-        let ring = Arc::new(Ring::new(16, &largest_primes(20, 16, 1)).unwrap());
-        let count = engine.device.binding_bytes() as usize / 64 + 1;
-        let mut b = Builder::new("huge");
-        let x = b.coefficients("x", &ring);
-        let packed = b.pack("packed", x, count);
-        b.output(packed);
-        if count > 1 << 22 {
-            return eprintln!("skipped: 256 MiB do not exceed a binding of this adapter");
-        }
-        let (x, mut out) = (vec![0; ring.len_words()], vec![0; 8 * count]);
-        let outcome = engine.run(&b.build(), &mut [Operand::SecretIn(&x), Operand::Out(&mut out)]);
-        assert_eq!(outcome, Err(RunError::Device { engine: "gpu", why: DeviceFault::OutOfMemory }));
-    }
-}
+mod tests;

@@ -10,7 +10,8 @@ use zeroize::Zeroizing;
 
 use super::{
     device::{Device, Resident},
-    record::{Bindings, Recorder},
+    record::{Bindings, Buffer, Recorder, Words},
+    run::once,
     shaders::{CONSTANTS_HEAD, Kernel, LIMB_BITS, Params, Shape},
 };
 use crate::{
@@ -22,7 +23,7 @@ use crate::{
 /// The constants of a modulus, as kernels read them.
 pub(crate) struct Constants {
     pub(crate) shape: Shape,
-    memory: Resident,
+    memory: Arc<Resident>,
 }
 
 impl Constants {
@@ -94,8 +95,9 @@ impl Constants {
         Self::new(device, shape, &all_ones, &[&[], &[], n.words()])
     }
 
-    pub(crate) fn buffer(&self) -> &wgpu::Buffer {
-        &self.memory.buffer
+    /// This memory in a recording.
+    pub(crate) fn buffer(&self, recorder: &mut Recorder<'_>) -> Buffer {
+        recorder.resident(&self.memory)
     }
 }
 
@@ -108,12 +110,13 @@ fn limb(words: &[u64], index: u32) -> u32 {
 }
 
 /// Device memory with these words, of which no copy is left on the way.
-pub(crate) fn filled(device: &Arc<Device>, words: &[u64]) -> Result<Resident, DeviceFault> {
-    let mut recorder = Recorder::new(device);
-    let buffer = device.buffer(2 * words.len());
-    recorder.upload(&buffer, words);
-    recorder.finish(true)?;
-    Ok(Resident::new(device, buffer))
+pub(crate) fn filled(device: &Arc<Device>, words: &[u64]) -> Result<Arc<Resident>, DeviceFault> {
+    let resident = Resident::new(device, 2 * words.len())?;
+    let mut recorder = Recorder::default();
+    let buffer = recorder.resident(&resident);
+    recorder.fill(buffer, Words::Borrowed(words));
+    once(device, &recorder.finish())?;
+    Ok(resident)
 }
 
 /// m − 1 for an odd m.
@@ -136,7 +139,7 @@ fn mul_mod(a: &[u64], b: &[u64], m: &Modulus) -> Zeroizing<Vec<u64>> {
 pub(crate) struct FixedTable {
     pub(crate) width: u32,
     pub(crate) windows: u32,
-    memory: Resident,
+    memory: Arc<Resident>,
 }
 
 /// The most bytes of the table of a fixed base.
@@ -159,12 +162,13 @@ impl FixedTable {
         let words = 2 * fixed.modulus().len_words() as u32;
         let factor = fixed.factor().unwrap_or(&[]);
 
-        let mut recorder = Recorder::new(device);
-        let bases = recorder.buffer((windows * words) as usize);
+        let memory = Resident::new(device, ((windows * total) << width) as usize)?;
+        let mut recorder = Recorder::default();
+        let bases = recorder.constant(Words::Borrowed(&firsts));
+        // The kernel may look at it where there is none.
         let factors = recorder.buffer(words as usize);
-        let table = device.buffer(((windows * total) << width) as usize);
-        recorder.upload(&bases, &firsts);
-        recorder.upload(&factors, factor);
+        recorder.fill(factors, Words::Borrowed(factor));
+        let (constants, out) = (m.buffer(&mut recorder), recorder.resident(&memory));
         let params = Params {
             count: windows,
             a_words: words,
@@ -174,16 +178,15 @@ impl FixedTable {
             flag: u32::from(!factor.is_empty()),
             ..Params::default()
         };
-        let bindings =
-            Bindings { constants: m.buffer(), a: &bases, b: &factors, out: &table, state: None };
+        let bindings = Bindings { constants, a: bases, b: factors, out, state: None };
         recorder.over_numbers(Kernel::Table, m.shape, windows, &bindings, &params);
-        // The base may be a secret.
-        recorder.finish(true)?;
-        Ok(Self { width, windows, memory: Resident::new(device, table) })
+        once(device, &recorder.finish())?;
+        Ok(Self { width, windows, memory })
     }
 
-    pub(crate) fn buffer(&self) -> &wgpu::Buffer {
-        &self.memory.buffer
+    /// This memory in a recording.
+    pub(crate) fn buffer(&self, recorder: &mut Recorder<'_>) -> Buffer {
+        recorder.resident(&self.memory)
     }
 }
 

@@ -148,6 +148,15 @@ impl Kernel {
             _ => WORDS_GROUP,
         }
     }
+
+    /// Threads of a workgroup.
+    pub(crate) fn threads(self) -> u32 {
+        match self {
+            Self::Ntt | Self::Intt => 256,
+            _ if self.has_teams() => GROUP,
+            _ => WORDS_GROUP,
+        }
+    }
 }
 
 /// Threads of a workgroup over big numbers.
@@ -341,12 +350,7 @@ mod tests {
                         .unwrap();
                         assert!(validator.validate(&module).is_ok(), "{}", kernel.name());
                         let group = module.entry_points[0].workgroup_size[0];
-                        let expected = match kernel {
-                            Kernel::Ntt | Kernel::Intt => 256,
-                            _ if kernel.has_teams() => GROUP,
-                            _ => WORDS_GROUP,
-                        };
-                        assert_eq!(group, expected, "{}", kernel.name());
+                        assert_eq!(group, kernel.threads(), "{}", kernel.name());
                         count += 1;
                     }
                 }
