@@ -1,18 +1,19 @@
 //! The GPU engine: programs as compute kernels, on any adapter that wgpu knows.
 //!
-//! A whole program runs on the device over one part of a batch after the other: operands go up,
-//! outputs come down, nothing else crosses. Its kernels are in `shaders/`, one file each, over one of
+//! A whole program runs on the device over parts of a batch, some of which are on their way at once: operands
+//! go up, outputs come down, nothing else crosses. Its kernels are in `shaders/`, one file each, over one of
 //! two [`Prelude`]s; what they are and how they spread numbers over threads is told there.
 //!
 //! An adapter is optional: where none is, [`GpuEngine::new`] says so with an error, and programs run on
 //! another engine. The environment variable `CIPHERGRAM_GPU` chooses among several, by index or by a part of the name.
 //!
 //! Steps over secrets take no branch and no address that depends on them. Device memory of a program
-//! with secrets is overwritten after the run, constants when what they belong to is gone.
+//! with secrets is overwritten after the run, and what was staged for it, constants when what they belong to is gone.
 
 mod constants;
 mod device;
 mod execute;
+mod executor;
 mod layout;
 mod polys;
 mod pool;
@@ -20,6 +21,8 @@ mod record;
 mod residues;
 mod run;
 mod shaders;
+#[cfg(test)]
+mod twins;
 
 use std::{sync::Arc, time::Duration};
 
@@ -32,8 +35,8 @@ use crate::{
     ring::Ring,
 };
 use constants::{Constants, FixedTable};
-use device::Device;
 pub use device::GpuError;
+use executor::Executor;
 use polys::RingConstants;
 use record::Recorder;
 use run::View;
@@ -43,7 +46,7 @@ pub use shaders::Prelude;
 ///
 /// It keeps on the device what it derives from long-lived constants for as long as these live.
 pub struct GpuEngine {
-    device: Arc<Device>,
+    executor: Executor,
     moduli: Derived<Modulus, Constants>,
     linears: Derived<Modulus, Constants>,
     recombinations: Derived<Crt, [Constants; 2]>,
@@ -69,21 +72,25 @@ impl GpuEngine {
     }
 
     fn open(split: bool) -> Result<Self, GpuError> {
-        Ok(Self {
-            device: Arc::new(Device::open(split)?),
+        Ok(Self::over(Executor::open(split)?))
+    }
+
+    fn over(executor: Executor) -> Self {
+        Self {
+            executor,
             moduli: Derived::default(),
             linears: Derived::default(),
             recombinations: Derived::default(),
             tables: Derived::default(),
             rings: Derived::default(),
-        })
+        }
     }
 
     /// The same with parts of batches such that those at once, with what was staged for them, take about half of
     /// `bytes`, tables of constants aside; but one item at least. Between runs it keeps at most three quarters.
     #[must_use]
     pub fn with_memory(self, bytes: u64) -> Self {
-        self.device.set_memory_bytes(bytes);
+        self.executor.set_memory_bytes(bytes);
         self
     }
 
@@ -91,51 +98,47 @@ impl GpuEngine {
     /// answer, in place of five minutes. What it was given it goes on with, and later runs wait for that.
     #[must_use]
     pub fn with_patience(self, patience: Duration) -> Self {
-        self.device.set_patience(patience);
+        self.executor.set_patience(patience);
         self
     }
 
     /// How this adapter multiplies.
     #[must_use]
     pub fn prelude(&self) -> Prelude {
-        self.device.prelude
+        self.executor.prelude()
     }
 
     /// Whether the adapter is a program, which shares the CPU with everybody else and is never faster.
     #[must_use]
     pub fn is_software(&self) -> bool {
-        self.device.info.device_type == wgpu::DeviceType::Cpu
-    }
-
-    fn device(&self) -> &Device {
-        &self.device
+        self.executor.is_software()
     }
 
     fn modulus(&self, m: &Arc<Modulus>) -> Result<Arc<Constants>, DeviceFault> {
-        self.moduli.try_get(m, |m| Constants::of_modulus(&self.device, m))
+        self.moduli.try_get(m, |m| Constants::of_modulus(&self.executor, m))
     }
 
     /// Those of `a · n + b` below n².
     fn linear(&self, n: &Arc<Modulus>) -> Result<Arc<Constants>, DeviceFault> {
-        self.linears.try_get(n, |n| Constants::of_linear(&self.device, n, 2 * n.len_words()))
+        self.linears.try_get(n, |n| Constants::of_linear(&self.executor, n, 2 * n.len_words()))
     }
 
     /// Those of the digit of q, and of putting the digits together.
     fn crt(&self, crt: &Arc<Crt>) -> Result<Arc<[Constants; 2]>, DeviceFault> {
         self.recombinations.try_get(crt, |crt| {
             let words = crt.p().len_words() + crt.q().len_words();
-            let digit = Constants::of_crt(&self.device, crt)?;
-            Ok([digit, Constants::of_linear(&self.device, crt.p(), words)?])
+            let digit = Constants::of_crt(&self.executor, crt)?;
+            Ok([digit, Constants::of_linear(&self.executor, crt.p(), words)?])
         })
     }
 
     fn table(&self, base: &Arc<FixedBase>) -> Result<Arc<FixedTable>, DeviceFault> {
         let m = self.modulus(base.modulus())?;
-        self.tables.try_get(base, |base| FixedTable::new(&self.device, &m, base))
+        self.tables.try_get(base, |base| FixedTable::new(&self.executor, &m, base))
     }
 
     fn ring(&self, ring: &Arc<Ring>) -> Result<Arc<RingConstants>, DeviceFault> {
-        self.rings.try_get(ring, |ring| RingConstants::new(&self.device, ring))
+        self.rings.try_get(ring, |ring| RingConstants::new(&self.executor, ring))
     }
 
     /// Lets go of what is kept for constants that are gone.
@@ -169,16 +172,11 @@ impl Engine for GpuEngine {
     }
 
     fn describe(&self) -> String {
-        let wgpu::AdapterInfo { name, driver, driver_info, backend, .. } = &self.device.info;
-        let integers = match self.prelude() {
-            Prelude::Native => "64-bit integers",
-            Prelude::Split => "products in 16-bit halves",
-        };
-        format!("{name} ({backend}, {driver} {driver_info}), {integers}")
+        self.executor.describe()
     }
 
     fn details(&self) -> Vec<(&'static str, String)> {
-        self.device.details()
+        self.executor.details()
     }
 
     fn supports(&self, step: &str) -> bool {

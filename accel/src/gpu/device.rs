@@ -11,7 +11,7 @@ use std::{
 };
 
 use super::{
-    pool::{Pool, Purpose},
+    pool::Pool,
     shaders::{Kernel, PARAMS_BYTES, Prelude, Shape},
 };
 use crate::engine::DeviceFault;
@@ -244,6 +244,16 @@ impl Device {
         self.fault(error).map_or(outcome, Err)
     }
 
+    /// One line, for people.
+    pub(super) fn describe(&self) -> String {
+        let wgpu::AdapterInfo { name, driver, driver_info, backend, .. } = &self.info;
+        let integers = match self.prelude {
+            Prelude::Native => "64-bit integers",
+            Prelude::Split => "products in 16-bit halves",
+        };
+        format!("{name} ({backend}, {driver} {driver_info}), {integers}")
+    }
+
     /// Names and values, for people.
     pub(super) fn details(&self) -> Vec<(&'static str, String)> {
         let Self { info, limits, .. } = self;
@@ -351,34 +361,5 @@ impl Drop for Scopes {
     fn drop(&mut self) {
         // The last first.
         while self.0.pop().is_some() {}
-    }
-}
-
-/// Memory of the device that outlives a run. Overwritten before it goes: it may hold a secret.
-pub(crate) struct Resident {
-    device: Arc<Device>,
-    pub(super) buffer: wgpu::Buffer,
-}
-
-impl Resident {
-    /// Memory for `words` words of 32 bits, zero.
-    ///
-    /// # Errors
-    /// Out of memory, or more than kernels see.
-    pub(super) fn new(device: &Arc<Device>, words: usize) -> Result<Arc<Self>, DeviceFault> {
-        let bytes = 4 * words.max(1) as u64;
-        if bytes > device.binding_bytes() {
-            return Err(DeviceFault::OutOfMemory);
-        }
-        let buffer = device.make(Purpose::Values, bytes)?;
-        Ok(Arc::new(Self { device: device.clone(), buffer }))
-    }
-}
-
-impl Drop for Resident {
-    fn drop(&mut self) {
-        let mut encoder = self.device.device.create_command_encoder(&Default::default());
-        encoder.clear_buffer(&self.buffer, 0, None);
-        self.device.queue.submit([encoder.finish()]);
     }
 }

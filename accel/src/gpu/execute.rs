@@ -187,7 +187,7 @@ impl Slot {
     /// What lies behind a buffer of a recording.
     fn buffer<'s>(&'s self, recording: &'s Recording<'_>, buffer: Buffer) -> &'s wgpu::Buffer {
         match (&recording.memory[buffer.0], recording.layout.places[buffer.0]) {
-            (Memory::Resident(resident), _) => &resident.buffer,
+            (Memory::Resident(resident), _) => resident.buffer(),
             (Memory::Own { .. }, Some(place)) => &self.places[place],
             (Memory::Own { .. }, None) => unreachable!("what is used has a place"),
         }

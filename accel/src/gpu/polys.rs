@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::{
     GpuEngine,
     constants::filled,
-    device::{Device, Resident},
+    executor::{Executor, Resident},
     record::{Bindings, Buffer, Recorder},
     run::View,
     shaders::{Kernel, MAX_ROUNDS, RingParams},
@@ -31,7 +31,7 @@ pub(crate) struct RingConstants {
 }
 
 impl RingConstants {
-    pub(crate) fn new(device: &Arc<Device>, ring: &Ring) -> Result<Self, DeviceFault> {
+    pub(crate) fn new(executor: &Executor, ring: &Ring) -> Result<Self, DeviceFault> {
         let (n, primes) = (ring.degree() as u64, ring.primes());
         let inverse = |x: u64, q: u64| pow_mod_vartime(x % q, q - 2, q);
         let factor = |w: u64, q: u64| [w, ((u128::from(w) << 64) / u128::from(q)) as u64];
@@ -53,7 +53,7 @@ impl RingConstants {
             let of = |(i, &p): (usize, &u64)| if i < j { factor(inverse(p, q), q) } else { [0; 2] };
             words.extend(primes.iter().enumerate().flat_map(of));
         }
-        Ok(Self { memory: filled(device, &words)? })
+        Ok(Self { memory: filled(executor, &words)? })
     }
 }
 

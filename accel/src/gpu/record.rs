@@ -6,7 +6,7 @@ use std::sync::Arc;
 use zeroize::Zeroizing;
 
 use super::{
-    device::Resident,
+    executor::Resident,
     layout::Layout,
     shaders::{AsWords, GROUP, Kernel, Shape},
 };
@@ -182,6 +182,14 @@ impl<'o> Recorder<'o> {
         let state = state.unwrap_or_else(|| self.nothing());
         let buffers = [constants, a, b, out, state];
         let params = params.as_words();
+        self.commands.push(Command::Dispatch(Dispatch { kernel, shape, params, buffers, groups }));
+    }
+
+    /// A dispatch of another recording over other buffers.
+    #[cfg(test)]
+    pub(super) fn again(&mut self, dispatch: &Dispatch, buffers: [Buffer; 5]) {
+        let Dispatch { kernel, shape, ref params, groups, .. } = *dispatch;
+        let params = params.clone();
         self.commands.push(Command::Dispatch(Dispatch { kernel, shape, params, buffers, groups }));
     }
 

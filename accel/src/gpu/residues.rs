@@ -183,7 +183,7 @@ impl GpuEngine {
             Step::Choose => choose(recorder, out, args, count),
             Step::Pow { .. } => pow(recorder, m, out_numbers, args, count),
             Step::Dot { .. } => {
-                dot(recorder, m, out_numbers, args, count, self.device().binding_bytes())?;
+                dot(recorder, m, out_numbers, args, count, self.executor.binding_bytes())?;
             }
             Step::PowFixedBase { base } => {
                 let table = self.table(base)?;

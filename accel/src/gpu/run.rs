@@ -4,8 +4,7 @@ use std::ops::Range;
 
 use super::{
     GpuEngine,
-    device::Device,
-    execute,
+    executor::Executor,
     record::{Buffer, Recorder, Recording, Words},
 };
 use crate::{
@@ -81,6 +80,13 @@ impl<'o> Batch<'o> {
         Self { operands, count, done: 0 }
     }
 
+    /// One item of some operands that are updated.
+    #[cfg(test)]
+    pub(super) fn of(operands: Vec<&'o mut [u64]>) -> Self {
+        let operands = operands.into_iter().map(|words| (words.len(), Data::Write(words)));
+        Self { operands: operands.collect(), count: 1, done: 0 }
+    }
+
     /// What all items share of an operand, if it is of that kind.
     fn shared(&self, operand: usize) -> Option<&'o [u64]> {
         match self.operands[operand].1 {
@@ -132,10 +138,10 @@ impl Job<'_, '_> {
 }
 
 /// Does once what is recorded, which has no operands; whatever it holds may be secret.
-pub(super) fn once(device: &Device, recording: &Recording<'_>) -> Result<(), DeviceFault> {
+pub(super) fn once(executor: &Executor, recording: &Recording<'_>) -> Result<(), DeviceFault> {
     let mut batch = Batch { operands: vec![], count: 1, done: 0 };
     let recordings = [recording; 2];
-    execute::run(device, &mut Job { batch: &mut batch, size: 1, recordings, secret: true })
+    executor.run(&mut Job { batch: &mut batch, size: 1, recordings, secret: true })
 }
 
 /// Runs a program over operands that fit it.
@@ -160,7 +166,7 @@ pub(super) fn run(
         let recordings = [&full, rest.as_ref().unwrap_or(&full)];
         let secret = program.has_secrets();
         let job = &mut Job { batch: &mut batch, size, recordings, secret };
-        match execute::run(engine.device(), job) {
+        match engine.executor.run(job) {
             // The device has less than was thought. What is done stays done.
             Err(DeviceFault::OutOfMemory) if size > 1 => size = size.div_ceil(2),
             outcome => return outcome,
@@ -170,7 +176,7 @@ pub(super) fn run(
 
 /// Whether a device may hold it: kernels see every buffer, and count its words in 32 bits.
 fn is_visible(engine: &GpuEngine, recording: &Recording<'_>) -> bool {
-    recording.largest() <= engine.device().binding_bytes().min(u64::from(u32::MAX))
+    recording.largest() <= engine.executor.binding_bytes().min(u64::from(u32::MAX))
 }
 
 /// How many items of a batch go to the device at once: enough to fill it, and about as many in each part.
@@ -184,7 +190,7 @@ pub(super) fn part(
     batch: &Batch<'_>,
 ) -> Result<usize, DeviceFault> {
     let count = batch.count;
-    let memory = engine.device().memory_bytes();
+    let memory = engine.executor.memory_bytes();
     let fits = |recording: &Recording<'_>, items: usize| {
         let at_once = PARTS_AT_ONCE.min(count.div_ceil(items)) as u64;
         is_visible(engine, recording) && at_once * recording.all_bytes() <= memory / 2
@@ -211,7 +217,7 @@ pub(super) fn part(
             continue;
         }
         // Between the two; what they take grows with them, but for what is the same for all.
-        let room = [memory / 2 / PARTS_AT_ONCE as u64, engine.device().binding_bytes()];
+        let room = [memory / 2 / PARTS_AT_ONCE as u64, engine.executor.binding_bytes()];
         let bytes = |r: &Recording<'_>| [r.all_bytes(), r.largest()];
         let limits = std::iter::zip(room, std::iter::zip(bytes(&recording), bytes(&larger)));
         let between = limits.map(|(room, (low, high))| {

@@ -31,7 +31,7 @@ macro_rules! kernels {
 
         impl Kernel {
             #[cfg(test)]
-            const ALL: &[Self] = &[$(Self::$kernel),*];
+            pub(super) const ALL: &[Self] = &[$(Self::$kernel),*];
 
             /// The name of its file.
             pub(crate) fn name(self) -> &'static str {
