@@ -314,7 +314,7 @@ fn inverse_transform(ring: &Ring, out: &mut [u64], a: &[u64]) {
 }
 
 /// The ChaCha20 stream that a seed and an index name.
-fn stream(seed: &[u64], index: u64) -> ChaCha20Rng {
+pub(crate) fn stream(seed: &[u64], index: u64) -> ChaCha20Rng {
     let mut key = [0; 32];
     key.chunks_mut(8).zip(seed).for_each(|(bytes, w)| bytes.copy_from_slice(&w.to_le_bytes()));
     let mut rng = ChaCha20Rng::from_seed(key);
@@ -337,7 +337,7 @@ fn uniform(ring: &Ring, out: &mut [u64], seeds: &[u64], index: u64) {
 }
 
 /// The lanes of the blocks of a stream, read as beats: of each sixteen blocks lane 0 of all, then lane 1.
-fn draws(mut rng: ChaCha20Rng) -> impl Iterator<Item = u64> {
+pub(crate) fn draws(mut rng: ChaCha20Rng) -> impl Iterator<Item = u64> {
     let run = move || {
         let mut block = || std::array::from_fn(|_| rng.next_u64());
         let blocks: [[u64; beats::WORDS]; 16] = std::array::from_fn(|_| block());
@@ -346,11 +346,11 @@ fn draws(mut rng: ChaCha20Rng) -> impl Iterator<Item = u64> {
     std::iter::repeat_with(run).flatten()
 }
 
-fn ternary(word: u64) -> i64 {
+pub(crate) fn ternary(word: u64) -> i64 {
     ((3 * u128::from(word)) >> 64) as i64 - 1
 }
 
-fn centred_binomial(word: u64) -> i64 {
+pub(crate) fn centred_binomial(word: u64) -> i64 {
     const HALF: u64 = (1 << 21) - 1;
     i64::from((word & HALF).count_ones()) - i64::from((word >> 21 & HALF).count_ones())
 }

@@ -9,8 +9,9 @@ use crypto_bigint::{
 use zeroize::Zeroizing;
 
 use super::{
-    device::{Device, Resident},
-    record::{Bindings, Recorder},
+    executor::{Executor, Resident},
+    record::{Bindings, Buffer, Recorder, Words},
+    run::once,
     shaders::{CONSTANTS_HEAD, Kernel, LIMB_BITS, Params, Shape},
 };
 use crate::{
@@ -22,13 +23,13 @@ use crate::{
 /// The constants of a modulus, as kernels read them.
 pub(crate) struct Constants {
     pub(crate) shape: Shape,
-    memory: Resident,
+    memory: Arc<Resident>,
 }
 
 impl Constants {
     /// `m`, then `numbers`, all below R'.
     fn new(
-        device: &Arc<Device>,
+        executor: &Executor,
         shape: Shape,
         m: &[u64],
         numbers: &[&[u64]],
@@ -45,27 +46,27 @@ impl Constants {
                 words[half / 2] |= value << (half % 2 * 32);
             }
         }
-        Ok(Self { shape, memory: filled(device, &words)? })
+        Ok(Self { shape, memory: filled(executor, &words)? })
     }
 
     /// Those of arithmetic modulo `modulus`: m, R', R'², and m − 1.
-    pub(crate) fn of_modulus(device: &Arc<Device>, modulus: &Modulus) -> Result<Self, DeviceFault> {
-        Self::with_extras(device, modulus, &[&minus_one(modulus.words())])
+    pub(crate) fn of_modulus(executor: &Executor, modulus: &Modulus) -> Result<Self, DeviceFault> {
+        Self::with_extras(executor, modulus, &[&minus_one(modulus.words())])
     }
 
     /// Those of `(b − a) · p⁻¹ mod q`: see `residues_sum.wgsl`.
-    pub(crate) fn of_crt(device: &Arc<Device>, crt: &Crt) -> Result<Self, DeviceFault> {
+    pub(crate) fn of_crt(executor: &Executor, crt: &Crt) -> Result<Self, DeviceFault> {
         let q = crt.q();
         let bits = Shape::of_words(q.len_words()).radix_bits();
         let radix = Zeroizing::new(power_of_two_mod(bits, q.words()));
         let plus = mul_mod(crt.p_inverse(), &radix, q);
         // −x as (q − 1) · x.
         let minus = mul_mod(&minus_one(q.words()), &plus, q);
-        Self::with_extras(device, q, &[&minus, &plus])
+        Self::with_extras(executor, q, &[&minus, &plus])
     }
 
     fn with_extras(
-        device: &Arc<Device>,
+        executor: &Executor,
         modulus: &Modulus,
         extras: &[&[u64]],
     ) -> Result<Self, DeviceFault> {
@@ -75,12 +76,12 @@ impl Constants {
         let one = Zeroizing::new(power_of_two_mod(bits, m));
         let square = Zeroizing::new(power_of_two_mod(2 * bits, m));
         let numbers: Vec<&[u64]> = [&one[..], &square].into_iter().chain(extras.to_vec()).collect();
-        Self::new(device, shape, m, &numbers)
+        Self::new(executor, shape, m, &numbers)
     }
 
     /// Those of `a · n + b` in plain numbers of `words` words: see `linear.wgsl`.
     pub(crate) fn of_linear(
-        device: &Arc<Device>,
+        executor: &Executor,
         n: &Modulus,
         words: usize,
     ) -> Result<Self, DeviceFault> {
@@ -91,11 +92,12 @@ impl Constants {
             all_ones[bits / 64] = (1 << (bits % 64)) - 1;
         }
         // What is at the places of R' and R'² is not read.
-        Self::new(device, shape, &all_ones, &[&[], &[], n.words()])
+        Self::new(executor, shape, &all_ones, &[&[], &[], n.words()])
     }
 
-    pub(crate) fn buffer(&self) -> &wgpu::Buffer {
-        &self.memory.buffer
+    /// This memory in a recording.
+    pub(crate) fn buffer(&self, recorder: &mut Recorder<'_>) -> Buffer {
+        recorder.resident(&self.memory)
     }
 }
 
@@ -108,12 +110,13 @@ fn limb(words: &[u64], index: u32) -> u32 {
 }
 
 /// Device memory with these words, of which no copy is left on the way.
-pub(crate) fn filled(device: &Arc<Device>, words: &[u64]) -> Result<Resident, DeviceFault> {
-    let mut recorder = Recorder::new(device);
-    let buffer = device.buffer(2 * words.len());
-    recorder.upload(&buffer, words);
-    recorder.finish(true)?;
-    Ok(Resident::new(device, buffer))
+pub(crate) fn filled(executor: &Executor, words: &[u64]) -> Result<Arc<Resident>, DeviceFault> {
+    let resident = executor.resident(2 * words.len())?;
+    let mut recorder = Recorder::default();
+    let buffer = recorder.resident(&resident);
+    recorder.fill(buffer, Words::Borrowed(words));
+    once(executor, &recorder.finish())?;
+    Ok(resident)
 }
 
 /// m − 1 for an odd m.
@@ -136,7 +139,7 @@ fn mul_mod(a: &[u64], b: &[u64], m: &Modulus) -> Zeroizing<Vec<u64>> {
 pub(crate) struct FixedTable {
     pub(crate) width: u32,
     pub(crate) windows: u32,
-    memory: Resident,
+    memory: Arc<Resident>,
 }
 
 /// The most bytes of the table of a fixed base.
@@ -145,13 +148,13 @@ const TABLE_BYTES: u64 = 64_000_000;
 impl FixedTable {
     /// Computes the first power of each window here, all entries on the device.
     pub(crate) fn new(
-        device: &Arc<Device>,
+        executor: &Executor,
         m: &Constants,
         fixed: &FixedBase,
     ) -> Result<Self, DeviceFault> {
         let (bits, total) = (fixed.exponent_bits(), m.shape.total());
         let bytes = |w: &u32| u64::from(bits.div_ceil(*w) * total) << (w + 2);
-        let fits = |w: &u32| bytes(w) <= TABLE_BYTES.min(device.binding_bytes());
+        let fits = |w: &u32| bytes(w) <= TABLE_BYTES.min(executor.binding_bytes());
         let width =
             (1..=MAX_WIDTH).filter(fits).min_by_key(|&w| digit_cost(bits, w, total)).unwrap_or(1);
         let windows = bits.div_ceil(width);
@@ -159,12 +162,13 @@ impl FixedTable {
         let words = 2 * fixed.modulus().len_words() as u32;
         let factor = fixed.factor().unwrap_or(&[]);
 
-        let mut recorder = Recorder::new(device);
-        let bases = recorder.buffer((windows * words) as usize);
+        let memory = executor.resident(((windows * total) << width) as usize)?;
+        let mut recorder = Recorder::default();
+        let bases = recorder.constant(Words::Borrowed(&firsts));
+        // The kernel may look at it where there is none.
         let factors = recorder.buffer(words as usize);
-        let table = device.buffer(((windows * total) << width) as usize);
-        recorder.upload(&bases, &firsts);
-        recorder.upload(&factors, factor);
+        recorder.fill(factors, Words::Borrowed(factor));
+        let (constants, out) = (m.buffer(&mut recorder), recorder.resident(&memory));
         let params = Params {
             count: windows,
             a_words: words,
@@ -174,16 +178,15 @@ impl FixedTable {
             flag: u32::from(!factor.is_empty()),
             ..Params::default()
         };
-        let bindings =
-            Bindings { constants: m.buffer(), a: &bases, b: &factors, out: &table, state: None };
+        let bindings = Bindings { constants, a: bases, b: factors, out, state: None };
         recorder.over_numbers(Kernel::Table, m.shape, windows, &bindings, &params);
-        // The base may be a secret.
-        recorder.finish(true)?;
-        Ok(Self { width, windows, memory: Resident::new(device, table) })
+        once(executor, &recorder.finish())?;
+        Ok(Self { width, windows, memory })
     }
 
-    pub(crate) fn buffer(&self) -> &wgpu::Buffer {
-        &self.memory.buffer
+    /// This memory in a recording.
+    pub(crate) fn buffer(&self, recorder: &mut Recorder<'_>) -> Buffer {
+        recorder.resident(&self.memory)
     }
 }
 

@@ -2,13 +2,18 @@
 
 use std::{
     collections::HashMap,
+    panic::{AssertUnwindSafe, catch_unwind},
     sync::{
         Arc, Mutex, MutexGuard, OnceLock, PoisonError,
-        atomic::{AtomicBool, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     },
+    time::Duration,
 };
 
-use super::shaders::{Kernel, PARAMS_BYTES, Prelude, Shape};
+use super::{
+    pool::Pool,
+    shaders::{Kernel, PARAMS_BYTES, Prelude, Shape},
+};
 use crate::engine::DeviceFault;
 
 /// Why there is no GPU engine.
@@ -37,6 +42,12 @@ const NONE: &str = "none";
 /// A pipeline is of one kernel, and of one shape where it is over big numbers.
 type Pipelines = HashMap<(Kernel, Option<Shape>), Arc<OnceLock<wgpu::ComputePipeline>>>;
 
+/// The bytes of memory that runs take.
+const MEMORY_BYTES: u64 = 2 << 30;
+
+/// The most time that a device may take for one part of a batch.
+const PATIENCE: Duration = Duration::from_secs(300);
+
 /// An open device.
 pub(crate) struct Device {
     pub(super) device: wgpu::Device,
@@ -48,6 +59,9 @@ pub(crate) struct Device {
     pub(super) layout: wgpu::BindGroupLayout,
     pipeline_layout: wgpu::PipelineLayout,
     pipelines: Mutex<Pipelines>,
+    pub(super) pool: Mutex<Pool>,
+    memory_bytes: AtomicU64,
+    patience_micros: AtomicU64,
     lost: Arc<AtomicBool>,
 }
 
@@ -133,6 +147,9 @@ impl Device {
             layout,
             pipeline_layout,
             pipelines,
+            pool: Mutex::default(),
+            memory_bytes: AtomicU64::new(MEMORY_BYTES),
+            patience_micros: AtomicU64::new(PATIENCE.as_micros() as u64),
             lost,
         })
     }
@@ -183,15 +200,63 @@ impl Device {
         self.pipelines().clear();
     }
 
-    /// Memory of the device for `words` words of 32 bits, zero.
-    pub(super) fn buffer(&self, words: usize) -> wgpu::Buffer {
-        use wgpu::BufferUsages as Usage;
-        self.device.create_buffer(&wgpu::BufferDescriptor {
-            label: None,
-            size: 4 * words.max(1) as u64,
-            usage: Usage::STORAGE | Usage::COPY_SRC | Usage::COPY_DST,
-            mapped_at_creation: false,
-        })
+    /// The bytes of memory that runs take.
+    pub(super) fn memory_bytes(&self) -> u64 {
+        self.memory_bytes.load(Relaxed)
+    }
+
+    pub(super) fn set_memory_bytes(&self, bytes: u64) {
+        self.memory_bytes.store(bytes, Relaxed);
+    }
+
+    /// The most time that a part of a batch may take.
+    pub(super) fn patience(&self) -> Duration {
+        Duration::from_micros(self.patience_micros.load(Relaxed))
+    }
+
+    pub(super) fn set_patience(&self, patience: Duration) {
+        let micros = u64::try_from(patience.as_micros()).unwrap_or(u64::MAX);
+        self.patience_micros.store(micros, Relaxed);
+    }
+
+    /// Waits for a submission and all before it, or for all that there are.
+    pub(super) fn wait(
+        &self,
+        submission_index: Option<wgpu::SubmissionIndex>,
+    ) -> Result<(), DeviceFault> {
+        let wait = wgpu::PollType::Wait { submission_index, timeout: Some(self.patience()) };
+        // wgpu panics where a driver says that the device is lost.
+        let poll = AssertUnwindSafe(|| self.device.poll(wait));
+        match catch_unwind(poll) {
+            Ok(Ok(_)) => Ok(()),
+            Ok(Err(wgpu::PollError::Timeout)) => Err(DeviceFault::Timeout),
+            Ok(Err(_)) | Err(_) => Err(DeviceFault::Lost),
+        }
+    }
+
+    /// Does something, and tells what went wrong with the device meanwhile, before what it says itself.
+    pub(super) fn guard(
+        &self,
+        work: impl FnOnce() -> Result<(), DeviceFault>,
+    ) -> Result<(), DeviceFault> {
+        let scopes = Scopes::new(self);
+        let outcome = work();
+        let error = scopes.pop();
+        if error.is_some() || outcome.is_err() {
+            // Whether the device is lost is told on the way.
+            let _ = catch_unwind(AssertUnwindSafe(|| self.device.poll(wgpu::PollType::Poll)));
+        }
+        self.fault(error).map_or(outcome, Err)
+    }
+
+    /// One line, for people.
+    pub(super) fn describe(&self) -> String {
+        let wgpu::AdapterInfo { name, driver, driver_info, backend, .. } = &self.info;
+        let integers = match self.prelude {
+            Prelude::Native => "64-bit integers",
+            Prelude::Split => "products in 16-bit halves",
+        };
+        format!("{name} ({backend}, {driver} {driver_info}), {integers}")
     }
 
     /// Names and values, for people.
@@ -271,22 +336,35 @@ fn layout(device: &wgpu::Device) -> wgpu::BindGroupLayout {
     })
 }
 
-/// Memory of the device that outlives a run. Overwritten before it goes: it may hold a secret.
-pub(crate) struct Resident {
-    device: Arc<Device>,
-    pub(super) buffer: wgpu::Buffer,
+/// Memory that was to be the host's is not.
+pub(super) fn unmapped<T>(_: T) -> DeviceFault {
+    DeviceFault::Failed { why: "memory of the device could not be mapped".into() }
 }
 
-impl Resident {
-    pub(super) fn new(device: &Arc<Device>, buffer: wgpu::Buffer) -> Self {
-        Self { device: device.clone(), buffer }
+/// Catches what goes wrong on a device. Out of memory is first: what follows of it are errors of use.
+pub(super) struct Scopes(Vec<wgpu::ErrorScopeGuard>);
+
+impl Scopes {
+    pub(super) fn new(device: &Device) -> Self {
+        use wgpu::ErrorFilter::{Internal, OutOfMemory, Validation};
+        let filters = [Internal, Validation, OutOfMemory];
+        Self(filters.map(|filter| device.device.push_error_scope(filter)).into())
+    }
+
+    /// The first error.
+    pub(super) fn pop(mut self) -> Option<wgpu::Error> {
+        let mut first = None;
+        while let Some(scope) = self.0.pop() {
+            let error = pollster::block_on(scope.pop());
+            first = first.or(error);
+        }
+        first
     }
 }
 
-impl Drop for Resident {
+impl Drop for Scopes {
     fn drop(&mut self) {
-        let mut encoder = self.device.device.create_command_encoder(&Default::default());
-        encoder.clear_buffer(&self.buffer, 0, None);
-        self.device.queue.submit([encoder.finish()]);
+        // The last first.
+        while self.0.pop().is_some() {}
     }
 }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use super::{
     GpuEngine,
     constants::filled,
-    device::{Device, Resident},
-    record::{Bindings, Recorder},
+    executor::{Executor, Resident},
+    record::{Bindings, Buffer, Recorder},
     run::View,
     shaders::{Kernel, MAX_ROUNDS, RingParams},
 };
@@ -27,11 +27,11 @@ const LOG_TILE: u32 = 10;
 
 /// The constants of a ring, as kernels read them. All public.
 pub(crate) struct RingConstants {
-    memory: Resident,
+    memory: Arc<Resident>,
 }
 
 impl RingConstants {
-    pub(crate) fn new(device: &Arc<Device>, ring: &Ring) -> Result<Self, DeviceFault> {
+    pub(crate) fn new(executor: &Executor, ring: &Ring) -> Result<Self, DeviceFault> {
         let (n, primes) = (ring.degree() as u64, ring.primes());
         let inverse = |x: u64, q: u64| pow_mod_vartime(x % q, q - 2, q);
         let factor = |w: u64, q: u64| [w, ((u128::from(w) << 64) / u128::from(q)) as u64];
@@ -53,7 +53,7 @@ impl RingConstants {
             let of = |(i, &p): (usize, &u64)| if i < j { factor(inverse(p, q), q) } else { [0; 2] };
             words.extend(primes.iter().enumerate().flat_map(of));
         }
-        Ok(Self { memory: filled(device, &words)? })
+        Ok(Self { memory: filled(executor, &words)? })
     }
 }
 
@@ -64,28 +64,19 @@ fn bit_reversed_powers(root: u64, q: u64, n: u64) -> impl Iterator<Item = u64> {
     (0..n).map(move |i| powers[(i.reverse_bits() >> (n.leading_zeros() + 1)) as usize])
 }
 
-/// Words of 32 bits that a step takes for each item beside its result.
-pub(super) fn scratch_words(step: &Step, out: &Kind) -> usize {
-    match step {
-        // A transform goes through memory of its own, and an operand that all share is spread.
-        Step::Ntt | Step::Intt => 4 * out.words(),
-        _ => 0,
-    }
-}
-
 /// What dispatches of one step share.
-struct Over<'b> {
-    constants: &'b wgpu::Buffer,
+struct Over {
+    constants: Buffer,
     params: RingParams,
 }
 
-impl Over<'_> {
+impl Over {
     fn record(
         &self,
-        recorder: &mut Recorder<'_, '_>,
+        recorder: &mut Recorder<'_>,
         kernel: Kernel,
         count: u32,
-        [a, b, out]: [&wgpu::Buffer; 3],
+        [a, b, out]: [Buffer; 3],
     ) {
         let bindings = Bindings { constants: self.constants, a, b, out, state: None };
         let params = RingParams { count, ..self.params };
@@ -97,7 +88,7 @@ impl GpuEngine {
     /// Records a step over polynomials or beats.
     pub(super) fn poly_step(
         &self,
-        recorder: &mut Recorder<'_, '_>,
+        recorder: &mut Recorder<'_>,
         step: &Step,
         out: &View<'_>,
         args: &[View<'_>],
@@ -127,7 +118,7 @@ impl GpuEngine {
             },
             ..RingParams::default()
         };
-        let over = Over { constants: &constants.memory.buffer, params };
+        let over = Over { constants: recorder.resident(&constants.memory), params };
         let buffers = [a.buffer, b.buffer, out.buffer];
         // Numbers of 64 bits of the result.
         let numbers = count * out.words() / 2;
@@ -152,12 +143,7 @@ impl GpuEngine {
 }
 
 /// Some seeds to a dispatch.
-fn uniform(
-    recorder: &mut Recorder<'_, '_>,
-    over: &Over<'_>,
-    buffers: [&wgpu::Buffer; 3],
-    count: u32,
-) {
+fn uniform(recorder: &mut Recorder<'_>, over: &Over, buffers: [Buffer; 3], count: u32) {
     // A run of draws takes some rounds of loops; half of the draws may be rejected.
     let runs = 1 + (over.params.limbs << over.params.log_degree) / 80;
     let most = (MAX_ROUNDS / (8 * runs)).max(1);
@@ -175,9 +161,9 @@ fn uniform(
 
 /// A transform in one pass or two, `numbers` residues in all.
 fn transform(
-    recorder: &mut Recorder<'_, '_>,
+    recorder: &mut Recorder<'_>,
     step: &Step,
-    over: &Over<'_>,
+    over: &Over,
     a: &View<'_>,
     out: &View<'_>,
     numbers: u32,
@@ -185,12 +171,12 @@ fn transform(
     let log_degree = over.params.log_degree;
     let spread = a.shared.then(|| {
         // a + 0 for each item.
-        let (spread, zero) =
-            (recorder.buffer(2 * numbers as usize), recorder.buffer(a.words() as usize));
-        over.record(recorder, Kernel::PolyAdd, numbers, [a.buffer, &zero, &spread]);
+        let spread = recorder.buffer(2 * numbers as usize);
+        let zero = recorder.zeros(a.words() as usize);
+        over.record(recorder, Kernel::PolyAdd, numbers, [a.buffer, zero, spread]);
         spread
     });
-    let a = spread.as_ref().unwrap_or(a.buffer);
+    let a = spread.unwrap_or(a.buffer);
     // The outer stages join residues that are far apart, and take neighbours along.
     let outer = log_degree.saturating_sub(LOG_TILE);
     let inner = RingParams { first_stage: outer, stages: log_degree - outer, ..over.params };
@@ -206,8 +192,8 @@ fn transform(
     let between = recorder.buffer(if passes.len() > 1 { 2 * numbers as usize } else { 1 });
     let last = passes.len() - 1;
     for (index, pass) in passes.into_iter().enumerate() {
-        let from = if index == 0 { a } else { &between };
-        let to = if index == last { out.buffer } else { &between };
+        let from = if index == 0 { a } else { between };
+        let to = if index == last { out.buffer } else { between };
         let tiles = numbers >> (pass.stages + pass.log_columns);
         let over = Over { constants: over.constants, params: pass };
         over.record(recorder, kernel, tiles, [from, from, to]);

@@ -1,44 +1,36 @@
-//! One submission: what goes up, which kernels run, what comes down.
+//! What a device has to do with some items of a batch, as data: memory, words that go up, kernels in their
+//! order, words that come down. To record asks nothing of a device; `execute.rs` carries it out.
 
-use std::{sync::mpsc, time::Duration};
+use std::sync::Arc;
 
 use zeroize::Zeroizing;
 
 use super::{
-    device::Device,
-    shaders::{AsWords, GROUP, Kernel, PARAMS_BYTES, Shape},
+    executor::Resident,
+    layout::Layout,
+    shaders::{AsWords, GROUP, Kernel, Shape},
 };
-use crate::engine::DeviceFault;
 
-/// The most time that a device may take for one submission.
-const PATIENCE: Duration = Duration::from_secs(300);
+/// Memory in a recording, by index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Buffer(pub(super) usize);
 
-/// What kernels read and write, by binding.
-pub(crate) struct Bindings<'b> {
-    pub(crate) constants: &'b wgpu::Buffer,
-    pub(crate) a: &'b wgpu::Buffer,
-    pub(crate) b: &'b wgpu::Buffer,
-    pub(crate) out: &'b wgpu::Buffer,
-    /// What a kernel keeps from one dispatch to the next, if it does.
-    pub(crate) state: Option<&'b wgpu::Buffer>,
+/// What a [`Buffer`] is.
+pub(super) enum Memory {
+    /// Words of 32 bits that a run has for as long as a recording needs them. They hold anything at first.
+    Own { words: usize },
+    /// Memory that was there before the run and stays.
+    Resident(Arc<Resident>),
 }
 
-/// One dispatch.
-struct Dispatch {
-    pipeline: wgpu::ComputePipeline,
-    buffers: [wgpu::Buffer; 5],
-    params: Vec<u32>,
-    groups: u32,
-}
-
-/// What goes up.
-enum Words<'o> {
+/// Words that the host has.
+pub(crate) enum Words<'o> {
     Borrowed(&'o [u64]),
     Owned(Zeroizing<Vec<u64>>),
 }
 
 impl Words<'_> {
-    fn as_slice(&self) -> &[u64] {
+    pub(super) fn as_slice(&self) -> &[u64] {
         match self {
             Self::Borrowed(words) => words,
             Self::Owned(words) => words,
@@ -46,94 +38,111 @@ impl Words<'_> {
     }
 }
 
-/// Catches what goes wrong on a device. Out of memory is first: what follows of it are errors of use.
-struct Scopes(Vec<wgpu::ErrorScopeGuard>);
-
-impl Scopes {
-    fn new(device: &Device) -> Self {
-        use wgpu::ErrorFilter::{Internal, OutOfMemory, Validation};
-        let filters = [Internal, Validation, OutOfMemory];
-        Self(filters.map(|filter| device.device.push_error_scope(filter)).into())
-    }
-
-    /// The first error.
-    fn pop(mut self) -> Option<wgpu::Error> {
-        let mut first = None;
-        while let Some(scope) = self.0.pop() {
-            let error = pollster::block_on(scope.pop());
-            first = first.or(error);
-        }
-        first
-    }
+/// What kernels read and write, by binding.
+pub(crate) struct Bindings {
+    pub(crate) constants: Buffer,
+    pub(crate) a: Buffer,
+    pub(crate) b: Buffer,
+    pub(crate) out: Buffer,
+    /// What a kernel keeps from one dispatch to the next, if it does.
+    pub(crate) state: Option<Buffer>,
 }
 
-impl Drop for Scopes {
-    fn drop(&mut self) {
-        // The last first.
-        while self.0.pop().is_some() {}
-    }
+/// One dispatch.
+pub(super) struct Dispatch {
+    pub(super) kernel: Kernel,
+    /// How numbers are spread, of kernels over big numbers.
+    pub(super) shape: Option<Shape>,
+    pub(super) params: Vec<u32>,
+    /// In the order of the bindings, after the parameters.
+    pub(super) buffers: [Buffer; 5],
+    /// Workgroups.
+    pub(super) groups: u32,
 }
 
-/// Collects one submission. Everything that goes wrong from its making on is told at the end.
-pub(crate) struct Recorder<'d, 'o> {
-    device: &'d Device,
-    uploads: Vec<(wgpu::Buffer, Words<'o>)>,
-    dispatches: Vec<Dispatch>,
-    downloads: Vec<(wgpu::Buffer, &'o mut [u64])>,
-    /// What goes up to one buffer, and is replaced by what comes down from another.
-    exchanges: Vec<(wgpu::Buffer, wgpu::Buffer, &'o mut [u64])>,
-    /// Memory of this run alone.
-    buffers: Vec<wgpu::Buffer>,
-    /// At a binding that a kernel has no use for.
-    nothing: wgpu::Buffer,
-    scopes: Scopes,
+/// What happens on the device, one after the other; what one writes the next may read.
+pub(super) enum Command {
+    /// Sets all of a buffer to zero.
+    Clear(Buffer),
+    Dispatch(Dispatch),
 }
 
-impl<'d, 'o> Recorder<'d, 'o> {
-    pub(super) fn new(device: &'d Device) -> Self {
-        let scopes = Scopes::new(device);
-        let (uploads, dispatches, buffers) = (vec![], vec![], vec![]);
-        let (downloads, exchanges) = (vec![], vec![]);
-        let nothing = device.buffer(1);
-        Self { device, uploads, dispatches, downloads, exchanges, buffers, nothing, scopes }
+/// Collects what is to be done with some items. See the [module](self) documentation.
+#[derive(Default)]
+pub(crate) struct Recorder<'o> {
+    memory: Vec<Memory>,
+    constants: Vec<(Buffer, Words<'o>)>,
+    inputs: Vec<(Buffer, usize)>,
+    commands: Vec<Command>,
+    outputs: Vec<(Buffer, usize)>,
+    nothing: Option<Buffer>,
+}
+
+/// What is to be done with so many items, wherever in a batch they are.
+pub(super) struct Recording<'o> {
+    /// What each buffer is.
+    pub(super) memory: Vec<Memory>,
+    /// What goes up and is the same for all items.
+    pub(super) constants: Vec<(Buffer, Words<'o>)>,
+    /// Which operands' items go up before any command, and where.
+    pub(super) inputs: Vec<(Buffer, usize)>,
+    pub(super) commands: Vec<Command>,
+    /// Which operands' items come down after all commands, and whence.
+    pub(super) outputs: Vec<(Buffer, usize)>,
+    /// Which buffers share memory.
+    pub(super) layout: Layout,
+}
+
+impl<'o> Recorder<'o> {
+    fn add(&mut self, memory: Memory) -> Buffer {
+        self.memory.push(memory);
+        Buffer(self.memory.len() - 1)
     }
 
-    /// Memory for `words` words of 32 bits, for this run.
-    pub(super) fn buffer(&mut self, words: usize) -> wgpu::Buffer {
-        let buffer = self.device.buffer(words);
-        self.buffers.push(buffer.clone());
+    /// Memory for `words` words of 32 bits, with anything in it.
+    pub(super) fn buffer(&mut self, words: usize) -> Buffer {
+        self.add(Memory::Own { words: words.max(1) })
+    }
+
+    /// The same, zero when the next command comes.
+    pub(super) fn zeros(&mut self, words: usize) -> Buffer {
+        let buffer = self.buffer(words);
+        self.commands.push(Command::Clear(buffer));
         buffer
     }
 
-    /// Fills a buffer before any kernel runs.
-    pub(super) fn upload(&mut self, buffer: &wgpu::Buffer, words: &'o [u64]) {
-        if !words.is_empty() {
-            self.uploads.push((buffer.clone(), Words::Borrowed(words)));
+    /// Memory that holds `words`, which are the same for all items of a batch.
+    pub(super) fn constant(&mut self, words: Words<'o>) -> Buffer {
+        let buffer = self.buffer(2 * words.as_slice().len());
+        self.fill(buffer, words);
+        buffer
+    }
+
+    /// Fills a buffer before any command with words that are the same for all items of a batch.
+    pub(super) fn fill(&mut self, buffer: Buffer, words: Words<'o>) {
+        if !words.as_slice().is_empty() {
+            self.constants.push((buffer, words));
         }
     }
 
-    /// Fills a buffer with words that were made for it.
-    pub(super) fn upload_owned(&mut self, buffer: &wgpu::Buffer, words: Zeroizing<Vec<u64>>) {
-        self.uploads.push((buffer.clone(), Words::Owned(words)));
-    }
-
-    /// Fills `before` with words that the first ones of `after` replace at the end.
-    pub(super) fn exchange(
-        &mut self,
-        before: &wgpu::Buffer,
-        after: &wgpu::Buffer,
-        words: &'o mut [u64],
-    ) {
-        if !words.is_empty() {
-            self.exchanges.push((before.clone(), after.clone(), words));
+    /// Memory that outlives the run.
+    pub(super) fn resident(&mut self, resident: &Arc<Resident>) -> Buffer {
+        let is_it =
+            |memory: &Memory| matches!(memory, Memory::Resident(r) if Arc::ptr_eq(r, resident));
+        match self.memory.iter().position(is_it) {
+            Some(index) => Buffer(index),
+            None => self.add(Memory::Resident(resident.clone())),
         }
     }
 
-    /// Copies the first words of a buffer out after all kernels have run.
-    pub(super) fn download(&mut self, buffer: &wgpu::Buffer, words: &'o mut [u64]) {
-        if !words.is_empty() {
-            self.downloads.push((buffer.clone(), words));
-        }
+    /// Fills a buffer with the items of an operand before any command.
+    pub(super) fn input(&mut self, buffer: Buffer, operand: usize) {
+        self.inputs.push((buffer, operand));
+    }
+
+    /// Copies the first words of a buffer to the items of an operand after all commands.
+    pub(super) fn output(&mut self, buffer: Buffer, operand: usize) {
+        self.outputs.push((buffer, operand));
     }
 
     /// Runs a kernel over `count` numbers, in teams.
@@ -142,7 +151,7 @@ impl<'d, 'o> Recorder<'d, 'o> {
         kernel: Kernel,
         shape: Shape,
         count: u32,
-        bindings: &Bindings<'_>,
+        bindings: &Bindings,
         params: &impl AsWords,
     ) {
         let groups = count.div_ceil(GROUP / shape.team);
@@ -154,7 +163,7 @@ impl<'d, 'o> Recorder<'d, 'o> {
         &mut self,
         kernel: Kernel,
         count: u32,
-        bindings: &Bindings<'_>,
+        bindings: &Bindings,
         params: &impl AsWords,
     ) {
         let groups = count.div_ceil(kernel.group());
@@ -166,201 +175,108 @@ impl<'d, 'o> Recorder<'d, 'o> {
         kernel: Kernel,
         shape: Option<Shape>,
         groups: u32,
-        bindings: &Bindings<'_>,
+        bindings: &Bindings,
         params: &impl AsWords,
     ) {
         let Bindings { constants, a, b, out, state } = *bindings;
-        let state = state.unwrap_or(&self.nothing);
-        let buffers = [constants, a, b, out, state].map(Clone::clone);
-        let pipeline = self.device.pipeline(kernel, shape);
-        self.dispatches.push(Dispatch { pipeline, buffers, params: params.as_words(), groups });
+        let state = state.unwrap_or_else(|| self.nothing());
+        let buffers = [constants, a, b, out, state];
+        let params = params.as_words();
+        self.commands.push(Command::Dispatch(Dispatch { kernel, shape, params, buffers, groups }));
     }
 
-    /// Runs it all and waits. Memory of this run is overwritten where `secret`.
-    pub(super) fn finish(self, secret: bool) -> Result<(), DeviceFault> {
-        let device = self.device;
-        let Self { uploads, dispatches, mut downloads, exchanges, buffers, scopes, .. } = self;
-        let mut encoder = device.device.create_command_encoder(&Default::default());
-        let borrowed = uploads.iter().map(|(buffer, words)| (buffer, words.as_slice()));
-        let before = exchanges.iter().map(|(before, _, words)| (before, &**words));
-        let uploads: Vec<_> = borrowed.chain(before).collect();
-        let outcome = upload(device, &mut encoder, &uploads).and_then(|up| {
-            downloads.extend(exchanges.into_iter().map(|(_, after, words)| (after, words)));
-            encode(device, &mut encoder, &dispatches)?;
-            download(device, encoder, downloads, if secret { &buffers } else { &[] })?;
-            if secret { wipe(device, &up) } else { Ok(()) }
-        });
-        let error = scopes.pop();
-        if error.is_some() || outcome.is_err() {
-            // Whether the device is lost is told on the way.
-            let _ = device.device.poll(wgpu::PollType::Poll);
-        }
-        let fault = device.fault(error).or(outcome.err());
-        match fault {
-            Some(fault) => {
-                device.forget_pipelines();
-                if secret {
-                    // As far as the device still does anything.
-                    let mut encoder = device.device.create_command_encoder(&Default::default());
-                    buffers.iter().for_each(|buffer| encoder.clear_buffer(buffer, 0, None));
-                    device.queue.submit([encoder.finish()]);
-                }
-                Err(fault)
-            }
-            None => Ok(()),
-        }
+    /// A dispatch of another recording over other buffers.
+    #[cfg(test)]
+    pub(super) fn again(&mut self, dispatch: &Dispatch, buffers: [Buffer; 5]) {
+        let Dispatch { kernel, shape, ref params, groups, .. } = *dispatch;
+        let params = params.clone();
+        self.commands.push(Command::Dispatch(Dispatch { kernel, shape, params, buffers, groups }));
     }
-}
 
-fn bytes(words: &[u64]) -> u64 {
-    8 * words.len() as u64
-}
-
-/// A buffer of the host's side.
-fn staging(device: &Device, size: u64, usage: wgpu::BufferUsages, mapped: bool) -> wgpu::Buffer {
-    device.device.create_buffer(&wgpu::BufferDescriptor {
-        label: None,
-        size,
-        usage,
-        mapped_at_creation: mapped,
-    })
-}
-
-fn unmapped<T>(_: T) -> DeviceFault {
-    DeviceFault::Failed { why: "memory of the device could not be mapped".into() }
-}
-
-/// Copies words up, by way of memory that is given back.
-fn upload(
-    device: &Device,
-    encoder: &mut wgpu::CommandEncoder,
-    uploads: &[(&wgpu::Buffer, &[u64])],
-) -> Result<wgpu::Buffer, DeviceFault> {
-    use wgpu::BufferUsages as Usage;
-    let all: u64 = uploads.iter().map(|(_, words)| bytes(words)).sum();
-    let up = staging(device, all.max(8), Usage::MAP_WRITE | Usage::COPY_SRC, true);
-    let mut at = 0;
-    for (buffer, words) in uploads {
-        let end = at + bytes(words);
-        up.get_mapped_range_mut(at..end)
-            .map_err(unmapped)?
-            .copy_from_slice(bytemuck::cast_slice(words));
-        encoder.copy_buffer_to_buffer(&up, at, buffer, 0, bytes(words));
-        at = end;
+    /// At a binding that a kernel has no use for.
+    fn nothing(&mut self) -> Buffer {
+        let nothing = self.nothing.unwrap_or_else(|| self.buffer(1));
+        *self.nothing.insert(nothing)
     }
-    up.unmap();
-    Ok(up)
-}
 
-/// Submits all, waits, and copies words down; then `secrets` are overwritten, and what they left on the
-/// way.
-fn download(
-    device: &Device,
-    mut encoder: wgpu::CommandEncoder,
-    downloads: Vec<(wgpu::Buffer, &mut [u64])>,
-    secrets: &[wgpu::Buffer],
-) -> Result<(), DeviceFault> {
-    use wgpu::BufferUsages as Usage;
-    let all: u64 = downloads.iter().map(|(_, words)| bytes(words)).sum();
-    let down = staging(device, all.max(8), Usage::MAP_READ | Usage::COPY_DST, false);
-    let mut at = 0;
-    for (buffer, words) in &downloads {
-        encoder.copy_buffer_to_buffer(buffer, 0, &down, at, bytes(words));
-        at += bytes(words);
+    pub(super) fn finish(self) -> Recording<'o> {
+        let layout = Layout::new(&self);
+        let Self { memory, constants, inputs, commands, outputs, .. } = self;
+        Recording { memory, constants, inputs, commands, outputs, layout }
     }
-    secrets.iter().for_each(|buffer| encoder.clear_buffer(buffer, 0, None));
-    device.queue.submit([encoder.finish()]);
-    map(device, &down, wgpu::MapMode::Read)?;
-    let mut at = 0;
-    for (_, words) in downloads {
-        let end = at + bytes(words);
-        let view = down.get_mapped_range(at..end).map_err(unmapped)?;
-        bytemuck::cast_slice_mut(words).copy_from_slice(&view);
-        at = end;
-    }
-    down.unmap();
-    if !secrets.is_empty() {
-        let mut encoder = device.device.create_command_encoder(&Default::default());
-        encoder.clear_buffer(&down, 0, None);
-        device.queue.submit([encoder.finish()]);
-    }
-    Ok(())
-}
 
-/// Overwrites memory by which words went up.
-fn wipe(device: &Device, up: &wgpu::Buffer) -> Result<(), DeviceFault> {
-    map(device, up, wgpu::MapMode::Write)?;
-    up.get_mapped_range_mut(..).map_err(unmapped)?.slice(..).fill(0);
-    up.unmap();
-    Ok(())
-}
-
-/// Encodes all dispatches in order; what one writes the next may read.
-fn encode(
-    device: &Device,
-    encoder: &mut wgpu::CommandEncoder,
-    dispatches: &[Dispatch],
-) -> Result<(), DeviceFault> {
-    let alignment = u64::from(device.limits.min_uniform_buffer_offset_alignment);
-    let stride = (PARAMS_BYTES as u64).next_multiple_of(alignment);
-    let params =
-        staging(device, stride * dispatches.len().max(1) as u64, wgpu::BufferUsages::UNIFORM, true);
-    for (index, dispatch) in dispatches.iter().enumerate() {
-        let at = index as u64 * stride;
-        params
-            .get_mapped_range_mut(at..at + 4 * dispatch.params.len() as u64)
-            .map_err(unmapped)?
-            .copy_from_slice(bytemuck::cast_slice(&dispatch.params));
-    }
-    params.unmap();
-    let most = device.limits.max_compute_workgroups_per_dimension;
-    let mut pass = encoder.begin_compute_pass(&Default::default());
-    for (index, dispatch) in dispatches.iter().enumerate() {
-        let uniform = wgpu::BindingResource::Buffer(wgpu::BufferBinding {
-            buffer: &params,
-            offset: index as u64 * stride,
-            size: std::num::NonZero::new(PARAMS_BYTES as u64),
-        });
-        let [constants, a, b, out, state] = &dispatch.buffers;
-        let storage = |binding: u32, buffer| wgpu::BindGroupEntry {
-            binding,
-            resource: wgpu::BindingResource::Buffer(wgpu::BufferBinding {
-                buffer,
-                offset: 0,
-                size: None,
-            }),
+    /// For each buffer, the commands between which it holds something: the first and the last, with one
+    /// before all of them and one after. `None` where no command, and nobody else, uses it.
+    pub(super) fn lives(&self) -> Vec<Option<(usize, usize)>> {
+        let mut lives: Vec<Option<(usize, usize)>> = vec![None; self.memory.len()];
+        let mut used = |buffer: Buffer, at: usize| {
+            let life = lives[buffer.0].get_or_insert((at, at));
+            *life = (life.0.min(at), life.1.max(at));
         };
-        let group = device.device.create_bind_group(&wgpu::BindGroupDescriptor {
-            label: None,
-            layout: &device.layout,
-            entries: &[
-                wgpu::BindGroupEntry { binding: 0, resource: uniform },
-                storage(1, constants),
-                storage(2, a),
-                storage(3, b),
-                storage(4, out),
-                storage(5, state),
-            ],
-        });
-        pass.set_pipeline(&dispatch.pipeline);
-        pass.set_bind_group(0, &group, &[]);
-        let rows = dispatch.groups.div_ceil(most);
-        pass.dispatch_workgroups(dispatch.groups.div_ceil(rows.max(1)), rows, 1);
+        let end = self.commands.len() + 1;
+        for (buffer, _) in &self.constants {
+            // What went up once is there for the items after these as well.
+            used(*buffer, 0);
+            used(*buffer, end);
+        }
+        self.inputs.iter().for_each(|&(buffer, _)| used(buffer, 0));
+        for (index, command) in self.commands.iter().enumerate() {
+            match command {
+                Command::Clear(buffer) => used(*buffer, index + 1),
+                Command::Dispatch(d) => d.buffers.iter().for_each(|&b| used(b, index + 1)),
+            }
+        }
+        self.outputs.iter().for_each(|&(buffer, _)| used(buffer, end));
+        lives
     }
-    Ok(())
+
+    pub(super) fn memory(&self) -> &[Memory] {
+        &self.memory
+    }
 }
 
-/// Waits for all work, and for a buffer to be the host's.
-fn map(device: &Device, buffer: &wgpu::Buffer, mode: wgpu::MapMode) -> Result<(), DeviceFault> {
-    let (sender, receiver) = mpsc::channel();
-    buffer.map_async(mode, .., move |outcome| {
-        // Nobody listens any more only where waiting has failed.
-        let _ = sender.send(outcome);
-    });
-    let wait = wgpu::PollType::Wait { submission_index: None, timeout: Some(PATIENCE) };
-    match device.device.poll(wait) {
-        Ok(_) => receiver.recv().map_err(unmapped)?.map_err(unmapped),
-        Err(wgpu::PollError::Timeout) => Err(DeviceFault::Timeout),
-        Err(_) => Err(DeviceFault::Lost),
+impl Recording<'_> {
+    /// The dispatches, in order.
+    pub(super) fn dispatches(&self) -> impl Iterator<Item = &Dispatch> {
+        self.commands.iter().filter_map(|command| match command {
+            Command::Dispatch(dispatch) => Some(dispatch),
+            Command::Clear(_) => None,
+        })
+    }
+
+    /// Bytes of a buffer that a kernel sees; 0 of memory that stays, which is as large as it is.
+    pub(super) fn bytes(&self, buffer: Buffer) -> u64 {
+        match self.memory[buffer.0] {
+            Memory::Own { words } => 4 * words as u64,
+            Memory::Resident(_) => 0,
+        }
+    }
+
+    /// Bytes of the constants that go up.
+    pub(super) fn constant_bytes(&self) -> u64 {
+        self.constants.iter().map(|(_, words)| 8 * words.as_slice().len() as u64).sum()
+    }
+
+    /// Bytes of the items that go up, and of those that come down.
+    pub(super) fn item_bytes(&self) -> [u64; 2] {
+        [&self.inputs, &self.outputs]
+            .map(|items| items.iter().map(|&(buffer, _)| self.bytes(buffer)).sum())
+    }
+
+    /// Bytes of the largest buffer.
+    pub(super) fn largest(&self) -> u64 {
+        (0..self.memory.len()).map(|index| self.bytes(Buffer(index))).max().unwrap_or(0)
+    }
+
+    /// Bytes of all memory that it takes, on the device and on both ways.
+    pub(super) fn all_bytes(&self) -> u64 {
+        let [up, down] = self.item_bytes();
+        self.layout.sizes.iter().sum::<u64>() + self.constant_bytes() + up + down
+    }
+
+    /// The most threads of a dispatch.
+    pub(super) fn threads(&self) -> u64 {
+        let threads = |d: &Dispatch| u64::from(d.groups) * u64::from(d.kernel.threads());
+        self.dispatches().map(threads).max().unwrap_or(0)
     }
 }

@@ -7,9 +7,9 @@ use zeroize::Zeroizing;
 use super::{
     GpuEngine,
     constants::{Constants, MAX_WIDTH, digit_cost},
-    record::{Bindings, Recorder},
+    record::{Bindings, Buffer, Recorder, Words},
     run::View,
-    shaders::{Kernel, MAX_ROUNDS, Params, Shape, WordParams},
+    shaders::{Kernel, MAX_ROUNDS, Params, WordParams},
 };
 use crate::{
     engine::DeviceFault,
@@ -19,33 +19,39 @@ use crate::{
 
 /// Numbers in device memory: where they lie, in words of 32 bits.
 #[derive(Clone, Copy)]
-struct Numbers<'b> {
-    buffer: &'b wgpu::Buffer,
+struct Numbers {
+    buffer: Buffer,
     words: u32,
     stride: u32,
     start: u32,
 }
 
-impl<'b> Numbers<'b> {
+impl Numbers {
     /// One number an item.
-    fn of(view: &View<'b>) -> Self {
+    fn of(view: &View<'_>) -> Self {
         Self::part(view, 0, view.words())
     }
 
     /// `words` words of an item from `start` on.
-    fn part(view: &View<'b>, start: u32, words: u32) -> Self {
+    fn part(view: &View<'_>, start: u32, words: u32) -> Self {
         Self { buffer: view.buffer, words, stride: view.stride(), start }
     }
 
     /// The digits of a pair.
-    fn digits(view: &View<'b>) -> [Self; 2] {
+    fn digits(view: &View<'_>) -> [Self; 2] {
         let half = view.words() / 2;
         [Self::part(view, 0, half), Self::part(view, half, half)]
     }
 
     /// No numbers, at a binding that a kernel has but does not read from.
-    fn none(buffer: &'b wgpu::Buffer) -> Self {
+    fn none(buffer: Buffer) -> Self {
         Self { buffer, words: 0, stride: 0, start: 0 }
+    }
+
+    /// The number 1 for every item.
+    fn one(recorder: &mut Recorder<'_>) -> Self {
+        let buffer = recorder.constant(Words::Borrowed(&[1]));
+        Self { buffer, words: 2, stride: 0, start: 0 }
     }
 }
 
@@ -53,35 +59,30 @@ impl<'b> Numbers<'b> {
 struct Call<'b> {
     kernel: Kernel,
     m: &'b Constants,
-    a: Numbers<'b>,
-    b: Numbers<'b>,
-    out: Numbers<'b>,
+    a: Numbers,
+    b: Numbers,
+    out: Numbers,
     count: u32,
 }
 
 impl Call<'_> {
-    fn record(&self, recorder: &mut Recorder<'_, '_>, more: Params) {
+    fn record(&self, recorder: &mut Recorder<'_>, more: Params) {
         self.dispatch(recorder, more, None);
     }
 
     /// The same of a kernel that takes many rounds, in as many dispatches as they need.
-    fn record_rounds(&self, recorder: &mut Recorder<'_, '_>, rounds: Range<u32>, more: Params) {
+    fn record_rounds(&self, recorder: &mut Recorder<'_>, rounds: Range<u32>, more: Params) {
         let total = self.m.shape.total();
         let most = MAX_ROUNDS / total;
         let several = rounds.len() as u32 > most;
         let state = several.then(|| recorder.buffer((self.count * total) as usize));
         for from_round in rounds.clone().step_by(most as usize) {
             let to_round = rounds.end.min(from_round + most);
-            self.dispatch(recorder, Params { from_round, to_round, ..more }, state.as_ref());
+            self.dispatch(recorder, Params { from_round, to_round, ..more }, state);
         }
     }
 
-    fn dispatch(
-        &self,
-        recorder: &mut Recorder<'_, '_>,
-        more: Params,
-        state: Option<&wgpu::Buffer>,
-    ) {
+    fn dispatch(&self, recorder: &mut Recorder<'_>, more: Params, state: Option<Buffer>) {
         let Self { kernel, m, a, b, out, count } = *self;
         let params = Params {
             count,
@@ -97,12 +98,12 @@ impl Call<'_> {
             ..more
         };
         let (a, b, out) = (a.buffer, b.buffer, out.buffer);
-        let bindings = Bindings { constants: m.buffer(), a, b, out, state };
+        let bindings = Bindings { constants: m.buffer(recorder), a, b, out, state };
         recorder.over_numbers(kernel, m.shape, count, &bindings, &params);
     }
 
     /// A product of powers from a table: see `pow.wgsl`.
-    fn record_powers(&self, recorder: &mut Recorder<'_, '_>, params: Params) {
+    fn record_powers(&self, recorder: &mut Recorder<'_>, params: Params) {
         let Params { width, rows, windows, .. } = params;
         self.record_rounds(recorder, width..windows * (width + rows) + 1, params);
     }
@@ -125,34 +126,11 @@ fn shared_width(bits: u32, total: u32, count: u32, most: u64) -> Option<u32> {
     (1..=MAX_WIDTH).filter(fits).min_by_key(cost)
 }
 
-/// Words of device memory, 32 bits each, that a step takes for each item beside its result.
-pub(super) fn scratch_words(step: &Step, out: &Kind, args: &[&Kind]) -> usize {
-    // What is kept between dispatches.
-    let state = match out {
-        Kind::Residues { modulus, .. } | Kind::Pairs { modulus } if step.is_of_powers() => {
-            Shape::of_words(modulus.len_words()).total()
-        }
-        _ => 0,
-    };
-    let words = match step {
-        Step::Pow { .. } => {
-            let Kind::Exponents { bits, .. } = args[1] else {
-                unreachable!("powers take exponents")
-            };
-            state << own_width(*bits, state)
-        }
-        Step::PowFixedBase { .. } | Step::Split => 2 * out.words() as u32,
-        Step::CrtJoin { crt } => 2 * crt.q().len_words() as u32,
-        _ => 0,
-    };
-    (state + words) as usize
-}
-
 impl GpuEngine {
     /// Records a step over residues.
     pub(super) fn residue_step(
         &self,
-        recorder: &mut Recorder<'_, '_>,
+        recorder: &mut Recorder<'_>,
         step: &Step,
         out: &View<'_>,
         args: &[View<'_>],
@@ -164,10 +142,8 @@ impl GpuEngine {
                 return self.pair_step(recorder, step, modulus, out, args, count);
             }
             (Step::OnePlusMn { n }, _) => {
-                let one = recorder.buffer(2);
                 let linear = self.linear(n)?;
-                recorder.upload(&one, &ONE);
-                let b = Numbers { buffer: &one, words: 2, stride: 0, start: 0 };
+                let b = Numbers::one(recorder);
                 let (a, out) = (Numbers::of(&args[0]), Numbers::of(out));
                 let call = Call { kernel: Kernel::Linear, m: &linear, a, b, out, count };
                 call.record(recorder, Params::default());
@@ -201,19 +177,17 @@ impl GpuEngine {
             }
             Step::Reduce => reduce(recorder, m, a, out_numbers, count),
             Step::LQuotient => {
-                let one = recorder.buffer(2);
-                recorder.upload(&one, &ONE);
-                let b = Numbers { buffer: &one, words: 2, stride: 0, start: 0 };
+                let b = Numbers::one(recorder);
                 call(Kernel::Divide, b).record(recorder, Params::default());
             }
             Step::Choose => choose(recorder, out, args, count),
             Step::Pow { .. } => pow(recorder, m, out_numbers, args, count),
             Step::Dot { .. } => {
-                dot(recorder, m, out_numbers, args, count, self.device().binding_bytes())?;
+                dot(recorder, m, out_numbers, args, count, self.executor.binding_bytes())?;
             }
             Step::PowFixedBase { base } => {
                 let table = self.table(base)?;
-                let b = Numbers::none(table.buffer());
+                let b = Numbers::none(table.buffer(recorder));
                 let (width, rows) = (table.width, table.windows);
                 call(Kernel::Pow, b).record_powers(
                     recorder,
@@ -227,7 +201,7 @@ impl GpuEngine {
 
     fn pair_step(
         &self,
-        recorder: &mut Recorder<'_, '_>,
+        recorder: &mut Recorder<'_>,
         step: &Step,
         square: &Arc<Modulus>,
         out: &View<'_>,
@@ -261,7 +235,7 @@ impl GpuEngine {
                 let kind = Kind::Residues { modulus: square.clone(), rows: 1 };
                 let words = 2 * kind.words();
                 let power = recorder.buffer(count as usize * words);
-                let power = View { kind: &kind, buffer: &power, shared: false };
+                let power = View { kind: &kind, buffer: power, shared: false };
                 self.residue_step(recorder, step, &power, args, count)?;
                 split(recorder, m, Numbers::of(&power), out, count);
             }
@@ -273,7 +247,7 @@ impl GpuEngine {
     /// `a + p · ((b − a) · p⁻¹ mod q)`.
     fn crt_join(
         &self,
-        recorder: &mut Recorder<'_, '_>,
+        recorder: &mut Recorder<'_>,
         step: &Step,
         out: &View<'_>,
         args: &[View<'_>],
@@ -283,7 +257,7 @@ impl GpuEngine {
         let constants = self.crt(crt)?;
         let words = 2 * crt.q().len_words() as u32;
         let high = recorder.buffer((count * words) as usize);
-        let high = Numbers { buffer: &high, words, stride: words, start: 0 };
+        let high = Numbers { buffer: high, words, stride: words, start: 0 };
         let (a, b) = (Numbers::of(&args[0]), Numbers::of(&args[1]));
         Call { kernel: Kernel::ResiduesSum, m: &constants[0], a, b, out: high, count }
             .record(recorder, Params::default());
@@ -294,8 +268,6 @@ impl GpuEngine {
     }
 }
 
-static ONE: [u64; 1] = [1];
-
 fn root_of(square: &Modulus) -> &Arc<Modulus> {
     match square.root() {
         Some(root) => root,
@@ -303,29 +275,17 @@ fn root_of(square: &Modulus) -> &Arc<Modulus> {
     }
 }
 
-fn reduce(
-    recorder: &mut Recorder<'_, '_>,
-    m: &Constants,
-    a: Numbers<'_>,
-    out: Numbers<'_>,
-    count: u32,
-) {
+fn reduce(recorder: &mut Recorder<'_>, m: &Constants, a: Numbers, out: Numbers, count: u32) {
     let rows = (32 * a.words).div_ceil(m.shape.radix_bits());
-    Call { kernel: Kernel::Reduce, m, a, b: Numbers::none(m.buffer()), out, count }
+    Call { kernel: Kernel::Reduce, m, a, b: Numbers::none(m.buffer(recorder)), out, count }
         .record(recorder, Params { rows, ..Params::default() });
 }
 
 /// The remainder modulo m, then with it the quotient.
-fn split(
-    recorder: &mut Recorder<'_, '_>,
-    m: &Constants,
-    x: Numbers<'_>,
-    out: &View<'_>,
-    count: u32,
-) {
+fn split(recorder: &mut Recorder<'_>, m: &Constants, x: Numbers, out: &View<'_>, count: u32) {
     let [low, _] = Numbers::digits(out);
     let rest = recorder.buffer((count * low.words) as usize);
-    let rest = Numbers { buffer: &rest, words: low.words, stride: low.words, start: 0 };
+    let rest = Numbers { buffer: rest, words: low.words, stride: low.words, start: 0 };
     reduce(recorder, m, x, rest, count);
     Call { kernel: Kernel::Divide, m, a: x, b: rest, out: low, count }
         .record(recorder, Params { flag: 1, ..Params::default() });
@@ -333,7 +293,7 @@ fn split(
 
 /// The product of all rows of an item.
 fn product(
-    recorder: &mut Recorder<'_, '_>,
+    recorder: &mut Recorder<'_>,
     modulus: &Modulus,
     m: &Constants,
     out: &View<'_>,
@@ -342,11 +302,10 @@ fn product(
 ) {
     let words = out.words();
     let number = rows.words() / words;
-    let correction = recorder.buffer(words as usize);
     let power = modulus.power_of_two(m.shape.radix_bits(), number);
-    recorder.upload_owned(&correction, Zeroizing::new(power));
+    let correction = recorder.constant(Words::Owned(Zeroizing::new(power)));
     let a = Numbers::part(rows, 0, words);
-    let b = Numbers { buffer: &correction, words, stride: 0, start: 0 };
+    let b = Numbers { buffer: correction, words, stride: 0, start: 0 };
     Call { kernel: Kernel::Product, m, a, b, out: Numbers::of(out), count }.record_rounds(
         recorder,
         1..number + 1,
@@ -354,7 +313,7 @@ fn product(
     );
 }
 
-fn choose(recorder: &mut Recorder<'_, '_>, out: &View<'_>, args: &[View<'_>], count: u32) {
+fn choose(recorder: &mut Recorder<'_>, out: &View<'_>, args: &[View<'_>], count: u32) {
     let [bits, x, y] = [0, 1, 2].map(|i| &args[i]);
     let params = WordParams {
         words: count * out.words(),
@@ -370,35 +329,29 @@ fn choose(recorder: &mut Recorder<'_, '_>, out: &View<'_>, args: &[View<'_>], co
 
 /// Tables of the powers of `rows` bases.
 fn tables(
-    recorder: &mut Recorder<'_, '_>,
+    recorder: &mut Recorder<'_>,
     m: &Constants,
-    bases: Numbers<'_>,
+    bases: Numbers,
     rows: u32,
     width: u32,
-) -> wgpu::Buffer {
+) -> Buffer {
     let table = recorder.buffer(((rows * m.shape.total()) << width) as usize);
-    let out = Numbers::none(&table);
-    let b = Numbers::none(m.buffer());
+    let out = Numbers::none(table);
+    let b = Numbers::none(m.buffer(recorder));
     Call { kernel: Kernel::Table, m, a: bases, b, out, count: rows }
         .record(recorder, Params { width, ..Params::default() });
     table
 }
 
 /// Powers of each item's own base.
-fn pow(
-    recorder: &mut Recorder<'_, '_>,
-    m: &Constants,
-    out: Numbers<'_>,
-    args: &[View<'_>],
-    count: u32,
-) {
+fn pow(recorder: &mut Recorder<'_>, m: &Constants, out: Numbers, args: &[View<'_>], count: u32) {
     let bases = Numbers::of(&args[0]);
     let (bits, each) = exponent_size(&args[1]);
     let width = own_width(bits, m.shape.total());
     let own = u32::from(!args[0].shared);
     let table = tables(recorder, m, bases, if args[0].shared { 1 } else { count }, width);
     let a = Numbers::part(&args[1], 0, each);
-    Call { kernel: Kernel::Pow, m, a, b: Numbers::none(&table), out, count }.record_powers(
+    Call { kernel: Kernel::Pow, m, a, b: Numbers::none(table), out, count }.record_powers(
         recorder,
         Params { rows: 1, windows: bits.div_ceil(width), width, flag: own, ..Params::default() },
     );
@@ -406,9 +359,9 @@ fn pow(
 
 /// Products of powers of bases that all items share, with a table of at most `most` bytes.
 fn dot(
-    recorder: &mut Recorder<'_, '_>,
+    recorder: &mut Recorder<'_>,
     m: &Constants,
-    out: Numbers<'_>,
+    out: Numbers,
     args: &[View<'_>],
     count: u32,
     most: u64,
@@ -422,7 +375,7 @@ fn dot(
     let table = tables(recorder, m, bases, rows, width);
     let a = Numbers::part(&args[1], 0, each);
     let windows = bits.div_ceil(width);
-    Call { kernel: Kernel::Pow, m, a, b: Numbers::none(&table), out, count }
+    Call { kernel: Kernel::Pow, m, a, b: Numbers::none(table), out, count }
         .record_powers(recorder, Params { rows, windows, width, shift: each, ..Params::default() });
     Ok(())
 }

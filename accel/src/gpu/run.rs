@@ -1,15 +1,36 @@
-//! A run: a whole program over one part of a batch after the other, on the device.
+//! A run: which items of a batch go to the device together, and what it does with them.
 
-use super::{GpuEngine, polys, record::Recorder, residues};
+use std::ops::Range;
+
+use super::{
+    GpuEngine,
+    executor::Executor,
+    record::{Buffer, Recorder, Recording, Words},
+};
 use crate::{
     engine::{DeviceFault, Operand},
     program::{Kind, Program, Source, Spread},
 };
 
+/// Parts of a batch that are on their way at once: one goes up while the device computes another and a
+/// third comes down.
+pub(super) const PARTS_AT_ONCE: usize = 3;
+
+/// Bytes of a part that go up and come down, at least, where there are more in a batch. The host copies
+/// so many in some milliseconds: much longer than to submit takes, short beside a whole batch, whose first
+/// part nothing overlaps.
+const PART_BYTES: u64 = 32 << 20;
+
+/// Threads that a part keeps busy, at least, where there is work for more: three times what the largest
+/// cards have registers for (84,000 threads with 95 registers on 132 multiprocessors), so that what idles at the end of
+/// each dispatch is little.
+const PART_THREADS: u64 = 1 << 18;
+
 /// A value in device memory.
-pub(super) struct View<'b> {
-    pub(super) kind: &'b Kind,
-    pub(super) buffer: &'b wgpu::Buffer,
+#[derive(Clone, Copy)]
+pub(super) struct View<'k> {
+    pub(super) kind: &'k Kind,
+    pub(super) buffer: Buffer,
     /// Whether one item stands for all.
     pub(super) shared: bool,
 }
@@ -26,37 +47,101 @@ impl View<'_> {
     }
 }
 
-/// How many items a part may have: every value of it must fit a binding, and all together
-/// the engine's memory. 0 if not even one does.
-pub(super) fn part(engine: &GpuEngine, program: &Program) -> u64 {
-    let values = program.values();
-    // Kernels count words in 32 bits.
-    let binding = engine.device().binding_bytes().min(u64::from(u32::MAX));
-    let (mut all, mut largest) = (1, 1);
-    for value in values {
-        let item = 8 * value.kind.words() as u64;
-        if item > binding {
-            return 0;
-        }
-        let own = match &value.source {
-            Source::Constant { .. } | Source::Input { spread: Spread::Shared } => 0,
-            _ => item,
+/// The host's side of an operand.
+enum Data<'o> {
+    Shared(&'o [u64]),
+    Read(&'o [u64]),
+    Write(&'o mut [u64]),
+}
+
+/// The operands of a run, and how many items of theirs are done.
+pub(super) struct Batch<'o> {
+    /// With the words of an item.
+    operands: Vec<(usize, Data<'o>)>,
+    pub(super) count: usize,
+    /// Items, from the first on, whose results are written.
+    pub(super) done: usize,
+}
+
+impl<'o> Batch<'o> {
+    pub(super) fn new(program: &Program, operands: &'o mut [Operand<'_>], count: usize) -> Self {
+        let inputs = program.inputs().map(|(value, spread)| (value, spread == Spread::Shared));
+        let bound = inputs.chain(program.outputs().iter().map(|&value| (value, false)));
+        let data = |(operand, (value, shared)): (&'o mut Operand<'_>, (usize, bool))| {
+            let words = program.values()[value].kind.words();
+            let data = match operand {
+                Operand::In(words) | Operand::SecretIn(words) if shared => Data::Shared(words),
+                Operand::In(words) | Operand::SecretIn(words) => Data::Read(words),
+                Operand::Out(words) | Operand::InOut(words) => Data::Write(words),
+            };
+            (words, data)
         };
-        let scratch = match &value.source {
-            Source::Step { step, operands } => {
-                let kinds: Vec<_> = operands.iter().map(|&i| &values[i].kind).collect();
-                4 * if step.is_of_residues() {
-                    residues::scratch_words(step, &value.kind, &kinds) as u64
-                } else {
-                    polys::scratch_words(step, &value.kind) as u64
-                }
-            }
-            _ => 0,
-        };
-        all += own + scratch;
-        largest = largest.max(own).max(scratch);
+        let operands = operands.iter_mut().zip(bound).map(data).collect();
+        Self { operands, count, done: 0 }
     }
-    (engine.memory_bytes / all).max(1).min(binding / largest)
+
+    /// One item of some operands that are updated.
+    #[cfg(test)]
+    pub(super) fn of(operands: Vec<&'o mut [u64]>) -> Self {
+        let operands = operands.into_iter().map(|words| (words.len(), Data::Write(words)));
+        Self { operands: operands.collect(), count: 1, done: 0 }
+    }
+
+    /// What all items share of an operand, if it is of that kind.
+    fn shared(&self, operand: usize) -> Option<&'o [u64]> {
+        match self.operands[operand].1 {
+            Data::Shared(words) => Some(words),
+            _ => None,
+        }
+    }
+
+    /// What goes up of an operand's items.
+    pub(super) fn input(&self, operand: usize, items: &Range<usize>) -> &[u64] {
+        let (each, data) = &self.operands[operand];
+        match data {
+            Data::Shared(words) => words,
+            Data::Read(words) => &words[items.start * each..items.end * each],
+            Data::Write(words) => &words[items.start * each..items.end * each],
+        }
+    }
+
+    /// Where an operand's items come down to.
+    pub(super) fn output(&mut self, operand: usize, items: &Range<usize>) -> &mut [u64] {
+        let (each, data) = &mut self.operands[operand];
+        match data {
+            Data::Write(words) => &mut words[items.start * *each..items.end * *each],
+            _ => unreachable!("operands were checked"),
+        }
+    }
+}
+
+/// What is left of a batch, in parts of `size` items.
+pub(super) struct Job<'j, 'o> {
+    pub(super) batch: &'j mut Batch<'o>,
+    pub(super) size: usize,
+    /// What happens to `size` items, and to the fewer that are left in the end.
+    pub(super) recordings: [&'j Recording<'o>; 2],
+    /// Whether memory has to be overwritten in the end.
+    pub(super) secret: bool,
+}
+
+impl Job<'_, '_> {
+    /// The items of each part that is left, and which recording is for them.
+    pub(super) fn parts(&self) -> impl Iterator<Item = (Range<usize>, usize)> + use<> {
+        let (count, size) = (self.batch.count, self.size);
+        (self.batch.done..count).step_by(size.max(1)).map(move |first| {
+            let items = first..count.min(first + size);
+            let whole = items.len() == size;
+            (items, usize::from(!whole))
+        })
+    }
+}
+
+/// Does once what is recorded, which has no operands; whatever it holds may be secret.
+pub(super) fn once(executor: &Executor, recording: &Recording<'_>) -> Result<(), DeviceFault> {
+    let mut batch = Batch { operands: vec![], count: 1, done: 0 };
+    let recordings = [recording; 2];
+    executor.run(&mut Job { batch: &mut batch, size: 1, recordings, secret: true })
 }
 
 /// Runs a program over operands that fit it.
@@ -66,75 +151,134 @@ pub(super) fn run(
     operands: &mut [Operand<'_>],
     count: usize,
 ) -> Result<(), DeviceFault> {
-    let most = part(engine, program);
-    if most == 0 {
-        return Err(DeviceFault::OutOfMemory);
+    let mut batch = Batch::new(program, operands, count);
+    if count == 0 {
+        return Ok(());
     }
-    let most = usize::try_from(most).unwrap_or(usize::MAX);
-    for first in (0..count).step_by(most) {
-        run_part(engine, program, operands, first, most.min(count - first))?;
+    let mut size = part(engine, program, &batch)?;
+    loop {
+        let left = count - batch.done;
+        let full = record(engine, program, &batch, size)?;
+        let rest = match left % size {
+            0 => None,
+            rest => Some(record(engine, program, &batch, rest)?),
+        };
+        let recordings = [&full, rest.as_ref().unwrap_or(&full)];
+        let secret = program.has_secrets();
+        let job = &mut Job { batch: &mut batch, size, recordings, secret };
+        match engine.executor.run(job) {
+            // The device has less than was thought. What is done stays done.
+            Err(DeviceFault::OutOfMemory) if size > 1 => size = size.div_ceil(2),
+            outcome => return outcome,
+        }
     }
-    Ok(())
 }
 
-/// Runs a program over `count` items from `first` on.
-fn run_part(
+/// Whether a device may hold it: kernels see every buffer, and count its words in 32 bits.
+fn is_visible(engine: &GpuEngine, recording: &Recording<'_>) -> bool {
+    recording.largest() <= engine.executor.binding_bytes().min(u64::from(u32::MAX))
+}
+
+/// How many items of a batch go to the device at once: enough to fill it, and about as many in each part.
+/// Recordings tell what items take.
+///
+/// # Errors
+/// Out of memory, if the device cannot hold even one; or constants could not be made.
+pub(super) fn part(
     engine: &GpuEngine,
     program: &Program,
-    operands: &mut [Operand<'_>],
-    first: usize,
+    batch: &Batch<'_>,
+) -> Result<usize, DeviceFault> {
+    let count = batch.count;
+    let memory = engine.executor.memory_bytes();
+    let fits = |recording: &Recording<'_>, items: usize| {
+        let at_once = PARTS_AT_ONCE.min(count.div_ceil(items)) as u64;
+        is_visible(engine, recording) && at_once * recording.all_bytes() <= memory / 2
+    };
+    let (mut items, mut recording) = (1, record(engine, program, batch, 1)?);
+    if !is_visible(engine, &recording) {
+        return Err(DeviceFault::OutOfMemory);
+    }
+    while items < count {
+        // How many times as many would be enough.
+        let ratio = |want: u64, has: u64| want.div_ceil(has.max(1));
+        let bytes = ratio(PART_BYTES, recording.item_bytes().iter().sum());
+        let times = bytes.max(ratio(PART_THREADS, recording.threads()));
+        if times <= 1 {
+            break;
+        }
+        // Below 2^31 words, however they grow.
+        let most = ((1 << 33) / recording.largest().max(1)).max(2);
+        let more = usize::try_from(times.min(most)).unwrap_or(usize::MAX);
+        let next = items.saturating_mul(more).min(count);
+        let larger = record(engine, program, batch, next)?;
+        if fits(&larger, next) {
+            (items, recording) = (next, larger);
+            continue;
+        }
+        // Between the two; what they take grows with them, but for what is the same for all.
+        let room = [memory / 2 / PARTS_AT_ONCE as u64, engine.executor.binding_bytes()];
+        let bytes = |r: &Recording<'_>| [r.all_bytes(), r.largest()];
+        let limits = std::iter::zip(room, std::iter::zip(bytes(&recording), bytes(&larger)));
+        let between = limits.map(|(room, (low, high))| {
+            let spare = u128::from(room.saturating_sub(low)) * (next - items) as u128;
+            items + usize::try_from(spare / u128::from((high - low.min(high)).max(1))).unwrap_or(0)
+        });
+        let between = between.min().unwrap_or(items).min(next - 1);
+        if between > items && fits(&record(engine, program, batch, between)?, between) {
+            items = between;
+        }
+        break;
+    }
+    Ok(count.div_ceil(count.div_ceil(items)))
+}
+
+/// What a program does with `count` items.
+fn record<'o>(
+    engine: &GpuEngine,
+    program: &'o Program,
+    batch: &Batch<'o>,
     count: usize,
-) -> Result<(), DeviceFault> {
+) -> Result<Recording<'o>, DeviceFault> {
     let values = program.values();
-    let secret = program.has_secrets();
-    let mut recorder = Recorder::new(engine.device());
-    let shared = |i: usize| match &values[i].source {
-        Source::Constant { .. } => true,
-        Source::Input { spread } => *spread == Spread::Shared,
-        Source::Step { .. } => false,
-    };
-    let buffers: Vec<_> = (0..values.len())
-        .map(|i| recorder.buffer(2 * values[i].kind.words() * if shared(i) { 1 } else { count }))
-        .collect();
-    let range = |value: usize| {
-        let each = values[value].kind.words();
-        if shared(value) { 0..each } else { first * each..(first + count) * each }
-    };
-    for (buffer, value) in buffers.iter().zip(values) {
-        if let Source::Constant { words } = &value.source {
-            recorder.upload(buffer, words);
-        }
-    }
-    let inputs = program.inputs().count();
-    let (given, wanted) = operands.split_at_mut(inputs);
-    for ((value, _), operand) in program.inputs().zip(given) {
-        match operand {
-            Operand::In(words) | Operand::SecretIn(words) => {
-                recorder.upload(&buffers[value], &words[range(value)]);
-            }
-            // An accumulator goes up, and what replaces it comes down to the same place.
-            Operand::InOut(words) => {
-                let words = &mut words[range(value)];
-                match program.updates().iter().find(|&&(target, _)| target == value) {
-                    Some(&(_, after)) => {
-                        recorder.exchange(&buffers[value], &buffers[after], words);
+    let mut recorder = Recorder::default();
+    let mut views: Vec<View<'o>> = Vec::with_capacity(values.len());
+    let mut operand = 0;
+    for value in values {
+        let kind = &value.kind;
+        let words = 2 * kind.words();
+        let (buffer, shared) = match &value.source {
+            Source::Constant { words } => (recorder.constant(Words::Borrowed(words)), true),
+            Source::Input { .. } => {
+                let shared = batch.shared(operand);
+                let buffer = match shared {
+                    Some(words) => recorder.constant(Words::Borrowed(words)),
+                    None => {
+                        let buffer = recorder.buffer(words * count);
+                        recorder.input(buffer, operand);
+                        buffer
                     }
-                    None => recorder.upload(&buffers[value], words),
-                }
+                };
+                operand += 1;
+                (buffer, shared.is_some())
             }
-            Operand::Out(_) => unreachable!("operands were checked"),
+            Source::Step { .. } => (recorder.buffer(words * count), false),
+        };
+        views.push(View { kind, buffer, shared });
+    }
+    for (index, value) in values.iter().enumerate() {
+        let Source::Step { step, operands } = &value.source else { continue };
+        let args: Vec<_> = operands.iter().map(|&operand| views[operand]).collect();
+        engine.step(&mut recorder, step, &views[index], &args, count as u32)?;
+    }
+    for &(target, after) in program.updates() {
+        // What replaces an accumulator comes down to the same place.
+        if let Some(operand) = program.inputs().position(|(value, _)| value == target) {
+            recorder.output(views[after].buffer, operand);
         }
     }
-    for (&value, operand) in program.outputs().iter().zip(wanted) {
-        let Operand::Out(words) = operand else { unreachable!("operands were checked") };
-        recorder.download(&buffers[value], &mut words[range(value)]);
+    for (index, &value) in program.outputs().iter().enumerate() {
+        recorder.output(views[value].buffer, operand + index);
     }
-    for (i, value) in values.iter().enumerate() {
-        let Source::Step { step, operands } = &value.source else { continue };
-        let view =
-            |i: usize| View { kind: &values[i].kind, buffer: &buffers[i], shared: shared(i) };
-        let args: Vec<_> = operands.iter().map(|&operand| view(operand)).collect();
-        engine.step(&mut recorder, step, &view(i), &args, count as u32)?;
-    }
-    recorder.finish(secret)
+    Ok(recorder.finish())
 }

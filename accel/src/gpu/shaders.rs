@@ -31,7 +31,7 @@ macro_rules! kernels {
 
         impl Kernel {
             #[cfg(test)]
-            const ALL: &[Self] = &[$(Self::$kernel),*];
+            pub(super) const ALL: &[Self] = &[$(Self::$kernel),*];
 
             /// The name of its file.
             pub(crate) fn name(self) -> &'static str {
@@ -145,6 +145,15 @@ impl Kernel {
         match self {
             // A workgroup for each tile, for each item.
             Self::Ntt | Self::Intt | Self::Uniform => 1,
+            _ => WORDS_GROUP,
+        }
+    }
+
+    /// Threads of a workgroup.
+    pub(crate) fn threads(self) -> u32 {
+        match self {
+            Self::Ntt | Self::Intt => 256,
+            _ if self.has_teams() => GROUP,
             _ => WORDS_GROUP,
         }
     }
@@ -341,12 +350,7 @@ mod tests {
                         .unwrap();
                         assert!(validator.validate(&module).is_ok(), "{}", kernel.name());
                         let group = module.entry_points[0].workgroup_size[0];
-                        let expected = match kernel {
-                            Kernel::Ntt | Kernel::Intt => 256,
-                            _ if kernel.has_teams() => GROUP,
-                            _ => WORDS_GROUP,
-                        };
-                        assert_eq!(group, expected, "{}", kernel.name());
+                        assert_eq!(group, kernel.threads(), "{}", kernel.name());
                         count += 1;
                     }
                 }

@@ -1,0 +1,160 @@
+//! What carries recordings out, and keeps memory between them.
+
+use std::{sync::Arc, time::Duration};
+
+#[cfg(test)]
+use super::twins::Twins;
+use super::{
+    device::{Device, GpuError},
+    execute,
+    pool::Purpose,
+    run::Job,
+    shaders::Prelude,
+};
+use crate::engine::DeviceFault;
+
+/// An adapter; in tests also the definitions of all kernels.
+#[derive(Clone)]
+pub(crate) enum Executor {
+    Adapter(Arc<Device>),
+    #[cfg(test)]
+    Twins(Arc<Twins>),
+}
+
+impl Executor {
+    /// The adapter that the environment names: see [`Device::open`].
+    pub(super) fn open(split: bool) -> Result<Self, GpuError> {
+        Ok(Self::Adapter(Arc::new(Device::open(split)?)))
+    }
+
+    /// Does all parts that are left of a job: see [`execute::run`].
+    pub(super) fn run(&self, job: &mut Job<'_, '_>) -> Result<(), DeviceFault> {
+        match self {
+            Self::Adapter(device) => execute::run(device, job),
+            #[cfg(test)]
+            Self::Twins(twins) => {
+                twins.run(job);
+                Ok(())
+            }
+        }
+    }
+
+    /// Memory for `words` words of 32 bits that stays, zero.
+    ///
+    /// # Errors
+    /// Out of memory, or more than kernels see.
+    pub(super) fn resident(&self, words: usize) -> Result<Arc<Resident>, DeviceFault> {
+        let bytes = 4 * words.max(1) as u64;
+        if bytes > self.binding_bytes() {
+            return Err(DeviceFault::OutOfMemory);
+        }
+        Ok(Arc::new(match self {
+            Self::Adapter(device) => {
+                let buffer = device.make(Purpose::Values, bytes)?;
+                Resident::Adapter(Kept { device: device.clone(), buffer })
+            }
+            #[cfg(test)]
+            Self::Twins(_) => Resident::Host(vec![0; words.max(1)].into()),
+        }))
+    }
+
+    /// The most bytes of one buffer that a kernel can see.
+    pub(super) fn binding_bytes(&self) -> u64 {
+        match self {
+            Self::Adapter(device) => device.binding_bytes(),
+            #[cfg(test)]
+            Self::Twins(_) => 1 << 27,
+        }
+    }
+
+    /// The bytes of memory that runs take.
+    pub(super) fn memory_bytes(&self) -> u64 {
+        match self {
+            Self::Adapter(device) => device.memory_bytes(),
+            #[cfg(test)]
+            Self::Twins(twins) => twins.memory_bytes(),
+        }
+    }
+
+    pub(super) fn set_memory_bytes(&self, bytes: u64) {
+        match self {
+            Self::Adapter(device) => device.set_memory_bytes(bytes),
+            #[cfg(test)]
+            Self::Twins(twins) => twins.set_memory_bytes(bytes),
+        }
+    }
+
+    pub(super) fn set_patience(&self, patience: Duration) {
+        match self {
+            Self::Adapter(device) => device.set_patience(patience),
+            #[cfg(test)]
+            Self::Twins(_) => {}
+        }
+    }
+
+    pub(super) fn prelude(&self) -> Prelude {
+        match self {
+            Self::Adapter(device) => device.prelude,
+            #[cfg(test)]
+            Self::Twins(_) => Prelude::Native,
+        }
+    }
+
+    pub(super) fn is_software(&self) -> bool {
+        match self {
+            Self::Adapter(device) => device.info.device_type == wgpu::DeviceType::Cpu,
+            #[cfg(test)]
+            Self::Twins(_) => true,
+        }
+    }
+
+    /// One line, for people.
+    pub(super) fn describe(&self) -> String {
+        match self {
+            Self::Adapter(device) => device.describe(),
+            #[cfg(test)]
+            Self::Twins(_) => "kernels by their definitions".into(),
+        }
+    }
+
+    /// Names and values, for people.
+    pub(super) fn details(&self) -> Vec<(&'static str, String)> {
+        match self {
+            Self::Adapter(device) => device.details(),
+            #[cfg(test)]
+            Self::Twins(_) => vec![],
+        }
+    }
+}
+
+/// Memory that outlives a run. Overwritten before it goes: it may hold a secret.
+pub(crate) enum Resident {
+    Adapter(Kept),
+    #[cfg(test)]
+    Host(std::sync::Mutex<Vec<u32>>),
+}
+
+impl Resident {
+    /// Its memory on an adapter.
+    pub(super) fn buffer(&self) -> &wgpu::Buffer {
+        match self {
+            Self::Adapter(kept) => &kept.buffer,
+            #[cfg(test)]
+            Self::Host(_) => unreachable!("it is an adapter's"),
+        }
+    }
+}
+
+/// Memory of an adapter that outlives a run.
+pub(crate) struct Kept {
+    device: Arc<Device>,
+    buffer: wgpu::Buffer,
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        let mut encoder = self.device.device.create_command_encoder(&Default::default());
+        encoder.clear_buffer(&self.buffer, 0, None);
+        self.device.queue.submit([encoder.finish()]);
+    }
+}

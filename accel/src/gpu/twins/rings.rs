@@ -1,0 +1,318 @@
+//! Kernels over polynomials and beats: numbers of 64 bits, all residues reduced.
+
+use num_bigint::BigUint;
+
+use super::{Grid, joined};
+use crate::{
+    beats,
+    gpu::shaders::RingParams,
+    reference::{centred_binomial, draws, stream, ternary as ternary_of},
+    ring::{mul_mod_vartime, pow_mod_vartime},
+};
+
+/// Numbers of 64 bits in words of 32.
+struct Wide<'g>(&'g [u32]);
+
+impl Wide<'_> {
+    fn get(&self, index: usize) -> u64 {
+        joined(&self.0[2 * index..])
+    }
+
+    fn slice(&self, first: usize, count: usize) -> Vec<u64> {
+        (first..first + count).map(|index| self.get(index)).collect()
+    }
+}
+
+/// The parameters and constants of a ring.
+struct Ring<'g> {
+    p: RingParams,
+    n: usize,
+    limbs: usize,
+    constants: Wide<'g>,
+}
+
+impl<'g> Ring<'g> {
+    fn of(params: &[u32], constants: &'g [u32]) -> Self {
+        let [count, log_degree, limbs, a_stride, b_stride, first_stage, rest @ ..] =
+            <[u32; 12]>::try_from(params).unwrap();
+        let [stages, log_columns, factor, beats, words, first_seed] = rest;
+        let p = RingParams {
+            count,
+            log_degree,
+            limbs,
+            a_stride,
+            b_stride,
+            first_stage,
+            stages,
+            log_columns,
+            factor,
+            beats,
+            words,
+            first_seed,
+        };
+        let ring =
+            Self { p, n: 1 << log_degree, limbs: limbs as usize, constants: Wide(constants) };
+        for limb in 0..ring.limbs {
+            let minus = ring.constants.get(8 * limb + 1);
+            assert_eq!(ring.q(limb).wrapping_mul(minus), u64::MAX, "−1/q");
+            let [radix, one, degree] = [2, 4, 6].map(|at| ring.factor(8 * limb + at, 1, limb));
+            let q = ring.q(limb);
+            assert_eq!((radix, one), (((1u128 << 64) % u128::from(q)) as u64, 1));
+            assert_eq!(mul_mod_vartime(degree, ring.n as u64 % q, q), 1);
+        }
+        ring
+    }
+
+    fn q(&self, limb: usize) -> u64 {
+        self.constants.get(8 * limb)
+    }
+
+    /// A constant factor of a prime; its quotient, for `x · w` without a division, lies `quotient` behind it.
+    fn factor(&self, at: usize, quotient: usize, limb: usize) -> u64 {
+        let w = self.constants.get(at);
+        let expected = (u128::from(w) << 64) / u128::from(self.q(limb));
+        assert_eq!(u128::from(self.constants.get(at + quotient)), expected, "a quotient");
+        w
+    }
+
+    /// ψ^brv(index) of table 0, its inverse of table 1.
+    fn twiddle(&self, limb: usize, table: usize, index: usize) -> u64 {
+        let tables = 8 * self.limbs + (4 * limb + 2 * table) * self.n;
+        self.factor(tables + index, self.n, limb)
+    }
+
+    fn item_words(&self) -> usize {
+        self.n * self.limbs
+    }
+}
+
+fn put(out: &mut [u32], index: usize, x: u64) {
+    out[2 * index] = x as u32;
+    out[2 * index + 1] = (x >> 32) as u32;
+}
+
+/// Residue by residue, of a and b.
+fn pairwise(grid: &mut Grid<'_>, f: impl Fn(u64, u64, u64) -> u64) {
+    let ring = Ring::of(grid.params, grid.constants);
+    for at in 0..ring.p.count as usize {
+        let (item, place) = (at / ring.item_words(), at % ring.item_words());
+        let x = Wide(grid.a).get(item * ring.p.a_stride as usize + place);
+        let y = Wide(grid.b).get(item * ring.p.b_stride as usize + place);
+        put(grid.out, at, f(x, y, ring.q(place / ring.n)));
+    }
+}
+
+/// `a + b mod q`.
+pub(super) fn poly_add(grid: &mut Grid<'_>) {
+    pairwise(grid, |x, y, q| (x + y) % q);
+}
+
+/// `a − b mod q`.
+pub(super) fn poly_sub(grid: &mut Grid<'_>) {
+    pairwise(grid, |x, y, q| (x + q - y) % q);
+}
+
+/// `a · b mod q`.
+pub(super) fn poly_mul(grid: &mut Grid<'_>) {
+    pairwise(grid, mul_mod_vartime);
+}
+
+/// The integer of each coefficient, word w at w · N, modulo each prime.
+pub(super) fn lift(grid: &mut Grid<'_>) {
+    let ring = Ring::of(grid.params, grid.constants);
+    for at in 0..ring.p.count as usize {
+        let (item, place) = (at / ring.item_words(), at % ring.item_words());
+        let q = ring.q(place / ring.n);
+        let start = item * ring.p.a_stride as usize + place % ring.n;
+        let words = (0..ring.p.words as usize).rev();
+        let x = words.fold(0, |x, w| {
+            let word = Wide(grid.a).get(start + w * ring.n);
+            ((u128::from(x) << 64 | u128::from(word)) % u128::from(q)) as u64
+        });
+        put(grid.out, at, x);
+    }
+}
+
+/// The integer below the product of all primes that has these residues: for each prime in turn, what is to be
+/// added of the product of those before it.
+pub(super) fn compose(grid: &mut Grid<'_>) {
+    let ring = Ring::of(grid.params, grid.constants);
+    let inverses = 8 * ring.limbs + 4 * ring.limbs * ring.n;
+    for at in 0..ring.p.count as usize {
+        let (item, i) = (at / ring.n, at % ring.n);
+        let (mut x, mut product) = (BigUint::ZERO, BigUint::from(1u8));
+        for limb in 0..ring.limbs {
+            let q = ring.q(limb);
+            for before in 0..limb {
+                let inverse = ring.factor(inverses + 2 * (ring.limbs * limb + before), 1, limb);
+                assert_eq!(mul_mod_vartime(inverse, ring.q(before) % q, q), 1);
+            }
+            let small = |x: &BigUint| (x % q).to_u64_digits().first().copied().unwrap_or(0);
+            let residue = Wide(grid.a).get(item * ring.p.a_stride as usize + limb * ring.n + i);
+            let inverse = pow_mod_vartime(small(&product), q - 2, q);
+            let digit = mul_mod_vartime((residue + q - small(&x)) % q, inverse, q);
+            x += &product * digit;
+            product *= q;
+        }
+        let mut words = x.to_u64_digits();
+        words.resize(ring.limbs, 0);
+        for (w, word) in words.into_iter().enumerate() {
+            put(grid.out, (item * ring.limbs + w) * ring.n + i, word);
+        }
+    }
+}
+
+/// Beats of an item whose lane k is `lane(item, k)`.
+fn into_beats(grid: &mut Grid<'_>, lane: impl Fn(&Ring<'_>, usize, usize) -> u64) {
+    let ring = Ring::of(grid.params, grid.constants);
+    let each = ring.p.beats as usize;
+    for beat in 0..ring.p.count as usize / beats::WORDS {
+        let mut words = [0; beats::WORDS];
+        for index in 0..beats::LANES {
+            let value = lane(&ring, beat / each, beat % each * beats::LANES + index);
+            beats::set_lane(&mut words, index, value);
+        }
+        for (w, word) in words.into_iter().enumerate() {
+            put(grid.out, beat * beats::WORDS + w, word);
+        }
+    }
+}
+
+fn lane_of(words: &[u32], start: usize, k: usize) -> u64 {
+    let beat = Wide(words).slice(start + k / beats::LANES * beats::WORDS, beats::WORDS);
+    beats::lane(&beat, k % beats::LANES)
+}
+
+/// The residues of one coefficient after those of another, then zeros.
+pub(super) fn pack(grid: &mut Grid<'_>) {
+    let a = grid.a;
+    into_beats(grid, |ring, item, k| match k < ring.item_words() {
+        true => {
+            let place = k % ring.limbs * ring.n + k / ring.limbs;
+            Wide(a).get(item * ring.p.a_stride as usize + place)
+        }
+        false => 0,
+    });
+}
+
+/// Coefficients of lanes, then zeros.
+pub(super) fn unpack(grid: &mut Grid<'_>) {
+    let ring = Ring::of(grid.params, grid.constants);
+    for at in 0..ring.p.count as usize {
+        let (item, place) = (at / ring.item_words(), at % ring.item_words());
+        let k = place % ring.n * ring.limbs + place / ring.n;
+        let value = match k < ring.p.beats as usize * beats::LANES {
+            true => lane_of(grid.a, item * ring.p.a_stride as usize, k),
+            false => 0,
+        };
+        put(grid.out, at, value);
+    }
+}
+
+/// Lane by lane `a + b mod q`.
+pub(super) fn add_beats(grid: &mut Grid<'_>) {
+    let (a, b) = (grid.a, grid.b);
+    into_beats(grid, |ring, item, k| {
+        let x = lane_of(a, item * ring.p.a_stride as usize, k);
+        let y = lane_of(b, item * ring.p.b_stride as usize, k);
+        (x + y) % ring.q(k % ring.limbs)
+    });
+}
+
+/// Eight coefficients a thread, each drawn from a number of the stream that the key a and the index b name.
+fn small(grid: &mut Grid<'_>, draw: fn(u64) -> i64) {
+    use rand_core::Rng;
+    let ring = Ring::of(grid.params, grid.constants);
+    for item in 0..ring.p.count as usize * 8 / ring.n {
+        let key = Wide(grid.a).slice(item * ring.p.a_stride as usize, 4);
+        let mut random = stream(&key, Wide(grid.b).get(item * ring.p.b_stride as usize));
+        for i in 0..ring.n {
+            let value = draw(random.next_u64());
+            for limb in 0..ring.limbs {
+                let residue = value.rem_euclid(ring.q(limb) as i64) as u64;
+                put(grid.out, (item * ring.limbs + limb) * ring.n + i, residue);
+            }
+        }
+    }
+}
+
+/// Ones among 21 bits less those among 21 others.
+pub(super) fn noise(grid: &mut Grid<'_>) {
+    small(grid, centred_binomial);
+}
+
+/// `⌊3w / 2^64⌋ − 1`.
+pub(super) fn ternary(grid: &mut Grid<'_>) {
+    small(grid, ternary_of);
+}
+
+/// The sum of the uniform polynomials of some seeds of a, added to what is there but for the first.
+pub(super) fn uniform(grid: &mut Grid<'_>) {
+    let ring = Ring::of(grid.params, grid.constants);
+    for item in 0..ring.p.count as usize {
+        let index = Wide(grid.b).get(item * ring.p.b_stride as usize);
+        for seed in ring.p.first_seed..ring.p.first_seed + ring.p.words {
+            let key = item * ring.p.a_stride as usize + 4 * seed as usize;
+            let mut draws = draws(stream(&Wide(grid.a).slice(key, 4), index));
+            for place in 0..ring.item_words() {
+                let q = ring.q(place / ring.n);
+                let mask = (1 << (64 - q.leading_zeros())) - 1;
+                let draw = draws.by_ref().map(|draw| draw & mask).find(|&draw| draw < q).unwrap();
+                let at = item * ring.item_words() + place;
+                let before = if seed == 0 { 0 } else { Wide(grid.out).get(at) };
+                put(grid.out, at, (before + draw) % q);
+            }
+        }
+    }
+}
+
+/// Some stages of the transform of all polynomials, one after the other in `order`: `join` makes of two residues
+/// and a factor two others. In the end all are times a factor.
+fn stages(
+    grid: &mut Grid<'_>,
+    table: usize,
+    order: impl Iterator<Item = u32> + Clone,
+    join: fn(u64, u64, u64, u64) -> (u64, u64),
+) {
+    let ring = Ring::of(grid.params, grid.constants);
+    let residues = (ring.p.count as usize) << (ring.p.stages + ring.p.log_columns);
+    for poly in 0..residues / ring.n {
+        let limb = poly % ring.limbs;
+        let q = ring.q(limb);
+        let mut x = Wide(grid.a).slice(poly * ring.n, ring.n);
+        for stage in order.clone() {
+            for (block, residues) in x.chunks_mut(ring.n >> stage).enumerate() {
+                let w = ring.twiddle(limb, table, (1 << stage) + block);
+                let (upper, lower) = residues.split_at_mut(residues.len() / 2);
+                for (u, v) in upper.iter_mut().zip(lower) {
+                    (*u, *v) = join(*u, *v, w, q);
+                }
+            }
+        }
+        let factor = ring.factor(8 * limb + ring.p.factor as usize, 1, limb);
+        for (i, x) in x.into_iter().enumerate() {
+            put(grid.out, poly * ring.n + i, mul_mod_vartime(x, factor, q));
+        }
+    }
+}
+
+/// The range of stages of a pass.
+fn pass(grid: &Grid<'_>) -> std::ops::Range<u32> {
+    let RingParams { first_stage, stages, .. } = Ring::of(grid.params, grid.constants).p;
+    first_stage..first_stage + stages
+}
+
+/// Of u and v: u + w·v and u − w·v.
+pub(super) fn ntt(grid: &mut Grid<'_>) {
+    let pass = pass(grid);
+    stages(grid, 0, pass, |u, v, w, q| {
+        let v = mul_mod_vartime(v, w, q);
+        ((u + v) % q, (u + q - v) % q)
+    });
+}
+
+/// Of u and v: u + v and (u − v) / w.
+pub(super) fn intt(grid: &mut Grid<'_>) {
+    let pass = pass(grid);
+    stages(grid, 1, pass.rev(), |u, v, w, q| ((u + v) % q, mul_mod_vartime(u + q - v, w, q)));
+}
