@@ -1,4 +1,4 @@
-//! What engines that run on the host share: binding operands, and walking a program block by block.
+//! What engines that run on the host share: binding operands and splitting batches, and walking a program block by block.
 
 use crate::{
     engine::{Operand, OperandFault, RunError},
@@ -55,27 +55,78 @@ pub(crate) trait Kernels: Sync {
     fn step(&self, step: &Step, out_kind: &Kind, out: &mut [u64], args: &[Arg<'_>]);
 }
 
-/// An operand's remaining items.
-enum View<'a> {
-    Shared(&'a [u64]),
-    Each(&'a [u64]),
-    Write(&'a mut [u64]),
+/// The items of an operand that belong to a part of a batch.
+struct View<'a> {
+    operand: Operand<'a>,
+    /// Words of an item; none where one item stands for all.
+    each: Option<usize>,
 }
 
 impl<'a> View<'a> {
-    /// Splits after `items` items of `words` words; shared data go to both sides.
-    fn split(self, items: usize, words: usize) -> (Self, Self) {
-        match self {
-            View::Shared(data) => (View::Shared(data), View::Shared(data)),
-            View::Each(data) => {
-                let (a, b) = data.split_at(items * words);
-                (View::Each(a), View::Each(b))
-            }
-            View::Write(data) => {
-                let (a, b) = data.split_at_mut(items * words);
-                (View::Write(a), View::Write(b))
-            }
+    const NONE: Self = View { operand: Operand::In(&[]), each: None };
+
+    /// Splits after `items` items; what is shared goes to both sides.
+    fn split(self, items: usize) -> (Self, Self) {
+        let Self { operand, each } = self;
+        let at = each.map_or(0, |each| items * each);
+        let read = |w: &'a [u64]| if each.is_some() { w.split_at(at) } else { (w, w) };
+        let (a, b) = match operand {
+            Operand::In(w) => both(read(w), Operand::In),
+            Operand::SecretIn(w) => both(read(w), Operand::SecretIn),
+            Operand::Out(w) => both(w.split_at_mut(at), Operand::Out),
+            Operand::InOut(w) => both(w.split_at_mut(at), Operand::InOut),
+        };
+        (Self { operand: a, each }, Self { operand: b, each })
+    }
+
+    fn words(&self) -> &[u64] {
+        match &self.operand {
+            Operand::In(w) | Operand::SecretIn(w) => w,
+            Operand::Out(w) | Operand::InOut(w) => w,
         }
+    }
+
+    /// What a step or an update writes.
+    fn words_mut(&mut self) -> &mut [u64] {
+        match &mut self.operand {
+            Operand::Out(w) | Operand::InOut(w) => w,
+            Operand::In(_) | Operand::SecretIn(_) => unreachable!("operands were checked"),
+        }
+    }
+}
+
+fn both<T, U>((a, b): (T, T), of: fn(T) -> U) -> (U, U) {
+    (of(a), of(b))
+}
+
+/// Operands that fit a program: a batch, or a part of one.
+pub(crate) struct Batch<'a> {
+    views: Vec<View<'a>>,
+    count: usize,
+}
+
+impl<'a> Batch<'a> {
+    /// Checks access and lengths.
+    pub(crate) fn bind(
+        program: &Program,
+        operands: &'a mut [Operand<'_>],
+    ) -> Result<Self, RunError> {
+        Plan::new(program).bind(operands)
+    }
+
+    /// Its items.
+    pub(crate) fn count(&self) -> usize {
+        self.count
+    }
+
+    /// Splits after `items` items.
+    pub(crate) fn split(self, items: usize) -> (Self, Self) {
+        let (a, b) = self.views.into_iter().map(|view| view.split(items)).unzip();
+        (Self { views: a, count: items }, Self { views: b, count: self.count - items })
+    }
+
+    pub(crate) fn into_operands(self) -> Vec<Operand<'a>> {
+        self.views.into_iter().map(|view| view.operand).collect()
     }
 }
 
@@ -139,11 +190,8 @@ impl<'p> Plan<'p> {
         RunError::Operand { program, operand, why }
     }
 
-    /// Checks access and lengths; gives a view of each operand and the number of items.
-    fn bind<'a>(
-        &self,
-        operands: &'a mut [Operand<'_>],
-    ) -> Result<(Vec<View<'a>>, usize), RunError> {
+    /// See [`Batch::bind`].
+    fn bind<'a>(&self, operands: &'a mut [Operand<'_>]) -> Result<Batch<'a>, RunError> {
         if operands.len() != self.bound.len() {
             let (expected, found) = (self.bound.len(), operands.len());
             return Err(RunError::OperandCount {
@@ -163,19 +211,20 @@ impl<'p> Plan<'p> {
             if found != expected {
                 return Err(self.fault(i, OperandFault::Length { expected, found }));
             }
-            views.push(match (operand, spread(i)) {
+            let operand = match (operand, spread(i)) {
                 (Operand::SecretIn(_), Some(Spread::Each | Spread::Shared)) if !value.secret => {
                     return Err(self.fault(i, OperandFault::SecretAsPublic));
                 }
-                (Operand::In(w) | Operand::SecretIn(w), Some(Spread::Each)) => View::Each(w),
-                (Operand::In(w) | Operand::SecretIn(w), Some(Spread::Shared)) => View::Shared(w),
-                (Operand::InOut(w), Some(Spread::Update)) | (Operand::Out(w), None) => {
-                    View::Write(w)
-                }
+                (Operand::In(w), Some(Spread::Each | Spread::Shared)) => Operand::In(w),
+                (Operand::SecretIn(w), Some(Spread::Each | Spread::Shared)) => Operand::SecretIn(w),
+                (Operand::InOut(w), Some(Spread::Update)) => Operand::InOut(w),
+                (Operand::Out(w), None) => Operand::Out(w),
                 _ => return Err(self.fault(i, OperandFault::Access)),
-            });
+            };
+            let each = (spread(i) != Some(Spread::Shared)).then(|| value.kind.words());
+            views.push(View { operand, each });
         }
-        Ok((views, count))
+        Ok(Batch { views, count })
     }
 
     fn arg<'s>(
@@ -191,9 +240,8 @@ impl<'p> Plan<'p> {
             (_, Source::Constant { words }) => (words, true),
             (Place::Scratch(slot), _) => (&scratch[slot], false),
             (Place::Operand(operand), _) => match &views[operand] {
-                View::Shared(data) => (data, true),
-                View::Each(data) => (&data[block.first * words..], false),
-                View::Write(data) => (&data[block.first * words..], false),
+                view @ View { each: None, .. } => (view.words(), true),
+                view => (&view.words()[block.first * words..], false),
             },
             (Place::Constant, _) => unreachable!("constants are constants"),
         };
@@ -222,11 +270,9 @@ impl<'p> Plan<'p> {
                 }
                 Place::Operand(operand) => {
                     // An output is nobody's operand before it is computed.
-                    let mut view = std::mem::replace(&mut views[operand], View::Shared(&[]));
-                    if let View::Write(data) = &mut view {
-                        let out = &mut data[block.first * value.kind.words()..][..words];
-                        self.run_step(k, (step, operands), &value.kind, out, scratch, views, block);
-                    }
+                    let mut view = std::mem::replace(&mut views[operand], View::NONE);
+                    let out = &mut view.words_mut()[block.first * value.kind.words()..][..words];
+                    self.run_step(k, (step, operands), &value.kind, out, scratch, views, block);
                     views[operand] = view;
                 }
                 Place::Constant => unreachable!("a constant is no step"),
@@ -240,9 +286,8 @@ impl<'p> Plan<'p> {
                 unreachable!("an accumulator is an operand, what replaces it a result")
             };
             let source = &scratch[slot][..words * block.count];
-            if let View::Write(data) = &mut views[operand] {
-                data[block.first * words..][..source.len()].copy_from_slice(source);
-            }
+            let target = &mut views[operand].words_mut()[block.first * words..];
+            target[..source.len()].copy_from_slice(source);
         }
     }
 
@@ -268,27 +313,17 @@ impl<'p> Plan<'p> {
 
     /// Halves the batch until a part is at most `grain` items, spreading parts over cores; batches
     /// are cut at whole units.
-    fn run_range(
-        &self,
-        k: &impl Kernels,
-        mut views: Vec<View<'_>>,
-        count: usize,
-        blocks: Blocks,
-        grain: usize,
-    ) {
+    fn run_range(&self, k: &impl Kernels, batch: Batch<'_>, blocks: Blocks, grain: usize) {
+        let count = batch.count;
         if count > grain {
-            let half = count.div_ceil(blocks.unit) / 2 * blocks.unit;
-            let (a, b): (Vec<_>, Vec<_>) = views
-                .into_iter()
-                .zip(&self.bound)
-                .map(|(view, &value)| view.split(half, self.words(value)))
-                .unzip();
+            let (a, b) = batch.split(count.div_ceil(blocks.unit) / 2 * blocks.unit);
             rayon::join(
-                || self.run_range(k, a, half, blocks, grain),
-                || self.run_range(k, b, count - half, blocks, grain),
+                || self.run_range(k, a, blocks, grain),
+                || self.run_range(k, b, blocks, grain),
             );
             return;
         }
+        let mut views = batch.views;
         let room = count.min(blocks.unit * blocks.units);
         let mut scratch: Vec<_> = self.slots.iter().map(|words| vec![0; words * room]).collect();
         for first in (0..count).step_by(room.max(1)) {
@@ -370,8 +405,9 @@ pub(crate) fn count(program: &Program, operands: &[Operand<'_>]) -> usize {
 }
 
 /// Checks that operands fit a program; gives the number of items.
+#[cfg(feature = "gpu")]
 pub(crate) fn check(program: &Program, operands: &mut [Operand<'_>]) -> Result<usize, RunError> {
-    Plan::new(program).bind(operands).map(|(_, count)| count)
+    Batch::bind(program, operands).map(|batch| batch.count)
 }
 
 /// Runs `program` with `kernels`: over all cores, or in order on the calling thread.
@@ -382,12 +418,12 @@ pub(crate) fn run(
     parallel: bool,
 ) -> Result<(), RunError> {
     let plan = Plan::new(program);
-    let (views, count) = plan.bind(operands)?;
+    let batch = plan.bind(operands)?;
     kernels.prepare(program);
     let blocks = kernels.blocks(program);
     let threads = if parallel { rayon::current_num_threads() } else { 1 };
     let parts = if threads > 1 { blocks.parts * threads } else { 1 };
-    let grain = count.div_ceil(parts).max(blocks.least).next_multiple_of(blocks.unit).max(1);
-    plan.run_range(kernels, views, count, blocks, grain);
+    let grain = batch.count.div_ceil(parts).max(blocks.least).next_multiple_of(blocks.unit).max(1);
+    plan.run_range(kernels, batch, blocks, grain);
     Ok(())
 }

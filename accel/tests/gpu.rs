@@ -209,3 +209,119 @@ mod long {
         agree(&b.build(), &[Operand::In(&x), Operand::In(&e)], WORDS * 5);
     }
 }
+
+/// An engine that measures, over the adapter and the CPU: the same bits while it learns and after.
+mod auto {
+    use std::sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    };
+
+    use ciphergram_accel::{
+        Builder, CpuEngine, Modulus, Operand, Program, ReferenceEngine, Ring, RunError, Scheduler,
+        Secret, ring::largest_primes,
+    };
+    use rand_chacha::ChaCha20Rng;
+    use rand_core::{Rng, SeedableRng};
+
+    use super::*;
+
+    /// The adapter, and the parts of batches that it ran.
+    struct Counted(&'static GpuEngine, Arc<AtomicUsize>);
+
+    impl Engine for Counted {
+        fn name(&self) -> &'static str {
+            self.0.name()
+        }
+
+        fn describe(&self) -> String {
+            self.0.describe()
+        }
+
+        fn supports(&self, step: &str) -> bool {
+            self.0.supports(step)
+        }
+
+        fn run(&self, program: &Program, operands: &mut [Operand<'_>]) -> Result<(), RunError> {
+            self.1.fetch_add(1, Relaxed);
+            self.0.run(program, operands)
+        }
+    }
+
+    /// Runs batches of up to `most` items: see [`agrees_beside`]. The oracle in the CPU's place, a slow one,
+    /// leaves more of them to the adapter.
+    fn agrees(program: &Program, most: usize, each: [usize; 2], bits: u32) {
+        agrees_beside(Arc::new(CpuEngine::new()), program, most, each, bits);
+        agrees_beside(Arc::new(ReferenceEngine), program, most, each, bits);
+    }
+
+    /// Inputs of so many words each, all numbers below 2^`bits`; a copy of the first is added to, if the
+    /// program updates it.
+    fn agrees_beside(
+        cpu: Arc<dyn Engine>,
+        program: &Program,
+        most: usize,
+        each: [usize; 2],
+        bits: u32,
+    ) {
+        let Some(gpu) = native() else { return skipped() };
+        let beside = cpu.name();
+        let parts = Arc::new(AtomicUsize::new(0));
+        let devices: Vec<Arc<dyn Engine>> = vec![Arc::new(Counted(gpu, parts.clone()))];
+        let auto = Scheduler::measuring(devices, cpu, |event| println!("{event:?}"));
+        let at_start = parts.load(Relaxed);
+        let mut random = ChaCha20Rng::seed_from_u64(31);
+        let sizes = [most, most, most / 3, 1, most, 0];
+        for (run, n) in sizes.into_iter().cycle().take(30).enumerate() {
+            let [x, y] = each.map(|each| {
+                let random = (0..each * n).map(|_| random.next_u64() >> (64 - bits));
+                random.collect::<Vec<_>>()
+            });
+            let [found, expected] = [&auto as &dyn Engine, &CpuEngine::new()].map(|engine| {
+                let (mut sum, mut out) = (x.clone(), vec![0; x.len()]);
+                let mut operands = match program.updates() {
+                    [] => vec![Operand::SecretIn(&x)],
+                    _ => vec![Operand::InOut(&mut sum)],
+                };
+                operands.extend([Operand::SecretIn(&y), Operand::Out(&mut out)]);
+                engine.run(program, &mut operands).unwrap();
+                drop(operands);
+                [sum, out]
+            });
+            assert!(found == expected, "{}, run {run} of {n} items", program.name());
+        }
+        let parts = parts.load(Relaxed) - at_start;
+        println!("{}: {parts} parts on the adapter beside {beside}", program.name());
+    }
+
+    /// As Paillier masks: a power modulo a square, and a sum of ciphertexts.
+    #[test]
+    fn residues() {
+        let mut random = ChaCha20Rng::seed_from_u64(30);
+        let mut n: Vec<_> = (0..16).map(|_| random.next_u64()).collect();
+        (n[0], n[15]) = (n[0] | 1, n[15] | 1 << 63);
+        let n = Arc::new(Modulus::new("n", &n).unwrap());
+        let square = Arc::new(Modulus::square("n²", &n).unwrap());
+        let mut b = Builder::new("auto.residues");
+        let (sum, e) = (b.residue_sums("sum", &square), b.exponents::<Secret>("e", 32));
+        let power = b.pow("power", sum, e);
+        let product = b.mul("product", sum, power);
+        b.update(sum, product);
+        b.output(power);
+        agrees(&b.build(), 32, [32, 1], 32);
+    }
+
+    /// As `ckks-sum` encrypts: a polynomial times another one, plus the first.
+    #[test]
+    fn polynomials() {
+        let ring = Arc::new(Ring::new(1024, &largest_primes(50, 1024, 2)).unwrap());
+        let mut b = Builder::new("auto.polynomials");
+        let (x, y) = (b.coefficients("x", &ring), b.coefficients("y", &ring));
+        let (u, v) = (b.ntt("ntt x", x), b.ntt("ntt y", y));
+        let product = b.poly_mul("product", u, v);
+        let sum = b.add("sum", product, u);
+        let z = b.intt("z", sum);
+        b.output(z);
+        agrees(&b.build(), 64, [ring.len_words(), ring.len_words()], 49);
+    }
+}

@@ -84,7 +84,7 @@ pub(crate) enum Command {
 /// Where programs run.
 #[derive(Args, Clone, Copy)]
 pub(crate) struct Place {
-    /// What runs programs: gpu leaves to the CPU what it cannot do, auto takes the faster of both, reference is slow
+    /// What runs programs: gpu leaves to the CPU what it cannot do, auto takes the faster of both or splits batches, reference is slow
     #[arg(long, value_name = "NAME", value_enum, default_value_t = EngineName::Cpu)]
     pub(crate) engine: EngineName,
 }
@@ -96,7 +96,7 @@ pub(crate) enum EngineName {
     Cpu,
     /// A GPU; the CPU where there is none, and for programs that the GPU has not every step of
     Gpu,
-    /// A GPU for batches that it is faster at, else the CPU
+    /// The CPU, a GPU, or both, each a part of a batch: whichever was quickest
     Auto,
     /// The oracle that engines are tested against: slow
     Reference,

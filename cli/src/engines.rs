@@ -13,19 +13,14 @@ pub(crate) fn engine(name: EngineName) -> Arc<dyn Engine> {
         EngineName::Cpu => cpu,
         EngineName::Reference => Arc::new(ReferenceEngine),
         EngineName::Gpu => match gpu() {
-            Ok((gpu, _)) => Arc::new(Scheduler::preferring(gpu, cpu, tell)),
+            Ok(gpu) => Arc::new(Scheduler::preferring(vec![gpu], cpu, tell)),
             Err(why) => {
                 tracing::warn!("programs run on the CPU: {why}");
                 cpu
             }
         },
         EngineName::Auto => match gpu() {
-            Ok((gpu, true)) => {
-                let what = gpu.describe();
-                tracing::info!("programs run on the CPU, not on its emulation of a GPU, {what}");
-                cpu
-            }
-            Ok((gpu, false)) => Arc::new(Scheduler::measuring(gpu, cpu, tell)),
+            Ok(gpu) => Arc::new(Scheduler::measuring(vec![gpu], cpu, tell)),
             Err(why) => {
                 tracing::info!("programs run on the CPU: {why}");
                 cpu
@@ -39,29 +34,31 @@ pub(crate) fn engine(name: EngineName) -> Arc<dyn Engine> {
 /// A line of the log.
 fn tell(event: Event<'_>) {
     match event {
-        Event::Unsupported { program, step } => {
-            tracing::warn!("{program} runs on the CPU: the GPU engine has no step {step}");
+        Event::Unsupported { program, engine, step } => {
+            tracing::warn!("{program} does not run on engine {engine}: it has no step {step}");
         }
-        Event::Failed { program, why } => {
-            tracing::warn!("{program} ran on the CPU: the GPU engine failed: {why}");
+        Event::Failed { program, engine, why } => {
+            tracing::warn!("{program} ran on the CPU: engine {engine} failed: {why}");
         }
-        Event::Chosen { program, items, engine } => {
-            tracing::info!("{program} of {items} items runs on engine {engine}, which was faster");
+        Event::Chosen { program, shares } => {
+            let shares: Vec<_> =
+                shares.iter().map(|(engine, items)| format!("{items} on {engine}")).collect();
+            let shares = shares.join(", ");
+            tracing::info!("items of {program} run where that was quickest: {shares}");
         }
         _ => tracing::info!("{event:?}"),
     }
 }
 
-/// The GPU engine, and whether its adapter is a program on the CPU.
+/// The GPU engine.
 #[cfg(feature = "gpu")]
-fn gpu() -> Result<(Arc<dyn Engine>, bool), String> {
+fn gpu() -> Result<Arc<dyn Engine>, String> {
     let engine = ciphergram_accel::GpuEngine::new().map_err(|why| why.to_string())?;
-    let is_software = engine.is_emulated();
-    Ok((Arc::new(engine), is_software))
+    Ok(Arc::new(engine))
 }
 
 #[cfg(not(feature = "gpu"))]
-fn gpu() -> Result<(Arc<dyn Engine>, bool), String> {
+fn gpu() -> Result<Arc<dyn Engine>, String> {
     Err("this ciphergram was built without the feature gpu".into())
 }
 
