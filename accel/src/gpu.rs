@@ -31,7 +31,7 @@ use std::{sync::Arc, time::Duration};
 
 use crate::{
     derived::Derived,
-    engine::{DeviceFault, Engine, Operand, RunError, check_support},
+    engine::{DeviceFault, Engine, Operand, RunError},
     interpret,
     modulus::Modulus,
     program::{Crt, FixedBase, Program, Step},
@@ -56,6 +56,7 @@ pub struct GpuEngine {
     executor: Executor,
     moduli: Derived<Modulus, Constants>,
     linears: Derived<Modulus, Constants>,
+    inverses: Derived<Modulus, Constants>,
     recombinations: Derived<Crt, [Constants; 2]>,
     tables: Derived<FixedBase, FixedTable>,
     rings: Derived<Ring, RingConstants>,
@@ -87,6 +88,7 @@ impl GpuEngine {
             executor,
             moduli: Derived::default(),
             linears: Derived::default(),
+            inverses: Derived::default(),
             recombinations: Derived::default(),
             tables: Derived::default(),
             rings: Derived::default(),
@@ -124,6 +126,11 @@ impl GpuEngine {
         self.linears.try_get(n, |n| Constants::of_linear(&self.executor, n, 2 * n.len_words()))
     }
 
+    /// Those of inverses.
+    fn inverses(&self, m: &Arc<Modulus>) -> Result<Arc<Constants>, DeviceFault> {
+        self.inverses.try_get(m, |m| Constants::of_inverses(&self.executor, m))
+    }
+
     /// Those of the digit of q, and of putting the digits together.
     fn crt(&self, crt: &Arc<Crt>) -> Result<Arc<[Constants; 2]>, DeviceFault> {
         self.recombinations.try_get(crt, |crt| {
@@ -146,6 +153,7 @@ impl GpuEngine {
     fn sweep(&self) {
         self.moduli.sweep();
         self.linears.sweep();
+        self.inverses.sweep();
         self.recombinations.sweep();
         self.tables.sweep();
         self.rings.sweep();
@@ -188,21 +196,17 @@ impl Engine for GpuEngine {
         if self.is_emulated() { 1 } else { FULL_BATCH }
     }
 
-    fn supports(&self, step: &str) -> bool {
-        !UNSUPPORTED.contains(&step)
+    fn supports(&self, _step: &str) -> bool {
+        true
     }
 
     fn run(&self, program: &Program, operands: &mut [Operand<'_>]) -> Result<(), RunError> {
-        check_support(self, program)?;
         let count = interpret::check(program, operands)?;
         self.sweep();
         run::run(self, program, operands, count)
             .map_err(|why| RunError::Device { engine: self.name(), why })
     }
 }
-
-/// The steps that there are no kernels for.
-const UNSUPPORTED: [&str; 1] = ["invert"];
 
 #[cfg(test)]
 mod tests;

@@ -15,9 +15,6 @@ use ciphergram_accel::{
     gpu::{GpuError, Prelude},
 };
 
-/// Steps that have no kernel.
-const WITHOUT: &[&str] = &["invert"];
-
 type Shared = OnceLock<Result<GpuEngine, GpuError>>;
 
 /// One engine for all tests: to make its pipelines takes nearly all of their time. It says what it runs on.
@@ -73,7 +70,7 @@ fn skipped() {
     TOLD.call_once(|| println!("SKIPPED, there is no GPU adapter"));
 }
 
-ciphergram_accel::conformance!(over: with_all_preludes, without: WITHOUT);
+ciphergram_accel::conformance!(over: with_all_preludes, without: []);
 
 /// Transforms of every degree that parameter sets have, beside the CPU engine: too large for the oracle.
 mod large_rings {

@@ -54,6 +54,12 @@ impl Constants {
         Self::with_extras(executor, modulus, &[&minus_one(modulus.words())])
     }
 
+    /// Those of inverses modulo `modulus`, with R' ≥ 2^32 · m: see `invert.wgsl`.
+    pub(crate) fn of_inverses(executor: &Executor, modulus: &Modulus) -> Result<Self, DeviceFault> {
+        let shape = Shape::with_room(modulus.len_words(), 32);
+        Self::new(executor, shape, modulus.words(), &[])
+    }
+
     /// Those of `(b − a) · p⁻¹ mod q`: see `residues_sum.wgsl`.
     pub(crate) fn of_crt(executor: &Executor, crt: &Crt) -> Result<Self, DeviceFault> {
         let q = crt.q();

@@ -9,7 +9,7 @@ use super::{
     constants::{Constants, MAX_WIDTH, digit_cost},
     record::{Bindings, Buffer, Recorder, Words},
     run::View,
-    shaders::{Kernel, MAX_ROUNDS, Params, WordParams},
+    shaders::{Kernel, LIMB_BITS, MAX_ROUNDS, Params, WordParams},
 };
 use crate::{
     engine::DeviceFault,
@@ -180,6 +180,10 @@ impl GpuEngine {
                 let b = Numbers::one(recorder);
                 call(Kernel::Divide, b).record(recorder, Params::default());
             }
+            Step::Invert => {
+                let m = self.inverses(modulus)?;
+                invert(recorder, modulus, &m, a, out_numbers, count);
+            }
             Step::Choose => choose(recorder, out, args, count),
             Step::Pow { .. } => pow(recorder, m, out_numbers, args, count),
             Step::Dot { .. } => {
@@ -273,6 +277,21 @@ fn root_of(square: &Modulus) -> &Arc<Modulus> {
         Some(root) => root,
         None => unreachable!("pairs are for squares"),
     }
+}
+
+/// Inverses, after as many division steps as numbers of this size need.
+fn invert(
+    recorder: &mut Recorder<'_>,
+    modulus: &Modulus,
+    m: &Constants,
+    a: Numbers,
+    out: Numbers,
+    count: u32,
+) {
+    let steps = (49 * modulus.bits() + 80) / 17;
+    let rows = steps.div_ceil(LIMB_BITS);
+    Call { kernel: Kernel::Invert, m, a, b: Numbers::none(m.buffer(recorder)), out, count }
+        .record(recorder, Params { rows, ..Params::default() });
 }
 
 fn reduce(recorder: &mut Recorder<'_>, m: &Constants, a: Numbers, out: Numbers, count: u32) {

@@ -67,6 +67,7 @@ kernels! {
     Linear = "linear" after &[Library::Montgomery],
     ResiduesSum = "residues_sum" after &[Library::Montgomery],
     PairMul = "pair_mul" after &[Library::Montgomery],
+    Invert = "invert" after &[Library::Montgomery],
     Choose = "choose" after &[],
     UnitPair = "unit_pair" after &[],
     PolyAdd = "poly_add" after &[Library::Ring],
@@ -187,11 +188,16 @@ impl Shape {
 
     /// The least that holds numbers of `words` words of 64 bits and leaves R' ≥ 4m.
     pub(crate) fn of_words(words: usize) -> Self {
-        let limbs = (64 * words as u32 + 2).div_ceil(LIMB_BITS);
-        let shapes = (0..5).flat_map(|log| Self::LIMBS.map(|limbs| Self { team: 1 << log, limbs }));
+        Self::with_room(words, 2)
+    }
+
+    /// The least that holds numbers of `words` words of 64 bits and so many bits more.
+    pub(crate) fn with_room(words: usize, bits: u32) -> Self {
+        let limbs = (64 * words as u32 + bits).div_ceil(LIMB_BITS);
+        let shapes = (0..6).flat_map(|log| Self::LIMBS.map(|limbs| Self { team: 1 << log, limbs }));
         match shapes.into_iter().find(|shape| shape.total() >= limbs) {
             Some(shape) => shape,
-            None => unreachable!("the largest modulus fits sixteen threads"),
+            None => unreachable!("the largest modulus fits a workgroup"),
         }
     }
 
@@ -332,7 +338,7 @@ mod tests {
                 };
                 for limbs in Shape::LIMBS {
                     let module = parsed(kernel, prelude, limbs);
-                    for team in [1, 2, 4, 8, 16] {
+                    for team in [1, 2, 4, 8, 16, 32] {
                         let flags = naga::valid::ValidationFlags::all();
                         let mut validator = naga::valid::Validator::new(flags, capabilities);
                         let info = validator.validate(&module);
@@ -356,7 +362,7 @@ mod tests {
                 }
             }
         }
-        assert_eq!(count, Kernel::ALL.len() * 2 * 2 * 5);
+        assert_eq!(count, Kernel::ALL.len() * 2 * 2 * 6);
     }
 
     /// Name and place of each member of the structure `Params` of a kernel, and its size.

@@ -50,6 +50,7 @@ fn twin(kernel: Kernel) -> fn(&mut Grid<'_>) {
         Kernel::Linear => numbers::linear,
         Kernel::ResiduesSum => numbers::residues_sum,
         Kernel::PairMul => numbers::pair_mul,
+        Kernel::Invert => numbers::invert,
         Kernel::Choose => numbers::choose,
         Kernel::UnitPair => numbers::unit_pair,
         Kernel::PolyAdd => rings::poly_add,
@@ -258,7 +259,7 @@ mod tests {
     mod host {
         use super::super::over_twins;
 
-        crate::conformance!(over_twins(), without: ["invert"]);
+        crate::conformance!(over_twins());
     }
 
     /// Each kernel over what programs make of random and extreme operands.

@@ -312,6 +312,16 @@ pub(super) fn pair_mul(grid: &mut Grid<'_>) {
     }
 }
 
+/// The inverse of a modulo m, or 0.
+pub(super) fn invert(grid: &mut Grid<'_>) {
+    let (m, p) = (Numbers::of(grid.shape.unwrap(), grid.constants), params(grid));
+    assert!(m.m.bits() + 32 <= m.radix.bits());
+    for item in 0..p.count {
+        let inverse = a_of(grid, &p, item, 0).modinv(&m.m).unwrap_or_default();
+        store(grid, &p, item, 0, &inverse);
+    }
+}
+
 fn word_params(grid: &Grid<'_>) -> WordParams {
     let [words, item_words, a_stride, b_stride, c_stride] = grid.params.try_into().unwrap();
     WordParams { words, item_words, a_stride, b_stride, c_stride }
