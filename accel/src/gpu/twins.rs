@@ -271,18 +271,7 @@ mod tests {
         };
         let twins = Arc::new(Twins::beside(device));
         let engine = GpuEngine::over(Executor::Twins(twins.clone()));
-        for case in [
-            conformance::residues,
-            conformance::powers,
-            conformance::pairs,
-            conformance::dots,
-            conformance::paillier_legs,
-            conformance::transforms,
-            conformance::polynomials,
-            conformance::compositions,
-            conformance::sampling,
-            conformance::packing,
-        ] {
+        for (_, case) in conformance::CASES {
             case(&engine);
         }
         let seen = twins.seen.lock().unwrap();
