@@ -28,7 +28,7 @@ use zeroize::Zeroizing;
 
 use crate::{
     engine::{DeviceFault, Engine, Operand, RunError, check_support},
-    interpret::Batch,
+    interpret::{self, Batch},
     program::{Program, Step},
     ring::Ring,
 };
@@ -91,8 +91,8 @@ struct State {
 /// What is known of programs of one shape.
 struct Shape {
     policy: Policy,
-    /// For each engine, whether it failed at one.
-    unfit: Vec<bool>,
+    /// For each engine, whether it has every step, and never failed at one.
+    fit: Vec<bool>,
 }
 
 impl Scheduler {
@@ -121,17 +121,26 @@ impl Scheduler {
 
     /// For each engine, whether it can run such a program, as far as known.
     fn fit(&self, program: &Program, shape: u64) -> Vec<bool> {
-        let lacks: Vec<_> = self.engines.iter().map(|engine| lacks(&**engine, program)).collect();
         let mut state = locked(&self.state);
-        let unfit = state.shapes.get(&shape).map(|shape| &shape.unfit);
-        let can = |e: usize| lacks[e].is_none() && unfit.is_none_or(|unfit| !unfit[e]);
-        let fit = (0..lacks.len()).map(|e| can(e) && !state.retired[e]).collect();
+        if let Some(known) = state.shapes.get(&shape) {
+            return known
+                .fit
+                .iter()
+                .zip(&state.retired)
+                .map(|(&fit, &gone)| fit && !gone)
+                .collect();
+        }
+        let lacks: Vec<_> = self.engines.iter().map(|engine| lacks(&**engine, program)).collect();
+        let fit: Vec<_> = lacks.iter().map(Option::is_none).collect();
+        let policy = Policy::new(self.start_ups.as_deref().unwrap_or_default());
+        state.shapes.insert(shape, Shape { policy, fit: fit.clone() });
         let lacks = lacks.into_iter().enumerate().skip(CPU + 1);
         let news: Vec<_> = lacks
             .filter_map(|(engine, step)| Some((engine, step?)))
             .filter(|lack| !state.told.contains(lack))
             .collect();
         state.told.extend(&news);
+        let fit = fit.iter().zip(&state.retired).map(|(&fit, &gone)| fit && !gone).collect();
         drop(state);
         for (engine, step) in news {
             let engine = self.engines[engine].name();
@@ -142,16 +151,15 @@ impl Scheduler {
 
     /// Who runs how many of the next `items`.
     fn shares(&self, program: &Program, shape: u64, items: usize, fit: &[bool]) -> Shares {
-        let shares = match &self.start_ups {
-            Some(start_ups) if fit[CPU] => {
-                let mut state = locked(&self.state);
-                state.shape(shape, start_ups).policy.next(items, fit)
-            }
+        let mut state = locked(&self.state);
+        let shares = match state.shapes.get_mut(&shape) {
+            Some(known) if self.start_ups.is_some() && fit[CPU] => known.policy.next(items, fit),
             _ => {
                 let first = (CPU + 1..fit.len()).find(|&engine| fit[engine]).unwrap_or(CPU);
                 Shares::only(first, items, fit.len())
             }
         };
+        drop(state);
         if shares.is_new {
             let names = self.engines.iter().map(|engine| engine.name());
             let parts = names.zip(shares.items.iter().copied()).filter(|&(_, items)| items > 0);
@@ -159,6 +167,14 @@ impl Scheduler {
             (self.observer)(Event::Chosen { program: program.name(), shares: &parts });
         }
         shares
+    }
+
+    fn learn(&self, shape: u64, shares: &Shares, seconds: &[f64]) {
+        if let (Some(_), Some(known)) =
+            (&self.start_ups, locked(&self.state).shapes.get_mut(&shape))
+        {
+            known.policy.ran(shares, seconds);
+        }
     }
 
     /// Runs parts of a batch at once, the first of them on this thread. Gives each engine's seconds from the common
@@ -229,20 +245,14 @@ impl Scheduler {
         }
         let mut state = locked(&self.state);
         state.retired[engine] |= matches!(why, DeviceFault::Lost | DeviceFault::Timeout);
-        let start_ups = self.start_ups.as_deref().unwrap_or_default();
-        state.shape(shape, start_ups).unfit[engine] = true;
+        if let Some(known) = state.shapes.get_mut(&shape) {
+            known.fit[engine] = false;
+        }
         drop(state);
         self.engines[CPU].run(program, operands)?;
         let engine = self.engines[engine].name();
         (self.observer)(Event::Failed { program: program.name(), engine, why: &why });
         Ok(false)
-    }
-}
-
-impl State {
-    fn shape(&mut self, shape: u64, start_ups: &[StartUp]) -> &mut Shape {
-        let unfit = vec![false; self.retired.len()];
-        self.shapes.entry(shape).or_insert_with(|| Shape { policy: Policy::new(start_ups), unfit })
     }
 }
 
@@ -279,21 +289,30 @@ impl Engine for Scheduler {
         if !fit[CPU + 1..].contains(&true) {
             return self.engines[CPU].run(program, operands);
         }
+        let items = interpret::count(program, operands);
+        let mut shares = self.shares(program, shape, items, &fit);
+        if shares.items[CPU] == items {
+            // Batches of a few items take microseconds: nothing more is done for them.
+            let clock = Instant::now();
+            self.engines[CPU].run(program, operands)?;
+            let mut seconds = vec![0.0; fit.len()];
+            seconds[CPU] = clock.elapsed().as_secs_f64();
+            self.learn(shape, &shares, &seconds);
+            return Ok(());
+        }
         let mut batch = Batch::bind(program, operands)?;
-        while batch.count() > 0 {
-            let shares = self.shares(program, shape, batch.count(), &fit);
+        loop {
             let (next, rest) = batch.split(shares.items.iter().sum());
-            match (self.run_parts(program, shape, next, &shares.items)?, &self.start_ups) {
-                (Some(seconds), Some(start_ups)) => {
-                    let mut state = locked(&self.state);
-                    state.shape(shape, start_ups).policy.ran(&shares, &seconds);
-                }
-                (Some(_), None) => {}
-                (None, _) => fit = self.fit(program, shape),
+            match self.run_parts(program, shape, next, &shares.items)? {
+                Some(seconds) => self.learn(shape, &shares, &seconds),
+                None => fit = self.fit(program, shape),
+            }
+            if rest.count() == 0 {
+                return Ok(());
             }
             batch = rest;
+            shares = self.shares(program, shape, batch.count(), &fit);
         }
-        Ok(())
     }
 
     fn first_bad_lane(&self, words: &[u64], ring: &Ring) -> Option<usize> {

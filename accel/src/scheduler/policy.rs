@@ -105,12 +105,12 @@ impl Policy {
             return self.shares([(CPU, items.div_ceil(PROBE))]);
         }
         let cpu = self.engines[CPU].alone(items);
-        let worth = self.engines.iter().map(|known| known.start_up.each <= cpu);
-        let fit: Vec<_> = fit.iter().zip(worth).map(|(&fit, worth)| fit && worth).collect();
-        let mut devices = (CPU + 1..fit.len()).filter(|&engine| fit[engine]).peekable();
-        if devices.peek().is_none() {
+        let worth = |e: usize| fit[e] && self.engines[e].start_up.each <= cpu;
+        if !(CPU + 1..fit.len()).any(worth) {
             return self.shares([(CPU, items)]);
         }
+        let fit: Vec<_> = (0..fit.len()).map(worth).collect();
+        let mut devices = (CPU + 1..fit.len()).filter(|&engine| fit[engine]);
         let learn = |e| self.begin(e, items, cpu).or_else(|| self.grow(e, items, cpu));
         devices.find_map(learn).unwrap_or_else(|| self.quickest(items, &fit))
     }
