@@ -191,12 +191,15 @@ mod long {
     fn products() {
         let mut random = ChaCha20Rng::seed_from_u64(22);
         let m = modulus(&mut random);
-        let mut b = Builder::new("long product");
-        let x = b.residue_rows("x", &m, 1000);
-        let z = b.product("z", x);
-        b.output(z);
-        let x = residues(&mut random, 2 * 1000);
-        agree(&b.build(), &[Operand::In(&x)], WORDS * 2);
+        // Few items, in groups that are even and that are not; and so many that each is done in turn.
+        for (rows, count) in [(512, 3), (1000, 2), (431, 70)] {
+            let mut b = Builder::new("long product");
+            let x = b.residue_rows("x", &m, rows);
+            let z = b.product("z", x);
+            b.output(z);
+            let x = residues(&mut random, count * rows);
+            agree(&b.build(), &[Operand::In(&x)], WORDS * count);
+        }
         let mut b = Builder::new("long dot");
         let x = b.shared_residues("x", &m, 300);
         let e = b.exponent_rows::<Public>("e", 64, 300);

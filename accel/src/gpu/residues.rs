@@ -43,6 +43,11 @@ impl Numbers {
         [Self::part(view, 0, half), Self::part(view, half, half)]
     }
 
+    /// The same, so many words later.
+    fn from(self, words: u32) -> Self {
+        Self { start: self.start + words, ..self }
+    }
+
     /// No numbers, at a binding that a kernel has but does not read from.
     fn none(buffer: Buffer) -> Self {
         Self { buffer, words: 0, stride: 0, start: 0 }
@@ -168,7 +173,11 @@ impl GpuEngine {
                 call(Kernel::MontMul, second())
                     .record(recorder, Params { shift, ..Params::default() });
             }
-            Step::Product => product(recorder, modulus, m, out, &args[0], count),
+            Step::Product => {
+                let rows = Numbers::part(&args[0], 0, out.words());
+                let number = args[0].words() / out.words();
+                product(recorder, modulus, m, out_numbers, (rows, number), count);
+            }
             Step::Join => {
                 let linear = self.linear(root_of(modulus))?;
                 let [b, a] = Numbers::digits(&args[0]);
@@ -310,22 +319,64 @@ fn split(recorder: &mut Recorder<'_>, m: &Constants, x: Numbers, out: &View<'_>,
         .record(recorder, Params { flag: 1, ..Params::default() });
 }
 
-/// The product of all rows of an item.
+/// Rows that one team multiplies where there are many rows and few items: a card has many teams, and waits for
+/// the slowest.
+const FAN: u32 = 16;
+/// Items that keep a card busy by themselves; and those for each of which dispatches of its own are few.
+const MANY: u32 = 4096;
+const FEW: u32 = 64;
+
+/// The product of `number` rows of each item, where there are few items by way of products of some rows each.
 fn product(
     recorder: &mut Recorder<'_>,
     modulus: &Modulus,
     m: &Constants,
-    out: &View<'_>,
-    rows: &View<'_>,
+    out: Numbers,
+    (rows, number): (Numbers, u32),
     count: u32,
 ) {
-    let words = out.words();
-    let number = rows.words() / words;
+    let (words, groups, left) = (rows.words, number / FAN, number % FAN);
+    // Whether groups follow one another from item to item.
+    let is_even = left == 0 && rows.stride == number * words;
+    if groups < 2 || count >= MANY || !(is_even || count <= FEW) {
+        return product_in_turn(recorder, modulus, m, out, (rows, number), count);
+    }
+    let each = groups + u32::from(left > 0);
+    let buffer = recorder.buffer((count * each * words) as usize);
+    let products = Numbers { buffer, words, stride: words, start: 0 };
+    let rows_of_groups = Numbers { stride: FAN * words, ..rows };
+    if is_even {
+        let rows = (rows_of_groups, FAN);
+        product_in_turn(recorder, modulus, m, products, rows, count * groups);
+    } else {
+        for item in 0..count {
+            let rows = rows_of_groups.from(item * rows.stride);
+            let products = products.from(item * each * words);
+            product_in_turn(recorder, modulus, m, products, (rows, FAN), groups);
+            if left > 0 {
+                let (rows, products) =
+                    (rows.from(groups * FAN * words), products.from(groups * words));
+                product_in_turn(recorder, modulus, m, products, (rows, left), 1);
+            }
+        }
+    }
+    let products = Numbers { stride: each * words, ..products };
+    product(recorder, modulus, m, out, (products, each), count);
+}
+
+/// The product of `number` rows of each item, one row after the other.
+fn product_in_turn(
+    recorder: &mut Recorder<'_>,
+    modulus: &Modulus,
+    m: &Constants,
+    out: Numbers,
+    (rows, number): (Numbers, u32),
+    count: u32,
+) {
     let power = modulus.power_of_two(m.shape.radix_bits(), number);
     let correction = recorder.constant(Words::Owned(Zeroizing::new(power)));
-    let a = Numbers::part(rows, 0, words);
-    let b = Numbers { buffer: correction, words, stride: 0, start: 0 };
-    Call { kernel: Kernel::Product, m, a, b, out: Numbers::of(out), count }.record_rounds(
+    let b = Numbers { buffer: correction, words: rows.words, stride: 0, start: 0 };
+    Call { kernel: Kernel::Product, m, a: rows, b, out, count }.record_rounds(
         recorder,
         1..number + 1,
         Params { rows: number, ..Params::default() },
