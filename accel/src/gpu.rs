@@ -18,6 +18,7 @@ mod executor;
 #[cfg(test)]
 mod instructions;
 mod layout;
+mod limit;
 mod polys;
 mod pool;
 mod record;
@@ -194,6 +195,10 @@ impl Engine for GpuEngine {
 
     fn full_batch(&self) -> usize {
         if self.is_emulated() { 1 } else { FULL_BATCH }
+    }
+
+    fn multiply_rate(&self) -> Option<f64> {
+        limit::multiply_rate(&self.executor).ok()
     }
 
     fn supports(&self, _step: &str) -> bool {

@@ -83,6 +83,7 @@ kernels! {
     Uniform = "uniform" after &[Library::Ring, Library::Lanes, Library::ChaCha],
     Ntt = "ntt" after &[Library::Ring, Library::Tile],
     Intt = "intt" after &[Library::Ring, Library::Tile],
+    Limit = "limit" after &[Library::Ring],
 }
 
 /// What stands before kernels.

@@ -66,6 +66,7 @@ fn twin(kernel: Kernel) -> fn(&mut Grid<'_>) {
         Kernel::Uniform => rings::uniform,
         Kernel::Ntt => rings::ntt,
         Kernel::Intt => rings::intt,
+        Kernel::Limit => rings::limit,
     }
 }
 
@@ -253,7 +254,7 @@ fn on_adapter(device: &Arc<Device>, dispatch: &Dispatch, bound: &[Vec<u32>; 5]) 
 
 mod tests {
     use super::*;
-    use crate::conformance;
+    use crate::{conformance, gpu::limit};
 
     /// Programs over twins: what the host does is right, whatever adapter there is.
     mod host {
@@ -274,6 +275,7 @@ mod tests {
         for (_, case) in conformance::CASES {
             case(&engine);
         }
+        limit::run(&engine.executor, 100, 5).unwrap();
         let seen = twins.seen.lock().unwrap();
         let missing: Vec<_> = Kernel::ALL.iter().filter(|kernel| !seen.contains(kernel)).collect();
         assert!(missing.is_empty(), "{missing:?}");

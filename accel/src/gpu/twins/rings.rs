@@ -316,3 +316,17 @@ pub(super) fn intt(grid: &mut Grid<'_>) {
     let pass = pass(grid);
     stages(grid, 1, pass.rev(), |u, v, w, q| ((u + v) % q, mul_mod_vartime(u + q - v, w, q)));
 }
+
+/// Eight chains of `x + low(x) · thread` from the thread's number on, summed.
+pub(super) fn limit(grid: &mut Grid<'_>) {
+    let (threads, rounds) = (grid.params[0], grid.params[10]);
+    for (thread, out) in (0..threads).zip(grid.out.chunks_mut(2)) {
+        let chain = |from: u32| {
+            (0..rounds).fold(u64::from(from), |x, _| {
+                x.wrapping_add(u64::from(x as u32) * u64::from(thread))
+            })
+        };
+        let sum = (0..8).map(|j| chain(thread + j)).fold(0, u64::wrapping_add);
+        out.copy_from_slice(&[sum as u32, (sum >> 32) as u32]);
+    }
+}

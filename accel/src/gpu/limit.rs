@@ -1,0 +1,61 @@
+//! How fast a device multiplies at most: what its kernels are held against.
+
+use std::time::{Duration, Instant};
+
+use super::{
+    executor::Executor,
+    record::{Bindings, Recorder},
+    run::once,
+    shaders::{Kernel, MAX_ROUNDS, RingParams},
+};
+use crate::engine::DeviceFault;
+
+/// Chains of a thread, as `limit.wgsl` has them.
+const CHAINS: u32 = 8;
+/// Threads: what the largest cards hold at once, and what a program on a few cores needs to show its rate.
+const THREADS: u32 = 1 << 18;
+const THREADS_EMULATED: u32 = 1 << 12;
+/// Rounds of the shorter of two runs, at first. The longer has so many times more.
+const FIRST_ROUNDS: u32 = 16;
+const TIMES: u32 = 4;
+/// How long the longer is to take, for a clock and for a device to speed up.
+const ENOUGH: Duration = Duration::from_millis(5);
+/// The best of so many.
+const TRIES: usize = 3;
+
+/// Products of two numbers of 32 bits, added to one of 64, that a device does in a second. Two runs that differ in
+/// their rounds alone tell it: what else a run takes is in both.
+///
+/// # Errors
+/// The device's.
+pub(super) fn multiply_rate(executor: &Executor) -> Result<f64, DeviceFault> {
+    let threads = if executor.is_software() { THREADS_EMULATED } else { THREADS };
+    let seconds = |rounds: u32| {
+        let mut best = Duration::MAX;
+        for _ in 0..TRIES {
+            let clock = Instant::now();
+            run(executor, threads, rounds)?;
+            best = best.min(clock.elapsed());
+        }
+        Ok(best)
+    };
+    let mut rounds = FIRST_ROUNDS;
+    // The first makes the pipeline.
+    run(executor, threads, 1)?;
+    while TIMES * TIMES * rounds <= MAX_ROUNDS && seconds(TIMES * rounds)? < ENOUGH {
+        rounds *= TIMES;
+    }
+    let (short, long) = (seconds(rounds)?, seconds(TIMES * rounds)?);
+    let more = f64::from(threads) * f64::from(CHAINS * (TIMES - 1) * rounds);
+    Ok(more / long.saturating_sub(short).as_secs_f64().max(f64::MIN_POSITIVE))
+}
+
+/// So many rounds in so many threads.
+pub(super) fn run(executor: &Executor, threads: u32, rounds: u32) -> Result<(), DeviceFault> {
+    let mut recorder = Recorder::default();
+    let (nothing, out) = (recorder.zeros(2), recorder.buffer(2 * threads as usize));
+    let params = RingParams { count: threads, words: rounds, ..RingParams::default() };
+    let bindings = Bindings { constants: nothing, a: nothing, b: nothing, out, state: None };
+    recorder.over_words(Kernel::Limit, threads, &bindings, &params);
+    once(executor, &recorder.finish())
+}
