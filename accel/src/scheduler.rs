@@ -279,6 +279,10 @@ impl Engine for Scheduler {
         }
     }
 
+    fn full_batch(&self) -> usize {
+        self.engines.iter().map(|engine| engine.full_batch()).max().unwrap_or(1)
+    }
+
     fn supports(&self, step: &str) -> bool {
         self.engines.iter().any(|engine| engine.supports(step))
     }
