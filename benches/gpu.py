@@ -5,7 +5,7 @@
 
 `cargo xtask gpu` puts this file beside a binary of `ciphergram`; both can be taken to a machine that has nothing
 else. Runs the conformance suite over every prelude that the adapter can take, then every operation on the GPU,
-on one core of the CPU, and on both as `auto` shares them out. Each part that fails or takes too long is told in
+on one core of the CPU, and as `auto` shares them out over the GPU and all cores. Each part that fails or takes too long is told in
 the file; the exit code is 1 if one did, or if any result was not the oracle's.
 """
 
@@ -39,7 +39,7 @@ def part(command, left):
         if path in words:
             print(text, end="", flush=True)
             text = open(path).read() if os.path.exists(path) else ""
-        wrong = ran.stderr.strip() if ran.returncode else None
+        wrong = (ran.stderr.strip() or f"exit code {ran.returncode}") if ran.returncode else None
         try:
             return json.loads(text), wrong
         except ValueError:
@@ -76,11 +76,13 @@ def main():
     parser.add_argument("--seconds", default="1", help="for each row")
     options = parser.parse_args()
     bench = [options.binary, "bench", "--bits", "2048", "--seconds", options.seconds, "--json", "{}"]
+    # The host's side of copies wants all cores.
+    all_cores = ["--threads", str(len(os.sched_getaffinity(0)))]
     commands = {
         "devices": [options.binary, "devices", "--check", "--json"],
-        "gpu": [*bench, "--engine", "gpu", "--ops", OPERATIONS],
+        "gpu": [*bench, *all_cores, "--engine", "gpu", "--ops", OPERATIONS],
         "cpu": [*bench, "--engine", "cpu", "--ops", OPERATIONS],
-        "auto": [*bench, "--engine", "auto", "--ops", "encrypt,encrypt_owner,decrypt,add,mul_plain,ckks-sum"],
+        "auto": [*bench, *all_cores, "--engine", "auto", "--ops", "encrypt,encrypt_owner,decrypt,add,mul_plain,ckks-sum"],
     }
     start, parts = time.monotonic(), {}
     for name, command in commands.items():
@@ -91,7 +93,7 @@ def main():
     engines = parts["devices"]["report"] or []
     gpu = next((engine for engine in engines if engine["name"] == "gpu"), None)
     if gpu is None:
-        parts["devices"]["wrong"] = parts["devices"]["wrong"] or "there is no GPU adapter"
+        parts["devices"]["wrong"] = parts["devices"]["wrong"] or "there is no GPU adapter: it takes a driver, and Vulkan's loader"
     result = {"machine": platform.platform(), "seconds": time.monotonic() - start, "parts": parts}
     with open(options.out, "w") as file:
         json.dump(result, file, indent=2)

@@ -292,6 +292,11 @@ mod auto {
         }
         let parts = parts.load(Relaxed) - at_start;
         println!("{}: {parts} parts on the adapter beside {beside}", program.name());
+        assert!(
+            parts > 0 || beside == "cpu",
+            "{}: an adapter is quicker than the oracle",
+            program.name()
+        );
     }
 
     /// As Paillier masks: a power modulo a square, and a sum of ciphertexts.

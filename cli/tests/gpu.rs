@@ -66,6 +66,7 @@ fn demo(engine: &str, scheme: &str) {
     let settings = format!("--engine {engine} --scheme {scheme} --clients 2 --rounds 1");
     let ran = place.start_logging("info", &format!("demo {settings} --json figures.json")).finish();
     assert_eq!(ran.code, Some(0), "{ran:?}");
+    assert!(ran.stderr.contains(&format!("engine {engine}: ")), "{}", ran.stderr);
     assert!(!ran.stderr.contains(" failed: "), "{}", ran.stderr);
     let figures: Value = serde_json::from_slice(&place.read("figures.json")).unwrap();
     assert_eq!(figures["agree"], true);

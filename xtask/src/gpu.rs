@@ -17,8 +17,8 @@ struct Driver {
     adapter: &'static str,
     /// Its manifest, where the system does not know it.
     manifest: Option<PathBuf>,
-    /// Which of the tests: all, or those of the engine alone.
-    tests: &'static str,
+    /// Which of the tests, in the words of cargo.
+    tests: &'static [&'static str],
     /// How to get it.
     advice: &'static str,
 }
@@ -28,14 +28,14 @@ fn drivers() -> [Driver; 2] {
     let mesa = Driver {
         adapter: "llvmpipe",
         manifest: None,
-        tests: "--workspace",
+        tests: &["--workspace --test gpu --", "--workspace --lib -- gpu::"],
         advice: "on Debian, as root: apt-get install --yes --no-install-recommends \
                  mesa-vulkan-drivers libvulkan1",
     };
     let swiftshader = Driver {
         adapter: "SwiftShader",
         manifest: Some(swiftshader()),
-        tests: "--workspace --exclude ciphergram",
+        tests: &["--workspace --exclude ciphergram --test gpu --"],
         advice: "on Debian, as root, `cargo xtask test --only install` unpacks it",
     };
     [mesa, swiftshader]
@@ -62,17 +62,17 @@ pub(crate) fn run() -> Outcome {
 fn run_on(driver: &Driver) -> Outcome {
     let missing = driver.manifest.as_ref().is_some_and(|manifest| !manifest.is_file());
     let (mut result, mut adapters) = (Ok(()), vec![]);
-    if !missing {
-        let tests = driver.tests;
-        let mut command = cargo(&format!("test --release {tests} --test gpu -- --nocapture"));
+    for tests in driver.tests.iter().filter(|_| !missing) {
+        let mut command = cargo(&format!("test --release {tests} --nocapture"));
         // The passes of llvmpipe's compiler cost more time than they save.
         command.env(CHOICE, driver.adapter).env("GALLIVM_PERF", "nopt");
         if let Some(manifest) = &driver.manifest {
             command.env("VK_DRIVER_FILES", manifest);
         }
-        result = run_telling(&mut command, |said| {
+        let ran = run_telling(&mut command, |said| {
             adapters.extend(adapter(said, driver.adapter).map(str::to_owned));
         });
+        result = result.and(ran);
     }
     adapters.iter().for_each(|adapter| println!("ran on {adapter}"));
     judge(result, &adapters, driver)

@@ -7,6 +7,7 @@ use std::{
         Arc, Mutex, MutexGuard, OnceLock, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     },
+    thread,
     time::Duration,
 };
 
@@ -219,6 +220,20 @@ impl Device {
         self.patience_micros.store(micros, Relaxed);
     }
 
+    /// Threads that a part of a batch keeps busy, at least, where there is work for more. Three times what the
+    /// largest cards have registers for (84,000 threads with 95 registers on 132 multiprocessors), so that what idles at
+    /// the end of each dispatch is little. Fewer on adapters that are a hundredth as fast: some systems take a dispatch of
+    /// two seconds for one that hangs.
+    pub(super) fn part_threads(&self) -> u64 {
+        match self.info.device_type {
+            wgpu::DeviceType::DiscreteGpu
+            | wgpu::DeviceType::VirtualGpu
+            | wgpu::DeviceType::Other => 1 << 18,
+            wgpu::DeviceType::IntegratedGpu => 1 << 15,
+            wgpu::DeviceType::Cpu => 1 << 12,
+        }
+    }
+
     /// Waits for a submission and all before it, or for all that there are.
     pub(super) fn wait(
         &self,
@@ -232,6 +247,19 @@ impl Device {
             Ok(Err(wgpu::PollError::Timeout)) => Err(DeviceFault::Timeout),
             Ok(Err(_)) | Err(_) => Err(DeviceFault::Lost),
         }
+    }
+
+    /// Sees to it that what was to happen when the device is done with all that it has happens, though nobody
+    /// may wait for the device again.
+    pub(super) fn wait_unseen(&self) {
+        let device = self.device.clone();
+        let wait = move || {
+            let all = wgpu::PollType::Wait { submission_index: None, timeout: None };
+            // What goes wrong now concerns nobody.
+            let _ = catch_unwind(AssertUnwindSafe(|| device.poll(all)));
+        };
+        // Without a thread, whoever uses the device next does it.
+        let _ = thread::Builder::new().name("gpu".into()).spawn(wait);
     }
 
     /// Does something, and tells what went wrong with the device meanwhile, before what it says itself.

@@ -22,7 +22,11 @@ use crate::engine::DeviceFault;
 pub(super) fn run(device: &Device, job: &mut Job<'_, '_>) -> Result<(), DeviceFault> {
     let mut ring = Ring { device, slots: vec![] };
     let outcome = ring.run(job);
-    ring.close(job.secret, outcome.is_ok());
+    let is_clean = device.guard(|| ring.close(job.secret)).is_ok();
+    if ring.slots.iter().any(|slot| slot.flight.is_some()) {
+        device.wait_unseen();
+    }
+    ring.give_back(outcome.is_ok() && is_clean);
     if outcome.is_err() {
         device.clear_pool();
         // They may have been made while something went wrong, and would fail for ever.
@@ -81,8 +85,8 @@ impl Ring<'_> {
         })
     }
 
-    /// Overwrites all memory if it may be secret. It goes to later runs if they may `keep` it.
-    fn close(self, secret: bool, keep: bool) {
+    /// Overwrites all memory if it may be secret.
+    fn close(&self, secret: bool) -> Result<(), DeviceFault> {
         let mut encoder = self.device.device.create_command_encoder(&Default::default());
         for slot in &self.slots {
             if let (Some(_), Some(down)) = (&slot.flight, &slot.down) {
@@ -106,6 +110,11 @@ impl Ring<'_> {
         if secret {
             self.device.queue.submit([encoder.finish()]);
         }
+        Ok(())
+    }
+
+    /// Memory goes to later runs if they may `keep` it.
+    fn give_back(self, keep: bool) {
         let memory = self.slots.into_iter().flat_map(|slot| slot.memory);
         if keep {
             self.device.give_back(memory);
@@ -402,7 +411,8 @@ fn wipe(buffer: &wgpu::Buffer) -> Result<(), wgpu::MapRangeError> {
     Ok(())
 }
 
-/// Overwrites memory when the host gets it from the device: whoever waits for the device next does it.
+/// Overwrites memory when the host gets it from the device: whoever waits for the device next does it, or
+/// [`Device::wait_unseen`].
 fn wipe_when_done(buffer: &wgpu::Buffer) {
     // It was to be the host's anyway, with nobody to be told.
     buffer.unmap();

@@ -100,6 +100,15 @@ impl Executor {
         }
     }
 
+    /// Threads that a part of a batch keeps busy, at least, where there is work for more.
+    pub(super) fn part_threads(&self) -> u64 {
+        match self {
+            Self::Adapter(device) => device.part_threads(),
+            #[cfg(test)]
+            Self::Twins(_) => 1 << 12,
+        }
+    }
+
     pub(super) fn is_software(&self) -> bool {
         match self {
             Self::Adapter(device) => device.info.device_type == wgpu::DeviceType::Cpu,

@@ -21,11 +21,6 @@ pub(super) const PARTS_AT_ONCE: usize = 3;
 /// part nothing overlaps.
 const PART_BYTES: u64 = 32 << 20;
 
-/// Threads that a part keeps busy, at least, where there is work for more: three times what the largest
-/// cards have registers for (84,000 threads with 95 registers on 132 multiprocessors), so that what idles at the end of
-/// each dispatch is little.
-const PART_THREADS: u64 = 1 << 18;
-
 /// A value in device memory.
 #[derive(Clone, Copy)]
 pub(super) struct View<'k> {
@@ -203,7 +198,7 @@ pub(super) fn part(
         // How many times as many would be enough.
         let ratio = |want: u64, has: u64| want.div_ceil(has.max(1));
         let bytes = ratio(PART_BYTES, recording.item_bytes().iter().sum());
-        let times = bytes.max(ratio(PART_THREADS, recording.threads()));
+        let times = bytes.max(ratio(engine.executor.part_threads(), recording.threads()));
         if times <= 1 {
             break;
         }

@@ -1,24 +1,29 @@
 //! Single steps of programs, where the data already are: on a device what crosses to it is left out.
 //!
-//! A chain of steps is one program, whose data cross once. The times of a long chain and of a short one differ by
-//! steps alone.
+//! A chain of steps is one program. Its data are made where it runs, or are the same for all items, and a long
+//! chain and a short one differ by steps alone.
 
-use std::{hint::black_box, sync::Arc};
+use std::{hint::black_box, sync::Arc, time::Duration};
 
-use ciphergram_accel::{Builder, Engine, Modulus, Operand, Program, Ring, ring::largest_primes};
+use ciphergram_accel::{
+    Builder, Engine, Modulus, Operand, Program, Ring, beats, ring::largest_primes,
+};
 use rand_core::Rng;
 
 use super::{
-    operation::KernelOperation,
-    sampling::{Times, Work, sample},
+    operation::{Kernel, KernelOperation},
+    sampling::{Times, Work, sample, sample_beyond},
 };
 use crate::failure::Failure;
 
-/// Steps of the two chains. Even: a transform is followed by its inverse.
+/// Steps of the two chains.
 const SHORT: usize = 4;
 const LONG: usize = 36;
-/// Bytes of the values of one step, on an engine that wants large batches: more than its caches hold.
+/// Bytes of residues that come back, and of values that are copied, on an engine that wants large batches: a device
+/// takes so many at once, so no copy hides behind a step.
 const LARGE: usize = 32 << 20;
+/// Bytes of the polynomials of one step there: more than its caches hold.
+const LARGE_POLYS: usize = 128 << 20;
 /// The same on others: in a cache, as where the CPU engine runs programs block by block.
 const SMALL: usize = 1 << 20;
 /// Bits of the primes of a ring, and how many it has.
@@ -32,16 +37,20 @@ pub(crate) struct Chains {
     engine: Arc<dyn Engine>,
     operation: KernelOperation,
     /// Items of a batch.
-    pub(crate) items: usize,
-    x: Vec<u64>,
-    y: Vec<u64>,
-    kind: Over,
+    items: usize,
+    /// Words of an item.
+    each: usize,
+    over: Over,
 }
 
-/// What items are.
+/// What items are, and inputs of programs.
 enum Over {
-    Residues(Arc<Modulus>),
-    Polys(Arc<Ring>),
+    /// Two factors that all items share.
+    Residues(Arc<Modulus>, [Vec<u64>; 2]),
+    /// A seed, and for each item the number of the polynomial that it names.
+    Polys(Arc<Ring>, [Vec<u64>; 2]),
+    /// Polynomials.
+    Copied(Arc<Ring>, Vec<u64>),
 }
 
 impl Chains {
@@ -53,93 +62,94 @@ impl Chains {
     ) -> Result<Self, Failure> {
         let mut rng = ciphergram_he::random::generator()?;
         let mut words = |count: usize| (0..count).map(|_| rng.next_u64()).collect::<Vec<_>>();
-        let bytes = if engine.full_batch() > 1 { LARGE } else { SMALL };
-        let fault = |why: &dyn std::fmt::Display| Failure::Work(why.to_string());
-        let (kind, items, x, y) = match operation {
-            KernelOperation::MontMul(bits) => {
-                let each = bits as usize / 64;
-                let mut m = words(each);
-                m[0] |= 1;
-                m[each - 1] |= 1 << 63;
-                let m = Arc::new(Modulus::new("m", &m).map_err(|why| fault(&why))?);
-                let items = (bytes / 8 / each).max(engine.full_batch());
-                let mut below = || {
-                    let mut x = words(each * items);
-                    x.chunks_mut(each).filter_map(<[u64]>::last_mut).for_each(|top| *top >>= 1);
-                    x
-                };
-                let (x, y) = (below(), below());
-                (Over::Residues(m), items, x, y)
+        let of_size = |large| if engine.full_batch() > 1 { large } else { SMALL };
+        let KernelOperation { kernel, size, .. } = operation;
+        if kernel == Kernel::MontMul {
+            let each = size / 64;
+            let mut m = words(each);
+            m[0] |= 1;
+            m[each - 1] |= 1 << 63;
+            let m = Modulus::new("m", &m).map_err(|why| Failure::Work(why.to_string()))?;
+            let factors = [0, 1].map(|_| {
+                let mut x = words(each);
+                x[each - 1] >>= 1;
+                x
+            });
+            let items = of_size(LARGE) / 8 / each;
+            return Ok(Self {
+                engine,
+                operation,
+                items,
+                each,
+                over: Over::Residues(Arc::new(m), factors),
+            });
+        }
+        let primes = largest_primes(PRIME_BITS, size, LIMBS);
+        let ring = Ring::new(size, &primes).map_err(|why| Failure::Work(why.to_string()))?;
+        let (ring, each) = (Arc::new(ring), LIMBS * size);
+        let large = if kernel == Kernel::Copy { LARGE } else { LARGE_POLYS };
+        let items = (of_size(large) / 8 / each).max(1);
+        let over = match kernel {
+            Kernel::Copy => {
+                // All primes are above half of 2^50.
+                let x = words(each * items).into_iter().map(|x| x >> (65 - PRIME_BITS)).collect();
+                Over::Copied(ring, x)
             }
-            KernelOperation::Ntt(degree)
-            | KernelOperation::PolyAdd(degree)
-            | KernelOperation::Copy(degree) => {
-                let primes = largest_primes(PRIME_BITS, degree, LIMBS);
-                let ring = Arc::new(Ring::new(degree, &primes).map_err(|why| fault(&why))?);
-                let items = (bytes / 8 / ring.len_words()).max(1);
-                let mut below = || {
-                    let mut x = words(ring.len_words() * items);
-                    // All primes are above half of 2^50.
-                    x.iter_mut().for_each(|x| *x >>= 65 - PRIME_BITS);
-                    x
-                };
-                let (x, y) = (below(), below());
-                (Over::Polys(ring), items, x, y)
-            }
+            _ => Over::Polys(ring, [words(4), (0..items as u64).collect()]),
         };
-        Ok(Self { engine, operation, items, x, y, kind })
+        Ok(Self { engine, operation, items, each, over })
     }
 
     /// Operations of a batch of one step.
     pub(crate) fn operations(&self) -> usize {
-        match self.operation {
-            KernelOperation::Copy(_) => 8 * self.x.len() / COPIED,
+        match self.operation.kernel {
+            Kernel::Copy => 8 * self.each * self.items / COPIED,
             // A transform of each limb.
-            KernelOperation::Ntt(_) => LIMBS * self.items,
-            _ => self.items,
+            Kernel::Ntt => LIMBS * self.items,
+            Kernel::MontMul | Kernel::PolyAdd => self.items,
         }
     }
 
-    /// Bytes of device memory that one operation at least reads and writes; of a copy, what goes each way.
+    /// Bytes of memory that one operation at least reads and writes; of a copy, what goes each way.
     pub(crate) fn bytes(&self) -> usize {
-        let item = 8 * self.x.len() / self.items;
-        match self.operation {
-            KernelOperation::Copy(_) => COPIED,
-            KernelOperation::Ntt(_) => 2 * item / LIMBS,
-            _ => 3 * item,
+        match self.operation.kernel {
+            Kernel::Copy => COPIED,
+            Kernel::Ntt => 2 * 8 * self.each / LIMBS,
+            Kernel::PolyAdd => 3 * 8 * self.each,
+            // One factor is the same for all.
+            Kernel::MontMul => 2 * 8 * self.each,
         }
     }
 
     /// The times of one step in seconds a batch, and multiply instructions of one. `count` tells those of work.
     pub(crate) fn measure(
         &self,
-        duration: std::time::Duration,
+        duration: Duration,
         count: impl Fn(&mut dyn FnMut() -> Result<(), Failure>) -> Result<Option<u64>, Failure>,
     ) -> Result<(Times, Option<f64>), Failure> {
-        if let KernelOperation::Copy(_) = self.operation {
-            let mut once = self.chain(1);
-            return Ok((sample(&mut *once, duration)?, None));
+        if let Over::Copied(..) = self.over {
+            return Ok((sample(&mut *self.chain(1), duration)?, None));
         }
         let [mut short, mut long] = [SHORT, LONG].map(|steps| self.chain(steps));
         let multiplies = count(&mut || short.run())?.zip(count(&mut || long.run())?);
         let steps = (LONG - SHORT) as f64;
         let multiplies = multiplies.map(|(short, long)| (long - short) as f64 / steps);
-        let (short, long) = (sample(&mut *short, duration)?, sample(&mut *long, duration)?);
-        Ok((long.beyond(&short, steps), multiplies))
+        Ok((sample_beyond(&mut *long, &mut *short, steps, duration)?, multiplies))
     }
 
     fn chain(&self, steps: usize) -> Box<dyn Work + '_> {
         let program = self.program(steps);
-        let mut out = vec![0; self.x.len()];
+        let each = match &self.over {
+            Over::Polys(..) => beats::WORDS,
+            Over::Residues(..) | Over::Copied(..) => self.each,
+        };
+        let mut out = vec![0; self.items * each];
         Box::new(move || {
-            let (x, y) = (&self.x, &self.y);
-            // A polynomial is a secret to programs, residues are not.
-            let mut operands = match (&self.kind, self.operation) {
-                (Over::Residues(_), _) => vec![Operand::In(x), Operand::In(y)],
-                (_, KernelOperation::PolyAdd(_)) => {
-                    vec![Operand::SecretIn(x), Operand::SecretIn(y)]
+            let mut operands = match &self.over {
+                Over::Residues(_, [x, y]) | Over::Polys(_, [x, y]) => {
+                    vec![Operand::In(x), Operand::In(y)]
                 }
-                _ => vec![Operand::SecretIn(x)],
+                Over::Copied(_, x) => vec![Operand::SecretIn(x)],
             };
             operands.push(Operand::Out(&mut out));
             self.engine
@@ -152,27 +162,31 @@ impl Chains {
     }
 
     fn program(&self, steps: usize) -> Program {
-        let mut b = Builder::new(self.operation.name());
-        match &self.kind {
-            Over::Residues(m) => {
-                let (x, y) = (b.residues("x", m), b.residues("y", m));
+        let mut b = Builder::new(self.operation.name);
+        match &self.over {
+            Over::Residues(m, _) => {
+                let (x, y) = (b.shared_residues("x", m, 1), b.shared_residues("y", m, 1));
                 let z = (0..steps).fold(x, |z, _| b.mont_mul("z", z, y));
                 b.output(z);
             }
-            Over::Polys(ring) => {
+            Over::Copied(ring, _) => {
                 let x = b.coefficients("x", ring);
-                let z = match self.operation {
-                    KernelOperation::PolyAdd(_) => {
-                        let y = b.coefficients("y", ring);
-                        (0..steps).fold(x, |z, _| b.add("z", z, y))
-                    }
-                    KernelOperation::Ntt(_) => (0..steps / 2).fold(x, |z, _| {
-                        let t = b.ntt("t", z);
-                        b.intt("z", t)
-                    }),
-                    _ => b.add("z", x, x),
-                };
+                let z = b.add("z", x, x);
                 b.output(z);
+            }
+            Over::Polys(ring, _) => {
+                let (seed, index) = (b.seeds("seed", 1), b.index("index"));
+                let x = b.uniform("x", ring, seed, index);
+                let z = match self.operation.kernel {
+                    Kernel::PolyAdd => (0..steps).fold(x, |z, _| b.add("z", z, x)),
+                    _ => (0..steps / 2).fold(x, |z, _| {
+                        let t = b.intt("t", z);
+                        b.ntt("z", t)
+                    }),
+                };
+                let z = b.intt("z", z);
+                let first = b.pack("first", z, 1);
+                b.output(first);
             }
         }
         b.build()

@@ -40,7 +40,7 @@ pub(crate) fn choose(name: Option<&str>) -> Result<Vec<Arc<dyn Engine>>, Failure
         .collect();
     match name {
         Some(name) if chosen.is_empty() => {
-            let why = gpu_absence().filter(|_| name == "gpu");
+            let why = (name == "gpu").then(gpu_absence).flatten();
             let why = why.map_or_else(String::new, |why| format!(" ({why})"));
             let text = format!("no engine {name:?}{why}; there are {}", names.join(", "));
             Err(Failure::Misuse(text))

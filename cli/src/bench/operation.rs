@@ -159,62 +159,73 @@ impl fmt::Display for SumOperation {
     }
 }
 
-/// A step of programs, by itself, over data that are where it runs. With the bits of a modulus, or the degree
-/// of a ring.
+/// A step of programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum KernelOperation {
-    MontMul(u32),
-    Ntt(usize),
-    PolyAdd(usize),
-    Copy(usize),
+pub(crate) enum Kernel {
+    MontMul,
+    Ntt,
+    PolyAdd,
+    Copy,
+}
+
+/// A step of programs by itself, over data that are where it runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct KernelOperation {
+    /// The name in reports, beside that of the group.
+    pub(crate) name: &'static str,
+    pub(crate) kernel: Kernel,
+    /// Bits of a modulus, or the degree of a ring.
+    pub(crate) size: usize,
+    /// What a single operation is.
+    definition: &'static str,
 }
 
 impl KernelOperation {
     /// All operations, in the order in which they are measured.
     pub(crate) const ALL: [Self; 7] = [
-        Self::MontMul(2048),
-        Self::MontMul(4096),
-        Self::MontMul(6144),
-        Self::Ntt(8192),
-        Self::Ntt(32_768),
-        Self::PolyAdd(8192),
-        Self::Copy(8192),
+        Self::mont_mul(2048),
+        Self::mont_mul(4096),
+        Self::mont_mul(6144),
+        Self {
+            name: "ntt_8192",
+            kernel: Kernel::Ntt,
+            size: 8192,
+            definition: "a transform or its inverse modulo one prime, N = 8192",
+        },
+        Self {
+            name: "ntt_32768",
+            kernel: Kernel::Ntt,
+            size: 32_768,
+            definition: "the same, N = 32,768",
+        },
+        Self {
+            name: "poly_add",
+            kernel: Kernel::PolyAdd,
+            size: 8192,
+            definition: "a sum of polynomials modulo two primes, N = 8192: memory's rate",
+        },
+        Self {
+            name: "copy",
+            kernel: Kernel::Copy,
+            size: 8192,
+            definition: "a MiB there and a MiB back, with the sums of a program of one step",
+        },
     ];
 
-    /// The name in reports, beside that of the group.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::MontMul(_) => "mont_mul",
-            Self::Ntt(8192) => "ntt_8192",
-            Self::Ntt(_) => "ntt_32768",
-            Self::PolyAdd(_) => "poly_add",
-            Self::Copy(_) => "copy",
-        }
+    const fn mont_mul(bits: usize) -> Self {
+        let definition = "a Montgomery product of 2048, 4096 and 6144 bits";
+        Self { name: "mont_mul", kernel: Kernel::MontMul, size: bits, definition }
     }
 
     /// Bits of a modulus, or of the primes of a ring.
     pub(crate) fn bits(self) -> u32 {
-        match self {
-            Self::MontMul(bits) => bits,
-            _ => 50,
-        }
-    }
-
-    /// What a single operation is.
-    fn definition(self) -> &'static str {
-        match self {
-            Self::MontMul(_) => "a Montgomery product of 2048, 4096 and 6144 bits",
-            Self::Ntt(8192) => "a transform or its inverse modulo one prime, N = 8192",
-            Self::Ntt(_) => "the same, N = 32,768",
-            Self::PolyAdd(_) => "a sum of polynomials modulo two primes, N = 8192: memory's rate",
-            Self::Copy(_) => "a MiB there and a MiB back, with the sums of a program of one step",
-        }
+        if self.kernel == Kernel::MontMul { self.size as u32 } else { 50 }
     }
 }
 
 impl fmt::Display for KernelOperation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{KERNELS}/{}", self.name())
+        write!(f, "{KERNELS}/{}", self.name)
     }
 }
 
@@ -274,7 +285,7 @@ pub(crate) fn help() -> String {
     let sums = SumOperation::ALL.iter().map(|o| (o.to_string(), o.definition()));
     let mut text = String::from("Operations:\n");
     let mut kernels: Vec<_> =
-        KernelOperation::ALL.iter().map(|o| (o.to_string(), o.definition())).collect();
+        KernelOperation::ALL.iter().map(|o| (o.to_string(), o.definition)).collect();
     kernels.dedup();
     for (name, definition) in paillier.chain(sums).chain(kernels) {
         let (mut line, mut column) = (format!("  {name:<18}  "), DEFINITIONS);

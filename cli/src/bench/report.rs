@@ -31,7 +31,7 @@ pub(crate) fn row(row: &Row) -> String {
     if let Some(upload) = &row.upload {
         notes.push(format!("{:.2} bytes a value", upload.bytes_per_value));
     }
-    if let Some(bytes) = row.bytes {
+    if let Some(bytes) = row.bytes.filter(|_| rate.is_finite()) {
         notes.push(format!("{:.1} GB/s", rate * bytes as f64 / 1e9));
     }
     if row.is_insecure {
@@ -74,6 +74,7 @@ fn line(cells: &[String; 7], notes: &str) -> String {
 /// Three digits or more, with commas between thousands; millions as such.
 fn number(x: f64) -> String {
     match x {
+        _ if x.is_nan() => "-".into(),
         _ if x >= 999_950.0 => format!("{:.2} M", x / 1e6),
         _ if x >= 999.5 => format!("{},{:03}", x.round() as u64 / 1000, x.round() as u64 % 1000),
         _ if x >= 99.95 => format!("{x:.0}"),
@@ -89,6 +90,7 @@ mod tests {
     #[test]
     fn numbers_keep_three_digits() {
         let cases = [
+            (f64::NAN, "-"),
             (0.5, "0.50"),
             (9.996, "10.0"),
             (99.96, "100"),

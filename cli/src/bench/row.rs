@@ -13,7 +13,7 @@ use super::{
     operation::{
         CKKS_SUM, KERNELS, KernelOperation, MATRIX_COLUMNS, Operation, PAILLIER, SumOperation,
     },
-    sampling::{once, sample},
+    sampling::{Times, once, sample},
     share::Share,
     sums::{CLIENTS, Round, VALUE_BITS},
     work::Workshop,
@@ -70,6 +70,46 @@ pub(crate) struct Upload {
 }
 
 impl Row {
+    /// What rows of all kinds have. Times are of batches of so many operations.
+    fn new(
+        (scheme, operation, bits): (&'static str, &'static str, u32),
+        (engine, threads): (&'static str, usize),
+        (times, batch): (&Times, usize),
+        share: Share,
+    ) -> Self {
+        // A difference that others' work hid is no time.
+        let each = |share| Some(times.quantile(share) / batch as f64).filter(|&time| time > 0.0);
+        let [p10_s, median_s, p90_s] = [0.1, 0.5, 0.9].map(|share| each(share).unwrap_or(f64::NAN));
+        Self {
+            operation,
+            scheme,
+            bits,
+            engine,
+            threads,
+            batch,
+            count: times.batches * batch,
+            median_s,
+            p10_s,
+            p90_s,
+            multiplies: None,
+            limit_fraction: None,
+            values: None,
+            speedup_over_single: None,
+            core_share: share.end(),
+            is_insecure: false,
+            upload: None,
+            bytes: None,
+        }
+    }
+
+    /// The same with the multiply instructions of a batch, if the engine knows them, and what part of its rate that is.
+    fn with_multiplies(self, of_batch: Option<f64>, rate: Option<f64>) -> Self {
+        let each = of_batch.map(|all| all / self.batch as f64).filter(|&each| each > 0.0);
+        let limit = rate.map(|rate| self.median_s * rate * self.threads as f64);
+        let limit_fraction = each.zip(limit).map(|(issued, limit)| issued / limit);
+        Self { multiplies: each, limit_fraction, ..self }
+    }
+
     /// Measures for about `duration` after warming up. Runs in a pool of `threads` threads.
     pub(crate) fn measure(
         operation: Operation,
@@ -87,38 +127,26 @@ impl Row {
         result?;
         let share = Share::start();
         let times = sample(&mut *work, duration)?;
-        let core_share = share.end();
-        let each = |share| times.quantile(share) / batch as f64;
-        let median_s = each(0.5);
+        let row = Self::new(
+            (PAILLIER, operation.name(), key.bits),
+            (measured.engine.name(), threads),
+            (&times, batch),
+            share,
+        );
         let speedup_over_single = match operation {
             Operation::Matvec => {
                 let count = LANES * MATRIX_COLUMNS / 2 * threads;
                 let singles = sample(&mut *workshop.singles(count)?, duration)?;
-                Some(singles.quantile(0.5) / count as f64 / median_s)
+                Some(singles.quantile(0.5) / count as f64 / row.median_s)
             }
             _ => None,
         };
-        let multiplies = multiplies.map(|all| all as f64 / batch as f64);
-        let limit = measured.multiply_rate.map(|rate| median_s * rate * threads as f64);
+        let row = row.with_multiplies(multiplies.map(|all| all as f64), measured.multiply_rate);
         Ok(Self {
-            operation: operation.name(),
-            scheme: PAILLIER,
-            bits: key.bits,
-            engine: measured.engine.name(),
-            threads,
-            batch,
-            count: times.batches * batch,
-            median_s,
-            p10_s: each(0.1),
-            p90_s: each(0.9),
-            multiplies,
-            limit_fraction: multiplies.zip(limit).map(|(issued, limit)| issued / limit),
             values: operation.carries_values().then_some(key.values),
             speedup_over_single,
-            core_share,
             is_insecure: key.bits <= INSECURE_BITS,
-            upload: None,
-            bytes: None,
+            ..row
         })
     }
 
@@ -132,25 +160,11 @@ impl Row {
     ) -> Result<Self, Failure> {
         let share = Share::start();
         let times = sample(&mut || round.run(operation), duration)?;
+        let name = (CKKS_SUM, operation.name(), VALUE_BITS);
         Ok(Self {
-            operation: operation.name(),
-            scheme: CKKS_SUM,
-            bits: VALUE_BITS,
-            engine,
-            threads,
-            batch: 1,
-            count: times.batches,
-            median_s: times.quantile(0.5),
-            p10_s: times.quantile(0.1),
-            p90_s: times.quantile(0.9),
-            multiplies: None,
-            limit_fraction: None,
             values: Some(round.values()),
-            speedup_over_single: None,
-            core_share: share.end(),
-            is_insecure: false,
             upload: Some(Upload { clients: CLIENTS, bytes_per_value: round.bytes_per_value() }),
-            bytes: None,
+            ..Self::new(name, (engine, threads), (&times, 1), share)
         })
     }
 
@@ -167,31 +181,11 @@ impl Row {
             let (result, multiplies) = engine.count(work);
             result.map(|()| multiplies)
         })?;
-        let batch = chains.operations();
-        let each = |share| times.quantile(share) / batch as f64;
-        let median_s = each(0.5);
-        let multiplies = multiplies.map(|all| all / batch as f64).filter(|&each| each > 0.0);
-        let limit = measured.multiply_rate.map(|rate| median_s * rate * threads as f64);
-        Ok(Self {
-            operation: operation.name(),
-            scheme: KERNELS,
-            bits: operation.bits(),
-            engine: measured.engine.name(),
-            threads,
-            batch,
-            count: times.batches * batch,
-            median_s,
-            p10_s: each(0.1),
-            p90_s: each(0.9),
-            multiplies,
-            limit_fraction: multiplies.zip(limit).map(|(issued, limit)| issued / limit),
-            values: None,
-            speedup_over_single: None,
-            core_share: share.end(),
-            is_insecure: false,
-            upload: None,
-            bytes: Some(chains.bytes()),
-        })
+        let name = (KERNELS, operation.name, operation.bits());
+        let engine = (measured.engine.name(), threads);
+        let row = Self::new(name, engine, (&times, chains.operations()), share)
+            .with_multiplies(multiplies, measured.multiply_rate);
+        Ok(Self { bytes: Some(chains.bytes()), ..row })
     }
 
     /// The name as it is typed.

@@ -34,13 +34,6 @@ pub(crate) struct Times {
 }
 
 impl Times {
-    /// What one of `steps` takes by which this work is more than other work, sample by sample in order of size.
-    pub(crate) fn beyond(&self, other: &Self, steps: f64) -> Self {
-        let least = other.quantile(0.5);
-        let step = |time: &f64| ((time - least) / steps).max(f64::MIN_POSITIVE);
-        Self { batches: self.batches, samples: self.samples.iter().map(step).collect() }
-    }
-
     /// The time that a share of all samples does not exceed, interpolated.
     pub(crate) fn quantile(&self, share: f64) -> f64 {
         let place = share * (self.samples.len() - 1) as f64;
@@ -60,23 +53,50 @@ pub(crate) fn once(work: &mut dyn Work) -> Result<Duration, Failure> {
 /// Does batches for about this long, after one to warm up.
 pub(crate) fn sample(work: &mut dyn Work, duration: Duration) -> Result<Times, Failure> {
     once(work)?;
-    let rough = once(work)?.max(Duration::from_nanos(1));
-    let (end, repeats) = (Instant::now() + duration, repeats(rough));
+    let repeats = repeats(once(work)?);
+    samples(repeats, duration, || Ok(several(work, repeats)?.as_secs_f64()))
+}
+
+/// What one of `steps` takes by which `long` is more than `short`: both in turn, for about this long. Where
+/// `short` took longer, by the doings of others, a time is below zero.
+pub(crate) fn sample_beyond(
+    long: &mut dyn Work,
+    short: &mut dyn Work,
+    steps: f64,
+    duration: Duration,
+) -> Result<Times, Failure> {
+    once(long)?;
+    once(short)?;
+    let repeats = repeats(once(short)?);
+    samples(repeats, duration, || {
+        let long = several(long, repeats)?.as_secs_f64();
+        Ok((long - several(short, repeats)?.as_secs_f64()) / steps)
+    })
+}
+
+/// Samples of `repeats` batches each, in seconds, for about this long.
+fn samples(
+    repeats: usize,
+    duration: Duration,
+    mut sample: impl FnMut() -> Result<f64, Failure>,
+) -> Result<Times, Failure> {
+    let end = Instant::now() + duration;
     let mut samples = vec![];
     while samples.len() < LEAST_SAMPLES || Instant::now() < end {
-        let mut time = Duration::ZERO;
-        for _ in 0..repeats {
-            time += once(work)?;
-        }
-        samples.push(time.as_secs_f64() / repeats as f64);
+        samples.push(sample()? / repeats as f64);
     }
     samples.sort_by(f64::total_cmp);
     Ok(Times { batches: samples.len() * repeats, samples })
 }
 
+/// The time of so many batches.
+fn several(work: &mut dyn Work, count: usize) -> Result<Duration, Failure> {
+    (0..count).map(|_| once(work)).sum()
+}
+
 /// Batches of one sample, of which each takes this long.
 fn repeats(batch: Duration) -> usize {
-    SAMPLE.as_nanos().div_ceil(batch.as_nanos()).max(1) as usize
+    SAMPLE.as_nanos().div_ceil(batch.as_nanos().max(1)).max(1) as usize
 }
 
 #[cfg(test)]
@@ -90,6 +110,25 @@ mod tests {
         let five = times(&[1.0, 2.0, 3.0, 4.0, 10.0]);
         let found = [0.0, 0.1, 0.5, 0.9, 1.0].map(|s| (five.quantile(s) * 10.0).round());
         assert_eq!(found, [10.0, 14.0, 30.0, 76.0, 100.0]);
+    }
+
+    #[test]
+    fn what_is_more_is_told_for_each_step() {
+        let wait = |times: u32| {
+            move || {
+                std::thread::sleep(times * SAMPLE);
+                Ok(())
+            }
+        };
+        let Ok(times) = sample_beyond(&mut wait(3), &mut wait(1), 2.0, Duration::ZERO) else {
+            panic!("no times")
+        };
+        // To sleep takes as long as it says, or longer.
+        assert!(times.batches == LEAST_SAMPLES && times.quantile(0.5) > 0.0);
+        let Ok(times) = sample_beyond(&mut wait(0), &mut wait(1), 2.0, Duration::ZERO) else {
+            panic!("no times")
+        };
+        assert!(times.quantile(1.0) < 0.0);
     }
 
     #[test]

@@ -41,7 +41,8 @@ pub(crate) fn run(args: &Devices) -> Result<(), Failure> {
         }
         values.push(value);
     }
-    if let Some(why) = gpu_absence() {
+    let is_there = values.iter().any(|value: &Value| value["name"] == "gpu");
+    if let Some(why) = (!is_there).then(gpu_absence).flatten() {
         lines.push(format!("{:<10} none: {why}", "gpu"));
     }
     report(args.json, &Value::Array(values), &lines)?;
