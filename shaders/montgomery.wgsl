@@ -10,7 +10,7 @@
 //
 // Columns. In `mont` a column takes at most 2 · 304 products of at most 2^54, and carries below
 // 2^38: less than 2^63.3, so nothing is carried from column to column inside the loop but what leaves
-// the lowest.
+// the lowest. In pair.wgsl it takes 3 · 152 + 1 products.
 //
 // No branch, no address and no loop depends on a number.
 
@@ -42,12 +42,12 @@ struct Params {
 
 @group(0) @binding(0) var<uniform> params: Params;
 // -m⁻¹ mod 2^27 in word 0; from word 8 on numbers, limb `j` of rank `r` at `j · TEAM + r`: m, R' mod m,
-// R'² mod m, and one more where a kernel says so.
+// R'² mod m, and more where a kernel says so. Over pairs s, then the digits of R'' and of R''² mod s².
 @group(0) @binding(1) var<storage, read> constants: array<u32>;
 @group(0) @binding(2) var<storage, read> a: array<u32>;
 @group(0) @binding(3) var<storage, read> b: array<u32>;
 @group(0) @binding(4) var<storage, read_write> out: array<u32>;
-// A number for each item, limb `j` of rank `r` at `j · TEAM + r`.
+// For each item the numbers of a residue, limb `j` of rank `r` at `j · TEAM + r`.
 @group(0) @binding(5) var<storage, read_write> state: array<u32>;
 
 const GROUP: u32 = 32u;
@@ -64,14 +64,18 @@ const EXTRA: u32 = 3u;
 override TEAM: u32 = 1u;
 
 alias Number = array<u32, LIMBS>;
+// Sums of products, a limb each, before carries.
+alias Columns = array<Wide, LIMBS>;
+// Numbers of a residue: two in kernels over pairs. What follows has room for as many.
+alias Residue = array<Number, DIGITS>;
 
 // The second factor of `mont` of each team; afterwards the digits of the quotient q, for which
-// x·y + q·m = x'·R'.
-var<workgroup> operand: array<u32, GROUP * LIMBS>;
+// x·y + q·m = x'·R'. Of a pair all low digits, then all high ones, and a word that nobody writes.
+var<workgroup> operand: array<u32, DIGITS * GROUP * LIMBS + 1u>;
 // The digit of the quotient of this round and the last.
-var<workgroup> digits: array<u32, 2u * GROUP>;
-// What threads of a team hand to their neighbours.
-var<workgroup> columns: array<vec2<u32>, 2u * GROUP>;
+var<workgroup> digits: array<u32, DIGITS * 2u * GROUP>;
+// What threads of a team hand to their neighbours, in this round and the last.
+var<workgroup> columns: array<vec2<u32>, DIGITS * 2u * GROUP>;
 
 var<private> lane: u32;
 var<private> rank: u32;
@@ -95,10 +99,19 @@ fn clamped() -> u32 {
     return min(item, params.count - 1u);
 }
 
+// Number `index` of the constants, and residue `index` of those after m.
 fn constant(index: u32) -> Number {
     var x: Number;
     for (var j = 0u; j < LIMBS; j++) {
         x[j] = constants[8u + (index * LIMBS + j) * TEAM + rank];
+    }
+    return x;
+}
+
+fn residue_constant(index: u32) -> Residue {
+    var x: Residue;
+    for (var k = 0u; k < DIGITS; k++) {
+        x[k] = constant(1u + index * DIGITS + k);
     }
     return x;
 }
@@ -236,56 +249,80 @@ fn look_ahead(makes: u32, passes: u32) -> vec2<u32> {
     return vec2<u32>(into, carry);
 }
 
+// acc + x · y.
+fn accumulate(acc: ptr<function, Columns>, x: ptr<function, Number>, y: u32) {
+    for (var j = 0u; j < LIMBS; j++) {
+        (*acc)[j] = mad((*acc)[j], (*x)[j], y);
+    }
+}
+
+// The digit of the quotient that makes a column a multiple of 2^27.
+fn digit_for(column: Wide) -> u32 {
+    return (low(column) * m_inverse) & MASK;
+}
+
+// Adds what the rank above left in `columns` from `place` on.
+fn take_in(acc: ptr<function, Columns>, place: u32) {
+    if rank + 1u < TEAM {
+        (*acc)[LIMBS - 1u] = add((*acc)[LIMBS - 1u], pack(columns[place + lane + 1u]));
+    }
+}
+
+// (acc + q · m) / 2^27: every column goes one down, the lowest to the rank below, which takes it in a round
+// later. Rounds write `columns` at `to` and at `before` in turn: one barrier a round is enough.
+fn fold(acc: ptr<function, Columns>, q: u32, to: u32, before: u32) {
+    take_in(acc, before);
+    let bottom = mad((*acc)[0], m[0], q);
+    columns[to + lane] = unpack(bottom);
+    for (var j = 1u; j < LIMBS; j++) {
+        (*acc)[j - 1u] = mad((*acc)[j], m[j], q);
+    }
+    (*acc)[LIMBS - 1u] = wide(0u);
+    // The lowest column is a multiple of 2^27 now: what is above goes one up.
+    if rank == 0u {
+        (*acc)[0] = add((*acc)[0], shift_right(bottom, LIMB_BITS));
+    }
+}
+
+// Columns to a settled number.
+fn carried(acc: ptr<function, Columns>) -> Number {
+    var x: Number;
+    var carry = wide(0u);
+    for (var j = 0u; j < LIMBS; j++) {
+        let sum = add((*acc)[j], carry);
+        x[j] = low(sum) & MASK;
+        carry = shift_right(sum, LIMB_BITS);
+    }
+    finish_carries(&x, carry);
+    return x;
+}
+
 // x := x · operand / R' mod m. The operand becomes the quotient.
 fn mont(x: ptr<function, Number>) {
-    var acc: array<Wide, LIMBS>;
+    var acc: Columns;
     for (var j = 0u; j < LIMBS; j++) {
         acc[j] = wide(0u);
     }
+    // Before the first round nothing was handed down.
+    columns[GROUP + lane] = vec2<u32>(0u, 0u);
     workgroupBarrier();
     for (var i = 0u; i < TEAM * LIMBS; i++) {
         let at = first * LIMBS + i;
-        let y = operand[at];
-        for (var j = 0u; j < LIMBS; j++) {
-            acc[j] = mad(acc[j], (*x)[j], y);
-        }
-        let digit = (low(acc[0]) * m_inverse) & MASK;
-        // Each round writes what the one before did not, so one barrier a round is enough.
+        accumulate(&acc, x, operand[at]);
         let slot = (i & 1u) * GROUP;
         if rank == 0u {
-            digits[slot + lane] = digit;
+            digits[slot + lane] = digit_for(acc[0]);
         }
         workgroupBarrier();
         let q = digits[slot + first];
         if rank == 0u {
             operand[at] = q;
         }
-        if i > 0u && rank + 1u < TEAM {
-            acc[LIMBS - 1u] = add(acc[LIMBS - 1u], pack(columns[GROUP - slot + lane + 1u]));
-        }
-        let bottom = mad(acc[0], m[0], q);
-        columns[slot + lane] = unpack(bottom);
-        for (var j = 1u; j < LIMBS; j++) {
-            acc[j - 1u] = mad(acc[j], m[j], q);
-        }
-        acc[LIMBS - 1u] = wide(0u);
-        // The lowest column is a multiple of 2^27 now: what is above goes one up.
-        if rank == 0u {
-            acc[0] = add(acc[0], shift_right(bottom, LIMB_BITS));
-        }
+        fold(&acc, q, slot, GROUP - slot);
     }
     workgroupBarrier();
-    if rank + 1u < TEAM {
-        let slot = ((TEAM * LIMBS - 1u) & 1u) * GROUP;
-        acc[LIMBS - 1u] = add(acc[LIMBS - 1u], pack(columns[slot + lane + 1u]));
-    }
-    var carry = wide(0u);
-    for (var j = 0u; j < LIMBS; j++) {
-        let sum = add(acc[j], carry);
-        (*x)[j] = low(sum) & MASK;
-        carry = shift_right(sum, LIMB_BITS);
-    }
-    finish_carries(x, carry);
+    take_in(&acc, ((TEAM * LIMBS - 1u) & 1u) * GROUP);
+    *x = carried(&acc);
 }
 
 // x + y, settled.
@@ -334,19 +371,23 @@ fn reduce(x: ptr<function, Number>) -> u32 {
     return 1u - borrows.y;
 }
 
-fn load_state() -> Number {
-    var x: Number;
-    for (var j = 0u; j < LIMBS; j++) {
-        x[j] = state[(clamped() * LIMBS + j) * TEAM + rank];
+fn load_state() -> Residue {
+    var x: Residue;
+    for (var k = 0u; k < DIGITS; k++) {
+        for (var j = 0u; j < LIMBS; j++) {
+            x[k][j] = state[((clamped() * DIGITS + k) * LIMBS + j) * TEAM + rank];
+        }
     }
     return x;
 }
 
-fn save_state(x: Number) {
+fn save_state(x: Residue) {
     var y = x;
     if item < params.count {
-        for (var j = 0u; j < LIMBS; j++) {
-            state[(item * LIMBS + j) * TEAM + rank] = y[j];
+        for (var k = 0u; k < DIGITS; k++) {
+            for (var j = 0u; j < LIMBS; j++) {
+                state[((item * DIGITS + k) * LIMBS + j) * TEAM + rank] = y[k][j];
+            }
         }
     }
 }
@@ -354,6 +395,13 @@ fn save_state(x: Number) {
 // Writes an exact number as words of 32 bits, where the item's output begins.
 fn store(x: Number) {
     store_at(x, 0u);
+}
+
+fn store_residue(x: Residue) {
+    var y = x;
+    for (var k = 0u; k < DIGITS; k++) {
+        store_at(y[k], k * params.out_words);
+    }
 }
 
 fn store_at(x: Number, skip: u32) {

@@ -1,6 +1,6 @@
 // The product over `rows` of table[row][digit], window by window from the top with `width` squarings
 // before each but the first: the first round is number `width`, the last, number windows · (width + rows),
-// takes R' away. a: exponents of a_words words; digit `window` of row `row` is bits
+// takes the radix away. a: exponents of a_words words; digit `window` of row `row` is bits
 // `row · row_bits + window · width ..` of the exponent at `row · shift` words from the item's first. b: a table
 // made by table.wgsl, `flag` bases for each item (0: all items share it).
 //
@@ -15,46 +15,47 @@ fn main(@builtin(local_invocation_index) index: u32, @builtin(workgroup_id) grou
     begin(index, group.y * groups.x + group.x);
     let each = params.width + params.rows;
     let last = params.windows * each;
-    var x: Number;
+    var x: Residue;
     if params.from_round == params.width {
-        x = constant(ONE);
+        x = residue_constant(0u);
     } else {
         x = load_state();
     }
     for (var round = params.from_round; round < params.to_round; round++) {
         let window = params.windows - 1u - round / each;
         let step = round % each;
+        let is_square = round != last && step < params.width;
         if round == last {
-            // Takes R' away again.
-            set_operand(unit());
-        } else if step < params.width {
-            set_operand(x);
+            var plain_one: Residue;
+            plain_one[0] = unit();
+            set_factor(plain_one);
+        } else if is_square {
+            set_factor(x);
         } else {
-            set_operand(entry(step - params.width, window));
+            set_factor(entry(step - params.width, window));
         }
-        mont(&x);
+        multiply(&x, is_square);
     }
     if params.to_round > last {
-        _ = reduce(&x);
-        store(x);
+        finish(&x);
+        store_residue(x);
     } else {
         save_state(x);
     }
 }
 
-fn entry(row: u32, window: u32) -> Number {
+fn entry(row: u32, window: u32) -> Residue {
     let digit = digit_of(row, window);
     let base = clamped() * params.flag + row;
-    var x: Number;
-    for (var j = 0u; j < LIMBS; j++) {
-        x[j] = 0u;
-    }
+    var x: Residue;
     for (var e = 0u; e < (1u << params.width); e++) {
         // All ones where e is the digit: only then 1 is taken from 0.
         let mask = 0u - (((e ^ digit) - 1u) >> 31u);
-        let start = ((base << params.width) + e) * LIMBS;
-        for (var j = 0u; j < LIMBS; j++) {
-            x[j] |= b[(start + j) * TEAM + rank] & mask;
+        let start = ((base << params.width) + e) * DIGITS;
+        for (var k = 0u; k < DIGITS; k++) {
+            for (var j = 0u; j < LIMBS; j++) {
+                x[k][j] |= b[((start + k) * LIMBS + j) * TEAM + rank] & mask;
+            }
         }
     }
     return x;

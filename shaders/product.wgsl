@@ -9,7 +9,7 @@ fn main(@builtin(local_invocation_index) index: u32, @builtin(workgroup_id) grou
     if params.from_round == 1u {
         x = load_a(a_item(), 0u, 0u);
     } else {
-        x = load_state();
+        x = load_state()[0];
     }
     for (var row = params.from_round; row < params.to_round; row++) {
         if row < params.rows {
@@ -23,6 +23,6 @@ fn main(@builtin(local_invocation_index) index: u32, @builtin(workgroup_id) grou
         _ = reduce(&x);
         store(x);
     } else {
-        save_state(x);
+        save_state(Residue(x));
     }
 }

@@ -1,30 +1,35 @@
-// The powers 0 .. 2^width − 1 of every base of a, in Montgomery form: entry `e` of item `i` is number
-// `i · 2^width + e` of the output, limb `j` of rank `r` at `j · TEAM + r`, below 2m. Where `flag` is 1,
-// those of item 0 are times the number b.
+// The powers 0 .. 2^width − 1 of every base of a, in Montgomery form: entry `e` of item `i` is residue
+// `i · 2^width + e` of the output, limb `j` of rank `r` of each of its numbers at `j · TEAM + r`, not reduced. Where
+// `flag` is 1, those of item 0 are times the residue b.
 
 @compute @workgroup_size(GROUP)
 fn main(@builtin(local_invocation_index) index: u32, @builtin(workgroup_id) group: vec3<u32>,
         @builtin(num_workgroups) groups: vec3<u32>) {
     begin(index, group.y * groups.x + group.x);
-    var base: Number;
-    var start: Number;
+    var base: Residue;
+    var start: Residue;
     // The start, the base into Montgomery form; then one power after the other.
-    var x = load_b(b_item(), 0u, 0u);
-    let one = unit();
+    var x: Residue;
     let with_factor = 0u - (params.flag & u32(clamped() == 0u));
-    for (var j = 0u; j < LIMBS; j++) {
-        x[j] = (x[j] & with_factor) | (one[j] & ~with_factor);
+    for (var k = 0u; k < DIGITS; k++) {
+        var factor = load_b(b_item() + k * params.b_words, 0u, 0u);
+        let one = unit();
+        for (var j = 0u; j < LIMBS; j++) {
+            x[k][j] = (factor[j] & with_factor) | select(0u, one[j] & ~with_factor, k == 0u);
+        }
     }
     for (var round = 0u; round < 1u + (1u << params.width); round++) {
         if round < 2u {
-            set_operand(constant(R_SQUARED));
+            set_factor(residue_constant(1u));
         } else {
-            set_operand(base);
+            set_factor(base);
         }
-        mont(&x);
+        multiply(&x, false);
         if round == 0u {
             start = x;
-            x = load_a(a_item(), 0u, 0u);
+            for (var k = 0u; k < DIGITS; k++) {
+                x[k] = load_a(a_item() + k * params.a_words, 0u, 0u);
+            }
         } else {
             if round == 1u {
                 base = x;
@@ -37,12 +42,14 @@ fn main(@builtin(local_invocation_index) index: u32, @builtin(workgroup_id) grou
     }
 }
 
-fn write_entry(entry: u32, x: Number) {
+fn write_entry(entry: u32, x: Residue) {
     var y = x;
     if item < params.count {
-        let number = (item << params.width) + entry;
-        for (var j = 0u; j < LIMBS; j++) {
-            out[(number * LIMBS + j) * TEAM + rank] = y[j];
+        let number = ((item << params.width) + entry) * DIGITS;
+        for (var k = 0u; k < DIGITS; k++) {
+            for (var j = 0u; j < LIMBS; j++) {
+                out[((number + k) * LIMBS + j) * TEAM + rank] = y[k][j];
+            }
         }
     }
 }

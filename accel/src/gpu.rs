@@ -56,6 +56,8 @@ const FULL_BATCH: usize = 1 << 16;
 pub struct GpuEngine {
     executor: Executor,
     moduli: Derived<Modulus, Constants>,
+    /// Of pairs, by their square.
+    squares: Derived<Modulus, Constants>,
     linears: Derived<Modulus, Constants>,
     inverses: Derived<Modulus, Constants>,
     recombinations: Derived<Crt, [Constants; 2]>,
@@ -88,6 +90,7 @@ impl GpuEngine {
         Self {
             executor,
             moduli: Derived::default(),
+            squares: Derived::default(),
             linears: Derived::default(),
             inverses: Derived::default(),
             recombinations: Derived::default(),
@@ -122,6 +125,14 @@ impl GpuEngine {
         self.moduli.try_get(m, |m| Constants::of_modulus(&self.executor, m))
     }
 
+    /// Those of what takes many products: modulo a square they are of pairs.
+    fn chains(&self, m: &Arc<Modulus>) -> Result<Arc<Constants>, DeviceFault> {
+        match m.root() {
+            None => self.modulus(m),
+            Some(root) => self.squares.try_get(m, |m| Constants::of_pairs(&self.executor, m, root)),
+        }
+    }
+
     /// Those of `a · n + b` below n².
     fn linear(&self, n: &Arc<Modulus>) -> Result<Arc<Constants>, DeviceFault> {
         self.linears.try_get(n, |n| Constants::of_linear(&self.executor, n, 2 * n.len_words()))
@@ -142,7 +153,7 @@ impl GpuEngine {
     }
 
     fn table(&self, base: &Arc<FixedBase>) -> Result<Arc<FixedTable>, DeviceFault> {
-        let m = self.modulus(base.modulus())?;
+        let m = self.chains(base.modulus())?;
         self.tables.try_get(base, |base| FixedTable::new(&self.executor, &m, base))
     }
 
@@ -153,6 +164,7 @@ impl GpuEngine {
     /// Lets go of what is kept for constants that are gone.
     fn sweep(&self) {
         self.moduli.sweep();
+        self.squares.sweep();
         self.linears.sweep();
         self.inverses.sweep();
         self.recombinations.sweep();

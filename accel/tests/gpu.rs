@@ -148,6 +148,12 @@ mod long {
         x
     }
 
+    /// The square of 2^1024 − 1: digits of its residues are as large as their limbs can hold lazily.
+    fn square() -> Arc<Modulus> {
+        let root = Arc::new(Modulus::new("s", &[u64::MAX; WORDS / 2]).unwrap());
+        Arc::new(Modulus::square("s²", &root).unwrap())
+    }
+
     fn agree(program: &Program, inputs: &[Operand<'_>], out_words: usize) {
         let Some(gpu) = native() else { return skipped() };
         let run = |engine: &dyn Engine| {
@@ -172,17 +178,29 @@ mod long {
     fn powers() {
         let mut random = ChaCha20Rng::seed_from_u64(21);
         let m = modulus(&mut random);
-        let base = residues(&mut random, 1);
+        powers_modulo(&m, &mut random);
+    }
+
+    #[test]
+    fn powers_of_pairs() {
+        powers_modulo(&square(), &mut ChaCha20Rng::seed_from_u64(24));
+    }
+
+    fn powers_modulo(m: &Arc<Modulus>, random: &mut ChaCha20Rng) {
+        let base = residues(random, 1);
         let fixed = Arc::new(FixedBase::new("base", m.clone(), &base, 8192));
         let mut b = Builder::new("long powers");
-        let (x, e) = (b.residues("x", &m), b.exponents::<Secret>("e", 1024));
+        let (x, e) = (b.residues("x", m), b.exponents::<Secret>("e", 1024));
         let long = b.exponents::<Secret>("long", 8192);
         let power = b.pow("power", x, e);
         let fixed = b.pow_fixed_base("fixed", &fixed, long);
         let both = b.mul("both", power, fixed);
         b.output(both);
-        let (x, e) = (residues(&mut random, 3), words(&mut random, 16 * 3));
-        let long = words(&mut random, 128 * 3);
+        let (mut x, e) = (residues(random, 3), words(random, 16 * 3));
+        // Of the last item m − 1.
+        x[2 * WORDS..].copy_from_slice(m.words());
+        x[2 * WORDS] -= 1;
+        let long = words(random, 128 * 3);
         let inputs = [Operand::In(&x), Operand::SecretIn(&e), Operand::SecretIn(&long)];
         agree(&b.build(), &inputs, WORDS * 3);
     }

@@ -23,6 +23,8 @@ use crate::{
 /// The constants of a modulus, as kernels read them.
 pub(crate) struct Constants {
     pub(crate) shape: Shape,
+    /// Numbers of a residue: 2 modulo a square s², whose residues are pairs; then the shape is of s.
+    digits: u32,
     memory: Arc<Resident>,
 }
 
@@ -46,12 +48,28 @@ impl Constants {
                 words[half / 2] |= value << (half % 2 * 32);
             }
         }
-        Ok(Self { shape, memory: filled(executor, &words)? })
+        Ok(Self { shape, digits: 1, memory: filled(executor, &words)? })
     }
 
-    /// Those of arithmetic modulo `modulus`: m, R', R'², and m − 1.
+    /// Those of arithmetic modulo `modulus`: m, R' and R'².
     pub(crate) fn of_modulus(executor: &Executor, modulus: &Modulus) -> Result<Self, DeviceFault> {
-        Self::with_extras(executor, modulus, &[&minus_one(modulus.words())])
+        Self::with_extras(executor, modulus, &[])
+    }
+
+    /// Those of pairs modulo the square of `root`: s, R'' and R''².
+    pub(crate) fn of_pairs(
+        executor: &Executor,
+        square: &Modulus,
+        root: &Modulus,
+    ) -> Result<Self, DeviceFault> {
+        let shape = Shape::of_words(root.len_words());
+        let bits = shape.pair_radix_bits();
+        let powers = [bits, 2 * bits].map(|bits| {
+            let power = Zeroizing::new(power_of_two_mod(bits, square.words()));
+            digits_of(&power, root)
+        });
+        let numbers: Vec<&[u64]> = powers.iter().flatten().map(|digit| digit.as_slice()).collect();
+        Ok(Self { digits: 2, ..Self::new(executor, shape, root.words(), &numbers)? })
     }
 
     /// Those of inverses modulo `modulus`, with R' ≥ 2^32 · m: see `invert.wgsl`.
@@ -105,6 +123,28 @@ impl Constants {
     pub(crate) fn buffer(&self, recorder: &mut Recorder<'_>) -> Buffer {
         recorder.resident(&self.memory)
     }
+
+    /// The kernel of tables of powers.
+    pub(crate) fn table_kernel(&self) -> Kernel {
+        if self.digits == 1 { Kernel::Table } else { Kernel::PairTable }
+    }
+
+    /// The kernel of products of entries of such tables.
+    pub(crate) fn pow_kernel(&self) -> Kernel {
+        if self.digits == 1 { Kernel::Pow } else { Kernel::PairPow }
+    }
+
+    /// Limbs of a residue.
+    pub(crate) fn limbs(&self) -> u32 {
+        self.digits * self.shape.total()
+    }
+
+    /// What a product costs, in limbs touched over the limbs of a residue: a product and a reduction of its
+    /// number; of a pair three products and two reductions of one of two numbers.
+    pub(crate) fn product_cost(&self) -> u32 {
+        let total = self.shape.total();
+        if self.digits == 1 { 2 * total } else { 5 * total / 2 }
+    }
 }
 
 /// Limb `index` of a number: 27 bits from bit 27 · index on.
@@ -130,6 +170,19 @@ fn minus_one(m: &[u64]) -> Zeroizing<Vec<u64>> {
     let mut words = Zeroizing::new(m.to_vec());
     words[0] ^= 1;
     words
+}
+
+/// The digits in base s of a number below s². Constant time.
+fn digits_of(x: &[u64], s: &Modulus) -> [Zeroizing<Vec<u64>>; 2] {
+    let big = |words: &[u64]| Zeroizing::new(BoxedUint::from_words(words.iter().copied()));
+    let Some(odd) = big(s.words()).to_odd().into_option() else { unreachable!("a modulus is odd") };
+    let (quotient, rest) = big(x).div_rem(odd.as_nz_ref());
+    [rest, quotient].map(|digit| {
+        let digit = Zeroizing::new(digit);
+        let mut words = Zeroizing::new(vec![0; s.len_words()]);
+        words.iter_mut().zip(digit.as_words()).for_each(|(to, &word)| *to = word);
+        words
+    })
 }
 
 /// `a · b mod m`. Constant time.
@@ -158,34 +211,35 @@ impl FixedTable {
         m: &Constants,
         fixed: &FixedBase,
     ) -> Result<Self, DeviceFault> {
-        let (bits, total) = (fixed.exponent_bits(), m.shape.total());
-        let bytes = |w: &u32| u64::from(bits.div_ceil(*w) * total) << (w + 2);
+        let (bits, limbs) = (fixed.exponent_bits(), m.limbs());
+        let bytes = |w: &u32| u64::from(bits.div_ceil(*w) * limbs) << (w + 2);
         let fits = |w: &u32| bytes(w) <= TABLE_BYTES.min(executor.binding_bytes());
-        let width =
-            (1..=MAX_WIDTH).filter(fits).min_by_key(|&w| digit_cost(bits, w, total)).unwrap_or(1);
+        let cost = |w: &u32| digit_cost(bits, *w, m.product_cost());
+        let width = (1..=MAX_WIDTH).filter(fits).min_by_key(cost).unwrap_or(1);
         let windows = bits.div_ceil(width);
-        let firsts = first_powers(fixed, width, windows);
-        let words = 2 * fixed.modulus().len_words() as u32;
-        let factor = fixed.factor().unwrap_or(&[]);
+        let modulus = fixed.modulus();
+        let firsts = in_digits(&first_powers(fixed, width, windows), modulus);
+        let factor = in_digits(fixed.factor().unwrap_or(&[]), modulus);
+        let words = 2 * modulus.root().unwrap_or(modulus).len_words() as u32;
 
-        let memory = executor.resident(((windows * total) << width) as usize)?;
+        let memory = executor.resident(((windows * limbs) << width) as usize)?;
         let mut recorder = Recorder::default();
         let bases = recorder.constant(Words::Borrowed(&firsts));
         // The kernel may look at it where there is none.
-        let factors = recorder.buffer(words as usize);
-        recorder.fill(factors, Words::Borrowed(factor));
+        let factors = recorder.buffer((m.digits * words) as usize);
+        recorder.fill(factors, Words::Borrowed(&factor));
         let (constants, out) = (m.buffer(&mut recorder), recorder.resident(&memory));
         let params = Params {
             count: windows,
             a_words: words,
-            a_stride: words,
+            a_stride: m.digits * words,
             b_words: words,
             width,
             flag: u32::from(!factor.is_empty()),
             ..Params::default()
         };
         let bindings = Bindings { constants, a: bases, b: factors, out, state: None };
-        recorder.over_numbers(Kernel::Table, m.shape, windows, &bindings, &params);
+        recorder.over_numbers(m.table_kernel(), m.shape, windows, &bindings, &params);
         once(executor, &recorder.finish())?;
         Ok(Self { width, windows, memory })
     }
@@ -199,10 +253,23 @@ impl FixedTable {
 /// The most bits of a digit: a table of so many entries is made in one dispatch.
 pub(crate) const MAX_WIDTH: u32 = 7;
 
-/// What digits of `width` bits cost, in limbs touched over the limbs of a number: two products of each
-/// limb by each for every digit, and every entry of a table read for it.
-pub(crate) fn digit_cost(bits: u32, width: u32, total: u32) -> u32 {
-    bits.div_ceil(width) * (2 * total + (1 << width))
+/// What digits of `width` bits cost, in limbs touched over the limbs of a residue: a product for every digit,
+/// and every entry of a table read for it.
+pub(crate) fn digit_cost(bits: u32, width: u32, product: u32) -> u32 {
+    bits.div_ceil(width) * (product + (1 << width))
+}
+
+/// Residues as kernels over their modulus take them: modulo a square as digits. Constant time.
+fn in_digits(residues: &[u64], modulus: &Modulus) -> Zeroizing<Vec<u64>> {
+    let each = residues.chunks(modulus.len_words());
+    match modulus.root() {
+        None => Zeroizing::new(residues.to_vec()),
+        Some(root) => {
+            let mut words = Zeroizing::new(Vec::with_capacity(each.len() * 2 * root.len_words()));
+            each.flat_map(|x| digits_of(x, root)).for_each(|digit| words.extend_from_slice(&digit));
+            words
+        }
+    }
 }
 
 /// `base^(2^(width · window))` for every window. Constant time.

@@ -270,9 +270,11 @@ impl Device {
         let scopes = Scopes::new(self);
         let outcome = work();
         let error = scopes.pop();
-        if error.is_some() || outcome.is_err() {
-            // Whether the device is lost is told on the way.
-            let _ = catch_unwind(AssertUnwindSafe(|| self.device.poll(wgpu::PollType::Poll)));
+        // Whether the device is lost is told when it has ended what it was given. What takes too long has been
+        // waited for.
+        let is_late = outcome == Err(DeviceFault::Timeout);
+        if (error.is_some() || outcome.is_err()) && !is_late {
+            let _ = self.wait(None);
         }
         self.fault(error).map_or(outcome, Err)
     }

@@ -1,5 +1,5 @@
 //! What kernels cost, counted in the SPIR-V that drivers get: the source of the rates that `shaders/README.md`
-//! derives. Loops over limbs are not unrolled there yet, so instructions are counted by the depth of loops they are in.
+//! derives. Loops over limbs are not unrolled there yet, so instructions are counted loop by loop.
 
 use std::collections::HashMap;
 
@@ -7,7 +7,7 @@ use wgpu::naga;
 
 use super::shaders::{Kernel, Prelude, Shape};
 
-/// Instructions that compute, in the innermost loops of a function, in those around them, and in none.
+/// Instructions that compute.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Counts {
     /// Products of 64 bits, each of two numbers of 32, with the sums that take them in: one instruction each.
@@ -54,9 +54,20 @@ fn spirv(kernel: Kernel, prelude: Prelude, shape: Shape) -> Vec<u32> {
 
 /// The functions of a module, by name.
 struct Module {
-    /// For each function what it computes itself at each depth of loops, and whom it calls there.
-    functions: HashMap<u32, Vec<(Counts, Vec<u32>)>>,
+    /// For each function its body, then its loops.
+    functions: HashMap<u32, Vec<Block>>,
     names: HashMap<String, u32>,
+}
+
+/// The body of a function, or of a loop.
+#[derive(Default)]
+struct Block {
+    /// The block that this loop is in.
+    parent: usize,
+    /// What it computes itself, loops in it aside.
+    own: Counts,
+    /// Whom it calls.
+    calls: Vec<u32>,
 }
 
 /// Opcodes of SPIR-V.
@@ -79,18 +90,26 @@ impl Module {
     fn read(words: &[u32]) -> Self {
         let mut module = Self { functions: HashMap::new(), names: HashMap::new() };
         let (mut wide_types, mut constants) = (vec![], vec![]);
-        let (mut function, mut ends) = (0, vec![]);
+        // Of the loops that an instruction is in, where they end, and their places among the blocks.
+        let (mut function, mut loops) = (0, vec![]);
         let mut rest = &words[5..];
         while let [head, ..] = rest {
             let (code, length) = (head & 0xffff, (head >> 16) as usize);
             let (instruction, after) = rest.split_at(length);
             rest = after;
             if code == op::LABEL {
-                ends.retain(|&end| end != instruction[1]);
+                loops.retain(|&(end, _)| end != instruction[1]);
             }
-            let here = module.functions.entry(function).or_default();
-            here.resize_with(here.len().max(ends.len() + 1), Default::default);
-            let (counts, calls) = &mut here[ends.len()];
+            let blocks = module.functions.entry(function).or_default();
+            if blocks.is_empty() {
+                blocks.push(Block::default());
+            }
+            let here = loops.last().map_or(0, |&(_, place)| place);
+            if code == op::LOOP_MERGE {
+                loops.push((instruction[1], blocks.len()));
+                blocks.push(Block { parent: here, ..Block::default() });
+            }
+            let Block { own: counts, calls, .. } = &mut blocks[here];
             let is_wide = || wide_types.contains(&instruction[1]);
             match code {
                 op::NAME => {
@@ -110,27 +129,29 @@ impl Module {
                 code if op::SHIFTS_AND_BITS.contains(&code) => {
                     counts.other += 1 + u32::from(is_wide());
                 }
-                op::LOOP_MERGE => ends.push(instruction[1]),
                 _ => {}
             }
         }
         module
     }
 
-    /// What a function and those that it calls compute, at each depth of its own loops. A sum that takes in
-    /// a product is part of it.
-    fn costs(&self, name: &str) -> Vec<Counts> {
-        self.costs_of(self.names[name])
+    /// What a block costs, with those that it calls, if the loops in it are over so many limbs.
+    fn cost(&self, function: u32, block: usize, limbs: u32) -> Counts {
+        let blocks = &self.functions[&function];
+        let Block { own, calls, .. } = &blocks[block];
+        // The sum of `acc + a · b` is part of the product.
+        let own = Counts { other: own.other.saturating_sub(2 * own.wide), ..*own };
+        let called = calls.iter().map(|&callee| self.cost(callee, 0, limbs));
+        let inner = (1..blocks.len()).filter(|&inner| blocks[inner].parent == block);
+        let inner = inner.map(|inner| self.cost(function, inner, limbs).times(limbs));
+        called.chain(inner).fold(own, Counts::plus)
     }
 
-    fn costs_of(&self, function: u32) -> Vec<Counts> {
-        let whole = |callee: &u32| {
-            let all = self.costs_of(*callee).into_iter().fold(Counts::default(), Counts::plus);
-            // The sum of `acc + a · b`.
-            Counts { other: all.other.saturating_sub(2 * all.wide), ..all }
-        };
-        let depths = self.functions[&function].iter();
-        depths.map(|(own, calls)| calls.iter().map(whole).fold(*own, Counts::plus)).collect()
+    /// What a round of a Montgomery product costs: of the loop of a function that makes digits of quotients.
+    fn round(&self, name: &str, limbs: u32) -> Counts {
+        let (function, fold) = (self.names[name], self.names["fold"]);
+        let block = self.functions[&function].iter().position(|block| block.calls.contains(&fold));
+        self.cost(function, block.unwrap(), limbs)
     }
 }
 
@@ -141,35 +162,72 @@ const PRODUCTS_A_CYCLE: f64 = 64.0;
 const INSTRUCTIONS_A_CYCLE: f64 = 128.0;
 const HERTZ: f64 = 1.98e9;
 
-/// Montgomery products a second that such a card can do at most, by its products and by all instructions.
-fn derived(shape: Shape) -> [f64; 2] {
-    let costs = Module::read(&spirv(Kernel::MontMul, Prelude::Native, shape)).costs("mont");
-    // A round takes a limb of one factor, and for it all limbs that a thread has of the other.
-    let round = costs[1].plus(costs[2].times(shape.limbs));
+/// What is done with residues, and in which kernel.
+#[derive(Clone, Copy, PartialEq)]
+enum Work {
+    /// A product of numbers.
+    Product,
+    /// A product of pairs, and the square of one.
+    PairProduct,
+    PairSquare,
+}
+
+/// What a thread does in a round, which takes a limb of one factor, and for it all `limbs` that the thread has.
+fn round(work: Work, shape: Shape, limbs: u32) -> Counts {
+    let read = |kernel| Module::read(&spirv(kernel, Prelude::Native, shape));
+    if work == Work::Product {
+        return read(Kernel::MontMul).round("mont", limbs);
+    }
+    let module = read(Kernel::PairPow);
+    let product = module.round("pair_mont", limbs);
+    if work == Work::PairProduct {
+        return product;
+    }
+    // Which takes one sum of products less.
+    let left_out = module.cost(module.names["accumulate"], 0, limbs);
+    Counts { wide: product.wide - left_out.wide, ..product }
+}
+
+/// How many a second such a card can do at most, by their products and by all their instructions.
+fn derived(work: Work, shape: Shape) -> [f64; 2] {
+    let rounds = shape.total() + u32::from(work != Work::Product);
+    let round = round(work, shape, shape.limbs);
     let products = 2 * round.wide + round.narrow;
     let instructions = round.wide + round.narrow + round.other;
     [(products, PRODUCTS_A_CYCLE), (instructions, INSTRUCTIONS_A_CYCLE)].map(|(each, a_cycle)| {
-        let all = f64::from(each * shape.total() * shape.team);
+        let all = f64::from(each * rounds * shape.team);
         MULTIPROCESSORS * a_cycle * HERTZ / all
     })
 }
 
+/// Products of each limb that a thread has: two of a number, five of a pair, four of its square.
 #[test]
-fn a_limb_costs_two_products_and_nothing_else() {
+fn a_limb_costs_products_and_nothing_else() {
     let shape = Shape::of_words(64);
-    let costs = Module::read(&spirv(Kernel::MontMul, Prelude::Native, shape)).costs("mont");
-    assert_eq!(costs[2], Counts { wide: 2, narrow: 0, other: 0 });
-    assert!(costs[1].wide == 1 && costs[1].narrow + costs[1].other < 2 * shape.limbs, "{costs:?}");
+    for (work, wide) in [(Work::Product, 2), (Work::PairProduct, 5), (Work::PairSquare, 4)] {
+        let [fewer, more] = [1, 2].map(|limbs| round(work, shape, limbs));
+        assert_eq!(more, fewer.plus(Counts { wide, narrow: 0, other: 0 }));
+        // The rest of a round, where the limbs of its quotients are one product too many.
+        let numbers = if work == Work::Product { 1 } else { 2 };
+        assert_eq!(fewer.wide - wide, numbers, "{fewer:?}");
+        assert!(fewer.narrow + fewer.other < wide * shape.limbs, "{fewer:?}");
+    }
 }
 
-/// Rows of the table begin with bits and end with both rates, in millions a second.
+/// Rows of the tables begin with bits and end with rates, in millions a second.
 #[test]
 fn derived_rates_are_those_that_are_told() {
     let readme = include_str!("../../../shaders/README.md");
-    for bits in [1024, 2048, 3072, 4096, 6144, 8192] {
-        let row = readme.lines().find(|line| line.starts_with(&format!("| {bits} | "))).unwrap();
-        let rates = derived(Shape::of_words(bits / 64)).map(|rate| format!("{:.0}", rate / 1e6));
-        let end = format!("| {} | {} |", rates[0], rates[1]);
+    let told = |start: String, shape: Shape, works: &[Work]| {
+        let row = readme.lines().find(|line| line.starts_with(&start)).unwrap();
+        let rates = works.iter().flat_map(|&work| derived(work, shape));
+        let rates: Vec<_> = rates.map(|rate| format!("{:.0} |", rate / 1e6)).collect();
+        let end = format!("| {}", rates.join(" "));
         assert!(row.ends_with(&end), "{row} does not end with {end}");
+    };
+    for bits in [1024, 2048, 3072, 4096, 6144, 8192] {
+        told(format!("| {bits} | "), Shape::of_words(bits / 64), &[Work::Product]);
+        let works = [Work::PairProduct, Work::PairSquare];
+        told(format!("| {bits}, a square | "), Shape::of_words(bits / 128), &works);
     }
 }

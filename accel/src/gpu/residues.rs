@@ -6,7 +6,7 @@ use zeroize::Zeroizing;
 
 use super::{
     GpuEngine,
-    constants::{Constants, MAX_WIDTH, digit_cost},
+    constants::{Constants, FixedTable, MAX_WIDTH, digit_cost},
     record::{Bindings, Buffer, Recorder, Words},
     run::View,
     shaders::{Kernel, LIMB_BITS, MAX_ROUNDS, Params, WordParams},
@@ -37,10 +37,16 @@ impl Numbers {
         Self { buffer: view.buffer, words, stride: view.stride(), start }
     }
 
-    /// The digits of a pair.
-    fn digits(view: &View<'_>) -> [Self; 2] {
-        let half = view.words() / 2;
-        [Self::part(view, 0, half), Self::part(view, half, half)]
+    /// The low digits of pairs; each high one follows.
+    fn low_digits(view: &View<'_>) -> Self {
+        Self::part(view, 0, view.words() / 2)
+    }
+
+    /// The same of `count` new pairs modulo the square of `root`.
+    fn new_pairs(recorder: &mut Recorder<'_>, root: &Modulus, count: u32) -> Self {
+        let words = 2 * root.len_words() as u32;
+        let buffer = recorder.buffer((count * 2 * words) as usize);
+        Self { buffer, words, stride: 2 * words, start: 0 }
     }
 
     /// The same, so many words later.
@@ -77,10 +83,10 @@ impl Call<'_> {
 
     /// The same of a kernel that takes many rounds, in as many dispatches as they need.
     fn record_rounds(&self, recorder: &mut Recorder<'_>, rounds: Range<u32>, more: Params) {
-        let total = self.m.shape.total();
-        let most = MAX_ROUNDS / total;
+        // A round is a loop over the limbs of a number, and of pairs one more.
+        let most = MAX_ROUNDS / (self.m.shape.total() + 1);
         let several = rounds.len() as u32 > most;
-        let state = several.then(|| recorder.buffer((self.count * total) as usize));
+        let state = several.then(|| recorder.buffer((self.count * self.m.limbs()) as usize));
         for from_round in rounds.clone().step_by(most as usize) {
             let to_round = rounds.end.min(from_round + most);
             self.dispatch(recorder, Params { from_round, to_round, ..more }, state);
@@ -115,19 +121,20 @@ impl Call<'_> {
 }
 
 /// Bits of a digit of a power whose base is the item's own: a table for each item has to be made.
-fn own_width(bits: u32, total: u32) -> u32 {
-    let cost = |&width: &u32| digit_cost(bits, width, total) + ((2 * total) << width);
+fn own_width(bits: u32, m: &Constants) -> u32 {
+    let product = m.product_cost();
+    let cost = |&width: &u32| digit_cost(bits, width, product) + (product << width);
     (1..=5).min_by_key(cost).unwrap_or(1)
 }
 
 /// Bits of a digit of a power whose bases `count` items share: the cheapest of those whose table, of
 /// `width` bits for one base, is at most `most` words.
-fn shared_width(bits: u32, total: u32, count: u32, most: u64) -> Option<u32> {
+fn shared_width(bits: u32, m: &Constants, count: u32, most: u64) -> Option<u32> {
+    let product = m.product_cost();
     let cost = |&width: &u32| {
-        u64::from(digit_cost(bits, width, total)) * u64::from(count)
-            + u64::from((2 * total) << width)
+        u64::from(digit_cost(bits, width, product)) * u64::from(count) + u64::from(product << width)
     };
-    let fits = |width: &u32| u64::from(total) << width <= most;
+    let fits = |width: &u32| u64::from(m.limbs()) << width <= most;
     (1..=MAX_WIDTH).filter(fits).min_by_key(cost)
 }
 
@@ -143,6 +150,9 @@ impl GpuEngine {
     ) -> Result<(), DeviceFault> {
         match (step, out.kind) {
             (Step::CrtJoin { .. }, _) => return self.crt_join(recorder, step, out, args, count),
+            (Step::Pow { .. } | Step::Dot { .. } | Step::PowFixedBase { .. }, _) => {
+                return self.powers(recorder, step, out, args, count);
+            }
             (_, Kind::Pairs { modulus }) => {
                 return self.pair_step(recorder, step, modulus, out, args, count);
             }
@@ -180,9 +190,7 @@ impl GpuEngine {
             }
             Step::Join => {
                 let linear = self.linear(root_of(modulus))?;
-                let [b, a] = Numbers::digits(&args[0]);
-                Call { kernel: Kernel::Linear, m: &linear, a, b, out: out_numbers, count }
-                    .record(recorder, Params::default());
+                join(recorder, &linear, Numbers::low_digits(&args[0]), out_numbers, count);
             }
             Step::Reduce => reduce(recorder, m, a, out_numbers, count),
             Step::LQuotient => {
@@ -194,19 +202,6 @@ impl GpuEngine {
                 invert(recorder, modulus, &m, a, out_numbers, count);
             }
             Step::Choose => choose(recorder, out, args, count),
-            Step::Pow { .. } => pow(recorder, m, out_numbers, args, count),
-            Step::Dot { .. } => {
-                dot(recorder, m, out_numbers, args, count, self.executor.binding_bytes())?;
-            }
-            Step::PowFixedBase { base } => {
-                let table = self.table(base)?;
-                let b = Numbers::none(table.buffer(recorder));
-                let (width, rows) = (table.width, table.windows);
-                call(Kernel::Pow, b).record_powers(
-                    recorder,
-                    Params { rows, windows: 1, width, row_bits: width, ..Params::default() },
-                );
-            }
             _ => unreachable!("{} makes no residues here", step.name()),
         }
         Ok(())
@@ -223,6 +218,7 @@ impl GpuEngine {
     ) -> Result<(), DeviceFault> {
         let root = root_of(square);
         let m = &*self.modulus(root)?;
+        let low = Numbers::low_digits(out);
         match step {
             Step::OnePlusMn { .. } => {
                 let params = WordParams {
@@ -235,24 +231,58 @@ impl GpuEngine {
                 let bindings = Bindings { constants: a, a, b: a, out: out.buffer, state: None };
                 recorder.over_words(Kernel::UnitPair, params.words, &bindings, &params);
             }
-            Step::Split => split(recorder, m, Numbers::of(&args[0]), out, count),
+            Step::Split => split(recorder, m, Numbers::of(&args[0]), low, count),
             Step::PairMul => {
-                let [a, _] = Numbers::digits(&args[0]);
-                let [b, _] = Numbers::digits(&args[1]);
-                let [low, _] = Numbers::digits(out);
+                let [a, b] = [0, 1].map(|index| Numbers::low_digits(&args[index]));
                 let shift = m.shape.radix_bits() - 64 * root.len_words() as u32;
                 Call { kernel: Kernel::PairMul, m, a, b, out: low, count }
                     .record(recorder, Params { shift, ..Params::default() });
             }
-            Step::PowFixedBase { .. } => {
-                let kind = Kind::Residues { modulus: square.clone(), rows: 1 };
-                let words = 2 * kind.words();
-                let power = recorder.buffer(count as usize * words);
-                let power = View { kind: &kind, buffer: power, shared: false };
-                self.residue_step(recorder, step, &power, args, count)?;
-                split(recorder, m, Numbers::of(&power), out, count);
-            }
             _ => unreachable!("{} makes no pairs", step.name()),
+        }
+        Ok(())
+    }
+
+    /// Powers; modulo a square by pairs, which bases are split into and results joined from.
+    fn powers(
+        &self,
+        recorder: &mut Recorder<'_>,
+        step: &Step,
+        out: &View<'_>,
+        args: &[View<'_>],
+        count: u32,
+    ) -> Result<(), DeviceFault> {
+        let (Kind::Residues { modulus, .. } | Kind::Pairs { modulus }) = out.kind else {
+            unreachable!("powers are residues")
+        };
+        let m = &*self.chains(modulus)?;
+        let powers = match (out.kind, modulus.root()) {
+            (Kind::Pairs { .. }, _) => Numbers::low_digits(out),
+            (_, Some(root)) => Numbers::new_pairs(recorder, root, count),
+            (_, None) => Numbers::of(out),
+        };
+        if let Step::PowFixedBase { base } = step {
+            let table = self.table(base)?;
+            fixed_power(recorder, m, powers, &table, &args[0], count);
+        } else {
+            let words = 2 * modulus.len_words() as u32;
+            let rows = args[0].words() / words;
+            let number = if args[0].shared { rows } else { rows * count };
+            let mut bases = Numbers { stride: words, ..Numbers::part(&args[0], 0, words) };
+            if let Some(root) = modulus.root() {
+                let pairs = Numbers::new_pairs(recorder, root, number);
+                split(recorder, &*self.modulus(root)?, bases, pairs, number);
+                bases = pairs;
+            }
+            if let Step::Dot { .. } = step {
+                let most = self.executor.binding_bytes();
+                dot(recorder, m, powers, (bases, rows), &args[1], count, most)?;
+            } else {
+                pow(recorder, m, powers, (bases, number), &args[1], count);
+            }
+        }
+        if let (Kind::Residues { .. }, Some(root)) = (out.kind, modulus.root()) {
+            join(recorder, &*self.linear(root)?, powers, Numbers::of(out), count);
         }
         Ok(())
     }
@@ -309,14 +339,20 @@ fn reduce(recorder: &mut Recorder<'_>, m: &Constants, a: Numbers, out: Numbers, 
         .record(recorder, Params { rows, ..Params::default() });
 }
 
-/// The remainder modulo m, then with it the quotient.
-fn split(recorder: &mut Recorder<'_>, m: &Constants, x: Numbers, out: &View<'_>, count: u32) {
-    let [low, _] = Numbers::digits(out);
+/// The remainder modulo m to `low`, the quotient after it.
+fn split(recorder: &mut Recorder<'_>, m: &Constants, x: Numbers, low: Numbers, count: u32) {
     let rest = recorder.buffer((count * low.words) as usize);
     let rest = Numbers { buffer: rest, words: low.words, stride: low.words, start: 0 };
     reduce(recorder, m, x, rest, count);
     Call { kernel: Kernel::Divide, m, a: x, b: rest, out: low, count }
         .record(recorder, Params { flag: 1, ..Params::default() });
+}
+
+/// The numbers of pairs whose low digits are `low`.
+fn join(recorder: &mut Recorder<'_>, linear: &Constants, low: Numbers, out: Numbers, count: u32) {
+    let high = Numbers { start: low.start + low.words, ..low };
+    Call { kernel: Kernel::Linear, m: linear, a: high, b: low, out, count }
+        .record(recorder, Params::default());
 }
 
 /// Rows that one team multiplies where there are many rows and few items: a card has many teams, and waits for
@@ -405,25 +441,48 @@ fn tables(
     rows: u32,
     width: u32,
 ) -> Buffer {
-    let table = recorder.buffer(((rows * m.shape.total()) << width) as usize);
+    let table = recorder.buffer(((rows * m.limbs()) << width) as usize);
     let out = Numbers::none(table);
     let b = Numbers::none(m.buffer(recorder));
-    Call { kernel: Kernel::Table, m, a: bases, b, out, count: rows }
+    Call { kernel: m.table_kernel(), m, a: bases, b, out, count: rows }
         .record(recorder, Params { width, ..Params::default() });
     table
 }
 
-/// Powers of each item's own base.
-fn pow(recorder: &mut Recorder<'_>, m: &Constants, out: Numbers, args: &[View<'_>], count: u32) {
-    let bases = Numbers::of(&args[0]);
-    let (bits, each) = exponent_size(&args[1]);
-    let width = own_width(bits, m.shape.total());
-    let own = u32::from(!args[0].shared);
-    let table = tables(recorder, m, bases, if args[0].shared { 1 } else { count }, width);
-    let a = Numbers::part(&args[1], 0, each);
-    Call { kernel: Kernel::Pow, m, a, b: Numbers::none(table), out, count }.record_powers(
+/// Powers of a base known beforehand.
+fn fixed_power(
+    recorder: &mut Recorder<'_>,
+    m: &Constants,
+    out: Numbers,
+    table: &FixedTable,
+    exponents: &View<'_>,
+    count: u32,
+) {
+    let (a, b) = (Numbers::of(exponents), Numbers::none(table.buffer(recorder)));
+    let (width, rows) = (table.width, table.windows);
+    Call { kernel: m.pow_kernel(), m, a, b, out, count }.record_powers(
         recorder,
-        Params { rows: 1, windows: bits.div_ceil(width), width, flag: own, ..Params::default() },
+        Params { rows, windows: 1, width, row_bits: width, ..Params::default() },
+    );
+}
+
+/// Powers of each item's own base, or of one base.
+fn pow(
+    recorder: &mut Recorder<'_>,
+    m: &Constants,
+    out: Numbers,
+    (bases, number): (Numbers, u32),
+    exponents: &View<'_>,
+    count: u32,
+) {
+    let (bits, each) = exponent_size(exponents);
+    let width = own_width(bits, m);
+    let table = tables(recorder, m, bases, number, width);
+    let a = Numbers::part(exponents, 0, each);
+    let flag = u32::from(number > 1);
+    Call { kernel: m.pow_kernel(), m, a, b: Numbers::none(table), out, count }.record_powers(
+        recorder,
+        Params { rows: 1, windows: bits.div_ceil(width), width, flag, ..Params::default() },
     );
 }
 
@@ -432,20 +491,18 @@ fn dot(
     recorder: &mut Recorder<'_>,
     m: &Constants,
     out: Numbers,
-    args: &[View<'_>],
+    (bases, rows): (Numbers, u32),
+    exponents: &View<'_>,
     count: u32,
     most: u64,
 ) -> Result<(), DeviceFault> {
-    let rows = args[0].words() / out.words;
-    let (bits, each) = exponent_size(&args[1]);
+    let (bits, each) = exponent_size(exponents);
     let most = most / 4 / u64::from(rows);
-    let width = shared_width(bits, m.shape.total(), count, most);
-    let width = width.ok_or(DeviceFault::OutOfMemory)?;
-    let bases = Numbers { stride: out.words, ..Numbers::part(&args[0], 0, out.words) };
+    let width = shared_width(bits, m, count, most).ok_or(DeviceFault::OutOfMemory)?;
     let table = tables(recorder, m, bases, rows, width);
-    let a = Numbers::part(&args[1], 0, each);
+    let a = Numbers::part(exponents, 0, each);
     let windows = bits.div_ceil(width);
-    Call { kernel: Kernel::Pow, m, a, b: Numbers::none(table), out, count }
+    Call { kernel: m.pow_kernel(), m, a, b: Numbers::none(table), out, count }
         .record_powers(recorder, Params { rows, windows, width, shift: each, ..Params::default() });
     Ok(())
 }

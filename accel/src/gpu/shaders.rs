@@ -23,7 +23,7 @@ impl Prelude {
 
 macro_rules! kernels {
     ($($kernel:ident = $file:literal after $libraries:expr),* $(,)?) => {
-        /// The kernels, one file each.
+        /// The kernels: a file each, or a file over one of two libraries.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         pub(crate) enum Kernel {
             $($kernel),*
@@ -60,13 +60,15 @@ macro_rules! kernels {
 kernels! {
     MontMul = "mont_mul" after &[Library::Montgomery],
     Product = "product" after &[Library::Montgomery],
-    Table = "table" after &[Library::Montgomery],
-    Pow = "pow" after &[Library::Montgomery],
+    Table = "table" after &[Library::Montgomery, Library::Residue],
+    PairTable = "table" after &[Library::Montgomery, Library::Pair],
+    Pow = "pow" after &[Library::Montgomery, Library::Residue],
+    PairPow = "pow" after &[Library::Montgomery, Library::Pair],
     Reduce = "reduce" after &[Library::Montgomery],
     Divide = "divide" after &[Library::Montgomery],
     Linear = "linear" after &[Library::Montgomery],
     ResiduesSum = "residues_sum" after &[Library::Montgomery],
-    PairMul = "pair_mul" after &[Library::Montgomery],
+    PairMul = "pair_mul" after &[Library::Montgomery, Library::Pair],
     Invert = "invert" after &[Library::Montgomery],
     Choose = "choose" after &[],
     UnitPair = "unit_pair" after &[],
@@ -91,6 +93,10 @@ kernels! {
 enum Library {
     /// Teams of threads over big numbers.
     Montgomery,
+    /// Big residues that take many products, as numbers.
+    Residue,
+    /// The same modulo a square, as two digits.
+    Pair,
     /// Residues of the primes of a ring.
     Ring,
     /// Lanes of beats.
@@ -109,6 +115,8 @@ impl Library {
     fn text(self) -> &'static str {
         match self {
             Self::Montgomery => include_str!("../../../shaders/montgomery.wgsl"),
+            Self::Residue => include_str!("../../../shaders/residue.wgsl"),
+            Self::Pair => include_str!("../../../shaders/pair.wgsl"),
             Self::Ring => include_str!("../../../shaders/ring.wgsl"),
             Self::Lanes => include_str!("../../../shaders/lanes.wgsl"),
             Self::Beats => include_str!("../../../shaders/beats.wgsl"),
@@ -128,7 +136,10 @@ impl Kernel {
             text.push_str(prelude.text());
         }
         if self.has_teams() {
-            text.push_str(&format!("\nconst LIMBS: u32 = {limbs}u;\n"));
+            let digits = self.digits();
+            text.push_str(&format!(
+                "\nconst LIMBS: u32 = {limbs}u;\nconst DIGITS: u32 = {digits}u;\n"
+            ));
         }
         for part in libraries.iter().map(|library| library.text()).chain([self.body()]) {
             text.push('\n');
@@ -140,6 +151,11 @@ impl Kernel {
     /// Whether the kernel is over big numbers and has the override `TEAM`.
     pub(crate) fn has_teams(self) -> bool {
         self.libraries().contains(&Library::Montgomery)
+    }
+
+    /// Numbers of a residue, of kernels over big numbers.
+    pub(crate) fn digits(self) -> u32 {
+        1 + u32::from(self.libraries().contains(&Library::Pair))
     }
 
     /// How many of what it counts a workgroup takes, if it is not over big numbers.
@@ -210,6 +226,11 @@ impl Shape {
     /// log2 of R'.
     pub(crate) fn radix_bits(self) -> u32 {
         LIMB_BITS * self.total()
+    }
+
+    /// log2 of R'', the radix of pairs that take many products: see `pair.wgsl`.
+    pub(crate) fn pair_radix_bits(self) -> u32 {
+        self.radix_bits() + LIMB_BITS
     }
 }
 
@@ -416,7 +437,7 @@ mod tests {
         }
     }
 
-    /// R' ≥ 4m for every size, and no more than the columns of a product have room for.
+    /// R' ≥ 4m for every size, and no more than the columns of a product have room for, also of pairs.
     #[test]
     fn shapes_have_room_for_every_modulus() {
         for words in 1..=128 {
@@ -424,6 +445,12 @@ mod tests {
             assert!(shape.radix_bits() >= 64 * words as u32 + 2 && shape.team <= GROUP);
             // 2 · total products of 27 bits by 27 bits, and a carry of 38 bits.
             assert!(u128::from(2 * shape.total()) << (2 * LIMB_BITS) < (1 << 64) - (1 << 38));
+        }
+        for words in 1..=64 {
+            // Of pairs two products, a quotient of one limb more, the complement of its other digit, and a carry.
+            let products = u128::from(3 * Shape::of_words(words).total() + 1);
+            let most = (products << (2 * LIMB_BITS)) + (1 << LIMB_BITS) + (1 << 38);
+            assert!(most < 1 << 64, "{words} words");
         }
         // The sizes of keys fit closely.
         assert_eq!(Shape::of_words(32), Shape { team: 4, limbs: 19 });

@@ -36,6 +36,8 @@ pub(super) struct Grid<'g> {
     pub(super) out: &'g mut [u32],
     pub(super) state: &'g mut [u32],
     pub(super) shape: Option<Shape>,
+    /// Numbers of a residue.
+    pub(super) digits: u32,
 }
 
 /// The twin of a kernel.
@@ -43,8 +45,8 @@ fn twin(kernel: Kernel) -> fn(&mut Grid<'_>) {
     match kernel {
         Kernel::MontMul => numbers::mont_mul,
         Kernel::Product => numbers::product,
-        Kernel::Table => numbers::table,
-        Kernel::Pow => numbers::pow,
+        Kernel::Table | Kernel::PairTable => numbers::table,
+        Kernel::Pow | Kernel::PairPow => numbers::pow,
         Kernel::Reduce => numbers::reduce,
         Kernel::Divide => numbers::divide,
         Kernel::Linear => numbers::linear,
@@ -72,7 +74,10 @@ fn twin(kernel: Kernel) -> fn(&mut Grid<'_>) {
 
 /// Whether what a kernel writes to `out`, and to `state`, are numbers that only have to be right modulo m.
 fn is_free(kernel: Kernel) -> [bool; 2] {
-    [kernel == Kernel::Table, matches!(kernel, Kernel::Product | Kernel::Pow)]
+    [
+        matches!(kernel, Kernel::Table | Kernel::PairTable),
+        matches!(kernel, Kernel::Product | Kernel::Pow | Kernel::PairPow),
+    ]
 }
 
 /// An engine that needs no adapter.
@@ -166,7 +171,8 @@ impl Twins {
         });
         let before = bound.clone();
         let [constants, a, b, out, state] = &mut bound;
-        twin(*kernel)(&mut Grid { params, constants, a, b, out, state, shape: *shape });
+        let (shape, digits) = (*shape, kernel.digits());
+        twin(*kernel)(&mut Grid { params, constants, a, b, out, state, shape, digits });
         for (buffer, words) in std::iter::zip(&buffers[3..], &bound[3..]) {
             with(recording, places, *buffer, |all| all.copy_from_slice(words));
         }
@@ -177,7 +183,7 @@ impl Twins {
             return;
         }
         let mut left = left.lock().unwrap();
-        let left = left.entry((*kernel, *shape)).or_insert(40);
+        let left = left.entry((*kernel, shape)).or_insert(40);
         if *left == 0 {
             return;
         }
@@ -187,7 +193,9 @@ impl Twins {
         {
             let found = &found[..expected.len()];
             let agrees = match shape {
-                Some(shape) if is_free => Numbers::of(*shape, &bound[0]).are_same(expected, found),
+                Some(shape) if is_free => {
+                    Numbers::of(shape, digits, &bound[0]).are_same(expected, found)
+                }
                 _ => expected == found,
             };
             assert!(agrees, "{} of {groups} groups, {params:?}", kernel.name());

@@ -1,4 +1,4 @@
-//! Kernels over big numbers, and over words. R' is 2^(27 · limbs).
+//! Kernels over big numbers, and over words. R' is 2^(27 · limbs), R'' = 2^27 · R' the radix of pairs.
 
 use num_bigint::BigUint;
 
@@ -8,9 +8,13 @@ use crate::gpu::shaders::{CONSTANTS_HEAD, LIMB_BITS, Params, Shape, WordParams};
 /// The constants of a modulus.
 pub(super) struct Numbers<'g> {
     shape: Shape,
+    /// Numbers of a residue: in base m, if there are two, modulo its square.
+    digits: usize,
     constants: &'g [u32],
     m: BigUint,
-    /// R', and 1 / R' mod m.
+    /// What residues are modulo.
+    modulus: BigUint,
+    /// The radix of products, and one over it modulo that.
     radix: BigUint,
     inverse: BigUint,
 }
@@ -30,11 +34,15 @@ fn put(to: &mut [u32], x: &BigUint) {
 }
 
 impl<'g> Numbers<'g> {
-    pub(super) fn of(shape: Shape, constants: &'g [u32]) -> Self {
-        let radix = BigUint::from(1u8) << shape.radix_bits();
-        let mut numbers = Self { shape, constants, m: ZERO, radix, inverse: ZERO };
+    pub(super) fn of(shape: Shape, digits: u32, constants: &'g [u32]) -> Self {
+        let bits = if digits == 1 { shape.radix_bits() } else { shape.pair_radix_bits() };
+        let radix = BigUint::from(1u8) << bits;
+        let digits = digits as usize;
+        let mut numbers =
+            Self { shape, digits, constants, m: ZERO, modulus: ZERO, radix, inverse: ZERO };
         numbers.m = numbers.constant(0);
-        numbers.inverse = (&numbers.radix % &numbers.m).modinv(&numbers.m).unwrap();
+        numbers.modulus = numbers.m.pow(digits as u32);
+        numbers.inverse = (&numbers.radix % &numbers.modulus).modinv(&numbers.modulus).unwrap();
         let base = 1u64 << LIMB_BITS;
         let low = (&numbers.m % base).to_u64_digits()[0];
         assert_eq!((low * u64::from(constants[0]) + 1) % base, 0, "−1/m");
@@ -80,27 +88,66 @@ impl<'g> Numbers<'g> {
         self.spread(&self.constants[CONSTANTS_HEAD + index * self.total()..][..self.total()])
     }
 
-    /// `x / R' mod m`.
+    /// Words of a residue.
+    fn each(&self) -> usize {
+        self.digits * self.total()
+    }
+
+    /// A residue whose digits are `words`.
+    fn residue(&self, words: &[u32]) -> BigUint {
+        let digits = words.chunks(self.total()).rev();
+        digits.fold(ZERO, |high, digit| high * &self.m + self.spread(digit))
+    }
+
+    fn put_residue(&self, to: &mut [u32], x: &BigUint) {
+        let mut rest = x.clone();
+        for digit in to.chunks_mut(self.total()) {
+            self.put_spread(digit, &(&rest % &self.m));
+            rest /= &self.m;
+        }
+    }
+
+    /// `x` over the radix.
     fn mont(&self, x: BigUint) -> BigUint {
-        x * &self.inverse % &self.m
+        x * &self.inverse % &self.modulus
     }
 
-    /// What kernels use to get into and out of the form `x · R'`.
+    /// What kernels use to get into the form `x · radix`.
     fn check_powers(&self) {
-        let one = &self.radix % &self.m;
-        assert_eq!(self.constant(2), &one * &one % &self.m, "R'² mod m");
-        assert_eq!(self.constant(1), one, "R' mod m");
+        let residue = |index: usize| {
+            let first = CONSTANTS_HEAD + self.total() + index * self.each();
+            self.residue(&self.constants[first..][..self.each()])
+        };
+        let one = &self.radix % &self.modulus;
+        assert_eq!(residue(1), &one * &one % &self.modulus, "the radix squared");
+        assert_eq!(residue(0), one, "the radix");
     }
 
-    /// Whether all of these are the same modulo m, and what follows the last is the same.
+    /// Whether all of these are the same residues, and what follows the last is the same.
     pub(super) fn are_same(&self, x: &[u32], y: &[u32]) -> bool {
-        let rest = x.len() / self.total() * self.total();
-        let numbers = x.chunks_exact(self.total()).zip(y.chunks_exact(self.total()));
+        let rest = x.len() / self.each() * self.each();
+        let residues = x.chunks_exact(self.each()).zip(y.chunks_exact(self.each()));
         x[rest..] == y[rest..]
-            && numbers.into_iter().all(|(x, y)| {
+            && residues.into_iter().all(|(x, y)| {
                 // What a kernel did not write is anything, and the same.
-                x == y || (self.spread(x) % &self.m == self.spread(y) % &self.m)
+                x == y || (self.residue(x) % &self.modulus == self.residue(y) % &self.modulus)
             })
+    }
+
+    /// The residue with these digits.
+    fn digits_of(&self, digit: impl Fn(u32) -> BigUint) -> BigUint {
+        (0..self.digits as u32).rev().fold(ZERO, |high, k| high * &self.m + digit(k))
+    }
+
+    /// Writes a residue of an item, each digit as words.
+    fn store(&self, grid: &mut Grid<'_>, p: &Params, item: u32, x: &BigUint) {
+        match self.digits {
+            1 => store(grid, p, item, 0, x),
+            _ => {
+                store(grid, p, item, 0, &(x % &self.m));
+                store(grid, p, item, 1, &(x / &self.m));
+            }
+        }
     }
 }
 
@@ -151,7 +198,8 @@ fn store(grid: &mut Grid<'_>, p: &Params, item: u32, more: u32, x: &BigUint) {
 
 /// For each item what it is.
 fn each(grid: &mut Grid<'_>, f: impl Fn(&Numbers<'_>, &Grid<'_>, &Params, u32) -> BigUint) {
-    let (numbers, p) = (Numbers::of(grid.shape.unwrap(), grid.constants), params(grid));
+    let (numbers, p) =
+        (Numbers::of(grid.shape.unwrap(), grid.digits, grid.constants), params(grid));
     for item in 0..p.count {
         let x = f(&numbers, grid, &p, item);
         store(grid, &p, item, 0, &x);
@@ -169,28 +217,28 @@ pub(super) fn mont_mul(grid: &mut Grid<'_>) {
     });
 }
 
-/// A kernel in rounds: each makes a number of the one before, from `first` to before `last`, and what is
-/// then is kept as a number of the state or, the last time, written.
+/// A kernel in rounds: each makes a residue of the one before, from `first` to before `last`, and what is
+/// then is kept in the state or, the last time, written.
 fn rounds(
     grid: &mut Grid<'_>,
     [first, last]: [u32; 2],
     start: impl Fn(&Numbers<'_>, &Grid<'_>, &Params, u32) -> BigUint,
     round: impl Fn(&Numbers<'_>, &Grid<'_>, &Params, u32, u32, BigUint) -> BigUint,
 ) {
-    let (m, p) = (Numbers::of(grid.shape.unwrap(), grid.constants), params(grid));
+    let (m, p) = (Numbers::of(grid.shape.unwrap(), grid.digits, grid.constants), params(grid));
     m.check_powers();
     for item in 0..p.count {
-        let kept = item as usize * m.total()..(item as usize + 1) * m.total();
+        let kept = item as usize * m.each()..(item as usize + 1) * m.each();
         let mut x = match p.from_round == first {
             true => start(&m, grid, &p, item),
-            false => m.spread(&grid.state[kept.clone()]),
+            false => m.residue(&grid.state[kept.clone()]),
         };
         for index in p.from_round..p.to_round {
-            x = round(&m, grid, &p, item, index, x) % &m.m;
+            x = round(&m, grid, &p, item, index, x) % &m.modulus;
         }
         match p.to_round == last {
-            true => store(grid, &p, item, 0, &x),
-            false => m.put_spread(&mut grid.state[kept], &x),
+            true => m.store(grid, &p, item, &x),
+            false => m.put_residue(&mut grid.state[kept], &x),
         }
     }
 }
@@ -209,26 +257,27 @@ pub(super) fn product(grid: &mut Grid<'_>) {
     );
 }
 
-/// `a^e · R'` for every e below 2^width, of item 0 with a flag that times b.
+/// `a^e` times the radix for every e below 2^width, of item 0 with a flag that times b.
 pub(super) fn table(grid: &mut Grid<'_>) {
-    let (m, p) = (Numbers::of(grid.shape.unwrap(), grid.constants), params(grid));
+    let (m, p) = (Numbers::of(grid.shape.unwrap(), grid.digits, grid.constants), params(grid));
     m.check_powers();
     for item in 0..p.count {
-        let base = a_of(grid, &p, item, 0);
+        let base = m.digits_of(|k| a_of(grid, &p, item, k));
         let mut power = match p.flag == 1 && item == 0 {
-            true => b_of(grid, &p, 0, 0),
+            true => m.digits_of(|k| b_of(grid, &p, 0, k)),
             false => BigUint::from(1u8),
         };
         for entry in 0..1 << p.width {
-            let place = ((item << p.width) + entry) as usize * m.total();
-            m.put_spread(&mut grid.out[place..][..m.total()], &(&power * &m.radix % &m.m));
-            power = power * &base % &m.m;
+            let place = ((item << p.width) + entry) as usize * m.each();
+            let entry = &power * &m.radix % &m.modulus;
+            m.put_residue(&mut grid.out[place..][..m.each()], &entry);
+            power = power * &base % &m.modulus;
         }
     }
 }
 
 /// The product over all rows of the power that the row's exponent in a names, by windows from the top: squares,
-/// then an entry of each row's table in b, in the end over R'.
+/// then an entry of each row's table in b, in the end over the radix.
 pub(super) fn pow(grid: &mut Grid<'_>) {
     let p = params(grid);
     let each = p.width + p.rows;
@@ -250,8 +299,8 @@ pub(super) fn pow(grid: &mut Grid<'_>) {
             let digit = exponent >> (row * p.row_bits + window * p.width);
             let digit = (digit % (1u32 << p.width)).to_u32_digits();
             let digit = digit.first().copied().unwrap_or(0);
-            let entry = (((item * p.flag + row) << p.width) + digit) as usize * m.total();
-            m.mont(x * m.spread(&grid.b[entry..][..m.total()]))
+            let entry = (((item * p.flag + row) << p.width) + digit) as usize * m.each();
+            m.mont(x * m.residue(&grid.b[entry..][..m.each()]))
         },
     );
 }
@@ -268,7 +317,7 @@ pub(super) fn reduce(grid: &mut Grid<'_>) {
 
 /// `(a − b) / m`, with a flag after b.
 pub(super) fn divide(grid: &mut Grid<'_>) {
-    let (m, p) = (Numbers::of(grid.shape.unwrap(), grid.constants), params(grid));
+    let (m, p) = (Numbers::of(grid.shape.unwrap(), grid.digits, grid.constants), params(grid));
     for item in 0..p.count {
         let (a, b) = (a_of(grid, &p, item, 0), b_of(grid, &p, item, 0));
         let difference = a - &b;
@@ -299,22 +348,21 @@ pub(super) fn residues_sum(grid: &mut Grid<'_>) {
 
 /// `(a₀ + a₁·m) · (b₀ + b₁·m) · 2^shift / R' mod m²`, as digits.
 pub(super) fn pair_mul(grid: &mut Grid<'_>) {
-    let (m, p) = (Numbers::of(grid.shape.unwrap(), grid.constants), params(grid));
-    assert_eq!(m.constant(3) + 1u8, m.m);
-    let square = &m.m * &m.m;
-    let inverse = (&m.radix % &square).modinv(&square).unwrap();
+    let (m, p) = (Numbers::of(grid.shape.unwrap(), grid.digits, grid.constants), params(grid));
+    // Over R', not over the radix of powers.
+    let radix = BigUint::from(1u8) << m.shape.radix_bits();
+    let inverse = (radix % &m.modulus).modinv(&m.modulus).unwrap();
     for item in 0..p.count {
-        let a = a_of(grid, &p, item, 0) + a_of(grid, &p, item, 1) * &m.m;
-        let b = b_of(grid, &p, item, 0) + b_of(grid, &p, item, 1) * &m.m;
-        let product = ((a * b) << p.shift) * &inverse % &square;
-        store(grid, &p, item, 0, &(&product % &m.m));
-        store(grid, &p, item, 1, &(product / &m.m));
+        let a = m.digits_of(|k| a_of(grid, &p, item, k));
+        let b = m.digits_of(|k| b_of(grid, &p, item, k));
+        let product = ((a * b) << p.shift) * &inverse % &m.modulus;
+        m.store(grid, &p, item, &product);
     }
 }
 
 /// The inverse of a modulo m, or 0.
 pub(super) fn invert(grid: &mut Grid<'_>) {
-    let (m, p) = (Numbers::of(grid.shape.unwrap(), grid.constants), params(grid));
+    let (m, p) = (Numbers::of(grid.shape.unwrap(), 1, grid.constants), params(grid));
     assert!(m.m.bits() + 32 <= m.radix.bits());
     for item in 0..p.count {
         let inverse = a_of(grid, &p, item, 0).modinv(&m.m).unwrap_or_default();
