@@ -35,7 +35,7 @@ use crate::{
     engine::{DeviceFault, Engine, Operand, RunError},
     interpret,
     modulus::Modulus,
-    program::{Crt, FixedBase, Program, Step},
+    program::{Crt, FixedBase, Program},
     ring::Ring,
 };
 use constants::{Constants, FixedTable};
@@ -43,7 +43,7 @@ pub use device::GpuError;
 use executor::Executor;
 use polys::RingConstants;
 use record::Recorder;
-use run::View;
+use run::Applied;
 pub use shaders::Prelude;
 
 /// Items that keep the largest cards busy: some waves of the numbers that their multiprocessors hold at
@@ -172,18 +172,11 @@ impl GpuEngine {
         self.rings.sweep();
     }
 
-    fn step(
-        &self,
-        recorder: &mut Recorder<'_>,
-        step: &Step,
-        out: &View<'_>,
-        args: &[View<'_>],
-        count: u32,
-    ) -> Result<(), DeviceFault> {
-        if step.is_of_residues() {
-            self.residue_step(recorder, step, out, args, count)
+    fn step(&self, recorder: &mut Recorder<'_>, applied: Applied<'_>) -> Result<(), DeviceFault> {
+        if applied.step.is_of_residues() {
+            self.residue_step(recorder, applied)
         } else {
-            self.poly_step(recorder, step, out, args, count)
+            self.poly_step(recorder, applied)
         }
     }
 }

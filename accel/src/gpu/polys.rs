@@ -7,7 +7,7 @@ use super::{
     constants::filled,
     executor::{Executor, Resident},
     record::{Bindings, Buffer, Recorder},
-    run::View,
+    run::{Applied, View},
     shaders::{Kernel, MAX_ROUNDS, RingParams},
 };
 use crate::{
@@ -89,11 +89,9 @@ impl GpuEngine {
     pub(super) fn poly_step(
         &self,
         recorder: &mut Recorder<'_>,
-        step: &Step,
-        out: &View<'_>,
-        args: &[View<'_>],
-        count: u32,
+        applied: Applied<'_>,
     ) -> Result<(), DeviceFault> {
+        let Applied { step, out, args, count } = applied;
         let kind = if matches!(step, Step::Compose) { args[0].kind } else { out.kind };
         let (Kind::Polys { ring, .. } | Kind::Beats { ring, .. }) = kind else {
             unreachable!("{} makes no polynomials", step.name())

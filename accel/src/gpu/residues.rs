@@ -8,7 +8,7 @@ use super::{
     GpuEngine,
     constants::{Constants, FixedTable, MAX_WIDTH, digit_cost},
     record::{Bindings, Buffer, Recorder, Words},
-    run::View,
+    run::{Applied, View},
     shaders::{Kernel, LIMB_BITS, MAX_ROUNDS, Params, WordParams},
 };
 use crate::{
@@ -143,18 +143,16 @@ impl GpuEngine {
     pub(super) fn residue_step(
         &self,
         recorder: &mut Recorder<'_>,
-        step: &Step,
-        out: &View<'_>,
-        args: &[View<'_>],
-        count: u32,
+        applied: Applied<'_>,
     ) -> Result<(), DeviceFault> {
+        let Applied { step, out, args, count } = applied;
         match (step, out.kind) {
-            (Step::CrtJoin { .. }, _) => return self.crt_join(recorder, step, out, args, count),
+            (Step::CrtJoin { .. }, _) => return self.crt_join(recorder, applied),
             (Step::Pow { .. } | Step::Dot { .. } | Step::PowFixedBase { .. }, _) => {
-                return self.powers(recorder, step, out, args, count);
+                return self.powers(recorder, applied);
             }
             (_, Kind::Pairs { modulus }) => {
-                return self.pair_step(recorder, step, modulus, out, args, count);
+                return self.pair_step(recorder, modulus, applied);
             }
             (Step::OnePlusMn { n }, _) => {
                 let linear = self.linear(n)?;
@@ -210,12 +208,10 @@ impl GpuEngine {
     fn pair_step(
         &self,
         recorder: &mut Recorder<'_>,
-        step: &Step,
         square: &Arc<Modulus>,
-        out: &View<'_>,
-        args: &[View<'_>],
-        count: u32,
+        applied: Applied<'_>,
     ) -> Result<(), DeviceFault> {
+        let Applied { step, out, args, count } = applied;
         let root = root_of(square);
         let m = &*self.modulus(root)?;
         let low = Numbers::low_digits(out);
@@ -244,14 +240,8 @@ impl GpuEngine {
     }
 
     /// Powers; modulo a square by pairs, which bases are split into and results joined from.
-    fn powers(
-        &self,
-        recorder: &mut Recorder<'_>,
-        step: &Step,
-        out: &View<'_>,
-        args: &[View<'_>],
-        count: u32,
-    ) -> Result<(), DeviceFault> {
+    fn powers(&self, recorder: &mut Recorder<'_>, applied: Applied<'_>) -> Result<(), DeviceFault> {
+        let Applied { step, out, args, count } = applied;
         let (Kind::Residues { modulus, .. } | Kind::Pairs { modulus }) = out.kind else {
             unreachable!("powers are residues")
         };
@@ -291,11 +281,9 @@ impl GpuEngine {
     fn crt_join(
         &self,
         recorder: &mut Recorder<'_>,
-        step: &Step,
-        out: &View<'_>,
-        args: &[View<'_>],
-        count: u32,
+        applied: Applied<'_>,
     ) -> Result<(), DeviceFault> {
+        let Applied { step, out, args, count } = applied;
         let Step::CrtJoin { crt } = step else { unreachable!("the caller has looked") };
         let constants = self.crt(crt)?;
         let words = 2 * crt.q().len_words() as u32;

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     engine::{DeviceFault, Operand},
-    program::{Kind, Program, Source, Spread},
+    program::{Kind, Program, Source, Spread, Step},
 };
 
 /// Parts of a batch that are on their way at once: one goes up while the device computes another and a
@@ -40,6 +40,15 @@ impl View<'_> {
     pub(super) fn stride(&self) -> u32 {
         if self.shared { 0 } else { self.words() }
     }
+}
+
+/// A step over so many items: what it makes, of what.
+#[derive(Clone, Copy)]
+pub(super) struct Applied<'s> {
+    pub(super) step: &'s Step,
+    pub(super) out: &'s View<'s>,
+    pub(super) args: &'s [View<'s>],
+    pub(super) count: u32,
 }
 
 /// The host's side of an operand.
@@ -264,7 +273,8 @@ fn record<'o>(
     for (index, value) in values.iter().enumerate() {
         let Source::Step { step, operands } = &value.source else { continue };
         let args: Vec<_> = operands.iter().map(|&operand| views[operand]).collect();
-        engine.step(&mut recorder, step, &views[index], &args, count as u32)?;
+        let (out, count) = (&views[index], count as u32);
+        engine.step(&mut recorder, Applied { step, out, args: &args, count })?;
     }
     for &(target, after) in program.updates() {
         // What replaces an accumulator comes down to the same place.
