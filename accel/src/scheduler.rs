@@ -164,11 +164,8 @@ impl Scheduler {
     fn shares(&self, program: &Program, shape: u64, items: usize, fit: &[bool]) -> Shares {
         let mut state = locked(&self.state);
         let shares = match state.shapes.get_mut(&shape) {
-            Some(known) if self.start_ups.is_some() && fit[CPU] => known.policy.next(items, fit),
-            _ => {
-                let first = (CPU + 1..fit.len()).find(|&engine| fit[engine]).unwrap_or(CPU);
-                Shares::only(first, items, fit.len())
-            }
+            Some(known) if self.start_ups.is_some() => known.policy.next(items, fit),
+            _ => Shares::of_first(items, fit),
         };
         drop(state);
         if shares.is_new {
@@ -180,7 +177,8 @@ impl Scheduler {
         shares
     }
 
-    fn learn(&self, shape: u64, shares: &Shares, seconds: &[f64]) {
+    /// Takes in what shares took, or that they failed.
+    fn learn(&self, shape: u64, shares: &Shares, seconds: Option<&[f64]>) {
         if let (Some(_), Some(known)) =
             (&self.start_ups, locked(&self.state).shapes.get_mut(&shape))
         {
@@ -322,15 +320,16 @@ impl Engine for Scheduler {
             self.engines[CPU].run(program, operands)?;
             let mut seconds = vec![0.0; fit.len()];
             seconds[CPU] = clock.elapsed().as_secs_f64();
-            self.learn(shape, &shares, &seconds);
+            self.learn(shape, &shares, Some(&seconds));
             return Ok(());
         }
         let mut batch = Batch::bind(program, operands)?;
         loop {
             let (next, rest) = batch.split(shares.items.iter().sum());
-            match self.run_parts(program, shape, next, &shares.items)? {
-                Some(seconds) => self.learn(shape, &shares, &seconds),
-                None => fit = self.fit(program, shape),
+            let ran = self.run_parts(program, shape, next, &shares.items);
+            self.learn(shape, &shares, ran.as_ref().ok().and_then(Option::as_deref));
+            if ran?.is_none() {
+                fit = self.fit(program, shape);
             }
             if rest.count() == 0 {
                 return Ok(());

@@ -238,6 +238,32 @@ fn a_device_that_fails_at_start_is_told_and_left_out() {
     assert_eq!((runs.load(Relaxed), sums(&scheduler, 9)), (5, sums(&ReferenceEngine, 9)));
 }
 
+/// Callers at once, of which one learns: the same bits, and nothing stays in a queue.
+#[test]
+fn measuring_gives_callers_at_once_the_same_bits() {
+    for fault in [None, Some(DeviceFault::OutOfMemory)] {
+        let runs = Arc::new(AtomicUsize::new(0));
+        let devices: Vec<Arc<dyn Engine>> =
+            vec![Arc::new(Counted(runs.clone())), Arc::new(Flawed(fault))];
+        let cpu = Arc::new(CpuEngine::new());
+        let start_ups = Some(vec![StartUp::default(); 2]);
+        let scheduler = Scheduler { start_ups, ..Scheduler::preferring(devices, cpu, |_| ()) };
+        let expected = [64, 300].map(|n| sums(&ReferenceEngine, n));
+        thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    (0..20).for_each(|_| {
+                        assert!([64, 300].map(|n| sums(&scheduler, n)) == expected);
+                    });
+                });
+            }
+        });
+        assert!(runs.load(Relaxed) > 0);
+        let state = locked(&scheduler.state);
+        assert!(state.shapes.values().all(|known| known.policy.is_idle()));
+    }
+}
+
 /// Exponents of a few bits take less time than those of many in as many words.
 #[test]
 fn programs_of_other_exponents_are_of_another_shape() {
