@@ -6,6 +6,10 @@
 //! [`Scheduler::preferring`] takes the first device that can; [`Scheduler::measuring`] takes whichever was quickest at programs
 //! of this shape and batches of about this size: the CPU, a device, or all at once, each a part of
 //! the batch. What is measured, and how shares follow from it, is told in `scheduler/policy.rs`.
+//!
+//! The CPU's part of a batch runs on the caller's thread, and so in the `rayon` pool of that thread. Of devices, the first that is not
+//! beside the CPU runs there too, others on threads of their own: what such a device does on the host, and the CPU
+//! in its place, is spread over the global pool.
 
 mod figures;
 mod policy;
@@ -16,8 +20,9 @@ mod start_up;
 mod tests;
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, VecDeque},
     hash::{DefaultHasher, Hash as _, Hasher as _},
+    iter,
     panic::resume_unwind,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     thread,
@@ -29,7 +34,7 @@ use zeroize::Zeroizing;
 use crate::{
     engine::{DeviceFault, Engine, Operand, RunError, check_support},
     interpret::{self, Batch},
-    program::{Program, Step},
+    program::{Kind, Program, Step},
     ring::Ring,
 };
 use policy::{CPU, Policy, Shares};
@@ -49,7 +54,7 @@ pub enum Event<'a> {
         step: &'static str,
     },
     /// A device failed, and the CPU ran its part. Programs like this one no longer go there;
-    /// after [`DeviceFault::Lost`] and [`DeviceFault::Timeout`] none does.
+    /// after [`DeviceFault::Lost`] and [`DeviceFault::Timeout`], or if it was being measured, none does.
     Failed {
         /// The program.
         program: &'a str,
@@ -109,38 +114,44 @@ impl Scheduler {
     }
 
     /// Takes whichever was quickest. What a run costs each device beside its work is measured here: batches
-    /// that the CPU finishes sooner stay there.
+    /// that the CPU finishes sooner stay there. A device that fails at it is told and left out.
     pub fn measuring(
         devices: Vec<Arc<dyn Engine>>,
         cpu: Arc<dyn Engine>,
         observer: impl Fn(Event<'_>) + Send + Sync + 'static,
     ) -> Self {
-        let start_ups = devices.iter().map(|device| StartUp::measure(&**device)).collect();
-        Self { start_ups: Some(start_ups), ..Self::preferring(devices, cpu, observer) }
+        let (mut able, mut start_ups) = (vec![], vec![]);
+        for device in devices {
+            match StartUp::measure(&*device) {
+                Ok(start_up) => {
+                    able.push(device);
+                    start_ups.push(start_up);
+                }
+                Err(why) => {
+                    let (program, engine) = (StartUp::PROGRAM, device.name());
+                    observer(Event::Failed { program, engine, why: &why });
+                }
+            }
+        }
+        Self { start_ups: Some(start_ups), ..Self::preferring(able, cpu, observer) }
     }
 
     /// For each engine, whether it can run such a program, as far as known.
     fn fit(&self, program: &Program, shape: u64) -> Vec<bool> {
         let mut state = locked(&self.state);
-        if let Some(known) = state.shapes.get(&shape) {
-            return known
-                .fit
-                .iter()
-                .zip(&state.retired)
-                .map(|(&fit, &gone)| fit && !gone)
-                .collect();
-        }
-        let lacks: Vec<_> = self.engines.iter().map(|engine| lacks(&**engine, program)).collect();
-        let fit: Vec<_> = lacks.iter().map(Option::is_none).collect();
-        let policy = Policy::new(self.start_ups.as_deref().unwrap_or_default());
-        state.shapes.insert(shape, Shape { policy, fit: fit.clone() });
-        let lacks = lacks.into_iter().enumerate().skip(CPU + 1);
-        let news: Vec<_> = lacks
-            .filter_map(|(engine, step)| Some((engine, step?)))
-            .filter(|lack| !state.told.contains(lack))
-            .collect();
-        state.told.extend(&news);
-        let fit = fit.iter().zip(&state.retired).map(|(&fit, &gone)| fit && !gone).collect();
+        let State { retired, told, shapes } = &mut *state;
+        let mut news = vec![];
+        let known = shapes.entry(shape).or_insert_with(|| {
+            let lacks = self.engines.iter().map(|engine| lacks(&**engine, program));
+            let lacks: Vec<_> = lacks.collect();
+            let fit = lacks.iter().map(Option::is_none).collect();
+            let lacks = lacks.into_iter().enumerate().skip(CPU + 1);
+            news.extend(lacks.filter_map(|(engine, step)| Some((engine, step?))));
+            Shape { policy: Policy::new(self.start_ups.as_deref().unwrap_or_default()), fit }
+        });
+        news.retain(|lack| !told.contains(lack));
+        told.extend(&news);
+        let fit = known.fit.iter().zip(&*retired).map(|(&fit, &gone)| fit && !gone).collect();
         drop(state);
         for (engine, step) in news {
             let engine = self.engines[engine].name();
@@ -153,11 +164,8 @@ impl Scheduler {
     fn shares(&self, program: &Program, shape: u64, items: usize, fit: &[bool]) -> Shares {
         let mut state = locked(&self.state);
         let shares = match state.shapes.get_mut(&shape) {
-            Some(known) if self.start_ups.is_some() && fit[CPU] => known.policy.next(items, fit),
-            _ => {
-                let first = (CPU + 1..fit.len()).find(|&engine| fit[engine]).unwrap_or(CPU);
-                Shares::only(first, items, fit.len())
-            }
+            Some(known) if self.start_ups.is_some() => known.policy.next(items, fit),
+            _ => Shares::of_first(items, fit),
         };
         drop(state);
         if shares.is_new {
@@ -169,7 +177,8 @@ impl Scheduler {
         shares
     }
 
-    fn learn(&self, shape: u64, shares: &Shares, seconds: &[f64]) {
+    /// Takes in what shares took, or that they failed.
+    fn learn(&self, shape: u64, shares: &Shares, seconds: Option<&[f64]>) {
         if let (Some(_), Some(known)) =
             (&self.start_ups, locked(&self.state).shapes.get_mut(&shape))
         {
@@ -177,8 +186,8 @@ impl Scheduler {
         }
     }
 
-    /// Runs parts of a batch at once, the first of them on this thread. Gives each engine's seconds from the common
-    /// start, or nothing if a device failed.
+    /// Runs parts of a batch at once, the first of them on this thread; where the system has no more threads, one after the other.
+    /// Gives each engine's seconds from the common start, or nothing if a device failed.
     fn run_parts(
         &self,
         program: &Program,
@@ -186,25 +195,32 @@ impl Scheduler {
         mut batch: Batch<'_>,
         items: &[usize],
     ) -> Result<Option<Vec<f64>>, RunError> {
-        let mut parts = vec![];
+        let mut parts = VecDeque::new();
         for (engine, &items) in items.iter().enumerate().filter(|(_, items)| **items > 0) {
             let (part, rest) = batch.split(items);
-            parts.push((engine, part.into_operands()));
+            parts.push_back((engine, part.into_operands()));
             batch = rest;
         }
+        let first = parts.pop_front();
+        let (others, parts) = (parts.len(), Mutex::new(parts));
         let clock = Instant::now();
         let run = |(engine, mut operands): (usize, Vec<Operand<'_>>)| {
             let ran = self.run_part(program, shape, engine, &mut operands)?;
             Ok((engine, ran.then(|| clock.elapsed().as_secs_f64())))
         };
+        let next = || {
+            let part = locked(&parts).pop_front();
+            part.map(run)
+        };
         let ran: Vec<Result<_, RunError>> = thread::scope(|scope| {
-            let mut parts = parts.into_iter();
-            let own = parts.next();
-            let others: Vec<_> = parts.map(|part| scope.spawn(move || run(part))).collect();
-            let own: Vec<_> = own.into_iter().map(run).collect();
+            let threads =
+                (0..others).map_while(|_| thread::Builder::new().spawn_scoped(scope, next).ok());
+            let threads: Vec<_> = threads.collect();
+            // The first, then whatever no thread took.
+            let own: Vec<_> = first.map(run).into_iter().chain(iter::from_fn(next)).collect();
             let joined =
-                others.into_iter().map(|part| part.join().unwrap_or_else(|e| resume_unwind(e)));
-            own.into_iter().chain(joined).collect()
+                threads.into_iter().map(|it| it.join().unwrap_or_else(|e| resume_unwind(e)));
+            own.into_iter().chain(joined.flatten()).collect()
         });
         let mut seconds = Some(vec![0.0; items.len()]);
         for part in ran {
@@ -268,6 +284,9 @@ impl Engine for Scheduler {
         let mut engines: Vec<_> =
             self.engines.iter().map(|e| format!("{}: {}", e.name(), e.describe())).collect();
         let cpu = engines.remove(CPU);
+        if engines.is_empty() {
+            return cpu;
+        }
         match &self.start_ups {
             Some(start_ups) => {
                 for (engine, start_up) in engines.iter_mut().zip(start_ups) {
@@ -301,15 +320,16 @@ impl Engine for Scheduler {
             self.engines[CPU].run(program, operands)?;
             let mut seconds = vec![0.0; fit.len()];
             seconds[CPU] = clock.elapsed().as_secs_f64();
-            self.learn(shape, &shares, &seconds);
+            self.learn(shape, &shares, Some(&seconds));
             return Ok(());
         }
         let mut batch = Batch::bind(program, operands)?;
         loop {
             let (next, rest) = batch.split(shares.items.iter().sum());
-            match self.run_parts(program, shape, next, &shares.items)? {
-                Some(seconds) => self.learn(shape, &shares, &seconds),
-                None => fit = self.fit(program, shape),
+            let ran = self.run_parts(program, shape, next, &shares.items);
+            self.learn(shape, &shares, ran.as_ref().ok().and_then(Option::as_deref));
+            if ran?.is_none() {
+                fit = self.fit(program, shape);
             }
             if rest.count() == 0 {
                 return Ok(());
@@ -332,12 +352,17 @@ fn lacks(engine: &dyn Engine, program: &Program) -> Option<&'static str> {
     }
 }
 
-/// Name, steps and sizes of a program: what its time depends on. Keys and numbers do not count.
+/// Name, steps and sizes of a program, in words and bits: what its time depends on. Keys and numbers do not count.
 fn shape(program: &Program) -> u64 {
     let mut hasher = DefaultHasher::new();
     program.name().hash(&mut hasher);
     program.steps().map(Step::name).for_each(|step| step.hash(&mut hasher));
-    program.values().iter().for_each(|value| value.kind.words().hash(&mut hasher));
+    for value in program.values() {
+        value.kind.words().hash(&mut hasher);
+        if let Kind::Exponents { bits, .. } = value.kind {
+            bits.hash(&mut hasher);
+        }
+    }
     hasher.finish()
 }
 

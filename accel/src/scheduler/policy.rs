@@ -5,6 +5,9 @@
 //! A device that nobody knows begins with a small part, and gets larger ones for as long as the bounds
 //! of [`figures`](super::figures) say that they cannot take long. From then on a batch goes the way that was
 //! quickest, one engine or all together; the others are tried again within a budget.
+//!
+//! Callers run at once. While one learns or tries a device the others leave it alone, and what a device takes counts
+//! as often as parts are before it in its queue.
 
 use super::{
     figures::{Known, class},
@@ -15,17 +18,20 @@ use super::{
 pub(super) const CPU: usize = 0;
 /// Runs of an engine before its time counts: in the first it makes what it keeps.
 const TRIES: u32 = 2;
-/// The part of a batch that is worth a figure.
+/// The part of a batch that is worth a figure of the CPU.
 const PROBE: usize = 16;
+/// But no fewer items, where there are as many: fewer leave some of its lanes and cores idle, and take as long as more. Sixteen
+/// cores of eight lanes take eight each.
+const WIDE: usize = 1024;
 /// A device that nobody knows begins with this part of a batch, rounded: if it is a hundred times slower than
-/// the CPU, that costs one and a half batches.
+/// the CPU, that costs one and a half batches each time.
 const FIRST_PART: usize = 64;
 /// Or with this part of all items so far, where that is more: small batches wait for their trial until it costs as little.
 const FIRST_OF_ALL: f64 = 3000.0;
 /// How much more a device gets if it did not take too long.
 const GROWTH: usize = 4;
 /// Too long: so many times what the CPU takes for the whole batch.
-const TOO_LONG: f64 = 2.5;
+const TOO_LONG: f64 = 3.0;
 /// The part of all time that may be lost to trials of what was slower before.
 const REGRET: f64 = 0.015;
 /// Another way must be so much quicker than the last one taken, and a split than one engine: below, noise decides.
@@ -47,6 +53,10 @@ pub(super) struct Shares {
     /// Whether batches like this one were shared out otherwise before.
     pub(super) is_new: bool,
     why: Why,
+    /// Devices that nobody else gets before it is told what these took.
+    holds: Vec<usize>,
+    /// For each engine, parts in its queue before these.
+    ahead: Vec<u32>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -60,16 +70,30 @@ enum Why {
 }
 
 impl Shares {
-    /// All `items` on one of so many engines.
-    pub(super) fn only(engine: usize, items: usize, engines: usize) -> Self {
-        let items = (0..engines).map(|e| if e == engine { items } else { 0 }).collect();
-        Self { items, is_new: false, why: Why::Quickest }
+    /// All `items` on the first device that can run them, or on the CPU.
+    pub(super) fn of_first(items: usize, fit: &[bool]) -> Self {
+        let first = (CPU + 1..fit.len()).find(|&engine| fit[engine]).unwrap_or(CPU);
+        Self::new((0..fit.len()).map(|engine| if engine == first { items } else { 0 }).collect())
+    }
+
+    fn new(items: Vec<usize>) -> Self {
+        Self { items, is_new: false, why: Why::Quickest, holds: vec![], ahead: vec![] }
+    }
+
+    /// Those that have a part.
+    fn devices(&self) -> impl Iterator<Item = usize> {
+        (CPU + 1..self.items.len()).filter(|&engine| self.items[engine] > 0)
     }
 }
 
 /// What is known of programs of one shape. See the [module](self) documentation.
 pub(super) struct Policy {
     engines: Vec<Known>,
+    /// For each engine, whether a run that learns or tries has it. What such a run may cost is bounded, what all callers' at once
+    /// may is not.
+    held: Vec<bool>,
+    /// For each device, the parts that it has: it takes one after the other. Callers on the CPU each have some of its cores.
+    queues: Vec<u32>,
     /// By bits of the number of items of a batch.
     classes: Vec<Class>,
     runs: u64,
@@ -94,18 +118,40 @@ impl Policy {
     /// Nothing is known but what runs cost the devices.
     pub(super) fn new(devices: &[StartUp]) -> Self {
         let cpu = std::iter::once(StartUp::default());
-        let engines = cpu.chain(devices.iter().copied()).map(Known::new).collect();
-        Self { engines, classes: vec![], runs: 0, spent: 0.0, learning: 0.0, lost: 0.0, items: 0.0 }
+        let engines: Vec<_> = cpu.chain(devices.iter().copied()).map(Known::new).collect();
+        Self {
+            held: vec![false; engines.len()],
+            queues: vec![0; engines.len()],
+            engines,
+            classes: vec![],
+            runs: 0,
+            spent: 0.0,
+            learning: 0.0,
+            lost: 0.0,
+            items: 0.0,
+        }
     }
 
     /// The shares of the next run, for a batch of which `items` are left, at least one; `fit` tells which engines can
-    /// run it. What the CPU finishes before a device would have begun stays on the CPU.
+    /// run it. What the CPU finishes before a device would have begun stays on the CPU. Callers may run at
+    /// once: what each ran is told to [`ran`](Self::ran), however it ended.
     pub(super) fn next(&mut self, items: usize, fit: &[bool]) -> Shares {
+        let mut shares = self.choose(items, fit);
+        shares.ahead.clone_from(&self.queues);
+        shares.holds.iter().for_each(|&device| self.held[device] = true);
+        shares.devices().for_each(|device| self.queues[device] += 1);
+        shares
+    }
+
+    fn choose(&mut self, items: usize, fit: &[bool]) -> Shares {
+        if !fit[CPU] {
+            return Shares::of_first(items, fit);
+        }
         if self.engines[CPU].runs < TRIES {
-            return self.shares([(CPU, items.div_ceil(PROBE))]);
+            return self.shares([(CPU, items.div_ceil(PROBE).max(WIDE).min(items))]);
         }
         let cpu = self.engines[CPU].alone(items);
-        let worth = |e: usize| fit[e] && self.engines[e].start_up.each <= cpu;
+        let worth = |e: usize| fit[e] && !self.held[e] && self.engines[e].start_up.each <= cpu;
         if !(CPU + 1..fit.len()).any(worth) {
             return self.shares([(CPU, items)]);
         }
@@ -115,8 +161,11 @@ impl Policy {
         devices.find_map(learn).unwrap_or_else(|| self.quickest(items, &fit))
     }
 
-    /// Tells what the parts of `shares` took, in seconds from their common start.
-    pub(super) fn ran(&mut self, shares: &Shares, seconds: &[f64]) {
+    /// Tells what the parts of `shares` took, in seconds from their common start; nothing if one failed.
+    pub(super) fn ran(&mut self, shares: &Shares, seconds: Option<&[f64]>) {
+        shares.holds.iter().for_each(|&device| self.held[device] = false);
+        shares.devices().for_each(|device| self.queues[device] -= 1);
+        let Some(seconds) = seconds else { return };
         let is_alone = shares.items.iter().filter(|&&items| items > 0).count() == 1;
         let whole = seconds.iter().copied().fold(0.0, f64::max);
         self.runs += 1;
@@ -126,17 +175,23 @@ impl Policy {
             Why::Learning => self.learning += whole,
             Why::Trial(quickest) => self.lost += (whole - quickest).max(0.0),
         }
-        let parts = shares.items.iter().zip(seconds).zip(&mut self.engines);
-        for ((&items, &seconds), engine) in parts.filter(|((items, _), _)| **items > 0) {
+        for (e, engine) in self.engines.iter_mut().enumerate() {
+            if shares.items[e] == 0 {
+                continue;
+            }
+            let (items, seconds) = (shares.items[e], seconds[e] / turns(shares.ahead[e]));
             self.items += items as f64;
             engine.runs = engine.runs.saturating_add(1);
-            if engine.runs == 1 {
-                engine.start_up.first = seconds;
-            }
             if engine.runs >= TRIES {
                 engine.add(items, seconds.max(RESOLUTION), is_alone, self.runs);
             }
         }
+    }
+
+    /// Whether no caller has a device.
+    #[cfg(test)]
+    pub(super) fn is_idle(&self) -> bool {
+        !self.held.contains(&true) && self.queues.iter().all(|&parts| parts == 0)
     }
 
     /// A small part of a device that is not known yet, where the batch, or all before, is worth it.
@@ -173,7 +228,8 @@ impl Policy {
         let cpu = &self.engines[CPU];
         let own = (items as f64 * seconds / cpu.beside(items)) as usize;
         let own = own.min(items - part);
-        Shares { why: Why::Learning, ..self.shares([(CPU, own), (device, part)]) }
+        let shares = self.shares([(CPU, own), (device, part)]);
+        Shares { why: Why::Learning, holds: vec![device], ..shares }
     }
 
     /// The quickest way for all items; or, if that is cheap, another one that was slower when it was last tried.
@@ -181,7 +237,7 @@ impl Policy {
         let together = self.engines.len();
         let mut ways: Vec<(usize, f64, Shares)> = (0..together)
             .filter(|&e| fit[e])
-            .map(|e| (e, self.engines[e].alone(items), self.shares([(e, items)])))
+            .map(|e| (e, self.queued(e, self.engines[e].alone(items)), self.shares([(e, items)])))
             .collect();
         ways.extend(self.split(items, fit).map(|(seconds, shares)| (together, seconds, shares)));
         let size = class(items);
@@ -201,10 +257,12 @@ impl Policy {
         let again = ways.into_iter().find(|(other, seconds, _)| {
             class.runs >= class.due[*other].0 && seconds - best <= allowed
         });
-        if let Some((other, _, shares)) = again {
+        if let Some((other, _, trial)) = again {
+            let is_new = |&e: &usize| trial.items[e] > 0 && shares.items[e] == 0;
+            let holds = (CPU + 1..together).filter(is_new).collect();
             let (due, wait) = &mut class.due[other];
             (*due, *wait) = (class.runs + *wait, (2 * *wait).min(LONGEST));
-            return Shares { why: Why::Trial(best), ..shares };
+            return Shares { why: Why::Trial(best), holds, ..trial };
         }
         if way != class.way {
             class.due[class.way] = (class.runs + WAIT, WAIT);
@@ -227,8 +285,9 @@ impl Policy {
                 break;
             }
             let mut whole = 0.0_f64;
-            for ((speed, &part), known) in speeds.iter_mut().zip(&parts).zip(&self.engines) {
-                let seconds = if part > 0 { known.beside(part) } else { 0.0 };
+            for (e, (speed, &part)) in speeds.iter_mut().zip(&parts).enumerate() {
+                let seconds =
+                    if part > 0 { self.queued(e, self.engines[e].beside(part)) } else { 0.0 };
                 *speed = if part > 0 { part as f64 / seconds } else { 0.0 };
                 whole = whole.max(seconds);
             }
@@ -239,9 +298,19 @@ impl Policy {
         best.map(|(seconds, parts)| (seconds, self.shares(parts.into_iter().enumerate())))
     }
 
+    /// What takes an engine so many seconds, after what is in its queue: of parts about as large.
+    fn queued(&self, engine: usize, seconds: f64) -> f64 {
+        seconds * turns(self.queues[engine])
+    }
+
     fn shares(&self, parts: impl IntoIterator<Item = (usize, usize)>) -> Shares {
         let mut items = vec![0; self.engines.len()];
         parts.into_iter().for_each(|(engine, part)| items[engine] = part);
-        Shares { items, is_new: false, why: Why::Quickest }
+        Shares::new(items)
     }
+}
+
+/// How many times its own time a part takes behind others.
+fn turns(ahead: u32) -> f64 {
+    1.0 + f64::from(ahead)
 }

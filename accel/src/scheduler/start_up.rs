@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Instant};
 
 use crate::{
-    engine::{Engine, Operand},
+    engine::{DeviceFault, Engine, Operand, RunError},
     program::Builder,
     ring::{Ring, largest_primes},
 };
@@ -18,13 +18,18 @@ pub(super) struct StartUp {
 }
 
 impl StartUp {
-    /// What the smallest program costs: its first run, and the best of some others. A device that cannot
-    /// run it costs everything.
-    pub(super) fn measure(device: &dyn Engine) -> Self {
+    /// The name of the program that is measured.
+    pub(super) const PROGRAM: &'static str = "start-up";
+
+    /// What the smallest program costs: its first run, and the best of some others.
+    ///
+    /// # Errors
+    /// The device cannot run it, and was not asked again: it may have taken minutes to say so.
+    pub(super) fn measure(device: &dyn Engine) -> Result<Self, DeviceFault> {
         let Ok(ring) = Ring::new(16, &largest_primes(20, 16, 1)) else {
             unreachable!("there are such primes")
         };
-        let mut b = Builder::new("start-up");
+        let mut b = Builder::new(Self::PROGRAM);
         let x = b.coefficients("x", &Arc::new(ring));
         let double = b.add("2x", x, x);
         b.output(double);
@@ -32,10 +37,14 @@ impl StartUp {
         let mut run = || {
             let clock = Instant::now();
             let mut operands = [Operand::SecretIn(&x), Operand::Out(&mut out)];
-            let outcome = device.run(&program, &mut operands);
-            if outcome.is_ok() { clock.elapsed().as_secs_f64() } else { f64::INFINITY }
+            device.run(&program, &mut operands).map_err(|error| match error {
+                RunError::Device { why, .. } => why,
+                error => DeviceFault::Failed { why: error.to_string() },
+            })?;
+            Ok(clock.elapsed().as_secs_f64())
         };
-        let first = run();
-        Self { first, each: (0..4).map(|_| run()).fold(f64::INFINITY, f64::min) }
+        let first = run()?;
+        let each = (0..4).try_fold(f64::INFINITY, |best, _| Ok(run()?.min(best)))?;
+        Ok(Self { first, each })
     }
 }

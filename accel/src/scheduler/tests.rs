@@ -209,14 +209,10 @@ fn measuring_gives_the_same_bits() {
         let runs = Arc::new(AtomicUsize::new(0));
         let devices: Vec<Arc<dyn Engine>> =
             vec![Arc::new(Counted(runs.clone())), Arc::new(Flawed(fault.clone()))];
-        let mut scheduler = Scheduler::measuring(devices, Arc::new(CpuEngine::new()), observer);
-        let measured = scheduler.start_ups.as_ref().unwrap();
-        assert!(measured[0].each > 0.0 && measured[0].first.is_finite());
-        assert_eq!(measured[1].each.is_finite(), fault.is_none());
-        assert_eq!(scheduler.name(), "auto");
-        // Whatever the clock said, both are worth a trial.
-        scheduler.start_ups = Some(vec![StartUp::default(); 2]);
-        runs.store(0, Relaxed);
+        let cpu = Arc::new(CpuEngine::new());
+        // Whatever a clock said, both are worth a trial.
+        let start_ups = Some(vec![StartUp::default(); 2]);
+        let scheduler = Scheduler { start_ups, ..Scheduler::preferring(devices, cpu, observer) };
         for n in [0, 1, 300, 64, 7].into_iter().cycle().take(60) {
             assert!(sums(&scheduler, n) == sums(&ReferenceEngine, n), "{n} items");
         }
@@ -225,6 +221,61 @@ fn measuring_gives_the_same_bits() {
         // Otherwise all of this was of the CPU.
         assert!(runs.load(Relaxed) > 2, "the device had no part in it");
     }
+}
+
+#[test]
+fn a_device_that_fails_at_start_is_told_and_left_out() {
+    let (told, observer) = told();
+    let runs = Arc::new(AtomicUsize::new(0));
+    let devices: Vec<Arc<dyn Engine>> =
+        vec![Arc::new(Flawed(Some(DeviceFault::Timeout))), Arc::new(Counted(runs.clone()))];
+    let scheduler = Scheduler::measuring(devices, Arc::new(CpuEngine::new()), observer);
+    let expected = r#"Failed { program: "start-up", engine: "flawed", why: Timeout }"#;
+    assert_eq!(*locked(&told), [expected]);
+    assert_eq!((scheduler.name(), scheduler.engines.len()), ("auto", 2));
+    let [measured] = scheduler.start_ups.as_deref().unwrap() else { panic!("one is left") };
+    assert!(measured.each > 0.0 && measured.first.is_finite());
+    assert_eq!((runs.load(Relaxed), sums(&scheduler, 9)), (5, sums(&ReferenceEngine, 9)));
+}
+
+/// Callers at once, of which one learns: the same bits, and nothing stays in a queue.
+#[test]
+fn measuring_gives_callers_at_once_the_same_bits() {
+    for fault in [None, Some(DeviceFault::OutOfMemory)] {
+        let runs = Arc::new(AtomicUsize::new(0));
+        let devices: Vec<Arc<dyn Engine>> =
+            vec![Arc::new(Counted(runs.clone())), Arc::new(Flawed(fault))];
+        let cpu = Arc::new(CpuEngine::new());
+        let start_ups = Some(vec![StartUp::default(); 2]);
+        let scheduler = Scheduler { start_ups, ..Scheduler::preferring(devices, cpu, |_| ()) };
+        let expected = [64, 300].map(|n| sums(&ReferenceEngine, n));
+        thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    (0..20).for_each(|_| {
+                        assert!([64, 300].map(|n| sums(&scheduler, n)) == expected);
+                    });
+                });
+            }
+        });
+        assert!(runs.load(Relaxed) > 0);
+        let state = locked(&scheduler.state);
+        assert!(state.shapes.values().all(|known| known.policy.is_idle()));
+    }
+}
+
+/// Exponents of a few bits take less time than those of many in as many words.
+#[test]
+fn programs_of_other_exponents_are_of_another_shape() {
+    let m = Arc::new(Modulus::new("m", &[7]).unwrap());
+    let [a, b, c] = [8, 64, 8].map(|bits| {
+        let mut b = Builder::new("power");
+        let (x, e) = (b.residues("x", &m), b.exponents::<Public>("e", bits));
+        let power = b.pow("power", x, e);
+        b.output(power);
+        shape(&b.build())
+    });
+    assert!(a != b && a == c);
 }
 
 /// The suite over two halves of an engine.
