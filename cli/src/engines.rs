@@ -38,7 +38,7 @@ fn tell(event: Event<'_>) {
             tracing::warn!("{program} does not run on engine {engine}: it has no step {step}");
         }
         Event::Failed { program, engine, why } => {
-            tracing::warn!("{program} ran on the CPU: engine {engine} failed: {why}");
+            tracing::warn!("engine {engine} failed at {program}, and the CPU takes over: {why}");
         }
         Event::Chosen { program, shares } => {
             let shares: Vec<_> =

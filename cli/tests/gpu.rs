@@ -67,7 +67,7 @@ fn demo(engine: &str, scheme: &str) {
     let ran = place.start_logging("info", &format!("demo {settings} --json figures.json")).finish();
     assert_eq!(ran.code, Some(0), "{ran:?}");
     assert!(ran.stderr.contains(&format!("engine {engine}: ")), "{}", ran.stderr);
-    assert!(!ran.stderr.contains(" failed: "), "{}", ran.stderr);
+    assert!(!ran.stderr.contains(" failed at "), "{}", ran.stderr);
     let figures: Value = serde_json::from_slice(&place.read("figures.json")).unwrap();
     assert_eq!(figures["agree"], true);
 }
