@@ -5,7 +5,7 @@
 // Source: D. J. Bernstein and B.-Y. Yang, "Fast constant-time gcd computation and modular inversion", 2019.
 //
 // Numbers are two's complement modulo R', which is at least 2^32 · m here, every limb below 2^27. f and g are
-// within ±m, d and e in (−m, 2m), with d·a ≡ f and e·a ≡ g mod m. Of the constants only m is read, and its inverse.
+// within ±m, d and e in [−m, 2m), with d·a ≡ f and e·a ≡ g mod m. Of the constants only m is read, and its inverse.
 
 @compute @workgroup_size(GROUP)
 fn main(@builtin(local_invocation_index) index: u32, @builtin(workgroup_id) group: vec3<u32>,
@@ -83,7 +83,7 @@ fn division_steps(delta: i32, low_fg: vec2<u32>) -> Steps {
 }
 
 // The multiple of m that makes c.x · d + c.y · e one of 2^27, and takes m from each of d and e that is not
-// negative: both are within ±m then, the sum over 2^27 in (−m, 2m).
+// negative: both are within ±m then, the sum over 2^27 in [−m, 2m).
 fn of_m(c: vec2<i32>, low_de: vec2<u32>, signs: vec2<i32>) -> i32 {
     let taken = -(c.x * signs.x + c.y * signs.y);
     // Modulo 2^32.

@@ -60,7 +60,7 @@ const ONE: u32 = 1u;
 const R_SQUARED: u32 = 2u;
 const EXTRA: u32 = 3u;
 
-// Threads a number: 1, 2, 4, 8 or 16.
+// Threads a number: a power of two up to a workgroup.
 override TEAM: u32 = 1u;
 
 alias Number = array<u32, LIMBS>;

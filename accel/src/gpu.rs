@@ -203,7 +203,7 @@ impl Engine for GpuEngine {
     }
 
     fn multiply_rate(&self) -> Option<f64> {
-        limit::multiply_rate(&self.executor).ok()
+        limit::multiply_rate(&self.executor).ok().flatten()
     }
 
     fn supports(&self, _step: &str) -> bool {

@@ -226,6 +226,24 @@ mod long {
         let (x, e) = (residues(&mut random, 300), words(&mut random, 300 * 5));
         agree(&b.build(), &[Operand::In(&x), Operand::In(&e)], WORDS * 5);
     }
+
+    /// Wide digits of small numbers: the turns of a dispatch are those over entries of tables.
+    #[test]
+    fn tables_of_many_entries() {
+        let mut random = ChaCha20Rng::seed_from_u64(24);
+        let root = Arc::new(Modulus::new("s", &[u64::MAX; 12]).unwrap());
+        let m = Arc::new(Modulus::square("s²", &root).unwrap());
+        let (rows, count) = (130, 64);
+        let mut b = Builder::new("wide dot");
+        let x = b.shared_residues("x", &m, rows);
+        let e = b.exponent_rows::<Secret>("e", 64, rows);
+        let z = b.dot("z", x, e);
+        b.output(z);
+        let mut x = words(&mut random, 24 * rows);
+        x.chunks_mut(24).for_each(|x| x[23] >>= 1);
+        let e = words(&mut random, rows * count);
+        agree(&b.build(), &[Operand::In(&x), Operand::SecretIn(&e)], 24 * count);
+    }
 }
 
 /// An engine that measures, over the adapter and the CPU: the same bits while it learns and after.

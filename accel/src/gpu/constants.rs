@@ -2,10 +2,7 @@
 
 use std::sync::Arc;
 
-use crypto_bigint::{
-    BoxedUint, ConcatenatingMul,
-    modular::{BoxedMontyForm, BoxedMontyParams},
-};
+use crypto_bigint::{BoxedUint, ConcatenatingMul, NonZero};
 use zeroize::Zeroizing;
 
 use super::{
@@ -66,7 +63,7 @@ impl Constants {
         let bits = shape.pair_radix_bits();
         let powers = [bits, 2 * bits].map(|bits| {
             let power = Zeroizing::new(power_of_two_mod(bits, square.words()));
-            digits_of(&power, root)
+            digits_of(&power, &big(root.words()))
         });
         let numbers: Vec<&[u64]> = powers.iter().flatten().map(|digit| digit.as_slice()).collect();
         Ok(Self { digits: 2, ..Self::new(executor, shape, root.words(), &numbers)? })
@@ -172,14 +169,25 @@ fn minus_one(m: &[u64]) -> Zeroizing<Vec<u64>> {
     words
 }
 
+/// A number that is overwritten when it goes.
+fn big(words: &[u64]) -> Zeroizing<BoxedUint> {
+    Zeroizing::new(BoxedUint::from_words(words.iter().copied()))
+}
+
+/// A modulus as a divisor, with no copy of it.
+fn divisor(m: &BoxedUint) -> &NonZero<BoxedUint> {
+    match m.as_odd_vartime() {
+        Some(odd) => odd.as_nz_ref(),
+        None => unreachable!("a modulus is odd"),
+    }
+}
+
 /// The digits in base s of a number below s². Constant time.
-fn digits_of(x: &[u64], s: &Modulus) -> [Zeroizing<Vec<u64>>; 2] {
-    let big = |words: &[u64]| Zeroizing::new(BoxedUint::from_words(words.iter().copied()));
-    let Some(odd) = big(s.words()).to_odd().into_option() else { unreachable!("a modulus is odd") };
-    let (quotient, rest) = big(x).div_rem(odd.as_nz_ref());
+fn digits_of(x: &[u64], s: &BoxedUint) -> [Zeroizing<Vec<u64>>; 2] {
+    let (quotient, rest) = big(x).div_rem(divisor(s));
     [rest, quotient].map(|digit| {
         let digit = Zeroizing::new(digit);
-        let mut words = Zeroizing::new(vec![0; s.len_words()]);
+        let mut words = Zeroizing::new(vec![0; s.as_words().len()]);
         words.iter_mut().zip(digit.as_words()).for_each(|(to, &word)| *to = word);
         words
     })
@@ -187,10 +195,8 @@ fn digits_of(x: &[u64], s: &Modulus) -> [Zeroizing<Vec<u64>>; 2] {
 
 /// `a · b mod m`. Constant time.
 fn mul_mod(a: &[u64], b: &[u64], m: &Modulus) -> Zeroizing<Vec<u64>> {
-    let big = |words: &[u64]| Zeroizing::new(BoxedUint::from_words(words.iter().copied()));
-    let Some(odd) = big(m.words()).to_odd().into_option() else { unreachable!("a modulus is odd") };
     let product = Zeroizing::new(big(a).concatenating_mul(&*big(b)));
-    let rest = Zeroizing::new(product.rem(odd.as_nz_ref()));
+    let rest = Zeroizing::new(product.rem(divisor(&big(m.words()))));
     Zeroizing::new(rest.as_words()[..m.len_words()].to_vec())
 }
 
@@ -266,7 +272,9 @@ fn in_digits(residues: &[u64], modulus: &Modulus) -> Zeroizing<Vec<u64>> {
         None => Zeroizing::new(residues.to_vec()),
         Some(root) => {
             let mut words = Zeroizing::new(Vec::with_capacity(each.len() * 2 * root.len_words()));
-            each.flat_map(|x| digits_of(x, root)).for_each(|digit| words.extend_from_slice(&digit));
+            let root = big(root.words());
+            each.flat_map(|x| digits_of(x, &root))
+                .for_each(|digit| words.extend_from_slice(&digit));
             words
         }
     }
@@ -275,17 +283,13 @@ fn in_digits(residues: &[u64], modulus: &Modulus) -> Zeroizing<Vec<u64>> {
 /// `base^(2^(width · window))` for every window. Constant time.
 fn first_powers(fixed: &FixedBase, width: u32, windows: u32) -> Zeroizing<Vec<u64>> {
     let m = fixed.modulus();
-    let Some(odd) = BoxedUint::from_words(m.words().iter().copied()).to_odd().into_option() else {
-        unreachable!("a modulus is odd")
-    };
-    let base = BoxedUint::from_words(fixed.base().iter().copied());
-    let mut power = Zeroizing::new(BoxedMontyForm::new(base, &BoxedMontyParams::new(odd)));
+    let mut power = Zeroizing::new(fixed.base().to_vec());
     let mut words = Zeroizing::new(Vec::with_capacity(windows as usize * m.len_words()));
     for window in 0..windows {
         if window > 0 {
-            (0..width).for_each(|_| *power = power.square());
+            (0..width).for_each(|_| power = mul_mod(&power, &power, m));
         }
-        words.extend_from_slice(Zeroizing::new(power.retrieve()).as_words());
+        words.extend_from_slice(&power);
     }
     words
 }

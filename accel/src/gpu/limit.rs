@@ -25,10 +25,11 @@ const TRIES: usize = 3;
 
 /// Products of two numbers of 32 bits, added to one of 64, that a device does in a second. Two runs that differ in
 /// their rounds alone tell it: what else a run takes is in both.
+/// Nothing if others' work hid the difference.
 ///
 /// # Errors
 /// The device's.
-pub(super) fn multiply_rate(executor: &Executor) -> Result<f64, DeviceFault> {
+pub(super) fn multiply_rate(executor: &Executor) -> Result<Option<f64>, DeviceFault> {
     let threads = if executor.is_software() { THREADS_EMULATED } else { THREADS };
     let seconds = |rounds: u32| {
         let mut best = Duration::MAX;
@@ -47,7 +48,8 @@ pub(super) fn multiply_rate(executor: &Executor) -> Result<f64, DeviceFault> {
     }
     let (short, long) = (seconds(rounds)?, seconds(TIMES * rounds)?);
     let more = f64::from(threads) * f64::from(CHAINS * (TIMES - 1) * rounds);
-    Ok(more / long.saturating_sub(short).as_secs_f64().max(f64::MIN_POSITIVE))
+    let difference = long.checked_sub(short).filter(|difference| !difference.is_zero());
+    Ok(difference.map(|seconds| more / seconds.as_secs_f64()))
 }
 
 /// So many rounds in so many threads.

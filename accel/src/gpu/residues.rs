@@ -81,10 +81,16 @@ impl Call<'_> {
         self.dispatch(recorder, more, None);
     }
 
-    /// The same of a kernel that takes many rounds, in as many dispatches as they need.
-    fn record_rounds(&self, recorder: &mut Recorder<'_>, rounds: Range<u32>, more: Params) {
-        // A round is a loop over the limbs of a number, and of pairs one more.
-        let most = MAX_ROUNDS / (self.m.shape.total() + 1);
+    /// The same of a kernel that takes many rounds, in as many dispatches as they need: each round is a loop over
+    /// the limbs of a number, of pairs one more, and over so many `entries` of a table.
+    fn record_rounds(
+        &self,
+        recorder: &mut Recorder<'_>,
+        rounds: Range<u32>,
+        entries: u32,
+        more: Params,
+    ) {
+        let most = MAX_ROUNDS / (self.m.shape.total() + 1 + entries);
         let several = rounds.len() as u32 > most;
         let state = several.then(|| recorder.buffer((self.count * self.m.limbs()) as usize));
         for from_round in rounds.clone().step_by(most as usize) {
@@ -116,7 +122,7 @@ impl Call<'_> {
     /// A product of powers from a table: see `pow.wgsl`.
     fn record_powers(&self, recorder: &mut Recorder<'_>, params: Params) {
         let Params { width, rows, windows, .. } = params;
-        self.record_rounds(recorder, width..windows * (width + rows) + 1, params);
+        self.record_rounds(recorder, width..windows * (width + rows) + 1, 1 << width, params);
     }
 }
 
@@ -338,7 +344,7 @@ fn split(recorder: &mut Recorder<'_>, m: &Constants, x: Numbers, low: Numbers, c
 
 /// The numbers of pairs whose low digits are `low`.
 fn join(recorder: &mut Recorder<'_>, linear: &Constants, low: Numbers, out: Numbers, count: u32) {
-    let high = Numbers { start: low.start + low.words, ..low };
+    let high = low.from(low.words);
     Call { kernel: Kernel::Linear, m: linear, a: high, b: low, out, count }
         .record(recorder, Params::default());
 }
@@ -363,24 +369,25 @@ fn product(
     // Whether groups follow one another from item to item.
     let is_even = left == 0 && rows.stride == number * words;
     if groups < 2 || count >= MANY || !(is_even || count <= FEW) {
-        return product_in_turn(recorder, modulus, m, out, (rows, number), count);
+        return Turns::new(recorder, modulus, m, number).record(recorder, out, rows, count);
     }
     let each = groups + u32::from(left > 0);
     let buffer = recorder.buffer((count * each * words) as usize);
     let products = Numbers { buffer, words, stride: words, start: 0 };
     let rows_of_groups = Numbers { stride: FAN * words, ..rows };
+    let whole = Turns::new(recorder, modulus, m, FAN);
     if is_even {
-        let rows = (rows_of_groups, FAN);
-        product_in_turn(recorder, modulus, m, products, rows, count * groups);
+        whole.record(recorder, products, rows_of_groups, count * groups);
     } else {
+        let rest = (left > 0).then(|| Turns::new(recorder, modulus, m, left));
         for item in 0..count {
             let rows = rows_of_groups.from(item * rows.stride);
             let products = products.from(item * each * words);
-            product_in_turn(recorder, modulus, m, products, (rows, FAN), groups);
-            if left > 0 {
+            whole.record(recorder, products, rows, groups);
+            if let Some(rest) = &rest {
                 let (rows, products) =
-                    (rows.from(groups * FAN * words), products.from(groups * words));
-                product_in_turn(recorder, modulus, m, products, (rows, left), 1);
+                    (rows.from(groups * rows.stride), products.from(groups * words));
+                rest.record(recorder, products, rows, 1);
             }
         }
     }
@@ -388,23 +395,27 @@ fn product(
     product(recorder, modulus, m, out, (products, each), count);
 }
 
-/// The product of `number` rows of each item, one row after the other.
-fn product_in_turn(
-    recorder: &mut Recorder<'_>,
-    modulus: &Modulus,
-    m: &Constants,
-    out: Numbers,
-    (rows, number): (Numbers, u32),
-    count: u32,
-) {
-    let power = modulus.power_of_two(m.shape.radix_bits(), number);
-    let correction = recorder.constant(Words::Owned(Zeroizing::new(power)));
-    let b = Numbers { buffer: correction, words: rows.words, stride: 0, start: 0 };
-    Call { kernel: Kernel::Product, m, a: rows, b, out, count }.record_rounds(
-        recorder,
-        1..number + 1,
-        Params { rows: number, ..Params::default() },
-    );
+/// Products of so many rows, one after the other.
+struct Turns<'m> {
+    m: &'m Constants,
+    rows: u32,
+    /// What makes up for as many Montgomery products.
+    correction: Buffer,
+}
+
+impl<'m> Turns<'m> {
+    fn new(recorder: &mut Recorder<'_>, modulus: &Modulus, m: &'m Constants, rows: u32) -> Self {
+        let power = modulus.power_of_two(m.shape.radix_bits(), rows);
+        let correction = recorder.constant(Words::Owned(Zeroizing::new(power)));
+        Self { m, rows, correction }
+    }
+
+    fn record(&self, recorder: &mut Recorder<'_>, out: Numbers, a: Numbers, count: u32) {
+        let Self { m, rows, correction } = *self;
+        let b = Numbers { buffer: correction, words: a.words, stride: 0, start: 0 };
+        let call = Call { kernel: Kernel::Product, m, a, b, out, count };
+        call.record_rounds(recorder, 1..rows + 1, 0, Params { rows, ..Params::default() });
+    }
 }
 
 fn choose(recorder: &mut Recorder<'_>, out: &View<'_>, args: &[View<'_>], count: u32) {

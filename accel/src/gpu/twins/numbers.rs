@@ -363,7 +363,7 @@ pub(super) fn pair_mul(grid: &mut Grid<'_>) {
 /// The inverse of a modulo m, or 0.
 pub(super) fn invert(grid: &mut Grid<'_>) {
     let (m, p) = (Numbers::of(grid.shape.unwrap(), 1, grid.constants), params(grid));
-    assert!(m.m.bits() + 32 <= m.radix.bits());
+    assert!(m.m.bits() + 32 <= u64::from(m.shape.radix_bits()));
     for item in 0..p.count {
         let inverse = a_of(grid, &p, item, 0).modinv(&m.m).unwrap_or_default();
         store(grid, &p, item, 0, &inverse);
