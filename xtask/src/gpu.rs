@@ -35,7 +35,8 @@ fn drivers() -> [Driver; 2] {
     let swiftshader = Driver {
         adapter: "SwiftShader",
         manifest: Some(swiftshader()),
-        tests: &["--workspace --exclude ciphergram --test gpu --"],
+        // Without `cli`, whose default feature it is.
+        tests: &["--workspace --exclude ciphergram --features ciphergram-accel/gpu --test gpu --"],
         advice: "on Debian, as root, `cargo xtask test --only install` unpacks it",
     };
     [mesa, swiftshader]
