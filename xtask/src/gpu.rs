@@ -28,15 +28,15 @@ fn drivers() -> [Driver; 2] {
     let mesa = Driver {
         adapter: "llvmpipe",
         manifest: None,
-        tests: &["--workspace --test gpu --", "--workspace --lib -- gpu::"],
+        tests: &["--workspace --test gpu --test gpu_commands --", "--workspace --lib -- gpu::"],
         advice: "on Debian, as root: apt-get install --yes --no-install-recommends \
                  mesa-vulkan-drivers libvulkan1",
     };
     let swiftshader = Driver {
         adapter: "SwiftShader",
         manifest: Some(swiftshader()),
-        // Without `cli`, whose default feature it is.
-        tests: &["--workspace --exclude ciphergram --features ciphergram-accel/gpu --test gpu --"],
+        // The same binary: with other packages it would have other features, and be built again.
+        tests: &["--workspace --test gpu --"],
         advice: "on Debian, as root, `cargo xtask test --only install` unpacks it",
     };
     [mesa, swiftshader]
