@@ -3,6 +3,8 @@
 //! An engine joins with one line in its tests, `ciphergram_accel::conformance!(MyEngine::new());`.
 //! Operands are random and extreme (0, 1, m − 1), batches of every size from 0 to 17.
 
+mod programs;
+
 use std::sync::Arc;
 
 use rand_chacha::ChaCha20Rng;
@@ -17,6 +19,7 @@ use crate::{
     reference::ReferenceEngine,
     ring::{Ring, largest_primes},
 };
+pub use programs::random_programs;
 
 /// Instantiates the suite for the engine that the expression makes.
 ///
@@ -47,7 +50,7 @@ macro_rules! conformance {
     // What is to be done with all cases, and its own words.
     (@all $what:ident $($words:tt)*) => {
         $crate::conformance!(@$what $($words)* residues, inverses, powers, pairs, dots, paillier_legs,
-            transforms, polynomials, compositions, sampling, packing, refusals);
+            transforms, polynomials, compositions, sampling, packing, random_programs, refusals);
     };
     (@table $($case:ident),*) => {
         /// All cases by name, for programs that are no tests. A case panics where an engine errs.

@@ -162,6 +162,7 @@ pub(super) fn run(
     let mut size = part(engine, program, &batch)?;
     loop {
         let left = count - batch.done;
+        size = size.min(left);
         let full = record(engine, program, &batch, size)?;
         let rest = match left % size {
             0 => None,
