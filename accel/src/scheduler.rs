@@ -309,10 +309,10 @@ impl Engine for Scheduler {
     fn run(&self, program: &Program, operands: &mut [Operand<'_>]) -> Result<(), RunError> {
         let shape = shape(program);
         let mut fit = self.fit(program, shape);
-        if !fit[CPU + 1..].contains(&true) {
+        let items = interpret::count(program, operands);
+        if items == 0 || !fit[CPU + 1..].contains(&true) {
             return self.engines[CPU].run(program, operands);
         }
-        let items = interpret::count(program, operands);
         let mut shares = self.shares(program, shape, items, &fit);
         if shares.items[CPU] == items {
             // Batches of a few items take microseconds: nothing more is done for them.

@@ -355,7 +355,7 @@ mod auto {
     /// As `ckks-sum` encrypts: a polynomial times another one, plus the first.
     #[test]
     fn polynomials() {
-        let ring = Arc::new(Ring::new(1024, &largest_primes(50, 1024, 2)).unwrap());
+        let ring = Arc::new(Ring::new(256, &largest_primes(50, 256, 2)).unwrap());
         let mut b = Builder::new("auto.polynomials");
         let (x, y) = (b.coefficients("x", &ring), b.coefficients("y", &ring));
         let (u, v) = (b.ntt("ntt x", x), b.ntt("ntt y", y));

@@ -171,6 +171,7 @@ fn conformance_of_parts() {
         conformance::polynomials,
         conformance::sampling,
         conformance::packing,
+        conformance::random_programs,
         conformance::refusals,
     ] {
         case(&forced);
@@ -218,8 +219,9 @@ fn measuring_gives_the_same_bits() {
         }
         let failed = locked(&told).iter().filter(|line| line.starts_with("Failed")).count();
         assert_eq!(failed, usize::from(fault.is_some()), "{told:?}");
-        // Otherwise all of this was of the CPU.
-        assert!(runs.load(Relaxed) > 2, "the device had no part in it");
+        // Otherwise all of this was of the CPU. More than these trials is the clock's to decide.
+        assert!(runs.load(Relaxed) >= 2, "the device had no part in it");
+        assert!(!locked(&told).iter().any(|line| line.contains("shares: []")), "{told:?}");
     }
 }
 
