@@ -7,11 +7,14 @@
 //! of this shape and batches of about this size: the CPU, a device, or all at once, each a part of
 //! the batch. What is measured, and how shares follow from it, is told in `scheduler/policy.rs`.
 //!
+//! Opening a device takes time too: [`OnDemand`] does without one until there is work for seconds.
+//!
 //! The CPU's part of a batch runs on the caller's thread, and so in the `rayon` pool of that thread. Of devices, the first that is not
 //! beside the CPU runs there too, others on threads of their own: what such a device does on the host, and the CPU
 //! in its place, is spread over the global pool.
 
 mod figures;
+mod on_demand;
 mod policy;
 #[cfg(test)]
 mod simulation;
@@ -37,6 +40,7 @@ use crate::{
     program::{Kind, Program, Step},
     ring::Ring,
 };
+pub use on_demand::OnDemand;
 use policy::{CPU, Policy, Shares};
 use start_up::StartUp;
 

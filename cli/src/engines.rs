@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use ciphergram_accel::{CpuEngine, Engine, ReferenceEngine, Scheduler, scheduler::Event};
+use ciphergram_accel::{
+    CpuEngine, Engine, ReferenceEngine, Scheduler,
+    scheduler::{Event, OnDemand},
+};
 
 use crate::args::EngineName;
 
@@ -19,14 +22,24 @@ pub(crate) fn engine(name: EngineName) -> Arc<dyn Engine> {
                 cpu
             }
         },
-        EngineName::Auto => match gpu() {
-            Ok(gpu) => Arc::new(Scheduler::measuring(vec![gpu], cpu, tell)),
-            Err(why) => {
-                tracing::info!("programs run on the CPU: {why}");
-                cpu
-            }
-        },
+        EngineName::Auto => Arc::new(OnDemand::new(cpu, auto)),
     };
+    told(engine)
+}
+
+/// The engine `auto` with all that there is to choose from, whether there is work for it or not.
+pub(crate) fn auto() -> Arc<dyn Engine> {
+    let cpu = Arc::new(CpuEngine::new());
+    told(match gpu() {
+        Ok(gpu) => Arc::new(Scheduler::measuring(vec![gpu], cpu, tell)),
+        Err(why) => {
+            tracing::info!("programs run on the CPU: {why}");
+            cpu
+        }
+    })
+}
+
+fn told(engine: Arc<dyn Engine>) -> Arc<dyn Engine> {
     tracing::info!("engine {}: {}", engine.name(), engine.describe());
     engine
 }

@@ -6,8 +6,7 @@ use ciphergram_accel::{Engine, engines};
 use serde_json::{Value, json};
 
 use crate::{
-    args::EngineName,
-    engines::{engine, gpu_absence},
+    engines::{auto, gpu_absence},
     failure::Failure,
 };
 
@@ -27,7 +26,7 @@ pub(crate) struct Measured {
 /// There is none of this name.
 pub(crate) fn choose(name: Option<&str>) -> Result<Vec<Arc<dyn Engine>>, Failure> {
     if name == Some("auto") {
-        return Ok(vec![engine(EngineName::Auto)]);
+        return Ok(vec![auto()]);
     }
     let all = engines();
     let names: Vec<_> = all.iter().map(|engine| engine.name()).collect();
