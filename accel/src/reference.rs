@@ -264,7 +264,7 @@ fn rescale(from: &Ring, to: &Ring, out: &mut [u64], poly: &[u64]) {
     let last = from.primes().last().map_or(0, |&q| q);
     let Some(q) = big(&[last]).to_nz().into_option() else { unreachable!("a ring has primes") };
     for (i, x) in integers(from, poly).0.iter().enumerate() {
-        let rounded = x.concatenating_add(&big(&[last / 2])).div_rem(&q).0;
+        let rounded = x.concatenating_add(big(&[last / 2])).div_rem(&q).0;
         for (limb, &p) in to.primes().iter().enumerate() {
             out[limb * n + i] = remainder(rounded.as_words().iter(), p);
         }

@@ -1,5 +1,7 @@
 //! The oracle itself, against an independent bignum.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests, where a panic is the report")]
+
 use std::sync::Arc;
 
 use ciphergram_accel::{

@@ -185,7 +185,7 @@ pub fn extensions(engine: &dyn Engine) {
             agree(engine, &program, &[&a], (count + 1) * to.len_words());
         }
     }
-    // To more primes and back; then x + (x to other primes and back), of which the latter has wrapped.
+    // To more primes, then back, and on to one of them.
     let (degree, primes) = (1024, largest_primes(50, 1024, 5));
     let [few, more, other] =
         [&primes[1..3], &primes[..], &primes[3..4]].map(|primes| ring_over(degree, primes));

@@ -129,12 +129,12 @@ impl Phase {
 /// Coefficients that are packed or unpacked at a time: whole beats for any number of primes.
 const TILE: usize = 80;
 
-/// Coefficients of `a(X^g)`.
+/// Coefficients of `a(X^g)`, in which `X^N = −1`.
 fn turn_coefficients(out: &mut [u64], a: &[u64], g: usize, q: u64) {
     let n = a.len();
     for (i, &x) in a.iter().enumerate() {
-        let power = i * g % (2 * n);
-        out[power % n] = if power < n { x } else { subtract_once(q - x, q) };
+        let power = (i * g) & (2 * n - 1);
+        out[power & (n - 1)] = if power < n { x } else { subtract_once(q - x, q) };
     }
 }
 
@@ -143,7 +143,7 @@ fn turn_values(out: &mut [u64], a: &[u64], g: usize) {
     let n = a.len();
     let reversed = |i: usize| i.reverse_bits() >> (n.leading_zeros() + 1);
     for (i, out) in out.iter_mut().enumerate() {
-        let exponent = (2 * reversed(i) + 1) * g % (2 * n);
+        let exponent = ((2 * reversed(i) + 1) * g) & (2 * n - 1);
         *out = a[reversed(exponent / 2)];
     }
 }
@@ -194,7 +194,7 @@ impl<B: Rns> RnsSteps<B> {
             }
         }
         for (index, out) in out.chunks_mut(out_kind.words()).enumerate() {
-            let item = |at: usize| args.get(at).map_or(&[][..], |arg| arg.item(index));
+            let item = |at: usize| args.get(at).unwrap_or(&args[0]).item(index);
             self.run_item(step, out_kind, out, [item(0), item(1)], args[0].kind);
         }
     }
@@ -207,7 +207,7 @@ impl<B: Rns> RnsSteps<B> {
         [a, b]: [&[u64]; 2],
         kind: &Kind,
     ) {
-        // Where there are two, the one that is left.
+        // Of two rings that of the operand.
         let ring = match (kind, out_kind) {
             (Kind::Polys { ring, .. } | Kind::Beats { ring, .. }, _)
             | (_, Kind::Polys { ring, .. }) => ring,
@@ -218,10 +218,6 @@ impl<B: Rns> RnsSteps<B> {
         let each = |out: &mut [u64], f: Pointwise<'_>| {
             let parts = out.chunks_exact_mut(n).zip(a.chunks_exact(n)).zip(b.chunks_exact(n));
             parts.zip(tables.limbs()).for_each(|(((out, a), b), limb)| f(out, a, b, limb));
-        };
-        let each_of_a = |out: &mut [u64], f: &dyn Fn(&mut [u64], &[u64], &Limb)| {
-            let parts = out.chunks_exact_mut(n).zip(a.chunks_exact(n)).zip(tables.limbs());
-            parts.for_each(|((out, a), limb)| f(out, a, limb));
         };
         match step {
             Step::PolyAdd => each(out, &|out, a, b, limb| backend.add(out, a, b, limb.q())),
@@ -236,7 +232,7 @@ impl<B: Rns> RnsSteps<B> {
                     }
                 }
             }
-            &Step::Automorphism { element } => each_of_a(out, &|out, a, limb| match kind {
+            &Step::Automorphism { element } => each(out, &|out, a, _, limb| match kind {
                 Kind::Polys { ntt: true, .. } => turn_values(out, a, element as usize),
                 _ => turn_coefficients(out, a, element as usize, limb.q()),
             }),
@@ -256,7 +252,7 @@ impl<B: Rns> RnsSteps<B> {
             }
             Step::Rescale => {
                 let (last, p) = (&a[out.len()..], tables.last_prime());
-                each_of_a(out, &|out, a, limb| backend.rescale(out, a, last, limb, p));
+                each(out, &|out, a, _, limb| backend.rescale(out, a, last, limb, p));
             }
             Step::Pack => self.pack(ring, out, a),
             Step::Unpack => self.unpack(ring, out, a),

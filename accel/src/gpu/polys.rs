@@ -108,7 +108,7 @@ impl GpuEngine {
         applied: Applied<'_>,
     ) -> Result<(), DeviceFault> {
         let Applied { step, out, args, count } = applied;
-        // Where there are two, the one that is left.
+        // Of two rings that of the operand.
         let ((Kind::Polys { ring, .. } | Kind::Beats { ring, .. }, _)
         | (_, Kind::Polys { ring, .. } | Kind::Beats { ring, .. })) = (args[0].kind, out.kind)
         else {
@@ -149,7 +149,7 @@ impl GpuEngine {
             Step::Automorphism { element } => {
                 let (words, stages) = match a.kind {
                     Kind::Polys { ntt: true, .. } => (*element, params.log_degree),
-                    // The other way: to what a coefficient of the result comes from.
+                    // Where a coefficient of the result comes from.
                     _ => (inverse_mod_word(u64::from(*element)) as u32, 0),
                 };
                 let over = Over { params: RingParams { words, stages, ..params }, ..over };

@@ -153,14 +153,14 @@ fn lift<const WORDS: usize>(out: &mut [u64], integers: &[u64], limb: &Limb) {
     }
 }
 
-/// `(x − y) / p`, below 2q, for x below 2^51, p being prime number `k` of the ring.
+/// `(x − y) / p`, below 2q, for x below 2^51.
 #[inline]
 #[target_feature(enable = "avx512f,avx512ifma")]
-fn divided(x: Word, y: Word, limb: &Limb, k: usize) -> Word {
+fn divided(x: Word, y: Word, limb: &Limb, p_inverse: Factor) -> Word {
     let (twice, minus_q) = (all(2 * limb.q()), minus(limb.q()));
     let other = mul_lazy(y, Wide::new(limb.one()), minus_q);
     let difference = _mm512_sub_epi64(_mm512_add_epi64(x, twice), other);
-    mul_lazy(difference, Wide::new(limb.prime_inverses[k]), minus_q)
+    mul_lazy(difference, Wide::new(p_inverse), minus_q)
 }
 
 /// The residues of numbers to their digits in mixed radix, the primes, as in the portable path.
@@ -168,8 +168,10 @@ fn divided(x: Word, y: Word, limb: &Limb, k: usize) -> Word {
 #[target_feature(enable = "avx512f,avx512ifma")]
 fn to_digits<const L: usize>(x: &mut [Word; L], limbs: &[Limb]) {
     for j in 0..L {
-        let digit = (0..j).fold(x[j], |digit, k| divided(digit, x[k], &limbs[j], k));
-        x[j] = subtract_once(digit, all(limbs[j].q()));
+        let limb = &limbs[j];
+        let before = x[..j].iter().zip(&limb.prime_inverses);
+        let digit = before.fold(x[j], |x, (&digit, &inverse)| divided(x, digit, limb, inverse));
+        x[j] = subtract_once(digit, all(limb.q()));
     }
 }
 
@@ -238,10 +240,10 @@ fn base_extend<const L: usize>(out: &mut [u64], poly: &[u64], tables: &Tables, r
 #[target_feature(enable = "avx512f,avx512ifma")]
 fn rescale(out: &mut [u64], a: &[u64], last: &[u64], limb: &Limb, p: u64) {
     let (p, half, q) = (all(p), all(p / 2), all(limb.q()));
-    let k = limb.prime_inverses.len() - 1;
+    let inverse = limb.last_prime_inverse();
     each_eight!(out, a, last, |x, last| {
         let rest = subtract_once(_mm512_add_epi64(last, half), p);
-        subtract_once(divided(_mm512_add_epi64(x, half), rest, limb, k), q)
+        subtract_once(divided(_mm512_add_epi64(x, half), rest, limb, inverse), q)
     });
 }
 

@@ -84,11 +84,11 @@ fn inverse(a: &mut [u64], limb: &Limb) {
     a.iter_mut().for_each(|x| *x = subtract_once(mul_lazy(*x, limb.n_inverse, q), q));
 }
 
-/// `(x − y) / p`, below 2q, p being prime number `k` of the ring.
+/// `(x − y) / p`, below 2q.
 #[inline(always)]
-fn divided(x: u64, y: u64, limb: &Limb, k: usize) -> u64 {
+fn divided(x: u64, y: u64, limb: &Limb, p_inverse: Factor) -> u64 {
     let difference = x + 2 * limb.q() - mul_lazy(y, limb.one(), limb.q());
-    mul_lazy(difference, limb.prime_inverses[k], limb.q())
+    mul_lazy(difference, p_inverse, limb.q())
 }
 
 /// The residues of a number to its digits in mixed radix, the primes.
@@ -98,7 +98,8 @@ fn divided(x: u64, y: u64, limb: &Limb, k: usize) -> u64 {
 #[inline(always)]
 fn to_digits(x: &mut [u64; MAX_PRIMES], limbs: &[Limb]) {
     for (j, limb) in limbs.iter().enumerate() {
-        let digit = (0..j).fold(x[j], |digit, k| divided(digit, x[k], limb, k));
+        let before = x[..j].iter().zip(&limb.prime_inverses);
+        let digit = before.fold(x[j], |x, (&digit, &inverse)| divided(x, digit, limb, inverse));
         x[j] = subtract_once(digit, limb.q());
     }
 }
@@ -234,10 +235,10 @@ impl Rns for Portable {
 
     /// Half of p more, and what the sum leaves modulo p less.
     fn rescale(self, out: &mut [u64], a: &[u64], last: &[u64], limb: &Limb, p: u64) {
-        let k = limb.prime_inverses.len() - 1;
+        let inverse = limb.last_prime_inverse();
         for ((out, &x), &last) in out.iter_mut().zip(a).zip(last) {
             let rest = subtract_once(last + p / 2, p);
-            *out = subtract_once(divided(x + p / 2, rest, limb, k), limb.q());
+            *out = subtract_once(divided(x + p / 2, rest, limb, inverse), limb.q());
         }
     }
 

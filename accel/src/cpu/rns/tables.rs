@@ -76,6 +76,11 @@ impl Limb {
         self.q
     }
 
+    /// Of the ring's last prime.
+    pub(in crate::cpu) fn last_prime_inverse(&self) -> Factor {
+        self.prime_inverses[self.prime_inverses.len() - 1]
+    }
+
     /// 1, to reduce by.
     pub(in crate::cpu) fn one(&self) -> Factor {
         self.radix_powers[0]

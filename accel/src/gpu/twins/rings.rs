@@ -201,8 +201,8 @@ pub(super) fn rescale(grid: &mut Grid<'_>) {
     });
 }
 
-/// a(X^g): of coefficients, each `X^i` to `X^(i·g)`, where `words` is 1/g; of values, that at each root from where
-/// `a` has that of its g-th power, where `words` is g.
+/// a(X^g). Coefficient i goes to `X^(i·g)`, where `words` is 1/g; the value at a root to where the g-th power is that
+/// root, where `words` is g.
 pub(super) fn automorphism(grid: &mut Grid<'_>) {
     let ring = Ring::of(grid.params, grid.constants);
     let (n, order, w) = (ring.n, 2 * ring.n, ring.p.words as usize);
