@@ -92,7 +92,7 @@ pub fn automorphisms(engine: &dyn Engine) {
             let a = b.coefficients("a", &ring);
             let turned = b.automorphism("turned", a, g);
             b.output(turned);
-            let a = random.polys(&ring, 3);
+            let a = [random.polys(&ring, 2), random.bounds(&ring)].concat();
             agree(engine, &b.build(), &[&a], a.len());
 
             let mut b = Builder::new("automorphism of values");
