@@ -4,6 +4,7 @@
 //! Operands are random and extreme (0, 1, m − 1), batches of every size from 0 to 17.
 
 mod programs;
+mod rings;
 
 use std::sync::Arc;
 
@@ -20,6 +21,9 @@ use crate::{
     ring::{Ring, largest_primes},
 };
 pub use programs::random_programs;
+pub use rings::{
+    automorphisms, compositions, extensions, packing, polynomials, rescalings, sampling, transforms,
+};
 
 /// Instantiates the suite for the engine that the expression makes.
 ///
@@ -50,7 +54,8 @@ macro_rules! conformance {
     // What is to be done with all cases, and its own words.
     (@all $what:ident $($words:tt)*) => {
         $crate::conformance!(@$what $($words)* residues, inverses, powers, pairs, dots, paillier_legs,
-            transforms, polynomials, compositions, sampling, packing, random_programs, refusals);
+            transforms, polynomials, automorphisms, compositions, extensions, rescalings, sampling,
+            packing, random_programs, refusals);
     };
     (@table $($case:ident),*) => {
         /// All cases by name, for programs that are no tests. A case panics where an engine errs.
@@ -155,6 +160,17 @@ impl Operands {
             .collect()
     }
 
+    /// Coefficients that stand for 0, −1 and the bounds of what is centred, (Q ± 1) / 2, and random ones.
+    fn bounds(&mut self, ring: &Ring) -> Vec<u64> {
+        let mut poly = self.poly(ring);
+        for (residues, &q) in poly.chunks_mut(ring.degree()).zip(ring.primes()) {
+            for run in residues.chunks_mut(5) {
+                run.iter_mut().zip([0, q - 1, q / 2, q / 2 + 1]).for_each(|(x, bound)| *x = bound);
+            }
+        }
+        poly
+    }
+
     fn polys(&mut self, ring: &Ring, count: usize) -> Vec<u64> {
         (0..count).flat_map(|_| self.poly(ring)).collect()
     }
@@ -180,7 +196,11 @@ fn modulus(name: &str, words: &[u64]) -> Arc<Modulus> {
 }
 
 fn ring(degree: usize, bits: u32, limbs: usize) -> Arc<Ring> {
-    match Ring::new(degree, &largest_primes(bits, degree, limbs)) {
+    ring_over(degree, &largest_primes(bits, degree, limbs))
+}
+
+fn ring_over(degree: usize, primes: &[u64]) -> Arc<Ring> {
+    match Ring::new(degree, primes) {
         Ok(ring) => Arc::new(ring),
         Err(why) => panic!("test ring of degree {degree}: {why}"),
     }
@@ -435,238 +455,6 @@ pub fn paillier_legs(engine: &dyn Engine) {
         b.output(z);
         let (x, y) = (random.residues(&p, 12), random.residues(&q, 12));
         agree(engine, &b.build(), &[&x, &y], 24 * words);
-    }
-}
-
-/// Both transforms, and that they are inverse to each other at the real degree.
-pub fn transforms(engine: &dyn Engine) {
-    let mut random = Operands::new(4);
-    for (degree, bits, limbs) in
-        [(16, 10, 1), (32, 20, 3), (64, 31, 2), (128, 50, 4), (256, 50, 2), (512, 50, 2)]
-    {
-        let ring = ring(degree, bits, limbs);
-        let mut b = Builder::new("ntt");
-        let a = b.coefficients("a", &ring);
-        let t = b.ntt("t", a);
-        b.output(t);
-        let a = random.polys(&ring, 2);
-        agree(engine, &b.build(), &[&a], a.len());
-        let mut b = Builder::new("intt");
-        let a = b.coefficients("a", &ring);
-        let t = b.ntt("t", a);
-        let square = b.poly_mul("t²", t, t);
-        let back = b.intt("back", square);
-        b.output(back);
-        let a = random.polys(&ring, 2);
-        agree(engine, &b.build(), &[&a], a.len());
-    }
-    let ring = ring(4096, 50, 2);
-    let mut b = Builder::new("there and back");
-    let a = b.coefficients("a", &ring);
-    let t = b.ntt("t", a);
-    let back = b.intt("back", t);
-    b.output(back);
-    let a = random.polys(&ring, 3);
-    let mut out = vec![0; a.len()];
-    if ran(engine, &b.build(), &mut [Operand::SecretIn(&a), Operand::Out(&mut out)]) {
-        assert!(a == out, "inverse transform on {}", engine.name());
-    }
-}
-
-/// Sums, differences and products of polynomials, and integers in and out of RNS.
-pub fn polynomials(engine: &dyn Engine) {
-    let mut random = Operands::new(5);
-    for (degree, bits, limbs) in [
-        (16, 20, 1),
-        (16, 20, 8),
-        (64, 50, 2),
-        (32, 50, 3),
-        (64, 49, 4),
-        (32, 50, 8),
-        (4096, 50, 2),
-    ] {
-        let ring = ring(degree, bits, limbs);
-        let mut b = Builder::new("add sub");
-        let (x, y) = (b.coefficients("x", &ring), b.coefficients("y", &ring));
-        let sum = b.add("x + y", x, y);
-        let difference = b.sub("x − y", x, sum);
-        let both = b.add("sum", difference, x);
-        let integers = b.compose("integers", both);
-        let lifted = b.lift("lifted", &ring, integers);
-        b.output(lifted);
-        let (x, y) = (random.polys(&ring, 2), random.polys(&ring, 2));
-        agree(engine, &b.build(), &[&x, &y], x.len());
-
-        let mut b = Builder::new("lift compose");
-        let x = b.integers("x", degree * limbs);
-        let lifted = b.lift("lifted", &ring, x);
-        let integers = b.compose("integers", lifted);
-        b.output(integers);
-        let x = random.words(degree * limbs * 3);
-        agree(engine, &b.build(), &[&x], x.len());
-    }
-    let ring = ring(64, 50, 4);
-    let key = random.poly(&ring);
-    let mut b = Builder::new("mul by a key");
-    let x = b.coefficients("x", &ring);
-    let s = b.secret_key("s", &ring, &key);
-    let t = b.ntt("t", x);
-    let product = b.poly_mul("t·s", t, s);
-    b.output(product);
-    let x = random.polys(&ring, 3);
-    agree(engine, &b.build(), &[&x], x.len());
-}
-
-/// Integers out of RNS and back, over any number of primes.
-pub fn compositions(engine: &dyn Engine) {
-    let mut random = Operands::new(9);
-    let shapes = [(16, 12, 3), (16, 20, 2), (16, 33, 5), (64, 50, 2)];
-    let limbs = (1..=8).map(|limbs| (16, 50, limbs));
-    for (degree, bits, limbs) in shapes.into_iter().chain(limbs) {
-        let ring = ring(degree, bits, limbs);
-        let mut b = Builder::new("compose");
-        let a = b.coefficients("a", &ring);
-        let integers = b.compose("integers", a);
-        b.output(integers);
-        let mut a = random.polys(&ring, 3);
-        // Of the last item every coefficient is Q − 1, then 0.
-        let last = 2 * ring.len_words();
-        for (limb, &q) in a[last..].chunks_mut(degree).zip(ring.primes()) {
-            limb.fill(q - 1);
-        }
-        a.extend(vec![0; ring.len_words()]);
-        agree(engine, &b.build(), &[&a], a.len());
-
-        let mut b = Builder::new("lift compose");
-        let x = b.integers("x", ring.len_words());
-        let lifted = b.lift("lifted", &ring, x);
-        let integers = b.compose("integers", lifted);
-        b.output(integers);
-        let mut x = random.words(ring.len_words() * 3);
-        x[..ring.len_words()].fill(u64::MAX);
-        agree(engine, &b.build(), &[&x], x.len());
-    }
-}
-
-/// Uniform polynomials over several seeds, noise and ternary polynomials, at the real degrees, where
-/// draws are often or now and then rejected, and where a run of draws is of many primes.
-pub fn sampling(engine: &dyn Engine) {
-    let mut random = Operands::new(6);
-    for (degree, bits, limbs) in [
-        (16, 20, 1),
-        (16, 50, 8),
-        (32, 50, 7),
-        (128, 16, 2),
-        (1024, 22, 3),
-        (256, 50, 2),
-        (4096, 50, 2),
-        (8192, 50, 4),
-    ] {
-        let ring = ring(degree, bits, limbs);
-        for count in [1, 3, 17, 33] {
-            let mut b = Builder::new("uniform");
-            let (seeds, index) = (b.seeds("seeds", count), b.index("index"));
-            let a = b.uniform("a", &ring, seeds, index);
-            b.output(a);
-            let seeds = random.words(4 * count);
-            let out_words = 3 * ring.len_words();
-            agree(engine, &b.build(), &[&seeds, &[0, 1, u64::MAX]], out_words);
-        }
-        let mut b = Builder::new("noise");
-        let (key, index) = (b.secret_seed("key"), b.index("index"));
-        let e = b.noise("e", &ring, key, index);
-        b.output(e);
-        let key = random.words(4);
-        agree(engine, &b.build(), &[&key, &[5, 0]], 2 * ring.len_words());
-        let mut b = Builder::new("ternary");
-        let (key, index) = (b.secret_seed("key"), b.index("index"));
-        let u = b.ternary("u", &ring, key, index);
-        b.output(u);
-        let key = random.words(4);
-        agree(engine, &b.build(), &[&key, &[5, 0]], 2 * ring.len_words());
-    }
-}
-
-/// Beats: packing, unpacking, and sums in place.
-pub fn packing(engine: &dyn Engine) {
-    let mut random = Operands::new(7);
-    for (degree, limbs, count) in [
-        (64, 2, 1),
-        (64, 2, 12),
-        (64, 3, 3),
-        (64, 4, 2),
-        (64, 4, 24),
-        (64, 8, 44),
-        (64, 7, 2),
-        (64, 8, 1),
-        (4096, 2, 800),
-        // With lanes past the end of the polynomial: some, a beat of them, and many.
-        (64, 3, 21),
-        (64, 2, 14),
-        (4096, 2, 820),
-        (1024, 4, 440),
-    ] {
-        let ring = ring(degree, 50, limbs);
-        let mut b = Builder::new("pack");
-        let a = b.coefficients("a", &ring);
-        let packed = b.pack("packed", a, count);
-        b.output(packed);
-        let a = random.polys(&ring, 2);
-        agree(engine, &b.build(), &[&a], 2 * count * beats::WORDS);
-
-        let mut b = Builder::new("unpack");
-        let a = b.beats("a", &ring, count);
-        let poly = b.unpack("poly", a);
-        b.output(poly);
-        let a = random.beats(&ring, count);
-        agree(engine, &b.build(), &[&a], ring.len_words());
-
-        let mut b = Builder::new("sum in place");
-        let acc = b.beat_sums("acc", &ring, count);
-        let x = b.beats("x", &ring, count);
-        let sum = b.add_beats("sum", acc, x);
-        b.update(acc, sum);
-        let program = b.build();
-        // Three items, each from the first prime on.
-        let mut items = || (0..3).flat_map(|_| random.beats(&ring, count)).collect::<Vec<_>>();
-        let (start, x) = (items(), items());
-        let run = |engine: &dyn Engine| {
-            let mut acc = start.clone();
-            let ran = ran(engine, &program, &mut [Operand::InOut(&mut acc), Operand::In(&x)]);
-            ran.then_some(acc)
-        };
-        if let Some(acc) = run(engine) {
-            assert_eq!(Some(acc), run(&ReferenceEngine), "sum in place on {}", engine.name());
-        }
-        out_of_range(engine, &ring, &random.beats(&ring, count));
-    }
-}
-
-/// Each lane just out of range, and each bit that is in no lane, wherever it stands.
-fn out_of_range(engine: &dyn Engine, ring: &Ring, beats: &[u64]) {
-    let found = |words: &[u64]| {
-        let found = engine.first_bad_lane(words, ring);
-        assert_eq!(found, beats::first_bad_lane(words, ring), "range on {}", engine.name());
-        found
-    };
-    assert_eq!(found(beats), None);
-    let count = beats.len() / beats::WORDS;
-    for b in (0..count).filter(|b| b % 37 < 4 || count - b < 4) {
-        for lane in 0..beats::LANES {
-            let mut words = beats.to_vec();
-            let beat = &mut words[b * beats::WORDS..][..beats::WORDS];
-            let q = ring.primes()[(b * beats::LANES + lane) % ring.primes().len()];
-            let mut lanes: [u64; beats::LANES] = std::array::from_fn(|i| beats::lane(beat, i));
-            lanes[lane] = q;
-            beat.fill(0);
-            lanes.iter().enumerate().for_each(|(i, &value)| beats::set_lane(beat, i, value));
-            assert_eq!(found(&words), Some(b * beats::LANES + lane));
-        }
-        for bit in [62, 63] {
-            let mut words = beats.to_vec();
-            words[b * beats::WORDS + beats::WORDS - 1] |= 1 << bit;
-            assert_eq!(found(&words), Some(b * beats::LANES + beats::LANES - 1));
-        }
     }
 }
 

@@ -18,7 +18,11 @@ use zeroize::Zeroizing;
 
 pub use builder::{Beat, Builder, Coeff, Exponent, Integer, Ntt, Pair, Residue, Seed, Var};
 
-use crate::{beats, modulus::Modulus, ring::Ring};
+use crate::{
+    beats,
+    modulus::Modulus,
+    ring::{Ring, mul_mod_vartime},
+};
 
 /// What one item of a value is.
 #[derive(Clone)]
@@ -168,6 +172,11 @@ pub enum Step {
     PolySub,
     /// `a · b` in NTT form.
     PolyMul,
+    /// `a(X^g)`, in the form that `a` has. Constant time.
+    Automorphism {
+        /// The Galois element g: odd, below 2N.
+        element: u32,
+    },
     /// The sum over all seeds of the uniform polynomial that `(seed, index)` names.
     Uniform,
     /// The centred binomial polynomial that `(key, index)` names. Constant time.
@@ -181,6 +190,15 @@ pub enum Step {
     },
     /// RNS to the integer in `[0, Q)` of each coefficient, a word for each prime. Constant time.
     Compose,
+    /// The centred integer of each coefficient, in (−Q/2, Q/2), to the primes of another ring. Constant
+    /// time.
+    BaseExtend {
+        /// The constants of the extension.
+        extension: Arc<BaseExtension>,
+    },
+    /// `round(x / q)` of the integer of each coefficient, q being the last prime, modulo the primes
+    /// before it. Constant time.
+    Rescale,
     /// The first coefficients of a polynomial to beats; lanes past its end are zero.
     Pack,
     /// Beats to a polynomial; coefficients that they do not hold are zero.
@@ -225,11 +243,14 @@ impl Step {
             | Self::PolyAdd
             | Self::PolySub
             | Self::PolyMul
+            | Self::Automorphism { .. }
             | Self::Uniform
             | Self::Noise
             | Self::Ternary
             | Self::Lift { .. }
             | Self::Compose
+            | Self::BaseExtend { .. }
+            | Self::Rescale
             | Self::Pack
             | Self::Unpack
             | Self::AddBeats => false,
@@ -321,6 +342,44 @@ impl Crt {
 
     pub(crate) fn p_inverse(&self) -> &[u64] {
         &self.p_inverse
+    }
+}
+
+/// The constants of [`Step::BaseExtend`]. All public.
+///
+/// A number below Q has digits `v_j` in the mixed radix of its primes: it is the sum of
+/// `v_j · q_0 … q_(j−1)`. The digits of `y = x + (Q − 1) / 2` tell a centred x modulo any prime with
+/// nothing to compare: `x = Σ v_j · q_0 … q_(j−1) − (Q − 1) / 2`. And a residue of y is that of x plus
+/// `(q_j − 1) / 2`, which is (Q − 1) / 2 modulo `q_j`: both are −1/2.
+pub struct BaseExtension {
+    rows: Vec<ExtensionRow>,
+}
+
+/// How residues of one prime are made of digits: `Σ v_j · weights_j + shift`.
+pub(crate) struct ExtensionRow {
+    pub(crate) prime: u64,
+    pub(crate) shift: u64,
+    pub(crate) weights: Vec<u64>,
+}
+
+impl BaseExtension {
+    fn new(from: &Ring, to: &Ring) -> Self {
+        let row = |&p: &u64| {
+            let (mut weights, mut weight, mut half) = (vec![], 1, 0);
+            for &q in from.primes() {
+                // (Q − 1) / 2 has the digits (q_j − 1) / 2.
+                half = (half + mul_mod_vartime(weight, q / 2, p)) % p;
+                weights.push(weight);
+                weight = mul_mod_vartime(weight, q, p);
+            }
+            ExtensionRow { prime: p, shift: (p - half) % p, weights }
+        };
+        Self { rows: to.primes().iter().map(row).collect() }
+    }
+
+    /// One for each prime of the result.
+    pub(crate) fn rows(&self) -> &[ExtensionRow] {
+        &self.rows
     }
 }
 

@@ -56,7 +56,16 @@ impl Kernels for ReferenceEngine {
                 put(out, &joined(modulus, args[0].1));
             }
             (_, Kind::Residues { modulus, .. }) => residue_step(step, modulus, out, &args),
-            (Step::Compose, _) => compose(args[0].0, out, args[0].1),
+            (Step::Compose, _) => compose(ring_of(args[0].0), out, args[0].1),
+            (Step::BaseExtend { .. }, Kind::Polys { ring, .. }) => {
+                base_extend(ring_of(args[0].0), ring, out, args[0].1);
+            }
+            (Step::Rescale, Kind::Polys { ring, .. }) => {
+                rescale(ring_of(args[0].0), ring, out, args[0].1);
+            }
+            (&Step::Automorphism { element }, Kind::Polys { ring, ntt }) => {
+                automorphism(ring, (element, *ntt), out, args[0].1);
+            }
             (_, Kind::Polys { ring, .. } | Kind::Beats { ring, .. }) => {
                 poly_step(step, ring, out, &args);
             }
@@ -185,9 +194,15 @@ fn crt_join(crt: &Crt, out: &mut [u64], a: &[u64], b: &[u64]) {
     put(out, &big(crt.p().words()).concatenating_mul(&h).concatenating_add(&a));
 }
 
-/// `x = Σ_j (r_j · (Q/q_j)⁻¹ mod q_j) · Q/q_j mod Q` for each coefficient.
-fn compose(kind: &Kind, out: &mut [u64], poly: &[u64]) {
-    let Kind::Polys { ring, .. } = kind else { unreachable!("polynomials are composed") };
+fn ring_of(kind: &Kind) -> &Ring {
+    match kind {
+        Kind::Polys { ring, .. } => ring,
+        _ => unreachable!("a polynomial is in a ring"),
+    }
+}
+
+/// `x = Σ_j (r_j · (Q/q_j)⁻¹ mod q_j) · Q/q_j mod Q` for each coefficient, and Q.
+fn integers(ring: &Ring, poly: &[u64]) -> (Vec<BoxedUint>, BoxedUint) {
     let (n, primes) = (ring.degree(), ring.primes());
     let product = |primes: &mut dyn Iterator<Item = u64>| {
         primes.fold(big(&[1]), |product, q| product.concatenating_mul(&big(&[q])))
@@ -204,15 +219,74 @@ fn compose(kind: &Kind, out: &mut [u64], poly: &[u64]) {
             (product(&mut others()), pow_mod_vartime(residue, q - 2, q))
         })
         .collect();
-    for i in 0..n {
+    let integer = |i: usize| {
         let limbs = primes.iter().zip(&parts).enumerate();
         let sum = limbs.fold(big(&[0]), |sum, (limb, (&q, (others, inverse)))| {
             let digit = mul_mod_vartime(poly[limb * n + i], *inverse, q);
             sum.concatenating_add(others.concatenating_mul(&big(&[digit])))
         });
-        let mut words = vec![0; primes.len()];
-        put(&mut words, &sum.rem(&all));
+        sum.rem(&all)
+    };
+    ((0..n).map(integer).collect(), all.get())
+}
+
+fn compose(ring: &Ring, out: &mut [u64], poly: &[u64]) {
+    let n = ring.degree();
+    let mut words = vec![0; ring.primes().len()];
+    for (i, x) in integers(ring, poly).0.iter().enumerate() {
+        put(&mut words, x);
         words.iter().enumerate().for_each(|(w, &word)| out[w * n + i] = word);
+    }
+}
+
+/// The number that these words are, modulo q.
+fn remainder<'w>(words: impl DoubleEndedIterator<Item = &'w u64>, q: u64) -> u64 {
+    let fold = |rest: u128, &word: &u64| ((rest << 64) | u128::from(word)) % u128::from(q);
+    words.rev().fold(0, fold) as u64
+}
+
+fn base_extend(from: &Ring, to: &Ring, out: &mut [u64], poly: &[u64]) {
+    let n = from.degree();
+    let (integers, all) = integers(from, poly);
+    for (i, x) in integers.iter().enumerate() {
+        // Above Q/2 it stands for x − Q.
+        let minus = all.wrapping_sub(x);
+        for (limb, &p) in to.primes().iter().enumerate() {
+            let of = |x: &BoxedUint| remainder(x.as_words().iter(), p);
+            out[limb * n + i] = if minus < *x { (p - of(&minus)) % p } else { of(x) };
+        }
+    }
+}
+
+/// `⌊(x + (q − 1) / 2) / q⌋` for an odd q.
+fn rescale(from: &Ring, to: &Ring, out: &mut [u64], poly: &[u64]) {
+    let n = from.degree();
+    let last = from.primes().last().map_or(0, |&q| q);
+    let Some(q) = big(&[last]).to_nz().into_option() else { unreachable!("a ring has primes") };
+    for (i, x) in integers(from, poly).0.iter().enumerate() {
+        let rounded = x.concatenating_add(big(&[last / 2])).div_rem(&q).0;
+        for (limb, &p) in to.primes().iter().enumerate() {
+            out[limb * n + i] = remainder(rounded.as_words().iter(), p);
+        }
+    }
+}
+
+/// `b = a(X^g)`: of coefficients `a_i · X^(i·g)`, where `X^N = −1`; of values `b(ψ^e) = a(ψ^(e·g))`.
+fn automorphism(ring: &Ring, (g, ntt): (u32, bool), out: &mut [u64], a: &[u64]) {
+    let n = ring.degree();
+    let turned = |e: usize| e * g as usize % (2 * n);
+    for (limb, &q) in ring.primes().iter().enumerate() {
+        let (a, out) = (&a[limb * n..][..n], &mut out[limb * n..][..n]);
+        for i in 0..n {
+            if ntt {
+                let e = turned(exponent(ring, i) as usize);
+                let slot = (0..n).find(|&slot| exponent(ring, slot) as usize == e);
+                out[i] = slot.map_or(0, |slot| a[slot]);
+            } else {
+                let power = turned(i);
+                out[power % n] = if power < n { a[i] } else { (q - a[i]) % q };
+            }
+        }
     }
 }
 
@@ -230,10 +304,9 @@ fn poly_step(step: &Step, ring: &Ring, out: &mut [u64], args: &[(&Kind, &[u64])]
         Step::PolyMul => each_limb(out, &|j, _, q| mul_mod_vartime(a[j], args[1].1[j], q)),
         Step::Ntt => transform(ring, out, a),
         Step::Intt => inverse_transform(ring, out, a),
-        Step::Lift { .. } => each_limb(out, &|_, i, q| {
-            let fold = |acc: u128, &w: &u64| ((acc << 64) | u128::from(w)) % u128::from(q);
-            a.iter().skip(i).step_by(n).rev().fold(0, fold) as u64
-        }),
+        Step::Lift { .. } => {
+            each_limb(out, &|_, i, q| remainder(a.iter().skip(i).step_by(n), q));
+        }
         Step::Uniform => uniform(ring, out, a, args[1].1[0]),
         Step::Noise => {
             let mut rng = stream(a, args[1].1[0]);

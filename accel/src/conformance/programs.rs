@@ -13,6 +13,7 @@ use crate::{
         Builder, Coeff, Exponent, FixedBase, Integer, Kind, Ntt, Program, Seed, Spread, Var,
     },
     reference::ReferenceEngine,
+    ring::Ring,
 };
 
 /// Programs of each family.
@@ -189,11 +190,18 @@ fn residues(random: &mut Operands) -> Program {
 fn polynomials(random: &mut Operands) -> Program {
     let (degree, limbs) = (16 << random.below(3), 1 + random.below(3));
     let r = ring(degree, 20 + 10 * random.below(4) as u32, limbs);
+    // Of other primes, and of all but the last.
+    let other = ring(degree, 40, 1 + random.below(3));
+    let rest = (limbs > 1).then(|| match Ring::new(degree, &r.primes()[..limbs - 1]) {
+        Ok(rest) => Arc::new(rest),
+        Err(why) => panic!("fewer primes of a ring: {why}"),
+    });
     let beat_count = 1 + random.below(2 * r.len_words() / 10);
     let mut b = Builder::new("random polynomials");
     let mut coeffs = Pool(vec![b.coefficients("x", &r), b.coefficients("y", &r)]);
     let (secret, public) = (random.poly(&r), random.poly(&r));
     let mut ntts = Pool(vec![b.secret_key("s", &r, &secret), b.public_key("p", &r, &public)]);
+    let mut extended = Pool(vec![b.coefficients("z", &other)]);
     let sum = (random.below(2) == 0).then(|| b.beat_sums("sum", &r, beat_count));
     let mut beats = Pool(vec![b.beats("beats", &r, beat_count)]);
     beats.0.extend(sum);
@@ -206,7 +214,8 @@ fn polynomials(random: &mut Operands) -> Program {
         let name = &format!("t{step}");
         let (x, y): (Var<Coeff>, _) = (coeffs.pick(random), coeffs.pick(random));
         let (u, v): (Var<Ntt>, _) = (ntts.pick(random), ntts.pick(random));
-        match random.below(14) {
+        let element = 2 * random.below(degree) as u32 + 1;
+        match random.below(19) {
             0 => ntts.0.push(b.ntt(name, x)),
             1 => coeffs.0.push(b.intt(name, u)),
             2 => coeffs.0.push(b.add(name, x, y)),
@@ -220,14 +229,25 @@ fn polynomials(random: &mut Operands) -> Program {
             10 => coeffs.0.push(b.unpack(name, beats.pick(random))),
             11 => beats.0.push(b.add_beats(name, beats.pick(random), beats.pick(random))),
             12 => ntts.0.push(b.uniform(name, &r, seeds, index)),
-            _ if random.below(2) == 0 => coeffs.0.push(b.noise(name, &r, key, index)),
-            _ => coeffs.0.push(b.ternary(name, &r, key, index)),
+            13 => coeffs.0.push(b.noise(name, &r, key, index)),
+            14 => coeffs.0.push(b.ternary(name, &r, key, index)),
+            15 => coeffs.0.push(b.automorphism(name, x, element)),
+            16 => ntts.0.push(b.automorphism(name, u, element)),
+            17 => extended.0.push(b.base_extend(name, x, &other)),
+            _ => match &rest {
+                Some(rest) => {
+                    let rescaled = b.rescale(name, x, rest);
+                    coeffs.0.push(b.base_extend(&format!("{name}'"), rescaled, &r));
+                }
+                None => coeffs.0.push(b.base_extend(name, extended.pick(random), &r)),
+            },
         }
     }
     let last = b.intt("last", ntts.pick(random));
     coeffs.0.push(last);
     coeffs.leave(2, &mut b, random);
     ntts.leave(2, &mut b, random);
+    extended.leave(1, &mut b, random);
     integers.leave(1, &mut b, random);
     beats.leave(given, &mut b, random);
     if let Some(sum) = sum {

@@ -13,10 +13,10 @@ use crate::{
     beats,
     derived::Derived,
     interpret::Arg,
-    program::{Kind, Step},
-    ring::{MAX_PRIMES, Ring},
+    program::{BaseExtension, Kind, Step},
+    ring::{MAX_PRIMES, Ring, subtract_once},
 };
-pub(super) use tables::{Factor, Factors, Limb, Tables};
+pub(super) use tables::{Factor, Factors, Limb, Row, Tables};
 
 /// Blocks of a ChaCha20 stream that are made at once.
 pub(super) const BLOCKS: usize = 16;
@@ -83,6 +83,12 @@ pub(super) trait Rns: Copy + Send + Sync + 'static {
     /// Residues of all primes to integers, laid out as for [`Rns::lift`], as many words as primes.
     fn compose(self, out: &mut [u64], poly: &[u64], tables: &Tables);
 
+    /// Residues of all primes to those of the primes of `rows`. See `BaseExtension`.
+    fn base_extend(self, out: &mut [u64], poly: &[u64], tables: &Tables, rows: &[Row]);
+
+    /// Residues of one prime of `round(x / p)`, of those of x and of the ring's last prime, p.
+    fn rescale(self, out: &mut [u64], a: &[u64], last: &[u64], limb: &Limb, p: u64);
+
     /// Lanes to beats, ten to each. Ten more may be read.
     fn pack(self, out: &mut [u64], lanes: &[u64]);
 
@@ -123,6 +129,25 @@ impl Phase {
 /// Coefficients that are packed or unpacked at a time: whole beats for any number of primes.
 const TILE: usize = 80;
 
+/// Coefficients of `a(X^g)`, in which `X^N = −1`.
+fn turn_coefficients(out: &mut [u64], a: &[u64], g: usize, q: u64) {
+    let n = a.len();
+    for (i, &x) in a.iter().enumerate() {
+        let power = (i * g) & (2 * n - 1);
+        out[power & (n - 1)] = if power < n { x } else { subtract_once(q - x, q) };
+    }
+}
+
+/// Values of `a(X^g)`: at ψ^e that of `a` at ψ^(e·g).
+fn turn_values(out: &mut [u64], a: &[u64], g: usize) {
+    let n = a.len();
+    let reversed = |i: usize| i.reverse_bits() >> (n.leading_zeros() + 1);
+    for (i, out) in out.iter_mut().enumerate() {
+        let exponent = ((2 * reversed(i) + 1) * g) & (2 * n - 1);
+        *out = a[reversed(exponent / 2)];
+    }
+}
+
 /// `out` from `a` and `b`, the residues of one prime.
 type Pointwise<'f> = &'f dyn Fn(&mut [u64], &[u64], &[u64], &Limb);
 
@@ -130,16 +155,18 @@ type Pointwise<'f> = &'f dyn Fn(&mut [u64], &[u64], &[u64], &Limb);
 pub(super) struct RnsSteps<B> {
     backend: B,
     tables: Derived<Ring, Tables>,
+    extensions: Derived<BaseExtension, Vec<Row>>,
 }
 
 impl<B: Rns> RnsSteps<B> {
     pub(super) fn new(backend: B) -> Self {
-        Self { backend, tables: Derived::default() }
+        Self { backend, tables: Derived::default(), extensions: Derived::default() }
     }
 
-    /// Lets go of the tables of rings that are gone.
+    /// Lets go of the tables of rings and extensions that are gone.
     pub(super) fn sweep(&self) {
         self.tables.sweep();
+        self.extensions.sweep();
     }
 
     /// See [`Engine::first_bad_lane`](crate::Engine::first_bad_lane).
@@ -167,7 +194,7 @@ impl<B: Rns> RnsSteps<B> {
             }
         }
         for (index, out) in out.chunks_mut(out_kind.words()).enumerate() {
-            let item = |at: usize| args.get(at).map_or(&[][..], |arg| arg.item(index));
+            let item = |at: usize| args.get(at).unwrap_or(&args[0]).item(index);
             self.run_item(step, out_kind, out, [item(0), item(1)], args[0].kind);
         }
     }
@@ -180,7 +207,8 @@ impl<B: Rns> RnsSteps<B> {
         [a, b]: [&[u64]; 2],
         kind: &Kind,
     ) {
-        let ring = match (out_kind, kind) {
+        // Of two rings that of the operand.
+        let ring = match (kind, out_kind) {
             (Kind::Polys { ring, .. } | Kind::Beats { ring, .. }, _)
             | (_, Kind::Polys { ring, .. }) => ring,
             _ => unreachable!("{} has a polynomial on one side", step.name()),
@@ -204,6 +232,10 @@ impl<B: Rns> RnsSteps<B> {
                     }
                 }
             }
+            &Step::Automorphism { element } => each(out, &|out, a, _, limb| match kind {
+                Kind::Polys { ntt: true, .. } => turn_values(out, a, element as usize),
+                _ => turn_coefficients(out, a, element as usize, limb.q()),
+            }),
             Step::Uniform => sampling::uniform(backend, ring, out, a, b[0]),
             Step::Noise => sampling::small(backend, B::noise, ring, out, a, b[0]),
             Step::Ternary => sampling::small(backend, B::ternary, ring, out, a, b[0]),
@@ -212,6 +244,16 @@ impl<B: Rns> RnsSteps<B> {
                 limbs.for_each(|(out, limb)| backend.lift(out, a, limb));
             }
             Step::Compose => backend.compose(out, a, &tables),
+            Step::BaseExtend { extension } => {
+                let rows = self.extensions.get(extension, |extension| {
+                    extension.rows().iter().map(|row| Row::new(row, B::QUOTIENT_BITS)).collect()
+                });
+                backend.base_extend(out, a, &tables, &rows);
+            }
+            Step::Rescale => {
+                let (last, p) = (&a[out.len()..], tables.last_prime());
+                each(out, &|out, a, _, limb| backend.rescale(out, a, last, limb, p));
+            }
             Step::Pack => self.pack(ring, out, a),
             Step::Unpack => self.unpack(ring, out, a),
             Step::AddBeats => backend.add_beats(out, a, b, ring.primes()),

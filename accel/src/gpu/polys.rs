@@ -2,11 +2,13 @@
 
 use std::sync::Arc;
 
+use zeroize::Zeroizing;
+
 use super::{
     GpuEngine,
     constants::filled,
     executor::{Executor, Resident},
-    record::{Bindings, Buffer, Recorder},
+    record::{Bindings, Buffer, Recorder, Words},
     run::{Applied, View},
     shaders::{Kernel, MAX_ROUNDS, RingParams},
 };
@@ -14,7 +16,7 @@ use crate::{
     beats,
     engine::DeviceFault,
     modulus::inverse_mod_word,
-    program::{Kind, Step},
+    program::{BaseExtension, ExtensionRow, Kind, Step},
     ring::{Ring, mul_mod_vartime, pow_mod_vartime},
 };
 
@@ -34,7 +36,6 @@ impl RingConstants {
     pub(crate) fn new(executor: &Executor, ring: &Ring) -> Result<Self, DeviceFault> {
         let (n, primes) = (ring.degree() as u64, ring.primes());
         let inverse = |x: u64, q: u64| pow_mod_vartime(x % q, q - 2, q);
-        let factor = |w: u64, q: u64| [w, ((u128::from(w) << 64) / u128::from(q)) as u64];
         let mut words = Vec::with_capacity(8 * primes.len() + 4 * ring.len_words());
         for &q in primes {
             words.extend([q, inverse_mod_word(q).wrapping_neg()]);
@@ -50,11 +51,26 @@ impl RingConstants {
             }
         }
         for (j, &q) in primes.iter().enumerate() {
-            let of = |(i, &p): (usize, &u64)| if i < j { factor(inverse(p, q), q) } else { [0; 2] };
+            let of =
+                |(i, &p): (usize, &u64)| if i == j { [0; 2] } else { factor(inverse(p, q), q) };
             words.extend(primes.iter().enumerate().flat_map(of));
         }
         Ok(Self { memory: filled(executor, &words)? })
     }
+}
+
+/// A factor modulo q, and its quotient: see `ring.wgsl`.
+fn factor(w: u64, q: u64) -> [u64; 2] {
+    [w, ((u128::from(w) << 64) / u128::from(q)) as u64]
+}
+
+/// The constants of an extension, as `base_extend.wgsl` reads them.
+fn extension_words(extension: &BaseExtension) -> Vec<u64> {
+    let words = |row: &ExtensionRow| {
+        let weights = row.weights.iter().flat_map(|&w| factor(w, row.prime));
+        [row.prime, row.shift].into_iter().chain(weights).collect::<Vec<_>>()
+    };
+    extension.rows().iter().flat_map(words).collect()
 }
 
 /// `root^brv(i)` for all i below n, `brv` over log2 n bits.
@@ -92,9 +108,11 @@ impl GpuEngine {
         applied: Applied<'_>,
     ) -> Result<(), DeviceFault> {
         let Applied { step, out, args, count } = applied;
-        let kind = if matches!(step, Step::Compose) { args[0].kind } else { out.kind };
-        let (Kind::Polys { ring, .. } | Kind::Beats { ring, .. }) = kind else {
-            unreachable!("{} makes no polynomials", step.name())
+        // Of two rings that of the operand.
+        let ((Kind::Polys { ring, .. } | Kind::Beats { ring, .. }, _)
+        | (_, Kind::Polys { ring, .. } | Kind::Beats { ring, .. })) = (args[0].kind, out.kind)
+        else {
+            unreachable!("{} has a polynomial on one side", step.name())
         };
         let constants = self.ring(ring)?;
         let (a, b) = (&args[0], args.get(1).unwrap_or(&args[0]));
@@ -111,6 +129,7 @@ impl GpuEngine {
             beats,
             words: match (step, a.kind) {
                 (Step::Lift { words_each }, _) => *words_each as u32,
+                (Step::BaseExtend { extension }, _) => extension.rows().len() as u32,
                 (_, Kind::Seeds { count }) => *count as u32,
                 _ => 0,
             },
@@ -127,6 +146,21 @@ impl GpuEngine {
             Step::PolyMul => each(Kernel::PolyMul, numbers),
             Step::Lift { .. } => each(Kernel::Lift, numbers),
             Step::Compose => each(Kernel::Compose, count << params.log_degree),
+            Step::Automorphism { element } => {
+                let (words, stages) = match a.kind {
+                    Kind::Polys { ntt: true, .. } => (*element, params.log_degree),
+                    // Where a coefficient of the result comes from.
+                    _ => (inverse_mod_word(u64::from(*element)) as u32, 0),
+                };
+                let over = Over { params: RingParams { words, stages, ..params }, ..over };
+                over.record(recorder, Kernel::Automorphism, numbers, buffers);
+            }
+            Step::Rescale => each(Kernel::Rescale, numbers),
+            Step::BaseExtend { extension } => {
+                let words = Words::Owned(Zeroizing::new(extension_words(extension)));
+                let buffers = [a.buffer, recorder.constant(words), out.buffer];
+                over.record(recorder, Kernel::BaseExtend, count << params.log_degree, buffers);
+            }
             Step::Pack => each(Kernel::Pack, numbers),
             Step::Unpack => each(Kernel::Unpack, numbers),
             Step::AddBeats => each(Kernel::AddBeats, numbers),

@@ -76,7 +76,10 @@ kernels! {
     PolySub = "poly_sub" after &[Library::Ring],
     PolyMul = "poly_mul" after &[Library::Ring],
     Lift = "lift" after &[Library::Ring],
-    Compose = "compose" after &[Library::Ring],
+    Compose = "compose" after &[Library::Ring, Library::Digits],
+    BaseExtend = "base_extend" after &[Library::Ring, Library::Digits],
+    Rescale = "rescale" after &[Library::Ring, Library::Digits],
+    Automorphism = "automorphism" after &[Library::Ring],
     Pack = "pack" after &[Library::Ring, Library::Lanes, Library::Beats],
     Unpack = "unpack" after &[Library::Ring, Library::Lanes],
     AddBeats = "add_beats" after &[Library::Ring, Library::Lanes, Library::Beats],
@@ -99,6 +102,8 @@ enum Library {
     Pair,
     /// Residues of the primes of a ring.
     Ring,
+    /// Residues to digits in mixed radix.
+    Digits,
     /// Lanes of beats.
     Lanes,
     /// Beats as results.
@@ -118,6 +123,7 @@ impl Library {
             Self::Residue => include_str!("../../../shaders/residue.wgsl"),
             Self::Pair => include_str!("../../../shaders/pair.wgsl"),
             Self::Ring => include_str!("../../../shaders/ring.wgsl"),
+            Self::Digits => include_str!("../../../shaders/digits.wgsl"),
             Self::Lanes => include_str!("../../../shaders/lanes.wgsl"),
             Self::Beats => include_str!("../../../shaders/beats.wgsl"),
             Self::ChaCha => include_str!("../../../shaders/chacha.wgsl"),

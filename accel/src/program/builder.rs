@@ -4,10 +4,11 @@ use std::{marker::PhantomData, sync::Arc};
 
 use zeroize::Zeroizing;
 
-use super::{Crt, FixedBase, Kind, Program, Source, Spread, Step, Value};
+use super::{BaseExtension, Crt, FixedBase, Kind, Program, Source, Spread, Step, Value};
 use crate::{
     exponents::{Public, Secrecy, Secret},
     modulus::Modulus,
+    polys::Domain,
     ring::{MAX_PRIMES, Ring},
 };
 
@@ -476,18 +477,31 @@ impl Builder {
     }
 
     /// `a + b`, both in the same form.
-    pub fn add<D: crate::polys::Domain>(&mut self, name: &str, a: Var<D>, b: Var<D>) -> Var<D> {
+    pub fn add<D: Domain>(&mut self, name: &str, a: Var<D>, b: Var<D>) -> Var<D> {
         self.poly_pair(name, Step::PolyAdd, a, b)
     }
 
     /// `a − b`, both in the same form.
-    pub fn sub<D: crate::polys::Domain>(&mut self, name: &str, a: Var<D>, b: Var<D>) -> Var<D> {
+    pub fn sub<D: Domain>(&mut self, name: &str, a: Var<D>, b: Var<D>) -> Var<D> {
         self.poly_pair(name, Step::PolySub, a, b)
     }
 
     /// `a · b`: pointwise in NTT form.
     pub fn poly_mul(&mut self, name: &str, a: Var<Ntt>, b: Var<Ntt>) -> Var<Ntt> {
         self.poly_pair(name, Step::PolyMul, a, b)
+    }
+
+    /// `a(X^element)`: coefficient `i` becomes that of `X^(i · element)`, where `X^N = −1`. The form stays:
+    /// in NTT form values change places.
+    ///
+    /// # Panics
+    /// If `element`, a Galois element, is even or not below 2N.
+    pub fn automorphism<D: Domain>(&mut self, name: &str, a: Var<D>, element: u32) -> Var<D> {
+        let order = 2 * self.ring(a).degree();
+        let fits = element % 2 == 1 && (element as usize) < order;
+        assert!(fits, "{name}: a Galois element is odd and below {order}");
+        let kind = self.kind(a);
+        self.step(name, kind, Step::Automorphism { element }, &[a.index])
     }
 
     /// The sum over `seeds` of uniform polynomials, each the one that `(seed, index)` names.
@@ -558,6 +572,32 @@ impl Builder {
         let ring = self.ring(a);
         let kind = Kind::Integers { words: ring.len_words() };
         self.step(name, kind, Step::Compose, &[a.index])
+    }
+
+    /// Each coefficient, as the integer in (−Q/2, Q/2) that it stands for, modulo the primes of `to`.
+    /// Exact: no multiple of Q is added. The rings may share primes.
+    ///
+    /// # Panics
+    /// If the rings have not the same degree.
+    pub fn base_extend(&mut self, name: &str, a: Var<Coeff>, to: &Arc<Ring>) -> Var<Coeff> {
+        let from = self.ring(a);
+        assert_eq!(from.degree(), to.degree(), "{name}: rings of one degree");
+        let step = Step::BaseExtend { extension: Arc::new(BaseExtension::new(&from, to)) };
+        self.step(name, Kind::Polys { ring: to.clone(), ntt: false }, step, &[a.index])
+    }
+
+    /// `round(x / q)` of the integer `x` of each coefficient, `q` being the last prime of its ring. It is
+    /// the same modulo the product of the other primes whether `x` is in `[0, Q)` or centred. There are
+    /// no ties: `q` is odd.
+    ///
+    /// # Panics
+    /// If `to` is not the ring of `a` without its last prime.
+    pub fn rescale(&mut self, name: &str, a: Var<Coeff>, to: &Arc<Ring>) -> Var<Coeff> {
+        let from = self.ring(a);
+        let is_rest = from.primes().split_last().is_some_and(|(_, rest)| rest == to.primes());
+        assert!(is_rest && from.degree() == to.degree(), "{name}: the ring without its last prime");
+        let kind = Kind::Polys { ring: to.clone(), ntt: false };
+        self.step(name, kind, Step::Rescale, &[a.index])
     }
 
     /// The first coefficients of a polynomial, as `count` beats; lanes past its end are zero.

@@ -58,11 +58,14 @@ impl Step {
             Self::PolyAdd => "add",
             Self::PolySub => "sub",
             Self::PolyMul => "poly_mul",
+            Self::Automorphism { .. } => "automorphism",
             Self::Uniform => "uniform",
             Self::Noise => "noise",
             Self::Ternary => "ternary",
             Self::Lift { .. } => "lift",
             Self::Compose => "compose",
+            Self::BaseExtend { .. } => "base_extend",
+            Self::Rescale => "rescale",
             Self::Pack => "pack",
             Self::Unpack => "unpack",
             Self::AddBeats => "add_beats",
@@ -71,19 +74,21 @@ impl Step {
 
     /// One step of each name, for lists of what an engine supports.
     #[rustfmt::skip]
-    pub(crate) const NAMES: [&'static str; 30] = [
+    pub(crate) const NAMES: [&'static str; 33] = [
         "mul", "mont_mul", "split", "join", "pair_mul", "product", "invert", "choose", "one_plus_mn",
         "pow_secret", "pow_public", "dot_secret", "dot_public", "pow_fixed_base", "reduce", "l_quotient", "crt_join", "ntt",
-        "intt", "add", "sub", "poly_mul", "uniform", "noise", "ternary", "lift", "compose", "pack",
-        "unpack", "add_beats",
+        "intt", "add", "sub", "poly_mul", "automorphism", "uniform", "noise", "ternary", "lift", "compose",
+        "base_extend", "rescale", "pack", "unpack", "add_beats",
     ];
 }
 
 impl Program {
     fn call(&self, step: &Step, operands: &[usize]) -> String {
-        let mut names: Vec<_> = operands.iter().map(|&i| self.values[i].name.as_str()).collect();
-        if let Step::PowFixedBase { base } = step {
-            names.insert(0, &base.name);
+        let mut names: Vec<_> = operands.iter().map(|&i| self.values[i].name.clone()).collect();
+        match step {
+            Step::PowFixedBase { base } => names.insert(0, base.name.clone()),
+            Step::Automorphism { element } => names.push(element.to_string()),
+            _ => {}
         }
         format!("{}({})", step.name(), names.join(", "))
     }

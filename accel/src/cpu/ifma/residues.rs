@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     beats::LANES,
-    cpu::rns::{BLOCKS, Factor, Limb, RUN, Rns, STREAM_WORDS, Tables},
+    cpu::rns::{BLOCKS, Factor, Limb, RUN, Rns, Row, STREAM_WORDS, Tables},
 };
 
 /// A constant factor in all lanes.
@@ -153,25 +153,36 @@ fn lift<const WORDS: usize>(out: &mut [u64], integers: &[u64], limb: &Limb) {
     }
 }
 
-/// Digits in mixed radix, the primes, and Horner's rule over those in limbs of 52 bits. See
-/// [`Rns::compose`].
+/// `(x − y) / p`, below 2q, for x below 2^51.
+#[inline]
+#[target_feature(enable = "avx512f,avx512ifma")]
+fn divided(x: Word, y: Word, limb: &Limb, p_inverse: Factor) -> Word {
+    let (twice, minus_q) = (all(2 * limb.q()), minus(limb.q()));
+    let other = mul_lazy(y, Wide::new(limb.one()), minus_q);
+    let difference = _mm512_sub_epi64(_mm512_add_epi64(x, twice), other);
+    mul_lazy(difference, Wide::new(p_inverse), minus_q)
+}
+
+/// The residues of numbers to their digits in mixed radix, the primes, as in the portable path.
+#[inline]
+#[target_feature(enable = "avx512f,avx512ifma")]
+fn to_digits<const L: usize>(x: &mut [Word; L], limbs: &[Limb]) {
+    for j in 0..L {
+        let limb = &limbs[j];
+        let before = x[..j].iter().zip(&limb.prime_inverses);
+        let digit = before.fold(x[j], |x, (&digit, &inverse)| divided(x, digit, limb, inverse));
+        x[j] = subtract_once(digit, all(limb.q()));
+    }
+}
+
+/// Horner's rule over digits in mixed radix, in limbs of 52 bits. See [`Rns::compose`].
 #[target_feature(enable = "avx512f,avx512ifma")]
 fn compose<const L: usize>(out: &mut [u64], poly: &[u64], tables: &Tables) {
     let (zero, n) = (_mm512_setzero_si512(), poly.len() / L);
     let limbs = tables.limbs();
     for i in (0..n).step_by(8) {
-        let mut digits = [zero; L];
-        for j in 0..L {
-            let (q, minus_q) = (all(limbs[j].q()), minus(limbs[j].q()));
-            let (twice, one) = (_mm512_add_epi64(q, q), Wide::new(limbs[j].one()));
-            let mut digit = eight(&poly[j * n + i..][..8]);
-            for (&before, &inverse) in digits[..j].iter().zip(&limbs[j].prime_inverses) {
-                let before = mul_lazy(before, one, minus_q);
-                let difference = _mm512_sub_epi64(_mm512_add_epi64(digit, twice), before);
-                digit = mul_lazy(difference, Wide::new(inverse), minus_q);
-            }
-            digits[j] = subtract_once(digit, q);
-        }
+        let mut digits = std::array::from_fn(|j| eight(&poly[j * n + i..][..8]));
+        to_digits::<L>(&mut digits, limbs);
         let mut x = [zero; L];
         for j in (0..L).rev() {
             let (q, mut carry) = (all(limbs[j].q()), digits[j]);
@@ -197,6 +208,43 @@ fn compose<const L: usize>(out: &mut [u64], poly: &[u64], tables: &Tables) {
             out[w * n + i..][..8].copy_from_slice(&words(word));
         }
     }
+}
+
+/// See [`Rns::base_extend`].
+#[target_feature(enable = "avx512f,avx512ifma")]
+fn base_extend<const L: usize>(out: &mut [u64], poly: &[u64], tables: &Tables, rows: &[Row]) {
+    let n = poly.len() / L;
+    let limbs = tables.limbs();
+    for i in (0..n).step_by(8) {
+        let mut digits = std::array::from_fn(|j| {
+            let q = limbs[j].q();
+            let x = eight(&poly[j * n + i..][..8]);
+            subtract_once(_mm512_add_epi64(x, all(q / 2)), all(q))
+        });
+        to_digits::<L>(&mut digits, limbs);
+        for (out, row) in out.chunks_exact_mut(n).zip(rows) {
+            let (minus_q, twice) = (minus(row.q), all(2 * row.q));
+            let sum = digits.iter().zip(&row.weights).fold(all(row.shift), |sum, (&digit, &w)| {
+                let term = mul_lazy(digit, Wide::new(w), minus_q);
+                subtract_once(_mm512_add_epi64(sum, term), twice)
+            });
+            out[i..][..8].copy_from_slice(&words(subtract_once(sum, all(row.q))));
+        }
+    }
+}
+
+/// See [`Rns::rescale`].
+///
+/// # Bound
+/// A residue and half of p are below 2^51.
+#[target_feature(enable = "avx512f,avx512ifma")]
+fn rescale(out: &mut [u64], a: &[u64], last: &[u64], limb: &Limb, p: u64) {
+    let (p, half, q) = (all(p), all(p / 2), all(limb.q()));
+    let inverse = limb.last_prime_inverse();
+    each_eight!(out, a, last, |x, last| {
+        let rest = subtract_once(_mm512_add_epi64(last, half), p);
+        subtract_once(divided(_mm512_add_epi64(x, half), rest, limb, inverse), q)
+    });
 }
 
 /// Calls a kernel for a number of words or primes known at compile time.
@@ -272,6 +320,14 @@ impl Rns for Ifma {
 
     fn compose(self, out: &mut [u64], poly: &[u64], tables: &Tables) {
         kernel!(by_count!(tables.limbs().len(), compose(out, poly, tables)));
+    }
+
+    fn base_extend(self, out: &mut [u64], poly: &[u64], tables: &Tables, rows: &[Row]) {
+        kernel!(by_count!(tables.limbs().len(), base_extend(out, poly, tables, rows)));
+    }
+
+    fn rescale(self, out: &mut [u64], a: &[u64], last: &[u64], limb: &Limb, p: u64) {
+        kernel!(rescale(out, a, last, limb, p));
     }
 
     fn pack(self, out: &mut [u64], lanes: &[u64]) {

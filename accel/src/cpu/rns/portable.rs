@@ -3,7 +3,7 @@
 use rand_core::Rng;
 
 use super::{
-    BLOCKS, Factor, Limb, Phase, RUN, Rns, STREAM_WORDS, TOGETHER, Tables, mask, sampling,
+    BLOCKS, Factor, Limb, Phase, RUN, Rns, Row, STREAM_WORDS, TOGETHER, Tables, mask, sampling,
 };
 use crate::{
     beats,
@@ -82,6 +82,26 @@ fn inverse(a: &mut [u64], limb: &Limb) {
         half *= 2;
     }
     a.iter_mut().for_each(|x| *x = subtract_once(mul_lazy(*x, limb.n_inverse, q), q));
+}
+
+/// `(x − y) / p`, below 2q.
+#[inline(always)]
+fn divided(x: u64, y: u64, limb: &Limb, p_inverse: Factor) -> u64 {
+    let difference = x + 2 * limb.q() - mul_lazy(y, limb.one(), limb.q());
+    mul_lazy(difference, p_inverse, limb.q())
+}
+
+/// The residues of a number to its digits in mixed radix, the primes.
+///
+/// # Source
+/// H. Garner, "The residue number system", 1959.
+#[inline(always)]
+fn to_digits(x: &mut [u64; MAX_PRIMES], limbs: &[Limb]) {
+    for (j, limb) in limbs.iter().enumerate() {
+        let before = x[..j].iter().zip(&limb.prime_inverses);
+        let digit = before.fold(x[j], |x, (&digit, &inverse)| divided(x, digit, limb, inverse));
+        x[j] = subtract_once(digit, limb.q());
+    }
 }
 
 impl Rns for Portable {
@@ -173,24 +193,15 @@ impl Rns for Portable {
         out.iter_mut().for_each(|x| *x = subtract_once(*x, q));
     }
 
-    /// Digits in mixed radix, the primes, and Horner's rule over those.
-    ///
-    /// # Source
-    /// H. Garner, "The residue number system", 1959.
+    /// Horner's rule over digits in mixed radix.
     fn compose(self, out: &mut [u64], poly: &[u64], tables: &Tables) {
         let limbs = tables.limbs();
         let n = poly.len() / limbs.len();
-        let mut digits = [0; 8];
+        let mut digits = [0; MAX_PRIMES];
         for i in 0..n {
-            for (j, limb) in limbs.iter().enumerate() {
-                let (q, mut digit) = (limb.q(), poly[j * n + i]);
-                for (&before, &inverse) in digits.iter().zip(&limb.prime_inverses) {
-                    let before = mul_lazy(before, limb.one(), q);
-                    digit = mul_lazy(digit + 2 * q - before, inverse, q);
-                }
-                digits[j] = subtract_once(digit, q);
-            }
-            let mut words = [0u64; 8];
+            (0..limbs.len()).for_each(|j| digits[j] = poly[j * n + i]);
+            to_digits(&mut digits, limbs);
+            let mut words = [0u64; MAX_PRIMES];
             for (limb, &digit) in limbs.iter().zip(&digits).rev() {
                 let mut carry = u128::from(digit);
                 for word in &mut words[..limbs.len()] {
@@ -200,6 +211,34 @@ impl Rns for Portable {
                 }
             }
             (0..limbs.len()).for_each(|w| out[w * n + i] = words[w]);
+        }
+    }
+
+    fn base_extend(self, out: &mut [u64], poly: &[u64], tables: &Tables, rows: &[Row]) {
+        let limbs = tables.limbs();
+        let n = poly.len() / limbs.len();
+        let mut digits = [0; MAX_PRIMES];
+        for i in 0..n {
+            for (j, limb) in limbs.iter().enumerate() {
+                digits[j] = subtract_once(poly[j * n + i] + limb.q() / 2, limb.q());
+            }
+            to_digits(&mut digits, limbs);
+            for (out, row) in out.chunks_exact_mut(n).zip(rows) {
+                let q = row.q;
+                let sum = digits.iter().zip(&row.weights).fold(row.shift, |sum, (&digit, &w)| {
+                    subtract_once(sum + mul_lazy(digit, w, q), 2 * q)
+                });
+                out[i] = subtract_once(sum, q);
+            }
+        }
+    }
+
+    /// Half of p more, and what the sum leaves modulo p less.
+    fn rescale(self, out: &mut [u64], a: &[u64], last: &[u64], limb: &Limb, p: u64) {
+        let inverse = limb.last_prime_inverse();
+        for ((out, &x), &last) in out.iter_mut().zip(a).zip(last) {
+            let rest = subtract_once(last + p / 2, p);
+            *out = subtract_once(divided(x + p / 2, rest, limb, inverse), limb.q());
         }
     }
 

@@ -1,6 +1,9 @@
 //! What is derived from a ring once.
 
-use crate::ring::{MAX_PRIMES, Ring, mul_mod_vartime, pow_mod_vartime};
+use crate::{
+    program::ExtensionRow,
+    ring::{MAX_PRIMES, Ring, mul_mod_vartime, pow_mod_vartime},
+};
 
 /// A constant factor `w` modulo q with `⌊w · 2^B / q⌋`, B being the backend's `QUOTIENT_BITS`, so that
 /// multiplying by it needs no division: for any x below `2^B`, `x·w − ⌊x·quotient / 2^B⌋·q` is below 2q.
@@ -64,13 +67,18 @@ pub(in crate::cpu) struct Limb {
     pub(in crate::cpu) n_inverse: Factor,
     /// Powers of the radix of digits; the first, 1, is to reduce by.
     pub(in crate::cpu) radix_powers: Vec<Factor>,
-    /// The inverse of each prime before this one.
+    /// The inverse of each prime; 0 of this one.
     pub(in crate::cpu) prime_inverses: Vec<Factor>,
 }
 
 impl Limb {
     pub(in crate::cpu) fn q(&self) -> u64 {
         self.q
+    }
+
+    /// Of the ring's last prime.
+    pub(in crate::cpu) fn last_prime_inverse(&self) -> Factor {
+        self.prime_inverses[self.prime_inverses.len() - 1]
     }
 
     /// 1, to reduce by.
@@ -87,7 +95,7 @@ pub(in crate::cpu) struct Tables {
 impl Tables {
     pub(super) fn new(ring: &Ring, quotient_bits: u32) -> Self {
         let (n, primes) = (ring.degree(), ring.primes());
-        let limb = |(index, (&q, &root)): (usize, (&u64, &u64))| {
+        let limb = |(&q, &root): (&u64, &u64)| {
             let invert = |x: u64| pow_mod_vartime(x % q, q - 2, q);
             let factor = |w| Factor::new(w, q, quotient_bits);
             let bits = u64::BITS - q.leading_zeros();
@@ -102,13 +110,32 @@ impl Tables {
                     .map(|i| factor(pow_mod_vartime(2, i * u64::from(quotient_bits), q)))
                     .take((64 * MAX_PRIMES).div_ceil(quotient_bits as usize))
                     .collect(),
-                prime_inverses: primes[..index].iter().map(|&p| factor(invert(p))).collect(),
+                prime_inverses: primes.iter().map(|&p| factor(invert(p))).collect(),
             }
         };
-        Self { limbs: primes.iter().zip(ring.roots()).enumerate().map(limb).collect() }
+        Self { limbs: primes.iter().zip(ring.roots()).map(limb).collect() }
     }
 
     pub(in crate::cpu) fn limbs(&self) -> &[Limb] {
         &self.limbs
+    }
+
+    pub(super) fn last_prime(&self) -> u64 {
+        self.limbs.last().map_or(0, Limb::q)
+    }
+}
+
+/// How residues of one prime are made of digits in another ring's mixed radix.
+pub(in crate::cpu) struct Row {
+    pub(in crate::cpu) q: u64,
+    pub(in crate::cpu) shift: u64,
+    pub(in crate::cpu) weights: Vec<Factor>,
+}
+
+impl Row {
+    pub(super) fn new(row: &ExtensionRow, quotient_bits: u32) -> Self {
+        let q = row.prime;
+        let weights = row.weights.iter().map(|&w| Factor::new(w, q, quotient_bits)).collect();
+        Self { q, shift: row.shift, weights }
     }
 }

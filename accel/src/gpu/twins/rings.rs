@@ -135,29 +135,94 @@ pub(super) fn lift(grid: &mut Grid<'_>) {
 
 /// The integer below the product of all primes that has these residues: for each prime in turn, what is to be
 /// added of the product of those before it.
-pub(super) fn compose(grid: &mut Grid<'_>) {
-    let ring = Ring::of(grid.params, grid.constants);
+fn integer(ring: &Ring<'_>, a: &[u32], item: usize, i: usize) -> BigUint {
     let inverses = 8 * ring.limbs + 4 * ring.limbs * ring.n;
-    for at in 0..ring.p.count as usize {
-        let (item, i) = (at / ring.n, at % ring.n);
-        let (mut x, mut product) = (BigUint::ZERO, BigUint::from(1u8));
-        for limb in 0..ring.limbs {
-            let q = ring.q(limb);
-            for before in 0..limb {
-                let inverse = ring.factor(inverses + 2 * (ring.limbs * limb + before), 1, limb);
-                assert_eq!(mul_mod_vartime(inverse, ring.q(before) % q, q), 1);
-            }
-            let small = |x: &BigUint| (x % q).to_u64_digits().first().copied().unwrap_or(0);
-            let residue = Wide(grid.a).get(item * ring.p.a_stride as usize + limb * ring.n + i);
-            let inverse = pow_mod_vartime(small(&product), q - 2, q);
-            let digit = mul_mod_vartime((residue + q - small(&x)) % q, inverse, q);
-            x += &product * digit;
-            product *= q;
+    let (mut x, mut product) = (BigUint::ZERO, BigUint::from(1u8));
+    for limb in 0..ring.limbs {
+        let q = ring.q(limb);
+        for other in (0..ring.limbs).filter(|&other| other != limb) {
+            let inverse = ring.factor(inverses + 2 * (ring.limbs * limb + other), 1, limb);
+            assert_eq!(mul_mod_vartime(inverse, ring.q(other) % q, q), 1);
         }
+        let residue = Wide(a).get(item * ring.p.a_stride as usize + limb * ring.n + i);
+        let inverse = pow_mod_vartime(remainder(&product, q), q - 2, q);
+        let digit = mul_mod_vartime((residue + q - remainder(&x, q)) % q, inverse, q);
+        x += &product * digit;
+        product *= q;
+    }
+    x
+}
+
+fn remainder(x: &BigUint, q: u64) -> u64 {
+    (x % q).to_u64_digits().first().copied().unwrap_or(0)
+}
+
+/// The words that `make` makes of the integers of `count` coefficients.
+fn of_integers(grid: &mut Grid<'_>, count: usize, make: impl Fn(&Ring<'_>, BigUint) -> Vec<u64>) {
+    let ring = Ring::of(grid.params, grid.constants);
+    for (item, i) in (0..count).map(|at| (at / ring.n, at % ring.n)) {
+        let words = make(&ring, integer(&ring, grid.a, item, i));
+        for (w, &word) in words.iter().enumerate() {
+            put(grid.out, (item * words.len() + w) * ring.n + i, word);
+        }
+    }
+}
+
+/// The integers themselves.
+pub(super) fn compose(grid: &mut Grid<'_>) {
+    of_integers(grid, grid.params[0] as usize, |ring, x| {
         let mut words = x.to_u64_digits();
         words.resize(ring.limbs, 0);
-        for (w, word) in words.into_iter().enumerate() {
-            put(grid.out, (item * ring.limbs + w) * ring.n + i, word);
+        words
+    });
+}
+
+/// Modulo the primes that are first in the rows at b; what is above half of Q stands for less than 0.
+pub(super) fn base_extend(grid: &mut Grid<'_>) {
+    let b = Wide(grid.b);
+    of_integers(grid, grid.params[0] as usize, |ring, x| {
+        let all: BigUint = (0..ring.limbs).map(|limb| ring.q(limb)).product();
+        let primes = (0..ring.p.words as usize).map(|k| b.get(2 * (ring.limbs + 1) * k));
+        let residue = |p: u64| match &x + &x < all {
+            true => remainder(&x, p),
+            false => (p - remainder(&(&all - &x), p)) % p,
+        };
+        primes.map(residue).collect()
+    });
+}
+
+/// Over the last prime, to the nearest, modulo the others.
+pub(super) fn rescale(grid: &mut Grid<'_>) {
+    let last = grid.params[2] as usize - 1;
+    of_integers(grid, grid.params[0] as usize / last, |ring, x| {
+        let p = ring.q(last);
+        let rounded = (x + p / 2) / p;
+        (0..last).map(|limb| remainder(&rounded, ring.q(limb))).collect()
+    });
+}
+
+/// a(X^g). Coefficient i goes to `X^(i·g)`, where `words` is 1/g; the value at a root to where the g-th power is that
+/// root, where `words` is g.
+pub(super) fn automorphism(grid: &mut Grid<'_>) {
+    let ring = Ring::of(grid.params, grid.constants);
+    let (n, order, w) = (ring.n, 2 * ring.n, ring.p.words as usize);
+    let inverse = (1..order).find(|g| g * w % order == 1).unwrap();
+    let exponents: Vec<_> =
+        (0..n).map(|i| 2 * (i.reverse_bits() >> (n.leading_zeros() + 1)) + 1).collect();
+    for poly in 0..ring.p.count as usize / n {
+        let (item, limb) = (poly / ring.limbs, poly % ring.limbs);
+        let q = ring.q(limb);
+        let a = Wide(grid.a).slice(item * ring.p.a_stride as usize + limb * n, n);
+        for (i, &x) in a.iter().enumerate() {
+            let (to, x) = match ring.p.stages {
+                0 if i * inverse % order < n => (i * inverse % n, x),
+                0 => (i * inverse % n, (q - x) % q),
+                _ => {
+                    let root = exponents[i] * inverse % order;
+                    (exponents.iter().position(|&e| e == root).unwrap(), x)
+                }
+            };
+            put(grid.out, poly * n + to, x);
         }
     }
 }

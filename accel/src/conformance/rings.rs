@@ -1,0 +1,383 @@
+//! Cases over rings: polynomials and beats.
+
+use super::*;
+
+/// Both transforms, and that they are inverse to each other at the real degree.
+pub fn transforms(engine: &dyn Engine) {
+    let mut random = Operands::new(4);
+    for (degree, bits, limbs) in
+        [(16, 10, 1), (32, 20, 3), (64, 31, 2), (128, 50, 4), (256, 50, 2), (512, 50, 2)]
+    {
+        let ring = ring(degree, bits, limbs);
+        let mut b = Builder::new("ntt");
+        let a = b.coefficients("a", &ring);
+        let t = b.ntt("t", a);
+        b.output(t);
+        let a = random.polys(&ring, 2);
+        agree(engine, &b.build(), &[&a], a.len());
+        let mut b = Builder::new("intt");
+        let a = b.coefficients("a", &ring);
+        let t = b.ntt("t", a);
+        let square = b.poly_mul("t²", t, t);
+        let back = b.intt("back", square);
+        b.output(back);
+        let a = random.polys(&ring, 2);
+        agree(engine, &b.build(), &[&a], a.len());
+    }
+    let ring = ring(4096, 50, 2);
+    let mut b = Builder::new("there and back");
+    let a = b.coefficients("a", &ring);
+    let t = b.ntt("t", a);
+    let back = b.intt("back", t);
+    b.output(back);
+    let a = random.polys(&ring, 3);
+    let mut out = vec![0; a.len()];
+    if ran(engine, &b.build(), &mut [Operand::SecretIn(&a), Operand::Out(&mut out)]) {
+        assert!(a == out, "inverse transform on {}", engine.name());
+    }
+}
+
+/// Sums, differences and products of polynomials, and integers in and out of RNS.
+pub fn polynomials(engine: &dyn Engine) {
+    let mut random = Operands::new(5);
+    for (degree, bits, limbs) in [
+        (16, 20, 1),
+        (16, 20, 8),
+        (64, 50, 2),
+        (32, 50, 3),
+        (64, 49, 4),
+        (32, 50, 8),
+        (4096, 50, 2),
+    ] {
+        let ring = ring(degree, bits, limbs);
+        let mut b = Builder::new("add sub");
+        let (x, y) = (b.coefficients("x", &ring), b.coefficients("y", &ring));
+        let sum = b.add("x + y", x, y);
+        let difference = b.sub("x − y", x, sum);
+        let both = b.add("sum", difference, x);
+        let integers = b.compose("integers", both);
+        let lifted = b.lift("lifted", &ring, integers);
+        b.output(lifted);
+        let (x, y) = (random.polys(&ring, 2), random.polys(&ring, 2));
+        agree(engine, &b.build(), &[&x, &y], x.len());
+
+        let mut b = Builder::new("lift compose");
+        let x = b.integers("x", degree * limbs);
+        let lifted = b.lift("lifted", &ring, x);
+        let integers = b.compose("integers", lifted);
+        b.output(integers);
+        let x = random.words(degree * limbs * 3);
+        agree(engine, &b.build(), &[&x], x.len());
+    }
+    let ring = ring(64, 50, 4);
+    let key = random.poly(&ring);
+    let mut b = Builder::new("mul by a key");
+    let x = b.coefficients("x", &ring);
+    let s = b.secret_key("s", &ring, &key);
+    let t = b.ntt("t", x);
+    let product = b.poly_mul("t·s", t, s);
+    b.output(product);
+    let x = random.polys(&ring, 3);
+    agree(engine, &b.build(), &[&x], x.len());
+}
+
+/// Automorphisms of both forms, of what the batch shares, one after the other, and beside transforms.
+pub fn automorphisms(engine: &dyn Engine) {
+    let mut random = Operands::new(12);
+    for (degree, bits, limbs) in [(16, 20, 1), (32, 50, 8), (64, 31, 3), (256, 50, 2)] {
+        let ring = ring(degree, bits, limbs);
+        let order = 2 * degree as u32;
+        for (g, h) in [(1, order - 1), (3, 5), (order - 1, order - 1), (order / 2 + 1, 3)] {
+            let mut b = Builder::new("automorphism");
+            let a = b.coefficients("a", &ring);
+            let turned = b.automorphism("turned", a, g);
+            b.output(turned);
+            let a = [random.polys(&ring, 2), random.bounds(&ring)].concat();
+            agree(engine, &b.build(), &[&a], a.len());
+
+            let mut b = Builder::new("automorphism of values");
+            let x = b.coefficients("x", &ring);
+            let s = b.secret_key("s", &ring, &random.poly(&ring));
+            let t = b.ntt("t", x);
+            let (turned, key) = (b.automorphism("turned", t, h), b.automorphism("key", s, g));
+            let product = b.poly_mul("product", turned, key);
+            b.output(product);
+            agree(engine, &b.build(), &[&a], a.len());
+
+            // Of all that should be the same the difference.
+            let mut b = Builder::new("automorphisms agree");
+            let x = b.coefficients("x", &ring);
+            let by_g = b.automorphism("x^g", x, g);
+            let t = b.ntt("t", x);
+            let values = b.automorphism("t^g", t, g);
+            let back = b.intt("back", values);
+            let by_values = b.sub("x^g − back", by_g, back);
+            let in_turn = b.automorphism("(x^g)^h", by_g, h);
+            let at_once = b.automorphism("x^gh", x, g * h % order);
+            let by_turns = b.sub("(x^g)^h − x^gh", in_turn, at_once);
+            b.output(by_values);
+            b.output(by_turns);
+            let (mut values, mut turns) = (vec![1; a.len()], vec![1; a.len()]);
+            let operands =
+                &mut [Operand::SecretIn(&a), Operand::Out(&mut values), Operand::Out(&mut turns)];
+            if ran(engine, &b.build(), operands) {
+                let differ = values.iter().chain(&turns).any(|&x| x != 0);
+                assert!(!differ, "{g} and {h} of {order} on {}", engine.name());
+            }
+        }
+    }
+}
+
+/// Integers out of RNS and back, over any number of primes.
+pub fn compositions(engine: &dyn Engine) {
+    let mut random = Operands::new(9);
+    let shapes = [(16, 12, 3), (16, 20, 2), (16, 33, 5), (64, 50, 2)];
+    let limbs = (1..=8).map(|limbs| (16, 50, limbs));
+    for (degree, bits, limbs) in shapes.into_iter().chain(limbs) {
+        let ring = ring(degree, bits, limbs);
+        let mut b = Builder::new("compose");
+        let a = b.coefficients("a", &ring);
+        let integers = b.compose("integers", a);
+        b.output(integers);
+        let mut a = random.polys(&ring, 3);
+        // Of the last item every coefficient is Q − 1, then 0.
+        let last = 2 * ring.len_words();
+        for (limb, &q) in a[last..].chunks_mut(degree).zip(ring.primes()) {
+            limb.fill(q - 1);
+        }
+        a.extend(vec![0; ring.len_words()]);
+        agree(engine, &b.build(), &[&a], a.len());
+
+        let mut b = Builder::new("lift compose");
+        let x = b.integers("x", ring.len_words());
+        let lifted = b.lift("lifted", &ring, x);
+        let integers = b.compose("integers", lifted);
+        b.output(integers);
+        let mut x = random.words(ring.len_words() * 3);
+        x[..ring.len_words()].fill(u64::MAX);
+        agree(engine, &b.build(), &[&x], x.len());
+    }
+}
+
+/// Centred integers from any primes to any others, some of which may be the same.
+pub fn extensions(engine: &dyn Engine) {
+    let mut random = Operands::new(13);
+    let (large, small) = (largest_primes(50, 16, 8), largest_primes(12, 16, 3));
+    for (from, to) in [
+        (&large[..1], &large[1..3]),
+        (&small[..1], &small[..]),
+        (&small[..1], &large[..]),
+        (&large[..], &small[..1]),
+        (&large[..3], &large[2..7]),
+        (&small[..], &large[..2]),
+        (&large[..5], &large[..2]),
+        (&large[..], &large[..]),
+    ] {
+        let (from, to) = (ring_over(16, from), ring_over(16, to));
+        let mut b = Builder::new("base_extend");
+        let a = b.coefficients("a", &from);
+        let extended = b.base_extend("extended", a, &to);
+        b.output(extended);
+        let program = b.build();
+        for count in [0, 1, 5] {
+            let mut a = random.polys(&from, count);
+            a.extend(random.bounds(&from));
+            agree(engine, &program, &[&a], (count + 1) * to.len_words());
+        }
+    }
+    // To more primes, then back, and on to one of them.
+    let (degree, primes) = (1024, largest_primes(50, 1024, 5));
+    let [few, more, other] =
+        [&primes[1..3], &primes[..], &primes[3..4]].map(|primes| ring_over(degree, primes));
+    let mut b = Builder::new("there and back");
+    let x = b.coefficients("x", &few);
+    let there = b.base_extend("there", x, &more);
+    let back = b.base_extend("back", there, &few);
+    let nothing = b.sub("nothing", back, x);
+    b.output(nothing);
+    let rest = b.base_extend("rest", there, &other);
+    b.output(rest);
+    let mut x = random.polys(&few, 2);
+    x.extend(random.bounds(&few));
+    let program = b.build();
+    let run = |engine: &dyn Engine| {
+        let (mut nothing, mut rest) = (vec![1; x.len()], vec![0; 3 * other.len_words()]);
+        let operands =
+            &mut [Operand::SecretIn(&x), Operand::Out(&mut nothing), Operand::Out(&mut rest)];
+        let ran = ran(engine, &program, operands);
+        ran.then(|| {
+            assert!(nothing.iter().all(|&x| x == 0), "there and back on {}", engine.name());
+            rest
+        })
+    };
+    if let Some(rest) = run(engine) {
+        assert!(Some(rest) == run(&ReferenceEngine), "there and on, on {}", engine.name());
+    }
+}
+
+/// Quotients by the last prime, also where the rest is about half of it.
+pub fn rescalings(engine: &dyn Engine) {
+    let mut random = Operands::new(14);
+    let (large, small) = (largest_primes(50, 32, 7), largest_primes(12, 32, 3));
+    let mixed = |first: &[u64], last: &[u64]| [first, last].concat();
+    for primes in [
+        large[..2].to_vec(),
+        small[..2].to_vec(),
+        mixed(&large[..1], &small[..1]),
+        mixed(&small[..2], &large[..1]),
+        mixed(&large, &small[..1]),
+        mixed(&small, &large[..5]),
+    ] {
+        let last = primes.len() - 1;
+        let (from, to) = (ring_over(32, &primes), ring_over(32, &primes[..last]));
+        let mut b = Builder::new("rescale");
+        let a = b.coefficients("a", &from);
+        let rescaled = b.rescale("rescaled", a, &to);
+        b.output(rescaled);
+        let program = b.build();
+        for count in [0, 1, 5] {
+            let mut a = random.polys(&from, count);
+            a.extend(random.bounds(&from));
+            // Any multiple of the last prime, and about half of it more.
+            let rests = random.bounds(&ring_over(32, &primes[last..]));
+            a.extend([random.poly(&to), rests].concat());
+            // Small numbers about half of it.
+            let half = primes[last] / 2;
+            let near = |i: u64| if i < 16 { half + 8 - i } else { i - 16 };
+            a.extend(primes.iter().flat_map(|q| (0..32).map(move |i| near(i) % q)));
+            agree(engine, &program, &[&a], (count + 3) * to.len_words());
+        }
+    }
+    let primes = largest_primes(50, 1024, 4);
+    let [four, three, two] =
+        [&primes[..], &primes[..3], &primes[..2]].map(|primes| ring_over(1024, primes));
+    let mut b = Builder::new("twice");
+    let x = b.coefficients("x", &four);
+    let once = b.rescale("once", x, &three);
+    let twice = b.rescale("twice", once, &two);
+    b.output(twice);
+    let x = random.polys(&four, 3);
+    agree(engine, &b.build(), &[&x], 3 * two.len_words());
+}
+
+/// Uniform polynomials over several seeds, noise and ternary polynomials, at the real degrees, where
+/// draws are often or now and then rejected, and where a run of draws is of many primes.
+pub fn sampling(engine: &dyn Engine) {
+    let mut random = Operands::new(6);
+    for (degree, bits, limbs) in [
+        (16, 20, 1),
+        (16, 50, 8),
+        (32, 50, 7),
+        (128, 16, 2),
+        (1024, 22, 3),
+        (256, 50, 2),
+        (4096, 50, 2),
+        (8192, 50, 4),
+    ] {
+        let ring = ring(degree, bits, limbs);
+        for count in [1, 3, 17, 33] {
+            let mut b = Builder::new("uniform");
+            let (seeds, index) = (b.seeds("seeds", count), b.index("index"));
+            let a = b.uniform("a", &ring, seeds, index);
+            b.output(a);
+            let seeds = random.words(4 * count);
+            let out_words = 3 * ring.len_words();
+            agree(engine, &b.build(), &[&seeds, &[0, 1, u64::MAX]], out_words);
+        }
+        let mut b = Builder::new("noise");
+        let (key, index) = (b.secret_seed("key"), b.index("index"));
+        let e = b.noise("e", &ring, key, index);
+        b.output(e);
+        let key = random.words(4);
+        agree(engine, &b.build(), &[&key, &[5, 0]], 2 * ring.len_words());
+        let mut b = Builder::new("ternary");
+        let (key, index) = (b.secret_seed("key"), b.index("index"));
+        let u = b.ternary("u", &ring, key, index);
+        b.output(u);
+        let key = random.words(4);
+        agree(engine, &b.build(), &[&key, &[5, 0]], 2 * ring.len_words());
+    }
+}
+
+/// Beats: packing, unpacking, and sums in place.
+pub fn packing(engine: &dyn Engine) {
+    let mut random = Operands::new(7);
+    for (degree, limbs, count) in [
+        (64, 2, 1),
+        (64, 2, 12),
+        (64, 3, 3),
+        (64, 4, 2),
+        (64, 4, 24),
+        (64, 8, 44),
+        (64, 7, 2),
+        (64, 8, 1),
+        (4096, 2, 800),
+        // With lanes past the end of the polynomial: some, a beat of them, and many.
+        (64, 3, 21),
+        (64, 2, 14),
+        (4096, 2, 820),
+        (1024, 4, 440),
+    ] {
+        let ring = ring(degree, 50, limbs);
+        let mut b = Builder::new("pack");
+        let a = b.coefficients("a", &ring);
+        let packed = b.pack("packed", a, count);
+        b.output(packed);
+        let a = random.polys(&ring, 2);
+        agree(engine, &b.build(), &[&a], 2 * count * beats::WORDS);
+
+        let mut b = Builder::new("unpack");
+        let a = b.beats("a", &ring, count);
+        let poly = b.unpack("poly", a);
+        b.output(poly);
+        let a = random.beats(&ring, count);
+        agree(engine, &b.build(), &[&a], ring.len_words());
+
+        let mut b = Builder::new("sum in place");
+        let acc = b.beat_sums("acc", &ring, count);
+        let x = b.beats("x", &ring, count);
+        let sum = b.add_beats("sum", acc, x);
+        b.update(acc, sum);
+        let program = b.build();
+        // Three items, each from the first prime on.
+        let mut items = || (0..3).flat_map(|_| random.beats(&ring, count)).collect::<Vec<_>>();
+        let (start, x) = (items(), items());
+        let run = |engine: &dyn Engine| {
+            let mut acc = start.clone();
+            let ran = ran(engine, &program, &mut [Operand::InOut(&mut acc), Operand::In(&x)]);
+            ran.then_some(acc)
+        };
+        if let Some(acc) = run(engine) {
+            assert_eq!(Some(acc), run(&ReferenceEngine), "sum in place on {}", engine.name());
+        }
+        out_of_range(engine, &ring, &random.beats(&ring, count));
+    }
+}
+
+/// Each lane just out of range, and each bit that is in no lane, wherever it stands.
+fn out_of_range(engine: &dyn Engine, ring: &Ring, beats: &[u64]) {
+    let found = |words: &[u64]| {
+        let found = engine.first_bad_lane(words, ring);
+        assert_eq!(found, beats::first_bad_lane(words, ring), "range on {}", engine.name());
+        found
+    };
+    assert_eq!(found(beats), None);
+    let count = beats.len() / beats::WORDS;
+    for b in (0..count).filter(|b| b % 37 < 4 || count - b < 4) {
+        for lane in 0..beats::LANES {
+            let mut words = beats.to_vec();
+            let beat = &mut words[b * beats::WORDS..][..beats::WORDS];
+            let q = ring.primes()[(b * beats::LANES + lane) % ring.primes().len()];
+            let mut lanes: [u64; beats::LANES] = std::array::from_fn(|i| beats::lane(beat, i));
+            lanes[lane] = q;
+            beat.fill(0);
+            lanes.iter().enumerate().for_each(|(i, &value)| beats::set_lane(beat, i, value));
+            assert_eq!(found(&words), Some(b * beats::LANES + lane));
+        }
+        for bit in [62, 63] {
+            let mut words = beats.to_vec();
+            words[b * beats::WORDS + beats::WORDS - 1] |= 1 << bit;
+            assert_eq!(found(&words), Some(b * beats::LANES + beats::LANES - 1));
+        }
+    }
+}
