@@ -18,10 +18,6 @@ use crate::{
     ring::{Ring, mul_mod_vartime, pow_mod_vartime},
 };
 
-/// Places of factors among the constants of a prime: see `ring.wgsl`.
-const UNIT: u32 = 4;
-const DEGREE_INVERSE: u32 = 6;
-
 /// log2 of the residues that workgroup memory holds.
 const LOG_TILE: u32 = 10;
 
@@ -39,14 +35,17 @@ impl RingConstants {
         for &q in primes {
             words.extend([q, inverse_mod_word(q).wrapping_neg()]);
             let radix = ((1u128 << 64) % u128::from(q)) as u64;
-            words.extend([radix, 1, inverse(n, q)].map(|w| factor(w, q)).as_flattened());
+            words.extend([radix, 1].map(|w| factor(w, q)).as_flattened());
+            words.extend([1, 2].map(|times| piecewise(inverse(n, q), q, times)));
         }
         for (&q, &root) in primes.iter().zip(ring.roots()) {
-            for root in [root, inverse(root, q)] {
-                let factors: Vec<_> =
-                    bit_reversed_powers(root, q, n).map(|w| factor(w, q)).collect();
-                words.extend(factors.iter().map(|factor| factor[0]));
-                words.extend(factors.iter().map(|factor| factor[1]));
+            for (root, first) in [(root, 1), (inverse(root, q), inverse(n, q))] {
+                let mut factors: Vec<_> = bit_reversed_powers(root, q, n).collect();
+                // Of the inverse transform the last stage has one.
+                factors[1] = mul_mod_vartime(factors[1], first, q);
+                for times in [1, 2] {
+                    words.extend(factors.iter().map(|&w| piecewise(w, q, times)));
+                }
             }
         }
         for (j, &q) in primes.iter().enumerate() {
@@ -55,6 +54,15 @@ impl RingConstants {
         }
         Ok(Self { memory: filled(executor, &words)? })
     }
+}
+
+/// Bits of a piece of a residue: see `tile.wgsl`.
+const PIECE_BITS: u32 = 30;
+
+/// `w · 2^(30 · times) mod q` in pieces, each in 32 bits.
+fn piecewise(w: u64, q: u64, times: u32) -> u64 {
+    let w = mul_mod_vartime(w, pow_mod_vartime(2, u64::from(PIECE_BITS * times), q), q);
+    ((w >> PIECE_BITS) << 32) | (w & ((1 << PIECE_BITS) - 1))
 }
 
 /// `root^brv(i)` for all i below n, `brv` over log2 n bits.
@@ -107,7 +115,6 @@ impl GpuEngine {
             limbs: ring.primes().len() as u32,
             a_stride: a.stride() / 2,
             b_stride: b.stride() / 2,
-            factor: UNIT,
             beats,
             words: match (step, a.kind) {
                 (Step::Lift { words_each }, _) => *words_each as u32,
@@ -179,14 +186,11 @@ fn transform(
     let outer = log_degree.saturating_sub(LOG_TILE);
     let inner = RingParams { first_stage: outer, stages: log_degree - outer, ..over.params };
     let outer = RingParams { stages: outer, log_columns: LOG_TILE - outer, ..over.params };
-    let (kernel, mut passes) = match step {
-        Step::Ntt => (Kernel::Ntt, vec![outer, inner]),
-        _ => (Kernel::Intt, vec![inner, outer]),
+    let (kernel, passes) = match step {
+        Step::Ntt => (Kernel::Ntt, [outer, inner]),
+        _ => (Kernel::Intt, [inner, outer]),
     };
-    passes.retain(|pass| pass.stages > 0);
-    if let (Kernel::Intt, Some(last)) = (kernel, passes.last_mut()) {
-        last.factor = DEGREE_INVERSE;
-    }
+    let passes: Vec<_> = passes.into_iter().filter(|pass| pass.stages > 0).collect();
     let between = recorder.buffer(if passes.len() > 1 { 2 * numbers as usize } else { 1 });
     let last = passes.len() - 1;
     for (index, pass) in passes.into_iter().enumerate() {
