@@ -21,6 +21,9 @@ use crate::{
 /// log2 of the residues that workgroup memory holds.
 const LOG_TILE: u32 = 10;
 
+/// Bits of a piece of a residue: see `tile.wgsl`.
+const PIECE_BITS: u32 = 30;
+
 /// The constants of a ring, as kernels read them. All public.
 pub(crate) struct RingConstants {
     memory: Arc<Resident>,
@@ -36,15 +39,15 @@ impl RingConstants {
             words.extend([q, inverse_mod_word(q).wrapping_neg()]);
             let radix = ((1u128 << 64) % u128::from(q)) as u64;
             words.extend([radix, 1].map(|w| factor(w, q)).as_flattened());
-            words.extend([1, 2].map(|times| piecewise(inverse(n, q), q, times)));
+            words.extend(radices(q).map(|radix| piecewise(inverse(n, q), radix, q)));
         }
         for (&q, &root) in primes.iter().zip(ring.roots()) {
             for (root, first) in [(root, 1), (inverse(root, q), inverse(n, q))] {
                 let mut factors: Vec<_> = bit_reversed_powers(root, q, n).collect();
                 // Of the inverse transform the last stage has one.
                 factors[1] = mul_mod_vartime(factors[1], first, q);
-                for times in [1, 2] {
-                    words.extend(factors.iter().map(|&w| piecewise(w, q, times)));
+                for radix in radices(q) {
+                    words.extend(factors.iter().map(|&w| piecewise(w, radix, q)));
                 }
             }
         }
@@ -56,12 +59,14 @@ impl RingConstants {
     }
 }
 
-/// Bits of a piece of a residue: see `tile.wgsl`.
-const PIECE_BITS: u32 = 30;
+/// What the two numbers of a factor of transforms are times.
+fn radices(q: u64) -> [u64; 2] {
+    [1, 2].map(|pieces| (1 << (PIECE_BITS * pieces)) % q)
+}
 
-/// `w · 2^(30 · times) mod q` in pieces, each in 32 bits.
-fn piecewise(w: u64, q: u64, times: u32) -> u64 {
-    let w = mul_mod_vartime(w, pow_mod_vartime(2, u64::from(PIECE_BITS * times), q), q);
+/// `w · radix mod q` in pieces, each in 32 bits.
+fn piecewise(w: u64, radix: u64, q: u64) -> u64 {
+    let w = mul_mod_vartime(w, radix, q);
     ((w >> PIECE_BITS) << 32) | (w & ((1 << PIECE_BITS) - 1))
 }
 
