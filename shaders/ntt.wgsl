@@ -1,5 +1,8 @@
 // A pass of the number-theoretic transform of a into out: natural order to bit-reversed, the first
-// stages first. Residues come in below q and grow by 2q a stage, at most 10 of them, to 21q < 2^55.
+// stages first. Residues come in below q and grow by 3q a stage. They stay so from one pass to the next: after 16
+// stages they are below 49q < 2^56. The last pass, which has no columns, reduces them.
+
+const TABLE: u32 = 0u;
 
 @compute @workgroup_size(THREADS)
 fn main(@builtin(local_invocation_index) index: u32, @builtin(workgroup_id) group: vec3<u32>,
@@ -9,21 +12,46 @@ fn main(@builtin(local_invocation_index) index: u32, @builtin(workgroup_id) grou
         return;
     }
     let t = tile_of(number);
-    let q = prime(t.limb);
-    let two_q = add(q, q);
-    for (var e = index; e < tile_size(); e += THREADS) {
-        tile[e] = a[place(t, e)];
-    }
-    for (var stage = 0u; stage < params.stages; stage++) {
+    set_prime(t.limb);
+    let is_last = params.log_columns == 0u;
+    var stage = 0u;
+    while stage < params.stages {
+        let taken = select(ROUND, 1u + (params.stages - 1u) % ROUND, stage == 0u);
+        let after = stage + taken;
+        if has_eight(index) {
+            let r = round_of(t, index, stage);
+            let at = slots(r);
+            var x: Eight;
+            if stage == 0u {
+                x = load(places(t, r));
+            } else {
+                x = take(at);
+            }
+            x = far(x, r.factor);
+            if taken > 1u {
+                x = middle(x, 2u * r.factor);
+            }
+            if taken > 2u {
+                x = near(x, 4u * r.factor);
+            }
+            if after < params.stages || is_last {
+                put(at, x);
+            } else {
+                store(places(t, r), x);
+            }
+        }
         workgroupBarrier();
-        for (var p = index; p < tile_size() / 2u; p += THREADS) {
-            let pair = butterfly(t, p, stage);
-            let u = pack(tile[pair.upper]);
-            let v = twiddled(pack(tile[pair.lower]), t.limb, 0u, pair.twiddle);
-            tile[pair.upper] = unpack(add(u, v));
-            tile[pair.lower] = unpack(sub(add(u, two_q), v));
+        stage = after;
+    }
+    if is_last {
+        for (var e = index; e < tile_size(); e += THREADS) {
+            out[t.start | place(e)] = unpack(reduced(pack(tile[slot(e)]), t.limb));
         }
     }
-    workgroupBarrier();
-    write_tile(t, index);
+}
+
+// u + w·v and u − w·v.
+fn join(u: Wide, v: Wide, w: Factor) -> Pair {
+    let x = times(v, w);
+    return Pair(add(u, x), sub(add(u, three_q), x));
 }

@@ -16,16 +16,16 @@ struct Params {
     first_stage: u32,
     stages: u32,
     log_columns: u32,
-    factor: u32,
     beats: u32,
     words: u32,
     first_seed: u32,
 }
 
 @group(0) @binding(0) var<uniform> params: Params;
-// Eight numbers for each prime: q; -q⁻¹ mod 2^64; then factors, each with its quotient: 2^64, 1, N⁻¹.
-// After those of all primes, for each prime in turn 4N numbers: ψ^brv(i), their quotients, ψ^(−brv(i)),
-// theirs. Then the inverses of the primes, with quotients: that of prime i modulo prime j at 2(L·j + i).
+// Eight numbers for each prime: q; -q⁻¹ mod 2^64; then factors: 2^64 and 1, each with its quotient, and N⁻¹, as
+// transforms take it. After those of all primes, for each prime in turn 4N numbers, of the factors of transforms: all
+// ψ^brv(i), a factor's second number N after its first, then all ψ^(−brv(i)), of which that at 1 is times N⁻¹. See
+// tile.wgsl. Then the inverses of the primes, with quotients: that of prime i modulo prime j at 2(L·j + i).
 // The quotient of w is ⌊w · 2^64 / q⌋.
 @group(0) @binding(1) var<storage, read> constants: array<vec2<u32>>;
 @group(0) @binding(2) var<storage, read> a: array<vec2<u32>>;
@@ -35,6 +35,7 @@ struct Params {
 const GROUP: u32 = 64u;
 const RADIX: u32 = 2u;
 const UNIT: u32 = 4u;
+const DEGREE_INVERSE: u32 = 6u;
 
 fn prime(limb: u32) -> Wide {
     return pack(constants[8u * limb]);
@@ -61,9 +62,11 @@ fn subtract_once(x: Wide, q: Wide) -> Wide {
     return sub(x, pack(unpack(q) & vec2<u32>(~keep, ~keep)));
 }
 
-// Any x below 2^64, mod q.
+// Any x below 2^64, mod q: as its product by 1.
 fn reduced(x: Wide, limb: u32) -> Wide {
-    return subtract_once(mul_constant(x, limb, UNIT), prime(limb));
+    let q = prime(limb);
+    let quotient = mul_high(x, pack(constants[8u * limb + UNIT + 1u]));
+    return subtract_once(sub(x, mul_low(quotient, q)), q);
 }
 
 fn add_mod(x: Wide, y: Wide, q: Wide) -> Wide {

@@ -25,6 +25,11 @@ pub trait Engine: Send + Sync {
         false
     }
 
+    /// Whether what computes is not the threads that call it.
+    fn is_device(&self) -> bool {
+        false
+    }
+
     /// The items of a batch that keep all of it busy; smaller batches run at a lower rate.
     fn full_batch(&self) -> usize {
         1
@@ -50,7 +55,7 @@ pub trait Engine: Send + Sync {
         beats::first_bad_lane(words, ring)
     }
 
-    /// How many multiply instructions a second one thread of this engine can issue at most, measured
+    /// How many multiply instructions a second one thread of this engine, or a device, can issue at most, measured
     /// now (it takes some tens of milliseconds). `None` where there is no such measure.
     fn multiply_rate(&self) -> Option<f64> {
         None
@@ -77,9 +82,14 @@ pub enum Operand<'a> {
 
 impl Operand<'_> {
     pub(crate) fn len(&self) -> usize {
+        self.words().len()
+    }
+
+    /// What it holds, also where that is to be overwritten.
+    pub(crate) fn words(&self) -> &[u64] {
         match self {
-            Self::In(words) | Self::SecretIn(words) => words.len(),
-            Self::Out(words) | Self::InOut(words) => words.len(),
+            Self::In(words) | Self::SecretIn(words) => words,
+            Self::Out(words) | Self::InOut(words) => words,
         }
     }
 }

@@ -19,6 +19,7 @@ mod executor;
 mod instructions;
 mod layout;
 mod limit;
+mod multiplies;
 mod polys;
 mod pool;
 mod record;
@@ -198,12 +199,20 @@ impl Engine for GpuEngine {
         self.executor.is_software()
     }
 
+    fn is_device(&self) -> bool {
+        true
+    }
+
     fn full_batch(&self) -> usize {
         if self.is_emulated() { 1 } else { FULL_BATCH }
     }
 
     fn multiply_rate(&self) -> Option<f64> {
         limit::multiply_rate(&self.executor).ok().flatten()
+    }
+
+    fn multiplies(&self, program: &Program, operands: &[Operand<'_>]) -> Option<u64> {
+        run::multiplies(self, program, operands, interpret::count(program, operands)).ok()
     }
 
     fn supports(&self, _step: &str) -> bool {

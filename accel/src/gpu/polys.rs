@@ -20,12 +20,11 @@ use crate::{
     ring::{Ring, mul_mod_vartime, pow_mod_vartime},
 };
 
-/// Places of factors among the constants of a prime: see `ring.wgsl`.
-const UNIT: u32 = 4;
-const DEGREE_INVERSE: u32 = 6;
-
 /// log2 of the residues that workgroup memory holds.
 const LOG_TILE: u32 = 10;
+
+/// Bits of a piece of a residue: see `tile.wgsl`.
+const PIECE_BITS: u32 = 30;
 
 /// The constants of a ring, as kernels read them. All public.
 pub(crate) struct RingConstants {
@@ -40,14 +39,17 @@ impl RingConstants {
         for &q in primes {
             words.extend([q, inverse_mod_word(q).wrapping_neg()]);
             let radix = ((1u128 << 64) % u128::from(q)) as u64;
-            words.extend([radix, 1, inverse(n, q)].map(|w| factor(w, q)).as_flattened());
+            words.extend([radix, 1].map(|w| factor(w, q)).as_flattened());
+            words.extend(radices(q).map(|radix| piecewise(inverse(n, q), radix, q)));
         }
         for (&q, &root) in primes.iter().zip(ring.roots()) {
-            for root in [root, inverse(root, q)] {
-                let factors: Vec<_> =
-                    bit_reversed_powers(root, q, n).map(|w| factor(w, q)).collect();
-                words.extend(factors.iter().map(|factor| factor[0]));
-                words.extend(factors.iter().map(|factor| factor[1]));
+            for (root, first) in [(root, 1), (inverse(root, q), inverse(n, q))] {
+                let mut factors: Vec<_> = bit_reversed_powers(root, q, n).collect();
+                // Of the inverse transform the last stage has one.
+                factors[1] = mul_mod_vartime(factors[1], first, q);
+                for radix in radices(q) {
+                    words.extend(factors.iter().map(|&w| piecewise(w, radix, q)));
+                }
             }
         }
         for (j, &q) in primes.iter().enumerate() {
@@ -71,6 +73,17 @@ fn extension_words(extension: &BaseExtension) -> Vec<u64> {
         [row.prime, row.shift].into_iter().chain(weights).collect::<Vec<_>>()
     };
     extension.rows().iter().flat_map(words).collect()
+}
+
+/// What the two numbers of a factor of transforms are times.
+fn radices(q: u64) -> [u64; 2] {
+    [1, 2].map(|pieces| (1 << (PIECE_BITS * pieces)) % q)
+}
+
+/// `w · radix mod q` in pieces, each in 32 bits.
+fn piecewise(w: u64, radix: u64, q: u64) -> u64 {
+    let w = mul_mod_vartime(w, radix, q);
+    ((w >> PIECE_BITS) << 32) | (w & ((1 << PIECE_BITS) - 1))
 }
 
 /// `root^brv(i)` for all i below n, `brv` over log2 n bits.
@@ -125,7 +138,6 @@ impl GpuEngine {
             limbs: ring.primes().len() as u32,
             a_stride: a.stride() / 2,
             b_stride: b.stride() / 2,
-            factor: UNIT,
             beats,
             words: match (step, a.kind) {
                 (Step::Lift { words_each }, _) => *words_each as u32,
@@ -213,14 +225,11 @@ fn transform(
     let outer = log_degree.saturating_sub(LOG_TILE);
     let inner = RingParams { first_stage: outer, stages: log_degree - outer, ..over.params };
     let outer = RingParams { stages: outer, log_columns: LOG_TILE - outer, ..over.params };
-    let (kernel, mut passes) = match step {
-        Step::Ntt => (Kernel::Ntt, vec![outer, inner]),
-        _ => (Kernel::Intt, vec![inner, outer]),
+    let (kernel, passes) = match step {
+        Step::Ntt => (Kernel::Ntt, [outer, inner]),
+        _ => (Kernel::Intt, [inner, outer]),
     };
-    passes.retain(|pass| pass.stages > 0);
-    if let (Kernel::Intt, Some(last)) = (kernel, passes.last_mut()) {
-        last.factor = DEGREE_INVERSE;
-    }
+    let passes: Vec<_> = passes.into_iter().filter(|pass| pass.stages > 0).collect();
     let between = recorder.buffer(if passes.len() > 1 { 2 * numbers as usize } else { 1 });
     let last = passes.len() - 1;
     for (index, pass) in passes.into_iter().enumerate() {

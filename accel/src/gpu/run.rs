@@ -5,6 +5,7 @@ use std::ops::Range;
 use super::{
     GpuEngine,
     executor::Executor,
+    multiplies,
     record::{Buffer, Recorder, Recording, Words},
 };
 use crate::{
@@ -69,10 +70,7 @@ pub(super) struct Batch<'o> {
 
 impl<'o> Batch<'o> {
     pub(super) fn new(program: &Program, operands: &'o mut [Operand<'_>], count: usize) -> Self {
-        let inputs = program.inputs().map(|(value, spread)| (value, spread == Spread::Shared));
-        let bound = inputs.chain(program.outputs().iter().map(|&value| (value, false)));
-        let data = |(operand, (value, shared)): (&'o mut Operand<'_>, (usize, bool))| {
-            let words = program.values()[value].kind.words();
+        let data = |(operand, (words, shared)): (&'o mut Operand<'_>, (usize, bool))| {
             let data = match operand {
                 Operand::In(words) | Operand::SecretIn(words) if shared => Data::Shared(words),
                 Operand::In(words) | Operand::SecretIn(words) => Data::Read(words),
@@ -80,7 +78,17 @@ impl<'o> Batch<'o> {
             };
             (words, data)
         };
-        let operands = operands.iter_mut().zip(bound).map(data).collect();
+        let operands = operands.iter_mut().zip(items(program)).map(data).collect();
+        Self { operands, count, done: 0 }
+    }
+
+    /// The same to record only: it cannot be run.
+    fn unwritten(program: &Program, operands: &'o [Operand<'_>], count: usize) -> Self {
+        let data = |(operand, (each, shared)): (&'o Operand<'_>, (usize, bool))| {
+            let words = operand.words();
+            (each, if shared { Data::Shared(words) } else { Data::Read(words) })
+        };
+        let operands = operands.iter().zip(items(program)).map(data).collect();
         Self { operands, count, done: 0 }
     }
 
@@ -117,6 +125,13 @@ impl<'o> Batch<'o> {
             _ => unreachable!("operands were checked"),
         }
     }
+}
+
+/// Words of an item of each operand, and whether it is the same for all.
+fn items(program: &Program) -> impl Iterator<Item = (usize, bool)> {
+    let inputs = program.inputs().map(|(value, spread)| (value, spread == Spread::Shared));
+    let bound = inputs.chain(program.outputs().iter().map(|&value| (value, false)));
+    bound.map(|(value, shared)| (program.values()[value].kind.words(), shared))
 }
 
 /// What is left of a batch, in parts of `size` items.
@@ -177,6 +192,26 @@ pub(super) fn run(
             outcome => return outcome,
         }
     }
+}
+
+/// What a run multiplies: see [`multiplies::of`]. What constants take to make is not counted.
+///
+/// # Errors
+/// As [`part`] has them.
+pub(super) fn multiplies(
+    engine: &GpuEngine,
+    program: &Program,
+    operands: &[Operand<'_>],
+    count: usize,
+) -> Result<u64, DeviceFault> {
+    if count == 0 {
+        return Ok(0);
+    }
+    let batch = Batch::unwritten(program, operands, count);
+    let size = part(engine, program, &batch)?;
+    let of_part = |items| Ok(multiplies::of(&record(engine, program, &batch, items)?));
+    let rest = if count % size == 0 { 0 } else { of_part(count % size)? };
+    Ok((count / size) as u64 * of_part(size)? + rest)
 }
 
 /// Whether a device may hold it: kernels see every buffer, and count its words in 32 bits.

@@ -176,7 +176,7 @@ impl Kernel {
     /// Threads of a workgroup.
     pub(crate) fn threads(self) -> u32 {
         match self {
-            Self::Ntt | Self::Intt => 256,
+            Self::Ntt | Self::Intt => 128,
             _ if self.has_teams() => GROUP,
             _ => WORDS_GROUP,
         }
@@ -287,7 +287,6 @@ pub(crate) struct RingParams {
     pub(crate) first_stage: u32,
     pub(crate) stages: u32,
     pub(crate) log_columns: u32,
-    pub(crate) factor: u32,
     pub(crate) beats: u32,
     pub(crate) words: u32,
     pub(crate) first_seed: u32,
@@ -313,7 +312,7 @@ impl AsWords for Params {
 impl AsWords for RingParams {
     fn as_words(&self) -> Vec<u32> {
         let Self { count, log_degree, limbs, a_stride, b_stride, first_stage, stages, .. } = *self;
-        let Self { log_columns, factor, beats, words, first_seed, .. } = *self;
+        let Self { log_columns, beats, words, first_seed, .. } = *self;
         vec![
             count,
             log_degree,
@@ -323,7 +322,6 @@ impl AsWords for RingParams {
             first_stage,
             stages,
             log_columns,
-            factor,
             beats,
             words,
             first_seed,
@@ -428,7 +426,7 @@ mod tests {
         let numbers = layout!(Params: count a_words a_stride a_start b_words b_stride b_start
             out_words out_stride out_start shift rows windows width row_bits flag from_round to_round);
         let rings = layout!(RingParams: count log_degree limbs a_stride b_stride first_stage stages
-            log_columns factor beats words first_seed);
+            log_columns beats words first_seed);
         let words = layout!(WordParams: words item_words a_stride b_stride c_stride);
         for &kernel in Kernel::ALL {
             let (fields, size, order) = match kernel.libraries().first() {

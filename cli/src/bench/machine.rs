@@ -16,7 +16,7 @@ const ORACLE: &str = "reference";
 /// An engine and how fast it can multiply.
 pub(crate) struct Measured {
     pub(crate) engine: Arc<dyn Engine>,
-    /// Multiply instructions a second that one thread can issue, if the engine knows.
+    /// Multiply instructions a second that one thread can issue, or the device, if the engine knows.
     pub(crate) multiply_rate: Option<f64>,
 }
 
@@ -48,6 +48,14 @@ pub(crate) fn choose(name: Option<&str>) -> Result<Vec<Arc<dyn Engine>>, Failure
     }
 }
 
+impl Measured {
+    /// The same of all that works while so many threads call it.
+    pub(crate) fn rate_of(&self, threads: usize) -> Option<f64> {
+        let threads = if self.engine.is_device() { 1 } else { threads };
+        self.multiply_rate.map(|rate| rate * threads as f64)
+    }
+}
+
 /// The machine that a report is of.
 pub(crate) struct Machine {
     cpu: String,
@@ -75,8 +83,9 @@ impl Machine {
         let cores = if self.cores == 1 { "core" } else { "cores" };
         let mut lines = vec![format!("{}, {} {cores}", self.cpu, self.cores)];
         for Measured { engine, multiply_rate } in &self.engines {
+            let each = if engine.is_device() { "" } else { " a thread" };
             let rate = multiply_rate.map_or("no measure of its limit".into(), |rate| {
-                format!("at most {:.2} G multiplies/s a thread", rate / 1e9)
+                format!("at most {:.2} G multiplies/s{each}", rate / 1e9)
             });
             lines.push(format!("{}: {}, {rate}", engine.name(), engine.describe()));
         }

@@ -48,6 +48,10 @@ impl Engine for Metered {
         self.inner.is_emulated()
     }
 
+    fn is_device(&self) -> bool {
+        self.inner.is_device()
+    }
+
     fn full_batch(&self) -> usize {
         self.inner.full_batch()
     }

@@ -300,8 +300,8 @@ pub(crate) fn help() -> String {
         text += &format!("{}\n", line.trim_end());
     }
     text += "\nTimes are by the clock, of whole batches divided by their operations. Percentages are of the\n\
-             multiply instructions that the threads could have issued meanwhile. A name without a scheme is\n\
-             Paillier's. See benches/README.md.";
+             multiply instructions that the threads, or a device, could have issued meanwhile. A name without a\n\
+             scheme is Paillier's. See benches/README.md.";
     text
 }
 

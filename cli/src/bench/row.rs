@@ -44,7 +44,7 @@ pub(crate) struct Row {
     pub(crate) p90_s: f64,
     /// Multiply instructions of one operation, if the engine counts them.
     pub(crate) multiplies: Option<f64>,
-    /// The part of the multiply instructions that the threads could have issued.
+    /// The part of the multiply instructions that the threads, or the device, could have issued.
     pub(crate) limit_fraction: Option<f64>,
     /// Gradient values that one operation carries, if it carries any.
     pub(crate) values: Option<usize>,
@@ -105,7 +105,7 @@ impl Row {
     /// The same with the multiply instructions of a batch, if the engine knows them, and what part of its rate that is.
     fn with_multiplies(self, of_batch: Option<f64>, rate: Option<f64>) -> Self {
         let each = of_batch.map(|all| all / self.batch as f64).filter(|&each| each > 0.0);
-        let limit = rate.map(|rate| self.median_s * rate * self.threads as f64);
+        let limit = rate.map(|rate| self.median_s * rate);
         let limit_fraction = each.zip(limit).map(|(issued, limit)| issued / limit);
         Self { multiplies: each, limit_fraction, ..self }
     }
@@ -141,7 +141,7 @@ impl Row {
             }
             _ => None,
         };
-        let row = row.with_multiplies(multiplies.map(|all| all as f64), measured.multiply_rate);
+        let row = row.with_multiplies(multiplies.map(|all| all as f64), measured.rate_of(threads));
         Ok(Self {
             values: operation.carries_values().then_some(key.values),
             speedup_over_single,
@@ -184,7 +184,7 @@ impl Row {
         let name = (KERNELS, operation.name, operation.bits());
         let engine = (measured.engine.name(), threads);
         let row = Self::new(name, engine, (&times, chains.operations()), share)
-            .with_multiplies(multiplies, measured.multiply_rate);
+            .with_multiplies(multiplies, measured.rate_of(threads));
         Ok(Self { bytes: Some(chains.bytes()), ..row })
     }
 

@@ -1,0 +1,164 @@
+//! What a recording multiplies, in the unit of `limit`: products of two numbers of 32 bits, of 64 bits each. Those of
+//! which only 32 bits are wanted are left out, and what teams past the last item do.
+
+use super::{
+    record::{Dispatch, Recording},
+    shaders::{Kernel, Shape},
+};
+
+/// Products of functions of `ring.wgsl` and of `times` of `tile.wgsl`. The low half of a product of 64 bits has one.
+pub(super) const MUL_HIGH: u64 = 4;
+pub(super) const MUL_FACTOR: u64 = MUL_HIGH + 2;
+pub(super) const REDUCED: u64 = MUL_HIGH + 1;
+pub(super) const TIMES: u64 = 6;
+
+/// Products of all dispatches of a recording.
+pub(super) fn of(recording: &Recording<'_>) -> u64 {
+    recording.dispatches().map(of_dispatch).sum()
+}
+
+fn of_dispatch(dispatch: &Dispatch) -> u64 {
+    match dispatch.shape {
+        Some(shape) => of_numbers(dispatch, shape),
+        None => of_words(dispatch),
+    }
+}
+
+/// Products of one modulo m of so many limbs; for each limb of a factor those by all limbs of the other and of m.
+fn of_product(limbs: u64) -> u64 {
+    2 * limbs * limbs
+}
+
+/// The same of a pair, over so many rounds.
+fn of_pair(limbs: u64, rounds: u64, is_square: bool) -> u64 {
+    (if is_square { 4 } else { 5 }) * limbs * rounds
+}
+
+fn of_numbers(Dispatch { kernel, params, .. }: &Dispatch, shape: Shape) -> u64 {
+    let &[count, .., _, rows, windows, width, _, flag, from_round, to_round] = &params[..] else {
+        unreachable!("parameters of kernels over big numbers")
+    };
+    let limbs = u64::from(shape.total());
+    let [product, rows_of] = [of_product(limbs), u64::from(rows)];
+    let is_pair = kernel.digits() == 2;
+    let of_residue = |is_square| match is_pair {
+        true => of_pair(limbs, limbs + 1, is_square),
+        false => product,
+    };
+    let each = match kernel {
+        Kernel::MontMul => (1 + u64::from(flag)) * product,
+        Kernel::Product => u64::from(to_round - from_round) * product,
+        Kernel::Table | Kernel::PairTable => (1 + (1 << width)) * of_residue(false),
+        Kernel::Pow | Kernel::PairPow => {
+            let last = windows * (width + rows);
+            let is_square = |round: u32| round != last && round % (width + rows) < width;
+            (from_round..to_round).map(|round| of_residue(is_square(round))).sum()
+        }
+        Kernel::PairMul => of_pair(limbs, limbs, false),
+        Kernel::Reduce => (1 + 2 * rows_of) * product,
+        Kernel::Divide | Kernel::Linear => product,
+        Kernel::ResiduesSum => 2 * product,
+        // Sums of three products: four of a round, two in the end.
+        Kernel::Invert => (4 * rows_of + 2) * 3 * limbs,
+        _ => unreachable!("{} is over words", kernel.name()),
+    };
+    u64::from(count) * each
+}
+
+fn of_words(Dispatch { kernel, params, .. }: &Dispatch) -> u64 {
+    // What is not over a ring multiplies nothing.
+    let &[count, _, limbs, _, _, first_stage, stages, log_columns, _, words, _] = &params[..]
+    else {
+        return 0;
+    };
+    let (limbs, words) = (u64::from(limbs), u64::from(words));
+    let residues = 1 << (stages + log_columns);
+    let butterflies = residues / 2 * u64::from(stages) * TIMES;
+    let each = match kernel {
+        Kernel::PolyMul => 2 + 2 * MUL_HIGH + MUL_FACTOR,
+        Kernel::Lift => 2 * words * MUL_FACTOR + REDUCED,
+        // Digits take two for each prime before theirs; the sum takes as many words as residues, times both halves of a prime.
+        Kernel::Compose => limbs * (limbs - 1) * MUL_FACTOR + 4 * limbs * limbs,
+        Kernel::BaseExtend => limbs * (limbs - 1 + words) * MUL_FACTOR,
+        Kernel::Rescale => 2 * MUL_FACTOR,
+        Kernel::Ntt if log_columns == 0 => butterflies + residues * REDUCED,
+        Kernel::Ntt => butterflies,
+        // The last stage of all multiplies its sums too.
+        Kernel::Intt if first_stage == 0 => butterflies + residues / 2 * TIMES,
+        Kernel::Intt => butterflies + residues * REDUCED,
+        Kernel::Limit => 8 * words,
+        _ => 0,
+    };
+    u64::from(count) * each
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use crate::{
+        Builder, Engine as _, Modulus, Operand, Program, Ring, Secret, gpu::twins::over_twins,
+        ring::largest_primes,
+    };
+
+    /// Products of a program over inputs of so many words, and one output.
+    fn counted(program: &Program, inputs: &[usize], output: usize) -> u64 {
+        let words: Vec<_> = inputs.iter().map(|&words| vec![1; words]).collect();
+        let mut out = vec![0; output];
+        let mut operands: Vec<_> = words.iter().map(|words| Operand::SecretIn(words)).collect();
+        operands.push(Operand::Out(&mut out));
+        over_twins().multiplies(program, &operands).unwrap()
+    }
+
+    fn modulus(words: usize) -> Arc<Modulus> {
+        Arc::new(Modulus::new("m", &vec![u64::MAX; words]).unwrap())
+    }
+
+    /// 4096 bits are 152 limbs of 27.
+    #[test]
+    fn products_of_numbers() {
+        let m = modulus(64);
+        let mut b = Builder::new("products");
+        let (x, y) = (b.residues("x", &m), b.shared_residues("y", &m, 1));
+        let z = b.mont_mul("z", x, y);
+        // As two Montgomery products.
+        let z = b.mul("z", z, z);
+        b.output(z);
+        let all = counted(&b.build(), &[5 * 64, 64], 5 * 64);
+        assert_eq!(all, 5 * 3 * 2 * 152 * 152);
+    }
+
+    /// 2048 bits are 76 limbs. 64 bits of exponents are cheapest in 22 windows of 3. A table takes a product for the
+    /// start, one for the base and one for each power above the first; 22 windows take one each and 21 times 3
+    /// squares, and what takes the radix away is one more.
+    #[test]
+    fn products_of_powers() {
+        let m = modulus(32);
+        let mut b = Builder::new("powers");
+        let (x, e) = (b.residues("x", &m), b.exponents::<Secret>("e", 64));
+        let z = b.pow("z", x, e);
+        b.output(z);
+        let all = counted(&b.build(), &[3 * 32, 3], 3 * 32);
+        assert_eq!(all, 3 * (9 + 22 + 21 * 3 + 1) * 2 * 76 * 76);
+    }
+
+    /// 13 stages, six products for two residues in each. Residues are reduced once forward and once back, the last
+    /// stage back takes twice as many.
+    #[test]
+    fn products_of_transforms() {
+        let ring = Arc::new(Ring::new(8192, &largest_primes(50, 8192, 2)).unwrap());
+        let mut b = Builder::new("transforms");
+        let x = b.coefficients("x", &ring);
+        let t = b.ntt("t", x);
+        b.output(t);
+        let forward = counted(&b.build(), &[3 * 2 * 8192], 3 * 2 * 8192);
+        assert_eq!(forward, 3 * 2 * 8192 * (13 * 3 + 5));
+        let mut b = Builder::new("transforms");
+        let x = b.coefficients("x", &ring);
+        let t = b.ntt("t", x);
+        let back = b.intt("back", t);
+        b.output(back);
+        let both = counted(&b.build(), &[3 * 2 * 8192], 3 * 2 * 8192);
+        assert_eq!(both - forward, 3 * 2 * 8192 * (13 * 3 + 5 + 3));
+    }
+}
