@@ -66,10 +66,12 @@ fn of_numbers(Dispatch { kernel, params, .. }: &Dispatch, shape: Shape) -> u64 {
 }
 
 fn of_words(Dispatch { kernel, params, .. }: &Dispatch) -> u64 {
-    // What is not over a ring multiplies nothing.
+    if matches!(kernel, Kernel::Choose | Kernel::UnitPair) {
+        return 0;
+    }
     let &[count, _, limbs, _, _, first_stage, stages, log_columns, _, words, _] = &params[..]
     else {
-        return 0;
+        unreachable!("parameters of kernels over rings")
     };
     let (limbs, words) = (u64::from(limbs), u64::from(words));
     let residues = 1 << (stages + log_columns);
@@ -77,7 +79,7 @@ fn of_words(Dispatch { kernel, params, .. }: &Dispatch) -> u64 {
     let each = match kernel {
         Kernel::PolyMul => 2 + 2 * MUL_HIGH + MUL_FACTOR,
         Kernel::Lift => 2 * words * MUL_FACTOR + REDUCED,
-        // Digits take two for each prime before theirs; the sum takes as many words as residues, times both halves of a prime.
+        // Digits take two for each prime before theirs; then as many words as residues are times both halves of each prime.
         Kernel::Compose => limbs * (limbs - 1) * MUL_FACTOR + 4 * limbs * limbs,
         Kernel::BaseExtend => limbs * (limbs - 1 + words) * MUL_FACTOR,
         Kernel::Rescale => 2 * MUL_FACTOR,
@@ -87,7 +89,23 @@ fn of_words(Dispatch { kernel, params, .. }: &Dispatch) -> u64 {
         Kernel::Intt if first_stage == 0 => butterflies + residues / 2 * TIMES,
         Kernel::Intt => butterflies + residues * REDUCED,
         Kernel::Limit => 8 * words,
-        _ => 0,
+        Kernel::PolyAdd | Kernel::PolySub | Kernel::Pack | Kernel::Unpack | Kernel::AddBeats => 0,
+        Kernel::Noise | Kernel::Ternary | Kernel::Uniform => 0,
+        Kernel::Choose | Kernel::UnitPair => unreachable!("they have other parameters"),
+        Kernel::MontMul
+        | Kernel::Product
+        | Kernel::Table
+        | Kernel::PairTable
+        | Kernel::Pow
+        | Kernel::PairPow
+        | Kernel::Reduce
+        | Kernel::Divide
+        | Kernel::Linear
+        | Kernel::ResiduesSum
+        | Kernel::PairMul
+        | Kernel::Invert => {
+            unreachable!("{} is over big numbers", kernel.name())
+        }
     };
     u64::from(count) * each
 }

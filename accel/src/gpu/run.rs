@@ -210,7 +210,10 @@ pub(super) fn multiplies(
     let batch = Batch::unwritten(program, operands, count);
     let size = part(engine, program, &batch)?;
     let of_part = |items| Ok(multiplies::of(&record(engine, program, &batch, items)?));
-    let rest = if count % size == 0 { 0 } else { of_part(count % size)? };
+    let rest = match count % size {
+        0 => 0,
+        rest => of_part(rest)?,
+    };
     Ok((count / size) as u64 * of_part(size)? + rest)
 }
 

@@ -20,6 +20,7 @@ use super::{
     GpuEngine,
     device::Device,
     executor::{Executor, Resident},
+    multiplies,
     record::{Buffer, Command, Dispatch, Memory, Recorder, Recording, Words},
     run::{Batch, Job},
     shaders::{Kernel, Shape},
@@ -131,6 +132,8 @@ impl Twins {
         let mut slots: [Option<Vec<Vec<u32>>>; 2] = [None, None];
         for (items, which) in job.parts() {
             let recording = job.recordings[which];
+            // Whatever is recorded can be counted.
+            multiplies::of(recording);
             let is_new = slots[which].is_none();
             let sizes = recording.layout.sizes.iter();
             let places = slots[which].get_or_insert_with(|| {
