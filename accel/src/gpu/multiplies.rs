@@ -90,7 +90,7 @@ fn of_words(Dispatch { kernel, params, .. }: &Dispatch) -> u64 {
         Kernel::Intt => butterflies + residues * REDUCED,
         Kernel::Limit => 8 * words,
         Kernel::PolyAdd | Kernel::PolySub | Kernel::Pack | Kernel::Unpack | Kernel::AddBeats => 0,
-        Kernel::Noise | Kernel::Ternary | Kernel::Uniform => 0,
+        Kernel::Noise | Kernel::Ternary | Kernel::Uniform | Kernel::Automorphism => 0,
         Kernel::Choose | Kernel::UnitPair => unreachable!("they have other parameters"),
         Kernel::MontMul
         | Kernel::Product
