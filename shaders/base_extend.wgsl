@@ -1,4 +1,4 @@
-// Residues of x, centred, to those modulo `words` other primes, a thread a coefficient. y = x + (Q − 1) / 2 is
+// Residues of x, centred, to those modulo the `words` primes of another ring, a thread a coefficient. y = x + (Q − 1) / 2 is
 // not negative, and its digits v tell it modulo any prime: a row of 2 (L + 1) numbers at b has the prime,
 // −(Q − 1) / 2, and the weights of the digits, each with its quotient.
 
@@ -11,7 +11,7 @@ fn main(@builtin(local_invocation_index) index: u32, @builtin(workgroup_id) grou
     }
     let item = at >> params.log_degree;
     let i = at & ((1u << params.log_degree) - 1u);
-    var digits: array<vec2<u32>, 8>;
+    var digits: Digits;
     for (var j = 0u; j < params.limbs; j++) {
         let q = prime(j);
         let x = pack(a[item * params.a_stride + (j << params.log_degree) + i]);

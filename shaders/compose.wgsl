@@ -10,7 +10,7 @@ fn main(@builtin(local_invocation_index) index: u32, @builtin(workgroup_id) grou
     }
     let item = at >> params.log_degree;
     let i = at & ((1u << params.log_degree) - 1u);
-    var digits: array<vec2<u32>, 8>;
+    var digits: Digits;
     for (var j = 0u; j < params.limbs; j++) {
         digits[j] = a[item * params.a_stride + (j << params.log_degree) + i];
     }

@@ -64,8 +64,8 @@ fn grow() {
 }
 
 // u + v and (u − v) / w.
-fn join(u: Wide, v: Wide, w: Factor) -> Pair {
-    return Pair(add(u, v), times(sub(add(u, bound), v), w));
+fn butterfly(u: Wide, v: Wide, w: Factor) -> Butterfly {
+    return Butterfly(add(u, v), times(sub(add(u, bound), v), w));
 }
 
 // What a pass leaves, reduced.
@@ -79,7 +79,7 @@ fn finished(x: Eight, limb: u32) -> Eight {
         least(x[4]), least(x[5]), least(x[6]), least(x[7]));
 }
 
-// The least of a residue below 4q.
+// The residue itself, below q, of x below 4q.
 fn least(x: Wide) -> Wide {
     return subtract_once(subtract_once(x, add(q, q)), q);
 }

@@ -51,7 +51,7 @@ fn main(@builtin(local_invocation_index) index: u32, @builtin(workgroup_id) grou
 }
 
 // u + w·v and u − w·v.
-fn join(u: Wide, v: Wide, w: Factor) -> Pair {
+fn butterfly(u: Wide, v: Wide, w: Factor) -> Butterfly {
     let x = times(v, w);
-    return Pair(add(u, x), sub(add(u, three_q), x));
+    return Butterfly(add(u, x), sub(add(u, three_q), x));
 }

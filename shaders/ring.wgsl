@@ -4,7 +4,7 @@
 // bits is a pair (low, high). Nothing here branches on a residue.
 
 struct Params {
-    // Threads that have work: residues, coefficients or words, as each kernel says.
+    // Threads, or workgroups, that have work: residues, coefficients, words, tiles or items, as each kernel says.
     count: u32,
     // log2 of the degree N, and the number of primes L.
     log_degree: u32,

@@ -1,4 +1,4 @@
-// Library: a part of a transform that fits workgroup memory. A kernel says with `join` what becomes of two residues,
+// Library: a part of a transform that fits workgroup memory. A kernel says with `butterfly` what becomes of two residues,
 // and with TABLE by which factors.
 //
 // Stage s of a transform of N = 2^n joins residues that differ in bit n − 1 − s of their place. A pass
@@ -7,7 +7,7 @@
 // have at most 1024 residues, so every transform takes one pass up to 2^10, else two: the outer stages with
 // columns, the inner ones without.
 //
-// A round is three stages, in registers: a thread takes eight residues whose places in the tile differ in three
+// A round is three stages (radix 8), in registers: a thread takes eight residues whose places in the tile differ in three
 // neighbouring bits, and puts what it makes of them at the same places. So one barrier a round is enough, and
 // workgroup memory is read and written a third as often as stages are. The round with stage 0 takes what is left of
 // them, one to three. A pass loads its first round from a and stores its last one, unless they are of neighbours: those
@@ -155,8 +155,8 @@ fn store(p: array<u32, 8>, x: Eight) {
     out[p[7]] = unpack(x[7]);
 }
 
-// Two residues that were joined.
-struct Pair {
+// What becomes of two residues.
+struct Butterfly {
     upper: Wide,
     lower: Wide,
 }
@@ -164,28 +164,28 @@ struct Pair {
 // The stages of a round: of residues that are four, two and one from another.
 fn far(x: Eight, factor: u32) -> Eight {
     let w = twiddle(factor);
-    let p0 = join(x[0], x[4], w);
-    let p1 = join(x[1], x[5], w);
-    let p2 = join(x[2], x[6], w);
-    let p3 = join(x[3], x[7], w);
+    let p0 = butterfly(x[0], x[4], w);
+    let p1 = butterfly(x[1], x[5], w);
+    let p2 = butterfly(x[2], x[6], w);
+    let p3 = butterfly(x[3], x[7], w);
     return Eight(p0.upper, p1.upper, p2.upper, p3.upper, p0.lower, p1.lower, p2.lower, p3.lower);
 }
 
 fn middle(x: Eight, factor: u32) -> Eight {
     let w0 = twiddle(factor);
     let w1 = twiddle(factor + 1u);
-    let p0 = join(x[0], x[2], w0);
-    let p1 = join(x[1], x[3], w0);
-    let p2 = join(x[4], x[6], w1);
-    let p3 = join(x[5], x[7], w1);
+    let p0 = butterfly(x[0], x[2], w0);
+    let p1 = butterfly(x[1], x[3], w0);
+    let p2 = butterfly(x[4], x[6], w1);
+    let p3 = butterfly(x[5], x[7], w1);
     return Eight(p0.upper, p1.upper, p0.lower, p1.lower, p2.upper, p3.upper, p2.lower, p3.lower);
 }
 
 fn near(x: Eight, factor: u32) -> Eight {
-    let p0 = join(x[0], x[1], twiddle(factor));
-    let p1 = join(x[2], x[3], twiddle(factor + 1u));
-    let p2 = join(x[4], x[5], twiddle(factor + 2u));
-    let p3 = join(x[6], x[7], twiddle(factor + 3u));
+    let p0 = butterfly(x[0], x[1], twiddle(factor));
+    let p1 = butterfly(x[2], x[3], twiddle(factor + 1u));
+    let p2 = butterfly(x[4], x[5], twiddle(factor + 2u));
+    let p3 = butterfly(x[6], x[7], twiddle(factor + 3u));
     return Eight(p0.upper, p0.lower, p1.upper, p1.lower, p2.upper, p2.lower, p3.upper, p3.lower);
 }
 

@@ -25,7 +25,8 @@ pub trait Engine: Send + Sync {
         false
     }
 
-    /// Whether what computes is not the threads that call it.
+    /// Whether a device computes, not the threads that call it: [`Engine::multiply_rate`] is then of all of it,
+    /// whatever threads call.
     fn is_device(&self) -> bool {
         false
     }
@@ -62,7 +63,8 @@ pub trait Engine: Send + Sync {
     }
 
     /// How many of those instructions a run of `program` over these operands issues, tables of
-    /// constants aside. `None` where [`Engine::multiply_rate`] is.
+    /// constants aside; those of steps over polynomials on devices only. `None` where the engine does not count, or
+    /// could not run the program.
     fn multiplies(&self, _program: &Program, _operands: &[Operand<'_>]) -> Option<u64> {
         None
     }

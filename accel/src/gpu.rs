@@ -212,7 +212,9 @@ impl Engine for GpuEngine {
     }
 
     fn multiplies(&self, program: &Program, operands: &[Operand<'_>]) -> Option<u64> {
-        run::multiplies(self, program, operands, interpret::count(program, operands)).ok()
+        let all = program.inputs().count() + program.outputs().len();
+        let count = interpret::count(program, operands);
+        (operands.len() == all).then(|| run::multiplies(self, program, operands, count).ok())?
     }
 
     fn supports(&self, _step: &str) -> bool {

@@ -84,7 +84,7 @@ pub(crate) enum Command {
 /// Where programs run.
 #[derive(Args, Clone, Copy)]
 pub(crate) struct Place {
-    /// What runs programs: gpu leaves to the CPU what it cannot do, auto takes the faster of both or splits batches, once there is work for seconds, reference is slow
+    /// What runs programs: gpu leaves to the CPU what it cannot do; auto takes the faster or splits batches, once there is work for four seconds; reference is slow
     #[arg(long, value_name = "NAME", value_enum, default_value_t = EngineName::Cpu)]
     pub(crate) engine: EngineName,
 }

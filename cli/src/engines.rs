@@ -22,14 +22,17 @@ pub(crate) fn engine(name: EngineName) -> Arc<dyn Engine> {
                 cpu
             }
         },
-        EngineName::Auto => Arc::new(OnDemand::new(cpu, auto)),
+        EngineName::Auto => Arc::new(OnDemand::new(cpu, auto_over)),
     };
     told(engine)
 }
 
 /// The engine `auto` with all that there is to choose from, whether there is work for it or not.
 pub(crate) fn auto() -> Arc<dyn Engine> {
-    let cpu = Arc::new(CpuEngine::new());
+    auto_over(Arc::new(CpuEngine::new()))
+}
+
+fn auto_over(cpu: Arc<dyn Engine>) -> Arc<dyn Engine> {
     told(match gpu() {
         Ok(gpu) => Arc::new(Scheduler::measuring(vec![gpu], cpu, tell)),
         Err(why) => {

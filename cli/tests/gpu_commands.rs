@@ -99,3 +99,17 @@ fn operations_are_measured_if_the_engine_is_named() {
         assert!(report["rows"].as_array().unwrap().iter().all(|row| row["engine"] == "cpu"));
     }
 }
+
+/// A demo has too little work for `auto` to open a device; what is measured is measured with it.
+#[test]
+fn work_is_shared_out_if_it_is_asked_for() {
+    let Some((place, gpu)) = present() else { return };
+    let words = "--seconds 0.01 --bits 2048 --json report.json";
+    place.done(&format!("bench --engine auto --ops add,ckks-sum/encrypt {words}"));
+    let report: Value = serde_json::from_slice(&place.read("report.json")).unwrap();
+    let said = report["machine"]["engines"][0]["description"].as_str().unwrap();
+    let adapter = gpu["description"].as_str().unwrap();
+    assert!(said.contains(adapter) && said.starts_with("whichever is quicker"), "{said}");
+    let rows = report["rows"].as_array().unwrap();
+    assert!(rows.len() == 2 && rows.iter().all(|row| row["engine"] == "auto"), "{report}");
+}

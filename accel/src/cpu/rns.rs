@@ -194,6 +194,7 @@ impl<B: Rns> RnsSteps<B> {
             }
         }
         for (index, out) in out.chunks_mut(out_kind.words()).enumerate() {
+            // A step of one operand gets it twice.
             let item = |at: usize| args.get(at).unwrap_or(&args[0]).item(index);
             self.run_item(step, out_kind, out, [item(0), item(1)], args[0].kind);
         }

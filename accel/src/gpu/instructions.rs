@@ -65,14 +65,14 @@ fn pass(kernel: Kernel, stages: u32, has_columns: bool, is_last: bool) -> Counts
     let module = Module::of(kernel, Shape { team: 1, limbs: 1 });
     let of = |name| module.function(name, HELD);
     let accesses = |name| {
-        let Counts { workgroup, bound, .. } = of(name);
-        Counts { workgroup, bound, ..Counts::default() }
+        let Counts { workgroup, storage, .. } = of(name);
+        Counts { workgroup, storage, ..Counts::default() }
     };
     let rounds = stages.div_ceil(ROUND);
     let taken = |round| if round == 0 { 1 + (stages - 1) % ROUND } else { ROUND };
     let parts = (0..rounds).flat_map(|round| &["far", "middle", "near"][..taken(round) as usize]);
-    let joins = of("join").times(stages * HELD / 2);
-    let all = parts.fold(joins, |all, &name| all.plus(accesses(name)));
+    let butterflies = of("butterfly").times(stages * HELD / 2);
+    let all = parts.fold(butterflies, |all, &name| all.plus(accesses(name)));
     let all = all.plus(accesses("take").plus(accesses("put")).times(rounds - 1));
     // Residues side by side go through workgroup memory once more.
     let neighbours = Counts { workgroup: 2 * HELD, ..Counts::default() };
@@ -109,7 +109,7 @@ fn derived_transforms(counts: Counts, log_degree: u32) -> [f64; 5] {
 fn row(kernel: Kernel, log_degree: u32) -> String {
     let counts = transform(kernel, log_degree);
     let each = |count: u32| f64::from(count) / f64::from(HELD);
-    let taken = [counts.wide, counts.narrow, counts.other, counts.workgroup, counts.bound];
+    let taken = [counts.wide, counts.narrow, counts.other, counts.workgroup, counts.storage];
     let taken = taken.map(|count| format!("{:.1}", each(count))).join(", ");
     let rates = derived_transforms(counts, log_degree);
     let rates: Vec<_> = rates.map(|rate| format!("{:.1}", rate / 1e6)).to_vec();

@@ -18,9 +18,10 @@ pub(super) fn of(recording: &Recording<'_>) -> u64 {
 }
 
 fn of_dispatch(dispatch: &Dispatch) -> u64 {
-    match dispatch.shape {
-        Some(shape) => of_numbers(dispatch, shape),
-        None => of_words(dispatch),
+    match (dispatch.shape, dispatch.kernel) {
+        (Some(shape), _) => of_numbers(dispatch, shape),
+        (None, Kernel::Choose | Kernel::UnitPair) => 0,
+        (None, _) => of_words(dispatch),
     }
 }
 
@@ -58,17 +59,14 @@ fn of_numbers(Dispatch { kernel, params, .. }: &Dispatch, shape: Shape) -> u64 {
         Kernel::Reduce => (1 + 2 * rows_of) * product,
         Kernel::Divide | Kernel::Linear => product,
         Kernel::ResiduesSum => 2 * product,
-        // Sums of three products: four of a round, two in the end.
-        Kernel::Invert => (4 * rows_of + 2) * 3 * limbs,
+        // Sums of three products: four of a round, three in the end.
+        Kernel::Invert => (4 * rows_of + 3) * 3 * limbs,
         _ => unreachable!("{} is over words", kernel.name()),
     };
     u64::from(count) * each
 }
 
 fn of_words(Dispatch { kernel, params, .. }: &Dispatch) -> u64 {
-    if matches!(kernel, Kernel::Choose | Kernel::UnitPair) {
-        return 0;
-    }
     let &[count, _, limbs, _, _, first_stage, stages, log_columns, _, words, _] = &params[..]
     else {
         unreachable!("parameters of kernels over rings")
@@ -79,7 +77,7 @@ fn of_words(Dispatch { kernel, params, .. }: &Dispatch) -> u64 {
     let each = match kernel {
         Kernel::PolyMul => 2 + 2 * MUL_HIGH + MUL_FACTOR,
         Kernel::Lift => 2 * words * MUL_FACTOR + REDUCED,
-        // Digits take two for each prime before theirs; then as many words as residues are times both halves of each prime.
+        // Digits take two for each prime before theirs; then, for each prime, 2L words of 32 bits are times both halves of it.
         Kernel::Compose => limbs * (limbs - 1) * MUL_FACTOR + 4 * limbs * limbs,
         Kernel::BaseExtend => limbs * (limbs - 1 + words) * MUL_FACTOR,
         Kernel::Rescale => 2 * MUL_FACTOR,
@@ -91,7 +89,7 @@ fn of_words(Dispatch { kernel, params, .. }: &Dispatch) -> u64 {
         Kernel::Limit => 8 * words,
         Kernel::PolyAdd | Kernel::PolySub | Kernel::Pack | Kernel::Unpack | Kernel::AddBeats => 0,
         Kernel::Noise | Kernel::Ternary | Kernel::Uniform | Kernel::Automorphism => 0,
-        Kernel::Choose | Kernel::UnitPair => unreachable!("they have other parameters"),
+        Kernel::Choose | Kernel::UnitPair => unreachable!("{} is over words", kernel.name()),
         Kernel::MontMul
         | Kernel::Product
         | Kernel::Table

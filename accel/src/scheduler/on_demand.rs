@@ -2,6 +2,7 @@
 
 use std::{
     sync::{Arc, Mutex, OnceLock},
+    thread,
     time::Instant,
 };
 
@@ -15,44 +16,88 @@ use crate::{
 
 /// Seconds of work on the CPU that are worth opening a device: drivers take some tenths of one.
 const WORTH: f64 = 4.0;
-/// The part of a batch that tells what the rest takes, and bounds on its items: fewer leave lanes and cores idle.
+/// The part of a batch that tells what the rest takes, and bounds on its items: fewer leave lanes and cores idle, more
+/// tell nothing more.
 const PROBE: usize = 16;
 const PROBED: std::ops::RangeInclusive<usize> = 64..=1024;
 
-/// The CPU, until programs took seconds there, or a batch is about to; from then on another engine, which is
+/// Gives the engine for more work, or the CPU that it is given.
+type Open = Box<dyn Fn(Arc<dyn Engine>) -> Arc<dyn Engine> + Send + Sync>;
+
+/// The CPU, until programs took four seconds there, or a batch is about to; from then on another engine, which is
 /// opened for it. A command that takes less pays for no device.
 pub struct OnDemand {
     cpu: Arc<dyn Engine>,
-    open: Box<dyn Fn() -> Arc<dyn Engine> + Send + Sync>,
+    open: Open,
     opened: OnceLock<Arc<dyn Engine>>,
+    /// In seconds.
     worth: f64,
-    /// Seconds on the CPU.
-    spent: Mutex<f64>,
+    work: Mutex<Work>,
+}
+
+/// What the CPU did. Callers may be many at once: seconds count once.
+#[derive(Default)]
+struct Work {
+    callers: usize,
+    /// Since when there are some.
+    since: Option<Instant>,
+    /// Of when there were some before.
+    seconds: f64,
+}
+
+impl Work {
+    fn seconds(&self) -> f64 {
+        self.seconds + self.since.map_or(0.0, |since| since.elapsed().as_secs_f64())
+    }
+
+    fn begin(&mut self) {
+        self.callers += 1;
+        self.since.get_or_insert_with(Instant::now);
+    }
+
+    fn end(&mut self) {
+        self.callers -= 1;
+        if self.callers == 0 {
+            self.seconds = self.seconds();
+            self.since = None;
+        }
+    }
 }
 
 impl OnDemand {
-    /// `open` is called at most once, by whoever has such work; it may give the CPU again. What it opens must support
-    /// what `cpu` does.
+    /// `open` is called at most once, by whoever has such work, and is given `cpu`, to share out work with or to give
+    /// back. What it opens must support what `cpu` does. If it panics, `cpu` goes on.
     pub fn new(
         cpu: Arc<dyn Engine>,
-        open: impl Fn() -> Arc<dyn Engine> + Send + Sync + 'static,
+        open: impl Fn(Arc<dyn Engine>) -> Arc<dyn Engine> + Send + Sync + 'static,
     ) -> Self {
         let (open, opened) = (Box::new(open), OnceLock::new());
-        Self { cpu, open, opened, worth: WORTH, spent: Mutex::new(0.0) }
+        Self { cpu, open, opened, worth: WORTH, work: Mutex::default() }
     }
 
-    /// Runs a part on the CPU; gives the seconds of it, and of all so far.
-    fn run_here(
-        &self,
-        program: &Program,
-        operands: &mut [Operand<'_>],
-    ) -> Result<[f64; 2], RunError> {
-        let clock = Instant::now();
-        self.cpu.run(program, operands)?;
-        let seconds = clock.elapsed().as_secs_f64();
-        let mut spent = locked(&self.spent);
-        *spent += seconds;
-        Ok([seconds, *spent])
+    /// After so many seconds of work.
+    #[cfg(test)]
+    pub(super) fn after(self, worth: f64) -> Self {
+        Self { worth, ..self }
+    }
+
+    /// On a thread of its own: a thread of a pool would take up other work while it waits, which may want this too.
+    fn opened(&self) -> &Arc<dyn Engine> {
+        self.opened.get_or_init(|| {
+            thread::scope(|scope| {
+                let open = || (self.open)(self.cpu.clone());
+                let thread = thread::Builder::new().name("open".into()).spawn_scoped(scope, open);
+                let opened = thread.ok().and_then(|thread| thread.join().ok());
+                opened.unwrap_or_else(|| self.cpu.clone())
+            })
+        })
+    }
+
+    fn run_here(&self, program: &Program, operands: &mut [Operand<'_>]) -> Result<(), RunError> {
+        locked(&self.work).begin();
+        let outcome = self.cpu.run(program, operands);
+        locked(&self.work).end();
+        outcome
     }
 }
 
@@ -73,72 +118,26 @@ impl Engine for OnDemand {
     }
 
     fn run(&self, program: &Program, operands: &mut [Operand<'_>]) -> Result<(), RunError> {
-        if *locked(&self.spent) >= self.worth {
-            return self.opened.get_or_init(&self.open).run(program, operands);
+        if self.opened.get().is_some() || locked(&self.work).seconds() >= self.worth {
+            return self.opened().run(program, operands);
         }
         let items = interpret::count(program, operands);
         let probed = items.div_ceil(PROBE).clamp(*PROBED.start(), *PROBED.end());
         if items <= probed {
-            return self.run_here(program, operands).map(|_| ());
+            return self.run_here(program, operands);
         }
         let (first, rest) = Batch::bind(program, operands)?.split(probed);
-        let [seconds, spent] = self.run_here(program, &mut first.into_operands())?;
-        let expected = seconds * (rest.count() as f64 / probed as f64);
+        let clock = Instant::now();
+        self.run_here(program, &mut first.into_operands())?;
+        let expected = clock.elapsed().as_secs_f64() * (rest.count() as f64 / probed as f64);
         let rest = &mut rest.into_operands();
-        if spent + expected < self.worth {
-            return self.run_here(program, rest).map(|_| ());
+        if locked(&self.work).seconds() + expected < self.worth {
+            return self.run_here(program, rest);
         }
-        *locked(&self.spent) = f64::INFINITY;
-        self.opened.get_or_init(&self.open).run(program, rest)
+        self.opened().run(program, rest)
     }
 
     fn first_bad_lane(&self, words: &[u64], ring: &Ring) -> Option<usize> {
         self.cpu.first_bad_lane(words, ring)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-
-    use super::*;
-    use crate::{Builder, CpuEngine, Modulus, ReferenceEngine};
-
-    /// Squares so many numbers, on the oracle once that is opened; tells how often it was by then.
-    fn opened(worth: f64, batches: &[u64]) -> Vec<usize> {
-        let count = Arc::new(AtomicUsize::new(0));
-        let counted = count.clone();
-        let open = move || {
-            counted.fetch_add(1, Relaxed);
-            Arc::new(ReferenceEngine) as Arc<dyn Engine>
-        };
-        let engine = OnDemand { worth, ..OnDemand::new(Arc::new(CpuEngine::new()), open) };
-        let m = Arc::new(Modulus::new("m", &[0xffff_ffff_ffff_ffc5]).unwrap());
-        let mut b = Builder::new("squares");
-        let x = b.residues("x", &m);
-        let square = b.mul("x²", x, x);
-        b.output(square);
-        let program = b.build();
-        let check = |&items: &u64| {
-            let x: Vec<_> = (0..items).map(|i| i << 40).collect();
-            let run = |engine: &dyn Engine| {
-                let mut out = vec![0; x.len()];
-                engine.run(&program, &mut [Operand::In(&x), Operand::Out(&mut out)]).unwrap();
-                out
-            };
-            assert!(run(&engine) == run(&ReferenceEngine), "{items} items");
-            count.load(Relaxed)
-        };
-        batches.iter().map(check).collect()
-    }
-
-    #[test]
-    fn is_opened_once_there_is_work_for_it() {
-        // No time that a clock tells is as long, none as short.
-        assert_eq!(opened(f64::INFINITY, &[0, 10, 5000, 10]), [0, 0, 0, 0]);
-        let soon = f64::MIN_POSITIVE;
-        // Within a batch; or before the next where one is too small to be cut.
-        assert_eq!(opened(soon, &[5000, 10]), [1, 1]);
-        assert_eq!(opened(soon, &[10, 10, 5000]), [0, 1, 1]);
     }
 }

@@ -266,6 +266,53 @@ fn measuring_gives_callers_at_once_the_same_bits() {
     }
 }
 
+/// How often another engine was opened by the end of each batch.
+fn opened(worth: f64, batches: &[usize], open: fn() -> Arc<dyn Engine>) -> Vec<usize> {
+    let count = Arc::new(AtomicUsize::new(0));
+    let counted = count.clone();
+    let open = move |_| {
+        counted.fetch_add(1, Relaxed);
+        open()
+    };
+    let engine = OnDemand::new(Arc::new(CpuEngine::new()), open).after(worth);
+    let check = |&items: &usize| {
+        assert!(sums(&engine, items) == sums(&ReferenceEngine, items), "{items} items");
+        count.load(Relaxed)
+    };
+    batches.iter().map(check).collect()
+}
+
+#[test]
+fn a_device_is_opened_once_there_is_work_for_it() {
+    let open = || Arc::new(ReferenceEngine) as Arc<dyn Engine>;
+    // No time that a clock tells is as long, none as short.
+    assert_eq!(opened(f64::INFINITY, &[0, 10, 5000, 10], open), [0, 0, 0, 0]);
+    let soon = f64::MIN_POSITIVE;
+    // Within a batch; or before the next where one is too small to be cut.
+    assert_eq!(opened(soon, &[5000, 10], open), [1, 1]);
+    assert_eq!(opened(soon, &[10, 10, 5000], open), [0, 1, 1]);
+    // Drivers do.
+    assert_eq!(opened(soon, &[5000, 10, 5000], || panic!("a test")), [1, 1, 1]);
+}
+
+#[test]
+fn callers_at_once_open_one_device() {
+    let count = Arc::new(AtomicUsize::new(0));
+    let counted = count.clone();
+    let open = move |cpu| {
+        counted.fetch_add(1, Relaxed);
+        cpu
+    };
+    let engine = OnDemand::new(Arc::new(CpuEngine::new()), open).after(f64::MIN_POSITIVE);
+    let expected = sums(&ReferenceEngine, 300);
+    thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| (0..4).for_each(|_| assert!(sums(&engine, 300) == expected)));
+        }
+    });
+    assert_eq!(count.load(Relaxed), 1);
+}
+
 /// Exponents of a few bits take less time than those of many in as many words.
 #[test]
 fn programs_of_other_exponents_are_of_another_shape() {

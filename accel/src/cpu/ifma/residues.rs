@@ -211,6 +211,9 @@ fn compose<const L: usize>(out: &mut [u64], poly: &[u64], tables: &Tables) {
 }
 
 /// See [`Rns::base_extend`].
+///
+/// # Bound
+/// A sum and a term, each below 2q, are below 2^52; digits are below 2^50, whatever prime they are of.
 #[target_feature(enable = "avx512f,avx512ifma")]
 fn base_extend<const L: usize>(out: &mut [u64], poly: &[u64], tables: &Tables, rows: &[Row]) {
     let n = poly.len() / L;

@@ -76,7 +76,7 @@ impl Limb {
         self.q
     }
 
-    /// Of the ring's last prime.
+    /// The inverse of the ring's last prime; not for that prime's own limb.
     pub(in crate::cpu) fn last_prime_inverse(&self) -> Factor {
         self.prime_inverses[self.prime_inverses.len() - 1]
     }

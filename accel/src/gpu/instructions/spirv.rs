@@ -16,9 +16,9 @@ pub(super) struct Counts {
     pub(super) narrow: u32,
     /// Sums, shifts, bits, comparisons and selections; of 64 bits they are two.
     pub(super) other: u32,
-    /// Accesses to workgroup memory, and to the memory that is bound, of up to 64 bits.
+    /// Accesses to workgroup memory, and to storage buffers, of up to 64 bits.
     pub(super) workgroup: u32,
-    pub(super) bound: u32,
+    pub(super) storage: u32,
 }
 
 impl Counts {
@@ -28,7 +28,7 @@ impl Counts {
             narrow: self.narrow + more.narrow,
             other: self.other + more.other,
             workgroup: self.workgroup + more.workgroup,
-            bound: self.bound + more.bound,
+            storage: self.storage + more.storage,
         }
     }
 
@@ -38,7 +38,7 @@ impl Counts {
             narrow: self.narrow * factor,
             other: self.other * factor,
             workgroup: self.workgroup * factor,
-            bound: self.bound * factor,
+            storage: self.storage * factor,
         }
     }
 
@@ -48,7 +48,7 @@ impl Counts {
     }
 
     pub(super) fn instructions(self) -> u32 {
-        self.wide + self.narrow + self.other + self.workgroup + self.bound
+        self.wide + self.narrow + self.other + self.workgroup + self.storage
     }
 }
 
@@ -213,7 +213,7 @@ impl Values {
         match code {
             op::LOAD | op::STORE => match class(if code == op::LOAD { 3 } else { 1 }) {
                 Some(op::WORKGROUP) => counts.workgroup = 1,
-                Some(op::STORAGE) => counts.bound = 1,
+                Some(op::STORAGE) => counts.storage = 1,
                 _ => {}
             },
             // What is times a constant is shifted and added.

@@ -348,13 +348,13 @@ pub(super) fn uniform(grid: &mut Grid<'_>) {
     }
 }
 
-/// Some stages of the transform of all polynomials, one after the other in `order`: `join` makes of two residues
-/// and a factor two others. The last argument is what sums of the stage are times.
+/// Some stages of the transform of all polynomials, one after the other in `order`: `butterfly` makes of two residues
+/// two others. Its arguments: both, the twiddle factor, what sums are times (1 but in the last stage back), and q.
 fn stages(
     grid: &mut Grid<'_>,
     table: usize,
     order: impl Iterator<Item = u32> + Clone,
-    join: fn([u64; 2], u64, u64, u64) -> [u64; 2],
+    butterfly: fn([u64; 2], u64, u64, u64) -> [u64; 2],
 ) {
     let ring = Ring::of(grid.params, grid.constants);
     let residues = (ring.p.count as usize) << (ring.p.stages + ring.p.log_columns);
@@ -368,7 +368,7 @@ fn stages(
                 let scale = if table == 1 && stage == 0 { ring.degree_inverse(limb) } else { 1 };
                 let (upper, lower) = residues.split_at_mut(residues.len() / 2);
                 for (u, v) in upper.iter_mut().zip(lower) {
-                    [*u, *v] = join([*u, *v], w, scale, q);
+                    [*u, *v] = butterfly([*u, *v], w, scale, q);
                 }
             }
         }
