@@ -1,7 +1,10 @@
 //! An engine that is opened when there is work for it.
 
 use std::{
-    sync::{Arc, Mutex, OnceLock},
+    sync::{
+        Arc, Mutex, OnceLock,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
     thread,
     time::Instant,
 };
@@ -29,6 +32,8 @@ type Open = Box<dyn Fn(Arc<dyn Engine>) -> Arc<dyn Engine> + Send + Sync>;
 pub struct OnDemand {
     cpu: Arc<dyn Engine>,
     open: Open,
+    /// Whether somebody opens it, or did: others go on with the CPU meanwhile.
+    is_begun: AtomicBool,
     opened: OnceLock<Arc<dyn Engine>>,
     /// In seconds.
     worth: f64,
@@ -71,8 +76,14 @@ impl OnDemand {
         cpu: Arc<dyn Engine>,
         open: impl Fn(Arc<dyn Engine>) -> Arc<dyn Engine> + Send + Sync + 'static,
     ) -> Self {
-        let (open, opened) = (Box::new(open), OnceLock::new());
-        Self { cpu, open, opened, worth: WORTH, work: Mutex::default() }
+        Self {
+            cpu,
+            open: Box::new(open),
+            is_begun: AtomicBool::new(false),
+            opened: OnceLock::new(),
+            worth: WORTH,
+            work: Mutex::default(),
+        }
     }
 
     /// After so many seconds of work.
@@ -81,16 +92,19 @@ impl OnDemand {
         Self { worth, ..self }
     }
 
-    /// On a thread of its own: a thread of a pool would take up other work while it waits, which may want this too.
-    fn opened(&self) -> &Arc<dyn Engine> {
-        self.opened.get_or_init(|| {
-            thread::scope(|scope| {
+    /// The other engine, if it is open, or if the caller is who has to open it since so many more seconds are expected.
+    /// That goes on on a thread of its own: one of a pool would take up other work while it waits.
+    fn opened(&self, expected: f64) -> Option<&Arc<dyn Engine>> {
+        let is_due = || locked(&self.work).seconds() + expected >= self.worth;
+        if self.opened.get().is_none() && is_due() && !self.is_begun.swap(true, Relaxed) {
+            let opened = thread::scope(|scope| {
                 let open = || (self.open)(self.cpu.clone());
                 let thread = thread::Builder::new().name("open".into()).spawn_scoped(scope, open);
-                let opened = thread.ok().and_then(|thread| thread.join().ok());
-                opened.unwrap_or_else(|| self.cpu.clone())
-            })
-        })
+                thread.ok().and_then(|thread| thread.join().ok())
+            });
+            return Some(self.opened.get_or_init(|| opened.unwrap_or_else(|| self.cpu.clone())));
+        }
+        self.opened.get()
     }
 
     fn run_here(&self, program: &Program, operands: &mut [Operand<'_>]) -> Result<(), RunError> {
@@ -118,8 +132,8 @@ impl Engine for OnDemand {
     }
 
     fn run(&self, program: &Program, operands: &mut [Operand<'_>]) -> Result<(), RunError> {
-        if self.opened.get().is_some() || locked(&self.work).seconds() >= self.worth {
-            return self.opened().run(program, operands);
+        if let Some(engine) = self.opened(0.0) {
+            return engine.run(program, operands);
         }
         let items = interpret::count(program, operands);
         let probed = items.div_ceil(PROBE).clamp(*PROBED.start(), *PROBED.end());
@@ -131,10 +145,10 @@ impl Engine for OnDemand {
         self.run_here(program, &mut first.into_operands())?;
         let expected = clock.elapsed().as_secs_f64() * (rest.count() as f64 / probed as f64);
         let rest = &mut rest.into_operands();
-        if locked(&self.work).seconds() + expected < self.worth {
-            return self.run_here(program, rest);
+        match self.opened(expected) {
+            Some(engine) => engine.run(program, rest),
+            None => self.run_here(program, rest),
         }
-        self.opened().run(program, rest)
     }
 
     fn first_bad_lane(&self, words: &[u64], ring: &Ring) -> Option<usize> {
