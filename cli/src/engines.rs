@@ -22,18 +22,23 @@ pub(crate) fn engine(name: EngineName) -> Arc<dyn Engine> {
                 cpu
             }
         },
-        EngineName::Auto => Arc::new(OnDemand::new(cpu, auto_over)),
+        EngineName::Auto => Arc::new(OnDemand::new(cpu, |cpu| share(cpu, gpu().and_then(real)))),
     };
     told(engine)
 }
 
 /// The engine `auto` with all that there is to choose from, whether there is work for it or not.
 pub(crate) fn auto() -> Arc<dyn Engine> {
-    auto_over(Arc::new(CpuEngine::new()))
+    share(Arc::new(CpuEngine::new()), gpu())
 }
 
-fn auto_over(cpu: Arc<dyn Engine>) -> Arc<dyn Engine> {
-    told(match gpu() {
+/// No adapter that is a program: on the CPU's own cores it is many times slower, and to learn how many takes seconds.
+fn real(gpu: Arc<dyn Engine>) -> Result<Arc<dyn Engine>, String> {
+    if gpu.is_emulated() { Err(format!("{} is a program", gpu.describe())) } else { Ok(gpu) }
+}
+
+fn share(cpu: Arc<dyn Engine>, gpu: Result<Arc<dyn Engine>, String>) -> Arc<dyn Engine> {
+    told(match gpu {
         Ok(gpu) => Arc::new(Scheduler::measuring(vec![gpu], cpu, tell)),
         Err(why) => {
             tracing::info!("programs run on the CPU: {why}");
