@@ -61,6 +61,23 @@ fn integers(seed: u64, values: usize) -> Vec<f64> {
     numbers.filter(|x| x / HALF_STEPS * HALF_STEPS == *x).take(values).collect()
 }
 
+/// Up to where the records of a spool are whole. The one after may have been cut while it was
+/// written: it was never sent, and nobody reads it.
+fn whole_records(spool: &[u8]) -> usize {
+    const MAGIC: usize = 8;
+    // The length before a record's content, with what vouches for it, and the tag after.
+    const AROUND: usize = 4 + 4 + 16;
+    let mut end = MAGIC;
+    while let Some(length) = spool.get(end..).and_then(|rest| rest.first_chunk()) {
+        let next = end + AROUND + u32::from_le_bytes(*length) as usize;
+        if next > spool.len() {
+            break;
+        }
+        end = next;
+    }
+    end.min(spool.len())
+}
+
 impl Trio {
     fn new(scheme: &str, values: usize) -> Self {
         let place = Place::with_key(scheme, 3);
@@ -77,14 +94,10 @@ impl Trio {
     fn kill_one(&self, address: &str) -> [Process; 2] {
         let [first, second, mut victim] = [0, 1, VICTIM].map(|i| self.place.join(address, i, CLIP));
         let late = Instant::now() + Duration::from_secs(60);
-        let enough = self.chunks.total_bytes() as u64 / 4;
-        let sealed = || fs::metadata(self.place.path(SPOOL)).map_or(0, |m| m.len());
-        // Not while a record is being written, which may be most of the spool: a part of one is cut off,
-        // and what this test damages must be there.
-        let mut before = 0;
-        while before < enough || before != sealed() {
+        let enough = self.chunks.total_bytes() / 4;
+        let sealed = || fs::read(self.place.path(SPOOL)).map_or(0, |spool| whole_records(&spool));
+        while sealed() < enough {
             assert!(victim.is_running() && Instant::now() < late, "{} of {enough}", sealed());
-            before = sealed();
             thread::sleep(Duration::from_millis(1));
         }
         victim.kill();
@@ -187,14 +200,14 @@ fn a_restarted_client_counts_once_and_gets_the_sum() {
         let told = again(&format!("{CLIP} --spool none")).finish().error(1);
         assert!(told.contains("contributor 2 already joined round 0"), "{told}");
         let mut damaged = spool.clone();
-        // In the header: that is whole, whatever was being written when the client was killed.
+        // In the header, which is whole.
         damaged[60] ^= 1;
         place.write("damaged", damaged);
         let told = again(&format!("{CLIP} --spool damaged")).finish().error(1);
         assert!(told.contains("damaged: it is damaged at byte"), "{told}");
-        // Of the spool, a refusal takes at most what was being written when its client was killed.
-        let kept = place.read(SPOOL);
-        assert!(spool.starts_with(&kept) && 2 * kept.len() > spool.len(), "{} bytes", kept.len());
+        // Of the spool, a refusal takes only what was being written when its client was killed.
+        let (kept, whole) = (place.read(SPOOL), whole_records(&spool));
+        assert!(kept == spool[..whole], "{} bytes, not {whole} of {}", kept.len(), spool.len());
 
         again(CLIP).finish().done();
         for survivor in survivors {
