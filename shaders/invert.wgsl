@@ -118,9 +118,9 @@ fn combine(x: Number, y: Number, c: vec2<i32>, of_m: i32) -> Number {
 fn down(x: Number) -> Number {
     var y = x;
     workgroupBarrier();
-    columns[lane] = vec2<u32>(y[0], 0u);
+    told[lane] = vec2<u32>(y[0], 0u);
     workgroupBarrier();
-    let above = columns[min(lane + 1u, GROUP - 1u)].x;
+    let above = told[min(lane + 1u, GROUP - 1u)].x;
     let extension = select(0u, MASK, is_negative(y[LIMBS - 1u]));
     for (var j = 0u; j + 1u < LIMBS; j++) {
         y[j] = y[j + 1u];
@@ -133,18 +133,18 @@ fn down(x: Number) -> Number {
 fn lowest(x: Number, y: Number) -> vec2<u32> {
     workgroupBarrier();
     if rank == 0u {
-        columns[lane] = vec2<u32>(x[0], y[0]);
+        told[lane] = vec2<u32>(x[0], y[0]);
     }
     workgroupBarrier();
-    return columns[first];
+    return told[first];
 }
 
 // 1 for a number that is not negative, else 0.
 fn non_negative(x: Number) -> i32 {
     workgroupBarrier();
-    columns[lane] = vec2<u32>(x[LIMBS - 1u], 0u);
+    told[lane] = vec2<u32>(x[LIMBS - 1u], 0u);
     workgroupBarrier();
-    return select(1i, 0i, is_negative(columns[first + TEAM - 1u].x));
+    return select(1i, 0i, is_negative(told[first + TEAM - 1u].x));
 }
 
 // Of a number with this highest limb.

@@ -1,6 +1,6 @@
 // Library: Montgomery arithmetic of big numbers, several threads a number.
 //
-// A number is TEAM · LIMBS limbs of 27 bits, limb 0 least significant. The TEAM threads of a team
+// A number is TEAM · LIMBS limbs of 27 bits, limb 0 least significant. The TEAM threads of a team, two or more,
 // hold LIMBS limbs each, in registers; rank 0 holds the lowest. A workgroup of 32 threads is 32 / TEAM
 // teams. With R' = 2^(27 · TEAM · LIMBS) the host chooses sizes such that R' ≥ 4m.
 //
@@ -10,7 +10,7 @@
 //
 // Columns. In `mont` a column takes at most 2 · 304 products of at most 2^54, and carries below
 // 2^38: less than 2^63.3, so nothing is carried from column to column inside the loop but what leaves
-// the lowest. In pair.wgsl it takes 3 · 152 + 1 products.
+// the lowest. In pair.wgsl it takes 3 · 152 + 2 products.
 //
 // No branch, no address and no loop depends on a number.
 
@@ -41,13 +41,13 @@ struct Params {
 }
 
 @group(0) @binding(0) var<uniform> params: Params;
-// -m⁻¹ mod 2^27 in word 0; from word 8 on numbers, limb `j` of rank `r` at `j · TEAM + r`: m, R' mod m,
-// R'² mod m, and more where a kernel says so. Over pairs s, then the digits of R'' and of R''² mod s².
+// -m⁻¹ mod 2^27 in word 0; from word 8 on numbers at their `word`: m, R' mod m, R'² mod m, and more where a kernel
+// says so. Over pairs s, then the digits of R'' and of R''² mod s².
 @group(0) @binding(1) var<storage, read> constants: array<u32>;
 @group(0) @binding(2) var<storage, read> a: array<u32>;
 @group(0) @binding(3) var<storage, read> b: array<u32>;
 @group(0) @binding(4) var<storage, read_write> out: array<u32>;
-// For each item the numbers of a residue, limb `j` of rank `r` at `j · TEAM + r`.
+// For each item the numbers of a residue at their `word`.
 @group(0) @binding(5) var<storage, read_write> state: array<u32>;
 
 const GROUP: u32 = 32u;
@@ -55,27 +55,31 @@ const LIMB_BITS: u32 = 27u;
 const MASK: u32 = 0x7ffffffu;
 // Words that hold the limbs of a thread wherever the first begins, and one more.
 const NEIGHBOURS: u32 = (LIMBS * LIMB_BITS + 31u) / 32u + 1u;
+// Four limbs lie together in numbers that stay on the device.
+const FOURS: u32 = (LIMBS + 3u) / 4u;
 // Places of numbers among the constants.
 const ONE: u32 = 1u;
 const R_SQUARED: u32 = 2u;
 const EXTRA: u32 = 3u;
 
-// Threads a number: a power of two up to a workgroup.
-override TEAM: u32 = 1u;
+// Threads a number: a power of two from 2 up to a workgroup.
+override TEAM: u32 = 2u;
 
 alias Number = array<u32, LIMBS>;
-// Sums of products, a limb each, before carries.
-alias Columns = array<Wide, LIMBS>;
+// Sums of products before carries, a limb each, and one above those of this thread, 0 but within a round.
+alias Columns = array<Wide, LIMBS + 1u>;
 // Numbers of a residue: two in kernels over pairs. What follows has room for as many.
 alias Residue = array<Number, DIGITS>;
 
 // The second factor of `mont` of each team; afterwards the digits of the quotient q, for which
-// x·y + q·m = x'·R'. Of a pair all low digits, then all high ones, and a word that nobody writes.
-var<workgroup> operand: array<u32, DIGITS * GROUP * LIMBS + 1u>;
-// The digit of the quotient of this round and the last.
-var<workgroup> digits: array<u32, DIGITS * 2u * GROUP>;
-// What threads of a team hand to their neighbours, in this round and the last.
-var<workgroup> columns: array<vec2<u32>, DIGITS * 2u * GROUP>;
+// x·y + q·m = x'·R'. Of a pair all low digits, then all high ones, and two words that nobody writes.
+var<workgroup> operand: array<u32, DIGITS * GROUP * LIMBS + 2u>;
+// The digits of the quotient of this round and the last: what each thread would take, of which rank 0 is right.
+var<workgroup> digits: array<vec2<u32>, DIGITS * 2u * GROUP>;
+// The two columns that threads hand to the rank below, in this round and the last, and what nobody writes.
+var<workgroup> columns: array<vec4<u32>, DIGITS * 2u * GROUP + 1u>;
+// What else threads of a team tell one another.
+var<workgroup> told: array<vec2<u32>, GROUP>;
 
 var<private> lane: u32;
 var<private> rank: u32;
@@ -99,11 +103,17 @@ fn clamped() -> u32 {
     return min(item, params.count - 1u);
 }
 
+// Where limb `j` of this thread is, of number `index` of those that lie as threads take them: four limbs of rank 0, of
+// rank 1 and so on, then the next four of each. Of the last four there may be places that nobody uses.
+fn word(index: u32, j: u32) -> u32 {
+    return 4u * ((index * FOURS + j / 4u) * TEAM + rank) + j % 4u;
+}
+
 // Number `index` of the constants, and residue `index` of those after m.
 fn constant(index: u32) -> Number {
     var x: Number;
     for (var j = 0u; j < LIMBS; j++) {
-        x[j] = constants[8u + (index * LIMBS + j) * TEAM + rank];
+        x[j] = constants[8u + word(index, j)];
     }
     return x;
 }
@@ -203,9 +213,9 @@ fn quotient() -> Number {
 // What the next lower rank gave; 0 for rank 0.
 fn from_below(x: Wide) -> Wide {
     workgroupBarrier();
-    columns[lane] = unpack(x);
+    told[lane] = unpack(x);
     workgroupBarrier();
-    let below = columns[max(lane, 1u) - 1u];
+    let below = told[max(lane, 1u) - 1u];
     return pack(select(below, vec2<u32>(0u, 0u), rank == 0u));
 }
 
@@ -237,51 +247,74 @@ fn settle(x: ptr<function, Number>, carry_in: Wide) {
 // comes into this thread and what leaves the team.
 fn look_ahead(makes: u32, passes: u32) -> vec2<u32> {
     workgroupBarrier();
-    columns[lane] = vec2<u32>(makes, passes);
+    told[lane] = vec2<u32>(makes, passes);
     workgroupBarrier();
     var carry = 0u;
     var into = 0u;
     for (var r = 0u; r < TEAM; r++) {
         into = select(into, carry, r == rank);
-        let other = columns[first + r];
+        let other = told[first + r];
         carry = other.x | (other.y & carry);
     }
     return vec2<u32>(into, carry);
 }
 
-// acc + x · y.
-fn accumulate(acc: ptr<function, Columns>, x: ptr<function, Number>, y: u32) {
+// 0, which compilers cannot know, of what changes in each round and has at most 31 bits. It is added to limbs that stay
+// what they are: else compilers widen those to 64 bits once, before the loop, and no longer see in the loop that
+// products are of 32 bits. NVIDIA's then takes more than two instructions for each in place of one.
+fn nothing(x: u32) -> u32 {
+    return x >> 31u;
+}
+
+// acc + x · (y.x + y.y · 2^27). `none` is nothing.
+fn accumulate(acc: ptr<function, Columns>, x: Number, y: vec2<u32>, none: u32) {
+    var limbs = x;
     for (var j = 0u; j < LIMBS; j++) {
-        (*acc)[j] = mad((*acc)[j], (*x)[j], y);
+        let limb = limbs[j] + none;
+        (*acc)[j] = mad((*acc)[j], limb, y.x);
+        (*acc)[j + 1u] = mad((*acc)[j + 1u], limb, y.y);
     }
 }
 
 // The digit of the quotient that makes a column a multiple of 2^27.
-fn digit_for(column: Wide) -> u32 {
-    return (low(column) * m_inverse) & MASK;
+fn digit_for(column: u32) -> u32 {
+    return (column * m_inverse) & MASK;
+}
+
+// The two that make the lowest columns of a number multiples of 2^27.
+fn digits_for(acc: ptr<function, Columns>) -> vec2<u32> {
+    let q = digit_for(low((*acc)[0]));
+    let carry = low(shift_right(mad((*acc)[0], m[0], q), LIMB_BITS));
+    return vec2<u32>(q, digit_for(low((*acc)[1]) + m[1] * q + carry));
+}
+
+// x for rank 0, for others 0. With no branch: what is widened before one is not seen after it either.
+fn at_rank_0(x: Wide) -> Wide {
+    let keep = 0u - u32(rank == 0u);
+    return pack(unpack(x) & vec2<u32>(keep, keep));
 }
 
 // Adds what the rank above left in `columns` from `place` on.
 fn take_in(acc: ptr<function, Columns>, place: u32) {
-    if rank + 1u < TEAM {
-        (*acc)[LIMBS - 1u] = add((*acc)[LIMBS - 1u], pack(columns[place + lane + 1u]));
-    }
+    let above = columns[place + lane + 1u] & vec4<u32>(0u - u32(rank + 1u < TEAM));
+    (*acc)[LIMBS - 2u] = add((*acc)[LIMBS - 2u], pack(above.xy));
+    (*acc)[LIMBS - 1u] = add((*acc)[LIMBS - 1u], pack(above.zw));
 }
 
-// (acc + q · m) / 2^27: every column goes one down, the lowest to the rank below, which takes it in a round
-// later. Rounds write `columns` at `to` and at `before` in turn: one barrier a round is enough.
-fn fold(acc: ptr<function, Columns>, q: u32, to: u32, before: u32) {
+// (acc + (q.x + q.y · 2^27) · m) / 2^54: every column goes two down, the lowest two to the rank below, which takes them
+// in a round later. Rounds write `columns` at `to` and at `before` in turn: one barrier a round is enough.
+fn fold(acc: ptr<function, Columns>, q: vec2<u32>, none: u32, to: u32, before: u32) {
     take_in(acc, before);
-    let bottom = mad((*acc)[0], m[0], q);
-    columns[to + lane] = unpack(bottom);
-    for (var j = 1u; j < LIMBS; j++) {
-        (*acc)[j - 1u] = mad((*acc)[j], m[j], q);
+    accumulate(acc, m, q, none);
+    columns[to + lane] = vec4<u32>(unpack((*acc)[0]), unpack((*acc)[1]));
+    // The lowest columns are multiples of 2^27 now: what is above goes up.
+    let carry = at_rank_0(shift_right((*acc)[0], LIMB_BITS));
+    (*acc)[2] = add((*acc)[2], at_rank_0(shift_right(add((*acc)[1], carry), LIMB_BITS)));
+    for (var j = 0u; j + 1u < LIMBS; j++) {
+        (*acc)[j] = (*acc)[j + 2u];
     }
     (*acc)[LIMBS - 1u] = wide(0u);
-    // The lowest column is a multiple of 2^27 now: what is above goes one up.
-    if rank == 0u {
-        (*acc)[0] = add((*acc)[0], shift_right(bottom, LIMB_BITS));
-    }
+    (*acc)[LIMBS] = wide(0u);
 }
 
 // Columns to a settled number.
@@ -297,31 +330,37 @@ fn carried(acc: ptr<function, Columns>) -> Number {
     return x;
 }
 
-// x := x · operand / R' mod m. The operand becomes the quotient.
-fn mont(x: ptr<function, Number>) {
+fn zeros() -> Columns {
     var acc: Columns;
-    for (var j = 0u; j < LIMBS; j++) {
+    for (var j = 0u; j <= LIMBS; j++) {
         acc[j] = wide(0u);
     }
+    return acc;
+}
+
+// x := x · operand / R' mod m, two limbs of the operand a round. It becomes the quotient.
+fn mont(x: ptr<function, Number>) {
+    var acc = zeros();
     // Before the first round nothing was handed down.
-    columns[GROUP + lane] = vec2<u32>(0u, 0u);
+    columns[GROUP + lane] = vec4<u32>(0u);
     workgroupBarrier();
-    for (var i = 0u; i < TEAM * LIMBS; i++) {
+    for (var i = 0u; i < TEAM * LIMBS; i += 2u) {
         let at = first * LIMBS + i;
-        accumulate(&acc, x, operand[at]);
-        let slot = (i & 1u) * GROUP;
-        if rank == 0u {
-            digits[slot + lane] = digit_for(acc[0]);
-        }
+        let y = vec2<u32>(operand[at], operand[at + 1u]);
+        let none = nothing(y.x);
+        accumulate(&acc, *x, y, none);
+        let slot = (i & 2u) * (GROUP / 2u);
+        digits[slot + lane] = digits_for(&acc);
         workgroupBarrier();
         let q = digits[slot + first];
+        fold(&acc, q, none, slot, GROUP - slot);
         if rank == 0u {
-            operand[at] = q;
+            operand[at] = q.x;
+            operand[at + 1u] = q.y;
         }
-        fold(&acc, q, slot, GROUP - slot);
     }
     workgroupBarrier();
-    take_in(&acc, ((TEAM * LIMBS - 1u) & 1u) * GROUP);
+    take_in(&acc, ((TEAM * LIMBS - 2u) & 2u) * (GROUP / 2u));
     *x = carried(&acc);
 }
 
@@ -375,7 +414,7 @@ fn load_state() -> Residue {
     var x: Residue;
     for (var k = 0u; k < DIGITS; k++) {
         for (var j = 0u; j < LIMBS; j++) {
-            x[k][j] = state[((clamped() * DIGITS + k) * LIMBS + j) * TEAM + rank];
+            x[k][j] = state[word(clamped() * DIGITS + k, j)];
         }
     }
     return x;
@@ -386,7 +425,7 @@ fn save_state(x: Residue) {
     if item < params.count {
         for (var k = 0u; k < DIGITS; k++) {
             for (var j = 0u; j < LIMBS; j++) {
-                state[((item * DIGITS + k) * LIMBS + j) * TEAM + rank] = y[k][j];
+                state[word(item * DIGITS + k, j)] = y[k][j];
             }
         }
     }

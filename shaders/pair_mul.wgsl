@@ -10,10 +10,10 @@ fn main(@builtin(local_invocation_index) index: u32, @builtin(workgroup_id) grou
     begin(index, group.y * groups.x + group.x);
     var x: Residue;
     var y: Residue;
-    for (var k = 0u; k < DIGITS; k++) {
-        x[k] = load_a(a_item() + k * params.a_words, 0u, 0u);
-        y[k] = load_b(b_item() + k * params.b_words, 0u, params.shift);
-    }
+    x[0] = load_a(a_item(), 0u, 0u);
+    x[1] = load_a(a_item() + params.a_words, 0u, 0u);
+    y[0] = load_b(b_item(), 0u, params.shift);
+    y[1] = load_b(b_item() + params.b_words, 0u, params.shift);
     set_factor(y);
     pair_mont(&x, false, TEAM * LIMBS);
     finish(&x);

@@ -9,6 +9,9 @@
 //
 // Every entry of a table is read for every digit, and the digit only makes masks of it.
 
+// What is b elsewhere: four limbs of a thread at once.
+@group(0) @binding(3) var<storage, read> entries: array<vec4<u32>>;
+
 @compute @workgroup_size(GROUP)
 fn main(@builtin(local_invocation_index) index: u32, @builtin(workgroup_id) group: vec3<u32>,
         @builtin(num_workgroups) groups: vec3<u32>) {
@@ -47,15 +50,19 @@ fn main(@builtin(local_invocation_index) index: u32, @builtin(workgroup_id) grou
 fn entry(row: u32, window: u32) -> Residue {
     let digit = digit_of(row, window);
     let base = clamped() * params.flag + row;
-    var x: Residue;
+    var fours: array<vec4<u32>, DIGITS * FOURS>;
     for (var e = 0u; e < (1u << params.width); e++) {
         // All ones where e is the digit: only then 1 is taken from 0.
-        let mask = 0u - (((e ^ digit) - 1u) >> 31u);
-        let start = ((base << params.width) + e) * DIGITS;
-        for (var k = 0u; k < DIGITS; k++) {
-            for (var j = 0u; j < LIMBS; j++) {
-                x[k][j] |= b[((start + k) * LIMBS + j) * TEAM + rank] & mask;
-            }
+        let mask = vec4<u32>(0u - (((e ^ digit) - 1u) >> 31u));
+        let start = ((base << params.width) + e) * DIGITS * FOURS;
+        for (var k = 0u; k < DIGITS * FOURS; k++) {
+            fours[k] |= entries[(start + k) * TEAM + rank] & mask;
+        }
+    }
+    var x: Residue;
+    for (var k = 0u; k < DIGITS; k++) {
+        for (var j = 0u; j < LIMBS; j++) {
+            x[k][j] = fours[k * FOURS + j / 4u][j % 4u];
         }
     }
     return x;

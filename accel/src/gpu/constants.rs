@@ -33,16 +33,14 @@ impl Constants {
         m: &[u64],
         numbers: &[&[u64]],
     ) -> Result<Self, DeviceFault> {
-        let total = shape.total() as usize;
-        let halves = CONSTANTS_HEAD + total * (1 + numbers.len());
+        let each = shape.words() as usize;
+        let halves = CONSTANTS_HEAD + each * (1 + numbers.len());
         let mut words = Zeroizing::new(vec![0u64; halves.div_ceil(2)]);
         words[0] = inverse_mod_word(m[0]).wrapping_neg() & ((1 << LIMB_BITS) - 1);
         for (index, number) in std::iter::once(&m).chain(numbers).enumerate() {
-            for place in 0..total {
-                let (j, rank) = (place as u32 / shape.team, place as u32 % shape.team);
-                let half = CONSTANTS_HEAD + index * total + place;
-                let value = u64::from(limb(number, rank * shape.limbs + j));
-                words[half / 2] |= value << (half % 2 * 32);
+            for place in 0..shape.total() {
+                let half = CONSTANTS_HEAD + index * each + shape.word(place) as usize;
+                words[half / 2] |= u64::from(limb(number, place)) << (half % 2 * 32);
             }
         }
         Ok(Self { shape, digits: 1, memory: filled(executor, &words)? })
@@ -131,9 +129,9 @@ impl Constants {
         if self.digits == 1 { Kernel::Pow } else { Kernel::PairPow }
     }
 
-    /// Limbs of a residue.
-    pub(crate) fn limbs(&self) -> u32 {
-        self.digits * self.shape.total()
+    /// Words of a residue that stays on the device.
+    pub(crate) fn words(&self) -> u32 {
+        self.digits * self.shape.words()
     }
 
     /// What a product costs, in limbs touched over the limbs of a residue: a product and a reduction of its
@@ -217,8 +215,8 @@ impl FixedTable {
         m: &Constants,
         fixed: &FixedBase,
     ) -> Result<Self, DeviceFault> {
-        let (bits, limbs) = (fixed.exponent_bits(), m.limbs());
-        let bytes = |w: &u32| u64::from(bits.div_ceil(*w) * limbs) << (w + 2);
+        let (bits, each) = (fixed.exponent_bits(), m.words());
+        let bytes = |w: &u32| u64::from(bits.div_ceil(*w) * each) << (w + 2);
         let fits = |w: &u32| bytes(w) <= TABLE_BYTES.min(executor.binding_bytes());
         let cost = |w: &u32| digit_cost(bits, *w, m.product_cost());
         let width = (1..=MAX_WIDTH).filter(fits).min_by_key(cost).unwrap_or(1);
@@ -228,7 +226,7 @@ impl FixedTable {
         let factor = in_digits(fixed.factor().unwrap_or(&[]), modulus);
         let words = 2 * modulus.root().unwrap_or(modulus).len_words() as u32;
 
-        let memory = executor.resident(((windows * limbs) << width) as usize)?;
+        let memory = executor.resident(((windows * each) << width) as usize)?;
         let mut recorder = Recorder::default();
         let bases = recorder.constant(Words::Borrowed(&firsts));
         // The kernel may look at it where there is none.

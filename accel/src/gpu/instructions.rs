@@ -28,24 +28,28 @@ enum Work {
     PairSquare,
 }
 
-/// What a thread does in a round, which takes a limb of one factor, and for it all `limbs` that the thread has.
+/// Limbs of a factor that a round takes.
+const TAKEN: u32 = 2;
+
+/// What a thread does in a round, which takes two limbs of one factor, and for them all `limbs` that the thread has.
 fn round(work: Work, shape: Shape, limbs: u32) -> Counts {
-    if work == Work::Product {
-        return Module::of(Kernel::MontMul, shape).turn("mont", "fold", limbs);
+    let (kernel, name) = match work {
+        Work::Product => (Kernel::MontMul, "mont"),
+        Work::PairProduct | Work::PairSquare => (Kernel::PairPow, "pair_mont"),
+    };
+    let module = Module::of(kernel, shape);
+    let product = module.turn(name, "fold", limbs);
+    match work {
+        Work::Product | Work::PairProduct => product,
+        // Which takes one sum of products less.
+        Work::PairSquare => product.minus(module.function("accumulate", limbs)),
     }
-    let module = Module::of(Kernel::PairPow, shape);
-    let product = module.turn("pair_mont", "fold", limbs);
-    if work == Work::PairProduct {
-        return product;
-    }
-    // Which takes one sum of products less.
-    let left_out = module.function("accumulate", limbs);
-    Counts { wide: product.wide - left_out.wide, ..product }
 }
 
 /// How many a second such a card can do at most, by their products and by all their instructions.
 fn derived(work: Work, shape: Shape) -> [f64; 2] {
-    let rounds = shape.total() + u32::from(work != Work::Product);
+    // Over pairs one more.
+    let rounds = shape.total() / TAKEN + u32::from(work != Work::Product);
     let round = round(work, shape, shape.limbs);
     let each = [round.products(), round.instructions()];
     let a_cycle = [PRODUCTS_A_CYCLE, INSTRUCTIONS_A_CYCLE];
@@ -116,17 +120,19 @@ fn row(kernel: Kernel, log_degree: u32) -> String {
     format!("| `{}`, {} | {taken} | {} |", kernel.name(), 1 << log_degree, rates.join(" | "))
 }
 
-/// Products of each limb that a thread has: two of a number, five of a pair, four of its square.
+/// Products of each limb that a thread has, for each that a round takes: two of a number, five of a pair, four of its
+/// square; and for two of them one sum.
 #[test]
-fn a_limb_costs_products_and_nothing_else() {
+fn a_limb_costs_products_and_half_as_many_sums() {
     let shape = Shape::of_words(64);
-    for (work, wide) in [(Work::Product, 2), (Work::PairProduct, 5), (Work::PairSquare, 4)] {
-        let [fewer, more] = [1, 2].map(|limbs| round(work, shape, limbs));
-        assert_eq!(more, fewer.plus(Counts { wide, ..Counts::default() }));
-        // The rest of a round, where the limbs of its quotients are one product too many.
-        let numbers = if work == Work::Product { 1 } else { 2 };
-        assert_eq!(fewer.wide - wide, numbers, "{fewer:?}");
-        assert!(fewer.narrow + fewer.other < wide * shape.limbs, "{fewer:?}");
+    for (work, each) in [(Work::Product, 2), (Work::PairProduct, 5), (Work::PairSquare, 4)] {
+        let [fewer, more] = [2, 3].map(|limbs| round(work, shape, limbs));
+        let of_limb = Counts { wide: TAKEN * each, other: each, ..Counts::default() };
+        assert_eq!(more, fewer.plus(of_limb), "{fewer:?}");
+        // The rest of a round: of each number the first digit of the quotient has one product.
+        let rest = fewer.minus(of_limb.times(2));
+        assert_eq!(rest.wide, if work == Work::Product { 1 } else { 2 }, "{rest:?}");
+        assert!(rest.narrow + rest.other < of_limb.wide * shape.limbs, "{rest:?}");
     }
 }
 

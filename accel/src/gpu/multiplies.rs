@@ -30,9 +30,9 @@ fn of_product(limbs: u64) -> u64 {
     2 * limbs * limbs
 }
 
-/// The same of a pair, over so many rounds.
-fn of_pair(limbs: u64, rounds: u64, is_square: bool) -> u64 {
-    (if is_square { 4 } else { 5 }) * limbs * rounds
+/// The same of a pair, over so many limbs of a factor.
+fn of_pair(limbs: u64, of_factor: u64, is_square: bool) -> u64 {
+    (if is_square { 4 } else { 5 }) * limbs * of_factor
 }
 
 fn of_numbers(Dispatch { kernel, params, .. }: &Dispatch, shape: Shape) -> u64 {
@@ -43,7 +43,7 @@ fn of_numbers(Dispatch { kernel, params, .. }: &Dispatch, shape: Shape) -> u64 {
     let [product, rows_of] = [of_product(limbs), u64::from(rows)];
     let is_pair = kernel.digits() == 2;
     let of_residue = |is_square| match is_pair {
-        true => of_pair(limbs, limbs + 1, is_square),
+        true => of_pair(limbs, limbs + 2, is_square),
         false => product,
     };
     let each = match kernel {

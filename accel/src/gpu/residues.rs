@@ -82,7 +82,7 @@ impl Call<'_> {
     }
 
     /// The same of a kernel that takes many rounds, in as many dispatches as they need: each round is a loop over
-    /// the limbs of a number, of pairs one more, and over so many `entries` of a table.
+    /// the limbs of a number two by two, of pairs a turn more, and over so many `entries` of a table.
     fn record_rounds(
         &self,
         recorder: &mut Recorder<'_>,
@@ -90,9 +90,9 @@ impl Call<'_> {
         entries: u32,
         more: Params,
     ) {
-        let most = MAX_ROUNDS / (self.m.shape.total() + 1 + entries);
+        let most = MAX_ROUNDS / (self.m.shape.total() / 2 + 1 + entries);
         let several = rounds.len() as u32 > most;
-        let state = several.then(|| recorder.buffer((self.count * self.m.limbs()) as usize));
+        let state = several.then(|| recorder.buffer((self.count * self.m.words()) as usize));
         for from_round in rounds.clone().step_by(most as usize) {
             let to_round = rounds.end.min(from_round + most);
             self.dispatch(recorder, Params { from_round, to_round, ..more }, state);
@@ -140,7 +140,7 @@ fn shared_width(bits: u32, m: &Constants, count: u32, most: u64) -> Option<u32> 
     let cost = |&width: &u32| {
         u64::from(digit_cost(bits, width, product)) * u64::from(count) + u64::from(product << width)
     };
-    let fits = |width: &u32| u64::from(m.limbs()) << width <= most;
+    let fits = |width: &u32| u64::from(m.words()) << width <= most;
     (1..=MAX_WIDTH).filter(fits).min_by_key(cost)
 }
 
@@ -440,7 +440,7 @@ fn tables(
     rows: u32,
     width: u32,
 ) -> Buffer {
-    let table = recorder.buffer(((rows * m.limbs()) << width) as usize);
+    let table = recorder.buffer(((rows * m.words()) << width) as usize);
     let out = Numbers::none(table);
     let b = Numbers::none(m.buffer(recorder));
     Call { kernel: m.table_kernel(), m, a: bases, b, out, count: rows }

@@ -32,6 +32,17 @@ impl Counts {
         }
     }
 
+    /// What is left without a part of it.
+    pub(super) fn minus(self, part: Self) -> Self {
+        Self {
+            wide: self.wide - part.wide,
+            narrow: self.narrow - part.narrow,
+            other: self.other - part.other,
+            workgroup: self.workgroup - part.workgroup,
+            storage: self.storage - part.storage,
+        }
+    }
+
     pub(super) fn times(self, factor: u32) -> Self {
         Self {
             wide: self.wide * factor,

@@ -1,4 +1,4 @@
-//! Kernels over big numbers, and over words. R' is 2^(27 · limbs), R'' = 2^27 · R' the radix of pairs.
+//! Kernels over big numbers, and over words. R' is 2^(27 · limbs), R'' = 2^54 · R' the radix of pairs.
 
 use num_bigint::BigUint;
 
@@ -50,13 +50,11 @@ impl<'g> Numbers<'g> {
         numbers
     }
 
-    /// Limb `j` of rank `r` at `j · team + r`, each at most 2^27.
+    /// A number as threads take it, each limb at most 2^27.
     fn spread(&self, limbs: &[u32]) -> BigUint {
-        let Shape { team, limbs: each } = self.shape;
-        let order = (0..team).flat_map(|rank| (0..each).map(move |j| (j * team + rank) as usize));
         let (mut words, mut sum, mut bits) = (vec![], 0u128, 0);
-        for place in order {
-            sum += u128::from(limbs[place]) << bits;
+        for index in 0..self.shape.total() {
+            sum += u128::from(limbs[self.shape.word(index) as usize]) << bits;
             bits += LIMB_BITS;
             while bits >= 32 {
                 words.push(sum as u32);
@@ -69,39 +67,39 @@ impl<'g> Numbers<'g> {
     }
 
     fn put_spread(&self, to: &mut [u32], x: &BigUint) {
-        let Shape { team, limbs: each } = self.shape;
         let mask = (1u64 << LIMB_BITS) - 1;
         let words = x.to_u32_digits();
         let word = |i: usize| words.get(i).map_or(0, |&w| u64::from(w));
-        for limb in 0..team * each {
-            let bit = (limb * LIMB_BITS) as usize;
+        for index in 0..self.shape.total() {
+            let bit = (index * LIMB_BITS) as usize;
             let two = word(bit / 32) | word(bit / 32 + 1) << 32;
-            to[(limb % each * team + limb / each) as usize] = (two >> (bit % 32) & mask) as u32;
+            to[self.shape.word(index) as usize] = (two >> (bit % 32) & mask) as u32;
         }
     }
 
-    fn total(&self) -> usize {
-        self.shape.total() as usize
+    /// Words of a number.
+    fn words(&self) -> usize {
+        self.shape.words() as usize
     }
 
     fn constant(&self, index: usize) -> BigUint {
-        self.spread(&self.constants[CONSTANTS_HEAD + index * self.total()..][..self.total()])
+        self.spread(&self.constants[CONSTANTS_HEAD + index * self.words()..][..self.words()])
     }
 
     /// Words of a residue.
     fn each(&self) -> usize {
-        self.digits * self.total()
+        self.digits * self.words()
     }
 
     /// A residue whose digits are `words`.
     fn residue(&self, words: &[u32]) -> BigUint {
-        let digits = words.chunks(self.total()).rev();
+        let digits = words.chunks(self.words()).rev();
         digits.fold(ZERO, |high, digit| high * &self.m + self.spread(digit))
     }
 
     fn put_residue(&self, to: &mut [u32], x: &BigUint) {
         let mut rest = x.clone();
-        for digit in to.chunks_mut(self.total()) {
+        for digit in to.chunks_mut(self.words()) {
             self.put_spread(digit, &(&rest % &self.m));
             rest /= &self.m;
         }
@@ -115,7 +113,7 @@ impl<'g> Numbers<'g> {
     /// What kernels use to get into the form `x · radix`.
     fn check_powers(&self) {
         let residue = |index: usize| {
-            let first = CONSTANTS_HEAD + self.total() + index * self.each();
+            let first = CONSTANTS_HEAD + self.words() + index * self.each();
             self.residue(&self.constants[first..][..self.each()])
         };
         let one = &self.radix % &self.modulus;
