@@ -1,10 +1,10 @@
 // The inverses mod m of public numbers a; 0 where there is none. By division steps, which decide by the lowest
-// bits alone: 27 of them give a matrix of small numbers whose product with (f, g) is a multiple of 2^27, one limb.
+// bits alone: 29 of them give a matrix of small numbers whose product with (f, g) is a multiple of 2^29, one limb.
 // `rows` is how often that is done: as often as numbers of this size ever need, so that teams go together.
 //
 // Source: D. J. Bernstein and B.-Y. Yang, "Fast constant-time gcd computation and modular inversion", 2019.
 //
-// Numbers are two's complement modulo R', which is at least 2^32 · m here, every limb below 2^27. f and g are
+// Numbers are two's complement modulo R', which is at least 2^32 · m here, every limb below 2^29. f and g are
 // within ±m, d and e in [−m, 2m), with d·a ≡ f and e·a ≡ g mod m. Of the constants only m is read, and its inverse.
 
 @compute @workgroup_size(GROUP)
@@ -51,7 +51,7 @@ fn main(@builtin(local_invocation_index) index: u32, @builtin(workgroup_id) grou
     store(x);
 }
 
-// 2^27 · f' = to_f.x · f + to_f.y · g, and g' likewise. The sizes of a pair sum to 2^27 at most.
+// 2^29 · f' = to_f.x · f + to_f.y · g, and g' likewise. The sizes of a pair sum to 2^29 at most.
 struct Steps {
     delta: i32,
     to_f: vec2<i32>,
@@ -82,8 +82,8 @@ fn division_steps(delta: i32, low_fg: vec2<u32>) -> Steps {
     return s;
 }
 
-// The multiple of m that makes c.x · d + c.y · e one of 2^27, and takes m from each of d and e that is not
-// negative: both are within ±m then, the sum over 2^27 in [−m, 2m).
+// The multiple of m that makes c.x · d + c.y · e one of 2^29, and takes m from each of d and e that is not
+// negative: both are within ±m then, the sum over 2^29 in [−m, 2m).
 fn of_m(c: vec2<i32>, low_de: vec2<u32>, signs: vec2<i32>) -> i32 {
     let taken = -(c.x * signs.x + c.y * signs.y);
     // Modulo 2^32.
@@ -92,7 +92,7 @@ fn of_m(c: vec2<i32>, low_de: vec2<u32>, signs: vec2<i32>) -> i32 {
 }
 
 // c.x · x + c.y · y + of_m · m modulo R'. A factor below zero is its size times the number's negative, which is
-// all its bits turned over, plus 1. A column takes three products below 2^55.
+// all its bits turned over, plus 1. A column takes three products below 2^59.
 fn combine(x: Number, y: Number, c: vec2<i32>, of_m: i32) -> Number {
     var p = x;
     var q = y;
@@ -114,13 +114,13 @@ fn combine(x: Number, y: Number, c: vec2<i32>, of_m: i32) -> Number {
     return p;
 }
 
-// x / 2^27 for a multiple of it.
+// x / 2^29 for a multiple of it.
 fn down(x: Number) -> Number {
     var y = x;
     workgroupBarrier();
-    told[lane] = vec2<u32>(y[0], 0u);
+    columns[lane] = vec2<u32>(y[0], 0u);
     workgroupBarrier();
-    let above = told[min(lane + 1u, GROUP - 1u)].x;
+    let above = columns[min(lane + 1u, GROUP - 1u)].x;
     let extension = select(0u, MASK, is_negative(y[LIMBS - 1u]));
     for (var j = 0u; j + 1u < LIMBS; j++) {
         y[j] = y[j + 1u];
@@ -133,18 +133,18 @@ fn down(x: Number) -> Number {
 fn lowest(x: Number, y: Number) -> vec2<u32> {
     workgroupBarrier();
     if rank == 0u {
-        told[lane] = vec2<u32>(x[0], y[0]);
+        columns[lane] = vec2<u32>(x[0], y[0]);
     }
     workgroupBarrier();
-    return told[first];
+    return columns[first];
 }
 
 // 1 for a number that is not negative, else 0.
 fn non_negative(x: Number) -> i32 {
     workgroupBarrier();
-    told[lane] = vec2<u32>(x[LIMBS - 1u], 0u);
+    columns[lane] = vec2<u32>(x[LIMBS - 1u], 0u);
     workgroupBarrier();
-    return select(1i, 0i, is_negative(told[first + TEAM - 1u].x));
+    return select(1i, 0i, is_negative(columns[first + TEAM - 1u].x));
 }
 
 // Of a number with this highest limb.

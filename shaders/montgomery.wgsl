@@ -1,16 +1,16 @@
 // Library: Montgomery arithmetic of big numbers, several threads a number.
 //
-// A number is TEAM · LIMBS limbs of 27 bits, limb 0 least significant. The TEAM threads of a team, two or more,
-// hold LIMBS limbs each, in registers; rank 0 holds the lowest. A workgroup of 32 threads is 32 / TEAM
-// teams. With R' = 2^(27 · TEAM · LIMBS) the host chooses sizes such that R' ≥ 4m.
+// A number is TEAM · LIMBS limbs of 29 bits, limb 0 least significant. The TEAM threads of a team
+// hold LIMBS limbs each, an even number, in registers; rank 0 holds the lowest. A workgroup of 32 threads is 32 / TEAM
+// teams. With R' = 2^(29 · TEAM · LIMBS) the host chooses sizes such that R' ≥ 4m.
 //
-// Ranges. "Settled" is: every limb at most 2^27, and the number below R'. `mont` takes settled
+// Ranges. "Settled" is: every limb at most 2^29, and the number below R'. `mont` takes settled
 // numbers and gives a settled one: x·y/R' + m, which is below 2m for x, y < 2m, and for x < R', y < m. `reduce`
-// takes a settled number below 2m and gives the one below m, every limb below 2^27.
+// takes a settled number below 2m and gives the one below m, every limb below 2^29.
 //
-// Columns. In `mont` a column takes at most 2 · 304 products of at most 2^54, and carries below
-// 2^38: less than 2^63.3, so nothing is carried from column to column inside the loop but what leaves
-// the lowest. In pair.wgsl it takes 3 · 152 + 2 products.
+// Columns. A column is with a thread for as many limbs of y as the thread has itself; what then goes to the rank below
+// is 29 bits of it. So it takes at most 2 · 18 products of at most 2^58, in pair.wgsl 3 · 18, and carries below 2^36:
+// less than 2^63.8, and nothing is carried from column to column inside the loop but what leaves the lowest two.
 //
 // No branch, no address and no loop depends on a number.
 
@@ -41,18 +41,18 @@ struct Params {
 }
 
 @group(0) @binding(0) var<uniform> params: Params;
-// -m⁻¹ mod 2^27 in word 0; from word 8 on numbers at their `word`: m, R' mod m, R'² mod m, and more where a kernel
+// -m⁻¹ mod 2^29 in word 0; from word 8 on numbers at their `place`: m, R' mod m, R'² mod m, and more where a kernel
 // says so. Over pairs s, then the digits of R'' and of R''² mod s².
 @group(0) @binding(1) var<storage, read> constants: array<u32>;
 @group(0) @binding(2) var<storage, read> a: array<u32>;
 @group(0) @binding(3) var<storage, read> b: array<u32>;
 @group(0) @binding(4) var<storage, read_write> out: array<u32>;
-// For each item the numbers of a residue at their `word`.
+// For each item the numbers of a residue at their `place`.
 @group(0) @binding(5) var<storage, read_write> state: array<u32>;
 
 const GROUP: u32 = 32u;
-const LIMB_BITS: u32 = 27u;
-const MASK: u32 = 0x7ffffffu;
+const LIMB_BITS: u32 = 29u;
+const MASK: u32 = 0x1fffffffu;
 // Words that hold the limbs of a thread wherever the first begins, and one more.
 const NEIGHBOURS: u32 = (LIMBS * LIMB_BITS + 31u) / 32u + 1u;
 // Four limbs lie together in numbers that stay on the device.
@@ -62,8 +62,8 @@ const ONE: u32 = 1u;
 const R_SQUARED: u32 = 2u;
 const EXTRA: u32 = 3u;
 
-// Threads a number: a power of two from 2 up to a workgroup.
-override TEAM: u32 = 2u;
+// Threads a number: a power of two up to a workgroup.
+override TEAM: u32 = 1u;
 
 alias Number = array<u32, LIMBS>;
 // Sums of products before carries, a limb each, and one above those of this thread, 0 but within a round.
@@ -72,14 +72,12 @@ alias Columns = array<Wide, LIMBS + 1u>;
 alias Residue = array<Number, DIGITS>;
 
 // The second factor of `mont` of each team; afterwards the digits of the quotient q, for which
-// x·y + q·m = x'·R'. Of a pair all low digits, then all high ones, and two words that nobody writes.
+// x·y + q·m = x'·R'. Of a pair all low digits, then all high ones, and two words that nobody writes nor uses.
 var<workgroup> operand: array<u32, DIGITS * GROUP * LIMBS + 2u>;
-// The digits of the quotient of this round and the last: what each thread would take, of which rank 0 is right.
+// The two digits of the quotient of this round and the last: what each thread would take. Rank 0's are right.
 var<workgroup> digits: array<vec2<u32>, DIGITS * 2u * GROUP>;
-// The two columns that threads hand to the rank below, in this round and the last, and what nobody writes.
-var<workgroup> columns: array<vec4<u32>, DIGITS * 2u * GROUP + 1u>;
-// What else threads of a team tell one another.
-var<workgroup> told: array<vec2<u32>, GROUP>;
+// What threads of a team hand to their neighbours, in this round and the last.
+var<workgroup> columns: array<vec2<u32>, DIGITS * 2u * GROUP>;
 
 var<private> lane: u32;
 var<private> rank: u32;
@@ -105,7 +103,7 @@ fn clamped() -> u32 {
 
 // Where limb `j` of this thread is, of number `index` of those that lie as threads take them: four limbs of rank 0, of
 // rank 1 and so on, then the next four of each. Of the last four there may be places that nobody uses.
-fn word(index: u32, j: u32) -> u32 {
+fn place(index: u32, j: u32) -> u32 {
     return 4u * ((index * FOURS + j / 4u) * TEAM + rank) + j % 4u;
 }
 
@@ -113,7 +111,7 @@ fn word(index: u32, j: u32) -> u32 {
 fn constant(index: u32) -> Number {
     var x: Number;
     for (var j = 0u; j < LIMBS; j++) {
-        x[j] = constants[8u + word(index, j)];
+        x[j] = constants[8u + place(index, j)];
     }
     return x;
 }
@@ -126,7 +124,7 @@ fn residue_constant(index: u32) -> Residue {
     return x;
 }
 
-// 27 bits from bit `offset` of `lower` on.
+// 29 bits from bit `offset` of `lower` on.
 fn limb_of(lower: u32, upper: u32, offset: u32) -> u32 {
     let above = select(0u, upper << ((32u - offset) & 31u), offset != 0u);
     return ((lower >> offset) | above) & MASK;
@@ -151,7 +149,7 @@ fn b_item() -> u32 {
     return params.b_start + clamped() * params.b_stride;
 }
 
-// Limbs of 27 bits from bit `offset` of neighbouring words on. First these are shifted down, so that every
+// Limbs of 29 bits from bit `offset` of neighbouring words on. First these are shifted down, so that every
 // limb is at a place known beforehand.
 fn limbs_of(neighbours: array<u32, NEIGHBOURS>, offset: u32) -> Number {
     var words = neighbours;
@@ -213,9 +211,9 @@ fn quotient() -> Number {
 // What the next lower rank gave; 0 for rank 0.
 fn from_below(x: Wide) -> Wide {
     workgroupBarrier();
-    told[lane] = unpack(x);
+    columns[lane] = unpack(x);
     workgroupBarrier();
-    let below = told[max(lane, 1u) - 1u];
+    let below = columns[max(lane, 1u) - 1u];
     return pack(select(below, vec2<u32>(0u, 0u), rank == 0u));
 }
 
@@ -238,7 +236,7 @@ fn finish_carries(x: ptr<function, Number>, carry: Wide) {
 }
 
 // Settles limbs of up to 32 bits, adding `carry_in` below each thread's: then the carries between
-// threads are below 2^6, and after the second round at most 1. What leaves the top is dropped.
+// threads are below 2^4, and after the second round at most 1. What leaves the top is dropped.
 fn settle(x: ptr<function, Number>, carry_in: Wide) {
     finish_carries(x, ripple(x, carry_in));
 }
@@ -247,13 +245,13 @@ fn settle(x: ptr<function, Number>, carry_in: Wide) {
 // comes into this thread and what leaves the team.
 fn look_ahead(makes: u32, passes: u32) -> vec2<u32> {
     workgroupBarrier();
-    told[lane] = vec2<u32>(makes, passes);
+    columns[lane] = vec2<u32>(makes, passes);
     workgroupBarrier();
     var carry = 0u;
     var into = 0u;
     for (var r = 0u; r < TEAM; r++) {
         into = select(into, carry, r == rank);
-        let other = told[first + r];
+        let other = columns[first + r];
         carry = other.x | (other.y & carry);
     }
     return vec2<u32>(into, carry);
@@ -262,54 +260,48 @@ fn look_ahead(makes: u32, passes: u32) -> vec2<u32> {
 // 0, which compilers cannot know, of what changes in each round and has at most 31 bits. It is added to limbs that stay
 // what they are: else compilers widen those to 64 bits once, before the loop, and no longer see in the loop that
 // products are of 32 bits. NVIDIA's then takes more than two instructions for each in place of one.
-fn nothing(x: u32) -> u32 {
+fn unknown_zero(x: u32) -> u32 {
     return x >> 31u;
 }
 
-// acc + x · (y.x + y.y · 2^27). `none` is nothing.
-fn accumulate(acc: ptr<function, Columns>, x: Number, y: vec2<u32>, none: u32) {
+// acc + x · (y.x + y.y · 2^29).
+fn accumulate(acc: ptr<function, Columns>, x: Number, y: vec2<u32>, zero: u32) {
     var limbs = x;
     for (var j = 0u; j < LIMBS; j++) {
-        let limb = limbs[j] + none;
+        let limb = limbs[j] + zero;
         (*acc)[j] = mad((*acc)[j], limb, y.x);
         (*acc)[j + 1u] = mad((*acc)[j + 1u], limb, y.y);
     }
 }
 
-// The digit of the quotient that makes a column a multiple of 2^27.
+// The digit of the quotient that makes a column a multiple of 2^29.
 fn digit_for(column: u32) -> u32 {
     return (column * m_inverse) & MASK;
 }
 
-// The two that make the lowest columns of a number multiples of 2^27.
+// The two that make the lowest columns of a number multiples of 2^29.
 fn digits_for(acc: ptr<function, Columns>) -> vec2<u32> {
     let q = digit_for(low((*acc)[0]));
     let carry = low(shift_right(mad((*acc)[0], m[0], q), LIMB_BITS));
     return vec2<u32>(q, digit_for(low((*acc)[1]) + m[1] * q + carry));
 }
 
-// x for rank 0, for others 0. With no branch: what is widened before one is not seen after it either.
-fn at_rank_0(x: Wide) -> Wide {
-    let keep = 0u - u32(rank == 0u);
-    return pack(unpack(x) & vec2<u32>(keep, keep));
+// Adds what the rank above left in a slot of `columns`. Above the highest is rank 0 of a team, which leaves 0.
+fn take_in(acc: ptr<function, Columns>, slot: u32) {
+    let above = columns[slot + (lane + 1u) % GROUP];
+    (*acc)[LIMBS - 2u] = add((*acc)[LIMBS - 2u], wide(above.x));
+    (*acc)[LIMBS - 1u] = add((*acc)[LIMBS - 1u], wide(above.y));
 }
 
-// Adds what the rank above left in `columns` from `place` on.
-fn take_in(acc: ptr<function, Columns>, place: u32) {
-    let above = columns[place + lane + 1u] & vec4<u32>(0u - u32(rank + 1u < TEAM));
-    (*acc)[LIMBS - 2u] = add((*acc)[LIMBS - 2u], pack(above.xy));
-    (*acc)[LIMBS - 1u] = add((*acc)[LIMBS - 1u], pack(above.zw));
-}
-
-// (acc + (q.x + q.y · 2^27) · m) / 2^54: every column goes two down, the lowest two to the rank below, which takes them
-// in a round later. Rounds write `columns` at `to` and at `before` in turn: one barrier a round is enough.
-fn fold(acc: ptr<function, Columns>, q: vec2<u32>, none: u32, to: u32, before: u32) {
+// (acc + (q.x + q.y · 2^29) · m) / 2^58: every column goes two down, 29 bits of the lowest two to the rank below, which
+// takes them in a round later; what is above goes up. Rounds write the slots `to` and `before` in turn: one barrier a
+// round is enough. No branch: what is widened before one is not seen to be narrow after it either.
+fn fold(acc: ptr<function, Columns>, q: vec2<u32>, zero: u32, to: u32, before: u32) {
     take_in(acc, before);
-    accumulate(acc, m, q, none);
-    columns[to + lane] = vec4<u32>(unpack((*acc)[0]), unpack((*acc)[1]));
-    // The lowest columns are multiples of 2^27 now: what is above goes up.
-    let carry = at_rank_0(shift_right((*acc)[0], LIMB_BITS));
-    (*acc)[2] = add((*acc)[2], at_rank_0(shift_right(add((*acc)[1], carry), LIMB_BITS)));
+    accumulate(acc, m, q, zero);
+    (*acc)[1] = add((*acc)[1], shift_right((*acc)[0], LIMB_BITS));
+    (*acc)[2] = add((*acc)[2], shift_right((*acc)[1], LIMB_BITS));
+    columns[to + lane] = vec2<u32>(low((*acc)[0]), low((*acc)[1])) & vec2<u32>(MASK, MASK);
     for (var j = 0u; j + 1u < LIMBS; j++) {
         (*acc)[j] = (*acc)[j + 2u];
     }
@@ -340,27 +332,28 @@ fn zeros() -> Columns {
 
 // x := x · operand / R' mod m, two limbs of the operand a round. It becomes the quotient.
 fn mont(x: ptr<function, Number>) {
+    let rounds = TEAM * LIMBS / 2u;
     var acc = zeros();
     // Before the first round nothing was handed down.
-    columns[GROUP + lane] = vec4<u32>(0u);
+    columns[GROUP + lane] = vec2<u32>(0u, 0u);
     workgroupBarrier();
-    for (var i = 0u; i < TEAM * LIMBS; i += 2u) {
-        let at = first * LIMBS + i;
+    for (var round = 0u; round < rounds; round++) {
+        let at = first * LIMBS + 2u * round;
         let y = vec2<u32>(operand[at], operand[at + 1u]);
-        let none = nothing(y.x);
-        accumulate(&acc, *x, y, none);
-        let slot = (i & 2u) * (GROUP / 2u);
+        let zero = unknown_zero(y.x);
+        accumulate(&acc, *x, y, zero);
+        let slot = (round & 1u) * GROUP;
         digits[slot + lane] = digits_for(&acc);
         workgroupBarrier();
         let q = digits[slot + first];
-        fold(&acc, q, none, slot, GROUP - slot);
+        fold(&acc, q, zero, slot, GROUP - slot);
         if rank == 0u {
             operand[at] = q.x;
             operand[at + 1u] = q.y;
         }
     }
     workgroupBarrier();
-    take_in(&acc, ((TEAM * LIMBS - 2u) & 2u) * (GROUP / 2u));
+    take_in(&acc, ((rounds - 1u) & 1u) * GROUP);
     *x = carried(&acc);
 }
 
@@ -375,7 +368,7 @@ fn sum(x: Number, y: Number) -> Number {
     return p;
 }
 
-// Settled to exact: every limb below 2^27.
+// Settled to exact: every limb below 2^29.
 fn resolve(x: ptr<function, Number>) {
     let makes = low(ripple(x, wide(0u)));
     var passes = 1u;
@@ -414,7 +407,7 @@ fn load_state() -> Residue {
     var x: Residue;
     for (var k = 0u; k < DIGITS; k++) {
         for (var j = 0u; j < LIMBS; j++) {
-            x[k][j] = state[word(clamped() * DIGITS + k, j)];
+            x[k][j] = state[place(clamped() * DIGITS + k, j)];
         }
     }
     return x;
@@ -425,7 +418,7 @@ fn save_state(x: Residue) {
     if item < params.count {
         for (var k = 0u; k < DIGITS; k++) {
             for (var j = 0u; j < LIMBS; j++) {
-                state[word(item * DIGITS + k, j)] = y[k][j];
+                state[place(item * DIGITS + k, j)] = y[k][j];
             }
         }
     }
@@ -454,7 +447,7 @@ fn store_at(x: Number, skip: u32) {
             let offset = 32u * w - LIMB_BITS * limb;
             out[start + w] = (exact_limb(limb) >> offset)
                 | (exact_limb(limb + 1u) << (LIMB_BITS - offset))
-                | select(0u, exact_limb(limb + 2u) << ((2u * LIMB_BITS - offset) & 31u), offset > 22u);
+                | select(0u, exact_limb(limb + 2u) << ((2u * LIMB_BITS - offset) & 31u), offset > 2u * LIMB_BITS - 32u);
         }
     }
 }

@@ -15,7 +15,7 @@ fn main(@builtin(local_invocation_index) index: u32, @builtin(workgroup_id) grou
     y[0] = load_b(b_item(), 0u, params.shift);
     y[1] = load_b(b_item() + params.b_words, 0u, params.shift);
     set_factor(y);
-    pair_mont(&x, false, TEAM * LIMBS);
+    pair_mont(&x, false, TEAM * LIMBS / 2u);
     finish(&x);
     store_residue(x);
 }

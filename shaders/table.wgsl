@@ -1,6 +1,6 @@
 // The powers 0 .. 2^width − 1 of every base of a, in Montgomery form: entry `e` of item `i` is residue
-// `i · 2^width + e` of the output, its numbers at their `word`, not reduced. Where
-// `flag` is 1, those of item 0 are times the residue b.
+// `i · 2^width + e` of the output, its numbers at their `place`, not reduced. Where `flag` is 1, those of item 0 are times
+// the residue b.
 
 @compute @workgroup_size(GROUP)
 fn main(@builtin(local_invocation_index) index: u32, @builtin(workgroup_id) group: vec3<u32>,
@@ -48,7 +48,7 @@ fn write_entry(entry: u32, x: Residue) {
         let number = ((item << params.width) + entry) * DIGITS;
         for (var k = 0u; k < DIGITS; k++) {
             for (var j = 0u; j < LIMBS; j++) {
-                out[word(number + k, j)] = y[k][j];
+                out[place(number + k, j)] = y[k][j];
             }
         }
     }

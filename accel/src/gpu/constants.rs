@@ -35,12 +35,12 @@ impl Constants {
     ) -> Result<Self, DeviceFault> {
         let each = shape.words() as usize;
         let halves = CONSTANTS_HEAD + each * (1 + numbers.len());
-        let mut words = Zeroizing::new(vec![0u64; halves.div_ceil(2)]);
+        let mut words = Zeroizing::new(vec![0u64; halves / 2]);
         words[0] = inverse_mod_word(m[0]).wrapping_neg() & ((1 << LIMB_BITS) - 1);
         for (index, number) in std::iter::once(&m).chain(numbers).enumerate() {
-            for place in 0..shape.total() {
-                let half = CONSTANTS_HEAD + index * each + shape.word(place) as usize;
-                words[half / 2] |= u64::from(limb(number, place)) << (half % 2 * 32);
+            for j in 0..shape.total() {
+                let half = CONSTANTS_HEAD + index * each + shape.place(j) as usize;
+                words[half / 2] |= u64::from(limb(number, j)) << (half % 2 * 32);
             }
         }
         Ok(Self { shape, digits: 1, memory: filled(executor, &words)? })
@@ -142,7 +142,7 @@ impl Constants {
     }
 }
 
-/// Limb `index` of a number: 27 bits from bit 27 · index on.
+/// Limb `index` of a number: 29 bits from bit 29 · index on.
 fn limb(words: &[u64], index: u32) -> u32 {
     let bit = (LIMB_BITS * index) as usize;
     let word = |i: usize| words.get(i).map_or(0, |&w| u128::from(w));

@@ -189,7 +189,7 @@ impl Device {
             entry_point: Some("main"),
             compilation_options: wgpu::PipelineCompilationOptions {
                 constants: if kernel.has_teams() { &constants } else { &[] },
-                // Kernels read nothing that they did not write.
+                // Kernels use nothing that they did not write.
                 zero_initialize_workgroup_memory: false,
             },
             cache: None,
@@ -221,7 +221,7 @@ impl Device {
     }
 
     /// Threads that a part of a batch keeps busy, at least, where there is work for more. Three times what the
-    /// largest cards have registers for (84,000 threads with 95 registers on 132 multiprocessors), so that what idles at
+    /// largest cards have registers for (68,000 threads with 128 registers on 132 multiprocessors), so that what idles at
     /// the end of each dispatch is little. Fewer on adapters that are a hundredth as fast: some systems take a dispatch of
     /// two seconds for one that hangs.
     pub(super) fn part_threads(&self) -> u64 {

@@ -1,5 +1,6 @@
 //! What a recording multiplies, in the unit of `limit`: products of two numbers of 32 bits, of 64 bits each. Those of
-//! which only 32 bits are wanted are left out, and what teams past the last item do.
+//! which only 32 bits are wanted are left out, and what teams past the last item do; so is the one by which a thread finds
+//! two digits of a quotient at once.
 
 use super::{
     record::{Dispatch, Recording},
@@ -130,7 +131,7 @@ mod tests {
         Arc::new(Modulus::new("m", &vec![u64::MAX; words]).unwrap())
     }
 
-    /// 4096 bits are 152 limbs of 27.
+    /// 4096 bits are 144 limbs of 29.
     #[test]
     fn products_of_numbers() {
         let m = modulus(64);
@@ -141,10 +142,10 @@ mod tests {
         let z = b.mul("z", z, z);
         b.output(z);
         let all = counted(&b.build(), &[5 * 64, 64], 5 * 64);
-        assert_eq!(all, 5 * 3 * 2 * 152 * 152);
+        assert_eq!(all, 5 * 3 * 2 * 144 * 144);
     }
 
-    /// 2048 bits are 76 limbs. 64 bits of exponents are cheapest in 22 windows of 3. A table takes a product for the
+    /// 2048 bits are 72 limbs. 64 bits of exponents are cheapest in 22 windows of 3. A table takes a product for the
     /// start, one for the base and one for each power above the first; 22 windows take one each and 21 times 3
     /// squares, and what takes the radix away is one more.
     #[test]
@@ -155,7 +156,7 @@ mod tests {
         let z = b.pow("z", x, e);
         b.output(z);
         let all = counted(&b.build(), &[3 * 32, 3], 3 * 32);
-        assert_eq!(all, 3 * (9 + 22 + 21 * 3 + 1) * 2 * 76 * 76);
+        assert_eq!(all, 3 * (9 + 22 + 21 * 3 + 1) * 2 * 72 * 72);
     }
 
     /// 13 stages, six products for two residues in each. Residues are reduced once forward and once back, the last

@@ -191,7 +191,7 @@ pub(crate) const WORDS_GROUP: u32 = 64;
 /// after seconds; llvmpipe leaves its loops, without a word, after 65,535 rounds of all together.
 pub(crate) const MAX_ROUNDS: u32 = 1 << 15;
 /// Bits of a limb.
-pub(crate) const LIMB_BITS: u32 = 27;
+pub(crate) const LIMB_BITS: u32 = 29;
 /// Words before the first number of the constants.
 pub(crate) const CONSTANTS_HEAD: usize = 8;
 /// Bytes of the parameters of any kernel.
@@ -206,8 +206,9 @@ pub(crate) struct Shape {
 
 impl Shape {
     /// Limbs of a thread that there are kernels for: enough for sixteen products a word of traffic,
-    /// few enough for the registers of a thread. Sizes of 3072 bits and of powers of two fit closely.
-    pub(crate) const LIMBS: [u32; 2] = [15, 19];
+    /// few enough for the registers of a thread and for the columns of pairs; an even number, as kernels take two of
+    /// a factor at once. Sizes of 3072 bits and of powers of two fit closely.
+    pub(crate) const LIMBS: [u32; 2] = [14, 18];
 
     /// The least that holds numbers of `words` words of 64 bits and leaves R' ≥ 4m.
     pub(crate) fn of_words(words: usize) -> Self {
@@ -217,8 +218,7 @@ impl Shape {
     /// The least that holds numbers of `words` words of 64 bits and so many bits more.
     pub(crate) fn with_room(words: usize, bits: u32) -> Self {
         let limbs = (64 * words as u32 + bits).div_ceil(LIMB_BITS);
-        // Two threads at least: kernels take two limbs of a factor at once, of which there are an even number then.
-        let shapes = (1..6).flat_map(|log| Self::LIMBS.map(|limbs| Self { team: 1 << log, limbs }));
+        let shapes = (0..5).flat_map(|log| Self::LIMBS.map(|limbs| Self { team: 1 << log, limbs }));
         match shapes.into_iter().find(|shape| shape.total() >= limbs) {
             Some(shape) => shape,
             None => unreachable!("the largest modulus fits a workgroup"),
@@ -230,12 +230,13 @@ impl Shape {
         self.team * self.limbs
     }
 
-    /// Words of a number that lies as threads take it, and where in it limb `index` is: see `montgomery.wgsl`.
+    /// Words of a number that lies as threads take it.
     pub(crate) fn words(self) -> u32 {
         4 * self.team * self.limbs.div_ceil(4)
     }
 
-    pub(crate) fn word(self, index: u32) -> u32 {
+    /// Where in it limb `index` is: see `place` in `montgomery.wgsl`.
+    pub(crate) fn place(self, index: u32) -> u32 {
         let (rank, j) = (index / self.limbs, index % self.limbs);
         4 * (j / 4 * self.team + rank) + j % 4
     }
@@ -375,7 +376,7 @@ mod tests {
                 };
                 for limbs in Shape::LIMBS {
                     let module = parsed(kernel, prelude, limbs);
-                    for team in [2, 4, 8, 16, 32] {
+                    for team in [1, 2, 4, 8, 16] {
                         let flags = naga::valid::ValidationFlags::all();
                         let mut validator = naga::valid::Validator::new(flags, capabilities);
                         let info = validator.validate(&module);
@@ -404,7 +405,7 @@ mod tests {
 
     /// Name and place of each member of the structure `Params` of a kernel, and its size.
     fn declared(kernel: Kernel) -> (Vec<(String, usize)>, usize) {
-        let module = parsed(kernel, Prelude::Split, 15);
+        let module = parsed(kernel, Prelude::Split, 14);
         let params = module.types.iter().find(|(_, ty)| ty.name.as_deref() == Some("Params"));
         let Some((_, naga::Type { inner: naga::TypeInner::Struct { members, span }, .. })) = params
         else {
@@ -452,25 +453,28 @@ mod tests {
         }
     }
 
-    /// R' ≥ 4m for every size, and no more than the columns of a product have room for, also of pairs.
+    /// R' ≥ 4m for every size.
     #[test]
     fn shapes_have_room_for_every_modulus() {
         for words in 1..=128 {
             let shape = Shape::of_words(words);
             assert!(shape.radix_bits() >= 64 * words as u32 + 2 && shape.team <= GROUP);
-            // 2 · total products of 27 bits by 27 bits, and a carry of 38 bits.
-            assert!(u128::from(2 * shape.total()) << (2 * LIMB_BITS) < (1 << 64) - (1 << 38));
-        }
-        for words in 1..=64 {
-            // Of pairs two products, a quotient of two limbs more, the complement of its other digit, and a carry.
-            let products = u128::from(3 * Shape::of_words(words).total() + 2);
-            let most = (products << (2 * LIMB_BITS)) + (1 << LIMB_BITS) + (1 << 38);
-            assert!(most < 1 << 64, "{words} words");
         }
         // The sizes of keys fit closely.
-        assert_eq!(Shape::of_words(32), Shape { team: 4, limbs: 19 });
-        assert_eq!(Shape::of_words(64), Shape { team: 8, limbs: 19 });
-        assert_eq!(Shape::of_words(96), Shape { team: 16, limbs: 15 });
-        assert_eq!(Shape::of_words(128), Shape { team: 16, limbs: 19 });
+        assert_eq!(Shape::of_words(32), Shape { team: 4, limbs: 18 });
+        assert_eq!(Shape::of_words(64), Shape { team: 8, limbs: 18 });
+        assert_eq!(Shape::of_words(96), Shape { team: 16, limbs: 14 });
+        assert_eq!(Shape::of_words(128), Shape { team: 16, limbs: 18 });
+    }
+
+    /// A column takes products for as many limbs of a factor as a thread has, of pairs three for each.
+    #[test]
+    fn columns_have_room() {
+        for limbs in Shape::LIMBS {
+            assert_eq!(limbs % 2, 0);
+            let products = u128::from(3 * limbs) << (2 * LIMB_BITS);
+            // What the rank above handed down, the complement of a digit, one limb of m, and a carry.
+            assert!(products + (3 << LIMB_BITS) + (1 << 36) < 1 << 64, "{limbs} limbs");
+        }
     }
 }

@@ -16,7 +16,7 @@ pub(super) struct Counts {
     pub(super) narrow: u32,
     /// Sums, shifts, bits, comparisons and selections; of 64 bits they are two.
     pub(super) other: u32,
-    /// Accesses to workgroup memory, and to storage buffers, of up to 64 bits.
+    /// Accesses to workgroup memory, of up to 64 bits, and to storage buffers.
     pub(super) workgroup: u32,
     pub(super) storage: u32,
 }

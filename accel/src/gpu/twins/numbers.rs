@@ -1,4 +1,4 @@
-//! Kernels over big numbers, and over words. R' is 2^(27 · limbs), R'' = 2^54 · R' the radix of pairs.
+//! Kernels over big numbers, and over words. R' is 2^(29 · limbs), R'' = 2^58 · R' the radix of pairs.
 
 use num_bigint::BigUint;
 
@@ -50,11 +50,11 @@ impl<'g> Numbers<'g> {
         numbers
     }
 
-    /// A number as threads take it, each limb at most 2^27.
+    /// A number as threads take it, each limb at most 2^29.
     fn spread(&self, limbs: &[u32]) -> BigUint {
         let (mut words, mut sum, mut bits) = (vec![], 0u128, 0);
         for index in 0..self.shape.total() {
-            sum += u128::from(limbs[self.shape.word(index) as usize]) << bits;
+            sum += u128::from(limbs[self.shape.place(index) as usize]) << bits;
             bits += LIMB_BITS;
             while bits >= 32 {
                 words.push(sum as u32);
@@ -73,7 +73,7 @@ impl<'g> Numbers<'g> {
         for index in 0..self.shape.total() {
             let bit = (index * LIMB_BITS) as usize;
             let two = word(bit / 32) | word(bit / 32 + 1) << 32;
-            to[self.shape.word(index) as usize] = (two >> (bit % 32) & mask) as u32;
+            to[self.shape.place(index) as usize] = (two >> (bit % 32) & mask) as u32;
         }
     }
 
