@@ -8,11 +8,12 @@
 
 For each kernel: registers, spills, and the instructions (SASS) of its hot loop, the one with the most products to
 64 bits; loops inside a loop are no part of it. naga makes Metal of a shader, regular expressions CUDA of that, nvcc PTX
-and ptxas SASS; `--keep DIR` leaves all of these there. Installing takes cargo and pip, compiling g++.
+and ptxas SASS; `--keep DIR` leaves all of these there. Installing takes cargo, pip and venv, compiling g++.
 
 It does not show what a card runs. The Vulkan driver has a compiler of its own, from SPIR-V. As far as is known both
 share their back end, so this shows what such compilers do with our text, and where they stumble: registers that
-spill, arrays that go to memory, products of 64 bits that are not seen to be of numbers of 32 bits. It measures nothing.
+spill, arrays that go to memory, products of 64 bits that are not seen to be of numbers of 32 bits. It measures nothing,
+and moves, of which there are more or fewer for a word in the text, shift its rates by some per cent.
 """
 
 import argparse
@@ -35,7 +36,8 @@ PACKAGES = ["cuda-nvcc", "cuda-crt", "nvvm", "cuda-nvdisasm", "cuda-cuobjdump", 
 CARD = "sm_90"
 
 # An H200 by its maker's tables: multiprocessors, cycles a second, and how many instructions of a warp one of them takes
-# a cycle: of any kind, products to 64 bits (IMAD.WIDE), and other IMAD.
+# a cycle: of any kind, products to 64 bits (IMAD.WIDE), and other IMAD. The tables do not tell the second from the
+# third: that a product to 64 bits takes the place of two is taken for granted.
 MULTIPROCESSORS = 132
 CLOCK = 1.98e9
 ISSUED = 4
@@ -264,7 +266,7 @@ def long_products(ptx: str, source: str) -> list[str]:
         owners.append(owner)
     found: Counter[str] = Counter()
     for line in ptx.splitlines():
-        if at := re.match(r"\s*\.loc\s+\d+ (\d+) \d+(?:.*inlined_at \d+ (\d+))?", line):
+        if at := re.match(r"\s*\.loc\s+1 (\d+) \d+(?:.*inlined_at \d+ (\d+))?", line):
             where = owners[int(at[1])] + (f" of {owners[int(at[2])]}" if at[2] else "")
         elif re.search(r"\bmul\.lo\.[su]64", line):
             found[where] += 1
@@ -317,7 +319,7 @@ class Tools:
 
 
 def bound(name: str, shape: str, loop: Counter[str]) -> str:
-    """Millions of products a second that no H200 exceeds with this loop: derived from its instructions, not measured."""
+    """Millions of products a second at most, of an H200 with this loop: derived from its instructions, not measured."""
     if name not in EXTRA_ROUNDS:
         return ""
     team, limbs = map(int, shape.split("x"))
@@ -395,7 +397,8 @@ def main() -> int:
             print("|", " | ".join(map(str, cells + [bound(name, shape, result.loop)])), "|", flush=True)
             for remark in result.remarks:
                 remarks.setdefault(remark, []).append(row)
-    print("\nM/s are upper bounds for an H200, derived from the instructions of the loop: nothing was measured. "
+    print("\nM/s are upper bounds for an H200, derived from the instructions of the loop, if an IMAD.WIDE takes the place "
+          "of two others: nothing was measured. "
           "A kernel with no loop is counted whole. Stack and PTX below are the whole kernel's, all else the loop's.\n")
     for remark, rows in remarks.items():
         print(f"- {remark}: {', '.join(rows)}")

@@ -265,10 +265,9 @@ fn unknown_zero(x: u32) -> u32 {
 }
 
 // acc + x · (y.x + y.y · 2^29).
-fn accumulate(acc: ptr<function, Columns>, x: Number, y: vec2<u32>, zero: u32) {
-    var limbs = x;
+fn accumulate(acc: ptr<function, Columns>, x: ptr<function, Number>, y: vec2<u32>, zero: u32) {
     for (var j = 0u; j < LIMBS; j++) {
-        let limb = limbs[j] + zero;
+        let limb = (*x)[j] + zero;
         (*acc)[j] = mad((*acc)[j], limb, y.x);
         (*acc)[j + 1u] = mad((*acc)[j + 1u], limb, y.y);
     }
@@ -293,12 +292,12 @@ fn take_in(acc: ptr<function, Columns>, slot: u32) {
     (*acc)[LIMBS - 1u] = add((*acc)[LIMBS - 1u], wide(above.y));
 }
 
-// (acc + (q.x + q.y · 2^29) · m) / 2^58: every column goes two down, 29 bits of the lowest two to the rank below, which
+// (acc + (q.x + q.y · 2^29) · modulus) / 2^58: every column goes two down, 29 bits of the lowest two to the rank below, which
 // takes them in a round later; what is above goes up. Rounds write the slots `to` and `before` in turn: one barrier a
 // round is enough. No branch: what is widened before one is not seen to be narrow after it either.
-fn fold(acc: ptr<function, Columns>, q: vec2<u32>, zero: u32, to: u32, before: u32) {
+fn fold(acc: ptr<function, Columns>, modulus: ptr<function, Number>, q: vec2<u32>, zero: u32, to: u32, before: u32) {
     take_in(acc, before);
-    accumulate(acc, m, q, zero);
+    accumulate(acc, modulus, q, zero);
     (*acc)[1] = add((*acc)[1], shift_right((*acc)[0], LIMB_BITS));
     (*acc)[2] = add((*acc)[2], shift_right((*acc)[1], LIMB_BITS));
     columns[to + lane] = vec2<u32>(low((*acc)[0]), low((*acc)[1])) & vec2<u32>(MASK, MASK);
@@ -333,6 +332,7 @@ fn zeros() -> Columns {
 // x := x · operand / R' mod m, two limbs of the operand a round. It becomes the quotient.
 fn mont(x: ptr<function, Number>) {
     let rounds = TEAM * LIMBS / 2u;
+    var modulus = m;
     var acc = zeros();
     // Before the first round nothing was handed down.
     columns[GROUP + lane] = vec2<u32>(0u, 0u);
@@ -341,12 +341,12 @@ fn mont(x: ptr<function, Number>) {
         let at = first * LIMBS + 2u * round;
         let y = vec2<u32>(operand[at], operand[at + 1u]);
         let zero = unknown_zero(y.x);
-        accumulate(&acc, *x, y, zero);
+        accumulate(&acc, x, y, zero);
         let slot = (round & 1u) * GROUP;
         digits[slot + lane] = digits_for(&acc);
         workgroupBarrier();
         let q = digits[slot + first];
-        fold(&acc, q, zero, slot, GROUP - slot);
+        fold(&acc, &modulus, q, zero, slot, GROUP - slot);
         if rank == 0u {
             operand[at] = q.x;
             operand[at + 1u] = q.y;

@@ -26,6 +26,7 @@ fn pair_mont(x: ptr<function, Residue>, is_square: bool, rounds: u32) {
         // x₀·x₁ + x₁·x₀ is one product.
         x_high[j] <<= u32(is_square);
     }
+    var modulus = m;
     let at_rank_0 = 0u - u32(rank == 0u);
     var low_sum = zeros();
     var high_sum = zeros();
@@ -39,12 +40,12 @@ fn pair_mont(x: ptr<function, Residue>, is_square: bool, rounds: u32) {
         if !is_square {
             let high_at = GROUP * LIMBS + at;
             let y_high = vec2<u32>(operand[high_at] & inside, operand[high_at + 1u] & inside);
-            accumulate(&high_sum, x_low, y_high, unknown_zero(y_high.x));
+            accumulate(&high_sum, &x_low, y_high, unknown_zero(y_high.x));
         }
         let y = vec2<u32>(operand[at] & inside, operand[at + 1u] & inside);
         let zero = unknown_zero(y.x);
-        accumulate(&low_sum, x_low, y, zero);
-        accumulate(&high_sum, x_high, y, zero);
+        accumulate(&low_sum, &x_low, y, zero);
+        accumulate(&high_sum, &x_high, y, zero);
         let slot = (round & 1u) * GROUP;
         let q = digits_for(&low_sum);
         high_sum[0] = add(high_sum[0], wide(((MASK - q.x) + u32(round == 0u)) & at_rank_0));
@@ -52,8 +53,8 @@ fn pair_mont(x: ptr<function, Residue>, is_square: bool, rounds: u32) {
         digits[slot + lane] = q;
         digits[2u * GROUP + slot + lane] = digits_for(&high_sum);
         workgroupBarrier();
-        fold(&low_sum, digits[slot + first], zero, slot, GROUP - slot);
-        fold(&high_sum, digits[2u * GROUP + slot + first], zero, 2u * GROUP + slot, 3u * GROUP - slot);
+        fold(&low_sum, &modulus, digits[slot + first], zero, slot, GROUP - slot);
+        fold(&high_sum, &modulus, digits[2u * GROUP + slot + first], zero, 2u * GROUP + slot, 3u * GROUP - slot);
     }
     workgroupBarrier();
     let last = ((rounds - 1u) & 1u) * GROUP;

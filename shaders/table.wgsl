@@ -7,17 +7,12 @@ fn main(@builtin(local_invocation_index) index: u32, @builtin(workgroup_id) grou
         @builtin(num_workgroups) groups: vec3<u32>) {
     begin(index, group.y * groups.x + group.x);
     var base: Residue;
-    var start: Residue;
-    // The start, the base into Montgomery form; then one power after the other.
+    // The base into Montgomery form, the start; then one power after the other.
     var x: Residue;
-    let with_factor = 0u - (params.flag & u32(clamped() == 0u));
     for (var k = 0u; k < DIGITS; k++) {
-        var factor = load_b(b_item() + k * params.b_words, 0u, 0u);
-        let one = unit();
-        for (var j = 0u; j < LIMBS; j++) {
-            x[k][j] = (factor[j] & with_factor) | select(0u, one[j] & ~with_factor, k == 0u);
-        }
+        x[k] = load_a(a_item() + k * params.a_words, 0u, 0u);
     }
+    let with_factor = 0u - (params.flag & u32(clamped() == 0u));
     for (var round = 0u; round < 1u + (1u << params.width); round++) {
         if round < 2u {
             set_factor(residue_constant(1u));
@@ -26,18 +21,16 @@ fn main(@builtin(local_invocation_index) index: u32, @builtin(workgroup_id) grou
         }
         multiply(&x, false);
         if round == 0u {
-            start = x;
+            base = x;
             for (var k = 0u; k < DIGITS; k++) {
-                x[k] = load_a(a_item() + k * params.a_words, 0u, 0u);
+                var factor = load_b(b_item() + k * params.b_words, 0u, 0u);
+                let one = unit();
+                for (var j = 0u; j < LIMBS; j++) {
+                    x[k][j] = (factor[j] & with_factor) | select(0u, one[j] & ~with_factor, k == 0u);
+                }
             }
         } else {
-            if round == 1u {
-                base = x;
-                x = start;
-                write_entry(0u, x);
-            } else {
-                write_entry(round - 1u, x);
-            }
+            write_entry(round - 1u, x);
         }
     }
 }

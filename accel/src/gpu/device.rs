@@ -220,7 +220,7 @@ impl Device {
         self.patience_micros.store(micros, Relaxed);
     }
 
-    /// Threads that a part of a batch keeps busy, at least, where there is work for more. Three times what the
+    /// Threads that a part of a batch keeps busy, at least, where there is work for more. Nearly four times what the
     /// largest cards have registers for (68,000 threads with 128 registers on 132 multiprocessors), so that what idles at
     /// the end of each dispatch is little. Fewer on adapters that are a hundredth as fast: some systems take a dispatch of
     /// two seconds for one that hangs.

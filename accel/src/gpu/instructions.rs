@@ -10,7 +10,7 @@ use super::{
 use spirv::{Counts, Module};
 
 /// An H200 by its maker's tables: multiprocessors; 32-bit products, instructions in all and bytes of workgroup memory
-/// of each a cycle; cycles a second; bytes of memory a second. A product of 64 bits takes the place of two.
+/// of each a cycle; cycles a second; bytes of memory a second. A product of 64 bits is taken for two.
 const MULTIPROCESSORS: f64 = 132.0;
 const PRODUCTS_A_CYCLE: f64 = 64.0;
 const INSTRUCTIONS_A_CYCLE: f64 = 128.0;

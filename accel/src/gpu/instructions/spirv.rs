@@ -23,33 +23,25 @@ pub(super) struct Counts {
 
 impl Counts {
     pub(super) fn plus(self, more: Self) -> Self {
-        Self {
-            wide: self.wide + more.wide,
-            narrow: self.narrow + more.narrow,
-            other: self.other + more.other,
-            workgroup: self.workgroup + more.workgroup,
-            storage: self.storage + more.storage,
-        }
+        self.with(more, |x, y| x + y)
     }
 
     /// What is left without a part of it.
     pub(super) fn minus(self, part: Self) -> Self {
-        Self {
-            wide: self.wide - part.wide,
-            narrow: self.narrow - part.narrow,
-            other: self.other - part.other,
-            workgroup: self.workgroup - part.workgroup,
-            storage: self.storage - part.storage,
-        }
+        self.with(part, |x, y| x - y)
     }
 
     pub(super) fn times(self, factor: u32) -> Self {
+        self.with(self, |x, _| x * factor)
+    }
+
+    fn with(self, other: Self, f: impl Fn(u32, u32) -> u32) -> Self {
         Self {
-            wide: self.wide * factor,
-            narrow: self.narrow * factor,
-            other: self.other * factor,
-            workgroup: self.workgroup * factor,
-            storage: self.storage * factor,
+            wide: f(self.wide, other.wide),
+            narrow: f(self.narrow, other.narrow),
+            other: f(self.other, other.other),
+            workgroup: f(self.workgroup, other.workgroup),
+            storage: f(self.storage, other.storage),
         }
     }
 
