@@ -11,7 +11,7 @@ use ciphergram_accel::{
     program::{Coeff, FixedBase, Var},
 };
 use ciphergram_benches::{modulus, residue_program, ring};
-use ciphergram_he::{Scheme, SecretKey, params::Literal};
+use ciphergram_he::{Operation, Scheme, SecretKey, params::Literal};
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use rand_chacha::ChaCha20Rng;
 use rand_core::{Rng, SeedableRng};
@@ -31,7 +31,7 @@ const CONTRIBUTORS: usize = 10;
 /// A step over a batch of so many items.
 struct Kernel {
     operation: &'static str,
-    program: Program,
+    program: Arc<Program>,
     inputs: Vec<Input>,
     items: usize,
 }
@@ -101,7 +101,7 @@ impl Numbers {
         let z = if montgomery { b.mont_mul("z", x, y) } else { b.mul("z", x, y) };
         b.output(z);
         let inputs = vec![self.residues(items), self.residues(items)];
-        Kernel { operation, program: b.build(), inputs, items }
+        Kernel { operation, program: b.build().into(), inputs, items }
     }
 
     fn pair_product(&mut self) -> Kernel {
@@ -111,7 +111,7 @@ impl Numbers {
         let z = b.pair_mul("z", x, y);
         b.output(z);
         let inputs = vec![self.pairs(items), self.pairs(items)];
-        Kernel { operation: "pair_mul", program: b.build(), inputs, items }
+        Kernel { operation: "pair_mul", program: b.build().into(), inputs, items }
     }
 
     fn product_of_many(&mut self) -> Kernel {
@@ -121,7 +121,7 @@ impl Numbers {
         let y = b.product("y", x);
         b.output(y);
         let inputs = vec![self.residues(items * FACTORS)];
-        Kernel { operation: "product", program: b.build(), inputs, items }
+        Kernel { operation: "product", program: b.build().into(), inputs, items }
     }
 
     fn power<S: Secrecy>(&mut self, operation: &'static str) -> Kernel {
@@ -131,7 +131,7 @@ impl Numbers {
             b.pow("y", x, e)
         });
         let inputs = vec![self.residues(items), self.exponents::<S>(items, bits)];
-        Kernel { operation, program, inputs, items }
+        Kernel { operation, program: program.into(), inputs, items }
     }
 
     fn fixed_base(&mut self) -> Kernel {
@@ -143,7 +143,7 @@ impl Numbers {
         let y = b.pow_fixed_base("y", &base, e);
         b.output(y);
         let inputs = vec![self.exponents::<Secret>(items, bits)];
-        Kernel { operation: "pow_fixed_base", program: b.build(), inputs, items }
+        Kernel { operation: "pow_fixed_base", program: b.build().into(), inputs, items }
     }
 
     fn dot(&mut self) -> Kernel {
@@ -155,7 +155,7 @@ impl Numbers {
         b.output(y);
         let exponents = self.exponents::<Secret>(items * BASES, DOT_BITS);
         let inputs = vec![self.residues(BASES), exponents];
-        Kernel { operation: "dot", program: b.build(), inputs, items }
+        Kernel { operation: "dot", program: b.build().into(), inputs, items }
     }
 
     fn kernels(&mut self) -> [Kernel; 8] {
@@ -267,7 +267,7 @@ impl Polynomials {
         b.output(y);
         let words = self.residues(POLYNOMIALS * self.ring.len_words());
         let inputs = vec![Input { words, secret: true }];
-        Kernel { operation, program: b.build(), inputs, items: POLYNOMIALS }
+        Kernel { operation, program: b.build().into(), inputs, items: POLYNOMIALS }
     }
 
     /// The uniform polynomials of ten contributors, summed.
@@ -277,7 +277,7 @@ impl Polynomials {
         let a = b.uniform("a", &self.ring, seeds, index);
         b.output(a);
         let inputs = vec![Self::indices(), self.seeds(CONTRIBUTORS, false)];
-        Kernel { operation: "uniform", program: b.build(), inputs, items: POLYNOMIALS }
+        Kernel { operation: "uniform", program: b.build().into(), inputs, items: POLYNOMIALS }
     }
 
     fn noise(&mut self) -> Kernel {
@@ -286,7 +286,7 @@ impl Polynomials {
         let e = b.noise("e", &self.ring, key, index);
         b.output(e);
         let inputs = vec![Self::indices(), self.seeds(1, true)];
-        Kernel { operation: "noise", program: b.build(), inputs, items: POLYNOMIALS }
+        Kernel { operation: "noise", program: b.build().into(), inputs, items: POLYNOMIALS }
     }
 
     fn add_beats(&mut self) -> Kernel {
@@ -296,7 +296,7 @@ impl Polynomials {
         let z = b.add_beats("z", x, y);
         b.output(z);
         let inputs = vec![self.beats(count), self.beats(count)];
-        Kernel { operation: "add_beats", program: b.build(), inputs, items: POLYNOMIALS }
+        Kernel { operation: "add_beats", program: b.build().into(), inputs, items: POLYNOMIALS }
     }
 
     /// Beats of a whole polynomial.
@@ -307,9 +307,9 @@ impl Polynomials {
     /// The programs that a contribution and a sum of ten go through.
     fn programs(&mut self) -> Vec<Kernel> {
         let parameters = self.key.public().parameters();
-        let Some(secret) = self.key.lattice() else { return vec![] };
-        let encrypt = secret.encrypt_program(parameters);
-        let decrypt = secret.decrypt_program(parameters, CONTRIBUTORS);
+        let program = |operation| self.key.program(operation, &CpuEngine::new(), CONTRIBUTORS);
+        let programs = [Operation::Encrypt, Operation::Decrypt].map(program);
+        let [Ok(encrypt), Ok(decrypt)] = programs else { return vec![] };
         let geometry = *parameters.geometry();
         let chunk = geometry.slots_per_chunk;
         let beats = self.ring.degree() / chunk * chunk / geometry.slots_per_unit;

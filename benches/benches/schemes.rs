@@ -8,25 +8,24 @@ use std::sync::Arc;
 use ciphergram_accel::{CpuEngine, Engine};
 use ciphergram_he::{
     Accumulator, Agreement, Contribution, Dtype, Error, OpenedSum, Quantised, Scheme, Sealer,
-    SecretKey, Sum, TensorSpec, keys::AnyKey, params::Literal,
+    SecretKey, TensorSpec, Ticket, aggregate, params::Literal,
 };
 use criterion::{Criterion, criterion_group, criterion_main};
 
 fn contribute(
-    key: &AnyKey,
+    key: &SecretKey,
     engine: &Arc<dyn Engine>,
     agreement: &Agreement,
 ) -> Result<Contribution<'static>, Error> {
     let update = Quantised::from_fields(vec![4321; agreement.values()], 1);
-    let sealer = Sealer::new(key, engine.clone(), update)?;
+    let sealer = Sealer::new(key, engine.clone(), update, Ticket::draw()?)?;
     let seed = sealer.seed();
     Ok(Contribution { seed, agreement: agreement.clone(), stream: sealer.seal_all()?.into() })
 }
 
 fn scheme(c: &mut Criterion, scheme: Scheme, values: u64) -> Result<(), Error> {
     let engine: Arc<dyn Engine> = Arc::new(CpuEngine::new());
-    let secret = SecretKey::generate(Literal { scheme, clients: 64, bits: 16 })?;
-    let key = AnyKey::Secret(Box::new(secret), None);
+    let key = SecretKey::generate(Literal { scheme, clients: 64, bits: 16 })?;
     let spec = TensorSpec { name: "t".into(), dtype: Dtype::F32, shape: vec![values] };
     let agreement = Agreement::new(vec![spec], vec![1.0], 1)?;
     let id = |operation: &str| format!("{operation}/{}/{scheme}", engine.name());
@@ -39,10 +38,9 @@ fn scheme(c: &mut Criterion, scheme: Scheme, values: u64) -> Result<(), Error> {
     c.bench_function(&id("add"), |bench| {
         bench.iter(|| sum.add(chunks.clone(), &contribution.stream));
     });
-    let sum = Sum::of(key.public(), engine.clone(), [("one", Ok(contribution))])?;
-    let AnyKey::Secret(secret, _) = &key else { return Ok(()) };
+    let sum = aggregate(key.public(), engine.clone(), [("one", Ok(contribution))])?;
     c.bench_function(&id("open"), |bench| {
-        bench.iter(|| OpenedSum::open(secret, &*engine, &sum).map(|_| ()));
+        bench.iter(|| OpenedSum::open(&key, &*engine, &sum).map(|_| ()));
     });
     Ok(())
 }

@@ -2,11 +2,7 @@
 
 use std::{net::SocketAddr, num::NonZeroU64, path::PathBuf, time::Duration};
 
-use ciphergram_he::{
-    Scheme,
-    codec::Policy,
-    params::{Literal, ParameterError},
-};
+use ciphergram_he::{Scheme, codec::Policy, error::ParameterError, params::Literal};
 use ciphergram_nic::{
     proto::{NodeId, datagram::MAX_DATAGRAM_BYTES, endpoint::DEFAULT_DATAGRAM_BYTES},
     relay::MILLION,
@@ -503,11 +499,18 @@ pub(crate) struct Devices {
     pub(crate) json: bool,
 }
 
+/// An operation whose program is shown.
+#[derive(Clone, Copy, ValueEnum)]
+pub(crate) enum Explained {
+    Encrypt,
+    Aggregate,
+    Decrypt,
+}
+
 #[derive(Args)]
 pub(crate) struct Explain {
-    /// encrypt, aggregate or decrypt
-    #[arg(value_parser = ["encrypt", "aggregate", "decrypt"])]
-    pub(crate) operation: String,
+    /// The operation
+    pub(crate) operation: Explained,
     /// ckks-sum, ckks-sum-public, paillier-2048, paillier-3072 or paillier-4096
     #[arg(long, default_value = "ckks-sum", value_parser = scheme)]
     pub(crate) scheme: Scheme,

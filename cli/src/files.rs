@@ -2,7 +2,7 @@
 
 use std::{fs, io::Write as _, path::Path};
 
-use ciphergram_he::{Agreement, SecretKey, Update, codec::RangesFile, keys::AnyKey};
+use ciphergram_he::{Agreement, AnyKey, SecretKey, Update, codec::RangesFile};
 
 use crate::{
     args::Weighting,

@@ -20,7 +20,7 @@ use std::{
 
 use ciphergram_accel::CpuEngine;
 use ciphergram_he::{
-    Agreement, PublicKey, Quantised, Sealer, Update, exchange::Announcement, keys::AnyKey,
+    Agreement, AnyKey, PublicKey, Quantised, Sealer, Ticket, Update, exchange::Announcement,
     params::Chunks, random,
 };
 use ciphergram_nic::{
@@ -247,8 +247,13 @@ fn leaves_after(place: &Place, address: &str, count: u32) {
     let agreement = Agreement::new(update.specs(), vec![32_767.0], 1).unwrap();
     let mut rng = random::generator().unwrap();
     let own = Quantised::new(&update, &agreement, 1, key.parameters(), &mut rng).unwrap();
-    let sealer =
-        Sealer::new(&AnyKey::Public(key.clone()), Arc::new(CpuEngine::new()), own).unwrap();
+    let sealer = Sealer::new(
+        &AnyKey::Public(key.clone()),
+        Arc::new(CpuEngine::new()),
+        own,
+        Ticket::draw().unwrap(),
+    )
+    .unwrap();
     let (chunks, seed) = (*sealer.chunks(), sealer.seed());
     let stream = sealer.seal_all().unwrap();
     let config = ContributorConfig {

@@ -8,11 +8,11 @@
 use std::sync::{Arc, LazyLock};
 
 use ciphergram_accel::{CpuEngine, Engine};
-use ciphergram_he::{
+use ciphergram_he::{aggregate, 
     Contribution, OpenedSum, SecretKey, Sum,
     exchange::{Announcement, Charter},
     frame::Frame,
-    keys::AnyKey,
+    AnyKey,
 };
 use libfuzzer_sys::{fuzz_mutator, fuzz_target, fuzzer_mutate};
 
@@ -45,7 +45,7 @@ fn read(bytes: &[u8], known: &Known) {
     sums.extend(Sum::from_bytes(bytes, key));
     if let Ok(contribution) = Contribution::from_bytes(bytes, key) {
         let other = Contribution::from_bytes(known.contribution, key);
-        sums.extend(Sum::of(key, engine(), [(0, other), (1, Ok(contribution))]));
+        sums.extend(aggregate(key, engine(), [(0, other), (1, Ok(contribution))]));
     }
     for sum in sums {
         let _ = OpenedSum::open(&known.key, &*engine(), &sum);

@@ -2,7 +2,7 @@
 
 #![no_main]
 
-use ciphergram_he::{codec::RangesFile, keys::AnyKey};
+use ciphergram_he::{codec::RangesFile, AnyKey};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|text: &str| {

@@ -1,6 +1,6 @@
 //! Reading and writing little-endian fields.
 
-use crate::frame::FrameError;
+use crate::error::faults::FrameError;
 
 /// Appends fields to a frame.
 #[derive(Default)]
@@ -76,7 +76,7 @@ impl<'a> Reader<'a> {
             .map_err(|_| FrameError::Malformed { what: "a name that is not UTF-8" })
     }
 
-    /// Nothing may follow.
+    /// Refuses bytes that follow.
     pub(crate) fn end(&self) -> Result<(), FrameError> {
         if self.0.is_empty() {
             Ok(())
@@ -86,20 +86,20 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Little-endian words of `bytes`, whose length is a multiple of eight.
+/// Returns the little-endian words of `bytes`, whose length is a multiple of eight.
 pub(crate) fn to_words(bytes: &[u8]) -> Vec<u64> {
     let mut words = vec![];
     read_words(&mut words, bytes);
     words
 }
 
-/// The same into memory that is there.
+/// Reads the same into memory that is there.
 pub(crate) fn read_words(words: &mut Vec<u64>, bytes: &[u8]) {
     words.clear();
     words.extend(bytes.as_chunks::<8>().0.iter().map(|b| u64::from_le_bytes(*b)));
 }
 
-/// The same where they lie, if they lie as words do, else in `room`.
+/// Returns the same where they lie, if they lie as words do, else in `room`.
 pub(crate) fn as_words<'a>(room: &'a mut Vec<u64>, bytes: &'a [u8]) -> &'a [u64] {
     match bytemuck::try_cast_slice(bytes) {
         Ok(words) if cfg!(target_endian = "little") => words,
@@ -110,17 +110,15 @@ pub(crate) fn as_words<'a>(room: &'a mut Vec<u64>, bytes: &'a [u8]) -> &'a [u64]
     }
 }
 
-/// Appends little-endian bytes of `words`.
-pub(crate) fn append_words(bytes: &mut Vec<u8>, words: &[u64]) {
-    let start = bytes.len();
-    bytes.resize(start + 8 * words.len(), 0);
-    let each = bytes[start..].as_chunks_mut().0.iter_mut().zip(words);
+/// Writes little-endian bytes of `words`, as many as there is room for.
+pub(crate) fn write_words(bytes: &mut [u8], words: &[u64]) {
+    let each = bytes.as_chunks_mut().0.iter_mut().zip(words);
     each.for_each(|(bytes, word)| *bytes = word.to_le_bytes());
 }
 
-/// Little-endian bytes of `words`.
+/// Returns the little-endian bytes of `words`.
 pub(crate) fn to_bytes(words: &[u64]) -> Vec<u8> {
-    let mut bytes = vec![];
-    append_words(&mut bytes, words);
+    let mut bytes = vec![0; 8 * words.len()];
+    write_words(&mut bytes, words);
     bytes
 }

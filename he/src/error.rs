@@ -1,16 +1,17 @@
 //! Everything that can go wrong, sorted by culprit.
 
+pub(crate) mod faults;
+
 use std::path::PathBuf;
 
 use ciphergram_accel::RunError;
 
-use crate::{
-    frame::FrameError,
-    paillier::ModulusFault,
-    params::{ParameterError, Scheme},
-};
+use crate::params::scheme::Scheme;
 
-/// Why an operation failed. Fields name what and where; no secret is ever among them.
+pub use faults::{CiphertextFault, FrameError, ModulusFault, OperandFault, ParameterError};
+pub(crate) use faults::{FRAME_VERSION, WRONG_LENGTH};
+
+/// The reason why an operation failed. Fields name what and where; no secret is ever among them.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -249,96 +250,8 @@ pub enum Error {
     Randomness,
 }
 
-/// Why a batch cannot be an operand.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum OperandFault {
-    /// More or fewer items than there must be.
-    #[error("{found} items where {expected} belong")]
-    Count {
-        /// Items given.
-        found: usize,
-        /// Items of the other operand, or that the shape asks for.
-        expected: usize,
-    },
-    /// The words do not make whole items.
-    #[error("{found} words are no whole number of items of {each}")]
-    Words {
-        /// Words given.
-        found: usize,
-        /// Words of one item.
-        each: usize,
-    },
-    /// It belongs to another modulus than the rest.
-    #[error("it is of another modulus")]
-    Modulus,
-    /// An item is not below the bound of its kind.
-    #[error("item {index} is not below {bound}")]
-    NotBelow {
-        /// The place within the batch.
-        index: usize,
-        /// The bound's name.
-        bound: &'static str,
-    },
-    /// An item is too large for what it is to become or what was said of it.
-    #[error("item {index} does not fit {bits} bits")]
-    TooLarge {
-        /// The place within the batch.
-        index: usize,
-        /// The bits that it must fit, sign included.
-        bits: u32,
-    },
-    /// An item is no ciphertext.
-    #[error(transparent)]
-    Ciphertext(CiphertextFault),
-}
-
-/// What is wrong with a ciphertext.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum CiphertextFault {
-    /// Not as many bytes as the chunk has.
-    #[error("{found} bytes of ciphertext where {expected} belong")]
-    Length {
-        /// Bytes given.
-        found: usize,
-        /// Bytes of the chunk.
-        expected: usize,
-    },
-    /// Zero is no Paillier ciphertext.
-    #[error("ciphertext {index} is 0")]
-    Zero {
-        /// The place within the chunk or batch.
-        index: usize,
-    },
-    /// Not below n².
-    #[error("ciphertext {index} is not below n²")]
-    NotReduced {
-        /// The place within the chunk or batch.
-        index: usize,
-    },
-    /// It shares a factor with n.
-    #[error("ciphertext {index} is not coprime to n")]
-    NotCoprime {
-        /// The place within the chunk or batch.
-        index: usize,
-    },
-    /// A lane of a beat is not below its prime.
-    #[error("residue {lane} is not below its prime")]
-    Residue {
-        /// The lane within the chunk.
-        lane: usize,
-    },
-    /// A lane of a mask that is past the end of its polynomial is not zero.
-    #[error("residue {lane} is past the end of its polynomial, but not zero")]
-    Stray {
-        /// The lane within the chunk.
-        lane: usize,
-    },
-}
-
 impl Error {
-    /// Says where it happened.
+    /// Adds where it happened.
     #[must_use]
     pub fn within(self, place: impl ToString) -> Self {
         Self::In { place: place.to_string(), error: Box::new(self) }

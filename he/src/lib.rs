@@ -7,15 +7,15 @@
 //!
 //! # Layers
 //!
-//! | module | what it holds |
+//! | module | content |
 //! |---|---|
 //! | [`params`] | from (scheme, clients, bits) to a checked [`Parameters`]: sizes, headroom, geometry |
-//! | [`tensors`], [`codec`] | tensors from files; ranges, quantisation, what a sum decodes to |
-//! | [`paillier`], [`ckks_sum`] | the two schemes, as programs for an engine |
+//! | [`tensors`], [`codec`] | tensors from files; ranges, quantisation, packing, decoding of sums |
+//! | `schemes` | the trait of a scheme of sums; [`paillier`] and [`rlwe`], as programs for an engine |
+//! | [`keys`] | keys and key files |
+//! | [`formats`] | everything that travels: the common frame, files, and the agreement before a round |
+//! | [`update`] | [`encrypt`], [`aggregate`] and [`decrypt`], whole and chunk by chunk |
 //! | [`mod_arith`] | batched modular products and powers |
-//! | [`keys`] | key files |
-//! | [`seal`], [`aggregate`], [`open`] | a contribution chunk by chunk; sums without a key; decryption |
-//! | [`frame`], [`files`], [`exchange`] | what travels: the common header, files, and the agreement before a round |
 //!
 //! # Conventions
 //!
@@ -28,32 +28,29 @@
 //!
 //! No SIMD, no device code, no socket. No integrity against whoever holds the secret key.
 
-pub mod aggregate;
 pub(crate) mod bytes;
-pub mod ckks_sum;
 pub mod codec;
+mod contributors;
 pub mod error;
-pub mod exchange;
-pub mod files;
-pub mod frame;
+pub mod formats;
+mod ids;
 pub mod keys;
 pub mod mod_arith;
-pub mod open;
-pub mod paillier;
 pub mod params;
 pub mod random;
-pub(crate) mod rounding;
-pub mod seal;
+mod schemes;
 mod spread;
 pub mod tensors;
+pub mod update;
 
-pub use aggregate::Accumulator;
 pub use codec::{Agreement, Quantised};
+pub use contributors::ContributorSet;
 pub use error::Error;
-pub use files::{Contribution, Sum};
-pub use keys::{PublicKey, SecretKey};
+pub use formats::{contribution::Contribution, exchange, frame, sum::Sum};
+pub use ids::{KeyId, Seed};
+pub use keys::{AnyKey, KeyRef, PublicKey, SecretKey};
 pub use mod_arith::ModArith;
-pub use open::OpenedSum;
 pub use params::{Parameters, Scheme};
-pub use seal::Sealer;
+pub use schemes::{Operation, paillier, rlwe};
 pub use tensors::{Dtype, Tensor, TensorSpec, Update};
+pub use update::{Accumulator, Encrypted, OpenedSum, Sealer, Ticket, aggregate, decrypt, encrypt};

@@ -4,7 +4,10 @@ use half::{bf16, f16};
 use safetensors::{SafeTensors, tensor::TensorView};
 use zeroize::Zeroizing;
 
-use crate::{Error, codec::BLOCK};
+use crate::Error;
+
+/// The number of values that are read, and rounded, at a time.
+pub(crate) const BLOCK: usize = 1024;
 
 /// A floating-point type that can be summed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -279,6 +282,20 @@ impl Update {
         let views = views.collect::<Result<Vec<_>, Error>>()?;
         safetensors::serialize(views, None).map_err(invalid)
     }
+}
+
+/// Names the first of `values`, which start at `first`, that is no finite number.
+///
+/// # Errors
+/// [`Error::NotFinite`].
+pub(crate) fn check_finite(tensor: &Tensor, first: usize, values: &[f64]) -> Result<(), Error> {
+    // Without a way out of the loop, it takes several values at a time.
+    if values.iter().fold(true, |all, x| all & x.is_finite()) {
+        return Ok(());
+    }
+    let place = values.iter().position(|x| !x.is_finite()).unwrap_or(0);
+    let (tensor, value) = (tensor.spec.name.clone(), values[place].to_string());
+    Err(Error::NotFinite { tensor, index: first + place, value })
 }
 
 #[cfg(test)]

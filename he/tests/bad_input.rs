@@ -6,14 +6,13 @@ use std::sync::Arc;
 
 use ciphergram_accel::{CpuEngine, Engine};
 use ciphergram_he::{
-    Agreement, Contribution, Dtype, Error, PublicKey, Quantised, Sealer, SecretKey, Sum,
-    TensorSpec, codec,
+    Agreement, AnyKey, Contribution, Dtype, Error, PublicKey, Quantised, Sealer, SecretKey, Sum,
+    TensorSpec, Ticket, aggregate, codec,
     error::CiphertextFault,
+    error::FrameError,
     exchange::{Announcement, Charter},
-    frame::{Frame, FrameError},
-    keys::AnyKey,
+    frame::Frame,
     params::{Literal, Scheme},
-    seal::Ticket,
 };
 use proptest::prelude::*;
 
@@ -37,14 +36,14 @@ fn agreement(specs: Vec<TensorSpec>, range: f64, max_weight: u32) -> Agreement {
 
 fn contribution(key: &AnyKey, agreement: &Agreement) -> Contribution<'static> {
     let update = Quantised::from_fields(vec![9; agreement.values()], 1);
-    let sealer = Sealer::new(key, engine(), update).unwrap();
+    let sealer = Sealer::new(key, engine(), update, Ticket::draw().unwrap()).unwrap();
     let seed = sealer.seed();
     Contribution { seed, agreement: agreement.clone(), stream: sealer.seal_all().unwrap().into() }
 }
 
 fn sum(key: &PublicKey, contributions: Vec<Contribution<'_>>) -> Result<Sum, String> {
     let named = contributions.into_iter().enumerate().map(|(i, c)| (format!("{i}.cgm"), Ok(c)));
-    Sum::of(key, engine(), named).map_err(|e| e.to_string())
+    aggregate(key, engine(), named).map_err(|e| e.to_string())
 }
 
 #[test]

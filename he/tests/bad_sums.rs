@@ -8,15 +8,14 @@ mod frames;
 
 use ciphergram_accel::beats;
 use ciphergram_he::{
-    Accumulator, Agreement, Contribution, Dtype, Error, OpenedSum, Parameters, PublicKey,
-    Quantised, SecretKey, Sum, Tensor, TensorSpec, Update,
+    Accumulator, Agreement, Contribution, ContributorSet, Dtype, Error, OpenedSum, Parameters,
+    PublicKey, Quantised, SecretKey, Sum, Tensor, TensorSpec, Ticket, Update, aggregate,
     codec::{Policy, RangesFile},
     error::CiphertextFault,
+    error::FrameError,
     exchange::Announcement,
-    files::ContributorSet,
-    frame::{Frame, FrameError},
+    frame::Frame,
     params::{Literal, Scheme},
-    seal::Ticket,
 };
 use frames::{Seeds, both_rings, engine};
 use rand_chacha::ChaCha20Rng;
@@ -38,7 +37,7 @@ fn files(seeds: &Seeds) -> [(&[u8], bool); 2] {
 
 fn sum(key: &PublicKey, contributions: Vec<Contribution<'_>>) -> Result<Sum, String> {
     let named = contributions.into_iter().enumerate().map(|(i, c)| (format!("{i}.cgm"), Ok(c)));
-    Sum::of(key, engine(), named).map_err(|e| e.to_string())
+    aggregate(key, engine(), named).map_err(|e| e.to_string())
 }
 
 fn agreement(values: usize) -> Agreement {
@@ -185,7 +184,7 @@ fn set_lane(key: &PublicKey, stream: &mut [u8], chunk: usize, lane: usize, resid
 fn residues_not_below_their_prime_are_named_by_chunk_and_lane() {
     for seeds in both_rings() {
         let key = seeds.public();
-        let (g, lattice) = (key.parameters().geometry(), key.parameters().lattice().unwrap());
+        let (g, lattice) = (key.parameters().geometry(), key.parameters().rlwe().unwrap());
         let prime = |lane: usize| lattice.ring.primes()[lane % lattice.ring.primes().len()];
         let lanes = g.chunk_bytes() / beats::BYTES * beats::LANES;
         // Long enough for files to be checked in more than one piece.
@@ -297,6 +296,6 @@ fn the_files_that_tests_and_fuzzing_start_from_open() {
         assert_eq!(opened.parts(), [(2, 5), (2, 5)]);
         assert_eq!(sum.verify(key, &*engine()), Ok(()));
         let read = seeds.contributions.iter().map(|c| ("", Contribution::from_bytes(c, key)));
-        assert_eq!(Sum::of(key, engine(), read).unwrap(), sum);
+        assert_eq!(aggregate(key, engine(), read).unwrap(), sum);
     }
 }

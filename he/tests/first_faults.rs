@@ -6,8 +6,8 @@
 mod support;
 
 use ciphergram_he::{
-    Agreement, Dtype, Error, OpenedSum, Sum, TensorSpec, Update, codec::Output,
-    files::ContributorSet, keys::AnyKey, params::Scheme,
+    Agreement, AnyKey, ContributorSet, Dtype, Error, OpenedSum, Sum, TensorSpec, Update, aggregate,
+    codec::Output, decrypt, params::Scheme,
 };
 use support::{contribute, engine, generate, ring_degree, secret};
 
@@ -28,14 +28,14 @@ fn largest(key: &AnyKey, groups: usize) -> Sum {
     let agreement = Agreement::new(specs, vec![60_000.0; 4], 1).unwrap();
     let fields = vec![2 * parameters.half_steps(); values];
     let of = (0..CONTRIBUTORS).map(|i| (i, Ok(contribute(key, &fields, 1, &agreement))));
-    Sum::of(key.public(), engine(), of).unwrap()
+    aggregate(key.public(), engine(), of).unwrap()
 }
 
 const CONTRIBUTORS: usize = 3;
 
 /// The error of either way of opening.
 fn fault(key: &AnyKey, sum: &Sum, output: Output) -> Option<Error> {
-    let at_once = OpenedSum::open_and_decode(secret(key), &*engine(), sum, output).err();
+    let at_once = decrypt(secret(key), &*engine(), sum, output).err();
     let open = || -> Result<Update, Error> {
         OpenedSum::open(secret(key), &*engine(), sum)?.decode(sum, output)
     };
@@ -68,7 +68,7 @@ fn overflow_hides_nothing_else() {
         (Scheme::Paillier2048, 3, 16, None),
     ] {
         let key = generate(scheme, clients, bits);
-        assert_eq!(degree, key.public().parameters().lattice().map(|_| ring_degree(&key)));
+        assert_eq!(degree, key.public().parameters().rlwe().map(|_| ring_degree(&key)));
         let g = *key.public().parameters().geometry();
         // Of a ciphertext alone, more.
         let groups = if degree.is_some() { 2 } else { 16 };

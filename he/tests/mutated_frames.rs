@@ -9,7 +9,7 @@
 mod frames;
 
 use ciphergram_he::{
-    Contribution, Error, OpenedSum, Sum,
+    Contribution, Error, OpenedSum, Sum, aggregate,
     exchange::{Announcement, Charter},
     frame::Frame,
 };
@@ -111,7 +111,7 @@ fn try_sum(seeds: &Seeds, sum: Result<Sum, Error>, truth: &Truth) -> Reached {
 
 fn sum_of(seeds: &Seeds, frames: &[&[u8]]) -> Result<Sum, Error> {
     let key = seeds.public();
-    Sum::of(key, engine(), frames.iter().map(|f| ("", Contribution::from_bytes(f, key))))
+    aggregate(key, engine(), frames.iter().map(|f| ("", Contribution::from_bytes(f, key))))
 }
 
 /// Everything that reads frames, on one.

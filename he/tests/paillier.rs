@@ -9,12 +9,10 @@ use std::sync::Arc;
 use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
 use ciphergram_accel::{CpuEngine, Engine, Operand, ReferenceEngine, Secret};
 use ciphergram_he::{
-    PublicKey, SecretKey,
-    error::CiphertextFault,
-    keys::AnyKey,
+    AnyKey, PublicKey, SecretKey,
+    error::{CiphertextFault, ModulusFault},
     paillier::{
-        Ciphertexts, Encryptor, Evaluator, ModulusFault, PaillierModulus, PaillierSecret,
-        Plaintexts, Scalars, full_mask_program,
+        Ciphertexts, Encryptor, Evaluator, PaillierModulus, PaillierSecret, Plaintexts, Scalars,
     },
     params::{Literal, Scheme},
 };
@@ -39,7 +37,7 @@ fn agrees_with_python_paillier() {
         let key = PaillierSecret::new(&p, &q, bits, true).unwrap();
         let modulus = key.modulus();
         assert_eq!(big(modulus.n().words()), hex(&file["n"]));
-        let encrypt = full_mask_program(modulus);
+        let encrypt = modulus.full_mask_program();
         let evaluator = Evaluator::new(modulus, engine.clone());
         let batch = |c: Vec<u64>| Ciphertexts::try_from_words(modulus, c).unwrap();
         let decrypt = |c: &Ciphertexts| key.decrypt(&**engine, c).unwrap().words().to_vec();

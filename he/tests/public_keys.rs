@@ -5,8 +5,7 @@
 use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
 use ciphergram_accel::beats;
 use ciphergram_he::{
-    Error, PublicKey, SecretKey,
-    keys::AnyKey,
+    AnyKey, Error, PublicKey, SecretKey,
     params::{Literal, Scheme},
 };
 use serde_json::{Value, json};
@@ -80,7 +79,7 @@ fn a_file_as_it_was_written_is_the_key() {
 #[test]
 fn every_residue_that_is_not_below_its_prime_is_named() {
     let (file, key) = File::new();
-    let ring = &key.public().parameters().lattice().unwrap().ring;
+    let ring = &key.public().parameters().rlwe().unwrap().ring;
     let lanes = file.b.len() / beats::BYTES * beats::LANES;
     for lane in 0..lanes {
         let q = ring.primes()[lane % 2];

@@ -9,13 +9,11 @@ mod support;
 
 use ciphergram_accel::beats;
 use ciphergram_he::{
-    Accumulator, Contribution, Error, OpenedSum, Quantised, Sealer, Sum,
+    Accumulator, AnyKey, Contribution, ContributorSet, Error, OpenedSum, Quantised, Sealer, Sum,
+    Ticket, aggregate,
     codec::Output,
     error::CiphertextFault,
-    files::ContributorSet,
-    keys::AnyKey,
     params::{Chunks, Scheme},
-    seal::Ticket,
 };
 use proptest::prelude::*;
 use support::{
@@ -159,7 +157,7 @@ fn whoever_has_the_public_half_alone_contributes() {
         let first = contribute(&public, &vec![1000; 900], 2, &agreement);
         let second = contribute(&whole, &vec![3000; 900], 3, &agreement);
         let sum =
-            Sum::of(public.public(), engine(), [("a", Ok(first)), ("b", Ok(second))]).unwrap();
+            aggregate(public.public(), engine(), [("a", Ok(first)), ("b", Ok(second))]).unwrap();
         let opened = OpenedSum::open(secret(&whole), &*engine(), &sum).unwrap();
         let half = i64::from(key.public().parameters().half_steps());
         assert!(opened.sums().iter().all(|&s| s == 4000 - 2 * half));
@@ -246,9 +244,9 @@ fn what_is_past_the_end_of_a_mask_must_be_zero() {
         // Two polynomials, checked in more than one piece over the larger ring.
         let far_values = polynomial(&key) + 2 * g.values_per_chunk();
         let far = contribute(&public(&key), &vec![9; far_values], 1, &agreement(far_values, 1));
-        let honest = Sum::of(key.public(), engine(), [("a", Ok(far.clone()))]).unwrap();
+        let honest = aggregate(key.public(), engine(), [("a", Ok(far.clone()))]).unwrap();
         assert_eq!(honest.verify(key.public(), &*engine()), Ok(()));
-        let limbs = key.public().parameters().lattice().unwrap().ring.primes().len();
+        let limbs = key.public().parameters().rlwe().unwrap().ring.primes().len();
         let lanes = g.mask_chunks * 1280 / beats::BYTES * beats::LANES;
         for lane in [degree * limbs, lanes - 1] {
             let mut stray = whole.clone();
@@ -276,7 +274,7 @@ fn what_is_past_the_end_of_a_mask_must_be_zero() {
                 let mut accumulator = Accumulator::new(key.public(), engine(), far_values);
                 let told = accumulator.check(chunk..chunk + 1, &contribution.stream[own]);
                 let sum = Sum { stream: contribution.stream.to_vec(), ..honest.clone() };
-                let added = Sum::of(key.public(), engine(), [("a", Ok(contribution))]);
+                let added = aggregate(key.public(), engine(), [("a", Ok(contribution))]);
                 let opened = OpenedSum::open(secret(&key), &*engine(), &sum).err();
                 let verified = sum.verify(key.public(), &*engine());
                 if is_mask {
@@ -304,7 +302,7 @@ fn a_bit_of_a_mask_spoils_the_whole_polynomial() {
     for byte in [0, 1280 * 20 + 64, 1280 * 40] {
         let mut contribution = whole.clone();
         contribution.stream.to_mut()[byte] ^= 1;
-        let sum = Sum::of(key.public(), engine(), [("a", Ok(contribution))]).unwrap();
+        let sum = aggregate(key.public(), engine(), [("a", Ok(contribution))]).unwrap();
         let error = OpenedSum::open(secret(&key), &*engine(), &sum).err();
         assert_eq!(error, Some(Error::Inconsistent { chunk: 41, contributors: 1 }), "{byte}");
     }
@@ -322,10 +320,7 @@ fn a_contribution_is_resumed_at_a_polynomial_only() {
         let resume = |seed, next, key: &AnyKey| {
             let update = Quantised::from_fields(fields.clone(), 1);
             let ticket = Ticket::resume(seed, next);
-            match key {
-                AnyKey::Public(key) => Sealer::with_public(key, engine(), update, ticket),
-                AnyKey::Secret(key, _) => Sealer::with_secret(key, engine(), update, ticket),
-            }
+            Sealer::new(key, engine(), update, ticket)
         };
         let seed = || Ticket::draw().unwrap().seed();
         for next in [1, group - 1, group + 1, 6 * group + 1, chunks.count() - 1] {
@@ -339,7 +334,8 @@ fn a_contribution_is_resumed_at_a_polynomial_only() {
         }
         // What a batch of another process left, and the rest of it under the same seed.
         let update = Quantised::from_fields(fields.clone(), 1);
-        let mut begun = Sealer::new(&public(&key), engine(), update).unwrap();
+        let mut begun =
+            Sealer::new(&public(&key), engine(), update, Ticket::draw().unwrap()).unwrap();
         let mut stream = begun.next_batch().unwrap().unwrap();
         let sealed = (stream.len() / 1280) as u32;
         assert_eq!(sealed, 4 * group, "batches are of whole polynomials");
@@ -348,7 +344,7 @@ fn a_contribution_is_resumed_at_a_polynomial_only() {
         stream.extend(resume(seed, sealed, &public(&key)).unwrap().seal_all().unwrap());
         assert_eq!(resume(seed, chunks.count(), &key).unwrap().next_batch(), Ok(None));
         let whole = Contribution { seed, agreement, stream: stream.into() };
-        let sum = Sum::of(key.public(), engine(), [("a", Ok(whole))]).unwrap();
+        let sum = aggregate(key.public(), engine(), [("a", Ok(whole))]).unwrap();
         let opened = OpenedSum::open(secret(&key), &*engine(), &sum).unwrap();
         let half = i64::from(key.public().parameters().half_steps());
         assert!(opened.sums().iter().zip(&fields).all(|(&s, &f)| s == i64::from(f) - half));
@@ -375,7 +371,7 @@ fn the_two_kinds_of_key_are_never_summed_together() {
         assert_eq!(error, mismatch);
         let text = format!("it is of scheme {}, the key of {}", kinds[here], kinds[there]);
         assert_eq!(error.to_string(), text);
-        let sum = Sum::of(keys[here].public(), engine(), [("a", Ok(made))]).unwrap();
+        let sum = aggregate(keys[here].public(), engine(), [("a", Ok(made))]).unwrap();
         let bytes = sum.to_bytes(keys[here].public());
         let error = Sum::from_bytes(&bytes, keys[there].public()).err();
         assert_eq!(error, Some(mismatch));
@@ -397,7 +393,7 @@ fn changed_frames_never_open_to_other_integers() {
     let fields = [vec![1000; 400], vec![3000; 400]];
     let [one, two] = [0, 1].map(|i| contribute(&key, &fields[i], i as u32 + 2, &agreement));
     let other = two.clone();
-    let sum = Sum::of(public, engine(), [("a", Ok(one.clone())), ("b", Ok(two))]).unwrap();
+    let sum = aggregate(public, engine(), [("a", Ok(one.clone())), ("b", Ok(two))]).unwrap();
     let (contribution, sum) = (one.to_bytes(public), sum.to_bytes(public));
     // Of all that opens: values that are claimed beside those that were sealed are zero bits.
     let truth = |sum: &Sum| {
@@ -427,7 +423,7 @@ fn changed_frames_never_open_to_other_integers() {
             } else {
                 let changed = Contribution::from_bytes(&bytes, public);
                 let both = [("a", changed), ("b", Ok(other.clone()))];
-                try_one(Sum::of(public, engine(), both));
+                try_one(aggregate(public, engine(), both));
             }
         }
         for cut in [0, 47, 48, 100, stream, body, file.len() - 1] {

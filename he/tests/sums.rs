@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use ciphergram_accel::{Engine, Operand, Program, RunError};
 use ciphergram_he::{
-    Agreement, Contribution, Dtype, Error, OpenedSum, Quantised, Sealer, Sum, TensorSpec,
-    codec::Output, files::ContributorSet, keys::AnyKey, params::Scheme, seal::Ticket,
+    Agreement, AnyKey, Contribution, ContributorSet, Dtype, Error, OpenedSum, Quantised, Sealer,
+    Sum, TensorSpec, Ticket, aggregate, codec::Output, decrypt, params::Scheme,
 };
 use proptest::prelude::*;
 use support::{
@@ -153,7 +153,7 @@ fn integers_beyond_their_fields_are_not_sealed() {
     let key = generate(Scheme::CkksSum, 2, 16);
     let refuse = |fields: Vec<u32>, weight| {
         let update = Quantised::from_fields(fields, weight);
-        Sealer::new(&key, engine(), update).err()
+        Sealer::new(&key, engine(), update, Ticket::draw().unwrap()).err()
     };
     assert_eq!(refuse(vec![0, 65_535], 1), Some(Error::NotQuantised { bits: 16 }));
     assert_eq!(refuse(vec![0], 0), Some(Error::NotQuantised { bits: 16 }));
@@ -166,13 +166,16 @@ fn a_public_paillier_key_encrypts_and_a_public_lattice_key_says_why_not() {
     let public = AnyKey::Public(key.public().clone());
     let agreement = agreement(4, 1);
     let c = contribute(&public, &[1, 2, 3, 4], 1, &agreement);
-    let sum = Sum::of(key.public(), engine(), [("a", Ok(c))]).unwrap();
+    let sum = aggregate(key.public(), engine(), [("a", Ok(c))]).unwrap();
     let opened = OpenedSum::open(secret(&key), &*engine(), &sum).unwrap();
     assert_eq!(opened.sums()[3] - opened.sums()[0], 3);
 
     let key = generate(Scheme::CkksSum, 3, 16);
     let public = AnyKey::Public(key.public().clone());
-    let error = Sealer::new(&public, engine(), Quantised::from_fields(vec![], 1)).err().unwrap();
+    let error =
+        Sealer::new(&public, engine(), Quantised::from_fields(vec![], 1), Ticket::draw().unwrap())
+            .err()
+            .unwrap();
     assert!(error.to_string().contains("--public-encrypt"), "{error}");
 }
 
@@ -201,7 +204,7 @@ fn a_resumed_contribution_is_of_the_chunks_that_are_left() {
         let seed = Ticket::draw().unwrap().seed();
         let update = Quantised::from_fields(fields.clone(), 1);
         let ticket = Ticket::resume(seed, stop);
-        let resumed = Sealer::with_secret(secret(&key), engine(), update, ticket).unwrap();
+        let resumed = Sealer::new(secret(&key), engine(), update, ticket).unwrap();
         let mut stream = other.stream[..kept].to_vec();
         stream.extend(resumed.seal_all().unwrap());
         let of = |index| {
@@ -223,11 +226,11 @@ fn no_chunk_is_sealed_twice_under_one_seed() {
     for (key, values) in [(over(4096), 200_000), (generate(Scheme::Paillier2048, 2, 16), 6_000)] {
         let resume = |seed, next, key: &AnyKey| {
             let update = Quantised::from_fields(vec![7; values], 1);
-            Sealer::with_secret(secret(key), engine(), update, Ticket::resume(seed, next))
+            Sealer::new(secret(key), engine(), update, Ticket::resume(seed, next))
         };
         let agreement = agreement(values, 1);
         let update = Quantised::from_fields(vec![7; values], 1);
-        let mut first = Sealer::new(&key, engine(), update).unwrap();
+        let mut first = Sealer::new(&key, engine(), update, Ticket::draw().unwrap()).unwrap();
         let (chunks, seed) = (*first.chunks(), first.seed());
         let mut stream = first.next_batch().unwrap().unwrap();
         drop(first);
@@ -248,7 +251,7 @@ fn no_chunk_is_sealed_twice_under_one_seed() {
         assert_eq!(resume(seed, sealed, &key).err(), Some(all));
         assert_eq!(resume(seed, chunks.count(), &key).unwrap().next_batch(), Ok(None));
         let whole = Contribution { seed, agreement, stream: stream.into() };
-        let sum = Sum::of(key.public(), engine(), [("a", Ok(whole))]).unwrap();
+        let sum = aggregate(key.public(), engine(), [("a", Ok(whole))]).unwrap();
         assert!(OpenedSum::open(secret(&key), &*engine(), &sum).is_ok());
         // Under another key it is another mask.
         let other = generate(Scheme::CkksSum, 2, 16);
@@ -276,12 +279,11 @@ fn chunks_that_an_engine_failed_to_seal_can_be_sealed() {
     }
     let key = over(4096);
     let update = || Quantised::from_fields(vec![7; 100], 1);
-    let mut failed = Sealer::new(&key, Arc::new(Broken), update()).unwrap();
+    let mut failed =
+        Sealer::new(&key, Arc::new(Broken), update(), Ticket::draw().unwrap()).unwrap();
     assert!(failed.next_batch().is_err());
     let ticket = Ticket::resume(failed.seed(), 0);
-    assert!(
-        Sealer::with_secret(secret(&key), engine(), update(), ticket).unwrap().seal_all().is_ok()
-    );
+    assert!(Sealer::new(secret(&key), engine(), update(), ticket).unwrap().seal_all().is_ok());
 }
 
 /// A download is an upload, a seed and a bit for each contributor, and a few lengths.
@@ -295,7 +297,7 @@ fn a_sum_is_as_long_as_a_contribution_and_the_seeds_of_all() {
             (0..CLIENTS).map(|_| contribute(&key, &vec![7; values], 1, &agreement)).collect();
         let upload = contributions[0].to_bytes(key.public()).len();
         let named = contributions.into_iter().map(|c| ("a", Ok(c)));
-        let mut sum = Sum::of(key.public(), engine(), named).unwrap();
+        let mut sum = aggregate(key.public(), engine(), named).unwrap();
         let runs = |sum: &Sum| sum.sets.chunk_by(|a, b| a == b).count();
         let check = |sum: &Sum| {
             let download = sum.to_bytes(key.public()).len();
@@ -369,8 +371,7 @@ fn each_chunk_opens_over_its_own_contributors() {
             let opened = OpenedSum::open(secret(&key), &*engine(), &sum).unwrap();
             for output in [Output::Mean, Output::Sum] {
                 let expected = opened.decode(&sum, output).unwrap();
-                let decoded =
-                    OpenedSum::open_and_decode(secret(&key), &*engine(), &sum, output).unwrap();
+                let decoded = decrypt(secret(&key), &*engine(), &sum, output).unwrap();
                 assert!(decoded == expected, "{counts:?}, {output:?}");
                 let values = decoded.tensors().iter().flat_map(|t| t.values()).collect::<Vec<_>>();
                 let unit = f64::from(sum.agreement.max_weight()) / 32767.0;

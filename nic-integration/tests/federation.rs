@@ -17,15 +17,15 @@ use std::time::{Duration, Instant};
 
 use ciphergram_he::exchange::{Announcement, Charter};
 use ciphergram_he::params::{Literal, Scheme};
-use ciphergram_he::seal::{Seed, Ticket};
 use ciphergram_he::{
     Agreement, Dtype, Error as SchemeError, PublicKey, Quantised, SecretKey, TensorSpec,
 };
+use ciphergram_he::{Seed, Ticket};
 use ciphergram_nic::driver::MAX_SLEEP;
 use ciphergram_nic::federation::spool::Spool;
 use ciphergram_nic::federation::{
-    Client, ClientKey, Error, Observation, Participation, Progress, RoundResult, Server,
-    ServerConfig, SumJob, Ways,
+    Client, Error, Observation, Participation, Progress, RoundResult, Server, ServerConfig, SumJob,
+    Ways,
 };
 use ciphergram_nic::proto::{Config, Refusal, Stretch, Summer};
 use ciphergram_nic::round::{
@@ -677,7 +677,7 @@ fn a_client_without_the_secret_takes_nothing_that_is_no_sum() {
         let folder: &'static Path = Box::leak(tempfile::tempdir().unwrap().keep().into());
         let spool = |n: u16| folder.join(format!("{n}.spool"));
         let results = lied_to(key, lie, move |n, job| {
-            job.key = ClientKey::Public(key.public());
+            job.key = ciphergram_he::KeyRef::Public(key.public());
             job.spool = Some(Box::leak(spool(n).into()));
         });
         for (n, told) in (0..).zip(results) {

@@ -11,9 +11,9 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use ciphergram_he::SecretKey;
+use ciphergram_he::Ticket;
 use ciphergram_he::exchange::Announcement;
 use ciphergram_he::params::{Literal, Scheme};
-use ciphergram_he::seal::Ticket;
 use ciphergram_nic::federation::spool::{Spool, SpoolHeader, fingerprint, is_spool, remove};
 use ciphergram_nic::round::Resume;
 use proptest::prelude::*;

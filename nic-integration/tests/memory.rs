@@ -15,9 +15,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ciphergram_accel::{CpuEngine, Engine};
+use ciphergram_he::Ticket;
 use ciphergram_he::exchange::{Announcement, Charter};
 use ciphergram_he::params::{Literal, Scheme};
-use ciphergram_he::seal::Ticket;
 use ciphergram_he::{
     Agreement, Dtype, Quantised, Sealer, SecretKey, Tensor, TensorSpec, Update, random,
 };
@@ -129,7 +129,7 @@ impl World {
         let own =
             Quantised::new(&update, &agreement, 1, key.public().parameters(), &mut rng).unwrap();
         let ticket = Ticket::draw().unwrap();
-        let sealer = Sealer::with_secret(&key, engine.clone(), own, ticket).unwrap();
+        let sealer = Sealer::new(&key, engine.clone(), own, ticket).unwrap();
         // The same under several numbers: nobody opens their sum.
         let stream: Arc<[u8]> = sealer.seal_all().unwrap().into();
         let clients = (0..CLIENTS).map(|number| {

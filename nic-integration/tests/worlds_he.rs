@@ -13,10 +13,10 @@ use std::net::SocketAddr;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
+use ciphergram_he::ContributorSet;
+use ciphergram_he::Ticket;
 use ciphergram_he::exchange::{Announcement, Charter};
-use ciphergram_he::files::ContributorSet;
 use ciphergram_he::params::Scheme;
-use ciphergram_he::seal::Ticket;
 use ciphergram_he::{OpenedSum, Quantised, Sealer, SecretKey, Sum};
 use ciphergram_nic::Node;
 use ciphergram_nic::federation::SumJob;
@@ -83,7 +83,11 @@ impl World {
         world.start_aggregator(clients);
         for number in 0..clients {
             // Up to a polynomial of one scheme, and up to two of the other.
-            let each = if key.public().lattice().is_some() { 1500 } else { 500 };
+            let each = if key.public().parameters().scheme() == Scheme::CkksSumPublic {
+                1500
+            } else {
+                500
+            };
             let values = each * (seed % 17) as usize;
             let ticket = Ticket::draw().unwrap();
             let (update, weight) = (update(number, 0, values), weight(number));
@@ -248,7 +252,7 @@ impl Client {
             let own = Quantised::new(&update, agreement, weight, parameters, &mut rng).unwrap();
             self.fields = own.fields().to_vec();
             let ticket = self.ticket.take().expect("a client seals once");
-            let sealer = Sealer::with_secret(self.key, engine(), own, ticket).unwrap();
+            let sealer = Sealer::new(self.key, engine(), own, ticket).unwrap();
             self.stream = sealer.seal_all().unwrap();
             self.announcement.settled = true;
             self.announcement.agreement = charter.agreement.clone();
@@ -359,7 +363,7 @@ fn chunks_of_what_was_not_announced_do_not_count() {
     let rkey = u32::from_le_bytes(sent[32..36].try_into().unwrap());
 
     let own = Quantised::from_fields(vec![9; charter.agreement.values()], 1);
-    let sealer = Sealer::with_secret(lattice(), engine(), own, Ticket::draw().unwrap()).unwrap();
+    let sealer = Sealer::new(lattice(), engine(), own, Ticket::draw().unwrap()).unwrap();
     let length = sealer.chunks().bytes_of(0);
     let chunk = &sealer.seal_all().unwrap()[..length];
     let addr = SocketAddr::from(([10, 0, 0, 1], 9999));

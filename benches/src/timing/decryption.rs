@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use ciphergram_accel::{Builder, Modulus, ModulusError, Operand, Program, random::StreamRng};
-use ciphergram_he::{Error, paillier::full_mask_program};
+use ciphergram_he::Error;
 use rand_core::Rng;
 
 use super::{
@@ -66,7 +66,7 @@ fn encrypt(setup: &Setup, plain: &[u64], rng: &mut StreamRng) -> Result<Vec<u64>
     let mut out = vec![0; masks.len()];
     let mut operands =
         [Operand::SecretIn(plain), Operand::SecretIn(&masks), Operand::Out(&mut out)];
-    setup.engine().run(&full_mask_program(modulus), &mut operands)?;
+    setup.engine().run(&modulus.full_mask_program(), &mut operands)?;
     Ok(out)
 }
 

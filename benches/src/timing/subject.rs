@@ -1,7 +1,7 @@
 //! What is timed: an operation, and how its inputs of either class come about.
 
 use ciphergram_accel::{CpuEngine, Engine, Modulus, random::StreamRng};
-use ciphergram_he::{Error, Scheme, SecretKey, params::Literal};
+use ciphergram_he::{Error, paillier::PaillierSecret};
 use rand_core::Rng;
 
 /// Which of two classes a sample is of. A is the special one where there is one.
@@ -94,7 +94,7 @@ where
 /// What all tests share: an engine, and a Paillier key of 2048 bits.
 pub struct Setup {
     engine: CpuEngine,
-    key: SecretKey,
+    secret: PaillierSecret,
 }
 
 impl Setup {
@@ -103,8 +103,7 @@ impl Setup {
     /// # Errors
     /// No randomness.
     pub fn new() -> Result<Self, Error> {
-        let literal = Literal { scheme: Scheme::Paillier2048, clients: 64, bits: 16 };
-        Ok(Self { engine: CpuEngine::new(), key: SecretKey::generate(literal)? })
+        Ok(Self { engine: CpuEngine::new(), secret: PaillierSecret::generate(2048)? })
     }
 
     /// The engine under test.
@@ -113,16 +112,10 @@ impl Setup {
         &self.engine
     }
 
-    /// The secret half of the key.
-    ///
-    /// # Panics
-    /// Never: the key is Paillier's.
+    /// Returns the secret factors.
     #[must_use]
-    pub fn secret(&self) -> &ciphergram_he::paillier::PaillierSecret {
-        match self.key.paillier() {
-            Some(secret) => secret,
-            None => unreachable!("a Paillier key has factors"),
-        }
+    pub fn secret(&self) -> &PaillierSecret {
+        &self.secret
     }
 }
 

@@ -4,8 +4,8 @@ use std::{collections::BTreeMap, ops::Range, sync::Arc, time::Duration};
 
 use ciphergram_accel::{Builder, CpuEngine, Engine, Modulus, Operand, Program};
 use ciphergram_he::{
-    Quantised, Scheme, Sealer, SecretKey, Tensor, TensorSpec, Update, exchange::Announcement,
-    params::Literal, seal::Ticket,
+    Quantised, Scheme, Sealer, SecretKey, Tensor, TensorSpec, Ticket, Update,
+    exchange::Announcement, params::Literal,
 };
 use ciphergram_nic::{
     federation::SumJob,
@@ -61,7 +61,7 @@ pub fn sums(setting: Setting, scheme: Scheme, span: Duration) -> Result<f64, Fai
     let parameters = key.public().parameters();
     let mut rng = ciphergram_he::random::generator()?;
     let own = Quantised::new(&update, &agreement, 1, parameters, &mut rng)?;
-    let stream = Sealer::with_secret(&key, engine, own, Ticket::draw()?)?.seal_all()?;
+    let stream = Sealer::new(&key, engine, own, Ticket::draw()?)?.seal_all()?;
     let open = Box::new(move || Ok(job.open(0, &hellos)?));
     added(setting, Contribution { stream, open }, span)
 }

@@ -4,8 +4,8 @@ use std::{hint::black_box, sync::Arc, time::Instant};
 
 use ciphergram_accel::{CpuEngine, Engine};
 use ciphergram_he::{
-    Agreement, Contribution, Dtype, Error, OpenedSum, Quantised, Scheme, Sealer, SecretKey, Sum,
-    Tensor, TensorSpec, Update, codec::Output, params::Literal, random, seal::Ticket,
+    Agreement, Contribution, Dtype, Error, Scheme, SecretKey, Sum, Tensor, TensorSpec, Update,
+    aggregate, codec::Output, decrypt, encrypt, params::Literal, random,
 };
 use rand_core::Rng;
 
@@ -99,26 +99,21 @@ impl Round {
 
     /// From a client's tensors to the bytes of its contribution.
     fn encrypt(&self, engine: &Arc<dyn Engine>) -> Result<Vec<u8>, Error> {
-        let (key, mut rng) = (&self.key, random::generator()?);
-        let parameters = key.public().parameters();
-        let quantised = Quantised::new(&self.update, &self.agreement, 1, parameters, &mut rng)?;
-        let sealer = Sealer::with_secret(key, engine.clone(), quantised, Ticket::draw()?)?;
-        let (seed, agreement) = (sealer.seed(), self.agreement.clone());
-        let contribution = Contribution { seed, agreement, stream: sealer.seal_all()?.into() };
-        Ok(contribution.to_bytes(key.public()))
+        let made = encrypt(&self.key, engine.clone(), &self.update, &self.agreement, 1)?;
+        Ok(made.contribution.to_bytes(self.key.public()))
     }
 
     /// From the bytes of all contributions to those of their sum, with no use of the secret.
     fn aggregate(&self) -> Result<Vec<u8>, Error> {
         let key = self.key.public();
         let read = self.contributions.iter().map(|bytes| Contribution::from_bytes(bytes, key));
-        Ok(Sum::of(key, self.engine.clone(), (0..).zip(read))?.to_bytes(key))
+        Ok(aggregate(key, self.engine.clone(), (0..).zip(read))?.to_bytes(key))
     }
 
     /// From the bytes of the sum to the mean in float32.
     fn decrypt(&self) -> Result<Update, Error> {
         let sum = Sum::from_bytes(&self.sum, self.key.public())?;
-        OpenedSum::open_and_decode(&self.key, &*self.engine, &sum, Output::Mean)
+        decrypt(&self.key, &*self.engine, &sum, Output::Mean)
     }
 
     /// What is timed must be right: a mean is within one step, and the rounding of float32.

@@ -1,6 +1,6 @@
 //! `ciphergram aggregate`.
 
-use ciphergram_he::{Contribution, Error, PublicKey, Sum};
+use ciphergram_he::{Contribution, Error, PublicKey, aggregate};
 use serde_json::json;
 
 use crate::{
@@ -25,7 +25,7 @@ pub(crate) fn run(args: &Aggregate) -> Result<(), Failure> {
             bytes.and_then(|b| Contribution::from_bytes(&b, &key).map(Contribution::into_owned)),
         )
     });
-    let sum = Sum::of(&key, engine(args.place.engine), contributions)?;
+    let sum = aggregate(&key, engine(args.place.engine), contributions)?;
     files::write(&args.out, &sum.to_bytes(&key))?;
     let (contributors, values) = (sum.contributors.len(), sum.agreement.values());
     warn_if_few(contributors);

@@ -1,6 +1,6 @@
 //! `ciphergram decrypt`.
 
-use ciphergram_he::{OpenedSum, Sum, codec::Output};
+use ciphergram_he::{Sum, codec::Output, decrypt};
 use serde_json::json;
 
 use crate::{
@@ -26,8 +26,7 @@ pub(crate) fn run(args: &Decrypt) -> Result<(), Failure> {
     let here = |e: ciphergram_he::Error| e.within(args.input.display());
     let sum = Sum::from_bytes(&files::read(&args.input)?, key.public()).map_err(here)?;
     let update =
-        OpenedSum::open_and_decode(&key, &*engine(args.place.engine), &sum, output(args.sum))
-            .map_err(here)?;
+        decrypt(&key, &*engine(args.place.engine), &sum, output(args.sum)).map_err(here)?;
     files::write(&args.out, &update.to_safetensors()?)?;
     let fewest = sum.fewest_contributors();
     warn_if_few(fewest);

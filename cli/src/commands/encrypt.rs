@@ -1,9 +1,8 @@
 //! `ciphergram encrypt`.
 
 use ciphergram_he::{
-    Contribution, Quantised, Sealer,
+    Encrypted, KeyRef,
     codec::{Policy, RangesFile},
-    random,
 };
 use serde_json::json;
 
@@ -17,6 +16,7 @@ use crate::{
 
 pub(crate) fn run(args: &Encrypt) -> Result<(), Failure> {
     let key = files::read_key(&args.key)?;
+    KeyRef::from(&key).check_encrypts().map_err(|e| e.within(args.key.display()))?;
     let update = files::read_update(&args.input)?;
     let here = |e: ciphergram_he::Error| e.within(args.input.display());
     let agreement = match files::settled(&args.weighting, &update)? {
@@ -30,18 +30,13 @@ pub(crate) fn run(args: &Encrypt) -> Result<(), Failure> {
             RangesFile::measure(&update, Policy::Max, weight).map_err(here)?.agreement()?
         }
     };
-    let parameters = key.public().parameters();
-    let mut rng = random::generator()?;
-    let quantised =
-        Quantised::new(&update, &agreement, args.weighting.weight, parameters, &mut rng)
+    let (parameters, engine) = (key.public().parameters(), engine(args.place.engine));
+    let Encrypted { contribution, clipped: outside } =
+        ciphergram_he::encrypt(&key, engine, &update, &agreement, args.weighting.weight)
             .map_err(here)?;
     let names = agreement.specs().iter().map(|s| s.name.as_str());
-    let (clipped, mut lines) = clipped(names, quantised.clipped());
-    let sealer = Sealer::new(&key, engine(args.place.engine), quantised)
-        .map_err(|e| e.within(args.key.display()))?;
-    let seed = sealer.seed();
+    let (clipped, mut lines) = clipped(names, &outside);
     let values = agreement.values();
-    let contribution = Contribution { seed, agreement, stream: sealer.seal_all()?.into() };
     files::write(&args.out, &contribution.to_bytes(key.public()))?;
     let bytes = contribution.stream.len();
     let value = json!({

@@ -3,10 +3,9 @@
 use std::path::Path;
 
 use ciphergram_he::{
-    Agreement, Contribution, Error, Parameters, Sum, TensorSpec, Update,
+    Agreement, AnyKey, Contribution, Error, Parameters, Sum, TensorSpec, Update,
     codec::RangesFile,
     frame::{Frame, Kind},
-    keys::AnyKey,
 };
 use ciphergram_nic::federation::spool;
 use serde_json::{Map, Value, json};
@@ -88,7 +87,7 @@ fn frame(bytes: &[u8], with_ciphertexts: bool, found: &mut Findings) -> Result<(
     found.json.insert("bytes_per_value".into(), json!(per_value(stream.len(), values)));
     found.add("ciphertext_bytes", stream.len(), per_value_words(stream.len(), values));
     tensors(agreement.specs(), Some((&agreement, &parameters)), found);
-    if with_ciphertexts && parameters.lattice().is_none() {
+    if with_ciphertexts && parameters.rlwe().is_none() {
         let hex = |c: &[u8]| c.iter().rev().map(|b| format!("{b:02x}")).collect::<String>();
         let each = parameters.geometry().unit_bytes;
         found.json.insert("ciphertexts".into(), stream.chunks(each).map(hex).collect());
@@ -112,8 +111,8 @@ fn describe_parameters(p: &Parameters, found: &mut Findings) {
     found.json.insert("head_fields".into(), json!(g.head_fields));
     found.json.insert("count_bits".into(), json!(p.count_bits()));
     found.json.insert("fields_per_slot".into(), json!(g.fields_per_slot));
-    if let Some(lattice) = p.lattice() {
-        let (n, log_q) = (lattice.ring.degree(), lattice.log_q());
+    if let Some(rlwe) = p.rlwe() {
+        let (n, log_q) = (rlwe.ring.degree(), rlwe.log_q());
         found.add(
             "ring_degree",
             n,

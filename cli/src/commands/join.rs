@@ -2,7 +2,7 @@
 
 use std::{ffi::OsString, path::PathBuf};
 
-use ciphergram_he::{Error, codec::RangesFile, keys::AnyKey};
+use ciphergram_he::{AnyKey, Error, codec::RangesFile};
 use ciphergram_nic::{
     federation::{self, Client, Participation},
     proto::path::MAX_PATHS,

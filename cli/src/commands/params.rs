@@ -2,7 +2,8 @@
 
 use ciphergram_he::{
     Parameters, Scheme,
-    params::{CHUNK_BYTES, Lattice, NOISE_BOUND},
+    params::{CHUNK_BYTES, FamilyParameters},
+    rlwe::{NOISE_BOUND, RlweParameters},
 };
 use serde_json::{Value, json};
 
@@ -41,10 +42,11 @@ impl Derivation {
         });
         let title = format!("{scheme}, sums of at most {clients} clients at {bits} bits a value");
         let mut told = Self { json, lines: vec![title] };
-        match (p.lattice(), scheme.modulus_bits()) {
-            (Some(lattice), _) => told.lattice(p, lattice),
-            (None, Some(modulus_bits)) => told.paillier(p, modulus_bits),
-            (None, None) => unreachable!("a parameter set without a modulus has a ring"),
+        match p.family() {
+            FamilyParameters::Paillier { modulus_bits } => told.paillier(p, *modulus_bits),
+            FamilyParameters::CkksSum(rlwe) | FamilyParameters::CkksSumPublic(rlwe) => {
+                told.rlwe(p, rlwe);
+            }
         }
         told
     }
@@ -56,8 +58,8 @@ impl Derivation {
         self.json[name] = figures;
     }
 
-    fn lattice(&mut self, p: &Parameters, lattice: &Lattice) {
-        let (ring, log_q, limit) = (&lattice.ring, lattice.log_q(), lattice.security_limit());
+    fn rlwe(&mut self, p: &Parameters, rlwe: &RlweParameters) {
+        let (ring, log_q, limit) = (&rlwe.ring, rlwe.log_q(), rlwe.security_limit());
         let (degree, primes) = (ring.degree(), ring.primes());
         let figures = json!({
             "ring_degree": degree, "primes": primes, "log2_q": log_q, "log2_q_limit": limit,
@@ -75,8 +77,8 @@ impl Derivation {
         ];
         self.step("security", figures, says);
 
-        let (clients, bound, margin) = (p.clients(), lattice.noise_bound, lattice.margin_bits);
-        let (deviation, one) = (f64::sqrt(10.5), lattice.noise_of_one);
+        let (clients, bound, margin) = (p.clients(), rlwe.noise_bound, rlwe.margin_bits);
+        let (deviation, one) = (f64::sqrt(10.5), rlwe.noise_of_one);
         let figures = json!({
             "distribution": NOISE, "standard_deviation": deviation, "bound_of_draw": NOISE_BOUND,
             "bound_of_one": one, "bound_of_sum": bound, "margin_bits": margin,
@@ -126,18 +128,18 @@ impl Derivation {
         self.failure("rounding to the margin is right whatever noise within its bound is drawn");
 
         let others = p.others();
-        let others: Vec<_> = others.iter().filter_map(|p| Some((p, p.lattice()?))).collect();
-        let figures = others.iter().map(|(p, lattice)| {
+        let others: Vec<_> = others.iter().filter_map(|p| Some((p, p.rlwe()?))).collect();
+        let figures = others.iter().map(|(p, rlwe)| {
             let g = p.geometry();
             json!({
-                "ring_degree": lattice.ring.degree(), "primes": lattice.ring.primes().len(),
-                "log2_q": lattice.log_q(), "log2_q_limit": lattice.security_limit(),
-                "margin_bits": lattice.margin_bits, "fields_per_slot": g.fields_per_slot,
+                "ring_degree": rlwe.ring.degree(), "primes": rlwe.ring.primes().len(),
+                "log2_q": rlwe.log_q(), "log2_q_limit": rlwe.security_limit(),
+                "margin_bits": rlwe.margin_bits, "fields_per_slot": g.fields_per_slot,
                 "values_per_chunk": g.values_per_chunk(), "bytes_per_value": g.bytes_per_value(),
             })
         });
-        let says = others.iter().map(|(p, lattice)| {
-            let (g, ring) = (p.geometry(), &lattice.ring);
+        let says = others.iter().map(|(p, rlwe)| {
+            let (g, ring) = (p.geometry(), &rlwe.ring);
             let ring = format!("N = {} with {} primes", ring.degree(), ring.primes().len());
             let (fields, each) = (g.fields_per_slot, g.bytes_per_value());
             format!("{ring}: {fields} fields to a coefficient, {each:.3} bytes a value")

@@ -3,7 +3,7 @@
 use crate::{
     Error, TensorSpec,
     bytes::{Reader, Writer},
-    frame::FrameError,
+    error::FrameError,
     tensors::Dtype,
 };
 

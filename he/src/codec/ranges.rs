@@ -2,9 +2,11 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Agreement, check_finite};
+use super::{Agreement, agreement::layout_difference};
 use crate::{
-    Error, TensorSpec, Update, codec::agreement::layout_difference, params::BITS, tensors::Dtype,
+    Error, TensorSpec, Update,
+    params::BITS,
+    tensors::{Dtype, check_finite},
 };
 
 /// How a client derives a tensor's range from its values.

@@ -5,15 +5,17 @@ use ciphergram_accel::CpuEngine;
 use serde::{Deserialize, Serialize};
 use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
 
-use super::{AnyKey, Material, PublicKey, SecretKey};
+use super::{AnyKey, PublicKey, SecretKey, public::PublicMaterial, secret::SecretMaterial};
 use crate::{
     Error, Parameters, Scheme,
-    ckks_sum::LatticePublic,
+    error::ModulusFault,
+    ids::KeyId,
     paillier::{PaillierModulus, PaillierSecret},
-    params::Literal,
+    params::{FamilyParameters, Literal},
+    schemes::rlwe::{asymmetric, symmetric},
 };
 
-/// What a key of python-paillier, which says nothing of it, is taken to be for.
+/// Clients and bits of a key of python-paillier, which says nothing of them.
 const FOREIGN: (u32, u32) = (64, 16);
 
 /// The parameters, in our own member of the file.
@@ -32,7 +34,7 @@ struct Own {
 
 const DJN: &str = "djn";
 const PAILLIER_KTY: &str = "DAJ";
-const LATTICE_KTY: &str = "CIPHERGRAM";
+const RLWE_KTY: &str = "CIPHERGRAM";
 const ALG: &str = "PAI-GN1";
 
 #[derive(Serialize, Deserialize)]
@@ -104,35 +106,53 @@ fn decode_integer(text: &Option<String>, what: &str) -> Result<Zeroizing<Vec<u64
 fn public_json(key: &PublicKey) -> PublicJson {
     let Literal { scheme, clients, bits } = key.parameters.literal();
     let key_id = key.id.to_string();
-    let paillier = key.paillier();
-    let form = paillier.filter(|m| m.is_djn()).map(|_| DJN.into());
-    PublicJson {
-        kty: if paillier.is_some() { PAILLIER_KTY } else { LATTICE_KTY }.into(),
-        alg: paillier.map(|_| ALG.into()),
-        n: paillier.map(|m| encode_integer(m.n().words()).to_string()),
-        a: key.lattice().map(|public| BASE64_URL_SAFE_NO_PAD.encode(public.seed())),
-        b: key.lattice().map(|public| BASE64_URL_SAFE_NO_PAD.encode(public.packed())),
-        key_ops: if key.encrypting.is_some() { vec!["encrypt".into()] } else { vec![] },
+    let mut file = PublicJson {
+        kty: RLWE_KTY.into(),
+        alg: None,
+        n: None,
+        a: None,
+        b: None,
+        key_ops: if key.check_encrypts().is_ok() { vec!["encrypt".into()] } else { vec![] },
         kid: format!("Ciphergram {scheme} public key {key_id}"),
-        ciphergram: Some(Own {
-            version: 1,
-            scheme: scheme.name().into(),
-            clients,
-            bits,
-            key_id,
-            form,
-        }),
+        ciphergram: None,
+    };
+    let mut form = None;
+    match &key.material {
+        PublicMaterial::Paillier(modulus) => {
+            file.kty = PAILLIER_KTY.into();
+            file.alg = Some(ALG.into());
+            file.n = Some(encode_integer(modulus.n().words()).to_string());
+            form = modulus.is_djn().then(|| DJN.into());
+        }
+        PublicMaterial::CkksSum(_) => {}
+        PublicMaterial::CkksSumPublic(public) => {
+            file.a = Some(BASE64_URL_SAFE_NO_PAD.encode(public.seed()));
+            file.b = Some(BASE64_URL_SAFE_NO_PAD.encode(public.packed()));
+        }
+        #[cfg(test)]
+        PublicMaterial::Plain(_) => {}
     }
+    let scheme = scheme.name().into();
+    file.ciphergram = Some(Own { version: 1, scheme, clients, bits, key_id, form });
+    file
 }
 
+/// Writes the text of a public key's file.
+///
+/// # Errors
+/// None that is known.
 pub(super) fn write_public(key: &PublicKey) -> Result<String, Error> {
     serde_json::to_string_pretty(&public_json(key)).map_err(|e| invalid(e.to_string()))
 }
 
+/// Writes the text of a secret key's file.
+///
+/// # Errors
+/// None that is known.
 pub(super) fn write_secret(key: &SecretKey) -> Result<Zeroizing<String>, Error> {
     let (scheme, id) = (key.public.parameters.scheme(), key.public.id);
     let mut file = SecretJson {
-        kty: LATTICE_KTY.into(),
+        kty: RLWE_KTY.into(),
         key_ops: vec!["encrypt".into(), "decrypt".into()],
         p: None,
         q: None,
@@ -142,19 +162,26 @@ pub(super) fn write_secret(key: &SecretKey) -> Result<Zeroizing<String>, Error> 
         kid: format!("Ciphergram {scheme} secret key {id}"),
     };
     match &key.material {
-        Material::Paillier(secret) => {
+        SecretMaterial::Paillier(secret) => {
             let (p, q) = secret.factors();
             file.kty = PAILLIER_KTY.into();
             file.key_ops = vec!["decrypt".into()];
             file.p = Some(encode_integer(p).to_string());
             file.q = Some(encode_integer(q).to_string());
         }
-        Material::Lattice(secret) => file.seed = Some(BASE64_URL_SAFE_NO_PAD.encode(secret.seed())),
+        SecretMaterial::CkksSum(secret) => file.seed = Some(encode_seed(secret.seed())),
+        SecretMaterial::CkksSumPublic(secret) => file.seed = Some(encode_seed(secret.seed())),
+        #[cfg(test)]
+        SecretMaterial::Plain(_) => file.seed = Some(encode_seed(&[0; 32])),
     }
     serde_json::to_string_pretty(&file).map(Zeroizing::new).map_err(|e| invalid(e.to_string()))
 }
 
-/// Parameters, and whether the file vouches for the form of the modulus.
+fn encode_seed(seed: &[u8; 32]) -> String {
+    BASE64_URL_SAFE_NO_PAD.encode(seed)
+}
+
+/// Reads the parameters, and whether the file vouches for the form of the modulus.
 fn parameters(file: &PublicJson, n_bits: Option<u32>) -> Result<(Parameters, bool), Error> {
     let literal = match (&file.ciphergram, n_bits) {
         (Some(own), _) if own.version != 1 => {
@@ -180,7 +207,7 @@ fn bit_length(words: &[u64]) -> u32 {
     words.last().map_or(0, |w| words.len() as u32 * 64 - w.leading_zeros())
 }
 
-/// What a Paillier key file says of its modulus, before the modulus itself is validated.
+/// The modulus as a Paillier key file declares it, before the modulus itself is validated.
 struct Declared {
     n: Zeroizing<Vec<u64>>,
     bits: u32,
@@ -205,25 +232,30 @@ impl Declared {
 fn read_public(file: &PublicJson) -> Result<PublicKey, Error> {
     if file.kty == PAILLIER_KTY {
         let Declared { n, bits, parameters, djn } = Declared::read(file)?;
-        let key = PublicKey::from_modulus(parameters, PaillierModulus::new(&n, bits, djn)?);
+        let key = PublicKey::of_modulus(parameters, PaillierModulus::new(&n, bits, djn)?);
         return check_id(file, key);
     }
-    check_lattice_kty(&file.kty)?;
+    check_rlwe_kty(&file.kty)?;
     let (parameters, _) = parameters(file, None)?;
     let own = file.ciphergram.as_ref().ok_or_else(|| invalid("it has no parameters"))?;
-    let Some(lattice) = parameters.lattice() else {
-        return Err(invalid("a Paillier key without its modulus"));
-    };
-    if parameters.scheme() == Scheme::CkksSumPublic {
-        let seed = decode_seed(&file.a, "the seed of a")?;
-        let b = file.b.as_ref().ok_or_else(|| invalid("its polynomial b is missing"))?;
-        let (b, engine) = (decode_bytes(b)?, CpuEngine::new());
-        let public = LatticePublic::new(&parameters, &lattice.ring, &seed, &b, &engine)?;
-        return check_id(file, PublicKey::from_polynomials(parameters, public));
+    let id = || Ok::<_, Error>(KeyId(parse_id(&own.key_id)?));
+    match parameters.family() {
+        FamilyParameters::Paillier { .. } => Err(invalid("a Paillier key without its modulus")),
+        FamilyParameters::CkksSum(rlwe) => {
+            refuse_polynomials(file)?;
+            let material = PublicMaterial::CkksSum(symmetric::Public(rlwe.clone()));
+            Ok(PublicKey { id: id()?, parameters, material })
+        }
+        FamilyParameters::CkksSumPublic(rlwe) => {
+            let seed = decode_seed(&file.a, "the seed of a")?;
+            let b = file.b.as_ref().ok_or_else(|| invalid("its polynomial b is missing"))?;
+            let (b, engine) = (decode_bytes(b)?, CpuEngine::new());
+            let public = asymmetric::Public::new(rlwe, &seed, &b, &engine)?;
+            check_id(file, PublicKey::of_polynomials(parameters, public))
+        }
+        #[cfg(test)]
+        FamilyParameters::Plain => check_id(file, PublicKey::of_nothing(parameters)),
     }
-    refuse_polynomials(file)?;
-    let id = super::KeyId(parse_id(&own.key_id)?);
-    Ok(PublicKey { parameters, id, encrypting: None })
 }
 
 /// Refuses polynomials that nobody would look at: of a key without any, or beside the seed that tells them.
@@ -242,8 +274,8 @@ fn decode_seed(text: &Option<String>, what: &str) -> Result<Zeroizing<[u8; 32]>,
     bytes.map(Zeroizing::new).map_err(|_| invalid(format!("{what} is not 32 bytes")))
 }
 
-fn check_lattice_kty(kty: &str) -> Result<(), Error> {
-    if kty == LATTICE_KTY { Ok(()) } else { Err(invalid("its type is neither DAJ nor CIPHERGRAM")) }
+fn check_rlwe_kty(kty: &str) -> Result<(), Error> {
+    if kty == RLWE_KTY { Ok(()) } else { Err(invalid("its type is neither DAJ nor CIPHERGRAM")) }
 }
 
 fn parse_id(text: &str) -> Result<[u8; 16], Error> {
@@ -276,17 +308,17 @@ fn read_secret(file: &SecretJson) -> Result<SecretKey, Error> {
         let (p, q) = (decode_integer(&file.p, "p")?, decode_integer(&file.q, "q")?);
         let secret = PaillierSecret::new(&p, &q, bits, djn)?;
         if *n != secret.modulus().n().words() {
-            return Err(crate::paillier::ModulusFault::NotTheProduct.into());
+            return Err(ModulusFault::NotTheProduct.into());
         }
-        let key = SecretKey::from_paillier(parameters, secret);
+        let key = SecretKey::of_factors(parameters, secret);
         check_id(&file.public, key.public.clone())?;
         return Ok(key);
     }
-    check_lattice_kty(&file.kty)?;
+    check_rlwe_kty(&file.kty)?;
     refuse_polynomials(&file.public)?;
     let (parameters, _) = parameters(&file.public, None)?;
     let seed = decode_seed(&file.seed, "the seed")?;
-    let key = SecretKey::from_seed(parameters, &seed)?;
+    let key = SecretKey::of_seed(parameters, &seed)?;
     let public = check_id(&file.public, key.public)?;
     Ok(SecretKey { public, material: key.material })
 }

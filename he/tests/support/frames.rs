@@ -6,7 +6,7 @@
 use std::sync::{Arc, OnceLock};
 
 use ciphergram_accel::{CpuEngine, Engine};
-use ciphergram_he::{PublicKey, SecretKey, keys::AnyKey};
+use ciphergram_he::{AnyKey, PublicKey, SecretKey};
 
 pub(crate) fn engine() -> Arc<dyn Engine> {
     static ENGINE: OnceLock<Arc<CpuEngine>> = OnceLock::new();
@@ -31,7 +31,7 @@ impl Seeds {
         let AnyKey::Secret(key, _) = AnyKey::from_json(&json).unwrap() else {
             panic!("a secret key")
         };
-        assert_eq!(key.public().parameters().lattice().unwrap().ring.degree(), degree);
+        assert_eq!(key.public().parameters().rlwe().unwrap().ring.degree(), degree);
         let frame = |what: &str| read(format!("frame/{clients}-{what}.cgm"));
         let contributions = [frame("1"), frame("2")];
         Self { clients, key, contributions, sum: frame("sum") }

@@ -6,8 +6,8 @@ use std::sync::{Arc, OnceLock};
 
 use ciphergram_accel::{CpuEngine, Engine};
 use ciphergram_he::{
-    Agreement, Contribution, OpenedSum, PublicKey, Quantised, Sealer, SecretKey, Sum, TensorSpec,
-    keys::AnyKey,
+    Agreement, AnyKey, Contribution, OpenedSum, PublicKey, Quantised, Sealer, SecretKey, Sum,
+    TensorSpec, Ticket, aggregate,
     params::{Literal, Scheme},
     tensors::Dtype,
 };
@@ -23,7 +23,7 @@ pub(crate) fn generate(scheme: Scheme, clients: u32, bits: u32) -> AnyKey {
 }
 
 pub(crate) fn ring_degree(key: &AnyKey) -> usize {
-    key.public().parameters().lattice().unwrap().ring.degree()
+    key.public().parameters().rlwe().unwrap().ring.degree()
 }
 
 pub(crate) fn secret(key: &AnyKey) -> &SecretKey {
@@ -45,7 +45,7 @@ pub(crate) fn contribute(
     agreement: &Agreement,
 ) -> Contribution<'static> {
     let update = Quantised::from_fields(fields.to_vec(), weight);
-    let sealer = Sealer::new(key, engine(), update).unwrap();
+    let sealer = Sealer::new(key, engine(), update, Ticket::draw().unwrap()).unwrap();
     let seed = sealer.seed();
     Contribution { seed, agreement: agreement.clone(), stream: sealer.seal_all().unwrap().into() }
 }
@@ -59,7 +59,7 @@ pub(crate) fn through(key: &AnyKey, updates: &[(Vec<u32>, u32)]) -> (Vec<i64>, V
         .map(|(fields, weight)| contribute(key, fields, *weight, &agreement).to_bytes(public))
         .collect();
     let read = files.iter().enumerate().map(|(i, f)| (i, Contribution::from_bytes(f, public)));
-    let sum = Sum::of(public, engine(), read).unwrap();
+    let sum = aggregate(public, engine(), read).unwrap();
     let sum = Sum::from_bytes(&sum.to_bytes(public), public).unwrap();
     let opened = OpenedSum::open(secret(key), &*engine(), &sum).unwrap();
     (opened.sums().to_vec(), opened.parts().to_vec())

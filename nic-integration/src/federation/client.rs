@@ -18,13 +18,10 @@ use std::{
 
 use ciphergram_accel::Engine;
 use ciphergram_he::{
-    Agreement, OpenedSum, PublicKey, SecretKey, Sum, Update,
+    Agreement, ContributorSet, KeyRef, OpenedSum, Seed, Sum, Ticket, Update,
     exchange::{Announcement, Charter},
-    files::ContributorSet,
-    keys::AnyKey,
     params::Chunks,
     random,
-    seal::{Seed, Ticket},
 };
 use tracing::{Span, field::Empty, info_span};
 
@@ -48,45 +45,10 @@ const SEALING_SLEEP: Duration = Duration::from_millis(1);
 /// How long a client answers after its last round.
 const FAREWELL: Duration = Duration::from_millis(100);
 
-/// What a client encrypts with, and what it can do with the sum that comes back.
-#[derive(Clone, Copy)]
-pub enum ClientKey<'a> {
-    /// It keeps the sum as it is, for whoever holds the secret key.
-    Public(&'a PublicKey),
-    /// It opens the sum.
-    Secret(&'a SecretKey),
-}
-
-impl<'a> ClientKey<'a> {
-    /// The public half.
-    #[must_use]
-    pub fn public(self) -> &'a PublicKey {
-        match self {
-            Self::Public(key) => key,
-            Self::Secret(key) => key.public(),
-        }
-    }
-}
-
-impl<'a> From<&'a SecretKey> for ClientKey<'a> {
-    fn from(key: &'a SecretKey) -> Self {
-        Self::Secret(key)
-    }
-}
-
-impl<'a> From<&'a AnyKey> for ClientKey<'a> {
-    fn from(key: &'a AnyKey) -> Self {
-        match key {
-            AnyKey::Public(key) => Self::Public(key),
-            AnyKey::Secret(key, _) => Self::Secret(key),
-        }
-    }
-}
-
 /// What a client brings to a round.
 pub struct Participation<'a> {
     /// The key.
-    pub key: ClientKey<'a>,
+    pub key: KeyRef<'a>,
     /// What encrypts and decrypts.
     pub engine: Arc<dyn Engine>,
     /// The tensors.
@@ -210,9 +172,7 @@ impl Client {
     /// See [`Error`]; a public key that cannot encrypt is refused before anyone hears of it. The spool is
     /// kept unless the round ended, and if what came back is no sum.
     pub fn contribute(&mut self, job: &Participation<'_>) -> Result<RoundResult, Error> {
-        if let ClientKey::Public(key) = job.key {
-            key.check_encrypts()?;
-        }
+        job.key.check_encrypts()?;
         let _round = info_span!("round", client = self.number, round = Empty).entered();
         let (end, run) = std::thread::scope(|scope| {
             let mut run = Run::begin(job, self.server, self.number)?;
@@ -609,8 +569,8 @@ impl<'a> Run<'a> {
         let span = info_span!("open", client = self.number, round = end.round).entered();
         let opened = match (&enough, self.job.key) {
             (Err(_), _) => None,
-            (Ok(()), ClientKey::Secret(key)) => Some(OpenedSum::open(key, engine, &sum)?),
-            (Ok(()), ClientKey::Public(key)) => {
+            (Ok(()), KeyRef::Secret(key)) => Some(OpenedSum::open(key, engine, &sum)?),
+            (Ok(()), KeyRef::Public(key)) => {
                 sum.verify(key, engine)?;
                 None
             }

@@ -8,10 +8,10 @@ use std::{
 };
 
 use ciphergram_accel::{Engine, random::StreamRng};
-use ciphergram_he::{Agreement, Quantised, Sealer, Update, seal::Ticket};
+use ciphergram_he::{Agreement, KeyRef, Quantised, Sealer, Ticket, Update};
 
 use super::{
-    ClientKey, Error,
+    Error,
     spool::{Spool, SpoolHeader},
 };
 
@@ -39,7 +39,7 @@ pub(super) enum Sealed {
 
 /// What the sealing thread works from.
 pub(super) struct SealTask<'a> {
-    pub key: ClientKey<'a>,
+    pub key: KeyRef<'a>,
     pub engine: Arc<dyn Engine>,
     pub update: &'a Update,
     pub weight: u64,
@@ -89,10 +89,7 @@ impl SealTask<'_> {
             SpoolState::Resumed(spool) => Some(spool),
         };
         clock = Instant::now();
-        let mut sealer = match self.key {
-            ClientKey::Public(key) => Sealer::with_public(key, self.engine, update, self.ticket)?,
-            ClientKey::Secret(key) => Sealer::with_secret(key, self.engine, update, self.ticket)?,
-        };
+        let mut sealer = Sealer::new(self.key, self.engine, update, self.ticket)?;
         let busy = quantising + clock.elapsed();
         let mut wanted = out.send(Sealed::Quantised { fields, clipped, busy }).is_ok();
         while wanted {

@@ -1,0 +1,6 @@
+//! Everything binary that travels or is stored.
+
+pub mod contribution;
+pub mod exchange;
+pub mod frame;
+pub mod sum;

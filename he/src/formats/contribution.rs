@@ -1,0 +1,60 @@
+//! The file of a contribution.
+
+use std::borrow::Cow;
+
+use super::frame::{self, Frame, Kind};
+use crate::{Agreement, Error, PublicKey, bytes::Reader, error::WRONG_LENGTH, ids::Seed};
+
+/// One client's encrypted update, whole.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Contribution<'a> {
+    /// What names it.
+    pub seed: Seed,
+    /// What it must share with others to be summed.
+    pub agreement: Agreement,
+    /// The chunks' wire bytes.
+    pub stream: Cow<'a, [u8]>,
+}
+
+impl<'a> Contribution<'a> {
+    /// Writes the file's bytes.
+    #[must_use]
+    pub fn to_bytes(&self, key: &PublicKey) -> Vec<u8> {
+        frame::seal(Kind::Contribution, key, self.stream.len() + 1024, |w| {
+            self.seed.write(w);
+            self.agreement.write(w);
+            w.bytes(&self.stream);
+        })
+    }
+
+    /// Reads a file made under `key`.
+    ///
+    /// # Errors
+    /// Its form, kind, scheme, parameters or key are not as they should be. Ciphertexts are not
+    /// checked yet.
+    pub fn from_bytes(bytes: &'a [u8], key: &PublicKey) -> Result<Self, Error> {
+        Self::from_frame(&frame::open(bytes, Kind::Contribution, key)?)
+    }
+
+    /// Returns the same with bytes of its own.
+    #[must_use]
+    pub fn into_owned(self) -> Contribution<'static> {
+        let Self { seed, agreement, stream } = self;
+        Contribution { seed, agreement, stream: stream.into_owned().into() }
+    }
+
+    /// Reads a frame under whatever key.
+    ///
+    /// # Errors
+    /// Its kind or body is not as it should be.
+    pub fn from_frame(frame: &Frame<'a>) -> Result<Self, Error> {
+        frame.check_kind(Kind::Contribution)?;
+        let (mut r, parameters) = (Reader(frame.body), frame.parameters()?);
+        let seed = Seed::read(&mut r)?;
+        let agreement = Agreement::read(&mut r)?;
+        if r.0.len() != parameters.chunks(agreement.values()).total_bytes() {
+            return Err(WRONG_LENGTH.into());
+        }
+        Ok(Self { seed, agreement, stream: r.0.into() })
+    }
+}

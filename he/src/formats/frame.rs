@@ -1,0 +1,190 @@
+//! The common form of everything binary: header, body, digest.
+//!
+//! | bytes | field |
+//! |---|---|
+//! | 0–7 | `CIPHERGM` |
+//! | 8–9 | version, 3 |
+//! | 10 | kind |
+//! | 11 | scheme |
+//! | 12–13 | the most clients of a sum |
+//! | 14 | bits of a value |
+//! | 15 | zero |
+//! | 16–23 | parameter-set id |
+//! | 24–39 | key id |
+//! | 40–47 | bytes of the body |
+//! | 48– | body |
+//! | last 32 | BLAKE3 of all before |
+//!
+//! The digest finds damage, not malice: whoever can write a frame can compute it.
+
+use crate::{
+    Error, Parameters, PublicKey, Scheme,
+    bytes::{Reader, Writer},
+    error::{FRAME_VERSION, FrameError},
+    ids::KeyId,
+    params::Literal,
+};
+
+const MAGIC: &[u8; 8] = b"CIPHERGM";
+const HEADER_BYTES: usize = 48;
+const DIGEST_BYTES: usize = 32;
+
+/// The kind of a frame.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// One client's encrypted update.
+    Contribution = 1,
+    /// The sum of several.
+    Sum = 2,
+    /// A client's announcement when it joins a round.
+    Announcement = 3,
+    /// An aggregator's answer when a round opens.
+    Charter = 4,
+}
+
+impl Kind {
+    const ALL: [Self; 4] = [Self::Contribution, Self::Sum, Self::Announcement, Self::Charter];
+
+    /// Returns the name for people.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Contribution => "contribution",
+            Self::Sum => "sum",
+            Self::Announcement => "announcement",
+            Self::Charter => "charter",
+        }
+    }
+}
+
+/// A parsed frame. Its ids are not checked against any key yet.
+#[derive(Debug, Clone, Copy)]
+pub struct Frame<'a> {
+    /// The kind of its content.
+    pub kind: Kind,
+    /// The parameters that it says it was made with.
+    pub literal: Literal,
+    /// The parameter-set id.
+    pub parameters: [u8; 8],
+    /// The key id.
+    pub key: KeyId,
+    /// The content.
+    pub body: &'a [u8],
+}
+
+impl<'a> Frame<'a> {
+    /// Checks form and digest.
+    ///
+    /// # Errors
+    /// See [`FrameError`].
+    pub fn parse(bytes: &'a [u8]) -> Result<Self, FrameError> {
+        let start = &bytes[..bytes.len().min(MAGIC.len())];
+        if start.is_empty() || !MAGIC.starts_with(start) {
+            return Err(FrameError::Magic);
+        }
+        let mut r = Reader(bytes);
+        r.bytes(MAGIC.len())?;
+        let found = r.u16()?;
+        if found != FRAME_VERSION {
+            return Err(FrameError::Version { found });
+        }
+        let (kind, scheme) = (r.u8()?, r.u8()?);
+        let (clients, bits) = (u32::from(r.u16()?), u32::from(r.u16()?));
+        let (parameters, key) = (r.array()?, KeyId(r.array()?));
+        let length = usize::try_from(r.u64()?).map_err(|_| FrameError::Truncated)?;
+        let body = r.bytes(length)?;
+        let digest = r.bytes(DIGEST_BYTES)?;
+        r.end()?;
+        if blake3::hash(&bytes[..HEADER_BYTES + length]).as_bytes() != digest {
+            return Err(FrameError::Damaged);
+        }
+        let kind = Kind::ALL
+            .into_iter()
+            .find(|&k| k as u8 == kind)
+            .ok_or(FrameError::Unknown { what: "kind", code: kind })?;
+        let scheme = Scheme::from_code(scheme)
+            .ok_or(FrameError::Unknown { what: "scheme", code: scheme })?;
+        Ok(Self { kind, literal: Literal { scheme, clients, bits }, parameters, key, body })
+    }
+
+    /// Refuses another kind of frame.
+    ///
+    /// # Errors
+    /// [`FrameError::Kind`].
+    pub fn check_kind(&self, kind: Kind) -> Result<(), FrameError> {
+        let (found, expected) = (self.kind.name(), kind.name());
+        if self.kind == kind { Ok(()) } else { Err(FrameError::Kind { found, expected }) }
+    }
+
+    /// Refuses another scheme, parameter set or key, in this order.
+    ///
+    /// # Errors
+    /// The first that differs.
+    pub fn check_key(&self, key: &PublicKey) -> Result<(), Error> {
+        let parameters = key.parameters();
+        let (found, expected) = (self.literal.scheme, parameters.scheme());
+        if found != expected {
+            return Err(Error::SchemeMismatch { found, expected });
+        }
+        if self.parameters != parameters.id() || self.literal != parameters.literal() {
+            let text = |l: Literal| format!("{} clients at {} bits", l.clients, l.bits);
+            let (found, expected) = (text(self.literal), text(parameters.literal()));
+            return Err(Error::ParametersMismatch { found, expected });
+        }
+        if self.key != key.id() {
+            let (found, expected) = (self.key.to_string(), key.id().to_string());
+            return Err(Error::KeyMismatch { found, expected });
+        }
+        Ok(())
+    }
+
+    /// Derives the parameter set that it says it was made with, checked against its id.
+    ///
+    /// # Errors
+    /// It is refused, or of a version that derives other sizes from the same literal.
+    pub fn parameters(&self) -> Result<Parameters, Error> {
+        let parameters = Parameters::new(self.literal)?;
+        if parameters.id() == self.parameters {
+            Ok(parameters)
+        } else {
+            Err(FrameError::Malformed { what: "an unknown parameter set" }.into())
+        }
+    }
+}
+
+/// Parses a frame of one kind, made under `key`.
+///
+/// # Errors
+/// Its form, kind, scheme, parameters or key are not as they should be.
+pub(crate) fn open<'a>(bytes: &'a [u8], kind: Kind, key: &PublicKey) -> Result<Frame<'a>, Error> {
+    let frame = Frame::parse(bytes)?;
+    frame.check_kind(kind)?;
+    frame.check_key(key)?;
+    Ok(frame)
+}
+
+/// Frames under a key the body that `write` appends, of about `capacity` bytes.
+pub(crate) fn seal(
+    kind: Kind,
+    key: &PublicKey,
+    capacity: usize,
+    write: impl FnOnce(&mut Writer),
+) -> Vec<u8> {
+    let mut w = Writer(Vec::with_capacity(HEADER_BYTES + capacity + DIGEST_BYTES));
+    w.bytes(MAGIC);
+    w.u16(FRAME_VERSION);
+    w.u8(kind as u8);
+    w.u8(key.parameters().scheme().code());
+    w.u16(key.parameters().clients() as u16);
+    w.u16(key.parameters().bits() as u16);
+    w.bytes(&key.parameters().id());
+    w.bytes(&key.id().0);
+    // The length of the body, once it is there.
+    w.u64(0);
+    write(&mut w);
+    let length = (w.0.len() - HEADER_BYTES) as u64;
+    w.0[HEADER_BYTES - 8..HEADER_BYTES].copy_from_slice(&length.to_le_bytes());
+    let digest = blake3::hash(&w.0);
+    w.bytes(digest.as_bytes());
+    w.0
+}

@@ -1,0 +1,119 @@
+//! The file of a sum.
+
+use std::ops::Range;
+
+use super::frame::{self, Frame, Kind};
+use crate::{
+    Agreement, Error, PublicKey,
+    bytes::Reader,
+    contributors::{ContributorSet, Distinct},
+    error::{FrameError, WRONG_LENGTH},
+    ids::Seed,
+    params::Chunks,
+};
+
+/// The sum of several contributions.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Sum {
+    /// Who contributed.
+    pub contributors: Vec<Seed>,
+    /// What they share.
+    pub agreement: Agreement,
+    /// For each chunk, which of the contributors it holds.
+    pub sets: Vec<ContributorSet>,
+    /// The chunks' wire bytes.
+    pub stream: Vec<u8>,
+}
+
+impl Sum {
+    /// Refuses a sum whose parts do not fit together, however it was made.
+    pub(crate) fn check(&self, chunks: &Chunks) -> Result<(), Error> {
+        Distinct::check(self.contributors.iter().copied())?;
+        let known = |set: &ContributorSet| set.iter().all(|i| i < self.contributors.len());
+        let whole = self.sets.len() == chunks.count() as usize
+            && self.stream.len() == chunks.total_bytes()
+            && self.sets.iter().all(known);
+        if !whole {
+            return Err(WRONG_LENGTH.into());
+        }
+        if let Some(chunk) = self.sets.iter().position(|set| set.count() == 0) {
+            return Err(Error::Inconsistent { chunk: chunk as u32, contributors: 0 });
+        }
+        for (set, chunk) in self.sets.iter().zip(0..) {
+            let Range { start, end } = chunks.opening_with(chunk);
+            if *set != self.sets[start as usize] {
+                return Err(Error::MixedContributors { start, end });
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the fewest contributors of any chunk.
+    #[must_use]
+    pub fn fewest_contributors(&self) -> usize {
+        self.sets.iter().map(ContributorSet::count).min().unwrap_or(0)
+    }
+
+    /// Writes the file's bytes. Runs of chunks with the same contributors are stored once.
+    #[must_use]
+    pub fn to_bytes(&self, key: &PublicKey) -> Vec<u8> {
+        frame::seal(Kind::Sum, key, self.stream.len() + 4096, |w| {
+            w.u32(self.contributors.len() as u32);
+            self.contributors.iter().for_each(|seed| seed.write(w));
+            self.agreement.write(w);
+            let runs: Vec<_> = self.sets.chunk_by(|a, b| a == b).collect();
+            w.u32(runs.len() as u32);
+            for run in runs {
+                w.u32(run.len() as u32);
+                run[0].write(w);
+            }
+            w.bytes(&self.stream);
+        })
+    }
+
+    /// Reads a file made under `key`.
+    ///
+    /// # Errors
+    /// Its form, kind, scheme, parameters or key are not as they should be, or it lists more
+    /// contributors than the key admits. Ciphertexts are not checked yet.
+    pub fn from_bytes(bytes: &[u8], key: &PublicKey) -> Result<Self, Error> {
+        Self::from_frame(&frame::open(bytes, Kind::Sum, key)?)
+    }
+
+    /// Reads a frame under whatever key.
+    ///
+    /// # Errors
+    /// Its kind or body is not as it should be.
+    pub fn from_frame(frame: &Frame<'_>) -> Result<Self, Error> {
+        frame.check_kind(Kind::Sum)?;
+        let (mut r, parameters) = (Reader(frame.body), frame.parameters()?);
+        let (found, admitted) = (r.u32()? as usize, parameters.clients() as usize);
+        if found > admitted {
+            return Err(Error::TooManyContributors { found, admitted });
+        }
+        let contributors = (0..found).map(|_| Seed::read(&mut r)).collect::<Result<Vec<_>, _>>()?;
+        Distinct::check(contributors.iter().copied())?;
+        let agreement = Agreement::read(&mut r)?;
+        let chunks = parameters.chunks(agreement.values());
+        let (count, total) = (chunks.count() as usize, chunks.total_bytes());
+        // Before anything is allocated for so many chunks: the stream itself must be there.
+        if r.0.len() < total {
+            return Err(WRONG_LENGTH.into());
+        }
+        let mut sets = vec![];
+        for _ in 0..r.u32()? {
+            let run = r.u32()? as usize;
+            let set = ContributorSet::read(&mut r, found)?;
+            if run == 0 || run > count - sets.len() {
+                return Err(
+                    FrameError::Malformed { what: "more chunks than the tensors need" }.into()
+                );
+            }
+            sets.resize(sets.len() + run, set);
+        }
+        if sets.len() != count || r.0.len() != total {
+            return Err(WRONG_LENGTH.into());
+        }
+        Ok(Self { contributors, agreement, sets, stream: r.0.to_vec() })
+    }
+}

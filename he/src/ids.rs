@@ -1,0 +1,86 @@
+//! Names of keys and contributions.
+
+use std::fmt;
+
+use crate::{
+    Error,
+    bytes::{Reader, Writer},
+    error::FrameError,
+    random,
+};
+
+/// Sixteen bytes that name a key: a hash of its modulus or its public polynomials, or, where it has
+/// nothing public, a one-way hash of its secret seed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct KeyId(pub(crate) [u8; 16]);
+
+impl KeyId {
+    /// Derives the id of key material.
+    pub(crate) fn derive(context: &str, material: &[u8]) -> Self {
+        let mut id = [0; 16];
+        id.copy_from_slice(&blake3::derive_key(context, material)[..16]);
+        Self(id)
+    }
+}
+
+impl fmt::Display for KeyId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&hex(&self.0))
+    }
+}
+
+impl fmt::Debug for KeyId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// The public record of a contribution: the 32 bytes that its uniform polynomials grow from.
+///
+/// It is all that names a contribution in files, announcements, round terms and sums. Paillier has no
+/// use for it but that.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Seed([u8; 32]);
+
+impl Seed {
+    /// Returns sixteen bytes that name the contribution where a seed would be too long.
+    #[must_use]
+    pub fn id(&self) -> [u8; 16] {
+        let mut id = [0; 16];
+        let hash = blake3::derive_key("ciphergram 2026 contribution id", &self.0);
+        id.copy_from_slice(&hash[..16]);
+        id
+    }
+
+    /// Draws a fresh seed.
+    ///
+    /// # Errors
+    /// No randomness.
+    pub(crate) fn draw() -> Result<Self, Error> {
+        Ok(Self(*random::bytes::<32>()?))
+    }
+
+    /// Returns the bytes that polynomials grow from.
+    pub(crate) fn bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+
+    pub(crate) fn write(&self, w: &mut Writer) {
+        w.bytes(&self.0);
+    }
+
+    pub(crate) fn read(r: &mut Reader<'_>) -> Result<Self, FrameError> {
+        Ok(Self(r.array()?))
+    }
+}
+
+impl fmt::Debug for Seed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Seed(of {})", hex(&self.id()))
+    }
+}
+
+/// Writes lower-case hexadecimal digits.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|b| format!("{b:02x}")).collect()
+}

@@ -1,0 +1,136 @@
+//! Key files.
+
+use std::{
+    fs::{self, OpenOptions},
+    io::Write as _,
+    path::Path,
+};
+
+use zeroize::Zeroizing;
+
+use super::{PublicKey, SecretKey, json};
+use crate::Error;
+
+impl PublicKey {
+    /// Reads a key file.
+    ///
+    /// # Errors
+    /// It is missing, not a key file, a secret key, or holds a modulus that is not safe to use.
+    pub fn load(path: &Path) -> Result<Self, Error> {
+        let here = |e: Error| e.within(path.display());
+        match AnyKey::load(path)? {
+            AnyKey::Public(key) => Ok(key),
+            AnyKey::Secret(..) => Err(here(Error::KeyKind {
+                found: "secret",
+                needed: "whoever sums must hold public material only: give it keys/public.json",
+            })),
+        }
+    }
+
+    /// Writes the key file.
+    ///
+    /// # Errors
+    /// The path exists or cannot be written.
+    pub fn save(&self, path: &Path) -> Result<(), Error> {
+        save(path, json::write_public(self)?.as_bytes(), 0o644)
+    }
+}
+
+impl SecretKey {
+    /// Reads a key file. The warning, if any, says that others on this machine can read it too.
+    ///
+    /// # Errors
+    /// It is missing, not a key file, or a public key.
+    pub fn load(path: &Path) -> Result<(Self, Option<String>), Error> {
+        match AnyKey::load(path)? {
+            AnyKey::Secret(key, warning) => Ok((*key, warning)),
+            AnyKey::Public(_) => Err(Error::KeyKind {
+                found: "public",
+                needed: "this needs the secret key, keys/secret.json",
+            }
+            .within(path.display())),
+        }
+    }
+
+    /// Writes the key file, readable by its owner only.
+    ///
+    /// # Errors
+    /// The path exists or cannot be written.
+    pub fn save(&self, path: &Path) -> Result<(), Error> {
+        save(path, json::write_secret(self)?.as_bytes(), 0o600)
+    }
+}
+
+/// A key file of either kind.
+pub enum AnyKey {
+    /// A public key.
+    Public(PublicKey),
+    /// A secret key, and a warning if others can read its file.
+    Secret(Box<SecretKey>, Option<String>),
+}
+
+impl AnyKey {
+    /// Reads a key file of either kind.
+    ///
+    /// # Errors
+    /// It is missing or not a valid key file; the path is named.
+    pub fn load(path: &Path) -> Result<Self, Error> {
+        let here = |e: Error| e.within(path.display());
+        let text = Zeroizing::new(fs::read_to_string(path).map_err(|e| here(e.into()))?);
+        json::read(&text).map_err(here).map(|key| match key {
+            Self::Secret(key, _) => Self::Secret(key, permission_warning(path)),
+            public => public,
+        })
+    }
+
+    /// Reads the text of a key file.
+    ///
+    /// # Errors
+    /// It is not a valid key file.
+    pub fn from_json(text: &str) -> Result<Self, Error> {
+        json::read(text)
+    }
+
+    /// Returns the public half.
+    #[must_use]
+    pub fn public(&self) -> &PublicKey {
+        match self {
+            Self::Public(key) => key,
+            Self::Secret(key, _) => key.public(),
+        }
+    }
+}
+
+#[cfg(unix)]
+fn permission_warning(path: &Path) -> Option<String> {
+    use std::os::unix::fs::PermissionsExt;
+    let mode = fs::metadata(path).ok()?.permissions().mode() & 0o777;
+    let warning = || {
+        let path = path.display();
+        format!("{path} is readable by others (mode {mode:04o}): run chmod 600 {path}")
+    };
+    (mode & 0o077 != 0).then(warning)
+}
+
+#[cfg(not(unix))]
+fn permission_warning(_path: &Path) -> Option<String> {
+    None
+}
+
+fn save(path: &Path, text: &[u8], mode: u32) -> Result<(), Error> {
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, mode);
+    #[cfg(not(unix))]
+    let _ = mode;
+    let write = || -> std::io::Result<()> {
+        let mut file = options.open(path)?;
+        file.write_all(text)?;
+        file.sync_all()
+    };
+    write().map_err(|e| match e.kind() {
+        std::io::ErrorKind::AlreadyExists => Error::Exists { path: path.into() },
+        _ => Error::from(e).within(path.display()),
+    })
+}

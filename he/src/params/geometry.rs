@@ -1,0 +1,186 @@
+//! The cut of a stream of values into chunks, and of chunks into slots.
+
+use std::ops::Range;
+
+/// The most bytes of a chunk on the wire, the unit of summing.
+pub const CHUNK_BYTES: usize = 1280;
+
+/// How values lie in a chunk and a chunk on the wire.
+///
+/// A chunk is a run of *slots*; a slot is one plaintext integer (of a Paillier ciphertext, or a
+/// coefficient) of [`Geometry::fields_per_slot`] fields. The first fields of a chunk are its
+/// *head*: the number 1 in the lowest [`Parameters::count_bits`](super::Parameters::count_bits) bits, so that a sum tells how many
+/// it is of, and the contributor's weight above. On the wire slots travel in *units*: a ciphertext,
+/// or the fewest beats of whole coefficients, one beat or two of five. The last chunk is cut to the
+/// units that it needs.
+///
+/// Chunks come in *groups*: those of one polynomial, or one of a Paillier ciphertext alone. Under
+/// `ckks-sum-public` the first of a group are its *mask*: the second polynomial of its ciphertext,
+/// whole, without head or values. All values of the group need all of it, so a group opens only if
+/// all of its chunks are of the same contributors.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Geometry {
+    /// Bits of a field: a value and the headroom of all contributors.
+    pub field_bits: u32,
+    /// Fields of one slot.
+    pub fields_per_slot: usize,
+    /// Slots of a whole chunk.
+    pub slots_per_chunk: usize,
+    /// Fields at the start of every chunk that hold its head.
+    pub head_fields: usize,
+    /// Slots of one unit.
+    pub slots_per_unit: usize,
+    /// Bytes of one unit.
+    pub unit_bytes: usize,
+    /// Chunks of a group that are its mask.
+    pub mask_chunks: usize,
+    /// Chunks of a whole group that carry values; the last group is cut to those that it needs.
+    pub value_chunks: usize,
+}
+
+impl Geometry {
+    /// Cuts a stream of `values` values.
+    #[must_use]
+    pub fn chunks(&self, values: usize) -> Chunks {
+        Chunks { geometry: *self, values }
+    }
+
+    /// Values of a whole chunk that carries values.
+    #[must_use]
+    pub fn values_per_chunk(&self) -> usize {
+        self.slots_per_chunk * self.fields_per_slot - self.head_fields
+    }
+
+    /// Bytes of a whole chunk.
+    #[must_use]
+    pub fn chunk_bytes(&self) -> usize {
+        self.slots_per_chunk / self.slots_per_unit * self.unit_bytes
+    }
+
+    /// Chunks of a whole group.
+    #[must_use]
+    pub fn group_chunks(&self) -> usize {
+        self.mask_chunks + self.value_chunks
+    }
+
+    /// Bytes a value in whole groups.
+    #[must_use]
+    pub fn bytes_per_value(&self) -> f64 {
+        let values = self.value_chunks * self.values_per_chunk();
+        (self.group_chunks() * self.chunk_bytes()) as f64 / values as f64
+    }
+}
+
+/// How one stream of `values` values is cut into chunks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Chunks {
+    geometry: Geometry,
+    values: usize,
+}
+
+impl Chunks {
+    /// The number of chunks: at least one, which then carries its head alone.
+    #[must_use]
+    pub fn count(&self) -> u32 {
+        let g = &self.geometry;
+        let carrying = self.values.div_ceil(g.values_per_chunk()).max(1);
+        (carrying + carrying.div_ceil(g.value_chunks) * g.mask_chunks) as u32
+    }
+
+    /// The chunks of the group of `chunk`, itself among them.
+    #[must_use]
+    pub fn group_of(&self, chunk: u32) -> Range<u32> {
+        let each = self.geometry.group_chunks() as u32;
+        chunk / each * each..self.count().min((chunk / each + 1) * each)
+    }
+
+    /// The values of all chunks.
+    #[must_use]
+    pub fn values(&self) -> usize {
+        self.values
+    }
+
+    /// Whether `chunk` is a part of its group's mask.
+    #[must_use]
+    pub fn is_mask(&self, chunk: u32) -> bool {
+        chunk as usize % self.geometry.group_chunks() < self.geometry.mask_chunks
+    }
+
+    /// The chunks that `chunk` opens with and never without, itself among them: they must be of the
+    /// same contributors.
+    #[must_use]
+    pub fn opening_with(&self, chunk: u32) -> Range<u32> {
+        match self.geometry.mask_chunks {
+            0 => chunk..chunk + 1,
+            _ => self.group_of(chunk),
+        }
+    }
+
+    /// The range of values that `chunk` carries: none if it is of a mask.
+    #[must_use]
+    pub fn values_of(&self, chunk: u32) -> Range<usize> {
+        let g = &self.geometry;
+        let (group, place) = (chunk as usize / g.group_chunks(), chunk as usize % g.group_chunks());
+        let before = group * g.value_chunks + place.saturating_sub(g.mask_chunks);
+        let each = if self.is_mask(chunk) { 0 } else { g.values_per_chunk() };
+        let start = (before * g.values_per_chunk()).min(self.values);
+        start..(start + each).min(self.values)
+    }
+
+    /// Units of `chunk` on the wire.
+    #[must_use]
+    pub fn units_of(&self, chunk: u32) -> usize {
+        let g = &self.geometry;
+        if self.is_mask(chunk) {
+            return g.slots_per_chunk / g.slots_per_unit;
+        }
+        let fields = g.head_fields + self.values_of(chunk).len();
+        fields.div_ceil(g.fields_per_slot).div_ceil(g.slots_per_unit)
+    }
+
+    /// Bytes of `chunk` on the wire.
+    #[must_use]
+    pub fn bytes_of(&self, chunk: u32) -> usize {
+        self.units_of(chunk) * self.geometry.unit_bytes
+    }
+
+    /// Where `chunk` starts in the stream, in bytes.
+    #[must_use]
+    pub fn offset_of(&self, chunk: u32) -> usize {
+        chunk as usize * self.geometry.chunk_bytes()
+    }
+
+    /// Bytes of the whole stream.
+    #[must_use]
+    pub fn total_bytes(&self) -> usize {
+        let last = self.count() - 1;
+        self.offset_of(last) + self.bytes_of(last)
+    }
+
+    /// How values lie in a chunk.
+    #[must_use]
+    pub fn geometry(&self) -> &Geometry {
+        &self.geometry
+    }
+
+    /// Where `chunks` lie in the stream, in bytes; nowhere if there are none.
+    #[must_use]
+    pub fn range_of(&self, chunks: &Range<u32>) -> Range<usize> {
+        let start = self.offset_of(chunks.start);
+        match chunks.end.checked_sub(1) {
+            Some(last) if last >= chunks.start => start..self.offset_of(last) + self.bytes_of(last),
+            _ => start..start,
+        }
+    }
+}
+
+/// The bits that `x` takes.
+pub(crate) fn bit_length(x: u128) -> u32 {
+    128 - x.leading_zeros()
+}
+
+/// The bits of a chunk's head: a count and a sum of weights of all clients. At most 53.
+pub(crate) fn head_bits(clients: u32) -> u32 {
+    let weights = u128::from(clients) * u128::from(u32::MAX);
+    bit_length(u128::from(clients)) + bit_length(weights)
+}

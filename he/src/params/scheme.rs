@@ -1,0 +1,143 @@
+//! Schemes and what anyone can ask of them.
+
+use std::{fmt, str::FromStr};
+
+use crate::error::faults::ParameterError;
+
+/// An additively homomorphic encryption scheme at one security level.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Scheme {
+    /// RLWE with coefficient encoding, for sums: symmetric, seeded, 128-bit.
+    CkksSum,
+    /// Paillier with a 2048-bit modulus: about 112-bit security.
+    Paillier2048,
+    /// Paillier with a 3072-bit modulus: about 128-bit security.
+    Paillier3072,
+    /// Paillier with a 4096-bit modulus.
+    Paillier4096,
+    /// `ckks-sum` whose public key encrypts, for clients who must not hold the secret: 128-bit.
+    CkksSumPublic,
+    /// Integers in the clear, which only tests sum.
+    #[cfg(test)]
+    Plain,
+}
+
+/// Schemes of which keys and programs are made in one way, for parameters of their own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Family {
+    /// Paillier, for each size of its modulus.
+    Paillier {
+        /// Bits of n.
+        modulus_bits: u32,
+    },
+    /// `ckks-sum`.
+    CkksSum,
+    /// `ckks-sum-public`.
+    CkksSumPublic,
+    /// Integers in the clear.
+    #[cfg(test)]
+    Plain,
+}
+
+impl Scheme {
+    /// Every scheme, in the order of their numbers in frames.
+    pub const ALL: [Self; 5] = [
+        Self::CkksSum,
+        Self::Paillier2048,
+        Self::Paillier3072,
+        Self::Paillier4096,
+        Self::CkksSumPublic,
+    ];
+
+    /// The schemes that frames may name, by their numbers from 1 on.
+    const KNOWN: &[Self] = &[
+        Self::CkksSum,
+        Self::Paillier2048,
+        Self::Paillier3072,
+        Self::Paillier4096,
+        Self::CkksSumPublic,
+        #[cfg(test)]
+        Self::Plain,
+    ];
+
+    /// The name on the command line and in files.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::CkksSum => "ckks-sum",
+            Self::Paillier2048 => "paillier-2048",
+            Self::Paillier3072 => "paillier-3072",
+            Self::Paillier4096 => "paillier-4096",
+            Self::CkksSumPublic => "ckks-sum-public",
+            #[cfg(test)]
+            Self::Plain => "plain",
+        }
+    }
+
+    /// Returns the family, which says how keys and programs are made.
+    pub(crate) fn family(self) -> Family {
+        match self {
+            Self::CkksSum => Family::CkksSum,
+            Self::Paillier2048 => Family::Paillier { modulus_bits: 2048 },
+            Self::Paillier3072 => Family::Paillier { modulus_bits: 3072 },
+            Self::Paillier4096 => Family::Paillier { modulus_bits: 4096 },
+            Self::CkksSumPublic => Family::CkksSumPublic,
+            #[cfg(test)]
+            Self::Plain => Family::Plain,
+        }
+    }
+
+    /// The bits of the Paillier modulus n, if it is Paillier.
+    #[must_use]
+    pub fn modulus_bits(self) -> Option<u32> {
+        match self.family() {
+            Family::Paillier { modulus_bits } => Some(modulus_bits),
+            _ => None,
+        }
+    }
+
+    /// The same with a public key that encrypts: what Paillier always is.
+    #[must_use]
+    pub fn with_public_encryption(self) -> Self {
+        match self {
+            Self::CkksSum => Self::CkksSumPublic,
+            other => other,
+        }
+    }
+
+    /// Returns the scheme's number in frames.
+    pub(crate) fn code(self) -> u8 {
+        Self::KNOWN.iter().position(|&s| s == self).map_or(0, |i| i as u8 + 1)
+    }
+
+    /// Returns the scheme of a number in frames.
+    pub(crate) fn from_code(code: u8) -> Option<Self> {
+        Self::KNOWN.get(usize::from(code).checked_sub(1)?).copied()
+    }
+}
+
+impl fmt::Display for Scheme {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Scheme {
+    type Err = ParameterError;
+
+    fn from_str(name: &str) -> Result<Self, ParameterError> {
+        let unknown = || ParameterError::Scheme { name: name.into() };
+        Self::KNOWN.iter().copied().find(|s| s.name() == name).ok_or_else(unknown)
+    }
+}
+
+/// A parameter set as anyone can write it; [`Parameters::new`](super::Parameters::new) checks it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Literal {
+    /// The scheme.
+    pub scheme: Scheme,
+    /// The most contributors that may ever be summed.
+    pub clients: u32,
+    /// Bits of a quantised value.
+    pub bits: u32,
+}

@@ -1,0 +1,24 @@
+//! The security table for RLWE.
+
+use crate::error::faults::ParameterError;
+
+/// The largest modulus at 128-bit classical security for a ternary secret, in bits.
+///
+/// # Source
+/// M. Albrecht et al., "Homomorphic Encryption Standard", 2018, table 1.
+const STANDARD_128: [(usize, u32); 5] =
+    [(2048, 54), (4096, 109), (8192, 218), (16384, 438), (32768, 881)];
+
+/// Returns the most bits of a modulus at this degree, 0 where the table has no row.
+pub(crate) fn security_limit(degree: usize) -> u32 {
+    STANDARD_128.iter().find(|row| row.0 == degree).map_or(0, |row| row.1)
+}
+
+/// Refuses what the standard does not allow.
+///
+/// # Errors
+/// [`ParameterError::Insecure`].
+pub(crate) fn check_security(degree: usize, log_q: u32) -> Result<(), ParameterError> {
+    let limit = security_limit(degree);
+    if log_q > limit { Err(ParameterError::Insecure { degree, log_q, limit }) } else { Ok(()) }
+}

@@ -1,0 +1,195 @@
+//! What a scheme of sums is, and the schemes.
+//!
+//! A scheme turns groups of packed chunks into ciphertexts that anyone can add, and sums of them back
+//! into packed integers. It implements these traits in a folder of its own: [`PublicScheme`] and
+//! [`SecretScheme`] for the halves of its keys, [`PublicEncryption`] where the public half encrypts,
+//! [`Encryptor`] for one contribution, [`Opener`] for one sum. [`update`](crate::update), above, knows no scheme; [`codec`](crate::codec) says how integers lie
+//! in slots.
+
+pub mod paillier;
+#[cfg(test)]
+pub(crate) mod plain;
+pub mod rlwe;
+
+use std::{collections::BTreeSet, ops::Range, sync::Arc};
+
+use ciphergram_accel::{Engine, Program};
+use zeroize::Zeroizing;
+
+use crate::{
+    Error, codec::Packing, contributors::ContributorSet, error::CiphertextFault, ids::Seed,
+    params::Chunks,
+};
+
+/// The operations of a sum that have programs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Operation {
+    /// Slots to ciphertexts.
+    Encrypt,
+    /// One more contribution to a running sum.
+    Aggregate,
+    /// Ciphertexts of a sum to its slots.
+    Decrypt,
+}
+
+/// Encryption by the public half of a key.
+pub(crate) trait PublicEncryption {
+    /// Makes an encryptor of one contribution, with fresh randomness.
+    ///
+    /// # Errors
+    /// The engine's, or no randomness.
+    fn encryptor(&self, engine: &dyn Engine) -> Result<Box<dyn Encryptor>, Error>;
+
+    /// Returns the program of one encryption.
+    ///
+    /// # Errors
+    /// As [`encryptor`](Self::encryptor).
+    fn encrypt_program(&self, engine: &dyn Engine) -> Result<Arc<Program>, Error>;
+}
+
+/// The public half of a key: adds ciphertexts, and tells which words are ciphertexts.
+pub(crate) trait PublicScheme: Send + Sync {
+    /// Returns the encryption of a scheme whose public key encrypts.
+    fn encryption(&self) -> Option<&dyn PublicEncryption>;
+
+    /// Returns the program that adds the words of chunks to those of a running sum.
+    fn sum_program(&self) -> Arc<Program>;
+
+    /// Makes an empty sum of words that are zero.
+    fn start_sum(&self, _words: &mut [u64]) {}
+
+    /// Makes ordinary ciphertexts of a running sum's words after `additions` runs of the program.
+    ///
+    /// # Errors
+    /// The engine's.
+    fn finish_sum(
+        &self,
+        _engine: &dyn Engine,
+        _words: &mut [u64],
+        _additions: u32,
+    ) -> Result<(), Error> {
+        Ok(())
+    }
+
+    /// Returns the number of places in a whole chunk that faults are counted by: ciphertexts or lanes.
+    fn places_per_chunk(&self, chunks: &Chunks) -> usize;
+
+    /// Finds the first word of chunks from `first` on that no honest contributor sends, by its place in
+    /// `words`. Cheap enough for every datagram.
+    fn range_fault(
+        &self,
+        engine: &dyn Engine,
+        chunks: &Chunks,
+        first: u32,
+        words: &[u64],
+    ) -> Option<CiphertextFault>;
+
+    /// Finds the first of what is in range but no ciphertext, which takes work of a whole batch.
+    ///
+    /// # Errors
+    /// The engine's.
+    fn batch_fault(
+        &self,
+        _engine: &dyn Engine,
+        _words: &[u64],
+    ) -> Result<Option<CiphertextFault>, Error> {
+        Ok(None)
+    }
+}
+
+/// The secret half of a key.
+pub(crate) trait SecretScheme: Send + Sync {
+    /// Makes an encryptor of the contribution that `seed` names, with fresh randomness.
+    ///
+    /// # Errors
+    /// The engine's, or no randomness.
+    fn encryptor(&self, engine: &dyn Engine, seed: &Seed) -> Result<Box<dyn Encryptor>, Error>;
+
+    /// Returns the program of one encryption as clients run it who hold this half.
+    ///
+    /// # Errors
+    /// The engine's, or no randomness.
+    fn encrypt_program(&self, engine: &dyn Engine) -> Result<Arc<Program>, Error>;
+
+    /// Returns the program that decrypts a sum of `contributors`.
+    fn decrypt_program(&self, contributors: usize) -> Arc<Program>;
+
+    /// Makes an opener of sums whose chunks are of so many contributors.
+    fn opener(&self, contributors: &BTreeSet<usize>) -> Box<dyn Opener + '_>;
+}
+
+/// The number of groups to seal in one batch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Pace {
+    /// Enough to keep a few cores busy, few enough to start sending soon.
+    Soon,
+    /// For a file, where nothing waits for the first chunk.
+    Bulk,
+}
+
+/// Encrypts the chunks of one contribution.
+///
+/// Only a [`Sealer`](crate::Sealer) has one: it sees to it that no chunk is encrypted twice under one seed.
+pub(crate) trait Encryptor: Send {
+    /// Returns the number of groups to seal at a time.
+    fn groups_at_once(&self, pace: Pace) -> u32;
+
+    /// Encrypts `own`, chunks of `packing` that start at a group or where a resumed stream goes on inside
+    /// one, into `out`, which has their length.
+    ///
+    /// # Errors
+    /// The engine's.
+    fn seal(
+        &mut self,
+        engine: &dyn Engine,
+        packing: &Packing<'_>,
+        own: Range<u32>,
+        out: &mut [u8],
+    ) -> Result<(), Error>;
+}
+
+/// Whole groups of a sum, to be decrypted in one run.
+pub(crate) struct Groups<'a> {
+    /// How the stream is cut.
+    pub(crate) chunks: &'a Chunks,
+    /// The chunks of these groups.
+    pub(crate) own: Range<u32>,
+    /// Who contributed to each of them.
+    pub(crate) sets: &'a [ContributorSet],
+    /// The contributors that sets are of.
+    pub(crate) contributors: &'a [Seed],
+}
+
+/// Memory of an opener, kept from one run to the next. Vectors that grew would leave copies behind.
+pub(crate) struct Scratch {
+    /// The groups' ciphertexts.
+    pub(crate) words: Vec<u64>,
+    /// Public inputs.
+    pub(crate) seeds: Vec<u64>,
+    /// Decrypted integers as programs have them.
+    pub(crate) integers: Zeroizing<Vec<u64>>,
+    /// Slots of one chunk: word `w` of slot `s` of `count` is `slots[w · count + s]`.
+    pub(crate) slots: Zeroizing<Vec<u64>>,
+}
+
+/// Decrypts the groups of one sum.
+pub(crate) trait Opener: Sync {
+    /// Returns the number of groups to decrypt in one run.
+    fn groups_at_once(&self) -> usize;
+
+    /// Returns the words of decrypted integers of a group, and the words of a slot.
+    fn sizes(&self) -> (usize, usize);
+
+    /// Decrypts groups, whose words in `scratch` were checked, and shows `take` the slots of each chunk
+    /// that carries values, noise and margin removed.
+    ///
+    /// # Errors
+    /// The engine's.
+    fn open(
+        &self,
+        engine: &dyn Engine,
+        groups: &Groups<'_>,
+        scratch: &mut Scratch,
+        take: &mut dyn FnMut(u32, &[u64]),
+    ) -> Result<(), Error>;
+}

@@ -1,0 +1,288 @@
+//! A toy scheme of sums, for tests: integers in the clear, one to a lane of a beat. It hides nothing. It
+//! shows everything that a scheme has to bring, and that [`update`](crate::update) knows none.
+
+use std::{
+    collections::BTreeSet,
+    ops::Range,
+    sync::{Arc, LazyLock},
+};
+
+use ciphergram_accel::{Builder, Engine, Program, Ring, beats, ring::largest_primes};
+
+use super::{
+    Encryptor, Groups, Opener, Pace, PublicEncryption, PublicScheme, Scratch, SecretScheme,
+};
+use crate::{
+    Error,
+    bytes::write_words,
+    codec::Packing,
+    error::CiphertextFault,
+    ids::Seed,
+    params::{
+        Chunks,
+        geometry::{CHUNK_BYTES, Geometry, head_bits},
+    },
+};
+
+/// Bits that an integer has below the prime that lanes are added modulo.
+const INTEGER_BITS: u32 = 49;
+/// The ring whose residues a lane holds.
+static RING: LazyLock<Arc<Ring>> =
+    LazyLock::new(|| Ring::new(1024, &largest_primes(50, 1024, 1)).unwrap().into());
+
+/// Cuts a stream into chunks of whole beats.
+pub(crate) fn geometry(clients: u32, field_bits: u32) -> Geometry {
+    let fields_per_slot = (INTEGER_BITS / field_bits) as usize;
+    assert!(head_bits(clients) <= INTEGER_BITS, "the head takes one integer");
+    Geometry {
+        field_bits,
+        fields_per_slot,
+        slots_per_chunk: CHUNK_BYTES / beats::BYTES * beats::LANES,
+        head_fields: fields_per_slot,
+        slots_per_unit: beats::LANES,
+        unit_bytes: beats::BYTES,
+        mask_chunks: 0,
+        value_chunks: 1,
+    }
+}
+
+/// Both halves of the key that there is.
+#[derive(Clone, Copy)]
+pub(crate) struct Plain;
+
+/// Builds a program that takes integers out of a beat.
+fn unpack(name: &str) -> Arc<Program> {
+    let mut b = Builder::new(name);
+    let x = b.beats("x", &RING, 1);
+    let integers = b.unpack("integers", x);
+    b.output(integers);
+    b.build().into()
+}
+
+impl PublicEncryption for Plain {
+    fn encryptor(&self, _: &dyn Engine) -> Result<Box<dyn Encryptor>, Error> {
+        Ok(Box::new(*self))
+    }
+
+    fn encrypt_program(&self, _: &dyn Engine) -> Result<Arc<Program>, Error> {
+        Ok(unpack("plain.encrypt"))
+    }
+}
+
+impl PublicScheme for Plain {
+    fn encryption(&self) -> Option<&dyn PublicEncryption> {
+        Some(self)
+    }
+
+    fn sum_program(&self) -> Arc<Program> {
+        let mut b = Builder::new("plain.sum");
+        let (sum, x) = (b.beat_sums("sum", &RING, 1), b.beats("x", &RING, 1));
+        let next = b.add_beats("next", sum, x);
+        b.update(sum, next);
+        b.build().into()
+    }
+
+    fn places_per_chunk(&self, chunks: &Chunks) -> usize {
+        chunks.geometry().slots_per_chunk
+    }
+
+    fn range_fault(
+        &self,
+        _: &dyn Engine,
+        _: &Chunks,
+        _: u32,
+        words: &[u64],
+    ) -> Option<CiphertextFault> {
+        beats::first_bad_lane(words, &RING).map(|lane| CiphertextFault::Residue { lane })
+    }
+}
+
+impl SecretScheme for Plain {
+    fn encryptor(&self, _: &dyn Engine, _: &Seed) -> Result<Box<dyn Encryptor>, Error> {
+        Ok(Box::new(*self))
+    }
+
+    fn encrypt_program(&self, engine: &dyn Engine) -> Result<Arc<Program>, Error> {
+        PublicEncryption::encrypt_program(self, engine)
+    }
+
+    fn decrypt_program(&self, _: usize) -> Arc<Program> {
+        unpack("plain.decrypt")
+    }
+
+    fn opener(&self, _: &BTreeSet<usize>) -> Box<dyn Opener + '_> {
+        Box::new(*self)
+    }
+}
+
+impl Encryptor for Plain {
+    fn groups_at_once(&self, pace: Pace) -> u32 {
+        match pace {
+            Pace::Soon => 2,
+            Pace::Bulk => 64,
+        }
+    }
+
+    fn seal(
+        &mut self,
+        _: &dyn Engine,
+        packing: &Packing<'_>,
+        own: Range<u32>,
+        out: &mut [u8],
+    ) -> Result<(), Error> {
+        let mut rest = out;
+        for chunk in own {
+            let (bytes, after) = rest.split_at_mut(packing.chunks().bytes_of(chunk));
+            let mut words = vec![0; bytes.len() / 8];
+            packing.pack(chunk, 0, 1, |slot, integer| {
+                let beat = &mut words[slot / beats::LANES * beats::WORDS..][..beats::WORDS];
+                beats::set_lane(beat, slot % beats::LANES, integer[0]);
+            });
+            write_words(bytes, &words);
+            rest = after;
+        }
+        Ok(())
+    }
+}
+
+impl Opener for Plain {
+    fn groups_at_once(&self) -> usize {
+        3
+    }
+
+    fn sizes(&self) -> (usize, usize) {
+        (0, 1)
+    }
+
+    fn open(
+        &self,
+        _: &dyn Engine,
+        groups: &Groups<'_>,
+        scratch: &mut Scratch,
+        take: &mut dyn FnMut(u32, &[u64]),
+    ) -> Result<(), Error> {
+        let mut beats = scratch.words.chunks(beats::WORDS);
+        for chunk in groups.own.clone() {
+            scratch.slots.clear();
+            for beat in beats.by_ref().take(groups.chunks.units_of(chunk)) {
+                scratch.slots.extend((0..beats::LANES).map(|lane| beats::lane(beat, lane)));
+            }
+            take(chunk, &scratch.slots);
+        }
+        Ok(())
+    }
+}
+
+mod tests {
+    use ciphergram_accel::CpuEngine;
+
+    use crate::{
+        Accumulator, Agreement, AnyKey, Contribution, Dtype, KeyRef, OpenedSum, Operation,
+        PublicKey, Quantised, Scheme, Sealer, SecretKey, Sum, Tensor, TensorSpec, Ticket, Update,
+        aggregate, codec::Output, decrypt, encrypt, params::Literal,
+    };
+    use std::sync::Arc;
+
+    fn engine() -> Arc<CpuEngine> {
+        Arc::new(CpuEngine::new())
+    }
+
+    fn key() -> SecretKey {
+        SecretKey::generate(Literal { scheme: Scheme::Plain, clients: 8, bits: 12 }).unwrap()
+    }
+
+    fn agreement(values: u64) -> Agreement {
+        let spec = TensorSpec { name: "t".into(), dtype: Dtype::F32, shape: vec![values] };
+        Agreement::new(vec![spec], vec![1.0], 5).unwrap()
+    }
+
+    /// Chunk by chunk as the network adds them, under either half of the key: sums are exact.
+    #[test]
+    fn sums_are_exact_chunk_by_chunk() {
+        let (key, values) = (key(), 4000);
+        let most = 2 * key.public().parameters().half_steps();
+        let field = |client: u32, i: usize| (i as u32 * 37 + client * 911) % (most + 1);
+        let mut sum = Accumulator::new(key.public(), engine(), values);
+        let mut contributors = vec![];
+        let keys = [KeyRef::from(&key), key.public().into()];
+        for client in 0..6 {
+            let fields = (0..values).map(|i| field(client, i)).collect();
+            let update = Quantised::from_fields(fields, client % 5 + 1);
+            let key = keys[client as usize % 2];
+            let mut sealer = Sealer::new(key, engine(), update, Ticket::draw().unwrap()).unwrap();
+            contributors.push(sealer.seed());
+            let (mut first, chunks) = (0, *sealer.chunks());
+            while let Some(bytes) = sealer.next_batch().unwrap() {
+                let end = (first..=chunks.count())
+                    .find(|&end| chunks.range_of(&(first..end)).len() == bytes.len())
+                    .unwrap();
+                sum.check(first..end, &bytes).unwrap();
+                sum.add(first..end, &bytes).unwrap();
+                first = end;
+            }
+            assert_eq!(first, chunks.count());
+        }
+        let chunks = *sum.chunks();
+        let stream: Vec<u8> = (0..chunks.count()).flat_map(|c| sum.finish(c).unwrap()).collect();
+        assert_eq!(stream, sum.into_stream().unwrap());
+        let sets = vec![crate::ContributorSet::all(6); chunks.count() as usize];
+        let sum = Sum { contributors, agreement: agreement(4000), sets, stream };
+        let opened = OpenedSum::open(&key, &*engine(), &sum).unwrap();
+        let half = i64::from(key.public().parameters().half_steps());
+        for (i, &found) in opened.sums().iter().enumerate() {
+            let expected: i64 = (0..6).map(|c| i64::from(field(c, i)) - half).sum();
+            assert_eq!(found, expected);
+        }
+        assert!(opened.parts().iter().all(|&part| part == (6, 16)));
+    }
+
+    /// Whole files by the three functions, and the key through its file.
+    #[test]
+    fn files_and_keys_pass_through_their_bytes() {
+        let generated = key();
+        let folder = tempfile::tempdir().unwrap();
+        let [secret, public] = ["secret.json", "public.json"].map(|name| folder.path().join(name));
+        generated.save(&secret).unwrap();
+        generated.public().save(&public).unwrap();
+        let (key, _) = SecretKey::load(&secret).unwrap();
+        assert!(matches!(AnyKey::load(&public), Ok(AnyKey::Public(_))));
+        let public = PublicKey::load(&public).unwrap();
+        assert_eq!(public.id(), key.public().id());
+        let tensor = |x: f32| {
+            let spec = agreement(1000).specs()[0].clone();
+            Update::new(vec![Tensor::from_bytes(spec, x.to_le_bytes().repeat(1000))])
+        };
+        let files = [0.5, -0.25, 1.0].map(|x| {
+            let made = encrypt(&public, engine(), &tensor(x), &agreement(1000), 5).unwrap();
+            made.contribution.to_bytes(&public)
+        });
+        let read = files.iter().map(|bytes| Contribution::from_bytes(bytes, &public));
+        let sum = aggregate(&public, engine(), (0..).zip(read)).unwrap();
+        sum.verify(&public, &*engine()).unwrap();
+        let sum = Sum::from_bytes(&sum.to_bytes(&public), &public).unwrap();
+        let mean = decrypt(&key, &*engine(), &sum, Output::Mean).unwrap();
+        let step = 1.0 / f64::from(key.public().parameters().half_steps());
+        let expected = (0.5 - 0.25 + 1.0) / 3.0;
+        assert!(mean.tensors()[0].values().all(|x| (x - expected).abs() <= step));
+    }
+
+    #[test]
+    fn faults_are_located_and_programs_named() {
+        let key = key();
+        let update = Quantised::from_fields(vec![1; 2000], 1);
+        let sealer = Sealer::new(&key, engine(), update, Ticket::draw().unwrap()).unwrap();
+        let (chunks, mut stream) = (*sealer.chunks(), sealer.seal_all().unwrap());
+        stream[chunks.offset_of(1)..][..8].fill(0xff);
+        let mut sum = Accumulator::new(key.public(), engine(), 2000);
+        let error = sum.add_stream(&stream).unwrap_err().to_string();
+        assert!(error.starts_with("chunk 1: residue 0"), "{error}");
+        let names = [
+            (Operation::Encrypt, "plain.encrypt"),
+            (Operation::Aggregate, "plain.sum"),
+            (Operation::Decrypt, "plain.decrypt"),
+        ];
+        for (operation, name) in names {
+            assert_eq!(key.program(operation, &*engine(), 3).unwrap().name(), name);
+        }
+    }
+}

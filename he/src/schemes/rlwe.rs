@@ -1,0 +1,79 @@
+//! `ckks-sum` and `ckks-sum-public`: RLWE with coefficient encoding, for sums that are exact.
+//!
+//! # The scheme
+//! Of `ckks-sum`; `ckks-sum-public` differs as described [below](#a-public-key).
+//!
+//! Over `R = Z_Q[X]/(X^N + 1)` the secret `s` is uniform ternary; N = 4096 and Q is the product of
+//! two primes of 50 bits, or N = 8192 and Q that of four, whichever takes fewer bytes a value (see
+//! [`parameters`]). A contribution has one public 32-byte seed, which with the index of a
+//! polynomial names a uniform `a`. It sends `b = a·s + e + m·2^margin`, `e` a fresh centred
+//! binomial of 2 × 21 bits and `m` the packed fields of each coefficient. Only `b` travels, in
+//! coefficient form, ten residues to a 512-bit beat, cut to the coefficients that carry something:
+//! this is what makes an upload smaller than the float32 it protects. The sum of `b`s decrypts with
+//! the sum of `a`s. Rings differ in nothing but these numbers: beats travel and are added in the
+//! fewest that hold whole coefficients, one beat of five or two.
+//!
+//! # Exactness
+//! The noise of a sum is bounded for certain ([`RlweParameters`](parameters::RlweParameters) holds the bound),
+//! so rounding removes it always: decryption cannot fail, and what it reveals to a key holder is
+//! the exact sum and nothing of the noise.
+//!
+//! # Security
+//! Recovering anything from seeds and `b`s is ternary RLWE with `log₂ Q < 100` at N = 4096, or
+//! `log₂ Q < 200` at N = 8192. The Homomorphic Encryption Standard allows 109 and 218 for 128-bit
+//! security, and 101 and 202 against quantum computers.
+//!
+//! The standard's table is for noise of standard deviation about 3.2 (8/√(2π) = 3.19). Ours, the
+//! number of ones among 21 random bits less that among 21 others, has √(42/4) = 3.24: not less.
+//! - The attacks that the table counts (primal, dual, decoding) know the noise by its standard
+//!   deviation alone: they look for short vectors, of which it tells the length. None is known to
+//!   gain from a binomial's shape beside a rounded Gaussian's; ML-KEM (FIPS 203) stands on centred
+//!   binomials of far smaller deviation.
+//! - It is bounded, by 21. Attacks on bounded noise (S. Arora, R. Ge, 2011) solve equations of
+//!   degree 43, one factor for each value that it takes: N unknowns have about N^43 monomials of
+//!   that degree, and as many samples are needed to linearise them.
+//! - A Gaussian has to be cut off somewhere, and its tail then is a chance of failing. Here the
+//!   bound is a fact, and the proof of exactness is of every sum, not of most.
+//! - Sampling is two counts of ones in one word of a ChaCha20 stream: no table, no rejection and no
+//!   branch, so it takes the same time whatever it draws.
+//!
+//! # A public key
+//! Under `ckks-sum-public`, for clients who must not hold the secret, the key itself is one such
+//! sample: `b = a·s + e` with a uniform `a` that a seed in the key file names, and `e` as above. To
+//! encrypt one polynomial a client draws a uniform ternary `u` and two of the same noise, `e₀` and `e₁`,
+//! and sends `c₁ = a·u + e₁` and `c₀ = b·u + e₀ + m·2^margin`. Sums of both decrypt as
+//! `c₀ − c₁·s = m·2^margin + e·u + e₀ − e₁·s`: nothing has to be expanded from seeds, and the program is
+//! the same for any number of contributors. The price is a second polynomial on the wire, whole, since
+//! a coefficient of `c₁·s` is of all coefficients of `c₁` (the *mask*: see
+//! [`Geometry`](crate::params::Geometry)), and noise that products with ternary polynomials multiply:
+//! at 64 clients a margin of 25 or 26 bits in place of 12. The bound still is one, for certain, so sums
+//! are exact and decryption cannot fail.
+//!
+//! - **Without the secret** both halves hide `m`: the pairs `(a, b)`, then `(a, c₁)` and `(b, c₀)` are
+//!   samples of ternary RLWE over the rings of the table above, first under `s`, then under `u`, each
+//!   with noise of the standard's deviation (V. Lyubashevsky, C. Peikert, O. Regev, "On ideal lattices
+//!   and learning with errors over rings", 2010). `u` is as near to uniform as 2^-64 a coefficient.
+//! - **Whoever holds the secret** learns of a sum the exact integers, and of its noise, which is a sum
+//!   too and independent of them. Of a single contribution it learns everything, as under `ckks-sum`: what
+//!   is gained is that clients cannot read one another's.
+//! - **Randomness** is three fresh keys a contribution, one each for `u`, `e₀` and `e₁`, and the index
+//!   of the polynomial. One `u` in two ciphertexts would tell the difference of their messages, so what
+//!   is resumed starts at a polynomial. The public seed of a contribution only names it.
+//! - **Chosen ciphertexts.** Who may choose what is decrypted, and is told whether it was a sum, learns
+//!   of the secret bit by bit, as under any scheme of this kind. Decrypt sums of an aggregator that is
+//!   trusted to add, as all of this assumes, and do not tell strangers which of theirs did not open.
+//!
+//! # Seeds
+//! A seed must never serve two contributions under one `ckks-sum` key: the difference of two `b`s of one `a`
+//! is free of `s`. Nor one chunk twice: the average of many `b`s of one message is free of noise.
+//! [`Ticket`](crate::Ticket) and [`Sealer`](crate::Sealer) see to that.
+
+pub(crate) mod asymmetric;
+mod beats;
+pub(crate) mod parameters;
+mod polynomials;
+mod rounding;
+mod secret;
+pub(crate) mod symmetric;
+
+pub use parameters::{NOISE_BOUND, RlweParameters};

@@ -1,0 +1,60 @@
+//! Polynomials of a sum in beats: how they add, and which beats are ciphertexts.
+
+use std::sync::Arc;
+
+use ciphergram_accel::{Builder, Engine, Program, Ring, beats};
+
+use crate::{error::CiphertextFault, params::Chunks};
+
+/// Builds the program that adds beats in place, the beats of one unit an item.
+pub(super) fn sum_program(ring: &Arc<Ring>) -> Arc<Program> {
+    let unit = beats::beats_per_unit(ring.primes().len());
+    let mut b = Builder::new("ckks-sum.sum");
+    let sum = b.beat_sums("sum", ring, unit);
+    let x = b.beats("x", ring, unit);
+    let next = b.add_beats("next", sum, x);
+    b.update(sum, next);
+    b.build().into()
+}
+
+/// Returns the lanes of a whole chunk.
+pub(super) fn lanes_per_chunk(chunks: &Chunks) -> usize {
+    chunks.geometry().chunk_bytes() / beats::BYTES * beats::LANES
+}
+
+/// Finds the first lane, of chunks from `first` on, that is not below its prime, or past the end of a mask
+/// but not zero.
+pub(super) fn range_fault(
+    ring: &Ring,
+    engine: &dyn Engine,
+    (chunks, first): (&Chunks, u32),
+    words: &[u64],
+) -> Option<CiphertextFault> {
+    let bad = engine.first_bad_lane(words, ring);
+    let stray = first_stray((chunks, first), words, ring);
+    let stray = stray.filter(|&lane| bad.is_none_or(|bad| lane < bad));
+    let stray = stray.map(|lane| CiphertextFault::Stray { lane });
+    stray.or(bad.map(|lane| CiphertextFault::Residue { lane }))
+}
+
+/// Finds the first lane of a mask in `words` that is past the end of its polynomial, but not zero.
+fn first_stray((chunks, first): (&Chunks, u32), words: &[u64], ring: &Ring) -> Option<usize> {
+    let g = chunks.geometry();
+    // A mask has no more chunks than it needs: only the last goes past its end.
+    let last = g.mask_chunks.checked_sub(1)?;
+    let (lanes, place) = (lanes_per_chunk(chunks), first as usize % g.group_chunks());
+    let end = ring.len_words() - last * lanes;
+    let skipped = (last + g.group_chunks() - place) % g.group_chunks();
+    let own = words.chunks(g.chunk_bytes() / 8).enumerate().skip(skipped);
+    own.step_by(g.group_chunks())
+        .find_map(|(i, own)| stray_lane(own, end).map(|lane| i * lanes + lane))
+}
+
+/// Finds the first lane of beats, from `end` of a polynomial on, that is not zero.
+pub(super) fn stray_lane(words: &[u64], end: usize) -> Option<usize> {
+    let lanes = words.len() / beats::WORDS * beats::LANES;
+    (end..lanes).find(|lane| {
+        let beat = &words[lane / beats::LANES * beats::WORDS..][..beats::WORDS];
+        beats::lane(beat, lane % beats::LANES) != 0
+    })
+}

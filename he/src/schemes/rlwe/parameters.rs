@@ -1,0 +1,291 @@
+//! The rings of `ckks-sum` and `ckks-sum-public`, within the security table, and the room of a coefficient.
+
+use std::sync::{Arc, LazyLock};
+
+use ciphergram_accel::{Ring, beats, ring::largest_primes};
+use crypto_bigint::U256;
+
+use crate::{
+    error::faults::ParameterError,
+    params::{
+        geometry::{CHUNK_BYTES, Geometry, bit_length, head_bits},
+        scheme::{Literal, Scheme},
+        security::{check_security, security_limit},
+    },
+};
+
+/// The bound on one coefficient of noise as it is drawn: see the `noise` step of programs.
+pub const NOISE_BOUND: u64 = 21;
+
+/// Ring, noise and margin of a `ckks-sum` or `ckks-sum-public` set.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RlweParameters {
+    /// The ring: N = 4096 with two primes of 50 bits, or N = 8192 with four.
+    pub ring: Arc<Ring>,
+    /// The most that a coefficient of the noise of one contribution is away from zero.
+    pub noise_of_one: u64,
+    /// The most that one of the noise of a whole sum is.
+    pub noise_bound: u64,
+    /// Bits below the fields that the summed noise cannot leave.
+    pub margin_bits: u32,
+    pub(crate) geometry: Geometry,
+}
+
+impl RlweParameters {
+    /// Returns `log₂ Q`.
+    #[must_use]
+    pub fn log_q(&self) -> f64 {
+        self.ring.primes().iter().map(|&q| (q as f64).log2()).sum()
+    }
+
+    /// Returns the most bits of Q at 128-bit security: the row of the table that the ring was checked by.
+    #[must_use]
+    pub fn security_limit(&self) -> u32 {
+        security_limit(self.ring.degree())
+    }
+
+    /// Returns the number of beats of the chunks of one polynomial that carry values.
+    pub(crate) fn value_beats(&self) -> usize {
+        self.geometry.value_chunks * self.geometry.chunk_bytes() / beats::BYTES
+    }
+
+    /// Returns the number of beats of the chunks of one mask.
+    pub(crate) fn mask_beats(&self) -> usize {
+        self.geometry.mask_chunks * self.geometry.chunk_bytes() / beats::BYTES
+    }
+}
+
+/// Derives the set of the ring with the fewest bytes a value; of equals, that of the smaller ring.
+///
+/// # Errors
+/// No ring has room for a chunk's head.
+pub(crate) fn choose(literal: Literal, field_bits: u32) -> Result<RlweParameters, ParameterError> {
+    let bytes = |set: &RlweParameters| set.geometry.bytes_per_value();
+    let best = of_rings(literal, field_bits).reduce(|best, next| match (&best, &next) {
+        (Ok(a), Ok(b)) if bytes(b) < bytes(a) => next,
+        (Ok(_), _) => best,
+        (Err(_), _) => next,
+    });
+    best.unwrap_or(Err(ParameterError::NoRoom { clients: literal.clients, bits: literal.bits }))
+}
+
+/// Derives the set of each ring, the smallest first.
+pub(crate) fn of_rings(
+    literal: Literal,
+    field_bits: u32,
+) -> impl Iterator<Item = Result<RlweParameters, ParameterError>> {
+    rings().iter().map(move |ring| derive(ring, literal, field_bits))
+}
+
+/// The rings to choose from, the smaller first. A coefficient of the larger one spends one margin,
+/// and one rounding down to whole fields, on 200 bits instead of on 100.
+fn rings() -> &'static [Arc<Ring>] {
+    static RINGS: LazyLock<[Arc<Ring>; 2]> =
+        LazyLock::new(|| [(4096, 2), (8192, 4)].map(|(degree, primes)| ring(degree, primes)));
+    &*RINGS
+}
+
+/// The ring of the largest primes of 50 bits.
+fn ring(degree: usize, primes: usize) -> Arc<Ring> {
+    match Ring::new(degree, &largest_primes(50, degree, primes)) {
+        Ok(ring) => Arc::new(ring),
+        Err(_) => unreachable!("the primes were chosen for the ring"),
+    }
+}
+
+/// Derives the set of a ring: a coefficient is `fields · 2^margin + noise` modulo Q.
+///
+/// # Bound
+/// Noise is drawn as a centred binomial of 2 × 21 bits, so no coefficient of it is more than 21 away
+/// from zero, ever. Under `ckks-sum` that of one contribution is one such draw, added coefficient by
+/// coefficient as integers; nothing here depends on the ring. Under `ckks-sum-public` it is
+/// `e·u + e₀ − e₁·s` with three draws `e`, `e₀`, `e₁` and ternary `u` and `s`: a coefficient of a
+/// product modulo `X^N + 1` is N terms, each of at most `21 · 1`, so it is at most
+/// `21·N + 21 + 21·N = 21·(2N + 1)`. The noise of a sum is at most
+/// `noise_bound = clients · noise_of_one < 2^(margin − 1)`.
+///
+/// The fields of a sum are at most `Σ_f clients · (2^bits − 2) · 2^(f · field_bits)`. Shifted by
+/// the margin, and with `noise_bound + 2^margin` on top, that is at most Q: this is checked with
+/// the exact integers, since Q is a little less than 2^100 or 2^200. So a sum `x` of fields and
+/// noise has `−2^(margin − 1) < x` and `x + 2^(margin − 1) < Q`: it never wraps but for negative
+/// noise around zero, which shows as just below Q. Adding `2^(margin − 1)` modulo Q and dropping
+/// the margin recovers the fields always: the probability that decryption fails is zero, over
+/// either ring.
+///
+/// # Errors
+/// The ring is not secure, or has no room for a chunk's head in a coefficient.
+fn derive(
+    ring: &Arc<Ring>,
+    literal: Literal,
+    field_bits: u32,
+) -> Result<RlweParameters, ParameterError> {
+    let prime_bits = ring.primes().iter().map(|&q| bit_length(u128::from(q))).sum();
+    check_security(ring.degree(), prime_bits)?;
+    lay_out(ring, literal, field_bits)
+}
+
+/// Derives the same without the security table.
+pub(crate) fn lay_out(
+    ring: &Arc<Ring>,
+    literal: Literal,
+    field_bits: u32,
+) -> Result<RlweParameters, ParameterError> {
+    let Literal { scheme, clients, bits } = literal;
+    let (degree, limbs) = (ring.degree(), ring.primes().len());
+    let is_public = scheme == Scheme::CkksSumPublic;
+    let noise_of_one = NOISE_BOUND * if is_public { 2 * degree as u64 + 1 } else { 1 };
+    let noise_bound = u64::from(clients) * noise_of_one;
+    let margin_bits = bit_length(u128::from(noise_bound)) + 1;
+    // At degrees up to 8192 a secure Q has at most 218 bits.
+    let q = ring.primes().iter().fold(U256::ONE, |q, &prime| q.wrapping_mul(&U256::from(prime)));
+    let largest_field = U256::from(u64::from(clients) * ((1 << bits) - 2));
+    let slack = U256::from(noise_bound + (1 << margin_bits));
+    let fits = |fields: &u32| {
+        let shifts = (0..*fields).map(|field| margin_bits + field * field_bits);
+        shifts.fold(slack, |sum, shift| sum.wrapping_add(&largest_field.shl(shift))) <= q
+    };
+    // What has more bits than Q does not fit, and would not fit the integers here either.
+    let most = q.bits().saturating_sub(margin_bits) / field_bits;
+    let fields = (1..=most).rev().find(fits).filter(|f| head_bits(clients) <= field_bits * f);
+    let fields_per_slot = fields.ok_or(ParameterError::NoRoom { clients, bits })? as usize;
+    let beats_per_unit = beats::beats_per_unit(limbs);
+    let unit_bytes = beats_per_unit * beats::BYTES;
+    let slots_per_unit = beats_per_unit * beats::LANES / limbs;
+    let slots_per_chunk = CHUNK_BYTES / unit_bytes * slots_per_unit;
+    let geometry = Geometry {
+        field_bits,
+        fields_per_slot,
+        slots_per_chunk,
+        head_fields: fields_per_slot,
+        slots_per_unit,
+        unit_bytes,
+        mask_chunks: if is_public { degree.div_ceil(slots_per_chunk) } else { 0 },
+        // No chunk spans two polynomials: the few coefficients left over carry nothing.
+        value_chunks: degree / slots_per_chunk,
+    };
+    Ok(RlweParameters { ring: ring.clone(), noise_of_one, noise_bound, margin_bits, geometry })
+}
+
+#[cfg(test)]
+mod tests {
+    use num_bigint::BigUint;
+
+    use super::*;
+    use crate::params::{BITS, MAX_CLIENTS, Parameters};
+
+    /// The rows of 128-bit security, from the standard once more.
+    fn allowed(degree: usize) -> u64 {
+        match degree {
+            4096 => 109,
+            8192 => 218,
+            _ => panic!("a ring of degree {degree}"),
+        }
+    }
+
+    /// Checks the set, computed another way than [`derive`] does.
+    fn check(p: &Parameters, clients: u32, bits: u32) {
+        let (g, rlwe) = (p.geometry(), p.rlwe().unwrap());
+        let primes = rlwe.ring.primes();
+        let q: BigUint = primes.iter().map(|&q| BigUint::from(q)).product();
+        assert!(q.bits() <= allowed(rlwe.ring.degree()));
+        assert!(primes.iter().all(|q| q % (2 * rlwe.ring.degree() as u64) == 1));
+        // Noise never reaches half of the margin: of a contribution one draw, or two products of
+        // draws with ternary polynomials and one draw more.
+        let (degree, public) = (rlwe.ring.degree(), p.scheme() == Scheme::CkksSumPublic);
+        let one = if public { 21 * degree as u64 + 21 + 21 * degree as u64 } else { 21 };
+        let noise = u64::from(clients) * one;
+        assert_eq!((rlwe.noise_of_one, rlwe.noise_bound), (one, noise));
+        assert!(2 * noise < 1 << rlwe.margin_bits && 4 * noise >= 1 << rlwe.margin_bits);
+        // A field holds the largest sum, and no bit more.
+        let largest = u64::from(clients) * ((1 << bits) - 2);
+        assert_eq!(u64::from(g.field_bits), BigUint::from(largest).bits());
+        // All fields at their largest and all noise leave half of the margin below Q; one field
+        // more does not.
+        let top = |fields: usize| {
+            let all = (0..fields).fold(BigUint::ZERO, |sum, _| (sum << g.field_bits) + largest);
+            (all << rlwe.margin_bits) + noise + (1u64 << (rlwe.margin_bits - 1))
+        };
+        assert!(top(g.fields_per_slot) < q);
+        assert!(top(g.fields_per_slot + 1) + (1u64 << (rlwe.margin_bits - 1)) > q);
+        // The head of all clients at the largest weight.
+        let weights = BigUint::from(clients) * u32::MAX;
+        let head = BigUint::from(clients) + (weights << p.count_bits());
+        assert!(head.bits() <= 64 && clients < 1 << p.count_bits());
+        assert!(head.bits() <= (g.head_fields * g.field_bits as usize) as u64);
+        // Chunks are of whole units, units of whole coefficients and whole beats.
+        assert_eq!(g.unit_bytes * 10, g.slots_per_unit * primes.len() * 64);
+        assert!(g.slots_per_chunk.is_multiple_of(g.slots_per_unit));
+        assert!((1..=CHUNK_BYTES).contains(&g.chunk_bytes()) && g.values_per_chunk() > 0);
+        // A polynomial's chunks are within it, and a mask is all of it.
+        assert!(g.value_chunks > 0 && g.value_chunks * g.slots_per_chunk <= degree);
+        assert!((g.value_chunks + 1) * g.slots_per_chunk > degree);
+        let mask = g.mask_chunks * g.slots_per_chunk;
+        assert!(if public {
+            (degree..degree + g.slots_per_chunk).contains(&mask)
+        } else {
+            mask == 0
+        });
+        let bytes = (g.mask_chunks + g.value_chunks) * g.chunk_bytes();
+        let values = g.value_chunks * g.values_per_chunk();
+        assert_eq!(bytes as f64 / values as f64, g.bytes_per_value());
+    }
+
+    #[test]
+    fn every_combination_has_a_set_within_table_and_headroom() {
+        let [chosen, alone] = every_combination_of(Scheme::CkksSum);
+        assert!(chosen.iter().all(|&count| count > 1000), "each ring has its use: {chosen:?}");
+        assert_eq!(alone, [0, 0], "either ring has room");
+        // A margin of 25 bits and more is better spent on a larger ring.
+        let [chosen, alone] = every_combination_of(Scheme::CkksSumPublic);
+        assert_eq!(chosen, [61, 17_347]);
+        assert_eq!(alone, [0, 758], "a head does not always fit the smaller ring");
+    }
+
+    /// Counts how often each ring is chosen, and how often it has to be.
+    fn every_combination_of(scheme: Scheme) -> [[usize; 2]; 2] {
+        let (mut chosen, mut alone) = ([0, 0], [0, 0]);
+        for clients in 1..=MAX_CLIENTS {
+            for bits in BITS {
+                let literal = Literal { scheme, clients, bits };
+                let p = Parameters::new(literal).unwrap();
+                check(&p, clients, bits);
+                let others = p.others();
+                assert!(others.len() <= 1);
+                let degree = |p: &Parameters| p.rlwe().unwrap().ring.degree();
+                let bytes = |p: &Parameters| p.geometry().bytes_per_value();
+                for other in &others {
+                    check(other, clients, bits);
+                    assert!(bytes(&p) < bytes(other) || degree(&p) < degree(other));
+                    assert!(bytes(&p) <= bytes(other) && p.id() != other.id());
+                }
+                let larger = usize::from(degree(&p) == 8192);
+                chosen[larger] += 1;
+                alone[larger] += usize::from(others.is_empty());
+            }
+        }
+        [chosen, alone]
+    }
+
+    #[test]
+    fn what_is_not_secure_or_has_no_room_is_refused() {
+        let derive = |degree, primes, clients, bits: u32| {
+            let literal = Literal { scheme: Scheme::CkksSum, clients, bits };
+            let field_bits = bit_length(u128::from(clients) * ((1 << bits) - 2));
+            super::derive(&ring(degree, primes), literal, field_bits).map(|set| set.geometry)
+        };
+        let insecure =
+            |degree, log_q, limit| Err(ParameterError::Insecure { degree, log_q, limit });
+        assert_eq!(derive(4096, 3, 4, 16), insecure(4096, 150, 109));
+        assert_eq!(derive(2048, 2, 4, 16), insecure(2048, 100, 54));
+        assert_eq!(derive(8192, 5, 4, 16), insecure(8192, 250, 218));
+        assert_eq!(derive(1024, 1, 4, 16), insecure(1024, 50, 0));
+        assert!(derive(8192, 3, 1024, 24).is_ok());
+        // One prime holds few fields, and no head beside the noise of a thousand.
+        assert!(derive(4096, 1, 1, 8).is_ok());
+        let no_room = ParameterError::NoRoom { clients: 1024, bits: 24 };
+        assert_eq!(derive(4096, 1, 1024, 24), Err(no_room));
+        assert_eq!(check_security(4096, 109), Ok(()));
+        let told = check_security(4096, 110).unwrap_err().to_string();
+        assert!(told.contains("take fewer primes or a larger N"), "{told}");
+    }
+}

@@ -1,0 +1,205 @@
+//! Groups of a sum as polynomials: packed, encrypted and written, or decrypted and rounded, one after the
+//! other while each is in cache.
+
+use std::{collections::BTreeSet, ops::Range, sync::Arc};
+
+use ciphergram_accel::Engine;
+use zeroize::Zeroizing;
+
+use super::{parameters::RlweParameters, rounding::Rounding};
+use crate::{
+    Error,
+    bytes::write_words,
+    codec::Packing,
+    contributors::ContributorSet,
+    ids::Seed,
+    schemes::{Encryptor, Groups, Opener, Pace, Scratch},
+    spread::spread,
+};
+
+/// Encrypts polynomials of one contribution.
+pub(super) trait EncryptPolynomial: Send + Sync {
+    /// Encrypts polynomial `index`, as many words of message for each coefficient as the ring has primes,
+    /// to the words of a whole group.
+    ///
+    /// # Errors
+    /// The engine's.
+    fn encrypt(
+        &self,
+        engine: &dyn Engine,
+        index: u64,
+        message: &[u64],
+        out: &mut Vec<u64>,
+    ) -> Result<(), Error>;
+}
+
+/// An encryptor of groups by polynomials.
+pub(super) struct GroupEncryptor<E> {
+    pub(super) parameters: Arc<RlweParameters>,
+    pub(super) polynomials: E,
+}
+
+/// Memory for a polynomial, kept from one to the next.
+#[derive(Default)]
+struct Room {
+    message: Zeroizing<Vec<u64>>,
+    /// The part that is not sent would tell of the part that is.
+    sealed: Zeroizing<Vec<u64>>,
+}
+
+impl<E: EncryptPolynomial> Encryptor for GroupEncryptor<E> {
+    fn groups_at_once(&self, pace: Pace) -> u32 {
+        match pace {
+            Pace::Soon => 4,
+            Pace::Bulk => 1 << 20,
+        }
+    }
+
+    fn seal(
+        &mut self,
+        engine: &dyn Engine,
+        packing: &Packing<'_>,
+        own: Range<u32>,
+        out: &mut [u8],
+    ) -> Result<(), Error> {
+        let chunks = packing.chunks();
+        let (mut groups, mut rest, mut first) = (vec![], out, own.start);
+        while first < own.end {
+            let group = first..own.end.min(chunks.group_of(first).end);
+            first = group.end;
+            let (bytes, after) = rest.split_at_mut(chunks.range_of(&group).len());
+            groups.push((group, bytes));
+            rest = after;
+        }
+        let seal = |room: &mut Room, (group, bytes): (Range<u32>, &mut [u8])| {
+            self.seal_group(engine, packing, group, room, bytes)
+        };
+        spread(groups, Room::default, seal).into_iter().collect()
+    }
+}
+
+impl<E: EncryptPolynomial> GroupEncryptor<E> {
+    /// Encrypts the chunks `own` of one group, which are all of it or its last ones.
+    fn seal_group(
+        &self,
+        engine: &dyn Engine,
+        packing: &Packing<'_>,
+        own: Range<u32>,
+        room: &mut Room,
+        out: &mut [u8],
+    ) -> Result<(), Error> {
+        let (ring, g) = (&self.parameters.ring, &self.parameters.geometry);
+        let (degree, words_each, each) =
+            (ring.degree(), ring.primes().len(), g.group_chunks() as u32);
+        // Coefficients of other chunks would tell earlier ones, sealed over no message as they are.
+        room.message.clear();
+        room.message.resize(degree * words_each, 0);
+        for chunk in own.clone().filter(|&chunk| !packing.chunks().is_mask(chunk)) {
+            let start = ((chunk % each) as usize - g.mask_chunks) * g.slots_per_chunk;
+            // Word by word, as programs have the integers of a polynomial.
+            packing.pack(chunk, self.parameters.margin_bits, words_each, |slot, words| {
+                for (w, &word) in words.iter().enumerate() {
+                    room.message[w * degree + start + slot] = word;
+                }
+            });
+        }
+        let index = u64::from(own.start / each);
+        self.polynomials.encrypt(engine, index, &room.message, &mut room.sealed)?;
+        let skipped = (own.start % each) as usize * g.chunk_bytes() / 8;
+        write_words(out, &room.sealed[skipped..]);
+        Ok(())
+    }
+}
+
+/// Decrypts polynomials of a sum.
+pub(super) trait DecryptPolynomial: Sync {
+    /// Decrypts the polynomial `index`, of the contributors in a set of the list, from the words of a whole group to
+    /// the integers of its coefficients.
+    ///
+    /// # Errors
+    /// The engine's.
+    fn decrypt(
+        &self,
+        engine: &dyn Engine,
+        index: u64,
+        contributors: (&[Seed], &ContributorSet),
+        scratch: &mut Scratch,
+    ) -> Result<(), Error>;
+}
+
+/// Makes an opener by polynomials, for rings of two or four primes.
+pub(super) fn opener<'a>(
+    parameters: &'a RlweParameters,
+    polynomials: impl DecryptPolynomial + 'a,
+) -> Box<dyn Opener + 'a> {
+    match parameters.ring.primes().len() {
+        2 => Box::new(GroupOpener {
+            parameters,
+            rounding: Rounding::<2>::new(parameters),
+            polynomials,
+        }),
+        _ => Box::new(GroupOpener {
+            parameters,
+            rounding: Rounding::<4>::new(parameters),
+            polynomials,
+        }),
+    }
+}
+
+/// An opener of groups by polynomials over a ring of `W` primes.
+struct GroupOpener<'a, const W: usize, D> {
+    parameters: &'a RlweParameters,
+    rounding: Rounding<W>,
+    polynomials: D,
+}
+
+impl<const W: usize, D: DecryptPolynomial> Opener for GroupOpener<'_, W, D> {
+    fn groups_at_once(&self) -> usize {
+        1
+    }
+
+    fn sizes(&self) -> (usize, usize) {
+        (self.parameters.ring.len_words(), W)
+    }
+
+    fn open(
+        &self,
+        engine: &dyn Engine,
+        groups: &Groups<'_>,
+        scratch: &mut Scratch,
+        take: &mut dyn FnMut(u32, &[u64]),
+    ) -> Result<(), Error> {
+        let g = &self.parameters.geometry;
+        // The last polynomial may hold fewer chunks than the others.
+        scratch.words.resize(g.group_chunks() * g.chunk_bytes() / 8, 0);
+        let index = u64::from(groups.own.start) / g.group_chunks() as u64;
+        let first = groups.own.start + g.mask_chunks as u32;
+        let carrying = &groups.sets[g.mask_chunks..];
+        // Usually all chunks of a polynomial are of the same contributors.
+        for set in carrying.iter().collect::<BTreeSet<_>>() {
+            self.polynomials.decrypt(engine, index, (groups.contributors, set), scratch)?;
+            for (i, _) in carrying.iter().enumerate().filter(|(_, own)| *own == set) {
+                let chunk = first + i as u32;
+                let count = groups.chunks.units_of(chunk) * g.slots_per_unit;
+                self.round(i * g.slots_per_chunk, count, scratch);
+                take(chunk, &scratch.slots);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<const W: usize, D> GroupOpener<'_, W, D> {
+    /// Rounds `count` coefficients from `start` on to slots.
+    fn round(&self, start: usize, count: usize, scratch: &mut Scratch) {
+        let degree = self.parameters.ring.degree();
+        let Scratch { integers, slots, .. } = scratch;
+        slots.resize(W * count, 0);
+        for slot in 0..count {
+            let integer = std::array::from_fn(|w| integers[w * degree + start + slot]);
+            for (w, word) in self.rounding.round(integer).into_iter().enumerate() {
+                slots[w * count + slot] = word;
+            }
+        }
+    }
+}

@@ -1,0 +1,278 @@
+//! Sums without a key.
+
+use std::{ops::Range, sync::Arc};
+
+use ciphergram_accel::{Engine, Operand, Program};
+
+use crate::{
+    Agreement, Contribution, Error, PublicKey, Sum,
+    bytes::{as_words, to_bytes},
+    contributors::{ContributorSet, Distinct},
+    error::CiphertextFault,
+    params::Chunks,
+};
+
+/// Chunks that are read and computed with at a time: a quarter of a megabyte, which stays in cache.
+const PIECE_CHUNKS: usize = 200;
+
+/// One running sum of every chunk of a stream, or of a stretch of them.
+///
+/// It adds what it is given: that each contribution is added once is the caller's duty.
+///
+/// Some schemes must correct a sum by the number of its additions before it leaves, so each chunk counts
+/// its own.
+pub struct Accumulator {
+    key: PublicKey,
+    engine: Arc<dyn Engine>,
+    program: Arc<Program>,
+    chunks: Chunks,
+    /// The chunks that are summed.
+    own: Range<u32>,
+    words: Vec<u64>,
+    /// For each of them.
+    additions: Vec<u32>,
+    /// Room for the words of what does not lie as words do.
+    room: Vec<u64>,
+}
+
+impl Accumulator {
+    /// Makes the empty sum of streams of `values` values.
+    #[must_use]
+    pub fn new(key: &PublicKey, engine: Arc<dyn Engine>, values: usize) -> Self {
+        let chunks = key.parameters().chunks(values);
+        let all = 0..chunks.count();
+        Self::of_stretch(key, engine, values, all)
+    }
+
+    /// Makes the empty sum of some chunks of such streams.
+    ///
+    /// # Panics
+    /// There are no such chunks.
+    #[must_use]
+    pub fn of_stretch(
+        key: &PublicKey,
+        engine: Arc<dyn Engine>,
+        values: usize,
+        own: Range<u32>,
+    ) -> Self {
+        let chunks = key.parameters().chunks(values);
+        assert!(own.start <= own.end && own.end <= chunks.count(), "no chunks {own:?}");
+        let mut words = vec![0; chunks.range_of(&own).len() / 8];
+        key.scheme().start_sum(&mut words);
+        let program = key.scheme().sum_program();
+        let additions = vec![0; own.len()];
+        Self { key: key.clone(), engine, program, chunks, own, words, additions, room: vec![] }
+    }
+
+    /// Returns how streams are cut.
+    #[must_use]
+    pub fn chunks(&self) -> &Chunks {
+        &self.chunks
+    }
+
+    /// Returns the place of chunks in the running sum, in bytes.
+    fn range(&self, chunks: &Range<u32>) -> Range<usize> {
+        let (first, Range { start, end }) =
+            (self.chunks.offset_of(self.own.start), self.chunks.range_of(chunks));
+        start - first..end - first
+    }
+
+    /// Returns the place of chunks among those that are summed.
+    fn place(&self, chunks: &Range<u32>) -> Range<usize> {
+        let [start, end] =
+            [chunks.start, chunks.end].map(|chunk| (chunk - self.own.start) as usize);
+        start..end
+    }
+
+    /// Checks the wire bytes of whole chunks for length and range, and what is past the end of a mask.
+    ///
+    /// # Errors
+    /// The first fault.
+    pub fn check(&mut self, chunks: Range<u32>, bytes: &[u8]) -> Result<(), CiphertextFault> {
+        // Chunks that are not there have no bytes.
+        let there = chunks.start >= self.own.start
+            && chunks.start < chunks.end
+            && chunks.end <= self.own.end;
+        let expected = if there { self.range(&chunks).len() } else { 0 };
+        if bytes.len() != expected || expected == 0 {
+            return Err(CiphertextFault::Length { found: bytes.len(), expected });
+        }
+        let words = as_words(&mut self.room, bytes);
+        let scheme = self.key.scheme();
+        scheme.range_fault(&*self.engine, &self.chunks, chunks.start, words).map_or(Ok(()), Err)
+    }
+
+    /// Checks a whole stream, ciphertext by ciphertext, and adds it: length, range, and for Paillier
+    /// that each is coprime to n.
+    ///
+    /// # Errors
+    /// The first fault with its chunk, 2^31 additions or more to a chunk, or the engine's. After any but
+    /// a wrong length, the whole sum is worth nothing.
+    pub fn add_stream(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        let expected = self.range(&self.own).len();
+        if bytes.len() != expected {
+            let fault = CiphertextFault::Length { found: bytes.len(), expected };
+            return Err(Error::Ciphertext { chunk: 0, fault });
+        }
+        // Piece by piece, so that what was checked is added while it is in cache.
+        for first in self.own.clone().step_by(PIECE_CHUNKS) {
+            let piece = first..self.own.end.min(first + PIECE_CHUNKS as u32);
+            let range = self.range(&piece);
+            let words = as_words(&mut self.room, &bytes[range.clone()]);
+            check_words(&self.key, &*self.engine, &self.chunks, first, words)?;
+            self.add(piece, &bytes[range])?;
+        }
+        Ok(())
+    }
+
+    /// Adds the wire bytes of whole chunks, which must have passed a check.
+    ///
+    /// # Errors
+    /// 2^31 additions or more to a chunk; nothing was added then. After an error of the engine, the
+    /// sums of these chunks are worth nothing.
+    pub fn add(&mut self, chunks: Range<u32>, bytes: &[u8]) -> Result<(), Error> {
+        let range = self.range(&chunks);
+        let place = self.place(&chunks);
+        let additions = &mut self.additions[place];
+        let admitted = i32::MAX as usize;
+        if additions.iter().any(|&count| count as usize == admitted) {
+            return Err(Error::TooManyContributors { found: admitted + 1, admitted });
+        }
+        let sum = &mut self.words[range.start / 8..range.end / 8];
+        let words = as_words(&mut self.room, bytes);
+        self.engine.run(&self.program, &mut [Operand::InOut(sum), Operand::In(words)])?;
+        additions.iter_mut().for_each(|count| *count += 1);
+        Ok(())
+    }
+
+    /// Returns the wire bytes of a chunk's sum, checked once more as a whole, for what the check of single
+    /// datagrams leaves out: factors that a ciphertext shares with a Paillier modulus.
+    ///
+    /// # Errors
+    /// The sum is no ciphertext: some contributor sent what is none. Or the engine's.
+    pub fn finish(&self, chunk: u32) -> Result<Vec<u8>, Error> {
+        let range = self.range(&(chunk..chunk + 1));
+        let (engine, scheme) = (&*self.engine, self.key.scheme());
+        let mut words = self.words[range.start / 8..range.end / 8].to_vec();
+        let additions = self.additions[(chunk - self.own.start) as usize];
+        scheme.finish_sum(engine, &mut words, additions)?;
+        match scheme.batch_fault(engine, &words)? {
+            Some(fault) => Err(Error::Ciphertext { chunk, fault }),
+            None => Ok(to_bytes(&words)),
+        }
+    }
+
+    /// Returns the wire bytes of the whole sum.
+    ///
+    /// # Errors
+    /// The engine's.
+    pub fn into_stream(mut self) -> Result<Vec<u8>, Error> {
+        // Usually one run: every chunk has every contribution.
+        let mut words = std::mem::take(&mut self.words);
+        let mut first = self.own.start;
+        for run in self.additions.chunk_by(|a, b| a == b) {
+            let chunks = first..first + run.len() as u32;
+            let range = self.range(&chunks);
+            let words = &mut words[range.start / 8..range.end / 8];
+            self.key.scheme().finish_sum(&*self.engine, words, run[0])?;
+            first = chunks.end;
+        }
+        Ok(to_bytes(&words))
+    }
+}
+
+/// Sums whole contributions given one by one, so that only one need be in memory.
+///
+/// `name` says which one an error is about.
+///
+/// # Errors
+/// More than the key admits, none at all, the same one twice, other tensors or ranges than the
+/// first, or what is no ciphertext. The offender is named.
+pub fn aggregate<'a, N: ToString>(
+    key: &PublicKey,
+    engine: Arc<dyn Engine>,
+    contributions: impl IntoIterator<Item = (N, Result<Contribution<'a>, Error>)>,
+) -> Result<Sum, Error> {
+    let mut sum: Option<(Accumulator, Agreement)> = None;
+    let (mut contributors, mut distinct) = (vec![], Distinct::default());
+    for (name, contribution) in contributions {
+        let add = || -> Result<(), Error> {
+            let c = contribution?;
+            let (found, chunks) = (c.stream.len(), key.parameters().chunks(c.agreement.values()));
+            // Before anything is allocated: an agreement can claim any number of values.
+            if found != chunks.total_bytes() {
+                let fault = CiphertextFault::Length { found, expected: chunks.total_bytes() };
+                return Err(Error::Ciphertext { chunk: 0, fault });
+            }
+            let (accumulator, agreement) = sum.get_or_insert_with(|| {
+                let values = c.agreement.values();
+                (Accumulator::new(key, engine.clone(), values), c.agreement.clone())
+            });
+            c.agreement.check_same(agreement)?;
+            distinct.add(c.seed)?;
+            let admitted = key.parameters().clients() as usize;
+            if contributors.len() == admitted {
+                return Err(Error::TooManyContributors { found: admitted + 1, admitted });
+            }
+            accumulator.add_stream(&c.stream)?;
+            contributors.push(c.seed);
+            Ok(())
+        };
+        add().map_err(|e| e.within(name))?;
+    }
+    let (accumulator, agreement) = sum.ok_or(Error::NothingToSum)?;
+    let all = ContributorSet::all(contributors.len());
+    let sets = vec![all; accumulator.chunks().count() as usize];
+    Ok(Sum { contributors, agreement, sets, stream: accumulator.into_stream()? })
+}
+
+impl Sum {
+    /// Checks all that can be checked without the secret key, as [`OpenedSum::open`](crate::OpenedSum::open)
+    /// does: that the parts fit together, and that every ciphertext is one. Not that the sum is what its
+    /// contributors sent.
+    ///
+    /// # Errors
+    /// The first fault, with its chunk; the engine's.
+    pub fn verify(&self, key: &PublicKey, engine: &dyn Engine) -> Result<(), Error> {
+        let chunks = key.parameters().chunks(self.agreement.values());
+        self.check(&chunks)?;
+        check_stream(key, engine, &chunks, &self.stream)
+    }
+}
+
+/// Checks every ciphertext of a stream, whose length must be right.
+fn check_stream(
+    key: &PublicKey,
+    engine: &dyn Engine,
+    chunks: &Chunks,
+    bytes: &[u8],
+) -> Result<(), Error> {
+    let mut room = vec![];
+    let pieces = bytes.chunks(PIECE_CHUNKS * chunks.geometry().chunk_bytes());
+    for (first, piece) in (0..).step_by(PIECE_CHUNKS).zip(pieces) {
+        check_words(key, engine, chunks, first, as_words(&mut room, piece))?;
+    }
+    Ok(())
+}
+
+/// Checks every ciphertext in the words of chunks from `first` on.
+///
+/// # Errors
+/// The first fault; the engine's.
+pub(super) fn check_words(
+    key: &PublicKey,
+    engine: &dyn Engine,
+    chunks: &Chunks,
+    first: u32,
+    words: &[u64],
+) -> Result<(), Error> {
+    let scheme = key.scheme();
+    let fault = match scheme.range_fault(engine, chunks, first, words) {
+        None => scheme.batch_fault(engine, words)?,
+        fault => fault,
+    };
+    match fault.map(|fault| fault.locate(scheme.places_per_chunk(chunks))) {
+        Some((chunk, fault)) => Err(Error::Ciphertext { chunk: first + chunk, fault }),
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,159 @@
+//! One contribution, encrypted chunk by chunk.
+
+use std::{ops::Range, sync::Arc};
+
+use ciphergram_accel::Engine;
+
+use super::Ticket;
+use crate::{
+    Agreement, Contribution, Error, Parameters, Quantised, Update,
+    codec::Packing,
+    ids::{KeyId, Seed},
+    keys::KeyRef,
+    params::Chunks,
+    random,
+    schemes::{Encryptor, Pace},
+};
+
+/// A whole contribution, as [`encrypt`] makes it.
+pub struct Encrypted {
+    /// The contribution.
+    pub contribution: Contribution<'static>,
+    /// The number of values of each tensor that were outside its range.
+    pub clipped: Vec<usize>,
+}
+
+/// Encrypts a client's update: clips and rounds it over the agreed ranges, and seals it under a fresh seed.
+///
+/// # Errors
+/// A public key that does not encrypt; an update that is not laid out as agreed, or has a value that is not
+/// finite; a weight that is not from 1 to the agreed largest; the engine's, or no randomness.
+pub fn encrypt<'a>(
+    key: impl Into<KeyRef<'a>>,
+    engine: Arc<dyn Engine>,
+    update: &Update,
+    agreement: &Agreement,
+    weight: u64,
+) -> Result<Encrypted, Error> {
+    let key = key.into();
+    key.check_encrypts()?;
+    let (parameters, mut rng) = (key.public().parameters(), random::generator()?);
+    let update = Quantised::new(update, agreement, weight, parameters, &mut rng)?;
+    let clipped = update.clipped().to_vec();
+    let sealer = Sealer::new(key, engine, update, Ticket::draw()?)?;
+    let (seed, agreement) = (sealer.seed(), agreement.clone());
+    let contribution = Contribution { seed, agreement, stream: sealer.seal_all()?.into() };
+    Ok(Encrypted { contribution, clipped })
+}
+
+/// Encrypts one update, each chunk exactly once, in order.
+pub struct Sealer {
+    engine: Arc<dyn Engine>,
+    encryptor: Box<dyn Encryptor>,
+    parameters: Parameters,
+    chunks: Chunks,
+    update: Quantised,
+    key: KeyId,
+    ticket: Ticket,
+    next: u32,
+}
+
+impl Sealer {
+    /// Makes a sealer of an update under a ticket: of the whole update if the ticket was drawn, of the
+    /// chunks that are left if it was resumed. Who holds the secret key encrypts with it, where that is
+    /// quicker.
+    ///
+    /// A value too large for its field would spill into its neighbours, in everyone's sum, and is refused.
+    ///
+    /// # Errors
+    /// A public key that does not encrypt; integers of other parameters; chunks that this process has
+    /// sealed already; under `ckks-sum-public`, a ticket that was resumed within a polynomial; the
+    /// engine's, or no randomness.
+    pub fn new<'a>(
+        key: impl Into<KeyRef<'a>>,
+        engine: Arc<dyn Engine>,
+        update: Quantised,
+        mut ticket: Ticket,
+    ) -> Result<Self, Error> {
+        let key = key.into();
+        let encryptor = match key {
+            KeyRef::Public(key) => key.encryption()?.encryptor(&*engine)?,
+            KeyRef::Secret(key) => key.scheme().encryptor(&*engine, &ticket.seed())?,
+        };
+        let parameters = key.public().parameters().clone();
+        let most = 2 * parameters.half_steps();
+        if update.weight() == 0 || update.fields().iter().any(|&f| f > most) {
+            return Err(Error::NotQuantised { bits: parameters.bits() });
+        }
+        let chunks = parameters.chunks(update.fields().len());
+        let (key, next) = (key.public().id(), ticket.next());
+        // The rest of a polynomial would be under another mask than its beginning.
+        let group = chunks.opening_with(next.min(chunks.count() - 1));
+        if group.start < next && next < group.end {
+            return Err(Error::ResumedWithin { next, start: group.start, end: group.end });
+        }
+        // Nothing is spent yet; chunks that were spent are refused here, before any work.
+        ticket.spend(key, next)?;
+        Ok(Self { engine, encryptor, parameters, chunks, update, key, ticket, next })
+    }
+
+    /// Returns the contribution's public record.
+    #[must_use]
+    pub fn seed(&self) -> Seed {
+        self.ticket.seed()
+    }
+
+    /// Returns how the update is cut.
+    #[must_use]
+    pub fn chunks(&self) -> &Chunks {
+        &self.chunks
+    }
+
+    /// Seals the next chunks and returns their wire bytes, or nothing when all are sealed.
+    ///
+    /// # Errors
+    /// The engine's, or another sealer was resumed under the same seed and came first.
+    pub fn next_batch(&mut self) -> Result<Option<Vec<u8>>, Error> {
+        let own = self.next_chunks(Pace::Soon);
+        if own.is_empty() {
+            return Ok(None);
+        }
+        let mut bytes = vec![0; self.chunks.range_of(&own).len()];
+        self.seal(own, &mut bytes)?;
+        self.ticket.spend(self.key, self.next)?;
+        Ok(Some(bytes))
+    }
+
+    /// Seals all chunks at once, as the stream of a file.
+    ///
+    /// # Errors
+    /// As [`next_batch`](Self::next_batch).
+    pub fn seal_all(mut self) -> Result<Vec<u8>, Error> {
+        let mut stream = vec![0; self.chunks.range_of(&(self.next..self.chunks.count())).len()];
+        let mut rest = &mut stream[..];
+        while self.next < self.chunks.count() {
+            let own = self.next_chunks(Pace::Bulk);
+            let (bytes, after) = rest.split_at_mut(self.chunks.range_of(&own).len());
+            self.seal(own, bytes)?;
+            rest = after;
+        }
+        self.ticket.spend(self.key, self.next)?;
+        Ok(stream)
+    }
+
+    /// Returns the chunks to seal next, to the end of a group.
+    fn next_chunks(&self, pace: Pace) -> Range<u32> {
+        let each = self.chunks.geometry().group_chunks() as u32;
+        let groups = self.next / each + self.encryptor.groups_at_once(pace);
+        self.next..self.chunks.count().min(groups.saturating_mul(each)).max(self.next)
+    }
+
+    /// Seals the next chunks, which count as sealed only when they are.
+    fn seal(&mut self, own: Range<u32>, out: &mut [u8]) -> Result<(), Error> {
+        let packing = Packing::new(&self.update, &self.chunks, &self.parameters);
+        let end = own.end;
+        self.encryptor.seal(&*self.engine, &packing, own, out)?;
+        self.next = end;
+        Ok(())
+    }
+}
