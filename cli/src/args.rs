@@ -8,8 +8,8 @@ use ciphergram_he::{
     params::{Literal, ParameterError},
 };
 use ciphergram_nic::{
+    faults::MILLION,
     proto::{NodeId, datagram::MAX_DATAGRAM_BYTES, endpoint::DEFAULT_DATAGRAM_BYTES},
-    relay::MILLION,
 };
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
@@ -444,7 +444,7 @@ pub(crate) struct Relay {
     /// Milliseconds that each datagram is under way
     #[arg(long, default_value = "0", value_parser = milliseconds, value_name = "MS")]
     pub(crate) delay: Duration,
-    /// Up to so many milliseconds longer, drawn for each: they overtake each other
+    /// Milliseconds added to that at most, drawn for each datagram: they overtake each other
     #[arg(long, default_value = "0", value_parser = milliseconds, value_name = "MS")]
     pub(crate) jitter: Duration,
     /// Datagrams lost
@@ -459,6 +459,9 @@ pub(crate) struct Relay {
     /// Datagrams cut to their header
     #[arg(long, default_value = "0", value_parser = percent, value_name = "PERCENT")]
     pub(crate) trim: u32,
+    /// Datagrams marked for congestion
+    #[arg(long, default_value = "0", value_parser = percent, value_name = "PERCENT")]
+    pub(crate) mark: u32,
     /// Megabits of datagrams a second that pass in each direction [default: no limit]
     #[arg(long, value_parser = rate, value_name = "MBIT/S")]
     pub(crate) rate: Option<NonZeroU64>,

@@ -7,6 +7,7 @@
 //! |---|---|---|
 //! | [`proto`] | the protocol as a pure state machine: datagrams, regions, reliability, the exactly-once sum | time as a value; no clock, socket, thread or unseeded randomness |
 //! | [`round`] | rounds over it: join, open, contribute, close, deliver; equally pure | no scheme: hello, charter and chunks are bytes for a [`Job`](round::Job) and a [`Summer`](proto::Summer) |
+//! | [`faults`] | how a network misbehaves, and one seeded decision of a datagram's fate, for the three that follow | how long a header is |
 //! | [`sim`] | a network on virtual time with seeded faults | any [`Node`] |
 //! | [`wire`] | UDP, and capturing what passes to a file | bytes and addresses |
 //! | [`relay`] | a switch between real sockets that loses, trims and delays, from one seed | how long a header is |
@@ -31,6 +32,7 @@
 mod crew;
 pub mod driver;
 mod error;
+pub mod faults;
 pub mod federation;
 mod node;
 pub mod proto;

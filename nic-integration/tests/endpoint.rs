@@ -9,20 +9,21 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use ciphergram_nic::faults::Faults;
 use ciphergram_nic::proto::{
     Cause, Config, Endpoint, Event, Geometry, Identity, NodeId, Peer, Refusal, Stretch, SumConfig,
     SumRegion, Summer, Time,
 };
-use ciphergram_nic::sim::{Faults, Network};
+use ciphergram_nic::sim::Network;
 use ciphergram_nic::{NicError, Node};
 
 const ROUGH: Faults = Faults {
-    loss: 300,
-    duplication: 100,
-    corruption: 50,
-    trimming: 50,
-    marking: 40,
-    junk: 50,
+    loss: 300_000,
+    duplication: 100_000,
+    corruption: 50_000,
+    trimming: 50_000,
+    marking: 40_000,
+    junk: 50_000,
     lateness: 0,
     delay: Duration::from_micros(50),
     jitter: Duration::from_millis(2),
@@ -266,7 +267,7 @@ fn two_that_greet_each_other_at_once_come_to_one_session() {
 
 #[test]
 fn nothing_is_said_when_there_is_nothing_to_say() {
-    let faults = Faults { duplication: 1000, trimming: 500, ..Faults::default() };
+    let faults = Faults { duplication: 1_000_000, trimming: 500_000, ..Faults::default() };
     let mut pair = Pair::new(5, faults);
     pair.ends[1].register_memory(1, 1000, None).unwrap();
     pair.ends[0].write(Time::ZERO, Peer::of(node(2)), 1, 0, pattern(900, 0), None).unwrap();

@@ -11,8 +11,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ciphergram_nic::NicError;
+use ciphergram_nic::faults::Faults;
 use ciphergram_nic::proto::{Bell, Cause, Config, Endpoint, Event, MAX_ENGINES, Peer};
-use ciphergram_nic::sim::Faults;
 
 use ways::{MEMORY, QUICK, Ways, World, identity, node};
 
@@ -25,13 +25,13 @@ fn peer(end: u8) -> Peer {
 }
 
 const ROUGH: Faults = Faults {
-    loss: 50,
-    duplication: 100,
-    corruption: 20,
-    trimming: 50,
-    marking: 40,
-    junk: 20,
-    lateness: 2,
+    loss: 50_000,
+    duplication: 100_000,
+    corruption: 20_000,
+    trimming: 50_000,
+    marking: 40_000,
+    junk: 20_000,
+    lateness: 2_000,
     delay: Duration::from_micros(50),
     jitter: Duration::from_millis(1),
 };

@@ -12,9 +12,9 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ciphergram_nic::faults::Faults;
 use ciphergram_nic::proto::path::MAX_PATHS;
 use ciphergram_nic::proto::{Cause, Config, Endpoint, Event, Peer};
-use ciphergram_nic::sim::Faults;
 use ciphergram_nic::{NicError, Node};
 
 use ways::{MEMORY, QUICK, Ways, World, addr, identity, node};
@@ -44,11 +44,11 @@ fn datagrams_are_sprayed_over_all_ways_and_back() {
 fn rough_ways_lose_nothing() {
     for paths in [2, 5, 16] {
         let faults = Faults {
-            loss: 150,
-            duplication: 50,
-            corruption: 20,
-            trimming: 50,
-            marking: 40,
+            loss: 150_000,
+            duplication: 50_000,
+            corruption: 20_000,
+            trimming: 50_000,
+            marking: 40_000,
             jitter: Duration::from_millis(1),
             ..QUICK
         };
@@ -211,7 +211,7 @@ fn marks_of_congestion_are_told_and_slow_the_sender_down() {
         let took = world.write_and_check(400_000);
         (took, world.ends[1].endpoint.stats().congested)
     };
-    let (free, few, all) = (marked(0), marked(20), marked(1000));
+    let (free, few, all) = (marked(0), marked(20_000), marked(1_000_000));
     assert_eq!(free.1, 0);
     assert!(few.1 > 0 && all.1 >= 5 * 400_000 / 1292, "{few:?} {all:?}");
     assert!(all.0 > 4 * free.0, "{free:?} {all:?}");

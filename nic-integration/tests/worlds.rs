@@ -9,9 +9,9 @@ mod world;
 
 use std::time::Duration;
 
+use ciphergram_nic::faults::Faults;
 use ciphergram_nic::proto::Refusal;
 use ciphergram_nic::round::{AggregatorEvent, ContributorEvent};
-use ciphergram_nic::sim::Faults;
 use world::{CHUNKS, World, node};
 
 /// Longer than any round's deadlines, give-ups and lingering together.
@@ -62,7 +62,7 @@ fn the_faults_of_the_worlds_do_happen() {
     for seed in seeds(20) {
         let mut world = started(seed, 3, 2);
         assert!(world.run(FOREVER, all_ended));
-        let tally = world.network.tally();
+        let tally = world.network.tally().injected;
         let stats = world.aggregator.as_ref().unwrap().stats();
         let seen = [
             tally.lost,

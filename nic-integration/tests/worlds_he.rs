@@ -19,13 +19,14 @@ use ciphergram_he::params::Scheme;
 use ciphergram_he::seal::Ticket;
 use ciphergram_he::{OpenedSum, Quantised, Sealer, SecretKey, Sum};
 use ciphergram_nic::Node;
+use ciphergram_nic::faults::Faults;
 use ciphergram_nic::federation::SumJob;
 use ciphergram_nic::proto::{Config, Endpoint, Event, Identity, Opcode, Peer, Refusal, Time};
 use ciphergram_nic::round::{
     Aggregator, AggregatorConfig, Contributor, ContributorConfig, ContributorEvent, End, Layout,
     Opening,
 };
-use ciphergram_nic::sim::{Faults, Network};
+use ciphergram_nic::sim::Network;
 use rand_chacha::ChaCha20Rng;
 use rand_core::SeedableRng;
 use support::{check_exact, engine, key, node, server, update, weight};
@@ -67,12 +68,12 @@ struct World {
 impl World {
     fn new(key: &'static SecretKey, seed: u64, clients: u16) -> Self {
         let faults = Faults {
-            loss: (seed * 37 % 301) as u32,
-            duplication: (seed * 53 % 151) as u32,
-            corruption: (seed * 19 % 41) as u32,
-            trimming: (seed * 61 % 151) as u32,
-            marking: (seed * 43 % 201) as u32,
-            junk: (seed * 29 % 61) as u32,
+            loss: (seed * 37 % 301) as u32 * 1000,
+            duplication: (seed * 53 % 151) as u32 * 1000,
+            corruption: (seed * 19 % 41) as u32 * 1000,
+            trimming: (seed * 61 % 151) as u32 * 1000,
+            marking: (seed * 43 % 201) as u32 * 1000,
+            junk: (seed * 29 % 61) as u32 * 1000,
             lateness: 0,
             delay: Duration::from_micros(50),
             jitter: Duration::from_micros(seed * 71 % 5000),

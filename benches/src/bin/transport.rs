@@ -9,7 +9,10 @@ use ciphergram_benches::transport::{
     Failure, Libfabric, Setting, Wait, ceiling, sums, sums_insecure_1024, trips, writes,
 };
 use ciphergram_he::Scheme;
-use ciphergram_nic::proto::Suite;
+use ciphergram_nic::{
+    faults::{Faults, MILLION},
+    proto::Suite,
+};
 
 const MEBIBYTE: usize = 1 << 20;
 const LONG: usize = 8900;
@@ -89,8 +92,12 @@ impl Table {
             let setting = Setting { engines: [2; 2], ..Setting::of(bytes) };
             let name = format!("WRITE, {bytes}-byte datagrams, 2 engines to 2, of one to one");
             self.row(&name, plain, |span| writes(setting, MEBIBYTE, span))?;
-            for (what, loss, trimming) in [("lost", 10, 0), ("trimmed", 0, 10)] {
-                let setting = Setting { loss, trimming, ..Setting::of(bytes) };
+            let (lost, trimmed) = (
+                Faults { loss: MILLION / 100, ..Faults::default() },
+                Faults { trimming: MILLION / 100, ..Faults::default() },
+            );
+            for (what, faults) in [("lost", lost), ("trimmed", trimmed)] {
+                let setting = Setting { faults, ..Setting::of(bytes) };
                 let name = format!("WRITE, {bytes}-byte datagrams, 1 % {what}, of none");
                 self.row(&name, plain, |span| writes(setting, MEBIBYTE, span))?;
             }

@@ -7,6 +7,7 @@ use std::{
 
 use ciphergram_nic::{
     Crew, Driver,
+    faults::Faults,
     proto::{Config, Endpoint, Identity, NodeId, Peer, Suite},
     wire::{Faulty, UdpWire, Wire as _},
 };
@@ -20,10 +21,8 @@ pub struct Setting {
     pub datagram_bytes: usize,
     /// What seals datagrams.
     pub suite: Suite,
-    /// Of a thousand datagrams that arrive at either end, how many are lost.
-    pub loss: u32,
-    /// Of a thousand, how many arrive without their payload.
-    pub trimming: u32,
+    /// Faults that datagrams meet on arrival at either end.
+    pub faults: Faults,
     /// Source ports that datagrams are sprayed over.
     pub paths: u16,
     /// Engines of the end that waits, and of the one that contacts it, a thread each.
@@ -37,8 +36,7 @@ impl Setting {
         Self {
             datagram_bytes,
             suite: Suite::Aes256Gcm,
-            loss: 0,
-            trimming: 0,
+            faults: Faults::default(),
             paths: 1,
             engines: [1; 2],
         }
@@ -78,7 +76,7 @@ impl Pair {
         let end = |number: u8, engines: u16| -> Result<(End, SocketAddr), Failure> {
             let wire = || -> Result<_, Failure> {
                 let wire = UdpWire::bind_many((Ipv4Addr::LOCALHOST, 0).into(), setting.paths)?;
-                Ok(Faulty::new(wire, u64::from(number), setting.loss, setting.trimming))
+                Ok(Faulty::new(wire, setting.faults, u64::from(number)))
             };
             let mut driver = Driver::new(wire()?);
             let addr = driver.wire().local_addr()?;

@@ -1,14 +1,16 @@
-//! A switch on real sockets: many clients, one server, and a bad way in either direction.
+//! A switch on real sockets: many clients, one server, and a bad network in each direction.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use socket2::SockRef;
 use tracing::{debug, warn};
 
-use super::{Faults, Tally, Way};
+use super::{Datagram, Direction, Line, Tally};
 use crate::NicError;
+use crate::faults::Faults;
 use crate::proto::Time;
 use crate::wire::udp::{is_transient, open};
 
@@ -18,6 +20,8 @@ pub const MAX_CLIENTS: usize = 512;
 pub const IDLE_SPAN: Duration = Duration::from_secs(60);
 /// Datagrams taken from one socket before those that are due have their turn.
 const BATCH: usize = 64;
+/// The ECN field of a datagram that met congestion.
+const CONGESTED: u32 = 3;
 /// The longest sleep.
 const MAX_SLEEP: Duration = Duration::from_millis(100);
 
@@ -28,9 +32,9 @@ pub struct Switch {
     /// By where they are heard.
     clients: BTreeMap<SocketAddr, Client>,
     /// Each datagram is for the server, from the client that it is marked with.
-    to_server: Way<SocketAddr>,
+    to_server: Direction<SocketAddr>,
     /// Each is for the client that it is marked with.
-    to_clients: Way<SocketAddr>,
+    to_clients: Direction<SocketAddr>,
     origin: Instant,
     buffer: Vec<u8>,
     turned_away: u64,
@@ -44,16 +48,17 @@ struct Client {
 }
 
 impl Switch {
-    /// Listens at `listen` for who wants to reach `server`. Both directions have the same faults, a rate
-    /// and a queue of their own, shared by all clients; one seed is for both.
+    /// Listens at `listen` for clients of `server`. Both directions have the same faults, and a line of
+    /// their own that all clients share; one seed is for both.
     ///
     /// # Errors
     ///
-    /// [`NicError::Wire`]: the address is not free, or no way leads to the server.
+    /// [`NicError::Wire`]: the address is not free, or no route leads to the server.
     pub fn bind(
         listen: SocketAddr,
         server: SocketAddr,
         faults: Faults,
+        line: Line,
         seed: u64,
     ) -> Result<Self, NicError> {
         let listener = open(listen)?;
@@ -64,8 +69,8 @@ impl Switch {
             listener,
             server,
             clients: BTreeMap::new(),
-            to_server: Way::new(faults, seed),
-            to_clients: Way::new(faults, !seed),
+            to_server: Direction::new(faults, line, seed),
+            to_clients: Direction::new(faults, line, !seed),
             origin: Instant::now(),
             buffer: vec![0; 1 << 16],
             turned_away: 0,
@@ -130,14 +135,17 @@ impl Switch {
         Time::ZERO + self.origin.elapsed()
     }
 
-    /// Sends what is due.
+    /// Sends the datagrams that are due.
     fn forward(&mut self, now: Time) {
-        while let Some((from, bytes)) = self.to_server.pop(now) {
-            let sent = self.clients.get(&from).is_some_and(|c| c.socket.send(&bytes).is_ok());
-            self.unsent += u64::from(!sent);
+        while let Some(Datagram { to: from, bytes, congested, .. }) = self.to_server.pop(now) {
+            let send = |client: &Client| {
+                marked(&client.socket, congested, || client.socket.send(&bytes).is_ok())
+            };
+            self.unsent += u64::from(!self.clients.get(&from).is_some_and(send));
         }
-        while let Some((to, bytes)) = self.to_clients.pop(now) {
-            self.unsent += u64::from(self.listener.send_to(&bytes, to).is_err());
+        while let Some(Datagram { to, bytes, congested, .. }) = self.to_clients.pop(now) {
+            let send = || self.listener.send_to(&bytes, to).is_ok();
+            self.unsent += u64::from(!marked(&self.listener, congested, send));
         }
     }
 
@@ -164,7 +172,7 @@ impl Switch {
                 Err(error) => return Err(error.into()),
             };
             if self.admit(now, from) {
-                self.to_server.push(now, &from, &self.buffer[..length]);
+                self.to_server.push(now, &from, &mut self.buffer[..length]);
             } else {
                 self.turned_away += 1;
             }
@@ -181,7 +189,7 @@ impl Switch {
                 Err(error) => return Err(error.into()),
             };
             client.heard = now;
-            self.to_clients.push(now, &to, &self.buffer[..length]);
+            self.to_clients.push(now, &to, &mut self.buffer[..length]);
         }
         Ok(())
     }
@@ -208,6 +216,22 @@ impl Switch {
             }
         }
     }
+}
+
+/// Sends with a mark of congestion, if there is to be one.
+fn marked(socket: &UdpSocket, congested: bool, send: impl FnOnce() -> bool) -> bool {
+    if !congested {
+        return send();
+    }
+    // A system that cannot mark still forwards.
+    let set = |ecn| match socket.local_addr() {
+        Ok(SocketAddr::V6(_)) => SockRef::from(socket).set_tclass_v6(ecn),
+        _ => SockRef::from(socket).set_tos_v4(ecn),
+    };
+    let _ = set(CONGESTED);
+    let sent = send();
+    let _ = set(0);
+    sent
 }
 
 /// A socket that speaks with the server only.

@@ -3,9 +3,10 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
+use ciphergram_nic::faults::Faults;
 use ciphergram_nic::proto::Time;
 use ciphergram_nic::round::AggregatorConfig;
-use ciphergram_nic::sim::{Clock, Faults};
+use ciphergram_nic::sim::Clock;
 use rand_chacha::ChaCha8Rng;
 use rand_core::{Rng, SeedableRng};
 
@@ -270,7 +271,7 @@ impl Dice {
 
     /// From none to what hardly anything comes through.
     fn faults(&mut self) -> Faults {
-        let most = [0, 30, 150, 300, 500][self.below(5) as usize];
+        let most = [0, 30_000, 150_000, 300_000, 500_000][self.below(5) as usize];
         let mut fault =
             |most: u64| if self.below(3) == 0 { 0 } else { self.below(most + 1) as u32 };
         let mut faults = Faults {

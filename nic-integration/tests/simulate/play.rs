@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use ciphergram_nic::faults::Faults;
 use ciphergram_nic::proto::{Identity, Refusal, Time};
 use ciphergram_nic::round::{AggregatorEvent, Resume};
-use ciphergram_nic::sim::Faults;
 
 use crate::attacker::Attacker;
 use crate::plan::{Dice, Happening, Plan, Spool, When};
@@ -335,10 +335,10 @@ fn runs(client: &Client) -> bool {
 /// Bad enough, but most of what is sent arrives.
 fn calm(faults: Faults) -> Faults {
     Faults {
-        loss: faults.loss.min(200),
-        corruption: faults.corruption.min(100),
-        trimming: faults.trimming.min(300),
-        lateness: faults.lateness.min(10),
+        loss: faults.loss.min(200_000),
+        corruption: faults.corruption.min(100_000),
+        trimming: faults.trimming.min(300_000),
+        lateness: faults.lateness.min(10_000),
         jitter: faults.jitter.min(Duration::from_millis(20)),
         ..faults
     }

@@ -7,11 +7,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ciphergram_nic::Node;
+use ciphergram_nic::faults::Faults;
 use ciphergram_nic::proto::path::MAX_REST_SPAN;
 use ciphergram_nic::proto::{
     Config, Endpoint, Event, Identity, NodeId, Opcode, Origin, Peer, Route, Time,
 };
-use ciphergram_nic::sim::{Faults, Network, at};
+use ciphergram_nic::sim::{Network, at};
 
 pub(crate) const QUICK: Faults = Faults {
     loss: 0,

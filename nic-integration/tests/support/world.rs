@@ -14,6 +14,7 @@ use std::ops::Range;
 use std::time::Duration;
 
 use ciphergram_nic::Node;
+use ciphergram_nic::faults::Faults;
 use ciphergram_nic::proto::endpoint::{DEFAULT_HELD_BYTES, MAX_EVENTS, MAX_GREETINGS, MAX_PEERS};
 use ciphergram_nic::proto::{
     Config, Endpoint, Geometry, Identity, NodeId, Peer, Refusal, Stretch, Summer, Time,
@@ -22,7 +23,7 @@ use ciphergram_nic::round::{
     Aggregator, AggregatorConfig, AggregatorEvent, ContributionId, Contributor, ContributorConfig,
     ContributorEvent, End, Job, Layout, Opened, Opening, Resume,
 };
-use ciphergram_nic::sim::{Faults, Network, at};
+use ciphergram_nic::sim::{Network, at};
 
 pub(crate) use ledger::{Accumulators, Issue, Ledger};
 
@@ -564,12 +565,12 @@ impl Client {
 /// Faults of every mixture, up to 30 % of loss.
 fn faults(seed: u64) -> Faults {
     Faults {
-        loss: (seed * 37 % 301) as u32,
-        duplication: (seed * 53 % 151) as u32,
-        corruption: (seed * 19 % 41) as u32,
-        trimming: (seed * 61 % 151) as u32,
-        marking: 40,
-        junk: (seed * 29 % 61) as u32,
+        loss: (seed * 37 % 301) as u32 * 1000,
+        duplication: (seed * 53 % 151) as u32 * 1000,
+        corruption: (seed * 19 % 41) as u32 * 1000,
+        trimming: (seed * 61 % 151) as u32 * 1000,
+        marking: 40_000,
+        junk: (seed * 29 % 61) as u32 * 1000,
         lateness: 0,
         delay: Duration::from_micros(50),
         jitter: Duration::from_micros(seed * 71 % 5000),
