@@ -24,7 +24,7 @@ use ciphergram_he::{
 use ciphergram_nic::Node;
 use ciphergram_nic::federation::SumJob;
 use ciphergram_nic::proto::{
-    Config, Endpoint, Event, Identity, Peer, Refusal, Stretch, Summer, Time, engine::SWEEP_SPAN,
+    Config, Endpoint, Event, Identity, Peer, Refusal, Stretch, Summer, Time, pipeline::SWEEP_SPAN,
 };
 use ciphergram_nic::round::{
     Aggregator, AggregatorConfig, AggregatorEvent, ContributionId, Contributor, ContributorConfig,

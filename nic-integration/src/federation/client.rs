@@ -130,8 +130,8 @@ pub struct RoundResult {
 #[derive(Clone, Copy, Debug)]
 pub struct Ways {
     /// Pipelines, each with sockets and a thread.
-    pub engines: u16,
-    /// Sockets of an engine that each flow's datagrams are sprayed over.
+    pub pipelines: u16,
+    /// Sockets of a pipeline that each flow's datagrams are sprayed over.
     pub paths: u16,
     /// Flows that messages are dealt to; paths × flows is at most [`MAX_PATHS`](crate::proto::path::MAX_PATHS).
     pub flows: u16,
@@ -144,9 +144,9 @@ pub struct Ways {
 }
 
 impl Default for Ways {
-    /// One engine, one path, and sleep.
+    /// One pipeline, one path, and sleep.
     fn default() -> Self {
-        Self { engines: 1, paths: 1, flows: 1, poll: false, datagram_bytes: None }
+        Self { pipelines: 1, paths: 1, flows: 1, poll: false, datagram_bytes: None }
     }
 }
 
@@ -171,9 +171,9 @@ impl Client {
         identity: Identity,
         ways: Ways,
     ) -> Result<Self, Error> {
-        let Ways { engines, paths, flows, poll, datagram_bytes } = ways;
+        let Ways { pipelines, paths, flows, poll, datagram_bytes } = ways;
         let endpoint = fresh_endpoint(identity, server, datagram_bytes)?;
-        let endpoint = Config { engines, paths, flows, ..endpoint };
+        let endpoint = Config { pipelines, paths, flows, ..endpoint };
         let sockets = endpoint.sockets();
         let config = ContributorConfig {
             endpoint,
@@ -190,7 +190,7 @@ impl Client {
             (IpAddr::V6(_), false) => Ipv6Addr::UNSPECIFIED.into(),
         };
         let node = Contributor::new(config)?;
-        let pipelines = Pipelines::bind((local, 0).into(), engines, sockets, poll)?;
+        let pipelines = Pipelines::bind((local, 0).into(), pipelines, sockets, poll)?;
         Ok(Self { server, number, pipelines, node })
     }
 

@@ -16,7 +16,7 @@ use crate::{
 
 /// Bytes that all chunk sums of a round, each with its bitmap, may come to: one memory region.
 const MAX_SUM_BYTES: usize = u32::MAX as usize;
-/// Accumulators of a round, of about as many chunks each: so many engines may add at once.
+/// Accumulators of a round, of about as many chunks each: so many pipelines may add at once.
 const STRETCHES: u32 = 16;
 
 /// Sums updates encrypted under one key: the [`Job`] of a [`Server`](super::Server), also for

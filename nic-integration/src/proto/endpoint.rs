@@ -1,4 +1,4 @@
-//! One process's end of the protocol: links, regions, events; and engines, which do the work.
+//! One process's end of the protocol: links, regions, events; and pipelines, which do the work.
 
 mod census;
 mod greeting;
@@ -18,14 +18,14 @@ use crate::NicError;
 pub use census::Census;
 
 use super::datagram::{Kind, MAX_DATAGRAM_BYTES, OVERHEAD_BYTES, Opcode, read_prefix};
-use super::engine::{Engine, SWEEP_SPAN, Settings};
+use super::pipeline::{Pipeline, SWEEP_SPAN, Settings};
 use super::event::{Cause, Event, MessageId, Peer};
 use super::link::Link;
 use super::outbox::{MESSAGE_WINDOW, Message, Outbox};
 use super::path::{MAX_PATHS, Origin, Route};
 use super::region::{Memory, Region};
 use super::secure::{Gate, Identity, NodeId, Suite};
-use super::shared::{Bell, LaneId, MAX_ENGINES, Post, Shared, lock};
+use super::shared::{Bell, LaneId, MAX_PIPELINES, Post, Shared, lock};
 use super::stats::Stats;
 use super::sum::SumRegion;
 use super::time::Time;
@@ -84,8 +84,8 @@ pub struct Config {
     /// bursts does better with a burst.
     pub spray: u32,
     /// Pipelines of this process, each with sockets, sessions and buffers of its own.
-    pub engines: u16,
-    /// The ports at which engines from the second on listen, told to those who contact us. Without them nobody
+    pub pipelines: u16,
+    /// The ports at which pipelines from the second on listen, told to those who contact us. Without them nobody
     /// may.
     pub ports: Vec<u16>,
 }
@@ -106,12 +106,12 @@ impl Config {
             paths: 1,
             flows: 1,
             spray: DEFAULT_SPRAY,
-            engines: 1,
+            pipelines: 1,
             ports: vec![],
         }
     }
 
-    /// Sockets that an engine's wire must have.
+    /// Sockets that a pipeline's wire must have.
     #[must_use]
     pub fn sockets(&self) -> u16 {
         self.paths.saturating_mul(self.flows)
@@ -125,7 +125,7 @@ pub struct Endpoint {
     gate: Gate,
     shared: Arc<Shared>,
     /// The first, and those that are not driven elsewhere.
-    engines: Vec<Engine>,
+    pipelines: Vec<Pipeline>,
     /// Of those, the one that sent last.
     turn: usize,
     /// Boxed, since a tree has room for more than it holds.
@@ -144,7 +144,7 @@ pub struct Endpoint {
     /// Where the message ids of a new link begin: above those of every forgotten one.
     first_message: u64,
     next_sweep: Time,
-    /// What the engines do not count.
+    /// What the pipelines do not count.
     stats: Stats,
 }
 
@@ -155,8 +155,8 @@ impl Endpoint {
     ///
     /// [`NicError::DatagramSize`] if `datagram_bytes` is not within [`MIN_DATAGRAM_BYTES`] and
     /// [`MAX_DATAGRAM_BYTES`]; [`NicError::Paths`] if there is no path, or more than [`MAX_PATHS`];
-    /// [`NicError::Engines`] if there is no engine, or more than [`MAX_ENGINES`]; [`NicError::Ports`] if somebody may
-    /// contact us, and there are not as many ports as engines, less one.
+    /// [`NicError::Pipelines`] if there is no pipeline, or more than [`MAX_PIPELINES`]; [`NicError::Ports`] if somebody may
+    /// contact us, and there are not as many ports as pipelines, less one.
     pub fn new(config: Config) -> Result<Self, NicError> {
         let bytes = config.datagram_bytes;
         if !(MIN_DATAGRAM_BYTES..=MAX_DATAGRAM_BYTES).contains(&bytes) {
@@ -166,25 +166,25 @@ impl Endpoint {
         if !(1..=MAX_PATHS).contains(&sockets) {
             return Err(NicError::Paths { sockets, most: MAX_PATHS });
         }
-        let (engines, ports) = (config.engines, config.ports.len());
-        if !(1..=MAX_ENGINES).contains(&engines) {
-            return Err(NicError::Engines { engines, most: MAX_ENGINES });
+        let (pipelines, ports) = (config.pipelines, config.ports.len());
+        if !(1..=MAX_PIPELINES).contains(&pipelines) {
+            return Err(NicError::Pipelines { pipelines, most: MAX_PIPELINES });
         }
-        // Who may contact us must be told of every engine.
-        if !config.allow.is_empty() && ports + 1 != usize::from(engines) {
-            return Err(NicError::Ports { engines, ports });
+        // Who may contact us must be told of every pipeline.
+        if !config.allow.is_empty() && ports + 1 != usize::from(pipelines) {
+            return Err(NicError::Ports { pipelines, ports });
         }
         let mut rng = ChaCha20Rng::from_seed(config.seed);
-        let shared = Shared::new(engines, config.held_bytes);
+        let shared = Shared::new(pipelines, config.held_bytes);
         let settings = Settings {
             datagram_bytes: config.datagram_bytes,
             sockets: config.sockets(),
             spray: config.spray,
         };
-        let engines = 0..engines;
+        let pipelines = 0..pipelines;
         Ok(Self {
             gate: Gate::new(config.identity.id(), &mut rng),
-            engines: engines.map(|number| Engine::new(number, settings, shared.clone())).collect(),
+            pipelines: pipelines.map(|number| Pipeline::new(number, settings, shared.clone())).collect(),
             turn: 0,
             shared,
             config,
@@ -202,19 +202,19 @@ impl Endpoint {
         })
     }
 
-    /// Hands over the engines from the second on, to be driven on threads of their own; what they are
+    /// Hands over the pipelines from the second on, to be driven on threads of their own; what they are
     /// told wakes them by `bell`, and so what they tell does the first. Their datagrams are no longer
     /// this endpoint's to handle.
-    pub fn detach(&mut self, bell: Arc<dyn Bell>) -> Vec<Engine> {
-        let others = self.engines.split_off(1);
+    pub fn detach(&mut self, bell: Arc<dyn Bell>) -> Vec<Pipeline> {
+        let others = self.pipelines.split_off(1);
         self.turn = 0;
         // It was detached before: the bell is the same.
         let _ = self.shared.bell.set(bell);
         others
     }
 
-    /// The engine that has a socket, and the socket's number there.
-    fn engine_at(&self, via: u16) -> (usize, u16) {
+    /// The pipeline that has a socket, and the socket's number there.
+    fn pipeline_at(&self, via: u16) -> (usize, u16) {
         (usize::from(via / self.config.sockets()), via % self.config.sockets())
     }
 
@@ -230,10 +230,10 @@ impl Endpoint {
         self.config.incarnation.get()
     }
 
-    /// The counters, of all engines together; of those driven elsewhere as of a moment ago.
+    /// The counters, of all pipelines together; of those driven elsewhere as of a moment ago.
     #[must_use]
     pub fn stats(&self) -> Stats {
-        let own = self.engines.iter().map(|engine| (engine.number(), *engine.stats()));
+        let own = self.pipelines.iter().map(|pipeline| (pipeline.number(), *pipeline.stats()));
         own.clone().for_each(|(number, stats)| self.shared.publish(number, &stats));
         self.stats + self.shared.published()
     }
@@ -356,9 +356,9 @@ impl Endpoint {
         if self.shared.register(rkey, region) { Ok(()) } else { Err(NicError::RkeyInUse { rkey }) }
     }
 
-    /// Adds what waits to be added in the engines that are here.
+    /// Adds what waits to be added in the pipelines that are here.
     fn settle(&mut self) {
-        self.engines.iter_mut().for_each(Engine::settle);
+        self.pipelines.iter_mut().for_each(Pipeline::settle);
     }
 
     // Work.
@@ -504,7 +504,7 @@ impl Endpoint {
         Some(id)
     }
 
-    /// Hears what engines say: peers that have begun the sessions that they were offered.
+    /// Hears what pipelines say: peers that have begun the sessions that they were offered.
     fn heed(&mut self) {
         for (id, index) in self.shared.confirmed() {
             self.on_confirmed(id, index);
@@ -517,16 +517,16 @@ impl Endpoint {
     /// vouches for is counted, and has no other effect.
     pub fn handle_datagram(&mut self, now: Time, from: impl Into<Origin>, bytes: &mut [u8]) {
         let Origin { route: from, congested } = from.into();
-        let (at, via) = self.engine_at(from.via);
+        let (at, via) = self.pipeline_at(from.via);
         let kind = read_prefix(bytes);
-        match (kind, self.engines.get_mut(at)) {
-            // Handshakes are between first engines.
+        match (kind, self.pipelines.get_mut(at)) {
+            // Handshakes are between first pipelines.
             (Ok((Kind::Hello, _)), _) if at == 0 => self.on_hello(now, from, bytes),
             (Ok((Kind::Welcome, index)), _) if at == 0 => self.on_welcome(now, from, index, bytes),
             (Ok((Kind::Cookie, index)), _) if at == 0 => self.on_cookie(now, index, bytes),
-            (_, Some(engine)) => {
+            (_, Some(pipeline)) => {
                 let route = Route { via, addr: from.addr };
-                engine.handle_datagram(now, Origin { route, congested }, bytes);
+                pipeline.handle_datagram(now, Origin { route, congested }, bytes);
                 self.heed();
             }
             (_, None) => self.stats.malformed += 1,
@@ -536,7 +536,7 @@ impl Endpoint {
     /// Lets timers expire.
     pub fn handle_timeout(&mut self, now: Time) {
         self.heed();
-        self.engines.iter_mut().for_each(|engine| engine.handle_timeout(now));
+        self.pipelines.iter_mut().for_each(|pipeline| pipeline.handle_timeout(now));
         let give_up = self.config.give_up;
         let due = |link: &Link| link.due(give_up).is_some_and(|due| due <= now);
         let due: Vec<u32> = self.links.iter().filter(|(_, l)| due(l)).map(|(id, _)| *id).collect();
@@ -581,9 +581,9 @@ impl Endpoint {
     pub fn poll_timeout(&self) -> Option<Time> {
         let give_up = self.config.give_up;
         let links = self.links.values().filter_map(|link| link.due(give_up));
-        let engines = self.engines.iter().filter_map(Engine::poll_timeout);
+        let pipelines = self.pipelines.iter().filter_map(Pipeline::poll_timeout);
         let sweep = (!self.links.is_empty()).then_some(self.next_sweep);
-        links.chain(engines).chain(sweep).min()
+        links.chain(pipelines).chain(sweep).min()
     }
 
     /// Whether events wait to be polled.
@@ -608,11 +608,11 @@ impl Endpoint {
             return Some(to);
         }
         let sockets = self.config.sockets();
-        for _ in 0..self.engines.len() {
-            self.turn = (self.turn + 1) % self.engines.len();
-            let engine = &mut self.engines[self.turn];
-            if let Some(Route { via, addr }) = engine.poll_transmit(now, bytes) {
-                return Some(Route { via: engine.number() * sockets + via, addr });
+        for _ in 0..self.pipelines.len() {
+            self.turn = (self.turn + 1) % self.pipelines.len();
+            let pipeline = &mut self.pipelines[self.turn];
+            if let Some(Route { via, addr }) = pipeline.poll_transmit(now, bytes) {
+                return Some(Route { via: pipeline.number() * sockets + via, addr });
             }
         }
         None
@@ -643,6 +643,6 @@ impl Endpoint {
         for lane in lanes {
             self.shared.post(0, lane, Post::End(LaneId { link, lane }));
         }
-        self.engines.iter_mut().for_each(Engine::heed);
+        self.pipelines.iter_mut().for_each(Pipeline::heed);
     }
 }

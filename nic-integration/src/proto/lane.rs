@@ -1,4 +1,4 @@
-//! What an engine keeps of one engine of a process it talks to: a session, packets answered, datagrams in flight.
+//! What a pipeline keeps of one pipeline of a process it talks to: a session, packets answered, datagrams in flight.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,7 +36,7 @@ pub(super) struct Lane {
     answer_due: bool,
     /// Nothing ever came by it: its paths rest.
     unproven: bool,
-    /// Whether the engine already means to ask this lane for answers, and for messages.
+    /// Whether the pipeline already means to ask this lane for answers, and for messages.
     pub(super) answering: bool,
     pub(super) sending: bool,
 }

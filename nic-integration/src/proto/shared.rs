@@ -1,6 +1,6 @@
-//! What the engines of one endpoint share: regions, messages, events, and word to each other.
+//! What the pipelines of one endpoint share: regions, messages, events, and word to each other.
 //!
-//! Engines may run on threads of their own. Whoever holds one of these locks takes another only in the
+//! Pipelines may run on threads of their own. Whoever holds one of these locks takes another only in the
 //! order inbox, regions, region; and an outbox or a queue alone, but for the endpoint, which alone holds two
 //! outboxes when two links become one.
 
@@ -20,13 +20,13 @@ use super::stats::Stats;
 use super::sum::SumRegion;
 use super::time::Time;
 
-/// Engines of one endpoint, and lanes between two, at most.
-pub const MAX_ENGINES: u16 = 16;
+/// Pipelines of one endpoint, and lanes between two, at most.
+pub const MAX_PIPELINES: u16 = 16;
 
-/// Wakes an engine that sleeps: word for it came from another thread.
+/// Wakes a pipeline that sleeps: word for it came from another thread.
 pub trait Bell: Send + Sync {
-    /// Has engine `engine` take its next turn at once.
-    fn ring(&self, engine: u16);
+    /// Has pipeline `pipeline` take its next turn at once.
+    fn ring(&self, pipeline: u16);
 }
 
 /// A lock that a panic elsewhere does not take from us.
@@ -81,7 +81,7 @@ impl Mail {
     }
 }
 
-/// A lane of a link: what one engine here and one there keep of a pair of processes.
+/// A lane of a link: what one pipeline here and one there keep of a pair of processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct LaneId {
     pub(super) link: u32,
@@ -100,7 +100,7 @@ pub(super) struct Part {
     pub(super) paths: u16,
 }
 
-/// Word to an engine.
+/// Word to a pipeline.
 pub(super) enum Post {
     /// To be begun when a datagram shows that the peer has it.
     Offer(Box<Part>),
@@ -169,24 +169,24 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    pub(super) fn new(engines: u16, held_limit: usize) -> Arc<Self> {
+    pub(super) fn new(pipelines: u16, held_limit: usize) -> Arc<Self> {
         Arc::new(Self {
             regions: RwLock::default(),
             events: Mutex::default(),
             event_count: AtomicUsize::new(0),
             held: Arc::default(),
             held_limit,
-            posts: (0..engines).map(|_| Mailbox::default()).collect(),
+            posts: (0..pipelines).map(|_| Mailbox::default()).collect(),
             confirmed: Mailbox::default(),
-            stats: (0..engines).map(|_| Mutex::default()).collect(),
+            stats: (0..pipelines).map(|_| Mutex::default()).collect(),
             bell: OnceLock::new(),
         })
     }
 
-    /// Wakes an engine, unless it is the one that asks.
-    fn ring(&self, from: u16, engine: u16) {
-        if let Some(bell) = self.bell.get().filter(|_| engine != from) {
-            bell.ring(engine);
+    /// Wakes a pipeline, unless it is the one that asks.
+    fn ring(&self, from: u16, pipeline: u16) {
+        if let Some(bell) = self.bell.get().filter(|_| pipeline != from) {
+            bell.ring(pipeline);
         }
     }
 
@@ -222,25 +222,25 @@ impl Shared {
 
     // Word.
 
-    /// The engine that a lane is of.
-    fn engine_of(&self, lane: u16) -> u16 {
+    /// The pipeline that a lane is of.
+    fn pipeline_of(&self, lane: u16) -> u16 {
         lane % self.posts.len() as u16
     }
 
     pub(super) fn post(&self, from: u16, lane: u16, post: Post) {
-        let engine = self.engine_of(lane);
-        if self.posts[usize::from(engine)].push(post) {
-            self.ring(from, engine);
+        let pipeline = self.pipeline_of(lane);
+        if self.posts[usize::from(pipeline)].push(post) {
+            self.ring(from, pipeline);
         }
     }
 
-    /// An engine hears no more.
-    pub(super) fn close(&self, engine: u16) {
-        self.posts[usize::from(engine)].close();
+    /// A pipeline hears no more.
+    pub(super) fn close(&self, pipeline: u16) {
+        self.posts[usize::from(pipeline)].close();
     }
 
-    pub(super) fn posts(&self, engine: u16) -> Vec<Post> {
-        self.posts[usize::from(engine)].take()
+    pub(super) fn posts(&self, pipeline: u16) -> Vec<Post> {
+        self.posts[usize::from(pipeline)].take()
     }
 
     /// Tells lanes of a link, one bit each, that there is something to send.
@@ -252,7 +252,7 @@ impl Shared {
         }
     }
 
-    /// A peer has begun the session of that index that it was offered. The first engine keeps the links.
+    /// A peer has begun the session of that index that it was offered. The first pipeline keeps the links.
     pub(super) fn confirm(&self, from: u16, link: u32, index: u32) {
         self.confirmed.push((link, index));
         self.ring(from, 0);
@@ -268,7 +268,7 @@ impl Shared {
         self.event_count.load(Ordering::Relaxed)
     }
 
-    /// Tells the owner; whoever drives the first engine is woken.
+    /// Tells the owner; whoever drives the first pipeline is woken.
     pub(super) fn tell(&self, from: u16, told: impl IntoIterator<Item = Event>) {
         let mut told = told.into_iter().peekable();
         if told.peek().is_none() {
@@ -329,8 +329,8 @@ impl Shared {
 
     // Counters.
 
-    pub(super) fn publish(&self, engine: u16, stats: &Stats) {
-        *lock(&self.stats[usize::from(engine)]) = *stats;
+    pub(super) fn publish(&self, pipeline: u16, stats: &Stats) {
+        *lock(&self.stats[usize::from(pipeline)]) = *stats;
     }
 
     pub(super) fn published(&self) -> Stats {

@@ -32,7 +32,7 @@ pub struct SumConfig {
     pub digest_key: [u8; 32],
     /// How contributions are cut.
     pub geometry: Box<dyn Geometry>,
-    /// The accumulators: one stretch of chunks after the other, from the first to the last. Engines add
+    /// The accumulators: one stretch of chunks after the other, from the first to the last. Pipelines add
     /// to different stretches at once.
     pub stretches: Vec<Stretch>,
 }
@@ -80,7 +80,7 @@ struct Tally {
 /// Bytes of chunks in a batch: what GRO joins fits, and so does a core's cache.
 const BATCH_BYTES: usize = 1 << 16;
 
-/// Datagrams of one engine for one region, to be checked and added together: that does best with many
+/// Datagrams of one pipeline for one region, to be checked and added together: that does best with many
 /// ciphertexts at a time.
 #[derive(Default)]
 pub(super) struct Batch {
@@ -255,7 +255,7 @@ impl SumRegion {
         match stripe.map(|stripe| stripe.tally.lock()) {
             Some(Ok(mut tally)) => tally.finish(chunk, &*self.0.geometry),
             // Whether what was being added then is in the sum, nobody knows.
-            Some(Err(_)) => Err(format!("chunk {chunk}: an engine failed while it added")),
+            Some(Err(_)) => Err(format!("chunk {chunk}: a pipeline failed while it added")),
             None => Err(format!("there is no chunk {chunk}")),
         }
     }
@@ -381,7 +381,7 @@ impl SumRegion {
             let count = rest.partition_point(|piece| piece.chunk < stripe.chunks.end);
             let (own, after) = rest.split_at(count);
             rest = after;
-            // Nothing more is added where an engine failed while it did.
+            // Nothing more is added where a pipeline failed while it did.
             stripe.tally.lock().ok().map(|tally| (tally, own))
         });
         let parts: Option<Vec<_>> = parts.collect();

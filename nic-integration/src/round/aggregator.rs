@@ -10,7 +10,7 @@ use rand_core::{Rng, SeedableRng};
 use crate::NicError;
 use crate::node::Node;
 use crate::proto::{
-    Bell, Cause, Config, Endpoint, Engine, Event, NodeId, Origin, Peer, Route, Stats, SumConfig,
+    Bell, Cause, Config, Endpoint, Pipeline, Event, NodeId, Origin, Peer, Route, Stats, SumConfig,
     SumRegion, Time,
 };
 
@@ -197,8 +197,8 @@ impl<J: Job> Aggregator<J> {
         self.endpoint.stats()
     }
 
-    /// Hands over the endpoint's engines from the second on: see [`Endpoint::detach`].
-    pub fn detach(&mut self, bell: Arc<dyn Bell>) -> Vec<Engine> {
+    /// Hands over the endpoint's pipelines from the second on: see [`Endpoint::detach`].
+    pub fn detach(&mut self, bell: Arc<dyn Bell>) -> Vec<Pipeline> {
         self.endpoint.detach(bell)
     }
 
@@ -485,7 +485,7 @@ impl<J: Job> Aggregator<J> {
         };
         let (rkey, unsettled) = (round.rkey(), round.unsettled());
         let Ok(region) = self.endpoint.sum_region(rkey) else { return };
-        // Before any is settled: engines still add, and companions must be of the same contributors.
+        // Before any is settled: pipelines still add, and companions must be of the same contributors.
         region.close_all(&unsettled);
         unsettled.into_iter().for_each(|chunk| self.settle(rkey, chunk));
     }
@@ -579,7 +579,7 @@ impl<J: Job> Node for Aggregator<J> {
         let deadline = self.current.as_ref().map(|round| round.deadline);
         let last = self.last.as_ref().filter(|round| !round.finished);
         let linger = last.and_then(|round| Some(round.closed_at? + self.config.linger));
-        // What an engine on another thread told is to be followed up on at once.
+        // What a pipeline on another thread told is to be followed up on at once.
         let told = self.endpoint.has_events().then_some(Time::ZERO);
         let all = [self.endpoint.poll_timeout(), told, gathering, deadline, linger];
         all.into_iter().flatten().min()

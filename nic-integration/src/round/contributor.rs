@@ -11,7 +11,7 @@ use rand_core::SeedableRng;
 use crate::NicError;
 use crate::node::Node;
 use crate::proto::{
-    Bell, Cause, Config, Endpoint, Engine, Event, MessageId, NodeId, Origin, Peer, Refusal, Route,
+    Bell, Cause, Config, Endpoint, Pipeline, Event, MessageId, NodeId, Origin, Peer, Refusal, Route,
     Stats, Time,
 };
 
@@ -296,8 +296,8 @@ impl Contributor {
         self.endpoint.stats()
     }
 
-    /// Hands over the endpoint's engines from the second on: see [`Endpoint::detach`].
-    pub fn detach(&mut self, bell: Arc<dyn Bell>) -> Vec<Engine> {
+    /// Hands over the endpoint's pipelines from the second on: see [`Endpoint::detach`].
+    pub fn detach(&mut self, bell: Arc<dyn Bell>) -> Vec<Pipeline> {
         self.endpoint.detach(bell)
     }
 
@@ -535,7 +535,7 @@ impl Node for Contributor {
 
     fn poll_timeout(&self) -> Option<Time> {
         let probe = (!matches!(self.state, State::Idle)).then_some(self.next_probe);
-        // What an engine on another thread told is to be followed up on at once.
+        // What a pipeline on another thread told is to be followed up on at once.
         let told = self.endpoint.has_events().then_some(Time::ZERO);
         [self.endpoint.poll_timeout(), told, probe].into_iter().flatten().min()
     }

@@ -141,7 +141,7 @@ pub(crate) fn config(clients: u16, min_clients: u16) -> ServerConfig {
         rounds: 1,
         join_deadline: PATIENCE,
         round_deadline: PATIENCE,
-        engines: 2,
+        pipelines: 2,
         poll: false,
         datagram_bytes: None,
     }

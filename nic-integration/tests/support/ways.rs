@@ -51,13 +51,13 @@ pub(crate) struct Ways {
 }
 
 impl Ways {
-    pub(crate) fn new(number: u8, incarnation: u32, paths: u16, flows: u16, engines: u16) -> Self {
+    pub(crate) fn new(number: u8, incarnation: u32, paths: u16, flows: u16, pipelines: u16) -> Self {
         let seed = [incarnation as u8; 32];
         let config = Config::new(identity(number), NonZeroU32::new(incarnation).unwrap(), seed);
         let config = Config { allow: [1, 2].map(node).into(), paths, flows, spray: 1, ..config };
-        let engine = |number: u16| at(addr(1), number * config.sockets()).port();
-        let ports = (1..engines).map(engine).collect();
-        let mut endpoint = Endpoint::new(Config { engines, ports, ..config }).unwrap();
+        let pipeline = |number: u16| at(addr(1), number * config.sockets()).port();
+        let ports = (1..pipelines).map(pipeline).collect();
+        let mut endpoint = Endpoint::new(Config { pipelines, ports, ..config }).unwrap();
         endpoint.register_memory(MEMORY, 1 << 20, None).unwrap();
         if number == 1 {
             endpoint.contact(node(2), addr(2));

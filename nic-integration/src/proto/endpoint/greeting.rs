@@ -8,17 +8,17 @@ use crate::proto::event::{Cause, Peer};
 use crate::proto::link::{Greeting, HELLO_SPAN, MAX_HELLO_SPAN};
 use crate::proto::path::Route;
 use crate::proto::secure::{Admission, Cookie, HELLO_BYTES, Hello, Initiator, Secrets, Terms};
-use crate::proto::shared::{LaneId, MAX_ENGINES, Part, Post, lock};
+use crate::proto::shared::{LaneId, MAX_PIPELINES, Part, Post, lock};
 use crate::proto::time::Time;
 
-use super::{Endpoint, Engine, MAX_GREETINGS, MAX_UNCONFIRMED};
+use super::{Endpoint, Pipeline, MAX_GREETINGS, MAX_UNCONFIRMED};
 
 impl Endpoint {
     /// An index that no session of ours has: it leaves the lowest bits to the lane, and a byte below it is the epoch's.
     fn fresh_index(&mut self) -> u32 {
         loop {
-            let index = self.rng.next_u32() >> 8 & !(u32::from(MAX_ENGINES) - 1);
-            let sessions = self.engines.first().map(Engine::sessions);
+            let index = self.rng.next_u32() >> 8 & !(u32::from(MAX_PIPELINES) - 1);
+            let sessions = self.pipelines.first().map(Pipeline::sessions);
             let taken = sessions.is_some_and(|sessions| sessions.contains_key(&index));
             if index != 0 && !taken && !self.indices.contains_key(&index) {
                 return index;
@@ -28,7 +28,7 @@ impl Endpoint {
 
     /// Indices of handshakes under way, and of sessions of first lanes.
     pub(super) fn session_count(&self) -> usize {
-        let sessions = self.engines.iter().flat_map(|engine| engine.sessions().values());
+        let sessions = self.pipelines.iter().flat_map(|pipeline| pipeline.sessions().values());
         self.indices.len() + sessions.filter(|id| id.lane == 0).count()
     }
 
@@ -55,7 +55,7 @@ impl Endpoint {
         let to = Route { via: (way % u32::from(sockets)) as u16, addr: *addr };
         let me = (&self.config.identity, self.config.incarnation.get(), self.hellos);
         let mut bytes = vec![];
-        let terms = Terms { suite: self.config.suite, sockets, engines: self.config.engines };
+        let terms = Terms { suite: self.config.suite, sockets, pipelines: self.config.pipelines };
         let (node, rng, out) = (link.peer.node, &mut self.rng, &mut bytes);
         let initiator = Initiator::hello(me, node, index, &terms, cookie.as_ref(), rng, out).ok();
         let wait = (HELLO_SPAN * (1 << attempts.min(8))).min(MAX_HELLO_SPAN);
@@ -116,12 +116,12 @@ impl Endpoint {
         }
         let index = self.fresh_index();
         let mut answer = vec![];
-        let (engines, sockets) = (hello.engines, hello.sockets);
+        let (pipelines, sockets) = (hello.pipelines, hello.sockets);
         let incarnation = self.config.incarnation.get();
         let Ok(secrets) = hello.accept(incarnation, index, &self.config.ports, &mut answer) else {
             return;
         };
-        let lanes = engines.max(self.config.engines);
+        let lanes = pipelines.max(self.config.pipelines);
         let Some(link) = self.links.get_mut(&id) else { return };
         let other = link.offered.take().is_some_and(|offered| offered.0 != peer);
         // Nobody else's offers stay.
@@ -134,7 +134,7 @@ impl Endpoint {
         for part in self.parts(id, peer, &secrets, lanes, None, sockets) {
             self.shared.post(0, part.id.lane, Post::Offer(Box::new(part)));
         }
-        self.engines.iter_mut().for_each(Engine::heed);
+        self.pipelines.iter_mut().for_each(Pipeline::heed);
         self.send_greeting(from, answer);
     }
 
@@ -151,7 +151,7 @@ impl Endpoint {
         let Some(link) = self.links.get(&id) else { return vec![] };
         let contact = self.contacts.get(&peer.node).zip(ports);
         let part = |lane: u16| {
-            // Each of the peer's engines listens at a port of its own. Who greets us we hear first.
+            // Each of the peer's pipelines listens at a port of its own. Who greets us we hear first.
             let addr = contact.map(|((first, _), ports)| {
                 match (usize::from(lane) % (1 + ports.len())).checked_sub(1) {
                     Some(at) => SocketAddr::new(first.ip(), ports[at]),
@@ -188,7 +188,7 @@ impl Endpoint {
     pub(super) fn on_confirmed(&mut self, id: u32, index: u32) {
         let Some(link) = self.links.get_mut(&id) else { return };
         // The lane's part of an index is not the link's; and another lane may have told already.
-        let index = index & !(u32::from(MAX_ENGINES) - 1);
+        let index = index & !(u32::from(MAX_PIPELINES) - 1);
         let Some(offered) = link.offered.take_if(|offered| offered.1 == index) else { return };
         let (peer, _, lanes) = *offered;
         link.peer = peer;
@@ -233,7 +233,7 @@ impl Endpoint {
             self.absorb(id, other);
         }
         self.peers.insert(peer, id);
-        let lanes = self.config.engines.max(1 + welcome.ports.len() as u16);
+        let lanes = self.config.pipelines.max(1 + welcome.ports.len() as u16);
         if let Some(link) = self.links.get_mut(&id) {
             link.peer = peer;
             // What there were more of before is no more.
@@ -247,7 +247,7 @@ impl Endpoint {
         for part in self.parts(id, peer, &welcome.secrets, lanes, ports, sockets) {
             self.shared.post(0, part.id.lane, Post::Begin(Box::new(part), now, from));
         }
-        self.engines.iter_mut().for_each(Engine::heed);
+        self.pipelines.iter_mut().for_each(Pipeline::heed);
     }
 
     /// Another process is there: all that was unanswered has failed, and nothing is known of what it sends.

@@ -15,16 +15,16 @@ use zeroize::Zeroizing;
 
 use crate::NicError;
 use crate::proto::datagram::{Kind, PREFIX_BYTES, prefix, read_prefix};
-use crate::proto::shared::MAX_ENGINES;
+use crate::proto::shared::MAX_PIPELINES;
 
 use super::cookie::{Cookie, MAC_BYTES, mac_key, mac_of};
 use super::{Identity, NodeId, Session, Suite};
 
 const PATTERN: &str = "Noise_IK_25519_ChaChaPoly_BLAKE2s";
-/// Of a HELLO's payload: incarnation (4), number (4), suite (1), sockets (1), engines (1), zero (1).
+/// Of a HELLO's payload: incarnation (4), number (4), suite (1), sockets (1), pipelines (1), zero (1).
 const HELLO_SAID: usize = 12;
-/// Of a WELCOME's payload: incarnation (4), index (4), ports of the engines from the second on (2 each).
-const WELCOME_SAID: usize = 8 + 2 * (MAX_ENGINES as usize - 1);
+/// Of a WELCOME's payload: incarnation (4), index (4), ports of the pipelines from the second on (2 each).
+const WELCOME_SAID: usize = 8 + 2 * (MAX_PIPELINES as usize - 1);
 const TAG_BYTES: usize = 16;
 const KEY_BYTES: usize = 32;
 const HELLO_NOISE: usize = KEY_BYTES + KEY_BYTES + TAG_BYTES + HELLO_SAID + TAG_BYTES;
@@ -126,7 +126,7 @@ fn build<'b>(
 
 /// Whether an index of 24 bits leaves its lowest ones to the lane.
 fn is_index(index: u32) -> bool {
-    index < 1 << 24 && index.is_multiple_of(MAX_ENGINES.into())
+    index < 1 << 24 && index.is_multiple_of(MAX_PIPELINES.into())
 }
 
 fn word(bytes: &[u8], at: usize) -> u32 {
@@ -182,15 +182,15 @@ pub(in crate::proto) struct Initiator {
 /// What an initiator says of itself.
 pub(in crate::proto) struct Terms {
     pub(in crate::proto) suite: Suite,
-    /// Sockets that each of its engines sends from.
+    /// Sockets that each of its pipelines sends from.
     pub(in crate::proto) sockets: u16,
-    pub(in crate::proto) engines: u16,
+    pub(in crate::proto) pipelines: u16,
 }
 
 /// What the responder said.
 pub(in crate::proto) struct Welcome {
     pub(in crate::proto) incarnation: u32,
-    /// Where its engines listen, from the second on.
+    /// Where its pipelines listen, from the second on.
     pub(in crate::proto) ports: Vec<u16>,
     pub(in crate::proto) secrets: Secrets,
 }
@@ -215,7 +215,7 @@ impl Initiator {
         said[..4].copy_from_slice(&incarnation.to_le_bytes());
         said[4..8].copy_from_slice(&number.to_le_bytes());
         // No more of either than fit a byte.
-        said[8..11].copy_from_slice(&[terms.suite as u8, terms.sockets as u8, terms.engines as u8]);
+        said[8..11].copy_from_slice(&[terms.suite as u8, terms.sockets as u8, terms.pipelines as u8]);
         let mut message = [0; HELLO_NOISE];
         noise.write_message(&said, &mut message).map_err(|_| NicError::Handshake)?;
         out.extend_from_slice(&message);
@@ -265,9 +265,9 @@ pub(in crate::proto) struct Hello {
     pub(in crate::proto) incarnation: u32,
     /// How many HELLOs the process had said, this one included.
     pub(in crate::proto) number: u32,
-    /// How many sockets each of its engines sends from.
+    /// How many sockets each of its pipelines sends from.
     pub(in crate::proto) sockets: u16,
-    pub(in crate::proto) engines: u16,
+    pub(in crate::proto) pipelines: u16,
     suite: Suite,
     remote: u32,
 }
@@ -292,15 +292,15 @@ impl Hello {
         let node = NodeId(node.ok_or(NicError::Handshake)?);
         let suite = Suite::from_code(said[8]).ok_or(NicError::Handshake)?;
         let (incarnation, number) = (word(&said, 0), word(&said, 4));
-        let [sockets, engines] = [said[9], said[10]].map(u16::from);
-        let engines_fit = (1..=MAX_ENGINES).contains(&engines);
-        if incarnation == 0 || number == 0 || sockets == 0 || !engines_fit || !is_index(remote) {
+        let [sockets, pipelines] = [said[9], said[10]].map(u16::from);
+        let pipelines_fit = (1..=MAX_PIPELINES).contains(&pipelines);
+        if incarnation == 0 || number == 0 || sockets == 0 || !pipelines_fit || !is_index(remote) {
             return Err(NicError::Handshake);
         }
-        Ok(Self { noise, node, incarnation, number, sockets, engines, suite, remote })
+        Ok(Self { noise, node, incarnation, number, sockets, pipelines, suite, remote })
     }
 
-    /// Answers it, as the process `incarnation`, which wants to be named by `index` and whose engines from
+    /// Answers it, as the process `incarnation`, which wants to be named by `index` and whose pipelines from
     /// the second on listen at `ports`. The sessions are not confirmed: only a datagram sealed under one shows that
     /// its peer is there.
     pub(in crate::proto) fn accept(
@@ -351,7 +351,7 @@ mod tests {
     fn hello(from: &mut End, to: &End, cookie: Option<&Cookie>) -> (Initiator, Vec<u8>) {
         let mut bytes = vec![];
         let (me, to) = ((&from.identity, 11, 1), to.identity.id());
-        let terms = Terms { suite: Suite::Aes256Gcm, sockets: 16, engines: 3 };
+        let terms = Terms { suite: Suite::Aes256Gcm, sockets: 16, pipelines: 3 };
         let rng = &mut from.rng;
         let initiator = Initiator::hello(me, to, 0x50, &terms, cookie, rng, &mut bytes).unwrap();
         (initiator, bytes)
@@ -366,7 +366,7 @@ mod tests {
         assert!(!Gate::new(one.identity.id(), &mut one.rng).knows_us(&bytes), "not our key");
         let opened = Hello::open(&two.identity, &bytes, &mut two.rng).unwrap();
         assert_eq!((opened.node, opened.incarnation), (one.identity.id(), 11));
-        assert_eq!((opened.sockets, opened.engines), (16, 3));
+        assert_eq!((opened.sockets, opened.pipelines), (16, 3));
         let mut answer = vec![];
         let theirs = opened.accept(22, 0x60, &[700, 65535], &mut answer).unwrap();
         assert!(answer.len() < bytes.len());

@@ -1,4 +1,4 @@
-//! The engine's receiving side: from bytes to committed regions and answers (PROTOCOL §2.3, §5).
+//! The pipeline's receiving side: from bytes to committed regions and answers (PROTOCOL §2.3, §5).
 
 use std::sync::PoisonError;
 
@@ -14,7 +14,7 @@ use crate::proto::shared::{LaneId, Shared, lock};
 use crate::proto::sum::SumRefused;
 use crate::proto::time::Time;
 
-use super::{Engine, Unsettled};
+use super::{Pipeline, Unsettled};
 
 /// What became of a datagram.
 enum Outcome {
@@ -30,7 +30,7 @@ enum Outcome {
     Full,
 }
 
-impl Engine {
+impl Pipeline {
     /// Takes what arrived from the wire, and opens it in place. Anything may arrive; what no session
     /// vouches for is counted, and has no other effect. Handshakes are the endpoint's.
     pub fn handle_datagram(&mut self, now: Time, from: impl Into<Origin>, bytes: &mut [u8]) {

@@ -1,7 +1,7 @@
-//! One engine: a pipeline with its own sockets, sessions and buffers (PROTOCOL §4.9).
+//! One pipeline: a pipeline with its own sockets, sessions and buffers (PROTOCOL §4.9).
 //!
-//! An engine carries lanes, each to one engine of a peer's. It opens and seals datagrams,
-//! places, adds and answers. What it shares with the other engines of its endpoint is in `shared`. The
+//! A pipeline carries lanes, each to one pipeline of a peer's. It opens and seals datagrams,
+//! places, adds and answers. What it shares with the other pipelines of its endpoint is in `shared`. The
 //! [`Endpoint`](super::Endpoint) makes it, and keeps the links and their handshakes.
 
 mod incoming;
@@ -15,7 +15,7 @@ use super::event::Event;
 use super::lane::{Lane, Offer};
 use super::path::{Paths, Route};
 use super::sender::Sender;
-use super::shared::{LaneId, MAX_ENGINES, Part, Post, Shared, lock};
+use super::shared::{LaneId, MAX_PIPELINES, Part, Post, Shared, lock};
 use super::stats::Stats;
 use super::sum::{Batch, SumRegion};
 use super::time::Time;
@@ -25,11 +25,11 @@ pub const SWEEP_SPAN: Duration = Duration::from_secs(10);
 /// Datagrams that one lane sends before the next has its turn.
 const TURN: usize = 64;
 
-/// What an engine must know of its endpoint's configuration.
+/// What a pipeline must know of its endpoint's configuration.
 #[derive(Clone, Copy)]
 pub(super) struct Settings {
     pub(super) datagram_bytes: usize,
-    /// Sockets of this engine.
+    /// Sockets of this pipeline.
     pub(super) sockets: u16,
     /// Datagrams sent one way before the next is chosen.
     pub(super) spray: u32,
@@ -45,8 +45,8 @@ struct Unsettled {
     closed: Vec<u32>,
 }
 
-/// One engine of an endpoint. It may be driven on a thread of its own.
-pub struct Engine {
+/// One pipeline of an endpoint. It may be driven on a thread of its own.
+pub struct Pipeline {
     number: u16,
     settings: Settings,
     shared: Arc<Shared>,
@@ -70,7 +70,7 @@ pub struct Engine {
     stats: Stats,
 }
 
-impl Engine {
+impl Pipeline {
     pub(super) fn new(number: u16, settings: Settings, shared: Arc<Shared>) -> Self {
         Self {
             number,
@@ -90,13 +90,13 @@ impl Engine {
         }
     }
 
-    /// Which of its endpoint's engines it is, from 0.
+    /// Which of its endpoint's pipelines it is, from 0.
     #[must_use]
     pub fn number(&self) -> u16 {
         self.number
     }
 
-    // Word from the endpoint and from other engines.
+    // Word from the endpoint and from other pipelines.
 
     pub(super) fn heed(&mut self) {
         for post in self.shared.posts(self.number) {
@@ -112,7 +112,7 @@ impl Engine {
 
     /// Tells lanes of a link, one bit each, that there is something to send.
     fn wake(&mut self, link: u32, lanes: u16) {
-        for lane in (0..MAX_ENGINES).filter(|lane| lanes >> lane & 1 == 1) {
+        for lane in (0..MAX_PIPELINES).filter(|lane| lanes >> lane & 1 == 1) {
             let id = LaneId { link, lane };
             if self.lanes.contains_key(&id) {
                 self.schedule(id);
@@ -374,8 +374,8 @@ impl Engine {
     }
 }
 
-/// What an engine had in flight, others send again; they neither wait for it nor tell it anything.
-impl Drop for Engine {
+/// What a pipeline had in flight, others send again; they neither wait for it nor tell it anything.
+impl Drop for Pipeline {
     fn drop(&mut self) {
         self.shared.close(self.number);
         self.shared.publish(self.number, &self.stats);
