@@ -25,7 +25,7 @@ use ciphergram_nic::driver::MAX_SLEEP;
 use ciphergram_nic::federation::spool::Spool;
 use ciphergram_nic::federation::{
     Client, ClientKey, Error, Observation, Participation, Progress, RoundResult, Server,
-    ServerConfig, SumJob, Ways,
+    ServerConfig, SumJob, PathConfig,
 };
 use ciphergram_nic::proto::{Config, Refusal, Stretch, Summer};
 use ciphergram_nic::round::{
@@ -302,7 +302,7 @@ fn who_brings_what_does_not_fit_is_told_and_the_others_finish() {
     let good = update(2, 0, FEW);
     let told = |number: u16, job: &Participation<'_>| {
         let mut client =
-            Client::new(addr, server().id(), number, node(ANYONE), Ways::default()).unwrap();
+            Client::new(addr, server().id(), number, node(ANYONE), PathConfig::default()).unwrap();
         client.contribute(job).err().expect("it must be refused").to_string()
     };
     let refused = |number: u16, job: &Participation<'_>, what: &str| {

@@ -3,8 +3,8 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
 
-#[path = "support/ways.rs"]
-mod ways;
+#[path = "support/multipath.rs"]
+mod multipath;
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -14,10 +14,10 @@ use ciphergram_nic::NicError;
 use ciphergram_nic::proto::{Bell, Cause, Config, Endpoint, Event, MAX_PIPELINES, Peer};
 use ciphergram_nic::sim::Faults;
 
-use ways::{MEMORY, QUICK, Ways, World, identity, node};
+use multipath::{End, MEMORY, QUICK, World, identity, node};
 
 fn world(faults: Faults, [one, two]: [u16; 2]) -> World {
-    World::new([Ways::new(1, 11, 1, 1, one), Ways::new(2, 22, 1, 1, two)], faults)
+    World::new([End::new(1, 11, 1, 1, one), End::new(2, 22, 1, 1, two)], faults)
 }
 
 fn peer(end: u8) -> Peer {
@@ -146,7 +146,7 @@ fn a_peer_that_comes_back_with_other_pipelines_is_another_peer() {
     world.write_and_check(100_000);
     for pipelines in [1, 4, 2] {
         world.write(0, Peer::of(node(2)), 400_000);
-        world.ends[1] = Ways::new(2, 100 + u32::from(pipelines), 1, 1, pipelines);
+        world.ends[1] = End::new(2, 100 + u32::from(pipelines), 1, 1, pipelines);
         world.idle(Duration::from_secs(3));
         let told: Vec<_> = std::iter::from_fn(|| world.ends[0].endpoint.poll_event()).collect();
         assert!(
@@ -156,7 +156,7 @@ fn a_peer_that_comes_back_with_other_pipelines_is_another_peer() {
         world.write_and_check(400_000);
     }
     // And so is one that contacts us.
-    let restarted = Ways::new(1, 99, 1, 1, 4);
+    let restarted = End::new(1, 99, 1, 1, 4);
     world.ends[0] = restarted;
     world.write_and_check(400_000);
 }

@@ -128,7 +128,7 @@ pub struct RoundResult {
 
 /// How a client's datagrams reach its aggregator.
 #[derive(Clone, Copy, Debug)]
-pub struct Ways {
+pub struct PathConfig {
     /// Pipelines, each with sockets and a thread.
     pub pipelines: u16,
     /// Sockets of a pipeline that each flow's datagrams are sprayed over.
@@ -143,7 +143,7 @@ pub struct Ways {
     pub datagram_bytes: Option<usize>,
 }
 
-impl Default for Ways {
+impl Default for PathConfig {
     /// One pipeline, one path, and sleep.
     fn default() -> Self {
         Self { pipelines: 1, paths: 1, flows: 1, poll: false, datagram_bytes: None }
@@ -163,15 +163,15 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// The sockets', no randomness, or no such number of ways.
+    /// The sockets', no randomness, or no such number of paths.
     pub fn new(
         server: SocketAddr,
         node: NodeId,
         number: u16,
         identity: Identity,
-        ways: Ways,
+        config: PathConfig,
     ) -> Result<Self, Error> {
-        let Ways { pipelines, paths, flows, poll, datagram_bytes } = ways;
+        let PathConfig { pipelines, paths, flows, poll, datagram_bytes } = config;
         let endpoint = fresh_endpoint(identity, server, datagram_bytes)?;
         let endpoint = Config { pipelines, paths, flows, ..endpoint };
         let sockets = endpoint.sockets();

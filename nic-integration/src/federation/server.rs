@@ -46,7 +46,7 @@ pub struct ServerConfig {
     pub pipelines: u16,
     /// Asks the socket over and over instead of sleeping: a core's worth of time for some microseconds less.
     pub poll: bool,
-    /// As a [client's](super::Ways::datagram_bytes).
+    /// As a [client's](super::PathConfig::datagram_bytes).
     pub datagram_bytes: Option<usize>,
 }
 

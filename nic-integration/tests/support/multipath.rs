@@ -39,7 +39,7 @@ pub(crate) fn addr(number: u8) -> SocketAddr {
 }
 
 /// An endpoint of which some sockets fail or are slow.
-pub(crate) struct Ways {
+pub(crate) struct End {
     pub endpoint: Endpoint,
     pub dead: BTreeSet<u16>,
     pub slow: BTreeMap<u16, Duration>,
@@ -50,7 +50,7 @@ pub(crate) struct Ways {
     pub came: BTreeMap<u16, usize>,
 }
 
-impl Ways {
+impl End {
     pub(crate) fn new(number: u8, incarnation: u32, paths: u16, flows: u16, pipelines: u16) -> Self {
         let seed = [incarnation as u8; 32];
         let config = Config::new(identity(number), NonZeroU32::new(incarnation).unwrap(), seed);
@@ -72,7 +72,7 @@ impl Ways {
     }
 }
 
-impl Node for Ways {
+impl Node for End {
     fn handle_datagram(&mut self, now: Time, from: Origin, bytes: &mut [u8]) {
         if !self.dead.contains(&from.route.via) {
             *self.came.entry(from.route.via).or_default() += 1;
@@ -112,11 +112,11 @@ impl Node for Ways {
 
 pub(crate) struct World {
     pub network: Network,
-    pub ends: [Ways; 2],
+    pub ends: [End; 2],
 }
 
 impl World {
-    pub(crate) fn new(ends: [Ways; 2], faults: Faults) -> Self {
+    pub(crate) fn new(ends: [End; 2], faults: Faults) -> Self {
         Self { network: Network::new(5, faults), ends }
     }
 
@@ -169,7 +169,7 @@ impl World {
 }
 
 impl World {
-    /// A way is well again: some datagrams try it, and then its window grows as a new path's.
+    /// A path recovers: some datagrams try it, and then its window grows as a new one does.
     pub(crate) fn until_used_again(&mut self, via: u16) {
         let until = self.network.now() + 2 * MAX_REST_SPAN;
         while self.network.now() < until {
