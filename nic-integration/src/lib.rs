@@ -28,7 +28,6 @@
 //!
 //! No byte streams, no ordering, no connections. No secret key is ever held on the summing side.
 
-mod crew;
 pub mod driver;
 mod error;
 pub mod federation;
@@ -37,10 +36,11 @@ pub mod proto;
 pub mod relay;
 pub mod round;
 pub mod sim;
+mod threads;
 pub mod wire;
 
-pub use crew::Crew;
 pub use driver::Driver;
 pub use error::NicError;
 pub use node::Node;
 pub use proto::Refusal;
+pub use threads::PipelineThreads;

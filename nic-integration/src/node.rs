@@ -1,6 +1,6 @@
 //! What a driver or a simulation needs to know of a state machine.
 
-use crate::proto::{Endpoint, Pipeline, Origin, Route, Time};
+use crate::proto::{Endpoint, Origin, Pipeline, Route, Time};
 
 /// A state machine between a wire and a clock; events are each machine's own.
 pub trait Node {

@@ -24,8 +24,8 @@ use ciphergram_he::{
 use ciphergram_nic::driver::MAX_SLEEP;
 use ciphergram_nic::federation::spool::Spool;
 use ciphergram_nic::federation::{
-    Client, ClientKey, Error, Observation, Participation, Progress, RoundResult, Server,
-    ServerConfig, SumJob, PathConfig,
+    Client, ClientKey, Error, Observation, Participation, PathConfig, Progress, RoundResult,
+    Server, ServerConfig, SumJob,
 };
 use ciphergram_nic::proto::{Config, Refusal, Stretch, Summer};
 use ciphergram_nic::round::{

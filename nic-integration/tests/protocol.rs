@@ -8,11 +8,11 @@ use std::path::{Path, PathBuf};
 use ciphergram_nic::proto::ack::MAX_ACK_NOTICES;
 use ciphergram_nic::proto::datagram::MAX_DATAGRAM_BYTES;
 use ciphergram_nic::proto::endpoint::*;
-use ciphergram_nic::proto::pipeline::SWEEP_SPAN;
 use ciphergram_nic::proto::lane::QUIET_SPAN;
 use ciphergram_nic::proto::link::*;
 use ciphergram_nic::proto::pace::*;
 use ciphergram_nic::proto::path::*;
+use ciphergram_nic::proto::pipeline::SWEEP_SPAN;
 use ciphergram_nic::proto::secure::{
     ACK_WORDS, COOKIE_SPAN, HELLO_RATE, PROVEN_RATE, ROTATE_PACKETS, WINDOW_PACKETS,
 };

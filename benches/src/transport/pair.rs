@@ -6,7 +6,7 @@ use std::{
 };
 
 use ciphergram_nic::{
-    Crew, Driver,
+    Driver, PipelineThreads,
     proto::{Config, Endpoint, Identity, NodeId, Peer, Suite},
     wire::{Faulty, UdpWire, Wire as _},
 };
@@ -50,7 +50,7 @@ pub(super) struct End {
     pub(super) endpoint: Endpoint,
     pub(super) driver: Driver<Faulty<UdpWire>>,
     /// The pipelines from the second on.
-    _crew: Crew,
+    _threads: PipelineThreads,
 }
 
 /// The end that waits, and the end that contacts it.
@@ -95,8 +95,9 @@ impl Pair {
                 ..Config::new(identity(number)?, NonZeroU32::MIN, [number; 32])
             };
             let mut endpoint = Endpoint::new(config)?;
-            let crew = Crew::start(&mut driver, others, |bell| endpoint.detach(bell))?;
-            Ok((End { endpoint, driver, _crew: crew }, addr))
+            let threads =
+                PipelineThreads::start(&mut driver, others, |wakers| endpoint.detach(wakers))?;
+            Ok((End { endpoint, driver, _threads: threads }, addr))
         };
         let [waiting, contacting] = setting.pipelines;
         let ((waits, addr), (mut contacts, _)) = (end(1, waiting)?, end(2, contacting)?);

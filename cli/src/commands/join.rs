@@ -34,7 +34,8 @@ pub(crate) fn run(args: &Join) -> Result<(), Failure> {
         return Err(Failure::Misuse(text));
     }
     let Wire { datagram: datagram_bytes, pipelines, poll } = wire;
-    let path_config = federation::PathConfig { pipelines, paths, flows: split, poll, datagram_bytes };
+    let path_config =
+        federation::PathConfig { pipelines, paths, flows: split, poll, datagram_bytes };
     let update = files::read_update(&args.input)?;
     let spool = args.spool.clone().unwrap_or_else(|| {
         let mut name = OsString::from(&args.out);

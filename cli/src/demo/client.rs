@@ -11,7 +11,7 @@ use ciphergram_he::{
     codec::{Output, RangesFile},
 };
 use ciphergram_nic::federation::{
-    Client, Participation, RoundResult, PathConfig,
+    Client, Participation, PathConfig, RoundResult,
     nodes::{read_identity, read_node},
 };
 use serde::{Deserialize, Serialize};

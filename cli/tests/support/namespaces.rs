@@ -159,8 +159,13 @@ impl Net {
         let sum = |what: &str| self.ends().iter().map(|end| counted(end, what)).sum::<u64>();
         let (lost, marked) = (sum("lost"), sum("marked"));
         let pipelines = [counted(server, "first"), counted(server, "second")];
-        println!("  nft dropped {lost} datagrams and marked {marked}; {pipelines:?} came to pipelines");
-        assert!(lost > 0 && marked > 0 && pipelines.iter().all(|&count| count > 20), "{pipelines:?}");
+        println!(
+            "  nft dropped {lost} datagrams and marked {marked}; {pipelines:?} came to pipelines"
+        );
+        assert!(
+            lost > 0 && marked > 0 && pipelines.iter().all(|&count| count > 20),
+            "{pipelines:?}"
+        );
     }
 
     /// What became of datagrams: those that nft counted and dropped, and those of which a header arrived.

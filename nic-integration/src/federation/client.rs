@@ -216,7 +216,7 @@ impl Client {
         let _round = info_span!("round", client = self.number, round = Empty).entered();
         let (end, run) = std::thread::scope(|scope| {
             let mut run = Run::begin(job, self.server, self.number)?;
-            self.pipelines.start(|bell| self.node.detach(bell))?;
+            self.pipelines.start(|wakers| self.node.detach(wakers))?;
             let now = self.pipelines.first.now();
             let (id, hello) = (run.announcement.seed.id(), run.hello());
             self.node.join(now, id, hello, run.resume)?;

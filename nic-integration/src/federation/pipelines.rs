@@ -1,10 +1,10 @@
-//! A process's sockets, and the threads of its pipelines.
+//! The pipelines of one process: their sockets and threads.
 
-use std::{fs::File, net::SocketAddr, sync::Arc};
+use std::{fs::File, net::SocketAddr, task::Waker};
 
 use crate::{
-    Crew, Driver, NicError,
-    proto::{Bell, Pipeline},
+    Driver, NicError, PipelineThreads,
+    proto::Pipeline,
     wire::{Captured, PcapFile, UdpWire, Wire},
 };
 
@@ -12,7 +12,7 @@ use crate::{
 pub(super) struct Pipelines {
     pub(super) first: Driver<Captured<UdpWire>>,
     others: Vec<Driver<Captured<UdpWire>>>,
-    crew: Option<Crew>,
+    threads: Option<PipelineThreads>,
 }
 
 impl Pipelines {
@@ -37,7 +37,7 @@ impl Pipelines {
             Ok(first.beside(bind(SocketAddr::new(addr.ip(), port))?))
         });
         let others = others.collect::<Result<_, NicError>>()?;
-        Ok(Self { first, others, crew: None })
+        Ok(Self { first, others, threads: None })
     }
 
     /// Where the pipelines from the second on listen.
@@ -55,11 +55,11 @@ impl Pipelines {
     /// Gives the pipelines from the second on their threads, if there are any and they have none yet.
     pub(super) fn start(
         &mut self,
-        detach: impl FnOnce(Arc<dyn Bell>) -> Vec<Pipeline>,
+        detach: impl FnOnce(Vec<Waker>) -> Vec<Pipeline>,
     ) -> Result<(), NicError> {
         let others = std::mem::take(&mut self.others);
         if !others.is_empty() {
-            self.crew = Some(Crew::start(&mut self.first, others, detach)?);
+            self.threads = Some(PipelineThreads::start(&mut self.first, others, detach)?);
         }
         Ok(())
     }

@@ -142,7 +142,7 @@ impl Server {
     pub fn run(&mut self, mut observe: impl FnMut(Observation)) -> Result<Stats, Error> {
         let mut spans = RoundSpans::default();
         let mut due = Time::ZERO;
-        self.pipelines.start(|bell| self.node.detach(bell))?;
+        self.pipelines.start(|wakers| self.node.detach(wakers))?;
         self.pipelines.first.run(&mut self.node, |node, now| {
             while let Some(event) = node.poll_event() {
                 spans.follow(&event);

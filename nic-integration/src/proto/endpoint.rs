@@ -8,6 +8,7 @@ use std::net::SocketAddr;
 use std::num::NonZeroU32;
 use std::ops::Range;
 use std::sync::Arc;
+use std::task::Waker;
 use std::time::Duration;
 
 use rand_chacha::ChaCha20Rng;
@@ -18,14 +19,14 @@ use crate::NicError;
 pub use census::Census;
 
 use super::datagram::{Kind, MAX_DATAGRAM_BYTES, OVERHEAD_BYTES, Opcode, read_prefix};
-use super::pipeline::{Pipeline, SWEEP_SPAN, Settings};
 use super::event::{Cause, Event, MessageId, Peer};
 use super::link::Link;
 use super::outbox::{MESSAGE_WINDOW, Message, Outbox};
 use super::path::{MAX_PATHS, Origin, Route};
+use super::pipeline::{Pipeline, SWEEP_SPAN, Settings};
 use super::region::{Memory, Region};
 use super::secure::{Gate, Identity, NodeId, Suite};
-use super::shared::{Bell, LaneId, MAX_PIPELINES, Post, Shared, lock};
+use super::shared::{LaneId, MAX_PIPELINES, Post, Shared, lock};
 use super::stats::Stats;
 use super::sum::SumRegion;
 use super::time::Time;
@@ -184,7 +185,9 @@ impl Endpoint {
         let pipelines = 0..pipelines;
         Ok(Self {
             gate: Gate::new(config.identity.id(), &mut rng),
-            pipelines: pipelines.map(|number| Pipeline::new(number, settings, shared.clone())).collect(),
+            pipelines: pipelines
+                .map(|number| Pipeline::new(number, settings, shared.clone()))
+                .collect(),
             turn: 0,
             shared,
             config,
@@ -202,14 +205,14 @@ impl Endpoint {
         })
     }
 
-    /// Hands over the pipelines from the second on, to be driven on threads of their own; what they are
-    /// told wakes them by `bell`, and so what they tell does the first. Their datagrams are no longer
-    /// this endpoint's to handle.
-    pub fn detach(&mut self, bell: Arc<dyn Bell>) -> Vec<Pipeline> {
+    /// Hands over the pipelines from the second on, to be driven on threads of their own. `wakers`,
+    /// one for each pipeline, the first included, end the waits of those that another one has something
+    /// for. Their datagrams are no longer this endpoint's to handle.
+    pub fn detach(&mut self, wakers: Vec<Waker>) -> Vec<Pipeline> {
         let others = self.pipelines.split_off(1);
         self.turn = 0;
-        // It was detached before: the bell is the same.
-        let _ = self.shared.bell.set(bell);
+        // It was detached before: the wakers are the same.
+        let _ = self.shared.wakers.set(wakers);
         others
     }
 
@@ -463,7 +466,7 @@ impl Endpoint {
         if !link.established && link.greeting.is_none() {
             self.greet(now, id);
         }
-        self.shared.wake(0, id, idle);
+        self.shared.wake_lanes(0, id, idle);
         Ok(message)
     }
 

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
+use std::task::Waker;
 
 use super::ack::Refusal;
 use super::event::{Event, Peer};
@@ -22,12 +23,6 @@ use super::time::Time;
 
 /// Pipelines of one endpoint, and lanes between two, at most.
 pub const MAX_PIPELINES: u16 = 16;
-
-/// Wakes a pipeline that sleeps: word for it came from another thread.
-pub trait Bell: Send + Sync {
-    /// Has pipeline `pipeline` take its next turn at once.
-    fn ring(&self, pipeline: u16);
-}
 
 /// A lock that a panic elsewhere does not take from us.
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -165,7 +160,8 @@ pub(super) struct Shared {
     /// Links whose offered session, of that index, was begun by the peer.
     confirmed: Mailbox<(u32, u32)>,
     stats: Vec<Mutex<Stats>>,
-    pub(super) bell: OnceLock<Arc<dyn Bell>>,
+    /// One for each pipeline, once they are driven on threads of their own.
+    pub(super) wakers: OnceLock<Vec<Waker>>,
 }
 
 impl Shared {
@@ -179,14 +175,15 @@ impl Shared {
             posts: (0..pipelines).map(|_| Mailbox::default()).collect(),
             confirmed: Mailbox::default(),
             stats: (0..pipelines).map(|_| Mutex::default()).collect(),
-            bell: OnceLock::new(),
+            wakers: OnceLock::new(),
         })
     }
 
     /// Wakes a pipeline, unless it is the one that asks.
-    fn ring(&self, from: u16, pipeline: u16) {
-        if let Some(bell) = self.bell.get().filter(|_| pipeline != from) {
-            bell.ring(pipeline);
+    fn wake(&self, from: u16, pipeline: u16) {
+        let wakers = self.wakers.get().filter(|_| pipeline != from);
+        if let Some(waker) = wakers.and_then(|wakers| wakers.get(usize::from(pipeline))) {
+            waker.wake_by_ref();
         }
     }
 
@@ -230,7 +227,7 @@ impl Shared {
     pub(super) fn post(&self, from: u16, lane: u16, post: Post) {
         let pipeline = self.pipeline_of(lane);
         if self.posts[usize::from(pipeline)].push(post) {
-            self.ring(from, pipeline);
+            self.wake(from, pipeline);
         }
     }
 
@@ -244,7 +241,7 @@ impl Shared {
     }
 
     /// Tells lanes of a link, one bit each, that there is something to send.
-    pub(super) fn wake(&self, from: u16, link: u32, mut lanes: u16) {
+    pub(super) fn wake_lanes(&self, from: u16, link: u32, mut lanes: u16) {
         while lanes != 0 {
             let lane = lanes.trailing_zeros() as u16;
             lanes &= lanes - 1;
@@ -255,7 +252,7 @@ impl Shared {
     /// A peer has begun the session of that index that it was offered. The first pipeline keeps the links.
     pub(super) fn confirm(&self, from: u16, link: u32, index: u32) {
         self.confirmed.push((link, index));
-        self.ring(from, 0);
+        self.wake(from, 0);
     }
 
     pub(super) fn confirmed(&self) -> Vec<(u32, u32)> {
@@ -280,7 +277,7 @@ impl Shared {
         self.event_count.store(events.len(), Ordering::Relaxed);
         drop(events);
         if first {
-            self.ring(from, 0);
+            self.wake(from, 0);
         }
     }
 

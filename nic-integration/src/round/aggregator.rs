@@ -1,7 +1,7 @@
 //! The aggregator's side of rounds: admission, opening, deadlines, delivery (PROTOCOL §7).
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::Arc;
+use std::task::Waker;
 use std::time::Duration;
 
 use rand_chacha::ChaCha20Rng;
@@ -10,7 +10,7 @@ use rand_core::{Rng, SeedableRng};
 use crate::NicError;
 use crate::node::Node;
 use crate::proto::{
-    Bell, Cause, Config, Endpoint, Pipeline, Event, NodeId, Origin, Peer, Route, Stats, SumConfig,
+    Cause, Config, Endpoint, Event, NodeId, Origin, Peer, Pipeline, Route, Stats, SumConfig,
     SumRegion, Time,
 };
 
@@ -198,8 +198,8 @@ impl<J: Job> Aggregator<J> {
     }
 
     /// Hands over the endpoint's pipelines from the second on: see [`Endpoint::detach`].
-    pub fn detach(&mut self, bell: Arc<dyn Bell>) -> Vec<Pipeline> {
-        self.endpoint.detach(bell)
+    pub fn detach(&mut self, wakers: Vec<Waker>) -> Vec<Pipeline> {
+        self.endpoint.detach(wakers)
     }
 
     /// The endpoint, to look at.

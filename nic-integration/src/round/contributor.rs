@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::task::Waker;
 use std::time::Duration;
 
 use rand_chacha::ChaCha20Rng;
@@ -11,7 +12,7 @@ use rand_core::SeedableRng;
 use crate::NicError;
 use crate::node::Node;
 use crate::proto::{
-    Bell, Cause, Config, Endpoint, Pipeline, Event, MessageId, NodeId, Origin, Peer, Refusal, Route,
+    Cause, Config, Endpoint, Event, MessageId, NodeId, Origin, Peer, Pipeline, Refusal, Route,
     Stats, Time,
 };
 
@@ -297,8 +298,8 @@ impl Contributor {
     }
 
     /// Hands over the endpoint's pipelines from the second on: see [`Endpoint::detach`].
-    pub fn detach(&mut self, bell: Arc<dyn Bell>) -> Vec<Pipeline> {
-        self.endpoint.detach(bell)
+    pub fn detach(&mut self, wakers: Vec<Waker>) -> Vec<Pipeline> {
+        self.endpoint.detach(wakers)
     }
 
     /// The endpoint, to look at.

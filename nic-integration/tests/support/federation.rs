@@ -15,7 +15,7 @@ use ciphergram_he::{
     Agreement, Dtype, OpenedSum, PublicKey, SecretKey, Sum, Tensor, TensorSpec, Update,
 };
 use ciphergram_nic::federation::{
-    Client, Error, Observation, Participation, RoundResult, Server, ServerConfig, PathConfig,
+    Client, Error, Observation, Participation, PathConfig, RoundResult, Server, ServerConfig,
 };
 use ciphergram_nic::proto::Identity;
 use ciphergram_nic::round::AggregatorEvent;

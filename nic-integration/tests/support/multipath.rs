@@ -51,7 +51,13 @@ pub(crate) struct End {
 }
 
 impl End {
-    pub(crate) fn new(number: u8, incarnation: u32, paths: u16, flows: u16, pipelines: u16) -> Self {
+    pub(crate) fn new(
+        number: u8,
+        incarnation: u32,
+        paths: u16,
+        flows: u16,
+        pipelines: u16,
+    ) -> Self {
         let seed = [incarnation as u8; 32];
         let config = Config::new(identity(number), NonZeroU32::new(incarnation).unwrap(), seed);
         let config = Config { allow: [1, 2].map(node).into(), paths, flows, spray: 1, ..config };

@@ -11,7 +11,7 @@ use crate::proto::secure::{Admission, Cookie, HELLO_BYTES, Hello, Initiator, Sec
 use crate::proto::shared::{LaneId, MAX_PIPELINES, Part, Post, lock};
 use crate::proto::time::Time;
 
-use super::{Endpoint, Pipeline, MAX_GREETINGS, MAX_UNCONFIRMED};
+use super::{Endpoint, MAX_GREETINGS, MAX_UNCONFIRMED, Pipeline};
 
 impl Endpoint {
     /// An index that no session of ours has: it leaves the lowest bits to the lane, and a byte below it is the epoch's.

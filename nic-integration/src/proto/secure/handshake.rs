@@ -215,7 +215,11 @@ impl Initiator {
         said[..4].copy_from_slice(&incarnation.to_le_bytes());
         said[4..8].copy_from_slice(&number.to_le_bytes());
         // No more of either than fit a byte.
-        said[8..11].copy_from_slice(&[terms.suite as u8, terms.sockets as u8, terms.pipelines as u8]);
+        said[8..11].copy_from_slice(&[
+            terms.suite as u8,
+            terms.sockets as u8,
+            terms.pipelines as u8,
+        ]);
         let mut message = [0; HELLO_NOISE];
         noise.write_message(&said, &mut message).map_err(|_| NicError::Handshake)?;
         out.extend_from_slice(&message);
