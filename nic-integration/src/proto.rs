@@ -4,10 +4,10 @@
 //! (see `sim`). Pipelines may be driven on threads of their own; driven on one they are as reproducible. The specification is `PROTOCOL.md`; comments cite its clauses.
 
 pub mod ack;
+pub mod channel;
 pub mod datagram;
 pub mod endpoint;
 pub mod event;
-pub mod lane;
 pub mod link;
 mod outbox;
 pub mod pace;

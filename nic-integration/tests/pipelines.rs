@@ -1,4 +1,4 @@
-//! Several pipelines at either end, driven on one thread: messages are spread over all lanes, what one loses
+//! Several pipelines at either end, driven on one thread: messages are spread over all channels, what one loses
 //! another sends again, and everything is committed once.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
@@ -37,7 +37,7 @@ const ROUGH: Faults = Faults {
 };
 
 #[test]
-fn messages_are_spread_over_all_lanes_both_ways() {
+fn messages_are_spread_over_all_channels_both_ways() {
     for pipelines in [[1, 1], [1, 3], [3, 1], [2, 3], [4, 4]] {
         let mut world = world(QUICK, pipelines);
         world.write_and_check(800_000);
@@ -46,7 +46,7 @@ fn messages_are_spread_over_all_lanes_both_ways() {
         assert_eq!(world.ends[1].came.len(), usize::from(two), "{pipelines:?}");
         let (least, most) = (world.ends[0].counts(), world.ends[0].counts());
         let [least, most] = [least.values().min().unwrap(), most.values().max().unwrap()];
-        // Lanes are dealt to pipelines as evenly as they can be: three to two are not.
+        // Channels are dealt to pipelines as evenly as they can be: three to two are not.
         assert!(3 * least > *most, "{pipelines:?}: {:?}", world.ends[0].counts());
         world.ends[0].came.clear();
         world.write(1, peer(1), 800_000);
@@ -57,7 +57,7 @@ fn messages_are_spread_over_all_lanes_both_ways() {
 }
 
 #[test]
-fn rough_lanes_lose_nothing_and_count_every_immediate_once() {
+fn rough_channels_lose_nothing_and_count_every_immediate_once() {
     for pipelines in [[2, 2], [1, 4], [3, 2]] {
         let mut world = world(ROUGH, pipelines);
         for _ in 0..20 {
@@ -81,7 +81,7 @@ fn rough_lanes_lose_nothing_and_count_every_immediate_once() {
 }
 
 #[test]
-fn what_a_dead_lane_has_in_flight_goes_by_another_and_the_lane_is_used_again() {
+fn what_a_dead_channel_has_in_flight_goes_by_another_and_the_channel_is_used_again() {
     for via in [0, 1] {
         let mut world = world(QUICK, [2, 2]);
         world.write_and_check(800_000);
@@ -102,7 +102,7 @@ fn what_a_dead_lane_has_in_flight_goes_by_another_and_the_lane_is_used_again() {
 }
 
 #[test]
-fn a_lane_that_lags_is_left_alone_until_it_does_not() {
+fn a_channel_that_lags_is_left_alone_until_it_does_not() {
     let mut world = world(QUICK, [2, 2]);
     world.write_and_check(800_000);
     world.ends[0].slow.insert(1, Duration::from_millis(60));
@@ -127,7 +127,7 @@ fn a_pipeline_that_cannot_be_reached_from_the_first_is_done_without() {
 }
 
 #[test]
-fn all_lanes_silent_is_a_silent_peer() {
+fn all_channels_silent_is_a_silent_peer() {
     let mut world = world(QUICK, [3, 2]);
     world.write_and_check(100_000);
     world.ends[0].dead.extend([0, 1, 2]);
@@ -178,7 +178,7 @@ fn who_was_given_up_is_written_to_again() {
 }
 
 #[test]
-fn a_lane_that_lags_is_used_again_when_the_quick_one_dies() {
+fn a_channel_that_lags_is_used_again_when_the_quick_one_dies() {
     let mut world = world(QUICK, [2, 2]);
     world.write_and_check(800_000);
     world.ends[0].slow.insert(1, Duration::from_millis(20));

@@ -6,9 +6,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use ciphergram_nic::proto::ack::MAX_ACK_NOTICES;
+use ciphergram_nic::proto::channel::QUIET_SPAN;
 use ciphergram_nic::proto::datagram::MAX_DATAGRAM_BYTES;
 use ciphergram_nic::proto::endpoint::*;
-use ciphergram_nic::proto::lane::QUIET_SPAN;
 use ciphergram_nic::proto::link::*;
 use ciphergram_nic::proto::pace::*;
 use ciphergram_nic::proto::path::*;

@@ -26,7 +26,7 @@ use super::path::{MAX_PATHS, Origin, Route};
 use super::pipeline::{Pipeline, SWEEP_SPAN, Settings};
 use super::region::{Memory, Region};
 use super::secure::{Gate, Identity, NodeId, Suite};
-use super::shared::{LaneId, MAX_PIPELINES, Post, Shared, lock};
+use super::shared::{ChannelId, MAX_PIPELINES, Post, Shared, lock};
 use super::stats::Stats;
 use super::sum::SumRegion;
 use super::time::Time;
@@ -466,7 +466,7 @@ impl Endpoint {
         if !link.established && link.greeting.is_none() {
             self.greet(now, id);
         }
-        self.shared.wake_lanes(0, id, idle);
+        self.shared.wake_channels(0, id, idle);
         Ok(message)
     }
 
@@ -493,7 +493,7 @@ impl Endpoint {
         Ok(id)
     }
 
-    /// A link to a peer; its lanes follow when there is a session.
+    /// A link to a peer; its channels follow when there is a session.
     fn add_link(&mut self, now: Time, peer: Peer, contact: bool) -> Option<u32> {
         if self.links.len() >= MAX_PEERS {
             return None;
@@ -573,8 +573,12 @@ impl Endpoint {
     fn fail(&mut self, id: u32, cause: Cause) {
         let Some(link) = self.links.get(&id) else { return };
         lock(&link.mail.outbox).fail_all();
-        for lane in 0..link.lanes {
-            self.shared.post(0, lane, Post::Fail(LaneId { link: id, lane }, !link.established));
+        for channel in 0..link.channels {
+            self.shared.post(
+                0,
+                channel,
+                Post::Fail(ChannelId { link: id, channel }, !link.established),
+            );
         }
         self.shared.tell(0, [Event::Unreachable { peer: link.peer, cause }]);
     }
@@ -634,7 +638,7 @@ impl Endpoint {
     fn forget(&mut self, id: u32) {
         let Some(link) = self.links.remove(&id) else { return };
         self.first_message = self.first_message.max(lock(&link.mail.outbox).next_message());
-        self.end_lanes(id, 0..link.lanes);
+        self.end_channels(id, 0..link.channels);
         self.indices.retain(|_, of| *of != id);
         self.peers.retain(|_, of| *of != id);
         for (_, of) in self.contacts.values_mut() {
@@ -642,9 +646,9 @@ impl Endpoint {
         }
     }
 
-    fn end_lanes(&mut self, link: u32, lanes: Range<u16>) {
-        for lane in lanes {
-            self.shared.post(0, lane, Post::End(LaneId { link, lane }));
+    fn end_channels(&mut self, link: u32, channels: Range<u16>) {
+        for channel in channels {
+            self.shared.post(0, channel, Post::End(ChannelId { link, channel }));
         }
         self.pipelines.iter_mut().for_each(Pipeline::heed);
     }

@@ -28,7 +28,7 @@ pub(super) struct Greeting {
     pub(super) cookie: Option<Cookie>,
 }
 
-/// A session that a HELLO of the peer's made: whose, its index, and its lanes.
+/// A session that a HELLO of the peer's made: whose, its index, and its channels.
 pub(super) type Offered = (Peer, u32, u16);
 
 pub(super) struct Link {
@@ -37,8 +37,8 @@ pub(super) struct Link {
     /// Whether we know where it listens, and so shake hands when it is silent.
     pub(super) contact: bool,
     pub(super) mail: Arc<Mail>,
-    /// Lanes that there are.
-    pub(super) lanes: u16,
+    /// Channels that there are.
+    pub(super) channels: u16,
     /// Whether there is a session.
     pub(super) established: bool,
     /// Not confirmed yet.
@@ -54,7 +54,7 @@ impl Link {
             peer,
             contact,
             mail,
-            lanes: 0,
+            channels: 0,
             established: false,
             offered: None,
             hello: 0,

@@ -191,7 +191,7 @@ impl Path {
     }
 }
 
-/// A lane's ways to a peer. Messages are dealt to *flows*; a flow's datagrams are sprayed over its own paths.
+/// A channel's ways to a peer. Messages are dealt to *flows*; a flow's datagrams are sprayed over its own paths.
 #[derive(Debug)]
 pub(super) struct Paths {
     all: Vec<Path>,
@@ -342,7 +342,7 @@ impl Paths {
         others.map(|other| &self.all[other]).filter(|other| other.is_up())
     }
 
-    /// What other lanes must know of a flow's paths.
+    /// What other channels must know of a flow's paths.
     pub(super) fn sight(&self, flow: usize) -> Sight {
         let paths = self.of_flow(flow).map(|path| &self.all[path]);
         let up = paths.clone().filter(|path| path.is_up());
@@ -353,7 +353,7 @@ impl Paths {
         }
     }
 
-    /// Leaves a path to rest if it alone is silent: another, maybe of another lane, was answered since its
+    /// Leaves a path to rest if it alone is silent: another, maybe of another channel, was answered since its
     /// first timeout. Whether it begins to.
     pub(super) fn rest_if_silent(
         &mut self,

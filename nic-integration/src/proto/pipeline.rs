@@ -1,6 +1,6 @@
 //! One pipeline: a pipeline with its own sockets, sessions and buffers (PROTOCOL §4.9).
 //!
-//! A pipeline carries lanes, each to one pipeline of a peer's. It opens and seals datagrams,
+//! A pipeline carries channels, each to one pipeline of a peer's. It opens and seals datagrams,
 //! places, adds and answers. What it shares with the other pipelines of its endpoint is in `shared`. The
 //! [`Endpoint`](super::Endpoint) makes it, and keeps the links and their handshakes.
 
@@ -10,19 +10,19 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::channel::{Channel, Offer};
 use super::datagram::{Header, Opcode};
 use super::event::Event;
-use super::lane::{Lane, Offer};
 use super::path::{Paths, Route};
 use super::sender::Sender;
-use super::shared::{LaneId, MAX_PIPELINES, Part, Post, Shared, lock};
+use super::shared::{ChannelId, MAX_PIPELINES, Part, Post, Shared, lock};
 use super::stats::Stats;
 use super::sum::{Batch, SumRegion};
 use super::time::Time;
 
-/// How often lanes to idle peers are looked for.
+/// How often channels to idle peers are looked for.
 pub const SWEEP_SPAN: Duration = Duration::from_secs(10);
-/// Datagrams that one lane sends before the next has its turn.
+/// Datagrams that one channel sends before the next has its turn.
 const TURN: usize = 64;
 
 /// What a pipeline must know of its endpoint's configuration.
@@ -51,14 +51,14 @@ pub struct Pipeline {
     settings: Settings,
     shared: Arc<Shared>,
     /// Boxed, since a tree has room for more than it holds.
-    lanes: BTreeMap<LaneId, Box<Lane>>,
-    /// Lanes by the indices of their sessions.
-    sessions: BTreeMap<u32, LaneId>,
-    /// Lanes with answers waiting, in turn.
-    answering: VecDeque<LaneId>,
-    /// Lanes to ask for messages, in turn.
-    sending: VecDeque<LaneId>,
-    /// Datagrams that the first lane of `sending` has had in its turn.
+    channels: BTreeMap<ChannelId, Box<Channel>>,
+    /// Channels by the indices of their sessions.
+    sessions: BTreeMap<u32, ChannelId>,
+    /// Channels with answers waiting, in turn.
+    answering: VecDeque<ChannelId>,
+    /// Channels to ask for messages, in turn.
+    sending: VecDeque<ChannelId>,
+    /// Datagrams that the first channel of `sending` has had in its turn.
     turn: usize,
     /// Datagrams of messages that went before answers.
     ahead: usize,
@@ -76,7 +76,7 @@ impl Pipeline {
             number,
             settings,
             shared,
-            lanes: BTreeMap::new(),
+            channels: BTreeMap::new(),
             sessions: BTreeMap::new(),
             answering: VecDeque::new(),
             sending: VecDeque::new(),
@@ -110,37 +110,37 @@ impl Pipeline {
         }
     }
 
-    /// Tells lanes of a link, one bit each, that there is something to send.
-    fn wake(&mut self, link: u32, lanes: u16) {
-        for lane in (0..MAX_PIPELINES).filter(|lane| lanes >> lane & 1 == 1) {
-            let id = LaneId { link, lane };
-            if self.lanes.contains_key(&id) {
+    /// Tells channels of a link, one bit each, that there is something to send.
+    fn wake(&mut self, link: u32, channels: u16) {
+        for channel in (0..MAX_PIPELINES).filter(|channel| channels >> channel & 1 == 1) {
+            let id = ChannelId { link, channel };
+            if self.channels.contains_key(&id) {
                 self.schedule(id);
             } else {
-                self.shared.post(self.number, lane, Post::Wake(id));
+                self.shared.post(self.number, channel, Post::Wake(id));
             }
         }
     }
 
-    /// The lane that a part of a session is for; made if there is none.
-    fn lane(&mut self, part: &Part) -> &mut Lane {
+    /// The channel that a part of a session is for; made if there is none.
+    fn channel(&mut self, part: &Part) -> &mut Channel {
         let Settings { datagram_bytes, sockets, spray } = self.settings;
-        self.lanes.entry(part.id).or_insert_with(|| {
+        self.channels.entry(part.id).or_insert_with(|| {
             let flows = lock(&part.mail.outbox).flow_count();
             let ways = (0..sockets).filter_map(|via| Some(Route { via, addr: part.addr? }));
             let ways: Vec<Route> = ways.collect();
             let paths = Paths::new(&ways, part.addr.is_some(), flows, spray, datagram_bytes);
-            let sender = Sender::new(part.id.lane, paths);
-            Box::new(Lane::new(part.peer, part.mail.clone(), sender))
+            let sender = Sender::new(part.id.channel, paths);
+            Box::new(Channel::new(part.peer, part.mail.clone(), sender))
         })
     }
 
     fn on_offer(&mut self, part: Part) {
         let (id, index) = (part.id, part.session.local());
-        let lane = self.lane(&part);
-        lane.sender.paths.admit_up_to(part.paths.into());
+        let channel = self.channel(&part);
+        channel.sender.paths.admit_up_to(part.paths.into());
         let offer = Offer { peer: part.peer, session: part.session, mail: part.mail };
-        if let Some(former) = lane.offered.replace(Box::new(offer)) {
+        if let Some(former) = channel.offered.replace(Box::new(offer)) {
             self.release(former.session.local(), id);
         }
         self.sessions.insert(index, id);
@@ -149,44 +149,44 @@ impl Pipeline {
     fn on_begin(&mut self, now: Time, part: Part, from: Route) {
         let (id, addr) = (part.id, part.addr);
         // One that the peer was offered before learned its paths, and has none if nothing came by it.
-        let known = self.lanes.get(&id).is_some_and(|lane| lane.sender.paths.len() > 0);
+        let known = self.channels.get(&id).is_some_and(|channel| channel.sender.paths.len() > 0);
         if !known {
             self.on_end(id);
         }
-        let lane = self.lane(&part);
+        let channel = self.channel(&part);
         if let Some(addr) = addr {
-            lane.sender.paths.aim(addr);
+            channel.sender.paths.aim(addr);
         }
         // What the peer was offered before must not take the place of this.
-        if let Some(offer) = lane.offered.take() {
+        if let Some(offer) = channel.offered.take() {
             self.release(offer.session.local(), id);
         }
-        let Some(lane) = self.lanes.get_mut(&id) else { return };
-        // The answer came to the first lane.
-        if id.lane == 0 {
-            lane.sender.paths.hear(now, from);
-            lane.sender.paths.wake_heard();
+        let Some(channel) = self.channels.get_mut(&id) else { return };
+        // The answer came to the first channel.
+        if id.channel == 0 {
+            channel.sender.paths.hear(now, from);
+            channel.sender.paths.wake_heard();
         }
-        let anew = lane.session.is_none() || !Arc::ptr_eq(&lane.mail, &part.mail);
+        let anew = channel.session.is_none() || !Arc::ptr_eq(&channel.mail, &part.mail);
         self.begin(id, Offer { peer: part.peer, session: part.session, mail: part.mail });
-        if let Some(lane) = self.lanes.get_mut(&id).filter(|_| anew && id.lane != 0) {
-            lane.doubt(now);
+        if let Some(channel) = self.channels.get_mut(&id).filter(|_| anew && id.channel != 0) {
+            channel.doubt(now);
         }
         self.schedule(id);
     }
 
     /// Goes on under a session, and lets the former one go; `false` if another process of the node was
-    /// quicker, by another lane.
-    fn begin(&mut self, id: LaneId, offer: Offer) -> bool {
+    /// quicker, by another channel.
+    fn begin(&mut self, id: ChannelId, offer: Offer) -> bool {
         // Packets are numbered anew: what waits has numbers of before.
         self.settle();
-        let Some(lane) = self.lanes.get_mut(&id) else { return false };
+        let Some(channel) = self.channels.get_mut(&id) else { return false };
         let index = offer.session.local();
         if !offer.mail.claim(offer.peer) {
             self.release(index, id);
             return false;
         }
-        if let Some(before) = lane.renew(offer) {
+        if let Some(before) = channel.renew(offer) {
             self.release(before.local(), id);
         }
         self.sessions.insert(index, id);
@@ -194,43 +194,43 @@ impl Pipeline {
         true
     }
 
-    /// A lane is no longer named by an index.
-    fn release(&mut self, index: u32, id: LaneId) {
+    /// A channel is no longer named by an index.
+    fn release(&mut self, index: u32, id: ChannelId) {
         if self.sessions.get(&index) == Some(&id) {
             self.sessions.remove(&index);
         }
     }
 
-    fn on_fail(&mut self, id: LaneId, session: bool) {
+    fn on_fail(&mut self, id: ChannelId, session: bool) {
         self.let_go(id);
-        let Some(lane) = self.lanes.get_mut(&id) else { return };
-        lane.sender.reset();
-        if let Some(gone) = lane.session.take_if(|_| session) {
+        let Some(channel) = self.channels.get_mut(&id) else { return };
+        channel.sender.reset();
+        if let Some(gone) = channel.session.take_if(|_| session) {
             self.release(gone.local(), id);
         }
         self.schedule(id);
     }
 
-    fn on_end(&mut self, id: LaneId) {
+    fn on_end(&mut self, id: ChannelId) {
         self.settle();
         self.let_go(id);
-        if self.lanes.remove(&id).is_some() {
+        if self.channels.remove(&id).is_some() {
             self.sessions.retain(|_, of| *of != id);
         }
     }
 
-    /// Has others send what a lane has in flight, and not wait for what is answered here.
-    fn let_go(&mut self, id: LaneId) {
-        if let Some(lane) = self.lanes.get_mut(&id) {
-            lane.let_go();
+    /// Has others send what a channel has in flight, and not wait for what is answered here.
+    fn let_go(&mut self, id: ChannelId) {
+        if let Some(channel) = self.channels.get_mut(&id) {
+            channel.let_go();
             self.rouse(id);
         }
     }
 
-    /// Tells the other lanes of a link that there is something to send.
-    fn rouse(&mut self, id: LaneId) {
-        let Some(lane) = self.lanes.get(&id) else { return };
-        let idle = lock(&lane.mail.outbox).rouse() & !(1 << id.lane);
+    /// Tells the other channels of a link that there is something to send.
+    fn rouse(&mut self, id: ChannelId) {
+        let Some(channel) = self.channels.get(&id) else { return };
+        let idle = lock(&channel.mail.outbox).rouse() & !(1 << id.channel);
         self.wake(id.link, idle);
     }
 
@@ -240,32 +240,32 @@ impl Pipeline {
     pub fn handle_timeout(&mut self, now: Time) {
         self.heed();
         self.settle();
-        let due = |lane: &Lane| Self::due(lane).is_some_and(|due| due <= now);
-        let due: Vec<LaneId> =
-            self.lanes.iter().filter(|(_, l)| due(l)).map(|(id, _)| *id).collect();
+        let due = |channel: &Channel| Self::due(channel).is_some_and(|due| due <= now);
+        let due: Vec<ChannelId> =
+            self.channels.iter().filter(|(_, l)| due(l)).map(|(id, _)| *id).collect();
         for id in due {
-            let Some(lane) = self.lanes.get_mut(&id) else { continue };
-            lane.sender.on_timeout(now, &mut lock(&lane.mail.outbox));
-            self.stats.paths_rested += lane.sender.paths.take_rested();
+            let Some(channel) = self.channels.get_mut(&id) else { continue };
+            channel.sender.on_timeout(now, &mut lock(&channel.mail.outbox));
+            self.stats.paths_rested += channel.sender.paths.take_rested();
             self.schedule(id);
             self.rouse(id);
         }
         if now >= self.next_sweep {
             self.next_sweep = now + SWEEP_SPAN;
-            self.lanes.values_mut().for_each(|lane| lane.shrink(now));
+            self.channels.values_mut().for_each(|channel| channel.shrink(now));
         }
     }
 
-    fn due(lane: &Lane) -> Option<Time> {
-        lane.session.as_ref()?;
-        lane.sender.next_timeout(|| !lane.mail.is_idle())
+    fn due(channel: &Channel) -> Option<Time> {
+        channel.session.as_ref()?;
+        channel.sender.next_timeout(|| !channel.mail.is_idle())
     }
 
     /// When [`handle_timeout`](Self::handle_timeout) is next needed.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Time> {
-        let lanes = self.lanes.values().filter_map(|lane| Self::due(lane));
-        lanes.chain((!self.lanes.is_empty()).then_some(self.next_sweep)).min()
+        let channels = self.channels.values().filter_map(|channel| Self::due(channel));
+        channels.chain((!self.channels.is_empty()).then_some(self.next_sweep)).min()
     }
 
     /// Appends the next datagram to send to `bytes`, and says where to. Messages go before answers, but
@@ -293,12 +293,12 @@ impl Pipeline {
     fn transmit_answer(&mut self, bytes: &mut Vec<u8>) -> Option<Route> {
         let start = bytes.len();
         while let Some(id) = self.answering.pop_front() {
-            let Some(lane) = self.lanes.get_mut(&id) else { continue };
-            lane.answering = false;
+            let Some(channel) = self.channels.get_mut(&id) else { continue };
+            channel.answering = false;
             self.ack_payload.clear();
-            let Some(route) = lane.sender.paths.answers() else { continue };
-            let taken = lane.take_answer(&mut self.ack_payload);
-            let Some(session) = lane.session.as_mut().filter(|_| taken) else { continue };
+            let Some(route) = channel.sender.paths.answers() else { continue };
+            let taken = channel.take_answer(&mut self.ack_payload);
+            let Some(session) = channel.session.as_mut().filter(|_| taken) else { continue };
             let header = Header { opcode: Opcode::Ack, ..Header::default() };
             // What cannot be sealed is a lost datagram.
             let sealed = session.seal(header, &self.ack_payload, bytes);
@@ -316,17 +316,17 @@ impl Pipeline {
     fn transmit_message(&mut self, now: Time, bytes: &mut Vec<u8>) -> Option<Route> {
         let start = bytes.len();
         while let Some(id) = self.sending.pop_front() {
-            let Some(lane) = self.lanes.get_mut(&id) else { continue };
+            let Some(channel) = self.channels.get_mut(&id) else { continue };
             let mut idle = 0;
-            let next = lane.session.as_mut().and_then(|session| {
-                let mut outbox = lock(&lane.mail.outbox);
-                let next = lane.sender.next(now, session.next_packet(), &mut outbox);
-                // What this lane has lost, or has no room for.
-                idle = outbox.rouse() & !(1 << id.lane);
+            let next = channel.session.as_mut().and_then(|session| {
+                let mut outbox = lock(&channel.mail.outbox);
+                let next = channel.sender.next(now, session.next_packet(), &mut outbox);
+                // What this channel has lost, or has no room for.
+                idle = outbox.rouse() & !(1 << id.channel);
                 Some((session, next?))
             });
             let Some((session, next)) = next else {
-                lane.sending = false;
+                channel.sending = false;
                 self.turn = 0;
                 self.wake(id.link, idle);
                 continue;
@@ -352,13 +352,13 @@ impl Pipeline {
         None
     }
 
-    /// Asks a lane for answers and messages, if it is not on the list already.
-    fn schedule(&mut self, id: LaneId) {
-        let Some(lane) = self.lanes.get_mut(&id) else { return };
-        if lane.wants_answer() && !std::mem::replace(&mut lane.answering, true) {
+    /// Asks a channel for answers and messages, if it is not on the list already.
+    fn schedule(&mut self, id: ChannelId) {
+        let Some(channel) = self.channels.get_mut(&id) else { return };
+        if channel.wants_answer() && !std::mem::replace(&mut channel.answering, true) {
             self.answering.push_back(id);
         }
-        if !std::mem::replace(&mut lane.sending, true) {
+        if !std::mem::replace(&mut channel.sending, true) {
             self.sending.push_back(id);
         }
     }
@@ -369,7 +369,7 @@ impl Pipeline {
     }
 
     /// Indices of sessions: in use, offered, and the last ones.
-    pub(super) fn sessions(&self) -> &BTreeMap<u32, LaneId> {
+    pub(super) fn sessions(&self) -> &BTreeMap<u32, ChannelId> {
         &self.sessions
     }
 }
@@ -379,7 +379,7 @@ impl Drop for Pipeline {
     fn drop(&mut self) {
         self.shared.close(self.number);
         self.shared.publish(self.number, &self.stats);
-        let ids: Vec<LaneId> = self.lanes.keys().copied().collect();
+        let ids: Vec<ChannelId> = self.channels.keys().copied().collect();
         ids.into_iter().for_each(|id| self.let_go(id));
     }
 }

@@ -21,7 +21,7 @@ use super::stats::Stats;
 use super::sum::SumRegion;
 use super::time::Time;
 
-/// Pipelines of one endpoint, and lanes between two, at most.
+/// Pipelines of one endpoint, and channels between two, at most.
 pub const MAX_PIPELINES: u16 = 16;
 
 /// A lock that a panic elsewhere does not take from us.
@@ -29,7 +29,7 @@ pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What all lanes to one process share: what it is sent, and what it has sent.
+/// What all channels to one process share: what it is sent, and what it has sent.
 pub(super) struct Mail {
     pub(super) outbox: Mutex<Outbox>,
     pub(super) inbox: Mutex<Receiver>,
@@ -76,16 +76,16 @@ impl Mail {
     }
 }
 
-/// A lane of a link: what one pipeline here and one there keep of a pair of processes.
+/// A channel of a link: what one pipeline here and one there keep of a pair of processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct LaneId {
+pub(super) struct ChannelId {
     pub(super) link: u32,
-    pub(super) lane: u16,
+    pub(super) channel: u16,
 }
 
-/// A lane's part of a session that a handshake made.
+/// A channel's part of a session that a handshake made.
 pub(super) struct Part {
-    pub(super) id: LaneId,
+    pub(super) id: ChannelId,
     pub(super) peer: Peer,
     pub(super) session: Session,
     pub(super) mail: Arc<Mail>,
@@ -102,11 +102,11 @@ pub(super) enum Post {
     /// To be begun now; the answer to our HELLO came by that way.
     Begin(Box<Part>, Time, Route),
     /// There is something to send.
-    Wake(LaneId),
+    Wake(ChannelId),
     /// All that was unanswered has failed. The session goes with it, if so said.
-    Fail(LaneId, bool),
-    /// The lane is no more.
-    End(LaneId),
+    Fail(ChannelId, bool),
+    /// The channel is no more.
+    End(ChannelId),
 }
 
 /// A queue between threads that is looked at often and mostly empty.
@@ -219,13 +219,13 @@ impl Shared {
 
     // Word.
 
-    /// The pipeline that a lane is of.
-    fn pipeline_of(&self, lane: u16) -> u16 {
-        lane % self.posts.len() as u16
+    /// The pipeline that a channel is of.
+    fn pipeline_of(&self, channel: u16) -> u16 {
+        channel % self.posts.len() as u16
     }
 
-    pub(super) fn post(&self, from: u16, lane: u16, post: Post) {
-        let pipeline = self.pipeline_of(lane);
+    pub(super) fn post(&self, from: u16, channel: u16, post: Post) {
+        let pipeline = self.pipeline_of(channel);
         if self.posts[usize::from(pipeline)].push(post) {
             self.wake(from, pipeline);
         }
@@ -240,12 +240,12 @@ impl Shared {
         self.posts[usize::from(pipeline)].take()
     }
 
-    /// Tells lanes of a link, one bit each, that there is something to send.
-    pub(super) fn wake_lanes(&self, from: u16, link: u32, mut lanes: u16) {
-        while lanes != 0 {
-            let lane = lanes.trailing_zeros() as u16;
-            lanes &= lanes - 1;
-            self.post(from, lane, Post::Wake(LaneId { link, lane }));
+    /// Tells channels of a link, one bit each, that there is something to send.
+    pub(super) fn wake_channels(&self, from: u16, link: u32, mut channels: u16) {
+        while channels != 0 {
+            let channel = channels.trailing_zeros() as u16;
+            channels &= channels - 1;
+            self.post(from, channel, Post::Wake(ChannelId { link, channel }));
         }
     }
 

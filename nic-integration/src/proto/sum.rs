@@ -12,7 +12,7 @@ use crate::NicError;
 use super::ack::Refusal;
 use super::datagram::Header;
 use super::event::Peer;
-use super::shared::{LaneId, lock};
+use super::shared::{ChannelId, lock};
 use super::summer::{Geometry, Stretch, Summer};
 
 /// Bytes of a contribution's digest.
@@ -99,8 +99,8 @@ struct Waiting {
     pieces: Range<usize>,
 }
 
-/// Whom to answer: a lane and its packet.
-pub(super) type Asker = (LaneId, u64);
+/// Whom to answer: a channel and its packet.
+pub(super) type Asker = (ChannelId, u64);
 
 /// A datagram that waited: whom to answer, whose it is, and how many of its chunks were added, or why not.
 pub(super) type Settled = (Asker, u16, Result<u32, SumRefused>);

@@ -8,13 +8,13 @@ use crate::proto::event::{Cause, Peer};
 use crate::proto::link::{Greeting, HELLO_SPAN, MAX_HELLO_SPAN};
 use crate::proto::path::Route;
 use crate::proto::secure::{Admission, Cookie, HELLO_BYTES, Hello, Initiator, Secrets, Terms};
-use crate::proto::shared::{LaneId, MAX_PIPELINES, Part, Post, lock};
+use crate::proto::shared::{ChannelId, MAX_PIPELINES, Part, Post, lock};
 use crate::proto::time::Time;
 
 use super::{Endpoint, MAX_GREETINGS, MAX_UNCONFIRMED, Pipeline};
 
 impl Endpoint {
-    /// An index that no session of ours has: it leaves the lowest bits to the lane, and a byte below it is the epoch's.
+    /// An index that no session of ours has: it leaves the lowest bits to the channel, and a byte below it is the epoch's.
     fn fresh_index(&mut self) -> u32 {
         loop {
             let index = self.rng.next_u32() >> 8 & !(u32::from(MAX_PIPELINES) - 1);
@@ -26,10 +26,10 @@ impl Endpoint {
         }
     }
 
-    /// Indices of handshakes under way, and of sessions of first lanes.
+    /// Indices of handshakes under way, and of sessions of first channels.
     pub(super) fn session_count(&self) -> usize {
         let sessions = self.pipelines.iter().flat_map(|pipeline| pipeline.sessions().values());
-        self.indices.len() + sessions.filter(|id| id.lane == 0).count()
+        self.indices.len() + sessions.filter(|id| id.channel == 0).count()
     }
 
     fn send_greeting(&mut self, to: Route, bytes: Vec<u8>) {
@@ -121,47 +121,47 @@ impl Endpoint {
         let Ok(secrets) = hello.accept(incarnation, index, &self.config.ports, &mut answer) else {
             return;
         };
-        let lanes = pipelines.max(self.config.pipelines);
+        let channels = pipelines.max(self.config.pipelines);
         let Some(link) = self.links.get_mut(&id) else { return };
         let other = link.offered.take().is_some_and(|offered| offered.0 != peer);
         // Nobody else's offers stay.
         let fewer = other && link.peer.incarnation == 0;
-        let now = if fewer { lanes } else { lanes.max(link.lanes) };
-        let before = std::mem::replace(&mut link.lanes, now);
-        self.end_lanes(id, now..before);
+        let now = if fewer { channels } else { channels.max(link.channels) };
+        let before = std::mem::replace(&mut link.channels, now);
+        self.end_channels(id, now..before);
         let Some(link) = self.links.get_mut(&id) else { return };
-        link.offered = Some(Box::new((peer, index, lanes)));
-        for part in self.parts(id, peer, &secrets, lanes, None, sockets) {
-            self.shared.post(0, part.id.lane, Post::Offer(Box::new(part)));
+        link.offered = Some(Box::new((peer, index, channels)));
+        for part in self.parts(id, peer, &secrets, channels, None, sockets) {
+            self.shared.post(0, part.id.channel, Post::Offer(Box::new(part)));
         }
         self.pipelines.iter_mut().for_each(Pipeline::heed);
         self.send_greeting(from, answer);
     }
 
-    /// A session's parts, one for each lane.
+    /// A session's parts, one for each channel.
     fn parts(
         &self,
         id: u32,
         peer: Peer,
         secrets: &Secrets,
-        lanes: u16,
+        channels: u16,
         ports: Option<&[u16]>,
         paths: u16,
     ) -> Vec<Part> {
         let Some(link) = self.links.get(&id) else { return vec![] };
         let contact = self.contacts.get(&peer.node).zip(ports);
-        let part = |lane: u16| {
+        let part = |channel: u16| {
             // Each of the peer's pipelines listens at a port of its own. Who greets us we hear first.
             let addr = contact.map(|((first, _), ports)| {
-                match (usize::from(lane) % (1 + ports.len())).checked_sub(1) {
+                match (usize::from(channel) % (1 + ports.len())).checked_sub(1) {
                     Some(at) => SocketAddr::new(first.ip(), ports[at]),
                     None => *first,
                 }
             });
-            let (id, session) = (LaneId { link: id, lane }, secrets.lane(lane));
+            let (id, session) = (ChannelId { link: id, channel }, secrets.channel(channel));
             Part { id, peer, session, mail: link.mail.clone(), addr, paths }
         };
-        (0..lanes).map(part).collect()
+        (0..channels).map(part).collect()
     }
 
     /// Whether a link is to that process, or to whichever answers first.
@@ -187,20 +187,20 @@ impl Endpoint {
     /// A peer has begun the session that it was offered.
     pub(super) fn on_confirmed(&mut self, id: u32, index: u32) {
         let Some(link) = self.links.get_mut(&id) else { return };
-        // The lane's part of an index is not the link's; and another lane may have told already.
+        // The channel's part of an index is not the link's; and another channel may have told already.
         let index = index & !(u32::from(MAX_PIPELINES) - 1);
         let Some(offered) = link.offered.take_if(|offered| offered.1 == index) else { return };
-        let (peer, _, lanes) = *offered;
+        let (peer, _, channels) = *offered;
         link.peer = peer;
         self.peers.insert(peer, id);
-        self.establish(id, lanes);
+        self.establish(id, channels);
     }
 
-    /// A link has a session, with so many lanes.
-    fn establish(&mut self, id: u32, lanes: u16) {
+    /// A link has a session, with so many channels.
+    fn establish(&mut self, id: u32, channels: u16) {
         let Some(link) = self.links.get_mut(&id) else { return };
         link.established = true;
-        link.lanes = link.lanes.max(lanes);
+        link.channels = link.channels.max(channels);
         if let Some(index) = link.drop_greeting() {
             self.indices.remove(&index);
         }
@@ -233,19 +233,19 @@ impl Endpoint {
             self.absorb(id, other);
         }
         self.peers.insert(peer, id);
-        let lanes = self.config.pipelines.max(1 + welcome.ports.len() as u16);
+        let channels = self.config.pipelines.max(1 + welcome.ports.len() as u16);
         if let Some(link) = self.links.get_mut(&id) {
             link.peer = peer;
             // What there were more of before is no more.
-            let before = std::mem::replace(&mut link.lanes, lanes);
-            self.end_lanes(id, lanes..before);
+            let before = std::mem::replace(&mut link.channels, channels);
+            self.end_channels(id, channels..before);
         }
-        self.establish(id, lanes);
+        self.establish(id, channels);
         self.indices.remove(&index);
         let sockets = self.config.sockets();
         let ports = Some(&welcome.ports[..]);
-        for part in self.parts(id, peer, &welcome.secrets, lanes, ports, sockets) {
-            self.shared.post(0, part.id.lane, Post::Begin(Box::new(part), now, from));
+        for part in self.parts(id, peer, &welcome.secrets, channels, ports, sockets) {
+            self.shared.post(0, part.id.channel, Post::Begin(Box::new(part), now, from));
         }
         self.pipelines.iter_mut().for_each(Pipeline::heed);
     }

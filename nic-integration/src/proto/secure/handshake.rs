@@ -124,7 +124,7 @@ fn build<'b>(
         .map_err(|_| NicError::Handshake)
 }
 
-/// Whether an index of 24 bits leaves its lowest ones to the lane.
+/// Whether an index of 24 bits leaves its lowest ones to the channel.
 fn is_index(index: u32) -> bool {
     index < 1 << 24 && index.is_multiple_of(MAX_PIPELINES.into())
 }
@@ -133,10 +133,10 @@ fn word(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes(std::array::from_fn(|byte| bytes[at + byte]))
 }
 
-/// What a finished handshake makes: a session for every lane.
+/// What a finished handshake makes: a session for every channel.
 pub(in crate::proto) struct Secrets {
     suite: Suite,
-    /// Of the first lane's session: ours, and the peer's. Those of other lanes follow.
+    /// Of the first channel's session: ours, and the peer's. Those of other channels follow.
     local: u32,
     remote: u32,
     send: Zeroizing<[u8; 32]>,
@@ -156,15 +156,15 @@ impl Secrets {
         Self { suite, local, remote, send, receive }
     }
 
-    /// The session of a lane, under keys of its own.
-    pub(in crate::proto) fn lane(&self, lane: u16) -> Session {
+    /// The session of a channel, under keys of its own.
+    pub(in crate::proto) fn channel(&self, channel: u16) -> Session {
         let secret = |of: &[u8; 32]| {
             let mut material = Zeroizing::new([0; 34]);
             material[..32].copy_from_slice(of);
-            material[32..].copy_from_slice(&lane.to_le_bytes());
+            material[32..].copy_from_slice(&channel.to_le_bytes());
             Zeroizing::new(blake3::derive_key("ciphergram 3 lane", &*material))
         };
-        let indices = [self.local, self.remote].map(|index| index + u32::from(lane));
+        let indices = [self.local, self.remote].map(|index| index + u32::from(channel));
         let (send, receive) = (secret(&self.send), secret(&self.receive));
         Session::new(self.suite, indices, [&send, &receive])
     }
@@ -382,18 +382,22 @@ mod tests {
         let welcome = initiator.welcome(&one.identity, &answer).unwrap();
         assert_eq!((welcome.incarnation, &welcome.ports[..]), (22, &[700, 65535][..]));
         let header = Header { opcode: Opcode::Ack, ..Header::default() };
-        for lane in 0..3 {
-            let (mut ours, mut theirs) = (welcome.secrets.lane(lane), theirs.lane(lane));
+        for channel in 0..3 {
+            let (mut ours, mut theirs) =
+                (welcome.secrets.channel(channel), theirs.channel(channel));
             assert_eq!(
                 (ours.local(), theirs.local()),
-                (0x50 + u32::from(lane), 0x60 + u32::from(lane))
+                (0x50 + u32::from(channel), 0x60 + u32::from(channel))
             );
             let mut bytes = vec![];
             ours.seal(header, b"there", &mut bytes).unwrap();
             let (mut same, mut other) = (bytes.clone(), bytes.clone());
             assert!(matches!(theirs.open(&mut bytes), Ok(Opened::Whole(_, b"there"))));
             assert!(ours.open(&mut same).is_err(), "the other direction's key");
-            assert!(welcome.secrets.lane(lane + 1).open(&mut other).is_err(), "another lane's key");
+            assert!(
+                welcome.secrets.channel(channel + 1).open(&mut other).is_err(),
+                "another channel's key"
+            );
             bytes.clear();
             theirs.seal(header, b"back", &mut bytes).unwrap();
             assert!(matches!(ours.open(&mut bytes), Ok(Opened::Whole(_, b"back"))));

@@ -15,7 +15,7 @@ use super::time::Time;
 /// anything is under way, [`MAX_PTO`](super::pace::MAX_PTO) included.
 pub const QUIET_SPAN: Duration = Duration::from_millis(500);
 
-pub(super) struct Lane {
+pub(super) struct Channel {
     /// Whose the session is.
     pub(super) peer: Peer,
     pub(super) mail: Arc<Mail>,
@@ -36,7 +36,7 @@ pub(super) struct Lane {
     answer_due: bool,
     /// Nothing ever came by it: its paths rest.
     unproven: bool,
-    /// Whether the pipeline already means to ask this lane for answers, and for messages.
+    /// Whether the pipeline already means to ask this channel for answers, and for messages.
     pub(super) answering: bool,
     pub(super) sending: bool,
 }
@@ -52,7 +52,7 @@ pub(super) struct Offer {
     pub(super) mail: Arc<Mail>,
 }
 
-impl Lane {
+impl Channel {
     pub(super) fn new(peer: Peer, mail: Arc<Mail>, sender: Sender) -> Self {
         Self {
             peer,
