@@ -19,7 +19,7 @@ use std::{
 use ciphergram_accel::Engine;
 use ciphergram_he::{
     Agreement, OpenedSum, PublicKey, SecretKey, Sum, Update,
-    exchange::{Announcement, Charter},
+    exchange::{Announcement, RoundTerms},
     files::ContributorSet,
     keys::AnyKey,
     params::Chunks,
@@ -273,7 +273,7 @@ struct Run<'a> {
 struct OpenRound {
     since: Instant,
     opening: Opening,
-    charter: Charter,
+    terms: RoundTerms,
     chunks: Chunks,
     next: u32,
     sets: Vec<ContributorSet>,
@@ -417,7 +417,7 @@ impl<'a> Run<'a> {
         Ok(node.rejoin(now)?)
     }
 
-    /// Checks the charter, makes room for the sums, and starts sealing unless that has begun.
+    /// Checks the terms, makes room for the sums, and starts sealing unless that has begun.
     fn on_opened<'s>(
         &mut self,
         node: &mut Contributor,
@@ -429,30 +429,30 @@ impl<'a> Run<'a> {
         'a: 's,
     {
         let key = self.job.key.public();
-        let charter = Charter::from_bytes(&opening.charter, key)?;
+        let terms = RoundTerms::from_bytes(&opening.terms, key)?;
         let bad = |what| Error::BadRound { server: self.server, what };
-        if !charter.participants.contains(&(self.number, self.announcement.seed)) {
+        if !terms.participants.contains(&(self.number, self.announcement.seed)) {
             return Err(bad("it does not list this contribution"));
         }
-        if !opening.contributors.iter().eq(charter.participants.iter().map(|(n, _)| n)) {
+        if !opening.contributors.iter().eq(terms.participants.iter().map(|(n, _)| n)) {
             return Err(bad("its lists of contributors differ"));
         }
         let settled = self.announcement.settled.then_some(&self.announcement.agreement);
-        if settled.is_some_and(|a| charter.agreement.check_same(a).is_err()) {
+        if settled.is_some_and(|a| terms.agreement.check_same(a).is_err()) {
             return Err(Error::RangesChanged);
         }
-        charter.agreement.check_layout(&self.job.update.specs())?;
-        let chunks = key.parameters().chunks(charter.agreement.values());
+        terms.agreement.check_layout(&self.job.update.specs())?;
+        let chunks = key.parameters().chunks(terms.agreement.values());
         node.accept(now, Layout { chunks: chunks.count(), sum_bytes: chunks.bytes_of(0) })?;
-        let sets = vec![ContributorSet::none(charter.participants.len()); chunks.count() as usize];
+        let sets = vec![ContributorSet::none(terms.participants.len()); chunks.count() as usize];
         let resume = Resume { incarnation: opening.incarnation, round: opening.round };
         Span::current().record("round", opening.round);
         self.announcement.settled = true;
-        self.announcement.agreement = charter.agreement.clone();
+        self.announcement.agreement = terms.agreement.clone();
         node.amend(self.hello());
         let sums = vec![0; chunks.total_bytes()];
         let since = self.open.as_ref().map_or_else(Instant::now, |open| open.since);
-        self.open = Some(OpenRound { since, opening, charter, chunks, next: 0, sets, sums });
+        self.open = Some(OpenRound { since, opening, terms, chunks, next: 0, sets, sums });
         self.start_sealing(chunks, resume, scope)
     }
 
@@ -574,9 +574,9 @@ impl<'a> Run<'a> {
         if bytes.len() != length {
             return Err(bad("a sum of the wrong length"));
         }
-        let mut set = ContributorSet::none(open.charter.participants.len());
+        let mut set = ContributorSet::none(open.terms.participants.len());
         let mut known = 0;
-        for (index, (number, _)) in open.charter.participants.iter().enumerate() {
+        for (index, (number, _)) in open.terms.participants.iter().enumerate() {
             let byte = bitmap.get(usize::from(number / 8)).copied().unwrap_or(0);
             if byte >> (number % 8) & 1 == 1 {
                 set.insert(index);
@@ -598,8 +598,8 @@ impl<'a> Run<'a> {
         let exchanging = open.since.elapsed().saturating_sub(self.encrypting);
         let enough = open.check_enough(end, self.job.min_clients);
         let sum = Sum {
-            contributors: open.charter.participants.into_iter().map(|(_, t)| t).collect(),
-            agreement: open.charter.agreement,
+            contributors: open.terms.participants.into_iter().map(|(_, t)| t).collect(),
+            agreement: open.terms.agreement,
             sets: open.sets,
             stream: open.sums,
         };

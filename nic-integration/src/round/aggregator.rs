@@ -412,7 +412,7 @@ impl<J: Job> Aggregator<J> {
         let gathering = std::mem::take(&mut self.gathering);
         let opened = self.job.open(self.opened, gathering.hellos());
         match opened.and_then(|opened| self.begin(opened, &gathering)) {
-            Ok((region, charter)) => self.open(now, region, charter, gathering),
+            Ok((region, terms)) => self.open(now, region, terms, gathering),
             Err(reason) => {
                 self.emit(AggregatorEvent::OpenFailed { reason: reason.clone() });
                 for (contributor, joined) in gathering.into_joined() {
@@ -422,7 +422,7 @@ impl<J: Job> Aggregator<J> {
         }
     }
 
-    /// A region for what a job opened, and the job's charter.
+    /// A region for what a job opened, and the job's terms.
     fn begin(
         &mut self,
         opened: Opened,
@@ -438,10 +438,10 @@ impl<J: Job> Aggregator<J> {
             geometry: opened.geometry,
             stretches: opened.stretches,
         });
-        Ok((region.map_err(|error| error.to_string())?, opened.charter))
+        Ok((region.map_err(|error| error.to_string())?, opened.terms))
     }
 
-    fn open(&mut self, now: Time, region: SumRegion, charter: Vec<u8>, gathering: Gathering) {
+    fn open(&mut self, now: Time, region: SumRegion, terms: Vec<u8>, gathering: Gathering) {
         let joined = gathering.into_joined();
         let contributors: Vec<u16> = joined.keys().copied().collect();
         let (round, chunks) = (self.opened, region.chunk_count());
@@ -460,7 +460,7 @@ impl<J: Job> Aggregator<J> {
             min_clients: self.config.min_clients,
             deadline_ms: 0,
             contributors: contributors.clone(),
-            charter,
+            terms,
         };
         let deadline = now + self.config.round_deadline;
         self.opened += 1;

@@ -56,10 +56,10 @@ pub struct Opening {
     /// The contributors admitted, ascending.
     pub contributors: Vec<u16>,
     /// The job's own words.
-    pub charter: Vec<u8>,
+    pub terms: Vec<u8>,
 }
 
-/// What the owner knows of the sums to come, from the charter.
+/// What the owner knows of the sums to come, from the round terms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
     /// How many chunks.
@@ -199,7 +199,7 @@ impl Contributor {
     }
 
     /// Says something else whenever it has to join again with the same contribution: chunks that
-    /// are sealed bind it to the charter that they were sealed under.
+    /// are sealed bind it to the round terms that they were sealed under.
     pub fn amend(&mut self, hello: Vec<u8>) {
         self.hello = hello;
     }
@@ -460,7 +460,7 @@ impl Contributor {
             min_clients: open.min_clients,
             deadline_ms: open.deadline_ms,
             contributors: open.contributors,
-            charter: open.charter,
+            terms: open.terms,
         }));
     }
 

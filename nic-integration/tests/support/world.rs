@@ -121,12 +121,12 @@ impl Job for Integers {
         let (sums, round) = (self.sums.clone(), (self.incarnation, round));
         let zeros = (0..CHUNKS).map(|chunk| vec![0; words(chunk)]).collect();
         sums.lock().unwrap().insert(round, zeros);
-        let charter = vec![round.1 as u8, joined.len() as u8];
+        let terms = vec![round.1 as u8, joined.len() as u8];
         let stretches = [0..PARTED, PARTED..CHUNKS].map(|chunks| {
             let summer = Box::new(Adder { round, sums: sums.clone() });
             Stretch { chunks, summer }
         });
-        Ok(Opened { charter, geometry: Box::new(Cut), stretches: stretches.into() })
+        Ok(Opened { terms, geometry: Box::new(Cut), stretches: stretches.into() })
     }
 }
 

@@ -7,7 +7,9 @@ use rand_core::Rng;
 use crate::proto::event::{Cause, Peer};
 use crate::proto::link::{Greeting, HELLO_SPAN, MAX_HELLO_SPAN};
 use crate::proto::path::Route;
-use crate::proto::secure::{Admission, Cookie, HELLO_BYTES, Hello, Initiator, Secrets, Terms};
+use crate::proto::secure::{
+    Admission, Cookie, HELLO_BYTES, Hello, Initiator, Secrets, TransportParameters,
+};
 use crate::proto::shared::{ChannelId, MAX_PIPELINES, Part, Post, lock};
 use crate::proto::time::Time;
 
@@ -55,9 +57,14 @@ impl Endpoint {
         let to = Route { via: (way % u32::from(sockets)) as u16, addr: *addr };
         let me = (&self.config.identity, self.config.incarnation.get(), self.hellos);
         let mut bytes = vec![];
-        let terms = Terms { suite: self.config.suite, sockets, pipelines: self.config.pipelines };
+        let parameters = TransportParameters {
+            suite: self.config.suite,
+            sockets,
+            pipelines: self.config.pipelines,
+        };
         let (node, rng, out) = (link.peer.node, &mut self.rng, &mut bytes);
-        let initiator = Initiator::hello(me, node, index, &terms, cookie.as_ref(), rng, out).ok();
+        let initiator =
+            Initiator::hello(me, node, index, &parameters, cookie.as_ref(), rng, out).ok();
         let wait = (HELLO_SPAN * (1 << attempts.min(8))).min(MAX_HELLO_SPAN);
         let sent = initiator.is_some();
         let next = now + wait;

@@ -180,7 +180,7 @@ pub(in crate::proto) struct Initiator {
 }
 
 /// What an initiator says of itself.
-pub(in crate::proto) struct Terms {
+pub(in crate::proto) struct TransportParameters {
     pub(in crate::proto) suite: Suite,
     /// Sockets that each of its pipelines sends from.
     pub(in crate::proto) sockets: u16,
@@ -201,7 +201,7 @@ impl Initiator {
         (identity, incarnation, number): (&Identity, u32, u32),
         node: NodeId,
         index: u32,
-        terms: &Terms,
+        parameters: &TransportParameters,
         cookie: Option<&Cookie>,
         rng: &mut ChaCha20Rng,
         out: &mut Vec<u8>,
@@ -216,9 +216,9 @@ impl Initiator {
         said[4..8].copy_from_slice(&number.to_le_bytes());
         // No more of either than fit a byte.
         said[8..11].copy_from_slice(&[
-            terms.suite as u8,
-            terms.sockets as u8,
-            terms.pipelines as u8,
+            parameters.suite as u8,
+            parameters.sockets as u8,
+            parameters.pipelines as u8,
         ]);
         let mut message = [0; HELLO_NOISE];
         noise.write_message(&said, &mut message).map_err(|_| NicError::Handshake)?;
@@ -227,7 +227,7 @@ impl Initiator {
         out.extend_from_slice(&mac);
         let proof = cookie.map_or([0; MAC_BYTES], |cookie| cookie.prove(&out[start..]));
         out.extend_from_slice(&proof);
-        Ok(Self { noise, index, suite: terms.suite, mac })
+        Ok(Self { noise, index, suite: parameters.suite, mac })
     }
 
     /// What a cookie for this handshake is bound to.
@@ -355,9 +355,10 @@ mod tests {
     fn hello(from: &mut End, to: &End, cookie: Option<&Cookie>) -> (Initiator, Vec<u8>) {
         let mut bytes = vec![];
         let (me, to) = ((&from.identity, 11, 1), to.identity.id());
-        let terms = Terms { suite: Suite::Aes256Gcm, sockets: 16, pipelines: 3 };
+        let parameters = TransportParameters { suite: Suite::Aes256Gcm, sockets: 16, pipelines: 3 };
         let rng = &mut from.rng;
-        let initiator = Initiator::hello(me, to, 0x50, &terms, cookie, rng, &mut bytes).unwrap();
+        let initiator =
+            Initiator::hello(me, to, 0x50, &parameters, cookie, rng, &mut bytes).unwrap();
         (initiator, bytes)
     }
 
