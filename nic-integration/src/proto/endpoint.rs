@@ -26,7 +26,7 @@ use super::path::{MAX_PATHS, Origin, Route};
 use super::pipeline::{Pipeline, SWEEP_SPAN, Settings};
 use super::region::{Memory, Region};
 use super::secure::{Gate, Identity, NodeId, Suite};
-use super::shared::{ChannelId, MAX_PIPELINES, Post, Shared, lock};
+use super::shared::{ChannelId, Command, MAX_PIPELINES, Shared, lock};
 use super::stats::Stats;
 use super::sum::SumRegion;
 use super::time::Time;
@@ -375,7 +375,7 @@ impl Endpoint {
     #[must_use]
     pub fn room(&self, peer: Peer) -> usize {
         let link = self.find(peer).and_then(|id| self.links.get(&id));
-        link.map_or(MESSAGE_WINDOW as usize, |link| lock(&link.mail.outbox).room())
+        link.map_or(MESSAGE_WINDOW as usize, |link| lock(&link.messages.outbox).room())
     }
 
     /// Queues a WRITE of `data` at `offset` of a region of the peer's, with an immediate if given.
@@ -448,7 +448,7 @@ impl Endpoint {
     }
 
     fn queue(&mut self, now: Time, peer: Peer, message: Message) -> Result<MessageId, NicError> {
-        self.heed();
+        self.drain_confirmed();
         let id = match self.find(peer) {
             Some(id) => id,
             None => self.reach(now, peer)?,
@@ -456,12 +456,12 @@ impl Endpoint {
         let Some(link) = self.links.get_mut(&id) else {
             return Err(NicError::NoSuchPeer { node: peer.node });
         };
-        let mut outbox = lock(&link.mail.outbox);
+        let mut outbox = lock(&link.messages.outbox);
         if outbox.room() == 0 {
             return Err(NicError::NoRoom { peer });
         }
         let message = outbox.queue(now, message);
-        let idle = outbox.rouse();
+        let idle = outbox.take_wakeups();
         drop(outbox);
         if !link.established && link.greeting.is_none() {
             self.greet(now, id);
@@ -502,14 +502,14 @@ impl Endpoint {
         self.next_link = self.next_link.wrapping_add(1);
         let flows = if contact { self.config.flows } else { 1 };
         let outbox = Outbox::new(self.payload_limit(), flows, self.first_message);
-        let link = Link::new(peer, contact, self.shared.mail(now, outbox));
+        let link = Link::new(peer, contact, self.shared.messages(now, outbox));
         self.links.insert(id, Box::new(link));
         Some(id)
     }
 
     /// Hears what pipelines say: peers that have begun the sessions that they were offered.
-    fn heed(&mut self) {
-        for (id, index) in self.shared.confirmed() {
+    fn drain_confirmed(&mut self) {
+        for (id, index) in self.shared.drain_confirmed() {
             self.on_confirmed(id, index);
         }
     }
@@ -530,7 +530,7 @@ impl Endpoint {
             (_, Some(pipeline)) => {
                 let route = Route { via, addr: from.addr };
                 pipeline.handle_datagram(now, Origin { route, congested }, bytes);
-                self.heed();
+                self.drain_confirmed();
             }
             (_, None) => self.stats.malformed += 1,
         }
@@ -538,7 +538,7 @@ impl Endpoint {
 
     /// Lets timers expire.
     pub fn handle_timeout(&mut self, now: Time) {
-        self.heed();
+        self.drain_confirmed();
         self.pipelines.iter_mut().for_each(|pipeline| pipeline.handle_timeout(now));
         let give_up = self.config.give_up;
         let due = |link: &Link| link.due(give_up).is_some_and(|due| due <= now);
@@ -554,8 +554,8 @@ impl Endpoint {
 
     fn expire(&mut self, now: Time, id: u32) {
         let Some(link) = self.links.get_mut(&id) else { return };
-        let outbox = lock(&link.mail.outbox);
-        let silent = !outbox.is_idle() && now >= outbox.heard() + self.config.give_up;
+        let outbox = lock(&link.messages.outbox);
+        let silent = !outbox.is_idle() && now >= outbox.waiting_since() + self.config.give_up;
         drop(outbox);
         if silent {
             // Whoever is there next is asked for by a handshake.
@@ -572,15 +572,15 @@ impl Endpoint {
     /// Fails every unanswered message of a link. A link of ours goes on under another session.
     fn fail(&mut self, id: u32, cause: Cause) {
         let Some(link) = self.links.get(&id) else { return };
-        lock(&link.mail.outbox).fail_all();
+        lock(&link.messages.outbox).fail_all();
         for channel in 0..link.channels {
-            self.shared.post(
+            self.shared.send(
                 0,
                 channel,
-                Post::Fail(ChannelId { link: id, channel }, !link.established),
+                Command::Fail(ChannelId { link: id, channel }, !link.established),
             );
         }
-        self.shared.tell(0, [Event::Unreachable { peer: link.peer, cause }]);
+        self.shared.report(0, [Event::Unreachable { peer: link.peer, cause }]);
     }
 
     /// When [`handle_timeout`](Self::handle_timeout) is next needed.
@@ -602,13 +602,13 @@ impl Endpoint {
     /// The next event.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.settle();
-        self.heed();
+        self.drain_confirmed();
         self.shared.next_event()
     }
 
     /// Appends the next datagram to send to `bytes`, and says where to.
     pub fn poll_transmit(&mut self, now: Time, bytes: &mut Vec<u8>) -> Option<Route> {
-        self.heed();
+        self.drain_confirmed();
         if let Some((to, greeting)) = self.greetings.pop_front() {
             bytes.extend_from_slice(&greeting);
             self.stats.handshakes += 1;
@@ -628,7 +628,7 @@ impl Endpoint {
     fn forget_idle(&mut self, now: Time) {
         let gone = |link: &Link| {
             let span = if link.is_unconfirmed() { UNCONFIRMED_SPAN } else { IDLE_SPAN };
-            link.mail.is_idle() && now.since(link.mail.heard()) >= span
+            link.messages.is_idle() && now.since(link.messages.last_received()) >= span
         };
         let gone: Vec<u32> =
             self.links.iter().filter(|(_, link)| gone(link)).map(|(id, _)| *id).collect();
@@ -637,7 +637,7 @@ impl Endpoint {
 
     fn forget(&mut self, id: u32) {
         let Some(link) = self.links.remove(&id) else { return };
-        self.first_message = self.first_message.max(lock(&link.mail.outbox).next_message());
+        self.first_message = self.first_message.max(lock(&link.messages.outbox).next_message());
         self.end_channels(id, 0..link.channels);
         self.indices.retain(|_, of| *of != id);
         self.peers.retain(|_, of| *of != id);
@@ -648,8 +648,8 @@ impl Endpoint {
 
     fn end_channels(&mut self, link: u32, channels: Range<u16>) {
         for channel in channels {
-            self.shared.post(0, channel, Post::End(ChannelId { link, channel }));
+            self.shared.send(0, channel, Command::End(ChannelId { link, channel }));
         }
-        self.pipelines.iter_mut().for_each(Pipeline::heed);
+        self.pipelines.iter_mut().for_each(Pipeline::drain_commands);
     }
 }

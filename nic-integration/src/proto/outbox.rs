@@ -77,7 +77,7 @@ pub(super) enum Why {
 
 /// What other channels must know of one: of its paths of one flow.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Sight {
+pub(super) struct FlowHealth {
     /// One of them at least does not rest.
     pub(super) up: bool,
     /// When something that went by them was last answered.
@@ -92,13 +92,13 @@ struct Flow {
     /// Messages not yet answered.
     open: u32,
     /// When something was last answered, or the silence began to matter.
-    heard: Time,
+    waiting_since: Time,
     /// Messages with datagrams never sent, oldest first.
     unsent: VecDeque<u64>,
     /// Datagrams to send again.
     resend: VecDeque<(Slot, Why)>,
     /// What is known of each channel, if there are several.
-    sights: Vec<Sight>,
+    health: Vec<FlowHealth>,
     /// Channels that found nothing of it to send, one bit each: they are told when there is something.
     idle: u16,
 }
@@ -173,9 +173,9 @@ impl Outbox {
 
     /// When something was last answered, or the silence began to matter: of the flow, of those with
     /// something unanswered, for which it was longest ago.
-    pub(super) fn heard(&self) -> Time {
+    pub(super) fn waiting_since(&self) -> Time {
         let open = self.flows.iter().filter(|flow| flow.open > 0);
-        open.map(|flow| flow.heard).min().unwrap_or(Time::ZERO)
+        open.map(|flow| flow.waiting_since).min().unwrap_or(Time::ZERO)
     }
 
     /// Takes a message; the caller has checked that there is room.
@@ -188,7 +188,7 @@ impl Outbox {
         self.outgoing.insert(id, Outgoing { message, count, open: count, carriers });
         let flow = self.flow(id);
         if flow.open == 0 {
-            flow.heard = now;
+            flow.waiting_since = now;
         }
         flow.open += 1;
         flow.unsent.push_back(id);
@@ -361,7 +361,7 @@ impl Outbox {
 
     /// The channels to be told that there is something to send: they are not told again before they found
     /// nothing once more.
-    pub(super) fn rouse(&mut self) -> u16 {
+    pub(super) fn take_wakeups(&mut self) -> u16 {
         let full = self.flows.iter_mut().filter(|flow| flow.has_work());
         full.fold(0, |channels, flow| channels | std::mem::take(&mut flow.idle))
     }
@@ -369,25 +369,25 @@ impl Outbox {
     /// Something of a flow was answered.
     pub(super) fn on_answered(&mut self, now: Time, flow: usize) {
         if let Some(flow) = self.flows.get_mut(flow) {
-            flow.heard = flow.heard.max(now);
+            flow.waiting_since = flow.waiting_since.max(now);
         }
     }
 
     /// A channel tells the others of its paths of a flow.
-    pub(super) fn show(&mut self, flow: usize, channel: u16, sight: Sight) {
+    pub(super) fn set_health(&mut self, flow: usize, channel: u16, health: FlowHealth) {
         let Some(flow) = self.flows.get_mut(flow) else { return };
         let channel = usize::from(channel);
-        if flow.sights.len() <= channel {
-            flow.sights.resize(channel + 1, Sight::default());
+        if flow.health.len() <= channel {
+            flow.health.resize(channel + 1, FlowHealth::default());
         }
-        flow.sights[channel] = sight;
+        flow.health[channel] = health;
     }
 
     /// What the other channels show of a flow: of those with a path that does not rest.
-    pub(super) fn elsewhere(&self, flow: usize, channel: u16) -> Option<Sight> {
-        let sights = self.flows.get(flow).map_or(&[][..], |flow| &flow.sights);
-        let others = sights.iter().zip(0..).filter(|(sight, of)| *of != channel && sight.up);
-        others.map(|(sight, _)| *sight).reduce(|a, b| Sight {
+    pub(super) fn health_elsewhere(&self, flow: usize, channel: u16) -> Option<FlowHealth> {
+        let health = self.flows.get(flow).map_or(&[][..], |flow| &flow.health);
+        let others = health.iter().zip(0..).filter(|(health, of)| *of != channel && health.up);
+        others.map(|(health, _)| *health).reduce(|a, b| FlowHealth {
             up: true,
             answered: a.answered.max(b.answered),
             quickest: a.quickest.into_iter().chain(b.quickest).min(),

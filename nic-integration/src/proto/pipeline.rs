@@ -15,7 +15,7 @@ use super::datagram::{Header, Opcode};
 use super::event::Event;
 use super::path::{Paths, Route};
 use super::sender::Sender;
-use super::shared::{ChannelId, MAX_PIPELINES, Part, Post, Shared, lock};
+use super::shared::{ChannelId, Command, MAX_PIPELINES, Part, Shared, lock};
 use super::stats::Stats;
 use super::sum::{Batch, SumRegion};
 use super::time::Time;
@@ -98,26 +98,26 @@ impl Pipeline {
 
     // Word from the endpoint and from other pipelines.
 
-    pub(super) fn heed(&mut self) {
-        for post in self.shared.posts(self.number) {
-            match post {
-                Post::Offer(part) => self.on_offer(*part),
-                Post::Begin(part, when, from) => self.on_begin(when, *part, from),
-                Post::Wake(id) => self.schedule(id),
-                Post::Fail(id, session) => self.on_fail(id, session),
-                Post::End(id) => self.on_end(id),
+    pub(super) fn drain_commands(&mut self) {
+        for command in self.shared.drain_commands(self.number) {
+            match command {
+                Command::Offer(part) => self.on_offer(*part),
+                Command::Begin(part, when, from) => self.on_begin(when, *part, from),
+                Command::Wake(id) => self.schedule(id),
+                Command::Fail(id, session) => self.on_fail(id, session),
+                Command::End(id) => self.on_end(id),
             }
         }
     }
 
     /// Tells channels of a link, one bit each, that there is something to send.
-    fn wake(&mut self, link: u32, channels: u16) {
+    fn wake_channels(&mut self, link: u32, channels: u16) {
         for channel in (0..MAX_PIPELINES).filter(|channel| channels >> channel & 1 == 1) {
             let id = ChannelId { link, channel };
             if self.channels.contains_key(&id) {
                 self.schedule(id);
             } else {
-                self.shared.post(self.number, channel, Post::Wake(id));
+                self.shared.send(self.number, channel, Command::Wake(id));
             }
         }
     }
@@ -126,12 +126,12 @@ impl Pipeline {
     fn channel(&mut self, part: &Part) -> &mut Channel {
         let Settings { datagram_bytes, sockets, spray } = self.settings;
         self.channels.entry(part.id).or_insert_with(|| {
-            let flows = lock(&part.mail.outbox).flow_count();
+            let flows = lock(&part.messages.outbox).flow_count();
             let ways = (0..sockets).filter_map(|via| Some(Route { via, addr: part.addr? }));
             let ways: Vec<Route> = ways.collect();
             let paths = Paths::new(&ways, part.addr.is_some(), flows, spray, datagram_bytes);
             let sender = Sender::new(part.id.channel, paths);
-            Box::new(Channel::new(part.peer, part.mail.clone(), sender))
+            Box::new(Channel::new(part.peer, part.messages.clone(), sender))
         })
     }
 
@@ -139,7 +139,7 @@ impl Pipeline {
         let (id, index) = (part.id, part.session.local());
         let channel = self.channel(&part);
         channel.sender.paths.admit_up_to(part.paths.into());
-        let offer = Offer { peer: part.peer, session: part.session, mail: part.mail };
+        let offer = Offer { peer: part.peer, session: part.session, messages: part.messages };
         if let Some(former) = channel.offered.replace(Box::new(offer)) {
             self.release(former.session.local(), id);
         }
@@ -164,13 +164,13 @@ impl Pipeline {
         let Some(channel) = self.channels.get_mut(&id) else { return };
         // The answer came to the first channel.
         if id.channel == 0 {
-            channel.sender.paths.hear(now, from);
-            channel.sender.paths.wake_heard();
+            channel.sender.paths.on_received(now, from);
+            channel.sender.paths.resume_last();
         }
-        let anew = channel.session.is_none() || !Arc::ptr_eq(&channel.mail, &part.mail);
-        self.begin(id, Offer { peer: part.peer, session: part.session, mail: part.mail });
+        let anew = channel.session.is_none() || !Arc::ptr_eq(&channel.messages, &part.messages);
+        self.begin(id, Offer { peer: part.peer, session: part.session, messages: part.messages });
         if let Some(channel) = self.channels.get_mut(&id).filter(|_| anew && id.channel != 0) {
-            channel.doubt(now);
+            channel.mark_unproven(now);
         }
         self.schedule(id);
     }
@@ -182,7 +182,7 @@ impl Pipeline {
         self.settle();
         let Some(channel) = self.channels.get_mut(&id) else { return false };
         let index = offer.session.local();
-        if !offer.mail.claim(offer.peer) {
+        if !offer.messages.claim(offer.peer) {
             self.release(index, id);
             return false;
         }
@@ -190,7 +190,7 @@ impl Pipeline {
             self.release(before.local(), id);
         }
         self.sessions.insert(index, id);
-        self.rouse(id);
+        self.wake_others(id);
         true
     }
 
@@ -202,7 +202,7 @@ impl Pipeline {
     }
 
     fn on_fail(&mut self, id: ChannelId, session: bool) {
-        self.let_go(id);
+        self.hand_over(id);
         let Some(channel) = self.channels.get_mut(&id) else { return };
         channel.sender.reset();
         if let Some(gone) = channel.session.take_if(|_| session) {
@@ -213,42 +213,42 @@ impl Pipeline {
 
     fn on_end(&mut self, id: ChannelId) {
         self.settle();
-        self.let_go(id);
+        self.hand_over(id);
         if self.channels.remove(&id).is_some() {
             self.sessions.retain(|_, of| *of != id);
         }
     }
 
     /// Has others send what a channel has in flight, and not wait for what is answered here.
-    fn let_go(&mut self, id: ChannelId) {
+    fn hand_over(&mut self, id: ChannelId) {
         if let Some(channel) = self.channels.get_mut(&id) {
-            channel.let_go();
-            self.rouse(id);
+            channel.hand_over();
+            self.wake_others(id);
         }
     }
 
     /// Tells the other channels of a link that there is something to send.
-    fn rouse(&mut self, id: ChannelId) {
+    fn wake_others(&mut self, id: ChannelId) {
         let Some(channel) = self.channels.get(&id) else { return };
-        let idle = lock(&channel.mail.outbox).rouse() & !(1 << id.channel);
-        self.wake(id.link, idle);
+        let idle = lock(&channel.messages.outbox).take_wakeups() & !(1 << id.channel);
+        self.wake_channels(id.link, idle);
     }
 
     // The verbs of a node; `handle_datagram` is in `incoming`.
 
     /// Lets timers expire.
     pub fn handle_timeout(&mut self, now: Time) {
-        self.heed();
+        self.drain_commands();
         self.settle();
         let due = |channel: &Channel| Self::due(channel).is_some_and(|due| due <= now);
         let due: Vec<ChannelId> =
             self.channels.iter().filter(|(_, l)| due(l)).map(|(id, _)| *id).collect();
         for id in due {
             let Some(channel) = self.channels.get_mut(&id) else { continue };
-            channel.sender.on_timeout(now, &mut lock(&channel.mail.outbox));
+            channel.sender.on_timeout(now, &mut lock(&channel.messages.outbox));
             self.stats.paths_rested += channel.sender.paths.take_rested();
             self.schedule(id);
-            self.rouse(id);
+            self.wake_others(id);
         }
         if now >= self.next_sweep {
             self.next_sweep = now + SWEEP_SPAN;
@@ -258,7 +258,7 @@ impl Pipeline {
 
     fn due(channel: &Channel) -> Option<Time> {
         channel.session.as_ref()?;
-        channel.sender.next_timeout(|| !channel.mail.is_idle())
+        channel.sender.next_timeout(|| !channel.messages.is_idle())
     }
 
     /// When [`handle_timeout`](Self::handle_timeout) is next needed.
@@ -271,7 +271,7 @@ impl Pipeline {
     /// Appends the next datagram to send to `bytes`, and says where to. Messages go before answers, but
     /// no more than a turn of them before all answers: an answer is short, so it can end the burst that they make.
     pub fn poll_transmit(&mut self, now: Time, bytes: &mut Vec<u8>) -> Option<Route> {
-        self.heed();
+        self.drain_commands();
         self.settle();
         if self.ahead < TURN
             && let Some(to) = self.transmit_message(now, bytes)
@@ -319,16 +319,16 @@ impl Pipeline {
             let Some(channel) = self.channels.get_mut(&id) else { continue };
             let mut idle = 0;
             let next = channel.session.as_mut().and_then(|session| {
-                let mut outbox = lock(&channel.mail.outbox);
+                let mut outbox = lock(&channel.messages.outbox);
                 let next = channel.sender.next(now, session.next_packet(), &mut outbox);
                 // What this channel has lost, or has no room for.
-                idle = outbox.rouse() & !(1 << id.channel);
+                idle = outbox.take_wakeups() & !(1 << id.channel);
                 Some((session, next?))
             });
             let Some((session, next)) = next else {
                 channel.sending = false;
                 self.turn = 0;
-                self.wake(id.link, idle);
+                self.wake_channels(id.link, idle);
                 continue;
             };
             let payload = &next.datagram.data[next.datagram.range];
@@ -343,7 +343,7 @@ impl Pipeline {
                 self.turn = 0;
                 self.sending.push_back(id);
             }
-            self.wake(id.link, idle);
+            self.wake_channels(id.link, idle);
             if sealed.is_ok() {
                 return Some(next.route);
             }
@@ -380,6 +380,6 @@ impl Drop for Pipeline {
         self.shared.close(self.number);
         self.shared.publish(self.number, &self.stats);
         let ids: Vec<ChannelId> = self.channels.keys().copied().collect();
-        ids.into_iter().for_each(|id| self.let_go(id));
+        ids.into_iter().for_each(|id| self.hand_over(id));
     }
 }

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use super::ack::{Ack, Notice, Refusal};
 use super::event::{Event, Peer};
-use super::outbox::{Carrier, Outbound, Outbox, Sight, Slot, Why};
+use super::outbox::{Carrier, FlowHealth, Outbound, Outbox, Slot, Why};
 use super::path::{Answered, MAX_PATHS, Paths, Route};
 use super::secure::WINDOW_PACKETS;
 use super::time::Time;
@@ -199,7 +199,7 @@ impl Sender {
         }
         self.on_answers(now, &answered, outbox);
         self.find_lost(now, outbox);
-        self.show(outbox);
+        self.publish_health(outbox);
     }
 
     /// Packets of some paths were answered.
@@ -207,12 +207,12 @@ impl Sender {
         let flows = self.paths.flows();
         let answered = answered.iter().filter(|own| own.count > 0);
         for own in answered.clone() {
-            let elsewhere = outbox.elsewhere(own.path % flows, self.channel);
+            let elsewhere = outbox.health_elsewhere(own.path % flows, self.channel);
             self.paths.on_answers(now, own, elsewhere);
             outbox.on_answered(now, own.path % flows);
         }
         answered.for_each(|own| {
-            let elsewhere = outbox.elsewhere(own.path % flows, self.channel);
+            let elsewhere = outbox.health_elsewhere(own.path % flows, self.channel);
             self.paths.rest_if_late(now, own.path, elsewhere);
         });
         // Whoever was silent may have been silent alone.
@@ -321,7 +321,7 @@ impl Sender {
 
     /// Leaves a path to rest if it alone is silent; what it has in flight goes by others.
     fn rest_if_silent(&mut self, now: Time, path: usize, outbox: &mut Outbox) {
-        let elsewhere = outbox.elsewhere(path % self.paths.flows(), self.channel);
+        let elsewhere = outbox.health_elsewhere(path % self.paths.flows(), self.channel);
         if self.paths.rest_if_silent(now, path, elsewhere) {
             self.lose_path(path, outbox);
         }
@@ -335,16 +335,16 @@ impl Sender {
     }
 
     /// Tells the other channels of our paths.
-    fn show(&self, outbox: &mut Outbox) {
+    fn publish_health(&self, outbox: &mut Outbox) {
         for flow in 0..self.paths.flows() {
-            outbox.show(flow, self.channel, self.paths.sight(flow));
+            outbox.set_health(flow, self.channel, self.paths.health(flow));
         }
     }
 
     /// Has the other channels count on none of ours.
-    pub(super) fn hide(&self, outbox: &mut Outbox) {
+    pub(super) fn retract_health(&self, outbox: &mut Outbox) {
         for flow in 0..self.paths.flows() {
-            outbox.show(flow, self.channel, Sight::default());
+            outbox.set_health(flow, self.channel, FlowHealth::default());
         }
     }
 
@@ -365,7 +365,7 @@ impl Sender {
             }
             // The oldest that are still wanted ask for an answer, and stay in flight: first by the same path,
             // then by another.
-            let elsewhere = outbox.elsewhere(path % flows, self.channel);
+            let elsewhere = outbox.health_elsewhere(path % flows, self.channel);
             let other = self.paths.has_other(path) || elsewhere.is_some();
             let again = self.paths.get(path).pace.timeouts() > 1 && other;
             let own = self.wanted(outbox).filter(|(_, went)| *went == path).map(|(slot, _)| slot);
@@ -377,7 +377,7 @@ impl Sender {
             }
             self.rest_if_silent(now, path, outbox);
         }
-        self.show(outbox);
+        self.publish_health(outbox);
     }
 
     /// Another session's packet numbers begin anew: what is in flight is lost.

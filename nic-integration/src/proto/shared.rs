@@ -30,29 +30,29 @@ pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// What all channels to one process share: what it is sent, and what it has sent.
-pub(super) struct Mail {
+pub(super) struct Messages {
     pub(super) outbox: Mutex<Outbox>,
     pub(super) inbox: Mutex<Receiver>,
     /// When a trustworthy datagram last came, in nanoseconds.
-    heard: AtomicU64,
+    last_received: AtomicU64,
     /// The incarnation of whose it is, once one is known to be: no other process's.
     of: AtomicU32,
     held: Arc<AtomicUsize>,
 }
 
 /// Nobody takes what was under assembly.
-impl Drop for Mail {
+impl Drop for Messages {
     fn drop(&mut self) {
         let inbox = self.inbox.get_mut().unwrap_or_else(PoisonError::into_inner);
         self.held.fetch_sub(inbox.held_bytes(), Ordering::Relaxed);
     }
 }
 
-impl Mail {
+impl Messages {
     fn new(now: Time, outbox: Outbox, held: Arc<AtomicUsize>) -> Arc<Self> {
         let (outbox, inbox) = (Mutex::new(outbox), Mutex::default());
-        let (heard, of) = (AtomicU64::new(now.0), AtomicU32::new(0));
-        Arc::new(Self { outbox, inbox, heard, of, held })
+        let (last_received, of) = (AtomicU64::new(now.0), AtomicU32::new(0));
+        Arc::new(Self { outbox, inbox, last_received, of, held })
     }
 
     /// Whether it is that process's, or nobody's before.
@@ -62,12 +62,12 @@ impl Mail {
         claimed.is_ok() || claimed == Err(peer.incarnation)
     }
 
-    pub(super) fn heard(&self) -> Time {
-        Time(self.heard.load(Ordering::Relaxed))
+    pub(super) fn last_received(&self) -> Time {
+        Time(self.last_received.load(Ordering::Relaxed))
     }
 
-    pub(super) fn hear(&self, now: Time) {
-        self.heard.fetch_max(now.0, Ordering::Relaxed);
+    pub(super) fn on_received(&self, now: Time) {
+        self.last_received.fetch_max(now.0, Ordering::Relaxed);
     }
 
     /// Whether nothing is unanswered.
@@ -88,7 +88,7 @@ pub(super) struct Part {
     pub(super) id: ChannelId,
     pub(super) peer: Peer,
     pub(super) session: Session,
-    pub(super) mail: Arc<Mail>,
+    pub(super) messages: Arc<Messages>,
     /// Where the peer listens, if we made contact.
     pub(super) addr: Option<SocketAddr>,
     /// Sockets of the peer's that it may send from.
@@ -96,7 +96,7 @@ pub(super) struct Part {
 }
 
 /// Word to a pipeline.
-pub(super) enum Post {
+pub(super) enum Command {
     /// To be begun when a datagram shows that the peer has it.
     Offer(Box<Part>),
     /// To be begun now; the answer to our HELLO came by that way.
@@ -110,19 +110,19 @@ pub(super) enum Post {
 }
 
 /// A queue between threads that is looked at often and mostly empty.
-pub(super) struct Mailbox<T> {
+pub(super) struct Queue<T> {
     any: AtomicBool,
     /// None once nobody will take any more.
     all: Mutex<Option<Vec<T>>>,
 }
 
-impl<T> Default for Mailbox<T> {
+impl<T> Default for Queue<T> {
     fn default() -> Self {
         Self { any: AtomicBool::new(false), all: Mutex::new(Some(vec![])) }
     }
 }
 
-impl<T> Mailbox<T> {
+impl<T> Queue<T> {
     /// Whether it was empty.
     fn push(&self, word: T) -> bool {
         match &mut *lock(&self.all) {
@@ -134,7 +134,7 @@ impl<T> Mailbox<T> {
         }
     }
 
-    pub(super) fn take(&self) -> Vec<T> {
+    pub(super) fn drain(&self) -> Vec<T> {
         if !self.any.load(Ordering::Acquire) {
             return vec![];
         }
@@ -156,9 +156,9 @@ pub(super) struct Shared {
     /// Inbox bytes under assembly or waiting in `events`.
     held: Arc<AtomicUsize>,
     held_limit: usize,
-    posts: Vec<Mailbox<Post>>,
+    commands: Vec<Queue<Command>>,
     /// Links whose offered session, of that index, was begun by the peer.
-    confirmed: Mailbox<(u32, u32)>,
+    confirmed: Queue<(u32, u32)>,
     stats: Vec<Mutex<Stats>>,
     /// One for each pipeline, once they are driven on threads of their own.
     pub(super) wakers: OnceLock<Vec<Waker>>,
@@ -172,8 +172,8 @@ impl Shared {
             event_count: AtomicUsize::new(0),
             held: Arc::default(),
             held_limit,
-            posts: (0..pipelines).map(|_| Mailbox::default()).collect(),
-            confirmed: Mailbox::default(),
+            commands: (0..pipelines).map(|_| Queue::default()).collect(),
+            confirmed: Queue::default(),
             stats: (0..pipelines).map(|_| Mutex::default()).collect(),
             wakers: OnceLock::new(),
         })
@@ -221,23 +221,23 @@ impl Shared {
 
     /// The pipeline that a channel is of.
     fn pipeline_of(&self, channel: u16) -> u16 {
-        channel % self.posts.len() as u16
+        channel % self.commands.len() as u16
     }
 
-    pub(super) fn post(&self, from: u16, channel: u16, post: Post) {
+    pub(super) fn send(&self, from: u16, channel: u16, command: Command) {
         let pipeline = self.pipeline_of(channel);
-        if self.posts[usize::from(pipeline)].push(post) {
+        if self.commands[usize::from(pipeline)].push(command) {
             self.wake(from, pipeline);
         }
     }
 
     /// A pipeline hears no more.
     pub(super) fn close(&self, pipeline: u16) {
-        self.posts[usize::from(pipeline)].close();
+        self.commands[usize::from(pipeline)].close();
     }
 
-    pub(super) fn posts(&self, pipeline: u16) -> Vec<Post> {
-        self.posts[usize::from(pipeline)].take()
+    pub(super) fn drain_commands(&self, pipeline: u16) -> Vec<Command> {
+        self.commands[usize::from(pipeline)].drain()
     }
 
     /// Tells channels of a link, one bit each, that there is something to send.
@@ -245,7 +245,7 @@ impl Shared {
         while channels != 0 {
             let channel = channels.trailing_zeros() as u16;
             channels &= channels - 1;
-            self.post(from, channel, Post::Wake(ChannelId { link, channel }));
+            self.send(from, channel, Command::Wake(ChannelId { link, channel }));
         }
     }
 
@@ -255,8 +255,8 @@ impl Shared {
         self.wake(from, 0);
     }
 
-    pub(super) fn confirmed(&self) -> Vec<(u32, u32)> {
-        self.confirmed.take()
+    pub(super) fn drain_confirmed(&self) -> Vec<(u32, u32)> {
+        self.confirmed.drain()
     }
 
     // Events.
@@ -266,14 +266,14 @@ impl Shared {
     }
 
     /// Tells the owner; whoever drives the first pipeline is woken.
-    pub(super) fn tell(&self, from: u16, told: impl IntoIterator<Item = Event>) {
-        let mut told = told.into_iter().peekable();
-        if told.peek().is_none() {
+    pub(super) fn report(&self, from: u16, news: impl IntoIterator<Item = Event>) {
+        let mut news = news.into_iter().peekable();
+        if news.peek().is_none() {
             return;
         }
         let mut events = lock(&self.events);
         let first = events.is_empty();
-        events.extend(told);
+        events.extend(news);
         self.event_count.store(events.len(), Ordering::Relaxed);
         drop(events);
         if first {
@@ -297,8 +297,8 @@ impl Shared {
 
     // Inbox bytes.
 
-    pub(super) fn mail(&self, now: Time, outbox: Outbox) -> Arc<Mail> {
-        Mail::new(now, outbox, self.held.clone())
+    pub(super) fn messages(&self, now: Time, outbox: Outbox) -> Arc<Messages> {
+        Messages::new(now, outbox, self.held.clone())
     }
 
     pub(super) fn held(&self) -> usize {

@@ -92,7 +92,7 @@ pub(super) struct Batch {
 
 /// A datagram in a batch.
 struct Waiting {
-    asker: Asker,
+    reply_to: ReplyTo,
     contributor: u16,
     chunks: Range<u32>,
     /// Its pieces in the batch.
@@ -100,10 +100,10 @@ struct Waiting {
 }
 
 /// Whom to answer: a channel and its packet.
-pub(super) type Asker = (ChannelId, u64);
+pub(super) type ReplyTo = (ChannelId, u64);
 
 /// A datagram that waited: whom to answer, whose it is, and how many of its chunks were added, or why not.
-pub(super) type Settled = (Asker, u16, Result<u32, SumRefused>);
+pub(super) type Settled = (ReplyTo, u16, Result<u32, SumRefused>);
 
 /// A refused SUM, and the chunk at fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -274,7 +274,7 @@ impl SumRegion {
     pub(super) fn accept(
         &self,
         from: Peer,
-        asker: Asker,
+        reply_to: ReplyTo,
         header: &Header,
         payload: &[u8],
         batch: &mut Batch,
@@ -300,7 +300,7 @@ impl SumRegion {
         let chunks = header.index..header.index + pieces.len() as u32;
         batch.bytes.extend_from_slice(payload);
         let contributor = header.contributor;
-        batch.datagrams.push(Waiting { asker, contributor, chunks, pieces });
+        batch.datagrams.push(Waiting { reply_to, contributor, chunks, pieces });
         Ok(())
     }
 
@@ -338,7 +338,7 @@ impl SumRegion {
         &self,
         batch: &mut Batch,
         closed: &mut Vec<u32>,
-        mut told: impl FnMut(Settled),
+        mut report: impl FnMut(Settled),
     ) {
         // What one contributor sent of one stretch of chunks lies together and is one run.
         let follows = |a: &Waiting, b: &Waiting| {
@@ -358,7 +358,7 @@ impl SumRegion {
                 } else {
                     self.commit(own.contributor, pieces, &batch.bytes, false, closed)
                 };
-                told((own.asker, own.contributor, became));
+                report((own.reply_to, own.contributor, became));
             }
         }
         batch.clear();

@@ -580,8 +580,8 @@ impl<J: Job> Node for Aggregator<J> {
         let last = self.last.as_ref().filter(|round| !round.finished);
         let linger = last.and_then(|round| Some(round.closed_at? + self.config.linger));
         // What a pipeline on another thread told is to be followed up on at once.
-        let told = self.endpoint.has_events().then_some(Time::ZERO);
-        let all = [self.endpoint.poll_timeout(), told, gathering, deadline, linger];
+        let pending = self.endpoint.has_events().then_some(Time::ZERO);
+        let all = [self.endpoint.poll_timeout(), pending, gathering, deadline, linger];
         all.into_iter().flatten().min()
     }
 }

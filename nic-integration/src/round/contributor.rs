@@ -223,7 +223,7 @@ impl Contributor {
         if data.len() > limit {
             return Err(NicError::MessageTooLong { bytes: data.len(), limit });
         }
-        self.state = State::Joining { join: self.tell(now, Kind::Join, data)?, taken: false };
+        self.state = State::Joining { join: self.send(now, Kind::Join, data)?, taken: false };
         self.next_probe = now + PROBE_SPAN;
         Ok(())
     }
@@ -249,7 +249,7 @@ impl Contributor {
         let reported = vec![false; layout.chunks as usize];
         round.accepted = Some(Accepted { rkey, stride, reported, count: 0 });
         let ready = Ready { round: round.round, grant: round.grant, rkey, stride: stride as u32 };
-        self.tell(now, Kind::Ready, ready.encode()).map(|_| ())
+        self.send(now, Kind::Ready, ready.encode()).map(|_| ())
     }
 
     /// Whether [`push`](Self::push) would find room now.
@@ -323,7 +323,7 @@ impl Contributor {
     }
 
     /// Writes to the aggregator: the one that opened our round, or whoever is there before that.
-    fn tell(&mut self, now: Time, kind: Kind, data: Vec<u8>) -> Result<MessageId, NicError> {
+    fn send(&mut self, now: Time, kind: Kind, data: Vec<u8>) -> Result<MessageId, NicError> {
         let peer = self.aggregator();
         self.endpoint.write(now, peer, JOIN_INBOX, 0, data.into(), Some(kind as u32))
     }
@@ -362,7 +362,7 @@ impl Contributor {
         let ContributorConfig { contributor, .. } = self.config;
         let probe = Probe { contributor, inbox: self.inbox, contribution: self.contribution };
         // Without room there is traffic already, which tells as much.
-        if let Err(NicError::NoSuchPeer { .. }) = self.tell(now, Kind::Probe, probe.encode()) {
+        if let Err(NicError::NoSuchPeer { .. }) = self.send(now, Kind::Probe, probe.encode()) {
             self.start_over(now);
         }
     }
@@ -537,7 +537,7 @@ impl Node for Contributor {
     fn poll_timeout(&self) -> Option<Time> {
         let probe = (!matches!(self.state, State::Idle)).then_some(self.next_probe);
         // What a pipeline on another thread told is to be followed up on at once.
-        let told = self.endpoint.has_events().then_some(Time::ZERO);
-        [self.endpoint.poll_timeout(), told, probe].into_iter().flatten().min()
+        let pending = self.endpoint.has_events().then_some(Time::ZERO);
+        [self.endpoint.poll_timeout(), pending, probe].into_iter().flatten().min()
     }
 }

@@ -10,7 +10,7 @@ use crate::proto::path::Route;
 use crate::proto::secure::{
     Admission, Cookie, HELLO_BYTES, Hello, Initiator, Secrets, TransportParameters,
 };
-use crate::proto::shared::{ChannelId, MAX_PIPELINES, Part, Post, lock};
+use crate::proto::shared::{ChannelId, Command, MAX_PIPELINES, Part, lock};
 use crate::proto::time::Time;
 
 use super::{Endpoint, MAX_GREETINGS, MAX_UNCONFIRMED, Pipeline};
@@ -80,7 +80,7 @@ impl Endpoint {
     /// is one that may, it costs no state.
     pub(super) fn on_hello(&mut self, now: Time, from: Route, bytes: &[u8]) {
         self.stats.handshakes += 1;
-        self.heed();
+        self.drain_confirmed();
         if bytes.len() != HELLO_BYTES || !self.gate.knows_us(bytes) {
             self.stats.turned_away += 1;
             return;
@@ -139,9 +139,9 @@ impl Endpoint {
         let Some(link) = self.links.get_mut(&id) else { return };
         link.offered = Some(Box::new((peer, index, channels)));
         for part in self.parts(id, peer, &secrets, channels, None, sockets) {
-            self.shared.post(0, part.id.channel, Post::Offer(Box::new(part)));
+            self.shared.send(0, part.id.channel, Command::Offer(Box::new(part)));
         }
-        self.pipelines.iter_mut().for_each(Pipeline::heed);
+        self.pipelines.iter_mut().for_each(Pipeline::drain_commands);
         self.send_greeting(from, answer);
     }
 
@@ -166,7 +166,7 @@ impl Endpoint {
                 }
             });
             let (id, session) = (ChannelId { link: id, channel }, secrets.channel(channel));
-            Part { id, peer, session, mail: link.mail.clone(), addr, paths }
+            Part { id, peer, session, messages: link.messages.clone(), addr, paths }
         };
         (0..channels).map(part).collect()
     }
@@ -180,7 +180,8 @@ impl Endpoint {
     /// them gives way.
     fn welcome_link(&mut self, now: Time, peer: Peer) -> Option<u32> {
         let waiting = self.links.iter().filter(|(_, link)| link.is_unconfirmed());
-        let waiting: Vec<_> = waiting.map(|(id, link)| (link.mail.heard(), *id)).collect();
+        let waiting: Vec<_> =
+            waiting.map(|(id, link)| (link.messages.last_received(), *id)).collect();
         if let Some((_, oldest)) = waiting.iter().min()
             && waiting.len() >= MAX_UNCONFIRMED
         {
@@ -216,7 +217,7 @@ impl Endpoint {
     /// The answer to a HELLO of ours.
     pub(super) fn on_welcome(&mut self, now: Time, from: Route, index: u32, bytes: &[u8]) {
         self.stats.handshakes += 1;
-        self.heed();
+        self.drain_confirmed();
         let Some(id) = self.indices.get(&index).copied() else { return };
         let Some(link) = self.links.get_mut(&id) else { return };
         let Some(greeting) = link.greeting.as_mut().filter(|g| g.index == index) else { return };
@@ -228,10 +229,10 @@ impl Endpoint {
         let peer = Peer { node: link.peer.node, incarnation: welcome.incarnation };
         let former = link.peer;
         link.greeting = None;
-        link.mail.hear(now);
+        link.messages.on_received(now);
         let restarted = former.incarnation != 0 && former != peer;
         // Or one that was offered a session here had begun it, and is gone.
-        if restarted || !link.mail.claim(peer) {
+        if restarted || !link.messages.claim(peer) {
             self.peers.remove(&former);
             self.succeed(now, id);
         }
@@ -252,17 +253,17 @@ impl Endpoint {
         let sockets = self.config.sockets();
         let ports = Some(&welcome.ports[..]);
         for part in self.parts(id, peer, &welcome.secrets, channels, ports, sockets) {
-            self.shared.post(0, part.id.channel, Post::Begin(Box::new(part), now, from));
+            self.shared.send(0, part.id.channel, Command::Begin(Box::new(part), now, from));
         }
-        self.pipelines.iter_mut().for_each(Pipeline::heed);
+        self.pipelines.iter_mut().for_each(Pipeline::drain_commands);
     }
 
     /// Another process is there: all that was unanswered has failed, and nothing is known of what it sends.
     fn succeed(&mut self, now: Time, id: u32) {
         self.fail(id, Cause::Restarted);
         let Some(link) = self.links.get_mut(&id) else { return };
-        let outbox = lock(&link.mail.outbox).successor();
-        link.mail = self.shared.mail(now, outbox);
+        let outbox = lock(&link.messages.outbox).successor();
+        link.messages = self.shared.messages(now, outbox);
         // What the process before had offered.
         link.hello = 0;
         link.offered = None;
@@ -272,13 +273,13 @@ impl Endpoint {
     /// what it is sent is known here.
     fn absorb(&mut self, id: u32, other: u32) {
         let Some(gone) = self.links.get(&other) else { return };
-        let mail = gone.mail.clone();
-        if !mail.is_idle() {
+        let messages = gone.messages.clone();
+        if !messages.is_idle() {
             self.fail(other, Cause::Silence);
         }
         let Some(link) = self.links.get_mut(&id) else { return };
-        let own = std::mem::replace(&mut link.mail, mail.clone());
-        let (mut from, mut into) = (lock(&own.outbox), lock(&mail.outbox));
+        let own = std::mem::replace(&mut link.messages, messages.clone());
+        let (mut from, mut into) = (lock(&own.outbox), lock(&messages.outbox));
         let theirs = into.next_message();
         let successor = from.successor();
         *into = std::mem::replace(&mut *from, successor);

@@ -34,7 +34,7 @@ impl Pipeline {
     /// Takes what arrived from the wire, and opens it in place. Anything may arrive; what no session
     /// vouches for is counted, and has no other effect. Handshakes are the endpoint's.
     pub fn handle_datagram(&mut self, now: Time, from: impl Into<Origin>, bytes: &mut [u8]) {
-        self.heed();
+        self.drain_commands();
         match read_prefix(bytes) {
             Ok((Kind::Sealed(_), spi)) => self.on_sealed(now, from.into(), spi >> 8, bytes),
             Ok(_) | Err(_) => self.stats.malformed += 1,
@@ -100,7 +100,7 @@ impl Pipeline {
             self.stats.duplicates += 1;
             return;
         }
-        channel.hear(now, from.route, header.packet);
+        channel.on_received(now, from.route, header.packet);
         if from.congested {
             self.stats.congested += 1;
             channel.on_congested();
@@ -118,12 +118,12 @@ impl Pipeline {
             Opcode::Sum => self.on_sum((id, header.packet), header, payload),
             Opcode::Write | Opcode::WriteImm => {
                 let immediate = (header.opcode == Opcode::WriteImm).then_some(header.immediate);
-                let mut inbox = lock(&channel.mail.inbox);
+                let mut inbox = lock(&channel.messages.inbox);
                 let (peer, events) = (channel.peer, &mut self.events);
                 place(&self.shared, &mut inbox, peer, header, immediate, payload, events)
             }
         };
-        self.shared.tell(self.number, self.events.drain(..));
+        self.shared.report(self.number, self.events.drain(..));
         let Some(channel) = self.channels.get_mut(&id) else { return };
         match outcome {
             Outcome::Answer(status) | Outcome::Repeated(status) => {
@@ -139,16 +139,16 @@ impl Pipeline {
 
     fn on_ack(&mut self, now: Time, id: ChannelId, ack: &Ack<'_>) {
         let Some(channel) = self.channels.get_mut(&id) else { return };
-        let mut outbox = lock(&channel.mail.outbox);
+        let mut outbox = lock(&channel.messages.outbox);
         channel.sender.on_ack(now, ack, channel.peer, &mut outbox, &mut self.events);
-        let idle = outbox.rouse() & !(1 << id.channel);
+        let idle = outbox.take_wakeups() & !(1 << id.channel);
         drop(outbox);
         self.stats.paths_rested += channel.sender.paths.take_rested();
-        self.shared.tell(self.number, self.events.drain(..));
-        self.wake(id.link, idle);
+        self.shared.report(self.number, self.events.drain(..));
+        self.wake_channels(id.link, idle);
     }
 
-    fn on_sum(&mut self, asker: (ChannelId, u64), header: &Header, payload: &[u8]) -> Outcome {
+    fn on_sum(&mut self, reply_to: (ChannelId, u64), header: &Header, payload: &[u8]) -> Outcome {
         let rkey = header.rkey;
         let waits = self.unsettled.region.as_ref().is_some_and(|(other, _)| *other == rkey);
         if !waits || self.unsettled.batch.is_full(payload.len()) {
@@ -161,8 +161,8 @@ impl Pipeline {
         let Unsettled { region: Some((_, region)), batch, .. } = &mut self.unsettled else {
             return Outcome::Answer(Err(Refusal::UnknownRkey));
         };
-        let Some(channel) = self.channels.get(&asker.0) else { return Outcome::Old };
-        match region.accept(channel.peer, asker, header, payload, batch) {
+        let Some(channel) = self.channels.get(&reply_to.0) else { return Outcome::Old };
+        match region.accept(channel.peer, reply_to, header, payload, batch) {
             Ok(()) => Outcome::Later,
             Err(SumRefused { refusal, .. }) => Outcome::Answer(Err(refusal)),
         }
@@ -194,7 +194,7 @@ impl Pipeline {
             }
         });
         events.extend(closed.drain(..).map(|chunk| Event::ChunkClosed { rkey, chunk }));
-        self.shared.tell(self.number, self.events.drain(..));
+        self.shared.report(self.number, self.events.drain(..));
     }
 }
 
