@@ -390,7 +390,7 @@ pub(crate) struct Join {
     #[arg(long, default_value = "30", value_parser = seconds, value_name = "SECONDS")]
     pub(crate) wait: Duration,
     #[command(flatten)]
-    pub(crate) ways: Ways,
+    pub(crate) path_config: PathConfig,
     /// Also write every datagram to this file, for Wireshark and its like; payloads stay sealed
     #[arg(long, value_name = "FILE")]
     pub(crate) capture: Option<PathBuf>,
@@ -403,7 +403,7 @@ pub(crate) struct Join {
 
 /// How datagrams reach the aggregator.
 #[derive(Args, Clone, Copy)]
-pub(crate) struct Ways {
+pub(crate) struct PathConfig {
     /// Source ports that datagrams are sprayed over, so that they take different ways through a network
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=16))]
     pub(crate) paths: u16,
@@ -426,7 +426,7 @@ pub(crate) struct Wire {
     /// Pipelines, each with sockets and a thread of its own: as many as there are cores to spare. Those of a server
     /// listen at its port and the ones after it
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=16))]
-    pub(crate) engines: u16,
+    pub(crate) pipelines: u16,
     /// Ask the sockets over and over instead of sleeping: a core's worth of time for some microseconds less
     #[arg(long)]
     pub(crate) poll: bool,

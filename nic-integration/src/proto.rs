@@ -1,18 +1,18 @@
 //! The protocol as a pure state machine: no clock, no socket, no thread, no unseeded randomness.
 //!
 //! Bytes and times go in, bytes, times and events come out, so one seed reproduces a whole world
-//! (see `sim`). Engines may be driven on threads of their own; driven on one they are as reproducible. The specification is `PROTOCOL.md`; comments cite its clauses.
+//! (see `sim`). Pipelines may be driven on threads of their own; driven on one they are as reproducible. The specification is `PROTOCOL.md`; comments cite its clauses.
 
 pub mod ack;
+pub mod channel;
 pub mod datagram;
 pub mod endpoint;
-pub mod engine;
 pub mod event;
-pub mod lane;
 pub mod link;
 mod outbox;
 pub mod pace;
 pub mod path;
+pub mod pipeline;
 pub mod receiver;
 mod region;
 pub mod secure;
@@ -26,12 +26,12 @@ pub mod time;
 pub use ack::Refusal;
 pub use datagram::{Header, Opcode};
 pub use endpoint::{Census, Config, Endpoint};
-pub use engine::Engine;
 pub use event::{Cause, Event, MessageId, Peer};
 pub use outbox::MESSAGE_WINDOW;
 pub use path::{Origin, Route};
+pub use pipeline::Pipeline;
 pub use secure::{Identity, NodeId, Suite};
-pub use shared::{Bell, MAX_ENGINES};
+pub use shared::MAX_PIPELINES;
 pub use stats::{Stats, Traffic};
 pub use sum::{SumConfig, SumRegion};
 pub use summer::{Geometry, Stretch, Summer};

@@ -1,5 +1,5 @@
 //! Rounds: who contributes, what is summed, when it ends (PROTOCOL §7). Pure, like
-//! [`proto`](crate::proto), and ignorant of schemes: hello and charter are bytes that a [`Job`]
+//! [`proto`](crate::proto), and ignorant of schemes: hello and terms are bytes that a [`Job`]
 //! and the contributor's owner understand.
 
 pub mod aggregator;
@@ -43,7 +43,7 @@ pub trait Job: Send {
 /// A round that can begin.
 pub struct Opened {
     /// What every contributor must know; opaque here.
-    pub charter: Vec<u8>,
+    pub terms: Vec<u8>,
     /// How their contributions are cut.
     pub geometry: Box<dyn Geometry>,
     /// Accumulators for the contributors that joined: one stretch of chunks after the other, all of them.

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ciphergram_accel::{CpuEngine, Engine};
-use ciphergram_he::exchange::{Announcement, Charter};
+use ciphergram_he::exchange::{Announcement, RoundTerms};
 use ciphergram_he::params::{Literal, Scheme};
 use ciphergram_he::seal::Ticket;
 use ciphergram_he::{
@@ -24,7 +24,7 @@ use ciphergram_he::{
 use ciphergram_nic::Node;
 use ciphergram_nic::federation::SumJob;
 use ciphergram_nic::proto::{
-    Config, Endpoint, Event, Identity, Peer, Refusal, Stretch, Summer, Time, engine::SWEEP_SPAN,
+    Config, Endpoint, Event, Identity, Peer, Refusal, Stretch, Summer, Time, pipeline::SWEEP_SPAN,
 };
 use ciphergram_nic::round::{
     Aggregator, AggregatorConfig, AggregatorEvent, ContributionId, Contributor, ContributorConfig,
@@ -212,8 +212,8 @@ impl World {
         while let Some(event) = client.node.poll_event() {
             match event {
                 ContributorEvent::Opened(opening) => {
-                    let charter = Charter::from_bytes(&opening.charter, key).unwrap();
-                    assert_eq!(charter.participants.len(), usize::from(CLIENTS));
+                    let terms = RoundTerms::from_bytes(&opening.terms, key).unwrap();
+                    assert_eq!(terms.participants.len(), usize::from(CLIENTS));
                     // Who is deaf needs no room for sums.
                     let count = if number < BUSY { chunks.count() } else { 1 };
                     let layout = Layout { chunks: count, sum_bytes: chunks.bytes_of(0) };
@@ -262,7 +262,7 @@ impl World {
     }
 }
 
-/// The job's is the accumulator and the charter; tables are digests, bits and what is told of chunks; all
+/// The job's is the accumulator and the terms; tables are digests, bits and what is told of chunks; all
 /// else is peers, messages, and sums that closed.
 fn report(what: &str) {
     let mib = |bytes: usize| bytes as f64 / f64::from(1 << 20);

@@ -1,10 +1,10 @@
-//! Several ways between two endpoints: datagrams are sprayed over them, and one that fails or lags is left
+//! Several paths between two endpoints: datagrams are sprayed over them, and one that fails or lags is left
 //! alone, tried, and used again.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
 
-#[path = "support/ways.rs"]
-mod ways;
+#[path = "support/multipath.rs"]
+mod multipath;
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -17,14 +17,14 @@ use ciphergram_nic::proto::path::MAX_PATHS;
 use ciphergram_nic::proto::{Cause, Config, Endpoint, Event, Peer};
 use ciphergram_nic::{NicError, Node};
 
-use ways::{MEMORY, QUICK, Ways, World, addr, identity, node};
+use multipath::{End, MEMORY, QUICK, World, addr, identity, node};
 
 fn world(faults: Faults, paths: u16, flows: u16) -> World {
-    World::new([Ways::new(1, 11, paths, flows, 1), Ways::new(2, 22, 1, 1, 1)], faults)
+    World::new([End::new(1, 11, paths, flows, 1), End::new(2, 22, 1, 1, 1)], faults)
 }
 
 #[test]
-fn datagrams_are_sprayed_over_all_ways_and_back() {
+fn datagrams_are_sprayed_over_all_paths_and_back() {
     let mut world = world(QUICK, 4, 1);
     world.write_and_check(800_000);
     let expected = 800_000 / 1292 / 4;
@@ -32,7 +32,7 @@ fn datagrams_are_sprayed_over_all_ways_and_back() {
         assert!(count.abs_diff(expected) < expected / 4, "{via}: {count} of {expected}");
     }
     assert_eq!(world.ends[0].counts().len(), 4);
-    // The other end has learned where all ways begin, and sends by them as well.
+    // The other end has learned where all paths begin, and sends by them as well.
     world.ends[0].came.clear();
     world.write(1, Peer { node: node(1), incarnation: 11 }, 800_000);
     world.until_completed(1, 1);
@@ -41,7 +41,7 @@ fn datagrams_are_sprayed_over_all_ways_and_back() {
 }
 
 #[test]
-fn rough_ways_lose_nothing() {
+fn rough_paths_lose_nothing() {
     for paths in [2, 5, 16] {
         let faults = Faults {
             loss: 150_000,
@@ -88,7 +88,7 @@ fn a_way_that_lags_is_left_alone_until_it_does_not() {
     }
     assert!(world.ends[0].endpoint.stats().paths_rested >= 1);
     let took = world.write_and_check(800_000);
-    assert!(took < Duration::from_millis(30), "the slow way holds up nothing: {took:?}");
+    assert!(took < Duration::from_millis(30), "the slow path holds up nothing: {took:?}");
     world.ends[0].slow.clear();
     world.until_used_again(1);
 }
@@ -148,7 +148,7 @@ fn without_any_way_the_peer_is_unreachable_and_found_again() {
     world.idle(Duration::from_secs(30));
     let told: Vec<_> = std::iter::from_fn(|| world.ends[0].endpoint.poll_event()).collect();
     assert!(matches!(told[..], [Event::Unreachable { cause: Cause::Silence, .. }]), "{told:?}");
-    // One way is enough, whichever.
+    // One path is enough, whichever.
     world.ends[0].dead.remove(&1);
     let took = world.write_and_check(100_000);
     assert!(took < Duration::from_secs(5), "{took:?}");
@@ -174,13 +174,13 @@ fn a_message_of_a_flow_with_one_way_stays_on_it() {
 }
 
 #[test]
-fn a_process_that_comes_back_with_fewer_ways_is_served() {
+fn a_process_that_comes_back_with_fewer_paths_is_served() {
     let mut world = world(QUICK, 16, 1);
     world.write_and_check(300_000);
-    // The other end has datagrams in flight by ways that are gone.
+    // The other end has datagrams in flight by paths that are gone.
     let to = Peer { node: node(1), incarnation: 11 };
     world.write(1, to, 300_000);
-    world.ends[0] = Ways::new(1, 11, 1, 1, 1);
+    world.ends[0] = End::new(1, 11, 1, 1, 1);
     world.write(0, Peer::of(node(2)), 1000);
     world.until_completed(0, 1);
     world.write_and_check(300_000);

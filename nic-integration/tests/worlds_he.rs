@@ -13,7 +13,7 @@ use std::net::SocketAddr;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use ciphergram_he::exchange::{Announcement, Charter};
+use ciphergram_he::exchange::{Announcement, RoundTerms};
 use ciphergram_he::files::ContributorSet;
 use ciphergram_he::params::Scheme;
 use ciphergram_he::seal::Ticket;
@@ -50,7 +50,7 @@ struct Client {
     fields: Vec<u32>,
     /// All chunks, sealed once: what a spool would hold.
     stream: Vec<u8>,
-    open: Option<(Opening, Charter)>,
+    open: Option<(Opening, RoundTerms)>,
     next: u32,
     sums: BTreeMap<u32, (ContributorSet, Vec<u8>)>,
     end: Option<End>,
@@ -176,12 +176,12 @@ impl World {
         let fields: BTreeMap<_, _> = known.map(|c| (c.number, c.fields.clone())).collect();
         let mut counts = vec![];
         for client in self.clients.iter().filter(|client| client.node.is_some()) {
-            let (opening, charter) = client.open.as_ref().unwrap();
+            let (opening, terms) = client.open.as_ref().unwrap();
             let end = client.end.as_ref().unwrap();
             assert!(end.withheld == 0 && end.closed as usize == client.sums.len());
             let sum = Sum {
-                contributors: charter.participants.iter().map(|(_, seed)| *seed).collect(),
-                agreement: charter.agreement.clone(),
+                contributors: terms.participants.iter().map(|(_, seed)| *seed).collect(),
+                agreement: terms.agreement.clone(),
                 sets: client.sums.values().map(|(set, _)| set.clone()).collect(),
                 stream: client.sums.values().flat_map(|(_, bytes)| bytes.clone()).collect(),
             };
@@ -207,9 +207,9 @@ impl Client {
             match event {
                 ContributorEvent::Opened(opening) => self.on_opened(&mut node, now, opening),
                 ContributorEvent::Sum { chunk, bitmap, bytes } => {
-                    let (_, charter) = self.open.as_ref().unwrap();
-                    let mut set = ContributorSet::none(charter.participants.len());
-                    for (index, (n, _)) in charter.participants.iter().enumerate() {
+                    let (_, terms) = self.open.as_ref().unwrap();
+                    let mut set = ContributorSet::none(terms.participants.len());
+                    for (index, (n, _)) in terms.participants.iter().enumerate() {
                         if bitmap[usize::from(n / 8)] >> (n % 8) & 1 == 1 {
                             set.insert(index);
                         }
@@ -224,10 +224,10 @@ impl Client {
             }
         }
         // A datagram a turn: sealing takes time, so that deaths fall in the middle.
-        if let Some((_, charter)) = &self.open
+        if let Some((_, terms)) = &self.open
             && node.can_push()
         {
-            let chunks = self.key.public().parameters().chunks(charter.agreement.values());
+            let chunks = self.key.public().parameters().chunks(terms.agreement.values());
             if self.next < chunks.count() {
                 let start = chunks.offset_of(self.next);
                 let bytes = &self.stream[start..start + chunks.bytes_of(self.next)];
@@ -240,26 +240,26 @@ impl Client {
 
     fn on_opened(&mut self, node: &mut Contributor, now: Time, opening: Opening) {
         let key = self.key.public();
-        let charter = Charter::from_bytes(&opening.charter, key).unwrap();
+        let terms = RoundTerms::from_bytes(&opening.terms, key).unwrap();
         let parameters = key.parameters();
         if self.stream.is_empty() {
             let mut rng = ChaCha20Rng::seed_from_u64(self.number.into());
             let (update, weight) = (update(self.number, 0, self.values), weight(self.number));
-            let agreement = &charter.agreement;
+            let agreement = &terms.agreement;
             let own = Quantised::new(&update, agreement, weight, parameters, &mut rng).unwrap();
             self.fields = own.fields().to_vec();
             let ticket = self.ticket.take().expect("a client seals once");
             let sealer = Sealer::with_secret(self.key, engine(), own, ticket).unwrap();
             self.stream = sealer.seal_all().unwrap();
             self.announcement.settled = true;
-            self.announcement.agreement = charter.agreement.clone();
+            self.announcement.agreement = terms.agreement.clone();
             node.amend(self.announcement.to_bytes(key));
         }
-        assert!(self.announcement.agreement.check_same(&charter.agreement).is_ok());
-        let chunks = parameters.chunks(charter.agreement.values());
+        assert!(self.announcement.agreement.check_same(&terms.agreement).is_ok());
+        let chunks = parameters.chunks(terms.agreement.values());
         let layout = Layout { chunks: chunks.count(), sum_bytes: chunks.bytes_of(0) };
         node.accept(now, layout).unwrap();
-        self.open = Some((opening, charter));
+        self.open = Some((opening, terms));
         (self.next, self.end) = (0, None);
         self.sums.clear();
     }
@@ -347,8 +347,8 @@ fn chunks_of_what_was_not_announced_do_not_count() {
     let opened = |world: &World| world.clients.iter().all(|client| client.open.is_some());
     assert!(world.run(FOREVER, opened));
     let announced = world.clients.iter().map(|client| (client.number, client.announcement.seed));
-    let (opening, charter) = world.clients[0].open.clone().unwrap();
-    assert!(announced.eq(charter.participants.iter().copied()), "each once");
+    let (opening, terms) = world.clients[0].open.clone().unwrap();
+    assert!(announced.eq(terms.participants.iter().copied()), "each once");
 
     // The rkey is no secret: it is in every SUM. This one is lost, and comes again.
     let now = world.network.now();
@@ -359,7 +359,7 @@ fn chunks_of_what_was_not_announced_do_not_count() {
     }
     let rkey = u32::from_le_bytes(sent[32..36].try_into().unwrap());
 
-    let own = Quantised::from_fields(vec![9; charter.agreement.values()], 1);
+    let own = Quantised::from_fields(vec![9; terms.agreement.values()], 1);
     let sealer = Sealer::with_secret(lattice(), engine(), own, Ticket::draw().unwrap()).unwrap();
     let length = sealer.chunks().bytes_of(0);
     let chunk = &sealer.seal_all().unwrap()[..length];

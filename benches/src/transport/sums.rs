@@ -96,7 +96,7 @@ pub fn sums_insecure_1024(setting: Setting, span: Duration) -> Result<f64, Failu
             let summer = Products { first, sums, modulus: modulus.clone(), program, engine };
             Stretch { chunks, summer: Box::new(summer) }
         });
-        Ok(Opened { charter: vec![], geometry: Box::new(Cut), stretches: stretches.collect() })
+        Ok(Opened { terms: vec![], geometry: Box::new(Cut), stretches: stretches.collect() })
     });
     added(setting, Contribution { stream, open }, span)
 }

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, ops::Range, sync::Arc};
 use ciphergram_accel::Engine;
 use ciphergram_he::{
     Accumulator, Error, PublicKey,
-    exchange::{Announcement, Charter},
+    exchange::{Announcement, RoundTerms},
     params::{Chunks, MAX_CLIENTS},
 };
 
@@ -16,7 +16,7 @@ use crate::{
 
 /// Bytes that all chunk sums of a round, each with its bitmap, may come to: one memory region.
 const MAX_SUM_BYTES: usize = u32::MAX as usize;
-/// Accumulators of a round, of about as many chunks each: so many engines may add at once.
+/// Accumulators of a round, of about as many chunks each: so many pipelines may add at once.
 const STRETCHES: u32 = 16;
 
 /// Sums updates encrypted under one key: the [`Job`] of a [`Server`](super::Server), also for
@@ -33,32 +33,32 @@ impl SumJob {
         Self { key, engine }
     }
 
-    fn charter<'a>(
+    fn terms<'a>(
         &self,
         hellos: impl Iterator<Item = (u16, &'a [u8])>,
-    ) -> Result<Charter, String> {
-        let charter = self.join(hellos).map_err(|e| e.to_string())?;
-        let values = charter.agreement.values();
+    ) -> Result<RoundTerms, String> {
+        let terms = self.join(hellos).map_err(|e| e.to_string())?;
+        let values = terms.agreement.values();
         let chunks = self.key.parameters().chunks(values);
         let each = chunks.geometry().chunk_bytes() + MAX_CLIENTS as usize / 8;
         // Checked before anything is allocated: a hello can claim any number of values.
         if (chunks.count() as usize).saturating_mul(each) > MAX_SUM_BYTES {
             return Err(format!("{values} values are more than one round carries"));
         }
-        Ok(charter)
+        Ok(terms)
     }
 
-    fn join<'a>(&self, hellos: impl Iterator<Item = (u16, &'a [u8])>) -> Result<Charter, Error> {
+    fn join<'a>(&self, hellos: impl Iterator<Item = (u16, &'a [u8])>) -> Result<RoundTerms, Error> {
         let announcements = hellos.map(|(number, hello)| {
             let announcement = Announcement::from_bytes(hello, &self.key);
             Ok((number, announcement.map_err(|e| e.within(format!("client {number}")))?))
         });
-        Charter::join(&announcements.collect::<Result<Vec<_>, Error>>()?)
+        RoundTerms::join(&announcements.collect::<Result<Vec<_>, Error>>()?)
     }
 }
 
 impl Job for SumJob {
-    /// A client may join if it can be in one charter with those who did: the same key and
+    /// A client may join if it can be in one round with those who did: the same key and
     /// parameters, the same tensors, no other settled ranges, a seed of its own. Its id is its
     /// seed's, so that whoever takes its place later has announced the same seed (PROTOCOL §7.9).
     fn admit(
@@ -70,8 +70,8 @@ impl Job for SumJob {
     ) -> Result<(), String> {
         let others = joined.iter().map(|(&number, hello)| (number, hello.as_slice()));
         let all = others.chain([(contributor, hello)]);
-        let charter = self.charter(all)?;
-        let own = charter.participants.iter().find(|(number, _)| *number == contributor);
+        let terms = self.terms(all)?;
+        let own = terms.participants.iter().find(|(number, _)| *number == contributor);
         if own.is_some_and(|(_, seed)| seed.id() == *contribution) {
             Ok(())
         } else {
@@ -81,8 +81,8 @@ impl Job for SumJob {
 
     fn open(&mut self, _round: u32, joined: &BTreeMap<u16, Vec<u8>>) -> Result<Opened, String> {
         let all = joined.iter().map(|(&number, hello)| (number, hello.as_slice()));
-        let charter = self.charter(all)?;
-        let values = charter.agreement.values();
+        let terms = self.terms(all)?;
+        let values = terms.agreement.values();
         let chunks = self.key.parameters().chunks(values);
         let stretches = stretches(&chunks).into_iter().map(|own| {
             let (key, engine) = (&self.key, self.engine.clone());
@@ -90,7 +90,7 @@ impl Job for SumJob {
             Stretch { chunks: own, summer: Box::new(RunningSum { accumulator, broken: None }) }
         });
         let stretches = stretches.collect();
-        Ok(Opened { charter: charter.to_bytes(&self.key), geometry: Box::new(chunks), stretches })
+        Ok(Opened { terms: terms.to_bytes(&self.key), geometry: Box::new(chunks), stretches })
     }
 }
 

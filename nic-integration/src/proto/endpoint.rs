@@ -1,4 +1,4 @@
-//! One process's end of the protocol: links, regions, events; and engines, which do the work.
+//! One process's end of the protocol: links, regions, events; and pipelines, which do the work.
 
 mod census;
 mod greeting;
@@ -8,6 +8,7 @@ use std::net::SocketAddr;
 use std::num::NonZeroU32;
 use std::ops::Range;
 use std::sync::Arc;
+use std::task::Waker;
 use std::time::Duration;
 
 use rand_chacha::ChaCha20Rng;
@@ -18,14 +19,14 @@ use crate::NicError;
 pub use census::Census;
 
 use super::datagram::{Kind, MAX_DATAGRAM_BYTES, OVERHEAD_BYTES, Opcode, read_prefix};
-use super::engine::{Engine, SWEEP_SPAN, Settings};
 use super::event::{Cause, Event, MessageId, Peer};
 use super::link::Link;
 use super::outbox::{MESSAGE_WINDOW, Message, Outbox};
 use super::path::{MAX_PATHS, Origin, Route};
+use super::pipeline::{Pipeline, SWEEP_SPAN, Settings};
 use super::region::{Memory, Region};
 use super::secure::{Gate, Identity, NodeId, Suite};
-use super::shared::{Bell, LaneId, MAX_ENGINES, Post, Shared, lock};
+use super::shared::{ChannelId, Command, MAX_PIPELINES, Shared, lock};
 use super::stats::Stats;
 use super::sum::SumRegion;
 use super::time::Time;
@@ -84,8 +85,8 @@ pub struct Config {
     /// bursts does better with a burst.
     pub spray: u32,
     /// Pipelines of this process, each with sockets, sessions and buffers of its own.
-    pub engines: u16,
-    /// The ports at which engines from the second on listen, told to those who contact us. Without them nobody
+    pub pipelines: u16,
+    /// The ports at which pipelines from the second on listen, told to those who contact us. Without them nobody
     /// may.
     pub ports: Vec<u16>,
 }
@@ -106,12 +107,12 @@ impl Config {
             paths: 1,
             flows: 1,
             spray: DEFAULT_SPRAY,
-            engines: 1,
+            pipelines: 1,
             ports: vec![],
         }
     }
 
-    /// Sockets that an engine's wire must have.
+    /// Sockets that a pipeline's wire must have.
     #[must_use]
     pub fn sockets(&self) -> u16 {
         self.paths.saturating_mul(self.flows)
@@ -125,7 +126,7 @@ pub struct Endpoint {
     gate: Gate,
     shared: Arc<Shared>,
     /// The first, and those that are not driven elsewhere.
-    engines: Vec<Engine>,
+    pipelines: Vec<Pipeline>,
     /// Of those, the one that sent last.
     turn: usize,
     /// Boxed, since a tree has room for more than it holds.
@@ -144,7 +145,7 @@ pub struct Endpoint {
     /// Where the message ids of a new link begin: above those of every forgotten one.
     first_message: u64,
     next_sweep: Time,
-    /// What the engines do not count.
+    /// What the pipelines do not count.
     stats: Stats,
 }
 
@@ -155,8 +156,8 @@ impl Endpoint {
     ///
     /// [`NicError::DatagramSize`] if `datagram_bytes` is not within [`MIN_DATAGRAM_BYTES`] and
     /// [`MAX_DATAGRAM_BYTES`]; [`NicError::Paths`] if there is no path, or more than [`MAX_PATHS`];
-    /// [`NicError::Engines`] if there is no engine, or more than [`MAX_ENGINES`]; [`NicError::Ports`] if somebody may
-    /// contact us, and there are not as many ports as engines, less one.
+    /// [`NicError::Pipelines`] if there is no pipeline, or more than [`MAX_PIPELINES`]; [`NicError::Ports`] if somebody may
+    /// contact us, and there are not as many ports as pipelines, less one.
     pub fn new(config: Config) -> Result<Self, NicError> {
         let bytes = config.datagram_bytes;
         if !(MIN_DATAGRAM_BYTES..=MAX_DATAGRAM_BYTES).contains(&bytes) {
@@ -166,25 +167,27 @@ impl Endpoint {
         if !(1..=MAX_PATHS).contains(&sockets) {
             return Err(NicError::Paths { sockets, most: MAX_PATHS });
         }
-        let (engines, ports) = (config.engines, config.ports.len());
-        if !(1..=MAX_ENGINES).contains(&engines) {
-            return Err(NicError::Engines { engines, most: MAX_ENGINES });
+        let (pipelines, ports) = (config.pipelines, config.ports.len());
+        if !(1..=MAX_PIPELINES).contains(&pipelines) {
+            return Err(NicError::Pipelines { pipelines, most: MAX_PIPELINES });
         }
-        // Who may contact us must be told of every engine.
-        if !config.allow.is_empty() && ports + 1 != usize::from(engines) {
-            return Err(NicError::Ports { engines, ports });
+        // Who may contact us must be told of every pipeline.
+        if !config.allow.is_empty() && ports + 1 != usize::from(pipelines) {
+            return Err(NicError::Ports { pipelines, ports });
         }
         let mut rng = ChaCha20Rng::from_seed(config.seed);
-        let shared = Shared::new(engines, config.held_bytes);
+        let shared = Shared::new(pipelines, config.held_bytes);
         let settings = Settings {
             datagram_bytes: config.datagram_bytes,
             sockets: config.sockets(),
             spray: config.spray,
         };
-        let engines = 0..engines;
+        let pipelines = 0..pipelines;
         Ok(Self {
             gate: Gate::new(config.identity.id(), &mut rng),
-            engines: engines.map(|number| Engine::new(number, settings, shared.clone())).collect(),
+            pipelines: pipelines
+                .map(|number| Pipeline::new(number, settings, shared.clone()))
+                .collect(),
             turn: 0,
             shared,
             config,
@@ -202,19 +205,19 @@ impl Endpoint {
         })
     }
 
-    /// Hands over the engines from the second on, to be driven on threads of their own; what they are
-    /// told wakes them by `bell`, and so what they tell does the first. Their datagrams are no longer
-    /// this endpoint's to handle.
-    pub fn detach(&mut self, bell: Arc<dyn Bell>) -> Vec<Engine> {
-        let others = self.engines.split_off(1);
+    /// Hands over the pipelines from the second on, to be driven on threads of their own. `wakers`,
+    /// one for each pipeline, the first included, end the waits of those that another one has something
+    /// for. Their datagrams are no longer this endpoint's to handle.
+    pub fn detach(&mut self, wakers: Vec<Waker>) -> Vec<Pipeline> {
+        let others = self.pipelines.split_off(1);
         self.turn = 0;
-        // It was detached before: the bell is the same.
-        let _ = self.shared.bell.set(bell);
+        // It was detached before: the wakers are the same.
+        let _ = self.shared.wakers.set(wakers);
         others
     }
 
-    /// The engine that has a socket, and the socket's number there.
-    fn engine_at(&self, via: u16) -> (usize, u16) {
+    /// The pipeline that has a socket, and the socket's number there.
+    fn pipeline_at(&self, via: u16) -> (usize, u16) {
         (usize::from(via / self.config.sockets()), via % self.config.sockets())
     }
 
@@ -230,10 +233,10 @@ impl Endpoint {
         self.config.incarnation.get()
     }
 
-    /// The counters, of all engines together; of those driven elsewhere as of a moment ago.
+    /// The counters, of all pipelines together; of those driven elsewhere as of a moment ago.
     #[must_use]
     pub fn stats(&self) -> Stats {
-        let own = self.engines.iter().map(|engine| (engine.number(), *engine.stats()));
+        let own = self.pipelines.iter().map(|pipeline| (pipeline.number(), *pipeline.stats()));
         own.clone().for_each(|(number, stats)| self.shared.publish(number, &stats));
         self.stats + self.shared.published()
     }
@@ -356,9 +359,9 @@ impl Endpoint {
         if self.shared.register(rkey, region) { Ok(()) } else { Err(NicError::RkeyInUse { rkey }) }
     }
 
-    /// Adds what waits to be added in the engines that are here.
+    /// Adds what waits to be added in the pipelines that are here.
     fn settle(&mut self) {
-        self.engines.iter_mut().for_each(Engine::settle);
+        self.pipelines.iter_mut().for_each(Pipeline::settle);
     }
 
     // Work.
@@ -372,7 +375,7 @@ impl Endpoint {
     #[must_use]
     pub fn room(&self, peer: Peer) -> usize {
         let link = self.find(peer).and_then(|id| self.links.get(&id));
-        link.map_or(MESSAGE_WINDOW as usize, |link| lock(&link.mail.outbox).room())
+        link.map_or(MESSAGE_WINDOW as usize, |link| lock(&link.messages.outbox).room())
     }
 
     /// Queues a WRITE of `data` at `offset` of a region of the peer's, with an immediate if given.
@@ -445,7 +448,7 @@ impl Endpoint {
     }
 
     fn queue(&mut self, now: Time, peer: Peer, message: Message) -> Result<MessageId, NicError> {
-        self.heed();
+        self.drain_confirmed();
         let id = match self.find(peer) {
             Some(id) => id,
             None => self.reach(now, peer)?,
@@ -453,17 +456,17 @@ impl Endpoint {
         let Some(link) = self.links.get_mut(&id) else {
             return Err(NicError::NoSuchPeer { node: peer.node });
         };
-        let mut outbox = lock(&link.mail.outbox);
+        let mut outbox = lock(&link.messages.outbox);
         if outbox.room() == 0 {
             return Err(NicError::NoRoom { peer });
         }
         let message = outbox.queue(now, message);
-        let idle = outbox.rouse();
+        let idle = outbox.take_wakeups();
         drop(outbox);
         if !link.established && link.greeting.is_none() {
             self.greet(now, id);
         }
-        self.shared.wake(0, id, idle);
+        self.shared.wake_channels(0, id, idle);
         Ok(message)
     }
 
@@ -490,7 +493,7 @@ impl Endpoint {
         Ok(id)
     }
 
-    /// A link to a peer; its lanes follow when there is a session.
+    /// A link to a peer; its channels follow when there is a session.
     fn add_link(&mut self, now: Time, peer: Peer, contact: bool) -> Option<u32> {
         if self.links.len() >= MAX_PEERS {
             return None;
@@ -499,14 +502,14 @@ impl Endpoint {
         self.next_link = self.next_link.wrapping_add(1);
         let flows = if contact { self.config.flows } else { 1 };
         let outbox = Outbox::new(self.payload_limit(), flows, self.first_message);
-        let link = Link::new(peer, contact, self.shared.mail(now, outbox));
+        let link = Link::new(peer, contact, self.shared.messages(now, outbox));
         self.links.insert(id, Box::new(link));
         Some(id)
     }
 
-    /// Hears what engines say: peers that have begun the sessions that they were offered.
-    fn heed(&mut self) {
-        for (id, index) in self.shared.confirmed() {
+    /// Hears what pipelines say: peers that have begun the sessions that they were offered.
+    fn drain_confirmed(&mut self) {
+        for (id, index) in self.shared.drain_confirmed() {
             self.on_confirmed(id, index);
         }
     }
@@ -517,17 +520,17 @@ impl Endpoint {
     /// vouches for is counted, and has no other effect.
     pub fn handle_datagram(&mut self, now: Time, from: impl Into<Origin>, bytes: &mut [u8]) {
         let Origin { route: from, congested } = from.into();
-        let (at, via) = self.engine_at(from.via);
+        let (at, via) = self.pipeline_at(from.via);
         let kind = read_prefix(bytes);
-        match (kind, self.engines.get_mut(at)) {
-            // Handshakes are between first engines.
+        match (kind, self.pipelines.get_mut(at)) {
+            // Handshakes are between first pipelines.
             (Ok((Kind::Hello, _)), _) if at == 0 => self.on_hello(now, from, bytes),
             (Ok((Kind::Welcome, index)), _) if at == 0 => self.on_welcome(now, from, index, bytes),
             (Ok((Kind::Cookie, index)), _) if at == 0 => self.on_cookie(now, index, bytes),
-            (_, Some(engine)) => {
+            (_, Some(pipeline)) => {
                 let route = Route { via, addr: from.addr };
-                engine.handle_datagram(now, Origin { route, congested }, bytes);
-                self.heed();
+                pipeline.handle_datagram(now, Origin { route, congested }, bytes);
+                self.drain_confirmed();
             }
             (_, None) => self.stats.malformed += 1,
         }
@@ -535,8 +538,8 @@ impl Endpoint {
 
     /// Lets timers expire.
     pub fn handle_timeout(&mut self, now: Time) {
-        self.heed();
-        self.engines.iter_mut().for_each(|engine| engine.handle_timeout(now));
+        self.drain_confirmed();
+        self.pipelines.iter_mut().for_each(|pipeline| pipeline.handle_timeout(now));
         let give_up = self.config.give_up;
         let due = |link: &Link| link.due(give_up).is_some_and(|due| due <= now);
         let due: Vec<u32> = self.links.iter().filter(|(_, l)| due(l)).map(|(id, _)| *id).collect();
@@ -551,8 +554,8 @@ impl Endpoint {
 
     fn expire(&mut self, now: Time, id: u32) {
         let Some(link) = self.links.get_mut(&id) else { return };
-        let outbox = lock(&link.mail.outbox);
-        let silent = !outbox.is_idle() && now >= outbox.heard() + self.config.give_up;
+        let outbox = lock(&link.messages.outbox);
+        let silent = !outbox.is_idle() && now >= outbox.waiting_since() + self.config.give_up;
         drop(outbox);
         if silent {
             // Whoever is there next is asked for by a handshake.
@@ -569,11 +572,15 @@ impl Endpoint {
     /// Fails every unanswered message of a link. A link of ours goes on under another session.
     fn fail(&mut self, id: u32, cause: Cause) {
         let Some(link) = self.links.get(&id) else { return };
-        lock(&link.mail.outbox).fail_all();
-        for lane in 0..link.lanes {
-            self.shared.post(0, lane, Post::Fail(LaneId { link: id, lane }, !link.established));
+        lock(&link.messages.outbox).fail_all();
+        for channel in 0..link.channels {
+            self.shared.send(
+                0,
+                channel,
+                Command::Fail(ChannelId { link: id, channel }, !link.established),
+            );
         }
-        self.shared.tell(0, [Event::Unreachable { peer: link.peer, cause }]);
+        self.shared.report(0, [Event::Unreachable { peer: link.peer, cause }]);
     }
 
     /// When [`handle_timeout`](Self::handle_timeout) is next needed.
@@ -581,9 +588,9 @@ impl Endpoint {
     pub fn poll_timeout(&self) -> Option<Time> {
         let give_up = self.config.give_up;
         let links = self.links.values().filter_map(|link| link.due(give_up));
-        let engines = self.engines.iter().filter_map(Engine::poll_timeout);
+        let pipelines = self.pipelines.iter().filter_map(Pipeline::poll_timeout);
         let sweep = (!self.links.is_empty()).then_some(self.next_sweep);
-        links.chain(engines).chain(sweep).min()
+        links.chain(pipelines).chain(sweep).min()
     }
 
     /// Whether events wait to be polled.
@@ -595,24 +602,24 @@ impl Endpoint {
     /// The next event.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.settle();
-        self.heed();
+        self.drain_confirmed();
         self.shared.next_event()
     }
 
     /// Appends the next datagram to send to `bytes`, and says where to.
     pub fn poll_transmit(&mut self, now: Time, bytes: &mut Vec<u8>) -> Option<Route> {
-        self.heed();
+        self.drain_confirmed();
         if let Some((to, greeting)) = self.greetings.pop_front() {
             bytes.extend_from_slice(&greeting);
             self.stats.handshakes += 1;
             return Some(to);
         }
         let sockets = self.config.sockets();
-        for _ in 0..self.engines.len() {
-            self.turn = (self.turn + 1) % self.engines.len();
-            let engine = &mut self.engines[self.turn];
-            if let Some(Route { via, addr }) = engine.poll_transmit(now, bytes) {
-                return Some(Route { via: engine.number() * sockets + via, addr });
+        for _ in 0..self.pipelines.len() {
+            self.turn = (self.turn + 1) % self.pipelines.len();
+            let pipeline = &mut self.pipelines[self.turn];
+            if let Some(Route { via, addr }) = pipeline.poll_transmit(now, bytes) {
+                return Some(Route { via: pipeline.number() * sockets + via, addr });
             }
         }
         None
@@ -621,7 +628,7 @@ impl Endpoint {
     fn forget_idle(&mut self, now: Time) {
         let gone = |link: &Link| {
             let span = if link.is_unconfirmed() { UNCONFIRMED_SPAN } else { IDLE_SPAN };
-            link.mail.is_idle() && now.since(link.mail.heard()) >= span
+            link.messages.is_idle() && now.since(link.messages.last_received()) >= span
         };
         let gone: Vec<u32> =
             self.links.iter().filter(|(_, link)| gone(link)).map(|(id, _)| *id).collect();
@@ -630,8 +637,8 @@ impl Endpoint {
 
     fn forget(&mut self, id: u32) {
         let Some(link) = self.links.remove(&id) else { return };
-        self.first_message = self.first_message.max(lock(&link.mail.outbox).next_message());
-        self.end_lanes(id, 0..link.lanes);
+        self.first_message = self.first_message.max(lock(&link.messages.outbox).next_message());
+        self.end_channels(id, 0..link.channels);
         self.indices.retain(|_, of| *of != id);
         self.peers.retain(|_, of| *of != id);
         for (_, of) in self.contacts.values_mut() {
@@ -639,10 +646,10 @@ impl Endpoint {
         }
     }
 
-    fn end_lanes(&mut self, link: u32, lanes: Range<u16>) {
-        for lane in lanes {
-            self.shared.post(0, lane, Post::End(LaneId { link, lane }));
+    fn end_channels(&mut self, link: u32, channels: Range<u16>) {
+        for channel in channels {
+            self.shared.send(0, channel, Command::End(ChannelId { link, channel }));
         }
-        self.engines.iter_mut().for_each(Engine::heed);
+        self.pipelines.iter_mut().for_each(Pipeline::drain_commands);
     }
 }

@@ -33,7 +33,7 @@ pub enum Cause {
     Restarted,
 }
 
-/// Something that happened. In the order in which engines told of it.
+/// Something that happened. In the order in which pipelines told of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     /// A message of ours is committed in the target region, all of it.

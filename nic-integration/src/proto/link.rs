@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::event::Peer;
 use super::secure::{Cookie, Initiator};
-use super::shared::{Mail, lock};
+use super::shared::{Messages, lock};
 use super::time::Time;
 
 /// How long to wait for the answer to a HELLO before the next; doubled by each, up to
@@ -28,7 +28,7 @@ pub(super) struct Greeting {
     pub(super) cookie: Option<Cookie>,
 }
 
-/// A session that a HELLO of the peer's made: whose, its index, and its lanes.
+/// A session that a HELLO of the peer's made: whose, its index, and its channels.
 pub(super) type Offered = (Peer, u32, u16);
 
 pub(super) struct Link {
@@ -36,9 +36,9 @@ pub(super) struct Link {
     pub(super) peer: Peer,
     /// Whether we know where it listens, and so shake hands when it is silent.
     pub(super) contact: bool,
-    pub(super) mail: Arc<Mail>,
-    /// Lanes that there are.
-    pub(super) lanes: u16,
+    pub(super) messages: Arc<Messages>,
+    /// Channels that there are.
+    pub(super) channels: u16,
     /// Whether there is a session.
     pub(super) established: bool,
     /// Not confirmed yet.
@@ -49,12 +49,12 @@ pub(super) struct Link {
 }
 
 impl Link {
-    pub(super) fn new(peer: Peer, contact: bool, mail: Arc<Mail>) -> Self {
+    pub(super) fn new(peer: Peer, contact: bool, messages: Arc<Messages>) -> Self {
         Self {
             peer,
             contact,
-            mail,
-            lanes: 0,
+            messages,
+            channels: 0,
             established: false,
             offered: None,
             hello: 0,
@@ -75,15 +75,15 @@ impl Link {
     /// When the silence of a peer with something unanswered, the handshake, or the lack of one needs something
     /// done; none if nothing is unanswered and nothing under way.
     pub(super) fn due(&self, give_up: Duration) -> Option<Time> {
-        let outbox = lock(&self.mail.outbox);
-        let heard = (!outbox.is_idle()).then(|| outbox.heard());
+        let outbox = lock(&self.messages.outbox);
+        let waiting = (!outbox.is_idle()).then(|| outbox.waiting_since());
         drop(outbox);
-        let silence = heard.map(|heard| heard + give_up);
+        let silence = waiting.map(|since| since + give_up);
         let greeting = match &self.greeting {
             Some(greeting) => Some(greeting.next),
-            None => heard.filter(|_| self.contact).map(|heard| {
-                // A handshake is heard as well.
-                heard.max(self.mail.heard()) + SILENCE_SPAN
+            None => waiting.filter(|_| self.contact).map(|since| {
+                // A handshake counts as well.
+                since.max(self.messages.last_received()) + SILENCE_SPAN
             }),
         };
         silence.into_iter().chain(greeting).min()

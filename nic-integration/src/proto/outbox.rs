@@ -1,4 +1,4 @@
-//! Messages to one peer, whichever lanes carry their datagrams (PROTOCOL §4.2, §4.9).
+//! Messages to one peer, whichever channels carry their datagrams (PROTOCOL §4.2, §4.9).
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
@@ -38,7 +38,7 @@ struct Outgoing {
     carriers: Vec<Carrier>,
 }
 
-/// What became of a datagram: it was answered, it waits to be sent again, or a packet of a lane carries
+/// What became of a datagram: it was answered, it waits to be sent again, or a packet of a channel carries
 /// it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Carrier(u64);
@@ -46,16 +46,16 @@ pub(super) struct Carrier(u64);
 impl Carrier {
     const DONE: Self = Self(u64::MAX);
     const QUEUED: Self = Self(u64::MAX - 1);
-    /// Packet numbers stay below: a lane would need centuries.
+    /// Packet numbers stay below: a channel would need centuries.
     const PACKET_BITS: u32 = 56;
 
-    pub(super) fn new(lane: u16, packet: u64) -> Self {
-        Self(u64::from(lane) << Self::PACKET_BITS | packet)
+    pub(super) fn new(channel: u16, packet: u64) -> Self {
+        Self(u64::from(channel) << Self::PACKET_BITS | packet)
     }
 
-    fn is_by_another(self, lane: u16) -> bool {
+    fn is_by_another(self, channel: u16) -> bool {
         let open = self != Self::DONE && self != Self::QUEUED;
-        open && self.0 >> Self::PACKET_BITS != u64::from(lane)
+        open && self.0 >> Self::PACKET_BITS != u64::from(channel)
     }
 }
 
@@ -75,9 +75,9 @@ pub(super) enum Why {
     Trial,
 }
 
-/// What other lanes must know of one: of its paths of one flow.
+/// What other channels must know of one: of its paths of one flow.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Sight {
+pub(super) struct FlowHealth {
     /// One of them at least does not rest.
     pub(super) up: bool,
     /// When something that went by them was last answered.
@@ -92,14 +92,14 @@ struct Flow {
     /// Messages not yet answered.
     open: u32,
     /// When something was last answered, or the silence began to matter.
-    heard: Time,
+    waiting_since: Time,
     /// Messages with datagrams never sent, oldest first.
     unsent: VecDeque<u64>,
     /// Datagrams to send again.
     resend: VecDeque<(Slot, Why)>,
-    /// What is known of each lane, if there are several.
-    sights: Vec<Sight>,
-    /// Lanes that found nothing of it to send, one bit each: they are told when there is something.
+    /// What is known of each channel, if there are several.
+    health: Vec<FlowHealth>,
+    /// Channels that found nothing of it to send, one bit each: they are told when there is something.
     idle: u16,
 }
 
@@ -124,7 +124,7 @@ pub(super) struct Outbox {
     /// None while all are empty.
     flows: Vec<Flow>,
     flow_count: u16,
-    /// While there are no flows: lanes that found nothing to send.
+    /// While there are no flows: channels that found nothing to send.
     idle: u16,
 }
 
@@ -173,9 +173,9 @@ impl Outbox {
 
     /// When something was last answered, or the silence began to matter: of the flow, of those with
     /// something unanswered, for which it was longest ago.
-    pub(super) fn heard(&self) -> Time {
+    pub(super) fn waiting_since(&self) -> Time {
         let open = self.flows.iter().filter(|flow| flow.open > 0);
-        open.map(|flow| flow.heard).min().unwrap_or(Time::ZERO)
+        open.map(|flow| flow.waiting_since).min().unwrap_or(Time::ZERO)
     }
 
     /// Takes a message; the caller has checked that there is room.
@@ -188,7 +188,7 @@ impl Outbox {
         self.outgoing.insert(id, Outgoing { message, count, open: count, carriers });
         let flow = self.flow(id);
         if flow.open == 0 {
-            flow.heard = now;
+            flow.waiting_since = now;
         }
         flow.open += 1;
         flow.unsent.push_back(id);
@@ -241,14 +241,14 @@ impl Outbox {
         self.outgoing.get(&id)?.carriers.get(place as usize).copied()
     }
 
-    /// A datagram of a flow that is in flight by another lane.
-    pub(super) fn carried_elsewhere(&self, flow: usize, lane: u16) -> Option<Slot> {
+    /// A datagram of a flow that is in flight by another channel.
+    pub(super) fn carried_elsewhere(&self, flow: usize, channel: u16) -> Option<Slot> {
         let own = self
             .outgoing
             .iter()
             .filter(|(id, _)| (**id % self.flow_count() as u64) as usize == flow);
         own.flat_map(|(id, outgoing)| (0..).zip(&outgoing.carriers).map(|(at, by)| ((*id, at), by)))
-            .find_map(|(slot, by)| by.is_by_another(lane).then_some(slot))
+            .find_map(|(slot, by)| by.is_by_another(channel).then_some(slot))
     }
 
     /// What is put on the wire for a datagram.
@@ -320,7 +320,7 @@ impl Outbox {
         }
     }
 
-    /// Has all that is in flight sent again: no lane knows of it any more.
+    /// Has all that is in flight sent again: no channel knows of it any more.
     pub(super) fn requeue_all(&mut self) {
         let all = self.outgoing.iter().flat_map(|(id, outgoing)| {
             let sent = outgoing.carriers.iter().zip(0..);
@@ -348,46 +348,46 @@ impl Outbox {
         }
     }
 
-    // Lanes.
+    // Channels.
 
-    /// A lane could send more than there was, of some flow: it is told when there is more.
-    pub(super) fn on_idle(&mut self, lane: u16) {
+    /// A channel could send more than there was, of some flow: it is told when there is more.
+    pub(super) fn on_idle(&mut self, channel: u16) {
         if self.flows.is_empty() {
-            self.idle |= 1 << lane;
+            self.idle |= 1 << channel;
         }
         let empty = self.flows.iter_mut().filter(|flow| !flow.has_work());
-        empty.for_each(|flow| flow.idle |= 1 << lane);
+        empty.for_each(|flow| flow.idle |= 1 << channel);
     }
 
-    /// The lanes to be told that there is something to send: they are not told again before they found
+    /// The channels to be told that there is something to send: they are not told again before they found
     /// nothing once more.
-    pub(super) fn rouse(&mut self) -> u16 {
+    pub(super) fn take_wakeups(&mut self) -> u16 {
         let full = self.flows.iter_mut().filter(|flow| flow.has_work());
-        full.fold(0, |lanes, flow| lanes | std::mem::take(&mut flow.idle))
+        full.fold(0, |channels, flow| channels | std::mem::take(&mut flow.idle))
     }
 
     /// Something of a flow was answered.
     pub(super) fn on_answered(&mut self, now: Time, flow: usize) {
         if let Some(flow) = self.flows.get_mut(flow) {
-            flow.heard = flow.heard.max(now);
+            flow.waiting_since = flow.waiting_since.max(now);
         }
     }
 
-    /// A lane tells the others of its paths of a flow.
-    pub(super) fn show(&mut self, flow: usize, lane: u16, sight: Sight) {
+    /// A channel tells the others of its paths of a flow.
+    pub(super) fn set_health(&mut self, flow: usize, channel: u16, health: FlowHealth) {
         let Some(flow) = self.flows.get_mut(flow) else { return };
-        let lane = usize::from(lane);
-        if flow.sights.len() <= lane {
-            flow.sights.resize(lane + 1, Sight::default());
+        let channel = usize::from(channel);
+        if flow.health.len() <= channel {
+            flow.health.resize(channel + 1, FlowHealth::default());
         }
-        flow.sights[lane] = sight;
+        flow.health[channel] = health;
     }
 
-    /// What the other lanes show of a flow: of those with a path that does not rest.
-    pub(super) fn elsewhere(&self, flow: usize, lane: u16) -> Option<Sight> {
-        let sights = self.flows.get(flow).map_or(&[][..], |flow| &flow.sights);
-        let others = sights.iter().zip(0..).filter(|(sight, of)| *of != lane && sight.up);
-        others.map(|(sight, _)| *sight).reduce(|a, b| Sight {
+    /// What the other channels show of a flow: of those with a path that does not rest.
+    pub(super) fn health_elsewhere(&self, flow: usize, channel: u16) -> Option<FlowHealth> {
+        let health = self.flows.get(flow).map_or(&[][..], |flow| &flow.health);
+        let others = health.iter().zip(0..).filter(|(health, of)| *of != channel && health.up);
+        others.map(|(health, _)| *health).reduce(|a, b| FlowHealth {
             up: true,
             answered: a.answered.max(b.answered),
             quickest: a.quickest.into_iter().chain(b.quickest).min(),

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use super::outbox::Sight;
+use super::outbox::FlowHealth;
 use super::pace::Pace;
 use super::time::Time;
 
@@ -92,7 +92,7 @@ pub(super) struct Path {
     /// When something that went this way was last answered.
     answered: Time,
     /// When something last came this way.
-    pub(super) heard: Time,
+    pub(super) last_received: Time,
     /// Datagrams that are to ask for an answer by this way, however full the window.
     pub(super) probes: u32,
     /// Of the newest timeouts in a row: when the first was.
@@ -110,7 +110,7 @@ impl Path {
             answered_to: 0,
             stirred: Time::ZERO,
             answered: Time::ZERO,
-            heard: Time::ZERO,
+            last_received: Time::ZERO,
             probes: 0,
             silent: Time::ZERO,
             rest: None,
@@ -174,7 +174,7 @@ impl Path {
     }
 
     /// A datagram that tried it was answered, and quickly enough.
-    pub(super) fn wake(&mut self) {
+    pub(super) fn resume(&mut self) {
         self.rest = None;
         self.pace.begin_anew();
     }
@@ -191,7 +191,7 @@ impl Path {
     }
 }
 
-/// A lane's ways to a peer. Messages are dealt to *flows*; a flow's datagrams are sprayed over its own paths.
+/// A channel's ways to a peer. Messages are dealt to *flows*; a flow's datagrams are sprayed over its own paths.
 #[derive(Debug)]
 pub(super) struct Paths {
     all: Vec<Path>,
@@ -279,7 +279,7 @@ impl Paths {
 
     /// Something new came by `route`. Of learned paths the one that was silent for longest gives way to
     /// one more than there may be; what was known of that one says nothing of the new one.
-    pub(super) fn hear(&mut self, now: Time, route: Route) {
+    pub(super) fn on_received(&mut self, now: Time, route: Route) {
         let fixed = self.fixed;
         let is =
             |path: &Path| if fixed { path.route.via == route.via } else { path.route == route };
@@ -294,7 +294,7 @@ impl Paths {
                     self.all.len() - 1
                 }
                 None => {
-                    let silence = |(_, path): &(usize, &Path)| path.heard;
+                    let silence = |(_, path): &(usize, &Path)| path.last_received;
                     let silent = self.all.iter().enumerate().min_by_key(silence);
                     let path = silent.map_or(0, |(path, _)| path);
                     let own = &mut self.all[path];
@@ -305,7 +305,7 @@ impl Paths {
             self.last = last as u16;
         }
         let path = &mut self.all[usize::from(self.last)];
-        (path.route, path.heard) = (route, now);
+        (path.route, path.last_received) = (route, now);
     }
 
     fn of_flow(&self, flow: usize) -> impl Iterator<Item = usize> + Clone + '_ {
@@ -342,24 +342,24 @@ impl Paths {
         others.map(|other| &self.all[other]).filter(|other| other.is_up())
     }
 
-    /// What other lanes must know of a flow's paths.
-    pub(super) fn sight(&self, flow: usize) -> Sight {
+    /// What other channels must know of a flow's paths.
+    pub(super) fn health(&self, flow: usize) -> FlowHealth {
         let paths = self.of_flow(flow).map(|path| &self.all[path]);
         let up = paths.clone().filter(|path| path.is_up());
-        Sight {
+        FlowHealth {
             up: up.clone().next().is_some(),
             answered: up.clone().map(|path| path.answered).max().unwrap_or(Time::ZERO),
             quickest: up.filter_map(Path::quickness).min(),
         }
     }
 
-    /// Leaves a path to rest if it alone is silent: another, maybe of another lane, was answered since its
+    /// Leaves a path to rest if it alone is silent: another, maybe of another channel, was answered since its
     /// first timeout. Whether it begins to.
     pub(super) fn rest_if_silent(
         &mut self,
         now: Time,
         path: usize,
-        elsewhere: Option<Sight>,
+        elsewhere: Option<FlowHealth>,
     ) -> bool {
         let own = &self.all[path];
         let silent = own.pace.timeouts() >= REST_TIMEOUTS && own.is_up();
@@ -379,7 +379,12 @@ impl Paths {
     }
 
     /// Answers came to datagrams that went by a path.
-    pub(super) fn on_answers(&mut self, now: Time, answered: &Answered, elsewhere: Option<Sight>) {
+    pub(super) fn on_answers(
+        &mut self,
+        now: Time,
+        answered: &Answered,
+        elsewhere: Option<FlowHealth>,
+    ) {
         let Answered { path, count, newest: (packet, sent), tried } = *answered;
         let own = &mut self.all[path];
         // Of an older one nobody knows how long its answer has been under way.
@@ -392,12 +397,12 @@ impl Paths {
         }
         own.pace.on_answers(count, sample);
         if tried && !self.lags(path, 1, elsewhere) {
-            self.all[path].wake();
+            self.all[path].resume();
         }
     }
 
     /// Leaves a path to rest whose round trips take too long; all answers of one ACK are counted.
-    pub(super) fn rest_if_late(&mut self, now: Time, path: usize, elsewhere: Option<Sight>) {
+    pub(super) fn rest_if_late(&mut self, now: Time, path: usize, elsewhere: Option<FlowHealth>) {
         if self.all[path].is_up() && self.lags(path, LAG_SAMPLES, elsewhere) {
             self.rested += 1;
             self.all[path].rest(now);
@@ -406,7 +411,7 @@ impl Paths {
 
     /// Whether a path's round trips, of which there are so many samples, take too much longer than those of
     /// the quickest other.
-    fn lags(&self, path: usize, samples: u32, elsewhere: Option<Sight>) -> bool {
+    fn lags(&self, path: usize, samples: u32, elsewhere: Option<FlowHealth>) -> bool {
         let own = &self.all[path].pace;
         let others = self.others(path).filter_map(Path::quickness);
         let quickest = others.chain(elsewhere.and_then(|others| others.quickest)).min();
@@ -420,15 +425,15 @@ impl Paths {
     }
 
     /// Uses all paths again.
-    pub(super) fn wake_all(&mut self) {
-        self.all.iter_mut().filter(|path| !path.is_up()).for_each(Path::wake);
+    pub(super) fn resume_all(&mut self) {
+        self.all.iter_mut().filter(|path| !path.is_up()).for_each(Path::resume);
     }
 
     /// The path that something last came from works.
-    pub(super) fn wake_heard(&mut self) {
+    pub(super) fn resume_last(&mut self) {
         let path = self.all.get_mut(usize::from(self.last));
         if let Some(path) = path.filter(|path| !path.is_up()) {
-            path.wake();
+            path.resume();
         }
     }
 
@@ -450,8 +455,8 @@ impl Paths {
     /// Nothing is known of any path but where it goes.
     pub(super) fn reset(&mut self) {
         for path in &mut self.all {
-            let heard = path.heard;
-            *path = Path { heard, ..Path::new(path.route, self.datagram_bytes as usize) };
+            let last_received = path.last_received;
+            *path = Path { last_received, ..Path::new(path.route, self.datagram_bytes as usize) };
         }
     }
 }

@@ -11,7 +11,7 @@ mod window;
 
 pub(super) use cookie::{Admission, Cookie, Gate};
 pub use cookie::{COOKIE_SPAN, HELLO_RATE, PROVEN_RATE};
-pub(super) use handshake::{HELLO_BYTES, Hello, Initiator, Secrets, Terms};
+pub(super) use handshake::{HELLO_BYTES, Hello, Initiator, Secrets, TransportParameters};
 pub use identity::{Identity, NodeId};
 pub(super) use session::{Opened, Session};
 pub use session::{ROTATE_PACKETS, Suite};

@@ -1,10 +1,10 @@
-//! A lane's datagrams in flight to a peer: windows, loss, timers (PROTOCOL §4).
+//! A channel's datagrams in flight to a peer: windows, loss, timers (PROTOCOL §4).
 
 use std::collections::VecDeque;
 
 use super::ack::{Ack, Notice, Refusal};
 use super::event::{Event, Peer};
-use super::outbox::{Carrier, Outbound, Outbox, Sight, Slot, Why};
+use super::outbox::{Carrier, FlowHealth, Outbound, Outbox, Slot, Why};
 use super::path::{Answered, MAX_PATHS, Paths, Route};
 use super::secure::WINDOW_PACKETS;
 use super::time::Time;
@@ -35,7 +35,7 @@ pub(super) struct Next {
 
 #[derive(Debug)]
 pub(super) struct Sender {
-    lane: u16,
+    channel: u16,
     pub(super) paths: Paths,
     /// The flow that sends next.
     turn: u16,
@@ -51,9 +51,9 @@ pub(super) struct Sender {
 }
 
 impl Sender {
-    pub(super) fn new(lane: u16, paths: Paths) -> Self {
+    pub(super) fn new(channel: u16, paths: Paths) -> Self {
         Self {
-            lane,
+            channel,
             paths,
             turn: 0,
             flights: VecDeque::new(),
@@ -67,7 +67,7 @@ impl Sender {
 
     /// What is carried by a packet of ours.
     fn by(&self, packet: u64) -> Carrier {
-        Carrier::new(self.lane, packet)
+        Carrier::new(self.channel, packet)
     }
 
     /// The next datagram to send, as `packet`, if a window has room for one; retransmissions first.
@@ -81,7 +81,7 @@ impl Sender {
         let choice = self.probe(outbox).or_else(|| self.trial(outbox));
         let choice = choice.or_else(|| if full { None } else { self.pick(outbox) });
         let Some((slot, path, why)) = choice else {
-            outbox.on_idle(self.lane);
+            outbox.on_idle(self.channel);
             return None;
         };
         if self.in_flight == 0 {
@@ -125,7 +125,7 @@ impl Sender {
         let flows = self.paths.flows();
         let other = |went: usize| went != path && went % flows == path % flows;
         let own = self.wanted(outbox).find(|(_, went)| other(*went)).map(|(slot, _)| slot);
-        let slot = own.or_else(|| outbox.carried_elsewhere(path % flows, self.lane))?;
+        let slot = own.or_else(|| outbox.carried_elsewhere(path % flows, self.channel))?;
         self.paths.get(path).on_trial();
         Some((slot, path, Why::Trial))
     }
@@ -199,7 +199,7 @@ impl Sender {
         }
         self.on_answers(now, &answered, outbox);
         self.find_lost(now, outbox);
-        self.show(outbox);
+        self.publish_health(outbox);
     }
 
     /// Packets of some paths were answered.
@@ -207,12 +207,12 @@ impl Sender {
         let flows = self.paths.flows();
         let answered = answered.iter().filter(|own| own.count > 0);
         for own in answered.clone() {
-            let elsewhere = outbox.elsewhere(own.path % flows, self.lane);
+            let elsewhere = outbox.health_elsewhere(own.path % flows, self.channel);
             self.paths.on_answers(now, own, elsewhere);
             outbox.on_answered(now, own.path % flows);
         }
         answered.for_each(|own| {
-            let elsewhere = outbox.elsewhere(own.path % flows, self.lane);
+            let elsewhere = outbox.health_elsewhere(own.path % flows, self.channel);
             self.paths.rest_if_late(now, own.path, elsewhere);
         });
         // Whoever was silent may have been silent alone.
@@ -321,7 +321,7 @@ impl Sender {
 
     /// Leaves a path to rest if it alone is silent; what it has in flight goes by others.
     fn rest_if_silent(&mut self, now: Time, path: usize, outbox: &mut Outbox) {
-        let elsewhere = outbox.elsewhere(path % self.paths.flows(), self.lane);
+        let elsewhere = outbox.health_elsewhere(path % self.paths.flows(), self.channel);
         if self.paths.rest_if_silent(now, path, elsewhere) {
             self.lose_path(path, outbox);
         }
@@ -334,17 +334,17 @@ impl Sender {
         }
     }
 
-    /// Tells the other lanes of our paths.
-    fn show(&self, outbox: &mut Outbox) {
+    /// Tells the other channels of our paths.
+    fn publish_health(&self, outbox: &mut Outbox) {
         for flow in 0..self.paths.flows() {
-            outbox.show(flow, self.lane, self.paths.sight(flow));
+            outbox.set_health(flow, self.channel, self.paths.health(flow));
         }
     }
 
-    /// Has the other lanes count on none of ours.
-    pub(super) fn hide(&self, outbox: &mut Outbox) {
+    /// Has the other channels count on none of ours.
+    pub(super) fn retract_health(&self, outbox: &mut Outbox) {
         for flow in 0..self.paths.flows() {
-            outbox.show(flow, self.lane, Sight::default());
+            outbox.set_health(flow, self.channel, FlowHealth::default());
         }
     }
 
@@ -365,7 +365,7 @@ impl Sender {
             }
             // The oldest that are still wanted ask for an answer, and stay in flight: first by the same path,
             // then by another.
-            let elsewhere = outbox.elsewhere(path % flows, self.lane);
+            let elsewhere = outbox.health_elsewhere(path % flows, self.channel);
             let other = self.paths.has_other(path) || elsewhere.is_some();
             let again = self.paths.get(path).pace.timeouts() > 1 && other;
             let own = self.wanted(outbox).filter(|(_, went)| *went == path).map(|(slot, _)| slot);
@@ -377,7 +377,7 @@ impl Sender {
             }
             self.rest_if_silent(now, path, outbox);
         }
-        self.show(outbox);
+        self.publish_health(outbox);
     }
 
     /// Another session's packet numbers begin anew: what is in flight is lost.

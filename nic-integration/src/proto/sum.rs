@@ -12,7 +12,7 @@ use crate::NicError;
 use super::ack::Refusal;
 use super::datagram::Header;
 use super::event::Peer;
-use super::shared::{LaneId, lock};
+use super::shared::{ChannelId, lock};
 use super::summer::{Geometry, Stretch, Summer};
 
 /// Bytes of a contribution's digest.
@@ -32,7 +32,7 @@ pub struct SumConfig {
     pub digest_key: [u8; 32],
     /// How contributions are cut.
     pub geometry: Box<dyn Geometry>,
-    /// The accumulators: one stretch of chunks after the other, from the first to the last. Engines add
+    /// The accumulators: one stretch of chunks after the other, from the first to the last. Pipelines add
     /// to different stretches at once.
     pub stretches: Vec<Stretch>,
 }
@@ -80,7 +80,7 @@ struct Tally {
 /// Bytes of chunks in a batch: what GRO joins fits, and so does a core's cache.
 const BATCH_BYTES: usize = 1 << 16;
 
-/// Datagrams of one engine for one region, to be checked and added together: that does best with many
+/// Datagrams of one pipeline for one region, to be checked and added together: that does best with many
 /// ciphertexts at a time.
 #[derive(Default)]
 pub(super) struct Batch {
@@ -92,18 +92,18 @@ pub(super) struct Batch {
 
 /// A datagram in a batch.
 struct Waiting {
-    asker: Asker,
+    reply_to: ReplyTo,
     contributor: u16,
     chunks: Range<u32>,
     /// Its pieces in the batch.
     pieces: Range<usize>,
 }
 
-/// Whom to answer: a lane and its packet.
-pub(super) type Asker = (LaneId, u64);
+/// Whom to answer: a channel and its packet.
+pub(super) type ReplyTo = (ChannelId, u64);
 
 /// A datagram that waited: whom to answer, whose it is, and how many of its chunks were added, or why not.
-pub(super) type Settled = (Asker, u16, Result<u32, SumRefused>);
+pub(super) type Settled = (ReplyTo, u16, Result<u32, SumRefused>);
 
 /// A refused SUM, and the chunk at fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -255,7 +255,7 @@ impl SumRegion {
         match stripe.map(|stripe| stripe.tally.lock()) {
             Some(Ok(mut tally)) => tally.finish(chunk, &*self.0.geometry),
             // Whether what was being added then is in the sum, nobody knows.
-            Some(Err(_)) => Err(format!("chunk {chunk}: an engine failed while it added")),
+            Some(Err(_)) => Err(format!("chunk {chunk}: a pipeline failed while it added")),
             None => Err(format!("there is no chunk {chunk}")),
         }
     }
@@ -274,7 +274,7 @@ impl SumRegion {
     pub(super) fn accept(
         &self,
         from: Peer,
-        asker: Asker,
+        reply_to: ReplyTo,
         header: &Header,
         payload: &[u8],
         batch: &mut Batch,
@@ -300,7 +300,7 @@ impl SumRegion {
         let chunks = header.index..header.index + pieces.len() as u32;
         batch.bytes.extend_from_slice(payload);
         let contributor = header.contributor;
-        batch.datagrams.push(Waiting { asker, contributor, chunks, pieces });
+        batch.datagrams.push(Waiting { reply_to, contributor, chunks, pieces });
         Ok(())
     }
 
@@ -338,7 +338,7 @@ impl SumRegion {
         &self,
         batch: &mut Batch,
         closed: &mut Vec<u32>,
-        mut told: impl FnMut(Settled),
+        mut report: impl FnMut(Settled),
     ) {
         // What one contributor sent of one stretch of chunks lies together and is one run.
         let follows = |a: &Waiting, b: &Waiting| {
@@ -358,7 +358,7 @@ impl SumRegion {
                 } else {
                     self.commit(own.contributor, pieces, &batch.bytes, false, closed)
                 };
-                told((own.asker, own.contributor, became));
+                report((own.reply_to, own.contributor, became));
             }
         }
         batch.clear();
@@ -381,7 +381,7 @@ impl SumRegion {
             let count = rest.partition_point(|piece| piece.chunk < stripe.chunks.end);
             let (own, after) = rest.split_at(count);
             rest = after;
-            // Nothing more is added where an engine failed while it did.
+            // Nothing more is added where a pipeline failed while it did.
             stripe.tally.lock().ok().map(|tally| (tally, own))
         });
         let parts: Option<Vec<_>> = parts.collect();

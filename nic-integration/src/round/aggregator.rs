@@ -1,7 +1,7 @@
 //! The aggregator's side of rounds: admission, opening, deadlines, delivery (PROTOCOL §7).
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::Arc;
+use std::task::Waker;
 use std::time::Duration;
 
 use rand_chacha::ChaCha20Rng;
@@ -10,7 +10,7 @@ use rand_core::{Rng, SeedableRng};
 use crate::NicError;
 use crate::node::Node;
 use crate::proto::{
-    Bell, Cause, Config, Endpoint, Engine, Event, NodeId, Origin, Peer, Route, Stats, SumConfig,
+    Cause, Config, Endpoint, Event, NodeId, Origin, Peer, Pipeline, Route, Stats, SumConfig,
     SumRegion, Time,
 };
 
@@ -197,9 +197,9 @@ impl<J: Job> Aggregator<J> {
         self.endpoint.stats()
     }
 
-    /// Hands over the endpoint's engines from the second on: see [`Endpoint::detach`].
-    pub fn detach(&mut self, bell: Arc<dyn Bell>) -> Vec<Engine> {
-        self.endpoint.detach(bell)
+    /// Hands over the endpoint's pipelines from the second on: see [`Endpoint::detach`].
+    pub fn detach(&mut self, wakers: Vec<Waker>) -> Vec<Pipeline> {
+        self.endpoint.detach(wakers)
     }
 
     /// The endpoint, to look at.
@@ -412,7 +412,7 @@ impl<J: Job> Aggregator<J> {
         let gathering = std::mem::take(&mut self.gathering);
         let opened = self.job.open(self.opened, gathering.hellos());
         match opened.and_then(|opened| self.begin(opened, &gathering)) {
-            Ok((region, charter)) => self.open(now, region, charter, gathering),
+            Ok((region, terms)) => self.open(now, region, terms, gathering),
             Err(reason) => {
                 self.emit(AggregatorEvent::OpenFailed { reason: reason.clone() });
                 for (contributor, joined) in gathering.into_joined() {
@@ -422,7 +422,7 @@ impl<J: Job> Aggregator<J> {
         }
     }
 
-    /// A region for what a job opened, and the job's charter.
+    /// A region for what a job opened, and the job's terms.
     fn begin(
         &mut self,
         opened: Opened,
@@ -438,10 +438,10 @@ impl<J: Job> Aggregator<J> {
             geometry: opened.geometry,
             stretches: opened.stretches,
         });
-        Ok((region.map_err(|error| error.to_string())?, opened.charter))
+        Ok((region.map_err(|error| error.to_string())?, opened.terms))
     }
 
-    fn open(&mut self, now: Time, region: SumRegion, charter: Vec<u8>, gathering: Gathering) {
+    fn open(&mut self, now: Time, region: SumRegion, terms: Vec<u8>, gathering: Gathering) {
         let joined = gathering.into_joined();
         let contributors: Vec<u16> = joined.keys().copied().collect();
         let (round, chunks) = (self.opened, region.chunk_count());
@@ -460,7 +460,7 @@ impl<J: Job> Aggregator<J> {
             min_clients: self.config.min_clients,
             deadline_ms: 0,
             contributors: contributors.clone(),
-            charter,
+            terms,
         };
         let deadline = now + self.config.round_deadline;
         self.opened += 1;
@@ -485,7 +485,7 @@ impl<J: Job> Aggregator<J> {
         };
         let (rkey, unsettled) = (round.rkey(), round.unsettled());
         let Ok(region) = self.endpoint.sum_region(rkey) else { return };
-        // Before any is settled: engines still add, and companions must be of the same contributors.
+        // Before any is settled: pipelines still add, and companions must be of the same contributors.
         region.close_all(&unsettled);
         unsettled.into_iter().for_each(|chunk| self.settle(rkey, chunk));
     }
@@ -579,9 +579,9 @@ impl<J: Job> Node for Aggregator<J> {
         let deadline = self.current.as_ref().map(|round| round.deadline);
         let last = self.last.as_ref().filter(|round| !round.finished);
         let linger = last.and_then(|round| Some(round.closed_at? + self.config.linger));
-        // What an engine on another thread told is to be followed up on at once.
-        let told = self.endpoint.has_events().then_some(Time::ZERO);
-        let all = [self.endpoint.poll_timeout(), told, gathering, deadline, linger];
+        // What a pipeline on another thread told is to be followed up on at once.
+        let pending = self.endpoint.has_events().then_some(Time::ZERO);
+        let all = [self.endpoint.poll_timeout(), pending, gathering, deadline, linger];
         all.into_iter().flatten().min()
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::task::Waker;
 use std::time::Duration;
 
 use rand_chacha::ChaCha20Rng;
@@ -11,7 +12,7 @@ use rand_core::SeedableRng;
 use crate::NicError;
 use crate::node::Node;
 use crate::proto::{
-    Bell, Cause, Config, Endpoint, Engine, Event, MessageId, NodeId, Origin, Peer, Refusal, Route,
+    Cause, Config, Endpoint, Event, MessageId, NodeId, Origin, Peer, Pipeline, Refusal, Route,
     Stats, Time,
 };
 
@@ -55,10 +56,10 @@ pub struct Opening {
     /// The contributors admitted, ascending.
     pub contributors: Vec<u16>,
     /// The job's own words.
-    pub charter: Vec<u8>,
+    pub terms: Vec<u8>,
 }
 
-/// What the owner knows of the sums to come, from the charter.
+/// What the owner knows of the sums to come, from the round terms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
     /// How many chunks.
@@ -198,7 +199,7 @@ impl Contributor {
     }
 
     /// Says something else whenever it has to join again with the same contribution: chunks that
-    /// are sealed bind it to the charter that they were sealed under.
+    /// are sealed bind it to the round terms that they were sealed under.
     pub fn amend(&mut self, hello: Vec<u8>) {
         self.hello = hello;
     }
@@ -222,7 +223,7 @@ impl Contributor {
         if data.len() > limit {
             return Err(NicError::MessageTooLong { bytes: data.len(), limit });
         }
-        self.state = State::Joining { join: self.tell(now, Kind::Join, data)?, taken: false };
+        self.state = State::Joining { join: self.send(now, Kind::Join, data)?, taken: false };
         self.next_probe = now + PROBE_SPAN;
         Ok(())
     }
@@ -248,7 +249,7 @@ impl Contributor {
         let reported = vec![false; layout.chunks as usize];
         round.accepted = Some(Accepted { rkey, stride, reported, count: 0 });
         let ready = Ready { round: round.round, grant: round.grant, rkey, stride: stride as u32 };
-        self.tell(now, Kind::Ready, ready.encode()).map(|_| ())
+        self.send(now, Kind::Ready, ready.encode()).map(|_| ())
     }
 
     /// Whether [`push`](Self::push) would find room now.
@@ -296,9 +297,9 @@ impl Contributor {
         self.endpoint.stats()
     }
 
-    /// Hands over the endpoint's engines from the second on: see [`Endpoint::detach`].
-    pub fn detach(&mut self, bell: Arc<dyn Bell>) -> Vec<Engine> {
-        self.endpoint.detach(bell)
+    /// Hands over the endpoint's pipelines from the second on: see [`Endpoint::detach`].
+    pub fn detach(&mut self, wakers: Vec<Waker>) -> Vec<Pipeline> {
+        self.endpoint.detach(wakers)
     }
 
     /// The endpoint, to look at.
@@ -322,7 +323,7 @@ impl Contributor {
     }
 
     /// Writes to the aggregator: the one that opened our round, or whoever is there before that.
-    fn tell(&mut self, now: Time, kind: Kind, data: Vec<u8>) -> Result<MessageId, NicError> {
+    fn send(&mut self, now: Time, kind: Kind, data: Vec<u8>) -> Result<MessageId, NicError> {
         let peer = self.aggregator();
         self.endpoint.write(now, peer, JOIN_INBOX, 0, data.into(), Some(kind as u32))
     }
@@ -361,7 +362,7 @@ impl Contributor {
         let ContributorConfig { contributor, .. } = self.config;
         let probe = Probe { contributor, inbox: self.inbox, contribution: self.contribution };
         // Without room there is traffic already, which tells as much.
-        if let Err(NicError::NoSuchPeer { .. }) = self.tell(now, Kind::Probe, probe.encode()) {
+        if let Err(NicError::NoSuchPeer { .. }) = self.send(now, Kind::Probe, probe.encode()) {
             self.start_over(now);
         }
     }
@@ -459,7 +460,7 @@ impl Contributor {
             min_clients: open.min_clients,
             deadline_ms: open.deadline_ms,
             contributors: open.contributors,
-            charter: open.charter,
+            terms: open.terms,
         }));
     }
 
@@ -535,8 +536,8 @@ impl Node for Contributor {
 
     fn poll_timeout(&self) -> Option<Time> {
         let probe = (!matches!(self.state, State::Idle)).then_some(self.next_probe);
-        // What an engine on another thread told is to be followed up on at once.
-        let told = self.endpoint.has_events().then_some(Time::ZERO);
-        [self.endpoint.poll_timeout(), told, probe].into_iter().flatten().min()
+        // What a pipeline on another thread told is to be followed up on at once.
+        let pending = self.endpoint.has_events().then_some(Time::ZERO);
+        [self.endpoint.poll_timeout(), pending, probe].into_iter().flatten().min()
     }
 }

@@ -66,7 +66,7 @@ pub(crate) struct Open {
     pub(crate) min_clients: u16,
     pub(crate) deadline_ms: u64,
     pub(crate) contributors: Vec<u16>,
-    pub(crate) charter: Vec<u8>,
+    pub(crate) terms: Vec<u8>,
 }
 
 /// Client to aggregator: WRITE the sums here.
@@ -152,7 +152,7 @@ impl Join {
 
 impl Open {
     pub(crate) fn encode(&self) -> Vec<u8> {
-        let mut bytes = Vec::with_capacity(64 + 2 * self.contributors.len() + self.charter.len());
+        let mut bytes = Vec::with_capacity(64 + 2 * self.contributors.len() + self.terms.len());
         put(&mut bytes, &self.contribution);
         put(&mut bytes, &self.round.to_le_bytes());
         put(&mut bytes, &self.incarnation.to_le_bytes());
@@ -163,7 +163,7 @@ impl Open {
         put(&mut bytes, &self.deadline_ms.to_le_bytes());
         put(&mut bytes, &(self.contributors.len() as u16).to_le_bytes());
         self.contributors.iter().for_each(|number| put(&mut bytes, &number.to_le_bytes()));
-        put_bytes(&mut bytes, &self.charter);
+        put_bytes(&mut bytes, &self.terms);
         bytes
     }
 
@@ -179,7 +179,7 @@ impl Open {
             min_clients: reader.u16()?,
             deadline_ms: reader.u64()?,
             contributors: (0..reader.u16()?).map(|_| reader.u16()).collect::<Result<_, _>>()?,
-            charter: reader.bytes()?.to_vec(),
+            terms: reader.bytes()?.to_vec(),
         };
         reader.end()?;
         Ok(open)
@@ -369,7 +369,7 @@ mod tests {
             let contributors = numbers.iter().map(|(number, _)| *number).collect();
             let open = Open {
                 contribution, round, incarnation, rkey, grant: closed, declared: contributor, min_clients: stride as u16,
-                deadline_ms, contributors, charter: blob,
+                deadline_ms, contributors, terms: blob,
             };
             prop_assert_eq!(Open::parse(&open.encode()), Ok(open));
             let ready = Ready { round, grant: incarnation, rkey, stride };
@@ -396,7 +396,7 @@ mod tests {
             let join = Join { contributor: 1, inbox: 2, resume: None, contribution: id, hello: blob.clone() };
             let open = Open {
                 contribution: id, round: 1, incarnation: 2, rkey: 3, grant: 9, declared: 4, min_clients: 5,
-                deadline_ms: 6, contributors: vec![1, 2, 3], charter: blob,
+                deadline_ms: 6, contributors: vec![1, 2, 3], terms: blob,
             };
             let end = End {
                 contribution: id, round: 1, closed: 2, withheld: 3, reason: "why".into(),

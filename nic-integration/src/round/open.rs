@@ -337,7 +337,7 @@ impl Round {
     /// What a participant is sent next: OPEN, once it is ready the sums, and after the last of them END.
     fn due(&self, participant: &Participant) -> Option<Delivery> {
         if !participant.open_sent {
-            let bytes = (self.opening_now.len() + 1) * self.opening.charter.len();
+            let bytes = (self.opening_now.len() + 1) * self.opening.terms.len();
             let free = self.opening_now.is_empty() || bytes <= MAX_OPENING_BYTES;
             return free.then_some(Delivery::Open);
         }

@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use crate::NicError;
 use crate::faults::{Delivery, Faults, Injector};
 use crate::proto::{Origin, Route};
 
-use super::{Waker, Wire};
+use super::Wire;
 
 /// Delayed datagrams that are held at most; more are delivered at once.
 const MAX_HELD: usize = 4096;

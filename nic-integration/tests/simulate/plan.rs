@@ -123,7 +123,7 @@ pub(crate) struct Plan {
     pub most_packed: u32,
     /// Sockets of a client's.
     pub most_paths: u16,
-    pub most_engines: u16,
+    pub most_pipelines: u16,
     pub clocks: Vec<(IpAddr, Clock)>,
     pub happenings: Vec<(When, Happening)>,
 }
@@ -143,7 +143,7 @@ impl Plan {
             faults: dice.faults(),
             most_packed: 1 + dice.below(20) as u32,
             most_paths: 1 + dice.below(4) as u16,
-            most_engines: 1 + dice.below(3) as u16,
+            most_pipelines: 1 + dice.below(3) as u16,
             clocks: vec![],
             happenings: vec![],
         };

@@ -54,7 +54,7 @@ pub(crate) fn play(seed: u64, trace: bool) -> Summary {
     let mut world = World::of(seed, plan.settings(seed), plan.faults);
     world.most_packed = plan.most_packed;
     world.most_paths = plan.most_paths;
-    world.most_engines = plan.most_engines;
+    world.most_pipelines = plan.most_pipelines;
     world.ledger.trace = trace;
     world.ledger.tell(&plan);
     plan.clocks.iter().for_each(|(machine, clock)| world.network.set_clock(*machine, *clock));

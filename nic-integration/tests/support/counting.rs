@@ -11,7 +11,7 @@ use std::cell::Cell;
 pub(crate) enum Owner {
     /// Nobody's who is measured.
     Other,
-    /// The job's: hellos while they are joined, the charter, the accumulator.
+    /// The job's: hellos while they are joined, the terms, the accumulator.
     Job,
     /// Everything else of whoever is measured.
     Rest,

@@ -122,12 +122,12 @@ impl Job for Integers {
         let (sums, round) = (self.sums.clone(), (self.incarnation, round));
         let zeros = (0..CHUNKS).map(|chunk| vec![0; words(chunk)]).collect();
         sums.lock().unwrap().insert(round, zeros);
-        let charter = vec![round.1 as u8, joined.len() as u8];
+        let terms = vec![round.1 as u8, joined.len() as u8];
         let stretches = [0..PARTED, PARTED..CHUNKS].map(|chunks| {
             let summer = Box::new(Adder { round, sums: sums.clone() });
             Stretch { chunks, summer }
         });
-        Ok(Opened { charter, geometry: Box::new(Cut), stretches: stretches.into() })
+        Ok(Opened { terms, geometry: Box::new(Cut), stretches: stretches.into() })
     }
 }
 
@@ -164,10 +164,10 @@ pub(crate) struct World {
     pub ledger: Ledger,
     /// Clients push up to so many chunks in one datagram.
     pub most_packed: u32,
-    /// Each of their engines sends from up to so many sockets.
+    /// Each of their pipelines sends from up to so many sockets.
     pub most_paths: u16,
-    /// Processes have up to so many engines.
-    pub most_engines: u16,
+    /// Processes have up to so many pipelines.
+    pub most_pipelines: u16,
     incarnations: u32,
     /// All processes of nodes that may take part.
     processes: BTreeSet<Peer>,
@@ -233,7 +233,7 @@ impl World {
             ledger: Ledger::of(settings.min_clients),
             most_packed: 4,
             most_paths: 3,
-            most_engines: 2,
+            most_pipelines: 2,
             incarnations: 0,
             processes: BTreeSet::new(),
             settings,
@@ -243,7 +243,7 @@ impl World {
 
     pub(crate) fn start_aggregator(&mut self) {
         let endpoint = self.config(server());
-        let ports = (1..endpoint.engines).map(|engine| at(SERVER.into(), engine).port());
+        let ports = (1..endpoint.pipelines).map(|pipeline| at(SERVER.into(), pipeline).port());
         self.settings.endpoint = Config { ports: ports.collect(), ..endpoint };
         let incarnation = self.settings.endpoint.incarnation.get();
         let job = Integers::new(incarnation, self.ledger.accumulators.clone());
@@ -310,9 +310,9 @@ impl World {
         self.incarnations += 1;
         let mixed = (self.seed as u32).wrapping_mul(77) ^ self.incarnations << 24 | 1;
         // Of one process few, of the next many.
-        let engines =
-            1 + (self.seed as u16).wrapping_add(self.incarnations as u16) % self.most_engines;
-        Config { engines, ..process(identity, mixed) }
+        let pipelines =
+            1 + (self.seed as u16).wrapping_add(self.incarnations as u16) % self.most_pipelines;
+        Config { pipelines, ..process(identity, mixed) }
     }
 
     /// Runs until `done` or for `span`; whether it was done.

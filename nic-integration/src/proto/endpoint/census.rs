@@ -11,7 +11,7 @@ pub struct Census {
     pub links: usize,
     /// Of those: processes that said HELLO and nothing since.
     pub unconfirmed: usize,
-    /// Indices of handshakes under way, and of sessions of first lanes.
+    /// Indices of handshakes under way, and of sessions of first channels.
     pub sessions: usize,
     /// Datagrams of handshakes that wait to be sent.
     pub greetings: usize,

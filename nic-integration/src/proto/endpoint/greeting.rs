@@ -7,18 +7,20 @@ use rand_core::Rng;
 use crate::proto::event::{Cause, Peer};
 use crate::proto::link::{Greeting, HELLO_SPAN, MAX_HELLO_SPAN};
 use crate::proto::path::Route;
-use crate::proto::secure::{Admission, Cookie, HELLO_BYTES, Hello, Initiator, Secrets, Terms};
-use crate::proto::shared::{LaneId, MAX_ENGINES, Part, Post, lock};
+use crate::proto::secure::{
+    Admission, Cookie, HELLO_BYTES, Hello, Initiator, Secrets, TransportParameters,
+};
+use crate::proto::shared::{ChannelId, Command, MAX_PIPELINES, Part, lock};
 use crate::proto::time::Time;
 
-use super::{Endpoint, Engine, MAX_GREETINGS, MAX_UNCONFIRMED};
+use super::{Endpoint, MAX_GREETINGS, MAX_UNCONFIRMED, Pipeline};
 
 impl Endpoint {
-    /// An index that no session of ours has: it leaves the lowest bits to the lane, and a byte below it is the epoch's.
+    /// An index that no session of ours has: it leaves the lowest bits to the channel, and a byte below it is the epoch's.
     fn fresh_index(&mut self) -> u32 {
         loop {
-            let index = self.rng.next_u32() >> 8 & !(u32::from(MAX_ENGINES) - 1);
-            let sessions = self.engines.first().map(Engine::sessions);
+            let index = self.rng.next_u32() >> 8 & !(u32::from(MAX_PIPELINES) - 1);
+            let sessions = self.pipelines.first().map(Pipeline::sessions);
             let taken = sessions.is_some_and(|sessions| sessions.contains_key(&index));
             if index != 0 && !taken && !self.indices.contains_key(&index) {
                 return index;
@@ -26,10 +28,10 @@ impl Endpoint {
         }
     }
 
-    /// Indices of handshakes under way, and of sessions of first lanes.
+    /// Indices of handshakes under way, and of sessions of first channels.
     pub(super) fn session_count(&self) -> usize {
-        let sessions = self.engines.iter().flat_map(|engine| engine.sessions().values());
-        self.indices.len() + sessions.filter(|id| id.lane == 0).count()
+        let sessions = self.pipelines.iter().flat_map(|pipeline| pipeline.sessions().values());
+        self.indices.len() + sessions.filter(|id| id.channel == 0).count()
     }
 
     fn send_greeting(&mut self, to: Route, bytes: Vec<u8>) {
@@ -55,9 +57,14 @@ impl Endpoint {
         let to = Route { via: (way % u32::from(sockets)) as u16, addr: *addr };
         let me = (&self.config.identity, self.config.incarnation.get(), self.hellos);
         let mut bytes = vec![];
-        let terms = Terms { suite: self.config.suite, sockets, engines: self.config.engines };
+        let parameters = TransportParameters {
+            suite: self.config.suite,
+            sockets,
+            pipelines: self.config.pipelines,
+        };
         let (node, rng, out) = (link.peer.node, &mut self.rng, &mut bytes);
-        let initiator = Initiator::hello(me, node, index, &terms, cookie.as_ref(), rng, out).ok();
+        let initiator =
+            Initiator::hello(me, node, index, &parameters, cookie.as_ref(), rng, out).ok();
         let wait = (HELLO_SPAN * (1 << attempts.min(8))).min(MAX_HELLO_SPAN);
         let sent = initiator.is_some();
         let next = now + wait;
@@ -73,7 +80,7 @@ impl Endpoint {
     /// is one that may, it costs no state.
     pub(super) fn on_hello(&mut self, now: Time, from: Route, bytes: &[u8]) {
         self.stats.handshakes += 1;
-        self.heed();
+        self.drain_confirmed();
         if bytes.len() != HELLO_BYTES || !self.gate.knows_us(bytes) {
             self.stats.turned_away += 1;
             return;
@@ -116,52 +123,52 @@ impl Endpoint {
         }
         let index = self.fresh_index();
         let mut answer = vec![];
-        let (engines, sockets) = (hello.engines, hello.sockets);
+        let (pipelines, sockets) = (hello.pipelines, hello.sockets);
         let incarnation = self.config.incarnation.get();
         let Ok(secrets) = hello.accept(incarnation, index, &self.config.ports, &mut answer) else {
             return;
         };
-        let lanes = engines.max(self.config.engines);
+        let channels = pipelines.max(self.config.pipelines);
         let Some(link) = self.links.get_mut(&id) else { return };
         let other = link.offered.take().is_some_and(|offered| offered.0 != peer);
         // Nobody else's offers stay.
         let fewer = other && link.peer.incarnation == 0;
-        let now = if fewer { lanes } else { lanes.max(link.lanes) };
-        let before = std::mem::replace(&mut link.lanes, now);
-        self.end_lanes(id, now..before);
+        let now = if fewer { channels } else { channels.max(link.channels) };
+        let before = std::mem::replace(&mut link.channels, now);
+        self.end_channels(id, now..before);
         let Some(link) = self.links.get_mut(&id) else { return };
-        link.offered = Some(Box::new((peer, index, lanes)));
-        for part in self.parts(id, peer, &secrets, lanes, None, sockets) {
-            self.shared.post(0, part.id.lane, Post::Offer(Box::new(part)));
+        link.offered = Some(Box::new((peer, index, channels)));
+        for part in self.parts(id, peer, &secrets, channels, None, sockets) {
+            self.shared.send(0, part.id.channel, Command::Offer(Box::new(part)));
         }
-        self.engines.iter_mut().for_each(Engine::heed);
+        self.pipelines.iter_mut().for_each(Pipeline::drain_commands);
         self.send_greeting(from, answer);
     }
 
-    /// A session's parts, one for each lane.
+    /// A session's parts, one for each channel.
     fn parts(
         &self,
         id: u32,
         peer: Peer,
         secrets: &Secrets,
-        lanes: u16,
+        channels: u16,
         ports: Option<&[u16]>,
         paths: u16,
     ) -> Vec<Part> {
         let Some(link) = self.links.get(&id) else { return vec![] };
         let contact = self.contacts.get(&peer.node).zip(ports);
-        let part = |lane: u16| {
-            // Each of the peer's engines listens at a port of its own. Who greets us we hear first.
+        let part = |channel: u16| {
+            // Each of the peer's pipelines listens at a port of its own. Who greets us we hear first.
             let addr = contact.map(|((first, _), ports)| {
-                match (usize::from(lane) % (1 + ports.len())).checked_sub(1) {
+                match (usize::from(channel) % (1 + ports.len())).checked_sub(1) {
                     Some(at) => SocketAddr::new(first.ip(), ports[at]),
                     None => *first,
                 }
             });
-            let (id, session) = (LaneId { link: id, lane }, secrets.lane(lane));
-            Part { id, peer, session, mail: link.mail.clone(), addr, paths }
+            let (id, session) = (ChannelId { link: id, channel }, secrets.channel(channel));
+            Part { id, peer, session, messages: link.messages.clone(), addr, paths }
         };
-        (0..lanes).map(part).collect()
+        (0..channels).map(part).collect()
     }
 
     /// Whether a link is to that process, or to whichever answers first.
@@ -173,7 +180,8 @@ impl Endpoint {
     /// them gives way.
     fn welcome_link(&mut self, now: Time, peer: Peer) -> Option<u32> {
         let waiting = self.links.iter().filter(|(_, link)| link.is_unconfirmed());
-        let waiting: Vec<_> = waiting.map(|(id, link)| (link.mail.heard(), *id)).collect();
+        let waiting: Vec<_> =
+            waiting.map(|(id, link)| (link.messages.last_received(), *id)).collect();
         if let Some((_, oldest)) = waiting.iter().min()
             && waiting.len() >= MAX_UNCONFIRMED
         {
@@ -187,20 +195,20 @@ impl Endpoint {
     /// A peer has begun the session that it was offered.
     pub(super) fn on_confirmed(&mut self, id: u32, index: u32) {
         let Some(link) = self.links.get_mut(&id) else { return };
-        // The lane's part of an index is not the link's; and another lane may have told already.
-        let index = index & !(u32::from(MAX_ENGINES) - 1);
+        // The channel's part of an index is not the link's; and another channel may have told already.
+        let index = index & !(u32::from(MAX_PIPELINES) - 1);
         let Some(offered) = link.offered.take_if(|offered| offered.1 == index) else { return };
-        let (peer, _, lanes) = *offered;
+        let (peer, _, channels) = *offered;
         link.peer = peer;
         self.peers.insert(peer, id);
-        self.establish(id, lanes);
+        self.establish(id, channels);
     }
 
-    /// A link has a session, with so many lanes.
-    fn establish(&mut self, id: u32, lanes: u16) {
+    /// A link has a session, with so many channels.
+    fn establish(&mut self, id: u32, channels: u16) {
         let Some(link) = self.links.get_mut(&id) else { return };
         link.established = true;
-        link.lanes = link.lanes.max(lanes);
+        link.channels = link.channels.max(channels);
         if let Some(index) = link.drop_greeting() {
             self.indices.remove(&index);
         }
@@ -209,7 +217,7 @@ impl Endpoint {
     /// The answer to a HELLO of ours.
     pub(super) fn on_welcome(&mut self, now: Time, from: Route, index: u32, bytes: &[u8]) {
         self.stats.handshakes += 1;
-        self.heed();
+        self.drain_confirmed();
         let Some(id) = self.indices.get(&index).copied() else { return };
         let Some(link) = self.links.get_mut(&id) else { return };
         let Some(greeting) = link.greeting.as_mut().filter(|g| g.index == index) else { return };
@@ -221,10 +229,10 @@ impl Endpoint {
         let peer = Peer { node: link.peer.node, incarnation: welcome.incarnation };
         let former = link.peer;
         link.greeting = None;
-        link.mail.hear(now);
+        link.messages.on_received(now);
         let restarted = former.incarnation != 0 && former != peer;
         // Or one that was offered a session here had begun it, and is gone.
-        if restarted || !link.mail.claim(peer) {
+        if restarted || !link.messages.claim(peer) {
             self.peers.remove(&former);
             self.succeed(now, id);
         }
@@ -233,29 +241,29 @@ impl Endpoint {
             self.absorb(id, other);
         }
         self.peers.insert(peer, id);
-        let lanes = self.config.engines.max(1 + welcome.ports.len() as u16);
+        let channels = self.config.pipelines.max(1 + welcome.ports.len() as u16);
         if let Some(link) = self.links.get_mut(&id) {
             link.peer = peer;
             // What there were more of before is no more.
-            let before = std::mem::replace(&mut link.lanes, lanes);
-            self.end_lanes(id, lanes..before);
+            let before = std::mem::replace(&mut link.channels, channels);
+            self.end_channels(id, channels..before);
         }
-        self.establish(id, lanes);
+        self.establish(id, channels);
         self.indices.remove(&index);
         let sockets = self.config.sockets();
         let ports = Some(&welcome.ports[..]);
-        for part in self.parts(id, peer, &welcome.secrets, lanes, ports, sockets) {
-            self.shared.post(0, part.id.lane, Post::Begin(Box::new(part), now, from));
+        for part in self.parts(id, peer, &welcome.secrets, channels, ports, sockets) {
+            self.shared.send(0, part.id.channel, Command::Begin(Box::new(part), now, from));
         }
-        self.engines.iter_mut().for_each(Engine::heed);
+        self.pipelines.iter_mut().for_each(Pipeline::drain_commands);
     }
 
     /// Another process is there: all that was unanswered has failed, and nothing is known of what it sends.
     fn succeed(&mut self, now: Time, id: u32) {
         self.fail(id, Cause::Restarted);
         let Some(link) = self.links.get_mut(&id) else { return };
-        let outbox = lock(&link.mail.outbox).successor();
-        link.mail = self.shared.mail(now, outbox);
+        let outbox = lock(&link.messages.outbox).successor();
+        link.messages = self.shared.messages(now, outbox);
         // What the process before had offered.
         link.hello = 0;
         link.offered = None;
@@ -265,13 +273,13 @@ impl Endpoint {
     /// what it is sent is known here.
     fn absorb(&mut self, id: u32, other: u32) {
         let Some(gone) = self.links.get(&other) else { return };
-        let mail = gone.mail.clone();
-        if !mail.is_idle() {
+        let messages = gone.messages.clone();
+        if !messages.is_idle() {
             self.fail(other, Cause::Silence);
         }
         let Some(link) = self.links.get_mut(&id) else { return };
-        let own = std::mem::replace(&mut link.mail, mail.clone());
-        let (mut from, mut into) = (lock(&own.outbox), lock(&mail.outbox));
+        let own = std::mem::replace(&mut link.messages, messages.clone());
+        let (mut from, mut into) = (lock(&own.outbox), lock(&messages.outbox));
         let theirs = into.next_message();
         let successor = from.successor();
         *into = std::mem::replace(&mut *from, successor);

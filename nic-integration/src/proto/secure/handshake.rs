@@ -15,16 +15,16 @@ use zeroize::Zeroizing;
 
 use crate::NicError;
 use crate::proto::datagram::{Kind, PREFIX_BYTES, prefix, read_prefix};
-use crate::proto::shared::MAX_ENGINES;
+use crate::proto::shared::MAX_PIPELINES;
 
 use super::cookie::{Cookie, MAC_BYTES, mac_key, mac_of};
 use super::{Identity, NodeId, Session, Suite};
 
 const PATTERN: &str = "Noise_IK_25519_ChaChaPoly_BLAKE2s";
-/// Of a HELLO's payload: incarnation (4), number (4), suite (1), sockets (1), engines (1), zero (1).
+/// Of a HELLO's payload: incarnation (4), number (4), suite (1), sockets (1), pipelines (1), zero (1).
 const HELLO_SAID: usize = 12;
-/// Of a WELCOME's payload: incarnation (4), index (4), ports of the engines from the second on (2 each).
-const WELCOME_SAID: usize = 8 + 2 * (MAX_ENGINES as usize - 1);
+/// Of a WELCOME's payload: incarnation (4), index (4), ports of the pipelines from the second on (2 each).
+const WELCOME_SAID: usize = 8 + 2 * (MAX_PIPELINES as usize - 1);
 const TAG_BYTES: usize = 16;
 const KEY_BYTES: usize = 32;
 const HELLO_NOISE: usize = KEY_BYTES + KEY_BYTES + TAG_BYTES + HELLO_SAID + TAG_BYTES;
@@ -124,19 +124,19 @@ fn build<'b>(
         .map_err(|_| NicError::Handshake)
 }
 
-/// Whether an index of 24 bits leaves its lowest ones to the lane.
+/// Whether an index of 24 bits leaves its lowest ones to the channel.
 fn is_index(index: u32) -> bool {
-    index < 1 << 24 && index.is_multiple_of(MAX_ENGINES.into())
+    index < 1 << 24 && index.is_multiple_of(MAX_PIPELINES.into())
 }
 
 fn word(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes(std::array::from_fn(|byte| bytes[at + byte]))
 }
 
-/// What a finished handshake makes: a session for every lane.
+/// What a finished handshake makes: a session for every channel.
 pub(in crate::proto) struct Secrets {
     suite: Suite,
-    /// Of the first lane's session: ours, and the peer's. Those of other lanes follow.
+    /// Of the first channel's session: ours, and the peer's. Those of other channels follow.
     local: u32,
     remote: u32,
     send: Zeroizing<[u8; 32]>,
@@ -156,15 +156,15 @@ impl Secrets {
         Self { suite, local, remote, send, receive }
     }
 
-    /// The session of a lane, under keys of its own.
-    pub(in crate::proto) fn lane(&self, lane: u16) -> Session {
+    /// The session of a channel, under keys of its own.
+    pub(in crate::proto) fn channel(&self, channel: u16) -> Session {
         let secret = |of: &[u8; 32]| {
             let mut material = Zeroizing::new([0; 34]);
             material[..32].copy_from_slice(of);
-            material[32..].copy_from_slice(&lane.to_le_bytes());
+            material[32..].copy_from_slice(&channel.to_le_bytes());
             Zeroizing::new(blake3::derive_key("ciphergram 3 lane", &*material))
         };
-        let indices = [self.local, self.remote].map(|index| index + u32::from(lane));
+        let indices = [self.local, self.remote].map(|index| index + u32::from(channel));
         let (send, receive) = (secret(&self.send), secret(&self.receive));
         Session::new(self.suite, indices, [&send, &receive])
     }
@@ -180,17 +180,17 @@ pub(in crate::proto) struct Initiator {
 }
 
 /// What an initiator says of itself.
-pub(in crate::proto) struct Terms {
+pub(in crate::proto) struct TransportParameters {
     pub(in crate::proto) suite: Suite,
-    /// Sockets that each of its engines sends from.
+    /// Sockets that each of its pipelines sends from.
     pub(in crate::proto) sockets: u16,
-    pub(in crate::proto) engines: u16,
+    pub(in crate::proto) pipelines: u16,
 }
 
 /// What the responder said.
 pub(in crate::proto) struct Welcome {
     pub(in crate::proto) incarnation: u32,
-    /// Where its engines listen, from the second on.
+    /// Where its pipelines listen, from the second on.
     pub(in crate::proto) ports: Vec<u16>,
     pub(in crate::proto) secrets: Secrets,
 }
@@ -201,7 +201,7 @@ impl Initiator {
         (identity, incarnation, number): (&Identity, u32, u32),
         node: NodeId,
         index: u32,
-        terms: &Terms,
+        parameters: &TransportParameters,
         cookie: Option<&Cookie>,
         rng: &mut ChaCha20Rng,
         out: &mut Vec<u8>,
@@ -215,7 +215,11 @@ impl Initiator {
         said[..4].copy_from_slice(&incarnation.to_le_bytes());
         said[4..8].copy_from_slice(&number.to_le_bytes());
         // No more of either than fit a byte.
-        said[8..11].copy_from_slice(&[terms.suite as u8, terms.sockets as u8, terms.engines as u8]);
+        said[8..11].copy_from_slice(&[
+            parameters.suite as u8,
+            parameters.sockets as u8,
+            parameters.pipelines as u8,
+        ]);
         let mut message = [0; HELLO_NOISE];
         noise.write_message(&said, &mut message).map_err(|_| NicError::Handshake)?;
         out.extend_from_slice(&message);
@@ -223,7 +227,7 @@ impl Initiator {
         out.extend_from_slice(&mac);
         let proof = cookie.map_or([0; MAC_BYTES], |cookie| cookie.prove(&out[start..]));
         out.extend_from_slice(&proof);
-        Ok(Self { noise, index, suite: terms.suite, mac })
+        Ok(Self { noise, index, suite: parameters.suite, mac })
     }
 
     /// What a cookie for this handshake is bound to.
@@ -265,9 +269,9 @@ pub(in crate::proto) struct Hello {
     pub(in crate::proto) incarnation: u32,
     /// How many HELLOs the process had said, this one included.
     pub(in crate::proto) number: u32,
-    /// How many sockets each of its engines sends from.
+    /// How many sockets each of its pipelines sends from.
     pub(in crate::proto) sockets: u16,
-    pub(in crate::proto) engines: u16,
+    pub(in crate::proto) pipelines: u16,
     suite: Suite,
     remote: u32,
 }
@@ -292,15 +296,15 @@ impl Hello {
         let node = NodeId(node.ok_or(NicError::Handshake)?);
         let suite = Suite::from_code(said[8]).ok_or(NicError::Handshake)?;
         let (incarnation, number) = (word(&said, 0), word(&said, 4));
-        let [sockets, engines] = [said[9], said[10]].map(u16::from);
-        let engines_fit = (1..=MAX_ENGINES).contains(&engines);
-        if incarnation == 0 || number == 0 || sockets == 0 || !engines_fit || !is_index(remote) {
+        let [sockets, pipelines] = [said[9], said[10]].map(u16::from);
+        let pipelines_fit = (1..=MAX_PIPELINES).contains(&pipelines);
+        if incarnation == 0 || number == 0 || sockets == 0 || !pipelines_fit || !is_index(remote) {
             return Err(NicError::Handshake);
         }
-        Ok(Self { noise, node, incarnation, number, sockets, engines, suite, remote })
+        Ok(Self { noise, node, incarnation, number, sockets, pipelines, suite, remote })
     }
 
-    /// Answers it, as the process `incarnation`, which wants to be named by `index` and whose engines from
+    /// Answers it, as the process `incarnation`, which wants to be named by `index` and whose pipelines from
     /// the second on listen at `ports`. The sessions are not confirmed: only a datagram sealed under one shows that
     /// its peer is there.
     pub(in crate::proto) fn accept(
@@ -351,9 +355,10 @@ mod tests {
     fn hello(from: &mut End, to: &End, cookie: Option<&Cookie>) -> (Initiator, Vec<u8>) {
         let mut bytes = vec![];
         let (me, to) = ((&from.identity, 11, 1), to.identity.id());
-        let terms = Terms { suite: Suite::Aes256Gcm, sockets: 16, engines: 3 };
+        let parameters = TransportParameters { suite: Suite::Aes256Gcm, sockets: 16, pipelines: 3 };
         let rng = &mut from.rng;
-        let initiator = Initiator::hello(me, to, 0x50, &terms, cookie, rng, &mut bytes).unwrap();
+        let initiator =
+            Initiator::hello(me, to, 0x50, &parameters, cookie, rng, &mut bytes).unwrap();
         (initiator, bytes)
     }
 
@@ -366,7 +371,7 @@ mod tests {
         assert!(!Gate::new(one.identity.id(), &mut one.rng).knows_us(&bytes), "not our key");
         let opened = Hello::open(&two.identity, &bytes, &mut two.rng).unwrap();
         assert_eq!((opened.node, opened.incarnation), (one.identity.id(), 11));
-        assert_eq!((opened.sockets, opened.engines), (16, 3));
+        assert_eq!((opened.sockets, opened.pipelines), (16, 3));
         let mut answer = vec![];
         let theirs = opened.accept(22, 0x60, &[700, 65535], &mut answer).unwrap();
         assert!(answer.len() < bytes.len());
@@ -378,18 +383,22 @@ mod tests {
         let welcome = initiator.welcome(&one.identity, &answer).unwrap();
         assert_eq!((welcome.incarnation, &welcome.ports[..]), (22, &[700, 65535][..]));
         let header = Header { opcode: Opcode::Ack, ..Header::default() };
-        for lane in 0..3 {
-            let (mut ours, mut theirs) = (welcome.secrets.lane(lane), theirs.lane(lane));
+        for channel in 0..3 {
+            let (mut ours, mut theirs) =
+                (welcome.secrets.channel(channel), theirs.channel(channel));
             assert_eq!(
                 (ours.local(), theirs.local()),
-                (0x50 + u32::from(lane), 0x60 + u32::from(lane))
+                (0x50 + u32::from(channel), 0x60 + u32::from(channel))
             );
             let mut bytes = vec![];
             ours.seal(header, b"there", &mut bytes).unwrap();
             let (mut same, mut other) = (bytes.clone(), bytes.clone());
             assert!(matches!(theirs.open(&mut bytes), Ok(Opened::Whole(_, b"there"))));
             assert!(ours.open(&mut same).is_err(), "the other direction's key");
-            assert!(welcome.secrets.lane(lane + 1).open(&mut other).is_err(), "another lane's key");
+            assert!(
+                welcome.secrets.channel(channel + 1).open(&mut other).is_err(),
+                "another channel's key"
+            );
             bytes.clear();
             theirs.seal(header, b"back", &mut bytes).unwrap();
             assert!(matches!(ours.open(&mut bytes), Ok(Opened::Whole(_, b"back"))));

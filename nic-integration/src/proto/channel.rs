@@ -1,4 +1,4 @@
-//! What an engine keeps of one engine of a process it talks to: a session, packets answered, datagrams in flight.
+//! What a pipeline keeps of one pipeline of a process it talks to: a session, packets answered, datagrams in flight.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,17 +8,17 @@ use super::event::Peer;
 use super::path::Route;
 use super::secure::{Session, Window};
 use super::sender::Sender;
-use super::shared::{Mail, lock};
+use super::shared::{Messages, lock};
 use super::time::Time;
 
 /// Silence after which a peer that nothing is outstanding with keeps no more than it must: longer than
 /// anything is under way, [`MAX_PTO`](super::pace::MAX_PTO) included.
 pub const QUIET_SPAN: Duration = Duration::from_millis(500);
 
-pub(super) struct Lane {
+pub(super) struct Channel {
     /// Whose the session is.
     pub(super) peer: Peer,
-    pub(super) mail: Arc<Mail>,
+    pub(super) messages: Arc<Messages>,
     pub(super) session: Option<Session>,
     /// The session before: what arrives under it shows that the peer has not seen the present one.
     pub(super) former: Option<Box<Session>>,
@@ -36,7 +36,7 @@ pub(super) struct Lane {
     answer_due: bool,
     /// Nothing ever came by it: its paths rest.
     unproven: bool,
-    /// Whether the engine already means to ask this lane for answers, and for messages.
+    /// Whether the pipeline already means to ask this channel for answers, and for messages.
     pub(super) answering: bool,
     pub(super) sending: bool,
 }
@@ -49,14 +49,14 @@ struct Notices(Vec<(u64, Notice)>);
 pub(super) struct Offer {
     pub(super) peer: Peer,
     pub(super) session: Session,
-    pub(super) mail: Arc<Mail>,
+    pub(super) messages: Arc<Messages>,
 }
 
-impl Lane {
-    pub(super) fn new(peer: Peer, mail: Arc<Mail>, sender: Sender) -> Self {
+impl Channel {
+    pub(super) fn new(peer: Peer, messages: Arc<Messages>, sender: Sender) -> Self {
         Self {
             peer,
-            mail,
+            messages,
             session: None,
             former: None,
             offered: None,
@@ -82,24 +82,24 @@ impl Lane {
         (self.notices, self.congested) = (None, 0);
         self.answer_due = true;
         self.peer = offer.peer;
-        self.sender.renumber(&mut lock(&self.mail.outbox));
+        self.sender.renumber(&mut lock(&self.messages.outbox));
         self.sender.forget_marks();
-        if !Arc::ptr_eq(&self.mail, &offer.mail) {
+        if !Arc::ptr_eq(&self.messages, &offer.messages) {
             self.sender.reset();
-            self.mail = offer.mail;
+            self.messages = offer.messages;
         }
         before
     }
 
     /// Has others send what is in flight, and not wait for what is answered here.
-    pub(super) fn let_go(&mut self) {
-        let mut outbox = lock(&self.mail.outbox);
+    pub(super) fn hand_over(&mut self) {
+        let mut outbox = lock(&self.messages.outbox);
         self.sender.renumber(&mut outbox);
-        self.sender.hide(&mut outbox);
+        self.sender.retract_health(&mut outbox);
     }
 
     /// Sends nothing but trials before something came.
-    pub(super) fn doubt(&mut self, now: Time) {
+    pub(super) fn mark_unproven(&mut self, now: Time) {
         self.unproven = true;
         self.sender.paths.rest_all(now);
     }
@@ -116,13 +116,13 @@ impl Lane {
 
     /// A packet of a peer that is who it says came from `from`; the address of one that was overtaken may
     /// be old.
-    pub(super) fn hear(&mut self, now: Time, from: Route, packet: u64) {
-        self.mail.hear(now);
+    pub(super) fn on_received(&mut self, now: Time, from: Route, packet: u64) {
+        self.messages.on_received(now);
         if std::mem::take(&mut self.unproven) {
-            self.sender.paths.wake_all();
+            self.sender.paths.resume_all();
         }
         if self.window.is_newest(packet) {
-            self.sender.paths.hear(now, from);
+            self.sender.paths.on_received(now, from);
         }
     }
 
@@ -180,8 +180,8 @@ impl Lane {
         }
         let notices = self.notices.as_deref_mut().map(|Notices(notices)| notices);
         let count = notices.as_ref().map_or(0, |notices| notices.len().min(MAX_ACK_NOTICES));
-        let told = notices.into_iter().flat_map(|notices| notices.drain(..count));
-        append_ack(self.committed.recent(), self.congested, told, payload);
+        let due = notices.into_iter().flat_map(|notices| notices.drain(..count));
+        append_ack(self.committed.recent(), self.congested, due, payload);
         self.notices.take_if(|notices| notices.0.is_empty());
         self.answer_due = self.notices.is_some();
         true
@@ -189,7 +189,10 @@ impl Lane {
 
     /// Keeps no more than it must, if nothing is outstanding and nothing has come for a while.
     pub(super) fn shrink(&mut self, now: Time) {
-        if !self.mail.is_idle() || self.answer_due || now.since(self.mail.heard()) < QUIET_SPAN {
+        if !self.messages.is_idle()
+            || self.answer_due
+            || now.since(self.messages.last_received()) < QUIET_SPAN
+        {
             return;
         }
         let sessions = self.session.iter_mut().chain(self.former.as_deref_mut());
@@ -197,7 +200,7 @@ impl Lane {
         self.window.shrink();
         self.committed.shrink();
         self.sender.shrink();
-        lock(&self.mail.outbox).shrink();
-        lock(&self.mail.inbox).shrink();
+        lock(&self.messages.outbox).shrink();
+        lock(&self.messages.inbox).shrink();
     }
 }

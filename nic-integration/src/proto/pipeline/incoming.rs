@@ -1,4 +1,4 @@
-//! The engine's receiving side: from bytes to committed regions and answers (PROTOCOL §2.3, §5).
+//! The pipeline's receiving side: from bytes to committed regions and answers (PROTOCOL §2.3, §5).
 
 use std::sync::PoisonError;
 
@@ -10,11 +10,11 @@ use crate::proto::path::Origin;
 use crate::proto::receiver::{Incoming, Partial, Receiver};
 use crate::proto::region::Region;
 use crate::proto::secure::{Opened, Session};
-use crate::proto::shared::{LaneId, Shared, lock};
+use crate::proto::shared::{ChannelId, Shared, lock};
 use crate::proto::sum::SumRefused;
 use crate::proto::time::Time;
 
-use super::{Engine, Unsettled};
+use super::{Pipeline, Unsettled};
 
 /// What became of a datagram.
 enum Outcome {
@@ -30,11 +30,11 @@ enum Outcome {
     Full,
 }
 
-impl Engine {
+impl Pipeline {
     /// Takes what arrived from the wire, and opens it in place. Anything may arrive; what no session
     /// vouches for is counted, and has no other effect. Handshakes are the endpoint's.
     pub fn handle_datagram(&mut self, now: Time, from: impl Into<Origin>, bytes: &mut [u8]) {
-        self.heed();
+        self.drain_commands();
         match read_prefix(bytes) {
             Ok((Kind::Sealed(_), spi)) => self.on_sealed(now, from.into(), spi >> 8, bytes),
             Ok(_) | Err(_) => self.stats.malformed += 1,
@@ -46,14 +46,14 @@ impl Engine {
             self.stats.malformed += 1;
             return;
         };
-        let Some(lane) = self.lanes.get_mut(&id) else { return };
+        let Some(channel) = self.channels.get_mut(&id) else { return };
         let is = |session: Option<&Session>| session.is_some_and(|s| s.local() == index);
-        let current = is(lane.session.as_ref());
-        let offered = is(lane.offered.as_deref().map(|offer| &offer.session));
+        let current = is(channel.session.as_ref());
+        let offered = is(channel.offered.as_deref().map(|offer| &offer.session));
         let session = match (current, offered) {
-            (true, _) => lane.session.as_mut(),
-            (_, true) => lane.offered.as_deref_mut().map(|offer| &mut offer.session),
-            _ => lane.former.as_deref_mut(),
+            (true, _) => channel.session.as_mut(),
+            (_, true) => channel.offered.as_deref_mut().map(|offer| &mut offer.session),
+            _ => channel.former.as_deref_mut(),
         };
         let opened = session.filter(|session| session.local() == index);
         let Some(Ok(opened)) = opened.map(|session| session.open(bytes)) else {
@@ -64,15 +64,15 @@ impl Engine {
             Opened::Trimmed(header) => {
                 self.stats.trimmed += 1;
                 if current && header.opcode != Opcode::Ack {
-                    lane.on_trimmed(header.packet);
+                    channel.on_trimmed(header.packet);
                 }
             }
             Opened::Whole(..) if !current && !offered => {
                 self.stats.duplicates += 1;
-                lane.answer_again();
+                channel.answer_again();
             }
             Opened::Whole(header, payload) => {
-                if offered && let Some(offer) = lane.offered.take() {
+                if offered && let Some(offer) = channel.offered.take() {
                     if !self.begin(id, *offer) {
                         self.stats.malformed += 1;
                         return;
@@ -87,20 +87,27 @@ impl Engine {
     }
 
     /// A datagram of a peer that is who it says.
-    fn on_opened(&mut self, now: Time, from: Origin, id: LaneId, header: &Header, payload: &[u8]) {
-        let Some(lane) = self.lanes.get_mut(&id) else { return };
-        if !lane.admits(header.packet, header.opcode != Opcode::Ack) {
+    fn on_opened(
+        &mut self,
+        now: Time,
+        from: Origin,
+        id: ChannelId,
+        header: &Header,
+        payload: &[u8],
+    ) {
+        let Some(channel) = self.channels.get_mut(&id) else { return };
+        if !channel.admits(header.packet, header.opcode != Opcode::Ack) {
             self.stats.duplicates += 1;
             return;
         }
-        lane.hear(now, from.route, header.packet);
+        channel.on_received(now, from.route, header.packet);
         if from.congested {
             self.stats.congested += 1;
-            lane.on_congested();
+            channel.on_congested();
         }
         let outcome = match header.opcode {
             Opcode::Ack => {
-                lane.note(header.packet);
+                channel.note(header.packet);
                 match Ack::parse(payload) {
                     Ok(ack) => self.on_ack(now, id, &ack),
                     Err(_) => self.stats.malformed += 1,
@@ -111,37 +118,37 @@ impl Engine {
             Opcode::Sum => self.on_sum((id, header.packet), header, payload),
             Opcode::Write | Opcode::WriteImm => {
                 let immediate = (header.opcode == Opcode::WriteImm).then_some(header.immediate);
-                let mut inbox = lock(&lane.mail.inbox);
-                let (peer, events) = (lane.peer, &mut self.events);
+                let mut inbox = lock(&channel.messages.inbox);
+                let (peer, events) = (channel.peer, &mut self.events);
                 place(&self.shared, &mut inbox, peer, header, immediate, payload, events)
             }
         };
-        self.shared.tell(self.number, self.events.drain(..));
-        let Some(lane) = self.lanes.get_mut(&id) else { return };
+        self.shared.report(self.number, self.events.drain(..));
+        let Some(channel) = self.channels.get_mut(&id) else { return };
         match outcome {
             Outcome::Answer(status) | Outcome::Repeated(status) => {
                 self.stats.refused += u64::from(status.is_err());
-                lane.answer(header.packet, status.err().map(Notice::Refused));
+                channel.answer(header.packet, status.err().map(Notice::Refused));
             }
-            Outcome::Later => lane.note(header.packet),
+            Outcome::Later => channel.note(header.packet),
             Outcome::Old | Outcome::Full => {}
         }
         self.stats.duplicates += u64::from(matches!(outcome, Outcome::Repeated(_) | Outcome::Old));
         self.stats.overrun += u64::from(matches!(outcome, Outcome::Full));
     }
 
-    fn on_ack(&mut self, now: Time, id: LaneId, ack: &Ack<'_>) {
-        let Some(lane) = self.lanes.get_mut(&id) else { return };
-        let mut outbox = lock(&lane.mail.outbox);
-        lane.sender.on_ack(now, ack, lane.peer, &mut outbox, &mut self.events);
-        let idle = outbox.rouse() & !(1 << id.lane);
+    fn on_ack(&mut self, now: Time, id: ChannelId, ack: &Ack<'_>) {
+        let Some(channel) = self.channels.get_mut(&id) else { return };
+        let mut outbox = lock(&channel.messages.outbox);
+        channel.sender.on_ack(now, ack, channel.peer, &mut outbox, &mut self.events);
+        let idle = outbox.take_wakeups() & !(1 << id.channel);
         drop(outbox);
-        self.stats.paths_rested += lane.sender.paths.take_rested();
-        self.shared.tell(self.number, self.events.drain(..));
-        self.wake(id.link, idle);
+        self.stats.paths_rested += channel.sender.paths.take_rested();
+        self.shared.report(self.number, self.events.drain(..));
+        self.wake_channels(id.link, idle);
     }
 
-    fn on_sum(&mut self, asker: (LaneId, u64), header: &Header, payload: &[u8]) -> Outcome {
+    fn on_sum(&mut self, reply_to: (ChannelId, u64), header: &Header, payload: &[u8]) -> Outcome {
         let rkey = header.rkey;
         let waits = self.unsettled.region.as_ref().is_some_and(|(other, _)| *other == rkey);
         if !waits || self.unsettled.batch.is_full(payload.len()) {
@@ -154,8 +161,8 @@ impl Engine {
         let Unsettled { region: Some((_, region)), batch, .. } = &mut self.unsettled else {
             return Outcome::Answer(Err(Refusal::UnknownRkey));
         };
-        let Some(lane) = self.lanes.get(&asker.0) else { return Outcome::Old };
-        match region.accept(lane.peer, asker, header, payload, batch) {
+        let Some(channel) = self.channels.get(&reply_to.0) else { return Outcome::Old };
+        match region.accept(channel.peer, reply_to, header, payload, batch) {
             Ok(()) => Outcome::Later,
             Err(SumRefused { refusal, .. }) => Outcome::Answer(Err(refusal)),
         }
@@ -166,14 +173,15 @@ impl Engine {
     pub(in crate::proto) fn settle(&mut self) {
         let Some((rkey, region)) = self.unsettled.region.take() else { return };
         let Unsettled { batch, closed, .. } = &mut self.unsettled;
-        let (lanes, answering, stats) = (&mut self.lanes, &mut self.answering, &mut self.stats);
+        let (channels, answering, stats) =
+            (&mut self.channels, &mut self.answering, &mut self.stats);
         let events = &mut self.events;
         region.settle(batch, closed, |((id, packet), contributor, became)| {
-            if let Some(lane) = lanes.get_mut(&id) {
+            if let Some(channel) = channels.get_mut(&id) {
                 let refused = became.as_ref().err().map(|refused| refused.refusal);
                 stats.refused += u64::from(refused.is_some());
-                lane.answer(packet, refused.map(Notice::Refused));
-                if !std::mem::replace(&mut lane.answering, true) {
+                channel.answer(packet, refused.map(Notice::Refused));
+                if !std::mem::replace(&mut channel.answering, true) {
                     answering.push_back(id);
                 }
             }
@@ -186,7 +194,7 @@ impl Engine {
             }
         });
         events.extend(closed.drain(..).map(|chunk| Event::ChunkClosed { rkey, chunk }));
-        self.shared.tell(self.number, self.events.drain(..));
+        self.shared.report(self.number, self.events.drain(..));
     }
 }
 
