@@ -28,7 +28,7 @@ impl PipelineThreads {
     /// # Errors
     ///
     /// The wires', or the system has no thread to give.
-    pub fn start<W: Wire + Send + 'static>(
+    pub fn start<W: Wire>(
         first: &mut Driver<W>,
         mut others: Vec<Driver<W>>,
         detach: impl FnOnce(Vec<Waker>) -> Vec<Pipeline>,

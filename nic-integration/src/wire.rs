@@ -19,16 +19,16 @@ pub use udp::{SOCKET_BUFFER_BYTES, UdpWire};
 /// The most bytes of a [burst](Wire::send).
 pub const MAX_BURST_BYTES: usize = 65_000;
 
-/// Carries datagrams, unreliably.
-pub trait Wire {
-    /// Where each of its sockets can be reached; there is one at least.
+/// Carries datagrams, unreliably. A process has one for each of its pipelines.
+pub trait Wire: Send + 'static {
+    /// Returns where each of its sockets can be reached; there is one at least.
     ///
     /// # Errors
     ///
     /// [`NicError::Wire`].
     fn local_addrs(&self) -> Result<Vec<SocketAddr>, NicError>;
 
-    /// Where its first socket can be reached.
+    /// Returns where its first socket can be reached.
     ///
     /// # Errors
     ///
@@ -37,15 +37,16 @@ pub trait Wire {
         self.local_addrs().map(|all| all[0])
     }
 
-    /// Datagrams that one burst may hold.
+    /// Returns the most datagrams that one burst may hold.
     fn burst_limit(&self) -> usize;
 
     /// Sends a burst of datagrams that lie one after the other, of `each` bytes, but for the last, which
-    /// may be shorter. `false` if there is no room just now: then it may be offered again. What
-    /// cannot be sent for any other reason is lost.
+    /// may be shorter. Returns `false` if there is no room just now: then it may be offered again. A
+    /// burst that cannot be sent for any other reason is lost.
     fn send(&mut self, to: Route, burst: &[u8], each: usize) -> bool;
 
-    /// Hands over datagrams that arrived, one by one, waiting at most `wait` for the first; how many.
+    /// Hands over datagrams that arrived, one by one, waiting at most `wait` for the first. Returns how
+    /// many they were.
     ///
     /// # Errors
     ///

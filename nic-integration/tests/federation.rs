@@ -221,8 +221,8 @@ fn an_aggregator_restarted_in_mid_round_sums_everything_anew() {
     let settled = |e: &AggregatorEvent| matches!(e, AggregatorEvent::Settled { .. });
     assert!(first.events.iter().filter(settled).count() < 405, "it died in mid round");
 
-    let second =
-        serve(lattice().public(), ServerConfig { listen: addr, ..config(3, 3) }, |_| false);
+    let wires = UdpWire::bind_all(addr, 2, 1).unwrap();
+    let second = serve_over(wires, lattice().public(), config(3, 3), |_| false);
     let clients = (0..).zip(clients).map(|(n, client)| (n, client.join().unwrap().unwrap()));
     let results: BTreeMap<u16, RoundResult> = clients.collect();
     let counts = check_results(lattice(), &results, &[]);
@@ -249,9 +249,9 @@ fn what_is_sealed_binds_those_who_come_back_without_the_others() {
         .collect();
     first.thread.join().unwrap();
     assert!(clients.pop().unwrap().join().unwrap().is_err(), "client 2 is dead");
-    let again =
-        ServerConfig { listen: addr, join_deadline: Duration::from_secs(2), ..config(3, 2) };
-    let second = serve(lattice().public(), again, |_| false);
+    let again = ServerConfig { join_deadline: Duration::from_secs(2), ..config(3, 2) };
+    let wires = UdpWire::bind_all(addr, 2, 1).unwrap();
+    let second = serve_over(wires, lattice().public(), again, |_| false);
     let clients = (0..).zip(clients).map(|(n, client)| (n, client.join().unwrap().unwrap()));
     let results: BTreeMap<u16, RoundResult> = clients.collect();
     assert_eq!(results[&0].opening.contributors, [0, 1]);
@@ -301,8 +301,9 @@ fn who_brings_what_does_not_fit_is_told_and_the_others_finish() {
 
     let good = update(2, 0, FEW);
     let told = |number: u16, job: &Participation<'_>| {
+        let (wires, paths) = (UdpWire::bind_towards(addr, 1, 1).unwrap(), PathConfig::default());
         let mut client =
-            Client::new(addr, server().id(), number, node(ANYONE), PathConfig::default()).unwrap();
+            Client::new(wires, addr, server().id(), number, node(ANYONE), paths).unwrap();
         client.contribute(job).err().expect("it must be refused").to_string()
     };
     let refused = |number: u16, job: &Participation<'_>, what: &str| {
@@ -367,20 +368,21 @@ fn who_brings_what_does_not_fit_is_told_and_the_others_finish() {
 
 #[test]
 fn more_clients_than_the_key_admits_cannot_be_served() {
-    let error = Server::bind(lattice().public().clone(), engine(), config(5, 3)).err().unwrap();
+    let error =
+        Server::new(wires(), lattice().public().clone(), engine(), config(5, 3)).err().unwrap();
     assert_eq!(error, Error::TooManyClients { declared: 5, admitted: 4 });
     assert_eq!(
         error.to_string(),
         "--clients 5, but the key admits at most 4: make a key with --clients 5"
     );
-    assert!(Server::bind(lattice().public().clone(), engine(), config(3, 4)).is_err());
+    assert!(Server::new(wires(), lattice().public().clone(), engine(), config(3, 4)).is_err());
 }
 
 /// Progress comes at once, then ten times a second at most, and never runs backwards.
 #[test]
 fn a_server_tells_how_far_it_is() {
     let key = lattice();
-    let mut server = Server::bind(key.public().clone(), engine(), config(2, 2)).unwrap();
+    let mut server = Server::new(wires(), key.public().clone(), engine(), config(2, 2)).unwrap();
     let addr = server.local_addr().unwrap();
     let join = |number: u16| {
         let client = move || {

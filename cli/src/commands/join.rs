@@ -6,6 +6,7 @@ use ciphergram_he::{Error, codec::RangesFile, keys::AnyKey};
 use ciphergram_nic::{
     federation::{self, Client, Participation},
     proto::path::MAX_PATHS,
+    wire::UdpWire,
 };
 use serde_json::{Value, json};
 
@@ -34,8 +35,7 @@ pub(crate) fn run(args: &Join) -> Result<(), Failure> {
         return Err(Failure::Misuse(text));
     }
     let Wire { datagram: datagram_bytes, pipelines, poll } = wire;
-    let path_config =
-        federation::PathConfig { pipelines, paths, flows: split, poll, datagram_bytes };
+    let path_config = federation::PathConfig { paths, flows: split, poll, datagram_bytes };
     let update = files::read_update(&args.input)?;
     let spool = args.spool.clone().unwrap_or_else(|| {
         let mut name = OsString::from(&args.out);
@@ -53,7 +53,8 @@ pub(crate) fn run(args: &Join) -> Result<(), Failure> {
         patience: args.wait,
     };
     let (identity, node) = nodes::client(args)?;
-    let mut client = Client::new(args.server, node, args.client, identity, path_config)?;
+    let wires = UdpWire::bind_towards(args.server, pipelines, path_config.sockets())?;
+    let mut client = Client::new(wires, args.server, node, args.client, identity, path_config)?;
     if let Some(path) = &args.capture {
         client.capture(files::create(path)?)?;
     }

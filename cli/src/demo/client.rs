@@ -10,9 +10,12 @@ use ciphergram_he::{
     Dtype, OpenedSum, SecretKey, Tensor, TensorSpec, Update,
     codec::{Output, RangesFile},
 };
-use ciphergram_nic::federation::{
-    Client, Participation, PathConfig, RoundResult,
-    nodes::{read_identity, read_node},
+use ciphergram_nic::{
+    federation::{
+        Client, Participation, PathConfig, RoundResult,
+        nodes::{read_identity, read_node},
+    },
+    wire::UdpWire,
 };
 use serde::{Deserialize, Serialize};
 
@@ -63,7 +66,9 @@ pub(crate) fn run(args: &DemoClient) -> Result<(), Failure> {
     let mut model = Model::new(args.seed);
     let [_, server, identity, _] = nodes::files(&args.folder);
     let (identity, node) = (read_identity(&identity)?, read_node(&server)?);
-    let mut client = Client::new(args.server, node, args.client, identity, PathConfig::default())?;
+    let wires = UdpWire::bind_towards(args.server, 1, 1)?;
+    let paths = PathConfig::default();
+    let mut client = Client::new(wires, args.server, node, args.client, identity, paths)?;
     let spool = args.folder.join(format!("client-{number}.spool"));
     for round in 0..args.rounds {
         let began = Instant::now();

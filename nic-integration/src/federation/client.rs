@@ -5,7 +5,7 @@
 
 use std::{
     fs::File,
-    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+    net::SocketAddr,
     ops::ControlFlow,
     path::Path,
     sync::{
@@ -39,6 +39,7 @@ use crate::{
     driver::MAX_SLEEP,
     proto::{Config, Identity, NodeId, Stats, Time, endpoint::DEFAULT_GIVE_UP},
     round::{Contributor, ContributorConfig, ContributorEvent, End, Layout, Opening, Resume},
+    wire::Wire,
 };
 
 /// Sealed batches that may wait to be pushed.
@@ -129,13 +130,11 @@ pub struct RoundResult {
 /// How a client's datagrams reach its aggregator.
 #[derive(Clone, Copy, Debug)]
 pub struct PathConfig {
-    /// Pipelines, each with sockets and a thread.
-    pub pipelines: u16,
     /// Sockets of a pipeline that each flow's datagrams are sprayed over.
     pub paths: u16,
     /// Flows that messages are dealt to; paths × flows is at most [`MAX_PATHS`](crate::proto::path::MAX_PATHS).
     pub flows: u16,
-    /// Asks the sockets over and over instead of sleeping.
+    /// Whether to ask the sockets over and over instead of sleeping.
     pub poll: bool,
     /// Bytes of the largest datagram sent, headers and tags of the protocol included: no fewer than
     /// [`DEFAULT_DATAGRAM_BYTES`](crate::proto::endpoint::DEFAULT_DATAGRAM_BYTES), which hold a chunk. By default
@@ -143,54 +142,54 @@ pub struct PathConfig {
     pub datagram_bytes: Option<usize>,
 }
 
+impl PathConfig {
+    /// Returns the number of sockets that each pipeline's wire needs.
+    #[must_use]
+    pub fn sockets(&self) -> u16 {
+        self.paths.saturating_mul(self.flows)
+    }
+}
+
 impl Default for PathConfig {
-    /// One pipeline, one path, and sleep.
+    /// Returns one path, and sleep.
     fn default() -> Self {
-        Self { pipelines: 1, paths: 1, flows: 1, poll: false, datagram_bytes: None }
+        Self { paths: 1, flows: 1, poll: false, datagram_bytes: None }
     }
 }
 
 /// A client of one aggregator, for any number of rounds.
-pub struct Client {
+pub struct Client<W> {
     server: SocketAddr,
     number: u16,
-    pipelines: Pipelines,
+    pipelines: Pipelines<W>,
     node: Contributor,
 }
 
-impl Client {
-    /// Binds sockets for contributor `number` of the aggregator at `server`, which is `node`.
+impl<W: Wire> Client<W> {
+    /// Returns contributor `number` of the aggregator at `server`, which is `node`, with a pipeline for
+    /// each of `wires`.
     ///
     /// # Errors
     ///
-    /// The sockets', no randomness, or no such number of paths.
+    /// The wires', no randomness, no such number of pipelines or paths.
     pub fn new(
+        wires: Vec<W>,
         server: SocketAddr,
         node: NodeId,
         number: u16,
         identity: Identity,
         config: PathConfig,
     ) -> Result<Self, Error> {
-        let PathConfig { pipelines, paths, flows, poll, datagram_bytes } = config;
+        let pipelines = Pipelines::new(wires, config.sockets(), config.poll)?;
+        let PathConfig { paths, flows, datagram_bytes, .. } = config;
         let endpoint = fresh_endpoint(identity, server, datagram_bytes)?;
-        let endpoint = Config { pipelines, paths, flows, ..endpoint };
-        let sockets = endpoint.sockets();
-        let config = ContributorConfig {
-            endpoint,
+        let node = Contributor::new(ContributorConfig {
+            endpoint: Config { pipelines: pipelines.count(), paths, flows, ..endpoint },
             addr: server,
             aggregator: node,
             contributor: number,
             seed: *random::bytes::<32>()?,
-        };
-        // What is near need not be reachable from afar.
-        let local: IpAddr = match (server.ip(), server.ip().is_loopback()) {
-            (IpAddr::V4(_), true) => Ipv4Addr::LOCALHOST.into(),
-            (IpAddr::V6(_), true) => Ipv6Addr::LOCALHOST.into(),
-            (IpAddr::V4(_), false) => Ipv4Addr::UNSPECIFIED.into(),
-            (IpAddr::V6(_), false) => Ipv6Addr::UNSPECIFIED.into(),
-        };
-        let node = Contributor::new(config)?;
-        let pipelines = Pipelines::bind((local, 0).into(), pipelines, sockets, poll)?;
+        })?;
         Ok(Self { server, number, pipelines, node })
     }
 

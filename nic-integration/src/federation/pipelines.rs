@@ -1,46 +1,53 @@
-//! The pipelines of one process: their sockets and threads.
+//! The pipelines of one process: a driver and a thread for each wire.
 
 use std::{fs::File, net::SocketAddr, task::Waker};
 
 use crate::{
     Driver, NicError, PipelineThreads,
-    proto::Pipeline,
-    wire::{Captured, PcapFile, UdpWire, Wire},
+    proto::{MAX_PIPELINES, Pipeline},
+    wire::{Captured, PcapFile, Wire},
 };
 
 /// One driver for each pipeline: the first is the caller's, the others get threads when there is work.
-pub(super) struct Pipelines {
-    pub(super) first: Driver<Captured<UdpWire>>,
-    others: Vec<Driver<Captured<UdpWire>>>,
+pub(super) struct Pipelines<W> {
+    pub(super) first: Driver<Captured<W>>,
+    others: Vec<Driver<Captured<W>>>,
     threads: Option<PipelineThreads>,
 }
 
-impl Pipelines {
-    /// Binds an address for the first pipeline and the following ports for the others, so many sockets to
-    /// each; any ports, if port 0 is asked for.
-    pub(super) fn bind(
-        addr: SocketAddr,
-        pipelines: u16,
-        sockets: u16,
-        poll: bool,
-    ) -> Result<Self, NicError> {
-        let bind = |addr| Ok::<_, NicError>(Captured::new(UdpWire::bind_many(addr, sockets)?));
-        let mut first = Driver::new(bind(addr)?);
+impl<W: Wire> Pipelines<W> {
+    /// Takes a wire for each pipeline, whose datagrams leave from `sockets` sockets each.
+    ///
+    /// # Errors
+    ///
+    /// [`NicError::Pipelines`] if there is no wire; [`NicError::Paths`] if one has fewer sockets;
+    /// [`NicError::Wire`].
+    pub(super) fn new(wires: Vec<W>, sockets: u16, poll: bool) -> Result<Self, NicError> {
+        for wire in &wires {
+            let (sockets, most) = (usize::from(sockets), wire.local_addrs()?.len());
+            if sockets > most {
+                return Err(NicError::Paths { sockets, most });
+            }
+        }
+        let mut wires = wires.into_iter().map(Captured::new);
+        let none = NicError::Pipelines { pipelines: 0, most: MAX_PIPELINES };
+        let mut first = Driver::new(wires.next().ok_or(none)?);
         first.set_polling(poll);
-        let others = (1..pipelines).map(|pipeline| {
-            let port = match addr.port() {
-                0 => Some(0),
-                port => port.checked_add(pipeline),
-            };
-            let port =
-                port.ok_or(NicError::Pipelines { pipelines, most: u16::MAX - addr.port() + 1 })?;
-            Ok(first.beside(bind(SocketAddr::new(addr.ip(), port))?))
-        });
-        let others = others.collect::<Result<_, NicError>>()?;
+        let others = wires.map(|wire| first.beside(wire)).collect();
         Ok(Self { first, others, threads: None })
     }
 
-    /// Where the pipelines from the second on listen.
+    /// Returns the number of pipelines; before the threads begin.
+    pub(super) fn count(&self) -> u16 {
+        1 + self.others.len() as u16
+    }
+
+    /// Returns the address of the first pipeline.
+    pub(super) fn local_addr(&self) -> Result<SocketAddr, NicError> {
+        self.first.wire().local_addr()
+    }
+
+    /// Returns the ports of the pipelines from the second on; before the threads begin.
     pub(super) fn ports(&self) -> Result<Vec<u16>, NicError> {
         self.others.iter().map(|driver| Ok(driver.wire().local_addr()?.port())).collect()
     }

@@ -25,8 +25,6 @@ pub fn default_min_clients(declared: u16) -> u16 {
 /// What an aggregator is told.
 #[derive(Clone)]
 pub struct ServerConfig {
-    /// Where to listen.
-    pub listen: SocketAddr,
     /// The aggregator's node key.
     pub identity: Identity,
     /// The nodes that may take part.
@@ -41,9 +39,6 @@ pub struct ServerConfig {
     pub join_deadline: Duration,
     /// How long after its opening a round closes with whoever came.
     pub round_deadline: Duration,
-    /// Pipelines, each with a socket and a thread: the first listens at the address above, the others at the
-    /// ports that follow.
-    pub pipelines: u16,
     /// Asks the socket over and over instead of sleeping: a core's worth of time for some microseconds less.
     pub poll: bool,
     /// As a [client's](super::PathConfig::datagram_bytes).
@@ -78,19 +73,21 @@ pub enum Observation {
 }
 
 /// An aggregator that listens.
-pub struct Server {
-    pipelines: Pipelines,
+pub struct Server<W> {
+    pipelines: Pipelines<W>,
     node: Aggregator<SumJob>,
 }
 
-impl Server {
-    /// Binds the sockets.
+impl<W: Wire> Server<W> {
+    /// Returns an aggregator with a pipeline for each of `wires`, all of one IP address; clients contact
+    /// the first.
     ///
     /// # Errors
     ///
-    /// The address is not free; more clients than the key admits; a minimum that
+    /// The wires', or no such number of pipelines; more clients than the key admits; a minimum that
     /// the clients cannot reach.
-    pub fn bind(
+    pub fn new(
+        wires: Vec<W>,
         key: PublicKey,
         engine: Arc<dyn Engine>,
         config: ServerConfig,
@@ -99,10 +96,12 @@ impl Server {
         if u32::from(config.clients) > admitted {
             return Err(Error::TooManyClients { declared: config.clients, admitted });
         }
-        let pipelines = Pipelines::bind(config.listen, config.pipelines, 1, config.poll)?;
-        let endpoint = fresh_endpoint(config.identity, config.listen, config.datagram_bytes)?;
+        let pipelines = Pipelines::new(wires, 1, config.poll)?;
+        let (count, ports) = (pipelines.count(), pipelines.ports()?);
+        let addr = pipelines.local_addr()?;
+        let endpoint = fresh_endpoint(config.identity, addr, config.datagram_bytes)?;
         let settings = AggregatorConfig {
-            endpoint: Config { pipelines: config.pipelines, ports: pipelines.ports()?, ..endpoint },
+            endpoint: Config { pipelines: count, ports, ..endpoint },
             nodes: config.allowed,
             clients: config.clients,
             min_clients: config.min_clients,
@@ -116,13 +115,13 @@ impl Server {
         Ok(Self { pipelines, node })
     }
 
-    /// The address in use of the first pipeline, its port chosen by the system if none was asked for.
+    /// Returns the address of the first pipeline.
     ///
     /// # Errors
     ///
-    /// The socket's.
+    /// The wire's.
     pub fn local_addr(&self) -> Result<SocketAddr, Error> {
-        Ok(self.pipelines.first.wire().local_addr()?)
+        Ok(self.pipelines.local_addr()?)
     }
 
     /// Also writes every datagram, sent and received, to `file`: see [`Captured`](crate::wire::Captured).

@@ -2,7 +2,7 @@
 //! arrives (GRO), where it can.
 
 use std::io::{Error, ErrorKind, IoSliceMut};
-use std::net::{SocketAddr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::task::Waker;
 use std::time::Duration;
 
@@ -61,6 +61,45 @@ impl UdpWire {
         let sockets = sockets.collect::<Result<_, NicError>>()?;
         let buffers = vec![0; BUFFERS * BUFFER_BYTES];
         Ok(Self { sockets, buffers, wake: None, warned: false })
+    }
+
+    /// Binds a wire of `sockets` sockets for each of `pipelines` pipelines of one process: the first at
+    /// `addr`, each other at the port that follows; all at any ports, if port 0 is asked for.
+    ///
+    /// # Errors
+    ///
+    /// [`NicError::Pipelines`] if there are no such ports; [`NicError::Wire`].
+    pub fn bind_all(addr: SocketAddr, pipelines: u16, sockets: u16) -> Result<Vec<Self>, NicError> {
+        let wires = (0..pipelines).map(|pipeline| {
+            let port = match addr.port() {
+                0 => Some(0),
+                port => port.checked_add(pipeline),
+            };
+            let most = u16::MAX - addr.port() + 1;
+            let port = port.ok_or(NicError::Pipelines { pipelines, most })?;
+            Self::bind_many(SocketAddr::new(addr.ip(), port), sockets)
+        });
+        wires.collect()
+    }
+
+    /// Binds the same at any ports of an address that reaches `server`.
+    ///
+    /// # Errors
+    ///
+    /// [`NicError::Wire`].
+    pub fn bind_towards(
+        server: SocketAddr,
+        pipelines: u16,
+        sockets: u16,
+    ) -> Result<Vec<Self>, NicError> {
+        // What is near need not be reachable from afar.
+        let local: IpAddr = match (server.ip(), server.ip().is_loopback()) {
+            (IpAddr::V4(_), true) => Ipv4Addr::LOCALHOST.into(),
+            (IpAddr::V6(_), true) => Ipv6Addr::LOCALHOST.into(),
+            (IpAddr::V4(_), false) => Ipv4Addr::UNSPECIFIED.into(),
+            (IpAddr::V6(_), false) => Ipv6Addr::UNSPECIFIED.into(),
+        };
+        Self::bind_all((local, 0).into(), pipelines, sockets)
     }
 
     /// Waits until there is something to receive; says of each socket whether it has something.

@@ -19,6 +19,7 @@ use ciphergram_nic::federation::{
 };
 use ciphergram_nic::proto::Identity;
 use ciphergram_nic::round::AggregatorEvent;
+use ciphergram_nic::wire::{UdpWire, Wire};
 
 /// Longer than anything here takes, shorter than anyone waits.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
@@ -124,13 +125,18 @@ pub(crate) fn node(number: u16) -> Identity {
     Identity::from_secret(&[number as u8 + 1; 32]).unwrap()
 }
 
-pub(crate) fn client(addr: SocketAddr, number: u16) -> Result<Client, Error> {
-    Client::new(addr, server().id(), number, node(number), PathConfig::default())
+pub(crate) fn client(addr: SocketAddr, number: u16) -> Result<Client<UdpWire>, Error> {
+    let wires = UdpWire::bind_towards(addr, 1, 1)?;
+    Client::new(wires, addr, server().id(), number, node(number), PathConfig::default())
+}
+
+/// Wires for an aggregator of two pipelines, at any port.
+pub(crate) fn wires() -> Vec<UdpWire> {
+    UdpWire::bind_all((Ipv4Addr::LOCALHOST, 0).into(), 2, 1).unwrap()
 }
 
 pub(crate) fn config(clients: u16, min_clients: u16) -> ServerConfig {
     ServerConfig {
-        listen: (Ipv4Addr::LOCALHOST, 0).into(),
         identity: server(),
         allowed: (0..clients)
             .map(|number| (node(number).id(), Some(number)))
@@ -141,7 +147,6 @@ pub(crate) fn config(clients: u16, min_clients: u16) -> ServerConfig {
         rounds: 1,
         join_deadline: PATIENCE,
         round_deadline: PATIENCE,
-        pipelines: 2,
         poll: false,
         datagram_bytes: None,
     }
@@ -153,7 +158,17 @@ pub(crate) fn serve(
     config: ServerConfig,
     dies: impl Fn(&AggregatorEvent) -> bool + Send + 'static,
 ) -> Serving {
-    let server = Server::bind(key.clone(), engine(), config).unwrap();
+    serve_over(wires(), key, config, dies)
+}
+
+/// As [`serve`], over wires of the caller's.
+pub(crate) fn serve_over<W: Wire>(
+    wires: Vec<W>,
+    key: &PublicKey,
+    config: ServerConfig,
+    dies: impl Fn(&AggregatorEvent) -> bool + Send + 'static,
+) -> Serving {
+    let server = Server::new(wires, key.clone(), engine(), config).unwrap();
     let addr = server.local_addr().unwrap();
     let (sender, events) = mpsc::channel();
     let thread = thread::spawn(move || {
