@@ -6,8 +6,8 @@ use std::sync::Arc;
 use crate::proto::{Endpoint, MessageId, Peer, SumRegion, Time};
 
 use super::aggregator::RoundProgress;
-use super::gathering::Joined;
 use super::message::{End, Kind, Open, Ready};
+use super::pending::Joined;
 
 /// Messages to a client that deliveries leave room for, so that a refusal always finds a place.
 const RESERVED_MESSAGES: usize = 8;
