@@ -294,7 +294,7 @@ impl Endpoint {
     /// Withdraws a region. Datagrams that still arrive for it are refused, and so are SUMs that have not been
     /// added.
     pub fn deregister(&mut self, rkey: u32) {
-        self.settle();
+        self.add_pending();
         let region = self.shared.deregister(rkey);
         if let Some(Region::Sum(region)) = region {
             region.withdraw();
@@ -351,7 +351,7 @@ impl Endpoint {
     ///
     /// [`NicError::NoSuchRegion`].
     pub fn sum_region(&mut self, rkey: u32) -> Result<SumRegion, NicError> {
-        self.settle();
+        self.add_pending();
         self.shared.sum_region(rkey).map_err(|_| NicError::NoSuchRegion { rkey })
     }
 
@@ -360,8 +360,8 @@ impl Endpoint {
     }
 
     /// Adds what waits to be added in the pipelines that are here.
-    fn settle(&mut self) {
-        self.pipelines.iter_mut().for_each(Pipeline::settle);
+    fn add_pending(&mut self) {
+        self.pipelines.iter_mut().for_each(Pipeline::add_pending);
     }
 
     // Work.
@@ -601,7 +601,7 @@ impl Endpoint {
 
     /// The next event.
     pub fn poll_event(&mut self) -> Option<Event> {
-        self.settle();
+        self.add_pending();
         self.drain_confirmed();
         self.shared.next_event()
     }

@@ -24,7 +24,7 @@ pub(super) struct Handshake {
     pub(super) next: Time,
     pub(super) attempts: u32,
     /// By which path it went.
-    pub(super) way: u32,
+    pub(super) socket: u32,
     pub(super) cookie: Option<Cookie>,
 }
 

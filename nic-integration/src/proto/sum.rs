@@ -103,7 +103,7 @@ struct Waiting {
 pub(super) type ReplyTo = (ChannelId, u64);
 
 /// A datagram that waited: whom to answer, whose it is, and how many of its chunks were added, or why not.
-pub(super) type Settled = (ReplyTo, u16, Result<u32, SumRefused>);
+pub(super) type SumReply = (ReplyTo, u16, Result<u32, SumRefused>);
 
 /// A refused SUM, and the chunk at fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -121,7 +121,7 @@ struct Piece {
 }
 
 impl Batch {
-    /// Whether it must be settled before it takes a datagram of so many bytes.
+    /// Whether it must be added before it takes a datagram of so many bytes.
     pub(super) fn is_full(&self, payload_bytes: usize) -> bool {
         self.bytes.len() + payload_bytes > BATCH_BYTES
     }
@@ -269,7 +269,7 @@ impl SumRegion {
         self.0.shards.get(self.shard(chunk)).map(|shard| lock(&shard.state))
     }
 
-    /// Takes a datagram that may be added, to wait for [`settle`](Self::settle); it must not be answered
+    /// Takes a datagram that may be added, to wait for [(Self::add_batch); it must not be answered
     /// before (PROTOCOL §6.2).
     pub(super) fn accept(
         &self,
@@ -334,11 +334,11 @@ impl SumRegion {
 
     /// Adds what waits, says of each datagram what became of it, and appends the chunks that reached
     /// their target by it.
-    pub(super) fn settle(
+    pub(super) fn add_batch(
         &self,
         batch: &mut Batch,
         closed: &mut Vec<u32>,
-        mut report: impl FnMut(Settled),
+        mut report: impl FnMut(SumReply),
     ) {
         // What one contributor sent of one shard of chunks lies together and is one run.
         let follows = |a: &Waiting, b: &Waiting| {

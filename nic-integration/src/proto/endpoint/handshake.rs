@@ -46,15 +46,15 @@ impl Endpoint {
         let Some(link) = self.links.get_mut(&id) else { return };
         let Some((addr, _)) = self.contacts.get(&link.peer.node) else { return };
         let former = link.handshake.take();
-        let (attempts, way, cookie) = former.map_or((0, 0, None), |former| {
+        let (attempts, socket, cookie) = former.map_or((0, 0, None), |former| {
             self.indices.remove(&former.index);
-            (former.attempts + 1, former.way, former.cookie)
+            (former.attempts + 1, former.socket, former.cookie)
         });
         self.hellos += 1;
         let sockets = self.config.sockets();
         // A cookie is for the address that it came to.
-        let way = if cookie.is_some() { way } else { attempts };
-        let to = Route { via: (way % u32::from(sockets)) as u16, addr: *addr };
+        let socket = if cookie.is_some() { socket } else { attempts };
+        let to = Route { via: (socket % u32::from(sockets)) as u16, addr: *addr };
         let me = (&self.config.identity, self.config.incarnation.get(), self.hellos);
         let mut bytes = vec![];
         let parameters = TransportParameters {
@@ -68,7 +68,7 @@ impl Endpoint {
         let wait = (HELLO_SPAN * (1 << attempts.min(8))).min(MAX_HELLO_SPAN);
         let sent = initiator.is_some();
         let next = now + wait;
-        let handshake = Handshake { initiator, index, next, attempts, way, cookie };
+        let handshake = Handshake { initiator, index, next, attempts, socket, cookie };
         link.handshake = Some(Box::new(handshake));
         if sent {
             self.indices.insert(index, id);
