@@ -47,9 +47,9 @@ pub enum NicError {
         /// The size asked for.
         bytes: usize,
     },
-    /// Stretches of chunks that do not cover a sum, one after the other, companions together.
-    #[error("the stretches of chunks to sum do not follow one another over all of them")]
-    Stretches,
+    /// Shards of chunks that do not cover a sum, one after the other, group together.
+    #[error("the shards of chunks to sum do not follow one another over all of them")]
+    Shards,
     /// No pipeline, or more than there may be.
     #[error("{pipelines} pipelines are not possible: from 1 to {most}")]
     Pipelines {

@@ -6,7 +6,7 @@
 //! | module | is | knows |
 //! |---|---|---|
 //! | [`proto`] | the protocol as a pure state machine: datagrams, regions, reliability, the exactly-once sum | time as a value; no clock, socket, thread or unseeded randomness |
-//! | [`round`] | rounds over it: join, open, contribute, close, deliver; equally pure | no scheme: hello, round terms and chunks are bytes for a [`Job`](round::Job) and a [`Summer`](proto::Summer) |
+//! | [`round`] | rounds over it: join, open, contribute, close, deliver; equally pure | no scheme: hello, round terms and chunks are bytes for a [`Job`](round::Job) and a [`Accumulator`](proto::Accumulator) |
 //! | [`faults`] | how a network misbehaves, and one seeded decision of a datagram's fate, for the three that follow | how long a header is |
 //! | [`sim`] | a network on virtual time with seeded faults | any [`Node`] |
 //! | [`wire`] | UDP, and capturing what passes to a file | bytes and addresses |

@@ -3,6 +3,7 @@
 //! Bytes and times go in, bytes, times and events come out, so one seed reproduces a whole world
 //! (see `sim`). Pipelines may be driven on threads of their own; driven on one they are as reproducible. The specification is `PROTOCOL.md`; comments cite its clauses.
 
+pub mod accumulator;
 pub mod ack;
 pub mod channel;
 pub mod datagram;
@@ -20,12 +21,12 @@ pub mod sender;
 mod shared;
 pub mod stats;
 pub mod sum;
-pub mod summer;
 pub mod time;
 
+pub use accumulator::{Accumulator, ChunkLayout, Shard};
 pub use ack::Refusal;
 pub use datagram::{Header, Opcode};
-pub use endpoint::{Census, Config, Endpoint};
+pub use endpoint::{Config, Endpoint, Usage};
 pub use event::{Cause, Event, MessageId, Peer};
 pub use outbox::MESSAGE_WINDOW;
 pub use path::{Origin, Route};
@@ -34,5 +35,4 @@ pub use secure::{Identity, NodeId, Suite};
 pub use shared::MAX_PIPELINES;
 pub use stats::{Stats, Traffic};
 pub use sum::{SumConfig, SumRegion};
-pub use summer::{Geometry, Stretch, Summer};
 pub use time::Time;

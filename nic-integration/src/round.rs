@@ -4,16 +4,16 @@
 
 pub mod aggregator;
 pub mod contributor;
-mod gathering;
 pub mod message;
 mod open;
+mod pending;
 
 use std::collections::BTreeMap;
 
-use crate::proto::{Geometry, Stretch};
+use crate::proto::{ChunkLayout, Shard};
 
 pub use aggregator::{Aggregator, AggregatorConfig, AggregatorEvent, RoundProgress, RoundSummary};
-pub use contributor::{Contributor, ContributorConfig, ContributorEvent, Layout, Opening};
+pub use contributor::{Contributor, ContributorConfig, ContributorEvent, Opening, SumLayout};
 pub use message::{ContributionId, End, JOIN_INBOX, Resume};
 
 /// What the rounds are about: the scheme's side of an aggregator.
@@ -45,7 +45,7 @@ pub struct Opened {
     /// What every contributor must know; opaque here.
     pub terms: Vec<u8>,
     /// How their contributions are cut.
-    pub geometry: Box<dyn Geometry>,
-    /// Accumulators for the contributors that joined: one stretch of chunks after the other, all of them.
-    pub stretches: Vec<Stretch>,
+    pub layout: Box<dyn ChunkLayout>,
+    /// Accumulators for the contributors that joined: one shard of chunks after the other, all of them.
+    pub shards: Vec<Shard>,
 }

@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use ciphergram_nic::faults::Faults;
 use ciphergram_nic::proto::{
-    Cause, Config, Endpoint, Event, Geometry, Identity, NodeId, Peer, Refusal, Stretch, SumConfig,
-    SumRegion, Summer, Time,
+    Accumulator, Cause, ChunkLayout, Config, Endpoint, Event, Identity, NodeId, Peer, Refusal,
+    Shard, SumConfig, SumRegion, Time,
 };
 use ciphergram_nic::sim::Network;
 use ciphergram_nic::{NicError, Node};
@@ -350,14 +350,14 @@ fn queues_are_bounded() {
     assert_eq!(big, Err(NicError::MessageTooLong { bytes: 1293, limit: 1292 }));
 }
 
-/// Three chunks, two of them companions.
+/// Three chunks, two of them group.
 struct Cut;
 
-impl Geometry for Cut {
+impl ChunkLayout for Cut {
     fn chunk_count(&self) -> u32 {
         3
     }
-    fn companions(&self, chunk: u32) -> Range<u32> {
+    fn group(&self, chunk: u32) -> Range<u32> {
         if chunk == 2 { 2..3 } else { 0..2 }
     }
     fn chunk_bytes(&self, chunk: u32) -> usize {
@@ -371,22 +371,22 @@ impl Geometry for Cut {
 /// Adds bytes as integers; remembers every addition.
 struct Ledger(Arc<Mutex<Vec<(u32, u8)>>>);
 
-/// A region of round 4 in two stretches, which closes chunks of two.
+/// A region of round 4 in two shards, which closes chunks of two.
 fn region(contributors: u16, ledger: &Arc<Mutex<Vec<(u32, u8)>>>) -> SumRegion {
-    let stretches =
-        [0..2, 2..3].map(|chunks| Stretch { chunks, summer: Box::new(Ledger(ledger.clone())) });
+    let shards =
+        [0..2, 2..3].map(|chunks| Shard { chunks, accumulator: Box::new(Ledger(ledger.clone())) });
     let config = SumConfig {
         round: 4,
         contributors,
         target: 2,
         digest_key: [8; 32],
-        geometry: Box::new(Cut),
-        stretches: stretches.into(),
+        layout: Box::new(Cut),
+        shards: shards.into(),
     };
     SumRegion::new(config).unwrap()
 }
 
-impl Summer for Ledger {
+impl Accumulator for Ledger {
     fn check(&mut self, _: Range<u32>, payload: &[u8]) -> Result<(), Refusal> {
         if payload.contains(&255) { Err(Refusal::InvalidCiphertext) } else { Ok(()) }
     }

@@ -27,7 +27,7 @@ use ciphergram_nic::federation::{
     Client, ClientKey, Error, Observation, Participation, PathConfig, Progress, RoundResult,
     Server, ServerConfig, SumJob,
 };
-use ciphergram_nic::proto::{Config, Refusal, Stretch, Summer};
+use ciphergram_nic::proto::{Accumulator, Config, Refusal, Shard};
 use ciphergram_nic::round::{
     Aggregator, AggregatorConfig, AggregatorEvent, ContributionId, Contributor, ContributorConfig,
     ContributorEvent, Job, Opened, RoundSummary,
@@ -566,28 +566,28 @@ impl Job for Liar {
 
     fn open(&mut self, round: u32, joined: &BTreeMap<u16, Vec<u8>>) -> Result<Opened, String> {
         let key = self.2;
-        let Opened { terms, geometry, stretches } = self.0.open(round, joined)?;
+        let Opened { terms, layout, shards } = self.0.open(round, joined)?;
         let mut told = RoundTerms::from_bytes(&terms, key).unwrap();
         match self.1 {
-            Lie::Noise => return Ok(Opened { terms: vec![1, 2, 3], geometry, stretches }),
+            Lie::Noise => return Ok(Opened { terms: vec![1, 2, 3], layout, shards }),
             Lie::NotListed => told.participants.iter_mut().for_each(|(_, s)| *s = fresh()),
             Lie::Lists => told.participants.push((3, fresh())),
             Lie::Ranges => told.agreement = agreement(FEW, 3.0, 50),
             Lie::Layout => told.agreement = agreement(FEW + 9, 2.0, 50),
             Lie::ShortSum | Lie::WrongSum | Lie::NoCiphertext | Lie::Stray => {}
         }
-        let lying = |Stretch { chunks, summer }| {
-            let summer = Box::new(LyingSum(summer, self.1));
-            Stretch { chunks, summer }
+        let lying = |Shard { chunks, accumulator }| {
+            let accumulator = Box::new(LyingSum(accumulator, self.1));
+            Shard { chunks, accumulator }
         };
-        let stretches = stretches.into_iter().map(lying).collect();
-        Ok(Opened { terms: told.to_bytes(key), geometry, stretches })
+        let shards = shards.into_iter().map(lying).collect();
+        Ok(Opened { terms: told.to_bytes(key), layout, shards })
     }
 }
 
-struct LyingSum(Box<dyn Summer>, Lie);
+struct LyingSum(Box<dyn Accumulator>, Lie);
 
-impl Summer for LyingSum {
+impl Accumulator for LyingSum {
     fn check(&mut self, chunks: Range<u32>, payload: &[u8]) -> Result<(), Refusal> {
         self.0.check(chunks, payload)
     }

@@ -24,11 +24,12 @@ use ciphergram_he::{
 use ciphergram_nic::Node;
 use ciphergram_nic::federation::SumJob;
 use ciphergram_nic::proto::{
-    Config, Endpoint, Event, Identity, Peer, Refusal, Stretch, Summer, Time, pipeline::SWEEP_SPAN,
+    Accumulator, Config, Endpoint, Event, Identity, Peer, Refusal, Shard, Time,
+    pipeline::SWEEP_SPAN,
 };
 use ciphergram_nic::round::{
     Aggregator, AggregatorConfig, AggregatorEvent, ContributionId, Contributor, ContributorConfig,
-    ContributorEvent, End, Job, Layout, Opened,
+    ContributorEvent, End, Job, Opened, SumLayout,
 };
 use counting::{Owner, held, owned, peak};
 
@@ -69,14 +70,16 @@ impl Job for Counted<SumJob> {
     }
     fn open(&mut self, round: u32, joined: &BTreeMap<u16, Vec<u8>>) -> Result<Opened, String> {
         let opened = owned(Owner::Job, || self.0.open(round, joined))?;
-        let counted =
-            |Stretch { chunks, summer }| Stretch { chunks, summer: Box::new(Counted(summer)) };
-        let stretches = opened.stretches.into_iter().map(counted).collect();
-        Ok(Opened { stretches, ..opened })
+        let counted = |Shard { chunks, accumulator }| Shard {
+            chunks,
+            accumulator: Box::new(Counted(accumulator)),
+        };
+        let shards = opened.shards.into_iter().map(counted).collect();
+        Ok(Opened { shards, ..opened })
     }
 }
 
-impl Summer for Counted<Box<dyn Summer>> {
+impl Accumulator for Counted<Box<dyn Accumulator>> {
     fn check(&mut self, chunks: Range<u32>, payload: &[u8]) -> Result<(), Refusal> {
         owned(Owner::Job, || self.0.check(chunks, payload))
     }
@@ -216,7 +219,7 @@ impl World {
                     assert_eq!(terms.participants.len(), usize::from(CLIENTS));
                     // Who is deaf needs no room for sums.
                     let count = if number < BUSY { chunks.count() } else { 1 };
-                    let layout = Layout { chunks: count, sum_bytes: chunks.bytes_of(0) };
+                    let layout = SumLayout { chunks: count, sum_bytes: chunks.bytes_of(0) };
                     client.node.accept(now, layout).unwrap();
                     client.open = true;
                 }
@@ -368,7 +371,7 @@ fn an_idle_peer_takes_little() {
     let each = || (held().all() - before) / usize::from(IDLE);
     println!("{} bytes a peer after an exchange", each());
     owned(Owner::Rest, || server.handle_timeout(Time::ZERO + SWEEP_SPAN));
-    assert_eq!(server.census().links, usize::from(IDLE));
+    assert_eq!(server.usage().links, usize::from(IDLE));
     println!("{} bytes a peer that is idle", each());
     assert!(each() <= 1024, "{} bytes", each());
 }

@@ -47,7 +47,7 @@ fn the_constants_are_those_of_the_code() {
         MAX_ACK_NOTICES,
         MAX_PEERS,
         MAX_UNCONFIRMED,
-        MAX_GREETINGS,
+        MAX_HANDSHAKE_DATAGRAMS,
         MAX_EVENTS,
         DEFAULT_HELD_BYTES,
         INITIAL_WINDOW,

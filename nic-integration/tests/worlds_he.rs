@@ -23,8 +23,8 @@ use ciphergram_nic::faults::Faults;
 use ciphergram_nic::federation::SumJob;
 use ciphergram_nic::proto::{Config, Endpoint, Event, Identity, Opcode, Peer, Refusal, Time};
 use ciphergram_nic::round::{
-    Aggregator, AggregatorConfig, Contributor, ContributorConfig, ContributorEvent, End, Layout,
-    Opening,
+    Aggregator, AggregatorConfig, Contributor, ContributorConfig, ContributorEvent, End, Opening,
+    SumLayout,
 };
 use ciphergram_nic::sim::Network;
 use rand_chacha::ChaCha20Rng;
@@ -257,7 +257,7 @@ impl Client {
         }
         assert!(self.announcement.agreement.check_same(&terms.agreement).is_ok());
         let chunks = parameters.chunks(terms.agreement.values());
-        let layout = Layout { chunks: chunks.count(), sum_bytes: chunks.bytes_of(0) };
+        let layout = SumLayout { chunks: chunks.count(), sum_bytes: chunks.bytes_of(0) };
         node.accept(now, layout).unwrap();
         self.open = Some((opening, terms));
         (self.next, self.end) = (0, None);

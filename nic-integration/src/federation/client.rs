@@ -38,7 +38,7 @@ use crate::{
     Refusal,
     driver::MAX_SLEEP,
     proto::{Config, Identity, NodeId, Stats, Time, endpoint::DEFAULT_GIVE_UP},
-    round::{Contributor, ContributorConfig, ContributorEvent, End, Layout, Opening, Resume},
+    round::{Contributor, ContributorConfig, ContributorEvent, End, Opening, Resume, SumLayout},
     wire::Wire,
 };
 
@@ -442,7 +442,7 @@ impl<'a> Run<'a> {
         }
         terms.agreement.check_layout(&self.job.update.specs())?;
         let chunks = key.parameters().chunks(terms.agreement.values());
-        node.accept(now, Layout { chunks: chunks.count(), sum_bytes: chunks.bytes_of(0) })?;
+        node.accept(now, SumLayout { chunks: chunks.count(), sum_bytes: chunks.bytes_of(0) })?;
         let sets = vec![ContributorSet::none(terms.participants.len()); chunks.count() as usize];
         let resume = Resume { incarnation: opening.incarnation, round: opening.round };
         Span::current().record("round", opening.round);

@@ -4,20 +4,20 @@ use std::{collections::BTreeMap, ops::Range, sync::Arc};
 
 use ciphergram_accel::Engine;
 use ciphergram_he::{
-    Accumulator, Error, PublicKey,
+    Error, PublicKey,
     exchange::{Announcement, RoundTerms},
     params::{Chunks, MAX_CLIENTS},
 };
 
 use crate::{
-    proto::{Geometry, Refusal, Stretch, Summer},
+    proto::{Accumulator, ChunkLayout, Refusal, Shard},
     round::{ContributionId, Job, Opened},
 };
 
 /// Bytes that all chunk sums of a round, each with its bitmap, may come to: one memory region.
 const MAX_SUM_BYTES: usize = u32::MAX as usize;
-/// Accumulators of a round, of about as many chunks each: so many pipelines may add at once.
-const STRETCHES: u32 = 16;
+/// Shards of a round, of about as many chunks each: the pipelines that may add at once.
+const SHARDS: u32 = 16;
 
 /// Sums updates encrypted under one key: the [`Job`] of a [`Server`](super::Server), also for
 /// callers that drive an [`Aggregator`](crate::round::Aggregator) themselves.
@@ -84,20 +84,20 @@ impl Job for SumJob {
         let terms = self.terms(all)?;
         let values = terms.agreement.values();
         let chunks = self.key.parameters().chunks(values);
-        let stretches = stretches(&chunks).into_iter().map(|own| {
+        let shards = shards(&chunks).into_iter().map(|own| {
             let (key, engine) = (&self.key, self.engine.clone());
-            let accumulator = Accumulator::of_stretch(key, engine, values, own.clone());
-            Stretch { chunks: own, summer: Box::new(RunningSum { accumulator, broken: None }) }
+            let sum = ciphergram_he::Accumulator::of_stretch(key, engine, values, own.clone());
+            Shard { chunks: own, accumulator: Box::new(ShardSum { sum, failure: None }) }
         });
-        let stretches = stretches.collect();
-        Ok(Opened { terms: terms.to_bytes(&self.key), geometry: Box::new(chunks), stretches })
+        let shards = shards.collect();
+        Ok(Opened { terms: terms.to_bytes(&self.key), layout: Box::new(chunks), shards })
     }
 }
 
-/// All chunks in stretches of about the same length, none of which parts companions.
-fn stretches(chunks: &Chunks) -> Vec<Range<u32>> {
+/// All chunks in shards of about the same length, none of which parts a group.
+fn shards(chunks: &Chunks) -> Vec<Range<u32>> {
     let (count, mut all, mut start) = (chunks.count(), vec![], 0);
-    let each = count.div_ceil(STRETCHES).max(1);
+    let each = count.div_ceil(SHARDS).max(1);
     while start < count {
         let last = (start + each).min(count) - 1;
         let end = chunks.opening_with(last).end;
@@ -107,7 +107,7 @@ fn stretches(chunks: &Chunks) -> Vec<Range<u32>> {
     all
 }
 
-impl Geometry for Chunks {
+impl ChunkLayout for Chunks {
     fn chunk_count(&self) -> u32 {
         self.count()
     }
@@ -120,33 +120,33 @@ impl Geometry for Chunks {
         self.offset_of(chunk) as u64
     }
 
-    fn companions(&self, chunk: u32) -> Range<u32> {
+    fn group(&self, chunk: u32) -> Range<u32> {
         self.opening_with(chunk)
     }
 }
 
-/// The accumulator of a stretch of a round.
-struct RunningSum {
-    accumulator: Accumulator,
-    /// The first failure of the engine; no sum leaves after it.
-    broken: Option<String>,
+/// The sum of one shard of a round.
+struct ShardSum {
+    sum: ciphergram_he::Accumulator,
+    /// The engine's first failure; no sum leaves after it.
+    failure: Option<String>,
 }
 
-impl Summer for RunningSum {
+impl Accumulator for ShardSum {
     fn check(&mut self, chunks: Range<u32>, payload: &[u8]) -> Result<(), Refusal> {
-        self.accumulator.check(chunks, payload).map_err(|_| Refusal::InvalidCiphertext)
+        self.sum.check(chunks, payload).map_err(|_| Refusal::InvalidCiphertext)
     }
 
     fn add(&mut self, chunks: Range<u32>, payload: &[u8]) {
-        if let Err(error) = self.accumulator.add(chunks, payload) {
-            self.broken.get_or_insert(error.to_string());
+        if let Err(error) = self.sum.add(chunks, payload) {
+            self.failure.get_or_insert(error.to_string());
         }
     }
 
     fn finish(&mut self, chunk: u32) -> Result<Vec<u8>, String> {
-        match &self.broken {
+        match &self.failure {
             Some(why) => Err(why.clone()),
-            None => self.accumulator.finish(chunk).map_err(|e| e.to_string()),
+            None => self.sum.finish(chunk).map_err(|e| e.to_string()),
         }
     }
 }

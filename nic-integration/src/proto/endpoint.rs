@@ -1,7 +1,7 @@
 //! One process's end of the protocol: links, regions, events; and pipelines, which do the work.
 
-mod census;
-mod greeting;
+mod handshake;
+mod usage;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
@@ -16,7 +16,7 @@ use rand_core::SeedableRng;
 
 use crate::NicError;
 
-pub use census::Census;
+pub use usage::Usage;
 
 use super::datagram::{Kind, MAX_DATAGRAM_BYTES, OVERHEAD_BYTES, Opcode, read_prefix};
 use super::event::{Cause, Event, MessageId, Peer};
@@ -48,7 +48,7 @@ pub const MAX_EVENTS: usize = 1 << 16;
 /// Datagrams sent one way before the next is chosen, unless told otherwise.
 pub const DEFAULT_SPRAY: u32 = 16;
 /// Datagrams of handshakes that may wait to be sent.
-pub const MAX_GREETINGS: usize = 256;
+pub const MAX_HANDSHAKE_DATAGRAMS: usize = 256;
 /// A peer idle for this long is forgotten.
 pub const IDLE_SPAN: Duration = Duration::from_secs(60);
 /// A process that said HELLO and nothing since is forgotten after this.
@@ -141,7 +141,7 @@ pub struct Endpoint {
     /// HELLOs said so far: each has its number.
     hellos: u32,
     /// Datagrams of handshakes.
-    greetings: VecDeque<(Route, Vec<u8>)>,
+    handshakes: VecDeque<(Route, Vec<u8>)>,
     /// Where the message ids of a new link begin: above those of every forgotten one.
     first_message: u64,
     next_sweep: Time,
@@ -198,7 +198,7 @@ impl Endpoint {
             indices: BTreeMap::new(),
             next_link: 0,
             hellos: 0,
-            greetings: VecDeque::new(),
+            handshakes: VecDeque::new(),
             first_message: 0,
             next_sweep: Time::ZERO,
             stats: Stats::default(),
@@ -294,7 +294,7 @@ impl Endpoint {
     /// Withdraws a region. Datagrams that still arrive for it are refused, and so are SUMs that have not been
     /// added.
     pub fn deregister(&mut self, rkey: u32) {
-        self.settle();
+        self.add_pending();
         let region = self.shared.deregister(rkey);
         if let Some(Region::Sum(region)) = region {
             region.withdraw();
@@ -351,7 +351,7 @@ impl Endpoint {
     ///
     /// [`NicError::NoSuchRegion`].
     pub fn sum_region(&mut self, rkey: u32) -> Result<SumRegion, NicError> {
-        self.settle();
+        self.add_pending();
         self.shared.sum_region(rkey).map_err(|_| NicError::NoSuchRegion { rkey })
     }
 
@@ -360,8 +360,8 @@ impl Endpoint {
     }
 
     /// Adds what waits to be added in the pipelines that are here.
-    fn settle(&mut self) {
-        self.pipelines.iter_mut().for_each(Pipeline::settle);
+    fn add_pending(&mut self) {
+        self.pipelines.iter_mut().for_each(Pipeline::add_pending);
     }
 
     // Work.
@@ -463,8 +463,8 @@ impl Endpoint {
         let message = outbox.queue(now, message);
         let idle = outbox.take_wakeups();
         drop(outbox);
-        if !link.established && link.greeting.is_none() {
-            self.greet(now, id);
+        if !link.established && link.handshake.is_none() {
+            self.send_hello(now, id);
         }
         self.shared.wake_channels(0, id, idle);
         Ok(message)
@@ -560,12 +560,12 @@ impl Endpoint {
         if silent {
             // Whoever is there next is asked for by a handshake.
             link.established &= !link.contact;
-            if let Some(gone) = link.drop_greeting() {
+            if let Some(gone) = link.cancel_handshake() {
                 self.indices.remove(&gone);
             }
             self.fail(id, Cause::Silence);
         } else {
-            self.greet(now, id);
+            self.send_hello(now, id);
         }
     }
 
@@ -601,7 +601,7 @@ impl Endpoint {
 
     /// The next event.
     pub fn poll_event(&mut self) -> Option<Event> {
-        self.settle();
+        self.add_pending();
         self.drain_confirmed();
         self.shared.next_event()
     }
@@ -609,8 +609,8 @@ impl Endpoint {
     /// Appends the next datagram to send to `bytes`, and says where to.
     pub fn poll_transmit(&mut self, now: Time, bytes: &mut Vec<u8>) -> Option<Route> {
         self.drain_confirmed();
-        if let Some((to, greeting)) = self.greetings.pop_front() {
-            bytes.extend_from_slice(&greeting);
+        if let Some((to, handshake)) = self.handshakes.pop_front() {
+            bytes.extend_from_slice(&handshake);
             self.stats.handshakes += 1;
             return Some(to);
         }

@@ -17,14 +17,14 @@ pub const MAX_HELLO_SPAN: Duration = Duration::from_millis(500);
 pub const SILENCE_SPAN: Duration = Duration::from_millis(600);
 
 /// A handshake under way.
-pub(super) struct Greeting {
+pub(super) struct Handshake {
     /// None if no HELLO could be made.
     pub(super) initiator: Option<Initiator>,
     pub(super) index: u32,
     pub(super) next: Time,
     pub(super) attempts: u32,
     /// By which path it went.
-    pub(super) way: u32,
+    pub(super) socket: u32,
     pub(super) cookie: Option<Cookie>,
 }
 
@@ -45,7 +45,7 @@ pub(super) struct Link {
     pub(super) offered: Option<Box<Offered>>,
     /// The number of the HELLO that made it: an older one is a replay.
     pub(super) hello: u32,
-    pub(super) greeting: Option<Box<Greeting>>,
+    pub(super) handshake: Option<Box<Handshake>>,
 }
 
 impl Link {
@@ -58,7 +58,7 @@ impl Link {
             established: false,
             offered: None,
             hello: 0,
-            greeting: None,
+            handshake: None,
         }
     }
 
@@ -68,8 +68,8 @@ impl Link {
     }
 
     /// Gives up the handshake under way; its index.
-    pub(super) fn drop_greeting(&mut self) -> Option<u32> {
-        self.greeting.take().map(|greeting| greeting.index)
+    pub(super) fn cancel_handshake(&mut self) -> Option<u32> {
+        self.handshake.take().map(|handshake| handshake.index)
     }
 
     /// When the silence of a peer with something unanswered, the handshake, or the lack of one needs something
@@ -79,13 +79,13 @@ impl Link {
         let waiting = (!outbox.is_idle()).then(|| outbox.waiting_since());
         drop(outbox);
         let silence = waiting.map(|since| since + give_up);
-        let greeting = match &self.greeting {
-            Some(greeting) => Some(greeting.next),
+        let handshake = match &self.handshake {
+            Some(handshake) => Some(handshake.next),
             None => waiting.filter(|_| self.contact).map(|since| {
                 // A handshake counts as well.
                 since.max(self.messages.last_received()) + SILENCE_SPAN
             }),
         };
-        silence.into_iter().chain(greeting).min()
+        silence.into_iter().chain(handshake).min()
     }
 }

@@ -88,7 +88,7 @@ pub(super) struct Path {
     /// overtaken.
     pub(super) answered_to: u64,
     /// When something was last sent this way, or answered: the timeout counts from here.
-    pub(super) stirred: Time,
+    pub(super) timer_start: Time,
     /// When something that went this way was last answered.
     answered: Time,
     /// When something last came this way.
@@ -108,7 +108,7 @@ impl Path {
             in_flight: 0,
             sent: VecDeque::new(),
             answered_to: 0,
-            stirred: Time::ZERO,
+            timer_start: Time::ZERO,
             answered: Time::ZERO,
             last_received: Time::ZERO,
             probes: 0,
@@ -157,7 +157,7 @@ impl Path {
 
     /// Nothing was answered in time; whether this makes all that is in flight lost.
     pub(super) fn on_silence(&mut self, now: Time) -> bool {
-        self.stirred = now;
+        self.timer_start = now;
         if self.pace.timeouts() == 0 {
             self.silent = now;
         }
@@ -390,7 +390,7 @@ impl Paths {
         // Of an older one nobody knows how long its answer has been under way.
         let sample = (own.answered_to <= packet).then(|| now.since(sent));
         own.answered_to = own.answered_to.max(packet + 1);
-        (own.stirred, own.answered, own.probes) = (now, now, 0);
+        (own.timer_start, own.answered, own.probes) = (now, now, 0);
         let tried = tried && sample.is_some();
         if tried {
             own.pace.forget_round_trip();

@@ -37,7 +37,7 @@ pub(super) struct Settings {
 
 /// Datagrams that wait to be added together.
 #[derive(Default)]
-struct Unsettled {
+struct PendingSums {
     /// Where to, and its rkey; none while nothing waits.
     region: Option<(u32, SumRegion)>,
     batch: Batch,
@@ -62,7 +62,7 @@ pub struct Pipeline {
     turn: usize,
     /// Datagrams of messages that went before answers.
     ahead: usize,
-    unsettled: Unsettled,
+    pending: PendingSums,
     next_sweep: Time,
     /// Scratch for the payload of an ACK, and for events.
     ack_payload: Vec<u8>,
@@ -82,7 +82,7 @@ impl Pipeline {
             sending: VecDeque::new(),
             turn: 0,
             ahead: 0,
-            unsettled: Unsettled::default(),
+            pending: PendingSums::default(),
             next_sweep: Time::ZERO,
             ack_payload: vec![],
             events: vec![],
@@ -179,7 +179,7 @@ impl Pipeline {
     /// quicker, by another channel.
     fn begin(&mut self, id: ChannelId, offer: Offer) -> bool {
         // Packets are numbered anew: what waits has numbers of before.
-        self.settle();
+        self.add_pending();
         let Some(channel) = self.channels.get_mut(&id) else { return false };
         let index = offer.session.local();
         if !offer.messages.claim(offer.peer) {
@@ -212,7 +212,7 @@ impl Pipeline {
     }
 
     fn on_end(&mut self, id: ChannelId) {
-        self.settle();
+        self.add_pending();
         self.hand_over(id);
         if self.channels.remove(&id).is_some() {
             self.sessions.retain(|_, of| *of != id);
@@ -239,7 +239,7 @@ impl Pipeline {
     /// Lets timers expire.
     pub fn handle_timeout(&mut self, now: Time) {
         self.drain_commands();
-        self.settle();
+        self.add_pending();
         let due = |channel: &Channel| Self::due(channel).is_some_and(|due| due <= now);
         let due: Vec<ChannelId> =
             self.channels.iter().filter(|(_, l)| due(l)).map(|(id, _)| *id).collect();
@@ -272,7 +272,7 @@ impl Pipeline {
     /// no more than a turn of them before all answers: an answer is short, so it can end the burst that they make.
     pub fn poll_transmit(&mut self, now: Time, bytes: &mut Vec<u8>) -> Option<Route> {
         self.drain_commands();
-        self.settle();
+        self.add_pending();
         if self.ahead < TURN
             && let Some(to) = self.transmit_message(now, bytes)
         {

@@ -93,11 +93,11 @@ impl Sender {
         self.flights.resize(gap, None);
         self.flights.push_back(Some(Flight { slot, sent: now, path, why }));
         self.in_flight += 1;
-        let way = self.paths.get(path);
-        way.sent.push_back(packet);
-        way.in_flight += 1;
-        way.stirred = now;
-        let route = way.route;
+        let own = self.paths.get(path);
+        own.sent.push_back(packet);
+        own.in_flight += 1;
+        own.timer_start = now;
+        let route = own.route;
         if why != Why::Trial {
             outbox.carry(slot, self.by(packet));
         }
@@ -108,12 +108,12 @@ impl Sender {
     fn probe(&mut self, outbox: &Outbox) -> Option<Choice> {
         while let Some(path) = self.paths.wants_probe() {
             let found = self.wanted(outbox).find(|(_, went)| *went == path).map(|(slot, _)| slot);
-            let way = self.paths.get(path);
+            let own = self.paths.get(path);
             let Some(slot) = found else {
-                way.probes = 0;
+                own.probes = 0;
                 continue;
             };
-            way.probes -= 1;
+            own.probes -= 1;
             return Some((slot, path, Why::Again));
         }
         None
@@ -303,10 +303,10 @@ impl Sender {
 
     /// The oldest packet in flight by a path, and when it is lost, if a later one was answered.
     fn overdue(&self, path: usize) -> Option<(u64, Time)> {
-        let way = &self.paths.all()[path];
-        let first = *way.sent.front()?;
-        let overtaken = way.answered_to > first + 1;
-        overtaken.then_some((first, self.flight(first)?.sent + way.pace.patience()))
+        let own = &self.paths.all()[path];
+        let first = *own.sent.front()?;
+        let overtaken = own.answered_to > first + 1;
+        overtaken.then_some((first, self.flight(first)?.sent + own.pace.patience()))
     }
 
     /// Gives up a packet in flight; whether its datagram must be sent again.
@@ -353,13 +353,13 @@ impl Sender {
         self.find_lost(now, outbox);
         let flows = self.paths.flows();
         for path in 0..self.paths.len() {
-            let way = self.paths.get(path);
-            way.on_timeout(now);
-            if way.in_flight == 0 || now < way.stirred + way.pace.timeout() {
+            let own = self.paths.get(path);
+            own.on_timeout(now);
+            if own.in_flight == 0 || now < own.timer_start + own.pace.timeout() {
                 continue;
             }
-            let persistent = way.on_silence(now);
-            if persistent || !way.is_up() {
+            let persistent = own.on_silence(now);
+            if persistent || !own.is_up() {
                 self.lose_path(path, outbox);
                 continue;
             }
@@ -417,10 +417,10 @@ impl Sender {
     /// When a timer expires next; `busy` says whether anything to the peer is unanswered.
     pub(super) fn next_timeout(&self, busy: impl Fn() -> bool) -> Option<Time> {
         let due = (0..self.paths.len()).filter_map(|path| {
-            let way = &self.paths.all()[path];
-            let waiting = (way.in_flight > 0).then(|| way.stirred + way.pace.timeout());
+            let own = &self.paths.all()[path];
+            let waiting = (own.in_flight > 0).then(|| own.timer_start + own.pace.timeout());
             let lost = self.overdue(path).map(|(_, overdue)| overdue);
-            let trial = way.next_trial().filter(|_| busy());
+            let trial = own.next_trial().filter(|_| busy());
             [waiting, lost, trial].into_iter().flatten().min()
         });
         due.min()

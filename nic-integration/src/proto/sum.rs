@@ -9,11 +9,11 @@ use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKe
 
 use crate::NicError;
 
+use super::accumulator::{Accumulator, ChunkLayout, Shard};
 use super::ack::Refusal;
 use super::datagram::Header;
 use super::event::Peer;
 use super::shared::{ChannelId, lock};
-use super::summer::{Geometry, Stretch, Summer};
 
 /// Bytes of a contribution's digest.
 const DIGEST_BYTES: usize = 8;
@@ -31,10 +31,10 @@ pub struct SumConfig {
     /// random for every round; never leaves the aggregator.
     pub digest_key: [u8; 32],
     /// How contributions are cut.
-    pub geometry: Box<dyn Geometry>,
-    /// The accumulators: one stretch of chunks after the other, from the first to the last. Pipelines add
-    /// to different stretches at once.
-    pub stretches: Vec<Stretch>,
+    pub layout: Box<dyn ChunkLayout>,
+    /// The accumulators: one shard of chunks after the other, from the first to the last. Pipelines add
+    /// to different shards at once.
+    pub shards: Vec<Shard>,
 }
 
 /// One round's accumulators with their bookkeeping: per chunk one bit and one digest of 8 bytes per
@@ -45,32 +45,32 @@ pub struct SumRegion(Arc<Inner>);
 struct Inner {
     round: u32,
     contributors: u16,
-    geometry: Box<dyn Geometry>,
+    layout: Box<dyn ChunkLayout>,
     chunk_count: u32,
     key: LessSafeKey,
     bindings: RwLock<BTreeMap<u16, Peer>>,
     withdrawn: AtomicBool,
     /// In the order of their chunks. Whoever locks several does so in this order.
-    stripes: Vec<Stripe>,
+    shards: Vec<LockedShard>,
 }
 
-struct Stripe {
+struct LockedShard {
     chunks: Range<u32>,
-    tally: Mutex<Tally>,
+    state: Mutex<ShardState>,
 }
 
-/// What is known of a stretch of chunks, and their sums.
-struct Tally {
+/// What is known of a shard of chunks, and their sums.
+struct ShardState {
     first: u32,
     /// Contributors' bits take so many words a chunk.
     words: usize,
     contributors: u16,
     target: u32,
-    summer: Box<dyn Summer>,
+    accumulator: Box<dyn Accumulator>,
     /// `[chunk][word]`, contributor 0 in the least significant bit of word 0.
     bits: Vec<u64>,
-    /// The first of the companions looked at last and what was found, until a bit is set.
-    companions: Option<(u32, Result<(), String>)>,
+    /// The first of the group looked at last and what was found, until a bit is set.
+    group: Option<(u32, Result<(), String>)>,
     /// `[chunk][contributor]`; meaningful where the bit is set.
     digests: Vec<Digest>,
     counts: Vec<u32>,
@@ -103,7 +103,7 @@ struct Waiting {
 pub(super) type ReplyTo = (ChannelId, u64);
 
 /// A datagram that waited: whom to answer, whose it is, and how many of its chunks were added, or why not.
-pub(super) type Settled = (ReplyTo, u16, Result<u32, SumRefused>);
+pub(super) type SumReply = (ReplyTo, u16, Result<u32, SumRefused>);
 
 /// A refused SUM, and the chunk at fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -121,7 +121,7 @@ struct Piece {
 }
 
 impl Batch {
-    /// Whether it must be settled before it takes a datagram of so many bytes.
+    /// Whether it must be added before it takes a datagram of so many bytes.
     pub(super) fn is_full(&self, payload_bytes: usize) -> bool {
         self.bytes.len() + payload_bytes > BATCH_BYTES
     }
@@ -138,48 +138,48 @@ impl SumRegion {
     ///
     /// # Errors
     ///
-    /// [`NicError::Seal`] if the cipher takes no key; [`NicError::Stretches`] if the stretches do not follow one
-    /// another over all chunks, or one has not all companions of its chunks.
+    /// [`NicError::Seal`] if the cipher takes no key; [`NicError::Shards`] if the shards do not follow one
+    /// another over all chunks, or one parts a group.
     pub fn new(config: SumConfig) -> Result<Self, NicError> {
         let key = UnboundKey::new(&AES_256_GCM, &config.digest_key).map_err(|_| NicError::Seal)?;
-        let geometry = config.geometry;
-        let chunk_count = geometry.chunk_count();
+        let layout = config.layout;
+        let chunk_count = layout.chunk_count();
         let mut next = 0;
-        let stripes = config.stretches.into_iter().map(|Stretch { chunks, summer }| {
+        let shards = config.shards.into_iter().map(|Shard { chunks, accumulator }| {
             let follows = chunks.start == next && chunks.end > next && chunks.end <= chunk_count;
             next = chunks.end;
             let whole = follows
-                && geometry.companions(chunks.start).start >= chunks.start
-                && geometry.companions(chunks.end - 1).end <= chunks.end;
+                && layout.group(chunks.start).start >= chunks.start
+                && layout.group(chunks.end - 1).end <= chunks.end;
             let (first, count) = (chunks.start, chunks.len());
             let words = usize::from(config.contributors).div_ceil(64);
-            let tally = Mutex::new(Tally {
+            let state = Mutex::new(ShardState {
                 first,
                 words,
                 contributors: config.contributors,
                 target: config.target,
-                summer,
+                accumulator,
                 bits: vec![0; count * words],
-                companions: None,
+                group: None,
                 digests: vec![Digest::default(); count * usize::from(config.contributors)],
                 counts: vec![0; count],
                 closed: vec![false; count],
             });
-            whole.then_some(Stripe { chunks, tally })
+            whole.then_some(LockedShard { chunks, state })
         });
-        let stripes = stripes.collect::<Option<Vec<_>>>().ok_or(NicError::Stretches)?;
+        let shards = shards.collect::<Option<Vec<_>>>().ok_or(NicError::Shards)?;
         if next != chunk_count {
-            return Err(NicError::Stretches);
+            return Err(NicError::Shards);
         }
         Ok(Self(Arc::new(Inner {
             round: config.round,
             contributors: config.contributors,
-            geometry,
+            layout,
             chunk_count,
             key: LessSafeKey::new(key),
             bindings: RwLock::default(),
             withdrawn: AtomicBool::new(false),
-            stripes,
+            shards,
         })))
     }
 
@@ -205,71 +205,71 @@ impl SumRegion {
     /// How many contributors a chunk has; 0 for a chunk out of range.
     #[must_use]
     pub fn contributor_count(&self, chunk: u32) -> u32 {
-        self.tally(chunk).map_or(0, |tally| tally.counts[tally.at(chunk)])
+        self.state(chunk).map_or(0, |state| state.counts[state.at(chunk)])
     }
 
     /// Whether a chunk takes no more contributions; a chunk out of range takes none.
     #[must_use]
     pub fn is_closed(&self, chunk: u32) -> bool {
-        self.tally(chunk).is_none_or(|tally| tally.closed[tally.at(chunk)])
+        self.state(chunk).is_none_or(|state| state.closed[state.at(chunk)])
     }
 
     /// Whether a contributor's bytes are in a chunk's sum.
     #[must_use]
     pub fn has(&self, chunk: u32, contributor: u16) -> bool {
         contributor < self.0.contributors
-            && self.tally(chunk).is_some_and(|tally| tally.has(chunk, contributor))
+            && self.state(chunk).is_some_and(|state| state.has(chunk, contributor))
     }
 
     /// The contributors of a chunk as a little-endian bitmap, padded to whole 8-byte words.
     #[must_use]
     pub fn bitmap(&self, chunk: u32) -> Vec<u8> {
-        let words = self.tally(chunk).map_or(vec![], |tally| tally.row(chunk).to_vec());
+        let words = self.state(chunk).map_or(vec![], |state| state.row(chunk).to_vec());
         words.iter().flat_map(|word| word.to_le_bytes()).collect()
     }
 
     /// Closes a chunk to further contributions; `true` if it was open.
     pub fn close(&self, chunk: u32) -> bool {
-        self.tally(chunk).is_some_and(|mut tally| tally.close(chunk))
+        self.state(chunk).is_some_and(|mut state| state.close(chunk))
     }
 
-    /// Closes chunks, in ascending order; companions at the same moment.
+    /// Closes chunks, in ascending order; group at the same moment.
     pub fn close_all(&self, chunks: &[u32]) {
-        for own in chunks.chunk_by(|a, b| self.stripe(*a) == self.stripe(*b)) {
-            let Some(mut tally) = self.tally(own[0]) else { continue };
+        for own in chunks.chunk_by(|a, b| self.shard(*a) == self.shard(*b)) {
+            let Some(mut state) = self.state(own[0]) else { continue };
             for chunk in own {
-                tally.close(*chunk);
+                state.close(*chunk);
             }
         }
     }
 
-    /// The sum of a closed chunk. If not everybody is in it, its companions must be at rest as well: at a
+    /// The sum of a closed chunk. If not everybody is in it, its group must be at rest as well: at a
     /// deadline all are.
     ///
     /// # Errors
     ///
-    /// The summer's reason to withhold it, that its companions are of other contributors, or that the
+    /// The accumulator's reason to withhold it, that its group are of other contributors, or that the
     /// chunk is open or empty.
     pub fn finish(&self, chunk: u32) -> Result<Vec<u8>, String> {
-        let stripe = self.0.stripes.get(self.stripe(chunk));
-        match stripe.map(|stripe| stripe.tally.lock()) {
-            Some(Ok(mut tally)) => tally.finish(chunk, &*self.0.geometry),
+        let shard = self.0.shards.get(self.shard(chunk));
+        match shard.map(|shard| shard.state.lock()) {
+            Some(Ok(mut state)) => state.finish(chunk, &*self.0.layout),
             // Whether what was being added then is in the sum, nobody knows.
             Some(Err(_)) => Err(format!("chunk {chunk}: a pipeline failed while it added")),
             None => Err(format!("there is no chunk {chunk}")),
         }
     }
 
-    /// The place of the stripe that a chunk is in.
-    fn stripe(&self, chunk: u32) -> usize {
-        self.0.stripes.partition_point(|stripe| stripe.chunks.end <= chunk)
+    /// The place of the shard that a chunk is in.
+    fn shard(&self, chunk: u32) -> usize {
+        self.0.shards.partition_point(|shard| shard.chunks.end <= chunk)
     }
 
-    fn tally(&self, chunk: u32) -> Option<MutexGuard<'_, Tally>> {
-        self.0.stripes.get(self.stripe(chunk)).map(|stripe| lock(&stripe.tally))
+    fn state(&self, chunk: u32) -> Option<MutexGuard<'_, ShardState>> {
+        self.0.shards.get(self.shard(chunk)).map(|shard| lock(&shard.state))
     }
 
-    /// Takes a datagram that may be added, to wait for [`settle`](Self::settle); it must not be answered
+    /// Takes a datagram that may be added, to wait for [(Self::add_batch); it must not be answered
     /// before (PROTOCOL §6.2).
     pub(super) fn accept(
         &self,
@@ -311,7 +311,7 @@ impl SumRegion {
         payload: &[u8],
         batch: &mut Batch,
     ) -> Result<(), SumRefused> {
-        let (geometry, before) = (&self.0.geometry, batch.bytes.len());
+        let (layout, before) = (&self.0.layout, batch.bytes.len());
         let (mut chunk, mut start) = (header.index, 0);
         while start < payload.len() {
             let refused = |refusal| SumRefused { refusal, chunk };
@@ -319,9 +319,9 @@ impl SumRegion {
                 return Err(refused(Refusal::ChunkOutOfRange));
             }
             // A chunk of no bytes would never end this loop: the trait rules it out, this holds.
-            let end = start + geometry.chunk_bytes(chunk).max(1);
+            let end = start + layout.chunk_bytes(chunk).max(1);
             let own = payload.get(start..end).ok_or(refused(Refusal::WrongLength))?;
-            if header.offset.checked_add(start as u64) != Some(geometry.chunk_offset(chunk)) {
+            if header.offset.checked_add(start as u64) != Some(layout.chunk_offset(chunk)) {
                 return Err(refused(Refusal::WrongOffset));
             }
             let digest = self.digest(chunk, header.contributor, own).map_err(refused)?;
@@ -334,13 +334,13 @@ impl SumRegion {
 
     /// Adds what waits, says of each datagram what became of it, and appends the chunks that reached
     /// their target by it.
-    pub(super) fn settle(
+    pub(super) fn add_batch(
         &self,
         batch: &mut Batch,
         closed: &mut Vec<u32>,
-        mut report: impl FnMut(Settled),
+        mut report: impl FnMut(SumReply),
     ) {
-        // What one contributor sent of one stretch of chunks lies together and is one run.
+        // What one contributor sent of one shard of chunks lies together and is one run.
         let follows = |a: &Waiting, b: &Waiting| {
             a.contributor == b.contributor && a.chunks.end == b.chunks.start
         };
@@ -375,14 +375,14 @@ impl SumRegion {
         closed: &mut Vec<u32>,
     ) -> Result<u32, SumRefused> {
         let (Some(first), Some(last)) = (pieces.first(), pieces.last()) else { return Ok(0) };
-        let stripes = &self.0.stripes[self.stripe(first.chunk)..=self.stripe(last.chunk)];
+        let shards = &self.0.shards[self.shard(first.chunk)..=self.shard(last.chunk)];
         let mut rest = pieces;
-        let parts = stripes.iter().map(|stripe| {
-            let count = rest.partition_point(|piece| piece.chunk < stripe.chunks.end);
+        let parts = shards.iter().map(|shard| {
+            let count = rest.partition_point(|piece| piece.chunk < shard.chunks.end);
             let (own, after) = rest.split_at(count);
             rest = after;
             // Nothing more is added where a pipeline failed while it did.
-            stripe.tally.lock().ok().map(|tally| (tally, own))
+            shard.state.lock().ok().map(|state| (state, own))
         });
         let parts: Option<Vec<_>> = parts.collect();
         let failed = SumRefused { refusal: Refusal::RoundClosed, chunk: first.chunk };
@@ -390,13 +390,13 @@ impl SumRegion {
         if self.0.withdrawn.load(Ordering::SeqCst) {
             return Err(SumRefused { refusal: Refusal::UnknownRkey, chunk: first.chunk });
         }
-        for (tally, own) in &parts {
-            tally.admit(contributor, own, whole)?;
+        for (state, own) in &parts {
+            state.admit(contributor, own, whole)?;
         }
-        for (tally, own) in &mut parts {
-            tally.check(contributor, own, bytes)?;
+        for (state, own) in &mut parts {
+            state.check(contributor, own, bytes)?;
         }
-        let added = parts.iter_mut().map(|(tally, own)| tally.add(contributor, own, bytes, closed));
+        let added = parts.iter_mut().map(|(state, own)| state.add(contributor, own, bytes, closed));
         Ok(added.sum())
     }
 
@@ -414,7 +414,7 @@ impl SumRegion {
     }
 }
 
-impl Tally {
+impl ShardState {
     fn at(&self, chunk: u32) -> usize {
         (chunk - self.first) as usize
     }
@@ -473,7 +473,7 @@ impl Tally {
             at = run.end;
             let (chunks, place) = stretch(&pieces[run]);
             let chunk = chunks.start;
-            let checked = self.summer.check(chunks, &bytes[place]);
+            let checked = self.accumulator.check(chunks, &bytes[place]);
             checked.map_err(|refusal| SumRefused { refusal, chunk })?;
         }
         Ok(())
@@ -491,7 +491,7 @@ impl Tally {
         while let Some(run) = self.fresh(contributor, pieces, at) {
             at = run.end;
             let (chunks, place) = stretch(&pieces[run.clone()]);
-            self.summer.add(chunks, &bytes[place]);
+            self.accumulator.add(chunks, &bytes[place]);
             added += run.len() as u32;
             pieces[run].iter().for_each(|piece| self.note(contributor, piece, closed));
         }
@@ -504,34 +504,34 @@ impl Tally {
         self.bits[at * self.words + usize::from(contributor / 64)] |= 1 << (contributor % 64);
         self.digests[slot] = piece.digest;
         self.counts[at] += 1;
-        self.companions = None;
+        self.group = None;
         if self.counts[at] == self.target && self.close(piece.chunk) {
             closed.push(piece.chunk);
         }
     }
 
-    fn finish(&mut self, chunk: u32, geometry: &dyn Geometry) -> Result<Vec<u8>, String> {
+    fn finish(&mut self, chunk: u32, layout: &dyn ChunkLayout) -> Result<Vec<u8>, String> {
         let count = self.counts[self.at(chunk)];
         if !self.closed[self.at(chunk)] || count == 0 {
             return Err(format!("chunk {chunk} is open or empty"));
         }
-        // What everybody is in, they will be in together with all of its companions, or those are
+        // What everybody is in, they will be in together with all of its group, or those are
         // withheld: it need not wait for them.
         if count < self.target {
-            let companions = geometry.companions(chunk);
-            let first = companions.start;
-            if self.companions.as_ref().is_none_or(|(last, _)| *last != first) {
-                self.companions = Some((first, self.check_companions(companions)));
+            let group = layout.group(chunk);
+            let first = group.start;
+            if self.group.as_ref().is_none_or(|(last, _)| *last != first) {
+                self.group = Some((first, self.check_group(group)));
             }
-            if let Some((_, Err(why))) = &self.companions {
+            if let Some((_, Err(why))) = &self.group {
                 return Err(why.clone());
             }
         }
-        self.summer.finish(chunk)
+        self.accumulator.finish(chunk)
     }
 
-    /// Names those who are in some of these companions and not in others.
-    fn check_companions(&self, Range { start, end }: Range<u32>) -> Result<(), String> {
+    /// Names those who are in some of these group and not in others.
+    fn check_group(&self, Range { start, end }: Range<u32>) -> Result<(), String> {
         if (start..end).all(|chunk| self.row(chunk) == self.row(start)) {
             return Ok(());
         }

@@ -14,9 +14,9 @@ use crate::proto::{
     SumRegion, Time,
 };
 
-use super::gathering::{Gathering, Joined};
 use super::message::{Join, Kind, MAX_ROUND_MESSAGE_BYTES, Open, Probe, Ready, Refuse};
 use super::open::{Round, Standing};
+use super::pending::{Joined, PendingRound};
 use super::{JOIN_INBOX, Job, Opened};
 
 /// Events that may wait for the owner; newer ones are dropped.
@@ -151,7 +151,7 @@ pub struct Aggregator<J> {
     endpoint: Endpoint,
     job: J,
     rng: ChaCha20Rng,
-    gathering: Gathering,
+    pending: PendingRound,
     current: Option<Round>,
     /// The last round that closed: its sums are kept until the next one closes.
     last: Option<Round>,
@@ -182,7 +182,7 @@ impl<J: Job> Aggregator<J> {
             config,
             endpoint,
             job,
-            gathering: Gathering::default(),
+            pending: PendingRound::default(),
             current: None,
             last: None,
             opened: 0,
@@ -217,7 +217,7 @@ impl<J: Job> Aggregator<J> {
     /// How many clients wait for the next round.
     #[must_use]
     pub fn waiting(&self) -> usize {
-        self.gathering.count()
+        self.pending.count()
     }
 
     /// Whether all rounds are over and delivered.
@@ -304,7 +304,7 @@ impl<J: Job> Aggregator<J> {
     fn on_probe(&mut self, now: Time, peer: Peer, probe: Probe) {
         let Probe { contributor, inbox, contribution } = probe;
         let joined = Joined { peer, inbox, contribution };
-        if self.gathering.waits(contributor, &joined) {
+        if self.pending.waits(contributor, &joined) {
             return;
         }
         let standing = self.rounds().find_map(|round| round.standing(contributor, &joined));
@@ -356,10 +356,10 @@ impl<J: Job> Aggregator<J> {
         if self.opened == self.config.rounds {
             return Err(format!("the last round opened without contributor {contributor}"));
         }
-        let others = self.gathering.hellos_beside(contributor);
+        let others = self.pending.hellos_beside(contributor);
         self.job.admit(contributor, &contribution, &join.hello, &others)?;
         let deadline = now + self.config.join_deadline;
-        let former = self.gathering.join(contributor, joined.clone(), join.hello, deadline);
+        let former = self.pending.join(contributor, joined.clone(), join.hello, deadline);
         if let Some(former) = former.filter(|former| former.contribution != contribution) {
             let reason =
                 format!("another contribution took the place of contributor {contributor}");
@@ -406,16 +406,16 @@ impl<J: Job> Aggregator<J> {
     fn try_open(&mut self, now: Time) {
         let AggregatorConfig { clients, min_clients, rounds, .. } = self.config;
         let free = self.current.is_none() && self.opened < rounds;
-        if !free || !self.gathering.is_ready(now, clients, min_clients) {
+        if !free || !self.pending.is_ready(now, clients, min_clients) {
             return;
         }
-        let gathering = std::mem::take(&mut self.gathering);
-        let opened = self.job.open(self.opened, gathering.hellos());
-        match opened.and_then(|opened| self.begin(opened, &gathering)) {
-            Ok((region, terms)) => self.open(now, region, terms, gathering),
+        let pending = std::mem::take(&mut self.pending);
+        let opened = self.job.open(self.opened, pending.hellos());
+        match opened.and_then(|opened| self.begin(opened, &pending)) {
+            Ok((region, terms)) => self.open(now, region, terms, pending),
             Err(reason) => {
                 self.emit(AggregatorEvent::OpenFailed { reason: reason.clone() });
-                for (contributor, joined) in gathering.into_joined() {
+                for (contributor, joined) in pending.into_joined() {
                     self.refuse(now, contributor, &joined, reason.clone());
                 }
             }
@@ -426,7 +426,7 @@ impl<J: Job> Aggregator<J> {
     fn begin(
         &mut self,
         opened: Opened,
-        joined: &Gathering,
+        joined: &PendingRound,
     ) -> Result<(SumRegion, Vec<u8>), String> {
         let mut digest_key = [0; 32];
         self.rng.fill_bytes(&mut digest_key);
@@ -435,14 +435,14 @@ impl<J: Job> Aggregator<J> {
             contributors: self.config.clients,
             target: joined.hellos().len() as u32,
             digest_key,
-            geometry: opened.geometry,
-            stretches: opened.stretches,
+            layout: opened.layout,
+            shards: opened.shards,
         });
         Ok((region.map_err(|error| error.to_string())?, opened.terms))
     }
 
-    fn open(&mut self, now: Time, region: SumRegion, terms: Vec<u8>, gathering: Gathering) {
-        let joined = gathering.into_joined();
+    fn open(&mut self, now: Time, region: SumRegion, terms: Vec<u8>, pending: PendingRound) {
+        let joined = pending.into_joined();
         let contributors: Vec<u16> = joined.keys().copied().collect();
         let (round, chunks) = (self.opened, region.chunk_count());
         joined.iter().for_each(|(contributor, joined)| region.bind(*contributor, joined.peer));
@@ -485,7 +485,7 @@ impl<J: Job> Aggregator<J> {
         };
         let (rkey, unsettled) = (round.rkey(), round.unsettled());
         let Ok(region) = self.endpoint.sum_region(rkey) else { return };
-        // Before any is settled: pipelines still add, and companions must be of the same contributors.
+        // Before any is settled: pipelines still add, and group must be of the same contributors.
         region.close_all(&unsettled);
         unsettled.into_iter().for_each(|chunk| self.settle(rkey, chunk));
     }
@@ -575,13 +575,13 @@ impl<J: Job> Node for Aggregator<J> {
     }
 
     fn poll_timeout(&self) -> Option<Time> {
-        let gathering = self.gathering.next_timeout(self.seen);
+        let pending = self.pending.next_timeout(self.seen);
         let deadline = self.current.as_ref().map(|round| round.deadline);
         let last = self.last.as_ref().filter(|round| !round.finished);
         let linger = last.and_then(|round| Some(round.closed_at? + self.config.linger));
         // What a pipeline on another thread told is to be followed up on at once.
-        let pending = self.endpoint.has_events().then_some(Time::ZERO);
-        let all = [self.endpoint.poll_timeout(), pending, gathering, deadline, linger];
+        let events = self.endpoint.has_events().then_some(Time::ZERO);
+        let all = [self.endpoint.poll_timeout(), events, pending, deadline, linger];
         all.into_iter().flatten().min()
     }
 }

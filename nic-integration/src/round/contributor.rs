@@ -61,7 +61,7 @@ pub struct Opening {
 
 /// What the owner knows of the sums to come, from the round terms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Layout {
+pub struct SumLayout {
     /// How many chunks.
     pub chunks: u32,
     /// Bytes of the longest chunk's sum.
@@ -233,7 +233,7 @@ impl Contributor {
     /// # Errors
     ///
     /// [`NicError::NoOpenRound`]; [`NicError::MessageTooLong`] if the sums would not fit a region.
-    pub fn accept(&mut self, now: Time, layout: Layout) -> Result<(), NicError> {
+    pub fn accept(&mut self, now: Time, layout: SumLayout) -> Result<(), NicError> {
         let State::Contributing(round) = &mut self.state else { return Err(NicError::NoOpenRound) };
         let stride = round.bitmap_bytes.saturating_add(layout.sum_bytes);
         let bytes = stride.saturating_mul(layout.chunks as usize);
@@ -537,7 +537,7 @@ impl Node for Contributor {
     fn poll_timeout(&self) -> Option<Time> {
         let probe = (!matches!(self.state, State::Idle)).then_some(self.next_probe);
         // What a pipeline on another thread told is to be followed up on at once.
-        let pending = self.endpoint.has_events().then_some(Time::ZERO);
-        [self.endpoint.poll_timeout(), pending, probe].into_iter().flatten().min()
+        let events = self.endpoint.has_events().then_some(Time::ZERO);
+        [self.endpoint.poll_timeout(), events, probe].into_iter().flatten().min()
     }
 }

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use crate::proto::{Endpoint, MessageId, Peer, SumRegion, Time};
 
 use super::aggregator::RoundProgress;
-use super::gathering::Joined;
 use super::message::{End, Kind, Open, Ready};
+use super::pending::Joined;
 
 /// Messages to a client that deliveries leave room for, so that a refusal always finds a place.
 const RESERVED_MESSAGES: usize = 8;
@@ -100,7 +100,7 @@ pub(super) struct Round {
     pub(super) closed_at: Option<Time>,
     pub(super) finished: bool,
     /// Whether `pump` may have something to do for anyone.
-    stirred: bool,
+    dirty: bool,
     /// Those for whom it may: what one acknowledges makes room for that one.
     asking: BTreeSet<u16>,
 }
@@ -125,7 +125,7 @@ impl Round {
             reason: String::new(),
             closed_at: None,
             finished: false,
-            stirred: true,
+            dirty: true,
             asking: BTreeSet::new(),
             opening,
         }
@@ -190,7 +190,7 @@ impl Round {
         self.opening_now.remove(&contributor);
         self.by_peer.insert(joined.peer, contributor);
         self.participants.insert(contributor, Participant::new(joined, self.opening.grant));
-        self.stirred = true;
+        self.dirty = true;
     }
 
     /// A participant can take its sums: all that closed so far, then whatever follows.
@@ -200,7 +200,7 @@ impl Round {
             return;
         }
         participant.ready = Some(ready);
-        self.stirred = true;
+        self.dirty = true;
     }
 
     /// Settles a closed chunk: its sum leaves at once if enough contributed, and never otherwise
@@ -224,7 +224,7 @@ impl Round {
             *place = settled;
             self.unsettled -= 1;
         }
-        self.stirred = true;
+        self.dirty = true;
         Some((count, leaves))
     }
 
@@ -252,7 +252,7 @@ impl Round {
             return false;
         }
         self.closed_at = Some(now);
-        self.stirred = true;
+        self.dirty = true;
         true
     }
 
@@ -268,7 +268,7 @@ impl Round {
         }
         if self.opening_now.get(&contributor) == Some(&message) {
             self.opening_now.remove(&contributor);
-            self.stirred = true;
+            self.dirty = true;
         }
     }
 
@@ -285,7 +285,7 @@ impl Round {
         let news = !std::mem::replace(&mut participant.gone, true);
         participant.unanswered.clear();
         // Another may be opened in its place.
-        self.stirred |= self.opening_now.remove(&contributor).is_some();
+        self.dirty |= self.opening_now.remove(&contributor).is_some();
         news.then_some(contributor)
     }
 
@@ -301,7 +301,7 @@ impl Round {
     /// Queues what participants wait for, as far as there is room.
     pub(super) fn pump(&mut self, now: Time, endpoint: &mut Endpoint) {
         let mut numbers = std::mem::take(&mut self.asking);
-        if std::mem::replace(&mut self.stirred, false) {
+        if std::mem::replace(&mut self.dirty, false) {
             numbers = self.participants.keys().copied().collect();
         }
         numbers.into_iter().for_each(|number| self.serve(now, number, endpoint));

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
-use ciphergram_nic::proto::endpoint::MAX_GREETINGS;
+use ciphergram_nic::proto::endpoint::MAX_HANDSHAKE_DATAGRAMS;
 use ciphergram_nic::sim::Network;
 
 use crate::plan::Dice;
@@ -81,7 +81,7 @@ impl Attacker {
     pub(crate) fn flood(&mut self, network: &mut Network) -> u64 {
         let hello = |(_, _, bytes): &&(_, _, Vec<u8>)| bytes.get(CODE_AT) == Some(&HELLO);
         let Some((_, to, bytes)) = self.kept.iter().rfind(hello) else { return 0 };
-        let count = MAX_GREETINGS + 64;
+        let count = MAX_HANDSHAKE_DATAGRAMS + 64;
         (0..count).for_each(|_| network.send(ADDR.into(), *to, bytes));
         count as u64
     }

@@ -15,13 +15,15 @@ use std::time::Duration;
 
 use ciphergram_nic::Node;
 use ciphergram_nic::faults::Faults;
-use ciphergram_nic::proto::endpoint::{DEFAULT_HELD_BYTES, MAX_EVENTS, MAX_GREETINGS, MAX_PEERS};
+use ciphergram_nic::proto::endpoint::{
+    DEFAULT_HELD_BYTES, MAX_EVENTS, MAX_HANDSHAKE_DATAGRAMS, MAX_PEERS,
+};
 use ciphergram_nic::proto::{
-    Config, Endpoint, Geometry, Identity, NodeId, Peer, Refusal, Stretch, Summer, Time,
+    Accumulator, ChunkLayout, Config, Endpoint, Identity, NodeId, Peer, Refusal, Shard, Time,
 };
 use ciphergram_nic::round::{
     Aggregator, AggregatorConfig, AggregatorEvent, ContributionId, Contributor, ContributorConfig,
-    ContributorEvent, End, Job, Layout, Opened, Opening, Resume,
+    ContributorEvent, End, Job, Opened, Opening, Resume, SumLayout,
 };
 use ciphergram_nic::sim::{Network, at};
 
@@ -52,11 +54,11 @@ fn bytes(values: &[u64]) -> Vec<u8> {
     values.iter().flat_map(|value| value.to_le_bytes()).collect()
 }
 
-/// How contributions are cut, and where the second of two stretches begins.
+/// How contributions are cut, and where the second of two shards begins.
 struct Cut;
 const PARTED: u32 = 9;
 
-impl Geometry for Cut {
+impl ChunkLayout for Cut {
     fn chunk_count(&self) -> u32 {
         CHUNKS
     }
@@ -74,7 +76,7 @@ struct Adder {
     sums: Accumulators,
 }
 
-impl Summer for Adder {
+impl Accumulator for Adder {
     fn check(&mut self, _: Range<u32>, _: &[u8]) -> Result<(), Refusal> {
         Ok(())
     }
@@ -123,11 +125,11 @@ impl Job for Integers {
         let zeros = (0..CHUNKS).map(|chunk| vec![0; words(chunk)]).collect();
         sums.lock().unwrap().insert(round, zeros);
         let terms = vec![round.1 as u8, joined.len() as u8];
-        let stretches = [0..PARTED, PARTED..CHUNKS].map(|chunks| {
-            let summer = Box::new(Adder { round, sums: sums.clone() });
-            Stretch { chunks, summer }
+        let shards = [0..PARTED, PARTED..CHUNKS].map(|chunks| {
+            let accumulator = Box::new(Adder { round, sums: sums.clone() });
+            Shard { chunks, accumulator }
         });
-        Ok(Opened { terms, geometry: Box::new(Cut), stretches: stretches.into() })
+        Ok(Opened { terms, layout: Box::new(Cut), shards: shards.into() })
     }
 }
 
@@ -437,12 +439,12 @@ impl Drop for World {
 
 /// All that an endpoint holds is of peers that it may know, and bounded (PROTOCOL §9).
 fn check_endpoint(endpoint: &Endpoint, known: impl Fn(&Peer) -> bool) {
-    let load = endpoint.census();
+    let load = endpoint.usage();
     assert!(endpoint.peers().all(|peer| known(&peer)), "a stranger made state");
     let within = load.links <= MAX_PEERS
         && load.sessions <= 4 * load.links
         && load.held_bytes <= DEFAULT_HELD_BYTES
-        && load.greetings <= MAX_GREETINGS
+        && load.handshakes <= MAX_HANDSHAKE_DATAGRAMS
         && load.events <= MAX_EVENTS;
     assert!(within, "beyond a bound: {load:?}");
 }
@@ -472,7 +474,7 @@ impl Client {
             }
             match event {
                 ContributorEvent::Opened(opening) => {
-                    let layout = Layout { chunks: CHUNKS, sum_bytes: 8 * WORDS };
+                    let layout = SumLayout { chunks: CHUNKS, sum_bytes: 8 * WORDS };
                     node.accept(now, layout).unwrap();
                     self.opening = Some(opening);
                     self.next = 0;

@@ -14,7 +14,7 @@ use crate::proto::shared::{ChannelId, Shared, lock};
 use crate::proto::sum::SumRefused;
 use crate::proto::time::Time;
 
-use super::{Pipeline, Unsettled};
+use super::{PendingSums, Pipeline};
 
 /// What became of a datagram.
 enum Outcome {
@@ -150,15 +150,15 @@ impl Pipeline {
 
     fn on_sum(&mut self, reply_to: (ChannelId, u64), header: &Header, payload: &[u8]) -> Outcome {
         let rkey = header.rkey;
-        let waits = self.unsettled.region.as_ref().is_some_and(|(other, _)| *other == rkey);
-        if !waits || self.unsettled.batch.is_full(payload.len()) {
-            self.settle();
+        let waits = self.pending.region.as_ref().is_some_and(|(other, _)| *other == rkey);
+        if !waits || self.pending.batch.is_full(payload.len()) {
+            self.add_pending();
             match self.shared.sum_region(rkey) {
-                Ok(region) => self.unsettled.region = Some((rkey, region)),
+                Ok(region) => self.pending.region = Some((rkey, region)),
                 Err(refusal) => return Outcome::Answer(Err(refusal)),
             }
         }
-        let Unsettled { region: Some((_, region)), batch, .. } = &mut self.unsettled else {
+        let PendingSums { region: Some((_, region)), batch, .. } = &mut self.pending else {
             return Outcome::Answer(Err(Refusal::UnknownRkey));
         };
         let Some(channel) = self.channels.get(&reply_to.0) else { return Outcome::Old };
@@ -170,13 +170,13 @@ impl Pipeline {
 
     /// Adds the datagrams that wait to be added together, and answers them. Nobody is told anything
     /// before.
-    pub(in crate::proto) fn settle(&mut self) {
-        let Some((rkey, region)) = self.unsettled.region.take() else { return };
-        let Unsettled { batch, closed, .. } = &mut self.unsettled;
+    pub(in crate::proto) fn add_pending(&mut self) {
+        let Some((rkey, region)) = self.pending.region.take() else { return };
+        let PendingSums { batch, closed, .. } = &mut self.pending;
         let (channels, answering, stats) =
             (&mut self.channels, &mut self.answering, &mut self.stats);
         let events = &mut self.events;
-        region.settle(batch, closed, |((id, packet), contributor, became)| {
+        region.add_batch(batch, closed, |((id, packet), contributor, became)| {
             if let Some(channel) = channels.get_mut(&id) {
                 let refused = became.as_ref().err().map(|refused| refused.refusal);
                 stats.refused += u64::from(refused.is_some());

@@ -6,7 +6,7 @@ use super::Endpoint;
 
 /// So much of each that an endpoint holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Census {
+pub struct Usage {
     /// Processes that something is remembered of.
     pub links: usize,
     /// Of those: processes that said HELLO and nothing since.
@@ -14,7 +14,7 @@ pub struct Census {
     /// Indices of handshakes under way, and of sessions of first channels.
     pub sessions: usize,
     /// Datagrams of handshakes that wait to be sent.
-    pub greetings: usize,
+    pub handshakes: usize,
     /// Events that wait to be polled.
     pub events: usize,
     /// Inbox bytes under assembly, or waiting to be polled.
@@ -24,13 +24,13 @@ pub struct Census {
 impl Endpoint {
     /// What is held now.
     #[must_use]
-    pub fn census(&self) -> Census {
+    pub fn usage(&self) -> Usage {
         let waits = self.links.values().filter(|link| link.is_unconfirmed());
-        Census {
+        Usage {
             links: self.links.len(),
             unconfirmed: waits.count(),
             sessions: self.session_count(),
-            greetings: self.greetings.len(),
+            handshakes: self.handshakes.len(),
             events: self.shared.event_count(),
             held_bytes: self.shared.held(),
         }

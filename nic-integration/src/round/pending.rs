@@ -16,14 +16,14 @@ pub(super) struct Joined {
 
 /// Those admitted to the next round.
 #[derive(Default)]
-pub(super) struct Gathering {
+pub(super) struct PendingRound {
     joined: BTreeMap<u16, Joined>,
     hellos: BTreeMap<u16, Vec<u8>>,
     /// Set by the first who joins: nobody is late before anybody came.
     deadline: Option<Time>,
 }
 
-impl Gathering {
+impl PendingRound {
     /// The hellos of all but `contributor`.
     pub(super) fn hellos_beside(&self, contributor: u16) -> BTreeMap<u16, Vec<u8>> {
         let mut hellos = self.hellos.clone();

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use rand_core::Rng;
 
 use crate::proto::event::{Cause, Peer};
-use crate::proto::link::{Greeting, HELLO_SPAN, MAX_HELLO_SPAN};
+use crate::proto::link::{HELLO_SPAN, Handshake, MAX_HELLO_SPAN};
 use crate::proto::path::Route;
 use crate::proto::secure::{
     Admission, Cookie, HELLO_BYTES, Hello, Initiator, Secrets, TransportParameters,
@@ -13,7 +13,7 @@ use crate::proto::secure::{
 use crate::proto::shared::{ChannelId, Command, MAX_PIPELINES, Part, lock};
 use crate::proto::time::Time;
 
-use super::{Endpoint, MAX_GREETINGS, MAX_UNCONFIRMED, Pipeline};
+use super::{Endpoint, MAX_HANDSHAKE_DATAGRAMS, MAX_UNCONFIRMED, Pipeline};
 
 impl Endpoint {
     /// An index that no session of ours has: it leaves the lowest bits to the channel, and a byte below it is the epoch's.
@@ -34,27 +34,27 @@ impl Endpoint {
         self.indices.len() + sessions.filter(|id| id.channel == 0).count()
     }
 
-    fn send_greeting(&mut self, to: Route, bytes: Vec<u8>) {
-        if self.greetings.len() < MAX_GREETINGS {
-            self.greetings.push_back((to, bytes));
+    fn queue_handshake(&mut self, to: Route, bytes: Vec<u8>) {
+        if self.handshakes.len() < MAX_HANDSHAKE_DATAGRAMS {
+            self.handshakes.push_back((to, bytes));
         }
     }
 
     /// Says HELLO to the node at the other end of a link, again if need be.
-    pub(super) fn greet(&mut self, now: Time, id: u32) {
+    pub(super) fn send_hello(&mut self, now: Time, id: u32) {
         let index = self.fresh_index();
         let Some(link) = self.links.get_mut(&id) else { return };
         let Some((addr, _)) = self.contacts.get(&link.peer.node) else { return };
-        let former = link.greeting.take();
-        let (attempts, way, cookie) = former.map_or((0, 0, None), |former| {
+        let former = link.handshake.take();
+        let (attempts, socket, cookie) = former.map_or((0, 0, None), |former| {
             self.indices.remove(&former.index);
-            (former.attempts + 1, former.way, former.cookie)
+            (former.attempts + 1, former.socket, former.cookie)
         });
         self.hellos += 1;
         let sockets = self.config.sockets();
         // A cookie is for the address that it came to.
-        let way = if cookie.is_some() { way } else { attempts };
-        let to = Route { via: (way % u32::from(sockets)) as u16, addr: *addr };
+        let socket = if cookie.is_some() { socket } else { attempts };
+        let to = Route { via: (socket % u32::from(sockets)) as u16, addr: *addr };
         let me = (&self.config.identity, self.config.incarnation.get(), self.hellos);
         let mut bytes = vec![];
         let parameters = TransportParameters {
@@ -68,11 +68,11 @@ impl Endpoint {
         let wait = (HELLO_SPAN * (1 << attempts.min(8))).min(MAX_HELLO_SPAN);
         let sent = initiator.is_some();
         let next = now + wait;
-        let greeting = Greeting { initiator, index, next, attempts, way, cookie };
-        link.greeting = Some(Box::new(greeting));
+        let handshake = Handshake { initiator, index, next, attempts, socket, cookie };
+        link.handshake = Some(Box::new(handshake));
         if sent {
             self.indices.insert(index, id);
-            self.send_greeting(to, bytes);
+            self.queue_handshake(to, bytes);
         }
     }
 
@@ -89,7 +89,7 @@ impl Endpoint {
         if admission == Admission::Ask {
             let mut cookie = vec![];
             if self.gate.answer(from.addr, bytes, &mut self.rng, &mut cookie).is_ok() {
-                self.send_greeting(from, cookie);
+                self.queue_handshake(from, cookie);
             }
         }
         if admission != Admission::Welcome {
@@ -104,7 +104,7 @@ impl Endpoint {
         let peer = Peer { node: hello.node, incarnation: hello.incarnation };
         let contact = self.contacts.get(&peer.node).and_then(|(_, link)| link.as_ref());
         let known = self.peers.get(&peer).or(contact).copied();
-        let known = known.filter(|id| self.greets_alone(*id, peer));
+        let known = known.filter(|id| self.is_link_to(*id, peer));
         let Some(id) = known.or_else(|| self.welcome_link(now, peer)) else {
             self.stats.overrun += 1;
             return;
@@ -112,13 +112,13 @@ impl Endpoint {
         let Some(link) = self.links.get_mut(&id) else { return };
         // Of two who greet each other at once, the one with the lower key is answered. And what was
         // recorded and comes again must not take the place of what is under way.
-        let crossing = link.greeting.is_some() && self.config.identity.id() < peer.node;
+        let crossing = link.handshake.is_some() && self.config.identity.id() < peer.node;
         if crossing || (link.peer == peer && hello.number <= link.hello) {
             self.stats.duplicates += 1;
             return;
         }
         link.hello = hello.number;
-        if let Some(index) = link.drop_greeting() {
+        if let Some(index) = link.cancel_handshake() {
             self.indices.remove(&index);
         }
         let index = self.fresh_index();
@@ -142,7 +142,7 @@ impl Endpoint {
             self.shared.send(0, part.id.channel, Command::Offer(Box::new(part)));
         }
         self.pipelines.iter_mut().for_each(Pipeline::drain_commands);
-        self.send_greeting(from, answer);
+        self.queue_handshake(from, answer);
     }
 
     /// A session's parts, one for each channel.
@@ -172,7 +172,7 @@ impl Endpoint {
     }
 
     /// Whether a link is to that process, or to whichever answers first.
-    fn greets_alone(&self, id: u32, peer: Peer) -> bool {
+    fn is_link_to(&self, id: u32, peer: Peer) -> bool {
         self.links.get(&id).is_some_and(|link| link.peer == peer || link.peer.incarnation == 0)
     }
 
@@ -209,7 +209,7 @@ impl Endpoint {
         let Some(link) = self.links.get_mut(&id) else { return };
         link.established = true;
         link.channels = link.channels.max(channels);
-        if let Some(index) = link.drop_greeting() {
+        if let Some(index) = link.cancel_handshake() {
             self.indices.remove(&index);
         }
     }
@@ -220,25 +220,25 @@ impl Endpoint {
         self.drain_confirmed();
         let Some(id) = self.indices.get(&index).copied() else { return };
         let Some(link) = self.links.get_mut(&id) else { return };
-        let Some(greeting) = link.greeting.as_mut().filter(|g| g.index == index) else { return };
-        let Some(initiator) = &mut greeting.initiator else { return };
+        let Some(handshake) = link.handshake.as_mut().filter(|g| g.index == index) else { return };
+        let Some(initiator) = &mut handshake.initiator else { return };
         let Ok(welcome) = initiator.welcome(&self.config.identity, bytes) else {
             self.stats.malformed += 1;
             return;
         };
         let peer = Peer { node: link.peer.node, incarnation: welcome.incarnation };
         let former = link.peer;
-        link.greeting = None;
+        link.handshake = None;
         link.messages.on_received(now);
         let restarted = former.incarnation != 0 && former != peer;
         // Or one that was offered a session here had begun it, and is gone.
         if restarted || !link.messages.claim(peer) {
             self.peers.remove(&former);
-            self.succeed(now, id);
+            self.on_restarted(now, id);
         }
         // It may have found us first.
         if let Some(other) = self.peers.get(&peer).copied().filter(|other| *other != id) {
-            self.absorb(id, other);
+            self.merge(id, other);
         }
         self.peers.insert(peer, id);
         let channels = self.config.pipelines.max(1 + welcome.ports.len() as u16);
@@ -259,7 +259,7 @@ impl Endpoint {
     }
 
     /// Another process is there: all that was unanswered has failed, and nothing is known of what it sends.
-    fn succeed(&mut self, now: Time, id: u32) {
+    fn on_restarted(&mut self, now: Time, id: u32) {
         self.fail(id, Cause::Restarted);
         let Some(link) = self.links.get_mut(&id) else { return };
         let outbox = lock(&link.messages.outbox).successor();
@@ -271,7 +271,7 @@ impl Endpoint {
 
     /// One link takes the place of another to the same process: what that process has sent is known there,
     /// what it is sent is known here.
-    fn absorb(&mut self, id: u32, other: u32) {
+    fn merge(&mut self, id: u32, other: u32) {
         let Some(gone) = self.links.get(&other) else { return };
         let messages = gone.messages.clone();
         if !messages.is_idle() {
@@ -294,13 +294,13 @@ impl Endpoint {
         self.stats.handshakes += 1;
         let Some(id) = self.indices.get(&index).copied() else { return };
         let Some(link) = self.links.get_mut(&id) else { return };
-        let Some(greeting) = link.greeting.as_mut().filter(|g| g.index == index) else { return };
-        let Some(initiator) = &greeting.initiator else { return };
+        let Some(handshake) = link.handshake.as_mut().filter(|g| g.index == index) else { return };
+        let Some(initiator) = &handshake.initiator else { return };
         match Cookie::read(link.peer.node, initiator.mac(), bytes) {
             // One at once; another one is no better.
             Ok(cookie) => {
-                if greeting.cookie.replace(cookie).is_none() {
-                    self.greet(now, id);
+                if handshake.cookie.replace(cookie).is_none() {
+                    self.send_hello(now, id);
                 }
             }
             Err(_) => self.stats.malformed += 1,

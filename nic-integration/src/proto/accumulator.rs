@@ -6,7 +6,7 @@ use super::ack::Refusal;
 
 /// How a contribution is cut into chunks. Fixed for the life of the value. Chunks follow one another
 /// without gaps: `chunk_offset(c + 1) = chunk_offset(c) + chunk_bytes(c)`.
-pub trait Geometry: Send + Sync {
+pub trait ChunkLayout: Send + Sync {
     /// How many chunks a contribution has.
     fn chunk_count(&self) -> u32;
 
@@ -17,16 +17,16 @@ pub trait Geometry: Send + Sync {
     fn chunk_offset(&self, chunk: u32) -> u64;
 
     /// The chunks whose sums are worth something only together with this one's, itself among them: they
-    /// must be of the same contributors, and of one [`Stretch`]. The same range for each of its chunks. Most
+    /// must be of the same contributors, and of one [`Shard`]. The same range for each of its chunks. Most
     /// schemes have none but the chunk itself. `chunk < chunk_count()`.
-    fn companions(&self, chunk: u32) -> Range<u32> {
+    fn group(&self, chunk: u32) -> Range<u32> {
         chunk..chunk + 1
     }
 }
 
 /// An accumulator over some chunks of one round. Knows the scheme; knows nothing of peers, bits or
 /// retransmission, for which see [`SumRegion`](super::SumRegion).
-pub trait Summer: Send {
+pub trait Accumulator: Send {
     /// Whether the bytes of whole chunks are in the scheme's range; `payload` is as long as they are.
     ///
     /// # Errors
@@ -47,9 +47,9 @@ pub trait Summer: Send {
 }
 
 /// Chunks that follow one another, and what sums them.
-pub struct Stretch {
+pub struct Shard {
     /// Never none.
     pub chunks: Range<u32>,
     /// Asked of these chunks only, by their numbers in the whole contribution.
-    pub summer: Box<dyn Summer>,
+    pub accumulator: Box<dyn Accumulator>,
 }
