@@ -24,7 +24,7 @@ use ciphergram_he::{
     params::Chunks, random,
 };
 use ciphergram_nic::{
-    Driver,
+    Bytes, Driver,
     federation::nodes::{read_identity, read_node},
     proto::Config,
     round::{Contributor, ContributorConfig, ContributorEvent, SumLayout},
@@ -250,7 +250,7 @@ fn leaves_after(place: &Place, address: &str, count: u32) {
     let sealer =
         Sealer::new(&AnyKey::Public(key.clone()), Arc::new(CpuEngine::new()), own).unwrap();
     let (chunks, seed) = (*sealer.chunks(), sealer.seed());
-    let stream = sealer.seal_all().unwrap();
+    let stream = Bytes::from(sealer.seal_all().unwrap());
     let config = ContributorConfig {
         endpoint: Config::new(
             read_identity(&place.path("keys/client.identity")).unwrap(),
@@ -278,7 +278,7 @@ fn leaves_after(place: &Place, address: &str, count: u32) {
         }
         while open && next < count && node.can_push() {
             let at = chunks.offset_of(next);
-            let bytes = stream[at..at + chunks.bytes_of(next)].into();
+            let bytes = stream.slice(at..at + chunks.bytes_of(next));
             node.push(now, next, at as u64, bytes).unwrap();
             next += 1;
         }

@@ -170,7 +170,7 @@ impl World {
             9 | 10 => {
                 let (from, to) = [(FRIEND, TRIED), (TRIED, FRIEND), (STRANGER, TRIED)][op / 16 % 3];
                 // What finds no room any more was not to be.
-                let data = [op as u8; 8].as_slice().into();
+                let data = vec![op as u8; 8].into();
                 let _ = self.ends[from].write(self.now, Peer::of(node(to)), 1, 0, data, Some(1));
             }
             11 | 12 => self.speak(op / 16 % 3, op & 64 == 0),
@@ -197,7 +197,7 @@ impl World {
         // Whoever gave node 2 up has done so by now, and no load is left.
         (0..8).for_each(|_| self.wait(Duration::from_secs(10)));
         let peer = Peer::of(node(TRIED));
-        let data = [7; 8].as_slice().into();
+        let data = vec![7; 8].into();
         let mine = self.ends[FRIEND].write(self.now, peer, 1, 0, data, Some(9));
         let mine = mine.expect("what waited has failed long ago");
         for _ in 0..400 {

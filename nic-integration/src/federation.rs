@@ -7,6 +7,7 @@
 pub mod client;
 mod job;
 pub mod nodes;
+mod participation;
 mod pipelines;
 mod seal;
 pub mod server;
@@ -14,9 +15,10 @@ pub mod spool;
 
 use std::{net::SocketAddr, num::NonZeroU32, path::PathBuf};
 
-pub use client::{Client, ClientKey, Participation, PathConfig, RoundResult};
+pub use client::{Client, PathConfig};
 pub use job::SumJob;
 pub use nodes::Allowed;
+pub use participation::{ClientKey, Participation, RoundResult};
 pub use server::{Observation, Progress, Server, ServerConfig};
 
 use crate::{

@@ -41,6 +41,7 @@ pub mod sim;
 mod threads;
 pub mod wire;
 
+pub use bytes::Bytes;
 pub use driver::Driver;
 pub use error::NicError;
 pub use node::Node;

@@ -9,6 +9,7 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use ciphergram_nic::Bytes;
 use ciphergram_nic::faults::Faults;
 use ciphergram_nic::proto::{
     Accumulator, Cause, ChunkLayout, Config, Endpoint, Event, Identity, NodeId, Peer, Refusal,
@@ -74,7 +75,7 @@ impl Pair {
     }
 }
 
-fn pattern(bytes: usize, salt: usize) -> Arc<[u8]> {
+fn pattern(bytes: usize, salt: usize) -> Bytes {
     (0..bytes).map(|at| (at * 31 + at / 251 + salt) as u8).collect()
 }
 
@@ -87,7 +88,7 @@ fn a_write_lands_in_place_and_counts_its_immediate_once() {
         let data = pattern(30_011, 1);
         let peer = Peer::of(node(2));
         pair.ends[0].write(Time::ZERO, peer, 7, 500, data.clone(), Some(9)).unwrap();
-        pair.ends[0].write(Time::ZERO, peer, 7, 60_000, Arc::from([]), Some(10)).unwrap();
+        pair.ends[0].write(Time::ZERO, peer, 7, 60_000, Bytes::new(), Some(10)).unwrap();
         let [sent, received] = pair.run(Duration::from_secs(9));
         assert_eq!(sent.len(), 2, "seed {seed}: {sent:?}");
         assert!(sent.iter().all(|event| matches!(event, Event::Completed { .. })));
@@ -316,7 +317,7 @@ fn two_links_that_become_one_use_no_id_twice() {
     let mut pair = Pair::new(1, Faults::default());
     let write = |pair: &mut Pair, from: usize, peer, byte: u8| {
         let now = pair.network.now();
-        pair.ends[from].write(now, peer, 1, 0, [byte].as_slice().into(), None).unwrap();
+        pair.ends[from].write(now, peer, 1, 0, vec![byte].into(), None).unwrap();
         pair.run(Duration::from_secs(2))
     };
     pair.ends[1].register_memory(1, 1, None).unwrap();
@@ -342,9 +343,9 @@ fn queues_are_bounded() {
     let mut end = endpoint(1, 1);
     let peer = Peer::of(node(2));
     while end.room(peer) > 0 {
-        end.write(Time::ZERO, peer, 1, 0, Arc::from([]), None).unwrap();
+        end.write(Time::ZERO, peer, 1, 0, Bytes::new(), None).unwrap();
     }
-    let full = end.write(Time::ZERO, peer, 1, 0, Arc::from([]), None);
+    let full = end.write(Time::ZERO, peer, 1, 0, Bytes::new(), None);
     assert_eq!(full, Err(NicError::NoRoom { peer }));
     let big = end.sum(Time::ZERO, Peer::of(node(3)), 1, 0, 0, 0, 0, pattern(1293, 0));
     assert_eq!(big, Err(NicError::MessageTooLong { bytes: 1293, limit: 1292 }));
@@ -411,7 +412,9 @@ fn a_sum_adds_whole_datagrams_exactly_once_or_not_at_all() {
     let mut send = |round, contributor, chunk, offset, data: &[u8]| {
         let now = pair.network.now();
         let peer = Peer::of(node(2));
-        pair.ends[0].sum(now, peer, 6, round, contributor, chunk, offset, data.into()).unwrap();
+        pair.ends[0]
+            .sum(now, peer, 6, round, contributor, chunk, offset, Bytes::copy_from_slice(data))
+            .unwrap();
         let [mut sent, received] = pair.run(Duration::from_secs(1));
         let status = match sent.pop() {
             Some(Event::Completed { .. }) => Ok(()),
@@ -448,7 +451,7 @@ fn a_sum_adds_whole_datagrams_exactly_once_or_not_at_all() {
     let mut late = |data: &[u8]| {
         let now = pair.network.now();
         let peer = Peer::of(node(2));
-        pair.ends[0].sum(now, peer, 6, 4, 69, 2, 16, data.into()).unwrap();
+        pair.ends[0].sum(now, peer, 6, 4, 69, 2, 16, Bytes::copy_from_slice(data)).unwrap();
         pair.run(Duration::from_secs(1))
     };
     let [sent, received] = late(&[9; 4]);
@@ -471,7 +474,9 @@ fn sums_that_arrive_together_are_told_apart() {
         let (now, peer) = (pair.network.now(), Peer::of(node(2)));
         let queue = |&(contributor, chunk, data): &(u16, u32, &[u8])| {
             let offset = u64::from(chunk) * 8;
-            pair.ends[0].sum(now, peer, 6, 4, contributor, chunk, offset, data.into()).unwrap()
+            pair.ends[0]
+                .sum(now, peer, 6, 4, contributor, chunk, offset, Bytes::copy_from_slice(data))
+                .unwrap()
         };
         let messages: Vec<_> = datagrams.iter().map(queue).collect();
         let [sent, _] = pair.run(Duration::from_secs(1));
@@ -513,7 +518,7 @@ fn companions_of_other_contributors_are_withheld_until_they_are_of_the_same() {
     pair.ends[1].register_sum(6, region).unwrap();
     let mut send = |chunk: u32, data: &[u8]| {
         let (now, peer, offset) = (pair.network.now(), Peer::of(node(2)), u64::from(chunk) * 8);
-        pair.ends[0].sum(now, peer, 6, 4, 5, chunk, offset, data.into()).unwrap();
+        pair.ends[0].sum(now, peer, 6, 4, 5, chunk, offset, Bytes::copy_from_slice(data)).unwrap();
         pair.run(Duration::from_secs(1));
         let region = pair.ends[1].sum_region(6).unwrap();
         region.close(chunk);

@@ -21,6 +21,7 @@ use ciphergram_he::seal::Ticket;
 use ciphergram_he::{
     Agreement, Dtype, Quantised, Sealer, SecretKey, Tensor, TensorSpec, Update, random,
 };
+use ciphergram_nic::Bytes;
 use ciphergram_nic::Node;
 use ciphergram_nic::federation::SumJob;
 use ciphergram_nic::proto::{
@@ -101,7 +102,7 @@ const MOST: usize = 64 << 20;
 struct Client {
     node: Contributor,
     /// What it has to send, and how much of it went.
-    stream: Option<Arc<[u8]>>,
+    stream: Option<Bytes>,
     next: u32,
     unanswered: u32,
     open: bool,
@@ -134,7 +135,7 @@ impl World {
         let ticket = Ticket::draw().unwrap();
         let sealer = Sealer::with_secret(&key, engine.clone(), own, ticket).unwrap();
         // The same under several numbers: nobody opens their sum.
-        let stream: Arc<[u8]> = sealer.seal_all().unwrap().into();
+        let stream: Bytes = sealer.seal_all().unwrap().into();
         let clients = (0..CLIENTS).map(|number| {
             let config = ContributorConfig {
                 endpoint: config(number),
@@ -235,8 +236,8 @@ impl World {
                 return;
             }
             let start = chunks.offset_of(client.next);
-            let own = &stream[start..start + chunks.bytes_of(client.next)];
-            client.node.push(now, client.next, start as u64, own.into()).unwrap();
+            let own = stream.slice(start..start + chunks.bytes_of(client.next));
+            client.node.push(now, client.next, start as u64, own).unwrap();
             client.next += 1;
             client.unanswered += 1;
         }
@@ -349,7 +350,7 @@ fn an_idle_peer_takes_little() {
     let mut server = owned(Owner::Rest, || Endpoint::new(settings)).unwrap();
     owned(Owner::Rest, || server.register_memory(1, 100_000, None)).unwrap();
     let before = held().all();
-    let data: Arc<[u8]> = vec![1; 50_000].into();
+    let data: Bytes = vec![1; 50_000].into();
     for number in 0..IDLE {
         let mut client = Endpoint::new(config(number)).unwrap();
         client.contact(identity(SERVER).id(), addr(SERVER));
@@ -374,4 +375,22 @@ fn an_idle_peer_takes_little() {
     assert_eq!(server.usage().links, usize::from(IDLE));
     println!("{} bytes a peer that is idle", each());
     assert!(each() <= 1024, "{} bytes", each());
+}
+
+/// Messages under way hold no copies of a stream: it is there once, with its owner.
+#[test]
+fn messages_share_the_stream_that_they_are_parts_of() {
+    const MESSAGE: usize = 1000;
+    let stream: Bytes = vec![1; 500 * MESSAGE].into();
+    let mut client = Endpoint::new(config(0)).unwrap();
+    client.contact(identity(SERVER).id(), addr(SERVER));
+    let to = Peer::of(identity(SERVER).id());
+    let before = held().all();
+    for at in (0..stream.len()).step_by(MESSAGE) {
+        let part = stream.slice(at..at + MESSAGE);
+        owned(Owner::Rest, || client.write(Time::ZERO, to, 1, 0, part, None)).unwrap();
+    }
+    let more = held().all() - before;
+    println!("{more} bytes for messages of {}", stream.len());
+    assert!(more < stream.len() / 3, "{more} bytes");
 }

@@ -9,9 +9,9 @@ mod multipath;
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
-use std::sync::Arc;
 use std::time::Duration;
 
+use ciphergram_nic::Bytes;
 use ciphergram_nic::faults::Faults;
 use ciphergram_nic::proto::path::MAX_PATHS;
 use ciphergram_nic::proto::{Cause, Config, Endpoint, Event, Peer};
@@ -117,7 +117,7 @@ fn a_flow_whose_only_way_fails_is_told_although_others_answer() {
     while told.is_empty() && now < end {
         // Of either flow one, again and again.
         for _ in 0..2 {
-            let (data, to) = (Arc::from([1; 100]), Peer::of(node(2)));
+            let (data, to) = (Bytes::from_static(&[1; 100]), Peer::of(node(2)));
             let end = &mut world.ends[0].endpoint;
             if end.room(to) > 0 {
                 end.write(now, to, MEMORY, 0, data, None).unwrap();
@@ -159,7 +159,7 @@ fn a_message_of_a_flow_with_one_way_stays_on_it() {
     let mut world = world(QUICK, 1, 3);
     for _ in 0..6 {
         let now = world.network.now();
-        let data: Arc<[u8]> = vec![1; 50_000].into();
+        let data: Bytes = vec![1; 50_000].into();
         let to = Peer::of(node(2));
         world.ends[0].endpoint.write(now, to, MEMORY, 0, data, None).unwrap();
     }

@@ -7,9 +7,9 @@
 mod multipath;
 
 use std::num::NonZeroU32;
-use std::sync::Arc;
 use std::time::Duration;
 
+use ciphergram_nic::Bytes;
 use ciphergram_nic::NicError;
 use ciphergram_nic::faults::Faults;
 use ciphergram_nic::proto::{Cause, Config, Endpoint, Event, MAX_PIPELINES, Peer};
@@ -66,7 +66,7 @@ fn rough_channels_lose_nothing_and_count_every_immediate_once() {
         assert_eq!(world.ends[1].endpoint.immediates(MEMORY), Ok(20), "{pipelines:?}");
         // Many messages at once, each of one datagram.
         let now = world.network.now();
-        let data: Arc<[u8]> = vec![7; 100].into();
+        let data: Bytes = vec![7; 100].into();
         for _ in 0..500 {
             let to = Peer::of(node(2));
             let sent = world.ends[0].endpoint.write(now, to, MEMORY, 0, data.clone(), Some(1));

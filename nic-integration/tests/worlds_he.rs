@@ -18,6 +18,7 @@ use ciphergram_he::files::ContributorSet;
 use ciphergram_he::params::Scheme;
 use ciphergram_he::seal::Ticket;
 use ciphergram_he::{OpenedSum, Quantised, Sealer, SecretKey, Sum};
+use ciphergram_nic::Bytes;
 use ciphergram_nic::Node;
 use ciphergram_nic::faults::Faults;
 use ciphergram_nic::federation::SumJob;
@@ -49,7 +50,7 @@ struct Client {
     ticket: Option<Ticket>,
     fields: Vec<u32>,
     /// All chunks, sealed once: what a spool would hold.
-    stream: Vec<u8>,
+    stream: Bytes,
     open: Option<(Opening, RoundTerms)>,
     next: u32,
     sums: BTreeMap<u32, (ContributorSet, Vec<u8>)>,
@@ -97,7 +98,7 @@ impl World {
                 announcement: Announcement::propose(ticket.seed(), &update, weight).unwrap(),
                 ticket: Some(ticket),
                 fields: vec![],
-                stream: vec![],
+                stream: Bytes::new(),
                 open: None,
                 next: 0,
                 sums: BTreeMap::new(),
@@ -230,8 +231,8 @@ impl Client {
             let chunks = self.key.public().parameters().chunks(terms.agreement.values());
             if self.next < chunks.count() {
                 let start = chunks.offset_of(self.next);
-                let bytes = &self.stream[start..start + chunks.bytes_of(self.next)];
-                node.push(now, self.next, start as u64, bytes.into()).unwrap();
+                let bytes = self.stream.slice(start..start + chunks.bytes_of(self.next));
+                node.push(now, self.next, start as u64, bytes).unwrap();
                 self.next += 1;
             }
         }
@@ -250,7 +251,7 @@ impl Client {
             self.fields = own.fields().to_vec();
             let ticket = self.ticket.take().expect("a client seals once");
             let sealer = Sealer::with_secret(self.key, engine(), own, ticket).unwrap();
-            self.stream = sealer.seal_all().unwrap();
+            self.stream = sealer.seal_all().unwrap().into();
             self.announcement.settled = true;
             self.announcement.agreement = terms.agreement.clone();
             node.amend(self.announcement.to_bytes(key));
@@ -362,13 +363,13 @@ fn chunks_of_what_was_not_announced_do_not_count() {
     let own = Quantised::from_fields(vec![9; terms.agreement.values()], 1);
     let sealer = Sealer::with_secret(lattice(), engine(), own, Ticket::draw().unwrap()).unwrap();
     let length = sealer.chunks().bytes_of(0);
-    let chunk = &sealer.seal_all().unwrap()[..length];
+    let chunk = Bytes::from(sealer.seal_all().unwrap()).slice(..length);
     let addr = SocketAddr::from(([10, 0, 0, 1], 9999));
     let mut stranger = Endpoint::new(world.config(node(3))).unwrap();
     stranger.contact(server().id(), SERVER.into());
     let aggregator = Peer::of(server().id());
     for number in [3, 0] {
-        stranger.sum(now, aggregator, rkey, opening.round, number, 0, 0, chunk.into()).unwrap();
+        stranger.sum(now, aggregator, rkey, opening.round, number, 0, 0, chunk.clone()).unwrap();
     }
     let mut refusals = vec![];
     while refusals.len() < 2 {

@@ -8,6 +8,7 @@ use ciphergram_he::{
     params::Literal, seal::Ticket,
 };
 use ciphergram_nic::{
+    Bytes,
     federation::SumJob,
     proto::{Accumulator, ChunkLayout, Peer, Refusal, Shard, SumConfig, SumRegion},
     round::{Job as _, Opened},
@@ -32,7 +33,7 @@ const PLENTY: f64 = 6e9;
 
 /// A contribution, and what sums it.
 struct Contribution {
-    stream: Vec<u8>,
+    stream: Bytes,
     open: Box<dyn FnMut() -> Result<Opened, Failure>>,
 }
 
@@ -63,7 +64,7 @@ pub fn sums(setting: Setting, scheme: Scheme, span: Duration) -> Result<f64, Fai
     let own = Quantised::new(&update, &agreement, 1, parameters, &mut rng)?;
     let stream = Sealer::with_secret(&key, engine, own, Ticket::draw()?)?.seal_all()?;
     let open = Box::new(move || Ok(job.open(0, &hellos)?));
-    added(setting, Contribution { stream, open }, span)
+    added(setting, Contribution { stream: stream.into(), open }, span)
 }
 
 /// Goodput of SUMs of what Paillier with a modulus of 1024 bits would send, in Gbit/s: numbers of 2048 bits, added
@@ -98,7 +99,7 @@ pub fn sums_insecure_1024(setting: Setting, span: Duration) -> Result<f64, Failu
         });
         Ok(Opened { terms: vec![], layout: Box::new(Cut), shards: shards.collect() })
     });
-    added(setting, Contribution { stream, open }, span)
+    added(setting, Contribution { stream: stream.into(), open }, span)
 }
 
 /// Words of a number of 2048 bits.
@@ -190,17 +191,17 @@ fn added(setting: Setting, mut contribution: Contribution, span: Duration) -> Re
 }
 
 /// A datagram's first chunk, its offset and its bytes.
-type Datagram = (u32, u64, Arc<[u8]>);
+type Datagram = (u32, u64, Bytes);
 
 /// As many whole chunks to a datagram as fit.
-fn cut(chunks: &dyn ChunkLayout, stream: &[u8], limit: usize) -> Vec<Datagram> {
+fn cut(chunks: &dyn ChunkLayout, stream: &Bytes, limit: usize) -> Vec<Datagram> {
     let start = |chunk: u32| chunks.chunk_offset(chunk) as usize;
     let end = |chunk: u32| start(chunk) + chunks.chunk_bytes(chunk);
     let (mut cuts, mut first) = (vec![], 0);
     while first < chunks.chunk_count() {
         let fits = |chunk: &u32| end(*chunk) <= start(first) + limit;
         let last = (first..chunks.chunk_count()).take_while(fits).last().unwrap_or(first);
-        cuts.push((first, start(first) as u64, stream[start(first)..end(last)].into()));
+        cuts.push((first, start(first) as u64, stream.slice(start(first)..end(last))));
         first = last + 1;
     }
     cuts

@@ -51,6 +51,7 @@ pub(crate) fn run(args: &Join) -> Result<(), Failure> {
         spool: Some(&spool),
         min_clients: args.min_clients,
         patience: args.wait,
+        keep_fields: false,
     };
     let (identity, node) = nodes::client(args)?;
     let wires = UdpWire::bind_towards(args.server, pipelines, path_config.sockets())?;

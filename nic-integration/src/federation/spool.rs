@@ -18,6 +18,7 @@
 use std::{
     fs::{File, OpenOptions, TryLockError},
     io::{self, ErrorKind, Read as _, Seek as _, SeekFrom, Write as _},
+    ops::Range,
     path::{Path, PathBuf},
 };
 
@@ -120,11 +121,17 @@ impl Spool {
         let Some((header, chunks)) = records.contents.split_first() else {
             return remove(path).map(|()| None);
         };
-        let header = SpoolHeader::from_bytes(header, key).map_err(fail)?;
-        let stream = chunks.concat();
+        let header = SpoolHeader::from_bytes(&bytes[header.clone()], key).map_err(fail)?;
+        // Closes the gaps between the chunks in place, so that they are held once.
+        let mut length = 0;
+        for part in chunks {
+            bytes.copy_within(part.clone(), length);
+            length += part.len();
+        }
+        bytes.truncate(length);
         let cut = file.set_len(records.bytes as u64).and_then(|()| file.seek(SeekFrom::End(0)));
         cut.map_err(|e| fail(e.to_string()))?;
-        Ok(Some((Self { path: path.into(), file, tag: records.tag }, header, stream)))
+        Ok(Some((Self { path: path.into(), file, tag: records.tag }, header, bytes)))
     }
 
     /// Begins a spool, readable by its owner only.
@@ -156,8 +163,9 @@ impl Spool {
         let length = (chunks.len() as u32).to_le_bytes();
         let tag = link(&self.tag, &length, chunks);
         let mark: [u8; MARK_BYTES] = link(&self.tag, &length, &[]);
-        let record = [&length[..], &mark, chunks, &tag].concat();
-        let written = self.file.write_all(&record).and_then(|()| self.file.sync_data());
+        let mut parts = [&length[..], &mark, chunks, &tag].into_iter();
+        let written = parts.try_for_each(|part| self.file.write_all(part));
+        let written = written.and_then(|()| self.file.sync_data());
         written.map_err(|e| Error::Spool { path: self.path.clone(), why: e.to_string() })?;
         self.tag = tag;
         Ok(())
@@ -198,18 +206,18 @@ pub fn is_spool(bytes: &[u8]) -> bool {
     bytes.starts_with(MAGIC)
 }
 
-/// What a file holds.
-struct Records<'a> {
-    /// The contents of all whole records.
-    contents: Vec<&'a [u8]>,
+/// The whole records of a file.
+struct Records {
+    /// Where the content of each lies.
+    contents: Vec<Range<usize>>,
     /// The last one's tag.
     tag: [u8; TAG_BYTES],
     /// Where it ends.
     bytes: usize,
 }
 
-impl<'a> Records<'a> {
-    fn read(bytes: &'a [u8]) -> Result<Self, String> {
+impl Records {
+    fn read(bytes: &[u8]) -> Result<Self, String> {
         let mut records = Self { contents: vec![], tag: first_tag(), bytes: MAGIC.len() };
         if MAGIC.starts_with(bytes) {
             return Ok(records);
@@ -222,9 +230,10 @@ impl<'a> Records<'a> {
                  file to give this contribution up"
             )
         })? {
-            records.contents.push(content);
             (records.tag, rest) = (tag, after);
             records.bytes = bytes.len() - rest.len();
+            let end = records.bytes - TAG_BYTES;
+            records.contents.push(end - content.len()..end);
         }
         Ok(records)
     }

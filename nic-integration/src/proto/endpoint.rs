@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::task::Waker;
 use std::time::Duration;
 
+use bytes::Bytes;
 use rand_chacha::ChaCha20Rng;
 use rand_core::SeedableRng;
 
@@ -390,7 +391,7 @@ impl Endpoint {
         peer: Peer,
         rkey: u32,
         offset: u64,
-        data: Arc<[u8]>,
+        data: Bytes,
         immediate: Option<u32>,
     ) -> Result<MessageId, NicError> {
         let limit = MAX_MESSAGE_BYTES;
@@ -421,7 +422,7 @@ impl Endpoint {
         contributor: u16,
         first_chunk: u32,
         offset: u64,
-        data: Arc<[u8]>,
+        data: Bytes,
     ) -> Result<MessageId, NicError> {
         let limit = self.payload_limit();
         if data.len() > limit {

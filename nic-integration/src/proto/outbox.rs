@@ -2,8 +2,9 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
-use std::sync::Arc;
 use std::time::Duration;
+
+use bytes::Bytes;
 
 use super::ack::Refusal;
 use super::datagram::{Header, Opcode};
@@ -21,7 +22,7 @@ pub(super) struct Message {
     pub(super) contributor: u16,
     pub(super) rkey: u32,
     pub(super) offset: u64,
-    pub(super) data: Arc<[u8]>,
+    pub(super) data: Bytes,
     pub(super) immediate: u32,
     /// SUM: the first chunk. WRITE: 0.
     pub(super) first_index: u32,
@@ -112,7 +113,7 @@ impl Flow {
 /// A datagram to seal: its header, and where its payload lies in the message's.
 pub(super) struct Outbound {
     pub(super) header: Header,
-    pub(super) data: Arc<[u8]>,
+    pub(super) data: Bytes,
     pub(super) range: Range<usize>,
 }
 

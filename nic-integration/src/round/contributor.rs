@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::task::Waker;
 use std::time::Duration;
 
+use bytes::Bytes;
 use rand_chacha::ChaCha20Rng;
 use rand_core::SeedableRng;
 
@@ -276,7 +276,7 @@ impl Contributor {
         now: Time,
         first_chunk: u32,
         offset: u64,
-        chunks: Arc<[u8]>,
+        chunks: Bytes,
     ) -> Result<(), NicError> {
         let peer = self.aggregator();
         if matches!(self.state, State::Contributing(_)) && !self.can_push() {

@@ -1,7 +1,8 @@
 //! One round from its opening until its sums are delivered (PROTOCOL §7.4 to §7.6).
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+
+use bytes::Bytes;
 
 use crate::proto::{Endpoint, MessageId, Peer, SumRegion, Time};
 
@@ -24,7 +25,7 @@ const MAX_OPENING_BYTES: usize = 4 << 20;
 enum Settled {
     Not,
     /// Contributor bitmap and sum, as written back.
-    Closed(Arc<[u8]>),
+    Closed(Bytes),
     Withheld,
 }
 
@@ -235,7 +236,8 @@ impl Round {
         self.closed.push(chunk);
         let mut bytes = region.bitmap(chunk);
         bytes.extend_from_slice(sum);
-        Settled::Closed(bytes.into())
+        // Kept until it is delivered, so without room to grow.
+        Settled::Closed(bytes.into_boxed_slice().into())
     }
 
     fn withhold(&mut self, chunk: u32, reason: String) -> Settled {

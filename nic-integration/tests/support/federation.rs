@@ -222,6 +222,7 @@ pub(crate) fn participation<'a>(
         spool: None,
         min_clients: None,
         patience: PATIENCE,
+        keep_fields: true,
     }
 }
 
@@ -300,7 +301,8 @@ pub(crate) fn check_results(
     results: &BTreeMap<u16, RoundResult>,
     more: &[(u16, Vec<u32>)],
 ) -> Vec<usize> {
-    let own = results.iter().map(|(&number, result)| (number, result.fields.clone()));
+    let own =
+        results.iter().map(|(&number, result)| (number, result.fields.as_ref().unwrap().to_vec()));
     let fields: BTreeMap<u16, Vec<u32>> = own.chain(more.iter().cloned()).collect();
     let mut counts = vec![];
     for result in results.values() {

@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
-use std::sync::Arc;
 use std::time::Duration;
 
+use ciphergram_nic::Bytes;
 use ciphergram_nic::Node;
 use ciphergram_nic::faults::Faults;
 use ciphergram_nic::proto::path::MAX_REST_SPAN;
@@ -158,7 +158,7 @@ impl World {
 
     pub(crate) fn write(&mut self, from: usize, to: Peer, bytes: usize) {
         let now = self.network.now();
-        let data: Arc<[u8]> = (0..bytes).map(|at| (at * 31 + at / 251) as u8).collect();
+        let data: Bytes = (0..bytes).map(|at| (at * 31 + at / 251) as u8).collect();
         self.ends[from].endpoint.write(now, to, MEMORY, 0, data, Some(3)).unwrap();
         self.ends[from].left.clear();
     }

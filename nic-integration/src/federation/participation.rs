@@ -1,0 +1,90 @@
+//! A client's part in a round: its key, its update and its terms, and the result.
+
+use std::{path::Path, sync::Arc, time::Duration};
+
+use ciphergram_accel::Engine;
+use ciphergram_he::{Agreement, OpenedSum, PublicKey, SecretKey, Sum, Update, keys::AnyKey};
+use zeroize::Zeroizing;
+
+use crate::{proto::Stats, round::Opening};
+
+/// A key to encrypt with, and maybe to open the sum that comes back.
+#[derive(Clone, Copy)]
+pub enum ClientKey<'a> {
+    /// Encrypts; the sum stays as it is, for a holder of the secret key.
+    Public(&'a PublicKey),
+    /// Encrypts, and opens the sum.
+    Secret(&'a SecretKey),
+}
+
+impl<'a> ClientKey<'a> {
+    /// Returns the public half.
+    #[must_use]
+    pub fn public(self) -> &'a PublicKey {
+        match self {
+            Self::Public(key) => key,
+            Self::Secret(key) => key.public(),
+        }
+    }
+}
+
+impl<'a> From<&'a SecretKey> for ClientKey<'a> {
+    fn from(key: &'a SecretKey) -> Self {
+        Self::Secret(key)
+    }
+}
+
+impl<'a> From<&'a AnyKey> for ClientKey<'a> {
+    fn from(key: &'a AnyKey) -> Self {
+        match key {
+            AnyKey::Public(key) => Self::Public(key),
+            AnyKey::Secret(key, _) => Self::Secret(key),
+        }
+    }
+}
+
+/// A client's contribution to a round, and its terms.
+pub struct Participation<'a> {
+    /// The key.
+    pub key: ClientKey<'a>,
+    /// The engine that encrypts and decrypts.
+    pub engine: Arc<dyn Engine>,
+    /// The tensors.
+    pub update: &'a Update,
+    /// The weight, from 1.
+    pub weight: u64,
+    /// Ranges settled beforehand; otherwise they are agreed in the round's first exchange.
+    pub agreement: Option<Agreement>,
+    /// Where sealed chunks are kept until the sum is back; none for a client that need not survive.
+    pub spool: Option<&'a Path>,
+    /// The fewest contributors whose sum this client takes; by default what the aggregator
+    /// declares, at least two if there are two.
+    pub min_clients: Option<u16>,
+    /// How long to look for an aggregator that does not answer; at least
+    /// [`DEFAULT_GIVE_UP`](crate::proto::endpoint::DEFAULT_GIVE_UP).
+    pub patience: Duration,
+    /// Whether the result holds a copy of the client's own integers, which are as secret as the update.
+    pub keep_fields: bool,
+}
+
+/// A client's result of a round.
+pub struct RoundResult {
+    /// How the round was opened.
+    pub opening: Opening,
+    /// The sum as it came back, and who is in it.
+    pub sum: Sum,
+    /// The sum in clear, if the client has the secret key.
+    pub opened: Option<OpenedSum>,
+    /// This client's own integers, if it [keeps](Participation::keep_fields) them.
+    pub fields: Option<Zeroizing<Vec<u32>>>,
+    /// Values of this client out of range, for each tensor.
+    pub clipped: Vec<usize>,
+    /// Time spent on quantising and encrypting.
+    pub encrypting: Duration,
+    /// Time from the opening to the last sum, less encrypting.
+    pub exchanging: Duration,
+    /// Time spent on opening the sum, or checking it.
+    pub decrypting: Duration,
+    /// The endpoint's counters at the end of the round.
+    pub stats: Stats,
+}
