@@ -10,6 +10,7 @@ pub mod datagram;
 pub mod endpoint;
 pub mod event;
 pub mod link;
+mod lock;
 mod outbox;
 pub mod pace;
 pub mod path;

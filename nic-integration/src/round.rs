@@ -7,14 +7,16 @@ pub mod contributor;
 pub mod message;
 mod open;
 mod pending;
+mod rkey;
 
 use std::collections::BTreeMap;
 
 use crate::proto::{ChunkLayout, Shard};
 
-pub use aggregator::{Aggregator, AggregatorConfig, AggregatorEvent, RoundProgress, RoundSummary};
+pub use aggregator::{Aggregator, AggregatorConfig, AggregatorEvent};
 pub use contributor::{Contributor, ContributorConfig, ContributorEvent, Opening, SumLayout};
 pub use message::{ContributionId, End, JOIN_INBOX, Resume};
+pub use open::{RoundProgress, RoundSummary};
 
 /// What the rounds are about: the scheme's side of an aggregator.
 pub trait Job: Send {

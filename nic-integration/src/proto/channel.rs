@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use super::ack::{MAX_ACK_NOTICES, Notice, append_ack};
 use super::event::Peer;
+use super::lock::lock;
 use super::path::Route;
 use super::secure::{Session, Window};
 use super::sender::Sender;
-use super::shared::{Messages, lock};
+use super::shared::Messages;
 use super::time::Time;
 
 /// Silence after which a peer that nothing is outstanding with keeps no more than it must: longer than

@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::event::Peer;
+use super::lock::lock;
 use super::secure::{Cookie, Initiator};
-use super::shared::{Messages, lock};
+use super::shared::Messages;
 use super::time::Time;
 
 /// How long to wait for the answer to a HELLO before the next; doubled by each, up to

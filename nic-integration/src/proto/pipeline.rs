@@ -13,9 +13,10 @@ use std::time::Duration;
 use super::channel::{Channel, Offer};
 use super::datagram::{Header, Opcode};
 use super::event::Event;
+use super::lock::lock;
 use super::path::{Paths, Route};
 use super::sender::Sender;
-use super::shared::{ChannelId, Command, MAX_PIPELINES, Part, Shared, lock};
+use super::shared::{ChannelId, Command, MAX_PIPELINES, Part, Shared};
 use super::stats::Stats;
 use super::sum::{Batch, SumRegion};
 use super::time::Time;
@@ -40,7 +41,7 @@ pub(super) struct Settings {
 struct PendingSums {
     /// Where to, and its rkey; none while nothing waits.
     region: Option<(u32, SumRegion)>,
-    batch: Batch,
+    batch: Batch<(ChannelId, u64)>,
     /// Scratch for what became of them.
     closed: Vec<u32>,
 }

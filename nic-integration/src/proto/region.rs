@@ -5,9 +5,9 @@ use std::sync::Mutex;
 use super::ack::Refusal;
 use super::datagram::Header;
 use super::event::Peer;
+use super::lock::lock;
 use super::receiver::Partial;
 use super::secure::NodeId;
-use super::shared::lock;
 use super::sum::SumRegion;
 
 /// What is registered under an rkey.

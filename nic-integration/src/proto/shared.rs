@@ -7,11 +7,12 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use std::task::Waker;
 
 use super::ack::Refusal;
 use super::event::{Event, Peer};
+use super::lock::{lock, read, write};
 use super::outbox::Outbox;
 use super::path::Route;
 use super::receiver::Receiver;
@@ -23,11 +24,6 @@ use super::time::Time;
 
 /// Pipelines of one endpoint, and channels between two, at most.
 pub const MAX_PIPELINES: u16 = 16;
-
-/// A lock that a panic elsewhere does not take from us.
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// What all channels to one process share: what it is sent, and what it has sent.
 pub(super) struct Messages {
@@ -190,13 +186,12 @@ impl Shared {
     // Regions.
 
     pub(super) fn with_region<T>(&self, rkey: u32, look: impl FnOnce(&Region) -> T) -> Option<T> {
-        let regions = self.regions.read().unwrap_or_else(PoisonError::into_inner);
-        regions.get(&rkey).map(look)
+        read(&self.regions).get(&rkey).map(look)
     }
 
     /// Whether the rkey was free.
     pub(super) fn register(&self, rkey: u32, region: Region) -> bool {
-        let mut regions = self.regions.write().unwrap_or_else(PoisonError::into_inner);
+        let mut regions = write(&self.regions);
         let free = !regions.contains_key(&rkey);
         if free {
             regions.insert(rkey, region);
@@ -205,7 +200,7 @@ impl Shared {
     }
 
     pub(super) fn deregister(&self, rkey: u32) -> Option<Region> {
-        self.regions.write().unwrap_or_else(PoisonError::into_inner).remove(&rkey)
+        write(&self.regions).remove(&rkey)
     }
 
     /// The region that a SUM names, if it takes SUMs.

@@ -15,8 +15,9 @@ use crate::proto::{
 };
 
 use super::message::{Join, Kind, MAX_ROUND_MESSAGE_BYTES, Open, Probe, Ready, Refuse};
-use super::open::{Round, Standing};
+use super::open::{Round, RoundProgress, RoundSummary, Standing};
 use super::pending::{Joined, PendingRound};
+use super::rkey::fresh_rkey;
 use super::{JOIN_INBOX, Job, Opened};
 
 /// Events that may wait for the owner; newer ones are dropped.
@@ -43,34 +44,6 @@ pub struct AggregatorConfig {
     pub linger: Duration,
     /// Source of rkeys and digest keys: from the operating system, fresh at every start.
     pub seed: [u8; 32],
-}
-
-/// How a round went.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RoundSummary {
-    /// The round.
-    pub round: u32,
-    /// Chunks summed and written back.
-    pub closed: u32,
-    /// Chunks whose sums never leave.
-    pub withheld: u32,
-    /// Why, for the first of those; empty if there is none.
-    pub reason: String,
-    /// Each contributor's number and in how many closed chunks it is, ascending.
-    pub contributed: Vec<(u16, u32)>,
-}
-
-/// How far a round is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RoundProgress {
-    /// The round.
-    pub round: u32,
-    /// How many contributors it opened with.
-    pub contributors: u32,
-    /// Its chunks.
-    pub chunks: u32,
-    /// Chunks settled so far: summed or withheld.
-    pub settled: u32,
 }
 
 /// What an aggregator tells its owner.
@@ -542,16 +515,6 @@ impl<J: Job> Aggregator<J> {
     fn emit(&mut self, event: AggregatorEvent) {
         if self.events.len() < MAX_AGGREGATOR_EVENTS {
             self.events.push_back(event);
-        }
-    }
-}
-
-/// An rkey that nobody can guess and nothing is registered under.
-pub(super) fn fresh_rkey(rng: &mut ChaCha20Rng, endpoint: &Endpoint) -> u32 {
-    loop {
-        let rkey = rng.next_u32();
-        if rkey > JOIN_INBOX && !endpoint.is_registered(rkey) {
-            return rkey;
         }
     }
 }

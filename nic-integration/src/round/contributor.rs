@@ -16,8 +16,8 @@ use crate::proto::{
     Stats, Time,
 };
 
-use super::aggregator::fresh_rkey;
 use super::message::{Join, Kind, MAX_ROUND_MESSAGE_BYTES, Open, Probe, Ready, Refuse};
+use super::rkey::fresh_rkey;
 use super::{ContributionId, End, JOIN_INBOX, Resume};
 
 /// How often a client that waits asks whether the aggregator it knows is still there.

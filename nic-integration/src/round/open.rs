@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use crate::proto::{Endpoint, MessageId, Peer, SumRegion, Time};
 
-use super::aggregator::RoundProgress;
 use super::message::{End, Kind, Open, Ready};
 use super::pending::Joined;
 
@@ -19,6 +18,34 @@ const MIN_UNANSWERED: usize = 16;
 /// Bytes of OPENs that may wait for their acknowledgement. Each lists every participant: those of a
 /// thousand come to 36 MB.
 const MAX_OPENING_BYTES: usize = 4 << 20;
+
+/// How a round went.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RoundSummary {
+    /// The round.
+    pub round: u32,
+    /// Chunks summed and written back.
+    pub closed: u32,
+    /// Chunks whose sums never leave.
+    pub withheld: u32,
+    /// Why, for the first of those; empty if there is none.
+    pub reason: String,
+    /// Each contributor's number and in how many closed chunks it is, ascending.
+    pub contributed: Vec<(u16, u32)>,
+}
+
+/// How far a round is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RoundProgress {
+    /// The round.
+    pub round: u32,
+    /// How many contributors it opened with.
+    pub contributors: u32,
+    /// Its chunks.
+    pub chunks: u32,
+    /// Chunks settled so far: summed or withheld.
+    pub settled: u32,
+}
 
 /// What became of a chunk's sum.
 enum Settled {

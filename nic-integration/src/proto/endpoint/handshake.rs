@@ -6,11 +6,12 @@ use rand_core::Rng;
 
 use crate::proto::event::{Cause, Peer};
 use crate::proto::link::{HELLO_SPAN, Handshake, MAX_HELLO_SPAN};
+use crate::proto::lock::lock;
 use crate::proto::path::Route;
 use crate::proto::secure::{
     Admission, Cookie, HELLO_BYTES, Hello, Initiator, Secrets, TransportParameters,
 };
-use crate::proto::shared::{ChannelId, Command, MAX_PIPELINES, Part, lock};
+use crate::proto::shared::{ChannelId, Command, MAX_PIPELINES, Part};
 use crate::proto::time::Time;
 
 use super::{Endpoint, MAX_HANDSHAKE_DATAGRAMS, MAX_UNCONFIRMED, Pipeline};

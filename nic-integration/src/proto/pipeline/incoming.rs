@@ -1,16 +1,15 @@
 //! The pipeline's receiving side: from bytes to committed regions and answers (PROTOCOL §2.3, §5).
 
-use std::sync::PoisonError;
-
 use crate::proto::ack::{Ack, Notice, Refusal};
 use crate::proto::datagram::{Header, Kind, Opcode, read_prefix};
 use crate::proto::endpoint::MAX_EVENTS;
 use crate::proto::event::{Event, Peer};
+use crate::proto::lock::{lock, read};
 use crate::proto::path::Origin;
 use crate::proto::receiver::{Incoming, Partial, Receiver};
 use crate::proto::region::Region;
 use crate::proto::secure::{Opened, Session};
-use crate::proto::shared::{ChannelId, Shared, lock};
+use crate::proto::shared::{ChannelId, Shared};
 use crate::proto::sum::SumRefused;
 use crate::proto::time::Time;
 
@@ -224,7 +223,7 @@ fn place(
         shared.release(inbox.set(header.message, Incoming::Refused(refusal)));
         Outcome::Answer(Err(refusal))
     };
-    let regions = shared.regions.read().unwrap_or_else(PoisonError::into_inner);
+    let regions = read(&shared.regions);
     let Some(region) = regions.get(&header.rkey) else {
         return refuse(inbox, Refusal::UnknownRkey);
     };
