@@ -1,22 +1,29 @@
 //! One process's end of the protocol: links, regions, events; and pipelines, which do the work.
 
+mod config;
 mod handshake;
+mod regions;
 mod usage;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
-use std::num::NonZeroU32;
 use std::ops::Range;
 use std::sync::Arc;
 use std::task::Waker;
-use std::time::Duration;
 
 use rand_chacha::ChaCha20Rng;
 use rand_core::SeedableRng;
 
 use crate::NicError;
 
+pub use config::{
+    Config, DEFAULT_DATAGRAM_BYTES, DEFAULT_GIVE_UP, DEFAULT_HELD_BYTES, DEFAULT_SPRAY, IDLE_SPAN,
+    MAX_HANDSHAKE_DATAGRAMS, MAX_MESSAGE_BYTES, MAX_PEERS, MAX_UNCONFIRMED, MIN_DATAGRAM_BYTES,
+    UNCONFIRMED_SPAN,
+};
 pub use usage::Usage;
+
+pub use super::shared::MAX_EVENTS;
 
 use super::datagram::{Kind, MAX_DATAGRAM_BYTES, OVERHEAD_BYTES, Opcode, read_prefix};
 use super::event::{Cause, Event, MessageId, Peer};
@@ -25,100 +32,10 @@ use super::lock::lock;
 use super::outbox::{MESSAGE_WINDOW, Message, Outbox};
 use super::path::{MAX_PATHS, Origin, Route};
 use super::pipeline::{Pipeline, SWEEP_SPAN, Settings};
-use super::region::{Memory, Region};
-use super::secure::{Gate, Identity, NodeId, Suite};
+use super::secure::{Gate, NodeId};
 use super::shared::{ChannelId, Command, MAX_PIPELINES, Shared};
 use super::stats::Stats;
-use super::sum::SumRegion;
 use super::time::Time;
-
-/// UDP payload bytes that most paths carry whole, tunnels and IPv6 included, and that hold a chunk.
-pub const DEFAULT_DATAGRAM_BYTES: usize = 1372;
-/// The smallest datagram an endpoint can be told to send: an ACK with all its notices fits.
-pub const MIN_DATAGRAM_BYTES: usize = 768;
-/// Silence after which a peer with unanswered messages is given up.
-pub const DEFAULT_GIVE_UP: Duration = Duration::from_secs(10);
-/// Inbox bytes held for all peers together, messages not yet polled included.
-pub const DEFAULT_HELD_BYTES: usize = 64 << 20;
-/// Processes that may be remembered.
-pub const MAX_PEERS: usize = 4096;
-/// Of those: processes that said HELLO and nothing since.
-pub const MAX_UNCONFIRMED: usize = 256;
-/// Events that may wait; while they do, datagrams are dropped unanswered.
-pub const MAX_EVENTS: usize = 1 << 16;
-/// Datagrams sent one way before the next is chosen, unless told otherwise.
-pub const DEFAULT_SPRAY: u32 = 16;
-/// Datagrams of handshakes that may wait to be sent.
-pub const MAX_HANDSHAKE_DATAGRAMS: usize = 256;
-/// A peer idle for this long is forgotten.
-pub const IDLE_SPAN: Duration = Duration::from_secs(60);
-/// A process that said HELLO and nothing since is forgotten after this.
-pub const UNCONFIRMED_SPAN: Duration = Duration::from_secs(5);
-/// The longest message; an inbox may set less.
-pub const MAX_MESSAGE_BYTES: usize = 1 << 30;
-
-/// What an endpoint is made of.
-#[derive(Clone)]
-pub struct Config {
-    /// The node's key.
-    pub identity: Identity,
-    /// This process's number: random, fresh at every start.
-    pub incarnation: NonZeroU32,
-    /// Source of handshake keys, indices and cookies: from the operating system, fresh at every start.
-    pub seed: [u8; 32],
-    /// The nodes that may open a link to us. Those we contact need not be among them.
-    pub allow: BTreeSet<NodeId>,
-    /// What seals datagrams to those we contact; whoever contacts us chooses.
-    pub suite: Suite,
-    /// Bytes of the largest datagram sent, header and tags included.
-    pub datagram_bytes: usize,
-    /// Silence after which a peer with unanswered messages is given up.
-    pub give_up: Duration,
-    /// Inbox bytes held for all peers together; one peer may hold a quarter.
-    pub held_bytes: usize,
-    /// Ways to each node that we contact: sockets of ours that a flow's datagrams are sprayed over. Who
-    /// contacts us chooses its own.
-    pub paths: u16,
-    /// Flows that messages to a node that we contact are dealt to, each with paths of its own: with one path
-    /// each, a message stays on one way.
-    pub flows: u16,
-    /// Datagrams sent one way before the next way is chosen: 1 sprays by the datagram; a wire that sends
-    /// bursts does better with a burst.
-    pub spray: u32,
-    /// Pipelines of this process, each with sockets, sessions and buffers of its own.
-    pub pipelines: u16,
-    /// The ports at which pipelines from the second on listen, told to those who contact us. Without them nobody
-    /// may.
-    pub ports: Vec<u16>,
-}
-
-impl Config {
-    /// The defaults, for a process of a node that talks to whom it contacts alone.
-    #[must_use]
-    pub fn new(identity: Identity, incarnation: NonZeroU32, seed: [u8; 32]) -> Self {
-        Self {
-            identity,
-            incarnation,
-            seed,
-            allow: BTreeSet::new(),
-            suite: Suite::default(),
-            datagram_bytes: DEFAULT_DATAGRAM_BYTES,
-            give_up: DEFAULT_GIVE_UP,
-            held_bytes: DEFAULT_HELD_BYTES,
-            paths: 1,
-            flows: 1,
-            spray: DEFAULT_SPRAY,
-            pipelines: 1,
-            ports: vec![],
-        }
-    }
-
-    /// Sockets that a pipeline's wire must have.
-    #[must_use]
-    pub fn sockets(&self) -> u16 {
-        self.paths.saturating_mul(self.flows)
-    }
-}
 
 /// One process's end of the protocol.
 pub struct Endpoint {
@@ -251,113 +168,6 @@ impl Endpoint {
     #[must_use]
     pub fn payload_limit(&self) -> usize {
         self.config.datagram_bytes - OVERHEAD_BYTES
-    }
-
-    // Regions.
-
-    /// Registers memory that `owner`, or anyone if none is named, may WRITE.
-    ///
-    /// # Errors
-    ///
-    /// [`NicError::RkeyInUse`].
-    pub fn register_memory(
-        &mut self,
-        rkey: u32,
-        bytes: usize,
-        owner: Option<NodeId>,
-    ) -> Result<(), NicError> {
-        self.register(rkey, Region::Memory(Memory::new(bytes, owner)))
-    }
-
-    /// Registers an inbox: each message WRITTEN from offset 0 is handed over whole.
-    ///
-    /// # Errors
-    ///
-    /// [`NicError::RkeyInUse`]; [`NicError::MessageTooLong`] if a message could exceed what one
-    /// peer may hold.
-    pub fn register_inbox(&mut self, rkey: u32, max_message_bytes: u32) -> Result<(), NicError> {
-        let (bytes, limit) = (max_message_bytes as usize, self.shared.peer_held_limit());
-        if bytes > limit {
-            return Err(NicError::MessageTooLong { bytes, limit });
-        }
-        self.register(rkey, Region::Inbox { max_message_bytes })
-    }
-
-    /// Registers a sum region.
-    ///
-    /// # Errors
-    ///
-    /// [`NicError::RkeyInUse`].
-    pub fn register_sum(&mut self, rkey: u32, region: SumRegion) -> Result<(), NicError> {
-        self.register(rkey, Region::Sum(region))
-    }
-
-    /// Withdraws a region. Datagrams that still arrive for it are refused, and so are SUMs that have not been
-    /// added.
-    pub fn deregister(&mut self, rkey: u32) {
-        self.add_pending();
-        let region = self.shared.deregister(rkey);
-        if let Some(Region::Sum(region)) = region {
-            region.withdraw();
-        }
-    }
-
-    /// Whether anything is registered under the rkey.
-    #[must_use]
-    pub fn is_registered(&self, rkey: u32) -> bool {
-        self.shared.with_region(rkey, |_| ()).is_some()
-    }
-
-    fn with_memory<T>(&self, rkey: u32, look: impl FnOnce(&Memory) -> T) -> Result<T, NicError> {
-        let found = self.shared.with_region(rkey, |region| match region {
-            Region::Memory(memory) => Some(look(memory)),
-            _ => None,
-        });
-        found.flatten().ok_or(NicError::NoSuchRegion { rkey })
-    }
-
-    /// All bytes of a memory region.
-    ///
-    /// # Errors
-    ///
-    /// [`NicError::NoSuchRegion`].
-    pub fn memory(&self, rkey: u32) -> Result<Vec<u8>, NicError> {
-        self.with_memory(rkey, |memory| memory.with(|landed| landed.bytes.clone()))
-    }
-
-    /// Some bytes of a memory region; none if it does not reach that far.
-    ///
-    /// # Errors
-    ///
-    /// [`NicError::NoSuchRegion`].
-    pub fn read(&self, rkey: u32, place: Range<usize>) -> Result<Option<Vec<u8>>, NicError> {
-        self.with_memory(rkey, |memory| {
-            memory.with(|landed| landed.bytes.get(place).map(<[u8]>::to_vec))
-        })
-    }
-
-    /// How many messages with an immediate have landed whole in a memory region, each once: whoever waits for
-    /// n of n need not see every one's event.
-    ///
-    /// # Errors
-    ///
-    /// [`NicError::NoSuchRegion`].
-    pub fn immediates(&self, rkey: u32) -> Result<u64, NicError> {
-        self.with_memory(rkey, |memory| memory.with(|landed| landed.immediates))
-    }
-
-    /// A sum region, to bind contributors, close chunks and finish them.
-    ///
-    /// # Errors
-    ///
-    /// [`NicError::NoSuchRegion`].
-    pub fn sum_region(&mut self, rkey: u32) -> Result<SumRegion, NicError> {
-        self.add_pending();
-        self.shared.sum_region(rkey).map_err(|_| NicError::NoSuchRegion { rkey })
-    }
-
-    fn register(&mut self, rkey: u32, region: Region) -> Result<(), NicError> {
-        if self.shared.register(rkey, region) { Ok(()) } else { Err(NicError::RkeyInUse { rkey }) }
     }
 
     /// Adds what waits to be added in the pipelines that are here.

@@ -24,6 +24,8 @@ use super::time::Time;
 
 /// Pipelines of one endpoint, and channels between two, at most.
 pub const MAX_PIPELINES: u16 = 16;
+/// Events that may wait; while they do, datagrams are dropped unanswered.
+pub const MAX_EVENTS: usize = 1 << 16;
 
 /// What all channels to one process share: what it is sent, and what it has sent.
 pub(super) struct Messages {

@@ -2,14 +2,13 @@
 
 use crate::proto::ack::{Ack, Notice, Refusal};
 use crate::proto::datagram::{Header, Kind, Opcode, read_prefix};
-use crate::proto::endpoint::MAX_EVENTS;
 use crate::proto::event::{Event, Peer};
 use crate::proto::lock::{lock, read};
 use crate::proto::path::Origin;
 use crate::proto::receiver::{Incoming, Partial, Receiver};
 use crate::proto::region::Region;
 use crate::proto::secure::{Opened, Session};
-use crate::proto::shared::{ChannelId, Shared};
+use crate::proto::shared::{ChannelId, MAX_EVENTS, Shared};
 use crate::proto::sum::SumRefused;
 use crate::proto::time::Time;
 
