@@ -1,4 +1,4 @@
-//! One process's end of the protocol: links, regions, events; and pipelines, which do the work.
+//! One process's end of the protocol: links, regions and events; its pipelines send and receive.
 
 mod config;
 mod handshake;
@@ -43,39 +43,40 @@ pub struct Endpoint {
     rng: ChaCha20Rng,
     gate: Gate,
     shared: Arc<Shared>,
-    /// The first, and those that are not driven elsewhere.
+    /// The first pipeline, and those that are not driven elsewhere.
     pipelines: Vec<Pipeline>,
-    /// Of those, the one that sent last.
+    /// The one of them that sent last.
     turn: usize,
     /// Boxed, since a tree has room for more than it holds.
     links: BTreeMap<u32, Box<Link>>,
     /// Links by the process at their other end, once it is known.
     peers: BTreeMap<Peer, u32>,
-    /// Where nodes listen that we contact, and the link there.
+    /// The addresses of nodes that we contact, and the links to them.
     contacts: BTreeMap<NodeId, (SocketAddr, Option<u32>)>,
     /// Links by the indices of handshakes under way.
     indices: BTreeMap<u32, u32>,
     next_link: u32,
-    /// HELLOs said so far: each has its number.
+    /// HELLOs sent so far: each has its number.
     hellos: u32,
-    /// Datagrams of handshakes.
+    /// Datagrams of handshakes to send.
     handshakes: VecDeque<(Route, Vec<u8>)>,
-    /// Where the message ids of a new link begin: above those of every forgotten one.
+    /// The first message id of a new link: above those of every forgotten one.
     first_message: u64,
     next_sweep: Time,
-    /// What the pipelines do not count.
+    /// Counters beside those of the pipelines.
     stats: Stats,
 }
 
 impl Endpoint {
-    /// An endpoint that knows nobody.
+    /// Makes an endpoint without links.
     ///
     /// # Errors
     ///
     /// [`NicError::DatagramSize`] if `datagram_bytes` is not within [`MIN_DATAGRAM_BYTES`] and
     /// [`MAX_DATAGRAM_BYTES`]; [`NicError::Paths`] if there is no path, or more than [`MAX_PATHS`];
-    /// [`NicError::Pipelines`] if there is no pipeline, or more than [`MAX_PIPELINES`]; [`NicError::Ports`] if somebody may
-    /// contact us, and there are not as many ports as pipelines, less one.
+    /// [`NicError::Pipelines`] if there is no pipeline, or more than [`MAX_PIPELINES`];
+    /// [`NicError::Ports`] if somebody may contact us, and the ports are not as many as the
+    /// pipelines from the second on.
     pub fn new(config: Config) -> Result<Self, NicError> {
         let bytes = config.datagram_bytes;
         if !(MIN_DATAGRAM_BYTES..=MAX_DATAGRAM_BYTES).contains(&bytes) {
@@ -89,7 +90,7 @@ impl Endpoint {
         if !(1..=MAX_PIPELINES).contains(&pipelines) {
             return Err(NicError::Pipelines { pipelines, most: MAX_PIPELINES });
         }
-        // Who may contact us must be told of every pipeline.
+        // Those who may contact us need the port of every pipeline.
         if !config.allow.is_empty() && ports + 1 != usize::from(pipelines) {
             return Err(NicError::Ports { pipelines, ports });
         }
@@ -124,8 +125,9 @@ impl Endpoint {
     }
 
     /// Hands over the pipelines from the second on, to be driven on threads of their own. `wakers`,
-    /// one for each pipeline, the first included, end the waits of those that another one has something
-    /// for. Their datagrams are no longer this endpoint's to handle.
+    /// one for each pipeline from the first on, end the wait of a pipeline that another one has
+    /// work for. Datagrams to the sockets of those handed over are no longer this endpoint's to
+    /// handle.
     pub fn detach(&mut self, wakers: Vec<Waker>) -> Vec<Pipeline> {
         let others = self.pipelines.split_off(1);
         self.turn = 0;
@@ -134,24 +136,25 @@ impl Endpoint {
         others
     }
 
-    /// The pipeline that has a socket, and the socket's number there.
+    /// Returns the pipeline that a socket belongs to, and the socket's number there.
     fn pipeline_at(&self, via: u16) -> (usize, u16) {
         (usize::from(via / self.config.sockets()), via % self.config.sockets())
     }
 
-    /// Whose process this is.
+    /// Returns the node that this process belongs to.
     #[must_use]
     pub fn node(&self) -> NodeId {
         self.config.identity.id()
     }
 
-    /// This process's incarnation.
+    /// Returns this process's incarnation.
     #[must_use]
     pub fn incarnation(&self) -> u32 {
         self.config.incarnation.get()
     }
 
-    /// The counters, of all pipelines together; of those driven elsewhere as of a moment ago.
+    /// Returns the counters of all pipelines together; of those driven elsewhere, as they last
+    /// published them.
     #[must_use]
     pub fn stats(&self) -> Stats {
         let own = self.pipelines.iter().map(|pipeline| (pipeline.number(), *pipeline.stats()));
@@ -159,30 +162,31 @@ impl Endpoint {
         self.stats + self.shared.published()
     }
 
-    /// The processes that it has links to; of incarnation 0 until a handshake tells.
+    /// Iterates over the processes that it has links to; of incarnation 0 until a handshake names
+    /// it.
     pub fn peers(&self) -> impl Iterator<Item = Peer> {
         self.links.values().map(|link| link.peer)
     }
 
-    /// Payload bytes of a full datagram; a SUM carries at most this.
+    /// Returns the payload bytes of a full datagram, which is the most that a SUM carries.
     #[must_use]
     pub fn payload_limit(&self) -> usize {
         self.config.datagram_bytes - OVERHEAD_BYTES
     }
 
-    /// Adds what waits to be added in the pipelines that are here.
+    /// Adds the SUMs that wait in the pipelines that are here.
     fn add_pending(&mut self) {
         self.pipelines.iter_mut().for_each(Pipeline::add_pending);
     }
 
-    // Work.
+    // Messages.
 
-    /// Says where a node listens, so that it can be written to before it wrote to us.
+    /// Sets the address of a node, so that it can be written to before it wrote to us.
     pub fn contact(&mut self, node: NodeId, addr: SocketAddr) {
         self.contacts.entry(node).or_insert((addr, None)).0 = addr;
     }
 
-    /// How many more messages to that peer may be queued now.
+    /// Returns the number of messages to that peer that may be queued now.
     #[must_use]
     pub fn room(&self, peer: Peer) -> usize {
         let link = self.find(peer).and_then(|id| self.links.get(&id));
@@ -250,7 +254,7 @@ impl Endpoint {
         self.queue(now, peer, message)
     }
 
-    /// The link to a peer: to that very process, or to whichever we reached at its node.
+    /// Finds the link to a peer: to that very process, or to whichever we reached at its node.
     fn find(&self, peer: Peer) -> Option<u32> {
         match peer.incarnation {
             0 => self.contacts.get(&peer.node)?.1,
@@ -281,8 +285,8 @@ impl Endpoint {
         Ok(message)
     }
 
-    /// A link to a node whose address we know: one that it made, or a new one. To a certain process only
-    /// if nothing says that another one is there.
+    /// Returns a link to a node whose address we know: one that the node made, or a new one. A
+    /// certain process is reached only if no other is known to be there.
     fn reach(&mut self, now: Time, peer: Peer) -> Result<u32, NicError> {
         let Peer { node, incarnation } = peer;
         let contact = self.contacts.get(&node);
@@ -304,7 +308,7 @@ impl Endpoint {
         Ok(id)
     }
 
-    /// A link to a peer; its channels follow when there is a session.
+    /// Adds a link to a peer; its channels follow when there is a session.
     fn add_link(&mut self, now: Time, peer: Peer, contact: bool) -> Option<u32> {
         if self.links.len() >= MAX_PEERS {
             return None;
@@ -318,7 +322,7 @@ impl Endpoint {
         Some(id)
     }
 
-    /// Hears what pipelines say: peers that have begun the sessions that they were offered.
+    /// Takes the confirmations of offered sessions that pipelines have queued.
     fn drain_confirmed(&mut self) {
         for (id, index) in self.shared.drain_confirmed() {
             self.on_confirmed(id, index);
@@ -327,7 +331,7 @@ impl Endpoint {
 
     // The five verbs.
 
-    /// Takes what arrived from the wire, and opens it in place. Anything may arrive; what no session
+    /// Takes a datagram from the wire, and opens it in place. Anything may arrive; what no session
     /// vouches for is counted, and has no other effect.
     pub fn handle_datagram(&mut self, now: Time, from: impl Into<Origin>, bytes: &mut [u8]) {
         let Origin { route: from, congested } = from.into();
@@ -369,7 +373,7 @@ impl Endpoint {
         let silent = !outbox.is_idle() && now >= outbox.waiting_since() + self.config.give_up;
         drop(outbox);
         if silent {
-            // Whoever is there next is asked for by a handshake.
+            // A handshake finds out which process is there next.
             link.established &= !link.contact;
             if let Some(gone) = link.cancel_handshake() {
                 self.indices.remove(&gone);
@@ -380,7 +384,7 @@ impl Endpoint {
         }
     }
 
-    /// Fails every unanswered message of a link. A link of ours goes on under another session.
+    /// Fails every unanswered message of a link. A link of ours continues under another session.
     fn fail(&mut self, id: u32, cause: Cause) {
         let Some(link) = self.links.get(&id) else { return };
         lock(&link.messages.outbox).fail_all();
@@ -394,7 +398,7 @@ impl Endpoint {
         self.shared.report(0, [Event::Unreachable { peer: link.peer, cause }]);
     }
 
-    /// When [`handle_timeout`](Self::handle_timeout) is next needed.
+    /// Returns when [`handle_timeout`](Self::handle_timeout) is next needed.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Time> {
         let give_up = self.config.give_up;
@@ -404,20 +408,20 @@ impl Endpoint {
         links.chain(pipelines).chain(sweep).min()
     }
 
-    /// Whether events wait to be polled.
+    /// Returns whether events wait to be polled.
     #[must_use]
     pub fn has_events(&self) -> bool {
         self.shared.event_count() > 0
     }
 
-    /// The next event.
+    /// Takes the next event.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.add_pending();
         self.drain_confirmed();
         self.shared.next_event()
     }
 
-    /// Appends the next datagram to send to `bytes`, and says where to.
+    /// Appends the next datagram to send to `bytes`, and returns its route.
     pub fn poll_transmit(&mut self, now: Time, bytes: &mut Vec<u8>) -> Option<Route> {
         self.drain_confirmed();
         if let Some((to, handshake)) = self.handshakes.pop_front() {

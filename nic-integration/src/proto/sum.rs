@@ -56,8 +56,8 @@ struct Inner {
     shards: Vec<LockedShard>,
 }
 
-/// A datagram that was added or refused: the packet to answer, its contributor, and how many of its chunks
-/// were new.
+/// A datagram that was added or refused: the packet to answer, its contributor, and how many of its
+/// chunks were new.
 pub(super) type SumReply<R> = (R, u16, Result<u32, SumRefused>);
 
 impl SumRegion {
@@ -65,8 +65,8 @@ impl SumRegion {
     ///
     /// # Errors
     ///
-    /// [`NicError::Seal`] if the cipher takes no key; [`NicError::Shards`] if the shards do not follow
-    /// one another over all chunks, or split a group.
+    /// [`NicError::Seal`] if the cipher takes no key; [`NicError::Shards`] if the shards do not
+    /// follow one another over all chunks, or split a group.
     pub fn new(config: SumConfig) -> Result<Self, NicError> {
         let key = UnboundKey::new(&AES_256_GCM, &config.digest_key).map_err(|_| NicError::Seal)?;
         let layout = config.layout;
@@ -156,8 +156,8 @@ impl SumRegion {
         }
     }
 
-    /// Finishes the sum of a closed chunk. If not everybody is in it, the other chunks of its group must
-    /// be closed as well: at a deadline all are.
+    /// Finishes the sum of a closed chunk. If not everybody is in it, the other chunks of its group
+    /// must be closed as well: at a deadline all are.
     ///
     /// # Errors
     ///
@@ -243,23 +243,23 @@ impl SumRegion {
         Ok(())
     }
 
-    /// Adds the datagrams of a batch, reports each one's outcome, and appends the chunks that reached
-    /// their target.
+    /// Adds the datagrams of a batch, reports each one's outcome, and appends the chunks that
+    /// reached their target.
     pub(super) fn add_batch<R: Copy>(
         &self,
         batch: &mut Batch<R>,
         closed: &mut Vec<u32>,
         mut report: impl FnMut(SumReply<R>),
     ) {
-        // What one contributor sent of one shard of chunks lies together and is one run.
+        // Consecutive chunks of one contributor are one run.
         let follows = |a: &Waiting<R>, b: &Waiting<R>| {
             a.contributor == b.contributor && a.chunks.end == b.chunks.start
         };
         for run in batch.datagrams.chunk_by(follows) {
             let (first, last) = (&run[0], &run[run.len() - 1]);
             let all = &batch.pieces[first.pieces.start..last.pieces.end];
-            // If all of it is new, and in range. Otherwise each for itself, so that a datagram in range
-            // does not suffer from another's fault.
+            // If all of it is new, and in range. Otherwise each for itself, so that a datagram in
+            // range does not suffer from another's fault.
             let together = run.len() > 1
                 && self.commit(first.contributor, all, &batch.bytes, true, closed).is_ok();
             for own in run {
@@ -311,8 +311,8 @@ impl SumRegion {
         Ok(added.sum())
     }
 
-    /// Returns the tag of a chunk's bytes under this round's key, which never leaves. The nonce names
-    /// chunk and contributor, and comes again only for what should be the same bytes.
+    /// Returns the tag of a chunk's bytes under this round's key, which never leaves. The nonce
+    /// names chunk and contributor, and comes again only for what should be the same bytes.
     fn digest(&self, chunk: u32, contributor: u16, payload: &[u8]) -> Result<Digest, Refusal> {
         let mut nonce = [0; NONCE_LEN];
         nonce[..4].copy_from_slice(&chunk.to_le_bytes());

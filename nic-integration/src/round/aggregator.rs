@@ -25,30 +25,31 @@ use super::{JOIN_INBOX, Job, Opened};
 /// Events that may wait for the owner; newer ones are dropped.
 pub const MAX_AGGREGATOR_EVENTS: usize = 1 << 16;
 
-/// What an aggregator is made of.
+/// The configuration of an aggregator.
 #[derive(Clone)]
 pub struct AggregatorConfig {
-    /// Its endpoint; whom it allows is said by `nodes`.
+    /// The endpoint's, but for the nodes that it allows, which are `nodes`.
     pub endpoint: Config,
-    /// The nodes that may take part, and the one contributor that each may be, if it is said.
+    /// The nodes that may take part, and the one contributor that each may be, if it is bound to
+    /// one.
     pub nodes: BTreeMap<NodeId, Option<u16>>,
-    /// How many clients are declared; contributor numbers are below it.
+    /// The number of clients declared; contributor numbers are below it.
     pub clients: u16,
     /// No sum of fewer ever leaves.
     pub min_clients: u16,
-    /// How many rounds to run.
+    /// The number of rounds to run.
     pub rounds: u32,
-    /// How long after the first client joined a round opens without the missing ones.
+    /// The span after the first client joined in which a round waits for the others.
     pub join_deadline: Duration,
-    /// How long after its opening a round closes with whoever came.
+    /// The span after its opening in which a round waits for contributions.
     pub round_deadline: Duration,
-    /// How long after its closing a round waits for its deliveries to be acknowledged.
+    /// The span after its closing in which a round waits for acknowledgements of its deliveries.
     pub linger: Duration,
     /// Source of rkeys and digest keys: from the operating system, fresh at every start.
     pub seed: [u8; 32],
 }
 
-/// What an aggregator tells its owner.
+/// An event of an aggregator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AggregatorEvent {
     /// A client waits for the next round.
@@ -58,11 +59,11 @@ pub enum AggregatorEvent {
         /// Its process.
         peer: Peer,
     },
-    /// A client was refused, and told why.
+    /// A client was refused, and sent the reason.
     Refused {
         /// The number it claimed.
         contributor: u16,
-        /// Why.
+        /// The reason.
         reason: String,
     },
     /// A client came back with its contribution and continues.
@@ -79,9 +80,9 @@ pub enum AggregatorEvent {
         /// Its contributors, ascending.
         contributors: Vec<u16>,
     },
-    /// The job could not open a round; everyone was told to join anew.
+    /// The job could not open a round; everyone was refused and may join anew.
     OpenFailed {
-        /// Why.
+        /// The reason.
         reason: String,
     },
     /// A chunk is settled.
@@ -90,9 +91,9 @@ pub enum AggregatorEvent {
         round: u32,
         /// The chunk.
         chunk: u32,
-        /// How many contributed.
+        /// The number of contributors.
         contributors: u32,
-        /// Whether the sum is written back; withheld otherwise.
+        /// `true` if the sum is written back, `false` if it is withheld.
         leaves: bool,
     },
     /// A contributor sent two different contributions to one chunk; the first one counts.
@@ -132,18 +133,18 @@ pub struct Aggregator<J> {
     last: Option<Round>,
     /// Rounds opened so far.
     opened: u32,
-    /// The latest time told.
+    /// The latest time.
     seen: Time,
     events: VecDeque<AggregatorEvent>,
 }
 
 impl<J: Job> Aggregator<J> {
-    /// An aggregator that waits for its first client.
+    /// Makes an aggregator that waits for its first client.
     ///
     /// # Errors
     ///
-    /// [`NicError::Quorum`] unless 1 ≤ `min_clients` ≤ `clients`; what [`Endpoint::new`] and
-    /// [`Endpoint::register_inbox`] say.
+    /// [`NicError::Quorum`] unless 1 ≤ `min_clients` ≤ `clients`; those of [`Endpoint::new`] and
+    /// [`Endpoint::register_inbox`].
     pub fn new(config: AggregatorConfig, job: J) -> Result<Self, NicError> {
         let AggregatorConfig { clients, min_clients, .. } = config;
         if min_clients == 0 || min_clients > clients {
@@ -166,7 +167,7 @@ impl<J: Job> Aggregator<J> {
         })
     }
 
-    /// The endpoint's counters.
+    /// Returns the endpoint's counters.
     #[must_use]
     pub fn stats(&self) -> Stats {
         self.endpoint.stats()
@@ -177,37 +178,37 @@ impl<J: Job> Aggregator<J> {
         self.endpoint.detach(wakers)
     }
 
-    /// The endpoint, to look at.
+    /// Returns the endpoint.
     #[must_use]
     pub fn endpoint(&self) -> &Endpoint {
         &self.endpoint
     }
 
-    /// The open round, or the last one; none before the first.
+    /// Returns the progress of the open round, or of the last one; `None` before the first.
     #[must_use]
     pub fn progress(&self) -> Option<RoundProgress> {
         self.current.as_ref().or(self.last.as_ref()).map(Round::progress)
     }
 
-    /// How many clients wait for the next round.
+    /// Returns the number of clients that wait for the next round.
     #[must_use]
     pub fn waiting(&self) -> usize {
         self.pending.count()
     }
 
-    /// Whether all rounds are over and delivered.
+    /// Returns whether all rounds are over and delivered.
     #[must_use]
     pub fn is_finished(&self) -> bool {
         let served = self.last.as_ref().is_none_or(|round| round.finished);
         self.opened == self.config.rounds && self.current.is_none() && served
     }
 
-    /// The next event.
+    /// Takes the next event.
     pub fn poll_event(&mut self) -> Option<AggregatorEvent> {
         self.events.pop_front()
     }
 
-    /// Follows up on whatever just happened.
+    /// Acts on the endpoint's events and on deadlines.
     fn advance(&mut self, now: Time) {
         self.seen = now;
         while let Some(event) = self.endpoint.poll_event() {
@@ -293,7 +294,7 @@ impl<J: Job> Aggregator<J> {
         }
     }
 
-    /// A region for what a job opened, and the job's terms.
+    /// Makes a region for a round that a job opened, and returns it with the round's terms.
     fn begin(
         &mut self,
         opened: Opened,
@@ -356,7 +357,8 @@ impl<J: Job> Aggregator<J> {
         };
         let (rkey, unsettled) = (round.rkey(), round.unsettled());
         let Ok(region) = self.endpoint.sum_region(rkey) else { return };
-        // Before any is settled: pipelines still add, and group must be of the same contributors.
+        // Before any is settled: pipelines still add, and the chunks of a group must have the same
+        // contributors.
         region.close_all(&unsettled);
         unsettled.into_iter().for_each(|chunk| self.settle(rkey, chunk));
     }
@@ -440,7 +442,7 @@ impl<J: Job> Node for Aggregator<J> {
         let deadline = self.current.as_ref().map(|round| round.deadline);
         let last = self.last.as_ref().filter(|round| !round.finished);
         let linger = last.and_then(|round| Some(round.closed_at? + self.config.linger));
-        // What a pipeline on another thread told is to be followed up on at once.
+        // Events of pipelines on other threads are acted upon at once.
         let events = self.endpoint.has_events().then_some(Time::ZERO);
         let all = [self.endpoint.poll_timeout(), events, pending, deadline, linger];
         all.into_iter().flatten().min()

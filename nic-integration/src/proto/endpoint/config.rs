@@ -8,7 +8,7 @@ use crate::proto::secure::{Identity, NodeId, Suite};
 
 /// UDP payload bytes that most paths carry whole, tunnels and IPv6 included, and that hold a chunk.
 pub const DEFAULT_DATAGRAM_BYTES: usize = 1372;
-/// The smallest datagram an endpoint can be told to send: an ACK with all its notices fits.
+/// The smallest limit of datagrams: an ACK with all its notices fits.
 pub const MIN_DATAGRAM_BYTES: usize = 768;
 /// Silence after which a peer with unanswered messages is given up.
 pub const DEFAULT_GIVE_UP: Duration = Duration::from_secs(10);
@@ -16,31 +16,32 @@ pub const DEFAULT_GIVE_UP: Duration = Duration::from_secs(10);
 pub const DEFAULT_HELD_BYTES: usize = 64 << 20;
 /// Processes that may be remembered.
 pub const MAX_PEERS: usize = 4096;
-/// Of those: processes that said HELLO and nothing since.
+/// Of those: processes that have sent a HELLO and nothing since.
 pub const MAX_UNCONFIRMED: usize = 256;
-/// Datagrams sent one way before the next is chosen, unless told otherwise.
+/// Datagrams sent by one path before the next is chosen, by default.
 pub const DEFAULT_SPRAY: u32 = 16;
 /// Datagrams of handshakes that may wait to be sent.
 pub const MAX_HANDSHAKE_DATAGRAMS: usize = 256;
 /// A peer idle for this long is forgotten.
 pub const IDLE_SPAN: Duration = Duration::from_secs(60);
-/// A process that said HELLO and nothing since is forgotten after this.
+/// A process that has sent a HELLO and nothing since is forgotten after this span.
 pub const UNCONFIRMED_SPAN: Duration = Duration::from_secs(5);
 /// The longest message; an inbox may set less.
 pub const MAX_MESSAGE_BYTES: usize = 1 << 30;
 
-/// What an endpoint is made of.
+/// The configuration of an endpoint.
 #[derive(Clone)]
 pub struct Config {
     /// The node's key.
     pub identity: Identity,
     /// This process's number: random, fresh at every start.
     pub incarnation: NonZeroU32,
-    /// Source of handshake keys, indices and cookies: from the operating system, fresh at every start.
+    /// Source of handshake keys, indices and cookies: from the operating system, fresh at every
+    /// start.
     pub seed: [u8; 32],
     /// The nodes that may open a link to us. Those we contact need not be among them.
     pub allow: BTreeSet<NodeId>,
-    /// What seals datagrams to those we contact; whoever contacts us chooses.
+    /// The cipher towards those we contact; those who contact us choose theirs.
     pub suite: Suite,
     /// Bytes of the largest datagram sent, header and tags included.
     pub datagram_bytes: usize,
@@ -48,24 +49,24 @@ pub struct Config {
     pub give_up: Duration,
     /// Inbox bytes held for all peers together; one peer may hold a quarter.
     pub held_bytes: usize,
-    /// Ways to each node that we contact: sockets of ours that a flow's datagrams are sprayed over. Who
-    /// contacts us chooses its own.
+    /// Paths to each node that we contact: sockets of ours that a flow's datagrams are sprayed
+    /// over. Those who contact us choose their own.
     pub paths: u16,
-    /// Flows that messages to a node that we contact are dealt to, each with paths of its own: with one path
-    /// each, a message stays on one way.
+    /// Flows that messages to a node that we contact are dealt to, each with paths of its own: with
+    /// one path each, a message stays on one path.
     pub flows: u16,
-    /// Datagrams sent one way before the next way is chosen: 1 sprays by the datagram; a wire that sends
-    /// bursts does better with a burst.
+    /// Datagrams sent by one path before the next is chosen: 1 sprays by the datagram; a wire that
+    /// sends bursts does better with a burst.
     pub spray: u32,
     /// Pipelines of this process, each with sockets, sessions and buffers of its own.
     pub pipelines: u16,
-    /// The ports at which pipelines from the second on listen, told to those who contact us. Without them nobody
-    /// may.
+    /// The ports at which pipelines from the second on listen, which those who contact us learn.
+    /// Without them nobody may contact us.
     pub ports: Vec<u16>,
 }
 
 impl Config {
-    /// The defaults, for a process of a node that talks to whom it contacts alone.
+    /// Makes the default configuration, of a process that nobody may contact.
     #[must_use]
     pub fn new(identity: Identity, incarnation: NonZeroU32, seed: [u8; 32]) -> Self {
         Self {
@@ -85,7 +86,7 @@ impl Config {
         }
     }
 
-    /// Sockets that a pipeline's wire must have.
+    /// Returns the number of sockets that a pipeline's wire must have.
     #[must_use]
     pub fn sockets(&self) -> u16 {
         self.paths.saturating_mul(self.flows)

@@ -47,8 +47,8 @@ impl Endpoint {
         self.register(rkey, Region::Sum(region))
     }
 
-    /// Withdraws a region. Datagrams that still arrive for it are refused, and so are SUMs that have not been
-    /// added.
+    /// Withdraws a region. Datagrams that still arrive for it are refused, and so are SUMs that are
+    /// not added yet.
     pub fn deregister(&mut self, rkey: u32) {
         self.add_pending();
         let region = self.shared.deregister(rkey);
@@ -57,7 +57,7 @@ impl Endpoint {
         }
     }
 
-    /// Whether anything is registered under the rkey.
+    /// Returns whether anything is registered under the rkey.
     #[must_use]
     pub fn is_registered(&self, rkey: u32) -> bool {
         self.shared.with_region(rkey, |_| ()).is_some()
@@ -71,7 +71,7 @@ impl Endpoint {
         found.flatten().ok_or(NicError::NoSuchRegion { rkey })
     }
 
-    /// All bytes of a memory region.
+    /// Returns all bytes of a memory region.
     ///
     /// # Errors
     ///
@@ -80,7 +80,7 @@ impl Endpoint {
         self.with_memory(rkey, |memory| memory.with(|landed| landed.bytes.clone()))
     }
 
-    /// Some bytes of a memory region; none if it does not reach that far.
+    /// Returns some bytes of a memory region; `None` if it does not reach that far.
     ///
     /// # Errors
     ///
@@ -91,8 +91,8 @@ impl Endpoint {
         })
     }
 
-    /// How many messages with an immediate have landed whole in a memory region, each once: whoever waits for
-    /// n of n need not see every one's event.
+    /// Returns the number of messages with an immediate that have landed whole in a memory region,
+    /// each counted once: an owner that waits for n of n need not see every one's event.
     ///
     /// # Errors
     ///
@@ -101,7 +101,7 @@ impl Endpoint {
         self.with_memory(rkey, |memory| memory.with(|landed| landed.immediates))
     }
 
-    /// A sum region, to bind contributors, close chunks and finish them.
+    /// Returns a sum region, to bind contributors, close chunks and finish them.
     ///
     /// # Errors
     ///

@@ -10,8 +10,8 @@ const BATCH_BYTES: usize = 1 << 16;
 /// A keyed hash of one contributor's chunk.
 pub(super) type Digest = [u8; DIGEST_BYTES];
 
-/// Datagrams of one pipeline for one region, which are added together: accumulators do best with many
-/// ciphertexts at a time. `R` names the packet to answer.
+/// Datagrams of one pipeline for one region, which are added together: accumulators do best with
+/// many ciphertexts at a time. `R` names the packet to answer.
 pub(in crate::proto) struct Batch<R> {
     /// The chunks of all datagrams.
     pub(super) bytes: Vec<u8>,

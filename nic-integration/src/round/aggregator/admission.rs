@@ -3,24 +3,25 @@
 use crate::proto::{Peer, Time};
 use crate::round::Job;
 use crate::round::message::{Join, Kind, Probe, Refuse};
-use crate::round::open::{Round, Standing};
+use crate::round::open::{Round, Status};
 use crate::round::pending::Joined;
 
 use super::{Aggregator, AggregatorEvent};
 
 impl<J: Job> Aggregator<J> {
-    /// A client asks whether it is still with us. That this incarnation lives, the acknowledgement
-    /// says; one that was given up resumes, one that is nowhere is told (PROTOCOL §7.8).
+    /// Answers a client that asks whether it is still known. The acknowledgement shows that this
+    /// incarnation lives. A client that was given up resumes; an unknown one is refused (PROTOCOL
+    /// §7.8).
     pub(super) fn on_probe(&mut self, now: Time, peer: Peer, probe: Probe) {
         let Probe { contributor, inbox, contribution } = probe;
         let joined = Joined { peer, inbox, contribution };
         if self.pending.waits(contributor, &joined) {
             return;
         }
-        let standing = self.rounds().find_map(|round| round.standing(contributor, &joined));
-        match standing {
-            Some(Standing::Served) => {}
-            Some(Standing::GivenUp) => {
+        let status = self.rounds().find_map(|round| round.status(contributor, &joined));
+        match status {
+            Some(Status::Served) => {}
+            Some(Status::GivenUp) => {
                 self.resume(contributor, &joined);
             }
             None => {
@@ -79,7 +80,7 @@ impl<J: Job> Aggregator<J> {
         Ok(())
     }
 
-    /// Why nobody else can be that contributor now, if the open round has one.
+    /// Returns the reason why nobody else can be that contributor now, if the open round has one.
     fn taken(&self, contributor: u16) -> Option<String> {
         let round = self.current.as_ref().filter(|round| round.joined(contributor).is_some())?;
         Some(format!(
@@ -107,7 +108,7 @@ impl<J: Job> Aggregator<J> {
     pub(super) fn refuse(&mut self, now: Time, contributor: u16, joined: &Joined, reason: String) {
         let refuse = Refuse { contribution: joined.contribution, reason: reason.clone() };
         let kind = Some(Kind::Refuse as u32);
-        // A client that cannot be told finds out by silence.
+        // A client that does not receive this finds out by silence.
         let _ =
             self.endpoint.write(now, joined.peer, joined.inbox, 0, refuse.encode().into(), kind);
         self.emit(AggregatorEvent::Refused { contributor, reason });

@@ -8,41 +8,41 @@ use crate::round::End;
 pub struct Opening {
     /// The round.
     pub round: u32,
-    /// The aggregator's incarnation; with the round, what a [`Resume`] names.
+    /// The aggregator's incarnation; with the round, what a [`Resume`](crate::round::Resume) names.
     pub incarnation: u32,
-    /// How many clients are declared: the length of bitmaps, in bits, before padding.
+    /// The number of clients declared: the length of bitmaps, in bits, before padding.
     pub declared: u16,
     /// No sum of fewer leaves the aggregator.
     pub min_clients: u16,
-    /// What remains of the round, in milliseconds, as the aggregator saw it when it said so.
+    /// The rest of the round, in milliseconds, when the aggregator sent this.
     pub deadline_ms: u64,
     /// The contributors admitted, ascending.
     pub contributors: Vec<u16>,
-    /// The job's own words.
+    /// The job's terms.
     pub terms: Vec<u8>,
 }
 
-/// What the owner knows of the sums to come, from the round terms.
+/// The layout of the sums to come, which the owner derives from the round terms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SumLayout {
-    /// How many chunks.
+    /// The number of chunks.
     pub chunks: u32,
     /// Bytes of the longest chunk's sum.
     pub sum_bytes: usize,
 }
 
-/// What a contributor tells its owner.
+/// An event of a contributor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ContributorEvent {
-    /// The round is open: [`accept`](Contributor::accept) it, then push every chunk, from the
-    /// first. Comes again when the contribution must be issued again (the aggregator restarted,
-    /// say, which the incarnation tells): then everything before is void.
+    /// The round is open: [`accept`](super::Contributor::accept) it, then push every chunk, from
+    /// the first. Comes again when the contribution must be issued again (after a restart of the
+    /// aggregator, say, which changes the incarnation): then everything before is void.
     Opened(Opening),
     /// A chunk's sum came back.
     Sum {
         /// The chunk.
         chunk: u32,
-        /// Who is in it: bit `c % 8` of byte `c / 8` is contributor `c`.
+        /// The contributors in the sum: bit `c % 8` of byte `c / 8` is contributor `c`.
         bitmap: Vec<u8>,
         /// The sum's wire bytes.
         bytes: Vec<u8>,
@@ -57,16 +57,16 @@ pub enum ContributorEvent {
     Rejected {
         /// The first chunk pushed with the one refused.
         first_chunk: u32,
-        /// Why.
+        /// The reason.
         refusal: Refusal,
     },
     /// The round is over, and every sum that it made has been reported.
     Ended(End),
-    /// The aggregator will not have us, and says why.
+    /// The aggregator refuses us.
     Refused {
-        /// Its words.
+        /// Its reason.
         reason: String,
     },
-    /// The aggregator does not answer; [`rejoin`](Contributor::rejoin) tries again.
+    /// The aggregator does not answer; [`rejoin`](super::Contributor::rejoin) tries again.
     Unreachable,
 }
