@@ -1,7 +1,8 @@
 //! The protocol as a pure state machine: no clock, no socket, no thread, no unseeded randomness.
 //!
-//! Bytes and times go in, bytes, times and events come out, so one seed reproduces a whole world
-//! (see `sim`). Pipelines may be driven on threads of their own; driven on one they are as reproducible. The specification is `PROTOCOL.md`; comments cite its clauses.
+//! Bytes and times go in; bytes, times and events come out. One seed therefore reproduces a whole
+//! world (see `sim`). Pipelines may be driven on threads of their own; driven on one thread, they
+//! are reproducible too. The specification is `PROTOCOL.md`; comments cite its clauses.
 
 pub mod accumulator;
 pub mod ack;
@@ -10,6 +11,7 @@ pub mod datagram;
 pub mod endpoint;
 pub mod event;
 pub mod link;
+mod lock;
 mod outbox;
 pub mod pace;
 pub mod path;

@@ -1,6 +1,7 @@
-//! What an aggregator holds in memory: with a thousand clients and a million values, and for each of many
-//! peers that are idle. Counted by an allocator that knows whose an allocation is: Rust's, so that keys ready
-//! for use, some 600 bytes each of C's, come on top while a peer is not idle. `--nocapture` prints it.
+//! The memory that an aggregator holds: with a thousand clients and a million values, and for each
+//! of many idle peers. Counted by an allocator that knows the owner of each allocation: Rust's, so
+//! that keys ready for use, some 600 bytes each of C's, come on top while a peer is not idle.
+//! `--nocapture` prints it.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
 
@@ -56,7 +57,7 @@ fn config(number: u16) -> Config {
     Config::new(identity(number), NonZeroU32::new(7).unwrap(), seed)
 }
 
-/// Counts what a job allocates as the job's.
+/// Counts allocations of a job as the job's.
 struct Counted<T>(T);
 
 impl Job for Counted<SumJob> {
@@ -88,7 +89,7 @@ impl Accumulator for Counted<Box<dyn Accumulator>> {
         owned(Owner::Job, || self.0.add(chunks, payload));
     }
     fn finish(&mut self, chunk: u32) -> Result<Vec<u8>, String> {
-        // It leaves the job.
+        // The result is no longer the job's.
         self.0.finish(chunk)
     }
 }
@@ -101,7 +102,7 @@ const MOST: usize = 64 << 20;
 
 struct Client {
     node: Contributor,
-    /// What it has to send, and how much of it went.
+    /// The chunks to send, and the number sent.
     stream: Option<Bytes>,
     next: u32,
     unanswered: u32,
@@ -116,8 +117,8 @@ struct World {
     key: SecretKey,
     aggregator: Option<Aggregator<Counted<SumJob>>>,
     clients: Vec<Client>,
-    /// Those who do not receive any more.
-    deaf: bool,
+    /// Clients that no longer receive.
+    muted: bool,
     events: Vec<AggregatorEvent>,
 }
 
@@ -169,14 +170,14 @@ impl World {
             Some(Aggregator::new(config, job).unwrap())
         });
         let now = Time::ZERO;
-        Self { now, key, aggregator, clients, deaf: false, events: vec![] }
+        Self { now, key, aggregator, clients, muted: false, events: vec![] }
     }
 
-    /// Everyone says what there is to say, once, and hears it.
+    /// Lets everyone send what is due, once, and receive it.
     fn turn(&mut self) {
         let mut bytes = vec![];
         for number in 0..self.clients.len() as u16 {
-            if self.deaf && number >= BUSY {
+            if self.muted && number >= BUSY {
                 continue;
             }
             let now = self.now;
@@ -198,7 +199,7 @@ impl World {
             let SocketAddr::V4(to) = to.addr else { panic!("{to:?}") };
             let [_, _, high, low] = to.ip().octets();
             let number = u16::from_be_bytes([high, low]);
-            if !self.deaf || number < BUSY {
+            if !self.muted || number < BUSY {
                 let client = &mut self.clients[usize::from(number)];
                 client.node.handle_datagram(self.now, addr(SERVER).into(), &mut bytes);
             }
@@ -208,7 +209,7 @@ impl World {
         }
     }
 
-    /// What a client's owner does.
+    /// Does the work of a client's owner.
     fn work(&mut self, number: u16) {
         let (now, key) = (self.now, self.key.public());
         let chunks = key.parameters().chunks(VALUES);
@@ -218,7 +219,7 @@ impl World {
                 ContributorEvent::Opened(opening) => {
                     let terms = RoundTerms::from_bytes(&opening.terms, key).unwrap();
                     assert_eq!(terms.participants.len(), usize::from(CLIENTS));
-                    // Who is deaf needs no room for sums.
+                    // A client that does not receive needs no room for sums.
                     let count = if number < BUSY { chunks.count() } else { 1 };
                     let layout = SumLayout { chunks: count, sum_bytes: chunks.bytes_of(0) };
                     client.node.accept(now, layout).unwrap();
@@ -246,7 +247,7 @@ impl World {
     fn wait(&mut self, span: Duration) {
         self.now = self.now + span;
         for (number, client) in self.clients.iter_mut().enumerate() {
-            if !self.deaf || number < usize::from(BUSY) {
+            if !self.muted || number < usize::from(BUSY) {
                 client.node.handle_timeout(self.now);
             }
         }
@@ -266,8 +267,8 @@ impl World {
     }
 }
 
-/// The job's is the accumulator and the terms; tables are digests, bits and what is told of chunks; all
-/// else is peers, messages, and sums that closed.
+/// Prints the peak: the job's is the accumulator and the terms; tables are digests, bits and states
+/// of chunks; all else is peers, messages, and sums that closed.
 fn report(what: &str) {
     let mib = |bytes: usize| bytes as f64 / f64::from(1 << 20);
     let line = |when: &str, held: counting::Held| {
@@ -283,8 +284,8 @@ fn report(what: &str) {
     line("peak", peak());
 }
 
-/// A thousand join, three contribute, and when the round closes at its deadline the others are gone: all
-/// that may wait to be sent waits.
+/// A thousand join, three contribute, and when the round closes at its deadline the others are
+/// gone: all that may wait to be sent waits.
 #[test]
 fn an_aggregator_of_a_thousand_clients_and_a_million_values() {
     let begin = std::time::Instant::now();
@@ -299,7 +300,7 @@ fn an_aggregator_of_a_thousand_clients_and_a_million_values() {
         busy.iter().all(|client| client.next == chunks && sent(client))
     };
     world.run("contributed", all_sent);
-    world.deaf = true;
+    world.muted = true;
     while !world.events.iter().any(|event| matches!(event, AggregatorEvent::Closed(_))) {
         world.turn();
         world.wait(Duration::from_secs(1));
@@ -323,10 +324,10 @@ fn an_aggregator_of_a_thousand_clients_and_a_million_values() {
     assert!(peak.all() <= MOST, "{} bytes", peak.all());
 }
 
-/// Peers that have exchanged something and say no more.
+/// Peers that have exchanged something and are idle now.
 const IDLE: u16 = 512;
 
-/// Both ends say what they have to say, until they are silent.
+/// Exchanges datagrams until both ends are silent.
 fn exchange(server: &mut Endpoint, number: u16, client: &mut Endpoint) {
     let (mut bytes, mut silent) = (vec![], false);
     while !std::mem::replace(&mut silent, true) {

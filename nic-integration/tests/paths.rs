@@ -1,5 +1,5 @@
-//! Several paths between two endpoints: datagrams are sprayed over them, and one that fails or lags is left
-//! alone, tried, and used again.
+//! Several paths between two endpoints: datagrams are sprayed over them, and a failed or slow one
+//! is avoided, tried, and used again.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
 
@@ -32,7 +32,7 @@ fn datagrams_are_sprayed_over_all_paths_and_back() {
         assert!(count.abs_diff(expected) < expected / 4, "{via}: {count} of {expected}");
     }
     assert_eq!(world.ends[0].counts().len(), 4);
-    // The other end has learned where all paths begin, and sends by them as well.
+    // The other end has learned all paths, and sends by them as well.
     world.ends[0].came.clear();
     world.write(1, Peer { node: node(1), incarnation: 11 }, 800_000);
     world.until_completed(1, 1);
@@ -67,7 +67,7 @@ fn a_way_that_fails_is_left_alone_tried_and_used_again() {
     let took = world.write_and_check(800_000);
     assert!(took < Duration::from_millis(60), "{took:?}");
     assert_eq!(world.ends[0].endpoint.stats().paths_rested, 1);
-    // From here on only what tries it goes there.
+    // From here on only trials go there.
     for _ in 0..5 {
         world.write_and_check(800_000);
         let tried = world.ends[0].counts().get(&2).copied().unwrap_or(0);
@@ -108,14 +108,14 @@ fn a_peer_that_pauses_rests_no_way() {
 }
 
 #[test]
-fn a_flow_whose_only_way_fails_is_told_although_others_answer() {
+fn a_flow_whose_only_path_fails_is_reported_although_others_answer() {
     let mut world = world(QUICK, 1, 2);
     world.write_and_check(1000);
     world.ends[0].dead.insert(1);
-    let (mut now, mut told) = (world.network.now(), vec![]);
+    let (mut now, mut events) = (world.network.now(), vec![]);
     let end = now + Duration::from_secs(20);
-    while told.is_empty() && now < end {
-        // Of either flow one, again and again.
+    while events.is_empty() && now < end {
+        // One path of either flow, again and again.
         for _ in 0..2 {
             let (data, to) = (Bytes::from_static(&[1; 100]), Peer::of(node(2)));
             let end = &mut world.ends[0].endpoint;
@@ -124,11 +124,11 @@ fn a_flow_whose_only_way_fails_is_told_although_others_answer() {
             }
         }
         world.idle(Duration::from_millis(50));
-        let events = std::iter::from_fn(|| world.ends[0].endpoint.poll_event());
-        told = events.filter(|event| !matches!(event, Event::Completed { .. })).collect();
+        let polled = std::iter::from_fn(|| world.ends[0].endpoint.poll_event());
+        events = polled.filter(|event| !matches!(event, Event::Completed { .. })).collect();
         now = world.network.now();
     }
-    assert!(matches!(told[..], [Event::Unreachable { cause: Cause::Silence, .. }]), "{told:?}");
+    assert!(matches!(events[..], [Event::Unreachable { cause: Cause::Silence, .. }]), "{events:?}");
 }
 
 #[test]
@@ -146,9 +146,9 @@ fn without_any_way_the_peer_is_unreachable_and_found_again() {
     world.ends[0].dead.extend([0, 1, 2]);
     world.write(0, Peer::of(node(2)), 100_000);
     world.idle(Duration::from_secs(30));
-    let told: Vec<_> = std::iter::from_fn(|| world.ends[0].endpoint.poll_event()).collect();
-    assert!(matches!(told[..], [Event::Unreachable { cause: Cause::Silence, .. }]), "{told:?}");
-    // One path is enough, whichever.
+    let events: Vec<_> = std::iter::from_fn(|| world.ends[0].endpoint.poll_event()).collect();
+    assert!(matches!(events[..], [Event::Unreachable { cause: Cause::Silence, .. }]), "{events:?}");
+    // Any one path is enough.
     world.ends[0].dead.remove(&1);
     let took = world.write_and_check(100_000);
     assert!(took < Duration::from_secs(5), "{took:?}");
@@ -202,7 +202,7 @@ fn paths_are_bounded() {
 }
 
 #[test]
-fn marks_of_congestion_are_told_and_slow_the_sender_down() {
+fn marks_of_congestion_are_counted_and_slow_the_sender_down() {
     let marked = |marking: u32| {
         let mut world = world(Faults { marking, ..QUICK }, 2, 1);
         for _ in 0..4 {

@@ -1,5 +1,5 @@
-//! Several pipelines at either end, driven on one thread: messages are spread over all channels, what one loses
-//! another sends again, and everything is committed once.
+//! Several pipelines at either end, driven on one thread: messages are spread over all channels,
+//! what one channel loses another sends again, and everything is committed once.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
 
@@ -72,10 +72,10 @@ fn rough_channels_lose_nothing_and_count_every_immediate_once() {
             let sent = world.ends[0].endpoint.write(now, to, MEMORY, 0, data.clone(), Some(1));
             sent.unwrap();
         }
-        let (_, told) = world.until_completed(0, 500);
+        let (_, events) = world.until_completed(0, 500);
         world.idle(Duration::from_secs(1));
         let rest = std::iter::from_fn(|| world.ends[1].endpoint.poll_event()).count();
-        assert_eq!(told.len() + rest, 500, "{pipelines:?}");
+        assert_eq!(events.len() + rest, 500, "{pipelines:?}");
         assert_eq!(world.ends[1].endpoint.immediates(MEMORY), Ok(520), "{pipelines:?}");
     }
 }
@@ -133,9 +133,9 @@ fn all_channels_silent_is_a_silent_peer() {
     world.ends[0].dead.extend([0, 1, 2]);
     world.write(0, Peer::of(node(2)), 400_000);
     world.idle(Duration::from_secs(15));
-    let told: Vec<_> = std::iter::from_fn(|| world.ends[0].endpoint.poll_event()).collect();
+    let events: Vec<_> = std::iter::from_fn(|| world.ends[0].endpoint.poll_event()).collect();
     let silent = Event::Unreachable { peer: peer(2), cause: Cause::Silence };
-    assert_eq!(told, [silent]);
+    assert_eq!(events, [silent]);
     world.ends[0].dead.clear();
     world.write_and_check(400_000);
 }
@@ -148,10 +148,10 @@ fn a_peer_that_comes_back_with_other_pipelines_is_another_peer() {
         world.write(0, Peer::of(node(2)), 400_000);
         world.ends[1] = End::new(2, 100 + u32::from(pipelines), 1, 1, pipelines);
         world.idle(Duration::from_secs(3));
-        let told: Vec<_> = std::iter::from_fn(|| world.ends[0].endpoint.poll_event()).collect();
+        let events: Vec<_> = std::iter::from_fn(|| world.ends[0].endpoint.poll_event()).collect();
         assert!(
-            matches!(told[..], [Event::Unreachable { cause: Cause::Restarted, .. }]),
-            "{told:?}"
+            matches!(events[..], [Event::Unreachable { cause: Cause::Restarted, .. }]),
+            "{events:?}"
         );
         world.write_and_check(400_000);
     }
@@ -166,12 +166,12 @@ fn who_was_given_up_is_written_to_again() {
     let mut world = world(QUICK, [1, 1]);
     world.write_and_check(1000);
     world.ends[0].dead.insert(0);
-    // More than a window, to one that made contact: it is not asked for by a handshake.
+    // More than a window, to a peer that made contact: no handshake reaches it.
     world.write(1, peer(1), 900_000);
     world.idle(Duration::from_secs(15));
-    let told: Vec<_> = std::iter::from_fn(|| world.ends[1].endpoint.poll_event()).collect();
+    let events: Vec<_> = std::iter::from_fn(|| world.ends[1].endpoint.poll_event()).collect();
     let silent = Event::Unreachable { peer: peer(1), cause: Cause::Silence };
-    assert_eq!(told.last(), Some(&silent));
+    assert_eq!(events.last(), Some(&silent));
     world.ends[0].dead.clear();
     world.write(1, peer(1), 900_000);
     world.until_completed(1, 1);
@@ -211,7 +211,7 @@ fn what_a_pipeline_that_ends_had_in_flight_goes_by_another() {
 }
 
 #[test]
-fn pipelines_are_bounded_and_told_of() {
+fn pipelines_and_their_ports_are_bounded() {
     let config = |pipelines: u16, ports: u16, contacted: bool| {
         let one = Config::new(identity(1), NonZeroU32::MIN, [1; 32]);
         let allow = if contacted { [node(2)].into() } else { [].into() };

@@ -1,6 +1,6 @@
-//! Seeded worlds in which what is summed is real ciphertext: `ckks-sum` contributions over a bad
-//! network, with deaths and restarts; every sum that ends a round is opened and is exact over
-//! exactly those listed. `CIPHERGRAM_SEED=17` replays one seed.
+//! Seeded worlds with real ciphertexts: `ckks-sum` contributions over a bad network, with deaths
+//! and restarts; every sum that ends a round is opened and is exact over exactly those listed.
+//! `CIPHERGRAM_SEED=17` replays one seed.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
 
@@ -49,7 +49,7 @@ struct Client {
     /// Until it seals.
     ticket: Option<Ticket>,
     fields: Vec<u32>,
-    /// All chunks, sealed once: what a spool would hold.
+    /// All chunks, sealed once, as in a spool.
     stream: Bytes,
     open: Option<(Opening, RoundTerms)>,
     next: u32,
@@ -171,7 +171,7 @@ impl World {
         true
     }
 
-    /// Opens what every client holds. Gives the number of contributors of each chunk.
+    /// Opens the sums of every client. Returns the number of contributors of each chunk.
     fn check(&self) -> Vec<usize> {
         let known = self.clients.iter().filter(|client| !client.fields.is_empty());
         let fields: BTreeMap<_, _> = known.map(|c| (c.number, c.fields.clone())).collect();
@@ -277,8 +277,9 @@ fn seeds() -> Vec<u64> {
     }
 }
 
-/// Runs a world up to the moment when client 0 has pushed some chunks, and then what `befalls` it.
-/// Gives the counts of all chunks of all worlds, relative to the number of clients.
+/// Runs worlds up to the moment when client 0 has pushed some chunks, and then what `befalls` it.
+/// Returns the number of contributors of all chunks of all worlds, relative to the number of
+/// clients.
 fn worlds(befalls: impl Fn(&mut World, u16)) -> (usize, usize) {
     let (mut full, mut partial) = (0, 0);
     for seed in seeds() {
@@ -337,8 +338,8 @@ fn a_restarted_aggregator_sums_the_same_ciphertexts_anew() {
     assert!(full > 300 && partial == 0, "{full} {partial}");
 }
 
-/// One announcement a contribution, acknowledged before the round opens: whoever was late, or comes
-/// for someone else, adds nothing.
+/// One announcement a contribution, acknowledged before the round opens: a client that is late, or
+/// takes another's place, adds nothing.
 #[test]
 fn chunks_of_what_was_not_announced_do_not_count() {
     let mut world = World::new(lattice(), 3, 3);
@@ -388,8 +389,8 @@ fn chunks_of_what_was_not_announced_do_not_count() {
     assert!(world.check().iter().all(|&count| count == 3));
 }
 
-/// Where chunks open only together, a round that one dies in is either exact over those listed, or
-/// withholds what it left half and names it: no sum that cannot be opened ever leaves.
+/// In a round whose chunks open in groups, a client that dies is in whole groups, or the groups
+/// that it left half are withheld and name it: no sum that cannot be opened ever leaves.
 #[test]
 fn masks_that_one_left_half_are_withheld_and_it_is_named() {
     let key = key(Scheme::CkksSumPublic);
@@ -424,7 +425,7 @@ fn masks_that_one_left_half_are_withheld_and_it_is_named() {
             assert!(end.reason.contains("clients [0] are in a part of chunks "), "{}", end.reason);
             assert!(end.withheld <= 2 * group && end.withheld + end.closed == chunks.count());
         }
-        // What left is of everybody, or of one set for the whole polynomial.
+        // Sums that left are of everybody, or of one set for the whole group.
         for client in world.clients.iter().filter(|client| client.node.is_some()) {
             for (&chunk, (set, _)) in &client.sums {
                 let companions = chunks.opening_with(chunk);

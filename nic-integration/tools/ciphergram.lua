@@ -27,8 +27,8 @@ local SEALED = { [WRITE] = true, [WRITE_IMM] = true, [SUM] = true, [ACK] = true 
 
 -- What follows the prefix of a handshake datagram: names of fields and their bytes.
 local HANDSHAKE = {
-  [HELLO] = { { "ephemeral", 32 }, { "static", 48 }, { "said", 28 }, { "mac1", 16 }, { "mac2", 16 } },
-  [WELCOME] = { { "ephemeral", 32 }, { "said", 54 }, { "mac1", 16 } },
+  [HELLO] = { { "ephemeral", 32 }, { "static", 48 }, { "noise_payload", 28 }, { "mac1", 16 }, { "mac2", 16 } },
+  [WELCOME] = { { "ephemeral", 32 }, { "noise_payload", 54 }, { "mac1", 16 } },
   [COOKIE] = { { "nonce", 12 }, { "sealed", 32 } },
 }
 
@@ -60,7 +60,7 @@ local fields = {
   trimmed = ProtoField.bool("ciphergram.trimmed", "Trimmed"),
   ephemeral = ProtoField.bytes("ciphergram.ephemeral", "Noise: ephemeral public key"),
   static = ProtoField.bytes("ciphergram.static", "Noise: static public key, sealed"),
-  said = ProtoField.bytes("ciphergram.said", "Noise: payload, sealed"),
+  noise_payload = ProtoField.bytes("ciphergram.noise_payload", "Noise: payload, sealed"),
   mac1 = ProtoField.bytes("ciphergram.mac1", "MAC under the receiver's public key"),
   mac2 = ProtoField.bytes("ciphergram.mac2", "MAC under a cookie"),
   nonce = ProtoField.bytes("ciphergram.nonce", "Nonce"),

@@ -1,15 +1,15 @@
-//! What an endpoint keeps of one process it talks to: who it is, how it is reached, handshakes.
+//! An endpoint's state of one process it talks to: its name and address, and handshakes.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::event::Peer;
+use super::lock::lock;
 use super::secure::{Cookie, Initiator};
-use super::shared::{Messages, lock};
+use super::shared::Messages;
 use super::time::Time;
 
-/// How long to wait for the answer to a HELLO before the next; doubled by each, up to
-/// [`MAX_HELLO_SPAN`].
+/// The wait for the answer to a HELLO before the next; doubled by each, up to [`MAX_HELLO_SPAN`].
 pub const HELLO_SPAN: Duration = Duration::from_millis(100);
 /// The longest wait between two HELLOs.
 pub const MAX_HELLO_SPAN: Duration = Duration::from_millis(500);
@@ -18,32 +18,32 @@ pub const SILENCE_SPAN: Duration = Duration::from_millis(600);
 
 /// A handshake under way.
 pub(super) struct Handshake {
-    /// None if no HELLO could be made.
+    /// `None` if no HELLO could be made.
     pub(super) initiator: Option<Initiator>,
     pub(super) index: u32,
     pub(super) next: Time,
     pub(super) attempts: u32,
-    /// By which path it went.
+    /// The socket that it was sent by, modulo the number of sockets.
     pub(super) socket: u32,
     pub(super) cookie: Option<Cookie>,
 }
 
-/// A session that a HELLO of the peer's made: whose, its index, and its channels.
+/// A session made by the peer's HELLO: the peer, the session's index, and its number of channels.
 pub(super) type Offered = (Peer, u32, u16);
 
 pub(super) struct Link {
-    /// Its incarnation is 0 until a handshake tells.
+    /// Its incarnation is 0 until a handshake names it.
     pub(super) peer: Peer,
-    /// Whether we know where it listens, and so shake hands when it is silent.
+    /// We know the peer's address, and so shake hands when it is silent.
     pub(super) contact: bool,
     pub(super) messages: Arc<Messages>,
-    /// Channels that there are.
+    /// The number of channels.
     pub(super) channels: u16,
-    /// Whether there is a session.
+    /// There is a session.
     pub(super) established: bool,
-    /// Not confirmed yet.
+    /// A session that is not confirmed yet.
     pub(super) offered: Option<Box<Offered>>,
-    /// The number of the HELLO that made it: an older one is a replay.
+    /// The number of the HELLO that made the session: an older one is a replay.
     pub(super) hello: u32,
     pub(super) handshake: Option<Box<Handshake>>,
 }
@@ -62,18 +62,19 @@ impl Link {
         }
     }
 
-    /// Whether it is to a process that said HELLO and nothing since.
+    /// Returns whether the peer has sent a HELLO and nothing since.
     pub(super) fn is_unconfirmed(&self) -> bool {
         !self.established && self.offered.is_some()
     }
 
-    /// Gives up the handshake under way; its index.
+    /// Cancels the handshake under way, and returns its index.
     pub(super) fn cancel_handshake(&mut self) -> Option<u32> {
         self.handshake.take().map(|handshake| handshake.index)
     }
 
-    /// When the silence of a peer with something unanswered, the handshake, or the lack of one needs something
-    /// done; none if nothing is unanswered and nothing under way.
+    /// Returns when a timer of the link expires: that of a silent peer with something unanswered,
+    /// that of the handshake, or that after which one begins. `None` if nothing is unanswered and
+    /// nothing under way.
     pub(super) fn due(&self, give_up: Duration) -> Option<Time> {
         let outbox = lock(&self.messages.outbox);
         let waiting = (!outbox.is_idle()).then(|| outbox.waiting_since());

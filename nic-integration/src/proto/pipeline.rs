@@ -1,8 +1,8 @@
-//! One pipeline: a pipeline with its own sockets, sessions and buffers (PROTOCOL §4.9).
+//! One pipeline: receiving and sending with its own sockets, sessions and buffers (PROTOCOL §4.9).
 //!
-//! A pipeline carries channels, each to one pipeline of a peer's. It opens and seals datagrams,
-//! places, adds and answers. What it shares with the other pipelines of its endpoint is in `shared`. The
-//! [`Endpoint`](super::Endpoint) makes it, and keeps the links and their handshakes.
+//! A pipeline carries channels, each to one pipeline of a peer. It opens and seals datagrams,
+//! places, adds and answers. State that it shares with the other pipelines of its endpoint is in
+//! `shared`. The [`Endpoint`](super::Endpoint) makes it, and keeps the links and their handshakes.
 
 mod incoming;
 
@@ -13,35 +13,36 @@ use std::time::Duration;
 use super::channel::{Channel, Offer};
 use super::datagram::{Header, Opcode};
 use super::event::Event;
+use super::lock::lock;
 use super::path::{Paths, Route};
 use super::sender::Sender;
-use super::shared::{ChannelId, Command, MAX_PIPELINES, Part, Shared, lock};
+use super::shared::{ChannelId, Command, MAX_PIPELINES, Part, Shared};
 use super::stats::Stats;
 use super::sum::{Batch, SumRegion};
 use super::time::Time;
 
-/// How often channels to idle peers are looked for.
+/// The span between two searches for channels to idle peers.
 pub const SWEEP_SPAN: Duration = Duration::from_secs(10);
 /// Datagrams that one channel sends before the next has its turn.
 const TURN: usize = 64;
 
-/// What a pipeline must know of its endpoint's configuration.
+/// The parts of an endpoint's configuration that its pipelines need.
 #[derive(Clone, Copy)]
 pub(super) struct Settings {
     pub(super) datagram_bytes: usize,
     /// Sockets of this pipeline.
     pub(super) sockets: u16,
-    /// Datagrams sent one way before the next is chosen.
+    /// Datagrams sent by one path before the next is chosen.
     pub(super) spray: u32,
 }
 
-/// Datagrams that wait to be added together.
+/// SUMs that wait to be added together.
 #[derive(Default)]
 struct PendingSums {
-    /// Where to, and its rkey; none while nothing waits.
+    /// The region they are for, and its rkey; `None` while nothing waits.
     region: Option<(u32, SumRegion)>,
-    batch: Batch,
-    /// Scratch for what became of them.
+    batch: Batch<(ChannelId, u64)>,
+    /// Scratch for the chunks that they close.
     closed: Vec<u32>,
 }
 
@@ -54,13 +55,13 @@ pub struct Pipeline {
     channels: BTreeMap<ChannelId, Box<Channel>>,
     /// Channels by the indices of their sessions.
     sessions: BTreeMap<u32, ChannelId>,
-    /// Channels with answers waiting, in turn.
+    /// Channels with answers to send, in turn.
     answering: VecDeque<ChannelId>,
-    /// Channels to ask for messages, in turn.
+    /// Channels with messages to send, perhaps, in turn.
     sending: VecDeque<ChannelId>,
-    /// Datagrams that the first channel of `sending` has had in its turn.
+    /// Datagrams sent in this turn by the first channel of `sending`.
     turn: usize,
-    /// Datagrams of messages that went before answers.
+    /// Datagrams of messages sent since answers were last looked for.
     ahead: usize,
     pending: PendingSums,
     next_sweep: Time,
@@ -90,13 +91,13 @@ impl Pipeline {
         }
     }
 
-    /// Which of its endpoint's pipelines it is, from 0.
+    /// Returns its number among its endpoint's pipelines, from 0.
     #[must_use]
     pub fn number(&self) -> u16 {
         self.number
     }
 
-    // Word from the endpoint and from other pipelines.
+    // Commands from the endpoint and from other pipelines.
 
     pub(super) fn drain_commands(&mut self) {
         for command in self.shared.drain_commands(self.number) {
@@ -110,7 +111,7 @@ impl Pipeline {
         }
     }
 
-    /// Tells channels of a link, one bit each, that there is something to send.
+    /// Wakes channels of a link, one bit each: there is something to send.
     fn wake_channels(&mut self, link: u32, channels: u16) {
         for channel in (0..MAX_PIPELINES).filter(|channel| channels >> channel & 1 == 1) {
             let id = ChannelId { link, channel };
@@ -122,7 +123,7 @@ impl Pipeline {
         }
     }
 
-    /// The channel that a part of a session is for; made if there is none.
+    /// Returns the channel that a part of a session is for; makes it if there is none.
     fn channel(&mut self, part: &Part) -> &mut Channel {
         let Settings { datagram_bytes, sockets, spray } = self.settings;
         self.channels.entry(part.id).or_insert_with(|| {
@@ -148,7 +149,7 @@ impl Pipeline {
 
     fn on_begin(&mut self, now: Time, part: Part, from: Route) {
         let (id, addr) = (part.id, part.addr);
-        // One that the peer was offered before learned its paths, and has none if nothing came by it.
+        // A channel of an earlier offer learned its paths, and has none if nothing came by it.
         let known = self.channels.get(&id).is_some_and(|channel| channel.sender.paths.len() > 0);
         if !known {
             self.on_end(id);
@@ -157,7 +158,7 @@ impl Pipeline {
         if let Some(addr) = addr {
             channel.sender.paths.aim(addr);
         }
-        // What the peer was offered before must not take the place of this.
+        // An earlier offer must not take the place of this session.
         if let Some(offer) = channel.offered.take() {
             self.release(offer.session.local(), id);
         }
@@ -175,10 +176,10 @@ impl Pipeline {
         self.schedule(id);
     }
 
-    /// Goes on under a session, and lets the former one go; `false` if another process of the node was
-    /// quicker, by another channel.
+    /// Continues under a session, and drops the one before the former; `false` if another process
+    /// of the node was quicker, by another channel.
     fn begin(&mut self, id: ChannelId, offer: Offer) -> bool {
-        // Packets are numbered anew: what waits has numbers of before.
+        // Packets are numbered anew: SUMs that wait have numbers of before.
         self.add_pending();
         let Some(channel) = self.channels.get_mut(&id) else { return false };
         let index = offer.session.local();
@@ -194,7 +195,7 @@ impl Pipeline {
         true
     }
 
-    /// A channel is no longer named by an index.
+    /// Forgets an index of a channel.
     fn release(&mut self, index: u32, id: ChannelId) {
         if self.sessions.get(&index) == Some(&id) {
             self.sessions.remove(&index);
@@ -219,7 +220,7 @@ impl Pipeline {
         }
     }
 
-    /// Has others send what a channel has in flight, and not wait for what is answered here.
+    /// Leaves a channel's datagrams in flight to the others, and the waiting for their answers.
     fn hand_over(&mut self, id: ChannelId) {
         if let Some(channel) = self.channels.get_mut(&id) {
             channel.hand_over();
@@ -227,7 +228,7 @@ impl Pipeline {
         }
     }
 
-    /// Tells the other channels of a link that there is something to send.
+    /// Wakes the other channels of a link, if there is something to send.
     fn wake_others(&mut self, id: ChannelId) {
         let Some(channel) = self.channels.get(&id) else { return };
         let idle = lock(&channel.messages.outbox).take_wakeups() & !(1 << id.channel);
@@ -261,15 +262,16 @@ impl Pipeline {
         channel.sender.next_timeout(|| !channel.messages.is_idle())
     }
 
-    /// When [`handle_timeout`](Self::handle_timeout) is next needed.
+    /// Returns when [`handle_timeout`](Self::handle_timeout) is next needed.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Time> {
         let channels = self.channels.values().filter_map(|channel| Self::due(channel));
         channels.chain((!self.channels.is_empty()).then_some(self.next_sweep)).min()
     }
 
-    /// Appends the next datagram to send to `bytes`, and says where to. Messages go before answers, but
-    /// no more than a turn of them before all answers: an answer is short, so it can end the burst that they make.
+    /// Appends the next datagram to send to `bytes`, and returns its route. Messages go before
+    /// answers, but no more than a turn of them before all answers: an answer is short, so it can
+    /// end the burst that they make.
     pub fn poll_transmit(&mut self, now: Time, bytes: &mut Vec<u8>) -> Option<Route> {
         self.drain_commands();
         self.add_pending();
@@ -300,7 +302,7 @@ impl Pipeline {
             let taken = channel.take_answer(&mut self.ack_payload);
             let Some(session) = channel.session.as_mut().filter(|_| taken) else { continue };
             let header = Header { opcode: Opcode::Ack, ..Header::default() };
-            // What cannot be sealed is a lost datagram.
+            // A datagram that cannot be sealed counts as lost.
             let sealed = session.seal(header, &self.ack_payload, bytes);
             self.schedule(id);
             if sealed.is_ok() {
@@ -321,7 +323,7 @@ impl Pipeline {
             let next = channel.session.as_mut().and_then(|session| {
                 let mut outbox = lock(&channel.messages.outbox);
                 let next = channel.sender.next(now, session.next_packet(), &mut outbox);
-                // What this channel has lost, or has no room for.
+                // For datagrams that this channel has lost, or has no room for.
                 idle = outbox.take_wakeups() & !(1 << id.channel);
                 Some((session, next?))
             });
@@ -352,7 +354,7 @@ impl Pipeline {
         None
     }
 
-    /// Asks a channel for answers and messages, if it is not on the list already.
+    /// Queues a channel for answers and messages, if it is not queued already.
     fn schedule(&mut self, id: ChannelId) {
         let Some(channel) = self.channels.get_mut(&id) else { return };
         if channel.wants_answer() && !std::mem::replace(&mut channel.answering, true) {
@@ -363,18 +365,18 @@ impl Pipeline {
         }
     }
 
-    /// For the endpoint's counters.
+    /// Returns its counters.
     pub(super) fn stats(&self) -> &Stats {
         &self.stats
     }
 
-    /// Indices of sessions: in use, offered, and the last ones.
+    /// Returns the indices of sessions: present, offered and former ones.
     pub(super) fn sessions(&self) -> &BTreeMap<u32, ChannelId> {
         &self.sessions
     }
 }
 
-/// What a pipeline had in flight, others send again; they neither wait for it nor tell it anything.
+/// Leaves datagrams in flight to other pipelines, which neither wait for this one nor command it.
 impl Drop for Pipeline {
     fn drop(&mut self) {
         self.shared.close(self.number);

@@ -1,7 +1,7 @@
-//! Who may talk to whom, and what makes a datagram trustworthy (PROTOCOL §8).
+//! Identities, handshakes and sealed datagrams (PROTOCOL §8).
 //!
-//! A node is its static key. Two nodes shake hands once per pair of processes (Noise IK); from then on
-//! every datagram is sealed under keys that only those two processes have.
+//! A node is its static key. Two nodes shake hands once per pair of processes (Noise IK); from then
+//! on every datagram is sealed under keys that only those two processes have.
 
 mod cookie;
 mod handshake;

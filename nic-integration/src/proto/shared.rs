@@ -1,17 +1,19 @@
-//! What the pipelines of one endpoint share: regions, messages, events, and word to each other.
+//! State that the pipelines of one endpoint share: regions, messages, events; and their commands to
+//! each other.
 //!
-//! Pipelines may run on threads of their own. Whoever holds one of these locks takes another only in the
-//! order inbox, regions, region; and an outbox or a queue alone, but for the endpoint, which alone holds two
-//! outboxes when two links become one.
+//! Pipelines may run on threads of their own. A thread that holds one of these locks takes another
+//! only in the order inbox, regions, region; and an outbox or a queue alone, but for the endpoint,
+//! which alone holds two outboxes when two links become one.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use std::task::Waker;
 
 use super::ack::Refusal;
 use super::event::{Event, Peer};
+use super::lock::{lock, read, write};
 use super::outbox::Outbox;
 use super::path::Route;
 use super::receiver::Receiver;
@@ -21,26 +23,23 @@ use super::stats::Stats;
 use super::sum::SumRegion;
 use super::time::Time;
 
-/// Pipelines of one endpoint, and channels between two, at most.
+/// The most pipelines of one endpoint, and channels between two.
 pub const MAX_PIPELINES: u16 = 16;
+/// Events that may wait; while they do, datagrams are dropped unanswered.
+pub const MAX_EVENTS: usize = 1 << 16;
 
-/// A lock that a panic elsewhere does not take from us.
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// What all channels to one process share: what it is sent, and what it has sent.
+/// The messages to and from one process, which all channels to it share.
 pub(super) struct Messages {
     pub(super) outbox: Mutex<Outbox>,
     pub(super) inbox: Mutex<Receiver>,
-    /// When a trustworthy datagram last came, in nanoseconds.
+    /// When a datagram that a session vouches for last came, in nanoseconds.
     last_received: AtomicU64,
-    /// The incarnation of whose it is, once one is known to be: no other process's.
+    /// The incarnation of that process, once it is known; never another one's.
     of: AtomicU32,
     held: Arc<AtomicUsize>,
 }
 
-/// Nobody takes what was under assembly.
+/// Releases messages under assembly, which nobody will take.
 impl Drop for Messages {
     fn drop(&mut self) {
         let inbox = self.inbox.get_mut().unwrap_or_else(PoisonError::into_inner);
@@ -55,7 +54,7 @@ impl Messages {
         Arc::new(Self { outbox, inbox, last_received, of, held })
     }
 
-    /// Whether it is that process's, or nobody's before.
+    /// Claims the messages for a process; `false` if they are another one's.
     pub(super) fn claim(&self, peer: Peer) -> bool {
         let claimed =
             self.of.compare_exchange(0, peer.incarnation, Ordering::Relaxed, Ordering::Relaxed);
@@ -70,13 +69,13 @@ impl Messages {
         self.last_received.fetch_max(now.0, Ordering::Relaxed);
     }
 
-    /// Whether nothing is unanswered.
+    /// Returns whether nothing is unanswered.
     pub(super) fn is_idle(&self) -> bool {
         lock(&self.outbox).is_idle()
     }
 }
 
-/// A channel of a link: what one pipeline here and one there keep of a pair of processes.
+/// Names a channel: its link, and its number there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct ChannelId {
     pub(super) link: u32,
@@ -89,30 +88,31 @@ pub(super) struct Part {
     pub(super) peer: Peer,
     pub(super) session: Session,
     pub(super) messages: Arc<Messages>,
-    /// Where the peer listens, if we made contact.
+    /// The peer's address, if we made contact.
     pub(super) addr: Option<SocketAddr>,
-    /// Sockets of the peer's that it may send from.
+    /// The number of the peer's sockets that it may send from.
     pub(super) paths: u16,
 }
 
-/// Word to a pipeline.
+/// A command to a pipeline.
 pub(super) enum Command {
-    /// To be begun when a datagram shows that the peer has it.
+    /// Begin a session when a datagram shows that the peer has it.
     Offer(Box<Part>),
-    /// To be begun now; the answer to our HELLO came by that way.
+    /// Begin a session now; the answer to our HELLO came by that route.
     Begin(Box<Part>, Time, Route),
-    /// There is something to send.
+    /// Send: there is something to send.
     Wake(ChannelId),
-    /// All that was unanswered has failed. The session goes with it, if so said.
+    /// Forget the datagrams in flight, all of which have failed; and the session, if the flag is
+    /// set.
     Fail(ChannelId, bool),
-    /// The channel is no more.
+    /// End a channel.
     End(ChannelId),
 }
 
-/// A queue between threads that is looked at often and mostly empty.
+/// A queue between threads that is mostly empty, and cheap to find so.
 pub(super) struct Queue<T> {
     any: AtomicBool,
-    /// None once nobody will take any more.
+    /// `None` once it is closed.
     all: Mutex<Option<Vec<T>>>,
 }
 
@@ -123,7 +123,7 @@ impl<T> Default for Queue<T> {
 }
 
 impl<T> Queue<T> {
-    /// Whether it was empty.
+    /// Appends an item; `true` if the queue was empty.
     fn push(&self, word: T) -> bool {
         match &mut *lock(&self.all) {
             Some(all) => {
@@ -151,13 +151,13 @@ impl<T> Queue<T> {
 pub(super) struct Shared {
     pub(super) regions: RwLock<BTreeMap<u32, Region>>,
     events: Mutex<VecDeque<Event>>,
-    /// How many they are.
+    /// The number of `events`.
     event_count: AtomicUsize,
     /// Inbox bytes under assembly or waiting in `events`.
     held: Arc<AtomicUsize>,
     held_limit: usize,
     commands: Vec<Queue<Command>>,
-    /// Links whose offered session, of that index, was begun by the peer.
+    /// Links whose offered session, of that index, the peer has begun.
     confirmed: Queue<(u32, u32)>,
     stats: Vec<Mutex<Stats>>,
     /// One for each pipeline, once they are driven on threads of their own.
@@ -179,7 +179,7 @@ impl Shared {
         })
     }
 
-    /// Wakes a pipeline, unless it is the one that asks.
+    /// Wakes a pipeline, unless it is the caller.
     fn wake(&self, from: u16, pipeline: u16) {
         let wakers = self.wakers.get().filter(|_| pipeline != from);
         if let Some(waker) = wakers.and_then(|wakers| wakers.get(usize::from(pipeline))) {
@@ -190,13 +190,12 @@ impl Shared {
     // Regions.
 
     pub(super) fn with_region<T>(&self, rkey: u32, look: impl FnOnce(&Region) -> T) -> Option<T> {
-        let regions = self.regions.read().unwrap_or_else(PoisonError::into_inner);
-        regions.get(&rkey).map(look)
+        read(&self.regions).get(&rkey).map(look)
     }
 
-    /// Whether the rkey was free.
+    /// Registers a region; `false` if the rkey is in use.
     pub(super) fn register(&self, rkey: u32, region: Region) -> bool {
-        let mut regions = self.regions.write().unwrap_or_else(PoisonError::into_inner);
+        let mut regions = write(&self.regions);
         let free = !regions.contains_key(&rkey);
         if free {
             regions.insert(rkey, region);
@@ -205,10 +204,10 @@ impl Shared {
     }
 
     pub(super) fn deregister(&self, rkey: u32) -> Option<Region> {
-        self.regions.write().unwrap_or_else(PoisonError::into_inner).remove(&rkey)
+        write(&self.regions).remove(&rkey)
     }
 
-    /// The region that a SUM names, if it takes SUMs.
+    /// Returns the region that a SUM names, if it takes SUMs.
     pub(super) fn sum_region(&self, rkey: u32) -> Result<SumRegion, Refusal> {
         let found = self.with_region(rkey, |region| match region {
             Region::Sum(region) => Ok(region.clone()),
@@ -217,9 +216,9 @@ impl Shared {
         found.unwrap_or(Err(Refusal::UnknownRkey))
     }
 
-    // Word.
+    // Commands.
 
-    /// The pipeline that a channel is of.
+    /// Returns the pipeline that carries a channel.
     fn pipeline_of(&self, channel: u16) -> u16 {
         channel % self.commands.len() as u16
     }
@@ -231,7 +230,7 @@ impl Shared {
         }
     }
 
-    /// A pipeline hears no more.
+    /// Drops commands to a pipeline from now on.
     pub(super) fn close(&self, pipeline: u16) {
         self.commands[usize::from(pipeline)].close();
     }
@@ -240,7 +239,7 @@ impl Shared {
         self.commands[usize::from(pipeline)].drain()
     }
 
-    /// Tells channels of a link, one bit each, that there is something to send.
+    /// Commands channels of a link, one bit each, to send.
     pub(super) fn wake_channels(&self, from: u16, link: u32, mut channels: u16) {
         while channels != 0 {
             let channel = channels.trailing_zeros() as u16;
@@ -249,7 +248,8 @@ impl Shared {
         }
     }
 
-    /// A peer has begun the session of that index that it was offered. The first pipeline keeps the links.
+    /// Reports that a peer has begun the session of that index. The first pipeline's driver keeps
+    /// the links.
     pub(super) fn confirm(&self, from: u16, link: u32, index: u32) {
         self.confirmed.push((link, index));
         self.wake(from, 0);
@@ -265,7 +265,7 @@ impl Shared {
         self.event_count.load(Ordering::Relaxed)
     }
 
-    /// Tells the owner; whoever drives the first pipeline is woken.
+    /// Queues events for the owner, and wakes the first pipeline's driver.
     pub(super) fn report(&self, from: u16, news: impl IntoIterator<Item = Event>) {
         let mut news = news.into_iter().peekable();
         if news.peek().is_none() {
@@ -305,12 +305,12 @@ impl Shared {
         self.held.load(Ordering::Relaxed)
     }
 
-    /// What one peer may hold under assembly.
+    /// Returns the bytes that one peer may hold under assembly.
     pub(super) fn peer_held_limit(&self) -> usize {
         self.held_limit / 4
     }
 
-    /// Takes room for an assembly; `false` if there is none.
+    /// Reserves bytes for an assembly; `false` if there is no room.
     pub(super) fn hold(&self, bytes: usize) -> bool {
         let before = self.held.fetch_add(bytes, Ordering::Relaxed);
         let fits = before + bytes <= self.held_limit;

@@ -127,7 +127,8 @@ impl World {
         Self { network: Network::new(5, faults), ends }
     }
 
-    /// Runs until `end` was told of `count` completions; how long it took. Both ends' other events are kept.
+    /// Runs until `end` has had `count` completions; returns the time that took, and both ends'
+    /// other events.
     pub(crate) fn until_completed(&mut self, end: usize, count: usize) -> (Duration, Vec<Event>) {
         let (began, mut others, mut completed) = (self.network.now(), vec![], 0);
         let until = began + Duration::from_secs(60);
@@ -163,12 +164,12 @@ impl World {
         self.ends[from].left.clear();
     }
 
-    /// Writes a message with an immediate to the end that is contacted: its bytes are there, and its
-    /// immediate once.
+    /// Writes a message with an immediate to the contacted end, and checks that its bytes are
+    /// there, and its immediate once.
     pub(crate) fn write_and_check(&mut self, bytes: usize) -> Duration {
         self.write(0, Peer::of(node(2)), bytes);
-        let (took, told) = self.until_completed(0, 1);
-        assert!(matches!(told[..], [Event::Written { .. }]), "{told:?}");
+        let (took, events) = self.until_completed(0, 1);
+        assert!(matches!(events[..], [Event::Written { .. }]), "{events:?}");
         let memory = self.ends[1].endpoint.memory(MEMORY).unwrap();
         assert!((0..bytes).all(|at| memory[at] == (at * 31 + at / 251) as u8));
         took

@@ -1,4 +1,4 @@
-//! Handshakes: how links come by their sessions (PROTOCOL §8).
+//! Handshakes, which give links their sessions (PROTOCOL §8).
 
 use std::net::SocketAddr;
 
@@ -6,17 +6,19 @@ use rand_core::Rng;
 
 use crate::proto::event::{Cause, Peer};
 use crate::proto::link::{HELLO_SPAN, Handshake, MAX_HELLO_SPAN};
+use crate::proto::lock::lock;
 use crate::proto::path::Route;
 use crate::proto::secure::{
     Admission, Cookie, HELLO_BYTES, Hello, Initiator, Secrets, TransportParameters,
 };
-use crate::proto::shared::{ChannelId, Command, MAX_PIPELINES, Part, lock};
+use crate::proto::shared::{ChannelId, Command, MAX_PIPELINES, Part};
 use crate::proto::time::Time;
 
 use super::{Endpoint, MAX_HANDSHAKE_DATAGRAMS, MAX_UNCONFIRMED, Pipeline};
 
 impl Endpoint {
-    /// An index that no session of ours has: it leaves the lowest bits to the channel, and a byte below it is the epoch's.
+    /// Draws an index that no session of ours has. Its lowest bits are the channel's; the byte
+    /// below it in a datagram is the epoch's.
     fn fresh_index(&mut self) -> u32 {
         loop {
             let index = self.rng.next_u32() >> 8 & !(u32::from(MAX_PIPELINES) - 1);
@@ -28,7 +30,7 @@ impl Endpoint {
         }
     }
 
-    /// Indices of handshakes under way, and of sessions of first channels.
+    /// Counts the indices of handshakes under way, and of sessions of first channels.
     pub(super) fn session_count(&self) -> usize {
         let sessions = self.pipelines.iter().flat_map(|pipeline| pipeline.sessions().values());
         self.indices.len() + sessions.filter(|id| id.channel == 0).count()
@@ -40,7 +42,7 @@ impl Endpoint {
         }
     }
 
-    /// Says HELLO to the node at the other end of a link, again if need be.
+    /// Sends a HELLO to the node at the other end of a link, anew if one is under way.
     pub(super) fn send_hello(&mut self, now: Time, id: u32) {
         let index = self.fresh_index();
         let Some(link) = self.links.get_mut(&id) else { return };
@@ -76,8 +78,8 @@ impl Endpoint {
         }
     }
 
-    /// Someone wants to talk to us. Until it shows that it knows our key it gets silence; until it
-    /// is one that may, it costs no state.
+    /// Answers a HELLO. A sender that does not show that it knows our key gets silence, and one
+    /// that may not talk to us costs no state.
     pub(super) fn on_hello(&mut self, now: Time, from: Route, bytes: &[u8]) {
         self.stats.handshakes += 1;
         self.drain_confirmed();
@@ -110,8 +112,8 @@ impl Endpoint {
             return;
         };
         let Some(link) = self.links.get_mut(&id) else { return };
-        // Of two who greet each other at once, the one with the lower key is answered. And what was
-        // recorded and comes again must not take the place of what is under way.
+        // Of two HELLOs that cross, the one with the lower key is answered. And a recorded one that
+        // comes again must not take the place of the handshake under way.
         let crossing = link.handshake.is_some() && self.config.identity.id() < peer.node;
         if crossing || (link.peer == peer && hello.number <= link.hello) {
             self.stats.duplicates += 1;
@@ -131,7 +133,7 @@ impl Endpoint {
         let channels = pipelines.max(self.config.pipelines);
         let Some(link) = self.links.get_mut(&id) else { return };
         let other = link.offered.take().is_some_and(|offered| offered.0 != peer);
-        // Nobody else's offers stay.
+        // Offers to another process are void.
         let fewer = other && link.peer.incarnation == 0;
         let now = if fewer { channels } else { channels.max(link.channels) };
         let before = std::mem::replace(&mut link.channels, now);
@@ -145,7 +147,7 @@ impl Endpoint {
         self.queue_handshake(from, answer);
     }
 
-    /// A session's parts, one for each channel.
+    /// Returns a session's parts, one for each channel.
     fn parts(
         &self,
         id: u32,
@@ -158,7 +160,8 @@ impl Endpoint {
         let Some(link) = self.links.get(&id) else { return vec![] };
         let contact = self.contacts.get(&peer.node).zip(ports);
         let part = |channel: u16| {
-            // Each of the peer's pipelines listens at a port of its own. Who greets us we hear first.
+            // Each of the peer's pipelines listens at a port of its own. A peer that contacts us
+            // sends first.
             let addr = contact.map(|((first, _), ports)| {
                 match (usize::from(channel) % (1 + ports.len())).checked_sub(1) {
                     Some(at) => SocketAddr::new(first.ip(), ports[at]),
@@ -171,13 +174,13 @@ impl Endpoint {
         (0..channels).map(part).collect()
     }
 
-    /// Whether a link is to that process, or to whichever answers first.
+    /// Returns whether a link is to that process, or to whichever answers first.
     fn is_link_to(&self, id: u32, peer: Peer) -> bool {
         self.links.get(&id).is_some_and(|link| link.peer == peer || link.peer.incarnation == 0)
     }
 
-    /// A link for a process that nothing is known of. If too many wait to be confirmed, the oldest of
-    /// them gives way.
+    /// Adds a link for an unknown process. If too many are unconfirmed, the oldest of them is
+    /// forgotten.
     fn welcome_link(&mut self, now: Time, peer: Peer) -> Option<u32> {
         let waiting = self.links.iter().filter(|(_, link)| link.is_unconfirmed());
         let waiting: Vec<_> =
@@ -192,10 +195,11 @@ impl Endpoint {
         Some(id)
     }
 
-    /// A peer has begun the session that it was offered.
+    /// Notes that a peer has begun the session that it was offered.
     pub(super) fn on_confirmed(&mut self, id: u32, index: u32) {
         let Some(link) = self.links.get_mut(&id) else { return };
-        // The channel's part of an index is not the link's; and another channel may have told already.
+        // The channel's part of an index is not the link's; and another channel may have confirmed
+        // already.
         let index = index & !(u32::from(MAX_PIPELINES) - 1);
         let Some(offered) = link.offered.take_if(|offered| offered.1 == index) else { return };
         let (peer, _, channels) = *offered;
@@ -204,7 +208,7 @@ impl Endpoint {
         self.establish(id, channels);
     }
 
-    /// A link has a session, with so many channels.
+    /// Notes that a link has a session with `channels` channels.
     fn establish(&mut self, id: u32, channels: u16) {
         let Some(link) = self.links.get_mut(&id) else { return };
         link.established = true;
@@ -214,7 +218,7 @@ impl Endpoint {
         }
     }
 
-    /// The answer to a HELLO of ours.
+    /// Takes the answer to a HELLO of ours.
     pub(super) fn on_welcome(&mut self, now: Time, from: Route, index: u32, bytes: &[u8]) {
         self.stats.handshakes += 1;
         self.drain_confirmed();
@@ -231,12 +235,12 @@ impl Endpoint {
         link.handshake = None;
         link.messages.on_received(now);
         let restarted = former.incarnation != 0 && former != peer;
-        // Or one that was offered a session here had begun it, and is gone.
+        // Or a process that was offered a session here had begun it, and is gone.
         if restarted || !link.messages.claim(peer) {
             self.peers.remove(&former);
             self.on_restarted(now, id);
         }
-        // It may have found us first.
+        // The peer may have contacted us first.
         if let Some(other) = self.peers.get(&peer).copied().filter(|other| *other != id) {
             self.merge(id, other);
         }
@@ -244,7 +248,7 @@ impl Endpoint {
         let channels = self.config.pipelines.max(1 + welcome.ports.len() as u16);
         if let Some(link) = self.links.get_mut(&id) {
             link.peer = peer;
-            // What there were more of before is no more.
+            // Channels beyond their new number end.
             let before = std::mem::replace(&mut link.channels, channels);
             self.end_channels(id, channels..before);
         }
@@ -258,19 +262,20 @@ impl Endpoint {
         self.pipelines.iter_mut().for_each(Pipeline::drain_commands);
     }
 
-    /// Another process is there: all that was unanswered has failed, and nothing is known of what it sends.
+    /// Starts a link anew for another process of its node: all unanswered messages have failed, and
+    /// none of its own is known yet.
     fn on_restarted(&mut self, now: Time, id: u32) {
         self.fail(id, Cause::Restarted);
         let Some(link) = self.links.get_mut(&id) else { return };
         let outbox = lock(&link.messages.outbox).successor();
         link.messages = self.shared.messages(now, outbox);
-        // What the process before had offered.
+        // Offers by the process before are void.
         link.hello = 0;
         link.offered = None;
     }
 
-    /// One link takes the place of another to the same process: what that process has sent is known there,
-    /// what it is sent is known here.
+    /// Replaces another link to the same process: messages from that process are known there,
+    /// messages to it are known here.
     fn merge(&mut self, id: u32, other: u32) {
         let Some(gone) = self.links.get(&other) else { return };
         let messages = gone.messages.clone();
@@ -284,12 +289,12 @@ impl Endpoint {
         let successor = from.successor();
         *into = std::mem::replace(&mut *from, successor);
         into.requeue_all();
-        // Or a message would have the id of one that is answered, and be told as done.
+        // Or a message would have the id of one that is answered, and be reported as done.
         into.skip_to(self.first_message.max(theirs));
         drop((from, into));
         self.forget(other);
     }
-    /// A responder under load asks whether we receive at our address.
+    /// Takes the cookie with which a responder under load asks whether we receive at our address.
     pub(super) fn on_cookie(&mut self, now: Time, index: u32, bytes: &[u8]) {
         self.stats.handshakes += 1;
         let Some(id) = self.indices.get(&index).copied() else { return };
@@ -297,7 +302,7 @@ impl Endpoint {
         let Some(handshake) = link.handshake.as_mut().filter(|g| g.index == index) else { return };
         let Some(initiator) = &handshake.initiator else { return };
         match Cookie::read(link.peer.node, initiator.mac(), bytes) {
-            // One at once; another one is no better.
+            // The first is used at once; another one is no better.
             Ok(cookie) => {
                 if handshake.cookie.replace(cookie).is_none() {
                     self.send_hello(now, id);

@@ -1,15 +1,15 @@
-//! What an endpoint holds, counted: for metrics, and for tests that it stays within bounds.
+//! Counts of all that an endpoint holds: for metrics, and for tests that it stays within bounds.
 
 use crate::proto::secure::NodeId;
 
 use super::Endpoint;
 
-/// So much of each that an endpoint holds.
+/// Numbers of all that an endpoint holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// Processes that something is remembered of.
+    /// Processes that have state here.
     pub links: usize,
-    /// Of those: processes that said HELLO and nothing since.
+    /// Of those: processes that have sent a HELLO and nothing since.
     pub unconfirmed: usize,
     /// Indices of handshakes under way, and of sessions of first channels.
     pub sessions: usize,
@@ -22,7 +22,7 @@ pub struct Usage {
 }
 
 impl Endpoint {
-    /// What is held now.
+    /// Counts all that is held now.
     #[must_use]
     pub fn usage(&self) -> Usage {
         let waits = self.links.values().filter(|link| link.is_unconfirmed());
@@ -36,7 +36,7 @@ impl Endpoint {
         }
     }
 
-    /// How many processes of a node something is remembered of.
+    /// Counts the processes of a node that have state here.
     #[must_use]
     pub fn links_to(&self, node: NodeId) -> usize {
         self.links.values().filter(|link| link.peer.node == node).count()

@@ -1,37 +1,35 @@
-//! The pipeline's receiving side: from bytes to committed regions and answers (PROTOCOL §2.3, §5).
-
-use std::sync::PoisonError;
+//! A pipeline's receiving side: from bytes to committed regions and answers (PROTOCOL §2.3, §5).
 
 use crate::proto::ack::{Ack, Notice, Refusal};
 use crate::proto::datagram::{Header, Kind, Opcode, read_prefix};
-use crate::proto::endpoint::MAX_EVENTS;
 use crate::proto::event::{Event, Peer};
+use crate::proto::lock::{lock, read};
 use crate::proto::path::Origin;
 use crate::proto::receiver::{Incoming, Partial, Receiver};
 use crate::proto::region::Region;
 use crate::proto::secure::{Opened, Session};
-use crate::proto::shared::{ChannelId, Shared, lock};
+use crate::proto::shared::{ChannelId, MAX_EVENTS, Shared};
 use crate::proto::sum::SumRefused;
 use crate::proto::time::Time;
 
 use super::{PendingSums, Pipeline};
 
-/// What became of a datagram.
+/// The outcome of a datagram.
 enum Outcome {
-    /// Answer with this.
+    /// It is answered with this.
     Answer(Result<(), Refusal>),
     /// It was answered before.
     Repeated(Result<(), Refusal>),
-    /// It will be answered when what it belongs to is settled.
+    /// It will be answered when the pending SUMs are added.
     Later,
-    /// Older than what is remembered: say nothing.
+    /// Older than the window: it is not answered.
     Old,
-    /// No memory for it now: say nothing, it will come again.
+    /// No memory for it now: it is not answered, and will come again.
     Full,
 }
 
 impl Pipeline {
-    /// Takes what arrived from the wire, and opens it in place. Anything may arrive; what no session
+    /// Takes a datagram from the wire, and opens it in place. Anything may arrive; what no session
     /// vouches for is counted, and has no other effect. Handshakes are the endpoint's.
     pub fn handle_datagram(&mut self, now: Time, from: impl Into<Origin>, bytes: &mut [u8]) {
         self.drain_commands();
@@ -86,7 +84,7 @@ impl Pipeline {
         self.schedule(id);
     }
 
-    /// A datagram of a peer that is who it says.
+    /// Processes a datagram that a session vouches for.
     fn on_opened(
         &mut self,
         now: Time,
@@ -168,24 +166,23 @@ impl Pipeline {
         }
     }
 
-    /// Adds the datagrams that wait to be added together, and answers them. Nobody is told anything
-    /// before.
+    /// Adds the pending SUMs, and answers them; nothing about them is reported earlier.
     pub(in crate::proto) fn add_pending(&mut self) {
         let Some((rkey, region)) = self.pending.region.take() else { return };
         let PendingSums { batch, closed, .. } = &mut self.pending;
         let (channels, answering, stats) =
             (&mut self.channels, &mut self.answering, &mut self.stats);
         let events = &mut self.events;
-        region.add_batch(batch, closed, |((id, packet), contributor, became)| {
+        region.add_batch(batch, closed, |((id, packet), contributor, outcome)| {
             if let Some(channel) = channels.get_mut(&id) {
-                let refused = became.as_ref().err().map(|refused| refused.refusal);
+                let refused = outcome.as_ref().err().map(|refused| refused.refusal);
                 stats.refused += u64::from(refused.is_some());
                 channel.answer(packet, refused.map(Notice::Refused));
                 if !std::mem::replace(&mut channel.answering, true) {
                     answering.push_back(id);
                 }
             }
-            match became {
+            match outcome {
                 Ok(added) => stats.duplicates += u64::from(added == 0),
                 Err(SumRefused { refusal: Refusal::Equivocation, chunk }) => {
                     events.push(Event::Equivocation { rkey, contributor, chunk });
@@ -224,7 +221,7 @@ fn place(
         shared.release(inbox.set(header.message, Incoming::Refused(refusal)));
         Outcome::Answer(Err(refusal))
     };
-    let regions = shared.regions.read().unwrap_or_else(PoisonError::into_inner);
+    let regions = read(&shared.regions);
     let Some(region) = regions.get(&header.rkey) else {
         return refuse(inbox, Refusal::UnknownRkey);
     };

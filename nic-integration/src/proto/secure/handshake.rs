@@ -1,7 +1,7 @@
 //! The handshake: Noise IK, two datagrams (PROTOCOL §8.2).
 //!
-//! The initiator knows the responder's key beforehand, the responder learns the initiator's from the first
-//! datagram. Each says which process it is and by which index it wants to be named.
+//! The initiator knows the responder's key beforehand, the responder learns the initiator's from
+//! the first datagram. Each names its process, and the index that datagrams to it shall carry.
 
 use aws_lc_rs::agreement::{PrivateKey, UnparsedPublicKey, X25519, agree};
 use aws_lc_rs::constant_time::verify_slices_are_equal;
@@ -21,20 +21,23 @@ use super::cookie::{Cookie, MAC_BYTES, mac_key, mac_of};
 use super::{Identity, NodeId, Session, Suite};
 
 const PATTERN: &str = "Noise_IK_25519_ChaChaPoly_BLAKE2s";
-/// Of a HELLO's payload: incarnation (4), number (4), suite (1), sockets (1), pipelines (1), zero (1).
-const HELLO_SAID: usize = 12;
-/// Of a WELCOME's payload: incarnation (4), index (4), ports of the pipelines from the second on (2 each).
-const WELCOME_SAID: usize = 8 + 2 * (MAX_PIPELINES as usize - 1);
+/// Bytes of a HELLO's payload: incarnation (4), number (4), suite (1), sockets (1), pipelines (1),
+/// zero (1).
+const HELLO_PAYLOAD: usize = 12;
+/// Bytes of a WELCOME's payload: incarnation (4), index (4), ports of the pipelines from the second
+/// on (2 each).
+const WELCOME_PAYLOAD: usize = 8 + 2 * (MAX_PIPELINES as usize - 1);
 const TAG_BYTES: usize = 16;
 const KEY_BYTES: usize = 32;
-const HELLO_NOISE: usize = KEY_BYTES + KEY_BYTES + TAG_BYTES + HELLO_SAID + TAG_BYTES;
-const WELCOME_NOISE: usize = KEY_BYTES + WELCOME_SAID + TAG_BYTES;
+const HELLO_NOISE: usize = KEY_BYTES + KEY_BYTES + TAG_BYTES + HELLO_PAYLOAD + TAG_BYTES;
+const WELCOME_NOISE: usize = KEY_BYTES + WELCOME_PAYLOAD + TAG_BYTES;
 /// Bytes of a HELLO: prefix, Noise message, two MACs.
 pub(in crate::proto) const HELLO_BYTES: usize = PREFIX_BYTES + HELLO_NOISE + 2 * MAC_BYTES;
-/// Bytes of a WELCOME: prefix, Noise message, one MAC. Less than a HELLO: nobody is amplified.
+/// Bytes of a WELCOME: prefix, Noise message, one MAC. Fewer than a HELLO's, so that nothing is
+/// amplified.
 const WELCOME_BYTES: usize = PREFIX_BYTES + WELCOME_NOISE + MAC_BYTES;
 
-/// Randomness of one handshake.
+/// The randomness of one handshake.
 struct Seeded(ChaCha20Rng);
 
 impl Random for Seeded {
@@ -44,7 +47,7 @@ impl Random for Seeded {
     }
 }
 
-/// An X25519 key pair that leaves nothing behind.
+/// An X25519 key pair, erased when dropped.
 #[derive(Default)]
 struct Pair {
     secret: Zeroizing<[u8; KEY_BYTES]>,
@@ -91,7 +94,7 @@ impl Dh for Pair {
     }
 }
 
-/// The state machine reads no randomness but its own seed's: so one seed makes one simulated world.
+/// Draws randomness from its own seed alone: so one seed makes one simulated world.
 struct Resolver(Zeroizing<[u8; 32]>);
 
 impl CryptoResolver for Resolver {
@@ -124,7 +127,7 @@ fn build<'b>(
         .map_err(|_| NicError::Handshake)
 }
 
-/// Whether an index of 24 bits leaves its lowest ones to the channel.
+/// Returns whether an index fits 24 bits and leaves its lowest ones to the channel.
 fn is_index(index: u32) -> bool {
     index < 1 << 24 && index.is_multiple_of(MAX_PIPELINES.into())
 }
@@ -133,10 +136,11 @@ fn word(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes(std::array::from_fn(|byte| bytes[at + byte]))
 }
 
-/// What a finished handshake makes: a session for every channel.
+/// The result of a handshake: a session for every channel.
 pub(in crate::proto) struct Secrets {
     suite: Suite,
-    /// Of the first channel's session: ours, and the peer's. Those of other channels follow.
+    /// Indices of the first channel's session: ours, and the peer's. Those of other channels
+    /// follow.
     local: u32,
     remote: u32,
     send: Zeroizing<[u8; 32]>,
@@ -156,7 +160,7 @@ impl Secrets {
         Self { suite, local, remote, send, receive }
     }
 
-    /// The session of a channel, under keys of its own.
+    /// Derives the session of a channel, under keys of its own.
     pub(in crate::proto) fn channel(&self, channel: u16) -> Session {
         let secret = |of: &[u8; 32]| {
             let mut material = Zeroizing::new([0; 34]);
@@ -179,7 +183,7 @@ pub(in crate::proto) struct Initiator {
     mac: [u8; MAC_BYTES],
 }
 
-/// What an initiator says of itself.
+/// The parameters that an initiator declares.
 pub(in crate::proto) struct TransportParameters {
     pub(in crate::proto) suite: Suite,
     /// Sockets that each of its pipelines sends from.
@@ -187,10 +191,10 @@ pub(in crate::proto) struct TransportParameters {
     pub(in crate::proto) pipelines: u16,
 }
 
-/// What the responder said.
+/// The responder's parameters, and the secrets.
 pub(in crate::proto) struct Welcome {
     pub(in crate::proto) incarnation: u32,
-    /// Where its pipelines listen, from the second on.
+    /// The ports of its pipelines from the second on.
     pub(in crate::proto) ports: Vec<u16>,
     pub(in crate::proto) secrets: Secrets,
 }
@@ -211,17 +215,17 @@ impl Initiator {
         let builder = build(identity, &out[start..], rng)?;
         let builder = builder.remote_public_key(&node.0).map_err(|_| NicError::Handshake)?;
         let mut noise = builder.build_initiator().map_err(|_| NicError::Handshake)?;
-        let mut said = [0; HELLO_SAID];
-        said[..4].copy_from_slice(&incarnation.to_le_bytes());
-        said[4..8].copy_from_slice(&number.to_le_bytes());
-        // No more of either than fit a byte.
-        said[8..11].copy_from_slice(&[
+        let mut payload = [0; HELLO_PAYLOAD];
+        payload[..4].copy_from_slice(&incarnation.to_le_bytes());
+        payload[4..8].copy_from_slice(&number.to_le_bytes());
+        // Either number fits a byte.
+        payload[8..11].copy_from_slice(&[
             parameters.suite as u8,
             parameters.sockets as u8,
             parameters.pipelines as u8,
         ]);
         let mut message = [0; HELLO_NOISE];
-        noise.write_message(&said, &mut message).map_err(|_| NicError::Handshake)?;
+        noise.write_message(&payload, &mut message).map_err(|_| NicError::Handshake)?;
         out.extend_from_slice(&message);
         let mac = mac_of(&mac_key(node), &out[start..]);
         out.extend_from_slice(&mac);
@@ -230,12 +234,12 @@ impl Initiator {
         Ok(Self { noise, index, suite: parameters.suite, mac })
     }
 
-    /// What a cookie for this handshake is bound to.
+    /// Returns the MAC that a cookie for this handshake is bound to.
     pub(in crate::proto) fn mac(&self) -> &[u8] {
         &self.mac
     }
 
-    /// Takes the answer. One that is forged leaves the handshake as it was.
+    /// Takes the answer. A forged one leaves the handshake as it was.
     pub(in crate::proto) fn welcome(
         &mut self,
         identity: &Identity,
@@ -248,28 +252,28 @@ impl Initiator {
         }
         let expected = mac_of(&mac_key(identity.id()), said_bytes);
         verify_slices_are_equal(&expected, mac).map_err(|_| NicError::Handshake)?;
-        let mut said = [0; WELCOME_SAID];
+        let mut payload = [0; WELCOME_PAYLOAD];
         let message = &said_bytes[PREFIX_BYTES..];
-        self.noise.read_message(message, &mut said).map_err(|_| NicError::Handshake)?;
-        let (incarnation, remote) = (word(&said, 0), word(&said, 4));
+        self.noise.read_message(message, &mut payload).map_err(|_| NicError::Handshake)?;
+        let (incarnation, remote) = (word(&payload, 0), word(&payload, 4));
         if incarnation == 0 || !is_index(remote) {
             return Err(NicError::Handshake);
         }
-        let ports = said[8..].chunks_exact(2).map(|port| u16::from_le_bytes([port[0], port[1]]));
+        let ports = payload[8..].chunks_exact(2).map(|port| u16::from_le_bytes([port[0], port[1]]));
         let ports = ports.take_while(|port| *port != 0).collect();
         let secrets = Secrets::new(&mut self.noise, self.suite, [self.index, remote], true);
         Ok(Welcome { incarnation, ports, secrets })
     }
 }
 
-/// A HELLO that opened: who says it.
+/// A HELLO that was opened, and its sender.
 pub(in crate::proto) struct Hello {
     noise: HandshakeState,
     pub(in crate::proto) node: NodeId,
     pub(in crate::proto) incarnation: u32,
-    /// How many HELLOs the process had said, this one included.
+    /// HELLOs that the process had sent, this one included.
     pub(in crate::proto) number: u32,
-    /// How many sockets each of its pipelines sends from.
+    /// Sockets that each of its pipelines sends from.
     pub(in crate::proto) sockets: u16,
     pub(in crate::proto) pipelines: u16,
     suite: Suite,
@@ -289,14 +293,14 @@ impl Hello {
         let (_, remote) = read_prefix(bytes)?;
         let builder = build(identity, &bytes[..PREFIX_BYTES], rng)?;
         let mut noise = builder.build_responder().map_err(|_| NicError::Handshake)?;
-        let mut said = [0; HELLO_SAID];
+        let mut payload = [0; HELLO_PAYLOAD];
         let message = &bytes[PREFIX_BYTES..PREFIX_BYTES + HELLO_NOISE];
-        noise.read_message(message, &mut said).map_err(|_| NicError::Handshake)?;
+        noise.read_message(message, &mut payload).map_err(|_| NicError::Handshake)?;
         let node = noise.get_remote_static().and_then(|key| key.try_into().ok());
         let node = NodeId(node.ok_or(NicError::Handshake)?);
-        let suite = Suite::from_code(said[8]).ok_or(NicError::Handshake)?;
-        let (incarnation, number) = (word(&said, 0), word(&said, 4));
-        let [sockets, pipelines] = [said[9], said[10]].map(u16::from);
+        let suite = Suite::from_code(payload[8]).ok_or(NicError::Handshake)?;
+        let (incarnation, number) = (word(&payload, 0), word(&payload, 4));
+        let [sockets, pipelines] = [payload[9], payload[10]].map(u16::from);
         let pipelines_fit = (1..=MAX_PIPELINES).contains(&pipelines);
         if incarnation == 0 || number == 0 || sockets == 0 || !pipelines_fit || !is_index(remote) {
             return Err(NicError::Handshake);
@@ -304,9 +308,9 @@ impl Hello {
         Ok(Self { noise, node, incarnation, number, sockets, pipelines, suite, remote })
     }
 
-    /// Answers it, as the process `incarnation`, which wants to be named by `index` and whose pipelines from
-    /// the second on listen at `ports`. The sessions are not confirmed: only a datagram sealed under one shows that
-    /// its peer is there.
+    /// Answers it as the process `incarnation`, with `index` for datagrams to it, and `ports` of
+    /// its pipelines from the second on. The sessions are not confirmed: only a datagram sealed
+    /// under one shows that its peer is there.
     pub(in crate::proto) fn accept(
         mut self,
         incarnation: u32,
@@ -316,14 +320,14 @@ impl Hello {
     ) -> Result<Secrets, NicError> {
         let start = out.len();
         out.extend_from_slice(&prefix(Kind::Welcome, self.remote));
-        let mut said = [0; WELCOME_SAID];
-        said[..4].copy_from_slice(&incarnation.to_le_bytes());
-        said[4..8].copy_from_slice(&index.to_le_bytes());
-        for (place, port) in said[8..].chunks_exact_mut(2).zip(ports) {
+        let mut payload = [0; WELCOME_PAYLOAD];
+        payload[..4].copy_from_slice(&incarnation.to_le_bytes());
+        payload[4..8].copy_from_slice(&index.to_le_bytes());
+        for (place, port) in payload[8..].chunks_exact_mut(2).zip(ports) {
             place.copy_from_slice(&port.to_le_bytes());
         }
         let mut message = [0; WELCOME_NOISE];
-        self.noise.write_message(&said, &mut message).map_err(|_| NicError::Handshake)?;
+        self.noise.write_message(&payload, &mut message).map_err(|_| NicError::Handshake)?;
         out.extend_from_slice(&message);
         let mac = mac_of(&mac_key(self.node), &out[start..]);
         out.extend_from_slice(&mac);
@@ -414,11 +418,11 @@ mod tests {
             let mut bad = bytes.clone();
             bad[at] ^= 1;
             assert!(!gate.knows_us(&bad), "byte {at}");
-            // Whoever knows the key, but not the secret, can make the MAC right.
-            let said = bad.len() - 2 * MAC_BYTES;
-            let mac = mac_of(&mac_key(two.identity.id()), &bad[..said]);
-            bad[said..said + MAC_BYTES].copy_from_slice(&mac);
-            assert!(at >= said || Hello::open(&two.identity, &bad, &mut two.rng).is_err());
+            // A forger who knows the public key, but not the secret, can make the MAC right.
+            let end = bad.len() - 2 * MAC_BYTES;
+            let mac = mac_of(&mac_key(two.identity.id()), &bad[..end]);
+            bad[end..end + MAC_BYTES].copy_from_slice(&mac);
+            assert!(at >= end || Hello::open(&two.identity, &bad, &mut two.rng).is_err());
         }
     }
 
