@@ -1,7 +1,8 @@
-//! Faults of a network: how often each happens, and what becomes of a datagram, decided from one seed.
+//! Faults of a network: how often each happens, and what becomes of a datagram, decided from one
+//! seed.
 //!
 //! The simulated network, the relay and the faulty wire all misbehave by this one model. A time is
-//! only ever a delay here: whoever holds datagrams back knows what time it is.
+//! only ever a delay here; the holder of a delayed datagram knows the clock.
 
 use std::time::Duration;
 
@@ -17,7 +18,7 @@ pub const MAX_LATENESS: Duration = Duration::from_secs(5);
 /// Random datagrams are shorter than this.
 const JUNK_BYTES: u64 = 200;
 
-/// How a network misbehaves. Probabilities are per million datagrams.
+/// The faults of a network. Probabilities are per million datagrams.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Faults {
     /// Lost without a trace.
@@ -63,11 +64,11 @@ pub struct Injected {
 pub struct Delivery<'a> {
     /// Its bytes, after corruption and trimming.
     pub bytes: &'a mut [u8],
-    /// How long from now it is under way.
+    /// The time until it arrives.
     pub delay: Duration,
-    /// Whether it is marked for congestion.
+    /// It is marked for congestion.
     pub congested: bool,
-    /// Whether its payload was cut off.
+    /// Its payload was cut off.
     pub trimmed: bool,
 }
 
@@ -79,7 +80,7 @@ pub struct Injector {
 }
 
 impl Injector {
-    /// Returns an injector whose decisions follow from `seed` and the datagrams that it sees.
+    /// Returns an injector whose decisions follow from `seed` and from the datagrams.
     #[must_use]
     pub fn new(faults: Faults, seed: u64) -> Self {
         Self { faults, rng: ChaCha8Rng::seed_from_u64(seed), injected: Injected::default() }
@@ -96,8 +97,8 @@ impl Injector {
         self.injected
     }
 
-    /// Decides a datagram's fate: calls `deliver` for each datagram that comes of it, which are none to
-    /// three. Its bytes are spent afterwards.
+    /// Decides a datagram's fate: calls `deliver` for each datagram that comes of it, which are
+    /// none to three. Its bytes are spent afterwards.
     pub fn inject(&mut self, bytes: &mut [u8], mut deliver: impl FnMut(Delivery<'_>)) {
         if self.chance(self.faults.junk) {
             let mut junk = vec![0; self.below(JUNK_BYTES) as usize];

@@ -1,8 +1,8 @@
 //! A switch in user space, for trying real processes on a bad network.
 //!
-//! A [`Direction`] is a pure state machine, on the caller's time and from one seed, that datagrams pass
-//! in one direction. A [`Switch`] stands between real sockets, with one for each direction. Of the
-//! protocol it knows how long a header is, because trimming leaves that.
+//! A [`Direction`] is a pure state machine, on the caller's time and from one seed, that datagrams
+//! pass in one direction. A [`Switch`] stands between real sockets, with one for each direction. Of
+//! the protocol it knows how long a header is, because trimming leaves that.
 
 mod switch;
 
@@ -27,7 +27,7 @@ pub struct Line {
     pub rate: Option<NonZeroU64>,
     /// Datagrams that may wait for their turn at that rate; with none, nothing passes.
     pub queue: usize,
-    /// Whether a datagram that finds the queue full is cut to its header. Otherwise it is dropped.
+    /// A datagram that finds the queue full is cut to its header. Otherwise it is dropped.
     pub trim_on_full: bool,
 }
 
@@ -41,7 +41,7 @@ impl Default for Line {
 /// Counts of what happened in one direction, in datagrams.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// Handed to it.
+    /// Handed to this direction.
     pub received: u64,
     /// Handed on.
     pub forwarded: u64,
@@ -51,17 +51,17 @@ pub struct Tally {
     pub injected: Injected,
     /// Cut to their header because the queue was full.
     pub trimmed_full: u64,
-    /// For which there was no room.
+    /// Dropped, as there was no room.
     pub dropped: u64,
 }
 
 /// A datagram under way.
 pub struct Datagram<D> {
-    /// Where it goes.
+    /// Its destination.
     pub to: D,
     /// Its bytes.
     pub bytes: Vec<u8>,
-    /// Whether it is marked for congestion.
+    /// It is marked for congestion.
     pub congested: bool,
     /// By order of arrival.
     number: u64,
@@ -70,8 +70,8 @@ pub struct Datagram<D> {
     delay: Duration,
 }
 
-/// One direction: faults, then a queue that drains at a rate, then a delay. `D` says where a
-/// datagram goes.
+/// One direction: faults, then a queue that drains at a rate, then a delay. `D` is a datagram's
+/// destination.
 pub struct Direction<D> {
     injector: Injector,
     line: Line,
@@ -79,9 +79,9 @@ pub struct Direction<D> {
     /// receiver asks again before the queue has drained.
     headers: VecDeque<Datagram<D>>,
     queue: VecDeque<Datagram<D>>,
-    /// When the line is free for the next.
+    /// The time at which the line is free for the next.
     free: Time,
-    /// By when they are due; the number keeps those of one instant apart.
+    /// By the time at which they are due; the number keeps those of one instant apart.
     under_way: BTreeMap<(Time, u64), Datagram<D>>,
     held_bytes: usize,
     next: u64,
@@ -113,7 +113,8 @@ impl<D: Clone> Direction<D> {
         Tally { injected: self.injector.injected(), ..self.tally }
     }
 
-    /// Takes a datagram for `to`, whose bytes are spent afterwards. Time never goes back from call to call.
+    /// Takes a datagram for `to`, whose bytes are spent afterwards. Time never goes back from call
+    /// to call.
     pub fn push(&mut self, now: Time, to: &D, bytes: &mut [u8]) {
         self.tally.received += 1;
         let mut arrivals = vec![];

@@ -1,9 +1,9 @@
 //! A network on virtual time, with faults drawn from one seed.
 //!
-//! Nodes are whatever implements [`Node`]; who they are and when they crash or are suspended is the
-//! caller's to say, by which nodes it hands to [`Network::step`]. A machine is an IP address: cuts
-//! are between machines, and each has a clock. Two runs with the same seed and the same calls are
-//! the same, datagram for datagram. Used by the tests of this crate and of others.
+//! Nodes are anything that implements [`Node`]; the caller decides when they crash or are
+//! suspended, by the nodes that it hands to [`Network::step`]. A machine is an IP address: cuts are
+//! between machines, and each has a clock. Two runs with the same seed and the same calls are the
+//! same, datagram for datagram. Used by the tests of this crate and of others.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
@@ -13,7 +13,8 @@ use crate::faults::{Delivery, Faults, Injected, Injector};
 use crate::node::Node;
 use crate::proto::{Origin, Route, Time, path::MAX_PATHS};
 
-/// Between the ports of one node's sockets: more nodes than this cannot share an address.
+/// The distance between the ports of one node's sockets: more nodes than this cannot share an
+/// address.
 pub const PORT_STRIDE: u16 = 4000;
 
 /// Counts of what the network did, in datagrams.
@@ -31,12 +32,12 @@ pub struct Tally {
     pub undeliverable: u64,
 }
 
-/// What a machine takes for the time.
+/// A machine's clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Clock {
-    /// What it shows at the network's time zero.
+    /// The time shown at the network's time zero.
     pub offset: Duration,
-    /// How much faster than the network's time it goes, in parts per million; slower below zero.
+    /// Its gain on the network's time, in parts per million; below zero it is slow.
     pub drift_ppm: i32,
 }
 
@@ -47,14 +48,14 @@ impl Clock {
         (1_000_000 + i64::from(self.drift_ppm)).max(1) as u128
     }
 
-    /// What it shows at a time of the network's.
+    /// Returns the time shown at `now`, a time of the network's.
     #[must_use]
     pub fn shows(self, now: Time) -> Time {
         let passed = u128::from(now.0) * self.rate() / Self::MILLION;
         Time(clamped(passed + self.offset.as_nanos()))
     }
 
-    /// The first time of the network's at which it shows `shown`, or later.
+    /// Returns the first time of the network's at which the clock shows `shown`, or later.
     #[must_use]
     pub fn reaches(self, shown: Time) -> Time {
         let passed = u128::from(shown.0).saturating_sub(self.offset.as_nanos());
@@ -80,17 +81,17 @@ pub struct Network {
     /// By time of arrival; the number keeps arrivals at one instant apart.
     in_flight: BTreeMap<(Time, u64), InFlight>,
     sequence: u64,
-    /// When the last datagram on each way is due.
+    /// The latest arrival by each path.
     latest: BTreeMap<(SocketAddr, SocketAddr), Time>,
-    /// Ways that are cut.
+    /// Pairs of machines, from one to the other, that are cut.
     cuts: BTreeSet<(IpAddr, IpAddr)>,
-    /// Those of machines that do not show the network's time.
+    /// The clocks that do not show the network's time.
     clocks: BTreeMap<IpAddr, Clock>,
     tally: Tally,
 }
 
 impl Network {
-    /// An empty network at time zero.
+    /// Returns an empty network at time zero.
     #[must_use]
     pub fn new(seed: u64, faults: Faults) -> Self {
         Self {
@@ -105,13 +106,13 @@ impl Network {
         }
     }
 
-    /// Virtual time.
+    /// Returns the virtual time.
     #[must_use]
     pub fn now(&self) -> Time {
         self.now
     }
 
-    /// What was done so far.
+    /// Returns the counts so far.
     #[must_use]
     pub fn tally(&self) -> Tally {
         Tally { injected: self.injector.injected(), ..self.tally }
@@ -142,19 +143,19 @@ impl Network {
         self.clocks.insert(machine, clock);
     }
 
-    /// What the clock of a node's machine shows.
+    /// Returns the time on the clock of a node's machine.
     #[must_use]
     pub fn time_at(&self, node: SocketAddr) -> Time {
         self.clock(node).shows(self.now)
     }
 
-    /// All datagrams on their way: sender, receiver and bytes, in the order of their arrival.
+    /// Returns all datagrams under way: sender, receiver and bytes, in the order of their arrival.
     pub fn in_flight(&self) -> impl ExactSizeIterator<Item = (SocketAddr, SocketAddr, &[u8])> {
         self.in_flight.values().map(|flight| (flight.from, flight.to, &flight.bytes[..]))
     }
 
     /// Sends everything the nodes have to send, then moves time to the next arrival or timer, but
-    /// not beyond `until`, and hands it to its node. `false` once `until` is reached.
+    /// not beyond `until`, and hands it to its node. Returns `false` once `until` is reached.
     pub fn step(&mut self, nodes: &mut [(SocketAddr, &mut dyn Node)], until: Time) -> bool {
         self.collect(nodes);
         let arrival = self.in_flight.first_key_value().map(|((due, _), _)| *due);
@@ -222,7 +223,7 @@ impl Network {
         }
     }
 
-    /// Hands a datagram to its node, and says which that is.
+    /// Hands a datagram to its node. Returns the node's index, if it is there.
     fn deliver(
         &mut self,
         nodes: &mut [(SocketAddr, &mut dyn Node)],
@@ -252,7 +253,8 @@ impl Network {
     }
 }
 
-/// Where socket `via` of a node is: its first one's port, and so many times [`PORT_STRIDE`] more.
+/// Returns the address of a node's socket `via`: the first socket's port, plus `via` times
+/// [`PORT_STRIDE`].
 #[must_use]
 pub fn at(first: SocketAddr, via: u16) -> SocketAddr {
     SocketAddr::new(first.ip(), first.port().wrapping_add(PORT_STRIDE.wrapping_mul(via)))

@@ -23,7 +23,7 @@ pub struct PipelineThreads {
 impl PipelineThreads {
     /// Starts a thread for each of `others`, with the pipelines that `detach` hands over: see
     /// [`Endpoint::detach`](crate::proto::Endpoint::detach). The first pipeline stays with `first`.
-    /// If a wire fails for good, the log says so, and the other pipelines do its work.
+    /// If a wire fails for good, an error is logged, and the other pipelines do its work.
     ///
     /// # Errors
     ///
@@ -61,7 +61,7 @@ impl Drop for PipelineThreads {
         self.stop.store(true, Ordering::Release);
         self.wakers.iter().for_each(Waker::wake_by_ref);
         for thread in self.threads.drain(..) {
-            // A panic there was printed there.
+            // A panic was printed by its own thread.
             let _ = thread.join();
         }
     }

@@ -40,13 +40,13 @@ pub trait Wire: Send + 'static {
     /// Returns the most datagrams that one burst may hold.
     fn burst_limit(&self) -> usize;
 
-    /// Sends a burst of datagrams that lie one after the other, of `each` bytes, but for the last, which
-    /// may be shorter. Returns `false` if there is no room just now: then it may be offered again. A
-    /// burst that cannot be sent for any other reason is lost.
+    /// Sends a burst of datagrams that lie one after the other, of `each` bytes, but for the last,
+    /// which may be shorter. Returns `false` if there is no room just now: then it may be offered
+    /// again. A burst that cannot be sent for any other reason is lost.
     fn send(&mut self, to: Route, burst: &[u8], each: usize) -> bool;
 
-    /// Hands over datagrams that arrived, one by one, waiting at most `wait` for the first. Returns how
-    /// many they were.
+    /// Hands over datagrams that arrived, one by one, waiting at most `wait` for the first. Returns
+    /// how many they were.
     ///
     /// # Errors
     ///
@@ -57,8 +57,8 @@ pub trait Wire: Send + 'static {
         take: &mut dyn FnMut(Origin, &mut [u8]),
     ) -> Result<usize, NicError>;
 
-    /// Returns what ends the wait of [`receive`](Self::receive) from another thread, or the next one if
-    /// none is going on.
+    /// Returns a waker that ends the wait of [`receive`](Self::receive) from another thread, or the
+    /// next one if none is going on.
     ///
     /// # Errors
     ///

@@ -611,7 +611,8 @@ impl Accumulator for LyingSum {
     }
 }
 
-/// What becomes of two clients of an aggregator that lies, whose updates are changed by `change`.
+/// Returns the results of two clients of an aggregator that lies, whose updates are changed by
+/// `change`.
 fn lied_to(
     key: &'static SecretKey,
     lie: Lie,
@@ -670,7 +671,8 @@ fn an_aggregator_that_lies_is_found_out() {
     }
 }
 
-/// Who cannot open a sum sees only whether it is made of ciphertexts. If not, it keeps its contribution.
+/// A client that cannot open a sum sees only whether it is made of ciphertexts. If not, it keeps
+/// its contribution.
 #[test]
 fn a_client_without_the_secret_takes_nothing_that_is_no_sum() {
     let key = key(Scheme::CkksSumPublic);

@@ -1,5 +1,5 @@
-//! A wire of one's own: datagrams between threads, and a whole encrypted round over it. This file is all
-//! that such a wire takes.
+//! A wire of one's own: datagrams between threads, and a whole encrypted round over it. This file
+//! is all that such a wire takes.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
 

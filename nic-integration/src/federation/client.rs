@@ -1,7 +1,7 @@
-//! A client as a process: one contribution a round, as a pipeline.
+//! A client as a process: one contribution a round, sealed and pushed at the same time.
 //!
 //! A thread seals chunks while this one pushes those sealed before and takes the sums that come
-//! back; a bounded channel is between them.
+//! back; a bounded queue is between them.
 
 mod open_round;
 mod run;
@@ -25,21 +25,22 @@ use crate::{
     wire::Wire,
 };
 
-/// How long a client answers after its last round.
+/// The time for which a client answers after its last round.
 const FAREWELL: Duration = Duration::from_millis(100);
 
-/// How a client's datagrams reach its aggregator.
+/// The paths of a client's datagrams to its aggregator.
 #[derive(Clone, Copy, Debug)]
 pub struct PathConfig {
     /// Sockets of a pipeline that each flow's datagrams are sprayed over.
     pub paths: u16,
-    /// Flows that messages are dealt to; paths × flows is at most [`MAX_PATHS`](crate::proto::path::MAX_PATHS).
+    /// Flows that messages are dealt to; paths × flows is at most
+    /// [`MAX_PATHS`](crate::proto::path::MAX_PATHS).
     pub flows: u16,
-    /// Whether to ask the sockets over and over instead of sleeping.
+    /// Polls the sockets instead of sleeping.
     pub poll: bool,
     /// Bytes of the largest datagram sent, headers and tags of the protocol included: no fewer than
-    /// [`DEFAULT_DATAGRAM_BYTES`](crate::proto::endpoint::DEFAULT_DATAGRAM_BYTES), which hold a chunk. By default
-    /// what the way is sure to carry.
+    /// [`DEFAULT_DATAGRAM_BYTES`](crate::proto::endpoint::DEFAULT_DATAGRAM_BYTES), which hold a
+    /// chunk. By default the number that the path is sure to carry.
     pub datagram_bytes: Option<usize>,
 }
 
@@ -67,8 +68,8 @@ pub struct Client<W> {
 }
 
 impl<W: Wire> Client<W> {
-    /// Returns contributor `number` of the aggregator at `server`, which is `node`, with a pipeline for
-    /// each of `wires`.
+    /// Returns contributor `number` of the aggregator at `server`, which is `node`, with a pipeline
+    /// for each of `wires`.
     ///
     /// # Errors
     ///
@@ -94,7 +95,8 @@ impl<W: Wire> Client<W> {
         Ok(Self { server, number, pipelines, node })
     }
 
-    /// Also writes every datagram, sent and received, to `file`: see [`Captured`](crate::wire::Captured).
+    /// Also writes every datagram, sent and received, to `file`: see
+    /// [`Captured`](crate::wire::Captured).
     ///
     /// # Errors
     ///
@@ -107,8 +109,8 @@ impl<W: Wire> Client<W> {
     ///
     /// # Errors
     ///
-    /// See [`Error`]; a public key that cannot encrypt is refused before anyone hears of it. The spool is
-    /// kept unless the round ended, and if what came back is no sum.
+    /// See [`Error`]; a public key that cannot encrypt is refused before anything is sent. The
+    /// spool is kept unless the round ended, and if no sum came back.
     pub fn contribute(&mut self, job: &Participation<'_>) -> Result<RoundResult, Error> {
         if let ClientKey::Public(key) = job.key {
             key.check_encrypts()?;

@@ -14,7 +14,7 @@ use crate::{
     round::{ContributionId, Job, Opened},
 };
 
-/// Bytes that all chunk sums of a round, each with its bitmap, may come to: one memory region.
+/// The most bytes of all chunk sums of a round, each with its bitmap: one memory region.
 const MAX_SUM_BYTES: usize = u32::MAX as usize;
 /// Shards of a round, of about as many chunks each: the pipelines that may add at once.
 const SHARDS: u32 = 16;
@@ -27,7 +27,7 @@ pub struct SumJob {
 }
 
 impl SumJob {
-    /// A job under `key` whose sums `engine` adds.
+    /// Returns a job under `key` whose sums `engine` adds.
     #[must_use]
     pub fn new(key: PublicKey, engine: Arc<dyn Engine>) -> Self {
         Self { key, engine }
@@ -58,9 +58,9 @@ impl SumJob {
 }
 
 impl Job for SumJob {
-    /// A client may join if it can be in one round with those who did: the same key and
-    /// parameters, the same tensors, no other settled ranges, a seed of its own. Its id is its
-    /// seed's, so that whoever takes its place later has announced the same seed (PROTOCOL §7.9).
+    /// Admits a client that can be in one round with those who joined: the same key and parameters,
+    /// the same tensors, no other settled ranges, a seed of its own. Its id is its seed's, so that
+    /// a process that takes its place later has announced the same seed (PROTOCOL §7.9).
     fn admit(
         &mut self,
         contributor: u16,
@@ -94,7 +94,7 @@ impl Job for SumJob {
     }
 }
 
-/// All chunks in shards of about the same length, none of which parts a group.
+/// Returns all chunks in shards of about the same length, none of which parts a group.
 fn shards(chunks: &Chunks) -> Vec<Range<u32>> {
     let (count, mut all, mut start) = (chunks.count(), vec![], 0);
     let each = count.div_ceil(SHARDS).max(1);

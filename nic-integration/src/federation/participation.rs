@@ -55,23 +55,24 @@ pub struct Participation<'a> {
     pub weight: u64,
     /// Ranges settled beforehand; otherwise they are agreed in the round's first exchange.
     pub agreement: Option<Agreement>,
-    /// Where sealed chunks are kept until the sum is back; none for a client that need not survive.
+    /// The file that keeps sealed chunks until the sum is back; none for a client that need not
+    /// survive.
     pub spool: Option<&'a Path>,
     /// The fewest contributors whose sum this client takes; by default what the aggregator
     /// declares, at least two if there are two.
     pub min_clients: Option<u16>,
-    /// How long to look for an aggregator that does not answer; at least
+    /// The time for which an aggregator that does not answer is tried; at least
     /// [`DEFAULT_GIVE_UP`](crate::proto::endpoint::DEFAULT_GIVE_UP).
     pub patience: Duration,
-    /// Whether the result holds a copy of the client's own integers, which are as secret as the update.
+    /// The result holds a copy of the client's own integers, which are as secret as the update.
     pub keep_fields: bool,
 }
 
 /// A client's result of a round.
 pub struct RoundResult {
-    /// How the round was opened.
+    /// The round as it was opened.
     pub opening: Opening,
-    /// The sum as it came back, and who is in it.
+    /// The sum as it came back, and its contributors.
     pub sum: Sum,
     /// The sum in clear, if the client has the secret key.
     pub opened: Option<OpenedSum>,

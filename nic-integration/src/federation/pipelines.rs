@@ -8,7 +8,8 @@ use crate::{
     wire::{Captured, PcapFile, Wire},
 };
 
-/// One driver for each pipeline: the first is the caller's, the others get threads when there is work.
+/// One driver for each pipeline: the first is the caller's, the others get threads when there is
+/// work.
 pub(super) struct Pipelines<W> {
     pub(super) first: Driver<Captured<W>>,
     others: Vec<Driver<Captured<W>>>,
@@ -59,7 +60,8 @@ impl<W: Wire> Pipelines<W> {
         all.try_for_each(|driver| driver.wire_mut().capture(file.clone()))
     }
 
-    /// Gives the pipelines from the second on their threads, if there are any and they have none yet.
+    /// Gives the pipelines from the second on their threads, if there are any and they have none
+    /// yet.
     pub(super) fn start(
         &mut self,
         detach: impl FnOnce(Vec<Waker>) -> Vec<Pipeline>,

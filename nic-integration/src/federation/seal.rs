@@ -50,7 +50,7 @@ pub(super) struct SealTask<'a> {
     pub spool: SpoolState,
 }
 
-/// Where sealed chunks go before they are sent.
+/// The place of sealed chunks before they are sent.
 pub(super) enum SpoolState {
     /// Nowhere: a restart would be refused.
     None,

@@ -1,4 +1,4 @@
-//! The aggregator as a process: public material, sockets, one loop.
+//! The aggregator as a process: public material, wires, one loop.
 
 use std::{
     collections::BTreeMap, fs::File, net::SocketAddr, ops::ControlFlow, sync::Arc, time::Duration,
@@ -16,13 +16,14 @@ use crate::{
     wire::Wire,
 };
 
-/// How many of `declared` clients a sum needs by default: three, or all if there are fewer.
+/// Returns the number of `declared` clients that a sum needs by default: three, or all if there are
+/// fewer.
 #[must_use]
 pub fn default_min_clients(declared: u16) -> u16 {
     declared.min(FEW)
 }
 
-/// What an aggregator is told.
+/// An aggregator's settings.
 #[derive(Clone)]
 pub struct ServerConfig {
     /// The aggregator's node key.
@@ -35,27 +36,28 @@ pub struct ServerConfig {
     pub min_clients: u16,
     /// Rounds to run.
     pub rounds: u32,
-    /// How long after the first client joined a round opens without the missing ones.
+    /// The time after the first client joined at which a round opens without the missing ones.
     pub join_deadline: Duration,
-    /// How long after its opening a round closes with whoever came.
+    /// The time after its opening at which a round closes with those who came.
     pub round_deadline: Duration,
-    /// Asks the socket over and over instead of sleeping: a core's worth of time for some microseconds less.
+    /// Polls the sockets instead of sleeping: a core's worth of time for some microseconds less.
     pub poll: bool,
     /// As a [client's](super::PathConfig::datagram_bytes).
     pub datagram_bytes: Option<usize>,
 }
 
-/// How often at most progress is told of.
+/// The shortest time from one progress to the next.
 const PROGRESS_SPAN: Duration = Duration::from_millis(100);
-/// How long after a round closed its sums are still offered to clients that do not acknowledge.
+/// The time after its close for which a round's sums are offered to clients that do not
+/// acknowledge.
 const LINGER: Duration = Duration::from_secs(10);
 
-/// How far a server is.
+/// A server's progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
-    /// Time since the server was bound.
+    /// Time since the server began.
     pub elapsed: Duration,
-    /// How many clients wait for the next round.
+    /// The number of clients that wait for the next round.
     pub waiting: usize,
     /// The open round, or the last one; none before the first.
     pub round: Option<RoundProgress>,
@@ -63,12 +65,12 @@ pub struct Progress {
     pub stats: Stats,
 }
 
-/// What a server tells its owner.
+/// An observation of a server by its owner.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Observation {
     /// Something happened.
     Event(AggregatorEvent),
-    /// How far it is: at once, and then ten times a second at most.
+    /// Its progress: at once, and then ten times a second at most.
     Progress(Progress),
 }
 
@@ -79,8 +81,8 @@ pub struct Server<W> {
 }
 
 impl<W: Wire> Server<W> {
-    /// Returns an aggregator with a pipeline for each of `wires`, all of one IP address; clients contact
-    /// the first.
+    /// Returns an aggregator with a pipeline for each of `wires`, all of one IP address; clients
+    /// contact the first.
     ///
     /// # Errors
     ///
@@ -124,7 +126,8 @@ impl<W: Wire> Server<W> {
         Ok(self.pipelines.local_addr()?)
     }
 
-    /// Also writes every datagram, sent and received, to `file`: see [`Captured`](crate::wire::Captured).
+    /// Also writes every datagram, sent and received, to `file`: see
+    /// [`Captured`](crate::wire::Captured).
     ///
     /// # Errors
     ///
@@ -133,7 +136,7 @@ impl<W: Wire> Server<W> {
         Ok(self.pipelines.capture(file)?)
     }
 
-    /// Runs all rounds, telling `observe` what happens and how far they are.
+    /// Runs all rounds, with every event and the progress for `observe`.
     ///
     /// # Errors
     ///

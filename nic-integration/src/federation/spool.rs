@@ -32,16 +32,16 @@ const TAG_BYTES: usize = 16;
 const MAGIC: &[u8; 8] = b"CGSPOOL1";
 const FIXED_BYTES: usize = 2 + 4 + 4 + 32 + 32;
 
-/// What a spool is of.
+/// The contribution and the round that a spool is of.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SpoolHeader {
     /// The client's number.
     pub contributor: u16,
-    /// The round that it was sealed for.
+    /// The round that the chunks were sealed for.
     pub resume: Resume,
     /// [`fingerprint`] of the update.
     pub fingerprint: [u8; 32],
-    /// What its values are rounded with: a client that goes on rounds the same way.
+    /// The seed of the rounding: a client that goes on rounds the same way.
     pub rounding: [u8; 32],
     /// Seed and agreement.
     pub announcement: Announcement,
@@ -72,12 +72,13 @@ impl SpoolHeader {
     }
 }
 
-/// The `N` bytes at `at`; in bounds by construction of every call.
+/// Returns the `N` bytes at `at`; in bounds by construction of every call.
 fn array<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
     std::array::from_fn(|byte| bytes[at + byte])
 }
 
-/// A digest of an update and its weight: tells whether a spool is of this very update.
+/// Returns a digest of an update and its weight, by which a spool is known to be of this very
+/// update.
 #[must_use]
 pub fn fingerprint(update: &Update, weight: u64) -> [u8; 32] {
     let mut hasher = blake3::Hasher::new_derive_key("ciphergram 2026 spool fingerprint");
@@ -200,7 +201,7 @@ pub fn remove(path: &Path) -> Result<(), Error> {
     }
 }
 
-/// Whether `bytes` begin as a spool does.
+/// Returns whether `bytes` begin as a spool does.
 #[must_use]
 pub fn is_spool(bytes: &[u8]) -> bool {
     bytes.starts_with(MAGIC)
@@ -208,11 +209,11 @@ pub fn is_spool(bytes: &[u8]) -> bool {
 
 /// The whole records of a file.
 struct Records {
-    /// Where the content of each lies.
+    /// The place of each one's content.
     contents: Vec<Range<usize>>,
     /// The last one's tag.
     tag: [u8; TAG_BYTES],
-    /// Where it ends.
+    /// The number of bytes to the end of the last one.
     bytes: usize,
 }
 
@@ -241,7 +242,7 @@ impl Records {
 
 type Record<'a> = (&'a [u8], [u8; TAG_BYTES], &'a [u8]);
 
-/// The next record, its tag and what follows; none if the file ends before the record does.
+/// Returns the next record, its tag and the rest; none if the file ends before the record does.
 fn next_record<'a>(rest: &'a [u8], last: &[u8; TAG_BYTES]) -> Result<Option<Record<'a>>, ()> {
     let Some((length, rest)) = rest.split_first_chunk::<4>() else { return Ok(None) };
     let Some((mark, rest)) = rest.split_first_chunk::<MARK_BYTES>() else { return Ok(None) };
@@ -257,12 +258,12 @@ fn next_record<'a>(rest: &'a [u8], last: &[u8; TAG_BYTES]) -> Result<Option<Reco
     Ok(Some((content, *tag, rest)))
 }
 
-/// What the first record continues.
+/// Returns the tag that the first record continues.
 fn first_tag() -> [u8; TAG_BYTES] {
     link(&[0; TAG_BYTES], &[0; 4], MAGIC)
 }
 
-/// The first `N` bytes of BLAKE3 over the last tag, a length and a content.
+/// Returns the first `N` bytes of BLAKE3 over the last tag, a length and a content.
 fn link<const N: usize>(last: &[u8; TAG_BYTES], length: &[u8; 4], content: &[u8]) -> [u8; N] {
     let mut hasher = blake3::Hasher::new();
     let hash = hasher.update(last).update(length).update(content).finalize();

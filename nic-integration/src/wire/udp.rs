@@ -17,10 +17,10 @@ use crate::proto::{Origin, Route};
 use super::Wire;
 use super::waker::WakeSocket;
 
-/// Bytes asked for in either direction; the system may grant less.
+/// Bytes of buffer asked for in either direction; the system may grant less.
 pub const SOCKET_BUFFER_BYTES: usize = 4 << 20;
-/// Buffers that one call may fill, for one socket; with GRO each holds many datagrams. No more, so that
-/// what arrived by it is answered before the sender has run out of window.
+/// Buffers that one call may fill, for one socket; with GRO each holds many datagrams. No more, so
+/// that what arrived by it is answered before the sender has run out of window.
 const BUFFERS: usize = 4;
 /// No datagram, nor what GRO joins, is longer.
 const BUFFER_BYTES: usize = 1 << 16;
@@ -63,8 +63,9 @@ impl UdpWire {
         Ok(Self { sockets, buffers, wake: None, warned: false })
     }
 
-    /// Binds a wire of `sockets` sockets for each of `pipelines` pipelines of one process: the first at
-    /// `addr`, each other at the port that follows; all at any ports, if port 0 is asked for.
+    /// Binds a wire of `sockets` sockets for each of `pipelines` pipelines of one process: the
+    /// first at `addr`, each other at the port that follows; all at any ports, if port 0 is asked
+    /// for.
     ///
     /// # Errors
     ///
@@ -102,7 +103,7 @@ impl UdpWire {
         Self::bind_all((local, 0).into(), pipelines, sockets)
     }
 
-    /// Waits until there is something to receive; says of each socket whether it has something.
+    /// Waits until there is something to receive. Returns for each socket whether it has something.
     fn wait(&self, wait: Duration) -> Result<Vec<bool>, Error> {
         let sockets = self.sockets.iter();
         let sockets = sockets.map(|(socket, _)| PollFd::new(socket, PollFlags::IN));
@@ -134,7 +135,7 @@ impl Wire for UdpWire {
         let segment_size = (burst.len() > each).then_some(each);
         let transmit = Transmit {
             destination: to.addr,
-            // What comes marked is told, and the sender heeds it.
+            // Receivers report marks, and the sender slows down.
             ecn: Some(EcnCodepoint::Ect0),
             contents: burst,
             segment_size,
@@ -149,7 +150,7 @@ impl Wire for UdpWire {
                 let too_long = Some(rustix::io::Errno::MSGSIZE.raw_os_error());
                 if error.raw_os_error() == too_long && !std::mem::replace(&mut self.warned, true) {
                     let to = to.addr;
-                    warn!(%to, bytes = each, "datagrams are too long for the way there, and lost");
+                    warn!(%to, bytes = each, "datagrams are too long for the path there, and lost");
                 }
                 debug!(to = %to.addr, %error, "datagrams lost at the socket");
                 true
@@ -206,7 +207,7 @@ impl Wire for UdpWire {
     }
 }
 
-/// A socket with large buffers, bound to an address.
+/// Opens a socket with large buffers, bound to an address.
 pub(crate) fn open(addr: SocketAddr) -> Result<UdpSocket, NicError> {
     let socket = Socket::new(Domain::for_address(addr), Type::DGRAM, Some(Protocol::UDP))?;
     // Some systems refuse what they do not grant; smaller buffers only lose more.
@@ -216,8 +217,8 @@ pub(crate) fn open(addr: SocketAddr) -> Result<UdpSocket, NicError> {
     Ok(socket.into())
 }
 
-/// Whether an error says nothing about the socket itself. A dead peer's refusal arrives as an error
-/// of ours: on loopback the kernel reports it at the next receive.
+/// Returns whether an error is no fault of the socket itself. A dead peer's refusal arrives as an
+/// error of ours: on loopback the kernel reports it at the next receive.
 pub(crate) fn is_transient(error: &Error) -> bool {
     matches!(
         error.kind(),

@@ -29,7 +29,8 @@ pub(crate) fn engine() -> Arc<dyn Engine> {
     ENGINE.get_or_init(Arc::default).clone()
 }
 
-/// A key for four clients at 16 bits, or at as many as the smaller ring suits, the same at every call.
+/// A key for four clients at 16 bits, or at as many as the smaller ring suits, the same at every
+/// call.
 pub(crate) fn key(scheme: Scheme) -> &'static SecretKey {
     static LATTICE: OnceLock<SecretKey> = OnceLock::new();
     static PUBLIC: OnceLock<SecretKey> = OnceLock::new();
@@ -64,7 +65,8 @@ pub(crate) fn weight(number: u16) -> u64 {
     u64::from(number) * 10 + 7
 }
 
-/// An engine that takes its time to encrypt, and dies when asked for the `dies_at`-th batch that is sent.
+/// An engine that takes its time to encrypt, and dies when asked for the `dies_at`-th batch that is
+/// sent.
 pub(crate) struct Troubled {
     pub(crate) pause: Duration,
     pub(crate) dies_at: usize,
@@ -207,7 +209,7 @@ impl Serving {
     }
 }
 
-/// What one client brings, by default.
+/// Returns a client's part in a round, by default.
 pub(crate) fn participation<'a>(
     key: &'a SecretKey,
     update: &'a Update,

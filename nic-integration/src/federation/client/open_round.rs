@@ -13,11 +13,11 @@ use crate::{
 
 /// A round from its opening on.
 pub(super) struct OpenRound {
-    /// When this contribution first met an open round.
+    /// The time at which this contribution first met an open round.
     pub(super) since: Instant,
     pub(super) opening: Opening,
     pub(super) terms: RoundTerms,
-    /// For each chunk, whose sum came back.
+    /// For each chunk, the contributors of the sum that came back.
     pub(super) sets: Vec<ContributorSet>,
     /// The sums of all chunks; zeros where none came back.
     pub(super) sums: Vec<u8>,

@@ -31,7 +31,7 @@ use crate::{
     round::{Contributor, ContributorEvent, End, Opening, Resume, SumLayout},
 };
 
-/// How often the sealing thread is looked after while it works.
+/// The longest sleep while the sealing thread works.
 const SEALING_SLEEP: Duration = Duration::from_millis(1);
 
 /// One round in progress.
@@ -163,7 +163,7 @@ impl<'a> Run<'a> {
                 ContributorEvent::Refused { reason } => {
                     return Err(Error::Refused { server: self.server, reason });
                 }
-                ContributorEvent::Unreachable => self.look_again(node, now)?,
+                ContributorEvent::Unreachable => self.ask_again(node, now)?,
             }
         }
         self.sealing.poll()?;
@@ -171,9 +171,10 @@ impl<'a> Run<'a> {
         Ok(None)
     }
 
-    /// Asks again: the aggregator has not answered for the give-up span, and may not have started yet, or
-    /// be restarting. If nothing at all was received since this happened last, it is one silence.
-    fn look_again(&mut self, node: &mut Contributor, now: Time) -> Result<(), Error> {
+    /// Asks again: the aggregator has not answered for the give-up span, and may not have started
+    /// yet, or be restarting. If nothing at all was received since this happened last, it is one
+    /// silence.
+    fn ask_again(&mut self, node: &mut Contributor, now: Time) -> Result<(), Error> {
         let received = node.stats().received.datagrams;
         if received != self.silence.0 {
             let began = Instant::now().checked_sub(DEFAULT_GIVE_UP);
@@ -243,7 +244,8 @@ impl<'a> Run<'a> {
         self.sealing.stop()
     }
 
-    /// Opens the sum, or checks it where it cannot, unless it is of too few; then lets the spool go.
+    /// Opens the sum, or checks it where it cannot, unless it is of too few; then lets the spool
+    /// go.
     ///
     /// # Errors
     ///
@@ -292,7 +294,8 @@ impl<'a> Run<'a> {
     }
 }
 
-/// Returns the settled ranges, or a proposal. Tensors and weight are checked here, before anyone else waits.
+/// Returns the settled ranges, or a proposal. Tensors and weight are checked here, before anyone
+/// else waits.
 fn announce(job: &Participation<'_>, seed: Seed) -> Result<Announcement, Error> {
     let proposal = Announcement::propose(seed, job.update, job.weight)?;
     Ok(match &job.agreement {

@@ -1,4 +1,4 @@
-//! Sealing, as its owner sees it: the right to it, the thread at work, and the chunks sealed so far.
+//! The owner's side of sealing: the right to it, the thread at work, and the chunks sealed so far.
 
 use std::{
     path::Path,
@@ -102,7 +102,8 @@ impl Sealing {
                     let why = "its chunks are not those of this contribution".into();
                     return Err(Error::Spool { path, why });
                 }
-                // A chunk that is not in the spool was never sent; its rounding makes the same integers.
+                // A chunk that is not in the spool was never sent; its rounding makes the same
+                // integers.
                 (Ticket::resume(announcement.seed, whole), SpoolState::Resumed(spool))
             }
             Some(Right::Fresh(ticket)) => {
@@ -127,7 +128,7 @@ impl Sealing {
         Ok(())
     }
 
-    /// Takes what the thread has handed over.
+    /// Takes the batches that the thread has handed over.
     ///
     /// # Errors
     ///
@@ -143,8 +144,8 @@ impl Sealing {
         Ok(())
     }
 
-    /// Waits for the quantities if they are not known yet, then lets the thread go, which may wait for
-    /// room to hand over.
+    /// Waits for the quantities if they are not known yet, then lets the thread go, which may wait
+    /// for room to hand over.
     ///
     /// # Errors
     ///
