@@ -4,8 +4,8 @@ use std::{net::SocketAddr, num::NonZeroU64, path::PathBuf, time::Duration};
 
 use ciphergram_he::{Scheme, codec::Policy, error::ParameterError, params::Literal};
 use ciphergram_nic::{
+    faults::MILLION,
     proto::{NodeId, datagram::MAX_DATAGRAM_BYTES, endpoint::DEFAULT_DATAGRAM_BYTES},
-    relay::MILLION,
 };
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
@@ -386,7 +386,7 @@ pub(crate) struct Join {
     #[arg(long, default_value = "30", value_parser = seconds, value_name = "SECONDS")]
     pub(crate) wait: Duration,
     #[command(flatten)]
-    pub(crate) ways: Ways,
+    pub(crate) path_config: PathConfig,
     /// Also write every datagram to this file, for Wireshark and its like; payloads stay sealed
     #[arg(long, value_name = "FILE")]
     pub(crate) capture: Option<PathBuf>,
@@ -399,7 +399,7 @@ pub(crate) struct Join {
 
 /// How datagrams reach the aggregator.
 #[derive(Args, Clone, Copy)]
-pub(crate) struct Ways {
+pub(crate) struct PathConfig {
     /// Source ports that datagrams are sprayed over, so that they take different ways through a network
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=16))]
     pub(crate) paths: u16,
@@ -422,7 +422,7 @@ pub(crate) struct Wire {
     /// Pipelines, each with sockets and a thread of its own: as many as there are cores to spare. Those of a server
     /// listen at its port and the ones after it
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=16))]
-    pub(crate) engines: u16,
+    pub(crate) pipelines: u16,
     /// Ask the sockets over and over instead of sleeping: a core's worth of time for some microseconds less
     #[arg(long)]
     pub(crate) poll: bool,
@@ -440,7 +440,7 @@ pub(crate) struct Relay {
     /// Milliseconds that each datagram is under way
     #[arg(long, default_value = "0", value_parser = milliseconds, value_name = "MS")]
     pub(crate) delay: Duration,
-    /// Up to so many milliseconds longer, drawn for each: they overtake each other
+    /// Milliseconds added to that at most, drawn for each datagram: they overtake each other
     #[arg(long, default_value = "0", value_parser = milliseconds, value_name = "MS")]
     pub(crate) jitter: Duration,
     /// Datagrams lost
@@ -455,6 +455,9 @@ pub(crate) struct Relay {
     /// Datagrams cut to their header
     #[arg(long, default_value = "0", value_parser = percent, value_name = "PERCENT")]
     pub(crate) trim: u32,
+    /// Datagrams marked for congestion
+    #[arg(long, default_value = "0", value_parser = percent, value_name = "PERCENT")]
+    pub(crate) mark: u32,
     /// Megabits of datagrams a second that pass in each direction [default: no limit]
     #[arg(long, value_parser = rate, value_name = "MBIT/S")]
     pub(crate) rate: Option<NonZeroU64>,

@@ -24,10 +24,10 @@ use ciphergram_he::{
     params::Chunks, random,
 };
 use ciphergram_nic::{
-    Driver,
+    Bytes, Driver,
     federation::nodes::{read_identity, read_node},
     proto::Config,
-    round::{Contributor, ContributorConfig, ContributorEvent, Layout},
+    round::{Contributor, ContributorConfig, ContributorEvent, SumLayout},
     wire::UdpWire,
 };
 use place::{Place, Process};
@@ -255,7 +255,7 @@ fn leaves_after(place: &Place, address: &str, count: u32) {
     )
     .unwrap();
     let (chunks, seed) = (*sealer.chunks(), sealer.seed());
-    let stream = sealer.seal_all().unwrap();
+    let stream = Bytes::from(sealer.seal_all().unwrap());
     let config = ContributorConfig {
         endpoint: Config::new(
             read_identity(&place.path("keys/client.identity")).unwrap(),
@@ -276,14 +276,14 @@ fn leaves_after(place: &Place, address: &str, count: u32) {
         while let Some(event) = node.poll_event() {
             counted += u32::from(matches!(event, ContributorEvent::Counted { .. }));
             if matches!(event, ContributorEvent::Opened(_)) {
-                let layout = Layout { chunks: chunks.count(), sum_bytes: chunks.bytes_of(0) };
+                let layout = SumLayout { chunks: chunks.count(), sum_bytes: chunks.bytes_of(0) };
                 node.accept(now, layout).unwrap();
                 open = true;
             }
         }
         while open && next < count && node.can_push() {
             let at = chunks.offset_of(next);
-            let bytes = stream[at..at + chunks.bytes_of(next)].into();
+            let bytes = stream.slice(at..at + chunks.bytes_of(next));
             node.push(now, next, at as u64, bytes).unwrap();
             next += 1;
         }

@@ -1,4 +1,4 @@
-//! Drives a [`Node`] over a [`Wire`] in real time. It tells every node the time.
+//! The loop that drives a [`Node`] over a [`Wire`] in real time, and every node's clock.
 
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
@@ -8,14 +8,14 @@ use crate::node::Node;
 use crate::proto::{Route, Time};
 use crate::wire::{MAX_BURST_BYTES, Wire};
 
-/// Bursts sent before what arrived has its turn.
+/// Bursts sent before arrivals have their turn.
 const BURSTS: usize = 16;
-/// The longest sleep: how long a node may be kept from noticing what its owner did.
+/// The longest sleep, after which a node notices what its owner did.
 pub const MAX_SLEEP: Duration = Duration::from_millis(100);
-/// How long to wait when the wire has no room.
+/// The wait after which a wire that had no room is tried again.
 const BLOCKED_SLEEP: Duration = Duration::from_millis(1);
 
-/// One wire and one clock.
+/// A wire and a clock.
 pub struct Driver<W> {
     wire: W,
     origin: Instant,
@@ -26,14 +26,14 @@ pub struct Driver<W> {
     polling: bool,
 }
 
-/// Datagrams by one route, all of one size but the last, which is shorter; and maybe one more, for which
-/// another burst begins.
+/// Datagrams by one route, all of one size but the last, which is shorter; and maybe one more, for
+/// which another burst begins.
 #[derive(Default)]
 struct Burst {
     bytes: Vec<u8>,
     to: Option<Route>,
     each: usize,
-    /// Where the one that does not belong to it begins, and where that one goes.
+    /// The offset and the route of the datagram that does not belong to it.
     next: Option<(usize, Route)>,
 }
 
@@ -42,7 +42,7 @@ impl Burst {
         self.next.map_or(self.bytes.len(), |(at, _)| at)
     }
 
-    /// Takes from `node` until the burst is whole; whether there is one.
+    /// Takes from `node` until the burst is whole. Returns whether there is one.
     fn fill<N: Node>(&mut self, node: &mut N, now: Time, limit: usize) -> bool {
         while self.next.is_none() {
             let start = self.bytes.len();
@@ -64,7 +64,7 @@ impl Burst {
         self.to.is_some()
     }
 
-    /// Makes the one that did not belong the beginning of the next.
+    /// Begins the next burst with the datagram that did not belong to this one.
     fn advance(&mut self) {
         match self.next.take() {
             Some((at, to)) => {
@@ -80,7 +80,7 @@ impl Burst {
 }
 
 impl<W: Wire> Driver<W> {
-    /// A driver whose time begins now.
+    /// Returns a driver whose time begins now.
     pub fn new(wire: W) -> Self {
         Self {
             wire,
@@ -91,28 +91,29 @@ impl<W: Wire> Driver<W> {
         }
     }
 
-    /// A driver of another wire, with the same clock: for another engine of the same endpoint.
+    /// Returns a driver of another wire with the same clock, for another pipeline of the same
+    /// endpoint.
     pub fn beside<V: Wire>(&self, wire: V) -> Driver<V> {
         Driver { origin: self.origin, polling: self.polling, ..Driver::new(wire) }
     }
 
-    /// The wire.
+    /// Returns the wire.
     pub fn wire(&self) -> &W {
         &self.wire
     }
 
-    /// The same, to change it.
+    /// Returns the wire, to change it.
     pub fn wire_mut(&mut self) -> &mut W {
         &mut self.wire
     }
 
-    /// Whether to ask the wire over and over instead of sleeping until something comes: a core's worth of
+    /// Sets whether to poll the wire instead of sleeping until something comes: a core's worth of
     /// time for some microseconds less.
     pub fn set_polling(&mut self, polling: bool) {
         self.polling = polling;
     }
 
-    /// The time, as the node is told it.
+    /// Returns the node's time.
     #[must_use]
     pub fn now(&self) -> Time {
         Time::ZERO + self.origin.elapsed()
@@ -186,7 +187,7 @@ impl<W: Wire> Driver<W> {
         sleep.min(due).min(longest)
     }
 
-    /// Sends some bursts; whether there may be more.
+    /// Sends some bursts. Returns whether there may be more.
     fn transmit<N: Node>(&mut self, node: &mut N) -> bool {
         let limit = self.wire.burst_limit();
         for _ in 0..BURSTS {

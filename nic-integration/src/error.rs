@@ -6,7 +6,7 @@ use thiserror::Error;
 
 use crate::proto::{NodeId, Peer};
 
-/// What can go wrong, and by whose hand. A peer's refusal is no error but an answer: see
+/// A failure, by the caller, a peer or the system. A peer's refusal is no error but an answer: see
 /// [`Refusal`](crate::Refusal).
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
@@ -15,7 +15,7 @@ pub enum NicError {
     /// The peer already has as many unanswered messages as a peer may have; try again later.
     #[error("node {} has no room for another message", peer.node)]
     NoRoom {
-        /// Whose queue is full.
+        /// The peer whose queue is full.
         peer: Peer,
     },
     /// The endpoint already knows as many peers as it may.
@@ -24,7 +24,7 @@ pub enum NicError {
     /// A message longer than a message may be.
     #[error("a message of {bytes} bytes is longer than {limit}")]
     MessageTooLong {
-        /// What was asked for.
+        /// The length asked for.
         bytes: usize,
         /// The most that is allowed.
         limit: usize,
@@ -47,23 +47,23 @@ pub enum NicError {
         /// The size asked for.
         bytes: usize,
     },
-    /// Stretches of chunks that do not cover a sum, one after the other, companions together.
-    #[error("the stretches of chunks to sum do not follow one another over all of them")]
-    Stretches,
-    /// No engine, or more than there may be.
-    #[error("{engines} engines are not possible: from 1 to {most}")]
-    Engines {
-        /// Engines asked for.
-        engines: u16,
+    /// Shards of chunks that do not cover a sum, one after the other, group together.
+    #[error("the shards of chunks to sum do not follow one another over all of them")]
+    Shards,
+    /// No pipeline, or more than there may be.
+    #[error("{pipelines} pipelines are not possible: from 1 to {most}")]
+    Pipelines {
+        /// Pipelines asked for.
+        pipelines: u16,
         /// The most that is allowed.
         most: u16,
     },
-    /// Engines that nobody could be told of, or ports of none.
-    #[error("{ports} further ports are told of, and there are {engines} engines")]
+    /// A number of ports that is not one for each pipeline from the second on.
+    #[error("{pipelines} pipelines and {ports} further ports: each from the second on has one")]
     Ports {
-        /// Engines asked for.
-        engines: u16,
-        /// Ports told of, without the first engine's.
+        /// Pipelines asked for.
+        pipelines: u16,
+        /// Ports, without the first pipeline's.
         ports: usize,
     },
     /// No path to a peer, or more than there may be.
@@ -82,13 +82,13 @@ pub enum NicError {
         /// The fewest that may be summed.
         min_clients: u16,
     },
-    /// No session with that process, and nothing that says where to find its node.
+    /// No session with that process, and no address of its node.
     #[error("node {node} is not known")]
     NoSuchPeer {
         /// The node.
         node: NodeId,
     },
-    /// What should be a node's key is none.
+    /// A text that is no node key.
     #[error(
         "not a node key: 43 characters of base64 are expected, as `ciphergram identity` writes them"
     )]
@@ -101,7 +101,7 @@ pub enum NicError {
     /// Bytes too few or too many to be a datagram.
     #[error("{bytes} bytes are no datagram")]
     DatagramLength {
-        /// How many there were.
+        /// The number of bytes.
         bytes: usize,
     },
     /// The first two bytes are not "CG".
@@ -134,7 +134,7 @@ pub enum NicError {
     /// A round message or acknowledgement that ends too soon, runs on, or holds an unknown code.
     #[error("malformed message at byte {at}")]
     Message {
-        /// Where it went wrong.
+        /// The offset of the first byte that is wrong.
         at: usize,
     },
 
@@ -145,7 +145,7 @@ pub enum NicError {
     /// The wire failed for good.
     #[error("the wire failed: {kind}")]
     Wire {
-        /// What the operating system said.
+        /// The operating system's error.
         kind: io::ErrorKind,
     },
 }

@@ -7,6 +7,7 @@
 pub mod client;
 mod job;
 pub mod nodes;
+mod participation;
 mod pipelines;
 mod seal;
 pub mod server;
@@ -14,9 +15,10 @@ pub mod spool;
 
 use std::{net::SocketAddr, num::NonZeroU32, path::PathBuf};
 
-pub use client::{Client, Participation, RoundResult, Ways};
+pub use client::{Client, PathConfig};
 pub use job::SumJob;
 pub use nodes::Allowed;
+pub use participation::{Participation, RoundResult};
 pub use server::{Observation, Progress, Server, ServerConfig};
 
 use crate::{
@@ -28,7 +30,7 @@ use ciphergram_he::random;
 /// A sum of fewer contributors comes close to telling each one's update.
 pub const FEW: u16 = 3;
 
-/// Why a round did not do what was asked.
+/// A reason why a round failed.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -48,7 +50,7 @@ pub enum Error {
         /// Contributors that the key admits.
         admitted: u32,
     },
-    /// The aggregator refused us, in its words.
+    /// The aggregator refused this client, in its words.
     #[error("refused by {server}: {reason}")]
     Refused {
         /// The aggregator.
@@ -62,7 +64,7 @@ pub enum Error {
         /// Its address.
         server: SocketAddr,
     },
-    /// Chunks of ours were refused for a reason that honest parties do not meet.
+    /// Chunks of this client were refused for a reason that honest parties do not meet.
     #[error("{server} refused chunk {chunk}: {reason}")]
     Rejected {
         /// The aggregator.
@@ -77,11 +79,11 @@ pub enum Error {
     Withheld {
         /// The round.
         round: u32,
-        /// Chunks without a sum.
+        /// The number of chunks without a sum.
         withheld: u32,
-        /// All chunks.
+        /// The number of all chunks.
         chunks: u32,
-        /// Why, for the first.
+        /// The reason for the first.
         reason: String,
     },
     /// A sum of so few that it would come close to telling one client's update.
@@ -89,22 +91,22 @@ pub enum Error {
     TooFewContributors {
         /// The chunk.
         chunk: u32,
-        /// Its contributors.
+        /// The number of its contributors.
         found: usize,
         /// The fewest that are decrypted.
         min_clients: u16,
     },
-    /// The round that is open is over other ranges than those our chunks are sealed under.
+    /// The round that is open is over other ranges than those that chunks are sealed under.
     #[error(
         "the round is over other clipping ranges than those that this contribution is sealed under"
     )]
     RangesChanged,
-    /// What the aggregator said makes no sense.
+    /// The aggregator's terms or sums make no sense.
     #[error("{server} opened a round that makes no sense: {what}")]
     BadRound {
         /// The aggregator.
         server: SocketAddr,
-        /// What makes no sense.
+        /// The part that makes no sense.
         what: &'static str,
     },
     /// A file of node keys that cannot be used.
@@ -112,7 +114,7 @@ pub enum Error {
     NodeFile {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The fault.
         why: String,
     },
     /// A spool file that is not of this contribution.
@@ -120,17 +122,17 @@ pub enum Error {
     Spool {
         /// The file.
         path: PathBuf,
-        /// What is wrong, and what to do.
+        /// The fault, and its remedy.
         why: String,
     },
 }
 
-/// Bytes of a datagram between processes of one host, unless told otherwise: loopback carries more, but no
-/// more is gained.
+/// Bytes of a datagram between processes of one host by default: loopback carries more, but no more
+/// is gained.
 pub const LOOPBACK_DATAGRAM_BYTES: usize = 8900;
 
-/// An endpoint configuration with a fresh random incarnation and seed, for datagrams as long as asked for,
-/// or as the way to `addr`, the peer's or our own, is sure to carry.
+/// Returns an endpoint configuration with a fresh random incarnation and seed, for datagrams of
+/// `datagram_bytes`, or of as many as the path to `addr`, the peer's or our own, is sure to carry.
 fn fresh_endpoint(
     identity: Identity,
     addr: SocketAddr,

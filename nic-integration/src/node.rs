@@ -1,22 +1,22 @@
-//! What a driver or a simulation needs to know of a state machine.
+//! The interface of a state machine to a driver or a simulation.
 
-use crate::proto::{Endpoint, Engine, Origin, Route, Time};
+use crate::proto::{Endpoint, Origin, Pipeline, Route, Time};
 
 /// A state machine between a wire and a clock; events are each machine's own.
 pub trait Node {
-    /// Takes bytes that arrived from `from`; what they are afterwards is the machine's business.
+    /// Takes bytes that arrived from `from`, and may overwrite them.
     fn handle_datagram(&mut self, now: Time, from: Origin, bytes: &mut [u8]);
 
-    /// All that arrived at once was handed over: acts on it.
+    /// Acts on the datagrams handed over since the last call: no more arrived at once.
     fn handle_arrivals(&mut self, _now: Time) {}
 
     /// Lets timers expire.
     fn handle_timeout(&mut self, now: Time);
 
-    /// Appends the next datagram to send to `bytes`, and says where to.
+    /// Appends the next datagram to send to `bytes`. Returns its route.
     fn poll_transmit(&mut self, now: Time, bytes: &mut Vec<u8>) -> Option<Route>;
 
-    /// When [`handle_timeout`](Self::handle_timeout) is next needed.
+    /// Returns when [`handle_timeout`](Self::handle_timeout) is next needed.
     fn poll_timeout(&self) -> Option<Time>;
 }
 
@@ -38,7 +38,7 @@ impl Node for Endpoint {
     }
 }
 
-impl Node for Engine {
+impl Node for Pipeline {
     fn handle_datagram(&mut self, now: Time, from: Origin, bytes: &mut [u8]) {
         Self::handle_datagram(self, now, from, bytes);
     }

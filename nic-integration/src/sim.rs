@@ -1,82 +1,43 @@
 //! A network on virtual time, with faults drawn from one seed.
 //!
-//! Nodes are whatever implements [`Node`]; who they are and when they crash or are suspended is the
-//! caller's to say, by which nodes it hands to [`Network::step`]. A machine is an IP address: cuts
-//! are between machines, and each has a clock. Two runs with the same seed and the same calls are
-//! the same, datagram for datagram. Used by the tests of this crate and of others.
+//! Nodes are anything that implements [`Node`]; the caller decides when they crash or are
+//! suspended, by the nodes that it hands to [`Network::step`]. A machine is an IP address: cuts are
+//! between machines, and each has a clock. Two runs with the same seed and the same calls are the
+//! same, datagram for datagram. Used by the tests of this crate and of others.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use rand_chacha::ChaCha8Rng;
-use rand_core::{Rng, SeedableRng};
-
+use crate::faults::{Delivery, Faults, Injected, Injector};
 use crate::node::Node;
-use crate::proto::{Origin, Route, Time, datagram::HEADER_BYTES, path::MAX_PATHS};
+use crate::proto::{Origin, Route, Time, path::MAX_PATHS};
 
-/// Between the ports of one node's sockets: more nodes than this cannot share an address.
+/// The distance between the ports of one node's sockets: more nodes than this cannot share an
+/// address.
 pub const PORT_STRIDE: u16 = 4000;
 
-/// What a late datagram is held back for at most.
-pub const MAX_LATENESS: Duration = Duration::from_secs(5);
-
-/// How the network misbehaves. Probabilities are per thousand datagrams.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Faults {
-    /// Lost without a trace.
-    pub loss: u32,
-    /// Delivered twice, at independent times.
-    pub duplication: u32,
-    /// Delivered with one bit flipped.
-    pub corruption: u32,
-    /// Cut to their header, if they are longer.
-    pub trimming: u32,
-    /// Marked for congestion (ECN).
-    pub marking: u32,
-    /// Followed by a datagram of random bytes to the same node.
-    pub junk: u32,
-    /// Held back for up to [`MAX_LATENESS`] more: longer than a round may take.
-    pub lateness: u32,
-    /// The shortest delay.
-    pub delay: Duration,
-    /// Up to this much more, drawn per datagram: reordering.
-    pub jitter: Duration,
-}
-
-/// What the network has done.
+/// Counts of what the network did, in datagrams.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// Datagrams handed to a node.
+    /// Faults that were injected.
+    pub injected: Injected,
+    /// Handed to a node.
     pub delivered: u64,
-    /// Lost on purpose.
-    pub lost: u64,
-    /// Delivered twice.
-    pub duplicated: u64,
-    /// Delivered with a flipped bit.
-    pub corrupted: u64,
-    /// Delivered without their payload.
-    pub trimmed: u64,
-    /// Delivered with a mark of congestion.
-    pub marked: u64,
-    /// Random bytes delivered.
-    pub junk: u64,
-    /// Held back for long.
-    pub late: u64,
-    /// Due before one that was sent earlier on the same way.
+    /// Due before one that was sent earlier by the same path.
     pub reordered: u64,
-    /// Lost where the way was cut.
+    /// Lost where the path was cut.
     pub cut: u64,
     /// Addressed to nobody: the node had crashed, or was suspended.
     pub undeliverable: u64,
 }
 
-/// What a machine takes for the time.
+/// A machine's clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Clock {
-    /// What it shows at the network's time zero.
+    /// The time shown at the network's time zero.
     pub offset: Duration,
-    /// How much faster than the network's time it goes, in parts per million; slower below zero.
+    /// Its gain on the network's time, in parts per million; below zero it is slow.
     pub drift_ppm: i32,
 }
 
@@ -87,14 +48,14 @@ impl Clock {
         (1_000_000 + i64::from(self.drift_ppm)).max(1) as u128
     }
 
-    /// What it shows at a time of the network's.
+    /// Returns the time shown at `now`, a time of the network's.
     #[must_use]
     pub fn shows(self, now: Time) -> Time {
         let passed = u128::from(now.0) * self.rate() / Self::MILLION;
         Time(clamped(passed + self.offset.as_nanos()))
     }
 
-    /// The first time of the network's at which it shows `shown`, or later.
+    /// Returns the first time of the network's at which the clock shows `shown`, or later.
     #[must_use]
     pub fn reaches(self, shown: Time) -> Time {
         let passed = u128::from(shown.0).saturating_sub(self.offset.as_nanos());
@@ -110,33 +71,32 @@ struct InFlight {
     from: SocketAddr,
     to: SocketAddr,
     bytes: Vec<u8>,
+    congested: bool,
 }
 
 /// The network: virtual time, datagrams on their way, and a seeded source of trouble.
 pub struct Network {
     now: Time,
-    rng: ChaCha8Rng,
-    faults: Faults,
+    injector: Injector,
     /// By time of arrival; the number keeps arrivals at one instant apart.
     in_flight: BTreeMap<(Time, u64), InFlight>,
     sequence: u64,
-    /// When the last datagram on each way is due.
+    /// The latest arrival by each path.
     latest: BTreeMap<(SocketAddr, SocketAddr), Time>,
-    /// Ways that are cut.
+    /// Pairs of machines, from one to the other, that are cut.
     cuts: BTreeSet<(IpAddr, IpAddr)>,
-    /// Those of machines that do not show the network's time.
+    /// The clocks that do not show the network's time.
     clocks: BTreeMap<IpAddr, Clock>,
     tally: Tally,
 }
 
 impl Network {
-    /// An empty network at time zero.
+    /// Returns an empty network at time zero.
     #[must_use]
     pub fn new(seed: u64, faults: Faults) -> Self {
         Self {
             now: Time::ZERO,
-            rng: ChaCha8Rng::seed_from_u64(seed),
-            faults,
+            injector: Injector::new(faults, seed),
             in_flight: BTreeMap::new(),
             sequence: 0,
             latest: BTreeMap::new(),
@@ -146,21 +106,21 @@ impl Network {
         }
     }
 
-    /// Virtual time.
+    /// Returns the virtual time.
     #[must_use]
     pub fn now(&self) -> Time {
         self.now
     }
 
-    /// What was done so far.
+    /// Returns the counts so far.
     #[must_use]
     pub fn tally(&self) -> Tally {
-        self.tally
+        Tally { injected: self.injector.injected(), ..self.tally }
     }
 
-    /// Changes how the network misbehaves from here on.
+    /// Sets how the network misbehaves from here on.
     pub fn set_faults(&mut self, faults: Faults) {
-        self.faults = faults;
+        self.injector.set_faults(faults);
     }
 
     /// Loses all that one machine sends another from here on. A partition is several cuts.
@@ -183,19 +143,19 @@ impl Network {
         self.clocks.insert(machine, clock);
     }
 
-    /// What the clock of a node's machine shows.
+    /// Returns the time on the clock of a node's machine.
     #[must_use]
     pub fn time_at(&self, node: SocketAddr) -> Time {
         self.clock(node).shows(self.now)
     }
 
-    /// All datagrams on their way: sender, receiver and bytes, in the order of their arrival.
+    /// Returns all datagrams under way: sender, receiver and bytes, in the order of their arrival.
     pub fn in_flight(&self) -> impl ExactSizeIterator<Item = (SocketAddr, SocketAddr, &[u8])> {
         self.in_flight.values().map(|flight| (flight.from, flight.to, &flight.bytes[..]))
     }
 
     /// Sends everything the nodes have to send, then moves time to the next arrival or timer, but
-    /// not beyond `until`, and hands it to its node. `false` once `until` is reached.
+    /// not beyond `until`, and hands it to its node. Returns `false` once `until` is reached.
     pub fn step(&mut self, nodes: &mut [(SocketAddr, &mut dyn Node)], until: Time) -> bool {
         self.collect(nodes);
         let arrival = self.in_flight.first_key_value().map(|((due, _), _)| *due);
@@ -230,38 +190,26 @@ impl Network {
         true
     }
 
-    /// Puts one datagram on its way, faults included.
+    /// Sends one datagram, faults included.
     pub fn send(&mut self, from: SocketAddr, to: SocketAddr, bytes: &[u8]) {
-        if self.chance(self.faults.junk) {
-            let length = self.below(200) as usize;
-            let mut noise = vec![0; length];
-            self.rng.fill_bytes(&mut noise);
-            self.tally.junk += 1;
-            self.launch(from, to, noise);
-        }
+        self.launch(from, to, &mut bytes.to_vec());
+    }
+
+    fn launch(&mut self, from: SocketAddr, to: SocketAddr, bytes: &mut [u8]) {
         if self.cuts.contains(&(from.ip(), to.ip())) {
             self.tally.cut += 1;
             return;
         }
-        if self.chance(self.faults.loss) {
-            self.tally.lost += 1;
-            return;
-        }
-        let copies = if self.chance(self.faults.duplication) { 2 } else { 1 };
-        self.tally.duplicated += copies - 1;
-        for _ in 0..copies {
-            let mut bytes = bytes.to_vec();
-            if bytes.len() > HEADER_BYTES && self.chance(self.faults.trimming) {
-                bytes.truncate(HEADER_BYTES);
-                self.tally.trimmed += 1;
-            }
-            if self.chance(self.faults.corruption) && !bytes.is_empty() {
-                let at = self.below(bytes.len() as u64) as usize;
-                bytes[at] ^= 1 << self.below(8);
-                self.tally.corrupted += 1;
-            }
-            self.launch(from, to, bytes);
-        }
+        let Self { now, injector, in_flight, sequence, latest, tally, .. } = self;
+        injector.inject(bytes, |Delivery { bytes, delay, congested, .. }| {
+            let due = *now + delay;
+            let latest = latest.entry((from, to)).or_default();
+            tally.reordered += u64::from(due < *latest);
+            *latest = due.max(*latest);
+            *sequence += 1;
+            let datagram = InFlight { from, to, bytes: bytes.to_vec(), congested };
+            in_flight.insert((due, *sequence), datagram);
+        });
     }
 
     fn collect(&mut self, nodes: &mut [(SocketAddr, &mut dyn Node)]) {
@@ -269,27 +217,13 @@ impl Network {
         for (from, node) in nodes {
             let now = self.time_at(*from);
             while let Some(to) = node.poll_transmit(now, &mut bytes) {
-                self.send(at(*from, to.via), to.addr, &bytes);
+                self.launch(at(*from, to.via), to.addr, &mut bytes);
                 bytes.clear();
             }
         }
     }
 
-    fn launch(&mut self, from: SocketAddr, to: SocketAddr, bytes: Vec<u8>) {
-        let jitter = self.below(self.faults.jitter.as_nanos() as u64 + 1);
-        let mut due = self.now + self.faults.delay + Duration::from_nanos(jitter);
-        if self.chance(self.faults.lateness) {
-            due = due + Duration::from_nanos(self.below(MAX_LATENESS.as_nanos() as u64));
-            self.tally.late += 1;
-        }
-        let latest = self.latest.entry((from, to)).or_default();
-        self.tally.reordered += u64::from(due < *latest);
-        *latest = due.max(*latest);
-        self.sequence += 1;
-        self.in_flight.insert((due, self.sequence), InFlight { from, to, bytes });
-    }
-
-    /// Hands a datagram to its node, and says which that is.
+    /// Hands a datagram to its node. Returns the node's index, if it is there.
     fn deliver(
         &mut self,
         nodes: &mut [(SocketAddr, &mut dyn Node)],
@@ -307,9 +241,8 @@ impl Network {
             return None;
         };
         let now = self.time_at(datagram.to);
-        let congested = self.chance(self.faults.marking);
-        self.tally.marked += u64::from(congested);
-        let from = Origin { route: Route { via, addr: datagram.from }, congested };
+        let route = Route { via, addr: datagram.from };
+        let from = Origin { route, congested: datagram.congested };
         nodes[index].1.handle_datagram(now, from, &mut datagram.bytes);
         self.tally.delivered += 1;
         Some(index)
@@ -318,17 +251,10 @@ impl Network {
     fn clock(&self, node: SocketAddr) -> Clock {
         self.clocks.get(&node.ip()).copied().unwrap_or_default()
     }
-
-    fn chance(&mut self, per_thousand: u32) -> bool {
-        per_thousand > 0 && self.below(1000) < u64::from(per_thousand)
-    }
-
-    fn below(&mut self, bound: u64) -> u64 {
-        self.rng.next_u64() % bound.max(1)
-    }
 }
 
-/// Where socket `via` of a node is: its first one's port, and so many times [`PORT_STRIDE`] more.
+/// Returns the address of a node's socket `via`: the first socket's port, plus `via` times
+/// [`PORT_STRIDE`].
 #[must_use]
 pub fn at(first: SocketAddr, via: u16) -> SocketAddr {
     SocketAddr::new(first.ip(), first.port().wrapping_add(PORT_STRIDE.wrapping_mul(via)))

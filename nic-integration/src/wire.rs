@@ -6,6 +6,7 @@ pub(crate) mod udp;
 mod waker;
 
 use std::net::SocketAddr;
+use std::task::Waker;
 use std::time::Duration;
 
 use crate::NicError;
@@ -14,21 +15,20 @@ use crate::proto::{Origin, Route};
 pub use capture::{Captured, PcapFile};
 pub use faulty::Faulty;
 pub use udp::{SOCKET_BUFFER_BYTES, UdpWire};
-pub use waker::Waker;
 
 /// The most bytes of a [burst](Wire::send).
 pub const MAX_BURST_BYTES: usize = 65_000;
 
-/// Carries datagrams, unreliably.
-pub trait Wire {
-    /// Where each of its sockets can be reached; there is one at least.
+/// Carries datagrams, unreliably. A process has one for each of its pipelines.
+pub trait Wire: Send + 'static {
+    /// Returns where each of its sockets can be reached; there is one at least.
     ///
     /// # Errors
     ///
     /// [`NicError::Wire`].
     fn local_addrs(&self) -> Result<Vec<SocketAddr>, NicError>;
 
-    /// Where its first socket can be reached.
+    /// Returns where its first socket can be reached.
     ///
     /// # Errors
     ///
@@ -37,15 +37,16 @@ pub trait Wire {
         self.local_addrs().map(|all| all[0])
     }
 
-    /// Datagrams that one burst may hold.
+    /// Returns the most datagrams that one burst may hold.
     fn burst_limit(&self) -> usize;
 
-    /// Sends a burst of datagrams that lie one after the other, of `each` bytes, but for the last, which
-    /// may be shorter. `false` if there is no room just now: then it may be offered again. What
-    /// cannot be sent for any other reason is lost.
+    /// Sends a burst of datagrams that lie one after the other, of `each` bytes, but for the last,
+    /// which may be shorter. Returns `false` if there is no room just now: then it may be offered
+    /// again. A burst that cannot be sent for any other reason is lost.
     fn send(&mut self, to: Route, burst: &[u8], each: usize) -> bool;
 
-    /// Hands over datagrams that arrived, one by one, waiting at most `wait` for the first; how many.
+    /// Hands over datagrams that arrived, one by one, waiting at most `wait` for the first. Returns
+    /// how many they were.
     ///
     /// # Errors
     ///
@@ -56,7 +57,8 @@ pub trait Wire {
         take: &mut dyn FnMut(Origin, &mut [u8]),
     ) -> Result<usize, NicError>;
 
-    /// What ends a wait from another thread.
+    /// Returns a waker that ends the wait of [`receive`](Self::receive) from another thread, or the
+    /// next one if none is going on.
     ///
     /// # Errors
     ///

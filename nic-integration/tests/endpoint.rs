@@ -9,20 +9,22 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use ciphergram_nic::Bytes;
+use ciphergram_nic::faults::Faults;
 use ciphergram_nic::proto::{
-    Cause, Config, Endpoint, Event, Geometry, Identity, NodeId, Peer, Refusal, Stretch, SumConfig,
-    SumRegion, Summer, Time,
+    Accumulator, Cause, ChunkLayout, Config, Endpoint, Event, Identity, NodeId, Peer, Refusal,
+    Shard, SumConfig, SumRegion, Time,
 };
-use ciphergram_nic::sim::{Faults, Network};
+use ciphergram_nic::sim::Network;
 use ciphergram_nic::{NicError, Node};
 
 const ROUGH: Faults = Faults {
-    loss: 300,
-    duplication: 100,
-    corruption: 50,
-    trimming: 50,
-    marking: 40,
-    junk: 50,
+    loss: 300_000,
+    duplication: 100_000,
+    corruption: 50_000,
+    trimming: 50_000,
+    marking: 40_000,
+    junk: 50_000,
     lateness: 0,
     delay: Duration::from_micros(50),
     jitter: Duration::from_millis(2),
@@ -73,7 +75,7 @@ impl Pair {
     }
 }
 
-fn pattern(bytes: usize, salt: usize) -> Arc<[u8]> {
+fn pattern(bytes: usize, salt: usize) -> Bytes {
     (0..bytes).map(|at| (at * 31 + at / 251 + salt) as u8).collect()
 }
 
@@ -86,7 +88,7 @@ fn a_write_lands_in_place_and_counts_its_immediate_once() {
         let data = pattern(30_011, 1);
         let peer = Peer::of(node(2));
         pair.ends[0].write(Time::ZERO, peer, 7, 500, data.clone(), Some(9)).unwrap();
-        pair.ends[0].write(Time::ZERO, peer, 7, 60_000, Arc::from([]), Some(10)).unwrap();
+        pair.ends[0].write(Time::ZERO, peer, 7, 60_000, Bytes::new(), Some(10)).unwrap();
         let [sent, received] = pair.run(Duration::from_secs(9));
         assert_eq!(sent.len(), 2, "seed {seed}: {sent:?}");
         assert!(sent.iter().all(|event| matches!(event, Event::Completed { .. })));
@@ -177,14 +179,14 @@ fn a_withdrawn_region_refuses_the_rest_of_a_message() {
 }
 
 #[test]
-fn what_is_refused_is_never_told_as_done_however_much_there_is() {
+fn what_is_refused_is_never_reported_as_done_however_much_there_is() {
     for seed in 0..20 {
         let mut pair = Pair::new(seed, if seed == 0 { Faults::default() } else { ROUGH });
         pair.ends[1].register_memory(1, 100, None).unwrap();
         let peer = Peer::of(node(2));
         let mut refused = BTreeMap::new();
         for message in 0..500u32 {
-            // Every fourth one has a place to go.
+            // Every fourth one has a target.
             let rkey = if message % 4 == 3 { 1 } else { 9 };
             let id = pair.ends[0].write(Time::ZERO, peer, rkey, 0, pattern(100, 0), None).unwrap();
             refused.insert(id, rkey == 9);
@@ -266,7 +268,7 @@ fn two_that_greet_each_other_at_once_come_to_one_session() {
 
 #[test]
 fn nothing_is_said_when_there_is_nothing_to_say() {
-    let faults = Faults { duplication: 1000, trimming: 500, ..Faults::default() };
+    let faults = Faults { duplication: 1_000_000, trimming: 500_000, ..Faults::default() };
     let mut pair = Pair::new(5, faults);
     pair.ends[1].register_memory(1, 1000, None).unwrap();
     pair.ends[0].write(Time::ZERO, Peer::of(node(2)), 1, 0, pattern(900, 0), None).unwrap();
@@ -308,25 +310,25 @@ fn silence_is_given_up_and_a_restart_is_noticed_at_once() {
     assert_eq!(received.len(), 1);
 }
 
-/// Found by fuzzing: the link that was meant for the process before took the place of the one to the
-/// present process, and ids that this one had used came again, answered already.
+/// Found by fuzzing: the link meant for the process before took the place of the one to the present
+/// process, and ids that this one had used came again, answered already.
 #[test]
 fn two_links_that_become_one_use_no_id_twice() {
     let mut pair = Pair::new(1, Faults::default());
     let write = |pair: &mut Pair, from: usize, peer, byte: u8| {
         let now = pair.network.now();
-        pair.ends[from].write(now, peer, 1, 0, [byte].as_slice().into(), None).unwrap();
+        pair.ends[from].write(now, peer, 1, 0, vec![byte].into(), None).unwrap();
         pair.run(Duration::from_secs(2))
     };
     pair.ends[1].register_memory(1, 1, None).unwrap();
     write(&mut pair, 0, Peer::of(node(2)), 1);
     pair.ends[1] = endpoint(2, 23);
     pair.ends[1].register_memory(1, 1, None).unwrap();
-    // The new process speaks first, and is answered.
+    // The new process sends first, and is answered.
     write(&mut pair, 1, Peer::of(node(1)), 0);
     let present = Peer { node: node(2), incarnation: 23 };
     (2..7).for_each(|byte| drop(write(&mut pair, 0, present, byte)));
-    // Whichever runs: by the link to the one before.
+    // To whichever runs: by the link to the process before.
     let [sent, _] = write(&mut pair, 0, Peer::of(node(2)), 7);
     assert!(sent.iter().all(|event| matches!(event, Event::Unreachable { .. })), "{sent:?}");
     for byte in 8..12 {
@@ -341,22 +343,22 @@ fn queues_are_bounded() {
     let mut end = endpoint(1, 1);
     let peer = Peer::of(node(2));
     while end.room(peer) > 0 {
-        end.write(Time::ZERO, peer, 1, 0, Arc::from([]), None).unwrap();
+        end.write(Time::ZERO, peer, 1, 0, Bytes::new(), None).unwrap();
     }
-    let full = end.write(Time::ZERO, peer, 1, 0, Arc::from([]), None);
+    let full = end.write(Time::ZERO, peer, 1, 0, Bytes::new(), None);
     assert_eq!(full, Err(NicError::NoRoom { peer }));
     let big = end.sum(Time::ZERO, Peer::of(node(3)), 1, 0, 0, 0, 0, pattern(1293, 0));
     assert_eq!(big, Err(NicError::MessageTooLong { bytes: 1293, limit: 1292 }));
 }
 
-/// Three chunks, two of them companions.
+/// Three chunks, two of them a group.
 struct Cut;
 
-impl Geometry for Cut {
+impl ChunkLayout for Cut {
     fn chunk_count(&self) -> u32 {
         3
     }
-    fn companions(&self, chunk: u32) -> Range<u32> {
+    fn group(&self, chunk: u32) -> Range<u32> {
         if chunk == 2 { 2..3 } else { 0..2 }
     }
     fn chunk_bytes(&self, chunk: u32) -> usize {
@@ -370,22 +372,22 @@ impl Geometry for Cut {
 /// Adds bytes as integers; remembers every addition.
 struct Ledger(Arc<Mutex<Vec<(u32, u8)>>>);
 
-/// A region of round 4 in two stretches, which closes chunks of two.
+/// A region of round 4 in two shards, which closes chunks of two.
 fn region(contributors: u16, ledger: &Arc<Mutex<Vec<(u32, u8)>>>) -> SumRegion {
-    let stretches =
-        [0..2, 2..3].map(|chunks| Stretch { chunks, summer: Box::new(Ledger(ledger.clone())) });
+    let shards =
+        [0..2, 2..3].map(|chunks| Shard { chunks, accumulator: Box::new(Ledger(ledger.clone())) });
     let config = SumConfig {
         round: 4,
         contributors,
         target: 2,
         digest_key: [8; 32],
-        geometry: Box::new(Cut),
-        stretches: stretches.into(),
+        layout: Box::new(Cut),
+        shards: shards.into(),
     };
     SumRegion::new(config).unwrap()
 }
 
-impl Summer for Ledger {
+impl Accumulator for Ledger {
     fn check(&mut self, _: Range<u32>, payload: &[u8]) -> Result<(), Refusal> {
         if payload.contains(&255) { Err(Refusal::InvalidCiphertext) } else { Ok(()) }
     }
@@ -410,7 +412,9 @@ fn a_sum_adds_whole_datagrams_exactly_once_or_not_at_all() {
     let mut send = |round, contributor, chunk, offset, data: &[u8]| {
         let now = pair.network.now();
         let peer = Peer::of(node(2));
-        pair.ends[0].sum(now, peer, 6, round, contributor, chunk, offset, data.into()).unwrap();
+        pair.ends[0]
+            .sum(now, peer, 6, round, contributor, chunk, offset, Bytes::copy_from_slice(data))
+            .unwrap();
         let [mut sent, received] = pair.run(Duration::from_secs(1));
         let status = match sent.pop() {
             Some(Event::Completed { .. }) => Ok(()),
@@ -447,7 +451,7 @@ fn a_sum_adds_whole_datagrams_exactly_once_or_not_at_all() {
     let mut late = |data: &[u8]| {
         let now = pair.network.now();
         let peer = Peer::of(node(2));
-        pair.ends[0].sum(now, peer, 6, 4, 69, 2, 16, data.into()).unwrap();
+        pair.ends[0].sum(now, peer, 6, 4, 69, 2, 16, Bytes::copy_from_slice(data)).unwrap();
         pair.run(Duration::from_secs(1))
     };
     let [sent, received] = late(&[9; 4]);
@@ -457,10 +461,9 @@ fn a_sum_adds_whole_datagrams_exactly_once_or_not_at_all() {
     assert_eq!(*ledger.lock().unwrap(), expected);
 }
 
-/// What arrives together is added together, and what is wrong with one datagram is its own sender's
-/// trouble.
+/// Datagrams that arrive together are added together, and a fault of one affects no other.
 #[test]
-fn sums_that_arrive_together_are_told_apart() {
+fn sums_that_arrive_together_are_answered_apart() {
     let mut pair = Pair::new(3, Faults::default());
     let ledger = Arc::new(Mutex::new(Vec::new()));
     let region = region(9, &ledger);
@@ -470,7 +473,9 @@ fn sums_that_arrive_together_are_told_apart() {
         let (now, peer) = (pair.network.now(), Peer::of(node(2)));
         let queue = |&(contributor, chunk, data): &(u16, u32, &[u8])| {
             let offset = u64::from(chunk) * 8;
-            pair.ends[0].sum(now, peer, 6, 4, contributor, chunk, offset, data.into()).unwrap()
+            pair.ends[0]
+                .sum(now, peer, 6, 4, contributor, chunk, offset, Bytes::copy_from_slice(data))
+                .unwrap()
         };
         let messages: Vec<_> = datagrams.iter().map(queue).collect();
         let [sent, _] = pair.run(Duration::from_secs(1));
@@ -484,10 +489,10 @@ fn sums_that_arrive_together_are_told_apart() {
             });
             found.expect("an answer to each")
         };
-        let told: Vec<_> = messages.into_iter().map(status).collect();
-        (told, std::mem::take(&mut *ledger.lock().unwrap()))
+        let statuses: Vec<_> = messages.into_iter().map(status).collect();
+        (statuses, std::mem::take(&mut *ledger.lock().unwrap()))
     };
-    // The handshake, so that what follows leaves at once.
+    // The handshake, so that later datagrams leave at once.
     assert_eq!(send(&[]), (vec![], vec![]));
     let bad = Err(Refusal::InvalidCiphertext);
     // One of three that follow one another, in the middle.
@@ -503,7 +508,7 @@ fn sums_that_arrive_together_are_told_apart() {
     assert_eq!(send(&full), (vec![Ok(()), Err(Refusal::RoundClosed)], vec![(1, 4)]));
 }
 
-/// Chunks 0 and 1 leave together: what was found of them does not outlast the next bit.
+/// Chunks 0 and 1 are a group: the result of its check does not outlast the next bit.
 #[test]
 fn companions_of_other_contributors_are_withheld_until_they_are_of_the_same() {
     let mut pair = Pair::new(3, Faults::default());
@@ -512,7 +517,7 @@ fn companions_of_other_contributors_are_withheld_until_they_are_of_the_same() {
     pair.ends[1].register_sum(6, region).unwrap();
     let mut send = |chunk: u32, data: &[u8]| {
         let (now, peer, offset) = (pair.network.now(), Peer::of(node(2)), u64::from(chunk) * 8);
-        pair.ends[0].sum(now, peer, 6, 4, 5, chunk, offset, data.into()).unwrap();
+        pair.ends[0].sum(now, peer, 6, 4, 5, chunk, offset, Bytes::copy_from_slice(data)).unwrap();
         pair.run(Duration::from_secs(1));
         let region = pair.ends[1].sum_region(6).unwrap();
         region.close(chunk);

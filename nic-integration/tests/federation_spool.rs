@@ -168,7 +168,7 @@ fn only_its_owner_can_read_it() {
     assert_eq!(fs::metadata(&place.path).unwrap().permissions().mode() & 0o777, 0o600);
 }
 
-/// What may befall a file.
+/// Mishaps of a file.
 #[derive(Clone, Debug)]
 enum Harm {
     Set(prop::sample::Index, u8),

@@ -9,14 +9,17 @@ mod world;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::ops::ControlFlow;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ciphergram_nic::Driver;
 use ciphergram_nic::driver::MAX_SLEEP;
+use ciphergram_nic::faults::{Faults, MILLION};
+use ciphergram_nic::proto::Origin;
+use ciphergram_nic::relay::{Line, Switch};
 use ciphergram_nic::round::{
-    Aggregator, AggregatorConfig, Contributor, ContributorConfig, ContributorEvent, End, Layout,
+    Aggregator, AggregatorConfig, Contributor, ContributorConfig, ContributorEvent, End, SumLayout,
 };
-use ciphergram_nic::wire::{UdpWire, Wire};
+use ciphergram_nic::wire::{Faulty, UdpWire, Wire};
 use world::{CHUNKS, Integers, Issue, node, process, server, values, words};
 
 fn loopback(port: u16) -> SocketAddr {
@@ -41,7 +44,7 @@ fn contribute(aggregator: SocketAddr, number: u16) -> (Vec<Vec<u64>>, End) {
             while let Some(event) = node.poll_event() {
                 match event {
                     ContributorEvent::Opened(_) => {
-                        node.accept(now, Layout { chunks: CHUNKS, sum_bytes: 64 }).unwrap();
+                        node.accept(now, SumLayout { chunks: CHUNKS, sum_bytes: 64 }).unwrap();
                         next = 0;
                     }
                     ContributorEvent::Sum { chunk, bytes, .. } => {
@@ -134,4 +137,44 @@ fn a_dead_peer_does_not_stop_the_socket() {
     }
     let expected: [&[u8]; 3] = [b"still here", b"and once m", b"ore"];
     assert_eq!(found, expected.map(|bytes| (me.into(), bytes.to_vec())));
+}
+
+#[test]
+fn a_faulty_wire_marks_doubles_and_holds_back() {
+    let delay = Duration::from_millis(20);
+    let faults = Faults { duplication: MILLION, marking: MILLION, delay, ..Faults::default() };
+    let mut wire = Faulty::new(UdpWire::bind(loopback(0)).unwrap(), faults, 1);
+    let me = wire.local_addr().unwrap();
+    let begin = Instant::now();
+    assert!(wire.send(me.into(), b"late", 4));
+    let mut found = vec![];
+    while found.len() < 2 {
+        let wait = Duration::from_secs(1);
+        let mut take =
+            |from: Origin, bytes: &mut [u8]| found.push((from.congested, bytes.to_vec()));
+        wire.receive(wait, &mut take).unwrap();
+    }
+    assert_eq!(found, [(true, b"late".to_vec()), (true, b"late".to_vec())]);
+    assert!(begin.elapsed() >= delay);
+}
+
+#[test]
+fn a_switch_marks_congestion_both_ways() {
+    let mut server = UdpWire::bind(loopback(0)).unwrap();
+    let mut client = UdpWire::bind(loopback(0)).unwrap();
+    let faults = Faults { marking: MILLION, ..Faults::default() };
+    let to = server.local_addr().unwrap();
+    let mut switch = Switch::bind(loopback(0), to, faults, Line::default(), 1).unwrap();
+    let through = switch.local_addr().unwrap();
+    let switching = thread::spawn(move || switch.run(Some(Duration::from_secs(2))));
+    let receive = |wire: &mut UdpWire| {
+        let mut found = vec![];
+        wire.receive(Duration::from_secs(5), &mut |from, _| found.push(from)).unwrap();
+        found[0]
+    };
+    assert!(client.send(through.into(), b"there", 5));
+    let there = receive(&mut server);
+    assert!(server.send(there.route, b"back", 4));
+    assert!(there.congested && receive(&mut client).congested);
+    switching.join().unwrap().unwrap();
 }

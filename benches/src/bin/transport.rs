@@ -9,7 +9,10 @@ use ciphergram_benches::transport::{
     Failure, Libfabric, Setting, Wait, ceiling, sums, sums_insecure_1024, trips, writes,
 };
 use ciphergram_he::Scheme;
-use ciphergram_nic::proto::Suite;
+use ciphergram_nic::{
+    faults::{Faults, MILLION},
+    proto::Suite,
+};
 
 const MEBIBYTE: usize = 1 << 20;
 const LONG: usize = 8900;
@@ -77,20 +80,24 @@ impl Table {
                 let setting = Setting { suite, ..Setting::of(bytes) };
                 plain = self.row(&name, limit, |span| writes(setting, MEBIBYTE, span))?;
             }
-            for (engines, what) in [([1; 2], ""), ([2, 1], " to 2 engines")] {
+            for (pipelines, what) in [([1; 2], ""), ([2, 1], " to 2 pipelines")] {
                 for scheme in [Scheme::CkksSum, Scheme::Paillier2048] {
                     let name = format!("SUM of {scheme}{what}, {bytes}-byte datagrams, of WRITE");
-                    let setting = Setting { engines, ..Setting::of(bytes) };
+                    let setting = Setting { pipelines, ..Setting::of(bytes) };
                     self.row(&name, plain, |span| sums(setting, scheme, span))?;
                 }
             }
             let name = format!("SUM of paillier-1024 (insecure), {bytes}-byte datagrams, of WRITE");
             self.row(&name, plain, |span| sums_insecure_1024(Setting::of(bytes), span))?;
-            let setting = Setting { engines: [2; 2], ..Setting::of(bytes) };
-            let name = format!("WRITE, {bytes}-byte datagrams, 2 engines to 2, of one to one");
+            let setting = Setting { pipelines: [2; 2], ..Setting::of(bytes) };
+            let name = format!("WRITE, {bytes}-byte datagrams, 2 pipelines to 2, of one to one");
             self.row(&name, plain, |span| writes(setting, MEBIBYTE, span))?;
-            for (what, loss, trimming) in [("lost", 10, 0), ("trimmed", 0, 10)] {
-                let setting = Setting { loss, trimming, ..Setting::of(bytes) };
+            let (lost, trimmed) = (
+                Faults { loss: MILLION / 100, ..Faults::default() },
+                Faults { trimming: MILLION / 100, ..Faults::default() },
+            );
+            for (what, faults) in [("lost", lost), ("trimmed", trimmed)] {
+                let setting = Setting { faults, ..Setting::of(bytes) };
                 let name = format!("WRITE, {bytes}-byte datagrams, 1 % {what}, of none");
                 self.row(&name, plain, |span| writes(setting, MEBIBYTE, span))?;
             }

@@ -4,15 +4,13 @@ use std::{
     collections::BTreeMap,
     net::Ipv4Addr,
     ops::ControlFlow,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::atomic::{AtomicBool, Ordering},
     thread,
     time::{Duration, Instant},
 };
 
 use ciphergram_nic::{
+    Bytes,
     driver::MAX_SLEEP,
     proto::{Endpoint, Event, MessageId, Peer, Time},
     wire::{MAX_BURST_BYTES, UdpWire, Wire as _},
@@ -102,7 +100,7 @@ fn send(
 pub fn writes(setting: Setting, message_bytes: usize, span: Duration) -> Result<f64, Failure> {
     let Pair { mut waits, contacts, node } = Pair::new(setting)?;
     waits.endpoint.register_memory(MEMORY, message_bytes, None)?;
-    let data: Arc<[u8]> = vec![7; message_bytes].into();
+    let data: Bytes = vec![7; message_bytes].into();
     let to = Peer::of(node);
     goodput((waits, contacts), to, LONG_AHEAD, span, &mut |endpoint, now| {
         Ok((endpoint.write(now, to, MEMORY, 0, data.clone(), None)?, message_bytes))

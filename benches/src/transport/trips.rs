@@ -2,15 +2,13 @@
 
 use std::{
     ops::ControlFlow,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::atomic::{AtomicBool, Ordering},
     thread,
     time::{Duration, Instant},
 };
 
 use ciphergram_nic::{
+    Bytes,
     driver::MAX_SLEEP,
     proto::{Endpoint, Event, Peer, Time},
 };
@@ -48,7 +46,7 @@ pub fn trips(
     let Pair { mut waits, mut contacts, node } = Pair::new(setting)?;
     waits.endpoint.register_memory(MEMORY, message_bytes, None)?;
     contacts.endpoint.register_memory(MEMORY, message_bytes, None)?;
-    let data: Arc<[u8]> = vec![7; message_bytes].into();
+    let data: Bytes = vec![7; message_bytes].into();
     let sleep = if polling { Duration::ZERO } else { MAX_SLEEP };
     let stop = AtomicBool::new(false);
     let mut times = vec![];

@@ -6,12 +6,13 @@ use ciphergram_he::{AnyKey, Error, codec::RangesFile};
 use ciphergram_nic::{
     federation::{self, Client, Participation},
     proto::path::MAX_PATHS,
+    wire::UdpWire,
 };
 use serde_json::{Value, json};
 
 use super::decrypt::{output, output_name};
 use crate::{
-    args::{Join, Ways, Wire},
+    args::{Join, PathConfig, Wire},
     engines::engine,
     failure::Failure,
     files, nodes,
@@ -28,13 +29,13 @@ pub(crate) fn run(args: &Join) -> Result<(), Failure> {
             return Err(Failure::Misuse(text.into()));
         }
     }
-    let Ways { paths, split, wire } = args.ways;
+    let PathConfig { paths, split, wire } = args.path_config;
     if paths * split > MAX_PATHS as u16 {
         let text = format!("--paths {paths} --split {split}: no more than {MAX_PATHS} in all");
         return Err(Failure::Misuse(text));
     }
-    let Wire { datagram: datagram_bytes, engines, poll } = wire;
-    let ways = federation::Ways { engines, paths, flows: split, poll, datagram_bytes };
+    let Wire { datagram: datagram_bytes, pipelines, poll } = wire;
+    let path_config = federation::PathConfig { paths, flows: split, poll, datagram_bytes };
     let update = files::read_update(&args.input)?;
     let spool = args.spool.clone().unwrap_or_else(|| {
         let mut name = OsString::from(&args.out);
@@ -50,9 +51,11 @@ pub(crate) fn run(args: &Join) -> Result<(), Failure> {
         spool: Some(&spool),
         min_clients: args.min_clients,
         patience: args.wait,
+        keep_fields: false,
     };
     let (identity, node) = nodes::client(args)?;
-    let mut client = Client::new(args.server, node, args.client, identity, ways)?;
+    let wires = UdpWire::bind_towards(args.server, pipelines, path_config.sockets())?;
+    let mut client = Client::new(wires, args.server, node, args.client, identity, path_config)?;
     if let Some(path) = &args.capture {
         client.capture(files::create(path)?)?;
     }

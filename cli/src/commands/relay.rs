@@ -1,6 +1,9 @@
 //! `ciphergram relay`.
 
-use ciphergram_nic::relay::{Faults, Switch, Tally};
+use ciphergram_nic::{
+    faults::Faults,
+    relay::{Line, Switch, Tally},
+};
 use serde_json::{Value, json};
 
 use crate::{args::Relay, failure::Failure, report::say};
@@ -11,13 +14,14 @@ pub(crate) fn run(args: &Relay) -> Result<(), Failure> {
         duplication: args.duplicate,
         corruption: args.corrupt,
         trimming: args.trim,
+        marking: args.mark,
         delay: args.delay,
         jitter: args.jitter,
-        rate: args.rate,
-        queue: args.queue as usize,
-        trim_on_full: args.trim_on_full,
+        ..Faults::default()
     };
-    let mut switch = Switch::bind(args.listen, args.to, faults, args.seed)?;
+    let (queue, trim_on_full) = (args.queue as usize, args.trim_on_full);
+    let bottleneck = Line { rate: args.rate, queue, trim_on_full };
+    let mut switch = Switch::bind(args.listen, args.to, faults, bottleneck, args.seed)?;
     let listening = switch.local_addr()?;
     let value = json!({"event": "listening", "address": listening.to_string()});
     say(args.json, &value, || format!("listening on {listening}, for {}", args.to));
@@ -40,24 +44,26 @@ pub(crate) fn run(args: &Relay) -> Result<(), Failure> {
 }
 
 fn counts(t: &Tally) -> Value {
+    let injected = t.injected;
     json!({
         "received": t.received, "forwarded": t.forwarded, "reordered": t.reordered,
-        "lost": t.lost, "duplicated": t.duplicated, "corrupted": t.corrupted,
-        "trimmed": t.trimmed, "trimmed_full": t.trimmed_full, "dropped_full": t.dropped,
+        "lost": injected.lost, "duplicated": injected.duplicated, "corrupted": injected.corrupted,
+        "trimmed": injected.trimmed, "marked": injected.marked, "trimmed_full": t.trimmed_full, "dropped_full": t.dropped,
     })
 }
 
 fn line(t: &Tally) -> String {
     format!(
         "{} datagrams received, {} forwarded, {} of them overtaken; {} lost, {} doubled, {} with a \
-         flipped bit, {} cut to their header; of a full queue {} cut, {} dropped",
+         flipped bit, {} cut to their header, {} marked for congestion; of a full queue {} cut, {} dropped",
         t.received,
         t.forwarded,
         t.reordered,
-        t.lost,
-        t.duplicated,
-        t.corrupted,
-        t.trimmed,
+        t.injected.lost,
+        t.injected.duplicated,
+        t.injected.corrupted,
+        t.injected.trimmed,
+        t.injected.marked,
         t.trimmed_full,
         t.dropped
     )

@@ -8,6 +8,7 @@ use ciphergram_he::PublicKey;
 use ciphergram_nic::{
     federation::{FEW, Observation, Server, ServerConfig, server::default_min_clients},
     round::{AggregatorEvent, RoundSummary},
+    wire::UdpWire,
 };
 use serde_json::{Value, json};
 
@@ -35,7 +36,6 @@ pub(crate) fn run(args: &Serve) -> Result<(), Failure> {
     }
     let (identity, allowed) = nodes::server(args)?;
     let config = ServerConfig {
-        listen: args.listen,
         identity,
         allowed,
         clients: args.clients,
@@ -43,11 +43,11 @@ pub(crate) fn run(args: &Serve) -> Result<(), Failure> {
         rounds: args.rounds,
         join_deadline: args.join_deadline,
         round_deadline: args.deadline,
-        engines: args.wire.engines,
         poll: args.wire.poll,
         datagram_bytes: args.wire.datagram,
     };
-    let mut server = Server::bind(key, engine(args.place.engine), config)?;
+    let wires = UdpWire::bind_all(args.listen, args.wire.pipelines, 1)?;
+    let mut server = Server::new(wires, key, engine(args.place.engine), config)?;
     if let Some(path) = &args.capture {
         server.capture(files::create(path)?)?;
     }

@@ -46,7 +46,7 @@ table inet ciphergram {
   }
 }";
 
-/// What the ends lose of what arrives, and mark as a full queue would, where no relay is between: by engine of
+/// What the ends lose of what arrives, and mark as a full queue would, where no relay is between: by pipeline of
 /// the aggregator.
 const DIRECT: &str = "
 table inet ciphergram {
@@ -153,14 +153,19 @@ impl Net {
     }
 
     /// Without a relay: what the kernel lost and marked, and how many datagrams came to the aggregator's first
-    /// engine and to its second.
+    /// pipeline and to its second.
     pub(crate) fn check_direct(&self) {
         let server = &self.ends()[0];
         let sum = |what: &str| self.ends().iter().map(|end| counted(end, what)).sum::<u64>();
         let (lost, marked) = (sum("lost"), sum("marked"));
-        let engines = [counted(server, "first"), counted(server, "second")];
-        println!("  nft dropped {lost} datagrams and marked {marked}; {engines:?} came to engines");
-        assert!(lost > 0 && marked > 0 && engines.iter().all(|&count| count > 20), "{engines:?}");
+        let pipelines = [counted(server, "first"), counted(server, "second")];
+        println!(
+            "  nft dropped {lost} datagrams and marked {marked}; {pipelines:?} came to pipelines"
+        );
+        assert!(
+            lost > 0 && marked > 0 && pipelines.iter().all(|&count| count > 20),
+            "{pipelines:?}"
+        );
     }
 
     /// What became of datagrams: those that nft counted and dropped, and those of which a header arrived.

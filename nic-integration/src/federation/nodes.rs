@@ -13,10 +13,10 @@ use zeroize::Zeroizing;
 use super::Error;
 use crate::proto::{Identity, NodeId};
 
-/// The nodes that may take part, and the one contributor that each may be, if it is said.
+/// The nodes that may take part, each with the one contributor that it may be, or none for any.
 pub type Allowed = BTreeMap<NodeId, Option<u16>>;
 
-/// A fresh identity.
+/// Draws a fresh identity.
 ///
 /// # Errors
 ///
@@ -38,7 +38,7 @@ pub fn read_identity(path: &Path) -> Result<Identity, Error> {
         .map_err(|_| bad(path, "no identity; `ciphergram identity --out FILE` makes one".into()))
 }
 
-/// Writes an identity file, readable by its owner only. It names the node in a comment.
+/// Writes an identity file, readable by its owner only, which names the node in a comment.
 ///
 /// # Errors
 ///
@@ -49,12 +49,12 @@ pub fn write_identity(path: &Path, identity: &Identity) -> Result<(), Error> {
     write(path, text.as_bytes(), 0o600)
 }
 
-/// Reads a file that says who may take part: a node key and a contributor's number a line, `*` in place
-/// of the number for any; `#` begins a comment.
+/// Reads a file of the nodes that may take part: a node key and a contributor's number a line, `*`
+/// in place of the number for any; `#` begins a comment.
 ///
 /// # Errors
 ///
-/// It is missing, or a line says something else, or one node twice; path and line are named.
+/// It is missing, a line is something else, or one node is there twice; path and line are named.
 pub fn read_allowed(path: &Path) -> Result<Allowed, Error> {
     let text = read(path)?;
     let mut allowed = Allowed::new();
@@ -78,7 +78,7 @@ pub fn read_allowed(path: &Path) -> Result<Allowed, Error> {
     Ok(allowed)
 }
 
-/// Writes a file that says who may take part.
+/// Writes a file of the nodes that may take part.
 ///
 /// # Errors
 ///
@@ -112,7 +112,7 @@ pub fn write_node(path: &Path, node: NodeId) -> Result<(), Error> {
     write(path, format!("{node}\n").as_bytes(), 0o644)
 }
 
-/// Lines that say something, and their numbers.
+/// Returns the lines that hold more than a comment, and their numbers.
 fn content(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let lines = text.lines().map(|line| line.split('#').next().unwrap_or("").trim());
     (1..).zip(lines).filter(|(_, line)| !line.is_empty())

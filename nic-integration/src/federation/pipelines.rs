@@ -1,65 +1,74 @@
-//! A process's sockets, and the threads of its engines.
+//! The pipelines of one process: a driver and a thread for each wire.
 
-use std::{fs::File, net::SocketAddr, sync::Arc};
+use std::{fs::File, net::SocketAddr, task::Waker};
 
 use crate::{
-    Crew, Driver, NicError,
-    proto::{Bell, Engine},
-    wire::{Captured, PcapFile, UdpWire, Wire},
+    Driver, NicError, PipelineThreads,
+    proto::{MAX_PIPELINES, Pipeline},
+    wire::{Captured, PcapFile, Wire},
 };
 
-/// One driver for each engine: the first is the caller's, the others get threads when there is work.
-pub(super) struct Pipelines {
-    pub(super) first: Driver<Captured<UdpWire>>,
-    others: Vec<Driver<Captured<UdpWire>>>,
-    crew: Option<Crew>,
+/// One driver for each pipeline: the first is the caller's, the others get threads when there is
+/// work.
+pub(super) struct Pipelines<W> {
+    pub(super) first: Driver<Captured<W>>,
+    others: Vec<Driver<Captured<W>>>,
+    threads: Option<PipelineThreads>,
 }
 
-impl Pipelines {
-    /// Binds an address for the first engine and the following ports for the others, so many sockets to
-    /// each; any ports, if port 0 is asked for.
-    pub(super) fn bind(
-        addr: SocketAddr,
-        engines: u16,
-        sockets: u16,
-        poll: bool,
-    ) -> Result<Self, NicError> {
-        let bind = |addr| Ok::<_, NicError>(Captured::new(UdpWire::bind_many(addr, sockets)?));
-        let mut first = Driver::new(bind(addr)?);
+impl<W: Wire> Pipelines<W> {
+    /// Takes a wire for each pipeline, whose datagrams leave from `sockets` sockets each.
+    ///
+    /// # Errors
+    ///
+    /// [`NicError::Pipelines`] if there is no wire; [`NicError::Paths`] if one has fewer sockets;
+    /// [`NicError::Wire`].
+    pub(super) fn new(wires: Vec<W>, sockets: u16, poll: bool) -> Result<Self, NicError> {
+        for wire in &wires {
+            let (sockets, most) = (usize::from(sockets), wire.local_addrs()?.len());
+            if sockets > most {
+                return Err(NicError::Paths { sockets, most });
+            }
+        }
+        let mut wires = wires.into_iter().map(Captured::new);
+        let none = NicError::Pipelines { pipelines: 0, most: MAX_PIPELINES };
+        let mut first = Driver::new(wires.next().ok_or(none)?);
         first.set_polling(poll);
-        let others = (1..engines).map(|engine| {
-            let port = match addr.port() {
-                0 => Some(0),
-                port => port.checked_add(engine),
-            };
-            let port =
-                port.ok_or(NicError::Engines { engines, most: u16::MAX - addr.port() + 1 })?;
-            Ok(first.beside(bind(SocketAddr::new(addr.ip(), port))?))
-        });
-        let others = others.collect::<Result<_, NicError>>()?;
-        Ok(Self { first, others, crew: None })
+        let others = wires.map(|wire| first.beside(wire)).collect();
+        Ok(Self { first, others, threads: None })
     }
 
-    /// Where the engines from the second on listen.
+    /// Returns the number of pipelines; before the threads begin.
+    pub(super) fn count(&self) -> u16 {
+        1 + self.others.len() as u16
+    }
+
+    /// Returns the address of the first pipeline.
+    pub(super) fn local_addr(&self) -> Result<SocketAddr, NicError> {
+        self.first.wire().local_addr()
+    }
+
+    /// Returns the ports of the pipelines from the second on; before the threads begin.
     pub(super) fn ports(&self) -> Result<Vec<u16>, NicError> {
         self.others.iter().map(|driver| Ok(driver.wire().local_addr()?.port())).collect()
     }
 
-    /// Also writes every datagram of every engine to a file; before the threads begin.
+    /// Also writes every datagram of every pipeline to a file; before the threads begin.
     pub(super) fn capture(&mut self, file: File) -> Result<(), NicError> {
         let file = PcapFile::new(file)?;
         let mut all = [&mut self.first].into_iter().chain(&mut self.others);
         all.try_for_each(|driver| driver.wire_mut().capture(file.clone()))
     }
 
-    /// Gives the engines from the second on their threads, if there are any and they have none yet.
+    /// Gives the pipelines from the second on their threads, if there are any and they have none
+    /// yet.
     pub(super) fn start(
         &mut self,
-        detach: impl FnOnce(Arc<dyn Bell>) -> Vec<Engine>,
+        detach: impl FnOnce(Vec<Waker>) -> Vec<Pipeline>,
     ) -> Result<(), NicError> {
         let others = std::mem::take(&mut self.others);
         if !others.is_empty() {
-            self.crew = Some(Crew::start(&mut self.first, others, detach)?);
+            self.threads = Some(PipelineThreads::start(&mut self.first, others, detach)?);
         }
         Ok(())
     }

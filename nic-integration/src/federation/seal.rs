@@ -3,46 +3,46 @@
 
 use std::{
     path::PathBuf,
-    sync::{Arc, mpsc::SyncSender},
+    sync::mpsc::SyncSender,
     time::{Duration, Instant},
 };
 
-use ciphergram_accel::{Engine, random::StreamRng};
-use ciphergram_he::{Agreement, KeyRef, Quantised, Sealer, Ticket, Update};
+use bytes::Bytes;
+use ciphergram_accel::random::StreamRng;
+use ciphergram_he::{Agreement, Quantised, Sealer, Ticket};
+use zeroize::Zeroizing;
 
 use super::{
     Error,
+    participation::Participation,
     spool::{Spool, SpoolHeader},
 };
 
-/// What the sealing thread hands over.
+/// A message of the sealing thread.
 pub(super) enum Sealed {
-    /// Integers and clipping, for the caller's own account.
+    /// The update is quantised.
     Quantised {
-        /// The integers.
-        fields: Vec<u32>,
+        /// The integers, if they are to be kept.
+        fields: Option<Zeroizing<Vec<u32>>>,
         /// Values out of range, for each tensor.
         clipped: Vec<usize>,
-        /// What it took.
+        /// Time that it took.
         busy: Duration,
     },
     /// The next chunks, on disk already.
     Chunks {
         /// Their bytes.
-        bytes: Vec<u8>,
-        /// What encrypting them took.
+        bytes: Bytes,
+        /// Time that encrypting them took.
         busy: Duration,
     },
-    /// It cannot go on.
+    /// The thread cannot go on.
     Failed(Error),
 }
 
-/// What the sealing thread works from.
+/// The input of the sealing thread.
 pub(super) struct SealTask<'a> {
-    pub key: KeyRef<'a>,
-    pub engine: Arc<dyn Engine>,
-    pub update: &'a Update,
-    pub weight: u64,
+    pub job: &'a Participation<'a>,
     pub agreement: Agreement,
     /// The seed of the rounding: one contribution is rounded one way, however often it is begun.
     pub rounding: [u8; 32],
@@ -50,7 +50,7 @@ pub(super) struct SealTask<'a> {
     pub spool: SpoolState,
 }
 
-/// Where sealed chunks go before they are sent.
+/// The place of sealed chunks before they are sent.
 pub(super) enum SpoolState {
     /// Nowhere: a restart would be refused.
     None,
@@ -70,17 +70,14 @@ impl SealTask<'_> {
     }
 
     fn seal(self, out: &SyncSender<Sealed>) -> Result<(), Error> {
-        let public = self.key.public();
+        let Self { job, agreement, .. } = self;
+        let (public, engine) = (job.key.public(), job.engine.clone());
         let mut clock = Instant::now();
         let mut rng = StreamRng::from_seed(&self.rounding);
-        let update = Quantised::new(
-            self.update,
-            &self.agreement,
-            self.weight,
-            public.parameters(),
-            &mut rng,
-        )?;
-        let (fields, clipped) = (update.fields().to_vec(), update.clipped().to_vec());
+        let parameters = public.parameters();
+        let update = Quantised::new(job.update, &agreement, job.weight, parameters, &mut rng)?;
+        let fields = job.keep_fields.then(|| Zeroizing::new(update.fields().to_vec()));
+        let clipped = update.clipped().to_vec();
         let quantising = clock.elapsed();
         // Waits for the disk, which is no work of this stage.
         let mut spool = match self.spool {
@@ -89,7 +86,7 @@ impl SealTask<'_> {
             SpoolState::Resumed(spool) => Some(spool),
         };
         clock = Instant::now();
-        let mut sealer = Sealer::new(self.key, self.engine, update, self.ticket)?;
+        let mut sealer = Sealer::new(self.job.key, engine, update, self.ticket)?;
         let busy = quantising + clock.elapsed();
         let mut wanted = out.send(Sealed::Quantised { fields, clipped, busy }).is_ok();
         while wanted {
@@ -99,7 +96,7 @@ impl SealTask<'_> {
             if let Some(spool) = &mut spool {
                 spool.append(&bytes)?;
             }
-            wanted = out.send(Sealed::Chunks { bytes, busy }).is_ok();
+            wanted = out.send(Sealed::Chunks { bytes: bytes.into(), busy }).is_ok();
         }
         Ok(())
     }

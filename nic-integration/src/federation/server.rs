@@ -1,4 +1,4 @@
-//! The aggregator as a process: public material, sockets, one loop.
+//! The aggregator as a process: public material, wires, one loop.
 
 use std::{
     collections::BTreeMap, fs::File, net::SocketAddr, ops::ControlFlow, sync::Arc, time::Duration,
@@ -16,17 +16,16 @@ use crate::{
     wire::Wire,
 };
 
-/// How many of `declared` clients a sum needs by default: three, or all if there are fewer.
+/// Returns the number of `declared` clients that a sum needs by default: three, or all if there are
+/// fewer.
 #[must_use]
 pub fn default_min_clients(declared: u16) -> u16 {
     declared.min(FEW)
 }
 
-/// What an aggregator is told.
+/// An aggregator's settings.
 #[derive(Clone)]
 pub struct ServerConfig {
-    /// Where to listen.
-    pub listen: SocketAddr,
     /// The aggregator's node key.
     pub identity: Identity,
     /// The nodes that may take part.
@@ -37,30 +36,28 @@ pub struct ServerConfig {
     pub min_clients: u16,
     /// Rounds to run.
     pub rounds: u32,
-    /// How long after the first client joined a round opens without the missing ones.
+    /// The time after the first client joined at which a round opens without the missing ones.
     pub join_deadline: Duration,
-    /// How long after its opening a round closes with whoever came.
+    /// The time after its opening at which a round closes with those who came.
     pub round_deadline: Duration,
-    /// Pipelines, each with a socket and a thread: the first listens at the address above, the others at the
-    /// ports that follow.
-    pub engines: u16,
-    /// Asks the socket over and over instead of sleeping: a core's worth of time for some microseconds less.
+    /// Polls the sockets instead of sleeping: a core's worth of time for some microseconds less.
     pub poll: bool,
-    /// As a [client's](super::Ways::datagram_bytes).
+    /// As a [client's](super::PathConfig::datagram_bytes).
     pub datagram_bytes: Option<usize>,
 }
 
-/// How often at most progress is told of.
+/// The shortest time from one progress to the next.
 const PROGRESS_SPAN: Duration = Duration::from_millis(100);
-/// How long after a round closed its sums are still offered to clients that do not acknowledge.
+/// The time after its close for which a round's sums are offered to clients that do not
+/// acknowledge.
 const LINGER: Duration = Duration::from_secs(10);
 
-/// How far a server is.
+/// A server's progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
-    /// Time since the server was bound.
+    /// Time since the server began.
     pub elapsed: Duration,
-    /// How many clients wait for the next round.
+    /// The number of clients that wait for the next round.
     pub waiting: usize,
     /// The open round, or the last one; none before the first.
     pub round: Option<RoundProgress>,
@@ -68,29 +65,31 @@ pub struct Progress {
     pub stats: Stats,
 }
 
-/// What a server tells its owner.
+/// An observation of a server by its owner.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Observation {
     /// Something happened.
     Event(AggregatorEvent),
-    /// How far it is: at once, and then ten times a second at most.
+    /// Its progress: at once, and then ten times a second at most.
     Progress(Progress),
 }
 
 /// An aggregator that listens.
-pub struct Server {
-    pipelines: Pipelines,
+pub struct Server<W> {
+    pipelines: Pipelines<W>,
     node: Aggregator<SumJob>,
 }
 
-impl Server {
-    /// Binds the sockets.
+impl<W: Wire> Server<W> {
+    /// Returns an aggregator with a pipeline for each of `wires`, all of one IP address; clients
+    /// contact the first.
     ///
     /// # Errors
     ///
-    /// The address is not free; more clients than the key admits; a minimum that
+    /// The wires', or no such number of pipelines; more clients than the key admits; a minimum that
     /// the clients cannot reach.
-    pub fn bind(
+    pub fn new(
+        wires: Vec<W>,
         key: PublicKey,
         engine: Arc<dyn Engine>,
         config: ServerConfig,
@@ -99,10 +98,12 @@ impl Server {
         if u32::from(config.clients) > admitted {
             return Err(Error::TooManyClients { declared: config.clients, admitted });
         }
-        let pipelines = Pipelines::bind(config.listen, config.engines, 1, config.poll)?;
-        let endpoint = fresh_endpoint(config.identity, config.listen, config.datagram_bytes)?;
+        let pipelines = Pipelines::new(wires, 1, config.poll)?;
+        let (count, ports) = (pipelines.count(), pipelines.ports()?);
+        let addr = pipelines.local_addr()?;
+        let endpoint = fresh_endpoint(config.identity, addr, config.datagram_bytes)?;
         let settings = AggregatorConfig {
-            endpoint: Config { engines: config.engines, ports: pipelines.ports()?, ..endpoint },
+            endpoint: Config { pipelines: count, ports, ..endpoint },
             nodes: config.allowed,
             clients: config.clients,
             min_clients: config.min_clients,
@@ -116,16 +117,17 @@ impl Server {
         Ok(Self { pipelines, node })
     }
 
-    /// The address in use of the first engine, its port chosen by the system if none was asked for.
+    /// Returns the address of the first pipeline.
     ///
     /// # Errors
     ///
-    /// The socket's.
+    /// The wire's.
     pub fn local_addr(&self) -> Result<SocketAddr, Error> {
-        Ok(self.pipelines.first.wire().local_addr()?)
+        Ok(self.pipelines.local_addr()?)
     }
 
-    /// Also writes every datagram, sent and received, to `file`: see [`Captured`](crate::wire::Captured).
+    /// Also writes every datagram, sent and received, to `file`: see
+    /// [`Captured`](crate::wire::Captured).
     ///
     /// # Errors
     ///
@@ -134,7 +136,7 @@ impl Server {
         Ok(self.pipelines.capture(file)?)
     }
 
-    /// Runs all rounds, telling `observe` what happens and how far they are.
+    /// Runs all rounds, with every event and the progress for `observe`.
     ///
     /// # Errors
     ///
@@ -142,7 +144,7 @@ impl Server {
     pub fn run(&mut self, mut observe: impl FnMut(Observation)) -> Result<Stats, Error> {
         let mut spans = RoundSpans::default();
         let mut due = Time::ZERO;
-        self.pipelines.start(|bell| self.node.detach(bell))?;
+        self.pipelines.start(|wakers| self.node.detach(wakers))?;
         self.pipelines.first.run(&mut self.node, |node, now| {
             while let Some(event) = node.poll_event() {
                 spans.follow(&event);

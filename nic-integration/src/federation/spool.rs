@@ -18,6 +18,7 @@
 use std::{
     fs::{File, OpenOptions, TryLockError},
     io::{self, ErrorKind, Read as _, Seek as _, SeekFrom, Write as _},
+    ops::Range,
     path::{Path, PathBuf},
 };
 
@@ -31,16 +32,16 @@ const TAG_BYTES: usize = 16;
 const MAGIC: &[u8; 8] = b"CGSPOOL1";
 const FIXED_BYTES: usize = 2 + 4 + 4 + 32 + 32;
 
-/// What a spool is of.
+/// The contribution and the round that a spool is of.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SpoolHeader {
     /// The client's number.
     pub contributor: u16,
-    /// The round that it was sealed for.
+    /// The round that the chunks were sealed for.
     pub resume: Resume,
     /// [`fingerprint`] of the update.
     pub fingerprint: [u8; 32],
-    /// What its values are rounded with: a client that goes on rounds the same way.
+    /// The seed of the rounding: a client that goes on rounds the same way.
     pub rounding: [u8; 32],
     /// Seed and agreement.
     pub announcement: Announcement,
@@ -71,12 +72,13 @@ impl SpoolHeader {
     }
 }
 
-/// The `N` bytes at `at`; in bounds by construction of every call.
+/// Returns the `N` bytes at `at`; in bounds by construction of every call.
 fn array<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
     std::array::from_fn(|byte| bytes[at + byte])
 }
 
-/// A digest of an update and its weight: tells whether a spool is of this very update.
+/// Returns a digest of an update and its weight, by which a spool is known to be of this very
+/// update.
 #[must_use]
 pub fn fingerprint(update: &Update, weight: u64) -> [u8; 32] {
     let mut hasher = blake3::Hasher::new_derive_key("ciphergram 2026 spool fingerprint");
@@ -120,11 +122,17 @@ impl Spool {
         let Some((header, chunks)) = records.contents.split_first() else {
             return remove(path).map(|()| None);
         };
-        let header = SpoolHeader::from_bytes(header, key).map_err(fail)?;
-        let stream = chunks.concat();
+        let header = SpoolHeader::from_bytes(&bytes[header.clone()], key).map_err(fail)?;
+        // Closes the gaps between the chunks in place, so that they are held once.
+        let mut length = 0;
+        for part in chunks {
+            bytes.copy_within(part.clone(), length);
+            length += part.len();
+        }
+        bytes.truncate(length);
         let cut = file.set_len(records.bytes as u64).and_then(|()| file.seek(SeekFrom::End(0)));
         cut.map_err(|e| fail(e.to_string()))?;
-        Ok(Some((Self { path: path.into(), file, tag: records.tag }, header, stream)))
+        Ok(Some((Self { path: path.into(), file, tag: records.tag }, header, bytes)))
     }
 
     /// Begins a spool, readable by its owner only.
@@ -156,8 +164,9 @@ impl Spool {
         let length = (chunks.len() as u32).to_le_bytes();
         let tag = link(&self.tag, &length, chunks);
         let mark: [u8; MARK_BYTES] = link(&self.tag, &length, &[]);
-        let record = [&length[..], &mark, chunks, &tag].concat();
-        let written = self.file.write_all(&record).and_then(|()| self.file.sync_data());
+        let mut parts = [&length[..], &mark, chunks, &tag].into_iter();
+        let written = parts.try_for_each(|part| self.file.write_all(part));
+        let written = written.and_then(|()| self.file.sync_data());
         written.map_err(|e| Error::Spool { path: self.path.clone(), why: e.to_string() })?;
         self.tag = tag;
         Ok(())
@@ -192,24 +201,24 @@ pub fn remove(path: &Path) -> Result<(), Error> {
     }
 }
 
-/// Whether `bytes` begin as a spool does.
+/// Returns whether `bytes` begin as a spool does.
 #[must_use]
 pub fn is_spool(bytes: &[u8]) -> bool {
     bytes.starts_with(MAGIC)
 }
 
-/// What a file holds.
-struct Records<'a> {
-    /// The contents of all whole records.
-    contents: Vec<&'a [u8]>,
+/// The whole records of a file.
+struct Records {
+    /// The place of each one's content.
+    contents: Vec<Range<usize>>,
     /// The last one's tag.
     tag: [u8; TAG_BYTES],
-    /// Where it ends.
+    /// The number of bytes to the end of the last one.
     bytes: usize,
 }
 
-impl<'a> Records<'a> {
-    fn read(bytes: &'a [u8]) -> Result<Self, String> {
+impl Records {
+    fn read(bytes: &[u8]) -> Result<Self, String> {
         let mut records = Self { contents: vec![], tag: first_tag(), bytes: MAGIC.len() };
         if MAGIC.starts_with(bytes) {
             return Ok(records);
@@ -222,9 +231,10 @@ impl<'a> Records<'a> {
                  file to give this contribution up"
             )
         })? {
-            records.contents.push(content);
             (records.tag, rest) = (tag, after);
             records.bytes = bytes.len() - rest.len();
+            let end = records.bytes - TAG_BYTES;
+            records.contents.push(end - content.len()..end);
         }
         Ok(records)
     }
@@ -232,7 +242,7 @@ impl<'a> Records<'a> {
 
 type Record<'a> = (&'a [u8], [u8; TAG_BYTES], &'a [u8]);
 
-/// The next record, its tag and what follows; none if the file ends before the record does.
+/// Returns the next record, its tag and the rest; none if the file ends before the record does.
 fn next_record<'a>(rest: &'a [u8], last: &[u8; TAG_BYTES]) -> Result<Option<Record<'a>>, ()> {
     let Some((length, rest)) = rest.split_first_chunk::<4>() else { return Ok(None) };
     let Some((mark, rest)) = rest.split_first_chunk::<MARK_BYTES>() else { return Ok(None) };
@@ -248,12 +258,12 @@ fn next_record<'a>(rest: &'a [u8], last: &[u8; TAG_BYTES]) -> Result<Option<Reco
     Ok(Some((content, *tag, rest)))
 }
 
-/// What the first record continues.
+/// Returns the tag that the first record continues.
 fn first_tag() -> [u8; TAG_BYTES] {
     link(&[0; TAG_BYTES], &[0; 4], MAGIC)
 }
 
-/// The first `N` bytes of BLAKE3 over the last tag, a length and a content.
+/// Returns the first `N` bytes of BLAKE3 over the last tag, a length and a content.
 fn link<const N: usize>(last: &[u8; TAG_BYTES], length: &[u8; 4], content: &[u8]) -> [u8; N] {
     let mut hasher = blake3::Hasher::new();
     let hash = hasher.update(last).update(length).update(content).finalize();

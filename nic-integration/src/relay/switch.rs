@@ -1,36 +1,40 @@
-//! A switch on real sockets: many clients, one server, and a bad way in either direction.
+//! A switch on real sockets: many clients, one server, and a bad network in each direction.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use socket2::SockRef;
 use tracing::{debug, warn};
 
-use super::{Faults, Tally, Way};
+use super::{Datagram, Direction, Line, Tally};
 use crate::NicError;
+use crate::faults::Faults;
 use crate::proto::Time;
 use crate::wire::udp::{is_transient, open};
 
-/// Clients at a time; each has a socket towards the server.
+/// The most clients at a time; each has a socket towards the server.
 pub const MAX_CLIENTS: usize = 512;
-/// A client from and to whom nothing came for so long gives way to a new one.
+/// A client with no traffic for this long gives way to a new one.
 pub const IDLE_SPAN: Duration = Duration::from_secs(60);
 /// Datagrams taken from one socket before those that are due have their turn.
 const BATCH: usize = 64;
+/// The ECN field of a datagram that met congestion.
+const CONGESTED: u32 = 3;
 /// The longest sleep.
 const MAX_SLEEP: Duration = Duration::from_millis(100);
 
-/// Forwards datagrams between whoever sends to it and one server.
+/// A switch that forwards datagrams between its clients and one server.
 pub struct Switch {
     listener: UdpSocket,
     server: SocketAddr,
-    /// By where they are heard.
+    /// By the address that they send from.
     clients: BTreeMap<SocketAddr, Client>,
-    /// Each datagram is for the server, from the client that it is marked with.
-    to_server: Way<SocketAddr>,
-    /// Each is for the client that it is marked with.
-    to_clients: Way<SocketAddr>,
+    /// Datagrams for the server, each with its client.
+    to_server: Direction<SocketAddr>,
+    /// Datagrams for clients, each with its client.
+    to_clients: Direction<SocketAddr>,
     origin: Instant,
     buffer: Vec<u8>,
     turned_away: u64,
@@ -40,32 +44,34 @@ pub struct Switch {
 /// A client, as the server sees it.
 struct Client {
     socket: UdpSocket,
-    heard: Time,
+    /// The time of its last datagram, in either direction.
+    active: Time,
 }
 
 impl Switch {
-    /// Listens at `listen` for who wants to reach `server`. Both directions have the same faults, a rate
-    /// and a queue of their own, shared by all clients; one seed is for both.
+    /// Listens at `listen` for clients of `server`. Both directions have the same faults, and a
+    /// line of their own that all clients share; one seed is for both.
     ///
     /// # Errors
     ///
-    /// [`NicError::Wire`]: the address is not free, or no way leads to the server.
+    /// [`NicError::Wire`]: the address is not free, or no route leads to the server.
     pub fn bind(
         listen: SocketAddr,
         server: SocketAddr,
         faults: Faults,
+        line: Line,
         seed: u64,
     ) -> Result<Self, NicError> {
         let listener = open(listen)?;
         listener.set_nonblocking(true)?;
-        // What hinders every client is told before the first one comes.
+        // A server that no client could reach is an error now, before the first one comes.
         upstream(server)?;
         Ok(Self {
             listener,
             server,
             clients: BTreeMap::new(),
-            to_server: Way::new(faults, seed),
-            to_clients: Way::new(faults, !seed),
+            to_server: Direction::new(faults, line, seed),
+            to_clients: Direction::new(faults, line, !seed),
             origin: Instant::now(),
             buffer: vec![0; 1 << 16],
             turned_away: 0,
@@ -73,7 +79,7 @@ impl Switch {
         })
     }
 
-    /// The address in use, its port chosen by the system if none was asked for.
+    /// Returns the address in use, its port chosen by the system if none was asked for.
     ///
     /// # Errors
     ///
@@ -82,25 +88,25 @@ impl Switch {
         Ok(self.listener.local_addr()?)
     }
 
-    /// What was done to datagrams for the server, and to those for clients.
+    /// Returns the counts of datagrams for the server, and of those for clients.
     #[must_use]
     pub fn tallies(&self) -> (Tally, Tally) {
         (self.to_server.tally(), self.to_clients.tally())
     }
 
-    /// Datagrams of clients that there was no room for.
+    /// Returns the number of datagrams of clients that there was no room for.
     #[must_use]
     pub fn turned_away(&self) -> u64 {
         self.turned_away
     }
 
-    /// Datagrams, counted as forwarded, that no socket took.
+    /// Returns the number of datagrams, counted as forwarded, that no socket took.
     #[must_use]
     pub fn unsent(&self) -> u64 {
         self.unsent
     }
 
-    /// Forwards for `span`, or for ever. What is under way at its end goes nowhere.
+    /// Forwards for `span`, or for ever. Datagrams under way at its end are lost.
     ///
     /// # Errors
     ///
@@ -118,10 +124,10 @@ impl Switch {
             let (listener, clients) = self.ready(wait)?;
             let now = self.now();
             if listener {
-                self.hear_clients(now)?;
+                self.receive_from_clients(now)?;
             }
             for addr in clients {
-                self.hear_server(now, addr)?;
+                self.receive_from_server(now, addr)?;
             }
         }
     }
@@ -130,18 +136,22 @@ impl Switch {
         Time::ZERO + self.origin.elapsed()
     }
 
-    /// Sends what is due.
+    /// Sends the datagrams that are due.
     fn forward(&mut self, now: Time) {
-        while let Some((from, bytes)) = self.to_server.pop(now) {
-            let sent = self.clients.get(&from).is_some_and(|c| c.socket.send(&bytes).is_ok());
-            self.unsent += u64::from(!sent);
+        while let Some(Datagram { to: from, bytes, congested, .. }) = self.to_server.pop(now) {
+            let send = |client: &Client| {
+                marked(&client.socket, congested, || client.socket.send(&bytes).is_ok())
+            };
+            self.unsent += u64::from(!self.clients.get(&from).is_some_and(send));
         }
-        while let Some((to, bytes)) = self.to_clients.pop(now) {
-            self.unsent += u64::from(self.listener.send_to(&bytes, to).is_err());
+        while let Some(Datagram { to, bytes, congested, .. }) = self.to_clients.pop(now) {
+            let send = || self.listener.send_to(&bytes, to).is_ok();
+            self.unsent += u64::from(!marked(&self.listener, congested, send));
         }
     }
 
-    /// Waits until something arrives: whether at the listener, and towards which clients.
+    /// Waits until something arrives. Returns whether it is for the listener, and the clients whose
+    /// sockets have something.
     fn ready(&self, wait: Duration) -> Result<(bool, Vec<SocketAddr>), NicError> {
         let sockets = [&self.listener].into_iter().chain(self.clients.values().map(|c| &c.socket));
         let mut polled: Vec<_> = sockets.map(|s| PollFd::new(s, PollFlags::IN)).collect();
@@ -156,7 +166,7 @@ impl Switch {
         Ok((is_ready(&polled[0]), clients))
     }
 
-    fn hear_clients(&mut self, now: Time) -> Result<(), NicError> {
+    fn receive_from_clients(&mut self, now: Time) -> Result<(), NicError> {
         for _ in 0..BATCH {
             let (length, from) = match self.listener.recv_from(&mut self.buffer) {
                 Ok(received) => received,
@@ -164,7 +174,7 @@ impl Switch {
                 Err(error) => return Err(error.into()),
             };
             if self.admit(now, from) {
-                self.to_server.push(now, &from, &self.buffer[..length]);
+                self.to_server.push(now, &from, &mut self.buffer[..length]);
             } else {
                 self.turned_away += 1;
             }
@@ -172,7 +182,7 @@ impl Switch {
         Ok(())
     }
 
-    fn hear_server(&mut self, now: Time, to: SocketAddr) -> Result<(), NicError> {
+    fn receive_from_server(&mut self, now: Time, to: SocketAddr) -> Result<(), NicError> {
         let Some(client) = self.clients.get_mut(&to) else { return Ok(()) };
         for _ in 0..BATCH {
             let length = match client.socket.recv(&mut self.buffer) {
@@ -180,26 +190,26 @@ impl Switch {
                 Err(error) if is_transient(&error) => break,
                 Err(error) => return Err(error.into()),
             };
-            client.heard = now;
-            self.to_clients.push(now, &to, &self.buffer[..length]);
+            client.active = now;
+            self.to_clients.push(now, &to, &mut self.buffer[..length]);
         }
         Ok(())
     }
 
-    /// Notes that a client was heard, known or new; whether there is room for it.
+    /// Notes a client's datagram, be it known or new. Returns whether there is room for the client.
     fn admit(&mut self, now: Time, from: SocketAddr) -> bool {
         if let Some(client) = self.clients.get_mut(&from) {
-            client.heard = now;
+            client.active = now;
             return true;
         }
-        self.clients.retain(|_, client| now.since(client.heard) < IDLE_SPAN);
+        self.clients.retain(|_, client| now.since(client.active) < IDLE_SPAN);
         if self.clients.len() >= MAX_CLIENTS {
             return false;
         }
         match upstream(self.server) {
             Ok(socket) => {
                 debug!(%from, "a new client");
-                self.clients.insert(from, Client { socket, heard: now });
+                self.clients.insert(from, Client { socket, active: now });
                 true
             }
             Err(error) => {
@@ -210,7 +220,23 @@ impl Switch {
     }
 }
 
-/// A socket that speaks with the server only.
+/// Sends, with a mark of congestion if there is to be one. Returns what `send` returns.
+fn marked(socket: &UdpSocket, congested: bool, send: impl FnOnce() -> bool) -> bool {
+    if !congested {
+        return send();
+    }
+    // A system that cannot mark still forwards.
+    let set = |ecn| match socket.local_addr() {
+        Ok(SocketAddr::V6(_)) => SockRef::from(socket).set_tclass_v6(ecn),
+        _ => SockRef::from(socket).set_tos_v4(ecn),
+    };
+    let _ = set(CONGESTED);
+    let sent = send();
+    let _ = set(0);
+    sent
+}
+
+/// Opens a socket that exchanges datagrams with the server only.
 fn upstream(server: SocketAddr) -> Result<UdpSocket, NicError> {
     let any: IpAddr = match server {
         SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),

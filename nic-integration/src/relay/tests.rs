@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::faults::MILLION;
 
 const MS: Duration = Duration::from_millis(1);
 
@@ -10,14 +11,17 @@ fn at(ms: u64) -> Time {
     Time(ms * 1_000_000)
 }
 
-/// `count` datagrams of `bytes` bytes, one a millisecond, each beginning with its number; what came
-/// out, and when it was due.
+/// Sends `count` datagrams of `bytes` bytes, one a millisecond, each beginning with its number.
+/// Returns the datagrams that came out, and when they were due.
 fn run(faults: Faults, seed: u64, count: u32, bytes: usize) -> (Vec<(Time, Vec<u8>)>, Tally) {
-    let mut way = Way::new(faults, seed);
+    run_on(Direction::new(faults, Line::default(), seed), count, bytes)
+}
+
+fn run_on(mut direction: Direction<()>, count: u32, bytes: usize) -> (Vec<(Time, Vec<u8>)>, Tally) {
     for number in 0..count {
-        way.push(at(number.into()), &(), &datagram(number, bytes));
+        direction.push(at(number.into()), &(), &mut datagram(number, bytes));
     }
-    drain(way)
+    drain(direction)
 }
 
 fn datagram(number: u32, bytes: usize) -> Vec<u8> {
@@ -26,13 +30,13 @@ fn datagram(number: u32, bytes: usize) -> Vec<u8> {
     datagram
 }
 
-fn drain(mut way: Way<()>) -> (Vec<(Time, Vec<u8>)>, Tally) {
+fn drain(mut direction: Direction<()>) -> (Vec<(Time, Vec<u8>)>, Tally) {
     let mut out = vec![];
-    while let Some(due) = way.due() {
-        out.extend(std::iter::from_fn(|| way.pop(due)).map(|(_, bytes)| (due, bytes)));
+    while let Some(due) = direction.due() {
+        out.extend(std::iter::from_fn(|| direction.pop(due)).map(|datagram| (due, datagram.bytes)));
     }
-    assert_eq!(way.held_bytes, 0);
-    (out, way.tally())
+    assert_eq!(direction.held_bytes, 0);
+    (out, direction.tally())
 }
 
 fn number(bytes: &[u8]) -> u32 {
@@ -43,7 +47,7 @@ fn numbers(out: &[(Time, Vec<u8>)]) -> Vec<u32> {
     out.iter().map(|(_, bytes)| number(bytes)).collect()
 }
 
-/// Within six standard deviations of `per_million` of `count`.
+/// Returns whether it is within six standard deviations of `per_million` of `count`.
 fn is_about(found: u64, count: u32, per_million: u32) -> bool {
     let share = f64::from(per_million) / 1e6;
     let expected = f64::from(count) * share;
@@ -59,33 +63,33 @@ fn without_faults_all_pass_at_once_in_order() {
 }
 
 #[test]
-fn so_many_are_lost() {
+fn losses_have_their_probability() {
     for loss in [1_000, 50_000, 500_000, MILLION] {
         let (out, tally) = run(Faults { loss, ..Faults::default() }, 2, 50_000, 80);
-        assert!(is_about(tally.lost, 50_000, loss), "{tally:?}");
-        assert_eq!(tally.forwarded + tally.lost, 50_000);
+        assert!(is_about(tally.injected.lost, 50_000, loss), "{tally:?}");
+        assert_eq!(tally.forwarded + tally.injected.lost, 50_000);
         assert_eq!(out.len() as u64, tally.forwarded);
         assert!(numbers(&out).is_sorted());
     }
 }
 
 #[test]
-fn so_many_come_twice() {
+fn duplicates_have_their_probability() {
     let faults = Faults { duplication: 50_000, ..Faults::default() };
     let (out, tally) = run(faults, 3, 20_000, 80);
-    assert!(is_about(tally.duplicated, 20_000, 50_000), "{tally:?}");
+    assert!(is_about(tally.injected.duplicated, 20_000, 50_000), "{tally:?}");
     let mut found = numbers(&out);
     let twice = found.windows(2).filter(|pair| pair[0] == pair[1]).count() as u64;
-    assert_eq!(twice, tally.duplicated);
+    assert_eq!(twice, tally.injected.duplicated);
     found.dedup();
     assert_eq!(found, (0..20_000).collect::<Vec<_>>());
 }
 
 #[test]
-fn so_many_have_one_bit_flipped() {
+fn flipped_bits_have_their_probability() {
     let faults = Faults { corruption: 100_000, ..Faults::default() };
     let (out, tally) = run(faults, 4, 20_000, 80);
-    assert!(is_about(tally.corrupted, 20_000, 100_000), "{tally:?}");
+    assert!(is_about(tally.injected.corrupted, 20_000, 100_000), "{tally:?}");
     let mut places = vec![0; 80 * 8];
     for ((_, bytes), n) in out.iter().zip(0..) {
         let flips = bytes.iter().zip(datagram(n, 80)).map(|(a, b)| a ^ b);
@@ -93,24 +97,24 @@ fn so_many_have_one_bit_flipped() {
         assert!(set.len() <= 1 && set.iter().all(|(_, flip)| flip.is_power_of_two()));
         set.iter().for_each(|(i, flip)| places[i * 8 + flip.ilog2() as usize] += 1);
     }
-    assert_eq!(places.iter().sum::<u64>(), tally.corrupted);
+    assert_eq!(places.iter().sum::<u64>(), tally.injected.corrupted);
     let met = places.iter().filter(|&&count| count > 0).count();
     assert!(met > 500, "only {met} of 640 bits are ever flipped");
 }
 
 #[test]
-fn so_many_are_cut_to_their_header() {
+fn trimmed_datagrams_have_their_probability() {
     let faults = Faults { trimming: 50_000, ..Faults::default() };
     let (out, tally) = run(faults, 5, 20_000, 80);
-    assert!(is_about(tally.trimmed, 20_000, 50_000), "{tally:?}");
+    assert!(is_about(tally.injected.trimmed, 20_000, 50_000), "{tally:?}");
     let cut = out.iter().filter(|(_, bytes)| bytes.len() == HEADER_BYTES).count();
-    assert_eq!(cut as u64, tally.trimmed);
+    assert_eq!(cut as u64, tally.injected.trimmed);
     for ((_, bytes), n) in out.iter().zip(0..) {
         assert!(bytes[..] == datagram(n, 80)[..bytes.len()]);
         assert!([HEADER_BYTES, 80].contains(&bytes.len()));
     }
     let (_, tally) = run(Faults { trimming: MILLION, ..faults }, 5, 100, HEADER_BYTES);
-    assert_eq!(tally.trimmed, 0, "nothing is left to cut off");
+    assert_eq!(tally.injected.trimmed, 0, "nothing is left to cut off");
 }
 
 #[test]
@@ -135,41 +139,45 @@ fn delay_keeps_the_order_and_jitter_does_not() {
     assert!(overtaken > 200, "{overtaken}");
 }
 
-/// 80 kbit/s: a datagram of 100 bytes takes ten milliseconds.
-fn slow(queue: usize) -> Faults {
-    Faults { rate: NonZeroU64::new(80_000), queue, ..Faults::default() }
+/// Returns a line of 80 kbit/s: a datagram of 100 bytes takes ten milliseconds.
+fn slow(queue: usize) -> Line {
+    Line { rate: NonZeroU64::new(80_000), queue, ..Line::default() }
+}
+
+fn on(line: Line, seed: u64) -> Direction<()> {
+    Direction::new(Faults::default(), line, seed)
 }
 
 #[test]
 fn a_rate_spaces_datagrams() {
-    let (out, tally) = run(slow(1000), 7, 100, 100);
+    let (out, tally) = run_on(on(slow(1000), 7), 100, 100);
     assert_eq!(tally.dropped, 0);
     for ((due, bytes), n) in out.iter().zip(0u32..) {
         assert_eq!((*due, number(bytes)), (at(10 * (u64::from(n) + 1)), n));
     }
     // A line that was idle begins when the datagram comes, not when it became free.
-    let mut way = Way::new(slow(1000), 7);
-    way.push(at(0), &(), &datagram(0, 100));
-    way.push(at(500), &(), &datagram(1, 100));
-    let due: Vec<_> = drain(way).0.into_iter().map(|(due, _)| due).collect();
+    let mut direction = on(slow(1000), 7);
+    direction.push(at(0), &(), &mut datagram(0, 100));
+    direction.push(at(500), &(), &mut datagram(1, 100));
+    let due: Vec<_> = drain(direction).0.into_iter().map(|(due, _)| due).collect();
     assert_eq!(due, [at(10), at(510)]);
 }
 
 #[test]
 fn a_full_queue_drops_the_last() {
-    let mut way = Way::new(slow(3), 8);
-    (0..10).for_each(|n| way.push(at(0), &(), &datagram(n, 100)));
-    let (out, tally) = drain(way);
+    let mut direction = on(slow(3), 8);
+    (0..10).for_each(|n| direction.push(at(0), &(), &mut datagram(n, 100)));
+    let (out, tally) = drain(direction);
     assert_eq!(numbers(&out), [0, 1, 2, 3], "one on the line, three in the queue");
     assert_eq!((tally.dropped, tally.trimmed_full), (6, 0));
 }
 
 #[test]
 fn a_full_queue_trims_and_headers_go_first() {
-    let mut way = Way::new(Faults { trim_on_full: true, ..slow(3) }, 9);
-    (0..10).for_each(|n| way.push(at(0), &(), &datagram(n, 100)));
-    way.push(at(0), &(), &datagram(10, HEADER_BYTES));
-    let (out, tally) = drain(way);
+    let mut direction = on(Line { trim_on_full: true, ..slow(3) }, 9);
+    (0..10).for_each(|n| direction.push(at(0), &(), &mut datagram(n, 100)));
+    direction.push(at(0), &(), &mut datagram(10, HEADER_BYTES));
+    let (out, tally) = drain(direction);
     assert_eq!(numbers(&out), [0, 4, 5, 6, 1, 2, 3]);
     for (_, bytes) in &out {
         let trimmed = (4..7).contains(&number(bytes));
@@ -181,47 +189,57 @@ fn a_full_queue_trims_and_headers_go_first() {
 
 #[test]
 fn what_is_held_is_bounded() {
-    let mut way = Way::new(Faults { delay: 1000 * MS, ..Faults::default() }, 10);
+    let mut direction =
+        Direction::new(Faults { delay: 1000 * MS, ..Faults::default() }, Line::default(), 10);
     let bytes = vec![0; 65_000];
     let fit = MAX_HELD_BYTES / (bytes.len() + ENTRY_BYTES);
-    (0..fit + 5).for_each(|_| way.push(at(0), &(), &bytes));
-    assert_eq!((way.under_way.len(), way.tally().dropped), (fit, 5));
+    (0..fit + 5).for_each(|_| direction.push(at(0), &(), &mut bytes.clone()));
+    assert_eq!((direction.under_way.len(), direction.tally().dropped), (fit, 5));
 }
 
-fn all_faults() -> impl Strategy<Value = Faults> {
-    let shares = any::<[u32; 4]>().prop_map(|shares| shares.map(|share| share % 300_000));
+fn all_faults() -> impl Strategy<Value = (Faults, Line)> {
+    let shares = any::<[u32; 7]>().prop_map(|shares| shares.map(|share| share % 300_000));
     let spans = (0..20u32, 0..20u32, proptest::option::of(10_000..1_000_000u64), 1..10usize);
-    (shares, spans, any::<bool>()).prop_map(|(shares, (delay, jitter, rate, queue), trim)| Faults {
-        loss: shares[0],
-        duplication: shares[1],
-        corruption: shares[2],
-        trimming: shares[3],
-        delay: delay * MS,
-        jitter: jitter * MS,
-        rate: rate.and_then(NonZeroU64::new),
-        queue,
-        trim_on_full: trim,
+    (shares, spans, any::<bool>()).prop_map(|(shares, (delay, jitter, rate, queue), trim)| {
+        let faults = Faults {
+            loss: shares[0],
+            duplication: shares[1],
+            corruption: shares[2],
+            trimming: shares[3],
+            marking: shares[4],
+            junk: shares[5],
+            lateness: shares[6],
+            delay: delay * MS,
+            jitter: jitter * MS,
+        };
+        (faults, Line { rate: rate.and_then(NonZeroU64::new), queue, trim_on_full: trim })
     })
 }
 
 proptest! {
-    /// One seed, one outcome, also if the owner asks at other times; and every datagram is accounted for.
+    /// One seed, one outcome, also if the owner asks at other times; and every datagram is
+    /// accounted for.
     #[test]
-    fn one_seed_gives_one_outcome(faults in all_faults(), seed: u64, asks: [bool; 32]) {
-        let (expected, tally) = run(faults, seed, 200, 100);
+    fn one_seed_gives_one_outcome(
+        (faults, line) in all_faults(),
+        seed: u64,
+        asks: [bool; 32],
+    ) {
+        let direction = || Direction::new(faults, line, seed);
+        let (expected, tally) = run_on(direction(), 200, 100);
         prop_assert_eq!(
-            tally.received + tally.duplicated,
-            tally.forwarded + tally.lost + tally.dropped
+            tally.received + tally.injected.duplicated + tally.injected.junk,
+            tally.forwarded + tally.injected.lost + tally.dropped
         );
-        let mut way = Way::new(faults, seed);
+        let mut direction = direction();
         let mut found = vec![];
         for n in 0..200 {
             if asks[n as usize % 32] {
-                found.extend(std::iter::from_fn(|| way.pop(at(n.into()))).map(|(_, bytes)| bytes));
+                found.extend(std::iter::from_fn(|| direction.pop(at(n.into()))).map(|datagram| datagram.bytes));
             }
-            way.push(at(n.into()), &(), &datagram(n, 100));
+            direction.push(at(n.into()), &(), &mut datagram(n, 100));
         }
-        let (rest, again) = drain(way);
+        let (rest, again) = drain(direction);
         found.extend(rest.into_iter().map(|(_, bytes)| bytes));
         let expected: Vec<_> = expected.into_iter().map(|(_, bytes)| bytes).collect();
         prop_assert!(found == expected);

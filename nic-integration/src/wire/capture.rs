@@ -1,10 +1,11 @@
-//! A wire whose traffic is also written to a file, as packet analysers read it: a classic pcap file of raw
-//! IP packets, whose IP and UDP headers are made up from the addresses.
+//! A wire whose traffic is also written to a file, as packet analysers read it: a classic pcap file
+//! of raw IP packets, whose IP and UDP headers are made up from the addresses.
 
 use std::fs::File;
 use std::io::{BufWriter, Error, Write as _};
 use std::net::{Ipv6Addr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::task::Waker;
 use std::time::{Duration, SystemTime};
 
 use tracing::warn;
@@ -12,17 +13,18 @@ use tracing::warn;
 use crate::NicError;
 use crate::proto::{Origin, Route};
 
-use super::{Waker, Wire};
+use super::Wire;
 
-/// What the file begins with: its magic, version 2.4, UTC, no packet cut, and the link type RAW, 101,
-/// which is IPv4 or IPv6 as the packet's first bits say.
+/// The file's header: its magic, version 2.4, UTC, no packet cut, and the link type RAW, 101, which
+/// is IPv4 or IPv6 by the packet's first bits.
 const FILE_HEADER: [u8; 24] =
     [0xd4, 0xc3, 0xb2, 0xa1, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 4, 0, 101, 0, 0, 0];
 const UDP: u8 = 17;
 const UDP_HEADER_BYTES: usize = 8;
 const HOPS: u8 = 64;
 
-/// Another wire, and the file if there is one. An end bound to all addresses is shown with address 0.
+/// Another wire, and the file if there is one. An end bound to all addresses is shown with address
+/// 0.
 pub struct Captured<W> {
     wire: W,
     capture: Option<Capture>,
@@ -58,17 +60,18 @@ struct Capture {
 }
 
 impl<W: Wire> Captured<W> {
-    /// `wire`, of which nothing is written yet.
+    /// Returns `wire`, of which nothing is written yet.
     pub fn new(wire: W) -> Self {
         Self { wire, capture: None }
     }
 
-    /// Writes from here on what is sent and received, at the latest when nothing comes for a while. If
-    /// the file cannot be written to, a warning says so and it ends there; the traffic goes on.
+    /// Writes every datagram sent and received from here on, at the latest when nothing comes for a
+    /// while. If the file cannot be written to, a warning is logged and the capture ends there; the
+    /// traffic goes on.
     ///
     /// # Errors
     ///
-    /// [`NicError::Wire`], if the wire does not know where it is.
+    /// [`NicError::Wire`], if the wire does not know its address.
     pub fn capture(&mut self, file: PcapFile) -> Result<(), NicError> {
         self.capture = Some(Capture { file, locals: self.wire.local_addrs()?, record: vec![] });
         Ok(())
@@ -119,7 +122,7 @@ impl<W: Wire> Wire for Captured<W> {
     }
 }
 
-/// Writes, if there is a file that takes it.
+/// Writes to the file, if there is one, which ends at the first failure.
 fn try_write(capture: &mut Option<Capture>, write: impl FnOnce(&mut Capture) -> Result<(), Error>) {
     if let Some(Err(error)) = capture.as_mut().map(write) {
         warn!(%error, "the capture ends here");
@@ -141,7 +144,7 @@ impl Capture {
     }
 }
 
-/// Appends a record of the file: when, since 1970, a datagram went from one address to the other.
+/// Appends a record of the file: the time since 1970, and a datagram between two addresses.
 fn append_record(
     out: &mut Vec<u8>,
     when: Duration,
@@ -157,7 +160,7 @@ fn append_record(
     out.extend_from_slice(&packet);
 }
 
-/// The IP packet that carries the datagram. `bytes` are no more than UDP carries.
+/// Returns the IP packet that carries the datagram. `bytes` are no more than UDP carries.
 fn packet(from: SocketAddr, to: SocketAddr, bytes: &[u8]) -> Vec<u8> {
     let udp_bytes = (UDP_HEADER_BYTES + bytes.len()) as u16;
     let (mut packet, addresses) = match (from, to) {
@@ -187,7 +190,7 @@ fn packet(from: SocketAddr, to: SocketAddr, bytes: &[u8]) -> Vec<u8> {
     header[4..6].copy_from_slice(&udp_bytes.to_be_bytes());
     let [high, low] = udp_bytes.to_be_bytes();
     let sum = match checksum([&addresses, &[0, UDP, high, low], &header, bytes]) {
-        // Zero would say that there is none.
+        // Zero would mean that there is none.
         0 => 0xffff,
         sum => sum,
     };
@@ -204,7 +207,8 @@ fn ipv6(addr: SocketAddr) -> Ipv6Addr {
     }
 }
 
-/// The Internet checksum of `parts` one after the other; all but the last are of even length.
+/// Returns the Internet checksum of `parts` one after the other; all but the last are of even
+/// length.
 fn checksum<const N: usize>(parts: [&[u8]; N]) -> u16 {
     let pairs = parts.iter().flat_map(|part| part.chunks(2));
     let words = pairs.map(|p| u32::from(p[0]) << 8 | p.get(1).map_or(0, |&low| u32::from(low)));

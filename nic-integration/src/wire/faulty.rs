@@ -1,29 +1,32 @@
-//! A wire that loses and trims what arrives, from one seed.
+//! A wire on which arriving datagrams meet faults, from one seed.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::time::Duration;
-
-use rand_chacha::ChaCha8Rng;
-use rand_core::{Rng, SeedableRng};
+use std::task::Waker;
+use std::time::{Duration, Instant};
 
 use crate::NicError;
-use crate::proto::{Origin, Route, datagram::HEADER_BYTES};
+use crate::faults::{Delivery, Faults, Injector};
+use crate::proto::{Origin, Route};
 
-use super::{Waker, Wire};
+use super::Wire;
 
-/// Another wire, and what goes wrong on it.
+/// Delayed datagrams that are held at most; more are delivered at once.
+const MAX_HELD: usize = 4096;
+
+/// Another wire, and faults for the datagrams that arrive over it.
 pub struct Faulty<W> {
     wire: W,
-    rng: ChaCha8Rng,
-    loss: u32,
-    trimming: u32,
+    injector: Injector,
+    /// By when they are due; the number keeps those of one instant apart.
+    held: BTreeMap<(Instant, u64), (Origin, Vec<u8>)>,
+    next: u64,
 }
 
 impl<W: Wire> Faulty<W> {
-    /// Of a thousand datagrams that arrive over `wire`, so many are lost, and so many of the others
-    /// arrive without their payload.
-    pub fn new(wire: W, seed: u64, loss: u32, trimming: u32) -> Self {
-        Self { wire, rng: ChaCha8Rng::seed_from_u64(seed), loss, trimming }
+    /// Returns `wire` with faults.
+    pub fn new(wire: W, faults: Faults, seed: u64) -> Self {
+        Self { wire, injector: Injector::new(faults, seed), held: BTreeMap::new(), next: 0 }
     }
 }
 
@@ -45,17 +48,28 @@ impl<W: Wire> Wire for Faulty<W> {
         wait: Duration,
         take: &mut dyn FnMut(Origin, &mut [u8]),
     ) -> Result<usize, NicError> {
-        let Self { wire, rng, loss, trimming } = self;
+        let Self { wire, injector, held, next } = self;
+        let due = held.first_key_value().map(|((due, _), _)| *due);
+        let wait = due.map_or(wait, |due| wait.min(due.saturating_duration_since(Instant::now())));
+        let mut count = 0;
         wire.receive(wait, &mut |from, bytes| {
-            let mut chance =
-                |per_thousand: u32| per_thousand > 0 && rng.next_u32() % 1000 < per_thousand;
-            if chance(*loss) {
-                return;
-            }
-            let whole = bytes.len() <= HEADER_BYTES || !chance(*trimming);
-            let length = if whole { bytes.len() } else { HEADER_BYTES };
-            take(from, &mut bytes[..length]);
-        })
+            injector.inject(bytes, |Delivery { bytes, delay, congested, .. }| {
+                let from = Origin { congested: from.congested || congested, ..from };
+                if delay.is_zero() || held.len() >= MAX_HELD {
+                    count += 1;
+                    take(from, bytes);
+                } else {
+                    *next += 1;
+                    held.insert((Instant::now() + delay, *next), (from, bytes.to_vec()));
+                }
+            });
+        })?;
+        while let Some(entry) = held.first_entry().filter(|e| e.key().0 <= Instant::now()) {
+            let (from, mut bytes) = entry.remove();
+            count += 1;
+            take(from, &mut bytes);
+        }
+        Ok(count)
     }
 
     fn waker(&mut self) -> Result<Waker, NicError> {

@@ -2,7 +2,8 @@
 //! arrives (GRO), where it can.
 
 use std::io::{Error, ErrorKind, IoSliceMut};
-use std::net::{SocketAddr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::task::Waker;
 use std::time::Duration;
 
 use quinn_udp::{EcnCodepoint, RecvMeta, Transmit, UdpSocketState};
@@ -14,12 +15,12 @@ use crate::NicError;
 use crate::proto::{Origin, Route};
 
 use super::Wire;
-use super::waker::{Alarm, Waker};
+use super::waker::WakeSocket;
 
-/// Bytes asked for in either direction; the system may grant less.
+/// Bytes of buffer asked for in either direction; the system may grant less.
 pub const SOCKET_BUFFER_BYTES: usize = 4 << 20;
-/// Buffers that one call may fill, for one socket; with GRO each holds many datagrams. No more, so that
-/// what arrived by it is answered before the sender has run out of window.
+/// Buffers that one call may fill, for one socket; with GRO each holds many datagrams. No more, so
+/// that what arrived by it is answered before the sender has run out of window.
 const BUFFERS: usize = 4;
 /// No datagram, nor what GRO joins, is longer.
 const BUFFER_BYTES: usize = 1 << 16;
@@ -30,7 +31,7 @@ pub struct UdpWire {
     sockets: Vec<(UdpSocket, UdpSocketState)>,
     buffers: Vec<u8>,
     /// Once somebody may wake it.
-    alarm: Option<Alarm>,
+    wake: Option<WakeSocket>,
     /// It was said that datagrams are too long.
     warned: bool,
 }
@@ -59,21 +60,61 @@ impl UdpWire {
         });
         let sockets = sockets.collect::<Result<_, NicError>>()?;
         let buffers = vec![0; BUFFERS * BUFFER_BYTES];
-        Ok(Self { sockets, buffers, alarm: None, warned: false })
+        Ok(Self { sockets, buffers, wake: None, warned: false })
     }
 
-    /// Waits until there is something to receive; says of each socket whether it has something.
+    /// Binds a wire of `sockets` sockets for each of `pipelines` pipelines of one process: the
+    /// first at `addr`, each other at the port that follows; all at any ports, if port 0 is asked
+    /// for.
+    ///
+    /// # Errors
+    ///
+    /// [`NicError::Pipelines`] if there are no such ports; [`NicError::Wire`].
+    pub fn bind_all(addr: SocketAddr, pipelines: u16, sockets: u16) -> Result<Vec<Self>, NicError> {
+        let wires = (0..pipelines).map(|pipeline| {
+            let port = match addr.port() {
+                0 => Some(0),
+                port => port.checked_add(pipeline),
+            };
+            let most = u16::MAX - addr.port() + 1;
+            let port = port.ok_or(NicError::Pipelines { pipelines, most })?;
+            Self::bind_many(SocketAddr::new(addr.ip(), port), sockets)
+        });
+        wires.collect()
+    }
+
+    /// Binds the same at any ports of an address that reaches `server`.
+    ///
+    /// # Errors
+    ///
+    /// [`NicError::Wire`].
+    pub fn bind_towards(
+        server: SocketAddr,
+        pipelines: u16,
+        sockets: u16,
+    ) -> Result<Vec<Self>, NicError> {
+        // What is near need not be reachable from afar.
+        let local: IpAddr = match (server.ip(), server.ip().is_loopback()) {
+            (IpAddr::V4(_), true) => Ipv4Addr::LOCALHOST.into(),
+            (IpAddr::V6(_), true) => Ipv6Addr::LOCALHOST.into(),
+            (IpAddr::V4(_), false) => Ipv4Addr::UNSPECIFIED.into(),
+            (IpAddr::V6(_), false) => Ipv6Addr::UNSPECIFIED.into(),
+        };
+        Self::bind_all((local, 0).into(), pipelines, sockets)
+    }
+
+    /// Waits until there is something to receive. Returns for each socket whether it has something.
     fn wait(&self, wait: Duration) -> Result<Vec<bool>, Error> {
         let sockets = self.sockets.iter();
         let sockets = sockets.map(|(socket, _)| PollFd::new(socket, PollFlags::IN));
-        let alarm = self.alarm.as_ref();
-        let alarm_fd = alarm.map(|alarm| PollFd::from_borrowed_fd(alarm.fd(), PollFlags::IN));
-        let mut all: Vec<_> = sockets.chain(alarm_fd).collect();
+        let wake = self.wake.as_ref();
+        let wake_fd = wake.map(|wake| PollFd::from_borrowed_fd(wake.fd(), PollFlags::IN));
+        let mut all: Vec<_> = sockets.chain(wake_fd).collect();
         let span = Timespec::try_from(wait).ok();
         poll(&mut all, span.as_ref())?;
         let mut ready: Vec<bool> = all.iter().map(|fd| !fd.revents().is_empty()).collect();
-        if let (Some(alarm), Some(true)) = (alarm, ready.get(self.sockets.len())) {
-            alarm.clear();
+        if let (Some(wake), Some(true)) = (wake, ready.get(self.sockets.len())) {
+            wake.clear();
         }
         ready.truncate(self.sockets.len());
         Ok(ready)
@@ -94,7 +135,7 @@ impl Wire for UdpWire {
         let segment_size = (burst.len() > each).then_some(each);
         let transmit = Transmit {
             destination: to.addr,
-            // What comes marked is told, and the sender heeds it.
+            // Receivers report marks, and the sender slows down.
             ecn: Some(EcnCodepoint::Ect0),
             contents: burst,
             segment_size,
@@ -109,7 +150,7 @@ impl Wire for UdpWire {
                 let too_long = Some(rustix::io::Errno::MSGSIZE.raw_os_error());
                 if error.raw_os_error() == too_long && !std::mem::replace(&mut self.warned, true) {
                     let to = to.addr;
-                    warn!(%to, bytes = each, "datagrams are too long for the way there, and lost");
+                    warn!(%to, bytes = each, "datagrams are too long for the path there, and lost");
                 }
                 debug!(to = %to.addr, %error, "datagrams lost at the socket");
                 true
@@ -158,15 +199,15 @@ impl Wire for UdpWire {
     }
 
     fn waker(&mut self) -> Result<Waker, NicError> {
-        let alarm = match self.alarm.take() {
-            Some(alarm) => alarm,
-            None => Alarm::new()?,
+        let wake = match self.wake.take() {
+            Some(wake) => wake,
+            None => WakeSocket::new()?,
         };
-        Ok(self.alarm.insert(alarm).waker())
+        Ok(self.wake.insert(wake).waker())
     }
 }
 
-/// A socket with large buffers, bound to an address.
+/// Opens a socket with large buffers, bound to an address.
 pub(crate) fn open(addr: SocketAddr) -> Result<UdpSocket, NicError> {
     let socket = Socket::new(Domain::for_address(addr), Type::DGRAM, Some(Protocol::UDP))?;
     // Some systems refuse what they do not grant; smaller buffers only lose more.
@@ -176,8 +217,8 @@ pub(crate) fn open(addr: SocketAddr) -> Result<UdpSocket, NicError> {
     Ok(socket.into())
 }
 
-/// Whether an error says nothing about the socket itself. A dead peer's refusal arrives as an error
-/// of ours: on loopback the kernel reports it at the next receive.
+/// Returns whether an error is no fault of the socket itself. A dead peer's refusal arrives as an
+/// error of ours: on loopback the kernel reports it at the next receive.
 pub(crate) fn is_transient(error: &Error) -> bool {
     matches!(
         error.kind(),

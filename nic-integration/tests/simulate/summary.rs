@@ -1,4 +1,4 @@
-//! What happened in all worlds together.
+//! Counts of all worlds together.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -31,13 +31,13 @@ impl Summary {
     pub(crate) fn tally(&mut self, tally: Tally) {
         self.add("datagrams delivered", tally.delivered);
         let faults = [
-            ("lost", tally.lost),
-            ("duplicated", tally.duplicated),
-            ("corrupted", tally.corrupted),
-            ("trimmed", tally.trimmed),
-            ("marked", tally.marked),
-            ("random bytes", tally.junk),
-            ("late", tally.late),
+            ("lost", tally.injected.lost),
+            ("duplicated", tally.injected.duplicated),
+            ("corrupted", tally.injected.corrupted),
+            ("trimmed", tally.injected.trimmed),
+            ("marked", tally.injected.marked),
+            ("random bytes", tally.injected.junk),
+            ("late", tally.injected.late),
             ("reordered", tally.reordered),
             ("lost at a cut", tally.cut),
             ("to nobody", tally.undeliverable),

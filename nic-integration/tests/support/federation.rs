@@ -15,10 +15,11 @@ use ciphergram_he::{
     Agreement, Dtype, OpenedSum, PublicKey, SecretKey, Sum, Tensor, TensorSpec, Update,
 };
 use ciphergram_nic::federation::{
-    Client, Error, Observation, Participation, RoundResult, Server, ServerConfig, Ways,
+    Client, Error, Observation, Participation, PathConfig, RoundResult, Server, ServerConfig,
 };
 use ciphergram_nic::proto::Identity;
 use ciphergram_nic::round::AggregatorEvent;
+use ciphergram_nic::wire::{UdpWire, Wire};
 
 /// Longer than anything here takes, shorter than anyone waits.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
@@ -28,7 +29,8 @@ pub(crate) fn engine() -> Arc<dyn Engine> {
     ENGINE.get_or_init(Arc::default).clone()
 }
 
-/// A key for four clients at 16 bits, or at as many as the smaller ring suits, the same at every call.
+/// A key for four clients at 16 bits, or at as many as the smaller ring suits, the same at every
+/// call.
 pub(crate) fn key(scheme: Scheme) -> &'static SecretKey {
     static LATTICE: OnceLock<SecretKey> = OnceLock::new();
     static PUBLIC: OnceLock<SecretKey> = OnceLock::new();
@@ -63,7 +65,8 @@ pub(crate) fn weight(number: u16) -> u64 {
     u64::from(number) * 10 + 7
 }
 
-/// An engine that takes its time to encrypt, and dies when asked for the `dies_at`-th batch that is sent.
+/// An engine that takes its time to encrypt, and dies when asked for the `dies_at`-th batch that is
+/// sent.
 pub(crate) struct Troubled {
     pub(crate) pause: Duration,
     pub(crate) dies_at: usize,
@@ -124,13 +127,18 @@ pub(crate) fn node(number: u16) -> Identity {
     Identity::from_secret(&[number as u8 + 1; 32]).unwrap()
 }
 
-pub(crate) fn client(addr: SocketAddr, number: u16) -> Result<Client, Error> {
-    Client::new(addr, server().id(), number, node(number), Ways::default())
+pub(crate) fn client(addr: SocketAddr, number: u16) -> Result<Client<UdpWire>, Error> {
+    let wires = UdpWire::bind_towards(addr, 1, 1)?;
+    Client::new(wires, addr, server().id(), number, node(number), PathConfig::default())
+}
+
+/// Wires for an aggregator of two pipelines, at any port.
+pub(crate) fn wires() -> Vec<UdpWire> {
+    UdpWire::bind_all((Ipv4Addr::LOCALHOST, 0).into(), 2, 1).unwrap()
 }
 
 pub(crate) fn config(clients: u16, min_clients: u16) -> ServerConfig {
     ServerConfig {
-        listen: (Ipv4Addr::LOCALHOST, 0).into(),
         identity: server(),
         allowed: (0..clients)
             .map(|number| (node(number).id(), Some(number)))
@@ -141,7 +149,6 @@ pub(crate) fn config(clients: u16, min_clients: u16) -> ServerConfig {
         rounds: 1,
         join_deadline: PATIENCE,
         round_deadline: PATIENCE,
-        engines: 2,
         poll: false,
         datagram_bytes: None,
     }
@@ -153,7 +160,17 @@ pub(crate) fn serve(
     config: ServerConfig,
     dies: impl Fn(&AggregatorEvent) -> bool + Send + 'static,
 ) -> Serving {
-    let server = Server::bind(key.clone(), engine(), config).unwrap();
+    serve_over(wires(), key, config, dies)
+}
+
+/// As [`serve`], over wires of the caller's.
+pub(crate) fn serve_over<W: Wire>(
+    wires: Vec<W>,
+    key: &PublicKey,
+    config: ServerConfig,
+    dies: impl Fn(&AggregatorEvent) -> bool + Send + 'static,
+) -> Serving {
+    let server = Server::new(wires, key.clone(), engine(), config).unwrap();
     let addr = server.local_addr().unwrap();
     let (sender, events) = mpsc::channel();
     let thread = thread::spawn(move || {
@@ -192,7 +209,7 @@ impl Serving {
     }
 }
 
-/// What one client brings, by default.
+/// Returns a client's part in a round, by default.
 pub(crate) fn participation<'a>(
     key: &'a SecretKey,
     update: &'a Update,
@@ -207,6 +224,7 @@ pub(crate) fn participation<'a>(
         spool: None,
         min_clients: None,
         patience: PATIENCE,
+        keep_fields: true,
     }
 }
 
@@ -285,7 +303,8 @@ pub(crate) fn check_results(
     results: &BTreeMap<u16, RoundResult>,
     more: &[(u16, Vec<u32>)],
 ) -> Vec<usize> {
-    let own = results.iter().map(|(&number, result)| (number, result.fields.clone()));
+    let own =
+        results.iter().map(|(&number, result)| (number, result.fields.as_ref().unwrap().to_vec()));
     let fields: BTreeMap<u16, Vec<u32>> = own.chain(more.iter().cloned()).collect();
     let mut counts = vec![];
     for result in results.values() {

@@ -81,10 +81,10 @@ fn what_passes_is_in_the_file_in_order() {
     near.capture(PcapFile::new(File::create(&path).unwrap()).unwrap()).unwrap();
     assert!(near.send(there.into(), b"aaaabbbbcc", 4), "a burst of three");
     assert!(far.send(here.into(), b"answer", 6));
-    let mut heard = vec![];
+    let mut received = vec![];
     let mut turn = |wait| {
         near.receive(wait, &mut |_, bytes| {
-            heard.extend_from_slice(bytes);
+            received.extend_from_slice(bytes);
             bytes.fill(0);
         })
     };
@@ -106,7 +106,7 @@ fn what_passes_is_in_the_file_in_order() {
         rest = &rest[16 + packet.len()..];
     }
     assert!(rest.is_empty());
-    assert_eq!(heard, b"answer");
+    assert_eq!(received, b"answer");
 }
 
 #[test]

@@ -1,0 +1,115 @@
+//! A round that is open: its terms, the chunks pushed so far and the sums that came back.
+
+use std::time::Instant;
+
+use bytes::Bytes;
+use ciphergram_he::{ContributorSet, exchange::RoundTerms, params::Chunks};
+
+use super::stream::SealedStream;
+use crate::{
+    federation::Error,
+    round::{End, Opening},
+};
+
+/// A round from its opening on.
+pub(super) struct OpenRound {
+    /// The time at which this contribution first met an open round.
+    pub(super) since: Instant,
+    pub(super) opening: Opening,
+    pub(super) terms: RoundTerms,
+    /// For each chunk, the contributors of the sum that came back.
+    pub(super) sets: Vec<ContributorSet>,
+    /// The sums of all chunks; zeros where none came back.
+    pub(super) sums: Vec<u8>,
+    chunks: Chunks,
+    /// The first chunk that is not pushed yet.
+    next: u32,
+}
+
+/// Whole chunks for one push.
+pub(super) struct Push {
+    pub(super) first_chunk: u32,
+    pub(super) offset: u64,
+    pub(super) bytes: Bytes,
+}
+
+impl OpenRound {
+    /// Returns a round of which nothing is pushed.
+    pub(super) fn new(since: Instant, opening: Opening, terms: RoundTerms, chunks: Chunks) -> Self {
+        let sets = vec![ContributorSet::none(terms.participants.len()); chunks.count() as usize];
+        let sums = vec![0; chunks.total_bytes()];
+        Self { since, opening, terms, sets, sums, chunks, next: 0 }
+    }
+
+    /// Returns the next chunks that are sealed and not pushed yet, at most `limit` bytes of them.
+    pub(super) fn next_push(&mut self, stream: &SealedStream, limit: usize) -> Option<Push> {
+        let (chunks, first_chunk) = (&self.chunks, self.next);
+        if first_chunk >= chunks.count() {
+            return None;
+        }
+        let start = chunks.offset_of(first_chunk);
+        let mut bytes = stream.rest(start);
+        let length_to = |chunk: u32| chunks.offset_of(chunk) + chunks.bytes_of(chunk) - start;
+        let limit = limit.min(bytes.len());
+        let whole = (first_chunk..chunks.count()).take_while(|&chunk| length_to(chunk) <= limit);
+        let last = whole.last()?;
+        bytes.truncate(length_to(last));
+        self.next = last + 1;
+        Some(Push { first_chunk, offset: start as u64, bytes })
+    }
+
+    /// Keeps a chunk's sum. The bitmap is over client numbers; ours are over participants.
+    ///
+    /// # Errors
+    ///
+    /// The reason why it makes no sense.
+    pub(super) fn take_sum(
+        &mut self,
+        chunk: u32,
+        bitmap: &[u8],
+        bytes: &[u8],
+    ) -> Result<(), &'static str> {
+        let start = self.chunks.offset_of(chunk);
+        let length = self.chunks.bytes_of(chunk);
+        if bytes.len() != length {
+            return Err("a sum of the wrong length");
+        }
+        let mut set = ContributorSet::none(self.terms.participants.len());
+        let mut known = 0;
+        for (index, (number, _)) in self.terms.participants.iter().enumerate() {
+            let byte = bitmap.get(usize::from(number / 8)).copied().unwrap_or(0);
+            if byte >> (number % 8) & 1 == 1 {
+                set.insert(index);
+                known += 1;
+            }
+        }
+        if bitmap.iter().map(|b| b.count_ones()).sum::<u32>() != known {
+            return Err("a sum of someone who does not take part");
+        }
+        self.sums[start..start + length].copy_from_slice(bytes);
+        self.sets[chunk as usize] = set;
+        Ok(())
+    }
+
+    /// Refuses a sum with chunks withheld, or of fewer contributors than wanted.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Withheld`], [`Error::TooFewContributors`].
+    pub(super) fn check_enough(&self, end: &End, wanted: Option<u16>) -> Result<(), Error> {
+        if end.withheld > 0 {
+            let (withheld, chunks) = (end.withheld, self.chunks.count());
+            let reason = end.reason.clone();
+            return Err(Error::Withheld { round: end.round, withheld, chunks, reason });
+        }
+        let declared_floor = self.opening.min_clients.max(self.opening.declared.min(2));
+        let min_clients = wanted.unwrap_or(declared_floor);
+        for (set, chunk) in self.sets.iter().zip(0..) {
+            let found = set.count();
+            if found < usize::from(min_clients) {
+                return Err(Error::TooFewContributors { chunk, found, min_clients });
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,308 @@
+//! One contribution to one round, from the announcement to the result.
+
+use std::{
+    net::SocketAddr,
+    ops::ControlFlow,
+    thread::Scope,
+    time::{Duration, Instant},
+};
+
+use ciphergram_he::{
+    KeyRef, OpenedSum, Seed, Sum, Ticket,
+    exchange::{Announcement, RoundTerms},
+    random,
+};
+use tracing::{Span, info_span};
+
+use super::{
+    open_round::{OpenRound, Push},
+    sealing::Sealing,
+};
+use crate::{
+    Refusal,
+    driver::MAX_SLEEP,
+    federation::{
+        Error,
+        participation::{Participation, RoundResult},
+        spool::{self, Spool, fingerprint},
+    },
+    proto::{Stats, Time, endpoint::DEFAULT_GIVE_UP},
+    round::{Contributor, ContributorEvent, End, Opening, Resume, SumLayout},
+};
+
+/// The longest sleep while the sealing thread works.
+const SEALING_SLEEP: Duration = Duration::from_millis(1);
+
+/// One round in progress.
+pub(super) struct Run<'a> {
+    job: &'a Participation<'a>,
+    server: SocketAddr,
+    number: u16,
+    announcement: Announcement,
+    resume: Option<Resume>,
+    sealing: Sealing,
+    open: Option<OpenRound>,
+    /// Datagrams received when the aggregator was last found silent, and when that silence began.
+    silence: (u64, Instant),
+}
+
+type Turn = ControlFlow<Result<End, Error>, Duration>;
+
+impl<'a> Run<'a> {
+    /// Begins with a fresh contribution, or with the one that the spool holds.
+    ///
+    /// # Errors
+    ///
+    /// The tensors or the weight do not fit; the spool's.
+    pub(super) fn begin(
+        job: &'a Participation<'a>,
+        server: SocketAddr,
+        number: u16,
+    ) -> Result<Self, Error> {
+        let (key, update) = (job.key.public(), job.update);
+        let fingerprint = fingerprint(update, job.weight);
+        let ticket = Ticket::draw()?;
+        let mut run = Self {
+            job,
+            server,
+            number,
+            announcement: announce(job, ticket.seed())?,
+            resume: None,
+            sealing: Sealing::fresh(ticket, fingerprint, *random::bytes::<32>()?),
+            open: None,
+            silence: (0, Instant::now()),
+        };
+        let Some(path) = job.spool else { return Ok(run) };
+        if let Some((spool, header, stream)) = Spool::open(path, key)? {
+            let fail = |why: &str| Err(Error::Spool { path: path.into(), why: why.into() });
+            if header.fingerprint != fingerprint || header.contributor != number {
+                return fail(
+                    "it holds another unfinished contribution: finish that one with its own \
+                     tensors, weight and client number, or delete the file",
+                );
+            }
+            let sealed_under = &header.announcement.agreement;
+            if job.agreement.as_ref().is_some_and(|a| a.check_same(sealed_under).is_err()) {
+                return fail(
+                    "it holds this contribution under other clipping ranges: finish it with those, \
+                     or delete the file",
+                );
+            }
+            run.resume = Some(header.resume);
+            // Even if they were a proposal then: chunks are sealed under them.
+            run.announcement = Announcement { settled: true, ..header.announcement };
+            run.sealing.resume(spool, header.rounding, stream);
+        }
+        Ok(run)
+    }
+
+    /// Asks to take part.
+    ///
+    /// # Errors
+    ///
+    /// As [`Contributor::join`].
+    pub(super) fn join(&self, node: &mut Contributor, now: Time) -> Result<(), Error> {
+        let contribution = self.announcement.seed.id();
+        Ok(node.join(now, contribution, self.hello(), self.resume)?)
+    }
+
+    fn hello(&self) -> Vec<u8> {
+        self.announcement.to_bytes(self.job.key.public())
+    }
+
+    fn bad_round(&self, what: &'static str) -> Error {
+        Error::BadRound { server: self.server, what }
+    }
+
+    /// Takes one turn of the loop: events, sealed chunks, pushes.
+    pub(super) fn turn<'s>(
+        &mut self,
+        node: &mut Contributor,
+        now: Time,
+        scope: &'s Scope<'s, 'a>,
+    ) -> Turn
+    where
+        'a: 's,
+    {
+        match self.step(node, now, scope) {
+            Ok(Some(end)) => ControlFlow::Break(Ok(end)),
+            Ok(None) => {
+                let busy = self.sealing.is_running();
+                ControlFlow::Continue(if busy { SEALING_SLEEP } else { MAX_SLEEP })
+            }
+            Err(error) => ControlFlow::Break(Err(error)),
+        }
+    }
+
+    fn step<'s>(
+        &mut self,
+        node: &mut Contributor,
+        now: Time,
+        scope: &'s Scope<'s, 'a>,
+    ) -> Result<Option<End>, Error>
+    where
+        'a: 's,
+    {
+        while let Some(event) = node.poll_event() {
+            match event {
+                ContributorEvent::Opened(opening) => self.on_opened(node, now, opening, scope)?,
+                ContributorEvent::Sum { chunk, bitmap, bytes } => {
+                    let open = self.open.as_mut();
+                    let taken = open.map_or(Ok(()), |open| open.take_sum(chunk, &bitmap, &bytes));
+                    taken.map_err(|what| self.bad_round(what))?;
+                }
+                // Too late for a chunk: its sum goes on without this contribution.
+                ContributorEvent::Counted { .. }
+                | ContributorEvent::Rejected { refusal: Refusal::RoundClosed, .. } => {}
+                ContributorEvent::Rejected { first_chunk, refusal } => {
+                    let (server, reason) = (self.server, refusal.to_string());
+                    return Err(Error::Rejected { server, chunk: first_chunk, reason });
+                }
+                ContributorEvent::Ended(end) => return Ok(Some(end)),
+                ContributorEvent::Refused { reason } => {
+                    return Err(Error::Refused { server: self.server, reason });
+                }
+                ContributorEvent::Unreachable => self.ask_again(node, now)?,
+            }
+        }
+        self.sealing.poll()?;
+        self.push(node, now)?;
+        Ok(None)
+    }
+
+    /// Asks again: the aggregator has not answered for the give-up span, and may not have started
+    /// yet, or be restarting. If nothing at all was received since this happened last, it is one
+    /// silence.
+    fn ask_again(&mut self, node: &mut Contributor, now: Time) -> Result<(), Error> {
+        let received = node.stats().received.datagrams;
+        if received != self.silence.0 {
+            let began = Instant::now().checked_sub(DEFAULT_GIVE_UP);
+            self.silence = (received, began.unwrap_or_else(Instant::now));
+        }
+        if self.silence.1.elapsed() >= self.job.patience {
+            return Err(Error::Unreachable { server: self.server });
+        }
+        Ok(node.rejoin(now)?)
+    }
+
+    /// Checks the terms, makes room for the sums, and starts sealing unless that has begun.
+    fn on_opened<'s>(
+        &mut self,
+        node: &mut Contributor,
+        now: Time,
+        opening: Opening,
+        scope: &'s Scope<'s, 'a>,
+    ) -> Result<(), Error>
+    where
+        'a: 's,
+    {
+        let key = self.job.key.public();
+        let terms = RoundTerms::from_bytes(&opening.terms, key)?;
+        if !terms.participants.contains(&(self.number, self.announcement.seed)) {
+            return Err(self.bad_round("it does not list this contribution"));
+        }
+        if !opening.contributors.iter().eq(terms.participants.iter().map(|(n, _)| n)) {
+            return Err(self.bad_round("its lists of contributors differ"));
+        }
+        let settled = self.announcement.settled.then_some(&self.announcement.agreement);
+        if settled.is_some_and(|a| terms.agreement.check_same(a).is_err()) {
+            return Err(Error::RangesChanged);
+        }
+        terms.agreement.check_layout(&self.job.update.specs())?;
+        let chunks = key.parameters().chunks(terms.agreement.values());
+        node.accept(now, SumLayout { chunks: chunks.count(), sum_bytes: chunks.bytes_of(0) })?;
+        let resume = Resume { incarnation: opening.incarnation, round: opening.round };
+        Span::current().record("round", opening.round);
+        self.announcement.settled = true;
+        self.announcement.agreement = terms.agreement.clone();
+        node.amend(self.hello());
+        let since = self.open.as_ref().map_or_else(Instant::now, |open| open.since);
+        self.open = Some(OpenRound::new(since, opening, terms, chunks));
+        let (job, number, announcement) = (self.job, self.number, &self.announcement);
+        self.sealing.start(job, number, announcement, chunks, resume, scope)
+    }
+
+    /// Pushes sealed chunks, as many to a datagram as fit, while there is room.
+    fn push(&mut self, node: &mut Contributor, now: Time) -> Result<(), Error> {
+        let Some(open) = &mut self.open else { return Ok(()) };
+        while node.can_push()
+            && let Some(push) = open.next_push(self.sealing.stream(), node.push_limit())
+        {
+            let Push { first_chunk, offset, bytes } = push;
+            node.push(now, first_chunk, offset, bytes)?;
+        }
+        Ok(())
+    }
+
+    /// Ends sealing: the round is over, with or without all chunks of this contribution.
+    ///
+    /// # Errors
+    ///
+    /// The sealing thread's.
+    pub(super) fn stop_sealing(&mut self) -> Result<(), Error> {
+        self.sealing.stop()
+    }
+
+    /// Opens the sum, or checks it where it cannot, unless it is of too few; then lets the spool
+    /// go.
+    ///
+    /// # Errors
+    ///
+    /// The round did not open, the sum is of too few or is none; the spool's.
+    pub(super) fn finish(self, end: &End, stats: Stats) -> Result<RoundResult, Error> {
+        let unopened = self.bad_round("it ended before it opened");
+        let open = self.open.ok_or(unopened)?;
+        let encrypting = self.sealing.busy();
+        let exchanging = open.since.elapsed().saturating_sub(encrypting);
+        let enough = open.check_enough(end, self.job.min_clients);
+        let sum = Sum {
+            contributors: open.terms.participants.into_iter().map(|(_, t)| t).collect(),
+            agreement: open.terms.agreement,
+            sets: open.sets,
+            stream: open.sums,
+        };
+        let (fields, clipped) = self.sealing.into_quantities();
+        let clock = Instant::now();
+        let engine = &*self.job.engine;
+        let span = info_span!("open", client = self.number, round = end.round).entered();
+        let opened = match (&enough, self.job.key) {
+            (Err(_), _) => None,
+            (Ok(()), KeyRef::Secret(key)) => Some(OpenedSum::open(key, engine, &sum)?),
+            (Ok(()), KeyRef::Public(key)) => {
+                sum.verify(key, engine)?;
+                None
+            }
+        };
+        drop(span);
+        let decrypting = clock.elapsed();
+        if let Some(path) = self.job.spool {
+            spool::remove(path)?;
+        }
+        enough?;
+        Ok(RoundResult {
+            opening: open.opening,
+            sum,
+            opened,
+            fields,
+            clipped,
+            encrypting,
+            exchanging,
+            decrypting,
+            stats,
+        })
+    }
+}
+
+/// Returns the settled ranges, or a proposal. Tensors and weight are checked here, before anyone
+/// else waits.
+fn announce(job: &Participation<'_>, seed: Seed) -> Result<Announcement, Error> {
+    let proposal = Announcement::propose(seed, job.update, job.weight)?;
+    Ok(match &job.agreement {
+        Some(agreement) => {
+            agreement.check_layout(&job.update.specs())?;
+            agreement.check_weight(job.weight)?;
+            Announcement { seed, settled: true, agreement: agreement.clone() }
+        }
+        None => proposal,
+    })
+}

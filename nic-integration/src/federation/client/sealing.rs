@@ -1,0 +1,182 @@
+//! The owner's side of sealing: the right to it, the thread at work, and the chunks sealed so far.
+
+use std::{
+    path::Path,
+    sync::mpsc::{self, Receiver, TryRecvError},
+    thread::Scope,
+    time::Duration,
+};
+
+use ciphergram_he::{Ticket, exchange::Announcement, params::Chunks};
+use tracing::info_span;
+use zeroize::Zeroizing;
+
+use super::stream::SealedStream;
+use crate::{
+    federation::{
+        Error,
+        participation::Participation,
+        seal::{SealTask, Sealed, SpoolState},
+        spool::{Spool, SpoolHeader},
+    },
+    round::Resume,
+};
+
+/// Sealed batches that may wait to be pushed.
+const BATCHES_AHEAD: usize = 2;
+
+/// The right to seal the contribution that is announced.
+enum Right {
+    /// Nothing of it is sealed.
+    Fresh(Ticket),
+    /// Its first chunks are sealed and in this spool.
+    Spooled(Spool),
+}
+
+/// Integers, if they are kept, and how many values of each tensor were clipped.
+pub(super) type Quantities = (Option<Zeroizing<Vec<u32>>>, Vec<usize>);
+
+/// The sealing of one contribution.
+pub(super) struct Sealing {
+    /// Until the thread begins, with it.
+    right: Option<Right>,
+    /// [`fingerprint`](crate::federation::spool::fingerprint) of the update.
+    fingerprint: [u8; 32],
+    rounding: [u8; 32],
+    stream: SealedStream,
+    thread: Option<Receiver<Sealed>>,
+    busy: Duration,
+    quantities: Option<Quantities>,
+}
+
+impl Sealing {
+    /// Returns the sealing of a contribution of which nothing is sealed.
+    pub(super) fn fresh(ticket: Ticket, fingerprint: [u8; 32], rounding: [u8; 32]) -> Self {
+        let stream = SealedStream::default();
+        let (right, busy) = (Some(Right::Fresh(ticket)), Duration::ZERO);
+        Self { right, fingerprint, rounding, stream, thread: None, busy, quantities: None }
+    }
+
+    /// Goes on after the chunks of a spool, rounding as they were rounded.
+    pub(super) fn resume(&mut self, spool: Spool, rounding: [u8; 32], sealed: Vec<u8>) {
+        (self.right, self.rounding) = (Some(Right::Spooled(spool)), rounding);
+        self.stream.append(sealed.into());
+    }
+
+    /// Returns the chunks sealed so far.
+    pub(super) fn stream(&self) -> &SealedStream {
+        &self.stream
+    }
+
+    /// Returns the time spent on quantising and encrypting.
+    pub(super) fn busy(&self) -> Duration {
+        self.busy
+    }
+
+    /// Returns whether the thread may have more.
+    pub(super) fn is_running(&self) -> bool {
+        self.thread.is_some()
+    }
+
+    /// Starts the thread, once, for client `number`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Spool`], if the spool's chunks are not cut as this contribution's are.
+    pub(super) fn start<'s, 'a: 's>(
+        &mut self,
+        job: &'a Participation<'a>,
+        number: u16,
+        announcement: &Announcement,
+        chunks: Chunks,
+        resume: Resume,
+        scope: &'s Scope<'s, 'a>,
+    ) -> Result<(), Error> {
+        let (ticket, spool) = match self.right.take() {
+            Some(Right::Spooled(spool)) => {
+                let end_of = |chunk: u32| chunks.offset_of(chunk) + chunks.bytes_of(chunk);
+                let sealed = |chunk: &u32| end_of(*chunk) <= self.stream.len();
+                let whole = (0..chunks.count()).take_while(sealed).count() as u32;
+                if self.stream.len() != chunks.offset_of(whole).min(chunks.total_bytes()) {
+                    let path = job.spool.unwrap_or(Path::new("")).into();
+                    let why = "its chunks are not those of this contribution".into();
+                    return Err(Error::Spool { path, why });
+                }
+                // A chunk that is not in the spool was never sent; its rounding makes the same
+                // integers.
+                (Ticket::resume(announcement.seed, whole), SpoolState::Resumed(spool))
+            }
+            Some(Right::Fresh(ticket)) => {
+                let header = || SpoolHeader {
+                    contributor: number,
+                    resume,
+                    fingerprint: self.fingerprint,
+                    rounding: self.rounding,
+                    announcement: announcement.clone(),
+                };
+                let new = |path: &Path| SpoolState::New(path.into(), header());
+                (ticket, job.spool.map_or(SpoolState::None, new))
+            }
+            None => return Ok(()),
+        };
+        let agreement = announcement.agreement.clone();
+        let task = SealTask { job, agreement, rounding: self.rounding, ticket, spool };
+        let (sender, receiver) = mpsc::sync_channel(BATCHES_AHEAD);
+        self.thread = Some(receiver);
+        let span = info_span!("seal", client = number, round = resume.round);
+        scope.spawn(move || span.in_scope(|| task.run(&sender)));
+        Ok(())
+    }
+
+    /// Takes the batches that the thread has handed over.
+    ///
+    /// # Errors
+    ///
+    /// The thread's.
+    pub(super) fn poll(&mut self) -> Result<(), Error> {
+        while let Some(receiver) = &self.thread {
+            match receiver.try_recv() {
+                Ok(sealed) => self.take(sealed)?,
+                Err(TryRecvError::Empty) => break,
+                Err(TryRecvError::Disconnected) => self.thread = None,
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits for the quantities if they are not known yet, then lets the thread go, which may wait
+    /// for room to hand over.
+    ///
+    /// # Errors
+    ///
+    /// The thread's.
+    pub(super) fn stop(&mut self) -> Result<(), Error> {
+        while self.quantities.is_none()
+            && let Some(sealed) = self.thread.as_ref().and_then(|thread| thread.recv().ok())
+        {
+            self.take(sealed)?;
+        }
+        self.thread = None;
+        Ok(())
+    }
+
+    /// Returns the quantities, once it is [stopped](Self::stop).
+    pub(super) fn into_quantities(self) -> Quantities {
+        self.quantities.unwrap_or_default()
+    }
+
+    fn take(&mut self, sealed: Sealed) -> Result<(), Error> {
+        match sealed {
+            Sealed::Quantised { fields, clipped, busy } => {
+                self.quantities = Some((fields, clipped));
+                self.busy += busy;
+            }
+            Sealed::Chunks { bytes, busy } => {
+                self.stream.append(bytes);
+                self.busy += busy;
+            }
+            Sealed::Failed(error) => return Err(error),
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,56 @@
+//! A client's part in a round: its key, its update and its terms, and the result.
+
+use std::{path::Path, sync::Arc, time::Duration};
+
+use ciphergram_accel::Engine;
+use ciphergram_he::{Agreement, KeyRef, OpenedSum, Sum, Update};
+use zeroize::Zeroizing;
+
+use crate::{proto::Stats, round::Opening};
+
+/// A client's contribution to a round, and its terms.
+pub struct Participation<'a> {
+    /// The key.
+    pub key: KeyRef<'a>,
+    /// The engine that encrypts and decrypts.
+    pub engine: Arc<dyn Engine>,
+    /// The tensors.
+    pub update: &'a Update,
+    /// The weight, from 1.
+    pub weight: u64,
+    /// Ranges settled beforehand; otherwise they are agreed in the round's first exchange.
+    pub agreement: Option<Agreement>,
+    /// The file that keeps sealed chunks until the sum is back; none for a client that need not
+    /// survive.
+    pub spool: Option<&'a Path>,
+    /// The fewest contributors whose sum this client takes; by default what the aggregator
+    /// declares, at least two if there are two.
+    pub min_clients: Option<u16>,
+    /// The time for which an aggregator that does not answer is tried; at least
+    /// [`DEFAULT_GIVE_UP`](crate::proto::endpoint::DEFAULT_GIVE_UP).
+    pub patience: Duration,
+    /// The result holds a copy of the client's own integers, which are as secret as the update.
+    pub keep_fields: bool,
+}
+
+/// A client's result of a round.
+pub struct RoundResult {
+    /// The round as it was opened.
+    pub opening: Opening,
+    /// The sum as it came back, and its contributors.
+    pub sum: Sum,
+    /// The sum in clear, if the client has the secret key.
+    pub opened: Option<OpenedSum>,
+    /// This client's own integers, if it [keeps](Participation::keep_fields) them.
+    pub fields: Option<Zeroizing<Vec<u32>>>,
+    /// Values of this client out of range, for each tensor.
+    pub clipped: Vec<usize>,
+    /// Time spent on quantising and encrypting.
+    pub encrypting: Duration,
+    /// Time from the opening to the last sum, less encrypting.
+    pub exchanging: Duration,
+    /// Time spent on opening the sum, or checking it.
+    pub decrypting: Duration,
+    /// The endpoint's counters at the end of the round.
+    pub stats: Stats,
+}
