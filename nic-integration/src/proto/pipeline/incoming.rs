@@ -241,7 +241,7 @@ fn commit(
     let immediate = (header.opcode == Opcode::WriteImm).then_some(header.immediate);
     if inbox.message(header.message).is_none() {
         let needed = region.assembly_bytes(header);
-        if inbox.held_bytes() + needed > shared.peer_held_limit() || !shared.hold(needed) {
+        if inbox.held_bytes() + needed > shared.peer_held_limit() || !shared.reserve(needed) {
             return Ok(Outcome::Full);
         }
         let partial = Partial::new(header, immediate, needed);
