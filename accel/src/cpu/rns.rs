@@ -3,8 +3,7 @@
 //! What differs between processors is one trait, [`Rns`]: loops over the residues of one prime.
 //! Nothing here branches, indexes or divides by a residue but where seeds are public.
 
-mod portable;
-mod sampling;
+pub(super) mod sampling;
 mod tables;
 
 use std::sync::Arc;

@@ -6,7 +6,7 @@ use std::arch::x86_64::{
 };
 
 use super::{
-    residues::subtract_once,
+    lazy::subtract_once,
     select::{eight, words},
     *,
 };

@@ -1,13 +1,13 @@
-//! Any processor: one residue at a time, `u128` products.
+//! The loops over residues of the primes of a ring, one at a time, with `u128` products.
 
 use rand_core::Rng;
 
-use super::{
-    BLOCKS, Factor, Limb, Phase, RUN, Rns, Row, STREAM_WORDS, TOGETHER, Tables, mask, sampling,
-};
+use super::Portable;
 use crate::{
     beats,
-    cpu::portable::Portable,
+    cpu::rns::{
+        BLOCKS, Factor, Limb, Phase, RUN, Rns, Row, STREAM_WORDS, TOGETHER, Tables, mask, sampling,
+    },
     polys::small_mod,
     ring::{MAX_PRIMES, subtract_once},
 };
