@@ -17,12 +17,15 @@ mod execute;
 mod executor;
 #[cfg(test)]
 mod instructions;
+mod job;
 mod layout;
 mod limit;
+mod memory;
 mod multiplies;
 mod polys;
 mod pool;
 mod record;
+mod resident;
 mod residues;
 mod run;
 mod shaders;

@@ -19,10 +19,11 @@ use std::{
 use super::{
     GpuEngine,
     device::Device,
-    executor::{Executor, Resident},
+    executor::Executor,
+    job::{Batch, Job},
     multiplies,
     record::{Buffer, Command, Dispatch, Memory, Recorder, Recording, Words},
-    run::{Batch, Job},
+    resident::Resident,
     shaders::{Kernel, Shape},
 };
 use crate::engine::DeviceFault;
