@@ -36,7 +36,7 @@ use std::{sync::Arc, time::Duration};
 
 use crate::{
     derived::Derived,
-    engine::{DeviceFault, Engine, Operand, RunError},
+    engine::{DeviceFault, Engine, Info, Measure, Operand, RunError, check_support},
     interpret,
     modulus::Modulus,
     program::{Crt, FixedBase, Program},
@@ -190,26 +190,32 @@ impl Engine for GpuEngine {
         "gpu"
     }
 
-    fn describe(&self) -> String {
-        self.executor.describe()
+    fn info(&self) -> Info {
+        let is_emulated = self.executor.is_software();
+        Info {
+            description: self.executor.describe(),
+            details: self.executor.details(),
+            is_device: true,
+            is_emulated,
+            full_batch: if is_emulated { 1 } else { FULL_BATCH },
+        }
     }
 
-    fn details(&self) -> Vec<(&'static str, String)> {
-        self.executor.details()
+    /// Every step but the check of beats, which takes a CPU less time than the way to a device and back.
+    fn supports(&self, step: &str) -> bool {
+        step != "first_bad_lane"
     }
 
-    fn is_emulated(&self) -> bool {
-        self.executor.is_software()
+    fn run(&self, program: &Program, operands: &mut [Operand<'_>]) -> Result<(), RunError> {
+        check_support(self, program)?;
+        let count = interpret::check(program, operands)?;
+        self.sweep();
+        run::run(self, program, operands, count)
+            .map_err(|why| RunError::Device { engine: self.name(), why })
     }
+}
 
-    fn is_device(&self) -> bool {
-        true
-    }
-
-    fn full_batch(&self) -> usize {
-        if self.is_emulated() { 1 } else { FULL_BATCH }
-    }
-
+impl Measure for GpuEngine {
     fn multiply_rate(&self) -> Option<f64> {
         limit::multiply_rate(&self.executor).ok().flatten()
     }
@@ -218,17 +224,6 @@ impl Engine for GpuEngine {
         let all = program.inputs().count() + program.outputs().len();
         let count = interpret::count(program, operands);
         (operands.len() == all).then(|| run::multiplies(self, program, operands, count).ok())?
-    }
-
-    fn supports(&self, _step: &str) -> bool {
-        true
-    }
-
-    fn run(&self, program: &Program, operands: &mut [Operand<'_>]) -> Result<(), RunError> {
-        let count = interpret::check(program, operands)?;
-        self.sweep();
-        run::run(self, program, operands, count)
-            .map_err(|why| RunError::Device { engine: self.name(), why })
     }
 }
 

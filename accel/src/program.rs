@@ -10,6 +10,7 @@
 //! zeroized on drop and never printed.
 
 mod builder;
+mod places;
 mod text;
 
 use std::sync::Arc;
@@ -17,6 +18,7 @@ use std::sync::Arc;
 use zeroize::Zeroizing;
 
 pub use builder::{Beat, Builder, Coeff, Exponent, Integer, Ntt, Pair, Residue, Seed, Var};
+pub(crate) use places::{Place, Places};
 
 use crate::{
     beats,
@@ -205,6 +207,9 @@ pub enum Step {
     Unpack,
     /// Lane by lane `a + b mod q`.
     AddBeats,
+    /// The first lane of an item that is not below its prime, as [`beats::first_bad_lane`] numbers them; their
+    /// number where all are. Variable time.
+    FirstBadLane,
 }
 
 impl Step {
@@ -253,8 +258,14 @@ impl Step {
             | Self::Rescale
             | Self::Pack
             | Self::Unpack
-            | Self::AddBeats => false,
+            | Self::AddBeats
+            | Self::FirstBadLane => false,
         }
+    }
+
+    /// Returns whether it reads and writes beats alone, and so needs no constants but the primes.
+    pub(crate) fn is_of_beats(&self) -> bool {
+        matches!(self, Self::AddBeats | Self::FirstBadLane)
     }
 }
 
@@ -424,6 +435,7 @@ pub struct Program {
     outputs: Vec<usize>,
     /// (input with [`Spread::Update`], the value that replaces it).
     updates: Vec<(usize, usize)>,
+    places: Places,
 }
 
 impl Program {
@@ -449,6 +461,19 @@ impl Program {
     #[must_use]
     pub fn updates(&self) -> &[(usize, usize)] {
         &self.updates
+    }
+
+    /// Where values lie on the host.
+    pub(crate) fn places(&self) -> &Places {
+        &self.places
+    }
+
+    /// How the value that operand `operand` binds is laid over the batch, if it is an input.
+    pub(crate) fn spread(&self, operand: usize) -> Option<Spread> {
+        match self.values[self.places.bound[operand]].source {
+            Source::Input { spread } => Some(spread),
+            _ => None,
+        }
     }
 
     /// Indices and spreads of the inputs, in operand order.

@@ -35,10 +35,9 @@ use std::{
 use zeroize::Zeroizing;
 
 use crate::{
-    engine::{DeviceFault, Engine, Operand, RunError, check_support},
+    engine::{DeviceFault, Engine, Info, Operand, RunError, check_support},
     interpret::{self, Batch},
     program::{Kind, Program, Step},
-    ring::Ring,
 };
 pub use on_demand::OnDemand;
 use policy::{CPU, Policy, Shares};
@@ -284,14 +283,13 @@ impl Engine for Scheduler {
         }
     }
 
-    fn describe(&self) -> String {
-        let mut engines: Vec<_> =
-            self.engines.iter().map(|e| format!("{}: {}", e.name(), e.describe())).collect();
+    fn info(&self) -> Info {
+        let described = |e: &Arc<dyn Engine>| format!("{}: {}", e.name(), e.info().description);
+        let mut engines: Vec<_> = self.engines.iter().map(described).collect();
         let cpu = engines.remove(CPU);
-        if engines.is_empty() {
-            return cpu;
-        }
-        match &self.start_ups {
+        let full_batch = self.engines.iter().map(|engine| engine.info().full_batch).max();
+        let description = match &self.start_ups {
+            _ if engines.is_empty() => cpu,
             Some(start_ups) => {
                 for (engine, start_up) in engines.iter_mut().zip(start_ups) {
                     *engine += &format!(", from {:.1} ms of work on", start_up.each * 1e3);
@@ -299,11 +297,8 @@ impl Engine for Scheduler {
                 format!("whichever is quicker, or all at once: {}; {cpu}", engines.join("; "))
             }
             None => format!("{}; what it cannot do on {cpu}", engines.join("; ")),
-        }
-    }
-
-    fn full_batch(&self) -> usize {
-        self.engines.iter().map(|engine| engine.full_batch()).max().unwrap_or(1)
+        };
+        Info { full_batch: full_batch.unwrap_or(1), ..Info::of_host(description) }
     }
 
     fn supports(&self, step: &str) -> bool {
@@ -341,10 +336,6 @@ impl Engine for Scheduler {
             batch = rest;
             shares = self.shares(program, shape, batch.count(), &fit);
         }
-    }
-
-    fn first_bad_lane(&self, words: &[u64], ring: &Ring) -> Option<usize> {
-        self.engines[CPU].first_bad_lane(words, ring)
     }
 }
 

@@ -34,7 +34,8 @@ pub(crate) fn auto() -> Arc<dyn Engine> {
 
 /// No adapter that is a program: on the CPU's own cores it is many times slower, and to learn how many takes seconds.
 fn real(gpu: Arc<dyn Engine>) -> Result<Arc<dyn Engine>, String> {
-    if gpu.is_emulated() { Err(format!("{} is a program", gpu.describe())) } else { Ok(gpu) }
+    let info = gpu.info();
+    if info.is_emulated { Err(format!("{} is a program", info.description)) } else { Ok(gpu) }
 }
 
 fn share(cpu: Arc<dyn Engine>, gpu: Result<Arc<dyn Engine>, String>) -> Arc<dyn Engine> {
@@ -48,7 +49,7 @@ fn share(cpu: Arc<dyn Engine>, gpu: Result<Arc<dyn Engine>, String>) -> Arc<dyn 
 }
 
 fn told(engine: Arc<dyn Engine>) -> Arc<dyn Engine> {
-    tracing::info!("engine {}: {}", engine.name(), engine.describe());
+    tracing::info!("engine {}: {}", engine.name(), engine.info().description);
     engine
 }
 
@@ -56,7 +57,7 @@ fn told(engine: Arc<dyn Engine>) -> Arc<dyn Engine> {
 fn tell(event: Event<'_>) {
     match event {
         Event::Unsupported { program, engine, step } => {
-            tracing::warn!("{program} does not run on engine {engine}: it has no step {step}");
+            tracing::info!("{program} does not run on engine {engine}: it has no step {step}");
         }
         Event::Failed { program, engine, why } => {
             tracing::warn!("engine {engine} failed at {program}, and the CPU takes over: {why}");

@@ -215,7 +215,7 @@ fn range_fault(
     match (key.paillier(), key.parameters().lattice()) {
         (Some(modulus), _) => modulus.range_fault(words),
         (None, Some(lattice)) => {
-            let bad = engine.first_bad_lane(words, &lattice.ring);
+            let bad = lattice.range.first_bad_lane(engine, words);
             let stray = first_stray((chunks, first), words, &lattice.ring);
             let stray = stray.filter(|&lane| bad.is_none_or(|bad| lane < bad));
             let stray = stray.map(|lane| CiphertextFault::Stray { lane });

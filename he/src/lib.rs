@@ -42,6 +42,7 @@ pub mod open;
 pub mod paillier;
 pub mod params;
 pub mod random;
+mod range;
 pub(crate) mod rounding;
 pub mod seal;
 mod spread;

@@ -114,7 +114,7 @@ mod tests {
     use std::sync::Arc;
 
     use crate::{
-        Builder, Engine as _, Modulus, Operand, Program, Ring, Secret, gpu::twins::over_twins,
+        Builder, Measure as _, Modulus, Operand, Program, Ring, Secret, gpu::twins::over_twins,
         ring::largest_primes,
     };
 

@@ -11,10 +11,9 @@ use std::{
 
 use super::locked;
 use crate::{
-    engine::{Engine, Operand, RunError},
+    engine::{Engine, Info, Operand, RunError},
     interpret::{self, Batch},
     program::Program,
-    ring::Ring,
 };
 
 /// Seconds of work on the CPU that are worth opening a device: drivers take some tenths of one.
@@ -120,10 +119,13 @@ impl Engine for OnDemand {
         "auto"
     }
 
-    fn describe(&self) -> String {
+    fn info(&self) -> Info {
         self.opened.get().map_or_else(
-            || format!("{}; others once there is work for seconds", self.cpu.describe()),
-            |engine| engine.describe(),
+            || {
+                let cpu = self.cpu.info().description;
+                Info::of_host(format!("{cpu}; others once there is work for seconds"))
+            },
+            |engine| engine.info(),
         )
     }
 
@@ -149,9 +151,5 @@ impl Engine for OnDemand {
             Some(engine) => engine.run(program, rest),
             None => self.run_here(program, rest),
         }
-    }
-
-    fn first_bad_lane(&self, words: &[u64], ring: &Ring) -> Option<usize> {
-        self.cpu.first_bad_lane(words, ring)
     }
 }

@@ -13,8 +13,8 @@ impl Engine for Flawed {
         "flawed"
     }
 
-    fn describe(&self) -> String {
-        "a test".into()
+    fn info(&self) -> Info {
+        Info::of_host("a test")
     }
 
     fn supports(&self, step: &str) -> bool {
@@ -126,8 +126,8 @@ impl Engine for Forced {
         "forced"
     }
 
-    fn describe(&self) -> String {
-        "a test".into()
+    fn info(&self) -> Info {
+        Info::of_host("a test")
     }
 
     fn supports(&self, _: &str) -> bool {
@@ -188,8 +188,8 @@ impl Engine for Counted {
         "counted"
     }
 
-    fn describe(&self) -> String {
-        "a test".into()
+    fn info(&self) -> Info {
+        Info::of_host("a test")
     }
 
     fn supports(&self, _: &str) -> bool {
@@ -339,8 +339,8 @@ mod halves {
             "half"
         }
 
-        fn describe(&self) -> String {
-            "a test".into()
+        fn info(&self) -> Info {
+            Info::of_host("a test")
         }
 
         fn supports(&self, step: &str) -> bool {

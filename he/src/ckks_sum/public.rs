@@ -10,6 +10,7 @@ use crate::{
     Error, Parameters,
     bytes::{to_bytes, to_words},
     random,
+    range::RangeCheck,
 };
 
 /// The public half of a `ckks-sum-public` key: the seed of the uniform `a`, and `b = a·s + e`.
@@ -58,7 +59,7 @@ impl LatticePublic {
             return Err(invalid(format!("its polynomial b has {found} bytes, not {expected}")));
         }
         let words = to_words(packed);
-        if let Some(lane) = engine.first_bad_lane(&words, ring) {
+        if let Some(lane) = RangeCheck::new(ring).first_bad_lane(engine, &words) {
             let why = format!("residue {lane} of its polynomial b is not below its prime");
             return Err(invalid(why));
         }

@@ -6,6 +6,7 @@ use ciphergram_accel::{Ring, beats, ring::largest_primes};
 use crypto_bigint::U256;
 
 use super::{CHUNK_BYTES, Geometry, Literal, NOISE_BOUND, ParameterError, Scheme, bit_length};
+use crate::range::RangeCheck;
 
 /// What only `ckks-sum` and `ckks-sum-public` have.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,6 +19,8 @@ pub struct Lattice {
     pub noise_bound: u64,
     /// Bits below the fields that the summed noise cannot leave.
     pub margin_bits: u32,
+    /// The check of beats over the ring.
+    pub(crate) range: RangeCheck,
 }
 
 impl Lattice {
@@ -144,7 +147,8 @@ pub(super) fn lay_out(
         // No chunk spans two polynomials: the few coefficients left over carry nothing.
         value_chunks: degree / slots_per_chunk,
     };
-    Ok((Lattice { ring: ring.clone(), noise_of_one, noise_bound, margin_bits }, geometry))
+    let (ring, range) = (ring.clone(), RangeCheck::new(ring));
+    Ok((Lattice { ring, noise_of_one, noise_bound, margin_bits, range }, geometry))
 }
 
 #[cfg(test)]

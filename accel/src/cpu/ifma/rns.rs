@@ -300,8 +300,8 @@ impl Rns for Ifma {
         kernel!(packing::unpack(lanes, words));
     }
 
-    fn first_bad_beat(self, words: &[u64], primes: &[u64]) -> Option<usize> {
-        kernel!(packing::first_bad_beat(words, primes))
+    fn first_bad_lanes(self, out: &mut [u64], words: &[u64], primes: &[u64]) {
+        kernel!(packing::first_bad_lanes(out, words, primes));
     }
 
     fn add_beats(self, out: &mut [u64], a: &[u64], b: &[u64], primes: &[u64]) {
