@@ -15,8 +15,6 @@ mod constants;
 mod device;
 mod execute;
 mod executor;
-#[cfg(test)]
-mod instructions;
 mod job;
 mod layout;
 mod limit;
@@ -50,8 +48,8 @@ use record::Recorder;
 use run::Applied;
 pub use shaders::Prelude;
 
-/// Items that keep the largest cards busy: some waves of the numbers that their multiprocessors hold at
-/// once, 10,560 of 4096 bits on an H200 (see `shaders/README.md`).
+/// Items that keep the largest cards busy: some waves of the numbers that their registers hold at once, ten
+/// thousand of 4096 bits or so.
 const FULL_BATCH: usize = 1 << 16;
 
 /// The GPU engine. See the [module](self) documentation.

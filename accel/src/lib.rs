@@ -15,7 +15,7 @@
 //! | [`reference`](mod@reference) | the oracle: slow and obvious |
 //! | [`cpu`] | the CPU engine: every core, and the widest multiplier that is there |
 //! | `gpu` | with the feature `gpu`, the GPU engine |
-//! | [`scheduler`] | an engine over the CPU and devices: what a device cannot do or does slowly runs elsewhere, batches are shared out |
+//! | [`scheduler`] | an engine over the CPU and a device, which share out batches |
 //! | [`conformance`](mod@conformance) | the suite that every engine must pass, instantiated with one macro line |
 //!
 //! # Conventions

@@ -13,7 +13,10 @@ mod builder;
 mod places;
 mod text;
 
-use std::sync::Arc;
+use std::{
+    hash::{DefaultHasher, Hash as _, Hasher as _},
+    sync::Arc,
+};
 
 use zeroize::Zeroizing;
 
@@ -436,6 +439,7 @@ pub struct Program {
     /// (input with [`Spread::Update`], the value that replaces it).
     updates: Vec<(usize, usize)>,
     places: Places,
+    shape: u64,
 }
 
 impl Program {
@@ -461,6 +465,25 @@ impl Program {
     #[must_use]
     pub fn updates(&self) -> &[(usize, usize)] {
         &self.updates
+    }
+
+    /// A hash of the name, steps and sizes in words and bits: all that the time of a run depends on. Keys and
+    /// numbers do not count.
+    pub(crate) fn shape(&self) -> u64 {
+        self.shape
+    }
+
+    fn hash_shape(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        self.name.hash(&mut hasher);
+        self.steps().for_each(|step| step.name().hash(&mut hasher));
+        for Value { kind, .. } in &self.values {
+            kind.words().hash(&mut hasher);
+            if let Kind::Exponents { bits, .. } = kind {
+                bits.hash(&mut hasher);
+            }
+        }
+        hasher.finish()
     }
 
     /// Where values lie on the host.
@@ -496,5 +519,25 @@ impl Program {
     #[must_use]
     pub fn has_secrets(&self) -> bool {
         self.values.iter().any(|v| v.secret)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Public;
+
+    /// Exponents of a few bits take less time than those of many in as many words.
+    #[test]
+    fn programs_of_other_exponents_are_of_another_shape() {
+        let m = Arc::new(Modulus::new("m", &[7]).unwrap());
+        let [a, b, c] = [8, 64, 8].map(|bits| {
+            let mut b = Builder::new("power");
+            let (x, e) = (b.residues("x", &m), b.exponents::<Public>("e", bits));
+            let power = b.pow("power", x, e);
+            b.output(power);
+            b.build().shape()
+        });
+        assert!(a != b && a == c);
     }
 }

@@ -56,7 +56,7 @@ impl Builder {
     pub fn new(name: &str) -> Self {
         let places = Places::default();
         let (values, outputs, updates) = (vec![], vec![], vec![]);
-        Self { program: Program { name: name.into(), values, outputs, updates, places } }
+        Self { program: Program { name: name.into(), values, outputs, updates, places, shape: 0 } }
     }
 
     fn push<T>(&mut self, name: &str, kind: Kind, source: Source, secret: bool) -> Var<T> {
@@ -660,7 +660,7 @@ impl Builder {
     /// The finished program.
     #[must_use]
     pub fn build(self) -> Program {
-        let places = Places::new(&self.program);
-        Program { places, ..self.program }
+        let (places, shape) = (Places::new(&self.program), self.program.hash_shape());
+        Program { places, shape, ..self.program }
     }
 }
