@@ -209,15 +209,18 @@ pub enum OperandFault {
     },
 }
 
-/// Checks every step of `program` against an engine's list.
-pub(crate) fn check_support(engine: &dyn Engine, program: &Program) -> Result<(), RunError> {
+/// Checks that an engine supports every step of `program`.
+///
+/// # Errors
+/// [`RunError::Unsupported`], with the first step that it does not.
+pub fn check_support(engine: &dyn Engine, program: &Program) -> Result<(), RunError> {
     match program.steps().map(Step::name).find(|step| !engine.supports(step)) {
         Some(step) => Err(RunError::Unsupported { engine: engine.name(), step }),
         None => Ok(()),
     }
 }
 
-/// The steps that an engine supports, for `ciphergram devices`.
+/// Returns the steps that an engine supports, for `ciphergram devices`.
 #[must_use]
 pub fn supported_steps(engine: &dyn Engine) -> Vec<&'static str> {
     Step::NAMES.into_iter().filter(|step| engine.supports(step)).collect()

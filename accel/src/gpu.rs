@@ -206,7 +206,7 @@ impl Engine for GpuEngine {
 
     fn run(&self, program: &Program, operands: &mut [Operand<'_>]) -> Result<(), RunError> {
         check_support(self, program)?;
-        let count = interpret::check(program, operands)?;
+        let count = interpret::check_operands(program, operands)?;
         self.sweep();
         run::run(self, program, operands, count)
             .map_err(|why| RunError::Device { engine: self.name(), why })

@@ -354,9 +354,11 @@ pub(crate) fn count(program: &Program, operands: &[Operand<'_>]) -> usize {
     each.map_or(0, |i| operands[i].len() / program.values()[bound[i]].kind.words())
 }
 
-/// Checks that operands fit a program; gives the number of items.
-#[cfg(feature = "gpu")]
-pub(crate) fn check(program: &Program, operands: &mut [Operand<'_>]) -> Result<usize, RunError> {
+/// Checks that operands fit a program, for engines that bind them themselves; returns the number of items.
+///
+/// # Errors
+/// [`RunError::OperandCount`], or [`RunError::Operand`] with the first operand that does not fit.
+pub fn check_operands(program: &Program, operands: &mut [Operand<'_>]) -> Result<usize, RunError> {
     Batch::bind(program, operands).map(|batch| batch.count)
 }
 

@@ -53,6 +53,7 @@ pub use engine::{Engine, Info, Measure, Operand, RunError};
 pub use exponents::{Exponents, Public, Secrecy, Secret};
 #[cfg(feature = "gpu")]
 pub use gpu::GpuEngine;
+pub use interpret::check_operands;
 pub use modulus::{Modulus, ModulusError};
 pub use polys::Polys;
 pub use program::{Builder, Program};
