@@ -53,9 +53,9 @@ pub fn set_lane(beat: &mut [u64], index: usize, value: u64) {
     }
 }
 
-/// The first lane of `words` (whole beats) that is not below its prime, if any; a beat whose two
-/// spare bits are set counts as a bad lane of its own, its last. An engine's
-/// [`first_bad_lane`](crate::Engine::first_bad_lane) is quicker.
+/// Returns the first lane of `words` (whole beats) that is not below its prime, if any; a beat with one of
+/// its two spare bits set counts as one whose last lane is bad. The step
+/// [`first_bad_lane`](crate::Builder::first_bad_lane) is quicker.
 #[must_use]
 pub fn first_bad_lane(words: &[u64], ring: &Ring) -> Option<usize> {
     let primes = ring.primes();

@@ -19,10 +19,9 @@ mod steps;
 mod tally;
 
 use crate::{
-    engine::{Engine, Operand, RunError, check_support},
+    engine::{Engine, Info, Measure, Operand, RunError, check_support},
     interpret::{self, Arg, Blocks, Kernels},
     program::{Kind, Program, Step},
-    ring::Ring,
 };
 use backend::Backend;
 #[cfg(target_arch = "x86_64")]
@@ -35,8 +34,14 @@ use steps::Steps;
 /// Items of a block of a program over big residues: tables of fixed bases are read once for so many.
 const BLOCK: usize = 256;
 
-/// Items of a block of a program over beats alone.
+/// Items of a block of a program over beats alone, if it has values in scratch memory.
 const BEATS: usize = 64;
+
+/// Items of a block if it has none, as one that only checks: all that a thread has.
+const UNCUT: usize = 1 << 24;
+
+/// Items of such a program that are worth the while of another thread: each takes two nanoseconds.
+const CHECKED: usize = 1 << 15;
 
 /// Items of a program of products that are worth the while of another thread: more than a batch of
 /// datagrams holds, which is added where it arrived.
@@ -58,7 +63,6 @@ trait Path: Send + Sync {
     fn multiply_rate(&self) -> f64;
     fn multiplies(&self, program: &Program, count: usize) -> u64;
     fn prepare(&self, program: &Program);
-    fn first_bad_lane(&self, words: &[u64], ring: &Ring) -> Option<usize>;
     fn step(&self, step: &Step, out_kind: &Kind, out: &mut [u64], args: &[Arg<'_>]);
 }
 
@@ -94,10 +98,6 @@ impl<B: Backend + Rns> Path for On<B> {
     fn prepare(&self, program: &Program) {
         self.polynomials.sweep();
         self.residues.prepare(program);
-    }
-
-    fn first_bad_lane(&self, words: &[u64], ring: &Ring) -> Option<usize> {
-        self.polynomials.first_bad_lane(words, ring)
     }
 
     fn step(&self, step: &Step, out_kind: &Kind, out: &mut [u64], args: &[Arg<'_>]) {
@@ -164,8 +164,9 @@ impl Engine for CpuEngine {
         "cpu"
     }
 
-    fn describe(&self) -> String {
-        format!("{}, on {} threads", self.path.describe(), rayon::current_num_threads())
+    fn info(&self) -> Info {
+        let (path, threads) = (self.path.describe(), rayon::current_num_threads());
+        Info::of_host(format!("{path}, on {threads} threads"))
     }
 
     fn supports(&self, _step: &str) -> bool {
@@ -176,11 +177,9 @@ impl Engine for CpuEngine {
         check_support(self, program)?;
         interpret::run(self, program, operands, true)
     }
+}
 
-    fn first_bad_lane(&self, words: &[u64], ring: &Ring) -> Option<usize> {
-        self.path.first_bad_lane(words, ring)
-    }
-
+impl Measure for CpuEngine {
     fn multiply_rate(&self) -> Option<f64> {
         Some(self.path.multiply_rate())
     }
@@ -194,8 +193,11 @@ impl Kernels for CpuEngine {
     fn blocks(&self, program: &Program) -> Blocks {
         if !program.steps().any(Step::is_of_residues) {
             // One polynomial fills the cache; of beats, some tens with their sums the first level.
-            let beats = program.steps().all(|step| matches!(step, Step::AddBeats));
-            let (units, least) = if beats { (BEATS, 16 * BEATS) } else { (1, 1) };
+            let (units, least) = match program.steps().all(Step::is_of_beats) {
+                true if program.places().slots.is_empty() => (UNCUT, CHECKED),
+                true => (BEATS, 16 * BEATS),
+                false => (1, 1),
+            };
             return Blocks { unit: 1, units, parts: 4, least };
         }
         let unit = self.path.unit();
@@ -207,7 +209,10 @@ impl Kernels for CpuEngine {
     }
 
     fn prepare(&self, program: &Program) {
-        self.path.prepare(program);
+        // Beats need no constants, and their runs are short.
+        if !program.steps().all(Step::is_of_beats) {
+            self.path.prepare(program);
+        }
     }
 
     fn step(&self, step: &Step, out_kind: &Kind, out: &mut [u64], args: &[Arg<'_>]) {

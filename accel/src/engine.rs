@@ -1,73 +1,73 @@
 //! The one trait that makes something an engine.
 
 use crate::{
-    Beats, Exponents, Polys, Residues, Ring, beats,
+    Beats, Exponents, Polys, Residues,
     exponents::{Public, Secret},
     polys::Domain,
     program::{Program, Step},
 };
 
-/// Something that runs programs: a CPU, a GPU, an FPGA, or the oracle.
+/// A processor that runs programs: a CPU, a GPU, an FPGA, or the oracle.
 pub trait Engine: Send + Sync {
-    /// A short stable name, such as `cpu`.
+    /// Returns a short stable name, such as `cpu`.
     fn name(&self) -> &'static str;
 
-    /// One line on what it runs on, for people.
-    fn describe(&self) -> String;
+    /// Describes the processor behind it.
+    fn info(&self) -> Info;
 
-    /// More on what it runs on, for people who ask: names and values, such as limits of a device.
-    fn details(&self) -> Vec<(&'static str, String)> {
-        vec![]
-    }
-
-    /// Whether it is a program on the CPU in the place of a device: as right, and slow.
-    fn is_emulated(&self) -> bool {
-        false
-    }
-
-    /// Whether a device computes, not the threads that call it: [`Engine::multiply_rate`] is then of all of it,
-    /// whatever threads call.
-    fn is_device(&self) -> bool {
-        false
-    }
-
-    /// The items of a batch that keep all of it busy; smaller batches run at a lower rate.
-    fn full_batch(&self) -> usize {
-        1
-    }
-
-    /// Whether it can run a step of this name (see `Step::name`).
+    /// Returns whether it can run a step of this name (see `Step::name`).
     fn supports(&self, step: &str) -> bool;
 
     /// Runs `program` over whole batches: operands are the inputs in the order they were built,
     /// then the outputs.
     ///
-    /// Values are trusted to be reduced: whoever fills a batch checks or makes them so. Lengths are
-    /// checked.
+    /// Values are trusted to be reduced: the caller who fills a batch checks or makes them so. Lengths
+    /// are checked.
     ///
     /// # Errors
     /// The operands do not fit the program, or a step is not supported: then nothing was computed. Or
     /// a device failed, which may happen after some of the results were written.
     fn run(&self, program: &Program, operands: &mut [Operand<'_>]) -> Result<(), RunError>;
+}
 
-    /// The first lane of whole beats that is not below its prime: what [`beats::first_bad_lane`] says,
-    /// as fast as the engine can.
-    fn first_bad_lane(&self, words: &[u64], ring: &Ring) -> Option<usize> {
-        beats::first_bad_lane(words, ring)
+/// A description of an engine's processor.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Info {
+    /// One line, for people.
+    pub description: String,
+    /// Names and values, such as limits of a device, for people who ask for more.
+    pub details: Vec<(&'static str, String)>,
+    /// Whether a device computes, not the threads that call the engine.
+    pub is_device: bool,
+    /// Whether a program on the CPU stands in for a device: its results are as exact, and slow.
+    pub is_emulated: bool,
+    /// Items of a batch that keep all of it busy, 1 or more; smaller batches run at a lower rate.
+    pub full_batch: usize,
+}
+
+impl Info {
+    /// Describes an engine whose callers' threads compute, at full rate from one item on.
+    pub fn of_host(description: impl Into<String>) -> Self {
+        Self {
+            description: description.into(),
+            details: vec![],
+            is_device: false,
+            is_emulated: false,
+            full_batch: 1,
+        }
     }
+}
 
-    /// How many multiply instructions a second one thread of this engine, or a device, can issue at most, measured
-    /// now (it takes some tens of milliseconds). `None` where there is no such measure.
-    fn multiply_rate(&self) -> Option<f64> {
-        None
-    }
+/// An engine that counts its multiply instructions, for benchmarks.
+pub trait Measure: Engine {
+    /// Measures how many multiply instructions a second one thread of the engine, or a whole device, can
+    /// issue at most. It takes some tens of milliseconds. `None` where other work hid the rate.
+    fn multiply_rate(&self) -> Option<f64>;
 
-    /// How many of those instructions a run of `program` over these operands issues, tables of
-    /// constants aside; those of steps over polynomials on devices only. `None` where the engine does not count, or
+    /// Counts the multiply instructions that a run of `program` over these operands issues, tables of
+    /// constants aside; those of steps over polynomials on devices only. `None` where the engine
     /// could not run the program.
-    fn multiplies(&self, _program: &Program, _operands: &[Operand<'_>]) -> Option<u64> {
-        None
-    }
+    fn multiplies(&self, program: &Program, operands: &[Operand<'_>]) -> Option<u64>;
 }
 
 /// A view of one operand's data: whole batches in plain host layout.
@@ -209,15 +209,18 @@ pub enum OperandFault {
     },
 }
 
-/// Checks every step of `program` against an engine's list.
-pub(crate) fn check_support(engine: &dyn Engine, program: &Program) -> Result<(), RunError> {
+/// Checks that an engine supports every step of `program`.
+///
+/// # Errors
+/// [`RunError::Unsupported`], with the first step that it does not.
+pub fn check_support(engine: &dyn Engine, program: &Program) -> Result<(), RunError> {
     match program.steps().map(Step::name).find(|step| !engine.supports(step)) {
         Some(step) => Err(RunError::Unsupported { engine: engine.name(), step }),
         None => Ok(()),
     }
 }
 
-/// The steps that an engine supports, for `ciphergram devices`.
+/// Returns the steps that an engine supports, for `ciphergram devices`.
 #[must_use]
 pub fn supported_steps(engine: &dyn Engine) -> Vec<&'static str> {
     Step::NAMES.into_iter().filter(|step| engine.supports(step)).collect()

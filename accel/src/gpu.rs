@@ -15,14 +15,15 @@ mod constants;
 mod device;
 mod execute;
 mod executor;
-#[cfg(test)]
-mod instructions;
+mod job;
 mod layout;
 mod limit;
+mod memory;
 mod multiplies;
 mod polys;
 mod pool;
 mod record;
+mod resident;
 mod residues;
 mod run;
 mod shaders;
@@ -33,7 +34,7 @@ use std::{sync::Arc, time::Duration};
 
 use crate::{
     derived::Derived,
-    engine::{DeviceFault, Engine, Operand, RunError},
+    engine::{DeviceFault, Engine, Info, Measure, Operand, RunError, check_support},
     interpret,
     modulus::Modulus,
     program::{Crt, FixedBase, Program},
@@ -47,8 +48,8 @@ use record::Recorder;
 use run::Applied;
 pub use shaders::Prelude;
 
-/// Items that keep the largest cards busy: some waves of the numbers that their multiprocessors hold at
-/// once, 10,560 of 4096 bits on an H200 (see `shaders/README.md`).
+/// Items that keep the largest cards busy: some waves of the numbers that their registers hold at once, ten
+/// thousand of 4096 bits or so.
 const FULL_BATCH: usize = 1 << 16;
 
 /// The GPU engine. See the [module](self) documentation.
@@ -187,26 +188,32 @@ impl Engine for GpuEngine {
         "gpu"
     }
 
-    fn describe(&self) -> String {
-        self.executor.describe()
+    fn info(&self) -> Info {
+        let is_emulated = self.executor.is_software();
+        Info {
+            description: self.executor.describe(),
+            details: self.executor.details(),
+            is_device: true,
+            is_emulated,
+            full_batch: if is_emulated { 1 } else { FULL_BATCH },
+        }
     }
 
-    fn details(&self) -> Vec<(&'static str, String)> {
-        self.executor.details()
+    /// Every step but the check of beats, which takes a CPU less time than the way to a device and back.
+    fn supports(&self, step: &str) -> bool {
+        step != "first_bad_lane"
     }
 
-    fn is_emulated(&self) -> bool {
-        self.executor.is_software()
+    fn run(&self, program: &Program, operands: &mut [Operand<'_>]) -> Result<(), RunError> {
+        check_support(self, program)?;
+        let count = interpret::check_operands(program, operands)?;
+        self.sweep();
+        run::run(self, program, operands, count)
+            .map_err(|why| RunError::Device { engine: self.name(), why })
     }
+}
 
-    fn is_device(&self) -> bool {
-        true
-    }
-
-    fn full_batch(&self) -> usize {
-        if self.is_emulated() { 1 } else { FULL_BATCH }
-    }
-
+impl Measure for GpuEngine {
     fn multiply_rate(&self) -> Option<f64> {
         limit::multiply_rate(&self.executor).ok().flatten()
     }
@@ -215,17 +222,6 @@ impl Engine for GpuEngine {
         let all = program.inputs().count() + program.outputs().len();
         let count = interpret::count(program, operands);
         (operands.len() == all).then(|| run::multiplies(self, program, operands, count).ok())?
-    }
-
-    fn supports(&self, _step: &str) -> bool {
-        true
-    }
-
-    fn run(&self, program: &Program, operands: &mut [Operand<'_>]) -> Result<(), RunError> {
-        let count = interpret::check(program, operands)?;
-        self.sweep();
-        run::run(self, program, operands, count)
-            .map_err(|why| RunError::Device { engine: self.name(), why })
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::{
     engine::{Operand, OperandFault, RunError},
-    program::{Kind, Program, Source, Spread, Step, Value},
+    program::{Kind, Place, Places, Program, Source, Spread, Step, Value},
 };
 
 /// The items of one operand of a step over a block.
@@ -111,7 +111,9 @@ impl<'a> Batch<'a> {
         program: &Program,
         operands: &'a mut [Operand<'_>],
     ) -> Result<Self, RunError> {
-        Plan::new(program).bind(operands)
+        let mut views: Vec<_> = operands.iter().map(|_| View::NONE).collect();
+        let count = Plan::new(program).bind(operands, &mut views)?;
+        Ok(Self { views, count })
     }
 
     /// Its items.
@@ -130,54 +132,15 @@ impl<'a> Batch<'a> {
     }
 }
 
-/// Where a value lies.
-#[derive(Clone, Copy)]
-enum Place {
-    Constant,
-    /// In an operand of the run.
-    Operand(usize),
-    /// In this slot of scratch memory.
-    Scratch(usize),
-}
-
-/// What a step may read or the run must write, resolved once for a run.
+/// A program and the places of its values.
 struct Plan<'p> {
     program: &'p Program,
-    /// For each value, where it lies. Outputs are computed where they belong.
-    places: Vec<Place>,
-    /// For each operand, the value it binds.
-    bound: Vec<usize>,
-    /// For each slot of scratch memory, its words for one item.
-    slots: Vec<usize>,
+    places: &'p Places,
 }
 
 impl<'p> Plan<'p> {
     fn new(program: &'p Program) -> Self {
-        let mut bound: Vec<usize> = program.inputs().map(|(value, _)| value).collect();
-        bound.extend(program.outputs());
-        let last_uses = last_uses(program);
-        let (mut slots, mut free): (Vec<usize>, Vec<usize>) = (vec![], vec![]);
-        let mut places = Vec::with_capacity(program.values().len());
-        for (index, value) in program.values().iter().enumerate() {
-            let operand = bound.iter().position(|&value| value == index);
-            places.push(match (&value.source, operand) {
-                (Source::Constant { .. }, _) => Place::Constant,
-                (_, Some(operand)) => Place::Operand(operand),
-                (_, None) => {
-                    let slot = free.pop().unwrap_or(slots.len());
-                    slots.resize(slots.len().max(slot + 1), 0);
-                    slots[slot] = slots[slot].max(value.kind.words());
-                    Place::Scratch(slot)
-                }
-            });
-            // What nothing reads any more makes room, after the step that was the last to read it.
-            for (before, &last) in last_uses.iter().enumerate().take(index + 1) {
-                if let (Place::Scratch(slot), true) = (places[before], last == index) {
-                    free.push(slot);
-                }
-            }
-        }
-        Self { program, places, bound, slots }
+        Self { program, places: program.places() }
     }
 
     fn words(&self, value: usize) -> usize {
@@ -186,32 +149,31 @@ impl<'p> Plan<'p> {
 
     fn fault(&self, operand: usize, why: OperandFault) -> RunError {
         let program = self.program.name().into();
-        let operand = self.program.values()[self.bound[operand]].name.clone();
+        let operand = self.program.values()[self.places.bound[operand]].name.clone();
         RunError::Operand { program, operand, why }
     }
 
-    /// See [`Batch::bind`].
-    fn bind<'a>(&self, operands: &'a mut [Operand<'_>]) -> Result<Batch<'a>, RunError> {
-        if operands.len() != self.bound.len() {
-            let (expected, found) = (self.bound.len(), operands.len());
-            return Err(RunError::OperandCount {
-                program: self.program.name().into(),
-                expected,
-                found,
-            });
+    /// Checks access and lengths of operands, and puts views of them into `views`; returns the items.
+    fn bind<'a>(
+        &self,
+        operands: &'a mut [Operand<'_>],
+        views: &mut [View<'a>],
+    ) -> Result<usize, RunError> {
+        let (expected, found) = (self.places.bound.len(), operands.len());
+        if expected != found {
+            let program = self.program.name().into();
+            return Err(RunError::OperandCount { program, expected, found });
         }
-        let inputs: Vec<_> = self.program.inputs().collect();
-        let spread = |i: usize| inputs.get(i).map(|&(_, spread)| spread);
         let count = count(self.program, operands);
-        let mut views = Vec::with_capacity(operands.len());
-        for (i, operand) in operands.iter_mut().enumerate() {
-            let value = &self.program.values()[self.bound[i]];
-            let items = if spread(i) == Some(Spread::Shared) { 1 } else { count };
+        for ((i, operand), view) in operands.iter_mut().enumerate().zip(views) {
+            let (value, spread) = (self.places.bound[i], self.program.spread(i));
+            let value = &self.program.values()[value];
+            let items = if spread == Some(Spread::Shared) { 1 } else { count };
             let (expected, found) = (items * value.kind.words(), operand.len());
             if found != expected {
                 return Err(self.fault(i, OperandFault::Length { expected, found }));
             }
-            let operand = match (operand, spread(i)) {
+            let operand = match (operand, spread) {
                 (Operand::SecretIn(_), Some(Spread::Each | Spread::Shared)) if !value.secret => {
                     return Err(self.fault(i, OperandFault::SecretAsPublic));
                 }
@@ -221,10 +183,10 @@ impl<'p> Plan<'p> {
                 (Operand::Out(w), None) => Operand::Out(w),
                 _ => return Err(self.fault(i, OperandFault::Access)),
             };
-            let each = (spread(i) != Some(Spread::Shared)).then(|| value.kind.words());
-            views.push(View { operand, each });
+            let each = (spread != Some(Spread::Shared)).then(|| value.kind.words());
+            *view = View { operand, each };
         }
-        Ok(Batch { views, count })
+        Ok(count)
     }
 
     fn arg<'s>(
@@ -236,7 +198,7 @@ impl<'p> Plan<'p> {
     ) -> Arg<'s> {
         let v = &self.program.values()[value];
         let words = v.kind.words();
-        let (data, shared): (&[u64], bool) = match (self.places[value], &v.source) {
+        let (data, shared): (&[u64], bool) = match (self.places.of_values[value], &v.source) {
             (_, Source::Constant { words }) => (words, true),
             (Place::Scratch(slot), _) => (&scratch[slot], false),
             (Place::Operand(operand), _) => match &views[operand] {
@@ -260,7 +222,7 @@ impl<'p> Plan<'p> {
         for (index, value) in self.program.values().iter().enumerate() {
             let Source::Step { step, operands } = &value.source else { continue };
             let words = value.kind.words() * block.count;
-            match self.places[index] {
+            match self.places.of_values[index] {
                 Place::Scratch(slot) => {
                     // No operand of a step lies where its result goes.
                     let mut room = std::mem::take(&mut scratch[slot]);
@@ -281,7 +243,7 @@ impl<'p> Plan<'p> {
         for &(target, value) in self.program.updates() {
             let words = self.words(value);
             let (Place::Operand(operand), Place::Scratch(slot)) =
-                (self.places[target], self.places[value])
+                (self.places.of_values[target], self.places.of_values[value])
             else {
                 unreachable!("an accumulator is an operand, what replaces it a result")
             };
@@ -313,22 +275,29 @@ impl<'p> Plan<'p> {
 
     /// Halves the batch until a part is at most `grain` items, spreading parts over cores; batches
     /// are cut at whole units.
-    fn run_range(&self, k: &impl Kernels, batch: Batch<'_>, blocks: Blocks, grain: usize) {
-        let count = batch.count;
+    fn run_range(
+        &self,
+        k: &impl Kernels,
+        (views, count): (&mut [View<'_>], usize),
+        blocks: Blocks,
+        grain: usize,
+    ) {
         if count > grain {
-            let (a, b) = batch.split(count.div_ceil(blocks.unit) / 2 * blocks.unit);
+            let views = views.iter_mut().map(|view| std::mem::replace(view, View::NONE)).collect();
+            let (mut a, mut b) =
+                Batch { views, count }.split(count.div_ceil(blocks.unit) / 2 * blocks.unit);
             rayon::join(
-                || self.run_range(k, a, blocks, grain),
-                || self.run_range(k, b, blocks, grain),
+                || self.run_range(k, (&mut a.views, a.count), blocks, grain),
+                || self.run_range(k, (&mut b.views, b.count), blocks, grain),
             );
             return;
         }
-        let mut views = batch.views;
         let room = count.min(blocks.unit * blocks.units);
-        let mut scratch: Vec<_> = self.slots.iter().map(|words| vec![0; words * room]).collect();
+        let slots = self.places.slots.iter();
+        let mut scratch: Vec<_> = slots.map(|words| vec![0; words * room]).collect();
         for first in (0..count).step_by(room.max(1)) {
             let block = Block { first, count: room.min(count - first) };
-            self.run_block(k, &mut scratch, &mut views, &block);
+            self.run_block(k, &mut scratch, views, &block);
         }
         if self.program.has_secrets() {
             scratch.iter_mut().for_each(|slot| wipe(slot));
@@ -340,19 +309,6 @@ impl<'p> Plan<'p> {
 struct Block {
     first: usize,
     count: usize,
-}
-
-/// For each value, the last one that is computed from it: itself where there is none, and none where
-/// it leaves the program.
-fn last_uses(program: &Program) -> Vec<usize> {
-    let mut last: Vec<usize> = (0..program.values().len()).collect();
-    for (index, value) in program.values().iter().enumerate() {
-        if let Source::Step { operands, .. } = &value.source {
-            operands.iter().for_each(|&operand| last[operand] = index);
-        }
-    }
-    program.updates().iter().for_each(|&(_, value)| last[value] = usize::MAX);
-    last
 }
 
 /// Overwrites memory that held secrets, at the speed of memory.
@@ -390,25 +346,24 @@ pub(crate) fn walk(
     }
 }
 
-/// The items of a batch that these operands are.
+/// Returns the items of a batch that these operands are.
 pub(crate) fn count(program: &Program, operands: &[Operand<'_>]) -> usize {
-    let inputs: Vec<_> = program.inputs().collect();
-    let spread = |i: usize| inputs.get(i).map(|&(_, spread)| spread);
-    let kind = |i: usize| match inputs.get(i) {
-        Some(&(value, _)) => &program.values()[value].kind,
-        None => &program.values()[program.outputs()[i - inputs.len()]].kind,
-    };
-    let last = inputs.len() + program.outputs().len();
-    (0..operands.len().min(last))
-        .find(|&i| spread(i) != Some(Spread::Shared))
-        .map_or(0, |i| operands[i].len() / kind(i).words())
+    let bound = &program.places().bound;
+    let each = (0..operands.len().min(bound.len()))
+        .find(|&operand| program.spread(operand) != Some(Spread::Shared));
+    each.map_or(0, |i| operands[i].len() / program.values()[bound[i]].kind.words())
 }
 
-/// Checks that operands fit a program; gives the number of items.
-#[cfg(feature = "gpu")]
-pub(crate) fn check(program: &Program, operands: &mut [Operand<'_>]) -> Result<usize, RunError> {
+/// Checks that operands fit a program, for engines that bind them themselves; returns the number of items.
+///
+/// # Errors
+/// [`RunError::OperandCount`], or [`RunError::Operand`] with the first operand that does not fit.
+pub fn check_operands(program: &Program, operands: &mut [Operand<'_>]) -> Result<usize, RunError> {
     Batch::bind(program, operands).map(|batch| batch.count)
 }
+
+/// Operands of most programs: so many are bound without memory of their own.
+const FEW: usize = 8;
 
 /// Runs `program` with `kernels`: over all cores, or in order on the calling thread.
 pub(crate) fn run(
@@ -418,12 +373,19 @@ pub(crate) fn run(
     parallel: bool,
 ) -> Result<(), RunError> {
     let plan = Plan::new(program);
-    let batch = plan.bind(operands)?;
+    let (mut few, mut many) = ([const { View::NONE }; FEW], vec![]);
+    let views = if operands.len() <= FEW {
+        &mut few[..operands.len()]
+    } else {
+        many.resize_with(operands.len(), || View::NONE);
+        &mut many[..]
+    };
+    let count = plan.bind(operands, views)?;
     kernels.prepare(program);
     let blocks = kernels.blocks(program);
     let threads = if parallel { rayon::current_num_threads() } else { 1 };
     let parts = if threads > 1 { blocks.parts * threads } else { 1 };
-    let grain = batch.count.div_ceil(parts).max(blocks.least).next_multiple_of(blocks.unit).max(1);
-    plan.run_range(kernels, batch, blocks, grain);
+    let grain = count.div_ceil(parts).max(blocks.least).next_multiple_of(blocks.unit).max(1);
+    plan.run_range(kernels, (views, count), blocks, grain);
     Ok(())
 }

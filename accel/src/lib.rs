@@ -11,11 +11,11 @@
 //! | [`modulus`], [`ring`] | the two kinds of arithmetic: one odd modulus; a ring of RNS polynomials |
 //! | [`residues`], [`polys`], [`beats`], [`exponents`] | batches of numbers in plain host layout |
 //! | [`program`] | typed straight-line programs, their builder and their text form |
-//! | [`engine`] | the trait, its operands and its errors |
+//! | [`engine`] | the trait of engines, that of measuring, operands and errors |
 //! | [`reference`](mod@reference) | the oracle: slow and obvious |
 //! | [`cpu`] | the CPU engine: every core, and the widest multiplier that is there |
 //! | `gpu` | with the feature `gpu`, the GPU engine |
-//! | [`scheduler`] | an engine over the CPU and devices: what a device cannot do or does slowly runs elsewhere, batches are shared out |
+//! | [`scheduler`] | an engine over the CPU and a device, which share out batches |
 //! | [`conformance`](mod@conformance) | the suite that every engine must pass, instantiated with one macro line |
 //!
 //! # Conventions
@@ -49,10 +49,11 @@ pub mod scheduler;
 
 pub use beats::Beats;
 pub use cpu::CpuEngine;
-pub use engine::{Engine, Operand, RunError};
+pub use engine::{Engine, Info, Measure, Operand, RunError};
 pub use exponents::{Exponents, Public, Secrecy, Secret};
 #[cfg(feature = "gpu")]
 pub use gpu::GpuEngine;
+pub use interpret::check_operands;
 pub use modulus::{Modulus, ModulusError};
 pub use polys::Polys;
 pub use program::{Builder, Program};
@@ -63,14 +64,30 @@ pub use scheduler::Scheduler;
 
 use std::sync::Arc;
 
-/// Every engine present on this machine: the CPU's first, then those of devices that are there, last
-/// the oracle. Where a device is absent its engine's constructor tells why.
+/// An engine that is present on this machine.
+pub struct Present {
+    /// The engine.
+    pub engine: Arc<dyn Engine>,
+    /// The same engine, if it counts what it multiplies.
+    pub measure: Option<Arc<dyn Measure>>,
+}
+
+impl Present {
+    /// An engine that counts what it multiplies.
+    fn measured(engine: Arc<dyn Measure>) -> Self {
+        Self { engine: engine.clone(), measure: Some(engine) }
+    }
+}
+
+/// Returns every engine present on this machine: the CPU's first, then those of devices that are there, last
+/// the oracle. Where a device is absent its engine's constructor says why.
 #[must_use]
-pub fn engines() -> Vec<Arc<dyn Engine>> {
-    let cpu: Arc<dyn Engine> = Arc::new(CpuEngine::new());
+pub fn engines() -> Vec<Present> {
+    let cpu = Present::measured(Arc::new(CpuEngine::new()));
     #[cfg(feature = "gpu")]
-    let gpu = GpuEngine::new().ok().map(|gpu| Arc::new(gpu) as Arc<dyn Engine>);
+    let gpu = GpuEngine::new().ok().map(|gpu| Present::measured(Arc::new(gpu)));
     #[cfg(not(feature = "gpu"))]
     let gpu = None;
-    std::iter::once(cpu).chain(gpu).chain([Arc::new(ReferenceEngine) as Arc<dyn Engine>]).collect()
+    let oracle = Present { engine: Arc::new(ReferenceEngine), measure: None };
+    std::iter::once(cpu).chain(gpu).chain([oracle]).collect()
 }

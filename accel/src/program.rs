@@ -10,13 +10,18 @@
 //! zeroized on drop and never printed.
 
 mod builder;
+mod places;
 mod text;
 
-use std::sync::Arc;
+use std::{
+    hash::{DefaultHasher, Hash as _, Hasher as _},
+    sync::Arc,
+};
 
 use zeroize::Zeroizing;
 
 pub use builder::{Beat, Builder, Coeff, Exponent, Integer, Ntt, Pair, Residue, Seed, Var};
+pub(crate) use places::{Place, Places};
 
 use crate::{
     beats,
@@ -205,6 +210,9 @@ pub enum Step {
     Unpack,
     /// Lane by lane `a + b mod q`.
     AddBeats,
+    /// The first lane of an item that is not below its prime, as [`beats::first_bad_lane`] numbers them; their
+    /// number where all are. Variable time.
+    FirstBadLane,
 }
 
 impl Step {
@@ -253,8 +261,14 @@ impl Step {
             | Self::Rescale
             | Self::Pack
             | Self::Unpack
-            | Self::AddBeats => false,
+            | Self::AddBeats
+            | Self::FirstBadLane => false,
         }
+    }
+
+    /// Returns whether it reads and writes beats alone, and so needs no constants but the primes.
+    pub(crate) fn is_of_beats(&self) -> bool {
+        matches!(self, Self::AddBeats | Self::FirstBadLane)
     }
 }
 
@@ -424,6 +438,8 @@ pub struct Program {
     outputs: Vec<usize>,
     /// (input with [`Spread::Update`], the value that replaces it).
     updates: Vec<(usize, usize)>,
+    places: Places,
+    shape: u64,
 }
 
 impl Program {
@@ -451,6 +467,38 @@ impl Program {
         &self.updates
     }
 
+    /// A hash of the name, steps and sizes in words and bits: all that the time of a run depends on. Keys and
+    /// numbers do not count.
+    pub(crate) fn shape(&self) -> u64 {
+        self.shape
+    }
+
+    fn hash_shape(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        self.name.hash(&mut hasher);
+        self.steps().for_each(|step| step.name().hash(&mut hasher));
+        for Value { kind, .. } in &self.values {
+            kind.words().hash(&mut hasher);
+            if let Kind::Exponents { bits, .. } = kind {
+                bits.hash(&mut hasher);
+            }
+        }
+        hasher.finish()
+    }
+
+    /// Where values lie on the host.
+    pub(crate) fn places(&self) -> &Places {
+        &self.places
+    }
+
+    /// How the value that operand `operand` binds is laid over the batch, if it is an input.
+    pub(crate) fn spread(&self, operand: usize) -> Option<Spread> {
+        match self.values[self.places.bound[operand]].source {
+            Source::Input { spread } => Some(spread),
+            _ => None,
+        }
+    }
+
     /// Indices and spreads of the inputs, in operand order.
     pub fn inputs(&self) -> impl Iterator<Item = (usize, Spread)> + '_ {
         self.values.iter().enumerate().filter_map(|(i, v)| match v.source {
@@ -471,5 +519,25 @@ impl Program {
     #[must_use]
     pub fn has_secrets(&self) -> bool {
         self.values.iter().any(|v| v.secret)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Public;
+
+    /// Exponents of a few bits take less time than those of many in as many words.
+    #[test]
+    fn programs_of_other_exponents_are_of_another_shape() {
+        let m = Arc::new(Modulus::new("m", &[7]).unwrap());
+        let [a, b, c] = [8, 64, 8].map(|bits| {
+            let mut b = Builder::new("power");
+            let (x, e) = (b.residues("x", &m), b.exponents::<Public>("e", bits));
+            let power = b.pow("power", x, e);
+            b.output(power);
+            b.build().shape()
+        });
+        assert!(a != b && a == c);
     }
 }

@@ -13,7 +13,7 @@ use rand_core::{Rng, SeedableRng};
 
 use crate::{
     beats,
-    engine::{Engine, Operand, RunError},
+    engine::{Engine, Info, Operand, RunError},
     interpret::{self, Arg, Blocks, Kernels},
     modulus::Modulus,
     program::{Crt, Kind, Program, Step},
@@ -29,8 +29,8 @@ impl Engine for ReferenceEngine {
         "reference"
     }
 
-    fn describe(&self) -> String {
-        "the oracle: every step by its definition, one thread, not constant time".into()
+    fn info(&self) -> Info {
+        Info::of_host("the oracle: every step by its definition, one thread, not constant time")
     }
 
     fn supports(&self, _step: &str) -> bool {
@@ -57,6 +57,11 @@ impl Kernels for ReferenceEngine {
             }
             (_, Kind::Residues { modulus, .. }) => residue_step(step, modulus, out, &args),
             (Step::Compose, _) => compose(ring_of(args[0].0), out, args[0].1),
+            (Step::FirstBadLane, _) => {
+                let lanes = args[0].1.len() / beats::WORDS * beats::LANES;
+                let bad = beats::first_bad_lane(args[0].1, ring_of(args[0].0));
+                out[0] = bad.unwrap_or(lanes) as u64;
+            }
             (Step::BaseExtend { .. }, Kind::Polys { ring, .. }) => {
                 base_extend(ring_of(args[0].0), ring, out, args[0].1);
             }
@@ -196,7 +201,7 @@ fn crt_join(crt: &Crt, out: &mut [u64], a: &[u64], b: &[u64]) {
 
 fn ring_of(kind: &Kind) -> &Ring {
     match kind {
-        Kind::Polys { ring, .. } => ring,
+        Kind::Polys { ring, .. } | Kind::Beats { ring, .. } => ring,
         _ => unreachable!("a polynomial is in a ring"),
     }
 }

@@ -1,33 +1,24 @@
-//! An engine over others: the CPU and devices, which share out each batch.
+//! An engine over the CPU and a device, which share out each batch.
 //!
-//! Programs that a device has not every step of do not go there. Where it fails the CPU runs its part, over the
-//! accumulators as they were. The caller's observer is told, and the results are the same bits.
+//! Programs with a step that the device lacks run on the CPU. Where the device fails, the CPU runs its part, over the
+//! accumulators as they were. Both are reported to the caller's observer, and results are the same bits either way.
 //!
-//! [`Scheduler::preferring`] takes the first device that can; [`Scheduler::measuring`] takes whichever was quickest at programs
-//! of this shape and batches of about this size: the CPU, a device, or all at once, each a part of
-//! the batch. What is measured, and how shares follow from it, is told in `scheduler/policy.rs`.
-//!
-//! Opening a device takes time too: [`OnDemand`] does without one until there is work for seconds.
-//!
-//! The CPU's part of a batch runs on the caller's thread, and so in the `rayon` pool of that thread. Of devices, the first that is not
-//! beside the CPU runs there too, others on threads of their own: what such a device does on the host, and the CPU
-//! in its place, is spread over the global pool.
+//! [`Scheduler::preferring`] gives the device every batch that it can run. [`Scheduler::measuring`] opens none until there
+//! is work for seconds: drivers take some tenths of one. Then it gives each engine the part of a batch with which both
+//! end together, by rates that it learns from the first batches of a program and about that size (`scheduler/split.rs`).
 
-mod figures;
-mod on_demand;
-mod policy;
-#[cfg(test)]
-mod simulation;
+mod split;
 mod start_up;
 #[cfg(test)]
 mod tests;
 
 use std::{
-    collections::{HashMap, VecDeque},
-    hash::{DefaultHasher, Hash as _, Hasher as _},
-    iter,
+    collections::HashMap,
     panic::resume_unwind,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
     thread,
     time::Instant,
 };
@@ -35,228 +26,227 @@ use std::{
 use zeroize::Zeroizing;
 
 use crate::{
-    engine::{DeviceFault, Engine, Operand, RunError, check_support},
+    engine::{DeviceFault, Engine, Info, Operand, RunError},
     interpret::{self, Batch},
-    program::{Kind, Program, Step},
-    ring::Ring,
+    program::Program,
 };
-pub use on_demand::OnDemand;
-use policy::{CPU, Policy, Shares};
+use split::{Share, Split};
 use start_up::StartUp;
 
-/// What a scheduler decided, for a log.
+/// Seconds of work on the CPU that are worth opening a device.
+const WORTH: f64 = 4.0;
+
+/// A decision of a scheduler, for a log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Event<'a> {
-    /// A device has no such step: programs that have it run elsewhere. Told once a step.
+    /// The device lacks a step: programs like this one run on the CPU.
     Unsupported {
-        /// The first such program.
+        /// The program.
         program: &'a str,
         /// The device's name.
         engine: &'static str,
         /// The step's name.
         step: &'static str,
     },
-    /// A device failed, and the CPU ran its part. Programs like this one no longer go there;
+    /// The device failed, and the CPU ran its part. Programs like this one no longer go there;
     /// after [`DeviceFault::Lost`] and [`DeviceFault::Timeout`], or if it was being measured, none does.
     Failed {
         /// The program.
         program: &'a str,
         /// The device's name.
         engine: &'static str,
-        /// What happened.
+        /// The fault.
         why: &'a DeviceFault,
-    },
-    /// From now on batches of about this size go where they were quicker. The first such batches run on the CPU.
-    Chosen {
-        /// The program.
-        program: &'a str,
-        /// The names of engines, and the items of this batch that each takes.
-        shares: &'a [(&'static str, usize)],
     },
 }
 
 type Observer = Box<dyn Fn(Event<'_>) + Send + Sync>;
+type Open = Box<dyn Fn() -> Option<Arc<dyn Engine>> + Send + Sync>;
 
-/// Runs programs on the CPU and on devices. See the [module](self) documentation.
+/// Runs programs on the CPU and on a device. See the [module](self) documentation.
 pub struct Scheduler {
-    /// The CPU's first.
-    engines: Vec<Arc<dyn Engine>>,
-    /// What runs cost devices; none where nothing is measured.
-    start_ups: Option<Vec<StartUp>>,
+    cpu: Arc<dyn Engine>,
+    /// None in it if there is none to be had.
+    device: OnceLock<Option<Device>>,
+    /// Opens the device; none if it is preferred, and so was open from the start.
+    open: Option<Open>,
+    /// Whether a caller opens it, or did: others go on with the CPU meanwhile.
+    is_begun: AtomicBool,
+    /// Seconds of work that are worth opening it.
+    worth: f64,
     observer: Observer,
     state: Mutex<State>,
 }
 
-/// What runs have shown.
-struct State {
-    /// For each engine, whether no program goes there any more.
-    retired: Vec<bool>,
-    /// Engines and the steps that they lack, as far as told.
-    told: Vec<(usize, &'static str)>,
-    shapes: HashMap<u64, Shape>,
+struct Device {
+    engine: Arc<dyn Engine>,
+    start_up: StartUp,
 }
 
-/// What is known of programs of one shape.
-struct Shape {
-    policy: Policy,
-    /// For each engine, whether it has every step, and never failed at one.
-    fit: Vec<bool>,
+#[derive(Default)]
+struct State {
+    /// Seconds that callers waited for the CPU.
+    worked: f64,
+    /// Whether no program goes to the device any more.
+    is_retired: bool,
+    /// Shapes of programs that it lacks a step of, or failed at.
+    failed: Vec<u64>,
+    /// By a program's shape and the bits of the number of items of a batch.
+    splits: HashMap<(u64, u32), Split>,
 }
 
 impl Scheduler {
-    /// Takes the first of `devices` that can, and `cpu` where none can.
+    /// Runs what `device` supports there, everything else on `cpu`.
     pub fn preferring(
-        devices: Vec<Arc<dyn Engine>>,
+        device: Arc<dyn Engine>,
         cpu: Arc<dyn Engine>,
         observer: impl Fn(Event<'_>) + Send + Sync + 'static,
     ) -> Self {
-        let engines: Vec<_> = std::iter::once(cpu).chain(devices).collect();
-        let retired = vec![false; engines.len()];
-        let state = Mutex::new(State { retired, told: vec![], shapes: HashMap::new() });
-        Self { engines, start_ups: None, observer: Box::new(observer), state }
+        let device = Device { engine: device, start_up: StartUp::default() };
+        let over_cpu = Self::measuring(cpu, || None, observer);
+        Self { open: None, device: Some(device).into(), ..over_cpu }
     }
 
-    /// Takes whichever was quickest. What a run costs each device beside its work is measured here: batches
-    /// that the CPU finishes sooner stay there. A device that fails at it is told and left out.
+    /// Shares batches out by measured rates. `open` is called at most once, when programs took `cpu` four seconds, or a batch
+    /// is about to. Where it gives none or panics, or the device fails at a first small program, `cpu` goes on.
     pub fn measuring(
-        devices: Vec<Arc<dyn Engine>>,
         cpu: Arc<dyn Engine>,
+        open: impl Fn() -> Option<Arc<dyn Engine>> + Send + Sync + 'static,
         observer: impl Fn(Event<'_>) + Send + Sync + 'static,
     ) -> Self {
-        let (mut able, mut start_ups) = (vec![], vec![]);
-        for device in devices {
-            match StartUp::measure(&*device) {
-                Ok(start_up) => {
-                    able.push(device);
-                    start_ups.push(start_up);
-                }
-                Err(why) => {
-                    let (program, engine) = (StartUp::PROGRAM, device.name());
-                    observer(Event::Failed { program, engine, why: &why });
-                }
+        Self {
+            cpu,
+            device: OnceLock::new(),
+            open: Some(Box::new(open)),
+            is_begun: AtomicBool::new(false),
+            worth: WORTH,
+            observer: Box::new(observer),
+            state: Mutex::default(),
+        }
+    }
+
+    /// Opens the device after `worth` seconds of work; with 0, now.
+    #[must_use]
+    pub fn after(self, worth: f64) -> Self {
+        if worth <= 0.0 {
+            self.open();
+        }
+        Self { worth, ..self }
+    }
+
+    /// Opens the device, unless another caller does.
+    fn open(&self) {
+        if let (Some(open), false) = (&self.open, self.is_begun.swap(true, Relaxed)) {
+            // On a thread of its own: one of a pool would take up other work while it waits.
+            let opened = thread::scope(|scope| {
+                let thread = thread::Builder::new().name("open".into());
+                thread.spawn_scoped(scope, || self.measured(open()?)).ok()?.join().ok()?
+            });
+            self.device.get_or_init(|| opened);
+        }
+    }
+
+    /// Measures what a run costs a device beside its work.
+    fn measured(&self, engine: Arc<dyn Engine>) -> Option<Device> {
+        let failed = |why| {
+            let (program, engine) = (StartUp::PROGRAM, engine.name());
+            (self.observer)(Event::Failed { program, engine, why: &why });
+        };
+        let start_up = StartUp::measure(&*engine).map_err(failed).ok()?;
+        Some(Device { engine, start_up })
+    }
+
+    /// Returns the next share of a batch of `items` items, of which `left` are left.
+    fn share(&self, class: (u64, u32), items: usize, left: usize) -> Share {
+        let mut state = locked(&self.state);
+        if self.device.get().is_none() {
+            let expected = state.splits.entry(class).or_default().expected(left);
+            if state.worked + expected >= self.worth {
+                drop(state);
+                self.open();
+                state = locked(&self.state);
             }
         }
-        Self { start_ups: Some(start_ups), ..Self::preferring(able, cpu, observer) }
+        let has_failed = state.is_retired || state.failed.contains(&class.0);
+        if self.open.is_none() {
+            return if has_failed { Share::new(left, 0) } else { Share::new(0, left) };
+        }
+        let device = self.device.get().and_then(Option::as_ref).filter(|_| !has_failed);
+        let start_up = device.map(|device| device.start_up);
+        state.splits.entry(class).or_default().next(items, left, start_up)
     }
 
-    /// For each engine, whether it can run such a program, as far as known.
-    fn fit(&self, program: &Program, shape: u64) -> Vec<bool> {
+    /// Takes in the seconds that the parts of a share took, or that the device failed.
+    fn learn(&self, class: (u64, u32), share: &Share, seconds: Option<[f64; 2]>) {
         let mut state = locked(&self.state);
-        let State { retired, told, shapes } = &mut *state;
-        let mut news = vec![];
-        let known = shapes.entry(shape).or_insert_with(|| {
-            let lacks = self.engines.iter().map(|engine| lacks(&**engine, program));
-            let lacks: Vec<_> = lacks.collect();
-            let fit = lacks.iter().map(Option::is_none).collect();
-            let lacks = lacks.into_iter().enumerate().skip(CPU + 1);
-            news.extend(lacks.filter_map(|(engine, step)| Some((engine, step?))));
-            Shape { policy: Policy::new(self.start_ups.as_deref().unwrap_or_default()), fit }
-        });
-        news.retain(|lack| !told.contains(lack));
-        told.extend(&news);
-        let fit = known.fit.iter().zip(&*retired).map(|(&fit, &gone)| fit && !gone).collect();
-        drop(state);
-        for (engine, step) in news {
-            let engine = self.engines[engine].name();
-            (self.observer)(Event::Unsupported { program: program.name(), engine, step });
-        }
-        fit
-    }
-
-    /// Who runs how many of the next `items`.
-    fn shares(&self, program: &Program, shape: u64, items: usize, fit: &[bool]) -> Shares {
-        let mut state = locked(&self.state);
-        let shares = match state.shapes.get_mut(&shape) {
-            Some(known) if self.start_ups.is_some() => known.policy.next(items, fit),
-            _ => Shares::of_first(items, fit),
-        };
-        drop(state);
-        if shares.is_new {
-            let names = self.engines.iter().map(|engine| engine.name());
-            let parts = names.zip(shares.items.iter().copied()).filter(|&(_, items)| items > 0);
-            let parts: Vec<_> = parts.collect();
-            (self.observer)(Event::Chosen { program: program.name(), shares: &parts });
-        }
-        shares
-    }
-
-    /// Takes in what shares took, or that they failed.
-    fn learn(&self, shape: u64, shares: &Shares, seconds: Option<&[f64]>) {
-        if let (Some(_), Some(known)) =
-            (&self.start_ups, locked(&self.state).shapes.get_mut(&shape))
-        {
-            known.policy.ran(shares, seconds);
+        state.worked += seconds.map_or(0.0, |[cpu, _]| cpu);
+        if let Some(split) = state.splits.get_mut(&class) {
+            split.ran(share, seconds);
         }
     }
 
-    /// Runs parts of a batch at once, the first of them on this thread; where the system has no more threads, one after the other.
-    /// Gives each engine's seconds from the common start, or nothing if a device failed.
+    /// Runs the two parts of a batch at once; where the system has no more threads, one after the other.
+    /// Returns the seconds of each from the common start, or nothing if the device failed.
     fn run_parts(
         &self,
         program: &Program,
-        shape: u64,
-        mut batch: Batch<'_>,
-        items: &[usize],
-    ) -> Result<Option<Vec<f64>>, RunError> {
-        let mut parts = VecDeque::new();
-        for (engine, &items) in items.iter().enumerate().filter(|(_, items)| **items > 0) {
-            let (part, rest) = batch.split(items);
-            parts.push_back((engine, part.into_operands()));
-            batch = rest;
-        }
-        let first = parts.pop_front();
-        let (others, parts) = (parts.len(), Mutex::new(parts));
+        batch: Batch<'_>,
+        share: &Share,
+    ) -> Result<Option<[f64; 2]>, RunError> {
+        let (own, other) = batch.split(share.cpu);
         let clock = Instant::now();
-        let run = |(engine, mut operands): (usize, Vec<Operand<'_>>)| {
-            let ran = self.run_part(program, shape, engine, &mut operands)?;
-            Ok((engine, ran.then(|| clock.elapsed().as_secs_f64())))
+        let other = Mutex::new((share.device > 0).then(|| other.into_operands()));
+        // Its thread takes the device's part; or this one, if the CPU's is done before.
+        let run_device = || {
+            let Some(mut operands) = locked(&other).take() else { return Ok(None) };
+            let ran = self.run_on_device(program, &mut operands)?;
+            Ok(Some((ran, clock.elapsed().as_secs_f64())))
         };
-        let next = || {
-            let part = locked(&parts).pop_front();
-            part.map(run)
-        };
-        let ran: Vec<Result<_, RunError>> = thread::scope(|scope| {
-            let threads =
-                (0..others).map_while(|_| thread::Builder::new().spawn_scoped(scope, next).ok());
-            let threads: Vec<_> = threads.collect();
-            // The first, then whatever no thread took.
-            let own: Vec<_> = first.map(run).into_iter().chain(iter::from_fn(next)).collect();
-            let joined =
-                threads.into_iter().map(|it| it.join().unwrap_or_else(|e| resume_unwind(e)));
-            own.into_iter().chain(joined.flatten()).collect()
+        let (own, there, here) = thread::scope(|scope| {
+            let is_shared = share.cpu > 0 && share.device > 0;
+            let beside = || thread::Builder::new().spawn_scoped(scope, run_device).ok();
+            let beside = is_shared.then(beside).flatten();
+            let own = (share.cpu > 0).then(|| self.cpu.run(program, &mut own.into_operands()));
+            let own = own.unwrap_or(Ok(())).map(|()| clock.elapsed().as_secs_f64());
+            let here = run_device();
+            let there = beside.map(|it| it.join().unwrap_or_else(|panic| resume_unwind(panic)));
+            (own, there.unwrap_or(Ok(None)), here)
         });
-        let mut seconds = Some(vec![0.0; items.len()]);
-        for part in ran {
-            match (part?, &mut seconds) {
-                ((engine, Some(took)), Some(seconds)) => seconds[engine] = took,
-                _ => seconds = None,
-            }
-        }
-        Ok(seconds)
+        let cpu = own?;
+        Ok(match there?.or(here?) {
+            Some((false, _)) => None,
+            Some((true, device)) => Some([cpu, device]),
+            None => Some([cpu, 0.0]),
+        })
     }
 
-    /// Runs a part; if a device fails, on the CPU, over the accumulators as they were. Tells whether it did not fail.
-    fn run_part(
+    /// Runs a part on the device; if it cannot, on the CPU, over the accumulators as they were. Returns whether
+    /// the device ran it.
+    fn run_on_device(
         &self,
         program: &Program,
-        shape: u64,
-        engine: usize,
         operands: &mut [Operand<'_>],
     ) -> Result<bool, RunError> {
-        if engine == CPU {
-            return self.engines[CPU].run(program, operands).map(|()| true);
-        }
-        let before: Vec<_> = operands
-            .iter()
-            .map(|operand| match operand {
-                Operand::InOut(words) => Zeroizing::new(words.to_vec()),
-                _ => Zeroizing::default(),
-            })
-            .collect();
-        let why = match self.engines[engine].run(program, operands) {
-            Err(RunError::Device { why, .. }) => why,
-            outcome => return outcome.map(|()| true),
+        let Some(Some(Device { engine, .. })) = self.device.get() else {
+            return self.cpu.run(program, operands).map(|()| false);
+        };
+        let saved = |operand: &Operand<'_>| match operand {
+            Operand::InOut(words) => Zeroizing::new(words.to_vec()),
+            _ => Zeroizing::default(),
+        };
+        let before: Vec<_> = operands.iter().map(saved).collect();
+        let ran = engine.run(program, operands);
+        let (name, engine) = (program.name(), engine.name());
+        let (event, retires) = match &ran {
+            Err(RunError::Unsupported { step, .. }) => {
+                (Event::Unsupported { program: name, engine, step }, false)
+            }
+            Err(RunError::Device { why, .. }) => {
+                let retires = matches!(why, DeviceFault::Lost | DeviceFault::Timeout);
+                (Event::Failed { program: name, engine, why }, retires)
+            }
+            _ => return ran.map(|()| true),
         };
         for (operand, before) in operands.iter_mut().zip(&before) {
             if let Operand::InOut(words) = operand {
@@ -264,110 +254,67 @@ impl Scheduler {
             }
         }
         let mut state = locked(&self.state);
-        state.retired[engine] |= matches!(why, DeviceFault::Lost | DeviceFault::Timeout);
-        if let Some(known) = state.shapes.get_mut(&shape) {
-            known.fit[engine] = false;
-        }
+        state.is_retired |= retires;
+        state.failed.push(program.shape());
         drop(state);
-        self.engines[CPU].run(program, operands)?;
-        let engine = self.engines[engine].name();
-        (self.observer)(Event::Failed { program: program.name(), engine, why: &why });
+        self.cpu.run(program, operands)?;
+        (self.observer)(event);
         Ok(false)
     }
 }
 
 impl Engine for Scheduler {
     fn name(&self) -> &'static str {
-        match (&self.start_ups, self.engines.get(CPU + 1)) {
-            (Some(_), _) => "auto",
-            (None, first) => first.unwrap_or(&self.engines[CPU]).name(),
+        match self.device.get() {
+            Some(Some(device)) if self.open.is_none() => device.engine.name(),
+            _ => "auto",
         }
     }
 
-    fn describe(&self) -> String {
-        let mut engines: Vec<_> =
-            self.engines.iter().map(|e| format!("{}: {}", e.name(), e.describe())).collect();
-        let cpu = engines.remove(CPU);
-        if engines.is_empty() {
-            return cpu;
-        }
-        match &self.start_ups {
-            Some(start_ups) => {
-                for (engine, start_up) in engines.iter_mut().zip(start_ups) {
-                    *engine += &format!(", from {:.1} ms of work on", start_up.each * 1e3);
-                }
-                format!("whichever is quicker, or all at once: {}; {cpu}", engines.join("; "))
+    fn info(&self) -> Info {
+        let named = |it: &dyn Engine| format!("{}: {}", it.name(), it.info().description);
+        let cpu = named(&*self.cpu);
+        match self.device.get() {
+            Some(Some(Device { engine, .. })) => {
+                let full_batch = engine.info().full_batch;
+                Info { full_batch, ..Info::of_host(format!("{}; {cpu}", named(&**engine))) }
             }
-            None => format!("{}; what it cannot do on {cpu}", engines.join("; ")),
+            _ => Info::of_host(format!("{cpu}; a device once there is work for seconds")),
         }
-    }
-
-    fn full_batch(&self) -> usize {
-        self.engines.iter().map(|engine| engine.full_batch()).max().unwrap_or(1)
     }
 
     fn supports(&self, step: &str) -> bool {
-        self.engines.iter().any(|engine| engine.supports(step))
+        self.cpu.supports(step)
     }
 
     fn run(&self, program: &Program, operands: &mut [Operand<'_>]) -> Result<(), RunError> {
-        let shape = shape(program);
-        let mut fit = self.fit(program, shape);
         let items = interpret::count(program, operands);
-        if items == 0 || !fit[CPU + 1..].contains(&true) {
-            return self.engines[CPU].run(program, operands);
-        }
-        let mut shares = self.shares(program, shape, items, &fit);
-        if shares.items[CPU] == items {
+        let class = (program.shape(), usize::BITS - items.leading_zeros());
+        let mut share = match items {
+            0 => return self.cpu.run(program, operands),
+            _ => self.share(class, items, items),
+        };
+        if share.cpu == items {
             // Batches of a few items take microseconds: nothing more is done for them.
             let clock = Instant::now();
-            self.engines[CPU].run(program, operands)?;
-            let mut seconds = vec![0.0; fit.len()];
-            seconds[CPU] = clock.elapsed().as_secs_f64();
-            self.learn(shape, &shares, Some(&seconds));
-            return Ok(());
+            let outcome = self.cpu.run(program, operands);
+            let seconds = outcome.is_ok().then(|| [clock.elapsed().as_secs_f64(), 0.0]);
+            self.learn(class, &share, seconds);
+            return outcome;
         }
         let mut batch = Batch::bind(program, operands)?;
         loop {
-            let (next, rest) = batch.split(shares.items.iter().sum());
-            let ran = self.run_parts(program, shape, next, &shares.items);
-            self.learn(shape, &shares, ran.as_ref().ok().and_then(Option::as_deref));
-            if ran?.is_none() {
-                fit = self.fit(program, shape);
-            }
+            let (next, rest) = batch.split(share.cpu + share.device);
+            let ran = self.run_parts(program, next, &share);
+            self.learn(class, &share, ran.as_ref().ok().copied().flatten());
+            ran?;
             if rest.count() == 0 {
                 return Ok(());
             }
             batch = rest;
-            shares = self.shares(program, shape, batch.count(), &fit);
+            share = self.share(class, items, batch.count());
         }
     }
-
-    fn first_bad_lane(&self, words: &[u64], ring: &Ring) -> Option<usize> {
-        self.engines[CPU].first_bad_lane(words, ring)
-    }
-}
-
-/// The first step of `program` that an engine lacks.
-fn lacks(engine: &dyn Engine, program: &Program) -> Option<&'static str> {
-    match check_support(engine, program) {
-        Err(RunError::Unsupported { step, .. }) => Some(step),
-        _ => None,
-    }
-}
-
-/// Name, steps and sizes of a program, in words and bits: what its time depends on. Keys and numbers do not count.
-fn shape(program: &Program) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    program.name().hash(&mut hasher);
-    program.steps().map(Step::name).for_each(|step| step.hash(&mut hasher));
-    for value in program.values() {
-        value.kind.words().hash(&mut hasher);
-        if let Kind::Exponents { bits, .. } = value.kind {
-            bits.hash(&mut hasher);
-        }
-    }
-    hasher.finish()
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -110,7 +110,7 @@ fn check(name: &str, program: &Program, inputs: &[&[u64]], each: usize, expected
         engine.run(program, &mut operands).unwrap();
         drop(operands);
         for (index, (found, expected)) in out.chunks(each).zip(expected).enumerate() {
-            assert!(big(found) == *expected, "{name}, item {index}, {}", engine.describe());
+            assert!(big(found) == *expected, "{name}, item {index}, {}", engine.info().description);
         }
     }
 }

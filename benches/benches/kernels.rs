@@ -175,7 +175,7 @@ impl Numbers {
 /// Each path of the engine, by name.
 fn paths() -> Vec<(&'static str, CpuEngine)> {
     let (fastest, portable) = (CpuEngine::new(), CpuEngine::portable());
-    if fastest.describe() == portable.describe() {
+    if fastest.info() == portable.info() {
         return vec![("cpu-portable", portable)];
     }
     vec![("cpu", fastest), ("cpu-portable", portable)]

@@ -2,10 +2,7 @@
 
 use std::sync::Arc;
 
-use ciphergram_accel::{
-    CpuEngine, Engine, ReferenceEngine, Scheduler,
-    scheduler::{Event, OnDemand},
-};
+use ciphergram_accel::{CpuEngine, Engine, ReferenceEngine, Scheduler, scheduler::Event};
 
 use crate::args::EngineName;
 
@@ -16,56 +13,49 @@ pub(crate) fn engine(name: EngineName) -> Arc<dyn Engine> {
         EngineName::Cpu => cpu,
         EngineName::Reference => Arc::new(ReferenceEngine),
         EngineName::Gpu => match gpu() {
-            Ok(gpu) => Arc::new(Scheduler::preferring(vec![gpu], cpu, tell)),
+            Ok(gpu) => Arc::new(Scheduler::preferring(gpu, cpu, tell)),
             Err(why) => {
                 tracing::warn!("programs run on the CPU: {why}");
                 cpu
             }
         },
-        EngineName::Auto => Arc::new(OnDemand::new(cpu, |cpu| share(cpu, gpu().and_then(real)))),
-    };
-    told(engine)
-}
-
-/// The engine `auto` with all that there is to choose from, whether there is work for it or not.
-pub(crate) fn auto() -> Arc<dyn Engine> {
-    share(Arc::new(CpuEngine::new()), gpu())
-}
-
-/// No adapter that is a program: on the CPU's own cores it is many times slower, and to learn how many takes seconds.
-fn real(gpu: Arc<dyn Engine>) -> Result<Arc<dyn Engine>, String> {
-    if gpu.is_emulated() { Err(format!("{} is a program", gpu.describe())) } else { Ok(gpu) }
-}
-
-fn share(cpu: Arc<dyn Engine>, gpu: Result<Arc<dyn Engine>, String>) -> Arc<dyn Engine> {
-    told(match gpu {
-        Ok(gpu) => Arc::new(Scheduler::measuring(vec![gpu], cpu, tell)),
-        Err(why) => {
-            tracing::info!("programs run on the CPU: {why}");
-            cpu
+        EngineName::Auto => {
+            Arc::new(Scheduler::measuring(cpu, || told(gpu().and_then(real)), tell))
         }
-    })
+    };
+    tracing::info!("engine {}: {}", engine.name(), engine.info().description);
+    engine
 }
 
-fn told(engine: Arc<dyn Engine>) -> Arc<dyn Engine> {
-    tracing::info!("engine {}: {}", engine.name(), engine.describe());
-    engine
+/// The engine `auto` with any adapter, open from the start.
+pub(crate) fn auto() -> Arc<dyn Engine> {
+    Arc::new(Scheduler::measuring(Arc::new(CpuEngine::new()), || told(gpu()), tell).after(0.0))
+}
+
+/// The GPU for programs that take long, or a log line on why there is none.
+fn told(gpu: Result<Arc<dyn Engine>, String>) -> Option<Arc<dyn Engine>> {
+    match &gpu {
+        Ok(gpu) => tracing::info!("engine {}: {}", gpu.name(), gpu.info().description),
+        Err(why) => tracing::info!("programs run on the CPU: {why}"),
+    }
+    gpu.ok()
+}
+
+/// Refuses an adapter that is a program: on the CPU's own cores it is many times slower, and to learn how many takes
+/// seconds.
+fn real(gpu: Arc<dyn Engine>) -> Result<Arc<dyn Engine>, String> {
+    let info = gpu.info();
+    if info.is_emulated { Err(format!("{} is a program", info.description)) } else { Ok(gpu) }
 }
 
 /// A line of the log.
 fn tell(event: Event<'_>) {
     match event {
         Event::Unsupported { program, engine, step } => {
-            tracing::warn!("{program} does not run on engine {engine}: it has no step {step}");
+            tracing::info!("{program} does not run on engine {engine}: it has no step {step}");
         }
         Event::Failed { program, engine, why } => {
             tracing::warn!("engine {engine} failed at {program}, and the CPU takes over: {why}");
-        }
-        Event::Chosen { program, shares } => {
-            let shares: Vec<_> =
-                shares.iter().map(|(engine, items)| format!("{items} on {engine}")).collect();
-            let shares = shares.join(", ");
-            tracing::info!("items of {program} run where that was quickest: {shares}");
         }
         _ => tracing::info!("{event:?}"),
     }

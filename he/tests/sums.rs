@@ -7,7 +7,7 @@ mod support;
 
 use std::sync::Arc;
 
-use ciphergram_accel::{Engine, Operand, Program, RunError};
+use ciphergram_accel::{Engine, Info, Operand, Program, RunError};
 use ciphergram_he::{
     Agreement, AnyKey, Contribution, ContributorSet, Dtype, Error, OpenedSum, Quantised, Sealer,
     Sum, TensorSpec, Ticket, aggregate, codec::Output, decrypt, params::Scheme,
@@ -267,8 +267,8 @@ fn chunks_that_an_engine_failed_to_seal_can_be_sealed() {
         fn name(&self) -> &'static str {
             "broken"
         }
-        fn describe(&self) -> String {
-            "fails at once".into()
+        fn info(&self) -> Info {
+            Info::of_host("fails at once")
         }
         fn supports(&self, _: &str) -> bool {
             true

@@ -355,14 +355,26 @@ pub fn packing(engine: &dyn Engine) {
 }
 
 /// Each lane just out of range, and each bit that is in no lane, wherever it stands.
-fn out_of_range(engine: &dyn Engine, ring: &Ring, beats: &[u64]) {
-    let found = |words: &[u64]| {
-        let found = engine.first_bad_lane(words, ring);
-        assert_eq!(found, beats::first_bad_lane(words, ring), "range on {}", engine.name());
-        found
-    };
-    assert_eq!(found(beats), None);
+fn out_of_range(engine: &dyn Engine, ring: &Arc<Ring>, beats: &[u64]) {
     let count = beats.len() / beats::WORDS;
+    let none = count * beats::LANES;
+    let mut b = Builder::new("range");
+    let x = b.beats("x", ring, count);
+    let lane = b.first_bad_lane("lane", x);
+    b.output(lane);
+    let program = b.build();
+    // Between two items that are as they should be.
+    let check = |words: &[u64], expected: usize| {
+        let items = [beats, words, beats].concat();
+        let mut out = [u64::MAX; 3];
+        if ran(engine, &program, &mut [Operand::In(&items), Operand::Out(&mut out)]) {
+            let expected = [none, expected, none].map(|lane| lane as u64);
+            assert_eq!(out, expected, "range on {}", engine.name());
+            let defined = beats::first_bad_lane(words, ring).unwrap_or(none);
+            assert_eq!(out[1], defined as u64, "range on {}", engine.name());
+        }
+    };
+    check(beats, none);
     for b in (0..count).filter(|b| b % 37 < 4 || count - b < 4) {
         for lane in 0..beats::LANES {
             let mut words = beats.to_vec();
@@ -372,12 +384,19 @@ fn out_of_range(engine: &dyn Engine, ring: &Ring, beats: &[u64]) {
             lanes[lane] = q;
             beat.fill(0);
             lanes.iter().enumerate().for_each(|(i, &value)| beats::set_lane(beat, i, value));
-            assert_eq!(found(&words), Some(b * beats::LANES + lane));
+            check(&words, b * beats::LANES + lane);
+            // A spare bit of the same beat goes before its lanes, one of a later beat after them.
+            words[b * beats::WORDS + beats::WORDS - 1] |= 1 << 63;
+            check(&words, b * beats::LANES + beats::LANES - 1);
+            if let Some(later) = words.get_mut((b + 2) * beats::WORDS - 1) {
+                *later |= 1 << 62;
+                check(&words, b * beats::LANES + beats::LANES - 1);
+            }
         }
         for bit in [62, 63] {
             let mut words = beats.to_vec();
             words[b * beats::WORDS + beats::WORDS - 1] |= 1 << bit;
-            assert_eq!(found(&words), Some(b * beats::LANES + beats::LANES - 1));
+            check(&words, b * beats::LANES + beats::LANES - 1);
         }
     }
 }

@@ -24,9 +24,10 @@ macro_rules! kernel {
 
 mod chacha;
 mod convert;
+mod lazy;
 mod ntt;
 mod packing;
-mod residues;
+mod rns;
 mod rows;
 mod select;
 

@@ -1,5 +1,6 @@
 //! Any processor: one number at a time, limbs of 64 bits, `u128` products.
 
+mod rns;
 mod rows;
 
 use std::{hint::black_box, ops::Range};

@@ -3,8 +3,7 @@
 //! What differs between processors is one trait, [`Rns`]: loops over the residues of one prime.
 //! Nothing here branches, indexes or divides by a residue but where seeds are public.
 
-mod portable;
-mod sampling;
+pub(super) mod sampling;
 mod tables;
 
 use std::sync::Arc;
@@ -95,9 +94,10 @@ pub(super) trait Rns: Copy + Send + Sync + 'static {
     /// Beats to lanes. Ten more may be written.
     fn unpack(self, lanes: &mut [u64], words: &[u64]);
 
-    /// The first beat with a lane that is not below its prime, or a bit in no lane; `primes` are those
-    /// of the first lanes, again and again. Variable time.
-    fn first_bad_beat(self, words: &[u64], primes: &[u64]) -> Option<usize>;
+    /// For each of some items of as many beats, the first lane that is not below its prime, or the number of
+    /// its lanes where all are; see `Builder::first_bad_lane`. `primes` are those of the first lanes, again
+    /// and again, from one item to the next. Variable time.
+    fn first_bad_lanes(self, out: &mut [u64], words: &[u64], primes: &[u64]);
 
     /// Lane by lane `out = a + b`; `primes` are those of the first lanes, again and again.
     fn add_beats(self, out: &mut [u64], a: &[u64], b: &[u64], primes: &[u64]);
@@ -169,34 +169,39 @@ impl<B: Rns> RnsSteps<B> {
         self.extensions.sweep();
     }
 
-    /// See [`Engine::first_bad_lane`](crate::Engine::first_bad_lane).
-    pub(super) fn first_bad_lane(&self, words: &[u64], ring: &Ring) -> Option<usize> {
-        let whole = words.len() / beats::WORDS;
-        let bad = self.backend.first_bad_beat(words, ring.primes()).unwrap_or(whole);
-        // From a beat that starts with the first prime, which the bad one may not.
-        let start = bad / ring.primes().len() * ring.primes().len();
-        let lane = beats::first_bad_lane(&words[start * beats::WORDS..], ring)?;
-        Some(start * beats::LANES + lane)
-    }
-
     fn tables(&self, ring: &Arc<Ring>) -> Arc<Tables> {
         self.tables.get(ring, |ring| Tables::new(ring, B::QUOTIENT_BITS))
     }
 
-    /// A step that makes polynomials or beats, or [`Step::Compose`], over a block.
+    /// Runs a step over a block: any that takes or makes polynomials or beats.
     pub(super) fn run(&self, step: &Step, out_kind: &Kind, out: &mut [u64], args: &[Arg<'_>]) {
-        if let (Step::AddBeats, Kind::Beats { ring, count }) = (step, out_kind) {
-            let primes = ring.primes();
-            // Items follow each other as if they were one, if each ends with a whole coefficient.
-            let aligned = (count * beats::LANES).is_multiple_of(primes.len());
-            if aligned && args.iter().all(|arg| !arg.is_shared()) {
-                return self.backend.add_beats(out, args[0].words(), args[1].words(), primes);
-            }
+        if step.is_of_beats() {
+            return self.run_beats(step, out_kind, out, args);
         }
         for (index, out) in out.chunks_mut(out_kind.words()).enumerate() {
             // A step of one operand gets it twice.
             let item = |at: usize| args.get(at).unwrap_or(&args[0]).item(index);
             self.run_item(step, out_kind, out, [item(0), item(1)], args[0].kind);
+        }
+    }
+
+    /// Items follow each other as if they were one, if each ends with a whole coefficient.
+    fn run_beats(&self, step: &Step, out_kind: &Kind, out: &mut [u64], args: &[Arg<'_>]) {
+        let Kind::Beats { ring, count } = args[0].kind else {
+            unreachable!("{} takes beats", step.name())
+        };
+        let primes = ring.primes();
+        let run = |out: &mut [u64], a: &[u64], b: &[u64]| match step {
+            Step::FirstBadLane => self.backend.first_bad_lanes(out, a, primes),
+            _ => self.backend.add_beats(out, a, b, primes),
+        };
+        let second = args.get(1).unwrap_or(&args[0]);
+        let is_aligned = (count * beats::LANES).is_multiple_of(primes.len());
+        if is_aligned && args.iter().all(|arg| !arg.is_shared()) {
+            return run(out, args[0].words(), second.words());
+        }
+        for (index, out) in out.chunks_mut(out_kind.words()).enumerate() {
+            run(out, args[0].item(index), second.item(index));
         }
     }
 
@@ -257,7 +262,6 @@ impl<B: Rns> RnsSteps<B> {
             }
             Step::Pack => self.pack(ring, out, a),
             Step::Unpack => self.unpack(ring, out, a),
-            Step::AddBeats => backend.add_beats(out, a, b, ring.primes()),
             _ => unreachable!("{} is no polynomial step", step.name()),
         }
     }

@@ -6,9 +6,9 @@ use crypto_bigint::{BoxedUint, ConcatenatingMul, NonZero};
 use zeroize::Zeroizing;
 
 use super::{
-    executor::{Executor, Resident},
+    executor::Executor,
     record::{Bindings, Buffer, Recorder, Words},
-    run::once,
+    resident::Resident,
     shaders::{CONSTANTS_HEAD, Kernel, LIMB_BITS, Params, Shape},
 };
 use crate::{
@@ -156,7 +156,7 @@ pub(crate) fn filled(executor: &Executor, words: &[u64]) -> Result<Arc<Resident>
     let mut recorder = Recorder::default();
     let buffer = recorder.resident(&resident);
     recorder.fill(buffer, Words::Borrowed(words));
-    once(executor, &recorder.finish())?;
+    executor.once(&recorder.finish())?;
     Ok(resident)
 }
 
@@ -244,7 +244,7 @@ impl FixedTable {
         };
         let bindings = Bindings { constants, a: bases, b: factors, out, state: None };
         recorder.over_numbers(m.table_kernel(), m.shape, windows, &bindings, &params);
-        once(executor, &recorder.finish())?;
+        executor.once(&recorder.finish())?;
         Ok(Self { width, windows, memory })
     }
 

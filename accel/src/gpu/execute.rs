@@ -8,9 +8,9 @@ use rayon::prelude::*;
 
 use super::{
     device::{Device, unmapped},
+    job::{Batch, Job, PARTS_AT_ONCE},
     pool::Purpose,
     record::{Buffer, Command, Dispatch, Memory, Recording},
-    run::{Batch, Job, PARTS_AT_ONCE},
     shaders::PARAMS_BYTES,
 };
 use crate::engine::DeviceFault;

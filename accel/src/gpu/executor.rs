@@ -7,8 +7,10 @@ use super::twins::Twins;
 use super::{
     device::{Device, GpuError},
     execute,
+    job::{Batch, Job},
     pool::Purpose,
-    run::Job,
+    record::Recording,
+    resident::{Kept, Resident},
     shaders::Prelude,
 };
 use crate::engine::DeviceFault;
@@ -39,6 +41,13 @@ impl Executor {
         }
     }
 
+    /// Does once what is recorded, which has no operands; whatever it holds may be secret.
+    pub(super) fn once(&self, recording: &Recording<'_>) -> Result<(), DeviceFault> {
+        let mut batch = Batch::empty();
+        let recordings = [recording; 2];
+        self.run(&mut Job { batch: &mut batch, size: 1, recordings, secret: true })
+    }
+
     /// Memory for `words` words of 32 bits that stays, zero.
     ///
     /// # Errors
@@ -51,7 +60,7 @@ impl Executor {
         Ok(Arc::new(match self {
             Self::Adapter(device) => {
                 let buffer = device.make(Purpose::Values, bytes)?;
-                Resident::Adapter(Kept { device: device.clone(), buffer })
+                Resident::Adapter(Kept::new(device.clone(), buffer))
             }
             #[cfg(test)]
             Self::Twins(_) => Resident::Host(vec![0; words.max(1)].into()),
@@ -133,37 +142,5 @@ impl Executor {
             #[cfg(test)]
             Self::Twins(_) => vec![],
         }
-    }
-}
-
-/// Memory that outlives a run. Overwritten before it goes: it may hold a secret.
-pub(crate) enum Resident {
-    Adapter(Kept),
-    #[cfg(test)]
-    Host(std::sync::Mutex<Vec<u32>>),
-}
-
-impl Resident {
-    /// Its memory on an adapter.
-    pub(super) fn buffer(&self) -> &wgpu::Buffer {
-        match self {
-            Self::Adapter(kept) => &kept.buffer,
-            #[cfg(test)]
-            Self::Host(_) => unreachable!("it is an adapter's"),
-        }
-    }
-}
-
-/// Memory of an adapter that outlives a run.
-pub(crate) struct Kept {
-    device: Arc<Device>,
-    buffer: wgpu::Buffer,
-}
-
-impl Drop for Kept {
-    fn drop(&mut self) {
-        let mut encoder = self.device.device.create_command_encoder(&Default::default());
-        encoder.clear_buffer(&self.buffer, 0, None);
-        self.device.queue.submit([encoder.finish()]);
     }
 }

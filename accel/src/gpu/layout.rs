@@ -1,6 +1,14 @@
 //! Which buffers of a recording share memory: those that do not hold something at the same time.
 
-use super::record::{Memory, Recorder};
+/// When a buffer holds something, and its size.
+#[derive(Clone, Copy)]
+pub(super) struct Life {
+    /// The first command that uses it; 0 stands before all of them.
+    pub(super) first: usize,
+    /// The last one.
+    pub(super) last: usize,
+    pub(super) bytes: u64,
+}
 
 /// Where the buffers of a recording lie.
 pub(super) struct Layout {
@@ -13,22 +21,13 @@ pub(super) struct Layout {
 impl Layout {
     /// Gives each buffer, in the order in which they are first used, the smallest place that is free and
     /// large enough; else the largest that is free, which grows.
-    pub(super) fn new(recorder: &Recorder<'_>) -> Self {
-        let lives = recorder.lives();
-        let mut order: Vec<_> = recorder
-            .memory()
-            .iter()
-            .zip(lives)
-            .enumerate()
-            .filter_map(|(index, (memory, life))| match (memory, life) {
-                (Memory::Own { words }, Some((first, last))) => {
-                    Some((first, last, index, 4 * *words as u64))
-                }
-                _ => None,
-            })
-            .collect();
+    pub(super) fn new(lives: &[Option<Life>]) -> Self {
+        let of_buffer = |(index, life): (usize, &Option<Life>)| {
+            life.map(|Life { first, last, bytes }| (first, last, index, bytes))
+        };
+        let mut order: Vec<_> = lives.iter().enumerate().filter_map(of_buffer).collect();
         order.sort_unstable();
-        let mut places = vec![None; recorder.memory().len()];
+        let mut places = vec![None; lives.len()];
         // Bytes of a place, and the last command that uses what lies there.
         let mut made: Vec<(u64, usize)> = vec![];
         for (first, last, index, bytes) in order {
@@ -43,47 +42,5 @@ impl Layout {
             places[index] = Some(place);
         }
         Self { places, sizes: made.into_iter().map(|(size, _)| size).collect() }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::gpu::{
-        record::{Bindings, Buffer, Words},
-        shaders::{Kernel, WordParams},
-    };
-
-    fn copy(recorder: &mut Recorder<'_>, a: Buffer, out: Buffer) {
-        let bindings = Bindings { constants: a, a, b: a, out, state: None };
-        recorder.over_words(Kernel::UnitPair, 1, &bindings, &WordParams::default());
-    }
-
-    /// A chain of values, each read by the next alone, lies in two places; constants keep theirs.
-    #[test]
-    fn memory_is_used_again() {
-        let mut recorder = Recorder::default();
-        let constant = recorder.constant(Words::Borrowed(&[7; 3]));
-        let mut chain = vec![recorder.buffer(10)];
-        recorder.input(chain[0], 0);
-        for words in [20, 30, 5] {
-            let next = recorder.buffer(words);
-            copy(&mut recorder, chain[chain.len() - 1], next);
-            chain.push(next);
-        }
-        let late = recorder.zeros(8);
-        copy(&mut recorder, constant, late);
-        let unused = recorder.buffer(1000);
-        recorder.output(chain[3], 1);
-        let recording = recorder.finish();
-        let place = |buffer: Buffer| recording.layout.places[buffer.0];
-        assert_eq!((place(chain[2]), place(unused)), (place(chain[0]), None));
-        assert_eq!(place(chain[3]), place(chain[1]));
-        // The output is still there when `late` is made, and the constant is for ever.
-        assert_eq!(place(late), place(chain[0]));
-        // 3 · 8 bytes of the constant, the chain, and one word at the binding without a use.
-        let mut sizes = recording.layout.sizes.clone();
-        sizes.sort_unstable();
-        assert_eq!(sizes, [4, 24, 80, 120]);
     }
 }

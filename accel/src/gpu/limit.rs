@@ -5,7 +5,6 @@ use std::time::{Duration, Instant};
 use super::{
     executor::Executor,
     record::{Bindings, Recorder},
-    run::once,
     shaders::{Kernel, MAX_ROUNDS, RingParams},
 };
 use crate::engine::DeviceFault;
@@ -59,5 +58,5 @@ pub(super) fn run(executor: &Executor, threads: u32, rounds: u32) -> Result<(), 
     let params = RingParams { count: threads, words: rounds, ..RingParams::default() };
     let bindings = Bindings { constants: nothing, a: nothing, b: nothing, out, state: None };
     recorder.over_words(Kernel::Limit, threads, &bindings, &params);
-    once(executor, &recorder.finish())
+    executor.once(&recorder.finish())
 }

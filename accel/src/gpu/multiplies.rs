@@ -8,10 +8,10 @@ use super::{
 };
 
 /// Products of functions of `ring.wgsl` and of `times` of `tile.wgsl`. The low half of a product of 64 bits has one.
-pub(super) const MUL_HIGH: u64 = 4;
-pub(super) const MUL_FACTOR: u64 = MUL_HIGH + 2;
-pub(super) const REDUCED: u64 = MUL_HIGH + 1;
-pub(super) const TIMES: u64 = 6;
+const MUL_HIGH: u64 = 4;
+const MUL_FACTOR: u64 = MUL_HIGH + 2;
+const REDUCED: u64 = MUL_HIGH + 1;
+const TIMES: u64 = 6;
 
 /// Products of all dispatches of a recording.
 pub(super) fn of(recording: &Recording<'_>) -> u64 {
@@ -114,7 +114,7 @@ mod tests {
     use std::sync::Arc;
 
     use crate::{
-        Builder, Engine as _, Modulus, Operand, Program, Ring, Secret, gpu::twins::over_twins,
+        Builder, Measure as _, Modulus, Operand, Program, Ring, Secret, gpu::twins::over_twins,
         ring::largest_primes,
     };
 

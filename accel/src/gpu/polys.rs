@@ -7,8 +7,9 @@ use zeroize::Zeroizing;
 use super::{
     GpuEngine,
     constants::filled,
-    executor::{Executor, Resident},
+    executor::Executor,
     record::{Bindings, Buffer, Recorder, Words},
+    resident::Resident,
     run::{Applied, View},
     shaders::{Kernel, MAX_ROUNDS, RingParams},
 };

@@ -1,9 +1,4 @@
-//! Memory between runs: to make a buffer takes longer than many programs.
-
-use std::sync::{MutexGuard, PoisonError};
-
-use super::device::{Device, Scopes};
-use crate::engine::DeviceFault;
+//! Buffers between runs: to make one takes longer than many programs.
 
 /// What a buffer is for.
 #[derive(Clone, Copy, Debug)]
@@ -47,103 +42,39 @@ pub(super) struct Pool {
 }
 
 /// Sizes are rounded up to a quarter of a power of two, so that a batch of about the same size finds memory.
-fn rounded(bytes: u64) -> u64 {
+pub(super) fn rounded(bytes: u64) -> u64 {
     let bytes = bytes.max(256);
     bytes.next_multiple_of((1 << bytes.ilog2()) / 4)
 }
 
-impl Device {
-    pub(super) fn pool(&self) -> MutexGuard<'_, Pool> {
-        // Nothing that can panic happens under the lock.
-        self.pool.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// A buffer of `bytes` bytes or some more, with anything in it: see [`Device::make`].
-    pub(super) fn take(&self, purpose: Purpose, bytes: u64) -> Result<wgpu::Buffer, DeviceFault> {
-        let size = rounded(bytes).min(self.limits.max_buffer_size).max(bytes);
+impl Pool {
+    /// Takes the buffer of this purpose and rounded size that was used last, if there is one.
+    pub(super) fn take(&mut self, purpose: Purpose, size: u64) -> Option<wgpu::Buffer> {
         let fits =
             |buffer: &wgpu::Buffer| buffer.size() == size && buffer.usage() == purpose.usage();
-        let mut pool = self.pool();
-        // The one that was used last.
-        if let Some(index) = pool.idle.iter().rposition(fits) {
-            return Ok(pool.idle.remove(index));
-        }
-        drop(pool);
-        self.make(purpose, size)
+        self.idle.iter().rposition(fits).map(|index| self.idle.remove(index))
     }
 
-    /// A buffer of its own, zero; those for words that go up are the host's at first.
-    ///
-    /// # Errors
-    /// Out of memory, once all that lies idle has gone as well.
-    pub(super) fn make(&self, purpose: Purpose, size: u64) -> Result<wgpu::Buffer, DeviceFault> {
-        self.create(purpose, size).or_else(|fault| {
-            if fault != DeviceFault::OutOfMemory {
-                return Err(fault);
-            }
-            self.clear_pool();
-            // What the device still has to overwrite goes after that.
-            let _ = self.wait(None);
-            self.create(purpose, size)
-        })
-    }
-
-    fn create(&self, purpose: Purpose, size: u64) -> Result<wgpu::Buffer, DeviceFault> {
-        #[cfg(test)]
-        {
-            let mut pool = self.pool();
-            match &mut pool.refused {
-                (0, 0) => {}
-                (0, refused) => {
-                    *refused -= 1;
-                    return Err(DeviceFault::OutOfMemory);
-                }
-                (later, _) => *later -= 1,
-            }
-            pool.made += 1;
-        }
-        let scopes = Scopes::new(self);
-        let buffer = self.device.create_buffer(&wgpu::BufferDescriptor {
-            label: None,
-            size,
-            usage: purpose.usage(),
-            mapped_at_creation: matches!(purpose, Purpose::Up),
-        });
-        match self.fault(scopes.pop()) {
-            Some(fault) => Err(fault),
-            None => Ok(buffer),
-        }
-    }
-
-    /// Keeps buffers for later runs, in place of the oldest where they are many. They hold no secret, or will
-    /// not when the device gets to what it has been given to do.
-    pub(super) fn give_back(&self, buffers: impl IntoIterator<Item = wgpu::Buffer>) {
-        let most = self.memory_bytes() / 4 * 3;
-        let mut pool = self.pool();
-        pool.idle.extend(buffers);
-        let mut bytes: u64 = pool.idle.iter().map(wgpu::Buffer::size).sum();
-        let too_old = pool.idle.iter().take_while(|buffer| {
+    /// Keeps `buffers`; returns the oldest ones, beyond `most` bytes in all.
+    pub(super) fn keep(
+        &mut self,
+        buffers: impl IntoIterator<Item = wgpu::Buffer>,
+        most: u64,
+    ) -> Vec<wgpu::Buffer> {
+        self.idle.extend(buffers);
+        let mut bytes = self.bytes();
+        let too_old = self.idle.iter().take_while(|buffer| {
             let is_over = bytes > most;
             bytes -= buffer.size();
             is_over
         });
         let too_old = too_old.count();
-        let gone: Vec<_> = pool.idle.drain(..too_old).collect();
-        drop(pool);
-        drop(gone);
+        self.idle.drain(..too_old).collect()
     }
 
-    /// Lets go of what lies idle.
-    pub(super) fn clear_pool(&self) {
-        let idle = std::mem::take(&mut self.pool().idle);
-        // Without the lock: it may take time.
-        drop(idle);
-    }
-
-    /// Bytes of what lies idle.
-    #[cfg(test)]
-    pub(super) fn idle_bytes(&self) -> u64 {
-        self.pool().idle.iter().map(wgpu::Buffer::size).sum()
+    /// Returns the bytes of all idle buffers.
+    pub(super) fn bytes(&self) -> u64 {
+        self.idle.iter().map(wgpu::Buffer::size).sum()
     }
 }
 

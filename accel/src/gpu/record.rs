@@ -6,8 +6,8 @@ use std::sync::Arc;
 use zeroize::Zeroizing;
 
 use super::{
-    executor::Resident,
-    layout::Layout,
+    layout::{Layout, Life},
+    resident::Resident,
     shaders::{AsWords, GROUP, Kernel, Shape},
 };
 
@@ -200,18 +200,20 @@ impl<'o> Recorder<'o> {
     }
 
     pub(super) fn finish(self) -> Recording<'o> {
-        let layout = Layout::new(&self);
+        let layout = Layout::new(&self.lives());
         let Self { memory, constants, inputs, commands, outputs, .. } = self;
         Recording { memory, constants, inputs, commands, outputs, layout }
     }
 
-    /// For each buffer, the commands between which it holds something: the first and the last, with one
-    /// before all of them and one after. `None` where no command, and nobody else, uses it.
-    pub(super) fn lives(&self) -> Vec<Option<(usize, usize)>> {
-        let mut lives: Vec<Option<(usize, usize)>> = vec![None; self.memory.len()];
+    /// For each buffer of a run's own, when it holds something; `None` where nothing uses it.
+    fn lives(&self) -> Vec<Option<Life>> {
+        let mut lives: Vec<Option<Life>> = vec![None; self.memory.len()];
         let mut used = |buffer: Buffer, at: usize| {
-            let life = lives[buffer.0].get_or_insert((at, at));
-            *life = (life.0.min(at), life.1.max(at));
+            if let Memory::Own { words } = self.memory[buffer.0] {
+                let bytes = 4 * words as u64;
+                let life = lives[buffer.0].get_or_insert(Life { first: at, last: at, bytes });
+                (life.first, life.last) = (life.first.min(at), life.last.max(at));
+            }
         };
         let end = self.commands.len() + 1;
         for (buffer, _) in &self.constants {
@@ -228,10 +230,6 @@ impl<'o> Recorder<'o> {
         }
         self.outputs.iter().for_each(|&(buffer, _)| used(buffer, end));
         lives
-    }
-
-    pub(super) fn memory(&self) -> &[Memory] {
-        &self.memory
     }
 }
 
@@ -278,5 +276,44 @@ impl Recording<'_> {
     pub(super) fn threads(&self) -> u64 {
         let threads = |d: &Dispatch| u64::from(d.groups) * u64::from(d.kernel.threads());
         self.dispatches().map(threads).max().unwrap_or(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gpu::shaders::WordParams;
+
+    fn copy(recorder: &mut Recorder<'_>, a: Buffer, out: Buffer) {
+        let bindings = Bindings { constants: a, a, b: a, out, state: None };
+        recorder.over_words(Kernel::UnitPair, 1, &bindings, &WordParams::default());
+    }
+
+    /// A chain of values, each read by the next alone, lies in two places; constants keep theirs.
+    #[test]
+    fn memory_is_used_again() {
+        let mut recorder = Recorder::default();
+        let constant = recorder.constant(Words::Borrowed(&[7; 3]));
+        let mut chain = vec![recorder.buffer(10)];
+        recorder.input(chain[0], 0);
+        for words in [20, 30, 5] {
+            let next = recorder.buffer(words);
+            copy(&mut recorder, chain[chain.len() - 1], next);
+            chain.push(next);
+        }
+        let late = recorder.zeros(8);
+        copy(&mut recorder, constant, late);
+        let unused = recorder.buffer(1000);
+        recorder.output(chain[3], 1);
+        let recording = recorder.finish();
+        let place = |buffer: Buffer| recording.layout.places[buffer.0];
+        assert_eq!((place(chain[2]), place(unused)), (place(chain[0]), None));
+        assert_eq!(place(chain[3]), place(chain[1]));
+        // The output is still there when `late` is made, and the constant is for ever.
+        assert_eq!(place(late), place(chain[0]));
+        // 3 · 8 bytes of the constant, the chain, and one word at the binding without a use.
+        let mut sizes = recording.layout.sizes.clone();
+        sizes.sort_unstable();
+        assert_eq!(sizes, [4, 24, 80, 120]);
     }
 }

@@ -1,21 +1,15 @@
 //! A run: which items of a batch go to the device together, and what it does with them.
 
-use std::ops::Range;
-
 use super::{
     GpuEngine,
-    executor::Executor,
+    job::{Batch, Job, PARTS_AT_ONCE},
     multiplies,
     record::{Buffer, Recorder, Recording, Words},
 };
 use crate::{
     engine::{DeviceFault, Operand},
-    program::{Kind, Program, Source, Spread, Step},
+    program::{Kind, Program, Source, Step},
 };
-
-/// Parts of a batch that are on their way at once: one goes up while the device computes another and a
-/// third comes down.
-pub(super) const PARTS_AT_ONCE: usize = 3;
 
 /// Bytes of a part that go up and come down, at least, where there are more in a batch. The host copies
 /// so many in some milliseconds: much longer than to submit takes, short beside a whole batch, whose first
@@ -50,117 +44,6 @@ pub(super) struct Applied<'s> {
     pub(super) out: &'s View<'s>,
     pub(super) args: &'s [View<'s>],
     pub(super) count: u32,
-}
-
-/// The host's side of an operand.
-enum Data<'o> {
-    Shared(&'o [u64]),
-    Read(&'o [u64]),
-    Write(&'o mut [u64]),
-}
-
-/// The operands of a run, and how many items of theirs are done.
-pub(super) struct Batch<'o> {
-    /// With the words of an item.
-    operands: Vec<(usize, Data<'o>)>,
-    pub(super) count: usize,
-    /// Items, from the first on, whose results are written.
-    pub(super) done: usize,
-}
-
-impl<'o> Batch<'o> {
-    pub(super) fn new(program: &Program, operands: &'o mut [Operand<'_>], count: usize) -> Self {
-        let data = |(operand, (words, shared)): (&'o mut Operand<'_>, (usize, bool))| {
-            let data = match operand {
-                Operand::In(words) | Operand::SecretIn(words) if shared => Data::Shared(words),
-                Operand::In(words) | Operand::SecretIn(words) => Data::Read(words),
-                Operand::Out(words) | Operand::InOut(words) => Data::Write(words),
-            };
-            (words, data)
-        };
-        let operands = operands.iter_mut().zip(items(program)).map(data).collect();
-        Self { operands, count, done: 0 }
-    }
-
-    /// The same to record only: it cannot be run.
-    fn unwritten(program: &Program, operands: &'o [Operand<'_>], count: usize) -> Self {
-        let data = |(operand, (each, shared)): (&'o Operand<'_>, (usize, bool))| {
-            let words = operand.words();
-            (each, if shared { Data::Shared(words) } else { Data::Read(words) })
-        };
-        let operands = operands.iter().zip(items(program)).map(data).collect();
-        Self { operands, count, done: 0 }
-    }
-
-    /// One item of some operands that are updated.
-    #[cfg(test)]
-    pub(super) fn of(operands: Vec<&'o mut [u64]>) -> Self {
-        let operands = operands.into_iter().map(|words| (words.len(), Data::Write(words)));
-        Self { operands: operands.collect(), count: 1, done: 0 }
-    }
-
-    /// What all items share of an operand, if it is of that kind.
-    fn shared(&self, operand: usize) -> Option<&'o [u64]> {
-        match self.operands[operand].1 {
-            Data::Shared(words) => Some(words),
-            _ => None,
-        }
-    }
-
-    /// What goes up of an operand's items.
-    pub(super) fn input(&self, operand: usize, items: &Range<usize>) -> &[u64] {
-        let (each, data) = &self.operands[operand];
-        match data {
-            Data::Shared(words) => words,
-            Data::Read(words) => &words[items.start * each..items.end * each],
-            Data::Write(words) => &words[items.start * each..items.end * each],
-        }
-    }
-
-    /// Where an operand's items come down to.
-    pub(super) fn output(&mut self, operand: usize, items: &Range<usize>) -> &mut [u64] {
-        let (each, data) = &mut self.operands[operand];
-        match data {
-            Data::Write(words) => &mut words[items.start * *each..items.end * *each],
-            _ => unreachable!("operands were checked"),
-        }
-    }
-}
-
-/// Words of an item of each operand, and whether it is the same for all.
-fn items(program: &Program) -> impl Iterator<Item = (usize, bool)> {
-    let inputs = program.inputs().map(|(value, spread)| (value, spread == Spread::Shared));
-    let bound = inputs.chain(program.outputs().iter().map(|&value| (value, false)));
-    bound.map(|(value, shared)| (program.values()[value].kind.words(), shared))
-}
-
-/// What is left of a batch, in parts of `size` items.
-pub(super) struct Job<'j, 'o> {
-    pub(super) batch: &'j mut Batch<'o>,
-    pub(super) size: usize,
-    /// What happens to `size` items, and to the fewer that are left in the end.
-    pub(super) recordings: [&'j Recording<'o>; 2],
-    /// Whether memory has to be overwritten in the end.
-    pub(super) secret: bool,
-}
-
-impl Job<'_, '_> {
-    /// The items of each part that is left, and which recording is for them.
-    pub(super) fn parts(&self) -> impl Iterator<Item = (Range<usize>, usize)> + use<> {
-        let (count, size) = (self.batch.count, self.size);
-        (self.batch.done..count).step_by(size.max(1)).map(move |first| {
-            let items = first..count.min(first + size);
-            let whole = items.len() == size;
-            (items, usize::from(!whole))
-        })
-    }
-}
-
-/// Does once what is recorded, which has no operands; whatever it holds may be secret.
-pub(super) fn once(executor: &Executor, recording: &Recording<'_>) -> Result<(), DeviceFault> {
-    let mut batch = Batch { operands: vec![], count: 1, done: 0 };
-    let recordings = [recording; 2];
-    executor.run(&mut Job { batch: &mut batch, size: 1, recordings, secret: true })
 }
 
 /// Runs a program over operands that fit it.

@@ -63,7 +63,7 @@ fn failed(why: DeviceFault) -> Result<(), RunError> {
 /// Items of a part of a program with one operand and one result.
 fn part_size(engine: &GpuEngine, program: &Program, count: usize) -> Result<usize, DeviceFault> {
     let operands = &mut [Operand::SecretIn(&[]), Operand::Out(&mut [])];
-    run::part(engine, program, &run::Batch::new(program, operands, count))
+    run::part(engine, program, &job::Batch::new(program, operands, count))
 }
 
 /// Every kind of operand: items, a constant, what all share, an accumulator, two results.
@@ -134,7 +134,7 @@ fn parts_of_any_size_give_the_same() {
                 Operand::Out(&mut []),
             ];
             engine.executor.set_memory_bytes(bytes);
-            run::part(&engine, &program, &run::Batch::new(&program, operands, 10))
+            run::part(&engine, &program, &job::Batch::new(&program, operands, 10))
         });
         assert_eq!(sizes, [Ok(1), Ok(2), Ok(10)]);
     }
@@ -173,15 +173,15 @@ fn memory_is_kept_between_runs() {
     let engine = engine.with_memory(1 << 20);
     let made = || engine.device().pool().made;
     assert_eq!(double(&engine, &ring, 3, 100), Ok(()));
-    let (first, idle) = (made(), engine.device().idle_bytes());
+    let (first, idle) = (made(), engine.device().pool().bytes());
     assert!(idle > 0 && idle <= 3 << 18, "{idle} bytes");
     for count in [100, 99, 100] {
         assert_eq!(double(&engine, &ring, 3, count), Ok(()));
     }
-    assert_eq!((made(), engine.device().idle_bytes()), (first, idle));
+    assert_eq!((made(), engine.device().pool().bytes()), (first, idle));
     engine.device().set_memory_bytes(idle);
     assert_eq!(double(&engine, &ring, 3, 1), Ok(()));
-    assert!(engine.device().idle_bytes() <= idle / 4 * 3);
+    assert!(engine.device().pool().bytes() <= idle / 4 * 3);
 }
 
 /// Whether all but parameters is zero in these buffers.
@@ -252,7 +252,7 @@ fn what_lies_idle_goes_before_memory_lacks() {
     let ring = ring(16);
     let refuse = |buffers| engine.device().pool().refused = (0, buffers);
     assert_eq!(double(&engine, &ring, 1, 10), Ok(()));
-    let idle = engine.device().idle_bytes();
+    let idle = engine.device().pool().bytes();
     // One buffer too many, until what was kept for the batch before is gone.
     refuse(1);
     assert_eq!(double(&engine, &ring, 1, 100), Ok(()));

@@ -4,7 +4,7 @@ use std::{marker::PhantomData, sync::Arc};
 
 use zeroize::Zeroizing;
 
-use super::{BaseExtension, Crt, FixedBase, Kind, Program, Source, Spread, Step, Value};
+use super::{BaseExtension, Crt, FixedBase, Kind, Places, Program, Source, Spread, Step, Value};
 use crate::{
     exponents::{Public, Secrecy, Secret},
     modulus::Modulus,
@@ -54,9 +54,9 @@ impl Builder {
     /// An empty program.
     #[must_use]
     pub fn new(name: &str) -> Self {
-        let program =
-            Program { name: name.into(), values: vec![], outputs: vec![], updates: vec![] };
-        Self { program }
+        let places = Places::default();
+        let (values, outputs, updates) = (vec![], vec![], vec![]);
+        Self { program: Program { name: name.into(), values, outputs, updates, places, shape: 0 } }
     }
 
     fn push<T>(&mut self, name: &str, kind: Kind, source: Source, secret: bool) -> Var<T> {
@@ -618,6 +618,17 @@ impl Builder {
         self.poly_pair(name, Step::AddBeats, a, b)
     }
 
+    /// The first lane of `a` that is not below its prime, counted from lane 0 of its first beat, or the
+    /// number of its lanes where all are; a beat with one of its two spare bits set counts as one whose
+    /// last lane is bad. See [`beats::first_bad_lane`](crate::beats::first_bad_lane).
+    ///
+    /// # Panics
+    /// If `a` is secret: the check takes variable time.
+    pub fn first_bad_lane(&mut self, name: &str, a: Var<Beat>) -> Var<Integer> {
+        assert!(!self.program.values[a.index].secret, "{name}: the check takes variable time");
+        self.step(name, Kind::Integers { words: 1 }, Step::FirstBadLane, &[a.index])
+    }
+
     fn is_step<T>(&self, value: Var<T>) -> bool {
         matches!(self.program.values[value.index].source, Source::Step { .. })
     }
@@ -649,6 +660,7 @@ impl Builder {
     /// The finished program.
     #[must_use]
     pub fn build(self) -> Program {
-        self.program
+        let (places, shape) = (Places::new(&self.program), self.program.hash_shape());
+        Program { places, shape, ..self.program }
     }
 }

@@ -69,16 +69,17 @@ impl Step {
             Self::Pack => "pack",
             Self::Unpack => "unpack",
             Self::AddBeats => "add_beats",
+            Self::FirstBadLane => "first_bad_lane",
         }
     }
 
     /// One step of each name, for lists of what an engine supports.
     #[rustfmt::skip]
-    pub(crate) const NAMES: [&'static str; 33] = [
+    pub(crate) const NAMES: [&'static str; 34] = [
         "mul", "mont_mul", "split", "join", "pair_mul", "product", "invert", "choose", "one_plus_mn",
         "pow_secret", "pow_public", "dot_secret", "dot_public", "pow_fixed_base", "reduce", "l_quotient", "crt_join", "ntt",
         "intt", "add", "sub", "poly_mul", "automorphism", "uniform", "noise", "ternary", "lift", "compose",
-        "base_extend", "rescale", "pack", "unpack", "add_beats",
+        "base_extend", "rescale", "pack", "unpack", "add_beats", "first_bad_lane",
     ];
 }
 

@@ -1,4 +1,4 @@
-//! What runs cost a device beside their work.
+//! The cost of runs on a device beside their work.
 
 use std::{sync::Arc, time::Instant};
 
@@ -8,7 +8,7 @@ use crate::{
     ring::{Ring, largest_primes},
 };
 
-/// What runs cost an engine beside their work, in seconds.
+/// Seconds that runs take an engine beside their work.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct StartUp {
     /// The first run of a program.
@@ -21,7 +21,7 @@ impl StartUp {
     /// The name of the program that is measured.
     pub(super) const PROGRAM: &'static str = "start-up";
 
-    /// What the smallest program costs: its first run, and the best of some others.
+    /// Measures the smallest program: its first run, and the best of four others.
     ///
     /// # Errors
     /// The device cannot run it, and was not asked again: it may have taken minutes to say so.

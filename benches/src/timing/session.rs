@@ -26,7 +26,7 @@ use super::{
 pub fn run(options: &Options) -> Result<ExitCode, Error> {
     let setup = Setup::new()?;
     let mut rng = random::generator()?;
-    println!("engine {}: {}", setup.engine().name(), setup.engine().describe());
+    println!("engine {}: {}", setup.engine().name(), setup.engine().info().description);
     println!("samples of {BATCH} items on core {}; Paillier key of 2048 bits", cores());
     println!("{HEAD}");
     let (start, tests) = (Instant::now(), options.tests());

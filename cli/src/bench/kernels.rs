@@ -62,7 +62,7 @@ impl Chains {
     ) -> Result<Self, Failure> {
         let mut rng = ciphergram_he::random::generator()?;
         let mut words = |count: usize| (0..count).map(|_| rng.next_u64()).collect::<Vec<_>>();
-        let of_size = |large| if engine.full_batch() > 1 { large } else { SMALL };
+        let of_size = |large| if engine.info().full_batch > 1 { large } else { SMALL };
         let KernelOperation { kernel, size, .. } = operation;
         if kernel == Kernel::MontMul {
             let each = size / 64;

@@ -2,7 +2,7 @@
 
 use std::{fs, process::Command, sync::Arc, thread};
 
-use ciphergram_accel::{Engine, engines};
+use ciphergram_accel::{Engine, Measure, Present, engines};
 use serde_json::{Value, json};
 
 use crate::{
@@ -16,6 +16,8 @@ const ORACLE: &str = "reference";
 /// An engine and how fast it can multiply.
 pub(crate) struct Measured {
     pub(crate) engine: Arc<dyn Engine>,
+    /// The same engine, if it counts what it multiplies.
+    pub(crate) measure: Option<Arc<dyn Measure>>,
     /// Multiply instructions a second that one thread can issue, or the device, if the engine knows.
     pub(crate) multiply_rate: Option<f64>,
 }
@@ -24,19 +26,17 @@ pub(crate) struct Measured {
 ///
 /// # Errors
 /// There is none of this name.
-pub(crate) fn choose(name: Option<&str>) -> Result<Vec<Arc<dyn Engine>>, Failure> {
+pub(crate) fn choose(name: Option<&str>) -> Result<Vec<Present>, Failure> {
     if name == Some("auto") {
-        return Ok(vec![auto()]);
+        return Ok(vec![Present { engine: auto(), measure: None }]);
     }
     let all = engines();
-    let names: Vec<_> = all.iter().map(|engine| engine.name()).collect();
-    let chosen: Vec<_> = all
-        .into_iter()
-        .filter(|engine| match name {
-            Some(name) => engine.name() == name,
-            None => engine.name() != ORACLE && !engine.is_emulated(),
-        })
-        .collect();
+    let names: Vec<_> = all.iter().map(|present| present.engine.name()).collect();
+    let is_chosen = |Present { engine, .. }: &Present| match name {
+        Some(name) => engine.name() == name,
+        None => engine.name() != ORACLE && !engine.info().is_emulated,
+    };
+    let chosen: Vec<_> = all.into_iter().filter(is_chosen).collect();
     match name {
         Some(name) if chosen.is_empty() => {
             let why = (name == "gpu").then(gpu_absence).flatten();
@@ -51,7 +51,7 @@ pub(crate) fn choose(name: Option<&str>) -> Result<Vec<Arc<dyn Engine>>, Failure
 impl Measured {
     /// The same of all that works while so many threads call it.
     pub(crate) fn rate_of(&self, threads: usize) -> Option<f64> {
-        let threads = if self.engine.is_device() { 1 } else { threads };
+        let threads = if self.engine.info().is_device { 1 } else { threads };
         self.multiply_rate.map(|rate| rate * threads as f64)
     }
 }
@@ -66,15 +66,16 @@ pub(crate) struct Machine {
 
 impl Machine {
     /// Looks at the machine, and measures how fast each engine can multiply.
-    pub(crate) fn measure(engines: &[Arc<dyn Engine>]) -> Self {
-        let measured = |engine: &Arc<dyn Engine>| {
-            let (engine, multiply_rate) = (engine.clone(), engine.multiply_rate());
-            Measured { engine, multiply_rate }
+    pub(crate) fn measure(engines: Vec<Present>) -> Self {
+        let measured = |Present { engine, measure }| {
+            let multiply_rate =
+                measure.as_ref().and_then(|it: &Arc<dyn Measure>| it.multiply_rate());
+            Measured { engine, measure, multiply_rate }
         };
         Self {
             cpu: cpu(),
             cores: thread::available_parallelism().map_or(1, usize::from),
-            engines: engines.iter().map(measured).collect(),
+            engines: engines.into_iter().map(measured).collect(),
         }
     }
 
@@ -82,12 +83,13 @@ impl Machine {
     pub(crate) fn lines(&self) -> Vec<String> {
         let cores = if self.cores == 1 { "core" } else { "cores" };
         let mut lines = vec![format!("{}, {} {cores}", self.cpu, self.cores)];
-        for Measured { engine, multiply_rate } in &self.engines {
-            let each = if engine.is_device() { "" } else { " a thread" };
+        for Measured { engine, multiply_rate, .. } in &self.engines {
+            let info = engine.info();
+            let each = if info.is_device { "" } else { " a thread" };
             let rate = multiply_rate.map_or("no measure of its limit".into(), |rate| {
                 format!("at most {:.2} G multiplies/s{each}", rate / 1e9)
             });
-            lines.push(format!("{}: {}, {rate}", engine.name(), engine.describe()));
+            lines.push(format!("{}: {}, {rate}", engine.name(), info.description));
         }
         lines
     }
@@ -96,7 +98,7 @@ impl Machine {
     pub(crate) fn json(&self) -> Value {
         let engine = |m: &Measured| {
             json!({
-                "name": m.engine.name(), "description": m.engine.describe(),
+                "name": m.engine.name(), "description": m.engine.info().description,
                 "multiply_rate": m.multiply_rate,
             })
         };

@@ -5,21 +5,26 @@ use std::sync::{
     atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
 };
 
-use ciphergram_accel::{Engine, Operand, Program, Ring, RunError};
+use ciphergram_accel::{Engine, Info, Measure, Operand, Program, RunError};
+
+use super::machine::Measured;
 
 /// Runs programs on another engine. Inside [`Metered::count`] it sums the multiply instructions that
 /// they issue; outside it only hands them on, so that times are the other engine's.
 pub(crate) struct Metered {
     inner: Arc<dyn Engine>,
+    measure: Option<Arc<dyn Measure>>,
     counting: AtomicBool,
     total: AtomicU64,
     unknown: AtomicBool,
 }
 
 impl Metered {
-    pub(crate) fn new(inner: Arc<dyn Engine>) -> Self {
+    pub(crate) fn new(measured: &Measured) -> Self {
+        let Measured { engine, measure, .. } = measured;
         let (counting, unknown) = (AtomicBool::new(false), AtomicBool::new(false));
-        Self { inner, counting, total: AtomicU64::new(0), unknown }
+        let (inner, measure) = (engine.clone(), measure.clone());
+        Self { inner, measure, counting, total: AtomicU64::new(0), unknown }
     }
 
     /// Does `work`; gives also the multiply instructions of all that ran, if the engine knows. One
@@ -40,33 +45,18 @@ impl Engine for Metered {
         self.inner.name()
     }
 
-    fn describe(&self) -> String {
-        self.inner.describe()
-    }
-
-    fn is_emulated(&self) -> bool {
-        self.inner.is_emulated()
-    }
-
-    fn is_device(&self) -> bool {
-        self.inner.is_device()
-    }
-
-    fn full_batch(&self) -> usize {
-        self.inner.full_batch()
+    fn info(&self) -> Info {
+        self.inner.info()
     }
 
     fn supports(&self, step: &str) -> bool {
         self.inner.supports(step)
     }
 
-    fn first_bad_lane(&self, words: &[u64], ring: &Ring) -> Option<usize> {
-        self.inner.first_bad_lane(words, ring)
-    }
-
     fn run(&self, program: &Program, operands: &mut [Operand<'_>]) -> Result<(), RunError> {
         if self.counting.load(Relaxed) {
-            match self.inner.multiplies(program, operands) {
+            let count = self.measure.as_ref().and_then(|it| it.multiplies(program, operands));
+            match count {
                 Some(count) => {
                     self.total.fetch_add(count, Relaxed);
                 }

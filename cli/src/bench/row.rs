@@ -117,7 +117,7 @@ impl Row {
         measured: &Measured,
         (threads, duration): (usize, Duration),
     ) -> Result<Self, Failure> {
-        let engine = Arc::new(Metered::new(measured.engine.clone()));
+        let engine = Arc::new(Metered::new(measured));
         let rng = ciphergram_he::random::generator()?;
         let mut workshop = Workshop { key, engine: engine.clone(), rng };
         let batch = batch(operation, &mut workshop, threads)?;
@@ -174,7 +174,7 @@ impl Row {
         measured: &Measured,
         (threads, duration): (usize, Duration),
     ) -> Result<Self, Failure> {
-        let engine = Arc::new(Metered::new(measured.engine.clone()));
+        let engine = Arc::new(Metered::new(measured));
         let chains = Chains::new(engine.clone(), operation)?;
         let share = Share::start();
         let (times, multiplies) = chains.measure(duration, |work| {
@@ -229,7 +229,7 @@ fn batch(
         // What each costs depends on how many there are.
         return Ok(usual);
     }
-    let (mut count, most) = (LANES * threads, usual.max(workshop.engine.full_batch()));
+    let (mut count, most) = (LANES * threads, usual.max(workshop.engine.info().full_batch));
     loop {
         let mut work = workshop.work(operation, count)?;
         // The first makes what the engine keeps.

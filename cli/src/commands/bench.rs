@@ -28,7 +28,7 @@ pub(crate) fn run(args: &Bench) -> Result<(), Failure> {
     let pool = ThreadPoolBuilder::new().num_threads(args.threads).build();
     let pool = pool.map_err(|e| Failure::Work(format!("{} threads: {e}", args.threads)))?;
     let (machine, rows) = pool.install(|| {
-        let machine = Machine::measure(&engines);
+        let machine = Machine::measure(engines);
         let rows = measure(args, &bits, &machine)?;
         Ok::<_, Failure>((machine.json(), rows))
     })?;

@@ -5,7 +5,7 @@ use std::{
     time::Instant,
 };
 
-use ciphergram_accel::{Engine, conformance, engine::supported_steps, engines};
+use ciphergram_accel::{Engine, Info, Present, conformance, engine::supported_steps, engines};
 use serde_json::{Map, Value, json};
 
 use crate::{
@@ -17,13 +17,13 @@ use crate::{
 
 pub(crate) fn run(args: &Devices) -> Result<(), Failure> {
     let (mut values, mut lines, mut wrong) = (vec![], vec![], vec![]);
-    for engine in engines() {
+    for Present { engine, .. } in engines() {
         let steps = supported_steps(&*engine);
-        lines.push(format!("{:<10} {}", engine.name(), engine.describe()));
+        let (name, Info { description, details, .. }) = (engine.name(), engine.info());
+        lines.push(format!("{name:<10} {description}"));
         lines.push(format!("{:<10} steps: {}", "", steps.join(" ")));
-        let (name, description) = (engine.name(), engine.describe());
         let mut value = json!({"name": name, "description": description, "steps": steps});
-        for (what, text) in engine.details() {
+        for (what, text) in details {
             lines.push(format!("{:<10} {what}: {text}", ""));
             value[what] = text.into();
         }
@@ -34,7 +34,7 @@ pub(crate) fn run(args: &Devices) -> Result<(), Failure> {
         }
         for (what, engine) in held.into_iter().filter(|_| args.check) {
             let checked = check(&*engine);
-            lines.push(format!("{:<10} {what}: {}", "", engine.describe()));
+            lines.push(format!("{:<10} {what}: {}", "", engine.info().description));
             lines.extend(checked.lines.iter().map(|line| format!("{:<10} {line}", "")));
             wrong.extend(checked.wrong.iter().map(|case| format!("{name}: {case}")));
             value[what] = checked.value;
@@ -105,8 +105,8 @@ mod tests {
             "wrong"
         }
 
-        fn describe(&self) -> String {
-            "a test".into()
+        fn info(&self) -> Info {
+            Info::of_host("a test")
         }
 
         fn supports(&self, step: &str) -> bool {

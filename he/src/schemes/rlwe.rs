@@ -72,6 +72,7 @@ pub(crate) mod asymmetric;
 mod beats;
 pub(crate) mod parameters;
 mod polynomials;
+mod range;
 mod rounding;
 mod secret;
 pub(crate) mod symmetric;

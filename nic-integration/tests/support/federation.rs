@@ -9,7 +9,7 @@ use std::sync::{Arc, OnceLock};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use ciphergram_accel::{CpuEngine, Engine, Operand, Program, RunError};
+use ciphergram_accel::{CpuEngine, Engine, Info, Operand, Program, RunError};
 use ciphergram_he::params::{Literal, Scheme};
 use ciphergram_he::{
     Agreement, Dtype, OpenedSum, PublicKey, SecretKey, Sum, Tensor, TensorSpec, Update,
@@ -86,8 +86,8 @@ impl Engine for Troubled {
     fn name(&self) -> &'static str {
         "troubled"
     }
-    fn describe(&self) -> String {
-        "a process about to die".into()
+    fn info(&self) -> Info {
+        Info::of_host("a process about to die")
     }
     fn supports(&self, step: &str) -> bool {
         engine().supports(step)

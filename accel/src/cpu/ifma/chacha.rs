@@ -13,7 +13,7 @@ use std::arch::x86_64::{
 use zeroize::optimization_barrier;
 
 use super::{
-    residues::subtract_once,
+    lazy::subtract_once,
     select::{eight, words},
     *,
 };

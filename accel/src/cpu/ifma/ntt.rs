@@ -10,7 +10,7 @@ use std::arch::x86_64::{
 };
 
 use super::{
-    residues::{Wide, minus, mul_lazy, subtract_once},
+    lazy::{Wide, minus, mul_lazy, subtract_once},
     select::{eight, words},
     *,
 };

@@ -6,7 +6,7 @@ use std::arch::x86_64::{
 };
 
 use super::{
-    residues::subtract_once,
+    lazy::subtract_once,
     select::{eight, words},
     *,
 };
@@ -115,31 +115,38 @@ pub(super) fn unpack(lanes: &mut [u64], words_in: &[u64]) {
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn phases(primes: &[u64]) -> [Lanes; MAX_PRIMES] {
+    let mut lanes = [0; MAX_PRIMES + 16];
+    lanes.iter_mut().zip(primes.iter().cycle()).for_each(|(lane, &q)| *lane = q);
     let mut phases = [[_mm512_setzero_si512(); 2]; MAX_PRIMES];
     for (phase, q) in phases.iter_mut().enumerate().take(primes.len()) {
-        let prime = |k: usize| primes[(phase + k) % primes.len()];
-        let [low, high]: [[u64; 8]; 2] =
-            [std::array::from_fn(prime), std::array::from_fn(|k| prime(8 + k))];
-        *q = [eight(&low), eight(&high)];
+        *q = [eight(&lanes[phase..][..8]), eight(&lanes[phase + 8..][..8])];
     }
     phases
 }
 
-/// See [`Rns::first_bad_beat`](crate::cpu::rns::Rns::first_bad_beat).
+/// See [`Rns::first_bad_lanes`](crate::cpu::rns::Rns::first_bad_lanes).
 #[target_feature(enable = "avx512f,avx512vbmi")]
-pub(super) fn first_bad_beat(words: &[u64], primes: &[u64]) -> Option<usize> {
+pub(super) fn first_bad_lanes(out: &mut [u64], words: &[u64], primes: &[u64]) {
     let (phases, mut phase) = (phases(primes), Phase::new(primes.len()));
     // The bits that are in no lane.
     let spare = _mm512_setr_epi64(0, 0, 0, 0, 0, 0, 0, 3 << 62);
-    for (index, beat) in words.as_chunks::<WORDS>().0.iter().enumerate() {
-        let (beat, q) = (eight(beat), phases[phase.next()]);
-        let [low, high] = unpack_beat(beat);
-        let large = [_mm512_cmpge_epu64_mask(low, q[0]), _mm512_cmpge_epu64_mask(high, q[1])];
-        if large[0] | (large[1] & 0b11) | _mm512_test_epi64_mask(beat, spare) != 0 {
-            return Some(index);
+    let beats = words.as_chunks::<WORDS>().0;
+    let each = beats.len().checked_div(out.len()).unwrap_or(0).max(1);
+    for (out, item) in out.iter_mut().zip(beats.chunks_exact(each)) {
+        let none = (each * LANES) as u64;
+        *out = none;
+        for (index, beat) in item.iter().enumerate() {
+            let (beat, q) = (eight(beat), phases[phase.next()]);
+            let [low, high] = unpack_beat(beat);
+            let large = [_mm512_cmpge_epu64_mask(low, q[0]), _mm512_cmpge_epu64_mask(high, q[1])];
+            let bad = u32::from(large[0]) | u32::from(large[1] & 0b11) << 8;
+            let has_spare = _mm512_test_epi64_mask(beat, spare) != 0;
+            if (bad != 0 || has_spare) && *out == none {
+                let lane = if has_spare { LANES as u64 - 1 } else { bad.trailing_zeros().into() };
+                *out = (index * LANES) as u64 + lane;
+            }
         }
     }
-    None
 }
 
 /// See [`Rns::add_beats`](crate::cpu::rns::Rns::add_beats). Every lane holds a residue below 2^50, so

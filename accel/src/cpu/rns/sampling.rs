@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// The ChaCha20 stream number `index` under `key`, from its word `at` on.
-pub(super) fn stream(key: &[u64], index: u64, at: u64) -> ChaCha20Rng {
+pub(in crate::cpu) fn stream(key: &[u64], index: u64, at: u64) -> ChaCha20Rng {
     let mut bytes = Zeroizing::new([0u8; 32]);
     for (bytes, word) in bytes.chunks_exact_mut(8).zip(key) {
         bytes.copy_from_slice(&word.to_le_bytes());
@@ -23,7 +23,7 @@ pub(super) fn stream(key: &[u64], index: u64, at: u64) -> ChaCha20Rng {
 }
 
 /// The draws of run number `run`: lane 0 of each block, then lane 1.
-pub(super) fn draws<B: Rns>(backend: B, seed: &[u64], index: u64, run: u64) -> [u64; RUN] {
+pub(in crate::cpu) fn draws<B: Rns>(backend: B, seed: &[u64], index: u64, run: u64) -> [u64; RUN] {
     let mut words = [0; STREAM_WORDS];
     backend.keystream(&mut words, seed, index, run * STREAM_WORDS as u64);
     let blocks = words.as_chunks::<{ beats::WORDS }>().0;

@@ -91,7 +91,7 @@ impl Public {
             return Err(invalid(format!("its polynomial b has {found} bytes, not {expected}")));
         }
         let words = to_words(packed);
-        if let Some(lane) = engine.first_bad_lane(&words, ring) {
+        if let Some(lane) = parameters.range.first_bad_lane(engine, &words) {
             let why = format!("residue {lane} of its polynomial b is not below its prime");
             return Err(invalid(why));
         }
@@ -208,7 +208,7 @@ impl PublicScheme for Public {
         first: u32,
         words: &[u64],
     ) -> Option<CiphertextFault> {
-        range_fault(&self.0.parameters.ring, engine, (chunks, first), words)
+        range_fault(&self.0.parameters, engine, (chunks, first), words)
     }
 }
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use ciphergram_accel::{Builder, Engine, Program, Ring, beats};
 
+use super::parameters::RlweParameters;
 use crate::{error::CiphertextFault, params::Chunks};
 
 /// Builds the program that adds beats in place, the beats of one unit an item.
@@ -25,13 +26,13 @@ pub(super) fn lanes_per_chunk(chunks: &Chunks) -> usize {
 /// Finds the first lane, of chunks from `first` on, that is not below its prime, or past the end of a mask
 /// but not zero.
 pub(super) fn range_fault(
-    ring: &Ring,
+    parameters: &RlweParameters,
     engine: &dyn Engine,
     (chunks, first): (&Chunks, u32),
     words: &[u64],
 ) -> Option<CiphertextFault> {
-    let bad = engine.first_bad_lane(words, ring);
-    let stray = first_stray((chunks, first), words, ring);
+    let bad = parameters.range.first_bad_lane(engine, words);
+    let stray = first_stray((chunks, first), words, &parameters.ring);
     let stray = stray.filter(|&lane| bad.is_none_or(|bad| lane < bad));
     let stray = stray.map(|lane| CiphertextFault::Stray { lane });
     stray.or(bad.map(|lane| CiphertextFault::Residue { lane }))

@@ -5,6 +5,7 @@ use std::sync::{Arc, LazyLock};
 use ciphergram_accel::{Ring, beats, ring::largest_primes};
 use crypto_bigint::U256;
 
+use super::range::RangeCheck;
 use crate::{
     error::faults::ParameterError,
     params::{
@@ -29,6 +30,8 @@ pub struct RlweParameters {
     /// Bits below the fields that the summed noise cannot leave.
     pub margin_bits: u32,
     pub(crate) geometry: Geometry,
+    /// The check of beats over the ring.
+    pub(super) range: RangeCheck,
 }
 
 impl RlweParameters {
@@ -163,7 +166,8 @@ pub(crate) fn lay_out(
         // No chunk spans two polynomials: the few coefficients left over carry nothing.
         value_chunks: degree / slots_per_chunk,
     };
-    Ok(RlweParameters { ring: ring.clone(), noise_of_one, noise_bound, margin_bits, geometry })
+    let (ring, range) = (ring.clone(), RangeCheck::new(ring));
+    Ok(RlweParameters { ring, noise_of_one, noise_bound, margin_bits, geometry, range })
 }
 
 #[cfg(test)]

@@ -74,7 +74,7 @@ impl PublicScheme for Public {
         first: u32,
         words: &[u64],
     ) -> Option<CiphertextFault> {
-        range_fault(&self.0.ring, engine, (chunks, first), words)
+        range_fault(&self.0, engine, (chunks, first), words)
     }
 }
 

@@ -1,15 +1,14 @@
-//! Residues of the primes of a ring, eight at a time.
-//!
-//! # Bound
-//! Primes are below 2^50, so what is below 4q is below 2^52, which the multipliers take whole.
+//! The loops over residues of the primes of a ring, eight at a time.
 
 use std::arch::x86_64::{
-    _mm512_cmpge_epu64_mask, _mm512_mask_blend_epi64, _mm512_min_epu64, _mm512_popcnt_epi64,
-    _mm512_sllv_epi64, _mm512_srlv_epi64,
+    _mm512_cmpge_epu64_mask, _mm512_mask_blend_epi64, _mm512_popcnt_epi64, _mm512_sllv_epi64,
+    _mm512_srlv_epi64,
 };
 
 use super::{
-    chacha, ntt, packing,
+    chacha,
+    lazy::{Wide, minus, mul_lazy, subtract_once},
+    ntt, packing,
     select::{eight, words},
     *,
 };
@@ -17,46 +16,6 @@ use crate::{
     beats::LANES,
     cpu::rns::{BLOCKS, Factor, Limb, RUN, Rns, Row, STREAM_WORDS, Tables},
 };
-
-/// A constant factor in all lanes.
-#[derive(Clone, Copy)]
-pub(super) struct Wide {
-    pub(super) w: Word,
-    pub(super) quotient: Word,
-}
-
-impl Wide {
-    #[inline]
-    #[target_feature(enable = "avx512f")]
-    pub(super) fn new(factor: Factor) -> Self {
-        Self { w: all(factor.w), quotient: all(factor.quotient) }
-    }
-}
-
-/// `x·w mod q`, below 2q, for x below 2^52; `minus_q` is `2^52 − q`.
-#[inline]
-#[target_feature(enable = "avx512f,avx512ifma")]
-pub(super) fn mul_lazy(x: Word, factor: Wide, minus_q: Word) -> Word {
-    let zero = _mm512_setzero_si512();
-    let estimate = high(zero, x, factor.quotient);
-    // −estimate·q modulo 2^52, as a sum.
-    let product = low(low(zero, x, factor.w), estimate, minus_q);
-    _mm512_and_si512(product, all(MASK as u64))
-}
-
-/// `x − m` where that is not negative, else x: the smaller as unsigned words.
-#[inline]
-#[target_feature(enable = "avx512f")]
-pub(super) fn subtract_once(x: Word, m: Word) -> Word {
-    _mm512_min_epu64(x, _mm512_sub_epi64(x, m))
-}
-
-/// `2^52 − q` in all lanes.
-#[inline]
-#[target_feature(enable = "avx512f")]
-pub(super) fn minus(q: u64) -> Word {
-    all((1 << BITS) - q)
-}
 
 /// Applies `$f` to vectors of eight of `$a` and `$b`. Degrees of rings are multiples of sixteen.
 macro_rules! each_eight {
@@ -341,8 +300,8 @@ impl Rns for Ifma {
         kernel!(packing::unpack(lanes, words));
     }
 
-    fn first_bad_beat(self, words: &[u64], primes: &[u64]) -> Option<usize> {
-        kernel!(packing::first_bad_beat(words, primes))
+    fn first_bad_lanes(self, out: &mut [u64], words: &[u64], primes: &[u64]) {
+        kernel!(packing::first_bad_lanes(out, words, primes));
     }
 
     fn add_beats(self, out: &mut [u64], a: &[u64], b: &[u64], primes: &[u64]) {

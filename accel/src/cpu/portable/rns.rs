@@ -1,13 +1,13 @@
-//! Any processor: one residue at a time, `u128` products.
+//! The loops over residues of the primes of a ring, one at a time, with `u128` products.
 
 use rand_core::Rng;
 
-use super::{
-    BLOCKS, Factor, Limb, Phase, RUN, Rns, Row, STREAM_WORDS, TOGETHER, Tables, mask, sampling,
-};
+use super::Portable;
 use crate::{
     beats,
-    cpu::portable::Portable,
+    cpu::rns::{
+        BLOCKS, Factor, Limb, Phase, RUN, Rns, Row, STREAM_WORDS, TOGETHER, Tables, mask, sampling,
+    },
     polys::small_mod,
     ring::{MAX_PRIMES, subtract_once},
 };
@@ -257,20 +257,32 @@ impl Rns for Portable {
         }
     }
 
-    /// The top bit of a difference tells that a lane is too large; nothing branches within a beat.
-    fn first_bad_beat(self, words: &[u64], primes: &[u64]) -> Option<usize> {
+    /// The top bit of a difference tells that a lane is too large; nothing branches within a good beat.
+    fn first_bad_lanes(self, out: &mut [u64], words: &[u64], primes: &[u64]) {
         let mut largest = [[0; beats::LANES]; MAX_PRIMES];
         for (phase, largest) in largest.iter_mut().enumerate().take(primes.len()) {
             *largest = std::array::from_fn(|lane| primes[(phase + lane) % primes.len()] - 1);
         }
         let mut phase = Phase::new(primes.len());
-        words.as_chunks().0.iter().position(|beat: &[u64; beats::WORDS]| {
-            let mut over = beat[beats::WORDS - 1] & 3 << 62;
-            for (lane, largest) in largest[phase.next()].iter().enumerate() {
-                over |= largest.wrapping_sub(beats::lane(beat, lane)) & 1 << 63;
+        let words = words.as_chunks::<{ beats::WORDS }>().0;
+        let each = words.len().checked_div(out.len()).unwrap_or(0).max(1);
+        for (out, item) in out.iter_mut().zip(words.chunks_exact(each)) {
+            let none = (each * beats::LANES) as u64;
+            *out = none;
+            for (index, beat) in item.iter().enumerate() {
+                let spare = beat[beats::WORDS - 1] & 3 << 62;
+                let (mut over, largest) = (spare, &largest[phase.next()]);
+                for (lane, largest) in largest.iter().enumerate() {
+                    over |= largest.wrapping_sub(beats::lane(beat, lane)) & 1 << 63;
+                }
+                if over != 0 && *out == none {
+                    let is_bad = |&lane: &usize| beats::lane(beat, lane) > largest[lane];
+                    let bad = (0..beats::LANES).find(is_bad).filter(|_| spare == 0);
+                    let lane = bad.unwrap_or(beats::LANES - 1);
+                    *out = (index * beats::LANES + lane) as u64;
+                }
             }
-            over != 0
-        })
+        }
     }
 
     /// Every lane holds a residue below 2^50, so a sum fits its 51 bits before it is reduced.

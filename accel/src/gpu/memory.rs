@@ -1,0 +1,81 @@
+//! The memory of a device: buffers from the pool, new ones where it has none, and back.
+
+use std::sync::{MutexGuard, PoisonError};
+
+use super::{
+    device::{Device, Scopes},
+    pool::{Pool, Purpose, rounded},
+};
+use crate::engine::DeviceFault;
+
+impl Device {
+    pub(super) fn pool(&self) -> MutexGuard<'_, Pool> {
+        // Nothing that can panic happens under the lock.
+        self.pool.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A buffer of `bytes` bytes or some more, with anything in it: see [`Device::make`].
+    pub(super) fn take(&self, purpose: Purpose, bytes: u64) -> Result<wgpu::Buffer, DeviceFault> {
+        let size = rounded(bytes).min(self.limits.max_buffer_size).max(bytes);
+        let idle = self.pool().take(purpose, size);
+        idle.map_or_else(|| self.make(purpose, size), Ok)
+    }
+
+    /// A buffer of its own, zero; those for words that go up are the host's at first.
+    ///
+    /// # Errors
+    /// Out of memory, once all that lies idle has gone as well.
+    pub(super) fn make(&self, purpose: Purpose, size: u64) -> Result<wgpu::Buffer, DeviceFault> {
+        self.create(purpose, size).or_else(|fault| {
+            if fault != DeviceFault::OutOfMemory {
+                return Err(fault);
+            }
+            self.clear_pool();
+            // What the device still has to overwrite goes after that.
+            let _ = self.wait(None);
+            self.create(purpose, size)
+        })
+    }
+
+    fn create(&self, purpose: Purpose, size: u64) -> Result<wgpu::Buffer, DeviceFault> {
+        #[cfg(test)]
+        {
+            let mut pool = self.pool();
+            match &mut pool.refused {
+                (0, 0) => {}
+                (0, refused) => {
+                    *refused -= 1;
+                    return Err(DeviceFault::OutOfMemory);
+                }
+                (later, _) => *later -= 1,
+            }
+            pool.made += 1;
+        }
+        let scopes = Scopes::new(self);
+        let buffer = self.device.create_buffer(&wgpu::BufferDescriptor {
+            label: None,
+            size,
+            usage: purpose.usage(),
+            mapped_at_creation: matches!(purpose, Purpose::Up),
+        });
+        match self.fault(scopes.pop()) {
+            Some(fault) => Err(fault),
+            None => Ok(buffer),
+        }
+    }
+
+    /// Keeps buffers for later runs, in place of the oldest where they are many. They hold no secret, or will
+    /// not when the device gets to what it has been given to do.
+    pub(super) fn give_back(&self, buffers: impl IntoIterator<Item = wgpu::Buffer>) {
+        let most = self.memory_bytes() / 4 * 3;
+        let gone = self.pool().keep(buffers, most);
+        // Without the lock: it may take time.
+        drop(gone);
+    }
+
+    /// Lets go of what lies idle.
+    pub(super) fn clear_pool(&self) {
+        let idle = std::mem::take(&mut self.pool().idle);
+        drop(idle);
+    }
+}
