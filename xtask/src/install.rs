@@ -5,7 +5,7 @@ use std::{fs, io, path::Path};
 use crate::{
     command::{output, program, run as run_seen, target},
     gpu::swiftshader,
-    stages::Outcome,
+    outcome::Outcome,
 };
 
 /// Something that other stages start.

@@ -17,6 +17,8 @@ mod gpu;
 mod hygiene;
 mod install;
 mod kit;
+mod outcome;
+mod programs;
 mod python;
 mod report;
 mod simulate;
@@ -31,7 +33,8 @@ use stages::Stage;
 #[derive(Debug, PartialEq)]
 enum Request {
     Help,
-    Test(Vec<&'static Stage>),
+    /// Stages, and whether they run the long way.
+    Test(Vec<&'static Stage>, bool),
     Timing(Vec<String>),
     Simulate(Vec<String>),
     /// Whether it is also run here.
@@ -46,7 +49,7 @@ fn main() -> ExitCode {
             println!("{}", help());
             ExitCode::SUCCESS
         }
-        Ok(Request::Test(stages)) => report::run(&stages),
+        Ok(Request::Test(stages, long)) => report::run(&stages, long),
         Ok(Request::Timing(words)) => timing::run(&words),
         Ok(Request::Simulate(words)) => simulate::run(&words),
         Ok(Request::Gpu(here)) => kit::run(here),
@@ -60,11 +63,8 @@ fn main() -> ExitCode {
 fn parse(words: &[&str]) -> Result<Request, String> {
     match words {
         [] | ["help" | "--help" | "-h"] => Ok(Request::Help),
-        ["test"] => Ok(Request::Test(stages::ALL.iter().collect())),
-        ["test", "--only", name] => {
-            let stage = stages::ALL.iter().find(|stage| stage.name == *name);
-            stage.map(|stage| Request::Test(vec![stage])).ok_or(format!("no stage {name:?}"))
-        }
+        ["test", rest @ .., "--long"] => test(words, rest, true),
+        ["test", rest @ ..] => test(words, rest, false),
         ["timing", rest @ ..] => options(words, rest, &timing::OPTIONS).map(Request::Timing),
         ["simulate", rest @ ..] => options(words, rest, &simulate::OPTIONS).map(Request::Simulate),
         ["gpu"] => Ok(Request::Gpu(true)),
@@ -73,7 +73,18 @@ fn parse(words: &[&str]) -> Result<Request, String> {
     }
 }
 
-/// Options and their values, as they are.
+fn test(words: &[&str], rest: &[&str], long: bool) -> Result<Request, String> {
+    match rest {
+        [] => Ok(Request::Test(stages::ALL.iter().collect(), long)),
+        ["--only", name] => {
+            let stage = stages::ALL.iter().find(|stage| stage.name == *name);
+            stage.map(|stage| Request::Test(vec![stage], long)).ok_or(format!("no stage {name:?}"))
+        }
+        _ => Err(unread(words)),
+    }
+}
+
+/// Returns options and their values, as they are.
 fn options(words: &[&str], rest: &[&str], known: &[&str]) -> Result<Vec<String>, String> {
     if !rest.len().is_multiple_of(2) {
         return Err(unread(words));
@@ -93,6 +104,8 @@ fn help() -> String {
         "Developer commands of the workspace.\n\n\
          cargo xtask test                run every stage below, in order, up to the first failure\n\
          cargo xtask test --only STAGE   run one\n\
+         cargo xtask test --long         with eight times as many cases of properties and worlds, and all\n\
+         \x20                               tests on all paths and drivers; also with --only STAGE\n\
          cargo xtask timing              whether the time of an operation tells its secrets;\n\
          \x20                               [--samples N] [--only TEST] [--minutes M]\n\
          cargo xtask simulate            rounds in simulated worlds, every fault included;\n\
@@ -117,12 +130,17 @@ mod tests {
     fn words_become_requests() {
         assert_eq!(parse(&[]), Ok(Request::Help));
         assert_eq!(parse(&["help"]), Ok(Request::Help));
-        let Ok(Request::Test(all)) = parse(&["test"]) else { panic!("no stages") };
-        assert_eq!(all.len(), stages::ALL.len());
-        let Ok(Request::Test(one)) = parse(&["test", "--only", "clippy"]) else {
-            panic!("no stage")
+        let chosen = |words: &[&str]| match parse(words) {
+            Ok(Request::Test(stages, long)) => {
+                (stages.iter().map(|stage| stage.name).collect::<Vec<_>>(), long)
+            }
+            other => panic!("{other:?}"),
         };
-        assert_eq!(one.iter().map(|stage| stage.name).collect::<Vec<_>>(), ["clippy"]);
+        let all: Vec<_> = stages::ALL.iter().map(|stage| stage.name).collect();
+        assert_eq!(chosen(&["test"]), (all.clone(), false));
+        assert_eq!(chosen(&["test", "--long"]), (all, true));
+        assert_eq!(chosen(&["test", "--only", "clippy"]), (vec!["clippy"], false));
+        assert_eq!(chosen(&["test", "--only", "clippy", "--long"]), (vec!["clippy"], true));
         assert_eq!(parse(&["timing"]), Ok(Request::Timing(vec![])));
         let words = ["timing", "--samples", "5000", "--only", "pow-ones"];
         let rest = words[1..].iter().map(|&word| word.to_owned()).collect();

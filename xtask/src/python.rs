@@ -5,8 +5,11 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::command::{cargo, output, program, root, run as run_seen, target};
-use crate::stages::Outcome;
+use crate::{
+    command::{output, program, root, run as run_seen, target},
+    outcome::Outcome,
+    programs,
+};
 
 /// Where the scripts stand, from the root.
 const SCRIPTS: &str = "cli/tests/peers";
@@ -26,7 +29,8 @@ pub(crate) fn run() -> Outcome {
 }
 
 fn run_scripts(interpreter: &Path) -> Result<(), String> {
-    run_seen(&mut cargo("build --release --package ciphergram"))?;
+    // With the tests, so that no second set of features is built.
+    programs::build()?;
     let binary =
         target().join("release").join(format!("ciphergram{}", std::env::consts::EXE_SUFFIX));
     for script in scripts()? {
