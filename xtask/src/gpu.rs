@@ -75,7 +75,7 @@ pub(crate) fn run(long: bool) -> Outcome {
 }
 
 impl Driver {
-    /// Whether its manifest is there; of a driver that the system knows, only its tests tell.
+    /// Whether its manifest is there; of a driver that the system knows, only its tests show.
     fn may_run(&self) -> bool {
         self.manifest.as_deref().is_none_or(Path::is_file)
     }
@@ -124,13 +124,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn adapters_are_told_by_name() {
-        let told = |said| adapter(said, "llvmpipe");
-        assert_eq!(told("on llvmpipe (LLVM 15)"), Some("llvmpipe (LLVM 15)"));
-        assert_eq!(told("test dots ... on llvmpipe, split"), Some("llvmpipe, split"));
-        assert_eq!(told("compositions of llvmpipe"), None);
-        assert_eq!(told("no GPU adapter like \"llvmpipe\""), None);
-        assert_eq!(told("on SwiftShader Device"), None);
+    fn adapters_are_read_by_name() {
+        let read = |said| adapter(said, "llvmpipe");
+        assert_eq!(read("on llvmpipe (LLVM 15)"), Some("llvmpipe (LLVM 15)"));
+        assert_eq!(read("test dots ... on llvmpipe, split"), Some("llvmpipe, split"));
+        assert_eq!(read("compositions of llvmpipe"), None);
+        assert_eq!(read("no GPU adapter like \"llvmpipe\""), None);
+        assert_eq!(read("on SwiftShader Device"), None);
     }
 
     #[test]

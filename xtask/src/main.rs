@@ -3,11 +3,12 @@
 //! One list of stages is what a person runs before sending a change and what continuous
 //! integration runs after it:
 //!
-//! - [`stages`]: what the stages are, in order, and the ones that are a single cargo command;
+//! - [`stages`]: the stages, in order, and those that are a single cargo command or programs of tests;
 //! - [`install`], [`hygiene`], [`gpu`], [`python`]: the stages that are more than that;
-//! - [`report`]: running them, timing them, telling what was skipped and why;
-//! - [`timing`], [`simulate`], [`kit`]: no stages, but requests of their own: whether time tells secrets,
-//!   simulated worlds, and what to take to a machine with a GPU;
+//! - [`programs`]: building programs of tests, and running several at once;
+//! - [`report`], [`outcome`]: running stages, timing them, listing what was skipped and why;
+//! - [`timing`], [`simulate`], [`kit`]: no stages, but requests of their own: whether time depends on
+//!   secrets, simulated worlds, and a kit for a machine with a GPU;
 //! - [`command`]: child processes.
 //!
 //! Not here: anything that a user of Ciphergram needs; that belongs to `cli`.
@@ -29,7 +30,7 @@ use std::process::ExitCode;
 
 use stages::Stage;
 
-/// What a person asked for.
+/// A command of the person who runs this.
 #[derive(Debug, PartialEq)]
 enum Request {
     Help,
@@ -106,10 +107,10 @@ fn help() -> String {
          cargo xtask test --only STAGE   run one\n\
          cargo xtask test --long         with eight times as many cases of properties and worlds, and all\n\
          \x20                               tests on all paths and drivers; also with --only STAGE\n\
-         cargo xtask timing              whether the time of an operation tells its secrets;\n\
+         cargo xtask timing              whether the time of operations depends on secrets;\n\
          \x20                               [--samples N] [--only TEST] [--minutes M]\n\
          cargo xtask simulate            rounds in simulated worlds, every fault included;\n\
-         \x20                               [--worlds N] [--seed S]; one world is told as it goes\n\
+         \x20                               [--worlds N] [--seed S]; one world is printed as it goes\n\
          cargo xtask gpu                 one binary and one script that test and measure on the GPU of\n\
          \x20                               whatever machine they are taken to; runs them here too, but for\n\
          \x20                               [--build-only]\n\

@@ -143,7 +143,7 @@ pub(crate) fn run_all(runs: Vec<Run>) -> Result<Vec<String>, String> {
             outputs.push(ended.output);
         }
     });
-    progress.tell();
+    progress.print();
     result.map(|()| outputs)
 }
 
@@ -186,7 +186,7 @@ struct Progress {
     tests: usize,
     running: BTreeSet<String>,
     start: Instant,
-    told: Instant,
+    printed: Instant,
     is_terminal: bool,
 }
 
@@ -194,14 +194,14 @@ impl Progress {
     fn new(all: usize) -> Self {
         let (start, is_terminal) = (Instant::now(), io::stdout().is_terminal());
         let running = BTreeSet::new();
-        Self { all, ended: 0, tests: 0, running, start, told: start, is_terminal }
+        Self { all, ended: 0, tests: 0, running, start, printed: start, is_terminal }
     }
 
-    /// Waits for the next program that ends, and tells how far all are meanwhile. None when all have ended.
+    /// Waits for the next program that ends, and prints how far all are meanwhile. None when all have ended.
     fn next(&mut self, events: &Receiver<Event>) -> Option<Ended> {
         loop {
             let interval = INTERVALS[usize::from(!self.is_terminal)];
-            match events.recv_timeout(interval.saturating_sub(self.told.elapsed())) {
+            match events.recv_timeout(interval.saturating_sub(self.printed.elapsed())) {
                 Ok(Event::Begun(name)) => _ = self.running.insert(name),
                 Ok(Event::Tested) => self.tests += 1,
                 Ok(Event::Slow(line)) => println!("{line}"),
@@ -210,14 +210,14 @@ impl Progress {
                     self.running.remove(&ended.name);
                     return Some(ended);
                 }
-                Err(RecvTimeoutError::Timeout) => self.tell(),
+                Err(RecvTimeoutError::Timeout) => self.print(),
                 Err(RecvTimeoutError::Disconnected) => return None,
             }
         }
     }
 
-    fn tell(&mut self) {
-        self.told = Instant::now();
+    fn print(&mut self) {
+        self.printed = Instant::now();
         let line = self.line(self.start.elapsed());
         if self.is_terminal {
             let end = if self.running.is_empty() { "\n" } else { "" };

@@ -40,7 +40,7 @@ fn run_scripts(interpreter: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// Paths from the root, sorted.
+/// Returns their paths from the root, sorted.
 fn scripts() -> Result<Vec<PathBuf>, String> {
     let entries = std::fs::read_dir(root().join(SCRIPTS));
     let entries = entries.map_err(|error| format!("{SCRIPTS}: {error}"))?;
@@ -51,11 +51,11 @@ fn scripts() -> Result<Vec<PathBuf>, String> {
     Ok(scripts)
 }
 
-/// The interpreter of a virtual environment that has the pinned packages.
+/// Returns the interpreter of a virtual environment that has the pinned packages.
 ///
 /// # Errors
 ///
-/// Why there is none: no Python, no venv module, no way to the packages.
+/// Returns why there is none: no Python, no venv module, no way to the packages.
 fn environment() -> Result<PathBuf, String> {
     let folder = target().join("venv");
     let relative = if cfg!(windows) { "Scripts/python.exe" } else { "bin/python" };
@@ -63,7 +63,7 @@ fn environment() -> Result<PathBuf, String> {
     let list = format!("{SCRIPTS}/requirements.txt");
     let wanted = std::fs::read_to_string(root().join(&list));
     let wanted = wanted.map_err(|error| format!("{list}: {error}"))?;
-    // What the environment was filled from, so that a second run needs no network.
+    // The list that the environment was filled from, so that a second run needs no network.
     let stamp = folder.join("requirements.installed.txt");
     if std::fs::read_to_string(&stamp).is_ok_and(|installed| installed == wanted) {
         return Ok(interpreter);

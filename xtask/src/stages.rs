@@ -79,13 +79,14 @@ fn docs() -> Outcome {
     run(command.env("RUSTDOCFLAGS", "-D warnings")).into()
 }
 
-/// Also checks the binary with the features that it has without tests.
+/// Builds all, and checks the binary with the features that it has without tests.
 fn build() -> Outcome {
     let alone = run(&mut cargo("check --release --package ciphergram"));
     alone.and_then(|()| programs::build()).map(drop).into()
 }
 
-/// Sets how many times as many cases property tests try, and worlds are played, in long runs.
+/// The variable that multiplies the cases of properties and the worlds that are played, and its value in
+/// long runs.
 const CASES: (&str, &str) = ("CIPHERGRAM_CASES", "8");
 
 /// Runs all tests but kernels, which have a stage of their own.
@@ -110,7 +111,8 @@ fn portable(long: bool) -> Outcome {
     runs.and_then(|runs| run_on_cpu(runs, long)).into()
 }
 
-/// Tests whose results follow from the words of numbers. The conformance suite covers both paths in one run.
+/// Whether results of its tests follow from the words of numbers. The conformance suite covers both paths
+/// in one run.
 fn is_of_arithmetic(program: &Program) -> bool {
     let elsewhere = ["conformance", "gpu"].contains(&&*program.name);
     ["accel", "he"].contains(&program.package()) && !elsewhere
