@@ -5,8 +5,9 @@
 
 `cargo xtask gpu` puts this file beside a binary of `ciphergram`; both can be taken to a machine that has nothing
 else. Runs the conformance suite over every prelude that the adapter can take, then every operation on the GPU,
-on one core of the CPU, and as `auto` shares them out over the GPU and all cores. Each part that fails or takes too long is told in
-the file; the exit code is 1 if one did, or if any result was not the oracle's.
+on one core of the CPU, and as `auto` shares them out over the GPU and all cores. Each part that
+fails or takes too long has a line in the file; the exit code is 1 if one did, or if any result was not the
+oracle's.
 """
 
 import argparse
@@ -47,13 +48,13 @@ def part(command, left):
 
 
 def rows(report):
-    """Seconds an operation by scheme, operation and bits."""
+    """Returns seconds an operation by scheme, operation and bits."""
     found = (report or {}).get("rows", [])
     return {(row["scheme"], row["operation"], row["bits"]): row["median_s"] for row in found}
 
 
 def table(parts):
-    """Lines that hold the engines beside each other."""
+    """Returns lines that hold the engines beside each other."""
     gpu, cpu, auto = (rows(parts[name]["report"]) for name in ("gpu", "cpu", "auto"))
     lines = [f"{'operation':<20} {'bits':>5} {'GPU /s':>14} {'one core /s':>14} {'times':>8} {'auto /s':>14}"]
     for key, seconds in gpu.items():

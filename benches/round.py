@@ -30,7 +30,7 @@ def arguments():
 
 
 def write_tensors(path, values, seed):
-    """One float32 tensor as a safetensors file."""
+    """Writes one float32 tensor as a safetensors file."""
     rng = random.Random(seed)
     block = array.array("f", (rng.gauss(0, 1) for _ in range(min(values, 4096))))
     data = (block * (values // len(block) + 1))[:values].tobytes()
@@ -39,7 +39,7 @@ def write_tensors(path, values, seed):
 
 
 def processor_time(run):
-    """Seconds of all processes that `run` starts and waits for."""
+    """Returns seconds of all processes that `run` starts and waits for."""
     def spent():
         used = resource.getrusage(resource.RUSAGE_CHILDREN)
         return used.ru_utime + used.ru_stime
@@ -71,7 +71,7 @@ class Bench:
         return out
 
     def round(self):
-        """Wall seconds from the first client's start to the last one's end."""
+        """Returns wall seconds from the first client's start to the last one's end."""
         serve = self.start(f"serve --key keys/public.json --clients {self.args.clients} "
                            "--listen 127.0.0.1:0 --json")
         address = json.loads(serve.stdout.readline())["address"]

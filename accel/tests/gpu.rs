@@ -154,24 +154,37 @@ mod long {
         Arc::new(Modulus::square("s²", &root).unwrap())
     }
 
+    /// One engine after the other: both at once would take twice the memory.
     fn agree(program: &Program, inputs: &[Operand<'_>], out_words: usize) {
-        let Some(gpu) = native() else { return skipped() };
-        let run = |engine: &dyn Engine| {
-            let mut out = vec![0; out_words];
-            let mut operands: Vec<_> = inputs
-                .iter()
-                .map(|operand| match operand {
-                    Operand::In(words) => Operand::In(words),
-                    Operand::SecretIn(words) => Operand::SecretIn(words),
-                    _ => unreachable!("inputs"),
-                })
-                .collect();
-            operands.push(Operand::Out(&mut out));
-            engine.run(program, &mut operands).unwrap();
-            drop(operands);
-            out
-        };
-        assert!(run(gpu) == run(&CpuEngine::new()), "{}", program.name());
+        if native().is_none() {
+            return skipped();
+        }
+        let expected = run(&CpuEngine::new(), program, inputs, out_words);
+        for gpu in native().into_iter().chain(split()) {
+            let found = run(gpu, program, inputs, out_words);
+            assert!(found == expected, "{} on {}", program.name(), gpu.info().description);
+        }
+    }
+
+    fn run(
+        engine: &dyn Engine,
+        program: &Program,
+        inputs: &[Operand<'_>],
+        out_words: usize,
+    ) -> Vec<u64> {
+        let mut out = vec![0; out_words];
+        let mut operands: Vec<_> = inputs
+            .iter()
+            .map(|operand| match operand {
+                Operand::In(words) => Operand::In(words),
+                Operand::SecretIn(words) => Operand::SecretIn(words),
+                _ => unreachable!("inputs"),
+            })
+            .collect();
+        operands.push(Operand::Out(&mut out));
+        engine.run(program, &mut operands).unwrap();
+        drop(operands);
+        out
     }
 
     #[test]

@@ -1,9 +1,17 @@
 //! The oracle itself, against an independent bignum.
 
-#![allow(clippy::unwrap_used, reason = "helpers of tests, where a panic is the report")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "helpers of tests, where a panic is the report"
+)]
+
+#[path = "support/cases.rs"]
+mod cases;
 
 use std::sync::Arc;
 
+use cases::cases;
 use ciphergram_accel::{
     Builder, Engine, Exponents, Modulus, Operand, Program, Public, ReferenceEngine, Residues, Ring,
     ring::largest_primes,
@@ -111,7 +119,7 @@ fn all_numbers_of_a_small_ring() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
+    #![proptest_config(ProptestConfig::with_cases(cases(64)))]
 
     /// x^e · x mod m.
     #[test]

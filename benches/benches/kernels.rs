@@ -28,7 +28,7 @@ const DOT_BITS: u32 = 16;
 const POLYNOMIALS: usize = 16;
 const CONTRIBUTORS: usize = 10;
 
-/// A step over a batch of so many items.
+/// A step, and the items of the batch that it runs over.
 struct Kernel {
     operation: &'static str,
     program: Arc<Program>,
@@ -69,7 +69,7 @@ impl Numbers {
         (0..count).map(|_| self.rng.next_u64()).collect()
     }
 
-    /// Numbers below the modulus, which lacks little to a power of two.
+    /// Draws numbers below the modulus, which lacks little to a power of two.
     fn residues(&mut self, count: usize) -> Input {
         let each = self.modulus.len_words();
         let mut words = self.words(count * each);
@@ -77,7 +77,7 @@ impl Numbers {
         Input { words, secret: false }
     }
 
-    /// Exponents of so many bits, a multiple of 64 or fewer.
+    /// Draws exponents of `bits` bits, a multiple of 64 or fewer.
     fn exponents<S: Secrecy>(&mut self, count: usize, bits: u32) -> Input {
         let mut words = self.words(count * bits.div_ceil(64) as usize);
         if bits < 64 {
@@ -86,7 +86,7 @@ impl Numbers {
         Input { words, secret: S::SECRET }
     }
 
-    /// Numbers below the modulus, as their digits in the base that it is the square of.
+    /// Draws numbers below the modulus, as their digits in the base that it is the square of.
     fn pairs(&mut self, count: usize) -> Input {
         let each = self.modulus.len_words() / 2;
         let mut words = self.words(2 * count * each);
@@ -172,7 +172,7 @@ impl Numbers {
     }
 }
 
-/// Each path of the engine, by name.
+/// Returns each path of the engine, by name.
 fn paths() -> Vec<(&'static str, CpuEngine)> {
     let (fastest, portable) = (CpuEngine::new(), CpuEngine::portable());
     if fastest.info() == portable.info() {
@@ -181,7 +181,7 @@ fn paths() -> Vec<(&'static str, CpuEngine)> {
     vec![("cpu", fastest), ("cpu-portable", portable)]
 }
 
-/// The square of a number of all ones, of so many bits.
+/// Returns the square, of `bits` bits, of a number of all ones.
 fn square(bits: u32) -> Result<Arc<Modulus>, ModulusError> {
     Modulus::square("m²", &modulus(bits / 2)).map(Arc::new)
 }
@@ -231,12 +231,12 @@ impl Polynomials {
         (0..count).map(|_| self.rng.next_u64()).collect()
     }
 
-    /// Numbers below both primes, which lack little to 2^50.
+    /// Draws numbers below both primes, which lack little to 2^50.
     fn residues(&mut self, count: usize) -> Vec<u64> {
         (0..count).map(|_| self.rng.next_u64() >> 15).collect()
     }
 
-    /// So many beats for each polynomial.
+    /// Draws `each` beats for each polynomial.
     fn beats(&mut self, each: usize) -> Input {
         let mut words = vec![0; POLYNOMIALS * each * beats::WORDS];
         for beat in words.chunks_mut(beats::WORDS) {
@@ -255,7 +255,7 @@ impl Polynomials {
         Input { words: self.words(4 * count), secret }
     }
 
-    /// A step on secret coefficients.
+    /// Builds a step on secret coefficients.
     fn step<T>(
         &mut self,
         operation: &'static str,
@@ -270,7 +270,7 @@ impl Polynomials {
         Kernel { operation, program: b.build().into(), inputs, items: POLYNOMIALS }
     }
 
-    /// The uniform polynomials of ten contributors, summed.
+    /// Builds the sum of uniform polynomials of ten contributors.
     fn uniform(&mut self) -> Kernel {
         let mut b = Builder::new("bench");
         let (index, seeds) = (b.index("index"), b.seeds("seeds", CONTRIBUTORS));
@@ -299,12 +299,12 @@ impl Polynomials {
         Kernel { operation: "add_beats", program: b.build().into(), inputs, items: POLYNOMIALS }
     }
 
-    /// Beats of a whole polynomial.
+    /// Returns the beats of a whole polynomial.
     fn beats_each(&self) -> usize {
         self.ring.len_words() / beats::LANES
     }
 
-    /// The programs that a contribution and a sum of ten go through.
+    /// Builds the programs that a contribution and a sum of ten go through.
     fn programs(&mut self) -> Vec<Kernel> {
         let parameters = self.key.public().parameters();
         let program = |operation| self.key.program(operation, &CpuEngine::new(), CONTRIBUTORS);

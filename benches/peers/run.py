@@ -36,7 +36,7 @@ def arguments():
 
 
 def measure(options, bits, interpreter, ours):
-    """Everything for one key size: the rows, those of whole files, and how the rivals fared."""
+    """Measures everything for one key size: the rows, those of whole files, and how the rivals fared."""
     rivals = []
     try:
         for name in options.rivals:
@@ -82,7 +82,7 @@ def main():
 
 
 def figures(results):
-    """What was found, for a file."""
+    """Returns all figures, for a file."""
     return {
         "rivals": [{"name": rival.name, "bits": bits, "version": rival.version,
                     "failure": rival.failure} for bits, *_, rivals in results for rival in rivals],

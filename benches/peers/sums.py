@@ -29,7 +29,7 @@ def arguments():
 
 
 def environments(options):
-    """The interpreter of each rival, and one line for everything that could not be installed."""
+    """Returns the interpreter of each rival, and one line for everything that could not be installed."""
     usual, problems = prepare(options.venv.absolute())
     interpreters = dict.fromkeys(options.rivals, usual)
     if "openfhe" in interpreters:
@@ -41,7 +41,7 @@ def environments(options):
 
 
 def measure(options, interpreters, ours):
-    """The rows and how the rivals fared. One rival at a time: their ciphertexts fill the memory."""
+    """Returns the rows and how the rivals fared. One rival at a time: their ciphertexts fill the memory."""
     rows, rivals = [Row(case, sums.BITS) for case in sums.CASES], []
     for name in options.rivals:
         print(f"{name}: encrypts for ten", file=sys.stderr)
@@ -85,7 +85,7 @@ def show(rows, uploads, rivals):
 
 
 def figures(rows, uploads, rivals):
-    """What was found, for a file."""
+    """Returns all figures, for a file."""
     return {
         "rivals": [{"name": rival.name, "version": rival.version, "failure": rival.failure,
                     **rival.facts} for rival in rivals],

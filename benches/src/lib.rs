@@ -1,4 +1,4 @@
-//! What the benches share: one-step programs and operands for them.
+//! One-step programs, and operands for them, that all benches share.
 //!
 //! Ids read `operation/engine/size`. `cargo bench -p ciphergram-benches` runs them all.
 
@@ -13,7 +13,7 @@ use ciphergram_accel::{
     ring::largest_primes,
 };
 
-/// An odd modulus of exactly `bits` bits, `bits` a multiple of 64: all ones.
+/// Returns an odd modulus of exactly `bits` bits, `bits` a multiple of 64: all ones.
 ///
 /// # Panics
 /// Never: all ones is odd.
@@ -25,7 +25,7 @@ pub fn modulus(bits: u32) -> Arc<Modulus> {
     }
 }
 
-/// The ring of `ckks-sum`.
+/// Returns the ring of `ckks-sum`.
 ///
 /// # Panics
 /// Never: the primes are chosen for the ring.
@@ -37,7 +37,7 @@ pub fn ring() -> Arc<Ring> {
     }
 }
 
-/// A program of residues `x` with one output.
+/// Builds a program of residues `x` with one output.
 #[must_use]
 pub fn residue_program(
     m: &Arc<Modulus>,

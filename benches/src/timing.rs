@@ -1,4 +1,4 @@
-//! Whether the time of an operation tells what its secrets are: `cargo xtask timing`.
+//! Tests whether the time of an operation depends on its secrets: `cargo xtask timing`.
 //!
 //! # Method
 //! Each test times one operation on two classes of inputs that differ in nothing but a secret, such
@@ -8,8 +8,8 @@
 //! operations before a measurement are the same for both. A sample is one run over [`BATCH`] items,
 //! the group that engines take at once, on one thread.
 //!
-//! Samples during which another thread had the core are left out, where Linux tells and enough
-//! remain. Welch's t says how far apart the mean times of the classes are, in standard errors.
+//! Samples during which another thread had the core are left out, where Linux counts them and
+//! enough remain. Welch's t says how far apart the mean times of the classes are, in standard errors.
 //! Interrupts make long times that hide small differences, so t is computed over all samples and
 //! over those below each of a hundred percentiles, and the largest |t| counts.
 //!
@@ -28,7 +28,7 @@
 //! | module | what it holds |
 //! |---|---|
 //! | [`welch`], [`crops`] | the statistic, and the percentiles over which it is taken |
-//! | [`subject`], [`measure`] | what is timed, and the loop that times it |
+//! | [`subject`], [`measure`] | the operations that are timed, and the loop that times them |
 //! | [`decryption`], [`powers`], [`controls`] | the operations and their classes |
 //! | [`catalogue`] | all tests, by name |
 //! | [`options`], [`session`], [`report`] | a run: its arguments, its course, its table |

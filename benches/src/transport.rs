@@ -18,7 +18,7 @@ pub use rates::{ceiling, writes};
 pub use sums::{sums, sums_insecure_1024};
 pub use trips::{Trips, trips};
 
-/// What may go wrong with a run; nothing is measured then.
+/// An error that ends a run; nothing is measured then.
 pub type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 /// Left out of what is measured: handshake, growth of the window, first touch of memory.

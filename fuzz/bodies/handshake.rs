@@ -87,7 +87,7 @@ impl World {
         }
     }
 
-    /// Everything that an end has to say: remembered, and delivered or lost.
+    /// Takes all datagrams that an end has to send: remembered, and delivered or lost.
     fn speak(&mut self, from: usize, arrives: bool) {
         let mut bytes = vec![];
         for _ in 0..2 * MAX_HANDSHAKE_DATAGRAMS {
@@ -116,7 +116,7 @@ impl World {
         self.check();
     }
 
-    /// A datagram said before, or nothing.
+    /// Returns a datagram sent before, or nothing.
     fn recall(&self, which: usize) -> Vec<u8> {
         self.said.get(which % self.said.len().max(1)).cloned().unwrap_or_default()
     }
@@ -169,7 +169,7 @@ impl World {
             // Someone has something to say: node 1 too.
             9 | 10 => {
                 let (from, to) = [(FRIEND, TRIED), (TRIED, FRIEND), (STRANGER, TRIED)][op / 16 % 3];
-                // What finds no room any more was not to be.
+                // Without room for it, it is left out.
                 let data = vec![op as u8; 8].into();
                 let _ = self.ends[from].write(self.now, Peer::of(node(to)), 1, 0, data, Some(1));
             }
@@ -183,7 +183,7 @@ impl World {
         }
     }
 
-    /// Makes a HELLO's first MAC right, or a WELCOME's: whoever knows the receiver's key can.
+    /// Makes a HELLO's first MAC right, or a WELCOME's, as all can who know the receiver's key.
     fn vouch(&self, to: usize, bytes: &mut [u8], wanted: bool) {
         let behind = if bytes.get(3) == Some(&16) { 16 } else { 0 };
         let Some(at) = bytes.len().checked_sub(behind + 16).filter(|_| wanted) else { return };
@@ -192,9 +192,9 @@ impl World {
         bytes[at..at + 16].copy_from_slice(&mac.as_bytes()[..16]);
     }
 
-    /// A network without trouble: what node 2 has to say arrives.
+    /// Runs a network without faults: the datagrams of node 2 arrive.
     fn recover(&mut self) {
-        // Whoever gave node 2 up has done so by now, and no load is left.
+        // An end that gave node 2 up has done so by now, and no load is left.
         (0..8).for_each(|_| self.wait(Duration::from_secs(10)));
         let peer = Peer::of(node(TRIED));
         let data = vec![7; 8].into();

@@ -1,7 +1,7 @@
 //! Two endpoints joined by a link that the script of bytes rules, beside a model of what may be true.
 //!
 //! Memory holds only what was written, an immediate comes at most once, a sum adds each contribution
-//! exactly once, nothing is told as done before it is committed, and what is held has a bound. When the
+//! exactly once, nothing is reported as done before it is committed, and what is held has a bound. When the
 //! link is whole again, everything that waits is answered or given up.
 
 use std::{
@@ -94,14 +94,14 @@ fn addr(end: usize) -> SocketAddr {
     SocketAddr::from(([10, 0, 0, end as u8 + 1], 7))
 }
 
-/// What an end asked for, until it is told what became of it.
+/// The request of an end, until its outcome is reported.
 #[derive(Clone, Debug)]
 enum Asked {
     Write { rkey: u32, offset: u64, bytes: usize, serial: u32, immediate: bool },
     Sum { chunks: Range<u32>, mark: [u8; 2] },
 }
 
-/// The byte of a write at a place of its region.
+/// Returns the byte of a write at a place of its region.
 fn byte(serial: u32, at: u64) -> u8 {
     (serial.wrapping_mul(89) as u8).wrapping_add(at as u8).wrapping_mul(3) | 1
 }
@@ -132,7 +132,7 @@ impl End {
         Self { endpoint, incarnation, ledger: Ledger::default(), waiting, doubtful, came }
     }
 
-    /// Registers what an rkey stands for, if nothing is.
+    /// Registers the region or the sum of an rkey, if there is none.
     fn register(&mut self, end: usize, rkey: u32, other: u32) {
         let endpoint = &mut self.endpoint;
         if endpoint.is_registered(rkey) {
@@ -167,7 +167,7 @@ impl End {
         assert!(self.waiting.insert((peer, id), asked).is_none(), "an id comes twice");
     }
 
-    /// What a message was, of which the process that it went to is told; all that it may have been.
+    /// Returns the requests that a message may have been, of which its receiver hears.
     fn answered(&mut self, peer: Peer, id: MessageId) -> Vec<Asked> {
         let any = Peer::of(peer.node);
         let asked = self.waiting.remove(&(peer, id)).or_else(|| self.waiting.remove(&(any, id)));
@@ -177,7 +177,7 @@ impl End {
         }
     }
 
-    /// All that waits for a process has failed.
+    /// Notes that all that waits for a process has failed.
     fn fail(&mut self, peer: Peer) {
         let waiting = std::mem::take(&mut self.waiting);
         for ((of, id), asked) in waiting {
@@ -216,7 +216,7 @@ struct World {
     serial: u32,
     /// Everything ever written, by the region's end.
     written: [Vec<Written>; 2],
-    /// All that either end was told to be whole, of all processes.
+    /// All messages that were reported whole to either end, of all processes.
     whole: [Vec<Whole>; 2],
     /// Everything ever added at either end, of all processes.
     added: [BTreeSet<Added>; 2],
@@ -311,7 +311,7 @@ impl World {
         self.ends[end].ask(peer, id, Asked::Sum { chunks, mark });
     }
 
-    /// Whichever process runs there, or the one that does.
+    /// Returns the peer: any process that runs there, or the one that does.
     fn peer(&self, end: usize, kind: usize) -> Peer {
         let incarnation = if kind & 2 == 0 { 0 } else { self.ends[1 - end].incarnation };
         Peer { node: node(1 - end), incarnation }
@@ -352,8 +352,8 @@ impl World {
         drop(self.under_way.drain(..lost));
     }
 
-    /// Holds what the ends tell against what may be true. The receiver's events come first: what its
-    /// peer is told of, it has been told of before.
+    /// Checks the events of the ends against what may be true. The receiver's events come first: it
+    /// hears of a message before its peer does.
     fn look(&mut self) {
         for end in 0..2 {
             self.look_at_sums(end);
@@ -385,7 +385,7 @@ impl World {
             Event::Completed { peer, message } => {
                 let asked = self.ends[end].answered(peer, message);
                 let done = asked.iter().any(|asked| self.is_done(1 - end, asked));
-                assert!(done, "{asked:?} is told as done, and is not");
+                assert!(done, "{asked:?} is reported as done, and is not");
             }
             Event::Refused { peer, message, .. } => drop(self.ends[end].answered(peer, message)),
             Event::Unreachable { peer, .. } => self.ends[end].fail(peer),
@@ -393,7 +393,7 @@ impl World {
         }
     }
 
-    /// A message became whole at an end: someone wrote it, and its immediate was not told before.
+    /// Checks a message that became whole at an end: someone wrote it, and its immediate is new.
     fn look_at_whole(&mut self, end: usize, rkey: u32, range: Range<u64>, immediate: Option<u32>) {
         let same = |(r, w, serial): &&Written| {
             (*r, w) == (rkey, &range) && immediate.is_none_or(|told| told == *serial)
@@ -419,10 +419,10 @@ impl World {
         }
     }
 
-    /// Every contribution is in a sum once, and its bit is set.
+    /// Checks that every contribution is in a sum once, and its bit is set.
     fn look_at_sums(&mut self, end: usize) {
         let all = (0..CHUNKS).flat_map(|c| (0..CONTRIBUTORS).map(move |n| (c, n)));
-        // Whoever looks at the region finds all added that waited to be.
+        // A look at the region settles the additions that wait.
         let region = self.ends[end].endpoint.sum_region(SUM).ok();
         let bits = region.map(|r| all.filter(|(c, n)| r.has(*c, *n)).collect::<BTreeSet<_>>());
         let ledger = self.ends[end].ledger.0.lock().expect("one thread").clone();
@@ -435,7 +435,7 @@ impl World {
         assert!(bits.is_none_or(|bits| bits == own), "bits without additions, or these without");
     }
 
-    /// Every byte of memory is 0 or one that was written there.
+    /// Checks that every byte of memory is 0 or one that was written there.
     fn look_at_memory(&self) {
         for (end, written) in self.ends.iter().zip(&self.written) {
             for rkey in MEMORY {
@@ -450,7 +450,7 @@ impl World {
         }
     }
 
-    /// The link is whole: everything that waits is answered or given up.
+    /// Mends the link: everything that waits is answered or given up.
     fn recover(&mut self) {
         for _ in 0..4000 {
             if self.ends.iter().all(|end| end.waiting.is_empty()) {

@@ -22,7 +22,7 @@ fn addr(number: u8) -> SocketAddr {
     SocketAddr::from(([127, 0, 0, 1], u16::from(number)))
 }
 
-/// Carries what either end has to say, until both are silent.
+/// Delivers the datagrams of either end, until both are silent.
 fn exchange(ends: &mut [Endpoint; 2]) {
     let mut bytes = vec![];
     for _ in 0..64 {
@@ -41,7 +41,7 @@ fuzz_target!(|bytes: &[u8]| {
     let mut ends = [one, two];
     ends[0].handle_datagram(Time::ZERO, addr(9), &mut bytes.to_vec());
     exchange(&mut ends);
-    // What a peer that is who it says may ask for: rkey, offset, immediate, payload.
+    // The fields of a request of a peer that is who it says: rkey, offset, immediate, payload.
     let Some((head, payload)) = bytes.split_first_chunk::<16>() else { return };
     let (head, _) = head.as_chunks::<4>();
     let [rkey, low, high, immediate] = [0, 1, 2, 3].map(|at| u32::from_le_bytes(head[at]));

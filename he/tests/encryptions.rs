@@ -1,7 +1,13 @@
 //! Encryptions with the public key and by the key's owner, and what plaintexts decode to.
 
-#![allow(clippy::unwrap_used, reason = "helpers of tests, where a panic is the report")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "helpers of tests, where a panic is the report"
+)]
 
+#[path = "../../accel/tests/support/cases.rs"]
+mod cases;
 mod support;
 
 use std::{
@@ -9,6 +15,7 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
+use cases::cases;
 use ciphergram_accel::{CpuEngine, Engine, ReferenceEngine, Secret};
 use ciphergram_he::paillier::{Ciphertexts, Encryptor, Evaluator, Matrix, Plaintexts, Scalars};
 use num_bigint::BigUint;
@@ -158,7 +165,7 @@ impl Place {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(24))]
+    #![proptest_config(ProptestConfig::with_cases(cases(24)))]
 
     /// Decryption of an operation on encryptions is the operation on plaintexts.
     #[test]

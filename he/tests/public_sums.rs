@@ -1,12 +1,19 @@
 //! Sums under `ckks-sum-public`: by a key that cannot open them, exact, over both rings.
 
-#![allow(clippy::unwrap_used, reason = "helpers of tests, where a panic is the report")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "helpers of tests, where a panic is the report"
+)]
 
+#[path = "../../accel/tests/support/cases.rs"]
+mod cases;
 #[path = "support/frames.rs"]
 mod frames;
 #[path = "support/sums.rs"]
 mod support;
 
+use cases::cases;
 use ciphergram_accel::beats;
 use ciphergram_he::{
     Accumulator, AnyKey, Contribution, ContributorSet, Error, OpenedSum, Quantised, Sealer, Sum,
@@ -44,7 +51,7 @@ fn polynomial(key: &AnyKey) -> usize {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(16))]
+    #![proptest_config(ProptestConfig::with_cases(cases(16)))]
 
     /// Random tensors, client counts and bit widths.
     #[test]

@@ -1,12 +1,19 @@
 //! Whole sums: sealed, added and opened, against plain integers.
 
-#![allow(clippy::unwrap_used, reason = "helpers of tests, where a panic is the report")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "helpers of tests, where a panic is the report"
+)]
 
+#[path = "../../accel/tests/support/cases.rs"]
+mod cases;
 #[path = "support/sums.rs"]
 mod support;
 
 use std::sync::Arc;
 
+use cases::cases;
 use ciphergram_accel::{Engine, Info, Operand, Program, RunError};
 use ciphergram_he::{
     Agreement, AnyKey, Contribution, ContributorSet, Dtype, Error, OpenedSum, Quantised, Sealer,
@@ -30,7 +37,7 @@ fn chunks_per_polynomial(key: &AnyKey) -> usize {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(32))]
+    #![proptest_config(ProptestConfig::with_cases(cases(32)))]
 
     /// Random tensors, client counts and bit widths.
     #[test]

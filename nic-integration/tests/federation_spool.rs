@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
 
+#[path = "../../accel/tests/support/cases.rs"]
+mod cases;
 #[path = "support/federation.rs"]
 #[expect(dead_code, reason = "only keys and updates are used here")]
 mod support;
@@ -10,6 +12,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
+use cases::cases;
 use ciphergram_he::SecretKey;
 use ciphergram_he::Ticket;
 use ciphergram_he::exchange::Announcement;
@@ -227,7 +230,7 @@ fn harmed(harms: &[Harm]) -> Vec<u8> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(300))]
+    #![proptest_config(ProptestConfig::with_cases(cases(300)))]
 
     #[test]
     fn what_is_read_is_a_beginning_of_what_was_written(harms in harms()) {

@@ -1,14 +1,17 @@
 //! The bodies of the fuzz targets of the transport, with scripts from a seed: a fuzzer's work in a
 //! run that is short and always the same. `CIPHERGRAM_SEED=17` replays one script,
-//! `CIPHERGRAM_SCRIPTS` sets their number.
+//! `CIPHERGRAM_CASES=50` runs fifty times as many.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
 
+#[path = "../../accel/tests/support/cases.rs"]
+mod cases;
 #[path = "../../fuzz/bodies/handshake.rs"]
 mod handshake;
 #[path = "../../fuzz/bodies/operations.rs"]
 mod operations;
 
+use cases::cases;
 use rand_chacha::ChaCha8Rng;
 use rand_core::{Rng as _, SeedableRng as _};
 
@@ -23,15 +26,11 @@ impl Drop for Running {
     }
 }
 
-fn number(name: &str) -> Option<u64> {
-    std::env::var(name).ok().map(|text| text.parse().expect("a number"))
-}
-
 /// Runs scripts of many lengths.
-fn scripts(count: u64, longest: u64, run: fn(&[u8])) {
-    let seeds = match number("CIPHERGRAM_SEED") {
-        Some(seed) => seed..seed + 1,
-        None => 0..number("CIPHERGRAM_SCRIPTS").unwrap_or(count),
+fn scripts(count: u32, longest: u64, run: fn(&[u8])) {
+    let seeds = match std::env::var("CIPHERGRAM_SEED") {
+        Ok(seed) => vec![seed.parse().expect("CIPHERGRAM_SEED is a number")],
+        Err(_) => (0..u64::from(cases(count))).collect(),
     };
     for seed in seeds {
         let _running = Running(seed);

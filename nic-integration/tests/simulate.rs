@@ -8,6 +8,8 @@
 
 #[path = "simulate/attacker.rs"]
 mod attacker;
+#[path = "../../accel/tests/support/cases.rs"]
+mod cases;
 #[path = "simulate/plan.rs"]
 mod plan;
 #[path = "simulate/play.rs"]
@@ -25,9 +27,10 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
+use cases::cases;
 use summary::Summary;
 
-const DEFAULT_WORLDS: u64 = 2000;
+const DEFAULT_WORLDS: u32 = 1000;
 /// Worlds that are certain to have every fault among them.
 const MANY_WORLDS: u64 = 500;
 /// Violations that are reported one by one.
@@ -91,7 +94,7 @@ fn parse(words: &[String]) -> Option<(u64, u64)> {
     let seed = std::env::var("CIPHERGRAM_SEED").ok();
     let (mut worlds, mut first) = match seed {
         Some(seed) => (1, seed.parse().expect("CIPHERGRAM_SEED is a number")),
-        None => (DEFAULT_WORLDS, 0),
+        None => (cases(DEFAULT_WORLDS).into(), 0),
     };
     for pair in words.chunks(2) {
         let [option, value] = pair else { return None };

@@ -1,14 +1,17 @@
 //! Hundreds of seeded worlds. A world that fails prints its seed; `CIPHERGRAM_SEED=17` replays one
-//! seed in every scenario, `CIPHERGRAM_WORLDS=50` runs fifty times as many.
+//! seed in every scenario, `CIPHERGRAM_CASES=50` runs fifty times as many.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
 
+#[path = "../../accel/tests/support/cases.rs"]
+mod cases;
 #[path = "support/world.rs"]
 #[expect(dead_code, reason = "suspended machines and counts are for the simulation")]
 mod world;
 
 use std::time::Duration;
 
+use cases::cases;
 use ciphergram_nic::faults::Faults;
 use ciphergram_nic::proto::Refusal;
 use ciphergram_nic::round::{AggregatorEvent, ContributorEvent};
@@ -17,14 +20,10 @@ use world::{CHUNKS, World, node};
 /// Longer than any round's deadlines, give-ups and lingering together.
 const FOREVER: Duration = Duration::from_secs(120);
 
-fn seeds(count: u64) -> Vec<u64> {
+fn seeds(count: u32) -> Vec<u64> {
     match std::env::var("CIPHERGRAM_SEED") {
         Ok(seed) => vec![seed.parse().expect("CIPHERGRAM_SEED is a number")],
-        Err(_) => {
-            let more =
-                std::env::var("CIPHERGRAM_WORLDS").map_or(1, |n| n.parse().expect("a number"));
-            (0..count * more).collect()
-        }
+        Err(_) => (0..u64::from(cases(count))).collect(),
     }
 }
 

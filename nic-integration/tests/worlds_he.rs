@@ -1,9 +1,11 @@
 //! Seeded worlds with real ciphertexts: `ckks-sum` contributions over a bad network, with deaths
 //! and restarts; every sum that ends a round is opened and is exact over exactly those listed.
-//! `CIPHERGRAM_SEED=17` replays one seed.
+//! `CIPHERGRAM_SEED=17` replays one seed, `CIPHERGRAM_CASES=50` runs fifty times as many.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
 
+#[path = "../../accel/tests/support/cases.rs"]
+mod cases;
 #[path = "support/federation.rs"]
 #[expect(dead_code, reason = "sockets and threads are for other tests")]
 mod support;
@@ -13,6 +15,7 @@ use std::net::SocketAddr;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
+use cases::cases;
 use ciphergram_he::ContributorSet;
 use ciphergram_he::Ticket;
 use ciphergram_he::exchange::{Announcement, RoundTerms};
@@ -277,7 +280,7 @@ fn ended(world: &World) -> bool {
 fn seeds() -> Vec<u64> {
     match std::env::var("CIPHERGRAM_SEED") {
         Ok(seed) => vec![seed.parse().expect("CIPHERGRAM_SEED is a number")],
-        Err(_) => (0..48).collect(),
+        Err(_) => (0..u64::from(cases(48))).collect(),
     }
 }
 

@@ -1,31 +1,50 @@
 //! Child processes, and where things are in the workspace.
 
-use std::ffi::OsStr;
-use std::io::{self, BufRead as _, BufReader};
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::{
+    env,
+    ffi::OsStr,
+    path::{Path, PathBuf},
+    process::{self, Command, Stdio},
+    sync::LazyLock,
+};
 
-/// The root of the workspace, in which every child process runs.
+/// Returns the root of the workspace around the current folder, in which every child process runs.
+///
+/// It is looked for at run time: a target folder that was copied holds a binary of another checkout.
+/// Where there is none, the process ends with an error.
 pub(crate) fn root() -> &'static Path {
-    let package = Path::new(env!("CARGO_MANIFEST_DIR"));
-    package.parent().unwrap_or(package)
+    static ROOT: LazyLock<PathBuf> = LazyLock::new(|| {
+        let here = env::current_dir().unwrap_or_default();
+        workspace_around(&here).map(Path::to_owned).unwrap_or_else(|| {
+            eprintln!("error: {} is in no checkout of Ciphergram", here.display());
+            process::exit(2)
+        })
+    });
+    &ROOT
 }
 
-/// Where cargo puts what it builds.
+/// Returns the nearest folder, `here` or above, that holds a lock file and this package.
+fn workspace_around(here: &Path) -> Option<&Path> {
+    let is_root =
+        |folder: &Path| ["Cargo.lock", "xtask"].iter().all(|name| folder.join(name).exists());
+    here.ancestors().find(|folder| is_root(folder))
+}
+
+/// Returns the folder in which cargo puts what it builds.
 pub(crate) fn target() -> PathBuf {
-    root().join(std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into()))
+    root().join(env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into()))
 }
 
-/// A command that runs in the root.
+/// Returns a command that runs in the root.
 pub(crate) fn program(name: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new(name);
     command.current_dir(root());
     command
 }
 
-/// The cargo that runs us, with `words` as its arguments, split at spaces.
+/// Returns a run of cargo, the one that started us, with the arguments of `words`, split at spaces.
 pub(crate) fn cargo(words: &str) -> Command {
-    let mut command = program(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    let mut command = program(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.args(words.split_whitespace());
     command
 }
@@ -34,7 +53,7 @@ pub(crate) fn cargo(words: &str) -> Command {
 ///
 /// # Errors
 ///
-/// One line saying which command failed and how.
+/// Returns one line that says which command failed and how.
 pub(crate) fn run(command: &mut Command) -> Result<(), String> {
     let line = shown(command);
     println!("$ {line}");
@@ -42,30 +61,11 @@ pub(crate) fn run(command: &mut Command) -> Result<(), String> {
     if status.success() { Ok(()) } else { Err(format!("`{line}`: {status}")) }
 }
 
-/// Runs a command whose standard output, line by line, is shown and told.
-///
-/// # Errors
-///
-/// One line saying which command failed and how.
-pub(crate) fn run_telling(command: &mut Command, mut tell: impl FnMut(&str)) -> Result<(), String> {
-    let line = shown(command);
-    println!("$ {line}");
-    let wrong = |error: io::Error| format!("`{line}`: {error}");
-    let mut child = command.stdout(Stdio::piped()).spawn().map_err(wrong)?;
-    for said in child.stdout.take().into_iter().flat_map(|pipe| BufReader::new(pipe).lines()) {
-        let said = said.map_err(wrong)?;
-        println!("{said}");
-        tell(&said);
-    }
-    let status = child.wait().map_err(wrong)?;
-    if status.success() { Ok(()) } else { Err(format!("`{line}`: {status}")) }
-}
-
 /// Runs a command unseen and returns what it wrote to its standard output.
 ///
 /// # Errors
 ///
-/// One line: the first that the command wrote to its standard error, if any.
+/// Returns one line: the first that the command wrote to its standard error, if any.
 pub(crate) fn output(command: &mut Command) -> Result<String, String> {
     let line = shown(command);
     let output = command.stdin(Stdio::null()).output();
@@ -78,8 +78,8 @@ pub(crate) fn output(command: &mut Command) -> Result<String, String> {
     Err(format!("`{line}`: {first}"))
 }
 
-/// The command as a person would type it, with its program's name alone.
-fn shown(command: &Command) -> String {
+/// Returns the command as a person would type it, without the folder of its program.
+pub(crate) fn shown(command: &Command) -> String {
     let name = Path::new(command.get_program()).file_name().unwrap_or_default();
     let words = std::iter::once(name).chain(command.get_args());
     words.map(OsStr::to_string_lossy).collect::<Vec<_>>().join(" ")
@@ -87,12 +87,21 @@ fn shown(command: &Command) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]
-    fn the_root_is_the_workspace() {
-        assert!(root().join("xtask").is_dir());
-        assert!(root().join("Cargo.lock").is_file());
+    fn the_root_is_the_workspace_that_one_stands_in() {
+        assert!(root().join("xtask/src/command.rs").is_file());
+        let copy = env::temp_dir().join(format!("ciphergram-root-{}", process::id()));
+        let inside = copy.join("he/src");
+        fs::create_dir_all(&inside).unwrap();
+        assert_ne!(workspace_around(&inside), Some(&*copy));
+        fs::create_dir_all(copy.join("xtask")).unwrap();
+        fs::write(copy.join("Cargo.lock"), "").unwrap();
+        assert_eq!(workspace_around(&inside), Some(&*copy));
+        fs::remove_dir_all(&copy).unwrap();
     }
 
     #[test]
@@ -101,14 +110,6 @@ mod tests {
         assert_eq!(shown(&command), "cargo");
         let cargo = cargo("doc --no-deps");
         assert_eq!(cargo.get_args().collect::<Vec<_>>(), ["doc", "--no-deps"]);
-    }
-
-    #[test]
-    fn lines_are_told_as_they_come() {
-        let mut told = vec![];
-        run_telling(&mut cargo("--version"), |line| told.push(line.to_owned())).unwrap();
-        assert!(told.len() == 1 && told[0].starts_with("cargo "), "{told:?}");
-        assert!(run_telling(&mut program("ciphergram-no-such-program"), |_| {}).is_err());
     }
 
     #[test]

@@ -1,50 +1,40 @@
-//! The stage that reads every file of the repository for what must not be published or grow.
+//! The stage that reads every file of the repository for what must not grow or stay behind.
 //!
 //! It sees files that git tracks and files that a commit would add, and looks for:
 //!
-//! - paths of somebody's machine, or outside the repository, that no clone has;
-//! - package registries other than the public one, in the lock file;
-//! - hosts of registries that this machine is set up to use;
-//! - Rust files that have grown too long to read.
+//! - Rust files that have grown too long to read, and their comments too wide;
+//! - macros and calls that somebody debugged with, and marks of a merge that was not finished;
+//! - package registries other than the public one, in the lock file.
 
-use std::path::Path;
+use crate::{
+    command::{output, program, root},
+    outcome::Outcome,
+};
 
-use crate::command::{output, program, root};
-use crate::stages::Outcome;
-
-/// A Rust file above this many lines is several.
+/// The most lines of a Rust file: a longer one is several.
 const MAX_RUST_LINES: usize = 700;
+/// The most characters of a line of a Rust comment.
+const MAX_COMMENT_WIDTH: usize = 120;
+/// Beginnings of lines that nobody means to publish, in halves so that this file has none.
+const LEFTOVERS: [&str; 5] = [
+    concat!("dbg", "!("),
+    concat!("todo", "!("),
+    concat!("break", "point()"),
+    concat!("<<<<", "<<< "),
+    concat!(">>>>", ">>> "),
+];
 /// The only registry that the lock file may name.
 const PUBLIC_REGISTRY: &str = "registry+https://github.com/rust-lang/crates.io-index";
-/// Hosts that settings may name without making them a secret, in halves so that this file has none.
-const PUBLIC_HOSTS: [&str; 7] = [
-    "127.0.0.1",
-    "crates.io",
-    concat!("files.python", "hosted.org"),
-    "github.com",
-    concat!("index.", "crates.io"),
-    concat!("py", "pi.org"),
-    concat!("static.", "crates.io"),
-];
-/// Beginnings of paths outside the repository, in halves so that this file has none.
-const MACHINE_PATHS: [&str; 5] = [
-    concat!("/wo", "rk/"),
-    concat!("/ro", "ot/"),
-    concat!("/ho", "me/"),
-    concat!("/Use", "rs/"),
-    concat!("sha", "red/"),
-];
 
-/// Names the first few offences.
+/// Reads all files, and names the first few offences.
 pub(crate) fn run() -> Outcome {
     let list = "ls-files --cached --others --exclude-standard -z";
     let names = match output(program("git").args(list.split(' '))) {
         Ok(names) => names,
         Err(reason) => return Outcome::Skipped(reason),
     };
-    let hosts = configured_hosts();
     let names: Vec<&str> = names.split_terminator('\0').collect();
-    let offences: Vec<String> = names.iter().flat_map(|name| offences_in(name, &hosts)).collect();
+    let offences: Vec<String> = names.iter().flat_map(|name| offences_in(name)).collect();
     for offence in &offences {
         println!("{offence}");
     }
@@ -55,17 +45,17 @@ pub(crate) fn run() -> Outcome {
     }
 }
 
-fn offences_in(name: &str, hosts: &[String]) -> Vec<String> {
+fn offences_in(name: &str) -> Vec<String> {
     // A file that was deleted but not yet removed from git has no content to judge.
-    std::fs::read(root().join(name)).map_or_else(|_| Vec::new(), |bytes| judge(name, &bytes, hosts))
+    std::fs::read(root().join(name)).map_or_else(|_| Vec::new(), |bytes| judge(name, &bytes))
 }
 
-/// What is wrong with one file.
-fn judge(name: &str, bytes: &[u8], hosts: &[String]) -> Vec<String> {
+/// Returns a line for each offence of one file.
+fn judge(name: &str, bytes: &[u8]) -> Vec<String> {
     let text = String::from_utf8_lossy(bytes);
     let mut offences = Vec::new();
     for (index, line) in text.lines().enumerate() {
-        if let Some(complaint) = judge_line(name, line, hosts) {
+        if let Some(complaint) = judge_line(name, line) {
             offences.push(format!("{name}:{}: {complaint}", index + 1));
         }
     }
@@ -76,65 +66,18 @@ fn judge(name: &str, bytes: &[u8], hosts: &[String]) -> Vec<String> {
     offences
 }
 
-fn judge_line(name: &str, line: &str, hosts: &[String]) -> Option<String> {
-    if let Some(path) = MACHINE_PATHS.iter().find(|path| begins_a_path(line, path)) {
-        return Some(format!("{path} begins a path that no clone has"));
+fn judge_line(name: &str, line: &str) -> Option<String> {
+    let begun = line.trim_start();
+    if let Some(leftover) = LEFTOVERS.iter().find(|leftover| begun.starts_with(**leftover)) {
+        return Some(format!("{leftover} was left behind"));
     }
-    if hosts.iter().any(|host| line.contains(host)) {
-        return Some("names a host of this machine's registry settings".to_owned());
+    let width = line.chars().count();
+    if name.ends_with(".rs") && begun.starts_with("//") && width > MAX_COMMENT_WIDTH {
+        return Some(format!("a comment of {width} characters, more than {MAX_COMMENT_WIDTH}"));
     }
     let source = line.strip_prefix("source = ").map(|source| source.trim_matches('"'));
     let foreign = |source: &str| name == "Cargo.lock" && source != PUBLIC_REGISTRY;
     source.filter(|source| foreign(source)).map(|source| format!("{source} is not crates.io"))
-}
-
-/// Whether `path` stands in `line` other than in the middle of a longer relative path or name.
-fn begins_a_path(line: &str, path: &str) -> bool {
-    let inside = |c: char| c.is_alphanumeric() || "-_~}".contains(c);
-    let dots = |before: &str| path.starts_with('/') && before.ends_with('.');
-    line.match_indices(path).any(|(at, _)| {
-        let before = &line[..at];
-        !before.ends_with(inside) && !dots(before)
-    })
-}
-
-/// Hosts through which this machine's settings reach registries, the public ones left out.
-fn configured_hosts() -> Vec<String> {
-    let settings = [
-        output(program("python3").args(["-m", "pip", "config", "list"])).unwrap_or_default(),
-        std::env::vars()
-            .filter(|(key, _)| is_registry_setting(key))
-            .map(|(_, url)| url + "\n")
-            .collect(),
-        cargo_settings(),
-    ];
-    let mut hosts: Vec<String> = settings.iter().flat_map(|text| hosts_in(text)).collect();
-    hosts.sort_unstable();
-    hosts.dedup();
-    hosts
-}
-
-fn is_registry_setting(key: &str) -> bool {
-    ["INDEX", "PROXY", "REGISTR"].iter().any(|word| key.to_uppercase().contains(word))
-}
-
-fn cargo_settings() -> String {
-    let home = std::env::var_os("CARGO_HOME").unwrap_or_default();
-    let files = ["config.toml", "config"].map(|file| Path::new(&home).join(file));
-    files.iter().filter_map(|file| std::fs::read_to_string(file).ok()).collect()
-}
-
-/// The host of every URL in `text`. One without a dot could be an ordinary word, so it is left out.
-fn hosts_in(text: &str) -> Vec<String> {
-    let authorities = text.split("://").skip(1).map(|rest| {
-        let end = rest.find(|c: char| "/'\" \n,]".contains(c)).unwrap_or(rest.len());
-        rest[..end].rsplit('@').next().unwrap_or_default()
-    });
-    let hosts = authorities.filter_map(|authority| authority.split(':').next());
-    hosts
-        .filter(|host| host.contains('.') && !PUBLIC_HOSTS.contains(host))
-        .map(str::to_owned)
-        .collect()
 }
 
 #[cfg(test)]
@@ -142,53 +85,41 @@ mod tests {
     use super::*;
 
     #[test]
-    fn machine_paths_are_found_where_they_begin() {
-        let [work, root, ..] = MACHINE_PATHS;
-        let notes = MACHINE_PATHS[4];
-        for line in [
-            format!("see {work}x"),
-            format!("\"{root}x\""),
-            format!("file://{work}x"),
-            format!("see ../{notes}NOTES.md"),
-            format!("{notes}NOTES.md"),
-        ] {
-            assert_eq!(judge("a.md", line.as_bytes(), &[]).len(), 1, "{line}");
+    fn leftovers_are_found_where_they_begin_a_line() {
+        for leftover in LEFTOVERS {
+            let found = judge("a", format!("\n  {leftover}x)").as_bytes());
+            assert_eq!(found, [format!("a:2: {leftover} was left behind")]);
+            assert_eq!(judge("a", format!("see {leftover}x)").as_bytes()), [""; 0]);
         }
-        for line in [format!("art{work}x"), format!("..{work}x"), format!("pre{notes}x")] {
-            assert_eq!(judge("a.md", line.as_bytes(), &[]), [] as [&str; 0], "{line}");
-        }
+    }
+
+    #[test]
+    fn wide_comments_are_found() {
+        let comment = |characters: usize| format!("    // {}", "\u{e9}".repeat(characters - 7));
+        assert_eq!(judge("a.rs", comment(MAX_COMMENT_WIDTH).as_bytes()), [""; 0]);
+        let wider = comment(MAX_COMMENT_WIDTH + 1);
+        let complaint = "a.rs:1: a comment of 121 characters, more than 120";
+        assert_eq!(judge("a.rs", wider.as_bytes()), [complaint]);
+        assert_eq!(judge("a.md", wider.as_bytes()), [""; 0]);
     }
 
     #[test]
     fn foreign_registries_are_found_in_the_lock_file() {
         let public = format!("[[package]]\nsource = \"{PUBLIC_REGISTRY}\"\n");
-        assert_eq!(judge("Cargo.lock", public.as_bytes(), &[]), [] as [&str; 0]);
+        assert_eq!(judge("Cargo.lock", public.as_bytes()), [""; 0]);
         let foreign = b"version = 4\nsource = \"sparse+https://mirror.example/index/\"\n";
         assert_eq!(
-            judge("Cargo.lock", foreign, &[]),
+            judge("Cargo.lock", foreign),
             ["Cargo.lock:2: sparse+https://mirror.example/index/ is not crates.io"]
         );
     }
 
     #[test]
-    fn configured_hosts_are_taken_from_urls() {
-        let text = "index-url='https://me:word@mirror.example:81/simple'\n\
-                    a = \"https://crates.io/simple\"\n\
-                    proxy = http://10.0.0.7:3128\n\
-                    registry = \"sparse+https://other.example/\"\n\
-                    http://localhost:1/ http://127.0.0.1:2";
-        assert_eq!(hosts_in(text), ["mirror.example", "10.0.0.7", "other.example"]);
-        let hosts = hosts_in(text);
-        let offences = judge("a.toml", b"x = \"https://mirror.example/y\"", &hosts);
-        assert_eq!(offences, ["a.toml:1: names a host of this machine's registry settings"]);
-    }
-
-    #[test]
     fn overlong_rust_files_are_found() {
         let lines = "//\n".repeat(MAX_RUST_LINES);
-        assert_eq!(judge("a.rs", lines.as_bytes(), &[]), [] as [&str; 0]);
+        assert_eq!(judge("a.rs", lines.as_bytes()), [""; 0]);
         let longer = lines + "//\n";
-        assert_eq!(judge("a.rs", longer.as_bytes(), &[]), ["a.rs: 701 lines, more than 700"]);
-        assert_eq!(judge("a.json", longer.as_bytes(), &[]), [] as [&str; 0]);
+        assert_eq!(judge("a.rs", longer.as_bytes()), ["a.rs: 701 lines, more than 700"]);
+        assert_eq!(judge("a.json", longer.as_bytes()), [""; 0]);
     }
 }

@@ -5,7 +5,7 @@ use std::{fs, io, path::Path};
 use crate::{
     command::{output, program, run as run_seen, target},
     gpu::swiftshader,
-    stages::Outcome,
+    outcome::Outcome,
 };
 
 /// Something that other stages start.
@@ -21,14 +21,14 @@ const NEEDS: &[Need] = &[
     Need { probe: &["python3", "-c", "import ensurepip, venv"], packages: &["python3-venv"] },
     Need { probe: &["ip", "-Version"], packages: &["iproute2"] },
     Need { probe: &["nft", "--version"], packages: &["nftables"] },
-    // A Vulkan driver that is a program, and what finds drivers. No command of theirs tells that they are there.
+    // A Vulkan driver that is a program, and what finds drivers. They have no command that shows that they are there.
     Need { probe: &["sh", "-c", FINDS_VULKAN], packages: &["mesa-vulkan-drivers", "libvulkan1"] },
 ];
 /// Succeeds where both are.
 const FINDS_VULKAN: &str = "ls /usr/share/vulkan/icd.d/lvp_icd.*.json && \
                             PATH=$PATH:/sbin:/usr/sbin ldconfig -p | grep -q libvulkan.so.1";
 
-/// Installs what is missing, or tells how to.
+/// Installs missing packages, or prints how to.
 pub(crate) fn run() -> Outcome {
     let missing = missing_packages(NEEDS);
     let driver = (!swiftshader().is_file()).then_some(CHROMIUM);
@@ -63,7 +63,7 @@ const CHROMIUM: &str = "chromium-common";
 fn unpack(package: &str) -> Result<(), String> {
     let folder = target().join("swiftshader");
     let wrong = |error: io::Error| format!("{package}: {error}");
-    // What an earlier try may have left.
+    // An earlier try may have left some.
     let _ = fs::remove_dir_all(&folder);
     fs::create_dir_all(&folder).map_err(wrong)?;
     let download = ["-o", "APT::Sandbox::User=root", "download", package];

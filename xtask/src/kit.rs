@@ -1,4 +1,4 @@
-//! What is needed to test and measure on another machine's GPU: one binary, and the script that runs it.
+//! A kit to test and measure on another machine's GPU: one binary, and the script that runs it.
 
 use std::{fs, path::Path, process::ExitCode};
 

@@ -3,11 +3,12 @@
 //! One list of stages is what a person runs before sending a change and what continuous
 //! integration runs after it:
 //!
-//! - [`stages`]: what the stages are, in order, and the ones that are a single cargo command;
+//! - [`stages`]: the stages, in order, and those that are a single cargo command or programs of tests;
 //! - [`install`], [`hygiene`], [`gpu`], [`python`]: the stages that are more than that;
-//! - [`report`]: running them, timing them, telling what was skipped and why;
-//! - [`timing`], [`simulate`], [`kit`]: no stages, but requests of their own: whether time tells secrets,
-//!   simulated worlds, and what to take to a machine with a GPU;
+//! - [`programs`]: building programs of tests, and running several at once;
+//! - [`report`], [`outcome`]: running stages, timing them, listing what was skipped and why;
+//! - [`timing`], [`simulate`], [`kit`]: no stages, but requests of their own: whether time depends on
+//!   secrets, simulated worlds, and a kit for a machine with a GPU;
 //! - [`command`]: child processes.
 //!
 //! Not here: anything that a user of Ciphergram needs; that belongs to `cli`.
@@ -17,6 +18,8 @@ mod gpu;
 mod hygiene;
 mod install;
 mod kit;
+mod outcome;
+mod programs;
 mod python;
 mod report;
 mod simulate;
@@ -27,11 +30,12 @@ use std::process::ExitCode;
 
 use stages::Stage;
 
-/// What a person asked for.
+/// A command of the person who runs this.
 #[derive(Debug, PartialEq)]
 enum Request {
     Help,
-    Test(Vec<&'static Stage>),
+    /// Stages, and whether they run the long way.
+    Test(Vec<&'static Stage>, bool),
     Timing(Vec<String>),
     Simulate(Vec<String>),
     /// Whether it is also run here.
@@ -46,7 +50,7 @@ fn main() -> ExitCode {
             println!("{}", help());
             ExitCode::SUCCESS
         }
-        Ok(Request::Test(stages)) => report::run(&stages),
+        Ok(Request::Test(stages, long)) => report::run(&stages, long),
         Ok(Request::Timing(words)) => timing::run(&words),
         Ok(Request::Simulate(words)) => simulate::run(&words),
         Ok(Request::Gpu(here)) => kit::run(here),
@@ -60,11 +64,8 @@ fn main() -> ExitCode {
 fn parse(words: &[&str]) -> Result<Request, String> {
     match words {
         [] | ["help" | "--help" | "-h"] => Ok(Request::Help),
-        ["test"] => Ok(Request::Test(stages::ALL.iter().collect())),
-        ["test", "--only", name] => {
-            let stage = stages::ALL.iter().find(|stage| stage.name == *name);
-            stage.map(|stage| Request::Test(vec![stage])).ok_or(format!("no stage {name:?}"))
-        }
+        ["test", rest @ .., "--long"] => test(words, rest, true),
+        ["test", rest @ ..] => test(words, rest, false),
         ["timing", rest @ ..] => options(words, rest, &timing::OPTIONS).map(Request::Timing),
         ["simulate", rest @ ..] => options(words, rest, &simulate::OPTIONS).map(Request::Simulate),
         ["gpu"] => Ok(Request::Gpu(true)),
@@ -73,7 +74,18 @@ fn parse(words: &[&str]) -> Result<Request, String> {
     }
 }
 
-/// Options and their values, as they are.
+fn test(words: &[&str], rest: &[&str], long: bool) -> Result<Request, String> {
+    match rest {
+        [] => Ok(Request::Test(stages::ALL.iter().collect(), long)),
+        ["--only", name] => {
+            let stage = stages::ALL.iter().find(|stage| stage.name == *name);
+            stage.map(|stage| Request::Test(vec![stage], long)).ok_or(format!("no stage {name:?}"))
+        }
+        _ => Err(unread(words)),
+    }
+}
+
+/// Returns options and their values, as they are.
 fn options(words: &[&str], rest: &[&str], known: &[&str]) -> Result<Vec<String>, String> {
     if !rest.len().is_multiple_of(2) {
         return Err(unread(words));
@@ -93,10 +105,12 @@ fn help() -> String {
         "Developer commands of the workspace.\n\n\
          cargo xtask test                run every stage below, in order, up to the first failure\n\
          cargo xtask test --only STAGE   run one\n\
-         cargo xtask timing              whether the time of an operation tells its secrets;\n\
+         cargo xtask test --long         with eight times as many cases of properties and worlds, and all\n\
+         \x20                               tests on all paths and drivers; also with --only STAGE\n\
+         cargo xtask timing              whether the time of operations depends on secrets;\n\
          \x20                               [--samples N] [--only TEST] [--minutes M]\n\
          cargo xtask simulate            rounds in simulated worlds, every fault included;\n\
-         \x20                               [--worlds N] [--seed S]; one world is told as it goes\n\
+         \x20                               [--worlds N] [--seed S]; one world is printed as it goes\n\
          cargo xtask gpu                 one binary and one script that test and measure on the GPU of\n\
          \x20                               whatever machine they are taken to; runs them here too, but for\n\
          \x20                               [--build-only]\n\
@@ -117,12 +131,17 @@ mod tests {
     fn words_become_requests() {
         assert_eq!(parse(&[]), Ok(Request::Help));
         assert_eq!(parse(&["help"]), Ok(Request::Help));
-        let Ok(Request::Test(all)) = parse(&["test"]) else { panic!("no stages") };
-        assert_eq!(all.len(), stages::ALL.len());
-        let Ok(Request::Test(one)) = parse(&["test", "--only", "clippy"]) else {
-            panic!("no stage")
+        let chosen = |words: &[&str]| match parse(words) {
+            Ok(Request::Test(stages, long)) => {
+                (stages.iter().map(|stage| stage.name).collect::<Vec<_>>(), long)
+            }
+            other => panic!("{other:?}"),
         };
-        assert_eq!(one.iter().map(|stage| stage.name).collect::<Vec<_>>(), ["clippy"]);
+        let all: Vec<_> = stages::ALL.iter().map(|stage| stage.name).collect();
+        assert_eq!(chosen(&["test"]), (all.clone(), false));
+        assert_eq!(chosen(&["test", "--long"]), (all, true));
+        assert_eq!(chosen(&["test", "--only", "clippy"]), (vec!["clippy"], false));
+        assert_eq!(chosen(&["test", "--only", "clippy", "--long"]), (vec!["clippy"], true));
         assert_eq!(parse(&["timing"]), Ok(Request::Timing(vec![])));
         let words = ["timing", "--samples", "5000", "--only", "pow-ones"];
         let rest = words[1..].iter().map(|&word| word.to_owned()).collect();

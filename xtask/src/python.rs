@@ -5,8 +5,11 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::command::{cargo, output, program, root, run as run_seen, target};
-use crate::stages::Outcome;
+use crate::{
+    command::{output, program, root, run as run_seen, target},
+    outcome::Outcome,
+    programs,
+};
 
 /// Where the scripts stand, from the root.
 const SCRIPTS: &str = "cli/tests/peers";
@@ -26,7 +29,8 @@ pub(crate) fn run() -> Outcome {
 }
 
 fn run_scripts(interpreter: &Path) -> Result<(), String> {
-    run_seen(&mut cargo("build --release --package ciphergram"))?;
+    // With the tests, so that no second set of features is built.
+    programs::build()?;
     let binary =
         target().join("release").join(format!("ciphergram{}", std::env::consts::EXE_SUFFIX));
     for script in scripts()? {
@@ -36,7 +40,7 @@ fn run_scripts(interpreter: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// Paths from the root, sorted.
+/// Returns their paths from the root, sorted.
 fn scripts() -> Result<Vec<PathBuf>, String> {
     let entries = std::fs::read_dir(root().join(SCRIPTS));
     let entries = entries.map_err(|error| format!("{SCRIPTS}: {error}"))?;
@@ -47,11 +51,11 @@ fn scripts() -> Result<Vec<PathBuf>, String> {
     Ok(scripts)
 }
 
-/// The interpreter of a virtual environment that has the pinned packages.
+/// Returns the interpreter of a virtual environment that has the pinned packages.
 ///
 /// # Errors
 ///
-/// Why there is none: no Python, no venv module, no way to the packages.
+/// Returns why there is none: no Python, no venv module, no way to the packages.
 fn environment() -> Result<PathBuf, String> {
     let folder = target().join("venv");
     let relative = if cfg!(windows) { "Scripts/python.exe" } else { "bin/python" };
@@ -59,7 +63,7 @@ fn environment() -> Result<PathBuf, String> {
     let list = format!("{SCRIPTS}/requirements.txt");
     let wanted = std::fs::read_to_string(root().join(&list));
     let wanted = wanted.map_err(|error| format!("{list}: {error}"))?;
-    // What the environment was filled from, so that a second run needs no network.
+    // The list that the environment was filled from, so that a second run needs no network.
     let stamp = folder.join("requirements.installed.txt");
     if std::fs::read_to_string(&stamp).is_ok_and(|installed| installed == wanted) {
         return Ok(interpreter);

@@ -1,9 +1,9 @@
-//! Runs stages one after another and tells what happened in lines that a log keeps readable.
+//! Stages one after another, and a table of how each ended.
 
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use crate::stages::{Outcome, Stage};
+use crate::{outcome::Outcome, stages::Stage};
 
 /// A stage that ran.
 struct Entry {
@@ -12,11 +12,11 @@ struct Entry {
     took: Duration,
 }
 
-/// Runs `stages` up to the first failure, then prints a table of all of them.
-pub(crate) fn run(stages: &[&Stage]) -> ExitCode {
+/// Runs `stages`, the `long` way or not, up to the first failure, then prints a table of all of them.
+pub(crate) fn run(stages: &[&Stage], long: bool) -> ExitCode {
     let mut entries: Vec<Entry> = Vec::new();
     for stage in stages {
-        let entry = time(stage);
+        let entry = time(stage, long);
         let failed = matches!(entry.outcome, Outcome::Failed(_));
         entries.push(entry);
         if failed {
@@ -29,16 +29,16 @@ pub(crate) fn run(stages: &[&Stage]) -> ExitCode {
     if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
 
-fn time(stage: &Stage) -> Entry {
+fn time(stage: &Stage, long: bool) -> Entry {
     println!("\n==> {}: {}", stage.name, stage.about);
     let start = Instant::now();
-    let outcome = (stage.run)();
+    let outcome = (stage.run)(long);
     let entry = Entry { name: stage.name, outcome, took: start.elapsed() };
     println!("<== {}", row(&entry));
     entry
 }
 
-/// Name, seconds, and how it ended.
+/// Returns name, seconds, and how it ended.
 fn row(entry: &Entry) -> String {
     let word = match &entry.outcome {
         Outcome::Passed => "passed",
@@ -67,18 +67,18 @@ fn summary(entries: &[Entry], not_reached: &[&str]) -> String {
 mod tests {
     use super::*;
 
-    fn stage(run: fn() -> Outcome) -> Stage {
+    fn stage(run: fn(bool) -> Outcome) -> Stage {
         Stage { name: "one", about: "a stage of a test", run }
     }
 
     #[test]
     fn a_failure_stops_the_run_and_sets_the_exit_code() {
-        let pass = stage(|| Outcome::Passed);
-        let skip = stage(|| Outcome::Skipped("no tool".to_owned()));
-        let fail = stage(|| Outcome::Failed("it broke".to_owned()));
-        let never = stage(|| panic!("ran after a failure"));
-        assert_eq!(run(&[&pass, &skip]), ExitCode::SUCCESS);
-        assert_eq!(run(&[&skip, &fail, &never]), ExitCode::FAILURE);
+        let pass = stage(|_| Outcome::Passed);
+        let skip = stage(|_| Outcome::Skipped("no tool".to_owned()));
+        let fail = stage(|_| Outcome::Failed("it broke".to_owned()));
+        let never = stage(|_| panic!("ran after a failure"));
+        assert_eq!(run(&[&pass, &skip], false), ExitCode::SUCCESS);
+        assert_eq!(run(&[&skip, &fail, &never], false), ExitCode::FAILURE);
     }
 
     #[test]

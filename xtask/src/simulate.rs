@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use crate::command::{cargo, run as run_seen};
 
-/// What its arguments may begin with, each before a value that the test itself checks.
+/// Options that its arguments may begin with, each before a value that the test itself checks.
 pub(crate) const OPTIONS: [&str; 2] = ["--worlds", "--seed"];
 
 /// Builds and runs it with `words` as its arguments.

@@ -1,34 +1,22 @@
 //! The stages of `cargo xtask test`, in order: cheap ones first, each able to run alone.
 
-use crate::command::{cargo, output, run, run_telling};
-use crate::{gpu, hygiene, install, python};
-
-/// How a stage ended.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Outcome {
-    /// Everything it checks holds.
-    Passed,
-    /// It could not run here, for a reason that is no fault of the code.
-    Skipped(String),
-    /// Something does not hold.
-    Failed(String),
-}
-
-impl From<Result<(), String>> for Outcome {
-    fn from(result: Result<(), String>) -> Self {
-        result.map_or_else(Self::Failed, |()| Self::Passed)
-    }
-}
+use crate::{
+    command::{cargo, output, run},
+    gpu, hygiene, install,
+    outcome::Outcome,
+    programs::{self, Program, Run},
+    python,
+};
 
 /// One thing that must hold.
 #[derive(Debug)]
 pub(crate) struct Stage {
-    /// What `--only` calls it.
+    /// Its name, for `--only`.
     pub(crate) name: &'static str,
     /// One line for `cargo xtask help`.
     pub(crate) about: &'static str,
-    /// Does it.
-    pub(crate) run: fn() -> Outcome,
+    /// Runs it: the long way, if its argument says so.
+    pub(crate) run: fn(bool) -> Outcome,
 }
 
 impl PartialEq for Stage {
@@ -43,21 +31,21 @@ pub(crate) const ALL: &[Stage] = &[
     Stage {
         name: "install",
         about: "packages that the rest needs (Debian, as root)",
-        run: install::run,
+        run: |_| install::run(),
     },
     Stage {
         name: "hygiene",
-        about: "no machine's paths or hosts, no overlong file",
-        run: hygiene::run,
+        about: "no overlong file or comment, no leftovers",
+        run: |_| hygiene::run(),
     },
-    Stage { name: "format", about: "cargo fmt --check", run: format },
-    Stage { name: "clippy", about: "lints of every target, warnings denied", run: clippy },
-    Stage { name: "docs", about: "documentation, warnings denied", run: docs },
-    Stage { name: "build", about: "every crate", run: build },
+    Stage { name: "format", about: "cargo fmt --check", run: |_| format() },
+    Stage { name: "clippy", about: "lints of every target, warnings denied", run: |_| clippy() },
+    Stage { name: "docs", about: "documentation, warnings denied", run: |_| docs() },
+    Stage { name: "build", about: "every crate and its tests", run: |_| build() },
     Stage { name: "tests", about: "unit, property and end-to-end tests", run: tests },
     Stage {
         name: "portable",
-        about: "the same tests on the path that any processor has",
+        about: "tests of arithmetic on the path that any processor has",
         run: portable,
     },
     Stage {
@@ -68,12 +56,12 @@ pub(crate) const ALL: &[Stage] = &[
     Stage {
         name: "namespaces",
         about: "rounds between network namespaces that lose and trim (Linux, as root)",
-        run: namespaces,
+        run: |_| namespaces(),
     },
     Stage {
         name: "python",
         about: "the binary beside numpy and python-paillier",
-        run: python::run,
+        run: |_| python::run(),
     },
 ];
 
@@ -91,33 +79,76 @@ fn docs() -> Outcome {
     run(command.env("RUSTDOCFLAGS", "-D warnings")).into()
 }
 
+/// Builds all, and checks the binary with the features that it has without tests.
 fn build() -> Outcome {
-    run(&mut cargo("build --release --workspace")).into()
+    let alone = run(&mut cargo("check --release --package ciphergram"));
+    alone.and_then(|()| programs::build()).map(drop).into()
 }
 
-/// Kernels run in the stage `gpu`, not in each.
-fn tests() -> Outcome {
-    run(cargo("test --release --workspace").env(gpu::CHOICE, "none")).into()
-}
+/// The variable that multiplies the cases of properties and the worlds that are played, and its value in
+/// long runs.
+const CASES: (&str, &str) = ("CIPHERGRAM_CASES", "8");
 
-/// Where the first path was the portable one already, this repeats it.
-fn portable() -> Outcome {
-    let mut command = cargo("test --release --workspace");
-    run(command.env(gpu::CHOICE, "none").env("CIPHERGRAM_CPU", "portable")).into()
-}
-
-/// Among the tests already, which do not say what they skipped.
-fn namespaces() -> Outcome {
-    let line = "test --release --package ciphergram --test namespaces -- --nocapture";
-    let mut skipped = None;
-    let result = run_telling(&mut cargo(line), |said| {
-        let reason = said.split_once("SKIPPED, ").map(|(_, reason)| reason.to_owned());
-        skipped = skipped.take().or(reason);
+/// Runs all tests but kernels, which have a stage of their own.
+fn tests(long: bool) -> Outcome {
+    let examples = Run {
+        name: "examples in documentation".into(),
+        command: cargo("test --release --workspace --doc"),
+    };
+    let runs = programs::build().map(|programs| {
+        let programs = programs.iter().map(|program| program.run(""));
+        std::iter::once(examples).chain(programs).collect()
     });
-    match (result, skipped) {
-        (Ok(()), Some(reason)) => Outcome::Skipped(reason),
-        (result, _) => result.into(),
+    runs.and_then(|runs| run_on_cpu(runs, long)).into()
+}
+
+/// Repeats the first path's tests where that was the portable one already.
+fn portable(long: bool) -> Outcome {
+    let runs = programs::build().map(|programs| {
+        let chosen = programs.iter().filter(|program| long || is_of_arithmetic(program));
+        chosen.map(|program| on_portable_path(program, long)).collect()
+    });
+    runs.and_then(|runs| run_on_cpu(runs, long)).into()
+}
+
+/// Whether results of its tests follow from the words of numbers. The conformance suite covers both paths
+/// in one run.
+fn is_of_arithmetic(program: &Program) -> bool {
+    let elsewhere = ["conformance", "gpu"].contains(&&*program.name);
+    ["accel", "he"].contains(&program.package()) && !elsewhere
+}
+
+fn on_portable_path(program: &Program, long: bool) -> Run {
+    // The other tests inside of `accel` are of the GPU engine and the scheduler.
+    let filter = if program.name == "ciphergram_accel" && !long { "cpu::" } else { "" };
+    let mut run = program.run(filter);
+    run.command.env("CIPHERGRAM_CPU", "portable");
+    run
+}
+
+fn run_on_cpu(mut runs: Vec<Run>, long: bool) -> Result<(), String> {
+    for run in &mut runs {
+        run.command.env(gpu::CHOICE, "none");
+        if long {
+            run.command.env(CASES.0, CASES.1);
+        }
     }
+    programs::run_all(runs).map(drop)
+}
+
+/// Runs again, for its words, what is among the tests already.
+fn namespaces() -> Outcome {
+    let runs = programs::build().map(|programs| {
+        let program = programs.iter().find(|program| program.name == "namespaces");
+        program.map(|program| program.run("--nocapture")).into_iter().collect()
+    });
+    let outputs = match runs.and_then(programs::run_all) {
+        Ok(outputs) => outputs.join("\n"),
+        Err(why) => return Outcome::Failed(why),
+    };
+    println!("{outputs}");
+    let reason = outputs.lines().find_map(|line| line.split_once("SKIPPED, "));
+    reason.map_or(Outcome::Passed, |(_, reason)| Outcome::Skipped(reason.to_owned()))
 }
 
 /// Runs a cargo command that comes with a rustup component, if the component is there.

@@ -1,4 +1,4 @@
-//! The request that tests whether time tells secrets: builds the binary of `benches` and runs it on
+//! The request that tests whether time depends on secrets: builds the binary of `benches`, runs it on
 //! one core. No stage of `cargo xtask test`: it takes minutes, and a loaded machine drowns it.
 
 use std::ffi::OsString;
@@ -7,7 +7,7 @@ use std::process::{Command, ExitCode};
 
 use crate::command::{cargo, output, program, run as run_seen, target};
 
-/// What its arguments may begin with, each before a value that the binary itself checks.
+/// Options that its arguments may begin with, each before a value that the binary itself checks.
 pub(crate) const OPTIONS: [&str; 3] = ["--samples", "--only", "--minutes"];
 
 /// Builds and runs it with `words` as its arguments.
@@ -32,7 +32,7 @@ fn build_and_run(words: &[String]) -> Result<(), String> {
     run_seen(pinned(&binary, core).args(words))
 }
 
-/// The binary, by way of `taskset` if it is to stay on a core.
+/// Returns the binary, by way of `taskset` if it is to stay on a core.
 fn pinned(binary: &Path, core: Option<u32>) -> Command {
     let Some(core) = core else { return program(binary) };
     let words: [OsString; 3] = ["--cpu-list".into(), core.to_string().into(), binary.into()];
@@ -41,12 +41,12 @@ fn pinned(binary: &Path, core: Option<u32>) -> Command {
     command
 }
 
-/// The last of the cores that this process may run on: interrupts favour the first.
+/// Returns the last of the cores that this process may run on: interrupts favour the first.
 fn last_core() -> Option<u32> {
     last_of(&std::fs::read_to_string("/proc/self/status").ok()?)
 }
 
-/// From the line `Cpus_allowed_list:` with words such as `0-3,8`.
+/// Reads it from the line `Cpus_allowed_list:` with words such as `0-3,8`.
 fn last_of(status: &str) -> Option<u32> {
     let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"))?;
     list.rsplit([',', '-']).next()?.trim().parse().ok()

@@ -51,12 +51,12 @@ SUM_RIVALS = {
 
 
 def find(name):
-    """Where the rival called `name` is."""
+    """Returns where the rival called `name` is."""
     return {**RIVALS, **SUM_RIVALS}[name]
 
 
 def set_up(name, bits):
-    """The operations of the rival called `name`, with a new key, and facts by name."""
+    """Returns the operations of the rival called `name`, with a new key, and facts by name."""
     rival = find(name)
     found = getattr(import_module(f"rivals.{rival.module}"), rival.function)(bits)
     return found if name in SUM_RIVALS else (found, {})

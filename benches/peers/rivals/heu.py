@@ -20,7 +20,7 @@ def setup_zpaillier(bits):
 
 
 def setup_ipcl(bits):
-    """Decryption and multiplication, the two at which it is quicker than ZPaillier."""
+    """Returns decryption and multiplication, the two at which it is quicker than ZPaillier."""
     operations = set_up(phe.SchemaType.IPCL, bits)
     return {name: operation for name, operation in operations.items()
             if name.startswith(("decrypt", "mul_plain"))}

@@ -1,4 +1,4 @@
-"""What the rivals compute with."""
+"""The numbers that the rivals compute with."""
 
 import secrets
 
@@ -10,7 +10,7 @@ FAST_BATCH = 1000
 
 
 def integers(count, bits):
-    """`count` random integers of exactly `bits` bits.
+    """Returns `count` random integers of exactly `bits` bits.
 
     Random ones, because a sliding window passes quickly over a scalar such as 2^62 + 12345.
     """
@@ -19,6 +19,6 @@ def integers(count, bits):
 
 
 def require(condition, what):
-    """A rival that computes something else must not be compared with."""
+    """Refuses a rival that computes something else, with which no comparison is fair."""
     if not condition:
         raise ArithmeticError(f"computes something else: {what}")

@@ -47,7 +47,7 @@ def main():
 
 
 def attempt(what):
-    """What `what` returns, or why it did not. A panic in Rust is a BaseException here."""
+    """Returns what `what` does, or why it failed. A panic in Rust is a BaseException here."""
     try:
         return what()
     except KeyboardInterrupt:

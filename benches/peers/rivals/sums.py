@@ -1,4 +1,4 @@
-"""What is the same for everyone who sums float32 vectors: the vectors, and that the mean is right."""
+"""The vectors that all rivals sum, and the check of their means."""
 
 import numpy
 
@@ -11,7 +11,7 @@ RANGE = 1.0
 
 
 def measured(encrypt, aggregate, decrypt, **more):
-    """A rival's operations on a round of its own, and facts about that round.
+    """Returns a rival's operations on a round of its own, and facts about that round.
 
     `encrypt` makes a list of bytes of a vector and its client's number, `aggregate` whatever is the
     sum of the lists of all clients, `decrypt` the mean in float32. `more` are other ways to encrypt,
@@ -38,5 +38,5 @@ def measured(encrypt, aggregate, decrypt, **more):
 
 
 def slices(vector, length):
-    """The vector in pieces, each for one ciphertext."""
+    """Returns the vector in pieces, each for one ciphertext."""
     return [vector[start:start + length] for start in range(0, len(vector), length)]

@@ -5,17 +5,17 @@ import tenseal
 
 from .sums import CLIENTS, measured, slices
 
-# What NVFlare takes.
+# As NVFlare has it.
 SCALE = 2 ** 40
 
 
 def setup_8192(_bits):
-    """NVFlare's default."""
+    """Sets up NVFlare's default."""
     return setup(8192, [60, 40, 40])
 
 
 def setup_4096(_bits):
-    """Smaller, and nobody's default: enough for sums."""
+    """Sets up smaller parameters, nobody's default: enough for sums."""
     return setup(4096, [60, 49])
 
 

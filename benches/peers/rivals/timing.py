@@ -31,7 +31,7 @@ def measure(operation, seconds):
 
 
 def time_calls(call, repeats):
-    """Seconds of processor time that `repeats` calls take together, never 0."""
+    """Returns seconds of processor time that `repeats` calls take together, never 0."""
     start = time.process_time()
     for _ in range(repeats):
         call()

@@ -1,1 +1,1 @@
-"""What the comparison is made of; `run.py` says in which order."""
+"""The parts of the comparison; `run.py` says in which order."""

@@ -24,7 +24,7 @@ def positive(kind):
 
 
 def parser(description, rivals):
-    """Options of every run; `rivals` are the names of those that it can measure."""
+    """Returns the options of every run; `rivals` are the names of those that it can measure."""
     found = argparse.ArgumentParser(description=description)
     found.add_argument("--binary", type=Path,
                        help="the ciphergram to measure [built if not given]")
@@ -41,7 +41,7 @@ def parser(description, rivals):
 
 
 def parse(parser, rivals):
-    """What was asked for; exits where a rival is unknown."""
+    """Returns the options of the command line; exits where a rival is unknown."""
     found = parser.parse_args()
     unknown = set(found.rivals) - set(rivals)
     if unknown:

@@ -1,4 +1,4 @@
-"""What is compared, and what ours is to reach."""
+"""The rows of the comparison, and the targets of ours."""
 
 from dataclasses import dataclass
 
@@ -57,7 +57,7 @@ DEFAULT_OPERATIONS = ("encrypt", "encrypt_owner", "decrypt", "add", "mul_plain",
 
 
 def cases(operations, bits, portable):
-    """The lines of the table for keys of `bits` bits; with `portable`, those of that path too."""
+    """Returns the lines of the table for keys of `bits` bits; with `portable`, those of that path too."""
     found = [Case(name, name, RIVAL_OPERATIONS.get(name, name), False, TARGETS.get((name, bits)))
              for name in operations if name != FLOATS]
     if portable:

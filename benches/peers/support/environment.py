@@ -20,7 +20,7 @@ def prepare(folder, requirements=REQUIREMENTS, python=sys.executable):
     """
     interpreter = folder / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
     wanted = requirements.read_text()
-    # What the environment was filled from, so that a second run needs no network.
+    # The list that the environment was filled from, so that a second run needs no network.
     stamp = folder / "requirements.installed.txt"
     if stamp.exists() and stamp.read_text() == wanted:
         return interpreter, []
@@ -35,7 +35,7 @@ def prepare(folder, requirements=REQUIREMENTS, python=sys.executable):
 
 
 def install(interpreter, packages):
-    """All packages at once or, if that fails, each by itself, so that one does not stop others."""
+    """Installs all packages at once or, if that fails, each by itself, so that one does not stop others."""
     print(f"installing {', '.join(packages)}", file=sys.stderr)
     pip = [interpreter, "-m", "pip", "install", "--quiet", "--disable-pip-version-check",
            "--retries", "1"]
@@ -46,7 +46,7 @@ def install(interpreter, packages):
 
 
 def complaint_of(*command):
-    """The last line that a command wrote to its standard error, or None if it succeeded."""
+    """Returns the last line that a command wrote to its standard error, or None if it succeeded."""
     try:
         done = subprocess.run(command, capture_output=True, text=True)
     except OSError as error:

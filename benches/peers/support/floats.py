@@ -21,7 +21,7 @@ PATIENCE_S = 60
 
 
 def measure(ours, bits, rounds):
-    """Rows of {command, bits, values, median_s, limit_s}: wall time, files and start included.
+    """Returns rows of {command, bits, values, median_s, limit_s}: wall time, files and start included.
 
     The client encrypts with the secret key, as key owners do.
     """
@@ -60,7 +60,7 @@ def run_commands(ours, folder, scheme, rounds, times):
 
 
 def write_values(path):
-    """A safetensors file of one tensor: random float32 from -1 to 1."""
+    """Writes a safetensors file of one tensor: random float32 from -1 to 1."""
     generator = random.Random(1)
     values = array.array("f", (generator.uniform(-1.0, 1.0) for _ in range(VALUES)))
     if sys.byteorder == "big":

@@ -44,11 +44,11 @@ class Rival:
             self.failure = str(error)
 
     def ways(self, operation):
-        """Names of all ways in which the rival does `operation`: `add` and `add/array`, say."""
+        """Returns names of all ways in which the rival does `operation`: `add` and `add/array`, say."""
         return [name for name in self.operations if name.split("/")[0] == operation]
 
     def measure(self, operation, seconds):
-        """The median processor time of one `operation` in about `seconds`, in seconds."""
+        """Returns the median processor time of one `operation` in about `seconds`, in seconds."""
         request = {"operation": operation, "seconds": seconds}
         try:
             print(json.dumps(request), file=self._process.stdin, flush=True)
@@ -66,7 +66,7 @@ class Rival:
         self._stderr.close()
 
     def _read(self, limit_s):
-        """The next answer, or the end of a rival that has none within `limit_s` seconds."""
+        """Returns the next answer, or the end of a rival that has none within `limit_s` seconds."""
         alarm = threading.Timer(limit_s, self._process.kill)
         alarm.start()
         line = self._process.stdout.readline()
@@ -80,7 +80,7 @@ class Rival:
         return answer
 
     def _give_up(self, why=None):
-        """Its process is gone: nothing can be asked any more."""
+        """Notes that its process is gone: nothing can be asked any more."""
         status = self._process.wait()
         self._stderr.seek(0)
         words = self._stderr.read().decode(errors="replace").strip().splitlines()

@@ -54,7 +54,7 @@ class Ours:
         return seconds
 
     def measure(self, operation, bits, seconds, portable=False):
-        """The median time of one `operation`, in seconds.
+        """Returns the median time of one `operation`, in seconds.
 
         `bits` are those of the key, or for a sum, `ckks-sum/encrypt` say, of a quantised value.
 
@@ -85,13 +85,13 @@ class Ours:
 
 
 def processor_time_of_children():
-    """Seconds that all processes had which this one started and which have ended."""
+    """Returns seconds that all processes had which this one started and which have ended."""
     times = os.times()
     return times.children_user + times.children_system
 
 
 def time_of(rows, operation, bits):
-    """The median time in the one row that is about `operation`, in seconds."""
+    """Returns the median time in the one row that is about `operation`, in seconds."""
     scheme, _, name = operation.rpartition("/")
     about = {"operation": name, "scheme": scheme or "paillier", "bits": bits, "threads": 1}
     found = [row for row in rows if all(row[field] == about[field] for field in about)]

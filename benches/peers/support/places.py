@@ -12,7 +12,7 @@ EXECUTABLE_SUFFIX = ".exe" if os.name == "nt" else ""
 
 
 def one_line(text, limit=200):
-    """`text` without line breaks and, if longer than `limit` characters, without its middle."""
+    """Returns `text` without line breaks and, if longer than `limit` characters, without its middle."""
     line = " ".join(text.split())
     half = limit // 2
     return line if len(line) <= limit else f"{line[:half]} ... {line[-half:]}"

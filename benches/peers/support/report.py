@@ -1,4 +1,4 @@
-"""What a run found: as a table for people, as JSON for programs."""
+"""The figures of a run: as a table for people, as JSON for programs."""
 
 
 # A process that has less of its core than this shares it with something.
@@ -6,7 +6,7 @@ QUIET_SHARE = 0.9
 
 
 def rate(seconds):
-    """Operations a second, in three or four digits."""
+    """Returns operations a second, in three or four digits."""
     if seconds is None:
         return "-"
     value = 1 / seconds
@@ -14,7 +14,7 @@ def rate(seconds):
 
 
 def describe(target):
-    """A target in words: what is asked, and beside whom."""
+    """Returns a target in words: what is asked, and beside whom."""
     if target is None:
         return ""
     parts = []
@@ -28,7 +28,7 @@ def describe(target):
 
 
 def judge(row):
-    """Whether a row meets its target: each part as True, False or None where it is not known."""
+    """Returns whether a row meets its target: each part as True, False or None where it is not known."""
     target, ours_s = row.case.target, row.ours_s()
     parts = {}
     if target and target.rate:
@@ -40,7 +40,7 @@ def judge(row):
 
 
 def verdict(row):
-    """`yes`, or which part is not met or not known."""
+    """Returns `yes`, or which part is not met or not known."""
     words = {True: "yes", False: "NO", None: "unknown"}
     parts = judge(row)
     if len(set(parts.values())) == 1:
@@ -49,7 +49,7 @@ def verdict(row):
 
 
 def table(rows, names):
-    """Rates of ours and of each rival in `names`, and how many times theirs ours is."""
+    """Returns rates of ours and of each rival in `names`, and how many times theirs ours is."""
     head = ["operation", "ours/s", *(f"{name}/s" for name in names), "ratio to best", "target",
             "met"]
     lines = [head]
@@ -67,14 +67,14 @@ def table(rows, names):
 
 
 def floats_line(row):
-    """One line about whole files."""
+    """Returns one line about whole files."""
     limit, seconds = row["limit_s"], row["median_s"]
     wanted = f", target <= {limit} s: {'yes' if seconds <= limit else 'NO'}" if limit else ""
     return f"{row['command']} {row['values']:,} float32: {seconds:.2f} s{wanted}"
 
 
 def busy_line(shares):
-    """A warning if other work had the core too, or None. Our binary times itself by the clock."""
+    """Returns a warning if other work had the core too, or None. Our binary times itself by the clock."""
     busy = [share for share in shares if share < QUIET_SHARE]
     if not busy:
         return None
@@ -83,7 +83,7 @@ def busy_line(shares):
 
 
 def as_json(row):
-    """One row with every figure: times in seconds per operation, ratios of rates."""
+    """Returns one row with every figure: times in seconds per operation, ratios of rates."""
     case, target = row.case, row.case.target
     return {
         "operation": case.operation, "portable": case.portable, "bits": row.bits,

@@ -9,7 +9,7 @@ from .link import RivalFailed
 
 @dataclass
 class Row:
-    """What was measured for one case. All times are in seconds per single operation.
+    """The measurements of one case. All times are in seconds per single operation.
 
     `pairs` has, for each rival, (theirs, ours) of every round, one measured right after the other;
     ours is None where our binary failed. `ways` has the rival's times of every way to do it.
@@ -28,18 +28,18 @@ class Row:
         return statistics.median(times) if times else None
 
     def rivals_s(self):
-        """Each rival's median time."""
+        """Returns each rival's median time."""
         return {name: statistics.median(theirs for theirs, _ in pairs)
                 for name, pairs in self.pairs.items()}
 
     def ratios(self):
-        """Our rate divided by each rival's: the median over the pairs."""
+        """Returns our rate divided by each rival's: the median over the pairs."""
         ratios = {name: [theirs / ours for theirs, ours in pairs if ours is not None]
                   for name, pairs in self.pairs.items()}
         return {name: statistics.median(found) for name, found in ratios.items() if found}
 
     def best(self, names=None):
-        """The quickest rival of `names`, or of all; None if none of them was measured."""
+        """Returns the quickest rival of `names`, or of all; None if none of them was measured."""
         times = {name: time for name, time in self.rivals_s().items() if not names or name in names}
         return min(times, key=times.get, default=None)
 
@@ -75,7 +75,7 @@ def fastest_way(row, rival, seconds):
 
 
 def measure_pair(row, rival, way, seconds, measure_ours, rival_first):
-    """One pair. Who comes first changes from round to round, so that a steady drift cancels."""
+    """Measures one pair. Who comes first changes from round to round, so that a steady drift cancels."""
     if rival.failure:
         return
     ours_s = None if rival_first else measure_ours()

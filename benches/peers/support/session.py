@@ -1,4 +1,4 @@
-"""What every run starts and ends with."""
+"""The beginning and the end of every run."""
 
 import json
 import sys
@@ -9,8 +9,8 @@ from .ours import Ours, OursFailed, build
 
 
 def begin(options, prepare):
-    """Our binary, what `prepare` gave beside the problems it met, and the core to run on."""
-    # What is found is seen as it is found, even in a file.
+    """Returns our binary, what `prepare` gave beside the problems it met, and the core to run on."""
+    # Lines are written as they come, even to a file.
     sys.stdout.reconfigure(line_buffering=True)
     try:
         ours = Ours((options.binary or build()).resolve())

@@ -1,4 +1,4 @@
-"""Sums of float32 vectors: what is compared, what ours is to reach, and how it is shown."""
+"""Sums of float32 vectors: the rows, the targets of ours, and how they are shown."""
 
 import tempfile
 from pathlib import Path
@@ -13,12 +13,12 @@ LIBRARIES = ("tenseal-8192", "tenseal-4096", "openfhe")
 
 
 def case(label, operation, rival_operation, limit_s=None, ratio=None):
-    """A line of the table; a limit is a time of one operation, on 1,000,000 values."""
+    """Returns a line of the table; a limit is a time of one operation, on 1,000,000 values."""
     target = Target(1 / limit_s, ratio, LIBRARIES) if limit_s else None
     return Case(label, f"ckks-sum/{operation}", rival_operation, target=target)
 
 
-# Libraries encrypt with a public key unless told otherwise, and their users do. Ours is symmetric, so
+# Libraries encrypt with a public key by default, and their users do. Ours is symmetric, so
 # their symmetric encryption has a line as well.
 CASES = (
     case("encrypt", "encrypt", "encrypt", 0.015, 25.0),
@@ -32,7 +32,7 @@ UPLOADS = ((16, 10, None), (16, 64, 3.25), (8, 64, 2.2))
 
 
 def uploads(ours):
-    """Rows of {bits, clients, bytes_per_value, limit} of contributions of 1,000,000 float32."""
+    """Returns rows of {bits, clients, bytes_per_value, limit} of contributions of 1,000,000 float32."""
     rows = []
     with tempfile.TemporaryDirectory(prefix="ciphergram-sums-") as folder:
         plain = Path(folder) / "plain.safetensors"
@@ -54,12 +54,12 @@ def uploads(ours):
 
 
 def milliseconds(seconds):
-    """A time in three digits."""
+    """Returns a time in three digits."""
     return "-" if seconds is None else f"{1000 * seconds:,.{1 if seconds < 0.1 else 0}f}"
 
 
 def as_lines(table):
-    """Columns below each other: words to the left, numbers to the right."""
+    """Returns columns below each other: words to the left, numbers to the right."""
     widths = [max(len(row[column]) for row in table) for column in range(len(table[0]))]
     return "\n".join("  ".join(
         cell.rjust(width) if column else cell.ljust(width)
@@ -67,7 +67,7 @@ def as_lines(table):
 
 
 def times_table(rows, rivals):
-    """Milliseconds of each operation, ours and everyone's."""
+    """Returns milliseconds of each operation, ours and everyone's."""
     table = [["ms", "ours", *(rival.name for rival in rivals)]]
     for row in rows:
         theirs = row.rivals_s()
@@ -82,7 +82,7 @@ def times_table(rows, rivals):
 
 
 def ratios_table(rows, rivals):
-    """How many times ours each rival's time is: the median over the pairs."""
+    """Returns how many times ours each rival's time is: the median over the pairs."""
     table = [["their time / ours", *(rival.name for rival in rivals)]]
     for row in rows:
         ratios = row.ratios()
@@ -92,7 +92,7 @@ def ratios_table(rows, rivals):
 
 
 def verdicts(rows, judge):
-    """One line for each target: what was found, and whether it is met."""
+    """Returns one line for each target: what was found, and whether it is met."""
     words = {True: "yes", False: "NO", None: "unknown"}
     lines = []
     for row in rows:
@@ -109,7 +109,7 @@ def verdicts(rows, judge):
 
 
 def upload_line(row):
-    """One line about an upload."""
+    """Returns one line about an upload."""
     limit, found = row["limit"], row["bytes_per_value"]
     wanted = f", target <= {limit}: {'yes' if found <= limit else 'NO'}" if limit else ""
     return f"upload at {row['bits']} bits for {row['clients']} clients: {found:.3f} bytes a value{wanted}"

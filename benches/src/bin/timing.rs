@@ -1,4 +1,4 @@
-//! The timing test of what is secret: `cargo xtask timing` builds it and runs it on one core.
+//! The timing test of operations on secrets: `cargo xtask timing` builds it and runs it on one core.
 //!
 //! See [`ciphergram_benches::timing`]. Exit 0: every operation was quiet and every control as it
 //! must be; 1: not so, or it could not run; 2: the arguments were not understood.

@@ -1,4 +1,4 @@
-//! What the transport does on this machine: `cargo run --release -p ciphergram-benches --bin transport`.
+//! The goodput of the transport on this machine: `cargo run --release -p ciphergram-benches --bin transport`.
 //!
 //! Arguments: seconds for each row, 2 if there are none; and a text, to measure only the rows that contain it.
 //! With `--features peers` before `--bin`, quinn's rows are there as well; libfabric's are wherever it is installed.
@@ -25,7 +25,7 @@ const TURNS: usize = 3;
 #[cfg(feature = "peers")]
 const WANTED_OF_QUINN: f64 = 3.0;
 const WANTED_OF_LIBFABRIC: f64 = 2.0;
-/// What the names of a rival's rows begin with.
+/// The beginning of the names of a rival's rows.
 const QUINN: &str = "quinn, one stream, 1 MiB writes";
 const LIBFABRIC: &str = "libfabric tcp;ofi_rxm fi_write, 1 MiB, not encrypted";
 
@@ -45,7 +45,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// The rows that are wanted, each measured for so long.
+/// The rows that are wanted, and how long each is measured.
 struct Table {
     wanted: String,
     span: Duration,

@@ -10,7 +10,7 @@ use super::{
     subject::{Setup, Subject},
 };
 
-/// What a test must find.
+/// The finding that a test must come to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expect {
     /// Nothing: the operation takes constant time.
@@ -26,13 +26,13 @@ type Make = for<'a> fn(&'a Setup, &mut StreamRng) -> Result<Box<dyn Subject + 'a
 
 /// One comparison of two classes.
 pub struct Test {
-    /// What `--only` calls it.
+    /// Its name, for `--only`.
     pub name: &'static str,
     /// The classes, in a line.
     pub about: &'static str,
-    /// What it must find.
+    /// The finding that it must come to.
     pub expect: Expect,
-    /// It takes one sample where others take this many: what it must see is large.
+    /// The samples that others take for each one of its own: the leak that it must see is large.
     pub divisor: usize,
     /// Makes what is timed.
     pub make: Make,
@@ -43,7 +43,7 @@ impl Test {
         Self { name, about, expect: Expect::Quiet, divisor: 1, make }
     }
 
-    /// The samples it takes where `asked` are asked for.
+    /// Returns the samples that it takes where `asked` are asked for.
     #[must_use]
     pub fn samples(&self, asked: usize) -> usize {
         (asked / self.divisor).max(MIN_SAMPLES)

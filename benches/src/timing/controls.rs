@@ -1,4 +1,4 @@
-//! Controls: what a test must see, or it sees nothing.
+//! Controls: a leak that a run must see, or it sees nothing.
 
 use std::hint::black_box;
 
@@ -9,8 +9,8 @@ use super::subject::{Subject, Words, uniform_into};
 /// Words of the compared buffers: 512 bytes, the size of a ciphertext.
 const WORDS: usize = 64;
 
-/// A comparison that returns at the first difference: of equal buffers in class A, of buffers whose
-/// first words differ in class B. The classic leak.
+/// Times a comparison that returns at the first difference: of equal buffers in class A, of buffers
+/// whose first words differ in class B. The classic leak.
 #[must_use]
 pub fn compare<'a>(rng: &mut StreamRng) -> Box<dyn Subject + 'a> {
     let mut secret = vec![0; WORDS];

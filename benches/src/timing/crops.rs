@@ -17,7 +17,7 @@ pub const ENOUGH: usize = 300;
 /// Times of one test by class, in nanoseconds.
 pub type Times = [Vec<u64>; 2];
 
-/// What a test found: the crop in which the classes differ the most, in standard errors.
+/// The finding of a test: the crop in which the classes differ the most, in standard errors.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Finding {
     /// The share of all samples that the crop keeps, 1 for all of them.
@@ -29,7 +29,7 @@ pub struct Finding {
 }
 
 impl Finding {
-    /// The difference as a share of the mean.
+    /// Returns the difference as a share of the mean.
     #[must_use]
     pub fn share(&self) -> f64 {
         self.difference.means / self.mean_ns
@@ -68,7 +68,7 @@ impl Crops {
         Self { sorted, moments }
     }
 
-    /// How many samples there are.
+    /// Returns the number of samples.
     #[must_use]
     pub fn samples(&self) -> usize {
         self.sorted.iter().map(Vec::len).sum()
@@ -81,7 +81,7 @@ impl Crops {
         self.strongest_delayed([0, 0])
     }
 
-    /// The shortest delay, in nanoseconds, that would be found if all samples of a class had it, in
+    /// Returns the shortest delay, in nanoseconds, that would be found if all samples of a class had it, in
     /// whichever class it is harder to find. None if a leak is found without, or no delay up to the
     /// median time is.
     #[must_use]
@@ -104,7 +104,7 @@ impl Crops {
         Some(seen)
     }
 
-    /// [`Crops::strongest`] as if all times of each class were longer.
+    /// Returns [`Crops::strongest`] as if all times of each class were longer.
     fn strongest_delayed(&self, delays: [u64; 2]) -> Option<Finding> {
         let times = self.sorted.iter().zip(delays);
         let mut all: Vec<u64> =
@@ -165,7 +165,7 @@ mod tests {
         assert!(!finding.leaks(), "{finding:?}");
     }
 
-    /// A leak of 0.02 % is hidden by late samples, and seen without them.
+    /// Late samples hide a leak of 0.02 %, which shows without them.
     #[test]
     fn cropping_finds_what_late_samples_hide() {
         let crops = Crops::new(times(20_000, 200));
@@ -179,7 +179,7 @@ mod tests {
         assert_eq!(crops.resolution_ns(), None);
     }
 
-    /// What is said to be resolved is found when it is there, and half of it is not.
+    /// A delay as long as the resolution is found when it is there, and half of it is not.
     #[test]
     fn the_resolution_is_the_shortest_leak_that_is_found() {
         let resolved = Crops::new(times(5_000, 0)).resolution_ns().unwrap();

@@ -16,15 +16,15 @@ const POOL: usize = 256;
 /// Words of a prime factor of n.
 const PRIME_WORDS: usize = 16;
 
-/// One ciphertext in class A, uniform ones in class B.
+/// Times decryption of one ciphertext in class A, of uniform ones in class B.
 #[must_use]
 pub fn fixed<'a>(setup: &'a Setup, rng: &mut StreamRng) -> Box<dyn Subject + 'a> {
     let one = uniform_residues(1, setup.secret().modulus().n_squared(), rng);
     against_uniform(setup, &one)
 }
 
-/// The ciphertext 1 in class A, under which every intermediate value is 1 or 0; uniform ones in
-/// class B.
+/// Times decryption of the ciphertext 1 in class A, under which every intermediate value is 1 or 0;
+/// of uniform ones in class B.
 #[must_use]
 pub fn unit<'a>(setup: &'a Setup) -> Box<dyn Subject + 'a> {
     let mut one = vec![0; setup.secret().modulus().ciphertext_words()];
@@ -32,14 +32,14 @@ pub fn unit<'a>(setup: &'a Setup) -> Box<dyn Subject + 'a> {
     against_uniform(setup, &one)
 }
 
-/// Nearly every residue of n² is a ciphertext: of a uniform plaintext, under a uniform mask.
+/// Draws class B from all residues of n²: nearly every one is a ciphertext, of a uniform plaintext, under a uniform mask.
 fn against_uniform<'a>(setup: &'a Setup, one: &[u64]) -> Box<dyn Subject + 'a> {
     let modulus = setup.secret().modulus().n_squared();
     let candidates = [one.repeat(BATCH), one.repeat(BATCH)];
     decrypt(setup, candidates, move |[_, b], rng| uniform_residues_into(b, modulus, rng))
 }
 
-/// Encryptions of zero in class A, of uniform plaintexts in class B.
+/// Times decryption of encryptions of zero in class A, of uniform plaintexts in class B.
 ///
 /// # Errors
 /// The engine's, or no randomness.
@@ -59,7 +59,7 @@ pub fn zero<'a>(setup: &'a Setup, rng: &mut StreamRng) -> Result<Box<dyn Subject
     }))
 }
 
-/// Encryptions of [`POOL`] plaintexts, each under a uniform mask.
+/// Returns encryptions of [`POOL`] plaintexts, each under a uniform mask.
 fn encrypt(setup: &Setup, plain: &[u64], rng: &mut StreamRng) -> Result<Vec<u64>, Error> {
     let modulus = setup.secret().modulus();
     let masks = uniform_residues(POOL, modulus.n_squared(), rng);
@@ -85,7 +85,7 @@ fn decrypt<'a>(
     Box::new(Words::new(candidates, draw, run))
 }
 
-/// One leg of decryption, `L_p(c^(p−1) mod p²)` as in [`ciphergram_he::paillier`], under a prime of
+/// Times one leg of decryption, `L_p(c^(p−1) mod p²)` as in [`ciphergram_he::paillier`], under a prime of
 /// 1021 ones in class A and of 7 ones in class B. So the secret exponent and the secret moduli p
 /// and p² differ as much as they can.
 ///
@@ -125,7 +125,7 @@ impl Subject for Leg<'_> {
     }
 }
 
-/// p² is made as a square, as decryption makes it: engines take another path for those.
+/// Builds the program of a leg. p² is made as a square, as decryption makes it: engines take another path for those.
 fn leg_program(n_squared: &Arc<Modulus>, p: &[u64]) -> Program {
     let made = |modulus: Result<Modulus, ModulusError>| match modulus {
         Ok(m) => Arc::new(m),
@@ -145,14 +145,14 @@ fn leg_program(n_squared: &Arc<Modulus>, p: &[u64]) -> Program {
     b.build()
 }
 
-/// `2^1024 − 105`, the largest prime below 2^1024.
+/// Returns `2^1024 − 105`, the largest prime below 2^1024.
 fn dense_prime() -> [u64; PRIME_WORDS] {
     let mut p = [u64::MAX; PRIME_WORDS];
     p[0] -= 104;
     p
 }
 
-/// `2^1023 + 2^1022 + 2087`, the smallest prime that is 3 mod 4 above its first two terms, which
+/// Returns `2^1023 + 2^1022 + 2087`, the smallest prime that is 3 mod 4 above its first two terms, which
 /// all primes of keys made here have.
 fn sparse_prime() -> [u64; PRIME_WORDS] {
     let mut p = [0; PRIME_WORDS];

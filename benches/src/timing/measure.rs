@@ -16,11 +16,11 @@ use super::{
 
 /// Runs before the first that counts: tables are derived, caches and predictors settle.
 const WARM_UP: usize = 32;
-/// So many samples hold [`ENOUGH`] of each class, but for a chance below 2^-100.
+/// Samples among which there are [`ENOUGH`] of each class, but for a chance below 2^-100.
 pub const MIN_SAMPLES: usize = 1_000;
 const _: () = assert!(3 * ENOUGH < MIN_SAMPLES);
 
-/// What was measured of one subject.
+/// The samples of one subject.
 pub struct Samples {
     /// How many were taken.
     pub taken: usize,
@@ -98,7 +98,7 @@ impl Turns {
         Self(File::open("/proc/thread-self/schedstat").ok())
     }
 
-    /// None where there is no such file.
+    /// Returns the count; none where there is no such file.
     fn count(&self) -> Option<u64> {
         let (mut file, mut text) = (self.0.as_ref()?, [0; 64]);
         file.seek(SeekFrom::Start(0)).ok()?;

@@ -7,7 +7,7 @@ use super::{
     measure::MIN_SAMPLES,
 };
 
-/// What a person asked for.
+/// The arguments of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
     /// Samples of each test, both classes together.
@@ -51,7 +51,7 @@ impl Options {
         }
     }
 
-    /// The tests to run, in order.
+    /// Returns the tests to run, in order.
     #[must_use]
     pub fn tests(&self) -> Vec<&'static Test> {
         let wanted = |test: &&Test| match self.only {

@@ -43,7 +43,7 @@ impl Exponent {
     }
 }
 
-/// The square of a number of 1024 bits, as p² in decryption.
+/// Returns the square of a number of 1024 bits, as p² in decryption.
 fn p_squared() -> Arc<Modulus> {
     match Modulus::square("p²", &crate::modulus(1024)) {
         Ok(square) => Arc::new(square),
@@ -51,7 +51,7 @@ fn p_squared() -> Arc<Modulus> {
     }
 }
 
-/// `x^e mod m` for secret e, and m the square of a number of 1024 bits, as p² in decryption; `x`
+/// Times `x^e mod m` for secret e, and m the square of a number of 1024 bits, as p² in decryption; `x`
 /// uniform, the same in all samples.
 #[must_use]
 pub fn pow<'a>(setup: &'a Setup, special: Exponent, rng: &mut StreamRng) -> Box<dyn Subject + 'a> {
@@ -65,7 +65,7 @@ pub fn pow<'a>(setup: &'a Setup, special: Exponent, rng: &mut StreamRng) -> Box<
     })
 }
 
-/// `h^e mod n²` as a pair for secret e, a fixed h, and n² of 4096 bits: the mask of an encryption.
+/// Times `h^e mod n²` as a pair for secret e, a fixed h, and n² of 4096 bits: the mask of an encryption.
 #[must_use]
 pub fn pow_fixed_base<'a>(
     setup: &'a Setup,
@@ -98,7 +98,7 @@ fn exponents<'a>(
     Box::new(Words::new([vec![0; BATCH * WORDS], vec![0; BATCH * WORDS]], draw, run))
 }
 
-/// The program of `x^e mod m` with exponents of at most `bits` bits.
+/// Builds the program of `x^e mod m` with exponents of at most `bits` bits.
 pub(super) fn pow_program<S: Secrecy>(m: &Arc<Modulus>, bits: u32) -> Program {
     let mut b = Builder::new("timing.pow");
     let x = b.residues("x", m);
@@ -108,7 +108,7 @@ pub(super) fn pow_program<S: Secrecy>(m: &Arc<Modulus>, bits: u32) -> Program {
     b.build()
 }
 
-/// `x^e` for public e of all ones, 64 bits shorter in class A: a leak of one part in sixteen.
+/// Times `x^e` for public e of all ones, 64 bits shorter in class A: a leak of one part in sixteen.
 #[must_use]
 pub fn public_pow<'a>(setup: &'a Setup, rng: &mut StreamRng) -> Box<dyn Subject + 'a> {
     let m = p_squared();

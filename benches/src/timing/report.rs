@@ -1,4 +1,4 @@
-//! The table of a run, and what it comes to.
+//! The table of a run, and the conclusion from it.
 
 use std::process::ExitCode;
 
@@ -17,14 +17,14 @@ pub struct Entry {
     taken: usize,
     /// Of those, the ones that no other thread disturbed; see [`Samples`](super::measure::Samples).
     used: usize,
-    /// What they show; nothing if no crop has enough samples.
+    /// The finding; none if no crop has enough samples.
     finding: Option<Finding>,
     /// See [`Crops::resolution_ns`].
     resolution_ns: Option<u64>,
 }
 
 impl Entry {
-    /// Of a test that took so many samples of so many `asked` for, and those that are used.
+    /// Returns the row of a test: the samples that it took of those `asked` for, and those that are used.
     #[must_use]
     pub fn new(test: &'static Test, (taken, asked): (usize, usize), crops: &Crops) -> Self {
         let (finding, resolution_ns) = (crops.strongest(), crops.resolution_ns());
@@ -57,7 +57,7 @@ impl Entry {
         }
     }
 
-    /// The line of the table, under [`HEAD`].
+    /// Returns the line of the table, under [`HEAD`].
     #[must_use]
     pub fn row(&self) -> String {
         let Self { test, taken, .. } = self;
@@ -93,7 +93,7 @@ impl Entry {
 pub const HEAD: &str = "\
 test              samples used %    mean us        t crop %      A-B ns      A-B % resolves %";
 
-/// What the tests come to, in lines, and the exit code: 0 if each found what it must.
+/// Returns the conclusion, in lines, and the exit code: 0 if each test found what it must.
 #[must_use]
 pub fn conclusion(entries: &[Entry]) -> (String, ExitCode) {
     let names = |verdict| -> Vec<&str> {

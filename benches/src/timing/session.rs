@@ -59,7 +59,7 @@ fn run_test(
     Ok(Entry::new(test, (taken, asked), &Crops::new(times)))
 }
 
-/// The cores that Linux lets this thread run on: one, if it is pinned. `?` elsewhere.
+/// Returns the cores that Linux lets this thread run on: one, if it is pinned. `?` elsewhere.
 fn cores() -> String {
     let status = std::fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
     let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));

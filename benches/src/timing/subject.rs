@@ -1,4 +1,4 @@
-//! What is timed: an operation, and how its inputs of either class come about.
+//! A subject is what is timed: an operation, and how its inputs of either class come about.
 
 use ciphergram_accel::{CpuEngine, Engine, Modulus, random::StreamRng};
 use ciphergram_he::{Error, paillier::PaillierSecret};
@@ -11,22 +11,22 @@ pub struct Class(bool);
 impl Class {
     /// The special class.
     pub const A: Self = Self(false);
-    /// What it is compared with.
+    /// The class that it is compared with.
     pub const B: Self = Self(true);
 
-    /// Either, with equal chances.
+    /// Draws either, with equal chances.
     #[must_use]
     pub fn draw(rng: &mut StreamRng) -> Self {
         Self(rng.next_u64() & 1 == 1)
     }
 
-    /// 0 for A, 1 for B.
+    /// Returns 0 for A, 1 for B.
     #[must_use]
     pub fn index(self) -> usize {
         usize::from(self.0)
     }
 
-    /// The words of this class, read together with those of the other and taken by a mask.
+    /// Copies the words of this class, read together with those of the other and taken by a mask.
     pub fn choose_into(self, out: &mut [u64], [a, b]: &[Vec<u64>; 2]) {
         let mask = std::hint::black_box(u64::from(self.0).wrapping_neg());
         for ((out, a), b) in out.iter_mut().zip(a).zip(b) {
@@ -43,7 +43,7 @@ pub trait Subject {
     /// Those of making inputs.
     fn prepare(&mut self, class: Class, rng: &mut StreamRng) -> Result<(), Error>;
 
-    /// The operation on those inputs, measured.
+    /// Runs the operation on those inputs, which is what is measured.
     ///
     /// # Errors
     /// Those of the operation.
@@ -91,7 +91,7 @@ where
     }
 }
 
-/// What all tests share: an engine, and a Paillier key of 2048 bits.
+/// The setup that all tests share: an engine, and a Paillier key of 2048 bits.
 pub struct Setup {
     engine: CpuEngine,
     secret: PaillierSecret,
@@ -106,7 +106,7 @@ impl Setup {
         Ok(Self { engine: CpuEngine::new(), secret: PaillierSecret::generate(2048)? })
     }
 
-    /// The engine under test.
+    /// Returns the engine under test.
     #[must_use]
     pub fn engine(&self) -> &dyn Engine {
         &self.engine
@@ -138,7 +138,7 @@ pub fn uniform_residues_into(out: &mut [u64], m: &Modulus, rng: &mut StreamRng) 
     }
 }
 
-/// `count` uniform residues.
+/// Returns `count` uniform residues.
 #[must_use]
 pub fn uniform_residues(count: usize, m: &Modulus, rng: &mut StreamRng) -> Vec<u64> {
     let mut words = vec![0; count * m.len_words()];

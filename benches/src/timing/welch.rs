@@ -23,25 +23,25 @@ impl Moments {
         self.squares += from_old * (x - self.mean);
     }
 
-    /// How many numbers were added.
+    /// Returns the count of numbers that were added.
     #[must_use]
     pub fn count(&self) -> usize {
         self.count
     }
 
-    /// Their mean; 0 of none.
+    /// Returns their mean; 0 of none.
     #[must_use]
     pub fn mean(&self) -> f64 {
         self.mean
     }
 
-    /// Those of the same numbers, each larger by `offset`.
+    /// Returns the moments of the same numbers, each larger by `offset`.
     #[must_use]
     pub fn shifted(self, offset: f64) -> Self {
         Self { mean: self.mean + offset, ..self }
     }
 
-    /// The square of the mean's standard error: the unbiased variance over the count. Infinite for
+    /// Returns the square of the mean's standard error: the unbiased variance over the count. Infinite for
     /// fewer than two numbers, which say nothing.
     fn squared_error(&self) -> f64 {
         match self.count {
@@ -69,14 +69,14 @@ pub struct Difference {
 }
 
 impl Difference {
-    /// Of `a` from `b`.
+    /// Returns the difference of `a` from `b`.
     #[must_use]
     pub fn between(a: &Moments, b: &Moments) -> Self {
         let error = (a.squared_error() + b.squared_error()).sqrt();
         Self { means: a.mean - b.mean, error }
     }
 
-    /// `means / error`. Zero for equal means, even where all numbers are equal.
+    /// Returns `means / error`. Zero for equal means, even where all numbers are equal.
     #[must_use]
     pub fn t(&self) -> f64 {
         if self.means == 0.0 { 0.0 } else { self.means / self.error }

@@ -28,7 +28,7 @@ pub struct Libfabric {
 }
 
 impl Libfabric {
-    /// Compiles it, beside the program that runs.
+    /// Compiles the C program beside the program that runs.
     ///
     /// # Errors
     /// One line that says what is missing.
@@ -53,11 +53,11 @@ impl Libfabric {
         }
     }
 
-    /// Goodput of `fi_write` of a mebibyte between two processes, in Gbit/s: what was delivered, unencrypted,
+    /// Measures the goodput of `fi_write` of a mebibyte between two processes, in Gbit/s: what was delivered, unencrypted,
     /// over the provider `tcp;ofi_rxm`.
     ///
     /// # Errors
-    /// What the program complains about.
+    /// The complaint of the program.
     pub fn writes(&self, wait: Wait, span: Duration) -> Result<f64, Failure> {
         let wait = match wait {
             Wait::Poll => "poll",
@@ -85,7 +85,7 @@ fn fed(command: &mut Command, text: &str) -> std::io::Result<Output> {
     child.wait_with_output()
 }
 
-/// The first line, or that there is none.
+/// Returns the first line, or that there is none.
 fn line_of(text: &str) -> &str {
     text.lines().next().unwrap_or("it failed and did not say why")
 }

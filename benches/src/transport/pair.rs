@@ -19,7 +19,7 @@ use super::Failure;
 pub struct Setting {
     /// Bytes of the largest datagram.
     pub datagram_bytes: usize,
-    /// What seals datagrams.
+    /// The cipher that seals datagrams.
     pub suite: Suite,
     /// Faults that datagrams meet on arrival at either end.
     pub faults: Faults,
@@ -30,7 +30,7 @@ pub struct Setting {
 }
 
 impl Setting {
-    /// Sealed by AES-256-GCM, and nothing goes wrong.
+    /// Returns a setting: sealed by AES-256-GCM, without faults.
     #[must_use]
     pub fn of(datagram_bytes: usize) -> Self {
         Self {
@@ -60,13 +60,13 @@ pub(super) struct Pair {
 }
 
 impl End {
-    /// What the other end knows it by.
+    /// Returns the peer as the other end names it.
     pub(super) fn peer(&self) -> Result<Peer, Failure> {
         Ok(Peer { node: identity(2)?.id(), incarnation: self.endpoint.incarnation() })
     }
 }
 
-/// Nobody else is meant to talk to these.
+/// Returns the key of an end, known to all: nobody else talks to these.
 fn identity(number: u8) -> Result<Identity, Failure> {
     Ok(Identity::from_secret(&[number; 32])?)
 }

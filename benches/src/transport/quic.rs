@@ -38,25 +38,25 @@ use super::{Failure, WARM_UP};
 
 /// Who the server says it is.
 const NAME: &str = "localhost";
-/// What the reader lets come unread: it never holds up the writer.
+/// Bytes that may arrive unread: the reader never holds up the writer.
 const WINDOW_BYTES: u32 = 16 << 20;
-/// What may be under way unacknowledged. With 16 MiB, datagrams are lost for want of socket buffer.
+/// Bytes that may be under way unacknowledged. With 16 MiB, datagrams are lost for want of socket buffer.
 const SEND_WINDOW_BYTES: u64 = 2 << 20;
-/// What cubic starts with. Its own 12,000 bytes have no room for one long datagram, and then it never sends any.
+/// The window that cubic starts with. Its own 12,000 bytes have no room for one long datagram, and then it never sends any.
 const INITIAL_WINDOW_BYTES: u64 = 1 << 20;
 /// Not quinn's default of an acknowledgement to two: it asks for more than loopback needs.
 const DATAGRAMS_PER_ACK: u32 = 16;
-/// What the kernel takes or gives in one call.
+/// Bytes that the kernel takes or gives in one call.
 const MAX_BURST_BYTES: usize = 65_507;
 /// Quinn fills its first datagrams up to the shortest that it expects to pass, and has 14 bits for their length.
 const MAX_PADDED_BYTES: u16 = 16_000;
-/// Whoever waits longer for the other end gives up.
+/// An end that waits longer for the other one gives up.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The longest datagram that quinn sends over IPv4.
 pub const MAX_DATAGRAM_BYTES: usize = MAX_BURST_BYTES;
 
-/// Goodput of one stream of quinn's under AES-256-GCM, written in pieces of `message_bytes` and read into
+/// Measures the goodput of one stream of quinn's under AES-256-GCM, written in pieces of `message_bytes` and read into
 /// memory of that length, in Gbit/s: what the reader has read.
 ///
 /// Either end has a thread of its own, which does all that it does.
@@ -87,7 +87,7 @@ pub fn stream(datagram_bytes: usize, message_bytes: usize, span: Duration) -> Re
     })
 }
 
-/// Does all of an end's work on the thread that calls.
+/// Runs all of an end's work on the thread that calls.
 fn alone<T>(span: Duration, work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async { tokio::time::timeout(WARM_UP + span + PATIENCE, work).await? })
@@ -151,7 +151,7 @@ fn endpoint(
     Ok(Endpoint::new_with_abstract_socket(config, server, socket, Arc::new(TokioRuntime))?)
 }
 
-/// Datagrams are of that length from the start: loopback has no shorter way to discover.
+/// Configures datagrams of that length from the start: loopback has no shorter way to discover.
 fn transport(datagram_bytes: usize) -> Result<Arc<TransportConfig>, Failure> {
     let mtu = u16::try_from(datagram_bytes)?;
     let window = VarInt::from_u32(WINDOW_BYTES);
@@ -168,13 +168,13 @@ fn transport(datagram_bytes: usize) -> Result<Arc<TransportConfig>, Failure> {
     Ok(Arc::new(config))
 }
 
-/// AES-256-GCM and nothing else.
+/// Returns a provider of AES-256-GCM and nothing else.
 fn provider() -> Arc<CryptoProvider> {
     let cipher_suites = vec![cipher_suite::TLS13_AES_256_GCM_SHA384];
     Arc::new(CryptoProvider { cipher_suites, ..default_provider() })
 }
 
-/// What QUIC seals the first datagrams with, before there are keys.
+/// Returns the cipher with which QUIC seals the first datagrams, before there are keys.
 fn initial() -> Result<Suite, Failure> {
     let suite = cipher_suite::TLS13_AES_128_GCM_SHA256.tls13();
     Ok(suite.and_then(|suite| suite.quic_suite()).ok_or("no suite for the first datagrams")?)

@@ -93,7 +93,7 @@ fn send(
     })?
 }
 
-/// Goodput of WRITEs of `message_bytes`, in Gbit/s.
+/// Measures the goodput of WRITEs of `message_bytes`, in Gbit/s.
 ///
 /// # Errors
 /// The sockets', or an end that gave up.
@@ -107,7 +107,7 @@ pub fn writes(setting: Setting, message_bytes: usize, span: Duration) -> Result<
     })
 }
 
-/// Bytes a second that two sockets pass between two threads, in bursts, of datagrams that nobody seals,
+/// Measures what two sockets pass between two threads, in bursts, of datagrams that nobody seals,
 /// answers or keeps: what the system takes for itself. Gbit/s.
 ///
 /// # Errors

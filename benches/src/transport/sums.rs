@@ -37,7 +37,7 @@ struct Contribution {
     open: Box<dyn FnMut() -> Result<Opened, Failure>>,
 }
 
-/// Goodput of SUMs under a scheme, in Gbit/s of ciphertext: contributions of 300,000 values, sealed beforehand,
+/// Measures the goodput of SUMs under a scheme, in Gbit/s of ciphertext: contributions of 300,000 values, sealed beforehand,
 /// added by the threads that also receive, open and digest them.
 ///
 /// # Errors
@@ -67,7 +67,7 @@ pub fn sums(setting: Setting, scheme: Scheme, span: Duration) -> Result<f64, Fai
     added(setting, Contribution { stream: stream.into(), open }, span)
 }
 
-/// Goodput of SUMs of what Paillier with a modulus of 1024 bits would send, in Gbit/s: numbers of 2048 bits, added
+/// Measures the goodput of SUMs of what Paillier with a modulus of 1024 bits would send, in Gbit/s: numbers of 2048 bits, added
 /// by one product each modulo one of as many bits. It protects nothing: only for comparison with papers.
 ///
 /// # Errors
@@ -154,7 +154,7 @@ impl Accumulator for Products {
     }
 }
 
-/// Goodput of a contribution that many contribute, again and again.
+/// Measures the goodput of a contribution that many contribute, again and again.
 fn added(setting: Setting, mut contribution: Contribution, span: Duration) -> Result<f64, Failure> {
     let Pair { mut waits, contacts, node } = Pair::new(setting)?;
     let region_bytes = contribution.stream.len() * usize::from(CONTRIBUTORS);
@@ -193,7 +193,7 @@ fn added(setting: Setting, mut contribution: Contribution, span: Duration) -> Re
 /// A datagram's first chunk, its offset and its bytes.
 type Datagram = (u32, u64, Bytes);
 
-/// As many whole chunks to a datagram as fit.
+/// Cuts chunks into datagrams, as many whole ones to each as fit.
 fn cut(chunks: &dyn ChunkLayout, stream: &Bytes, limit: usize) -> Vec<Datagram> {
     let start = |chunk: u32| chunks.chunk_offset(chunk) as usize;
     let end = |chunk: u32| start(chunk) + chunks.chunk_bytes(chunk);
