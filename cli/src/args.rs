@@ -426,7 +426,7 @@ pub(crate) struct Wire {
     /// Pipelines, each with sockets and a thread of its own: as many as there are cores to spare. Those of a server
     /// listen at its port and the ones after it
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=16))]
-    pub(crate) engines: u16,
+    pub(crate) pipelines: u16,
     /// Ask the sockets over and over instead of sleeping: a core's worth of time for some microseconds less
     #[arg(long)]
     pub(crate) poll: bool,

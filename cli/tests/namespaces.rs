@@ -77,7 +77,7 @@ impl Round {
             "--key keys/public.json --identity keys/server.identity --allow keys/clients.allow";
         let engines = if self.relay.is_some() { 1 } else { 2 };
         let words = format!(
-            "serve {keys} --clients {CLIENTS} --listen {SERVER} --engines {engines} --json"
+            "serve {keys} --clients {CLIENTS} --listen {SERVER} --pipelines {engines} --json"
         );
         let mut server = self.place.start_by(&self.net.server(), &words);
         server.event("listening");
@@ -90,7 +90,7 @@ impl Round {
         let (to, engines) =
             if self.relay.is_some() { (RELAY, 1) } else { (SERVER, 1 + client % 3) };
         let words =
-            format!("join {files} --server {to} --engines {engines} {nodes} --client {client}");
+            format!("join {files} --server {to} --pipelines {engines} {nodes} --client {client}");
         self.place.start_by(&self.net.client(client), &words)
     }
 

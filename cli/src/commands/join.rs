@@ -33,8 +33,8 @@ pub(crate) fn run(args: &Join) -> Result<(), Failure> {
         let text = format!("--paths {paths} --split {split}: no more than {MAX_PATHS} in all");
         return Err(Failure::Misuse(text));
     }
-    let Wire { datagram: datagram_bytes, engines, poll } = wire;
-    let ways = federation::Ways { engines, paths, flows: split, poll, datagram_bytes };
+    let Wire { datagram: datagram_bytes, pipelines, poll } = wire;
+    let ways = federation::Ways { engines: pipelines, paths, flows: split, poll, datagram_bytes };
     let update = files::read_update(&args.input)?;
     let spool = args.spool.clone().unwrap_or_else(|| {
         let mut name = OsString::from(&args.out);
