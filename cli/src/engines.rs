@@ -9,14 +9,15 @@ use ciphergram_accel::{
 
 use crate::args::EngineName;
 
-/// The engine of this name. Where a GPU is asked for and there is none, the CPU. A log line says which it is.
+/// Returns the engine of this name, or the CPU where a GPU is asked for and there is none. A log
+/// line names it.
 pub(crate) fn engine(name: EngineName) -> Arc<dyn Engine> {
     let cpu = Arc::new(CpuEngine::new());
     let engine: Arc<dyn Engine> = match name {
         EngineName::Cpu => cpu,
         EngineName::Reference => Arc::new(ReferenceEngine),
         EngineName::Gpu => match gpu() {
-            Ok(gpu) => Arc::new(Scheduler::preferring(vec![gpu], cpu, tell)),
+            Ok(gpu) => Arc::new(Scheduler::preferring(vec![gpu], cpu, log)),
             Err(why) => {
                 tracing::warn!("programs run on the CPU: {why}");
                 cpu
@@ -24,22 +25,23 @@ pub(crate) fn engine(name: EngineName) -> Arc<dyn Engine> {
         },
         EngineName::Auto => Arc::new(OnDemand::new(cpu, |cpu| share(cpu, gpu().and_then(real)))),
     };
-    told(engine)
+    logged(engine)
 }
 
-/// The engine `auto` with all that there is to choose from, whether there is work for it or not.
+/// Returns the engine `auto` over all engines that are present, without waiting for work.
 pub(crate) fn auto() -> Arc<dyn Engine> {
     share(Arc::new(CpuEngine::new()), gpu())
 }
 
-/// No adapter that is a program: on the CPU's own cores it is many times slower, and to learn how many takes seconds.
+/// Refuses an adapter that is emulated: it runs on the CPU's own cores, many times slower, and to
+/// measure that takes seconds.
 fn real(gpu: Arc<dyn Engine>) -> Result<Arc<dyn Engine>, String> {
     if gpu.is_emulated() { Err(format!("{} is a program", gpu.describe())) } else { Ok(gpu) }
 }
 
 fn share(cpu: Arc<dyn Engine>, gpu: Result<Arc<dyn Engine>, String>) -> Arc<dyn Engine> {
-    told(match gpu {
-        Ok(gpu) => Arc::new(Scheduler::measuring(vec![gpu], cpu, tell)),
+    logged(match gpu {
+        Ok(gpu) => Arc::new(Scheduler::measuring(vec![gpu], cpu, log)),
         Err(why) => {
             tracing::info!("programs run on the CPU: {why}");
             cpu
@@ -47,13 +49,13 @@ fn share(cpu: Arc<dyn Engine>, gpu: Result<Arc<dyn Engine>, String>) -> Arc<dyn 
     })
 }
 
-fn told(engine: Arc<dyn Engine>) -> Arc<dyn Engine> {
+fn logged(engine: Arc<dyn Engine>) -> Arc<dyn Engine> {
     tracing::info!("engine {}: {}", engine.name(), engine.describe());
     engine
 }
 
-/// A line of the log.
-fn tell(event: Event<'_>) {
+/// Writes a scheduler's event to the log.
+fn log(event: Event<'_>) {
     match event {
         Event::Unsupported { program, engine, step } => {
             tracing::warn!("{program} does not run on engine {engine}: it has no step {step}");
@@ -71,7 +73,7 @@ fn tell(event: Event<'_>) {
     }
 }
 
-/// The GPU engine.
+/// Returns the GPU engine.
 #[cfg(feature = "gpu")]
 fn gpu() -> Result<Arc<dyn Engine>, String> {
     let engine = ciphergram_accel::GpuEngine::new().map_err(|why| why.to_string())?;
@@ -83,7 +85,7 @@ fn gpu() -> Result<Arc<dyn Engine>, String> {
     Err("this ciphergram was built without the feature gpu".into())
 }
 
-/// The GPU engine over its other prelude, where the adapter can take both.
+/// Returns the GPU engine over its other prelude, where the adapter can take both.
 #[cfg(feature = "gpu")]
 pub(crate) fn split_gpu() -> Option<Arc<dyn Engine>> {
     use ciphergram_accel::{GpuEngine, gpu::Prelude};
@@ -96,7 +98,7 @@ pub(crate) fn split_gpu() -> Option<Arc<dyn Engine>> {
     None
 }
 
-/// Why there is no GPU engine, if there is none.
+/// Returns why there is no GPU engine, if there is none.
 pub(crate) fn gpu_absence() -> Option<String> {
     gpu().err()
 }

@@ -1,4 +1,4 @@
-//! An engine that counts what another one multiplies.
+//! An engine that counts the multiplications of another.
 
 use std::sync::{
     Arc,
@@ -7,8 +7,8 @@ use std::sync::{
 
 use ciphergram_accel::{Engine, Operand, Program, Ring, RunError};
 
-/// Runs programs on another engine. Inside [`Metered::count`] it sums the multiply instructions that
-/// they issue; outside it only hands them on, so that times are the other engine's.
+/// Runs programs on another engine. Inside [`Metered::count`] it sums the multiply instructions
+/// that they issue; outside it only passes them on, so that times are the other engine's.
 pub(crate) struct Metered {
     inner: Arc<dyn Engine>,
     counting: AtomicBool,
@@ -22,8 +22,8 @@ impl Metered {
         Self { inner, counting, total: AtomicU64::new(0), unknown }
     }
 
-    /// Does `work`; gives also the multiply instructions of all that ran, if the engine knows. One
-    /// call at a time.
+    /// Runs `work`, and returns also the multiply instructions of its programs, if the engine
+    /// counts them. One call at a time.
     pub(crate) fn count<T>(&self, work: impl FnOnce() -> T) -> (T, Option<u64>) {
         self.total.store(0, Relaxed);
         self.unknown.store(false, Relaxed);
