@@ -391,7 +391,7 @@ pub(crate) struct Join {
     #[arg(long, default_value = "30", value_parser = seconds, value_name = "SECONDS")]
     pub(crate) wait: Duration,
     #[command(flatten)]
-    pub(crate) ways: Ways,
+    pub(crate) path_config: PathConfig,
     /// Also write every datagram to this file, for Wireshark; payloads stay sealed
     #[arg(long, value_name = "FILE")]
     pub(crate) capture: Option<PathBuf>,
@@ -404,7 +404,7 @@ pub(crate) struct Join {
 
 /// The paths of datagrams to the aggregator.
 #[derive(Args, Clone, Copy)]
-pub(crate) struct Ways {
+pub(crate) struct PathConfig {
     /// Source ports to spray datagrams over, so that they take different paths through a network
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=16))]
     pub(crate) paths: u16,

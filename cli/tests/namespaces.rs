@@ -47,8 +47,8 @@ struct Round {
     brought: Vec<Vec<f64>>,
     server_key: String,
     begin: Instant,
-    /// Whoever ends with the round: killed before their namespaces go. None where clients find the
-    /// aggregator itself, and everyone has several engines.
+    /// The relay, killed before its namespace goes. None where clients find the aggregator
+    /// itself, and everyone has several pipelines.
     relay: Option<Process>,
 }
 
@@ -75,9 +75,9 @@ impl Round {
     fn serve(&self) -> Process {
         let keys =
             "--key keys/public.json --identity keys/server.identity --allow keys/clients.allow";
-        let engines = if self.relay.is_some() { 1 } else { 2 };
+        let pipelines = if self.relay.is_some() { 1 } else { 2 };
         let words = format!(
-            "serve {keys} --clients {CLIENTS} --listen {SERVER} --pipelines {engines} --json"
+            "serve {keys} --clients {CLIENTS} --listen {SERVER} --pipelines {pipelines} --json"
         );
         let mut server = self.place.start_by(&self.net.server(), &words);
         server.event("listening");
@@ -87,10 +87,10 @@ impl Round {
     fn join(&self, client: usize) -> Process {
         let nodes = format!("--identity keys/client.identity --server-key {}", self.server_key);
         let files = format!("--key keys/secret.json --in g{client} --out mean{client} {CLIP}");
-        let (to, engines) =
+        let (to, pipelines) =
             if self.relay.is_some() { (RELAY, 1) } else { (SERVER, 1 + client % 3) };
         let words =
-            format!("join {files} --server {to} --pipelines {engines} {nodes} --client {client}");
+            format!("join {files} --server {to} --pipelines {pipelines} {nodes} --client {client}");
         self.place.start_by(&self.net.client(client), &words)
     }
 
@@ -195,7 +195,7 @@ fn namespaces_lose_the_aggregator_and_its_successor_sums_the_same() {
 }
 
 #[test]
-fn namespaces_lose_and_mark_what_several_engines_exchange() {
+fn namespaces_lose_and_mark_what_several_pipelines_exchange() {
     let Some(round) = Round::new(LONGER, true) else { return };
     let mut server = round.serve();
     let mut clients: Vec<_> = (0..CLIENTS).map(|i| round.join(i)).collect();
@@ -203,5 +203,5 @@ fn namespaces_lose_and_mark_what_several_engines_exchange() {
     clients[0].kill();
     clients[0] = round.join(0);
     assert_eq!(server.event("resumed")["client"], 0);
-    round.end("paillier-2048, two engines, a client killed and started again", server, clients);
+    round.end("paillier-2048, two pipelines, a client killed and started again", server, clients);
 }

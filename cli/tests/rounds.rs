@@ -90,9 +90,9 @@ fn ranges_may_be_shared_beforehand() {
     whole_round("paillier-2048", [1, 1, 1], true);
 }
 
-/// Datagrams by several ways, messages by one of several, and neither end asleep.
+/// Datagrams by several paths, messages by one of several, and neither end asleep.
 #[test]
-fn clients_may_send_by_several_ways() {
+fn clients_may_send_by_several_paths() {
     let place = Place::with_key("ckks-sum", 3);
     let brought = Brought::new((4..7).map(mixed).collect(), &[1, 1, 1], power_of_two);
     bring(&place, &brought.clients);

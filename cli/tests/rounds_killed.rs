@@ -27,7 +27,7 @@ use ciphergram_nic::{
     Driver,
     federation::nodes::{read_identity, read_node},
     proto::Config,
-    round::{Contributor, ContributorConfig, ContributorEvent, Layout},
+    round::{Contributor, ContributorConfig, ContributorEvent, SumLayout},
     wire::UdpWire,
 };
 use place::{Place, Process};
@@ -271,7 +271,7 @@ fn leaves_after(place: &Place, address: &str, count: u32) {
         while let Some(event) = node.poll_event() {
             counted += u32::from(matches!(event, ContributorEvent::Counted { .. }));
             if matches!(event, ContributorEvent::Opened(_)) {
-                let layout = Layout { chunks: chunks.count(), sum_bytes: chunks.bytes_of(0) };
+                let layout = SumLayout { chunks: chunks.count(), sum_bytes: chunks.bytes_of(0) };
                 node.accept(now, layout).unwrap();
                 open = true;
             }

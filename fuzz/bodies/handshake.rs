@@ -8,7 +8,7 @@ use std::{net::SocketAddr, num::NonZeroU32, time::Duration};
 
 use ciphergram_nic::proto::{
     Config, Endpoint, Event, Identity, NodeId, Peer, Time,
-    endpoint::{MAX_GREETINGS, MAX_PEERS, MAX_UNCONFIRMED},
+    endpoint::{MAX_HANDSHAKE_DATAGRAMS, MAX_PEERS, MAX_UNCONFIRMED},
 };
 
 /// Bytes of a script that are looked at, so that a run stays short.
@@ -73,24 +73,24 @@ impl World {
     }
 
     fn check(&self) {
-        let census = self.ends[TRIED].census();
+        let usage = self.ends[TRIED].usage();
         assert_eq!(self.ends[TRIED].links_to(node(STRANGER)), 0, "a link for a stranger");
         // One for each process of node 2, and one that is not confirmed to be the same.
         let processes = self.starts as usize + 1;
-        assert!(census.links <= processes.min(MAX_PEERS), "{census:?} of {processes} processes");
-        assert!(census.unconfirmed <= MAX_UNCONFIRMED, "{census:?}");
+        assert!(usage.links <= processes.min(MAX_PEERS), "{usage:?} of {processes} processes");
+        assert!(usage.unconfirmed <= MAX_UNCONFIRMED, "{usage:?}");
         // The present session, the one before, one offered, a handshake under way.
-        assert!(census.sessions <= 4 * census.links, "{census:?}");
-        assert!(census.greetings <= MAX_GREETINGS, "{census:?}");
+        assert!(usage.sessions <= 4 * usage.links, "{usage:?}");
+        assert!(usage.handshakes <= MAX_HANDSHAKE_DATAGRAMS, "{usage:?}");
         for end in &self.ends[..STRANGER] {
-            assert!(end.census().links <= processes + 1, "{:?}", end.census());
+            assert!(end.usage().links <= processes + 1, "{:?}", end.usage());
         }
     }
 
     /// Everything that an end has to say: remembered, and delivered or lost.
     fn speak(&mut self, from: usize, arrives: bool) {
         let mut bytes = vec![];
-        for _ in 0..2 * MAX_GREETINGS {
+        for _ in 0..2 * MAX_HANDSHAKE_DATAGRAMS {
             let Some(to) = self.ends[from].poll_transmit(self.now, &mut bytes) else { return };
             let bytes = std::mem::take(&mut bytes);
             if bytes.get(3).is_some_and(|code| *code >= 16) {
@@ -210,7 +210,7 @@ impl World {
                 }
             }
         }
-        panic!("node 2 no longer gets through: {:?}", self.ends[TRIED].census());
+        panic!("node 2 no longer gets through: {:?}", self.ends[TRIED].usage());
     }
 }
 

@@ -14,8 +14,8 @@ use std::{
 };
 
 use ciphergram_nic::proto::{
-    Config, Endpoint, Event, Geometry, Identity, MESSAGE_WINDOW, MessageId, NodeId, Peer, Refusal,
-    Stretch, SumConfig, SumRegion, Summer, Time,
+    Accumulator, ChunkLayout, Config, Endpoint, Event, Identity, MESSAGE_WINDOW, MessageId, NodeId,
+    Peer, Refusal, Shard, SumConfig, SumRegion, Time,
 };
 
 /// Bytes of a script that are looked at, so that a run stays short.
@@ -51,7 +51,7 @@ impl Script<'_> {
 /// Chunks of one length.
 struct Cut;
 
-impl Geometry for Cut {
+impl ChunkLayout for Cut {
     fn chunk_count(&self) -> u32 {
         CHUNKS
     }
@@ -69,7 +69,7 @@ struct Ledger(Arc<Mutex<Vec<Added>>>);
 
 type Added = (u32, [u8; 2]);
 
-impl Summer for Ledger {
+impl Accumulator for Ledger {
     fn check(&mut self, _: Range<u32>, _: &[u8]) -> Result<(), Refusal> {
         Ok(())
     }
@@ -142,17 +142,17 @@ impl End {
             INBOX => endpoint.register_inbox(rkey, INBOX_BYTES),
             SUM => {
                 self.ledger = Ledger::default();
-                let stretches = [0..CHUNKS / 2, CHUNKS / 2..CHUNKS].map(|chunks| {
-                    let summer = Box::new(self.ledger.clone());
-                    Stretch { chunks, summer }
+                let shards = [0..CHUNKS / 2, CHUNKS / 2..CHUNKS].map(|chunks| {
+                    let accumulator = Box::new(self.ledger.clone());
+                    Shard { chunks, accumulator }
                 });
                 let config = SumConfig {
                     round: 5,
                     contributors: CONTRIBUTORS,
                     target: 2,
                     digest_key: [9; 32],
-                    geometry: Box::new(Cut),
-                    stretches: stretches.into(),
+                    layout: Box::new(Cut),
+                    shards: shards.into(),
                 };
                 let region = SumRegion::new(config).expect("any key is a key");
                 endpoint.register_sum(rkey, region)
@@ -360,10 +360,10 @@ impl World {
             while let Some(event) = self.ends[end].endpoint.poll_event() {
                 self.look_at(end, event);
             }
-            let census = self.ends[end].endpoint.census();
+            let usage = self.ends[end].endpoint.usage();
             let processes = self.starts as usize + 2;
-            assert!(census.links <= processes && census.sessions <= 4 * census.links, "{census:?}");
-            assert!(census.held_bytes <= HELD_BYTES, "{census:?}");
+            assert!(usage.links <= processes && usage.sessions <= 4 * usage.links, "{usage:?}");
+            assert!(usage.held_bytes <= HELD_BYTES, "{usage:?}");
             assert!(self.ends[end].waiting.len() <= 2 * MESSAGE_WINDOW as usize);
         }
     }

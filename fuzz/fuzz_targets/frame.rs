@@ -10,7 +10,7 @@ use std::sync::{Arc, LazyLock};
 use ciphergram_accel::{CpuEngine, Engine};
 use ciphergram_he::{
     Contribution, OpenedSum, SecretKey, Sum,
-    exchange::{Announcement, Charter},
+    exchange::{Announcement, RoundTerms},
     frame::Frame,
     keys::AnyKey,
 };
@@ -40,7 +40,7 @@ static ENGINE: LazyLock<Arc<CpuEngine>> = LazyLock::new(Arc::default);
 fn read(bytes: &[u8], known: &Known) {
     let (key, engine) = (known.key.public(), || ENGINE.clone() as Arc<dyn Engine>);
     let _ = Announcement::from_bytes(bytes, key);
-    let _ = Charter::from_bytes(bytes, key);
+    let _ = RoundTerms::from_bytes(bytes, key);
     let mut sums = vec![];
     sums.extend(Sum::from_bytes(bytes, key));
     if let Ok(contribution) = Contribution::from_bytes(bytes, key) {

@@ -1,4 +1,4 @@
-//! What is said before a round: each client's announcement, and the charter that answers them.
+//! What is said before a round: each client's announcement, and the round terms that answer them.
 //!
 //! A client either holds a ranges file, the same as everyone's, or proposes its own: the largest
 //! magnitude of each tensor rounded up to a power of two, and its weight. **A proposal reveals just
@@ -70,14 +70,14 @@ impl Announcement {
 
 /// What an aggregator answers when a round opens.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Charter {
+pub struct RoundTerms {
     /// What everyone quantises over.
     pub agreement: Agreement,
     /// The participants' numbers and seeds, ascending by number.
     pub participants: Vec<(u16, Seed)>,
 }
 
-impl Charter {
+impl RoundTerms {
     /// Joins announcements, given with their clients' numbers.
     ///
     /// If any agreement is settled, all settled ones must be the same and it holds for everyone;
@@ -119,7 +119,7 @@ impl Charter {
     /// The frame.
     #[must_use]
     pub fn to_bytes(&self, key: &PublicKey) -> Vec<u8> {
-        frame::seal(Kind::Charter, key, 4096, |w| {
+        frame::seal(Kind::RoundTerms, key, 4096, |w| {
             w.u16(self.participants.len() as u16);
             for (number, seed) in &self.participants {
                 w.u16(*number);
@@ -135,7 +135,7 @@ impl Charter {
     /// Its form, kind, scheme, parameters or key are not as they should be, or it lists more
     /// participants than the key admits.
     pub fn from_bytes(bytes: &[u8], key: &PublicKey) -> Result<Self, Error> {
-        let mut r = Reader(frame::open(bytes, Kind::Charter, key)?.body);
+        let mut r = Reader(frame::open(bytes, Kind::RoundTerms, key)?.body);
         let (found, admitted) = (usize::from(r.u16()?), key.parameters().clients() as usize);
         if found > admitted {
             return Err(Error::TooManyContributors { found, admitted });

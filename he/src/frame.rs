@@ -39,11 +39,11 @@ pub enum Kind {
     /// What a client says when it joins a round.
     Announcement = 3,
     /// What an aggregator answers when a round opens.
-    Charter = 4,
+    RoundTerms = 4,
 }
 
 impl Kind {
-    const ALL: [Self; 4] = [Self::Contribution, Self::Sum, Self::Announcement, Self::Charter];
+    const ALL: [Self; 4] = [Self::Contribution, Self::Sum, Self::Announcement, Self::RoundTerms];
 
     /// The name for people.
     #[must_use]
@@ -52,7 +52,7 @@ impl Kind {
             Self::Contribution => "contribution",
             Self::Sum => "sum",
             Self::Announcement => "announcement",
-            Self::Charter => "charter",
+            Self::RoundTerms => "round terms",
         }
     }
 }

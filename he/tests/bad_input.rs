@@ -9,7 +9,7 @@ use ciphergram_he::{
     Agreement, Contribution, Dtype, Error, PublicKey, Quantised, Sealer, SecretKey, Sum,
     TensorSpec, codec,
     error::CiphertextFault,
-    exchange::{Announcement, Charter},
+    exchange::{Announcement, RoundTerms},
     frame::{Frame, FrameError},
     keys::AnyKey,
     params::{Literal, Scheme},
@@ -127,7 +127,7 @@ fn sums_refuse_by_name() {
 }
 
 #[test]
-fn charters_join_what_can_be_joined() {
+fn round_terms_join_what_can_be_joined() {
     let tensors = || vec![spec("a", &[2])];
     let announce = |settled, range, weight| Announcement {
         seed: Ticket::draw().unwrap().seed(),
@@ -135,24 +135,24 @@ fn charters_join_what_can_be_joined() {
         agreement: agreement(tensors(), range, weight),
     };
     let open =
-        Charter::join(&[(1, announce(false, 0.5, 3)), (0, announce(false, 2.0, 2))]).unwrap();
+        RoundTerms::join(&[(1, announce(false, 0.5, 3)), (0, announce(false, 2.0, 2))]).unwrap();
     assert_eq!((open.agreement.ranges(), open.agreement.max_weight()), (&[2.0][..], 3));
     assert_eq!(open.participants.iter().map(|p| p.0).collect::<Vec<_>>(), [0, 1]);
     let mixed =
-        Charter::join(&[(0, announce(false, 9.0, 4)), (1, announce(true, 1.0, 4))]).unwrap();
+        RoundTerms::join(&[(0, announce(false, 9.0, 4)), (1, announce(true, 1.0, 4))]).unwrap();
     assert_eq!((mixed.agreement.ranges(), mixed.agreement.max_weight()), (&[1.0][..], 4));
-    let heavy = Charter::join(&[(0, announce(true, 1.0, 4)), (1, announce(false, 9.0, 5))]);
+    let heavy = RoundTerms::join(&[(0, announce(true, 1.0, 4)), (1, announce(false, 9.0, 5))]);
     let expected = "client 1: weight 5 is not from 1 to the agreed largest, 4";
     assert_eq!(heavy.unwrap_err().to_string(), expected);
     let (one, two) = (announce(true, 1.0, 1), announce(true, 1.0, 1));
     let same = Announcement { seed: one.seed, ..two.clone() };
-    let error = Charter::join(&[(0, one), (3, two), (4, same)]).unwrap_err().to_string();
+    let error = RoundTerms::join(&[(0, one), (3, two), (4, same)]).unwrap_err().to_string();
     assert!(error.starts_with("client 4: the same contribution was given twice"), "{error}");
-    let error = Charter::join(&[(0, announce(true, 1.0, 1)), (4, announce(true, 2.0, 1))]);
+    let error = RoundTerms::join(&[(0, announce(true, 1.0, 1)), (4, announce(true, 2.0, 1))]);
     assert!(error.unwrap_err().to_string().starts_with("client 4: the clipping ranges differ"));
     let key = key(3, 16);
     let bytes = open.to_bytes(key.public());
-    assert_eq!(Charter::from_bytes(&bytes, key.public()), Ok(open));
+    assert_eq!(RoundTerms::from_bytes(&bytes, key.public()), Ok(open));
 }
 
 #[test]
@@ -255,7 +255,7 @@ proptest! {
         let _ = Contribution::from_bytes(&bytes, key.public());
         let _ = Sum::from_bytes(&bytes, key.public());
         let _ = Announcement::from_bytes(&bytes, key.public());
-        let _ = Charter::from_bytes(&bytes, key.public());
+        let _ = RoundTerms::from_bytes(&bytes, key.public());
     }
 
     /// Random text is no key.

@@ -10,7 +10,7 @@ mod frames;
 
 use ciphergram_he::{
     Contribution, Error, OpenedSum, Sum,
-    exchange::{Announcement, Charter},
+    exchange::{Announcement, RoundTerms},
     frame::Frame,
 };
 use frames::{Seeds, both_rings, engine, vouch};
@@ -118,7 +118,7 @@ fn sum_of(seeds: &Seeds, frames: &[&[u8]]) -> Result<Sum, Error> {
 fn read(seeds: &Seeds, bytes: &[u8]) -> Option<Reached> {
     let key = seeds.public();
     let _ = Announcement::from_bytes(bytes, key);
-    let _ = Charter::from_bytes(bytes, key);
+    let _ = RoundTerms::from_bytes(bytes, key);
     let Ok(frame) = Frame::parse(bytes) else { return Some(Reached::NoFrame) };
     let (contribution, sum) = (Contribution::from_frame(&frame), Sum::from_frame(&frame));
     (contribution.is_err() && sum.is_err()).then_some(Reached::NoBody)

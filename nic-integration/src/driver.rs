@@ -91,7 +91,7 @@ impl<W: Wire> Driver<W> {
         }
     }
 
-    /// A driver of another wire, with the same clock: for another engine of the same endpoint.
+    /// A driver of another wire, with the same clock: for another pipeline of the same endpoint.
     pub fn beside<V: Wire>(&self, wire: V) -> Driver<V> {
         Driver { origin: self.origin, polling: self.polling, ..Driver::new(wire) }
     }

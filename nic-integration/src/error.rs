@@ -47,23 +47,23 @@ pub enum NicError {
         /// The size asked for.
         bytes: usize,
     },
-    /// Stretches of chunks that do not cover a sum, one after the other, companions together.
-    #[error("the stretches of chunks to sum do not follow one another over all of them")]
-    Stretches,
-    /// No engine, or more than there may be.
-    #[error("{engines} engines are not possible: from 1 to {most}")]
-    Engines {
-        /// Engines asked for.
-        engines: u16,
+    /// Shards of chunks that do not cover a sum, one after the other, group together.
+    #[error("the shards of chunks to sum do not follow one another over all of them")]
+    Shards,
+    /// No pipeline, or more than there may be.
+    #[error("{pipelines} pipelines are not possible: from 1 to {most}")]
+    Pipelines {
+        /// Pipelines asked for.
+        pipelines: u16,
         /// The most that is allowed.
         most: u16,
     },
-    /// Engines that nobody could be told of, or ports of none.
-    #[error("{ports} further ports are told of, and there are {engines} engines")]
+    /// Pipelines that nobody could be told of, or ports of none.
+    #[error("{ports} further ports are told of, and there are {pipelines} pipelines")]
     Ports {
-        /// Engines asked for.
-        engines: u16,
-        /// Ports told of, without the first engine's.
+        /// Pipelines asked for.
+        pipelines: u16,
+        /// Ports told of, without the first pipeline's.
         ports: usize,
     },
     /// No path to a peer, or more than there may be.

@@ -14,7 +14,7 @@ pub mod spool;
 
 use std::{net::SocketAddr, num::NonZeroU32, path::PathBuf};
 
-pub use client::{Client, ClientKey, Participation, RoundResult, Ways};
+pub use client::{Client, ClientKey, Participation, PathConfig, RoundResult};
 pub use job::SumJob;
 pub use nodes::Allowed;
 pub use server::{Observation, Progress, Server, ServerConfig};

@@ -6,7 +6,7 @@
 //! | module | is | knows |
 //! |---|---|---|
 //! | [`proto`] | the protocol as a pure state machine: datagrams, regions, reliability, the exactly-once sum | time as a value; no clock, socket, thread or unseeded randomness |
-//! | [`round`] | rounds over it: join, open, contribute, close, deliver; equally pure | no scheme: hello, charter and chunks are bytes for a [`Job`](round::Job) and a [`Summer`](proto::Summer) |
+//! | [`round`] | rounds over it: join, open, contribute, close, deliver; equally pure | no scheme: hello, round terms and chunks are bytes for a [`Job`](round::Job) and a [`Accumulator`](proto::Accumulator) |
 //! | [`sim`] | a network on virtual time with seeded faults | any [`Node`] |
 //! | [`wire`] | UDP, and capturing what passes to a file | bytes and addresses |
 //! | [`relay`] | a switch between real sockets that loses, trims and delays, from one seed | how long a header is |
@@ -28,7 +28,6 @@
 //!
 //! No byte streams, no ordering, no connections. No secret key is ever held on the summing side.
 
-mod crew;
 pub mod driver;
 mod error;
 pub mod federation;
@@ -37,10 +36,11 @@ pub mod proto;
 pub mod relay;
 pub mod round;
 pub mod sim;
+mod threads;
 pub mod wire;
 
-pub use crew::Crew;
 pub use driver::Driver;
 pub use error::NicError;
 pub use node::Node;
 pub use proto::Refusal;
+pub use threads::PipelineThreads;

@@ -1,6 +1,6 @@
 //! What a driver or a simulation needs to know of a state machine.
 
-use crate::proto::{Endpoint, Engine, Origin, Route, Time};
+use crate::proto::{Endpoint, Origin, Pipeline, Route, Time};
 
 /// A state machine between a wire and a clock; events are each machine's own.
 pub trait Node {
@@ -38,7 +38,7 @@ impl Node for Endpoint {
     }
 }
 
-impl Node for Engine {
+impl Node for Pipeline {
     fn handle_datagram(&mut self, now: Time, from: Origin, bytes: &mut [u8]) {
         Self::handle_datagram(self, now, from, bytes);
     }

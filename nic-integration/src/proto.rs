@@ -1,18 +1,21 @@
 //! The protocol as a pure state machine: no clock, no socket, no thread, no unseeded randomness.
 //!
-//! Bytes and times go in, bytes, times and events come out, so one seed reproduces a whole world
-//! (see `sim`). Engines may be driven on threads of their own; driven on one they are as reproducible. The specification is `PROTOCOL.md`; comments cite its clauses.
+//! Bytes and times go in; bytes, times and events come out. One seed therefore reproduces a whole
+//! world (see `sim`). Pipelines may be driven on threads of their own; driven on one thread, they
+//! are reproducible too. The specification is `PROTOCOL.md`; comments cite its clauses.
 
+pub mod accumulator;
 pub mod ack;
+pub mod channel;
 pub mod datagram;
 pub mod endpoint;
-pub mod engine;
 pub mod event;
-pub mod lane;
 pub mod link;
+mod lock;
 mod outbox;
 pub mod pace;
 pub mod path;
+pub mod pipeline;
 pub mod receiver;
 mod region;
 pub mod secure;
@@ -20,19 +23,18 @@ pub mod sender;
 mod shared;
 pub mod stats;
 pub mod sum;
-pub mod summer;
 pub mod time;
 
+pub use accumulator::{Accumulator, ChunkLayout, Shard};
 pub use ack::Refusal;
 pub use datagram::{Header, Opcode};
-pub use endpoint::{Census, Config, Endpoint};
-pub use engine::Engine;
+pub use endpoint::{Config, Endpoint, Usage};
 pub use event::{Cause, Event, MessageId, Peer};
 pub use outbox::MESSAGE_WINDOW;
 pub use path::{Origin, Route};
+pub use pipeline::Pipeline;
 pub use secure::{Identity, NodeId, Suite};
-pub use shared::{Bell, MAX_ENGINES};
+pub use shared::MAX_PIPELINES;
 pub use stats::{Stats, Traffic};
 pub use sum::{SumConfig, SumRegion};
-pub use summer::{Geometry, Stretch, Summer};
 pub use time::Time;

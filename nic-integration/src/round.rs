@@ -1,25 +1,27 @@
-//! Rounds: who contributes, what is summed, when it ends (PROTOCOL §7). Pure, like
-//! [`proto`](crate::proto), and ignorant of schemes: hello and charter are bytes that a [`Job`]
-//! and the contributor's owner understand.
+//! Rounds: joining, opening, contributing, closing, delivering (PROTOCOL §7). Pure, like
+//! [`proto`](crate::proto), and ignorant of schemes: hello and terms are bytes that a [`Job`] and
+//! the contributor's owner understand.
 
 pub mod aggregator;
 pub mod contributor;
-mod gathering;
 pub mod message;
 mod open;
+mod pending;
+mod rkey;
 
 use std::collections::BTreeMap;
 
-use crate::proto::{Geometry, Stretch};
+use crate::proto::{ChunkLayout, Shard};
 
-pub use aggregator::{Aggregator, AggregatorConfig, AggregatorEvent, RoundProgress, RoundSummary};
-pub use contributor::{Contributor, ContributorConfig, ContributorEvent, Layout, Opening};
+pub use aggregator::{Aggregator, AggregatorConfig, AggregatorEvent};
+pub use contributor::{Contributor, ContributorConfig, ContributorEvent, Opening, SumLayout};
 pub use message::{ContributionId, End, JOIN_INBOX, Resume};
+pub use open::{RoundProgress, RoundSummary};
 
-/// What the rounds are about: the scheme's side of an aggregator.
+/// The scheme's side of an aggregator.
 pub trait Job: Send {
-    /// Whether a client may join with this contribution and hello, beside those who joined so far
-    /// (contributor number to hello, the client's own former hello left out).
+    /// Checks that a client may join with this contribution and hello, beside those who joined so
+    /// far (contributor number to hello, the client's own former hello left out).
     ///
     /// # Errors
     ///
@@ -42,10 +44,10 @@ pub trait Job: Send {
 
 /// A round that can begin.
 pub struct Opened {
-    /// What every contributor must know; opaque here.
-    pub charter: Vec<u8>,
-    /// How their contributions are cut.
-    pub geometry: Box<dyn Geometry>,
-    /// Accumulators for the contributors that joined: one stretch of chunks after the other, all of them.
-    pub stretches: Vec<Stretch>,
+    /// The terms that every contributor must know; opaque here.
+    pub terms: Vec<u8>,
+    /// The layout of their contributions.
+    pub layout: Box<dyn ChunkLayout>,
+    /// All chunks, in order, with accumulators for the contributors that joined.
+    pub shards: Vec<Shard>,
 }

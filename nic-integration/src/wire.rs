@@ -6,6 +6,7 @@ pub(crate) mod udp;
 mod waker;
 
 use std::net::SocketAddr;
+use std::task::Waker;
 use std::time::Duration;
 
 use crate::NicError;
@@ -14,7 +15,6 @@ use crate::proto::{Origin, Route};
 pub use capture::{Captured, PcapFile};
 pub use faulty::Faulty;
 pub use udp::{SOCKET_BUFFER_BYTES, UdpWire};
-pub use waker::Waker;
 
 /// The most bytes of a [burst](Wire::send).
 pub const MAX_BURST_BYTES: usize = 65_000;
@@ -56,7 +56,8 @@ pub trait Wire {
         take: &mut dyn FnMut(Origin, &mut [u8]),
     ) -> Result<usize, NicError>;
 
-    /// What ends a wait from another thread.
+    /// Returns what ends the wait of [`receive`](Self::receive) from another thread, or the next one if
+    /// none is going on.
     ///
     /// # Errors
     ///

@@ -10,8 +10,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use ciphergram_nic::proto::{
-    Cause, Config, Endpoint, Event, Geometry, Identity, NodeId, Peer, Refusal, Stretch, SumConfig,
-    SumRegion, Summer, Time,
+    Accumulator, Cause, ChunkLayout, Config, Endpoint, Event, Identity, NodeId, Peer, Refusal,
+    Shard, SumConfig, SumRegion, Time,
 };
 use ciphergram_nic::sim::{Faults, Network};
 use ciphergram_nic::{NicError, Node};
@@ -177,14 +177,14 @@ fn a_withdrawn_region_refuses_the_rest_of_a_message() {
 }
 
 #[test]
-fn what_is_refused_is_never_told_as_done_however_much_there_is() {
+fn what_is_refused_is_never_reported_as_done_however_much_there_is() {
     for seed in 0..20 {
         let mut pair = Pair::new(seed, if seed == 0 { Faults::default() } else { ROUGH });
         pair.ends[1].register_memory(1, 100, None).unwrap();
         let peer = Peer::of(node(2));
         let mut refused = BTreeMap::new();
         for message in 0..500u32 {
-            // Every fourth one has a place to go.
+            // Every fourth one has a target.
             let rkey = if message % 4 == 3 { 1 } else { 9 };
             let id = pair.ends[0].write(Time::ZERO, peer, rkey, 0, pattern(100, 0), None).unwrap();
             refused.insert(id, rkey == 9);
@@ -308,8 +308,8 @@ fn silence_is_given_up_and_a_restart_is_noticed_at_once() {
     assert_eq!(received.len(), 1);
 }
 
-/// Found by fuzzing: the link that was meant for the process before took the place of the one to the
-/// present process, and ids that this one had used came again, answered already.
+/// Found by fuzzing: the link meant for the process before took the place of the one to the present
+/// process, and ids that this one had used came again, answered already.
 #[test]
 fn two_links_that_become_one_use_no_id_twice() {
     let mut pair = Pair::new(1, Faults::default());
@@ -322,11 +322,11 @@ fn two_links_that_become_one_use_no_id_twice() {
     write(&mut pair, 0, Peer::of(node(2)), 1);
     pair.ends[1] = endpoint(2, 23);
     pair.ends[1].register_memory(1, 1, None).unwrap();
-    // The new process speaks first, and is answered.
+    // The new process sends first, and is answered.
     write(&mut pair, 1, Peer::of(node(1)), 0);
     let present = Peer { node: node(2), incarnation: 23 };
     (2..7).for_each(|byte| drop(write(&mut pair, 0, present, byte)));
-    // Whichever runs: by the link to the one before.
+    // To whichever runs: by the link to the process before.
     let [sent, _] = write(&mut pair, 0, Peer::of(node(2)), 7);
     assert!(sent.iter().all(|event| matches!(event, Event::Unreachable { .. })), "{sent:?}");
     for byte in 8..12 {
@@ -349,14 +349,14 @@ fn queues_are_bounded() {
     assert_eq!(big, Err(NicError::MessageTooLong { bytes: 1293, limit: 1292 }));
 }
 
-/// Three chunks, two of them companions.
+/// Three chunks, two of them a group.
 struct Cut;
 
-impl Geometry for Cut {
+impl ChunkLayout for Cut {
     fn chunk_count(&self) -> u32 {
         3
     }
-    fn companions(&self, chunk: u32) -> Range<u32> {
+    fn group(&self, chunk: u32) -> Range<u32> {
         if chunk == 2 { 2..3 } else { 0..2 }
     }
     fn chunk_bytes(&self, chunk: u32) -> usize {
@@ -370,22 +370,22 @@ impl Geometry for Cut {
 /// Adds bytes as integers; remembers every addition.
 struct Ledger(Arc<Mutex<Vec<(u32, u8)>>>);
 
-/// A region of round 4 in two stretches, which closes chunks of two.
+/// A region of round 4 in two shards, which closes chunks of two.
 fn region(contributors: u16, ledger: &Arc<Mutex<Vec<(u32, u8)>>>) -> SumRegion {
-    let stretches =
-        [0..2, 2..3].map(|chunks| Stretch { chunks, summer: Box::new(Ledger(ledger.clone())) });
+    let shards =
+        [0..2, 2..3].map(|chunks| Shard { chunks, accumulator: Box::new(Ledger(ledger.clone())) });
     let config = SumConfig {
         round: 4,
         contributors,
         target: 2,
         digest_key: [8; 32],
-        geometry: Box::new(Cut),
-        stretches: stretches.into(),
+        layout: Box::new(Cut),
+        shards: shards.into(),
     };
     SumRegion::new(config).unwrap()
 }
 
-impl Summer for Ledger {
+impl Accumulator for Ledger {
     fn check(&mut self, _: Range<u32>, payload: &[u8]) -> Result<(), Refusal> {
         if payload.contains(&255) { Err(Refusal::InvalidCiphertext) } else { Ok(()) }
     }
@@ -457,10 +457,9 @@ fn a_sum_adds_whole_datagrams_exactly_once_or_not_at_all() {
     assert_eq!(*ledger.lock().unwrap(), expected);
 }
 
-/// What arrives together is added together, and what is wrong with one datagram is its own sender's
-/// trouble.
+/// Datagrams that arrive together are added together, and a fault of one affects no other.
 #[test]
-fn sums_that_arrive_together_are_told_apart() {
+fn sums_that_arrive_together_are_answered_apart() {
     let mut pair = Pair::new(3, Faults::default());
     let ledger = Arc::new(Mutex::new(Vec::new()));
     let region = region(9, &ledger);
@@ -484,10 +483,10 @@ fn sums_that_arrive_together_are_told_apart() {
             });
             found.expect("an answer to each")
         };
-        let told: Vec<_> = messages.into_iter().map(status).collect();
-        (told, std::mem::take(&mut *ledger.lock().unwrap()))
+        let statuses: Vec<_> = messages.into_iter().map(status).collect();
+        (statuses, std::mem::take(&mut *ledger.lock().unwrap()))
     };
-    // The handshake, so that what follows leaves at once.
+    // The handshake, so that later datagrams leave at once.
     assert_eq!(send(&[]), (vec![], vec![]));
     let bad = Err(Refusal::InvalidCiphertext);
     // One of three that follow one another, in the middle.
@@ -503,7 +502,7 @@ fn sums_that_arrive_together_are_told_apart() {
     assert_eq!(send(&full), (vec![Ok(()), Err(Refusal::RoundClosed)], vec![(1, 4)]));
 }
 
-/// Chunks 0 and 1 leave together: what was found of them does not outlast the next bit.
+/// Chunks 0 and 1 are a group: the result of its check does not outlast the next bit.
 #[test]
 fn companions_of_other_contributors_are_withheld_until_they_are_of_the_same() {
     let mut pair = Pair::new(3, Faults::default());

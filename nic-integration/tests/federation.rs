@@ -15,7 +15,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use ciphergram_he::exchange::{Announcement, Charter};
+use ciphergram_he::exchange::{Announcement, RoundTerms};
 use ciphergram_he::params::{Literal, Scheme};
 use ciphergram_he::seal::{Seed, Ticket};
 use ciphergram_he::{
@@ -24,10 +24,10 @@ use ciphergram_he::{
 use ciphergram_nic::driver::MAX_SLEEP;
 use ciphergram_nic::federation::spool::Spool;
 use ciphergram_nic::federation::{
-    Client, ClientKey, Error, Observation, Participation, Progress, RoundResult, Server,
-    ServerConfig, SumJob, Ways,
+    Client, ClientKey, Error, Observation, Participation, PathConfig, Progress, RoundResult,
+    Server, ServerConfig, SumJob,
 };
-use ciphergram_nic::proto::{Config, Refusal, Stretch, Summer};
+use ciphergram_nic::proto::{Accumulator, Config, Refusal, Shard};
 use ciphergram_nic::round::{
     Aggregator, AggregatorConfig, AggregatorEvent, ContributionId, Contributor, ContributorConfig,
     ContributorEvent, Job, Opened, RoundSummary,
@@ -302,7 +302,7 @@ fn who_brings_what_does_not_fit_is_told_and_the_others_finish() {
     let good = update(2, 0, FEW);
     let told = |number: u16, job: &Participation<'_>| {
         let mut client =
-            Client::new(addr, server().id(), number, node(ANYONE), Ways::default()).unwrap();
+            Client::new(addr, server().id(), number, node(ANYONE), PathConfig::default()).unwrap();
         client.contribute(job).err().expect("it must be refused").to_string()
     };
     let refused = |number: u16, job: &Participation<'_>, what: &str| {
@@ -531,7 +531,7 @@ fn a_hello_of_more_values_than_memory_is_refused() {
 #[derive(Clone, Copy, Debug)]
 enum Lie {
     Noise,
-    /// The charter is of other contributions.
+    /// The terms are of other contributions.
     NotListed,
     /// Its lists of contributors differ.
     Lists,
@@ -564,28 +564,28 @@ impl Job for Liar {
 
     fn open(&mut self, round: u32, joined: &BTreeMap<u16, Vec<u8>>) -> Result<Opened, String> {
         let key = self.2;
-        let Opened { charter, geometry, stretches } = self.0.open(round, joined)?;
-        let mut told = Charter::from_bytes(&charter, key).unwrap();
+        let Opened { terms, layout, shards } = self.0.open(round, joined)?;
+        let mut told = RoundTerms::from_bytes(&terms, key).unwrap();
         match self.1 {
-            Lie::Noise => return Ok(Opened { charter: vec![1, 2, 3], geometry, stretches }),
+            Lie::Noise => return Ok(Opened { terms: vec![1, 2, 3], layout, shards }),
             Lie::NotListed => told.participants.iter_mut().for_each(|(_, s)| *s = fresh()),
             Lie::Lists => told.participants.push((3, fresh())),
             Lie::Ranges => told.agreement = agreement(FEW, 3.0, 50),
             Lie::Layout => told.agreement = agreement(FEW + 9, 2.0, 50),
             Lie::ShortSum | Lie::WrongSum | Lie::NoCiphertext | Lie::Stray => {}
         }
-        let lying = |Stretch { chunks, summer }| {
-            let summer = Box::new(LyingSum(summer, self.1));
-            Stretch { chunks, summer }
+        let lying = |Shard { chunks, accumulator }| {
+            let accumulator = Box::new(LyingSum(accumulator, self.1));
+            Shard { chunks, accumulator }
         };
-        let stretches = stretches.into_iter().map(lying).collect();
-        Ok(Opened { charter: told.to_bytes(key), geometry, stretches })
+        let shards = shards.into_iter().map(lying).collect();
+        Ok(Opened { terms: told.to_bytes(key), layout, shards })
     }
 }
 
-struct LyingSum(Box<dyn Summer>, Lie);
+struct LyingSum(Box<dyn Accumulator>, Lie);
 
-impl Summer for LyingSum {
+impl Accumulator for LyingSum {
     fn check(&mut self, chunks: Range<u32>, payload: &[u8]) -> Result<(), Refusal> {
         self.0.check(chunks, payload)
     }

@@ -1,6 +1,6 @@
-//! The bodies of the fuzz targets of the transport, with scripts from a seed: what a fuzzer does, in a
-//! run that is short and always the same. `CIPHERGRAM_SEED=17` replays one script, `CIPHERGRAM_SCRIPTS`
-//! says how many there are.
+//! The bodies of the fuzz targets of the transport, with scripts from a seed: a fuzzer's work in a
+//! run that is short and always the same. `CIPHERGRAM_SEED=17` replays one script,
+//! `CIPHERGRAM_SCRIPTS` sets their number.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
 
@@ -12,7 +12,7 @@ mod operations;
 use rand_chacha::ChaCha8Rng;
 use rand_core::{Rng as _, SeedableRng as _};
 
-/// Names the script that is running when something does not hold.
+/// Names the script that is running when an assertion fails.
 struct Running(u64);
 
 impl Drop for Running {
@@ -27,7 +27,7 @@ fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok().map(|text| text.parse().expect("a number"))
 }
 
-/// Scripts of many lengths.
+/// Runs scripts of many lengths.
 fn scripts(count: u64, longest: u64, run: fn(&[u8])) {
     let seeds = match number("CIPHERGRAM_SEED") {
         Some(seed) => seed..seed + 1,

@@ -1,6 +1,7 @@
-//! What an aggregator holds in memory: with a thousand clients and a million values, and for each of many
-//! peers that are idle. Counted by an allocator that knows whose an allocation is: Rust's, so that keys ready
-//! for use, some 600 bytes each of C's, come on top while a peer is not idle. `--nocapture` prints it.
+//! The memory that an aggregator holds: with a thousand clients and a million values, and for each
+//! of many idle peers. Counted by an allocator that knows the owner of each allocation: Rust's, so
+//! that keys ready for use, some 600 bytes each of C's, come on top while a peer is not idle.
+//! `--nocapture` prints it.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
 
@@ -15,7 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ciphergram_accel::{CpuEngine, Engine};
-use ciphergram_he::exchange::{Announcement, Charter};
+use ciphergram_he::exchange::{Announcement, RoundTerms};
 use ciphergram_he::params::{Literal, Scheme};
 use ciphergram_he::seal::Ticket;
 use ciphergram_he::{
@@ -24,11 +25,12 @@ use ciphergram_he::{
 use ciphergram_nic::Node;
 use ciphergram_nic::federation::SumJob;
 use ciphergram_nic::proto::{
-    Config, Endpoint, Event, Identity, Peer, Refusal, Stretch, Summer, Time, engine::SWEEP_SPAN,
+    Accumulator, Config, Endpoint, Event, Identity, Peer, Refusal, Shard, Time,
+    pipeline::SWEEP_SPAN,
 };
 use ciphergram_nic::round::{
     Aggregator, AggregatorConfig, AggregatorEvent, ContributionId, Contributor, ContributorConfig,
-    ContributorEvent, End, Job, Layout, Opened,
+    ContributorEvent, End, Job, Opened, SumLayout,
 };
 use counting::{Owner, held, owned, peak};
 
@@ -54,7 +56,7 @@ fn config(number: u16) -> Config {
     Config::new(identity(number), NonZeroU32::new(7).unwrap(), seed)
 }
 
-/// Counts what a job allocates as the job's.
+/// Counts allocations of a job as the job's.
 struct Counted<T>(T);
 
 impl Job for Counted<SumJob> {
@@ -69,14 +71,16 @@ impl Job for Counted<SumJob> {
     }
     fn open(&mut self, round: u32, joined: &BTreeMap<u16, Vec<u8>>) -> Result<Opened, String> {
         let opened = owned(Owner::Job, || self.0.open(round, joined))?;
-        let counted =
-            |Stretch { chunks, summer }| Stretch { chunks, summer: Box::new(Counted(summer)) };
-        let stretches = opened.stretches.into_iter().map(counted).collect();
-        Ok(Opened { stretches, ..opened })
+        let counted = |Shard { chunks, accumulator }| Shard {
+            chunks,
+            accumulator: Box::new(Counted(accumulator)),
+        };
+        let shards = opened.shards.into_iter().map(counted).collect();
+        Ok(Opened { shards, ..opened })
     }
 }
 
-impl Summer for Counted<Box<dyn Summer>> {
+impl Accumulator for Counted<Box<dyn Accumulator>> {
     fn check(&mut self, chunks: Range<u32>, payload: &[u8]) -> Result<(), Refusal> {
         owned(Owner::Job, || self.0.check(chunks, payload))
     }
@@ -84,7 +88,7 @@ impl Summer for Counted<Box<dyn Summer>> {
         owned(Owner::Job, || self.0.add(chunks, payload));
     }
     fn finish(&mut self, chunk: u32) -> Result<Vec<u8>, String> {
-        // It leaves the job.
+        // The result is no longer the job's.
         self.0.finish(chunk)
     }
 }
@@ -97,7 +101,7 @@ const MOST: usize = 64 << 20;
 
 struct Client {
     node: Contributor,
-    /// What it has to send, and how much of it went.
+    /// The chunks to send, and the number sent.
     stream: Option<Arc<[u8]>>,
     next: u32,
     unanswered: u32,
@@ -112,8 +116,8 @@ struct World {
     key: SecretKey,
     aggregator: Option<Aggregator<Counted<SumJob>>>,
     clients: Vec<Client>,
-    /// Those who do not receive any more.
-    deaf: bool,
+    /// Clients that no longer receive.
+    muted: bool,
     events: Vec<AggregatorEvent>,
 }
 
@@ -165,14 +169,14 @@ impl World {
             Some(Aggregator::new(config, job).unwrap())
         });
         let now = Time::ZERO;
-        Self { now, key, aggregator, clients, deaf: false, events: vec![] }
+        Self { now, key, aggregator, clients, muted: false, events: vec![] }
     }
 
-    /// Everyone says what there is to say, once, and hears it.
+    /// Lets everyone send what is due, once, and receive it.
     fn turn(&mut self) {
         let mut bytes = vec![];
         for number in 0..self.clients.len() as u16 {
-            if self.deaf && number >= BUSY {
+            if self.muted && number >= BUSY {
                 continue;
             }
             let now = self.now;
@@ -194,7 +198,7 @@ impl World {
             let SocketAddr::V4(to) = to.addr else { panic!("{to:?}") };
             let [_, _, high, low] = to.ip().octets();
             let number = u16::from_be_bytes([high, low]);
-            if !self.deaf || number < BUSY {
+            if !self.muted || number < BUSY {
                 let client = &mut self.clients[usize::from(number)];
                 client.node.handle_datagram(self.now, addr(SERVER).into(), &mut bytes);
             }
@@ -204,7 +208,7 @@ impl World {
         }
     }
 
-    /// What a client's owner does.
+    /// Does the work of a client's owner.
     fn work(&mut self, number: u16) {
         let (now, key) = (self.now, self.key.public());
         let chunks = key.parameters().chunks(VALUES);
@@ -212,11 +216,11 @@ impl World {
         while let Some(event) = client.node.poll_event() {
             match event {
                 ContributorEvent::Opened(opening) => {
-                    let charter = Charter::from_bytes(&opening.charter, key).unwrap();
-                    assert_eq!(charter.participants.len(), usize::from(CLIENTS));
-                    // Who is deaf needs no room for sums.
+                    let terms = RoundTerms::from_bytes(&opening.terms, key).unwrap();
+                    assert_eq!(terms.participants.len(), usize::from(CLIENTS));
+                    // A client that does not receive needs no room for sums.
                     let count = if number < BUSY { chunks.count() } else { 1 };
-                    let layout = Layout { chunks: count, sum_bytes: chunks.bytes_of(0) };
+                    let layout = SumLayout { chunks: count, sum_bytes: chunks.bytes_of(0) };
                     client.node.accept(now, layout).unwrap();
                     client.open = true;
                 }
@@ -242,7 +246,7 @@ impl World {
     fn wait(&mut self, span: Duration) {
         self.now = self.now + span;
         for (number, client) in self.clients.iter_mut().enumerate() {
-            if !self.deaf || number < usize::from(BUSY) {
+            if !self.muted || number < usize::from(BUSY) {
                 client.node.handle_timeout(self.now);
             }
         }
@@ -262,8 +266,8 @@ impl World {
     }
 }
 
-/// The job's is the accumulator and the charter; tables are digests, bits and what is told of chunks; all
-/// else is peers, messages, and sums that closed.
+/// Prints the peak: the job's is the accumulator and the terms; tables are digests, bits and states
+/// of chunks; all else is peers, messages, and sums that closed.
 fn report(what: &str) {
     let mib = |bytes: usize| bytes as f64 / f64::from(1 << 20);
     let line = |when: &str, held: counting::Held| {
@@ -279,8 +283,8 @@ fn report(what: &str) {
     line("peak", peak());
 }
 
-/// A thousand join, three contribute, and when the round closes at its deadline the others are gone: all
-/// that may wait to be sent waits.
+/// A thousand join, three contribute, and when the round closes at its deadline the others are
+/// gone: all that may wait to be sent waits.
 #[test]
 fn an_aggregator_of_a_thousand_clients_and_a_million_values() {
     let begin = std::time::Instant::now();
@@ -295,7 +299,7 @@ fn an_aggregator_of_a_thousand_clients_and_a_million_values() {
         busy.iter().all(|client| client.next == chunks && sent(client))
     };
     world.run("contributed", all_sent);
-    world.deaf = true;
+    world.muted = true;
     while !world.events.iter().any(|event| matches!(event, AggregatorEvent::Closed(_))) {
         world.turn();
         world.wait(Duration::from_secs(1));
@@ -319,10 +323,10 @@ fn an_aggregator_of_a_thousand_clients_and_a_million_values() {
     assert!(peak.all() <= MOST, "{} bytes", peak.all());
 }
 
-/// Peers that have exchanged something and say no more.
+/// Peers that have exchanged something and are idle now.
 const IDLE: u16 = 512;
 
-/// Both ends say what they have to say, until they are silent.
+/// Exchanges datagrams until both ends are silent.
 fn exchange(server: &mut Endpoint, number: u16, client: &mut Endpoint) {
     let (mut bytes, mut silent) = (vec![], false);
     while !std::mem::replace(&mut silent, true) {
@@ -368,7 +372,7 @@ fn an_idle_peer_takes_little() {
     let each = || (held().all() - before) / usize::from(IDLE);
     println!("{} bytes a peer after an exchange", each());
     owned(Owner::Rest, || server.handle_timeout(Time::ZERO + SWEEP_SPAN));
-    assert_eq!(server.census().links, usize::from(IDLE));
+    assert_eq!(server.usage().links, usize::from(IDLE));
     println!("{} bytes a peer that is idle", each());
     assert!(each() <= 1024, "{} bytes", each());
 }

@@ -1,10 +1,10 @@
-//! Several ways between two endpoints: datagrams are sprayed over them, and one that fails or lags is left
-//! alone, tried, and used again.
+//! Several paths between two endpoints: datagrams are sprayed over them, and a failed or slow one
+//! is avoided, tried, and used again.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
 
-#[path = "support/ways.rs"]
-mod ways;
+#[path = "support/multipath.rs"]
+mod multipath;
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -17,14 +17,14 @@ use ciphergram_nic::proto::{Cause, Config, Endpoint, Event, Peer};
 use ciphergram_nic::sim::Faults;
 use ciphergram_nic::{NicError, Node};
 
-use ways::{MEMORY, QUICK, Ways, World, addr, identity, node};
+use multipath::{End, MEMORY, QUICK, World, addr, identity, node};
 
 fn world(faults: Faults, paths: u16, flows: u16) -> World {
-    World::new([Ways::new(1, 11, paths, flows, 1), Ways::new(2, 22, 1, 1, 1)], faults)
+    World::new([End::new(1, 11, paths, flows, 1), End::new(2, 22, 1, 1, 1)], faults)
 }
 
 #[test]
-fn datagrams_are_sprayed_over_all_ways_and_back() {
+fn datagrams_are_sprayed_over_all_paths_and_back() {
     let mut world = world(QUICK, 4, 1);
     world.write_and_check(800_000);
     let expected = 800_000 / 1292 / 4;
@@ -32,7 +32,7 @@ fn datagrams_are_sprayed_over_all_ways_and_back() {
         assert!(count.abs_diff(expected) < expected / 4, "{via}: {count} of {expected}");
     }
     assert_eq!(world.ends[0].counts().len(), 4);
-    // The other end has learned where all ways begin, and sends by them as well.
+    // The other end has learned all paths, and sends by them as well.
     world.ends[0].came.clear();
     world.write(1, Peer { node: node(1), incarnation: 11 }, 800_000);
     world.until_completed(1, 1);
@@ -41,7 +41,7 @@ fn datagrams_are_sprayed_over_all_ways_and_back() {
 }
 
 #[test]
-fn rough_ways_lose_nothing() {
+fn rough_paths_lose_nothing() {
     for paths in [2, 5, 16] {
         let faults = Faults {
             loss: 150,
@@ -67,7 +67,7 @@ fn a_way_that_fails_is_left_alone_tried_and_used_again() {
     let took = world.write_and_check(800_000);
     assert!(took < Duration::from_millis(60), "{took:?}");
     assert_eq!(world.ends[0].endpoint.stats().paths_rested, 1);
-    // From here on only what tries it goes there.
+    // From here on only trials go there.
     for _ in 0..5 {
         world.write_and_check(800_000);
         let tried = world.ends[0].counts().get(&2).copied().unwrap_or(0);
@@ -88,7 +88,7 @@ fn a_way_that_lags_is_left_alone_until_it_does_not() {
     }
     assert!(world.ends[0].endpoint.stats().paths_rested >= 1);
     let took = world.write_and_check(800_000);
-    assert!(took < Duration::from_millis(30), "the slow way holds up nothing: {took:?}");
+    assert!(took < Duration::from_millis(30), "the slow path holds up nothing: {took:?}");
     world.ends[0].slow.clear();
     world.until_used_again(1);
 }
@@ -108,14 +108,14 @@ fn a_peer_that_pauses_rests_no_way() {
 }
 
 #[test]
-fn a_flow_whose_only_way_fails_is_told_although_others_answer() {
+fn a_flow_whose_only_path_fails_is_reported_although_others_answer() {
     let mut world = world(QUICK, 1, 2);
     world.write_and_check(1000);
     world.ends[0].dead.insert(1);
-    let (mut now, mut told) = (world.network.now(), vec![]);
+    let (mut now, mut events) = (world.network.now(), vec![]);
     let end = now + Duration::from_secs(20);
-    while told.is_empty() && now < end {
-        // Of either flow one, again and again.
+    while events.is_empty() && now < end {
+        // One path of either flow, again and again.
         for _ in 0..2 {
             let (data, to) = (Arc::from([1; 100]), Peer::of(node(2)));
             let end = &mut world.ends[0].endpoint;
@@ -124,11 +124,11 @@ fn a_flow_whose_only_way_fails_is_told_although_others_answer() {
             }
         }
         world.idle(Duration::from_millis(50));
-        let events = std::iter::from_fn(|| world.ends[0].endpoint.poll_event());
-        told = events.filter(|event| !matches!(event, Event::Completed { .. })).collect();
+        let polled = std::iter::from_fn(|| world.ends[0].endpoint.poll_event());
+        events = polled.filter(|event| !matches!(event, Event::Completed { .. })).collect();
         now = world.network.now();
     }
-    assert!(matches!(told[..], [Event::Unreachable { cause: Cause::Silence, .. }]), "{told:?}");
+    assert!(matches!(events[..], [Event::Unreachable { cause: Cause::Silence, .. }]), "{events:?}");
 }
 
 #[test]
@@ -146,9 +146,9 @@ fn without_any_way_the_peer_is_unreachable_and_found_again() {
     world.ends[0].dead.extend([0, 1, 2]);
     world.write(0, Peer::of(node(2)), 100_000);
     world.idle(Duration::from_secs(30));
-    let told: Vec<_> = std::iter::from_fn(|| world.ends[0].endpoint.poll_event()).collect();
-    assert!(matches!(told[..], [Event::Unreachable { cause: Cause::Silence, .. }]), "{told:?}");
-    // One way is enough, whichever.
+    let events: Vec<_> = std::iter::from_fn(|| world.ends[0].endpoint.poll_event()).collect();
+    assert!(matches!(events[..], [Event::Unreachable { cause: Cause::Silence, .. }]), "{events:?}");
+    // Any one path is enough.
     world.ends[0].dead.remove(&1);
     let took = world.write_and_check(100_000);
     assert!(took < Duration::from_secs(5), "{took:?}");
@@ -174,13 +174,13 @@ fn a_message_of_a_flow_with_one_way_stays_on_it() {
 }
 
 #[test]
-fn a_process_that_comes_back_with_fewer_ways_is_served() {
+fn a_process_that_comes_back_with_fewer_paths_is_served() {
     let mut world = world(QUICK, 16, 1);
     world.write_and_check(300_000);
-    // The other end has datagrams in flight by ways that are gone.
+    // The other end has datagrams in flight by paths that are gone.
     let to = Peer { node: node(1), incarnation: 11 };
     world.write(1, to, 300_000);
-    world.ends[0] = Ways::new(1, 11, 1, 1, 1);
+    world.ends[0] = End::new(1, 11, 1, 1, 1);
     world.write(0, Peer::of(node(2)), 1000);
     world.until_completed(0, 1);
     world.write_and_check(300_000);
@@ -202,7 +202,7 @@ fn paths_are_bounded() {
 }
 
 #[test]
-fn marks_of_congestion_are_told_and_slow_the_sender_down() {
+fn marks_of_congestion_are_counted_and_slow_the_sender_down() {
     let marked = |marking: u32| {
         let mut world = world(Faults { marking, ..QUICK }, 2, 1);
         for _ in 0..4 {

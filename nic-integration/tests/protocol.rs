@@ -6,18 +6,18 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use ciphergram_nic::proto::ack::MAX_ACK_NOTICES;
+use ciphergram_nic::proto::channel::QUIET_SPAN;
 use ciphergram_nic::proto::datagram::MAX_DATAGRAM_BYTES;
 use ciphergram_nic::proto::endpoint::*;
-use ciphergram_nic::proto::engine::SWEEP_SPAN;
-use ciphergram_nic::proto::lane::QUIET_SPAN;
 use ciphergram_nic::proto::link::*;
 use ciphergram_nic::proto::pace::*;
 use ciphergram_nic::proto::path::*;
+use ciphergram_nic::proto::pipeline::SWEEP_SPAN;
 use ciphergram_nic::proto::secure::{
     ACK_WORDS, COOKIE_SPAN, HELLO_RATE, PROVEN_RATE, ROTATE_PACKETS, WINDOW_PACKETS,
 };
 use ciphergram_nic::proto::sender::{EARLY_SHARE, PROBES};
-use ciphergram_nic::proto::{MAX_ENGINES, MESSAGE_WINDOW, Opcode, Refusal};
+use ciphergram_nic::proto::{MAX_PIPELINES, MESSAGE_WINDOW, Opcode, Refusal};
 use ciphergram_nic::round::JOIN_INBOX;
 use ciphergram_nic::round::contributor::PROBE_SPAN;
 use ciphergram_nic::round::message::MAX_ROUND_MESSAGE_BYTES;
@@ -47,7 +47,7 @@ fn the_constants_are_those_of_the_code() {
         MAX_ACK_NOTICES,
         MAX_PEERS,
         MAX_UNCONFIRMED,
-        MAX_GREETINGS,
+        MAX_HANDSHAKE_DATAGRAMS,
         MAX_EVENTS,
         DEFAULT_HELD_BYTES,
         INITIAL_WINDOW,
@@ -62,7 +62,7 @@ fn the_constants_are_those_of_the_code() {
         PERSISTENT_TIMEOUTS,
         PROBES,
         EARLY_SHARE,
-        MAX_ENGINES,
+        MAX_PIPELINES,
         MAX_PATHS,
         DEFAULT_SPRAY,
         REST_TIMEOUTS,

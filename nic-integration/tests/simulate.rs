@@ -1,7 +1,8 @@
-//! Thousands of worlds, each made by one seed: clients that come, crash, return, lie and are cut off, an
-//! aggregator that restarts, clocks that differ, a network with every fault, and somebody on the way.
-//! What must hold is checked after every step (`support/world.rs`). `cargo xtask simulate --worlds N`
-//! plays more; `--worlds 1 --seed S` plays one again and tells what happens in it.
+//! Thousands of worlds, each made by one seed: clients that come, crash, return, lie and are cut
+//! off, an aggregator that restarts, clocks that differ, a network with every fault, and an
+//! attacker on the path. The invariants are checked after every step (`support/world.rs`). `cargo
+//! xtask simulate --worlds N` plays more; `--worlds 1 --seed S` plays one again and prints its
+//! events.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
 
@@ -27,14 +28,14 @@ use std::thread;
 use summary::Summary;
 
 const DEFAULT_WORLDS: u64 = 2000;
-/// So many worlds have every fault.
+/// Worlds that are certain to have every fault among them.
 const MANY_WORLDS: u64 = 500;
-/// Violations that are told one by one.
-const MAX_TOLD: u64 = 10;
+/// Violations that are reported one by one.
+const MAX_REPORTED: u64 = 10;
 
 thread_local! {
-    /// What the last panic of this thread said.
-    static COMPLAINT: RefCell<String> = const { RefCell::new(String::new()) };
+    /// The message of this thread's last panic.
+    static PANIC: RefCell<String> = const { RefCell::new(String::new()) };
 }
 
 fn main() -> ExitCode {
@@ -44,7 +45,7 @@ fn main() -> ExitCode {
         println!("simulate: not played, for it takes --worlds N and --seed S only");
         return ExitCode::SUCCESS;
     };
-    panic::set_hook(Box::new(|told| COMPLAINT.with_borrow_mut(|line| *line = told.to_string())));
+    panic::set_hook(Box::new(|info| PANIC.with_borrow_mut(|line| *line = info.to_string())));
     let (next, violations) = (AtomicU64::new(0), AtomicU64::new(0));
     let summary = Mutex::new(Summary::default());
     let work = || {
@@ -57,7 +58,7 @@ fn main() -> ExitCode {
             let seed = first.wrapping_add(number);
             match panic::catch_unwind(AssertUnwindSafe(|| play::play(seed, worlds == 1))) {
                 Ok(played) => mine.merge(played),
-                Err(_) if violations.fetch_add(1, Ordering::Relaxed) < MAX_TOLD => tell(seed),
+                Err(_) if violations.fetch_add(1, Ordering::Relaxed) < MAX_REPORTED => report(seed),
                 Err(_) => {}
             }
         }
@@ -79,13 +80,13 @@ fn main() -> ExitCode {
     if violations == 0 && missing.is_none() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-fn tell(seed: u64) {
-    let complaint = COMPLAINT.with_borrow(|line| line.clone());
-    println!("violation in the world of seed {seed}: {complaint}");
+fn report(seed: u64) {
+    let message = PANIC.with_borrow(|line| line.clone());
+    println!("violation in the world of seed {seed}: {message}");
     println!("again: cargo xtask simulate --worlds 1 --seed {seed}");
 }
 
-/// How many worlds, and the seed of the first; none if other things are asked for.
+/// Parses the number of worlds, and the seed of the first; `None` if other options are given.
 fn parse(words: &[String]) -> Option<(u64, u64)> {
     let seed = std::env::var("CIPHERGRAM_SEED").ok();
     let (mut worlds, mut first) = match seed {

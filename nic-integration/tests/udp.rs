@@ -14,7 +14,7 @@ use std::time::Duration;
 use ciphergram_nic::Driver;
 use ciphergram_nic::driver::MAX_SLEEP;
 use ciphergram_nic::round::{
-    Aggregator, AggregatorConfig, Contributor, ContributorConfig, ContributorEvent, End, Layout,
+    Aggregator, AggregatorConfig, Contributor, ContributorConfig, ContributorEvent, End, SumLayout,
 };
 use ciphergram_nic::wire::{UdpWire, Wire};
 use world::{CHUNKS, Integers, Issue, node, process, server, values, words};
@@ -41,7 +41,7 @@ fn contribute(aggregator: SocketAddr, number: u16) -> (Vec<Vec<u64>>, End) {
             while let Some(event) = node.poll_event() {
                 match event {
                     ContributorEvent::Opened(_) => {
-                        node.accept(now, Layout { chunks: CHUNKS, sum_bytes: 64 }).unwrap();
+                        node.accept(now, SumLayout { chunks: CHUNKS, sum_bytes: 64 }).unwrap();
                         next = 0;
                     }
                     ContributorEvent::Sum { chunk, bytes, .. } => {

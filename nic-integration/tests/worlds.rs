@@ -155,7 +155,7 @@ fn a_client_restarted_without_its_spool_is_refused_by_name() {
 
 #[test]
 fn another_contribution_under_the_same_name_is_an_alarm() {
-    let mut told = 0;
+    let mut refused = 0;
     for seed in seeds(100) {
         let mut world = started(seed, 3, 2);
         let counted = |world: &World| {
@@ -167,16 +167,16 @@ fn another_contribution_under_the_same_name_is_an_alarm() {
         world.start_client(0, 0);
         world.client(0).equivocate();
         assert!(world.run(FOREVER, all_ended), "seed {seed}");
-        // A round that ends before the refusal arrives ends all the same; so may one that was closed already
-        // end for the client before what it sent arrives.
+        // A round that ends before the refusal arrives ends all the same; so may one that was
+        // closed already end for the client before what it sent arrives.
         world.run(Duration::from_secs(2), |_| false);
-        told += u32::from(world.client(0).rejected.contains(&Refusal::Equivocation));
+        refused += u32::from(world.client(0).rejected.contains(&Refusal::Equivocation));
         let alarm = |event: &AggregatorEvent| {
             matches!(event, AggregatorEvent::Equivocation { contributor: 0, .. })
         };
         assert!(world.events.iter().any(alarm), "seed {seed}");
     }
-    assert!(told as usize * 10 + 9 >= seeds(100).len() * 9);
+    assert!(refused as usize * 10 + 9 >= seeds(100).len() * 9);
 }
 
 #[test]
@@ -216,7 +216,8 @@ fn a_client_given_up_while_it_was_suspended_gets_its_sums_when_it_wakes() {
         let mut world = started(seed, 2, 2);
         world.network.set_faults(Faults { delay: Duration::from_micros(50), ..Faults::default() });
         assert!(world.run(FOREVER, |world| world.clients[1].opening.is_some()), "seed {seed}");
-        // Client 0 has nothing left to say when it is suspended, and nothing to miss when it wakes.
+        // Client 0 has nothing left to send when it is suspended, and nothing to miss when it
+        // wakes.
         let other = world.clients[1].node.take();
         world.run(Duration::from_millis(2500), |_| false);
         let suspended = world.clients[0].node.take();
@@ -228,13 +229,13 @@ fn a_client_given_up_while_it_was_suspended_gets_its_sums_when_it_wakes() {
         assert!(world.events.contains(&lost), "seed {seed}");
         world.clients[0].node = suspended;
         assert!(world.run(FOREVER, all_ended), "seed {seed}: it must not wait for ever");
-        assert_eq!(world.clients[0].unreachable, 0, "seed {seed}: it was not told by silence");
+        assert_eq!(world.clients[0].unreachable, 0, "seed {seed}: it was not found by silence");
         world.check_complete();
     }
 }
 
 #[test]
-fn a_client_that_waits_for_nothing_is_told() {
+fn a_client_that_waits_for_nothing_is_refused() {
     let mut world = World::new(4, 2, 2);
     world.network.set_faults(Faults { delay: Duration::from_micros(50), ..Faults::default() });
     world.start_client(0, 1);
@@ -254,12 +255,12 @@ fn a_client_that_waits_for_nothing_is_told() {
 }
 
 #[test]
-fn what_is_void_by_the_time_it_could_be_told_is_not_told() {
+fn events_that_are_void_before_they_are_taken_are_dropped() {
     let mut world = World::new(6, 1, 1);
     world.network.set_faults(Faults { delay: Duration::from_micros(50), ..Faults::default() });
     world.start_client(0, 0);
     let (addr, mut node) = (world.clients[0].addr, world.clients[0].node.take().unwrap());
-    // The owner is busy: nobody asks for events while one aggregator opens a round and another does.
+    // The owner takes no events while one aggregator opens a round and another does.
     for life in 0..2 {
         if life == 1 {
             world.start_aggregator();
@@ -314,15 +315,15 @@ fn a_round_opens_without_those_who_never_came() {
 }
 
 #[test]
-fn who_may_not_join_is_told_why() {
+fn clients_that_may_not_join_get_the_reason() {
     let mut world = World::new(2, 2, 2);
     world.start_client(7, 7);
     world.start_client(0, 0);
     let now = world.network.now();
     let node = world.client(0).node.as_mut().unwrap();
     node.join(now, [1; 16], b"good day".to_vec(), None).unwrap();
-    let told = |world: &World| world.clients.iter().all(|client| !client.refused.is_empty());
-    assert!(world.run(FOREVER, told));
+    let refused = |world: &World| world.clients.iter().all(|client| !client.refused.is_empty());
+    assert!(world.run(FOREVER, refused));
     let range = "contributor 7 is out of range: 2 clients are declared, numbered from 0";
     assert_eq!(world.client(7).refused, [range]);
     assert_eq!(world.client(0).refused, ["say hello"]);
@@ -335,9 +336,9 @@ fn a_node_is_the_contributor_it_is_allowed_as_and_a_stranger_gets_silence() {
     // Node 1 claims another number; node 150 is nobody's.
     world.start_node(node(1), 0, 1, None);
     world.start_node(node(150), 2, 2, None);
-    let told =
+    let refused =
         |world: &World| !world.clients[0].refused.is_empty() && world.clients[1].unreachable > 0;
-    assert!(world.run(FOREVER, told));
+    assert!(world.run(FOREVER, refused));
     let own = node(1).id();
     let words = format!("node {own} is allowed as contributor 1, not as contributor 0");
     assert_eq!(world.client(0).refused, [words]);
@@ -349,7 +350,7 @@ fn a_node_is_the_contributor_it_is_allowed_as_and_a_stranger_gets_silence() {
 }
 
 #[test]
-fn the_place_of_a_client_that_waits_can_be_taken_and_it_is_told() {
+fn the_place_of_a_client_that_waits_can_be_taken_and_it_is_refused() {
     let mut world = World::new(2, 2, 2);
     world.network.set_faults(Faults::default());
     world.start_client(0, 1);
@@ -359,8 +360,8 @@ fn the_place_of_a_client_that_waits_can_be_taken_and_it_is_told() {
     former.number = 9;
     world.clients.push(former);
     world.start_client(0, 2);
-    let told = |world: &World| !world.clients[0].refused.is_empty();
-    assert!(world.run(FOREVER, told));
+    let refused = |world: &World| !world.clients[0].refused.is_empty();
+    assert!(world.run(FOREVER, refused));
     assert!(world.clients[0].refused[0].contains("took the place of contributor 0"));
     world.clients.remove(0);
     world.start_client(1, 3);

@@ -1,6 +1,6 @@
-//! Seeded worlds in which what is summed is real ciphertext: `ckks-sum` contributions over a bad
-//! network, with deaths and restarts; every sum that ends a round is opened and is exact over
-//! exactly those listed. `CIPHERGRAM_SEED=17` replays one seed.
+//! Seeded worlds with real ciphertexts: `ckks-sum` contributions over a bad network, with deaths
+//! and restarts; every sum that ends a round is opened and is exact over exactly those listed.
+//! `CIPHERGRAM_SEED=17` replays one seed.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
 
@@ -13,7 +13,7 @@ use std::net::SocketAddr;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use ciphergram_he::exchange::{Announcement, Charter};
+use ciphergram_he::exchange::{Announcement, RoundTerms};
 use ciphergram_he::files::ContributorSet;
 use ciphergram_he::params::Scheme;
 use ciphergram_he::seal::Ticket;
@@ -22,8 +22,8 @@ use ciphergram_nic::Node;
 use ciphergram_nic::federation::SumJob;
 use ciphergram_nic::proto::{Config, Endpoint, Event, Identity, Opcode, Peer, Refusal, Time};
 use ciphergram_nic::round::{
-    Aggregator, AggregatorConfig, Contributor, ContributorConfig, ContributorEvent, End, Layout,
-    Opening,
+    Aggregator, AggregatorConfig, Contributor, ContributorConfig, ContributorEvent, End, Opening,
+    SumLayout,
 };
 use ciphergram_nic::sim::{Faults, Network};
 use rand_chacha::ChaCha20Rng;
@@ -47,9 +47,9 @@ struct Client {
     /// Until it seals.
     ticket: Option<Ticket>,
     fields: Vec<u32>,
-    /// All chunks, sealed once: what a spool would hold.
+    /// All chunks, sealed once, as in a spool.
     stream: Vec<u8>,
-    open: Option<(Opening, Charter)>,
+    open: Option<(Opening, RoundTerms)>,
     next: u32,
     sums: BTreeMap<u32, (ContributorSet, Vec<u8>)>,
     end: Option<End>,
@@ -169,18 +169,18 @@ impl World {
         true
     }
 
-    /// Opens what every client holds. Gives the number of contributors of each chunk.
+    /// Opens the sums of every client. Returns the number of contributors of each chunk.
     fn check(&self) -> Vec<usize> {
         let known = self.clients.iter().filter(|client| !client.fields.is_empty());
         let fields: BTreeMap<_, _> = known.map(|c| (c.number, c.fields.clone())).collect();
         let mut counts = vec![];
         for client in self.clients.iter().filter(|client| client.node.is_some()) {
-            let (opening, charter) = client.open.as_ref().unwrap();
+            let (opening, terms) = client.open.as_ref().unwrap();
             let end = client.end.as_ref().unwrap();
             assert!(end.withheld == 0 && end.closed as usize == client.sums.len());
             let sum = Sum {
-                contributors: charter.participants.iter().map(|(_, seed)| *seed).collect(),
-                agreement: charter.agreement.clone(),
+                contributors: terms.participants.iter().map(|(_, seed)| *seed).collect(),
+                agreement: terms.agreement.clone(),
                 sets: client.sums.values().map(|(set, _)| set.clone()).collect(),
                 stream: client.sums.values().flat_map(|(_, bytes)| bytes.clone()).collect(),
             };
@@ -206,9 +206,9 @@ impl Client {
             match event {
                 ContributorEvent::Opened(opening) => self.on_opened(&mut node, now, opening),
                 ContributorEvent::Sum { chunk, bitmap, bytes } => {
-                    let (_, charter) = self.open.as_ref().unwrap();
-                    let mut set = ContributorSet::none(charter.participants.len());
-                    for (index, (n, _)) in charter.participants.iter().enumerate() {
+                    let (_, terms) = self.open.as_ref().unwrap();
+                    let mut set = ContributorSet::none(terms.participants.len());
+                    for (index, (n, _)) in terms.participants.iter().enumerate() {
                         if bitmap[usize::from(n / 8)] >> (n % 8) & 1 == 1 {
                             set.insert(index);
                         }
@@ -223,10 +223,10 @@ impl Client {
             }
         }
         // A datagram a turn: sealing takes time, so that deaths fall in the middle.
-        if let Some((_, charter)) = &self.open
+        if let Some((_, terms)) = &self.open
             && node.can_push()
         {
-            let chunks = self.key.public().parameters().chunks(charter.agreement.values());
+            let chunks = self.key.public().parameters().chunks(terms.agreement.values());
             if self.next < chunks.count() {
                 let start = chunks.offset_of(self.next);
                 let bytes = &self.stream[start..start + chunks.bytes_of(self.next)];
@@ -239,26 +239,26 @@ impl Client {
 
     fn on_opened(&mut self, node: &mut Contributor, now: Time, opening: Opening) {
         let key = self.key.public();
-        let charter = Charter::from_bytes(&opening.charter, key).unwrap();
+        let terms = RoundTerms::from_bytes(&opening.terms, key).unwrap();
         let parameters = key.parameters();
         if self.stream.is_empty() {
             let mut rng = ChaCha20Rng::seed_from_u64(self.number.into());
             let (update, weight) = (update(self.number, 0, self.values), weight(self.number));
-            let agreement = &charter.agreement;
+            let agreement = &terms.agreement;
             let own = Quantised::new(&update, agreement, weight, parameters, &mut rng).unwrap();
             self.fields = own.fields().to_vec();
             let ticket = self.ticket.take().expect("a client seals once");
             let sealer = Sealer::with_secret(self.key, engine(), own, ticket).unwrap();
             self.stream = sealer.seal_all().unwrap();
             self.announcement.settled = true;
-            self.announcement.agreement = charter.agreement.clone();
+            self.announcement.agreement = terms.agreement.clone();
             node.amend(self.announcement.to_bytes(key));
         }
-        assert!(self.announcement.agreement.check_same(&charter.agreement).is_ok());
-        let chunks = parameters.chunks(charter.agreement.values());
-        let layout = Layout { chunks: chunks.count(), sum_bytes: chunks.bytes_of(0) };
+        assert!(self.announcement.agreement.check_same(&terms.agreement).is_ok());
+        let chunks = parameters.chunks(terms.agreement.values());
+        let layout = SumLayout { chunks: chunks.count(), sum_bytes: chunks.bytes_of(0) };
         node.accept(now, layout).unwrap();
-        self.open = Some((opening, charter));
+        self.open = Some((opening, terms));
         (self.next, self.end) = (0, None);
         self.sums.clear();
     }
@@ -275,8 +275,9 @@ fn seeds() -> Vec<u64> {
     }
 }
 
-/// Runs a world up to the moment when client 0 has pushed some chunks, and then what `befalls` it.
-/// Gives the counts of all chunks of all worlds, relative to the number of clients.
+/// Runs worlds up to the moment when client 0 has pushed some chunks, and then what `befalls` it.
+/// Returns the number of contributors of all chunks of all worlds, relative to the number of
+/// clients.
 fn worlds(befalls: impl Fn(&mut World, u16)) -> (usize, usize) {
     let (mut full, mut partial) = (0, 0);
     for seed in seeds() {
@@ -335,8 +336,8 @@ fn a_restarted_aggregator_sums_the_same_ciphertexts_anew() {
     assert!(full > 300 && partial == 0, "{full} {partial}");
 }
 
-/// One announcement a contribution, acknowledged before the round opens: whoever was late, or comes
-/// for someone else, adds nothing.
+/// One announcement a contribution, acknowledged before the round opens: a client that is late, or
+/// takes another's place, adds nothing.
 #[test]
 fn chunks_of_what_was_not_announced_do_not_count() {
     let mut world = World::new(lattice(), 3, 3);
@@ -346,8 +347,8 @@ fn chunks_of_what_was_not_announced_do_not_count() {
     let opened = |world: &World| world.clients.iter().all(|client| client.open.is_some());
     assert!(world.run(FOREVER, opened));
     let announced = world.clients.iter().map(|client| (client.number, client.announcement.seed));
-    let (opening, charter) = world.clients[0].open.clone().unwrap();
-    assert!(announced.eq(charter.participants.iter().copied()), "each once");
+    let (opening, terms) = world.clients[0].open.clone().unwrap();
+    assert!(announced.eq(terms.participants.iter().copied()), "each once");
 
     // The rkey is no secret: it is in every SUM. This one is lost, and comes again.
     let now = world.network.now();
@@ -358,7 +359,7 @@ fn chunks_of_what_was_not_announced_do_not_count() {
     }
     let rkey = u32::from_le_bytes(sent[32..36].try_into().unwrap());
 
-    let own = Quantised::from_fields(vec![9; charter.agreement.values()], 1);
+    let own = Quantised::from_fields(vec![9; terms.agreement.values()], 1);
     let sealer = Sealer::with_secret(lattice(), engine(), own, Ticket::draw().unwrap()).unwrap();
     let length = sealer.chunks().bytes_of(0);
     let chunk = &sealer.seal_all().unwrap()[..length];
@@ -386,8 +387,8 @@ fn chunks_of_what_was_not_announced_do_not_count() {
     assert!(world.check().iter().all(|&count| count == 3));
 }
 
-/// Where chunks open only together, a round that one dies in is either exact over those listed, or
-/// withholds what it left half and names it: no sum that cannot be opened ever leaves.
+/// In a round whose chunks open in groups, a client that dies is in whole groups, or the groups
+/// that it left half are withheld and name it: no sum that cannot be opened ever leaves.
 #[test]
 fn masks_that_one_left_half_are_withheld_and_it_is_named() {
     let key = key(Scheme::CkksSumPublic);
@@ -422,7 +423,7 @@ fn masks_that_one_left_half_are_withheld_and_it_is_named() {
             assert!(end.reason.contains("clients [0] are in a part of chunks "), "{}", end.reason);
             assert!(end.withheld <= 2 * group && end.withheld + end.closed == chunks.count());
         }
-        // What left is of everybody, or of one set for the whole polynomial.
+        // Sums that left are of everybody, or of one set for the whole group.
         for client in world.clients.iter().filter(|client| client.node.is_some()) {
             for (&chunk, (set, _)) in &client.sums {
                 let companions = chunks.opening_with(chunk);

@@ -4,11 +4,11 @@
 
 local MAGIC = "CG"
 local VERSION = 3
-local LANES = 16
+local CHANNELS = 16
 local PREFIX_BYTES = 8
 local HEADER_BYTES = 64
 local TAG_BYTES = 16
--- Where `ciphergram serve` listens unless told otherwise.
+-- Where `ciphergram serve` listens by default.
 local DEFAULT_PORT = 7700
 
 local WRITE, WRITE_IMM, SUM, ACK = 1, 2, 3, 5
@@ -27,8 +27,8 @@ local SEALED = { [WRITE] = true, [WRITE_IMM] = true, [SUM] = true, [ACK] = true 
 
 -- What follows the prefix of a handshake datagram: names of fields and their bytes.
 local HANDSHAKE = {
-  [HELLO] = { { "ephemeral", 32 }, { "static", 48 }, { "said", 28 }, { "mac1", 16 }, { "mac2", 16 } },
-  [WELCOME] = { { "ephemeral", 32 }, { "said", 54 }, { "mac1", 16 } },
+  [HELLO] = { { "ephemeral", 32 }, { "static", 48 }, { "noise_payload", 28 }, { "mac1", 16 }, { "mac2", 16 } },
+  [WELCOME] = { { "ephemeral", 32 }, { "noise_payload", 54 }, { "mac1", 16 } },
   [COOKIE] = { { "nonce", 12 }, { "sealed", 32 } },
 }
 
@@ -40,7 +40,7 @@ local fields = {
   kind = ProtoField.uint8("ciphergram.kind", "Kind", base.DEC, KINDS),
   epoch = ProtoField.uint8("ciphergram.epoch", "Epoch (lowest byte)"),
   session = ProtoField.uint24("ciphergram.session", "Receiver's index of the session", base.HEX),
-  lane = ProtoField.uint8("ciphergram.lane", "Lane"),
+  channel = ProtoField.uint8("ciphergram.channel", "Channel"),
   initiator = ProtoField.uint32("ciphergram.initiator", "Initiator's index", base.HEX),
   packet = ProtoField.uint64("ciphergram.packet", "Packet"),
   message = ProtoField.uint64("ciphergram.message", "Message"),
@@ -60,7 +60,7 @@ local fields = {
   trimmed = ProtoField.bool("ciphergram.trimmed", "Trimmed"),
   ephemeral = ProtoField.bytes("ciphergram.ephemeral", "Noise: ephemeral public key"),
   static = ProtoField.bytes("ciphergram.static", "Noise: static public key, sealed"),
-  said = ProtoField.bytes("ciphergram.said", "Noise: payload, sealed"),
+  noise_payload = ProtoField.bytes("ciphergram.noise_payload", "Noise: payload, sealed"),
   mac1 = ProtoField.bytes("ciphergram.mac1", "MAC under the receiver's public key"),
   mac2 = ProtoField.bytes("ciphergram.mac2", "MAC under a cookie"),
   nonce = ProtoField.bytes("ciphergram.nonce", "Nonce"),
@@ -127,34 +127,34 @@ local function message(tvb, tree, kind)
     return string.format(" round %u contributor %u chunk %u", immediate, contributor, index)
   end
   tree:add_le(fields.index, tvb(40, 4))
-  local told = string.format(" rkey 0x%08x message %s index %u", rkey, tvb(16, 8):le_uint64(), index)
+  local text = string.format(" rkey 0x%08x message %s index %u", rkey, tvb(16, 8):le_uint64(), index)
   if kind == WRITE_IMM then
     tree:add_le(fields.immediate, tvb(44, 4))
-    told = told .. string.format(" immediate %u", immediate)
+    text = text .. string.format(" immediate %u", immediate)
   end
-  return told
+  return text
 end
 
 local function sealed(tvb, tree, kind)
   tree:add_le(fields.epoch, tvb(4, 1))
   tree:add_le(fields.session, tvb(5, 3))
-  local lane = tvb(5, 1):uint() % LANES
-  tree:add(fields.lane, tvb(5, 1), lane)
+  local channel = tvb(5, 1):uint() % CHANNELS
+  tree:add(fields.channel, tvb(5, 1), channel)
   tree:add_le(fields.packet, tvb(8, 8))
-  local told = string.format(" lane %u packet %s", lane, tvb(8, 8):le_uint64())
+  local text = string.format(" channel %u packet %s", channel, tvb(8, 8):le_uint64())
   if kind ~= ACK then
-    told = told .. message(tvb, tree, kind)
+    text = text .. message(tvb, tree, kind)
   end
   local announced = tvb(48, 2):le_uint()
   tree:add_le(fields.payload_bytes, tvb(48, 2))
   tree:add_le(fields.reserved, tvb(52, 4))
   tree:add(fields.header_tag, tvb(56, 8))
-  told = told .. string.format(", %u bytes", announced)
+  text = text .. string.format(", %u bytes", announced)
   local trimmed = tvb:reported_len() == HEADER_BYTES
   tree:add(fields.trimmed, tvb(0, HEADER_BYTES), trimmed):set_generated()
   if trimmed then
     tree:add_proto_expert_info(experts.trimmed)
-    return told .. " [trimmed]"
+    return text .. " [trimmed]"
   end
   local found = tvb:captured_len() - HEADER_BYTES - TAG_BYTES
   if found > 0 then
@@ -166,7 +166,7 @@ local function sealed(tvb, tree, kind)
   if found ~= announced then
     tree:add_proto_expert_info(experts.length)
   end
-  return told
+  return text
 end
 
 function ciphergram.dissector(tvb, pinfo, tree)
@@ -179,10 +179,10 @@ function ciphergram.dissector(tvb, pinfo, tree)
   root:add(fields.magic, tvb(0, 2))
   root:add(fields.version, tvb(2, 1))
   root:add(fields.kind, tvb(3, 1))
-  local told = KINDS[kind] .. (SEALED[kind] and sealed or handshake)(tvb, root, kind)
-  root:append_text(", " .. told)
+  local text = KINDS[kind] .. (SEALED[kind] and sealed or handshake)(tvb, root, kind)
+  root:append_text(", " .. text)
   pinfo.cols.protocol = "Ciphergram"
-  pinfo.cols.info = told
+  pinfo.cols.info = text
   return tvb:captured_len()
 end
 

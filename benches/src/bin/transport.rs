@@ -77,17 +77,17 @@ impl Table {
                 let setting = Setting { suite, ..Setting::of(bytes) };
                 plain = self.row(&name, limit, |span| writes(setting, MEBIBYTE, span))?;
             }
-            for (engines, what) in [([1; 2], ""), ([2, 1], " to 2 engines")] {
+            for (pipelines, what) in [([1; 2], ""), ([2, 1], " to 2 pipelines")] {
                 for scheme in [Scheme::CkksSum, Scheme::Paillier2048] {
                     let name = format!("SUM of {scheme}{what}, {bytes}-byte datagrams, of WRITE");
-                    let setting = Setting { engines, ..Setting::of(bytes) };
+                    let setting = Setting { pipelines, ..Setting::of(bytes) };
                     self.row(&name, plain, |span| sums(setting, scheme, span))?;
                 }
             }
             let name = format!("SUM of paillier-1024 (insecure), {bytes}-byte datagrams, of WRITE");
             self.row(&name, plain, |span| sums_insecure_1024(Setting::of(bytes), span))?;
-            let setting = Setting { engines: [2; 2], ..Setting::of(bytes) };
-            let name = format!("WRITE, {bytes}-byte datagrams, 2 engines to 2, of one to one");
+            let setting = Setting { pipelines: [2; 2], ..Setting::of(bytes) };
+            let name = format!("WRITE, {bytes}-byte datagrams, 2 pipelines to 2, of one to one");
             self.row(&name, plain, |span| writes(setting, MEBIBYTE, span))?;
             for (what, loss, trimming) in [("lost", 10, 0), ("trimmed", 0, 10)] {
                 let setting = Setting { loss, trimming, ..Setting::of(bytes) };

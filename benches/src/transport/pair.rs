@@ -6,7 +6,7 @@ use std::{
 };
 
 use ciphergram_nic::{
-    Crew, Driver,
+    Driver, PipelineThreads,
     proto::{Config, Endpoint, Identity, NodeId, Peer, Suite},
     wire::{Faulty, UdpWire, Wire as _},
 };
@@ -26,8 +26,8 @@ pub struct Setting {
     pub trimming: u32,
     /// Source ports that datagrams are sprayed over.
     pub paths: u16,
-    /// Engines of the end that waits, and of the one that contacts it, a thread each.
-    pub engines: [u16; 2],
+    /// Pipelines of the end that waits, and of the one that contacts it, a thread each.
+    pub pipelines: [u16; 2],
 }
 
 impl Setting {
@@ -40,7 +40,7 @@ impl Setting {
             loss: 0,
             trimming: 0,
             paths: 1,
-            engines: [1; 2],
+            pipelines: [1; 2],
         }
     }
 }
@@ -49,8 +49,8 @@ impl Setting {
 pub(super) struct End {
     pub(super) endpoint: Endpoint,
     pub(super) driver: Driver<Faulty<UdpWire>>,
-    /// The engines from the second on.
-    _crew: Crew,
+    /// The pipelines from the second on.
+    _threads: PipelineThreads,
 }
 
 /// The end that waits, and the end that contacts it.
@@ -75,19 +75,19 @@ fn identity(number: u8) -> Result<Identity, Failure> {
 
 impl Pair {
     pub(super) fn new(setting: Setting) -> Result<Self, Failure> {
-        let end = |number: u8, engines: u16| -> Result<(End, SocketAddr), Failure> {
+        let end = |number: u8, pipelines: u16| -> Result<(End, SocketAddr), Failure> {
             let wire = || -> Result<_, Failure> {
                 let wire = UdpWire::bind_many((Ipv4Addr::LOCALHOST, 0).into(), setting.paths)?;
                 Ok(Faulty::new(wire, u64::from(number), setting.loss, setting.trimming))
             };
             let mut driver = Driver::new(wire()?);
             let addr = driver.wire().local_addr()?;
-            let others = (1..engines).map(|_| Ok(driver.beside(wire()?)));
+            let others = (1..pipelines).map(|_| Ok(driver.beside(wire()?)));
             let others = others.collect::<Result<Vec<_>, Failure>>()?;
             let port = |other: &Driver<_>| Ok(Faulty::local_addr(other.wire())?.port());
             let config = Config {
                 suite: setting.suite,
-                engines,
+                pipelines,
                 ports: others.iter().map(port).collect::<Result<_, Failure>>()?,
                 datagram_bytes: setting.datagram_bytes,
                 paths: setting.paths,
@@ -95,10 +95,11 @@ impl Pair {
                 ..Config::new(identity(number)?, NonZeroU32::MIN, [number; 32])
             };
             let mut endpoint = Endpoint::new(config)?;
-            let crew = Crew::start(&mut driver, others, |bell| endpoint.detach(bell))?;
-            Ok((End { endpoint, driver, _crew: crew }, addr))
+            let threads =
+                PipelineThreads::start(&mut driver, others, |wakers| endpoint.detach(wakers))?;
+            Ok((End { endpoint, driver, _threads: threads }, addr))
         };
-        let [waiting, contacting] = setting.engines;
+        let [waiting, contacting] = setting.pipelines;
         let ((waits, addr), (mut contacts, _)) = (end(1, waiting)?, end(2, contacting)?);
         let node = identity(1)?.id();
         contacts.endpoint.contact(node, addr);

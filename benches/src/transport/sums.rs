@@ -9,7 +9,7 @@ use ciphergram_he::{
 };
 use ciphergram_nic::{
     federation::SumJob,
-    proto::{Geometry, Peer, Refusal, Stretch, SumConfig, SumRegion, Summer},
+    proto::{Accumulator, ChunkLayout, Peer, Refusal, Shard, SumConfig, SumRegion},
     round::{Job as _, Opened},
 };
 use rand_chacha::ChaCha20Rng;
@@ -88,15 +88,15 @@ pub fn sums_insecure_1024(setting: Setting, span: Duration) -> Result<f64, Failu
     b.update(sum, product);
     let (program, engine) = (Arc::new(b.build()), Arc::new(CpuEngine::new()));
     let open = Box::new(move || {
-        let stretches = (0..CHUNKS).step_by(STRETCH as usize).map(|first| {
-            let chunks = first..(first + STRETCH).min(CHUNKS);
+        let shards = (0..CHUNKS).step_by(SHARD_CHUNKS as usize).map(|first| {
+            let chunks = first..(first + SHARD_CHUNKS).min(CHUNKS);
             let mut sums = vec![0; chunks.len() * CHUNK_BYTES / 8];
             sums.chunks_mut(WORDS).for_each(|number| number[0] = 1);
             let (program, engine) = (program.clone(), engine.clone());
-            let summer = Products { first, sums, modulus: modulus.clone(), program, engine };
-            Stretch { chunks, summer: Box::new(summer) }
+            let accumulator = Products { first, sums, modulus: modulus.clone(), program, engine };
+            Shard { chunks, accumulator: Box::new(accumulator) }
         });
-        Ok(Opened { charter: vec![], geometry: Box::new(Cut), stretches: stretches.collect() })
+        Ok(Opened { terms: vec![], layout: Box::new(Cut), shards: shards.collect() })
     });
     added(setting, Contribution { stream, open }, span)
 }
@@ -106,12 +106,12 @@ const WORDS: usize = 32;
 /// Five of them.
 const CHUNK_BYTES: usize = 5 * 8 * WORDS;
 const CHUNKS: u32 = 1024;
-const STRETCH: u32 = 64;
+const SHARD_CHUNKS: u32 = 64;
 
 /// Chunks of five numbers of 2048 bits.
 struct Cut;
 
-impl Geometry for Cut {
+impl ChunkLayout for Cut {
     fn chunk_count(&self) -> u32 {
         CHUNKS
     }
@@ -136,7 +136,7 @@ fn words(payload: &[u8]) -> Vec<u64> {
     payload.as_chunks().0.iter().map(|word| u64::from_le_bytes(*word)).collect()
 }
 
-impl Summer for Products {
+impl Accumulator for Products {
     fn check(&mut self, _: Range<u32>, payload: &[u8]) -> Result<(), Refusal> {
         let fits = words(payload).chunks(WORDS).all(|number| self.modulus.contains_vartime(number));
         if fits { Ok(()) } else { Err(Refusal::InvalidCiphertext) }
@@ -161,17 +161,17 @@ fn added(setting: Setting, mut contribution: Contribution, span: Duration) -> Re
     let (peer, limit) = (contacts.peer()?, contacts.endpoint.payload_limit());
     let mut datagrams = vec![];
     for region in 0..needed.ceil() as u32 {
-        let Opened { geometry, stretches, .. } = (contribution.open)()?;
+        let Opened { layout, shards, .. } = (contribution.open)()?;
         if datagrams.is_empty() {
-            datagrams = cut(&*geometry, &contribution.stream, limit);
+            datagrams = cut(&*layout, &contribution.stream, limit);
         }
         let config = SumConfig {
             round: 0,
             contributors: CONTRIBUTORS,
             target: u32::from(CONTRIBUTORS) + 1,
             digest_key: [9; 32],
-            geometry,
-            stretches,
+            layout,
+            shards,
         };
         let sum = SumRegion::new(config)?;
         (0..CONTRIBUTORS).for_each(|contributor| sum.bind(contributor, peer));
@@ -193,7 +193,7 @@ fn added(setting: Setting, mut contribution: Contribution, span: Duration) -> Re
 type Datagram = (u32, u64, Arc<[u8]>);
 
 /// As many whole chunks to a datagram as fit.
-fn cut(chunks: &dyn Geometry, stream: &[u8], limit: usize) -> Vec<Datagram> {
+fn cut(chunks: &dyn ChunkLayout, stream: &[u8], limit: usize) -> Vec<Datagram> {
     let start = |chunk: u32| chunks.chunk_offset(chunk) as usize;
     let end = |chunk: u32| start(chunk) + chunks.chunk_bytes(chunk);
     let (mut cuts, mut first) = (vec![], 0);

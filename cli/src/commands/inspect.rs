@@ -82,7 +82,7 @@ fn frame(bytes: &[u8], with_ciphertexts: bool, found: &mut Findings) -> Result<(
             found.add_same("fewest_contributors", sum.fewest_contributors());
             (sum.agreement, sum.stream)
         }
-        Kind::Announcement | Kind::Charter => return Ok(()),
+        Kind::Announcement | Kind::RoundTerms => return Ok(()),
     };
     let values = agreement.values();
     found.json.insert("bytes_per_value".into(), json!(per_value(stream.len(), values)));

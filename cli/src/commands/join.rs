@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::decrypt::{output, output_name};
 use crate::{
-    args::{Join, Ways, Wire},
+    args::{Join, PathConfig, Wire},
     engines::engine,
     failure::Failure,
     files, nodes,
@@ -28,13 +28,14 @@ pub(crate) fn run(args: &Join) -> Result<(), Failure> {
             return Err(Failure::Misuse(text.into()));
         }
     }
-    let Ways { paths, split, wire } = args.ways;
+    let PathConfig { paths, split, wire } = args.path_config;
     if paths * split > MAX_PATHS as u16 {
         let text = format!("--paths {paths} --split {split}: no more than {MAX_PATHS} in all");
         return Err(Failure::Misuse(text));
     }
     let Wire { datagram: datagram_bytes, pipelines, poll } = wire;
-    let ways = federation::Ways { engines: pipelines, paths, flows: split, poll, datagram_bytes };
+    let path_config =
+        federation::PathConfig { pipelines, paths, flows: split, poll, datagram_bytes };
     let update = files::read_update(&args.input)?;
     let spool = args.spool.clone().unwrap_or_else(|| {
         let mut name = OsString::from(&args.out);
@@ -52,7 +53,7 @@ pub(crate) fn run(args: &Join) -> Result<(), Failure> {
         patience: args.wait,
     };
     let (identity, node) = nodes::client(args)?;
-    let mut client = Client::new(args.server, node, args.client, identity, ways)?;
+    let mut client = Client::new(args.server, node, args.client, identity, path_config)?;
     if let Some(path) = &args.capture {
         client.capture(files::create(path)?)?;
     }

@@ -43,7 +43,7 @@ pub(crate) fn run(args: &Serve) -> Result<(), Failure> {
         rounds: args.rounds,
         join_deadline: args.join_deadline,
         round_deadline: args.deadline,
-        engines: args.wire.pipelines,
+        pipelines: args.wire.pipelines,
         poll: args.wire.poll,
         datagram_bytes: args.wire.datagram,
     };

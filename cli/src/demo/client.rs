@@ -11,7 +11,7 @@ use ciphergram_he::{
     codec::{Output, RangesFile},
 };
 use ciphergram_nic::federation::{
-    Client, Participation, RoundResult, Ways,
+    Client, Participation, PathConfig, RoundResult,
     nodes::{read_identity, read_node},
 };
 use serde::{Deserialize, Serialize};
@@ -63,7 +63,7 @@ pub(crate) fn run(args: &DemoClient) -> Result<(), Failure> {
     let mut model = Model::new(args.seed);
     let [_, server, identity, _] = nodes::files(&args.folder);
     let (identity, node) = (read_identity(&identity)?, read_node(&server)?);
-    let mut client = Client::new(args.server, node, args.client, identity, Ways::default())?;
+    let mut client = Client::new(args.server, node, args.client, identity, PathConfig::default())?;
     let spool = args.folder.join(format!("client-{number}.spool"));
     for round in 0..args.rounds {
         let began = Instant::now();

@@ -27,7 +27,7 @@ use crate::{
 
 /// The public record of a contribution: the 32 bytes that its uniform polynomials grow from.
 ///
-/// It is all that names a contribution in files, announcements, charters and sums. Paillier has no
+/// It is all that names a contribution in files, announcements, round terms and sums. Paillier has no
 /// use for it but that.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Seed([u8; 32]);

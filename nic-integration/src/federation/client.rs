@@ -19,7 +19,7 @@ use std::{
 use ciphergram_accel::Engine;
 use ciphergram_he::{
     Agreement, OpenedSum, PublicKey, SecretKey, Sum, Update,
-    exchange::{Announcement, Charter},
+    exchange::{Announcement, RoundTerms},
     files::ContributorSet,
     keys::AnyKey,
     params::Chunks,
@@ -38,7 +38,7 @@ use crate::{
     Refusal,
     driver::MAX_SLEEP,
     proto::{Config, Identity, NodeId, Stats, Time, endpoint::DEFAULT_GIVE_UP},
-    round::{Contributor, ContributorConfig, ContributorEvent, End, Layout, Opening, Resume},
+    round::{Contributor, ContributorConfig, ContributorEvent, End, Opening, Resume, SumLayout},
 };
 
 /// Sealed batches that may wait to be pushed.
@@ -128,10 +128,10 @@ pub struct RoundResult {
 
 /// How a client's datagrams reach its aggregator.
 #[derive(Clone, Copy, Debug)]
-pub struct Ways {
+pub struct PathConfig {
     /// Pipelines, each with sockets and a thread.
-    pub engines: u16,
-    /// Sockets of an engine that each flow's datagrams are sprayed over.
+    pub pipelines: u16,
+    /// Sockets of a pipeline that each flow's datagrams are sprayed over.
     pub paths: u16,
     /// Flows that messages are dealt to; paths × flows is at most [`MAX_PATHS`](crate::proto::path::MAX_PATHS).
     pub flows: u16,
@@ -143,10 +143,10 @@ pub struct Ways {
     pub datagram_bytes: Option<usize>,
 }
 
-impl Default for Ways {
-    /// One engine, one path, and sleep.
+impl Default for PathConfig {
+    /// One pipeline, one path, and sleep.
     fn default() -> Self {
-        Self { engines: 1, paths: 1, flows: 1, poll: false, datagram_bytes: None }
+        Self { pipelines: 1, paths: 1, flows: 1, poll: false, datagram_bytes: None }
     }
 }
 
@@ -163,17 +163,17 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// The sockets', no randomness, or no such number of ways.
+    /// The sockets', no randomness, or no such number of paths.
     pub fn new(
         server: SocketAddr,
         node: NodeId,
         number: u16,
         identity: Identity,
-        ways: Ways,
+        config: PathConfig,
     ) -> Result<Self, Error> {
-        let Ways { engines, paths, flows, poll, datagram_bytes } = ways;
+        let PathConfig { pipelines, paths, flows, poll, datagram_bytes } = config;
         let endpoint = fresh_endpoint(identity, server, datagram_bytes)?;
-        let endpoint = Config { engines, paths, flows, ..endpoint };
+        let endpoint = Config { pipelines, paths, flows, ..endpoint };
         let sockets = endpoint.sockets();
         let config = ContributorConfig {
             endpoint,
@@ -190,7 +190,7 @@ impl Client {
             (IpAddr::V6(_), false) => Ipv6Addr::UNSPECIFIED.into(),
         };
         let node = Contributor::new(config)?;
-        let pipelines = Pipelines::bind((local, 0).into(), engines, sockets, poll)?;
+        let pipelines = Pipelines::bind((local, 0).into(), pipelines, sockets, poll)?;
         Ok(Self { server, number, pipelines, node })
     }
 
@@ -216,7 +216,7 @@ impl Client {
         let _round = info_span!("round", client = self.number, round = Empty).entered();
         let (end, run) = std::thread::scope(|scope| {
             let mut run = Run::begin(job, self.server, self.number)?;
-            self.pipelines.start(|bell| self.node.detach(bell))?;
+            self.pipelines.start(|wakers| self.node.detach(wakers))?;
             let now = self.pipelines.first.now();
             let (id, hello) = (run.announcement.seed.id(), run.hello());
             self.node.join(now, id, hello, run.resume)?;
@@ -273,7 +273,7 @@ struct Run<'a> {
 struct OpenRound {
     since: Instant,
     opening: Opening,
-    charter: Charter,
+    terms: RoundTerms,
     chunks: Chunks,
     next: u32,
     sets: Vec<ContributorSet>,
@@ -417,7 +417,7 @@ impl<'a> Run<'a> {
         Ok(node.rejoin(now)?)
     }
 
-    /// Checks the charter, makes room for the sums, and starts sealing unless that has begun.
+    /// Checks the terms, makes room for the sums, and starts sealing unless that has begun.
     fn on_opened<'s>(
         &mut self,
         node: &mut Contributor,
@@ -429,30 +429,30 @@ impl<'a> Run<'a> {
         'a: 's,
     {
         let key = self.job.key.public();
-        let charter = Charter::from_bytes(&opening.charter, key)?;
+        let terms = RoundTerms::from_bytes(&opening.terms, key)?;
         let bad = |what| Error::BadRound { server: self.server, what };
-        if !charter.participants.contains(&(self.number, self.announcement.seed)) {
+        if !terms.participants.contains(&(self.number, self.announcement.seed)) {
             return Err(bad("it does not list this contribution"));
         }
-        if !opening.contributors.iter().eq(charter.participants.iter().map(|(n, _)| n)) {
+        if !opening.contributors.iter().eq(terms.participants.iter().map(|(n, _)| n)) {
             return Err(bad("its lists of contributors differ"));
         }
         let settled = self.announcement.settled.then_some(&self.announcement.agreement);
-        if settled.is_some_and(|a| charter.agreement.check_same(a).is_err()) {
+        if settled.is_some_and(|a| terms.agreement.check_same(a).is_err()) {
             return Err(Error::RangesChanged);
         }
-        charter.agreement.check_layout(&self.job.update.specs())?;
-        let chunks = key.parameters().chunks(charter.agreement.values());
-        node.accept(now, Layout { chunks: chunks.count(), sum_bytes: chunks.bytes_of(0) })?;
-        let sets = vec![ContributorSet::none(charter.participants.len()); chunks.count() as usize];
+        terms.agreement.check_layout(&self.job.update.specs())?;
+        let chunks = key.parameters().chunks(terms.agreement.values());
+        node.accept(now, SumLayout { chunks: chunks.count(), sum_bytes: chunks.bytes_of(0) })?;
+        let sets = vec![ContributorSet::none(terms.participants.len()); chunks.count() as usize];
         let resume = Resume { incarnation: opening.incarnation, round: opening.round };
         Span::current().record("round", opening.round);
         self.announcement.settled = true;
-        self.announcement.agreement = charter.agreement.clone();
+        self.announcement.agreement = terms.agreement.clone();
         node.amend(self.hello());
         let sums = vec![0; chunks.total_bytes()];
         let since = self.open.as_ref().map_or_else(Instant::now, |open| open.since);
-        self.open = Some(OpenRound { since, opening, charter, chunks, next: 0, sets, sums });
+        self.open = Some(OpenRound { since, opening, terms, chunks, next: 0, sets, sums });
         self.start_sealing(chunks, resume, scope)
     }
 
@@ -574,9 +574,9 @@ impl<'a> Run<'a> {
         if bytes.len() != length {
             return Err(bad("a sum of the wrong length"));
         }
-        let mut set = ContributorSet::none(open.charter.participants.len());
+        let mut set = ContributorSet::none(open.terms.participants.len());
         let mut known = 0;
-        for (index, (number, _)) in open.charter.participants.iter().enumerate() {
+        for (index, (number, _)) in open.terms.participants.iter().enumerate() {
             let byte = bitmap.get(usize::from(number / 8)).copied().unwrap_or(0);
             if byte >> (number % 8) & 1 == 1 {
                 set.insert(index);
@@ -598,8 +598,8 @@ impl<'a> Run<'a> {
         let exchanging = open.since.elapsed().saturating_sub(self.encrypting);
         let enough = open.check_enough(end, self.job.min_clients);
         let sum = Sum {
-            contributors: open.charter.participants.into_iter().map(|(_, t)| t).collect(),
-            agreement: open.charter.agreement,
+            contributors: open.terms.participants.into_iter().map(|(_, t)| t).collect(),
+            agreement: open.terms.agreement,
             sets: open.sets,
             stream: open.sums,
         };

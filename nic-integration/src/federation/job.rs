@@ -4,20 +4,20 @@ use std::{collections::BTreeMap, ops::Range, sync::Arc};
 
 use ciphergram_accel::Engine;
 use ciphergram_he::{
-    Accumulator, Error, PublicKey,
-    exchange::{Announcement, Charter},
+    Error, PublicKey,
+    exchange::{Announcement, RoundTerms},
     params::{Chunks, MAX_CLIENTS},
 };
 
 use crate::{
-    proto::{Geometry, Refusal, Stretch, Summer},
+    proto::{Accumulator, ChunkLayout, Refusal, Shard},
     round::{ContributionId, Job, Opened},
 };
 
 /// Bytes that all chunk sums of a round, each with its bitmap, may come to: one memory region.
 const MAX_SUM_BYTES: usize = u32::MAX as usize;
-/// Accumulators of a round, of about as many chunks each: so many engines may add at once.
-const STRETCHES: u32 = 16;
+/// Shards of a round, of about as many chunks each: the pipelines that may add at once.
+const SHARDS: u32 = 16;
 
 /// Sums updates encrypted under one key: the [`Job`] of a [`Server`](super::Server), also for
 /// callers that drive an [`Aggregator`](crate::round::Aggregator) themselves.
@@ -33,32 +33,32 @@ impl SumJob {
         Self { key, engine }
     }
 
-    fn charter<'a>(
+    fn terms<'a>(
         &self,
         hellos: impl Iterator<Item = (u16, &'a [u8])>,
-    ) -> Result<Charter, String> {
-        let charter = self.join(hellos).map_err(|e| e.to_string())?;
-        let values = charter.agreement.values();
+    ) -> Result<RoundTerms, String> {
+        let terms = self.join(hellos).map_err(|e| e.to_string())?;
+        let values = terms.agreement.values();
         let chunks = self.key.parameters().chunks(values);
         let each = chunks.geometry().chunk_bytes() + MAX_CLIENTS as usize / 8;
         // Checked before anything is allocated: a hello can claim any number of values.
         if (chunks.count() as usize).saturating_mul(each) > MAX_SUM_BYTES {
             return Err(format!("{values} values are more than one round carries"));
         }
-        Ok(charter)
+        Ok(terms)
     }
 
-    fn join<'a>(&self, hellos: impl Iterator<Item = (u16, &'a [u8])>) -> Result<Charter, Error> {
+    fn join<'a>(&self, hellos: impl Iterator<Item = (u16, &'a [u8])>) -> Result<RoundTerms, Error> {
         let announcements = hellos.map(|(number, hello)| {
             let announcement = Announcement::from_bytes(hello, &self.key);
             Ok((number, announcement.map_err(|e| e.within(format!("client {number}")))?))
         });
-        Charter::join(&announcements.collect::<Result<Vec<_>, Error>>()?)
+        RoundTerms::join(&announcements.collect::<Result<Vec<_>, Error>>()?)
     }
 }
 
 impl Job for SumJob {
-    /// A client may join if it can be in one charter with those who did: the same key and
+    /// A client may join if it can be in one round with those who did: the same key and
     /// parameters, the same tensors, no other settled ranges, a seed of its own. Its id is its
     /// seed's, so that whoever takes its place later has announced the same seed (PROTOCOL §7.9).
     fn admit(
@@ -70,8 +70,8 @@ impl Job for SumJob {
     ) -> Result<(), String> {
         let others = joined.iter().map(|(&number, hello)| (number, hello.as_slice()));
         let all = others.chain([(contributor, hello)]);
-        let charter = self.charter(all)?;
-        let own = charter.participants.iter().find(|(number, _)| *number == contributor);
+        let terms = self.terms(all)?;
+        let own = terms.participants.iter().find(|(number, _)| *number == contributor);
         if own.is_some_and(|(_, seed)| seed.id() == *contribution) {
             Ok(())
         } else {
@@ -81,23 +81,23 @@ impl Job for SumJob {
 
     fn open(&mut self, _round: u32, joined: &BTreeMap<u16, Vec<u8>>) -> Result<Opened, String> {
         let all = joined.iter().map(|(&number, hello)| (number, hello.as_slice()));
-        let charter = self.charter(all)?;
-        let values = charter.agreement.values();
+        let terms = self.terms(all)?;
+        let values = terms.agreement.values();
         let chunks = self.key.parameters().chunks(values);
-        let stretches = stretches(&chunks).into_iter().map(|own| {
+        let shards = shards(&chunks).into_iter().map(|own| {
             let (key, engine) = (&self.key, self.engine.clone());
-            let accumulator = Accumulator::of_stretch(key, engine, values, own.clone());
-            Stretch { chunks: own, summer: Box::new(RunningSum { accumulator, broken: None }) }
+            let sum = ciphergram_he::Accumulator::of_stretch(key, engine, values, own.clone());
+            Shard { chunks: own, accumulator: Box::new(ShardSum { sum, failure: None }) }
         });
-        let stretches = stretches.collect();
-        Ok(Opened { charter: charter.to_bytes(&self.key), geometry: Box::new(chunks), stretches })
+        let shards = shards.collect();
+        Ok(Opened { terms: terms.to_bytes(&self.key), layout: Box::new(chunks), shards })
     }
 }
 
-/// All chunks in stretches of about the same length, none of which parts companions.
-fn stretches(chunks: &Chunks) -> Vec<Range<u32>> {
+/// All chunks in shards of about the same length, none of which parts a group.
+fn shards(chunks: &Chunks) -> Vec<Range<u32>> {
     let (count, mut all, mut start) = (chunks.count(), vec![], 0);
-    let each = count.div_ceil(STRETCHES).max(1);
+    let each = count.div_ceil(SHARDS).max(1);
     while start < count {
         let last = (start + each).min(count) - 1;
         let end = chunks.opening_with(last).end;
@@ -107,7 +107,7 @@ fn stretches(chunks: &Chunks) -> Vec<Range<u32>> {
     all
 }
 
-impl Geometry for Chunks {
+impl ChunkLayout for Chunks {
     fn chunk_count(&self) -> u32 {
         self.count()
     }
@@ -120,33 +120,33 @@ impl Geometry for Chunks {
         self.offset_of(chunk) as u64
     }
 
-    fn companions(&self, chunk: u32) -> Range<u32> {
+    fn group(&self, chunk: u32) -> Range<u32> {
         self.opening_with(chunk)
     }
 }
 
-/// The accumulator of a stretch of a round.
-struct RunningSum {
-    accumulator: Accumulator,
-    /// The first failure of the engine; no sum leaves after it.
-    broken: Option<String>,
+/// The sum of one shard of a round.
+struct ShardSum {
+    sum: ciphergram_he::Accumulator,
+    /// The engine's first failure; no sum leaves after it.
+    failure: Option<String>,
 }
 
-impl Summer for RunningSum {
+impl Accumulator for ShardSum {
     fn check(&mut self, chunks: Range<u32>, payload: &[u8]) -> Result<(), Refusal> {
-        self.accumulator.check(chunks, payload).map_err(|_| Refusal::InvalidCiphertext)
+        self.sum.check(chunks, payload).map_err(|_| Refusal::InvalidCiphertext)
     }
 
     fn add(&mut self, chunks: Range<u32>, payload: &[u8]) {
-        if let Err(error) = self.accumulator.add(chunks, payload) {
-            self.broken.get_or_insert(error.to_string());
+        if let Err(error) = self.sum.add(chunks, payload) {
+            self.failure.get_or_insert(error.to_string());
         }
     }
 
     fn finish(&mut self, chunk: u32) -> Result<Vec<u8>, String> {
-        match &self.broken {
+        match &self.failure {
             Some(why) => Err(why.clone()),
-            None => self.accumulator.finish(chunk).map_err(|e| e.to_string()),
+            None => self.sum.finish(chunk).map_err(|e| e.to_string()),
         }
     }
 }

@@ -43,10 +43,10 @@ pub struct ServerConfig {
     pub round_deadline: Duration,
     /// Pipelines, each with a socket and a thread: the first listens at the address above, the others at the
     /// ports that follow.
-    pub engines: u16,
+    pub pipelines: u16,
     /// Asks the socket over and over instead of sleeping: a core's worth of time for some microseconds less.
     pub poll: bool,
-    /// As a [client's](super::Ways::datagram_bytes).
+    /// As a [client's](super::PathConfig::datagram_bytes).
     pub datagram_bytes: Option<usize>,
 }
 
@@ -99,10 +99,10 @@ impl Server {
         if u32::from(config.clients) > admitted {
             return Err(Error::TooManyClients { declared: config.clients, admitted });
         }
-        let pipelines = Pipelines::bind(config.listen, config.engines, 1, config.poll)?;
+        let pipelines = Pipelines::bind(config.listen, config.pipelines, 1, config.poll)?;
         let endpoint = fresh_endpoint(config.identity, config.listen, config.datagram_bytes)?;
         let settings = AggregatorConfig {
-            endpoint: Config { engines: config.engines, ports: pipelines.ports()?, ..endpoint },
+            endpoint: Config { pipelines: config.pipelines, ports: pipelines.ports()?, ..endpoint },
             nodes: config.allowed,
             clients: config.clients,
             min_clients: config.min_clients,
@@ -116,7 +116,7 @@ impl Server {
         Ok(Self { pipelines, node })
     }
 
-    /// The address in use of the first engine, its port chosen by the system if none was asked for.
+    /// The address in use of the first pipeline, its port chosen by the system if none was asked for.
     ///
     /// # Errors
     ///
@@ -142,7 +142,7 @@ impl Server {
     pub fn run(&mut self, mut observe: impl FnMut(Observation)) -> Result<Stats, Error> {
         let mut spans = RoundSpans::default();
         let mut due = Time::ZERO;
-        self.pipelines.start(|bell| self.node.detach(bell))?;
+        self.pipelines.start(|wakers| self.node.detach(wakers))?;
         self.pipelines.first.run(&mut self.node, |node, now| {
             while let Some(event) = node.poll_event() {
                 spans.follow(&event);

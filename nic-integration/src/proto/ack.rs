@@ -1,18 +1,18 @@
-//! Acknowledgements: what became of each datagram (PROTOCOL §3).
+//! Acknowledgements: the outcome of each datagram (PROTOCOL §3).
 
 use crate::NicError;
 
 use super::secure::ACK_WORDS;
 
-/// Notices that one ACK carries at most; what has no room in it travels with the next.
+/// Notices that one ACK carries at most; the others travel with the next.
 pub const MAX_ACK_NOTICES: usize = 32;
 
 const HEAD_BYTES: usize = 16;
 const NOTICE_BYTES: usize = 16;
-/// The status of a notice that is no refusal.
+/// The status of a notice that is not a refusal.
 const TRIMMED: u32 = 13;
 
-/// Why a datagram was not committed. Final: the message it belongs to has failed.
+/// The reason why a datagram was not committed. Final: the message it belongs to has failed.
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u32)]
@@ -80,7 +80,7 @@ impl std::fmt::Display for Refusal {
     }
 }
 
-/// What an ACK says of one packet beside that it was answered.
+/// Details about one packet in an ACK, beside its bit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Notice {
     /// Its message has failed.
@@ -105,8 +105,8 @@ impl Notice {
     }
 }
 
-/// Writes the payload of an ACK: which packets were answered, from a multiple of 64 on, how many of those that
-/// came were marked for congestion, and notices.
+/// Writes the payload of an ACK: a bit for each packet answered, from a multiple of 64 on; the
+/// number of packets that came marked for congestion; and notices.
 pub(super) fn append_ack(
     (first, words): (u64, impl Iterator<Item = u64>),
     congested: u32,
@@ -139,10 +139,12 @@ pub(super) struct Ack<'a> {
 }
 
 impl<'a> Ack<'a> {
+    /// Reads the payload of an ACK.
+    ///
     /// # Errors
     ///
-    /// [`NicError::Message`] where it ends too soon, runs on, or holds what is not known; then
-    /// none of it counts.
+    /// [`NicError::Message`] where it ends too soon, runs on, or holds an unknown code; then none
+    /// of it counts.
     pub(super) fn parse(payload: &'a [u8]) -> Result<Self, NicError> {
         let bad = |at| NicError::Message { at };
         let (head, rest) = payload.split_first_chunk::<HEAD_BYTES>().ok_or(bad(0))?;
@@ -171,13 +173,13 @@ impl<'a> Ack<'a> {
         }
     }
 
-    /// Sixty-four packets at a time: the first of them, and a bit for each that was answered.
+    /// Iterates over words of 64 packets: the first packet, and a bit for each that was answered.
     pub(super) fn words(&self) -> impl Iterator<Item = (u64, u64)> {
         let words = self.words.iter().map(|word| u64::from_le_bytes(*word));
         (self.first..).step_by(64).zip(words)
     }
 
-    /// How many packets came marked since the session began, modulo 2^32.
+    /// Returns the number of packets that came marked since the session began, modulo 2^32.
     pub(super) fn congested(&self) -> u32 {
         self.congested
     }

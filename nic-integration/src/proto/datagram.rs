@@ -2,31 +2,31 @@
 //!
 //! A datagram places itself: rkey, offset and length say where its payload belongs, so it can land
 //! in any order. The header ends in its own tag, so that a header whose payload was cut off can
-//! still be trusted. What the tags are made of is [`Session`](super::secure)'s.
+//! still be trusted. [`Session`](super::secure) computes the tags.
 
 use crate::NicError;
 
 /// Bytes of a header: one 512-bit bus beat.
 pub const HEADER_BYTES: usize = 64;
-/// Bytes of the header's own tag, which it ends with.
+/// Bytes of the header's own tag, at its end.
 pub const HEADER_TAG_BYTES: usize = 8;
-/// Bytes of the tag over header and payload, which a datagram ends with.
+/// Bytes of the tag over header and payload, at the end of a datagram.
 pub const TAG_BYTES: usize = 16;
-/// Bytes that a datagram carries beside its payload.
+/// Bytes of a datagram beside its payload.
 pub const OVERHEAD_BYTES: usize = HEADER_BYTES + TAG_BYTES;
 /// The largest payload of a UDP datagram over IPv4.
 pub const MAX_DATAGRAM_BYTES: usize = 65_507;
 /// The version of the protocol that this crate speaks.
 pub const VERSION: u8 = 3;
 
-/// Bytes that every datagram begins with: magic, version, kind, index.
+/// Bytes at the beginning of every datagram: magic, version, kind, index.
 pub(super) const PREFIX_BYTES: usize = 8;
 /// Bytes of a header that its tag covers.
 pub(super) const TAGGED_BYTES: usize = HEADER_BYTES - HEADER_TAG_BYTES;
 
 const MAGIC: [u8; 2] = *b"CG";
 
-/// What a datagram is: one of a handshake, or sealed and of an [`Opcode`] (PROTOCOL §2.2).
+/// The kind of a datagram: one of a handshake, or sealed and of an [`Opcode`] (PROTOCOL §2.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Sealed(Opcode),
@@ -55,7 +55,7 @@ impl Kind {
     }
 }
 
-/// What a sealed datagram does (PROTOCOL §2.2).
+/// The operation of a sealed datagram (PROTOCOL §2.2).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Opcode {
@@ -66,7 +66,7 @@ pub enum Opcode {
     WriteImm = 2,
     /// Adds whole chunks into a sum region.
     Sum = 3,
-    /// Answers for datagrams received.
+    /// Answers datagrams received.
     Ack = 5,
 }
 
@@ -86,12 +86,13 @@ impl Opcode {
 /// The fields of a header that are not derived from the rest of the datagram (PROTOCOL §2.1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Header {
-    /// What the datagram does.
+    /// The operation.
     pub opcode: Opcode,
     /// The receiver's index of the session, and the epoch's lowest byte. [Sealing](super::secure)
     /// fills it in.
     pub spi: u32,
-    /// Fresh for every datagram of a session, retransmissions included: the nonce. Sealing fills it in.
+    /// Fresh for every datagram of a session, retransmissions included: the nonce. Sealing fills it
+    /// in.
     pub packet: u64,
     /// The message the datagram belongs to; ascending per pair of sender and receiver.
     pub message: u64,
@@ -105,17 +106,17 @@ pub struct Header {
     pub index: u32,
     /// WRITE_IMM: the immediate. SUM: the round.
     pub immediate: u32,
-    /// SUM: whose contribution this is. Otherwise 0.
+    /// SUM: the number of the contributor. Otherwise 0.
     pub contributor: u16,
 }
 
-/// The first bytes of any datagram to whoever named itself by `index`.
+/// Returns the first bytes of any datagram to the process that chose `index`.
 pub(super) fn prefix(kind: Kind, index: u32) -> [u8; PREFIX_BYTES] {
     let [a, b, c, d] = index.to_le_bytes();
     [MAGIC[0], MAGIC[1], VERSION, kind.code(), a, b, c, d]
 }
 
-/// Reads what any datagram begins with: its kind, and the index it names.
+/// Reads the beginning of any datagram: its kind, and the index that it names.
 ///
 /// # Errors
 ///
@@ -136,8 +137,8 @@ pub(super) fn read_prefix(bytes: &[u8]) -> Result<(Kind, u32), NicError> {
 }
 
 impl Header {
-    /// The fields of a header, and how many bytes of payload it announces. Nothing vouches for them
-    /// before a tag does.
+    /// Reads the fields of a header, and the number of payload bytes that it announces. They are
+    /// not authenticated until a tag is verified.
     ///
     /// # Errors
     ///
@@ -182,7 +183,7 @@ impl Header {
     }
 }
 
-/// The `N` bytes at `at`; in bounds by construction of every call.
+/// Returns the `N` bytes at `at`; in bounds by construction of every call.
 fn field<const N: usize>(head: &[u8], at: usize) -> [u8; N] {
     std::array::from_fn(|byte| head[at + byte])
 }

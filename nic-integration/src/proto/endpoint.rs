@@ -1,122 +1,41 @@
-//! One process's end of the protocol: links, regions, events; and engines, which do the work.
+//! One process's end of the protocol: links, regions and events; its pipelines send and receive.
 
-mod census;
-mod greeting;
+mod config;
+mod handshake;
+mod regions;
+mod usage;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
-use std::num::NonZeroU32;
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::Duration;
+use std::task::Waker;
 
 use rand_chacha::ChaCha20Rng;
 use rand_core::SeedableRng;
 
 use crate::NicError;
 
-pub use census::Census;
+pub use config::{
+    Config, DEFAULT_DATAGRAM_BYTES, DEFAULT_GIVE_UP, DEFAULT_HELD_BYTES, DEFAULT_SPRAY, IDLE_SPAN,
+    MAX_HANDSHAKE_DATAGRAMS, MAX_MESSAGE_BYTES, MAX_PEERS, MAX_UNCONFIRMED, MIN_DATAGRAM_BYTES,
+    UNCONFIRMED_SPAN,
+};
+pub use usage::Usage;
+
+pub use super::shared::MAX_EVENTS;
 
 use super::datagram::{Kind, MAX_DATAGRAM_BYTES, OVERHEAD_BYTES, Opcode, read_prefix};
-use super::engine::{Engine, SWEEP_SPAN, Settings};
 use super::event::{Cause, Event, MessageId, Peer};
 use super::link::Link;
+use super::lock::lock;
 use super::outbox::{MESSAGE_WINDOW, Message, Outbox};
 use super::path::{MAX_PATHS, Origin, Route};
-use super::region::{Memory, Region};
-use super::secure::{Gate, Identity, NodeId, Suite};
-use super::shared::{Bell, LaneId, MAX_ENGINES, Post, Shared, lock};
+use super::pipeline::{Pipeline, SWEEP_SPAN, Settings};
+use super::secure::{Gate, NodeId};
+use super::shared::{ChannelId, Command, MAX_PIPELINES, Shared};
 use super::stats::Stats;
-use super::sum::SumRegion;
 use super::time::Time;
-
-/// UDP payload bytes that most paths carry whole, tunnels and IPv6 included, and that hold a chunk.
-pub const DEFAULT_DATAGRAM_BYTES: usize = 1372;
-/// The smallest datagram an endpoint can be told to send: an ACK with all its notices fits.
-pub const MIN_DATAGRAM_BYTES: usize = 768;
-/// Silence after which a peer with unanswered messages is given up.
-pub const DEFAULT_GIVE_UP: Duration = Duration::from_secs(10);
-/// Inbox bytes held for all peers together, messages not yet polled included.
-pub const DEFAULT_HELD_BYTES: usize = 64 << 20;
-/// Processes that may be remembered.
-pub const MAX_PEERS: usize = 4096;
-/// Of those: processes that said HELLO and nothing since.
-pub const MAX_UNCONFIRMED: usize = 256;
-/// Events that may wait; while they do, datagrams are dropped unanswered.
-pub const MAX_EVENTS: usize = 1 << 16;
-/// Datagrams sent one way before the next is chosen, unless told otherwise.
-pub const DEFAULT_SPRAY: u32 = 16;
-/// Datagrams of handshakes that may wait to be sent.
-pub const MAX_GREETINGS: usize = 256;
-/// A peer idle for this long is forgotten.
-pub const IDLE_SPAN: Duration = Duration::from_secs(60);
-/// A process that said HELLO and nothing since is forgotten after this.
-pub const UNCONFIRMED_SPAN: Duration = Duration::from_secs(5);
-/// The longest message; an inbox may set less.
-pub const MAX_MESSAGE_BYTES: usize = 1 << 30;
-
-/// What an endpoint is made of.
-#[derive(Clone)]
-pub struct Config {
-    /// The node's key.
-    pub identity: Identity,
-    /// This process's number: random, fresh at every start.
-    pub incarnation: NonZeroU32,
-    /// Source of handshake keys, indices and cookies: from the operating system, fresh at every start.
-    pub seed: [u8; 32],
-    /// The nodes that may open a link to us. Those we contact need not be among them.
-    pub allow: BTreeSet<NodeId>,
-    /// What seals datagrams to those we contact; whoever contacts us chooses.
-    pub suite: Suite,
-    /// Bytes of the largest datagram sent, header and tags included.
-    pub datagram_bytes: usize,
-    /// Silence after which a peer with unanswered messages is given up.
-    pub give_up: Duration,
-    /// Inbox bytes held for all peers together; one peer may hold a quarter.
-    pub held_bytes: usize,
-    /// Ways to each node that we contact: sockets of ours that a flow's datagrams are sprayed over. Who
-    /// contacts us chooses its own.
-    pub paths: u16,
-    /// Flows that messages to a node that we contact are dealt to, each with paths of its own: with one path
-    /// each, a message stays on one way.
-    pub flows: u16,
-    /// Datagrams sent one way before the next way is chosen: 1 sprays by the datagram; a wire that sends
-    /// bursts does better with a burst.
-    pub spray: u32,
-    /// Pipelines of this process, each with sockets, sessions and buffers of its own.
-    pub engines: u16,
-    /// The ports at which engines from the second on listen, told to those who contact us. Without them nobody
-    /// may.
-    pub ports: Vec<u16>,
-}
-
-impl Config {
-    /// The defaults, for a process of a node that talks to whom it contacts alone.
-    #[must_use]
-    pub fn new(identity: Identity, incarnation: NonZeroU32, seed: [u8; 32]) -> Self {
-        Self {
-            identity,
-            incarnation,
-            seed,
-            allow: BTreeSet::new(),
-            suite: Suite::default(),
-            datagram_bytes: DEFAULT_DATAGRAM_BYTES,
-            give_up: DEFAULT_GIVE_UP,
-            held_bytes: DEFAULT_HELD_BYTES,
-            paths: 1,
-            flows: 1,
-            spray: DEFAULT_SPRAY,
-            engines: 1,
-            ports: vec![],
-        }
-    }
-
-    /// Sockets that an engine's wire must have.
-    #[must_use]
-    pub fn sockets(&self) -> u16 {
-        self.paths.saturating_mul(self.flows)
-    }
-}
 
 /// One process's end of the protocol.
 pub struct Endpoint {
@@ -124,39 +43,40 @@ pub struct Endpoint {
     rng: ChaCha20Rng,
     gate: Gate,
     shared: Arc<Shared>,
-    /// The first, and those that are not driven elsewhere.
-    engines: Vec<Engine>,
-    /// Of those, the one that sent last.
+    /// The first pipeline, and those that are not driven elsewhere.
+    pipelines: Vec<Pipeline>,
+    /// The one of them that sent last.
     turn: usize,
     /// Boxed, since a tree has room for more than it holds.
     links: BTreeMap<u32, Box<Link>>,
     /// Links by the process at their other end, once it is known.
     peers: BTreeMap<Peer, u32>,
-    /// Where nodes listen that we contact, and the link there.
+    /// The addresses of nodes that we contact, and the links to them.
     contacts: BTreeMap<NodeId, (SocketAddr, Option<u32>)>,
     /// Links by the indices of handshakes under way.
     indices: BTreeMap<u32, u32>,
     next_link: u32,
-    /// HELLOs said so far: each has its number.
+    /// HELLOs sent so far: each has its number.
     hellos: u32,
-    /// Datagrams of handshakes.
-    greetings: VecDeque<(Route, Vec<u8>)>,
-    /// Where the message ids of a new link begin: above those of every forgotten one.
+    /// Datagrams of handshakes to send.
+    handshakes: VecDeque<(Route, Vec<u8>)>,
+    /// The first message id of a new link: above those of every forgotten one.
     first_message: u64,
     next_sweep: Time,
-    /// What the engines do not count.
+    /// Counters beside those of the pipelines.
     stats: Stats,
 }
 
 impl Endpoint {
-    /// An endpoint that knows nobody.
+    /// Makes an endpoint without links.
     ///
     /// # Errors
     ///
     /// [`NicError::DatagramSize`] if `datagram_bytes` is not within [`MIN_DATAGRAM_BYTES`] and
     /// [`MAX_DATAGRAM_BYTES`]; [`NicError::Paths`] if there is no path, or more than [`MAX_PATHS`];
-    /// [`NicError::Engines`] if there is no engine, or more than [`MAX_ENGINES`]; [`NicError::Ports`] if somebody may
-    /// contact us, and there are not as many ports as engines, less one.
+    /// [`NicError::Pipelines`] if there is no pipeline, or more than [`MAX_PIPELINES`];
+    /// [`NicError::Ports`] if somebody may contact us, and the ports are not as many as the
+    /// pipelines from the second on.
     pub fn new(config: Config) -> Result<Self, NicError> {
         let bytes = config.datagram_bytes;
         if !(MIN_DATAGRAM_BYTES..=MAX_DATAGRAM_BYTES).contains(&bytes) {
@@ -166,25 +86,27 @@ impl Endpoint {
         if !(1..=MAX_PATHS).contains(&sockets) {
             return Err(NicError::Paths { sockets, most: MAX_PATHS });
         }
-        let (engines, ports) = (config.engines, config.ports.len());
-        if !(1..=MAX_ENGINES).contains(&engines) {
-            return Err(NicError::Engines { engines, most: MAX_ENGINES });
+        let (pipelines, ports) = (config.pipelines, config.ports.len());
+        if !(1..=MAX_PIPELINES).contains(&pipelines) {
+            return Err(NicError::Pipelines { pipelines, most: MAX_PIPELINES });
         }
-        // Who may contact us must be told of every engine.
-        if !config.allow.is_empty() && ports + 1 != usize::from(engines) {
-            return Err(NicError::Ports { engines, ports });
+        // Those who may contact us need the port of every pipeline.
+        if !config.allow.is_empty() && ports + 1 != usize::from(pipelines) {
+            return Err(NicError::Ports { pipelines, ports });
         }
         let mut rng = ChaCha20Rng::from_seed(config.seed);
-        let shared = Shared::new(engines, config.held_bytes);
+        let shared = Shared::new(pipelines, config.held_bytes);
         let settings = Settings {
             datagram_bytes: config.datagram_bytes,
             sockets: config.sockets(),
             spray: config.spray,
         };
-        let engines = 0..engines;
+        let pipelines = 0..pipelines;
         Ok(Self {
             gate: Gate::new(config.identity.id(), &mut rng),
-            engines: engines.map(|number| Engine::new(number, settings, shared.clone())).collect(),
+            pipelines: pipelines
+                .map(|number| Pipeline::new(number, settings, shared.clone()))
+                .collect(),
             turn: 0,
             shared,
             config,
@@ -195,184 +117,80 @@ impl Endpoint {
             indices: BTreeMap::new(),
             next_link: 0,
             hellos: 0,
-            greetings: VecDeque::new(),
+            handshakes: VecDeque::new(),
             first_message: 0,
             next_sweep: Time::ZERO,
             stats: Stats::default(),
         })
     }
 
-    /// Hands over the engines from the second on, to be driven on threads of their own; what they are
-    /// told wakes them by `bell`, and so what they tell does the first. Their datagrams are no longer
-    /// this endpoint's to handle.
-    pub fn detach(&mut self, bell: Arc<dyn Bell>) -> Vec<Engine> {
-        let others = self.engines.split_off(1);
+    /// Hands over the pipelines from the second on, to be driven on threads of their own. `wakers`,
+    /// one for each pipeline from the first on, end the wait of a pipeline that another one has
+    /// work for. Datagrams to the sockets of those handed over are no longer this endpoint's to
+    /// handle.
+    pub fn detach(&mut self, wakers: Vec<Waker>) -> Vec<Pipeline> {
+        let others = self.pipelines.split_off(1);
         self.turn = 0;
-        // It was detached before: the bell is the same.
-        let _ = self.shared.bell.set(bell);
+        // It was detached before: the wakers are the same.
+        let _ = self.shared.wakers.set(wakers);
         others
     }
 
-    /// The engine that has a socket, and the socket's number there.
-    fn engine_at(&self, via: u16) -> (usize, u16) {
+    /// Returns the pipeline that a socket belongs to, and the socket's number there.
+    fn pipeline_at(&self, via: u16) -> (usize, u16) {
         (usize::from(via / self.config.sockets()), via % self.config.sockets())
     }
 
-    /// Whose process this is.
+    /// Returns the node that this process belongs to.
     #[must_use]
     pub fn node(&self) -> NodeId {
         self.config.identity.id()
     }
 
-    /// This process's incarnation.
+    /// Returns this process's incarnation.
     #[must_use]
     pub fn incarnation(&self) -> u32 {
         self.config.incarnation.get()
     }
 
-    /// The counters, of all engines together; of those driven elsewhere as of a moment ago.
+    /// Returns the counters of all pipelines together; of those driven elsewhere, as they last
+    /// published them.
     #[must_use]
     pub fn stats(&self) -> Stats {
-        let own = self.engines.iter().map(|engine| (engine.number(), *engine.stats()));
+        let own = self.pipelines.iter().map(|pipeline| (pipeline.number(), *pipeline.stats()));
         own.clone().for_each(|(number, stats)| self.shared.publish(number, &stats));
         self.stats + self.shared.published()
     }
 
-    /// The processes that it has links to; of incarnation 0 until a handshake tells.
+    /// Iterates over the processes that it has links to; of incarnation 0 until a handshake names
+    /// it.
     pub fn peers(&self) -> impl Iterator<Item = Peer> {
         self.links.values().map(|link| link.peer)
     }
 
-    /// Payload bytes of a full datagram; a SUM carries at most this.
+    /// Returns the payload bytes of a full datagram, which is the most that a SUM carries.
     #[must_use]
     pub fn payload_limit(&self) -> usize {
         self.config.datagram_bytes - OVERHEAD_BYTES
     }
 
-    // Regions.
-
-    /// Registers memory that `owner`, or anyone if none is named, may WRITE.
-    ///
-    /// # Errors
-    ///
-    /// [`NicError::RkeyInUse`].
-    pub fn register_memory(
-        &mut self,
-        rkey: u32,
-        bytes: usize,
-        owner: Option<NodeId>,
-    ) -> Result<(), NicError> {
-        self.register(rkey, Region::Memory(Memory::new(bytes, owner)))
+    /// Adds the SUMs that wait in the pipelines that are here.
+    fn add_pending(&mut self) {
+        self.pipelines.iter_mut().for_each(Pipeline::add_pending);
     }
 
-    /// Registers an inbox: each message WRITTEN from offset 0 is handed over whole.
-    ///
-    /// # Errors
-    ///
-    /// [`NicError::RkeyInUse`]; [`NicError::MessageTooLong`] if a message could exceed what one
-    /// peer may hold.
-    pub fn register_inbox(&mut self, rkey: u32, max_message_bytes: u32) -> Result<(), NicError> {
-        let (bytes, limit) = (max_message_bytes as usize, self.shared.peer_held_limit());
-        if bytes > limit {
-            return Err(NicError::MessageTooLong { bytes, limit });
-        }
-        self.register(rkey, Region::Inbox { max_message_bytes })
-    }
+    // Messages.
 
-    /// Registers a sum region.
-    ///
-    /// # Errors
-    ///
-    /// [`NicError::RkeyInUse`].
-    pub fn register_sum(&mut self, rkey: u32, region: SumRegion) -> Result<(), NicError> {
-        self.register(rkey, Region::Sum(region))
-    }
-
-    /// Withdraws a region. Datagrams that still arrive for it are refused, and so are SUMs that have not been
-    /// added.
-    pub fn deregister(&mut self, rkey: u32) {
-        self.settle();
-        let region = self.shared.deregister(rkey);
-        if let Some(Region::Sum(region)) = region {
-            region.withdraw();
-        }
-    }
-
-    /// Whether anything is registered under the rkey.
-    #[must_use]
-    pub fn is_registered(&self, rkey: u32) -> bool {
-        self.shared.with_region(rkey, |_| ()).is_some()
-    }
-
-    fn with_memory<T>(&self, rkey: u32, look: impl FnOnce(&Memory) -> T) -> Result<T, NicError> {
-        let found = self.shared.with_region(rkey, |region| match region {
-            Region::Memory(memory) => Some(look(memory)),
-            _ => None,
-        });
-        found.flatten().ok_or(NicError::NoSuchRegion { rkey })
-    }
-
-    /// All bytes of a memory region.
-    ///
-    /// # Errors
-    ///
-    /// [`NicError::NoSuchRegion`].
-    pub fn memory(&self, rkey: u32) -> Result<Vec<u8>, NicError> {
-        self.with_memory(rkey, |memory| memory.with(|landed| landed.bytes.clone()))
-    }
-
-    /// Some bytes of a memory region; none if it does not reach that far.
-    ///
-    /// # Errors
-    ///
-    /// [`NicError::NoSuchRegion`].
-    pub fn read(&self, rkey: u32, place: Range<usize>) -> Result<Option<Vec<u8>>, NicError> {
-        self.with_memory(rkey, |memory| {
-            memory.with(|landed| landed.bytes.get(place).map(<[u8]>::to_vec))
-        })
-    }
-
-    /// How many messages with an immediate have landed whole in a memory region, each once: whoever waits for
-    /// n of n need not see every one's event.
-    ///
-    /// # Errors
-    ///
-    /// [`NicError::NoSuchRegion`].
-    pub fn immediates(&self, rkey: u32) -> Result<u64, NicError> {
-        self.with_memory(rkey, |memory| memory.with(|landed| landed.immediates))
-    }
-
-    /// A sum region, to bind contributors, close chunks and finish them.
-    ///
-    /// # Errors
-    ///
-    /// [`NicError::NoSuchRegion`].
-    pub fn sum_region(&mut self, rkey: u32) -> Result<SumRegion, NicError> {
-        self.settle();
-        self.shared.sum_region(rkey).map_err(|_| NicError::NoSuchRegion { rkey })
-    }
-
-    fn register(&mut self, rkey: u32, region: Region) -> Result<(), NicError> {
-        if self.shared.register(rkey, region) { Ok(()) } else { Err(NicError::RkeyInUse { rkey }) }
-    }
-
-    /// Adds what waits to be added in the engines that are here.
-    fn settle(&mut self) {
-        self.engines.iter_mut().for_each(Engine::settle);
-    }
-
-    // Work.
-
-    /// Says where a node listens, so that it can be written to before it wrote to us.
+    /// Sets the address of a node, so that it can be written to before it wrote to us.
     pub fn contact(&mut self, node: NodeId, addr: SocketAddr) {
         self.contacts.entry(node).or_insert((addr, None)).0 = addr;
     }
 
-    /// How many more messages to that peer may be queued now.
+    /// Returns the number of messages to that peer that may be queued now.
     #[must_use]
     pub fn room(&self, peer: Peer) -> usize {
         let link = self.find(peer).and_then(|id| self.links.get(&id));
-        link.map_or(MESSAGE_WINDOW as usize, |link| lock(&link.mail.outbox).room())
+        link.map_or(MESSAGE_WINDOW as usize, |link| lock(&link.messages.outbox).room())
     }
 
     /// Queues a WRITE of `data` at `offset` of a region of the peer's, with an immediate if given.
@@ -436,7 +254,7 @@ impl Endpoint {
         self.queue(now, peer, message)
     }
 
-    /// The link to a peer: to that very process, or to whichever we reached at its node.
+    /// Finds the link to a peer: to that very process, or to whichever we reached at its node.
     fn find(&self, peer: Peer) -> Option<u32> {
         match peer.incarnation {
             0 => self.contacts.get(&peer.node)?.1,
@@ -445,7 +263,7 @@ impl Endpoint {
     }
 
     fn queue(&mut self, now: Time, peer: Peer, message: Message) -> Result<MessageId, NicError> {
-        self.heed();
+        self.drain_confirmed();
         let id = match self.find(peer) {
             Some(id) => id,
             None => self.reach(now, peer)?,
@@ -453,22 +271,22 @@ impl Endpoint {
         let Some(link) = self.links.get_mut(&id) else {
             return Err(NicError::NoSuchPeer { node: peer.node });
         };
-        let mut outbox = lock(&link.mail.outbox);
+        let mut outbox = lock(&link.messages.outbox);
         if outbox.room() == 0 {
             return Err(NicError::NoRoom { peer });
         }
         let message = outbox.queue(now, message);
-        let idle = outbox.rouse();
+        let idle = outbox.take_wakeups();
         drop(outbox);
-        if !link.established && link.greeting.is_none() {
-            self.greet(now, id);
+        if !link.established && link.handshake.is_none() {
+            self.send_hello(now, id);
         }
-        self.shared.wake(0, id, idle);
+        self.shared.wake_channels(0, id, idle);
         Ok(message)
     }
 
-    /// A link to a node whose address we know: one that it made, or a new one. To a certain process only
-    /// if nothing says that another one is there.
+    /// Returns a link to a node whose address we know: one that the node made, or a new one. A
+    /// certain process is reached only if no other is known to be there.
     fn reach(&mut self, now: Time, peer: Peer) -> Result<u32, NicError> {
         let Peer { node, incarnation } = peer;
         let contact = self.contacts.get(&node);
@@ -490,7 +308,7 @@ impl Endpoint {
         Ok(id)
     }
 
-    /// A link to a peer; its lanes follow when there is a session.
+    /// Adds a link to a peer; its channels follow when there is a session.
     fn add_link(&mut self, now: Time, peer: Peer, contact: bool) -> Option<u32> {
         if self.links.len() >= MAX_PEERS {
             return None;
@@ -499,35 +317,35 @@ impl Endpoint {
         self.next_link = self.next_link.wrapping_add(1);
         let flows = if contact { self.config.flows } else { 1 };
         let outbox = Outbox::new(self.payload_limit(), flows, self.first_message);
-        let link = Link::new(peer, contact, self.shared.mail(now, outbox));
+        let link = Link::new(peer, contact, self.shared.messages(now, outbox));
         self.links.insert(id, Box::new(link));
         Some(id)
     }
 
-    /// Hears what engines say: peers that have begun the sessions that they were offered.
-    fn heed(&mut self) {
-        for (id, index) in self.shared.confirmed() {
+    /// Takes the confirmations of offered sessions that pipelines have queued.
+    fn drain_confirmed(&mut self) {
+        for (id, index) in self.shared.drain_confirmed() {
             self.on_confirmed(id, index);
         }
     }
 
     // The five verbs.
 
-    /// Takes what arrived from the wire, and opens it in place. Anything may arrive; what no session
+    /// Takes a datagram from the wire, and opens it in place. Anything may arrive; what no session
     /// vouches for is counted, and has no other effect.
     pub fn handle_datagram(&mut self, now: Time, from: impl Into<Origin>, bytes: &mut [u8]) {
         let Origin { route: from, congested } = from.into();
-        let (at, via) = self.engine_at(from.via);
+        let (at, via) = self.pipeline_at(from.via);
         let kind = read_prefix(bytes);
-        match (kind, self.engines.get_mut(at)) {
-            // Handshakes are between first engines.
+        match (kind, self.pipelines.get_mut(at)) {
+            // Handshakes are between first pipelines.
             (Ok((Kind::Hello, _)), _) if at == 0 => self.on_hello(now, from, bytes),
             (Ok((Kind::Welcome, index)), _) if at == 0 => self.on_welcome(now, from, index, bytes),
             (Ok((Kind::Cookie, index)), _) if at == 0 => self.on_cookie(now, index, bytes),
-            (_, Some(engine)) => {
+            (_, Some(pipeline)) => {
                 let route = Route { via, addr: from.addr };
-                engine.handle_datagram(now, Origin { route, congested }, bytes);
-                self.heed();
+                pipeline.handle_datagram(now, Origin { route, congested }, bytes);
+                self.drain_confirmed();
             }
             (_, None) => self.stats.malformed += 1,
         }
@@ -535,8 +353,8 @@ impl Endpoint {
 
     /// Lets timers expire.
     pub fn handle_timeout(&mut self, now: Time) {
-        self.heed();
-        self.engines.iter_mut().for_each(|engine| engine.handle_timeout(now));
+        self.drain_confirmed();
+        self.pipelines.iter_mut().for_each(|pipeline| pipeline.handle_timeout(now));
         let give_up = self.config.give_up;
         let due = |link: &Link| link.due(give_up).is_some_and(|due| due <= now);
         let due: Vec<u32> = self.links.iter().filter(|(_, l)| due(l)).map(|(id, _)| *id).collect();
@@ -551,68 +369,72 @@ impl Endpoint {
 
     fn expire(&mut self, now: Time, id: u32) {
         let Some(link) = self.links.get_mut(&id) else { return };
-        let outbox = lock(&link.mail.outbox);
-        let silent = !outbox.is_idle() && now >= outbox.heard() + self.config.give_up;
+        let outbox = lock(&link.messages.outbox);
+        let silent = !outbox.is_idle() && now >= outbox.waiting_since() + self.config.give_up;
         drop(outbox);
         if silent {
-            // Whoever is there next is asked for by a handshake.
+            // A handshake finds out which process is there next.
             link.established &= !link.contact;
-            if let Some(gone) = link.drop_greeting() {
+            if let Some(gone) = link.cancel_handshake() {
                 self.indices.remove(&gone);
             }
             self.fail(id, Cause::Silence);
         } else {
-            self.greet(now, id);
+            self.send_hello(now, id);
         }
     }
 
-    /// Fails every unanswered message of a link. A link of ours goes on under another session.
+    /// Fails every unanswered message of a link. A link of ours continues under another session.
     fn fail(&mut self, id: u32, cause: Cause) {
         let Some(link) = self.links.get(&id) else { return };
-        lock(&link.mail.outbox).fail_all();
-        for lane in 0..link.lanes {
-            self.shared.post(0, lane, Post::Fail(LaneId { link: id, lane }, !link.established));
+        lock(&link.messages.outbox).fail_all();
+        for channel in 0..link.channels {
+            self.shared.send(
+                0,
+                channel,
+                Command::Fail(ChannelId { link: id, channel }, !link.established),
+            );
         }
-        self.shared.tell(0, [Event::Unreachable { peer: link.peer, cause }]);
+        self.shared.report(0, [Event::Unreachable { peer: link.peer, cause }]);
     }
 
-    /// When [`handle_timeout`](Self::handle_timeout) is next needed.
+    /// Returns when [`handle_timeout`](Self::handle_timeout) is next needed.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Time> {
         let give_up = self.config.give_up;
         let links = self.links.values().filter_map(|link| link.due(give_up));
-        let engines = self.engines.iter().filter_map(Engine::poll_timeout);
+        let pipelines = self.pipelines.iter().filter_map(Pipeline::poll_timeout);
         let sweep = (!self.links.is_empty()).then_some(self.next_sweep);
-        links.chain(engines).chain(sweep).min()
+        links.chain(pipelines).chain(sweep).min()
     }
 
-    /// Whether events wait to be polled.
+    /// Returns whether events wait to be polled.
     #[must_use]
     pub fn has_events(&self) -> bool {
         self.shared.event_count() > 0
     }
 
-    /// The next event.
+    /// Takes the next event.
     pub fn poll_event(&mut self) -> Option<Event> {
-        self.settle();
-        self.heed();
+        self.add_pending();
+        self.drain_confirmed();
         self.shared.next_event()
     }
 
-    /// Appends the next datagram to send to `bytes`, and says where to.
+    /// Appends the next datagram to send to `bytes`, and returns its route.
     pub fn poll_transmit(&mut self, now: Time, bytes: &mut Vec<u8>) -> Option<Route> {
-        self.heed();
-        if let Some((to, greeting)) = self.greetings.pop_front() {
-            bytes.extend_from_slice(&greeting);
+        self.drain_confirmed();
+        if let Some((to, handshake)) = self.handshakes.pop_front() {
+            bytes.extend_from_slice(&handshake);
             self.stats.handshakes += 1;
             return Some(to);
         }
         let sockets = self.config.sockets();
-        for _ in 0..self.engines.len() {
-            self.turn = (self.turn + 1) % self.engines.len();
-            let engine = &mut self.engines[self.turn];
-            if let Some(Route { via, addr }) = engine.poll_transmit(now, bytes) {
-                return Some(Route { via: engine.number() * sockets + via, addr });
+        for _ in 0..self.pipelines.len() {
+            self.turn = (self.turn + 1) % self.pipelines.len();
+            let pipeline = &mut self.pipelines[self.turn];
+            if let Some(Route { via, addr }) = pipeline.poll_transmit(now, bytes) {
+                return Some(Route { via: pipeline.number() * sockets + via, addr });
             }
         }
         None
@@ -621,7 +443,7 @@ impl Endpoint {
     fn forget_idle(&mut self, now: Time) {
         let gone = |link: &Link| {
             let span = if link.is_unconfirmed() { UNCONFIRMED_SPAN } else { IDLE_SPAN };
-            link.mail.is_idle() && now.since(link.mail.heard()) >= span
+            link.messages.is_idle() && now.since(link.messages.last_received()) >= span
         };
         let gone: Vec<u32> =
             self.links.iter().filter(|(_, link)| gone(link)).map(|(id, _)| *id).collect();
@@ -630,8 +452,8 @@ impl Endpoint {
 
     fn forget(&mut self, id: u32) {
         let Some(link) = self.links.remove(&id) else { return };
-        self.first_message = self.first_message.max(lock(&link.mail.outbox).next_message());
-        self.end_lanes(id, 0..link.lanes);
+        self.first_message = self.first_message.max(lock(&link.messages.outbox).next_message());
+        self.end_channels(id, 0..link.channels);
         self.indices.retain(|_, of| *of != id);
         self.peers.retain(|_, of| *of != id);
         for (_, of) in self.contacts.values_mut() {
@@ -639,10 +461,10 @@ impl Endpoint {
         }
     }
 
-    fn end_lanes(&mut self, link: u32, lanes: Range<u16>) {
-        for lane in lanes {
-            self.shared.post(0, lane, Post::End(LaneId { link, lane }));
+    fn end_channels(&mut self, link: u32, channels: Range<u16>) {
+        for channel in channels {
+            self.shared.send(0, channel, Command::End(ChannelId { link, channel }));
         }
-        self.engines.iter_mut().for_each(Engine::heed);
+        self.pipelines.iter_mut().for_each(Pipeline::drain_commands);
     }
 }

@@ -1,4 +1,4 @@
-//! What an endpoint tells its owner, and the names it uses for it.
+//! Events of an endpoint, and the names they use.
 
 use super::ack::Refusal;
 use super::secure::NodeId;
@@ -6,14 +6,14 @@ use super::secure::NodeId;
 /// One process of one node. A restarted process is another peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Peer {
-    /// Whose process it is.
+    /// The node that the process belongs to.
     pub node: NodeId,
-    /// Which process it is; 0 for whichever runs.
+    /// The process's number; 0 names whichever process runs.
     pub incarnation: u32,
 }
 
 impl Peer {
-    /// Whichever process of that node runs.
+    /// Names whichever process of that node runs.
     #[must_use]
     pub fn of(node: NodeId) -> Self {
         Self { node, incarnation: 0 }
@@ -24,7 +24,7 @@ impl Peer {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MessageId(pub u64);
 
-/// Why a peer is given up.
+/// The reason to give up a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
     /// Nothing was acknowledged for the give-up span.
@@ -33,35 +33,35 @@ pub enum Cause {
     Restarted,
 }
 
-/// Something that happened. In the order in which engines told of it.
+/// An event of an endpoint. Events come in the order in which pipelines reported them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// A message of ours is committed in the target region, all of it.
+    /// A message of ours is wholly committed in the target region.
     Completed {
-        /// Who committed it.
+        /// The peer that committed it.
         peer: Peer,
         /// The message.
         message: MessageId,
     },
     /// A message of ours was refused. Some of a WRITE's bytes may have landed.
     Refused {
-        /// Who refused it.
+        /// The peer that refused it.
         peer: Peer,
         /// The message.
         message: MessageId,
-        /// Why.
+        /// The reason.
         refusal: Refusal,
     },
     /// Every unanswered message to that peer has failed.
     Unreachable {
-        /// Whom we gave up.
+        /// The peer given up.
         peer: Peer,
-        /// Why.
+        /// The reason.
         cause: Cause,
     },
     /// A whole message arrived in an inbox.
     Received {
-        /// Who sent it.
+        /// The sender.
         from: Peer,
         /// The inbox.
         rkey: u32,
@@ -72,13 +72,13 @@ pub enum Event {
     },
     /// A whole message was committed in a memory region.
     Written {
-        /// Who wrote it.
+        /// The sender.
         from: Peer,
         /// The region.
         rkey: u32,
         /// First byte written.
         offset: u64,
-        /// How many bytes.
+        /// Number of bytes.
         bytes: u32,
         /// The immediate, if it was sent with one.
         immediate: Option<u32>,
@@ -94,7 +94,7 @@ pub enum Event {
     Equivocation {
         /// The sum region.
         rkey: u32,
-        /// Whose number it is.
+        /// The contributor's number.
         contributor: u16,
         /// The chunk.
         chunk: u32,

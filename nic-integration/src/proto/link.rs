@@ -1,15 +1,15 @@
-//! What an endpoint keeps of one process it talks to: who it is, how it is reached, handshakes.
+//! An endpoint's state of one process it talks to: its name and address, and handshakes.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::event::Peer;
+use super::lock::lock;
 use super::secure::{Cookie, Initiator};
-use super::shared::{Mail, lock};
+use super::shared::Messages;
 use super::time::Time;
 
-/// How long to wait for the answer to a HELLO before the next; doubled by each, up to
-/// [`MAX_HELLO_SPAN`].
+/// The wait for the answer to a HELLO before the next; doubled by each, up to [`MAX_HELLO_SPAN`].
 pub const HELLO_SPAN: Duration = Duration::from_millis(100);
 /// The longest wait between two HELLOs.
 pub const MAX_HELLO_SPAN: Duration = Duration::from_millis(500);
@@ -17,75 +17,76 @@ pub const MAX_HELLO_SPAN: Duration = Duration::from_millis(500);
 pub const SILENCE_SPAN: Duration = Duration::from_millis(600);
 
 /// A handshake under way.
-pub(super) struct Greeting {
-    /// None if no HELLO could be made.
+pub(super) struct Handshake {
+    /// `None` if no HELLO could be made.
     pub(super) initiator: Option<Initiator>,
     pub(super) index: u32,
     pub(super) next: Time,
     pub(super) attempts: u32,
-    /// By which path it went.
-    pub(super) way: u32,
+    /// The socket that it was sent by, modulo the number of sockets.
+    pub(super) socket: u32,
     pub(super) cookie: Option<Cookie>,
 }
 
-/// A session that a HELLO of the peer's made: whose, its index, and its lanes.
+/// A session made by the peer's HELLO: the peer, the session's index, and its number of channels.
 pub(super) type Offered = (Peer, u32, u16);
 
 pub(super) struct Link {
-    /// Its incarnation is 0 until a handshake tells.
+    /// Its incarnation is 0 until a handshake names it.
     pub(super) peer: Peer,
-    /// Whether we know where it listens, and so shake hands when it is silent.
+    /// We know the peer's address, and so shake hands when it is silent.
     pub(super) contact: bool,
-    pub(super) mail: Arc<Mail>,
-    /// Lanes that there are.
-    pub(super) lanes: u16,
-    /// Whether there is a session.
+    pub(super) messages: Arc<Messages>,
+    /// The number of channels.
+    pub(super) channels: u16,
+    /// There is a session.
     pub(super) established: bool,
-    /// Not confirmed yet.
+    /// A session that is not confirmed yet.
     pub(super) offered: Option<Box<Offered>>,
-    /// The number of the HELLO that made it: an older one is a replay.
+    /// The number of the HELLO that made the session: an older one is a replay.
     pub(super) hello: u32,
-    pub(super) greeting: Option<Box<Greeting>>,
+    pub(super) handshake: Option<Box<Handshake>>,
 }
 
 impl Link {
-    pub(super) fn new(peer: Peer, contact: bool, mail: Arc<Mail>) -> Self {
+    pub(super) fn new(peer: Peer, contact: bool, messages: Arc<Messages>) -> Self {
         Self {
             peer,
             contact,
-            mail,
-            lanes: 0,
+            messages,
+            channels: 0,
             established: false,
             offered: None,
             hello: 0,
-            greeting: None,
+            handshake: None,
         }
     }
 
-    /// Whether it is to a process that said HELLO and nothing since.
+    /// Returns whether the peer has sent a HELLO and nothing since.
     pub(super) fn is_unconfirmed(&self) -> bool {
         !self.established && self.offered.is_some()
     }
 
-    /// Gives up the handshake under way; its index.
-    pub(super) fn drop_greeting(&mut self) -> Option<u32> {
-        self.greeting.take().map(|greeting| greeting.index)
+    /// Cancels the handshake under way, and returns its index.
+    pub(super) fn cancel_handshake(&mut self) -> Option<u32> {
+        self.handshake.take().map(|handshake| handshake.index)
     }
 
-    /// When the silence of a peer with something unanswered, the handshake, or the lack of one needs something
-    /// done; none if nothing is unanswered and nothing under way.
+    /// Returns when a timer of the link expires: that of a silent peer with something unanswered,
+    /// that of the handshake, or that after which one begins. `None` if nothing is unanswered and
+    /// nothing under way.
     pub(super) fn due(&self, give_up: Duration) -> Option<Time> {
-        let outbox = lock(&self.mail.outbox);
-        let heard = (!outbox.is_idle()).then(|| outbox.heard());
+        let outbox = lock(&self.messages.outbox);
+        let waiting = (!outbox.is_idle()).then(|| outbox.waiting_since());
         drop(outbox);
-        let silence = heard.map(|heard| heard + give_up);
-        let greeting = match &self.greeting {
-            Some(greeting) => Some(greeting.next),
-            None => heard.filter(|_| self.contact).map(|heard| {
-                // A handshake is heard as well.
-                heard.max(self.mail.heard()) + SILENCE_SPAN
+        let silence = waiting.map(|since| since + give_up);
+        let handshake = match &self.handshake {
+            Some(handshake) => Some(handshake.next),
+            None => waiting.filter(|_| self.contact).map(|since| {
+                // A handshake counts as well.
+                since.max(self.messages.last_received()) + SILENCE_SPAN
             }),
         };
-        silence.into_iter().chain(greeting).min()
+        silence.into_iter().chain(handshake).min()
     }
 }

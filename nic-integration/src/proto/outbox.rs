@@ -1,4 +1,4 @@
-//! Messages to one peer, whichever lanes carry their datagrams (PROTOCOL §4.2, §4.9).
+//! Messages to one peer, whichever channels carry their datagrams (PROTOCOL §4.2, §4.9).
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
@@ -10,8 +10,8 @@ use super::datagram::{Header, Opcode};
 use super::event::{Event, MessageId, Peer};
 use super::time::Time;
 
-/// Messages to one peer that may be unanswered at once; also how far the ids of unanswered
-/// messages may lie apart, so that a receiver can forget what is older (PROTOCOL §4.2).
+/// Messages to one peer that may be unanswered at once. The ids of unanswered messages are no
+/// further apart, so that a receiver can forget older ones (PROTOCOL §4.2).
 pub const MESSAGE_WINDOW: u64 = 1024;
 
 /// A message as the caller gave it.
@@ -34,72 +34,72 @@ struct Outgoing {
     count: u32,
     /// Of those: not yet answered.
     open: u32,
-    /// For each sent at least once: what last carried it.
+    /// The last carrier of each datagram that was sent.
     carriers: Vec<Carrier>,
 }
 
-/// What became of a datagram: it was answered, it waits to be sent again, or a packet of a lane carries
-/// it.
+/// The state of a datagram: answered, queued to be sent again, or carried by a packet of a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Carrier(u64);
 
 impl Carrier {
     const DONE: Self = Self(u64::MAX);
     const QUEUED: Self = Self(u64::MAX - 1);
-    /// Packet numbers stay below: a lane would need centuries.
+    /// Packet numbers stay below: a channel would need centuries.
     const PACKET_BITS: u32 = 56;
 
-    pub(super) fn new(lane: u16, packet: u64) -> Self {
-        Self(u64::from(lane) << Self::PACKET_BITS | packet)
+    pub(super) fn new(channel: u16, packet: u64) -> Self {
+        Self(u64::from(channel) << Self::PACKET_BITS | packet)
     }
 
-    fn is_by_another(self, lane: u16) -> bool {
+    fn is_by_another(self, channel: u16) -> bool {
         let open = self != Self::DONE && self != Self::QUEUED;
-        open && self.0 >> Self::PACKET_BITS != u64::from(lane)
+        open && self.0 >> Self::PACKET_BITS != u64::from(channel)
     }
 }
 
-/// A datagram's place: its message and how many of the message's datagrams precede it.
+/// A datagram's place: its message, and the number of the message's datagrams before it.
 pub(super) type Slot = (u64, u32);
 
-/// Why a datagram is sent.
+/// The reason to send a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Why {
-    /// It never was.
+pub(super) enum Reason {
+    /// It was never sent.
     Fresh,
-    /// It was lost, or is to ask for an answer.
+    /// It was lost, or asks for an answer.
     Again,
     /// A trimmed header asked for it.
     Early,
-    /// To try a path that rests; the same datagram is in flight by another.
+    /// It tries a path that rests; the same datagram is in flight by another.
     Trial,
 }
 
-/// What other lanes must know of one: of its paths of one flow.
+/// The state of one channel's paths of one flow, for the other channels.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Sight {
-    /// One of them at least does not rest.
+pub(super) struct FlowHealth {
+    /// At least one of them does not rest.
     pub(super) up: bool,
-    /// When something that went by them was last answered.
+    /// When a datagram by them was last answered.
     pub(super) answered: Time,
     /// The quickest round trip of those that do not rest.
     pub(super) quickest: Option<Duration>,
 }
 
-/// What a flow has to send.
+/// The datagrams that a flow has to send.
 #[derive(Debug, Default)]
 struct Flow {
     /// Messages not yet answered.
     open: u32,
-    /// When something was last answered, or the silence began to matter.
-    heard: Time,
+    /// When something was last answered, or the first unanswered message was queued.
+    waiting_since: Time,
     /// Messages with datagrams never sent, oldest first.
     unsent: VecDeque<u64>,
     /// Datagrams to send again.
-    resend: VecDeque<(Slot, Why)>,
-    /// What is known of each lane, if there are several.
-    sights: Vec<Sight>,
-    /// Lanes that found nothing of it to send, one bit each: they are told when there is something.
+    resend: VecDeque<(Slot, Reason)>,
+    /// The health of each channel, if there are several.
+    health: Vec<FlowHealth>,
+    /// Channels that found nothing of it to send, one bit each. They are woken when there is
+    /// something.
     idle: u16,
 }
 
@@ -109,7 +109,7 @@ impl Flow {
     }
 }
 
-/// A datagram to seal: its header, and where its payload lies in the message's.
+/// A datagram to seal: its header, and its payload's place in the message.
 pub(super) struct Outbound {
     pub(super) header: Header,
     pub(super) data: Arc<[u8]>,
@@ -121,10 +121,10 @@ pub(super) struct Outbox {
     payload_limit: u32,
     next_message: u64,
     outgoing: BTreeMap<u64, Outgoing>,
-    /// None while all are empty.
+    /// Empty while all flows are.
     flows: Vec<Flow>,
     flow_count: u16,
-    /// While there are no flows: lanes that found nothing to send.
+    /// Without flows: channels that found nothing to send.
     idle: u16,
 }
 
@@ -140,12 +140,13 @@ impl Outbox {
         }
     }
 
-    /// An empty one, for another process in the place of this one's: ids ascend from here on.
+    /// Makes an empty outbox for another process in the place of this one's: ids ascend from here
+    /// on.
     pub(super) fn successor(&self) -> Self {
         Self::new(self.payload_limit as usize, self.flow_count, self.next_message)
     }
 
-    /// How many more messages may be queued (PROTOCOL §4.2).
+    /// Returns the number of messages that may be queued (PROTOCOL §4.2).
     pub(super) fn room(&self) -> usize {
         let oldest = self.outgoing.first_key_value().map_or(self.next_message, |(id, _)| *id);
         (MESSAGE_WINDOW - (self.next_message - oldest)) as usize
@@ -159,8 +160,8 @@ impl Outbox {
         self.next_message
     }
 
-    /// Goes on above ids that another link has used towards the same peer. Nothing may be unanswered: what
-    /// is has its id.
+    /// Continues above ids that another link has used towards the same peer. Has no effect while
+    /// messages are unanswered, for they keep their ids.
     pub(super) fn skip_to(&mut self, message: u64) {
         if self.is_idle() {
             self.next_message = self.next_message.max(message);
@@ -171,14 +172,14 @@ impl Outbox {
         self.outgoing.is_empty()
     }
 
-    /// When something was last answered, or the silence began to matter: of the flow, of those with
-    /// something unanswered, for which it was longest ago.
-    pub(super) fn heard(&self) -> Time {
+    /// Returns when something was last answered, or the first unanswered message was queued: the
+    /// earliest such time of all flows with something unanswered.
+    pub(super) fn waiting_since(&self) -> Time {
         let open = self.flows.iter().filter(|flow| flow.open > 0);
-        open.map(|flow| flow.heard).min().unwrap_or(Time::ZERO)
+        open.map(|flow| flow.waiting_since).min().unwrap_or(Time::ZERO)
     }
 
-    /// Takes a message; the caller has checked that there is room.
+    /// Queues a message; the caller has checked that there is room.
     pub(super) fn queue(&mut self, now: Time, message: Message) -> MessageId {
         let id = self.next_message;
         self.next_message += 1;
@@ -188,14 +189,14 @@ impl Outbox {
         self.outgoing.insert(id, Outgoing { message, count, open: count, carriers });
         let flow = self.flow(id);
         if flow.open == 0 {
-            flow.heard = now;
+            flow.waiting_since = now;
         }
         flow.open += 1;
         flow.unsent.push_back(id);
         MessageId(id)
     }
 
-    /// The flow that a message is dealt to.
+    /// Returns the flow that a message is dealt to.
     fn flow(&mut self, id: u64) -> &mut Flow {
         if self.flows.is_empty() {
             let flow = || Flow { idle: self.idle, ..Flow::default() };
@@ -205,12 +206,12 @@ impl Outbox {
         &mut self.flows[(id % count) as usize]
     }
 
-    /// A flow's next datagram, what is to be sent again first. What was answered while it waited need not
-    /// be. The caller must [carry](Self::carry) it.
-    pub(super) fn take(&mut self, flow: usize) -> Option<(Slot, Why)> {
-        while let Some((slot, why)) = self.flows.get_mut(flow)?.resend.pop_front() {
+    /// Takes a flow's next datagram: those to be sent again come first, unless they were answered
+    /// meanwhile. The caller must [carry](Self::carry) it.
+    pub(super) fn take(&mut self, flow: usize) -> Option<(Slot, Reason)> {
+        while let Some((slot, reason)) = self.flows.get_mut(flow)?.resend.pop_front() {
             if self.carrier(slot) == Some(Carrier::QUEUED) {
-                return Some((slot, why));
+                return Some((slot, reason));
             }
         }
         let unsent = &mut self.flows[flow].unsent;
@@ -220,10 +221,10 @@ impl Outbox {
         if place + 1 == outgoing.count {
             unsent.pop_front();
         }
-        Some(((id, place), Why::Fresh))
+        Some(((id, place), Reason::Fresh))
     }
 
-    /// Notes what carries a datagram now.
+    /// Notes the carrier of a datagram.
     pub(super) fn carry(&mut self, slot: Slot, by: Carrier) {
         let Some(outgoing) = self.outgoing.get_mut(&slot.0) else { return };
         match outgoing.carriers.get_mut(slot.1 as usize) {
@@ -232,7 +233,7 @@ impl Outbox {
         }
     }
 
-    /// Whether that packet is the last that carried the datagram, which is not answered.
+    /// Returns whether that packet is the last that carried the datagram, which is not answered.
     pub(super) fn is_carried(&self, slot: Slot, by: Carrier) -> bool {
         self.carrier(slot) == Some(by)
     }
@@ -241,17 +242,17 @@ impl Outbox {
         self.outgoing.get(&id)?.carriers.get(place as usize).copied()
     }
 
-    /// A datagram of a flow that is in flight by another lane.
-    pub(super) fn carried_elsewhere(&self, flow: usize, lane: u16) -> Option<Slot> {
+    /// Finds a datagram of a flow that is in flight by another channel.
+    pub(super) fn carried_elsewhere(&self, flow: usize, channel: u16) -> Option<Slot> {
         let own = self
             .outgoing
             .iter()
             .filter(|(id, _)| (**id % self.flow_count() as u64) as usize == flow);
         own.flat_map(|(id, outgoing)| (0..).zip(&outgoing.carriers).map(|(at, by)| ((*id, at), by)))
-            .find_map(|(slot, by)| by.is_by_another(lane).then_some(slot))
+            .find_map(|(slot, by)| by.is_by_another(channel).then_some(slot))
     }
 
-    /// What is put on the wire for a datagram.
+    /// Builds the header of a datagram, and finds its payload.
     pub(super) fn outbound(&self, (id, place): Slot) -> Option<Outbound> {
         let message = &self.outgoing.get(&id)?.message;
         let limit = self.payload_limit as usize;
@@ -271,7 +272,7 @@ impl Outbox {
         Some(Outbound { header, data: message.data.clone(), range: start..end })
     }
 
-    /// A datagram was answered: it is committed.
+    /// Notes that a datagram is committed.
     pub(super) fn on_committed(
         &mut self,
         (id, place): Slot,
@@ -291,7 +292,7 @@ impl Outbox {
         }
     }
 
-    /// A datagram was refused, and its message with it.
+    /// Notes that a datagram was refused, and its message with it.
     pub(super) fn on_refused(
         &mut self,
         id: u64,
@@ -307,20 +308,20 @@ impl Outbox {
         }
     }
 
-    /// Has a datagram sent again before any that was never sent; what asks early goes first.
-    pub(super) fn requeue(&mut self, slot: Slot, why: Why) {
+    /// Queues a datagram again, before any that was never sent; an early one goes first.
+    pub(super) fn requeue(&mut self, slot: Slot, reason: Reason) {
         let carriers = self.outgoing.get_mut(&slot.0).map(|outgoing| &mut outgoing.carriers);
         if let Some(carrier) = carriers.and_then(|all| all.get_mut(slot.1 as usize)) {
             *carrier = Carrier::QUEUED;
             let resend = &mut self.flow(slot.0).resend;
-            match why {
-                Why::Early => resend.push_front((slot, why)),
-                _ => resend.push_back((slot, why)),
+            match reason {
+                Reason::Early => resend.push_front((slot, reason)),
+                _ => resend.push_back((slot, reason)),
             }
         }
     }
 
-    /// Has all that is in flight sent again: no lane knows of it any more.
+    /// Queues all datagrams in flight again: no channel knows of them any more.
     pub(super) fn requeue_all(&mut self) {
         let all = self.outgoing.iter().flat_map(|(id, outgoing)| {
             let sent = outgoing.carriers.iter().zip(0..);
@@ -328,17 +329,18 @@ impl Outbox {
             open.map(|(_, place)| (*id, place))
         });
         let all: Vec<Slot> = all.collect();
-        all.into_iter().for_each(|slot| self.requeue(slot, Why::Again));
+        all.into_iter().for_each(|slot| self.requeue(slot, Reason::Again));
     }
 
-    /// Drops every message; ids go on ascending, since the receiver remembers those it has answered.
+    /// Drops every message; ids go on ascending, since the receiver remembers those it has
+    /// answered.
     pub(super) fn fail_all(&mut self) {
         self.outgoing.clear();
         let emptied = |flow: &mut Flow| *flow = Flow { idle: flow.idle, ..Flow::default() };
         self.flows.iter_mut().for_each(emptied);
     }
 
-    /// Keeps no room for what is not there.
+    /// Frees memory that can be remade.
     pub(super) fn shrink(&mut self) {
         if self.is_idle() {
             self.idle = self.flows.iter().fold(self.idle, |idle, flow| idle | flow.idle);
@@ -348,46 +350,47 @@ impl Outbox {
         }
     }
 
-    // Lanes.
+    // Channels.
 
-    /// A lane could send more than there was, of some flow: it is told when there is more.
-    pub(super) fn on_idle(&mut self, lane: u16) {
+    /// Notes that a channel could send more of a flow than there was: it is woken when there is
+    /// more.
+    pub(super) fn on_idle(&mut self, channel: u16) {
         if self.flows.is_empty() {
-            self.idle |= 1 << lane;
+            self.idle |= 1 << channel;
         }
         let empty = self.flows.iter_mut().filter(|flow| !flow.has_work());
-        empty.for_each(|flow| flow.idle |= 1 << lane);
+        empty.for_each(|flow| flow.idle |= 1 << channel);
     }
 
-    /// The lanes to be told that there is something to send: they are not told again before they found
-    /// nothing once more.
-    pub(super) fn rouse(&mut self) -> u16 {
+    /// Takes the set of channels to wake, one bit each, since there is something to send. They are
+    /// not in the set again before they found nothing once more.
+    pub(super) fn take_wakeups(&mut self) -> u16 {
         let full = self.flows.iter_mut().filter(|flow| flow.has_work());
-        full.fold(0, |lanes, flow| lanes | std::mem::take(&mut flow.idle))
+        full.fold(0, |channels, flow| channels | std::mem::take(&mut flow.idle))
     }
 
-    /// Something of a flow was answered.
+    /// Notes that something of a flow was answered.
     pub(super) fn on_answered(&mut self, now: Time, flow: usize) {
         if let Some(flow) = self.flows.get_mut(flow) {
-            flow.heard = flow.heard.max(now);
+            flow.waiting_since = flow.waiting_since.max(now);
         }
     }
 
-    /// A lane tells the others of its paths of a flow.
-    pub(super) fn show(&mut self, flow: usize, lane: u16, sight: Sight) {
+    /// Sets the health of a channel's paths of a flow.
+    pub(super) fn set_health(&mut self, flow: usize, channel: u16, health: FlowHealth) {
         let Some(flow) = self.flows.get_mut(flow) else { return };
-        let lane = usize::from(lane);
-        if flow.sights.len() <= lane {
-            flow.sights.resize(lane + 1, Sight::default());
+        let channel = usize::from(channel);
+        if flow.health.len() <= channel {
+            flow.health.resize(channel + 1, FlowHealth::default());
         }
-        flow.sights[lane] = sight;
+        flow.health[channel] = health;
     }
 
-    /// What the other lanes show of a flow: of those with a path that does not rest.
-    pub(super) fn elsewhere(&self, flow: usize, lane: u16) -> Option<Sight> {
-        let sights = self.flows.get(flow).map_or(&[][..], |flow| &flow.sights);
-        let others = sights.iter().zip(0..).filter(|(sight, of)| *of != lane && sight.up);
-        others.map(|(sight, _)| *sight).reduce(|a, b| Sight {
+    /// Returns the joint health of other channels' paths of a flow, if one of them does not rest.
+    pub(super) fn health_elsewhere(&self, flow: usize, channel: u16) -> Option<FlowHealth> {
+        let health = self.flows.get(flow).map_or(&[][..], |flow| &flow.health);
+        let others = health.iter().zip(0..).filter(|(health, of)| *of != channel && health.up);
+        others.map(|(health, _)| *health).reduce(|a, b| FlowHealth {
             up: true,
             answered: a.answered.max(b.answered),
             quickest: a.quickest.into_iter().chain(b.quickest).min(),

@@ -1,26 +1,27 @@
-//! How fast to send to one peer, and how long to wait for it (PROTOCOL §4.3, §4.4).
+//! Round-trip time, timeouts and window towards one peer (PROTOCOL §4.3, §4.4).
 
 use std::time::Duration;
 
-/// How long to wait for an answer before any sample of the round-trip time.
+/// The timeout before any sample of the round-trip time.
 pub const INITIAL_PTO: Duration = Duration::from_millis(100);
-/// The shortest wait for an answer before one more datagram asks for it.
+/// The shortest timeout after which one more datagram asks for an answer.
 pub const MIN_PTO: Duration = Duration::from_millis(5);
-/// The longest, backoff included; short enough for some thirty attempts within the give-up span.
+/// The longest timeout, backoff included; short enough for some thirty attempts within the give-up
+/// span.
 pub const MAX_PTO: Duration = Duration::from_millis(300);
-/// The least that a datagram must be overtaken by before it is taken for lost.
+/// The least time by which a datagram must be overtaken to be taken for lost.
 pub const MIN_REORDER: Duration = Duration::from_micros(200);
 /// Datagrams in flight to a new peer.
 pub const INITIAL_WINDOW: usize = 32;
-/// The window never shrinks below this.
+/// The smallest window.
 pub const MIN_WINDOW: usize = 4;
-/// The window never grows beyond this many datagrams: 512 of 1,472 bytes fill a quarter of a 4 MiB
-/// socket buffer, as the kernel accounts for them.
+/// The largest window, in datagrams: 512 of 1,472 bytes fill a quarter of a 4 MiB socket buffer, as
+/// the kernel accounts for them.
 pub const MAX_WINDOW: usize = 512;
-/// Nor beyond as many full datagrams as this many bytes hold.
+/// The largest window, in bytes of full datagrams.
 pub const MAX_WINDOW_BYTES: usize = 2 << 20;
-/// One in so many datagrams of a windowful may be lost before the window shrinks: what is lost at
-/// random says nothing of congestion.
+/// One in this many datagrams of a windowful may be lost before the window shrinks: random loss is
+/// no sign of congestion.
 pub const LOSS_TOLERANCE: usize = 16;
 /// Timeouts in a row after which everything in flight is taken for lost.
 pub const PERSISTENT_TIMEOUTS: u32 = 3;
@@ -30,14 +31,14 @@ pub const PERSISTENT_TIMEOUTS: u32 = 3;
 pub(super) struct Pace {
     /// Smoothed round-trip time and its mean deviation in nanoseconds, once sampled.
     rtt: [u64; 2],
-    /// How many samples that are of.
+    /// Number of samples.
     samples: u16,
     /// Timeouts since the last answer.
     timeouts: u8,
     /// The window shrank for a mark of congestion, less than a windowful ago.
-    eased: bool,
+    reduced: bool,
     window: u32,
-    /// What it never grows beyond.
+    /// The largest window.
     limit: u32,
     /// Below it the window doubles per round trip, above it grows by one.
     threshold: u32,
@@ -49,7 +50,7 @@ pub(super) struct Pace {
 }
 
 impl Pace {
-    /// Towards a peer that gets datagrams of so many bytes.
+    /// Makes the state towards a new peer, for datagrams of at most `datagram_bytes`.
     pub(super) fn new(datagram_bytes: usize) -> Self {
         let limit = (MAX_WINDOW_BYTES / datagram_bytes.max(1)).clamp(MIN_WINDOW, MAX_WINDOW);
         let limit = limit as u32;
@@ -57,7 +58,7 @@ impl Pace {
             rtt: [0; 2],
             samples: 0,
             timeouts: 0,
-            eased: false,
+            reduced: false,
             window: (INITIAL_WINDOW as u32).min(limit),
             limit,
             threshold: limit,
@@ -71,33 +72,33 @@ impl Pace {
         self.window as usize
     }
 
-    /// What all windows towards one peer together never grow beyond.
+    /// Returns the bound of all windows towards one peer together.
     pub(super) fn limit(&self) -> usize {
         self.limit as usize
     }
 
-    /// The smoothed round-trip time, once sampled.
+    /// Returns the smoothed round-trip time, once sampled.
     pub(super) fn round_trip(&self) -> Option<Duration> {
         self.estimate().map(|(smoothed, _)| smoothed)
     }
 
-    /// Smoothed round-trip time and mean deviation.
+    /// Returns the smoothed round-trip time and its mean deviation.
     fn estimate(&self) -> Option<(Duration, Duration)> {
         let [smoothed, deviation] = self.rtt.map(Duration::from_nanos);
         (self.samples > 0).then_some((smoothed, deviation))
     }
 
-    /// How many samples the round-trip time is of.
+    /// Returns the number of samples of the round-trip time.
     pub(super) fn samples(&self) -> u32 {
         self.samples.into()
     }
 
-    /// Timeouts since the last answer.
+    /// Returns the number of timeouts since the last answer.
     pub(super) fn timeouts(&self) -> u32 {
         self.timeouts.into()
     }
 
-    /// As if nothing had been sent yet, but for the round-trip time.
+    /// Resets all but the round-trip time.
     pub(super) fn begin_anew(&mut self) {
         self.timeouts = 0;
         self.window = (INITIAL_WINDOW as u32).min(self.limit);
@@ -105,27 +106,27 @@ impl Pace {
         (self.credit, self.answered, self.lost) = (0, 0, 0);
     }
 
-    /// The next sample is taken for the round-trip time: what was known of it says nothing any more.
+    /// Takes the next sample for the round-trip time, whatever it was before.
     pub(super) fn forget_round_trip(&mut self) {
         self.samples = 0;
     }
 
-    /// How long to wait for an answer: SRTT + 4·RTTVAR (after RFC 6298 §2), doubled by every timeout,
-    /// within [`MIN_PTO`] and [`MAX_PTO`].
+    /// Returns the wait for an answer: SRTT + 4·RTTVAR (after RFC 6298 §2), doubled by every
+    /// timeout, within [`MIN_PTO`] and [`MAX_PTO`].
     pub(super) fn timeout(&self) -> Duration {
         let estimate = self.estimate();
         let wait = estimate.map_or(INITIAL_PTO, |(smoothed, deviation)| smoothed + 4 * deviation);
         (wait.max(MIN_PTO) * (1 << self.timeouts.min(6))).min(MAX_PTO)
     }
 
-    /// How long after its sending a datagram is lost, if one that was sent later is answered:
-    /// a round trip, and what paths of different lengths may differ by (after RFC 8985 §6.2).
+    /// Returns the time after its sending at which a datagram is lost, if one that was sent later
+    /// is answered: a round trip, and the likely difference between paths (after RFC 8985 §6.2).
     pub(super) fn patience(&self) -> Duration {
         let (smoothed, deviation) = self.estimate().unwrap_or((INITIAL_PTO, Duration::ZERO));
         smoothed + (smoothed / 4).max(2 * deviation).max(MIN_REORDER)
     }
 
-    /// Answers arrived, with a round-trip time if the newest datagram sent was among them.
+    /// Notes answers, with a round-trip time if the newest datagram sent was among them.
     pub(super) fn on_answers(&mut self, count: usize, rtt: Option<Duration>) {
         self.timeouts = 0;
         if let Some(sample) = rtt {
@@ -146,12 +147,13 @@ impl Pace {
                 self.window = (self.window + 1).min(self.limit);
             }
         }
-        self.judge();
+        self.review();
     }
 
-    /// A queue on the way marked datagrams: the window shrinks at once, and not again for a windowful.
+    /// Shrinks the window at once, because a queue on the path marked datagrams; and not again for
+    /// a windowful.
     pub(super) fn on_congested(&mut self) {
-        if !std::mem::replace(&mut self.eased, true) {
+        if !std::mem::replace(&mut self.reduced, true) {
             self.shrink();
             (self.answered, self.lost) = (0, 0);
         }
@@ -163,15 +165,15 @@ impl Pace {
         self.credit = 0;
     }
 
-    /// Datagrams are taken for lost.
+    /// Notes lost datagrams.
     pub(super) fn on_lost(&mut self, count: usize) {
         self.lost += count as u32;
-        self.judge();
+        self.review();
     }
 
-    /// Nothing was answered in time; whether this makes all that is in flight lost.
+    /// Notes a timeout; `true` if everything in flight is lost by it.
     pub(super) fn on_timeout(&mut self) -> bool {
-        // 255 is a multiple of the persistent ones: it would be one for ever.
+        // Stops at 254: 255 is a multiple of the persistent ones, and would be one for ever.
         self.timeouts = self.timeouts.saturating_add(1).min(u8::MAX - 1);
         let lost = u32::from(self.timeouts).is_multiple_of(PERSISTENT_TIMEOUTS);
         if lost {
@@ -182,8 +184,8 @@ impl Pace {
         lost
     }
 
-    /// Looks back over a windowful.
-    fn judge(&mut self) {
+    /// Shrinks the window if too many datagrams of a windowful were lost.
+    fn review(&mut self) {
         let total = self.answered + self.lost;
         if total < self.window {
             return;
@@ -191,7 +193,7 @@ impl Pace {
         if self.lost * LOSS_TOLERANCE as u32 > total {
             self.shrink();
         }
-        self.eased = false;
+        self.reduced = false;
         (self.answered, self.lost) = (0, 0);
     }
 }

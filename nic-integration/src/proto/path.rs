@@ -1,56 +1,58 @@
-//! Ways to a peer, each with its own pace; packets are sprayed over them (PROTOCOL §4.8).
+//! Paths to a peer, each with its own window and timers; packets are sprayed over them (PROTOCOL
+//! §4.8).
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use super::outbox::Sight;
+use super::outbox::FlowHealth;
 use super::pace::Pace;
 use super::time::Time;
 
-/// Ways to one peer, at most.
+/// The most paths to one peer.
 pub const MAX_PATHS: usize = 16;
 /// Timeouts in a row after which a path rests, if there is another.
 pub const REST_TIMEOUTS: u32 = 2;
-/// A path rests if its round trips take so many times those of the quickest, and more than
-/// [`LAG_FLOOR`] besides.
+/// The factor by which a path's round trips exceed those of the quickest before it rests, if they
+/// also exceed them by [`LAG_FLOOR`].
 pub const LAG: u32 = 8;
-/// What round trips may differ by and it is no lag.
+/// The difference of round trips up to which a path does not lag.
 pub const LAG_FLOOR: Duration = Duration::from_millis(5);
 /// Samples of the round-trip time before a path is taken to lag.
 pub const LAG_SAMPLES: u32 = 4;
-/// How long a path rests before the first datagram tries it; doubled by each, up to [`MAX_REST_SPAN`].
+/// The wait before the first datagram tries a path that rests; doubled by each, up to
+/// [`MAX_REST_SPAN`].
 pub const REST_SPAN: Duration = Duration::from_millis(100);
 /// The longest wait between two datagrams that try a path.
 pub const MAX_REST_SPAN: Duration = Duration::from_secs(2);
 
-/// Where a datagram comes from or goes to, and by which of our own sockets.
+/// The address at the other end of a datagram's path, and our own socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Route {
-    /// Which of the wire's sockets, from 0.
+    /// The number of the wire's socket, from 0.
     pub via: u16,
     /// The other end.
     pub addr: SocketAddr,
 }
 
 impl From<SocketAddr> for Route {
-    /// By the first socket.
+    /// Makes a route by the first socket.
     fn from(addr: SocketAddr) -> Self {
         Self { via: 0, addr }
     }
 }
 
-/// Where a datagram came from, and how it fared on the way.
+/// The route that a datagram came by, and its mark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Origin {
-    /// The way back.
+    /// The route back.
     pub route: Route,
-    /// A queue on the way marked it: it was about to drop datagrams (ECN, RFC 3168).
+    /// A queue on the path marked it: it was about to drop datagrams (ECN, RFC 3168).
     pub congested: bool,
 }
 
 impl<T: Into<Route>> From<T> for Origin {
-    /// Not marked.
+    /// Makes the origin of a datagram that is not marked.
     fn from(route: T) -> Self {
         Self { route: route.into(), congested: false }
     }
@@ -67,7 +69,7 @@ pub(super) struct Answered {
     pub(super) tried: bool,
 }
 
-/// A path that is tried now and then, and otherwise left alone.
+/// The state of a path that is tried now and then, and otherwise avoided.
 #[derive(Clone, Copy, Debug)]
 struct Rest {
     next: Time,
@@ -76,26 +78,26 @@ struct Rest {
     due: bool,
 }
 
-/// One way to a peer.
+/// One path to a peer.
 #[derive(Debug)]
 pub(super) struct Path {
     pub(super) route: Route,
     pub(super) pace: Pace,
     pub(super) in_flight: u32,
-    /// Packets that went this way, oldest first; some are no longer in flight.
+    /// Packets sent by it, oldest first; some are no longer in flight.
     pub(super) sent: VecDeque<u64>,
-    /// One more than the newest packet of this way that was answered, 0 before the first: those before it were
+    /// One more than the newest packet that was answered, 0 before the first: those before it were
     /// overtaken.
     pub(super) answered_to: u64,
-    /// When something was last sent this way, or answered: the timeout counts from here.
-    pub(super) stirred: Time,
-    /// When something that went this way was last answered.
+    /// When something was last sent or answered: the timeout counts from here.
+    pub(super) timer_start: Time,
+    /// When something was last answered.
     answered: Time,
-    /// When something last came this way.
-    pub(super) heard: Time,
-    /// Datagrams that are to ask for an answer by this way, however full the window.
+    /// When something last came by it.
+    pub(super) last_received: Time,
+    /// Datagrams that must ask for an answer by it, however full the window.
     pub(super) probes: u32,
-    /// Of the newest timeouts in a row: when the first was.
+    /// When the first of the newest timeouts in a row expired.
     silent: Time,
     rest: Option<Box<Rest>>,
 }
@@ -108,16 +110,16 @@ impl Path {
             in_flight: 0,
             sent: VecDeque::new(),
             answered_to: 0,
-            stirred: Time::ZERO,
+            timer_start: Time::ZERO,
             answered: Time::ZERO,
-            heard: Time::ZERO,
+            last_received: Time::ZERO,
             probes: 0,
             silent: Time::ZERO,
             rest: None,
         }
     }
 
-    /// Whether datagrams may be sent this way as the window has room.
+    /// Returns whether datagrams may be sent by it as the window has room.
     pub(super) fn is_up(&self) -> bool {
         self.rest.is_none()
     }
@@ -126,45 +128,45 @@ impl Path {
         self.is_up() && (self.in_flight as usize) < self.pace.window()
     }
 
-    /// How full the window will be with one more, to be compared with another path's.
+    /// Compares how full the windows of two paths will be with one more.
     pub(super) fn fill_with_one_more(&self, other: &Self) -> std::cmp::Ordering {
         let fill = |path: &Self, of: &Self| (path.in_flight as usize + 1) * of.pace.window();
         fill(self, other).cmp(&fill(other, self))
     }
 
-    /// What others' round trips are compared with, while it answers.
+    /// Returns the round-trip time that others' are compared with, while the path answers.
     fn quickness(&self) -> Option<Duration> {
         self.pace.round_trip().filter(|_| self.pace.timeouts() == 0)
     }
 
-    /// Leaves it alone from now on.
+    /// Rests from now on.
     pub(super) fn rest(&mut self, now: Time) {
         self.probes = 0;
         self.rest = Some(Box::new(Rest { next: now + REST_SPAN, span: REST_SPAN, due: false }));
     }
 
-    /// A datagram tries it now.
+    /// Notes that a datagram tries it now.
     pub(super) fn on_trial(&mut self) {
         if let Some(rest) = &mut self.rest {
             rest.due = false;
         }
     }
 
-    /// Whether a datagram is to try it.
+    /// Returns whether a datagram is to try it.
     pub(super) fn wants_trial(&self) -> bool {
         self.rest.as_ref().is_some_and(|rest| rest.due)
     }
 
-    /// Nothing was answered in time; whether this makes all that is in flight lost.
+    /// Notes a timeout; `true` if everything in flight is lost by it.
     pub(super) fn on_silence(&mut self, now: Time) -> bool {
-        self.stirred = now;
+        self.timer_start = now;
         if self.pace.timeouts() == 0 {
             self.silent = now;
         }
         self.pace.on_timeout()
     }
 
-    /// Lets the wait between two trials end.
+    /// Ends the wait between two trials, if it is over.
     pub(super) fn on_timeout(&mut self, now: Time) {
         if let Some(rest) = self.rest.as_mut().filter(|rest| rest.next <= now) {
             rest.due = true;
@@ -173,46 +175,47 @@ impl Path {
         }
     }
 
-    /// A datagram that tried it was answered, and quickly enough.
-    pub(super) fn wake(&mut self) {
+    /// Uses it again: a datagram that tried it was answered, and quickly enough.
+    pub(super) fn resume(&mut self) {
         self.rest = None;
         self.pace.begin_anew();
     }
 
-    /// When the next trial is due.
+    /// Returns when the next trial is due.
     pub(super) fn next_trial(&self) -> Option<Time> {
         self.rest.as_ref().map(|rest| rest.next)
     }
 
-    /// Nothing is in flight, and packets are numbered anew.
+    /// Forgets its packets, because packets are numbered anew.
     pub(super) fn clear(&mut self) {
         self.sent.clear();
         (self.in_flight, self.probes, self.answered_to) = (0, 0, 0);
     }
 }
 
-/// A lane's ways to a peer. Messages are dealt to *flows*; a flow's datagrams are sprayed over its own paths.
+/// A channel's paths to a peer. Messages are dealt to *flows*; a flow's datagrams are sprayed over
+/// its own paths.
 #[derive(Debug)]
 pub(super) struct Paths {
     all: Vec<Path>,
     datagram_bytes: u32,
-    /// Paths are our own sockets, not learned from where the peer sends from.
+    /// Paths are our own sockets, not learned from the peer's addresses.
     fixed: bool,
-    /// Paths there may be.
+    /// The most paths.
     most: u16,
-    /// Where something last came from.
+    /// The path that something last came by.
     last: u16,
-    /// Datagrams sent one way before the next is chosen.
+    /// Datagrams sent by one path before the next is chosen.
     spray: u16,
     /// For each flow: the path in use, and datagrams since it was chosen.
     flows: Box<[(u16, u16)]>,
-    /// How often a path was left to rest.
+    /// The number of times that a path began to rest.
     rested: u32,
 }
 
 impl Paths {
-    /// Paths by `routes`, dealt to `flows`. If `fixed` they are our own sockets; otherwise there is none yet,
-    /// and they are learned from where the peer is heard.
+    /// Makes paths by `routes`, dealt to `flows`. If `fixed` they are our own sockets; otherwise
+    /// there is none yet, and they are learned from the addresses that the peer sends from.
     pub(super) fn new(
         routes: &[Route],
         fixed: bool,
@@ -232,7 +235,7 @@ impl Paths {
         }
     }
 
-    /// Keeps no room for what is not there: nothing is in flight.
+    /// Frees memory that can be remade: nothing is in flight.
     pub(super) fn shrink(&mut self) {
         self.all.shrink_to_fit();
         self.all.iter_mut().for_each(|path| path.sent = VecDeque::new());
@@ -254,17 +257,17 @@ impl Paths {
         self.flows.len()
     }
 
-    /// Datagrams in flight together, at most.
+    /// Returns the most datagrams in flight by all paths together.
     pub(super) fn limit(&self) -> usize {
         self.all.first().map_or(0, |path| path.pace.limit())
     }
 
-    /// Where answers go: where something last came from.
+    /// Returns the route of answers: that by which something last came.
     pub(super) fn answers(&self) -> Option<Route> {
         self.all.get(usize::from(self.last)).map(|path| path.route)
     }
 
-    /// The peer listens at `addr`.
+    /// Sets the peer's address.
     pub(super) fn aim(&mut self, addr: SocketAddr) {
         if !self.fixed {
             return;
@@ -272,18 +275,18 @@ impl Paths {
         self.all.iter_mut().for_each(|path| path.route.addr = addr);
     }
 
-    /// The peer sends from so many sockets. Paths that are there already stay.
+    /// Sets the most paths, as many as the peer has sockets. Paths that are there already stay.
     pub(super) fn admit_up_to(&mut self, most: usize) {
         self.most = most.clamp(1, MAX_PATHS) as u16;
     }
 
-    /// Something new came by `route`. Of learned paths the one that was silent for longest gives way to
-    /// one more than there may be; what was known of that one says nothing of the new one.
-    pub(super) fn hear(&mut self, now: Time, route: Route) {
+    /// Notes that a new packet came by `route`. If there are more than the most, the learned path
+    /// that was silent for longest is replaced, and its state with it.
+    pub(super) fn on_received(&mut self, now: Time, route: Route) {
         let fixed = self.fixed;
         let is =
             |path: &Path| if fixed { path.route.via == route.via } else { path.route == route };
-        // Most things come from where the last one came from.
+        // Most packets come by the same path as the one before.
         if !self.all.get(usize::from(self.last)).is_some_and(is) {
             let known = self.all.iter().position(is);
             let last = match known {
@@ -294,7 +297,7 @@ impl Paths {
                     self.all.len() - 1
                 }
                 None => {
-                    let silence = |(_, path): &(usize, &Path)| path.heard;
+                    let silence = |(_, path): &(usize, &Path)| path.last_received;
                     let silent = self.all.iter().enumerate().min_by_key(silence);
                     let path = silent.map_or(0, |(path, _)| path);
                     let own = &mut self.all[path];
@@ -305,15 +308,15 @@ impl Paths {
             self.last = last as u16;
         }
         let path = &mut self.all[usize::from(self.last)];
-        (path.route, path.heard) = (route, now);
+        (path.route, path.last_received) = (route, now);
     }
 
     fn of_flow(&self, flow: usize) -> impl Iterator<Item = usize> + Clone + '_ {
         (flow..self.all.len()).step_by(self.flows.len())
     }
 
-    /// The path that a flow's next datagram takes, if one has room: for some datagrams the same, then the
-    /// one whose window is least full, of those that are not silent if there are any.
+    /// Chooses the path of a flow's next datagram, if one has room: the same for some datagrams,
+    /// then the one whose window is least full, of those that are not silent if there are any.
     pub(super) fn choose(&self, flow: usize) -> Option<usize> {
         let (at, streak) = self.flows[flow];
         let at = at as usize;
@@ -326,7 +329,8 @@ impl Paths {
         open.min_by(|&a, &b| silent(a).cmp(&silent(b)).then_with(|| fill(a, b)))
     }
 
-    /// A datagram of a flow goes that way; whether it is the last for now.
+    /// Notes that a datagram of a flow goes by that path; `true` if it is the last before the next
+    /// path is chosen.
     pub(super) fn take(&mut self, flow: usize, path: usize) -> bool {
         let (at, streak) = &mut self.flows[flow];
         let path = path as u16;
@@ -335,31 +339,31 @@ impl Paths {
         *streak >= self.spray
     }
 
-    /// The others of a path's flow that are up.
+    /// Iterates over the other paths of a path's flow that do not rest.
     fn others(&self, path: usize) -> impl Iterator<Item = &Path> {
         let flow = path % self.flows.len();
         let others = self.of_flow(flow).filter(move |&other| other != path);
         others.map(|other| &self.all[other]).filter(|other| other.is_up())
     }
 
-    /// What other lanes must know of a flow's paths.
-    pub(super) fn sight(&self, flow: usize) -> Sight {
+    /// Returns the health of a flow's paths.
+    pub(super) fn health(&self, flow: usize) -> FlowHealth {
         let paths = self.of_flow(flow).map(|path| &self.all[path]);
         let up = paths.clone().filter(|path| path.is_up());
-        Sight {
+        FlowHealth {
             up: up.clone().next().is_some(),
             answered: up.clone().map(|path| path.answered).max().unwrap_or(Time::ZERO),
             quickest: up.filter_map(Path::quickness).min(),
         }
     }
 
-    /// Leaves a path to rest if it alone is silent: another, maybe of another lane, was answered since its
-    /// first timeout. Whether it begins to.
+    /// Rests a path if it alone is silent: another, maybe of another channel, was answered since
+    /// its first timeout. Returns whether it begins to rest.
     pub(super) fn rest_if_silent(
         &mut self,
         now: Time,
         path: usize,
-        elsewhere: Option<Sight>,
+        elsewhere: Option<FlowHealth>,
     ) -> bool {
         let own = &self.all[path];
         let silent = own.pace.timeouts() >= REST_TIMEOUTS && own.is_up();
@@ -373,40 +377,45 @@ impl Paths {
         false
     }
 
-    /// Whether another path of the same flow may carry what this one should.
+    /// Returns whether another path of the same flow may carry its datagrams.
     pub(super) fn has_other(&self, path: usize) -> bool {
         self.others(path).next().is_some()
     }
 
-    /// Answers came to datagrams that went by a path.
-    pub(super) fn on_answers(&mut self, now: Time, answered: &Answered, elsewhere: Option<Sight>) {
+    /// Notes answers to datagrams that went by a path.
+    pub(super) fn on_answers(
+        &mut self,
+        now: Time,
+        answered: &Answered,
+        elsewhere: Option<FlowHealth>,
+    ) {
         let Answered { path, count, newest: (packet, sent), tried } = *answered;
         let own = &mut self.all[path];
-        // Of an older one nobody knows how long its answer has been under way.
+        // The answer to an older one may have waited any time for this ACK.
         let sample = (own.answered_to <= packet).then(|| now.since(sent));
         own.answered_to = own.answered_to.max(packet + 1);
-        (own.stirred, own.answered, own.probes) = (now, now, 0);
+        (own.timer_start, own.answered, own.probes) = (now, now, 0);
         let tried = tried && sample.is_some();
         if tried {
             own.pace.forget_round_trip();
         }
         own.pace.on_answers(count, sample);
         if tried && !self.lags(path, 1, elsewhere) {
-            self.all[path].wake();
+            self.all[path].resume();
         }
     }
 
-    /// Leaves a path to rest whose round trips take too long; all answers of one ACK are counted.
-    pub(super) fn rest_if_late(&mut self, now: Time, path: usize, elsewhere: Option<Sight>) {
+    /// Rests a path whose round trips take too long, once all answers of one ACK are counted.
+    pub(super) fn rest_if_late(&mut self, now: Time, path: usize, elsewhere: Option<FlowHealth>) {
         if self.all[path].is_up() && self.lags(path, LAG_SAMPLES, elsewhere) {
             self.rested += 1;
             self.all[path].rest(now);
         }
     }
 
-    /// Whether a path's round trips, of which there are so many samples, take too much longer than those of
-    /// the quickest other.
-    fn lags(&self, path: usize, samples: u32, elsewhere: Option<Sight>) -> bool {
+    /// Returns whether a path's round trips, given at least `samples` of them, take too much longer
+    /// than those of the quickest other.
+    fn lags(&self, path: usize, samples: u32, elsewhere: Option<FlowHealth>) -> bool {
         let own = &self.all[path].pace;
         let others = self.others(path).filter_map(Path::quickness);
         let quickest = others.chain(elsewhere.and_then(|others| others.quickest)).min();
@@ -414,44 +423,44 @@ impl Paths {
         pair.is_some_and(|(quick, own)| own > LAG * quick && own > quick + LAG_FLOOR)
     }
 
-    /// Leaves all paths to rest until the peer is heard by one.
+    /// Rests all paths until something comes by one.
     pub(super) fn rest_all(&mut self, now: Time) {
         self.all.iter_mut().for_each(|path| path.rest(now));
     }
 
     /// Uses all paths again.
-    pub(super) fn wake_all(&mut self) {
-        self.all.iter_mut().filter(|path| !path.is_up()).for_each(Path::wake);
+    pub(super) fn resume_all(&mut self) {
+        self.all.iter_mut().filter(|path| !path.is_up()).for_each(Path::resume);
     }
 
-    /// The path that something last came from works.
-    pub(super) fn wake_heard(&mut self) {
+    /// Uses the path again by which something last came.
+    pub(super) fn resume_last(&mut self) {
         let path = self.all.get_mut(usize::from(self.last));
         if let Some(path) = path.filter(|path| !path.is_up()) {
-            path.wake();
+            path.resume();
         }
     }
 
-    /// A path by which a datagram is to ask for an answer.
+    /// Returns a path by which a datagram must ask for an answer.
     pub(super) fn wants_probe(&self) -> Option<usize> {
         self.all.iter().position(|path| path.probes > 0)
     }
 
-    /// A resting path that a datagram is to try.
+    /// Returns a resting path that a datagram must try.
     pub(super) fn wants_trial(&self) -> Option<usize> {
         self.all.iter().position(Path::wants_trial)
     }
 
-    /// How often a path was left to rest since this was last asked.
+    /// Takes the number of times that a path began to rest since the last call.
     pub(super) fn take_rested(&mut self) -> u64 {
         std::mem::take(&mut self.rested).into()
     }
 
-    /// Nothing is known of any path but where it goes.
+    /// Forgets the state of all paths but their routes.
     pub(super) fn reset(&mut self) {
         for path in &mut self.all {
-            let heard = path.heard;
-            *path = Path { heard, ..Path::new(path.route, self.datagram_bytes as usize) };
+            let last_received = path.last_received;
+            *path = Path { last_received, ..Path::new(path.route, self.datagram_bytes as usize) };
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The receiving half from one peer: what is known of its messages (PROTOCOL §5).
+//! The receiving half towards one peer: the state of its messages (PROTOCOL §5).
 
 use std::collections::BTreeMap;
 
@@ -23,7 +23,8 @@ pub(super) struct Partial {
 }
 
 impl Partial {
-    /// The first datagram of one, for the assembly of which so many bytes are needed.
+    /// Makes the state of a message at its first datagram. `assembly_bytes` hold it if it goes to
+    /// an inbox.
     pub(super) fn new(header: &Header, immediate: Option<u32>, assembly_bytes: usize) -> Self {
         Self {
             rkey: header.rkey,
@@ -37,7 +38,7 @@ impl Partial {
         }
     }
 
-    /// Whether the datagram tells the same story of its message as the first one did.
+    /// Returns whether the datagram describes its message as the first one did.
     pub(super) fn agrees(&self, header: &Header, immediate: Option<u32>) -> bool {
         self.rkey == header.rkey
             && self.message_bytes == header.message_bytes
@@ -49,7 +50,7 @@ impl Partial {
         word >> (index % 64) & 1 == 1
     }
 
-    /// Counts a datagram; whether the message is now whole.
+    /// Counts a datagram; `true` if the message is now whole.
     pub(super) fn commit(&mut self, header: &Header, payload_bytes: usize) -> bool {
         let word = header.index as usize / 64;
         if self.seen.len() <= word {
@@ -66,7 +67,7 @@ impl Partial {
     }
 }
 
-/// What is known of one message within the window.
+/// The state of one message within the window.
 #[derive(Debug)]
 pub(super) enum Incoming {
     Partial(Box<Partial>),
@@ -76,9 +77,9 @@ pub(super) enum Incoming {
 #[derive(Debug, Default)]
 pub(super) struct Receiver {
     highest: u64,
-    /// Those that are not done.
+    /// Messages that are not done.
     messages: BTreeMap<u64, Incoming>,
-    /// Those that are: one bit each, from `done_from` on.
+    /// Messages that are done: one bit each, from `done_from` on.
     done: Vec<u64>,
     /// The first of them, a multiple of 64.
     done_from: u64,
@@ -86,7 +87,7 @@ pub(super) struct Receiver {
 }
 
 impl Receiver {
-    /// Slides the window to include `message`. Returns the assembly bytes that this forgets, or
+    /// Slides the window to include `message`. Returns the assembly bytes that this frees, or
     /// `None` if the message is older than the window: its sender has had its answer, because it
     /// never runs [`MESSAGE_WINDOW`] ahead of an unanswered message (PROTOCOL §4.2).
     pub(super) fn admit(&mut self, message: u64) -> Option<usize> {
@@ -111,7 +112,7 @@ impl Receiver {
         Some(freed)
     }
 
-    /// Whether a message that was admitted is done.
+    /// Returns whether a message that was admitted is done.
     pub(super) fn is_done(&self, message: u64) -> bool {
         let at = message.checked_sub(self.done_from);
         let word = at.and_then(|at| self.done.get(usize::try_from(at / 64).ok()?));
@@ -136,7 +137,7 @@ impl Receiver {
         self.messages.remove(&message).map_or(0, |old| self.held.give_up(&old))
     }
 
-    /// Keeps no room for what is not there.
+    /// Frees memory that can be remade.
     pub(super) fn shrink(&mut self) {
         self.done.shrink_to_fit();
         if self.messages.is_empty() {
@@ -149,7 +150,7 @@ impl Receiver {
         self.messages.get_mut(&message)
     }
 
-    /// Records what a message has become; returns the assembly bytes that this frees.
+    /// Records the state of a message; returns the assembly bytes that this frees.
     pub(super) fn set(&mut self, message: u64, incoming: Incoming) -> usize {
         if let Incoming::Partial(partial) = &incoming {
             self.held.0 += partial.assembly_bytes;
@@ -157,7 +158,7 @@ impl Receiver {
         self.messages.insert(message, incoming).map_or(0, |old| self.held.give_up(&old))
     }
 
-    /// Bytes of messages under assembly.
+    /// Returns the bytes of messages under assembly.
     pub(super) fn held_bytes(&self) -> usize {
         self.held.0
     }
@@ -168,7 +169,7 @@ impl Receiver {
 struct Held(usize);
 
 impl Held {
-    /// A message is gone; how many bytes that frees, if nobody took them.
+    /// Releases a message; returns the bytes that this frees, if nobody took them.
     fn give_up(&mut self, incoming: &Incoming) -> usize {
         match incoming {
             Incoming::Partial(partial) => {

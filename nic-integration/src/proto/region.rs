@@ -1,16 +1,16 @@
-//! Where a WRITE may land: memory and inboxes (PROTOCOL §5).
+//! Targets of WRITEs: memory and inboxes (PROTOCOL §5).
 
 use std::sync::Mutex;
 
 use super::ack::Refusal;
 use super::datagram::Header;
 use super::event::Peer;
+use super::lock::lock;
 use super::receiver::Partial;
 use super::secure::NodeId;
-use super::shared::lock;
 use super::sum::SumRegion;
 
-/// What is registered under an rkey.
+/// A region registered under an rkey.
 pub(super) enum Region {
     /// WRITEs land in place.
     Memory(Memory),
@@ -26,12 +26,12 @@ pub(super) enum Region {
 /// Bytes that a peer may overwrite.
 pub(super) struct Memory {
     length: usize,
-    /// The only node that may, if any is named.
+    /// The only node that may write, if any is named.
     owner: Option<NodeId>,
     landed: Mutex<Landed>,
 }
 
-/// What a memory region has received.
+/// The contents of a memory region.
 pub(super) struct Landed {
     pub(super) bytes: Vec<u8>,
     /// Messages with an immediate that landed whole.
@@ -50,7 +50,7 @@ impl Memory {
 }
 
 impl Region {
-    /// Whether a WRITE datagram may be committed here; changes nothing (PROTOCOL §5.2).
+    /// Checks that a WRITE datagram may be committed here; changes nothing (PROTOCOL §5.2).
     pub(super) fn check_write(
         &self,
         from: Peer,
@@ -83,7 +83,7 @@ impl Region {
         Ok(())
     }
 
-    /// Bytes of assembly that a message needs before its first datagram is placed.
+    /// Returns the bytes of assembly that a message needs before its first datagram is placed.
     pub(super) fn assembly_bytes(&self, header: &Header) -> usize {
         match self {
             Self::Inbox { .. } => header.message_bytes as usize,

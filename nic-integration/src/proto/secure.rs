@@ -1,7 +1,7 @@
-//! Who may talk to whom, and what makes a datagram trustworthy (PROTOCOL §8).
+//! Identities, handshakes and sealed datagrams (PROTOCOL §8).
 //!
-//! A node is its static key. Two nodes shake hands once per pair of processes (Noise IK); from then on
-//! every datagram is sealed under keys that only those two processes have.
+//! A node is its static key. Two nodes shake hands once per pair of processes (Noise IK); from then
+//! on every datagram is sealed under keys that only those two processes have.
 
 mod cookie;
 mod handshake;
@@ -11,7 +11,7 @@ mod window;
 
 pub(super) use cookie::{Admission, Cookie, Gate};
 pub use cookie::{COOKIE_SPAN, HELLO_RATE, PROVEN_RATE};
-pub(super) use handshake::{HELLO_BYTES, Hello, Initiator, Secrets, Terms};
+pub(super) use handshake::{HELLO_BYTES, Hello, Initiator, Secrets, TransportParameters};
 pub use identity::{Identity, NodeId};
 pub(super) use session::{Opened, Session};
 pub use session::{ROTATE_PACKETS, Suite};

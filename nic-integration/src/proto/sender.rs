@@ -1,18 +1,18 @@
-//! A lane's datagrams in flight to a peer: windows, loss, timers (PROTOCOL §4).
+//! A channel's datagrams in flight to a peer: windows, loss, timers (PROTOCOL §4).
 
 use std::collections::VecDeque;
 
 use super::ack::{Ack, Notice, Refusal};
 use super::event::{Event, Peer};
-use super::outbox::{Carrier, Outbound, Outbox, Sight, Slot, Why};
+use super::outbox::{Carrier, FlowHealth, Outbound, Outbox, Reason, Slot};
 use super::path::{Answered, MAX_PATHS, Paths, Route};
 use super::secure::WINDOW_PACKETS;
 use super::time::Time;
 
 /// Datagrams that ask for an answer when none came in time.
 pub const PROBES: usize = 2;
-/// One in so many datagrams of a window may be sent again early, at the word of a trimmed header,
-/// within one patience.
+/// The divisor of a window that bounds the datagrams sent again early, upon trimmed headers, within
+/// one patience.
 pub const EARLY_SHARE: usize = 2;
 
 #[derive(Clone, Copy, Debug)]
@@ -20,13 +20,13 @@ struct Flight {
     slot: Slot,
     sent: Time,
     path: usize,
-    why: Why,
+    reason: Reason,
 }
 
-/// A datagram to send, by which path, and why.
-type Choice = (Slot, usize, Why);
+/// A datagram to send, its path, and the reason.
+type Choice = (Slot, usize, Reason);
 
-/// What to put on the wire next.
+/// The next datagram to put on the wire.
 pub(super) struct Next {
     pub(super) datagram: Outbound,
     pub(super) resent: bool,
@@ -35,7 +35,7 @@ pub(super) struct Next {
 
 #[derive(Debug)]
 pub(super) struct Sender {
-    lane: u16,
+    channel: u16,
     pub(super) paths: Paths,
     /// The flow that sends next.
     turn: u16,
@@ -43,7 +43,7 @@ pub(super) struct Sender {
     flights: VecDeque<Option<Flight>>,
     first_flight: u64,
     in_flight: u32,
-    /// Of the session's packets: how many the peer says came marked for congestion.
+    /// Packets of the session that came marked for congestion, by the peer's count.
     congested: u32,
     /// Early retransmissions since `early_since`.
     early: u32,
@@ -51,9 +51,9 @@ pub(super) struct Sender {
 }
 
 impl Sender {
-    pub(super) fn new(lane: u16, paths: Paths) -> Self {
+    pub(super) fn new(channel: u16, paths: Paths) -> Self {
         Self {
-            lane,
+            channel,
             paths,
             turn: 0,
             flights: VecDeque::new(),
@@ -65,14 +65,15 @@ impl Sender {
         }
     }
 
-    /// What is carried by a packet of ours.
+    /// Returns the carrier that a packet of ours is.
     fn by(&self, packet: u64) -> Carrier {
-        Carrier::new(self.lane, packet)
+        Carrier::new(self.channel, packet)
     }
 
-    /// The next datagram to send, as `packet`, if a window has room for one; retransmissions first.
+    /// Chooses the next datagram to send, as `packet`, if a window has room for one;
+    /// retransmissions come first.
     pub(super) fn next(&mut self, now: Time, packet: u64, outbox: &mut Outbox) -> Option<Next> {
-        // What is so far behind the peer has forgotten: it was lost, or was not wanted any more.
+        // The peer has forgotten packets so far behind: they were lost, or are no longer wanted.
         while self.in_flight > 0 && packet.saturating_sub(self.first_flight) >= WINDOW_PACKETS - 64
         {
             self.lose(self.first_flight, outbox);
@@ -80,8 +81,8 @@ impl Sender {
         let full = self.in_flight as usize >= self.paths.limit();
         let choice = self.probe(outbox).or_else(|| self.trial(outbox));
         let choice = choice.or_else(|| if full { None } else { self.pick(outbox) });
-        let Some((slot, path, why)) = choice else {
-            outbox.on_idle(self.lane);
+        let Some((slot, path, reason)) = choice else {
+            outbox.on_idle(self.channel);
             return None;
         };
         if self.in_flight == 0 {
@@ -91,65 +92,66 @@ impl Sender {
         // Packets between carried acknowledgements.
         let gap = (packet - self.first_flight) as usize;
         self.flights.resize(gap, None);
-        self.flights.push_back(Some(Flight { slot, sent: now, path, why }));
+        self.flights.push_back(Some(Flight { slot, sent: now, path, reason }));
         self.in_flight += 1;
-        let way = self.paths.get(path);
-        way.sent.push_back(packet);
-        way.in_flight += 1;
-        way.stirred = now;
-        let route = way.route;
-        if why != Why::Trial {
+        let own = self.paths.get(path);
+        own.sent.push_back(packet);
+        own.in_flight += 1;
+        own.timer_start = now;
+        let route = own.route;
+        if reason != Reason::Trial {
             outbox.carry(slot, self.by(packet));
         }
-        Some(Next { datagram: outbox.outbound(slot)?, resent: why != Why::Fresh, route })
+        Some(Next { datagram: outbox.outbound(slot)?, resent: reason != Reason::Fresh, route })
     }
 
-    /// What a path that was silent for long has in flight, to ask for an answer by the same path.
+    /// Chooses a datagram in flight by a path that was silent for long, to ask for an answer by the
+    /// same path.
     fn probe(&mut self, outbox: &Outbox) -> Option<Choice> {
         while let Some(path) = self.paths.wants_probe() {
             let found = self.wanted(outbox).find(|(_, went)| *went == path).map(|(slot, _)| slot);
-            let way = self.paths.get(path);
+            let own = self.paths.get(path);
             let Some(slot) = found else {
-                way.probes = 0;
+                own.probes = 0;
                 continue;
             };
-            way.probes -= 1;
-            return Some((slot, path, Why::Again));
+            own.probes -= 1;
+            return Some((slot, path, Reason::Again));
         }
         None
     }
 
-    /// What is in flight by another path of the same flow, to try one that rests.
+    /// Chooses a datagram in flight by another path of the same flow, to try a path that rests.
     fn trial(&mut self, outbox: &Outbox) -> Option<Choice> {
         let path = self.paths.wants_trial()?;
         let flows = self.paths.flows();
         let other = |went: usize| went != path && went % flows == path % flows;
         let own = self.wanted(outbox).find(|(_, went)| other(*went)).map(|(slot, _)| slot);
-        let slot = own.or_else(|| outbox.carried_elsewhere(path % flows, self.lane))?;
+        let slot = own.or_else(|| outbox.carried_elsewhere(path % flows, self.channel))?;
         self.paths.get(path).on_trial();
-        Some((slot, path, Why::Trial))
+        Some((slot, path, Reason::Trial))
     }
 
-    /// What is to be sent by which path, of the flow whose turn it is or else of another.
+    /// Chooses a datagram and its path, of the flow whose turn it is or else of another.
     fn pick(&mut self, outbox: &mut Outbox) -> Option<Choice> {
         let flows = self.paths.flows();
         for _ in 0..flows {
             let flow = usize::from(self.turn);
             let next = (flow + 1) % flows;
             if let Some(path) = self.paths.choose(flow)
-                && let Some((slot, why)) = outbox.take(flow)
+                && let Some((slot, reason)) = outbox.take(flow)
             {
                 if self.paths.take(flow, path) {
                     self.turn = next as u16;
                 }
-                return Some((slot, path, why));
+                return Some((slot, path, reason));
             }
             self.turn = next as u16;
         }
         None
     }
 
-    /// The datagrams in flight that are still wanted, oldest first, and the paths they went.
+    /// Iterates over the datagrams in flight that are still wanted, oldest first, and their paths.
     fn wanted(&self, outbox: &Outbox) -> impl Iterator<Item = (Slot, usize)> {
         let flights = self.flights.iter().zip(self.first_flight..);
         flights.filter_map(|(flight, packet)| {
@@ -158,7 +160,7 @@ impl Sender {
         })
     }
 
-    /// Takes what the peer says of our packets.
+    /// Processes an ACK.
     pub(super) fn on_ack(
         &mut self,
         now: Time,
@@ -167,7 +169,7 @@ impl Sender {
         outbox: &mut Outbox,
         events: &mut impl Extend<Event>,
     ) {
-        // A refused packet is answered too: what its notice says comes first.
+        // A refused packet is answered too: its notice comes first.
         for (packet, notice) in ack.notices() {
             match notice {
                 Notice::Refused(refusal) => {
@@ -187,11 +189,11 @@ impl Sender {
                 own.path = flight.path;
                 own.count += 1;
                 own.newest = (packet, flight.sent);
-                own.tried |= flight.why == Why::Trial;
+                own.tried |= flight.reason == Reason::Trial;
                 outbox.on_committed(flight.slot, peer, events);
             }
         }
-        // An ACK that was overtaken tells of fewer.
+        // An ACK that was overtaken counts fewer.
         if (ack.congested().wrapping_sub(self.congested) as i32) > 0 {
             self.congested = ack.congested();
             let paths = answered.iter().filter(|own| own.count > 0);
@@ -199,27 +201,27 @@ impl Sender {
         }
         self.on_answers(now, &answered, outbox);
         self.find_lost(now, outbox);
-        self.show(outbox);
+        self.publish_health(outbox);
     }
 
-    /// Packets of some paths were answered.
+    /// Notes answers to packets of some paths.
     fn on_answers(&mut self, now: Time, answered: &[Answered], outbox: &mut Outbox) {
         let flows = self.paths.flows();
         let answered = answered.iter().filter(|own| own.count > 0);
         for own in answered.clone() {
-            let elsewhere = outbox.elsewhere(own.path % flows, self.lane);
+            let elsewhere = outbox.health_elsewhere(own.path % flows, self.channel);
             self.paths.on_answers(now, own, elsewhere);
             outbox.on_answered(now, own.path % flows);
         }
         answered.for_each(|own| {
-            let elsewhere = outbox.elsewhere(own.path % flows, self.lane);
+            let elsewhere = outbox.health_elsewhere(own.path % flows, self.channel);
             self.paths.rest_if_late(now, own.path, elsewhere);
         });
-        // Whoever was silent may have been silent alone.
+        // Now it shows which paths were silent alone.
         (0..self.paths.len()).for_each(|path| self.rest_if_silent(now, path, outbox));
     }
 
-    /// Of a word of the peer's: the packets that are in flight.
+    /// Masks a word of an ACK to the packets that are in flight.
     fn within(&self, first: u64, word: u64) -> u64 {
         let end = self.first_flight + self.flights.len() as u64;
         let below = self.first_flight.saturating_sub(first);
@@ -227,7 +229,7 @@ impl Sender {
         if below >= 64 || beyond >= 64 { 0 } else { word & u64::MAX << below & u64::MAX >> beyond }
     }
 
-    /// A packet that may be in flight.
+    /// Returns a packet, if it is in flight.
     fn flight(&self, packet: u64) -> Option<&Flight> {
         let at = usize::try_from(packet.checked_sub(self.first_flight)?).ok()?;
         self.flights.get(at)?.as_ref()
@@ -243,7 +245,7 @@ impl Sender {
             self.first_flight += 1;
         }
         self.paths.get(flight.path).in_flight -= 1;
-        // The first of a path's is in flight.
+        // The first of a path's list is always in flight.
         while let Some(&first) = self.paths.all()[flight.path].sent.front()
             && self.flight(first).is_none()
         {
@@ -261,32 +263,32 @@ impl Sender {
         outbox: &mut Outbox,
         events: &mut impl Extend<Event>,
     ) {
-        let Some(Flight { slot: (id, _), sent, path, why }) = self.land(packet) else { return };
-        let tried = why == Why::Trial;
+        let Some(Flight { slot: (id, _), sent, path, reason }) = self.land(packet) else { return };
+        let tried = reason == Reason::Trial;
         let answered = Answered { path, count: 1, newest: (packet, sent), tried };
         self.on_answers(now, &[answered], outbox);
         outbox.on_refused(id, refusal, peer, events);
     }
 
-    /// The payload was cut off on the way: it is sent again without waiting, once, unless too many
-    /// are already (PROTOCOL §4.5).
+    /// Sends a datagram again without waiting, once, because its payload was cut off on the way;
+    /// unless too many are already (PROTOCOL §4.5).
     fn on_trimmed(&mut self, now: Time, packet: u64, outbox: &mut Outbox) {
-        let Some(&Flight { slot, path, why, .. }) = self.flight(packet) else { return };
+        let Some(&Flight { slot, path, reason, .. }) = self.flight(packet) else { return };
         let pace = &self.paths.all()[path].pace;
         if now.since(self.early_since) > pace.patience() {
             (self.early, self.early_since) = (0, now);
         }
-        if self.early as usize >= pace.window().div_ceil(EARLY_SHARE) || why == Why::Early {
+        if self.early as usize >= pace.window().div_ceil(EARLY_SHARE) || reason == Reason::Early {
             return;
         }
         self.land(packet);
         if outbox.is_carried(slot, self.by(packet)) {
             self.early += 1;
-            outbox.requeue(slot, Why::Early);
+            outbox.requeue(slot, Reason::Early);
         }
     }
 
-    /// What was overtaken long enough ago is lost (PROTOCOL §4.4).
+    /// Gives up packets that were overtaken long enough ago (PROTOCOL §4.4).
     fn find_lost(&mut self, now: Time, outbox: &mut Outbox) {
         for path in 0..self.paths.len() {
             let mut lost = 0;
@@ -301,27 +303,28 @@ impl Sender {
         }
     }
 
-    /// The oldest packet in flight by a path, and when it is lost, if a later one was answered.
+    /// Returns the oldest packet in flight by a path, and when it is lost, if a later one was
+    /// answered.
     fn overdue(&self, path: usize) -> Option<(u64, Time)> {
-        let way = &self.paths.all()[path];
-        let first = *way.sent.front()?;
-        let overtaken = way.answered_to > first + 1;
-        overtaken.then_some((first, self.flight(first)?.sent + way.pace.patience()))
+        let own = &self.paths.all()[path];
+        let first = *own.sent.front()?;
+        let overtaken = own.answered_to > first + 1;
+        overtaken.then_some((first, self.flight(first)?.sent + own.pace.patience()))
     }
 
-    /// Gives up a packet in flight; whether its datagram must be sent again.
+    /// Gives up a packet in flight; `true` if its datagram must be sent again.
     fn lose(&mut self, packet: u64, outbox: &mut Outbox) -> bool {
         let Some(flight) = self.land(packet) else { return false };
         let again = outbox.is_carried(flight.slot, self.by(packet));
         if again {
-            outbox.requeue(flight.slot, Why::Again);
+            outbox.requeue(flight.slot, Reason::Again);
         }
         again
     }
 
-    /// Leaves a path to rest if it alone is silent; what it has in flight goes by others.
+    /// Rests a path if it alone is silent; its packets in flight go by others.
     fn rest_if_silent(&mut self, now: Time, path: usize, outbox: &mut Outbox) {
-        let elsewhere = outbox.elsewhere(path % self.paths.flows(), self.lane);
+        let elsewhere = outbox.health_elsewhere(path % self.paths.flows(), self.channel);
         if self.paths.rest_if_silent(now, path, elsewhere) {
             self.lose_path(path, outbox);
         }
@@ -334,17 +337,17 @@ impl Sender {
         }
     }
 
-    /// Tells the other lanes of our paths.
-    fn show(&self, outbox: &mut Outbox) {
+    /// Publishes the health of our paths to the other channels.
+    fn publish_health(&self, outbox: &mut Outbox) {
         for flow in 0..self.paths.flows() {
-            outbox.show(flow, self.lane, self.paths.sight(flow));
+            outbox.set_health(flow, self.channel, self.paths.health(flow));
         }
     }
 
-    /// Has the other lanes count on none of ours.
-    pub(super) fn hide(&self, outbox: &mut Outbox) {
+    /// Has the other channels count on none of our paths.
+    pub(super) fn retract_health(&self, outbox: &mut Outbox) {
         for flow in 0..self.paths.flows() {
-            outbox.show(flow, self.lane, Sight::default());
+            outbox.set_health(flow, self.channel, FlowHealth::default());
         }
     }
 
@@ -353,34 +356,34 @@ impl Sender {
         self.find_lost(now, outbox);
         let flows = self.paths.flows();
         for path in 0..self.paths.len() {
-            let way = self.paths.get(path);
-            way.on_timeout(now);
-            if way.in_flight == 0 || now < way.stirred + way.pace.timeout() {
+            let own = self.paths.get(path);
+            own.on_timeout(now);
+            if own.in_flight == 0 || now < own.timer_start + own.pace.timeout() {
                 continue;
             }
-            let persistent = way.on_silence(now);
-            if persistent || !way.is_up() {
+            let persistent = own.on_silence(now);
+            if persistent || !own.is_up() {
                 self.lose_path(path, outbox);
                 continue;
             }
-            // The oldest that are still wanted ask for an answer, and stay in flight: first by the same path,
-            // then by another.
-            let elsewhere = outbox.elsewhere(path % flows, self.lane);
+            // The oldest that are still wanted ask for an answer, and stay in flight: first by the
+            // same path, then by another.
+            let elsewhere = outbox.health_elsewhere(path % flows, self.channel);
             let other = self.paths.has_other(path) || elsewhere.is_some();
             let again = self.paths.get(path).pace.timeouts() > 1 && other;
             let own = self.wanted(outbox).filter(|(_, went)| *went == path).map(|(slot, _)| slot);
             let asking: Vec<Slot> = own.take(PROBES).collect();
             if again {
-                asking.into_iter().for_each(|slot| outbox.requeue(slot, Why::Again));
+                asking.into_iter().for_each(|slot| outbox.requeue(slot, Reason::Again));
             } else {
                 self.paths.get(path).probes = asking.len() as u32;
             }
             self.rest_if_silent(now, path, outbox);
         }
-        self.show(outbox);
+        self.publish_health(outbox);
     }
 
-    /// Another session's packet numbers begin anew: what is in flight is lost.
+    /// Gives up what is in flight, because packet numbers begin anew with another session.
     pub(super) fn renumber(&mut self, outbox: &mut Outbox) {
         while self.in_flight > 0 {
             self.lose(self.first_flight, outbox);
@@ -388,12 +391,12 @@ impl Sender {
         self.clear();
     }
 
-    /// The peer counts marks of congestion anew.
+    /// Forgets the peer's count of congestion marks, which begins anew.
     pub(super) fn forget_marks(&mut self) {
         self.congested = 0;
     }
 
-    /// Nothing is in flight any more, and nothing is known of the paths.
+    /// Forgets all packets and the state of all paths.
     pub(super) fn reset(&mut self) {
         self.clear();
         (self.early, self.early_since) = (0, Time::ZERO);
@@ -406,7 +409,7 @@ impl Sender {
         (0..self.paths.len()).for_each(|path| self.paths.get(path).clear());
     }
 
-    /// Keeps no room for what is not there.
+    /// Frees memory that can be remade.
     pub(super) fn shrink(&mut self) {
         if self.in_flight == 0 {
             self.flights = VecDeque::new();
@@ -414,13 +417,14 @@ impl Sender {
         }
     }
 
-    /// When a timer expires next; `busy` says whether anything to the peer is unanswered.
+    /// Returns when a timer expires next; `busy` returns whether anything to the peer is
+    /// unanswered.
     pub(super) fn next_timeout(&self, busy: impl Fn() -> bool) -> Option<Time> {
         let due = (0..self.paths.len()).filter_map(|path| {
-            let way = &self.paths.all()[path];
-            let waiting = (way.in_flight > 0).then(|| way.stirred + way.pace.timeout());
+            let own = &self.paths.all()[path];
+            let waiting = (own.in_flight > 0).then(|| own.timer_start + own.pace.timeout());
             let lost = self.overdue(path).map(|(_, overdue)| overdue);
-            let trial = way.next_trial().filter(|_| busy());
+            let trial = own.next_trial().filter(|_| busy());
             [waiting, lost, trial].into_iter().flatten().min()
         });
         due.min()

@@ -1,16 +1,19 @@
-//! What the engines of one endpoint share: regions, messages, events, and word to each other.
+//! State that the pipelines of one endpoint share: regions, messages, events; and their commands to
+//! each other.
 //!
-//! Engines may run on threads of their own. Whoever holds one of these locks takes another only in the
-//! order inbox, regions, region; and an outbox or a queue alone, but for the endpoint, which alone holds two
-//! outboxes when two links become one.
+//! Pipelines may run on threads of their own. A thread that holds one of these locks takes another
+//! only in the order inbox, regions, region; and an outbox or a queue alone, but for the endpoint,
+//! which alone holds two outboxes when two links become one.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
+use std::task::Waker;
 
 use super::ack::Refusal;
 use super::event::{Event, Peer};
+use super::lock::{lock, read, write};
 use super::outbox::Outbox;
 use super::path::Route;
 use super::receiver::Receiver;
@@ -20,115 +23,107 @@ use super::stats::Stats;
 use super::sum::SumRegion;
 use super::time::Time;
 
-/// Engines of one endpoint, and lanes between two, at most.
-pub const MAX_ENGINES: u16 = 16;
+/// The most pipelines of one endpoint, and channels between two.
+pub const MAX_PIPELINES: u16 = 16;
+/// Events that may wait; while they do, datagrams are dropped unanswered.
+pub const MAX_EVENTS: usize = 1 << 16;
 
-/// Wakes an engine that sleeps: word for it came from another thread.
-pub trait Bell: Send + Sync {
-    /// Has engine `engine` take its next turn at once.
-    fn ring(&self, engine: u16);
-}
-
-/// A lock that a panic elsewhere does not take from us.
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// What all lanes to one process share: what it is sent, and what it has sent.
-pub(super) struct Mail {
+/// The messages to and from one process, which all channels to it share.
+pub(super) struct Messages {
     pub(super) outbox: Mutex<Outbox>,
     pub(super) inbox: Mutex<Receiver>,
-    /// When a trustworthy datagram last came, in nanoseconds.
-    heard: AtomicU64,
-    /// The incarnation of whose it is, once one is known to be: no other process's.
+    /// When a datagram that a session vouches for last came, in nanoseconds.
+    last_received: AtomicU64,
+    /// The incarnation of that process, once it is known; never another one's.
     of: AtomicU32,
     held: Arc<AtomicUsize>,
 }
 
-/// Nobody takes what was under assembly.
-impl Drop for Mail {
+/// Releases messages under assembly, which nobody will take.
+impl Drop for Messages {
     fn drop(&mut self) {
         let inbox = self.inbox.get_mut().unwrap_or_else(PoisonError::into_inner);
         self.held.fetch_sub(inbox.held_bytes(), Ordering::Relaxed);
     }
 }
 
-impl Mail {
+impl Messages {
     fn new(now: Time, outbox: Outbox, held: Arc<AtomicUsize>) -> Arc<Self> {
         let (outbox, inbox) = (Mutex::new(outbox), Mutex::default());
-        let (heard, of) = (AtomicU64::new(now.0), AtomicU32::new(0));
-        Arc::new(Self { outbox, inbox, heard, of, held })
+        let (last_received, of) = (AtomicU64::new(now.0), AtomicU32::new(0));
+        Arc::new(Self { outbox, inbox, last_received, of, held })
     }
 
-    /// Whether it is that process's, or nobody's before.
+    /// Claims the messages for a process; `false` if they are another one's.
     pub(super) fn claim(&self, peer: Peer) -> bool {
         let claimed =
             self.of.compare_exchange(0, peer.incarnation, Ordering::Relaxed, Ordering::Relaxed);
         claimed.is_ok() || claimed == Err(peer.incarnation)
     }
 
-    pub(super) fn heard(&self) -> Time {
-        Time(self.heard.load(Ordering::Relaxed))
+    pub(super) fn last_received(&self) -> Time {
+        Time(self.last_received.load(Ordering::Relaxed))
     }
 
-    pub(super) fn hear(&self, now: Time) {
-        self.heard.fetch_max(now.0, Ordering::Relaxed);
+    pub(super) fn on_received(&self, now: Time) {
+        self.last_received.fetch_max(now.0, Ordering::Relaxed);
     }
 
-    /// Whether nothing is unanswered.
+    /// Returns whether nothing is unanswered.
     pub(super) fn is_idle(&self) -> bool {
         lock(&self.outbox).is_idle()
     }
 }
 
-/// A lane of a link: what one engine here and one there keep of a pair of processes.
+/// Names a channel: its link, and its number there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct LaneId {
+pub(super) struct ChannelId {
     pub(super) link: u32,
-    pub(super) lane: u16,
+    pub(super) channel: u16,
 }
 
-/// A lane's part of a session that a handshake made.
+/// A channel's part of a session that a handshake made.
 pub(super) struct Part {
-    pub(super) id: LaneId,
+    pub(super) id: ChannelId,
     pub(super) peer: Peer,
     pub(super) session: Session,
-    pub(super) mail: Arc<Mail>,
-    /// Where the peer listens, if we made contact.
+    pub(super) messages: Arc<Messages>,
+    /// The peer's address, if we made contact.
     pub(super) addr: Option<SocketAddr>,
-    /// Sockets of the peer's that it may send from.
+    /// The number of the peer's sockets that it may send from.
     pub(super) paths: u16,
 }
 
-/// Word to an engine.
-pub(super) enum Post {
-    /// To be begun when a datagram shows that the peer has it.
+/// A command to a pipeline.
+pub(super) enum Command {
+    /// Begin a session when a datagram shows that the peer has it.
     Offer(Box<Part>),
-    /// To be begun now; the answer to our HELLO came by that way.
+    /// Begin a session now; the answer to our HELLO came by that route.
     Begin(Box<Part>, Time, Route),
-    /// There is something to send.
-    Wake(LaneId),
-    /// All that was unanswered has failed. The session goes with it, if so said.
-    Fail(LaneId, bool),
-    /// The lane is no more.
-    End(LaneId),
+    /// Send: there is something to send.
+    Wake(ChannelId),
+    /// Forget the datagrams in flight, all of which have failed; and the session, if the flag is
+    /// set.
+    Fail(ChannelId, bool),
+    /// End a channel.
+    End(ChannelId),
 }
 
-/// A queue between threads that is looked at often and mostly empty.
-pub(super) struct Mailbox<T> {
+/// A queue between threads that is mostly empty, and cheap to find so.
+pub(super) struct Queue<T> {
     any: AtomicBool,
-    /// None once nobody will take any more.
+    /// `None` once it is closed.
     all: Mutex<Option<Vec<T>>>,
 }
 
-impl<T> Default for Mailbox<T> {
+impl<T> Default for Queue<T> {
     fn default() -> Self {
         Self { any: AtomicBool::new(false), all: Mutex::new(Some(vec![])) }
     }
 }
 
-impl<T> Mailbox<T> {
-    /// Whether it was empty.
+impl<T> Queue<T> {
+    /// Appends an item; `true` if the queue was empty.
     fn push(&self, word: T) -> bool {
         match &mut *lock(&self.all) {
             Some(all) => {
@@ -139,7 +134,7 @@ impl<T> Mailbox<T> {
         }
     }
 
-    pub(super) fn take(&self) -> Vec<T> {
+    pub(super) fn drain(&self) -> Vec<T> {
         if !self.any.load(Ordering::Acquire) {
             return vec![];
         }
@@ -156,50 +151,51 @@ impl<T> Mailbox<T> {
 pub(super) struct Shared {
     pub(super) regions: RwLock<BTreeMap<u32, Region>>,
     events: Mutex<VecDeque<Event>>,
-    /// How many they are.
+    /// The number of `events`.
     event_count: AtomicUsize,
     /// Inbox bytes under assembly or waiting in `events`.
     held: Arc<AtomicUsize>,
     held_limit: usize,
-    posts: Vec<Mailbox<Post>>,
-    /// Links whose offered session, of that index, was begun by the peer.
-    confirmed: Mailbox<(u32, u32)>,
+    commands: Vec<Queue<Command>>,
+    /// Links whose offered session, of that index, the peer has begun.
+    confirmed: Queue<(u32, u32)>,
     stats: Vec<Mutex<Stats>>,
-    pub(super) bell: OnceLock<Arc<dyn Bell>>,
+    /// One for each pipeline, once they are driven on threads of their own.
+    pub(super) wakers: OnceLock<Vec<Waker>>,
 }
 
 impl Shared {
-    pub(super) fn new(engines: u16, held_limit: usize) -> Arc<Self> {
+    pub(super) fn new(pipelines: u16, held_limit: usize) -> Arc<Self> {
         Arc::new(Self {
             regions: RwLock::default(),
             events: Mutex::default(),
             event_count: AtomicUsize::new(0),
             held: Arc::default(),
             held_limit,
-            posts: (0..engines).map(|_| Mailbox::default()).collect(),
-            confirmed: Mailbox::default(),
-            stats: (0..engines).map(|_| Mutex::default()).collect(),
-            bell: OnceLock::new(),
+            commands: (0..pipelines).map(|_| Queue::default()).collect(),
+            confirmed: Queue::default(),
+            stats: (0..pipelines).map(|_| Mutex::default()).collect(),
+            wakers: OnceLock::new(),
         })
     }
 
-    /// Wakes an engine, unless it is the one that asks.
-    fn ring(&self, from: u16, engine: u16) {
-        if let Some(bell) = self.bell.get().filter(|_| engine != from) {
-            bell.ring(engine);
+    /// Wakes a pipeline, unless it is the caller.
+    fn wake(&self, from: u16, pipeline: u16) {
+        let wakers = self.wakers.get().filter(|_| pipeline != from);
+        if let Some(waker) = wakers.and_then(|wakers| wakers.get(usize::from(pipeline))) {
+            waker.wake_by_ref();
         }
     }
 
     // Regions.
 
     pub(super) fn with_region<T>(&self, rkey: u32, look: impl FnOnce(&Region) -> T) -> Option<T> {
-        let regions = self.regions.read().unwrap_or_else(PoisonError::into_inner);
-        regions.get(&rkey).map(look)
+        read(&self.regions).get(&rkey).map(look)
     }
 
-    /// Whether the rkey was free.
+    /// Registers a region; `false` if the rkey is in use.
     pub(super) fn register(&self, rkey: u32, region: Region) -> bool {
-        let mut regions = self.regions.write().unwrap_or_else(PoisonError::into_inner);
+        let mut regions = write(&self.regions);
         let free = !regions.contains_key(&rkey);
         if free {
             regions.insert(rkey, region);
@@ -208,10 +204,10 @@ impl Shared {
     }
 
     pub(super) fn deregister(&self, rkey: u32) -> Option<Region> {
-        self.regions.write().unwrap_or_else(PoisonError::into_inner).remove(&rkey)
+        write(&self.regions).remove(&rkey)
     }
 
-    /// The region that a SUM names, if it takes SUMs.
+    /// Returns the region that a SUM names, if it takes SUMs.
     pub(super) fn sum_region(&self, rkey: u32) -> Result<SumRegion, Refusal> {
         let found = self.with_region(rkey, |region| match region {
             Region::Sum(region) => Ok(region.clone()),
@@ -220,46 +216,47 @@ impl Shared {
         found.unwrap_or(Err(Refusal::UnknownRkey))
     }
 
-    // Word.
+    // Commands.
 
-    /// The engine that a lane is of.
-    fn engine_of(&self, lane: u16) -> u16 {
-        lane % self.posts.len() as u16
+    /// Returns the pipeline that carries a channel.
+    fn pipeline_of(&self, channel: u16) -> u16 {
+        channel % self.commands.len() as u16
     }
 
-    pub(super) fn post(&self, from: u16, lane: u16, post: Post) {
-        let engine = self.engine_of(lane);
-        if self.posts[usize::from(engine)].push(post) {
-            self.ring(from, engine);
+    pub(super) fn send(&self, from: u16, channel: u16, command: Command) {
+        let pipeline = self.pipeline_of(channel);
+        if self.commands[usize::from(pipeline)].push(command) {
+            self.wake(from, pipeline);
         }
     }
 
-    /// An engine hears no more.
-    pub(super) fn close(&self, engine: u16) {
-        self.posts[usize::from(engine)].close();
+    /// Drops commands to a pipeline from now on.
+    pub(super) fn close(&self, pipeline: u16) {
+        self.commands[usize::from(pipeline)].close();
     }
 
-    pub(super) fn posts(&self, engine: u16) -> Vec<Post> {
-        self.posts[usize::from(engine)].take()
+    pub(super) fn drain_commands(&self, pipeline: u16) -> Vec<Command> {
+        self.commands[usize::from(pipeline)].drain()
     }
 
-    /// Tells lanes of a link, one bit each, that there is something to send.
-    pub(super) fn wake(&self, from: u16, link: u32, mut lanes: u16) {
-        while lanes != 0 {
-            let lane = lanes.trailing_zeros() as u16;
-            lanes &= lanes - 1;
-            self.post(from, lane, Post::Wake(LaneId { link, lane }));
+    /// Commands channels of a link, one bit each, to send.
+    pub(super) fn wake_channels(&self, from: u16, link: u32, mut channels: u16) {
+        while channels != 0 {
+            let channel = channels.trailing_zeros() as u16;
+            channels &= channels - 1;
+            self.send(from, channel, Command::Wake(ChannelId { link, channel }));
         }
     }
 
-    /// A peer has begun the session of that index that it was offered. The first engine keeps the links.
+    /// Reports that a peer has begun the session of that index. The first pipeline's driver keeps
+    /// the links.
     pub(super) fn confirm(&self, from: u16, link: u32, index: u32) {
         self.confirmed.push((link, index));
-        self.ring(from, 0);
+        self.wake(from, 0);
     }
 
-    pub(super) fn confirmed(&self) -> Vec<(u32, u32)> {
-        self.confirmed.take()
+    pub(super) fn drain_confirmed(&self) -> Vec<(u32, u32)> {
+        self.confirmed.drain()
     }
 
     // Events.
@@ -268,19 +265,19 @@ impl Shared {
         self.event_count.load(Ordering::Relaxed)
     }
 
-    /// Tells the owner; whoever drives the first engine is woken.
-    pub(super) fn tell(&self, from: u16, told: impl IntoIterator<Item = Event>) {
-        let mut told = told.into_iter().peekable();
-        if told.peek().is_none() {
+    /// Queues events for the owner, and wakes the first pipeline's driver.
+    pub(super) fn report(&self, from: u16, news: impl IntoIterator<Item = Event>) {
+        let mut news = news.into_iter().peekable();
+        if news.peek().is_none() {
             return;
         }
         let mut events = lock(&self.events);
         let first = events.is_empty();
-        events.extend(told);
+        events.extend(news);
         self.event_count.store(events.len(), Ordering::Relaxed);
         drop(events);
         if first {
-            self.ring(from, 0);
+            self.wake(from, 0);
         }
     }
 
@@ -300,20 +297,20 @@ impl Shared {
 
     // Inbox bytes.
 
-    pub(super) fn mail(&self, now: Time, outbox: Outbox) -> Arc<Mail> {
-        Mail::new(now, outbox, self.held.clone())
+    pub(super) fn messages(&self, now: Time, outbox: Outbox) -> Arc<Messages> {
+        Messages::new(now, outbox, self.held.clone())
     }
 
     pub(super) fn held(&self) -> usize {
         self.held.load(Ordering::Relaxed)
     }
 
-    /// What one peer may hold under assembly.
+    /// Returns the bytes that one peer may hold under assembly.
     pub(super) fn peer_held_limit(&self) -> usize {
         self.held_limit / 4
     }
 
-    /// Takes room for an assembly; `false` if there is none.
+    /// Reserves bytes for an assembly; `false` if there is no room.
     pub(super) fn hold(&self, bytes: usize) -> bool {
         let before = self.held.fetch_add(bytes, Ordering::Relaxed);
         let fits = before + bytes <= self.held_limit;
@@ -329,8 +326,8 @@ impl Shared {
 
     // Counters.
 
-    pub(super) fn publish(&self, engine: u16, stats: &Stats) {
-        *lock(&self.stats[usize::from(engine)]) = *stats;
+    pub(super) fn publish(&self, pipeline: u16, stats: &Stats) {
+        *lock(&self.stats[usize::from(pipeline)]) = *stats;
     }
 
     pub(super) fn published(&self) -> Stats {

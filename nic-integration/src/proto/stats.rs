@@ -1,13 +1,13 @@
-//! Counters of one endpoint. Plain numbers: whoever holds them may print or export them.
+//! Counters of one endpoint, as plain numbers to print or export.
 
 use std::ops::Add;
 
-/// Datagrams one way, split by what their bytes are.
+/// Datagrams in one direction, and their bytes by kind.
 ///
 /// UDP and IP headers are not counted (28 bytes a datagram over IPv4, 48 over IPv6).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Traffic {
-    /// How many datagrams.
+    /// Number of datagrams.
     pub datagrams: u64,
     /// Bytes of their 64-byte headers, header tags included.
     pub header_bytes: u64,
@@ -18,7 +18,7 @@ pub struct Traffic {
 }
 
 impl Traffic {
-    /// All bytes handed to, or received from, the wire.
+    /// Returns all bytes handed to, or received from, the wire.
     #[must_use]
     pub fn wire_bytes(&self) -> u64 {
         self.header_bytes + self.payload_bytes + self.tag_bytes
@@ -45,7 +45,7 @@ impl Add for Traffic {
     }
 }
 
-/// What an endpoint has seen and done since it was made.
+/// Counters of an endpoint since it was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
     /// Datagrams sent, acknowledgements and retransmissions included.
@@ -56,7 +56,7 @@ pub struct Stats {
     pub acks_sent: u64,
     /// Of those sent: retransmissions.
     pub retransmitted: u64,
-    /// How often a path was left to rest, for its silence or its lag.
+    /// Times that a path began to rest, for its silence or its lag.
     pub paths_rested: u64,
     /// Of those received: already committed, answered again or too old to matter.
     pub duplicates: u64,
@@ -68,10 +68,10 @@ pub struct Stats {
     pub trimmed: u64,
     /// Of those received: marked for congestion on the way (ECN).
     pub congested: u64,
-    /// Bytes received that no session of ours vouches for: forged, corrupted, random, or of a
+    /// Datagrams received that no session of ours vouches for: forged, corrupted, random, or of a
     /// session that is over.
     pub malformed: u64,
-    /// Datagrams of handshakes, both ways; their bytes are not in the traffic above.
+    /// Datagrams of handshakes, in both directions; their bytes are not in the traffic above.
     pub handshakes: u64,
     /// First messages that got no answer: from nodes that may not talk to us, or without a cookie.
     pub turned_away: u64,

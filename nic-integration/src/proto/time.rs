@@ -1,4 +1,4 @@
-//! Time as a value: the protocol is told what time it is and never asks.
+//! Time as a value: the protocol takes the time from its caller and never reads a clock.
 
 use std::ops::Add;
 use std::time::Duration;
@@ -11,7 +11,7 @@ impl Time {
     /// The origin.
     pub const ZERO: Self = Self(0);
 
-    /// The span from `earlier` to `self`; zero if `earlier` is later.
+    /// Returns the span from `earlier` to `self`; zero if `earlier` is later.
     #[must_use]
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
@@ -21,7 +21,7 @@ impl Time {
 impl Add<Duration> for Time {
     type Output = Self;
 
-    /// Saturates: a span beyond the end of time means "never".
+    /// Adds a span. Saturates: a span beyond the end of time means "never".
     fn add(self, span: Duration) -> Self {
         Self(self.0.saturating_add(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)))
     }

@@ -1,7 +1,9 @@
 //! The aggregator's side of rounds: admission, opening, deadlines, delivery (PROTOCOL §7).
 
+mod admission;
+
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::Arc;
+use std::task::Waker;
 use std::time::Duration;
 
 use rand_chacha::ChaCha20Rng;
@@ -10,70 +12,44 @@ use rand_core::{Rng, SeedableRng};
 use crate::NicError;
 use crate::node::Node;
 use crate::proto::{
-    Bell, Cause, Config, Endpoint, Engine, Event, NodeId, Origin, Peer, Route, Stats, SumConfig,
+    Cause, Config, Endpoint, Event, NodeId, Origin, Peer, Pipeline, Route, Stats, SumConfig,
     SumRegion, Time,
 };
 
-use super::gathering::{Gathering, Joined};
-use super::message::{Join, Kind, MAX_ROUND_MESSAGE_BYTES, Open, Probe, Ready, Refuse};
-use super::open::{Round, Standing};
+use super::message::{Join, Kind, MAX_ROUND_MESSAGE_BYTES, Open, Probe, Ready};
+use super::open::{Round, RoundProgress, RoundSummary};
+use super::pending::{Joined, PendingRound};
+use super::rkey::fresh_rkey;
 use super::{JOIN_INBOX, Job, Opened};
 
 /// Events that may wait for the owner; newer ones are dropped.
 pub const MAX_AGGREGATOR_EVENTS: usize = 1 << 16;
 
-/// What an aggregator is made of.
+/// The configuration of an aggregator.
 #[derive(Clone)]
 pub struct AggregatorConfig {
-    /// Its endpoint; whom it allows is said by `nodes`.
+    /// The endpoint's, but for the nodes that it allows, which are `nodes`.
     pub endpoint: Config,
-    /// The nodes that may take part, and the one contributor that each may be, if it is said.
+    /// The nodes that may take part, and the one contributor that each may be, if it is bound to
+    /// one.
     pub nodes: BTreeMap<NodeId, Option<u16>>,
-    /// How many clients are declared; contributor numbers are below it.
+    /// The number of clients declared; contributor numbers are below it.
     pub clients: u16,
     /// No sum of fewer ever leaves.
     pub min_clients: u16,
-    /// How many rounds to run.
+    /// The number of rounds to run.
     pub rounds: u32,
-    /// How long after the first client joined a round opens without the missing ones.
+    /// The span after the first client joined in which a round waits for the others.
     pub join_deadline: Duration,
-    /// How long after its opening a round closes with whoever came.
+    /// The span after its opening in which a round waits for contributions.
     pub round_deadline: Duration,
-    /// How long after its closing a round waits for its deliveries to be acknowledged.
+    /// The span after its closing in which a round waits for acknowledgements of its deliveries.
     pub linger: Duration,
     /// Source of rkeys and digest keys: from the operating system, fresh at every start.
     pub seed: [u8; 32],
 }
 
-/// How a round went.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RoundSummary {
-    /// The round.
-    pub round: u32,
-    /// Chunks summed and written back.
-    pub closed: u32,
-    /// Chunks whose sums never leave.
-    pub withheld: u32,
-    /// Why, for the first of those; empty if there is none.
-    pub reason: String,
-    /// Each contributor's number and in how many closed chunks it is, ascending.
-    pub contributed: Vec<(u16, u32)>,
-}
-
-/// How far a round is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RoundProgress {
-    /// The round.
-    pub round: u32,
-    /// How many contributors it opened with.
-    pub contributors: u32,
-    /// Its chunks.
-    pub chunks: u32,
-    /// Chunks settled so far: summed or withheld.
-    pub settled: u32,
-}
-
-/// What an aggregator tells its owner.
+/// An event of an aggregator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AggregatorEvent {
     /// A client waits for the next round.
@@ -83,11 +59,11 @@ pub enum AggregatorEvent {
         /// Its process.
         peer: Peer,
     },
-    /// A client was refused, and told why.
+    /// A client was refused, and sent the reason.
     Refused {
         /// The number it claimed.
         contributor: u16,
-        /// Why.
+        /// The reason.
         reason: String,
     },
     /// A client came back with its contribution and continues.
@@ -104,9 +80,9 @@ pub enum AggregatorEvent {
         /// Its contributors, ascending.
         contributors: Vec<u16>,
     },
-    /// The job could not open a round; everyone was told to join anew.
+    /// The job could not open a round; everyone was refused and may join anew.
     OpenFailed {
-        /// Why.
+        /// The reason.
         reason: String,
     },
     /// A chunk is settled.
@@ -115,9 +91,9 @@ pub enum AggregatorEvent {
         round: u32,
         /// The chunk.
         chunk: u32,
-        /// How many contributed.
+        /// The number of contributors.
         contributors: u32,
-        /// Whether the sum is written back; withheld otherwise.
+        /// `true` if the sum is written back, `false` if it is withheld.
         leaves: bool,
     },
     /// A contributor sent two different contributions to one chunk; the first one counts.
@@ -151,24 +127,24 @@ pub struct Aggregator<J> {
     endpoint: Endpoint,
     job: J,
     rng: ChaCha20Rng,
-    gathering: Gathering,
+    pending: PendingRound,
     current: Option<Round>,
     /// The last round that closed: its sums are kept until the next one closes.
     last: Option<Round>,
     /// Rounds opened so far.
     opened: u32,
-    /// The latest time told.
+    /// The latest time.
     seen: Time,
     events: VecDeque<AggregatorEvent>,
 }
 
 impl<J: Job> Aggregator<J> {
-    /// An aggregator that waits for its first client.
+    /// Makes an aggregator that waits for its first client.
     ///
     /// # Errors
     ///
-    /// [`NicError::Quorum`] unless 1 ≤ `min_clients` ≤ `clients`; what [`Endpoint::new`] and
-    /// [`Endpoint::register_inbox`] say.
+    /// [`NicError::Quorum`] unless 1 ≤ `min_clients` ≤ `clients`; those of [`Endpoint::new`] and
+    /// [`Endpoint::register_inbox`].
     pub fn new(config: AggregatorConfig, job: J) -> Result<Self, NicError> {
         let AggregatorConfig { clients, min_clients, .. } = config;
         if min_clients == 0 || min_clients > clients {
@@ -182,7 +158,7 @@ impl<J: Job> Aggregator<J> {
             config,
             endpoint,
             job,
-            gathering: Gathering::default(),
+            pending: PendingRound::default(),
             current: None,
             last: None,
             opened: 0,
@@ -191,48 +167,48 @@ impl<J: Job> Aggregator<J> {
         })
     }
 
-    /// The endpoint's counters.
+    /// Returns the endpoint's counters.
     #[must_use]
     pub fn stats(&self) -> Stats {
         self.endpoint.stats()
     }
 
-    /// Hands over the endpoint's engines from the second on: see [`Endpoint::detach`].
-    pub fn detach(&mut self, bell: Arc<dyn Bell>) -> Vec<Engine> {
-        self.endpoint.detach(bell)
+    /// Hands over the endpoint's pipelines from the second on: see [`Endpoint::detach`].
+    pub fn detach(&mut self, wakers: Vec<Waker>) -> Vec<Pipeline> {
+        self.endpoint.detach(wakers)
     }
 
-    /// The endpoint, to look at.
+    /// Returns the endpoint.
     #[must_use]
     pub fn endpoint(&self) -> &Endpoint {
         &self.endpoint
     }
 
-    /// The open round, or the last one; none before the first.
+    /// Returns the progress of the open round, or of the last one; `None` before the first.
     #[must_use]
     pub fn progress(&self) -> Option<RoundProgress> {
         self.current.as_ref().or(self.last.as_ref()).map(Round::progress)
     }
 
-    /// How many clients wait for the next round.
+    /// Returns the number of clients that wait for the next round.
     #[must_use]
     pub fn waiting(&self) -> usize {
-        self.gathering.count()
+        self.pending.count()
     }
 
-    /// Whether all rounds are over and delivered.
+    /// Returns whether all rounds are over and delivered.
     #[must_use]
     pub fn is_finished(&self) -> bool {
         let served = self.last.as_ref().is_none_or(|round| round.finished);
         self.opened == self.config.rounds && self.current.is_none() && served
     }
 
-    /// The next event.
+    /// Takes the next event.
     pub fn poll_event(&mut self) -> Option<AggregatorEvent> {
         self.events.pop_front()
     }
 
-    /// Follows up on whatever just happened.
+    /// Acts on the endpoint's events and on deadlines.
     fn advance(&mut self, now: Time) {
         self.seen = now;
         while let Some(event) = self.endpoint.poll_event() {
@@ -299,134 +275,30 @@ impl<J: Job> Aggregator<J> {
         }
     }
 
-    /// A client asks whether it is still with us. That this incarnation lives, the acknowledgement
-    /// says; one that was given up resumes, one that is nowhere is told (PROTOCOL §7.8).
-    fn on_probe(&mut self, now: Time, peer: Peer, probe: Probe) {
-        let Probe { contributor, inbox, contribution } = probe;
-        let joined = Joined { peer, inbox, contribution };
-        if self.gathering.waits(contributor, &joined) {
-            return;
-        }
-        let standing = self.rounds().find_map(|round| round.standing(contributor, &joined));
-        match standing {
-            Some(Standing::Served) => {}
-            Some(Standing::GivenUp) => {
-                self.resume(contributor, &joined);
-            }
-            None => {
-                let reason = self.taken(contributor).unwrap_or_else(|| {
-                    format!("the contribution of contributor {contributor} is in no round held")
-                });
-                self.refuse(now, contributor, &joined, reason);
-            }
-        }
-    }
-
-    /// Admits, resumes or refuses a client (PROTOCOL §7.3, §7.7).
-    fn on_join(&mut self, now: Time, join: Join, joined: Joined) -> Result<(), String> {
-        let Join { contributor, contribution, .. } = join;
-        let clients = self.config.clients;
-        if contributor >= clients {
-            return Err(format!(
-                "contributor {contributor} is out of range: {clients} clients are declared, \
-                 numbered from 0"
-            ));
-        }
-        if let Some(Some(own)) = self.config.nodes.get(&joined.peer.node)
-            && *own != contributor
-        {
-            return Err(format!(
-                "node {} is allowed as contributor {own}, not as contributor {contributor}",
-                joined.peer.node
-            ));
-        }
-        self.rounds().for_each(|round| round.give_up_predecessor(contributor, joined.peer));
-        if self.resume(contributor, &joined) {
-            return Ok(());
-        }
-        if let Some(reason) = self.taken(contributor) {
-            return Err(reason);
-        }
-        // A resume of another incarnation's round is void: that round died with its aggregator.
-        if let Some(resume) = join.resume
-            && resume.incarnation == self.endpoint.incarnation()
-        {
-            return Err(format!("round {} is over and its sum is gone", resume.round));
-        }
-        if self.opened == self.config.rounds {
-            return Err(format!("the last round opened without contributor {contributor}"));
-        }
-        let others = self.gathering.hellos_beside(contributor);
-        self.job.admit(contributor, &contribution, &join.hello, &others)?;
-        let deadline = now + self.config.join_deadline;
-        let former = self.gathering.join(contributor, joined.clone(), join.hello, deadline);
-        if let Some(former) = former.filter(|former| former.contribution != contribution) {
-            let reason =
-                format!("another contribution took the place of contributor {contributor}");
-            self.refuse(now, contributor, &former, reason);
-        }
-        self.emit(AggregatorEvent::Joined { contributor, peer: joined.peer });
-        Ok(())
-    }
-
-    /// Why nobody else can be that contributor now, if the open round has one.
-    fn taken(&self, contributor: u16) -> Option<String> {
-        let round = self.current.as_ref().filter(|round| round.joined(contributor).is_some())?;
-        Some(format!(
-            "contributor {contributor} already joined round {} with another contribution; \
-             without its spool it is refused for this round",
-            round.number()
-        ))
-    }
-
-    /// Lets a client that holds its contribution continue, in the open round or the retained one.
-    fn resume(&mut self, contributor: u16, joined: &Joined) -> bool {
-        let same = |round: &&mut Round| {
-            round.joined(contributor).is_some_and(|j| j.contribution == joined.contribution)
-        };
-        let Some(round) = self.rounds().find(same) else { return false };
-        round.take_over(contributor, joined.clone());
-        let (number, rkey) = (round.number(), round.rkey());
-        if let Ok(region) = self.endpoint.sum_region(rkey) {
-            region.bind(contributor, joined.peer);
-        }
-        self.emit(AggregatorEvent::Resumed { round: number, contributor });
-        true
-    }
-
-    fn refuse(&mut self, now: Time, contributor: u16, joined: &Joined, reason: String) {
-        let refuse = Refuse { contribution: joined.contribution, reason: reason.clone() };
-        let kind = Some(Kind::Refuse as u32);
-        // A client that cannot be told finds out by silence.
-        let _ =
-            self.endpoint.write(now, joined.peer, joined.inbox, 0, refuse.encode().into(), kind);
-        self.emit(AggregatorEvent::Refused { contributor, reason });
-    }
-
     fn try_open(&mut self, now: Time) {
         let AggregatorConfig { clients, min_clients, rounds, .. } = self.config;
         let free = self.current.is_none() && self.opened < rounds;
-        if !free || !self.gathering.is_ready(now, clients, min_clients) {
+        if !free || !self.pending.is_ready(now, clients, min_clients) {
             return;
         }
-        let gathering = std::mem::take(&mut self.gathering);
-        let opened = self.job.open(self.opened, gathering.hellos());
-        match opened.and_then(|opened| self.begin(opened, &gathering)) {
-            Ok((region, charter)) => self.open(now, region, charter, gathering),
+        let pending = std::mem::take(&mut self.pending);
+        let opened = self.job.open(self.opened, pending.hellos());
+        match opened.and_then(|opened| self.begin(opened, &pending)) {
+            Ok((region, terms)) => self.open(now, region, terms, pending),
             Err(reason) => {
                 self.emit(AggregatorEvent::OpenFailed { reason: reason.clone() });
-                for (contributor, joined) in gathering.into_joined() {
+                for (contributor, joined) in pending.into_joined() {
                     self.refuse(now, contributor, &joined, reason.clone());
                 }
             }
         }
     }
 
-    /// A region for what a job opened, and the job's charter.
+    /// Makes a region for a round that a job opened, and returns it with the round's terms.
     fn begin(
         &mut self,
         opened: Opened,
-        joined: &Gathering,
+        joined: &PendingRound,
     ) -> Result<(SumRegion, Vec<u8>), String> {
         let mut digest_key = [0; 32];
         self.rng.fill_bytes(&mut digest_key);
@@ -435,14 +307,14 @@ impl<J: Job> Aggregator<J> {
             contributors: self.config.clients,
             target: joined.hellos().len() as u32,
             digest_key,
-            geometry: opened.geometry,
-            stretches: opened.stretches,
+            layout: opened.layout,
+            shards: opened.shards,
         });
-        Ok((region.map_err(|error| error.to_string())?, opened.charter))
+        Ok((region.map_err(|error| error.to_string())?, opened.terms))
     }
 
-    fn open(&mut self, now: Time, region: SumRegion, charter: Vec<u8>, gathering: Gathering) {
-        let joined = gathering.into_joined();
+    fn open(&mut self, now: Time, region: SumRegion, terms: Vec<u8>, pending: PendingRound) {
+        let joined = pending.into_joined();
         let contributors: Vec<u16> = joined.keys().copied().collect();
         let (round, chunks) = (self.opened, region.chunk_count());
         joined.iter().for_each(|(contributor, joined)| region.bind(*contributor, joined.peer));
@@ -460,7 +332,7 @@ impl<J: Job> Aggregator<J> {
             min_clients: self.config.min_clients,
             deadline_ms: 0,
             contributors: contributors.clone(),
-            charter,
+            terms,
         };
         let deadline = now + self.config.round_deadline;
         self.opened += 1;
@@ -485,7 +357,8 @@ impl<J: Job> Aggregator<J> {
         };
         let (rkey, unsettled) = (round.rkey(), round.unsettled());
         let Ok(region) = self.endpoint.sum_region(rkey) else { return };
-        // Before any is settled: engines still add, and companions must be of the same contributors.
+        // Before any is settled: pipelines still add, and the chunks of a group must have the same
+        // contributors.
         region.close_all(&unsettled);
         unsettled.into_iter().for_each(|chunk| self.settle(rkey, chunk));
     }
@@ -546,16 +419,6 @@ impl<J: Job> Aggregator<J> {
     }
 }
 
-/// An rkey that nobody can guess and nothing is registered under.
-pub(super) fn fresh_rkey(rng: &mut ChaCha20Rng, endpoint: &Endpoint) -> u32 {
-    loop {
-        let rkey = rng.next_u32();
-        if rkey > JOIN_INBOX && !endpoint.is_registered(rkey) {
-            return rkey;
-        }
-    }
-}
-
 impl<J: Job> Node for Aggregator<J> {
     fn handle_datagram(&mut self, now: Time, from: Origin, bytes: &mut [u8]) {
         self.endpoint.handle_datagram(now, from, bytes);
@@ -575,13 +438,13 @@ impl<J: Job> Node for Aggregator<J> {
     }
 
     fn poll_timeout(&self) -> Option<Time> {
-        let gathering = self.gathering.next_timeout(self.seen);
+        let pending = self.pending.next_timeout(self.seen);
         let deadline = self.current.as_ref().map(|round| round.deadline);
         let last = self.last.as_ref().filter(|round| !round.finished);
         let linger = last.and_then(|round| Some(round.closed_at? + self.config.linger));
-        // What an engine on another thread told is to be followed up on at once.
-        let told = self.endpoint.has_events().then_some(Time::ZERO);
-        let all = [self.endpoint.poll_timeout(), told, gathering, deadline, linger];
+        // Events of pipelines on other threads are acted upon at once.
+        let events = self.endpoint.has_events().then_some(Time::ZERO);
+        let all = [self.endpoint.poll_timeout(), events, pending, deadline, linger];
         all.into_iter().flatten().min()
     }
 }

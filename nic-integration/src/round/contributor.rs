@@ -1,8 +1,11 @@
 //! A client's side of rounds: join, contribute, receive the sums (PROTOCOL §7).
 
+mod event;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::task::Waker;
 use std::time::Duration;
 
 use rand_chacha::ChaCha20Rng;
@@ -11,25 +14,27 @@ use rand_core::SeedableRng;
 use crate::NicError;
 use crate::node::Node;
 use crate::proto::{
-    Bell, Cause, Config, Endpoint, Engine, Event, MessageId, NodeId, Origin, Peer, Refusal, Route,
+    Cause, Config, Endpoint, Event, MessageId, NodeId, Origin, Peer, Pipeline, Refusal, Route,
     Stats, Time,
 };
 
-use super::aggregator::fresh_rkey;
 use super::message::{Join, Kind, MAX_ROUND_MESSAGE_BYTES, Open, Probe, Ready, Refuse};
+pub use event::{ContributorEvent, Opening, SumLayout};
+
+use super::rkey::fresh_rkey;
 use super::{ContributionId, End, JOIN_INBOX, Resume};
 
-/// How often a client that waits asks whether the aggregator it knows is still there.
+/// The span between two probes of a client that waits.
 pub const PROBE_SPAN: Duration = Duration::from_secs(1);
 /// Messages that pushing leaves room for, so that a probe or a join always finds a place.
 const RESERVED_MESSAGES: usize = 8;
 
-/// What a contributor is made of.
+/// The configuration of a contributor.
 #[derive(Clone)]
 pub struct ContributorConfig {
-    /// Its endpoint.
+    /// The endpoint's.
     pub endpoint: Config,
-    /// Where the aggregator listens.
+    /// The aggregator's address.
     pub addr: SocketAddr,
     /// The aggregator's node.
     pub aggregator: NodeId,
@@ -37,74 +42,6 @@ pub struct ContributorConfig {
     pub contributor: u16,
     /// Source of rkeys: from the operating system, fresh at every start.
     pub seed: [u8; 32],
-}
-
-/// A round as the aggregator opened it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Opening {
-    /// The round.
-    pub round: u32,
-    /// The aggregator's incarnation; with the round, what a [`Resume`] names.
-    pub incarnation: u32,
-    /// How many clients are declared: the length of bitmaps, in bits, before padding.
-    pub declared: u16,
-    /// No sum of fewer leaves the aggregator.
-    pub min_clients: u16,
-    /// What remains of the round, in milliseconds, as the aggregator saw it when it said so.
-    pub deadline_ms: u64,
-    /// The contributors admitted, ascending.
-    pub contributors: Vec<u16>,
-    /// The job's own words.
-    pub charter: Vec<u8>,
-}
-
-/// What the owner knows of the sums to come, from the charter.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Layout {
-    /// How many chunks.
-    pub chunks: u32,
-    /// Bytes of the longest chunk's sum.
-    pub sum_bytes: usize,
-}
-
-/// What a contributor tells its owner.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ContributorEvent {
-    /// The round is open: [`accept`](Contributor::accept) it, then push every chunk, from the
-    /// first. Comes again when the contribution must be issued again (the aggregator restarted,
-    /// say, which the incarnation tells): then everything before is void.
-    Opened(Opening),
-    /// A chunk's sum came back.
-    Sum {
-        /// The chunk.
-        chunk: u32,
-        /// Who is in it: bit `c % 8` of byte `c / 8` is contributor `c`.
-        bitmap: Vec<u8>,
-        /// The sum's wire bytes.
-        bytes: Vec<u8>,
-    },
-    /// Chunks that we pushed are in their sums, unless the aggregator dies.
-    Counted {
-        /// The first chunk pushed with them.
-        first_chunk: u32,
-    },
-    /// Chunks that we pushed were refused. [`Refusal::RoundClosed`]: they came too late, and the
-    /// round goes on. Anything else is a defect, an impostor or a lost spool.
-    Rejected {
-        /// The first chunk pushed with the one refused.
-        first_chunk: u32,
-        /// Why.
-        refusal: Refusal,
-    },
-    /// The round is over, and every sum that it made has been reported.
-    Ended(End),
-    /// The aggregator will not have us, and says why.
-    Refused {
-        /// Its words.
-        reason: String,
-    },
-    /// The aggregator does not answer; [`rejoin`](Contributor::rejoin) tries again.
-    Unreachable,
 }
 
 /// An accepted round.
@@ -132,7 +69,7 @@ struct Contributing {
 enum State {
     /// Not asked to join, refused, or done.
     Idle,
-    /// JOIN is on its way or, once it is taken, answered by the wait for others.
+    /// JOIN is on its way, or taken: then the client waits for others.
     Joining {
         join: MessageId,
         taken: bool,
@@ -155,11 +92,11 @@ pub struct Contributor {
 }
 
 impl Contributor {
-    /// A contributor that has not joined yet.
+    /// Makes a contributor that has not joined yet.
     ///
     /// # Errors
     ///
-    /// What [`Endpoint::new`] and [`Endpoint::register_inbox`] say.
+    /// Those of [`Endpoint::new`] and [`Endpoint::register_inbox`].
     pub fn new(config: ContributorConfig) -> Result<Self, NicError> {
         let mut endpoint = Endpoint::new(config.endpoint.clone())?;
         endpoint.contact(config.aggregator, config.addr);
@@ -197,8 +134,8 @@ impl Contributor {
         self.rejoin(now)
     }
 
-    /// Says something else whenever it has to join again with the same contribution: chunks that
-    /// are sealed bind it to the charter that they were sealed under.
+    /// Replaces the hello of the next join with the same contribution: chunks that are sealed bind
+    /// it to the round terms that they were sealed under.
     pub fn amend(&mut self, hello: Vec<u8>) {
         self.hello = hello;
     }
@@ -222,17 +159,17 @@ impl Contributor {
         if data.len() > limit {
             return Err(NicError::MessageTooLong { bytes: data.len(), limit });
         }
-        self.state = State::Joining { join: self.tell(now, Kind::Join, data)?, taken: false };
+        self.state = State::Joining { join: self.send(now, Kind::Join, data)?, taken: false };
         self.next_probe = now + PROBE_SPAN;
         Ok(())
     }
 
-    /// Takes the open round: from here on sums can arrive and chunks can be pushed.
+    /// Accepts the open round: from here on sums can arrive and chunks can be pushed.
     ///
     /// # Errors
     ///
     /// [`NicError::NoOpenRound`]; [`NicError::MessageTooLong`] if the sums would not fit a region.
-    pub fn accept(&mut self, now: Time, layout: Layout) -> Result<(), NicError> {
+    pub fn accept(&mut self, now: Time, layout: SumLayout) -> Result<(), NicError> {
         let State::Contributing(round) = &mut self.state else { return Err(NicError::NoOpenRound) };
         let stride = round.bitmap_bytes.saturating_add(layout.sum_bytes);
         let bytes = stride.saturating_mul(layout.chunks as usize);
@@ -248,17 +185,17 @@ impl Contributor {
         let reported = vec![false; layout.chunks as usize];
         round.accepted = Some(Accepted { rkey, stride, reported, count: 0 });
         let ready = Ready { round: round.round, grant: round.grant, rkey, stride: stride as u32 };
-        self.tell(now, Kind::Ready, ready.encode()).map(|_| ())
+        self.send(now, Kind::Ready, ready.encode()).map(|_| ())
     }
 
-    /// Whether [`push`](Self::push) would find room now.
+    /// Returns whether [`push`](Self::push) would find room now.
     #[must_use]
     pub fn can_push(&self) -> bool {
         matches!(&self.state, State::Contributing(round) if round.accepted.is_some())
             && self.endpoint.room(self.aggregator()) > RESERVED_MESSAGES
     }
 
-    /// Bytes of whole chunks that one push may carry.
+    /// Returns the bytes of whole chunks that one push may carry.
     #[must_use]
     pub fn push_limit(&self) -> usize {
         self.endpoint.payload_limit()
@@ -290,29 +227,30 @@ impl Contributor {
         Ok(())
     }
 
-    /// The endpoint's counters.
+    /// Returns the endpoint's counters.
     #[must_use]
     pub fn stats(&self) -> Stats {
         self.endpoint.stats()
     }
 
-    /// Hands over the endpoint's engines from the second on: see [`Endpoint::detach`].
-    pub fn detach(&mut self, bell: Arc<dyn Bell>) -> Vec<Engine> {
-        self.endpoint.detach(bell)
+    /// Hands over the endpoint's pipelines from the second on: see [`Endpoint::detach`].
+    pub fn detach(&mut self, wakers: Vec<Waker>) -> Vec<Pipeline> {
+        self.endpoint.detach(wakers)
     }
 
-    /// The endpoint, to look at.
+    /// Returns the endpoint.
     #[must_use]
     pub fn endpoint(&self) -> &Endpoint {
         &self.endpoint
     }
 
-    /// The next event.
+    /// Takes the next event.
     pub fn poll_event(&mut self) -> Option<ContributorEvent> {
         self.events.pop_front()
     }
 
-    /// The aggregator: the process that opened our round, or whichever runs before that.
+    /// Returns the aggregator's process: the one that opened our round, or whichever runs before
+    /// that.
     fn aggregator(&self) -> Peer {
         let incarnation = match &self.state {
             State::Contributing(round) => round.incarnation,
@@ -321,13 +259,13 @@ impl Contributor {
         Peer { node: self.config.aggregator, incarnation }
     }
 
-    /// Writes to the aggregator: the one that opened our round, or whoever is there before that.
-    fn tell(&mut self, now: Time, kind: Kind, data: Vec<u8>) -> Result<MessageId, NicError> {
+    /// Sends a message to the aggregator's process.
+    fn send(&mut self, now: Time, kind: Kind, data: Vec<u8>) -> Result<MessageId, NicError> {
         let peer = self.aggregator();
         self.endpoint.write(now, peer, JOIN_INBOX, 0, data.into(), Some(kind as u32))
     }
 
-    /// Forgets the round, if any, and what its owner has not been told of it yet: that is void.
+    /// Forgets the round, if any, and its events that the owner has not taken: they are void.
     fn abandon(&mut self) {
         self.leave();
         self.events.clear();
@@ -353,15 +291,15 @@ impl Contributor {
         }
     }
 
-    /// Asks about our contribution, but not before the aggregator can know of it.
+    /// Probes for our contribution, but not before the aggregator can know of it.
     fn probe(&mut self, now: Time) {
         if matches!(self.state, State::Idle | State::Joining { taken: false, .. }) {
             return;
         }
         let ContributorConfig { contributor, .. } = self.config;
         let probe = Probe { contributor, inbox: self.inbox, contribution: self.contribution };
-        // Without room there is traffic already, which tells as much.
-        if let Err(NicError::NoSuchPeer { .. }) = self.tell(now, Kind::Probe, probe.encode()) {
+        // Without room there is traffic already, which serves as well.
+        if let Err(NicError::NoSuchPeer { .. }) = self.send(now, Kind::Probe, probe.encode()) {
             self.start_over(now);
         }
     }
@@ -459,7 +397,7 @@ impl Contributor {
             min_clients: open.min_clients,
             deadline_ms: open.deadline_ms,
             contributors: open.contributors,
-            charter: open.charter,
+            terms: open.terms,
         }));
     }
 
@@ -488,13 +426,13 @@ impl Contributor {
         let State::Contributing(round) = &mut self.state else { return };
         let Some(first_chunk) = round.pushes.remove(&message) else { return };
         if refusal == Refusal::UnknownRkey {
-            // The round is over and no longer retained; the aggregator will say so by name.
+            // The round is over and no longer retained; the aggregator will refuse by name.
             return self.start_over(now);
         }
         self.events.push_back(ContributorEvent::Rejected { first_chunk, refusal });
     }
 
-    /// Joins again with the same contribution, because the round is not where it was.
+    /// Joins again with the same contribution, because the round is no longer there.
     fn start_over(&mut self, now: Time) {
         if matches!(self.state, State::Idle) {
             return;
@@ -504,7 +442,7 @@ impl Contributor {
         }
     }
 
-    /// Sums and END come in any order: the round is over for us when END's count is complete.
+    /// Ends the round when as many sums have come as END counts; sums and END come in any order.
     fn try_end(&mut self) {
         let State::Contributing(round) = &mut self.state else { return };
         let count = round.accepted.as_ref().map_or(0, |accepted| accepted.count);
@@ -535,8 +473,8 @@ impl Node for Contributor {
 
     fn poll_timeout(&self) -> Option<Time> {
         let probe = (!matches!(self.state, State::Idle)).then_some(self.next_probe);
-        // What an engine on another thread told is to be followed up on at once.
-        let told = self.endpoint.has_events().then_some(Time::ZERO);
-        [self.endpoint.poll_timeout(), told, probe].into_iter().flatten().min()
+        // Events of pipelines on other threads are acted upon at once.
+        let events = self.endpoint.has_events().then_some(Time::ZERO);
+        [self.endpoint.poll_timeout(), events, probe].into_iter().flatten().min()
     }
 }

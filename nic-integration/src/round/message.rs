@@ -11,8 +11,8 @@ pub const MAX_ROUND_MESSAGE_BYTES: u32 = 8 << 20;
 /// The version of the round protocol.
 pub const ROUND_VERSION: u16 = 1;
 
-/// Names one sealed contribution: no other has it. A client that restarts with the same one
-/// continues; with another one it is another contribution.
+/// The name of one sealed contribution, which no other has. A client that restarts with the same
+/// one continues; with another one it is another contribution.
 pub type ContributionId = [u8; 16];
 
 /// The kind of a round message, sent as its immediate.
@@ -43,7 +43,7 @@ pub struct Resume {
     pub round: u32,
 }
 
-/// Client to aggregator: let me take part.
+/// Client to aggregator: a request to take part.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Join {
     pub(crate) contributor: u16,
@@ -66,21 +66,21 @@ pub(crate) struct Open {
     pub(crate) min_clients: u16,
     pub(crate) deadline_ms: u64,
     pub(crate) contributors: Vec<u16>,
-    pub(crate) charter: Vec<u8>,
+    pub(crate) terms: Vec<u8>,
 }
 
-/// Client to aggregator: WRITE the sums here.
+/// Client to aggregator: the region for the sums.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Ready {
     pub(crate) round: u32,
-    /// That of the OPEN it answers.
+    /// The grant of the OPEN that it answers.
     pub(crate) grant: u32,
     pub(crate) rkey: u32,
     /// Chunk `c` is written at `c · stride`.
     pub(crate) stride: u32,
 }
 
-/// Client to aggregator: are you there, and am I in a round or waiting for one?
+/// Client to aggregator: a question whether the client still waits or is in a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Probe {
     pub(crate) contributor: u16,
@@ -88,17 +88,17 @@ pub(crate) struct Probe {
     pub(crate) contribution: ContributionId,
 }
 
-/// Aggregator to client: no, and why.
+/// Aggregator to client: a refusal, and the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Refuse {
     pub(crate) contribution: ContributionId,
     pub(crate) reason: String,
 }
 
-/// How a round ended.
+/// The end of a round.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct End {
-    /// The contribution of the client that it is told to.
+    /// The contribution of the client that it is sent to.
     pub contribution: ContributionId,
     /// The round.
     pub round: u32,
@@ -106,14 +106,15 @@ pub struct End {
     pub closed: u32,
     /// Chunks whose sums never leave the aggregator.
     pub withheld: u32,
-    /// Why, for the first of those; empty if there is none.
+    /// The reason for the first of those; empty if there is none.
     pub reason: String,
-    /// Each contributor's number and in how many closed chunks it is, ascending by number.
+    /// Each contributor's number and the number of closed chunks that it is in, ascending by
+    /// contributor.
     pub contributed: Vec<(u16, u32)>,
 }
 
 impl End {
-    /// Whether every chunk's sum holds everyone who was admitted to the round.
+    /// Returns whether every chunk's sum holds everyone who was admitted to the round.
     #[must_use]
     pub fn is_complete(&self) -> bool {
         self.withheld == 0 && self.contributed.iter().all(|(_, chunks)| *chunks == self.closed)
@@ -152,7 +153,7 @@ impl Join {
 
 impl Open {
     pub(crate) fn encode(&self) -> Vec<u8> {
-        let mut bytes = Vec::with_capacity(64 + 2 * self.contributors.len() + self.charter.len());
+        let mut bytes = Vec::with_capacity(64 + 2 * self.contributors.len() + self.terms.len());
         put(&mut bytes, &self.contribution);
         put(&mut bytes, &self.round.to_le_bytes());
         put(&mut bytes, &self.incarnation.to_le_bytes());
@@ -163,7 +164,7 @@ impl Open {
         put(&mut bytes, &self.deadline_ms.to_le_bytes());
         put(&mut bytes, &(self.contributors.len() as u16).to_le_bytes());
         self.contributors.iter().for_each(|number| put(&mut bytes, &number.to_le_bytes()));
-        put_bytes(&mut bytes, &self.charter);
+        put_bytes(&mut bytes, &self.terms);
         bytes
     }
 
@@ -179,7 +180,7 @@ impl Open {
             min_clients: reader.u16()?,
             deadline_ms: reader.u64()?,
             contributors: (0..reader.u16()?).map(|_| reader.u16()).collect::<Result<_, _>>()?,
-            charter: reader.bytes()?.to_vec(),
+            terms: reader.bytes()?.to_vec(),
         };
         reader.end()?;
         Ok(open)
@@ -269,13 +270,13 @@ fn put(bytes: &mut Vec<u8>, field: &[u8]) {
     bytes.extend_from_slice(field);
 }
 
-/// A length of 4 bytes, then that many.
+/// Appends a length of 4 bytes, and the bytes.
 fn put_bytes(bytes: &mut Vec<u8>, field: &[u8]) {
     put(bytes, &(field.len() as u32).to_le_bytes());
     put(bytes, field);
 }
 
-/// Takes fields off the front; an error says where the message ended too soon.
+/// Reads fields in order; an error says where the message ended too soon.
 struct Reader<'a> {
     rest: &'a [u8],
     length: usize,
@@ -339,7 +340,7 @@ mod tests {
         proptest::collection::vec(any::<u8>(), 0..60)
     }
 
-    /// Whatever a parser accepts, it must have read completely.
+    /// Checks that a parser that accepts bytes has read all of them.
     fn reads_back(noise: &[u8]) {
         let again = [
             Join::parse(noise).map(|message| message.encode()),
@@ -349,7 +350,7 @@ mod tests {
             End::parse(noise).map(|message| message.encode()),
             Probe::parse(noise).map(|message| message.encode()),
         ];
-        // A resume of incarnation 0 is none, whatever its round says.
+        // A resume of incarnation 0 is none, whatever its round.
         for accepted in again.into_iter().flatten() {
             assert_eq!(accepted.len(), noise.len());
         }
@@ -369,7 +370,7 @@ mod tests {
             let contributors = numbers.iter().map(|(number, _)| *number).collect();
             let open = Open {
                 contribution, round, incarnation, rkey, grant: closed, declared: contributor, min_clients: stride as u16,
-                deadline_ms, contributors, charter: blob,
+                deadline_ms, contributors, terms: blob,
             };
             prop_assert_eq!(Open::parse(&open.encode()), Ok(open));
             let ready = Ready { round, grant: incarnation, rkey, stride };
@@ -396,7 +397,7 @@ mod tests {
             let join = Join { contributor: 1, inbox: 2, resume: None, contribution: id, hello: blob.clone() };
             let open = Open {
                 contribution: id, round: 1, incarnation: 2, rkey: 3, grant: 9, declared: 4, min_clients: 5,
-                deadline_ms: 6, contributors: vec![1, 2, 3], charter: blob,
+                deadline_ms: 6, contributors: vec![1, 2, 3], terms: blob,
             };
             let end = End {
                 contribution: id, round: 1, closed: 2, withheld: 3, reason: "why".into(),

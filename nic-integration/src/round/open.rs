@@ -5,22 +5,49 @@ use std::sync::Arc;
 
 use crate::proto::{Endpoint, MessageId, Peer, SumRegion, Time};
 
-use super::aggregator::RoundProgress;
-use super::gathering::Joined;
 use super::message::{End, Kind, Open, Ready};
+use super::pending::Joined;
 
 /// Messages to a client that deliveries leave room for, so that a refusal always finds a place.
 const RESERVED_MESSAGES: usize = 8;
-/// Deliveries that may wait for their acknowledgement, of all participants together: what is queued for
-/// one takes some 200 bytes, and thousands of sums may be due to each of a thousand.
+/// Deliveries that may be unanswered, of all participants together. A queued one takes some 200
+/// bytes, and thousands of sums may be due to each of a thousand participants.
 const MAX_UNANSWERED: usize = 1 << 15;
-/// However many participants there are, one is sent so many at a time.
+/// Deliveries to one participant that may be unanswered, however many participants there are.
 const MIN_UNANSWERED: usize = 16;
-/// Bytes of OPENs that may wait for their acknowledgement. Each lists every participant: those of a
-/// thousand come to 36 MB.
+/// Bytes of OPENs that may be unanswered. Each lists every participant: those of a thousand come to
+/// 36 MB.
 const MAX_OPENING_BYTES: usize = 4 << 20;
 
-/// What became of a chunk's sum.
+/// The outcome of a round.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RoundSummary {
+    /// The round.
+    pub round: u32,
+    /// Chunks summed and written back.
+    pub closed: u32,
+    /// Chunks whose sums never leave.
+    pub withheld: u32,
+    /// The reason for the first of those; empty if there is none.
+    pub reason: String,
+    /// Each contributor's number and the number of closed chunks that it is in, ascending.
+    pub contributed: Vec<(u16, u32)>,
+}
+
+/// The progress of a round.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RoundProgress {
+    /// The round.
+    pub round: u32,
+    /// The number of contributors that it opened with.
+    pub contributors: u32,
+    /// The number of its chunks.
+    pub chunks: u32,
+    /// Chunks settled so far: summed or withheld.
+    pub settled: u32,
+}
+
+/// The state of a chunk's sum.
 enum Settled {
     Not,
     /// Contributor bitmap and sum, as written back.
@@ -28,15 +55,15 @@ enum Settled {
     Withheld,
 }
 
-/// How a participant stands.
-pub(super) enum Standing {
-    /// It has, or will be sent, all that is due to it.
+/// The state of a participant.
+pub(super) enum Status {
+    /// It has been sent, or will be, all that is due to it.
     Served,
     /// It did not answer, or refused a delivery: it is sent nothing.
     GivenUp,
 }
 
-/// Something to tell a participant.
+/// A delivery to a participant.
 #[derive(Clone, Copy)]
 enum Delivery {
     Open,
@@ -46,12 +73,12 @@ enum Delivery {
 
 struct Participant {
     joined: Joined,
-    /// Number of the OPEN that counts; a READY for an earlier one is stale.
+    /// The number of its valid OPEN; a READY for an earlier one is stale.
     grant: u32,
-    /// Where it wants the sums, once it said so.
+    /// Its region for the sums, once it has declared one.
     ready: Option<Ready>,
     open_sent: bool,
-    /// How many of the sums, in the order in which chunks closed, it was sent.
+    /// The number of sums that it was sent, in the order in which chunks closed.
     sums_sent: usize,
     unanswered: BTreeSet<MessageId>,
     end_sent: bool,
@@ -73,7 +100,7 @@ impl Participant {
         }
     }
 
-    /// END is the last of what it is sent.
+    /// Returns whether it was sent everything: END is the last delivery.
     fn is_served(&self) -> bool {
         self.gone || (self.end_sent && self.unanswered.is_empty())
     }
@@ -81,8 +108,8 @@ impl Participant {
 
 /// A round that is open, or closed and retained.
 pub(super) struct Round {
-    /// What OPEN says, with the latest grant; contribution, remaining time and its own grant are
-    /// filled in per participant.
+    /// The OPEN, with the latest grant; contribution, remaining time and its own grant are filled
+    /// in for each participant.
     opening: Open,
     pub(super) deadline: Time,
     participants: BTreeMap<u16, Participant>,
@@ -90,18 +117,18 @@ pub(super) struct Round {
     chunks: Vec<Settled>,
     /// Chunks whose sums leave, in the order in which they closed.
     closed: Vec<u32>,
-    /// Those whose OPEN waits for its acknowledgement.
+    /// Participants whose OPEN is unanswered.
     opening_now: BTreeMap<u16, MessageId>,
     unsettled: u32,
     withheld: u32,
-    /// Why the first chunk was withheld.
+    /// The reason for the first chunk withheld.
     reason: String,
     contributed: BTreeMap<u16, u32>,
     pub(super) closed_at: Option<Time>,
     pub(super) finished: bool,
-    /// Whether `pump` may have something to do for anyone.
-    stirred: bool,
-    /// Those for whom it may: what one acknowledges makes room for that one.
+    /// `pump` must look at every participant.
+    dirty: bool,
+    /// Participants that `pump` must look at: an answer makes room for the next delivery.
     asking: BTreeSet<u16>,
 }
 
@@ -125,7 +152,7 @@ impl Round {
             reason: String::new(),
             closed_at: None,
             finished: false,
-            stirred: true,
+            dirty: true,
             asking: BTreeSet::new(),
             opening,
         }
@@ -149,22 +176,22 @@ impl Round {
         self.opening.rkey
     }
 
-    /// The client that has joined as `contributor`.
+    /// Returns the client that has joined as `contributor`.
     pub(super) fn joined(&self, contributor: u16) -> Option<&Joined> {
         self.participants.get(&contributor).map(|participant| &participant.joined)
     }
 
-    /// How the very client that joined as `contributor` stands.
-    pub(super) fn standing(&self, contributor: u16, joined: &Joined) -> Option<Standing> {
+    /// Returns the state of a participant, if it is this very client.
+    pub(super) fn status(&self, contributor: u16, joined: &Joined) -> Option<Status> {
         let participant = self.participants.get(&contributor).filter(|p| p.joined == *joined)?;
-        Some(if participant.gone { Standing::GivenUp } else { Standing::Served })
+        Some(if participant.gone { Status::GivenUp } else { Status::Served })
     }
 
     pub(super) fn contributor_at(&self, peer: Peer) -> Option<u16> {
         self.by_peer.get(&peer).copied()
     }
 
-    /// Chunks not yet settled.
+    /// Returns the chunks that are not settled yet.
     pub(super) fn unsettled(&self) -> Vec<u32> {
         let open = self.chunks.iter().zip(0..).filter(|(chunk, _)| matches!(chunk, Settled::Not));
         open.map(|(_, number)| number).collect()
@@ -190,21 +217,22 @@ impl Round {
         self.opening_now.remove(&contributor);
         self.by_peer.insert(joined.peer, contributor);
         self.participants.insert(contributor, Participant::new(joined, self.opening.grant));
-        self.stirred = true;
+        self.dirty = true;
     }
 
-    /// A participant can take its sums: all that closed so far, then whatever follows.
+    /// Notes a participant's region: it is sent all sums so far, then those that follow.
     pub(super) fn on_ready(&mut self, contributor: u16, ready: Ready) {
         let Some(participant) = self.participants.get_mut(&contributor) else { return };
         if participant.grant != ready.grant || participant.ready.is_some() {
             return;
         }
         participant.ready = Some(ready);
-        self.stirred = true;
+        self.dirty = true;
     }
 
     /// Settles a closed chunk: its sum leaves at once if enough contributed, and never otherwise
-    /// (PROTOCOL §7.5). Returns how many contributed, and whether the sum leaves; none if it is settled already.
+    /// (PROTOCOL §7.5). Returns the number of contributors, and whether the sum leaves; `None` if
+    /// the chunk is settled already.
     pub(super) fn settle(&mut self, chunk: u32, region: &SumRegion) -> Option<(u32, bool)> {
         if !matches!(self.chunks.get(chunk as usize), Some(Settled::Not)) {
             return None;
@@ -224,7 +252,7 @@ impl Round {
             *place = settled;
             self.unsettled -= 1;
         }
-        self.stirred = true;
+        self.dirty = true;
         Some((count, leaves))
     }
 
@@ -252,7 +280,7 @@ impl Round {
             return false;
         }
         self.closed_at = Some(now);
-        self.stirred = true;
+        self.dirty = true;
         true
     }
 
@@ -268,12 +296,12 @@ impl Round {
         }
         if self.opening_now.get(&contributor) == Some(&message) {
             self.opening_now.remove(&contributor);
-            self.stirred = true;
+            self.dirty = true;
         }
     }
 
-    /// A delivery failed: that participant is given up, the others are not held back. Returns its
-    /// number if this is news.
+    /// Gives up a participant whose delivery failed; the others are not held back. Returns its
+    /// number if it was not given up before.
     pub(super) fn on_refused(&mut self, peer: Peer, message: MessageId) -> Option<u16> {
         let known = self.at(peer)?.unanswered.contains(&message);
         if known { self.give_up(peer) } else { None }
@@ -285,7 +313,7 @@ impl Round {
         let news = !std::mem::replace(&mut participant.gone, true);
         participant.unanswered.clear();
         // Another may be opened in its place.
-        self.stirred |= self.opening_now.remove(&contributor).is_some();
+        self.dirty |= self.opening_now.remove(&contributor).is_some();
         news.then_some(contributor)
     }
 
@@ -298,10 +326,10 @@ impl Round {
         }
     }
 
-    /// Queues what participants wait for, as far as there is room.
+    /// Queues the deliveries that are due, as far as there is room.
     pub(super) fn pump(&mut self, now: Time, endpoint: &mut Endpoint) {
         let mut numbers = std::mem::take(&mut self.asking);
-        if std::mem::replace(&mut self.stirred, false) {
+        if std::mem::replace(&mut self.dirty, false) {
             numbers = self.participants.keys().copied().collect();
         }
         numbers.into_iter().for_each(|number| self.serve(now, number, endpoint));
@@ -334,10 +362,11 @@ impl Round {
         }
     }
 
-    /// What a participant is sent next: OPEN, once it is ready the sums, and after the last of them END.
+    /// Returns a participant's next delivery: OPEN, the sums once it is ready, and END after the
+    /// last of them.
     fn due(&self, participant: &Participant) -> Option<Delivery> {
         if !participant.open_sent {
-            let bytes = (self.opening_now.len() + 1) * self.opening.charter.len();
+            let bytes = (self.opening_now.len() + 1) * self.opening.terms.len();
             let free = self.opening_now.is_empty() || bytes <= MAX_OPENING_BYTES;
             return free.then_some(Delivery::Open);
         }

@@ -5,6 +5,7 @@ use std::fs::File;
 use std::io::{BufWriter, Error, Write as _};
 use std::net::{Ipv6Addr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::task::Waker;
 use std::time::{Duration, SystemTime};
 
 use tracing::warn;
@@ -12,7 +13,7 @@ use tracing::warn;
 use crate::NicError;
 use crate::proto::{Origin, Route};
 
-use super::{Waker, Wire};
+use super::Wire;
 
 /// What the file begins with: its magic, version 2.4, UTC, no packet cut, and the link type RAW, 101,
 /// which is IPv4 or IPv6 as the packet's first bits say.

@@ -1,6 +1,7 @@
 //! A wire that loses and trims what arrives, from one seed.
 
 use std::net::SocketAddr;
+use std::task::Waker;
 use std::time::Duration;
 
 use rand_chacha::ChaCha8Rng;
@@ -9,7 +10,7 @@ use rand_core::{Rng, SeedableRng};
 use crate::NicError;
 use crate::proto::{Origin, Route, datagram::HEADER_BYTES};
 
-use super::{Waker, Wire};
+use super::Wire;
 
 /// Another wire, and what goes wrong on it.
 pub struct Faulty<W> {

@@ -3,6 +3,7 @@
 
 use std::io::{Error, ErrorKind, IoSliceMut};
 use std::net::{SocketAddr, UdpSocket};
+use std::task::Waker;
 use std::time::Duration;
 
 use quinn_udp::{EcnCodepoint, RecvMeta, Transmit, UdpSocketState};
@@ -14,7 +15,7 @@ use crate::NicError;
 use crate::proto::{Origin, Route};
 
 use super::Wire;
-use super::waker::{Alarm, Waker};
+use super::waker::WakeSocket;
 
 /// Bytes asked for in either direction; the system may grant less.
 pub const SOCKET_BUFFER_BYTES: usize = 4 << 20;
@@ -30,7 +31,7 @@ pub struct UdpWire {
     sockets: Vec<(UdpSocket, UdpSocketState)>,
     buffers: Vec<u8>,
     /// Once somebody may wake it.
-    alarm: Option<Alarm>,
+    wake: Option<WakeSocket>,
     /// It was said that datagrams are too long.
     warned: bool,
 }
@@ -59,21 +60,21 @@ impl UdpWire {
         });
         let sockets = sockets.collect::<Result<_, NicError>>()?;
         let buffers = vec![0; BUFFERS * BUFFER_BYTES];
-        Ok(Self { sockets, buffers, alarm: None, warned: false })
+        Ok(Self { sockets, buffers, wake: None, warned: false })
     }
 
     /// Waits until there is something to receive; says of each socket whether it has something.
     fn wait(&self, wait: Duration) -> Result<Vec<bool>, Error> {
         let sockets = self.sockets.iter();
         let sockets = sockets.map(|(socket, _)| PollFd::new(socket, PollFlags::IN));
-        let alarm = self.alarm.as_ref();
-        let alarm_fd = alarm.map(|alarm| PollFd::from_borrowed_fd(alarm.fd(), PollFlags::IN));
-        let mut all: Vec<_> = sockets.chain(alarm_fd).collect();
+        let wake = self.wake.as_ref();
+        let wake_fd = wake.map(|wake| PollFd::from_borrowed_fd(wake.fd(), PollFlags::IN));
+        let mut all: Vec<_> = sockets.chain(wake_fd).collect();
         let span = Timespec::try_from(wait).ok();
         poll(&mut all, span.as_ref())?;
         let mut ready: Vec<bool> = all.iter().map(|fd| !fd.revents().is_empty()).collect();
-        if let (Some(alarm), Some(true)) = (alarm, ready.get(self.sockets.len())) {
-            alarm.clear();
+        if let (Some(wake), Some(true)) = (wake, ready.get(self.sockets.len())) {
+            wake.clear();
         }
         ready.truncate(self.sockets.len());
         Ok(ready)
@@ -158,11 +159,11 @@ impl Wire for UdpWire {
     }
 
     fn waker(&mut self) -> Result<Waker, NicError> {
-        let alarm = match self.alarm.take() {
-            Some(alarm) => alarm,
-            None => Alarm::new()?,
+        let wake = match self.wake.take() {
+            Some(wake) => wake,
+            None => WakeSocket::new()?,
         };
-        Ok(self.alarm.insert(alarm).waker())
+        Ok(self.wake.insert(wake).waker())
     }
 }
 

@@ -3,47 +3,49 @@
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixDatagram;
 use std::sync::Arc;
+use std::task::{Wake, Waker};
 
 use crate::NicError;
 
-/// Ends the wait of a wire; so does having done so before it began to wait.
-#[derive(Clone, Debug)]
-pub struct Waker(Arc<UnixDatagram>);
+/// The sending end of a [`WakeSocket`].
+struct WakeSender(UnixDatagram);
 
-impl Waker {
-    /// Ends the wait.
-    pub fn wake(&self) {
+impl Wake for WakeSender {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
         // If there is no room, it is awake already.
         let _ = self.0.send(&[0]);
     }
 }
 
-/// What a wire waits for beside its sockets.
+/// A socket that becomes readable when its [`Waker`] is used, and stays so until it is cleared.
 #[derive(Debug)]
-pub(super) struct Alarm {
+pub(super) struct WakeSocket {
     waker: Waker,
-    heard: UnixDatagram,
+    socket: UnixDatagram,
 }
 
-impl Alarm {
+impl WakeSocket {
     pub(super) fn new() -> Result<Self, NicError> {
-        let (ours, heard) = UnixDatagram::pair()?;
-        ours.set_nonblocking(true)?;
-        heard.set_nonblocking(true)?;
-        Ok(Self { waker: Waker(Arc::new(ours)), heard })
+        let (sender, socket) = UnixDatagram::pair()?;
+        sender.set_nonblocking(true)?;
+        socket.set_nonblocking(true)?;
+        Ok(Self { waker: Arc::new(WakeSender(sender)).into(), socket })
     }
 
     pub(super) fn waker(&self) -> Waker {
         self.waker.clone()
     }
 
-    /// What becomes readable.
     pub(super) fn fd(&self) -> BorrowedFd<'_> {
-        self.heard.as_fd()
+        self.socket.as_fd()
     }
 
-    /// Has been heard.
+    /// Makes it unreadable until its waker is used again.
     pub(super) fn clear(&self) {
-        while self.heard.recv(&mut [0; 8]).is_ok() {}
+        while self.socket.recv(&mut [0; 8]).is_ok() {}
     }
 }

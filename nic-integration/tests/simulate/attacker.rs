@@ -1,18 +1,19 @@
-//! Somebody on the way who knows no key: it copies what it sees, and sends what it likes in anybody's name.
+//! An attacker on the path who knows no key: it copies datagrams, and sends any bytes in anybody's
+//! name.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
-use ciphergram_nic::proto::endpoint::MAX_GREETINGS;
+use ciphergram_nic::proto::endpoint::MAX_HANDSHAKE_DATAGRAMS;
 use ciphergram_nic::sim::Network;
 
 use crate::plan::Dice;
 
-/// Where it listens itself.
+/// Its own address.
 const ADDR: ([u8; 4], u16) = ([10, 0, 2, 1], 666);
-/// Copies that it keeps.
+/// The number of copies that it keeps.
 const MAX_KEPT: usize = 48;
-/// The code of a HELLO, and where codes are.
+/// The code of a HELLO, and the place of codes.
 const HELLO: u8 = 16;
 const CODE_AT: usize = 3;
 
@@ -27,7 +28,7 @@ impl Attacker {
         Self { dice: Dice::new(seed ^ 0xa77ac), kept: vec![] }
     }
 
-    /// Copies something that is on its way.
+    /// Copies a datagram that is on its way.
     pub(crate) fn listen(&mut self, network: &Network) {
         let which = self.dice.below(network.in_flight().len() as u64) as usize;
         let Some((from, to, bytes)) = network.in_flight().nth(which) else { return };
@@ -40,7 +41,7 @@ impl Attacker {
         }
     }
 
-    /// Sends one thing, and counts it.
+    /// Sends one datagram, and counts it.
     pub(crate) fn act(&mut self, network: &mut Network, counts: &mut BTreeMap<&'static str, u64>) {
         self.listen(network);
         let which = self.dice.below(self.kept.len() as u64) as usize;
@@ -72,16 +73,16 @@ impl Attacker {
         };
         *counts.entry(name).or_default() += 1;
         let from = if self.dice.below(2) == 0 { from } else { ADDR.into() };
-        // Now and then back to where it came from.
+        // Now and then back to its sender.
         let to = if self.dice.below(8) == 0 { from } else { to };
         network.send(from, to, &bytes);
     }
 
-    /// More HELLOs, all with the right first MAC, than anyone works for.
+    /// Sends more HELLOs with the right first MAC than are worked for.
     pub(crate) fn flood(&mut self, network: &mut Network) -> u64 {
         let hello = |(_, _, bytes): &&(_, _, Vec<u8>)| bytes.get(CODE_AT) == Some(&HELLO);
         let Some((_, to, bytes)) = self.kept.iter().rfind(hello) else { return 0 };
-        let count = MAX_GREETINGS + 64;
+        let count = MAX_HANDSHAKE_DATAGRAMS + 64;
         (0..count).for_each(|_| network.send(ADDR.into(), *to, bytes));
         count as u64
     }

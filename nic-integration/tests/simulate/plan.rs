@@ -1,4 +1,4 @@
-//! What a seed makes of a world, before it begins.
+//! The plan of a world, drawn from its seed before it begins.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -11,18 +11,18 @@ use rand_core::{Rng, SeedableRng};
 
 use crate::world::{SERVER, machine, node, process, server};
 
-/// When something happens.
+/// The moment of a happening.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum When {
     At(Time),
-    /// Once so many chunks count, of all clients together: in the midst of a round, however slow.
+    /// Once this many chunks count, of all clients together: in the midst of a round, however slow.
     Counted(usize),
 }
 
-/// What a client comes back with.
+/// The state that a client comes back with.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Spool {
-    /// Its contribution, and which round it was in.
+    /// Its contribution, and the round that it was in.
     Kept,
     /// Its contribution.
     Nameless,
@@ -34,7 +34,7 @@ pub(crate) enum Spool {
     Forged,
 }
 
-/// Something that happens to a world.
+/// A happening in a world.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Happening {
     Start {
@@ -83,7 +83,7 @@ pub(crate) enum Happening {
 }
 
 impl Happening {
-    /// What the summary counts it as.
+    /// Returns its name in the summary.
     pub(crate) fn name(&self) -> &'static str {
         match self {
             Self::Start { .. } => "late starts",
@@ -120,9 +120,9 @@ pub(crate) struct Plan {
     linger: Duration,
     pub faults: Faults,
     pub most_packed: u32,
-    /// Sockets of a client's.
+    /// The most sockets of a client.
     pub most_paths: u16,
-    pub most_engines: u16,
+    pub most_pipelines: u16,
     pub clocks: Vec<(IpAddr, Clock)>,
     pub happenings: Vec<(When, Happening)>,
 }
@@ -142,7 +142,7 @@ impl Plan {
             faults: dice.faults(),
             most_packed: 1 + dice.below(20) as u32,
             most_paths: 1 + dice.below(4) as u16,
-            most_engines: 1 + dice.below(3) as u16,
+            most_pipelines: 1 + dice.below(3) as u16,
             clocks: vec![],
             happenings: vec![],
         };
@@ -226,8 +226,8 @@ impl Plan {
         }
     }
 
-    /// In a network that carries most of what is sent, all rounds end within this: each has its
-    /// deadlines, and whoever is not there must be given up first.
+    /// Returns the time in which all rounds end in a network that carries most datagrams: each has
+    /// its deadlines, and absent clients must be given up first.
     pub(crate) fn patience(&self) -> Duration {
         let round = self.join_deadline + self.round_deadline + self.linger;
         round * (self.rounds + 1) + SECOND * 60
@@ -254,7 +254,7 @@ impl Dice {
         self.0.fill_bytes(bytes);
     }
 
-    /// As often short as long, whatever the scale.
+    /// Draws a span, as often short as long, whatever the scale.
     fn span(&mut self, least: Duration, most: Duration) -> Duration {
         let octaves = (most.as_nanos() / least.as_nanos()).ilog2();
         let base = least.as_nanos() as u64 * (1 << self.below(u64::from(octaves) + 1));
@@ -268,7 +268,7 @@ impl Dice {
         When::At(Time::ZERO + self.span(MILLISECOND, SECOND * 12))
     }
 
-    /// From none to what hardly anything comes through.
+    /// Draws faults, from none to those that hardly anything passes.
     fn faults(&mut self) -> Faults {
         let most = [0, 30, 150, 300, 500][self.below(5) as usize];
         let mut fault =

@@ -12,16 +12,16 @@ use crate::plan::{Dice, Happening, Plan, Spool, When};
 use crate::summary::Summary;
 use crate::world::{Client, World, node};
 
-/// The number of whoever may not take part; no client's.
+/// The number of a node that may not take part; no client's.
 const STRANGER: u16 = 100;
-/// How long an attack lasts, and between two of its acts.
+/// The length of an attack, and the span between two of its acts.
 const ATTACK: [Duration; 2] = [Duration::from_millis(400), Duration::from_millis(4)];
 /// Steps of a world that goes on and on at one instant; others take some thousands.
 const MAX_STEPS: u64 = 1_000_000;
-/// When what waits for progress is given up: by then there is none.
+/// The span after which waiting for progress is given up: by then there is none.
 const LAST_CHANCE: Duration = Duration::from_secs(16);
 
-/// What a client's owner means to do.
+/// The plans of a client's owner.
 #[derive(Default)]
 struct Member {
     contribution: u8,
@@ -39,7 +39,7 @@ struct Play {
     dice: Dice,
     members: Vec<Member>,
     attacker: Attacker,
-    /// Until when it attacks, and when next.
+    /// The end of its attack, and its next act.
     attack: Option<(Time, Time)>,
     agenda: BTreeMap<(Time, usize), Happening>,
     awaiting: Vec<(usize, Happening)>,
@@ -54,9 +54,9 @@ pub(crate) fn play(seed: u64, trace: bool) -> Summary {
     let mut world = World::of(seed, plan.settings(seed), plan.faults);
     world.most_packed = plan.most_packed;
     world.most_paths = plan.most_paths;
-    world.most_engines = plan.most_engines;
+    world.most_pipelines = plan.most_pipelines;
     world.ledger.trace = trace;
-    world.ledger.tell(&plan);
+    world.ledger.print(&plan);
     plan.clocks.iter().for_each(|(machine, clock)| world.network.set_clock(*machine, *clock));
     world.start_aggregator();
     let mut play = Play {
@@ -122,7 +122,7 @@ impl Play {
         self.schedule(self.world.network.now() + span, happening);
     }
 
-    /// All that is planned happens.
+    /// Carries out all happenings that are due.
     fn disturb(&mut self) {
         loop {
             let due = self.agenda.first_key_value().map(|((due, _), _)| *due);
@@ -154,7 +154,7 @@ impl Play {
     }
 
     fn happen(&mut self, happening: Happening) {
-        self.world.ledger.tell(happening);
+        self.world.ledger.print(happening);
         match happening {
             Happening::Start { number } => self.start(number, Spool::Nameless),
             Happening::CrashClient { number, down, spool } => {
@@ -220,7 +220,7 @@ impl Play {
         self.summary.happened(happening.name());
     }
 
-    /// Starts a client, or starts it again.
+    /// Starts or restarts a client.
     fn start(&mut self, number: u16, spool: Spool) {
         let member = &mut self.members[usize::from(number)];
         let mut resume = None;
@@ -245,7 +245,7 @@ impl Play {
         let stepped = self.world.step(until);
         self.steps += 1;
         assert!(self.steps < MAX_STEPS, "it does not come to rest");
-        // Somebody listens all the time: what it sends later is of long ago as well.
+        // Copies are made all the time: some that are sent later are old.
         if self.dice.below(16) == 0 {
             self.attacker.listen(&self.world.network);
         }
@@ -253,7 +253,7 @@ impl Play {
         stepped
     }
 
-    /// What owners do when something happened to their clients.
+    /// Does the work of owners after events of their clients.
     fn follow(&mut self) {
         let world = &mut self.world;
         for client in world.clients.iter_mut().filter(|client| client.number != STRANGER) {
@@ -277,13 +277,13 @@ impl Play {
         }
     }
 
-    /// From here on nothing gets worse: all that has begun must end.
+    /// Ends all faults to come: all that has begun must end.
     fn settle(&mut self) {
         self.world.network.mend_all();
         let asleep = std::mem::take(&mut self.world.asleep);
         asleep.into_iter().for_each(|machine| self.world.wake(machine));
         self.world.network.set_faults(calm(self.plan.faults));
-        self.world.ledger.tell("the world calms down");
+        self.world.ledger.print("the world calms down");
         let until = self.world.network.now() + self.plan.patience();
         while !self.is_settled() {
             if !self.step(until) {
@@ -294,7 +294,7 @@ impl Play {
         }
     }
 
-    /// No round is open, and nobody waits for one that can still open.
+    /// Returns whether no round is open, and nobody waits for one that can still open.
     fn is_settled(&self) -> bool {
         let Some(aggregator) = &self.world.aggregator else { return false };
         let unfinished =
@@ -310,7 +310,9 @@ impl Play {
             match event {
                 AggregatorEvent::Opened { .. } => self.summary.add("rounds opened", 1),
                 AggregatorEvent::Closed(_) => self.summary.add("rounds closed", 1),
-                AggregatorEvent::Equivocation { .. } => self.summary.add("equivocations told", 1),
+                AggregatorEvent::Equivocation { .. } => {
+                    self.summary.add("equivocations reported", 1)
+                }
                 AggregatorEvent::Resumed { .. } => self.summary.add("clients resumed", 1),
                 AggregatorEvent::Lost { .. } => self.summary.add("clients given up", 1),
                 AggregatorEvent::Refused { .. } => self.summary.add("clients refused", 1),
@@ -318,7 +320,7 @@ impl Play {
             }
         }
         let ends = self.world.clients.iter().map(|client| client.ends.len() as u64).sum();
-        self.summary.add("ends told to clients", ends);
+        self.summary.add("ends that clients received", ends);
         self.summary.add("chunks counted", self.world.ledger.counted() as u64);
         self.summary.add("different sums checked", self.world.ledger.sums() as u64);
         self.summary.add("steps", self.steps);
@@ -332,7 +334,7 @@ fn runs(client: &Client) -> bool {
     client.node.is_some()
 }
 
-/// Bad enough, but most of what is sent arrives.
+/// Softens faults, so that most datagrams arrive.
 fn calm(faults: Faults) -> Faults {
     Faults {
         loss: faults.loss.min(200),

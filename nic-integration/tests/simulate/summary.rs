@@ -1,4 +1,4 @@
-//! What happened in all worlds together.
+//! Counts of all worlds together.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -1,26 +1,26 @@
-//! An allocator that knows whose an allocation is, and counts.
+//! An allocator that counts the memory of each owner.
 
 #![allow(unsafe_code, reason = "an allocator is unsafe to write; this one passes on and counts")]
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
-/// Whose memory it is.
+/// The owner of an allocation.
 #[derive(Clone, Copy, PartialEq)]
 #[repr(usize)]
 pub(crate) enum Owner {
-    /// Nobody's who is measured.
+    /// Nobody who is measured.
     Other,
-    /// The job's: hellos while they are joined, the charter, the accumulator.
+    /// The job's: hellos while they are joined, the terms, the accumulator.
     Job,
-    /// Everything else of whoever is measured.
+    /// Everything else that is measured.
     Rest,
 }
 
-/// Allocations of so many bytes are tables: bits, digests, chunks.
+/// Allocations of at least this many bytes are tables: bits, digests, chunks.
 const LARGE: usize = 128 << 10;
 
-/// What is held, in bytes; of the rest, large allocations apart.
+/// Bytes held; of the rest, large allocations apart.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Held {
     pub(crate) job: usize,
@@ -51,17 +51,17 @@ thread_local! {
     static PEAK: Cell<Held> = const { Cell::new(Held::NONE) };
 }
 
-/// What is held now by those who are measured in this thread.
+/// Returns the bytes held now that are measured in this thread.
 pub(crate) fn held() -> Held {
     HELD.get()
 }
 
-/// What was held when it was most.
+/// Returns the bytes held at the peak.
 pub(crate) fn peak() -> Held {
     PEAK.get()
 }
 
-/// Does something whose allocations are an owner's.
+/// Runs `work`, whose allocations are an owner's.
 pub(crate) fn owned<T>(owner: Owner, work: impl FnOnce() -> T) -> T {
     let before = OWNER.replace(owner as usize);
     let result = work();
@@ -69,8 +69,8 @@ pub(crate) fn owned<T>(owner: Owner, work: impl FnOnce() -> T) -> T {
     result
 }
 
-/// The system's, with room before each allocation for whose it is. What another thread frees is not
-/// counted: whoever is measured has one.
+/// The system's allocator, with room before each allocation for its owner. Memory that another
+/// thread frees is not counted: a measured owner has one thread.
 pub(crate) struct Counting;
 
 fn with_room(shape: Layout) -> (Layout, usize) {

@@ -15,7 +15,7 @@ use ciphergram_he::{
     Agreement, Dtype, OpenedSum, PublicKey, SecretKey, Sum, Tensor, TensorSpec, Update,
 };
 use ciphergram_nic::federation::{
-    Client, Error, Observation, Participation, RoundResult, Server, ServerConfig, Ways,
+    Client, Error, Observation, Participation, PathConfig, RoundResult, Server, ServerConfig,
 };
 use ciphergram_nic::proto::Identity;
 use ciphergram_nic::round::AggregatorEvent;
@@ -125,7 +125,7 @@ pub(crate) fn node(number: u16) -> Identity {
 }
 
 pub(crate) fn client(addr: SocketAddr, number: u16) -> Result<Client, Error> {
-    Client::new(addr, server().id(), number, node(number), Ways::default())
+    Client::new(addr, server().id(), number, node(number), PathConfig::default())
 }
 
 pub(crate) fn config(clients: u16, min_clients: u16) -> ServerConfig {
@@ -141,7 +141,7 @@ pub(crate) fn config(clients: u16, min_clients: u16) -> ServerConfig {
         rounds: 1,
         join_deadline: PATIENCE,
         round_deadline: PATIENCE,
-        engines: 2,
+        pipelines: 2,
         poll: false,
         datagram_bytes: None,
     }

@@ -1,5 +1,5 @@
-//! What clients really did, kept beside the protocol: what they issued, what was added, what they were
-//! told counts, and the sums that came back.
+//! A ledger of what clients really did, kept beside the protocol: their issues, the additions, the
+//! counts that they were given, and the sums that came back.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
@@ -17,7 +17,7 @@ pub(crate) struct Issue {
 }
 
 impl Issue {
-    /// The version that an honest client has.
+    /// Returns the version that an honest client has.
     pub(crate) fn of(contribution: u8) -> Self {
         Self { contribution, draft: 0 }
     }
@@ -26,18 +26,18 @@ impl Issue {
 /// An aggregator's incarnation, and the number of its round.
 type Round = (u32, u32);
 
-/// Of each round that was opened: what its chunks hold.
+/// For each round that was opened: the contents of its chunks.
 pub(crate) type Accumulators = Arc<Mutex<BTreeMap<Round, Vec<Vec<u64>>>>>;
 
 #[derive(Default)]
 pub(crate) struct Ledger {
-    /// Whether to print what happens.
+    /// Prints what happens.
     pub trace: bool,
     /// The network's time, to print with it.
     pub(super) now: Time,
     min_clients: u16,
     pub(super) accumulators: Accumulators,
-    /// What each contributor pushed to a round.
+    /// The issues that each contributor pushed to a round.
     issued: BTreeMap<(Round, u16), Vec<Issue>>,
     counted: BTreeSet<(Round, u16, u32)>,
     /// The sums that came back: contributors and words.
@@ -45,7 +45,7 @@ pub(crate) struct Ledger {
 }
 
 impl Ledger {
-    /// One in which nothing is written. No sum may be of fewer than `min_clients`.
+    /// Makes an empty ledger. No sum may be of fewer than `min_clients`.
     pub(super) fn of(min_clients: u16) -> Self {
         Self { min_clients, ..Self::default() }
     }
@@ -62,26 +62,26 @@ impl Ledger {
         self.issued.get(&(round, contributor)).map_or(&[], |issues| issues)
     }
 
-    /// A client was told that a chunk of its counts: it was added, once, and stays so.
+    /// Notes that a client knows a chunk of its to count: it was added, once, and stays so.
     pub(super) fn count(&mut self, round: Round, contributor: u16, chunk: u32) {
         let counts = self.accumulators.lock().unwrap()[&round][chunk as usize][0].to_le_bytes();
         let added = counts[usize::from(contributor)] == 1;
-        assert!(added, "{contributor} was told that it is in chunk {chunk}, and is not");
+        assert!(added, "{contributor} is said to be in chunk {chunk}, and is not");
         self.counted.insert((round, contributor, chunk));
     }
 
-    /// Chunks that clients were told to count.
+    /// Returns the number of chunks that clients know to count.
     pub(crate) fn counted(&self) -> usize {
         self.counted.len()
     }
 
-    /// Different sums that came back.
+    /// Returns the number of different sums that came back.
     pub(crate) fn sums(&self) -> usize {
         self.sums.len()
     }
 
-    /// A sum is exact over those listed with it, who are enough, each counted once; whoever was told to
-    /// count is among them; and everyone has the same sum.
+    /// Checks that a sum is exact over those listed with it, each counted once, who are enough and
+    /// include every client that knows to be counted; and that everyone has the same sum.
     pub(super) fn check_sum(&mut self, round: Round, chunk: u32, sum: &(Vec<u16>, Vec<u64>)) {
         let (listed, found) = sum;
         let enough = listed.len() >= usize::from(self.min_clients);
@@ -90,7 +90,7 @@ impl Ledger {
             assert_eq!(known, sum, "two sums of chunk {chunk} of {round:?}");
             return;
         }
-        // One for each choice among the versions of those who issued several.
+        // One for each choice among the versions of contributors that issued several.
         let mut expected = vec![vec![0u64; words(chunk)]];
         for contributor in listed {
             let mut sums = vec![];
@@ -104,15 +104,15 @@ impl Ledger {
             expected = sums;
         }
         assert!(expected.contains(found), "the sum of chunk {chunk} is not that of {listed:?}");
-        let told = self.counted.range((round, 0, 0)..=(round, u16::MAX, u32::MAX));
-        for (_, contributor, _) in told.filter(|(_, _, counted)| *counted == chunk) {
+        let counted = self.counted.range((round, 0, 0)..=(round, u16::MAX, u32::MAX));
+        for (_, contributor, _) in counted.filter(|(_, _, counted)| *counted == chunk) {
             assert!(listed.contains(contributor), "{contributor} is lost from chunk {chunk}");
         }
         self.sums.insert((round, chunk), sum.clone());
     }
 
-    /// Prints what happens, if somebody reads it.
-    pub(crate) fn tell(&self, what: impl Debug) {
+    /// Prints what happens, if the world is traced.
+    pub(crate) fn print(&self, what: impl Debug) {
         if self.trace {
             println!("{:>14.6} {what:?}", self.now.0 as f64 / 1e9);
         }

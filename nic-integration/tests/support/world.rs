@@ -1,5 +1,5 @@
-//! One seed makes a world: an aggregator, its clients, a bad network, crashes and restarts. What must
-//! hold is checked after every step.
+//! One seed makes a world: an aggregator, its clients, a bad network, crashes and restarts. What
+//! must hold is checked after every step.
 //!
 //! Contributions are plain integers. The first of each chunk counts its contributor in a field of
 //! its own, so that a sum shows how often each was added.
@@ -14,13 +14,15 @@ use std::ops::Range;
 use std::time::Duration;
 
 use ciphergram_nic::Node;
-use ciphergram_nic::proto::endpoint::{DEFAULT_HELD_BYTES, MAX_EVENTS, MAX_GREETINGS, MAX_PEERS};
+use ciphergram_nic::proto::endpoint::{
+    DEFAULT_HELD_BYTES, MAX_EVENTS, MAX_HANDSHAKE_DATAGRAMS, MAX_PEERS,
+};
 use ciphergram_nic::proto::{
-    Config, Endpoint, Geometry, Identity, NodeId, Peer, Refusal, Stretch, Summer, Time,
+    Accumulator, ChunkLayout, Config, Endpoint, Identity, NodeId, Peer, Refusal, Shard, Time,
 };
 use ciphergram_nic::round::{
     Aggregator, AggregatorConfig, AggregatorEvent, ContributionId, Contributor, ContributorConfig,
-    ContributorEvent, End, Job, Layout, Opened, Opening, Resume,
+    ContributorEvent, End, Job, Opened, Opening, Resume, SumLayout,
 };
 use ciphergram_nic::sim::{Faults, Network, at};
 
@@ -29,14 +31,14 @@ pub(crate) use ledger::{Accumulators, Issue, Ledger};
 pub(crate) const CHUNKS: u32 = 23;
 const WORDS: usize = 8;
 const LAST_WORDS: usize = 3;
-/// What a deadline may be missed by.
+/// The time by which a deadline may be missed.
 const SLACK: Duration = Duration::from_millis(1);
 
 pub(crate) fn words(chunk: u32) -> usize {
     if chunk + 1 == CHUNKS { LAST_WORDS } else { WORDS }
 }
 
-/// What contributor `c` has in a chunk.
+/// Returns the values of contributor `c` in a chunk.
 pub(crate) fn values(contributor: u16, chunk: u32, issue: Issue) -> Vec<u64> {
     let Issue { contribution, draft } = issue;
     let salt = u64::from(contributor) << 40 | u64::from(chunk) << 8 | draft << 60;
@@ -51,11 +53,11 @@ fn bytes(values: &[u64]) -> Vec<u8> {
     values.iter().flat_map(|value| value.to_le_bytes()).collect()
 }
 
-/// How contributions are cut, and where the second of two stretches begins.
+/// The layout of contributions, and the chunk at which the second of two shards begins.
 struct Cut;
 const PARTED: u32 = 9;
 
-impl Geometry for Cut {
+impl ChunkLayout for Cut {
     fn chunk_count(&self) -> u32 {
         CHUNKS
     }
@@ -73,7 +75,7 @@ struct Adder {
     sums: Accumulators,
 }
 
-impl Summer for Adder {
+impl Accumulator for Adder {
     fn check(&mut self, _: Range<u32>, _: &[u8]) -> Result<(), Refusal> {
         Ok(())
     }
@@ -95,7 +97,7 @@ impl Summer for Adder {
     }
 }
 
-/// Admits whoever says hello.
+/// Admits every client.
 pub(crate) struct Integers {
     incarnation: u32,
     sums: Accumulators,
@@ -121,16 +123,16 @@ impl Job for Integers {
         let (sums, round) = (self.sums.clone(), (self.incarnation, round));
         let zeros = (0..CHUNKS).map(|chunk| vec![0; words(chunk)]).collect();
         sums.lock().unwrap().insert(round, zeros);
-        let charter = vec![round.1 as u8, joined.len() as u8];
-        let stretches = [0..PARTED, PARTED..CHUNKS].map(|chunks| {
-            let summer = Box::new(Adder { round, sums: sums.clone() });
-            Stretch { chunks, summer }
+        let terms = vec![round.1 as u8, joined.len() as u8];
+        let shards = [0..PARTED, PARTED..CHUNKS].map(|chunks| {
+            let accumulator = Box::new(Adder { round, sums: sums.clone() });
+            Shard { chunks, accumulator }
         });
-        Ok(Opened { charter, geometry: Box::new(Cut), stretches: stretches.into() })
+        Ok(Opened { terms, layout: Box::new(Cut), shards: shards.into() })
     }
 }
 
-/// What a client's owner knows.
+/// The state of a client's owner.
 pub(crate) struct Client {
     pub node: Option<Contributor>,
     pub number: u16,
@@ -161,32 +163,33 @@ pub(crate) struct World {
     /// Machines that are suspended: nothing reaches them, and nothing happens there.
     pub asleep: BTreeSet<IpAddr>,
     pub ledger: Ledger,
-    /// Clients push up to so many chunks in one datagram.
+    /// The most chunks that clients push in one datagram.
     pub most_packed: u32,
-    /// Each of their engines sends from up to so many sockets.
+    /// The most sockets that each of their pipelines sends from.
     pub most_paths: u16,
-    /// Processes have up to so many engines.
-    pub most_engines: u16,
+    /// The most pipelines of a process.
+    pub most_pipelines: u16,
     incarnations: u32,
     /// All processes of nodes that may take part.
     processes: BTreeSet<Peer>,
-    /// Until when the open round must close, and the closed one be finished; by the aggregator's clock.
+    /// The times at which the open round must close, and the closed one be finished; by the
+    /// aggregator's clock.
     deadlines: [Option<Time>; 2],
 }
 
 pub(crate) const SERVER: ([u8; 4], u16) = ([10, 0, 0, 9], 7700);
 
-/// The aggregator's node.
+/// Returns the aggregator's node.
 pub(crate) fn server() -> Identity {
     Identity::from_secret(&[200; 32]).unwrap()
 }
 
-/// The node of client `number`.
+/// Returns the node of client `number`.
 pub(crate) fn node(number: u16) -> Identity {
     Identity::from_secret(&[number as u8 + 1; 32]).unwrap()
 }
 
-/// The machine that client `number` runs on.
+/// Returns the machine that client `number` runs on.
 pub(crate) fn machine(number: u16) -> IpAddr {
     [10, 0, 1, number as u8].into()
 }
@@ -232,7 +235,7 @@ impl World {
             ledger: Ledger::of(settings.min_clients),
             most_packed: 4,
             most_paths: 3,
-            most_engines: 2,
+            most_pipelines: 2,
             incarnations: 0,
             processes: BTreeSet::new(),
             settings,
@@ -242,7 +245,7 @@ impl World {
 
     pub(crate) fn start_aggregator(&mut self) {
         let endpoint = self.config(server());
-        let ports = (1..endpoint.engines).map(|engine| at(SERVER.into(), engine).port());
+        let ports = (1..endpoint.pipelines).map(|pipeline| at(SERVER.into(), pipeline).port());
         self.settings.endpoint = Config { ports: ports.collect(), ..endpoint };
         let incarnation = self.settings.endpoint.incarnation.get();
         let job = Integers::new(incarnation, self.ledger.accumulators.clone());
@@ -265,7 +268,7 @@ impl World {
     ) {
         let allowed = self.settings.nodes.contains_key(&identity.id());
         let mut endpoint = self.config(identity);
-        // Of one process few, of the next many.
+        // Few for one process, many for the next.
         endpoint.paths =
             1 + (self.seed as u16).wrapping_add(self.incarnations as u16) % self.most_paths;
         if allowed {
@@ -308,13 +311,13 @@ impl World {
     fn config(&mut self, identity: Identity) -> Config {
         self.incarnations += 1;
         let mixed = (self.seed as u32).wrapping_mul(77) ^ self.incarnations << 24 | 1;
-        // Of one process few, of the next many.
-        let engines =
-            1 + (self.seed as u16).wrapping_add(self.incarnations as u16) % self.most_engines;
-        Config { engines, ..process(identity, mixed) }
+        // Few for one process, many for the next.
+        let pipelines =
+            1 + (self.seed as u16).wrapping_add(self.incarnations as u16) % self.most_pipelines;
+        Config { pipelines, ..process(identity, mixed) }
     }
 
-    /// Runs until `done` or for `span`; whether it was done.
+    /// Runs until `done` or for `span`; returns whether it was done.
     pub(crate) fn run(&mut self, span: Duration, done: impl Fn(&Self) -> bool) -> bool {
         let until = self.network.now() + span;
         while !done(self) {
@@ -325,7 +328,7 @@ impl World {
         true
     }
 
-    /// One step of the network, what everyone's owner does about it, and all that must hold after it.
+    /// Takes one step of the network, does the work of all owners, and checks all that must hold.
     pub(crate) fn step(&mut self, until: Time) -> bool {
         let mut nodes: Vec<(SocketAddr, &mut dyn Node)> = Vec::new();
         if let Some(aggregator) = &mut self.aggregator {
@@ -358,7 +361,7 @@ impl World {
         let incarnation = aggregator.endpoint().incarnation();
         while let Some(event) = aggregator.poll_event() {
             if !matches!(event, AggregatorEvent::Settled { .. }) {
-                self.ledger.tell(&event);
+                self.ledger.print(&event);
             }
             match &event {
                 AggregatorEvent::Opened { .. } => {
@@ -378,7 +381,7 @@ impl World {
         }
     }
 
-    /// Lets a suspended machine go on. What was due meanwhile is due now.
+    /// Lets a suspended machine continue. Timers that were due meanwhile are due now.
     pub(crate) fn wake(&mut self, machine: IpAddr) {
         self.asleep.remove(&machine);
         let server = SocketAddr::from(SERVER);
@@ -388,12 +391,13 @@ impl World {
         }
     }
 
-    /// Whether no round is open.
+    /// Returns whether no round is open.
     pub(crate) fn is_between_rounds(&self) -> bool {
         self.deadlines[0].is_none()
     }
 
-    /// Nobody holds more than it may, nor anything of a stranger's; and rounds end.
+    /// Checks that nobody holds more than it may, nor anything of a stranger's; and that rounds
+    /// end.
     fn check(&self) {
         if let Some(aggregator) = &self.aggregator {
             let known = |peer: &Peer| self.processes.contains(peer);
@@ -413,7 +417,7 @@ impl World {
         }
     }
 
-    /// Everyone's chunks are in every sum that a client holds.
+    /// Checks that everyone's chunks are in every sum that a client holds.
     pub(crate) fn check_complete(&self) {
         let everyone: Vec<u16> = (0..self.settings.clients).collect();
         for client in &self.clients {
@@ -434,14 +438,14 @@ impl Drop for World {
     }
 }
 
-/// All that an endpoint holds is of peers that it may know, and bounded (PROTOCOL §9).
+/// Checks that all that an endpoint holds is of peers that it may know, and bounded (PROTOCOL §9).
 fn check_endpoint(endpoint: &Endpoint, known: impl Fn(&Peer) -> bool) {
-    let load = endpoint.census();
+    let load = endpoint.usage();
     assert!(endpoint.peers().all(|peer| known(&peer)), "a stranger made state");
     let within = load.links <= MAX_PEERS
         && load.sessions <= 4 * load.links
         && load.held_bytes <= DEFAULT_HELD_BYTES
-        && load.greetings <= MAX_GREETINGS
+        && load.handshakes <= MAX_HANDSHAKE_DATAGRAMS
         && load.events <= MAX_EVENTS;
     assert!(within, "beyond a bound: {load:?}");
 }
@@ -456,22 +460,23 @@ impl Client {
         node.join(now, [contribution; 16], b"hello".to_vec(), resume).unwrap();
     }
 
-    /// From here on it says something else under the same name, also where it has said something.
+    /// From here on issues other bytes under the same name, and again for those that it issued
+    /// already.
     pub(crate) fn equivocate(&mut self) {
         self.issue.draft += 1;
         self.next = 0;
     }
 
-    /// Takes note of what happened, and pushes what there is room for.
+    /// Notes its events, and pushes as many chunks as there is room for.
     fn turn(&mut self, now: Time, ledger: &mut Ledger) {
         let Some(mut node) = self.node.take() else { return };
         while let Some(event) = node.poll_event() {
             if !matches!(event, ContributorEvent::Sum { .. } | ContributorEvent::Counted { .. }) {
-                ledger.tell((self.number, &event));
+                ledger.print((self.number, &event));
             }
             match event {
                 ContributorEvent::Opened(opening) => {
-                    let layout = Layout { chunks: CHUNKS, sum_bytes: 8 * WORDS };
+                    let layout = SumLayout { chunks: CHUNKS, sum_bytes: 8 * WORDS };
                     node.accept(now, layout).unwrap();
                     self.opening = Some(opening);
                     self.next = 0;
@@ -519,7 +524,7 @@ impl Client {
         self.node = Some(node);
     }
 
-    /// The round it is in: its aggregator's incarnation, and its number.
+    /// Returns the round it is in: its aggregator's incarnation, and its number.
     fn round(&self) -> (u32, u32) {
         let opening = self.opening.as_ref().unwrap();
         (opening.incarnation, opening.round)
@@ -541,7 +546,7 @@ impl Client {
         }
     }
 
-    /// An end tells the truth about the sums.
+    /// Checks that an END matches the sums.
     fn check_end(&self, end: &End) {
         assert_eq!(end.closed as usize, self.sums.len());
         assert_eq!(end.closed + end.withheld, CHUNKS);
@@ -555,13 +560,13 @@ impl Client {
         self.next
     }
 
-    /// Whether all that it pushed is known to count.
+    /// Returns whether all that it pushed is known to count.
     pub(crate) fn is_counted(&self) -> bool {
         self.counted.len() == self.next.div_ceil(self.pack) as usize
     }
 }
 
-/// Faults of every mixture, up to 30 % of loss.
+/// Draws faults of every mixture, up to 30 % of loss.
 fn faults(seed: u64) -> Faults {
     Faults {
         loss: (seed * 37 % 301) as u32,

@@ -1,8 +1,8 @@
-//! What a first message must show before anyone works for it (PROTOCOL §8.1).
+//! Proofs that a first message must carry before it is worked for (PROTOCOL §8.1).
 //!
-//! The first MAC shows that its sender knows the responder's key: without it there is silence. Under load
-//! the responder asks for a second one, under a cookie that only whoever receives at the sender's
-//! address can have; it keeps no state for that.
+//! The first MAC proves that its sender knows the responder's key: without it there is silence.
+//! Under load the responder asks for a second one, under a cookie, which proves that the sender
+//! receives at its address; the responder keeps no state for that.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -22,14 +22,14 @@ use super::NodeId;
 
 /// Bytes of a MAC of a handshake.
 pub(super) const MAC_BYTES: usize = 16;
-/// How long a cookie is good for; it is taken for as long again.
+/// The span in which a cookie is handed out; it is accepted for one span more.
 pub const COOKIE_SPAN: Duration = Duration::from_secs(60);
 /// HELLOs a second that are answered without a cookie.
 pub const HELLO_RATE: u32 = 256;
 
 /// HELLOs a second from one address that are worked for under load.
 pub const PROVEN_RATE: u32 = 16;
-/// Addresses that this is counted of; more are not worked for within the second.
+/// Addresses counted in a second; HELLOs from further ones are not worked for.
 const PROVEN_ADDRESSES: usize = 1024;
 
 const NONCE_BYTES: usize = 12;
@@ -51,7 +51,7 @@ fn cookie_key(node: NodeId) -> Result<LessSafeKey, NicError> {
     Ok(LessSafeKey::new(key))
 }
 
-/// What shows a responder under load that we receive at our address.
+/// A responder's proof, under load, that we receive at our address.
 pub(in crate::proto) struct Cookie(Zeroizing<[u8; 32]>);
 
 impl Cookie {
@@ -78,28 +78,28 @@ impl Cookie {
     }
 }
 
-/// What becomes of a HELLO.
+/// The decision about a HELLO.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::proto) enum Admission {
     /// It is worked for.
     Welcome,
-    /// Its sender must show first that it receives at its address.
+    /// Its sender must first prove that it receives at its address.
     Ask,
     /// There were too many from that address.
     Enough,
 }
 
-/// A responder's door.
+/// A responder's filter of first messages.
 pub(in crate::proto) struct Gate {
     node: NodeId,
     mac_key: [u8; 32],
-    /// What cookies are made of: the secret of this span and that of the one before.
+    /// Secrets that cookies are derived from: of this span and of the one before.
     secrets: [Zeroizing<[u8; 32]>; 2],
     renewed: Time,
-    /// HELLOs in the second that began then.
+    /// The beginning of the second in which HELLOs are counted.
     second: Time,
     hellos: u32,
-    /// And of those that showed a cookie, how many from each address.
+    /// HELLOs with a cookie in that second, for each address.
     proven: BTreeMap<IpAddr, u32>,
 }
 
@@ -118,7 +118,7 @@ impl Gate {
         gate
     }
 
-    /// Whether the sender of a first message knows our key.
+    /// Returns whether the sender of a first message knows our key.
     pub(in crate::proto) fn knows_us(&self, bytes: &[u8]) -> bool {
         let Some((rest, _)) = bytes.split_last_chunk::<MAC_BYTES>() else { return false };
         rest.split_last_chunk::<MAC_BYTES>().is_some_and(|(said, mac)| {
@@ -126,7 +126,7 @@ impl Gate {
         })
     }
 
-    /// Whether to work for a HELLO: always, but under load only if it shows a cookie.
+    /// Decides whether to work for a HELLO: always, but under load only if it carries a cookie.
     pub(in crate::proto) fn admits(
         &mut self,
         now: Time,
@@ -161,7 +161,7 @@ impl Gate {
         if *count <= PROVEN_RATE { Admission::Welcome } else { Admission::Enough }
     }
 
-    /// Appends a cookie for whoever sent that HELLO.
+    /// Appends a cookie for the sender of that HELLO.
     pub(in crate::proto) fn answer(
         &mut self,
         from: SocketAddr,
@@ -187,7 +187,7 @@ impl Gate {
     }
 
     fn renew(&mut self, now: Time, rng: &mut ChaCha20Rng) {
-        // Once for every span that is over: a secret that nobody asked for ages as well.
+        // Once for every span that is over: an unused secret expires as well.
         let spans = now.since(self.renewed).as_secs() / COOKIE_SPAN.as_secs();
         for _ in 0..spans.min(2) {
             self.secrets.swap(0, 1);

@@ -1,7 +1,7 @@
 //! The handshake: Noise IK, two datagrams (PROTOCOL §8.2).
 //!
-//! The initiator knows the responder's key beforehand, the responder learns the initiator's from the first
-//! datagram. Each says which process it is and by which index it wants to be named.
+//! The initiator knows the responder's key beforehand, the responder learns the initiator's from
+//! the first datagram. Each names its process, and the index that datagrams to it shall carry.
 
 use aws_lc_rs::agreement::{PrivateKey, UnparsedPublicKey, X25519, agree};
 use aws_lc_rs::constant_time::verify_slices_are_equal;
@@ -15,26 +15,29 @@ use zeroize::Zeroizing;
 
 use crate::NicError;
 use crate::proto::datagram::{Kind, PREFIX_BYTES, prefix, read_prefix};
-use crate::proto::shared::MAX_ENGINES;
+use crate::proto::shared::MAX_PIPELINES;
 
 use super::cookie::{Cookie, MAC_BYTES, mac_key, mac_of};
 use super::{Identity, NodeId, Session, Suite};
 
 const PATTERN: &str = "Noise_IK_25519_ChaChaPoly_BLAKE2s";
-/// Of a HELLO's payload: incarnation (4), number (4), suite (1), sockets (1), engines (1), zero (1).
-const HELLO_SAID: usize = 12;
-/// Of a WELCOME's payload: incarnation (4), index (4), ports of the engines from the second on (2 each).
-const WELCOME_SAID: usize = 8 + 2 * (MAX_ENGINES as usize - 1);
+/// Bytes of a HELLO's payload: incarnation (4), number (4), suite (1), sockets (1), pipelines (1),
+/// zero (1).
+const HELLO_PAYLOAD: usize = 12;
+/// Bytes of a WELCOME's payload: incarnation (4), index (4), ports of the pipelines from the second
+/// on (2 each).
+const WELCOME_PAYLOAD: usize = 8 + 2 * (MAX_PIPELINES as usize - 1);
 const TAG_BYTES: usize = 16;
 const KEY_BYTES: usize = 32;
-const HELLO_NOISE: usize = KEY_BYTES + KEY_BYTES + TAG_BYTES + HELLO_SAID + TAG_BYTES;
-const WELCOME_NOISE: usize = KEY_BYTES + WELCOME_SAID + TAG_BYTES;
+const HELLO_NOISE: usize = KEY_BYTES + KEY_BYTES + TAG_BYTES + HELLO_PAYLOAD + TAG_BYTES;
+const WELCOME_NOISE: usize = KEY_BYTES + WELCOME_PAYLOAD + TAG_BYTES;
 /// Bytes of a HELLO: prefix, Noise message, two MACs.
 pub(in crate::proto) const HELLO_BYTES: usize = PREFIX_BYTES + HELLO_NOISE + 2 * MAC_BYTES;
-/// Bytes of a WELCOME: prefix, Noise message, one MAC. Less than a HELLO: nobody is amplified.
+/// Bytes of a WELCOME: prefix, Noise message, one MAC. Fewer than a HELLO's, so that nothing is
+/// amplified.
 const WELCOME_BYTES: usize = PREFIX_BYTES + WELCOME_NOISE + MAC_BYTES;
 
-/// Randomness of one handshake.
+/// The randomness of one handshake.
 struct Seeded(ChaCha20Rng);
 
 impl Random for Seeded {
@@ -44,7 +47,7 @@ impl Random for Seeded {
     }
 }
 
-/// An X25519 key pair that leaves nothing behind.
+/// An X25519 key pair, erased when dropped.
 #[derive(Default)]
 struct Pair {
     secret: Zeroizing<[u8; KEY_BYTES]>,
@@ -91,7 +94,7 @@ impl Dh for Pair {
     }
 }
 
-/// The state machine reads no randomness but its own seed's: so one seed makes one simulated world.
+/// Draws randomness from its own seed alone: so one seed makes one simulated world.
 struct Resolver(Zeroizing<[u8; 32]>);
 
 impl CryptoResolver for Resolver {
@@ -124,19 +127,20 @@ fn build<'b>(
         .map_err(|_| NicError::Handshake)
 }
 
-/// Whether an index of 24 bits leaves its lowest ones to the lane.
+/// Returns whether an index fits 24 bits and leaves its lowest ones to the channel.
 fn is_index(index: u32) -> bool {
-    index < 1 << 24 && index.is_multiple_of(MAX_ENGINES.into())
+    index < 1 << 24 && index.is_multiple_of(MAX_PIPELINES.into())
 }
 
 fn word(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes(std::array::from_fn(|byte| bytes[at + byte]))
 }
 
-/// What a finished handshake makes: a session for every lane.
+/// The result of a handshake: a session for every channel.
 pub(in crate::proto) struct Secrets {
     suite: Suite,
-    /// Of the first lane's session: ours, and the peer's. Those of other lanes follow.
+    /// Indices of the first channel's session: ours, and the peer's. Those of other channels
+    /// follow.
     local: u32,
     remote: u32,
     send: Zeroizing<[u8; 32]>,
@@ -156,15 +160,15 @@ impl Secrets {
         Self { suite, local, remote, send, receive }
     }
 
-    /// The session of a lane, under keys of its own.
-    pub(in crate::proto) fn lane(&self, lane: u16) -> Session {
+    /// Derives the session of a channel, under keys of its own.
+    pub(in crate::proto) fn channel(&self, channel: u16) -> Session {
         let secret = |of: &[u8; 32]| {
             let mut material = Zeroizing::new([0; 34]);
             material[..32].copy_from_slice(of);
-            material[32..].copy_from_slice(&lane.to_le_bytes());
+            material[32..].copy_from_slice(&channel.to_le_bytes());
             Zeroizing::new(blake3::derive_key("ciphergram 3 lane", &*material))
         };
-        let indices = [self.local, self.remote].map(|index| index + u32::from(lane));
+        let indices = [self.local, self.remote].map(|index| index + u32::from(channel));
         let (send, receive) = (secret(&self.send), secret(&self.receive));
         Session::new(self.suite, indices, [&send, &receive])
     }
@@ -179,18 +183,18 @@ pub(in crate::proto) struct Initiator {
     mac: [u8; MAC_BYTES],
 }
 
-/// What an initiator says of itself.
-pub(in crate::proto) struct Terms {
+/// The parameters that an initiator declares.
+pub(in crate::proto) struct TransportParameters {
     pub(in crate::proto) suite: Suite,
-    /// Sockets that each of its engines sends from.
+    /// Sockets that each of its pipelines sends from.
     pub(in crate::proto) sockets: u16,
-    pub(in crate::proto) engines: u16,
+    pub(in crate::proto) pipelines: u16,
 }
 
-/// What the responder said.
+/// The responder's parameters, and the secrets.
 pub(in crate::proto) struct Welcome {
     pub(in crate::proto) incarnation: u32,
-    /// Where its engines listen, from the second on.
+    /// The ports of its pipelines from the second on.
     pub(in crate::proto) ports: Vec<u16>,
     pub(in crate::proto) secrets: Secrets,
 }
@@ -201,7 +205,7 @@ impl Initiator {
         (identity, incarnation, number): (&Identity, u32, u32),
         node: NodeId,
         index: u32,
-        terms: &Terms,
+        parameters: &TransportParameters,
         cookie: Option<&Cookie>,
         rng: &mut ChaCha20Rng,
         out: &mut Vec<u8>,
@@ -211,27 +215,31 @@ impl Initiator {
         let builder = build(identity, &out[start..], rng)?;
         let builder = builder.remote_public_key(&node.0).map_err(|_| NicError::Handshake)?;
         let mut noise = builder.build_initiator().map_err(|_| NicError::Handshake)?;
-        let mut said = [0; HELLO_SAID];
-        said[..4].copy_from_slice(&incarnation.to_le_bytes());
-        said[4..8].copy_from_slice(&number.to_le_bytes());
-        // No more of either than fit a byte.
-        said[8..11].copy_from_slice(&[terms.suite as u8, terms.sockets as u8, terms.engines as u8]);
+        let mut payload = [0; HELLO_PAYLOAD];
+        payload[..4].copy_from_slice(&incarnation.to_le_bytes());
+        payload[4..8].copy_from_slice(&number.to_le_bytes());
+        // Either number fits a byte.
+        payload[8..11].copy_from_slice(&[
+            parameters.suite as u8,
+            parameters.sockets as u8,
+            parameters.pipelines as u8,
+        ]);
         let mut message = [0; HELLO_NOISE];
-        noise.write_message(&said, &mut message).map_err(|_| NicError::Handshake)?;
+        noise.write_message(&payload, &mut message).map_err(|_| NicError::Handshake)?;
         out.extend_from_slice(&message);
         let mac = mac_of(&mac_key(node), &out[start..]);
         out.extend_from_slice(&mac);
         let proof = cookie.map_or([0; MAC_BYTES], |cookie| cookie.prove(&out[start..]));
         out.extend_from_slice(&proof);
-        Ok(Self { noise, index, suite: terms.suite, mac })
+        Ok(Self { noise, index, suite: parameters.suite, mac })
     }
 
-    /// What a cookie for this handshake is bound to.
+    /// Returns the MAC that a cookie for this handshake is bound to.
     pub(in crate::proto) fn mac(&self) -> &[u8] {
         &self.mac
     }
 
-    /// Takes the answer. One that is forged leaves the handshake as it was.
+    /// Takes the answer. A forged one leaves the handshake as it was.
     pub(in crate::proto) fn welcome(
         &mut self,
         identity: &Identity,
@@ -244,30 +252,30 @@ impl Initiator {
         }
         let expected = mac_of(&mac_key(identity.id()), said_bytes);
         verify_slices_are_equal(&expected, mac).map_err(|_| NicError::Handshake)?;
-        let mut said = [0; WELCOME_SAID];
+        let mut payload = [0; WELCOME_PAYLOAD];
         let message = &said_bytes[PREFIX_BYTES..];
-        self.noise.read_message(message, &mut said).map_err(|_| NicError::Handshake)?;
-        let (incarnation, remote) = (word(&said, 0), word(&said, 4));
+        self.noise.read_message(message, &mut payload).map_err(|_| NicError::Handshake)?;
+        let (incarnation, remote) = (word(&payload, 0), word(&payload, 4));
         if incarnation == 0 || !is_index(remote) {
             return Err(NicError::Handshake);
         }
-        let ports = said[8..].chunks_exact(2).map(|port| u16::from_le_bytes([port[0], port[1]]));
+        let ports = payload[8..].chunks_exact(2).map(|port| u16::from_le_bytes([port[0], port[1]]));
         let ports = ports.take_while(|port| *port != 0).collect();
         let secrets = Secrets::new(&mut self.noise, self.suite, [self.index, remote], true);
         Ok(Welcome { incarnation, ports, secrets })
     }
 }
 
-/// A HELLO that opened: who says it.
+/// A HELLO that was opened, and its sender.
 pub(in crate::proto) struct Hello {
     noise: HandshakeState,
     pub(in crate::proto) node: NodeId,
     pub(in crate::proto) incarnation: u32,
-    /// How many HELLOs the process had said, this one included.
+    /// HELLOs that the process had sent, this one included.
     pub(in crate::proto) number: u32,
-    /// How many sockets each of its engines sends from.
+    /// Sockets that each of its pipelines sends from.
     pub(in crate::proto) sockets: u16,
-    pub(in crate::proto) engines: u16,
+    pub(in crate::proto) pipelines: u16,
     suite: Suite,
     remote: u32,
 }
@@ -285,24 +293,24 @@ impl Hello {
         let (_, remote) = read_prefix(bytes)?;
         let builder = build(identity, &bytes[..PREFIX_BYTES], rng)?;
         let mut noise = builder.build_responder().map_err(|_| NicError::Handshake)?;
-        let mut said = [0; HELLO_SAID];
+        let mut payload = [0; HELLO_PAYLOAD];
         let message = &bytes[PREFIX_BYTES..PREFIX_BYTES + HELLO_NOISE];
-        noise.read_message(message, &mut said).map_err(|_| NicError::Handshake)?;
+        noise.read_message(message, &mut payload).map_err(|_| NicError::Handshake)?;
         let node = noise.get_remote_static().and_then(|key| key.try_into().ok());
         let node = NodeId(node.ok_or(NicError::Handshake)?);
-        let suite = Suite::from_code(said[8]).ok_or(NicError::Handshake)?;
-        let (incarnation, number) = (word(&said, 0), word(&said, 4));
-        let [sockets, engines] = [said[9], said[10]].map(u16::from);
-        let engines_fit = (1..=MAX_ENGINES).contains(&engines);
-        if incarnation == 0 || number == 0 || sockets == 0 || !engines_fit || !is_index(remote) {
+        let suite = Suite::from_code(payload[8]).ok_or(NicError::Handshake)?;
+        let (incarnation, number) = (word(&payload, 0), word(&payload, 4));
+        let [sockets, pipelines] = [payload[9], payload[10]].map(u16::from);
+        let pipelines_fit = (1..=MAX_PIPELINES).contains(&pipelines);
+        if incarnation == 0 || number == 0 || sockets == 0 || !pipelines_fit || !is_index(remote) {
             return Err(NicError::Handshake);
         }
-        Ok(Self { noise, node, incarnation, number, sockets, engines, suite, remote })
+        Ok(Self { noise, node, incarnation, number, sockets, pipelines, suite, remote })
     }
 
-    /// Answers it, as the process `incarnation`, which wants to be named by `index` and whose engines from
-    /// the second on listen at `ports`. The sessions are not confirmed: only a datagram sealed under one shows that
-    /// its peer is there.
+    /// Answers it as the process `incarnation`, with `index` for datagrams to it, and `ports` of
+    /// its pipelines from the second on. The sessions are not confirmed: only a datagram sealed
+    /// under one shows that its peer is there.
     pub(in crate::proto) fn accept(
         mut self,
         incarnation: u32,
@@ -312,14 +320,14 @@ impl Hello {
     ) -> Result<Secrets, NicError> {
         let start = out.len();
         out.extend_from_slice(&prefix(Kind::Welcome, self.remote));
-        let mut said = [0; WELCOME_SAID];
-        said[..4].copy_from_slice(&incarnation.to_le_bytes());
-        said[4..8].copy_from_slice(&index.to_le_bytes());
-        for (place, port) in said[8..].chunks_exact_mut(2).zip(ports) {
+        let mut payload = [0; WELCOME_PAYLOAD];
+        payload[..4].copy_from_slice(&incarnation.to_le_bytes());
+        payload[4..8].copy_from_slice(&index.to_le_bytes());
+        for (place, port) in payload[8..].chunks_exact_mut(2).zip(ports) {
             place.copy_from_slice(&port.to_le_bytes());
         }
         let mut message = [0; WELCOME_NOISE];
-        self.noise.write_message(&said, &mut message).map_err(|_| NicError::Handshake)?;
+        self.noise.write_message(&payload, &mut message).map_err(|_| NicError::Handshake)?;
         out.extend_from_slice(&message);
         let mac = mac_of(&mac_key(self.node), &out[start..]);
         out.extend_from_slice(&mac);
@@ -351,9 +359,10 @@ mod tests {
     fn hello(from: &mut End, to: &End, cookie: Option<&Cookie>) -> (Initiator, Vec<u8>) {
         let mut bytes = vec![];
         let (me, to) = ((&from.identity, 11, 1), to.identity.id());
-        let terms = Terms { suite: Suite::Aes256Gcm, sockets: 16, engines: 3 };
+        let parameters = TransportParameters { suite: Suite::Aes256Gcm, sockets: 16, pipelines: 3 };
         let rng = &mut from.rng;
-        let initiator = Initiator::hello(me, to, 0x50, &terms, cookie, rng, &mut bytes).unwrap();
+        let initiator =
+            Initiator::hello(me, to, 0x50, &parameters, cookie, rng, &mut bytes).unwrap();
         (initiator, bytes)
     }
 
@@ -366,7 +375,7 @@ mod tests {
         assert!(!Gate::new(one.identity.id(), &mut one.rng).knows_us(&bytes), "not our key");
         let opened = Hello::open(&two.identity, &bytes, &mut two.rng).unwrap();
         assert_eq!((opened.node, opened.incarnation), (one.identity.id(), 11));
-        assert_eq!((opened.sockets, opened.engines), (16, 3));
+        assert_eq!((opened.sockets, opened.pipelines), (16, 3));
         let mut answer = vec![];
         let theirs = opened.accept(22, 0x60, &[700, 65535], &mut answer).unwrap();
         assert!(answer.len() < bytes.len());
@@ -378,18 +387,22 @@ mod tests {
         let welcome = initiator.welcome(&one.identity, &answer).unwrap();
         assert_eq!((welcome.incarnation, &welcome.ports[..]), (22, &[700, 65535][..]));
         let header = Header { opcode: Opcode::Ack, ..Header::default() };
-        for lane in 0..3 {
-            let (mut ours, mut theirs) = (welcome.secrets.lane(lane), theirs.lane(lane));
+        for channel in 0..3 {
+            let (mut ours, mut theirs) =
+                (welcome.secrets.channel(channel), theirs.channel(channel));
             assert_eq!(
                 (ours.local(), theirs.local()),
-                (0x50 + u32::from(lane), 0x60 + u32::from(lane))
+                (0x50 + u32::from(channel), 0x60 + u32::from(channel))
             );
             let mut bytes = vec![];
             ours.seal(header, b"there", &mut bytes).unwrap();
             let (mut same, mut other) = (bytes.clone(), bytes.clone());
             assert!(matches!(theirs.open(&mut bytes), Ok(Opened::Whole(_, b"there"))));
             assert!(ours.open(&mut same).is_err(), "the other direction's key");
-            assert!(welcome.secrets.lane(lane + 1).open(&mut other).is_err(), "another lane's key");
+            assert!(
+                welcome.secrets.channel(channel + 1).open(&mut other).is_err(),
+                "another channel's key"
+            );
             bytes.clear();
             theirs.seal(header, b"back", &mut bytes).unwrap();
             assert!(matches!(ours.open(&mut bytes), Ok(Opened::Whole(_, b"back"))));
@@ -405,11 +418,11 @@ mod tests {
             let mut bad = bytes.clone();
             bad[at] ^= 1;
             assert!(!gate.knows_us(&bad), "byte {at}");
-            // Whoever knows the key, but not the secret, can make the MAC right.
-            let said = bad.len() - 2 * MAC_BYTES;
-            let mac = mac_of(&mac_key(two.identity.id()), &bad[..said]);
-            bad[said..said + MAC_BYTES].copy_from_slice(&mac);
-            assert!(at >= said || Hello::open(&two.identity, &bad, &mut two.rng).is_err());
+            // A forger who knows the public key, but not the secret, can make the MAC right.
+            let end = bad.len() - 2 * MAC_BYTES;
+            let mac = mac_of(&mac_key(two.identity.id()), &bad[..end]);
+            bad[end..end + MAC_BYTES].copy_from_slice(&mac);
+            assert!(at >= end || Hello::open(&two.identity, &bad, &mut two.rng).is_err());
         }
     }
 

@@ -1,4 +1,4 @@
-//! Static keys: what a node is known by.
+//! Static keys, the names of nodes.
 
 use std::fmt;
 use std::str::FromStr;
@@ -34,7 +34,7 @@ impl FromStr for NodeId {
     }
 }
 
-/// A node's static key pair. Has no `Debug`: the secret half is nobody's to see.
+/// A node's static key pair. Has no `Debug`: the secret half must not be printed.
 #[derive(Clone)]
 pub struct Identity {
     secret: Zeroizing<[u8; 32]>,
@@ -42,7 +42,7 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// The identity whose secret is these 32 bytes, which must be random.
+    /// Makes the identity of these 32 secret bytes, which must be random.
     ///
     /// # Errors
     ///
@@ -54,19 +54,19 @@ impl Identity {
         Ok(Self { secret: Zeroizing::new(*secret), id })
     }
 
-    /// What others know it by.
+    /// Returns the public key, which names the node.
     #[must_use]
     pub fn id(&self) -> NodeId {
         self.id
     }
 
-    /// The secret as text, for a file that only its owner can read.
+    /// Returns the secret as text, for a file that only its owner can read.
     #[must_use]
     pub fn to_text(&self) -> Zeroizing<String> {
         Zeroizing::new(BASE64.encode(*self.secret))
     }
 
-    /// Reads what [`to_text`](Self::to_text) made.
+    /// Reads the text of [`to_text`](Self::to_text).
     ///
     /// # Errors
     ///

@@ -1,8 +1,8 @@
 //! The keys of one session: sealing and opening datagrams (PROTOCOL §8.3).
 //!
-//! A datagram's packet number is its nonce, and no number is used twice. The key of a direction belongs
-//! to an *epoch*, whose lowest byte the security-parameter index names; each epoch's key is derived
-//! from the one before, which is then forgotten.
+//! A datagram's packet number is its nonce, and no number is used twice. The key of a direction
+//! belongs to an *epoch*, whose lowest byte the security-parameter index names; each epoch's key is
+//! derived from the one before, which is then forgotten.
 
 use aws_lc_rs::aead::{
     AES_256_GCM, Aad, Algorithm, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey,
@@ -13,11 +13,11 @@ use zeroize::Zeroizing;
 use crate::NicError;
 use crate::proto::datagram::{HEADER_BYTES, HEADER_TAG_BYTES, Header, TAG_BYTES, TAGGED_BYTES};
 
-/// Packets sealed under one key; then the next epoch begins. AES-GCM keeps its margin of 2^-60 up to
-/// 2^23 datagrams of the largest size (RFC 9001, appendix B).
+/// Packets sealed under one key; then the next epoch begins. AES-GCM keeps its margin of 2^-60 up
+/// to 2^23 datagrams of the largest size (RFC 9001, appendix B).
 pub const ROTATE_PACKETS: u64 = 1 << 22;
 
-/// What seals datagrams.
+/// The cipher that seals datagrams.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Suite {
@@ -41,7 +41,7 @@ impl Suite {
     }
 }
 
-/// What a nonce is for: the same packet number serves the payload and the header's own tag.
+/// The purpose of a nonce: the same packet number serves the payload and the header's own tag.
 #[derive(Clone, Copy)]
 #[repr(u32)]
 enum Purpose {
@@ -56,7 +56,7 @@ fn nonce(purpose: Purpose, packet: u64) -> Nonce {
     Nonce::assume_unique_for_key(bytes)
 }
 
-/// What a key is made of, 32 bytes. A key ready for use takes some 600: it is made when it is needed.
+/// A key's 32 bytes. A key ready for use takes some 600: it is made when it is needed.
 type Secret = Zeroizing<[u8; 32]>;
 
 fn ready(suite: Suite, key: &Secret) -> Result<LessSafeKey, NicError> {
@@ -75,7 +75,7 @@ fn header_tag(
     Ok(std::array::from_fn(|byte| tag.as_ref()[byte]))
 }
 
-/// What one epoch's key and the next epoch grow from.
+/// The secret from which one epoch's key and the next epoch are derived.
 struct Epoch {
     number: u64,
     secret: Secret,
@@ -107,29 +107,29 @@ impl Epoch {
 
 /// A datagram that passed its tag.
 pub(in crate::proto) enum Opened<'a> {
-    /// All of it.
+    /// A whole datagram.
     Whole(Header, &'a [u8]),
-    /// Its header: someone on the way cut the payload off.
+    /// A header whose payload was cut off on the way.
     Trimmed(Header),
 }
 
-/// What two processes share after a handshake.
+/// The keys and packet numbers that two processes share after a handshake.
 pub(in crate::proto) struct Session {
     suite: Suite,
-    /// What the peer puts into datagrams for us, above the epoch's byte.
+    /// The index in datagrams to us, above the epoch's byte.
     local: u32,
-    /// What we put into datagrams for it.
+    /// The index in datagrams to the peer.
     remote: u32,
     send: Epoch,
     next_packet: u64,
-    /// The newest epoch that arrived. The one after it may as well.
+    /// The newest epoch that arrived. The one after it is accepted as well.
     receive: Epoch,
-    /// And the one before, if there was one: its number and its key.
+    /// The epoch before, if there was one: its number and its key.
     before: Option<Box<(u64, Secret)>>,
 }
 
 impl Session {
-    /// A session over two secrets of the handshake.
+    /// Makes a session of two secrets of the handshake.
     pub(super) fn new(
         suite: Suite,
         [local, remote]: [u32; 2],
@@ -139,22 +139,22 @@ impl Session {
         Self { suite, local, remote, send, next_packet: 0, receive, before: None }
     }
 
-    /// Keeps no more than it must until the next datagram, in either direction.
+    /// Drops keys that can be remade, until the next datagram in either direction.
     pub(in crate::proto) fn shrink(&mut self) {
         (self.send.key, self.receive.key) = (None, None);
     }
 
-    /// The index that names this session in datagrams to us.
+    /// Returns the index that names this session in datagrams to us.
     pub(in crate::proto) fn local(&self) -> u32 {
         self.local
     }
 
-    /// The number that the next datagram will have.
+    /// Returns the number of the next datagram.
     pub(in crate::proto) fn next_packet(&self) -> u64 {
         self.next_packet
     }
 
-    /// Appends a sealed datagram; index and packet number are this session's to fill in.
+    /// Appends a sealed datagram; the session fills in index and packet number.
     pub(in crate::proto) fn seal(
         &mut self,
         mut header: Header,
@@ -216,7 +216,7 @@ impl Session {
         let aad = Aad::from(head.as_slice());
         let payload = key.open_in_place(nonce, aad, body).map_err(|_| NicError::Tag)?;
         if let Some(next) = next {
-            // The peer has gone on.
+            // The peer has begun the next epoch.
             let before = std::mem::replace(&mut self.receive, next);
             self.before = Some(Box::new((before.number, before.key_secret())));
         }
@@ -259,7 +259,7 @@ mod tests {
                 let Ok(Opened::Whole(found, body)) = two.open(&mut bytes) else { panic!("not opened") };
                 prop_assert_eq!(body, &payload[..]);
                 prop_assert_eq!(found, Header { spi: 22 << 8, packet: 0, ..header });
-                // Nobody else's, and not its own.
+                // A session opens neither another's datagrams nor its own.
                 let mut again = sealed(&mut one, header, &payload);
                 prop_assert!(one.open(&mut again).is_err());
             }

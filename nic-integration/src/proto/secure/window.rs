@@ -1,16 +1,16 @@
-//! Which packets of a session came, against replays; and which are committed, which acknowledgements say.
+//! Sets of packets of a session: those that came, against replays; and those committed, for ACKs.
 
-/// Packets behind the newest one that are remembered; a sender never has packets further apart in
-/// flight, and what is older is dropped as a replay (PROTOCOL §3.2).
+/// Packets behind the newest one that are remembered. A sender never has packets further apart in
+/// flight, and an older one is dropped as a replay (PROTOCOL §3.2).
 pub const WINDOW_PACKETS: u64 = 64 * WORDS as u64;
-/// Words of the window that an acknowledgement tells: so many acknowledgements in a row may be lost
-/// as packets fit before a sender misses what they said.
+/// Words of the window in an ACK: a sender misses nothing while fewer packets than they hold come
+/// between two of its ACKs.
 pub const ACK_WORDS: usize = 16;
 
 const WORDS: usize = 64;
 
-/// One bit a packet, for the newest [`WINDOW_PACKETS`], or for fewer while there have been no more since
-/// the session began or last [shrank](Self::shrink).
+/// A set of packets, one bit each, of the newest [`WINDOW_PACKETS`], or of fewer while there have
+/// been no more since the session began or last [shrank](Self::shrink).
 #[derive(Clone, Debug)]
 pub(in crate::proto) struct Window {
     /// One more than the newest packet; 0 before the first.
@@ -24,42 +24,43 @@ impl Window {
         Self { end: 0, words: vec![0] }
     }
 
-    /// Forgets what came long ago, as when it is passed over: if any of it is under way yet, it is lost.
+    /// Forgets all but the newest word, as if it had been passed over: a packet of it that is still
+    /// under way is lost.
     pub(in crate::proto) fn shrink(&mut self) {
         self.words.drain(..self.words.len() - 1);
         self.words.shrink_to_fit();
     }
 
-    /// The newest word.
+    /// Returns the newest word's number.
     fn newest(&self) -> u64 {
         self.end.saturating_sub(1) / 64
     }
 
-    /// The place of a word, if it is remembered or newer than all.
+    /// Returns the place of a word, if it is remembered or newer than all.
     fn place(&self, word: u64) -> Option<usize> {
         (word + self.words.len() as u64).checked_sub(self.newest() + 1).map(|place| place as usize)
     }
 
-    /// Whether a packet is recent enough to tell whether it came before.
+    /// Returns whether a packet is recent enough that the set knows whether it came.
     pub(in crate::proto) fn remembers(&self, packet: u64) -> bool {
         self.place(packet / 64).is_some()
     }
 
-    /// Whether a packet is newer than all before.
+    /// Returns whether a packet is newer than all before.
     pub(in crate::proto) fn is_newest(&self, packet: u64) -> bool {
         self.end <= packet
     }
 
-    /// Whether a packet that is [remembered](Self::remembers) was set.
+    /// Returns whether a packet that is [remembered](Self::remembers) is in the set.
     pub(in crate::proto) fn has(&self, packet: u64) -> bool {
         let word = self.place(packet / 64).and_then(|place| self.words.get(place));
         word.is_some_and(|word| word >> (packet % 64) & 1 == 1)
     }
 
-    /// Notes a packet.
+    /// Adds a packet.
     pub(in crate::proto) fn set(&mut self, packet: u64) {
         let word = packet / 64;
-        // Words that are passed over are forgotten with all that lies as long ago.
+        // Words that are passed over push out words as old.
         for _ in 0..word.saturating_sub(self.newest()).min(WORDS as u64) {
             if self.words.len() == WORDS {
                 self.words.remove(0);
@@ -72,7 +73,7 @@ impl Window {
         }
     }
 
-    /// The newest words, oldest first, and the packet that the first of them begins with.
+    /// Returns the first packet of the newest words, and the words, oldest first.
     pub(in crate::proto) fn recent(&self) -> (u64, impl Iterator<Item = u64>) {
         let count = self.words.len().min(ACK_WORDS);
         let words = self.words[self.words.len() - count..].iter();
@@ -99,14 +100,14 @@ mod tests {
         };
         assert!((15 * 64..1000).all(|packet| kept(&window, packet)));
         assert_eq!(window.recent().0, 15 * 64);
-        // It grows again with what comes, and never back.
+        // It grows again with new packets, and never back.
         window.set(4000);
         assert!(!window.remembers(15 * 64 - 1) && kept(&window, 999));
         assert!(!window.has(3999) && window.has(4000));
     }
 
     proptest! {
-        /// Beside a set of all packets.
+        /// Compares it with a set of all packets.
         #[test]
         fn it_remembers_what_is_recent(steps in proptest::collection::vec((0u64..9000, prop::bool::weighted(0.03)), 1..400)) {
             let (mut window, mut all, mut newest) = (Window::new(), BTreeSet::new(), 0u64);

@@ -1,40 +1,38 @@
-//! The engine's receiving side: from bytes to committed regions and answers (PROTOCOL §2.3, §5).
-
-use std::sync::PoisonError;
+//! A pipeline's receiving side: from bytes to committed regions and answers (PROTOCOL §2.3, §5).
 
 use crate::proto::ack::{Ack, Notice, Refusal};
 use crate::proto::datagram::{Header, Kind, Opcode, read_prefix};
-use crate::proto::endpoint::MAX_EVENTS;
 use crate::proto::event::{Event, Peer};
+use crate::proto::lock::{lock, read};
 use crate::proto::path::Origin;
 use crate::proto::receiver::{Incoming, Partial, Receiver};
 use crate::proto::region::Region;
 use crate::proto::secure::{Opened, Session};
-use crate::proto::shared::{LaneId, Shared, lock};
+use crate::proto::shared::{ChannelId, MAX_EVENTS, Shared};
 use crate::proto::sum::SumRefused;
 use crate::proto::time::Time;
 
-use super::{Engine, Unsettled};
+use super::{PendingSums, Pipeline};
 
-/// What became of a datagram.
+/// The outcome of a datagram.
 enum Outcome {
-    /// Answer with this.
+    /// It is answered with this.
     Answer(Result<(), Refusal>),
     /// It was answered before.
     Repeated(Result<(), Refusal>),
-    /// It will be answered when what it belongs to is settled.
+    /// It will be answered when the pending SUMs are added.
     Later,
-    /// Older than what is remembered: say nothing.
+    /// Older than the window: it is not answered.
     Old,
-    /// No memory for it now: say nothing, it will come again.
+    /// No memory for it now: it is not answered, and will come again.
     Full,
 }
 
-impl Engine {
-    /// Takes what arrived from the wire, and opens it in place. Anything may arrive; what no session
+impl Pipeline {
+    /// Takes a datagram from the wire, and opens it in place. Anything may arrive; what no session
     /// vouches for is counted, and has no other effect. Handshakes are the endpoint's.
     pub fn handle_datagram(&mut self, now: Time, from: impl Into<Origin>, bytes: &mut [u8]) {
-        self.heed();
+        self.drain_commands();
         match read_prefix(bytes) {
             Ok((Kind::Sealed(_), spi)) => self.on_sealed(now, from.into(), spi >> 8, bytes),
             Ok(_) | Err(_) => self.stats.malformed += 1,
@@ -46,14 +44,14 @@ impl Engine {
             self.stats.malformed += 1;
             return;
         };
-        let Some(lane) = self.lanes.get_mut(&id) else { return };
+        let Some(channel) = self.channels.get_mut(&id) else { return };
         let is = |session: Option<&Session>| session.is_some_and(|s| s.local() == index);
-        let current = is(lane.session.as_ref());
-        let offered = is(lane.offered.as_deref().map(|offer| &offer.session));
+        let current = is(channel.session.as_ref());
+        let offered = is(channel.offered.as_deref().map(|offer| &offer.session));
         let session = match (current, offered) {
-            (true, _) => lane.session.as_mut(),
-            (_, true) => lane.offered.as_deref_mut().map(|offer| &mut offer.session),
-            _ => lane.former.as_deref_mut(),
+            (true, _) => channel.session.as_mut(),
+            (_, true) => channel.offered.as_deref_mut().map(|offer| &mut offer.session),
+            _ => channel.former.as_deref_mut(),
         };
         let opened = session.filter(|session| session.local() == index);
         let Some(Ok(opened)) = opened.map(|session| session.open(bytes)) else {
@@ -64,15 +62,15 @@ impl Engine {
             Opened::Trimmed(header) => {
                 self.stats.trimmed += 1;
                 if current && header.opcode != Opcode::Ack {
-                    lane.on_trimmed(header.packet);
+                    channel.on_trimmed(header.packet);
                 }
             }
             Opened::Whole(..) if !current && !offered => {
                 self.stats.duplicates += 1;
-                lane.answer_again();
+                channel.answer_again();
             }
             Opened::Whole(header, payload) => {
-                if offered && let Some(offer) = lane.offered.take() {
+                if offered && let Some(offer) = channel.offered.take() {
                     if !self.begin(id, *offer) {
                         self.stats.malformed += 1;
                         return;
@@ -86,21 +84,28 @@ impl Engine {
         self.schedule(id);
     }
 
-    /// A datagram of a peer that is who it says.
-    fn on_opened(&mut self, now: Time, from: Origin, id: LaneId, header: &Header, payload: &[u8]) {
-        let Some(lane) = self.lanes.get_mut(&id) else { return };
-        if !lane.admits(header.packet, header.opcode != Opcode::Ack) {
+    /// Processes a datagram that a session vouches for.
+    fn on_opened(
+        &mut self,
+        now: Time,
+        from: Origin,
+        id: ChannelId,
+        header: &Header,
+        payload: &[u8],
+    ) {
+        let Some(channel) = self.channels.get_mut(&id) else { return };
+        if !channel.admits(header.packet, header.opcode != Opcode::Ack) {
             self.stats.duplicates += 1;
             return;
         }
-        lane.hear(now, from.route, header.packet);
+        channel.on_received(now, from.route, header.packet);
         if from.congested {
             self.stats.congested += 1;
-            lane.on_congested();
+            channel.on_congested();
         }
         let outcome = match header.opcode {
             Opcode::Ack => {
-                lane.note(header.packet);
+                channel.note(header.packet);
                 match Ack::parse(payload) {
                     Ok(ack) => self.on_ack(now, id, &ack),
                     Err(_) => self.stats.malformed += 1,
@@ -111,73 +116,73 @@ impl Engine {
             Opcode::Sum => self.on_sum((id, header.packet), header, payload),
             Opcode::Write | Opcode::WriteImm => {
                 let immediate = (header.opcode == Opcode::WriteImm).then_some(header.immediate);
-                let mut inbox = lock(&lane.mail.inbox);
-                let (peer, events) = (lane.peer, &mut self.events);
+                let mut inbox = lock(&channel.messages.inbox);
+                let (peer, events) = (channel.peer, &mut self.events);
                 place(&self.shared, &mut inbox, peer, header, immediate, payload, events)
             }
         };
-        self.shared.tell(self.number, self.events.drain(..));
-        let Some(lane) = self.lanes.get_mut(&id) else { return };
+        self.shared.report(self.number, self.events.drain(..));
+        let Some(channel) = self.channels.get_mut(&id) else { return };
         match outcome {
             Outcome::Answer(status) | Outcome::Repeated(status) => {
                 self.stats.refused += u64::from(status.is_err());
-                lane.answer(header.packet, status.err().map(Notice::Refused));
+                channel.answer(header.packet, status.err().map(Notice::Refused));
             }
-            Outcome::Later => lane.note(header.packet),
+            Outcome::Later => channel.note(header.packet),
             Outcome::Old | Outcome::Full => {}
         }
         self.stats.duplicates += u64::from(matches!(outcome, Outcome::Repeated(_) | Outcome::Old));
         self.stats.overrun += u64::from(matches!(outcome, Outcome::Full));
     }
 
-    fn on_ack(&mut self, now: Time, id: LaneId, ack: &Ack<'_>) {
-        let Some(lane) = self.lanes.get_mut(&id) else { return };
-        let mut outbox = lock(&lane.mail.outbox);
-        lane.sender.on_ack(now, ack, lane.peer, &mut outbox, &mut self.events);
-        let idle = outbox.rouse() & !(1 << id.lane);
+    fn on_ack(&mut self, now: Time, id: ChannelId, ack: &Ack<'_>) {
+        let Some(channel) = self.channels.get_mut(&id) else { return };
+        let mut outbox = lock(&channel.messages.outbox);
+        channel.sender.on_ack(now, ack, channel.peer, &mut outbox, &mut self.events);
+        let idle = outbox.take_wakeups() & !(1 << id.channel);
         drop(outbox);
-        self.stats.paths_rested += lane.sender.paths.take_rested();
-        self.shared.tell(self.number, self.events.drain(..));
-        self.wake(id.link, idle);
+        self.stats.paths_rested += channel.sender.paths.take_rested();
+        self.shared.report(self.number, self.events.drain(..));
+        self.wake_channels(id.link, idle);
     }
 
-    fn on_sum(&mut self, asker: (LaneId, u64), header: &Header, payload: &[u8]) -> Outcome {
+    fn on_sum(&mut self, reply_to: (ChannelId, u64), header: &Header, payload: &[u8]) -> Outcome {
         let rkey = header.rkey;
-        let waits = self.unsettled.region.as_ref().is_some_and(|(other, _)| *other == rkey);
-        if !waits || self.unsettled.batch.is_full(payload.len()) {
-            self.settle();
+        let waits = self.pending.region.as_ref().is_some_and(|(other, _)| *other == rkey);
+        if !waits || self.pending.batch.is_full(payload.len()) {
+            self.add_pending();
             match self.shared.sum_region(rkey) {
-                Ok(region) => self.unsettled.region = Some((rkey, region)),
+                Ok(region) => self.pending.region = Some((rkey, region)),
                 Err(refusal) => return Outcome::Answer(Err(refusal)),
             }
         }
-        let Unsettled { region: Some((_, region)), batch, .. } = &mut self.unsettled else {
+        let PendingSums { region: Some((_, region)), batch, .. } = &mut self.pending else {
             return Outcome::Answer(Err(Refusal::UnknownRkey));
         };
-        let Some(lane) = self.lanes.get(&asker.0) else { return Outcome::Old };
-        match region.accept(lane.peer, asker, header, payload, batch) {
+        let Some(channel) = self.channels.get(&reply_to.0) else { return Outcome::Old };
+        match region.accept(channel.peer, reply_to, header, payload, batch) {
             Ok(()) => Outcome::Later,
             Err(SumRefused { refusal, .. }) => Outcome::Answer(Err(refusal)),
         }
     }
 
-    /// Adds the datagrams that wait to be added together, and answers them. Nobody is told anything
-    /// before.
-    pub(in crate::proto) fn settle(&mut self) {
-        let Some((rkey, region)) = self.unsettled.region.take() else { return };
-        let Unsettled { batch, closed, .. } = &mut self.unsettled;
-        let (lanes, answering, stats) = (&mut self.lanes, &mut self.answering, &mut self.stats);
+    /// Adds the pending SUMs, and answers them; nothing about them is reported earlier.
+    pub(in crate::proto) fn add_pending(&mut self) {
+        let Some((rkey, region)) = self.pending.region.take() else { return };
+        let PendingSums { batch, closed, .. } = &mut self.pending;
+        let (channels, answering, stats) =
+            (&mut self.channels, &mut self.answering, &mut self.stats);
         let events = &mut self.events;
-        region.settle(batch, closed, |((id, packet), contributor, became)| {
-            if let Some(lane) = lanes.get_mut(&id) {
-                let refused = became.as_ref().err().map(|refused| refused.refusal);
+        region.add_batch(batch, closed, |((id, packet), contributor, outcome)| {
+            if let Some(channel) = channels.get_mut(&id) {
+                let refused = outcome.as_ref().err().map(|refused| refused.refusal);
                 stats.refused += u64::from(refused.is_some());
-                lane.answer(packet, refused.map(Notice::Refused));
-                if !std::mem::replace(&mut lane.answering, true) {
+                channel.answer(packet, refused.map(Notice::Refused));
+                if !std::mem::replace(&mut channel.answering, true) {
                     answering.push_back(id);
                 }
             }
-            match became {
+            match outcome {
                 Ok(added) => stats.duplicates += u64::from(added == 0),
                 Err(SumRefused { refusal: Refusal::Equivocation, chunk }) => {
                     events.push(Event::Equivocation { rkey, contributor, chunk });
@@ -186,7 +191,7 @@ impl Engine {
             }
         });
         events.extend(closed.drain(..).map(|chunk| Event::ChunkClosed { rkey, chunk }));
-        self.shared.tell(self.number, self.events.drain(..));
+        self.shared.report(self.number, self.events.drain(..));
     }
 }
 
@@ -216,7 +221,7 @@ fn place(
         shared.release(inbox.set(header.message, Incoming::Refused(refusal)));
         Outcome::Answer(Err(refusal))
     };
-    let regions = shared.regions.read().unwrap_or_else(PoisonError::into_inner);
+    let regions = read(&shared.regions);
     let Some(region) = regions.get(&header.rkey) else {
         return refuse(inbox, Refusal::UnknownRkey);
     };

@@ -1,20 +1,20 @@
-//! What an endpoint holds, counted: for metrics, and for tests that it stays within bounds.
+//! Counts of all that an endpoint holds: for metrics, and for tests that it stays within bounds.
 
 use crate::proto::secure::NodeId;
 
 use super::Endpoint;
 
-/// So much of each that an endpoint holds.
+/// Numbers of all that an endpoint holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Census {
-    /// Processes that something is remembered of.
+pub struct Usage {
+    /// Processes that have state here.
     pub links: usize,
-    /// Of those: processes that said HELLO and nothing since.
+    /// Of those: processes that have sent a HELLO and nothing since.
     pub unconfirmed: usize,
-    /// Indices of handshakes under way, and of sessions of first lanes.
+    /// Indices of handshakes under way, and of sessions of first channels.
     pub sessions: usize,
     /// Datagrams of handshakes that wait to be sent.
-    pub greetings: usize,
+    pub handshakes: usize,
     /// Events that wait to be polled.
     pub events: usize,
     /// Inbox bytes under assembly, or waiting to be polled.
@@ -22,21 +22,21 @@ pub struct Census {
 }
 
 impl Endpoint {
-    /// What is held now.
+    /// Counts all that is held now.
     #[must_use]
-    pub fn census(&self) -> Census {
+    pub fn usage(&self) -> Usage {
         let waits = self.links.values().filter(|link| link.is_unconfirmed());
-        Census {
+        Usage {
             links: self.links.len(),
             unconfirmed: waits.count(),
             sessions: self.session_count(),
-            greetings: self.greetings.len(),
+            handshakes: self.handshakes.len(),
             events: self.shared.event_count(),
             held_bytes: self.shared.held(),
         }
     }
 
-    /// How many processes of a node something is remembered of.
+    /// Counts the processes of a node that have state here.
     #[must_use]
     pub fn links_to(&self, node: NodeId) -> usize {
         self.links.values().filter(|link| link.peer.node == node).count()

@@ -1,23 +1,23 @@
-//! Several engines at either end, driven on one thread: messages are spread over all lanes, what one loses
-//! another sends again, and everything is committed once.
+//! Several pipelines at either end, driven on one thread: messages are spread over all channels,
+//! what one channel loses another sends again, and everything is committed once.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
 
-#[path = "support/ways.rs"]
-mod ways;
+#[path = "support/multipath.rs"]
+mod multipath;
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
 use ciphergram_nic::NicError;
-use ciphergram_nic::proto::{Bell, Cause, Config, Endpoint, Event, MAX_ENGINES, Peer};
+use ciphergram_nic::proto::{Cause, Config, Endpoint, Event, MAX_PIPELINES, Peer};
 use ciphergram_nic::sim::Faults;
 
-use ways::{MEMORY, QUICK, Ways, World, identity, node};
+use multipath::{End, MEMORY, QUICK, World, identity, node};
 
 fn world(faults: Faults, [one, two]: [u16; 2]) -> World {
-    World::new([Ways::new(1, 11, 1, 1, one), Ways::new(2, 22, 1, 1, two)], faults)
+    World::new([End::new(1, 11, 1, 1, one), End::new(2, 22, 1, 1, two)], faults)
 }
 
 fn peer(end: u8) -> Peer {
@@ -37,33 +37,33 @@ const ROUGH: Faults = Faults {
 };
 
 #[test]
-fn messages_are_spread_over_all_lanes_both_ways() {
-    for engines in [[1, 1], [1, 3], [3, 1], [2, 3], [4, 4]] {
-        let mut world = world(QUICK, engines);
+fn messages_are_spread_over_all_channels_both_ways() {
+    for pipelines in [[1, 1], [1, 3], [3, 1], [2, 3], [4, 4]] {
+        let mut world = world(QUICK, pipelines);
         world.write_and_check(800_000);
-        let [one, two] = engines;
-        assert_eq!(world.ends[0].counts().len(), usize::from(one), "{engines:?}");
-        assert_eq!(world.ends[1].came.len(), usize::from(two), "{engines:?}");
+        let [one, two] = pipelines;
+        assert_eq!(world.ends[0].counts().len(), usize::from(one), "{pipelines:?}");
+        assert_eq!(world.ends[1].came.len(), usize::from(two), "{pipelines:?}");
         let (least, most) = (world.ends[0].counts(), world.ends[0].counts());
         let [least, most] = [least.values().min().unwrap(), most.values().max().unwrap()];
-        // Lanes are dealt to engines as evenly as they can be: three to two are not.
-        assert!(3 * least > *most, "{engines:?}: {:?}", world.ends[0].counts());
+        // Channels are dealt to pipelines as evenly as they can be: three to two are not.
+        assert!(3 * least > *most, "{pipelines:?}: {:?}", world.ends[0].counts());
         world.ends[0].came.clear();
         world.write(1, peer(1), 800_000);
         world.until_completed(1, 1);
-        assert_eq!(world.ends[1].counts().len(), usize::from(two), "{engines:?}");
-        assert_eq!(world.ends[0].came.len(), usize::from(one), "{engines:?}");
+        assert_eq!(world.ends[1].counts().len(), usize::from(two), "{pipelines:?}");
+        assert_eq!(world.ends[0].came.len(), usize::from(one), "{pipelines:?}");
     }
 }
 
 #[test]
-fn rough_lanes_lose_nothing_and_count_every_immediate_once() {
-    for engines in [[2, 2], [1, 4], [3, 2]] {
-        let mut world = world(ROUGH, engines);
+fn rough_channels_lose_nothing_and_count_every_immediate_once() {
+    for pipelines in [[2, 2], [1, 4], [3, 2]] {
+        let mut world = world(ROUGH, pipelines);
         for _ in 0..20 {
             world.write_and_check(200_000);
         }
-        assert_eq!(world.ends[1].endpoint.immediates(MEMORY), Ok(20), "{engines:?}");
+        assert_eq!(world.ends[1].endpoint.immediates(MEMORY), Ok(20), "{pipelines:?}");
         // Many messages at once, each of one datagram.
         let now = world.network.now();
         let data: Arc<[u8]> = vec![7; 100].into();
@@ -72,16 +72,16 @@ fn rough_lanes_lose_nothing_and_count_every_immediate_once() {
             let sent = world.ends[0].endpoint.write(now, to, MEMORY, 0, data.clone(), Some(1));
             sent.unwrap();
         }
-        let (_, told) = world.until_completed(0, 500);
+        let (_, events) = world.until_completed(0, 500);
         world.idle(Duration::from_secs(1));
         let rest = std::iter::from_fn(|| world.ends[1].endpoint.poll_event()).count();
-        assert_eq!(told.len() + rest, 500, "{engines:?}");
-        assert_eq!(world.ends[1].endpoint.immediates(MEMORY), Ok(520), "{engines:?}");
+        assert_eq!(events.len() + rest, 500, "{pipelines:?}");
+        assert_eq!(world.ends[1].endpoint.immediates(MEMORY), Ok(520), "{pipelines:?}");
     }
 }
 
 #[test]
-fn what_a_dead_lane_has_in_flight_goes_by_another_and_the_lane_is_used_again() {
+fn what_a_dead_channel_has_in_flight_goes_by_another_and_the_channel_is_used_again() {
     for via in [0, 1] {
         let mut world = world(QUICK, [2, 2]);
         world.write_and_check(800_000);
@@ -102,7 +102,7 @@ fn what_a_dead_lane_has_in_flight_goes_by_another_and_the_lane_is_used_again() {
 }
 
 #[test]
-fn a_lane_that_lags_is_left_alone_until_it_does_not() {
+fn a_channel_that_lags_is_left_alone_until_it_does_not() {
     let mut world = world(QUICK, [2, 2]);
     world.write_and_check(800_000);
     world.ends[0].slow.insert(1, Duration::from_millis(60));
@@ -116,7 +116,7 @@ fn a_lane_that_lags_is_left_alone_until_it_does_not() {
 }
 
 #[test]
-fn an_engine_that_cannot_be_reached_from_the_first_is_done_without() {
+fn a_pipeline_that_cannot_be_reached_from_the_first_is_done_without() {
     for via in [1, 2] {
         let mut world = world(QUICK, [3, 3]);
         world.ends[1].dead.insert(via);
@@ -127,36 +127,36 @@ fn an_engine_that_cannot_be_reached_from_the_first_is_done_without() {
 }
 
 #[test]
-fn all_lanes_silent_is_a_silent_peer() {
+fn all_channels_silent_is_a_silent_peer() {
     let mut world = world(QUICK, [3, 2]);
     world.write_and_check(100_000);
     world.ends[0].dead.extend([0, 1, 2]);
     world.write(0, Peer::of(node(2)), 400_000);
     world.idle(Duration::from_secs(15));
-    let told: Vec<_> = std::iter::from_fn(|| world.ends[0].endpoint.poll_event()).collect();
+    let events: Vec<_> = std::iter::from_fn(|| world.ends[0].endpoint.poll_event()).collect();
     let silent = Event::Unreachable { peer: peer(2), cause: Cause::Silence };
-    assert_eq!(told, [silent]);
+    assert_eq!(events, [silent]);
     world.ends[0].dead.clear();
     world.write_and_check(400_000);
 }
 
 #[test]
-fn a_peer_that_comes_back_with_other_engines_is_another_peer() {
+fn a_peer_that_comes_back_with_other_pipelines_is_another_peer() {
     let mut world = world(QUICK, [2, 3]);
     world.write_and_check(100_000);
-    for engines in [1, 4, 2] {
+    for pipelines in [1, 4, 2] {
         world.write(0, Peer::of(node(2)), 400_000);
-        world.ends[1] = Ways::new(2, 100 + u32::from(engines), 1, 1, engines);
+        world.ends[1] = End::new(2, 100 + u32::from(pipelines), 1, 1, pipelines);
         world.idle(Duration::from_secs(3));
-        let told: Vec<_> = std::iter::from_fn(|| world.ends[0].endpoint.poll_event()).collect();
+        let events: Vec<_> = std::iter::from_fn(|| world.ends[0].endpoint.poll_event()).collect();
         assert!(
-            matches!(told[..], [Event::Unreachable { cause: Cause::Restarted, .. }]),
-            "{told:?}"
+            matches!(events[..], [Event::Unreachable { cause: Cause::Restarted, .. }]),
+            "{events:?}"
         );
         world.write_and_check(400_000);
     }
     // And so is one that contacts us.
-    let restarted = Ways::new(1, 99, 1, 1, 4);
+    let restarted = End::new(1, 99, 1, 1, 4);
     world.ends[0] = restarted;
     world.write_and_check(400_000);
 }
@@ -166,19 +166,19 @@ fn who_was_given_up_is_written_to_again() {
     let mut world = world(QUICK, [1, 1]);
     world.write_and_check(1000);
     world.ends[0].dead.insert(0);
-    // More than a window, to one that made contact: it is not asked for by a handshake.
+    // More than a window, to a peer that made contact: no handshake reaches it.
     world.write(1, peer(1), 900_000);
     world.idle(Duration::from_secs(15));
-    let told: Vec<_> = std::iter::from_fn(|| world.ends[1].endpoint.poll_event()).collect();
+    let events: Vec<_> = std::iter::from_fn(|| world.ends[1].endpoint.poll_event()).collect();
     let silent = Event::Unreachable { peer: peer(1), cause: Cause::Silence };
-    assert_eq!(told.last(), Some(&silent));
+    assert_eq!(events.last(), Some(&silent));
     world.ends[0].dead.clear();
     world.write(1, peer(1), 900_000);
     world.until_completed(1, 1);
 }
 
 #[test]
-fn a_lane_that_lags_is_used_again_when_the_quick_one_dies() {
+fn a_channel_that_lags_is_used_again_when_the_quick_one_dies() {
     let mut world = world(QUICK, [2, 2]);
     world.write_and_check(800_000);
     world.ends[0].slow.insert(1, Duration::from_millis(20));
@@ -192,20 +192,14 @@ fn a_lane_that_lags_is_used_again_when_the_quick_one_dies() {
     assert!(took < Duration::from_secs(4), "{took:?}");
 }
 
-struct Silent;
-
-impl Bell for Silent {
-    fn ring(&self, _: u16) {}
-}
-
 #[test]
-fn what_an_engine_that_ends_had_in_flight_goes_by_another() {
+fn what_a_pipeline_that_ends_had_in_flight_goes_by_another() {
     for end in [0, 1] {
         let mut world = world(QUICK, [3, 3]);
         world.write_and_check(800_000);
         world.write(0, Peer::of(node(2)), 800_000);
         world.idle(Duration::from_micros(60));
-        drop(world.ends[end].endpoint.detach(Arc::new(Silent)));
+        drop(world.ends[end].endpoint.detach(vec![]));
         let (took, _) = world.until_completed(0, 1);
         assert!(took < Duration::from_millis(200), "{end}: {took:?}");
         for _ in 0..20 {
@@ -217,16 +211,16 @@ fn what_an_engine_that_ends_had_in_flight_goes_by_another() {
 }
 
 #[test]
-fn engines_are_bounded_and_told_of() {
-    let config = |engines: u16, ports: u16, contacted: bool| {
+fn pipelines_and_their_ports_are_bounded() {
+    let config = |pipelines: u16, ports: u16, contacted: bool| {
         let one = Config::new(identity(1), NonZeroU32::MIN, [1; 32]);
         let allow = if contacted { [node(2)].into() } else { [].into() };
-        Endpoint::new(Config { engines, ports: (1..=ports).collect(), allow, ..one }).err()
+        Endpoint::new(Config { pipelines, ports: (1..=ports).collect(), allow, ..one }).err()
     };
-    for engines in [0, MAX_ENGINES + 1] {
-        let refused = NicError::Engines { engines, most: MAX_ENGINES };
-        assert_eq!(config(engines, 0, false), Some(refused));
+    for pipelines in [0, MAX_PIPELINES + 1] {
+        let refused = NicError::Pipelines { pipelines, most: MAX_PIPELINES };
+        assert_eq!(config(pipelines, 0, false), Some(refused));
     }
-    assert_eq!(config(3, 1, true), Some(NicError::Ports { engines: 3, ports: 1 }));
+    assert_eq!(config(3, 1, true), Some(NicError::Ports { pipelines: 3, ports: 1 }));
     assert_eq!((config(3, 2, true), config(3, 0, false)), (None, None));
 }

@@ -1,42 +1,44 @@
-//! What an engine keeps of one engine of a process it talks to: a session, packets answered, datagrams in flight.
+//! A pipeline's state towards one pipeline of a peer: a session, packets answered, datagrams in
+//! flight.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::ack::{MAX_ACK_NOTICES, Notice, append_ack};
 use super::event::Peer;
+use super::lock::lock;
 use super::path::Route;
 use super::secure::{Session, Window};
 use super::sender::Sender;
-use super::shared::{Mail, lock};
+use super::shared::Messages;
 use super::time::Time;
 
-/// Silence after which a peer that nothing is outstanding with keeps no more than it must: longer than
-/// anything is under way, [`MAX_PTO`](super::pace::MAX_PTO) included.
+/// Silence after which a peer to whom nothing is outstanding keeps no more than it must: longer
+/// than any datagram is under way, [`MAX_PTO`](super::pace::MAX_PTO) included.
 pub const QUIET_SPAN: Duration = Duration::from_millis(500);
 
-pub(super) struct Lane {
-    /// Whose the session is.
+pub(super) struct Channel {
+    /// The process at the other end of the session.
     pub(super) peer: Peer,
-    pub(super) mail: Arc<Mail>,
+    pub(super) messages: Arc<Messages>,
     pub(super) session: Option<Session>,
-    /// The session before: what arrives under it shows that the peer has not seen the present one.
+    /// The session before: a datagram under it shows that the peer has not seen the present one.
     pub(super) former: Option<Box<Session>>,
-    /// Made by a HELLO of the peer's, and not confirmed yet.
+    /// A session made by the peer's HELLO, and not confirmed yet.
     pub(super) offered: Option<Box<Offer>>,
     pub(super) sender: Sender,
     /// Packets that came.
     window: Window,
     /// Of those: committed.
     committed: Window,
-    /// None while there is none.
+    /// `None` instead of an empty list.
     notices: Option<Box<Notices>>,
-    /// How many packets came marked for congestion since the session began.
+    /// Packets that came marked for congestion since the session began.
     congested: u32,
     answer_due: bool,
-    /// Nothing ever came by it: its paths rest.
+    /// Nothing has ever come by it: its paths rest.
     unproven: bool,
-    /// Whether the engine already means to ask this lane for answers, and for messages.
+    /// The pipeline has already queued this channel for answers, and for messages.
     pub(super) answering: bool,
     pub(super) sending: bool,
 }
@@ -49,14 +51,14 @@ struct Notices(Vec<(u64, Notice)>);
 pub(super) struct Offer {
     pub(super) peer: Peer,
     pub(super) session: Session,
-    pub(super) mail: Arc<Mail>,
+    pub(super) messages: Arc<Messages>,
 }
 
-impl Lane {
-    pub(super) fn new(peer: Peer, mail: Arc<Mail>, sender: Sender) -> Self {
+impl Channel {
+    pub(super) fn new(peer: Peer, messages: Arc<Messages>, sender: Sender) -> Self {
         Self {
             peer,
-            mail,
+            messages,
             session: None,
             former: None,
             offered: None,
@@ -72,9 +74,9 @@ impl Lane {
         }
     }
 
-    /// Goes on under another session: packets are numbered anew, messages are not. An answer is due even
-    /// if there is nothing to tell: it shows the peer that the session is begun. Returns the session that
-    /// nobody needs any more.
+    /// Continues under another session: packets are numbered anew, messages are not. An answer is
+    /// due even if it is empty: it shows the peer that the session is begun. Returns the session
+    /// that is no longer needed.
     pub(super) fn renew(&mut self, offer: Offer) -> Option<Box<Session>> {
         let former = self.session.replace(offer.session).map(Box::new);
         let before = std::mem::replace(&mut self.former, former);
@@ -82,29 +84,30 @@ impl Lane {
         (self.notices, self.congested) = (None, 0);
         self.answer_due = true;
         self.peer = offer.peer;
-        self.sender.renumber(&mut lock(&self.mail.outbox));
+        self.sender.renumber(&mut lock(&self.messages.outbox));
         self.sender.forget_marks();
-        if !Arc::ptr_eq(&self.mail, &offer.mail) {
+        if !Arc::ptr_eq(&self.messages, &offer.messages) {
             self.sender.reset();
-            self.mail = offer.mail;
+            self.messages = offer.messages;
         }
         before
     }
 
-    /// Has others send what is in flight, and not wait for what is answered here.
-    pub(super) fn let_go(&mut self) {
-        let mut outbox = lock(&self.mail.outbox);
+    /// Leaves the datagrams in flight to other channels, and the waiting for their answers.
+    pub(super) fn hand_over(&mut self) {
+        let mut outbox = lock(&self.messages.outbox);
         self.sender.renumber(&mut outbox);
-        self.sender.hide(&mut outbox);
+        self.sender.retract_health(&mut outbox);
     }
 
-    /// Sends nothing but trials before something came.
-    pub(super) fn doubt(&mut self, now: Time) {
+    /// Sends nothing but trials until something comes.
+    pub(super) fn mark_unproven(&mut self, now: Time) {
         self.unproven = true;
         self.sender.paths.rest_all(now);
     }
 
-    /// Whether a packet is to be processed; one that came before is answered again, but an ACK never is.
+    /// Returns whether a packet is to be processed. One that came before is answered again, unless
+    /// it is an ACK.
     pub(super) fn admits(&mut self, packet: u64, asks: bool) -> bool {
         if !self.window.remembers(packet) {
             return false;
@@ -114,30 +117,30 @@ impl Lane {
         !repeated
     }
 
-    /// A packet of a peer that is who it says came from `from`; the address of one that was overtaken may
-    /// be old.
-    pub(super) fn hear(&mut self, now: Time, from: Route, packet: u64) {
-        self.mail.hear(now);
+    /// Notes a packet that a session vouches for, and where it came from. Of a packet that was
+    /// overtaken the address may be old.
+    pub(super) fn on_received(&mut self, now: Time, from: Route, packet: u64) {
+        self.messages.on_received(now);
         if std::mem::take(&mut self.unproven) {
-            self.sender.paths.wake_all();
+            self.sender.paths.resume_all();
         }
         if self.window.is_newest(packet) {
-            self.sender.paths.hear(now, from);
+            self.sender.paths.on_received(now, from);
         }
     }
 
-    /// A packet came that a queue on the way had marked.
+    /// Counts a packet that a queue on the path marked.
     pub(super) fn on_congested(&mut self) {
         self.congested = self.congested.wrapping_add(1);
     }
 
-    /// A packet that asks for no answer came.
+    /// Notes a packet that needs no answer, or none yet.
     pub(super) fn note(&mut self, packet: u64) {
         self.window.set(packet);
     }
 
-    /// A packet is committed, or refused with a notice. A notice that is lost leaves the packet
-    /// unanswered: its datagram comes again.
+    /// Notes the answer to a packet: committed, or refused with a notice. A notice that is lost
+    /// leaves the packet unanswered, and its datagram comes again.
     pub(super) fn answer(&mut self, packet: u64, refused: Option<Notice>) {
         self.window.set(packet);
         match refused {
@@ -147,7 +150,7 @@ impl Lane {
         self.answer_due = true;
     }
 
-    /// A packet came without its payload: it stays unanswered.
+    /// Queues a notice that a packet came without its payload. The packet stays unanswered.
     pub(super) fn on_trimmed(&mut self, packet: u64) {
         if self.window.remembers(packet) && !self.window.has(packet) {
             self.notify(packet, Notice::Trimmed);
@@ -155,12 +158,12 @@ impl Lane {
         }
     }
 
-    /// What arrives under the former session shows that an answer was lost.
+    /// Answers again, because a datagram under the former session shows that an answer was lost.
     pub(super) fn answer_again(&mut self) {
         self.answer_due = true;
     }
 
-    /// The oldest notices give way: a retransmission asks for them again.
+    /// Queues a notice. The oldest ones are dropped: a retransmission asks for them again.
     fn notify(&mut self, packet: u64, notice: Notice) {
         let Notices(notices) = &mut **self.notices.get_or_insert_default();
         if notices.len() == 4 * MAX_ACK_NOTICES {
@@ -180,16 +183,19 @@ impl Lane {
         }
         let notices = self.notices.as_deref_mut().map(|Notices(notices)| notices);
         let count = notices.as_ref().map_or(0, |notices| notices.len().min(MAX_ACK_NOTICES));
-        let told = notices.into_iter().flat_map(|notices| notices.drain(..count));
-        append_ack(self.committed.recent(), self.congested, told, payload);
+        let due = notices.into_iter().flat_map(|notices| notices.drain(..count));
+        append_ack(self.committed.recent(), self.congested, due, payload);
         self.notices.take_if(|notices| notices.0.is_empty());
         self.answer_due = self.notices.is_some();
         true
     }
 
-    /// Keeps no more than it must, if nothing is outstanding and nothing has come for a while.
+    /// Frees memory that can be remade, if nothing is outstanding and nothing has come for a while.
     pub(super) fn shrink(&mut self, now: Time) {
-        if !self.mail.is_idle() || self.answer_due || now.since(self.mail.heard()) < QUIET_SPAN {
+        if !self.messages.is_idle()
+            || self.answer_due
+            || now.since(self.messages.last_received()) < QUIET_SPAN
+        {
             return;
         }
         let sessions = self.session.iter_mut().chain(self.former.as_deref_mut());
@@ -197,7 +203,7 @@ impl Lane {
         self.window.shrink();
         self.committed.shrink();
         self.sender.shrink();
-        lock(&self.mail.outbox).shrink();
-        lock(&self.mail.inbox).shrink();
+        lock(&self.messages.outbox).shrink();
+        lock(&self.messages.inbox).shrink();
     }
 }

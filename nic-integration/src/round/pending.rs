@@ -14,17 +14,17 @@ pub(super) struct Joined {
     pub(super) contribution: ContributionId,
 }
 
-/// Those admitted to the next round.
+/// The next round: the clients admitted to it so far.
 #[derive(Default)]
-pub(super) struct Gathering {
+pub(super) struct PendingRound {
     joined: BTreeMap<u16, Joined>,
     hellos: BTreeMap<u16, Vec<u8>>,
-    /// Set by the first who joins: nobody is late before anybody came.
+    /// Set when the first client joins.
     deadline: Option<Time>,
 }
 
-impl Gathering {
-    /// The hellos of all but `contributor`.
+impl PendingRound {
+    /// Returns the hellos of all but `contributor`.
     pub(super) fn hellos_beside(&self, contributor: u16) -> BTreeMap<u16, Vec<u8>> {
         let mut hellos = self.hellos.clone();
         hellos.remove(&contributor);
@@ -35,12 +35,12 @@ impl Gathering {
         &self.hellos
     }
 
-    /// How many wait.
+    /// Returns the number of clients that wait.
     pub(super) fn count(&self) -> usize {
         self.joined.len()
     }
 
-    /// Whether this very client waits.
+    /// Returns whether this very client waits.
     pub(super) fn waits(&self, contributor: u16, joined: &Joined) -> bool {
         self.joined.get(&contributor) == Some(joined)
     }
@@ -58,14 +58,15 @@ impl Gathering {
         self.joined.insert(contributor, joined)
     }
 
-    /// Whether a round can open: everyone is there, or enough are and the deadline has passed.
+    /// Returns whether the round can open: every client is there, or enough are and the deadline
+    /// has passed.
     pub(super) fn is_ready(&self, now: Time, clients: u16, min_clients: u16) -> bool {
         let count = self.count();
         let late = self.deadline.is_some_and(|deadline| deadline <= now);
         count == usize::from(clients) || (late && count >= usize::from(min_clients))
     }
 
-    /// When [`is_ready`](Self::is_ready) may change by itself.
+    /// Returns when [`is_ready`](Self::is_ready) may change by itself.
     pub(super) fn next_timeout(&self, now: Time) -> Option<Time> {
         self.deadline.filter(|deadline| *deadline > now)
     }

@@ -39,7 +39,7 @@ pub(crate) fn addr(number: u8) -> SocketAddr {
 }
 
 /// An endpoint of which some sockets fail or are slow.
-pub(crate) struct Ways {
+pub(crate) struct End {
     pub endpoint: Endpoint,
     pub dead: BTreeSet<u16>,
     pub slow: BTreeMap<u16, Duration>,
@@ -50,14 +50,20 @@ pub(crate) struct Ways {
     pub came: BTreeMap<u16, usize>,
 }
 
-impl Ways {
-    pub(crate) fn new(number: u8, incarnation: u32, paths: u16, flows: u16, engines: u16) -> Self {
+impl End {
+    pub(crate) fn new(
+        number: u8,
+        incarnation: u32,
+        paths: u16,
+        flows: u16,
+        pipelines: u16,
+    ) -> Self {
         let seed = [incarnation as u8; 32];
         let config = Config::new(identity(number), NonZeroU32::new(incarnation).unwrap(), seed);
         let config = Config { allow: [1, 2].map(node).into(), paths, flows, spray: 1, ..config };
-        let engine = |number: u16| at(addr(1), number * config.sockets()).port();
-        let ports = (1..engines).map(engine).collect();
-        let mut endpoint = Endpoint::new(Config { engines, ports, ..config }).unwrap();
+        let pipeline = |number: u16| at(addr(1), number * config.sockets()).port();
+        let ports = (1..pipelines).map(pipeline).collect();
+        let mut endpoint = Endpoint::new(Config { pipelines, ports, ..config }).unwrap();
         endpoint.register_memory(MEMORY, 1 << 20, None).unwrap();
         if number == 1 {
             endpoint.contact(node(2), addr(2));
@@ -72,7 +78,7 @@ impl Ways {
     }
 }
 
-impl Node for Ways {
+impl Node for End {
     fn handle_datagram(&mut self, now: Time, from: Origin, bytes: &mut [u8]) {
         if !self.dead.contains(&from.route.via) {
             *self.came.entry(from.route.via).or_default() += 1;
@@ -112,15 +118,16 @@ impl Node for Ways {
 
 pub(crate) struct World {
     pub network: Network,
-    pub ends: [Ways; 2],
+    pub ends: [End; 2],
 }
 
 impl World {
-    pub(crate) fn new(ends: [Ways; 2], faults: Faults) -> Self {
+    pub(crate) fn new(ends: [End; 2], faults: Faults) -> Self {
         Self { network: Network::new(5, faults), ends }
     }
 
-    /// Runs until `end` was told of `count` completions; how long it took. Both ends' other events are kept.
+    /// Runs until `end` has had `count` completions; returns the time that took, and both ends'
+    /// other events.
     pub(crate) fn until_completed(&mut self, end: usize, count: usize) -> (Duration, Vec<Event>) {
         let (began, mut others, mut completed) = (self.network.now(), vec![], 0);
         let until = began + Duration::from_secs(60);
@@ -156,12 +163,12 @@ impl World {
         self.ends[from].left.clear();
     }
 
-    /// Writes a message with an immediate to the end that is contacted: its bytes are there, and its
-    /// immediate once.
+    /// Writes a message with an immediate to the contacted end, and checks that its bytes are
+    /// there, and its immediate once.
     pub(crate) fn write_and_check(&mut self, bytes: usize) -> Duration {
         self.write(0, Peer::of(node(2)), bytes);
-        let (took, told) = self.until_completed(0, 1);
-        assert!(matches!(told[..], [Event::Written { .. }]), "{told:?}");
+        let (took, events) = self.until_completed(0, 1);
+        assert!(matches!(events[..], [Event::Written { .. }]), "{events:?}");
         let memory = self.ends[1].endpoint.memory(MEMORY).unwrap();
         assert!((0..bytes).all(|at| memory[at] == (at * 31 + at / 251) as u8));
         took
@@ -169,7 +176,7 @@ impl World {
 }
 
 impl World {
-    /// A way is well again: some datagrams try it, and then its window grows as a new path's.
+    /// A path recovers: some datagrams try it, and then its window grows as a new one does.
     pub(crate) fn until_used_again(&mut self, via: u16) {
         let until = self.network.now() + 2 * MAX_REST_SPAN;
         while self.network.now() < until {

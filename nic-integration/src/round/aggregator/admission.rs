@@ -1,0 +1,116 @@
+//! Clients that join, come back, or ask whether they are still known (PROTOCOL §7.3, §7.7, §7.8).
+
+use crate::proto::{Peer, Time};
+use crate::round::Job;
+use crate::round::message::{Join, Kind, Probe, Refuse};
+use crate::round::open::{Round, Status};
+use crate::round::pending::Joined;
+
+use super::{Aggregator, AggregatorEvent};
+
+impl<J: Job> Aggregator<J> {
+    /// Answers a client that asks whether it is still known. The acknowledgement shows that this
+    /// incarnation lives. A client that was given up resumes; an unknown one is refused (PROTOCOL
+    /// §7.8).
+    pub(super) fn on_probe(&mut self, now: Time, peer: Peer, probe: Probe) {
+        let Probe { contributor, inbox, contribution } = probe;
+        let joined = Joined { peer, inbox, contribution };
+        if self.pending.waits(contributor, &joined) {
+            return;
+        }
+        let status = self.rounds().find_map(|round| round.status(contributor, &joined));
+        match status {
+            Some(Status::Served) => {}
+            Some(Status::GivenUp) => {
+                self.resume(contributor, &joined);
+            }
+            None => {
+                let reason = self.taken(contributor).unwrap_or_else(|| {
+                    format!("the contribution of contributor {contributor} is in no round held")
+                });
+                self.refuse(now, contributor, &joined, reason);
+            }
+        }
+    }
+
+    /// Admits, resumes or refuses a client (PROTOCOL §7.3, §7.7).
+    pub(super) fn on_join(&mut self, now: Time, join: Join, joined: Joined) -> Result<(), String> {
+        let Join { contributor, contribution, .. } = join;
+        let clients = self.config.clients;
+        if contributor >= clients {
+            return Err(format!(
+                "contributor {contributor} is out of range: {clients} clients are declared, \
+                 numbered from 0"
+            ));
+        }
+        if let Some(Some(own)) = self.config.nodes.get(&joined.peer.node)
+            && *own != contributor
+        {
+            return Err(format!(
+                "node {} is allowed as contributor {own}, not as contributor {contributor}",
+                joined.peer.node
+            ));
+        }
+        self.rounds().for_each(|round| round.give_up_predecessor(contributor, joined.peer));
+        if self.resume(contributor, &joined) {
+            return Ok(());
+        }
+        if let Some(reason) = self.taken(contributor) {
+            return Err(reason);
+        }
+        // A resume of another incarnation's round is void: that round died with its aggregator.
+        if let Some(resume) = join.resume
+            && resume.incarnation == self.endpoint.incarnation()
+        {
+            return Err(format!("round {} is over and its sum is gone", resume.round));
+        }
+        if self.opened == self.config.rounds {
+            return Err(format!("the last round opened without contributor {contributor}"));
+        }
+        let others = self.pending.hellos_beside(contributor);
+        self.job.admit(contributor, &contribution, &join.hello, &others)?;
+        let deadline = now + self.config.join_deadline;
+        let former = self.pending.join(contributor, joined.clone(), join.hello, deadline);
+        if let Some(former) = former.filter(|former| former.contribution != contribution) {
+            let reason =
+                format!("another contribution took the place of contributor {contributor}");
+            self.refuse(now, contributor, &former, reason);
+        }
+        self.emit(AggregatorEvent::Joined { contributor, peer: joined.peer });
+        Ok(())
+    }
+
+    /// Returns the reason why nobody else can be that contributor now, if the open round has one.
+    fn taken(&self, contributor: u16) -> Option<String> {
+        let round = self.current.as_ref().filter(|round| round.joined(contributor).is_some())?;
+        Some(format!(
+            "contributor {contributor} already joined round {} with another contribution; \
+             without its spool it is refused for this round",
+            round.number()
+        ))
+    }
+
+    /// Lets a client that holds its contribution continue, in the open round or the retained one.
+    fn resume(&mut self, contributor: u16, joined: &Joined) -> bool {
+        let same = |round: &&mut Round| {
+            round.joined(contributor).is_some_and(|j| j.contribution == joined.contribution)
+        };
+        let Some(round) = self.rounds().find(same) else { return false };
+        round.take_over(contributor, joined.clone());
+        let (number, rkey) = (round.number(), round.rkey());
+        if let Ok(region) = self.endpoint.sum_region(rkey) {
+            region.bind(contributor, joined.peer);
+        }
+        self.emit(AggregatorEvent::Resumed { round: number, contributor });
+        true
+    }
+
+    pub(super) fn refuse(&mut self, now: Time, contributor: u16, joined: &Joined, reason: String) {
+        let refuse = Refuse { contribution: joined.contribution, reason: reason.clone() };
+        let kind = Some(Kind::Refuse as u32);
+        // A client that does not receive this finds out by silence.
+        let _ =
+            self.endpoint.write(now, joined.peer, joined.inbox, 0, refuse.encode().into(), kind);
+        self.emit(AggregatorEvent::Refused { contributor, reason });
+    }
+}

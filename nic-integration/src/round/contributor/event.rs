@@ -1,0 +1,72 @@
+//! Events of a contributor, and the descriptions of rounds that they carry.
+
+use crate::proto::Refusal;
+use crate::round::End;
+
+/// A round as the aggregator opened it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Opening {
+    /// The round.
+    pub round: u32,
+    /// The aggregator's incarnation; with the round, what a [`Resume`](crate::round::Resume) names.
+    pub incarnation: u32,
+    /// The number of clients declared: the length of bitmaps, in bits, before padding.
+    pub declared: u16,
+    /// No sum of fewer leaves the aggregator.
+    pub min_clients: u16,
+    /// The rest of the round, in milliseconds, when the aggregator sent this.
+    pub deadline_ms: u64,
+    /// The contributors admitted, ascending.
+    pub contributors: Vec<u16>,
+    /// The job's terms.
+    pub terms: Vec<u8>,
+}
+
+/// The layout of the sums to come, which the owner derives from the round terms.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SumLayout {
+    /// The number of chunks.
+    pub chunks: u32,
+    /// Bytes of the longest chunk's sum.
+    pub sum_bytes: usize,
+}
+
+/// An event of a contributor.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ContributorEvent {
+    /// The round is open: [`accept`](super::Contributor::accept) it, then push every chunk, from
+    /// the first. Comes again when the contribution must be issued again (after a restart of the
+    /// aggregator, say, which changes the incarnation): then everything before is void.
+    Opened(Opening),
+    /// A chunk's sum came back.
+    Sum {
+        /// The chunk.
+        chunk: u32,
+        /// The contributors in the sum: bit `c % 8` of byte `c / 8` is contributor `c`.
+        bitmap: Vec<u8>,
+        /// The sum's wire bytes.
+        bytes: Vec<u8>,
+    },
+    /// Chunks that we pushed are in their sums, unless the aggregator dies.
+    Counted {
+        /// The first chunk pushed with them.
+        first_chunk: u32,
+    },
+    /// Chunks that we pushed were refused. [`Refusal::RoundClosed`]: they came too late, and the
+    /// round goes on. Anything else is a defect, an impostor or a lost spool.
+    Rejected {
+        /// The first chunk pushed with the one refused.
+        first_chunk: u32,
+        /// The reason.
+        refusal: Refusal,
+    },
+    /// The round is over, and every sum that it made has been reported.
+    Ended(End),
+    /// The aggregator refuses us.
+    Refused {
+        /// Its reason.
+        reason: String,
+    },
+    /// The aggregator does not answer; [`rejoin`](super::Contributor::rejoin) tries again.
+    Unreachable,
+}
