@@ -183,10 +183,13 @@ fn blocks(text: &str) -> Vec<(&str, Vec<&str>)> {
 fn console(lines: &[&str]) -> Vec<Shown> {
     let mut all: Vec<Shown> = vec![];
     for line in lines {
-        match (line.strip_prefix("$ "), all.last_mut()) {
-            (Some(command), _) => all.push(Shown { command: command.into(), lines: vec![] }),
-            (None, Some(shown)) => shown.lines.push((*line).into()),
-            (None, None) => panic!("a console block begins with a command: {line}"),
+        match (line.split_once(' '), all.last_mut()) {
+            (Some(("$", command)), _) => {
+                all.push(Shown { command: command.into(), lines: vec![] });
+            }
+            (Some((">", more)), Some(shown)) => shown.command += &format!("\n{more}"),
+            (_, Some(shown)) => shown.lines.push((*line).into()),
+            (_, None) => panic!("a console block begins with a command: {line}"),
         }
     }
     all
