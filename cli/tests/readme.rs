@@ -20,7 +20,7 @@ use ciphergram_he::{Dtype, Tensor, TensorSpec, Update};
 /// own command.
 const STAND_INS: &str = r#"
 set -eu
-(sleep 120 && kill $$) >&- 2>&- & watchdog=$!; disown
+(trap 'kill $!; exit' TERM; sleep 120 & wait $! && kill $$) >&- 2>&- & watchdog=$!; disown
 trap 'kill $watchdog $(jobs -p) $(cat pid 2>&-) 2>&- || true' EXIT
 python3() { [ -e "$ROOT/$1" ]; }
 cargo() { [ "$1" != run ] || { shift 3; ciphergram "$@"; }; }

@@ -54,7 +54,7 @@ pub(crate) fn run(args: &Inspect) -> Result<(), Failure> {
         let update = Update::from_safetensors(&bytes).map_err(|e| match e {
             Error::Safetensors { .. } => {
                 let path = args.file.display();
-                Failure::Work(format!("{path}: not a file of a kind that this program knows"))
+                Failure::Work(format!("{path}: not a file that this program knows"))
             }
             e => here(e),
         })?;
