@@ -1,4 +1,4 @@
-//! What people type.
+//! The command line.
 
 use std::{net::SocketAddr, num::NonZeroU64, path::PathBuf, time::Duration};
 
@@ -15,24 +15,24 @@ use crate::bench::operation::{self, Operations};
 #[derive(Parser)]
 #[command(name = "ciphergram", version, max_term_width = 100, arg_required_else_help = false)]
 pub(crate) struct Arguments {
-    /// How log lines are written on standard error; CIPHERGRAM_LOG=info asks for more of them
+    /// Format of log lines on standard error; CIPHERGRAM_LOG=info asks for more of them
     #[arg(long, global = true, value_name = "FORMAT", value_enum, default_value_t = LogFormat::Text)]
     pub(crate) log: LogFormat,
     #[command(subcommand)]
     pub(crate) command: Command,
 }
 
-/// How log lines are written.
+/// The format of log lines.
 #[derive(Clone, Copy, ValueEnum)]
 pub(crate) enum LogFormat {
     /// For people
     Text,
-    /// An object a line, also when a span ends
+    /// A JSON object on each line, also when a span ends
     Json,
 }
 
 impl LogFormat {
-    /// The option that asks for it.
+    /// Returns the option that asks for it.
     pub(crate) fn option(self) -> &'static str {
         match self {
             Self::Text => "--log text",
@@ -43,44 +43,45 @@ impl LogFormat {
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
-    /// Train a digit classifier federatedly, encrypted, beside its plaintext twin
+    /// Train a digit classifier with federated clients, encrypted, beside its plaintext twin
     Demo(Demo),
     #[command(hide = true)]
     DemoClient(DemoClient),
-    /// Make a key pair: public.json for who sums, secret.json for who decrypts
+    /// Make a key pair: public.json to sum with, secret.json to decrypt with
     Keygen(Keygen),
-    /// Make a node key, for processes on different machines
+    /// Make a node key, for rounds between machines
     Identity(Identity),
-    /// Find a client's own clipping ranges, or join those of all clients
+    /// Measure a client's clipping ranges, or merge those of all clients
     Ranges(Ranges),
     /// Encrypt a safetensors file
     Encrypt(Encrypt),
-    /// Sum encrypted files without a key
+    /// Sum encrypted files, without the secret key
     Aggregate(Aggregate),
     /// Decrypt a sum to the weighted mean, or the weighted sum
     Decrypt(Decrypt),
-    /// Sum what clients send, as it arrives
+    /// Run the aggregator of rounds: add what clients send as it arrives
     Serve(Serve),
     /// Take part in a round: encrypt, send, receive the sum, decrypt the mean
     Join(Join),
-    /// Forward datagrams between clients and a server as a bad network would, to try rounds on it
+    /// Forward datagrams between clients and a server as a bad network would
     Relay(Relay),
-    /// Say what a file is; never a secret
+    /// Describe a file, without its secrets
     Inspect(Inspect),
-    /// List the engines present and what each supports
+    /// List the engines that are present, and the steps that each supports
     Devices(Devices),
     /// Print the program that an operation runs
     Explain(Explain),
-    /// Say what a scheme, a number of clients and a precision imply
+    /// Explain the sizes that a scheme, a number of clients and a precision lead to
     Params(Params),
-    /// Time the operations of both schemes, beside what the processor could do at most
+    /// Time the operations of both schemes, beside the limit of the processor
     Bench(Bench),
 }
 
-/// Where programs run.
+/// The choice of an engine.
 #[derive(Args, Clone, Copy)]
 pub(crate) struct Place {
-    /// What runs programs: gpu leaves to the CPU what it cannot do; auto takes the faster or splits batches, once there is work for four seconds; reference is slow
+    /// Engine that runs programs: gpu leaves to the CPU what it cannot do; auto takes the faster or
+    /// splits batches, once there is work for four seconds; reference is slow
     #[arg(long, value_name = "NAME", value_enum, default_value_t = EngineName::Cpu)]
     pub(crate) engine: EngineName,
 }
@@ -90,16 +91,16 @@ pub(crate) struct Place {
 pub(crate) enum EngineName {
     /// The CPU
     Cpu,
-    /// A GPU; the CPU where there is none, and for programs that the GPU has not every step of
+    /// A GPU; the CPU where there is none, and for programs with a step that the GPU lacks
     Gpu,
-    /// The CPU, a GPU, or both, each a part of a batch: whichever was quickest
+    /// The CPU, a GPU, or both with a part of each batch: the fastest of these
     Auto,
     /// The oracle that engines are tested against: slow
     Reference,
 }
 
 impl EngineName {
-    /// The option that asks for it.
+    /// Returns the option that asks for it.
     pub(crate) fn option(self) -> &'static str {
         match self {
             Self::Cpu => "--engine cpu",
@@ -124,7 +125,7 @@ pub(crate) struct Demo {
     /// Bits of a quantised value, 8 to 24
     #[arg(long, default_value_t = 16)]
     pub(crate) bits: u32,
-    /// Fixes data and training; never keys, masks or noise
+    /// Seed of data and training; never of keys, masks or noise
     #[arg(long, default_value_t = 1)]
     pub(crate) seed: u64,
     #[command(flatten)]
@@ -152,20 +153,20 @@ pub(crate) struct DemoClient {
     pub(crate) place: Place,
 }
 
-/// What a parameter set is derived from.
+/// The choices that a parameter set is derived from.
 #[derive(Args)]
 pub(crate) struct Set {
     /// ckks-sum, ckks-sum-public, paillier-2048, paillier-3072 or paillier-4096
     #[arg(long, default_value = "ckks-sum", value_parser = scheme)]
     pub(crate) scheme: Scheme,
-    /// The most clients that a sum will ever have, 1 to 1024: headroom is made for them
+    /// Most clients that a sum will ever have, 1 to 1024: fields get headroom for them
     #[arg(long, default_value_t = 64)]
     pub(crate) clients: u32,
     /// Bits of a quantised value, 8 to 24
     #[arg(long, default_value_t = 16)]
     pub(crate) bits: u32,
-    /// With a public key that encrypts, for clients who must not hold the secret: ckks-sum-public in place
-    /// of ckks-sum; Paillier keys always can
+    /// Make the public key encrypt, for clients without the secret key: ckks-sum-public in place of
+    /// ckks-sum; Paillier keys always can
     #[arg(long)]
     pub(crate) public_encrypt: bool,
 }
@@ -182,7 +183,7 @@ impl Set {
 pub(crate) struct Keygen {
     #[command(flatten)]
     pub(crate) set: Set,
-    /// Folder for public.json and secret.json, and for node keys of processes on this machine; none is
+    /// Folder for public.json, secret.json, and node keys for rounds on this machine; no file is
     /// overwritten
     #[arg(long, value_name = "FOLDER")]
     pub(crate) out: PathBuf,
@@ -193,22 +194,22 @@ pub(crate) struct Keygen {
 
 #[derive(Args)]
 pub(crate) struct Ranges {
-    /// Where to write the ranges
+    /// File to write the ranges to
     #[arg(long, value_name = "FILE")]
     pub(crate) out: PathBuf,
-    /// Join the ranges files given, instead of measuring tensors
+    /// Merge the ranges files given, instead of measuring tensors
     #[arg(long, conflicts_with_all = ["weight", "policy", "bits"])]
     pub(crate) merge: bool,
     /// This client's largest weight, an integer from 1 [default: 1]
     #[arg(long, value_parser = weight, allow_negative_numbers = true)]
     pub(crate) weight: Option<u64>,
-    /// max, sigma:MULTIPLE or aciq
+    /// Clipping: max (none), sigma:MULTIPLE (of the root mean square) or aciq (least error)
     #[arg(long, value_parser = policy, default_value = "max")]
     pub(crate) policy: PolicyName,
     /// Bits of a quantised value, for the policy aciq
     #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u32).range(8..=24))]
     pub(crate) bits: u32,
-    /// A safetensors file, or with --merge ranges files
+    /// A safetensors file; with --merge, ranges files
     #[arg(required = true, value_name = "FILE")]
     pub(crate) inputs: Vec<PathBuf>,
     /// Report as JSON
@@ -224,7 +225,7 @@ pub(crate) struct Encrypt {
     /// The safetensors file
     #[arg(long = "in", value_name = "FILE")]
     pub(crate) input: PathBuf,
-    /// Where to write the contribution
+    /// File to write the contribution to
     #[arg(long, value_name = "FILE")]
     pub(crate) out: PathBuf,
     #[command(flatten)]
@@ -236,7 +237,7 @@ pub(crate) struct Encrypt {
     pub(crate) json: bool,
 }
 
-/// What a client says of its ranges and its weight.
+/// A client's ranges and weight.
 #[derive(Args)]
 pub(crate) struct Weighting {
     /// The ranges file that all clients share
@@ -258,7 +259,7 @@ pub(crate) struct Aggregate {
     /// The public key
     #[arg(long, value_name = "FILE")]
     pub(crate) key: PathBuf,
-    /// Where to write the sum
+    /// File to write the sum to
     #[arg(long, value_name = "FILE")]
     pub(crate) out: PathBuf,
     /// The contributions
@@ -279,7 +280,7 @@ pub(crate) struct Decrypt {
     /// The sum
     #[arg(long = "in", value_name = "FILE")]
     pub(crate) input: PathBuf,
-    /// Where to write the tensors
+    /// File to write the tensors to
     #[arg(long, value_name = "FILE")]
     pub(crate) out: PathBuf,
     /// Write Σ weight·x instead of the weighted mean
@@ -297,37 +298,37 @@ pub(crate) struct Serve {
     /// The public key
     #[arg(long, value_name = "FILE")]
     pub(crate) key: PathBuf,
-    /// Where to listen; elsewhere than on loopback, name --identity and --allow
+    /// Address to listen at; other than on loopback, --identity and --allow are needed
     #[arg(long, default_value = "127.0.0.1:7700", value_name = "ADDRESS")]
     pub(crate) listen: SocketAddr,
     /// The aggregator's node key [default on loopback: server.identity beside the key]
     #[arg(long, value_name = "FILE")]
     pub(crate) identity: Option<PathBuf>,
-    /// Who may take part: a node key and a client's number, or *, a line [default on loopback:
-    /// clients.allow beside the key]
+    /// List of the nodes that may take part: a public node key and a client's number, or *, on each
+    /// line [default on loopback: clients.allow beside the key]
     #[arg(long, value_name = "FILE")]
     pub(crate) allow: Option<PathBuf>,
     /// Clients of a round, numbered from 0
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) clients: u16,
-    /// Rounds to run; they count from 0
+    /// Rounds to run, numbered from 0
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) rounds: u32,
-    /// No sum of fewer leaves [default: 3, or all clients if they are fewer]
+    /// Fewest clients of a sum that leaves the aggregator [default: 3, or all clients if they are fewer]
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) min_clients: Option<u16>,
-    /// Seconds after its opening when a round closes with whoever came
+    /// Seconds from a round's opening until it closes with the clients that are in it
     #[arg(long, default_value = "60", value_parser = seconds, value_name = "SECONDS")]
     pub(crate) deadline: Duration,
-    /// Seconds after the first client joined when a round opens without the missing ones
+    /// Seconds from the first client's joining until a round opens without those that are missing
     #[arg(long, default_value = "300", value_parser = seconds, value_name = "SECONDS")]
     pub(crate) join_deadline: Duration,
     #[command(flatten)]
     pub(crate) wire: Wire,
-    /// Also write every datagram to this file, for Wireshark and its like; payloads stay sealed
+    /// Also write every datagram to this file, for Wireshark; payloads stay sealed
     #[arg(long, value_name = "FILE")]
     pub(crate) capture: Option<PathBuf>,
-    /// Answer GET /metrics over HTTP here, in the text format of Prometheus, to whoever asks
+    /// Address that answers GET /metrics over HTTP, in the text format of Prometheus
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) metrics: Option<SocketAddr>,
     #[command(flatten)]
@@ -340,7 +341,7 @@ pub(crate) struct Serve {
 /// Makes a node key.
 #[derive(Args)]
 pub(crate) struct Identity {
-    /// Where to write it; never overwritten
+    /// File to write it to; never overwritten
     #[arg(long, value_name = "FILE")]
     pub(crate) out: PathBuf,
     /// Report as JSON
@@ -368,7 +369,7 @@ pub(crate) struct Join {
     /// The safetensors file to contribute
     #[arg(long = "in", value_name = "FILE")]
     pub(crate) input: PathBuf,
-    /// Where to write the mean; with a public key the sum, encrypted as `aggregate` writes it
+    /// File to write the mean to; with a public key the encrypted sum, as `aggregate` writes it
     #[arg(long, value_name = "FILE")]
     pub(crate) out: PathBuf,
     #[command(flatten)]
@@ -376,18 +377,18 @@ pub(crate) struct Join {
     /// Write Σ weight·x instead of the weighted mean
     #[arg(long)]
     pub(crate) sum: bool,
-    /// Take no sum of fewer [default: what the aggregator declares, at least 2]
+    /// Fewest clients of a sum to decrypt [default: what the aggregator declares, at least 2]
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) min_clients: Option<u16>,
-    /// Where sealed chunks are kept until the sum is back [default: OUT.spool]
+    /// File that keeps sealed chunks until the sum is back [default: OUT.spool]
     #[arg(long, value_name = "FILE")]
     pub(crate) spool: Option<PathBuf>,
-    /// Seconds to look for an aggregator that does not answer, no fewer than 10
+    /// Seconds to look for an aggregator that does not answer, at least 10
     #[arg(long, default_value = "30", value_parser = seconds, value_name = "SECONDS")]
     pub(crate) wait: Duration,
     #[command(flatten)]
     pub(crate) path_config: PathConfig,
-    /// Also write every datagram to this file, for Wireshark and its like; payloads stay sealed
+    /// Also write every datagram to this file, for Wireshark; payloads stay sealed
     #[arg(long, value_name = "FILE")]
     pub(crate) capture: Option<PathBuf>,
     #[command(flatten)]
@@ -397,14 +398,14 @@ pub(crate) struct Join {
     pub(crate) json: bool,
 }
 
-/// How datagrams reach the aggregator.
+/// The paths of datagrams to the aggregator.
 #[derive(Args, Clone, Copy)]
 pub(crate) struct PathConfig {
-    /// Source ports that datagrams are sprayed over, so that they take different ways through a network
+    /// Source ports to spray datagrams over, so that they take different paths through a network
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=16))]
     pub(crate) paths: u16,
-    /// Flows that messages are dealt to, each with as many --paths; --paths 1 --split 4 keeps each message on one
-    /// of four ways. Paths times flows: at most 16
+    /// Flows to deal messages to, each with as many --paths; --paths 1 --split 4 keeps each message
+    /// on one of four paths. Paths times flows: at most 16
     #[arg(long, default_value_t = 1, value_name = "FLOWS",
         value_parser = clap::value_parser!(u16).range(1..=16))]
     pub(crate) split: u16,
@@ -412,18 +413,18 @@ pub(crate) struct PathConfig {
     pub(crate) wire: Wire,
 }
 
-/// How datagrams are sent and received.
+/// The sending and receiving of datagrams.
 #[derive(Args, Clone, Copy)]
 pub(crate) struct Wire {
-    /// The longest datagram to send, in bytes of UDP payload: longer ones are quicker, where the way carries them
-    /// [default: 8900 on loopback, 1372 elsewhere]
+    /// Longest datagram to send, in bytes of UDP payload: longer ones are faster, where the path
+    /// carries them [default: 8900 on loopback, 1372 elsewhere]
     #[arg(long, value_name = "BYTES", value_parser = datagram_bytes)]
     pub(crate) datagram: Option<usize>,
-    /// Pipelines, each with sockets and a thread of its own: as many as there are cores to spare. Those of a server
-    /// listen at its port and the ones after it
+    /// Pipelines, each with sockets and a thread of its own: as many as there are cores to spare.
+    /// Those of a server listen at its port and the ones after it
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=16))]
     pub(crate) pipelines: u16,
-    /// Ask the sockets over and over instead of sleeping: a core's worth of time for some microseconds less
+    /// Poll the sockets instead of sleeping: spends a core to save some microseconds
     #[arg(long)]
     pub(crate) poll: bool,
 }
@@ -431,16 +432,16 @@ pub(crate) struct Wire {
 /// A bad network. Each direction has the same faults, and a rate and a queue of its own.
 #[derive(Args)]
 pub(crate) struct Relay {
-    /// Where clients find it
+    /// Address that clients send to
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) listen: SocketAddr,
     /// The server's address
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) to: SocketAddr,
-    /// Milliseconds that each datagram is under way
+    /// Milliseconds that each datagram is delayed
     #[arg(long, default_value = "0", value_parser = milliseconds, value_name = "MS")]
     pub(crate) delay: Duration,
-    /// Milliseconds added to that at most, drawn for each datagram: they overtake each other
+    /// Most milliseconds of further delay, drawn for each datagram: they overtake each other
     #[arg(long, default_value = "0", value_parser = milliseconds, value_name = "MS")]
     pub(crate) jitter: Duration,
     /// Datagrams lost
@@ -458,20 +459,20 @@ pub(crate) struct Relay {
     /// Datagrams marked for congestion
     #[arg(long, default_value = "0", value_parser = percent, value_name = "PERCENT")]
     pub(crate) mark: u32,
-    /// Megabits of datagrams a second that pass in each direction [default: no limit]
+    /// Megabits a second that pass in each direction [default: no limit]
     #[arg(long, value_parser = rate, value_name = "MBIT/S")]
     pub(crate) rate: Option<NonZeroU64>,
-    /// With --rate: datagrams that may wait for their turn
+    /// With --rate: datagrams that the queue holds
     #[arg(long, default_value = "128", requires = "rate", value_name = "DATAGRAMS",
         value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(crate) queue: u32,
-    /// With --rate: cut what finds the queue full to its header instead of dropping it
+    /// With --rate: cut datagrams that find the queue full to their header instead of dropping them
     #[arg(long, requires = "rate")]
     pub(crate) trim_on_full: bool,
-    /// Fixes what is drawn
+    /// Seed of all faults
     #[arg(long, default_value_t = 1)]
     pub(crate) seed: u64,
-    /// Seconds until it ends and says what it did [default: until it is killed, silently]
+    /// Seconds until it ends and prints what it did [default: until it is killed, silently]
     #[arg(long, value_parser = seconds)]
     pub(crate) seconds: Option<Duration>,
     /// Report as JSON, one object a line
@@ -494,7 +495,8 @@ pub(crate) struct Inspect {
 
 #[derive(Args)]
 pub(crate) struct Devices {
-    /// Also hold every engine against the oracle, bit by bit, over every step: takes seconds, on emulated devices a minute
+    /// Also compare every engine with the oracle, bit by bit, over every step: takes seconds, on
+    /// emulated devices a minute
     #[arg(long)]
     pub(crate) check: bool,
     /// Report as JSON
@@ -547,7 +549,7 @@ pub(crate) struct ParamsExplain {
 #[derive(Args)]
 #[command(after_long_help = operation::help())]
 pub(crate) struct Bench {
-    /// Operations with commas between, or a scheme for all of its own: see --help
+    /// Operations, separated by commas, or a scheme for all of its own: see --help
     #[arg(
         long, value_name = "LIST", default_value = "paillier,ckks-sum",
         value_parser = Operations::parse
@@ -559,16 +561,16 @@ pub(crate) struct Bench {
     /// Threads, 1 to 1024
     #[arg(long, default_value = "1", value_parser = threads)]
     pub(crate) threads: usize,
-    /// Seconds to measure for each row, after warming up; five samples are taken at least
+    /// Seconds to measure each row, after warming up; at least five samples are taken
     #[arg(long, default_value = "1", value_parser = seconds)]
     pub(crate) seconds: Duration,
-    /// Paillier's key sizes with commas between: 2048, 3072, 4096
+    /// Sizes of Paillier keys, separated by commas: 2048, 3072, 4096
     #[arg(long, value_name = "LIST", default_value = "2048,3072", value_parser = key_sizes)]
     pub(crate) bits: KeySizes,
     /// Also write all figures to this file, as benches/README.md says
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
-    /// Also Paillier keys of 1024 bits. They protect nothing: only for comparison with papers
+    /// Also measure Paillier keys of 1024 bits, which protect nothing: for comparison with papers
     #[arg(long)]
     pub(crate) insecure_1024: bool,
 }
@@ -577,7 +579,7 @@ pub(crate) struct Bench {
 #[derive(Clone)]
 pub(crate) struct KeySizes(pub(crate) Vec<u32>);
 
-/// A policy as typed; aciq gets its bits from another option.
+/// A clipping policy as typed; aciq gets its bits from another option.
 #[derive(Clone, Copy)]
 pub(crate) enum PolicyName {
     Max,
@@ -621,7 +623,7 @@ fn seconds(text: &str) -> Result<Duration, String> {
         .ok_or_else(|| "a number of seconds from 0.001 to 10000000".into())
 }
 
-/// What holds a chunk, and what UDP carries.
+/// Parses the longest datagram: no shorter than holds a chunk, no longer than UDP carries.
 fn datagram_bytes(text: &str) -> Result<usize, String> {
     let range = DEFAULT_DATAGRAM_BYTES..=MAX_DATAGRAM_BYTES;
     let bytes = text.parse().ok().filter(|bytes| range.contains(bytes));
@@ -636,7 +638,7 @@ fn milliseconds(text: &str) -> Result<Duration, String> {
         .ok_or_else(|| "a number of milliseconds from 0 to 60000".into())
 }
 
-/// Parts of a million.
+/// Parses a percentage to parts of a million.
 fn percent(text: &str) -> Result<u32, String> {
     text.parse()
         .ok()
@@ -645,7 +647,7 @@ fn percent(text: &str) -> Result<u32, String> {
         .ok_or_else(|| "a percentage from 0 to 100".into())
 }
 
-/// Bits a second.
+/// Parses megabits a second to bits a second.
 fn rate(text: &str) -> Result<NonZeroU64, String> {
     text.parse()
         .ok()

@@ -1,5 +1,5 @@
-//! What `ciphergram bench` measures and how. `commands/bench.rs` drives it; `benches/README.md`
-//! documents its report.
+//! The measurements of `ciphergram bench`. `commands/bench.rs` drives them; `benches/README.md`
+//! documents the report.
 
 mod kernels;
 pub(crate) mod key;

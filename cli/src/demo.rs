@@ -1,10 +1,11 @@
-//! `ciphergram demo`: the main job, for real.
+//! `ciphergram demo`: federated training over real processes and sockets.
 //!
 //! One aggregator process with public material only, and client processes with a shard of the data
 //! and the key file each, on loopback. Every round each client trains, encrypts its update, sends
-//! it, receives the sum, decrypts the mean and applies it. Beside it runs the same training in plain
-//! float32. This process holds no part in the rounds: it starts the others, and checks afterwards
-//! that what every client decrypted equals the plaintext mean of the quantised updates, bit for bit.
+//! it, receives the sum, decrypts the mean and applies it. Beside it runs the same training in
+//! plain float32. This process holds no part in the rounds: it starts the others, and checks
+//! afterwards that what every client decrypted equals the plaintext mean of the quantised updates,
+//! bit for bit.
 
 mod check;
 pub(crate) mod client;
@@ -29,7 +30,7 @@ use processes::Processes;
 use summary::{RoundFigures, Summary};
 use twin::Twin;
 
-/// The seed of one client's training in one round: the same encrypted and plain.
+/// Returns the seed of one client's training in one round: the same encrypted and plain.
 fn training_seed(seed: u64, round: u32, client: usize) -> u64 {
     (seed << 32) | (u64::from(round) << 16) | client as u64
 }
@@ -62,7 +63,7 @@ pub(crate) fn run(args: &Demo, log: LogFormat) -> Result<(), Failure> {
         let reports = processes.round(round)?;
         let checked = checker.round(round)?;
         let figures = RoundFigures::new(round, &plain, &checked, &reports);
-        progress.tell(&figures);
+        progress.show(&figures);
         summary.rounds.push(figures);
     }
     processes.finish()?;
@@ -93,7 +94,7 @@ impl Progress {
         Self::Bar(bar)
     }
 
-    fn tell(&self, figures: &RoundFigures) {
+    fn show(&self, figures: &RoundFigures) {
         let words = format!("test accuracy {:.3}", figures.encrypted.accuracy);
         match self {
             Self::Bar(bar) => {

@@ -6,34 +6,35 @@ use ciphergram_accel::{CpuEngine, Engine, ReferenceEngine, Scheduler, scheduler:
 
 use crate::args::EngineName;
 
-/// The engine of this name. Where a GPU is asked for and there is none, the CPU. A log line says which it is.
+/// Returns the engine of this name, or the CPU where a GPU is asked for and there is none. A log
+/// line names it.
 pub(crate) fn engine(name: EngineName) -> Arc<dyn Engine> {
     let cpu = Arc::new(CpuEngine::new());
     let engine: Arc<dyn Engine> = match name {
         EngineName::Cpu => cpu,
         EngineName::Reference => Arc::new(ReferenceEngine),
         EngineName::Gpu => match gpu() {
-            Ok(gpu) => Arc::new(Scheduler::preferring(gpu, cpu, tell)),
+            Ok(gpu) => Arc::new(Scheduler::preferring(gpu, cpu, log)),
             Err(why) => {
                 tracing::warn!("programs run on the CPU: {why}");
                 cpu
             }
         },
         EngineName::Auto => {
-            Arc::new(Scheduler::measuring(cpu, || told(gpu().and_then(real)), tell))
+            Arc::new(Scheduler::measuring(cpu, || present(gpu().and_then(real)), log))
         }
     };
     tracing::info!("engine {}: {}", engine.name(), engine.info().description);
     engine
 }
 
-/// The engine `auto` with any adapter, open from the start.
+/// Returns the engine `auto` with any adapter, opened at once.
 pub(crate) fn auto() -> Arc<dyn Engine> {
-    Arc::new(Scheduler::measuring(Arc::new(CpuEngine::new()), || told(gpu()), tell).after(0.0))
+    Arc::new(Scheduler::measuring(Arc::new(CpuEngine::new()), || present(gpu()), log).after(0.0))
 }
 
-/// The GPU for programs that take long, or a log line on why there is none.
-fn told(gpu: Result<Arc<dyn Engine>, String>) -> Option<Arc<dyn Engine>> {
+/// Returns the GPU, or logs why there is none.
+fn present(gpu: Result<Arc<dyn Engine>, String>) -> Option<Arc<dyn Engine>> {
     match &gpu {
         Ok(gpu) => tracing::info!("engine {}: {}", gpu.name(), gpu.info().description),
         Err(why) => tracing::info!("programs run on the CPU: {why}"),
@@ -41,15 +42,15 @@ fn told(gpu: Result<Arc<dyn Engine>, String>) -> Option<Arc<dyn Engine>> {
     gpu.ok()
 }
 
-/// Refuses an adapter that is a program: on the CPU's own cores it is many times slower, and to learn how many takes
-/// seconds.
+/// Refuses an adapter that is emulated: it runs on the CPU's own cores, many times slower, and to
+/// measure that takes seconds.
 fn real(gpu: Arc<dyn Engine>) -> Result<Arc<dyn Engine>, String> {
     let info = gpu.info();
     if info.is_emulated { Err(format!("{} is a program", info.description)) } else { Ok(gpu) }
 }
 
-/// A line of the log.
-fn tell(event: Event<'_>) {
+/// Writes a scheduler's event to the log.
+fn log(event: Event<'_>) {
     match event {
         Event::Unsupported { program, engine, step } => {
             tracing::info!("{program} does not run on engine {engine}: it has no step {step}");
@@ -61,7 +62,7 @@ fn tell(event: Event<'_>) {
     }
 }
 
-/// The GPU engine.
+/// Returns the GPU engine.
 #[cfg(feature = "gpu")]
 fn gpu() -> Result<Arc<dyn Engine>, String> {
     let engine = ciphergram_accel::GpuEngine::new().map_err(|why| why.to_string())?;
@@ -73,7 +74,7 @@ fn gpu() -> Result<Arc<dyn Engine>, String> {
     Err("this ciphergram was built without the feature gpu".into())
 }
 
-/// The GPU engine over its other prelude, where the adapter can take both.
+/// Returns the GPU engine over its other prelude, where the adapter can take both.
 #[cfg(feature = "gpu")]
 pub(crate) fn split_gpu() -> Option<Arc<dyn Engine>> {
     use ciphergram_accel::{GpuEngine, gpu::Prelude};
@@ -86,7 +87,7 @@ pub(crate) fn split_gpu() -> Option<Arc<dyn Engine>> {
     None
 }
 
-/// Why there is no GPU engine, if there is none.
+/// Returns why there is no GPU engine, if there is none.
 pub(crate) fn gpu_absence() -> Option<String> {
     gpu().err()
 }

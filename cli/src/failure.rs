@@ -1,10 +1,10 @@
-//! Why a command failed, and what its exit code is.
+//! Failures of commands, and their exit codes.
 
 use std::{fmt, process::ExitCode};
 
 use ciphergram_nic::federation;
 
-/// One line for standard error.
+/// A reason to fail: one line for standard error.
 pub(crate) enum Failure {
     /// The work failed: exit code 1.
     Work(String),
@@ -24,7 +24,7 @@ impl Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            // Whatever a library or a peer says, it stays one line.
+            // A message from a library or a peer may have several lines.
             Self::Work(text) | Self::Misuse(text) => {
                 f.write_str(&text.split_whitespace().collect::<Vec<_>>().join(" "))
             }
@@ -35,7 +35,7 @@ impl fmt::Display for Failure {
 impl From<ciphergram_he::Error> for Failure {
     fn from(error: ciphergram_he::Error) -> Self {
         match error {
-            // Of no file, so they were typed.
+            // No file is named, so they were typed.
             ciphergram_he::Error::Parameters(e) => Self::Misuse(e.to_string()),
             e => Self::Work(e.to_string()),
         }
@@ -60,7 +60,7 @@ impl From<serde_json::Error> for Failure {
     }
 }
 
-/// An operating system's refusal, with the path that it is about.
+/// Adds its path to an operating system's error.
 pub(crate) fn at(path: &std::path::Path) -> impl Fn(std::io::Error) -> Failure + '_ {
     move |error| Failure::Work(format!("{}: {error}", path.display()))
 }

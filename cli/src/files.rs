@@ -29,7 +29,7 @@ pub(crate) fn write(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
     write().map_err(at(path))
 }
 
-/// Begins a file that is written to bit by bit, in place of what it was.
+/// Creates or empties a file that is written piece by piece.
 pub(crate) fn create(path: &Path) -> Result<fs::File, Failure> {
     fs::File::create(path).map_err(at(path))
 }
@@ -44,7 +44,7 @@ pub(crate) fn read_ranges(path: &Path) -> Result<RangesFile, Failure> {
     RangesFile::from_json(&text).map_err(|e| e.within(path.display()).into())
 }
 
-/// A secret key, with a warning if others can read it.
+/// Reads a secret key, and warns if others can read it.
 pub(crate) fn read_secret(path: &Path) -> Result<SecretKey, Failure> {
     let (key, warning) = SecretKey::load(path)?;
     if let Some(warning) = warning {
@@ -53,7 +53,7 @@ pub(crate) fn read_secret(path: &Path) -> Result<SecretKey, Failure> {
     Ok(key)
 }
 
-/// A key of either kind, with a warning if others can read a secret one.
+/// Reads a key of either kind, and warns if others can read a secret one.
 pub(crate) fn read_key(path: &Path) -> Result<AnyKey, Failure> {
     let key = AnyKey::load(path)?;
     if let AnyKey::Secret(_, Some(warning)) = &key {
@@ -62,7 +62,7 @@ pub(crate) fn read_key(path: &Path) -> Result<AnyKey, Failure> {
     Ok(key)
 }
 
-/// The ranges that a client was told of, if any.
+/// Returns the ranges given on the command line, if any.
 pub(crate) fn settled(
     weighting: &Weighting,
     update: &Update,

@@ -62,7 +62,7 @@ fn run(arguments: Arguments) -> Result<(), Failure> {
     }
 }
 
-/// One line: the first paragraph of what the parser says.
+/// Prints the first paragraph of the parser's message as one line.
 fn misuse(error: &clap::Error) -> ExitCode {
     let text = error.to_string();
     let paragraph = text.split("\n\n").next().unwrap_or_default();
@@ -71,8 +71,8 @@ fn misuse(error: &clap::Error) -> ExitCode {
     ExitCode::from(2)
 }
 
-/// Log lines go to standard error; `CIPHERGRAM_LOG` chooses how much (`warn` unless told). As JSON
-/// there is also one for each span that ends, with what it took.
+/// Sends log lines to standard error, from the level in `CIPHERGRAM_LOG` up (`warn` by default). As
+/// JSON there is also one for each span that ends, with its duration.
 fn start_logging(format: LogFormat) {
     let level = std::env::var("CIPHERGRAM_LOG").ok().and_then(|l| l.parse().ok());
     let log = tracing_subscriber::fmt()

@@ -1,6 +1,7 @@
 //! Node keys: where `keygen` puts those for one machine, and which ones a command takes.
 //!
-//! On loopback `serve` and `join` find theirs beside the scheme's key. Anywhere else they must be named.
+//! On loopback `serve` and `join` find theirs beside the scheme's key. Anywhere else they must be
+//! named.
 
 use std::{
     net::SocketAddr,
@@ -23,10 +24,10 @@ const SERVER: &str = "server.identity";
 const SERVER_NODE: &str = "server.node";
 /// The identity that the clients of one machine share.
 const CLIENT: &str = "client.identity";
-/// That the clients of one machine may take part.
+/// The list that lets the clients of one machine take part.
 const ALLOWED: &str = "clients.allow";
 
-/// The files that [`write()`] makes.
+/// Returns the files that [`write()`] makes.
 pub(crate) fn files(folder: &Path) -> [PathBuf; 4] {
     [SERVER, SERVER_NODE, CLIENT, ALLOWED].map(|name| folder.join(name))
 }
@@ -41,7 +42,7 @@ pub(crate) fn write(folder: &Path) -> Result<(), Failure> {
     Ok(write_allowed(&allowed_file, &Allowed::from([(client.id(), None)]))?)
 }
 
-/// The aggregator's own key, and who may take part.
+/// Reads the aggregator's own key, and the nodes that may take part.
 pub(crate) fn server(args: &args::Serve) -> Result<(Identity, Allowed), Failure> {
     let beside = |name| default(&args.key, args.listen, name, "--identity FILE and --allow FILE");
     let identity = args.identity.clone().map_or_else(|| beside(SERVER), Ok)?;
@@ -49,7 +50,7 @@ pub(crate) fn server(args: &args::Serve) -> Result<(Identity, Allowed), Failure>
     Ok((read_identity(&identity)?, read_allowed(&allowed)?))
 }
 
-/// A client's own key, and the aggregator's.
+/// Reads a client's own key, and the aggregator's.
 pub(crate) fn client(args: &args::Join) -> Result<(Identity, NodeId), Failure> {
     let beside =
         |name| default(&args.key, args.server, name, "--identity FILE and --server-key KEY");
@@ -61,7 +62,8 @@ pub(crate) fn client(args: &args::Join) -> Result<(Identity, NodeId), Failure> {
     Ok((read_identity(&identity)?, node))
 }
 
-/// The keys of one machine are no secret from anybody who has them all.
+/// Returns the file of this name beside the scheme's key. On loopback alone: processes of one
+/// machine may share node keys.
 fn default(key: &Path, address: SocketAddr, name: &str, options: &str) -> Result<PathBuf, Failure> {
     if address.ip().is_loopback() {
         return Ok(key.with_file_name(name));

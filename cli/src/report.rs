@@ -1,15 +1,15 @@
-//! What commands say: lines for people, or JSON.
+//! Reports and warnings of commands: lines for people, or JSON.
 
 use serde_json::Value;
 
 use crate::failure::Failure;
 
-/// A warning on standard error, one line.
+/// Prints a warning on standard error, one line.
 pub(crate) fn warn(text: &str) {
     eprintln!("warning: {text}");
 }
 
-/// A result: `lines` for people, or the JSON object.
+/// Prints a result: `lines` for people, or the JSON object.
 pub(crate) fn report(json: bool, value: &Value, lines: &[String]) -> Result<(), Failure> {
     if json {
         println!("{}", serde_json::to_string_pretty(value)?);
@@ -19,29 +19,29 @@ pub(crate) fn report(json: bool, value: &Value, lines: &[String]) -> Result<(), 
     Ok(())
 }
 
-/// What happens meanwhile: a line for people, or a JSON object on one.
+/// Prints an event as it happens: a line for people, or a JSON object on one line.
 pub(crate) fn say(json: bool, value: &Value, line: impl FnOnce() -> String) {
     if json { println!("{value}") } else { println!("{}", line()) }
 }
 
-/// Warns if the sum is of so few that it comes close to telling a single client's update.
+/// Warns of a sum of so few contributors that it comes close to a single client's update.
 pub(crate) fn warn_if_few(contributors: usize) {
     if contributors < usize::from(ciphergram_nic::federation::FEW) {
-        let plural = if contributors == 1 {
-            "contributor tells its"
+        let shown = if contributors == 1 {
+            "contributor shows its"
         } else {
-            "contributors comes close to telling each"
+            "contributors comes close to showing each"
         };
-        warn(&format!("a sum of {contributors} {plural} update to whoever decrypts it"));
+        warn(&format!("a sum of {contributors} {shown} update to those who decrypt it"));
     }
 }
 
-/// Bytes a value, to two places; none for no values.
+/// Returns the bytes a value; none for no values.
 pub(crate) fn per_value(bytes: usize, values: usize) -> Option<f64> {
     (values > 0).then(|| bytes as f64 / values as f64)
 }
 
-/// The same as words.
+/// Describes a ciphertext's bytes, in all and a value.
 pub(crate) fn per_value_words(bytes: usize, values: usize) -> String {
     match per_value(bytes, values) {
         Some(each) => format!("{bytes} bytes of ciphertext, {each:.3} a value"),
@@ -49,7 +49,7 @@ pub(crate) fn per_value_words(bytes: usize, values: usize) -> String {
     }
 }
 
-/// How many values of which tensors were clipped, for JSON and for people.
+/// Describes the values of each tensor that were clipped, for JSON and for people.
 pub(crate) fn clipped<'a>(
     names: impl Iterator<Item = &'a str>,
     counts: &[usize],

@@ -305,7 +305,7 @@ fn the_two_kinds_of_ckks_sum_do_not_mix() {
     let serve = "serve --key public/secret.json --clients 3 --listen 127.0.0.1:0";
     place.fails_with(1, serve, &["this is a secret key; whoever sums must hold public material"]);
     let join = "join --key public/public.json --server 127.0.0.1:9 --client 0 --in g --out out";
-    place.fails_with(2, &format!("{join} --sum"), &["--sum is for who decrypts"]);
+    place.fails_with(2, &format!("{join} --sum"), &["--sum needs a secret key"]);
     // A key file that was changed.
     let text = String::from_utf8(place.read("public/public.json")).unwrap();
     let at = text.find("\"b\": \"").unwrap() + 20;

@@ -84,8 +84,10 @@ fn a_public_key_that_encrypts_is_asked_for_by_an_option() {
     let told = place.json("keygen --public-encrypt --clients 3 --out keys");
     assert_eq!(told["scheme"], "ckks-sum-public");
     let said = place.done("keygen --public-encrypt --clients 3 --out more");
-    assert!(said.contains("public.json  give it to whoever sums, and the clients who encrypt"));
-    assert!(said.contains("secret.json  for whoever decrypts"), "{said}");
+    assert!(
+        said.contains("public.json  for the aggregator, and for the clients, who encrypt with it")
+    );
+    assert!(said.contains("secret.json  for those who decrypt"), "{said}");
     let paillier = place.json("keygen --scheme paillier-2048 --public-encrypt --out paillier");
     assert_eq!(paillier["scheme"], "paillier-2048");
     let found = place.json("inspect keys/public.json");

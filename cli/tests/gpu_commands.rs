@@ -1,4 +1,5 @@
-//! Commands on the GPU engine, on whatever adapter is there: `cargo xtask test` runs them on one that needs no GPU.
+//! Commands on the GPU engine, on whatever adapter is there: `cargo xtask test` runs them on one
+//! that needs no GPU.
 
 #![cfg(feature = "gpu")]
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests, where a panic is the report")]
@@ -22,7 +23,7 @@ fn present() -> Option<(Place, Value)> {
 }
 
 #[test]
-fn an_adapter_is_told_with_all_that_decides() {
+fn an_adapter_is_listed_with_all_that_decides() {
     let Some((place, gpu)) = present() else { return };
     let text = place.done("devices");
     for what in ["adapter", "driver", "features", "limits", "prelude"] {
@@ -48,8 +49,8 @@ fn absence_is_a_line_and_no_error() {
     }
 }
 
-/// The suite, as whoever has the binary alone can run it. The time is the tests': another test runs it over
-/// the engine itself.
+/// The suite, as the binary alone can run it. The time is the tests': another test runs
+/// it over the engine itself.
 #[test]
 fn engines_are_held_against_the_oracle() {
     let place = Place::new();

@@ -1,4 +1,4 @@
-//! What files are, what operations do, what engines there are; and never a secret: every command
+//! Descriptions of files, operations and engines, and never a secret: every command
 //! that the tests run is searched for the secrets of all keys beside it. (A spool is inspected in
 //! `rounds_killed`, where there is one.)
 

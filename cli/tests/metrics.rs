@@ -1,4 +1,4 @@
-//! What `serve --metrics` tells over HTTP, and what `--log json` writes, of real rounds.
+//! The answers of `serve --metrics` over HTTP, and the lines of `--log json`, in real rounds.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests, where a panic is the report")]
 
@@ -102,8 +102,8 @@ fn value_of(values: &BTreeMap<String, u64>, direction: &str, part: &str) -> u64 
     values[&format!("ciphergram_bytes_total{{direction=\"{direction}\",part=\"{part}\"}}")]
 }
 
-/// Begins a request, and ends it once told to: then it is answered with the last numbers of a server
-/// that has ended. Nobody may take long over a request, so it is begun anew now and then.
+/// Begins a request, and ends it on a message: then it is answered with the last numbers of a
+/// server that has ended. Nobody may take long over a request, so it is begun anew now and then.
 fn ask_at_the_end(metrics: &str, told: mpsc::Receiver<()>) -> String {
     let (begin, end) = REQUEST.split_at(30);
     loop {
@@ -171,7 +171,7 @@ fn metrics_are_what_happened() {
     assert!(joined.iter().all(|(name, value)| last[name] >= *value), "{joined:?} {last:?}");
 }
 
-/// Whatever is asked, and however slowly, the round goes on and others get their answers.
+/// The round goes on and others get their answers, whatever is asked and however slowly.
 #[test]
 fn strange_requests_do_not_disturb() {
     let (place, brought) = place();
@@ -198,7 +198,8 @@ fn strange_requests_do_not_disturb() {
         assert!(told.ends_with(&format!("\r\n\r\n{status}\n")), "{status}: {told}");
     }
 
-    // One that says nothing, one that never comes to an end and one that takes no answer, all at once.
+    // One that says nothing, one that never comes to an end and one that takes no answer, all at
+    // once.
     let begin = Instant::now();
     let silent = connect(&metrics);
     let mut slow = connect(&metrics);

@@ -1,5 +1,5 @@
-//! Rounds between network namespaces: real interfaces, datagrams that the kernel drops, a relay that
-//! trims, and `kill -9` amid a round. To be seen:
+//! Rounds between network namespaces: real interfaces, datagrams that the kernel drops, a relay
+//! that trims, and `kill -9` amid a round. To be seen:
 //!
 //! ```sh
 //! cargo test -p ciphergram --release --test namespaces -- --nocapture
@@ -47,7 +47,7 @@ struct Round {
     brought: Vec<Vec<f64>>,
     server_key: String,
     begin: Instant,
-    /// Whoever ends with the round: killed before their namespaces go. None where clients find the aggregator
+    /// The relay, killed before its namespace goes. None where clients find the aggregator
     /// itself, and everyone has several pipelines.
     relay: Option<Process>,
 }

@@ -1,4 +1,4 @@
-//! Rounds of real processes on loopback: a server, its clients, and whoever else comes along.
+//! Rounds of real processes on loopback: a server, its clients, and strangers.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests, where a panic is the report")]
 
@@ -24,7 +24,7 @@ fn bring(place: &Place, clients: &[Tensors]) {
     }
 }
 
-/// What clients agree on by themselves.
+/// The range that clients agree on by themselves.
 fn power_of_two(largest: f64) -> f64 {
     if largest == 0.0 { 0.0 } else { largest.log2().ceil().exp2() }
 }
@@ -107,7 +107,7 @@ fn clients_may_send_by_several_paths() {
     assert!(refused.stderr.contains(told), "{}", refused.stderr);
 }
 
-/// Clients with the public half get the sum as it is, and whoever has the other opens it. One may
+/// Clients with the public half get the encrypted sum, and the other half decrypts it. One may
 /// have the secret.
 #[test]
 fn clients_without_the_secret_contribute() {
@@ -130,8 +130,8 @@ fn clients_without_the_secret_contribute() {
             let line = said.lines().last().unwrap();
             let sealed = line
                 == format!(
-                    "mean{i}: encrypted sum of round 0 over 3 contributors, for whoever holds the secret \
-                 key: ciphergram decrypt"
+                    "mean{i}: encrypted sum of round 0 over 3 contributors, to be decrypted with \
+                 the secret key: ciphergram decrypt"
                 );
             assert_eq!(sealed, i < 2 || last == "public.json", "{said}");
             assert!(!place.path(&format!("mean{i}.spool")).exists());
@@ -181,7 +181,7 @@ impl Drop for StopOnDrop<'_> {
     }
 }
 
-/// Bytes of all sizes at `address`, some of which begin as a datagram does, until told to stop.
+/// Bytes of all sizes at `address`, some of which begin as a datagram does, until it is stopped.
 fn babble(address: &str, stop: &AtomicBool) {
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     let mut draw = uniform(99);
@@ -197,7 +197,7 @@ fn babble(address: &str, stop: &AtomicBool) {
     }
 }
 
-/// The round goes on for the others, whoever wants to join and whatever arrives.
+/// The round goes on for the others, whatever arrives and from whom.
 #[test]
 fn strangers_are_refused_by_name_and_the_others_finish() {
     let place = Place::with_key("ckks-sum", 3);
@@ -230,7 +230,7 @@ fn strangers_are_refused_by_name_and_the_others_finish() {
             let told = server.event("refused")["reason"].as_str().unwrap().to_owned();
             assert!(told.contains(why), "{told}");
         }
-        // Of two who claim one number, the later one is taken, and the former is told.
+        // Of two who claim one number, the later one is taken, and the former hears why.
         let former = std::mem::replace(&mut clients[1], place.join(&address, 1, ""));
         let told = former.finish().error(1);
         assert!(told.contains("another contribution took the place of contributor 1"), "{told}");

@@ -1,5 +1,5 @@
-//! `kill -9` of a client in the middle of a round: the sum stays exact, chunk by chunk, over whoever
-//! is in it, and the client may come back.
+//! `kill -9` of a client in the middle of a round: the sum stays exact, chunk by chunk, over the
+//! clients that are in it, and the client may come back.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests, where a panic is the report")]
 
@@ -127,7 +127,7 @@ impl Trio {
         from_file(&self.place.read(&format!("mean{number}")))["t"].values.clone()
     }
 
-    /// What `closed` must say if the victim is in `with` chunks.
+    /// Returns what `closed` must say if the victim is in `with` chunks.
     fn contributed(&self, with: u32) -> Value {
         let count = |i| if i == VICTIM { with } else { self.chunks.count() };
         (0..3).map(|i| json!({"client": i, "chunks": count(i)})).collect()
@@ -135,7 +135,7 @@ impl Trio {
 }
 
 #[test]
-fn the_round_ends_at_its_deadline_with_whoever_came() {
+fn the_round_ends_at_its_deadline_with_those_that_came() {
     let trio = Trio::new(PAILLIER.0, PAILLIER.1);
     let (mut server, address) = trio.place.serve("--clients 3 --min-clients 2 --deadline 5");
     let begin = Instant::now();
@@ -298,10 +298,10 @@ fn leaves_after(place: &Place, address: &str, count: u32) {
     driver.linger(&mut node, Duration::from_millis(500)).unwrap();
 }
 
-/// Where masks are, a client that leaves amid a polynomial spoils it: no part of the round is taken for
-/// a mean, and it is named. One that leaves between polynomials, or sends nothing, does not.
+/// Where masks are, a client that leaves amid a polynomial spoils it: no part of the round is taken
+/// for a mean, and it is named. One that leaves between polynomials, or sends nothing, does not.
 #[test]
-fn whoever_leaves_amid_a_polynomial_is_named() {
+fn a_client_that_leaves_amid_a_polynomial_is_named() {
     // Side by side: each waits for its deadline.
     thread::scope(|scope| {
         for (polynomials, more) in [(0, 0), (0, 1), (1, -1), (1, 0), (1, 1)] {
@@ -310,7 +310,7 @@ fn whoever_leaves_amid_a_polynomial_is_named() {
     });
 }
 
-/// A round that client 2 leaves after so many whole polynomials and `more` chunks.
+/// Runs a round that client 2 leaves after `polynomials` whole polynomials and `more` chunks.
 fn leaves_amid(polynomials: i32, more: i32) {
     let trio = Trio::new("ckks-sum-public", 90_000);
     let place = &trio.place;

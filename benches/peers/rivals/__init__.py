@@ -45,6 +45,7 @@ SUM_RIVALS = {
     "tenseal-8192": Rival("tenseal_sums", "setup_8192", "tenseal"),
     "tenseal-4096": Rival("tenseal_sums", "setup_4096", "tenseal"),
     "openfhe": Rival("openfhe_sums", "setup", "openfhe"),
+    "secagg": Rival("secagg_sums", "setup", "flwr"),
     "masks": Rival("masks", "setup", "cryptography"),
     "float32": Rival("plain", "setup", "numpy"),
 }

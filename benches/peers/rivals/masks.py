@@ -1,7 +1,7 @@
 """Additive masks, as in FLASHE: no homomorphic encryption, but a stream cipher under a shared key.
 
-A client adds the keystream of its number and the round to its packed values, modulo 2^64. Holders of
-the key take the keystreams of all contributors from the sum. `benches/README.md` says what that
+A client adds the keystream of its number and the round to its packed values, modulo 2^64. A holder
+of the key takes the keystreams of all contributors from the sum. `benches/README.md` says what that
 does not protect against.
 """
 

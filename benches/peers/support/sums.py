@@ -18,7 +18,7 @@ def case(label, operation, rival_operation, limit_s=None, ratio=None):
     return Case(label, f"ckks-sum/{operation}", rival_operation, target=target)
 
 
-# Libraries encrypt with a public key by default, and their users do. Ours is symmetric, so
+# Libraries encrypt with a public key by default, and so do their users. Ours is symmetric, so
 # their symmetric encryption has a line as well.
 CASES = (
     case("encrypt", "encrypt", "encrypt", 0.015, 25.0),

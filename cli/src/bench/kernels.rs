@@ -1,7 +1,7 @@
-//! Single steps of programs, where the data already are: on a device what crosses to it is left out.
+//! Single steps of programs, where the data already are: on a device the transfers are left out.
 //!
-//! A chain of steps is one program. Its data are made where it runs, or are the same for all items, and a long
-//! chain and a short one differ by steps alone.
+//! A chain of steps is one program. Its data are made where it runs, or are the same for all items,
+//! and a long chain and a short one differ by steps alone.
 
 use std::{hint::black_box, sync::Arc, time::Duration};
 
@@ -19,8 +19,8 @@ use crate::failure::Failure;
 /// Steps of the two chains.
 const SHORT: usize = 4;
 const LONG: usize = 36;
-/// Bytes of residues that come back, and of values that are copied, on an engine that wants large batches: a device
-/// takes so many at once, so no copy hides behind a step.
+/// Bytes of residues that come back, and of values that are copied, on an engine that wants large
+/// batches: a device takes all of them at once, so no copy hides behind a step.
 const LARGE: usize = 32 << 20;
 /// Bytes of the polynomials of one step there: more than its caches hold.
 const LARGE_POLYS: usize = 128 << 20;
@@ -29,10 +29,10 @@ const SMALL: usize = 1 << 20;
 /// Bits of the primes of a ring, and how many it has.
 const PRIME_BITS: u32 = 50;
 const LIMBS: usize = 2;
-/// Bytes of what `copy` counts: a mebibyte.
+/// Bytes of one operation of `copy`: a mebibyte.
 const COPIED: usize = 1 << 20;
 
-/// What one kernel runs on.
+/// The data of one kernel, and the programs over them.
 pub(crate) struct Chains {
     engine: Arc<dyn Engine>,
     operation: KernelOperation,
@@ -43,7 +43,7 @@ pub(crate) struct Chains {
     over: Over,
 }
 
-/// What items are, and inputs of programs.
+/// The items of a batch, as inputs of programs.
 enum Over {
     /// Two factors that all items share.
     Residues(Arc<Modulus>, [Vec<u64>; 2]),
@@ -54,6 +54,8 @@ enum Over {
 }
 
 impl Chains {
+    /// Draws the data of an operation.
+    ///
     /// # Errors
     /// No randomness.
     pub(crate) fn new(
@@ -100,7 +102,7 @@ impl Chains {
         Ok(Self { engine, operation, items, each, over })
     }
 
-    /// Operations of a batch of one step.
+    /// Returns the operations of a batch of one step.
     pub(crate) fn operations(&self) -> usize {
         match self.operation.kernel {
             Kernel::Copy => 8 * self.each * self.items / COPIED,
@@ -110,7 +112,8 @@ impl Chains {
         }
     }
 
-    /// Bytes of memory that one operation at least reads and writes; of a copy, what goes each way.
+    /// Returns the bytes of memory that one operation at least reads and writes; of a copy, those
+    /// of each way.
     pub(crate) fn bytes(&self) -> usize {
         match self.operation.kernel {
             Kernel::Copy => COPIED,
@@ -121,7 +124,8 @@ impl Chains {
         }
     }
 
-    /// The times of one step in seconds a batch, and multiply instructions of one. `count` tells those of work.
+    /// Measures one step: its times in seconds a batch, and its multiply instructions, which
+    /// `count` counts.
     pub(crate) fn measure(
         &self,
         duration: Duration,

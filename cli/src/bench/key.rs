@@ -15,7 +15,7 @@ const VALUE_BITS: u32 = 16;
 /// The size of n that is for comparison with papers only, in bits.
 pub(crate) const INSECURE_BITS: u32 = 1024;
 
-/// A Paillier key and what a plaintext of it carries.
+/// A Paillier key, and the values that a plaintext of it carries.
 pub(crate) struct Key {
     pub(crate) bits: u32,
     /// Gradient values of 16 bits in a plaintext, with headroom for 64 clients.
@@ -29,7 +29,7 @@ enum Pair {
 }
 
 impl Key {
-    /// A key of `bits` bits: a fresh one, or below 2048 bits one that everybody knows.
+    /// Returns a key of `bits` bits: a fresh one, or below 2048 bits one that is public.
     ///
     /// # Errors
     /// There are no keys of that size; no randomness.
@@ -51,6 +51,8 @@ impl Key {
         Ok(Self { bits, values, pair })
     }
 
+    /// Returns the secret key.
+    ///
     /// # Errors
     /// None: a key of these bits is Paillier's.
     pub(crate) fn secret(&self) -> Result<&PaillierSecret, Failure> {
@@ -63,6 +65,8 @@ impl Key {
         }
     }
 
+    /// Returns the public modulus.
+    ///
     /// # Errors
     /// None: see [`Key::secret`].
     pub(crate) fn modulus(&self) -> Result<&PaillierModulus, Failure> {
@@ -98,8 +102,8 @@ const FROM_E: [u64; 8] = [
     0xadf8_5458_a2bb_4a9a,
 ];
 
-/// The one key of 1024 bits. Nothing here generates such keys: this one is in the source for everybody
-/// to read, so nobody can mistake it for one that protects something. Time does not depend on it.
+/// Returns the one key of 1024 bits. Nothing here generates such keys: this one is in the source,
+/// so that nobody can mistake it for one that protects something. Time does not depend on it.
 fn published() -> Result<PaillierSecret, Failure> {
     let key = PaillierSecret::new(&FROM_PI, &FROM_E, INSECURE_BITS, true);
     Ok(key.map_err(ciphergram_he::Error::from)?)

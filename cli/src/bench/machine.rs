@@ -1,4 +1,4 @@
-//! What the figures are of: processor, engines, and the state of the source.
+//! The subject of a report: processor, engines, and the state of the source.
 
 use std::{fs, process::Command, sync::Arc, thread};
 
@@ -10,19 +10,20 @@ use crate::{
     failure::Failure,
 };
 
-/// The oracle. Like engines that only emulate a device it is measured only if it is named: nothing is slower.
+/// The oracle. Like emulated devices it is slow, and measured only if it is named.
 const ORACLE: &str = "reference";
 
-/// An engine and how fast it can multiply.
+/// An engine and its rate of multiplications.
 pub(crate) struct Measured {
     pub(crate) engine: Arc<dyn Engine>,
-    /// The same engine, if it counts what it multiplies.
+    /// The same engine, if it counts its multiplications.
     pub(crate) measure: Option<Arc<dyn Measure>>,
-    /// Multiply instructions a second that one thread can issue, or the device, if the engine knows.
+    /// Multiply instructions a second that one thread or the device can issue, if the engine
+    /// measures it.
     pub(crate) multiply_rate: Option<f64>,
 }
 
-/// The engines to measure: the one of this name, or all but slow ones.
+/// Returns the engines to measure: the one of this name, or all but slow ones.
 ///
 /// # Errors
 /// There is none of this name.
@@ -49,23 +50,23 @@ pub(crate) fn choose(name: Option<&str>) -> Result<Vec<Present>, Failure> {
 }
 
 impl Measured {
-    /// The same of all that works while so many threads call it.
+    /// Returns the rate of all its parts while `threads` threads call it.
     pub(crate) fn rate_of(&self, threads: usize) -> Option<f64> {
         let threads = if self.engine.info().is_device { 1 } else { threads };
         self.multiply_rate.map(|rate| rate * threads as f64)
     }
 }
 
-/// The machine that a report is of.
+/// The machine of a report.
 pub(crate) struct Machine {
     cpu: String,
-    /// Those that this program may use.
+    /// Cores that this program may use.
     cores: usize,
     pub(crate) engines: Vec<Measured>,
 }
 
 impl Machine {
-    /// Looks at the machine, and measures how fast each engine can multiply.
+    /// Describes the machine, and measures each engine's rate of multiplications.
     pub(crate) fn measure(engines: Vec<Present>) -> Self {
         let measured = |Present { engine, measure }| {
             let multiply_rate =
@@ -79,7 +80,7 @@ impl Machine {
         }
     }
 
-    /// For people: one line on the processor, one on each engine.
+    /// Describes the processor and each engine, a line each.
     pub(crate) fn lines(&self) -> Vec<String> {
         let cores = if self.cores == 1 { "core" } else { "cores" };
         let mut lines = vec![format!("{}, {} {cores}", self.cpu, self.cores)];
@@ -94,7 +95,7 @@ impl Machine {
         lines
     }
 
-    /// The field `machine` of a report.
+    /// Returns the field `machine` of a report.
     pub(crate) fn json(&self) -> Value {
         let engine = |m: &Measured| {
             json!({
@@ -110,15 +111,15 @@ impl Machine {
     }
 }
 
-/// The processor's model, where the system tells.
+/// Returns the processor's model, or its architecture where the system has no name for it.
 fn cpu() -> String {
     let text = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model = text.lines().find_map(|line| line.strip_prefix("model name")?.split(':').nth(1));
     model.map_or_else(|| std::env::consts::ARCH.into(), |model| model.trim().into())
 }
 
-/// The commit of the source that this was built from, with `-dirty` where it was changed since:
-/// what the builder said in `CIPHERGRAM_COMMIT`, else what git says of the folder now.
+/// Returns the commit of the source that this was built from: `CIPHERGRAM_COMMIT` at build time,
+/// else what git says of the folder now, with `-dirty` where files differ from the commit.
 pub(crate) fn commit() -> String {
     if let Some(commit) = option_env!("CIPHERGRAM_COMMIT") {
         return commit.into();

@@ -1,4 +1,4 @@
-//! An engine that counts what another one multiplies.
+//! An engine that counts the multiplications of another.
 
 use std::sync::{
     Arc,
@@ -9,8 +9,8 @@ use ciphergram_accel::{Engine, Info, Measure, Operand, Program, RunError};
 
 use super::machine::Measured;
 
-/// Runs programs on another engine. Inside [`Metered::count`] it sums the multiply instructions that
-/// they issue; outside it only hands them on, so that times are the other engine's.
+/// Runs programs on another engine. Inside [`Metered::count`] it sums the multiply instructions
+/// that they issue; outside it only passes them on, so that times are the other engine's.
 pub(crate) struct Metered {
     inner: Arc<dyn Engine>,
     measure: Option<Arc<dyn Measure>>,
@@ -27,8 +27,8 @@ impl Metered {
         Self { inner, measure, counting, total: AtomicU64::new(0), unknown }
     }
 
-    /// Does `work`; gives also the multiply instructions of all that ran, if the engine knows. One
-    /// call at a time.
+    /// Runs `work`, and returns also the multiply instructions of its programs, if the engine
+    /// counts them. One call at a time.
     pub(crate) fn count<T>(&self, work: impl FnOnce() -> T) -> (T, Option<u64>) {
         self.total.store(0, Relaxed);
         self.unknown.store(false, Relaxed);

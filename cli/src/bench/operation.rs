@@ -1,4 +1,4 @@
-//! The operations that can be measured, and what exactly each is.
+//! The operations that can be measured, and their definitions.
 
 use std::fmt;
 
@@ -47,7 +47,7 @@ impl Operation {
         Self::Correct,
     ];
 
-    /// The name on the command line and in reports.
+    /// Returns the name on the command line and in reports.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Encrypt => "encrypt",
@@ -64,7 +64,7 @@ impl Operation {
         }
     }
 
-    /// What a single operation is.
+    /// Returns the definition of a single operation.
     fn definition(self) -> &'static str {
         match self {
             Self::Encrypt => {
@@ -88,7 +88,7 @@ impl Operation {
         }
     }
 
-    /// Whether it carries a packed plaintext in each ciphertext.
+    /// Returns whether each ciphertext carries a packed plaintext.
     pub(crate) fn carries_values(self) -> bool {
         matches!(
             self,
@@ -96,8 +96,8 @@ impl Operation {
         )
     }
 
-    /// Operations of one batch, for each thread: enough to fill lanes and to share what a batch
-    /// shares, and few enough that cheap ones stay in a cache.
+    /// Returns the operations of one batch for each thread: enough to fill lanes and to share what
+    /// a batch shares, and few enough that cheap ones stay in a cache.
     pub(crate) fn batch(self, bits: u32) -> usize {
         match self {
             Self::Encrypt | Self::EncryptOwner | Self::MulPlain => 512,
@@ -134,7 +134,7 @@ impl SumOperation {
     /// All operations, in the order in which they are measured.
     pub(crate) const ALL: [Self; 3] = [Self::Encrypt, Self::Aggregate, Self::Decrypt];
 
-    /// The name in reports, beside that of the scheme.
+    /// Returns the name in reports, beside that of the scheme.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Encrypt => "encrypt",
@@ -143,7 +143,7 @@ impl SumOperation {
         }
     }
 
-    /// What a single operation is.
+    /// Returns the definition of a single operation.
     fn definition(self) -> &'static str {
         match self {
             Self::Encrypt => "1,000,000 float32 to the bytes of a contribution",
@@ -176,7 +176,7 @@ pub(crate) struct KernelOperation {
     pub(crate) kernel: Kernel,
     /// Bits of a modulus, or the degree of a ring.
     pub(crate) size: usize,
-    /// What a single operation is.
+    /// The definition of a single operation.
     definition: &'static str,
 }
 
@@ -217,7 +217,7 @@ impl KernelOperation {
         Self { name: "mont_mul", kernel: Kernel::MontMul, size: bits, definition }
     }
 
-    /// Bits of a modulus, or of the primes of a ring.
+    /// Returns the bits of a modulus, or of the primes of a ring.
     pub(crate) fn bits(self) -> u32 {
         if self.kernel == Kernel::MontMul { self.size as u32 } else { 50 }
     }
@@ -229,7 +229,7 @@ impl fmt::Display for KernelOperation {
     }
 }
 
-/// What `--ops` asks for, each once.
+/// The operations that `--ops` asks for, each once.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Operations {
     pub(crate) paillier: Vec<Operation>,
@@ -265,7 +265,7 @@ impl Operations {
     }
 }
 
-/// Adds those that are named and not there yet; whether any is named.
+/// Adds those that are named and not there yet, and returns whether any is named.
 fn add<T: Copy + PartialEq>(found: &mut Vec<T>, all: &[T], is_named: impl Fn(&T) -> bool) -> bool {
     let named = || all.iter().copied().filter(|o| is_named(o));
     for operation in named() {
@@ -279,7 +279,7 @@ fn add<T: Copy + PartialEq>(found: &mut Vec<T>, all: &[T], is_named: impl Fn(&T)
 /// Where definitions start in a line of the help.
 const DEFINITIONS: usize = 22;
 
-/// The definitions of all operations, for `--help`.
+/// Returns the definitions of all operations, for `--help`.
 pub(crate) fn help() -> String {
     let paillier = Operation::ALL.iter().map(|o| (o.to_string(), o.definition()));
     let sums = SumOperation::ALL.iter().map(|o| (o.to_string(), o.definition()));

@@ -6,12 +6,12 @@ const HEAD: [&str; 7] =
     ["operation", "bits", "engine", "threads", "operations/s", "values/s", "of limit"];
 const WIDTHS: [usize; 7] = [18, 5, 10, 7, 13, 13, 9];
 
-/// The first line of the table.
+/// Returns the first line of the table.
 pub(crate) fn head() -> String {
     line(&HEAD.map(str::to_owned), "")
 }
 
-/// A row, with what there is to say of it at its end.
+/// Returns a row's line, with notes at its end.
 pub(crate) fn row(row: &Row) -> String {
     let rate = 1.0 / row.median_s;
     let dash = || "-".to_owned();
@@ -40,10 +40,10 @@ pub(crate) fn row(row: &Row) -> String {
     line(&cells, &notes.join(", "))
 }
 
-/// A core that is had for less than this part of the time is shared.
+/// The share of a core's time below which it counts as shared.
 const QUIET_SHARE: f64 = 0.9;
 
-/// A warning if other work had the cores too.
+/// Returns a warning if other work had the cores too.
 pub(crate) fn busy(rows: &[Row]) -> Option<String> {
     let shares = || rows.iter().filter_map(|row| row.core_share);
     let busy = shares().filter(|&share| share < QUIET_SHARE).count();
@@ -58,7 +58,7 @@ pub(crate) fn busy(rows: &[Row]) -> Option<String> {
     })
 }
 
-/// Words to the left, numbers to the right.
+/// Aligns words to the left, numbers to the right.
 fn line(cells: &[String; 7], notes: &str) -> String {
     let mut line = String::new();
     for (column, (cell, width)) in cells.iter().zip(WIDTHS).enumerate() {
@@ -71,7 +71,7 @@ fn line(cells: &[String; 7], notes: &str) -> String {
     (line + notes).trim_end().to_owned()
 }
 
-/// Three digits or more, with commas between thousands; millions as such.
+/// Formats a number in three digits or more, with commas between thousands; millions as such.
 fn number(x: f64) -> String {
     match x {
         _ if x.is_nan() => "-".into(),

@@ -20,14 +20,15 @@ use super::{
 };
 use crate::failure::Failure;
 
-/// Where a batch would last longer than this, in seconds, a smaller one is taken.
+/// The longest that a batch may last, in seconds, before a smaller one is taken.
 const LONGEST_BATCH: f64 = 1.0;
-/// Batches that are tried grow by this, until one is as large as it should be or the next would last too long.
+/// Batches that are tried grow by this, until one is as large as it should be or the next would
+/// last too long.
 const GROWTH: usize = 8;
-/// The first has this many for each thread. A vector of numbers is no longer.
+/// Operations of the first batch tried, for each thread: no vector of numbers is longer.
 const LANES: usize = 8;
 
-/// What was measured of one operation. Times are in seconds per single operation.
+/// The figures of one operation. Times are in seconds per single operation.
 pub(crate) struct Row {
     pub(crate) operation: &'static str,
     pub(crate) scheme: &'static str,
@@ -50,8 +51,8 @@ pub(crate) struct Row {
     pub(crate) values: Option<usize>,
     /// Of a matrix product: the time of the same work in single operations, divided by its own.
     pub(crate) speedup_over_single: Option<f64>,
-    /// The part of the time that the threads had the cores for which they were ready, if the system
-    /// tells.
+    /// The part of the time that the threads had the cores for which they were ready, where the
+    /// system counts it.
     pub(crate) core_share: Option<f64>,
     /// Whether its key is for comparison with papers only.
     pub(crate) is_insecure: bool,
@@ -61,7 +62,7 @@ pub(crate) struct Row {
     pub(crate) bytes: Option<usize>,
 }
 
-/// What a sum is of.
+/// The contributions of a sum.
 pub(crate) struct Upload {
     /// Contributions to a sum.
     pub(crate) clients: u32,
@@ -70,7 +71,8 @@ pub(crate) struct Upload {
 }
 
 impl Row {
-    /// What rows of all kinds have. Times are of batches of so many operations.
+    /// Returns the fields that rows of all kinds have. Times are those of batches of `batch`
+    /// operations.
     fn new(
         (scheme, operation, bits): (&'static str, &'static str, u32),
         (engine, threads): (&'static str, usize),
@@ -102,7 +104,8 @@ impl Row {
         }
     }
 
-    /// The same with the multiply instructions of a batch, if the engine knows them, and what part of its rate that is.
+    /// Adds the multiply instructions of a batch, if the engine counts them, and the part of its
+    /// rate that they reach.
     fn with_multiplies(self, of_batch: Option<f64>, rate: Option<f64>) -> Self {
         let each = of_batch.map(|all| all / self.batch as f64).filter(|&each| each > 0.0);
         let limit = rate.map(|rate| self.median_s * rate);
@@ -188,7 +191,7 @@ impl Row {
         Ok(Self { bytes: Some(chains.bytes()), ..row })
     }
 
-    /// The name as it is typed.
+    /// Returns the name as it is typed.
     pub(crate) fn name(&self) -> String {
         match self.scheme {
             PAILLIER => self.operation.to_owned(),
@@ -196,7 +199,7 @@ impl Row {
         }
     }
 
-    /// An element of the field `rows` of a report.
+    /// Returns an element of the field `rows` of a report.
     pub(crate) fn json(&self) -> Value {
         let mut row = json!({
             "operation": self.operation, "scheme": self.scheme, "bits": self.bits,
@@ -218,7 +221,8 @@ impl Row {
     }
 }
 
-/// Operations of one batch: as many as are usual or fill the engine, or on a slow one as many as it can bear.
+/// Chooses the operations of one batch: as many as are usual or fill the engine, fewer on a slow
+/// one.
 fn batch(
     operation: Operation,
     workshop: &mut Workshop<'_>,

@@ -1,22 +1,22 @@
-//! Repeating work and what its times are.
+//! Repeats work and samples its times.
 
 use std::time::{Duration, Instant};
 
 use crate::failure::Failure;
 
-/// Samples of every row, however long they take.
+/// The least number of samples of a row, however long they take.
 const LEAST_SAMPLES: usize = 5;
-/// A sample of cheap work is of so many batches that it lasts this long.
+/// The least duration of a sample: cheap work is repeated until it lasts this long.
 const SAMPLE: Duration = Duration::from_millis(10);
 
-/// One batch of work, to be done again and again.
+/// One batch of work that can be repeated.
 pub(crate) trait Work {
-    /// What must be so before each batch and is not timed.
+    /// Prepares a batch; not timed.
     fn prepare(&mut self) -> Result<(), Failure> {
         Ok(())
     }
 
-    /// The batch.
+    /// Runs the batch.
     fn run(&mut self) -> Result<(), Failure>;
 }
 
@@ -26,7 +26,7 @@ impl<F: FnMut() -> Result<(), Failure>> Work for F {
     }
 }
 
-/// What was measured, in seconds per batch.
+/// Measured times, in seconds per batch.
 pub(crate) struct Times {
     pub(crate) batches: usize,
     /// In order of size.
@@ -34,7 +34,7 @@ pub(crate) struct Times {
 }
 
 impl Times {
-    /// The time that a share of all samples does not exceed, interpolated.
+    /// Returns the time that a share of all samples does not exceed, interpolated.
     pub(crate) fn quantile(&self, share: f64) -> f64 {
         let place = share * (self.samples.len() - 1) as f64;
         let (low, high) = (self.samples[place as usize], self.samples[place.ceil() as usize]);
@@ -42,7 +42,7 @@ impl Times {
     }
 }
 
-/// Prepares and does one batch; the time of doing it.
+/// Prepares and runs one batch, and returns the time of the run.
 pub(crate) fn once(work: &mut dyn Work) -> Result<Duration, Failure> {
     work.prepare()?;
     let start = Instant::now();
@@ -50,15 +50,15 @@ pub(crate) fn once(work: &mut dyn Work) -> Result<Duration, Failure> {
     Ok(start.elapsed())
 }
 
-/// Does batches for about this long, after one to warm up.
+/// Samples batches for about `duration`, after one to warm up.
 pub(crate) fn sample(work: &mut dyn Work, duration: Duration) -> Result<Times, Failure> {
     once(work)?;
     let repeats = repeats(once(work)?);
     samples(repeats, duration, || Ok(several(work, repeats)?.as_secs_f64()))
 }
 
-/// What one of `steps` takes by which `long` is more than `short`: both in turn, for about this long. Where
-/// `short` took longer, by the doings of others, a time is below zero.
+/// Samples one of the `steps` that `long` has more than `short`, running both in turn for about
+/// `duration`. A time is below zero where other work made `short` take longer.
 pub(crate) fn sample_beyond(
     long: &mut dyn Work,
     short: &mut dyn Work,
@@ -74,7 +74,7 @@ pub(crate) fn sample_beyond(
     })
 }
 
-/// Samples of `repeats` batches each, in seconds, for about this long.
+/// Takes samples of `repeats` batches each, in seconds, for about `duration`.
 fn samples(
     repeats: usize,
     duration: Duration,
@@ -89,12 +89,12 @@ fn samples(
     Ok(Times { batches: samples.len() * repeats, samples })
 }
 
-/// The time of so many batches.
+/// Runs `count` batches, and returns their time.
 fn several(work: &mut dyn Work, count: usize) -> Result<Duration, Failure> {
     (0..count).map(|_| once(work)).sum()
 }
 
-/// Batches of one sample, of which each takes this long.
+/// Returns the batches of one sample, each of which takes the time `batch`.
 fn repeats(batch: Duration) -> usize {
     SAMPLE.as_nanos().div_ceil(batch.as_nanos().max(1)).max(1) as usize
 }
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_more_is_told_for_each_step() {
+    fn a_difference_is_shared_by_its_steps() {
         let wait = |times: u32| {
             move || {
                 std::thread::sleep(times * SAMPLE);

@@ -1,8 +1,8 @@
-//! Whether other work had the cores meanwhile.
+//! The share of the cores that other work left.
 
 use std::fs;
 
-/// What Linux says that this program's threads did, in nanoseconds. Nothing on other systems.
+/// Linux's account of this program's threads, in nanoseconds. Nothing on other systems.
 pub(super) struct Share(Option<[u64; 2]>);
 
 impl Share {
@@ -10,8 +10,8 @@ impl Share {
         Self(running_and_waiting())
     }
 
-    /// The part of the time since the start that threads ran, of that in which they wanted to run:
-    /// 1 on cores that nothing else wants.
+    /// Returns the time since the start that threads ran, divided by that in which they were ready
+    /// to run: 1 on cores that nothing else wants.
     pub(super) fn end(&self) -> Option<f64> {
         let [ran, waited] = running_and_waiting()?;
         let [ran_before, waited_before] = self.0?;
@@ -20,8 +20,8 @@ impl Share {
     }
 }
 
-/// The sums over all threads of the first two numbers of their `schedstat` files: how long each was
-/// on a core, and how long it waited for one.
+/// Sums the first two numbers of all threads' `schedstat` files: the time on a core, and the time
+/// waiting for one.
 fn running_and_waiting() -> Option<[u64; 2]> {
     let mut sums = [0; 2];
     for thread in fs::read_dir("/proc/self/task").ok()? {

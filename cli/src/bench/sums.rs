@@ -1,4 +1,5 @@
-//! Sums under `ckks-sum`: whole contributions, from tensors in memory to the bytes of files and back.
+//! Sums under `ckks-sum`: whole contributions, from tensors in memory to the bytes of files and
+//! back.
 
 use std::{hint::black_box, sync::Arc, time::Instant};
 
@@ -14,7 +15,7 @@ use crate::failure::Failure;
 
 /// Float32 values of a client's update: one operation is on all of them.
 const VALUES: usize = 1_000_000;
-/// The same on an engine that would encrypt so many for longer than this, in seconds: the oracle.
+/// The same on an engine that would take longer than this to encrypt them, in seconds: the oracle.
 const FEW_VALUES: usize = 10_000;
 const LONGEST: f64 = 5.0;
 /// Contributors of a sum, and those that the key has headroom for.
@@ -25,7 +26,7 @@ pub(crate) const VALUE_BITS: u32 = 16;
 const RANGE: f64 = 1.0;
 const LARGEST_VALUE: f64 = 1.05;
 
-/// What the operations are on: one round under a fresh key, with its sum.
+/// The data of the operations: one round under a fresh key, with its sum.
 pub(crate) struct Round {
     key: SecretKey,
     engine: Arc<dyn Engine>,
@@ -60,8 +61,8 @@ impl Round {
         let (contributions, sum) = (vec![], vec![]);
         let mut round = Self { key, engine, agreement, update, contributions, sum };
         let mut mean = vec![0.0; values];
-        // One client's by the engine that is measured, the others' by one that is quick everywhere: all
-        // engines give the same bits, and the mean tells if they do not.
+        // One client's by the engine that is measured, the others' by one that is quick everywhere:
+        // all engines give the same bits, and the mean tells if they do not.
         let quick: Arc<dyn Engine> = Arc::new(CpuEngine::new());
         for client in 0..CLIENTS {
             round.update = random_update(values)?;
@@ -116,7 +117,7 @@ impl Round {
         decrypt(&self.key, &*self.engine, &sum, Output::Mean)
     }
 
-    /// What is timed must be right: a mean is within one step, and the rounding of float32.
+    /// Checks what is timed: a mean is within one step, and the rounding of float32.
     fn check(&self, mean: &[f64]) -> Result<(), Failure> {
         let steps = f64::from(self.key.public().parameters().half_steps());
         let bound = RANGE * (1.0 / steps + f64::from(f32::EPSILON));

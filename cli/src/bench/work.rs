@@ -88,8 +88,9 @@ impl<'k> Workshop<'k> {
         })
     }
 
-    /// What a matrix product does for each of `count` entries, one by one: a multiplication by a
-    /// secret unsigned scalar of as many bits, and an addition. Signs would make it slower.
+    /// Returns a batch of what a matrix product does for each of `count` entries, one by one: a
+    /// multiplication by a secret unsigned scalar of as many bits, and an addition. Signs would
+    /// make it slower.
     pub(super) fn singles(&mut self, count: usize) -> Result<Box<dyn Work + 'k>, Failure> {
         let modulus = self.key.modulus()?;
         let evaluator = Evaluator::new(modulus, self.engine.clone());
@@ -174,8 +175,8 @@ impl<'k> Workshop<'k> {
         Residues::try_from_words(n_squared.clone(), words).map_err(fault)
     }
 
-    /// Numbers below n². Since both primes are above `1.25 · 2^(bits/2 − 1)`, n² has at least one bit
-    /// less than twice the bits of n.
+    /// Numbers below n². Since both primes are above `1.25 · 2^(bits/2 − 1)`, n² has at least one
+    /// bit less than twice the bits of n.
     fn below(&mut self, count: usize, modulus: &PaillierModulus) -> Vec<u64> {
         self.words(count, modulus.ciphertext_words(), 2 * self.key.bits - 2)
     }

@@ -11,12 +11,12 @@ use crate::{
     report::{report, warn_if_few},
 };
 
-/// The mean, unless the sum was asked for.
+/// Returns the mean, or the sum if it was asked for.
 pub(crate) fn output(sum: bool) -> Output {
     if sum { Output::Sum } else { Output::Mean }
 }
 
-/// What an output is called.
+/// Returns the name of an output in reports.
 pub(crate) fn output_name(sum: bool) -> &'static str {
     if sum { "weighted sum" } else { "weighted mean" }
 }

@@ -27,7 +27,7 @@ pub(crate) fn run(args: &Devices) -> Result<(), Failure> {
             lines.push(format!("{:<10} {what}: {text}", ""));
             value[what] = text.into();
         }
-        // Others are held against the oracle: it has nothing to agree with.
+        // Every engine but the oracle itself is held against the oracle.
         let mut held = if name == "reference" { vec![] } else { vec![("conformance", engine)] };
         if name == "gpu" && args.check {
             held.extend(split_gpu().map(|engine| ("conformance_split", engine)));
@@ -52,7 +52,7 @@ pub(crate) fn run(args: &Devices) -> Result<(), Failure> {
     }
 }
 
-/// What the conformance suite said of an engine.
+/// The conformance suite's verdict on an engine.
 struct Checked {
     lines: Vec<String>,
     /// An object: for each case its seconds, or what is wrong.
@@ -61,7 +61,8 @@ struct Checked {
     wrong: Vec<&'static str>,
 }
 
-/// Holds an engine against the oracle, bit by bit, over every step. A case that fails also panics on standard error.
+/// Holds an engine against the oracle, bit by bit, over every step. A case that fails also panics
+/// on standard error.
 fn check(engine: &dyn Engine) -> Checked {
     let mut checked = Checked { lines: vec![], value: Value::Null, wrong: vec![] };
     let mut cases = Map::new();
@@ -84,7 +85,7 @@ fn check(engine: &dyn Engine) -> Checked {
     checked
 }
 
-/// The first line of what a panic said.
+/// Returns the first line of a panic's message.
 fn message(why: &(dyn std::any::Any + Send)) -> String {
     let text = why.downcast_ref::<String>().map(String::as_str);
     let text = text.or_else(|| why.downcast_ref::<&str>().copied()).unwrap_or("a panic");
@@ -125,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_engine_is_told_case_by_case() {
+    fn a_wrong_engine_is_reported_case_by_case() {
         let checked = check(&Wrong(CpuEngine::new()));
         assert!(checked.wrong.contains(&"residues") && checked.wrong.contains(&"transforms"));
         // Nothing is computed there.

@@ -1,4 +1,4 @@
-//! `ciphergram inspect`: what a file is. Secrets are never read out, let alone printed.
+//! `ciphergram inspect`: describes a file. Secrets are never read out, let alone printed.
 
 use std::path::Path;
 
@@ -17,7 +17,7 @@ use crate::{
     report::{per_value, per_value_words, report},
 };
 
-/// What is found, for JSON and for people.
+/// A description of a file, for JSON and for people.
 #[derive(Default)]
 struct Findings {
     json: Map<String, Value>,
@@ -121,7 +121,8 @@ fn describe_parameters(p: &Parameters, found: &mut Findings) {
     }
 }
 
-/// Tensors, and for quantised ones their ranges and what the mean's error is bounded by.
+/// Describes tensors, and for quantised ones their ranges, their steps and the bound of the mean's
+/// error.
 fn tensors(specs: &[TensorSpec], coded: Option<(&Agreement, &Parameters)>, found: &mut Findings) {
     let values: usize = specs.iter().filter_map(TensorSpec::values).sum();
     found.add_same("values", values);
@@ -151,7 +152,7 @@ fn tensors(specs: &[TensorSpec], coded: Option<(&Agreement, &Parameters)>, found
     found.json.insert("tensors".into(), list.into());
 }
 
-/// A key or a ranges file.
+/// Describes a key or a ranges file.
 fn json_file(text: &str, path: &Path, found: &mut Findings) -> Result<(), Error> {
     if let Ok(ranges) = RangesFile::from_json(text) {
         let agreement = ranges.agreement()?;
@@ -171,7 +172,7 @@ fn json_file(text: &str, path: &Path, found: &mut Findings) -> Result<(), Error>
     }
     let key = AnyKey::from_json(text)?;
     match &key {
-        AnyKey::Public(_) => found.add("kind", "public key", "public key: for whoever sums"),
+        AnyKey::Public(_) => found.add("kind", "public key", "public key: for the aggregator"),
         AnyKey::Secret(..) => {
             found.add("kind", "secret key", "secret key: for the clients, and no one else");
             // The warning about permissions needs the file itself.

@@ -25,7 +25,7 @@ pub(crate) fn run(args: &Join) -> Result<(), Failure> {
     if let AnyKey::Public(public) = &key {
         public.check_encrypts().map_err(here)?;
         if args.sum {
-            let text = "--sum is for who decrypts: with a public key the sum is written as it is";
+            let text = "--sum needs a secret key: with a public one the sum is written encrypted";
             return Err(Failure::Misuse(text.into()));
         }
     }
@@ -100,7 +100,7 @@ pub(crate) fn run(args: &Join) -> Result<(), Failure> {
         if fewest < contributors { format!(", {fewest} for some values") } else { String::new() };
     let closed = match &round.opened {
         Some(_) => "",
-        None => ", for whoever holds the secret key: ciphergram decrypt",
+        None => ", to be decrypted with the secret key: ciphergram decrypt",
     };
     lines.push(format!(
         "{}: {name} of round {} over {contributors} contributors{partly}{closed}",

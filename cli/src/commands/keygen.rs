@@ -35,14 +35,14 @@ pub(crate) fn run(args: &Keygen) -> Result<(), Failure> {
         "public": public, "secret": secret,
     });
     let (to, by) = match key.public().check_encrypts() {
-        Ok(()) => ("whoever sums, and the clients who encrypt", "whoever decrypts"),
-        Err(_) => ("whoever sums", "the clients"),
+        Ok(()) => ("the aggregator, and for the clients, who encrypt with it", "those who decrypt"),
+        Err(_) => ("the aggregator", "the clients"),
     };
     let lines = [
         format!("{scheme} key {id}, for sums of at most {clients} clients at {bits} bits"),
-        format!("{}  give it to {to}", public.display()),
+        format!("{}  for {to}", public.display()),
         format!("{}  for {by}, and for no one else", secret.display()),
-        "and node keys, by which serve and join know each other on this machine".into(),
+        "and node keys, with which serve and join authenticate each other on this machine".into(),
     ];
     report(args.json, &value, &lines)
 }

@@ -1,4 +1,4 @@
-//! `ciphergram params explain`: how the sizes of a parameter set follow from what it is for.
+//! `ciphergram params explain`: derives the sizes of a parameter set from scheme, clients and bits.
 
 use ciphergram_he::{
     Parameters, Scheme,
@@ -13,7 +13,7 @@ use crate::{
     report::report,
 };
 
-/// Values of the update whose size is told.
+/// Values of the update whose size is shown.
 const VALUES: usize = 1_000_000;
 const STANDARD: &str = "Homomorphic Encryption Standard, 2018, table 1";
 const NIST: &str = "NIST SP 800-57 part 1, table 2, which is for RSA";
@@ -23,8 +23,8 @@ pub(crate) fn run(args: &Params) -> Result<(), Failure> {
     let ParamsCommand::Explain(args) = &args.command;
     let literal = args.set.literal();
     let parameters = Parameters::new(literal).map_err(|e| Failure::Misuse(e.to_string()))?;
-    let told = Derivation::of(&parameters);
-    report(args.json, &told.json, &told.lines)
+    let derivation = Derivation::of(&parameters);
+    report(args.json, &derivation.json, &derivation.lines)
 }
 
 /// The steps of a derivation, as lines for people and as JSON.
@@ -41,17 +41,17 @@ impl Derivation {
             "parameters_id": p.id().map(|byte| format!("{byte:02x}")).concat(),
         });
         let title = format!("{scheme}, sums of at most {clients} clients at {bits} bits a value");
-        let mut told = Self { json, lines: vec![title] };
+        let mut all = Self { json, lines: vec![title] };
         match p.family() {
-            FamilyParameters::Paillier { modulus_bits } => told.paillier(p, *modulus_bits),
+            FamilyParameters::Paillier { modulus_bits } => all.paillier(p, *modulus_bits),
             FamilyParameters::CkksSum(rlwe) | FamilyParameters::CkksSumPublic(rlwe) => {
-                told.rlwe(p, rlwe);
+                all.rlwe(p, rlwe);
             }
         }
-        told
+        all
     }
 
-    /// A step: its name, its figures, and what it says.
+    /// Adds a step: its name, its figures, and its lines.
     fn step(&mut self, name: &str, figures: Value, says: Vec<String>) {
         self.lines.extend([String::new(), name.replace('_', " ")]);
         self.lines.extend(says.iter().map(|line| format!("  {line}")));
@@ -122,7 +122,7 @@ impl Derivation {
             format!("a coefficient is {} residues, a beat of 64 bytes ten:", primes.len()),
             format!("{each} coefficients are a unit of {unit} bytes"),
             format!("a chunk of at most {CHUNK_BYTES} bytes is {} coefficients", g.slots_per_chunk),
-            "the first tells how many contributed and what they weigh".into(),
+            "the first holds the number of contributors and their weights".into(),
         ];
         self.chunks(p, says);
         self.failure("rounding to the margin is right whatever noise within its bound is drawn");
@@ -174,14 +174,14 @@ impl Derivation {
         let says = vec![
             format!("a ciphertext is a number below n squared: {} bytes", g.unit_bytes),
             format!("a chunk of at most {CHUNK_BYTES} bytes is {ciphertexts}"),
-            format!("the first {} fields tell how many contributed and what they", g.head_fields),
-            "weigh".into(),
+            format!("the first {} fields hold the number of contributors and", g.head_fields),
+            "their weights".into(),
         ];
         self.chunks(p, says);
         self.failure("plaintexts are exact integers without noise");
     }
 
-    /// How wide a field is; `says` how many there are to a slot.
+    /// Derives the width of a field; `says` derives the number of fields to a slot.
     fn fields(&mut self, p: &Parameters, says: Vec<String>) {
         let (g, clients, bits, half) = (p.geometry(), p.clients(), p.bits(), p.half_steps());
         let (largest, field_bits) = (2 * half, g.field_bits);
@@ -201,7 +201,7 @@ impl Derivation {
         self.step("fields", figures, all);
     }
 
-    /// How many bytes chunks and values take; `says` what a chunk is.
+    /// Derives the bytes of chunks and values; `says` defines a chunk.
     fn chunks(&mut self, p: &Parameters, mut says: Vec<String>) {
         let g = p.geometry();
         let (bytes, values, each) = (g.chunk_bytes(), g.values_per_chunk(), g.bytes_per_value());

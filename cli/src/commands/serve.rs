@@ -31,7 +31,7 @@ pub(crate) fn run(args: &Serve) -> Result<(), Failure> {
     }
     if min_clients < FEW {
         warn(&format!(
-            "sums of {min_clients} may leave: whoever decrypts one comes close to a single update"
+            "sums of {min_clients} may leave: one decrypted comes close to a single update"
         ));
     }
     let (identity, allowed) = nodes::server(args)?;
@@ -70,7 +70,7 @@ pub(crate) fn run(args: &Serve) -> Result<(), Failure> {
         }
         let event = match &seen {
             Observation::Event(event) => event,
-            Observation::Progress(progress) => return live.tell(progress),
+            Observation::Progress(progress) => return live.show(progress),
         };
         if let AggregatorEvent::Closed(summary) = event {
             withheld += summary.withheld;
@@ -81,7 +81,7 @@ pub(crate) fn run(args: &Serve) -> Result<(), Failure> {
         }
     })?;
     drop(live);
-    // Before anyone hears that it is done, so that who then asks finds the same numbers.
+    // Before the last line is printed, so that a request that follows it finds the same numbers.
     if let Some(metrics) = &metrics {
         metrics.end(stats);
     }
@@ -108,9 +108,9 @@ pub(crate) fn run(args: &Serve) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What is worth a line; chunks settle by the hundred and are told of in the summary.
+/// Describes an event worth a line; chunks settle by the hundred, and only the summary counts them.
 fn describe(event: &AggregatorEvent) -> Option<(Value, String)> {
-    let told = match event {
+    let described = match event {
         AggregatorEvent::Joined { contributor, peer } => (
             json!({"event": "joined", "client": contributor, "node": peer.node.to_string()}),
             format!("client {contributor} joined from node {}", peer.node),
@@ -149,7 +149,7 @@ fn describe(event: &AggregatorEvent) -> Option<(Value, String)> {
         ),
         _ => return None,
     };
-    Some(told)
+    Some(described)
 }
 
 fn closed_json(s: &RoundSummary) -> Value {
@@ -161,7 +161,7 @@ fn closed_json(s: &RoundSummary) -> Value {
     })
 }
 
-/// Who is in how many chunks; whoever is not in all of them is named.
+/// Describes a round's end: whole contributions, and each client that is not in all chunks.
 fn closed_line(s: &RoundSummary) -> String {
     let total = s.closed + s.withheld;
     let whole: Vec<_> = s.contributed.iter().filter(|(_, n)| *n == total).map(|(c, _)| c).collect();

@@ -1,4 +1,5 @@
-//! The check: what every client decrypted, against plain arithmetic over the quantised updates.
+//! The check: compares what every client decrypted with plain arithmetic over the quantised
+//! updates.
 
 use std::{
     fs,
@@ -20,7 +21,7 @@ use crate::{
     failure::{Failure, at},
 };
 
-/// What a round came to.
+/// The outcome of a round.
 pub(super) struct Checked {
     /// Whether every mean was the plaintext mean of the quantised updates.
     pub(super) agrees: bool,
@@ -59,7 +60,7 @@ impl Checker {
         Ok(Checked { agrees, evaluation: self.model.evaluate(&self.test) })
     }
 
-    /// Reads a record and lets the file go.
+    /// Reads a record and removes its file.
     fn take(&self, client: u16, round: u32, end: &str) -> Result<Vec<u8>, Failure> {
         let path = record_path(&self.folder, client, round, end);
         let bytes = fs::read(&path).map_err(at(&path))?;
@@ -67,7 +68,7 @@ impl Checker {
         Ok(bytes)
     }
 
-    /// Sums, counts and weights of every chunk, and every bit of every mean.
+    /// Compares sums, counts and weights of every chunk, and every bit of every mean.
     fn is_exact(&self, records: &[Record], means: &[Vec<u8>]) -> Result<bool, Failure> {
         let half = i64::from(self.parameters.half_steps());
         let values = records[0].fields.len();

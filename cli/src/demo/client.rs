@@ -31,7 +31,7 @@ use crate::{
     nodes,
 };
 
-/// What a client says after a round, as one line of JSON.
+/// A client's report after a round, one line of JSON.
 #[derive(Serialize, Deserialize)]
 pub(super) struct ClientReport {
     pub(super) round: u32,
@@ -50,8 +50,8 @@ pub(super) struct ClientReport {
 }
 
 impl ClientReport {
-    /// The part of the round that was spent on encryption and decryption. All are wall times, so
-    /// what the thread does while datagrams travel counts in full.
+    /// Returns the part of the round that was spent on encryption and decryption. All are wall
+    /// times, so what the thread does while datagrams travel counts in full.
     pub(super) fn encryption_share(&self) -> f64 {
         (self.encrypting_s + self.decrypting_s) / self.round_s
     }
@@ -129,7 +129,7 @@ pub(super) fn from_update(update: &Update) -> Vec<model::Tensor> {
     update.tensors().iter().map(convert).collect()
 }
 
-/// What the check needs: this client's own integers, its weight, and all that it decrypted.
+/// A record for the check: this client's own integers, its weight, and all that it decrypted.
 #[derive(Serialize, Deserialize)]
 pub(super) struct Record {
     pub(super) fields: Vec<u32>,
@@ -139,7 +139,7 @@ pub(super) struct Record {
     pub(super) ranges: RangesFile,
 }
 
-/// Where a client's account of a round lies.
+/// Returns the path of a client's record of a round.
 pub(super) fn record_path(folder: &Path, client: u16, round: u32, end: &str) -> std::path::PathBuf {
     folder.join(format!("client-{client}-round-{round}.{end}"))
 }

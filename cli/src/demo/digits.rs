@@ -21,7 +21,7 @@ const PIXEL_MAX: f32 = 16.0;
 /// Four images of five are learned from, the fifth is tested on.
 const TRAIN_FRACTION: (usize, usize) = (4, 5);
 
-/// What a random stream is for. Streams of one seed are independent of each other.
+/// The purpose of a random stream. Streams of one seed are independent of each other.
 #[derive(Clone, Copy)]
 enum Purpose {
     Split = 1,
@@ -42,14 +42,14 @@ pub(super) struct Digits {
 /// Two parts of the data that share no image.
 #[derive(Clone, Debug)]
 pub(super) struct Split {
-    /// What clients learn from.
+    /// The images that clients train on.
     pub(super) train: Digits,
-    /// What accuracy is measured on.
+    /// The images that accuracy is measured on.
     pub(super) test: Digits,
 }
 
 impl Digits {
-    /// All bundled images, in the order of the file.
+    /// Returns all bundled images, in the order of the file.
     pub(super) fn load() -> Self {
         let (records, _) = RECORDS.as_chunks::<RECORD_BYTES>();
         let pixels = records.iter().flat_map(|record| &record[..PIXELS]);
@@ -59,12 +59,12 @@ impl Digits {
         }
     }
 
-    /// Number of images.
+    /// Returns the number of images.
     pub(super) fn len(&self) -> usize {
         self.labels.len()
     }
 
-    /// The pixels of image `index`, each in 0..=1.
+    /// Returns the pixels of image `index`, each in 0..=1.
     ///
     /// # Panics
     ///
@@ -73,7 +73,7 @@ impl Digits {
         &self.pixels[index * PIXELS..][..PIXELS]
     }
 
-    /// The label of image `index`.
+    /// Returns the label of image `index`.
     ///
     /// # Panics
     ///
@@ -121,7 +121,7 @@ impl Digits {
     }
 }
 
-/// The numbers below `count` in random order (Fisher and Yates).
+/// Returns the numbers below `count` in random order (Fisher and Yates).
 pub(super) fn shuffled(count: usize, rng: &mut ChaCha20Rng) -> Vec<usize> {
     let mut order: Vec<usize> = (0..count).collect();
     for last in (1..count).rev() {
@@ -130,7 +130,7 @@ pub(super) fn shuffled(count: usize, rng: &mut ChaCha20Rng) -> Vec<usize> {
     order
 }
 
-/// A number below `bound`. The bias is bound / 2^64, which no data set can notice.
+/// Draws a number below `bound`. The bias is bound / 2^64, which no data set can notice.
 fn below(bound: usize, rng: &mut ChaCha20Rng) -> usize {
     ((u128::from(rng.next_u64()) * bound as u128) >> 64) as usize
 }
@@ -141,7 +141,7 @@ fn random(seed: u64, purpose: Purpose) -> ChaCha20Rng {
     rng
 }
 
-/// Half of every equal share is dealt evenly, the other half in proportion to random numbers.
+/// Deals half of every equal share evenly, the other half in proportion to random numbers.
 fn shard_sizes(total: usize, clients: usize, rng: &mut ChaCha20Rng) -> Vec<usize> {
     let even = total / (2 * clients.max(1));
     let uneven = (total - even * clients) as u64;

@@ -91,7 +91,7 @@ pub(super) struct Model {
 }
 
 impl Model {
-    /// A model with random weights and zero biases.
+    /// Returns a model with random weights and zero biases.
     ///
     /// # Source
     ///
@@ -108,12 +108,13 @@ impl Model {
         Self { parameters }
     }
 
-    /// The parameters as named tensors, in a fixed order.
+    /// Returns the parameters as named tensors, in a fixed order.
     pub(super) fn parameters(&self) -> &[Tensor] {
         &self.parameters
     }
 
-    /// What training on `shard` adds to each parameter: trained minus initial.
+    /// Trains a copy on `shard`, and returns what that adds to each parameter: trained minus
+    /// initial.
     ///
     /// This is the update of federated averaging; the mean of all clients', weighted by shard
     /// sizes, goes to [`Model::apply`]. An empty shard gives zeros. The seed orders the images

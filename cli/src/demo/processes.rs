@@ -14,17 +14,18 @@ use crate::{
     failure::Failure,
 };
 
-/// What the engine's threads are counted by.
+/// The environment variable with the number of an engine's threads.
 const THREADS: &str = "RAYON_NUM_THREADS";
 
-/// The threads of a client's engine, unless the user says. Clients would each take all cores of the
-/// machine that they share, and wait for one another in the middle of encrypting.
+/// Returns the threads of a client's engine, unless the user chose them. By default each client
+/// would take all cores of the machine that they share, and wait for the others in the middle of
+/// encrypting.
 fn threads_each(clients: usize) -> Option<usize> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     std::env::var_os(THREADS).is_none().then_some((cores / clients).max(1))
 }
 
-/// A child and its lines. Killed when dropped, so that a failure leaves nobody behind.
+/// A child process and its lines. Killed when dropped, so that a failure leaves none running.
 struct Process {
     name: String,
     child: Child,
@@ -69,7 +70,7 @@ impl Drop for Process {
     }
 }
 
-/// Everyone who takes part.
+/// The processes of all nodes.
 pub(super) struct Processes {
     clients: Vec<Process>,
     aggregator: Process,
@@ -99,7 +100,7 @@ impl Processes {
         Ok(Self { clients, aggregator })
     }
 
-    /// Every client's report of a round.
+    /// Reads every client's report of a round.
     pub(super) fn round(&mut self, round: u32) -> Result<Vec<ClientReport>, Failure> {
         let mut reports = vec![];
         for client in &mut self.clients {
@@ -113,7 +114,7 @@ impl Processes {
         Ok(reports)
     }
 
-    /// Waits until everyone has ended well.
+    /// Waits until all have ended with success.
     pub(super) fn finish(&mut self) -> Result<(), Failure> {
         self.clients.iter_mut().try_for_each(Process::finish)?;
         self.aggregator.finish()

@@ -90,12 +90,14 @@ impl Summary {
         !self.rounds.is_empty() && self.rounds.iter().all(|r| r.agrees)
     }
 
-    /// Bytes that a client sent per value and round, everything but UDP and IP headers included.
+    /// Returns the bytes that a client sent per value and round, everything but UDP and IP headers
+    /// included.
     fn wire_bytes_per_value(&self) -> f64 {
         self.rounds.last().map_or(0.0, |r| r.wire_bytes / (r.values * self.rounds.len()) as f64)
     }
 
-    /// The part of a round that encryption and decryption take: the median over clients and rounds.
+    /// Returns the part of a round that encryption and decryption take: the median over clients and
+    /// rounds.
     fn encryption_share(&self) -> Option<f64> {
         let all = self.rounds.iter().flat_map(|r| &r.encryption_shares);
         median(all.copied().collect())
@@ -182,7 +184,7 @@ impl Summary {
     }
 }
 
-/// The middle one, or the mean of the middle two; none of none.
+/// Returns the middle value, or the mean of the middle two; none of none.
 fn median(mut values: Vec<f64>) -> Option<f64> {
     values.sort_by(f64::total_cmp);
     let (low, high) = (values.len().checked_sub(1)? / 2, values.len() / 2);

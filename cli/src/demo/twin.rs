@@ -34,7 +34,7 @@ impl Twin {
         self.test.len()
     }
 
-    /// One round: every client's update, their mean weighted by images, one step.
+    /// Runs one round: every client's update, their mean weighted by images, one step.
     pub(super) fn round(&mut self, round: u32) -> Result<Evaluation, Failure> {
         let updates: Vec<_> = self
             .shards
@@ -50,7 +50,7 @@ impl Twin {
     }
 }
 
-/// The weighted mean of updates, value by value.
+/// Returns the weighted mean of updates, value by value.
 fn mean(updates: &[(f64, Vec<Tensor>)]) -> Vec<Tensor> {
     let total: f64 = updates.iter().map(|(weight, _)| weight).sum();
     let mut mean = updates[0].1.clone();

@@ -16,8 +16,8 @@ pub(crate) const SERVER: &str = "10.77.0.2:7700";
 /// Where a relay does, in the one between.
 pub(crate) const RELAY: &str = "10.77.0.1:7701";
 
-/// What the one between counts, and drops, of both directions. Dropped on arrival: what a namespace
-/// drops of its own, the sender is told of.
+/// The rules between: they count and drop, in both directions. Dropped on arrival: what a namespace
+/// drops of its own, the sender hears of.
 const LOSS: &str = "
 table inet ciphergram {
   counter up {}
@@ -33,8 +33,8 @@ table inet ciphergram {
   }
 }";
 
-/// What the ends count: all that the relay sent, and headers without payloads (8 bytes of UDP, 64 of
-/// ours).
+/// The rules of the ends, which count all that the relay sent, and headers without payloads (8
+/// bytes of UDP, 64 of ours).
 const ARRIVALS: &str = "
 table inet ciphergram {
   counter whole {}
@@ -46,8 +46,8 @@ table inet ciphergram {
   }
 }";
 
-/// What the ends lose of what arrives, and mark as a full queue would, where no relay is between: by pipeline of
-/// the aggregator.
+/// Further rules of the ends where no relay is between, to drop and mark as a full queue would: by
+/// pipeline of the aggregator.
 const DIRECT: &str = "
 table inet ciphergram {
   counter lost {}
@@ -72,7 +72,7 @@ pub(crate) struct Net {
 }
 
 impl Net {
-    /// Namespaces for so many clients; where there cannot be any, says why.
+    /// Makes namespaces for `clients` clients; where there cannot be any, prints why.
     pub(crate) fn new(clients: usize, direct: bool) -> Option<Self> {
         static MADE: AtomicU32 = AtomicU32::new(0);
         let number = MADE.fetch_add(1, Ordering::Relaxed);
@@ -112,8 +112,8 @@ impl Net {
         for (end, name) in self.ends().iter().enumerate() {
             self.add(name);
             done(&format!("ip -n {between} link add p{end} type veth peer name eth0 netns {name}"));
-            // Otherwise a burst that leaves in one system call crosses as one packet, and the kernel
-            // drops all of it or none.
+            // Otherwise a burst that leaves in one system call crosses as one packet, and the
+            // kernel drops all of it or none.
             let single = "mtu 1500 gso_max_segs 1";
             done(&format!("ip -n {between} link set p{end} {single} master bridge up"));
             done(&format!("ip -n {name} link set eth0 {single} up"));
@@ -137,7 +137,7 @@ impl Net {
         [self.name("server")].into_iter().chain(clients).collect()
     }
 
-    /// What starts a command in the namespace between.
+    /// Returns the words that start a command in the namespace between.
     pub(crate) fn between(&self) -> String {
         format!("ip netns exec {}", self.name("between"))
     }
@@ -152,8 +152,8 @@ impl Net {
         format!("ip netns exec {}", self.name(&format!("client{number}")))
     }
 
-    /// Without a relay: what the kernel lost and marked, and how many datagrams came to the aggregator's first
-    /// pipeline and to its second.
+    /// Without a relay: what the kernel lost and marked, and how many datagrams came to the
+    /// aggregator's first pipeline and to its second.
     pub(crate) fn check_direct(&self) {
         let server = &self.ends()[0];
         let sum = |what: &str| self.ends().iter().map(|end| counted(end, what)).sum::<u64>();
@@ -168,7 +168,8 @@ impl Net {
         );
     }
 
-    /// What became of datagrams: those that nft counted and dropped, and those of which a header arrived.
+    /// Prints the fate of datagrams: those that nft counted and dropped, and those of which a
+    /// header arrived.
     pub(crate) fn report(&self) -> String {
         let between = self.name("between");
         let here = |name: &str| counted(&between, name);
@@ -194,8 +195,8 @@ impl Net {
         let (up, down) = (here("up"), here("down"));
         let (up_lost, down_lost) = (here("up_lost"), here("down_lost"));
         assert!(up_lost > 0 && down_lost > 0, "nft dropped {up_lost} up, {down_lost} down");
-        // A socket receives datagrams, nft counted packets: as many, so that each was one. The relay may
-        // not have taken the last ones yet.
+        // A socket receives datagrams, nft counted packets: as many, so that each was one. The
+        // relay may not have taken the last ones yet.
         let passed = up + down - up_lost - down_lost;
         let late = Instant::now() + Duration::from_secs(10);
         while self.received() < passed && Instant::now() < late {
@@ -243,7 +244,7 @@ fn load(namespace: &str, rules: &str) {
     assert!(output.status.success(), "{output:?}");
 }
 
-/// What a command that must succeed wrote.
+/// Runs a command that must succeed, and returns its output.
 fn done(words: &str) -> String {
     let output = run(words, None).unwrap();
     assert!(output.status.success(), "`{words}`: {output:?}");

@@ -26,7 +26,7 @@ pub(crate) struct Place {
     has_adapters: bool,
 }
 
-/// What a process left behind.
+/// The exit code and output of a process.
 #[derive(Debug)]
 pub(crate) struct Ran {
     /// None if a signal ended it.
@@ -58,7 +58,8 @@ impl Place {
         Self { folder: tempfile::tempdir().unwrap(), has_adapters: false }
     }
 
-    /// A place where processes find the GPU adapters that are there, or the one that the environment names.
+    /// A place where processes find the GPU adapters that are there, or the one that the
+    /// environment names.
     pub(crate) fn with_adapters() -> Self {
         Self { has_adapters: true, ..Self::new() }
     }
@@ -182,7 +183,8 @@ impl Place {
         paths.filter_map(|p| fs::read(&p).ok().map(|bytes| (p, bytes))).collect()
     }
 
-    /// What must never be printed: secret numbers of all keys here, in base64 and word by word.
+    /// Returns what must never be printed: secret numbers of all keys here, in base64 and word by
+    /// word.
     fn secrets(&self) -> Vec<String> {
         let folders = fs::read_dir(self.folder.path()).unwrap().map(|entry| entry.unwrap().path());
         let texts = folders.filter_map(|f| fs::read_to_string(f.join("secret.json")).ok());
@@ -287,8 +289,8 @@ impl Process {
         let stderr = self.stderr.take().unwrap().join().unwrap();
         let ran = Ran { code, stdout: std::mem::take(&mut self.stdout), stderr };
         for secret in &self.secrets {
-            let told = ran.stdout.contains(secret) || ran.stderr.contains(secret);
-            assert!(!told, "`{}` tells a secret", self.words);
+            let shown = ran.stdout.contains(secret) || ran.stderr.contains(secret);
+            assert!(!shown, "`{}` shows a secret", self.words);
         }
         ran
     }

@@ -118,7 +118,7 @@ pub(crate) fn is_near(dtype: Dtype, found: f64, expected: f64, error: f64) -> bo
     (found - expected).abs() <= (error + half_ulp) * (1.0 + 1e-9) + expected.abs() * 1e-13
 }
 
-/// What clients brought, and what they agreed on.
+/// The updates of all clients, and their agreement.
 pub(crate) struct Brought {
     pub(crate) clients: Vec<Tensors>,
     pub(crate) weights: Vec<u64>,
@@ -139,8 +139,8 @@ impl Brought {
         Self { clients, weights: weights.into(), ranges, max_weight }
     }
 
-    /// Every value of the weighted mean is within contributors · W ÷ Σ weights steps and half a unit
-    /// in the last place of its type.
+    /// Every value of the weighted mean is within contributors · W ÷ Σ weights steps and half a
+    /// unit in the last place of its type.
     pub(crate) fn check_mean(&self, found: &Tensors) {
         self.check(found, self.weights.iter().sum::<u64>() as f64);
     }

@@ -1,11 +1,11 @@
-//! One line on a terminal that says how far `serve` is; nothing anywhere else.
+//! The progress of `serve`, as one line on a terminal; nothing anywhere else.
 
 use std::{collections::VecDeque, io::IsTerminal as _, time::Duration};
 
 use ciphergram_nic::federation::Progress;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressFinish, ProgressStyle};
 
-/// Rates are over the last so many reports, a second or more.
+/// Reports that a rate is taken over: a second or more.
 const WINDOW: usize = 10;
 
 /// The line, cleared when dropped.
@@ -15,7 +15,7 @@ pub(super) struct Live {
 }
 
 impl Live {
-    /// A line if it is `wanted` and standard output is a terminal.
+    /// Returns a line if it is `wanted` and standard output is a terminal.
     pub(super) fn new(wanted: bool) -> Self {
         let bar = (wanted && std::io::stdout().is_terminal()).then(|| {
             let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stdout());
@@ -27,7 +27,8 @@ impl Live {
         Self { bar, rate: Rate::default() }
     }
 
-    pub(super) fn tell(&mut self, progress: &Progress) {
+    /// Shows how far the server is.
+    pub(super) fn show(&mut self, progress: &Progress) {
         if let Some(bar) = &self.bar {
             let rate = self.rate.follow(progress.elapsed, progress.stats.received.wire_bytes());
             bar.set_message(line(progress, rate));
@@ -48,7 +49,7 @@ impl Live {
 struct Rate(VecDeque<(Duration, u64)>);
 
 impl Rate {
-    /// The rate up to now; zero before there are two reports.
+    /// Adds a report, and returns the rate up to now; zero before there are two reports.
     fn follow(&mut self, elapsed: Duration, bytes: u64) -> f64 {
         let (since, former) = self.0.front().copied().unwrap_or((elapsed, bytes));
         self.0.push_back((elapsed, bytes));
@@ -86,13 +87,13 @@ mod tests {
     fn a_line_says_how_far_the_round_is() {
         let stats = Stats { retransmitted: 7, ..Stats::default() };
         let mut progress = Progress { elapsed: Duration::ZERO, waiting: 2, round: None, stats };
-        let told = "2 waiting for the next round, 0.0 MB/s received, 7 retransmitted";
-        assert_eq!(line(&progress, 0.0), told);
+        let shown = "2 waiting for the next round, 0.0 MB/s received, 7 retransmitted";
+        assert_eq!(line(&progress, 0.0), shown);
         let round = RoundProgress { round: 4, contributors: 3, chunks: 90, settled: 12 };
         (progress.round, progress.waiting) = (Some(round), 0);
-        let told = "round 4: 3 contributors, 12 of 90 chunks settled, 12.3 MB/s received, \
+        let shown = "round 4: 3 contributors, 12 of 90 chunks settled, 12.3 MB/s received, \
                     7 retransmitted";
-        assert_eq!(line(&progress, 12_345_678.0), told);
+        assert_eq!(line(&progress, 12_345_678.0), shown);
         progress.waiting = 1;
         assert!(line(&progress, 0.0).contains("90 chunks settled, 1 waiting for the next round,"));
     }
@@ -104,7 +105,7 @@ mod tests {
         assert_eq!(rate.follow(at(1), 500), 0.0);
         assert_eq!(rate.follow(at(1), 500), 0.0, "no time has passed");
         assert!((rate.follow(at(6), 1500) - 2000.0).abs() < 1e-6);
-        // What is long past no longer counts.
+        // Old reports no longer count.
         let last = (7..30).map(|tenths| rate.follow(at(tenths), 1500)).last();
         assert_eq!(last, Some(0.0));
     }

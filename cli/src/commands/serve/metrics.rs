@@ -1,5 +1,5 @@
-//! What `serve` counts, in the text format of Prometheus, version 0.0.4. Names and numbers of what
-//! happened only: no key and no node is told.
+//! The counters of `serve`, in the text format of Prometheus, version 0.0.4. Names and numbers of
+//! events only: no key and no node.
 
 use std::{
     fmt::Write as _,
@@ -16,7 +16,7 @@ use ciphergram_nic::{
 use super::responder::{Responder, lock};
 use crate::failure::Failure;
 
-/// Counters for whoever asks over HTTP.
+/// Counters, and the thread that shows them over HTTP.
 pub(super) struct Metrics {
     counters: Arc<Mutex<Counters>>,
     responder: Responder,
@@ -26,7 +26,7 @@ impl Metrics {
     pub(super) fn start(address: SocketAddr) -> Result<Self, Failure> {
         let counters = Arc::new(Mutex::new(Counters::default()));
         let shared = counters.clone();
-        // Written down as it is read, so that the round waits for a copy at most.
+        // The page is written from a copy, so that the round never waits for longer than copying.
         let page = move || {
             let now = *lock(&shared);
             now.page()
@@ -44,18 +44,18 @@ impl Metrics {
         lock(&self.counters).follow(seen);
     }
 
-    /// All rounds are over, and these are the last numbers.
+    /// Takes the last numbers, once all rounds are over.
     pub(super) fn end(&self, stats: Stats) {
         lock(&self.counters).stats = stats;
     }
 
-    /// Lets whoever is being answered have the rest.
+    /// Ends after the answer in progress.
     pub(super) fn finish(self) {
         self.responder.finish();
     }
 }
 
-/// What has happened since the start.
+/// Numbers of events since the start.
 #[derive(Clone, Copy, Default)]
 struct Counters {
     /// As of the latest progress.
@@ -95,7 +95,7 @@ impl Counters {
         *counter += 1;
     }
 
-    /// All counters. That none is forgotten, the compiler sees: every field is named.
+    /// Writes all counters. Every field is named, so that the compiler sees that none is forgotten.
     fn page(self) -> String {
         let Self {
             stats,
@@ -176,7 +176,7 @@ impl Counters {
             ("chunks_summed", "Chunks summed and written back.", chunks_summed),
             ("chunks_withheld", "Chunks whose sums never leave.", chunks_withheld),
             ("clients_joined", "Clients admitted to a round.", clients_joined),
-            ("clients_refused", "Clients refused, and told why.", clients_refused),
+            ("clients_refused", "Clients refused with a reason.", clients_refused),
             ("clients_resumed", "Clients back with their contributions.", clients_resumed),
             ("clients_lost", "Clients that no longer answered.", clients_lost),
             (
@@ -211,7 +211,7 @@ mod tests {
 
     use super::*;
 
-    /// Every counter is another number, so none stands for another.
+    /// Every counter has a different number, so that none stands for another.
     #[test]
     fn each_counter_counts_its_own() {
         let node: NodeId = "A".repeat(43).parse().unwrap_or_else(|e| panic!("{e}"));

@@ -14,14 +14,14 @@ use std::{
 
 /// The longest request, from its first byte to the blank line.
 const MAX_REQUEST_BYTES: usize = 8 << 10;
-/// How much of what follows a refused request is read and forgotten.
+/// Bytes read and dropped after a refused request.
 const MAX_REST_BYTES: u64 = 1 << 20;
-/// How long one connection may take; a peer that stalls keeps the others waiting no longer.
+/// The longest that one connection may take, so that a stalled peer delays others no longer.
 const MAX_ANSWER_SPAN: Duration = Duration::from_secs(2);
-/// How long to wait when there is no room for another connection.
+/// The wait when there is no room for another connection.
 const NO_ROOM_SLEEP: Duration = Duration::from_millis(100);
 
-/// A thread that answers.
+/// A thread that answers requests.
 pub(super) struct Responder {
     address: SocketAddr,
     state: Arc<State>,
@@ -35,7 +35,7 @@ struct State {
 }
 
 impl Responder {
-    /// Listens at `address`; `page` makes what is answered.
+    /// Listens at `address`, and answers with what `page` returns.
     pub(super) fn start(
         address: SocketAddr,
         page: impl Fn() -> String + Send + 'static,
@@ -49,19 +49,20 @@ impl Responder {
         Ok(Self { address, state })
     }
 
-    /// Where it listens, with the port that the system chose if none was asked for.
+    /// Returns the address it listens at, with the port that the system chose if none was asked
+    /// for.
     pub(super) fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Lets whoever is being answered have the rest.
+    /// Ends after the answer in progress.
     pub(super) fn finish(self) {
         self.state.over.store(true, Ordering::SeqCst);
         drop(lock(&self.state.answering));
     }
 }
 
-/// What is behind the lock has no state that a panic could leave halfway.
+/// Locks a mutex, poisoned or not: nothing behind it could be left halfway by a panic.
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -100,7 +101,7 @@ fn answer(stream: TcpStream, page: &impl Fn() -> String) -> io::Result<()> {
     Ok(())
 }
 
-/// The request up to its blank line, or as much of it as came, or as is read of one too long.
+/// Reads a request up to its blank line, or as much of it as came, or as is read of one too long.
 fn read_head(peer: &mut impl Read) -> io::Result<Vec<u8>> {
     let mut head = vec![];
     let mut bytes = [0; 1024];
@@ -171,21 +172,21 @@ mod tests {
 
     #[test]
     fn only_a_whole_get_of_the_page_is_answered_with_it() {
-        let told = |head: &str| status(head.as_bytes())[..3].to_owned();
+        let code = |head: &str| status(head.as_bytes())[..3].to_owned();
         for head in
             ["GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n", "GET /metrics?a=b HTTP/1.0\r\n\r\n"]
         {
-            assert_eq!(told(head), "200", "{head:?}");
-            assert_eq!(told(&head[..head.len() - 1]), "400", "{head:?} cut");
+            assert_eq!(code(head), "200", "{head:?}");
+            assert_eq!(code(&head[..head.len() - 1]), "400", "{head:?} cut");
         }
         for line in ["GET / HTTP/1.1", "POST /metrics HTTP/1.1", "GET /metrics/ HTTP/1.1"] {
-            assert_eq!(told(&format!("{line}\r\n\r\n")), "404", "{line}");
+            assert_eq!(code(&format!("{line}\r\n\r\n")), "404", "{line}");
         }
         for line in ["", "GET /metrics", "GET  /metrics HTTP/1.1", "get /metrics HTTP/1.1"]
             .into_iter()
             .chain(["GET metrics HTTP/1.1", "GET /metrics HTTP/2.0", "\u{1f980}"])
         {
-            assert_eq!(told(&format!("{line}\r\n\r\n")), "400", "{line}");
+            assert_eq!(code(&format!("{line}\r\n\r\n")), "400", "{line}");
         }
         assert_eq!(status(b"GET /\xff HTTP/1.1\r\n\r\n"), "400 Bad Request");
     }
