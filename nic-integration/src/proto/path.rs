@@ -1,5 +1,5 @@
-//! Paths to a peer, each with its own window and timers; packets are sprayed over them (PROTOCOL
-//! §4.8).
+//! Paths to a peer, each with its own window and timers; packets are sprayed over them
+//! (PROTOCOL §4.8).
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;

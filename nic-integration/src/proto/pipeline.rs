@@ -16,7 +16,7 @@ use super::event::Event;
 use super::lock::lock;
 use super::path::{Paths, Route};
 use super::sender::Sender;
-use super::shared::{ChannelId, Command, MAX_PIPELINES, Part, Shared};
+use super::shared::{ChannelId, Command, MAX_PIPELINES, SessionPart, Shared};
 use super::stats::Stats;
 use super::sum::{Batch, SumRegion};
 use super::time::Time;
@@ -124,7 +124,7 @@ impl Pipeline {
     }
 
     /// Returns the channel that a part of a session is for; makes it if there is none.
-    fn channel(&mut self, part: &Part) -> &mut Channel {
+    fn channel(&mut self, part: &SessionPart) -> &mut Channel {
         let Settings { datagram_bytes, sockets, spray } = self.settings;
         self.channels.entry(part.id).or_insert_with(|| {
             let flows = lock(&part.messages.outbox).flow_count();
@@ -136,7 +136,7 @@ impl Pipeline {
         })
     }
 
-    fn on_offer(&mut self, part: Part) {
+    fn on_offer(&mut self, part: SessionPart) {
         let (id, index) = (part.id, part.session.local());
         let channel = self.channel(&part);
         channel.sender.paths.admit_up_to(part.paths.into());
@@ -147,7 +147,7 @@ impl Pipeline {
         self.sessions.insert(index, id);
     }
 
-    fn on_begin(&mut self, now: Time, part: Part, from: Route) {
+    fn on_begin(&mut self, now: Time, part: SessionPart, from: Route) {
         let (id, addr) = (part.id, part.addr);
         // A channel of an earlier offer learned its paths, and has none if nothing came by it.
         let known = self.channels.get(&id).is_some_and(|channel| channel.sender.paths.len() > 0);

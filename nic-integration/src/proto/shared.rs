@@ -83,7 +83,7 @@ pub(super) struct ChannelId {
 }
 
 /// A channel's part of a session that a handshake made.
-pub(super) struct Part {
+pub(super) struct SessionPart {
     pub(super) id: ChannelId,
     pub(super) peer: Peer,
     pub(super) session: Session,
@@ -97,9 +97,9 @@ pub(super) struct Part {
 /// A command to a pipeline.
 pub(super) enum Command {
     /// Begin a session when a datagram shows that the peer has it.
-    Offer(Box<Part>),
+    Offer(Box<SessionPart>),
     /// Begin a session now; the answer to our HELLO came by that route.
-    Begin(Box<Part>, Time, Route),
+    Begin(Box<SessionPart>, Time, Route),
     /// Send: there is something to send.
     Wake(ChannelId),
     /// Forget the datagrams in flight, all of which have failed; and the session, if the flag is
@@ -111,40 +111,40 @@ pub(super) enum Command {
 
 /// A queue between threads that is mostly empty, and cheap to find so.
 pub(super) struct Queue<T> {
-    any: AtomicBool,
+    nonempty: AtomicBool,
     /// `None` once it is closed.
-    all: Mutex<Option<Vec<T>>>,
+    items: Mutex<Option<Vec<T>>>,
 }
 
 impl<T> Default for Queue<T> {
     fn default() -> Self {
-        Self { any: AtomicBool::new(false), all: Mutex::new(Some(vec![])) }
+        Self { nonempty: AtomicBool::new(false), items: Mutex::new(Some(vec![])) }
     }
 }
 
 impl<T> Queue<T> {
     /// Appends an item; `true` if the queue was empty.
-    fn push(&self, word: T) -> bool {
-        match &mut *lock(&self.all) {
-            Some(all) => {
-                all.push(word);
-                !self.any.swap(true, Ordering::Release)
+    fn push(&self, item: T) -> bool {
+        match &mut *lock(&self.items) {
+            Some(items) => {
+                items.push(item);
+                !self.nonempty.swap(true, Ordering::Release)
             }
             None => false,
         }
     }
 
     pub(super) fn drain(&self) -> Vec<T> {
-        if !self.any.load(Ordering::Acquire) {
+        if !self.nonempty.load(Ordering::Acquire) {
             return vec![];
         }
-        let mut all = lock(&self.all);
-        self.any.store(false, Ordering::Release);
-        all.as_mut().map(std::mem::take).unwrap_or_default()
+        let mut items = lock(&self.items);
+        self.nonempty.store(false, Ordering::Release);
+        items.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
     fn close(&self) {
-        *lock(&self.all) = None;
+        *lock(&self.items) = None;
     }
 }
 

@@ -11,7 +11,7 @@ use crate::proto::path::Route;
 use crate::proto::secure::{
     Admission, Cookie, HELLO_BYTES, Hello, Initiator, Secrets, TransportParameters,
 };
-use crate::proto::shared::{ChannelId, Command, MAX_PIPELINES, Part};
+use crate::proto::shared::{ChannelId, Command, MAX_PIPELINES, SessionPart};
 use crate::proto::time::Time;
 
 use super::{Endpoint, MAX_HANDSHAKE_DATAGRAMS, MAX_UNCONFIRMED, Pipeline};
@@ -165,7 +165,7 @@ impl Endpoint {
         channels: u16,
         ports: Option<&[u16]>,
         paths: u16,
-    ) -> Vec<Part> {
+    ) -> Vec<SessionPart> {
         let Some(link) = self.links.get(&id) else { return vec![] };
         let contact = self.contacts.get(&peer.node).zip(ports);
         let part = |channel: u16| {
@@ -178,7 +178,7 @@ impl Endpoint {
                 }
             });
             let (id, session) = (ChannelId { link: id, channel }, secrets.channel(channel));
-            Part { id, peer, session, messages: link.messages.clone(), addr, paths }
+            SessionPart { id, peer, session, messages: link.messages.clone(), addr, paths }
         };
         (0..channels).map(part).collect()
     }

@@ -10,8 +10,8 @@ use super::{Aggregator, AggregatorEvent};
 
 impl<J: Job> Aggregator<J> {
     /// Answers a client that asks whether it is still known. The acknowledgement shows that this
-    /// incarnation lives. A client that was given up resumes; an unknown one is refused (PROTOCOL
-    /// §7.8).
+    /// incarnation lives. A client that was given up resumes; an unknown one is refused
+    /// (PROTOCOL §7.8).
     pub(super) fn on_probe(&mut self, now: Time, peer: Peer, probe: Probe) {
         let Probe { contributor, inbox, contribution } = probe;
         let joined = Joined { peer, inbox, contribution };
