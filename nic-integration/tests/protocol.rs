@@ -10,9 +10,9 @@ use ciphergram_nic::proto::channel::QUIET_SPAN;
 use ciphergram_nic::proto::datagram::MAX_DATAGRAM_BYTES;
 use ciphergram_nic::proto::endpoint::*;
 use ciphergram_nic::proto::link::*;
-use ciphergram_nic::proto::pace::*;
 use ciphergram_nic::proto::path::*;
 use ciphergram_nic::proto::pipeline::SWEEP_SPAN;
+use ciphergram_nic::proto::recovery::*;
 use ciphergram_nic::proto::secure::{
     ACK_WORDS, COOKIE_SPAN, HELLO_RATE, PROVEN_RATE, ROTATE_PACKETS, WINDOW_PACKETS,
 };

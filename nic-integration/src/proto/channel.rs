@@ -14,7 +14,7 @@ use super::shared::Messages;
 use super::time::Time;
 
 /// Silence after which a peer to whom nothing is outstanding keeps no more than it must: longer
-/// than any datagram is under way, [`MAX_PTO`](super::pace::MAX_PTO) included.
+/// than any datagram is under way, [`MAX_PTO`](super::recovery::MAX_PTO) included.
 pub const QUIET_SPAN: Duration = Duration::from_millis(500);
 
 pub(super) struct Channel {

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use super::outbox::FlowHealth;
-use super::pace::Pace;
+use super::recovery::Recovery;
 use super::time::Time;
 
 /// The most paths to one peer.
@@ -82,7 +82,7 @@ struct Rest {
 #[derive(Debug)]
 pub(super) struct Path {
     pub(super) route: Route,
-    pub(super) pace: Pace,
+    pub(super) recovery: Recovery,
     pub(super) in_flight: u32,
     /// Packets sent by it, oldest first; some are no longer in flight.
     pub(super) sent: VecDeque<u64>,
@@ -106,7 +106,7 @@ impl Path {
     pub(super) fn new(route: Route, datagram_bytes: usize) -> Self {
         Self {
             route,
-            pace: Pace::new(datagram_bytes),
+            recovery: Recovery::new(datagram_bytes),
             in_flight: 0,
             sent: VecDeque::new(),
             answered_to: 0,
@@ -125,18 +125,18 @@ impl Path {
     }
 
     pub(super) fn has_room(&self) -> bool {
-        self.is_up() && (self.in_flight as usize) < self.pace.window()
+        self.is_up() && (self.in_flight as usize) < self.recovery.window()
     }
 
     /// Compares how full the windows of two paths will be with one more.
     pub(super) fn fill_with_one_more(&self, other: &Self) -> std::cmp::Ordering {
-        let fill = |path: &Self, of: &Self| (path.in_flight as usize + 1) * of.pace.window();
+        let fill = |path: &Self, of: &Self| (path.in_flight as usize + 1) * of.recovery.window();
         fill(self, other).cmp(&fill(other, self))
     }
 
     /// Returns the round-trip time that others' are compared with, while the path answers.
-    fn quickness(&self) -> Option<Duration> {
-        self.pace.round_trip().filter(|_| self.pace.timeouts() == 0)
+    fn answering_rtt(&self) -> Option<Duration> {
+        self.recovery.round_trip().filter(|_| self.recovery.timeouts() == 0)
     }
 
     /// Rests from now on.
@@ -160,10 +160,10 @@ impl Path {
     /// Notes a timeout; `true` if everything in flight is lost by it.
     pub(super) fn on_silence(&mut self, now: Time) -> bool {
         self.timer_start = now;
-        if self.pace.timeouts() == 0 {
+        if self.recovery.timeouts() == 0 {
             self.silent = now;
         }
-        self.pace.on_timeout()
+        self.recovery.on_timeout()
     }
 
     /// Ends the wait between two trials, if it is over.
@@ -178,7 +178,7 @@ impl Path {
     /// Uses it again: a datagram that tried it was answered, and quickly enough.
     pub(super) fn resume(&mut self) {
         self.rest = None;
-        self.pace.begin_anew();
+        self.recovery.begin_anew();
     }
 
     /// Returns when the next trial is due.
@@ -259,7 +259,7 @@ impl Paths {
 
     /// Returns the most datagrams in flight by all paths together.
     pub(super) fn limit(&self) -> usize {
-        self.all.first().map_or(0, |path| path.pace.limit())
+        self.all.first().map_or(0, |path| path.recovery.limit())
     }
 
     /// Returns the route of answers: that by which something last came.
@@ -268,7 +268,7 @@ impl Paths {
     }
 
     /// Sets the peer's address.
-    pub(super) fn aim(&mut self, addr: SocketAddr) {
+    pub(super) fn set_addr(&mut self, addr: SocketAddr) {
         if !self.fixed {
             return;
         }
@@ -301,7 +301,7 @@ impl Paths {
                     let silent = self.all.iter().enumerate().min_by_key(silence);
                     let path = silent.map_or(0, |(path, _)| path);
                     let own = &mut self.all[path];
-                    (own.pace, own.rest) = (Pace::new(self.datagram_bytes as usize), None);
+                    (own.recovery, own.rest) = (Recovery::new(self.datagram_bytes as usize), None);
                     path
                 }
             };
@@ -320,7 +320,7 @@ impl Paths {
     pub(super) fn choose(&self, flow: usize) -> Option<usize> {
         let (at, streak) = self.flows[flow];
         let at = at as usize;
-        let silent = |path: usize| self.all[path].pace.timeouts() > 0;
+        let silent = |path: usize| self.all[path].recovery.timeouts() > 0;
         if streak < self.spray && self.all.get(at).is_some_and(Path::has_room) && !silent(at) {
             return Some(at);
         }
@@ -353,7 +353,7 @@ impl Paths {
         FlowHealth {
             up: up.clone().next().is_some(),
             answered: up.clone().map(|path| path.answered).max().unwrap_or(Time::ZERO),
-            quickest: up.filter_map(Path::quickness).min(),
+            quickest: up.filter_map(Path::answering_rtt).min(),
         }
     }
 
@@ -366,7 +366,7 @@ impl Paths {
         elsewhere: Option<FlowHealth>,
     ) -> bool {
         let own = &self.all[path];
-        let silent = own.pace.timeouts() >= REST_TIMEOUTS && own.is_up();
+        let silent = own.recovery.timeouts() >= REST_TIMEOUTS && own.is_up();
         let others = self.others(path).map(|other| other.answered);
         let answered = others.chain(elsewhere.map(|others| others.answered)).max();
         if silent && answered.is_some_and(|answered| answered >= own.silent) {
@@ -397,9 +397,9 @@ impl Paths {
         (own.timer_start, own.answered, own.probes) = (now, now, 0);
         let tried = tried && sample.is_some();
         if tried {
-            own.pace.forget_round_trip();
+            own.recovery.forget_round_trip();
         }
-        own.pace.on_answers(count, sample);
+        own.recovery.on_answers(count, sample);
         if tried && !self.lags(path, 1, elsewhere) {
             self.all[path].resume();
         }
@@ -416,8 +416,8 @@ impl Paths {
     /// Returns whether a path's round trips, given at least `samples` of them, take too much longer
     /// than those of the quickest other.
     fn lags(&self, path: usize, samples: u32, elsewhere: Option<FlowHealth>) -> bool {
-        let own = &self.all[path].pace;
-        let others = self.others(path).filter_map(Path::quickness);
+        let own = &self.all[path].recovery;
+        let others = self.others(path).filter_map(Path::answering_rtt);
         let quickest = others.chain(elsewhere.and_then(|others| others.quickest)).min();
         let pair = quickest.zip(own.round_trip()).filter(|_| own.samples() >= samples);
         pair.is_some_and(|(quick, own)| own > LAG * quick && own > quick + LAG_FLOOR)

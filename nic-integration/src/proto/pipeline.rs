@@ -156,7 +156,7 @@ impl Pipeline {
         }
         let channel = self.channel(&part);
         if let Some(addr) = addr {
-            channel.sender.paths.aim(addr);
+            channel.sender.paths.set_addr(addr);
         }
         // An earlier offer must not take the place of this session.
         if let Some(offer) = channel.offered.take() {

@@ -12,7 +12,7 @@ use super::time::Time;
 /// Datagrams that ask for an answer when none came in time.
 pub const PROBES: usize = 2;
 /// The divisor of a window that bounds the datagrams sent again early, upon trimmed headers, within
-/// one patience.
+/// one loss delay.
 pub const EARLY_SHARE: usize = 2;
 
 #[derive(Clone, Copy, Debug)]
@@ -76,7 +76,7 @@ impl Sender {
         // The peer has forgotten packets so far behind: they were lost, or are no longer wanted.
         while self.in_flight > 0 && packet.saturating_sub(self.first_flight) >= WINDOW_PACKETS - 64
         {
-            self.lose(self.first_flight, outbox);
+            self.give_up(self.first_flight, outbox);
         }
         let full = self.in_flight as usize >= self.paths.limit();
         let choice = self.probe(outbox).or_else(|| self.trial(outbox));
@@ -184,7 +184,7 @@ impl Sender {
             while bits != 0 {
                 let packet = first + u64::from(bits.trailing_zeros());
                 bits &= bits - 1;
-                let Some(flight) = self.land(packet) else { continue };
+                let Some(flight) = self.take_flight(packet) else { continue };
                 let own = &mut answered[flight.path];
                 own.path = flight.path;
                 own.count += 1;
@@ -197,7 +197,7 @@ impl Sender {
         if (ack.congested().wrapping_sub(self.congested) as i32) > 0 {
             self.congested = ack.congested();
             let paths = answered.iter().filter(|own| own.count > 0);
-            paths.for_each(|own| self.paths.get(own.path).pace.on_congested());
+            paths.for_each(|own| self.paths.get(own.path).recovery.on_congested());
         }
         self.on_answers(now, &answered, outbox);
         self.find_lost(now, outbox);
@@ -236,7 +236,7 @@ impl Sender {
     }
 
     /// Takes a packet out of flight.
-    fn land(&mut self, packet: u64) -> Option<Flight> {
+    fn take_flight(&mut self, packet: u64) -> Option<Flight> {
         let at = usize::try_from(packet.checked_sub(self.first_flight)?).ok()?;
         let flight = self.flights.get_mut(at)?.take()?;
         self.in_flight -= 1;
@@ -263,7 +263,9 @@ impl Sender {
         outbox: &mut Outbox,
         events: &mut impl Extend<Event>,
     ) {
-        let Some(Flight { slot: (id, _), sent, path, reason }) = self.land(packet) else { return };
+        let Some(Flight { slot: (id, _), sent, path, reason }) = self.take_flight(packet) else {
+            return;
+        };
         let tried = reason == Reason::Trial;
         let answered = Answered { path, count: 1, newest: (packet, sent), tried };
         self.on_answers(now, &[answered], outbox);
@@ -274,14 +276,15 @@ impl Sender {
     /// unless too many are already (PROTOCOL §4.5).
     fn on_trimmed(&mut self, now: Time, packet: u64, outbox: &mut Outbox) {
         let Some(&Flight { slot, path, reason, .. }) = self.flight(packet) else { return };
-        let pace = &self.paths.all()[path].pace;
-        if now.since(self.early_since) > pace.patience() {
+        let recovery = &self.paths.all()[path].recovery;
+        if now.since(self.early_since) > recovery.loss_delay() {
             (self.early, self.early_since) = (0, now);
         }
-        if self.early as usize >= pace.window().div_ceil(EARLY_SHARE) || reason == Reason::Early {
+        if self.early as usize >= recovery.window().div_ceil(EARLY_SHARE) || reason == Reason::Early
+        {
             return;
         }
-        self.land(packet);
+        self.take_flight(packet);
         if outbox.is_carried(slot, self.by(packet)) {
             self.early += 1;
             outbox.requeue(slot, Reason::Early);
@@ -295,10 +298,10 @@ impl Sender {
             while let Some((packet, overdue)) = self.overdue(path)
                 && overdue <= now
             {
-                lost += usize::from(self.lose(packet, outbox));
+                lost += usize::from(self.give_up(packet, outbox));
             }
             if lost > 0 {
-                self.paths.get(path).pace.on_lost(lost);
+                self.paths.get(path).recovery.on_lost(lost);
             }
         }
     }
@@ -309,12 +312,12 @@ impl Sender {
         let own = &self.paths.all()[path];
         let first = *own.sent.front()?;
         let overtaken = own.answered_to > first + 1;
-        overtaken.then_some((first, self.flight(first)?.sent + own.pace.patience()))
+        overtaken.then_some((first, self.flight(first)?.sent + own.recovery.loss_delay()))
     }
 
     /// Gives up a packet in flight; `true` if its datagram must be sent again.
-    fn lose(&mut self, packet: u64, outbox: &mut Outbox) -> bool {
-        let Some(flight) = self.land(packet) else { return false };
+    fn give_up(&mut self, packet: u64, outbox: &mut Outbox) -> bool {
+        let Some(flight) = self.take_flight(packet) else { return false };
         let again = outbox.is_carried(flight.slot, self.by(packet));
         if again {
             outbox.requeue(flight.slot, Reason::Again);
@@ -326,14 +329,14 @@ impl Sender {
     fn rest_if_silent(&mut self, now: Time, path: usize, outbox: &mut Outbox) {
         let elsewhere = outbox.health_elsewhere(path % self.paths.flows(), self.channel);
         if self.paths.rest_if_silent(now, path, elsewhere) {
-            self.lose_path(path, outbox);
+            self.give_up_path(path, outbox);
         }
     }
 
     /// Gives up all packets in flight by a path.
-    fn lose_path(&mut self, path: usize, outbox: &mut Outbox) {
+    fn give_up_path(&mut self, path: usize, outbox: &mut Outbox) {
         while let Some(first) = self.paths.get(path).sent.pop_front() {
-            self.lose(first, outbox);
+            self.give_up(first, outbox);
         }
     }
 
@@ -358,19 +361,19 @@ impl Sender {
         for path in 0..self.paths.len() {
             let own = self.paths.get(path);
             own.on_timeout(now);
-            if own.in_flight == 0 || now < own.timer_start + own.pace.timeout() {
+            if own.in_flight == 0 || now < own.timer_start + own.recovery.timeout() {
                 continue;
             }
             let persistent = own.on_silence(now);
             if persistent || !own.is_up() {
-                self.lose_path(path, outbox);
+                self.give_up_path(path, outbox);
                 continue;
             }
             // The oldest that are still wanted ask for an answer, and stay in flight: first by the
             // same path, then by another.
             let elsewhere = outbox.health_elsewhere(path % flows, self.channel);
             let other = self.paths.has_other(path) || elsewhere.is_some();
-            let again = self.paths.get(path).pace.timeouts() > 1 && other;
+            let again = self.paths.get(path).recovery.timeouts() > 1 && other;
             let own = self.wanted(outbox).filter(|(_, went)| *went == path).map(|(slot, _)| slot);
             let asking: Vec<Slot> = own.take(PROBES).collect();
             if again {
@@ -386,7 +389,7 @@ impl Sender {
     /// Gives up what is in flight, because packet numbers begin anew with another session.
     pub(super) fn renumber(&mut self, outbox: &mut Outbox) {
         while self.in_flight > 0 {
-            self.lose(self.first_flight, outbox);
+            self.give_up(self.first_flight, outbox);
         }
         self.clear();
     }
@@ -422,7 +425,7 @@ impl Sender {
     pub(super) fn next_timeout(&self, busy: impl Fn() -> bool) -> Option<Time> {
         let due = (0..self.paths.len()).filter_map(|path| {
             let own = &self.paths.all()[path];
-            let waiting = (own.in_flight > 0).then(|| own.timer_start + own.pace.timeout());
+            let waiting = (own.in_flight > 0).then(|| own.timer_start + own.recovery.timeout());
             let lost = self.overdue(path).map(|(_, overdue)| overdue);
             let trial = own.next_trial().filter(|_| busy());
             [waiting, lost, trial].into_iter().flatten().min()

@@ -311,7 +311,7 @@ impl Shared {
     }
 
     /// Reserves bytes for an assembly; `false` if there is no room.
-    pub(super) fn hold(&self, bytes: usize) -> bool {
+    pub(super) fn reserve(&self, bytes: usize) -> bool {
         let before = self.held.fetch_add(bytes, Ordering::Relaxed);
         let fits = before + bytes <= self.held_limit;
         if !fits {

@@ -239,10 +239,10 @@ impl<J: Job> Aggregator<J> {
                 self.rounds().for_each(|round| round.on_completed(peer, message));
             }
             Event::Refused { peer, message, .. } => {
-                self.lose(|round| round.on_refused(peer, message));
+                self.report_lost(|round| round.on_refused(peer, message));
             }
             Event::Unreachable { peer, cause: Cause::Silence | Cause::Restarted } => {
-                self.lose(|round| round.give_up(peer));
+                self.report_lost(|round| round.give_up(peer));
             }
             Event::Written { .. } => {}
         }
@@ -397,7 +397,7 @@ impl<J: Job> Aggregator<J> {
         }
     }
 
-    fn lose(&mut self, mut give_up: impl FnMut(&mut Round) -> Option<u16>) {
+    fn report_lost(&mut self, mut give_up: impl FnMut(&mut Round) -> Option<u16>) {
         let lost: Vec<AggregatorEvent> = self
             .rounds()
             .filter_map(|round| {

@@ -83,31 +83,12 @@ impl Endpoint {
     pub(super) fn on_hello(&mut self, now: Time, from: Route, bytes: &[u8]) {
         self.stats.handshakes += 1;
         self.drain_confirmed();
-        if bytes.len() != HELLO_BYTES || !self.gate.knows_us(bytes) {
-            self.stats.turned_away += 1;
-            return;
-        }
-        let admission = self.gate.admits(now, from.addr, bytes, &mut self.rng);
-        if admission == Admission::Ask {
-            let mut cookie = vec![];
-            if self.gate.answer(from.addr, bytes, &mut self.rng, &mut cookie).is_ok() {
-                self.queue_handshake(from, cookie);
-            }
-        }
-        if admission != Admission::Welcome {
-            self.stats.turned_away += 1;
-            return;
-        }
-        let hello = Hello::open(&self.config.identity, bytes, &mut self.rng);
-        let Some(hello) = hello.ok().filter(|hello| self.config.allow.contains(&hello.node)) else {
+        let Some(hello) = self.admit_hello(now, from, bytes) else {
             self.stats.turned_away += 1;
             return;
         };
         let peer = Peer { node: hello.node, incarnation: hello.incarnation };
-        let contact = self.contacts.get(&peer.node).and_then(|(_, link)| link.as_ref());
-        let known = self.peers.get(&peer).or(contact).copied();
-        let known = known.filter(|id| self.is_link_to(*id, peer));
-        let Some(id) = known.or_else(|| self.welcome_link(now, peer)) else {
+        let Some(id) = self.link_for(now, peer) else {
             self.stats.overrun += 1;
             return;
         };
@@ -123,23 +104,51 @@ impl Endpoint {
         if let Some(index) = link.cancel_handshake() {
             self.indices.remove(&index);
         }
+        self.welcome(id, from, peer, hello);
+    }
+
+    /// Opens a HELLO of a node that may talk to us. Under load it is answered by a cookie first.
+    fn admit_hello(&mut self, now: Time, from: Route, bytes: &[u8]) -> Option<Hello> {
+        if bytes.len() != HELLO_BYTES || !self.gate.knows_us(bytes) {
+            return None;
+        }
+        let admission = self.gate.admits(now, from.addr, bytes, &mut self.rng);
+        if admission == Admission::Ask {
+            let mut cookie = vec![];
+            if self.gate.answer(from.addr, bytes, &mut self.rng, &mut cookie).is_ok() {
+                self.queue_handshake(from, cookie);
+            }
+        }
+        if admission != Admission::Welcome {
+            return None;
+        }
+        let hello = Hello::open(&self.config.identity, bytes, &mut self.rng).ok()?;
+        self.config.allow.contains(&hello.node).then_some(hello)
+    }
+
+    /// Returns the link to a process that contacts us, or adds one if there is room.
+    fn link_for(&mut self, now: Time, peer: Peer) -> Option<u32> {
+        let contact = self.contacts.get(&peer.node).and_then(|(_, link)| link.as_ref());
+        let known = self.peers.get(&peer).or(contact).copied();
+        known.filter(|id| self.is_link_to(*id, peer)).or_else(|| self.welcome_link(now, peer))
+    }
+
+    /// Answers a HELLO with a WELCOME, and offers the session to the peer's channels.
+    fn welcome(&mut self, id: u32, from: Route, peer: Peer, hello: Hello) {
         let index = self.fresh_index();
         let mut answer = vec![];
-        let (pipelines, sockets) = (hello.pipelines, hello.sockets);
+        let (channels, sockets) = (hello.pipelines.max(self.config.pipelines), hello.sockets);
         let incarnation = self.config.incarnation.get();
         let Ok(secrets) = hello.accept(incarnation, index, &self.config.ports, &mut answer) else {
             return;
         };
-        let channels = pipelines.max(self.config.pipelines);
         let Some(link) = self.links.get_mut(&id) else { return };
-        let other = link.offered.take().is_some_and(|offered| offered.0 != peer);
+        let offered = link.offered.replace(Box::new((peer, index, channels)));
         // Offers to another process are void.
-        let fewer = other && link.peer.incarnation == 0;
+        let fewer = link.peer.incarnation == 0 && offered.is_some_and(|offered| offered.0 != peer);
         let now = if fewer { channels } else { channels.max(link.channels) };
         let before = std::mem::replace(&mut link.channels, now);
         self.end_channels(id, now..before);
-        let Some(link) = self.links.get_mut(&id) else { return };
-        link.offered = Some(Box::new((peer, index, channels)));
         for part in self.parts(id, peer, &secrets, channels, None, sockets) {
             self.shared.send(0, part.id.channel, Command::Offer(Box::new(part)));
         }

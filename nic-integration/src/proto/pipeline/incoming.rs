@@ -115,10 +115,9 @@ impl Pipeline {
             _ if self.shared.event_count() >= MAX_EVENTS => Outcome::Full,
             Opcode::Sum => self.on_sum((id, header.packet), header, payload),
             Opcode::Write | Opcode::WriteImm => {
-                let immediate = (header.opcode == Opcode::WriteImm).then_some(header.immediate);
                 let mut inbox = lock(&channel.messages.inbox);
                 let (peer, events) = (channel.peer, &mut self.events);
-                place(&self.shared, &mut inbox, peer, header, immediate, payload, events)
+                place(&self.shared, &mut inbox, peer, header, payload, events)
             }
         };
         self.shared.report(self.number, self.events.drain(..));
@@ -201,56 +200,68 @@ fn place(
     inbox: &mut Receiver,
     peer: Peer,
     header: &Header,
-    immediate: Option<u32>,
     payload: &[u8],
     events: &mut Vec<Event>,
 ) -> Outcome {
     let Some(forgotten) = inbox.admit(header.message) else { return Outcome::Old };
     shared.release(forgotten);
-    let done = inbox.is_done(header.message);
-    match inbox.message(header.message) {
-        _ if done => return Outcome::Repeated(Ok(())),
-        Some(Incoming::Refused(refusal)) => return Outcome::Repeated(Err(*refusal)),
-        Some(Incoming::Partial(partial)) if partial.has(header.index) => {
-            return Outcome::Repeated(Ok(()));
-        }
-        _ => {}
+    if let Some(answer) = former_answer(inbox, header) {
+        return Outcome::Repeated(answer);
     }
-    // Fails the whole message: its other datagrams get the same answer.
-    let refuse = |inbox: &mut Receiver, refusal| {
+    commit(shared, inbox, peer, header, payload, events).unwrap_or_else(|refusal| {
+        // Fails the whole message: its other datagrams get the same answer.
         shared.release(inbox.set(header.message, Incoming::Refused(refusal)));
         Outcome::Answer(Err(refusal))
-    };
-    let regions = read(&shared.regions);
-    let Some(region) = regions.get(&header.rkey) else {
-        return refuse(inbox, Refusal::UnknownRkey);
-    };
-    if let Err(refusal) = region.check_write(peer, header, payload) {
-        return refuse(inbox, refusal);
+    })
+}
+
+/// Returns the answer to a WRITE datagram if it came before, or its message is done or refused.
+fn former_answer(inbox: &mut Receiver, header: &Header) -> Option<Result<(), Refusal>> {
+    if inbox.is_done(header.message) {
+        return Some(Ok(()));
     }
+    match inbox.message(header.message)? {
+        Incoming::Refused(refusal) => Some(Err(*refusal)),
+        Incoming::Partial(partial) => partial.has(header.index).then_some(Ok(())),
+    }
+}
+
+/// Commits a WRITE datagram that is new, if there is room to assemble its message.
+fn commit(
+    shared: &Shared,
+    inbox: &mut Receiver,
+    peer: Peer,
+    header: &Header,
+    payload: &[u8],
+    events: &mut Vec<Event>,
+) -> Result<Outcome, Refusal> {
+    let regions = read(&shared.regions);
+    let region = regions.get(&header.rkey).ok_or(Refusal::UnknownRkey)?;
+    region.check_write(peer, header, payload)?;
+    let immediate = (header.opcode == Opcode::WriteImm).then_some(header.immediate);
     if inbox.message(header.message).is_none() {
         let needed = region.assembly_bytes(header);
-        if inbox.held_bytes() + needed > shared.peer_held_limit() || !shared.hold(needed) {
-            return Outcome::Full;
+        if inbox.held_bytes() + needed > shared.peer_held_limit() || !shared.reserve(needed) {
+            return Ok(Outcome::Full);
         }
         let partial = Partial::new(header, immediate, needed);
         inbox.set(header.message, Incoming::Partial(Box::new(partial)));
     }
     let Some(Incoming::Partial(partial)) = inbox.message(header.message) else {
-        return Outcome::Full;
+        return Ok(Outcome::Full);
     };
     if !partial.agrees(header, immediate) || partial.would_overrun(payload.len()) {
-        return refuse(inbox, Refusal::WrongLength);
+        return Err(Refusal::WrongLength);
     }
     if !region.place(partial, header, payload) {
-        return refuse(inbox, Refusal::UnknownRkey);
+        return Err(Refusal::UnknownRkey);
     }
     if partial.commit(header, payload.len()) {
         events.push(completion(region, peer, partial));
         // The bytes stay counted as held, now in the event, until it is polled.
         shared.release(inbox.finish(header.message));
     }
-    Outcome::Answer(Ok(()))
+    Ok(Outcome::Answer(Ok(())))
 }
 
 fn completion(region: &Region, from: Peer, partial: &mut Partial) -> Event {

@@ -28,7 +28,7 @@ pub const PERSISTENT_TIMEOUTS: u32 = 3;
 
 /// Round-trip estimate and window towards one peer.
 #[derive(Debug)]
-pub(super) struct Pace {
+pub(super) struct Recovery {
     /// Smoothed round-trip time and its mean deviation in nanoseconds, once sampled.
     rtt: [u64; 2],
     /// Number of samples.
@@ -49,7 +49,7 @@ pub(super) struct Pace {
     lost: u32,
 }
 
-impl Pace {
+impl Recovery {
     /// Makes the state towards a new peer, for datagrams of at most `datagram_bytes`.
     pub(super) fn new(datagram_bytes: usize) -> Self {
         let limit = (MAX_WINDOW_BYTES / datagram_bytes.max(1)).clamp(MIN_WINDOW, MAX_WINDOW);
@@ -121,7 +121,7 @@ impl Pace {
 
     /// Returns the time after its sending at which a datagram is lost, if one that was sent later
     /// is answered: a round trip, and the likely difference between paths (after RFC 8985 §6.2).
-    pub(super) fn patience(&self) -> Duration {
+    pub(super) fn loss_delay(&self) -> Duration {
         let (smoothed, deviation) = self.estimate().unwrap_or((INITIAL_PTO, Duration::ZERO));
         smoothed + (smoothed / 4).max(2 * deviation).max(MIN_REORDER)
     }
@@ -204,59 +204,59 @@ mod tests {
 
     #[test]
     fn the_timeout_follows_the_round_trip_and_stays_within_bounds() {
-        let mut pace = Pace::new(1472);
-        assert_eq!(pace.timeout(), INITIAL_PTO);
+        let mut recovery = Recovery::new(1472);
+        assert_eq!(recovery.timeout(), INITIAL_PTO);
         for _ in 0..50 {
-            pace.on_answers(1, Some(Duration::from_micros(50)));
+            recovery.on_answers(1, Some(Duration::from_micros(50)));
         }
-        assert_eq!(pace.timeout(), MIN_PTO);
-        assert!(pace.patience() < Duration::from_micros(300));
-        assert!(!pace.on_timeout());
-        assert_eq!(pace.timeout(), 2 * MIN_PTO);
-        pace.on_answers(1, None);
-        assert_eq!(pace.timeout(), MIN_PTO, "an answer ends the backoff");
-        let lost: Vec<bool> = (0..40).map(|_| pace.on_timeout()).collect();
+        assert_eq!(recovery.timeout(), MIN_PTO);
+        assert!(recovery.loss_delay() < Duration::from_micros(300));
+        assert!(!recovery.on_timeout());
+        assert_eq!(recovery.timeout(), 2 * MIN_PTO);
+        recovery.on_answers(1, None);
+        assert_eq!(recovery.timeout(), MIN_PTO, "an answer ends the backoff");
+        let lost: Vec<bool> = (0..40).map(|_| recovery.on_timeout()).collect();
         assert_eq!(lost.iter().filter(|lost| **lost).count(), 40 / PERSISTENT_TIMEOUTS as usize);
-        assert_eq!(pace.timeout(), MAX_PTO);
-        assert_eq!(pace.window(), MIN_WINDOW);
-        pace.on_answers(1, Some(Duration::from_millis(40)));
-        assert!(pace.timeout() > Duration::from_millis(40));
-        pace.on_answers(1_000_000, None);
-        assert_eq!(pace.window(), MAX_WINDOW);
+        assert_eq!(recovery.timeout(), MAX_PTO);
+        assert_eq!(recovery.window(), MIN_WINDOW);
+        recovery.on_answers(1, Some(Duration::from_millis(40)));
+        assert!(recovery.timeout() > Duration::from_millis(40));
+        recovery.on_answers(1_000_000, None);
+        assert_eq!(recovery.window(), MAX_WINDOW);
     }
 
     #[test]
     fn marks_shrink_the_window_once_a_windowful() {
-        let mut pace = Pace::new(1472);
-        pace.on_answers(1_000_000, None);
+        let mut recovery = Recovery::new(1472);
+        recovery.on_answers(1_000_000, None);
         for _ in 0..MAX_WINDOW / 4 {
-            pace.on_congested();
-            pace.on_answers(1, None);
+            recovery.on_congested();
+            recovery.on_answers(1, None);
         }
-        let shrunk = pace.window();
+        let shrunk = recovery.window();
         assert_eq!(shrunk, MAX_WINDOW * 3 / 4, "once in a windowful");
-        pace.on_answers(2 * MAX_WINDOW, None);
-        assert!(pace.window() > shrunk, "without marks it grows");
+        recovery.on_answers(2 * MAX_WINDOW, None);
+        assert!(recovery.window() > shrunk, "without marks it grows");
         for _ in 0..10_000 {
-            pace.on_congested();
-            pace.on_answers(4, None);
+            recovery.on_congested();
+            recovery.on_answers(4, None);
         }
-        assert!(pace.window() < 32, "{}", pace.window());
+        assert!(recovery.window() < 32, "{}", recovery.window());
     }
 
     #[test]
     fn random_loss_leaves_the_window_and_congestion_shrinks_it() {
-        let mut pace = Pace::new(1472);
-        pace.on_answers(1_000_000, None);
+        let mut recovery = Recovery::new(1472);
+        recovery.on_answers(1_000_000, None);
         for _ in 0..1000 {
-            pace.on_answers(99, None);
-            pace.on_lost(1);
+            recovery.on_answers(99, None);
+            recovery.on_lost(1);
         }
-        assert_eq!(pace.window(), MAX_WINDOW);
+        assert_eq!(recovery.window(), MAX_WINDOW);
         for _ in 0..1000 {
-            pace.on_answers(4, None);
-            pace.on_lost(1);
+            recovery.on_answers(4, None);
+            recovery.on_lost(1);
         }
-        assert!(pace.window() < 32, "{}", pace.window());
+        assert!(recovery.window() < 32, "{}", recovery.window());
     }
 }
