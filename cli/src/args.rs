@@ -441,10 +441,10 @@ pub(crate) struct Relay {
     /// The server's address
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) to: SocketAddr,
-    /// Milliseconds that each datagram is under way
+    /// Milliseconds that each datagram is delayed
     #[arg(long, default_value = "0", value_parser = milliseconds, value_name = "MS")]
     pub(crate) delay: Duration,
-    /// Milliseconds added to that at most, drawn for each datagram: they overtake each other
+    /// Most milliseconds of further delay, drawn for each datagram: they overtake each other
     #[arg(long, default_value = "0", value_parser = milliseconds, value_name = "MS")]
     pub(crate) jitter: Duration,
     /// Datagrams lost
@@ -456,12 +456,12 @@ pub(crate) struct Relay {
     /// Datagrams of which one bit is flipped
     #[arg(long, default_value = "0", value_parser = percent, value_name = "PERCENT")]
     pub(crate) corrupt: u32,
-    /// Datagrams cut to their header
-    #[arg(long, default_value = "0", value_parser = percent, value_name = "PERCENT")]
-    pub(crate) trim: u32,
     /// Datagrams marked for congestion
     #[arg(long, default_value = "0", value_parser = percent, value_name = "PERCENT")]
     pub(crate) mark: u32,
+    /// Datagrams cut to their header
+    #[arg(long, default_value = "0", value_parser = percent, value_name = "PERCENT")]
+    pub(crate) trim: u32,
     /// Megabits of datagrams a second that pass in each direction [default: no limit]
     #[arg(long, value_parser = rate, value_name = "MBIT/S")]
     pub(crate) rate: Option<NonZeroU64>,
