@@ -68,10 +68,11 @@ fn datagrams(capture: &[u8]) -> Vec<usize> {
 #[test]
 fn a_round_over_a_bad_network_is_exact() {
     let place = Place::with_key("ckks-sum", 3);
-    let words = "--loss 5 --trim 5 --duplicate 5 --corrupt 1 --delay 1 --jitter 2 --seed 7";
+    let words =
+        "--loss 5 --trim 5 --duplicate 5 --corrupt 1 --mark 5 --delay 1 --jitter 2 --seed 7";
     let (done, malformed) = round(&place, 100_000, words);
     for way in ["to_server", "to_clients"] {
-        for fault in ["lost", "trimmed", "duplicated", "corrupted", "reordered"] {
+        for fault in ["lost", "trimmed", "duplicated", "corrupted", "marked", "reordered"] {
             assert!(done[way][fault].as_u64().unwrap() > 0, "{way} {fault}: {done}");
         }
         assert_eq!(done[way]["dropped_full"], 0, "{done}");
