@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use crate::{
     command::target,
     outcome::Outcome,
-    programs::{self, Program, Run},
+    programs::{self, Program, Run, Share},
 };
 
 /// The variable by which the engine chooses its adapter; see `GpuEngine`.
@@ -24,12 +24,13 @@ struct Driver {
     advice: &'static str,
 }
 
-/// Returns Mesa's, with 64-bit integers, so both preludes run there; and Chromium's, which has none.
+/// Returns Chromium's, which has no 64-bit integers and takes longest; and Mesa's, which has them, so both
+/// preludes run there.
 fn drivers(long: bool) -> [Driver; 2] {
     let mesa = Driver {
         adapter: "llvmpipe",
         manifest: None,
-        tests: &[("gpu", ""), ("gpu_commands", ""), ("ciphergram_accel", "gpu::")],
+        tests: &[("gpu_commands", ""), ("gpu", ""), ("ciphergram_accel", "gpu::")],
         advice: "on Debian, as root: apt-get install --yes --no-install-recommends \
                  mesa-vulkan-drivers libvulkan1",
     };
@@ -40,7 +41,7 @@ fn drivers(long: bool) -> [Driver; 2] {
         tests: if long { &[("gpu", "")] } else { &[("gpu", "--skip long::")] },
         advice: "on Debian, as root, `cargo xtask test --only install` unpacks it",
     };
-    [mesa, swiftshader]
+    [swiftshader, mesa]
 }
 
 /// Returns the manifest of SwiftShader, which Debian has only inside a package of Chromium.
@@ -56,7 +57,7 @@ pub(crate) fn run(long: bool) -> Outcome {
     };
     let (present, absent): (Vec<_>, Vec<_>) = drivers(long).into_iter().partition(Driver::may_run);
     let runs = present.iter().flat_map(|driver| driver.runs(&programs)).collect();
-    let outputs = match programs::run_all(runs) {
+    let outputs = match programs::run_all(runs, Share::Computing) {
         Ok(outputs) => outputs,
         Err(why) => return Outcome::Failed(why),
     };
@@ -135,7 +136,7 @@ mod tests {
 
     #[test]
     fn tests_without_an_adapter_are_no_pass() {
-        let [mesa, swiftshader] = drivers(false);
+        let [swiftshader, mesa] = drivers(false);
         let ran = ["test dots ... on llvmpipe\nok".to_owned(), "on llvmpipe, split".to_owned()];
         assert_eq!(mesa.adapters(&ran), ["llvmpipe", "llvmpipe, split"]);
         assert_eq!(swiftshader.adapters(&ran), [""; 0]);
@@ -144,7 +145,7 @@ mod tests {
 
     #[test]
     fn a_driver_that_is_not_there_is_skipped() {
-        let [_, driver] = drivers(false);
+        let [driver, _] = drivers(false);
         let driver = Driver { manifest: Some("no/such/manifest.json".into()), ..driver };
         assert!(!driver.may_run() && driver.absence().contains("SwiftShader"));
     }

@@ -17,8 +17,15 @@ use std::{
 
 use crate::command::{cargo, program, shown};
 
-/// Programs that run at once, for each core.
-const PROGRAMS_A_CORE: usize = 2;
+/// How programs share the cores.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Share {
+    /// One for each core, because each computes all the time.
+    Computing = 1,
+    /// Two for each core, because many wait for deadlines and peers.
+    Waiting = 2,
+}
+
 /// Between two lines on how far the programs are, on a terminal and in a log.
 const INTERVALS: [Duration; 2] = [Duration::from_millis(200), Duration::from_secs(10)];
 
@@ -115,13 +122,16 @@ struct Ended {
     result: Result<(), String>,
 }
 
-/// Runs all of them, up to the first that fails, of which all output is shown. Returns the output of each
-/// that ended.
+/// Runs all of them, as many at once as `share` says, up to the first that fails, of which all output is
+/// shown. Returns the output of each that ended.
 ///
 /// # Errors
 ///
-/// Returns one line for the first that failed.
-pub(crate) fn run_all(runs: Vec<Run>) -> Result<Vec<String>, String> {
+/// Returns one line for the first that failed, or if there are none to run.
+pub(crate) fn run_all(runs: Vec<Run>, share: Share) -> Result<Vec<String>, String> {
+    if runs.is_empty() {
+        return Err("no program of tests has that name".into());
+    }
     let mut progress = Progress::new(runs.len());
     let cores = thread::available_parallelism().map_or(1, usize::from);
     let waiting = Mutex::new(VecDeque::from(runs));
@@ -129,7 +139,7 @@ pub(crate) fn run_all(runs: Vec<Run>) -> Result<Vec<String>, String> {
     let mut outputs = vec![];
     let mut result = Ok(());
     thread::scope(|scope| {
-        for _ in 0..PROGRAMS_A_CORE * cores {
+        for _ in 0..share as usize * cores {
             let (sender, waiting) = (sender.clone(), &waiting);
             scope.spawn(move || work(waiting, &sender));
         }
@@ -263,11 +273,14 @@ mod tests {
 
     #[test]
     fn outputs_are_returned_and_a_failure_is_named() {
-        let outputs = run_all(vec![of(cargo("--version")), of(cargo("help"))]).unwrap();
+        let outputs =
+            run_all(vec![of(cargo("--version")), of(cargo("help"))], Share::Waiting).unwrap();
         assert!(outputs.len() == 2 && outputs.iter().any(|output| output.starts_with("cargo ")));
-        let failed = run_all(vec![of(cargo("no-such-command"))]).unwrap_err();
+        let failed = run_all(vec![of(cargo("no-such-command"))], Share::Waiting).unwrap_err();
         assert!(failed.starts_with("cargo no-such-command: exit "), "{failed}");
-        let missing = run_all(vec![of(program("ciphergram-no-such-program"))]).unwrap_err();
+        assert!(run_all(vec![], Share::Waiting).is_err(), "no test is no pass");
+        let missing =
+            run_all(vec![of(program("ciphergram-no-such-program"))], Share::Computing).unwrap_err();
         assert!(missing.starts_with("ciphergram-no-such-program: "), "{missing}");
     }
 

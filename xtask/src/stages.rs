@@ -4,7 +4,7 @@ use crate::{
     command::{cargo, output, run},
     gpu, hygiene, install,
     outcome::Outcome,
-    programs::{self, Program, Run},
+    programs::{self, Program, Run, Share},
     python,
 };
 
@@ -89,17 +89,17 @@ fn build() -> Outcome {
 /// long runs.
 const CASES: (&str, &str) = ("CIPHERGRAM_CASES", "8");
 
-/// Runs all tests but kernels, which have a stage of their own.
+/// Runs all tests but kernels and namespaces, which have stages of their own.
 fn tests(long: bool) -> Outcome {
     let examples = Run {
         name: "examples in documentation".into(),
         command: cargo("test --release --workspace --doc"),
     };
     let runs = programs::build().map(|programs| {
-        let programs = programs.iter().map(|program| program.run(""));
-        std::iter::once(examples).chain(programs).collect()
+        let programs = programs.iter().filter(|program| program.name != NAMESPACES);
+        std::iter::once(examples).chain(programs.map(|program| program.run(""))).collect()
     });
-    runs.and_then(|runs| run_on_cpu(runs, long)).into()
+    runs.and_then(|runs| run_on_cpu(runs, long, Share::Waiting)).into()
 }
 
 /// Repeats the first path's tests where that was the portable one already.
@@ -108,7 +108,7 @@ fn portable(long: bool) -> Outcome {
         let chosen = programs.iter().filter(|program| long || is_of_arithmetic(program));
         chosen.map(|program| on_portable_path(program, long)).collect()
     });
-    runs.and_then(|runs| run_on_cpu(runs, long)).into()
+    runs.and_then(|runs| run_on_cpu(runs, long, Share::Computing)).into()
 }
 
 /// Whether results of its tests follow from the words of numbers. The conformance suite covers both paths
@@ -126,23 +126,26 @@ fn on_portable_path(program: &Program, long: bool) -> Run {
     run
 }
 
-fn run_on_cpu(mut runs: Vec<Run>, long: bool) -> Result<(), String> {
+fn run_on_cpu(mut runs: Vec<Run>, long: bool, share: Share) -> Result<(), String> {
     for run in &mut runs {
         run.command.env(gpu::CHOICE, "none");
         if long {
             run.command.env(CASES.0, CASES.1);
         }
     }
-    programs::run_all(runs).map(drop)
+    programs::run_all(runs, share).map(drop)
 }
 
-/// Runs again, for its words, what is among the tests already.
+/// The program of tests that need network namespaces.
+const NAMESPACES: &str = "namespaces";
+
+/// Runs them and shows their output, which says whether they could run.
 fn namespaces() -> Outcome {
     let runs = programs::build().map(|programs| {
-        let program = programs.iter().find(|program| program.name == "namespaces");
+        let program = programs.iter().find(|program| program.name == NAMESPACES);
         program.map(|program| program.run("--nocapture")).into_iter().collect()
     });
-    let outputs = match runs.and_then(programs::run_all) {
+    let outputs = match runs.and_then(|runs| programs::run_all(runs, Share::Computing)) {
         Ok(outputs) => outputs.join("\n"),
         Err(why) => return Outcome::Failed(why),
     };

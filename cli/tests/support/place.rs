@@ -17,7 +17,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 /// Longer than anything here takes, shorter than anyone waits.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(180);
 
 /// A folder. Paths in commands are relative to it, and commands are words with blanks between.
 pub(crate) struct Place {
