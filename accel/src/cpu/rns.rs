@@ -1,6 +1,6 @@
 //! Polynomials in residue number system form, and beats: the steps over them.
 //!
-//! What differs between processors is one trait, [`Rns`]: loops over the residues of one prime.
+//! Processors differ in one trait, [`Rns`]: loops over the residues of one prime.
 //! Nothing here branches, indexes or divides by a residue but where seeds are public.
 
 pub(super) mod sampling;
@@ -26,7 +26,7 @@ pub(super) const RUN: usize = BLOCKS * beats::LANES;
 /// Draws that are added before they are reduced: sums are below `2^5 · 2^50`.
 pub(super) const TOGETHER: usize = 16;
 
-/// The bits that a number below q has.
+/// Returns the bits that a number below q has.
 pub(super) fn mask(q: u64) -> u64 {
     u64::MAX >> q.leading_zeros()
 }
@@ -94,9 +94,9 @@ pub(super) trait Rns: Copy + Send + Sync + 'static {
     /// Beats to lanes. Ten more may be written.
     fn unpack(self, lanes: &mut [u64], words: &[u64]);
 
-    /// For each of some items of as many beats, the first lane that is not below its prime, or the number of
-    /// its lanes where all are; see `Builder::first_bad_lane`. `primes` are those of the first lanes, again
-    /// and again, from one item to the next. Variable time.
+    /// For each of some items of as many beats, the first lane that is not below its prime, or the
+    /// number of its lanes where all are; see `Builder::first_bad_lane`. `primes` are those of the
+    /// first lanes, again and again, from one item to the next. Variable time.
     fn first_bad_lanes(self, out: &mut [u64], words: &[u64], primes: &[u64]);
 
     /// Lane by lane `out = a + b`; `primes` are those of the first lanes, again and again.
@@ -116,7 +116,7 @@ impl Phase {
         Self { prime: 0, step: beats::LANES % primes, primes }
     }
 
-    /// The prime of the next beat.
+    /// Returns the prime of the next beat.
     #[inline]
     pub(super) fn next(&mut self) -> usize {
         let prime = self.prime;
@@ -266,8 +266,8 @@ impl<B: Rns> RnsSteps<B> {
         }
     }
 
-    /// Residues lie limb by limb in polynomials, coefficient by coefficient in beats: a tile of them
-    /// is turned, and packed from there.
+    /// Residues lie limb by limb in polynomials, coefficient by coefficient in beats: a tile of
+    /// them is turned, and packed from there.
     fn pack(&self, ring: &Ring, out: &mut [u64], poly: &[u64]) {
         let (n, limbs) = (ring.degree(), ring.primes().len());
         let mut lanes = [0; TILE * MAX_PRIMES + beats::LANES];

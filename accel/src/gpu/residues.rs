@@ -27,7 +27,7 @@ struct Numbers {
 }
 
 impl Numbers {
-    /// One number an item.
+    /// Returns one number an item.
     fn of(view: &View<'_>) -> Self {
         Self::part(view, 0, view.words())
     }
@@ -37,19 +37,19 @@ impl Numbers {
         Self { buffer: view.buffer, words, stride: view.stride(), start }
     }
 
-    /// The low digits of pairs; each high one follows.
+    /// Returns the low digits of pairs; each high one follows.
     fn low_digits(view: &View<'_>) -> Self {
         Self::part(view, 0, view.words() / 2)
     }
 
-    /// The same of `count` new pairs modulo the square of `root`.
+    /// Returns room for `count` new pairs modulo the square of `root`.
     fn new_pairs(recorder: &mut Recorder<'_>, root: &Modulus, count: u32) -> Self {
         let words = 2 * root.len_words() as u32;
         let buffer = recorder.buffer((count * 2 * words) as usize);
         Self { buffer, words, stride: 2 * words, start: 0 }
     }
 
-    /// The same, so many words later.
+    /// Returns the same numbers, `words` words later.
     fn from(self, words: u32) -> Self {
         Self { start: self.start + words, ..self }
     }
@@ -59,7 +59,7 @@ impl Numbers {
         Self { buffer, words: 0, stride: 0, start: 0 }
     }
 
-    /// The number 1 for every item.
+    /// Returns the number 1 for every item.
     fn one(recorder: &mut Recorder<'_>) -> Self {
         let buffer = recorder.constant(Words::Borrowed(&[1]));
         Self { buffer, words: 2, stride: 0, start: 0 }
@@ -81,8 +81,9 @@ impl Call<'_> {
         self.dispatch(recorder, more, None);
     }
 
-    /// The same of a kernel that takes many rounds, in as many dispatches as they need: each round is a loop over
-    /// the limbs of a number two by two, of pairs a turn more, and over so many `entries` of a table.
+    /// Records a kernel that takes many rounds, in as many dispatches as they need: each round is a
+    /// loop over the limbs of a number two by two, of pairs a turn more, and over `entries` entries
+    /// of a table.
     fn record_rounds(
         &self,
         recorder: &mut Recorder<'_>,
@@ -126,15 +127,16 @@ impl Call<'_> {
     }
 }
 
-/// Bits of a digit of a power whose base is the item's own: a table for each item has to be made.
+/// Returns the bits of a digit of a power whose base is the item's own: a table for each item has
+/// to be made.
 fn own_width(bits: u32, m: &Constants) -> u32 {
     let product = m.product_cost();
     let cost = |&width: &u32| digit_cost(bits, width, product) + (product << width);
     (1..=5).min_by_key(cost).unwrap_or(1)
 }
 
-/// Bits of a digit of a power whose bases `count` items share: the cheapest of those whose table, of
-/// `width` bits for one base, is at most `most` words.
+/// Returns the bits of a digit of a power whose bases `count` items share: the cheapest of those
+/// whose table, of `width` bits for one base, is at most `most` words.
 fn shared_width(bits: u32, m: &Constants, count: u32, most: u64) -> Option<u32> {
     let product = m.product_cost();
     let cost = |&width: &u32| {
@@ -349,14 +351,16 @@ fn join(recorder: &mut Recorder<'_>, linear: &Constants, low: Numbers, out: Numb
         .record(recorder, Params::default());
 }
 
-/// Rows that one team multiplies where there are many rows and few items: a card has many teams, and waits for
-/// the slowest.
+/// Rows that one team multiplies where there are many rows and few items: a card has many teams,
+/// and waits for the slowest.
 const FAN: u32 = 16;
-/// Items that keep a card busy by themselves; and those for each of which dispatches of its own are few.
+/// Items that keep a card busy by themselves; and those for each of which dispatches of its own are
+/// few.
 const MANY: u32 = 4096;
 const FEW: u32 = 64;
 
-/// The product of `number` rows of each item, where there are few items by way of products of some rows each.
+/// The product of `number` rows of each item, where there are few items by way of products of some
+/// rows each.
 fn product(
     recorder: &mut Recorder<'_>,
     modulus: &Modulus,
@@ -395,11 +399,11 @@ fn product(
     product(recorder, modulus, m, out, (products, each), count);
 }
 
-/// Products of so many rows, one after the other.
+/// Products of `rows` rows, one after the other.
 struct Turns<'m> {
     m: &'m Constants,
     rows: u32,
-    /// What makes up for as many Montgomery products.
+    /// The factor that makes up for the radices of these Montgomery products.
     correction: Buffer,
 }
 
@@ -506,7 +510,7 @@ fn dot(
     Ok(())
 }
 
-/// Bits of an exponent, and its words of 32 bits.
+/// Returns the bits of an exponent, and its words of 32 bits.
 fn exponent_size(view: &View<'_>) -> (u32, u32) {
     let Kind::Exponents { bits, .. } = view.kind else { unreachable!("powers take exponents") };
     (*bits, 2 * bits.div_ceil(64))

@@ -1,8 +1,8 @@
 //! The number-theoretic transform, eight butterflies at a time.
 //!
-//! Stages whose blocks are sixteen or more go two at a time, in registers, and where their number is
-//! odd that of the whole polynomial by itself; the last three forward,
-//! and the first three back, are done on sixteen neighbours that permutes put in place.
+//! Stages whose blocks are sixteen or more go two at a time, in registers, and where their number
+//! is odd that of the whole polynomial by itself; the last three forward, and the first three back,
+//! are done on sixteen neighbours that permutes put in place.
 
 use std::arch::x86_64::{
     _mm512_permutex2var_epi64, _mm512_permutexvar_epi64, _mm512_setr_epi64, _mm512_shuffle_i64x2,
@@ -51,7 +51,7 @@ impl Prime {
 
 type Eights = [[u64; 8]];
 
-/// The four quarters of a block.
+/// Returns the four quarters of a block.
 #[inline]
 fn quarters(block: &mut Eights) -> [&mut Eights; 4] {
     let quarter = block.len() / 4;
@@ -131,12 +131,12 @@ pub(super) fn inverse(a: &mut [u64], limb: &Limb) {
     }
 }
 
-/// Whether the stages whose blocks are sixteen or more are odd in number.
+/// Returns whether the stages whose blocks are sixteen or more are odd in number.
 fn has_odd_stage(n: usize) -> bool {
     (n / 16).trailing_zeros().is_multiple_of(2)
 }
 
-/// The stage of one block.
+/// Runs the stage of one block.
 #[inline]
 #[target_feature(enable = "avx512f,avx512ifma")]
 fn by_twos(data: &mut Eights, factors: &Factors, butterfly: impl Fn([Word; 2], Wide) -> [Word; 2]) {
@@ -148,8 +148,8 @@ fn by_twos(data: &mut Eights, factors: &Factors, butterfly: impl Fn([Word; 2], W
     }
 }
 
-/// Two stages at once: `butterflies` takes four numbers, a quarter of a block apart, the factor of the
-/// stage of `blocks` blocks, and the two of the stage of twice as many.
+/// Two stages at once: `butterflies` takes four numbers, a quarter of a block apart, the factor of
+/// the stage of `blocks` blocks, and the two of the stage of twice as many.
 #[inline]
 #[target_feature(enable = "avx512f,avx512ifma")]
 fn by_fours(

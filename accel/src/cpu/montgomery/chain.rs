@@ -3,7 +3,7 @@
 use super::{Backend, Chain, Items, Montgomery, Number, Numbers, Results, Room};
 
 impl<B: Backend> Montgomery<B> {
-    /// Limbs of one number in the form of chains.
+    /// Returns the limbs of one number in the form of chains.
     pub(in crate::cpu) fn chain_len(&self) -> usize {
         self.split.as_ref().map_or(self.len(), |split| 2 * split.root().len())
     }

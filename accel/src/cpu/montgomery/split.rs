@@ -52,7 +52,7 @@ impl<B: Backend> Split<B> {
         split
     }
 
-    /// The arithmetic of digits.
+    /// Returns the arithmetic of digits.
     pub(in crate::cpu) fn root(&self) -> &Montgomery<B> {
         &self.root
     }

@@ -64,7 +64,7 @@ impl SharedTables {
     }
 
     /// Sets each of `LANES` tables after the other to the powers of a lane of a base, times a
-    /// factor, in parallel. `of` tells both from the index of the first table, and gets memory for
+    /// factor, in parallel. `of` finds both by the index of the first table, and gets memory for
     /// them.
     pub(in crate::cpu) fn fill<B: Backend>(
         &mut self,

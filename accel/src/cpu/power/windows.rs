@@ -8,8 +8,9 @@ use super::{
     Exponents, Powers,
 };
 
-/// Bits of a digit of an exponent that differs from lane to lane: `bits / width` products beside
-/// the squarings, and a table of `2^width` numbers for each lane to fill and to keep in cache.
+/// Returns the bits of a digit of an exponent that differs from lane to lane: `bits / width`
+/// products beside the squarings, and a table of `2^width` numbers for each lane to fill and to
+/// keep in cache.
 fn own_width(bits: usize) -> usize {
     if bits < 1280 { 4 } else { 5 }
 }
