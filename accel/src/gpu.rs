@@ -202,8 +202,8 @@ impl Engine for GpuEngine {
         }
     }
 
-    /// Every step but the check of beats, which takes a CPU less time than the way to a device and
-    /// back.
+    /// Returns true for every step but the check of beats, which takes a CPU less time than the way
+    /// to a device and back.
     fn supports(&self, step: &str) -> bool {
         step != "first_bad_lane"
     }

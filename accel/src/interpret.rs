@@ -15,7 +15,7 @@ pub(crate) struct Arg<'a> {
 }
 
 impl<'a> Arg<'a> {
-    /// Item `index` of the block.
+    /// Returns item `index` of the block.
     pub(crate) fn item(&self, index: usize) -> &'a [u64] {
         let each = self.kind.words();
         if self.shared { self.words } else { &self.words[index * each..][..each] }
@@ -50,7 +50,7 @@ pub(crate) struct Blocks {
 pub(crate) trait Kernels: Sync {
     fn blocks(&self, program: &Program) -> Blocks;
 
-    /// Once for a run, before its parts start.
+    /// Prepares a run, once, before its parts start.
     fn prepare(&self, _program: &Program) {}
 
     fn step(&self, step: &Step, out_kind: &Kind, out: &mut [u64], args: &[Arg<'_>]);

@@ -491,7 +491,8 @@ impl Program {
         &self.places
     }
 
-    /// How the value that operand `operand` binds is laid over the batch, if it is an input.
+    /// Returns the layout over the batch of the value that operand `operand` binds, if it is an
+    /// input.
     pub(crate) fn spread(&self, operand: usize) -> Option<Spread> {
         match self.values[self.places.bound[operand]].source {
             Source::Input { spread } => Some(spread),

@@ -110,7 +110,7 @@ fn joined(square: &Modulus, pair: &[u64]) -> BoxedUint {
     big(high).concatenating_mul(big(root)).concatenating_add(big(low))
 }
 
-/// The digits of a residue that is given or computed, or of a product of two pairs.
+/// Computes the digits of a residue that is given or computed, or of a product of two pairs.
 fn pair_step(step: &Step, square: &Modulus, out: &mut [u64], args: &[(&Kind, &[u64])]) {
     let Some(root) = square.root() else { unreachable!("pairs are for squares") };
     let x = match step {

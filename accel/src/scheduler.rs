@@ -51,8 +51,8 @@ pub enum Event<'a> {
         /// The step's name.
         step: &'static str,
     },
-    /// The device failed, and the CPU ran its part. Programs like this one no longer go there; after
-    /// [`DeviceFault::Lost`] or [`DeviceFault::Timeout`], or before it was measured, none does.
+    /// The device failed, and the CPU ran its part. Programs like this one no longer go there; none
+    /// does after [`DeviceFault::Lost`] or [`DeviceFault::Timeout`], or before it was measured.
     Failed {
         /// The program.
         program: &'a str,
@@ -111,7 +111,7 @@ impl Scheduler {
     }
 
     /// Shares batches out by measured rates. `open` is called once, when programs took `cpu` four
-    /// seconds or a batch is about to. If it panics or has none, or that fails at once, `cpu` goes on.
+    /// seconds or a batch is about to. If it panics or has none, or that fails, `cpu` goes on.
     pub fn measuring(
         cpu: Arc<dyn Engine>,
         open: impl Fn() -> Option<Arc<dyn Engine>> + Send + Sync + 'static,

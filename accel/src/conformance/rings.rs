@@ -261,8 +261,9 @@ pub fn rescalings(engine: &dyn Engine) {
     agree(engine, &b.build(), &[&x], 3 * two.len_words());
 }
 
-/// Uniform polynomials over several seeds, noise and ternary polynomials, at the real degrees,
-/// where draws are often or now and then rejected, and where a run of draws is of many primes.
+/// Tries uniform polynomials over several seeds, noise and ternary polynomials, at the real
+/// degrees, where draws are often or now and then rejected, and where a run of draws is of many
+/// primes.
 pub fn sampling(engine: &dyn Engine) {
     let mut random = Operands::new(6);
     for (degree, bits, limbs) in [

@@ -38,7 +38,7 @@ impl<'a> Items<'a> {
         Self { words, each: part.end.min(self.each) - part.start, ..*self }
     }
 
-    /// Item `index`, empty past the end: such lanes compute with zeros.
+    /// Returns item `index`, empty past the end: such lanes compute with zeros.
     pub(super) fn item(&self, index: usize) -> &'a [u64] {
         let at = if self.shared { 0 } else { index * self.stride };
         self.words.get(at..at + self.each).unwrap_or(&[])
@@ -58,7 +58,7 @@ impl<'a> Results<'a> {
         Self { words, each, pairs: false }
     }
 
-    /// Groups of at most `lanes` items, with the index of their first.
+    /// Cuts into groups of at most `lanes` items, with the index of their first.
     pub(super) fn groups(self, lanes: usize) -> impl Iterator<Item = (usize, Self)> {
         let Self { words, each, pairs } = self;
         let groups = words.chunks_mut(each * lanes);
@@ -171,20 +171,21 @@ pub(super) trait Backend: Copy + Send + Sync {
     /// `x = −x` modulo `2^(LIMB_BITS · limbs)`.
     fn negate(self, x: &mut [Self::Word]);
 
-    /// For each lane the entry that its digit names of a table of its own: `[limb][entry]` groups.
+    /// Picks for each lane the entry that its digit names of a table of its own: `[limb][entry]`
+    /// groups.
     fn pick_own(self, out: &mut [Self::Word], table: &[Self::Word], digits: &Self::Digits);
 
-    /// For each lane of each group of `out`, a group for each of `digits`, the entry that its digit
-    /// names of one table for all: `[limb][entry]`, at least sixteen entries.
+    /// Picks for each lane of each group of `out`, a group for each of `digits`, the entry that its
+    /// digit names of one table for all: `[limb][entry]`, at least sixteen entries.
     fn pick_shared(self, out: &mut [Self::Word], table: &[Line], digits: &[Self::Digits]);
 
-    /// Items `first ..` to limbs, times `2^shift`; what does not fit is lost.
+    /// Converts items `first ..` to limbs, times `2^shift`; what does not fit is lost.
     fn load(self, out: &mut [Self::Word], items: &Items<'_>, first: usize, shift: u32);
 
-    /// Normalised limbs to words `part` of as many items as there is room for.
+    /// Converts normalised limbs to words `part` of as many items as there is room for.
     fn store(self, out: &mut Results<'_>, part: Range<usize>, x: &[Self::Word]);
 
-    /// The words of items `first ..`, one word of each lane in a [`Backend::Word`].
+    /// Loads the words of items `first ..`, one word of each lane in a [`Backend::Word`].
     fn load_words(self, out: &mut [Self::Word], items: &Items<'_>, first: usize);
 
     /// Returns bits `at .. at + bits` of what [`Backend::load_words`] gave, to pick among `2^width`

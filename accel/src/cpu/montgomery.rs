@@ -151,7 +151,7 @@ impl<B: Backend> Montgomery<B> {
         Self { backend, shift, modulus, lanes, r, r_squared, piece, split, barrett }
     }
 
-    /// Room for any operation modulo this number.
+    /// Makes room for any operation modulo this number.
     pub(super) fn room(&self) -> Room<B> {
         let limbs = self.len().max(self.chain_len());
         let group = || Zeroizing::new(vec![self.backend.zero(); limbs]);
@@ -167,12 +167,12 @@ impl<B: Backend> Montgomery<B> {
         self.modulus.len()
     }
 
-    /// Memory for one number.
+    /// Makes memory for one number.
     pub(super) fn number<F>(&self) -> Numbers<F, B> {
         Numbers::new(self.backend, self.len(), 1)
     }
 
-    /// Memory for a number below the product of this modulus and another.
+    /// Makes memory for a number below the product of this modulus and another.
     pub(super) fn wide(&self, other: &Self) -> Numbers<Any, B> {
         Numbers::new(self.backend, self.len() + other.len(), 1)
     }
@@ -197,7 +197,7 @@ impl<B: Backend> Montgomery<B> {
         }
     }
 
-    /// Residues, which are canonical in memory.
+    /// Loads residues, which are canonical in memory.
     pub(super) fn load<'o>(
         &self,
         out: &'o mut Numbers<Lazy, B>,
@@ -208,7 +208,7 @@ impl<B: Backend> Montgomery<B> {
         Number::new(out.view().limbs())
     }
 
-    /// Numbers of up to as many words as m, which may be more than m.
+    /// Loads numbers of at most the words of m, which may be more than m.
     pub(super) fn load_any(&self, out: &mut Numbers<Any, B>, items: &Items<'_>, first: usize) {
         self.backend.load(out.limbs_mut(), items, first, 0);
     }

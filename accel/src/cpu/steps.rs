@@ -88,7 +88,7 @@ impl<B: Backend> Steps<B> {
         needed.map(|(times, items)| times as u64 * of_block(items)).sum()
     }
 
-    /// Any step over residues.
+    /// Runs any step over residues.
     pub(super) fn run(&self, step: &Step, kind: &Kind, out: &mut [u64], args: &[Arg<'_>]) {
         let a = items(&args[0]);
         let mut out = Results::new(out, kind.words());

@@ -115,7 +115,7 @@ impl Constants {
         Self::new(executor, shape, &all_ones, &[&[], &[], n.words()])
     }
 
-    /// This memory in a recording.
+    /// Returns this memory in a recording.
     pub(crate) fn buffer(&self, recorder: &mut Recorder<'_>) -> Buffer {
         recorder.resident(&self.memory)
     }
@@ -143,7 +143,7 @@ impl Constants {
     }
 }
 
-/// Limb `index` of a number: 29 bits from bit 29 · index on.
+/// Returns limb `index` of a number: 29 bits from bit 29 · index on.
 fn limb(words: &[u64], index: u32) -> u32 {
     let bit = (LIMB_BITS * index) as usize;
     let word = |i: usize| words.get(i).map_or(0, |&w| u128::from(w));
@@ -151,7 +151,7 @@ fn limb(words: &[u64], index: u32) -> u32 {
     (two >> (bit % 64)) as u32 & ((1 << LIMB_BITS) - 1)
 }
 
-/// Device memory with these words, of which no copy is left on the way.
+/// Makes device memory with these words, of which no copy is left on the way.
 pub(crate) fn filled(executor: &Executor, words: &[u64]) -> Result<Arc<Resident>, DeviceFault> {
     let resident = executor.resident(2 * words.len())?;
     let mut recorder = Recorder::default();
@@ -249,7 +249,7 @@ impl FixedTable {
         Ok(Self { width, windows, memory })
     }
 
-    /// This memory in a recording.
+    /// Returns this memory in a recording.
     pub(crate) fn buffer(&self, recorder: &mut Recorder<'_>) -> Buffer {
         recorder.resident(&self.memory)
     }
@@ -264,7 +264,8 @@ pub(crate) fn digit_cost(bits: u32, width: u32, product: u32) -> u32 {
     bits.div_ceil(width) * (product + (1 << width))
 }
 
-/// Residues as kernels over their modulus take them: modulo a square as digits. Constant time.
+/// Lays residues out as kernels over their modulus take them: modulo a square as digits. Constant
+/// time.
 fn in_digits(residues: &[u64], modulus: &Modulus) -> Zeroizing<Vec<u64>> {
     let each = residues.chunks(modulus.len_words());
     match modulus.root() {

@@ -370,7 +370,7 @@ fn layout(device: &wgpu::Device) -> wgpu::BindGroupLayout {
     })
 }
 
-/// Memory that was to be the host's is not.
+/// Makes the fault of memory that was to be the host's and is not.
 pub(super) fn unmapped<T>(_: T) -> DeviceFault {
     DeviceFault::Failed { why: "memory of the device could not be mapped".into() }
 }

@@ -48,7 +48,7 @@ impl Executor {
         self.run(&mut Job { batch: &mut batch, size: 1, recordings, secret: true })
     }
 
-    /// Memory for `words` words of 32 bits that stays, zero.
+    /// Makes memory for `words` words of 32 bits that stays, zero.
     ///
     /// # Errors
     /// Out of memory, or more than kernels see.

@@ -23,9 +23,9 @@ const ENOUGH: Duration = Duration::from_millis(5);
 /// Runs of a measurement, of which the fastest counts.
 const TRIES: usize = 3;
 
-/// Products of two numbers of 32 bits, added to one of 64, that a device does in a second. Two runs
-/// that differ in their rounds alone give it: everything else that a run takes is in both. Nothing
-/// if others' work hid the difference.
+/// Measures the products of two numbers of 32 bits, added to one of 64, that a device does in a
+/// second. Two runs that differ in their rounds alone give it: everything else that a run takes is
+/// in both. Nothing if others' work hid the difference.
 ///
 /// # Errors
 /// The device's.

@@ -14,7 +14,7 @@ const MUL_FACTOR: u64 = MUL_HIGH + 2;
 const REDUCED: u64 = MUL_HIGH + 1;
 const TIMES: u64 = 6;
 
-/// Products of all dispatches of a recording.
+/// Counts the products of all dispatches of a recording.
 pub(super) fn of(recording: &Recording<'_>) -> u64 {
     recording.dispatches().map(of_dispatch).sum()
 }
@@ -27,8 +27,8 @@ fn of_dispatch(dispatch: &Dispatch) -> u64 {
     }
 }
 
-/// Products of one product modulo m of `limbs` limbs: for each limb of a factor those by all limbs
-/// of the other and of m.
+/// Counts the products of one product modulo m of `limbs` limbs: for each limb of a factor those by
+/// all limbs of the other and of m.
 fn of_product(limbs: u64) -> u64 {
     2 * limbs * limbs
 }

@@ -204,7 +204,7 @@ fn uniform(recorder: &mut Recorder<'_>, over: &Over, buffers: [Buffer; 3], count
     }
 }
 
-/// A transform in one pass or two, `numbers` residues in all.
+/// Records a transform in one pass or two, `numbers` residues in all.
 fn transform(
     recorder: &mut Recorder<'_>,
     step: &Step,

@@ -101,7 +101,7 @@ impl<'o> Recorder<'o> {
         Buffer(self.memory.len() - 1)
     }
 
-    /// Memory for `words` words of 32 bits, with anything in it.
+    /// Returns memory for `words` words of 32 bits, with anything in it.
     pub(super) fn buffer(&mut self, words: usize) -> Buffer {
         self.add(Memory::Own { words: words.max(1) })
     }
@@ -113,7 +113,7 @@ impl<'o> Recorder<'o> {
         buffer
     }
 
-    /// Memory that holds `words`, which are the same for all items of a batch.
+    /// Returns memory that holds `words`, which are the same for all items of a batch.
     pub(super) fn constant(&mut self, words: Words<'o>) -> Buffer {
         let buffer = self.buffer(2 * words.as_slice().len());
         self.fill(buffer, words);
@@ -127,7 +127,7 @@ impl<'o> Recorder<'o> {
         }
     }
 
-    /// Memory that outlives the run.
+    /// Returns memory that outlives the run.
     pub(super) fn resident(&mut self, resident: &Arc<Resident>) -> Buffer {
         let is_it =
             |memory: &Memory| matches!(memory, Memory::Resident(r) if Arc::ptr_eq(r, resident));
@@ -187,7 +187,7 @@ impl<'o> Recorder<'o> {
         self.commands.push(Command::Dispatch(Dispatch { kernel, shape, params, buffers, groups }));
     }
 
-    /// A dispatch of another recording over other buffers.
+    /// Records a dispatch of another recording over other buffers.
     #[cfg(test)]
     pub(super) fn again(&mut self, dispatch: &Dispatch, buffers: [Buffer; 5]) {
         let Dispatch { kernel, shape, ref params, groups, .. } = *dispatch;
@@ -195,7 +195,7 @@ impl<'o> Recorder<'o> {
         self.commands.push(Command::Dispatch(Dispatch { kernel, shape, params, buffers, groups }));
     }
 
-    /// At a binding that a kernel has no use for.
+    /// Returns a buffer for a binding that a kernel has no use for.
     fn nothing(&mut self) -> Buffer {
         let nothing = self.nothing.unwrap_or_else(|| self.buffer(1));
         *self.nothing.insert(nothing)
@@ -207,7 +207,8 @@ impl<'o> Recorder<'o> {
         Recording { memory, constants, inputs, commands, outputs, layout }
     }
 
-    /// For each buffer of a run's own, when it holds something; `None` where nothing uses it.
+    /// Returns for each buffer of a run's own when it holds something; `None` where nothing uses
+    /// it.
     fn lives(&self) -> Vec<Option<Life>> {
         let mut lives: Vec<Option<Life>> = vec![None; self.memory.len()];
         let mut used = |buffer: Buffer, at: usize| {

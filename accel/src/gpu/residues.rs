@@ -120,7 +120,7 @@ impl Call<'_> {
         recorder.over_numbers(kernel, m.shape, count, &bindings, &params);
     }
 
-    /// A product of powers from a table: see `pow.wgsl`.
+    /// Records a product of powers from a table: see `pow.wgsl`.
     fn record_powers(&self, recorder: &mut Recorder<'_>, params: Params) {
         let Params { width, rows, windows, .. } = params;
         self.record_rounds(recorder, width..windows * (width + rows) + 1, 1 << width, params);
@@ -247,7 +247,8 @@ impl GpuEngine {
         Ok(())
     }
 
-    /// Powers; modulo a square by pairs, which bases are split into and results joined from.
+    /// Records powers; modulo a square by pairs, which bases are split into and results joined
+    /// from.
     fn powers(&self, recorder: &mut Recorder<'_>, applied: Applied<'_>) -> Result<(), DeviceFault> {
         let Applied { step, out, args, count } = applied;
         let (Kind::Residues { modulus, .. } | Kind::Pairs { modulus }) = out.kind else {
@@ -314,7 +315,7 @@ fn root_of(square: &Modulus) -> &Arc<Modulus> {
     }
 }
 
-/// Inverses, after as many division steps as numbers of this size need.
+/// Records inverses, after as many division steps as numbers of this size need.
 fn invert(
     recorder: &mut Recorder<'_>,
     modulus: &Modulus,
@@ -335,7 +336,7 @@ fn reduce(recorder: &mut Recorder<'_>, m: &Constants, a: Numbers, out: Numbers, 
         .record(recorder, Params { rows, ..Params::default() });
 }
 
-/// The remainder modulo m to `low`, the quotient after it.
+/// Records the remainder modulo m to `low`, the quotient after it.
 fn split(recorder: &mut Recorder<'_>, m: &Constants, x: Numbers, low: Numbers, count: u32) {
     let rest = recorder.buffer((count * low.words) as usize);
     let rest = Numbers { buffer: rest, words: low.words, stride: low.words, start: 0 };
@@ -344,7 +345,7 @@ fn split(recorder: &mut Recorder<'_>, m: &Constants, x: Numbers, low: Numbers, c
         .record(recorder, Params { flag: 1, ..Params::default() });
 }
 
-/// The numbers of pairs whose low digits are `low`.
+/// Records the numbers of pairs whose low digits are `low`.
 fn join(recorder: &mut Recorder<'_>, linear: &Constants, low: Numbers, out: Numbers, count: u32) {
     let high = low.from(low.words);
     Call { kernel: Kernel::Linear, m: linear, a: high, b: low, out, count }
@@ -359,8 +360,8 @@ const FAN: u32 = 16;
 const MANY: u32 = 4096;
 const FEW: u32 = 64;
 
-/// The product of `number` rows of each item, where there are few items by way of products of some
-/// rows each.
+/// Records the product of `number` rows of each item, where there are few items by way of products
+/// of some rows each.
 fn product(
     recorder: &mut Recorder<'_>,
     modulus: &Modulus,
@@ -436,7 +437,7 @@ fn choose(recorder: &mut Recorder<'_>, out: &View<'_>, args: &[View<'_>], count:
     recorder.over_words(Kernel::Choose, params.words, &bindings, &params);
 }
 
-/// Tables of the powers of `rows` bases.
+/// Records tables of the powers of `rows` bases.
 fn tables(
     recorder: &mut Recorder<'_>,
     m: &Constants,
@@ -452,7 +453,7 @@ fn tables(
     table
 }
 
-/// Powers of a base known beforehand.
+/// Records powers of a base known beforehand.
 fn fixed_power(
     recorder: &mut Recorder<'_>,
     m: &Constants,
@@ -469,7 +470,7 @@ fn fixed_power(
     );
 }
 
-/// Powers of each item's own base, or of one base.
+/// Records powers of each item's own base, or of one base.
 fn pow(
     recorder: &mut Recorder<'_>,
     m: &Constants,
@@ -489,7 +490,7 @@ fn pow(
     );
 }
 
-/// Products of powers of bases that all items share, with a table of at most `most` bytes.
+/// Records products of powers of bases that all items share, with a table of at most `most` bytes.
 fn dot(
     recorder: &mut Recorder<'_>,
     m: &Constants,

@@ -405,7 +405,7 @@ mod tests {
         assert_eq!(count, Kernel::ALL.len() * 2 * 2 * 5);
     }
 
-    /// Name and place of each member of the structure `Params` of a kernel, and its size.
+    /// Returns name and place of each member of the structure `Params` of a kernel, and its size.
     fn declared(kernel: Kernel) -> (Vec<(String, usize)>, usize) {
         let module = parsed(kernel, Prelude::Split, 14);
         let params = module.types.iter().find(|(_, ty)| ty.name.as_deref() == Some("Params"));

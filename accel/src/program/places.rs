@@ -56,8 +56,8 @@ impl Places {
     }
 }
 
-/// For each value, the last one that is computed from it: itself where there is none, and none
-/// where it leaves the program.
+/// Returns for each value the last one that is computed from it: itself where there is none, and
+/// none where it leaves the program.
 fn last_uses(program: &Program) -> Vec<usize> {
     let mut last: Vec<usize> = (0..program.values().len()).collect();
     for (index, value) in program.values().iter().enumerate() {

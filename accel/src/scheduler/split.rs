@@ -1,8 +1,8 @@
 //! The split of batches of one program and about one size.
 //!
-//! A [`Split`] reads no clock: it is asked for the next [`Share`] of a batch, and given its seconds.
-//! It learns from the first batches: the CPU alone, then a small part on the device, then splits by
-//! the rates so far. Then the CPU runs all, or each engine the part with which both end together.
+//! A [`Split`] reads no clock: it is asked for the next [`Share`] of a batch, and given its times.
+//! It learns from the first batches: the CPU alone, a small part on the device, then splits by the
+//! rates so far. After that the CPU runs all, or each engine the part with which both end together.
 
 use super::start_up::StartUp;
 

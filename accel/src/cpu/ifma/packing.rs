@@ -19,7 +19,7 @@ use crate::{
 /// The ten lanes of a beat: eight, and two with what may be anything above.
 type Lanes = [Word; 2];
 
-/// Eight numbers as a vector, to permute or to shift by.
+/// Returns eight numbers as a vector, to permute or to shift by.
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn places(f: [usize; 8]) -> Word {

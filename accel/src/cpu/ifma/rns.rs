@@ -122,7 +122,8 @@ fn divided(x: Word, y: Word, limb: &Limb, p_inverse: Factor) -> Word {
     mul_lazy(difference, Wide::new(p_inverse), minus_q)
 }
 
-/// The residues of numbers to their digits in mixed radix, the primes, as in the portable path.
+/// Turns the residues of numbers into their digits in mixed radix, the primes, as in the portable
+/// path.
 #[inline]
 #[target_feature(enable = "avx512f,avx512ifma")]
 fn to_digits<const L: usize>(x: &mut [Word; L], limbs: &[Limb]) {

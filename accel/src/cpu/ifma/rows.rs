@@ -138,7 +138,7 @@ pub(super) fn mul_redc<const P: usize>(
     normalise(out, &acc[limbs..]);
 }
 
-/// The last row of an odd number of them.
+/// Adds the last row of an odd number of them.
 #[inline]
 #[target_feature(enable = "avx512f,avx512ifma")]
 fn last_row<const P: usize>(m: &Limbs, row: &mut [Word], a: [&[Word]; P], b: [&[Word]; P]) {

@@ -120,7 +120,7 @@ by_bit!(6, shared_128, shared_64, Line, TOGETHER);
 by_bit!(7, shared_256, shared_128, Line, TOGETHER);
 by_bit!(8, shared_512, shared_256, Line, TOGETHER);
 
-/// Eight words as a vector.
+/// Returns eight words as a vector.
 #[inline]
 #[target_feature(enable = "avx512f")]
 pub(super) fn eight(w: &[u64]) -> Word {

@@ -36,7 +36,7 @@ impl<B: Backend> Accumulator<B> {
         Words { backend, m, words: &mut self.0 }
     }
 
-    /// Zero, for products.
+    /// Starts at zero, for products.
     pub(super) fn start<'a>(&'a mut self, backend: B, m: &'a Limbs) -> Start<'a, B> {
         self.0[..=m.len()].fill(backend.zero());
         Start(self.words(backend, m))

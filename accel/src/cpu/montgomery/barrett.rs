@@ -58,7 +58,7 @@ impl<B: Backend> Barrett<B> {
 }
 
 impl<B: Backend> Montgomery<B> {
-    /// Memory for products modulo this number.
+    /// Makes memory for products modulo this number.
     pub(in crate::cpu) fn space(&self) -> Space<B> {
         let n = self.barrett.len();
         let group = |limbs| Zeroizing::new(vec![self.backend.zero(); limbs]);

@@ -53,7 +53,7 @@ impl Drop for SharedTables {
 pub(in crate::cpu) struct SharedTable<'a>(&'a [Line]);
 
 impl SharedTables {
-    /// Tables of zeros.
+    /// Makes tables of zeros.
     pub(in crate::cpu) fn new<B: Backend>(m: &Montgomery<B>, width: usize, count: usize) -> Self {
         let each = m.chain_len() << (width - 3);
         Self { lines: vec![Line::default(); count * each], width, each }

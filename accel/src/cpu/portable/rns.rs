@@ -92,7 +92,7 @@ fn divided(x: u64, y: u64, limb: &Limb, p_inverse: Factor) -> u64 {
     mul_lazy(difference, p_inverse, limb.q())
 }
 
-/// The residues of a number to its digits in mixed radix, the primes.
+/// Turns the residues of a number into its digits in mixed radix, the primes.
 ///
 /// # Source
 /// H. Garner, "The residue number system", 1959.

@@ -86,7 +86,8 @@ fn uniform_from<B: Rns>(
     }
 }
 
-/// Small coefficients, each as `draw` makes it of one word, the same in every limb. Constant time.
+/// Makes small coefficients, each as `draw` makes it of one word, the same in every limb. Constant
+/// time.
 pub(super) fn small<B: Rns>(
     backend: B,
     draw: fn(B, &mut [u64], &[u64], u64),
