@@ -3,8 +3,8 @@
 //! Lane `i` of a beat occupies bits `51·i .. 51·(i+1)`; bits 510 and 511 are zero. A residue has at
 //! most 50 bits, so a lane also holds the carry of one addition. The same beat is an AVX-512
 //! register, a shader's load and one cycle of a NIC's 512-bit bus. Residues lie coefficient-major:
-//! the limbs of coefficient 0, then those of coefficient 1, so lane `i` of a run of beats belongs to
-//! limb `i mod L`.
+//! the limbs of coefficient 0, then those of coefficient 1, so lane `i` of a run of beats belongs
+//! to limb `i mod L`.
 
 use std::sync::Arc;
 
@@ -21,20 +21,20 @@ pub const BYTES: usize = 64;
 
 const LANE_MASK: u64 = (1 << LANE_BITS) - 1;
 
-/// The number of beats that hold `coefficients` coefficients of `limbs` residues each.
+/// Returns the number of beats that hold `coefficients` coefficients of `limbs` residues each.
 #[must_use]
 pub fn beats_for(coefficients: usize, limbs: usize) -> usize {
     (coefficients * limbs).div_ceil(LANES)
 }
 
-/// The fewest beats that hold whole coefficients of `limbs` residues each: what a coefficient
-/// begins or ends with never stands in another unit.
+/// Returns the fewest beats that hold whole coefficients of `limbs` residues each: what a
+/// coefficient begins or ends with never stands in another unit.
 #[must_use]
 pub fn beats_per_unit(limbs: usize) -> usize {
     (1..limbs).find(|count| (count * LANES).is_multiple_of(limbs)).unwrap_or(limbs)
 }
 
-/// Lane `index` of one beat.
+/// Returns lane `index` of one beat.
 #[inline]
 #[must_use]
 pub fn lane(beat: &[u64], index: usize) -> u64 {
@@ -53,8 +53,8 @@ pub fn set_lane(beat: &mut [u64], index: usize, value: u64) {
     }
 }
 
-/// Returns the first lane of `words` (whole beats) that is not below its prime, if any; a beat with one of
-/// its two spare bits set counts as one whose last lane is bad. The step
+/// Returns the first lane of `words` (whole beats) that is not below its prime, if any; a beat with
+/// one of its two spare bits set counts as one whose last lane is bad. The step
 /// [`first_bad_lane`](crate::Builder::first_bad_lane) is quicker.
 #[must_use]
 pub fn first_bad_lane(words: &[u64], ring: &Ring) -> Option<usize> {
@@ -78,7 +78,7 @@ pub struct Beats {
 }
 
 impl Beats {
-    /// `count` zero beats: the empty sum, or room for an output.
+    /// Makes `count` zero beats: the empty sum, or room for an output.
     #[must_use]
     pub fn zeros(ring: Arc<Ring>, count: usize) -> Self {
         Self { ring, words: vec![0; count * WORDS] }
@@ -95,25 +95,25 @@ impl Beats {
         }
     }
 
-    /// The ring whose residues these are.
+    /// Returns the ring whose residues these are.
     #[must_use]
     pub fn ring(&self) -> &Arc<Ring> {
         &self.ring
     }
 
-    /// The number of beats.
+    /// Returns the number of beats.
     #[must_use]
     pub fn count(&self) -> usize {
         self.words.len() / WORDS
     }
 
-    /// All words, eight to a beat.
+    /// Returns all words, eight to a beat.
     #[must_use]
     pub fn words(&self) -> &[u64] {
         &self.words
     }
 
-    /// All words, to be overwritten with reduced lanes only.
+    /// Returns all words, to be overwritten with reduced lanes only.
     pub fn words_mut(&mut self) -> &mut [u64] {
         &mut self.words
     }

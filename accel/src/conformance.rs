@@ -27,11 +27,11 @@ pub use rings::{
 
 /// Instantiates the suite for the engine that the expression makes.
 ///
-/// `conformance!(engine, without: ["uniform"])` is for an engine that has not every step. It must name
-/// them all, and refuse every program that has one; the suite runs the others.
+/// `conformance!(engine, without: ["uniform"])` is for an engine that has not every step. It must
+/// name them all, and refuse every program that has one; the suite runs the others.
 ///
-/// `conformance!(over: both, without: [..])` hands every case to a function, `both(case)`, that runs it over
-/// as many engines as it likes, such as those whose device is there.
+/// `conformance!(over: both, without: [..])` hands every case to a function, `both(case)`, that
+/// runs it over as many engines as it likes, such as those whose device is there.
 #[macro_export]
 macro_rules! conformance {
     ($engine:expr) => {
@@ -71,7 +71,7 @@ macro_rules! conformance {
 
 crate::conformance!(@all table);
 
-/// The engine supports every step but those that it names: no more, no fewer.
+/// Checks that the engine supports every step but those in `without`: no more, no fewer.
 pub fn support(engine: &dyn Engine, without: &[&str]) {
     let missing: Vec<_> = Step::NAMES.into_iter().filter(|step| !engine.supports(step)).collect();
     assert_eq!(missing, without, "steps that {} has not", engine.name());
@@ -102,7 +102,7 @@ impl Operands {
         (0..count).map(|_| self.0.next_u64()).collect()
     }
 
-    /// An odd modulus of exactly `words` words, its top bit set or clear.
+    /// Returns an odd modulus of exactly `words` words, its top bit set or clear.
     fn modulus(&mut self, words: usize) -> Arc<Modulus> {
         let mut m = self.words(words);
         m[0] |= 1;
@@ -110,7 +110,7 @@ impl Operands {
         modulus("m", &m)
     }
 
-    /// The square of an odd number, of about `words` words.
+    /// Returns the square of an odd number, of about `words` words.
     fn square(&mut self, words: usize) -> Arc<Modulus> {
         let root = self.modulus(words.div_ceil(2));
         match Modulus::square("m", &root) {
@@ -119,7 +119,7 @@ impl Operands {
         }
     }
 
-    /// A residue below `m`: 0, 1, m − 1, then random ones.
+    /// Returns a residue below `m`: 0, 1, m − 1, then random ones.
     fn residue(&mut self, m: &Modulus, place: usize) -> Vec<u64> {
         let mut x = m.words().to_vec();
         match place {
@@ -160,7 +160,8 @@ impl Operands {
             .collect()
     }
 
-    /// Coefficients that stand for 0, −1 and the bounds of what is centred, (Q ± 1) / 2, and random ones.
+    /// Coefficients that stand for 0, −1 and the bounds of what is centred, (Q ± 1) / 2, and random
+    /// ones.
     fn bounds(&mut self, ring: &Ring) -> Vec<u64> {
         let mut poly = self.poly(ring);
         for (residues, &q) in poly.chunks_mut(ring.degree()).zip(ring.primes()) {
@@ -226,7 +227,7 @@ fn agree(engine: &dyn Engine, program: &Program, inputs: &[&[u64]], out_words: u
     }
 }
 
-/// Products over moduli of one to 128 words and batches of 0 to 17.
+/// Tries products over moduli of one to 128 words and batches of 0 to 17.
 pub fn residues(engine: &dyn Engine) {
     let mut random = Operands::new(1);
     for (words, counts) in [(1, 0..18), (2, 0..18), (3, 7..10), (33, 8..9), (64, 4..6), (128, 3..4)]
@@ -263,12 +264,12 @@ pub fn residues(engine: &dyn Engine) {
     }
 }
 
-/// Some zeros and ones.
+/// Returns some zeros and ones.
 fn some_bits(count: usize) -> Vec<u64> {
     (0..count as u64).map(|i| i & 1 ^ i >> 1 & 1).collect()
 }
 
-/// Inverses, and a choice between them and what has none.
+/// Tries inverses, and a choice between them and numbers that have none.
 pub fn inverses(engine: &dyn Engine) {
     let mut random = Operands::new(11);
     for (words, counts) in [(1, 0..18), (2, 0..18), (3, 7..10), (33, 8..9), (64, 4..6), (128, 3..4)]
@@ -287,7 +288,7 @@ pub fn inverses(engine: &dyn Engine) {
     }
 }
 
-/// Powers with secret, public and fixed-base exponents, of sizes around the word.
+/// Tries powers with secret, public and fixed-base exponents, of sizes around the word.
 pub fn powers(engine: &dyn Engine) {
     let mut random = Operands::new(2);
     for (words, bits, square) in [
@@ -331,7 +332,7 @@ pub fn powers(engine: &dyn Engine) {
     }
 }
 
-/// Pairs of digits modulo a square: into them, products, and back.
+/// Tries pairs of digits modulo a square: into them, products, and back.
 pub fn pairs(engine: &dyn Engine) {
     let mut random = Operands::new(10);
     for (words, counts) in [(2, 0..18), (3, 6..10), (32, 7..10), (48, 8..9), (64, 3..4)] {
@@ -375,7 +376,7 @@ pub fn pairs(engine: &dyn Engine) {
     }
 }
 
-/// Products of powers of bases that the batch shares.
+/// Tries products of powers of bases that the batch shares.
 pub fn dots(engine: &dyn Engine) {
     let mut random = Operands::new(9);
     for (words, bits, rows, count) in
@@ -412,7 +413,7 @@ fn clip(exponents: &mut [u64], bits: u32) {
     exponents.chunks_mut(each).for_each(|e| e[each - 1] &= u64::MAX >> ((64 - bits % 64) % 64));
 }
 
-/// The steps around a Paillier decryption: reduction, the function L, and recombination.
+/// Tries the steps around a Paillier decryption: reduction, the function L, and recombination.
 pub fn paillier_legs(engine: &dyn Engine) {
     let mut random = Operands::new(3);
     for words in [1, 2, 16] {

@@ -3,8 +3,8 @@
 //! A whole program runs over one block of items before the next, so intermediates stay in cache;
 //! `rayon` spreads blocks over cores. Everything takes one of two paths, chosen once when the
 //! engine is made: AVX-512 IFMA, eight numbers or residues side by side (`ifma`), or words of 64
-//! bits and `u128` products on any processor (`portable`). The environment variable `CIPHERGRAM_CPU=portable`
-//! chooses the second where both are possible.
+//! bits and `u128` products on any processor (`portable`). The environment variable
+//! `CIPHERGRAM_CPU=portable` chooses the second where both are possible.
 //!
 //! Steps over secrets take no branch, no table index and no division that depends on them.
 
@@ -31,7 +31,8 @@ pub(crate) use rns::STREAM_WORDS;
 use rns::{Rns, RnsSteps};
 use steps::Steps;
 
-/// Items of a block of a program over big residues: tables of fixed bases are read once for so many.
+/// Items of a block of a program over big residues: tables of fixed bases are read once for a
+/// block.
 const BLOCK: usize = 256;
 
 /// Items of a block of a program over beats alone, if it has values in scratch memory.
@@ -55,10 +56,11 @@ pub struct CpuEngine {
     path: Box<dyn Path>,
 }
 
-/// The kernels of one kind of processor, and what an engine tells of them: see [`Engine`].
+/// The kernels of one kind of processor, and their description and counts: see [`Engine`] and
+/// [`Measure`].
 trait Path: Send + Sync {
     fn describe(&self) -> &'static str;
-    /// How many big residues suit its registers.
+    /// Returns the big residues that its registers hold side by side.
     fn unit(&self) -> usize;
     fn multiply_rate(&self) -> f64;
     fn multiplies(&self, program: &Program, count: usize) -> u64;
@@ -112,7 +114,7 @@ impl<B: Backend + Rns> Path for On<B> {
 /// See [`Rns::keystream`].
 pub(crate) type Keystream = fn(&mut [u64; STREAM_WORDS], &[u64], u64, u64);
 
-/// The quickest that there is, and that the environment allows.
+/// Returns the quickest keystream that there is, and that the environment allows.
 pub(crate) fn fastest_keystream() -> Keystream {
     #[cfg(target_arch = "x86_64")]
     if !wants_portable() && Ifma::detect().is_some() {
@@ -124,7 +126,7 @@ pub(crate) fn fastest_keystream() -> Keystream {
     |out, key, stream, at| Portable.keystream(out, key, stream, at)
 }
 
-/// Whether the environment asks for the path that any processor has.
+/// Returns whether the environment asks for the path that any processor has.
 fn wants_portable() -> bool {
     std::env::var_os("CIPHERGRAM_CPU").is_some_and(|path| path == "portable")
 }
@@ -136,8 +138,8 @@ impl Default for CpuEngine {
 }
 
 impl CpuEngine {
-    /// An engine with no tables yet, on the fastest path that the processor has and the environment
-    /// allows.
+    /// Makes an engine with no tables yet, on the fastest path that the processor has and the
+    /// environment allows.
     #[must_use]
     pub fn new() -> Self {
         if wants_portable() {
@@ -152,7 +154,7 @@ impl CpuEngine {
         Self::portable()
     }
 
-    /// An engine on the path that any processor has.
+    /// Makes an engine on the path that any processor has.
     #[must_use]
     pub fn portable() -> Self {
         Self { path: Box::new(On::new("portable 64-bit arithmetic", Portable)) }

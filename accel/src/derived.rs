@@ -1,4 +1,4 @@
-//! What an engine derives from long-lived constants.
+//! Values that an engine derives from long-lived constants.
 
 use std::{
     convert::Infallible,
@@ -18,15 +18,15 @@ impl<K, V> Default for Derived<K, V> {
 }
 
 impl<K, V> Derived<K, V> {
-    /// The value for `key`. It is derived without the lock, since deriving may use every core and
-    /// so run into a search of its own; of two that are derived at once the first stays.
+    /// Returns the value for `key`. It is derived without the lock, since deriving may use every
+    /// core and so run into a search of its own; of two that are derived at once the first stays.
     pub(crate) fn get(&self, key: &Arc<K>, derive: impl FnOnce(&K) -> V) -> Arc<V> {
         match self.try_get(key, |key| Ok::<V, Infallible>(derive(key))) {
             Ok(value) => value,
         }
     }
 
-    /// The same where deriving may fail: then nothing is kept.
+    /// Returns the value for `key` where deriving may fail: then nothing is kept.
     pub(crate) fn try_get<E>(
         &self,
         key: &Arc<K>,

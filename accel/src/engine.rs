@@ -21,12 +21,12 @@ pub trait Engine: Send + Sync {
     /// Runs `program` over whole batches: operands are the inputs in the order they were built,
     /// then the outputs.
     ///
-    /// Values are trusted to be reduced: the caller who fills a batch checks or makes them so. Lengths
-    /// are checked.
+    /// Values are trusted to be reduced: the caller who fills a batch checks or makes them so.
+    /// Lengths are checked.
     ///
     /// # Errors
-    /// The operands do not fit the program, or a step is not supported: then nothing was computed. Or
-    /// a device failed, which may happen after some of the results were written.
+    /// The operands do not fit the program, or a step is not supported: then nothing was computed.
+    /// Or a device failed, which may happen after some of the results were written.
     fn run(&self, program: &Program, operands: &mut [Operand<'_>]) -> Result<(), RunError>;
 }
 
@@ -60,12 +60,13 @@ impl Info {
 
 /// An engine that counts its multiply instructions, for benchmarks.
 pub trait Measure: Engine {
-    /// Measures how many multiply instructions a second one thread of the engine, or a whole device, can
-    /// issue at most. It takes some tens of milliseconds. `None` where other work hid the rate.
+    /// Measures how many multiply instructions a second one thread of the engine, or a whole
+    /// device, can issue at most. It takes some tens of milliseconds. `None` where other work hid
+    /// the rate.
     fn multiply_rate(&self) -> Option<f64>;
 
-    /// Counts the multiply instructions that a run of `program` over these operands issues, tables of
-    /// constants aside; those of steps over polynomials on devices only. `None` where the engine
+    /// Counts the multiply instructions that a run of `program` over these operands issues, tables
+    /// of constants aside; those of steps over polynomials on devices only. `None` where the engine
     /// could not run the program.
     fn multiplies(&self, program: &Program, operands: &[Operand<'_>]) -> Option<u64>;
 }
@@ -87,7 +88,7 @@ impl Operand<'_> {
         self.words().len()
     }
 
-    /// What it holds, also where that is to be overwritten.
+    /// Returns its words, also those that are to be overwritten.
     pub(crate) fn words(&self) -> &[u64] {
         match self {
             Self::In(words) | Self::SecretIn(words) => words,
@@ -147,7 +148,7 @@ pub enum RunError {
         program: String,
         /// The operand's name in the program.
         operand: String,
-        /// What is wrong.
+        /// The fault.
         why: OperandFault,
     },
     /// The engine has no kernel for a step.
@@ -163,12 +164,12 @@ pub enum RunError {
     Device {
         /// The engine's name.
         engine: &'static str,
-        /// What happened.
+        /// The fault.
         why: DeviceFault,
     },
 }
 
-/// What went wrong on a device.
+/// A fault of a device.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DeviceFault {
@@ -184,12 +185,12 @@ pub enum DeviceFault {
     /// Its driver refused something that it should not.
     #[error("{why}")]
     Failed {
-        /// What the driver said.
+        /// The words of the driver.
         why: String,
     },
 }
 
-/// What is wrong with an operand.
+/// A fault of an operand.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum OperandFault {

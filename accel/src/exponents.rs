@@ -51,13 +51,14 @@ impl<S: Secrecy> Exponents<S> {
         Self { bits, words, secrecy: PhantomData }
     }
 
-    /// The bound on every exponent, in bits. Secret exponents always take the time of this many.
+    /// Returns the bound on every exponent, in bits. Secret exponents always take the time of this
+    /// many.
     #[must_use]
     pub fn bits(&self) -> u32 {
         self.bits
     }
 
-    /// The number of exponents.
+    /// Returns the number of exponents.
     #[must_use]
     pub fn count(&self) -> usize {
         self.words.len() / self.bits.div_ceil(64) as usize

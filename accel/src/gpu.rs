@@ -1,15 +1,17 @@
 //! The GPU engine: programs as compute kernels, on any adapter that wgpu knows.
 //!
-//! A whole program runs on the device over parts of a batch, some of which are on their way at once: operands
-//! go up, outputs come down, nothing else crosses. Its kernels are in `shaders/`, one file each, over one of
-//! two [`Prelude`]s; what they are and how they spread numbers over threads is told there.
+//! A whole program runs on the device over parts of a batch, some of which are on their way at
+//! once: operands go up, outputs come down, nothing else crosses. Its kernels are in `shaders/`,
+//! one file each, over one of two [`Prelude`]s; their map and how they spread numbers over threads
+//! are there.
 //!
-//! An adapter is optional: where none is, [`GpuEngine::new`] says so with an error, and programs run on
-//! another engine. The environment variable `CIPHERGRAM_GPU` chooses among several, by index or by a part of
-//! the name; `none` leaves all alone.
+//! An adapter is optional: where none is, [`GpuEngine::new`] says so with an error, and programs
+//! run on another engine. The environment variable `CIPHERGRAM_GPU` chooses among several, by index
+//! or by a part of the name; `none` leaves all alone.
 //!
-//! Steps over secrets take no branch and no address that depends on them. Device memory of a program
-//! with secrets is overwritten after the run, and what was staged for it, constants when what they belong to is gone.
+//! Steps over secrets take no branch and no address that depends on them. Device memory of a
+//! program with secrets is overwritten after the run, and what was staged for it, constants when
+//! what they belong to is gone.
 
 mod constants;
 mod device;
@@ -48,8 +50,8 @@ use record::Recorder;
 use run::Applied;
 pub use shaders::Prelude;
 
-/// Items that keep the largest cards busy: some waves of the numbers that their registers hold at once, ten
-/// thousand of 4096 bits or so.
+/// Items that keep the largest cards busy: some waves of the numbers that their registers hold at
+/// once, ten thousand of 4096 bits or so.
 const FULL_BATCH: usize = 1 << 16;
 
 /// The GPU engine. See the [module](self) documentation.
@@ -76,7 +78,7 @@ impl GpuEngine {
         Self::open(false)
     }
 
-    /// The same without integers of 64 bits even where the adapter has them: for tests.
+    /// Opens the same adapter without integers of 64 bits even where it has them: for tests.
     ///
     /// # Errors
     /// See [`GpuError`].
@@ -101,23 +103,24 @@ impl GpuEngine {
         }
     }
 
-    /// The same with parts of batches such that those at once, with what was staged for them, take about half of
-    /// `bytes`, tables of constants aside; but one item at least. Between runs it keeps at most three quarters.
+    /// Cuts batches such that the parts at once, with their staging buffers, take about half of
+    /// `bytes`, tables of constants aside; but one item at least. Between runs it keeps at most
+    /// three quarters.
     #[must_use]
     pub fn with_memory(self, bytes: u64) -> Self {
         self.executor.set_memory_bytes(bytes);
         self
     }
 
-    /// The same where one part of a batch may take so long before the device counts as one that does not
-    /// answer, in place of five minutes. What it was given it goes on with, and later runs wait for that.
+    /// Takes the device for one that does not answer once a part of a batch took so long, in place
+    /// of five minutes. It goes on with the work that it has, and later runs wait for that.
     #[must_use]
     pub fn with_patience(self, patience: Duration) -> Self {
         self.executor.set_patience(patience);
         self
     }
 
-    /// How this adapter multiplies.
+    /// Returns the prelude of its kernels: how the adapter multiplies.
     #[must_use]
     pub fn prelude(&self) -> Prelude {
         self.executor.prelude()
@@ -127,7 +130,7 @@ impl GpuEngine {
         self.moduli.try_get(m, |m| Constants::of_modulus(&self.executor, m))
     }
 
-    /// Those of what takes many products: modulo a square they are of pairs.
+    /// Returns the constants of chains of products: modulo a square they are of pairs.
     fn chains(&self, m: &Arc<Modulus>) -> Result<Arc<Constants>, DeviceFault> {
         match m.root() {
             None => self.modulus(m),
@@ -135,17 +138,17 @@ impl GpuEngine {
         }
     }
 
-    /// Those of `a · n + b` below n².
+    /// Returns the constants of `a · n + b` below n².
     fn linear(&self, n: &Arc<Modulus>) -> Result<Arc<Constants>, DeviceFault> {
         self.linears.try_get(n, |n| Constants::of_linear(&self.executor, n, 2 * n.len_words()))
     }
 
-    /// Those of inverses.
+    /// Returns the constants of inverses.
     fn inverses(&self, m: &Arc<Modulus>) -> Result<Arc<Constants>, DeviceFault> {
         self.inverses.try_get(m, |m| Constants::of_inverses(&self.executor, m))
     }
 
-    /// Those of the digit of q, and of putting the digits together.
+    /// Returns the constants of the digit of q, and of putting the digits together.
     fn crt(&self, crt: &Arc<Crt>) -> Result<Arc<[Constants; 2]>, DeviceFault> {
         self.recombinations.try_get(crt, |crt| {
             let words = crt.p().len_words() + crt.q().len_words();
@@ -199,7 +202,8 @@ impl Engine for GpuEngine {
         }
     }
 
-    /// Every step but the check of beats, which takes a CPU less time than the way to a device and back.
+    /// Returns true for every step but the check of beats, which takes a CPU less time than the way
+    /// to a device and back.
     fn supports(&self, step: &str) -> bool {
         step != "first_bad_lane"
     }

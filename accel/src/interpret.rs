@@ -1,4 +1,5 @@
-//! What engines that run on the host share: binding operands and splitting batches, and walking a program block by block.
+//! The parts that host engines share: binding operands, splitting batches, and walking a program
+//! block by block.
 
 use crate::{
     engine::{Operand, OperandFault, RunError},
@@ -14,42 +15,42 @@ pub(crate) struct Arg<'a> {
 }
 
 impl<'a> Arg<'a> {
-    /// Item `index` of the block.
+    /// Returns item `index` of the block.
     pub(crate) fn item(&self, index: usize) -> &'a [u64] {
         let each = self.kind.words();
         if self.shared { self.words } else { &self.words[index * each..][..each] }
     }
 
-    /// All items of the block, or the one that stands for all.
+    /// Returns all items of the block, or the one that stands for all.
     pub(crate) fn words(&self) -> &'a [u64] {
         self.words
     }
 
-    /// Whether every item of the block is the same one.
+    /// Returns whether every item of the block is the same one.
     pub(crate) fn is_shared(&self) -> bool {
         self.shared
     }
 }
 
-/// How many items at once suit a program: whole programs run over one block before the next.
+/// The items that suit a program at once: whole programs run over one block before the next.
 #[derive(Clone, Copy)]
 pub(crate) struct Blocks {
     /// Batches are cut only at multiples of this.
     pub(crate) unit: usize,
     /// The most units of a block.
     pub(crate) units: usize,
-    /// Parts of a batch for each thread: a few, so that a slow core does not hold up the rest, or one
-    /// where each part has to make what it could share.
+    /// Parts of a batch for each thread: a few, so that a slow core does not hold up the rest, or
+    /// one where each part has to make what it could share.
     pub(crate) parts: usize,
     /// Items that are worth the while of another thread: to wake it takes some microseconds.
     pub(crate) least: usize,
 }
 
-/// One step's arithmetic over a block. Kinds tell shapes; `out` arrives with stale contents.
+/// One step's arithmetic over a block. Kinds give shapes; `out` arrives with stale contents.
 pub(crate) trait Kernels: Sync {
     fn blocks(&self, program: &Program) -> Blocks;
 
-    /// Once for a run, before its parts start.
+    /// Prepares a run, once, before its parts start.
     fn prepare(&self, _program: &Program) {}
 
     fn step(&self, step: &Step, out_kind: &Kind, out: &mut [u64], args: &[Arg<'_>]);
@@ -86,7 +87,7 @@ impl<'a> View<'a> {
         }
     }
 
-    /// What a step or an update writes.
+    /// Returns the words that a step or an update writes.
     fn words_mut(&mut self) -> &mut [u64] {
         match &mut self.operand {
             Operand::Out(w) | Operand::InOut(w) => w,
@@ -153,7 +154,8 @@ impl<'p> Plan<'p> {
         RunError::Operand { program, operand, why }
     }
 
-    /// Checks access and lengths of operands, and puts views of them into `views`; returns the items.
+    /// Checks access and lengths of operands, and puts views of them into `views`; returns the
+    /// items.
     fn bind<'a>(
         &self,
         operands: &'a mut [Operand<'_>],
@@ -318,8 +320,8 @@ fn wipe(words: &mut [u64]) {
     zeroize::optimization_barrier(words);
 }
 
-/// Shows each step of `program` to `see`, over a block of `count` items that are all zero; constants
-/// are what they are.
+/// Shows each step of `program` to `see`, over a block of `count` items that are all zero;
+/// constants are what they are.
 pub(crate) fn walk(
     program: &Program,
     count: usize,
@@ -354,7 +356,8 @@ pub(crate) fn count(program: &Program, operands: &[Operand<'_>]) -> usize {
     each.map_or(0, |i| operands[i].len() / program.values()[bound[i]].kind.words())
 }
 
-/// Checks that operands fit a program, for engines that bind them themselves; returns the number of items.
+/// Checks that operands fit a program, for engines that bind them themselves; returns the number of
+/// items.
 ///
 /// # Errors
 /// [`RunError::OperandCount`], or [`RunError::Operand`] with the first operand that does not fit.
@@ -362,7 +365,7 @@ pub fn check_operands(program: &Program, operands: &mut [Operand<'_>]) -> Result
     Batch::bind(program, operands).map(|batch| batch.count)
 }
 
-/// Operands of most programs: so many are bound without memory of their own.
+/// The most operands that are bound without memory of their own: most programs have fewer.
 const FEW: usize = 8;
 
 /// Runs `program` with `kernels`: over all cores, or in order on the calling thread.

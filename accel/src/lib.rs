@@ -73,14 +73,14 @@ pub struct Present {
 }
 
 impl Present {
-    /// An engine that counts what it multiplies.
+    /// Returns an engine that counts what it multiplies.
     fn measured(engine: Arc<dyn Measure>) -> Self {
         Self { engine: engine.clone(), measure: Some(engine) }
     }
 }
 
-/// Returns every engine present on this machine: the CPU's first, then those of devices that are there, last
-/// the oracle. Where a device is absent its engine's constructor says why.
+/// Returns every engine present on this machine: the CPU's first, then those of devices that are
+/// there, last the oracle. Where a device is absent its engine's constructor says why.
 #[must_use]
 pub fn engines() -> Vec<Present> {
     let cpu = Present::measured(Arc::new(CpuEngine::new()));

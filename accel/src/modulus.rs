@@ -62,8 +62,8 @@ impl Modulus {
         Ok(Self { name: name.into(), words, bits, root: None })
     }
 
-    /// The square of `root`. Engines compute powers modulo it faster than modulo any other number of
-    /// its size.
+    /// Makes the square of `root`. Engines compute powers modulo it faster than modulo any other
+    /// number of its size.
     ///
     /// # Errors
     /// The square is above [`MAX_MODULUS_BITS`].
@@ -75,43 +75,43 @@ impl Modulus {
         Ok(square)
     }
 
-    /// The number that this is the square of, if it was made as one.
+    /// Returns the number that this is the square of, if it was made as one.
     pub(crate) fn root(&self) -> Option<&Arc<Self>> {
         self.root.as_ref()
     }
 
-    /// The name that programs print, such as `n²`.
+    /// Returns the name that programs print, such as `n²`.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The size of `m` in bits.
+    /// Returns the size of `m` in bits.
     #[must_use]
     pub fn bits(&self) -> u32 {
         self.bits
     }
 
-    /// `m`, least significant word first; the highest word is not zero.
+    /// Returns `m`, least significant word first; the highest word is not zero.
     #[must_use]
     pub fn words(&self) -> &[u64] {
         &self.words
     }
 
-    /// The number of words of every residue.
+    /// Returns the number of words of every residue.
     #[must_use]
     pub fn len_words(&self) -> usize {
         self.words.len()
     }
 
-    /// `R^power mod m` with `R = 2^(64 · len_words)`, the factor that `power` Montgomery products
-    /// by ordinary numbers take away. Variable time in `power`.
+    /// Returns `R^power mod m` with `R = 2^(64 · len_words)`, the factor that `power` Montgomery
+    /// products by ordinary numbers take away. Variable time in `power`.
     #[must_use]
     pub fn radix_power(&self, power: u32) -> Vec<u64> {
         self.power_of_two(64 * self.words.len() as u32, power)
     }
 
-    /// The same for products of pairs, whose R is `2^(64 · words of the root)`.
+    /// Returns the factor for products of pairs, whose R is `2^(64 · words of the root)`.
     ///
     /// # Panics
     /// If this was not made as a square.
@@ -132,7 +132,7 @@ impl Modulus {
         form.pow(&BoxedUint::from(power)).retrieve().as_words().to_vec()
     }
 
-    /// Whether `words` is a number below `m`. Variable time: for public values only.
+    /// Returns whether `words` is a number below `m`. Variable time: for public values only.
     #[must_use]
     pub fn contains_vartime(&self, words: &[u64]) -> bool {
         words.len() == self.words.len() && words.iter().rev().lt(self.words.iter().rev())
@@ -157,8 +157,9 @@ pub(crate) fn power_of_two_mod(exponent: u32, m: &[u64]) -> Vec<u64> {
     std::mem::take(&mut *remainder)
 }
 
-/// The quotient and the remainder of `2^exponent` by m, by the library's constant-time division:
-/// `m` may be secret. The remainder has the words of m, the quotient as many as the power.
+/// Returns the quotient and the remainder of `2^exponent` by m, by the library's constant-time
+/// division: `m` may be secret. The remainder has the words of m, the quotient as many as the
+/// power.
 pub(crate) fn divide_power_of_two(
     exponent: u32,
     m: &[u64],
@@ -168,7 +169,7 @@ pub(crate) fn divide_power_of_two(
     words[(exponent / 64) as usize] = 1 << (exponent % 64);
     let modulus = Zeroizing::new(BoxedUint::from_words(m.iter().copied()));
     let Some(nonzero) = modulus.as_nz_vartime() else { unreachable!("a modulus is odd") };
-    // The quotient tells m as well as the remainder does.
+    // The quotient is as secret as m: it gives m away.
     let (quotient, remainder) = BoxedUint::from_words(words).div_rem(nonzero);
     let (quotient, remainder) = (Zeroizing::new(quotient), Zeroizing::new(remainder));
     let words = |x: &[u64]| Zeroizing::new(x.to_vec());

@@ -29,39 +29,40 @@ pub struct Polys<D: Domain> {
 }
 
 impl<D: Domain> Polys<D> {
-    /// `count` zero polynomials: room for an output.
+    /// Makes `count` zero polynomials: room for an output.
     #[must_use]
     pub fn zeros(ring: Arc<Ring>, count: usize) -> Self {
         let words = vec![0; count * ring.len_words()];
         Self { ring, words, domain: PhantomData }
     }
 
-    /// The ring that all items share.
+    /// Returns the ring that all items share.
     #[must_use]
     pub fn ring(&self) -> &Arc<Ring> {
         &self.ring
     }
 
-    /// The number of polynomials.
+    /// Returns the number of polynomials.
     #[must_use]
     pub fn count(&self) -> usize {
         self.words.len() / self.ring.len_words()
     }
 
-    /// All words, `[item][limb][coefficient]`.
+    /// Returns all words, `[item][limb][coefficient]`.
     #[must_use]
     pub fn words(&self) -> &[u64] {
         &self.words
     }
 
-    /// All words, to be overwritten with reduced values only.
+    /// Returns all words, to be overwritten with reduced values only.
     pub fn words_mut(&mut self) -> &mut [u64] {
         &mut self.words
     }
 }
 
 impl Polys<Coeff> {
-    /// One polynomial with small signed coefficients, such as a ternary secret. Constant time.
+    /// Makes one polynomial with small signed coefficients, such as a ternary secret. Constant
+    /// time.
     ///
     /// # Panics
     /// If there are not exactly `ring.degree()` coefficients.

@@ -5,9 +5,9 @@
 //! every batch; an engine applies it to all items. There is no control flow, so what a program does
 //! can be printed, scheduled, or wired into hardware.
 //!
-//! Programs are built with a [`Builder`], whose handles carry their kind as a Rust type, and printed
-//! with `Display`. They hold the constants of a key, so they have no `Debug`, and constants are
-//! zeroized on drop and never printed.
+//! Programs are built with a [`Builder`], whose handles carry their kind as a Rust type, and
+//! printed with `Display`. They hold the constants of a key, so they have no `Debug`, and constants
+//! are zeroized on drop and never printed.
 
 mod builder;
 mod places;
@@ -29,7 +29,7 @@ use crate::{
     ring::{Ring, mul_mod_vartime},
 };
 
-/// What one item of a value is.
+/// The kind of one item of a value.
 #[derive(Clone)]
 pub enum Kind {
     /// Any little-endian integer, or several side by side, of `words` words in all.
@@ -78,7 +78,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Whether items of both mean the same: equal shapes over one modulus or ring.
+    /// Returns whether items of both mean the same: equal shapes over one modulus or ring.
     #[must_use]
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         self.words() == other.words()
@@ -93,7 +93,7 @@ impl Kind {
             }
     }
 
-    /// The words of one item.
+    /// Returns the words of one item.
     #[must_use]
     pub fn words(&self) -> usize {
         match self {
@@ -108,7 +108,7 @@ impl Kind {
     }
 }
 
-/// Where the data of an input lie.
+/// The layout of an input over the batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Spread {
     /// One item for each item of the batch.
@@ -195,8 +195,8 @@ pub enum Step {
     },
     /// RNS to the integer in `[0, Q)` of each coefficient, a word for each prime. Constant time.
     Compose,
-    /// The centred integer of each coefficient, in (−Q/2, Q/2), to the primes of another ring. Constant
-    /// time.
+    /// The centred integer of each coefficient, in (−Q/2, Q/2), to the primes of another ring.
+    /// Constant time.
     BaseExtend {
         /// The constants of the extension.
         extension: Arc<BaseExtension>,
@@ -210,13 +210,13 @@ pub enum Step {
     Unpack,
     /// Lane by lane `a + b mod q`.
     AddBeats,
-    /// The first lane of an item that is not below its prime, as [`beats::first_bad_lane`] numbers them; their
-    /// number where all are. Variable time.
+    /// The first lane of an item that is not below its prime, as [`beats::first_bad_lane`] numbers
+    /// them; their number where all are. Variable time.
     FirstBadLane,
 }
 
 impl Step {
-    /// Whether it takes many products for each item.
+    /// Returns whether it takes many products for each item.
     pub(crate) fn is_of_powers(&self) -> bool {
         matches!(
             self,
@@ -228,7 +228,7 @@ impl Step {
         )
     }
 
-    /// Whether it computes with big residues, not with polynomials.
+    /// Returns whether it computes with big residues, not with polynomials.
     pub(crate) fn is_of_residues(&self) -> bool {
         match self {
             Self::Mul
@@ -282,7 +282,7 @@ pub struct FixedBase {
 }
 
 impl FixedBase {
-    /// `base` must be below the modulus; exponents will have at most `exponent_bits` bits. `name` is
+    /// Makes a base below the modulus, for exponents of at most `exponent_bits` bits. `name` is
     /// for the text form.
     ///
     /// # Panics
@@ -294,7 +294,7 @@ impl FixedBase {
         Self { name: name.into(), modulus, base, factor: None, exponent_bits }
     }
 
-    /// The same base with every power times `factor`, which costs nothing: it goes into the table.
+    /// Multiplies every power by `factor`, which costs nothing: it goes into the table.
     /// A factor R, say, makes up for a Montgomery product that follows.
     ///
     /// # Panics
@@ -306,13 +306,13 @@ impl FixedBase {
         self
     }
 
-    /// The modulus.
+    /// Returns the modulus.
     #[must_use]
     pub fn modulus(&self) -> &Arc<Modulus> {
         &self.modulus
     }
 
-    /// The bound on exponents, in bits.
+    /// Returns the bound on exponents, in bits.
     #[must_use]
     pub fn exponent_bits(&self) -> u32 {
         self.exponent_bits
@@ -335,7 +335,7 @@ pub struct Crt {
 }
 
 impl Crt {
-    /// `p_inverse` is `p⁻¹ mod q`, in as many words as q.
+    /// Makes the constants for p and q; `p_inverse` is `p⁻¹ mod q`, in the words of q.
     ///
     /// # Panics
     /// If the length differs, or p has more words than q.
@@ -361,9 +361,9 @@ impl Crt {
 
 /// The constants of [`Step::BaseExtend`]. All public.
 ///
-/// A number below Q has digits `v_j` in the mixed radix of its primes: it is the sum of
-/// `v_j · q_0 … q_(j−1)`. The digits of `y = x + (Q − 1) / 2` tell a centred x modulo any prime with
-/// nothing to compare: `x = Σ v_j · q_0 … q_(j−1) − (Q − 1) / 2`. And a residue of y is that of x plus
+/// A number below Q has digits `v_j` in the mixed radix of its primes: it is the sum of `v_j · q_0
+/// … q_(j−1)`. The digits of `y = x + (Q − 1) / 2` give a centred x modulo any prime with nothing
+/// to compare: `x = Σ v_j · q_0 … q_(j−1) − (Q − 1) / 2`. And a residue of y is that of x plus
 /// `(q_j − 1) / 2`, which is (Q − 1) / 2 modulo `q_j`: both are −1/2.
 pub struct BaseExtension {
     rows: Vec<ExtensionRow>,
@@ -391,13 +391,13 @@ impl BaseExtension {
         Self { rows: to.primes().iter().map(row).collect() }
     }
 
-    /// One for each prime of the result.
+    /// Returns the rows, one for each prime of the result.
     pub(crate) fn rows(&self) -> &[ExtensionRow] {
         &self.rows
     }
 }
 
-/// Where a value comes from.
+/// The source of a value.
 pub enum Source {
     /// An operand of the run.
     Input {
@@ -422,9 +422,9 @@ pub enum Source {
 pub struct Value {
     /// Its name in the text form.
     pub name: String,
-    /// What one item is.
+    /// The kind of one item.
     pub kind: Kind,
-    /// Where it comes from.
+    /// Its source.
     pub source: Source,
     /// Whether it must not influence timing: a secret input or constant, or a result of one.
     pub secret: bool,
@@ -443,32 +443,32 @@ pub struct Program {
 }
 
 impl Program {
-    /// The name, such as `paillier.encrypt`.
+    /// Returns the name, such as `paillier.encrypt`.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// All values, operands before results.
+    /// Returns all values, operands before results.
     #[must_use]
     pub fn values(&self) -> &[Value] {
         &self.values
     }
 
-    /// Indices of the outputs.
+    /// Returns the indices of the outputs.
     #[must_use]
     pub fn outputs(&self) -> &[usize] {
         &self.outputs
     }
 
-    /// Pairs of accumulator input and the value that replaces it.
+    /// Returns pairs of accumulator input and the value that replaces it.
     #[must_use]
     pub fn updates(&self) -> &[(usize, usize)] {
         &self.updates
     }
 
-    /// A hash of the name, steps and sizes in words and bits: all that the time of a run depends on. Keys and
-    /// numbers do not count.
+    /// Returns a hash of the name, steps and sizes in words and bits: all that the time of a run
+    /// depends on. Keys and numbers do not count.
     pub(crate) fn shape(&self) -> u64 {
         self.shape
     }
@@ -486,12 +486,13 @@ impl Program {
         hasher.finish()
     }
 
-    /// Where values lie on the host.
+    /// Returns the places of values on the host.
     pub(crate) fn places(&self) -> &Places {
         &self.places
     }
 
-    /// How the value that operand `operand` binds is laid over the batch, if it is an input.
+    /// Returns the layout over the batch of the value that operand `operand` binds, if it is an
+    /// input.
     pub(crate) fn spread(&self, operand: usize) -> Option<Spread> {
         match self.values[self.places.bound[operand]].source {
             Source::Input { spread } => Some(spread),
@@ -499,7 +500,7 @@ impl Program {
         }
     }
 
-    /// Indices and spreads of the inputs, in operand order.
+    /// Returns indices and spreads of the inputs, in operand order.
     pub fn inputs(&self) -> impl Iterator<Item = (usize, Spread)> + '_ {
         self.values.iter().enumerate().filter_map(|(i, v)| match v.source {
             Source::Input { spread } => Some((i, spread)),
@@ -507,7 +508,7 @@ impl Program {
         })
     }
 
-    /// The steps, in order.
+    /// Returns the steps, in order.
     pub fn steps(&self) -> impl Iterator<Item = &Step> {
         self.values.iter().filter_map(|v| match &v.source {
             Source::Step { step, .. } => Some(step),
@@ -515,7 +516,7 @@ impl Program {
         })
     }
 
-    /// Whether any input or constant is secret, so that scratch memory must be wiped.
+    /// Returns whether any input or constant is secret, so that scratch memory must be wiped.
     #[must_use]
     pub fn has_secrets(&self) -> bool {
         self.values.iter().any(|v| v.secret)

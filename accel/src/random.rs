@@ -9,8 +9,8 @@ use crate::cpu::{Keystream, STREAM_WORDS, fastest_keystream};
 
 const BYTES: usize = 8 * STREAM_WORDS;
 
-/// Stream 0 of ChaCha20 under a key, the same as `rand_chacha`'s, and several times as fast where the
-/// processor has wide vectors. Zeroized on drop.
+/// Stream 0 of ChaCha20 under a key, the same as `rand_chacha`'s, and several times as fast where
+/// the processor has wide vectors. Zeroized on drop.
 pub struct StreamRng {
     keystream: Keystream,
     key: Zeroizing<[u64; 4]>,
@@ -22,7 +22,7 @@ pub struct StreamRng {
 }
 
 impl StreamRng {
-    /// The stream that `seed` names.
+    /// Begins the stream that `seed` names.
     #[must_use]
     pub fn from_seed(seed: &[u8; 32]) -> Self {
         let mut key = Zeroizing::new([0; 4]);

@@ -110,7 +110,7 @@ fn joined(square: &Modulus, pair: &[u64]) -> BoxedUint {
     big(high).concatenating_mul(big(root)).concatenating_add(big(low))
 }
 
-/// The digits of a residue that is given or computed, or of a product of two pairs.
+/// Computes the digits of a residue that is given or computed, or of a product of two pairs.
 fn pair_step(step: &Step, square: &Modulus, out: &mut [u64], args: &[(&Kind, &[u64])]) {
     let Some(root) = square.root() else { unreachable!("pairs are for squares") };
     let x = match step {
@@ -244,7 +244,7 @@ fn compose(ring: &Ring, out: &mut [u64], poly: &[u64]) {
     }
 }
 
-/// The number that these words are, modulo q.
+/// Returns the number that these words are, modulo q.
 fn remainder<'w>(words: impl DoubleEndedIterator<Item = &'w u64>, q: u64) -> u64 {
     let fold = |rest: u128, &word: &u64| ((rest << 64) | u128::from(word)) % u128::from(q);
     words.rev().fold(0, fold) as u64
@@ -276,7 +276,8 @@ fn rescale(from: &Ring, to: &Ring, out: &mut [u64], poly: &[u64]) {
     }
 }
 
-/// `b = a(X^g)`: of coefficients `a_i · X^(i·g)`, where `X^N = −1`; of values `b(ψ^e) = a(ψ^(e·g))`.
+/// `b = a(X^g)`: of coefficients `a_i · X^(i·g)`, where `X^N = −1`; of values `b(ψ^e) =
+/// a(ψ^(e·g))`.
 fn automorphism(ring: &Ring, (g, ntt): (u32, bool), out: &mut [u64], a: &[u64]) {
     let n = ring.degree();
     let turned = |e: usize| e * g as usize % (2 * n);
@@ -353,7 +354,7 @@ fn poly_step(step: &Step, ring: &Ring, out: &mut [u64], args: &[(&Kind, &[u64])]
     }
 }
 
-/// The exponent of ψ at place `i` of a transform: `2·brv(i) + 1`.
+/// Returns the exponent of ψ at place `i` of a transform: `2·brv(i) + 1`.
 fn exponent(ring: &Ring, i: usize) -> u64 {
     let bits = ring.degree().trailing_zeros();
     2 * (i.reverse_bits() >> (usize::BITS - bits)) as u64 + 1
@@ -391,7 +392,7 @@ fn inverse_transform(ring: &Ring, out: &mut [u64], a: &[u64]) {
     }
 }
 
-/// The ChaCha20 stream that a seed and an index name.
+/// Returns the ChaCha20 stream that a seed and an index name.
 pub(crate) fn stream(seed: &[u64], index: u64) -> ChaCha20Rng {
     let mut key = [0; 32];
     key.chunks_mut(8).zip(seed).for_each(|(bytes, w)| bytes.copy_from_slice(&w.to_le_bytes()));
@@ -414,7 +415,8 @@ fn uniform(ring: &Ring, out: &mut [u64], seeds: &[u64], index: u64) {
     }
 }
 
-/// The lanes of the blocks of a stream, read as beats: of each sixteen blocks lane 0 of all, then lane 1.
+/// Returns the lanes of the blocks of a stream, read as beats: of each sixteen blocks lane 0 of
+/// all, then lane 1.
 pub(crate) fn draws(mut rng: ChaCha20Rng) -> impl Iterator<Item = u64> {
     let run = move || {
         let mut block = || std::array::from_fn(|_| rng.next_u64());

@@ -12,7 +12,7 @@ pub struct Residues {
 }
 
 impl Residues {
-    /// `count` zeros: room for an output.
+    /// Makes `count` zeros: room for an output.
     #[must_use]
     pub fn zeros(modulus: Arc<Modulus>, count: usize) -> Self {
         let words = vec![0; count * modulus.len_words()];
@@ -32,25 +32,25 @@ impl Residues {
         }
     }
 
-    /// The modulus that all items share.
+    /// Returns the modulus that all items share.
     #[must_use]
     pub fn modulus(&self) -> &Arc<Modulus> {
         &self.modulus
     }
 
-    /// The number of residues.
+    /// Returns the number of residues.
     #[must_use]
     pub fn count(&self) -> usize {
         self.words.len() / self.modulus.len_words()
     }
 
-    /// All words, item-major.
+    /// Returns all words, item-major.
     #[must_use]
     pub fn words(&self) -> &[u64] {
         &self.words
     }
 
-    /// All words, to be overwritten with reduced values only.
+    /// Returns all words, to be overwritten with reduced values only.
     pub fn words_mut(&mut self) -> &mut [u64] {
         &mut self.words
     }

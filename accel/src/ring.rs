@@ -63,32 +63,33 @@ impl Ring {
         Ok(Self { degree, primes: primes.to_vec(), roots })
     }
 
-    /// N.
+    /// Returns N.
     #[must_use]
     pub fn degree(&self) -> usize {
         self.degree
     }
 
-    /// The primes `q_j`, in limb order.
+    /// Returns the primes `q_j`, in limb order.
     #[must_use]
     pub fn primes(&self) -> &[u64] {
         &self.primes
     }
 
-    /// `ψ_j`, in limb order.
+    /// Returns the roots of unity `ψ_j`, in limb order.
     #[must_use]
     pub fn roots(&self) -> &[u64] {
         &self.roots
     }
 
-    /// The words of one polynomial: limbs × N.
+    /// Returns the words of one polynomial: limbs × N.
     #[must_use]
     pub fn len_words(&self) -> usize {
         self.degree * self.primes.len()
     }
 }
 
-/// The `count` largest primes of at most `bits` bits that are 1 modulo `2 · degree`, descending.
+/// Returns the `count` largest primes of at most `bits` bits that are 1 modulo `2 · degree`,
+/// descending.
 #[must_use]
 pub fn largest_primes(bits: u32, degree: usize, count: usize) -> Vec<u64> {
     let step = 2 * degree as u64;
@@ -146,7 +147,7 @@ fn is_prime(n: u64) -> bool {
     })
 }
 
-/// The smallest of the primitive `order`-th roots of unity modulo the prime `q`.
+/// Returns the smallest of the primitive `order`-th roots of unity modulo the prime `q`.
 fn smallest_root(order: u64, q: u64) -> u64 {
     // x^((q−1)/order) is primitive exactly if its (order/2)-th power is −1, for every other x.
     let any = (2..q)

@@ -1,11 +1,13 @@
 //! An engine over the CPU and a device, which share out each batch.
 //!
-//! Programs with a step that the device lacks run on the CPU. Where the device fails, the CPU runs its part, over the
-//! accumulators as they were. Both are reported to the caller's observer, and results are the same bits either way.
+//! Programs with a step that the device lacks run on the CPU. Where the device fails, the CPU runs
+//! its part, over the accumulators as they were. Both are reported to the caller's observer, and
+//! results are the same bits either way.
 //!
-//! [`Scheduler::preferring`] gives the device every batch that it can run. [`Scheduler::measuring`] opens none until there
-//! is work for seconds: drivers take some tenths of one. Then it gives each engine the part of a batch with which both
-//! end together, by rates that it learns from the first batches of a program and about that size (`scheduler/split.rs`).
+//! [`Scheduler::preferring`] gives the device every batch that it can run. [`Scheduler::measuring`]
+//! opens none until there is work for seconds: drivers take some tenths of one. Then it gives each
+//! engine the part of a batch with which both end together, by rates that it learns from the first
+//! batches of a program and about that size (`scheduler/split.rs`).
 
 mod split;
 mod start_up;
@@ -49,8 +51,8 @@ pub enum Event<'a> {
         /// The step's name.
         step: &'static str,
     },
-    /// The device failed, and the CPU ran its part. Programs like this one no longer go there;
-    /// after [`DeviceFault::Lost`] and [`DeviceFault::Timeout`], or if it was being measured, none does.
+    /// The device failed, and the CPU ran its part. Programs like this one no longer go there; none
+    /// does after [`DeviceFault::Lost`] or [`DeviceFault::Timeout`], or before it was measured.
     Failed {
         /// The program.
         program: &'a str,
@@ -108,8 +110,8 @@ impl Scheduler {
         Self { open: None, device: Some(device).into(), ..over_cpu }
     }
 
-    /// Shares batches out by measured rates. `open` is called at most once, when programs took `cpu` four seconds, or a batch
-    /// is about to. Where it gives none or panics, or the device fails at a first small program, `cpu` goes on.
+    /// Shares batches out by measured rates. `open` is called once, when programs took `cpu` four
+    /// seconds or a batch is about to. If it panics or has none, or that fails, `cpu` goes on.
     pub fn measuring(
         cpu: Arc<dyn Engine>,
         open: impl Fn() -> Option<Arc<dyn Engine>> + Send + Sync + 'static,
@@ -139,9 +141,9 @@ impl Scheduler {
     fn open(&self) {
         if let (Some(open), false) = (&self.open, self.is_begun.swap(true, Relaxed)) {
             // On a thread of its own: one of a pool would take up other work while it waits.
+            let work = || self.measured(open()?);
             let opened = thread::scope(|scope| {
-                let thread = thread::Builder::new().name("open".into());
-                thread.spawn_scoped(scope, || self.measured(open()?)).ok()?.join().ok()?
+                thread::Builder::new().spawn_scoped(scope, work).ok()?.join().ok()?
             });
             self.device.get_or_init(|| opened);
         }
@@ -186,8 +188,8 @@ impl Scheduler {
         }
     }
 
-    /// Runs the two parts of a batch at once; where the system has no more threads, one after the other.
-    /// Returns the seconds of each from the common start, or nothing if the device failed.
+    /// Runs both parts of a batch at once, or in turn where the system has no more threads. Returns
+    /// the seconds of each from the common start, or nothing if the device failed.
     fn run_parts(
         &self,
         program: &Program,
@@ -221,8 +223,8 @@ impl Scheduler {
         })
     }
 
-    /// Runs a part on the device; if it cannot, on the CPU, over the accumulators as they were. Returns whether
-    /// the device ran it.
+    /// Runs a part on the device; if it cannot, on the CPU, over the accumulators as they were.
+    /// Returns whether the device ran it.
     fn run_on_device(
         &self,
         program: &Program,

@@ -35,8 +35,8 @@ fn random(rng: &mut ChaCha20Rng, bits: usize) -> BigUint {
     big(&words) >> (words.len() * 64 - bits)
 }
 
-/// Roots of exactly `bits` bits: random, all ones, one bit at either end, and borrows at the limbs of
-/// either radix.
+/// Roots of exactly `bits` bits: random, all ones, one bit at either end, and borrows at the limbs
+/// of either radix.
 fn roots(rng: &mut ChaCha20Rng, bits: usize) -> Vec<BigUint> {
     let one = || BigUint::from(1u8);
     let top = one() << (bits - 1);
@@ -191,10 +191,10 @@ fn products_near_multiples() {
     }
 }
 
-/// Products whose quotient, as either path estimates it, is from eight limbs on too small by 2, which is
-/// as much as it can be. Modulo `A + 1`, for A a power β^2h of the radix, the product of `A − β^h ± 1` has a
-/// quotient that is almost whole, and so much below place `A` that leaving it out costs 1; the
-/// columns that are left out of the quotient's product cost the other.
+/// Products whose quotient, as either path estimates it, is from eight limbs on too small by 2,
+/// which is as much as it can be. Modulo `A + 1`, for A a power β^2h of the radix, the product of
+/// `A − β^h ± 1` has a quotient that is almost whole, and so much below place `A` that leaving it
+/// out costs 1; the columns that are left out of the quotient's product cost the other.
 #[test]
 fn products_with_the_worst_estimates() {
     for radix in [52, 64] {

@@ -17,7 +17,8 @@ use ciphergram_accel::{
 
 type Shared = OnceLock<Result<GpuEngine, GpuError>>;
 
-/// One engine for all tests: to make its pipelines takes nearly all of their time. It says what it runs on.
+/// One engine for all tests: to make its pipelines takes nearly all of their time. It says what it
+/// runs on.
 fn shared(
     engine: &'static Shared,
     open: fn() -> Result<GpuEngine, GpuError>,
@@ -46,7 +47,8 @@ fn split() -> Option<&'static GpuEngine> {
     shared(&ENGINE, GpuEngine::split)
 }
 
-/// Runs a case with all preludes at once: a driver makes the pipelines of one device one after the other.
+/// Runs a case with all preludes at once: a driver makes the pipelines of one device one after the
+/// other.
 fn with_all_preludes(case: fn(&dyn Engine)) {
     if native().is_none() {
         return skipped();
@@ -56,7 +58,7 @@ fn with_all_preludes(case: fn(&dyn Engine)) {
         let engines = present.into_iter().filter_map(|(name, engine)| Some((name, engine?)));
         let cases: Vec<_> = engines
             .map(|(name, engine)| {
-                // Whose name a panic tells.
+                // Whose name a panic prints.
                 let thread = thread::Builder::new().name(name.into());
                 thread.spawn_scoped(scope, move || case(engine)).unwrap()
             })
@@ -72,7 +74,8 @@ fn skipped() {
 
 ciphergram_accel::conformance!(over: with_all_preludes, without: ["first_bad_lane"]);
 
-/// Transforms of every degree that parameter sets have, beside the CPU engine: too large for the oracle.
+/// Transforms of every degree that parameter sets have, beside the CPU engine: too large for the
+/// oracle.
 mod large_rings {
     use std::sync::Arc;
 
@@ -115,7 +118,8 @@ mod large_rings {
     }
 }
 
-/// Programs of more rounds than one dispatch takes, over batches that one part of device memory does not.
+/// Programs of more rounds than one dispatch takes, over batches that one part of device memory
+/// does not.
 mod long {
     use std::sync::Arc;
 
@@ -148,7 +152,8 @@ mod long {
         x
     }
 
-    /// The square of 2^1024 − 1: digits of its residues are as large as their limbs can hold lazily.
+    /// The square of 2^1024 − 1: digits of its residues are as large as their limbs can hold
+    /// lazily.
     fn square() -> Arc<Modulus> {
         let root = Arc::new(Modulus::new("s", &[u64::MAX; WORDS / 2]).unwrap());
         Arc::new(Modulus::square("s²", &root).unwrap())
@@ -223,8 +228,8 @@ mod long {
         let mut random = ChaCha20Rng::seed_from_u64(22);
         let m = modulus(&mut random);
         let small = Arc::new(Modulus::new("small", &[u64::MAX; 8]).unwrap());
-        // Few items, in groups that are even and that are not; and so many that each is done in turn, in more rounds
-        // than the 3276 of 10 turns each that fit a dispatch.
+        // Few items, in groups that are even and that are not; and many items, of which each is
+        // done in turn, in more rounds than the 3276 of 10 turns each that fit a dispatch.
         let cases = [(&m, WORDS, 512, 3), (&m, WORDS, 1000, 2), (&small, 8, 3281, 65)];
         for (m, each, rows, count) in cases {
             let mut b = Builder::new("long product");
@@ -301,15 +306,15 @@ mod auto {
         }
     }
 
-    /// Runs batches of up to `most` items: see [`agrees_beside`]. The oracle in the CPU's place, a slow one,
-    /// leaves more of them to the adapter.
+    /// Runs batches of up to `most` items: see [`agrees_beside`]. The oracle in the CPU's place, a
+    /// slow one, leaves more of them to the adapter.
     fn agrees(program: &Program, most: usize, each: [usize; 2], bits: u32) {
         agrees_beside(Arc::new(CpuEngine::new()), program, most, each, bits);
         agrees_beside(Arc::new(ReferenceEngine), program, most, each, bits);
     }
 
-    /// Inputs of so many words each, all numbers below 2^`bits`; a copy of the first is added to, if the
-    /// program updates it.
+    /// Runs over inputs of `each` words each, all numbers below 2^`bits`; a copy of the first is
+    /// added to, if the program updates it.
     fn agrees_beside(
         cpu: Arc<dyn Engine>,
         program: &Program,

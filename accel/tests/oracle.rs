@@ -23,7 +23,7 @@ fn big(words: &[u64]) -> BigUint {
     words.iter().rev().fold(BigUint::ZERO, |acc, &w| (acc << 64) + BigUint::from(w))
 }
 
-/// What the oracle makes of one secret operand.
+/// Returns the oracle's result for one secret operand.
 fn output(program: &Program, input: &[u64], words: usize) -> Vec<u64> {
     let mut out = vec![0; words];
     let mut operands = [Operand::SecretIn(input), Operand::Out(&mut out)];
@@ -189,7 +189,7 @@ proptest! {
         prop_assert_eq!(found, residues(&to, &integers));
     }
 
-    /// What is at most half of the last prime from a multiple of it.
+    /// Numbers at most half of the last prime from a multiple of it round to that multiple.
     #[test]
     fn multiples_of_the_last_prime_are_divided(
         limbs in 1usize..=7,

@@ -23,7 +23,7 @@ fn ring() -> Arc<Ring> {
     Arc::new(Ring::new(DEGREE, &largest_primes(22, DEGREE, 3)).unwrap())
 }
 
-/// What one seed names, and the places of residues for which a draw was rejected.
+/// Returns the polynomial of one seed, and the places of residues for which a draw was rejected.
 fn draw(ring: &Ring, seed: &[u64], index: u64) -> (Vec<u64>, Vec<usize>) {
     let mut bytes = [0; 32];
     let words = bytes.as_chunks_mut().0.iter_mut().zip(seed);

@@ -1,9 +1,10 @@
-//! What seeds and noise keys name, against an implementation of ChaCha20 that shares no code with
-//! ours: these values are on the wire of every seed, and no change of a library may change them.
+//! The polynomials that seeds and noise keys name, against an implementation of ChaCha20 that
+//! shares no code with ours: these values are on the wire of every seed, and no change of a library
+//! may change them.
 //!
-//! Made by a few lines of Python after D. J. Bernstein's "ChaCha, a variant of Salsa20" (2008), with
-//! the 64-bit block counter and the 64-bit stream number of that paper; blocks read as lanes of 51 bits
-//! where residues are drawn. Key: bytes 0, 1, …, 31.
+//! Made by a few lines of Python after D. J. Bernstein's "ChaCha, a variant of Salsa20" (2008),
+//! with the 64-bit block counter and the 64-bit stream number of that paper; blocks read as lanes
+//! of 51 bits where residues are drawn. Key: bytes 0, 1, …, 31.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests, where a panic is the report")]
 

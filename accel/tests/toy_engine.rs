@@ -1,4 +1,5 @@
-//! A toy engine in one file: the steps of a sum by big integers of a library. An engine of your own begins as this one.
+//! A toy engine in one file: the steps of a sum by big integers of a library. An engine of your own
+//! begins as this one.
 
 use ciphergram_accel::{
     Engine, Info, Operand, Program, RunError, beats, check_operands,
@@ -82,7 +83,8 @@ fn run_step(step: &Step, kind: &Kind, args: &[&[u64]]) -> Vec<u64> {
             }
         }
         (_, Kind::Residues { modulus, .. }) => {
-            // The factors of a product are its two operands, or the rows of one; what is reduced is one factor.
+            // The factors of a product are its two operands, or the rows of one; what is reduced is
+            // one factor.
             let each = if matches!(step, Step::Reduce) { args[0].len() } else { out.len() };
             let factors = args.iter().flat_map(|words| words.chunks(each)).map(big);
             let product = factors.fold(BigUint::from(1u32), |product, factor| product * factor);

@@ -1,5 +1,5 @@
-//! Programs that nobody wrote: random steps over random values, so that values live, are shared and die as they
-//! like, and leave a program from anywhere in it.
+//! Programs that nobody wrote: random steps over random values, so that values live, are shared and
+//! die as they like, and leave a program from anywhere in it.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ const STEPS: usize = 14;
 /// Items of a batch.
 const COUNTS: [usize; 4] = [1, 3, 9, 17];
 
-/// Programs of random steps over residues, and over polynomials.
+/// Tries programs of random steps over residues, and over polynomials.
 pub fn random_programs(engine: &dyn Engine) {
     for seed in 0..PROGRAMS {
         let mut random = Operands::new(1_000 + seed);
@@ -41,7 +41,8 @@ impl Operands {
         from[self.below(from.len())]
     }
 
-    /// One item of a kind. Integers are small enough for a plaintext of a modulus of as many words.
+    /// Returns one item of a kind. Integers are small enough for a plaintext of a modulus of as
+    /// many words.
     fn item(&mut self, kind: &Kind) -> Vec<u64> {
         match kind {
             Kind::Integers { words } => {
@@ -66,7 +67,8 @@ impl Operands {
     }
 }
 
-/// Runs a program on both engines, over batches of several sizes: all that leaves it has to be the same.
+/// Runs a program on both engines, over batches of several sizes: all that leaves it has to be the
+/// same.
 fn agrees(engine: &dyn Engine, program: &Program, random: &mut Operands) {
     for count in COUNTS {
         let values = program.values();
@@ -174,7 +176,8 @@ fn residues(random: &mut Operands) -> Program {
             _ => all.0.push(b.dot(name, bases, several)),
         }
     }
-    // Something that certainly is the result of a step, and something that replaces the accumulator.
+    // Something that certainly is the result of a step, and something that replaces the
+    // accumulator.
     let last = b.mul("last", all.pick(random), all.pick(random));
     all.0.push(last);
     all.leave(given, &mut b, random);

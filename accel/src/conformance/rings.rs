@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Both transforms, and that they are inverse to each other at the real degree.
+/// Tries both transforms, which are inverse to each other at the real degree.
 pub fn transforms(engine: &dyn Engine) {
     let mut random = Operands::new(4);
     for (degree, bits, limbs) in
@@ -37,7 +37,7 @@ pub fn transforms(engine: &dyn Engine) {
     }
 }
 
-/// Sums, differences and products of polynomials, and integers in and out of RNS.
+/// Tries sums, differences and products of polynomials, and integers in and out of RNS.
 pub fn polynomials(engine: &dyn Engine) {
     let mut random = Operands::new(5);
     for (degree, bits, limbs) in [
@@ -81,7 +81,8 @@ pub fn polynomials(engine: &dyn Engine) {
     agree(engine, &b.build(), &[&x], x.len());
 }
 
-/// Automorphisms of both forms, of what the batch shares, one after the other, and beside transforms.
+/// Automorphisms of both forms, of what the batch shares, one after the other, and beside
+/// transforms.
 pub fn automorphisms(engine: &dyn Engine) {
     let mut random = Operands::new(12);
     for (degree, bits, limbs) in [(16, 20, 1), (32, 50, 8), (64, 31, 3), (256, 50, 2)] {
@@ -128,7 +129,7 @@ pub fn automorphisms(engine: &dyn Engine) {
     }
 }
 
-/// Integers out of RNS and back, over any number of primes.
+/// Tries integers out of RNS and back, over any number of primes.
 pub fn compositions(engine: &dyn Engine) {
     let mut random = Operands::new(9);
     let shapes = [(16, 12, 3), (16, 20, 2), (16, 33, 5), (64, 50, 2)];
@@ -159,7 +160,7 @@ pub fn compositions(engine: &dyn Engine) {
     }
 }
 
-/// Centred integers from any primes to any others, some of which may be the same.
+/// Tries centred integers from any primes to any others, some of which may be the same.
 pub fn extensions(engine: &dyn Engine) {
     let mut random = Operands::new(13);
     let (large, small) = (largest_primes(50, 16, 8), largest_primes(12, 16, 3));
@@ -260,8 +261,9 @@ pub fn rescalings(engine: &dyn Engine) {
     agree(engine, &b.build(), &[&x], 3 * two.len_words());
 }
 
-/// Uniform polynomials over several seeds, noise and ternary polynomials, at the real degrees, where
-/// draws are often or now and then rejected, and where a run of draws is of many primes.
+/// Tries uniform polynomials over several seeds, noise and ternary polynomials, at the real
+/// degrees, where draws are often or now and then rejected, and where a run of draws is of many
+/// primes.
 pub fn sampling(engine: &dyn Engine) {
     let mut random = Operands::new(6);
     for (degree, bits, limbs) in [
@@ -299,7 +301,7 @@ pub fn sampling(engine: &dyn Engine) {
     }
 }
 
-/// Beats: packing, unpacking, and sums in place.
+/// Tries beats: packing, unpacking, sums in place, and their range.
 pub fn packing(engine: &dyn Engine) {
     let mut random = Operands::new(7);
     for (degree, limbs, count) in [

@@ -1,4 +1,4 @@
-//! What a kind of processor must offer for arithmetic on big numbers: a few loops over limbs.
+//! The trait of a kind of processor for arithmetic on big numbers: a few loops over limbs.
 //!
 //! A **group** is `LANES` numbers side by side, limb by limb: word `i` of a group holds limb `i` of
 //! each. These loops take bare limbs and know no bounds: [`montgomery`](super::montgomery) alone
@@ -32,20 +32,20 @@ impl<'a> Items<'a> {
         Self { words, each: words.len(), stride: 0, shared: true }
     }
 
-    /// Some words of every item, as many as there are.
+    /// Returns some words of every item, as many as there are.
     pub(super) fn part(&self, part: Range<usize>) -> Self {
         let words = self.words.get(part.start..).unwrap_or(&[]);
         Self { words, each: part.end.min(self.each) - part.start, ..*self }
     }
 
-    /// Item `index`, empty past the end: such lanes compute with zeros.
+    /// Returns item `index`, empty past the end: such lanes compute with zeros.
     pub(super) fn item(&self, index: usize) -> &'a [u64] {
         let at = if self.shared { 0 } else { index * self.stride };
         self.words.get(at..at + self.each).unwrap_or(&[])
     }
 }
 
-/// Where results go: item-major words, each item `each` words.
+/// Room for results: item-major words, each item `each` words.
 pub(super) struct Results<'a> {
     pub(super) words: &'a mut [u64],
     pub(super) each: usize,
@@ -58,14 +58,14 @@ impl<'a> Results<'a> {
         Self { words, each, pairs: false }
     }
 
-    /// Groups of at most `lanes` items, with the index of their first.
+    /// Cuts into groups of at most `lanes` items, with the index of their first.
     pub(super) fn groups(self, lanes: usize) -> impl Iterator<Item = (usize, Self)> {
         let Self { words, each, pairs } = self;
         let groups = words.chunks_mut(each * lanes);
         groups.enumerate().map(move |(i, words)| (i * lanes, Self { words, each, pairs }))
     }
 
-    /// How many groups there are.
+    /// Returns the number of groups.
     pub(super) fn count(&self, lanes: usize) -> usize {
         self.words.len().div_ceil(self.each * lanes)
     }
@@ -122,7 +122,7 @@ pub(super) trait Backend: Copy + Send + Sync {
     const ROWS: usize;
     /// Limbs from which on three products of half the length are quicker than one; 8 at least.
     const KARATSUBA: usize;
-    /// What picking a limb among sixteen entries costs, in multiply instructions.
+    /// The cost of picking a limb among sixteen entries, in multiply instructions.
     const PICK: f64;
 
     fn zero(self) -> Self::Word;
@@ -145,7 +145,7 @@ pub(super) trait Backend: Copy + Send + Sync {
     fn square(self, acc: &mut [Self::Word], a: &[Self::Word]);
 
     /// `acc += a·b` over the limbs of both, for `acc` that fits the limbs of the longer factor at
-    /// first; otherwise only so many limbs of the sum are right. May leave limbs redundant.
+    /// first; otherwise only the limbs of `acc` are right. May leave limbs redundant.
     fn add_product(self, acc: &mut [Self::Word], a: &[Self::Word], b: &[Self::Word]);
 
     /// Carries what redundant limbs hold beyond a limb; what passes the end is lost.
@@ -171,32 +171,33 @@ pub(super) trait Backend: Copy + Send + Sync {
     /// `x = −x` modulo `2^(LIMB_BITS · limbs)`.
     fn negate(self, x: &mut [Self::Word]);
 
-    /// For each lane the entry that its digit names of a table of its own: `[limb][entry]` groups.
+    /// Picks for each lane the entry that its digit names of a table of its own: `[limb][entry]`
+    /// groups.
     fn pick_own(self, out: &mut [Self::Word], table: &[Self::Word], digits: &Self::Digits);
 
-    /// For each lane of each group of `out`, a group for each of `digits`, the entry that its digit
-    /// names of one table for all: `[limb][entry]`, at least sixteen entries.
+    /// Picks for each lane of each group of `out`, a group for each of `digits`, the entry that its
+    /// digit names of one table for all: `[limb][entry]`, at least sixteen entries.
     fn pick_shared(self, out: &mut [Self::Word], table: &[Line], digits: &[Self::Digits]);
 
-    /// Items `first ..` to limbs, times `2^shift`; what does not fit is lost.
+    /// Converts items `first ..` to limbs, times `2^shift`; what does not fit is lost.
     fn load(self, out: &mut [Self::Word], items: &Items<'_>, first: usize, shift: u32);
 
-    /// Normalised limbs to words `part` of as many items as there is room for.
+    /// Converts normalised limbs to words `part` of as many items as there is room for.
     fn store(self, out: &mut Results<'_>, part: Range<usize>, x: &[Self::Word]);
 
-    /// The words of items `first ..`, one word of each lane in a [`Backend::Word`].
+    /// Loads the words of items `first ..`, one word of each lane in a [`Backend::Word`].
     fn load_words(self, out: &mut [Self::Word], items: &Items<'_>, first: usize);
 
-    /// Bits `at .. at + bits` of what [`Backend::load_words`] gave, to pick among `2^width`
+    /// Returns bits `at .. at + bits` of what [`Backend::load_words`] gave, to pick among `2^width`
     /// entries.
     fn digits(self, words: &[Self::Word], at: usize, bits: usize, width: usize) -> Self::Digits;
 
     /// Issues multiply instructions as fast as they go, with no other work; gives how many.
     fn burst(self) -> u64;
 
-    /// The limb of one lane.
+    /// Returns the limb of one lane.
     fn lane(word: Self::Word, lane: usize) -> u64;
 
-    /// A word of `LANES` limbs.
+    /// Returns a word of `LANES` limbs.
     fn lanes_of(self, limbs: impl Fn(usize) -> u64) -> Self::Word;
 }

@@ -17,7 +17,7 @@
 /// Calls a kernel, which a token in hand makes safe.
 macro_rules! kernel {
     ($call:expr) => {
-        // SAFETY: the processor has the instructions; whoever holds an `Ifma` has asked.
+        // SAFETY: the processor has the instructions: an `Ifma` is made only after asking it.
         unsafe { $call }
     };
 }
@@ -105,7 +105,8 @@ impl Backend for Ifma {
         kernel!(_mm512_setzero_si512())
     }
 
-    /// Limbs from which any limb can be subtracted: each has borrowed one from the next.
+    /// Returns the limbs from which any limb can be subtracted: each has borrowed one from the
+    /// next.
     fn bias(multiple: &[u64]) -> Vec<u64> {
         let top = multiple.len() - 1;
         let borrowed = |(i, &limb): (usize, &u64)| match i {

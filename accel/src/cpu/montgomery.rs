@@ -16,7 +16,7 @@
 //! than `8m²/R + 2 + m/R + m ≤ (1 + 1/8) m + 3`. Both are below 2m again, so that no product of a
 //! chain needs a comparison. Only [`Montgomery::reduce`], on the way out, makes a number canonical.
 //!
-//! What form a number has its [type](number) says, and the operations here take and give no other.
+//! A number's [type](number) is its form, and the operations here take and give no other.
 //! No file beyond these calls a kernel with the limbs of a number.
 
 mod accumulator;
@@ -41,7 +41,7 @@ pub(super) use table::{LaneTable, SharedTable, SharedTables};
 /// A modulus and its constants, in the limbs of a backend.
 pub(super) struct Montgomery<B: Backend> {
     backend: B,
-    /// What R has beyond `2^(64 · words)`, in bits.
+    /// Bits of R beyond `2^(64 · words)`.
     shift: u32,
     modulus: Limbs,
     /// m, in every lane.
@@ -94,7 +94,7 @@ pub(super) fn subtract(m: &[u64], x: &[u64]) -> Vec<u64> {
     m.iter().zip(x).map(step).collect()
 }
 
-/// A modulus in the limbs of a backend: enough of them for any number of as many words.
+/// Returns a modulus in the limbs of a backend: enough of them for any number of as many words.
 fn limbs_of<B: Backend>(m: &Modulus) -> Limbs {
     let bits = (m.bits() + SLACK_BITS).max(64 * m.len_words() as u32);
     let count = bits.div_ceil(B::LIMB_BITS) as usize;
@@ -111,12 +111,12 @@ fn limbs_of<B: Backend>(m: &Modulus) -> Limbs {
     }
 }
 
-/// Some limbs, the same in every lane.
+/// Returns some limbs, the same in every lane.
 fn in_lanes<B: Backend>(backend: B, limbs: &[u64]) -> Group<B> {
     Zeroizing::new(limbs.iter().map(|&limb| backend.lanes_of(|_| limb)).collect())
 }
 
-/// A number below m, in words, as so many limbs, the same in every lane.
+/// Returns a number below m, in words, as `len` limbs, the same in every lane.
 fn constant<B: Backend>(backend: B, words: &[u64], len: usize) -> Numbers<Canonical, B> {
     let limbs = Zeroizing::new(split_limbs(words, B::LIMB_BITS, len));
     let mut number = Numbers::new(backend, len, 1);
@@ -151,7 +151,7 @@ impl<B: Backend> Montgomery<B> {
         Self { backend, shift, modulus, lanes, r, r_squared, piece, split, barrett }
     }
 
-    /// Room for any operation modulo this number.
+    /// Makes room for any operation modulo this number.
     pub(super) fn room(&self) -> Room<B> {
         let limbs = self.len().max(self.chain_len());
         let group = || Zeroizing::new(vec![self.backend.zero(); limbs]);
@@ -162,17 +162,17 @@ impl<B: Backend> Montgomery<B> {
         self.backend
     }
 
-    /// Limbs of one number in plain form.
+    /// Returns the limbs of one number in plain form.
     pub(super) fn len(&self) -> usize {
         self.modulus.len()
     }
 
-    /// Memory for one number.
+    /// Makes memory for one number.
     pub(super) fn number<F>(&self) -> Numbers<F, B> {
         Numbers::new(self.backend, self.len(), 1)
     }
 
-    /// Memory for a number below the product of this modulus and another.
+    /// Makes memory for a number below the product of this modulus and another.
     pub(super) fn wide(&self, other: &Self) -> Numbers<Any, B> {
         Numbers::new(self.backend, self.len() + other.len(), 1)
     }
@@ -189,7 +189,7 @@ impl<B: Backend> Montgomery<B> {
         self.piece.view()
     }
 
-    /// The arithmetic of pairs.
+    /// Returns the arithmetic of pairs.
     pub(super) fn split(&self) -> &Split<B> {
         match &self.split {
             Some(split) => split,
@@ -197,7 +197,7 @@ impl<B: Backend> Montgomery<B> {
         }
     }
 
-    /// Residues, which are canonical in memory.
+    /// Loads residues, which are canonical in memory.
     pub(super) fn load<'o>(
         &self,
         out: &'o mut Numbers<Lazy, B>,
@@ -208,7 +208,7 @@ impl<B: Backend> Montgomery<B> {
         Number::new(out.view().limbs())
     }
 
-    /// Numbers of up to as many words as m, which may be more than m.
+    /// Loads numbers of at most the words of m, which may be more than m.
     pub(super) fn load_any(&self, out: &mut Numbers<Any, B>, items: &Items<'_>, first: usize) {
         self.backend.load(out.limbs_mut(), items, first, 0);
     }
@@ -246,8 +246,8 @@ impl<B: Backend> Montgomery<B> {
     /// `out = a·b·2^(−64 · words)`.
     ///
     /// # Bound
-    /// Of a the product takes `a · R · 2^(−64 · words)`, which is below R but not lazy. The result is
-    /// below m, since a and b are, and with the `Q·m / R` of the reduction below 2m.
+    /// Of a the product takes `a · R · 2^(−64 · words)`, which is below R but not lazy. The result
+    /// is below m, since a and b are, and with the `Q·m / R` of the reduction below 2m.
     pub(super) fn mont_words(
         &self,
         out: &mut Numbers<Lazy, B>,

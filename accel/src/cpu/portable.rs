@@ -29,7 +29,7 @@ impl Digit {
         Self { masks: Zeroizing::new(black_box(masks)) }
     }
 
-    /// The entry that the digit names, reading every entry.
+    /// Returns the entry that the digit names, reading every entry.
     fn pick<'a>(&self, entries: impl Iterator<Item = &'a u64>) -> u64 {
         entries.zip(self.masks.iter()).fold(0, |picked, (entry, mask)| picked | entry & mask)
     }

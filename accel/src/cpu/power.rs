@@ -41,7 +41,7 @@ struct Exponents<B: Backend> {
 }
 
 impl<B: Backend> Exponents<B> {
-    /// Those of the groups from item `first` on, of `rows` exponents an item.
+    /// Returns the exponents of the groups from item `first` on, of `rows` exponents an item.
     fn load(
         backend: B,
         items: &Items<'_>,
@@ -55,7 +55,7 @@ impl<B: Backend> Exponents<B> {
         Self { backend, words, each: items.each / rows, bits }
     }
 
-    /// Bits `at .. at + width`, as far as there are, of an exponent of each lane.
+    /// Returns bits `at .. at + width`, as far as there are, of an exponent of each lane.
     fn digit(&self, index: usize, at: usize, width: usize) -> B::Digits {
         let words = &self.words[index * self.each..][..self.each];
         self.backend.digits(words, at, width.min(self.bits - at), width)

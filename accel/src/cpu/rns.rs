@@ -1,6 +1,6 @@
 //! Polynomials in residue number system form, and beats: the steps over them.
 //!
-//! What differs between processors is one trait, [`Rns`]: loops over the residues of one prime.
+//! Processors differ in one trait, [`Rns`]: loops over the residues of one prime.
 //! Nothing here branches, indexes or divides by a residue but where seeds are public.
 
 pub(super) mod sampling;
@@ -26,7 +26,7 @@ pub(super) const RUN: usize = BLOCKS * beats::LANES;
 /// Draws that are added before they are reduced: sums are below `2^5 · 2^50`.
 pub(super) const TOGETHER: usize = 16;
 
-/// The bits that a number below q has.
+/// Returns the bits that a number below q has.
 pub(super) fn mask(q: u64) -> u64 {
     u64::MAX >> q.leading_zeros()
 }
@@ -46,14 +46,14 @@ pub(super) trait Rns: Copy + Send + Sync + 'static {
     /// `out = a · b`.
     fn mul(self, out: &mut [u64], a: &[u64], b: &[u64], limb: &Limb);
 
-    /// To NTT form, in place.
+    /// Transforms to NTT form, in place.
     fn forward(self, a: &mut [u64], limb: &Limb);
 
-    /// From NTT form, in place.
+    /// Transforms from NTT form, in place.
     fn inverse(self, a: &mut [u64], limb: &Limb);
 
-    /// Words `at ..` of the ChaCha20 stream number `stream` under `key`; `at` is a multiple of
-    /// [`STREAM_WORDS`].
+    /// Makes words `at ..` of the ChaCha20 stream number `stream` under `key`; `at` is a multiple
+    /// of [`STREAM_WORDS`].
     fn keystream(self, out: &mut [u64; STREAM_WORDS], key: &[u64], stream: u64, at: u64);
 
     /// Adds the draws of run number `run` of the stream, masked to the bits of the prime of their
@@ -70,33 +70,35 @@ pub(super) trait Rns: Copy + Send + Sync + 'static {
     /// Adds to residues, [`BLOCKS`] of each prime, sums of at most [`TOGETHER`] draws each.
     fn take_draws(self, out: &mut [u64], sum: &[u64; RUN], primes: &[u64; beats::LANES]);
 
-    /// The noise that random words make; see `Builder::noise`.
+    /// Makes noise of random words; see `Builder::noise`.
     fn noise(self, out: &mut [u64], random: &[u64], q: u64);
 
-    /// The ternary polynomial's residues that random words make; see `Builder::ternary`.
+    /// Makes residues of a ternary polynomial of random words; see `Builder::ternary`.
     fn ternary(self, out: &mut [u64], random: &[u64], q: u64);
 
-    /// Integers to residues: word `w` of integer `i` is `integers[w · out.len() + i]`.
+    /// Converts integers to residues: word `w` of integer `i` is `integers[w · out.len() + i]`.
     fn lift(self, out: &mut [u64], integers: &[u64], limb: &Limb);
 
-    /// Residues of all primes to integers, laid out as for [`Rns::lift`], as many words as primes.
+    /// Converts residues of all primes to integers, laid out as for [`Rns::lift`], as many words as
+    /// primes.
     fn compose(self, out: &mut [u64], poly: &[u64], tables: &Tables);
 
-    /// Residues of all primes to those of the primes of `rows`. See `BaseExtension`.
+    /// Converts residues of all primes to those of the primes of `rows`. See `BaseExtension`.
     fn base_extend(self, out: &mut [u64], poly: &[u64], tables: &Tables, rows: &[Row]);
 
-    /// Residues of one prime of `round(x / p)`, of those of x and of the ring's last prime, p.
+    /// Makes residues of one prime of `round(x / p)`, of those of x and of the ring's last prime,
+    /// p.
     fn rescale(self, out: &mut [u64], a: &[u64], last: &[u64], limb: &Limb, p: u64);
 
-    /// Lanes to beats, ten to each. Ten more may be read.
+    /// Packs lanes into beats, ten to each. Ten more may be read.
     fn pack(self, out: &mut [u64], lanes: &[u64]);
 
-    /// Beats to lanes. Ten more may be written.
+    /// Unpacks beats to lanes. Ten more may be written.
     fn unpack(self, lanes: &mut [u64], words: &[u64]);
 
-    /// For each of some items of as many beats, the first lane that is not below its prime, or the number of
-    /// its lanes where all are; see `Builder::first_bad_lane`. `primes` are those of the first lanes, again
-    /// and again, from one item to the next. Variable time.
+    /// Finds, for each of some items of as many beats, the first lane that is not below its prime,
+    /// or the number of its lanes where all are; see `Builder::first_bad_lane`. `primes` are those
+    /// of the first lanes, again and again, from one item to the next. Variable time.
     fn first_bad_lanes(self, out: &mut [u64], words: &[u64], primes: &[u64]);
 
     /// Lane by lane `out = a + b`; `primes` are those of the first lanes, again and again.
@@ -116,7 +118,7 @@ impl Phase {
         Self { prime: 0, step: beats::LANES % primes, primes }
     }
 
-    /// The prime of the next beat.
+    /// Returns the prime of the next beat.
     #[inline]
     pub(super) fn next(&mut self) -> usize {
         let prime = self.prime;
@@ -129,7 +131,7 @@ impl Phase {
 /// Coefficients that are packed or unpacked at a time: whole beats for any number of primes.
 const TILE: usize = 80;
 
-/// Coefficients of `a(X^g)`, in which `X^N = −1`.
+/// Computes coefficients of `a(X^g)`, in which `X^N = −1`.
 fn turn_coefficients(out: &mut [u64], a: &[u64], g: usize, q: u64) {
     let n = a.len();
     for (i, &x) in a.iter().enumerate() {
@@ -138,7 +140,7 @@ fn turn_coefficients(out: &mut [u64], a: &[u64], g: usize, q: u64) {
     }
 }
 
-/// Values of `a(X^g)`: at ψ^e that of `a` at ψ^(e·g).
+/// Computes values of `a(X^g)`: at ψ^e that of `a` at ψ^(e·g).
 fn turn_values(out: &mut [u64], a: &[u64], g: usize) {
     let n = a.len();
     let reversed = |i: usize| i.reverse_bits() >> (n.leading_zeros() + 1);
@@ -266,8 +268,8 @@ impl<B: Rns> RnsSteps<B> {
         }
     }
 
-    /// Residues lie limb by limb in polynomials, coefficient by coefficient in beats: a tile of them
-    /// is turned, and packed from there.
+    /// Residues lie limb by limb in polynomials, coefficient by coefficient in beats: a tile of
+    /// them is turned, and packed from there.
     fn pack(&self, ring: &Ring, out: &mut [u64], poly: &[u64]) {
         let (n, limbs) = (ring.degree(), ring.primes().len());
         let mut lanes = [0; TILE * MAX_PRIMES + beats::LANES];

@@ -29,7 +29,7 @@ pub(super) struct Steps<B: Backend> {
     tables: Derived<FixedBase, PowerTable>,
 }
 
-/// The items of an argument.
+/// Returns the items of an argument.
 fn items<'a>(arg: &Arg<'a>) -> Items<'a> {
     let (words, each) = (arg.words(), arg.kind.words());
     Items { words, each, stride: each, shared: arg.is_shared() }
@@ -59,7 +59,7 @@ impl<B: Backend> Steps<B> {
         }
     }
 
-    /// The multiply instructions a second of one thread: the best of some bursts.
+    /// Returns the multiply instructions a second of one thread: the best of some bursts.
     pub(super) fn multiply_rate(&self) -> f64 {
         let burst = || {
             let start = std::time::Instant::now();
@@ -68,7 +68,7 @@ impl<B: Backend> Steps<B> {
         (0..8).map(|_| burst()).fold(0.0, f64::max)
     }
 
-    /// The multiply instructions that a program issues over `count` items on one thread: on
+    /// Returns the multiply instructions that a program issues over `count` items on one thread: on
     /// several, what a part does once is done more often.
     pub(super) fn multiplies(program: &Program, count: usize, block: usize) -> u64 {
         let total = AtomicU64::new(0);
@@ -88,7 +88,7 @@ impl<B: Backend> Steps<B> {
         needed.map(|(times, items)| times as u64 * of_block(items)).sum()
     }
 
-    /// Any step over residues.
+    /// Runs any step over residues.
     pub(super) fn run(&self, step: &Step, kind: &Kind, out: &mut [u64], args: &[Arg<'_>]) {
         let a = items(&args[0]);
         let mut out = Results::new(out, kind.words());
@@ -125,7 +125,7 @@ impl<B: Backend> Steps<B> {
     }
 }
 
-/// A batch of exponents.
+/// Returns a batch of exponents.
 fn powers<'a>(arg: &Arg<'a>, secret: bool) -> Powers<'a> {
     let Kind::Exponents { bits, .. } = arg.kind else { unreachable!("powers take exponents") };
     Powers { items: items(arg), bits: *bits as usize, public: !secret }

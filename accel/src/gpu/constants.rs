@@ -1,4 +1,4 @@
-//! What is kept on the device of moduli, fixed bases and recombinations.
+//! The constants of moduli, fixed bases and recombinations that stay on the device.
 
 use std::sync::Arc;
 
@@ -20,7 +20,8 @@ use crate::{
 /// The constants of a modulus, as kernels read them.
 pub(crate) struct Constants {
     pub(crate) shape: Shape,
-    /// Numbers of a residue: 2 modulo a square s², whose residues are pairs; then the shape is of s.
+    /// Numbers of a residue: 2 modulo a square s², whose residues are pairs; then the shape is of
+    /// s.
     digits: u32,
     memory: Arc<Resident>,
 }
@@ -46,12 +47,12 @@ impl Constants {
         Ok(Self { shape, digits: 1, memory: filled(executor, &words)? })
     }
 
-    /// Those of arithmetic modulo `modulus`: m, R' and R'².
+    /// Makes the constants of arithmetic modulo `modulus`: m, R' and R'².
     pub(crate) fn of_modulus(executor: &Executor, modulus: &Modulus) -> Result<Self, DeviceFault> {
         Self::with_extras(executor, modulus, &[])
     }
 
-    /// Those of pairs modulo the square of `root`: s, R'' and R''².
+    /// Makes the constants of pairs modulo the square of `root`: s, R'' and R''².
     pub(crate) fn of_pairs(
         executor: &Executor,
         square: &Modulus,
@@ -67,13 +68,13 @@ impl Constants {
         Ok(Self { digits: 2, ..Self::new(executor, shape, root.words(), &numbers)? })
     }
 
-    /// Those of inverses modulo `modulus`, with R' ≥ 2^32 · m: see `invert.wgsl`.
+    /// Makes the constants of inverses modulo `modulus`, with R' ≥ 2^32 · m: see `invert.wgsl`.
     pub(crate) fn of_inverses(executor: &Executor, modulus: &Modulus) -> Result<Self, DeviceFault> {
         let shape = Shape::with_room(modulus.len_words(), 32);
         Self::new(executor, shape, modulus.words(), &[])
     }
 
-    /// Those of `(b − a) · p⁻¹ mod q`: see `residues_sum.wgsl`.
+    /// Makes the constants of `(b − a) · p⁻¹ mod q`: see `residues_sum.wgsl`.
     pub(crate) fn of_crt(executor: &Executor, crt: &Crt) -> Result<Self, DeviceFault> {
         let q = crt.q();
         let bits = Shape::of_words(q.len_words()).radix_bits();
@@ -98,7 +99,7 @@ impl Constants {
         Self::new(executor, shape, m, &numbers)
     }
 
-    /// Those of `a · n + b` in plain numbers of `words` words: see `linear.wgsl`.
+    /// Makes the constants of `a · n + b` in plain numbers of `words` words: see `linear.wgsl`.
     pub(crate) fn of_linear(
         executor: &Executor,
         n: &Modulus,
@@ -114,35 +115,35 @@ impl Constants {
         Self::new(executor, shape, &all_ones, &[&[], &[], n.words()])
     }
 
-    /// This memory in a recording.
+    /// Returns this memory in a recording.
     pub(crate) fn buffer(&self, recorder: &mut Recorder<'_>) -> Buffer {
         recorder.resident(&self.memory)
     }
 
-    /// The kernel of tables of powers.
+    /// Returns the kernel of tables of powers.
     pub(crate) fn table_kernel(&self) -> Kernel {
         if self.digits == 1 { Kernel::Table } else { Kernel::PairTable }
     }
 
-    /// The kernel of products of entries of such tables.
+    /// Returns the kernel of products of entries of such tables.
     pub(crate) fn pow_kernel(&self) -> Kernel {
         if self.digits == 1 { Kernel::Pow } else { Kernel::PairPow }
     }
 
-    /// Words of a residue that stays on the device.
+    /// Returns the words of a residue that stays on the device.
     pub(crate) fn words(&self) -> u32 {
         self.digits * self.shape.words()
     }
 
-    /// What a product costs, in limbs touched over the limbs of a residue: a product and a reduction of its
-    /// number; of a pair three products and two reductions of one of two numbers.
+    /// Returns the cost of a product, in limbs touched over the limbs of a residue: a product and a
+    /// reduction of its number; of a pair three products and two reductions of one of two numbers.
     pub(crate) fn product_cost(&self) -> u32 {
         let total = self.shape.total();
         if self.digits == 1 { 2 * total } else { 5 * total / 2 }
     }
 }
 
-/// Limb `index` of a number: 29 bits from bit 29 · index on.
+/// Returns limb `index` of a number: 29 bits from bit 29 · index on.
 fn limb(words: &[u64], index: u32) -> u32 {
     let bit = (LIMB_BITS * index) as usize;
     let word = |i: usize| words.get(i).map_or(0, |&w| u128::from(w));
@@ -150,7 +151,7 @@ fn limb(words: &[u64], index: u32) -> u32 {
     (two >> (bit % 64)) as u32 & ((1 << LIMB_BITS) - 1)
 }
 
-/// Device memory with these words, of which no copy is left on the way.
+/// Makes device memory with these words, of which no copy is left on the way.
 pub(crate) fn filled(executor: &Executor, words: &[u64]) -> Result<Arc<Resident>, DeviceFault> {
     let resident = executor.resident(2 * words.len())?;
     let mut recorder = Recorder::default();
@@ -167,12 +168,12 @@ fn minus_one(m: &[u64]) -> Zeroizing<Vec<u64>> {
     words
 }
 
-/// A number that is overwritten when it goes.
+/// Returns a number that is overwritten when it goes.
 fn big(words: &[u64]) -> Zeroizing<BoxedUint> {
     Zeroizing::new(BoxedUint::from_words(words.iter().copied()))
 }
 
-/// A modulus as a divisor, with no copy of it.
+/// Returns a modulus as a divisor, with no copy of it.
 fn divisor(m: &BoxedUint) -> &NonZero<BoxedUint> {
     match m.as_odd_vartime() {
         Some(odd) => odd.as_nz_ref(),
@@ -180,7 +181,7 @@ fn divisor(m: &BoxedUint) -> &NonZero<BoxedUint> {
     }
 }
 
-/// The digits in base s of a number below s². Constant time.
+/// Returns the digits in base s of a number below s². Constant time.
 fn digits_of(x: &[u64], s: &BoxedUint) -> [Zeroizing<Vec<u64>>; 2] {
     let (quotient, rest) = big(x).div_rem(divisor(s));
     [rest, quotient].map(|digit| {
@@ -248,22 +249,23 @@ impl FixedTable {
         Ok(Self { width, windows, memory })
     }
 
-    /// This memory in a recording.
+    /// Returns this memory in a recording.
     pub(crate) fn buffer(&self, recorder: &mut Recorder<'_>) -> Buffer {
         recorder.resident(&self.memory)
     }
 }
 
-/// The most bits of a digit: a table of so many entries is made in one dispatch.
+/// The most bits of a digit: its table of 128 entries is made in one dispatch.
 pub(crate) const MAX_WIDTH: u32 = 7;
 
-/// What digits of `width` bits cost, in limbs touched over the limbs of a residue: a product for every digit,
-/// and every entry of a table read for it.
+/// Returns the cost of digits of `width` bits, in limbs touched over the limbs of a residue: a
+/// product for every digit, and every entry of a table read for it.
 pub(crate) fn digit_cost(bits: u32, width: u32, product: u32) -> u32 {
     bits.div_ceil(width) * (product + (1 << width))
 }
 
-/// Residues as kernels over their modulus take them: modulo a square as digits. Constant time.
+/// Lays residues out as kernels over their modulus take them: modulo a square as digits. Constant
+/// time.
 fn in_digits(residues: &[u64], modulus: &Modulus) -> Zeroizing<Vec<u64>> {
     let each = residues.chunks(modulus.len_words());
     match modulus.root() {

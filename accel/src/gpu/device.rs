@@ -24,7 +24,7 @@ pub enum GpuError {
     /// No adapter is there, or none that `CIPHERGRAM_GPU` names.
     #[error("no GPU adapter{}", .wanted.as_ref().map(|w| format!(" like {w:?}")).unwrap_or_default())]
     NoAdapter {
-        /// What the environment asks for.
+        /// The choice of the environment.
         wanted: Option<String>,
     },
     /// The adapter is there but gives no device.
@@ -32,12 +32,12 @@ pub enum GpuError {
     NoDevice {
         /// The adapter's name.
         adapter: String,
-        /// What its driver said.
+        /// The words of its driver.
         why: String,
     },
 }
 
-/// What `CIPHERGRAM_GPU` says to leave all adapters alone.
+/// The value of `CIPHERGRAM_GPU` that leaves all adapters alone.
 const NONE: &str = "none";
 
 /// A pipeline is of one kernel, and of one shape where it is over big numbers.
@@ -66,7 +66,7 @@ pub(crate) struct Device {
     lost: Arc<AtomicBool>,
 }
 
-/// The adapters that there are, in the order in which an index names them.
+/// Returns the adapters that there are, in the order in which an index names them.
 fn adapters() -> Vec<wgpu::Adapter> {
     if wgpu::Instance::enabled_backend_features().is_empty() {
         return vec![];
@@ -76,7 +76,8 @@ fn adapters() -> Vec<wgpu::Adapter> {
     pollster::block_on(instance.enumerate_adapters(wgpu::Backends::all()))
 }
 
-/// The adapter that `wanted` names by index or by a part of its name; else the first of the fastest kind.
+/// Returns the adapter that `wanted` names by index or by a part of its name; else the first of the
+/// fastest kind.
 fn choose(adapters: Vec<wgpu::Adapter>, wanted: Option<&str>) -> Option<wgpu::Adapter> {
     let kind = |adapter: &wgpu::Adapter| match adapter.get_info().device_type {
         wgpu::DeviceType::DiscreteGpu => 0,
@@ -97,8 +98,8 @@ fn choose(adapters: Vec<wgpu::Adapter>, wanted: Option<&str>) -> Option<wgpu::Ad
 }
 
 impl Device {
-    /// Opens the adapter that the environment names, or the fastest. `split` takes the prelude without
-    /// integers of 64 bits even where there are some.
+    /// Opens the adapter that the environment names, or the fastest. `split` takes the prelude
+    /// without integers of 64 bits even where there are some.
     pub(super) fn open(split: bool) -> Result<Self, GpuError> {
         let wanted = std::env::var("CIPHERGRAM_GPU").ok();
         // Not even looked for: drivers take their time to start.
@@ -155,7 +156,7 @@ impl Device {
         })
     }
 
-    /// The pipeline of a kernel, made when it is first needed, by one thread.
+    /// Returns the pipeline of a kernel, made when it is first needed, by one thread.
     pub(super) fn pipeline(&self, kernel: Kernel, shape: Option<Shape>) -> wgpu::ComputePipeline {
         let place = self.pipelines().entry((kernel, shape)).or_default().clone();
         place.get_or_init(|| self.make_pipeline(kernel, shape)).clone()
@@ -172,11 +173,13 @@ impl Device {
             label: Some(kernel.name()),
             source: wgpu::ShaderSource::Wgsl(text.into()),
         };
-        // Checks at every access and every loop keep compilers from unrolling loops over limbs, which then
-        // lie in memory and not in registers; and to make such a pipeline takes twice the time.
+        // Checks at every access and every loop keep compilers from unrolling loops over limbs,
+        // which then lie in memory and not in registers; and to make such a pipeline takes twice
+        // the time.
         //
-        // SAFETY: the text is ours alone. Its addresses are of places that the host made for the parameters
-        // which it gives, its loops end by those parameters, and it divides by constants of them that are not zero.
+        // SAFETY: the text is ours alone. Its addresses are of places that the host made for the
+        // parameters which it gives, its loops end by those parameters, and it divides by constants
+        // of them that are not zero.
         let checks = wgpu::ShaderRuntimeChecks::unchecked();
         #[expect(unsafe_code, reason = "our own kernels, validated by a test")]
         let module = unsafe { self.device.create_shader_module_trusted(descriptor, checks) };
@@ -201,7 +204,7 @@ impl Device {
         self.pipelines().clear();
     }
 
-    /// The bytes of memory that runs take.
+    /// Returns the bytes of memory that runs take.
     pub(super) fn memory_bytes(&self) -> u64 {
         self.memory_bytes.load(Relaxed)
     }
@@ -210,7 +213,7 @@ impl Device {
         self.memory_bytes.store(bytes, Relaxed);
     }
 
-    /// The most time that a part of a batch may take.
+    /// Returns the most time that a part of a batch may take.
     pub(super) fn patience(&self) -> Duration {
         Duration::from_micros(self.patience_micros.load(Relaxed))
     }
@@ -220,10 +223,11 @@ impl Device {
         self.patience_micros.store(micros, Relaxed);
     }
 
-    /// Threads that a part of a batch keeps busy, at least, where there is work for more. Nearly four times what the
-    /// largest cards have registers for (68,000 threads with 128 registers on 132 multiprocessors), so that what idles at
-    /// the end of each dispatch is little. Fewer on adapters that are a hundredth as fast: some systems take a dispatch of
-    /// two seconds for one that hangs.
+    /// Returns the threads that a part of a batch keeps busy, at least, where there is work for
+    /// more. Nearly four times what the largest cards have registers for (68,000 threads with 128
+    /// registers on 132 multiprocessors), so that what idles at the end of each dispatch is little.
+    /// Fewer on adapters that are a hundredth as fast: some systems take a dispatch of two seconds
+    /// for one that hangs.
     pub(super) fn part_threads(&self) -> u64 {
         match self.info.device_type {
             wgpu::DeviceType::DiscreteGpu
@@ -249,8 +253,8 @@ impl Device {
         }
     }
 
-    /// Sees to it that what was to happen when the device is done with all that it has happens, though nobody
-    /// may wait for the device again.
+    /// Sees to it that what was to happen when the device is done with all that it has happens,
+    /// though nobody may wait for the device again.
     pub(super) fn wait_unseen(&self) {
         let device = self.device.clone();
         let wait = move || {
@@ -258,11 +262,11 @@ impl Device {
             // What goes wrong now concerns nobody.
             let _ = catch_unwind(AssertUnwindSafe(|| device.poll(all)));
         };
-        // Without a thread, whoever uses the device next does it.
+        // Without a thread, the next caller of the device does it.
         let _ = thread::Builder::new().name("gpu".into()).spawn(wait);
     }
 
-    /// Does something, and tells what went wrong with the device meanwhile, before what it says itself.
+    /// Runs `work`, and returns a fault of the device meanwhile before one of the work.
     pub(super) fn guard(
         &self,
         work: impl FnOnce() -> Result<(), DeviceFault>,
@@ -270,7 +274,7 @@ impl Device {
         let scopes = Scopes::new(self);
         let outcome = work();
         let error = scopes.pop();
-        // Whether the device is lost is told when it has ended what it was given. What takes too long has been
+        // A device reports its loss when it has ended its work. Work that takes too long has been
         // waited for.
         let is_late = outcome == Err(DeviceFault::Timeout);
         if (error.is_some() || outcome.is_err()) && !is_late {
@@ -279,7 +283,7 @@ impl Device {
         self.fault(error).map_or(outcome, Err)
     }
 
-    /// One line, for people.
+    /// Returns one line, for people.
     pub(super) fn describe(&self) -> String {
         let wgpu::AdapterInfo { name, driver, driver_info, backend, .. } = &self.info;
         let integers = match self.prelude {
@@ -289,7 +293,7 @@ impl Device {
         format!("{name} ({backend}, {driver} {driver_info}), {integers}")
     }
 
-    /// Names and values, for people.
+    /// Returns names and values, for people.
     pub(super) fn details(&self) -> Vec<(&'static str, String)> {
         let Self { info, limits, .. } = self;
         let kind = match info.device_type {
@@ -323,12 +327,12 @@ impl Device {
         ]
     }
 
-    /// The most bytes of one buffer that a kernel can see.
+    /// Returns the most bytes of one buffer that a kernel can see.
     pub(super) fn binding_bytes(&self) -> u64 {
         self.limits.max_buffer_size.min(self.limits.max_storage_buffer_binding_size)
     }
 
-    /// What is wrong, if the device says that something is.
+    /// Returns the fault of the device, if it reports one.
     pub(super) fn fault(&self, error: Option<wgpu::Error>) -> Option<DeviceFault> {
         if self.lost.load(Relaxed) {
             return Some(DeviceFault::Lost);
@@ -366,12 +370,13 @@ fn layout(device: &wgpu::Device) -> wgpu::BindGroupLayout {
     })
 }
 
-/// Memory that was to be the host's is not.
+/// Makes the fault of memory that was to be the host's and is not.
 pub(super) fn unmapped<T>(_: T) -> DeviceFault {
     DeviceFault::Failed { why: "memory of the device could not be mapped".into() }
 }
 
-/// Catches what goes wrong on a device. Out of memory is first: what follows of it are errors of use.
+/// Catches what goes wrong on a device. Out of memory is first: what follows of it are errors of
+/// use.
 pub(super) struct Scopes(Vec<wgpu::ErrorScopeGuard>);
 
 impl Scopes {
@@ -381,7 +386,7 @@ impl Scopes {
         Self(filters.map(|filter| device.device.push_error_scope(filter)).into())
     }
 
-    /// The first error.
+    /// Returns the first error.
     pub(super) fn pop(mut self) -> Option<wgpu::Error> {
         let mut first = None;
         while let Some(scope) = self.0.pop() {

@@ -1,6 +1,6 @@
-//! Recordings on an adapter: parts of a batch go round a ring of slots, each with memory of its own on both
-//! sides. While the device computes one part, the host fills the next and empties the one before. Nothing
-//! else knows in which order words are copied.
+//! Recordings on an adapter: parts of a batch go round a ring of slots, each with memory of its own
+//! on both sides. While the device computes one part, the host fills the next and empties the one
+//! before. Nothing else knows in which order words are copied.
 
 use std::{ops::Range, sync::mpsc};
 
@@ -15,7 +15,7 @@ use super::{
 };
 use crate::engine::DeviceFault;
 
-/// Does all parts that are left of a job; `batch.done` tells how far it came.
+/// Runs all parts that are left of a job; `batch.done` is how far it came.
 ///
 /// # Errors
 /// Of any kind. After `OutOfMemory` all parts that were begun are done, so that others may follow.
@@ -131,7 +131,7 @@ struct Flight {
     /// Which operands come down, and how many bytes of each.
     outputs: Vec<(usize, u64)>,
     submission: wgpu::SubmissionIndex,
-    /// Tells when memory on both ways is the host's.
+    /// Receives word when memory on both ways is the host's.
     mapped: mpsc::Receiver<Result<(), wgpu::BufferAsyncError>>,
 }
 
@@ -193,7 +193,7 @@ impl Slot {
         Ok(())
     }
 
-    /// What lies behind a buffer of a recording.
+    /// Returns the memory of a buffer of a recording.
     fn buffer<'s>(&'s self, recording: &'s Recording<'_>, buffer: Buffer) -> &'s wgpu::Buffer {
         match (&recording.memory[buffer.0], recording.layout.places[buffer.0]) {
             (Memory::Resident(resident), _) => resident.buffer(),
@@ -353,13 +353,13 @@ impl Slot {
     }
 }
 
-/// Bytes from the parameters of one dispatch to those of the next.
+/// Returns the bytes from the parameters of one dispatch to those of the next.
 fn params_stride(device: &Device) -> u64 {
     let alignment = u64::from(device.limits.min_uniform_buffer_offset_alignment);
     (PARAMS_BYTES as u64).next_multiple_of(alignment)
 }
 
-/// The parameters of all dispatches.
+/// Returns the parameters of all dispatches.
 fn all_params(recording: &Recording<'_>, stride: u64) -> Vec<u8> {
     let mut all = vec![0; recording.dispatches().count() * stride as usize];
     for (dispatch, room) in recording.dispatches().zip(all.chunks_mut(stride as usize)) {
@@ -368,7 +368,7 @@ fn all_params(recording: &Recording<'_>, stride: u64) -> Vec<u8> {
     all
 }
 
-/// What a core copies at a time: one alone is slower than the bus.
+/// Bytes that a core copies at a time: one core alone is slower than the bus.
 const GRAIN: usize = 1 << 18;
 
 /// Writes pieces one after the other.
@@ -411,10 +411,10 @@ fn wipe(buffer: &wgpu::Buffer) -> Result<(), wgpu::MapRangeError> {
     Ok(())
 }
 
-/// Overwrites memory when the host gets it from the device: whoever waits for the device next does it, or
-/// [`Device::wait_unseen`].
+/// Overwrites memory when the host gets it from the device: the next caller that waits for the
+/// device does it, or [`Device::wait_unseen`].
 fn wipe_when_done(buffer: &wgpu::Buffer) {
-    // It was to be the host's anyway, with nobody to be told.
+    // It was to be the host's anyway, and nobody listens.
     buffer.unmap();
     let memory = buffer.clone();
     buffer.map_async(wgpu::MapMode::Write, .., move |outcome| {

@@ -1,4 +1,4 @@
-//! What carries recordings out, and keeps memory between them.
+//! The executor of recordings, which keeps memory between them.
 
 use std::{sync::Arc, time::Duration};
 
@@ -24,7 +24,7 @@ pub(crate) enum Executor {
 }
 
 impl Executor {
-    /// The adapter that the environment names: see [`Device::open`].
+    /// Opens the adapter that the environment names: see [`Device::open`].
     pub(super) fn open(split: bool) -> Result<Self, GpuError> {
         Ok(Self::Adapter(Arc::new(Device::open(split)?)))
     }
@@ -48,7 +48,7 @@ impl Executor {
         self.run(&mut Job { batch: &mut batch, size: 1, recordings, secret: true })
     }
 
-    /// Memory for `words` words of 32 bits that stays, zero.
+    /// Makes memory for `words` words of 32 bits that stays, zero.
     ///
     /// # Errors
     /// Out of memory, or more than kernels see.
@@ -67,7 +67,7 @@ impl Executor {
         }))
     }
 
-    /// The most bytes of one buffer that a kernel can see.
+    /// Returns the most bytes of one buffer that a kernel can see.
     pub(super) fn binding_bytes(&self) -> u64 {
         match self {
             Self::Adapter(device) => device.binding_bytes(),
@@ -76,7 +76,7 @@ impl Executor {
         }
     }
 
-    /// The bytes of memory that runs take.
+    /// Returns the bytes of memory that runs take.
     pub(super) fn memory_bytes(&self) -> u64 {
         match self {
             Self::Adapter(device) => device.memory_bytes(),
@@ -109,7 +109,8 @@ impl Executor {
         }
     }
 
-    /// Threads that a part of a batch keeps busy, at least, where there is work for more.
+    /// Returns the threads that a part of a batch keeps busy, at least, where there is work for
+    /// more.
     pub(super) fn part_threads(&self) -> u64 {
         match self {
             Self::Adapter(device) => device.part_threads(),
@@ -126,7 +127,7 @@ impl Executor {
         }
     }
 
-    /// One line, for people.
+    /// Returns one line, for people.
     pub(super) fn describe(&self) -> String {
         match self {
             Self::Adapter(device) => device.describe(),
@@ -135,7 +136,7 @@ impl Executor {
         }
     }
 
-    /// Names and values, for people.
+    /// Returns names and values, for people.
     pub(super) fn details(&self) -> Vec<(&'static str, String)> {
         match self {
             Self::Adapter(device) => device.details(),

@@ -8,8 +8,8 @@ use crate::{
     program::{Program, Spread},
 };
 
-/// Parts of a batch that are on their way at once: one goes up while the device computes another and a
-/// third comes down.
+/// Parts of a batch that are on their way at once: one goes up while the device computes another
+/// and a third comes down.
 pub(super) const PARTS_AT_ONCE: usize = 3;
 
 /// The host's side of an operand.
@@ -42,7 +42,7 @@ impl<'o> Batch<'o> {
         Self { operands, count, done: 0 }
     }
 
-    /// The same to record only: it cannot be run.
+    /// Takes operands to record only: the batch cannot be run.
     pub(super) fn unwritten(program: &Program, operands: &'o [Operand<'_>], count: usize) -> Self {
         let data = |(operand, (each, shared)): (&'o Operand<'_>, (usize, bool))| {
             let words = operand.words();
@@ -52,19 +52,19 @@ impl<'o> Batch<'o> {
         Self { operands, count, done: 0 }
     }
 
-    /// One item without operands.
+    /// Returns one item without operands.
     pub(super) fn empty() -> Self {
         Self { operands: vec![], count: 1, done: 0 }
     }
 
-    /// One item of some operands that are updated.
+    /// Returns one item of some operands that are updated.
     #[cfg(test)]
     pub(super) fn of(operands: Vec<&'o mut [u64]>) -> Self {
         let operands = operands.into_iter().map(|words| (words.len(), Data::Write(words)));
         Self { operands: operands.collect(), count: 1, done: 0 }
     }
 
-    /// What all items share of an operand, if it is of that kind.
+    /// Returns an operand that all items share, if it is of that kind.
     pub(super) fn shared(&self, operand: usize) -> Option<&'o [u64]> {
         match self.operands[operand].1 {
             Data::Shared(words) => Some(words),
@@ -72,7 +72,7 @@ impl<'o> Batch<'o> {
         }
     }
 
-    /// What goes up of an operand's items.
+    /// Returns the words of an operand's items that go up.
     pub(super) fn input(&self, operand: usize, items: &Range<usize>) -> &[u64] {
         let (each, data) = &self.operands[operand];
         match data {
@@ -82,7 +82,7 @@ impl<'o> Batch<'o> {
         }
     }
 
-    /// Where an operand's items come down to.
+    /// Returns the room for an operand's items that come down.
     pub(super) fn output(&mut self, operand: usize, items: &Range<usize>) -> &mut [u64] {
         let (each, data) = &mut self.operands[operand];
         match data {
@@ -92,25 +92,25 @@ impl<'o> Batch<'o> {
     }
 }
 
-/// Words of an item of each operand, and whether it is the same for all.
+/// Returns the words of an item of each operand, and whether it is the same for all.
 fn items(program: &Program) -> impl Iterator<Item = (usize, bool)> {
     let inputs = program.inputs().map(|(value, spread)| (value, spread == Spread::Shared));
     let bound = inputs.chain(program.outputs().iter().map(|&value| (value, false)));
     bound.map(|(value, shared)| (program.values()[value].kind.words(), shared))
 }
 
-/// What is left of a batch, in parts of `size` items.
+/// The rest of a batch, in parts of `size` items.
 pub(super) struct Job<'j, 'o> {
     pub(super) batch: &'j mut Batch<'o>,
     pub(super) size: usize,
-    /// What happens to `size` items, and to the fewer that are left in the end.
+    /// The work on `size` items, and on the fewer that are left in the end.
     pub(super) recordings: [&'j Recording<'o>; 2],
     /// Whether memory has to be overwritten in the end.
     pub(super) secret: bool,
 }
 
 impl Job<'_, '_> {
-    /// The items of each part that is left, and which recording is for them.
+    /// Returns the items of each part that is left, and which recording is for them.
     pub(super) fn parts(&self) -> impl Iterator<Item = (Range<usize>, usize)> + use<> {
         let (count, size) = (self.batch.count, self.size);
         (self.batch.done..count).step_by(size.max(1)).map(move |first| {

@@ -10,7 +10,7 @@ pub(super) struct Life {
     pub(super) bytes: u64,
 }
 
-/// Where the buffers of a recording lie.
+/// The places of the buffers of a recording.
 pub(super) struct Layout {
     /// For each buffer its place; none of those that stay, or that nothing uses.
     pub(super) places: Vec<Option<usize>>,
@@ -19,8 +19,8 @@ pub(super) struct Layout {
 }
 
 impl Layout {
-    /// Gives each buffer, in the order in which they are first used, the smallest place that is free and
-    /// large enough; else the largest that is free, which grows.
+    /// Gives each buffer, in the order in which they are first used, the smallest place that is
+    /// free and large enough; else the largest that is free, which grows.
     pub(super) fn new(lives: &[Option<Life>]) -> Self {
         let of_buffer = |(index, life): (usize, &Option<Life>)| {
             life.map(|Life { first, last, bytes }| (first, last, index, bytes))

@@ -11,20 +11,21 @@ use crate::engine::DeviceFault;
 
 /// Chains of a thread, as `limit.wgsl` has them.
 const CHAINS: u32 = 8;
-/// Threads: what the largest cards hold at once, and what a program on a few cores needs to show its rate.
+/// Threads: what the largest cards hold at once, and what a program on a few cores needs to show
+/// its rate.
 const THREADS: u32 = 1 << 18;
 const THREADS_EMULATED: u32 = 1 << 12;
-/// Rounds of the shorter of two runs, at first. The longer has so many times more.
+/// Rounds of the shorter of two runs, at first. The longer has `TIMES` as many.
 const FIRST_ROUNDS: u32 = 16;
 const TIMES: u32 = 4;
 /// How long the longer is to take, for a clock and for a device to speed up.
 const ENOUGH: Duration = Duration::from_millis(5);
-/// The best of so many.
+/// Runs of a measurement, of which the fastest counts.
 const TRIES: usize = 3;
 
-/// Products of two numbers of 32 bits, added to one of 64, that a device does in a second. Two runs that differ in
-/// their rounds alone tell it: what else a run takes is in both.
-/// Nothing if others' work hid the difference.
+/// Measures the products of two numbers of 32 bits, added to one of 64, that a device does in a
+/// second. Two runs that differ in their rounds alone give it: everything else that a run takes is
+/// in both. Nothing if others' work hid the difference.
 ///
 /// # Errors
 /// The device's.
@@ -51,7 +52,7 @@ pub(super) fn multiply_rate(executor: &Executor) -> Result<Option<f64>, DeviceFa
     Ok(difference.map(|seconds| more / seconds.as_secs_f64()))
 }
 
-/// So many rounds in so many threads.
+/// Runs `rounds` rounds on each of `threads` threads.
 pub(super) fn run(executor: &Executor, threads: u32, rounds: u32) -> Result<(), DeviceFault> {
     let mut recorder = Recorder::default();
     let (nothing, out) = (recorder.zeros(2), recorder.buffer(2 * threads as usize));

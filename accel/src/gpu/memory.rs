@@ -14,14 +14,14 @@ impl Device {
         self.pool.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A buffer of `bytes` bytes or some more, with anything in it: see [`Device::make`].
+    /// Returns a buffer of `bytes` bytes or some more, with anything in it: see [`Device::make`].
     pub(super) fn take(&self, purpose: Purpose, bytes: u64) -> Result<wgpu::Buffer, DeviceFault> {
         let size = rounded(bytes).min(self.limits.max_buffer_size).max(bytes);
         let idle = self.pool().take(purpose, size);
         idle.map_or_else(|| self.make(purpose, size), Ok)
     }
 
-    /// A buffer of its own, zero; those for words that go up are the host's at first.
+    /// Returns a buffer of its own, zero; those for words that go up are the host's at first.
     ///
     /// # Errors
     /// Out of memory, once all that lies idle has gone as well.
@@ -64,8 +64,8 @@ impl Device {
         }
     }
 
-    /// Keeps buffers for later runs, in place of the oldest where they are many. They hold no secret, or will
-    /// not when the device gets to what it has been given to do.
+    /// Keeps buffers for later runs, in place of the oldest where they are many. They hold no
+    /// secret, or will not when the device gets to what it has been given to do.
     pub(super) fn give_back(&self, buffers: impl IntoIterator<Item = wgpu::Buffer>) {
         let most = self.memory_bytes() / 4 * 3;
         let gone = self.pool().keep(buffers, most);

@@ -1,19 +1,20 @@
-//! What a recording multiplies, in the unit of `limit`: products of two numbers of 32 bits, of 64 bits each. Those of
-//! which only 32 bits are wanted are left out, and what teams past the last item do; so is the one by which a thread finds
-//! two digits of a quotient at once.
+//! The products of a recording, in the unit of `limit`: those of two numbers of 32 bits, of 64 bits
+//! each. Products of which only 32 bits are wanted are left out, and those of teams past the last
+//! item; so is the one by which a thread finds two digits of a quotient at once.
 
 use super::{
     record::{Dispatch, Recording},
     shaders::{Kernel, Shape},
 };
 
-/// Products of functions of `ring.wgsl` and of `times` of `tile.wgsl`. The low half of a product of 64 bits has one.
+/// Products of functions of `ring.wgsl` and of `times` of `tile.wgsl`. The low half of a product of
+/// 64 bits has one.
 const MUL_HIGH: u64 = 4;
 const MUL_FACTOR: u64 = MUL_HIGH + 2;
 const REDUCED: u64 = MUL_HIGH + 1;
 const TIMES: u64 = 6;
 
-/// Products of all dispatches of a recording.
+/// Counts the products of all dispatches of a recording.
 pub(super) fn of(recording: &Recording<'_>) -> u64 {
     recording.dispatches().map(of_dispatch).sum()
 }
@@ -26,12 +27,13 @@ fn of_dispatch(dispatch: &Dispatch) -> u64 {
     }
 }
 
-/// Products of one modulo m of so many limbs; for each limb of a factor those by all limbs of the other and of m.
+/// Counts the products of one product modulo m of `limbs` limbs: for each limb of a factor those by
+/// all limbs of the other and of m.
 fn of_product(limbs: u64) -> u64 {
     2 * limbs * limbs
 }
 
-/// The same of a pair, over so many limbs of a factor.
+/// Returns the same of a pair, over `of_factor` limbs of a factor.
 fn of_pair(limbs: u64, of_factor: u64, is_square: bool) -> u64 {
     (if is_square { 4 } else { 5 }) * limbs * of_factor
 }
@@ -78,7 +80,8 @@ fn of_words(Dispatch { kernel, params, .. }: &Dispatch) -> u64 {
     let each = match kernel {
         Kernel::PolyMul => 2 + 2 * MUL_HIGH + MUL_FACTOR,
         Kernel::Lift => 2 * words * MUL_FACTOR + REDUCED,
-        // Digits take two for each prime before theirs; then, for each prime, 2L words of 32 bits are times both halves of it.
+        // Digits take two for each prime before theirs; then, for each prime, 2L words of 32 bits
+        // are times both halves of it.
         Kernel::Compose => limbs * (limbs - 1) * MUL_FACTOR + 4 * limbs * limbs,
         Kernel::BaseExtend => limbs * (limbs - 1 + words) * MUL_FACTOR,
         Kernel::Rescale => 2 * MUL_FACTOR,
@@ -118,7 +121,7 @@ mod tests {
         ring::largest_primes,
     };
 
-    /// Products of a program over inputs of so many words, and one output.
+    /// Counts the products of a program over inputs of these words, and one output.
     fn counted(program: &Program, inputs: &[usize], output: usize) -> u64 {
         let words: Vec<_> = inputs.iter().map(|&words| vec![1; words]).collect();
         let mut out = vec![0; output];
@@ -145,9 +148,9 @@ mod tests {
         assert_eq!(all, 5 * 3 * 2 * 144 * 144);
     }
 
-    /// 2048 bits are 72 limbs. 64 bits of exponents are cheapest in 22 windows of 3. A table takes a product for the
-    /// start, one for the base and one for each power above the first; 22 windows take one each and 21 times 3
-    /// squares, and what takes the radix away is one more.
+    /// 2048 bits are 72 limbs. 64 bits of exponents are cheapest in 22 windows of 3. A table takes
+    /// a product for the start, one for the base and one for each power above the first; 22 windows
+    /// take one each and 21 times 3 squares, and what takes the radix away is one more.
     #[test]
     fn products_of_powers() {
         let m = modulus(32);
@@ -159,8 +162,8 @@ mod tests {
         assert_eq!(all, 3 * (9 + 22 + 21 * 3 + 1) * 2 * 72 * 72);
     }
 
-    /// 13 stages, six products for two residues in each. Residues are reduced once forward and once back, the last
-    /// stage back takes twice as many.
+    /// 13 stages, six products for two residues in each. Residues are reduced once forward and once
+    /// back, the last stage back takes twice as many.
     #[test]
     fn products_of_transforms() {
         let ring = Arc::new(Ring::new(8192, &largest_primes(50, 8192, 2)).unwrap());

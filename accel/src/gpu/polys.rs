@@ -62,12 +62,12 @@ impl RingConstants {
     }
 }
 
-/// A factor modulo q, and its quotient: see `ring.wgsl`.
+/// Returns a factor modulo q, and its quotient: see `ring.wgsl`.
 fn factor(w: u64, q: u64) -> [u64; 2] {
     [w, ((u128::from(w) << 64) / u128::from(q)) as u64]
 }
 
-/// The constants of an extension, as `base_extend.wgsl` reads them.
+/// Returns the constants of an extension, as `base_extend.wgsl` reads them.
 fn extension_words(extension: &BaseExtension) -> Vec<u64> {
     let words = |row: &ExtensionRow| {
         let weights = row.weights.iter().flat_map(|&w| factor(w, row.prime));
@@ -76,7 +76,7 @@ fn extension_words(extension: &BaseExtension) -> Vec<u64> {
     extension.rows().iter().flat_map(words).collect()
 }
 
-/// What the two numbers of a factor of transforms are times.
+/// Returns the radices by which the two numbers of a factor of transforms are multiplied.
 fn radices(q: u64) -> [u64; 2] {
     [1, 2].map(|pieces| (1 << (PIECE_BITS * pieces)) % q)
 }
@@ -94,7 +94,7 @@ fn bit_reversed_powers(root: u64, q: u64, n: u64) -> impl Iterator<Item = u64> {
     (0..n).map(move |i| powers[(i.reverse_bits() >> (n.leading_zeros() + 1)) as usize])
 }
 
-/// What dispatches of one step share.
+/// Buffers and parameters that the dispatches of one step share.
 struct Over {
     constants: Buffer,
     params: RingParams,
@@ -204,7 +204,7 @@ fn uniform(recorder: &mut Recorder<'_>, over: &Over, buffers: [Buffer; 3], count
     }
 }
 
-/// A transform in one pass or two, `numbers` residues in all.
+/// Records a transform in one pass or two, `numbers` residues in all.
 fn transform(
     recorder: &mut Recorder<'_>,
     step: &Step,

@@ -1,6 +1,6 @@
 //! Buffers between runs: to make one takes longer than many programs.
 
-/// What a buffer is for.
+/// The purpose of a buffer.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Purpose {
     /// Kernels read and write it.
@@ -36,12 +36,13 @@ pub(super) struct Pool {
     /// Buffers that were ever made.
     #[cfg(test)]
     pub(super) made: usize,
-    /// After so many more, for how many the device has no memory.
+    /// Buffers until the device has no memory, and for how many it has none then.
     #[cfg(test)]
     pub(super) refused: (usize, usize),
 }
 
-/// Sizes are rounded up to a quarter of a power of two, so that a batch of about the same size finds memory.
+/// Sizes are rounded up to a quarter of a power of two, so that a batch of about the same size
+/// finds memory.
 pub(super) fn rounded(bytes: u64) -> u64 {
     let bytes = bytes.max(256);
     bytes.next_multiple_of((1 << bytes.ilog2()) / 4)

@@ -1,5 +1,6 @@
-//! What a device has to do with some items of a batch, as data: memory, words that go up, kernels in their
-//! order, words that come down. To record asks nothing of a device; `execute.rs` carries it out.
+//! The work of a device on some items of a batch, as data: memory, words that go up, kernels in
+//! their order, words that come down. To record asks nothing of a device; `execute.rs` carries it
+//! out.
 
 use std::sync::Arc;
 
@@ -15,9 +16,10 @@ use super::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Buffer(pub(super) usize);
 
-/// What a [`Buffer`] is.
+/// The memory of a [`Buffer`].
 pub(super) enum Memory {
-    /// Words of 32 bits that a run has for as long as a recording needs them. They hold anything at first.
+    /// Words of 32 bits that a run has for as long as a recording needs them. They hold anything at
+    /// first.
     Own { words: usize },
     /// Memory that was there before the run and stays.
     Resident(Arc<Resident>),
@@ -38,13 +40,13 @@ impl Words<'_> {
     }
 }
 
-/// What kernels read and write, by binding.
+/// The buffers that kernels read and write, by binding.
 pub(crate) struct Bindings {
     pub(crate) constants: Buffer,
     pub(crate) a: Buffer,
     pub(crate) b: Buffer,
     pub(crate) out: Buffer,
-    /// What a kernel keeps from one dispatch to the next, if it does.
+    /// The state of a kernel from one dispatch to the next, if it has one.
     pub(crate) state: Option<Buffer>,
 }
 
@@ -60,7 +62,7 @@ pub(super) struct Dispatch {
     pub(super) groups: u32,
 }
 
-/// What happens on the device, one after the other; what one writes the next may read.
+/// A step of a device, one after the other: each may read the results of those before.
 pub(super) enum Command {
     /// Sets all of a buffer to zero.
     Clear(Buffer),
@@ -78,11 +80,11 @@ pub(crate) struct Recorder<'o> {
     nothing: Option<Buffer>,
 }
 
-/// What is to be done with so many items, wherever in a batch they are.
+/// The work on a number of items, wherever in a batch they are.
 pub(super) struct Recording<'o> {
-    /// What each buffer is.
+    /// The memory of each buffer.
     pub(super) memory: Vec<Memory>,
-    /// What goes up and is the same for all items.
+    /// Words that go up and are the same for all items.
     pub(super) constants: Vec<(Buffer, Words<'o>)>,
     /// Which operands' items go up before any command, and where.
     pub(super) inputs: Vec<(Buffer, usize)>,
@@ -99,19 +101,19 @@ impl<'o> Recorder<'o> {
         Buffer(self.memory.len() - 1)
     }
 
-    /// Memory for `words` words of 32 bits, with anything in it.
+    /// Returns memory for `words` words of 32 bits, with anything in it.
     pub(super) fn buffer(&mut self, words: usize) -> Buffer {
         self.add(Memory::Own { words: words.max(1) })
     }
 
-    /// The same, zero when the next command comes.
+    /// Returns memory for `words` words of 32 bits, zero when the next command comes.
     pub(super) fn zeros(&mut self, words: usize) -> Buffer {
         let buffer = self.buffer(words);
         self.commands.push(Command::Clear(buffer));
         buffer
     }
 
-    /// Memory that holds `words`, which are the same for all items of a batch.
+    /// Returns memory that holds `words`, which are the same for all items of a batch.
     pub(super) fn constant(&mut self, words: Words<'o>) -> Buffer {
         let buffer = self.buffer(2 * words.as_slice().len());
         self.fill(buffer, words);
@@ -125,7 +127,7 @@ impl<'o> Recorder<'o> {
         }
     }
 
-    /// Memory that outlives the run.
+    /// Returns memory that outlives the run.
     pub(super) fn resident(&mut self, resident: &Arc<Resident>) -> Buffer {
         let is_it =
             |memory: &Memory| matches!(memory, Memory::Resident(r) if Arc::ptr_eq(r, resident));
@@ -185,7 +187,7 @@ impl<'o> Recorder<'o> {
         self.commands.push(Command::Dispatch(Dispatch { kernel, shape, params, buffers, groups }));
     }
 
-    /// A dispatch of another recording over other buffers.
+    /// Records a dispatch of another recording over other buffers.
     #[cfg(test)]
     pub(super) fn again(&mut self, dispatch: &Dispatch, buffers: [Buffer; 5]) {
         let Dispatch { kernel, shape, ref params, groups, .. } = *dispatch;
@@ -193,7 +195,7 @@ impl<'o> Recorder<'o> {
         self.commands.push(Command::Dispatch(Dispatch { kernel, shape, params, buffers, groups }));
     }
 
-    /// At a binding that a kernel has no use for.
+    /// Returns a buffer for a binding that a kernel has no use for.
     fn nothing(&mut self) -> Buffer {
         let nothing = self.nothing.unwrap_or_else(|| self.buffer(1));
         *self.nothing.insert(nothing)
@@ -205,7 +207,8 @@ impl<'o> Recorder<'o> {
         Recording { memory, constants, inputs, commands, outputs, layout }
     }
 
-    /// For each buffer of a run's own, when it holds something; `None` where nothing uses it.
+    /// Returns for each buffer of a run's own when it holds something; `None` where nothing uses
+    /// it.
     fn lives(&self) -> Vec<Option<Life>> {
         let mut lives: Vec<Option<Life>> = vec![None; self.memory.len()];
         let mut used = |buffer: Buffer, at: usize| {
@@ -234,7 +237,7 @@ impl<'o> Recorder<'o> {
 }
 
 impl Recording<'_> {
-    /// The dispatches, in order.
+    /// Returns the dispatches, in order.
     pub(super) fn dispatches(&self) -> impl Iterator<Item = &Dispatch> {
         self.commands.iter().filter_map(|command| match command {
             Command::Dispatch(dispatch) => Some(dispatch),
@@ -242,7 +245,8 @@ impl Recording<'_> {
         })
     }
 
-    /// Bytes of a buffer that a kernel sees; 0 of memory that stays, which is as large as it is.
+    /// Returns the bytes of a buffer that a kernel sees; 0 of memory that stays, which is as large
+    /// as it is.
     pub(super) fn bytes(&self, buffer: Buffer) -> u64 {
         match self.memory[buffer.0] {
             Memory::Own { words } => 4 * words as u64,
@@ -250,29 +254,29 @@ impl Recording<'_> {
         }
     }
 
-    /// Bytes of the constants that go up.
+    /// Returns the bytes of the constants that go up.
     pub(super) fn constant_bytes(&self) -> u64 {
         self.constants.iter().map(|(_, words)| 8 * words.as_slice().len() as u64).sum()
     }
 
-    /// Bytes of the items that go up, and of those that come down.
+    /// Returns the bytes of the items that go up, and of those that come down.
     pub(super) fn item_bytes(&self) -> [u64; 2] {
         [&self.inputs, &self.outputs]
             .map(|items| items.iter().map(|&(buffer, _)| self.bytes(buffer)).sum())
     }
 
-    /// Bytes of the largest buffer.
+    /// Returns the bytes of the largest buffer.
     pub(super) fn largest(&self) -> u64 {
         (0..self.memory.len()).map(|index| self.bytes(Buffer(index))).max().unwrap_or(0)
     }
 
-    /// Bytes of all memory that it takes, on the device and on both ways.
+    /// Returns the bytes of all memory that it takes, on the device and on both ways.
     pub(super) fn all_bytes(&self) -> u64 {
         let [up, down] = self.item_bytes();
         self.layout.sizes.iter().sum::<u64>() + self.constant_bytes() + up + down
     }
 
-    /// The most threads of a dispatch.
+    /// Returns the most threads of a dispatch.
     pub(super) fn threads(&self) -> u64 {
         let threads = |d: &Dispatch| u64::from(d.groups) * u64::from(d.kernel.threads());
         self.dispatches().map(threads).max().unwrap_or(0)

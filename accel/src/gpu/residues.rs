@@ -27,7 +27,7 @@ struct Numbers {
 }
 
 impl Numbers {
-    /// One number an item.
+    /// Returns one number an item.
     fn of(view: &View<'_>) -> Self {
         Self::part(view, 0, view.words())
     }
@@ -37,19 +37,19 @@ impl Numbers {
         Self { buffer: view.buffer, words, stride: view.stride(), start }
     }
 
-    /// The low digits of pairs; each high one follows.
+    /// Returns the low digits of pairs; each high one follows.
     fn low_digits(view: &View<'_>) -> Self {
         Self::part(view, 0, view.words() / 2)
     }
 
-    /// The same of `count` new pairs modulo the square of `root`.
+    /// Returns room for `count` new pairs modulo the square of `root`.
     fn new_pairs(recorder: &mut Recorder<'_>, root: &Modulus, count: u32) -> Self {
         let words = 2 * root.len_words() as u32;
         let buffer = recorder.buffer((count * 2 * words) as usize);
         Self { buffer, words, stride: 2 * words, start: 0 }
     }
 
-    /// The same, so many words later.
+    /// Returns the same numbers, `words` words later.
     fn from(self, words: u32) -> Self {
         Self { start: self.start + words, ..self }
     }
@@ -59,7 +59,7 @@ impl Numbers {
         Self { buffer, words: 0, stride: 0, start: 0 }
     }
 
-    /// The number 1 for every item.
+    /// Returns the number 1 for every item.
     fn one(recorder: &mut Recorder<'_>) -> Self {
         let buffer = recorder.constant(Words::Borrowed(&[1]));
         Self { buffer, words: 2, stride: 0, start: 0 }
@@ -81,8 +81,9 @@ impl Call<'_> {
         self.dispatch(recorder, more, None);
     }
 
-    /// The same of a kernel that takes many rounds, in as many dispatches as they need: each round is a loop over
-    /// the limbs of a number two by two, of pairs a turn more, and over so many `entries` of a table.
+    /// Records a kernel that takes many rounds, in as many dispatches as they need: each round is a
+    /// loop over the limbs of a number two by two, of pairs a turn more, and over `entries` entries
+    /// of a table.
     fn record_rounds(
         &self,
         recorder: &mut Recorder<'_>,
@@ -119,22 +120,23 @@ impl Call<'_> {
         recorder.over_numbers(kernel, m.shape, count, &bindings, &params);
     }
 
-    /// A product of powers from a table: see `pow.wgsl`.
+    /// Records a product of powers from a table: see `pow.wgsl`.
     fn record_powers(&self, recorder: &mut Recorder<'_>, params: Params) {
         let Params { width, rows, windows, .. } = params;
         self.record_rounds(recorder, width..windows * (width + rows) + 1, 1 << width, params);
     }
 }
 
-/// Bits of a digit of a power whose base is the item's own: a table for each item has to be made.
+/// Returns the bits of a digit of a power whose base is the item's own: a table for each item has
+/// to be made.
 fn own_width(bits: u32, m: &Constants) -> u32 {
     let product = m.product_cost();
     let cost = |&width: &u32| digit_cost(bits, width, product) + (product << width);
     (1..=5).min_by_key(cost).unwrap_or(1)
 }
 
-/// Bits of a digit of a power whose bases `count` items share: the cheapest of those whose table, of
-/// `width` bits for one base, is at most `most` words.
+/// Returns the bits of a digit of a power whose bases `count` items share: the cheapest of those
+/// whose table, of `width` bits for one base, is at most `most` words.
 fn shared_width(bits: u32, m: &Constants, count: u32, most: u64) -> Option<u32> {
     let product = m.product_cost();
     let cost = |&width: &u32| {
@@ -245,7 +247,8 @@ impl GpuEngine {
         Ok(())
     }
 
-    /// Powers; modulo a square by pairs, which bases are split into and results joined from.
+    /// Records powers; modulo a square by pairs, which bases are split into and results joined
+    /// from.
     fn powers(&self, recorder: &mut Recorder<'_>, applied: Applied<'_>) -> Result<(), DeviceFault> {
         let Applied { step, out, args, count } = applied;
         let (Kind::Residues { modulus, .. } | Kind::Pairs { modulus }) = out.kind else {
@@ -312,7 +315,7 @@ fn root_of(square: &Modulus) -> &Arc<Modulus> {
     }
 }
 
-/// Inverses, after as many division steps as numbers of this size need.
+/// Records inverses, after as many division steps as numbers of this size need.
 fn invert(
     recorder: &mut Recorder<'_>,
     modulus: &Modulus,
@@ -333,7 +336,7 @@ fn reduce(recorder: &mut Recorder<'_>, m: &Constants, a: Numbers, out: Numbers, 
         .record(recorder, Params { rows, ..Params::default() });
 }
 
-/// The remainder modulo m to `low`, the quotient after it.
+/// Records the remainder modulo m to `low`, the quotient after it.
 fn split(recorder: &mut Recorder<'_>, m: &Constants, x: Numbers, low: Numbers, count: u32) {
     let rest = recorder.buffer((count * low.words) as usize);
     let rest = Numbers { buffer: rest, words: low.words, stride: low.words, start: 0 };
@@ -342,21 +345,23 @@ fn split(recorder: &mut Recorder<'_>, m: &Constants, x: Numbers, low: Numbers, c
         .record(recorder, Params { flag: 1, ..Params::default() });
 }
 
-/// The numbers of pairs whose low digits are `low`.
+/// Records the numbers of pairs whose low digits are `low`.
 fn join(recorder: &mut Recorder<'_>, linear: &Constants, low: Numbers, out: Numbers, count: u32) {
     let high = low.from(low.words);
     Call { kernel: Kernel::Linear, m: linear, a: high, b: low, out, count }
         .record(recorder, Params::default());
 }
 
-/// Rows that one team multiplies where there are many rows and few items: a card has many teams, and waits for
-/// the slowest.
+/// Rows that one team multiplies where there are many rows and few items: a card has many teams,
+/// and waits for the slowest.
 const FAN: u32 = 16;
-/// Items that keep a card busy by themselves; and those for each of which dispatches of its own are few.
+/// Items that keep a card busy by themselves; and those for each of which dispatches of its own are
+/// few.
 const MANY: u32 = 4096;
 const FEW: u32 = 64;
 
-/// The product of `number` rows of each item, where there are few items by way of products of some rows each.
+/// Records the product of `number` rows of each item, where there are few items by way of products
+/// of some rows each.
 fn product(
     recorder: &mut Recorder<'_>,
     modulus: &Modulus,
@@ -395,11 +400,11 @@ fn product(
     product(recorder, modulus, m, out, (products, each), count);
 }
 
-/// Products of so many rows, one after the other.
+/// Products of `rows` rows, one after the other.
 struct Turns<'m> {
     m: &'m Constants,
     rows: u32,
-    /// What makes up for as many Montgomery products.
+    /// The factor that makes up for the radices of these Montgomery products.
     correction: Buffer,
 }
 
@@ -432,7 +437,7 @@ fn choose(recorder: &mut Recorder<'_>, out: &View<'_>, args: &[View<'_>], count:
     recorder.over_words(Kernel::Choose, params.words, &bindings, &params);
 }
 
-/// Tables of the powers of `rows` bases.
+/// Records tables of the powers of `rows` bases.
 fn tables(
     recorder: &mut Recorder<'_>,
     m: &Constants,
@@ -448,7 +453,7 @@ fn tables(
     table
 }
 
-/// Powers of a base known beforehand.
+/// Records powers of a base known beforehand.
 fn fixed_power(
     recorder: &mut Recorder<'_>,
     m: &Constants,
@@ -465,7 +470,7 @@ fn fixed_power(
     );
 }
 
-/// Powers of each item's own base, or of one base.
+/// Records powers of each item's own base, or of one base.
 fn pow(
     recorder: &mut Recorder<'_>,
     m: &Constants,
@@ -485,7 +490,7 @@ fn pow(
     );
 }
 
-/// Products of powers of bases that all items share, with a table of at most `most` bytes.
+/// Records products of powers of bases that all items share, with a table of at most `most` bytes.
 fn dot(
     recorder: &mut Recorder<'_>,
     m: &Constants,
@@ -506,7 +511,7 @@ fn dot(
     Ok(())
 }
 
-/// Bits of an exponent, and its words of 32 bits.
+/// Returns the bits of an exponent, and its words of 32 bits.
 fn exponent_size(view: &View<'_>) -> (u32, u32) {
     let Kind::Exponents { bits, .. } = view.kind else { unreachable!("powers take exponents") };
     (*bits, 2 * bits.div_ceil(64))

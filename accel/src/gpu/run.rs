@@ -11,9 +11,9 @@ use crate::{
     program::{Kind, Program, Source, Step},
 };
 
-/// Bytes of a part that go up and come down, at least, where there are more in a batch. The host copies
-/// so many in some milliseconds: much longer than to submit takes, short beside a whole batch, whose first
-/// part nothing overlaps.
+/// The least bytes of a part that go up and come down, where there are more in a batch. The host
+/// copies them in some milliseconds: much longer than to submit takes, short beside a whole batch,
+/// whose first part nothing overlaps.
 const PART_BYTES: u64 = 32 << 20;
 
 /// A value in device memory.
@@ -26,18 +26,18 @@ pub(super) struct View<'k> {
 }
 
 impl View<'_> {
-    /// Words of 32 bits of an item.
+    /// Returns the words of 32 bits of an item.
     pub(super) fn words(&self) -> u32 {
         2 * self.kind.words() as u32
     }
 
-    /// Words of 32 bits from one item to the next.
+    /// Returns the words of 32 bits from one item to the next.
     pub(super) fn stride(&self) -> u32 {
         if self.shared { 0 } else { self.words() }
     }
 }
 
-/// A step over so many items: what it makes, of what.
+/// A step over `count` items: its result and its arguments.
 #[derive(Clone, Copy)]
 pub(super) struct Applied<'s> {
     pub(super) step: &'s Step,
@@ -77,7 +77,7 @@ pub(super) fn run(
     }
 }
 
-/// What a run multiplies: see [`multiplies::of`]. What constants take to make is not counted.
+/// Counts the products of a run: see [`multiplies::of`]. Those that make constants are not counted.
 ///
 /// # Errors
 /// As [`part`] has them.
@@ -100,13 +100,13 @@ pub(super) fn multiplies(
     Ok((count / size) as u64 * of_part(size)? + rest)
 }
 
-/// Whether a device may hold it: kernels see every buffer, and count its words in 32 bits.
+/// Returns whether a device may hold it: kernels see every buffer, and count its words in 32 bits.
 fn is_visible(engine: &GpuEngine, recording: &Recording<'_>) -> bool {
     recording.largest() <= engine.executor.binding_bytes().min(u64::from(u32::MAX))
 }
 
-/// How many items of a batch go to the device at once: enough to fill it, and about as many in each part.
-/// Recordings tell what items take.
+/// Returns the items of a batch that go to the device at once: enough to fill it, and about as many
+/// in each part. Their memory and threads are those of recordings.
 ///
 /// # Errors
 /// Out of memory, if the device cannot hold even one; or constants could not be made.
@@ -159,7 +159,7 @@ pub(super) fn part(
     Ok(count.div_ceil(count.div_ceil(items)))
 }
 
-/// What a program does with `count` items.
+/// Records a program over `count` items.
 fn record<'o>(
     engine: &GpuEngine,
     program: &'o Program,

@@ -1,7 +1,7 @@
-//! What the shaders are: their text, put together from files, and the layout that all share.
+//! The text of shaders, put together from files, and the layout that all share.
 //!
-//! A kernel is its own file after a prelude (how 64 bits are multiplied), after the sizes that are in
-//! types, after the library of its family. See `shaders/README.md`.
+//! A kernel is its own file after a prelude (how 64 bits are multiplied), after the sizes that are
+//! in types, after the library of its family. See `shaders/README.md`.
 
 /// How an adapter multiplies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -33,7 +33,7 @@ macro_rules! kernels {
             #[cfg(test)]
             pub(super) const ALL: &[Self] = &[$(Self::$kernel),*];
 
-            /// The name of its file.
+            /// Returns the name of its file.
             pub(crate) fn name(self) -> &'static str {
                 match self {
                     $(Self::$kernel => $file),*
@@ -91,7 +91,7 @@ kernels! {
     Limit = "limit" after &[Library::Ring],
 }
 
-/// What stands before kernels.
+/// The text before kernels.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Library {
     /// Teams of threads over big numbers.
@@ -134,7 +134,7 @@ impl Library {
 }
 
 impl Kernel {
-    /// The whole text. `limbs` is of a thread, for kernels over big numbers.
+    /// Returns the whole text. `limbs` is of a thread, for kernels over big numbers.
     pub(crate) fn text(self, prelude: Prelude, limbs: u32) -> String {
         let libraries = self.libraries();
         let mut text = String::new();
@@ -154,17 +154,17 @@ impl Kernel {
         text
     }
 
-    /// Whether the kernel is over big numbers and has the override `TEAM`.
+    /// Returns whether the kernel is over big numbers and has the override `TEAM`.
     pub(crate) fn has_teams(self) -> bool {
         self.libraries().contains(&Library::Montgomery)
     }
 
-    /// Numbers of a residue, of kernels over big numbers.
+    /// Returns the numbers of a residue, of kernels over big numbers.
     pub(crate) fn digits(self) -> u32 {
         1 + u32::from(self.libraries().contains(&Library::Pair))
     }
 
-    /// How many of what it counts a workgroup takes, if it is not over big numbers.
+    /// Returns the units of its count that a workgroup takes, if it is not over big numbers.
     pub(crate) fn group(self) -> u32 {
         match self {
             // A workgroup for each tile, for each item.
@@ -173,7 +173,7 @@ impl Kernel {
         }
     }
 
-    /// Threads of a workgroup.
+    /// Returns the threads of a workgroup.
     pub(crate) fn threads(self) -> u32 {
         match self {
             Self::Ntt | Self::Intt => 128,
@@ -187,8 +187,9 @@ impl Kernel {
 pub(crate) const GROUP: u32 = 32;
 /// Threads of a workgroup over words.
 pub(crate) const WORDS_GROUP: u32 = 64;
-/// The most rounds of loops of one dispatch. So that no driver takes it for one that hangs: some give up
-/// after seconds; llvmpipe leaves its loops, without a word, after 65,535 rounds of all together.
+/// The most rounds of loops of one dispatch. So that no driver takes it for one that hangs: some
+/// give up after seconds; llvmpipe leaves its loops, without a word, after 65,535 rounds of all
+/// together.
 pub(crate) const MAX_ROUNDS: u32 = 1 << 15;
 /// Bits of a limb.
 pub(crate) const LIMB_BITS: u32 = 29;
@@ -206,16 +207,16 @@ pub(crate) struct Shape {
 
 impl Shape {
     /// Limbs of a thread that there are kernels for: enough for sixteen products a word of traffic,
-    /// few enough for the registers of a thread and for the columns of pairs; an even number, as kernels take two of
-    /// a factor at once. Sizes of 3072 bits and of powers of two fit closely.
+    /// few enough for the registers of a thread and for the columns of pairs; an even number, as
+    /// kernels take two of a factor at once. Sizes of 3072 bits and of powers of two fit closely.
     pub(crate) const LIMBS: [u32; 2] = [14, 18];
 
-    /// The least that holds numbers of `words` words of 64 bits and leaves R' ≥ 4m.
+    /// Returns the least that holds numbers of `words` words of 64 bits and leaves R' ≥ 4m.
     pub(crate) fn of_words(words: usize) -> Self {
         Self::with_room(words, 2)
     }
 
-    /// The least that holds numbers of `words` words of 64 bits and so many bits more.
+    /// Returns the least that holds numbers of `words` words of 64 bits and `bits` bits more.
     pub(crate) fn with_room(words: usize, bits: u32) -> Self {
         let limbs = (64 * words as u32 + bits).div_ceil(LIMB_BITS);
         let shapes = (0..5).flat_map(|log| Self::LIMBS.map(|limbs| Self { team: 1 << log, limbs }));
@@ -225,17 +226,17 @@ impl Shape {
         }
     }
 
-    /// Limbs of a number.
+    /// Returns the limbs of a number.
     pub(crate) fn total(self) -> u32 {
         self.team * self.limbs
     }
 
-    /// Words of a number that lies as threads take it.
+    /// Returns the words of a number that lies as threads take it.
     pub(crate) fn words(self) -> u32 {
         4 * self.team * self.limbs.div_ceil(4)
     }
 
-    /// Where in it limb `index` is: see `place` in `montgomery.wgsl`.
+    /// Returns the place of limb `index` in it: see `place` in `montgomery.wgsl`.
     pub(crate) fn place(self, index: u32) -> u32 {
         let (rank, j) = (index / self.limbs, index % self.limbs);
         4 * (j / 4 * self.team + rank) + j % 4
@@ -252,7 +253,8 @@ impl Shape {
     }
 }
 
-/// The parameters of kernels over big numbers, as `montgomery.wgsl` declares them: words of 32 bits.
+/// The parameters of kernels over big numbers, as `montgomery.wgsl` declares them: words of 32
+/// bits.
 #[derive(Clone, Copy, Default)]
 #[repr(C)]
 pub(crate) struct Params {
@@ -363,8 +365,8 @@ mod tests {
         }
     }
 
-    /// Every kernel over both preludes and every shape, with no adapter. What has no 64-bit integers
-    /// must not need them.
+    /// Every kernel over both preludes and every shape, with no adapter. What has no 64-bit
+    /// integers must not need them.
     #[test]
     fn every_permutation_is_valid() {
         let mut count = 0;
@@ -403,7 +405,7 @@ mod tests {
         assert_eq!(count, Kernel::ALL.len() * 2 * 2 * 5);
     }
 
-    /// Name and place of each member of the structure `Params` of a kernel, and its size.
+    /// Returns name and place of each member of the structure `Params` of a kernel, and its size.
     fn declared(kernel: Kernel) -> (Vec<(String, usize)>, usize) {
         let module = parsed(kernel, Prelude::Split, 14);
         let params = module.types.iter().find(|(_, ty)| ty.name.as_deref() == Some("Params"));
@@ -432,7 +434,7 @@ mod tests {
         };
     }
 
-    /// What the host writes lies where kernels read it.
+    /// Parameters lie where kernels read them.
     #[test]
     fn parameters_lie_where_kernels_read_them() {
         let numbers = layout!(Params: count a_words a_stride a_start b_words b_stride b_start
@@ -467,13 +469,15 @@ mod tests {
         assert_eq!(Shape::of_words(128), Shape { team: 16, limbs: 18 });
     }
 
-    /// A column takes products for as many limbs of a factor as a thread has, of pairs three for each.
+    /// A column takes products for as many limbs of a factor as a thread has, of pairs three for
+    /// each.
     #[test]
     fn columns_have_room() {
         for limbs in Shape::LIMBS {
             assert_eq!(limbs % 2, 0);
             let products = u128::from(3 * limbs) << (2 * LIMB_BITS);
-            // What the rank above handed down, the complement of a digit, one limb of m, and a carry.
+            // What the rank above handed down, the complement of a digit, one limb of m, and a
+            // carry.
             assert!(products + (3 << LIMB_BITS) + (1 << 36) < 1 << 64, "{limbs} limbs");
         }
     }

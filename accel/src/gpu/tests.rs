@@ -1,4 +1,5 @@
-//! How runs use a device: parts, memory, failures. What kernels compute the conformance suite tests.
+//! How runs use a device: parts, memory, failures. What kernels compute the conformance suite
+//! tests.
 
 use rand_chacha::ChaCha20Rng;
 use rand_core::{Rng, SeedableRng};
@@ -6,7 +7,7 @@ use rand_core::{Rng, SeedableRng};
 use super::{device::Device, pool::Purpose, *};
 use crate::{Builder, CpuEngine, ring::largest_primes};
 
-/// An engine, or a word on why this test does nothing.
+/// Returns an engine, or prints why this test does nothing.
 fn present() -> Option<GpuEngine> {
     GpuEngine::new().map_err(|why| println!("SKIPPED, {why}")).ok()
 }
@@ -37,7 +38,7 @@ fn sums(ring: &Arc<Ring>, steps: usize) -> Program {
     b.build()
 }
 
-/// Words of `count` items, all below any prime here.
+/// Returns the words of `count` items, all below any prime here.
 fn words(count: usize, ring: &Ring) -> Vec<u64> {
     (0..(count * ring.len_words()) as u64).map(|i| i % 1000 + 1).collect()
 }
@@ -60,7 +61,7 @@ fn failed(why: DeviceFault) -> Result<(), RunError> {
     Err(RunError::Device { engine: "gpu", why })
 }
 
-/// Items of a part of a program with one operand and one result.
+/// Returns the items of a part of a program with one operand and one result.
 fn part_size(engine: &GpuEngine, program: &Program, count: usize) -> Result<usize, DeviceFault> {
     let operands = &mut [Operand::SecretIn(&[]), Operand::Out(&mut [])];
     run::part(engine, program, &job::Batch::new(program, operands, count))
@@ -90,7 +91,7 @@ fn mixed(ring: &Arc<Ring>) -> Program {
     b.build()
 }
 
-/// The accumulator and both results of [`mixed`].
+/// Returns the accumulator and both results of [`mixed`].
 fn run_mixed(engine: &dyn Engine, ring: &Arc<Ring>, count: usize) -> [Vec<u64>; 3] {
     let mut random = ChaCha20Rng::seed_from_u64(31);
     let (x, seed) = (words(count, ring), [1, 2, 3, 4]);
@@ -184,7 +185,7 @@ fn memory_is_kept_between_runs() {
     assert!(engine.device().pool().bytes() <= idle / 4 * 3);
 }
 
-/// Whether all but parameters is zero in these buffers.
+/// Returns whether all but parameters is zero in these buffers.
 fn are_clean(device: &Device, buffers: &[wgpu::Buffer]) -> bool {
     assert!(!buffers.is_empty());
     let is_zero = |buffer: &wgpu::Buffer| {
@@ -209,7 +210,7 @@ fn are_clean(device: &Device, buffers: &[wgpu::Buffer]) -> bool {
     })
 }
 
-/// The same of what lies idle.
+/// Returns whether idle buffers are clean.
 fn is_clean(engine: &GpuEngine) -> bool {
     let idle = engine.device().pool().idle.clone();
     are_clean(engine.device(), &idle)

@@ -1,9 +1,10 @@
-//! Kernels by their definitions: for each a function of the same name over the same bindings, which says in
-//! whole numbers what all its threads write. Recordings run over them with no adapter, which proves the host's
-//! side: constants, layouts, parameters, cuts; and beside an adapter, which proves its kernels.
+//! Kernels by their definitions: for each a function of the same name over the same bindings, which
+//! says in whole numbers what all its threads write. Recordings run over them with no adapter,
+//! which proves the host's side: constants, layouts, parameters, cuts; and beside an adapter, which
+//! proves its kernels.
 //!
-//! Where a kernel is free to write a number in more than one way (any that is the same modulo m), its twin
-//! writes the least, and [`is_free`] says so.
+//! If a kernel is free to write a number in more than one way (any that is the same modulo m), its
+//! twin writes the least, and [`is_free`] says so.
 
 mod numbers;
 mod rings;
@@ -29,7 +30,7 @@ use super::{
 use crate::engine::DeviceFault;
 use numbers::Numbers;
 
-/// What a kernel sees: its parameters, what it reads and what it writes.
+/// The view of a kernel: its parameters, the buffers that it reads and those that it writes.
 pub(super) struct Grid<'g> {
     pub(super) params: &'g [u32],
     pub(super) constants: &'g [u32],
@@ -42,7 +43,7 @@ pub(super) struct Grid<'g> {
     pub(super) digits: u32,
 }
 
-/// The twin of a kernel.
+/// Returns the twin of a kernel.
 fn twin(kernel: Kernel) -> fn(&mut Grid<'_>) {
     match kernel {
         Kernel::MontMul => numbers::mont_mul,
@@ -77,7 +78,8 @@ fn twin(kernel: Kernel) -> fn(&mut Grid<'_>) {
     }
 }
 
-/// Whether what a kernel writes to `out`, and to `state`, are numbers that only have to be right modulo m, or q.
+/// Returns whether what a kernel writes to `out`, and to `state`, are numbers that only have to be
+/// right modulo m, or q.
 fn is_free(kernel: Kernel) -> [bool; 2] {
     [
         matches!(kernel, Kernel::Table | Kernel::PairTable | Kernel::Ntt),
@@ -85,12 +87,12 @@ fn is_free(kernel: Kernel) -> [bool; 2] {
     ]
 }
 
-/// An engine that needs no adapter.
+/// Returns an engine that needs no adapter.
 pub(super) fn over_twins() -> GpuEngine {
     GpuEngine::over(Executor::Twins(Arc::new(Twins::new())))
 }
 
-/// What device memory holds before anybody writes it.
+/// The contents of device memory that nobody wrote.
 const ANYTHING: u32 = 0xa5a5_a5a5;
 
 /// Recordings over twins, in memory of the host.
@@ -114,7 +116,8 @@ impl Twins {
         Self { memory_bytes, seen: Mutex::default(), beside: None }
     }
 
-    /// The same, with each dispatch done by an adapter as well; it panics where that writes anything else.
+    /// Makes twins with each dispatch done by an adapter as well; it panics where that writes
+    /// anything else.
     pub(super) fn beside(device: Arc<Device>) -> Self {
         let beside = Some(Beside { device, left: Mutex::default() });
         Self { beside, ..Self::new() }
@@ -128,7 +131,7 @@ impl Twins {
         self.memory_bytes.load(Relaxed)
     }
 
-    /// What `execute::run` does on an adapter.
+    /// Carries recordings out as `execute::run` does on an adapter.
     pub(super) fn run(&self, job: &mut Job<'_, '_>) {
         let mut slots: [Option<Vec<Vec<u32>>>; 2] = [None, None];
         for (items, which) in job.parts() {
@@ -228,7 +231,7 @@ fn with(
     }
 }
 
-/// Whether two buffers are the same memory.
+/// Returns whether two buffers are the same memory.
 fn same(recording: &Recording<'_>, x: Buffer, y: Buffer) -> bool {
     let place = |buffer: Buffer| recording.layout.places[buffer.0];
     x == y || (place(x).is_some() && place(x) == place(y))
@@ -239,12 +242,12 @@ fn fill(to: &mut [u32], words: &[u64]) {
     to.iter_mut().zip(halves).for_each(|(to, half)| *to = half);
 }
 
-/// A number of 64 bits, or what there is of one.
+/// Returns a number of 64 bits, or what there is of one.
 fn joined(pair: &[u32]) -> u64 {
     u64::from(pair[0]) | pair.get(1).map_or(0, |&high| u64::from(high) << 32)
 }
 
-/// What one dispatch leaves of `out` and `state`, by an adapter.
+/// Returns `out` and `state` after one dispatch on an adapter.
 fn on_adapter(device: &Arc<Device>, dispatch: &Dispatch, bound: &[Vec<u32>; 5]) -> [Vec<u32>; 2] {
     let wide = |words: &Vec<u32>| words.chunks(2).map(joined).collect::<Vec<u64>>();
     let [constants, a, b, out, state] = bound.each_ref().map(wide);

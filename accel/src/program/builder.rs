@@ -51,7 +51,7 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// An empty program.
+    /// Begins an empty program.
     #[must_use]
     pub fn new(name: &str) -> Self {
         let places = Places::default();
@@ -99,49 +99,49 @@ impl Builder {
         }
     }
 
-    /// An input of integers of `words` words, secret.
+    /// Adds an input of integers of `words` words, secret.
     pub fn integers(&mut self, name: &str, words: usize) -> Var<Integer> {
         self.input(name, Kind::Integers { words }, Spread::Each, true)
     }
 
-    /// An input of one public word each: the index of a polynomial or of a datagram.
+    /// Adds an input of one public word each: the index of a polynomial or of a datagram.
     pub fn index(&mut self, name: &str) -> Var<Integer> {
         self.input(name, Kind::Integers { words: 1 }, Spread::Each, false)
     }
 
-    /// A public input of one residue each.
+    /// Adds a public input of one residue each.
     pub fn residues(&mut self, name: &str, modulus: &Arc<Modulus>) -> Var<Residue> {
         self.residue_rows(name, modulus, 1)
     }
 
-    /// A public input of `rows` residues each, for [`Builder::product`].
+    /// Adds a public input of `rows` residues each, for [`Builder::product`].
     pub fn residue_rows(&mut self, name: &str, m: &Arc<Modulus>, rows: usize) -> Var<Residue> {
         self.input(name, Kind::Residues { modulus: m.clone(), rows }, Spread::Each, false)
     }
 
-    /// A secret input of one residue each.
+    /// Adds a secret input of one residue each.
     pub fn secret_residues(&mut self, name: &str, modulus: &Arc<Modulus>) -> Var<Residue> {
         let kind = Kind::Residues { modulus: modulus.clone(), rows: 1 };
         self.input(name, kind, Spread::Each, true)
     }
 
-    /// `rows` public residues that the whole batch shares, for [`Builder::dot`].
+    /// Adds `rows` public residues that the whole batch shares, for [`Builder::dot`].
     pub fn shared_residues(&mut self, name: &str, m: &Arc<Modulus>, rows: usize) -> Var<Residue> {
         self.input(name, Kind::Residues { modulus: m.clone(), rows }, Spread::Shared, false)
     }
 
-    /// An accumulator of one residue each: see [`Builder::update`].
+    /// Adds an accumulator of one residue each: see [`Builder::update`].
     pub fn residue_sums(&mut self, name: &str, modulus: &Arc<Modulus>) -> Var<Residue> {
         let kind = Kind::Residues { modulus: modulus.clone(), rows: 1 };
         self.input(name, kind, Spread::Update, false)
     }
 
-    /// An input of one exponent each, of at most `bits` bits.
+    /// Adds an input of one exponent each, of at most `bits` bits.
     pub fn exponents<S: Secrecy>(&mut self, name: &str, bits: u32) -> Var<Exponent<S>> {
         self.exponent_rows(name, bits, 1)
     }
 
-    /// An input of `count` exponents each, of at most `bits` bits, for [`Builder::dot`].
+    /// Adds an input of `count` exponents each, of at most `bits` bits, for [`Builder::dot`].
     pub fn exponent_rows<S: Secrecy>(
         &mut self,
         name: &str,
@@ -151,12 +151,12 @@ impl Builder {
         self.input(name, Kind::Exponents { bits, count }, Spread::Each, S::SECRET)
     }
 
-    /// A secret input of one bit each, in a word of 0 or 1.
+    /// Adds a secret input of one bit each, in a word of 0 or 1.
     pub fn secret_bits(&mut self, name: &str) -> Var<Exponent<Secret>> {
         self.exponents(name, 1)
     }
 
-    /// A constant secret residue.
+    /// Adds a constant secret residue.
     pub fn secret_residue(
         &mut self,
         name: &str,
@@ -167,7 +167,7 @@ impl Builder {
         self.constant(name, kind, words, true)
     }
 
-    /// A constant secret exponent.
+    /// Adds a constant secret exponent.
     pub fn secret_exponent(
         &mut self,
         name: &str,
@@ -177,7 +177,7 @@ impl Builder {
         self.constant(name, Kind::Exponents { bits, count: 1 }, words, true)
     }
 
-    /// A constant public exponent.
+    /// Adds a constant public exponent.
     pub fn public_exponent(
         &mut self,
         name: &str,
@@ -187,42 +187,42 @@ impl Builder {
         self.constant(name, Kind::Exponents { bits, count: 1 }, words, false)
     }
 
-    /// The kind of a value that must be one residue an item.
+    /// Returns the kind of a value that must be one residue an item.
     fn single(&self, var: Var<Residue>) -> Kind {
         let kind = self.kind(var);
         assert!(matches!(kind, Kind::Residues { rows: 1, .. }), "one residue an item");
         kind
     }
 
-    /// The kind of two values that must be one residue each, of the same modulus.
+    /// Returns the kind of two values that must be one residue each, of the same modulus.
     fn pair(&self, name: &str, a: Var<Residue>, b: Var<Residue>) -> Kind {
         let (kind, _) = (self.single(a), self.single(b));
         assert!(Arc::ptr_eq(&self.modulus(a), &self.modulus(b)), "{name}: one modulus");
         kind
     }
 
-    /// `a · b mod m`.
+    /// Adds `a · b mod m`.
     pub fn mul(&mut self, name: &str, a: Var<Residue>, b: Var<Residue>) -> Var<Residue> {
         let kind = self.pair(name, a, b);
         self.step(name, kind, Step::Mul, &[a.index, b.index])
     }
 
-    /// `a · b · R⁻¹ mod m` with `R = 2^(64 · words of m)`: about the work of [`Builder::mul`],
-    /// more from 3072 bits on, on the portable path. For whoever keeps account of the power of R. See
-    /// [`Modulus::radix_power`].
+    /// Adds `a · b · R⁻¹ mod m` with `R = 2^(64 · words of m)`: about the work of [`Builder::mul`],
+    /// more from 3072 bits on, on the portable path. The caller keeps account of the power of R.
+    /// See [`Modulus::radix_power`].
     pub fn mont_mul(&mut self, name: &str, a: Var<Residue>, b: Var<Residue>) -> Var<Residue> {
         let kind = self.pair(name, a, b);
         self.step(name, kind, Step::MontMul, &[a.index, b.index])
     }
 
-    /// The inverse of `a`, which must be public; 0 where there is none.
+    /// Adds the inverse of `a`, which must be public; 0 where there is none.
     pub fn invert(&mut self, name: &str, a: Var<Residue>) -> Var<Residue> {
         let kind = self.single(a);
         assert!(!self.program.values[a.index].secret, "{name}: inversion takes variable time");
         self.step(name, kind, Step::Invert, &[a.index])
     }
 
-    /// `a` where `bit` is 1, else `b`.
+    /// Adds `a` where `bit` is 1, else `b`.
     pub fn choose(
         &mut self,
         name: &str,
@@ -235,7 +235,7 @@ impl Builder {
         self.step(name, kind, Step::Choose, &[bit.index, a.index, b.index])
     }
 
-    /// The product over all rows i of `bases_i^(exponents_i)`.
+    /// Adds the product over all rows i of `bases_i^(exponents_i)`.
     pub fn dot<S: Secrecy>(
         &mut self,
         name: &str,
@@ -257,35 +257,35 @@ impl Builder {
         self.step(name, kind, step, &[bases.index, exponents.index])
     }
 
-    /// The kind of the pairs of a residue, whose modulus must be a square.
+    /// Returns the kind of the pairs of a residue, whose modulus must be a square.
     fn pair_kind(name: &str, modulus: Arc<Modulus>) -> Kind {
         assert!(modulus.root().is_some(), "{name}: pairs are for squares");
         Kind::Pairs { modulus }
     }
 
-    /// A public input of one pair each.
+    /// Adds a public input of one pair each.
     pub fn pairs(&mut self, name: &str, square: &Arc<Modulus>) -> Var<Pair> {
         self.input(name, Self::pair_kind(name, square.clone()), Spread::Each, false)
     }
 
-    /// A public input of one pair that the whole batch shares.
+    /// Adds a public input of one pair that the whole batch shares.
     pub fn shared_pair(&mut self, name: &str, square: &Arc<Modulus>) -> Var<Pair> {
         self.input(name, Self::pair_kind(name, square.clone()), Spread::Shared, false)
     }
 
-    /// An accumulator of one pair each: see [`Builder::update`].
+    /// Adds an accumulator of one pair each: see [`Builder::update`].
     pub fn pair_sums(&mut self, name: &str, square: &Arc<Modulus>) -> Var<Pair> {
         self.input(name, Self::pair_kind(name, square.clone()), Spread::Update, false)
     }
 
-    /// A residue below s² as its digits in base s.
+    /// Adds a residue below s² as its digits in base s.
     pub fn split(&mut self, name: &str, a: Var<Residue>) -> Var<Pair> {
         self.single(a);
         let kind = Self::pair_kind(name, self.modulus(a));
         self.step(name, kind, Step::Split, &[a.index])
     }
 
-    /// The residue below s² with these digits in base s.
+    /// Adds the residue below s² with these digits in base s.
     pub fn join(&mut self, name: &str, a: Var<Pair>) -> Var<Residue> {
         let Kind::Pairs { modulus } = self.kind(a) else {
             unreachable!("a pair handle names pairs")
@@ -293,7 +293,7 @@ impl Builder {
         self.step(name, Kind::Residues { modulus, rows: 1 }, Step::Join, &[a.index])
     }
 
-    /// `a · b · R⁻¹ mod s²` with `R = 2^(64 · words of s)`: five eighths of the work of
+    /// Adds `a · b · R⁻¹ mod s²` with `R = 2^(64 · words of s)`: five eighths of the work of
     /// [`Builder::mont_mul`], whose R is another.
     pub fn pair_mul(&mut self, name: &str, a: Var<Pair>, b: Var<Pair>) -> Var<Pair> {
         let kind = self.kind(a);
@@ -301,13 +301,13 @@ impl Builder {
         self.step(name, kind, Step::PairMul, &[a.index, b.index])
     }
 
-    /// The product of all rows of `a`.
+    /// Adds the product of all rows of `a`.
     pub fn product(&mut self, name: &str, a: Var<Residue>) -> Var<Residue> {
         let kind = Kind::Residues { modulus: self.modulus(a), rows: 1 };
         self.step(name, kind, Step::Product, &[a.index])
     }
 
-    /// `1 + x·n mod n²`: the encryption of `x` without a mask. `x < n` is the caller's duty.
+    /// Adds `1 + x·n mod n²`: the encryption of `x` without a mask. `x < n` is the caller's duty.
     pub fn one_plus_mn(
         &mut self,
         name: &str,
@@ -320,7 +320,7 @@ impl Builder {
         self.step(name, kind, Step::OnePlusMn { n: n.clone() }, &[x.index])
     }
 
-    /// [`Builder::one_plus_mn`] as a pair: its digits in base n are 1 and `x`.
+    /// Adds [`Builder::one_plus_mn`] as a pair: its digits in base n are 1 and `x`.
     pub fn one_plus_mn_pair(
         &mut self,
         name: &str,
@@ -333,7 +333,7 @@ impl Builder {
         self.step(name, kind, Step::OnePlusMn { n }, &[x.index])
     }
 
-    /// `base^e mod m`.
+    /// Adds `base^e mod m`.
     pub fn pow<S: Secrecy>(
         &mut self,
         name: &str,
@@ -345,7 +345,7 @@ impl Builder {
         self.step(name, kind, Step::Pow { secret: S::SECRET }, &[base.index, e.index])
     }
 
-    /// `base^e mod m` for a fixed base; the exponent is treated as secret.
+    /// Adds `base^e mod m` for a fixed base; the exponent is treated as secret.
     pub fn pow_fixed_base(
         &mut self,
         name: &str,
@@ -356,7 +356,7 @@ impl Builder {
         self.fixed_power(name, kind, base, e)
     }
 
-    /// [`Builder::pow_fixed_base`] as a pair, modulo a square.
+    /// Adds [`Builder::pow_fixed_base`] as a pair, modulo a square.
     pub fn pow_fixed_base_pair(
         &mut self,
         name: &str,
@@ -380,21 +380,21 @@ impl Builder {
         self.step(name, kind, Step::PowFixedBase { base: base.clone() }, &[e.index])
     }
 
-    /// `x mod m`.
+    /// Adds `x mod m`.
     pub fn reduce(&mut self, name: &str, x: Var<Residue>, m: &Arc<Modulus>) -> Var<Residue> {
         self.single(x);
         let kind = Kind::Residues { modulus: m.clone(), rows: 1 };
         self.step(name, kind, Step::Reduce, &[x.index])
     }
 
-    /// `(x − 1) / p` for a residue `x ≡ 1 mod p` of p².
+    /// Adds `(x − 1) / p` for a residue `x ≡ 1 mod p` of p².
     pub fn l_quotient(&mut self, name: &str, x: Var<Residue>, p: &Arc<Modulus>) -> Var<Residue> {
         self.single(x);
         let kind = Kind::Residues { modulus: p.clone(), rows: 1 };
         self.step(name, kind, Step::LQuotient, &[x.index])
     }
 
-    /// The number below `p·q` that is `a` mod p and `b` mod q, in `words` words.
+    /// Adds the number below `p·q` that is `a` mod p and `b` mod q, in `words` words.
     pub fn crt_join(
         &mut self,
         name: &str,
@@ -407,7 +407,7 @@ impl Builder {
         self.step(name, Kind::Integers { words }, step, &[a.index, b.index])
     }
 
-    /// The residue of `p·q` that is `a` mod p and `b` mod q.
+    /// Adds the residue of `p·q` that is `a` mod p and `b` mod q.
     pub fn crt_join_residues(
         &mut self,
         name: &str,
@@ -422,49 +422,50 @@ impl Builder {
         Var { index: joined.index, kind: PhantomData }
     }
 
-    /// One secret polynomial in NTT form that the whole batch shares, such as a key.
+    /// Adds one secret polynomial in NTT form that the whole batch shares, such as a key.
     pub fn secret_key(&mut self, name: &str, ring: &Arc<Ring>, words: &[u64]) -> Var<Ntt> {
         self.constant(name, Kind::Polys { ring: ring.clone(), ntt: true }, words, true)
     }
 
-    /// One public polynomial in NTT form that the whole batch shares, such as half a public key.
+    /// Adds one public polynomial in NTT form that the whole batch shares, such as half a public
+    /// key.
     pub fn public_key(&mut self, name: &str, ring: &Arc<Ring>, words: &[u64]) -> Var<Ntt> {
         self.constant(name, Kind::Polys { ring: ring.clone(), ntt: true }, words, false)
     }
 
-    /// A secret input of one polynomial each in coefficient form.
+    /// Adds a secret input of one polynomial each in coefficient form.
     pub fn coefficients(&mut self, name: &str, ring: &Arc<Ring>) -> Var<Coeff> {
         let kind = Kind::Polys { ring: ring.clone(), ntt: false };
         self.input(name, kind, Spread::Each, true)
     }
 
-    /// `count` public seeds that the whole batch shares.
+    /// Adds `count` public seeds that the whole batch shares.
     pub fn seeds(&mut self, name: &str, count: usize) -> Var<Seed<Public>> {
         self.input(name, Kind::Seeds { count }, Spread::Shared, false)
     }
 
-    /// One secret seed that the whole batch shares.
+    /// Adds one secret seed that the whole batch shares.
     pub fn secret_seed(&mut self, name: &str) -> Var<Seed<Secret>> {
         self.input(name, Kind::Seeds { count: 1 }, Spread::Shared, true)
     }
 
-    /// A public input of `count` beats each.
+    /// Adds a public input of `count` beats each.
     pub fn beats(&mut self, name: &str, ring: &Arc<Ring>, count: usize) -> Var<Beat> {
         self.input(name, Kind::Beats { ring: ring.clone(), count }, Spread::Each, false)
     }
 
-    /// An accumulator of `count` beats each: see [`Builder::update`].
+    /// Adds an accumulator of `count` beats each: see [`Builder::update`].
     pub fn beat_sums(&mut self, name: &str, ring: &Arc<Ring>, count: usize) -> Var<Beat> {
         self.input(name, Kind::Beats { ring: ring.clone(), count }, Spread::Update, false)
     }
 
-    /// To NTT form.
+    /// Adds a transform to NTT form.
     pub fn ntt(&mut self, name: &str, a: Var<Coeff>) -> Var<Ntt> {
         let kind = Kind::Polys { ring: self.ring(a), ntt: true };
         self.step(name, kind, Step::Ntt, &[a.index])
     }
 
-    /// From NTT form.
+    /// Adds a transform from NTT form.
     pub fn intt(&mut self, name: &str, a: Var<Ntt>) -> Var<Coeff> {
         let kind = Kind::Polys { ring: self.ring(a), ntt: false };
         self.step(name, kind, Step::Intt, &[a.index])
@@ -476,23 +477,23 @@ impl Builder {
         self.step(name, kind, step, &[a.index, b.index])
     }
 
-    /// `a + b`, both in the same form.
+    /// Adds `a + b`, both in the same form.
     pub fn add<D: Domain>(&mut self, name: &str, a: Var<D>, b: Var<D>) -> Var<D> {
         self.poly_pair(name, Step::PolyAdd, a, b)
     }
 
-    /// `a − b`, both in the same form.
+    /// Adds `a − b`, both in the same form.
     pub fn sub<D: Domain>(&mut self, name: &str, a: Var<D>, b: Var<D>) -> Var<D> {
         self.poly_pair(name, Step::PolySub, a, b)
     }
 
-    /// `a · b`: pointwise in NTT form.
+    /// Adds `a · b`: pointwise in NTT form.
     pub fn poly_mul(&mut self, name: &str, a: Var<Ntt>, b: Var<Ntt>) -> Var<Ntt> {
         self.poly_pair(name, Step::PolyMul, a, b)
     }
 
-    /// `a(X^element)`: coefficient `i` becomes that of `X^(i · element)`, where `X^N = −1`. The form stays:
-    /// in NTT form values change places.
+    /// Adds `a(X^element)`: coefficient `i` becomes that of `X^(i · element)`, where `X^N = −1`.
+    /// The form stays: in NTT form values change places.
     ///
     /// # Panics
     /// If `element`, a Galois element, is even or not below 2N.
@@ -504,18 +505,18 @@ impl Builder {
         self.step(name, kind, Step::Automorphism { element }, &[a.index])
     }
 
-    /// The sum over `seeds` of uniform polynomials, each the one that `(seed, index)` names.
+    /// Adds the sum over `seeds` of uniform polynomials, each the one that `(seed, index)` names.
     ///
     /// # Source
     /// ChaCha20 with the seed as key and `index` as 64-bit stream number, block counter from 0. A
-    /// block of 64 bytes is a [beat](crate::beats): ten lanes of 51 bits in eight little-endian `u64`,
-    /// the last two bits unused. Draws come in runs of sixteen blocks: draw `16·k + j` of a run's 160
-    /// is lane k of its block j. Limb by limb, coefficient by coefficient, a residue is the low
-    /// `bits(q)` bits of the next draw for which these are below q. Draws run on from limb to limb, and
-    /// what is left of the last run is not used.
+    /// block of 64 bytes is a [beat](crate::beats): ten lanes of 51 bits in eight little-endian
+    /// `u64`, the last two bits unused. Draws come in runs of sixteen blocks: draw `16·k + j` of a
+    /// run's 160 is lane k of its block j. Limb by limb, coefficient by coefficient, a residue is
+    /// the low `bits(q)` bits of the next draw for which these are below q. Draws run on from limb
+    /// to limb, and what is left of the last run is not used.
     ///
-    /// A draw is rejected with chance `1 − q / 2^bits(q)`: for the four largest primes of 50 bits at
-    /// degree 8192, below 2^-29. Public: rejection takes variable time.
+    /// A draw is rejected with chance `1 − q / 2^bits(q)`: for the four largest primes of 50 bits
+    /// at degree 8192, below 2^-29. Public: rejection takes variable time.
     pub fn uniform(
         &mut self,
         name: &str,
@@ -527,7 +528,7 @@ impl Builder {
         self.step(name, kind, Step::Uniform, &[seeds.index, index.index])
     }
 
-    /// The noise polynomial that `(key, index)` names: each coefficient the difference of the
+    /// Adds the noise polynomial that `(key, index)` names: each coefficient the difference of the
     /// numbers of ones in bits 0–20 and 21–41 of a `u64` of the ChaCha20 stream `index` under the
     /// key. So it lies in −21 ..= 21 with variance 10.5.
     pub fn noise(
@@ -541,9 +542,9 @@ impl Builder {
         self.step(name, kind, Step::Noise, &[key.index, index.index])
     }
 
-    /// The ternary polynomial that `(key, index)` names: each coefficient is `⌊3w / 2^64⌋ − 1` for a
-    /// `u64` w of the ChaCha20 stream `index` under the key. Of the 2^64 words one more gives −1 than
-    /// gives 0 or 1, so each chance is a third to within 2^-64.
+    /// Adds the ternary polynomial that `(key, index)` names: each coefficient is `⌊3w / 2^64⌋ − 1`
+    /// for a `u64` w of the ChaCha20 stream `index` under the key. Of the 2^64 words one more gives
+    /// −1 than gives 0 or 1, so each chance is a third to within 2^-64.
     pub fn ternary(
         &mut self,
         name: &str,
@@ -555,8 +556,8 @@ impl Builder {
         self.step(name, kind, Step::Ternary, &[key.index, index.index])
     }
 
-    /// Integers, one to a coefficient, to a polynomial; each is taken mod Q. They lie word by word: word
-    /// `w` of integer `i` at `w · N + i`.
+    /// Adds a polynomial of integers, one to a coefficient; each is taken mod Q. They lie word by
+    /// word: word `w` of integer `i` at `w · N + i`.
     pub fn lift(&mut self, name: &str, ring: &Arc<Ring>, x: Var<Integer>) -> Var<Coeff> {
         let words = self.kind(x).words();
         assert_eq!(words % ring.degree(), 0, "{name}: the same words for each coefficient");
@@ -566,16 +567,16 @@ impl Builder {
         self.step(name, Kind::Polys { ring: ring.clone(), ntt: false }, step, &[x.index])
     }
 
-    /// The integer in `[0, Q)` of each coefficient, of as many words as the ring has primes, laid out
-    /// as for [`lift`](Self::lift).
+    /// Adds the integer in `[0, Q)` of each coefficient, of as many words as the ring has primes,
+    /// laid out as for [`lift`](Self::lift).
     pub fn compose(&mut self, name: &str, a: Var<Coeff>) -> Var<Integer> {
         let ring = self.ring(a);
         let kind = Kind::Integers { words: ring.len_words() };
         self.step(name, kind, Step::Compose, &[a.index])
     }
 
-    /// Each coefficient, as the integer in (−Q/2, Q/2) that it stands for, modulo the primes of `to`.
-    /// Exact: no multiple of Q is added. The rings may share primes.
+    /// Adds each coefficient, as the integer in (−Q/2, Q/2) that it stands for, modulo the primes
+    /// of `to`. Exact: no multiple of Q is added. The rings may share primes.
     ///
     /// # Panics
     /// If the rings have not the same degree.
@@ -586,9 +587,9 @@ impl Builder {
         self.step(name, Kind::Polys { ring: to.clone(), ntt: false }, step, &[a.index])
     }
 
-    /// `round(x / q)` of the integer `x` of each coefficient, `q` being the last prime of its ring. It is
-    /// the same modulo the product of the other primes whether `x` is in `[0, Q)` or centred. There are
-    /// no ties: `q` is odd.
+    /// Adds `round(x / q)` of the integer `x` of each coefficient, `q` being the last prime of its
+    /// ring. It is the same modulo the product of the other primes whether `x` is in `[0, Q)` or
+    /// centred. There are no ties: `q` is odd.
     ///
     /// # Panics
     /// If `to` is not the ring of `a` without its last prime.
@@ -600,27 +601,29 @@ impl Builder {
         self.step(name, kind, Step::Rescale, &[a.index])
     }
 
-    /// The first coefficients of a polynomial, as `count` beats; lanes past its end are zero.
+    /// Adds the first coefficients of a polynomial, as `count` beats; lanes past its end are zero.
     pub fn pack(&mut self, name: &str, a: Var<Coeff>, count: usize) -> Var<Beat> {
         let ring = self.ring(a);
         self.step(name, Kind::Beats { ring, count }, Step::Pack, &[a.index])
     }
 
-    /// Beats to a polynomial; coefficients that they do not hold are zero, lanes past its end go.
+    /// Adds the polynomial in beats; coefficients that they do not hold are zero, lanes past its
+    /// end go.
     pub fn unpack(&mut self, name: &str, a: Var<Beat>) -> Var<Coeff> {
         let ring = self.ring(a);
         self.step(name, Kind::Polys { ring, ntt: false }, Step::Unpack, &[a.index])
     }
 
-    /// Lane by lane `a + b mod q`.
+    /// Adds, lane by lane, `a + b mod q`.
     pub fn add_beats(&mut self, name: &str, a: Var<Beat>, b: Var<Beat>) -> Var<Beat> {
         assert_eq!(self.kind(a).words(), self.kind(b).words(), "{name}: equal shapes");
         self.poly_pair(name, Step::AddBeats, a, b)
     }
 
-    /// The first lane of `a` that is not below its prime, counted from lane 0 of its first beat, or the
-    /// number of its lanes where all are; a beat with one of its two spare bits set counts as one whose
-    /// last lane is bad. See [`beats::first_bad_lane`](crate::beats::first_bad_lane).
+    /// Adds the first lane of `a` that is not below its prime, counted from lane 0 of its first
+    /// beat, or the number of its lanes where all are; a beat with one of its two spare bits set
+    /// counts as one whose last lane is bad. See
+    /// [`beats::first_bad_lane`](crate::beats::first_bad_lane).
     ///
     /// # Panics
     /// If `a` is secret: the check takes variable time.
@@ -657,7 +660,7 @@ impl Builder {
         assert!(!left, "a value leaves a program once");
     }
 
-    /// The finished program.
+    /// Returns the finished program.
     #[must_use]
     pub fn build(self) -> Program {
         let (places, shape) = (Places::new(&self.program), self.program.hash_shape());

@@ -1,8 +1,8 @@
-//! Where the values of a program lie while it runs on the host.
+//! The places of the values of a program while it runs on the host.
 
 use super::{Program, Source};
 
-/// Where a value lies.
+/// The place of a value.
 #[derive(Clone, Copy)]
 pub(crate) enum Place {
     /// In the program.
@@ -16,7 +16,7 @@ pub(crate) enum Place {
 /// The places of all values, resolved once for a program: runs over few items are short.
 #[derive(Default)]
 pub(crate) struct Places {
-    /// For each value, where it lies. Outputs are computed where they belong.
+    /// For each value its place. Outputs are computed where they belong.
     pub(crate) of_values: Vec<Place>,
     /// For each operand, the value it binds.
     pub(crate) bound: Vec<usize>,
@@ -44,7 +44,8 @@ impl Places {
                     Place::Scratch(slot)
                 }
             });
-            // A value that no later step reads makes room, after the step that was the last to read it.
+            // A value that no later step reads makes room, after the step that was the last to read
+            // it.
             for (before, &last) in last_uses.iter().enumerate().take(index + 1) {
                 if let (Place::Scratch(slot), true) = (of_values[before], last == index) {
                     free.push(slot);
@@ -55,8 +56,8 @@ impl Places {
     }
 }
 
-/// For each value, the last one that is computed from it: itself where there is none, and none where
-/// it leaves the program.
+/// Returns for each value the last one that is computed from it: itself where there is none, and
+/// none where it leaves the program.
 fn last_uses(program: &Program) -> Vec<usize> {
     let mut last: Vec<usize> = (0..program.values().len()).collect();
     for (index, value) in program.values().iter().enumerate() {

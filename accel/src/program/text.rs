@@ -32,7 +32,7 @@ impl Display for Kind {
 }
 
 impl Step {
-    /// The name of the operation in program texts.
+    /// Returns the name of the operation in program texts.
     #[must_use]
     pub fn name(&self) -> &'static str {
         match self {

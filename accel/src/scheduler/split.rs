@@ -1,20 +1,18 @@
 //! The split of batches of one program and about one size.
 //!
-//! A [`Split`] reads no clock: it is asked for the next [`Share`] of a batch, and given the seconds that it took. It
-//! learns from the first batches: of the CPU alone, then of a small part on the device, then of splits by the rates so
-//! far. After that either the CPU runs all, or each engine gets the part with which both end together, by rates that
-//! follow what parts take.
+//! A [`Split`] reads no clock: it is asked for the next [`Share`] of a batch, and given its times.
+//! It learns from the first batches: the CPU alone, a small part on the device, then splits by the
+//! rates so far. After that the CPU runs all, or each engine the part with which both end together.
 
 use super::start_up::StartUp;
 
 /// Runs of an engine by which its first rate is known. In the first it makes what it keeps.
 const TRIES: u32 = 2;
-/// Runs of both engines until the choice: rates depend on sizes, so it takes some to find sizes that suit.
+/// Runs until the choice: rates depend on sizes, so it takes some to find sizes that suit.
 const LEARNT: u32 = 2 * TRIES + 6;
-/// The piece of a batch that tells a rate.
+/// The piece of a batch by which a rate is learnt.
 const PIECE: usize = 16;
-/// But no fewer items of the CPU, where there are as many: fewer leave lanes and cores idle. Sixteen cores of eight
-/// lanes take eight each.
+/// But no fewer items of the CPU, where there are as many: fewer leave lanes and cores idle.
 const WIDE: usize = 1024;
 /// A split has to be so much quicker than the CPU alone: below, noise decides.
 const MARGIN: f64 = 0.95;
@@ -46,7 +44,7 @@ pub(super) struct Split {
     /// Whether a caller learns; others leave the device alone meanwhile.
     pub(super) is_held: bool,
     start_up: StartUp,
-    /// Seconds an item: of the CPU alone, of the CPU, of the device beyond its start-up, of the quickest split.
+    /// Seconds an item: the CPU alone, the CPU, the device beyond its start-up, the quickest split.
     alone: f64,
     cpu: f64,
     device: f64,
@@ -61,9 +59,9 @@ impl Split {
         if self.runs < TRIES { 0.0 } else { self.alone * items as f64 }
     }
 
-    /// Returns the share of the next run, for a batch of `items` items of which `left` are left, one at least, and
-    /// for a device with this start-up, if it is open. Callers may run at once: [`ran`](Self::ran) follows each,
-    /// however the run ended.
+    /// Returns the share of the next run, for a batch of `items` items of which `left` are left,
+    /// one at least, and for a device with this start-up, if it is open. Callers may run at once:
+    /// [`ran`](Self::ran) follows each, however the run ended.
     pub(super) fn next(&mut self, items: usize, left: usize, device: Option<StartUp>) -> Share {
         let piece = items.div_ceil(PIECE).min(left);
         let cpu = piece.max(WIDE).min(left);
@@ -84,8 +82,8 @@ impl Split {
         Share { learns: true, ..share }
     }
 
-    /// Returns whether a device may be tried: batches that the CPU finishes before it would have begun stay there, and
-    /// it makes no pipelines for a program that has not taken the CPU as long.
+    /// Returns whether a device may be tried: not for batches that the CPU finishes before it would
+    /// have begun, nor does it make pipelines for a program that has not taken the CPU as long.
     fn is_worth(&self, start_up: StartUp, items: usize) -> bool {
         self.expected(items) >= start_up.each && self.spent >= start_up.first
     }
@@ -129,7 +127,7 @@ impl Split {
         }
     }
 
-    /// Returns the parts with which both engines end together: `start-up + device · x = cpu · (items − x)`.
+    /// Returns the parts that end together: `start-up + device · x = cpu · (items − x)`.
     fn by_rates(&self, items: usize) -> Share {
         let both = (self.cpu + self.device).max(f64::MIN_POSITIVE);
         let device = (self.cpu * items as f64 - self.start_up.each) / both;
@@ -142,7 +140,7 @@ impl Split {
 mod tests {
     use super::*;
 
-    /// Seconds that a device takes for some items: a start, and a rate of at least `full` items. The CPU takes one for each.
+    /// A device's seconds: a start, and those of `full` items or more. The CPU takes one an item.
     #[derive(Clone, Copy, Debug)]
     struct World {
         rate: f64,
@@ -155,7 +153,7 @@ mod tests {
             if items > 0 { self.start + self.rate * (items as f64).max(self.full) } else { 0.0 }
         }
 
-        /// Asserts that 400 batches take at most `most` times what the better engine takes, and `once` batches of the CPU.
+        /// Asserts that 400 batches take `most` times the better engine's, and `once` of the CPU's.
         fn assert(&self, items: usize, most: f64, once: f64) {
             let each = self.start.max(1e-3);
             let start_up = Some(StartUp { first: 3.0 * each, each });
@@ -206,7 +204,7 @@ mod tests {
         }
     }
 
-    /// A device that begins after the CPU has ended never gets a batch; nor does any while another caller learns.
+    /// A device that begins too late never gets a batch; nor does any while another caller learns.
     #[test]
     fn batches_stay_on_the_cpu_while_no_device_is_worth_it() {
         let mut split = Split::default();

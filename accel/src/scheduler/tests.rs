@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use super::*;
 use crate::{Builder, CpuEngine, Modulus, Public, ReferenceEngine, conformance};
 
-/// A device with the oracle's results, which lacks a step, and fails after half of the work if it has a fault.
+/// A device with the oracle's results, which lacks a step, and fails in the end if it has a fault.
 #[derive(Default)]
 struct Test {
     lacks: &'static str,
@@ -51,7 +51,7 @@ fn preferring(lacks: &'static str, fault: Option<DeviceFault>) -> (Scheduler, To
     (Scheduler::preferring(device, Arc::new(CpuEngine::new()), observer), told)
 }
 
-/// A scheduler to which any device is worth a trial, whatever a clock says.
+/// Returns a scheduler to which any device is worth a trial, whatever a clock says.
 fn measuring(fault: Option<DeviceFault>) -> (Scheduler, Arc<Test>, Told) {
     let (told, observer) = told();
     let device = Arc::new(Test { fault, ..Test::default() });
@@ -113,7 +113,7 @@ fn accumulators_are_as_they_were_when_the_cpu_takes_over() {
     }
 }
 
-/// Every batch with so many eighths on the CPU, whatever was measured.
+/// Every batch with a number of eighths on the CPU, whatever was measured.
 struct Forced(Scheduler, usize);
 
 impl Engine for Forced {
@@ -159,7 +159,7 @@ fn conformance_of_parts() {
     assert!(!locked(&told).is_empty());
 }
 
-/// An engine that measures gives the same bits while it learns, while it shares, and when the device fails.
+/// The same bits while it learns, while it shares, and when the device fails.
 #[test]
 fn measuring_gives_the_same_bits() {
     for fault in [None, Some(DeviceFault::Failed { why: "a test".into() })] {
@@ -209,7 +209,7 @@ fn measuring_gives_callers_at_once_the_same_bits() {
     }
 }
 
-/// An engine over the oracle in a device's place, and how often that was opened.
+/// Returns an engine over the oracle in a device's place, and how often that was opened.
 fn opening(worth: f64, open: fn() -> Arc<dyn Engine>) -> (Scheduler, Arc<AtomicUsize>) {
     let count = Arc::new(AtomicUsize::new(0));
     let counted = count.clone();
@@ -230,7 +230,7 @@ fn a_device_is_opened_once_there_is_work_for_it() {
         })
     };
     let open = || Arc::new(ReferenceEngine) as Arc<dyn Engine>;
-    // No time that a clock tells is as long, none as short.
+    // No time of a clock is as long, none as short.
     assert_eq!(opened(f64::INFINITY, [0, 10, 5000], open), [0, 0, 0]);
     let soon = f64::MIN_POSITIVE;
     // Within a batch; or before the next where one is too small to be cut.

@@ -1,8 +1,8 @@
 //! ChaCha20, sixteen blocks side by side.
 //!
 //! # Source
-//! D. J. Bernstein, "ChaCha, a variant of Salsa20", 2008; with a counter and a stream number of 64 bits
-//! each, as `rand_chacha` has them.
+//! D. J. Bernstein, "ChaCha, a variant of Salsa20", 2008; with a counter and a stream number of 64
+//! bits each, as `rand_chacha` has them.
 
 use std::arch::x86_64::{
     _mm512_add_epi32, _mm512_cmpge_epu64_mask, _mm512_rol_epi32, _mm512_set1_epi32,
@@ -25,8 +25,8 @@ use crate::{
 /// "expand 32-byte k".
 const CONSTANTS: [u32; 4] = [0x6170_7865, 0x3320_646e, 0x7962_2d32, 0x6b20_6574];
 
-/// The sixteen blocks from `block` on, a multiple of sixteen, of the stream number `stream`: a vector
-/// for each of their words of 32 bits, the blocks in the order of `places`.
+/// Returns the sixteen blocks from `block` on, a multiple of sixteen, of the stream number
+/// `stream`: a vector for each of their words of 32 bits, the blocks in the order of `places`.
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn blocks(key: &[u64], stream: u64, block: u64, places: Word) -> [Word; 16] {

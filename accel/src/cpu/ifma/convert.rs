@@ -27,7 +27,7 @@ fn transpose(r: [Word; 8]) -> [Word; 8] {
     [even[0], odd[0], even[1], odd[1], even[2], odd[2], even[3], odd[3]]
 }
 
-/// Eight words of an item from `at` on, zeros past its end.
+/// Returns eight words of an item from `at` on, zeros past its end.
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn words_of(item: &[u64], at: usize) -> Word {

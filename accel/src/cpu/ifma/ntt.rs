@@ -1,8 +1,8 @@
 //! The number-theoretic transform, eight butterflies at a time.
 //!
-//! Stages whose blocks are sixteen or more go two at a time, in registers, and where their number is
-//! odd that of the whole polynomial by itself; the last three forward,
-//! and the first three back, are done on sixteen neighbours that permutes put in place.
+//! Stages whose blocks are sixteen or more go two at a time, in registers, and where their number
+//! is odd that of the whole polynomial by itself; the last three forward, and the first three back,
+//! are done on sixteen neighbours that permutes put in place.
 
 use std::arch::x86_64::{
     _mm512_permutex2var_epi64, _mm512_permutexvar_epi64, _mm512_setr_epi64, _mm512_shuffle_i64x2,
@@ -51,7 +51,7 @@ impl Prime {
 
 type Eights = [[u64; 8]];
 
-/// The four quarters of a block.
+/// Returns the four quarters of a block.
 #[inline]
 fn quarters(block: &mut Eights) -> [&mut Eights; 4] {
     let quarter = block.len() / 4;
@@ -60,7 +60,7 @@ fn quarters(block: &mut Eights) -> [&mut Eights; 4] {
     [a, b, c, d]
 }
 
-/// To NTT form, in place.
+/// Transforms to NTT form, in place.
 #[target_feature(enable = "avx512f,avx512ifma")]
 pub(super) fn forward(a: &mut [u64], limb: &Limb) {
     let (n, prime, twiddles) = (a.len(), Prime::new(limb.q()), &limb.forward);
@@ -96,7 +96,7 @@ pub(super) fn forward(a: &mut [u64], limb: &Limb) {
     }
 }
 
-/// From NTT form, in place.
+/// Transforms from NTT form, in place.
 #[target_feature(enable = "avx512f,avx512ifma")]
 pub(super) fn inverse(a: &mut [u64], limb: &Limb) {
     let (n, prime, twiddles) = (a.len(), Prime::new(limb.q()), &limb.inverse);
@@ -131,12 +131,12 @@ pub(super) fn inverse(a: &mut [u64], limb: &Limb) {
     }
 }
 
-/// Whether the stages whose blocks are sixteen or more are odd in number.
+/// Returns whether the stages whose blocks are sixteen or more are odd in number.
 fn has_odd_stage(n: usize) -> bool {
     (n / 16).trailing_zeros().is_multiple_of(2)
 }
 
-/// The stage of one block.
+/// Runs the stage of one block.
 #[inline]
 #[target_feature(enable = "avx512f,avx512ifma")]
 fn by_twos(data: &mut Eights, factors: &Factors, butterfly: impl Fn([Word; 2], Wide) -> [Word; 2]) {
@@ -148,8 +148,8 @@ fn by_twos(data: &mut Eights, factors: &Factors, butterfly: impl Fn([Word; 2], W
     }
 }
 
-/// Two stages at once: `butterflies` takes four numbers, a quarter of a block apart, the factor of the
-/// stage of `blocks` blocks, and the two of the stage of twice as many.
+/// Runs two stages at once: `butterflies` takes four numbers, a quarter of a block apart, the
+/// factor of the stage of `blocks` blocks, and the two of the stage of twice as many.
 #[inline]
 #[target_feature(enable = "avx512f,avx512ifma")]
 fn by_fours(
@@ -170,7 +170,7 @@ fn by_fours(
     }
 }
 
-/// From pairs of fours, `[a0..4 b0..4]` and `[a4..8 b4..8]`, to pairs of twos, and back.
+/// Turns pairs of fours, `[a0..4 b0..4]` and `[a4..8 b4..8]`, to pairs of twos, and back.
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn fours_to_twos([x, y]: [Word; 2]) -> [Word; 2] {
@@ -179,14 +179,14 @@ fn fours_to_twos([x, y]: [Word; 2]) -> [Word; 2] {
     [_mm512_permutex2var_epi64(x, low, y), _mm512_permutex2var_epi64(x, high, y)]
 }
 
-/// From pairs of twos to pairs of ones, and back.
+/// Turns pairs of twos into pairs of ones, and back.
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn twos_to_ones([x, y]: [Word; 2]) -> [Word; 2] {
     [_mm512_unpacklo_epi64(x, y), _mm512_unpackhi_epi64(x, y)]
 }
 
-/// Two factors, each for four lanes.
+/// Returns two factors, each for four lanes.
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn two(factors: &Factors, first: usize) -> Wide {
@@ -198,7 +198,7 @@ fn two(factors: &Factors, first: usize) -> Wide {
     Wide { w: spread(w), quotient: spread(quotient) }
 }
 
-/// Four factors, each for two lanes.
+/// Returns four factors, each for two lanes.
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn four(factors: &Factors, first: usize) -> Wide {
@@ -211,7 +211,7 @@ fn four(factors: &Factors, first: usize) -> Wide {
     Wide { w: spread(w), quotient: spread(quotient) }
 }
 
-/// Eight factors.
+/// Returns eight factors.
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn eight_of(factors: &Factors, first: usize) -> Wide {

@@ -19,7 +19,7 @@ use crate::{
 /// The ten lanes of a beat: eight, and two with what may be anything above.
 type Lanes = [Word; 2];
 
-/// Eight numbers as a vector, to permute or to shift by.
+/// Returns eight numbers as a vector, to permute or to shift by.
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn places(f: [usize; 8]) -> Word {
@@ -38,8 +38,8 @@ const FIRST: [(usize, usize); WORDS] = {
     first
 };
 
-/// For each byte of sixteen lanes, of which ten are there, where it is in a beat: the eight bytes from
-/// the one that a lane starts in hold all of it. Past the end it is any.
+/// For each byte of sixteen lanes, of which ten are there, where it is in a beat: the eight bytes
+/// from the one that a lane starts in hold all of it. Past the end it is any.
 const BYTES: [[u64; 8]; 2] = {
     let mut bytes = [[0; 8]; 2];
     let mut k = 0;
@@ -111,7 +111,7 @@ pub(super) fn unpack(lanes: &mut [u64], words_in: &[u64]) {
     }
 }
 
-/// The primes of the lanes of a beat that starts with each of `primes`.
+/// Returns the primes of the lanes of a beat that starts with each of `primes`.
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn phases(primes: &[u64]) -> [Lanes; MAX_PRIMES] {
@@ -149,8 +149,8 @@ pub(super) fn first_bad_lanes(out: &mut [u64], words: &[u64], primes: &[u64]) {
     }
 }
 
-/// See [`Rns::add_beats`](crate::cpu::rns::Rns::add_beats). Every lane holds a residue below 2^50, so
-/// a sum fits its 51 bits before it is reduced.
+/// See [`Rns::add_beats`](crate::cpu::rns::Rns::add_beats). Every lane holds a residue below 2^50,
+/// so a sum fits its 51 bits before it is reduced.
 #[target_feature(enable = "avx512f,avx512vbmi")]
 pub(super) fn add_beats(out: &mut [u64], a: &[u64], b: &[u64], primes: &[u64]) {
     let phases = phases(primes);

@@ -83,8 +83,8 @@ fn ternary(out: &mut [u64], random: &[u64], q: u64) {
 /// Each digit of 52 bits times its power of the radix. See [`Rns::lift`].
 ///
 /// # Bound
-/// Each of at most ten products is below 2q: their sum is below 32q, and 16q, 8q … q are taken away as
-/// often as they can be.
+/// Each of at most ten products is below 2q: their sum is below 32q, and 16q, 8q … q are taken away
+/// as often as they can be.
 #[target_feature(enable = "avx512f,avx512ifma")]
 fn lift<const WORDS: usize>(out: &mut [u64], integers: &[u64], limb: &Limb) {
     let (n, minus_q) = (out.len(), minus(limb.q()));
@@ -122,7 +122,8 @@ fn divided(x: Word, y: Word, limb: &Limb, p_inverse: Factor) -> Word {
     mul_lazy(difference, Wide::new(p_inverse), minus_q)
 }
 
-/// The residues of numbers to their digits in mixed radix, the primes, as in the portable path.
+/// Turns the residues of numbers into their digits in mixed radix, the primes, as in the portable
+/// path.
 #[inline]
 #[target_feature(enable = "avx512f,avx512ifma")]
 fn to_digits<const L: usize>(x: &mut [Word; L], limbs: &[Limb]) {
@@ -172,7 +173,8 @@ fn compose<const L: usize>(out: &mut [u64], poly: &[u64], tables: &Tables) {
 /// See [`Rns::base_extend`].
 ///
 /// # Bound
-/// A sum and a term, each below 2q, are below 2^52; digits are below 2^50, whatever prime they are of.
+/// A sum and a term, each below 2q, are below 2^52; digits are below 2^50, whatever prime they are
+/// of.
 #[target_feature(enable = "avx512f,avx512ifma")]
 fn base_extend<const L: usize>(out: &mut [u64], poly: &[u64], tables: &Tables, rows: &[Row]) {
     let n = poly.len() / L;

@@ -13,7 +13,7 @@ pub(super) const ROWS: usize = 4;
 struct Rows<const P: usize> {
     a: [[Word; 2]; P],
     q: [Word; 2],
-    /// What the first two columns carry into the third.
+    /// The carry of the first two columns into the third.
     carry: Word,
 }
 
@@ -62,7 +62,7 @@ impl<const P: usize> Rows<P> {
         *cells = x;
     }
 
-    /// The two columns above the last limbs, which start as `x` and `y`.
+    /// Returns the two columns above the last limbs, which start as `x` and `y`.
     #[inline]
     #[target_feature(enable = "avx512f,avx512ifma")]
     fn top(&self, [mut x, mut y]: [Word; 2], m: &[u64], b: [&[Word]; P]) -> [Word; 2] {
@@ -81,8 +81,8 @@ impl<const P: usize> Rows<P> {
 ///
 /// Row `i` adds `a_i · b` and `q_i · m` at limb `i`, where `q_i` makes that limb vanish. Two rows
 /// go together, a tile of columns at a time, each column a chain of its own. The next rows' `q`, a
-/// long chain, are begun as soon as the columns that tell them are there, and are found while the
-/// other columns are added. A finished limb of the accumulator keeps its `q`.
+/// long chain, are begun as soon as the columns that they depend on are there, and are found while
+/// the other columns are added. A finished limb of the accumulator keeps its `q`.
 #[target_feature(enable = "avx512f,avx512dq,avx512ifma")]
 pub(super) fn mul_redc<const P: usize>(
     m: &Limbs,
@@ -138,7 +138,7 @@ pub(super) fn mul_redc<const P: usize>(
     normalise(out, &acc[limbs..]);
 }
 
-/// The last row of an odd number of them.
+/// Adds the last row of an odd number of them.
 #[inline]
 #[target_feature(enable = "avx512f,avx512ifma")]
 fn last_row<const P: usize>(m: &Limbs, row: &mut [Word], a: [&[Word]; P], b: [&[Word]; P]) {
@@ -214,7 +214,7 @@ pub(super) fn add_product(acc: &mut [Word], a: &[Word], b: &[Word]) {
 }
 
 /// `acc += a·b`, a column at a time: processors look far enough ahead to have several under way.
-/// Where there is no column for them, limbs of a are zero.
+/// Limbs of a without a column are zero.
 #[inline]
 #[target_feature(enable = "avx512f,avx512ifma")]
 fn add_rows(acc: &mut [Word], a: [Word; ROWS], b: &[Word]) {
@@ -290,7 +290,7 @@ pub(super) fn sub_assign(a: &mut [Word], b: &[Word]) {
     }
 }
 
-/// See [`Backend::reduce_once`]: the borrow of `x − m` tells which to keep.
+/// See [`Backend::reduce_once`]: the borrow of `x − m` selects which to keep.
 #[target_feature(enable = "avx512f")]
 pub(super) fn reduce_once(m: &[u64], x: &mut [Word]) -> Word {
     let mut borrow = _mm512_setzero_si512();

@@ -78,7 +78,7 @@ pub(super) fn pick_shared(out: &mut [Word], table: &[Line], digits: &[Digits]) {
     }
 }
 
-/// One of the entries, by the halves that the highest bit of the digit tells apart. Written out, so
+/// One of the entries, by the halves that the highest bit of the digit selects. Written out, so
 /// that the candidates stay in registers.
 macro_rules! by_bit {
     ($place:literal, $whole:ident, $half:ident, $entry:ty, $together:expr) => {
@@ -106,7 +106,7 @@ by_bit!(2, own_8, own_4, Word, 1);
 by_bit!(3, own_16, own_8, Word, 1);
 by_bit!(4, own_32, own_16, Word, 1);
 
-/// A permute takes the low four bits of a digit.
+/// Picks by permutes, which take the low four bits of a digit.
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn shared_16(entries: &[Line], digits: [&Digits; TOGETHER]) -> [Word; TOGETHER] {
@@ -120,7 +120,7 @@ by_bit!(6, shared_128, shared_64, Line, TOGETHER);
 by_bit!(7, shared_256, shared_128, Line, TOGETHER);
 by_bit!(8, shared_512, shared_256, Line, TOGETHER);
 
-/// Eight words as a vector.
+/// Returns eight words as a vector.
 #[inline]
 #[target_feature(enable = "avx512f")]
 pub(super) fn eight(w: &[u64]) -> Word {
@@ -132,7 +132,7 @@ pub(super) fn eight(w: &[u64]) -> Word {
     _mm512_setr_epi64(a, b, c, d, e, f, g, h)
 }
 
-/// The eight integers of a vector.
+/// Returns the eight integers of a vector.
 #[inline(always)]
 pub(super) fn words(x: Word) -> [u64; 8] {
     // SAFETY: both are 64 bytes of which every pattern is valid.

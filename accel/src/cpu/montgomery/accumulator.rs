@@ -8,7 +8,7 @@ use zeroize::Zeroizing;
 
 use super::{Backend, Group, Items, Limbs, Product};
 
-/// Memory for sums of products modulo numbers of so many limbs or less.
+/// Memory for sums of products modulo numbers of a number of limbs, or fewer.
 pub(super) struct Accumulator<B: Backend>(Group<B>);
 
 /// The words of an accumulator, and what they are to be reduced by.
@@ -36,20 +36,20 @@ impl<B: Backend> Accumulator<B> {
         Words { backend, m, words: &mut self.0 }
     }
 
-    /// Zero, for products.
+    /// Starts at zero, for products.
     pub(super) fn start<'a>(&'a mut self, backend: B, m: &'a Limbs) -> Start<'a, B> {
         self.0[..=m.len()].fill(backend.zero());
         Start(self.words(backend, m))
     }
 
-    /// A number of at most twice as many limbs as m.
+    /// Returns a number of at most twice as many limbs as m.
     pub(super) fn holding<'a>(&'a mut self, backend: B, m: &'a Limbs, x: &[B::Word]) -> Sum<'a, B> {
         self.0.fill(backend.zero());
         self.0[..x.len()].copy_from_slice(x);
         Sum(self.words(backend, m))
     }
 
-    /// Items of at most twice as many limbs as m.
+    /// Returns the items of at most twice as many limbs as m.
     pub(super) fn load<'a>(
         &'a mut self,
         backend: B,
@@ -83,14 +83,14 @@ impl<'a, B: Backend> Start<'a, B> {
         Quotient(Words { backend, m, words })
     }
 
-    /// The same number, with zeros above.
+    /// Takes the number as a whole, with zeros above.
     pub(super) fn whole(self) -> Sum<'a, B> {
         let Words { backend, m, words } = self.0;
         words[m.len() + 1..].fill(backend.zero());
         Sum(Words { backend, m, words })
     }
 
-    /// The sum with a number of at most as many limbs as m.
+    /// Returns the sum with a number of at most as many limbs as m.
     pub(super) fn plus(self, x: &[B::Word]) -> Sum<'a, B> {
         let Sum(Words { backend, m, words }) = self.whole();
         backend.add_assign(&mut words[..m.len() + 2], x);
@@ -108,7 +108,7 @@ impl<'a, B: Backend> Sum<'a, B> {
 }
 
 impl<'a, B: Backend> Quotient<'a, B> {
-    /// A number that is `−Q mod m`, at most 2R + m.
+    /// Returns a number that is `−Q mod m`, at most 2R + m.
     pub(super) fn complement(self) -> Start<'a, B> {
         let Words { backend, m, words } = self.0;
         backend.complement(words, m);

@@ -4,11 +4,11 @@
 //! `T = a·b` is nearly `⌊T / β^(n−1)⌋ · μ / β^(n+1)`. Of that product only the upper half is
 //! computed, and only the lower half of the quotient times m, since what T has beyond it is small.
 //! The two halves take as many multiplies as one product of limbs, T as many as another, or fewer
-//! where Karatsuba's method pays: about half of what two Montgomery products take; less from 3072 bits
-//! on, on the portable path.
+//! where Karatsuba's method pays: about half of what two Montgomery products take; less from 3072
+//! bits on, on the portable path.
 //!
 //! # Bound
-//! What the quotient may lack, in units of it, is less than
+//! The quotient may be too small, by less than the sum of
 //! - `β^(n−1) / m` for the limbs of T that are left out, and `T / β^(2n) < (m / β^n)²` for what is
 //!   left out of μ. Together this is convex in m, which is between `β^(n−1)` and `β^n`, so at most
 //!   what it is at either end, `1 + 1/β`;
@@ -58,7 +58,7 @@ impl<B: Backend> Barrett<B> {
 }
 
 impl<B: Backend> Montgomery<B> {
-    /// Memory for products modulo this number.
+    /// Makes memory for products modulo this number.
     pub(in crate::cpu) fn space(&self) -> Space<B> {
         let n = self.barrett.len();
         let group = |limbs| Zeroizing::new(vec![self.backend.zero(); limbs]);
@@ -157,7 +157,7 @@ fn multiply<B: Backend>(
     backend.add_assign(&mut out[half..], middle);
 }
 
-/// Limbs that [`multiply`] needs beside its result.
+/// Returns the limbs that [`multiply`] needs beside its result.
 fn scratch_len<B: Backend>(len: usize) -> usize {
     if len < B::KARATSUBA {
         return 0;
@@ -179,7 +179,8 @@ mod tests {
     use crate::cpu::ifma::Ifma;
     use crate::cpu::{portable::Portable, tally::Tally};
 
-    /// Limbs of all ones, of one bit, or random ones: a group of the same number in every lane.
+    /// Returns the limbs of all ones, of one bit, or random ones: a group of the same number in
+    /// every lane.
     fn factors<B: Backend>(backend: B, len: usize, rng: &mut ChaCha20Rng) -> Vec<Group<B>> {
         let ones = u64::MAX >> (64 - B::LIMB_BITS);
         let mut top = vec![0; len];
@@ -188,7 +189,7 @@ mod tests {
         [vec![ones; len], top, random].map(|limbs| super::super::in_lanes(backend, &limbs)).into()
     }
 
-    /// What one lane holds, whether or not limbs are redundant.
+    /// Returns the number in one lane, whether or not its limbs are redundant.
     fn value<B: Backend>(group: &[B::Word]) -> BigUint {
         let lane = B::LANES - 1;
         group.iter().rev().fold(BigUint::ZERO, |sum, &word| {

@@ -3,12 +3,12 @@
 use super::{Backend, Chain, Items, Montgomery, Number, Numbers, Results, Room};
 
 impl<B: Backend> Montgomery<B> {
-    /// Limbs of one number in the form of chains.
+    /// Returns the limbs of one number in the form of chains.
     pub(in crate::cpu) fn chain_len(&self) -> usize {
         self.split.as_ref().map_or(self.len(), |split| 2 * split.root().len())
     }
 
-    /// Multiply instructions of one product of chains.
+    /// Counts the multiply instructions of one product of chains.
     pub(in crate::cpu) fn multiplies_of_product(&self) -> usize {
         match &self.split {
             Some(split) => 10 * split.root().len() * split.root().len(),
@@ -16,7 +16,7 @@ impl<B: Backend> Montgomery<B> {
         }
     }
 
-    /// Memory for numbers in the form of chains.
+    /// Makes memory for numbers in the form of chains.
     pub(in crate::cpu) fn chains(&self, count: usize) -> Numbers<Chain, B> {
         Numbers::new(self.backend, self.chain_len(), count)
     }
@@ -43,7 +43,7 @@ impl<B: Backend> Montgomery<B> {
         }
     }
 
-    /// Residues from memory.
+    /// Loads residues from memory.
     pub(in crate::cpu) fn enter(
         &self,
         out: &mut Numbers<Chain, B>,
@@ -62,7 +62,7 @@ impl<B: Backend> Montgomery<B> {
         }
     }
 
-    /// Canonical words of residues, or of their digits.
+    /// Stores canonical words of residues, or of their digits.
     pub(in crate::cpu) fn leave(
         &self,
         out: Results<'_>,

@@ -41,7 +41,7 @@ impl<F, B: Backend> Clone for Number<'_, F, B> {
 impl<F, B: Backend> Copy for Number<'_, F, B> {}
 
 impl<'a, F, B: Backend> Number<'a, F, B> {
-    /// Whoever calls this says that the limbs have the form.
+    /// Takes limbs that have the form, which is the caller's duty.
     pub(super) fn new(limbs: &'a [B::Word]) -> Self {
         Self { limbs, form: PhantomData }
     }
@@ -52,14 +52,14 @@ impl<'a, F, B: Backend> Number<'a, F, B> {
 }
 
 impl<'a, B: Backend> Number<'a, Canonical, B> {
-    /// What is below m is below 2m.
+    /// Forgets that it is below m: it is below 2m as well.
     pub(in crate::cpu) fn lazy(self) -> Number<'a, Lazy, B> {
         Number::new(self.limbs)
     }
 }
 
 impl<'a, B: Backend> Number<'a, Lazy, B> {
-    /// What is below 2m is below R.
+    /// Forgets that it is below 2m: it is below R as well.
     pub(in crate::cpu) fn any(self) -> Number<'a, Any, B> {
         Number::new(self.limbs)
     }
@@ -80,7 +80,7 @@ impl<F, B: Backend> Numbers<F, B> {
         Self { limbs, len, form: PhantomData }
     }
 
-    /// The first, or the only one.
+    /// Returns the first number, or the only one.
     pub(in crate::cpu) fn view(&self) -> Number<'_, F, B> {
         self.at(0)
     }
@@ -97,12 +97,12 @@ impl<F, B: Backend> Numbers<F, B> {
         self.limbs_from(index, 1).copy_from_slice(x.limbs);
     }
 
-    /// The limbs of the first, to be overwritten by a number of the form.
+    /// Returns the limbs of the first, to be overwritten by a number of the form.
     pub(super) fn limbs_mut(&mut self) -> &mut [B::Word] {
         self.limbs_from(0, 1)
     }
 
-    /// The same of `count` numbers.
+    /// Returns the limbs of `count` numbers, likewise.
     pub(super) fn limbs_from(&mut self, index: usize, count: usize) -> &mut [B::Word] {
         &mut self.limbs[index * self.len..][..count * self.len]
     }

@@ -52,12 +52,12 @@ impl<B: Backend> Split<B> {
         split
     }
 
-    /// The arithmetic of digits.
+    /// Returns the arithmetic of digits.
     pub(in crate::cpu) fn root(&self) -> &Montgomery<B> {
         &self.root
     }
 
-    /// Memory for a number below the square.
+    /// Makes memory for a number below the square.
     pub(in crate::cpu) fn pair<F>(&self) -> Numbers<F, B> {
         Numbers::new(self.root.backend, 2 * self.root.len(), 1)
     }
@@ -67,13 +67,13 @@ impl<B: Backend> Split<B> {
         [low, high]
     }
 
-    /// The lazy pair of `x·R⁻¹`: `x + Q·s = R·t`, so `x·R⁻¹ ≡ t − Q·R⁻¹·s`.
+    /// Returns the lazy pair of `x·R⁻¹`: `x + Q·s = R·t`, so `x·R⁻¹ ≡ t − Q·R⁻¹·s`.
     fn halve(&self, out: &mut [B::Word], x: Sum<'_, B>) {
         let (low, high) = out.split_at_mut(self.root.len());
         x.redc(low).complement().whole().redc(high);
     }
 
-    /// A lazy pair of lazy ones.
+    /// Multiplies lazy pairs to a lazy pair.
     fn product(
         &self,
         acc: &mut Accumulator<B>,
@@ -113,7 +113,7 @@ impl<B: Backend> Split<B> {
         start.mul_redc(high, [(a0, twice)]);
     }
 
-    /// A number below the square, as a pair in Montgomery form.
+    /// Makes a pair in Montgomery form of a number below the square.
     pub(super) fn enter(
         &self,
         out: &mut Numbers<Chain, B>,
@@ -128,7 +128,7 @@ impl<B: Backend> Split<B> {
         self.product(&mut room.acc, out.limbs_mut(), self.halves(pair), r_cubed);
     }
 
-    /// The digits of a pair in Montgomery form, or the number that has them.
+    /// Stores the digits of a pair in Montgomery form, or the number that has them.
     ///
     /// Before they are reduced the low half is at most s, the high one at most s + 2: the
     /// complement is at most 2R + s, a lazy x₁ below 2s.
@@ -164,7 +164,7 @@ impl<B: Backend> Split<B> {
         [Number::new(low), Number::new(high)]
     }
 
-    /// Digit `index` of items.
+    /// Returns digit `index` of items.
     fn digit<'a>(items: &Items<'a>, index: usize) -> Items<'a> {
         let each = items.each / 2;
         items.part(index * each..(index + 1) * each)

@@ -53,7 +53,7 @@ impl Drop for SharedTables {
 pub(in crate::cpu) struct SharedTable<'a>(&'a [Line]);
 
 impl SharedTables {
-    /// Tables of zeros.
+    /// Makes tables of zeros.
     pub(in crate::cpu) fn new<B: Backend>(m: &Montgomery<B>, width: usize, count: usize) -> Self {
         let each = m.chain_len() << (width - 3);
         Self { lines: vec![Line::default(); count * each], width, each }
@@ -64,7 +64,7 @@ impl SharedTables {
     }
 
     /// Sets each of `LANES` tables after the other to the powers of a lane of a base, times a
-    /// factor, in parallel. `of` tells both from the index of the first table, and gets memory for
+    /// factor, in parallel. `of` finds both by the index of the first table, and gets memory for
     /// them.
     pub(in crate::cpu) fn fill<B: Backend>(
         &mut self,

@@ -25,8 +25,9 @@ fn mul_lazy(x: u64, factor: Factor, q: u64) -> u64 {
 /// Barrett reduction: no division, no branch.
 ///
 /// # Bound
-/// For `x < 2^(2·bits)` the estimate `⌊⌊x / 2^(bits−1)⌋·mu / 2^(bits+1)⌋` is the quotient or at most 2
-/// less, so two conditional subtractions finish. With `bits ≤ 50` its product is below 2^102.
+/// For `x < 2^(2·bits)` the estimate `⌊⌊x / 2^(bits−1)⌋·mu / 2^(bits+1)⌋` is the quotient or at
+/// most 2 less, so two conditional subtractions finish. With `bits ≤ 50` its product is below
+/// 2^102.
 ///
 /// # Source
 /// A. Menezes et al., "Handbook of Applied Cryptography", algorithm 14.42.
@@ -91,7 +92,7 @@ fn divided(x: u64, y: u64, limb: &Limb, p_inverse: Factor) -> u64 {
     mul_lazy(difference, p_inverse, limb.q())
 }
 
-/// The residues of a number to its digits in mixed radix, the primes.
+/// Turns the residues of a number into its digits in mixed radix, the primes.
 ///
 /// # Source
 /// H. Garner, "The residue number system", 1959.
@@ -257,7 +258,8 @@ impl Rns for Portable {
         }
     }
 
-    /// The top bit of a difference tells that a lane is too large; nothing branches within a good beat.
+    /// The top bit of a difference is set where a lane is too large; nothing branches within a good
+    /// beat.
     fn first_bad_lanes(self, out: &mut [u64], words: &[u64], primes: &[u64]) {
         let mut largest = [[0; beats::LANES]; MAX_PRIMES];
         for (phase, largest) in largest.iter_mut().enumerate().take(primes.len()) {

@@ -22,10 +22,10 @@ macro_rules! unroll {
     };
 }
 
-/// How many rows are done at once.
+/// Rows that are added at once.
 pub(super) const ROWS: usize = 8;
 
-/// How many rows to do at once where `left` are left: eight, or all nine rather than leave a
+/// Returns the rows to add at once of `left` that are left: eight, or all nine rather than leave a
 /// single one, which is slow by itself.
 fn width(left: usize) -> usize {
     match left {

@@ -20,7 +20,8 @@ pub(in crate::cpu) struct PowerTable {
     windows: SharedTables,
 }
 
-/// The width of digits for exponents of `bits` bits: the cheapest of those whose table fits.
+/// Returns the width of digits for exponents of `bits` bits: the cheapest of those whose table
+/// fits.
 ///
 /// # Cost model
 /// Each digit costs a product of `multiplies` and the picking of `limbs` limbs among `2^width`

@@ -8,8 +8,9 @@ use super::{
     Exponents, Powers,
 };
 
-/// Bits of a digit of an exponent that differs from lane to lane: `bits / width` products beside
-/// the squarings, and a table of `2^width` numbers for each lane to fill and to keep in cache.
+/// Returns the bits of a digit of an exponent that differs from lane to lane: `bits / width`
+/// products beside the squarings, and a table of `2^width` numbers for each lane to fill and to
+/// keep in cache.
 fn own_width(bits: usize) -> usize {
     if bits < 1280 { 4 } else { 5 }
 }
@@ -34,7 +35,7 @@ pub(in crate::cpu) fn pow<B: Backend>(
     }
 }
 
-/// Fixed windows, one table for each lane.
+/// Computes by fixed windows, one table for each lane.
 fn windows<B: Backend>(
     x: &mut Running<'_, B>,
     base: Number<'_, Chain, B>,
@@ -80,7 +81,7 @@ fn powers_of<B: Backend>(
     entries
 }
 
-/// Sliding windows over one public exponent.
+/// Computes by sliding windows over one public exponent.
 fn sliding<B: Backend>(x: &mut Running<'_, B>, base: Number<'_, Chain, B>, exponent: &[u64]) {
     let m = x.modulus();
     let bit = |i: usize| exponent[i / 64] >> (i % 64) & 1 == 1;

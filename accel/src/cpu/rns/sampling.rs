@@ -10,7 +10,7 @@ use crate::{
     ring::{Ring, subtract_once},
 };
 
-/// The ChaCha20 stream number `index` under `key`, from its word `at` on.
+/// Returns the ChaCha20 stream number `index` under `key`, from its word `at` on.
 pub(in crate::cpu) fn stream(key: &[u64], index: u64, at: u64) -> ChaCha20Rng {
     let mut bytes = Zeroizing::new([0u8; 32]);
     for (bytes, word) in bytes.chunks_exact_mut(8).zip(key) {
@@ -22,7 +22,7 @@ pub(in crate::cpu) fn stream(key: &[u64], index: u64, at: u64) -> ChaCha20Rng {
     rng
 }
 
-/// The draws of run number `run`: lane 0 of each block, then lane 1.
+/// Returns the draws of run number `run`: lane 0 of each block, then lane 1.
 pub(in crate::cpu) fn draws<B: Rns>(backend: B, seed: &[u64], index: u64, run: u64) -> [u64; RUN] {
     let mut words = [0; STREAM_WORDS];
     backend.keystream(&mut words, seed, index, run * STREAM_WORDS as u64);
@@ -32,9 +32,9 @@ pub(in crate::cpu) fn draws<B: Rns>(backend: B, seed: &[u64], index: u64, run: u
 
 /// Adds the uniform polynomials of all seeds. Variable time: seeds are public.
 ///
-/// A draw that is not below its prime is left out, which moves all that follow it. The primes that are
-/// used lie so close below a power of two that this hardly ever happens: draws are added in runs, and
-/// one by one from the first run that has such a draw.
+/// A draw that is not below its prime is left out, which moves all that follow it. The primes that
+/// are used lie so close below a power of two that this hardly ever happens: draws are added in
+/// runs, and one by one from the first run that has such a draw.
 pub(super) fn uniform<B: Rns>(backend: B, ring: &Ring, out: &mut [u64], seeds: &[u64], index: u64) {
     out.fill(0);
     let prime = |place: usize| ring.primes()[place / ring.degree()];
@@ -86,7 +86,8 @@ fn uniform_from<B: Rns>(
     }
 }
 
-/// Small coefficients, each as `draw` makes it of one word, the same in every limb. Constant time.
+/// Makes small coefficients, each as `draw` makes it of one word, the same in every limb. Constant
+/// time.
 pub(super) fn small<B: Rns>(
     backend: B,
     draw: fn(B, &mut [u64], &[u64], u64),

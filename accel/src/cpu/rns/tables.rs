@@ -1,12 +1,13 @@
-//! What is derived from a ring once.
+//! The constants of a ring, derived once.
 
 use crate::{
     program::ExtensionRow,
     ring::{MAX_PRIMES, Ring, mul_mod_vartime, pow_mod_vartime},
 };
 
-/// A constant factor `w` modulo q with `⌊w · 2^B / q⌋`, B being the backend's `QUOTIENT_BITS`, so that
-/// multiplying by it needs no division: for any x below `2^B`, `x·w − ⌊x·quotient / 2^B⌋·q` is below 2q.
+/// A constant factor `w` modulo q with `⌊w · 2^B / q⌋`, B being the backend's `QUOTIENT_BITS`, so
+/// that multiplying by it needs no division: for any x below `2^B`, `x·w − ⌊x·quotient / 2^B⌋·q` is
+/// below 2q.
 ///
 /// # Source
 /// D. Harvey, "Faster arithmetic for number-theoretic transforms", 2014, section 3.
@@ -76,7 +77,7 @@ impl Limb {
         self.q
     }
 
-    /// The inverse of the ring's last prime; not for that prime's own limb.
+    /// Returns the inverse of the ring's last prime; not for that prime's own limb.
     pub(in crate::cpu) fn last_prime_inverse(&self) -> Factor {
         self.prime_inverses[self.prime_inverses.len() - 1]
     }

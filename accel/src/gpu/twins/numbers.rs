@@ -1,4 +1,5 @@
-//! Kernels over big numbers, and over words. R' is 2^(29 · limbs), R'' = 2^58 · R' the radix of pairs.
+//! Kernels over big numbers, and over words. R' is 2^(29 · limbs), R'' = 2^58 · R' the radix of
+//! pairs.
 
 use num_bigint::BigUint;
 
@@ -12,7 +13,7 @@ pub(super) struct Numbers<'g> {
     digits: usize,
     constants: &'g [u32],
     m: BigUint,
-    /// What residues are modulo.
+    /// The modulus of residues.
     modulus: BigUint,
     /// The radix of products, and one over it modulo that.
     radix: BigUint,
@@ -50,7 +51,7 @@ impl<'g> Numbers<'g> {
         numbers
     }
 
-    /// A number as threads take it, each limb at most 2^29.
+    /// Returns a number as threads take it, each limb at most 2^29.
     fn spread(&self, limbs: &[u32]) -> BigUint {
         let (mut words, mut sum, mut bits) = (vec![], 0u128, 0);
         for index in 0..self.shape.total() {
@@ -77,7 +78,7 @@ impl<'g> Numbers<'g> {
         }
     }
 
-    /// Words of a number.
+    /// Returns the words of a number.
     fn words(&self) -> usize {
         self.shape.words() as usize
     }
@@ -86,12 +87,12 @@ impl<'g> Numbers<'g> {
         self.spread(&self.constants[CONSTANTS_HEAD + index * self.words()..][..self.words()])
     }
 
-    /// Words of a residue.
+    /// Returns the words of a residue.
     fn each(&self) -> usize {
         self.digits * self.words()
     }
 
-    /// A residue whose digits are `words`.
+    /// Returns a residue whose digits are `words`.
     fn residue(&self, words: &[u32]) -> BigUint {
         let digits = words.chunks(self.words()).rev();
         digits.fold(ZERO, |high, digit| high * &self.m + self.spread(digit))
@@ -110,7 +111,7 @@ impl<'g> Numbers<'g> {
         x * &self.inverse % &self.modulus
     }
 
-    /// What kernels use to get into the form `x · radix`.
+    /// The constants by which kernels get into the form `x · radix`.
     fn check_powers(&self) {
         let residue = |index: usize| {
             let first = CONSTANTS_HEAD + self.words() + index * self.each();
@@ -121,7 +122,7 @@ impl<'g> Numbers<'g> {
         assert_eq!(residue(0), one, "the radix");
     }
 
-    /// Whether all of these are the same residues, and what follows the last is the same.
+    /// Returns whether all of these are the same residues, and what follows the last is the same.
     pub(super) fn are_same(&self, x: &[u32], y: &[u32]) -> bool {
         let rest = x.len() / self.each() * self.each();
         let residues = x.chunks_exact(self.each()).zip(y.chunks_exact(self.each()));
@@ -132,7 +133,7 @@ impl<'g> Numbers<'g> {
             })
     }
 
-    /// The residue with these digits.
+    /// Returns the residue with these digits.
     fn digits_of(&self, digit: impl Fn(u32) -> BigUint) -> BigUint {
         (0..self.digits as u32).rev().fold(ZERO, |high, k| high * &self.m + digit(k))
     }
@@ -176,7 +177,7 @@ fn params(grid: &Grid<'_>) -> Params {
     }
 }
 
-/// Where an operand of an item lies, and the next `more` after it.
+/// Returns the place of an operand of an item, or of the one `more` numbers after it.
 fn at(start: u32, stride: u32, item: u32, words: u32, more: u32) -> std::ops::Range<usize> {
     let first = (start + item * stride + more * words) as usize;
     first..first + words as usize
@@ -215,8 +216,8 @@ pub(super) fn mont_mul(grid: &mut Grid<'_>) {
     });
 }
 
-/// A kernel in rounds: each makes a residue of the one before, from `first` to before `last`, and what is
-/// then is kept in the state or, the last time, written.
+/// Runs a kernel in rounds: each makes a residue of the one before, from `first` to before `last`,
+/// and what is then is kept in the state or, the last time, written.
 fn rounds(
     grid: &mut Grid<'_>,
     [first, last]: [u32; 2],
@@ -241,7 +242,8 @@ fn rounds(
     }
 }
 
-/// The product of all rows of a: a row a round, each over R', then b over R', which makes up for them.
+/// The product of all rows of a: a row a round, each over R', then b over R', which makes up for
+/// them.
 pub(super) fn product(grid: &mut Grid<'_>) {
     let p = params(grid);
     rounds(
@@ -274,8 +276,8 @@ pub(super) fn table(grid: &mut Grid<'_>) {
     }
 }
 
-/// The product over all rows of the power that the row's exponent in a names, by windows from the top: squares,
-/// then an entry of each row's table in b, in the end over the radix.
+/// The product over all rows of the power that the row's exponent in a names, by windows from the
+/// top: squares, then an entry of each row's table in b, in the end over the radix.
 pub(super) fn pow(grid: &mut Grid<'_>) {
     let p = params(grid);
     let each = p.width + p.rows;

@@ -66,7 +66,8 @@ impl<'g> Ring<'g> {
         self.constants.get(8 * limb)
     }
 
-    /// A constant factor of a prime; its quotient, for `x · w` without a division, lies `quotient` behind it.
+    /// Returns a constant factor of a prime; its quotient, for `x · w` without a division, lies
+    /// `quotient` behind it.
     fn factor(&self, at: usize, quotient: usize, limb: usize) -> u64 {
         let w = self.constants.get(at);
         let expected = (u128::from(w) << 64) / u128::from(self.q(limb));
@@ -74,7 +75,8 @@ impl<'g> Ring<'g> {
         w
     }
 
-    /// A factor w as transforms take it: w · 2^30 in pieces of 30 bits, and `second` behind it w · 2^60.
+    /// Returns a factor w as transforms take it: w · 2^30 in pieces of 30 bits, and `second` behind
+    /// it w · 2^60.
     fn piecewise(&self, at: usize, second: usize, limb: usize) -> u64 {
         let q = self.q(limb);
         let [first, second] = [at, at + second].map(|at| {
@@ -150,8 +152,8 @@ pub(super) fn lift(grid: &mut Grid<'_>) {
     }
 }
 
-/// The integer below the product of all primes that has these residues: for each prime in turn, what is to be
-/// added of the product of those before it.
+/// Returns the integer below the product of all primes that has these residues: for each prime in
+/// turn, what is to be added of the product of those before it.
 fn integer(ring: &Ring<'_>, a: &[u32], item: usize, i: usize) -> BigUint {
     let inverses = 8 * ring.limbs + 4 * ring.limbs * ring.n;
     let (mut x, mut product) = (BigUint::ZERO, BigUint::from(1u8));
@@ -174,7 +176,7 @@ fn remainder(x: &BigUint, q: u64) -> u64 {
     (x % q).to_u64_digits().first().copied().unwrap_or(0)
 }
 
-/// The words that `make` makes of the integers of `count` coefficients.
+/// Returns the words that `make` makes of the integers of `count` coefficients.
 fn of_integers(grid: &mut Grid<'_>, count: usize, make: impl Fn(&Ring<'_>, BigUint) -> Vec<u64>) {
     let ring = Ring::of(grid.params, grid.constants);
     for (item, i) in (0..count).map(|at| (at / ring.n, at % ring.n)) {
@@ -194,7 +196,8 @@ pub(super) fn compose(grid: &mut Grid<'_>) {
     });
 }
 
-/// Modulo the primes that are first in the rows at b; what is above half of Q stands for less than 0.
+/// Modulo the primes that are first in the rows at b; what is above half of Q stands for less than
+/// 0.
 pub(super) fn base_extend(grid: &mut Grid<'_>) {
     let b = Wide(grid.b);
     of_integers(grid, grid.params[0] as usize, |ring, x| {
@@ -218,8 +221,8 @@ pub(super) fn rescale(grid: &mut Grid<'_>) {
     });
 }
 
-/// a(X^g). Coefficient i goes to `X^(i·g)`, where `words` is 1/g; the value at a root to where the g-th power is that
-/// root, where `words` is g.
+/// a(X^g). Coefficient i goes to `X^(i·g)`, where `words` is 1/g; the value at a root to where the
+/// g-th power is that root, where `words` is g.
 pub(super) fn automorphism(grid: &mut Grid<'_>) {
     let ring = Ring::of(grid.params, grid.constants);
     let (n, order, w) = (ring.n, 2 * ring.n, ring.p.words as usize);
@@ -291,7 +294,7 @@ pub(super) fn unpack(grid: &mut Grid<'_>) {
     }
 }
 
-/// Lane by lane `a + b mod q`.
+/// Adds, lane by lane, `a + b mod q`.
 pub(super) fn add_beats(grid: &mut Grid<'_>) {
     let (a, b) = (grid.a, grid.b);
     into_beats(grid, |ring, item, k| {
@@ -301,7 +304,8 @@ pub(super) fn add_beats(grid: &mut Grid<'_>) {
     });
 }
 
-/// Eight coefficients a thread, each drawn from a number of the stream that the key a and the index b name.
+/// Eight coefficients a thread, each drawn from a number of the stream that the key a and the index
+/// b name.
 fn small(grid: &mut Grid<'_>, draw: fn(u64) -> i64) {
     use rand_core::Rng;
     let ring = Ring::of(grid.params, grid.constants);
@@ -348,8 +352,9 @@ pub(super) fn uniform(grid: &mut Grid<'_>) {
     }
 }
 
-/// Some stages of the transform of all polynomials, one after the other in `order`: `butterfly` makes of two residues
-/// two others. Its arguments: both, the twiddle factor, what sums are times (1 but in the last stage back), and q.
+/// Runs some stages of the transform of all polynomials, one after the other in `order`:
+/// `butterfly` makes of two residues two others. Its arguments: both, the twiddle factor, what sums
+/// are times (1 but in the last stage back), and q.
 fn stages(
     grid: &mut Grid<'_>,
     table: usize,
@@ -378,7 +383,7 @@ fn stages(
     }
 }
 
-/// The range of stages of a pass.
+/// Returns the range of stages of a pass.
 fn pass(grid: &Grid<'_>) -> std::ops::Range<u32> {
     let RingParams { first_stage, stages, .. } = Ring::of(grid.params, grid.constants).p;
     first_stage..first_stage + stages
@@ -401,7 +406,8 @@ pub(super) fn intt(grid: &mut Grid<'_>) {
     });
 }
 
-/// Whether a pass of a transform wrote the same: all but the last may leave residues that are not reduced.
+/// Returns whether a pass of a transform wrote the same: all but the last may leave residues that
+/// are not reduced.
 pub(super) fn are_same(
     (params, constants): (&[u32], &[u32]),
     expected: &[u32],
