@@ -33,7 +33,7 @@ const FIELDS: [&str; 15] = [
     "core_share",
 ];
 
-/// The report of a short run, and what it printed.
+/// Returns the report of a short run, and what it printed.
 fn bench(words: &str) -> (Value, String) {
     let place = Place::new();
     let text = place.done(&format!("bench --seconds 0.01 --json report.json {words}"));

@@ -72,7 +72,7 @@ fn demo(scheme: &str, clients: u64, rounds: usize, words: &str) -> Value {
     figures
 }
 
-/// The outcome of a round's plaintext training.
+/// Returns the outcome of a round's plaintext training.
 fn plain(figures: &Value) -> Vec<(Value, Value)> {
     let rounds = figures["per_round"].as_array().unwrap();
     let figures = |r: &Value| (r["loss_plaintext"].clone(), r["accuracy_plaintext"].clone());

@@ -19,7 +19,7 @@ fn encrypt(place: &Place, out: &str, words: &str) {
     place.done(&format!("encrypt --key keys/secret.json --in g --out {out} {words}"));
 }
 
-/// A key for three clients, three contributions and their sum.
+/// Returns a key for three clients, three contributions and their sum.
 fn place(scheme: &str) -> Place {
     let place = Place::with_key(scheme, 3);
     place.write("g", to_file(&single(&[0.5; 300])));
@@ -180,7 +180,7 @@ fn numbers_that_are_no_paillier_ciphertext_are_refused() {
     forge(bytes(&twice), "is not coprime to n");
 }
 
-/// Words of the square, the lowest first.
+/// Returns the words of the square, the lowest first.
 fn square(n: &[u64]) -> Vec<u64> {
     let mut out = vec![0u64; 2 * n.len()];
     for (i, &a) in n.iter().enumerate() {

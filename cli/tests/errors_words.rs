@@ -13,7 +13,7 @@ use tensors::{Tensor, Tensors, single, to_file};
 
 const ENCRYPT: &str = "encrypt --key keys/secret.json --out out.cgm";
 
-/// A key for three clients, tensors `g`, and their ranges at a largest weight of 9.
+/// Returns a key for three clients, tensors `g`, and their ranges at a largest weight of 9.
 fn place() -> Place {
     let place = Place::with_key("ckks-sum", 3);
     place.write("g", to_file(&single(&[0.1, 0.2, 0.3])));

@@ -29,7 +29,7 @@ fn sum(place: &Place, key: &str, clients: usize, words: impl Fn(usize) -> String
     place.done(&format!("aggregate --key keys/public.json --out sum.cgm{files}"));
 }
 
-/// `sum.cgm`, decrypted.
+/// Returns `sum.cgm`, decrypted.
 fn decrypt(place: &Place, words: &str) -> Tensors {
     place.done(&format!("decrypt --key keys/secret.json --in sum.cgm --out out{words}"));
     from_file(&place.read("out"))

@@ -10,7 +10,7 @@ mod place;
 use place::Place;
 use serde_json::Value;
 
-/// A place, and what `devices` says of the adapter; none where there is none.
+/// Returns a place, and what `devices` says of the adapter; none where there is none.
 fn present() -> Option<(Place, Value)> {
     let place = Place::with_adapters();
     let engines = place.json("devices");

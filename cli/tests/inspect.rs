@@ -14,7 +14,8 @@ use place::Place;
 use serde_json::{Value, json};
 use tensors::{mixed, to_file};
 
-/// A key for three clients, its tensors `g`, their ranges, three contributions and their sum.
+/// Returns a key for three clients, its tensors `g`, their ranges, three contributions and their
+/// sum.
 fn place(scheme: &str) -> Place {
     let place = Place::with_key(scheme, 3);
     place.write("g", to_file(&mixed(5)));
@@ -27,7 +28,7 @@ fn place(scheme: &str) -> Place {
     place
 }
 
-/// A file as JSON; as text it says the same of its kind and values.
+/// Returns a file as JSON; as text it says the same of its kind and values.
 fn inspect(place: &Place, file: &str, kind: &str) -> Value {
     let value = place.json(&format!("inspect {file}"));
     assert_eq!(value["kind"], kind, "{file}");

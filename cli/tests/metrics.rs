@@ -24,7 +24,7 @@ use tensors::{Brought, from_file, mixed, to_file};
 const PATIENCE: Duration = Duration::from_secs(30);
 const REQUEST: &str = "GET /metrics HTTP/1.1\r\nHost: here\r\n\r\n";
 
-/// A key and the tensors of three clients.
+/// Returns a key and the tensors of three clients.
 fn place() -> (Place, Brought) {
     let place = Place::with_key("ckks-sum", 3);
     let power_of_two = |largest: f64| largest.log2().ceil().exp2();
@@ -35,7 +35,7 @@ fn place() -> (Place, Brought) {
     (place, brought)
 }
 
-/// A server for three clients, its address, and that of its metrics.
+/// Returns a server for three clients, its address, and that of its metrics.
 fn serve(place: &Place) -> (Process, String, String) {
     let (mut server, address) = place.serve("--clients 3 --metrics 127.0.0.1:0");
     let metrics = server.event("metrics")["address"].as_str().unwrap().to_owned();
@@ -49,7 +49,7 @@ fn connect(metrics: &str) -> TcpStream {
     stream
 }
 
-/// All that comes until the other side has said everything; it resets nothing.
+/// Returns all that comes until the other side has said everything; it resets nothing.
 fn answer(mut stream: TcpStream) -> String {
     let mut text = String::new();
     stream.read_to_string(&mut text).unwrap();
@@ -62,7 +62,7 @@ fn ask(metrics: &str, request: &[u8]) -> String {
     answer(stream)
 }
 
-/// The values of an answer that is as the text format has it, by name and labels.
+/// Returns the values of an answer that is as the text format has it, by name and labels.
 fn values(answer: &str) -> BTreeMap<String, u64> {
     let (head, body) = answer.split_once("\r\n\r\n").unwrap();
     assert!(head.starts_with("HTTP/1.1 200 OK\r\n"), "{head}");
@@ -92,7 +92,7 @@ fn value(values: &BTreeMap<String, u64>, name: &str) -> u64 {
     *values.get(&format!("ciphergram_{name}_total")).unwrap_or_else(|| panic!("no {name}"))
 }
 
-/// All bytes one way.
+/// Returns all bytes one way.
 fn wire_bytes(values: &BTreeMap<String, u64>, direction: &str) -> u64 {
     let part = |part| value_of(values, direction, part);
     ["header", "payload", "tag"].into_iter().map(part).sum()
@@ -244,14 +244,14 @@ fn an_address_that_is_taken_is_named() {
     assert!(ran.code == Some(2) && ran.stderr.lines().count() == 1, "{ran:?}");
 }
 
-/// The log of a process, each of whose lines is an object; warnings for people aside.
+/// Returns the log of a process, each of whose lines is an object; warnings for people aside.
 fn log(ran: &Ran) -> Vec<Value> {
     assert_eq!(ran.code, Some(0), "{ran:?}");
     let lines = ran.stderr.lines().filter(|line| !line.starts_with("warning: "));
     lines.map(|line| serde_json::from_str(line).unwrap_or_else(|e| panic!("{e}: {line}"))).collect()
 }
 
-/// The spans of that name that ended, without what they took.
+/// Returns the spans of that name that ended, without what they took.
 fn spans(log: &[Value], name: &str) -> Vec<Value> {
     let ended = log.iter().filter(|line| line["fields"]["message"] == "close");
     let named = ended.filter(|line| line["span"]["name"] == name);

@@ -53,7 +53,7 @@ struct Round {
 }
 
 impl Round {
-    /// A network, with a relay or without; none where there cannot be one.
+    /// Makes a network, with a relay or without; none where there cannot be one.
     fn new((scheme, values): Load, direct: bool) -> Option<Self> {
         let net = Net::new(CLIENTS, direct)?;
         let place = Place::with_key(scheme, CLIENTS as u32);

@@ -92,7 +92,7 @@ impl Page {
         }
     }
 
-    /// The page's commands, and those whose output it shows.
+    /// Returns the page's commands, and those whose output it shows.
     fn script(&self) -> (String, Vec<Shown>) {
         let (mut script, mut shown) = (STAND_INS.to_owned(), vec![]);
         for (language, lines) in blocks(&self.text) {
@@ -118,18 +118,18 @@ impl Page {
         (script, shown)
     }
 
-    /// A file that the script left.
+    /// Returns a file that the script left.
     fn read(&self, name: &str) -> Vec<u8> {
         fs::read(self.folder.path().join(name)).unwrap()
     }
 }
 
-/// The file that holds what the command of this index printed.
+/// Returns the file that holds what the command of this index printed.
 fn output_name(index: usize) -> String {
     format!("printed.{index}")
 }
 
-/// The root of the repository.
+/// Returns the root of the repository.
 fn root() -> &'static Path {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
 }
@@ -163,7 +163,8 @@ fn make_tensors(folder: &Path) {
     }
 }
 
-/// The fenced blocks of a page: their language and lines, without the indentation of a list.
+/// Returns the fenced blocks of a page: their language and lines, without the indentation of a
+/// list.
 fn blocks(text: &str) -> Vec<(&str, Vec<&str>)> {
     let (mut blocks, mut inside) = (vec![], false);
     for line in text.lines() {
@@ -179,7 +180,7 @@ fn blocks(text: &str) -> Vec<(&str, Vec<&str>)> {
     blocks
 }
 
-/// The commands of a `console` block.
+/// Returns the commands of a `console` block.
 fn console(lines: &[&str]) -> Vec<Shown> {
     let mut all: Vec<Shown> = vec![];
     for line in lines {
@@ -195,8 +196,8 @@ fn console(lines: &[&str]) -> Vec<Shown> {
     all
 }
 
-/// Whether the lines shown are those printed; a line that is `…` alone stands for any number of
-/// lines.
+/// Returns whether the lines shown are those printed; a line that is `…` alone stands for any
+/// number of lines.
 fn matches(shown: &[&str], printed: &[&str]) -> bool {
     match shown {
         [] => printed.is_empty(),
@@ -221,7 +222,7 @@ fn line_matches(shown: &str, printed: &str) -> bool {
     }
 }
 
-/// The words of a line, a decimal number as `0.0`.
+/// Returns the words of a line, a decimal number as `0.0`.
 fn normal(line: &str) -> String {
     let is_decimal = |word: &str| word.contains('.') && word.parse::<f64>().is_ok();
     let words = line.split_whitespace().map(|word| if is_decimal(word) { "0.0" } else { word });
@@ -276,7 +277,7 @@ fn what_is_shown_must_be_printed() {
     }
 }
 
-/// All Markdown files of the repository.
+/// Returns all Markdown files of the repository.
 fn pages(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap());
     let kept = entries.filter(|entry| {
@@ -291,7 +292,7 @@ fn pages(folder: &Path) -> Vec<PathBuf> {
     .collect()
 }
 
-/// The anchor of a heading, as GitHub makes it.
+/// Returns the anchor of a heading, as GitHub makes it.
 fn anchor(heading: &str) -> String {
     let kept = heading.chars().filter(|c| c.is_alphanumeric() || " -_".contains(*c));
     kept.flat_map(char::to_lowercase).map(|c| if c == ' ' { '-' } else { c }).collect()

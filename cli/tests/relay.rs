@@ -21,8 +21,8 @@ fn relay(place: &Place, server: &str, words: &str) -> (Process, String) {
     (relay, address)
 }
 
-/// A round of three with `values` values each, through a relay; every mean is the right one. What
-/// the relay says it did, and the datagrams that the server did not understand.
+/// Returns a round of three with `values` values each, through a relay; every mean is the right
+/// one. What the relay says it did, and the datagrams that the server did not understand.
 fn round(place: &Place, values: usize, words: &str) -> (Value, u64) {
     let tensors = |seed| {
         let mut draw = uniform(seed);

@@ -24,12 +24,12 @@ fn bring(place: &Place, clients: &[Tensors]) {
     }
 }
 
-/// The range that clients agree on by themselves.
+/// Returns the range that clients agree on by themselves.
 fn power_of_two(largest: f64) -> f64 {
     if largest == 0.0 { 0.0 } else { largest.log2().ceil().exp2() }
 }
 
-/// All clients end well, and have the same bytes; these, read.
+/// Returns all clients end well, and have the same bytes; these, read.
 fn outcome(place: &Place, clients: Vec<Process>) -> Tensors {
     let count = clients.len();
     clients.into_iter().for_each(|client| assert!(!client.finish().done().stdout.is_empty()));
@@ -40,7 +40,7 @@ fn outcome(place: &Place, clients: Vec<Process>) -> Tensors {
     from_file(&means[0])
 }
 
-/// The server saw everyone in every chunk, and ends well.
+/// Returns the server saw everyone in every chunk, and ends well.
 fn ends_complete(mut server: Process, clients: usize) -> Value {
     let closed = server.event("closed");
     let all = |i: usize| json!({"client": i, "chunks": closed["chunks"]});

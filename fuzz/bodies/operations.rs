@@ -406,7 +406,7 @@ impl World {
         self.whole[end].push((rkey, range, immediate));
     }
 
-    /// Whether something that was asked for has been done.
+    /// Returns whether something that was asked for has been done.
     fn is_done(&self, at: usize, asked: &Asked) -> bool {
         match asked {
             Asked::Write { rkey, offset, bytes, serial, immediate } => {

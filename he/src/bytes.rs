@@ -27,7 +27,7 @@ impl Writer {
         self.0.extend(x);
     }
 
-    /// A 32-bit length and the bytes.
+    /// Appends a 32-bit length and the bytes.
     pub(crate) fn prefixed(&mut self, x: &[u8]) {
         self.u32(x.len() as u32);
         self.bytes(x);

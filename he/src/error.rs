@@ -42,7 +42,7 @@ pub enum Error {
     Dtype {
         /// The tensor's name.
         tensor: String,
-        /// What the file says.
+        /// The file's name for the type.
         dtype: String,
     },
     /// A clipping range must be a finite number that is not negative.
@@ -56,7 +56,7 @@ pub enum Error {
     /// Tensors that no sum can hold.
     #[error("these tensors cannot be summed: {why}")]
     Tensors {
-        /// What is wrong.
+        /// The fault.
         why: String,
     },
     /// Two updates are not of the same shape.
@@ -86,7 +86,7 @@ pub enum Error {
         "{found} contributors, but the key admits at most {admitted}: make a key with --clients {found}"
     )]
     TooManyContributors {
-        /// How many there would be.
+        /// The number that there would be.
         found: usize,
         /// The headroom of the parameter set.
         admitted: usize,
@@ -111,7 +111,7 @@ pub enum Error {
          twice: resume at chunk {sealed}, or draw a fresh seed"
     )]
     SeedReused {
-        /// How many chunks are sealed.
+        /// The number of chunks that are sealed.
         sealed: u32,
     },
     /// A contribution whose chunks depend on one another would be resumed between such.
@@ -140,7 +140,7 @@ pub enum Error {
         operation: &'static str,
         /// Which of its operands.
         operand: &'static str,
-        /// What is wrong with it.
+        /// Its fault.
         fault: OperandFault,
     },
     /// The wrong half of a key pair.
@@ -148,7 +148,7 @@ pub enum Error {
     KeyKind {
         /// `public` or `secret`.
         found: &'static str,
-        /// What the operation needs and why.
+        /// The kind that the operation needs, and why.
         needed: &'static str,
     },
 
@@ -187,7 +187,7 @@ pub enum Error {
     Ciphertext {
         /// The chunk it belongs to.
         chunk: u32,
-        /// What is wrong.
+        /// The fault.
         fault: CiphertextFault,
     },
     /// A decrypted sum that its contributors cannot have made.
@@ -195,7 +195,7 @@ pub enum Error {
     Inconsistent {
         /// The chunk.
         chunk: u32,
-        /// How many contributed, as the sum says.
+        /// The number of contributors that the sum lists.
         contributors: usize,
     },
     /// A sum whose chunks depend on one another but are of different contributors.
@@ -215,15 +215,15 @@ pub enum Error {
     /// A JSON file that does not say what it should.
     #[error("not a valid {what}: {why}")]
     Json {
-        /// What was expected.
+        /// The kind of file that was expected.
         what: &'static str,
-        /// What is wrong.
+        /// The fault.
         why: String,
     },
     /// A tensor file that is not safetensors.
     #[error("not a valid safetensors file: {why}")]
     Safetensors {
-        /// What is wrong.
+        /// The fault.
         why: String,
     },
     /// The operating system refused.
@@ -232,12 +232,12 @@ pub enum Error {
         /// Its words.
         why: String,
     },
-    /// Where an error happened.
+    /// The place of an error.
     #[error("{place}: {error}")]
     In {
         /// A file or a participant.
         place: String,
-        /// What went wrong there.
+        /// The error there.
         error: Box<Error>,
     },
 

@@ -2,7 +2,7 @@
 //!
 //! A client's tensors are clipped to shared ranges, quantised, packed into fields with headroom for
 //! the declared number of contributors, and encrypted chunk by chunk. Chunks of many clients add up
-//! without a key. Whoever holds the secret key opens the sum: exact integers, divided by the exact
+//! without a key. A holder of the secret key opens the sum: exact integers, divided by the exact
 //! weight of those who contributed.
 //!
 //! # Layers
@@ -26,7 +26,7 @@
 //!
 //! # Non-goals
 //!
-//! No SIMD, no device code, no socket. No integrity against whoever holds the secret key.
+//! No SIMD, no device code, no socket. No integrity against holders of the secret key.
 
 pub(crate) mod bytes;
 pub mod codec;

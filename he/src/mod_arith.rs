@@ -24,7 +24,7 @@ impl ModArith {
         Self { modulus: modulus.clone(), engine, mul: b.build() }
     }
 
-    /// The program of [`ModArith::mod_exp`] for exponents of at most `bits` bits.
+    /// Returns the program of [`ModArith::mod_exp`] for exponents of at most `bits` bits.
     #[must_use]
     pub fn mod_exp_program<S: Secrecy>(&self, bits: u32) -> Program {
         let mut b = Builder::new("mod_exp");
@@ -47,7 +47,7 @@ impl ModArith {
         Err(Error::Operand { operation, operand, fault: OperandFault::Modulus })
     }
 
-    /// `a · b mod m` of each pair.
+    /// Computes `a · b mod m` of each pair.
     ///
     /// # Errors
     /// Another modulus or number of items; the engine's.
@@ -61,7 +61,7 @@ impl ModArith {
         Ok(out)
     }
 
-    /// `base^e mod m` of each pair, in time that does not depend on secret exponents.
+    /// Computes `base^e mod m` of each pair, in time that does not depend on secret exponents.
     ///
     /// # Errors
     /// Another modulus or number of items; the engine's.

@@ -5,7 +5,7 @@ use zeroize::Zeroizing;
 
 use crate::Error;
 
-/// `N` fresh bytes.
+/// Returns `N` fresh bytes.
 ///
 /// # Errors
 /// [`Error::Randomness`] if the operating system has none.
@@ -15,7 +15,7 @@ pub fn bytes<const N: usize>() -> Result<Zeroizing<[u8; N]>, Error> {
     Ok(out)
 }
 
-/// A cryptographic generator under a fresh key.
+/// Returns a cryptographic generator under a fresh key.
 ///
 /// # Errors
 /// [`Error::Randomness`] if the operating system has none.
@@ -23,7 +23,7 @@ pub fn generator() -> Result<StreamRng, Error> {
     Ok(StreamRng::from_seed(&*bytes::<32>()?))
 }
 
-/// 32 bytes as four little-endian words: the form of seeds in programs.
+/// Returns 32 bytes as four little-endian words: the form of seeds in programs.
 #[must_use]
 pub fn seed_words(seed: &[u8; 32]) -> [u64; 4] {
     let mut words = [0; 4];

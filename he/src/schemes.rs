@@ -1,4 +1,4 @@
-//! What a scheme of sums is, and the schemes.
+//! The traits of a scheme of sums, and the schemes.
 //!
 //! A scheme turns groups of packed chunks into ciphertexts that anyone can add, and sums of them back
 //! into packed integers. It implements these traits in a folder of its own: [`PublicScheme`] and
@@ -114,7 +114,7 @@ pub(crate) trait SecretScheme: Send + Sync {
     /// Returns the program that decrypts a sum of `contributors`.
     fn decrypt_program(&self, contributors: usize) -> Arc<Program>;
 
-    /// Makes an opener of sums whose chunks are of so many contributors.
+    /// Makes an opener of sums whose chunks are of these numbers of contributors.
     fn opener(&self, contributors: &BTreeSet<usize>) -> Box<dyn Opener + '_>;
 }
 
@@ -150,11 +150,11 @@ pub(crate) trait Encryptor: Send {
 
 /// Whole groups of a sum, to be decrypted in one run.
 pub(crate) struct Groups<'a> {
-    /// How the stream is cut.
+    /// The cut of the stream.
     pub(crate) chunks: &'a Chunks,
     /// The chunks of these groups.
     pub(crate) own: Range<u32>,
-    /// Who contributed to each of them.
+    /// The contributors to each of them.
     pub(crate) sets: &'a [ContributorSet],
     /// The contributors that sets are of.
     pub(crate) contributors: &'a [Seed],

@@ -2,9 +2,9 @@
 
 use rayon::prelude::*;
 
-/// `work` over all items, in order, each in room that is kept from one to the next. Where there is one
-/// thread or one item it is done in place: on a busy machine it takes longer to wake another
-/// thread than to open a polynomial.
+/// Returns `work` over all items, in order, each in room that is kept from one to the next. Where
+/// there is one thread or one item it is done in place: on a busy machine it takes longer to wake
+/// another thread than to open a polynomial.
 pub(crate) fn spread<T: Send, R, O: Send>(
     items: Vec<T>,
     room: impl Fn() -> R + Sync + Send,

@@ -25,7 +25,7 @@ pub enum Dtype {
 impl Dtype {
     const ALL: [Self; 4] = [Self::F16, Self::Bf16, Self::F32, Self::F64];
 
-    /// The name that safetensors uses.
+    /// Returns the name that safetensors uses.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -36,13 +36,13 @@ impl Dtype {
         }
     }
 
-    /// The type of that name.
+    /// Returns the type of that name.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|d| d.name() == name)
     }
 
-    /// Bytes of one value.
+    /// Returns the bytes of one value.
     #[must_use]
     pub fn bytes(self) -> usize {
         match self {
@@ -81,7 +81,7 @@ impl Dtype {
         }
     }
 
-    /// The largest finite value.
+    /// Returns the largest finite value.
     pub(crate) fn largest(self) -> f64 {
         match self {
             Self::F16 => f16::MAX.to_f64(),
@@ -107,8 +107,8 @@ fn write_each<const BYTES: usize>(
     if all_finite { None } else { values.iter().position(|&x| !write(x).1) }
 }
 
-/// `x` rounded to a binary format of so many fraction bits and smallest normal exponent, ties to
-/// even. Scaling by a power of two is exact, and so is rounding to an integer.
+/// Returns `x` rounded to a binary format of a number of fraction bits and a smallest normal exponent,
+/// ties to even. Scaling by a power of two is exact, and so is rounding to an integer.
 fn round_to(x: f64, fraction_bits: i32, min_exponent: i32) -> f64 {
     let exponent = ((x.to_bits() >> 52) & 0x7ff) as i32 - 1023;
     let unit = 2f64.powi(exponent.max(min_exponent) - fraction_bits);
@@ -127,7 +127,7 @@ pub struct TensorSpec {
 }
 
 impl TensorSpec {
-    /// The number of values, if it fits a `usize`.
+    /// Returns the number of values, if it fits a `usize`.
     #[must_use]
     pub fn values(&self) -> Option<usize> {
         let product = |acc: usize, &d: &u64| acc.checked_mul(usize::try_from(d).ok()?);
@@ -174,7 +174,7 @@ impl Tensor {
         Self { spec, data }
     }
 
-    /// The values as they lie in a file.
+    /// Returns the values as they lie in a file.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         &self.data
@@ -198,7 +198,7 @@ impl Tensor {
         }
     }
 
-    /// All values, each exactly, some at a time: the place of the first of them, and them.
+    /// Returns all values, each exactly, some at a time: the place of the first of them, and them.
     pub(crate) fn try_for_blocks<E>(
         &self,
         mut take: impl FnMut(usize, &[f64]) -> Result<(), E>,
@@ -213,7 +213,7 @@ impl Tensor {
         Ok(())
     }
 
-    /// The values, each exactly.
+    /// Returns the values, each exactly.
     pub fn values(&self) -> impl ExactSizeIterator<Item = f64> + '_ {
         (0..self.data.len() / self.spec.dtype.bytes()).map(|index| {
             let mut value = [0.0];
@@ -238,13 +238,13 @@ impl Update {
         Self { tensors }
     }
 
-    /// The tensors, sorted by name.
+    /// Returns the tensors, sorted by name.
     #[must_use]
     pub fn tensors(&self) -> &[Tensor] {
         &self.tensors
     }
 
-    /// The specifications, in order.
+    /// Returns the specifications, in order.
     #[must_use]
     pub fn specs(&self) -> Vec<TensorSpec> {
         self.tensors.iter().map(|t| t.spec.clone()).collect()
@@ -268,7 +268,7 @@ impl Update {
         Ok(Self::new(tensors.collect::<Result<_, Error>>()?))
     }
 
-    /// The bytes of a safetensors file.
+    /// Returns the bytes of a safetensors file.
     ///
     /// # Errors
     /// The library refuses a name or shape.

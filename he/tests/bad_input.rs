@@ -1,4 +1,4 @@
-//! What comes from outside and is wrong: one clear error each.
+//! Wrong input from outside: one clear error each.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests, where a panic is the report")]
 

@@ -1,4 +1,4 @@
-//! What is wrong with contributions to `ckks-sum` and with sums: one error each, over both rings,
+//! Faults of contributions to `ckks-sum` and of sums: one error each, over both rings,
 //! wherever in the file or the tensors it is.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests, where a panic is the report")]
@@ -21,7 +21,7 @@ use frames::{Seeds, both_rings, engine};
 use rand_chacha::ChaCha20Rng;
 use rand_core::SeedableRng;
 
-/// What reading the file as what it is says.
+/// Reads the file as what it is, for its error.
 fn read(bytes: &[u8], is_sum: bool, key: &PublicKey) -> Result<(), Error> {
     if is_sum {
         Sum::from_bytes(bytes, key).map(|_| ())

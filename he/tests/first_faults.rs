@@ -1,4 +1,4 @@
-//! Which of several faults of a sum is told: the same one however it is opened.
+//! The one of several faults of a sum that is reported: the same however it is opened.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests, where a panic is the report")]
 

@@ -1,5 +1,5 @@
 //! Valid frames of `ckks-sum`, changed and given a digest that vouches for the change: what a
-//! fuzzer does, in a run that is short and always the same. Whoever writes such a frame may lie
+//! fuzzer does, in a run that is short and always the same. The writer of such a frame may lie
 //! about what nobody can check (names, ranges); yet nothing panics, and integers that come out are
 //! those that went in.
 
@@ -87,7 +87,7 @@ fn open(seeds: &Seeds, sum: &Sum) -> Result<Truth, Error> {
     Ok((opened.sums().to_vec(), opened.parts().to_vec()))
 }
 
-/// How far a frame came.
+/// The stage that a frame reached.
 #[derive(Debug, Clone, Copy)]
 enum Reached {
     NoFrame,

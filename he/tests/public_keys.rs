@@ -1,4 +1,4 @@
-//! What is wrong with a public `ckks-sum-public` key file: one error each.
+//! Faults of a public `ckks-sum-public` key file: one error each.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests, where a panic is the report")]
 

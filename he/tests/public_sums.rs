@@ -144,7 +144,7 @@ fn bytes_a_value_are_what_the_project_promises() {
 }
 
 #[test]
-fn whoever_has_the_public_half_alone_contributes() {
+fn a_holder_of_the_public_half_alone_contributes() {
     for degree in [4096, 8192] {
         let key = over(degree);
         let json = |text: &[u8]| AnyKey::from_json(std::str::from_utf8(text).unwrap()).unwrap();
@@ -285,7 +285,7 @@ fn what_is_past_the_end_of_a_mask_must_be_zero() {
                 let opened = OpenedSum::open(secret(&key), &*engine(), &sum).err();
                 let verified = sum.verify(key.public(), &*engine());
                 if is_mask {
-                    // At the door, in a file, and of a sum: by whoever has the secret or not.
+                    // At the door, in a file, and of a sum: with the secret or without.
                     assert_eq!(told, Err(fault));
                     assert_eq!(added.err(), Some(error.clone().within("a")));
                     assert_eq!((opened, verified), (Some(error.clone()), Err(error)));

@@ -266,7 +266,7 @@ fn no_chunk_is_sealed_twice_under_one_seed() {
     }
 }
 
-/// What an engine did not finish has left nothing behind: it is sealed anew.
+/// Chunks that an engine did not finish have left nothing behind: they are sealed anew.
 #[test]
 fn chunks_that_an_engine_failed_to_seal_can_be_sealed() {
     struct Broken;
@@ -324,7 +324,7 @@ fn a_sum_is_as_long_as_a_contribution_and_the_seeds_of_all() {
     }
 }
 
-/// Tensors of so many values each, of two types in turn.
+/// Makes tensors of these numbers of values, of two types in turn.
 fn tensors_of(counts: &[usize]) -> Agreement {
     let spec = |(i, &count): (usize, &usize)| TensorSpec {
         name: format!("t{i}"),

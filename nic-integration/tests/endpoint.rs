@@ -42,7 +42,7 @@ fn node(number: u8) -> NodeId {
     identity(number).id()
 }
 
-/// A process of node `number`, which listens to nodes 1 and 2 and knows where all are.
+/// Returns a process of node `number`, which listens to nodes 1 and 2 and knows where all are.
 fn endpoint(number: u8, incarnation: u32) -> Endpoint {
     let seed = [incarnation as u8; 32];
     let config = Config::new(identity(number), NonZeroU32::new(incarnation).unwrap(), seed);
@@ -372,7 +372,7 @@ impl ChunkLayout for Cut {
 /// Adds bytes as integers; remembers every addition.
 struct Ledger(Arc<Mutex<Vec<(u32, u8)>>>);
 
-/// A region of round 4 in two shards, which closes chunks of two.
+/// Returns a region of round 4 in two shards, which closes chunks of two.
 fn region(contributors: u16, ledger: &Arc<Mutex<Vec<(u32, u8)>>>) -> SumRegion {
     let shards =
         [0..2, 2..3].map(|chunks| Shard { chunks, accumulator: Box::new(Ledger(ledger.clone())) });

@@ -106,7 +106,7 @@ fn dies_in_a_round(addr: SocketAddr, number: u16, spool: &Path) {
     assert!(matches!(error, Error::Scheme(SchemeError::Engine(_))), "{error}");
 }
 
-/// The integers that the contribution in a spool was sealed from.
+/// Returns the integers that the contribution in a spool was sealed from.
 fn spooled_fields(number: u16, spool: &Path) -> Vec<u32> {
     let key = lattice().public();
     let (_, header, stream) = Spool::open(spool, key).unwrap().unwrap();
@@ -450,7 +450,7 @@ fn an_aggregator_that_never_answers_is_named() {
     assert!(began.elapsed() < Duration::from_secs(15));
 }
 
-/// The record of a contribution that nobody seals.
+/// Returns the record of a contribution that nobody seals.
 fn fresh() -> Seed {
     Ticket::draw().unwrap().seed()
 }
@@ -532,7 +532,7 @@ fn a_hello_of_more_values_than_memory_is_refused() {
     assert!(client.join().unwrap().is_ok(), "the aggregator lives");
 }
 
-/// How an aggregator lies.
+/// The lie of an aggregator.
 #[derive(Clone, Copy, Debug)]
 enum Lie {
     Noise,

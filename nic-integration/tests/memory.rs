@@ -44,7 +44,7 @@ fn addr(number: u16) -> SocketAddr {
 
 const SERVER: u16 = u16::MAX;
 
-/// The node of client `number`, or of the server.
+/// Returns the node of client `number`, or of the server.
 fn identity(number: u16) -> Identity {
     let mut secret = [1; 32];
     secret[8..10].copy_from_slice(&number.to_le_bytes());

@@ -104,7 +104,7 @@ const CLIENTS: u16 = 4;
 const PIPELINES: u16 = 2;
 const VALUES: usize = 300_000;
 
-/// The machine that client `number` runs on.
+/// Returns the machine that client `number` runs on.
 fn machine(number: u16) -> u8 {
     2 + number as u8
 }

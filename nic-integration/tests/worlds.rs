@@ -27,7 +27,7 @@ fn seeds(count: u32) -> Vec<u64> {
     }
 }
 
-/// A world with its clients started; a panic inside names the seed.
+/// Returns a world with its clients started; a panic inside names the seed.
 fn started(seed: u64, clients: u16, min_clients: u16) -> World {
     let mut world = World::new(seed, clients, min_clients);
     (0..clients).for_each(|number| world.start_client(number, number as u8));

@@ -76,7 +76,8 @@ pub(crate) fn run(long: bool) -> Outcome {
 }
 
 impl Driver {
-    /// Whether its manifest is there; of a driver that the system knows, only its tests show.
+    /// Returns whether its manifest is there; of a driver that the system knows, only its tests
+    /// show.
     fn may_run(&self) -> bool {
         self.manifest.as_deref().is_none_or(Path::is_file)
     }

@@ -111,8 +111,8 @@ fn portable(long: bool) -> Outcome {
     runs.and_then(|runs| run_on_cpu(runs, long, Share::Computing)).into()
 }
 
-/// Whether results of its tests follow from the words of numbers. The conformance suite covers both paths
-/// in one run.
+/// Returns whether results of its tests follow from the words of numbers. The conformance suite
+/// covers both paths in one run.
 fn is_of_arithmetic(program: &Program) -> bool {
     let elsewhere = ["conformance", "gpu"].contains(&&*program.name);
     ["accel", "he"].contains(&program.package()) && !elsewhere

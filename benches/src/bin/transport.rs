@@ -19,9 +19,9 @@ const LONG: usize = 8900;
 const SHORT: usize = 1400;
 /// Width of a row's name.
 const NAME: usize = 72;
-/// How often ours and a rival's are measured in turn, for a span each.
+/// Measurements of ours and of a rival's, in turn, for a span each.
 const TURNS: usize = 3;
-/// How many times as fast as a rival ours is to be.
+/// The ratio to a rival that ours is to reach.
 #[cfg(feature = "peers")]
 const WANTED_OF_QUINN: f64 = 3.0;
 const WANTED_OF_LIBFABRIC: f64 = 2.0;

@@ -35,7 +35,7 @@ impl Finding {
         self.difference.means / self.mean_ns
     }
 
-    /// Whether the difference counts as one.
+    /// Returns whether the difference counts as one.
     #[must_use]
     pub fn leaks(&self) -> bool {
         self.difference.t().abs() >= THRESHOLD

@@ -22,7 +22,7 @@ const _: () = assert!(3 * ENOUGH < MIN_SAMPLES);
 
 /// The samples of one subject.
 pub struct Samples {
-    /// How many were taken.
+    /// The number of samples taken.
     pub taken: usize,
     /// The times of those that are used: all, or those without another thread in them.
     pub times: Times,
@@ -90,7 +90,7 @@ fn sample(subject: &mut dyn Subject, turns: &Turns, rng: &mut StreamRng) -> Resu
     result.map(|()| Sample { class, ns: u64::try_from(time.as_nanos()).unwrap_or(u64::MAX), calm })
 }
 
-/// How often Linux gave this thread a core: the third number of its `schedstat` file.
+/// Returns how often Linux gave this thread a core: the third number of its `schedstat` file.
 struct Turns(Option<File>);
 
 impl Turns {

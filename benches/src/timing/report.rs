@@ -32,7 +32,7 @@ impl Entry {
     }
 }
 
-/// How a test ended.
+/// The end of a test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// Found what it must find, a leak or none.
@@ -44,7 +44,7 @@ pub enum Verdict {
 }
 
 impl Entry {
-    /// Whether the test found what it must.
+    /// Returns whether the test found what it must.
     #[must_use]
     pub fn verdict(&self) -> Verdict {
         let leaks = self.finding.as_ref().map(Finding::leaks);

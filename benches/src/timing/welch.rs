@@ -59,7 +59,7 @@ impl FromIterator<f64> for Moments {
     }
 }
 
-/// How two means differ.
+/// The difference of two means.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Difference {
     /// `mean(a) − mean(b)`, in the unit of the numbers.

@@ -12,7 +12,7 @@ use super::Failure;
 
 const SOURCE: &str = include_str!("../../peers/rivals/fi_write.c");
 
-/// How the processes wait for each other.
+/// The way in which the processes wait for each other.
 #[derive(Clone, Copy, Debug)]
 pub enum Wait {
     /// They ask without pause.

@@ -14,7 +14,7 @@ use ciphergram_nic::{
 
 use super::Failure;
 
-/// How two ends talk.
+/// The settings of two ends.
 #[derive(Clone, Copy, Debug)]
 pub struct Setting {
     /// Bytes of the largest datagram.
@@ -55,7 +55,7 @@ pub(super) struct End {
 pub(super) struct Pair {
     pub(super) waits: End,
     pub(super) contacts: End,
-    /// Who waits.
+    /// The end that waits.
     pub(super) node: NodeId,
 }
 

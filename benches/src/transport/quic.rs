@@ -36,7 +36,7 @@ use socket2::SockRef;
 
 use super::{Failure, WARM_UP};
 
-/// Who the server says it is.
+/// The name of the server.
 const NAME: &str = "localhost";
 /// Bytes that may arrive unread: the reader never holds up the writer.
 const WINDOW_BYTES: u32 = 16 << 20;

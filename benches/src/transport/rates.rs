@@ -23,7 +23,7 @@ use super::{
 
 /// Messages of a mebibyte under way at once.
 const LONG_AHEAD: usize = 4;
-/// Where messages are written to.
+/// The region that messages are written to.
 const MEMORY: u32 = 5;
 /// Gives the sending end a message, and says how long it is.
 pub(super) type Give<'a> =

@@ -18,7 +18,7 @@ use super::{
     pair::{End, Pair, Setting},
 };
 
-/// Where either end is written to.
+/// The region of either end.
 const MEMORY: u32 = 5;
 
 /// Times of round trips.
@@ -28,7 +28,7 @@ pub struct Trips {
     pub median: Duration,
     /// Ninety-nine of a hundred took no longer.
     pub p99: Duration,
-    /// How many there were.
+    /// The number of trips.
     pub count: usize,
 }
 

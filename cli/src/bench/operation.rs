@@ -276,7 +276,7 @@ fn add<T: Copy + PartialEq>(found: &mut Vec<T>, all: &[T], is_named: impl Fn(&T)
     named().next().is_some()
 }
 
-/// Where definitions start in a line of the help.
+/// The column of definitions in a line of the help.
 const DEFINITIONS: usize = 22;
 
 /// Returns the definitions of all operations, for `--help`.

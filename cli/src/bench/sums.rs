@@ -40,7 +40,7 @@ pub(crate) struct Round {
 }
 
 impl Round {
-    /// A round of as many values as the engine can bear.
+    /// Makes a round of as many values as the engine can bear.
     ///
     /// # Errors
     /// The mean is another one; no randomness; the engine's.
@@ -52,7 +52,7 @@ impl Round {
         if all > LONGEST { Ok(few) } else { Self::of_values(VALUES, engine) }
     }
 
-    /// A round of random updates, which was checked to give their mean.
+    /// Makes a round of random updates, which was checked to give their mean.
     fn of_values(values: usize, engine: Arc<dyn Engine>) -> Result<Self, Failure> {
         let literal = Literal { scheme: Scheme::CkksSum, clients: CLIENTS, bits: VALUE_BITS };
         let key = SecretKey::generate(literal)?;
@@ -83,12 +83,12 @@ impl Round {
         self.agreement.values()
     }
 
-    /// Bytes of a contribution's file for each value.
+    /// Returns the bytes of a contribution's file for each value.
     pub(crate) fn bytes_per_value(&self) -> f64 {
         self.contributions[0].len() as f64 / self.values() as f64
     }
 
-    /// One operation, its result thrown away.
+    /// Runs one operation, its result thrown away.
     pub(crate) fn run(&self, operation: SumOperation) -> Result<(), Failure> {
         match operation {
             SumOperation::Encrypt => drop(black_box(self.encrypt(&self.engine)?)),
@@ -134,7 +134,7 @@ fn floats(update: &Update) -> impl Iterator<Item = f64> + '_ {
     update.tensors().iter().flat_map(Tensor::values)
 }
 
-/// One tensor of random values.
+/// Makes one tensor of random values.
 fn random_update(values: usize) -> Result<Update, Error> {
     let mut rng = random::generator()?;
     let unit = f64::from(u32::MAX) / 2.0;

@@ -31,7 +31,8 @@ fn done<T>(result: Result<T, Error>) -> Result<(), Failure> {
 }
 
 impl<'k> Workshop<'k> {
-    /// A batch of `count` of `operation`; of a matrix product, `count` entries in whole rows.
+    /// Returns a batch of `count` of `operation`; of a matrix product, `count` entries in whole
+    /// rows.
     pub(super) fn work(
         &mut self,
         operation: Operation,
@@ -144,7 +145,8 @@ impl<'k> Workshop<'k> {
         Ok(Box::new(move || done(arithmetic.mod_exp(&bases, &exponents))))
     }
 
-    /// `count` random numbers of `each` words and at most `bits` bits, which end in the last word.
+    /// Returns `count` random numbers of `each` words and at most `bits` bits, which end in the
+    /// last word.
     fn words(&mut self, count: usize, each: usize, bits: u32) -> Vec<u64> {
         let mut words: Vec<_> = (0..count * each).map(|_| self.rng.next_u64()).collect();
         let unused = 64 * each as u32 - bits;

@@ -43,7 +43,7 @@ pub(crate) fn run(args: &Bench) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The sizes of n asked for, in bits. The insecure one must be asked for by its own name.
+/// Returns the sizes of n asked for, in bits. The insecure one must be asked for by its own name.
 fn key_sizes(args: &Bench) -> Result<Vec<u32>, Failure> {
     let (mut bits, insecure) = (args.bits.0.clone(), args.insecure_1024);
     if bits.contains(&INSECURE_BITS) && !insecure {

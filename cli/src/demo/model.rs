@@ -31,7 +31,7 @@ const LAYOUT: [(&str, &[usize]); 4] = [
 /// Training that reaches 0.93 accuracy in ten rounds of federated averaging.
 pub(super) const TRAINING: Training = Training { epochs: 4, batch: 16, learning_rate: 0.1 };
 
-/// How a client trains between two exchanges.
+/// A client's training between two exchanges.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Training {
     /// Passes over the shard.
@@ -74,7 +74,7 @@ pub(super) enum Misfit {
     },
 }
 
-/// How well a model does on images.
+/// The quality of a model on images.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Evaluation {
     /// Mean cross-entropy in nats.
@@ -168,7 +168,7 @@ impl Model {
         Evaluation { loss: loss / images, accuracy: correct as f64 / images }
     }
 
-    /// One step of gradient descent along the mean gradient of the images in `batch`.
+    /// Takes one step of gradient descent along the mean gradient of the images in `batch`.
     fn step(&mut self, shard: &Digits, batch: &[usize], rate: f32, scratch: &mut Scratch) {
         scratch.gradient.iter_mut().for_each(|tensor| tensor.values.fill(0.0));
         for &index in batch {
@@ -298,7 +298,7 @@ fn softmax_loss(logits: &mut [f32], label: usize) -> f32 {
     total.ln() - own
 }
 
-/// The first of the largest.
+/// Returns the first of the largest.
 fn likeliest(logits: &[f32]) -> usize {
     let larger = |best, index| if logits[index] > logits[best] { index } else { best };
     (0..logits.len()).fold(0, larger)
@@ -308,7 +308,7 @@ fn likeliest(logits: &[f32]) -> usize {
 mod tests {
     use super::*;
 
-    /// The weighted mean of the clients' updates, as a plaintext aggregator takes it.
+    /// Returns the weighted mean of the clients' updates, as a plaintext aggregator takes it.
     fn weighted_mean(updates: &[Vec<Tensor>], weights: &[usize]) -> Vec<Tensor> {
         let total = weights.iter().sum::<usize>() as f32;
         let mut mean = LAYOUT.map(|(name, shape)| zeros(name, shape));

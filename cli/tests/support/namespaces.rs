@@ -131,7 +131,7 @@ impl Net {
         format!("{}-{of}", self.name)
     }
 
-    /// The aggregator's, then the clients'.
+    /// Returns the aggregator's, then the clients'.
     fn ends(&self) -> Vec<String> {
         let clients = (0..self.clients).map(|client| self.name(&format!("client{client}")));
         [self.name("server")].into_iter().chain(clients).collect()
@@ -230,7 +230,7 @@ impl Drop for Net {
     }
 }
 
-/// The packets of a counter.
+/// Returns the packets of a counter.
 fn counted(namespace: &str, counter: &str) -> u64 {
     let list = format!("ip netns exec {namespace} nft -j list counter inet ciphergram {counter}");
     let value: Value = serde_json::from_str(&done(&list)).unwrap();

@@ -43,7 +43,7 @@ impl Ran {
         self
     }
 
-    /// The one line of an error, warnings aside.
+    /// Returns the one line of an error, warnings aside.
     pub(crate) fn error(&self, code: i32) -> String {
         assert_eq!(self.code, Some(code), "{self:?}");
         let mut lines = self.stderr.lines().filter(|line| !line.starts_with("warning: "));
@@ -58,13 +58,13 @@ impl Place {
         Self { folder: tempfile::tempdir().unwrap(), has_adapters: false }
     }
 
-    /// A place where processes find the GPU adapters that are there, or the one that the
+    /// Makes a place where processes find the GPU adapters that are there, or the one that the
     /// environment names.
     pub(crate) fn with_adapters() -> Self {
         Self { has_adapters: true, ..Self::new() }
     }
 
-    /// A place with a key in `keys/`, for at most `clients` at 16 bits.
+    /// Makes a place with a key in `keys/`, for at most `clients` at 16 bits.
     pub(crate) fn with_key(scheme: &str, clients: u32) -> Self {
         let place = Self::new();
         place.keygen(scheme, clients, "keys");
@@ -92,7 +92,7 @@ impl Place {
         self.start_logging("warn", words)
     }
 
-    /// The same, with as much of a log as `level` asks for.
+    /// Returns the same, with as much of a log as `level` asks for.
     pub(crate) fn start_logging(&self, level: &str, words: &str) -> Process {
         self.spawn(Command::new(env!("CARGO_BIN_EXE_ciphergram")), level, words)
     }
@@ -131,7 +131,7 @@ impl Place {
         self.join_with("secret.json", address, number, words)
     }
 
-    /// The same with either half of the key.
+    /// Returns the same with either half of the key.
     pub(crate) fn join_with(
         &self,
         key: &str,
@@ -175,7 +175,7 @@ impl Place {
         assert!(parts.iter().all(|part| error.contains(part)), "`{words}`: {error}, not {parts:?}");
     }
 
-    /// A file, or the files of a folder; nothing if there is none.
+    /// Returns a file, or the files of a folder; nothing if there is none.
     fn content(&self, name: &str) -> BTreeMap<PathBuf, Vec<u8>> {
         let path = self.path(name);
         let folder = fs::read_dir(&path).into_iter().flatten().map(|entry| entry.unwrap().path());
@@ -203,8 +203,8 @@ impl Place {
     }
 }
 
-/// A base64url number as it might slip out: a part of its text, and 64-bit words of either order in
-/// either base.
+/// Returns a base64url number as it might slip out: a part of its text, and 64-bit words of either
+/// order in either base.
 fn secret_forms(text: &str) -> Vec<String> {
     const DIGITS: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
     let digit = |c| DIGITS.iter().position(|&d| d == c).unwrap() as u32;
@@ -245,7 +245,7 @@ impl Process {
         Self { words, child, lines, stdout: String::new(), stderr: Some(stderr), secrets }
     }
 
-    /// The next line of standard output.
+    /// Returns the next line of standard output.
     fn line(&mut self) -> Option<String> {
         let line = match self.lines.recv_timeout(PATIENCE) {
             Err(RecvTimeoutError::Timeout) => panic!("`{}` hangs: {}", self.words, self.stdout),

@@ -21,7 +21,7 @@ pub(crate) struct Tensor {
 }
 
 impl Tensor {
-    /// `values`, rounded to the type.
+    /// Makes `values`, rounded to the type.
     pub(crate) fn new(dtype: Dtype, shape: &[usize], values: Vec<f64>) -> Self {
         assert_eq!(values.len(), shape.iter().product::<usize>());
         let values = decode(dtype, &encode(dtype, &values));
@@ -81,8 +81,8 @@ pub(crate) fn uniform(seed: u64) -> impl FnMut() -> f64 {
     move || f64::from(rng.next_u32()) / f64::from(1u32 << 31) - 1.0
 }
 
-/// A client's tensors: every type, a scalar, an empty one, a bias of ten, one of many chunks,
-/// magnitudes far apart.
+/// Returns a client's tensors: every type, a scalar, an empty one, a bias of ten, one of many
+/// chunks, magnitudes far apart.
 pub(crate) fn mixed(seed: u64) -> Tensors {
     let mut draw = uniform(seed);
     let layout: [(&str, Dtype, &[usize], f64); 5] = [
@@ -99,7 +99,7 @@ pub(crate) fn mixed(seed: u64) -> Tensors {
     layout.into_iter().map(tensor).collect()
 }
 
-/// The distance of neighbouring numbers of a type around `x`.
+/// Returns the distance of neighbouring numbers of a type around `x`.
 fn ulp(dtype: Dtype, x: f64) -> f64 {
     let (mantissa, smallest) = match dtype {
         Dtype::F16 => (10, -14),
@@ -111,8 +111,8 @@ fn ulp(dtype: Dtype, x: f64) -> f64 {
     2f64.powi(exponent.max(smallest) - mantissa)
 }
 
-/// Whether `found` is within `error` of `expected`, and half a unit in the last place of its type.
-/// The last digits of double precision are not what is compared.
+/// Returns whether `found` is within `error` of `expected`, and half a unit in the last place of
+/// its type. The last digits of double precision are not what is compared.
 pub(crate) fn is_near(dtype: Dtype, found: f64, expected: f64, error: f64) -> bool {
     let half_ulp = ulp(dtype, found.abs().max(expected.abs())) / 2.0;
     (found - expected).abs() <= (error + half_ulp) * (1.0 + 1e-9) + expected.abs() * 1e-13

@@ -1,4 +1,4 @@
-//! What all contributors to a sum must share.
+//! The agreement that all contributors to a sum must share.
 
 use crate::{
     Error, TensorSpec,
@@ -46,25 +46,25 @@ impl Agreement {
         Ok(Self { specs, ranges, max_weight, values })
     }
 
-    /// The tensors, sorted by name.
+    /// Returns the tensors, sorted by name.
     #[must_use]
     pub fn specs(&self) -> &[TensorSpec] {
         &self.specs
     }
 
-    /// The range of each tensor.
+    /// Returns the range of each tensor.
     #[must_use]
     pub fn ranges(&self) -> &[f64] {
         &self.ranges
     }
 
-    /// The largest weight that a contributor may have.
+    /// Returns the largest weight that a contributor may have.
     #[must_use]
     pub fn max_weight(&self) -> u32 {
         self.max_weight
     }
 
-    /// The number of values of all tensors.
+    /// Returns the number of values of all tensors.
     #[must_use]
     pub fn values(&self) -> usize {
         self.values
@@ -133,7 +133,7 @@ impl Agreement {
     }
 }
 
-/// The number of all values, if these are tensors that can be summed; otherwise why not.
+/// Returns the number of all values, if these are tensors that can be summed; otherwise why not.
 fn check_specs(specs: &[TensorSpec]) -> Result<usize, String> {
     if let Some(pair) = specs.windows(2).find(|pair| pair[0].name >= pair[1].name) {
         return Err(format!("tensor {:?} is listed twice or out of order", pair[1].name));
@@ -147,7 +147,7 @@ fn check_specs(specs: &[TensorSpec]) -> Result<usize, String> {
     })
 }
 
-/// The first difference between two lists of tensors, in words.
+/// Returns the first difference between two lists of tensors, in words.
 pub(crate) fn layout_difference(here: &[TensorSpec], there: &[TensorSpec]) -> Option<String> {
     let shape = |spec: &TensorSpec| format!("{} {:?}", spec.dtype.name(), spec.shape);
     for (a, b) in here.iter().zip(there) {

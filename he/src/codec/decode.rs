@@ -7,7 +7,7 @@ use zeroize::Zeroizing;
 use super::Agreement;
 use crate::{Error, Parameters, Tensor, TensorSpec, Update, tensors::BLOCK};
 
-/// What a decoded update should be.
+/// The form of a decoded update.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Output {
     /// `Σ w·x / Σ w`.
@@ -41,7 +41,7 @@ pub fn decode<'a>(
     })
 }
 
-/// The update that `run` decodes every value of. Its own error goes before any of what it decoded.
+/// Returns the update of which `run` decodes every value. Its own error goes before any of a value.
 ///
 /// # Errors
 /// That of `run`, else the first value, in the order of the tensors, that exceeds its tensor's type.
@@ -78,7 +78,7 @@ pub(crate) fn decode_by(
     Ok(Update::new(tensors.map(|(spec, data)| Tensor::from_bytes(spec, data)).collect()))
 }
 
-/// Where the values `first .. end` of an update go: to the tensor that `spec` tells of.
+/// The destination of the values `first .. end` of an update: the tensor that `spec` describes.
 struct Place<'a> {
     spec: &'a TensorSpec,
     range: f64,
@@ -112,8 +112,8 @@ impl<'a> Decoder<'a> {
         Self { places, ..*self }
     }
 
-    /// Decodes sums of the values from `at` on, of contributors of this weight together. What exceeds
-    /// its tensor's type is told of in the end: what else is wrong goes before it.
+    /// Decodes sums of the values from `at` on, of contributors of this weight together. A value
+    /// that exceeds its tensor's type is reported in the end: any other fault goes before it.
     pub(crate) fn decode(&mut self, mut at: usize, mut sums: &[i64], weight: u64) {
         if sums.is_empty() {
             return;

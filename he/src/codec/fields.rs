@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-/// How the fields of a slot lie.
+/// The layout of the fields of a slot.
 pub(crate) struct Fields {
     skipped: usize,
     bits: u32,
@@ -14,7 +14,7 @@ impl Fields {
         Self { skipped: skipped as usize, bits }
     }
 
-    /// The word and the bit of it where field `index` starts.
+    /// Returns the word and the bit of it where field `index` starts.
     fn place(&self, index: usize) -> (usize, u32) {
         let at = self.skipped + index * self.bits as usize;
         (at / 64, at as u32 % 64)
@@ -54,7 +54,7 @@ impl Fields {
         }
     }
 
-    /// Whether everything of some of `count` slots from field `first` on is zero.
+    /// Returns whether everything of some of `count` slots from field `first` on is zero.
     pub(crate) fn is_zero_from(
         &self,
         words: &[u64],
@@ -80,7 +80,7 @@ pub(crate) fn add_bits(words: &mut [u64], bit: u32, value: u64) {
     }
 }
 
-/// Whether bits `from .. to` of `words` are all zero.
+/// Returns whether bits `from .. to` of `words` are all zero.
 pub(crate) fn is_zero_between<'a>(
     words: impl Iterator<Item = &'a u64>,
     from: usize,

@@ -58,19 +58,19 @@ impl Quantised {
         Self { fields: Zeroizing::new(fields), weight, clipped: vec![] }
     }
 
-    /// The integers.
+    /// Returns the integers.
     #[must_use]
     pub fn fields(&self) -> &[u32] {
         &self.fields
     }
 
-    /// The client's weight.
+    /// Returns the client's weight.
     #[must_use]
     pub fn weight(&self) -> u32 {
         self.weight
     }
 
-    /// How many values of each tensor were outside its range.
+    /// Returns the number of values of each tensor that were outside its range.
     #[must_use]
     pub fn clipped(&self) -> &[usize] {
         &self.clipped
@@ -81,7 +81,7 @@ impl Quantised {
 struct Rounder {
     /// Steps of a value at the end of its range.
     scale: f64,
-    /// What fields are raised by.
+    /// The offset that makes fields positive.
     steps: f64,
     values: Zeroizing<Box<[f64]>>,
     random: Zeroizing<Box<[u8]>>,

@@ -9,7 +9,7 @@ use crate::{
     tensors::{Dtype, check_finite},
 };
 
-/// How a client derives a tensor's range from its values.
+/// A policy by which a client derives a tensor's range from its values.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Policy {
     /// The largest magnitude: nothing is clipped.
@@ -40,7 +40,7 @@ impl Policy {
     }
 }
 
-/// Where the error of clipping a unit Gaussian at `a` and that of rounding to `L = 2^(bits−1) − 1`
+/// Finds the point where the error of clipping a unit Gaussian at `a` and that of rounding to `L = 2^(bits−1) − 1`
 /// steps balance: `4·E[(x − a)⁺] = a / (3·L²)`, found by bisection.
 fn gaussian_clip(bits: u32) -> f64 {
     let bits = bits.clamp(*BITS.start(), *BITS.end());
@@ -68,8 +68,8 @@ fn gaussian_clip(bits: u32) -> f64 {
     low
 }
 
-/// The smallest power of two that is not below `range`; 0 stays 0, and beyond the largest power of
-/// two a double can hold it is the largest double.
+/// Returns the smallest power of two that is not below `range`; 0 stays 0, and beyond the largest
+/// power of two a double can hold it is the largest double.
 #[must_use]
 pub fn round_up_to_power_of_two(range: f64) -> f64 {
     const MANTISSA: u64 = (1 << 52) - 1;
@@ -108,7 +108,7 @@ pub struct RangesFile {
 const KIND: &str = "ciphergram-ranges";
 
 impl RangesFile {
-    /// The ranges that `policy` finds in `update`.
+    /// Returns the ranges that `policy` finds in `update`.
     ///
     /// # Errors
     /// A value is not finite, or the weight is not from 1 to 2^32 − 1.
@@ -143,7 +143,7 @@ impl RangesFile {
         Ok(Self { kind: KIND.into(), version: 1, max_weight, tensors })
     }
 
-    /// The file of an agreement.
+    /// Returns the file of an agreement.
     #[must_use]
     pub fn from_agreement(agreement: &Agreement) -> Self {
         let tensors = agreement.specs().iter().zip(agreement.ranges()).map(|(spec, &range)| {
@@ -168,7 +168,7 @@ impl RangesFile {
         Ok(file)
     }
 
-    /// The JSON text.
+    /// Returns the JSON text.
     ///
     /// # Errors
     /// None is known; the library's are passed on.
@@ -193,7 +193,7 @@ impl RangesFile {
         Agreement::new(specs, tensors.iter().map(|t| t.range).collect(), self.max_weight)
     }
 
-    /// The largest range of each tensor and the largest weight of all files.
+    /// Returns the largest range of each tensor and the largest weight of all files.
     ///
     /// # Errors
     /// There is none, one is not valid, or their tensors differ.

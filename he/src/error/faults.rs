@@ -93,7 +93,7 @@ pub enum FrameError {
     /// A body that its digest vouches for, yet makes no sense.
     #[error("malformed: {what}")]
     Malformed {
-        /// What makes no sense.
+        /// The part that makes no sense.
         what: &'static str,
     },
 }

@@ -8,9 +8,9 @@ use crate::{Agreement, Error, PublicKey, bytes::Reader, error::WRONG_LENGTH, ids
 /// One client's encrypted update, whole.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Contribution<'a> {
-    /// What names it.
+    /// The seed, which names it.
     pub seed: Seed,
-    /// What it must share with others to be summed.
+    /// The agreement that it must share with others to be summed.
     pub agreement: Agreement,
     /// The chunks' wire bytes.
     pub stream: Cow<'a, [u8]>,

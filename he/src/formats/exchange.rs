@@ -1,4 +1,4 @@
-//! What is said before a round: each client's announcement, and the round terms that answer them.
+//! The exchange before a round: each client's announcement, and the round terms that answer them.
 //!
 //! A client either holds a ranges file, the same as everyone's, or proposes its own: the largest
 //! magnitude of each tensor rounded up to a power of two, and its weight. **A proposal reveals just
@@ -15,7 +15,7 @@ use crate::{
     ids::Seed,
 };
 
-/// What a client says when it joins.
+/// A client's announcement when it joins.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Announcement {
     /// The contribution that is coming.
@@ -28,7 +28,7 @@ pub struct Announcement {
 }
 
 impl Announcement {
-    /// A client's own proposal.
+    /// Makes a client's own proposal.
     ///
     /// # Errors
     /// A value is not finite, or the weight is not from 1 to 2^32 − 1.
@@ -39,7 +39,7 @@ impl Announcement {
         Ok(Self { seed, settled: false, agreement })
     }
 
-    /// The frame.
+    /// Returns the frame.
     #[must_use]
     pub fn to_bytes(&self, key: &PublicKey) -> Vec<u8> {
         frame::seal(Kind::Announcement, key, 1024, |w| {
@@ -69,10 +69,10 @@ impl Announcement {
     }
 }
 
-/// What an aggregator answers when a round opens.
+/// An aggregator's answer when a round opens.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RoundTerms {
-    /// What everyone quantises over.
+    /// The agreement that everyone quantises by.
     pub agreement: Agreement,
     /// The participants' numbers and seeds, ascending by number.
     pub participants: Vec<(u16, Seed)>,
@@ -117,7 +117,7 @@ impl RoundTerms {
         Ok(Self { agreement, participants })
     }
 
-    /// The frame.
+    /// Returns the frame.
     #[must_use]
     pub fn to_bytes(&self, key: &PublicKey) -> Vec<u8> {
         frame::seal(Kind::RoundTerms, key, 4096, |w| {

@@ -15,7 +15,7 @@
 //! | 48– | body |
 //! | last 32 | BLAKE3 of all before |
 //!
-//! The digest finds damage, not malice: whoever can write a frame can compute it.
+//! The digest finds damage, not malice: anyone who can write a frame can compute it.
 
 use crate::{
     Error, Parameters, PublicKey, Scheme,

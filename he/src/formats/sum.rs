@@ -15,9 +15,9 @@ use crate::{
 /// The sum of several contributions.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Sum {
-    /// Who contributed.
+    /// The contributors.
     pub contributors: Vec<Seed>,
-    /// What they share.
+    /// The agreement that they share.
     pub agreement: Agreement,
     /// For each chunk, which of the contributors it holds.
     pub sets: Vec<ContributorSet>,

@@ -22,7 +22,7 @@ impl PublicKey {
             AnyKey::Public(key) => Ok(key),
             AnyKey::Secret(..) => Err(here(Error::KeyKind {
                 found: "secret",
-                needed: "whoever sums must hold public material only: give it keys/public.json",
+                needed: "an aggregator must hold public material only: give it keys/public.json",
             })),
         }
     }

@@ -5,7 +5,7 @@ use std::ops::Range;
 /// The most bytes of a chunk on the wire, the unit of summing.
 pub const CHUNK_BYTES: usize = 1280;
 
-/// How values lie in a chunk and a chunk on the wire.
+/// The layout of values in a chunk, and of a chunk on the wire.
 ///
 /// A chunk is a run of *slots*; a slot is one plaintext integer (of a Paillier ciphertext, or a
 /// coefficient) of [`Geometry::fields_per_slot`] fields. The first fields of a chunk are its
@@ -51,7 +51,7 @@ impl Geometry {
         self.slots_per_chunk * self.fields_per_slot - self.head_fields
     }
 
-    /// Bytes of a whole chunk.
+    /// Returns the bytes of a whole chunk.
     #[must_use]
     pub fn chunk_bytes(&self) -> usize {
         self.slots_per_chunk / self.slots_per_unit * self.unit_bytes
@@ -63,7 +63,7 @@ impl Geometry {
         self.mask_chunks + self.value_chunks
     }
 
-    /// Bytes a value in whole groups.
+    /// Returns the bytes a value in whole groups.
     #[must_use]
     pub fn bytes_per_value(&self) -> f64 {
         let values = self.value_chunks * self.values_per_chunk();
@@ -71,7 +71,7 @@ impl Geometry {
     }
 }
 
-/// How one stream of `values` values is cut into chunks.
+/// The cut of one stream of `values` values into chunks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Chunks {
     geometry: Geometry,
@@ -79,7 +79,7 @@ pub struct Chunks {
 }
 
 impl Chunks {
-    /// The number of chunks: at least one, which then carries its head alone.
+    /// Returns the number of chunks: at least one, which then carries its head alone.
     #[must_use]
     pub fn count(&self) -> u32 {
         let g = &self.geometry;
@@ -87,27 +87,27 @@ impl Chunks {
         (carrying + carrying.div_ceil(g.value_chunks) * g.mask_chunks) as u32
     }
 
-    /// The chunks of the group of `chunk`, itself among them.
+    /// Returns the chunks of the group of `chunk`, itself among them.
     #[must_use]
     pub fn group_of(&self, chunk: u32) -> Range<u32> {
         let each = self.geometry.group_chunks() as u32;
         chunk / each * each..self.count().min((chunk / each + 1) * each)
     }
 
-    /// The values of all chunks.
+    /// Returns the values of all chunks.
     #[must_use]
     pub fn values(&self) -> usize {
         self.values
     }
 
-    /// Whether `chunk` is a part of its group's mask.
+    /// Returns whether `chunk` is a part of its group's mask.
     #[must_use]
     pub fn is_mask(&self, chunk: u32) -> bool {
         chunk as usize % self.geometry.group_chunks() < self.geometry.mask_chunks
     }
 
-    /// The chunks that `chunk` opens with and never without, itself among them: they must be of the
-    /// same contributors.
+    /// Returns the chunks that `chunk` opens with and never without, itself among them: they must
+    /// be of the same contributors.
     #[must_use]
     pub fn opening_with(&self, chunk: u32) -> Range<u32> {
         match self.geometry.mask_chunks {
@@ -116,7 +116,7 @@ impl Chunks {
         }
     }
 
-    /// The range of values that `chunk` carries: none if it is of a mask.
+    /// Returns the range of values that `chunk` carries: none if it is of a mask.
     #[must_use]
     pub fn values_of(&self, chunk: u32) -> Range<usize> {
         let g = &self.geometry;
@@ -127,7 +127,7 @@ impl Chunks {
         start..(start + each).min(self.values)
     }
 
-    /// Units of `chunk` on the wire.
+    /// Returns the units of `chunk` on the wire.
     #[must_use]
     pub fn units_of(&self, chunk: u32) -> usize {
         let g = &self.geometry;
@@ -138,32 +138,32 @@ impl Chunks {
         fields.div_ceil(g.fields_per_slot).div_ceil(g.slots_per_unit)
     }
 
-    /// Bytes of `chunk` on the wire.
+    /// Returns the bytes of `chunk` on the wire.
     #[must_use]
     pub fn bytes_of(&self, chunk: u32) -> usize {
         self.units_of(chunk) * self.geometry.unit_bytes
     }
 
-    /// Where `chunk` starts in the stream, in bytes.
+    /// Returns the start of `chunk` in the stream, in bytes.
     #[must_use]
     pub fn offset_of(&self, chunk: u32) -> usize {
         chunk as usize * self.geometry.chunk_bytes()
     }
 
-    /// Bytes of the whole stream.
+    /// Returns the bytes of the whole stream.
     #[must_use]
     pub fn total_bytes(&self) -> usize {
         let last = self.count() - 1;
         self.offset_of(last) + self.bytes_of(last)
     }
 
-    /// How values lie in a chunk.
+    /// Returns the layout of values in a chunk.
     #[must_use]
     pub fn geometry(&self) -> &Geometry {
         &self.geometry
     }
 
-    /// Where `chunks` lie in the stream, in bytes; nowhere if there are none.
+    /// Returns the place of `chunks` in the stream, in bytes: empty if there are none.
     #[must_use]
     pub fn range_of(&self, chunks: &Range<u32>) -> Range<usize> {
         let start = self.offset_of(chunks.start);
@@ -174,12 +174,12 @@ impl Chunks {
     }
 }
 
-/// The bits that `x` takes.
+/// Returns the bits that `x` takes.
 pub(crate) fn bit_length(x: u128) -> u32 {
     128 - x.leading_zeros()
 }
 
-/// The bits of a chunk's head: a count and a sum of weights of all clients. At most 53.
+/// Returns the bits of a chunk's head: a count and a sum of weights of all clients. At most 53.
 pub(crate) fn head_bits(clients: u32) -> u32 {
     let weights = u128::from(clients) * u128::from(u32::MAX);
     bit_length(u128::from(clients)) + bit_length(weights)

@@ -60,7 +60,7 @@ impl Scheme {
         Self::Plain,
     ];
 
-    /// The name on the command line and in files.
+    /// Returns the name on the command line and in files.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -87,7 +87,7 @@ impl Scheme {
         }
     }
 
-    /// The bits of the Paillier modulus n, if it is Paillier.
+    /// Returns the bits of the Paillier modulus n, if it is Paillier.
     #[must_use]
     pub fn modulus_bits(self) -> Option<u32> {
         match self.family() {
@@ -96,7 +96,7 @@ impl Scheme {
         }
     }
 
-    /// The same with a public key that encrypts: what Paillier always is.
+    /// Returns the same with a public key that encrypts: what Paillier always is.
     #[must_use]
     pub fn with_public_encryption(self) -> Self {
         match self {

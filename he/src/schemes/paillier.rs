@@ -5,7 +5,7 @@
 //! keeps `h = −x² mod n`, `h_s = hⁿ mod n²`. The encryption of `m < n` is
 //! `(1 + m·n) · h_s^r mod n²` with a fresh secret `r` of half the bits of n; the product of two
 //! ciphertexts is an encryption of the sum. `h_s` is a power of a fixed base, so a table turns a
-//! mask into one product for each few bits of `r`. Whoever loads a key draws an `x` of their own:
+//! mask into one product for each few bits of `r`. Each program that loads a key draws an `x` of its own:
 //! `h_s` is never read from a file, where it could have been chosen to have a small order.
 //!
 //! A modulus that this program did not make carries no proof of that form. Under such a key a mask

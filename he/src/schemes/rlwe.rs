@@ -53,13 +53,13 @@
 //!   samples of ternary RLWE over the rings of the table above, first under `s`, then under `u`, each
 //!   with noise of the standard's deviation (V. Lyubashevsky, C. Peikert, O. Regev, "On ideal lattices
 //!   and learning with errors over rings", 2010). `u` is as near to uniform as 2^-64 a coefficient.
-//! - **Whoever holds the secret** learns of a sum the exact integers, and of its noise, which is a sum
+//! - **A holder of the secret** learns of a sum the exact integers, and of its noise, which is a sum
 //!   too and independent of them. Of a single contribution it learns everything, as under `ckks-sum`: what
 //!   is gained is that clients cannot read one another's.
 //! - **Randomness** is three fresh keys a contribution, one each for `u`, `e₀` and `e₁`, and the index
 //!   of the polynomial. One `u` in two ciphertexts would tell the difference of their messages, so what
 //!   is resumed starts at a polynomial. The public seed of a contribution only names it.
-//! - **Chosen ciphertexts.** Who may choose what is decrypted, and is told whether it was a sum, learns
+//! - **Chosen ciphertexts.** An attacker who chooses what is decrypted, and sees whether it was a sum, learns
 //!   of the secret bit by bit, as under any scheme of this kind. Decrypt sums of an aggregator that is
 //!   trusted to add, as all of this assumes, and do not tell strangers which of theirs did not open.
 //!

@@ -41,7 +41,7 @@ impl Accumulator {
     pub fn new(key: &PublicKey, engine: Arc<dyn Engine>, values: usize) -> Self {
         let chunks = key.parameters().chunks(values);
         let all = 0..chunks.count();
-        Self::of_stretch(key, engine, values, all)
+        Self::of_chunks(key, engine, values, all)
     }
 
     /// Makes the empty sum of some chunks of such streams.
@@ -49,7 +49,7 @@ impl Accumulator {
     /// # Panics
     /// There are no such chunks.
     #[must_use]
-    pub fn of_stretch(
+    pub fn of_chunks(
         key: &PublicKey,
         engine: Arc<dyn Engine>,
         values: usize,

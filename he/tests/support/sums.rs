@@ -86,7 +86,7 @@ pub(crate) fn extremes(key: &AnyKey) -> Vec<u32> {
     ends.into_iter().flat_map(|end| vec![end; each]).chain(mixed).collect()
 }
 
-/// What `clients` contribute: `values` values each that look random, and weights that differ.
+/// Makes the contributions of `clients`: `values` values each that look random, and weights that differ.
 pub(crate) fn scattered(
     key: &AnyKey,
     clients: u32,

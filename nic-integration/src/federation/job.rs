@@ -86,7 +86,7 @@ impl Job for SumJob {
         let chunks = self.key.parameters().chunks(values);
         let shards = shards(&chunks).into_iter().map(|own| {
             let (key, engine) = (&self.key, self.engine.clone());
-            let sum = ciphergram_he::Accumulator::of_stretch(key, engine, values, own.clone());
+            let sum = ciphergram_he::Accumulator::of_chunks(key, engine, values, own.clone());
             Shard { chunks: own, accumulator: Box::new(ShardSum { sum, failure: None }) }
         });
         let shards = shards.collect();

@@ -45,7 +45,7 @@ impl Summary {
         faults.into_iter().for_each(|(name, count)| self.fault(name, count));
     }
 
-    /// A fault that never happened, if there is one: with many worlds, a defect of ours.
+    /// Returns a fault that never happened, if there is one: with many worlds, a defect of ours.
     pub(crate) fn missing(&self) -> Option<&'static str> {
         self.faults.iter().find(|(_, count)| **count == 0).map(|(name, _)| *name)
     }

@@ -29,8 +29,8 @@ pub(crate) fn engine() -> Arc<dyn Engine> {
     ENGINE.get_or_init(Arc::default).clone()
 }
 
-/// A key for four clients at 16 bits, or at as many as the smaller ring suits, the same at every
-/// call.
+/// Returns a key for four clients at 16 bits, or at as many as the smaller ring suits, the same at
+/// every call.
 pub(crate) fn key(scheme: Scheme) -> &'static SecretKey {
     static LATTICE: OnceLock<SecretKey> = OnceLock::new();
     static PUBLIC: OnceLock<SecretKey> = OnceLock::new();
@@ -44,7 +44,7 @@ pub(crate) fn key(scheme: Scheme) -> &'static SecretKey {
     place.get_or_init(|| SecretKey::generate(Literal { scheme, clients: 4, bits }).unwrap())
 }
 
-/// A bias of three values and `values` more, of another size for every client and round.
+/// Returns a bias of three values and `values` more, of another size for every client and round.
 pub(crate) fn update(number: u16, round: u32, values: usize) -> Update {
     let size = f64::from(number + 1) * 0.3;
     let value = move |i: usize| {
@@ -117,12 +117,12 @@ pub(crate) struct Serving {
 /// The number of a node that may be any contributor.
 pub(crate) const ANYONE: u16 = 100;
 
-/// The aggregator's node.
+/// Returns the aggregator's node.
 pub(crate) fn server() -> Identity {
     Identity::from_secret(&[200; 32]).unwrap()
 }
 
-/// The node of client `number`.
+/// Returns the node of client `number`.
 pub(crate) fn node(number: u16) -> Identity {
     Identity::from_secret(&[number as u8 + 1; 32]).unwrap()
 }
@@ -192,7 +192,7 @@ pub(crate) fn serve_over<W: Wire>(
 }
 
 impl Serving {
-    /// The first event that `wanted` picks.
+    /// Returns the first event that `wanted` picks.
     pub(crate) fn wait<T>(&self, wanted: impl Fn(AggregatorEvent) -> Option<T>) -> T {
         loop {
             let event = self.events.recv_timeout(PATIENCE).expect("the aggregator says no more");
@@ -228,7 +228,7 @@ pub(crate) fn participation<'a>(
     }
 }
 
-/// A client for one round in a thread of its own.
+/// Returns a client for one round in a thread of its own.
 pub(crate) fn contribute(
     key: &'static SecretKey,
     addr: SocketAddr,
@@ -268,8 +268,8 @@ pub(crate) fn contribute_spooled(
     })
 }
 
-/// The opened sum is exactly that of the integers of those listed, chunk by chunk, and so are the
-/// weights. Returns how many contributed to each chunk.
+/// Returns the opened sum is exactly that of the integers of those listed, chunk by chunk, and so
+/// are the weights. Returns how many contributed to each chunk.
 pub(crate) fn check_exact(
     key: &SecretKey,
     numbers: &[u16],
@@ -314,7 +314,7 @@ pub(crate) fn check_results(
     counts
 }
 
-/// An agreement over the layout of [`update`].
+/// Returns an agreement over the layout of [`update`].
 pub(crate) fn agreement(values: usize, range: f64, max_weight: u32) -> Agreement {
     let specs = update(0, 0, values).specs();
     let ranges = vec![range; specs.len()];

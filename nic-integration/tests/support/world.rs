@@ -195,7 +195,7 @@ pub(crate) fn machine(number: u16) -> IpAddr {
     [10, 0, 1, number as u8].into()
 }
 
-/// A process of a node.
+/// Returns a process of a node.
 pub(crate) fn process(identity: Identity, incarnation: u32) -> Config {
     let mut seed = identity.id().0;
     seed.iter_mut().zip(incarnation.to_le_bytes()).for_each(|(byte, more)| *byte ^= more);
@@ -203,7 +203,7 @@ pub(crate) fn process(identity: Identity, incarnation: u32) -> Config {
 }
 
 impl World {
-    /// A world of one round, with faults of every mixture.
+    /// Makes a world of one round, with faults of every mixture.
     pub(crate) fn new(seed: u64, clients: u16, min_clients: u16) -> Self {
         let settings = AggregatorConfig {
             endpoint: process(server(), 1),
@@ -224,7 +224,7 @@ impl World {
         world
     }
 
-    /// A world without anybody in it yet.
+    /// Makes a world without anybody in it yet.
     pub(crate) fn of(seed: u64, settings: AggregatorConfig, faults: Faults) -> Self {
         Self {
             seed,

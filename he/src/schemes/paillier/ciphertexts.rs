@@ -62,19 +62,19 @@ impl Ciphertexts {
         Self { modulus: modulus.clone(), words, form: Form::Pairs { power } }
     }
 
-    /// The modulus that all items share.
+    /// Returns the modulus that all items share.
     #[must_use]
     pub fn modulus(&self) -> &PaillierModulus {
         &self.modulus
     }
 
-    /// The number of ciphertexts.
+    /// Returns the number of ciphertexts.
     #[must_use]
     pub fn count(&self) -> usize {
         self.words.len() / self.modulus.ciphertext_words()
     }
 
-    /// The power of R that every item carries: 0 for ordinary ones, else negative.
+    /// Returns the power of R that every item carries: 0 for ordinary ones, else negative.
     #[must_use]
     pub fn power(&self) -> i32 {
         match self.form {
@@ -94,7 +94,7 @@ impl Ciphertexts {
         Ok(())
     }
 
-    /// The words of the ordinary ciphertexts, item-major: what may be stored or sent.
+    /// Returns the words of the ordinary ciphertexts, item-major: what may be stored or sent.
     ///
     /// # Errors
     /// The engine's.
@@ -103,7 +103,7 @@ impl Ciphertexts {
         Ok(self.words)
     }
 
-    /// The words of the ordinary ciphertexts: these, or a copy that was made so.
+    /// Returns the words of the ordinary ciphertexts: these, or a copy that was made so.
     pub(super) fn to_ordinary(&self, engine: &dyn Engine) -> Result<Cow<'_, [u64]>, RunError> {
         match self.form {
             Form::Ordinary => Ok(Cow::Borrowed(&self.words)),
@@ -113,7 +113,8 @@ impl Ciphertexts {
         }
     }
 
-    /// The words of pairs that carry [`Ciphertexts::power`]: these, or a copy that was made so.
+    /// Returns the words of pairs that carry [`Ciphertexts::power`]: these, or a copy that was made
+    /// so.
     pub(super) fn to_pairs(&self, engine: &dyn Engine) -> Result<Cow<'_, [u64]>, RunError> {
         match self.form {
             Form::Ordinary => self.modulus.pairs().split(engine, &self.words).map(Cow::Owned),
@@ -137,8 +138,8 @@ impl Ciphertexts {
     }
 }
 
-/// The power of the radix that a Montgomery product of batches of these powers has; none where it
-/// would not fit, after billions of products, and the batches must be corrected first.
+/// Returns the power of the radix that a Montgomery product of batches of these powers has; none
+/// where it would not fit, after billions of products, and the batches must be corrected first.
 pub(super) fn product_power(a: i32, b: i32) -> Option<i32> {
     a.checked_add(b)?.checked_sub(1)
 }

@@ -16,9 +16,9 @@ pub struct Encryptor {
 }
 
 impl Encryptor {
-    /// An encryptor with the public key. The first one of a key draws the base of its masks, if the
-    /// modulus is of the form that short masks need; others of the same key, clones included, share
-    /// it and the table that an engine makes of it.
+    /// Makes an encryptor with the public key. The first one of a key draws the base of its masks,
+    /// if the modulus is of the form that short masks need; others of the same key, clones
+    /// included, share it and the table that an engine makes of it.
     ///
     /// # Errors
     /// The engine's, or no randomness.
@@ -28,8 +28,9 @@ impl Encryptor {
         Ok(Self { modulus: modulus.clone(), masks, rng })
     }
 
-    /// An encryptor for the key's owner, whose masks are powers modulo p² and q², of half the size,
-    /// whatever the form of the modulus. The first one of a key draws their bases, others share them.
+    /// Makes an encryptor for the key's owner, whose masks are powers modulo p² and q², of half the
+    /// size, whatever the form of the modulus. The first one of a key draws their bases, others
+    /// share them.
     ///
     /// # Errors
     /// The engine's, or no randomness.
@@ -39,14 +40,15 @@ impl Encryptor {
         Ok(Self { modulus: secret.modulus().clone(), masks, rng })
     }
 
-    /// The modulus that it encrypts under.
+    /// Returns the modulus that it encrypts under.
     #[must_use]
     pub fn modulus(&self) -> &PaillierModulus {
         &self.modulus
     }
 
-    /// The program of one encryption. Its operands are the plaintexts, the secret numbers that are
-    /// drawn for the masks, and the ciphertexts: as pairs under short masks, else ordinary ones.
+    /// Returns the program of one encryption. Its operands are the plaintexts, the secret numbers
+    /// that are drawn for the masks, and the ciphertexts: as pairs under short masks, else ordinary
+    /// ones.
     #[must_use]
     pub fn program(&self) -> &Arc<Program> {
         &self.masks.program

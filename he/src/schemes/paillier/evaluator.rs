@@ -33,7 +33,7 @@ pub struct Evaluator {
 }
 
 impl Evaluator {
-    /// An evaluator of ciphertexts under `modulus`.
+    /// Makes an evaluator of ciphertexts under `modulus`.
     #[must_use]
     pub fn new(modulus: &PaillierModulus, engine: Arc<dyn Engine>) -> Self {
         let n_squared = modulus.n_squared();
@@ -59,7 +59,7 @@ impl Evaluator {
         }
     }
 
-    /// The programs that the operations run, each under a name of its own. Those of
+    /// Returns the programs that the operations run, each under a name of its own. Those of
     /// [`Evaluator::matvec`] depend on the matrix: see [`Evaluator::matvec_program`].
     #[must_use]
     pub fn programs(&self) -> Vec<&Program> {
@@ -121,7 +121,7 @@ impl Evaluator {
         Ok(self.made(c.to_ordinary(&*self.engine)?.into_owned()))
     }
 
-    /// `a + b mod n` of each pair: one product of pairs of digits.
+    /// Computes `a + b mod n` of each pair: one product of pairs of digits.
     ///
     /// # Errors
     /// See [`Evaluator`].
@@ -155,7 +155,8 @@ impl Evaluator {
         Ok(())
     }
 
-    /// `c + m mod n` of each pair: one product by `1 + m·n`, whose digits are 1 and m. Constant time in `m`.
+    /// Computes `c + m mod n` of each pair: one product by `1 + m·n`, whose digits are 1 and m.
+    /// Constant time in `m`.
     ///
     /// # Errors
     /// See [`Evaluator`].
@@ -172,8 +173,8 @@ impl Evaluator {
         Ok(Ciphertexts::pairs(&self.modulus, out, power))
     }
 
-    /// The sum of the whole batch, one ciphertext; of none, the number 1, which decrypts to 0 and
-    /// hides nothing.
+    /// Returns the sum of the whole batch, one ciphertext; of none, the number 1, which decrypts to
+    /// 0 and hides nothing.
     ///
     /// # Errors
     /// See [`Evaluator`].
@@ -206,8 +207,8 @@ impl Evaluator {
         Ok(level)
     }
 
-    /// `c · s mod n` of each pair, for public scalars. A ciphertext under a negative one is inverted
-    /// first.
+    /// Computes `c · s mod n` of each pair, for public scalars. A ciphertext under a negative one
+    /// is inverted first.
     ///
     /// # Errors
     /// See [`Evaluator`]; a ciphertext that is not coprime to n under a negative scalar.
@@ -237,8 +238,8 @@ impl Evaluator {
         Ok(self.made(out))
     }
 
-    /// `c · s mod n` of each pair, for secret scalars, in constant time. If there are signs, every
-    /// ciphertext is inverted, and which of the two is raised does not show.
+    /// Computes `c · s mod n` of each pair, for secret scalars, in constant time. If there are
+    /// signs, every ciphertext is inverted, and which of the two is raised does not show.
     ///
     /// # Errors
     /// See [`Evaluator`]; a ciphertext that is not coprime to n, if there are signs.

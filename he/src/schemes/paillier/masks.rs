@@ -44,7 +44,7 @@ pub(super) struct Masks {
     pub(super) pairs: bool,
 }
 
-/// Secret numbers of so many bits, uniform or uniform below a bound.
+/// Secret numbers of `bits` bits, uniform or uniform below a bound.
 pub(super) struct Draw {
     bits: u32,
     below: Option<Zeroizing<Vec<u64>>>,
@@ -188,7 +188,7 @@ pub(super) fn full_mask_program(n: &Arc<Modulus>, n_squared: &Arc<Modulus>) -> P
     b.build()
 }
 
-/// `base^exponent mod m`, all secret but the modulus' size.
+/// Computes `base^exponent mod m`, all secret but the modulus' size.
 fn secret_power(
     engine: &dyn Engine,
     m: &Arc<Modulus>,

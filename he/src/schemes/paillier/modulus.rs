@@ -94,25 +94,26 @@ impl PaillierModulus {
         &self.0.n_squared
     }
 
-    /// Whether its maker vouches for the form that short masks need.
+    /// Returns whether its maker vouches for the form that short masks need.
     #[must_use]
     pub fn is_djn(&self) -> bool {
         self.0.djn
     }
 
-    /// Words of one ciphertext.
+    /// Returns the words of one ciphertext.
     #[must_use]
     pub fn ciphertext_words(&self) -> usize {
         self.0.n_squared.len_words()
     }
 
-    /// Whether both are the same number.
+    /// Returns whether both are the same number.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0) || self.0.n.words() == other.0.n.words()
     }
 
-    /// The program of one homomorphic addition of ordinary words in place, as they come from a wire:
-    /// one Montgomery product, which takes one power of `R = 2^(64 · words of n²)` away.
+    /// Returns the program of one homomorphic addition of ordinary words in place, as they come
+    /// from a wire: one Montgomery product, which takes one power of `R = 2^(64 · words of n²)`
+    /// away.
     #[must_use]
     pub fn sum_program(&self) -> Program {
         let mut b = Builder::new("paillier.sum");
@@ -123,14 +124,15 @@ impl PaillierModulus {
         b.build()
     }
 
-    /// The program that multiplies a batch in place by one number for all, by one Montgomery product
-    /// each: corrections run it with a power of the radix.
+    /// Returns the program that multiplies a batch in place by one number for all, by one
+    /// Montgomery product each: corrections run it with a power of the radix.
     #[must_use]
     pub fn scale_program(&self) -> &Program {
         &self.0.scale
     }
 
-    /// The program of the product of sixteen ciphertexts: a step of the tree that sums a batch.
+    /// Returns the program of the product of sixteen ciphertexts: a step of the tree that sums a
+    /// batch.
     #[must_use]
     pub fn product_program(&self) -> &Program {
         &self.0.product
@@ -142,12 +144,12 @@ impl PaillierModulus {
         full_mask_program(self.n(), self.n_squared())
     }
 
-    /// What turns ciphertexts to pairs and back.
+    /// Returns the programs that turn ciphertexts into pairs and back.
     pub(super) fn pairs(&self) -> &Pairs {
         &self.0.pairs
     }
 
-    /// How encryptors without the secret key mask: drawn and built once, so that engines keep one
+    /// Returns the masks of encryptors without the secret key: drawn and built once, so that engines keep one
     /// table.
     pub(super) fn masks(
         &self,
@@ -167,7 +169,7 @@ impl PaillierModulus {
         Ok(self.0.masks.get_or_init(|| masks).clone())
     }
 
-    /// `R^power mod n²`.
+    /// Computes `R^power mod n²`.
     pub(super) fn radix_power(&self, power: u32) -> Arc<[u64]> {
         let make = || Ok::<_, Infallible>(self.0.n_squared.radix_power(power));
         let Ok(words) = self.0.radix_powers.get(power, make);
@@ -218,8 +220,8 @@ impl PaillierModulus {
         Ok(index.map(|index| CiphertextFault::NotCoprime { index }))
     }
 
-    /// The product of all ciphertexts of a batch, 1 for an empty one: a tree of sixteen branches at
-    /// each node, so that no level needs more than a sixteenth of the one before.
+    /// Returns the product of all ciphertexts of a batch, 1 for an empty one: a tree of sixteen
+    /// branches at each node, so that no level needs more than a sixteenth of the one before.
     pub(super) fn product(&self, engine: &dyn Engine, words: &[u64]) -> Result<Vec<u64>, RunError> {
         let k = self.ciphertext_words();
         if words.is_empty() {
@@ -232,7 +234,7 @@ impl PaillierModulus {
         Ok(level.into_owned())
     }
 
-    /// The products of every sixteen ciphertexts, and of those that remain.
+    /// Returns the products of every sixteen ciphertexts, and of those that remain.
     fn fold(&self, engine: &dyn Engine, words: &[u64]) -> Result<Vec<u64>, RunError> {
         let k = self.ciphertext_words();
         let (whole, rest) = words.split_at(words.len() / (ROWS * k) * (ROWS * k));
@@ -276,14 +278,14 @@ fn scale_program(n_squared: &Arc<Modulus>) -> Program {
     b.build()
 }
 
-/// The number 1 in `words` words.
+/// Returns the number 1 in `words` words.
 pub(super) fn one(words: usize) -> Vec<u64> {
     let mut one = vec![0; words];
     one[0] = 1;
     one
 }
 
-/// Whether `d` divides the number, for `d` below 2^32.
+/// Returns whether `d` divides the number, for `d` below 2^32.
 fn divides(d: u32, words: &[u64]) -> bool {
     let d = u64::from(d);
     let fold = |rest: u64, &w: &u64| {
@@ -293,7 +295,7 @@ fn divides(d: u32, words: &[u64]) -> bool {
     words.iter().rev().fold(0, fold) == 0
 }
 
-/// Whether the odd `n` is a prime or a power of one, squares and cubes included.
+/// Returns whether the odd `n` is a prime or a power of one, squares and cubes included.
 ///
 /// If `n = p^k` then `2^n ≡ 2 mod p`, so `2^n − 2` shares p with n. For `n = p·q` it would have to
 /// be that the order of 2 modulo p divides `gcd(p − 1, q − 1)`: 2 for the keys made here, which is

@@ -56,8 +56,8 @@ impl Pairs {
         Ok(out)
     }
 
-    /// The ordinary ciphertexts `c` of pairs that hold `c · R^power`, for a power that is at most 0:
-    /// one product by `R^(1 − power)`, if it is not 0, and what the digits make.
+    /// Returns the ordinary ciphertexts `c` of pairs that hold `c · R^power`, for a power that is
+    /// at most 0: one product by `R^(1 − power)`, if it is not 0, and what the digits make.
     pub(super) fn join(
         &self,
         engine: &dyn Engine,
@@ -75,7 +75,7 @@ impl Pairs {
         Ok(out)
     }
 
-    /// The pair of `R^power`.
+    /// Returns the pair of `R^power`.
     fn radix_power(&self, engine: &dyn Engine, power: u32) -> Result<Arc<[u64]>, RunError> {
         let make = || self.split(engine, &self.n_squared.pair_radix_power(power));
         self.radix_powers.get(power, make)

@@ -66,25 +66,25 @@ impl Plaintexts {
         Self { modulus: modulus.clone(), words }
     }
 
-    /// The modulus that all items share.
+    /// Returns the modulus that all items share.
     #[must_use]
     pub fn modulus(&self) -> &PaillierModulus {
         &self.modulus
     }
 
-    /// The number of plaintexts.
+    /// Returns the number of plaintexts.
     #[must_use]
     pub fn count(&self) -> usize {
         self.words.len() / self.modulus.n().len_words()
     }
 
-    /// All words, item-major.
+    /// Returns all words, item-major.
     #[must_use]
     pub fn words(&self) -> &[u64] {
         &self.words
     }
 
-    /// The signed numbers that they stand for. Constant time unless one does not fit.
+    /// Returns the signed numbers that they stand for. Constant time unless one does not fit.
     ///
     /// # Errors
     /// One lies outside `−2^63 .. 2^63`, by its index.
@@ -110,7 +110,7 @@ impl Plaintexts {
     }
 }
 
-/// 1 for a negative number, else 0.
+/// Returns 1 for a negative number, else 0.
 pub(super) fn sign(value: i64) -> u64 {
     value as u64 >> 63
 }

@@ -13,7 +13,7 @@ const KEPT: usize = 1024;
 pub(super) struct RadixPowers(Mutex<HashMap<u32, Arc<[u64]>>>);
 
 impl RadixPowers {
-    /// This power, made if it is not kept. Nothing waits for what is being made.
+    /// Returns this power, made if it is not kept. Nothing waits for what is being made.
     pub(super) fn get<E>(
         &self,
         power: u32,

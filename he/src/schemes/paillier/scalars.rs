@@ -8,7 +8,7 @@ use zeroize::Zeroizing;
 use super::{PaillierModulus, plaintexts::sign, words::first_not_below};
 use crate::{Error, error::OperandFault};
 
-/// `words` as an input of secrecy `S`.
+/// Returns `words` as an input of secrecy `S`.
 pub(super) fn operand<S: Secrecy>(words: &[u64]) -> Operand<'_> {
     if S::SECRET { Operand::SecretIn(words) } else { Operand::In(words) }
 }
@@ -71,24 +71,24 @@ impl<S: Secrecy> Scalars<S> {
         Ok(Self { bits: modulus.n().bits(), magnitudes, negative, secrecy: PhantomData })
     }
 
-    /// The number of scalars.
+    /// Returns the number of scalars.
     #[must_use]
     pub fn count(&self) -> usize {
         self.magnitudes.len() / self.bits.div_ceil(64) as usize
     }
 
-    /// The bound on every magnitude, in bits: 64, or those of n.
+    /// Returns the bound on every magnitude, in bits: 64, or those of n.
     #[must_use]
     pub fn bits(&self) -> u32 {
         self.bits
     }
 
-    /// The magnitudes, item-major.
+    /// Returns the magnitudes, item-major.
     pub(super) fn magnitudes(&self) -> &[u64] {
         &self.magnitudes
     }
 
-    /// The signs, if there are any.
+    /// Returns the signs, if there are any.
     pub(super) fn negative(&self) -> Option<&[u64]> {
         self.negative.as_ref().map(|signs| signs.as_slice())
     }
@@ -108,7 +108,7 @@ pub struct Matrix<S: Secrecy> {
 }
 
 impl Matrix<Public> {
-    /// A public matrix; the bound on its entries is the tightest one.
+    /// Makes a public matrix; the bound on its entries is the tightest one.
     ///
     /// # Errors
     /// Not `rows · columns` entries.
@@ -122,8 +122,8 @@ impl Matrix<Public> {
 }
 
 impl Matrix<Secret> {
-    /// A secret matrix of entries from `−2^(bits − 1)` up to `2^(bits − 1) − 1`. `bits` is public,
-    /// from 1 to 64; the fewer, the faster. Constant time unless an entry is refused.
+    /// Makes a secret matrix of entries from `−2^(bits − 1)` up to `2^(bits − 1) − 1`. `bits` is
+    /// public, from 1 to 64; the fewer, the faster. Constant time unless an entry is refused.
     ///
     /// # Errors
     /// Not `rows · columns` entries; an entry beyond `bits`, by its flat index.
@@ -153,30 +153,30 @@ impl<S: Secrecy> Matrix<S> {
         Ok(Self { rows, columns, bits, signed, exponents, secrecy: PhantomData })
     }
 
-    /// The number of rows: ciphertexts of the result.
+    /// Returns the number of rows: ciphertexts of the result.
     #[must_use]
     pub fn rows(&self) -> usize {
         self.rows
     }
 
-    /// The number of columns: ciphertexts of the vector.
+    /// Returns the number of columns: ciphertexts of the vector.
     #[must_use]
     pub fn columns(&self) -> usize {
         self.columns
     }
 
-    /// The bound on every entry, in bits; with the sign if there are signs.
+    /// Returns the bound on every entry, in bits; with the sign if there are signs.
     #[must_use]
     pub fn bits(&self) -> u32 {
         self.bits
     }
 
-    /// Whether exponents are raised by `2^(bits − 1)`.
+    /// Returns whether exponents are raised by `2^(bits − 1)`.
     pub(super) fn is_signed(&self) -> bool {
         self.signed
     }
 
-    /// The exponents, row-major.
+    /// Returns the exponents, row-major.
     pub(super) fn exponents(&self) -> &[u64] {
         &self.exponents
     }

@@ -59,7 +59,7 @@ impl PaillierSecret {
         Ok(Self { modulus, factors, decrypt, masks: OnceLock::new() })
     }
 
-    /// The public part.
+    /// Returns the public part.
     #[must_use]
     pub fn modulus(&self) -> &PaillierModulus {
         &self.modulus
@@ -70,7 +70,7 @@ impl PaillierSecret {
         (self.factors.p.words(), self.factors.q.words())
     }
 
-    /// How the owner masks: drawn and built once, so that engines keep one table.
+    /// Returns the owner's masks: drawn and built once, so that engines keep one table.
     pub(super) fn masks(
         &self,
         engine: &dyn Engine,
@@ -86,7 +86,7 @@ impl PaillierSecret {
         Ok(self.masks.get_or_init(|| masks).clone())
     }
 
-    /// The program of decryption.
+    /// Returns the program of decryption.
     #[must_use]
     pub fn decrypt_program(&self) -> &Arc<Program> {
         &self.decrypt

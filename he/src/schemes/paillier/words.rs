@@ -2,19 +2,19 @@
 
 use std::hint::black_box;
 
-/// `a − b − borrow`, and the next borrow.
+/// Computes `a − b − borrow`, and the next borrow.
 fn subtract(a: u64, b: u64, borrow: u64) -> (u64, u64) {
     let difference = u128::from(a).wrapping_sub(u128::from(b) + u128::from(borrow));
     (difference as u64, (difference >> 127) as u64)
 }
 
-/// Whether `a < b`, of equal lengths. Only the answer can influence time.
+/// Returns whether `a < b`, of equal lengths. Only the answer can influence time.
 pub(super) fn is_below(a: &[u64], b: &[u64]) -> bool {
     let borrow = a.iter().zip(b).fold(0, |borrow, (&a, &b)| subtract(a, b, borrow).1);
     black_box(borrow) == 1
 }
 
-/// The first item that is not below `bound`. Only which items pass can influence time.
+/// Returns the first item that is not below `bound`. Only which items pass can influence time.
 pub(super) fn first_not_below(words: &[u64], bound: &[u64]) -> Option<usize> {
     words.chunks(bound.len()).position(|item| !is_below(item, bound))
 }

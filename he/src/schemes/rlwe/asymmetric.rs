@@ -254,7 +254,7 @@ impl Encryption {
 }
 
 impl EncryptPolynomial for Encryption {
-    /// The mask comes before the values.
+    /// Returns the mask comes before the values.
     fn encrypt(
         &self,
         engine: &dyn Engine,
@@ -365,7 +365,7 @@ mod tests {
         &parameters.rlwe().unwrap().ring
     }
 
-    /// What decrypting `count` polynomials gives, over either ring, as signed integers where small.
+    /// Decrypts polynomials over either ring.
     fn opened(
         (secret, parameters): (&RlweSecret, &Parameters),
         engine: &dyn Engine,
@@ -379,7 +379,7 @@ mod tests {
         out
     }
 
-    /// The fields of one decrypted polynomial, rounded by a margin of the caller's.
+    /// Returns the fields of one decrypted polynomial, rounded by a margin of the caller's.
     fn rounded(parameters: &Parameters, integers: &[u64], margin_bits: u32) -> Vec<Vec<u64>> {
         let rlwe = parameters.rlwe().unwrap();
         let rlwe = RlweParameters { margin_bits, ..(**rlwe).clone() };
@@ -401,7 +401,7 @@ mod tests {
             .collect()
     }
 
-    /// `e·u + e₀ − e₁·s` of polynomials given in RNS, coefficient by coefficient.
+    /// Computes `e·u + e₀ − e₁·s` of polynomials given in RNS, coefficient by coefficient.
     fn noise(ring: &Arc<Ring>, [e, u, e0, e1, s]: [&[u64]; 5]) -> Vec<i64> {
         let mut b = Builder::new("noise");
         let [e_in, u_in, e0_in, e1_in, s_in] =

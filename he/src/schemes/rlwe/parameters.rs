@@ -80,15 +80,15 @@ pub(crate) fn of_rings(
     rings().iter().map(move |ring| derive(ring, literal, field_bits))
 }
 
-/// The rings to choose from, the smaller first. A coefficient of the larger one spends one margin,
-/// and one rounding down to whole fields, on 200 bits instead of on 100.
+/// Returns the rings to choose from, the smaller first. A coefficient of the larger one spends one
+/// margin, and one rounding down to whole fields, on 200 bits instead of on 100.
 fn rings() -> &'static [Arc<Ring>] {
     static RINGS: LazyLock<[Arc<Ring>; 2]> =
         LazyLock::new(|| [(4096, 2), (8192, 4)].map(|(degree, primes)| ring(degree, primes)));
     &*RINGS
 }
 
-/// The ring of the largest primes of 50 bits.
+/// Returns the ring of the largest primes of 50 bits.
 fn ring(degree: usize, primes: usize) -> Arc<Ring> {
     match Ring::new(degree, &largest_primes(50, degree, primes)) {
         Ok(ring) => Arc::new(ring),
@@ -177,7 +177,7 @@ mod tests {
     use super::*;
     use crate::params::{BITS, MAX_CLIENTS, Parameters};
 
-    /// The rows of 128-bit security, from the standard once more.
+    /// Returns the rows of 128-bit security, from the standard once more.
     fn allowed(degree: usize) -> u64 {
         match degree {
             4096 => 109,

@@ -29,8 +29,8 @@ impl<const W: usize> Rounding<W> {
         Self { q, margin_bits }
     }
 
-    /// The multiple of `2^margin` nearest to `x` modulo Q, divided by it, for `x` below Q. Noise just
-    /// below zero shows as a number just below Q. No branch depends on `x`.
+    /// Returns the multiple of `2^margin` nearest to `x` modulo Q, divided by it, for `x` below Q.
+    /// Noise just below zero shows as a number just below Q. No branch depends on `x`.
     ///
     /// # Bound
     /// Q has at most 50 bits for each word, and the margin at most 30, so `x + 2^(margin − 1)` is

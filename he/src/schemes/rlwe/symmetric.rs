@@ -206,7 +206,7 @@ mod tests {
     use super::*;
     use crate::{Parameters, Scheme, params::Literal, schemes::rlwe::rounding::Rounding};
 
-    /// 195 · 21 = 2^12 − 1: the noise of a sum of so many has no slack within its margin of 13
+    /// 195 · 21 = 2^12 − 1: the noise of a sum of that many has no slack within its margin of 13
     /// bits.
     const CLIENTS: u32 = 195;
 
@@ -222,7 +222,7 @@ mod tests {
         words
     }
 
-    /// The summed noise of `CLIENTS` contributions, each drawn by the step that draws it.
+    /// Returns the summed noise of `CLIENTS` contributions, each drawn by the step that draws it.
     fn drawn(secret: &RlweSecret) -> Vec<i64> {
         let ring = secret.ring();
         let mut b = Builder::new("noise");
@@ -240,7 +240,7 @@ mod tests {
         (0..ring.degree()).map(each).collect()
     }
 
-    /// What comes of `message · 2^margin + noise` under the sum of all contributors' masks,
+    /// Sends `message · 2^margin + noise` through, under the sum of all contributors' masks,
     /// decrypted and rounded: the whole way of a sum but that its noise is chosen.
     fn through(
         (secret, parameters): (&RlweSecret, &Parameters),

@@ -12,9 +12,10 @@ use crate::{
 const OPERATION: &str = "matvec";
 
 impl Evaluator {
-    /// The program of [`Evaluator::matvec`] for a matrix of this shape and bound: each row's product
-    /// of powers, over bases that all rows share. Of a single row, which has nobody to share with,
-    /// each power alone: engines compute several items at a time, and the columns are items then.
+    /// Returns the program of [`Evaluator::matvec`] for a matrix of this shape and bound: each
+    /// row's product of powers, over bases that all rows share. Of a single row, which has nobody
+    /// to share with, each power alone: engines compute several items at a time, and the columns
+    /// are items then.
     ///
     /// # Panics
     /// If there are several rows and no columns.
@@ -32,9 +33,9 @@ impl Evaluator {
         b.build()
     }
 
-    /// `y_j = Σ_i m_ji · c_i mod n` for each row j of the matrix, one scalar of the row for each
-    /// ciphertext of the vector; the zero that hides nothing, 1, for a matrix without columns.
-    /// Constant time in the entries of a secret matrix.
+    /// Computes `y_j = Σ_i m_ji · c_i mod n` for each row j of the matrix, one scalar of the row
+    /// for each ciphertext of the vector; the zero that hides nothing, 1, for a matrix without
+    /// columns. Constant time in the entries of a secret matrix.
     ///
     /// A matrix with signs is raised by `2^(bits − 1)` to be none, and every row corrected by the
     /// common factor `(Π c_i)^(−2^(bits − 1))`.

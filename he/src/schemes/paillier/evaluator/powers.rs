@@ -41,7 +41,7 @@ impl Powers {
     }
 }
 
-/// `c^s` of each pair.
+/// Computes `c^s` of each pair.
 pub(super) fn powers<S: Secrecy>(mut b: Builder, modulus: &PaillierModulus, bits: u32) -> Program {
     let c = b.residues("c", modulus.n_squared());
     let s = b.exponents::<S>("s", bits);
@@ -60,7 +60,8 @@ pub(super) fn invert_program(modulus: &PaillierModulus) -> Program {
 }
 
 impl Evaluator {
-    /// The inverses of ordinary ciphertexts. `index` gives their places in the operand, for errors.
+    /// Returns the inverses of ordinary ciphertexts. `index` gives their places in the operand, for
+    /// errors.
     pub(super) fn invert(
         &self,
         operation: &'static str,
