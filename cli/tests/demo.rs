@@ -48,8 +48,9 @@ fn demo(scheme: &str, clients: u64, rounds: usize, words: &str) -> Value {
     assert!(wire > up, "{figures}");
     // How long it took is up to the machine, but a client encrypts and decrypts within its round.
     let share = number(&figures, "encryption_share");
-    let told = format!("encryption and decryption took {:.1} % of a round (median", 100.0 * share);
-    assert!(0.0 < share && share < 1.0 && said.contains(&told), "{share}: {said}");
+    let reported =
+        format!("encryption and decryption took {:.1} % of a round (median", 100.0 * share);
+    assert!(0.0 < share && share < 1.0 && said.contains(&reported), "{share}: {said}");
     let per_round = figures["per_round"].as_array().unwrap();
     assert_eq!(per_round.len(), rounds);
     for (round, of) in per_round.iter().zip(1..) {

@@ -32,11 +32,11 @@ fn values_that_are_not_finite_are_named() {
             bad.values[index] = value;
             tensors.insert("layer.bad".into(), bad);
             place.write("bad", to_file(&tensors));
-            let told = format!("bad: tensor \"layer.bad\" has {name} at index {index};");
-            place.fails_with(1, &format!("{ENCRYPT} --clip 1 --in bad"), &[&told]);
-            place.fails_with(1, "ranges --out r.json bad", &[&told]);
+            let reported = format!("bad: tensor \"layer.bad\" has {name} at index {index};");
+            place.fails_with(1, &format!("{ENCRYPT} --clip 1 --in bad"), &[&reported]);
+            place.fails_with(1, "ranges --out r.json bad", &[&reported]);
             let join = "join --key keys/secret.json --server 127.0.0.1:9 --client 0 --out out";
-            place.fails_with(1, &format!("{join} --in bad"), &[&told]);
+            place.fails_with(1, &format!("{join} --in bad"), &[&reported]);
         }
     }
 }
@@ -112,11 +112,11 @@ fn weights_are_integers_from_one_to_the_largest() {
     let place = place();
     let encrypt = |words: &str| format!("{ENCRYPT} --in g {words}");
     for weight in ["0", "-1", "1.5", "4294967296", "many"] {
-        let told = format!("'{weight}' for '--weight <WEIGHT>': a weight is an integer from 1");
-        place.fails_with(2, &encrypt(&format!("--clip 1 --weight {weight}")), &[&told]);
-        place.fails_with(2, &format!("ranges --out r.json g --weight {weight}"), &[&told]);
+        let reported = format!("'{weight}' for '--weight <WEIGHT>': a weight is an integer from 1");
+        place.fails_with(2, &encrypt(&format!("--clip 1 --weight {weight}")), &[&reported]);
+        place.fails_with(2, &format!("ranges --out r.json g --weight {weight}"), &[&reported]);
         let join = "join --key keys/secret.json --server 127.0.0.1:9 --client 0 --in g --out out";
-        place.fails_with(2, &format!("{join} --weight {weight}"), &[&told]);
+        place.fails_with(2, &format!("{join} --weight {weight}"), &[&reported]);
         place.fails(2, &encrypt(&format!("--clip 1 --max-weight {weight}")));
     }
     let above = |most| format!("g: weight 10 is not from 1 to the agreed largest, {most}");
@@ -137,8 +137,8 @@ fn a_sum_beyond_its_type_is_named() {
     place.run("encrypt --key keys/secret.json --in g --out b.cgm").done();
     place.run("aggregate --key keys/public.json --out sum.cgm a.cgm b.cgm").done();
     let decrypt = "decrypt --key keys/secret.json --in sum.cgm --out out";
-    let told = "sum.cgm: the result for tensor \"h\" at index 1 exceeds F16; decrypt the mean";
-    place.fails_with(1, &format!("{decrypt} --sum"), &[told]);
+    let reported = "sum.cgm: the result for tensor \"h\" at index 1 exceeds F16; decrypt the mean";
+    place.fails_with(1, &format!("{decrypt} --sum"), &[reported]);
     place.done(decrypt);
 }
 
@@ -147,23 +147,23 @@ fn serving_what_cannot_be_served_is_refused() {
     let place = place();
     let serve = |words: &str| format!("serve --key keys/public.json {words}");
     for address in ["0.0.0.0:0", "192.0.2.1:7700", "[::]:0"] {
-        let told = "is not on this machine: say --identity FILE and --allow FILE";
+        let reported = "is not on this machine: say --identity FILE and --allow FILE";
         let words = serve(&format!("--clients 3 --listen {address}"));
-        place.fails_with(2, &words, &[address, told]);
-        place.fails_with(2, &format!("{words} --identity keys/server.identity"), &[told]);
+        place.fails_with(2, &words, &[address, reported]);
+        place.fails_with(2, &format!("{words} --identity keys/server.identity"), &[reported]);
         let words =
             "join --key keys/secret.json --client 0 --in g --out none --server 192.0.2.1:7700";
         place.fails_with(2, words, &["192.0.2.1:7700 is not on this machine: say --identity FILE"]);
     }
     let allow = "--clients 3 --listen 127.0.0.1:0 --allow keys/public.json";
     place.fails_with(1, &serve(allow), &["keys/public.json: line 1: expected a node key"]);
-    let told = ["keys/server.node: no identity; `ciphergram identity --out FILE` makes one"];
+    let reported = ["keys/server.node: no identity; `ciphergram identity --out FILE` makes one"];
     let identity = "--clients 3 --listen 127.0.0.1:0 --identity keys/clients.allow";
-    place.fails_with(1, &serve(identity), &[&told[0].replace("server.node", "clients.allow")]);
-    let told = ["--clients 4, but the key admits at most 3: make a key with --clients 4"];
-    place.fails_with(1, &serve("--clients 4 --listen 127.0.0.1:0"), &told);
-    let told = ["--min-clients 3 of --clients 2"];
-    place.fails_with(2, &serve("--clients 2 --min-clients 3"), &told);
+    place.fails_with(1, &serve(identity), &[&reported[0].replace("server.node", "clients.allow")]);
+    let reported = ["--clients 4, but the key admits at most 3: make a key with --clients 4"];
+    place.fails_with(1, &serve("--clients 4 --listen 127.0.0.1:0"), &reported);
+    let reported = ["--min-clients 3 of --clients 2"];
+    place.fails_with(2, &serve("--clients 2 --min-clients 3"), &reported);
     for words in [
         "--clients 0",
         "--clients 3 --rounds 0",
@@ -214,8 +214,8 @@ fn misuse_is_one_line_and_exit_code_two() {
         ("ranges --out more --policy sigma:-1 g", "positive"),
         ("ranges --out more --merge ranges.json --weight 3", "--merge"),
     ];
-    for (words, told) in cases {
-        place.fails_with(2, words, &[told]);
+    for (words, reported) in cases {
+        place.fails_with(2, words, &[reported]);
     }
     for words in ["--clip 0", "--clip -1", "--clip NaN", "--clip inf", "--max-weight 3"] {
         place.fails_with(2, &format!("{ENCRYPT} --in g {words}"), &["--clip"]);
@@ -223,9 +223,9 @@ fn misuse_is_one_line_and_exit_code_two() {
     let both = format!("{ENCRYPT} --in g --clip 1 --ranges ranges.json");
     place.fails_with(2, &both, &["--clip", "--ranges"]);
     let nothing = std::process::Command::new(env!("CARGO_BIN_EXE_ciphergram")).output().unwrap();
-    let told = String::from_utf8(nothing.stderr).unwrap();
-    assert!(nothing.status.code() == Some(2) && told.starts_with("error: "), "{told}");
-    assert_eq!(told.lines().count(), 1, "{told}");
+    let reported = String::from_utf8(nothing.stderr).unwrap();
+    assert!(nothing.status.code() == Some(2) && reported.starts_with("error: "), "{reported}");
+    assert_eq!(reported.lines().count(), 1, "{reported}");
 }
 
 #[test]

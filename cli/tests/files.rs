@@ -81,8 +81,8 @@ fn public_ckks_sums_are_within_the_bound() {
 #[test]
 fn a_public_key_that_encrypts_is_asked_for_by_an_option() {
     let place = Place::new();
-    let told = place.json("keygen --public-encrypt --clients 3 --out keys");
-    assert_eq!(told["scheme"], "ckks-sum-public");
+    let reported = place.json("keygen --public-encrypt --clients 3 --out keys");
+    assert_eq!(reported["scheme"], "ckks-sum-public");
     let said = place.done("keygen --public-encrypt --clients 3 --out more");
     assert!(
         said.contains("public.json  for the aggregator, and for the clients, who encrypt with it")
@@ -169,10 +169,10 @@ fn uploads_are_as_small_as_promised() {
         let size = |tensors: &Tensors| {
             bring(&place, std::slice::from_ref(tensors));
             let words = "encrypt --in g0.safetensors --out g.cgm --clip 1 --key keys/secret.json";
-            let told = place.json(words);
+            let reported = place.json(words);
             let bytes = place.read("g.cgm").len();
-            let ciphertext = told["ciphertext_bytes"].as_u64().unwrap() as usize;
-            assert!(ciphertext < bytes && bytes < ciphertext + 300, "{told}");
+            let ciphertext = reported["ciphertext_bytes"].as_u64().unwrap() as usize;
+            assert!(ciphertext < bytes && bytes < ciphertext + 300, "{reported}");
             bytes as f64
         };
         let one = size(&tensors);

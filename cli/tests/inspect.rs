@@ -39,12 +39,12 @@ fn inspect(place: &Place, file: &str, kind: &str) -> Value {
         "{text}"
     );
     for name in ["scheme", "key_id", "values", "contributors"] {
-        let told = match &value[name] {
+        let reported = match &value[name] {
             Value::Null => continue,
             Value::String(text) => text.clone(),
             number => number.to_string(),
         };
-        let label = format!("{:<16} {told}", name.replace('_', " "));
+        let label = format!("{:<16} {reported}", name.replace('_', " "));
         assert!(text.lines().any(|line| line == label), "{label:?} is not in {text}");
     }
     value
@@ -129,9 +129,12 @@ fn every_operation_of_every_scheme_is_explained() {
         let mut programs = vec![];
         for operation in ["encrypt", "aggregate", "decrypt"] {
             let words = format!("explain {operation} --scheme {scheme}");
-            let told = place.json(&words);
-            assert_eq!((&told["operation"], &told["scheme"]), (&json!(operation), &json!(scheme)));
-            let program = told["program"].as_str().unwrap().to_owned();
+            let reported = place.json(&words);
+            assert_eq!(
+                (&reported["operation"], &reported["scheme"]),
+                (&json!(operation), &json!(scheme))
+            );
+            let program = reported["program"].as_str().unwrap().to_owned();
             assert!(program.lines().count() > 2, "{program}");
             assert!(!programs.contains(&program), "two operations are one program");
             programs.push(program);
@@ -197,11 +200,11 @@ fn parameters_are_derived_step_by_step() {
         [(64, 16, 4096, 8192), (10, 16, 8192, 4096), (1024, 16, 8192, 4096)]
     {
         let words = format!("params explain --clients {clients} --bits {bits}");
-        let (told, text) = (place.json(&words), place.done(&words));
-        let number = |step: &str, name: &str| told[step][name].as_f64().unwrap();
-        assert_eq!(told["security"]["ring_degree"], degree);
+        let (reported, text) = (place.json(&words), place.done(&words));
+        let number = |step: &str, name: &str| reported[step][name].as_f64().unwrap();
+        assert_eq!(reported["security"]["ring_degree"], degree);
         assert!(number("security", "log2_q") <= number("security", "log2_q_limit"));
-        assert_eq!(told["noise"]["bound_of_sum"], clients * 21);
+        assert_eq!(reported["noise"]["bound_of_sum"], clients * 21);
         let margin = number("noise", "margin_bits");
         assert!(2.0 * number("noise", "bound_of_sum") < 2f64.powf(margin));
         let most = (clients * ((1 << bits) - 2)) as f64;
@@ -214,8 +217,8 @@ fn parameters_are_derived_step_by_step() {
         let each = number("chunks", "bytes") / values;
         assert_eq!(number("size", "bytes_per_value"), each);
         assert!((number("size", "bytes") / 1e6 - each).abs() < 0.01);
-        assert_eq!(told["failure_probability"]["value"], 0);
-        let not_chosen = &told["not_chosen"][0];
+        assert_eq!(reported["failure_probability"]["value"], 0);
+        let not_chosen = &reported["not_chosen"][0];
         assert_eq!(not_chosen["ring_degree"], other);
         assert!(not_chosen["bytes_per_value"].as_f64() > Some(each));
         for part in [format!("N = {degree}"), format!("{each:.3} bytes"), format!("N = {other}")] {
@@ -225,9 +228,9 @@ fn parameters_are_derived_step_by_step() {
     }
     for (scheme, bytes) in [("paillier-2048", 512), ("paillier-3072", 768), ("paillier-4096", 1024)]
     {
-        let told = place.json(&format!("params explain --scheme {scheme}"));
-        assert_eq!(told["chunks"]["unit_bytes"], bytes);
-        assert!(told["failure_probability"]["value"] == 0 && told["noise"].is_null());
+        let reported = place.json(&format!("params explain --scheme {scheme}"));
+        assert_eq!(reported["chunks"]["unit_bytes"], bytes);
+        assert!(reported["failure_probability"]["value"] == 0 && reported["noise"].is_null());
         assert!(place.done(&format!("params explain --scheme {scheme}")).contains("never wraps"));
     }
     let default = "params explain --scheme ckks-sum --clients 64 --bits 16";
@@ -240,16 +243,16 @@ fn parameters_of_public_encryption_are_derived_step_by_step() {
     let place = Place::new();
     for (clients, bits, degree) in [(64u64, 16u32, 8192u64), (64, 19, 4096), (1024, 24, 8192)] {
         let words = format!("params explain --clients {clients} --bits {bits} --public-encrypt");
-        let (told, text) = (place.json(&words), place.done(&words));
-        assert_eq!(told["scheme"], "ckks-sum-public");
-        let number = |step: &str, name: &str| told[step][name].as_f64().unwrap();
-        assert_eq!(told["security"]["ring_degree"], degree);
+        let (reported, text) = (place.json(&words), place.done(&words));
+        assert_eq!(reported["scheme"], "ckks-sum-public");
+        let number = |step: &str, name: &str| reported[step][name].as_f64().unwrap();
+        assert_eq!(reported["security"]["ring_degree"], degree);
         let one = 21 * (2 * degree + 1);
         assert_eq!(
-            (&told["noise"]["bound_of_draw"], &told["noise"]["bound_of_one"]),
+            (&reported["noise"]["bound_of_draw"], &reported["noise"]["bound_of_one"]),
             (&json!(21), &json!(one))
         );
-        assert_eq!(told["noise"]["bound_of_sum"], clients * one);
+        assert_eq!(reported["noise"]["bound_of_sum"], clients * one);
         let margin = number("noise", "margin_bits");
         let bound = number("noise", "bound_of_sum");
         assert!(2.0 * bound < 2f64.powf(margin) && 4.0 * bound >= 2f64.powf(margin));

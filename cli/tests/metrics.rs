@@ -104,12 +104,12 @@ fn value_of(values: &BTreeMap<String, u64>, direction: &str, part: &str) -> u64 
 
 /// Begins a request, and ends it on a message: then it is answered with the last numbers of a
 /// server that has ended. Nobody may take long over a request, so it is begun anew now and then.
-fn ask_at_the_end(metrics: &str, told: mpsc::Receiver<()>) -> String {
+fn ask_at_the_end(metrics: &str, reported: mpsc::Receiver<()>) -> String {
     let (begin, end) = REQUEST.split_at(30);
     loop {
         let mut stream = connect(metrics);
         stream.write_all(begin.as_bytes()).unwrap();
-        if told.recv_timeout(Duration::from_secs(1)).is_ok() {
+        if reported.recv_timeout(Duration::from_secs(1)).is_ok() {
             stream.write_all(end.as_bytes()).unwrap();
             return answer(stream);
         }
@@ -137,10 +137,10 @@ fn metrics_are_what_happened() {
     assert_eq!(counts(&joined), [2, 1, 0, 0]);
     assert!(value(&joined, "handshake_datagrams") > 0);
 
-    let (ended, told) = mpsc::channel();
+    let (ended, reported) = mpsc::channel();
     let (done, closed, last) = thread::scope(|scope| {
         let metrics = &metrics;
-        let last = scope.spawn(move || ask_at_the_end(metrics, told));
+        let last = scope.spawn(move || ask_at_the_end(metrics, reported));
         clients.push(place.join(&address, 2, ""));
         let closed = server.event("closed");
         let done = server.event("done");
@@ -193,9 +193,9 @@ fn strange_requests_do_not_disturb() {
         let mut stream = connect(&metrics);
         stream.write_all(request).unwrap();
         stream.shutdown(Shutdown::Write).unwrap();
-        let told = answer(stream);
-        assert!(told.starts_with(&format!("HTTP/1.1 {status}\r\n")), "{status}: {told}");
-        assert!(told.ends_with(&format!("\r\n\r\n{status}\n")), "{status}: {told}");
+        let reported = answer(stream);
+        assert!(reported.starts_with(&format!("HTTP/1.1 {status}\r\n")), "{status}: {reported}");
+        assert!(reported.ends_with(&format!("\r\n\r\n{status}\n")), "{status}: {reported}");
     }
 
     // One that says nothing, one that never comes to an end and one that takes no answer, all at
@@ -238,8 +238,8 @@ fn an_address_that_is_taken_is_named() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap();
     let serve = "serve --key keys/public.json --listen 127.0.0.1:0 --clients 3";
-    let told = format!("--metrics {address}: Address already in use");
-    place.fails_with(1, &format!("{serve} --metrics {address}"), &[&told]);
+    let reported = format!("--metrics {address}: Address already in use");
+    place.fails_with(1, &format!("{serve} --metrics {address}"), &[&reported]);
     let ran = place.run(&format!("{serve} --metrics nowhere"));
     assert!(ran.code == Some(2) && ran.stderr.lines().count() == 1, "{ran:?}");
 }
@@ -273,22 +273,22 @@ fn logs_are_objects_with_rounds_and_clients() {
     let closed = server.event("closed");
     let [first, second, text] = clients.map(Process::finish);
 
-    let told = log(&server.finish());
+    let reported = log(&server.finish());
     let summed = &closed["summed"];
     let round = json!({"name": "round", "round": 0, "clients": 3, "summed": summed, "withheld": 0});
-    assert_eq!(spans(&told, "round"), [round], "{told:?}");
+    assert_eq!(spans(&reported, "round"), [round], "{reported:?}");
     let engine = |line: &Value| {
         let message = line["fields"]["message"].as_str().unwrap_or_default();
         line["level"] == "INFO" && message.starts_with("engine cpu")
     };
-    assert!(told.iter().any(engine), "{told:?}");
+    assert!(reported.iter().any(engine), "{reported:?}");
     for (i, ran) in [(0, first), (1, second)] {
-        let told = log(&ran);
+        let reported = log(&ran);
         for name in ["round", "seal", "open"] {
             let span = json!({"name": name, "round": 0, "client": i});
-            assert_eq!(spans(&told, name), [span], "{told:?}");
+            assert_eq!(spans(&reported, name), [span], "{reported:?}");
         }
-        assert!(told.iter().any(engine), "{told:?}");
+        assert!(reported.iter().any(engine), "{reported:?}");
     }
     // For people it stays one line.
     assert!(text.stderr.lines().count() == 1 && text.stderr.contains("engine cpu"), "{text:?}");

@@ -103,8 +103,8 @@ fn clients_may_send_by_several_paths() {
     ends_complete(server, 3);
     let refused = place.join(&address, 0, "--paths 5 --split 4").finish();
     assert_eq!(refused.code, Some(2), "{}", refused.stderr);
-    let told = "--paths 5 --split 4: no more than 16 in all";
-    assert!(refused.stderr.contains(told), "{}", refused.stderr);
+    let reported = "--paths 5 --split 4: no more than 16 in all";
+    assert!(refused.stderr.contains(reported), "{}", refused.stderr);
 }
 
 /// Clients with the public half get the encrypted sum, and the other half decrypts it. One may
@@ -163,11 +163,15 @@ fn sums_reports_and_further_rounds() {
     bring(&place, &brought.clients);
     let weight = |i: usize| format!("--weight {} --json", brought.weights[i]);
     let mut clients: Vec<_> = (0..3).map(|i| place.join(&address, i, &weight(i))).collect();
-    let told = clients.pop().unwrap().finish().done().stdout;
-    let told: Value = serde_json::from_str(&told).unwrap();
-    assert_eq!((&told["round"], &told["contributors"]), (&json!(1), &json!(3)), "{told}");
-    assert_eq!((&told["fewest_contributors"], &told["clipped"]), (&json!(3), &json!({})));
-    assert_eq!(told["ranges"]["max_weight"], 3);
+    let reported = clients.pop().unwrap().finish().done().stdout;
+    let reported: Value = serde_json::from_str(&reported).unwrap();
+    assert_eq!(
+        (&reported["round"], &reported["contributors"]),
+        (&json!(1), &json!(3)),
+        "{reported}"
+    );
+    assert_eq!((&reported["fewest_contributors"], &reported["clipped"]), (&json!(3), &json!({})));
+    assert_eq!(reported["ranges"]["max_weight"], 3);
     brought.check_mean(&outcome(&place, clients));
     ends_complete(server, 3);
 }
@@ -227,13 +231,16 @@ fn strangers_are_refused_by_name_and_the_others_finish() {
             let nodes = format!("--identity keys/client.identity --server-key {server_key}");
             let words = format!("join {words} --server {address} {nodes} --out refused");
             place.fails_with(1, &words, &[&format!("refused by {address}: {why}")]);
-            let told = server.event("refused")["reason"].as_str().unwrap().to_owned();
-            assert!(told.contains(why), "{told}");
+            let reported = server.event("refused")["reason"].as_str().unwrap().to_owned();
+            assert!(reported.contains(why), "{reported}");
         }
         // Of two who claim one number, the later one is taken, and the former hears why.
         let former = std::mem::replace(&mut clients[1], place.join(&address, 1, ""));
-        let told = former.finish().error(1);
-        assert!(told.contains("another contribution took the place of contributor 1"), "{told}");
+        let reported = former.finish().error(1);
+        assert!(
+            reported.contains("another contribution took the place of contributor 1"),
+            "{reported}"
+        );
         clients.push(place.join(&address, 2, ""));
         brought.check_mean(&outcome(&place, clients));
     });
@@ -263,8 +270,8 @@ fn nodes_take_part_as_whom_they_are_allowed() {
             "join --key keys/secret.json --server {address} --client {client} --in g{client} {nodes}"
         )
     };
-    let told = format!("node {} is allowed as contributor 1, not as contributor 0", nodes[1]);
-    place.fails_with(1, &format!("{} --out none", join(0, "node1")), &[&told]);
+    let reported = format!("node {} is allowed as contributor 1, not as contributor 0", nodes[1]);
+    place.fails_with(1, &format!("{} --out none", join(0, "node1")), &[&reported]);
     server.event("refused");
     let silent = format!("{} --wait 10 --out none", join(0, "stranger"));
     place.fails_with(1, &silent, &[&format!("no answer from {address}")]);
@@ -313,8 +320,8 @@ fn a_round_opens_without_the_missing_and_few_are_not_decrypted_unasked() {
     let ran = place.join(&address, 0, "").finish().done();
     assert!(ran.stderr.contains("a sum of 2 contributors"), "{ran:?}");
     brought.check_mean(&from_file(&place.read("mean0")));
-    let told = wary.finish().error(1);
-    assert!(told.contains("a sum of 2; fewer than 3 are not decrypted"), "{told}");
+    let reported = wary.finish().error(1);
+    assert!(reported.contains("a sum of 2; fewer than 3 are not decrypted"), "{reported}");
     assert!(!place.path("mean1").exists());
     let ran = server.finish().done();
     assert!(ran.stderr.contains("warning: sums of 2 may leave"), "{ran:?}");
@@ -340,8 +347,8 @@ fn a_client_whom_nobody_answers_gives_up() {
     let silent = UdpSocket::bind("127.0.0.1:0").unwrap();
     let address = silent.local_addr().unwrap().to_string();
     let begin = Instant::now();
-    let told = place.join(&address, 0, "--wait 1").finish().error(1);
-    assert!(told.contains(&format!("no answer from {address}")), "{told}");
+    let reported = place.join(&address, 0, "--wait 1").finish().error(1);
+    assert!(reported.contains(&format!("no answer from {address}")), "{reported}");
     assert!(begin.elapsed() < Duration::from_secs(20), "{:?}", begin.elapsed());
     assert!(!place.path("mean0").exists() && !place.path("mean0.spool").exists());
 }

@@ -189,22 +189,31 @@ fn a_restarted_client_counts_once_and_gets_the_sum() {
         place.write("other", to_file(&single(&trio.clients[0])));
         let mine = place.read("g2");
         place.write("g2", place.read("other"));
-        let told = again(CLIP).finish().error(1);
-        assert!(told.contains("mean2.spool: it holds another unfinished contribution"), "{told}");
+        let reported = again(CLIP).finish().error(1);
+        assert!(
+            reported.contains("mean2.spool: it holds another unfinished contribution"),
+            "{reported}"
+        );
         place.write("g2", mine);
-        let told = again("--clip 40000").finish().error(1);
-        assert!(told.contains("mean2.spool: it holds this contribution under other"), "{told}");
-        let told = place.join(&address, 0, "--spool mean2.spool").finish().error(1);
-        assert!(told.contains("mean2.spool: it holds another unfinished contribution"), "{told}");
+        let reported = again("--clip 40000").finish().error(1);
+        assert!(
+            reported.contains("mean2.spool: it holds this contribution under other"),
+            "{reported}"
+        );
+        let reported = place.join(&address, 0, "--spool mean2.spool").finish().error(1);
+        assert!(
+            reported.contains("mean2.spool: it holds another unfinished contribution"),
+            "{reported}"
+        );
         // Without the spool it would be another contribution.
-        let told = again(&format!("{CLIP} --spool none")).finish().error(1);
-        assert!(told.contains("contributor 2 already joined round 0"), "{told}");
+        let reported = again(&format!("{CLIP} --spool none")).finish().error(1);
+        assert!(reported.contains("contributor 2 already joined round 0"), "{reported}");
         let mut damaged = spool.clone();
         // In the header, which is whole.
         damaged[60] ^= 1;
         place.write("damaged", damaged);
-        let told = again(&format!("{CLIP} --spool damaged")).finish().error(1);
-        assert!(told.contains("damaged: it is damaged at byte"), "{told}");
+        let reported = again(&format!("{CLIP} --spool damaged")).finish().error(1);
+        assert!(reported.contains("damaged: it is damaged at byte"), "{reported}");
         // Of the spool, a refusal takes only what was being written when its client was killed.
         let (kept, whole) = (place.read(SPOOL), whole_records(&spool));
         assert!(kept == spool[..whole], "{} bytes, not {whole} of {}", kept.len(), spool.len());
@@ -229,14 +238,17 @@ fn below_the_minimum_no_sum_leaves() {
     let trio = Trio::new(LATTICE.0, LATTICE.1);
     let (mut server, address) = trio.place.serve("--clients 3 --deadline 2");
     for survivor in trio.kill_one(&address) {
-        let told = survivor.finish().error(1);
-        assert!(told.contains("chunks were withheld"), "{told}");
+        let reported = survivor.finish().error(1);
+        assert!(reported.contains("chunks were withheld"), "{reported}");
     }
     let closed = server.event("closed");
     let (withheld, all) = (closed["withheld"].as_u64().unwrap(), trio.chunks.count());
     assert!(withheld > 0 && closed["summed"].as_u64().unwrap() + withheld == u64::from(all));
-    let told = server.finish().error(1);
-    assert!(told.contains(&format!("{withheld} of {all} chunk sums were withheld")), "{told}");
+    let reported = server.finish().error(1);
+    assert!(
+        reported.contains(&format!("{withheld} of {all} chunk sums were withheld")),
+        "{reported}"
+    );
     assert!((0..3).all(|i| !trio.place.path(&format!("mean{i}")).exists()));
 }
 
@@ -321,12 +333,12 @@ fn leaves_amid(polynomials: i32, more: i32) {
     let public = |i| place.join_with("public.json", &address, i, CLIP);
     let survivors = [0, 1].map(public);
     leaves_after(place, &address, count);
-    let told = survivors.map(Process::finish);
+    let reported = survivors.map(Process::finish);
     let closed = server.event("closed");
     let first = count / group * group;
     if count == first {
         assert_eq!(closed["contributed"], trio.contributed(count), "{closed}");
-        assert!(told.iter().all(|ran| ran.code == Some(0)), "{told:?}");
+        assert!(reported.iter().all(|ran| ran.code == Some(0)), "{reported:?}");
         place.done("decrypt --key keys/secret.json --in mean0 --out mean9");
         let carrying = |chunk: &u32| !trio.chunks.is_mask(*chunk) && *chunk >= count;
         let without = (0..all).filter(carrying).count() as u32;
@@ -343,7 +355,7 @@ fn leaves_amid(polynomials: i32, more: i32) {
     assert!(closed["reason"].as_str().unwrap().ends_with(&expected), "{closed}");
     let withheld = last + 1 - count;
     assert_eq!(closed["withheld"], withheld, "what everybody is in has left");
-    for ran in &told {
+    for ran in &reported {
         assert!(ran.error(1).ends_with(&expected), "{ran:?}");
     }
     let error = server.finish().error(1);

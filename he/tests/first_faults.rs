@@ -97,12 +97,14 @@ fn overflow_hides_nothing_else() {
         assert_eq!(fault(&key, &sum, Output::Sum), inconsistent(2, 1));
         // What is no ciphertext goes before everything.
         sum.stream[last * g.chunk_bytes()..][..512].fill(0xff);
-        let told = fault(&key, &sum, Output::Sum);
-        assert!(matches!(told, Some(Error::Ciphertext { chunk, .. }) if chunk as usize == last));
+        let reported = fault(&key, &sum, Output::Sum);
+        assert!(
+            matches!(reported, Some(Error::Ciphertext { chunk, .. }) if chunk as usize == last)
+        );
     }
 }
 
-/// Values that overflow in chunks of other contributors: the first by its place is told.
+/// Values that overflow in chunks of other contributors: the first by its place is reported.
 #[test]
 fn the_first_overflow_is_told_whatever_the_sets() {
     let key = generate(Scheme::CkksSum, 10, 16);

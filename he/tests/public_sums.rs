@@ -279,18 +279,18 @@ fn what_is_past_the_end_of_a_mask_must_be_zero() {
                 let chunk = chunk as u32;
                 let error = Error::Ciphertext { chunk, fault };
                 let mut accumulator = Accumulator::new(key.public(), engine(), far_values);
-                let told = accumulator.check(chunk..chunk + 1, &contribution.stream[own]);
+                let reported = accumulator.check(chunk..chunk + 1, &contribution.stream[own]);
                 let sum = Sum { stream: contribution.stream.to_vec(), ..honest.clone() };
                 let added = aggregate(key.public(), engine(), [("a", Ok(contribution))]);
                 let opened = OpenedSum::open(secret(&key), &*engine(), &sum).err();
                 let verified = sum.verify(key.public(), &*engine());
                 if is_mask {
                     // At the door, in a file, and of a sum: with the secret or without.
-                    assert_eq!(told, Err(fault));
+                    assert_eq!(reported, Err(fault));
                     assert_eq!(added.err(), Some(error.clone().within("a")));
                     assert_eq!((opened, verified), (Some(error.clone()), Err(error)));
                 } else {
-                    assert_eq!((told, verified), (Ok(()), Ok(())));
+                    assert_eq!((reported, verified), (Ok(()), Ok(())));
                     let inconsistent = Error::Inconsistent { chunk, contributors: 1 };
                     assert!(added.is_ok() && opened == Some(inconsistent));
                 }

@@ -269,9 +269,9 @@ fn a_client_still_sealing_when_the_round_ends_gets_the_sum() {
     // Long enough for the others, on 64-bit arithmetic beside other tests.
     let settings = ServerConfig { round_deadline: Duration::from_secs(4), ..config(3, 2) };
     let serving = serve(lattice().public(), settings, |_| false);
-    let (told, hears) = mpsc::channel();
+    let (reported, hears) = mpsc::channel();
     for number in 0..3 {
-        let told = told.clone();
+        let reported = reported.clone();
         let addr = serving.addr;
         thread::spawn(move || {
             let slow = contribute(lattice(), addr, number, 6 * VALUES, move |job| {
@@ -280,7 +280,7 @@ fn a_client_still_sealing_when_the_round_ends_gets_the_sum() {
                     job.engine = Troubled::new(Duration::from_millis(600), usize::MAX);
                 }
             });
-            told.send((number, slow.join().unwrap())).unwrap();
+            reported.send((number, slow.join().unwrap())).unwrap();
         });
     }
     let results: BTreeMap<u16, RoundResult> = (0..3)
@@ -303,18 +303,18 @@ fn who_brings_what_does_not_fit_is_told_and_the_others_finish() {
     serving.wait_for_joins(2);
 
     let good = update(2, 0, FEW);
-    let told = |number: u16, job: &Participation<'_>| {
+    let reported = |number: u16, job: &Participation<'_>| {
         let (wires, paths) = (UdpWire::bind_towards(addr, 1, 1).unwrap(), PathConfig::default());
         let mut client =
             Client::new(wires, addr, server().id(), number, node(ANYONE), paths).unwrap();
         client.contribute(job).err().expect("it must be refused").to_string()
     };
     let refused = |number: u16, job: &Participation<'_>, what: &str| {
-        let text = told(number, job);
+        let text = reported(number, job);
         assert!(text.starts_with(&format!("refused by {addr}: ")) && text.contains(what), "{text}");
     };
     let fails = |job: &Participation<'_>, what: &str| {
-        let text = told(2, job);
+        let text = reported(2, job);
         assert!(!text.contains("refused by") && text.contains(what), "{text}");
     };
     let job = || participation(lattice(), &good, 2);
@@ -397,30 +397,30 @@ fn a_server_tells_how_far_it_is() {
         thread::spawn(client)
     };
     let mut clients = vec![join(0)];
-    let (mut told, mut summary) = (vec![], None);
+    let (mut reported, mut summary) = (vec![], None);
     let stats = server.run(|seen| match seen {
         Observation::Progress(progress) => {
             // The second client comes once the first one is seen to wait.
             if progress.waiting == 1 && clients.len() == 1 {
                 clients.push(join(1));
             }
-            told.push(progress);
+            reported.push(progress);
         }
         Observation::Event(event) => summary = closed(event).or(summary.take()),
     });
     let (stats, summary) = (stats.unwrap(), summary.unwrap());
     clients.into_iter().for_each(|client| client.join().unwrap());
 
-    assert_eq!((told[0].waiting, told[0].round), (0, None));
-    assert!(told.iter().any(|progress| progress.waiting == 1 && progress.round.is_none()));
-    for (earlier, later) in told.iter().zip(&told[1..]) {
-        assert!(later.elapsed >= earlier.elapsed + Duration::from_millis(100), "{told:?}");
+    assert_eq!((reported[0].waiting, reported[0].round), (0, None));
+    assert!(reported.iter().any(|progress| progress.waiting == 1 && progress.round.is_none()));
+    for (earlier, later) in reported.iter().zip(&reported[1..]) {
+        assert!(later.elapsed >= earlier.elapsed + Duration::from_millis(100), "{reported:?}");
         let settled = |progress: &Progress| progress.round.map(|round| round.settled);
-        assert!(settled(earlier) <= settled(later), "{told:?}");
+        assert!(settled(earlier) <= settled(later), "{reported:?}");
         let bytes = |progress: &Progress| progress.stats.received.wire_bytes();
         assert!(bytes(earlier) <= bytes(later) && bytes(later) <= stats.received.wire_bytes());
     }
-    for round in told.iter().filter_map(|progress| progress.round) {
+    for round in reported.iter().filter_map(|progress| progress.round) {
         assert_eq!((round.round, round.contributors, round.chunks), (0, 2, summary.closed));
         assert!(round.settled <= round.chunks);
     }
@@ -570,13 +570,13 @@ impl Job for Liar {
     fn open(&mut self, round: u32, joined: &BTreeMap<u16, Vec<u8>>) -> Result<Opened, String> {
         let key = self.2;
         let Opened { terms, layout, shards } = self.0.open(round, joined)?;
-        let mut told = RoundTerms::from_bytes(&terms, key).unwrap();
+        let mut reported = RoundTerms::from_bytes(&terms, key).unwrap();
         match self.1 {
             Lie::Noise => return Ok(Opened { terms: vec![1, 2, 3], layout, shards }),
-            Lie::NotListed => told.participants.iter_mut().for_each(|(_, s)| *s = fresh()),
-            Lie::Lists => told.participants.push((3, fresh())),
-            Lie::Ranges => told.agreement = agreement(FEW, 3.0, 50),
-            Lie::Layout => told.agreement = agreement(FEW + 9, 2.0, 50),
+            Lie::NotListed => reported.participants.iter_mut().for_each(|(_, s)| *s = fresh()),
+            Lie::Lists => reported.participants.push((3, fresh())),
+            Lie::Ranges => reported.agreement = agreement(FEW, 3.0, 50),
+            Lie::Layout => reported.agreement = agreement(FEW + 9, 2.0, 50),
             Lie::ShortSum | Lie::WrongSum | Lie::NoCiphertext | Lie::Stray => {}
         }
         let lying = |Shard { chunks, accumulator }| {
@@ -584,7 +584,7 @@ impl Job for Liar {
             Shard { chunks, accumulator }
         };
         let shards = shards.into_iter().map(lying).collect();
-        Ok(Opened { terms: told.to_bytes(key), layout, shards })
+        Ok(Opened { terms: reported.to_bytes(key), layout, shards })
     }
 }
 
@@ -642,10 +642,10 @@ fn lied_to(
         Driver::new(wire).run(&mut node, turn)
     });
     let clients = [0, 1].map(|n| contribute(key, addr, n, FEW, move |job| change(n, job)));
-    let told = clients.map(|client| client.join().unwrap());
+    let reported = clients.map(|client| client.join().unwrap());
     drop(stop);
     assert_eq!(liar.join().unwrap(), Ok::<_, NicError>(()));
-    told
+    reported
 }
 
 #[test]
@@ -660,13 +660,13 @@ fn an_aggregator_that_lies_is_found_out() {
         (Lie::WrongSum, "does not decrypt to a sum of its 2 contributors"),
         (Lie::NoCiphertext, "residue 0 is not below its prime"),
     ] {
-        let told = lied_to(lattice(), lie, move |_, job| {
+        let reported = lied_to(lattice(), lie, move |_, job| {
             let settled = !matches!(lie, Lie::Layout);
             job.agreement = settled.then(|| agreement(FEW, 2.0, 50));
         });
-        for told in told {
-            let told = told.err().expect("the lie must be found out").to_string();
-            assert!(told.contains(what), "{lie:?}: {told}");
+        for reported in reported {
+            let reported = reported.err().expect("the lie must be found out").to_string();
+            assert!(reported.contains(what), "{lie:?}: {reported}");
         }
     }
 }
@@ -687,9 +687,9 @@ fn a_client_without_the_secret_takes_nothing_that_is_no_sum() {
             job.key = key.public().into();
             job.spool = Some(Box::leak(spool(n).into()));
         });
-        for (n, told) in (0..).zip(results) {
-            let told = told.err().map(|error| error.to_string());
-            assert_eq!(told.as_deref(), what, "{lie:?}");
+        for (n, reported) in (0..).zip(results) {
+            let reported = reported.err().map(|error| error.to_string());
+            assert_eq!(reported.as_deref(), what, "{lie:?}");
             assert_eq!(spool(n).exists(), what.is_some(), "{lie:?}");
         }
         std::fs::remove_dir_all(folder).unwrap();

@@ -289,7 +289,7 @@ mod tests {
         let no_room = ParameterError::NoRoom { clients: 1024, bits: 24 };
         assert_eq!(derive(4096, 1, 1024, 24), Err(no_room));
         assert_eq!(check_security(4096, 109), Ok(()));
-        let told = check_security(4096, 110).unwrap_err().to_string();
-        assert!(told.contains("take fewer primes or a larger N"), "{told}");
+        let reported = check_security(4096, 110).unwrap_err().to_string();
+        assert!(reported.contains("take fewer primes or a larger N"), "{reported}");
     }
 }
