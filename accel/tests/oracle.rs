@@ -1,10 +1,6 @@
 //! The oracle itself, against an independent bignum.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    reason = "helpers of tests, where a panic is the report"
-)]
+#![allow(clippy::unwrap_used, reason = "helpers of tests, where a panic is the report")]
 
 #[path = "support/cases.rs"]
 mod cases;

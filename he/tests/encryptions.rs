@@ -1,10 +1,6 @@
 //! Encryptions with the public key and by the key's owner, and what plaintexts decode to.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    reason = "helpers of tests, where a panic is the report"
-)]
+#![allow(clippy::unwrap_used, reason = "helpers of tests, where a panic is the report")]
 
 #[path = "../../accel/tests/support/cases.rs"]
 mod cases;

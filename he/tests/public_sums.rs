@@ -1,10 +1,6 @@
 //! Sums under `ckks-sum-public`: by a key that cannot open them, exact, over both rings.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    reason = "helpers of tests, where a panic is the report"
-)]
+#![allow(clippy::unwrap_used, reason = "helpers of tests, where a panic is the report")]
 
 #[path = "../../accel/tests/support/cases.rs"]
 mod cases;

@@ -1,10 +1,6 @@
 //! Whole sums: sealed, added and opened, against plain integers.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    reason = "helpers of tests, where a panic is the report"
-)]
+#![allow(clippy::unwrap_used, reason = "helpers of tests, where a panic is the report")]
 
 #[path = "../../accel/tests/support/cases.rs"]
 mod cases;

@@ -146,7 +146,7 @@ pub(crate) fn run_all(runs: Vec<Run>, share: Share) -> Result<Vec<String>, Strin
         drop(sender);
         while let Some(ended) = progress.next(&events) {
             if let Err(why) = ended.result {
-                println!("{}", ended.output);
+                println!("{}{}", progress.clear(), ended.output);
                 waiting.lock().unwrap_or_else(PoisonError::into_inner).clear();
                 result = result.clone().and(Err(format!("{}: {why}", ended.name)));
             }
@@ -214,7 +214,7 @@ impl Progress {
             match events.recv_timeout(interval.saturating_sub(self.printed.elapsed())) {
                 Ok(Event::Begun(name)) => _ = self.running.insert(name),
                 Ok(Event::Tested) => self.tests += 1,
-                Ok(Event::Slow(line)) => println!("{line}"),
+                Ok(Event::Slow(line)) => println!("{}{line}", self.clear()),
                 Ok(Event::Ended(ended)) => {
                     self.ended += 1;
                     self.running.remove(&ended.name);
@@ -231,12 +231,17 @@ impl Progress {
         let line = self.line(self.start.elapsed());
         if self.is_terminal {
             let end = if self.running.is_empty() { "\n" } else { "" };
-            print!("\r\x1b[2K{line:.100}{end}");
+            print!("{}{line:.100}{end}", self.clear());
             // A terminal that is gone needs no progress.
             let _ = io::stdout().flush();
         } else {
             println!("{line}");
         }
+    }
+
+    /// Returns the codes that clear the line of a terminal.
+    fn clear(&self) -> &'static str {
+        if self.is_terminal { "\r\x1b[2K" } else { "" }
     }
 
     fn line(&self, elapsed: Duration) -> String {

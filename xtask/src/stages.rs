@@ -111,11 +111,12 @@ fn portable(long: bool) -> Outcome {
     runs.and_then(|runs| run_on_cpu(runs, long, Share::Computing)).into()
 }
 
-/// Returns whether results of its tests follow from the words of numbers. The conformance suite
-/// covers both paths in one run.
+/// Tests of `accel` that run both paths in one program, or none.
+const OF_NO_PATH: [&str; 5] = ["bignum", "conformance", "gpu", "oracle", "rejections"];
+
+/// Returns whether results of its tests depend on the path.
 fn is_of_arithmetic(program: &Program) -> bool {
-    let elsewhere = ["conformance", "gpu"].contains(&&*program.name);
-    ["accel", "he"].contains(&program.package()) && !elsewhere
+    ["accel", "he"].contains(&program.package()) && !OF_NO_PATH.contains(&&*program.name)
 }
 
 fn on_portable_path(program: &Program, long: bool) -> Run {

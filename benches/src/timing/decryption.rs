@@ -32,7 +32,8 @@ pub fn unit<'a>(setup: &'a Setup) -> Box<dyn Subject + 'a> {
     against_uniform(setup, &one)
 }
 
-/// Draws class B from all residues of n²: nearly every one is a ciphertext, of a uniform plaintext, under a uniform mask.
+/// Draws class B from all residues of n²: nearly every one is a ciphertext, of a uniform plaintext,
+/// under a uniform mask.
 fn against_uniform<'a>(setup: &'a Setup, one: &[u64]) -> Box<dyn Subject + 'a> {
     let modulus = setup.secret().modulus().n_squared();
     let candidates = [one.repeat(BATCH), one.repeat(BATCH)];

@@ -53,8 +53,8 @@ impl Libfabric {
         }
     }
 
-    /// Measures the goodput of `fi_write` of a mebibyte between two processes, in Gbit/s: what was delivered, unencrypted,
-    /// over the provider `tcp;ofi_rxm`.
+    /// Measures the goodput of `fi_write` of a mebibyte between two processes, in Gbit/s: what was
+    /// delivered, unencrypted, over the provider `tcp;ofi_rxm`.
     ///
     /// # Errors
     /// The complaint of the program.

@@ -42,7 +42,8 @@ const NAME: &str = "localhost";
 const WINDOW_BYTES: u32 = 16 << 20;
 /// Bytes that may be under way unacknowledged. With 16 MiB, datagrams are lost for want of socket buffer.
 const SEND_WINDOW_BYTES: u64 = 2 << 20;
-/// The window that cubic starts with. Its own 12,000 bytes have no room for one long datagram, and then it never sends any.
+/// The window that cubic starts with. Its own 12,000 bytes have no room for one long datagram, and
+/// then it never sends any.
 const INITIAL_WINDOW_BYTES: u64 = 1 << 20;
 /// Not quinn's default of an acknowledgement to two: it asks for more than loopback needs.
 const DATAGRAMS_PER_ACK: u32 = 16;
@@ -56,8 +57,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// The longest datagram that quinn sends over IPv4.
 pub const MAX_DATAGRAM_BYTES: usize = MAX_BURST_BYTES;
 
-/// Measures the goodput of one stream of quinn's under AES-256-GCM, written in pieces of `message_bytes` and read into
-/// memory of that length, in Gbit/s: what the reader has read.
+/// Measures the goodput of one stream of quinn's under AES-256-GCM, written in pieces of
+/// `message_bytes` and read into memory of that length, in Gbit/s: what the reader has read.
 ///
 /// Either end has a thread of its own, which does all that it does.
 ///

@@ -37,8 +37,8 @@ struct Contribution {
     open: Box<dyn FnMut() -> Result<Opened, Failure>>,
 }
 
-/// Measures the goodput of SUMs under a scheme, in Gbit/s of ciphertext: contributions of 300,000 values, sealed beforehand,
-/// added by the threads that also receive, open and digest them.
+/// Measures the goodput of SUMs under a scheme, in Gbit/s of ciphertext: contributions of 300,000
+/// values, sealed beforehand, added by the threads that also receive, open and digest them.
 ///
 /// # Errors
 /// The sockets', or an end that gave up.
@@ -67,8 +67,9 @@ pub fn sums(setting: Setting, scheme: Scheme, span: Duration) -> Result<f64, Fai
     added(setting, Contribution { stream: stream.into(), open }, span)
 }
 
-/// Measures the goodput of SUMs of what Paillier with a modulus of 1024 bits would send, in Gbit/s: numbers of 2048 bits, added
-/// by one product each modulo one of as many bits. It protects nothing: only for comparison with papers.
+/// Measures the goodput of SUMs of what Paillier with a modulus of 1024 bits would send, in Gbit/s:
+/// numbers of 2048 bits, added by one product each modulo one of as many bits. It protects nothing:
+/// only for comparison with papers.
 ///
 /// # Errors
 /// The sockets', or an end that gave up.
