@@ -3,7 +3,8 @@
 //! A scheme turns groups of packed chunks into ciphertexts that anyone can add, and sums of them back
 //! into packed integers. It implements these traits in a folder of its own: [`PublicScheme`] and
 //! [`SecretScheme`] for the halves of its keys, [`PublicEncryption`] where the public half encrypts,
-//! [`Encryptor`] for one contribution, [`Opener`] for one sum. [`update`](crate::update), above, knows no scheme; [`codec`](crate::codec) says how integers lie
+//! [`Encryptor`] for one contribution, [`Opener`] for one sum. [`update`](crate::update), above,
+//! knows no scheme; [`codec`](crate::codec) says how integers lie
 //! in slots.
 
 pub mod paillier;
@@ -105,7 +106,7 @@ pub(crate) trait SecretScheme: Send + Sync {
     /// The engine's, or no randomness.
     fn encryptor(&self, engine: &dyn Engine, seed: &Seed) -> Result<Box<dyn Encryptor>, Error>;
 
-    /// Returns the program of one encryption as clients run it who hold this half.
+    /// Returns the program of one encryption, to be shown.
     ///
     /// # Errors
     /// The engine's, or no randomness.
@@ -130,7 +131,7 @@ pub(crate) enum Pace {
 /// Encrypts the chunks of one contribution.
 ///
 /// Only a [`Sealer`](crate::Sealer) has one: it sees to it that no chunk is encrypted twice under one seed.
-pub(crate) trait Encryptor: Send {
+pub(crate) trait Encryptor: Send + Sync {
     /// Returns the number of groups to seal at a time.
     fn groups_at_once(&self, pace: Pace) -> u32;
 
@@ -174,7 +175,8 @@ pub(crate) struct Scratch {
 
 /// Decrypts the groups of one sum.
 pub(crate) trait Opener: Sync {
-    /// Returns the number of groups to decrypt in one run.
+    /// Returns the number of groups to decrypt in one run. Runs of one group go side by side on all
+    /// cores; runs of more are spread by the engine, and go one after the other.
     fn groups_at_once(&self) -> usize;
 
     /// Returns the words of decrypted integers of a group, and the words of a slot.

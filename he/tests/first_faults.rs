@@ -134,3 +134,34 @@ fn the_first_overflow_is_told_whatever_the_sets() {
     let first = Error::Overflow { tensor: "t".into(), index: each, dtype: "F16" };
     assert_eq!(fault(&key, &sum, Output::Sum), Some(first));
 }
+
+/// Ciphertexts are checked piece by piece, range and then factors: a stream of more than one run reports
+/// the same fault whether it is verified or opened.
+#[test]
+fn the_first_piece_with_a_fault_is_reported() {
+    let key = generate(Scheme::Paillier2048, 3, 16);
+    let mut sum = largest(&key, 600);
+    let g = *key.public().parameters().geometry();
+    let n = key.public().paillier().unwrap().n().words().to_vec();
+    let chunk = |sum: &mut Sum, chunk: usize, words: &[u64]| {
+        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        let own = &mut sum.stream[chunk * g.chunk_bytes()..][..g.unit_bytes];
+        own.fill(0);
+        own[..bytes.len()].copy_from_slice(&bytes);
+    };
+    let first = |sum: &Sum| {
+        let reported = fault(&key, sum, Output::Mean);
+        assert_eq!(sum.verify(key.public(), &*engine()).err(), reported);
+        match reported {
+            Some(Error::Ciphertext { chunk, .. }) => chunk,
+            other => panic!("{other:?}"),
+        }
+    };
+    // Out of range: in the last run, and after a factor of n in an earlier piece.
+    chunk(&mut sum, 599, &[0]);
+    assert_eq!(first(&sum), 599);
+    chunk(&mut sum, 300, &[0]);
+    assert_eq!(first(&sum), 300);
+    chunk(&mut sum, 10, &n);
+    assert_eq!(first(&sum), 10);
+}

@@ -1,12 +1,7 @@
 //! Packing: a chunk of an update to the slots of its plaintexts.
 
-use zeroize::Zeroizing;
-
 use super::{Fields, Quantised, add_bits};
 use crate::{Parameters, params::Chunks};
-
-/// The most words of a slot: a plaintext under a modulus of 4096 bits.
-const MAX_SLOT_WORDS: usize = 64;
 
 /// An update as the slots of its chunks.
 #[derive(Clone, Copy)]
@@ -27,19 +22,17 @@ impl<'a> Packing<'a> {
         self.chunks
     }
 
-    /// Lays the head and the values of `chunk` into slots of `slot_words` words, each above `margin` zero
-    /// bits, and shows `put` the words of each in order.
+    /// Lays the head and the values of `chunk` into slots, each above `margin` zero bits, and shows
+    /// `put` the words of each in order, which lie in `words` meanwhile: as many as a slot has.
     pub(crate) fn pack(
         &self,
         chunk: u32,
         margin: u32,
-        slot_words: usize,
+        words: &mut [u64],
         mut put: impl FnMut(usize, &[u64]),
     ) {
         let g = self.chunks.geometry();
         let fields = Fields::new(margin, g.field_bits);
-        let mut room = Zeroizing::new([0; MAX_SLOT_WORDS]);
-        let words = &mut room[..slot_words];
         let mut values = &self.update.fields()[self.chunks.values_of(chunk)];
         let mut slot = 0;
         while slot == 0 || !values.is_empty() {

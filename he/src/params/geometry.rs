@@ -9,7 +9,8 @@ pub const CHUNK_BYTES: usize = 1280;
 ///
 /// A chunk is a run of *slots*; a slot is one plaintext integer (of a Paillier ciphertext, or a
 /// coefficient) of [`Geometry::fields_per_slot`] fields. The first fields of a chunk are its
-/// *head*: the number 1 in the lowest [`Parameters::count_bits`](super::Parameters::count_bits) bits, so that a sum tells how many
+/// *head*: the number 1 in the lowest [`Parameters::count_bits`](super::Parameters::count_bits)
+/// bits, so that a sum tells how many
 /// it is of, and the contributor's weight above. On the wire slots travel in *units*: a ciphertext,
 /// or the fewest beats of whole coefficients, one beat or two of five. The last chunk is cut to the
 /// units that it needs.

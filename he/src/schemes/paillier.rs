@@ -18,7 +18,7 @@
 //! | [`Plaintexts`] | numbers mod n, signed ones included |
 //! | [`Ciphertexts`] | ciphertexts, with the power of the Montgomery radix that they carry |
 //! | [`Scalars`], [`Matrix`] | integers to multiply ciphertexts by, secret or public |
-//! | [`Encryptor`], [`Evaluator`], [`PaillierSecret`] | what turns the first into the second, the second into itself, and back |
+//! | [`Encryptor`], [`Evaluator`], [`PaillierSecret`] | plaintexts to ciphertexts, between them, and back |
 //!
 //! # Source
 //! P. Paillier, "Public-key cryptosystems based on composite degree residuosity classes", 1999;

@@ -134,7 +134,7 @@ impl Encryptor for Plain {
         for chunk in own {
             let (bytes, after) = rest.split_at_mut(packing.chunks().bytes_of(chunk));
             let mut words = vec![0; bytes.len() / 8];
-            packing.pack(chunk, 0, 1, |slot, integer| {
+            packing.pack(chunk, 0, &mut [0], |slot, integer| {
                 let beat = &mut words[slot / beats::LANES * beats::WORDS..][..beats::WORDS];
                 beats::set_lane(beat, slot % beats::LANES, integer[0]);
             });

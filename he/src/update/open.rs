@@ -189,7 +189,13 @@ impl Opening<'_> {
         });
         let runs: Vec<_> = runs.collect();
         let room = || Room::new(g, &*opener);
-        first_fault(spread(runs, room, |room, (own, sink)| self.open(&*opener, own, room, sink)))
+        let open = |room: &mut Room, (own, sink)| self.open(&*opener, own, room, sink);
+        if opener.groups_at_once() == 1 {
+            return first_fault(spread(runs, room, open));
+        }
+        // Engines spread such runs themselves: from several threads at a time they could not measure.
+        let mut room = room();
+        first_fault(runs.into_iter().map(|run| open(&mut room, run)))
     }
 
     /// Opens the chunks `own`, which are whole groups.
@@ -215,8 +221,8 @@ impl Opening<'_> {
             let taken = self.take_chunk(chunk, slots, (&mut *column, &mut *values), &mut sink);
             faults.extend(taken.err());
         };
-        opener.open(self.engine, &groups, scratch, &mut take)?;
-        first_fault(faults.into_iter().map(Err))
+        let opened = opener.open(self.engine, &groups, scratch, &mut take);
+        first_fault(faults.into_iter().map(Err).chain([opened]))
     }
 
     /// Reads head and fields of a chunk's slots, which lie word by word, and checks that its contributors

@@ -144,7 +144,7 @@ impl Sealer {
     /// Returns the chunks to seal next, to the end of a group.
     fn next_chunks(&self, pace: Pace) -> Range<u32> {
         let each = self.chunks.geometry().group_chunks() as u32;
-        let groups = self.next / each + self.encryptor.groups_at_once(pace);
+        let groups = (self.next / each).saturating_add(self.encryptor.groups_at_once(pace));
         self.next..self.chunks.count().min(groups.saturating_mul(each)).max(self.next)
     }
 

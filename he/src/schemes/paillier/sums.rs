@@ -15,12 +15,12 @@ use crate::{
     codec::Packing,
     error::CiphertextFault,
     ids::Seed,
-    params::Chunks,
+    params::{CHUNK_BYTES, Chunks},
     schemes::{self, Groups, Opener, Pace, PublicEncryption, PublicScheme, Scratch, SecretScheme},
 };
 
-/// Chunks that are decrypted in one run: from 512 to 1,024 ciphertexts.
-const CHUNKS_AT_ONCE: usize = 512;
+/// Ciphertexts that are decrypted in one run.
+const CIPHERTEXTS_AT_ONCE: usize = 1024;
 
 impl PublicEncryption for PaillierModulus {
     fn encryptor(&self, engine: &dyn Engine) -> Result<Box<dyn schemes::Encryptor>, Error> {
@@ -119,10 +119,11 @@ impl schemes::Encryptor for Encryptor {
         // A plaintext has half a ciphertext's words.
         let each = self.modulus().n().len_words();
         let mut plain = Zeroizing::new(vec![0; out.len() / 16]);
+        let mut slot_words = Zeroizing::new(vec![0; each]);
         let mut rest = &mut plain[..];
         for chunk in own {
             let (mine, after) = rest.split_at_mut(packing.chunks().units_of(chunk) * each);
-            packing.pack(chunk, 0, each, |slot, words| {
+            packing.pack(chunk, 0, &mut slot_words, |slot, words| {
                 mine[slot * each..][..each].copy_from_slice(words);
             });
             rest = after;
@@ -136,7 +137,7 @@ impl schemes::Encryptor for Encryptor {
 
 impl Opener for &PaillierSecret {
     fn groups_at_once(&self) -> usize {
-        CHUNKS_AT_ONCE
+        CIPHERTEXTS_AT_ONCE / (CHUNK_BYTES / (8 * self.modulus().ciphertext_words()))
     }
 
     fn sizes(&self) -> (usize, usize) {

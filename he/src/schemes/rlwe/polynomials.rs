@@ -43,6 +43,7 @@ pub(super) struct GroupEncryptor<E> {
 #[derive(Default)]
 struct Room {
     message: Zeroizing<Vec<u64>>,
+    slot: Zeroizing<Vec<u64>>,
     /// The part that is not sent would tell of the part that is.
     sealed: Zeroizing<Vec<u64>>,
 }
@@ -94,10 +95,11 @@ impl<E: EncryptPolynomial> GroupEncryptor<E> {
         // Coefficients of other chunks would tell earlier ones, sealed over no message as they are.
         room.message.clear();
         room.message.resize(degree * words_each, 0);
+        room.slot.resize(words_each, 0);
         for chunk in own.clone().filter(|&chunk| !packing.chunks().is_mask(chunk)) {
             let start = ((chunk % each) as usize - g.mask_chunks) * g.slots_per_chunk;
             // Word by word, as programs have the integers of a polynomial.
-            packing.pack(chunk, self.parameters.margin_bits, words_each, |slot, words| {
+            packing.pack(chunk, self.parameters.margin_bits, &mut room.slot, |slot, words| {
                 for (w, &word) in words.iter().enumerate() {
                     room.message[w * degree + start + slot] = word;
                 }
