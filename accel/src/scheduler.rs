@@ -276,13 +276,12 @@ impl Engine for Scheduler {
     fn info(&self) -> Info {
         let named = |it: &dyn Engine| format!("{}: {}", it.name(), it.info().description);
         let cpu = named(&*self.cpu);
-        match self.device.get() {
-            Some(Some(Device { engine, .. })) => {
-                let full_batch = engine.info().full_batch;
-                Info { full_batch, ..Info::of_host(format!("{}; {cpu}", named(&**engine))) }
-            }
-            _ => Info::of_host(format!("{cpu}; a device once there is work for seconds")),
-        }
+        let Some(Some(Device { engine, .. })) = self.device.get() else {
+            return Info::of_host(format!("{cpu}; a device once there is work for seconds"));
+        };
+        let both = self.open.as_ref().map_or("", |_| "whichever is quicker, or both: ");
+        let (device, full_batch) = (named(&**engine), engine.info().full_batch);
+        Info { full_batch, ..Info::of_host(format!("{both}{device}; {cpu}")) }
     }
 
     fn supports(&self, step: &str) -> bool {

@@ -132,19 +132,17 @@ pub(super) fn first_bad_lanes(out: &mut [u64], words: &[u64], primes: &[u64]) {
     let spare = _mm512_setr_epi64(0, 0, 0, 0, 0, 0, 0, 3 << 62);
     let beats = words.as_chunks::<WORDS>().0;
     let each = beats.len().checked_div(out.len()).unwrap_or(0).max(1);
-    for (out, item) in out.iter_mut().zip(beats.chunks_exact(each)) {
-        let none = (each * LANES) as u64;
-        *out = none;
-        for (index, beat) in item.iter().enumerate() {
-            let (beat, q) = (eight(beat), phases[phase.next()]);
-            let [low, high] = unpack_beat(beat);
-            let large = [_mm512_cmpge_epu64_mask(low, q[0]), _mm512_cmpge_epu64_mask(high, q[1])];
+    let none = (each * LANES) as u64;
+    out.fill(none);
+    for (index, beat) in beats.iter().enumerate() {
+        let (beat, q) = (eight(beat), phases[phase.next()]);
+        let [low, high] = unpack_beat(beat);
+        let large = [_mm512_cmpge_epu64_mask(low, q[0]), _mm512_cmpge_epu64_mask(high, q[1])];
+        let spare = _mm512_test_epi64_mask(beat, spare);
+        if large[0] | (large[1] & 0b11) | spare != 0 && out[index / each] == none {
             let bad = u32::from(large[0]) | u32::from(large[1] & 0b11) << 8;
-            let has_spare = _mm512_test_epi64_mask(beat, spare) != 0;
-            if (bad != 0 || has_spare) && *out == none {
-                let lane = if has_spare { LANES as u64 - 1 } else { bad.trailing_zeros().into() };
-                *out = (index * LANES) as u64 + lane;
-            }
+            let lane = if spare != 0 { LANES - 1 } else { bad.trailing_zeros() as usize };
+            out[index / each] = (index % each * LANES + lane) as u64;
         }
     }
 }

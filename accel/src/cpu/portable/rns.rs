@@ -268,21 +268,19 @@ impl Rns for Portable {
         let mut phase = Phase::new(primes.len());
         let words = words.as_chunks::<{ beats::WORDS }>().0;
         let each = words.len().checked_div(out.len()).unwrap_or(0).max(1);
-        for (out, item) in out.iter_mut().zip(words.chunks_exact(each)) {
-            let none = (each * beats::LANES) as u64;
-            *out = none;
-            for (index, beat) in item.iter().enumerate() {
-                let spare = beat[beats::WORDS - 1] & 3 << 62;
-                let (mut over, largest) = (spare, &largest[phase.next()]);
-                for (lane, largest) in largest.iter().enumerate() {
-                    over |= largest.wrapping_sub(beats::lane(beat, lane)) & 1 << 63;
-                }
-                if over != 0 && *out == none {
-                    let is_bad = |&lane: &usize| beats::lane(beat, lane) > largest[lane];
-                    let bad = (0..beats::LANES).find(is_bad).filter(|_| spare == 0);
-                    let lane = bad.unwrap_or(beats::LANES - 1);
-                    *out = (index * beats::LANES + lane) as u64;
-                }
+        let none = (each * beats::LANES) as u64;
+        out.fill(none);
+        for (index, beat) in words.iter().enumerate() {
+            let spare = beat[beats::WORDS - 1] & 3 << 62;
+            let (mut over, largest) = (spare, &largest[phase.next()]);
+            for (lane, largest) in largest.iter().enumerate() {
+                over |= largest.wrapping_sub(beats::lane(beat, lane)) & 1 << 63;
+            }
+            if over != 0 && out[index / each] == none {
+                let is_bad = |&lane: &usize| beats::lane(beat, lane) > largest[lane];
+                let bad = (0..beats::LANES).find(is_bad).filter(|_| spare == 0);
+                let lane = bad.unwrap_or(beats::LANES - 1);
+                out[index / each] = (index % each * beats::LANES + lane) as u64;
             }
         }
     }

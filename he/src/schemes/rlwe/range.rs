@@ -50,8 +50,11 @@ impl RangeCheck {
             let operands = &mut [Operand::In(words), Operand::Out(lanes)];
             let bad = match engine.run(&self.program, operands) {
                 Ok(()) => {
-                    let unit = lanes.iter().position(|&lane| lane != unit_lanes as u64);
-                    unit.map(|unit| unit * unit_lanes + lanes[unit] as usize)
+                    // All at once first: no branch for each.
+                    let none = unit_lanes as u64;
+                    let is_bad = lanes.iter().fold(0, |bad, lane| bad | (lane ^ none)) != 0;
+                    let unit = is_bad.then(|| lanes.iter().position(|&lane| lane != none));
+                    unit.flatten().map(|unit| unit * unit_lanes + lanes[unit] as usize)
                 }
                 Err(_) => beats::first_bad_lane(words, &self.ring),
             };
