@@ -5,7 +5,7 @@
 //!
 //! Over `R = Z_Q[X]/(X^N + 1)` the secret `s` is uniform ternary; N = 4096 and Q is the product of
 //! two primes of 50 bits, or N = 8192 and Q that of four, whichever takes fewer bytes a value (see
-//! [`parameters`]). A contribution has one public 32-byte seed, which with the index of a
+//! [`RlweParameters`]). A contribution has one public 32-byte seed, which with the index of a
 //! polynomial names a uniform `a`. It sends `b = a·s + e + m·2^margin`, `e` a fresh centred
 //! binomial of 2 × 21 bits and `m` the packed fields of each coefficient. Only `b` travels, in
 //! coefficient form, ten residues to a 512-bit beat, cut to the coefficients that carry something:
@@ -14,7 +14,7 @@
 //! fewest that hold whole coefficients, one beat of five or two.
 //!
 //! # Exactness
-//! The noise of a sum is bounded for certain ([`RlweParameters`](parameters::RlweParameters) holds the bound),
+//! The noise of a sum is bounded for certain ([`RlweParameters`] holds the bound),
 //! so rounding removes it always: decryption cannot fail, and what it reveals to a key holder is
 //! the exact sum and nothing of the noise.
 //!
