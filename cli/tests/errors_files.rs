@@ -216,7 +216,7 @@ fn keys_that_do_not_fit_are_refused() {
     let place = place("ckks-sum");
     let serve = "serve --key keys/secret.json --clients 3 --listen 127.0.0.1:0";
     for words in [serve, "aggregate --key keys/secret.json --out out.cgm a.cgm"] {
-        let why = "keys/secret.json: this is a secret key; whoever sums must hold public material";
+        let why = "keys/secret.json: this is a secret key; an aggregator must hold public material";
         place.fails_with(1, words, &[why]);
     }
     let why = "keys/public.json: this is a public key; this needs the secret key";
@@ -303,7 +303,7 @@ fn the_two_kinds_of_ckks_sum_do_not_mix() {
     let why = "two-sum.cgm: it is of scheme ckks-sum-public, the key of ckks-sum";
     place.fails_with(1, &decrypt("keys/secret.json", "two-sum.cgm"), &[why]);
     let serve = "serve --key public/secret.json --clients 3 --listen 127.0.0.1:0";
-    place.fails_with(1, serve, &["this is a secret key; whoever sums must hold public material"]);
+    place.fails_with(1, serve, &["this is a secret key; an aggregator must hold public material"]);
     let join = "join --key public/public.json --server 127.0.0.1:9 --client 0 --in g --out out";
     place.fails_with(2, &format!("{join} --sum"), &["--sum needs a secret key"]);
     // A key file that was changed.
