@@ -223,6 +223,7 @@ impl Measure for GpuEngine {
     }
 
     fn multiplies(&self, program: &Program, operands: &[Operand<'_>]) -> Option<u64> {
+        check_support(self, program).ok()?;
         let all = program.inputs().count() + program.outputs().len();
         let count = interpret::count(program, operands);
         (operands.len() == all).then(|| run::multiplies(self, program, operands, count).ok())?

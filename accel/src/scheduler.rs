@@ -276,8 +276,12 @@ impl Engine for Scheduler {
     fn info(&self) -> Info {
         let named = |it: &dyn Engine| format!("{}: {}", it.name(), it.info().description);
         let cpu = named(&*self.cpu);
-        let Some(Some(Device { engine, .. })) = self.device.get() else {
-            return Info::of_host(format!("{cpu}; a device once there is work for seconds"));
+        let engine = match self.device.get() {
+            Some(Some(Device { engine, .. })) => engine,
+            Some(None) => return Info::of_host(format!("{cpu}; no device")),
+            None => {
+                return Info::of_host(format!("{cpu}; a device once there is work for seconds"));
+            }
         };
         let both = self.open.as_ref().map_or("", |_| "whichever is quicker, or both: ");
         let (device, full_batch) = (named(&**engine), engine.info().full_batch);
@@ -303,7 +307,13 @@ impl Engine for Scheduler {
             self.learn(class, &share, seconds);
             return outcome;
         }
-        let mut batch = Batch::bind(program, operands)?;
+        let mut batch = match Batch::bind(program, operands) {
+            Ok(batch) => batch,
+            Err(why) => {
+                self.learn(class, &share, None);
+                return Err(why);
+            }
+        };
         loop {
             let (next, rest) = batch.split(share.cpu + share.device);
             let ran = self.run_parts(program, next, &share);

@@ -349,7 +349,7 @@ mod auto {
             assert!(found == expected, "{}, run {run} of {n} items", program.name());
         }
         // Five to learn what a run costs.
-        let parts = parts.load(Relaxed) - 5;
+        let parts = parts.load(Relaxed).saturating_sub(5);
         println!("{}: {parts} parts on the adapter beside {beside}", program.name());
         assert!(
             parts > 0 || beside == "cpu",

@@ -15,12 +15,12 @@ use std::{
 
 use ciphergram_he::{Dtype, Tensor, TensorSpec, Update};
 
-/// A limit of two minutes, and stand-ins for commands that a test must not run: builds,
+/// A limit of five minutes, and stand-ins for commands that a test must not run: builds,
 /// comparisons, an HTTP client that may be missing, and a service manager, which runs the unit's
 /// own command.
 const STAND_INS: &str = r#"
 set -eu
-(trap 'kill $!; exit' TERM; sleep 120 & wait $! && kill $$) >&- 2>&- & watchdog=$!; disown
+(trap 'kill $!; exit' TERM; sleep 300 & wait $! && kill $$) >&- 2>&- & watchdog=$!; disown
 trap 'kill $watchdog $(jobs -p) $(cat pid 2>&-) 2>&- || true' EXIT
 python3() { [ -e "$ROOT/$1" ]; }
 cargo() { [ "$1" != run ] || { shift 3; ciphergram "$@"; }; }
@@ -115,6 +115,7 @@ impl Page {
                 _ => {}
             }
         }
+        assert!(script.len() > STAND_INS.len(), "a page without commands shows nothing");
         (script, shown)
     }
 

@@ -124,7 +124,7 @@ fn read(seeds: &Seeds, bytes: &[u8]) -> Option<Reached> {
     (contribution.is_err() && sum.is_err()).then_some(Reached::NoBody)
 }
 
-/// Runs the property over both rings; how many cases reached what.
+/// Runs the property over both rings, and counts the cases by the stage that they reached.
 fn run(check: impl Fn(&Seeds, &[Edit]) -> Reached) -> [usize; 5] {
     let counts = std::cell::Cell::new([0; 5]);
     for seeds in both_rings() {

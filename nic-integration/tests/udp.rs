@@ -166,7 +166,7 @@ fn a_switch_marks_congestion_both_ways() {
     let to = server.local_addr().unwrap();
     let mut switch = Switch::bind(loopback(0), to, faults, Line::default(), 1).unwrap();
     let through = switch.local_addr().unwrap();
-    let switching = thread::spawn(move || switch.run(Some(Duration::from_secs(2))));
+    let switching = thread::spawn(move || switch.run(Some(Duration::from_secs(6))));
     let receive = |wire: &mut UdpWire| {
         let mut found = vec![];
         wire.receive(Duration::from_secs(5), &mut |from, _| found.push(from)).unwrap();

@@ -53,13 +53,12 @@ pub(crate) fn swiftshader() -> PathBuf {
 
 /// Runs the tests on all drivers at once, and prints which adapters ran.
 pub(crate) fn run(long: bool) -> Outcome {
-    let programs = match programs::build() {
-        Ok(programs) => programs,
-        Err(why) => return Outcome::Failed(why),
-    };
     let (present, absent): (Vec<_>, Vec<_>) = drivers(long).into_iter().partition(Driver::may_run);
-    let runs = present.iter().flat_map(|driver| driver.runs(&programs)).collect();
-    let outputs = match programs::run_all(runs, Share::Computing) {
+    let runs = programs::build().and_then(|programs| {
+        let runs = present.iter().map(|driver| driver.runs(&programs));
+        Ok(runs.collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect())
+    });
+    let outputs = match runs.and_then(|runs| programs::run_all(runs, Share::Computing)) {
         Ok(outputs) => outputs,
         Err(why) => return Outcome::Failed(why),
     };
@@ -88,12 +87,12 @@ impl Driver {
         format!("there is no {}; {}", self.adapter, self.advice)
     }
 
-    fn runs(&self, programs: &[Program]) -> Vec<Run> {
-        let found = self.tests.iter().flat_map(|(name, words)| {
-            let named = programs.iter().filter(move |program| program.name == *name);
-            named.map(move |program| program.run(&format!("{words} --nocapture")))
+    fn runs(&self, all: &[Program]) -> Result<Vec<Run>, String> {
+        let named = programs::named(all, self.tests.iter().map(|(name, _)| *name))?;
+        let runs = named.iter().zip(&self.tests).map(|(program, (_, words))| {
+            self.choosing(program.run(&format!("{words} --nocapture")))
         });
-        found.map(|run| self.choosing(run)).collect()
+        Ok(runs.collect())
     }
 
     /// Returns those of its adapters that tests say they ran on.

@@ -84,6 +84,9 @@ pub(crate) fn build() -> Result<Vec<Program>, String> {
     // Those first that wait for deadlines and peers.
     let waits = |program: &Program| ["cli", "nic-integration"].contains(&program.package());
     programs.sort_by_key(|program| (!waits(program), program.name.clone()));
+    if programs.is_empty() {
+        return Err(format!("`{}` named no program of tests", shown(&command)));
+    }
     Ok(programs)
 }
 
@@ -127,7 +130,7 @@ struct Ended {
 ///
 /// # Errors
 ///
-/// Returns one line for the first that failed, or if there are none to run.
+/// Returns one line for the first that failed, or if no test ran.
 pub(crate) fn run_all(runs: Vec<Run>, share: Share) -> Result<Vec<String>, String> {
     if runs.is_empty() {
         return Err("no program of tests has that name".into());
@@ -154,7 +157,24 @@ pub(crate) fn run_all(runs: Vec<Run>, share: Share) -> Result<Vec<String>, Strin
         }
     });
     progress.print();
-    result.map(|()| outputs)
+    match progress.tests {
+        0 => result.and(Err("no test ran".into())),
+        _ => result.map(|()| outputs),
+    }
+}
+
+/// Returns the programs of these names.
+///
+/// # Errors
+///
+/// Returns one line if one of them is not there, as after a file of tests was renamed.
+pub(crate) fn named<'a>(
+    programs: &'a [Program],
+    names: impl IntoIterator<Item = &'a str>,
+) -> Result<Vec<&'a Program>, String> {
+    let find = |name: &str| programs.iter().find(|program| program.name == name);
+    let absent = |name: &str| format!("there is no program of tests {name:?}");
+    names.into_iter().map(|name| find(name).ok_or_else(|| absent(name))).collect()
 }
 
 /// Runs what waits, one after another.
@@ -278,9 +298,12 @@ mod tests {
 
     #[test]
     fn outputs_are_returned_and_a_failure_is_named() {
-        let outputs =
-            run_all(vec![of(cargo("--version")), of(cargo("help"))], Share::Waiting).unwrap();
+        let mut tested = program("echo");
+        tested.args(["test", "a", "...", "ok"]);
+        let outputs = run_all(vec![of(cargo("--version")), of(tested)], Share::Waiting).unwrap();
         assert!(outputs.len() == 2 && outputs.iter().any(|output| output.starts_with("cargo ")));
+        let none = run_all(vec![of(cargo("--version"))], Share::Waiting).unwrap_err();
+        assert_eq!(none, "no test ran");
         let failed = run_all(vec![of(cargo("no-such-command"))], Share::Waiting).unwrap_err();
         assert!(failed.starts_with("cargo no-such-command: exit "), "{failed}");
         assert!(run_all(vec![], Share::Waiting).is_err(), "no test is no pass");

@@ -89,6 +89,9 @@ fn build() -> Outcome {
 /// long runs.
 const CASES: (&str, &str) = ("CIPHERGRAM_CASES", "8");
 
+/// Cases of properties that leave their number to proptest, in long runs: eight times its default.
+const LONG_PROPERTIES: &str = "2048";
+
 /// Runs all tests but kernels and namespaces, which have stages of their own.
 fn tests(long: bool) -> Outcome {
     let examples = Run {
@@ -104,9 +107,10 @@ fn tests(long: bool) -> Outcome {
 
 /// Repeats the first path's tests where that was the portable one already.
 fn portable(long: bool) -> Outcome {
-    let runs = programs::build().map(|programs| {
+    let runs = programs::build().and_then(|programs| {
+        programs::named(&programs, OF_NO_PATH.into_iter().chain(["ciphergram_accel"]))?;
         let chosen = programs.iter().filter(|program| long || is_of_arithmetic(program));
-        chosen.map(|program| on_portable_path(program, long)).collect()
+        Ok(chosen.map(|program| on_portable_path(program, long)).collect())
     });
     runs.and_then(|runs| run_on_cpu(runs, long, Share::Computing)).into()
 }
@@ -121,7 +125,7 @@ fn is_of_arithmetic(program: &Program) -> bool {
 
 fn on_portable_path(program: &Program, long: bool) -> Run {
     // The other tests inside of `accel` are of the GPU engine and the scheduler.
-    let filter = if program.name == "ciphergram_accel" && !long { "cpu::" } else { "" };
+    let filter = if program.name == "ciphergram_accel" && !long { "cpu:: random::" } else { "" };
     let mut run = program.run(filter);
     run.command.env("CIPHERGRAM_CPU", "portable");
     run
@@ -131,7 +135,7 @@ fn run_on_cpu(mut runs: Vec<Run>, long: bool, share: Share) -> Result<(), String
     for run in &mut runs {
         run.command.env(gpu::CHOICE, "none");
         if long {
-            run.command.env(CASES.0, CASES.1);
+            run.command.env(CASES.0, CASES.1).env("PROPTEST_CASES", LONG_PROPERTIES);
         }
     }
     programs::run_all(runs, share).map(drop)

@@ -76,7 +76,7 @@ impl UdpWire {
                 0 => Some(0),
                 port => port.checked_add(pipeline),
             };
-            let most = u16::MAX - addr.port() + 1;
+            let most = u16::MAX - addr.port().saturating_sub(1);
             let port = port.ok_or(NicError::Pipelines { pipelines, most })?;
             Self::bind_many(SocketAddr::new(addr.ip(), port), sockets)
         });
