@@ -299,8 +299,10 @@ fn what_is_past_the_end_of_a_mask_must_be_zero() {
 #[test]
 fn a_bit_of_a_mask_spoils_the_whole_polynomial() {
     let key = over(4096);
-    let agreement = agreement(5, 1);
-    let whole = contribute(&public(&key), &[9; 5], 1, &agreement);
+    // A whole chunk: a coefficient is spoiled unless one of the secret's is 0, which a third of them are.
+    let values = key.public().parameters().geometry().values_per_chunk();
+    let agreement = agreement(values, 1);
+    let whole = contribute(&public(&key), &vec![9; values], 1, &agreement);
     // The lowest bit of a residue: it is below its prime as before, unless it is the largest.
     for byte in [0, 1280 * 20 + 64, 1280 * 40] {
         let mut contribution = whole.clone();
