@@ -21,12 +21,6 @@ pub const BYTES: usize = 64;
 
 const LANE_MASK: u64 = (1 << LANE_BITS) - 1;
 
-/// Returns the number of beats that hold `coefficients` coefficients of `limbs` residues each.
-#[must_use]
-pub fn beats_for(coefficients: usize, limbs: usize) -> usize {
-    (coefficients * limbs).div_ceil(LANES)
-}
-
 /// Returns the fewest beats that hold whole coefficients of `limbs` residues each: what a
 /// coefficient begins or ends with never stands in another unit.
 #[must_use]

@@ -110,8 +110,9 @@ impl Scheduler {
         Self { open: None, device: Some(device).into(), ..over_cpu }
     }
 
-    /// Shares batches out by measured rates. `open` is called once, when programs took `cpu` four
-    /// seconds or a batch is about to. If it panics or has none, or that fails, `cpu` goes on.
+    /// Shares batches out by measured rates. `open` is called once, when `cpu` has worked four
+    /// seconds or the next batch would bring it there. If it panics, returns none, or its device
+    /// cannot be measured, `cpu` goes on alone.
     pub fn measuring(
         cpu: Arc<dyn Engine>,
         open: impl Fn() -> Option<Arc<dyn Engine>> + Send + Sync + 'static,

@@ -24,6 +24,7 @@ impl<'a> Packing<'a> {
 
     /// Lays the head and the values of `chunk` into slots, each above `margin` zero bits, and shows
     /// `put` the words of each in order, which lie in `words` meanwhile: as many as a slot has.
+    #[inline]
     pub(crate) fn pack(
         &self,
         chunk: u32,

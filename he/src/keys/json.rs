@@ -140,7 +140,7 @@ fn public_json(key: &PublicKey) -> PublicJson {
 /// Writes the text of a public key's file.
 ///
 /// # Errors
-/// None that is known.
+/// The JSON library's, which these types do not cause.
 pub(super) fn write_public(key: &PublicKey) -> Result<String, Error> {
     serde_json::to_string_pretty(&public_json(key)).map_err(|e| invalid(e.to_string()))
 }
@@ -148,7 +148,7 @@ pub(super) fn write_public(key: &PublicKey) -> Result<String, Error> {
 /// Writes the text of a secret key's file.
 ///
 /// # Errors
-/// None that is known.
+/// The JSON library's, which these types do not cause.
 pub(super) fn write_secret(key: &SecretKey) -> Result<Zeroizing<String>, Error> {
     let (scheme, id) = (key.public.parameters.scheme(), key.public.id);
     let mut file = SecretJson {

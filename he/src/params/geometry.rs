@@ -15,8 +15,8 @@ pub const CHUNK_BYTES: usize = 1280;
 /// or the fewest beats of whole coefficients, one beat or two of five. The last chunk is cut to the
 /// units that it needs.
 ///
-/// Chunks come in *groups*: those of one polynomial, or one of a Paillier ciphertext alone. Under
-/// `ckks-sum-public` the first of a group are its *mask*: the second polynomial of its ciphertext,
+/// Chunks come in *groups*: those of one polynomial; under Paillier each chunk is a group of its own.
+/// Under `ckks-sum-public` the first of a group are its *mask*: the second polynomial of its ciphertext,
 /// whole, without head or values. All values of the group need all of it, so a group opens only if
 /// all of its chunks are of the same contributors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

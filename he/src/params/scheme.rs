@@ -8,18 +8,18 @@ use crate::error::faults::ParameterError;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Scheme {
     /// RLWE with coefficient encoding, for sums: symmetric, seeded, 128-bit.
-    CkksSum,
+    CkksSum = 1,
     /// Paillier with a 2048-bit modulus: about 112-bit security.
-    Paillier2048,
+    Paillier2048 = 2,
     /// Paillier with a 3072-bit modulus: about 128-bit security.
-    Paillier3072,
+    Paillier3072 = 3,
     /// Paillier with a 4096-bit modulus.
-    Paillier4096,
+    Paillier4096 = 4,
     /// `ckks-sum` whose public key encrypts, for clients who must not hold the secret: 128-bit.
-    CkksSumPublic,
+    CkksSumPublic = 5,
     /// Integers in the clear, which only tests sum.
     #[cfg(test)]
-    Plain,
+    Plain = 6,
 }
 
 /// Schemes of which keys and programs are made in one way, for parameters of their own.
@@ -49,7 +49,7 @@ impl Scheme {
         Self::CkksSumPublic,
     ];
 
-    /// The schemes that frames may name, by their numbers from 1 on.
+    /// The schemes that frames may name.
     const KNOWN: &[Self] = &[
         Self::CkksSum,
         Self::Paillier2048,
@@ -107,12 +107,12 @@ impl Scheme {
 
     /// Returns the scheme's number in frames.
     pub(crate) fn code(self) -> u8 {
-        Self::KNOWN.iter().position(|&s| s == self).map_or(0, |i| i as u8 + 1)
+        self as u8
     }
 
     /// Returns the scheme of a number in frames.
     pub(crate) fn from_code(code: u8) -> Option<Self> {
-        Self::KNOWN.get(usize::from(code).checked_sub(1)?).copied()
+        Self::KNOWN.iter().copied().find(|scheme| scheme.code() == code)
     }
 }
 

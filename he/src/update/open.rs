@@ -227,7 +227,7 @@ impl Opening<'_> {
 
     /// Reads head and fields of a chunk's slots, which lie word by word, and checks that its contributors
     /// can have made them: the count is theirs, every field is between the least and the most that they
-    /// can sum to, and nothing is beside the fields.
+    /// can sum to, and nothing is beside the fields. Only the outcome influences time.
     fn take_chunk(
         &self,
         chunk: u32,
@@ -238,28 +238,45 @@ impl Opening<'_> {
         let Range { start: at, end } = self.chunks.values_of(chunk);
         values.resize(end - at, 0);
         let g = self.parameters.geometry();
-        let count = self.chunks.units_of(chunk) * g.slots_per_unit;
+        column.resize(self.chunks.units_of(chunk) * g.slots_per_unit, 0);
         let contributors = self.sum.sets[chunk as usize].count();
-        let k = contributors as u64;
-        let half = u64::from(self.parameters.half_steps());
-        let (largest, offset) = (2 * k * half, (k * half) as i64);
-        let slot = |index: usize| slots[index..].iter().step_by(count);
+        let (is_theirs, weight) = self.read_head(slots, column.len(), contributors as u64);
+        let is_alone = is_zero_beside(g, slots, column.len(), values.len());
+        let is_within = self.read_fields(slots, contributors as u64, column, values);
+        if !(is_theirs & is_alone & is_within) {
+            return Err(Error::Inconsistent { chunk, contributors });
+        }
+        let part = (contributors, weight);
+        sink.put(chunk as usize, part, at, values);
+        // A mask has no head of its own: it is of those that the values are of.
+        let group = self.chunks.group_of(chunk);
+        if chunk == group.start + g.mask_chunks as u32 {
+            (group.start..chunk).for_each(|mask| sink.put(mask as usize, part, at, &[]));
+        }
+        Ok(())
+    }
+
+    /// Reads the head of one of `count` slots. Returns whether it can be of `k` contributors, and the sum
+    /// of their weights.
+    fn read_head(&self, slots: &[u64], count: usize, k: u64) -> (bool, u64) {
+        let g = self.parameters.geometry();
         let head_bits = g.head_fields * g.field_bits as usize;
         let head = slots[0] & (u64::MAX >> 64usize.saturating_sub(head_bits));
-        let mut honest = is_zero_between(slot(0), 64, head_bits);
+        let is_short = is_zero_between(slots.iter().step_by(count), 64, head_bits);
         let count_bits = self.parameters.count_bits();
         let (heads, weight) = (head & ((1 << count_bits) - 1), head >> count_bits);
         let most = k * u64::from(self.sum.agreement.max_weight());
-        honest &= heads == k && (k..=most).contains(&weight);
+        (is_short & (heads == k) & (k..=most).contains(&weight), weight)
+    }
+
+    /// Reads the values of slots, offsets removed. Returns whether each is within what `k` contributors
+    /// can sum to.
+    fn read_fields(&self, slots: &[u64], k: u64, column: &mut [u64], values: &mut [i64]) -> bool {
+        let g = self.parameters.geometry();
+        let half = u64::from(self.parameters.half_steps());
+        let (largest, offset) = (2 * k * half, (k * half) as i64);
         let fields = Fields::new(0, g.field_bits);
-        // Past the fields of a slot, and past the last value of the chunk, everything is zero.
-        honest &= fields.is_zero_from(slots, 0..count, count, g.fields_per_slot);
-        let held = g.head_fields + values.len();
-        let (full, used) = (held / g.fields_per_slot, held % g.fields_per_slot);
-        honest &= fields.is_zero_from(slots, full..count.min(full + 1), count, used);
-        honest &= fields.is_zero_from(slots, count.min(full + 1)..count, count, 0);
-        column.resize(count, 0);
-        // The top bit tells of a difference below zero.
+        // The top bit shows a difference below zero.
         let mut over = 0;
         for field in 0..g.fields_per_slot {
             fields.take(slots, field, column);
@@ -273,17 +290,17 @@ impl Opening<'_> {
                 *out = value as i64 - offset;
             }
         }
-        honest &= over >> 63 == 0;
-        if !honest {
-            return Err(Error::Inconsistent { chunk, contributors });
-        }
-        let part = (contributors, weight);
-        sink.put(chunk as usize, part, at, values);
-        // A mask has no head of its own: it is of those that the values are of.
-        let group = self.chunks.group_of(chunk);
-        if chunk == group.start + g.mask_chunks as u32 {
-            (group.start..chunk).for_each(|mask| sink.put(mask as usize, part, at, &[]));
-        }
-        Ok(())
+        over >> 63 == 0
     }
+}
+
+/// Returns whether everything past the fields of each of `count` slots, and past the last of `values`
+/// values, is zero.
+fn is_zero_beside(g: &Geometry, slots: &[u64], count: usize, values: usize) -> bool {
+    let fields = Fields::new(0, g.field_bits);
+    let held = g.head_fields + values;
+    let (full, used) = (held / g.fields_per_slot, held % g.fields_per_slot);
+    fields.is_zero_from(slots, 0..count, count, g.fields_per_slot)
+        & fields.is_zero_from(slots, full..count.min(full + 1), count, used)
+        & fields.is_zero_from(slots, count.min(full + 1)..count, count, 0)
 }

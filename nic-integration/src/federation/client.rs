@@ -53,7 +53,7 @@ impl PathConfig {
 }
 
 impl Default for PathConfig {
-    /// Returns one path, and sleep.
+    /// Returns one path and one flow, sleeping between datagrams.
     fn default() -> Self {
         Self { paths: 1, flows: 1, poll: false, datagram_bytes: None }
     }

@@ -137,9 +137,7 @@ impl Public {
     pub(crate) fn packed(&self) -> &[u8] {
         &self.0.packed
     }
-}
 
-impl Public {
     /// Derives the public half that belongs to a secret, the same at every call: the seed of `a` and the
     /// noise of `b` come of the secret's own seed, each by a derivation of its own.
     ///
@@ -257,7 +255,7 @@ impl Encryption {
 }
 
 impl EncryptPolynomial for Encryption {
-    /// Returns the mask comes before the values.
+    /// The mask's words come before the values'.
     fn encrypt(
         &self,
         engine: &dyn Engine,

@@ -92,7 +92,7 @@ impl<E: EncryptPolynomial> GroupEncryptor<E> {
         let (ring, g) = (&self.parameters.ring, &self.parameters.geometry);
         let (degree, words_each, each) =
             (ring.degree(), ring.primes().len(), g.group_chunks() as u32);
-        // Coefficients of other chunks would tell earlier ones, sealed over no message as they are.
+        // Zero where nothing is sealed: a resumed polynomial must not carry chunks sealed before.
         room.message.clear();
         room.message.resize(degree * words_each, 0);
         room.slot.resize(words_each, 0);
@@ -115,8 +115,8 @@ impl<E: EncryptPolynomial> GroupEncryptor<E> {
 
 /// Decrypts polynomials of a sum.
 pub(super) trait DecryptPolynomial: Sync {
-    /// Decrypts the polynomial `index`, of the contributors in a set of the list, from the words of a whole group to
-    /// the integers of its coefficients.
+    /// Decrypts polynomial `index` of a sum of the contributors in a set of the list: the words of a
+    /// whole group to the integers of its coefficients.
     ///
     /// # Errors
     /// The engine's.
