@@ -48,6 +48,7 @@ fuzz_target!(|bytes: &[u8]| {
     let Ok(identity) = Identity::from_secret(&[1; 32]) else { return };
     let peer = Peer::of(identity.id());
     let offset = u64::from(low) | u64::from(high) << 32;
-    let _ = ends[1].write(Time::ZERO, peer, rkey % 4, offset, payload.to_vec().into(), Some(immediate));
+    let _ =
+        ends[1].write(Time::ZERO, peer, rkey % 4, offset, payload.to_vec().into(), Some(immediate));
     exchange(&mut ends);
 });

@@ -8,11 +8,10 @@
 use std::sync::{Arc, LazyLock};
 
 use ciphergram_accel::{CpuEngine, Engine};
-use ciphergram_he::{aggregate, 
-    Contribution, OpenedSum, SecretKey, Sum,
+use ciphergram_he::{
+    AnyKey, Contribution, OpenedSum, SecretKey, Sum, aggregate,
     exchange::{Announcement, RoundTerms},
     frame::Frame,
-    AnyKey,
 };
 use libfuzzer_sys::{fuzz_mutator, fuzz_target, fuzzer_mutate};
 

@@ -2,7 +2,7 @@
 
 #![no_main]
 
-use ciphergram_he::{codec::RangesFile, AnyKey};
+use ciphergram_he::{AnyKey, codec::RangesFile};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|text: &str| {
