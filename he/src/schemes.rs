@@ -1,7 +1,7 @@
 //! The traits of a scheme of sums, and the schemes.
 //!
 //! A scheme turns groups of packed chunks into ciphertexts that anyone can add, and sums of them back
-//! into packed integers. It implements these traits in a folder of its own: [`PublicScheme`] and
+//! into packed integers. It implements these traits in a folder of its own: [`SumScheme`] and
 //! [`SecretScheme`] for the halves of its keys, [`PublicEncryption`] where the public half encrypts,
 //! [`Encryptor`] for one contribution, [`Opener`] for one sum. [`update`](crate::update), above,
 //! knows no scheme; [`codec`](crate::codec) says how integers lie
@@ -48,11 +48,8 @@ pub(crate) trait PublicEncryption {
     fn encrypt_program(&self, engine: &dyn Engine) -> Result<Arc<Program>, Error>;
 }
 
-/// The public half of a key: adds ciphertexts, and tells which words are ciphertexts.
-pub(crate) trait PublicScheme: Send + Sync {
-    /// Returns the encryption of a scheme whose public key encrypts.
-    fn encryption(&self) -> Option<&dyn PublicEncryption>;
-
+/// Sums without a key: adds ciphertexts, and tells which words are ciphertexts.
+pub(crate) trait SumScheme: Send + Sync {
     /// Returns the program that adds the words of chunks to those of a running sum.
     fn sum_program(&self) -> Arc<Program>;
 

@@ -12,7 +12,7 @@ use crate::{
     ids::KeyId,
     paillier::{PaillierModulus, PaillierSecret},
     params::{FamilyParameters, Literal},
-    schemes::rlwe::{asymmetric, symmetric},
+    schemes::rlwe::asymmetric,
 };
 
 /// Clients and bits of a key of python-paillier, which says nothing of them.
@@ -243,7 +243,7 @@ fn read_public(file: &PublicJson) -> Result<PublicKey, Error> {
         FamilyParameters::Paillier { .. } => Err(invalid("a Paillier key without its modulus")),
         FamilyParameters::CkksSum(rlwe) => {
             refuse_polynomials(file)?;
-            let material = PublicMaterial::CkksSum(symmetric::Public(rlwe.clone()));
+            let material = PublicMaterial::CkksSum(rlwe.clone());
             Ok(PublicKey { id: id()?, parameters, material })
         }
         FamilyParameters::CkksSumPublic(rlwe) => {

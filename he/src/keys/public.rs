@@ -1,13 +1,15 @@
 //! The public half of a key.
 
+use std::sync::Arc;
+
 use crate::{
     Error, Parameters,
     bytes::to_bytes,
     ids::KeyId,
     paillier::PaillierModulus,
     schemes::{
-        PublicEncryption, PublicScheme,
-        rlwe::{asymmetric, symmetric},
+        PublicEncryption, SumScheme,
+        rlwe::{asymmetric, parameters::RlweParameters},
     },
 };
 
@@ -24,7 +26,7 @@ pub struct PublicKey {
 #[derive(Clone)]
 pub(super) enum PublicMaterial {
     Paillier(PaillierModulus),
-    CkksSum(symmetric::Public),
+    CkksSum(Arc<RlweParameters>),
     CkksSumPublic(asymmetric::Public),
     #[cfg(test)]
     Plain(crate::schemes::plain::Plain),
@@ -65,19 +67,25 @@ impl PublicKey {
     /// # Errors
     /// As [`check_encrypts`](Self::check_encrypts).
     pub(crate) fn encryption(&self) -> Result<&dyn PublicEncryption, Error> {
-        self.scheme().encryption().ok_or(Error::KeyKind {
-            found: "public",
-            needed: "encrypting under ckks-sum without the secret needs a key made by keygen \
-                     --public-encrypt: make one, or use keys/secret.json",
-        })
+        match &self.material {
+            PublicMaterial::Paillier(modulus) => Ok(modulus),
+            PublicMaterial::CkksSum(_) => Err(Error::KeyKind {
+                found: "public",
+                needed: "encrypting under ckks-sum without the secret needs a key made by keygen \
+                         --public-encrypt: make one, or use keys/secret.json",
+            }),
+            PublicMaterial::CkksSumPublic(public) => Ok(public),
+            #[cfg(test)]
+            PublicMaterial::Plain(plain) => Ok(plain),
+        }
     }
 
-    /// Returns the scheme over this key.
-    pub(crate) fn scheme(&self) -> &dyn PublicScheme {
+    /// Returns what sums.
+    pub(crate) fn sums(&self) -> &dyn SumScheme {
         match &self.material {
             PublicMaterial::Paillier(modulus) => modulus,
-            PublicMaterial::CkksSum(public) => public,
-            PublicMaterial::CkksSumPublic(public) => public,
+            PublicMaterial::CkksSum(parameters) => &**parameters,
+            PublicMaterial::CkksSumPublic(public) => public.parameters(),
             #[cfg(test)]
             PublicMaterial::Plain(plain) => plain,
         }
@@ -93,11 +101,11 @@ impl PublicKey {
     /// Names a key without public material by its secret seed.
     pub(super) fn of_seed(
         parameters: Parameters,
-        public: symmetric::Public,
+        rlwe: &Arc<RlweParameters>,
         seed: &[u8; 32],
     ) -> Self {
         let id = KeyId::derive("ciphergram 2026 ckks-sum key id", seed);
-        Self { parameters, id, material: PublicMaterial::CkksSum(public) }
+        Self { parameters, id, material: PublicMaterial::CkksSum(rlwe.clone()) }
     }
 
     /// Names a key by its polynomials.

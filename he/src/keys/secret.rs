@@ -64,9 +64,9 @@ impl SecretKey {
                 return Err(Error::Json { what: "key file", why: "a seed under Paillier".into() });
             }
             FamilyParameters::CkksSum(rlwe) => {
-                let public = symmetric::Public(rlwe.clone());
                 let secret = symmetric::Secret::expand(seed, rlwe, &engine)?;
-                let public = PublicKey::of_seed(parameters, public, seed);
+                let rlwe = rlwe.clone();
+                let public = PublicKey::of_seed(parameters, &rlwe, seed);
                 Self { public, material: SecretMaterial::CkksSum(secret) }
             }
             FamilyParameters::CkksSumPublic(rlwe) => {
@@ -123,7 +123,7 @@ impl SecretKey {
     ) -> Result<Arc<Program>, Error> {
         match operation {
             Operation::Encrypt => self.scheme().encrypt_program(engine),
-            Operation::Aggregate => Ok(self.public.scheme().sum_program()),
+            Operation::Aggregate => Ok(self.public.sums().sum_program()),
             Operation::Decrypt => Ok(self.scheme().decrypt_program(contributors)),
         }
     }

@@ -9,9 +9,7 @@ use std::{
 
 use ciphergram_accel::{Builder, Engine, Program, Ring, beats, ring::largest_primes};
 
-use super::{
-    Encryptor, Groups, Opener, Pace, PublicEncryption, PublicScheme, Scratch, SecretScheme,
-};
+use super::{Encryptor, Groups, Opener, Pace, PublicEncryption, Scratch, SecretScheme, SumScheme};
 use crate::{
     Error,
     bytes::write_words,
@@ -69,11 +67,7 @@ impl PublicEncryption for Plain {
     }
 }
 
-impl PublicScheme for Plain {
-    fn encryption(&self) -> Option<&dyn PublicEncryption> {
-        Some(self)
-    }
-
+impl SumScheme for Plain {
     fn sum_program(&self) -> Arc<Program> {
         let mut b = Builder::new("plain.sum");
         let (sum, x) = (b.beat_sums("sum", &RING, 1), b.beats("x", &RING, 1));

@@ -59,8 +59,8 @@ impl Accumulator {
         let chunks = key.parameters().chunks(values);
         assert!(own.start <= own.end && own.end <= chunks.count(), "no chunks {own:?}");
         let mut words = vec![0; chunks.range_of(&own).len() / 8];
-        key.scheme().start_sum(&mut words);
-        let program = key.scheme().sum_program();
+        key.sums().start_sum(&mut words);
+        let program = key.sums().sum_program();
         let additions = vec![0; own.len()];
         Self { key: key.clone(), engine, program, chunks, own, words, additions, room: vec![] }
     }
@@ -99,7 +99,7 @@ impl Accumulator {
             return Err(CiphertextFault::Length { found: bytes.len(), expected });
         }
         let words = as_words(&mut self.room, bytes);
-        let scheme = self.key.scheme();
+        let scheme = self.key.sums();
         scheme.range_fault(&*self.engine, &self.chunks, chunks.start, words).map_or(Ok(()), Err)
     }
 
@@ -153,7 +153,7 @@ impl Accumulator {
     /// The sum is no ciphertext: some contributor sent what is none. Or the engine's.
     pub fn finish(&self, chunk: u32) -> Result<Vec<u8>, Error> {
         let range = self.range(&(chunk..chunk + 1));
-        let (engine, scheme) = (&*self.engine, self.key.scheme());
+        let (engine, scheme) = (&*self.engine, self.key.sums());
         let mut words = self.words[range.start / 8..range.end / 8].to_vec();
         let additions = self.additions[(chunk - self.own.start) as usize];
         scheme.finish_sum(engine, &mut words, additions)?;
@@ -175,7 +175,7 @@ impl Accumulator {
             let chunks = first..first + run.len() as u32;
             let range = self.range(&chunks);
             let words = &mut words[range.start / 8..range.end / 8];
-            self.key.scheme().finish_sum(&*self.engine, words, run[0])?;
+            self.key.sums().finish_sum(&*self.engine, words, run[0])?;
             first = chunks.end;
         }
         Ok(to_bytes(&words))
@@ -267,7 +267,7 @@ pub(super) fn check_words(
     first: u32,
     words: &[u64],
 ) -> Result<(), Error> {
-    let scheme = key.scheme();
+    let scheme = key.sums();
     let piece_words = PIECE_CHUNKS * chunks.geometry().chunk_bytes() / 8;
     for (first, words) in (first..).step_by(PIECE_CHUNKS).zip(words.chunks(piece_words)) {
         let fault = match scheme.range_fault(engine, chunks, first, words) {

@@ -16,7 +16,7 @@ use crate::{
     error::CiphertextFault,
     ids::Seed,
     params::{CHUNK_BYTES, Chunks},
-    schemes::{self, Groups, Opener, Pace, PublicEncryption, PublicScheme, Scratch, SecretScheme},
+    schemes::{self, Groups, Opener, Pace, PublicEncryption, Scratch, SecretScheme, SumScheme},
 };
 
 /// Ciphertexts that are decrypted in one run.
@@ -32,11 +32,7 @@ impl PublicEncryption for PaillierModulus {
     }
 }
 
-impl PublicScheme for PaillierModulus {
-    fn encryption(&self) -> Option<&dyn PublicEncryption> {
-        Some(self)
-    }
-
+impl SumScheme for PaillierModulus {
     fn sum_program(&self) -> Arc<Program> {
         self.sum_program().into()
     }

@@ -9,7 +9,7 @@ use ciphergram_accel::{Builder, Engine, Operand, Program, beats};
 use zeroize::Zeroizing;
 
 use super::{
-    beats::{lanes_per_chunk, range_fault, stray_lane, sum_program},
+    beats::stray_lane,
     parameters::RlweParameters,
     polynomials::{DecryptPolynomial, EncryptPolynomial, GroupEncryptor, opener},
     secret::RlweSecret,
@@ -18,11 +18,9 @@ use crate::{
     Error,
     bytes::{to_bytes, to_words},
     contributors::ContributorSet,
-    error::CiphertextFault,
     ids::Seed,
-    params::Chunks,
     random,
-    schemes::{Encryptor, Opener, PublicEncryption, PublicScheme, Scratch, SecretScheme},
+    schemes::{Encryptor, Opener, PublicEncryption, Scratch, SecretScheme},
 };
 
 /// The public half of a key: the seed of the uniform `a`, and `b = a·s + e`. Clones share it.
@@ -70,7 +68,7 @@ impl Secret {
     }
 
     fn parameters(&self) -> &RlweParameters {
-        &self.public.0.parameters
+        self.public.parameters()
     }
 }
 
@@ -126,6 +124,11 @@ impl Public {
             packed: packed.into(),
             ntt,
         })))
+    }
+
+    /// Returns the parameters of what is summed.
+    pub(crate) fn parameters(&self) -> &RlweParameters {
+        &self.0.parameters
     }
 
     /// Returns the seed of `a`.
@@ -186,30 +189,6 @@ impl PublicEncryption for Public {
 
     fn encrypt_program(&self, _: &dyn Engine) -> Result<Arc<Program>, Error> {
         Ok(encrypt_program(self).into())
-    }
-}
-
-impl PublicScheme for Public {
-    fn encryption(&self) -> Option<&dyn PublicEncryption> {
-        Some(self)
-    }
-
-    fn sum_program(&self) -> Arc<Program> {
-        sum_program(&self.0.parameters.ring)
-    }
-
-    fn places_per_chunk(&self, chunks: &Chunks) -> usize {
-        lanes_per_chunk(chunks)
-    }
-
-    fn range_fault(
-        &self,
-        engine: &dyn Engine,
-        chunks: &Chunks,
-        first: u32,
-        words: &[u64],
-    ) -> Option<CiphertextFault> {
-        range_fault(&self.0.parameters, engine, (chunks, first), words)
     }
 }
 

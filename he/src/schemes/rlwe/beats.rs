@@ -5,37 +5,43 @@ use std::sync::Arc;
 use ciphergram_accel::{Builder, Engine, Program, Ring, beats};
 
 use super::parameters::RlweParameters;
-use crate::{error::CiphertextFault, params::Chunks};
+use crate::{error::CiphertextFault, params::Chunks, schemes::SumScheme};
 
-/// Builds the program that adds beats in place, the beats of one unit an item.
-pub(super) fn sum_program(ring: &Arc<Ring>) -> Arc<Program> {
-    let unit = beats::beats_per_unit(ring.primes().len());
-    let mut b = Builder::new("ckks-sum.sum");
-    let sum = b.beat_sums("sum", ring, unit);
-    let x = b.beats("x", ring, unit);
-    let next = b.add_beats("next", sum, x);
-    b.update(sum, next);
-    b.build().into()
+impl SumScheme for RlweParameters {
+    /// Adds beats in place, the beats of one unit an item.
+    fn sum_program(&self) -> Arc<Program> {
+        let unit = beats::beats_per_unit(self.ring.primes().len());
+        let mut b = Builder::new("ckks-sum.sum");
+        let sum = b.beat_sums("sum", &self.ring, unit);
+        let x = b.beats("x", &self.ring, unit);
+        let next = b.add_beats("next", sum, x);
+        b.update(sum, next);
+        b.build().into()
+    }
+
+    fn places_per_chunk(&self, chunks: &Chunks) -> usize {
+        lanes_per_chunk(chunks)
+    }
+
+    /// Finds the first lane that is not below its prime, or past the end of a mask but not zero.
+    fn range_fault(
+        &self,
+        engine: &dyn Engine,
+        chunks: &Chunks,
+        first: u32,
+        words: &[u64],
+    ) -> Option<CiphertextFault> {
+        let bad = self.range.first_bad_lane(engine, words);
+        let stray = first_stray((chunks, first), words, &self.ring);
+        let stray = stray.filter(|&lane| bad.is_none_or(|bad| lane < bad));
+        let stray = stray.map(|lane| CiphertextFault::Stray { lane });
+        stray.or(bad.map(|lane| CiphertextFault::Residue { lane }))
+    }
 }
 
 /// Returns the lanes of a whole chunk.
-pub(super) fn lanes_per_chunk(chunks: &Chunks) -> usize {
+fn lanes_per_chunk(chunks: &Chunks) -> usize {
     chunks.geometry().chunk_bytes() / beats::BYTES * beats::LANES
-}
-
-/// Finds the first lane, of chunks from `first` on, that is not below its prime, or past the end of a mask
-/// but not zero.
-pub(super) fn range_fault(
-    parameters: &RlweParameters,
-    engine: &dyn Engine,
-    (chunks, first): (&Chunks, u32),
-    words: &[u64],
-) -> Option<CiphertextFault> {
-    let bad = parameters.range.first_bad_lane(engine, words);
-    let stray = first_stray((chunks, first), words, &parameters.ring);
-    let stray = stray.filter(|&lane| bad.is_none_or(|bad| lane < bad));
-    let stray = stray.map(|lane| CiphertextFault::Stray { lane });
-    stray.or(bad.map(|lane| CiphertextFault::Residue { lane }))
 }
 
 /// Finds the first lane of a mask in `words` that is past the end of its polynomial, but not zero.

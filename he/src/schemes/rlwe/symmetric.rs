@@ -9,7 +9,6 @@ use ciphergram_accel::{Builder, Engine, Operand, Program, beats};
 use zeroize::Zeroizing;
 
 use super::{
-    beats::{lanes_per_chunk, range_fault, sum_program},
     parameters::RlweParameters,
     polynomials::{DecryptPolynomial, EncryptPolynomial, GroupEncryptor, opener},
     secret::RlweSecret,
@@ -17,18 +16,12 @@ use super::{
 use crate::{
     Error,
     contributors::ContributorSet,
-    error::CiphertextFault,
     ids::Seed,
-    params::Chunks,
     random,
-    schemes::{Encryptor, Opener, PublicEncryption, PublicScheme, Scratch, SecretScheme},
+    schemes::{Encryptor, Opener, Scratch, SecretScheme},
 };
 
-/// The public half: no key material, only the parameters of what is summed.
-#[derive(Clone)]
-pub(crate) struct Public(pub(crate) Arc<RlweParameters>);
-
-/// The secret half.
+/// The secret half. The public one has no key material, only the parameters of what is summed.
 pub(crate) struct Secret {
     secret: RlweSecret,
     parameters: Arc<RlweParameters>,
@@ -51,30 +44,6 @@ impl Secret {
     /// Returns the seed, for the key file.
     pub(crate) fn seed(&self) -> &[u8; 32] {
         self.secret.seed()
-    }
-}
-
-impl PublicScheme for Public {
-    fn encryption(&self) -> Option<&dyn PublicEncryption> {
-        None
-    }
-
-    fn sum_program(&self) -> Arc<Program> {
-        sum_program(&self.0.ring)
-    }
-
-    fn places_per_chunk(&self, chunks: &Chunks) -> usize {
-        lanes_per_chunk(chunks)
-    }
-
-    fn range_fault(
-        &self,
-        engine: &dyn Engine,
-        chunks: &Chunks,
-        first: u32,
-        words: &[u64],
-    ) -> Option<CiphertextFault> {
-        range_fault(&self.0, engine, (chunks, first), words)
     }
 }
 
