@@ -20,9 +20,10 @@ mod quantise;
 mod ranges;
 
 pub use agreement::Agreement;
+pub(crate) use agreement::{layout_difference, write_specs};
 pub(crate) use decode::{Decoder, decode_by};
 pub use decode::{Output, decode};
-pub(crate) use fields::{Fields, add_bits, is_zero_between};
+pub(crate) use fields::{Fields, bits_at, is_zero_between};
 pub(crate) use pack::Packing;
 pub use quantise::Quantised;
 pub use ranges::{Policy, RangesFile, round_up_to_power_of_two};

@@ -9,6 +9,26 @@ use crate::{
     ids::Seed,
 };
 
+/// One of those whose contributions a sum is of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Contributor {
+    /// The client's number.
+    pub number: u16,
+    /// The contribution's seed.
+    pub seed: Seed,
+}
+
+impl Contributor {
+    pub(crate) fn write(&self, w: &mut Writer) {
+        w.u16(self.number);
+        self.seed.write(w);
+    }
+
+    pub(crate) fn read(r: &mut Reader<'_>) -> Result<Self, FrameError> {
+        Ok(Self { number: r.u16()?, seed: Seed::read(r)? })
+    }
+}
+
 /// A set of a sum's contributors: a bitmap over their list.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ContributorSet(Vec<u8>);
@@ -31,6 +51,12 @@ impl ContributorSet {
     /// Adds a contributor by its place in the list.
     pub fn insert(&mut self, index: usize) {
         self.0[index / 8] |= 1 << (index % 8);
+    }
+
+    /// Returns whether the contributor at a place of the list is in it.
+    #[must_use]
+    pub fn contains(&self, index: usize) -> bool {
+        self.0.get(index / 8).is_some_and(|byte| byte >> (index % 8) & 1 == 1)
     }
 
     /// Returns the contributors' places in the list, ascending.
@@ -57,19 +83,30 @@ impl ContributorSet {
     }
 }
 
-/// Seeds met so far, each once: a sum of three is not three times one client's.
+/// Contributors met so far, each number and each seed once: a sum of three is not three times one client's.
 #[derive(Default)]
-pub(crate) struct Distinct(BTreeSet<Seed>);
+pub(crate) struct Distinct {
+    numbers: BTreeSet<u16>,
+    seeds: BTreeSet<Seed>,
+}
 
 impl Distinct {
-    /// Refuses a seed that is there already.
-    pub(crate) fn add(&mut self, seed: Seed) -> Result<(), Error> {
-        if self.0.insert(seed) { Ok(()) } else { Err(Error::SameContribution) }
+    /// Refuses a contributor whose number or seed is there already.
+    pub(crate) fn add(&mut self, contributor: &Contributor) -> Result<(), Error> {
+        let Contributor { number, seed } = *contributor;
+        if self.seeds.contains(&seed) {
+            return Err(Error::SameContribution);
+        }
+        if !self.numbers.insert(number) {
+            return Err(Error::SameNumber { number });
+        }
+        self.seeds.insert(seed);
+        Ok(())
     }
 
-    /// Refuses a list with a seed twice.
-    pub(crate) fn check(seeds: impl IntoIterator<Item = Seed>) -> Result<(), Error> {
+    /// Refuses a list with a number or a seed twice.
+    pub(crate) fn check(contributors: &[Contributor]) -> Result<(), Error> {
         let mut distinct = Self::default();
-        seeds.into_iter().try_for_each(|seed| distinct.add(seed))
+        contributors.iter().try_for_each(|contributor| distinct.add(contributor))
     }
 }

@@ -105,6 +105,39 @@ pub enum Error {
         "the same contribution was given twice: leave one out, or seal another under a fresh seed"
     )]
     SameContribution,
+    /// Two contributions of one client.
+    #[error("two contributions of client {number} were given: a sum has one of each client")]
+    SameNumber {
+        /// The client's number.
+        number: u16,
+    },
+    /// A key that updates cannot be sealed or summed under.
+    #[error(
+        "this key has no sum key, which shows that sums are right: make it one with `ciphergram key upgrade`"
+    )]
+    NoSumKey,
+    /// A key that has nothing to be upgraded.
+    #[error("this key has a sum key already")]
+    HasSumKey,
+    /// A number that is no client's.
+    #[error("client {number} of a key for {clients} clients, which are numbered from 0")]
+    Number {
+        /// The number given.
+        number: u16,
+        /// The clients that the key admits.
+        clients: u32,
+    },
+    /// A client's key that would be used by another one.
+    #[error("this is the key of client {found}, not of client {asked}")]
+    AnotherClient {
+        /// The key's number.
+        found: u16,
+        /// The number asked for.
+        asked: u16,
+    },
+    /// A secret key, which may contribute as any client.
+    #[error("which client contributes? A secret key may be any: give its number with --client")]
+    NoNumber,
     /// Chunks would be sealed that this process already sealed under the same seed.
     #[error(
         "the chunks before {sealed} are already sealed under this seed, and none may be sealed \
@@ -190,13 +223,110 @@ pub enum Error {
         /// The fault.
         fault: CiphertextFault,
     },
-    /// A decrypted sum that its contributors cannot have made.
-    #[error("chunk {chunk} does not decrypt to a sum of its {contributors} contributors")]
-    Inconsistent {
-        /// The chunk.
-        chunk: u32,
+    /// A sum that did not open: one error for whatever was wrong, so that it teaches nothing.
+    #[error(
+        "the sum does not open: it is not what its {contributors} contributors sealed for this round of this job"
+    )]
+    NotTheirs {
         /// The number of contributors that the sum lists.
         contributors: usize,
+    },
+    /// A chunk that is a sum of nobody.
+    #[error("chunk {chunk} is a sum of no contributor")]
+    Empty {
+        /// The chunk.
+        chunk: u32,
+    },
+    /// A sum of so few that it would come close to telling one client's update.
+    #[error("chunk {chunk} is a sum of {found}; fewer than {min_clients} are not decrypted")]
+    TooFewContributors {
+        /// The chunk.
+        chunk: u32,
+        /// The number of its contributors.
+        found: usize,
+        /// The fewest that are decrypted.
+        min_clients: u16,
+    },
+    /// Limits that no job can have.
+    #[error("no such job: {why}")]
+    Limits {
+        /// The fault.
+        why: String,
+    },
+    /// A job under another key.
+    #[error("the job is of key {found}, this is key {expected}")]
+    JobKey {
+        /// The job's key id.
+        found: String,
+        /// The given key's id.
+        expected: String,
+    },
+    /// Something made for another job.
+    #[error("it is of job {found}, this is job {expected}: all take part under one job file")]
+    AnotherJob {
+        /// The id found.
+        found: String,
+        /// The id of the job given.
+        expected: String,
+    },
+    /// Terms that the job does not admit.
+    #[error("the job does not admit it: {why}")]
+    BeyondJob {
+        /// The first that is beyond it.
+        why: String,
+    },
+    /// A contribution of another round than the first.
+    #[error("it is of round {found}, others are of round {expected}: say --round {expected}")]
+    AnotherRound {
+        /// The round found.
+        found: u64,
+        /// That of the first contribution.
+        expected: u64,
+    },
+    /// A client whose rounds are far above those of all others.
+    #[error(
+        "it asks for round {round}, the others for {others} at most: more than 64 rounds ahead"
+    )]
+    RoundAhead {
+        /// The lowest round that it accepts.
+        round: u64,
+        /// The largest of the others'.
+        others: u64,
+    },
+    /// Round terms that a client must not contribute under.
+    #[error("the round's terms are not what this client can contribute under: {why}")]
+    Terms {
+        /// The fault.
+        why: String,
+    },
+    /// A round that this client has contributed to, or a later one.
+    #[error(
+        "client {number} has sealed a contribution to round {last} of this job, and none to {round} or an \
+         earlier one may follow: its next round is {}", last + 1
+    )]
+    RoundOver {
+        /// The client.
+        number: u16,
+        /// The round asked for.
+        round: u64,
+        /// The last round that it sealed for.
+        last: u64,
+    },
+    /// Another sum of a round of which one was opened.
+    #[error(
+        "another sum of round {round} of this job was opened here before, and no second one is"
+    )]
+    SecondSum {
+        /// The round.
+        round: u64,
+    },
+    /// A key under which too many sums did not open.
+    #[error(
+        "{failures} sums did not open under this key, and each may have told a bit of it: make another key"
+    )]
+    KeySpent {
+        /// Failures so far.
+        failures: usize,
     },
     /// A sum whose chunks depend on one another but are of different contributors.
     #[error(

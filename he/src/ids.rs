@@ -80,6 +80,57 @@ impl fmt::Debug for Seed {
     }
 }
 
+/// Sixteen bytes that name a job: a hash over all that it says.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct JobId(pub(crate) [u8; 16]);
+
+impl JobId {
+    pub(crate) fn write(&self, w: &mut Writer) {
+        w.bytes(&self.0);
+    }
+
+    pub(crate) fn read(r: &mut Reader<'_>) -> Result<Self, FrameError> {
+        Ok(Self(r.array()?))
+    }
+}
+
+impl fmt::Display for JobId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&hex(&self.0))
+    }
+}
+
+impl fmt::Debug for JobId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// A hash over all that the contributions of one round have in common: the job, the round's number, and the
+/// round's agreement. Who takes part is not in it.
+///
+/// Tags are made under it, so that only contributions of one statement add up to a sum that opens.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Statement(pub(crate) [u8; 32]);
+
+impl fmt::Debug for Statement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Statement({})", hex(&self.0))
+    }
+}
+
+/// Reads sixteen bytes written as lower- or upper-case hexadecimal digits.
+pub(crate) fn parse_hex16(text: &str) -> Option<[u8; 16]> {
+    let mut bytes = [0; 16];
+    if text.len() != 32 || !text.is_ascii() {
+        return None;
+    }
+    for (byte, i) in bytes.iter_mut().zip((0..32).step_by(2)) {
+        *byte = u8::from_str_radix(&text[i..i + 2], 16).ok()?;
+    }
+    Some(bytes)
+}
+
 /// Writes lower-case hexadecimal digits.
 pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|b| format!("{b:02x}")).collect()

@@ -5,24 +5,34 @@
 //! same frame; its public half holds no key material, only the parameters and the key id, which is
 //! all that an aggregator needs. That of `ckks-sum-public` holds the seed of `a` and `b` in beats, both
 //! in base64url; the secret half of either is one seed, from which everything else is made again.
+//!
+//! Updates are sealed and sums opened under a *sum key* besides ([`tag`](crate::tag)): derived from the seed
+//! under `ckks-sum`, drawn and kept in the secret file otherwise, where each client gets a file with its own
+//! part of it. Keys without one, of an earlier version or of `pheutil`, still do what one does with raw
+//! ciphertexts.
 
+mod client;
 mod files;
 mod json;
 mod public;
 mod secret;
 
 pub use crate::ids::KeyId;
+pub use client::ClientKey;
 pub use files::AnyKey;
+pub(crate) use files::write_new;
 pub use public::PublicKey;
 pub use secret::SecretKey;
 
-/// A key of either kind, as clients use it: what it encrypts with, and whether it opens sums.
+use crate::{Error, tag::TagKey};
+
+/// A key as a client contributes with it, and the number that it contributes as.
 #[derive(Clone, Copy)]
 pub enum KeyRef<'a> {
-    /// Encrypts, if the scheme's public key does. Sums are kept for the holders of the secret key.
-    Public(&'a PublicKey),
-    /// Encrypts and opens sums.
-    Secret(&'a SecretKey),
+    /// A client's own key. Sums are kept for the holders of the secret one.
+    Client(&'a ClientKey),
+    /// The secret key, which also opens sums, and the client's number.
+    Secret(&'a SecretKey, u16),
 }
 
 impl<'a> KeyRef<'a> {
@@ -30,40 +40,34 @@ impl<'a> KeyRef<'a> {
     #[must_use]
     pub fn public(self) -> &'a PublicKey {
         match self {
-            Self::Public(key) => key,
-            Self::Secret(key) => key.public(),
+            Self::Client(key) => key.public(),
+            Self::Secret(key, _) => key.public(),
         }
     }
 
-    /// Refuses a key that only sums.
+    /// Returns the number that it contributes as.
+    #[must_use]
+    pub fn number(self) -> u16 {
+        match self {
+            Self::Client(key) => key.number(),
+            Self::Secret(_, number) => number,
+        }
+    }
+
+    /// Returns what contributions are tagged with.
     ///
     /// # Errors
-    /// [`Error::KeyKind`](crate::Error::KeyKind).
-    pub fn check_encrypts(self) -> Result<(), crate::Error> {
+    /// The key has no sum key, or admits no such client.
+    pub(crate) fn tag_key(self) -> Result<TagKey, Error> {
         match self {
-            Self::Public(key) => key.check_encrypts(),
-            Self::Secret(_) => Ok(()),
+            Self::Client(key) => Ok(key.tag.clone()),
+            Self::Secret(key, number) => key.tag_key(number),
         }
     }
 }
 
-impl<'a> From<&'a PublicKey> for KeyRef<'a> {
-    fn from(key: &'a PublicKey) -> Self {
-        Self::Public(key)
-    }
-}
-
-impl<'a> From<&'a SecretKey> for KeyRef<'a> {
-    fn from(key: &'a SecretKey) -> Self {
-        Self::Secret(key)
-    }
-}
-
-impl<'a> From<&'a AnyKey> for KeyRef<'a> {
-    fn from(key: &'a AnyKey) -> Self {
-        match key {
-            AnyKey::Public(key) => Self::Public(key),
-            AnyKey::Secret(key, _) => Self::Secret(key),
-        }
+impl<'a> From<&'a ClientKey> for KeyRef<'a> {
+    fn from(key: &'a ClientKey) -> Self {
+        Self::Client(key)
     }
 }

@@ -13,6 +13,9 @@
 //! | [`tensors`], [`codec`] | tensors from files; ranges, quantisation, packing, decoding of sums |
 //! | `schemes` | the trait of a scheme of sums; [`paillier`] and [`rlwe`], as programs for an engine |
 //! | [`keys`] | keys and key files |
+//! | [`job`] | the limits that clients agree on, and the terms of a round within them |
+//! | `tag` | tags in heads of chunks, which show that a sum is what its contributors sealed |
+//! | `ledger` | what a key sealed and opened, on disk |
 //! | [`formats`] | everything that travels: the common frame, files, and the agreement before a round |
 //! | [`update`] | [`encrypt`], [`aggregate`] and [`decrypt`], whole and chunk by chunk |
 //! | [`mod_arith`] | batched modular products and powers |
@@ -34,21 +37,26 @@ mod contributors;
 pub mod error;
 pub mod formats;
 mod ids;
+pub mod job;
 pub mod keys;
+mod ledger;
 pub mod mod_arith;
 pub mod params;
 pub mod random;
 mod schemes;
 mod spread;
+mod tag;
 pub mod tensors;
 pub mod update;
 
 pub use codec::{Agreement, Quantised};
-pub use contributors::ContributorSet;
+pub use contributors::{Contributor, ContributorSet};
 pub use error::Error;
 pub use formats::{contribution::Contribution, exchange, frame, sum::Sum};
-pub use ids::{KeyId, Seed};
-pub use keys::{AnyKey, KeyRef, PublicKey, SecretKey};
+pub use ids::{JobId, KeyId, Seed, Statement};
+pub use job::{Job, Limits, Terms};
+pub use keys::{AnyKey, ClientKey, KeyRef, PublicKey, SecretKey};
+pub use ledger::Ledger;
 pub use mod_arith::ModArith;
 pub use params::{Parameters, Scheme};
 pub use schemes::{Operation, paillier, rlwe};

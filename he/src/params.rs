@@ -6,12 +6,14 @@
 //! are refused when they ask to take part.
 
 pub(crate) mod geometry;
+pub(crate) mod head;
 pub(crate) mod scheme;
 pub(crate) mod security;
 
 use std::sync::Arc;
 
 pub use geometry::{CHUNK_BYTES, Chunks, Geometry};
+pub use head::Head;
 pub use scheme::{Literal, Scheme};
 
 use crate::{
@@ -59,7 +61,7 @@ impl Parameters {
     /// Derives and checks a set.
     ///
     /// Fields are as wide as the largest sum of all contributors, `clients · (2^bits − 2)`. The
-    /// head holds the count of all clients and `clients · (2^32 − 1)`.
+    /// head holds the count of all clients, `clients · (2^32 − 1)` and the sum of their tags.
     ///
     /// # Errors
     /// See [`ParameterError`].
@@ -74,7 +76,7 @@ impl Parameters {
         let field_bits = bit_length(u128::from(clients) * ((1 << bits) - 2));
         let (geometry, family) = match scheme.family() {
             Family::Paillier { modulus_bits } => {
-                let geometry = paillier::geometry(modulus_bits, clients, field_bits);
+                let geometry = paillier::geometry(modulus_bits, literal, field_bits)?;
                 (geometry, FamilyParameters::Paillier { modulus_bits })
             }
             Family::CkksSum => {
@@ -87,7 +89,7 @@ impl Parameters {
             }
             #[cfg(test)]
             Family::Plain => {
-                (crate::schemes::plain::geometry(clients, field_bits), FamilyParameters::Plain)
+                (crate::schemes::plain::geometry(literal, field_bits)?, FamilyParameters::Plain)
             }
         };
         Ok(Self { literal, geometry, family })
@@ -147,12 +149,6 @@ impl Parameters {
         (1 << (self.literal.bits - 1)) - 1
     }
 
-    /// Returns the bits of a chunk's head that count contributors; the sum of weights is above them.
-    #[must_use]
-    pub fn count_bits(&self) -> u32 {
-        bit_length(u128::from(self.literal.clients))
-    }
-
     /// Returns how values lie in a chunk.
     #[must_use]
     pub fn geometry(&self) -> &Geometry {
@@ -180,12 +176,13 @@ impl Parameters {
         }
     }
 
-    /// Returns the same over a ring that protects nothing, of one chunk, which the reference engine has
+    /// Returns the same over a ring that protects nothing, of one chunk of values, which the reference engine has
     /// time for.
     #[cfg(test)]
     pub(crate) fn over_small_ring(&self) -> Self {
         let chosen = self.rlwe().unwrap();
-        let degree = self.geometry.slots_per_chunk.next_power_of_two();
+        let chunks = self.geometry.guard_chunks + 1;
+        let degree = (chunks * self.geometry.slots_per_chunk).next_power_of_two();
         let ring = ciphergram_accel::Ring::new(degree, chosen.ring.primes()).unwrap();
         let field_bits = self.geometry.field_bits;
         self.with_rlwe(rlwe::lay_out(&ring.into(), self.literal, field_bits).unwrap())
@@ -195,7 +192,7 @@ impl Parameters {
     #[must_use]
     pub fn id(&self) -> [u8; 8] {
         let mut w = Writer::default();
-        w.bytes(b"ciphergram parameters 1");
+        w.bytes(b"ciphergram parameters 2");
         w.u8(self.scheme().code());
         for x in [self.clients(), self.bits(), self.geometry.field_bits] {
             w.u32(x);
@@ -204,6 +201,8 @@ impl Parameters {
         for x in [g.fields_per_slot, g.slots_per_chunk, g.head_fields, g.unit_bytes] {
             w.u32(x as u32);
         }
+        g.head.tag_parts().for_each(|part| w.u32(part.bits));
+        w.u32(g.guard_chunks as u32);
         if let Some(rlwe) = self.rlwe() {
             w.u32(rlwe.margin_bits);
             w.u32(rlwe.ring.degree() as u32);

@@ -1,6 +1,7 @@
 //! Randomness from the operating system.
 
 use ciphergram_accel::random::StreamRng;
+use rand_core::Rng;
 use zeroize::Zeroizing;
 
 use crate::Error;
@@ -21,6 +22,14 @@ pub fn bytes<const N: usize>() -> Result<Zeroizing<[u8; N]>, Error> {
 /// [`Error::Randomness`] if the operating system has none.
 pub fn generator() -> Result<StreamRng, Error> {
     Ok(StreamRng::from_seed(&*bytes::<32>()?))
+}
+
+/// Returns the first `count` words of the ChaCha20 stream under `key`.
+pub(crate) fn keystream(key: &[u8; 32], count: usize) -> Zeroizing<Vec<u64>> {
+    let mut words = Zeroizing::new(vec![0u64; count]);
+    StreamRng::from_seed(key).fill_bytes(bytemuck::cast_slice_mut(&mut words));
+    words.iter_mut().for_each(|word| *word = u64::from_le(*word));
+    words
 }
 
 /// Returns 32 bytes as four little-endian words: the form of seeds in programs.

@@ -18,7 +18,11 @@ use ciphergram_accel::{Engine, Program};
 use zeroize::Zeroizing;
 
 use crate::{
-    Error, codec::Packing, contributors::ContributorSet, error::CiphertextFault, ids::Seed,
+    Error,
+    codec::Packing,
+    contributors::{Contributor, ContributorSet},
+    error::CiphertextFault,
+    ids::Seed,
     params::Chunks,
 };
 
@@ -155,7 +159,7 @@ pub(crate) struct Groups<'a> {
     /// The contributors to each of them.
     pub(crate) sets: &'a [ContributorSet],
     /// The contributors that sets are of.
-    pub(crate) contributors: &'a [Seed],
+    pub(crate) contributors: &'a [Contributor],
 }
 
 /// Memory of an opener, kept from one run to the next. Vectors that grew would leave copies behind.

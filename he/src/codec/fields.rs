@@ -72,12 +72,27 @@ impl Fields {
     }
 }
 
-/// Adds `value` from bit `bit` of the first word on; what passes the end is zero.
-pub(crate) fn add_bits(words: &mut [u64], bit: u32, value: u64) {
-    words[0] |= value << bit;
-    if let Some(next) = words.get_mut(1) {
-        *next |= value >> 1 >> (63 - bit);
+/// Adds `value` from bit `bit` on; what passes the end is zero.
+pub(crate) fn add_bits(words: &mut [u64], bit: u32, value: u128) {
+    let (word, bit) = (bit as usize / 64, bit % 64);
+    let parts = [
+        (value as u64) << bit,
+        (value >> 1 >> (63 - bit)) as u64,
+        (value >> 64 >> 1 >> (63 - bit)) as u64,
+    ];
+    for (word, part) in words.iter_mut().skip(word).zip(parts) {
+        *word |= part;
     }
+}
+
+/// Returns bits `from .. from + count` of `words`, at most 128.
+pub(crate) fn bits_at<'a>(words: impl Iterator<Item = &'a u64>, from: u32, count: u32) -> u128 {
+    let (word, bit) = (from as usize / 64, from % 64);
+    let mut rest = words.skip(word).copied();
+    let mut next = || u128::from(rest.next().unwrap_or(0));
+    let (low, middle, high) = (next(), next(), next());
+    let all = (low | middle << 64) >> bit | (high << 1 << (127 - bit));
+    all & (u128::MAX >> (128 - count))
 }
 
 /// Returns whether bits `from .. to` of `words` are all zero.
@@ -136,6 +151,24 @@ mod tests {
                 fields.take(&slots, i, &mut read);
                 prop_assert_eq!(read, [u64::MAX >> (64 - bits), u64::from(value)]);
             }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn bits_are_where_they_were_added(
+            value in any::<u128>(), bits in 1u32..=128, at in 0u32..200, word in any::<u64>(),
+        ) {
+            let value = value >> (128 - bits);
+            let mut words = [0; 6];
+            add_bits(&mut words, at, value);
+            prop_assert_eq!(bits_at(words.iter(), at, bits), value);
+            prop_assert!(is_zero_between(words.iter(), 0, at as usize));
+            prop_assert!(is_zero_between(words.iter(), (at + bits) as usize, 384));
+            // Beside other bits.
+            words[0] |= word & ((1u64 << at.min(63)) - 1);
+            words[5] = word;
+            prop_assert_eq!(bits_at(words.iter(), at, bits.min(320 - at)), value & (u128::MAX >> (128 - bits.min(320 - at))));
         }
     }
 

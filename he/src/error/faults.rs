@@ -1,7 +1,7 @@
 //! The parts of an error: one type for each thing that can be wrong.
 
 /// The version of frames that this program reads and writes.
-pub(crate) const FRAME_VERSION: u16 = 3;
+pub(crate) const FRAME_VERSION: u16 = 4;
 
 /// A reason to refuse parameters, and what to change.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

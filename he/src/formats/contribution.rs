@@ -3,13 +3,20 @@
 use std::borrow::Cow;
 
 use super::frame::{self, Frame, Kind};
-use crate::{Agreement, Error, PublicKey, bytes::Reader, error::WRONG_LENGTH, ids::Seed};
+use crate::{
+    Agreement, Error, PublicKey, bytes::Reader, contributors::Contributor, error::WRONG_LENGTH,
+    ids::JobId,
+};
 
 /// One client's encrypted update, whole.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Contribution<'a> {
-    /// The seed, which names it.
-    pub seed: Seed,
+    /// The client's number, and the seed, which names the contribution.
+    pub contributor: Contributor,
+    /// The job.
+    pub job: JobId,
+    /// The round's number.
+    pub round: u64,
     /// The agreement that it must share with others to be summed.
     pub agreement: Agreement,
     /// The chunks' wire bytes.
@@ -21,7 +28,9 @@ impl<'a> Contribution<'a> {
     #[must_use]
     pub fn to_bytes(&self, key: &PublicKey) -> Vec<u8> {
         frame::seal(Kind::Contribution, key, self.stream.len() + 1024, |w| {
-            self.seed.write(w);
+            self.contributor.write(w);
+            self.job.write(w);
+            w.u64(self.round);
             self.agreement.write(w);
             w.bytes(&self.stream);
         })
@@ -39,8 +48,8 @@ impl<'a> Contribution<'a> {
     /// Returns the same with bytes of its own.
     #[must_use]
     pub fn into_owned(self) -> Contribution<'static> {
-        let Self { seed, agreement, stream } = self;
-        Contribution { seed, agreement, stream: stream.into_owned().into() }
+        let Self { contributor, job, round, agreement, stream } = self;
+        Contribution { contributor, job, round, agreement, stream: stream.into_owned().into() }
     }
 
     /// Reads a frame under whatever key.
@@ -50,11 +59,12 @@ impl<'a> Contribution<'a> {
     pub fn from_frame(frame: &Frame<'a>) -> Result<Self, Error> {
         frame.check_kind(Kind::Contribution)?;
         let (mut r, parameters) = (Reader(frame.body), frame.parameters()?);
-        let seed = Seed::read(&mut r)?;
+        let contributor = Contributor::read(&mut r)?;
+        let (job, round) = (JobId::read(&mut r)?, r.u64()?);
         let agreement = Agreement::read(&mut r)?;
         if r.0.len() != parameters.chunks(agreement.values()).total_bytes() {
             return Err(WRONG_LENGTH.into());
         }
-        Ok(Self { seed, agreement, stream: r.0.into() })
+        Ok(Self { contributor, job, round, agreement, stream: r.0.into() })
     }
 }

@@ -1,42 +1,68 @@
 //! The exchange before a round: each client's announcement, and the round terms that answer them.
 //!
-//! A client either holds a ranges file, the same as everyone's, or proposes its own: the largest
-//! magnitude of each tensor rounded up to a power of two, and its weight. **A proposal reveals just
-//! that** to the aggregator and to the other clients, beside the tensors' names, types and shapes;
-//! with a shared file nothing of a single client is revealed.
+//! A client proposes what the job leaves open: for each tensor whose range is not settled the largest magnitude,
+//! rounded up to a power of two, and, unless all ranges are settled, its weight. **A proposal reveals just that**
+//! to the aggregator and to the other clients, beside the tensors' names, types and shapes; under a job with
+//! ranges nothing of a single client is revealed. It also says the lowest number that the round may have for it.
+//! The terms take the largest of all, and each client checks them against the job and its own proposal.
+
+use std::collections::BTreeMap;
 
 use super::frame::{self, Kind};
 use crate::{
     Agreement, Error, PublicKey, Update,
     bytes::Reader,
-    codec::{Policy, RangesFile, round_up_to_power_of_two},
-    contributors::Distinct,
+    codec::{Policy, RangesFile, layout_difference, round_up_to_power_of_two},
+    contributors::{Contributor, Distinct},
     error::FrameError,
-    ids::Seed,
+    ids::{JobId, Seed},
+    job::Job,
 };
+
+/// The most that a client's lowest round may be above that of all others.
+const MAX_ROUNDS_AHEAD: u64 = 64;
 
 /// A client's announcement when it joins.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Announcement {
     /// The contribution that is coming.
     pub seed: Seed,
-    /// Whether the agreement is settled (a shared file, or chunks already sealed under it) or the
-    /// client's own proposal.
-    pub settled: bool,
+    /// The job.
+    pub job: JobId,
+    /// The lowest number of a round that the client still contributes to.
+    pub lowest_round: u64,
     /// Tensors, ranges and the largest weight.
     pub agreement: Agreement,
 }
 
 impl Announcement {
-    /// Makes a client's own proposal.
+    /// Makes a client's own proposal, within the job.
     ///
     /// # Errors
-    /// A value is not finite, or the weight is not from 1 to 2^32 − 1.
-    pub fn propose(seed: Seed, update: &Update, weight: u64) -> Result<Self, Error> {
+    /// A value is not finite or beyond the largest range of the job; the weight is not from 1 to the job's largest;
+    /// other tensors than the job settles.
+    pub fn propose(
+        seed: Seed,
+        job: &Job,
+        lowest_round: u64,
+        update: &Update,
+        weight: u64,
+    ) -> Result<Self, Error> {
         let own = RangesFile::measure(update, Policy::Max, weight)?.agreement()?;
-        let ranges = own.ranges().iter().map(|&r| round_up_to_power_of_two(r)).collect();
-        let agreement = Agreement::new(own.specs().to_vec(), ranges, own.max_weight())?;
-        Ok(Self { seed, settled: false, agreement })
+        job.check_layout(own.specs())?;
+        let largest = job.limits().max_range;
+        let range = |(tensor, &own): (usize, &f64)| match job.settled_range(tensor) {
+            Some(settled) => settled,
+            // What is beyond the job stays so, and is refused below.
+            None => own.max(round_up_to_power_of_two(own).min(largest)),
+        };
+        let ranges = own.ranges().iter().enumerate().map(range).collect();
+        let max_weight = job.limits().max_weight;
+        let max_weight = if job.settles_ranges() { max_weight } else { own.max_weight() };
+        let agreement = Agreement::new(own.specs().to_vec(), ranges, max_weight)?;
+        agreement.check_weight(weight)?;
+        job.check_agreement(&agreement)?;
+        Ok(Self { seed, job: job.id(), lowest_round, agreement })
     }
 
     /// Returns the frame.
@@ -44,7 +70,8 @@ impl Announcement {
     pub fn to_bytes(&self, key: &PublicKey) -> Vec<u8> {
         frame::seal(Kind::Announcement, key, 1024, |w| {
             self.seed.write(w);
-            w.u8(self.settled.into());
+            self.job.write(w);
+            w.u64(self.lowest_round);
             self.agreement.write(w);
         })
     }
@@ -56,76 +83,138 @@ impl Announcement {
     pub fn from_bytes(bytes: &[u8], key: &PublicKey) -> Result<Self, Error> {
         let mut r = Reader(frame::open(bytes, Kind::Announcement, key)?.body);
         let seed = Seed::read(&mut r)?;
-        let settled = match r.u8()? {
-            0 => false,
-            1 => true,
-            _ => {
-                return Err(FrameError::Malformed { what: "a flag that is neither 0 nor 1" }.into());
-            }
-        };
+        let (job, lowest_round) = (JobId::read(&mut r)?, r.u64()?);
         let agreement = Agreement::read(&mut r)?;
         r.end()?;
-        Ok(Self { seed, settled, agreement })
+        Ok(Self { seed, job, lowest_round, agreement })
+    }
+
+    /// Refuses an announcement that the job does not admit, whoever else takes part.
+    ///
+    /// # Errors
+    /// Of another job, or beyond it.
+    pub fn check(&self, number: u16, job: &Job) -> Result<(), Error> {
+        job.check_id(self.job)?;
+        job.check_number(number)?;
+        job.check_agreement(&self.agreement)
     }
 }
 
 /// An aggregator's answer when a round opens.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RoundTerms {
+    /// The round's number.
+    pub round: u64,
     /// The agreement that everyone quantises by.
     pub agreement: Agreement,
-    /// The participants' numbers and seeds, ascending by number.
-    pub participants: Vec<(u16, Seed)>,
+    /// The contributors, ascending by number.
+    pub participants: Vec<Contributor>,
+}
+
+/// Round terms, and who is left out of them.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Joined {
+    /// The terms of all others.
+    pub terms: RoundTerms,
+    /// The clients that cannot take part, each with the reason.
+    pub left_out: Vec<(u16, Error)>,
 }
 
 impl RoundTerms {
-    /// Joins announcements, given with their clients' numbers.
+    /// Joins announcements, given with their clients' numbers: the largest range of each tensor, the largest
+    /// weight, and the largest of the lowest rounds.
     ///
-    /// If any agreement is settled, all settled ones must be the same and it holds for everyone;
-    /// otherwise it is the largest range of each tensor and the largest weight.
+    /// Left out is whoever is beyond the job; whoever has other tensors than the job, or, if it settles none, than
+    /// the client of the lowest number; whoever announces another's seed; and whoever is more than 64 rounds
+    /// above all others.
     ///
     /// # Errors
-    /// There is none, two tell of different tensors or settled ranges, a weight is above the settled
-    /// largest, or two have one seed. The client that differs from the first is named.
-    pub fn join(announcements: &[(u16, Announcement)]) -> Result<Self, Error> {
-        let first = announcements.iter().find(|(_, a)| a.settled).or(announcements.first());
-        let (_, first) = first.ok_or(Error::NothingToSum)?;
-        let mut ranges = first.agreement.ranges().to_vec();
-        let mut max_weight = first.agreement.max_weight();
-        let (mut participants, mut distinct) = (vec![], Distinct::default());
-        for (number, a) in announcements {
-            let mut take = || -> Result<(), Error> {
-                first.agreement.check_layout(a.agreement.specs())?;
-                if a.settled {
-                    a.agreement.check_same(&first.agreement)?;
+    /// Nobody is left.
+    pub fn join(job: &Job, announcements: &[(u16, Announcement)]) -> Result<Joined, Error> {
+        let mut left_out = vec![];
+        let mut admitted = BTreeMap::new();
+        let mut distinct = Distinct::default();
+        let mut sorted: Vec<_> = announcements.iter().collect();
+        sorted.sort_by_key(|(number, _)| *number);
+        let mut first: Option<&Agreement> = None;
+        for (number, a) in sorted {
+            let number = *number;
+            let mut check = || {
+                a.check(number, job)?;
+                let others = first.map(Agreement::specs).unwrap_or(a.agreement.specs());
+                match layout_difference(a.agreement.specs(), others) {
+                    Some(difference) => Err(Error::Layout { difference }),
+                    None => distinct.add(&Contributor { number, seed: a.seed }),
                 }
-                if first.settled && !a.settled {
-                    first.agreement.check_weight(a.agreement.max_weight().into())?;
-                }
-                if !first.settled {
-                    let own = a.agreement.ranges();
-                    ranges.iter_mut().zip(own).for_each(|(r, o)| *r = r.max(*o));
-                    max_weight = max_weight.max(a.agreement.max_weight());
-                }
-                distinct.add(a.seed)
             };
-            take().map_err(|e| e.within(format!("client {number}")))?;
-            participants.push((*number, a.seed));
+            match check() {
+                Ok(()) => {
+                    first.get_or_insert(&a.agreement);
+                    admitted.insert(number, a);
+                }
+                Err(error) => left_out.push((number, error)),
+            }
         }
-        participants.sort_by_key(|p| p.0);
+        // Of two that are far ahead neither is seen: a round's number is theirs to waste.
+        let mut rounds: Vec<_> = admitted.iter().map(|(&n, a)| (a.lowest_round, n)).collect();
+        rounds.sort_unstable();
+        if let [.., (second, _), (round, number)] = rounds[..]
+            && round - second > MAX_ROUNDS_AHEAD
+        {
+            admitted.remove(&number);
+            left_out.push((number, Error::RoundAhead { round, others: second }));
+        }
+        let Some(first) = admitted.values().next() else {
+            return Err(left_out
+                .into_iter()
+                .next()
+                .map_or(Error::NothingToSum, |(_, error)| error));
+        };
+        let mut ranges = first.agreement.ranges().to_vec();
+        for a in admitted.values() {
+            ranges.iter_mut().zip(a.agreement.ranges()).for_each(|(r, own)| *r = r.max(*own));
+        }
+        let max_weight = admitted.values().map(|a| a.agreement.max_weight()).max().unwrap_or(1);
+        let round = admitted.values().map(|a| a.lowest_round).max().unwrap_or(0);
         let agreement = Agreement::new(first.agreement.specs().to_vec(), ranges, max_weight)?;
-        Ok(Self { agreement, participants })
+        let participants =
+            admitted.iter().map(|(&number, a)| Contributor { number, seed: a.seed }).collect();
+        Ok(Joined { terms: Self { round, agreement, participants }, left_out })
+    }
+
+    /// Refuses terms under which a client must not contribute what it announced: it is not listed with its seed; the
+    /// round is below its lowest; they are beyond the job, or a range or weight is below its own proposal.
+    ///
+    /// # Errors
+    /// The first of these.
+    pub fn check(&self, number: u16, own: &Announcement, job: &Job) -> Result<(), Error> {
+        let bad = |why: &str| Err(Error::Terms { why: why.into() });
+        let contributor = Contributor { number, seed: own.seed };
+        if !self.participants.contains(&contributor) {
+            return bad("they do not list this contribution");
+        }
+        self.participants.iter().try_for_each(|c| job.check_number(c.number))?;
+        if self.round < own.lowest_round {
+            return bad("the round is one that this client has contributed to");
+        }
+        job.check_agreement(&self.agreement)?;
+        self.agreement.check_layout(own.agreement.specs())?;
+        let mut ranges = self.agreement.ranges().iter().zip(own.agreement.ranges());
+        if ranges.any(|(range, own)| range < own)
+            || self.agreement.max_weight() < own.agreement.max_weight()
+        {
+            return bad("a range or the largest weight is below what this client proposed");
+        }
+        Ok(())
     }
 
     /// Returns the frame.
     #[must_use]
     pub fn to_bytes(&self, key: &PublicKey) -> Vec<u8> {
         frame::seal(Kind::RoundTerms, key, 4096, |w| {
+            w.u64(self.round);
             w.u16(self.participants.len() as u16);
-            for (number, seed) in &self.participants {
-                w.u16(*number);
-                seed.write(w);
-            }
+            self.participants.iter().for_each(|participant| participant.write(w));
             self.agreement.write(w);
         })
     }
@@ -137,19 +226,19 @@ impl RoundTerms {
     /// participants than the key admits.
     pub fn from_bytes(bytes: &[u8], key: &PublicKey) -> Result<Self, Error> {
         let mut r = Reader(frame::open(bytes, Kind::RoundTerms, key)?.body);
+        let round = r.u64()?;
         let (found, admitted) = (usize::from(r.u16()?), key.parameters().clients() as usize);
         if found > admitted {
             return Err(Error::TooManyContributors { found, admitted });
         }
-        let participants = (0..found)
-            .map(|_| Ok((r.u16()?, Seed::read(&mut r)?)))
-            .collect::<Result<Vec<_>, FrameError>>()?;
-        if !participants.is_sorted_by(|a, b| a.0 < b.0) {
+        let participants =
+            (0..found).map(|_| Contributor::read(&mut r)).collect::<Result<Vec<_>, _>>()?;
+        if !participants.is_sorted_by(|a, b| a.number < b.number) {
             return Err(FrameError::Malformed { what: "participants out of order" }.into());
         }
-        Distinct::check(participants.iter().map(|p| p.1))?;
+        Distinct::check(&participants)?;
         let agreement = Agreement::read(&mut r)?;
         r.end()?;
-        Ok(Self { agreement, participants })
+        Ok(Self { round, agreement, participants })
     }
 }

@@ -3,7 +3,7 @@
 //! | bytes | field |
 //! |---|---|
 //! | 0–7 | `CIPHERGM` |
-//! | 8–9 | version, 3 |
+//! | 8–9 | version, 4 |
 //! | 10 | kind |
 //! | 11 | scheme |
 //! | 12–13 | the most clients of a sum |

@@ -5,10 +5,11 @@ use std::ops::Range;
 use super::frame::{self, Frame, Kind};
 use crate::{
     Agreement, Error, PublicKey,
-    bytes::Reader,
-    contributors::{ContributorSet, Distinct},
+    bytes::{Reader, Writer},
+    contributors::{Contributor, ContributorSet, Distinct},
     error::{FrameError, WRONG_LENGTH},
-    ids::Seed,
+    ids::JobId,
+    job::Job,
     params::Chunks,
 };
 
@@ -16,7 +17,11 @@ use crate::{
 #[derive(Debug, Clone, PartialEq)]
 pub struct Sum {
     /// The contributors.
-    pub contributors: Vec<Seed>,
+    pub contributors: Vec<Contributor>,
+    /// The job.
+    pub job: JobId,
+    /// The round's number.
+    pub round: u64,
     /// The agreement that they share.
     pub agreement: Agreement,
     /// For each chunk, which of the contributors it holds.
@@ -26,9 +31,13 @@ pub struct Sum {
 }
 
 impl Sum {
-    /// Refuses a sum whose parts do not fit together, however it was made.
-    pub(crate) fn check(&self, chunks: &Chunks) -> Result<(), Error> {
-        Distinct::check(self.contributors.iter().copied())?;
+    /// Refuses a sum whose parts do not fit together, that is not of the job, or of too few, however it was
+    /// made.
+    pub(crate) fn check(&self, chunks: &Chunks, job: &Job) -> Result<(), Error> {
+        job.check_id(self.job)?;
+        job.check_agreement(&self.agreement)?;
+        Distinct::check(&self.contributors)?;
+        self.contributors.iter().try_for_each(|c| job.check_number(c.number))?;
         let known = |set: &ContributorSet| set.iter().all(|i| i < self.contributors.len());
         let whole = self.sets.len() == chunks.count() as usize
             && self.stream.len() == chunks.total_bytes()
@@ -37,7 +46,13 @@ impl Sum {
             return Err(WRONG_LENGTH.into());
         }
         if let Some(chunk) = self.sets.iter().position(|set| set.count() == 0) {
-            return Err(Error::Inconsistent { chunk: chunk as u32, contributors: 0 });
+            return Err(Error::Empty { chunk: chunk as u32 });
+        }
+        let min_clients = job.min_clients();
+        let few = |set: &ContributorSet| set.count() < usize::from(min_clients);
+        if let Some(chunk) = self.sets.iter().position(few) {
+            let found = self.sets[chunk].count();
+            return Err(Error::TooFewContributors { chunk: chunk as u32, found, min_clients });
         }
         for (set, chunk) in self.sets.iter().zip(0..) {
             let Range { start, end } = chunks.opening_with(chunk);
@@ -58,17 +73,35 @@ impl Sum {
     #[must_use]
     pub fn to_bytes(&self, key: &PublicKey) -> Vec<u8> {
         frame::seal(Kind::Sum, key, self.stream.len() + 4096, |w| {
-            w.u32(self.contributors.len() as u32);
-            self.contributors.iter().for_each(|seed| seed.write(w));
-            self.agreement.write(w);
-            let runs: Vec<_> = self.sets.chunk_by(|a, b| a == b).collect();
-            w.u32(runs.len() as u32);
-            for run in runs {
-                w.u32(run.len() as u32);
-                run[0].write(w);
-            }
+            self.write_header(w);
             w.bytes(&self.stream);
         })
+    }
+
+    /// Writes all but the stream.
+    fn write_header(&self, w: &mut Writer) {
+        w.u32(self.contributors.len() as u32);
+        self.contributors.iter().for_each(|contributor| contributor.write(w));
+        self.job.write(w);
+        w.u64(self.round);
+        self.agreement.write(w);
+        let runs: Vec<_> = self.sets.chunk_by(|a, b| a == b).collect();
+        w.u32(runs.len() as u32);
+        for run in runs {
+            w.u32(run.len() as u32);
+            run[0].write(w);
+        }
+    }
+
+    /// Returns a digest of all that it says and holds.
+    pub(crate) fn digest(&self) -> [u8; 16] {
+        let mut header = Writer::default();
+        self.write_header(&mut header);
+        let mut hasher = blake3::Hasher::new();
+        hasher.update(&header.0).update(&self.stream);
+        let mut digest = [0; 16];
+        digest.copy_from_slice(&hasher.finalize().as_bytes()[..16]);
+        digest
     }
 
     /// Reads a file made under `key`.
@@ -91,8 +124,10 @@ impl Sum {
         if found > admitted {
             return Err(Error::TooManyContributors { found, admitted });
         }
-        let contributors = (0..found).map(|_| Seed::read(&mut r)).collect::<Result<Vec<_>, _>>()?;
-        Distinct::check(contributors.iter().copied())?;
+        let contributors =
+            (0..found).map(|_| Contributor::read(&mut r)).collect::<Result<Vec<_>, _>>()?;
+        Distinct::check(&contributors)?;
+        let (job, round) = (JobId::read(&mut r)?, r.u64()?);
         let agreement = Agreement::read(&mut r)?;
         let chunks = parameters.chunks(agreement.values());
         let (count, total) = (chunks.count() as usize, chunks.total_bytes());
@@ -114,6 +149,6 @@ impl Sum {
         if sets.len() != count || r.0.len() != total {
             return Err(WRONG_LENGTH.into());
         }
-        Ok(Self { contributors, agreement, sets, stream: r.0.to_vec() })
+        Ok(Self { contributors, job, round, agreement, sets, stream: r.0.to_vec() })
     }
 }

@@ -8,7 +8,7 @@ use std::{
 
 use zeroize::Zeroizing;
 
-use super::{PublicKey, SecretKey, json};
+use super::{ClientKey, KeyRef, PublicKey, SecretKey, json};
 use crate::Error;
 
 impl PublicKey {
@@ -20,8 +20,8 @@ impl PublicKey {
         let here = |e: Error| e.within(path.display());
         match AnyKey::load(path)? {
             AnyKey::Public(key) => Ok(key),
-            AnyKey::Secret(..) => Err(here(Error::KeyKind {
-                found: "secret",
+            private => Err(here(Error::KeyKind {
+                found: private.kind(),
                 needed: "an aggregator must hold public material only: give it keys/public.json",
             })),
         }
@@ -32,7 +32,7 @@ impl PublicKey {
     /// # Errors
     /// The path exists or cannot be written.
     pub fn save(&self, path: &Path) -> Result<(), Error> {
-        save(path, json::write_public(self)?.as_bytes(), 0o644)
+        write_new(path, json::write_public(self)?.as_bytes(), 0o644)
     }
 }
 
@@ -44,8 +44,8 @@ impl SecretKey {
     pub fn load(path: &Path) -> Result<(Self, Option<String>), Error> {
         match AnyKey::load(path)? {
             AnyKey::Secret(key, warning) => Ok((*key, warning)),
-            AnyKey::Public(_) => Err(Error::KeyKind {
-                found: "public",
+            other => Err(Error::KeyKind {
+                found: other.kind(),
                 needed: "this needs the secret key, keys/secret.json",
             }
             .within(path.display())),
@@ -57,20 +57,32 @@ impl SecretKey {
     /// # Errors
     /// The path exists or cannot be written.
     pub fn save(&self, path: &Path) -> Result<(), Error> {
-        save(path, json::write_secret(self)?.as_bytes(), 0o600)
+        write_new(path, json::write_secret(self)?.as_bytes(), 0o600)
     }
 }
 
-/// A key file of either kind.
+impl ClientKey {
+    /// Writes the key file, readable by its owner only.
+    ///
+    /// # Errors
+    /// The path exists or cannot be written.
+    pub fn save(&self, path: &Path) -> Result<(), Error> {
+        write_new(path, json::write_client(self)?.as_bytes(), 0o600)
+    }
+}
+
+/// A key file of any kind.
 pub enum AnyKey {
     /// A public key.
     Public(PublicKey),
+    /// A client's key, and a warning if others can read its file.
+    Client(Box<ClientKey>, Option<String>),
     /// A secret key, and a warning if others can read its file.
     Secret(Box<SecretKey>, Option<String>),
 }
 
 impl AnyKey {
-    /// Reads a key file of either kind.
+    /// Reads a key file of any kind.
     ///
     /// # Errors
     /// It is missing or not a valid key file; the path is named.
@@ -78,6 +90,7 @@ impl AnyKey {
         let here = |e: Error| e.within(path.display());
         let text = Zeroizing::new(fs::read_to_string(path).map_err(|e| here(e.into()))?);
         json::read(&text).map_err(here).map(|key| match key {
+            Self::Client(key, _) => Self::Client(key, permission_warning(path)),
             Self::Secret(key, _) => Self::Secret(key, permission_warning(path)),
             public => public,
         })
@@ -96,7 +109,46 @@ impl AnyKey {
     pub fn public(&self) -> &PublicKey {
         match self {
             Self::Public(key) => key,
+            Self::Client(key, _) => key.public(),
             Self::Secret(key, _) => key.public(),
+        }
+    }
+
+    /// Returns it as a client contributes with it; `number` says as which one, and may be left out where the
+    /// key does.
+    ///
+    /// # Errors
+    /// A public key; a client's of another number; a secret key and no number.
+    pub fn as_client(&self, number: Option<u16>) -> Result<KeyRef<'_>, Error> {
+        match (self, number) {
+            (Self::Public(_), _) => Err(Error::KeyKind {
+                found: "public",
+                needed: "it sums; clients encrypt with a key of their own, keys/clients/NUMBER.json, or \
+                         under ckks-sum with keys/secret.json",
+            }),
+            (Self::Client(key, _), Some(asked)) if asked != key.number() => {
+                Err(Error::AnotherClient { found: key.number(), asked })
+            }
+            (Self::Client(key, _), _) => Ok(KeyRef::Client(key)),
+            (Self::Secret(key, _), Some(number)) => Ok(key.as_client(number)),
+            (Self::Secret(..), None) => Err(Error::NoNumber),
+        }
+    }
+
+    /// Returns the warning that others can read its file, if they can and must not.
+    #[must_use]
+    pub fn warning(&self) -> Option<&str> {
+        match self {
+            Self::Public(_) => None,
+            Self::Client(_, warning) | Self::Secret(_, warning) => warning.as_deref(),
+        }
+    }
+
+    fn kind(&self) -> &'static str {
+        match self {
+            Self::Public(_) => "public",
+            Self::Client(..) => "client's",
+            Self::Secret(..) => "secret",
         }
     }
 }
@@ -117,7 +169,11 @@ fn permission_warning(_path: &Path) -> Option<String> {
     None
 }
 
-fn save(path: &Path, text: &[u8], mode: u32) -> Result<(), Error> {
+/// Writes a file of these permissions where there is none.
+///
+/// # Errors
+/// The path exists or cannot be written.
+pub(crate) fn write_new(path: &Path, text: &[u8], mode: u32) -> Result<(), Error> {
     let mut options = OpenOptions::new();
     options.write(true).create_new(true);
     #[cfg(unix)]

@@ -5,14 +5,17 @@ use ciphergram_accel::CpuEngine;
 use serde::{Deserialize, Serialize};
 use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
 
-use super::{AnyKey, PublicKey, SecretKey, public::PublicMaterial, secret::SecretMaterial};
+use super::{
+    AnyKey, ClientKey, PublicKey, SecretKey, public::PublicMaterial, secret::SecretMaterial,
+};
 use crate::{
     Error, Parameters, Scheme,
     error::ModulusFault,
-    ids::KeyId,
+    ids::{KeyId, hex, parse_hex16},
     paillier::{PaillierModulus, PaillierSecret},
     params::{FamilyParameters, Literal},
     schemes::rlwe::asymmetric,
+    tag::{SumKey, TagKey},
 };
 
 /// Clients and bits of a key of python-paillier, which says nothing of them.
@@ -27,6 +30,9 @@ struct Own {
     clients: u32,
     bits: u32,
     key_id: String,
+    /// The name of the sum key, which the key id covers; keys of earlier versions have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    sum_key_id: Option<String>,
     /// `djn` if the maker of a Paillier modulus vouches for the form that short masks need.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     form: Option<String>,
@@ -65,10 +71,33 @@ struct SecretJson {
     q: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     seed: Option<String>,
+    /// Where no seed tells it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    sum_key: Option<String>,
     #[zeroize(skip)]
     #[serde(rename = "pub")]
     public: PublicJson,
     kid: String,
+}
+
+/// The file of a client's key.
+#[derive(Serialize, Deserialize)]
+struct ClientJson {
+    kty: String,
+    key_ops: Vec<String>,
+    client: ClientPart,
+    #[serde(rename = "pub")]
+    public: PublicJson,
+    kid: String,
+}
+
+/// The part of a sum key that a client has.
+#[derive(Serialize, Deserialize, Zeroize, ZeroizeOnDrop)]
+#[serde(deny_unknown_fields)]
+struct ClientPart {
+    number: u16,
+    coefficients: String,
+    pads: String,
 }
 
 fn invalid(why: impl Into<String>) -> Error {
@@ -112,7 +141,7 @@ fn public_json(key: &PublicKey) -> PublicJson {
         n: None,
         a: None,
         b: None,
-        key_ops: if key.check_encrypts().is_ok() { vec!["encrypt".into()] } else { vec![] },
+        key_ops: if key.encrypts() { vec!["encrypt".into()] } else { vec![] },
         kid: format!("Ciphergram {scheme} public key {key_id}"),
         ciphergram: None,
     };
@@ -132,8 +161,8 @@ fn public_json(key: &PublicKey) -> PublicJson {
         #[cfg(test)]
         PublicMaterial::Plain(_) => {}
     }
-    let scheme = scheme.name().into();
-    file.ciphergram = Some(Own { version: 1, scheme, clients, bits, key_id, form });
+    let (scheme, sum_key_id) = (scheme.name().into(), key.sum_key.map(|id| hex(&id)));
+    file.ciphergram = Some(Own { version: 1, scheme, clients, bits, key_id, sum_key_id, form });
     file
 }
 
@@ -157,6 +186,7 @@ pub(super) fn write_secret(key: &SecretKey) -> Result<Zeroizing<String>, Error> 
         p: None,
         q: None,
         seed: None,
+        sum_key: key.sum_key.as_ref().map(|sum_key| encode_seed(sum_key.bytes())),
         // The seed tells both polynomials, so they are not there twice.
         public: PublicJson { a: None, b: None, ..public_json(&key.public) },
         kid: format!("Ciphergram {scheme} secret key {id}"),
@@ -169,11 +199,41 @@ pub(super) fn write_secret(key: &SecretKey) -> Result<Zeroizing<String>, Error> 
             file.p = Some(encode_integer(p).to_string());
             file.q = Some(encode_integer(q).to_string());
         }
-        SecretMaterial::CkksSum(secret) => file.seed = Some(encode_seed(secret.seed())),
+        SecretMaterial::CkksSum(secret) => {
+            file.seed = Some(encode_seed(secret.seed()));
+            // It comes from the seed.
+            file.sum_key.zeroize();
+            file.sum_key = None;
+        }
         SecretMaterial::CkksSumPublic(secret) => file.seed = Some(encode_seed(secret.seed())),
         #[cfg(test)]
-        SecretMaterial::Plain(_) => file.seed = Some(encode_seed(&[0; 32])),
+        SecretMaterial::Plain(_) => {
+            file.seed = Some(encode_seed(&[0; 32]));
+            file.sum_key = None;
+        }
     }
+    serde_json::to_string_pretty(&file).map(Zeroizing::new).map_err(|e| invalid(e.to_string()))
+}
+
+/// Writes the text of a client key's file.
+///
+/// # Errors
+/// The JSON library's, which these types do not cause.
+pub(super) fn write_client(key: &ClientKey) -> Result<Zeroizing<String>, Error> {
+    let TagKey { number, coefficients, pads } = &key.tag;
+    let (scheme, id) = (key.public.parameters.scheme(), key.public.id);
+    let public = public_json(&key.public);
+    let file = ClientJson {
+        kty: public.kty.clone(),
+        key_ops: vec!["encrypt".into()],
+        client: ClientPart {
+            number: *number,
+            coefficients: encode_seed(coefficients),
+            pads: encode_seed(pads),
+        },
+        public,
+        kid: format!("Ciphergram {scheme} key of client {number} {id}"),
+    };
     serde_json::to_string_pretty(&file).map(Zeroizing::new).map_err(|e| invalid(e.to_string()))
 }
 
@@ -232,26 +292,26 @@ impl Declared {
 fn read_public(file: &PublicJson) -> Result<PublicKey, Error> {
     if file.kty == PAILLIER_KTY {
         let Declared { n, bits, parameters, djn } = Declared::read(file)?;
-        let key = PublicKey::of_modulus(parameters, PaillierModulus::new(&n, bits, djn)?);
-        return check_id(file, key);
+        let modulus = PaillierModulus::new(&n, bits, djn)?;
+        return check_id(file, PublicKey::of_modulus(parameters, modulus, sum_key_id(file)?));
     }
     check_rlwe_kty(&file.kty)?;
     let (parameters, _) = parameters(file, None)?;
     let own = file.ciphergram.as_ref().ok_or_else(|| invalid("it has no parameters"))?;
-    let id = || Ok::<_, Error>(KeyId(parse_id(&own.key_id)?));
+    let id = || parse_hex16(&own.key_id).map(KeyId).ok_or_else(bad_id);
     match parameters.family() {
         FamilyParameters::Paillier { .. } => Err(invalid("a Paillier key without its modulus")),
         FamilyParameters::CkksSum(rlwe) => {
             refuse_polynomials(file)?;
             let material = PublicMaterial::CkksSum(rlwe.clone());
-            Ok(PublicKey { id: id()?, parameters, material })
+            Ok(PublicKey { id: id()?, parameters, material, sum_key: sum_key_id(file)? })
         }
         FamilyParameters::CkksSumPublic(rlwe) => {
             let seed = decode_seed(&file.a, "the seed of a")?;
             let b = file.b.as_ref().ok_or_else(|| invalid("its polynomial b is missing"))?;
             let (b, engine) = (decode_bytes(b)?, CpuEngine::new());
             let public = asymmetric::Public::new(rlwe, &seed, &b, &engine)?;
-            check_id(file, PublicKey::of_polynomials(parameters, public))
+            check_id(file, PublicKey::of_polynomials(parameters, public, sum_key_id(file)?))
         }
         #[cfg(test)]
         FamilyParameters::Plain => check_id(file, PublicKey::of_nothing(parameters)),
@@ -278,16 +338,14 @@ fn check_rlwe_kty(kty: &str) -> Result<(), Error> {
     if kty == RLWE_KTY { Ok(()) } else { Err(invalid("its type is neither DAJ nor CIPHERGRAM")) }
 }
 
-fn parse_id(text: &str) -> Result<[u8; 16], Error> {
-    let bad = || invalid("the key id is not 32 hexadecimal digits");
-    if text.len() != 32 || !text.is_ascii() {
-        return Err(bad());
-    }
-    let mut id = [0; 16];
-    for (byte, i) in id.iter_mut().zip((0..32).step_by(2)) {
-        *byte = u8::from_str_radix(&text[i..i + 2], 16).map_err(|_| bad())?;
-    }
-    Ok(id)
+fn bad_id() -> Error {
+    invalid("a key id is not 32 hexadecimal digits")
+}
+
+/// Reads the name of the sum key, if there is one.
+fn sum_key_id(file: &PublicJson) -> Result<Option<[u8; 16]>, Error> {
+    let text = file.ciphergram.as_ref().and_then(|own| own.sum_key_id.as_ref());
+    text.map(|text| parse_hex16(text).ok_or_else(bad_id)).transpose()
 }
 
 fn check_id(file: &PublicJson, key: PublicKey) -> Result<PublicKey, Error> {
@@ -310,7 +368,7 @@ fn read_secret(file: &SecretJson) -> Result<SecretKey, Error> {
         if *n != secret.modulus().n().words() {
             return Err(ModulusFault::NotTheProduct.into());
         }
-        let key = SecretKey::of_factors(parameters, secret);
+        let key = SecretKey::of_factors(parameters, secret, sum_key(file)?);
         check_id(&file.public, key.public.clone())?;
         return Ok(key);
     }
@@ -318,12 +376,36 @@ fn read_secret(file: &SecretJson) -> Result<SecretKey, Error> {
     refuse_polynomials(&file.public)?;
     let (parameters, _) = parameters(&file.public, None)?;
     let seed = decode_seed(&file.seed, "the seed")?;
-    let key = SecretKey::of_seed(parameters, &seed)?;
-    let public = check_id(&file.public, key.public)?;
-    Ok(SecretKey { public, material: key.material })
+    let key = SecretKey::of_seed(parameters, &seed, sum_key(file)?)?;
+    check_id(&file.public, key.public.clone())?;
+    Ok(key)
 }
 
-/// Reads either kind: a secret key file is the one with a public key inside.
+/// Reads the sum key, if the file has one.
+fn sum_key(file: &SecretJson) -> Result<Option<SumKey>, Error> {
+    let has_one = file.sum_key.is_some();
+    has_one.then(|| decode_seed(&file.sum_key, "the sum key").map(SumKey::new)).transpose()
+}
+
+fn read_client(file: &ClientJson) -> Result<ClientKey, Error> {
+    let public = read_public(&file.public)?;
+    if file.kty != file.public.kty {
+        return Err(invalid("its public key is of another type"));
+    }
+    let decode = |text: &str, what| decode_seed(&Some(text.into()), what);
+    let ClientPart { number, coefficients, pads } = &file.client;
+    let tag = TagKey {
+        number: *number,
+        coefficients: decode(coefficients, "the key of coefficients")?,
+        pads: decode(pads, "the key of pads")?,
+    };
+    public.check_sums()?;
+    public.check_number(*number)?;
+    public.encryption()?;
+    Ok(ClientKey { public, tag })
+}
+
+/// Reads any kind: a secret key file is one with a public key inside, a client's one that names a client too.
 pub(super) fn read(text: &str) -> Result<AnyKey, Error> {
     // serde_json's own words could quote a secret; only the place is passed on.
     let parse = |e: serde_json::Error| {
@@ -333,8 +415,13 @@ pub(super) fn read(text: &str) -> Result<AnyKey, Error> {
     struct Probe {
         #[serde(rename = "pub")]
         public: Option<serde::de::IgnoredAny>,
+        client: Option<serde::de::IgnoredAny>,
     }
     let probe: Probe = serde_json::from_str(text).map_err(parse)?;
+    if probe.client.is_some() {
+        let file: ClientJson = serde_json::from_str(text).map_err(parse)?;
+        return Ok(AnyKey::Client(Box::new(read_client(&file)?), None));
+    }
     if probe.public.is_some() {
         let file: SecretJson = serde_json::from_str(text).map_err(parse)?;
         return Ok(AnyKey::Secret(Box::new(read_secret(&file)?), None));

@@ -11,6 +11,7 @@ use crate::{
         PublicEncryption, SumScheme,
         rlwe::{asymmetric, parameters::RlweParameters},
     },
+    tag::SumKey,
 };
 
 /// Parameters and key id, and the material that encrypts, if anything public does: all that an aggregator
@@ -20,6 +21,8 @@ pub struct PublicKey {
     pub(super) parameters: Parameters,
     pub(super) id: KeyId,
     pub(super) material: PublicMaterial,
+    /// The name of the sum key, if there is one.
+    pub(super) sum_key: Option<[u8; 16]>,
 }
 
 /// The public material of each family of schemes.
@@ -54,25 +57,40 @@ impl PublicKey {
         }
     }
 
-    /// Refuses a key that only sums.
+    /// Returns whether the public half encrypts: clients then need a key of their own, and not the secret one.
+    #[must_use]
+    pub fn encrypts(&self) -> bool {
+        self.encryption().is_ok()
+    }
+
+    /// Refuses a key without a sum key: nothing would show that a sum is right.
     ///
     /// # Errors
-    /// [`Error::KeyKind`].
-    pub fn check_encrypts(&self) -> Result<(), Error> {
-        self.encryption().map(|_| ())
+    /// [`Error::NoSumKey`].
+    pub fn check_sums(&self) -> Result<(), Error> {
+        self.sum_key.map(|_| ()).ok_or(Error::NoSumKey)
+    }
+
+    /// Refuses a number that is no client's.
+    ///
+    /// # Errors
+    /// [`Error::Number`].
+    pub(crate) fn check_number(&self, number: u16) -> Result<(), Error> {
+        let clients = self.parameters.clients();
+        if u32::from(number) < clients { Ok(()) } else { Err(Error::Number { number, clients }) }
     }
 
     /// Returns what encrypts.
     ///
     /// # Errors
-    /// As [`check_encrypts`](Self::check_encrypts).
+    /// [`Error::KeyKind`], if only holders of the secret key do.
     pub(crate) fn encryption(&self) -> Result<&dyn PublicEncryption, Error> {
         match &self.material {
             PublicMaterial::Paillier(modulus) => Ok(modulus),
             PublicMaterial::CkksSum(_) => Err(Error::KeyKind {
-                found: "public",
-                needed: "encrypting under ckks-sum without the secret needs a key made by keygen \
-                         --public-encrypt: make one, or use keys/secret.json",
+                found: "ckks-sum",
+                needed: "encrypting without the secret needs a key made by keygen --public-encrypt: \
+                         make one, or use keys/secret.json",
             }),
             PublicMaterial::CkksSumPublic(public) => Ok(public),
             #[cfg(test)]
@@ -92,33 +110,49 @@ impl PublicKey {
     }
 
     /// Names a key by its modulus.
-    pub(super) fn of_modulus(parameters: Parameters, modulus: PaillierModulus) -> Self {
+    pub(super) fn of_modulus(
+        parameters: Parameters,
+        modulus: PaillierModulus,
+        sum_key: Option<[u8; 16]>,
+    ) -> Self {
         let n = to_bytes(modulus.n().words());
-        let id = KeyId::derive("ciphergram 2026 paillier key id", &n);
-        Self { parameters, id, material: PublicMaterial::Paillier(modulus) }
+        let id = name("ciphergram 2026 paillier key id", n, sum_key);
+        Self { parameters, id, material: PublicMaterial::Paillier(modulus), sum_key }
     }
 
-    /// Names a key without public material by its secret seed.
+    /// Names a key without public material by its secret seed, which its sum key comes from too.
     pub(super) fn of_seed(
         parameters: Parameters,
         rlwe: &Arc<RlweParameters>,
         seed: &[u8; 32],
     ) -> Self {
         let id = KeyId::derive("ciphergram 2026 ckks-sum key id", seed);
-        Self { parameters, id, material: PublicMaterial::CkksSum(rlwe.clone()) }
+        let sum_key = Some(SumKey::of_seed(seed).id());
+        Self { parameters, id, material: PublicMaterial::CkksSum(rlwe.clone()), sum_key }
     }
 
     /// Names a key by its polynomials.
-    pub(super) fn of_polynomials(parameters: Parameters, public: asymmetric::Public) -> Self {
+    pub(super) fn of_polynomials(
+        parameters: Parameters,
+        public: asymmetric::Public,
+        sum_key: Option<[u8; 16]>,
+    ) -> Self {
         let material = [&parameters.id(), &public.seed()[..], public.packed()].concat();
-        let id = KeyId::derive("ciphergram 2026 ckks-sum-public key id", &material);
-        Self { parameters, id, material: PublicMaterial::CkksSumPublic(public) }
+        let id = name("ciphergram 2026 ckks-sum-public key id", material, sum_key);
+        Self { parameters, id, material: PublicMaterial::CkksSumPublic(public), sum_key }
     }
 
     /// Names a key of integers in the clear.
     #[cfg(test)]
     pub(super) fn of_nothing(parameters: Parameters) -> Self {
         let id = KeyId::derive("plain", &parameters.id());
-        Self { parameters, id, material: PublicMaterial::Plain(crate::schemes::plain::Plain) }
+        let material = PublicMaterial::Plain(crate::schemes::plain::Plain);
+        Self { parameters, id, material, sum_key: Some(SumKey::of_seed(&[0; 32]).id()) }
     }
+}
+
+/// Derives an id that covers public material and the sum key.
+fn name(context: &str, mut material: Vec<u8>, sum_key: Option<[u8; 16]>) -> KeyId {
+    material.extend(sum_key.into_iter().flatten());
+    KeyId::derive(context, &material)
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use ciphergram_accel::{CpuEngine, Engine, Program};
 
-use super::PublicKey;
+use super::{KeyRef, PublicKey, public::PublicMaterial};
 use crate::{
     Error, Parameters,
     paillier::PaillierSecret,
@@ -14,6 +14,7 @@ use crate::{
         Operation, SecretScheme,
         rlwe::{asymmetric, symmetric},
     },
+    tag::SumKey,
 };
 
 /// The secret material of each family of schemes.
@@ -25,10 +26,11 @@ pub(super) enum SecretMaterial {
     Plain(crate::schemes::plain::Plain),
 }
 
-/// A key that opens sums: clients share it, and an aggregator must never have it.
+/// A key that opens sums. An aggregator must never have it; under `ckks-sum` clients share it.
 pub struct SecretKey {
     pub(super) public: PublicKey,
     pub(super) material: SecretMaterial,
+    pub(super) sum_key: Option<SumKey>,
 }
 
 impl SecretKey {
@@ -41,23 +43,32 @@ impl SecretKey {
         match *parameters.family() {
             FamilyParameters::Paillier { modulus_bits } => {
                 let secret = PaillierSecret::generate(modulus_bits)?;
-                Ok(Self::of_factors(parameters, secret))
+                Ok(Self::of_factors(parameters, secret, Some(SumKey::draw()?)))
             }
-            _ => Self::of_seed(parameters, &*random::bytes::<32>()?),
+            _ => Self::of_seed(parameters, &*random::bytes::<32>()?, Some(SumKey::draw()?)),
         }
     }
 
     /// Makes a key of its factors.
-    pub(super) fn of_factors(parameters: Parameters, secret: PaillierSecret) -> Self {
-        let public = PublicKey::of_modulus(parameters, secret.modulus().clone());
-        Self { public, material: SecretMaterial::Paillier(secret) }
+    pub(super) fn of_factors(
+        parameters: Parameters,
+        secret: PaillierSecret,
+        sum_key: Option<SumKey>,
+    ) -> Self {
+        let name = sum_key.as_ref().map(SumKey::id);
+        let public = PublicKey::of_modulus(parameters, secret.modulus().clone(), name);
+        Self { public, material: SecretMaterial::Paillier(secret), sum_key }
     }
 
-    /// Expands the key that a seed names.
+    /// Expands the key that a seed names. Where clients share the seed, the sum key comes from it too.
     ///
     /// # Errors
     /// The parameters are of a scheme whose keys do not grow from seeds.
-    pub(super) fn of_seed(parameters: Parameters, seed: &[u8; 32]) -> Result<Self, Error> {
+    pub(super) fn of_seed(
+        parameters: Parameters,
+        seed: &[u8; 32],
+        sum_key: Option<SumKey>,
+    ) -> Result<Self, Error> {
         let engine = CpuEngine::new();
         Ok(match parameters.family() {
             FamilyParameters::Paillier { .. } => {
@@ -67,18 +78,21 @@ impl SecretKey {
                 let secret = symmetric::Secret::expand(seed, rlwe, &engine)?;
                 let rlwe = rlwe.clone();
                 let public = PublicKey::of_seed(parameters, &rlwe, seed);
-                Self { public, material: SecretMaterial::CkksSum(secret) }
+                let sum_key = Some(SumKey::of_seed(seed));
+                Self { public, material: SecretMaterial::CkksSum(secret), sum_key }
             }
             FamilyParameters::CkksSumPublic(rlwe) => {
                 let secret = asymmetric::Secret::expand(seed, rlwe, &engine)?;
-                let public = PublicKey::of_polynomials(parameters, secret.public().clone());
-                Self { public, material: SecretMaterial::CkksSumPublic(secret) }
+                let (public, name) = (secret.public().clone(), sum_key.as_ref().map(SumKey::id));
+                let public = PublicKey::of_polynomials(parameters, public, name);
+                Self { public, material: SecretMaterial::CkksSumPublic(secret), sum_key }
             }
             #[cfg(test)]
             FamilyParameters::Plain => {
                 let plain = crate::schemes::plain::Plain;
                 let public = PublicKey::of_nothing(parameters);
-                Self { public, material: SecretMaterial::Plain(plain) }
+                let sum_key = Some(SumKey::of_seed(&[0; 32]));
+                Self { public, material: SecretMaterial::Plain(plain), sum_key }
             }
         })
     }
@@ -87,6 +101,41 @@ impl SecretKey {
     #[must_use]
     pub fn public(&self) -> &PublicKey {
         &self.public
+    }
+
+    /// Returns it as client `number` contributes with it.
+    #[must_use]
+    pub fn as_client(&self, number: u16) -> KeyRef<'_> {
+        KeyRef::Secret(self, number)
+    }
+
+    /// Replaces the sum key by a fresh one, which makes it another key: one of an earlier version, or of
+    /// python-paillier, then seals and opens updates.
+    ///
+    /// # Errors
+    /// It has a sum key, or there is no randomness.
+    pub fn upgrade(mut self) -> Result<Self, Error> {
+        if self.sum_key.is_some() {
+            return Err(Error::HasSumKey);
+        }
+        let sum_key = SumKey::draw()?;
+        let (parameters, name) = (self.public.parameters.clone(), Some(sum_key.id()));
+        self.public = match self.public.material {
+            PublicMaterial::Paillier(modulus) => PublicKey::of_modulus(parameters, modulus, name),
+            PublicMaterial::CkksSumPublic(public) => {
+                PublicKey::of_polynomials(parameters, public, name)
+            }
+            _ => return Err(Error::HasSumKey),
+        };
+        Ok(Self { sum_key: Some(sum_key), ..self })
+    }
+
+    /// Returns the key that sums are proved under.
+    ///
+    /// # Errors
+    /// [`Error::NoSumKey`].
+    pub(crate) fn sum_key(&self) -> Result<&SumKey, Error> {
+        self.sum_key.as_ref().ok_or(Error::NoSumKey)
     }
 
     /// Returns the secret factors, if it is a Paillier key.

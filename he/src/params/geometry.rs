@@ -2,6 +2,9 @@
 
 use std::ops::Range;
 
+use super::head::Head;
+use crate::{error::faults::ParameterError, params::scheme::Literal};
+
 /// The most bytes of a chunk on the wire, the unit of summing.
 pub const CHUNK_BYTES: usize = 1280;
 
@@ -9,16 +12,16 @@ pub const CHUNK_BYTES: usize = 1280;
 ///
 /// A chunk is a run of *slots*; a slot is one plaintext integer (of a Paillier ciphertext, or a
 /// coefficient) of [`Geometry::fields_per_slot`] fields. The first fields of a chunk are its
-/// *head*: the number 1 in the lowest [`Parameters::count_bits`](super::Parameters::count_bits)
-/// bits, so that a sum tells how many
-/// it is of, and the contributor's weight above. On the wire slots travel in *units*: a ciphertext,
-/// or the fewest beats of whole coefficients, one beat or two of five. The last chunk is cut to the
-/// units that it needs.
+/// *head*: the number 1, so that a sum tells how many it is of, the contributor's weight, and its tag,
+/// which shows that a sum is what its contributors sealed ([`Head`]). On the wire slots travel in *units*:
+/// a ciphertext, or the fewest beats of whole coefficients, one beat or two of five. The last chunk is cut
+/// to the units that it needs.
 ///
 /// Chunks come in *groups*: those of one polynomial; under Paillier each chunk is a group of its own.
 /// Under `ckks-sum-public` the first of a group are its *mask*: the second polynomial of its ciphertext,
 /// whole, without head or values. All values of the group need all of it, so a group opens only if
-/// all of its chunks are of the same contributors.
+/// all of its chunks are of the same contributors. After the mask comes a *guard*: a chunk of zeros, which
+/// a mask that was tampered with would fill with coefficients of the secret key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Geometry {
     /// Bits of a field: a value and the headroom of all contributors.
@@ -29,17 +32,50 @@ pub struct Geometry {
     pub slots_per_chunk: usize,
     /// Fields at the start of every chunk that hold its head.
     pub head_fields: usize,
+    /// The layout of the head.
+    pub head: Head,
     /// Slots of one unit.
     pub slots_per_unit: usize,
     /// Bytes of one unit.
     pub unit_bytes: usize,
     /// Chunks of a group that are its mask.
     pub mask_chunks: usize,
+    /// Chunks of a group, after its mask, whose slots are zero.
+    pub guard_chunks: usize,
     /// Chunks of a whole group that carry values; the last group is cut to those that it needs.
     pub value_chunks: usize,
 }
 
 impl Geometry {
+    /// Lays the head of chunks of whole slots, which is of `granularity` fields or a multiple, into `self`.
+    ///
+    /// # Errors
+    /// It leaves no field for a value.
+    pub(crate) fn with_head(
+        mut self,
+        literal: Literal,
+        granularity: usize,
+    ) -> Result<Self, ParameterError> {
+        let Literal { clients, bits, .. } = literal;
+        let (each, fields) = (self.fields_per_slot, self.slots_per_chunk * self.fields_per_slot);
+        let slot_bits = each as u32 * self.field_bits;
+        for head_fields in (granularity..fields).step_by(granularity) {
+            let head = Head::lay_out(clients, bits, fields - head_fields, slot_bits);
+            let Some(head) = head else { continue };
+            let last = head.slots() - 1;
+            if last * each + head.bits_of(last).div_ceil(self.field_bits) as usize <= head_fields {
+                (self.head, self.head_fields) = (head, head_fields);
+                return Ok(self);
+            }
+        }
+        Err(ParameterError::NoRoom { clients, bits })
+    }
+
+    /// Returns the chunks of a group before those that carry values: its mask and its guard.
+    pub(crate) fn first_value_chunk(&self) -> usize {
+        self.mask_chunks + self.guard_chunks
+    }
+
     /// Cuts a stream of `values` values.
     #[must_use]
     pub fn chunks(&self, values: usize) -> Chunks {
@@ -61,7 +97,7 @@ impl Geometry {
     /// Chunks of a whole group.
     #[must_use]
     pub fn group_chunks(&self) -> usize {
-        self.mask_chunks + self.value_chunks
+        self.first_value_chunk() + self.value_chunks
     }
 
     /// Returns the bytes a value in whole groups.
@@ -85,7 +121,7 @@ impl Chunks {
     pub fn count(&self) -> u32 {
         let g = &self.geometry;
         let carrying = self.values.div_ceil(g.values_per_chunk()).max(1);
-        (carrying + carrying.div_ceil(g.value_chunks) * g.mask_chunks) as u32
+        (carrying + carrying.div_ceil(g.value_chunks) * g.first_value_chunk()) as u32
     }
 
     /// Returns the chunks of the group of `chunk`, itself among them.
@@ -107,6 +143,12 @@ impl Chunks {
         chunk as usize % self.geometry.group_chunks() < self.geometry.mask_chunks
     }
 
+    /// Returns whether `chunk` carries values, and so a head.
+    #[must_use]
+    pub fn carries_values(&self, chunk: u32) -> bool {
+        chunk as usize % self.geometry.group_chunks() >= self.geometry.first_value_chunk()
+    }
+
     /// Returns the chunks that `chunk` opens with and never without, itself among them: they must
     /// be of the same contributors.
     #[must_use]
@@ -117,13 +159,13 @@ impl Chunks {
         }
     }
 
-    /// Returns the range of values that `chunk` carries: none if it is of a mask.
+    /// Returns the range of values that `chunk` carries: none if it is of a mask or a guard.
     #[must_use]
     pub fn values_of(&self, chunk: u32) -> Range<usize> {
         let g = &self.geometry;
         let (group, place) = (chunk as usize / g.group_chunks(), chunk as usize % g.group_chunks());
-        let before = group * g.value_chunks + place.saturating_sub(g.mask_chunks);
-        let each = if self.is_mask(chunk) { 0 } else { g.values_per_chunk() };
+        let before = group * g.value_chunks + place.saturating_sub(g.first_value_chunk());
+        let each = if self.carries_values(chunk) { g.values_per_chunk() } else { 0 };
         let start = (before * g.values_per_chunk()).min(self.values);
         start..(start + each).min(self.values)
     }
@@ -132,7 +174,7 @@ impl Chunks {
     #[must_use]
     pub fn units_of(&self, chunk: u32) -> usize {
         let g = &self.geometry;
-        if self.is_mask(chunk) {
+        if !self.carries_values(chunk) {
             return g.slots_per_chunk / g.slots_per_unit;
         }
         let fields = g.head_fields + self.values_of(chunk).len();
@@ -178,10 +220,4 @@ impl Chunks {
 /// Returns the bits that `x` takes.
 pub(crate) fn bit_length(x: u128) -> u32 {
     128 - x.leading_zeros()
-}
-
-/// Returns the bits of a chunk's head: a count and a sum of weights of all clients. At most 53.
-pub(crate) fn head_bits(clients: u32) -> u32 {
-    let weights = u128::from(clients) * u128::from(u32::MAX);
-    bit_length(u128::from(clients)) + bit_length(weights)
 }

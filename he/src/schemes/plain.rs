@@ -14,11 +14,13 @@ use crate::{
     Error,
     bytes::write_words,
     codec::Packing,
-    error::CiphertextFault,
+    error::{CiphertextFault, faults::ParameterError},
     ids::Seed,
     params::{
         Chunks,
-        geometry::{CHUNK_BYTES, Geometry, head_bits},
+        geometry::{CHUNK_BYTES, Geometry},
+        head::Head,
+        scheme::Literal,
     },
 };
 
@@ -29,19 +31,21 @@ static RING: LazyLock<Arc<Ring>> =
     LazyLock::new(|| Ring::new(1024, &largest_primes(50, 1024, 1)).unwrap().into());
 
 /// Cuts a stream into chunks of whole beats.
-pub(crate) fn geometry(clients: u32, field_bits: u32) -> Geometry {
+pub(crate) fn geometry(literal: Literal, field_bits: u32) -> Result<Geometry, ParameterError> {
     let fields_per_slot = (INTEGER_BITS / field_bits) as usize;
-    assert!(head_bits(clients) <= INTEGER_BITS, "the head takes one integer");
-    Geometry {
+    let g = Geometry {
         field_bits,
         fields_per_slot,
         slots_per_chunk: CHUNK_BYTES / beats::BYTES * beats::LANES,
-        head_fields: fields_per_slot,
+        head_fields: 0,
+        head: Head::EMPTY,
         slots_per_unit: beats::LANES,
         unit_bytes: beats::BYTES,
         mask_chunks: 0,
+        guard_chunks: 0,
         value_chunks: 1,
-    }
+    };
+    g.with_head(literal, fields_per_slot)
 }
 
 /// Both halves of the key that there is.

@@ -9,6 +9,7 @@ use crate::{
     bytes::{as_words, to_bytes},
     contributors::{ContributorSet, Distinct},
     error::CiphertextFault,
+    job::Job,
     params::Chunks,
 };
 
@@ -187,56 +188,64 @@ impl Accumulator {
 /// `name` says which one an error is about.
 ///
 /// # Errors
-/// More than the key admits, none at all, the same one twice, other tensors or ranges than the
-/// first, or what is no ciphertext. The offender is named.
+/// A key that nothing can be summed under; more contributions than the job has clients, none at all, two of one
+/// client, another job's, another round's, other tensors or ranges than the first, or what is no ciphertext. The
+/// offender is named.
 pub fn aggregate<'a, N: ToString>(
     key: &PublicKey,
+    job: &Job,
     engine: Arc<dyn Engine>,
     contributions: impl IntoIterator<Item = (N, Result<Contribution<'a>, Error>)>,
 ) -> Result<Sum, Error> {
-    let mut sum: Option<(Accumulator, Agreement)> = None;
+    key.check_sums()?;
+    job.check_key(key)?;
+    let mut sum: Option<(Accumulator, u64, Agreement)> = None;
     let (mut contributors, mut distinct) = (vec![], Distinct::default());
     for (name, contribution) in contributions {
         let add = || -> Result<(), Error> {
             let c = contribution?;
+            job.check_id(c.job)?;
+            job.check_number(c.contributor.number)?;
+            job.check_agreement(&c.agreement)?;
             let (found, chunks) = (c.stream.len(), key.parameters().chunks(c.agreement.values()));
             // Before anything is allocated: an agreement can claim any number of values.
             if found != chunks.total_bytes() {
                 let fault = CiphertextFault::Length { found, expected: chunks.total_bytes() };
                 return Err(Error::Ciphertext { chunk: 0, fault });
             }
-            let (accumulator, agreement) = sum.get_or_insert_with(|| {
+            let (accumulator, round, agreement) = sum.get_or_insert_with(|| {
                 let values = c.agreement.values();
-                (Accumulator::new(key, engine.clone(), values), c.agreement.clone())
+                (Accumulator::new(key, engine.clone(), values), c.round, c.agreement.clone())
             });
-            c.agreement.check_same(agreement)?;
-            distinct.add(c.seed)?;
-            let admitted = key.parameters().clients() as usize;
-            if contributors.len() == admitted {
-                return Err(Error::TooManyContributors { found: admitted + 1, admitted });
+            if c.round != *round {
+                return Err(Error::AnotherRound { found: c.round, expected: *round });
             }
+            c.agreement.check_same(agreement)?;
+            distinct.add(&c.contributor)?;
             accumulator.add_stream(&c.stream)?;
-            contributors.push(c.seed);
+            contributors.push(c.contributor);
             Ok(())
         };
         add().map_err(|e| e.within(name))?;
     }
-    let (accumulator, agreement) = sum.ok_or(Error::NothingToSum)?;
+    let (accumulator, round, agreement) = sum.ok_or(Error::NothingToSum)?;
     let all = ContributorSet::all(contributors.len());
     let sets = vec![all; accumulator.chunks().count() as usize];
-    Ok(Sum { contributors, agreement, sets, stream: accumulator.into_stream()? })
+    let stream = accumulator.into_stream()?;
+    Ok(Sum { contributors, job: job.id(), round, agreement, sets, stream })
 }
 
 impl Sum {
     /// Checks all that can be checked without the secret key, as [`OpenedSum::open`](crate::OpenedSum::open)
-    /// does: that the parts fit together, and that every ciphertext is one. Not that the sum is what its
-    /// contributors sent.
+    /// does: that the parts fit together and the job, and that every ciphertext is one. Not that the sum is what
+    /// its contributors sent.
     ///
     /// # Errors
     /// The first fault, with its chunk; the engine's.
-    pub fn verify(&self, key: &PublicKey, engine: &dyn Engine) -> Result<(), Error> {
+    pub fn verify(&self, key: &PublicKey, engine: &dyn Engine, job: &Job) -> Result<(), Error> {
         let chunks = key.parameters().chunks(self.agreement.values());
-        self.check(&chunks)?;
+        job.check_key(key)?;
+        self.check(&chunks, job)?;
         check_stream(key, engine, &chunks, &self.stream)
     }
 }

@@ -9,11 +9,13 @@ use super::aggregate::check_words;
 use crate::{
     Error, Parameters, SecretKey, Sum, Update,
     bytes::read_words,
-    codec::{self, Decoder, Fields, Output, is_zero_between},
+    codec::{self, Decoder, Fields, Output, bits_at, is_zero_between},
     contributors::ContributorSet,
+    job::Job,
     params::{Chunks, Geometry},
     schemes::{Groups, Opener, Scratch},
     spread::spread,
+    tag::ExpectedTags,
 };
 
 /// The exact integer sums of a round, and who they are of.
@@ -26,20 +28,20 @@ pub struct OpenedSum {
 }
 
 impl OpenedSum {
-    /// Decrypts a sum. Every chunk is checked to be one that its contributors can have made.
+    /// Decrypts a sum. Every chunk is checked to be the sum of what exactly its contributors sealed in this round
+    /// of the job.
     ///
     /// # Errors
-    /// A chunk that is no ciphertext, or not the sum of its contributors, or of nobody; the engine's. Of
-    /// several the one that is reported depends on the sum alone: chunks that are no ciphertexts go before
-    /// those that are no sums of their contributors, and of either the first is named.
-    pub fn open(key: &SecretKey, engine: &dyn Engine, sum: &Sum) -> Result<Self, Error> {
+    /// A sum of another key or job, beyond what the job admits, or of too few; the first chunk that is no
+    /// ciphertext; the engine's. All else is [`Error::NotTheirs`]: a caller must not try other bytes of the same
+    /// round after it, and counts it; [`Ledger::open`](crate::Ledger::open) sees to both.
+    pub fn open(key: &SecretKey, engine: &dyn Engine, sum: &Sum, job: &Job) -> Result<Self, Error> {
         let parameters = key.public().parameters().clone();
         let chunks = parameters.chunks(sum.agreement.values());
-        sum.check(&chunks)?;
+        let opening = Opening::new(key, engine, (&parameters, &chunks), sum, job)?;
         let mut sums = Zeroizing::new(vec![0; chunks.values()]);
         let mut parts = vec![(0, 0); chunks.count() as usize];
-        let whole = Kept { first_value: 0, sums: &mut sums, first_chunk: 0, parts: &mut parts };
-        Opening { key, engine, parameters: &parameters, chunks: &chunks, sum }.run(whole)?;
+        opening.run(Kept { first_value: 0, sums: &mut sums, first_chunk: 0, parts: &mut parts })?;
         Ok(Self { parameters, chunks, sums, parts })
     }
 
@@ -74,14 +76,14 @@ pub fn decrypt(
     key: &SecretKey,
     engine: &dyn Engine,
     sum: &Sum,
+    job: &Job,
     output: Output,
 ) -> Result<Update, Error> {
     let parameters = key.public().parameters();
     let chunks = &parameters.chunks(sum.agreement.values());
-    sum.check(chunks)?;
+    let opening = Opening::new(key, engine, (parameters, chunks), sum, job)?;
     codec::decode_by(&sum.agreement, parameters, output, |decoder| {
-        let whole = decoder.split_to(chunks.values());
-        Opening { key, engine, parameters, chunks, sum }.run(whole)
+        opening.run(decoder.split_to(chunks.values()))
     })
 }
 
@@ -155,12 +157,12 @@ impl Room {
     }
 }
 
-/// Returns the first chunk that is no ciphertext, else the first that its contributors cannot have made,
-/// else a fault of any other kind, in whichever order they were found.
+/// Returns the first chunk that is no ciphertext, which anyone can see, else that the sum does not open, else a
+/// fault of any other kind, in whichever order they were found.
 fn first_fault(results: impl IntoIterator<Item = Result<(), Error>>) -> Result<(), Error> {
     let place = |fault: &Error| match fault {
         Error::Ciphertext { chunk, .. } => (0, *chunk),
-        Error::Inconsistent { chunk, .. } => (1, *chunk),
+        Error::NotTheirs { .. } => (1, 0),
         _ => (2, 0),
     };
     results.into_iter().filter_map(Result::err).min_by_key(place).map_or(Ok(()), Err)
@@ -173,9 +175,26 @@ struct Opening<'a> {
     parameters: &'a Parameters,
     chunks: &'a Chunks,
     sum: &'a Sum,
+    tags: ExpectedTags,
 }
 
-impl Opening<'_> {
+impl<'a> Opening<'a> {
+    /// Prepares to open a sum, after everything was checked that takes no secret.
+    fn new(
+        key: &'a SecretKey,
+        engine: &'a dyn Engine,
+        (parameters, chunks): (&'a Parameters, &'a Chunks),
+        sum: &'a Sum,
+        job: &Job,
+    ) -> Result<Self, Error> {
+        let sum_key = key.sum_key()?;
+        job.check_key(key.public())?;
+        sum.check(chunks, job)?;
+        let statement = job.terms(sum.round, &sum.agreement)?.statement();
+        let tags = ExpectedTags::new(sum_key, &statement, &sum.contributors, &sum.sets, chunks);
+        Ok(Self { key, engine, parameters, chunks, sum, tags })
+    }
+
     /// Opens all groups into `whole`, some at a time, each from its bytes to its values while it is in
     /// cache.
     fn run<S: Sink>(&self, mut whole: S) -> Result<(), Error> {
@@ -216,57 +235,52 @@ impl Opening<'_> {
             contributors: &self.sum.contributors,
             own,
         };
-        let mut faults = vec![];
+        let mut are_theirs = true;
         let mut take = |chunk: u32, slots: &[u64]| {
-            let taken = self.take_chunk(chunk, slots, (&mut *column, &mut *values), &mut sink);
-            faults.extend(taken.err());
+            are_theirs &= self.take_chunk(chunk, slots, (&mut *column, &mut *values), &mut sink);
         };
-        let opened = opener.open(self.engine, &groups, scratch, &mut take);
-        first_fault(faults.into_iter().map(Err).chain([opened]))
+        opener.open(self.engine, &groups, scratch, &mut take)?;
+        let contributors = self.sum.contributors.len();
+        if are_theirs { Ok(()) } else { Err(Error::NotTheirs { contributors }) }
     }
 
-    /// Reads head and fields of a chunk's slots, which lie word by word, and checks that its contributors
-    /// can have made them: the count is theirs, every field is between the least and the most that they
-    /// can sum to, and nothing is beside the fields. Only the outcome influences time.
+    /// Reads head and fields of a chunk's slots, which lie word by word. Returns whether they are what its
+    /// contributors sealed: the count is theirs, every field is between the least and the most that they can sum
+    /// to, the tag is right, and nothing is beside all that. Only the outcome influences time.
     fn take_chunk(
         &self,
         chunk: u32,
         slots: &[u64],
         (column, values): (&mut Vec<u64>, &mut Vec<i64>),
         sink: &mut impl Sink,
-    ) -> Result<(), Error> {
+    ) -> bool {
         let Range { start: at, end } = self.chunks.values_of(chunk);
-        values.resize(end - at, 0);
         let g = self.parameters.geometry();
+        if !self.chunks.carries_values(chunk) {
+            return slots.iter().fold(0, |any, word| any | word) == 0;
+        }
+        values.resize(end - at, 0);
         column.resize(self.chunks.units_of(chunk) * g.slots_per_unit, 0);
         let contributors = self.sum.sets[chunk as usize].count();
-        let (is_theirs, weight) = self.read_head(slots, column.len(), contributors as u64);
-        let is_alone = is_zero_beside(g, slots, column.len(), values.len());
-        let is_within = self.read_fields(slots, contributors as u64, column, values);
-        if !(is_theirs & is_alone & is_within) {
-            return Err(Error::Inconsistent { chunk, contributors });
+        let k = contributors as u64;
+        let (is_alone, count, weight, tag) = read_head(g, slots, column.len());
+        let most = k * u64::from(self.sum.agreement.max_weight());
+        let is_head = is_alone & (count == k) & (k..=most).contains(&weight);
+        let is_within = self.read_fields(slots, k, column, values)
+            & is_zero_beside(g, slots, column.len(), values.len());
+        let offset = (k * u64::from(self.parameters.half_steps())) as i64;
+        let is_tagged = self.tags.is_of(chunk, tag, (count, weight), values, offset);
+        if !(is_head & is_within & is_tagged) {
+            return false;
         }
         let part = (contributors, weight);
         sink.put(chunk as usize, part, at, values);
         // A mask has no head of its own: it is of those that the values are of.
         let group = self.chunks.group_of(chunk);
-        if chunk == group.start + g.mask_chunks as u32 {
+        if chunk == group.start + g.first_value_chunk() as u32 {
             (group.start..chunk).for_each(|mask| sink.put(mask as usize, part, at, &[]));
         }
-        Ok(())
-    }
-
-    /// Reads the head of one of `count` slots. Returns whether it can be of `k` contributors, and the sum
-    /// of their weights.
-    fn read_head(&self, slots: &[u64], count: usize, k: u64) -> (bool, u64) {
-        let g = self.parameters.geometry();
-        let head_bits = g.head_fields * g.field_bits as usize;
-        let head = slots[0] & (u64::MAX >> 64usize.saturating_sub(head_bits));
-        let is_short = is_zero_between(slots.iter().step_by(count), 64, head_bits);
-        let count_bits = self.parameters.count_bits();
-        let (heads, weight) = (head & ((1 << count_bits) - 1), head >> count_bits);
-        let most = k * u64::from(self.sum.agreement.max_weight());
-        (is_short & (heads == k) & (k..=most).contains(&weight), weight)
+        true
     }
 
     /// Reads the values of slots, offsets removed. Returns whether each is within what `k` contributors
@@ -280,8 +294,8 @@ impl Opening<'_> {
         let mut over = 0;
         for field in 0..g.fields_per_slot {
             fields.take(slots, field, column);
-            // The head stands where the first values of the first slot would.
-            let first = usize::from(field < g.head_fields);
+            // The head stands where the first values would.
+            let first = (g.head_fields.saturating_sub(field)).div_ceil(g.fields_per_slot);
             let start = first * g.fields_per_slot + field - g.head_fields;
             let Some(own) = values.get_mut(start..) else { continue };
             let own = own.iter_mut().step_by(g.fields_per_slot);
@@ -292,6 +306,23 @@ impl Opening<'_> {
         }
         over >> 63 == 0
     }
+}
+
+/// Reads the head of one of `count` slots: whether nothing is beside it, the number of contributors, the sum of
+/// their weights, and their tag.
+fn read_head(g: &Geometry, slots: &[u64], count: usize) -> (bool, u64, u64, u128) {
+    let word = |slot: usize| slots[slot..].iter().step_by(count);
+    let (count_bits, weight_bits) = (g.head.count_bits(), g.head.weight_bits());
+    let contributors = bits_at(word(0), 0, count_bits) as u64;
+    let weight = bits_at(word(0), count_bits, weight_bits) as u64;
+    let (mut tag, mut is_alone) = (0u128, true);
+    for part in g.head.tag_parts() {
+        tag = tag.wrapping_add(bits_at(word(part.slot), part.at, part.sum_bits) << part.shift);
+        let fields = g.fields_per_slot.min(g.head_fields - part.slot * g.fields_per_slot);
+        let (from, to) = (part.at + part.sum_bits, fields * g.field_bits as usize);
+        is_alone &= is_zero_between(word(part.slot), from as usize, to);
+    }
+    (is_alone, contributors, weight, tag)
 }
 
 /// Returns whether everything past the fields of each of `count` slots, and past the last of `values`

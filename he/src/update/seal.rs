@@ -6,13 +6,16 @@ use ciphergram_accel::Engine;
 
 use super::Ticket;
 use crate::{
-    Agreement, Contribution, Error, Parameters, Quantised, Update,
+    Contribution, Error, Quantised, Update,
     codec::Packing,
-    ids::{KeyId, Seed},
+    contributors::Contributor,
+    ids::KeyId,
+    job::Terms,
     keys::KeyRef,
     params::Chunks,
     random,
     schemes::{Encryptor, Pace},
+    tag::Tags,
 };
 
 /// A whole contribution, as [`encrypt`] makes it.
@@ -23,26 +26,32 @@ pub struct Encrypted {
     pub clipped: Vec<usize>,
 }
 
-/// Encrypts a client's update: clips and rounds it over the agreed ranges, and seals it under a fresh seed.
+/// Encrypts a client's update: clips and rounds it over the ranges of the round, and seals it under a fresh seed.
+///
+/// That a client seals one contribution to a round is the caller's duty: see [`Ledger`](crate::Ledger).
 ///
 /// # Errors
-/// A public key that does not encrypt; an update that is not laid out as agreed, or has a value that is not
-/// finite; a weight that is not from 1 to the agreed largest; the engine's, or no randomness.
+/// A key that seals no updates, or not under this job; an update that is not laid out as agreed, or has a value
+/// that is not finite; a weight that is not from 1 to the agreed largest; the engine's, or no randomness.
 pub fn encrypt<'a>(
     key: impl Into<KeyRef<'a>>,
     engine: Arc<dyn Engine>,
     update: &Update,
-    agreement: &Agreement,
+    terms: &Terms<'_>,
     weight: u64,
 ) -> Result<Encrypted, Error> {
-    let key = key.into();
-    key.check_encrypts()?;
+    let (key, agreement) = (key.into(), terms.agreement());
     let (parameters, mut rng) = (key.public().parameters(), random::generator()?);
     let update = Quantised::new(update, agreement, weight, parameters, &mut rng)?;
     let clipped = update.clipped().to_vec();
-    let sealer = Sealer::new(key, engine, update, Ticket::draw()?)?;
-    let (seed, agreement) = (sealer.seed(), agreement.clone());
-    let contribution = Contribution { seed, agreement, stream: sealer.seal_all()?.into() };
+    let sealer = Sealer::new(key, engine, update, Ticket::draw()?, terms)?;
+    let contribution = Contribution {
+        contributor: sealer.contributor(),
+        job: terms.job().id(),
+        round: terms.round(),
+        agreement: agreement.clone(),
+        stream: sealer.seal_all()?.into(),
+    };
     Ok(Encrypted { contribution, clipped })
 }
 
@@ -50,7 +59,8 @@ pub fn encrypt<'a>(
 pub struct Sealer {
     engine: Arc<dyn Engine>,
     encryptor: Box<dyn Encryptor>,
-    parameters: Parameters,
+    tags: Tags,
+    contributor: Contributor,
     chunks: Chunks,
     update: Quantised,
     key: KeyId,
@@ -66,23 +76,30 @@ impl Sealer {
     /// A value too large for its field would spill into its neighbours, in everyone's sum, and is refused.
     ///
     /// # Errors
-    /// A public key that does not encrypt; integers of other parameters; chunks that this process has
-    /// sealed already; under `ckks-sum-public`, a ticket that was resumed within a polynomial; the
-    /// engine's, or no randomness.
+    /// A key without a sum key, or of another job; a number that is no client's; integers of other
+    /// parameters, or not as many as agreed; chunks that this process has sealed already; under
+    /// `ckks-sum-public`, a ticket that was resumed within a polynomial; the engine's, or no randomness.
     pub fn new<'a>(
         key: impl Into<KeyRef<'a>>,
         engine: Arc<dyn Engine>,
         update: Quantised,
         mut ticket: Ticket,
+        terms: &Terms<'_>,
     ) -> Result<Self, Error> {
         let key = key.into();
+        let (tag_key, contributor) =
+            (key.tag_key()?, Contributor { number: key.number(), seed: ticket.seed() });
+        terms.job().check_key(key.public())?;
+        terms.job().check_number(contributor.number)?;
         let encryptor = match key {
-            KeyRef::Public(key) => key.encryption()?.encryptor(&*engine)?,
-            KeyRef::Secret(key) => key.scheme().encryptor(&*engine, &ticket.seed())?,
+            KeyRef::Client(key) => key.public().encryption()?.encryptor(&*engine)?,
+            KeyRef::Secret(key, _) => key.scheme().encryptor(&*engine, &ticket.seed())?,
         };
-        let parameters = key.public().parameters().clone();
+        let parameters = key.public().parameters();
         let most = 2 * parameters.half_steps();
-        if update.weight() == 0 || update.fields().iter().any(|&f| f > most) {
+        let is_agreed = (1..=terms.agreement().max_weight()).contains(&update.weight())
+            && update.fields().len() == terms.agreement().values();
+        if !is_agreed || update.fields().iter().any(|&f| f > most) {
             return Err(Error::NotQuantised { bits: parameters.bits() });
         }
         let chunks = parameters.chunks(update.fields().len());
@@ -94,13 +111,14 @@ impl Sealer {
         }
         // Nothing is spent yet; chunks that were spent are refused here, before any work.
         ticket.spend(key, next)?;
-        Ok(Self { engine, encryptor, parameters, chunks, update, key, ticket, next })
+        let tags = Tags::new(&tag_key, &terms.statement(), &contributor, &chunks, update.weight());
+        Ok(Self { engine, encryptor, tags, contributor, chunks, update, key, ticket, next })
     }
 
     /// Returns the contribution's public record.
     #[must_use]
-    pub fn seed(&self) -> Seed {
-        self.ticket.seed()
+    pub fn contributor(&self) -> Contributor {
+        self.contributor
     }
 
     /// Returns how the update is cut.
@@ -150,7 +168,7 @@ impl Sealer {
 
     /// Seals the next chunks, which count as sealed only when they are.
     fn seal(&mut self, own: Range<u32>, out: &mut [u8]) -> Result<(), Error> {
-        let packing = Packing::new(&self.update, &self.chunks, &self.parameters);
+        let packing = Packing::new(&self.update, &self.chunks, &self.tags);
         let end = own.end;
         self.encryptor.seal(&*self.engine, &packing, own, out)?;
         self.next = end;

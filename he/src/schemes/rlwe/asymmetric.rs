@@ -17,7 +17,7 @@ use super::{
 use crate::{
     Error,
     bytes::{to_bytes, to_words},
-    contributors::ContributorSet,
+    contributors::{Contributor, ContributorSet},
     ids::Seed,
     random,
     schemes::{Encryptor, Opener, PublicEncryption, Scratch, SecretScheme},
@@ -269,7 +269,7 @@ impl DecryptPolynomial for Decryption {
         &self,
         engine: &dyn Engine,
         _: u64,
-        _: (&[Seed], &ContributorSet),
+        _: (&[Contributor], &ContributorSet),
         scratch: &mut Scratch,
     ) -> Result<(), Error> {
         let (mask, values) = scratch.words.split_at(self.mask_words);

@@ -9,7 +9,8 @@ use super::range::RangeCheck;
 use crate::{
     error::faults::ParameterError,
     params::{
-        geometry::{CHUNK_BYTES, Geometry, bit_length, head_bits},
+        geometry::{CHUNK_BYTES, Geometry, bit_length},
+        head::Head,
         scheme::{Literal, Scheme},
         security::{check_security, security_limit},
     },
@@ -47,9 +48,11 @@ impl RlweParameters {
         security_limit(self.ring.degree())
     }
 
-    /// Returns the number of beats of the chunks of one polynomial that carry values.
+    /// Returns the number of beats of the chunks of one polynomial that are sent beside its mask: its guard and
+    /// those that carry values.
     pub(crate) fn value_beats(&self) -> usize {
-        self.geometry.value_chunks * self.geometry.chunk_bytes() / beats::BYTES
+        (self.geometry.guard_chunks + self.geometry.value_chunks) * self.geometry.chunk_bytes()
+            / beats::BYTES
     }
 
     /// Returns the number of beats of the chunks of one mask.
@@ -149,23 +152,27 @@ pub(crate) fn lay_out(
     };
     // What has more bits than Q does not fit, and would not fit the integers here either.
     let most = q.bits().saturating_sub(margin_bits) / field_bits;
-    let fields = (1..=most).rev().find(fits).filter(|f| head_bits(clients) <= field_bits * f);
+    let fields = (1..=most).rev().find(fits);
     let fields_per_slot = fields.ok_or(ParameterError::NoRoom { clients, bits })? as usize;
     let beats_per_unit = beats::beats_per_unit(limbs);
     let unit_bytes = beats_per_unit * beats::BYTES;
     let slots_per_unit = beats_per_unit * beats::LANES / limbs;
     let slots_per_chunk = CHUNK_BYTES / unit_bytes * slots_per_unit;
+    let guard_chunks = usize::from(is_public);
     let geometry = Geometry {
         field_bits,
         fields_per_slot,
         slots_per_chunk,
-        head_fields: fields_per_slot,
+        head_fields: 0,
+        head: Head::EMPTY,
         slots_per_unit,
         unit_bytes,
         mask_chunks: if is_public { degree.div_ceil(slots_per_chunk) } else { 0 },
+        guard_chunks,
         // No chunk spans two polynomials: the few coefficients left over carry nothing.
-        value_chunks: degree / slots_per_chunk,
+        value_chunks: degree / slots_per_chunk - guard_chunks,
     };
+    let geometry = geometry.with_head(literal, fields_per_slot)?;
     let (ring, range) = (ring.clone(), RangeCheck::new(ring));
     Ok(RlweParameters { ring, noise_of_one, noise_bound, margin_bits, geometry, range })
 }

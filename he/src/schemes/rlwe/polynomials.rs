@@ -11,8 +11,7 @@ use crate::{
     Error,
     bytes::write_words,
     codec::Packing,
-    contributors::ContributorSet,
-    ids::Seed,
+    contributors::{Contributor, ContributorSet},
     schemes::{Encryptor, Groups, Opener, Pace, Scratch},
     spread::spread,
 };
@@ -96,7 +95,7 @@ impl<E: EncryptPolynomial> GroupEncryptor<E> {
         room.message.clear();
         room.message.resize(degree * words_each, 0);
         room.slot.resize(words_each, 0);
-        for chunk in own.clone().filter(|&chunk| !packing.chunks().is_mask(chunk)) {
+        for chunk in own.clone().filter(|&chunk| packing.chunks().carries_values(chunk)) {
             let start = ((chunk % each) as usize - g.mask_chunks) * g.slots_per_chunk;
             // Word by word, as programs have the integers of a polynomial.
             packing.pack(chunk, self.parameters.margin_bits, &mut room.slot, |slot, words| {
@@ -124,7 +123,7 @@ pub(super) trait DecryptPolynomial: Sync {
         &self,
         engine: &dyn Engine,
         index: u64,
-        contributors: (&[Seed], &ContributorSet),
+        contributors: (&[Contributor], &ContributorSet),
         scratch: &mut Scratch,
     ) -> Result<(), Error>;
 }

@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     Error,
-    contributors::ContributorSet,
+    contributors::{Contributor, ContributorSet},
     ids::Seed,
     random,
     schemes::{Encryptor, Opener, Scratch, SecretScheme},
@@ -111,12 +111,12 @@ impl DecryptPolynomial for Decryption {
         &self,
         engine: &dyn Engine,
         index: u64,
-        (contributors, set): (&[Seed], &ContributorSet),
+        (contributors, set): (&[Contributor], &ContributorSet),
         scratch: &mut Scratch,
     ) -> Result<(), Error> {
         let Scratch { words, seeds, integers, .. } = scratch;
         seeds.clear();
-        seeds.extend(set.iter().flat_map(|i| random::seed_words(contributors[i].bytes())));
+        seeds.extend(set.iter().flat_map(|i| random::seed_words(contributors[i].seed.bytes())));
         let mut operands =
             [Operand::In(words), Operand::In(&[index]), Operand::In(seeds), Operand::Out(integers)];
         Ok(engine.run(&self.programs[&set.count()], &mut operands)?)

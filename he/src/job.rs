@@ -1,0 +1,328 @@
+//! Jobs: what clients agree on once, before any round, and hold the aggregator to.
+//!
+//! A job names its key, how many clients it has, the fewest whose sum is opened, and the largest weight and
+//! range; it may settle tensors, and their ranges. It is made by one party and given to all by means of their
+//! own, as the key is. Its id is a hash over all of it. What is sealed in a round is sealed under the
+//! round's [`Statement`], of which the job is a part: a sum of contributions that were sealed under other terms
+//! does not open.
+
+mod json;
+
+use std::path::Path;
+
+use crate::{
+    Agreement, Error, PublicKey, TensorSpec,
+    bytes::Writer,
+    codec::{layout_difference, write_specs},
+    ids::{JobId, KeyId, Statement},
+    keys::write_new,
+    random,
+};
+
+/// The limits that a job sets.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Limits {
+    /// The number of clients, which are numbered from 0.
+    pub clients: u16,
+    /// The fewest contributors whose sum is opened.
+    pub min_clients: u16,
+    /// The largest weight of a client.
+    pub max_weight: u32,
+    /// The largest clipping range of a tensor.
+    pub max_range: f64,
+    /// The tensors, ascending by name, if they are settled.
+    pub tensors: Option<Vec<SettledTensor>>,
+    /// The nodes that may take part in rounds over the network, and the one client that each may be, in the
+    /// order of their keys; if they are settled.
+    pub allow: Option<Vec<AllowedNode>>,
+}
+
+/// A tensor that a job settles.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SettledTensor {
+    /// Name, type and shape.
+    pub spec: TensorSpec,
+    /// Its clipping range, if that is settled too.
+    pub range: Option<f64>,
+}
+
+/// A node that may take part.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AllowedNode {
+    /// Its public node key, as text.
+    pub node: String,
+    /// The client that it may be; any if it is not bound to one.
+    pub client: Option<u16>,
+}
+
+/// The fewest contributors to a sum by default: a sum of fewer comes close to telling each one's update.
+const FEW: u16 = 3;
+
+impl Limits {
+    /// Returns the limits of a job by default: all clients of the key, at least three to a sum or all if they are
+    /// fewer, weights up to 100,000 and ranges up to 10.
+    #[must_use]
+    pub fn of_key(key: &PublicKey) -> Self {
+        let clients = key.parameters().clients() as u16;
+        Self {
+            clients,
+            min_clients: clients.min(FEW),
+            max_weight: 100_000,
+            max_range: 10.0,
+            tensors: None,
+            allow: None,
+        }
+    }
+
+    fn check(&self, key: &PublicKey) -> Result<(), Error> {
+        let bad = |why: String| Err(Error::Limits { why });
+        let Self { clients, min_clients, max_weight, max_range, .. } = *self;
+        let admitted = key.parameters().clients();
+        if clients == 0 || u32::from(clients) > admitted {
+            return bad(format!("{clients} clients; the key admits 1 to {admitted}"));
+        }
+        if !(1..=clients).contains(&min_clients) {
+            return bad(format!("at least {min_clients} contributors of {clients} clients"));
+        }
+        if max_weight == 0 {
+            return bad("the largest weight is 0".into());
+        }
+        if !max_range.is_finite() || max_range <= 0.0 {
+            return bad(format!("the largest range is {max_range}; it must be a positive number"));
+        }
+        let Some(tensors) = &self.tensors else { return Ok(()) };
+        let specs: Vec<_> = tensors.iter().map(|t| t.spec.clone()).collect();
+        let ranges = tensors.iter().map(|t| t.range.unwrap_or(0.0)).collect();
+        let agreement = Agreement::new(specs, ranges, max_weight)?;
+        check_ranges(&agreement, max_range)
+    }
+
+    fn write(&self, w: &mut Writer) {
+        w.u16(self.clients);
+        w.u16(self.min_clients);
+        w.u32(self.max_weight);
+        w.u64(self.max_range.to_bits());
+        w.u8(self.tensors.is_some().into());
+        if let Some(tensors) = &self.tensors {
+            write_specs(w, &tensors.iter().map(|t| t.spec.clone()).collect::<Vec<_>>());
+            // No range is NaN.
+            let range = |t: &SettledTensor| t.range.unwrap_or(f64::NAN).to_bits();
+            tensors.iter().for_each(|t| w.u64(range(t)));
+        }
+        w.u8(self.allow.is_some().into());
+        let allow = self.allow.as_deref().unwrap_or_default();
+        w.u32(allow.len() as u32);
+        for AllowedNode { node, client } in allow {
+            w.prefixed(node.as_bytes());
+            w.u8(client.is_some().into());
+            w.u16(client.unwrap_or(0));
+        }
+    }
+}
+
+/// A job: see the [module](self).
+#[derive(Debug, Clone, PartialEq)]
+pub struct Job {
+    /// Drawn for it, so that no two jobs are the same.
+    nonce: [u8; 16],
+    key: KeyId,
+    limits: Limits,
+    /// The fewest contributors that this party opens a sum of.
+    min_clients: u16,
+}
+
+impl Job {
+    /// Makes a job under a key.
+    ///
+    /// # Errors
+    /// [`Error::Limits`], or no randomness.
+    pub fn new(key: &PublicKey, limits: Limits) -> Result<Self, Error> {
+        limits.check(key)?;
+        let min_clients = limits.min_clients;
+        Ok(Self { nonce: *random::bytes()?, key: key.id(), limits, min_clients })
+    }
+
+    /// Reads a job's file.
+    ///
+    /// # Errors
+    /// It is missing, no job, or of another key.
+    pub fn load(path: &Path, key: &PublicKey) -> Result<Self, Error> {
+        let read = || Self::from_json(&std::fs::read_to_string(path)?, key);
+        read().map_err(|e| e.within(path.display()))
+    }
+
+    /// Writes the job's file.
+    ///
+    /// # Errors
+    /// The path exists or cannot be written.
+    pub fn save(&self, path: &Path) -> Result<(), Error> {
+        write_new(path, self.to_json()?.as_bytes(), 0o644)
+    }
+
+    /// Returns the same job, of which this party opens no sum of fewer than `min_clients`, whatever the job says.
+    #[must_use]
+    pub fn requiring(self, min_clients: u16) -> Self {
+        Self { min_clients, ..self }
+    }
+
+    /// Returns its name, a hash over all that it says.
+    #[must_use]
+    pub fn id(&self) -> JobId {
+        let mut w = Writer::default();
+        w.bytes(&self.nonce);
+        w.bytes(&self.key.0);
+        self.limits.write(&mut w);
+        let mut id = [0; 16];
+        id.copy_from_slice(&blake3::derive_key("ciphergram 2026 job", &w.0)[..16]);
+        JobId(id)
+    }
+
+    /// Returns what it limits.
+    #[must_use]
+    pub fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    /// Returns the fewest contributors that this party opens a sum of.
+    #[must_use]
+    pub fn min_clients(&self) -> u16 {
+        self.min_clients
+    }
+
+    /// Refuses another key than the job's.
+    ///
+    /// # Errors
+    /// [`Error::JobKey`].
+    pub fn check_key(&self, key: &PublicKey) -> Result<(), Error> {
+        if self.key == key.id() {
+            return Ok(());
+        }
+        Err(Error::JobKey { found: self.key.to_string(), expected: key.id().to_string() })
+    }
+
+    /// Refuses another job.
+    ///
+    /// # Errors
+    /// [`Error::AnotherJob`].
+    pub fn check_id(&self, found: JobId) -> Result<(), Error> {
+        let expected = self.id();
+        if found == expected {
+            return Ok(());
+        }
+        Err(Error::AnotherJob { found: found.to_string(), expected: expected.to_string() })
+    }
+
+    /// Refuses a number that is no client's.
+    ///
+    /// # Errors
+    /// [`Error::Number`].
+    pub fn check_number(&self, number: u16) -> Result<(), Error> {
+        let clients = self.limits.clients.into();
+        if u32::from(number) < clients { Ok(()) } else { Err(Error::Number { number, clients }) }
+    }
+
+    /// Refuses tensors that are not those that the job settles.
+    ///
+    /// # Errors
+    /// [`Error::Layout`], of which "here" is in `specs` and "there" in the job.
+    pub fn check_layout(&self, specs: &[TensorSpec]) -> Result<(), Error> {
+        let Some(tensors) = &self.limits.tensors else { return Ok(()) };
+        let settled: Vec<_> = tensors.iter().map(|t| t.spec.clone()).collect();
+        match layout_difference(specs, &settled) {
+            Some(difference) => Err(Error::Layout { difference }),
+            None => Ok(()),
+        }
+    }
+
+    /// Returns the range of a tensor, by its place, that the job settles.
+    #[must_use]
+    pub fn settled_range(&self, tensor: usize) -> Option<f64> {
+        self.limits.tensors.as_ref().and_then(|tensors| tensors.get(tensor)?.range)
+    }
+
+    /// Returns whether the job leaves nothing of an agreement open.
+    #[must_use]
+    pub fn settles_ranges(&self) -> bool {
+        self.limits.tensors.as_ref().is_some_and(|all| all.iter().all(|t| t.range.is_some()))
+    }
+
+    /// Refuses an agreement that the job does not admit.
+    ///
+    /// # Errors
+    /// Other tensors, a range or a largest weight above the job's, another range than the one that is settled.
+    pub fn check_agreement(&self, agreement: &Agreement) -> Result<(), Error> {
+        self.check_layout(agreement.specs())?;
+        check_ranges(agreement, self.limits.max_range)?;
+        for (i, (spec, &range)) in agreement.specs().iter().zip(agreement.ranges()).enumerate() {
+            if let Some(settled) = self.settled_range(i).filter(|&settled| settled != range) {
+                let name = &spec.name;
+                let why = format!("tensor {name:?} has range {range}, the job's is {settled}");
+                return Err(Error::BeyondJob { why });
+            }
+        }
+        let (found, largest) = (agreement.max_weight(), self.limits.max_weight);
+        if found > largest {
+            let why = format!("a largest weight of {found}, the job's is {largest}");
+            return Err(Error::BeyondJob { why });
+        }
+        Ok(())
+    }
+
+    /// Returns the terms of one round.
+    ///
+    /// # Errors
+    /// As [`check_agreement`](Self::check_agreement).
+    pub fn terms<'a>(&'a self, round: u64, agreement: &'a Agreement) -> Result<Terms<'a>, Error> {
+        self.check_agreement(agreement)?;
+        Ok(Terms { job: self, round, agreement })
+    }
+}
+
+fn check_ranges(agreement: &Agreement, most: f64) -> Result<(), Error> {
+    let mut ranges = agreement.specs().iter().zip(agreement.ranges());
+    match ranges.find(|&(_, &range)| range > most) {
+        None => Ok(()),
+        Some((TensorSpec { name, .. }, range)) => {
+            let why = format!("tensor {name:?} has range {range}, the job admits {most} at most");
+            Err(Error::BeyondJob { why })
+        }
+    }
+}
+
+/// The terms of one round, which the job admits: all that its contributions have in common.
+#[derive(Clone, Copy)]
+pub struct Terms<'a> {
+    job: &'a Job,
+    round: u64,
+    agreement: &'a Agreement,
+}
+
+impl<'a> Terms<'a> {
+    /// Returns the job.
+    #[must_use]
+    pub fn job(&self) -> &'a Job {
+        self.job
+    }
+
+    /// Returns the round's number, which clients count.
+    #[must_use]
+    pub fn round(&self) -> u64 {
+        self.round
+    }
+
+    /// Returns tensors, ranges and the largest weight.
+    #[must_use]
+    pub fn agreement(&self) -> &'a Agreement {
+        self.agreement
+    }
+
+    /// Returns the statement that contributions are sealed under.
+    #[must_use]
+    pub fn statement(&self) -> Statement {
+        let mut w = Writer::default();
+        w.bytes(&self.job.id().0);
+        w.u64(self.round);
+        self.agreement.write(&mut w);
+        Statement(blake3::derive_key("ciphergram 2026 statement", &w.0))
+    }
+}

@@ -1,0 +1,115 @@
+//! The file of a job.
+
+use serde::{Deserialize, Serialize};
+
+use super::{AllowedNode, Job, Limits, SettledTensor};
+use crate::{
+    Error, PublicKey, TensorSpec,
+    ids::{KeyId, hex, parse_hex16},
+    tensors::Dtype,
+};
+
+const KIND: &str = "ciphergram-job";
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct JobJson {
+    kind: String,
+    version: u32,
+    nonce: String,
+    key_id: String,
+    clients: u16,
+    min_clients: u16,
+    max_weight: u32,
+    max_range: f64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    tensors: Option<Vec<TensorJson>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    allow: Option<Vec<NodeJson>>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TensorJson {
+    name: String,
+    dtype: String,
+    shape: Vec<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    range: Option<f64>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct NodeJson {
+    node: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    client: Option<u16>,
+}
+
+fn invalid(why: impl Into<String>) -> Error {
+    Error::Json { what: "job", why: why.into() }
+}
+
+impl Job {
+    /// Returns the file's text.
+    ///
+    /// # Errors
+    /// The JSON library's, which these types do not cause.
+    pub fn to_json(&self) -> Result<String, Error> {
+        let Limits { clients, min_clients, max_weight, max_range, tensors, allow } = &self.limits;
+        let tensor = |SettledTensor { spec, range }: &SettledTensor| {
+            let (name, dtype) = (spec.name.clone(), spec.dtype.name().into());
+            TensorJson { name, dtype, shape: spec.shape.clone(), range: *range }
+        };
+        let node = |AllowedNode { node, client }: &AllowedNode| {
+            let (node, client) = (node.clone(), *client);
+            NodeJson { node, client }
+        };
+        let file = JobJson {
+            kind: KIND.into(),
+            version: 1,
+            nonce: hex(&self.nonce),
+            key_id: self.key.to_string(),
+            clients: *clients,
+            min_clients: *min_clients,
+            max_weight: *max_weight,
+            max_range: *max_range,
+            tensors: tensors.as_ref().map(|all| all.iter().map(tensor).collect()),
+            allow: allow.as_ref().map(|all| all.iter().map(node).collect()),
+        };
+        serde_json::to_string_pretty(&file).map_err(|e| invalid(e.to_string()))
+    }
+
+    /// Reads the text of a file.
+    ///
+    /// # Errors
+    /// It is no job, a later version of one, or of another key.
+    pub fn from_json(text: &str, key: &PublicKey) -> Result<Self, Error> {
+        let file: JobJson = serde_json::from_str(text).map_err(|e| invalid(e.to_string()))?;
+        if file.kind != KIND || file.version != 1 {
+            return Err(invalid(format!("kind {:?}, version {}", file.kind, file.version)));
+        }
+        let id = |text: &str| parse_hex16(text).ok_or_else(|| invalid("an id is not 32 digits"));
+        let tensor = |t: TensorJson| {
+            let unknown = || Error::Dtype { tensor: t.name.clone(), dtype: t.dtype.clone() };
+            let dtype = Dtype::from_name(&t.dtype).ok_or_else(unknown)?;
+            let spec = TensorSpec { name: t.name, dtype, shape: t.shape };
+            Ok::<_, Error>(SettledTensor { spec, range: t.range })
+        };
+        let tensors = file.tensors.map(|all| all.into_iter().map(tensor).collect());
+        let node = |NodeJson { node, client }| AllowedNode { node, client };
+        let limits = Limits {
+            clients: file.clients,
+            min_clients: file.min_clients,
+            max_weight: file.max_weight,
+            max_range: file.max_range,
+            tensors: tensors.transpose()?,
+            allow: file.allow.map(|all| all.into_iter().map(node).collect()),
+        };
+        let (nonce, min_clients) = (id(&file.nonce)?, limits.min_clients);
+        let job = Self { nonce, key: KeyId(id(&file.key_id)?), limits, min_clients };
+        job.check_key(key)?;
+        job.limits.check(key)?;
+        Ok(job)
+    }
+}

@@ -1,0 +1,154 @@
+//! What a key was used for, on disk beside its file: a client seals one contribution to a round, and an opener
+//! opens one sum of it.
+//!
+//! A ledger is a file of lines, to which lines are only added. A line is on disk before what it is about happens:
+//!
+//! | line | meaning |
+//! |---|---|
+//! | `sealed JOB NUMBER ROUND` | client NUMBER seals a contribution to ROUND; none to this or an earlier one follows |
+//! | `opening JOB ROUND DIGEST` | the sum of this digest is opened; no other one of the round is |
+//! | `failed JOB ROUND DIGEST` | it did not open |
+//!
+//! Failures are counted for the life of a key, not in a row: an honest round between two would reset the count.
+
+use std::{
+    fs::{File, OpenOptions},
+    io::{Read as _, Seek as _, SeekFrom, Write as _},
+    path::{Path, PathBuf},
+};
+
+use crate::{Error, Job, Sum, ids::hex};
+
+/// Failures after which a key opens nothing more.
+pub(crate) const MAX_FAILURES: usize = 16;
+
+/// The ledger of a key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ledger(PathBuf);
+
+impl Ledger {
+    /// Returns the ledger beside a key's file.
+    #[must_use]
+    pub fn beside(key: &Path) -> Self {
+        let mut name = key.as_os_str().to_owned();
+        name.push(".ledger");
+        Self(name.into())
+    }
+
+    /// Returns the round that client `number` may contribute to next: the one after the last.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn next_round(&self, job: &Job, number: u16) -> Result<u64, Error> {
+        Ok(self.locked(|lines| Ok(last_sealed(lines, job, number)))?.map_or(0, |last| last + 1))
+    }
+
+    /// Records that client `number` seals its contribution to a round. Nothing of it may leave if this fails.
+    ///
+    /// # Errors
+    /// [`Error::RoundOver`]; the file cannot be written.
+    pub fn seal(&self, job: &Job, number: u16, round: u64) -> Result<(), Error> {
+        self.locked(|lines| {
+            if let Some(last) = last_sealed(lines, job, number).filter(|&last| last >= round) {
+                return Err(Error::RoundOver { number, round, last });
+            }
+            lines.append(&format!("sealed {} {number} {round}", job.id()))
+        })
+    }
+
+    /// Opens a sum by `open`, unless another one of its round was opened or too many did not open.
+    ///
+    /// # Errors
+    /// That of `open`; [`Error::SecondSum`], [`Error::KeySpent`], [`Error::NotTheirs`] if it did not open before; the
+    /// file cannot be written.
+    pub fn open<T>(&self, sum: &Sum, open: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
+        let (job, round) = (sum.job, sum.round);
+        let digest = hex(&sum.digest());
+        let line = |verb| format!("{verb} {job} {round} {digest}");
+        self.locked(|lines| {
+            let failures = lines.failures();
+            if failures >= MAX_FAILURES {
+                return Err(Error::KeySpent { failures });
+            }
+            if lines.all().any(|found| found == line("failed")) {
+                return Err(Error::NotTheirs { contributors: sum.contributors.len() });
+            }
+            let own = format!("opening {job} {round} ");
+            let before = lines.all().find_map(|found| found.strip_prefix(&own).map(String::from));
+            match before {
+                None => lines.append(&line("opening")),
+                Some(found) if found == digest => Ok(()),
+                Some(_) => Err(Error::SecondSum { round }),
+            }
+        })?;
+        let opened = open();
+        if matches!(opened, Err(Error::NotTheirs { .. })) {
+            self.locked(|lines| {
+                let known = lines.all().any(|found| found == line("failed"));
+                if known { Ok(()) } else { lines.append(&line("failed")) }
+            })?;
+        }
+        opened
+    }
+
+    /// Returns the number of sums that did not open, and the number after which none is opened.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn failures(&self) -> Result<(usize, usize), Error> {
+        Ok((self.locked(|lines| Ok(lines.failures()))?, MAX_FAILURES))
+    }
+
+    /// Does something with all lines while no other process does.
+    fn locked<T>(&self, act: impl FnOnce(&mut Lines) -> Result<T, Error>) -> Result<T, Error> {
+        let here = |e: std::io::Error| Error::from(e).within(self.0.display());
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false);
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        let mut file = options.open(&self.0).map_err(here)?;
+        // Let go when the file is closed.
+        file.lock().map_err(here)?;
+        let mut text = String::new();
+        file.read_to_string(&mut text).map_err(here)?;
+        // A line that was cut while it was written counts for nothing: nothing followed it.
+        text.truncate(text.rfind('\n').map_or(0, |end| end + 1));
+        let mut lines = Lines { file, text, path: &self.0 };
+        act(&mut lines)
+    }
+}
+
+/// The lines of a ledger that no other process has.
+struct Lines<'a> {
+    file: File,
+    text: String,
+    path: &'a Path,
+}
+
+impl Lines<'_> {
+    fn all(&self) -> impl Iterator<Item = &str> {
+        self.text.lines()
+    }
+
+    fn failures(&self) -> usize {
+        self.all().filter(|line| line.starts_with("failed ")).count()
+    }
+
+    /// Appends a line and waits until it is on disk.
+    fn append(&mut self, line: &str) -> Result<(), Error> {
+        let end = self.text.len() as u64;
+        let mut write = || -> std::io::Result<()> {
+            self.file.set_len(end)?;
+            self.file.seek(SeekFrom::Start(end))?;
+            self.file.write_all(format!("{line}\n").as_bytes())?;
+            self.file.sync_all()
+        };
+        write().map_err(|e| Error::from(e).within(self.path.display()))
+    }
+}
+
+/// Returns the last round of a job that a client sealed a contribution to.
+fn last_sealed(lines: &Lines<'_>, job: &Job, number: u16) -> Option<u64> {
+    let own = format!("sealed {} {number} ", job.id());
+    lines.all().filter_map(|line| line.strip_prefix(&own)?.parse().ok()).max()
+}

@@ -1,0 +1,191 @@
+//! Tags: a linearly homomorphic authenticator over the integers of a chunk.
+//!
+//! The integers `x_j` of a chunk are its count of contributors, 1, their weight, and its values as fields. Under
+//! numbers `r_j` of 52 bits that are the same for all contributors, and a pad of 64 bits that nobody else
+//! has, contributor i tags a chunk with `tag_i = Σ_j r_j · x_ij + pad_i`: over the integers, never reduced.
+//! Tags add up as the integers do, so a sum's tag is `Σ_j r_j · X_j + Σ_i pad_i`, and who opens a sum checks
+//! that over exactly the contributors listed. A tag leaves its client only encrypted.
+//!
+//! `he/docs/verifiable-sums.md` has the proof, and why tags modulo a prime or by powers of one number are
+//! wrong.
+
+use zeroize::Zeroizing;
+
+use crate::{
+    Error,
+    contributors::{Contributor, ContributorSet},
+    ids::Statement,
+    params::{Chunks, head::COEFFICIENT_BITS},
+    random,
+};
+
+/// The secret that sums are proved under: whoever opens sums has it, and whoever adds them lacks everything
+/// that is derived from it.
+pub(crate) struct SumKey(Zeroizing<[u8; 32]>);
+
+/// The part of a sum key that one client has: the key of all coefficients, and that of its own pads.
+#[derive(Clone)]
+pub(crate) struct TagKey {
+    pub(crate) number: u16,
+    pub(crate) coefficients: Zeroizing<[u8; 32]>,
+    pub(crate) pads: Zeroizing<[u8; 32]>,
+}
+
+impl SumKey {
+    /// Draws a fresh key.
+    ///
+    /// # Errors
+    /// No randomness.
+    pub(crate) fn draw() -> Result<Self, Error> {
+        Ok(Self(random::bytes()?))
+    }
+
+    /// Takes the key of a file.
+    pub(crate) fn new(bytes: Zeroizing<[u8; 32]>) -> Self {
+        Self(bytes)
+    }
+
+    /// Derives the key of a scheme whose clients share a secret seed.
+    pub(crate) fn of_seed(seed: &[u8; 32]) -> Self {
+        Self(Zeroizing::new(blake3::derive_key("ciphergram 2026 sum key", seed)))
+    }
+
+    /// Returns the bytes, for the key file.
+    pub(crate) fn bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+
+    /// Returns sixteen bytes that name it and tell nothing of it.
+    pub(crate) fn id(&self) -> [u8; 16] {
+        let mut id = [0; 16];
+        id.copy_from_slice(&blake3::derive_key("ciphergram 2026 sum key id", &*self.0)[..16]);
+        id
+    }
+
+    /// Derives what client `number` tags with.
+    pub(crate) fn tag_key(&self, number: u16) -> TagKey {
+        let derive = |context, key: &[u8]| Zeroizing::new(blake3::derive_key(context, key));
+        let own = Zeroizing::new([&self.0[..], &number.to_le_bytes()].concat());
+        TagKey {
+            number,
+            coefficients: derive("ciphergram 2026 tag coefficients", &*self.0),
+            pads: derive("ciphergram 2026 tag pads", &own),
+        }
+    }
+}
+
+impl TagKey {
+    /// Expands the coefficients of chunks of up to `values` values under a statement.
+    fn coefficients(&self, statement: &Statement, values: usize) -> Coefficients {
+        let key = Zeroizing::new(*blake3::keyed_hash(&self.coefficients, &statement.0).as_bytes());
+        let mut all = random::keystream(&key, 2 + values);
+        all.iter_mut().for_each(|r| *r >>= 64 - COEFFICIENT_BITS);
+        Coefficients(all)
+    }
+
+    /// Expands the pads of a contribution, one for each of `chunks` chunks.
+    fn pads(
+        &self,
+        statement: &Statement,
+        contributor: &Contributor,
+        chunks: usize,
+    ) -> Zeroizing<Vec<u64>> {
+        let Contributor { number, seed } = contributor;
+        let name = [&statement.0[..], &number.to_le_bytes(), seed.bytes()].concat();
+        let key = Zeroizing::new(*blake3::keyed_hash(&self.pads, &name).as_bytes());
+        random::keystream(&key, chunks)
+    }
+}
+
+/// The numbers of 52 bits that integers are multiplied by: of the count, of the weight, and of each value of a
+/// chunk by its place.
+pub(crate) struct Coefficients(Zeroizing<Vec<u64>>);
+
+impl Coefficients {
+    /// Returns `Σ_j r_j · x_j`. Fields of single updates and of sums have up to 34 bits, so no chunk reaches 2^104.
+    /// No branch or address depends on what is multiplied.
+    pub(crate) fn product(
+        &self,
+        count: u64,
+        weight: u64,
+        values: impl Iterator<Item = u64>,
+    ) -> u128 {
+        let mul = |r: u64, x: u64| u128::from(r) * u128::from(x);
+        let head = mul(self.0[0], count) + mul(self.0[1], weight);
+        self.0[2..].iter().zip(values).fold(head, |sum, (&r, x)| sum + mul(r, x))
+    }
+}
+
+/// The tags of one contribution.
+pub(crate) struct Tags {
+    coefficients: Coefficients,
+    pads: Zeroizing<Vec<u64>>,
+    weight: u32,
+}
+
+impl Tags {
+    /// Prepares the tags of all chunks of a contribution of this weight.
+    pub(crate) fn new(
+        key: &TagKey,
+        statement: &Statement,
+        contributor: &Contributor,
+        chunks: &Chunks,
+        weight: u32,
+    ) -> Self {
+        let values = chunks.geometry().values_per_chunk();
+        let coefficients = key.coefficients(statement, values);
+        let pads = key.pads(statement, contributor, chunks.count() as usize);
+        Self { coefficients, pads, weight }
+    }
+
+    /// Returns the tag of `chunk`, which carries `values` as fields.
+    pub(crate) fn tag(&self, chunk: u32, values: &[u32]) -> u128 {
+        let values = values.iter().map(|&x| u64::from(x));
+        let product = self.coefficients.product(1, self.weight.into(), values);
+        product + u128::from(self.pads[chunk as usize])
+    }
+}
+
+/// What the tags of a sum must be.
+pub(crate) struct ExpectedTags {
+    coefficients: Coefficients,
+    /// For each chunk the sum of its contributors' pads.
+    pads: Zeroizing<Vec<u128>>,
+}
+
+impl ExpectedTags {
+    /// Prepares the check of a sum of `contributors`, of which each chunk holds those of its set.
+    pub(crate) fn new(
+        key: &SumKey,
+        statement: &Statement,
+        contributors: &[Contributor],
+        sets: &[ContributorSet],
+        chunks: &Chunks,
+    ) -> Self {
+        let mut pads = Zeroizing::new(vec![0; sets.len()]);
+        for (place, contributor) in contributors.iter().enumerate() {
+            let own = key.tag_key(contributor.number).pads(statement, contributor, sets.len());
+            for ((sum, &pad), set) in pads.iter_mut().zip(own.iter()).zip(sets) {
+                *sum += if set.contains(place) { pad.into() } else { 0 };
+            }
+        }
+        // The coefficients are the same for every number.
+        let coefficients =
+            key.tag_key(0).coefficients(statement, chunks.geometry().values_per_chunk());
+        Self { coefficients, pads }
+    }
+
+    /// Returns whether `tag` is that of a chunk with these sums, which are less `offset` each.
+    pub(crate) fn is_of(
+        &self,
+        chunk: u32,
+        tag: u128,
+        (count, weight): (u64, u64),
+        values: &[i64],
+        offset: i64,
+    ) -> bool {
+        let values = values.iter().map(|&sum| (sum + offset) as u64);
+        let product = self.coefficients.product(count, weight, values);
+        product + self.pads[chunk as usize] == tag
+    }
+}
