@@ -1,6 +1,6 @@
 //! Rounds: joining, opening, contributing, closing, delivering (PROTOCOL §7). Pure, like
-//! [`proto`](crate::proto), and ignorant of schemes: hello and terms are bytes that a [`Job`] and
-//! the contributor's owner understand.
+//! [`proto`](crate::proto), and ignorant of schemes: hello and terms are bytes that an
+//! [`Application`] and the contributor's owner understand.
 
 pub mod aggregator;
 pub mod contributor;
@@ -19,7 +19,7 @@ pub use message::{ContributionId, End, JOIN_INBOX, Resume};
 pub use open::{RoundProgress, RoundSummary};
 
 /// The scheme's side of an aggregator.
-pub trait Job: Send {
+pub trait Application: Send {
     /// Checks that a client may join with this contribution and hello, beside those who joined so
     /// far (contributor number to hello, the client's own former hello left out).
     ///

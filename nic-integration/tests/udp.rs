@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
 
 #[path = "support/world.rs"]
-#[expect(dead_code, reason = "only the job and its values are used here")]
+#[expect(dead_code, reason = "only the application and its values are used here")]
 mod world;
 
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};

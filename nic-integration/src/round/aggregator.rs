@@ -20,7 +20,7 @@ use super::message::{Join, Kind, MAX_ROUND_MESSAGE_BYTES, Open, Probe, Ready};
 use super::open::{Round, RoundProgress, RoundSummary};
 use super::pending::{Joined, PendingRound};
 use super::rkey::fresh_rkey;
-use super::{JOIN_INBOX, Job, Opened};
+use super::{Application, JOIN_INBOX, Opened};
 
 /// Events that may wait for the owner; newer ones are dropped.
 pub const MAX_AGGREGATOR_EVENTS: usize = 1 << 16;
@@ -80,7 +80,7 @@ pub enum AggregatorEvent {
         /// Its contributors, ascending.
         contributors: Vec<u16>,
     },
-    /// The job could not open a round; everyone was refused and may join anew.
+    /// The application could not open a round; everyone was refused and may join anew.
     OpenFailed {
         /// The reason.
         reason: String,
@@ -121,11 +121,11 @@ pub enum AggregatorEvent {
     },
 }
 
-/// An aggregator of `rounds` rounds over one [`Job`]. A [`Node`].
-pub struct Aggregator<J> {
+/// An aggregator of `rounds` rounds over one [`Application`]. A [`Node`].
+pub struct Aggregator<A> {
     config: AggregatorConfig,
     endpoint: Endpoint,
-    job: J,
+    application: A,
     rng: ChaCha20Rng,
     pending: PendingRound,
     current: Option<Round>,
@@ -138,14 +138,14 @@ pub struct Aggregator<J> {
     events: VecDeque<AggregatorEvent>,
 }
 
-impl<J: Job> Aggregator<J> {
+impl<A: Application> Aggregator<A> {
     /// Makes an aggregator that waits for its first client.
     ///
     /// # Errors
     ///
     /// [`NicError::Quorum`] unless 1 ≤ `min_clients` ≤ `clients`; those of [`Endpoint::new`] and
     /// [`Endpoint::register_inbox`].
-    pub fn new(config: AggregatorConfig, job: J) -> Result<Self, NicError> {
+    pub fn new(config: AggregatorConfig, application: A) -> Result<Self, NicError> {
         let AggregatorConfig { clients, min_clients, .. } = config;
         if min_clients == 0 || min_clients > clients {
             return Err(NicError::Quorum { clients, min_clients });
@@ -157,7 +157,7 @@ impl<J: Job> Aggregator<J> {
             rng: ChaCha20Rng::from_seed(config.seed),
             config,
             endpoint,
-            job,
+            application,
             pending: PendingRound::default(),
             current: None,
             last: None,
@@ -282,7 +282,7 @@ impl<J: Job> Aggregator<J> {
             return;
         }
         let pending = std::mem::take(&mut self.pending);
-        let opened = self.job.open(self.opened, pending.hellos());
+        let opened = self.application.open(self.opened, pending.hellos());
         match opened.and_then(|opened| self.begin(opened, &pending)) {
             Ok((region, terms)) => self.open(now, region, terms, pending),
             Err(reason) => {
@@ -294,7 +294,7 @@ impl<J: Job> Aggregator<J> {
         }
     }
 
-    /// Makes a region for a round that a job opened, and returns it with the round's terms.
+    /// Makes a region for a round that the application opened, and returns it with its terms.
     fn begin(
         &mut self,
         opened: Opened,
@@ -419,7 +419,7 @@ impl<J: Job> Aggregator<J> {
     }
 }
 
-impl<J: Job> Node for Aggregator<J> {
+impl<A: Application> Node for Aggregator<A> {
     fn handle_datagram(&mut self, now: Time, from: Origin, bytes: &mut [u8]) {
         self.endpoint.handle_datagram(now, from, bytes);
     }

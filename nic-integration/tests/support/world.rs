@@ -22,8 +22,8 @@ use ciphergram_nic::proto::{
     Accumulator, ChunkLayout, Config, Endpoint, Identity, NodeId, Peer, Refusal, Shard, Time,
 };
 use ciphergram_nic::round::{
-    Aggregator, AggregatorConfig, AggregatorEvent, ContributionId, Contributor, ContributorConfig,
-    ContributorEvent, End, Job, Opened, Opening, Resume, SumLayout,
+    Aggregator, AggregatorConfig, AggregatorEvent, Application, ContributionId, Contributor,
+    ContributorConfig, ContributorEvent, End, Opened, Opening, Resume, SumLayout,
 };
 use ciphergram_nic::sim::{Network, at};
 
@@ -110,7 +110,7 @@ impl Integers {
     }
 }
 
-impl Job for Integers {
+impl Application for Integers {
     fn admit(
         &mut self,
         _: u16,
@@ -249,8 +249,8 @@ impl World {
         let ports = (1..endpoint.pipelines).map(|pipeline| at(SERVER.into(), pipeline).port());
         self.settings.endpoint = Config { ports: ports.collect(), ..endpoint };
         let incarnation = self.settings.endpoint.incarnation.get();
-        let job = Integers::new(incarnation, self.ledger.accumulators.clone());
-        self.aggregator = Some(Aggregator::new(self.settings.clone(), job).unwrap());
+        let application = Integers::new(incarnation, self.ledger.accumulators.clone());
+        self.aggregator = Some(Aggregator::new(self.settings.clone(), application).unwrap());
         self.deadlines = [None; 2];
     }
 

@@ -1,14 +1,14 @@
 //! Clients that join, come back, or ask whether they are still known (PROTOCOL §7.3, §7.7, §7.8).
 
 use crate::proto::{Peer, Time};
-use crate::round::Job;
+use crate::round::Application;
 use crate::round::message::{Join, Kind, Probe, Refuse};
 use crate::round::open::{Round, Status};
 use crate::round::pending::Joined;
 
 use super::{Aggregator, AggregatorEvent};
 
-impl<J: Job> Aggregator<J> {
+impl<A: Application> Aggregator<A> {
     /// Answers a client that asks whether it is still known. The acknowledgement shows that this
     /// incarnation lives. A client that was given up resumes; an unknown one is refused
     /// (PROTOCOL §7.8).
@@ -68,7 +68,7 @@ impl<J: Job> Aggregator<J> {
             return Err(format!("the last round opened without contributor {contributor}"));
         }
         let others = self.pending.hellos_beside(contributor);
-        self.job.admit(contributor, &contribution, &join.hello, &others)?;
+        self.application.admit(contributor, &contribution, &join.hello, &others)?;
         let deadline = now + self.config.join_deadline;
         let former = self.pending.join(contributor, joined.clone(), join.hello, deadline);
         if let Some(former) = former.filter(|former| former.contribution != contribution) {

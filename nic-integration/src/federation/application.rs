@@ -11,7 +11,7 @@ use ciphergram_he::{
 
 use crate::{
     proto::{Accumulator, ChunkLayout, Refusal, Shard},
-    round::{ContributionId, Job, Opened},
+    round::{Application, ContributionId, Opened},
 };
 
 /// The most bytes of all chunk sums of a round, each with its bitmap: one memory region.
@@ -19,15 +19,15 @@ const MAX_SUM_BYTES: usize = u32::MAX as usize;
 /// Shards of a round, of about as many chunks each: the pipelines that may add at once.
 const SHARDS: u32 = 16;
 
-/// Sums updates encrypted under one key: the [`Job`] of a [`Server`](super::Server), also for
-/// callers that drive an [`Aggregator`](crate::round::Aggregator) themselves.
-pub struct SumJob {
+/// Sums updates encrypted under one key: the [`Application`] of a [`Server`](super::Server), also
+/// for callers that drive an [`Aggregator`](crate::round::Aggregator) themselves.
+pub struct SumApplication {
     key: PublicKey,
     engine: Arc<dyn Engine>,
 }
 
-impl SumJob {
-    /// Returns a job under `key` whose sums `engine` adds.
+impl SumApplication {
+    /// Returns an application under `key` whose sums `engine` adds.
     #[must_use]
     pub fn new(key: PublicKey, engine: Arc<dyn Engine>) -> Self {
         Self { key, engine }
@@ -57,7 +57,7 @@ impl SumJob {
     }
 }
 
-impl Job for SumJob {
+impl Application for SumApplication {
     /// Admits a client that can be in one round with those who joined: the same key and parameters,
     /// the same tensors, no other settled ranges, a seed of its own. Its id is its seed's, so that
     /// a process that takes its place later has announced the same seed (PROTOCOL §7.9).
