@@ -293,7 +293,8 @@ fn a_client_still_sealing_when_the_round_ends_gets_the_sum() {
 
 #[test]
 fn who_brings_what_does_not_fit_is_told_and_the_others_finish() {
-    let settings = ServerConfig { join_deadline: Duration::from_secs(4), ..config(3, 2) };
+    // They wait for a third: a round that leaves one out is one of too few.
+    let settings = ServerConfig { join_deadline: Duration::from_secs(4), ..config(3, 3) };
     let serving = serve(lattice().public(), settings, |_| false);
     let addr = serving.addr;
     let settled = || Some(agreement(FEW, 2.0, 50));
@@ -367,10 +368,14 @@ fn who_brings_what_does_not_fit_is_told_and_the_others_finish() {
     let short = Some(agreement(FEW - 1, 2.0, 50));
     fails(&Participation { agreement: short, ..usual() }, "the tensors differ");
 
+    let third = contribute(lattice(), addr, 2, FEW, move |participation| {
+        participation.agreement = settled();
+    });
+    let honest = honest.into_iter().chain([third]);
     let honest = (0..).zip(honest).map(|(n, client)| (n, client.join().unwrap().unwrap()));
     let results: BTreeMap<u16, RoundResult> = honest.collect();
     let counts = check_results(lattice(), &results, &[]);
-    assert!(counts.iter().all(|&count| count == 2));
+    assert!(counts.iter().all(|&count| count == 3));
 }
 
 #[test]
@@ -515,12 +520,15 @@ fn a_seed_is_announced_once_and_under_its_own_id() {
         proposal.unwrap().to_bytes(key)
     };
     let (seed, other) = (fresh(), fresh());
-    let joined = BTreeMap::from([(0, hello(0, seed))]);
-    assert_eq!(application.admit(1, &other.id(), &hello(1, other), &joined), Ok(()));
-    let refused = application.admit(1, &other.id(), &hello(1, seed), &joined).unwrap_err();
-    assert!(refused.starts_with("client 1: the same contribution was given twice"), "{refused}");
-    let refused = application.admit(1, &seed.id(), &hello(1, other), &joined).unwrap_err();
+    assert_eq!(application.admit(1, &other.id(), &hello(1, other)), Ok(()));
+    let refused = application.admit(1, &seed.id(), &hello(1, other)).unwrap_err();
     assert_eq!(refused, "client 1: its contribution id is not that of its seed");
+    let hellos = [(0, hello(0, seed)), (1, hello(1, seed)), (2, hello(2, other))];
+    let opened = application.open(0, &hellos.into()).unwrap();
+    let terms = RoundTerms::from_bytes(&opened.terms, key).unwrap();
+    assert_eq!(terms.participants, [(0, seed), (2, other)]);
+    let [(1, reason)] = &opened.left_out[..] else { panic!("{:?}", opened.left_out) };
+    assert!(reason.starts_with("client 1: the same contribution was given twice"), "{reason}");
 }
 
 #[test]
@@ -563,22 +571,16 @@ enum Lie {
 struct Liar(SumApplication, Lie, &'static PublicKey);
 
 impl Application for Liar {
-    fn admit(
-        &mut self,
-        n: u16,
-        id: &ContributionId,
-        hello: &[u8],
-        all: &BTreeMap<u16, Vec<u8>>,
-    ) -> Result<(), String> {
-        self.0.admit(n, id, hello, all)
+    fn admit(&mut self, n: u16, id: &ContributionId, hello: &[u8]) -> Result<(), String> {
+        self.0.admit(n, id, hello)
     }
 
     fn open(&mut self, round: u32, joined: &BTreeMap<u16, Vec<u8>>) -> Result<Opened, String> {
         let key = self.2;
-        let Opened { terms, layout, shards } = self.0.open(round, joined)?;
+        let Opened { terms, layout, shards, left_out } = self.0.open(round, joined)?;
         let mut reported = RoundTerms::from_bytes(&terms, key).unwrap();
         match self.1 {
-            Lie::Noise => return Ok(Opened { terms: vec![1, 2, 3], layout, shards }),
+            Lie::Noise => return Ok(Opened { terms: vec![1, 2, 3], layout, shards, left_out }),
             Lie::NotListed => reported.participants.iter_mut().for_each(|(_, s)| *s = fresh()),
             Lie::Lists => reported.participants.push((3, fresh())),
             Lie::Ranges => reported.agreement = agreement(FEW, 3.0, 50),
@@ -590,7 +592,7 @@ impl Application for Liar {
             Shard { chunks, accumulator }
         };
         let shards = shards.into_iter().map(lying).collect();
-        Ok(Opened { terms: reported.to_bytes(key), layout, shards })
+        Ok(Opened { terms: reported.to_bytes(key), layout, shards, left_out })
     }
 }
 

@@ -66,9 +66,8 @@ impl Application for Counted<SumApplication> {
         contributor: u16,
         contribution: &ContributionId,
         hello: &[u8],
-        joined: &BTreeMap<u16, Vec<u8>>,
     ) -> Result<(), String> {
-        owned(Owner::Application, || self.0.admit(contributor, contribution, hello, joined))
+        owned(Owner::Application, || self.0.admit(contributor, contribution, hello))
     }
     fn open(&mut self, round: u32, joined: &BTreeMap<u16, Vec<u8>>) -> Result<Opened, String> {
         let opened = owned(Owner::Application, || self.0.open(round, joined))?;

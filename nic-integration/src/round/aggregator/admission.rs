@@ -25,7 +25,9 @@ impl<A: Application> Aggregator<A> {
                 self.resume(contributor, &joined);
             }
             None => {
-                let reason = self.taken(contributor).unwrap_or_else(|| {
+                let left_out = self.left_out.get(&contributor).filter(|(who, _)| *who == joined);
+                let left_out = left_out.map(|(_, reason)| reason.clone());
+                let reason = left_out.or_else(|| self.taken(contributor)).unwrap_or_else(|| {
                     format!("the contribution of contributor {contributor} is in no round held")
                 });
                 self.refuse(now, contributor, &joined, reason);
@@ -67,8 +69,8 @@ impl<A: Application> Aggregator<A> {
         if self.opened == self.config.rounds {
             return Err(format!("the last round opened without contributor {contributor}"));
         }
-        let others = self.pending.hellos_beside(contributor);
-        self.application.admit(contributor, &contribution, &join.hello, &others)?;
+        self.application.admit(contributor, &contribution, &join.hello)?;
+        self.left_out.remove(&contributor);
         let deadline = now + self.config.join_deadline;
         let former = self.pending.join(contributor, joined.clone(), join.hello, deadline);
         if let Some(former) = former.filter(|former| former.contribution != contribution) {
