@@ -4,8 +4,8 @@
 //! a [`Client`] quantises, encrypts, spools and pushes chunk by chunk while earlier
 //! chunks are already on their way, and opens the sum that comes back.
 
+mod application;
 pub mod client;
-mod job;
 pub mod nodes;
 mod participation;
 mod pipelines;
@@ -15,8 +15,8 @@ pub mod spool;
 
 use std::{net::SocketAddr, num::NonZeroU32, path::PathBuf};
 
+pub use application::SumApplication;
 pub use client::{Client, PathConfig};
-pub use job::SumJob;
 pub use nodes::Allowed;
 pub use participation::{Participation, RoundResult};
 pub use server::{Observation, Progress, Server, ServerConfig};

@@ -6,13 +6,13 @@
 //! | module | is | knows |
 //! |---|---|---|
 //! | [`proto`] | the protocol as a pure state machine: datagrams, regions, reliability, the exactly-once sum | time as a value; no clock, socket, thread or unseeded randomness |
-//! | [`round`] | rounds over it: join, open, contribute, close, deliver; equally pure | no scheme: hello, round terms and chunks are bytes for a [`Job`](round::Job) and an [`Accumulator`](proto::Accumulator) |
+//! | [`round`] | rounds over it: join, open, contribute, close, deliver; equally pure | no scheme: hello, round terms and chunks are bytes for an [`Application`](round::Application) and an [`Accumulator`](proto::Accumulator) |
 //! | [`faults`] | the faults of a network, and one seeded decision of a datagram's fate, for the next three | how long a header is |
 //! | [`sim`] | a network on virtual time with seeded faults | any [`Node`] |
 //! | [`wire`] | UDP, and captures of datagrams in a file | bytes and addresses |
 //! | [`relay`] | a switch between real sockets, with faults | how long a header is |
 //! | [`driver`] | the loop that joins a node, a wire and the clock | real time |
-//! | [`federation`] | whole rounds of encrypted updates over any wire: the aggregator's job, a client's sealing and its spool | the schemes of `ciphergram-he`, files, threads, a clock |
+//! | [`federation`] | whole rounds of encrypted updates over any wire: the aggregator's application, a client's sealing and its spool | the schemes of `ciphergram-he`, files, threads, a clock |
 //!
 //! Each may use those above it in the table, never one below.
 //!

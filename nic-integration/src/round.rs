@@ -1,6 +1,6 @@
 //! Rounds: joining, opening, contributing, closing, delivering (PROTOCOL §7). Pure, like
-//! [`proto`](crate::proto), and ignorant of schemes: hello and terms are bytes that a [`Job`] and
-//! the contributor's owner understand.
+//! [`proto`](crate::proto), and ignorant of schemes: hello and terms are bytes that an
+//! [`Application`] and the contributor's owner understand.
 
 pub mod aggregator;
 pub mod contributor;
@@ -19,9 +19,9 @@ pub use message::{ContributionId, End, JOIN_INBOX, Resume};
 pub use open::{RoundProgress, RoundSummary};
 
 /// The scheme's side of an aggregator.
-pub trait Job: Send {
-    /// Checks that a client may join with this contribution and hello, beside those who joined so
-    /// far (contributor number to hello, the client's own former hello left out).
+pub trait Application: Send {
+    /// Checks that a client may join with this contribution and hello, whoever else joins: whether
+    /// it fits the others shows when the round opens, so that nobody is refused for coming second.
     ///
     /// # Errors
     ///
@@ -31,10 +31,9 @@ pub trait Job: Send {
         contributor: u16,
         contribution: &ContributionId,
         hello: &[u8],
-        joined: &BTreeMap<u16, Vec<u8>>,
     ) -> Result<(), String>;
 
-    /// Opens a round over those who joined.
+    /// Opens a round over those who joined, contributor number to hello, or over some of them.
     ///
     /// # Errors
     ///
@@ -50,4 +49,8 @@ pub struct Opened {
     pub layout: Box<dyn ChunkLayout>,
     /// All chunks, in order, with accumulators for the contributors that joined.
     pub shards: Vec<Shard>,
+    /// Those who joined and are not in this round, each with the reason, in words that it will read.
+    /// If the others are fewer than the minimum, nothing opens: they go on waiting, and the rest of
+    /// this value is not looked at.
+    pub left_out: Vec<(u16, String)>,
 }

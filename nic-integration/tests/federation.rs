@@ -25,12 +25,12 @@ use ciphergram_nic::driver::MAX_SLEEP;
 use ciphergram_nic::federation::spool::Spool;
 use ciphergram_nic::federation::{
     Client, Error, Observation, Participation, PathConfig, Progress, RoundResult, Server,
-    ServerConfig, SumJob,
+    ServerConfig, SumApplication,
 };
 use ciphergram_nic::proto::{Accumulator, Config, Refusal, Shard};
 use ciphergram_nic::round::{
-    Aggregator, AggregatorConfig, AggregatorEvent, ContributionId, Contributor, ContributorConfig,
-    ContributorEvent, Job, Opened, RoundSummary,
+    Aggregator, AggregatorConfig, AggregatorEvent, Application, ContributionId, Contributor,
+    ContributorConfig, ContributorEvent, Opened, RoundSummary,
 };
 use ciphergram_nic::wire::{UdpWire, Wire};
 use ciphergram_nic::{Driver, NicError};
@@ -182,9 +182,9 @@ fn a_client_restarted_with_its_spool_is_counted_once() {
 
     let other_weight = contribute(lattice(), serving.addr, 2, VALUES, {
         let spool = spool.clone();
-        move |job| {
-            job.weight += 1;
-            job.spool = Some(Box::leak(spool.into_boxed_path()));
+        move |participation| {
+            participation.weight += 1;
+            participation.spool = Some(Box::leak(spool.into_boxed_path()));
         }
     });
     let refused = other_weight.join().unwrap().err().unwrap().to_string();
@@ -274,10 +274,10 @@ fn a_client_still_sealing_when_the_round_ends_gets_the_sum() {
         let reported = reported.clone();
         let addr = serving.addr;
         thread::spawn(move || {
-            let slow = contribute(lattice(), addr, number, 6 * VALUES, move |job| {
+            let slow = contribute(lattice(), addr, number, 6 * VALUES, move |participation| {
                 if number == 2 {
                     // Fast enough to fill the channel, and not done before the deadline.
-                    job.engine = Troubled::new(Duration::from_millis(600), usize::MAX);
+                    participation.engine = Troubled::new(Duration::from_millis(600), usize::MAX);
                 }
             });
             reported.send((number, slow.join().unwrap())).unwrap();
@@ -293,31 +293,36 @@ fn a_client_still_sealing_when_the_round_ends_gets_the_sum() {
 
 #[test]
 fn who_brings_what_does_not_fit_is_told_and_the_others_finish() {
-    let settings = ServerConfig { join_deadline: Duration::from_secs(4), ..config(3, 2) };
+    // They wait for a third: a round that leaves one out is one of too few.
+    let settings = ServerConfig { join_deadline: Duration::from_secs(4), ..config(3, 3) };
     let serving = serve(lattice().public(), settings, |_| false);
     let addr = serving.addr;
     let settled = || Some(agreement(FEW, 2.0, 50));
     let honest: Vec<_> = (0..2)
-        .map(|n| contribute(lattice(), addr, n, FEW, move |job| job.agreement = settled()))
+        .map(|n| {
+            contribute(lattice(), addr, n, FEW, move |participation| {
+                participation.agreement = settled()
+            })
+        })
         .collect();
     serving.wait_for_joins(2);
 
     let good = update(2, 0, FEW);
-    let reported = |number: u16, job: &Participation<'_>| {
+    let reported = |number: u16, participation: &Participation<'_>| {
         let (wires, paths) = (UdpWire::bind_towards(addr, 1, 1).unwrap(), PathConfig::default());
         let mut client =
             Client::new(wires, addr, server().id(), number, node(ANYONE), paths).unwrap();
-        client.contribute(job).err().expect("it must be refused").to_string()
+        client.contribute(participation).err().expect("it must be refused").to_string()
     };
-    let refused = |number: u16, job: &Participation<'_>, what: &str| {
-        let text = reported(number, job);
+    let refused = |number: u16, participation: &Participation<'_>, what: &str| {
+        let text = reported(number, participation);
         assert!(text.starts_with(&format!("refused by {addr}: ")) && text.contains(what), "{text}");
     };
-    let fails = |job: &Participation<'_>, what: &str| {
-        let text = reported(2, job);
+    let fails = |participation: &Participation<'_>, what: &str| {
+        let text = reported(2, participation);
         assert!(!text.contains("refused by") && text.contains(what), "{text}");
     };
-    let job = || participation(lattice(), &good, 2);
+    let usual = || participation(lattice(), &good, 2);
 
     let longer = update(2, 0, FEW + 1);
     refused(
@@ -328,12 +333,12 @@ fn who_brings_what_does_not_fit_is_told_and_the_others_finish() {
     let others = Some(agreement(FEW, 4.0, 50));
     refused(
         2,
-        &Participation { agreement: others, ..job() },
+        &Participation { agreement: others, ..usual() },
         "client 2: the clipping ranges differ",
     );
     let weights = Some(agreement(FEW, 2.0, 51));
-    refused(2, &Participation { agreement: weights, ..job() }, "the largest weight is");
-    refused(2, &Participation { weight: 51, ..job() }, "client 2: weight 51 is not from 1 to");
+    refused(2, &Participation { agreement: weights, ..usual() }, "the largest weight is");
+    refused(2, &Participation { weight: 51, ..usual() }, "client 2: weight 51 is not from 1 to");
     let literal = |bits| Literal { scheme: Scheme::CkksSum, clients: 4, bits };
     let stranger = SecretKey::generate(literal(16)).unwrap();
     refused(2, &participation(&stranger, &good, 2), "it was made under key");
@@ -341,7 +346,7 @@ fn who_brings_what_does_not_fit_is_told_and_the_others_finish() {
     refused(2, &participation(&coarse, &good, 2), "its parameter set is 4 clients at 12 bits");
     let paillier = participation(key(Scheme::Paillier2048), &good, 2);
     refused(2, &paillier, "it is of scheme paillier-2048");
-    refused(7, &job(), "contributor 7 is out of range");
+    refused(7, &usual(), "contributor 7 is out of range");
 
     let mut tensors = good.tensors().to_vec();
     let spec = tensors[1].spec.clone();
@@ -357,16 +362,20 @@ fn who_brings_what_does_not_fit_is_told_and_the_others_finish() {
             Participation { agreement: settled(), ..participation(lattice(), &spoilt, 2) };
         fails(&settled, &named);
     }
-    fails(&Participation { weight: 0, ..job() }, "weight 0 is not from 1");
-    let heavy = Participation { weight: 51, agreement: settled(), ..job() };
+    fails(&Participation { weight: 0, ..usual() }, "weight 0 is not from 1");
+    let heavy = Participation { weight: 51, agreement: settled(), ..usual() };
     fails(&heavy, "weight 51 is not from 1 to the agreed largest, 50");
     let short = Some(agreement(FEW - 1, 2.0, 50));
-    fails(&Participation { agreement: short, ..job() }, "the tensors differ");
+    fails(&Participation { agreement: short, ..usual() }, "the tensors differ");
 
+    let third = contribute(lattice(), addr, 2, FEW, move |participation| {
+        participation.agreement = settled();
+    });
+    let honest = honest.into_iter().chain([third]);
     let honest = (0..).zip(honest).map(|(n, client)| (n, client.join().unwrap().unwrap()));
     let results: BTreeMap<u16, RoundResult> = honest.collect();
     let counts = check_results(lattice(), &results, &[]);
-    assert!(counts.iter().all(|&count| count == 2));
+    assert!(counts.iter().all(|&count| count == 3));
 }
 
 #[test]
@@ -430,8 +439,8 @@ fn a_server_tells_how_far_it_is() {
 fn a_sum_of_fewer_than_a_client_wants_is_not_decrypted() {
     let serving = serve(lattice().public(), config(2, 2), |_| false);
     let clients = [0, 1].map(|number| {
-        contribute(lattice(), serving.addr, number, FEW, move |job| {
-            job.min_clients = (number == 0).then_some(3);
+        contribute(lattice(), serving.addr, number, FEW, move |participation| {
+            participation.min_clients = (number == 0).then_some(3);
         })
     });
     let [picky, other] = clients.map(|client| client.join().unwrap());
@@ -445,7 +454,9 @@ fn an_aggregator_that_never_answers_is_named() {
     let nobody = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     let addr = nobody.local_addr().unwrap();
     let began = Instant::now();
-    let client = contribute(lattice(), addr, 0, 1, |job| job.patience = Duration::from_secs(5));
+    let client = contribute(lattice(), addr, 0, 1, |participation| {
+        participation.patience = Duration::from_secs(5)
+    });
     assert_eq!(client.join().unwrap().err(), Some(Error::Unreachable { server: addr }));
     assert!(began.elapsed() < Duration::from_secs(15));
 }
@@ -503,18 +514,21 @@ fn one_that_dies_before_it_is_ready_costs_the_others_nothing_but_time() {
 #[test]
 fn a_seed_is_announced_once_and_under_its_own_id() {
     let key = lattice().public();
-    let mut job = SumJob::new(key.clone(), engine());
+    let mut application = SumApplication::new(key.clone(), engine());
     let hello = |number: u16, seed| {
         let proposal = Announcement::propose(seed, &update(number, 0, FEW), weight(number));
         proposal.unwrap().to_bytes(key)
     };
     let (seed, other) = (fresh(), fresh());
-    let joined = BTreeMap::from([(0, hello(0, seed))]);
-    assert_eq!(job.admit(1, &other.id(), &hello(1, other), &joined), Ok(()));
-    let refused = job.admit(1, &other.id(), &hello(1, seed), &joined).unwrap_err();
-    assert!(refused.starts_with("client 1: the same contribution was given twice"), "{refused}");
-    let refused = job.admit(1, &seed.id(), &hello(1, other), &joined).unwrap_err();
+    assert_eq!(application.admit(1, &other.id(), &hello(1, other)), Ok(()));
+    let refused = application.admit(1, &seed.id(), &hello(1, other)).unwrap_err();
     assert_eq!(refused, "client 1: its contribution id is not that of its seed");
+    let hellos = [(0, hello(0, seed)), (1, hello(1, seed)), (2, hello(2, other))];
+    let opened = application.open(0, &hellos.into()).unwrap();
+    let terms = RoundTerms::from_bytes(&opened.terms, key).unwrap();
+    assert_eq!(terms.participants, [(0, seed), (2, other)]);
+    let [(1, reason)] = &opened.left_out[..] else { panic!("{:?}", opened.left_out) };
+    assert!(reason.starts_with("client 1: the same contribution was given twice"), "{reason}");
 }
 
 #[test]
@@ -554,25 +568,19 @@ enum Lie {
     Stray,
 }
 
-struct Liar(SumJob, Lie, &'static PublicKey);
+struct Liar(SumApplication, Lie, &'static PublicKey);
 
-impl Job for Liar {
-    fn admit(
-        &mut self,
-        n: u16,
-        id: &ContributionId,
-        hello: &[u8],
-        all: &BTreeMap<u16, Vec<u8>>,
-    ) -> Result<(), String> {
-        self.0.admit(n, id, hello, all)
+impl Application for Liar {
+    fn admit(&mut self, n: u16, id: &ContributionId, hello: &[u8]) -> Result<(), String> {
+        self.0.admit(n, id, hello)
     }
 
     fn open(&mut self, round: u32, joined: &BTreeMap<u16, Vec<u8>>) -> Result<Opened, String> {
         let key = self.2;
-        let Opened { terms, layout, shards } = self.0.open(round, joined)?;
+        let Opened { terms, layout, shards, left_out } = self.0.open(round, joined)?;
         let mut reported = RoundTerms::from_bytes(&terms, key).unwrap();
         match self.1 {
-            Lie::Noise => return Ok(Opened { terms: vec![1, 2, 3], layout, shards }),
+            Lie::Noise => return Ok(Opened { terms: vec![1, 2, 3], layout, shards, left_out }),
             Lie::NotListed => reported.participants.iter_mut().for_each(|(_, s)| *s = fresh()),
             Lie::Lists => reported.participants.push((3, fresh())),
             Lie::Ranges => reported.agreement = agreement(FEW, 3.0, 50),
@@ -584,7 +592,7 @@ impl Job for Liar {
             Shard { chunks, accumulator }
         };
         let shards = shards.into_iter().map(lying).collect();
-        Ok(Opened { terms: reported.to_bytes(key), layout, shards })
+        Ok(Opened { terms: reported.to_bytes(key), layout, shards, left_out })
     }
 }
 
@@ -633,15 +641,17 @@ fn lied_to(
             linger: PATIENCE,
             seed: [9; 32],
         };
-        let job = Liar(SumJob::new(key.public().clone(), engine()), lie, key.public());
-        let mut node = Aggregator::new(config, job).unwrap();
+        let application =
+            Liar(SumApplication::new(key.public().clone(), engine()), lie, key.public());
+        let mut node = Aggregator::new(config, application).unwrap();
         let turn = |_: &mut Aggregator<Liar>, _| match stopped.try_recv() {
             Err(mpsc::TryRecvError::Empty) => ControlFlow::Continue(MAX_SLEEP),
             _ => ControlFlow::Break(()),
         };
         Driver::new(wire).run(&mut node, turn)
     });
-    let clients = [0, 1].map(|n| contribute(key, addr, n, FEW, move |job| change(n, job)));
+    let clients = [0, 1]
+        .map(|n| contribute(key, addr, n, FEW, move |participation| change(n, participation)));
     let reported = clients.map(|client| client.join().unwrap());
     drop(stop);
     assert_eq!(liar.join().unwrap(), Ok::<_, NicError>(()));
@@ -660,9 +670,9 @@ fn an_aggregator_that_lies_is_found_out() {
         (Lie::WrongSum, "does not decrypt to a sum of its 2 contributors"),
         (Lie::NoCiphertext, "residue 0 is not below its prime"),
     ] {
-        let reported = lied_to(lattice(), lie, move |_, job| {
+        let reported = lied_to(lattice(), lie, move |_, participation| {
             let settled = !matches!(lie, Lie::Layout);
-            job.agreement = settled.then(|| agreement(FEW, 2.0, 50));
+            participation.agreement = settled.then(|| agreement(FEW, 2.0, 50));
         });
         for reported in reported {
             let reported = reported.err().expect("the lie must be found out").to_string();
@@ -683,9 +693,9 @@ fn a_client_without_the_secret_takes_nothing_that_is_no_sum() {
     ] {
         let folder: &'static Path = Box::leak(tempfile::tempdir().unwrap().keep().into());
         let spool = |n: u16| folder.join(format!("{n}.spool"));
-        let results = lied_to(key, lie, move |n, job| {
-            job.key = key.public().into();
-            job.spool = Some(Box::leak(spool(n).into()));
+        let results = lied_to(key, lie, move |n, participation| {
+            participation.key = key.public().into();
+            participation.spool = Some(Box::leak(spool(n).into()));
         });
         for (n, reported) in (0..).zip(results) {
             let reported = reported.err().map(|error| error.to_string());

@@ -24,14 +24,14 @@ use ciphergram_he::{
 };
 use ciphergram_nic::Bytes;
 use ciphergram_nic::Node;
-use ciphergram_nic::federation::SumJob;
+use ciphergram_nic::federation::SumApplication;
 use ciphergram_nic::proto::{
     Accumulator, Config, Endpoint, Event, Identity, Peer, Refusal, Shard, Time,
     pipeline::SWEEP_SPAN,
 };
 use ciphergram_nic::round::{
-    Aggregator, AggregatorConfig, AggregatorEvent, ContributionId, Contributor, ContributorConfig,
-    ContributorEvent, End, Job, Opened, SumLayout,
+    Aggregator, AggregatorConfig, AggregatorEvent, Application, ContributionId, Contributor,
+    ContributorConfig, ContributorEvent, End, Opened, SumLayout,
 };
 use counting::{Owner, held, owned, peak};
 
@@ -57,21 +57,20 @@ fn config(number: u16) -> Config {
     Config::new(identity(number), NonZeroU32::new(7).unwrap(), seed)
 }
 
-/// Counts allocations of a job as the job's.
+/// Counts allocations of an application as the application's.
 struct Counted<T>(T);
 
-impl Job for Counted<SumJob> {
+impl Application for Counted<SumApplication> {
     fn admit(
         &mut self,
         contributor: u16,
         contribution: &ContributionId,
         hello: &[u8],
-        joined: &BTreeMap<u16, Vec<u8>>,
     ) -> Result<(), String> {
-        owned(Owner::Job, || self.0.admit(contributor, contribution, hello, joined))
+        owned(Owner::Application, || self.0.admit(contributor, contribution, hello))
     }
     fn open(&mut self, round: u32, joined: &BTreeMap<u16, Vec<u8>>) -> Result<Opened, String> {
-        let opened = owned(Owner::Job, || self.0.open(round, joined))?;
+        let opened = owned(Owner::Application, || self.0.open(round, joined))?;
         let counted = |Shard { chunks, accumulator }| Shard {
             chunks,
             accumulator: Box::new(Counted(accumulator)),
@@ -83,13 +82,13 @@ impl Job for Counted<SumJob> {
 
 impl Accumulator for Counted<Box<dyn Accumulator>> {
     fn check(&mut self, chunks: Range<u32>, payload: &[u8]) -> Result<(), Refusal> {
-        owned(Owner::Job, || self.0.check(chunks, payload))
+        owned(Owner::Application, || self.0.check(chunks, payload))
     }
     fn add(&mut self, chunks: Range<u32>, payload: &[u8]) {
-        owned(Owner::Job, || self.0.add(chunks, payload));
+        owned(Owner::Application, || self.0.add(chunks, payload));
     }
     fn finish(&mut self, chunk: u32) -> Result<Vec<u8>, String> {
-        // The result is no longer the job's.
+        // The result is no longer the application's.
         self.0.finish(chunk)
     }
 }
@@ -115,7 +114,7 @@ struct Client {
 struct World {
     now: Time,
     key: SecretKey,
-    aggregator: Option<Aggregator<Counted<SumJob>>>,
+    aggregator: Option<Aggregator<Counted<SumApplication>>>,
     clients: Vec<Client>,
     /// Clients that no longer receive.
     muted: bool,
@@ -154,7 +153,9 @@ impl World {
         });
         let clients = clients.collect();
         let aggregator = owned(Owner::Rest, || {
-            let job = owned(Owner::Job, || Counted(SumJob::new(key.public().clone(), engine)));
+            let application = owned(Owner::Application, || {
+                Counted(SumApplication::new(key.public().clone(), engine))
+            });
             let nodes = (0..CLIENTS).map(|number| (identity(number).id(), Some(number)));
             let config = AggregatorConfig {
                 endpoint: config(SERVER),
@@ -167,7 +168,7 @@ impl World {
                 linger: Duration::from_secs(60),
                 seed: [3; 32],
             };
-            Some(Aggregator::new(config, job).unwrap())
+            Some(Aggregator::new(config, application).unwrap())
         });
         let now = Time::ZERO;
         Self { now, key, aggregator, clients, muted: false, events: vec![] }
@@ -267,15 +268,15 @@ impl World {
     }
 }
 
-/// Prints the peak: the job's is the accumulator and the terms; tables are digests, bits and states
-/// of chunks; all else is peers, messages, and sums that closed.
+/// Prints the peak: the application's is the accumulator and the terms; tables are digests, bits and
+/// states of chunks; all else is peers, messages, and sums that closed.
 fn report(what: &str) {
     let mib = |bytes: usize| bytes as f64 / f64::from(1 << 20);
     let line = |when: &str, held: counting::Held| {
         println!(
-            "{what:12} {when}: {:6.2} MiB: job {:6.2}, tables {:6.2}, all else {:6.2}",
+            "{what:12} {when}: {:6.2} MiB: application {:6.2}, tables {:6.2}, all else {:6.2}",
             mib(held.all()),
-            mib(held.job),
+            mib(held.application),
             mib(held.tables),
             mib(held.small)
         );

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
 
 #[path = "support/world.rs"]
-#[expect(dead_code, reason = "only the job and its values are used here")]
+#[expect(dead_code, reason = "only the application and its values are used here")]
 mod world;
 
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
@@ -20,7 +20,7 @@ use ciphergram_nic::round::{
     Aggregator, AggregatorConfig, Contributor, ContributorConfig, ContributorEvent, End, SumLayout,
 };
 use ciphergram_nic::wire::{Faulty, UdpWire, Wire};
-use world::{CHUNKS, Integers, Issue, node, process, server, values, words};
+use world::{CHUNKS, Integers, Issue, hello, node, process, server, values, words};
 
 fn loopback(port: u16) -> SocketAddr {
     (Ipv4Addr::LOCALHOST, port).into()
@@ -36,7 +36,7 @@ fn contribute(aggregator: SocketAddr, number: u16) -> (Vec<Vec<u64>>, End) {
     };
     let mut driver = Driver::new(UdpWire::bind(loopback(0)).unwrap());
     let mut node = Contributor::new(config).unwrap();
-    node.join(driver.now(), [number as u8; 16], b"hello".to_vec(), None).unwrap();
+    node.join(driver.now(), [number as u8; 16], hello(number as u8), None).unwrap();
     let mut next = CHUNKS;
     let mut sums = vec![Vec::new(); CHUNKS as usize];
     let end = driver
@@ -85,7 +85,9 @@ fn a_round_over_loopback_with_noise_and_a_dead_socket() {
             linger: Duration::from_secs(2),
             seed: [7; 32],
         };
-        let mut aggregator = Aggregator::new(config, Integers::new(1, Default::default())).unwrap();
+        let mut aggregator =
+            Aggregator::new(config, Integers::new(1, Default::default(), Default::default()))
+                .unwrap();
         let mut driver = Driver::new(wire);
         let finished = driver.run(&mut aggregator, |aggregator, _| {
             if aggregator.is_finished() {

@@ -15,7 +15,7 @@ use cases::cases;
 use ciphergram_nic::faults::Faults;
 use ciphergram_nic::proto::Refusal;
 use ciphergram_nic::round::{AggregatorEvent, ContributorEvent};
-use world::{CHUNKS, World, node};
+use world::{CHUNKS, MISFIT, World, node};
 
 /// Longer than any round's deadlines, give-ups and lingering together.
 const FOREVER: Duration = Duration::from_secs(120);
@@ -311,6 +311,55 @@ fn a_round_opens_without_those_who_never_came() {
     world.start_client(2, 2);
     assert!(world.run(FOREVER, |world| !world.clients[2].refused.is_empty()));
     assert_eq!(world.client(2).refused, ["the last round opened without contributor 2"]);
+}
+
+#[test]
+fn a_round_opens_without_a_misfit() {
+    for seed in seeds(50) {
+        let mut world = World::new(seed, 3, 2);
+        world.misfits = [1].into();
+        world.start_aggregator();
+        (0..3).for_each(|number| world.start_client(number, number as u8));
+        assert!(world.run(FOREVER, |world| all_ended_but(world, 1)), "seed {seed}");
+        assert_eq!(world.client(0).ends[0].contributed, [(0, CHUNKS), (2, CHUNKS)], "seed {seed}");
+        assert!(world.run(FOREVER, |world| !world.clients[1].refused.is_empty()), "seed {seed}");
+        assert_eq!(world.client(1).refused, [MISFIT], "seed {seed}");
+    }
+}
+
+fn all_ended_but(world: &World, number: u16) -> bool {
+    world.clients.iter().all(|client| client.number == number || !client.ends.is_empty())
+}
+
+#[test]
+fn too_few_beside_a_misfit_go_on_waiting() {
+    for seed in seeds(50) {
+        let mut world = World::new(seed, 3, 3);
+        world.misfits = [1].into();
+        world.start_aggregator();
+        (0..3).for_each(|number| world.start_client(number, number as u8));
+        assert!(world.run(FOREVER, |world| !world.clients[1].refused.is_empty()), "seed {seed}");
+        assert_eq!(world.client(1).refused, [MISFIT], "seed {seed}");
+        for event in &world.events {
+            let expected = match event {
+                AggregatorEvent::Joined { .. } => true,
+                AggregatorEvent::Refused { contributor: 1, reason } => reason == MISFIT,
+                _ => false,
+            };
+            assert!(expected, "seed {seed}: {event:?}");
+        }
+        world.run(Duration::from_secs(2), |_| false);
+        let events = world.events.len();
+        // Past the deadline for joining.
+        world.run(Duration::from_secs(30), |_| false);
+        assert_eq!(world.events.len(), events, "seed {seed}: they wait");
+        let now = world.network.now();
+        world.client(1).join(now, 99, None);
+        assert!(world.run(FOREVER, all_ended), "seed {seed}");
+        world.check_complete();
+        let opened = world.client(0).opening.as_ref().unwrap().round;
+        assert_eq!(opened, 0, "seed {seed}: what did not open has no number");
+    }
 }
 
 #[test]

@@ -24,7 +24,7 @@ use ciphergram_he::{OpenedSum, Quantised, Sealer, SecretKey, Sum};
 use ciphergram_nic::Bytes;
 use ciphergram_nic::Node;
 use ciphergram_nic::faults::Faults;
-use ciphergram_nic::federation::SumJob;
+use ciphergram_nic::federation::SumApplication;
 use ciphergram_nic::proto::{Config, Endpoint, Event, Identity, Opcode, Peer, Refusal, Time};
 use ciphergram_nic::round::{
     Aggregator, AggregatorConfig, Contributor, ContributorConfig, ContributorEvent, End, Opening,
@@ -64,7 +64,7 @@ struct World {
     key: &'static SecretKey,
     seed: u64,
     network: Network,
-    aggregator: Option<Aggregator<SumJob>>,
+    aggregator: Option<Aggregator<SumApplication>>,
     clients: Vec<Client>,
     incarnations: u32,
 }
@@ -134,8 +134,8 @@ impl World {
             linger: Duration::from_secs(15),
             seed: [self.seed as u8; 32],
         };
-        let job = SumJob::new(self.key.public().clone(), engine());
-        self.aggregator = Some(Aggregator::new(config, job).unwrap());
+        let application = SumApplication::new(self.key.public().clone(), engine());
+        self.aggregator = Some(Aggregator::new(config, application).unwrap());
     }
 
     /// Starts a client, or starts it again as another process with what it had sealed.

@@ -9,9 +9,9 @@ use ciphergram_he::{
 };
 use ciphergram_nic::{
     Bytes,
-    federation::SumJob,
+    federation::SumApplication,
     proto::{Accumulator, ChunkLayout, Peer, Refusal, Shard, SumConfig, SumRegion},
-    round::{Job as _, Opened},
+    round::{Application as _, Opened},
 };
 use rand_chacha::ChaCha20Rng;
 use rand_core::{Rng as _, SeedableRng as _};
@@ -50,7 +50,7 @@ pub fn sums(setting: Setting, scheme: Scheme, span: Duration) -> Result<f64, Fai
         TensorSpec { name: "w".into(), dtype: ciphergram_he::Dtype::F32, shape: vec![300_000] };
     let values: Vec<f64> = (0..300_000).map(|i| f64::from(i % 1000) / 1000.0).collect();
     let update = Update::new(vec![Tensor::from_values(spec, &values)?]);
-    let mut job = SumJob::new(key.public().clone(), engine.clone());
+    let mut application = SumApplication::new(key.public().clone(), engine.clone());
     let mut hellos = BTreeMap::new();
     let mut agreement = None;
     for number in 0..2 {
@@ -63,7 +63,7 @@ pub fn sums(setting: Setting, scheme: Scheme, span: Duration) -> Result<f64, Fai
     let mut rng = ciphergram_he::random::generator()?;
     let own = Quantised::new(&update, &agreement, 1, parameters, &mut rng)?;
     let stream = Sealer::new(&key, engine, own, Ticket::draw()?)?.seal_all()?;
-    let open = Box::new(move || Ok(job.open(0, &hellos)?));
+    let open = Box::new(move || Ok(application.open(0, &hellos)?));
     added(setting, Contribution { stream: stream.into(), open }, span)
 }
 

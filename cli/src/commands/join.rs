@@ -42,7 +42,7 @@ pub(crate) fn run(args: &Join) -> Result<(), Failure> {
         name.push(".spool");
         PathBuf::from(name)
     });
-    let job = Participation {
+    let participation = Participation {
         key: (&key).into(),
         engine: engine(args.place.engine),
         update: &update,
@@ -59,7 +59,7 @@ pub(crate) fn run(args: &Join) -> Result<(), Failure> {
     if let Some(path) = &args.capture {
         client.capture(files::create(path)?)?;
     }
-    let result = client.contribute(&job);
+    let result = client.contribute(&participation);
     client.leave()?;
     let round = result.map_err(|e| match e {
         federation::Error::Scheme(

@@ -75,7 +75,7 @@ pub(crate) fn run(args: &DemoClient) -> Result<(), Failure> {
         let trained =
             model.local_update(&shard, &TRAINING, training_seed(args.seed, round, number));
         let update = to_update(&trained)?;
-        let job = Participation {
+        let participation = Participation {
             key: (&key).into(),
             engine: engine.clone(),
             update: &update,
@@ -87,7 +87,7 @@ pub(crate) fn run(args: &DemoClient) -> Result<(), Failure> {
             // For the demo's own check, which is no part of a round.
             keep_fields: true,
         };
-        let result = client.contribute(&job)?;
+        let result = client.contribute(&participation)?;
         let clock = Instant::now();
         let Some(opened) = &result.opened else { unreachable!("the key is a secret one") };
         let mean = opened.decode(&result.sum, Output::Mean)?;

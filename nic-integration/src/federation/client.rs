@@ -111,11 +111,11 @@ impl<W: Wire> Client<W> {
     ///
     /// See [`Error`]; a public key that cannot encrypt is refused before anything is sent. The
     /// spool is kept unless the round ended, and if no sum came back.
-    pub fn contribute(&mut self, job: &Participation<'_>) -> Result<RoundResult, Error> {
-        job.key.check_encrypts()?;
+    pub fn contribute(&mut self, participation: &Participation<'_>) -> Result<RoundResult, Error> {
+        participation.key.check_encrypts()?;
         let _round = info_span!("round", client = self.number, round = Empty).entered();
         let (end, run) = std::thread::scope(|scope| {
-            let mut run = Run::begin(job, self.server, self.number)?;
+            let mut run = Run::begin(participation, self.server, self.number)?;
             self.pipelines.start(|wakers| self.node.detach(wakers))?;
             let now = self.pipelines.first.now();
             run.join(&mut self.node, now)?;

@@ -42,7 +42,7 @@ pub(super) enum Sealed {
 
 /// The input of the sealing thread.
 pub(super) struct SealTask<'a> {
-    pub job: &'a Participation<'a>,
+    pub participation: &'a Participation<'a>,
     pub agreement: Agreement,
     /// The seed of the rounding: one contribution is rounded one way, however often it is begun.
     pub rounding: [u8; 32],
@@ -70,13 +70,19 @@ impl SealTask<'_> {
     }
 
     fn seal(self, out: &SyncSender<Sealed>) -> Result<(), Error> {
-        let Self { job, agreement, .. } = self;
-        let (public, engine) = (job.key.public(), job.engine.clone());
+        let Self { participation, agreement, .. } = self;
+        let (public, engine) = (participation.key.public(), participation.engine.clone());
         let mut clock = Instant::now();
         let mut rng = StreamRng::from_seed(&self.rounding);
         let parameters = public.parameters();
-        let update = Quantised::new(job.update, &agreement, job.weight, parameters, &mut rng)?;
-        let fields = job.keep_fields.then(|| Zeroizing::new(update.fields().to_vec()));
+        let update = Quantised::new(
+            participation.update,
+            &agreement,
+            participation.weight,
+            parameters,
+            &mut rng,
+        )?;
+        let fields = participation.keep_fields.then(|| Zeroizing::new(update.fields().to_vec()));
         let clipped = update.clipped().to_vec();
         let quantising = clock.elapsed();
         // Waits for the disk, which is no work of this stage.
@@ -86,7 +92,7 @@ impl SealTask<'_> {
             SpoolState::Resumed(spool) => Some(spool),
         };
         clock = Instant::now();
-        let mut sealer = Sealer::new(self.job.key, engine, update, self.ticket)?;
+        let mut sealer = Sealer::new(self.participation.key, engine, update, self.ticket)?;
         let busy = quantising + clock.elapsed();
         let mut wanted = out.send(Sealed::Quantised { fields, clipped, busy }).is_ok();
         while wanted {

@@ -8,7 +8,9 @@ use ciphergram_accel::Engine;
 use ciphergram_he::{PublicKey, random};
 use tracing::{Span, field::Empty, info_span};
 
-use super::{Allowed, Error, FEW, fresh_endpoint, job::SumJob, pipelines::Pipelines};
+use super::{
+    Allowed, Error, FEW, application::SumApplication, fresh_endpoint, pipelines::Pipelines,
+};
 use crate::{
     driver::MAX_SLEEP,
     proto::{Config, Identity, Stats, Time},
@@ -77,7 +79,7 @@ pub enum Observation {
 /// An aggregator that listens.
 pub struct Server<W> {
     pipelines: Pipelines<W>,
-    node: Aggregator<SumJob>,
+    node: Aggregator<SumApplication>,
 }
 
 impl<W: Wire> Server<W> {
@@ -113,7 +115,7 @@ impl<W: Wire> Server<W> {
             linger: LINGER,
             seed: *random::bytes::<32>()?,
         };
-        let node = Aggregator::new(settings, SumJob::new(key, engine))?;
+        let node = Aggregator::new(settings, SumApplication::new(key, engine))?;
         Ok(Self { pipelines, node })
     }
 

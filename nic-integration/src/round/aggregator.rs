@@ -20,7 +20,7 @@ use super::message::{Join, Kind, MAX_ROUND_MESSAGE_BYTES, Open, Probe, Ready};
 use super::open::{Round, RoundProgress, RoundSummary};
 use super::pending::{Joined, PendingRound};
 use super::rkey::fresh_rkey;
-use super::{JOIN_INBOX, Job, Opened};
+use super::{Application, JOIN_INBOX, Opened};
 
 /// Events that may wait for the owner; newer ones are dropped.
 pub const MAX_AGGREGATOR_EVENTS: usize = 1 << 16;
@@ -59,7 +59,7 @@ pub enum AggregatorEvent {
         /// Its process.
         peer: Peer,
     },
-    /// A client was refused, and sent the reason.
+    /// A client was refused, at its JOIN or by a round that opened without it, and sent the reason.
     Refused {
         /// The number it claimed.
         contributor: u16,
@@ -80,7 +80,7 @@ pub enum AggregatorEvent {
         /// Its contributors, ascending.
         contributors: Vec<u16>,
     },
-    /// The job could not open a round; everyone was refused and may join anew.
+    /// The application could not open a round; everyone was refused and may join anew.
     OpenFailed {
         /// The reason.
         reason: String,
@@ -121,13 +121,16 @@ pub enum AggregatorEvent {
     },
 }
 
-/// An aggregator of `rounds` rounds over one [`Job`]. A [`Node`].
-pub struct Aggregator<J> {
+/// An aggregator of `rounds` rounds over one [`Application`]. A [`Node`].
+pub struct Aggregator<A> {
     config: AggregatorConfig,
     endpoint: Endpoint,
-    job: J,
+    application: A,
     rng: ChaCha20Rng,
     pending: PendingRound,
+    /// Clients that waited and were refused, until others join by their numbers: one whose refusal
+    /// is still on its way may ask whether it is known.
+    left_out: BTreeMap<u16, (Joined, String)>,
     current: Option<Round>,
     /// The last round that closed: its sums are kept until the next one closes.
     last: Option<Round>,
@@ -138,14 +141,14 @@ pub struct Aggregator<J> {
     events: VecDeque<AggregatorEvent>,
 }
 
-impl<J: Job> Aggregator<J> {
+impl<A: Application> Aggregator<A> {
     /// Makes an aggregator that waits for its first client.
     ///
     /// # Errors
     ///
     /// [`NicError::Quorum`] unless 1 ≤ `min_clients` ≤ `clients`; those of [`Endpoint::new`] and
     /// [`Endpoint::register_inbox`].
-    pub fn new(config: AggregatorConfig, job: J) -> Result<Self, NicError> {
+    pub fn new(config: AggregatorConfig, application: A) -> Result<Self, NicError> {
         let AggregatorConfig { clients, min_clients, .. } = config;
         if min_clients == 0 || min_clients > clients {
             return Err(NicError::Quorum { clients, min_clients });
@@ -157,8 +160,9 @@ impl<J: Job> Aggregator<J> {
             rng: ChaCha20Rng::from_seed(config.seed),
             config,
             endpoint,
-            job,
+            application,
             pending: PendingRound::default(),
+            left_out: BTreeMap::new(),
             current: None,
             last: None,
             opened: 0,
@@ -281,31 +285,44 @@ impl<J: Job> Aggregator<J> {
         if !free || !self.pending.is_ready(now, clients, min_clients) {
             return;
         }
-        let pending = std::mem::take(&mut self.pending);
-        let opened = self.job.open(self.opened, pending.hellos());
-        match opened.and_then(|opened| self.begin(opened, &pending)) {
-            Ok((region, terms)) => self.open(now, region, terms, pending),
-            Err(reason) => {
-                self.emit(AggregatorEvent::OpenFailed { reason: reason.clone() });
-                for (contributor, joined) in pending.into_joined() {
-                    self.refuse(now, contributor, &joined, reason.clone());
-                }
-            }
+        let mut opened = match self.application.open(self.opened, self.pending.hellos()) {
+            Ok(opened) => opened,
+            Err(reason) => return self.fail_open(now, reason),
+        };
+        for (contributor, reason) in std::mem::take(&mut opened.left_out) {
+            self.leave_out(now, contributor, reason);
+        }
+        if self.pending.count() < usize::from(min_clients) {
+            return; // They wait for others, who open the round at once if the deadline has passed.
+        }
+        match self.begin(opened) {
+            Ok((region, terms)) => self.open(now, region, terms),
+            Err(reason) => self.fail_open(now, reason),
         }
     }
 
-    /// Makes a region for a round that a job opened, and returns it with the round's terms.
-    fn begin(
-        &mut self,
-        opened: Opened,
-        joined: &PendingRound,
-    ) -> Result<(SumRegion, Vec<u8>), String> {
+    /// Refuses all who wait: no round can open over them.
+    fn fail_open(&mut self, now: Time, reason: String) {
+        self.emit(AggregatorEvent::OpenFailed { reason: reason.clone() });
+        let all: Vec<u16> = self.pending.hellos().keys().copied().collect();
+        all.into_iter().for_each(|contributor| self.leave_out(now, contributor, reason.clone()));
+    }
+
+    /// Refuses a client that waits.
+    fn leave_out(&mut self, now: Time, contributor: u16, reason: String) {
+        let Some(joined) = self.pending.leave(contributor) else { return };
+        self.refuse(now, contributor, &joined, reason.clone());
+        self.left_out.insert(contributor, (joined, reason));
+    }
+
+    /// Makes a region for a round that the application opened, and returns it with its terms.
+    fn begin(&mut self, opened: Opened) -> Result<(SumRegion, Vec<u8>), String> {
         let mut digest_key = [0; 32];
         self.rng.fill_bytes(&mut digest_key);
         let region = SumRegion::new(SumConfig {
             round: self.opened,
             contributors: self.config.clients,
-            target: joined.hellos().len() as u32,
+            target: self.pending.count() as u32,
             digest_key,
             layout: opened.layout,
             shards: opened.shards,
@@ -313,8 +330,9 @@ impl<J: Job> Aggregator<J> {
         Ok((region.map_err(|error| error.to_string())?, opened.terms))
     }
 
-    fn open(&mut self, now: Time, region: SumRegion, terms: Vec<u8>, pending: PendingRound) {
-        let joined = pending.into_joined();
+    /// Opens a round with all who wait.
+    fn open(&mut self, now: Time, region: SumRegion, terms: Vec<u8>) {
+        let joined = std::mem::take(&mut self.pending).into_joined();
         let contributors: Vec<u16> = joined.keys().copied().collect();
         let (round, chunks) = (self.opened, region.chunk_count());
         joined.iter().for_each(|(contributor, joined)| region.bind(*contributor, joined.peer));
@@ -419,7 +437,7 @@ impl<J: Job> Aggregator<J> {
     }
 }
 
-impl<J: Job> Node for Aggregator<J> {
+impl<A: Application> Node for Aggregator<A> {
     fn handle_datagram(&mut self, now: Time, from: Origin, bytes: &mut [u8]) {
         self.endpoint.handle_datagram(now, from, bytes);
     }

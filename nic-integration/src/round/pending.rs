@@ -24,13 +24,6 @@ pub(super) struct PendingRound {
 }
 
 impl PendingRound {
-    /// Returns the hellos of all but `contributor`.
-    pub(super) fn hellos_beside(&self, contributor: u16) -> BTreeMap<u16, Vec<u8>> {
-        let mut hellos = self.hellos.clone();
-        hellos.remove(&contributor);
-        hellos
-    }
-
     pub(super) fn hellos(&self) -> &BTreeMap<u16, Vec<u8>> {
         &self.hellos
     }
@@ -56,6 +49,14 @@ impl PendingRound {
         self.deadline.get_or_insert(deadline);
         self.hellos.insert(contributor, hello);
         self.joined.insert(contributor, joined)
+    }
+
+    /// Takes a client out. The deadline counts on for the others, if there are any.
+    pub(super) fn leave(&mut self, contributor: u16) -> Option<Joined> {
+        self.hellos.remove(&contributor);
+        let joined = self.joined.remove(&contributor);
+        self.deadline = self.deadline.filter(|_| !self.joined.is_empty());
+        joined
     }
 
     /// Returns whether the round can open: every client is there, or enough are and the deadline

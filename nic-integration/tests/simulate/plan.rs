@@ -1,5 +1,6 @@
 //! The plan of a world, drawn from its seed before it begins.
 
+use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
@@ -124,6 +125,8 @@ pub(crate) struct Plan {
     /// The most sockets of a client.
     pub most_paths: u16,
     pub most_pipelines: u16,
+    /// Contributions that no round opens with.
+    pub misfits: BTreeSet<u8>,
     pub clocks: Vec<(IpAddr, Clock)>,
     pub happenings: Vec<(When, Happening)>,
 }
@@ -144,6 +147,7 @@ impl Plan {
             most_packed: 1 + dice.below(20) as u32,
             most_paths: 1 + dice.below(4) as u16,
             most_pipelines: 1 + dice.below(3) as u16,
+            misfits: BTreeSet::new(),
             clocks: vec![],
             happenings: vec![],
         };
@@ -162,6 +166,9 @@ impl Plan {
         for _ in 0..count {
             let when = dice.when(clients);
             plan.add(when, &mut dice);
+        }
+        if dice.below(4) == 0 {
+            plan.misfits = (0..16 * clients as u8).filter(|_| dice.below(4) == 0).collect();
         }
         plan
     }

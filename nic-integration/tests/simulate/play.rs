@@ -10,7 +10,7 @@ use ciphergram_nic::round::{AggregatorEvent, Resume};
 use crate::attacker::Attacker;
 use crate::plan::{Dice, Happening, Plan, Spool, When};
 use crate::summary::Summary;
-use crate::world::{Client, World, node};
+use crate::world::{Client, MISFIT, World, node};
 
 /// The number of a node that may not take part; no client's.
 const STRANGER: u16 = 100;
@@ -52,6 +52,7 @@ struct Play {
 pub(crate) fn play(seed: u64, trace: bool) -> Summary {
     let plan = Plan::draw(seed);
     let mut world = World::of(seed, plan.settings(seed), plan.faults);
+    world.misfits = plan.misfits.clone();
     world.most_packed = plan.most_packed;
     world.most_paths = plan.most_paths;
     world.most_pipelines = plan.most_pipelines;
@@ -268,9 +269,15 @@ impl Play {
                 let usual = matches!(refusal, Equivocation | NotContributor | RoundClosed);
                 assert!(usual, "client {} is rejected: {refusal}", client.number);
             }
-            let again = client.done && client.refused.is_empty() && member.left > 0;
-            if again && !world.asleep.contains(&client.addr.ip()) {
-                member.left -= 1;
+            if !client.done || !runs(client) || world.asleep.contains(&client.addr.ip()) {
+                continue;
+            }
+            let left_out = client.refused.pop_if(|reason| reason == MISFIT).is_some();
+            if left_out {
+                self.summary.fault("misfits left out", 1);
+            }
+            if left_out || (client.refused.is_empty() && member.left > 0) {
+                member.left -= u32::from(!left_out);
                 member.contribute(client.number);
                 client.join(world.network.time_at(client.addr), member.contribution, None);
             }

@@ -11,8 +11,8 @@ use std::cell::Cell;
 pub(crate) enum Owner {
     /// Nobody who is measured.
     Other,
-    /// The job's: hellos while they are joined, the terms, the accumulator.
-    Job,
+    /// The application's: hellos while they are joined, the terms, the accumulator.
+    Application,
     /// Everything else that is measured.
     Rest,
 }
@@ -23,21 +23,21 @@ const LARGE: usize = 128 << 10;
 /// Bytes held; of the rest, large allocations apart.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Held {
-    pub(crate) job: usize,
+    pub(crate) application: usize,
     pub(crate) tables: usize,
     pub(crate) small: usize,
 }
 
 impl Held {
-    const NONE: Self = Self { job: 0, tables: 0, small: 0 };
+    const NONE: Self = Self { application: 0, tables: 0, small: 0 };
 
     pub(crate) fn all(self) -> usize {
-        self.job + self.tables + self.small
+        self.application + self.tables + self.small
     }
 
     fn place(&mut self, owner: usize, bytes: usize) -> Option<&mut usize> {
         match owner {
-            1 => Some(&mut self.job),
+            1 => Some(&mut self.application),
             2 if bytes >= LARGE => Some(&mut self.tables),
             2 => Some(&mut self.small),
             _ => None,

@@ -238,10 +238,10 @@ pub(crate) fn contribute(
 ) -> JoinHandle<Result<RoundResult, Error>> {
     thread::spawn(move || {
         let update = update(number, 0, values);
-        let mut job = participation(key, &update, number);
-        change(&mut job);
+        let mut participation = participation(key, &update, number);
+        change(&mut participation);
         let mut client = client(addr, number)?;
-        let result = client.contribute(&job);
+        let result = client.contribute(&participation);
         client.leave()?;
         result
     })
@@ -259,10 +259,10 @@ pub(crate) fn contribute_spooled(
     let spool = spool.to_path_buf();
     thread::spawn(move || {
         let update = update(number, 0, values);
-        let job =
+        let participation =
             Participation { engine, spool: Some(&spool), ..participation(key, &update, number) };
         let mut client = client(addr, number)?;
-        let result = client.contribute(&job);
+        let result = client.contribute(&participation);
         client.leave()?;
         result
     })

@@ -22,8 +22,8 @@ use ciphergram_nic::proto::{
     Accumulator, ChunkLayout, Config, Endpoint, Identity, NodeId, Peer, Refusal, Shard, Time,
 };
 use ciphergram_nic::round::{
-    Aggregator, AggregatorConfig, AggregatorEvent, ContributionId, Contributor, ContributorConfig,
-    ContributorEvent, End, Job, Opened, Opening, Resume, SumLayout,
+    Aggregator, AggregatorConfig, AggregatorEvent, Application, ContributionId, Contributor,
+    ContributorConfig, ContributorEvent, End, Opened, Opening, Resume, SumLayout,
 };
 use ciphergram_nic::sim::{Network, at};
 
@@ -52,6 +52,11 @@ pub(crate) fn values(contributor: u16, chunk: u32, issue: Issue) -> Vec<u64> {
 
 fn bytes(values: &[u64]) -> Vec<u8> {
     values.iter().flat_map(|value| value.to_le_bytes()).collect()
+}
+
+/// Returns the hello of a client with a contribution.
+pub(crate) fn hello(contribution: u8) -> Vec<u8> {
+    [b"hello ", &[contribution][..]].concat()
 }
 
 /// The layout of contributions, and the chunk at which the second of two shards begins.
@@ -98,38 +103,40 @@ impl Accumulator for Adder {
     }
 }
 
-/// Admits every client.
+/// The reason why a round opens without a misfit.
+pub(crate) const MISFIT: &str = "it does not fit the others";
+
+/// Admits every client that says hello and names its contribution, and opens a round without those
+/// whose contribution is a misfit.
 pub(crate) struct Integers {
     incarnation: u32,
     sums: Accumulators,
+    misfits: BTreeSet<u8>,
 }
 
 impl Integers {
-    pub(crate) fn new(incarnation: u32, sums: Accumulators) -> Self {
-        Self { incarnation, sums }
+    pub(crate) fn new(incarnation: u32, sums: Accumulators, misfits: BTreeSet<u8>) -> Self {
+        Self { incarnation, sums, misfits }
     }
 }
 
-impl Job for Integers {
-    fn admit(
-        &mut self,
-        _: u16,
-        _: &ContributionId,
-        hello: &[u8],
-        _: &BTreeMap<u16, Vec<u8>>,
-    ) -> Result<(), String> {
-        if hello == b"hello" { Ok(()) } else { Err("say hello".into()) }
+impl Application for Integers {
+    fn admit(&mut self, _: u16, id: &ContributionId, hello: &[u8]) -> Result<(), String> {
+        if hello == self::hello(id[0]) { Ok(()) } else { Err("say hello".into()) }
     }
     fn open(&mut self, round: u32, joined: &BTreeMap<u16, Vec<u8>>) -> Result<Opened, String> {
         let (sums, round) = (self.sums.clone(), (self.incarnation, round));
         let zeros = (0..CHUNKS).map(|chunk| vec![0; words(chunk)]).collect();
         sums.lock().unwrap().insert(round, zeros);
-        let terms = vec![round.1 as u8, joined.len() as u8];
+        let terms = vec![round.1 as u8];
+        let misfit = |hello: &[u8]| hello.last().is_some_and(|id| self.misfits.contains(id));
+        let left_out = joined.iter().filter(|(_, hello)| misfit(hello));
+        let left_out = left_out.map(|(number, _)| (*number, MISFIT.to_string())).collect();
         let shards = [0..PARTED, PARTED..CHUNKS].map(|chunks| {
             let accumulator = Box::new(Adder { round, sums: sums.clone() });
             Shard { chunks, accumulator }
         });
-        Ok(Opened { terms, layout: Box::new(Cut), shards: shards.into() })
+        Ok(Opened { terms, layout: Box::new(Cut), shards: shards.into(), left_out })
     }
 }
 
@@ -164,6 +171,8 @@ pub(crate) struct World {
     /// Machines that are suspended: nothing reaches them, and nothing happens there.
     pub asleep: BTreeSet<IpAddr>,
     pub ledger: Ledger,
+    /// Contributions that no round opens with.
+    pub misfits: BTreeSet<u8>,
     /// The most chunks that clients push in one datagram.
     pub most_packed: u32,
     /// The most sockets that each of their pipelines sends from.
@@ -234,6 +243,7 @@ impl World {
             events: Vec::new(),
             asleep: BTreeSet::new(),
             ledger: Ledger::of(settings.min_clients),
+            misfits: BTreeSet::new(),
             most_packed: 4,
             most_paths: 3,
             most_pipelines: 2,
@@ -249,8 +259,9 @@ impl World {
         let ports = (1..endpoint.pipelines).map(|pipeline| at(SERVER.into(), pipeline).port());
         self.settings.endpoint = Config { ports: ports.collect(), ..endpoint };
         let incarnation = self.settings.endpoint.incarnation.get();
-        let job = Integers::new(incarnation, self.ledger.accumulators.clone());
-        self.aggregator = Some(Aggregator::new(self.settings.clone(), job).unwrap());
+        let (sums, misfits) = (self.ledger.accumulators.clone(), self.misfits.clone());
+        let application = Integers::new(incarnation, sums, misfits);
+        self.aggregator = Some(Aggregator::new(self.settings.clone(), application).unwrap());
         self.deadlines = [None; 2];
     }
 
@@ -365,7 +376,9 @@ impl World {
                 self.ledger.print(&event);
             }
             match &event {
-                AggregatorEvent::Opened { .. } => {
+                AggregatorEvent::Opened { contributors, .. } => {
+                    let enough = contributors.len() >= usize::from(self.settings.min_clients);
+                    assert!(enough, "a round opens with too few: {contributors:?}");
                     self.deadlines[0] = Some(now + self.settings.round_deadline + SLACK);
                 }
                 AggregatorEvent::Closed(_) => {
@@ -409,6 +422,8 @@ impl World {
             assert!(asleep || !late, "a round did not end, or did not finish, by its deadline");
         }
         for client in &self.clients {
+            let misfit = self.misfits.contains(&client.issue.contribution);
+            assert!(!misfit || client.opening.is_none(), "a misfit takes part");
             let Some(node) = &client.node else { continue };
             let server: NodeId = self.settings.endpoint.identity.id();
             check_endpoint(node.endpoint(), |peer| peer.node == server);
@@ -458,7 +473,7 @@ impl Client {
         self.issue = Issue::of(contribution);
         self.done = false;
         self.opening = None;
-        node.join(now, [contribution; 16], b"hello".to_vec(), resume).unwrap();
+        node.join(now, [contribution; 16], hello(contribution), resume).unwrap();
     }
 
     /// From here on issues other bytes under the same name, and again for those that it issued

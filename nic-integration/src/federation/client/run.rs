@@ -35,7 +35,7 @@ const SEALING_SLEEP: Duration = Duration::from_millis(1);
 
 /// One round in progress.
 pub(super) struct Run<'a> {
-    job: &'a Participation<'a>,
+    participation: &'a Participation<'a>,
     server: SocketAddr,
     number: u16,
     announcement: Announcement,
@@ -55,24 +55,24 @@ impl<'a> Run<'a> {
     ///
     /// The tensors or the weight do not fit; the spool's.
     pub(super) fn begin(
-        job: &'a Participation<'a>,
+        participation: &'a Participation<'a>,
         server: SocketAddr,
         number: u16,
     ) -> Result<Self, Error> {
-        let (key, update) = (job.key.public(), job.update);
-        let fingerprint = fingerprint(update, job.weight);
+        let (key, update) = (participation.key.public(), participation.update);
+        let fingerprint = fingerprint(update, participation.weight);
         let ticket = Ticket::draw()?;
         let mut run = Self {
-            job,
+            participation,
             server,
             number,
-            announcement: announce(job, ticket.seed())?,
+            announcement: announce(participation, ticket.seed())?,
             resume: None,
             sealing: Sealing::fresh(ticket, fingerprint, *random::bytes::<32>()?),
             open: None,
             silence: (0, Instant::now()),
         };
-        let Some(path) = job.spool else { return Ok(run) };
+        let Some(path) = participation.spool else { return Ok(run) };
         if let Some((spool, header, stream)) = Spool::open(path, key)? {
             let fail = |why: &str| Err(Error::Spool { path: path.into(), why: why.into() });
             if header.fingerprint != fingerprint || header.contributor != number {
@@ -82,7 +82,8 @@ impl<'a> Run<'a> {
                 );
             }
             let sealed_under = &header.announcement.agreement;
-            if job.agreement.as_ref().is_some_and(|a| a.check_same(sealed_under).is_err()) {
+            if participation.agreement.as_ref().is_some_and(|a| a.check_same(sealed_under).is_err())
+            {
                 return fail(
                     "it holds this contribution under other clipping ranges: finish it with those, \
                      or delete the file",
@@ -107,7 +108,7 @@ impl<'a> Run<'a> {
     }
 
     fn hello(&self) -> Vec<u8> {
-        self.announcement.to_bytes(self.job.key.public())
+        self.announcement.to_bytes(self.participation.key.public())
     }
 
     fn bad_round(&self, what: &'static str) -> Error {
@@ -179,7 +180,7 @@ impl<'a> Run<'a> {
             let began = Instant::now().checked_sub(DEFAULT_GIVE_UP);
             self.silence = (received, began.unwrap_or_else(Instant::now));
         }
-        if self.silence.1.elapsed() >= self.job.patience {
+        if self.silence.1.elapsed() >= self.participation.patience {
             return Err(Error::Unreachable { server: self.server });
         }
         Ok(node.rejoin(now)?)
@@ -196,7 +197,7 @@ impl<'a> Run<'a> {
     where
         'a: 's,
     {
-        let key = self.job.key.public();
+        let key = self.participation.key.public();
         let terms = RoundTerms::from_bytes(&opening.terms, key)?;
         if !terms.participants.contains(&(self.number, self.announcement.seed)) {
             return Err(self.bad_round("it does not list this contribution"));
@@ -208,7 +209,7 @@ impl<'a> Run<'a> {
         if settled.is_some_and(|a| terms.agreement.check_same(a).is_err()) {
             return Err(Error::RangesChanged);
         }
-        terms.agreement.check_layout(&self.job.update.specs())?;
+        terms.agreement.check_layout(&self.participation.update.specs())?;
         let chunks = key.parameters().chunks(terms.agreement.values());
         node.accept(now, SumLayout { chunks: chunks.count(), sum_bytes: chunks.bytes_of(0) })?;
         let resume = Resume { incarnation: opening.incarnation, round: opening.round };
@@ -218,8 +219,9 @@ impl<'a> Run<'a> {
         node.amend(self.hello());
         let since = self.open.as_ref().map_or_else(Instant::now, |open| open.since);
         self.open = Some(OpenRound::new(since, opening, terms, chunks));
-        let (job, number, announcement) = (self.job, self.number, &self.announcement);
-        self.sealing.start(job, number, announcement, chunks, resume, scope)
+        let (participation, number, announcement) =
+            (self.participation, self.number, &self.announcement);
+        self.sealing.start(participation, number, announcement, chunks, resume, scope)
     }
 
     /// Pushes sealed chunks, as many to a datagram as fit, while there is room.
@@ -254,7 +256,7 @@ impl<'a> Run<'a> {
         let open = self.open.ok_or(unopened)?;
         let encrypting = self.sealing.busy();
         let exchanging = open.since.elapsed().saturating_sub(encrypting);
-        let enough = open.check_enough(end, self.job.min_clients);
+        let enough = open.check_enough(end, self.participation.min_clients);
         let sum = Sum {
             contributors: open.terms.participants.into_iter().map(|(_, t)| t).collect(),
             agreement: open.terms.agreement,
@@ -263,9 +265,9 @@ impl<'a> Run<'a> {
         };
         let (fields, clipped) = self.sealing.into_quantities();
         let clock = Instant::now();
-        let engine = &*self.job.engine;
+        let engine = &*self.participation.engine;
         let span = info_span!("open", client = self.number, round = end.round).entered();
-        let opened = match (&enough, self.job.key) {
+        let opened = match (&enough, self.participation.key) {
             (Err(_), _) => None,
             (Ok(()), KeyRef::Secret(key)) => Some(OpenedSum::open(key, engine, &sum)?),
             (Ok(()), KeyRef::Public(key)) => {
@@ -275,7 +277,7 @@ impl<'a> Run<'a> {
         };
         drop(span);
         let decrypting = clock.elapsed();
-        if let Some(path) = self.job.spool {
+        if let Some(path) = self.participation.spool {
             spool::remove(path)?;
         }
         enough?;
@@ -295,12 +297,12 @@ impl<'a> Run<'a> {
 
 /// Returns the settled ranges, or a proposal. Tensors and weight are checked here, before anyone
 /// else waits.
-fn announce(job: &Participation<'_>, seed: Seed) -> Result<Announcement, Error> {
-    let proposal = Announcement::propose(seed, job.update, job.weight)?;
-    Ok(match &job.agreement {
+fn announce(participation: &Participation<'_>, seed: Seed) -> Result<Announcement, Error> {
+    let proposal = Announcement::propose(seed, participation.update, participation.weight)?;
+    Ok(match &participation.agreement {
         Some(agreement) => {
-            agreement.check_layout(&job.update.specs())?;
-            agreement.check_weight(job.weight)?;
+            agreement.check_layout(&participation.update.specs())?;
+            agreement.check_weight(participation.weight)?;
             Announcement { seed, settled: true, agreement: agreement.clone() }
         }
         None => proposal,

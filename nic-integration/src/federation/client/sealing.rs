@@ -85,7 +85,7 @@ impl Sealing {
     /// [`Error::Spool`], if the spool's chunks are not cut as this contribution's are.
     pub(super) fn start<'s, 'a: 's>(
         &mut self,
-        job: &'a Participation<'a>,
+        participation: &'a Participation<'a>,
         number: u16,
         announcement: &Announcement,
         chunks: Chunks,
@@ -98,7 +98,7 @@ impl Sealing {
                 let sealed = |chunk: &u32| end_of(*chunk) <= self.stream.len();
                 let whole = (0..chunks.count()).take_while(sealed).count() as u32;
                 if self.stream.len() != chunks.offset_of(whole).min(chunks.total_bytes()) {
-                    let path = job.spool.unwrap_or(Path::new("")).into();
+                    let path = participation.spool.unwrap_or(Path::new("")).into();
                     let why = "its chunks are not those of this contribution".into();
                     return Err(Error::Spool { path, why });
                 }
@@ -115,12 +115,12 @@ impl Sealing {
                     announcement: announcement.clone(),
                 };
                 let new = |path: &Path| SpoolState::New(path.into(), header());
-                (ticket, job.spool.map_or(SpoolState::None, new))
+                (ticket, participation.spool.map_or(SpoolState::None, new))
             }
             None => return Ok(()),
         };
         let agreement = announcement.agreement.clone();
-        let task = SealTask { job, agreement, rounding: self.rounding, ticket, spool };
+        let task = SealTask { participation, agreement, rounding: self.rounding, ticket, spool };
         let (sender, receiver) = mpsc::sync_channel(BATCHES_AHEAD);
         self.thread = Some(receiver);
         let span = info_span!("seal", client = number, round = resume.round);

@@ -1,14 +1,14 @@
 //! Clients that join, come back, or ask whether they are still known (PROTOCOL §7.3, §7.7, §7.8).
 
 use crate::proto::{Peer, Time};
-use crate::round::Job;
+use crate::round::Application;
 use crate::round::message::{Join, Kind, Probe, Refuse};
 use crate::round::open::{Round, Status};
 use crate::round::pending::Joined;
 
 use super::{Aggregator, AggregatorEvent};
 
-impl<J: Job> Aggregator<J> {
+impl<A: Application> Aggregator<A> {
     /// Answers a client that asks whether it is still known. The acknowledgement shows that this
     /// incarnation lives. A client that was given up resumes; an unknown one is refused
     /// (PROTOCOL §7.8).
@@ -25,7 +25,9 @@ impl<J: Job> Aggregator<J> {
                 self.resume(contributor, &joined);
             }
             None => {
-                let reason = self.taken(contributor).unwrap_or_else(|| {
+                let left_out = self.left_out.get(&contributor).filter(|(who, _)| *who == joined);
+                let left_out = left_out.map(|(_, reason)| reason.clone());
+                let reason = left_out.or_else(|| self.taken(contributor)).unwrap_or_else(|| {
                     format!("the contribution of contributor {contributor} is in no round held")
                 });
                 self.refuse(now, contributor, &joined, reason);
@@ -67,8 +69,8 @@ impl<J: Job> Aggregator<J> {
         if self.opened == self.config.rounds {
             return Err(format!("the last round opened without contributor {contributor}"));
         }
-        let others = self.pending.hellos_beside(contributor);
-        self.job.admit(contributor, &contribution, &join.hello, &others)?;
+        self.application.admit(contributor, &contribution, &join.hello)?;
+        self.left_out.remove(&contributor);
         let deadline = now + self.config.join_deadline;
         let former = self.pending.join(contributor, joined.clone(), join.hello, deadline);
         if let Some(former) = former.filter(|former| former.contribution != contribution) {

@@ -18,7 +18,7 @@ pub struct Opening {
     pub deadline_ms: u64,
     /// The contributors admitted, ascending.
     pub contributors: Vec<u16>,
-    /// The job's terms.
+    /// The application's terms.
     pub terms: Vec<u8>,
 }
 

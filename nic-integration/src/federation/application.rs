@@ -4,14 +4,14 @@ use std::{collections::BTreeMap, ops::Range, sync::Arc};
 
 use ciphergram_accel::Engine;
 use ciphergram_he::{
-    Error, PublicKey,
+    PublicKey,
     exchange::{Announcement, RoundTerms},
     params::{Chunks, MAX_CLIENTS},
 };
 
 use crate::{
     proto::{Accumulator, ChunkLayout, Refusal, Shard},
-    round::{ContributionId, Job, Opened},
+    round::{Application, ContributionId, Opened},
 };
 
 /// The most bytes of all chunk sums of a round, each with its bitmap: one memory region.
@@ -19,69 +19,82 @@ const MAX_SUM_BYTES: usize = u32::MAX as usize;
 /// Shards of a round, of about as many chunks each: the pipelines that may add at once.
 const SHARDS: u32 = 16;
 
-/// Sums updates encrypted under one key: the [`Job`] of a [`Server`](super::Server), also for
-/// callers that drive an [`Aggregator`](crate::round::Aggregator) themselves.
-pub struct SumJob {
+/// Sums updates encrypted under one key: the [`Application`] of a [`Server`](super::Server), also
+/// for callers that drive an [`Aggregator`](crate::round::Aggregator) themselves.
+pub struct SumApplication {
     key: PublicKey,
     engine: Arc<dyn Engine>,
 }
 
-impl SumJob {
-    /// Returns a job under `key` whose sums `engine` adds.
+impl SumApplication {
+    /// Returns an application under `key` whose sums `engine` adds.
     #[must_use]
     pub fn new(key: PublicKey, engine: Arc<dyn Engine>) -> Self {
         Self { key, engine }
     }
 
-    fn terms<'a>(
-        &self,
-        hellos: impl Iterator<Item = (u16, &'a [u8])>,
-    ) -> Result<RoundTerms, String> {
-        let terms = self.join(hellos).map_err(|e| e.to_string())?;
-        let values = terms.agreement.values();
-        let chunks = self.key.parameters().chunks(values);
-        let each = chunks.geometry().chunk_bytes() + MAX_CLIENTS as usize / 8;
-        // Checked before anything is allocated: a hello can claim any number of values.
-        if (chunks.count() as usize).saturating_mul(each) > MAX_SUM_BYTES {
-            return Err(format!("{values} values are more than one round carries"));
-        }
-        Ok(terms)
+    /// Reads a client's hello.
+    fn read(&self, number: u16, hello: &[u8]) -> Result<Announcement, String> {
+        let announcement = Announcement::from_bytes(hello, &self.key);
+        announcement.map_err(|e| e.within(format!("client {number}")).to_string())
     }
 
-    fn join<'a>(&self, hellos: impl Iterator<Item = (u16, &'a [u8])>) -> Result<RoundTerms, Error> {
-        let announcements = hellos.map(|(number, hello)| {
-            let announcement = Announcement::from_bytes(hello, &self.key);
-            Ok((number, announcement.map_err(|e| e.within(format!("client {number}")))?))
-        });
-        RoundTerms::join(&announcements.collect::<Result<Vec<_>, Error>>()?)
+    /// Joins those who fit together, and returns the terms and the others, each with its reason. A
+    /// client with settled ranges comes first, then one with the lower number.
+    fn terms(&self, joined: &BTreeMap<u16, Vec<u8>>) -> Result<(RoundTerms, LeftOut), String> {
+        let (mut fitting, mut left_out) = (vec![], vec![]);
+        for (&number, hello) in joined {
+            match self.read(number, hello) {
+                Ok(announcement) => fitting.push((number, announcement)),
+                Err(reason) => left_out.push((number, reason)),
+            }
+        }
+        fitting.sort_by_key(|(number, a)| (!a.settled, *number));
+        let mut terms = RoundTerms::join(&fitting);
+        if terms.is_err() {
+            for next in std::mem::take(&mut fitting) {
+                fitting.push(next);
+                if let Err(error) = RoundTerms::join(&fitting) {
+                    left_out.extend(fitting.pop().map(|(number, _)| (number, error.to_string())));
+                }
+            }
+            terms = RoundTerms::join(&fitting);
+        }
+        Ok((terms.map_err(|e| e.to_string())?, left_out))
     }
 }
 
-impl Job for SumJob {
-    /// Admits a client that can be in one round with those who joined: the same key and parameters,
-    /// the same tensors, no other settled ranges, a seed of its own. Its id is its seed's, so that
+/// Clients that a round opens without, each with the reason.
+type LeftOut = Vec<(u16, String)>;
+
+impl Application for SumApplication {
+    /// Admits a client of the same key and parameters. Its contribution's id is its seed's, so that
     /// a process that takes its place later has announced the same seed (PROTOCOL §7.9).
     fn admit(
         &mut self,
         contributor: u16,
         contribution: &ContributionId,
         hello: &[u8],
-        joined: &BTreeMap<u16, Vec<u8>>,
     ) -> Result<(), String> {
-        let others = joined.iter().map(|(&number, hello)| (number, hello.as_slice()));
-        let all = others.chain([(contributor, hello)]);
-        let terms = self.terms(all)?;
-        let own = terms.participants.iter().find(|(number, _)| *number == contributor);
-        if own.is_some_and(|(_, seed)| seed.id() == *contribution) {
+        let announcement = self.read(contributor, hello)?;
+        let values = announcement.agreement.values();
+        let chunks = self.key.parameters().chunks(values);
+        let each = chunks.geometry().chunk_bytes() + MAX_CLIENTS as usize / 8;
+        // Checked before anything is allocated: a hello can claim any number of values.
+        if (chunks.count() as usize).saturating_mul(each) > MAX_SUM_BYTES {
+            return Err(format!("{values} values are more than one round carries"));
+        }
+        if announcement.seed.id() == *contribution {
             Ok(())
         } else {
             Err(format!("client {contributor}: its contribution id is not that of its seed"))
         }
     }
 
+    /// Opens a round over clients with the same tensors, no different settled ranges, and seeds of
+    /// their own.
     fn open(&mut self, _round: u32, joined: &BTreeMap<u16, Vec<u8>>) -> Result<Opened, String> {
-        let all = joined.iter().map(|(&number, hello)| (number, hello.as_slice()));
-        let terms = self.terms(all)?;
+        let (terms, left_out) = self.terms(joined)?;
         let values = terms.agreement.values();
         let chunks = self.key.parameters().chunks(values);
         let shards = shards(&chunks).into_iter().map(|own| {
@@ -89,8 +102,8 @@ impl Job for SumJob {
             let sum = ciphergram_he::Accumulator::of_chunks(key, engine, values, own.clone());
             Shard { chunks: own, accumulator: Box::new(ShardSum { sum, failure: None }) }
         });
-        let shards = shards.collect();
-        Ok(Opened { terms: terms.to_bytes(&self.key), layout: Box::new(chunks), shards })
+        let terms = terms.to_bytes(&self.key);
+        Ok(Opened { terms, layout: Box::new(chunks), shards: shards.collect(), left_out })
     }
 }
 
