@@ -40,15 +40,13 @@ pub enum Error {
     /// The protocol or the socket.
     #[error(transparent)]
     Nic(#[from] NicError),
-    /// More clients declared than sums have headroom for.
-    #[error(
-        "--clients {declared}, but the key admits at most {admitted}: make a key with --clients {declared}"
-    )]
+    /// More clients declared than the job has.
+    #[error("--clients {declared}, but the job has {admitted}")]
     TooManyClients {
         /// Clients declared.
         declared: u16,
-        /// Contributors that the key admits.
-        admitted: u32,
+        /// Clients of the job.
+        admitted: u16,
     },
     /// The aggregator refused this client, in its words.
     #[error("refused by {server}: {reason}")]
@@ -86,21 +84,15 @@ pub enum Error {
         /// The reason for the first.
         reason: String,
     },
-    /// A sum of so few that it would come close to telling one client's update.
-    #[error("chunk {chunk} is a sum of {found}; fewer than {min_clients} are not decrypted")]
-    TooFewContributors {
-        /// The chunk.
-        chunk: u32,
-        /// The number of its contributors.
-        found: usize,
-        /// The fewest that are decrypted.
-        min_clients: u16,
-    },
-    /// The round that is open is over other ranges than those that chunks are sealed under.
+    /// The round that is open is of other terms than those that chunks are sealed under.
     #[error(
-        "the round is over other clipping ranges than those that this contribution is sealed under"
+        "the round has another number or other ranges than those that this contribution is sealed under, and it \
+         can be in no other: delete {} to give it up", spool.display()
     )]
-    RangesChanged,
+    TermsChanged {
+        /// The spool that holds it.
+        spool: PathBuf,
+    },
     /// The aggregator's terms or sums make no sense.
     #[error("{server} opened a round that makes no sense: {what}")]
     BadRound {

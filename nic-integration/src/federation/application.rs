@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, ops::Range, sync::Arc};
 
 use ciphergram_accel::Engine;
 use ciphergram_he::{
-    PublicKey,
+    Error, Job, PublicKey,
     exchange::{Announcement, RoundTerms},
     params::{Chunks, MAX_CLIENTS},
 };
@@ -23,44 +23,47 @@ const SHARDS: u32 = 16;
 /// for callers that drive an [`Aggregator`](crate::round::Aggregator) themselves.
 pub struct SumApplication {
     key: PublicKey,
+    job: Job,
     engine: Arc<dyn Engine>,
 }
 
 impl SumApplication {
-    /// Returns an application under `key` whose sums `engine` adds.
-    #[must_use]
-    pub fn new(key: PublicKey, engine: Arc<dyn Engine>) -> Self {
-        Self { key, engine }
+    /// Returns an application under `key` and a job of it, whose sums `engine` adds.
+    ///
+    /// # Errors
+    ///
+    /// A key that nothing can be summed under, or not the job's.
+    pub fn new(key: PublicKey, job: Job, engine: Arc<dyn Engine>) -> Result<Self, Error> {
+        key.check_sums()?;
+        job.check_key(&key)?;
+        Ok(Self { key, job, engine })
     }
 
-    /// Reads a client's hello.
+    /// Reads a client's hello, which must be within the job.
     fn read(&self, number: u16, hello: &[u8]) -> Result<Announcement, String> {
-        let announcement = Announcement::from_bytes(hello, &self.key);
-        announcement.map_err(|e| e.within(format!("client {number}")).to_string())
+        let read = || {
+            let announcement = Announcement::from_bytes(hello, &self.key)?;
+            announcement.check(number, &self.job)?;
+            Ok::<_, Error>(announcement)
+        };
+        read().map_err(|e| e.within(format!("client {number}")).to_string())
     }
 
-    /// Joins those who fit together, and returns the terms and the others, each with its reason. A
-    /// client with settled ranges comes first, then one with the lower number.
+    /// Joins those who fit together, and returns the terms and the others, each with its reason.
     fn terms(&self, joined: &BTreeMap<u16, Vec<u8>>) -> Result<(RoundTerms, LeftOut), String> {
-        let (mut fitting, mut left_out) = (vec![], vec![]);
+        let (mut announcements, mut left_out) = (vec![], vec![]);
         for (&number, hello) in joined {
             match self.read(number, hello) {
-                Ok(announcement) => fitting.push((number, announcement)),
+                Ok(announcement) => announcements.push((number, announcement)),
                 Err(reason) => left_out.push((number, reason)),
             }
         }
-        fitting.sort_by_key(|(number, a)| (!a.settled, *number));
-        let mut terms = RoundTerms::join(&fitting);
-        if terms.is_err() {
-            for next in std::mem::take(&mut fitting) {
-                fitting.push(next);
-                if let Err(error) = RoundTerms::join(&fitting) {
-                    left_out.extend(fitting.pop().map(|(number, _)| (number, error.to_string())));
-                }
-            }
-            terms = RoundTerms::join(&fitting);
-        }
-        Ok((terms.map_err(|e| e.to_string())?, left_out))
+        let joined = RoundTerms::join(&self.job, &announcements).map_err(|e| e.to_string())?;
+        let named = |(number, error): (u16, Error)| {
+            (number, error.within(format!("client {number}")).to_string())
+        };
+        left_out.extend(joined.left_out.into_iter().map(named));
+        Ok((joined.terms, left_out))
     }
 }
 
@@ -68,7 +71,7 @@ impl SumApplication {
 type LeftOut = Vec<(u16, String)>;
 
 impl Application for SumApplication {
-    /// Admits a client of the same key and parameters. Its contribution's id is its seed's, so that
+    /// Admits a client of the same key and job, and within it. Its contribution's id is its seed's, so that
     /// a process that takes its place later has announced the same seed (PROTOCOL §7.9).
     fn admit(
         &mut self,
@@ -91,8 +94,8 @@ impl Application for SumApplication {
         }
     }
 
-    /// Opens a round over clients with the same tensors, no different settled ranges, and seeds of
-    /// their own.
+    /// Opens a round over clients with the same tensors, seeds of their own, and rounds near one
+    /// another.
     fn open(&mut self, _round: u32, joined: &BTreeMap<u16, Vec<u8>>) -> Result<Opened, String> {
         let (terms, left_out) = self.terms(joined)?;
         let values = terms.agreement.values();

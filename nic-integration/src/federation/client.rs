@@ -109,10 +109,13 @@ impl<W: Wire> Client<W> {
     ///
     /// # Errors
     ///
-    /// See [`Error`]; a public key that cannot encrypt is refused before anything is sent. The
-    /// spool is kept unless the round ended, and if no sum came back.
+    /// See [`Error`]. The spool is kept unless the round ended.
     pub fn contribute(&mut self, participation: &Participation<'_>) -> Result<RoundResult, Error> {
-        participation.key.check_encrypts()?;
+        let found = participation.key.number();
+        if found != self.number {
+            let asked = self.number;
+            return Err(ciphergram_he::Error::AnotherClient { found, asked }.into());
+        }
         let _round = info_span!("round", client = self.number, round = Empty).entered();
         let (end, run) = std::thread::scope(|scope| {
             let mut run = Run::begin(participation, self.server, self.number)?;

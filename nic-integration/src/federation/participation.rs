@@ -3,29 +3,28 @@
 use std::{path::Path, sync::Arc, time::Duration};
 
 use ciphergram_accel::Engine;
-use ciphergram_he::{Agreement, KeyRef, OpenedSum, Sum, Update};
+use ciphergram_he::{Job, KeyRef, Ledger, OpenedSum, Sum, Update};
 use zeroize::Zeroizing;
 
 use crate::{proto::Stats, round::Opening};
 
 /// A client's contribution to a round, and its terms.
 pub struct Participation<'a> {
-    /// The key.
+    /// The key, and the client's number.
     pub key: KeyRef<'a>,
+    /// The job, which the aggregator is held to: no sum of fewer than it requires is opened.
+    pub job: &'a Job,
+    /// The record of rounds sealed and sums opened; none for a client that takes part in one round.
+    pub ledger: Option<&'a Ledger>,
     /// The engine that encrypts and decrypts.
     pub engine: Arc<dyn Engine>,
     /// The tensors.
     pub update: &'a Update,
     /// The weight, from 1.
     pub weight: u64,
-    /// Ranges settled beforehand; otherwise they are agreed in the round's first exchange.
-    pub agreement: Option<Agreement>,
     /// The file that keeps sealed chunks until the sum is back; none for a client that need not
     /// survive.
     pub spool: Option<&'a Path>,
-    /// The fewest contributors whose sum this client takes; by default what the aggregator
-    /// declares, at least two if there are two.
-    pub min_clients: Option<u16>,
     /// The time for which an aggregator that does not answer is tried; at least
     /// [`DEFAULT_GIVE_UP`](crate::proto::endpoint::DEFAULT_GIVE_UP).
     pub patience: Duration,

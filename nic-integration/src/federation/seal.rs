@@ -43,6 +43,8 @@ pub(super) enum Sealed {
 /// The input of the sealing thread.
 pub(super) struct SealTask<'a> {
     pub participation: &'a Participation<'a>,
+    /// The round's number and agreement.
+    pub round: u64,
     pub agreement: Agreement,
     /// The seed of the rounding: one contribution is rounded one way, however often it is begun.
     pub rounding: [u8; 32],
@@ -70,7 +72,7 @@ impl SealTask<'_> {
     }
 
     fn seal(self, out: &SyncSender<Sealed>) -> Result<(), Error> {
-        let Self { participation, agreement, .. } = self;
+        let Self { participation, round, agreement, .. } = self;
         let (public, engine) = (participation.key.public(), participation.engine.clone());
         let mut clock = Instant::now();
         let mut rng = StreamRng::from_seed(&self.rounding);
@@ -92,7 +94,8 @@ impl SealTask<'_> {
             SpoolState::Resumed(spool) => Some(spool),
         };
         clock = Instant::now();
-        let mut sealer = Sealer::new(self.participation.key, engine, update, self.ticket)?;
+        let terms = participation.job.terms(round, &agreement)?;
+        let mut sealer = Sealer::new(participation.key, engine, update, self.ticket, &terms)?;
         let busy = quantising + clock.elapsed();
         let mut wanted = out.send(Sealed::Quantised { fields, clipped, busy }).is_ok();
         while wanted {

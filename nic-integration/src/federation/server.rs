@@ -5,7 +5,7 @@ use std::{
 };
 
 use ciphergram_accel::Engine;
-use ciphergram_he::{PublicKey, random};
+use ciphergram_he::{Job, PublicKey, random};
 use tracing::{Span, field::Empty, info_span};
 
 use super::{
@@ -93,11 +93,12 @@ impl<W: Wire> Server<W> {
     pub fn new(
         wires: Vec<W>,
         key: PublicKey,
+        job: Job,
         engine: Arc<dyn Engine>,
         config: ServerConfig,
     ) -> Result<Self, Error> {
-        let admitted = key.parameters().clients();
-        if u32::from(config.clients) > admitted {
+        let admitted = job.limits().clients;
+        if config.clients > admitted {
             return Err(Error::TooManyClients { declared: config.clients, admitted });
         }
         let pipelines = Pipelines::new(wires, 1, config.poll)?;
@@ -115,7 +116,7 @@ impl<W: Wire> Server<W> {
             linger: LINGER,
             seed: *random::bytes::<32>()?,
         };
-        let node = Aggregator::new(settings, SumApplication::new(key, engine))?;
+        let node = Aggregator::new(settings, SumApplication::new(key, job, engine)?)?;
         Ok(Self { pipelines, node })
     }
 

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use bytes::Bytes;
-use ciphergram_he::{ContributorSet, exchange::RoundTerms, params::Chunks};
+use ciphergram_he::{Contributor, ContributorSet, exchange::RoundTerms, params::Chunks};
 
 use super::stream::SealedStream;
 use crate::{
@@ -76,7 +76,7 @@ impl OpenRound {
         }
         let mut set = ContributorSet::none(self.terms.participants.len());
         let mut known = 0;
-        for (index, (number, _)) in self.terms.participants.iter().enumerate() {
+        for (index, Contributor { number, .. }) in self.terms.participants.iter().enumerate() {
             let byte = bitmap.get(usize::from(number / 8)).copied().unwrap_or(0);
             if byte >> (number % 8) & 1 == 1 {
                 set.insert(index);
@@ -91,25 +91,16 @@ impl OpenRound {
         Ok(())
     }
 
-    /// Refuses a sum with chunks withheld, or of fewer contributors than wanted.
+    /// Refuses a sum with chunks withheld.
     ///
     /// # Errors
     ///
-    /// [`Error::Withheld`], [`Error::TooFewContributors`].
-    pub(super) fn check_enough(&self, end: &End, wanted: Option<u16>) -> Result<(), Error> {
-        if end.withheld > 0 {
-            let (withheld, chunks) = (end.withheld, self.chunks.count());
-            let reason = end.reason.clone();
-            return Err(Error::Withheld { round: end.round, withheld, chunks, reason });
+    /// [`Error::Withheld`].
+    pub(super) fn check_whole(&self, end: &End) -> Result<(), Error> {
+        if end.withheld == 0 {
+            return Ok(());
         }
-        let declared_floor = self.opening.min_clients.max(self.opening.declared.min(2));
-        let min_clients = wanted.unwrap_or(declared_floor);
-        for (set, chunk) in self.sets.iter().zip(0..) {
-            let found = set.count();
-            if found < usize::from(min_clients) {
-                return Err(Error::TooFewContributors { chunk, found, min_clients });
-            }
-        }
-        Ok(())
+        let (withheld, chunks) = (end.withheld, self.chunks.count());
+        Err(Error::Withheld { round: end.round, withheld, chunks, reason: end.reason.clone() })
     }
 }

@@ -3,12 +3,14 @@
 use std::{
     net::SocketAddr,
     ops::ControlFlow,
+    path::Path,
     thread::Scope,
     time::{Duration, Instant},
 };
 
+use ciphergram_accel::Engine;
 use ciphergram_he::{
-    KeyRef, OpenedSum, Seed, Sum, Ticket,
+    KeyRef, Ledger, OpenedSum, Seed, Sum, Ticket,
     exchange::{Announcement, RoundTerms},
     random,
 };
@@ -39,6 +41,8 @@ pub(super) struct Run<'a> {
     server: SocketAddr,
     number: u16,
     announcement: Announcement,
+    /// Whether the announcement names the terms that chunks are sealed under, no longer a proposal.
+    is_sealed: bool,
     resume: Option<Resume>,
     sealing: Sealing,
     open: Option<OpenRound>,
@@ -67,6 +71,7 @@ impl<'a> Run<'a> {
             server,
             number,
             announcement: announce(participation, ticket.seed())?,
+            is_sealed: false,
             resume: None,
             sealing: Sealing::fresh(ticket, fingerprint, *random::bytes::<32>()?),
             open: None,
@@ -81,17 +86,15 @@ impl<'a> Run<'a> {
                      tensors, weight and client number, or delete the file",
                 );
             }
-            let sealed_under = &header.announcement.agreement;
-            if participation.agreement.as_ref().is_some_and(|a| a.check_same(sealed_under).is_err())
-            {
+            if header.announcement.job != participation.job.id() {
                 return fail(
-                    "it holds this contribution under other clipping ranges: finish it with those, \
-                     or delete the file",
+                    "it holds this contribution under another job: finish it with that one, or delete \
+                     the file",
                 );
             }
             run.resume = Some(header.resume);
-            // Even if they were a proposal then: chunks are sealed under them.
-            run.announcement = Announcement { settled: true, ..header.announcement };
+            run.is_sealed = true;
+            run.announcement = header.announcement;
             run.sealing.resume(spool, header.rounding, stream);
         }
         Ok(run)
@@ -199,29 +202,40 @@ impl<'a> Run<'a> {
     {
         let key = self.participation.key.public();
         let terms = RoundTerms::from_bytes(&opening.terms, key)?;
-        if !terms.participants.contains(&(self.number, self.announcement.seed)) {
-            return Err(self.bad_round("it does not list this contribution"));
-        }
-        if !opening.contributors.iter().eq(terms.participants.iter().map(|(n, _)| n)) {
+        if !opening.contributors.iter().eq(terms.participants.iter().map(|c| &c.number)) {
             return Err(self.bad_round("its lists of contributors differ"));
         }
-        let settled = self.announcement.settled.then_some(&self.announcement.agreement);
-        if settled.is_some_and(|a| terms.agreement.check_same(a).is_err()) {
-            return Err(Error::RangesChanged);
-        }
-        terms.agreement.check_layout(&self.participation.update.specs())?;
+        self.hold_to(&terms)?;
         let chunks = key.parameters().chunks(terms.agreement.values());
         node.accept(now, SumLayout { chunks: chunks.count(), sum_bytes: chunks.bytes_of(0) })?;
         let resume = Resume { incarnation: opening.incarnation, round: opening.round };
         Span::current().record("round", opening.round);
-        self.announcement.settled = true;
-        self.announcement.agreement = terms.agreement.clone();
         node.amend(self.hello());
         let since = self.open.as_ref().map_or_else(Instant::now, |open| open.since);
         self.open = Some(OpenRound::new(since, opening, terms, chunks));
         let (participation, number, announcement) =
             (self.participation, self.number, &self.announcement);
         self.sealing.start(participation, number, announcement, chunks, resume, scope)
+    }
+
+    /// Checks the round's terms and makes them this contribution's, of which a client seals one to a round; once it is
+    /// sealed under some, no others will do.
+    fn hold_to(&mut self, terms: &RoundTerms) -> Result<(), Error> {
+        let Participation { job, ledger, spool, .. } = *self.participation;
+        let own = &self.announcement;
+        if self.is_sealed && (terms.round != own.lowest_round || terms.agreement != own.agreement) {
+            return Err(Error::TermsChanged { spool: spool.unwrap_or(Path::new("")).into() });
+        }
+        terms.check(self.number, own, job)?;
+        if !self.is_sealed
+            && let Some(ledger) = ledger
+        {
+            ledger.seal(job, self.number, terms.round)?;
+        }
+        self.is_sealed = true;
+        self.announcement.lowest_round = terms.round;
+        self.announcement.agreement = terms.agreement.clone();
+        Ok(())
     }
 
     /// Pushes sealed chunks, as many to a datagram as fit, while there is room.
@@ -245,8 +259,8 @@ impl<'a> Run<'a> {
         self.sealing.stop()
     }
 
-    /// Opens the sum, or checks it where it cannot, unless it is of too few; then lets the spool
-    /// go.
+    /// Opens the sum, or checks it where it cannot; then lets the spool go, whether it opened or not: no second
+    /// try follows.
     ///
     /// # Errors
     ///
@@ -256,9 +270,11 @@ impl<'a> Run<'a> {
         let open = self.open.ok_or(unopened)?;
         let encrypting = self.sealing.busy();
         let exchanging = open.since.elapsed().saturating_sub(encrypting);
-        let enough = open.check_enough(end, self.participation.min_clients);
+        let whole = open.check_whole(end);
         let sum = Sum {
-            contributors: open.terms.participants.into_iter().map(|(_, t)| t).collect(),
+            contributors: open.terms.participants,
+            job: self.announcement.job,
+            round: open.terms.round,
             agreement: open.terms.agreement,
             sets: open.sets,
             stream: open.sums,
@@ -267,20 +283,14 @@ impl<'a> Run<'a> {
         let clock = Instant::now();
         let engine = &*self.participation.engine;
         let span = info_span!("open", client = self.number, round = end.round).entered();
-        let opened = match (&enough, self.participation.key) {
-            (Err(_), _) => None,
-            (Ok(()), KeyRef::Secret(key)) => Some(OpenedSum::open(key, engine, &sum)?),
-            (Ok(()), KeyRef::Public(key)) => {
-                sum.verify(key, engine)?;
-                None
-            }
-        };
+        let opened = whole.and_then(|()| Ok(open_sum(self.participation, engine, &sum)?));
         drop(span);
         let decrypting = clock.elapsed();
-        if let Some(path) = self.participation.spool {
+        let failed = matches!(opened, Err(Error::Scheme(ciphergram_he::Error::Engine(_))));
+        if let Some(path) = self.participation.spool.filter(|_| !failed) {
             spool::remove(path)?;
         }
-        enough?;
+        let opened = opened?;
         Ok(RoundResult {
             opening: open.opening,
             sum,
@@ -295,16 +305,27 @@ impl<'a> Run<'a> {
     }
 }
 
-/// Returns the settled ranges, or a proposal. Tensors and weight are checked here, before anyone
-/// else waits.
-fn announce(participation: &Participation<'_>, seed: Seed) -> Result<Announcement, Error> {
-    let proposal = Announcement::propose(seed, participation.update, participation.weight)?;
-    Ok(match &participation.agreement {
-        Some(agreement) => {
-            agreement.check_layout(&participation.update.specs())?;
-            agreement.check_weight(participation.weight)?;
-            Announcement { seed, settled: true, agreement: agreement.clone() }
+/// Opens the sum with the secret key, or checks it as far as a client's key can.
+fn open_sum(
+    participation: &Participation<'_>,
+    engine: &dyn Engine,
+    sum: &Sum,
+) -> Result<Option<OpenedSum>, ciphergram_he::Error> {
+    let Participation { key, job, ledger, .. } = participation;
+    match key {
+        KeyRef::Client(key) => sum.verify(key.public(), engine, job).map(|()| None),
+        KeyRef::Secret(key, _) => {
+            let open = || OpenedSum::open(key, engine, sum, job);
+            ledger.map_or_else(open, |ledger| ledger.open(sum, open)).map(Some)
         }
-        None => proposal,
-    })
+    }
+}
+
+/// Proposes what the job leaves open, for the next round of this client. Tensors and weight are checked here,
+/// before anyone else waits.
+fn announce(participation: &Participation<'_>, seed: Seed) -> Result<Announcement, Error> {
+    let Participation { key, job, ledger, update, weight, .. } = *participation;
+    let next = |ledger: &Ledger| ledger.next_round(job, key.number());
+    let lowest = ledger.map_or(Ok(0), next)?;
+    Ok(Announcement::propose(seed, job, lowest, update, weight)?)
 }

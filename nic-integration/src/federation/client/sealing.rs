@@ -78,7 +78,8 @@ impl Sealing {
         self.thread.is_some()
     }
 
-    /// Starts the thread, once, for client `number`.
+    /// Starts the thread, once, for client `number`, under the terms that its announcement names: its lowest
+    /// round is the one that is sealed for.
     ///
     /// # Errors
     ///
@@ -119,8 +120,9 @@ impl Sealing {
             }
             None => return Ok(()),
         };
-        let agreement = announcement.agreement.clone();
-        let task = SealTask { participation, agreement, rounding: self.rounding, ticket, spool };
+        let (round, agreement) = (announcement.lowest_round, announcement.agreement.clone());
+        let task =
+            SealTask { participation, round, agreement, rounding: self.rounding, ticket, spool };
         let (sender, receiver) = mpsc::sync_channel(BATCHES_AHEAD);
         self.thread = Some(receiver);
         let span = info_span!("seal", client = number, round = resume.round);
