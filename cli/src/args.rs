@@ -47,8 +47,12 @@ pub(crate) enum Command {
     Demo(Demo),
     #[command(hide = true)]
     DemoClient(DemoClient),
-    /// Make a key pair: public.json to sum with, secret.json to decrypt with
+    /// Make a key: public.json to sum with, secret.json to decrypt with, clients' keys, and a job
     Keygen(Keygen),
+    /// Make a key of an earlier version fit for sums, or see what a key was used for
+    Key(Key),
+    /// Make a job: what clients agree on once, and hold the aggregator to
+    Job(Job),
     /// Make a node key, for rounds between machines
     Identity(Identity),
     /// Measure a client's clipping ranges, or merge those of all clients
@@ -183,8 +187,8 @@ impl Set {
 pub(crate) struct Keygen {
     #[command(flatten)]
     pub(crate) set: Set,
-    /// Folder for public.json, secret.json, and node keys for rounds on this machine; no file is
-    /// overwritten
+    /// Folder for public.json, secret.json, clients/NUMBER.json where clients have keys of their own, a
+    /// job.json, and node keys for rounds on this machine; no file is overwritten
     #[arg(long, value_name = "FOLDER")]
     pub(crate) out: PathBuf,
     /// Report as JSON
@@ -203,7 +207,8 @@ pub(crate) struct Ranges {
     /// This client's largest weight, an integer from 1 [default: 1]
     #[arg(long, value_parser = weight, allow_negative_numbers = true)]
     pub(crate) weight: Option<u64>,
-    /// Clipping: max (none), sigma:MULTIPLE (of the root mean square) or aciq (least error)
+    /// Clipping: max (none), sigma:MULTIPLE (of the root mean square), aciq (least error), or
+    /// fixed:RANGE, one range for all tensors
     #[arg(long, value_parser = policy, default_value = "max")]
     pub(crate) policy: PolicyName,
     /// Bits of a quantised value, for the policy aciq
@@ -218,16 +223,107 @@ pub(crate) struct Ranges {
 }
 
 #[derive(Args)]
-pub(crate) struct Encrypt {
-    /// The key: secret.json, or a public.json that encrypts (--public-encrypt, Paillier)
+#[command(arg_required_else_help = false)]
+pub(crate) struct Key {
+    #[command(subcommand)]
+    pub(crate) command: KeyCommand,
+}
+
+#[derive(Subcommand)]
+pub(crate) enum KeyCommand {
+    /// Give a secret key without a sum key one, and write all files that belong to it
+    Upgrade(KeyUpgrade),
+    /// Tell how many sums did not open under a secret key: at the 16th it opens no more
+    Status(KeyStatus),
+}
+
+#[derive(Args)]
+pub(crate) struct KeyUpgrade {
+    /// The secret key: of an earlier version, or of python-paillier
     #[arg(long, value_name = "FILE")]
     pub(crate) key: PathBuf,
+    /// Folder for the same files as keygen makes; no file is overwritten
+    #[arg(long, value_name = "FOLDER")]
+    pub(crate) out: PathBuf,
+    /// Report as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args)]
+pub(crate) struct KeyStatus {
+    /// The secret key
+    #[arg(long, value_name = "FILE")]
+    pub(crate) key: PathBuf,
+    /// Report as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args)]
+pub(crate) struct Job {
+    /// The key that all of the job is under, any half of it
+    #[arg(long, value_name = "FILE")]
+    pub(crate) key: PathBuf,
+    /// File to write the job to, for all clients and the aggregator; never overwritten
+    #[arg(long, value_name = "FILE")]
+    pub(crate) out: PathBuf,
+    /// Clients, numbered from 0 [default: as many as the key admits]
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub(crate) clients: Option<u16>,
+    /// Fewest contributors whose sum is opened [default: 3, or all clients if they are fewer]
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) min_clients: Option<u16>,
+    /// Largest weight of a client [default: that of --ranges, else 100000]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) max_weight: Option<u32>,
+    /// Largest clipping range of a tensor
+    #[arg(long, default_value = "10", value_parser = clip, allow_negative_numbers = true)]
+    pub(crate) max_range: f64,
+    /// Settle the tensors and ranges of this ranges file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) ranges: Option<PathBuf>,
+    /// Settle the tensors of this safetensors file, but not their ranges
+    #[arg(long, value_name = "FILE", conflicts_with = "ranges")]
+    pub(crate) layout: Option<PathBuf>,
+    /// List of the nodes that may take part, as serve takes it
+    #[arg(long, value_name = "FILE")]
+    pub(crate) allow: Option<PathBuf>,
+    /// Report as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// The key and the job of a command.
+#[derive(Args)]
+pub(crate) struct Agreed {
+    /// The key
+    #[arg(long, value_name = "FILE")]
+    pub(crate) key: PathBuf,
+    /// The job [default: job.json beside the key]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) job: Option<PathBuf>,
+}
+
+#[derive(Args)]
+pub(crate) struct Encrypt {
+    #[command(flatten)]
+    pub(crate) agreed: Agreed,
+    /// This client's number, from 0; a client's own key knows it
+    #[arg(long)]
+    pub(crate) client: Option<u16>,
+    /// The round's number, the same for all clients [default: the one after this client's last]
+    #[arg(long)]
+    pub(crate) round: Option<u64>,
     /// The safetensors file
     #[arg(long = "in", value_name = "FILE")]
     pub(crate) input: PathBuf,
     /// File to write the contribution to
     #[arg(long, value_name = "FILE")]
     pub(crate) out: PathBuf,
+    /// The ranges file that all clients share [default: the job's ranges]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) ranges: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) weighting: Weighting,
     #[command(flatten)]
@@ -237,28 +333,21 @@ pub(crate) struct Encrypt {
     pub(crate) json: bool,
 }
 
-/// A client's ranges and weight.
+/// A client's weight, and the clipping of its own values.
 #[derive(Args)]
 pub(crate) struct Weighting {
-    /// The ranges file that all clients share
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["clip", "max_weight"])]
-    pub(crate) ranges: Option<PathBuf>,
-    /// One clipping range for all tensors
+    /// Clip this client's values to this magnitude first
     #[arg(long, value_parser = clip, allow_negative_numbers = true)]
     pub(crate) clip: Option<f64>,
     /// This client's weight, an integer from 1 to the agreed largest
     #[arg(long, default_value = "1", value_parser = weight, allow_negative_numbers = true)]
     pub(crate) weight: u64,
-    /// With --clip: the largest weight of any client, the same for all [default: 1]
-    #[arg(long, value_parser = clap::value_parser!(u32).range(1..), requires = "clip")]
-    pub(crate) max_weight: Option<u32>,
 }
 
 #[derive(Args)]
 pub(crate) struct Aggregate {
-    /// The public key
-    #[arg(long, value_name = "FILE")]
-    pub(crate) key: PathBuf,
+    #[command(flatten)]
+    pub(crate) agreed: Agreed,
     /// File to write the sum to
     #[arg(long, value_name = "FILE")]
     pub(crate) out: PathBuf,
@@ -274,9 +363,8 @@ pub(crate) struct Aggregate {
 
 #[derive(Args)]
 pub(crate) struct Decrypt {
-    /// The secret key
-    #[arg(long, value_name = "FILE")]
-    pub(crate) key: PathBuf,
+    #[command(flatten)]
+    pub(crate) agreed: Agreed,
     /// The sum
     #[arg(long = "in", value_name = "FILE")]
     pub(crate) input: PathBuf,
@@ -286,6 +374,9 @@ pub(crate) struct Decrypt {
     /// Write Σ weight·x instead of the weighted mean
     #[arg(long)]
     pub(crate) sum: bool,
+    /// Fewest contributors of a sum to decrypt [default: the job's]
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) min_clients: Option<u16>,
     #[command(flatten)]
     pub(crate) place: Place,
     /// Report as JSON
@@ -295,9 +386,8 @@ pub(crate) struct Decrypt {
 
 #[derive(Args)]
 pub(crate) struct Serve {
-    /// The public key
-    #[arg(long, value_name = "FILE")]
-    pub(crate) key: PathBuf,
+    #[command(flatten)]
+    pub(crate) agreed: Agreed,
     /// Address to listen at; other than on loopback, --identity and --allow are needed
     #[arg(long, default_value = "127.0.0.1:7700", value_name = "ADDRESS")]
     pub(crate) listen: SocketAddr,
@@ -305,16 +395,16 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "FILE")]
     pub(crate) identity: Option<PathBuf>,
     /// List of the nodes that may take part: a public node key and a client's number, or *, on each
-    /// line [default on loopback: clients.allow beside the key]
+    /// line [default: the job's; on loopback: clients.allow beside the key]
     #[arg(long, value_name = "FILE")]
     pub(crate) allow: Option<PathBuf>,
-    /// Clients of a round, numbered from 0
+    /// Clients of a round, numbered from 0 [default: the job's]
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1024))]
-    pub(crate) clients: u16,
+    pub(crate) clients: Option<u16>,
     /// Rounds to run, numbered from 0
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) rounds: u32,
-    /// Fewest clients of a sum that leaves the aggregator [default: 3, or all clients if they are fewer]
+    /// Fewest clients of a sum that leaves the aggregator [default: the job's]
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) min_clients: Option<u16>,
     /// Seconds from a round's opening until it closes with the clients that are in it
@@ -351,9 +441,8 @@ pub(crate) struct Identity {
 
 #[derive(Args)]
 pub(crate) struct Join {
-    /// The secret key that the clients share, or a public key that encrypts
-    #[arg(long, value_name = "FILE")]
-    pub(crate) key: PathBuf,
+    #[command(flatten)]
+    pub(crate) agreed: Agreed,
     /// The aggregator's address
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) server: SocketAddr,
@@ -363,13 +452,13 @@ pub(crate) struct Join {
     /// This client's node key [default on loopback: client.identity beside the key]
     #[arg(long, value_name = "FILE")]
     pub(crate) identity: Option<PathBuf>,
-    /// This client's number, from 0
+    /// This client's number, from 0; a client's own key knows it
     #[arg(long)]
-    pub(crate) client: u16,
+    pub(crate) client: Option<u16>,
     /// The safetensors file to contribute
     #[arg(long = "in", value_name = "FILE")]
     pub(crate) input: PathBuf,
-    /// File to write the mean to; with a public key the encrypted sum, as `aggregate` writes it
+    /// File to write the mean to; with a client's own key the encrypted sum, as `aggregate` writes it
     #[arg(long, value_name = "FILE")]
     pub(crate) out: PathBuf,
     #[command(flatten)]
@@ -377,7 +466,7 @@ pub(crate) struct Join {
     /// Write Σ weight·x instead of the weighted mean
     #[arg(long)]
     pub(crate) sum: bool,
-    /// Fewest clients of a sum to decrypt [default: what the aggregator declares, at least 2]
+    /// Fewest clients of a sum to decrypt [default: the job's]
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) min_clients: Option<u16>,
     /// File that keeps sealed chunks until the sum is back [default: OUT.spool]
@@ -585,6 +674,7 @@ pub(crate) enum PolicyName {
     Max,
     Sigma(f64),
     Aciq,
+    Fixed(f64),
 }
 
 impl PolicyName {
@@ -593,6 +683,7 @@ impl PolicyName {
             Self::Max => Policy::Max,
             Self::Sigma(multiple) => Policy::Sigma(multiple),
             Self::Aciq => Policy::Aciq { bits },
+            Self::Fixed(range) => Policy::Fixed(range),
         }
     }
 }
@@ -677,13 +768,13 @@ fn key_sizes(text: &str) -> Result<KeySizes, String> {
 }
 
 fn policy(text: &str) -> Result<PolicyName, String> {
-    let multiple = |t: &str| t.parse().ok().filter(|m: &f64| m.is_finite() && *m > 0.0);
-    match (text, text.strip_prefix("sigma:")) {
-        ("max", _) => Ok(PolicyName::Max),
-        ("aciq", _) => Ok(PolicyName::Aciq),
-        (_, Some(rest)) => {
-            multiple(rest).map(PolicyName::Sigma).ok_or("sigma: takes a positive number".into())
-        }
-        _ => Err("a policy is max, sigma:MULTIPLE or aciq".into()),
+    let number = |t: &str| t.parse().ok().filter(|m: &f64| m.is_finite() && *m > 0.0);
+    let needs = |name| format!("{name}: takes a positive number");
+    match text.split_once(':') {
+        None if text == "max" => Ok(PolicyName::Max),
+        None if text == "aciq" => Ok(PolicyName::Aciq),
+        Some((name @ "sigma", rest)) => number(rest).map(PolicyName::Sigma).ok_or(needs(name)),
+        Some((name @ "fixed", rest)) => number(rest).map(PolicyName::Fixed).ok_or(needs(name)),
+        _ => Err("a policy is max, sigma:MULTIPLE, aciq or fixed:RANGE".into()),
     }
 }

@@ -23,7 +23,6 @@ use indicatif::{ProgressBar, ProgressStyle};
 use crate::{
     args::{Demo, LogFormat},
     failure::{Failure, at},
-    nodes,
 };
 use check::Checker;
 use processes::Processes;
@@ -40,9 +39,7 @@ pub(crate) fn run(args: &Demo, log: LogFormat) -> Result<(), Failure> {
     let literal =
         Literal { scheme: args.scheme, clients: u32::from(args.clients), bits: args.bits };
     let key = SecretKey::generate(literal)?;
-    key.save(&folder.path().join("secret.json"))?;
-    key.public().save(&folder.path().join("public.json"))?;
-    nodes::write(folder.path())?;
+    crate::commands::keygen::write(&key, folder.path())?;
 
     let mut checker = Checker::new(args, key.public().parameters().clone(), folder.path());
     let mut twin = Twin::new(args.seed, usize::from(args.clients));

@@ -2,10 +2,10 @@
 
 use std::{fs, io::Write as _, path::Path};
 
-use ciphergram_he::{Agreement, AnyKey, SecretKey, Update, codec::RangesFile};
+use ciphergram_he::{AnyKey, Job, PublicKey, SecretKey, Update, codec::RangesFile};
 
 use crate::{
-    args::Weighting,
+    args::Agreed,
     failure::{Failure, at},
     report::warn,
 };
@@ -53,26 +53,47 @@ pub(crate) fn read_secret(path: &Path) -> Result<SecretKey, Failure> {
     Ok(key)
 }
 
-/// Reads a key of either kind, and warns if others can read a secret one.
+/// Reads a key of any kind, and warns if others can read one that they must not.
 pub(crate) fn read_key(path: &Path) -> Result<AnyKey, Failure> {
     let key = AnyKey::load(path)?;
-    if let AnyKey::Secret(_, Some(warning)) = &key {
-        warn(warning);
-    }
+    key.warning().into_iter().for_each(warn);
     Ok(key)
 }
 
-/// Returns the ranges given on the command line, if any.
-pub(crate) fn settled(
-    weighting: &Weighting,
-    update: &Update,
-) -> Result<Option<Agreement>, Failure> {
-    if let Some(path) = &weighting.ranges {
-        let agreement = read_ranges(path)?.agreement().map_err(|e| e.within(path.display()))?;
-        return Ok(Some(agreement));
+/// Reads the job of a command: the one named, or the one beside the key; beside a client's key also the one in
+/// the folder above.
+pub(crate) fn read_job(agreed: &Agreed, key: &PublicKey) -> Result<Job, Failure> {
+    let beside = agreed.key.with_file_name("job.json");
+    let above = beside.parent().and_then(|folder| folder.parent()).map(|f| f.join("job.json"));
+    let path = match &agreed.job {
+        Some(path) => path.clone(),
+        None if beside.exists() => beside,
+        None => above.filter(|above| above.exists()).unwrap_or(beside),
+    };
+    if !path.exists() {
+        return Err(Failure::Work(format!(
+            "{}: there is no job, which clients agree on once: make one with `ciphergram job`",
+            path.display()
+        )));
     }
-    let Some(clip) = weighting.clip else { return Ok(None) };
-    let specs = update.specs();
-    let ranges = vec![clip; specs.len()];
-    Ok(Some(Agreement::new(specs, ranges, weighting.max_weight.unwrap_or(1))?))
+    Ok(Job::load(&path, key)?)
+}
+
+/// Reads a client's update and clips it, if it is asked for. Also returns how many values of each tensor were
+/// clipped.
+pub(crate) fn read_clipped(
+    path: &Path,
+    clip: Option<f64>,
+) -> Result<(Update, Vec<usize>), Failure> {
+    let update = read_update(path)?;
+    match clip {
+        Some(limit) => update.clipped(limit).map_err(|e| e.within(path.display()).into()),
+        None => Ok((update, vec![])),
+    }
+}
+
+/// Returns for each tensor the more of two counts of clipped values: what was clipped twice counts once.
+pub(crate) fn most_clipped(first: &[usize], then: &[usize]) -> Vec<usize> {
+    let first = first.iter().chain(std::iter::repeat(&0));
+    then.iter().zip(first).map(|(a, b)| *a.max(b)).collect()
 }

@@ -46,6 +46,8 @@ fn run(arguments: Arguments) -> Result<(), Failure> {
         Command::Demo(args) => demo::run(&args, arguments.log),
         Command::DemoClient(args) => demo::client::run(&args),
         Command::Keygen(args) => commands::keygen::run(&args),
+        Command::Key(args) => commands::key::run(&args),
+        Command::Job(args) => commands::job::run(&args),
         Command::Identity(args) => commands::identity::run(&args),
         Command::Ranges(args) => commands::ranges::run(&args),
         Command::Encrypt(args) => commands::encrypt::run(&args),

@@ -8,6 +8,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use ciphergram_he::{Job, job::AllowedNode};
 use ciphergram_nic::{
     federation::nodes::{
         Allowed, draw_identity, read_allowed, read_identity, read_node, write_allowed,
@@ -43,17 +44,32 @@ pub(crate) fn write(folder: &Path) -> Result<(), Failure> {
 }
 
 /// Reads the aggregator's own key, and the nodes that may take part.
-pub(crate) fn server(args: &args::Serve) -> Result<(Identity, Allowed), Failure> {
-    let beside = |name| default(&args.key, args.listen, name, "--identity FILE and --allow FILE");
+pub(crate) fn server(args: &args::Serve, job: &Job) -> Result<(Identity, Allowed), Failure> {
+    let beside =
+        |name| default(&args.agreed.key, args.listen, name, "--identity FILE and --allow FILE");
     let identity = args.identity.clone().map_or_else(|| beside(SERVER), Ok)?;
-    let allowed = args.allow.clone().map_or_else(|| beside(ALLOWED), Ok)?;
-    Ok((read_identity(&identity)?, read_allowed(&allowed)?))
+    let allowed = match (&args.allow, &job.limits().allow) {
+        (Some(path), _) => read_allowed(path)?,
+        (None, Some(nodes)) => settled(nodes)?,
+        (None, None) => read_allowed(&beside(ALLOWED)?)?,
+    };
+    Ok((read_identity(&identity)?, allowed))
+}
+
+/// Returns the nodes that a job allows.
+fn settled(nodes: &[AllowedNode]) -> Result<Allowed, Failure> {
+    let node = |AllowedNode { node, client }: &AllowedNode| {
+        let id = node.parse::<NodeId>();
+        let bad = |_| Failure::Work(format!("the job allows {node:?}, which is no node key"));
+        Ok((id.map_err(bad)?, *client))
+    };
+    nodes.iter().map(node).collect()
 }
 
 /// Reads a client's own key, and the aggregator's.
 pub(crate) fn client(args: &args::Join) -> Result<(Identity, NodeId), Failure> {
     let beside =
-        |name| default(&args.key, args.server, name, "--identity FILE and --server-key KEY");
+        |name| default(&args.agreed.key, args.server, name, "--identity FILE and --server-key KEY");
     let identity = args.identity.clone().map_or_else(|| beside(CLIENT), Ok)?;
     let node = match args.server_key {
         Some(node) => node,

@@ -231,6 +231,30 @@ pub struct Update {
 }
 
 impl Update {
+    /// Returns the update with every value clipped to `±limit`, and for each tensor how many were.
+    ///
+    /// # Errors
+    /// A value is not finite.
+    pub fn clipped(&self, limit: f64) -> Result<(Self, Vec<usize>), Error> {
+        let mut counts = vec![];
+        let mut clip = |tensor: &Tensor| {
+            let (mut data, mut count) = (vec![0; tensor.data.len()], 0);
+            tensor.try_for_blocks(|first, values| {
+                check_finite(tensor, first, values)?;
+                count += values.iter().filter(|x| x.abs() > limit).count();
+                let clipped = Zeroizing::new(
+                    values.iter().map(|x| x.clamp(-limit, limit)).collect::<Vec<_>>(),
+                );
+                tensor.spec.dtype.write(&clipped, &mut data[first * tensor.spec.dtype.bytes()..]);
+                Ok::<_, Error>(())
+            })?;
+            counts.push(count);
+            Ok::<_, Error>(Tensor::from_bytes(tensor.spec.clone(), data))
+        };
+        let tensors = self.tensors.iter().map(&mut clip).collect::<Result<_, _>>()?;
+        Ok((Self { tensors }, counts))
+    }
+
     /// Takes tensors of distinct names.
     #[must_use]
     pub fn new(mut tensors: Vec<Tensor>) -> Self {

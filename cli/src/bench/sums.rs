@@ -5,8 +5,8 @@ use std::{hint::black_box, sync::Arc, time::Instant};
 
 use ciphergram_accel::{CpuEngine, Engine};
 use ciphergram_he::{
-    Agreement, Contribution, Dtype, Error, Scheme, SecretKey, Sum, Tensor, TensorSpec, Update,
-    aggregate, codec::Output, decrypt, encrypt, params::Literal, random,
+    Agreement, Contribution, Dtype, Error, Job, Limits, Scheme, SecretKey, Sum, Tensor, TensorSpec,
+    Update, aggregate, codec::Output, decrypt, encrypt, params::Literal, random,
 };
 use rand_core::Rng;
 
@@ -31,6 +31,7 @@ pub(crate) struct Round {
     key: SecretKey,
     engine: Arc<dyn Engine>,
     agreement: Agreement,
+    job: Job,
     /// One client's.
     update: Update,
     /// The bytes of each client's file.
@@ -58,8 +59,9 @@ impl Round {
         let key = SecretKey::generate(literal)?;
         let update = random_update(values)?;
         let agreement = Agreement::new(update.specs(), vec![RANGE], 1)?;
+        let job = Job::new(key.public(), Limits::of_key(key.public()))?;
         let (contributions, sum) = (vec![], vec![]);
-        let mut round = Self { key, engine, agreement, update, contributions, sum };
+        let mut round = Self { key, engine, agreement, job, update, contributions, sum };
         let mut mean = vec![0.0; values];
         // One client's by the engine that is measured, the others' by one that is quick everywhere:
         // all engines give the same bits, and the mean tells if they do not.
@@ -70,7 +72,7 @@ impl Round {
                 *total += x.clamp(-RANGE, RANGE) / f64::from(CLIENTS);
             }
             let engine = if client == 0 { &round.engine } else { &quick };
-            let contribution = round.encrypt(engine)?;
+            let contribution = round.encrypt(engine, client as u16)?;
             round.contributions.push(contribution);
         }
         round.sum = round.aggregate()?;
@@ -91,7 +93,7 @@ impl Round {
     /// Runs one operation, its result thrown away.
     pub(crate) fn run(&self, operation: SumOperation) -> Result<(), Failure> {
         match operation {
-            SumOperation::Encrypt => drop(black_box(self.encrypt(&self.engine)?)),
+            SumOperation::Encrypt => drop(black_box(self.encrypt(&self.engine, 0)?)),
             SumOperation::Aggregate => drop(black_box(self.aggregate()?)),
             SumOperation::Decrypt => drop(black_box(self.decrypt()?)),
         }
@@ -99,8 +101,9 @@ impl Round {
     }
 
     /// From a client's tensors to the bytes of its contribution.
-    fn encrypt(&self, engine: &Arc<dyn Engine>) -> Result<Vec<u8>, Error> {
-        let made = encrypt(&self.key, engine.clone(), &self.update, &self.agreement, 1)?;
+    fn encrypt(&self, engine: &Arc<dyn Engine>, client: u16) -> Result<Vec<u8>, Error> {
+        let (key, terms) = (self.key.as_client(client), self.job.terms(0, &self.agreement)?);
+        let made = encrypt(key, engine.clone(), &self.update, &terms, 1)?;
         Ok(made.contribution.to_bytes(self.key.public()))
     }
 
@@ -108,13 +111,13 @@ impl Round {
     fn aggregate(&self) -> Result<Vec<u8>, Error> {
         let key = self.key.public();
         let read = self.contributions.iter().map(|bytes| Contribution::from_bytes(bytes, key));
-        Ok(aggregate(key, self.engine.clone(), (0..).zip(read))?.to_bytes(key))
+        Ok(aggregate(key, &self.job, self.engine.clone(), (0..).zip(read))?.to_bytes(key))
     }
 
     /// From the bytes of the sum to the mean in float32.
     fn decrypt(&self) -> Result<Update, Error> {
         let sum = Sum::from_bytes(&self.sum, self.key.public())?;
-        decrypt(&self.key, &*self.engine, &sum, Output::Mean)
+        decrypt(&self.key, &*self.engine, &sum, &self.job, Output::Mean)
     }
 
     /// Checks what is timed: a mean is within one step, and the rounding of float32.

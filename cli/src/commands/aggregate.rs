@@ -12,11 +12,12 @@ use crate::{
 };
 
 pub(crate) fn run(args: &Aggregate) -> Result<(), Failure> {
-    let key = PublicKey::load(&args.key)?;
+    let key = PublicKey::load(&args.agreed.key)?;
+    let job = files::read_job(&args.agreed, &key)?;
     let admitted = key.parameters().clients() as usize;
     if args.inputs.len() > admitted {
         let error = Error::TooManyContributors { found: args.inputs.len(), admitted };
-        return Err(error.within(args.key.display()).into());
+        return Err(error.within(args.agreed.key.display()).into());
     }
     let contributions = args.inputs.iter().map(|path| {
         let bytes = std::fs::read(path).map_err(Error::from);
@@ -25,12 +26,12 @@ pub(crate) fn run(args: &Aggregate) -> Result<(), Failure> {
             bytes.and_then(|b| Contribution::from_bytes(&b, &key).map(Contribution::into_owned)),
         )
     });
-    let sum = aggregate(&key, engine(args.place.engine), contributions)?;
+    let sum = aggregate(&key, &job, engine(args.place.engine), contributions)?;
     files::write(&args.out, &sum.to_bytes(&key))?;
     let (contributors, values) = (sum.contributors.len(), sum.agreement.values());
     warn_if_few(contributors);
     let value = json!({
-        "out": args.out, "contributors": contributors, "values": values,
+        "out": args.out, "round": sum.round, "contributors": contributors, "values": values,
         "ciphertext_bytes": sum.stream.len(),
     });
     let words = per_value_words(sum.stream.len(), values);

@@ -1,6 +1,6 @@
 //! `ciphergram decrypt`.
 
-use ciphergram_he::{Sum, codec::Output, decrypt};
+use ciphergram_he::{Ledger, Sum, codec::Output, decrypt};
 use serde_json::json;
 
 use crate::{
@@ -22,17 +22,21 @@ pub(crate) fn output_name(sum: bool) -> &'static str {
 }
 
 pub(crate) fn run(args: &Decrypt) -> Result<(), Failure> {
-    let key = files::read_secret(&args.key)?;
+    let key = files::read_secret(&args.agreed.key)?;
+    let job = files::read_job(&args.agreed, key.public())?;
+    let min_clients = args.min_clients.unwrap_or(job.min_clients());
+    let job = job.requiring(min_clients);
     let here = |e: ciphergram_he::Error| e.within(args.input.display());
     let sum = Sum::from_bytes(&files::read(&args.input)?, key.public()).map_err(here)?;
-    let update =
-        decrypt(&key, &*engine(args.place.engine), &sum, output(args.sum)).map_err(here)?;
+    let engine = engine(args.place.engine);
+    let open = || decrypt(&key, &*engine, &sum, &job, output(args.sum));
+    let update = Ledger::beside(&args.agreed.key).open(&sum, open).map_err(here)?;
     files::write(&args.out, &update.to_safetensors()?)?;
     let fewest = sum.fewest_contributors();
     warn_if_few(fewest);
     let name = output_name(args.sum);
     let value = json!({
-        "out": args.out, "output": name, "contributors": sum.contributors.len(),
+        "out": args.out, "output": name, "round": sum.round, "contributors": sum.contributors.len(),
         "fewest_contributors": fewest, "values": sum.agreement.values(),
     });
     let line = format!(

@@ -1,7 +1,7 @@
 //! `ciphergram encrypt`.
 
 use ciphergram_he::{
-    Encrypted, KeyRef,
+    Agreement, Encrypted, Job, Ledger, Update,
     codec::{Policy, RangesFile},
 };
 use serde_json::json;
@@ -15,36 +15,58 @@ use crate::{
 };
 
 pub(crate) fn run(args: &Encrypt) -> Result<(), Failure> {
-    let key = files::read_key(&args.key)?;
-    KeyRef::from(&key).check_encrypts().map_err(|e| e.within(args.key.display()))?;
-    let update = files::read_update(&args.input)?;
+    let key_path = &args.agreed.key;
+    let file = files::read_key(key_path)?;
+    let key = file.as_client(args.client).map_err(|e| e.within(key_path.display()))?;
+    let job = files::read_job(&args.agreed, key.public())?;
+    let (update, clipped_first) = files::read_clipped(&args.input, args.weighting.clip)?;
     let here = |e: ciphergram_he::Error| e.within(args.input.display());
-    let agreement = match files::settled(&args.weighting, &update)? {
-        Some(agreement) => agreement,
-        None => {
-            warn(
-                "no --ranges and no --clip: these ranges are this file's own, and only updates \
-                  with the same ranges can be summed",
-            );
-            let weight = args.weighting.weight;
-            RangesFile::measure(&update, Policy::Max, weight).map_err(here)?.agreement()?
-        }
+    let agreement = agreement(args, &job, &update)?;
+    let ledger = Ledger::beside(key_path);
+    let round = match args.round {
+        Some(round) => round,
+        None => ledger.next_round(&job, key.number())?,
     };
+    let terms = job.terms(round, &agreement).map_err(here)?;
     let (parameters, engine) = (key.public().parameters(), engine(args.place.engine));
     let Encrypted { contribution, clipped: outside } =
-        ciphergram_he::encrypt(&key, engine, &update, &agreement, args.weighting.weight)
+        ciphergram_he::encrypt(key, engine, &update, &terms, args.weighting.weight)
             .map_err(here)?;
+    let outside = files::most_clipped(&clipped_first, &outside);
+    // Before the file is there: no second contribution to the round may follow.
+    ledger.seal(&job, key.number(), round)?;
     let names = agreement.specs().iter().map(|s| s.name.as_str());
     let (clipped, mut lines) = clipped(names, &outside);
     let values = agreement.values();
     files::write(&args.out, &contribution.to_bytes(key.public()))?;
     let bytes = contribution.stream.len();
     let value = json!({
-        "out": args.out, "scheme": parameters.scheme().name(), "values": values,
+        "out": args.out, "client": key.number(), "round": round, "scheme": parameters.scheme().name(), "values": values,
         "ciphertext_bytes": bytes, "bytes_per_value": per_value(bytes, values),
         "clipped": clipped,
     });
     let words = per_value_words(bytes, values);
     lines.push(format!("{}: {values} values, {words}", args.out.display()));
     report(args.json, &value, &lines)
+}
+
+/// Returns the ranges file's agreement, or the job's, or else one of the file's own ranges.
+fn agreement(args: &Encrypt, job: &Job, update: &Update) -> Result<Agreement, Failure> {
+    if let Some(path) = &args.ranges {
+        return Ok(files::read_ranges(path)?.agreement().map_err(|e| e.within(path.display()))?);
+    }
+    let here = |e: ciphergram_he::Error| e.within(args.input.display());
+    let own = RangesFile::measure(update, Policy::Max, args.weighting.weight).map_err(here)?;
+    let own = own.agreement()?;
+    job.check_layout(own.specs()).map_err(here)?;
+    if !job.settles_ranges() {
+        warn(
+            "no --ranges, and the job has none: these ranges are this file's own, and only updates with the \
+             same ranges can be summed",
+        );
+        return Ok(own);
+    }
+    let range = |(i, &own): (usize, &f64)| job.settled_range(i).unwrap_or(own);
+    let ranges = own.ranges().iter().enumerate().map(range).collect();
+    Ok(Agreement::new(own.specs().to_vec(), ranges, job.limits().max_weight)?)
 }

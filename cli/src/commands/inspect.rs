@@ -72,12 +72,19 @@ fn frame(bytes: &[u8], with_ciphertexts: bool, found: &mut Findings) -> Result<(
     let (agreement, stream) = match frame.kind {
         Kind::Contribution => {
             let c = Contribution::from_frame(&frame)?;
+            found.add_same("job", c.job.to_string());
+            found.add_same("round", c.round);
+            found.add_same("client", c.contributor.number);
             found.add_same("contributors", 1);
             (c.agreement, c.stream.into_owned())
         }
         Kind::Sum => {
             let sum = Sum::from_frame(&frame)?;
+            found.add_same("job", sum.job.to_string());
+            found.add_same("round", sum.round);
             found.add_same("contributors", sum.contributors.len());
+            let clients: Vec<_> = sum.contributors.iter().map(|c| c.number).collect();
+            found.add("clients_summed", clients.clone(), format!("{clients:?}"));
             found.add_same("fewest_contributors", sum.fewest_contributors());
             (sum.agreement, sum.stream)
         }
@@ -109,7 +116,7 @@ fn describe_parameters(p: &Parameters, found: &mut Findings) {
     );
     found.add("field_bits", g.field_bits, words);
     found.json.insert("head_fields".into(), json!(g.head_fields));
-    found.json.insert("count_bits".into(), json!(p.count_bits()));
+    found.json.insert("count_bits".into(), json!(g.head.count_bits()));
     found.json.insert("fields_per_slot".into(), json!(g.fields_per_slot));
     if let Some(rlwe) = p.rlwe() {
         let (n, log_q) = (rlwe.ring.degree(), rlwe.log_q());
@@ -170,20 +177,40 @@ fn json_file(text: &str, path: &Path, found: &mut Findings) -> Result<(), Error>
         found.json.insert("tensors".into(), content["tensors"].clone());
         return Ok(());
     }
+    if let Ok(content) = serde_json::from_str::<Value>(text)
+        && content["kind"] == "ciphergram-job"
+    {
+        found.add("kind", "job", "job: for the clients and the aggregator");
+        for name in ["key_id", "clients", "min_clients", "max_weight", "max_range"] {
+            found.add(name, content[name].clone(), content[name].to_string().trim_matches('"'));
+        }
+        for (name, words) in [("tensors", "tensors settled"), ("allow", "nodes settled")] {
+            let count = content[name].as_array().map_or(0, Vec::len);
+            found.add(name, content[name].clone(), format!("{count} {words}"));
+        }
+        return Ok(());
+    }
     let key = AnyKey::from_json(text)?;
     match &key {
         AnyKey::Public(_) => found.add("kind", "public key", "public key: for the aggregator"),
-        AnyKey::Secret(..) => {
-            found.add("kind", "secret key", "secret key: for the clients, and no one else");
-            // The warning about permissions needs the file itself.
-            if let Ok(AnyKey::Secret(_, Some(warning))) = AnyKey::load(path) {
-                crate::report::warn(&warning);
-            }
+        AnyKey::Client(client, _) => {
+            let words =
+                format!("key of client {}: for this client, and no one else", client.number());
+            found.add("kind", "client key", words);
+            found.add_same("client", client.number());
         }
+        AnyKey::Secret(..) => {
+            let words = if key.public().encrypts() { "those who decrypt" } else { "the clients" };
+            found.add("kind", "secret key", format!("secret key: for {words}, and no one else"));
+        }
+    }
+    // The warning about permissions needs the file itself.
+    if let Some(warning) = AnyKey::load(path).ok().as_ref().and_then(AnyKey::warning) {
+        crate::report::warn(warning);
     }
     describe_parameters(key.public().parameters(), found);
     found.add_same("key_id", key.public().id().to_string());
-    let encrypts = key.public().check_encrypts().is_ok();
+    let encrypts = key.public().encrypts();
     let words = if encrypts { "the public half encrypts" } else { "the public half only sums" };
     found.add("public_encrypts", encrypts, words);
     if let Some(modulus) = key.public().paillier() {

@@ -2,7 +2,7 @@
 
 use std::{ffi::OsString, path::PathBuf};
 
-use ciphergram_he::{AnyKey, Error, codec::RangesFile};
+use ciphergram_he::{Error, KeyRef, Ledger, codec::RangesFile};
 use ciphergram_nic::{
     federation::{self, Client, Participation},
     proto::path::MAX_PATHS,
@@ -20,15 +20,16 @@ use crate::{
 };
 
 pub(crate) fn run(args: &Join) -> Result<(), Failure> {
-    let key = files::read_key(&args.key)?;
-    let here = |e: Error| e.within(args.key.display());
-    if let AnyKey::Public(public) = &key {
-        public.check_encrypts().map_err(here)?;
-        if args.sum {
-            let text = "--sum needs a secret key: with a public one the sum is written encrypted";
-            return Err(Failure::Misuse(text.into()));
-        }
+    let file = files::read_key(&args.agreed.key)?;
+    let key = file.as_client(args.client).map_err(|e| e.within(args.agreed.key.display()))?;
+    if let (KeyRef::Client(_), true) = (key, args.sum) {
+        let text = "--sum needs a secret key: with a client's the sum is written encrypted";
+        return Err(Failure::Misuse(text.into()));
     }
+    let job = files::read_job(&args.agreed, key.public())?;
+    let min_clients = args.min_clients.unwrap_or(job.min_clients());
+    let job = job.requiring(min_clients);
+    let ledger = Ledger::beside(&args.agreed.key);
     let PathConfig { paths, split, wire } = args.path_config;
     if paths * split > MAX_PATHS as u16 {
         let text = format!("--paths {paths} --split {split}: no more than {MAX_PATHS} in all");
@@ -36,26 +37,26 @@ pub(crate) fn run(args: &Join) -> Result<(), Failure> {
     }
     let Wire { datagram: datagram_bytes, pipelines, poll } = wire;
     let path_config = federation::PathConfig { paths, flows: split, poll, datagram_bytes };
-    let update = files::read_update(&args.input)?;
+    let (update, clipped_first) = files::read_clipped(&args.input, args.weighting.clip)?;
     let spool = args.spool.clone().unwrap_or_else(|| {
         let mut name = OsString::from(&args.out);
         name.push(".spool");
         PathBuf::from(name)
     });
     let participation = Participation {
-        key: (&key).into(),
+        key,
+        job: &job,
+        ledger: Some(&ledger),
         engine: engine(args.place.engine),
         update: &update,
         weight: args.weighting.weight,
-        agreement: files::settled(&args.weighting, &update)?,
         spool: Some(&spool),
-        min_clients: args.min_clients,
         patience: args.wait,
         keep_fields: false,
     };
     let (identity, node) = nodes::client(args)?;
     let wires = UdpWire::bind_towards(args.server, pipelines, path_config.sockets())?;
-    let mut client = Client::new(wires, args.server, node, args.client, identity, path_config)?;
+    let mut client = Client::new(wires, args.server, node, key.number(), identity, path_config)?;
     if let Some(path) = &args.capture {
         client.capture(files::create(path)?)?;
     }
@@ -80,11 +81,11 @@ pub(crate) fn run(args: &Join) -> Result<(), Failure> {
     warn_if_few(fewest);
     let (values, bytes) = (round.sum.agreement.values(), round.sum.stream.len());
     let names = round.sum.agreement.specs().iter().map(|s| s.name.as_str());
-    let (clipped, mut lines) = clipped(names, &round.clipped);
+    let (clipped, mut lines) = clipped(names, &files::most_clipped(&clipped_first, &round.clipped));
     let ranges: Value =
         serde_json::from_str(&RangesFile::from_agreement(&round.sum.agreement).to_json()?)?;
     let value = json!({
-        "out": args.out, "output": name, "round": round.opening.round,
+        "out": args.out, "output": name, "round": round.sum.round,
         "contributors": contributors, "fewest_contributors": fewest, "values": values,
         "bytes_per_value_up": per_value(bytes, values),
         "bytes_per_value_down": per_value(bytes, values),
@@ -105,7 +106,7 @@ pub(crate) fn run(args: &Join) -> Result<(), Failure> {
     lines.push(format!(
         "{}: {name} of round {} over {contributors} contributors{partly}{closed}",
         args.out.display(),
-        round.opening.round
+        round.sum.round
     ));
     report(args.json, &value, &lines)
 }

@@ -6,7 +6,7 @@ mod responder;
 
 use ciphergram_he::PublicKey;
 use ciphergram_nic::{
-    federation::{FEW, Observation, Server, ServerConfig, server::default_min_clients},
+    federation::{FEW, Observation, Server, ServerConfig},
     round::{AggregatorEvent, RoundSummary},
     wire::UdpWire,
 };
@@ -23,10 +23,12 @@ use live::Live;
 use metrics::Metrics;
 
 pub(crate) fn run(args: &Serve) -> Result<(), Failure> {
-    let key = PublicKey::load(&args.key)?;
-    let min_clients = args.min_clients.unwrap_or_else(|| default_min_clients(args.clients));
-    if min_clients > args.clients {
-        let text = format!("--min-clients {min_clients} of --clients {}", args.clients);
+    let key = PublicKey::load(&args.agreed.key)?;
+    let job = files::read_job(&args.agreed, &key)?;
+    let clients = args.clients.unwrap_or(job.limits().clients);
+    let min_clients = args.min_clients.unwrap_or(job.min_clients().min(clients));
+    if min_clients > clients {
+        let text = format!("--min-clients {min_clients} of --clients {clients}");
         return Err(Failure::Misuse(text));
     }
     if min_clients < FEW {
@@ -34,11 +36,11 @@ pub(crate) fn run(args: &Serve) -> Result<(), Failure> {
             "sums of {min_clients} may leave: one decrypted comes close to a single update"
         ));
     }
-    let (identity, allowed) = nodes::server(args)?;
+    let (identity, allowed) = nodes::server(args, &job)?;
     let config = ServerConfig {
         identity,
         allowed,
-        clients: args.clients,
+        clients,
         min_clients,
         rounds: args.rounds,
         join_deadline: args.join_deadline,
@@ -47,14 +49,14 @@ pub(crate) fn run(args: &Serve) -> Result<(), Failure> {
         datagram_bytes: args.wire.datagram,
     };
     let wires = UdpWire::bind_all(args.listen, args.wire.pipelines, 1)?;
-    let mut server = Server::new(wires, key, engine(args.place.engine), config)?;
+    let mut server = Server::new(wires, key, job, engine(args.place.engine), config)?;
     if let Some(path) = &args.capture {
         server.capture(files::create(path)?)?;
     }
     let metrics = args.metrics.map(Metrics::start).transpose()?;
     let listening = server.local_addr()?;
     say(args.json, &json!({"event": "listening", "address": listening.to_string()}), || {
-        format!("listening on {listening}, {} clients, {} rounds", args.clients, args.rounds)
+        format!("listening on {listening}, {clients} clients, {} rounds", args.rounds)
     });
     if let Some(metrics) = &metrics {
         let address = metrics.address();

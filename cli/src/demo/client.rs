@@ -7,7 +7,7 @@ use std::{
 };
 
 use ciphergram_he::{
-    Dtype, OpenedSum, SecretKey, Tensor, TensorSpec, Update,
+    Dtype, Job, Ledger, OpenedSum, SecretKey, Tensor, TensorSpec, Update,
     codec::{Output, RangesFile},
 };
 use ciphergram_nic::{
@@ -58,7 +58,9 @@ impl ClientReport {
 }
 
 pub(crate) fn run(args: &DemoClient) -> Result<(), Failure> {
-    let (key, _) = SecretKey::load(&args.folder.join("secret.json"))?;
+    let secret = args.folder.join("secret.json");
+    let ((key, _), ledger) = (SecretKey::load(&secret)?, Ledger::beside(&secret));
+    let job = Job::load(&args.folder.join("job.json"), key.public())?;
     let (engine, number) = (engine(args.place.engine), usize::from(args.client));
     let train = Digits::load().split(args.seed).train;
     let mut shards = train.shards(usize::from(args.clients), args.seed);
@@ -76,13 +78,13 @@ pub(crate) fn run(args: &DemoClient) -> Result<(), Failure> {
             model.local_update(&shard, &TRAINING, training_seed(args.seed, round, number));
         let update = to_update(&trained)?;
         let participation = Participation {
-            key: (&key).into(),
+            key: key.as_client(args.client),
+            job: &job,
+            ledger: Some(&ledger),
             engine: engine.clone(),
             update: &update,
             weight: shard.len() as u64,
-            agreement: None,
             spool: Some(&spool),
-            min_clients: None,
             patience: Duration::from_secs(30),
             // For the demo's own check, which is no part of a round.
             keep_fields: true,

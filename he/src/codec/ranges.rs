@@ -27,6 +27,8 @@ pub enum Policy {
         /// Bits of a quantised value; out of 8 to 24, the nearest of these.
         bits: u32,
     },
+    /// This range, whatever the values are.
+    Fixed(f64),
 }
 
 impl Policy {
@@ -36,6 +38,7 @@ impl Policy {
             Self::Sigma(multiple) if multiple > 0.0 => largest.min(multiple * rms),
             Self::Sigma(_) => largest,
             Self::Aciq { bits } => largest.min(gaussian_clip(bits) * rms),
+            Self::Fixed(range) => range,
         }
     }
 }

@@ -1,0 +1,54 @@
+//! `ciphergram job`.
+
+use ciphergram_he::{
+    Limits,
+    job::{AllowedNode, SettledTensor},
+};
+use ciphergram_nic::federation::nodes::read_allowed;
+use serde_json::{Value, json};
+
+use crate::{args::Job, failure::Failure, files, report::report};
+
+pub(crate) fn run(args: &Job) -> Result<(), Failure> {
+    let key = files::read_key(&args.key)?;
+    let defaults = Limits::of_key(key.public());
+    let clients = args.clients.unwrap_or(defaults.clients);
+    let mut max_weight = args.max_weight;
+    let mut tensors = None;
+    if let Some(path) = &args.ranges {
+        let agreement =
+            files::read_ranges(path)?.agreement().map_err(|e| e.within(path.display()))?;
+        max_weight = max_weight.or(Some(agreement.max_weight()));
+        let each = agreement.specs().iter().zip(agreement.ranges());
+        let settled =
+            each.map(|(spec, &range)| SettledTensor { spec: spec.clone(), range: Some(range) });
+        tensors = Some(settled.collect());
+    } else if let Some(path) = &args.layout {
+        let specs = files::read_update(path)?.specs();
+        tensors = Some(specs.into_iter().map(|spec| SettledTensor { spec, range: None }).collect());
+    }
+    let allow = args.allow.as_ref().map(|path| read_allowed(path)).transpose()?.map(|allowed| {
+        let node = |(node, client): (_, _)| AllowedNode { node: format!("{node}"), client };
+        allowed.into_iter().map(|(id, client)| node((id, client))).collect()
+    });
+    let limits = Limits {
+        clients,
+        min_clients: args.min_clients.unwrap_or(defaults.min_clients.min(clients)),
+        max_weight: max_weight.unwrap_or(defaults.max_weight),
+        max_range: args.max_range,
+        tensors,
+        allow,
+    };
+    let job = ciphergram_he::Job::new(key.public(), limits)?;
+    job.save(&args.out)?;
+    let (id, limits) = (job.id().to_string(), job.limits());
+    let lines = [
+        format!("{}: job {id} of {} clients", args.out.display(), limits.clients),
+        format!(
+            "sums of {} or more, weights up to {}, ranges up to {}",
+            limits.min_clients, limits.max_weight, limits.max_range
+        ),
+    ];
+    let content: Value = serde_json::from_str(&job.to_json()?)?;
+    report(args.json, &json!({"out": args.out, "id": id, "job": content}), &lines)
+}

@@ -1,0 +1,43 @@
+//! `ciphergram key`.
+
+use ciphergram_he::Ledger;
+use serde_json::json;
+
+use super::keygen;
+use crate::{
+    args::{Key, KeyCommand, KeyStatus, KeyUpgrade},
+    failure::Failure,
+    files,
+    report::report,
+};
+
+pub(crate) fn run(args: &Key) -> Result<(), Failure> {
+    match &args.command {
+        KeyCommand::Upgrade(args) => upgrade(args),
+        KeyCommand::Status(args) => status(args),
+    }
+}
+
+fn upgrade(args: &KeyUpgrade) -> Result<(), Failure> {
+    keygen::refuse_existing(&args.out)?;
+    let key = files::read_secret(&args.key)?.upgrade().map_err(|e| e.within(args.key.display()))?;
+    let (value, lines) = keygen::write(&key, &args.out)?;
+    report(args.json, &value, &lines)
+}
+
+fn status(args: &KeyStatus) -> Result<(), Failure> {
+    let key = files::read_secret(&args.key)?;
+    let (failures, most) = Ledger::beside(&args.key).failures()?;
+    let (id, proves) = (key.public().id().to_string(), key.public().check_sums().is_ok());
+    let value = json!({
+        "key_id": id, "sum_key": proves, "failures": failures, "max_failures": most,
+    });
+    let mut lines = vec![format!("key {id}"), format!("{failures} of {most} sums did not open")];
+    if failures >= most {
+        lines.push("it opens no more sums: make another key".into());
+    }
+    if !proves {
+        lines.push("it has no sum key: ciphergram key upgrade".into());
+    }
+    report(args.json, &value, &lines)
+}
