@@ -74,6 +74,7 @@ impl Sum {
     pub fn to_bytes(&self, key: &PublicKey) -> Vec<u8> {
         frame::seal(Kind::Sum, key, self.stream.len() + 4096, |w| {
             self.write_header(w);
+            w.align();
             w.bytes(&self.stream);
         })
     }
@@ -146,9 +147,10 @@ impl Sum {
             }
             sets.resize(sets.len() + run, set);
         }
-        if sets.len() != count || r.0.len() != total {
+        if sets.len() != count {
             return Err(WRONG_LENGTH.into());
         }
-        Ok(Self { contributors, job, round, agreement, sets, stream: r.0.to_vec() })
+        let stream = r.aligned_end(total)?.to_vec();
+        Ok(Self { contributors, job, round, agreement, sets, stream })
     }
 }
