@@ -54,6 +54,12 @@ impl Mechanism {
         Ok(Self { noise, half_steps, range, values, share_variance, squared_norm })
     }
 
+    /// Returns the range of all tensors.
+    #[must_use]
+    pub fn range(&self) -> f64 {
+        self.range
+    }
+
     /// Returns the value of a step.
     #[must_use]
     pub fn step(&self) -> f64 {

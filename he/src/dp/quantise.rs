@@ -59,8 +59,13 @@ fn one_range(agreement: &Agreement, noise: &Noise) -> Result<f64, NoiseError> {
     }
 }
 
-/// Returns the L2 norm of an update, relative to its largest value on the way so that no square overflows.
+/// Returns the L2 norm of an update, whatever the size of its values.
 fn norm(update: &Update) -> Result<f64, Error> {
+    let plain = squares(update, 1.0)?;
+    if plain.is_finite() && plain > 1e-200 {
+        return Ok(plain.sqrt());
+    }
+    // A value is not finite, or squares overflow or vanish: relative to the largest value they do not.
     let mut largest = 0f64;
     for tensor in update.tensors() {
         tensor.try_for_blocks(|first, values| {
@@ -69,15 +74,23 @@ fn norm(update: &Update) -> Result<f64, Error> {
             Ok::<_, Error>(())
         })?;
     }
-    let unit = if largest > 0.0 { largest } else { 1.0 };
-    let mut squares = 0.0;
+    Ok(if largest > 0.0 { largest * squares(update, largest)?.sqrt() } else { 0.0 })
+}
+
+/// Returns the sum of the squares of all values over `unit`.
+fn squares(update: &Update, unit: f64) -> Result<f64, Error> {
+    // Several sums side by side, none of which waits for another.
+    let mut sums = [0.0; 8];
     for tensor in update.tensors() {
         tensor.try_for_blocks(|_, values| {
-            squares += values.iter().map(|x| (x / unit) * (x / unit)).sum::<f64>();
+            for values in values.chunks(sums.len()) {
+                let terms = sums.iter_mut().zip(values);
+                terms.for_each(|(sum, x)| *sum += (x / unit) * (x / unit));
+            }
             Ok::<_, Error>(())
         })?;
     }
-    Ok(unit * squares.sqrt())
+    Ok(sums.iter().sum())
 }
 
 /// Some values of a tensor, and where they go.

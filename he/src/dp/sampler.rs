@@ -1,8 +1,8 @@
 //! A sampler of the discrete Gaussian by tables: integers `v` with probability proportional to `exp(-v²/2σ²)`.
 //!
 //! No floating point takes part in a draw. A [`Table`] draws from a distribution whose probabilities are multiples of
-//! 2^-127, exactly, by Walker's alias method: it reads 128 random bits, chooses an entry, and takes it or its alias.
-//! A table for σ of some thousands is as large as the cache of a core; a larger σ is drawn as `k·a + b` of two tables.
+//! 2^-127, exactly, by Walker's alias method: it chooses an entry at random, and takes it or its alias. Tables have the size
+//! of a core's cache, for σ up to 2730; a larger σ is drawn as `k·a + b` of two tables.
 //!
 //! # Distance
 //! [`DISTANCE`] bounds the total variation distance between a draw and the discrete Gaussian, for every variance
@@ -15,8 +15,7 @@
 //!   a factor of `1 ± 2.1·exp(-2π²·s'²)`, and s' is above 3.
 //!
 //! # Time
-//! A draw takes the same instructions whatever it draws; but for a tie of 64 bits, which nobody will see, nothing
-//! branches. It reads an entry of a table at a random place, which noise depends on: who shares a core's caches may learn
+//! A draw takes the same instructions whatever it draws, but for one in 2^48, which needs more random bits. It reads an entry of a table at a random place, which noise depends on: who shares a core's caches may learn
 //! about noise. Nothing depends on the values that noise is added to.
 //!
 //! # Sources
@@ -41,9 +40,6 @@ pub(super) const DISTANCE: f64 = 1.0 / (1u128 << 96) as f64;
 const MAX_DEVIATION: f64 = 2730.0;
 /// The deviation of the multiplied table where there are two, about.
 const COARSE_DEVIATION: f64 = 2048.0;
-
-/// Random bytes of a draw of one table.
-const DRAW_BYTES: usize = 16;
 
 /// A sampler for one variance.
 pub(super) struct DiscreteGaussian {
@@ -71,15 +67,17 @@ impl DiscreteGaussian {
 
     /// Adds a draw to each field; a negative sum would wrap around.
     pub(super) fn add_to(&self, fields: &mut [u32], rng: &mut impl Rng) {
-        let mut random = Zeroizing::new(vec![0; DRAW_BYTES * BLOCK]);
+        let mut random = Zeroizing::new(vec![0; 8 * BLOCK]);
         let mut draws = Zeroizing::new([0; BLOCK]);
         for fields in fields.chunks_mut(BLOCK) {
-            let (random, draws) =
-                (&mut random[..DRAW_BYTES * fields.len()], &mut draws[..fields.len()]);
+            let (random, draws) = (&mut random[..8 * fields.len()], &mut draws[..fields.len()]);
             draws.fill(0);
             for (factor, table) in &self.parts {
                 rng.fill_bytes(random);
-                table.add_to(draws, *factor, random);
+                let words = random.as_chunks().0.iter().map(|bytes| u64::from_le_bytes(*bytes));
+                for (draw, word) in draws.iter_mut().zip(words) {
+                    *draw += factor * table.draw(word, rng);
+                }
             }
             for (field, &draw) in fields.iter_mut().zip(draws.iter()) {
                 *field = field.wrapping_add_signed(draw.clamp(-self.bound, self.bound));
@@ -88,19 +86,22 @@ impl DiscreteGaussian {
     }
 }
 
-/// An alias table of the magnitudes 0, 1, 2 and so on; a random sign makes draws of them.
-struct Table {
-    entries: Vec<Entry>,
-    /// The lower halves of thresholds.
-    lower: Vec<u64>,
-}
+/// Entries of a table.
+const SIZE: usize = 1 << INDEX_BITS;
+const INDEX_BITS: u32 = 15;
+/// Bits of a random word above index and sign, which are compared with a threshold, and of all of a threshold.
+const FRACTION_BITS: u32 = 48;
+const THRESHOLD_BITS: u32 = 127 - INDEX_BITS;
 
-/// An entry: a magnitude, its place, stays with the probability `threshold · 2^-64` and becomes `alias` otherwise.
-#[derive(Clone, Copy)]
-struct Entry {
-    /// The upper half of a threshold.
-    threshold: u64,
-    alias: u32,
+/// An alias table of the magnitudes 0, 1, 2 and so on; a random sign makes draws of them.
+///
+/// An entry, at the index of a magnitude, is a threshold and an alias: the magnitude stays what it is with a
+/// probability of the threshold over 2^112, and becomes the alias otherwise.
+struct Table {
+    /// Highest 48 bits of a threshold, above an alias.
+    entries: Box<[u64]>,
+    /// The other 64 bits of thresholds.
+    lower: Box<[u64]>,
 }
 
 impl Table {
@@ -110,8 +111,7 @@ impl Table {
         Self::new((rate * ONE as f64) as u128)
     }
 
-    /// Makes the table of `exp(-v²·rate)` for a rate of at most a half, `1/2σ²`, up to the power of two of entries that
-    /// is above 12σ, or just below it.
+    /// Makes the table of `exp(-v²·rate)` for a rate, `1/2σ²`, of at most a half: magnitudes up to 12σ.
     ///
     /// The weights follow from `exp(-(v+1)²·rate) = exp(-v²·rate) · exp(-(2v+1)·rate)`, where the second factor shrinks by
     /// `exp(-2·rate)` each time. That is within 4u, so the factor of v is within 5(v+1)u, and the weight of v within
@@ -119,9 +119,9 @@ impl Table {
     /// which is 1.25σ, for σ up to 2730. Making them sum to one moves less.
     fn new(rate: u128) -> Self {
         let deviation = (ONE as f64 / (2.0 * rate as f64)).sqrt();
-        let count = (TAIL * deviation) as usize + 1;
+        let count = ((TAIL * deviation) as usize + 1).min(SIZE);
         let (mut weight, mut factor, shrink) = (ONE, exp_neg(rate), exp_neg(2 * rate));
-        let mut weights = Vec::with_capacity(count.next_power_of_two());
+        let mut weights = Vec::with_capacity(SIZE);
         for _ in 0..count {
             weights.push(weight);
             weight = mul(weight, factor);
@@ -140,46 +140,39 @@ impl Table {
     /// Makes the table of probabilities that sum to one, by Vose's method: what an entry of less than its part lacks is
     /// an alias of one that has more.
     fn of_probabilities(mut probabilities: Vec<u128>) -> Self {
-        let size = probabilities.len().next_power_of_two().max(2);
-        probabilities.resize(size, 0);
-        let index_bits = size.ilog2();
-        let part = ONE >> index_bits;
-        let mut table = Self {
-            entries: (0..size as u32).map(|alias| Entry { threshold: 0, alias }).collect(),
-            lower: vec![0; size],
-        };
+        const PART: u128 = 1 << THRESHOLD_BITS;
+        probabilities.resize(SIZE, 0);
+        let mut entries: Box<[_]> = (0..SIZE as u64).collect();
+        let mut lower: Box<[_]> = vec![0; SIZE].into();
         let (mut less, mut more): (Vec<_>, Vec<_>) =
-            (0..size).partition(|&v| probabilities[v] < part);
+            (0..SIZE).partition(|&v| probabilities[v] < PART);
         while let (Some(v), Some(&alias)) = (less.pop(), more.last()) {
-            let threshold = probabilities[v] << (index_bits + 1);
-            table.entries[v] = Entry { threshold: (threshold >> 64) as u64, alias: alias as u32 };
-            table.lower[v] = threshold as u64;
-            probabilities[alias] -= part - probabilities[v];
-            if probabilities[alias] < part {
+            let threshold = probabilities[v];
+            let upper = (threshold >> (THRESHOLD_BITS - FRACTION_BITS)) as u64;
+            (entries[v], lower[v]) = (upper << 16 | alias as u64, threshold as u64);
+            probabilities[alias] -= PART - threshold;
+            if probabilities[alias] < PART {
                 less.extend(more.pop());
             }
         }
-        table
+        Self { entries, lower }
     }
 
-    /// Adds `factor` times a draw to each place, of 16 random bytes each.
-    ///
-    /// Of the first word, the lowest bits are the index and the highest is the sign; those between are below the second
-    /// word, and with it the fraction that is compared with a threshold. A threshold ends above the index.
-    fn add_to(&self, out: &mut [i32], factor: i32, random: &[u8]) {
-        let mask = self.entries.len() as u64 - 1;
-        for (out, bytes) in out.iter_mut().zip(random.as_chunks::<DRAW_BYTES>().0) {
-            let random = u128::from_le_bytes(*bytes);
-            let (first, fraction) = (random as u64, (random >> 64) as u64);
-            let index = (first & mask) as usize;
-            let entry = self.entries[index];
-            let tie = fraction == entry.threshold && first << 1 < self.lower[index];
-            let stays = (fraction < entry.threshold) | tie;
-            let stays = 0u32.wrapping_sub(u32::from(stays));
-            let magnitude = (index as u32 & stays | entry.alias & !stays) as i32;
-            let sign = (first as i64 >> 63) as i32;
-            *out += factor * ((magnitude ^ sign) - sign);
+    /// Returns the draw of a random word: its lowest bits are an index, the next a sign, and the rest the beginning of a
+    /// fraction, of which `rng` gives more if it is that of the threshold.
+    #[inline]
+    fn draw(&self, word: u64, rng: &mut impl Rng) -> i32 {
+        let index = word as usize % SIZE;
+        let entry = self.entries[index];
+        let (fraction, threshold) = (word >> 16, entry >> 16);
+        let mut stays = fraction < threshold;
+        if fraction == threshold {
+            stays = rng.next_u64() < self.lower[index];
         }
+        let stays = 0u64.wrapping_sub(u64::from(stays));
+        let magnitude = (index as u64 & stays | entry & 0xffff & !stays) as i32;
+        let sign = (word as i32) << 16 >> 31;
+        (magnitude ^ sign) - sign
     }
 }
 

@@ -24,15 +24,11 @@ fn hex(text: &Value) -> u128 {
 
 /// Returns the probability of each magnitude, in units of 2^-127, as the entries have it.
 fn probabilities(table: &Table) -> Vec<u128> {
-    let size = table.entries.len();
-    let index_bits = size.ilog2();
-    let mut out = vec![0; size];
+    let mut out = vec![0; SIZE];
     for (v, (entry, &lower)) in table.entries.iter().zip(&table.lower).enumerate() {
-        let threshold = u128::from(entry.threshold) << 64 | u128::from(lower);
-        assert_eq!(threshold << (127 - index_bits), 0, "a threshold ends above the index");
-        let own = threshold >> (index_bits + 1);
+        let own = u128::from(entry >> 16) << 64 | u128::from(lower);
         out[v] += own;
-        out[entry.alias as usize] += (ONE >> index_bits) - own;
+        out[(entry & 0xffff) as usize] += (1 << THRESHOLD_BITS) - own;
     }
     out
 }
@@ -54,32 +50,47 @@ fn tables_have_the_probabilities_that_mpmath_finds() {
     }
 }
 
+/// A generator of one word.
+struct Word(u64);
+
+impl rand_core::TryRng for Word {
+    type Error = std::convert::Infallible;
+
+    fn try_next_u32(&mut self) -> Result<u32, Self::Error> {
+        panic!("a whole word is read")
+    }
+
+    fn try_next_u64(&mut self) -> Result<u64, Self::Error> {
+        Ok(self.0)
+    }
+
+    fn try_fill_bytes(&mut self, _: &mut [u8]) -> Result<(), Self::Error> {
+        panic!("one word is read")
+    }
+}
+
 #[test]
 fn a_draw_compares_every_bit_of_its_fraction() {
     let table = Table::of_variance(40.0);
-    let size = table.entries.len() as u64;
-    let bits = size.ilog2();
-    let draw = |first: u64, second: u64| {
-        let mut out = [100];
-        let random = u128::from(second) << 64 | u128::from(first);
-        table.add_to(&mut out, 3, &random.to_le_bytes());
-        out[0] - 100
-    };
-    let unit = 1 << bits;
-    for (v, (&entry, &lower)) in table.entries.iter().zip(&table.lower).enumerate() {
-        let (own, alias) = (3 * v as i32, 3 * entry.alias as i32);
-        let tie = v as u64 | lower >> 1;
-        assert_eq!(draw(tie, entry.threshold), alias, "at the threshold of {v}");
-        assert_eq!(draw(tie | 1 << 63, entry.threshold), -alias);
+    let mut ties = 0;
+    for (v, (&entry, &lower)) in (0u64..).zip(table.entries.iter().zip(&table.lower)) {
+        let (threshold, own, alias) = (entry >> 16, v as i32, (entry & 0xffff) as i32);
+        let draw = |fraction: u64, more| {
+            let positive = table.draw(fraction << 16 | v, &mut Word(more));
+            assert_eq!(table.draw(fraction << 16 | 1 << 15 | v, &mut Word(more)), -positive);
+            positive
+        };
+        assert_eq!(draw(threshold, lower), alias, "at the threshold of {v}");
+        assert_eq!(draw((1 << 48) - 1, 0), alias, "the last of {v}");
         if lower > 0 {
-            assert_eq!(draw(tie - unit, entry.threshold), own, "just below that of {v}");
-            assert_eq!(draw(tie - unit | 1 << 63, entry.threshold), -own);
+            assert_eq!(draw(threshold, lower - 1), own, "just below the threshold of {v}");
+            ties += 1;
         }
-        if entry.threshold > 0 {
-            assert_eq!(draw(tie, entry.threshold - 1), own);
+        if threshold > 0 {
+            assert_eq!(draw(threshold - 1, u64::MAX), own);
         }
-        assert_eq!(draw(v as u64, u64::MAX), alias, "the last of {v}");
     }
+    assert!(ties > 60, "{ties}");
 }
 
 #[test]
