@@ -276,18 +276,25 @@ pub(crate) struct Job {
     /// Fewest contributors whose sum is opened [default: 3, or all clients if they are fewer]
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) min_clients: Option<u16>,
-    /// Largest weight of a client [default: that of --ranges, else 100000]
+    /// Largest weight of a client [default: that of --ranges, 1 with noise, else 100000]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) max_weight: Option<u32>,
-    /// Largest clipping range of a tensor
-    #[arg(long, default_value = "10", value_parser = clip, allow_negative_numbers = true)]
-    pub(crate) max_range: f64,
+    /// Largest clipping range of a tensor [default: 10, or what the noise needs if that is more]
+    #[arg(long, value_parser = clip, allow_negative_numbers = true)]
+    pub(crate) max_range: Option<f64>,
     /// Settle the tensors and ranges of this ranges file
     #[arg(long, value_name = "FILE")]
     pub(crate) ranges: Option<PathBuf>,
     /// Settle the tensors of this safetensors file, but not their ranges
     #[arg(long, value_name = "FILE", conflicts_with = "ranges")]
     pub(crate) layout: Option<PathBuf>,
+    /// Noise that all clients share, for differential privacy: its standard deviation in a sum of the fewest
+    /// clients, in multiples of --dp-clip; see `ciphergram dp`
+    #[arg(long, value_name = "MULTIPLE", requires = "dp_clip")]
+    pub(crate) dp_sigma: Option<f64>,
+    /// The L2 norm that each client's whole update is clipped to before noise is added
+    #[arg(long, value_name = "NORM", requires = "dp_sigma")]
+    pub(crate) dp_clip: Option<f64>,
     /// List of the nodes that may take part, as serve takes it
     #[arg(long, value_name = "FILE")]
     pub(crate) allow: Option<PathBuf>,
