@@ -422,6 +422,10 @@ pub(crate) struct Serve {
     /// Seconds from the first client's joining until a round opens without those that are missing
     #[arg(long, default_value = "300", value_parser = seconds, value_name = "SECONDS")]
     pub(crate) join_deadline: Duration,
+    /// Count only contributions of which every chunk arrived, so that all sums of a round are of the
+    /// same clients; keeps those that are incomplete in memory, up to 4 GiB of all clients together
+    #[arg(long)]
+    pub(crate) whole: bool,
     #[command(flatten)]
     pub(crate) wire: Wire,
     /// Also write every datagram to this file, for Wireshark; payloads stay sealed

@@ -638,6 +638,7 @@ fn lied_to(
             rounds: 1,
             join_deadline: PATIENCE,
             round_deadline: PATIENCE,
+            whole: false,
             linger: PATIENCE,
             seed: [9; 32],
         };

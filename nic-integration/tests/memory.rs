@@ -165,6 +165,7 @@ impl World {
                 rounds: 1,
                 join_deadline: Duration::from_secs(60),
                 round_deadline: Duration::from_secs(10),
+                whole: false,
                 linger: Duration::from_secs(60),
                 seed: [3; 32],
             };

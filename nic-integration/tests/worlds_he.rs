@@ -131,6 +131,7 @@ impl World {
             rounds: 1,
             join_deadline: Duration::from_secs(20),
             round_deadline: Duration::from_secs(30),
+            whole: false,
             linger: Duration::from_secs(15),
             seed: [self.seed as u8; 32],
         };

@@ -98,7 +98,12 @@ pub fn sums_insecure_1024(setting: Setting, span: Duration) -> Result<f64, Failu
             let accumulator = Products { first, sums, modulus: modulus.clone(), program, engine };
             Shard { chunks, accumulator: Box::new(accumulator) }
         });
-        Ok(Opened { terms: vec![], layout: Box::new(Cut), shards: shards.collect() })
+        Ok(Opened {
+            terms: vec![],
+            layout: Box::new(Cut),
+            shards: shards.collect(),
+            left_out: vec![],
+        })
     });
     added(setting, Contribution { stream: stream.into(), open }, span)
 }
@@ -174,6 +179,7 @@ fn added(setting: Setting, mut contribution: Contribution, span: Duration) -> Re
             digest_key: [9; 32],
             layout,
             shards,
+            whole: false,
         };
         let sum = SumRegion::new(config)?;
         (0..CONTRIBUTORS).for_each(|contributor| sum.bind(contributor, peer));
