@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use ciphergram_accel::{CpuEngine, Engine};
 use ciphergram_he::{
-    Accumulator, Agreement, Contribution, Dtype, Error, OpenedSum, Parameters, Quantised, Scheme,
-    Sealer, SecretKey, Tensor, TensorSpec, Ticket, Update, aggregate,
+    Accumulator, Agreement, Contribution, Dtype, Error, Job, Limits, OpenedSum, Parameters,
+    Quantised, Scheme, Sealer, SecretKey, Tensor, TensorSpec, Terms, Ticket, Update, aggregate,
     dp::{self, Noise},
     params::Literal,
     random,
@@ -19,12 +19,18 @@ use criterion::{Criterion, criterion_group, criterion_main};
 fn contribute(
     key: &SecretKey,
     engine: &Arc<dyn Engine>,
-    agreement: &Agreement,
+    terms: &Terms<'_>,
 ) -> Result<Contribution<'static>, Error> {
+    let agreement = terms.agreement();
     let update = Quantised::from_fields(vec![4321; agreement.values()], 1);
-    let sealer = Sealer::new(key, engine.clone(), update, Ticket::draw()?)?;
-    let seed = sealer.seed();
-    Ok(Contribution { seed, agreement: agreement.clone(), stream: sealer.seal_all()?.into() })
+    let sealer = Sealer::new(key.as_client(0), engine.clone(), update, Ticket::draw()?, terms)?;
+    Ok(Contribution {
+        contributor: sealer.contributor(),
+        job: terms.job().id(),
+        round: terms.round(),
+        agreement: agreement.clone(),
+        stream: sealer.seal_all()?.into(),
+    })
 }
 
 fn scheme(c: &mut Criterion, scheme: Scheme, values: u64) -> Result<(), Error> {
@@ -32,19 +38,22 @@ fn scheme(c: &mut Criterion, scheme: Scheme, values: u64) -> Result<(), Error> {
     let key = SecretKey::generate(Literal { scheme, clients: 64, bits: 16 })?;
     let spec = TensorSpec { name: "t".into(), dtype: Dtype::F32, shape: vec![values] };
     let agreement = Agreement::new(vec![spec], vec![1.0], 1)?;
+    let limits = Limits { min_clients: 1, ..Limits::of_key(key.public()) };
+    let job = Job::new(key.public(), limits)?;
+    let terms = job.terms(0, &agreement)?;
     let id = |operation: &str| format!("{operation}/{}/{scheme}", engine.name());
     c.bench_function(&id("seal"), |bench| {
-        bench.iter(|| contribute(&key, &engine, &agreement));
+        bench.iter(|| contribute(&key, &engine, &terms));
     });
-    let contribution = contribute(&key, &engine, &agreement)?;
+    let contribution = contribute(&key, &engine, &terms)?;
     let mut sum = Accumulator::new(key.public(), engine.clone(), agreement.values());
     let chunks = 0..sum.chunks().count();
     c.bench_function(&id("add"), |bench| {
         bench.iter(|| sum.add(chunks.clone(), &contribution.stream));
     });
-    let sum = aggregate(key.public(), engine.clone(), [("one", Ok(contribution))])?;
+    let sum = aggregate(key.public(), &job, engine.clone(), [("one", Ok(contribution))])?;
     c.bench_function(&id("open"), |bench| {
-        bench.iter(|| OpenedSum::open(&key, &*engine, &sum).map(|_| ()));
+        bench.iter(|| OpenedSum::open(&key, &*engine, &sum, &job).map(|_| ()));
     });
     Ok(())
 }
