@@ -182,9 +182,9 @@ fn a_client_restarted_with_its_spool_is_counted_once() {
 
     let other_weight = contribute(lattice(), serving.addr, 2, VALUES, {
         let spool = spool.clone();
-        move |participation| {
-            participation.weight += 1;
-            participation.spool = Some(Box::leak(spool.into_boxed_path()));
+        move |own| {
+            own.weight += 1;
+            own.spool = Some(Box::leak(spool.into_boxed_path()));
         }
     });
     let refused = other_weight.join().unwrap().err().unwrap().to_string();
@@ -274,10 +274,10 @@ fn a_client_still_sealing_when_the_round_ends_gets_the_sum() {
         let reported = reported.clone();
         let addr = serving.addr;
         thread::spawn(move || {
-            let slow = contribute(lattice(), addr, number, 6 * VALUES, move |participation| {
+            let slow = contribute(lattice(), addr, number, 6 * VALUES, move |own| {
                 if number == 2 {
                     // Fast enough to fill the channel, and not done before the deadline.
-                    participation.engine = Troubled::new(Duration::from_millis(600), usize::MAX);
+                    own.engine = Troubled::new(Duration::from_millis(600), usize::MAX);
                 }
             });
             reported.send((number, slow.join().unwrap())).unwrap();
@@ -299,11 +299,7 @@ fn who_brings_what_does_not_fit_is_told_and_the_others_finish() {
     let addr = serving.addr;
     let settled = || Some(agreement(FEW, 2.0, 50));
     let honest: Vec<_> = (0..2)
-        .map(|n| {
-            contribute(lattice(), addr, n, FEW, move |participation| {
-                participation.agreement = settled()
-            })
-        })
+        .map(|n| contribute(lattice(), addr, n, FEW, move |own| own.agreement = settled()))
         .collect();
     serving.wait_for_joins(2);
 
@@ -358,9 +354,8 @@ fn who_brings_what_does_not_fit_is_told_and_the_others_finish() {
         let spoilt = ciphergram_he::Update::new(tensors.clone());
         let named = format!("tensor \"weights\" has {what} at index 71");
         fails(&participation(lattice(), &spoilt, 2), &named);
-        let settled =
-            Participation { agreement: settled(), ..participation(lattice(), &spoilt, 2) };
-        fails(&settled, &named);
+        let spoilt = participation(lattice(), &spoilt, 2);
+        fails(&Participation { agreement: settled(), ..spoilt }, &named);
     }
     fails(&Participation { weight: 0, ..usual() }, "weight 0 is not from 1");
     let heavy = Participation { weight: 51, agreement: settled(), ..usual() };
@@ -368,9 +363,7 @@ fn who_brings_what_does_not_fit_is_told_and_the_others_finish() {
     let short = Some(agreement(FEW - 1, 2.0, 50));
     fails(&Participation { agreement: short, ..usual() }, "the tensors differ");
 
-    let third = contribute(lattice(), addr, 2, FEW, move |participation| {
-        participation.agreement = settled();
-    });
+    let third = contribute(lattice(), addr, 2, FEW, move |own| own.agreement = settled());
     let honest = honest.into_iter().chain([third]);
     let honest = (0..).zip(honest).map(|(n, client)| (n, client.join().unwrap().unwrap()));
     let results: BTreeMap<u16, RoundResult> = honest.collect();
@@ -439,8 +432,8 @@ fn a_server_tells_how_far_it_is() {
 fn a_sum_of_fewer_than_a_client_wants_is_not_decrypted() {
     let serving = serve(lattice().public(), config(2, 2), |_| false);
     let clients = [0, 1].map(|number| {
-        contribute(lattice(), serving.addr, number, FEW, move |participation| {
-            participation.min_clients = (number == 0).then_some(3);
+        contribute(lattice(), serving.addr, number, FEW, move |own| {
+            own.min_clients = (number == 0).then_some(3);
         })
     });
     let [picky, other] = clients.map(|client| client.join().unwrap());
@@ -454,9 +447,7 @@ fn an_aggregator_that_never_answers_is_named() {
     let nobody = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     let addr = nobody.local_addr().unwrap();
     let began = Instant::now();
-    let client = contribute(lattice(), addr, 0, 1, |participation| {
-        participation.patience = Duration::from_secs(5)
-    });
+    let client = contribute(lattice(), addr, 0, 1, |own| own.patience = Duration::from_secs(5));
     assert_eq!(client.join().unwrap().err(), Some(Error::Unreachable { server: addr }));
     assert!(began.elapsed() < Duration::from_secs(15));
 }
@@ -651,8 +642,7 @@ fn lied_to(
         };
         Driver::new(wire).run(&mut node, turn)
     });
-    let clients = [0, 1]
-        .map(|n| contribute(key, addr, n, FEW, move |participation| change(n, participation)));
+    let clients = [0, 1].map(|n| contribute(key, addr, n, FEW, move |own| change(n, own)));
     let reported = clients.map(|client| client.join().unwrap());
     drop(stop);
     assert_eq!(liar.join().unwrap(), Ok::<_, NicError>(()));
@@ -671,9 +661,9 @@ fn an_aggregator_that_lies_is_found_out() {
         (Lie::WrongSum, "does not decrypt to a sum of its 2 contributors"),
         (Lie::NoCiphertext, "residue 0 is not below its prime"),
     ] {
-        let reported = lied_to(lattice(), lie, move |_, participation| {
+        let reported = lied_to(lattice(), lie, move |_, own| {
             let settled = !matches!(lie, Lie::Layout);
-            participation.agreement = settled.then(|| agreement(FEW, 2.0, 50));
+            own.agreement = settled.then(|| agreement(FEW, 2.0, 50));
         });
         for reported in reported {
             let reported = reported.err().expect("the lie must be found out").to_string();
@@ -694,9 +684,9 @@ fn a_client_without_the_secret_takes_nothing_that_is_no_sum() {
     ] {
         let folder: &'static Path = Box::leak(tempfile::tempdir().unwrap().keep().into());
         let spool = |n: u16| folder.join(format!("{n}.spool"));
-        let results = lied_to(key, lie, move |n, participation| {
-            participation.key = key.public().into();
-            participation.spool = Some(Box::leak(spool(n).into()));
+        let results = lied_to(key, lie, move |n, own| {
+            own.key = key.public().into();
+            own.spool = Some(Box::leak(spool(n).into()));
         });
         for (n, reported) in (0..).zip(results) {
             let reported = reported.err().map(|error| error.to_string());
