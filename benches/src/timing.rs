@@ -45,8 +45,11 @@ pub mod measure;
 pub mod options;
 pub mod powers;
 pub mod report;
+pub mod secrets;
 pub mod session;
 pub mod subject;
+pub mod sums;
+pub mod verdict;
 pub mod welch;
 
 /// Items of one sample: the lanes of 64 bits in a vector of 512.
@@ -54,3 +57,6 @@ pub const BATCH: usize = 8;
 
 /// The |t| from which a difference of means counts as one.
 pub const THRESHOLD: f64 = 5.0;
+
+/// The longest delay, as a share of the mean time, that a test must be able to find to be called quiet.
+pub const RESOLUTION: f64 = 0.001;

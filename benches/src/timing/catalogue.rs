@@ -8,6 +8,7 @@ use super::{
     measure::MIN_SAMPLES,
     powers::{self, Exponent},
     subject::{Setup, Subject},
+    sums,
 };
 
 /// The finding that a test must come to.
@@ -17,6 +18,8 @@ pub enum Expect {
     Quiet,
     /// A leak that is there by design.
     Leak,
+    /// A leak that is there by design, which time need not show and [memcheck](crate::memcheck) must.
+    Hidden,
     /// Nothing: the classes are the same.
     Same,
 }
@@ -58,6 +61,27 @@ pub const ALL: &[Test] = &[
         expect: Expect::Leak,
         divisor: 1,
         make: |_, rng| Ok(controls::compare(rng)),
+    },
+    Test {
+        name: "control-branch",
+        about: "powers that branch on each bit: exponents 0 against uniform ones",
+        expect: Expect::Leak,
+        divisor: 1,
+        make: |_, _| Ok(controls::branch()),
+    },
+    Test {
+        name: "control-table",
+        about: "a table of 64 MiB: entry 0 against uniform ones",
+        expect: Expect::Leak,
+        divisor: 1,
+        make: |_, _| Ok(controls::cold_table()),
+    },
+    Test {
+        name: "control-cached",
+        about: "a table of 2 KiB: entry 0 against uniform ones",
+        expect: Expect::Hidden,
+        divisor: 1,
+        make: |_, _| Ok(controls::warm_table()),
     },
     Test {
         name: "control-public",
@@ -109,6 +133,36 @@ pub const ALL: &[Test] = &[
     Test::quiet("fixed-ones", "pow_fixed_base: as pow-ones", |setup, rng| {
         Ok(powers::pow_fixed_base(setup, Exponent::Ones, rng))
     }),
+    Test::quiet(
+        "sum-message",
+        "ckks-sum encryption: messages 0 against uniform ones",
+        |setup, rng| sums::encrypt(setup, "message", rng),
+    ),
+    Test::quiet(
+        "sum-noise",
+        "ckks-sum encryption: noise keys 0 against uniform ones",
+        |setup, rng| sums::encrypt(setup, "noise_key", rng),
+    ),
+    Test::quiet(
+        "sum-ternary",
+        "ckks-sum-public encryption: keys of u 0 against uniform ones",
+        |setup, rng| sums::public_encrypt(setup, "u_key", rng),
+    ),
+    Test::quiet(
+        "sum-decrypt",
+        "ckks-sum decryption: sums of 0 against those of uniform messages",
+        sums::decrypt,
+    ),
+    Test::quiet(
+        "sum-key",
+        "ckks-sum, products with the key: 0 against uniform ones",
+        |setup, rng| Ok(sums::key(setup, rng)),
+    ),
+    Test::quiet(
+        "seal",
+        "ckks-sum, packing and encryption: fields 0 against uniform ones",
+        |setup, _| Ok(sums::seal(setup)),
+    ),
 ];
 
 #[cfg(test)]

@@ -1,10 +1,14 @@
-//! Controls: a leak that a run must see, or it sees nothing.
+//! Controls: leaks that a run must see, or it sees nothing. They are the three that are planted the most
+//! easily: an early exit, a branch on a bit, a table that a secret indexes.
 
 use std::hint::black_box;
 
 use ciphergram_accel::random::StreamRng;
 
-use super::subject::{Subject, Words, uniform_into};
+use super::{
+    BATCH,
+    subject::{Subject, Words, uniform_into},
+};
 
 /// Words of the compared buffers: 512 bytes, the size of a ciphertext.
 const WORDS: usize = 64;
@@ -34,9 +38,79 @@ fn is_equal_vartime(a: &[u64], b: &[u64]) -> bool {
     true
 }
 
+/// Times powers of 64-bit words by squares and products, a product only where a bit is set: exponents are 0
+/// in class A, uniform in class B.
+#[must_use]
+pub fn branch<'a>() -> Box<dyn Subject + 'a> {
+    uniform_against_zeros(|exponents| {
+        exponents.iter().for_each(|&e| {
+            black_box(power_vartime(black_box(3), e));
+        });
+    })
+}
+
+#[inline(never)]
+fn power_vartime(base: u64, exponent: u64) -> u64 {
+    (0..u64::BITS).rev().fold(1u64, |power, bit| {
+        let square = power.wrapping_mul(power);
+        // What the compiler cannot see through stays a branch.
+        if exponent >> bit & 1 == 1 { black_box(square.wrapping_mul(base)) } else { square }
+    })
+}
+
+/// Entries of a table beyond any cache: 64 MiB, a line of cache each.
+const COLD_ENTRIES: usize = 1 << 20;
+/// Entries of a table as [powers](super::powers) have, which stays in the nearest cache.
+const WARM_ENTRIES: usize = 1 << 5;
+/// Words of an entry.
+const ENTRY_WORDS: usize = 8;
+
+/// Times a table that a secret indexes, larger than caches: entry 0 in class A, uniform ones in class B.
+#[must_use]
+pub fn cold_table<'a>() -> Box<dyn Subject + 'a> {
+    table(COLD_ENTRIES)
+}
+
+/// Runs the same over a table that is always in cache, so that every entry takes the same time. It may leak
+/// where two threads share a core, or by how its lines share banks; not by time.
+#[must_use]
+pub fn warm_table<'a>() -> Box<dyn Subject + 'a> {
+    table(WARM_ENTRIES)
+}
+
+fn table<'a>(entries: usize) -> Box<dyn Subject + 'a> {
+    let table: Vec<u64> = (0..(entries * ENTRY_WORDS) as u64).collect();
+    uniform_against_zeros(move |digits| {
+        let index = |digit: u64| digit as usize % entries * ENTRY_WORDS;
+        black_box(digits.iter().fold(0, |sum, &digit| sum ^ table[index(digit)]));
+    })
+}
+
+/// Makes a subject of secret words: zeros in class A, uniform in class B.
+fn uniform_against_zeros<'a>(operation: impl Fn(&[u64]) + 'a) -> Box<dyn Subject + 'a> {
+    let draw = |[_, b]: &mut [Vec<u64>; 2], rng: &mut StreamRng| uniform_into(b, rng);
+    let run = move |words: &[u64]| {
+        operation(black_box(words));
+        Ok(())
+    };
+    Box::new(Words::new([vec![0; BATCH], vec![0; BATCH]], draw, run))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_power_is_one() {
+        assert_eq!((power_vartime(3, 0), power_vartime(3, 5)), (1, 243));
+        assert_eq!(
+            power_vartime(3, u64::MAX),
+            3u64.wrapping_pow(u32::MAX)
+                .wrapping_pow(1 << 16)
+                .wrapping_pow(1 << 16)
+                .wrapping_mul(3u64.wrapping_pow(u32::MAX))
+        );
+    }
 
     #[test]
     fn the_comparison_compares() {
