@@ -98,18 +98,34 @@ fn uniform_against_zeros<'a>(operation: impl Fn(&[u64]) + 'a) -> Box<dyn Subject
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
+    use crate::timing::{
+        catalogue::ALL,
+        crops::Crops,
+        measure::{measure, warm_up},
+        subject::Setup,
+    };
+
+    /// The test of times can fail: it finds each of the leaks, in far fewer samples than a run takes.
+    #[test]
+    fn planted_leaks_are_found() {
+        let (setup, mut rng) = (Setup::new().unwrap(), StreamRng::from_seed(&[4; 32]));
+        for control in ["control-compare", "control-branch", "control-table"] {
+            let test = ALL.iter().find(|test| test.name == control).unwrap();
+            let mut subject = (test.make)(&setup, &mut rng).unwrap();
+            warm_up(&mut *subject, &mut rng).unwrap();
+            let samples = measure(&mut *subject, 5_000, Duration::MAX, &mut rng).unwrap();
+            let finding = Crops::new(samples.times).strongest().unwrap();
+            assert!(finding.leaks(), "{control}: {finding:?}");
+        }
+    }
 
     #[test]
     fn the_power_is_one() {
-        assert_eq!((power_vartime(3, 0), power_vartime(3, 5)), (1, 243));
-        assert_eq!(
-            power_vartime(3, u64::MAX),
-            3u64.wrapping_pow(u32::MAX)
-                .wrapping_pow(1 << 16)
-                .wrapping_pow(1 << 16)
-                .wrapping_mul(3u64.wrapping_pow(u32::MAX))
-        );
+        let powers = [0, 1, 5, 1 << 63].map(|e| power_vartime(3, e));
+        assert_eq!(powers, [1, 3, 243, (0..63).fold(3u64, |power, _| power.wrapping_mul(power))]);
     }
 
     #[test]
