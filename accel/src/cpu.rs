@@ -126,6 +126,12 @@ pub(crate) fn fastest_keystream() -> Keystream {
     |out, key, stream, at| Portable.keystream(out, key, stream, at)
 }
 
+/// Returns the sums of products of processors that are quicker at them, if the environment allows it.
+#[cfg(target_arch = "x86_64")]
+pub(crate) fn ifma_dot() -> Option<crate::dot::Dot> {
+    if wants_portable() { None } else { ifma::dot() }
+}
+
 /// Returns whether the environment asks for the path that any processor has.
 fn wants_portable() -> bool {
     std::env::var_os("CIPHERGRAM_CPU").is_some_and(|path| path == "portable")

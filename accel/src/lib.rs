@@ -33,6 +33,7 @@ pub mod beats;
 pub mod conformance;
 pub mod cpu;
 mod derived;
+pub mod dot;
 pub mod engine;
 pub mod exponents;
 #[cfg(feature = "gpu")]
@@ -49,6 +50,7 @@ pub mod scheduler;
 
 pub use beats::Beats;
 pub use cpu::CpuEngine;
+pub use dot::Dot;
 pub use engine::{Engine, Info, Measure, Operand, RunError};
 pub use exponents::{Exponents, Public, Secrecy, Secret};
 #[cfg(feature = "gpu")]

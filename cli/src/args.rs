@@ -77,6 +77,8 @@ pub(crate) enum Command {
     Explain(Explain),
     /// Explain the sizes that a scheme, a number of clients and a precision lead to
     Params(Params),
+    /// Say what noise that clients add together protects: epsilon at delta
+    Dp(Dp),
     /// Time the operations of both schemes, beside the limit of the processor
     Bench(Bench),
 }
@@ -274,18 +276,25 @@ pub(crate) struct Job {
     /// Fewest contributors whose sum is opened [default: 3, or all clients if they are fewer]
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) min_clients: Option<u16>,
-    /// Largest weight of a client [default: that of --ranges, else 100000]
+    /// Largest weight of a client [default: that of --ranges, 1 with noise, else 100000]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) max_weight: Option<u32>,
-    /// Largest clipping range of a tensor
-    #[arg(long, default_value = "10", value_parser = clip, allow_negative_numbers = true)]
-    pub(crate) max_range: f64,
+    /// Largest clipping range of a tensor [default: 10, or what the noise needs if that is more]
+    #[arg(long, value_parser = clip, allow_negative_numbers = true)]
+    pub(crate) max_range: Option<f64>,
     /// Settle the tensors and ranges of this ranges file
     #[arg(long, value_name = "FILE")]
     pub(crate) ranges: Option<PathBuf>,
     /// Settle the tensors of this safetensors file, but not their ranges
     #[arg(long, value_name = "FILE", conflicts_with = "ranges")]
     pub(crate) layout: Option<PathBuf>,
+    /// Noise that all clients share, for differential privacy: its standard deviation in a sum of the fewest
+    /// clients, in multiples of --dp-clip; see `ciphergram dp`
+    #[arg(long, value_name = "MULTIPLE", requires = "dp_clip")]
+    pub(crate) dp_sigma: Option<f64>,
+    /// The L2 norm that each client's whole update is clipped to before noise is added
+    #[arg(long, value_name = "NORM", requires = "dp_sigma")]
+    pub(crate) dp_clip: Option<f64>,
     /// List of the nodes that may take part, as serve takes it
     #[arg(long, value_name = "FILE")]
     pub(crate) allow: Option<PathBuf>,
@@ -413,6 +422,10 @@ pub(crate) struct Serve {
     /// Seconds from the first client's joining until a round opens without those that are missing
     #[arg(long, default_value = "300", value_parser = seconds, value_name = "SECONDS")]
     pub(crate) join_deadline: Duration,
+    /// Count only contributions of which every chunk arrived, so that all sums of a round are of the
+    /// same clients; keeps those that are incomplete in memory, up to 4 GiB of all clients together
+    #[arg(long)]
+    pub(crate) whole: bool,
     #[command(flatten)]
     pub(crate) wire: Wire,
     /// Also write every datagram to this file, for Wireshark; payloads stay sealed
@@ -630,6 +643,45 @@ pub(crate) enum ParamsCommand {
 pub(crate) struct ParamsExplain {
     #[command(flatten)]
     pub(crate) set: Set,
+    /// Report as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args)]
+pub(crate) struct Dp {
+    /// Noise of a sum of the fewest clients: its standard deviation in multiples of the clip
+    #[arg(long, value_name = "MULTIPLE", allow_negative_numbers = true)]
+    pub(crate) sigma: f64,
+    /// L2 norm that a client's whole update is clipped to
+    #[arg(long, value_name = "NORM", allow_negative_numbers = true)]
+    pub(crate) clip: f64,
+    /// Most clients of a sum, 1 to 1024
+    #[arg(long)]
+    pub(crate) clients: u32,
+    /// Fewest clients of a sum, whose shares are the noise [default: 3, or all clients if they are
+    /// fewer]
+    #[arg(long)]
+    pub(crate) min_clients: Option<u32>,
+    /// Sums that are released
+    #[arg(long)]
+    pub(crate) rounds: u32,
+    /// Probability that epsilon leaves out, above 0 and below 1
+    #[arg(long, default_value_t = 1e-5, allow_negative_numbers = true)]
+    pub(crate) delta: f64,
+    /// Probability that a client contributes its update to a sum rather than zeros; counts against
+    /// those who cannot tell which [default: 1]
+    #[arg(long, value_name = "RATE", allow_negative_numbers = true)]
+    pub(crate) sample: Option<f64>,
+    /// Bits of a quantised value, 8 to 24
+    #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u32).range(8..=24))]
+    pub(crate) bits: u32,
+    /// Values of an update: rounding makes it longer, the more there are
+    #[arg(long, default_value_t = 1_000_000)]
+    pub(crate) values: usize,
+    /// The range of all tensors [default: the smallest with headroom for the noise]
+    #[arg(long, allow_negative_numbers = true)]
+    pub(crate) range: Option<f64>,
     /// Report as JSON
     #[arg(long)]
     pub(crate) json: bool,

@@ -4,6 +4,7 @@ pub(crate) mod aggregate;
 pub(crate) mod bench;
 pub(crate) mod decrypt;
 pub(crate) mod devices;
+pub(crate) mod dp;
 pub(crate) mod encrypt;
 pub(crate) mod explain;
 pub(crate) mod identity;

@@ -52,6 +52,9 @@ pub(crate) fn run(args: &Demo, log: LogFormat) -> Result<(), Failure> {
         twin.training_images(),
         twin.test_images()
     );
+    println!(
+        "each client has secret.json: it contributes under a number of its own, and opens the sums"
+    );
     let mut processes = Processes::start(args, log, folder.path())?;
     let progress = Progress::new(args.rounds);
     let mut summary = Summary::default();

@@ -60,6 +60,7 @@ fn run(arguments: Arguments) -> Result<(), Failure> {
         Command::Devices(args) => commands::devices::run(&args),
         Command::Explain(args) => commands::explain::run(&args),
         Command::Params(args) => commands::params::run(&args),
+        Command::Dp(args) => commands::dp::run(&args),
         Command::Bench(args) => commands::bench::run(&args),
     }
 }

@@ -154,7 +154,26 @@ fn the_round_ends_at_its_deadline_with_those_that_came() {
     server.finish().done();
 }
 
-/// The same under the other scheme, and for people: who is missing from how many chunks.
+/// Under the scheme that must withhold a polynomial of which a client sent a part, if parts count.
+#[test]
+fn of_a_killed_client_nothing_counts_if_only_whole_contributions_do() {
+    let trio = Trio::new(PUBLIC.0, PUBLIC.1);
+    let words = "--clients 3 --min-clients 2 --deadline 8 --whole";
+    let (mut server, address) = trio.place.serve(words);
+    for survivor in trio.kill_one(&address) {
+        let ran = survivor.finish().done();
+        assert!(ran.stdout.contains("over 2 contributors"), "{ran:?}");
+    }
+    let masks = (0..trio.chunks.count()).filter(|chunk| trio.chunks.is_mask(*chunk));
+    let with = trio.chunks_with_victim(&trio.mean(0));
+    assert_eq!(with as usize, masks.count(), "masks have no values to tell by, and all others do");
+    let closed = server.event("closed");
+    assert_eq!(closed["contributed"], trio.contributed(0), "{closed}");
+    assert_eq!((&closed["chunks"], &closed["withheld"]), (&json!(trio.chunks.count()), &json!(0)));
+    server.finish().done();
+}
+
+/// Under `ckks-sum`, and for people: who is missing from how many chunks.
 #[test]
 fn the_missing_are_named() {
     let trio = Trio::new(LATTICE.0, LATTICE.1);

@@ -153,6 +153,7 @@ impl End {
                     digest_key: [9; 32],
                     layout: Box::new(Cut),
                     shards: shards.into(),
+                    whole: false,
                 };
                 let region = SumRegion::new(config).expect("any key is a key");
                 endpoint.register_sum(rkey, region)

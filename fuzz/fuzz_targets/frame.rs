@@ -9,7 +9,7 @@ use std::sync::{Arc, LazyLock};
 
 use ciphergram_accel::{CpuEngine, Engine};
 use ciphergram_he::{
-    AnyKey, Contribution, OpenedSum, SecretKey, Sum, aggregate,
+    AnyKey, Contribution, Job, OpenedSum, SecretKey, Sum, aggregate,
     exchange::{Announcement, RoundTerms},
     frame::Frame,
 };
@@ -18,20 +18,25 @@ use libfuzzer_sys::{fuzz_mutator, fuzz_target, fuzzer_mutate};
 const HEADER: usize = 48;
 const DIGEST: usize = 32;
 
-/// A secret key, and a contribution under it to sum others with.
+/// A secret key, its job, and a contribution under it to sum others with.
 struct Known {
     key: Box<SecretKey>,
+    job: Job,
     contribution: &'static [u8],
 }
 
+const OLD: &str = "the seeds are of another version: make them again";
 static KNOWN: LazyLock<[Known; 2]> = LazyLock::new(|| {
-    let known = |json: &str, contribution| match AnyKey::from_json(json) {
-        Ok(AnyKey::Secret(key, _)) => Known { key, contribution },
-        _ => panic!("the seeds are of another version: make them again"),
+    let known = |[key, job]: [&str; 2], contribution| {
+        let Ok(AnyKey::Secret(key, _)) = AnyKey::from_json(key) else { panic!("{OLD}") };
+        let Ok(job) = Job::from_json(job, key.public()) else { panic!("{OLD}") };
+        Known { key, job, contribution }
     };
+    let ten = [include_str!("../seeds/10.json"), include_str!("../seeds/10.job.json")];
+    let many = [include_str!("../seeds/64.json"), include_str!("../seeds/64.job.json")];
     [
-        known(include_str!("../seeds/10.json"), include_bytes!("../seeds/frame/10-2.cgm")),
-        known(include_str!("../seeds/64.json"), include_bytes!("../seeds/frame/64-2.cgm")),
+        known(ten, include_bytes!("../seeds/frame/10-2.cgm")),
+        known(many, include_bytes!("../seeds/frame/64-2.cgm")),
     ]
 });
 static ENGINE: LazyLock<Arc<CpuEngine>> = LazyLock::new(Arc::default);
@@ -44,10 +49,10 @@ fn read(bytes: &[u8], known: &Known) {
     sums.extend(Sum::from_bytes(bytes, key));
     if let Ok(contribution) = Contribution::from_bytes(bytes, key) {
         let other = Contribution::from_bytes(known.contribution, key);
-        sums.extend(aggregate(key, engine(), [(0, other), (1, Ok(contribution))]));
+        sums.extend(aggregate(key, &known.job, engine(), [(0, other), (1, Ok(contribution))]));
     }
     for sum in sums {
-        let _ = OpenedSum::open(&known.key, &*engine(), &sum);
+        let _ = OpenedSum::open(&known.key, &*engine(), &sum, &known.job);
         let _ = Sum::from_bytes(&sum.to_bytes(key), key);
     }
 }

@@ -1,6 +1,6 @@
 //! Reading and writing little-endian fields.
 
-use crate::error::faults::FrameError;
+use crate::error::faults::{FrameError, WRONG_LENGTH};
 
 /// Appends fields to a frame.
 #[derive(Default)]
@@ -25,6 +25,11 @@ impl Writer {
 
     pub(crate) fn bytes(&mut self, x: &[u8]) {
         self.0.extend(x);
+    }
+
+    /// Appends zeros to a whole number of words, so that words that follow lie as such in memory.
+    pub(crate) fn align(&mut self) {
+        self.0.resize(self.0.len().next_multiple_of(8), 0);
     }
 
     /// Appends a 32-bit length and the bytes.
@@ -74,6 +79,18 @@ impl<'a> Reader<'a> {
         std::str::from_utf8(bytes)
             .map(str::to_owned)
             .map_err(|_| FrameError::Malformed { what: "a name that is not UTF-8" })
+    }
+
+    /// Takes the last `count` bytes, a whole number of words like the frame that they end, and the fewer than eight
+    /// zeros before them.
+    pub(crate) fn aligned_end(&mut self, count: usize) -> Result<&'a [u8], FrameError> {
+        let zeros = self.0.len().checked_sub(count).filter(|&zeros| zeros < 8);
+        let (zeros, end) = self.0.split_at(zeros.ok_or(WRONG_LENGTH)?);
+        if zeros.iter().any(|&zero| zero != 0) {
+            return Err(FrameError::Malformed { what: "padding that is not zero" });
+        }
+        self.0 = &[];
+        Ok(end)
     }
 
     /// Refuses bytes that follow.

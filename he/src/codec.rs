@@ -26,6 +26,7 @@ pub use decode::{Output, decode};
 pub(crate) use fields::{Fields, bits_at, is_zero_between};
 pub(crate) use pack::Packing;
 pub use quantise::Quantised;
+pub(crate) use quantise::Rounder;
 pub use ranges::{Policy, RangesFile, round_up_to_power_of_two};
 
 #[cfg(test)]

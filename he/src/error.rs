@@ -1,6 +1,7 @@
 //! Everything that can go wrong, sorted by culprit.
 
 pub(crate) mod faults;
+mod noise;
 
 use std::path::PathBuf;
 
@@ -10,6 +11,7 @@ use crate::params::scheme::Scheme;
 
 pub use faults::{CiphertextFault, FrameError, ModulusFault, OperandFault, ParameterError};
 pub(crate) use faults::{FRAME_VERSION, WRONG_LENGTH};
+pub use noise::NoiseError;
 
 /// The reason why an operation failed. Fields name what and where; no secret is ever among them.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -19,6 +21,9 @@ pub enum Error {
     /// The parameters are outside what is secure or supported.
     #[error(transparent)]
     Parameters(#[from] ParameterError),
+    /// Noise that cannot be added or does not protect.
+    #[error(transparent)]
+    Noise(#[from] NoiseError),
     /// A weight must be an integer from 1 to the agreed largest.
     #[error("weight {weight} is not from 1 to the agreed largest, {max_weight}")]
     Weight {
@@ -302,7 +307,7 @@ pub enum Error {
     /// A round that this client has contributed to, or a later one.
     #[error(
         "client {number} has sealed a contribution to round {last} of this job, and none to {round} or an \
-         earlier one may follow: its next round is {}", last + 1
+         earlier one may follow: its next round is {}", last.saturating_add(1)
     )]
     RoundOver {
         /// The client.

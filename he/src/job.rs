@@ -10,10 +10,13 @@ mod json;
 
 use std::path::Path;
 
+use rand_core::Rng;
+
 use crate::{
-    Agreement, Error, PublicKey, TensorSpec,
+    Agreement, Error, Parameters, PublicKey, Quantised, TensorSpec, Update,
     bytes::Writer,
     codec::{layout_difference, write_specs},
+    dp::{self, Noise},
     ids::{JobId, KeyId, Statement},
     keys::write_new,
     random,
@@ -32,9 +35,21 @@ pub struct Limits {
     pub max_range: f64,
     /// The tensors, ascending by name, if they are settled.
     pub tensors: Option<Vec<SettledTensor>>,
+    /// The noise of sums, if clients add any: all tensors then have [its range](Noise::range), and all weights are
+    /// 1.
+    pub noise: Option<NoiseLimits>,
     /// The nodes that may take part in rounds over the network, and the one client that each may be, in the
     /// order of their keys; if they are settled.
     pub allow: Option<Vec<AllowedNode>>,
+}
+
+/// The noise that clients add together: the rest of [`Noise`] follows from the job.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct NoiseLimits {
+    /// Standard deviation of the noise of a sum of the fewest contributors, in multiples of the clip.
+    pub sigma: f64,
+    /// The L2 norm that a client's whole update is clipped to.
+    pub clip: f64,
 }
 
 /// A tensor that a job settles.
@@ -70,6 +85,7 @@ impl Limits {
             max_weight: 100_000,
             max_range: 10.0,
             tensors: None,
+            noise: None,
             allow: None,
         }
     }
@@ -90,11 +106,40 @@ impl Limits {
         if !max_range.is_finite() || max_range <= 0.0 {
             return bad(format!("the largest range is {max_range}; it must be a positive number"));
         }
+        if let Some(noise) = self.noise()? {
+            let range = noise.range();
+            if max_weight != 1 {
+                return bad(format!(
+                    "a largest weight of {max_weight} beside noise, which needs weights of 1"
+                ));
+            }
+            if self.tensors.iter().flatten().any(|tensor| tensor.range.is_some()) {
+                return bad("ranges of tensors beside noise, which has one for all".into());
+            }
+            if range > max_range {
+                return bad(format!(
+                    "the noise needs a range of {range}, but the largest is {max_range}: allow that, or choose less \
+                     noise"
+                ));
+            }
+        }
         let Some(tensors) = &self.tensors else { return Ok(()) };
         let specs: Vec<_> = tensors.iter().map(|t| t.spec.clone()).collect();
         let ranges = tensors.iter().map(|t| t.range.unwrap_or(0.0)).collect();
         let agreement = Agreement::new(specs, ranges, max_weight)?;
         check_ranges(&agreement, max_range)
+    }
+
+    /// Returns the noise that the clients add together, if there is any.
+    ///
+    /// # Errors
+    /// As [`Noise::new`].
+    pub fn noise(&self) -> Result<Option<Noise>, Error> {
+        let noise = |NoiseLimits { sigma, clip }: NoiseLimits| {
+            let [clients, min_clients] = [self.clients, self.min_clients].map(u32::from);
+            Noise::new(dp::Literal { sigma, clip, clients, min_clients })
+        };
+        Ok(self.noise.map(noise).transpose()?)
     }
 
     fn write(&self, w: &mut Writer) {
@@ -108,6 +153,11 @@ impl Limits {
             // No range is NaN.
             let range = |t: &SettledTensor| t.range.unwrap_or(f64::NAN).to_bits();
             tensors.iter().for_each(|t| w.u64(range(t)));
+        }
+        w.u8(self.noise.is_some().into());
+        if let Some(NoiseLimits { sigma, clip }) = self.noise {
+            w.u64(sigma.to_bits());
+            w.u64(clip.to_bits());
         }
         w.u8(self.allow.is_some().into());
         let allow = self.allow.as_deref().unwrap_or_default();
@@ -129,6 +179,7 @@ pub struct Job {
     limits: Limits,
     /// The fewest contributors that this party opens a sum of.
     min_clients: u16,
+    noise: Option<Noise>,
 }
 
 impl Job {
@@ -137,9 +188,20 @@ impl Job {
     /// # Errors
     /// [`Error::Limits`], or no randomness.
     pub fn new(key: &PublicKey, limits: Limits) -> Result<Self, Error> {
-        limits.check(key)?;
-        let min_clients = limits.min_clients;
-        Ok(Self { nonce: *random::bytes()?, key: key.id(), limits, min_clients })
+        Self::of_parts(*random::bytes()?, key.id(), limits, key)
+    }
+
+    fn of_parts(
+        nonce: [u8; 16],
+        own: KeyId,
+        limits: Limits,
+        key: &PublicKey,
+    ) -> Result<Self, Error> {
+        let (min_clients, noise) = (limits.min_clients, limits.noise()?);
+        let job = Self { nonce, key: own, limits, min_clients, noise };
+        job.check_key(key)?;
+        job.limits.check(key)?;
+        Ok(job)
     }
 
     /// Reads a job's file.
@@ -234,16 +296,26 @@ impl Job {
         }
     }
 
+    /// Returns the noise that every client adds its share of, if there is any.
+    #[must_use]
+    pub fn noise(&self) -> Option<&Noise> {
+        self.noise.as_ref()
+    }
+
     /// Returns the range of a tensor, by its place, that the job settles.
     #[must_use]
     pub fn settled_range(&self, tensor: usize) -> Option<f64> {
+        if let Some(noise) = &self.noise {
+            return Some(noise.range());
+        }
         self.limits.tensors.as_ref().and_then(|tensors| tensors.get(tensor)?.range)
     }
 
     /// Returns whether the job leaves nothing of an agreement open.
     #[must_use]
     pub fn settles_ranges(&self) -> bool {
-        self.limits.tensors.as_ref().is_some_and(|all| all.iter().all(|t| t.range.is_some()))
+        let all_have_one = |all: &Vec<SettledTensor>| all.iter().all(|t| t.range.is_some());
+        self.noise.is_some() || self.limits.tensors.as_ref().is_some_and(all_have_one)
     }
 
     /// Refuses an agreement that the job does not admit.
@@ -314,6 +386,25 @@ impl<'a> Terms<'a> {
     #[must_use]
     pub fn agreement(&self) -> &'a Agreement {
         self.agreement
+    }
+
+    /// Turns an update into the integers that are sealed: clipped and rounded, and with this client's share of the
+    /// noise, if the job has any.
+    ///
+    /// # Errors
+    /// As [`Quantised::new`] and [`Quantised::noised`].
+    pub fn quantise(
+        &self,
+        update: &Update,
+        weight: u64,
+        parameters: &Parameters,
+        rng: &mut impl Rng,
+    ) -> Result<Quantised, Error> {
+        let Some(noise) = self.job.noise() else {
+            return Quantised::new(update, self.agreement, weight, parameters, rng);
+        };
+        self.agreement.check_weight(weight)?;
+        Quantised::noised(update, self.agreement, parameters, noise, rng)
     }
 
     /// Returns the statement that contributions are sealed under.

@@ -40,7 +40,8 @@ impl Ledger {
     /// # Errors
     /// The file cannot be read.
     pub fn next_round(&self, job: &Job, number: u16) -> Result<u64, Error> {
-        Ok(self.locked(|lines| Ok(last_sealed(lines, job, number)))?.map_or(0, |last| last + 1))
+        let last = self.locked(|lines| Ok(last_sealed(lines, job, number)))?;
+        Ok(last.map_or(0, |last| last.saturating_add(1)))
     }
 
     /// Records that client `number` seals its contribution to a round. Nothing of it may leave if this fails.

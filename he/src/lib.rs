@@ -11,6 +11,7 @@
 //! |---|---|
 //! | [`params`] | from (scheme, clients, bits) to a checked [`Parameters`]: sizes, headroom, geometry |
 //! | [`tensors`], [`codec`] | tensors from files; ranges, quantisation, packing, decoding of sums |
+//! | [`dp`] | discrete Gaussian noise that clients add together, and its accounting |
 //! | `schemes` | the trait of a scheme of sums; [`paillier`] and [`rlwe`], as programs for an engine |
 //! | [`keys`] | keys and key files |
 //! | [`job`] | the limits that clients agree on, and the terms of a round within them |
@@ -34,6 +35,7 @@
 pub(crate) mod bytes;
 pub mod codec;
 mod contributors;
+pub mod dp;
 pub mod error;
 pub mod formats;
 mod ids;

@@ -255,6 +255,18 @@ mod tests {
                 assert!(bytes <= limit, "{scheme}, {clients}, {bits}: {bytes} bytes at {values}");
             }
         }
+        // Of long tensors, with a tag in each chunk, and under `ckks-sum-public` a guard.
+        for (scheme, clients, limit) in [
+            (Scheme::CkksSum, 10, 2.903),
+            (Scheme::CkksSum, 64, 3.27),
+            (Scheme::CkksSum, 1024, 3.732),
+            (Scheme::Paillier2048, 64, 5.73),
+            (Scheme::CkksSumPublic, 64, 7.55),
+        ] {
+            let bytes = parameters(scheme, clients, 16).unwrap().chunks(1_000_000).total_bytes();
+            let bytes = bytes as f64 / 1e6;
+            assert!(bytes <= limit, "{scheme}, {clients}: {bytes} bytes");
+        }
         // Up to 1,024 contributors at 16 bits.
         for clients in 1..=MAX_CLIENTS {
             let p = parameters(Scheme::CkksSum, clients, 16).unwrap();
@@ -266,7 +278,7 @@ mod tests {
     fn chunks_cover_every_value_once() {
         let p = parameters(Scheme::CkksSum, 64, 16).unwrap();
         let each = p.geometry().values_per_chunk();
-        assert_eq!(each, 396);
+        assert_eq!(each, 392);
         for values in [0, 1, each - 1, each, each + 1, 5 * each, 1000] {
             let chunks = p.chunks(values);
             let covered: Vec<_> = (0..chunks.count()).flat_map(|c| chunks.values_of(c)).collect();

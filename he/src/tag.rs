@@ -9,6 +9,7 @@
 //! `he/docs/verifiable-sums.md` has the proof, and why tags modulo a prime or by powers of one number are
 //! wrong.
 
+use ciphergram_accel::Dot;
 use zeroize::Zeroizing;
 
 use crate::{
@@ -80,7 +81,7 @@ impl TagKey {
         let key = Zeroizing::new(*blake3::keyed_hash(&self.coefficients, &statement.0).as_bytes());
         let mut all = random::keystream(&key, 2 + values);
         all.iter_mut().for_each(|r| *r >>= 64 - COEFFICIENT_BITS);
-        Coefficients(all)
+        Coefficients { all, dot: Dot::fastest() }
     }
 
     /// Expands the pads of a contribution, one for each of `chunks` chunks.
@@ -99,20 +100,21 @@ impl TagKey {
 
 /// The numbers of 52 bits that integers are multiplied by: of the count, of the weight, and of each value of a
 /// chunk by its place.
-pub(crate) struct Coefficients(Zeroizing<Vec<u64>>);
+pub(crate) struct Coefficients {
+    all: Zeroizing<Vec<u64>>,
+    dot: Dot,
+}
 
 impl Coefficients {
-    /// Returns `Σ_j r_j · x_j`. Fields of single updates and of sums have up to 34 bits, so no chunk reaches 2^104.
-    /// No branch or address depends on what is multiplied.
-    pub(crate) fn product(
-        &self,
-        count: u64,
-        weight: u64,
-        values: impl Iterator<Item = u64>,
-    ) -> u128 {
+    /// Returns the product of a head with its coefficients. A sum of weights has up to 42 bits.
+    fn of_head(&self, count: u64, weight: u64) -> u128 {
         let mul = |r: u64, x: u64| u128::from(r) * u128::from(x);
-        let head = mul(self.0[0], count) + mul(self.0[1], weight);
-        self.0[2..].iter().zip(values).fold(head, |sum, (&r, x)| sum + mul(r, x))
+        mul(self.all[0], count) + mul(self.all[1], weight)
+    }
+
+    /// Returns the coefficients of values.
+    fn of_values(&self) -> &[u64] {
+        &self.all[2..]
     }
 }
 
@@ -140,9 +142,10 @@ impl Tags {
 
     /// Returns the tag of `chunk`, which carries `values` as fields.
     pub(crate) fn tag(&self, chunk: u32, values: &[u32]) -> u128 {
-        let values = values.iter().map(|&x| u64::from(x));
-        let product = self.coefficients.product(1, self.weight.into(), values);
-        product + u128::from(self.pads[chunk as usize])
+        let Coefficients { dot, .. } = self.coefficients;
+        let head = self.coefficients.of_head(1, self.weight.into());
+        let product = dot.of_u32(self.coefficients.of_values(), values);
+        head + product + u128::from(self.pads[chunk as usize])
     }
 }
 
@@ -184,8 +187,10 @@ impl ExpectedTags {
         values: &[i64],
         offset: i64,
     ) -> bool {
-        let values = values.iter().map(|&sum| (sum + offset) as u64);
-        let product = self.coefficients.product(count, weight, values);
-        product + self.pads[chunk as usize] == tag
+        let Coefficients { dot, .. } = self.coefficients;
+        let head = self.coefficients.of_head(count, weight);
+        // Fields have up to 34 bits, whatever they decrypt to.
+        let product = dot.of_i64(self.coefficients.of_values(), values, offset);
+        head + product + self.pads[chunk as usize] == tag
     }
 }

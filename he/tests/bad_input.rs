@@ -6,11 +6,11 @@ use std::sync::Arc;
 
 use ciphergram_accel::{CpuEngine, Engine};
 use ciphergram_he::{
-    Agreement, AnyKey, Contribution, Dtype, Error, PublicKey, Quantised, Sealer, SecretKey, Sum,
-    TensorSpec, Ticket, aggregate, codec,
+    Agreement, AnyKey, Contribution, Dtype, Error, Job, Limits, PublicKey, Quantised, Sealer,
+    SecretKey, Sum, TensorSpec, Ticket, aggregate, codec,
     error::CiphertextFault,
     error::FrameError,
-    exchange::{Announcement, RoundTerms},
+    exchange::{Announcement, Joined, RoundTerms},
     frame::Frame,
     params::{Literal, Scheme},
 };
@@ -20,9 +20,23 @@ fn engine() -> Arc<dyn Engine> {
     Arc::new(CpuEngine::new())
 }
 
-fn key(clients: u32, bits: u32) -> AnyKey {
+/// A key, and a job under it.
+struct Key {
+    secret: SecretKey,
+    job: Job,
+}
+
+impl Key {
+    fn public(&self) -> &PublicKey {
+        self.secret.public()
+    }
+}
+
+fn key(clients: u32, bits: u32) -> Key {
     let literal = Literal { scheme: Scheme::CkksSum, clients, bits };
-    AnyKey::Secret(Box::new(SecretKey::generate(literal).unwrap()), None)
+    let secret = SecretKey::generate(literal).unwrap();
+    let job = Job::new(secret.public(), Limits::of_key(secret.public())).unwrap();
+    Key { secret, job }
 }
 
 fn spec(name: &str, shape: &[u64]) -> TensorSpec {
@@ -34,24 +48,26 @@ fn agreement(specs: Vec<TensorSpec>, range: f64, max_weight: u32) -> Agreement {
     Agreement::new(specs, ranges, max_weight).unwrap()
 }
 
-fn contribution(key: &AnyKey, agreement: &Agreement) -> Contribution<'static> {
+fn contribution(key: &Key, number: u16, agreement: &Agreement) -> Contribution<'static> {
     let update = Quantised::from_fields(vec![9; agreement.values()], 1);
-    let sealer = Sealer::new(key, engine(), update, Ticket::draw().unwrap()).unwrap();
-    let seed = sealer.seed();
-    Contribution { seed, agreement: agreement.clone(), stream: sealer.seal_all().unwrap().into() }
+    let (own, terms) = (key.secret.as_client(number), key.job.terms(2, agreement).unwrap());
+    let sealer = Sealer::new(own, engine(), update, Ticket::draw().unwrap(), &terms).unwrap();
+    let (contributor, job, agreement) = (sealer.contributor(), key.job.id(), agreement.clone());
+    let stream = sealer.seal_all().unwrap().into();
+    Contribution { contributor, job, round: 2, agreement, stream }
 }
 
-fn sum(key: &PublicKey, contributions: Vec<Contribution<'_>>) -> Result<Sum, String> {
+fn sum(key: &Key, contributions: Vec<Contribution<'_>>) -> Result<Sum, String> {
     let named = contributions.into_iter().enumerate().map(|(i, c)| (format!("{i}.cgm"), Ok(c)));
-    aggregate(key, engine(), named).map_err(|e| e.to_string())
+    aggregate(key.public(), &key.job, engine(), named).map_err(|e| e.to_string())
 }
 
 #[test]
 fn frames_name_what_is_wrong() {
     let (key, other, params) = (key(3, 16), key(3, 16), key(4, 16));
     let agreement = agreement(vec![spec("t", &[5])], 1.0, 1);
-    let bytes = contribution(&key, &agreement).to_bytes(key.public());
-    let read = |bytes: &[u8], key: &AnyKey| Contribution::from_bytes(bytes, key.public()).err();
+    let bytes = contribution(&key, 0, &agreement).to_bytes(key.public());
+    let read = |bytes: &[u8], key: &Key| Contribution::from_bytes(bytes, key.public()).err();
     assert_eq!(read(&bytes, &key), None);
     assert_eq!(read(&[], &key), Some(FrameError::Magic.into()));
     assert_eq!(read(b"hello, world", &key), Some(FrameError::Magic.into()));
@@ -74,11 +90,11 @@ fn frames_name_what_is_wrong() {
 
 #[test]
 fn sums_refuse_by_name() {
-    let key = key(2, 16);
-    let public = key.public();
+    let key = key(3, 16);
     let plain = agreement(vec![spec("a", &[5]), spec("b", &[2, 2])], 1.0, 1);
-    let first = contribution(&key, &plain);
-    let with = |a: Agreement| sum(public, vec![first.clone(), contribution(&key, &a)]).unwrap_err();
+    let first = contribution(&key, 0, &plain);
+    let with =
+        |a: Agreement| sum(&key, vec![first.clone(), contribution(&key, 1, &a)]).unwrap_err();
     assert_eq!(
         with(agreement(vec![spec("a", &[5]), spec("b", &[4])], 1.0, 1)),
         "1.cgm: the tensors differ: tensor \"b\" is F32 [4] here and F32 [2, 2] there"
@@ -96,62 +112,67 @@ fn sums_refuse_by_name() {
         with(agreement(vec![spec("a", &[5]), spec("b", &[2, 2])], 1.0, 2))
             .contains("the largest weight is 2 here and 1 there")
     );
-    let again = sum(public, vec![first.clone(), first.clone()]).unwrap_err();
+    let again = sum(&key, vec![first.clone(), first.clone()]).unwrap_err();
     assert_eq!(
         again,
         "1.cgm: the same contribution was given twice: leave one out, or seal another under a \
          fresh seed"
     );
     // Another's seed, however much else differs.
-    let other = Contribution { seed: first.seed, ..contribution(&key, &plain) };
-    let again = sum(public, vec![first.clone(), other]).unwrap_err();
+    let mut other = contribution(&key, 1, &plain);
+    other.contributor.seed = first.contributor.seed;
+    let again = sum(&key, vec![first.clone(), other]).unwrap_err();
     assert!(again.starts_with("1.cgm: the same contribution was given twice"), "{again}");
-    let three = (0..3).map(|_| contribution(&key, &plain)).collect();
-    let error = sum(public, three).unwrap_err();
-    assert!(error.starts_with("2.cgm: 3 contributors, but the key admits at most 2"), "{error}");
-    assert_eq!(sum(public, vec![]).unwrap_err(), "there is nothing to sum");
+    // Another seed of the same client.
+    let again = sum(&key, vec![first.clone(), contribution(&key, 0, &plain)]).unwrap_err();
+    let same_number = "two contributions of client 0 were given: a sum has one of each client";
+    assert_eq!(again, format!("1.cgm: {same_number}"));
+    let mut fourth = contribution(&key, 2, &plain);
+    fourth.contributor.number = 3;
+    let error = sum(&key, vec![fourth]).unwrap_err();
+    assert_eq!(error, "0.cgm: client 3 of a key for 3 clients, which are numbered from 0");
+    let later = Contribution { round: 3, ..contribution(&key, 1, &plain) };
+    let error = sum(&key, vec![first.clone(), later]).unwrap_err();
+    assert_eq!(error, "1.cgm: it is of round 3, others are of round 2: say --round 2");
+    let elsewhere = Job::new(key.public(), Limits::of_key(key.public())).unwrap().id();
+    let stray = Contribution { job: elsewhere, ..contribution(&key, 1, &plain) };
+    let error = sum(&key, vec![first.clone(), stray]).unwrap_err();
+    assert!(error.starts_with(&format!("1.cgm: it is of job {elsewhere}, this is")), "{error}");
+    assert_eq!(sum(&key, vec![]).unwrap_err(), "there is nothing to sum");
     let mut bad = first.clone();
     bad.stream.to_mut()[0..7].fill(0xff);
-    let error = sum(public, vec![bad]).unwrap_err();
+    let error = sum(&key, vec![bad]).unwrap_err();
     let fault = CiphertextFault::Residue { lane: 0 };
     assert_eq!(error, format!("0.cgm: chunk 0: {fault}"));
     let huge = agreement(vec![spec("a", &[1 << 36])], 1.0, 1);
     let claim = Contribution { agreement: huge, ..first.clone() };
-    let error = sum(public, vec![claim]).unwrap_err();
-    assert!(error.starts_with("0.cgm: chunk 0: 128 bytes of ciphertext where"), "{error}");
+    let error = sum(&key, vec![claim]).unwrap_err();
+    assert!(error.starts_with("0.cgm: chunk 0: 64 bytes of ciphertext where"), "{error}");
     let mut short = first;
     short.stream.to_mut().pop();
-    let error = sum(public, vec![short]).unwrap_err();
-    assert_eq!(error, "0.cgm: chunk 0: 127 bytes of ciphertext where 128 belong");
+    let error = sum(&key, vec![short]).unwrap_err();
+    assert_eq!(error, "0.cgm: chunk 0: 63 bytes of ciphertext where 64 belong");
 }
 
 #[test]
-fn charters_join_what_can_be_joined() {
-    let tensors = || vec![spec("a", &[2])];
-    let announce = |settled, range, weight| Announcement {
+fn round_terms_join_what_can_be_joined() {
+    let key = key(8, 16);
+    let announce = |round, range, weight| Announcement {
         seed: Ticket::draw().unwrap().seed(),
-        settled,
-        agreement: agreement(tensors(), range, weight),
+        job: key.job.id(),
+        lowest_round: round,
+        agreement: agreement(vec![spec("a", &[2])], range, weight),
     };
-    let open =
-        RoundTerms::join(&[(1, announce(false, 0.5, 3)), (0, announce(false, 2.0, 2))]).unwrap();
-    assert_eq!((open.agreement.ranges(), open.agreement.max_weight()), (&[2.0][..], 3));
-    assert_eq!(open.participants.iter().map(|p| p.0).collect::<Vec<_>>(), [0, 1]);
-    let mixed =
-        RoundTerms::join(&[(0, announce(false, 9.0, 4)), (1, announce(true, 1.0, 4))]).unwrap();
-    assert_eq!((mixed.agreement.ranges(), mixed.agreement.max_weight()), (&[1.0][..], 4));
-    let heavy = RoundTerms::join(&[(0, announce(true, 1.0, 4)), (1, announce(false, 9.0, 5))]);
-    let expected = "client 1: weight 5 is not from 1 to the agreed largest, 4";
-    assert_eq!(heavy.unwrap_err().to_string(), expected);
-    let (one, two) = (announce(true, 1.0, 1), announce(true, 1.0, 1));
-    let same = Announcement { seed: one.seed, ..two.clone() };
-    let error = RoundTerms::join(&[(0, one), (3, two), (4, same)]).unwrap_err().to_string();
-    assert!(error.starts_with("client 4: the same contribution was given twice"), "{error}");
-    let error = RoundTerms::join(&[(0, announce(true, 1.0, 1)), (4, announce(true, 2.0, 1))]);
-    assert!(error.unwrap_err().to_string().starts_with("client 4: the clipping ranges differ"));
-    let key = key(3, 16);
-    let bytes = open.to_bytes(key.public());
-    assert_eq!(RoundTerms::from_bytes(&bytes, key.public()), Ok(open));
+    let join = |all: &[(u16, Announcement)]| RoundTerms::join(&key.job, all);
+    let Joined { terms, left_out } =
+        join(&[(1, announce(4, 0.5, 3)), (0, announce(9, 2.0, 2))]).unwrap();
+    assert!(left_out.is_empty());
+    assert_eq!((terms.agreement.ranges(), terms.agreement.max_weight()), (&[2.0][..], 3));
+    assert_eq!(terms.round, 9);
+    assert_eq!(terms.participants.iter().map(|p| p.number).collect::<Vec<_>>(), [0, 1]);
+    let bytes = terms.to_bytes(key.public());
+    assert_eq!(RoundTerms::from_bytes(&bytes, key.public()), Ok(terms));
+    assert_eq!(join(&[]).err(), Some(Error::NothingToSum));
 }
 
 #[test]
@@ -189,7 +210,7 @@ fn sums_beyond_the_type_are_refused_and_means_are_not() {
 fn key_files_of_the_wrong_kind_or_content_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let (public, secret) = (folder.path().join("public.json"), folder.path().join("secret.json"));
-    let AnyKey::Secret(key, _) = key(3, 16) else { unreachable!() };
+    let Key { secret: key, .. } = key(3, 16);
     key.public().save(&public).unwrap();
     key.save(&secret).unwrap();
     assert_eq!(key.save(&secret), Err(Error::Exists { path: secret.clone() }));
@@ -231,7 +252,7 @@ proptest! {
     fn damage_is_found(at in 0usize..500, bit in 0u8..8) {
         let key = key(2, 16);
         let agreement = agreement(vec![spec("t", &[5])], 1.0, 1);
-        let mut bytes = contribution(&key, &agreement).to_bytes(key.public());
+        let mut bytes = contribution(&key, 1, &agreement).to_bytes(key.public());
         let at = at % bytes.len();
         bytes[at] ^= 1 << bit;
         prop_assert!(Contribution::from_bytes(&bytes, key.public()).is_err());
@@ -244,7 +265,7 @@ proptest! {
     ) {
         let key = key(2, 16);
         let agreement = agreement(vec![], 1.0, 1);
-        let mut bytes = contribution(&key, &agreement).to_bytes(key.public());
+        let mut bytes = contribution(&key, 1, &agreement).to_bytes(key.public());
         bytes.truncate(40);
         bytes[10] = kind;
         bytes.extend((body.len() as u64).to_le_bytes());

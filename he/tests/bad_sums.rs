@@ -8,8 +8,8 @@ mod frames;
 
 use ciphergram_accel::beats;
 use ciphergram_he::{
-    Accumulator, Agreement, Contribution, ContributorSet, Dtype, Error, OpenedSum, Parameters,
-    PublicKey, Quantised, SecretKey, Sum, Tensor, TensorSpec, Ticket, Update, aggregate,
+    Accumulator, Agreement, Contribution, Contributor, ContributorSet, Dtype, Error, Job, Limits,
+    Parameters, PublicKey, Quantised, SecretKey, Sum, Tensor, TensorSpec, Ticket, Update,
     codec::{Policy, RangesFile},
     error::CiphertextFault,
     error::FrameError,
@@ -35,9 +35,9 @@ fn files(seeds: &Seeds) -> [(&[u8], bool); 2] {
     [(&seeds.contributions[0], false), (&seeds.sum, true)]
 }
 
-fn sum(key: &PublicKey, contributions: Vec<Contribution<'_>>) -> Result<Sum, String> {
+fn sum(seeds: &Seeds, contributions: Vec<Contribution<'_>>) -> Result<Sum, String> {
     let named = contributions.into_iter().enumerate().map(|(i, c)| (format!("{i}.cgm"), Ok(c)));
-    aggregate(key, engine(), named).map_err(|e| e.to_string())
+    seeds.aggregate(named).map_err(|e| e.to_string())
 }
 
 fn agreement(values: usize) -> Agreement {
@@ -46,10 +46,11 @@ fn agreement(values: usize) -> Agreement {
 }
 
 /// Zeros, which are residues too: enough for what is refused before it is opened.
-fn zeros(key: &PublicKey, values: usize) -> Contribution<'static> {
-    let stream = vec![0; key.parameters().chunks(values).total_bytes()];
-    let seed = Ticket::draw().unwrap().seed();
-    Contribution { seed, agreement: agreement(values), stream: stream.into() }
+fn zeros(seeds: &Seeds, number: u16, values: usize) -> Contribution<'static> {
+    let stream = vec![0; seeds.public().parameters().chunks(values).total_bytes()];
+    let contributor = Contributor { number, seed: Ticket::draw().unwrap().seed() };
+    let (job, agreement) = (seeds.job.id(), agreement(values));
+    Contribution { contributor, job, round: 0, agreement, stream: stream.into() }
 }
 
 #[test]
@@ -123,20 +124,23 @@ fn files_of_other_parameters_or_another_key_say_which() {
 fn more_contributors_than_declared_are_refused() {
     for seeds in both_rings() {
         let (key, most) = (seeds.public(), seeds.clients);
-        let house = |count| (0..count).map(|_| zeros(key, 5)).collect::<Vec<_>>();
-        let full = sum(key, house(most)).unwrap();
+        let house = |count| (0..count as u16).map(|i| zeros(&seeds, i, 5)).collect::<Vec<_>>();
+        let full = sum(&seeds, house(most)).unwrap();
         assert_eq!(full.contributors.len(), most);
+        // Numbers run out first.
+        let error = sum(&seeds, house(most + 1)).unwrap_err();
+        let numbers = "which are numbered from 0";
+        let expected = format!("client {most} of a key for {most} clients, {numbers}");
+        assert_eq!(error, format!("{most}.cgm: {expected}"));
+        // A file can claim any number.
+        let contributors: Vec<_> = house(most + 1).into_iter().map(|c| c.contributor).collect();
+        let claim = Sum { sets: vec![ContributorSet::all(most + 1)], contributors, ..full };
+        let error = Sum::from_bytes(&claim.to_bytes(key), key).unwrap_err();
         let expected = format!(
             "{} contributors, but the key admits at most {most}: make a key with --clients {}",
             most + 1,
             most + 1
         );
-        let error = sum(key, house(most + 1)).unwrap_err();
-        assert_eq!(error, format!("{most}.cgm: {expected}"));
-        // A file can claim any number.
-        let contributors: Vec<_> = (0..=most).map(|_| Ticket::draw().unwrap().seed()).collect();
-        let claim = Sum { sets: vec![ContributorSet::all(most + 1)], contributors, ..full };
-        let error = Sum::from_bytes(&claim.to_bytes(key), key).unwrap_err();
         assert_eq!(error.to_string(), expected);
     }
 }
@@ -150,7 +154,7 @@ fn contributions_over_different_ranges_are_refused() {
         let with = |ranges: [f64; 2], max_weight| {
             let specs = second.agreement.specs().to_vec();
             let agreement = Agreement::new(specs, ranges.into(), max_weight).unwrap();
-            sum(key, vec![first.clone(), Contribution { agreement, ..second.clone() }])
+            sum(&seeds, vec![first.clone(), Contribution { agreement, ..second.clone() }])
         };
         assert!(with([1.0, 1.0], 9).is_ok());
         let end = "; share one ranges file among all clients";
@@ -192,12 +196,12 @@ fn residues_not_below_their_prime_are_named_by_chunk_and_lane() {
         let chunks = key.parameters().chunks(values);
         let last = chunks.count() as usize - 1;
         let last_lane = chunks.bytes_of(last as u32) / beats::BYTES * beats::LANES - 1;
-        let whole = zeros(key, values);
+        let whole = zeros(&seeds, 0, values);
         let places = [(0, 0), (0, lanes - 1), (1, 13), (799, lanes - 1), (800, 0), (1600, 7)];
         for (chunk, lane) in places.into_iter().chain([(last, 0), (last, last_lane)]) {
             let mut contribution = whole.clone();
             set_lane(key, contribution.stream.to_mut(), chunk, lane, prime(lane) - 1);
-            let fine = sum(key, vec![contribution]);
+            let fine = sum(&seeds, vec![contribution]);
             assert!(fine.is_ok(), "the largest residue of lane {lane}");
 
             let mut contribution = whole.clone();
@@ -217,19 +221,19 @@ fn residues_not_below_their_prime_are_named_by_chunk_and_lane() {
             let bytes = &contribution.stream[start..start + chunks.bytes_of(chunk as u32)];
             assert_eq!(accumulator.check(chunk as u32..chunk as u32 + 1, bytes), Err(fault));
             // As a sum.
-            let mut made = sum(key, vec![zeros(key, values)]).unwrap();
+            let mut made = sum(&seeds, vec![whole.clone()]).unwrap();
             made.stream = contribution.stream.to_vec();
-            let opened = OpenedSum::open(&seeds.key, &*engine(), &made).err();
-            assert_eq!(made.verify(key, &*engine()).err(), opened);
+            let opened = seeds.open(&made).err();
+            assert_eq!(seeds.verify(&made).err(), opened);
             assert_eq!(opened, Some(expected));
-            let error = sum(key, vec![zeros(key, values), contribution]).unwrap_err();
+            let error = sum(&seeds, vec![zeros(&seeds, 1, values), contribution]).unwrap_err();
             assert_eq!(error, format!("1.cgm: {text}"));
         }
         // The two bits beside the lanes of a beat count as its last lane.
         for bit in [6, 7] {
             let mut contribution = whole.clone();
             contribution.stream.to_mut()[2 * g.chunk_bytes() - 1] = 1 << bit;
-            let error = sum(key, vec![contribution]).unwrap_err();
+            let error = sum(&seeds, vec![contribution]).unwrap_err();
             let place = format!("chunk 1: residue {}", lanes - 1);
             assert_eq!(error, format!("0.cgm: {place} is not below its prime"));
         }
@@ -271,6 +275,8 @@ fn values_that_are_not_finite_are_named_by_tensor_and_index() {
             let mut rng = ChaCha20Rng::seed_from_u64(1);
             Quantised::new(update, &agreement, 1, &parameters, &mut rng).err()
         };
+        let key = SecretKey::generate(literal).unwrap();
+        let job = Job::new(key.public(), Limits::of_key(key.public())).unwrap();
         assert_eq!(quantise(&update(&[(1, 9, 5.0)])), None, "what is only out of range");
         for (bad, what) in &cases {
             let update = update(bad);
@@ -278,7 +284,8 @@ fn values_that_are_not_finite_are_named_by_tensor_and_index() {
             let said = |error: Option<Error>| assert_eq!(error.unwrap().to_string(), expected);
             said(quantise(&update));
             said(RangesFile::measure(&update, Policy::Max, 1).err());
-            said(Announcement::propose(Ticket::draw().unwrap().seed(), &update, 1).err());
+            let seed = Ticket::draw().unwrap().seed();
+            said(Announcement::propose(seed, &job, 0, &update, 1).err());
         }
     }
 }
@@ -292,10 +299,10 @@ fn the_files_that_tests_and_fuzzing_start_from_open() {
         assert_eq!(frame.literal.clients as usize, seeds.clients);
         let sum = Sum::from_bytes(&seeds.sum, key).unwrap();
         assert_eq!(sum.sets.len(), 2, "a whole chunk and a part of one");
-        let opened = OpenedSum::open(&seeds.key, &*engine(), &sum).unwrap();
+        let opened = seeds.open(&sum).unwrap();
         assert_eq!(opened.parts(), [(2, 5), (2, 5)]);
-        assert_eq!(sum.verify(key, &*engine()), Ok(()));
+        assert_eq!(seeds.verify(&sum), Ok(()));
         let read = seeds.contributions.iter().map(|c| ("", Contribution::from_bytes(c, key)));
-        assert_eq!(aggregate(key, engine(), read).unwrap(), sum);
+        assert_eq!(seeds.aggregate(read).unwrap(), sum);
     }
 }

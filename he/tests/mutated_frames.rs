@@ -1,7 +1,6 @@
 //! Valid frames of `ckks-sum`, changed and given a digest that vouches for the change: what a
-//! fuzzer does, in a run that is short and always the same. The writer of such a frame may lie
-//! about what nobody can check (names, ranges); yet nothing panics, and integers that come out are
-//! those that went in.
+//! fuzzer does, in a run that is short and always the same. The writer of such a frame may lie about
+//! whatever it likes: nothing panics, and a frame opens only if it says what was sealed.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests, where a panic is the report")]
 
@@ -9,11 +8,11 @@
 mod frames;
 
 use ciphergram_he::{
-    Contribution, Error, OpenedSum, Sum, aggregate,
+    Contribution, Error, Sum,
     exchange::{Announcement, RoundTerms},
     frame::Frame,
 };
-use frames::{Seeds, both_rings, engine, vouch};
+use frames::{Seeds, both_rings, vouch};
 use proptest::{
     prelude::*,
     test_runner::{RngSeed, TestRunner},
@@ -30,8 +29,8 @@ enum Edit {
 }
 
 fn edits() -> impl Strategy<Value = Vec<Edit>> {
-    // Seeds and the agreement, ciphertexts, and now and then the header.
-    let place = || prop_oneof![8 => 48usize..220, 6 => 220usize..1800, 1 => 10usize..48];
+    // Names, the job and the agreement, ciphertexts, and now and then the header.
+    let place = || prop_oneof![8 => 48usize..246, 6 => 246usize..1830, 1 => 10usize..48];
     let word = prop_oneof![0u32..4, 1u32 << 31..=u32::MAX, any::<u32>()];
     let edit = prop_oneof![
         6 => (place(), 0u8..8).prop_map(|(at, bit)| Edit::Flip(at, bit)),
@@ -79,14 +78,6 @@ fn edited(frame: &[u8], edits: &[Edit]) -> Vec<u8> {
     bytes
 }
 
-/// Integers and parts of what is opened.
-type Truth = (Vec<i64>, Vec<(usize, u64)>);
-
-fn open(seeds: &Seeds, sum: &Sum) -> Result<Truth, Error> {
-    let opened = OpenedSum::open(&seeds.key, &*engine(), sum)?;
-    Ok((opened.sums().to_vec(), opened.parts().to_vec()))
-}
-
 /// The stage that a frame reached.
 #[derive(Debug, Clone, Copy)]
 enum Reached {
@@ -97,21 +88,19 @@ enum Reached {
     Opened,
 }
 
-/// Sums read frames and opens what comes of it; whatever opens must be the truth. Values that a
-/// frame claims to have beside those that were sealed are fields of zero bits, so the smallest.
-fn try_sum(seeds: &Seeds, sum: Result<Sum, Error>, truth: &Truth) -> Reached {
+/// Opens what comes of a frame, which must be `truth` if it opens.
+fn try_sum(seeds: &Seeds, sum: Result<Sum, Error>, truth: &Sum) -> Reached {
     let Ok(sum) = sum else { return Reached::NoSum };
-    let Ok((sums, parts)) = open(seeds, &sum) else { return Reached::NotOpened };
-    assert_eq!(parts, truth.1, "other contributors");
-    let smallest = -i64::from(seeds.public().parameters().half_steps()) * parts[0].0 as i64;
-    let expected = truth.0.iter().chain(std::iter::repeat(&smallest));
-    assert!(sums.iter().zip(expected).all(|(found, expected)| found == expected), "a wrong sum");
+    if seeds.open(&sum).is_err() {
+        return Reached::NotOpened;
+    }
+    assert_eq!(&sum, truth, "another sum");
     Reached::Opened
 }
 
 fn sum_of(seeds: &Seeds, frames: &[&[u8]]) -> Result<Sum, Error> {
-    let key = seeds.public();
-    aggregate(key, engine(), frames.iter().map(|f| ("", Contribution::from_bytes(f, key))))
+    let read = frames.iter().map(|f| ("", Contribution::from_bytes(f, seeds.public())));
+    seeds.aggregate(read)
 }
 
 /// Everything that reads frames, on one.
@@ -144,17 +133,17 @@ fn run(check: impl Fn(&Seeds, &[Edit]) -> Reached) -> [usize; 5] {
 }
 
 /// Nothing is vacuous: each way to end happened. Hardly any is no frame, which takes an unknown
-/// kind or scheme.
+/// kind or scheme, and what opens are edits that changed nothing.
 fn assert_all_reached(counts: [usize; 5]) {
     let [no_frame, behind @ ..] = counts;
     assert!(behind.iter().all(|&count| count > 4) && no_frame < 20, "{counts:?}");
 }
 
 #[test]
-fn mutated_contributions_never_make_a_wrong_sum() {
+fn mutated_contributions_never_make_another_sum() {
     let truths = both_rings().map(|s| {
-        let alone = open(&s, &sum_of(&s, &[&s.contributions[0]]).unwrap()).unwrap();
-        (open(&s, &Sum::from_bytes(&s.sum, s.public()).unwrap()).unwrap(), alone)
+        let both = sum_of(&s, &[&s.contributions[1], &s.contributions[0]]).unwrap();
+        (both, sum_of(&s, &[&s.contributions[0]]).unwrap())
     });
     assert_all_reached(run(|seeds, edits| {
         let (both, alone) = &truths[usize::from(seeds.clients == 64)];
@@ -168,9 +157,8 @@ fn mutated_contributions_never_make_a_wrong_sum() {
 }
 
 #[test]
-fn mutated_sums_never_open_to_other_integers() {
-    let truths =
-        both_rings().map(|s| open(&s, &Sum::from_bytes(&s.sum, s.public()).unwrap()).unwrap());
+fn mutated_sums_never_open_to_another() {
+    let truths = both_rings().map(|s| Sum::from_bytes(&s.sum, s.public()).unwrap());
     assert_all_reached(run(|seeds, edits| {
         let bytes = edited(&seeds.sum, edits);
         let truth = &truths[usize::from(seeds.clients == 64)];

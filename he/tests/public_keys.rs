@@ -21,7 +21,6 @@ fn secret(clients: u32, bits: u32) -> SecretKey {
 }
 
 impl File {
-    /// Over the ring of two primes.
     fn new() -> (File, SecretKey) {
         let folder = tempfile::tempdir().unwrap();
         let (key, path) = (secret(3, 24), folder.path().join("public.json"));
@@ -43,7 +42,7 @@ impl File {
         }
         match AnyKey::from_json(&json.to_string()) {
             Ok(AnyKey::Public(key)) => Ok(key),
-            Ok(AnyKey::Secret(..)) => panic!("a public key"),
+            Ok(_) => panic!("not a public key"),
             Err(error) => Err(error.to_string()),
         }
     }
@@ -72,7 +71,7 @@ fn a_file_as_it_was_written_is_the_key() {
     let (file, key) = File::new();
     let read = file.read(&file.b).unwrap();
     assert_eq!(read.id(), key.public().id());
-    assert_eq!(read.check_encrypts(), Ok(()));
+    assert!(read.encrypts() && read.check_sums().is_ok());
     assert_eq!(file.json["key_ops"], json!(["encrypt"]));
 }
 
@@ -81,8 +80,10 @@ fn every_residue_that_is_not_below_its_prime_is_named() {
     let (file, key) = File::new();
     let ring = &key.public().parameters().rlwe().unwrap().ring;
     let lanes = file.b.len() / beats::BYTES * beats::LANES;
-    for lane in 0..lanes {
-        let q = ring.primes()[lane % 2];
+    // All at either end, and some at every place of a beat and under every prime.
+    let ends = |lane: usize| lane < 100 || lane + 100 >= lanes;
+    for lane in (0..lanes).filter(|&lane| ends(lane) || lane % 41 == 0) {
+        let q = ring.primes()[lane % ring.primes().len()];
         let why = |lane| {
             format!(
                 "not a valid key file: residue {lane} of its polynomial b is not below its prime"
@@ -100,7 +101,7 @@ fn every_residue_that_is_not_below_its_prime_is_named() {
             }
         }
         // In range it is another key, or more than a polynomial.
-        if lane % 100 == 0 || lane >= lanes - beats::LANES {
+        if lane % 410 == 0 || lane >= lanes - beats::LANES {
             let past = "not a valid key file: its polynomial b goes on past its end";
             let why = if lane < ring.len_words() { WRONG_ID } else { past };
             assert_eq!(file.read(&file.set_lane(lane, q - 1)).err().as_deref(), Some(why));
@@ -114,7 +115,7 @@ fn what_does_not_fit_is_refused() {
     let (other, stranger) = File::new();
     let cut = &file.b[..file.b.len() - beats::BYTES];
     let error = file.read(cut).err().unwrap();
-    assert!(error.contains("b has 52416 bytes, not 52480"), "{error}");
+    assert!(error.contains("b has 209856 bytes, not 209920"), "{error}");
     assert!(file.read(&[]).err().unwrap().contains("b has 0 bytes"));
     let error = file.with("b", Value::Null).err().unwrap();
     assert!(error.ends_with("its polynomial b is missing"), "{error}");
@@ -133,9 +134,6 @@ fn what_does_not_fit_is_refused() {
     let mut own = file.json["ciphergram"].clone();
     own["clients"] = json!(4);
     assert_eq!(file.with("ciphergram", own.clone()).err().as_deref(), Some(WRONG_ID));
-    own["clients"] = json!(64);
-    let error = file.with("ciphergram", own.clone()).err().unwrap();
-    assert!(error.contains("b has 52480 bytes"), "another ring: {error}");
     own["scheme"] = json!("paillier-2048");
     assert!(file.with("ciphergram", own).is_err());
 }

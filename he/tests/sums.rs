@@ -12,23 +12,24 @@ use std::sync::Arc;
 use cases::cases;
 use ciphergram_accel::{Engine, Info, Operand, Program, RunError};
 use ciphergram_he::{
-    Agreement, AnyKey, Contribution, ContributorSet, Dtype, Error, OpenedSum, Quantised, Sealer,
-    Sum, TensorSpec, Ticket, aggregate, codec::Output, decrypt, params::Scheme,
+    Accumulator, Agreement, Contribution, Contributor, ContributorSet, Dtype, Error, Quantised,
+    Sealer, Sum, TensorSpec, Ticket, codec::Output, decrypt, params::Scheme,
 };
 use proptest::prelude::*;
 use support::{
-    agreement, assert_exact, contribute, engine, extremes, generate, ring_degree, scattered, secret,
+    Key, ROUND, agreement, assert_exact, contribute, contribute_with, engine, extremes, generate,
+    ring_degree, scattered, sealer,
 };
 
 /// A key for sums over the ring of `degree`, at 16 bits.
-fn over(degree: usize) -> AnyKey {
+fn over(degree: usize) -> Key {
     let key = generate(Scheme::CkksSum, if degree == 4096 { 3 } else { 5 }, 16);
     assert_eq!(ring_degree(&key), degree, "the cheaper ring");
     key
 }
 
 /// Whole chunks that one polynomial holds.
-fn chunks_per_polynomial(key: &AnyKey) -> usize {
+fn chunks_per_polynomial(key: &Key) -> usize {
     ring_degree(key) / key.public().parameters().geometry().slots_per_chunk
 }
 
@@ -119,8 +120,8 @@ fn long_sums_with_changing_contributors_open() {
     let each = public.parameters().geometry().values_per_chunk();
     let agreement = agreement(40 * 66 * each + 7, 1);
     let fields = vec![32_768; agreement.values()];
-    let contributions: Vec<_> = (0..2).map(|_| contribute(&key, &fields, 1, &agreement)).collect();
-    let mut accumulator = ciphergram_he::Accumulator::new(public, engine(), agreement.values());
+    let contributions = [0, 1].map(|client| contribute(&key, client, &fields, 1, &agreement));
+    let mut accumulator = Accumulator::new(public, engine(), agreement.values());
     let chunks = *accumulator.chunks();
     let mut sets = vec![];
     for chunk in 0..chunks.count() {
@@ -134,29 +135,27 @@ fn long_sums_with_changing_contributors_open() {
         }
         sets.push(set);
     }
-    let contributors = contributions.iter().map(|c| c.seed).collect();
-    let mut sum = Sum { contributors, agreement, sets, stream: accumulator.into_stream().unwrap() };
-    let opened = OpenedSum::open(secret(&key), &*engine(), &sum).unwrap();
+    let mut sum = key.sum(&contributions, sets, accumulator.into_stream().unwrap());
+    let opened = key.open(&sum).unwrap();
     for (i, &value) in opened.sums().iter().enumerate() {
         let alone = (60..100).contains(&(i / each));
         assert_eq!(value, if alone { 1 } else { 2 }, "value {i}");
     }
     // What an aggregator may claim, but no honest one does.
     sum.contributors[1] = sum.contributors[0];
-    let error = OpenedSum::open(secret(&key), &*engine(), &sum).err();
-    assert_eq!(error, Some(Error::SameContribution));
+    assert_eq!(key.open(&sum).err(), Some(Error::SameContribution));
     sum.contributors.pop();
-    assert!(OpenedSum::open(secret(&key), &*engine(), &sum).is_err(), "a set beyond the list");
+    assert!(key.open(&sum).is_err(), "a set beyond the list");
     sum.sets.pop();
-    assert!(OpenedSum::open(secret(&key), &*engine(), &sum).is_err(), "too few sets");
+    assert!(key.open(&sum).is_err(), "too few sets");
 }
 
 #[test]
 fn integers_beyond_their_fields_are_not_sealed() {
     let key = generate(Scheme::CkksSum, 2, 16);
     let refuse = |fields: Vec<u32>, weight| {
-        let update = Quantised::from_fields(fields, weight);
-        Sealer::new(&key, engine(), update, Ticket::draw().unwrap()).err()
+        let (own, ticket) = (key.secret.as_client(0), Ticket::draw().unwrap());
+        sealer(own, &key.job, (&fields, weight), ticket).err()
     };
     assert_eq!(refuse(vec![0, 65_535], 1), Some(Error::NotQuantised { bits: 16 }));
     assert_eq!(refuse(vec![0], 0), Some(Error::NotQuantised { bits: 16 }));
@@ -164,21 +163,15 @@ fn integers_beyond_their_fields_are_not_sealed() {
 }
 
 #[test]
-fn a_public_paillier_key_encrypts_and_a_public_lattice_key_says_why_not() {
+fn a_clients_paillier_key_encrypts_and_a_lattice_key_says_why_it_has_none() {
     let key = generate(Scheme::Paillier2048, 3, 16);
-    let public = AnyKey::Public(key.public().clone());
     let agreement = agreement(4, 1);
-    let c = contribute(&public, &[1, 2, 3, 4], 1, &agreement);
-    let sum = aggregate(key.public(), engine(), [("a", Ok(c))]).unwrap();
-    let opened = OpenedSum::open(secret(&key), &*engine(), &sum).unwrap();
+    let c = contribute_with(&key.client(2), &key.job, &[1, 2, 3, 4], 1, &agreement);
+    let opened = key.open(&key.aggregate([c]).unwrap()).unwrap();
     assert_eq!(opened.sums()[3] - opened.sums()[0], 3);
 
     let key = generate(Scheme::CkksSum, 3, 16);
-    let public = AnyKey::Public(key.public().clone());
-    let error =
-        Sealer::new(&public, engine(), Quantised::from_fields(vec![], 1), Ticket::draw().unwrap())
-            .err()
-            .unwrap();
+    let error = key.secret.client_key(0).err().unwrap();
     assert!(error.to_string().contains("--public-encrypt"), "{error}");
 }
 
@@ -200,14 +193,16 @@ fn a_resumed_contribution_is_of_the_chunks_that_are_left() {
         let fields: Vec<u32> = (0..agreement.values() as u32).map(|i| i % 65_535).collect();
         // What another process sealed under this seed is not here: the first chunks are of one
         // contribution, and what is left is of the resumed one.
-        let other = contribute(&key, &fields, 1, &agreement);
+        let other = contribute(&key, 0, &fields, 1, &agreement);
         let chunks = key.public().parameters().chunks(values);
         let stop = stop.min(chunks.count());
         let kept = if stop == chunks.count() { other.stream.len() } else { chunks.offset_of(stop) };
-        let seed = Ticket::draw().unwrap().seed();
-        let update = Quantised::from_fields(fields.clone(), 1);
-        let ticket = Ticket::resume(seed, stop);
-        let resumed = Sealer::new(secret(&key), engine(), update, ticket).unwrap();
+        let (seed, own) = (Ticket::draw().unwrap().seed(), key.secret.as_client(1));
+        let (update, ticket) =
+            (Quantised::from_fields(fields.clone(), 1), Ticket::resume(seed, stop));
+        let terms = key.job.terms(ROUND, &agreement).unwrap();
+        let resumed = Sealer::new(own, engine(), update, ticket, &terms).unwrap();
+        let resumed_as = resumed.contributor();
         let mut stream = other.stream[..kept].to_vec();
         stream.extend(resumed.seal_all().unwrap());
         let of = |index| {
@@ -216,8 +211,9 @@ fn a_resumed_contribution_is_of_the_chunks_that_are_left() {
             set
         };
         let sets = (0..chunks.count()).map(|chunk| of(usize::from(chunk >= stop))).collect();
-        let sum = Sum { contributors: vec![other.seed, seed], agreement, sets, stream };
-        let opened = OpenedSum::open(secret(&key), &*engine(), &sum).unwrap();
+        let contributors = vec![other.contributor, resumed_as];
+        let sum = Sum { contributors, ..key.sum(&[other], sets, stream) };
+        let opened = key.open(&sum).unwrap();
         let half = i64::from(key.public().parameters().half_steps());
         assert!(opened.sums().iter().zip(&fields).all(|(&s, &f)| s == i64::from(f) - half));
     }
@@ -227,14 +223,15 @@ fn a_resumed_contribution_is_of_the_chunks_that_are_left() {
 #[test]
 fn no_chunk_is_sealed_twice_under_one_seed() {
     for (key, values) in [(over(4096), 200_000), (generate(Scheme::Paillier2048, 2, 16), 6_000)] {
-        let resume = |seed, next, key: &AnyKey| {
-            let update = Quantised::from_fields(vec![7; values], 1);
-            Sealer::new(secret(key), engine(), update, Ticket::resume(seed, next))
+        let fields = vec![7; values];
+        let resume = |seed, next, key: &Key| {
+            let ticket = Ticket::resume(seed, next);
+            sealer(key.secret.as_client(0), &key.job, (&fields, 1), ticket)
         };
-        let agreement = agreement(values, 1);
-        let update = Quantised::from_fields(vec![7; values], 1);
-        let mut first = Sealer::new(&key, engine(), update, Ticket::draw().unwrap()).unwrap();
-        let (chunks, seed) = (*first.chunks(), first.seed());
+        let (agreement, ticket) = (agreement(values, u32::MAX), Ticket::draw().unwrap());
+        let mut first = sealer(key.secret.as_client(0), &key.job, (&fields, 1), ticket).unwrap();
+        let (chunks, contributor) = (*first.chunks(), first.contributor());
+        let Contributor { seed, .. } = contributor;
         let mut stream = first.next_batch().unwrap().unwrap();
         drop(first);
         let chunk_bytes = key.public().parameters().geometry().chunk_bytes();
@@ -253,9 +250,9 @@ fn no_chunk_is_sealed_twice_under_one_seed() {
         assert_eq!(two.next_batch().err(), Some(all.clone()));
         assert_eq!(resume(seed, sealed, &key).err(), Some(all));
         assert_eq!(resume(seed, chunks.count(), &key).unwrap().next_batch(), Ok(None));
-        let whole = Contribution { seed, agreement, stream: stream.into() };
-        let sum = aggregate(key.public(), engine(), [("a", Ok(whole))]).unwrap();
-        assert!(OpenedSum::open(secret(&key), &*engine(), &sum).is_ok());
+        let (job, stream) = (key.job.id(), stream.into());
+        let whole = Contribution { contributor, job, round: ROUND, agreement, stream };
+        assert!(key.open(&key.aggregate([whole]).unwrap()).is_ok());
         // Under another key it is another mask.
         let other = generate(Scheme::CkksSum, 2, 16);
         assert!(resume(seed, 0, &other).is_ok());
@@ -281,35 +278,38 @@ fn chunks_that_an_engine_failed_to_seal_can_be_sealed() {
         }
     }
     let key = over(4096);
-    let update = || Quantised::from_fields(vec![7; 100], 1);
-    let mut failed =
-        Sealer::new(&key, Arc::new(Broken), update(), Ticket::draw().unwrap()).unwrap();
+    let agreement = agreement(100, 1);
+    let (terms, own) = (key.job.terms(ROUND, &agreement).unwrap(), key.secret.as_client(0));
+    let sealer = |engine, ticket| {
+        Sealer::new(own, engine, Quantised::from_fields(vec![7; 100], 1), ticket, &terms).unwrap()
+    };
+    let mut failed = sealer(Arc::new(Broken), Ticket::draw().unwrap());
     assert!(failed.next_batch().is_err());
-    let ticket = Ticket::resume(failed.seed(), 0);
-    assert!(Sealer::new(secret(&key), engine(), update(), ticket).unwrap().seal_all().is_ok());
+    let ticket = Ticket::resume(failed.contributor().seed, 0);
+    assert!(sealer(engine(), ticket).seal_all().is_ok());
 }
 
-/// A download is an upload, a seed and a bit for each contributor, and a few lengths.
+/// A download is an upload, a number, a seed and a bit for each contributor, and a few lengths.
 #[test]
-fn a_sum_is_as_long_as_a_contribution_and_the_seeds_of_all() {
+fn a_sum_is_as_long_as_a_contribution_and_the_names_of_all() {
     const CLIENTS: usize = 100;
     for values in [1, 40_000] {
         let key = generate(Scheme::CkksSum, CLIENTS as u32, 16);
         let agreement = agreement(values, 1);
-        let contributions: Vec<_> =
-            (0..CLIENTS).map(|_| contribute(&key, &vec![7; values], 1, &agreement)).collect();
+        let contributions: Vec<_> = (0..CLIENTS as u16)
+            .map(|client| contribute(&key, client, &vec![7; values], 1, &agreement))
+            .collect();
         let upload = contributions[0].to_bytes(key.public()).len();
-        let named = contributions.into_iter().map(|c| ("a", Ok(c)));
-        let mut sum = aggregate(key.public(), engine(), named).unwrap();
+        let mut sum = key.aggregate(contributions).unwrap();
         let runs = |sum: &Sum| sum.sets.chunk_by(|a, b| a == b).count();
         let check = |sum: &Sum| {
             let download = sum.to_bytes(key.public()).len();
             let bitmaps = runs(sum) * (4 + CLIENTS.div_ceil(8));
-            // A contribution has its own seed too; a sum says how many seeds and runs it has.
-            assert_eq!(download, upload + 32 * (CLIENTS - 1) + bitmaps + 8);
+            // A contribution has its own name too; a sum says how many names and runs it has.
+            assert_eq!(download, upload + 34 * (CLIENTS - 1) + bitmaps + 8);
             download
         };
-        assert!(check(&sum) <= upload + 32 * CLIENTS + CLIENTS.div_ceil(8), "nothing more");
+        assert!(check(&sum) <= upload + 34 * CLIENTS + CLIENTS.div_ceil(8), "nothing more");
         // The worst that deadlines can do: no two chunks in a row of the same contributors.
         for (chunk, set) in sum.sets.iter_mut().enumerate() {
             *set = ContributorSet::none(CLIENTS);
@@ -332,66 +332,66 @@ fn tensors_of(counts: &[usize]) -> Agreement {
     Agreement::new(specs, ranges, 10).unwrap()
 }
 
-/// Chunks of different contributors, as a deadline leaves them.
+/// Chunks of different contributors, as a deadline leaves them, over tensors that end within chunks, at their
+/// borders and nowhere.
 #[test]
 fn each_chunk_opens_over_its_own_contributors() {
     for key in [over(4096), over(8192), generate(Scheme::Paillier2048, 3, 16)] {
-        let public = key.public();
-        let each = public.parameters().geometry().values_per_chunk();
-        let agreement = agreement(4 * each, 10);
-        let contributions: Vec<_> = (1..=3u32)
-            .map(|c| contribute(&key, &vec![32767 + c; 4 * each], c, &agreement))
-            .collect();
-        let mut accumulator = ciphergram_he::Accumulator::new(public, engine(), agreement.values());
-        let chunks = *accumulator.chunks();
-        let mut sets = vec![];
-        for (chunk, who) in [vec![0, 1, 2], vec![0, 2], vec![1], vec![0, 1, 2]].iter().enumerate() {
-            let mut set = ContributorSet::none(3);
-            for &c in who {
-                let at = chunks.offset_of(chunk as u32);
-                let bytes = &contributions[c].stream[at..at + chunks.bytes_of(chunk as u32)];
-                accumulator.check(chunk as u32..chunk as u32 + 1, bytes).unwrap();
-                accumulator.add(chunk as u32..chunk as u32 + 1, bytes).unwrap();
-                set.insert(c);
-            }
-            sets.push(set);
-        }
-        let stream: Vec<u8> = (0..4).flat_map(|c| accumulator.finish(c).unwrap()).collect();
-        assert_eq!(accumulator.into_stream().unwrap(), stream);
-        let contributors = contributions.iter().map(|c| c.seed).collect();
-        let mut sum = Sum { contributors, agreement, sets, stream };
-        let opened = OpenedSum::open(secret(&key), &*engine(), &sum).unwrap();
-        assert_eq!(opened.parts(), [(3, 6), (2, 4), (1, 2), (3, 6)]);
-        for (chunk, expected) in [(0, 6), (1, 4), (2, 2), (3, 6)] {
-            assert_eq!(opened.sums()[chunk * each], expected);
-        }
-        let mean = opened.decode(&sum, Output::Mean).unwrap();
-        let first = mean.tensors()[0].values().next().unwrap();
-        assert!((first - 10.0 / 32767.0).abs() < 1e-9, "Σv·W/Σw/L = 6·10/6/L: {first}");
-        // At once, and over tensors that end within chunks, at their borders and nowhere.
+        let each = key.public().parameters().geometry().values_per_chunk();
         for counts in [vec![4 * each], vec![0, each, 0, each / 2, 2 * each + each.div_ceil(2), 0]] {
-            sum.agreement = tensors_of(&counts);
-            let opened = OpenedSum::open(secret(&key), &*engine(), &sum).unwrap();
-            for output in [Output::Mean, Output::Sum] {
-                let expected = opened.decode(&sum, output).unwrap();
-                let decoded = decrypt(secret(&key), &*engine(), &sum, output).unwrap();
-                assert!(decoded == expected, "{counts:?}, {output:?}");
-                let values = decoded.tensors().iter().flat_map(|t| t.values()).collect::<Vec<_>>();
-                let unit = f64::from(sum.agreement.max_weight()) / 32767.0;
-                for (i, (value, &v)) in values.iter().zip(opened.sums()).enumerate() {
-                    let weight = opened.parts()[i / each].1 as f64;
-                    let divisor = if output == Output::Mean { weight } else { 1.0 };
-                    assert!((value - v as f64 * unit / divisor).abs() < 1e-6, "value {i}");
-                }
-            }
+            chunks_open_over_their_own(&key, &tensors_of(&counts));
         }
-
-        // A set that is not true of its chunk does not decrypt to nonsense, it is refused.
-        sum.sets[1].insert(1);
-        let error = OpenedSum::open(secret(&key), &*engine(), &sum).err();
-        assert_eq!(error, Some(Error::Inconsistent { chunk: 1, contributors: 3 }));
-        sum.sets[1] = ContributorSet::none(3);
-        let error = OpenedSum::open(secret(&key), &*engine(), &sum).err();
-        assert_eq!(error, Some(Error::Inconsistent { chunk: 1, contributors: 0 }));
     }
+}
+
+fn chunks_open_over_their_own(key: &Key, agreement: &Agreement) {
+    let public = key.public();
+    let each = public.parameters().geometry().values_per_chunk();
+    let contributions: Vec<_> = (1..=3u32)
+        .map(|c| contribute(key, c as u16 - 1, &vec![32767 + c; 4 * each], c, agreement))
+        .collect();
+    let mut accumulator = Accumulator::new(public, engine(), agreement.values());
+    let chunks = *accumulator.chunks();
+    let mut sets = vec![];
+    for (chunk, who) in [vec![0, 1, 2], vec![0, 2], vec![1], vec![0, 1, 2]].iter().enumerate() {
+        let mut set = ContributorSet::none(3);
+        for &c in who {
+            let at = chunks.offset_of(chunk as u32);
+            let bytes = &contributions[c].stream[at..at + chunks.bytes_of(chunk as u32)];
+            accumulator.check(chunk as u32..chunk as u32 + 1, bytes).unwrap();
+            accumulator.add(chunk as u32..chunk as u32 + 1, bytes).unwrap();
+            set.insert(c);
+        }
+        sets.push(set);
+    }
+    let stream: Vec<u8> = (0..4).flat_map(|c| accumulator.finish(c).unwrap()).collect();
+    assert_eq!(accumulator.into_stream().unwrap(), stream);
+    let mut sum = key.sum(&contributions, sets, stream);
+    let opened = key.open(&sum).unwrap();
+    assert_eq!(opened.parts(), [(3, 6), (2, 4), (1, 2), (3, 6)]);
+    for (chunk, expected) in [(0, 6), (1, 4), (2, 2), (3, 6)] {
+        assert_eq!(opened.sums()[chunk * each], expected);
+    }
+    let mean = opened.decode(&sum, Output::Mean).unwrap();
+    let first = mean.tensors().iter().flat_map(|t| t.values()).next().unwrap();
+    assert!((first - 10.0 / 32767.0).abs() < 1e-9, "Σv·W/Σw/L = 6·10/6/L: {first}");
+    for output in [Output::Mean, Output::Sum] {
+        let expected = opened.decode(&sum, output).unwrap();
+        let decoded = decrypt(&key.secret, &*engine(), &sum, &key.job, output).unwrap();
+        assert!(decoded == expected, "at once, {output:?}");
+        let values = decoded.tensors().iter().flat_map(|t| t.values()).collect::<Vec<_>>();
+        assert_eq!(values.len(), 4 * each);
+        let unit = f64::from(sum.agreement.max_weight()) / 32767.0;
+        for (i, (value, &v)) in values.iter().zip(opened.sums()).enumerate() {
+            let weight = opened.parts()[i / each].1 as f64;
+            let divisor = if output == Output::Mean { weight } else { 1.0 };
+            assert!((value - v as f64 * unit / divisor).abs() < 1e-6, "value {i}");
+        }
+    }
+
+    // A set that is not true of its chunk does not decrypt to nonsense, it is refused.
+    sum.sets[1].insert(1);
+    assert_eq!(key.open(&sum).err(), Some(Error::NotTheirs { contributors: 3 }));
+    sum.sets[1] = ContributorSet::none(3);
+    assert_eq!(key.open(&sum).err(), Some(Error::Empty { chunk: 1 }));
 }

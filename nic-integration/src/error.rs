@@ -4,7 +4,7 @@ use std::io;
 
 use thiserror::Error;
 
-use crate::proto::{NodeId, Peer};
+use crate::proto::{MAX_STAGED_BYTES, NodeId, Peer};
 
 /// A failure, by the caller, a peer or the system. A peer's refusal is no error but an answer: see
 /// [`Refusal`](crate::Refusal).
@@ -50,6 +50,15 @@ pub enum NicError {
     /// Shards of chunks that do not cover a sum, one after the other, group together.
     #[error("the shards of chunks to sum do not follow one another over all of them")]
     Shards,
+    /// Whole contributions that take more bytes than may wait for the rest of their chunks.
+    #[error(
+        "the contributions of this round take {bytes} bytes, and {MAX_STAGED_BYTES} may wait to be \
+         whole: serve it without --whole, or to fewer clients"
+    )]
+    Staged {
+        /// The bytes of all contributions together.
+        bytes: u64,
+    },
     /// No pipeline, or more than there may be.
     #[error("{pipelines} pipelines are not possible: from 1 to {most}")]
     Pipelines {

@@ -383,6 +383,7 @@ fn region(contributors: u16, ledger: &Arc<Mutex<Vec<(u32, u8)>>>) -> SumRegion {
         digest_key: [8; 32],
         layout: Box::new(Cut),
         shards: shards.into(),
+        whole: false,
     };
     SumRegion::new(config).unwrap()
 }

@@ -18,9 +18,9 @@ use std::time::{Duration, Instant};
 use ciphergram_he::exchange::{Announcement, RoundTerms};
 use ciphergram_he::params::{Literal, Scheme};
 use ciphergram_he::{
-    Agreement, Dtype, Error as SchemeError, PublicKey, Quantised, SecretKey, TensorSpec,
+    Agreement, Contributor as Participant, Dtype, Error as SchemeError, Job, Ledger, PublicKey,
+    Quantised, SecretKey, Seed, Tensor, TensorSpec, Ticket, Update,
 };
-use ciphergram_he::{Seed, Ticket};
 use ciphergram_nic::driver::MAX_SLEEP;
 use ciphergram_nic::federation::spool::Spool;
 use ciphergram_nic::federation::{
@@ -65,12 +65,17 @@ fn rounds_are_exact_under_every_scheme() {
         let serving =
             serve(key.public(), ServerConfig { rounds: ROUNDS, ..config(3, 3) }, |_| false);
         let addr = serving.addr;
+        // Of a key that all of them share on one machine.
+        let folder = tempfile::tempdir().unwrap();
+        let ledger = leak(Ledger::beside(&folder.path().join("secret.json")));
         let client = |number: u16| {
             thread::spawn(move || -> Vec<RoundResult> {
                 let mut client = client(addr, number).unwrap();
                 let round = |round| {
                     let update = update(number, round, values);
-                    client.contribute(&participation(key, &update, number)).unwrap()
+                    let participation = participation(key, &update, number);
+                    let ledger = Some(ledger);
+                    client.contribute(&Participation { ledger, ..participation }).unwrap()
                 };
                 let results = (0..ROUNDS).map(round).collect();
                 client.leave().unwrap();
@@ -90,11 +95,14 @@ fn rounds_are_exact_under_every_scheme() {
             assert!(counts.iter().all(|&count| count == 3), "{scheme}");
             // The largest magnitude is client 2's; powers of two are agreed.
             let first = &round[&0];
-            assert_eq!(first.opening.round, number);
+            assert_eq!((first.opening.round, first.sum.round), (number, number.into()));
             assert!(first.sum.agreement.max_weight() == 27 && first.clipped == [0, 0]);
             assert!(round.values().all(|r| r.sum == first.sum), "all have the same sum");
         }
         serving.thread.join().unwrap();
+        let job = job(key.public());
+        assert!((0..3).all(|n| ledger.next_round(job, n) == Ok(ROUNDS.into())));
+        assert_eq!(ledger.failures().unwrap().0, 0);
     }
 }
 
@@ -224,8 +232,8 @@ fn an_aggregator_restarted_in_mid_round_sums_everything_anew() {
     let settled = |e: &AggregatorEvent| matches!(e, AggregatorEvent::Settled { .. });
     assert!(first.events.iter().filter(settled).count() < 405, "it died in mid round");
 
-    let wires = UdpWire::bind_all(addr, 2, 1).unwrap();
-    let second = serve_over(wires, lattice().public(), config(3, 3), |_| false);
+    let (key, wires) = (lattice().public(), UdpWire::bind_all(addr, 2, 1).unwrap());
+    let second = serve_over(wires, key, job(key), config(3, 3), |_| false);
     let clients = (0..).zip(clients).map(|(n, client)| (n, client.join().unwrap().unwrap()));
     let results: BTreeMap<u16, RoundResult> = clients.collect();
     let counts = check_results(lattice(), &results, &[]);
@@ -253,8 +261,8 @@ fn what_is_sealed_binds_those_who_come_back_without_the_others() {
     first.thread.join().unwrap();
     assert!(clients.pop().unwrap().join().unwrap().is_err(), "client 2 is dead");
     let again = ServerConfig { join_deadline: Duration::from_secs(2), ..config(3, 2) };
-    let wires = UdpWire::bind_all(addr, 2, 1).unwrap();
-    let second = serve_over(wires, lattice().public(), again, |_| false);
+    let (key, wires) = (lattice().public(), UdpWire::bind_all(addr, 2, 1).unwrap());
+    let second = serve_over(wires, key, job(key), again, |_| false);
     let clients = (0..).zip(clients).map(|(n, client)| (n, client.join().unwrap().unwrap()));
     let results: BTreeMap<u16, RoundResult> = clients.collect();
     assert_eq!(results[&0].opening.contributors, [0, 1]);
@@ -295,14 +303,13 @@ fn a_client_still_sealing_when_the_round_ends_gets_the_sum() {
 fn who_brings_what_does_not_fit_is_told_and_the_others_finish() {
     // They wait for a third: a round that leaves one out is one of too few.
     let settings = ServerConfig { join_deadline: Duration::from_secs(4), ..config(3, 3) };
-    let serving = serve(lattice().public(), settings, |_| false);
+    let public = lattice().public();
+    let settled = settled_job(public, &agreement(FEW, 2.0, 50));
+    let serving = serve_over(wires(), public, settled, settings, |_| false);
     let addr = serving.addr;
-    let settled = || Some(agreement(FEW, 2.0, 50));
     let honest: Vec<_> = (0..2)
         .map(|n| {
-            contribute(lattice(), addr, n, FEW, move |participation| {
-                participation.agreement = settled()
-            })
+            contribute(lattice(), addr, n, FEW, move |participation| participation.job = settled)
         })
         .collect();
     serving.wait_for_joins(2);
@@ -322,23 +329,25 @@ fn who_brings_what_does_not_fit_is_told_and_the_others_finish() {
         let text = reported(2, participation);
         assert!(!text.contains("refused by") && text.contains(what), "{text}");
     };
-    let usual = || participation(lattice(), &good, 2);
+    let usual = || Participation { job: settled, ..participation(lattice(), &good, 2) };
 
-    let longer = update(2, 0, FEW + 1);
-    refused(
-        2,
-        &participation(lattice(), &longer, 2),
-        "client 2: the tensors differ: tensor \"weights\"",
-    );
-    let others = Some(agreement(FEW, 4.0, 50));
-    refused(
-        2,
-        &Participation { agreement: others, ..usual() },
-        "client 2: the clipping ranges differ",
-    );
-    let weights = Some(agreement(FEW, 2.0, 51));
-    refused(2, &Participation { agreement: weights, ..usual() }, "the largest weight is");
-    refused(2, &Participation { weight: 51, ..usual() }, "client 2: weight 51 is not from 1 to");
+    // Under the same limits, and yet another job.
+    let other = settled_job(public, &agreement(FEW, 2.0, 50));
+    refused(2, &Participation { job: other, ..usual() }, "client 2: it is of job");
+    // What an honest client never announces.
+    let told = |agreement: Agreement, what: &str| {
+        let lie = Announcement { seed: fresh(), job: settled.id(), lowest_round: 0, agreement };
+        let reason = by_hand(addr, 2, &lie, |event| match event {
+            ContributorEvent::Refused { reason } => Some(reason),
+            _ => None,
+        });
+        assert!(reason.starts_with("client 2: ") && reason.contains(what), "{reason}");
+    };
+    told(agreement(FEW + 1, 2.0, 50), "the tensors differ: tensor \"weights\"");
+    told(agreement(FEW, 4.0, 50), "tensor \"bias\" has range 4, the job's is 2");
+    told(agreement(FEW, 1.0, 50), "tensor \"bias\" has range 1, the job's is 2");
+    told(agreement(FEW, 11.0, 50), "tensor \"bias\" has range 11, the job admits 10 at most");
+    told(agreement(FEW, 2.0, 51), "a largest weight of 51, the job's is 50");
     let literal = |bits| Literal { scheme: Scheme::CkksSum, clients: 4, bits };
     let stranger = SecretKey::generate(literal(16)).unwrap();
     refused(2, &participation(&stranger, &good, 2), "it was made under key");
@@ -358,19 +367,20 @@ fn who_brings_what_does_not_fit_is_told_and_the_others_finish() {
         let spoilt = ciphergram_he::Update::new(tensors.clone());
         let named = format!("tensor \"weights\" has {what} at index 71");
         fails(&participation(lattice(), &spoilt, 2), &named);
-        let settled =
-            Participation { agreement: settled(), ..participation(lattice(), &spoilt, 2) };
-        fails(&settled, &named);
+        fails(&Participation { job: settled, ..participation(lattice(), &spoilt, 2) }, &named);
     }
     fails(&Participation { weight: 0, ..usual() }, "weight 0 is not from 1");
-    let heavy = Participation { weight: 51, agreement: settled(), ..usual() };
+    let heavy = Participation { weight: 51, ..usual() };
     fails(&heavy, "weight 51 is not from 1 to the agreed largest, 50");
-    let short = Some(agreement(FEW - 1, 2.0, 50));
-    fails(&Participation { agreement: short, ..usual() }, "the tensors differ");
+    let longer = update(2, 0, FEW + 1);
+    let longer = Participation { job: settled, ..participation(lattice(), &longer, 2) };
+    fails(&longer, "the tensors differ: tensor \"weights\"");
+    let loud = Update::new(vec![Tensor::from_values(good.specs()[0].clone(), &[10.5; 3]).unwrap()]);
+    let beyond = "tensor \"bias\" has range 10.5, the job admits 10 at most";
+    fails(&participation(lattice(), &loud, 2), beyond);
 
-    let third = contribute(lattice(), addr, 2, FEW, move |participation| {
-        participation.agreement = settled();
-    });
+    let third =
+        contribute(lattice(), addr, 2, FEW, move |participation| participation.job = settled);
     let honest = honest.into_iter().chain([third]);
     let honest = (0..).zip(honest).map(|(n, client)| (n, client.join().unwrap().unwrap()));
     let results: BTreeMap<u16, RoundResult> = honest.collect();
@@ -378,23 +388,46 @@ fn who_brings_what_does_not_fit_is_told_and_the_others_finish() {
     assert!(counts.iter().all(|&count| count == 3));
 }
 
+/// Where the job settles no tensors, those of the lowest number count: who has others is left out and
+/// told, whoever came first, and the round goes on.
 #[test]
-fn more_clients_than_the_key_admits_cannot_be_served() {
-    let error =
-        Server::new(wires(), lattice().public().clone(), engine(), config(5, 3)).err().unwrap();
+fn who_brings_other_tensors_is_left_out_and_the_round_goes_on() {
+    let serving = serve(lattice().public(), config(3, 2), |_| false);
+    let odd = contribute(lattice(), serving.addr, 2, FEW + 1, |_| {});
+    serving.wait_for_joins(1);
+    let honest = [0, 1].map(|n| contribute(lattice(), serving.addr, n, FEW, |_| {}));
+    let reason = odd.join().unwrap().err().unwrap().to_string();
+    let expected = format!("refused by {}: client 2: the tensors differ: tensor", serving.addr);
+    assert!(reason.starts_with(&expected), "{reason}");
+    let honest = (0..).zip(honest).map(|(n, client)| (n, client.join().unwrap().unwrap()));
+    let results: BTreeMap<u16, RoundResult> = honest.collect();
+    assert_eq!(results[&0].opening.contributors, [0, 1]);
+    assert!(check_results(lattice(), &results, &[]).iter().all(|&count| count == 2));
+}
+
+#[test]
+fn more_clients_than_the_job_has_cannot_be_served() {
+    let key = lattice().public();
+    let serve = |key: &PublicKey, clients, min_clients| {
+        let job = job(lattice().public()).clone();
+        Server::new(wires(), key.clone(), job, engine(), config(clients, min_clients)).err()
+    };
+    let error = serve(key, 5, 3).unwrap();
     assert_eq!(error, Error::TooManyClients { declared: 5, admitted: 4 });
-    assert_eq!(
-        error.to_string(),
-        "--clients 5, but the key admits at most 4: make a key with --clients 5"
-    );
-    assert!(Server::new(wires(), lattice().public().clone(), engine(), config(3, 4)).is_err());
+    assert_eq!(error.to_string(), "--clients 5, but the job has 4");
+    assert!(serve(key, 3, 4).is_some());
+    let other = support::key(Scheme::Paillier2048).public();
+    let error = serve(other, 3, 3).unwrap().to_string();
+    assert!(error.starts_with("the job is of key"), "{error}");
+    assert!(serve(key, 3, 3).is_none());
 }
 
 /// Progress comes at once, then ten times a second at most, and never runs backwards.
 #[test]
 fn a_server_tells_how_far_it_is() {
     let key = lattice();
-    let mut server = Server::new(wires(), key.public().clone(), engine(), config(2, 2)).unwrap();
+    let (public, job) = (key.public().clone(), job(key.public()).clone());
+    let mut server = Server::new(wires(), public, job, engine(), config(2, 2)).unwrap();
     let addr = server.local_addr().unwrap();
     let join = |number: u16| {
         let client = move || {
@@ -440,12 +473,14 @@ fn a_sum_of_fewer_than_a_client_wants_is_not_decrypted() {
     let serving = serve(lattice().public(), config(2, 2), |_| false);
     let clients = [0, 1].map(|number| {
         contribute(lattice(), serving.addr, number, FEW, move |participation| {
-            participation.min_clients = (number == 0).then_some(3);
+            if number == 0 {
+                participation.job = leak(participation.job.clone().requiring(3));
+            }
         })
     });
     let [picky, other] = clients.map(|client| client.join().unwrap());
-    let few = Error::TooFewContributors { chunk: 0, found: 2, min_clients: 3 };
-    assert_eq!(picky.err(), Some(few));
+    let few = SchemeError::TooFewContributors { chunk: 0, found: 2, min_clients: 3 };
+    assert_eq!(picky.err(), Some(Error::Scheme(few)));
     assert!(other.is_ok());
 }
 
@@ -499,7 +534,9 @@ fn one_that_dies_before_it_is_ready_costs_the_others_nothing_but_time() {
     let serving = serve(lattice().public(), settings, |_| false);
     let honest: Vec<_> =
         (0..2).map(|n| contribute(lattice(), serving.addr, n, FEW, |_| {})).collect();
-    let announcement = Announcement::propose(fresh(), &update(2, 0, FEW), weight(2)).unwrap();
+    let job = job(lattice().public());
+    let announcement = Announcement::propose(fresh(), job, 0, &update(2, 0, FEW), weight(2));
+    let announcement = announcement.unwrap();
     by_hand(serving.addr, 2, &announcement, |event| {
         matches!(event, ContributorEvent::Opened(_)).then_some(())
     });
@@ -514,9 +551,11 @@ fn one_that_dies_before_it_is_ready_costs_the_others_nothing_but_time() {
 #[test]
 fn a_seed_is_announced_once_and_under_its_own_id() {
     let key = lattice().public();
-    let mut application = SumApplication::new(key.clone(), engine());
+    let job = job(key);
+    let mut application = SumApplication::new(key.clone(), job.clone(), engine()).unwrap();
     let hello = |number: u16, seed| {
-        let proposal = Announcement::propose(seed, &update(number, 0, FEW), weight(number));
+        let update = update(number, 0, FEW);
+        let proposal = Announcement::propose(seed, job, 0, &update, weight(number));
         proposal.unwrap().to_bytes(key)
     };
     let (seed, other) = (fresh(), fresh());
@@ -526,23 +565,27 @@ fn a_seed_is_announced_once_and_under_its_own_id() {
     let hellos = [(0, hello(0, seed)), (1, hello(1, seed)), (2, hello(2, other))];
     let opened = application.open(0, &hellos.into()).unwrap();
     let terms = RoundTerms::from_bytes(&opened.terms, key).unwrap();
-    assert_eq!(terms.participants, [(0, seed), (2, other)]);
+    let listed = [(0, seed), (2, other)].map(|(number, seed)| Participant { number, seed });
+    assert_eq!(terms.participants, listed);
     let [(1, reason)] = &opened.left_out[..] else { panic!("{:?}", opened.left_out) };
     assert!(reason.starts_with("client 1: the same contribution was given twice"), "{reason}");
 }
 
 #[test]
 fn a_hello_of_more_values_than_memory_is_refused() {
-    let serving = serve(lattice().public(), config(1, 1), |_| false);
+    let public = lattice().public();
+    let job = leak(job(public).clone().requiring(1));
+    let serving = serve_over(wires(), public, job, config(1, 1), |_| false);
     let spec = TensorSpec { name: "huge".into(), dtype: Dtype::F32, shape: vec![1 << 35] };
     let agreement = Agreement::new(vec![spec], vec![1.0], 1).unwrap();
-    let announcement = Announcement { seed: fresh(), settled: false, agreement };
+    let announcement = Announcement { seed: fresh(), job: job.id(), lowest_round: 0, agreement };
     let reason = by_hand(serving.addr, 0, &announcement, |event| match event {
         ContributorEvent::Refused { reason } => Some(reason),
         _ => None,
     });
     assert_eq!(reason, "34359738368 values are more than one round carries");
-    let client = contribute(lattice(), serving.addr, 0, FEW, |_| {});
+    let client =
+        contribute(lattice(), serving.addr, 0, FEW, move |participation| participation.job = job);
     assert!(client.join().unwrap().is_ok(), "the aggregator lives");
 }
 
@@ -558,6 +601,14 @@ enum Lie {
     Ranges,
     /// Another layout.
     Layout,
+    /// Ranges below those proposed: values would be clipped to nothing.
+    Clipping,
+    /// A range that the job does not admit.
+    Wide,
+    /// A largest weight that the job does not admit.
+    Weight,
+    /// A round that the clients have contributed to.
+    Round,
     /// A sum that ends early.
     ShortSum,
     /// Not a sum of those who contributed.
@@ -581,10 +632,16 @@ impl Application for Liar {
         let mut reported = RoundTerms::from_bytes(&terms, key).unwrap();
         match self.1 {
             Lie::Noise => return Ok(Opened { terms: vec![1, 2, 3], layout, shards, left_out }),
-            Lie::NotListed => reported.participants.iter_mut().for_each(|(_, s)| *s = fresh()),
-            Lie::Lists => reported.participants.push((3, fresh())),
+            Lie::NotListed => {
+                reported.participants.iter_mut().for_each(|listed| listed.seed = fresh());
+            }
+            Lie::Lists => reported.participants.push(Participant { number: 3, seed: fresh() }),
             Lie::Ranges => reported.agreement = agreement(FEW, 3.0, 50),
             Lie::Layout => reported.agreement = agreement(FEW + 9, 2.0, 50),
+            Lie::Clipping => reported.agreement = agreement(FEW, 1e-9, 50),
+            Lie::Wide => reported.agreement = agreement(FEW, 10.5, 50),
+            Lie::Weight => reported.agreement = agreement(FEW, 2.0, 100_001),
+            Lie::Round => reported.round = 6,
             Lie::ShortSum | Lie::WrongSum | Lie::NoCiphertext | Lie::Stray => {}
         }
         let lying = |Shard { chunks, accumulator }| {
@@ -623,6 +680,7 @@ impl Accumulator for LyingSum {
 /// `change`.
 fn lied_to(
     key: &'static SecretKey,
+    job: &'static Job,
     lie: Lie,
     change: impl Fn(u16, &mut Participation<'_>) + Copy + Send + 'static,
 ) -> [Result<RoundResult, Error>; 2] {
@@ -638,11 +696,12 @@ fn lied_to(
             rounds: 1,
             join_deadline: PATIENCE,
             round_deadline: PATIENCE,
+            whole: false,
             linger: PATIENCE,
             seed: [9; 32],
         };
-        let application =
-            Liar(SumApplication::new(key.public().clone(), engine()), lie, key.public());
+        let honest = SumApplication::new(key.public().clone(), job.clone(), engine()).unwrap();
+        let application = Liar(honest, lie, key.public());
         let mut node = Aggregator::new(config, application).unwrap();
         let turn = |_: &mut Aggregator<Liar>, _| match stopped.try_recv() {
             Err(mpsc::TryRecvError::Empty) => ControlFlow::Continue(MAX_SLEEP),
@@ -650,8 +709,12 @@ fn lied_to(
         };
         Driver::new(wire).run(&mut node, turn)
     });
-    let clients = [0, 1]
-        .map(|n| contribute(key, addr, n, FEW, move |participation| change(n, participation)));
+    let clients = [0, 1].map(|n| {
+        contribute(key, addr, n, FEW, move |participation| {
+            participation.job = job;
+            change(n, participation);
+        })
+    });
     let reported = clients.map(|client| client.join().unwrap());
     drop(stop);
     assert_eq!(liar.join().unwrap(), Ok::<_, NicError>(()));
@@ -660,29 +723,47 @@ fn lied_to(
 
 #[test]
 fn an_aggregator_that_lies_is_found_out() {
-    for (lie, what) in [
-        (Lie::Noise, "not a Ciphergram file"),
-        (Lie::NotListed, "it does not list this contribution"),
-        (Lie::Lists, "its lists of contributors differ"),
-        (Lie::Ranges, "the round is over other clipping ranges"),
-        (Lie::Layout, "the tensors differ"),
-        (Lie::ShortSum, "a sum of the wrong length"),
-        (Lie::WrongSum, "does not decrypt to a sum of its 2 contributors"),
-        (Lie::NoCiphertext, "residue 0 is not below its prime"),
+    let key = lattice().public();
+    let (open, settled) = (job(key), settled_job(key, &agreement(FEW, 2.0, 50)));
+    for (job, lie, what) in [
+        (settled, Lie::Noise, "not a Ciphergram file"),
+        (settled, Lie::NotListed, "they do not list this contribution"),
+        (settled, Lie::Lists, "its lists of contributors differ"),
+        (settled, Lie::Ranges, "tensor \"bias\" has range 3, the job's is 2"),
+        (open, Lie::Layout, "the tensors differ"),
+        (open, Lie::Clipping, "is below what this client proposed"),
+        (open, Lie::Wide, "tensor \"bias\" has range 10.5, the job admits 10 at most"),
+        (open, Lie::Weight, "a largest weight of 100001, the job's is 100000"),
+        (open, Lie::Round, "the round is one that this client has contributed to"),
+        (settled, Lie::ShortSum, "a sum of the wrong length"),
+        (settled, Lie::WrongSum, "the sum does not open"),
+        (settled, Lie::NoCiphertext, "residue 0 is not below its prime"),
     ] {
-        let reported = lied_to(lattice(), lie, move |_, participation| {
-            let settled = !matches!(lie, Lie::Layout);
-            participation.agreement = settled.then(|| agreement(FEW, 2.0, 50));
-        });
-        for reported in reported {
+        // Clients that have sealed for round 6, which are in round 7.
+        let folder = tempfile::tempdir().unwrap();
+        let ledgers = leak([0, 1].map(|n: u16| {
+            let ledger = Ledger::beside(&folder.path().join(format!("{n}.json")));
+            ledger.seal(job, n, 6).unwrap();
+            ledger
+        }));
+        let change = move |n: u16, participation: &mut Participation<'_>| {
+            participation.ledger = Some(&ledgers[usize::from(n)]);
+        };
+        for (n, reported) in (0..).zip(lied_to(lattice(), job, lie, change)) {
             let reported = reported.err().expect("the lie must be found out").to_string();
             assert!(reported.contains(what), "{lie:?}: {reported}");
+            let ledger = &ledgers[usize::from(n)];
+            // What was not sealed leaves the number free, and what did not open is counted.
+            let is_sealed = matches!(lie, Lie::ShortSum | Lie::WrongSum | Lie::NoCiphertext);
+            assert_eq!(ledger.next_round(job, n), Ok(7 + u64::from(is_sealed)), "{lie:?}");
+            let failures = usize::from(matches!(lie, Lie::WrongSum));
+            assert_eq!(ledger.failures().unwrap().0, failures, "{lie:?}");
         }
     }
 }
 
-/// A client that cannot open a sum sees only whether it is made of ciphertexts. If not, it keeps
-/// its contribution.
+/// A client that cannot open a sum sees only whether it is made of ciphertexts. Either way the round is
+/// over, and its contribution is in no other.
 #[test]
 fn a_client_without_the_secret_takes_nothing_that_is_no_sum() {
     let key = key(Scheme::CkksSumPublic);
@@ -693,14 +774,15 @@ fn a_client_without_the_secret_takes_nothing_that_is_no_sum() {
     ] {
         let folder: &'static Path = Box::leak(tempfile::tempdir().unwrap().keep().into());
         let spool = |n: u16| folder.join(format!("{n}.spool"));
-        let results = lied_to(key, lie, move |n, participation| {
-            participation.key = key.public().into();
+        let job = job(key.public());
+        let results = lied_to(key, job, lie, move |n, participation| {
+            participation.key = leak(key.client_key(n).unwrap()).into();
             participation.spool = Some(Box::leak(spool(n).into()));
         });
         for (n, reported) in (0..).zip(results) {
             let reported = reported.err().map(|error| error.to_string());
             assert_eq!(reported.as_deref(), what, "{lie:?}");
-            assert_eq!(spool(n).exists(), what.is_some(), "{lie:?}");
+            assert!(!spool(n).exists(), "{lie:?}");
         }
         std::fs::remove_dir_all(folder).unwrap();
     }

@@ -20,7 +20,7 @@ use ciphergram_he::params::{Literal, Scheme};
 use ciphergram_nic::federation::spool::{Spool, SpoolHeader, fingerprint, is_spool, remove};
 use ciphergram_nic::round::Resume;
 use proptest::prelude::*;
-use support::{key, update};
+use support::{job, key, update};
 
 const BATCHES: [usize; 4] = [700, 1, 64, 1300];
 
@@ -43,10 +43,7 @@ fn written() -> &'static Written {
             resume: Resume { incarnation: 0x0102_0304, round: 5 },
             fingerprint: fingerprint(&update, 17),
             rounding: std::array::from_fn(|i| i as u8),
-            announcement: Announcement {
-                settled: true,
-                ..Announcement::propose(seed, &update, 17).unwrap()
-            },
+            announcement: Announcement::propose(seed, job(key), 3, &update, 17).unwrap(),
         };
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("spool");

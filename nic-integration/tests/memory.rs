@@ -20,7 +20,7 @@ use ciphergram_he::Ticket;
 use ciphergram_he::exchange::{Announcement, RoundTerms};
 use ciphergram_he::params::{Literal, Scheme};
 use ciphergram_he::{
-    Agreement, Dtype, Quantised, Sealer, SecretKey, Tensor, TensorSpec, Update, random,
+    Agreement, Dtype, Job, Limits, Quantised, Sealer, SecretKey, Tensor, TensorSpec, Update, random,
 };
 use ciphergram_nic::Bytes;
 use ciphergram_nic::Node;
@@ -132,8 +132,9 @@ impl World {
         let mut rng = random::generator().unwrap();
         let own =
             Quantised::new(&update, &agreement, 1, key.public().parameters(), &mut rng).unwrap();
-        let ticket = Ticket::draw().unwrap();
-        let sealer = Sealer::new(&key, engine.clone(), own, ticket).unwrap();
+        let job = Job::new(key.public(), Limits::of_key(key.public())).unwrap();
+        let (ticket, terms) = (Ticket::draw().unwrap(), job.terms(0, &agreement).unwrap());
+        let sealer = Sealer::new(key.as_client(0), engine.clone(), own, ticket, &terms).unwrap();
         // The same under several numbers: nobody opens their sum.
         let stream: Bytes = sealer.seal_all().unwrap().into();
         let clients = (0..CLIENTS).map(|number| {
@@ -146,7 +147,8 @@ impl World {
             };
             let mut node = Contributor::new(config).unwrap();
             let seed = Ticket::draw().unwrap().seed();
-            let hello = Announcement { seed, settled: true, agreement: agreement.clone() };
+            let (job, agreement) = (job.id(), agreement.clone());
+            let hello = Announcement { seed, job, lowest_round: 0, agreement };
             node.join(Time::ZERO, seed.id(), hello.to_bytes(key.public()), None).unwrap();
             let stream = (number < BUSY).then(|| stream.clone());
             Client { node, stream, next: 0, unanswered: 0, open: false, sums: 0, end: None }
@@ -154,7 +156,8 @@ impl World {
         let clients = clients.collect();
         let aggregator = owned(Owner::Rest, || {
             let application = owned(Owner::Application, || {
-                Counted(SumApplication::new(key.public().clone(), engine))
+                let application = SumApplication::new(key.public().clone(), job.clone(), engine);
+                Counted(application.unwrap())
             });
             let nodes = (0..CLIENTS).map(|number| (identity(number).id(), Some(number)));
             let config = AggregatorConfig {
@@ -165,6 +168,7 @@ impl World {
                 rounds: 1,
                 join_deadline: Duration::from_secs(60),
                 round_deadline: Duration::from_secs(10),
+                whole: false,
                 linger: Duration::from_secs(60),
                 seed: [3; 32],
             };

@@ -17,7 +17,7 @@ use ciphergram_nic::proto::secure::{
     ACK_WORDS, COOKIE_SPAN, HELLO_RATE, PROVEN_RATE, ROTATE_PACKETS, WINDOW_PACKETS,
 };
 use ciphergram_nic::proto::sender::{EARLY_SHARE, PROBES};
-use ciphergram_nic::proto::{MAX_PIPELINES, MESSAGE_WINDOW, Opcode, Refusal};
+use ciphergram_nic::proto::{MAX_PIPELINES, MAX_STAGED_BYTES, MESSAGE_WINDOW, Opcode, Refusal};
 use ciphergram_nic::round::JOIN_INBOX;
 use ciphergram_nic::round::contributor::PROBE_SPAN;
 use ciphergram_nic::round::message::MAX_ROUND_MESSAGE_BYTES;
@@ -50,6 +50,7 @@ fn the_constants_are_those_of_the_code() {
         MAX_HANDSHAKE_DATAGRAMS,
         MAX_EVENTS,
         DEFAULT_HELD_BYTES,
+        MAX_STAGED_BYTES,
         INITIAL_WINDOW,
         MIN_WINDOW,
         MAX_WINDOW,

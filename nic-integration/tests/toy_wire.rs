@@ -20,7 +20,7 @@ use ciphergram_nic::NicError;
 use ciphergram_nic::federation::{Client, PathConfig};
 use ciphergram_nic::proto::{Origin, Route};
 use ciphergram_nic::wire::Wire;
-use support::{check_results, config, key, node, participation, serve_over, server, update};
+use support::{check_results, config, job, key, node, participation, serve_over, server, update};
 
 /// A datagram and its sender; none only wakes.
 type Arrival = Option<(SocketAddr, Vec<u8>)>;
@@ -114,7 +114,8 @@ fn a_whole_round_over_a_wire_of_ones_own_is_exact() {
     let network = Network::default();
     let key = key(Scheme::CkksSum);
     let wires = ToyWire::bind(&network, 1, PIPELINES);
-    let serving = serve_over(wires, key.public(), config(CLIENTS, CLIENTS), |_| false);
+    let serving =
+        serve_over(wires, key.public(), job(key.public()), config(CLIENTS, CLIENTS), |_| false);
     let addr = serving.addr;
     let clients = (0..CLIENTS).map(|number| {
         let wires = ToyWire::bind(&network, machine(number), PIPELINES);

@@ -82,6 +82,7 @@ fn a_round_over_loopback_with_noise_and_a_dead_socket() {
             rounds: 1,
             join_deadline: Duration::from_secs(20),
             round_deadline: Duration::from_secs(20),
+            whole: false,
             linger: Duration::from_secs(2),
             seed: [7; 32],
         };

@@ -98,6 +98,32 @@ fn a_dead_client_costs_its_own_chunks_only() {
 }
 
 #[test]
+fn a_dead_client_is_in_no_chunk_if_only_whole_contributions_count() {
+    let mut dropped = 0;
+    for seed in seeds(100) {
+        let mut world = World::new(seed, 4, 2);
+        world.settings.whole = true;
+        world.start_aggregator();
+        (0..4).for_each(|number| world.start_client(number, number as u8));
+        let die_at = 1 + (seed % 20) as u32;
+        let counted = |world: &World| {
+            world.clients[0].pushed() >= die_at && world.clients[0].knows_to_count()
+        };
+        assert!(world.run(FOREVER, counted), "seed {seed}");
+        world.clients[0].node = None;
+        assert!(world.run(FOREVER, all_ended), "seed {seed}: the deadline must end the round");
+        let end = world.client(1).ends[0].clone();
+        assert_eq!((end.withheld, end.closed), (0, CHUNKS), "seed {seed}");
+        let [(0, chunks), others @ ..] = &end.contributed[..] else { panic!("{end:?}") };
+        assert!([0, CHUNKS].contains(chunks), "seed {seed}: {end:?}");
+        assert!(others.iter().all(|(_, chunks)| *chunks == CHUNKS), "seed {seed}: {end:?}");
+        dropped += u32::from(*chunks == 0);
+        assert!(world.run(FOREVER, finished), "seed {seed}");
+    }
+    assert!(dropped > 5, "some must have died between chunks");
+}
+
+#[test]
 fn a_sum_of_too_few_never_leaves() {
     for seed in seeds(100) {
         let mut world = started(seed, 3, 3);

@@ -16,10 +16,10 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use cases::cases;
-use ciphergram_he::ContributorSet;
 use ciphergram_he::Ticket;
 use ciphergram_he::exchange::{Announcement, RoundTerms};
 use ciphergram_he::params::Scheme;
+use ciphergram_he::{Contributor as Participant, ContributorSet};
 use ciphergram_he::{OpenedSum, Quantised, Sealer, SecretKey, Sum};
 use ciphergram_nic::Bytes;
 use ciphergram_nic::Node;
@@ -33,7 +33,7 @@ use ciphergram_nic::round::{
 use ciphergram_nic::sim::Network;
 use rand_chacha::ChaCha20Rng;
 use rand_core::SeedableRng;
-use support::{check_exact, engine, key, node, server, update, weight};
+use support::{check_exact, engine, job, key, node, server, update, weight};
 
 const FOREVER: Duration = Duration::from_secs(120);
 const SERVER: ([u8; 4], u16) = ([10, 0, 0, 9], 7700);
@@ -96,13 +96,15 @@ impl World {
             let values = each * (seed % 17) as usize;
             let ticket = Ticket::draw().unwrap();
             let (update, weight) = (update(number, 0, values), weight(number));
+            let job = job(key.public());
             world.clients.push(Client {
                 key,
                 node: None,
                 number,
                 addr: SERVER.into(),
                 values,
-                announcement: Announcement::propose(ticket.seed(), &update, weight).unwrap(),
+                announcement: Announcement::propose(ticket.seed(), job, 0, &update, weight)
+                    .unwrap(),
                 ticket: Some(ticket),
                 fields: vec![],
                 stream: Bytes::new(),
@@ -131,10 +133,16 @@ impl World {
             rounds: 1,
             join_deadline: Duration::from_secs(20),
             round_deadline: Duration::from_secs(30),
+            whole: false,
             linger: Duration::from_secs(15),
             seed: [self.seed as u8; 32],
         };
-        let application = SumApplication::new(self.key.public().clone(), engine());
+        let application = SumApplication::new(
+            self.key.public().clone(),
+            job(self.key.public()).clone(),
+            engine(),
+        )
+        .unwrap();
         self.aggregator = Some(Aggregator::new(config, application).unwrap());
     }
 
@@ -188,12 +196,15 @@ impl World {
             let end = client.end.as_ref().unwrap();
             assert!(end.withheld == 0 && end.closed as usize == client.sums.len());
             let sum = Sum {
-                contributors: terms.participants.iter().map(|(_, seed)| *seed).collect(),
+                contributors: terms.participants.clone(),
+                job: job(self.key.public()).id(),
+                round: terms.round,
                 agreement: terms.agreement.clone(),
                 sets: client.sums.values().map(|(set, _)| set.clone()).collect(),
                 stream: client.sums.values().flat_map(|(_, bytes)| bytes.clone()).collect(),
             };
-            let opened = OpenedSum::open(self.key, &*engine(), &sum).unwrap();
+            let opened =
+                OpenedSum::open(self.key, &*engine(), &sum, job(self.key.public())).unwrap();
             counts = check_exact(self.key, &opening.contributors, &sum, &opened, &fields);
         }
         counts
@@ -217,7 +228,9 @@ impl Client {
                 ContributorEvent::Sum { chunk, bitmap, bytes } => {
                     let (_, terms) = self.open.as_ref().unwrap();
                     let mut set = ContributorSet::none(terms.participants.len());
-                    for (index, (n, _)) in terms.participants.iter().enumerate() {
+                    for (index, Participant { number: n, .. }) in
+                        terms.participants.iter().enumerate()
+                    {
                         if bitmap[usize::from(n / 8)] >> (n % 8) & 1 == 1 {
                             set.insert(index);
                         }
@@ -257,9 +270,11 @@ impl Client {
             let own = Quantised::new(&update, agreement, weight, parameters, &mut rng).unwrap();
             self.fields = own.fields().to_vec();
             let ticket = self.ticket.take().expect("a client seals once");
-            let sealer = Sealer::new(self.key, engine(), own, ticket).unwrap();
+            let under = job(key).terms(terms.round, &terms.agreement).unwrap();
+            let own_key = self.key.as_client(self.number);
+            let sealer = Sealer::new(own_key, engine(), own, ticket, &under).unwrap();
             self.stream = sealer.seal_all().unwrap().into();
-            self.announcement.settled = true;
+            self.announcement.lowest_round = terms.round;
             self.announcement.agreement = terms.agreement.clone();
             node.amend(self.announcement.to_bytes(key));
         }
@@ -355,7 +370,10 @@ fn chunks_of_what_was_not_announced_do_not_count() {
     world.start_aggregator(4);
     let opened = |world: &World| world.clients.iter().all(|client| client.open.is_some());
     assert!(world.run(FOREVER, opened));
-    let announced = world.clients.iter().map(|client| (client.number, client.announcement.seed));
+    let announced = world
+        .clients
+        .iter()
+        .map(|client| Participant { number: client.number, seed: client.announcement.seed });
     let (opening, terms) = world.clients[0].open.clone().unwrap();
     assert!(announced.eq(terms.participants.iter().copied()), "each once");
 
@@ -369,7 +387,9 @@ fn chunks_of_what_was_not_announced_do_not_count() {
     let rkey = u32::from_le_bytes(sent[32..36].try_into().unwrap());
 
     let own = Quantised::from_fields(vec![9; terms.agreement.values()], 1);
-    let sealer = Sealer::new(lattice(), engine(), own, Ticket::draw().unwrap()).unwrap();
+    let under = job(lattice().public()).terms(terms.round, &terms.agreement).unwrap();
+    let ticket = Ticket::draw().unwrap();
+    let sealer = Sealer::new(lattice().as_client(3), engine(), own, ticket, &under).unwrap();
     let length = sealer.chunks().bytes_of(0);
     let chunk = Bytes::from(sealer.seal_all().unwrap()).slice(..length);
     let addr = SocketAddr::from(([10, 0, 0, 1], 9999));

@@ -24,6 +24,7 @@ macro_rules! kernel {
 
 mod chacha;
 mod convert;
+mod dot;
 mod lazy;
 mod ntt;
 mod packing;
@@ -42,6 +43,7 @@ use std::{
 };
 
 use super::backend::{Backend, Items, Limbs, Line, Product, Results};
+pub(super) use dot::dot;
 pub(super) use select::Digits;
 
 /// Proof that the processor has the instructions.

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, ops::Range, sync::Arc, time::Duration};
 
 use ciphergram_accel::{Builder, CpuEngine, Engine, Modulus, Operand, Program};
 use ciphergram_he::{
-    Quantised, Scheme, Sealer, SecretKey, Tensor, TensorSpec, Ticket, Update,
+    Job, Limits, Quantised, Scheme, Sealer, SecretKey, Tensor, TensorSpec, Ticket, Update,
     exchange::Announcement, params::Literal,
 };
 use ciphergram_nic::{
@@ -50,11 +50,12 @@ pub fn sums(setting: Setting, scheme: Scheme, span: Duration) -> Result<f64, Fai
         TensorSpec { name: "w".into(), dtype: ciphergram_he::Dtype::F32, shape: vec![300_000] };
     let values: Vec<f64> = (0..300_000).map(|i| f64::from(i % 1000) / 1000.0).collect();
     let update = Update::new(vec![Tensor::from_values(spec, &values)?]);
-    let mut application = SumApplication::new(key.public().clone(), engine.clone());
+    let job = Job::new(key.public(), Limits::of_key(key.public()))?;
+    let mut application = SumApplication::new(key.public().clone(), job.clone(), engine.clone())?;
     let mut hellos = BTreeMap::new();
     let mut agreement = None;
     for number in 0..2 {
-        let announcement = Announcement::propose(Ticket::draw()?.seed(), &update, 1)?;
+        let announcement = Announcement::propose(Ticket::draw()?.seed(), &job, 0, &update, 1)?;
         hellos.insert(number, announcement.to_bytes(key.public()));
         agreement = Some(announcement.agreement);
     }
@@ -62,7 +63,9 @@ pub fn sums(setting: Setting, scheme: Scheme, span: Duration) -> Result<f64, Fai
     let parameters = key.public().parameters();
     let mut rng = ciphergram_he::random::generator()?;
     let own = Quantised::new(&update, &agreement, 1, parameters, &mut rng)?;
-    let stream = Sealer::new(&key, engine, own, Ticket::draw()?)?.seal_all()?;
+    let terms = job.terms(0, &agreement)?;
+    let sealer = Sealer::new(key.as_client(0), engine, own, Ticket::draw()?, &terms)?;
+    let stream = sealer.seal_all()?;
     let open = Box::new(move || Ok(application.open(0, &hellos)?));
     added(setting, Contribution { stream: stream.into(), open }, span)
 }
@@ -98,7 +101,12 @@ pub fn sums_insecure_1024(setting: Setting, span: Duration) -> Result<f64, Failu
             let accumulator = Products { first, sums, modulus: modulus.clone(), program, engine };
             Shard { chunks, accumulator: Box::new(accumulator) }
         });
-        Ok(Opened { terms: vec![], layout: Box::new(Cut), shards: shards.collect() })
+        Ok(Opened {
+            terms: vec![],
+            layout: Box::new(Cut),
+            shards: shards.collect(),
+            left_out: vec![],
+        })
     });
     added(setting, Contribution { stream: stream.into(), open }, span)
 }
@@ -174,6 +182,7 @@ fn added(setting: Setting, mut contribution: Contribution, span: Duration) -> Re
             digest_key: [9; 32],
             layout,
             shards,
+            whole: false,
         };
         let sum = SumRegion::new(config)?;
         (0..CONTRIBUTORS).for_each(|contributor| sum.bind(contributor, peer));

@@ -42,7 +42,7 @@ pub(crate) fn run(args: &Decrypt) -> Result<(), Failure> {
     let line = format!(
         "{}: {name} of {} contributors, {} tensors",
         args.out.display(),
-        sum.contributors.len(),
+        sum.most_contributors(),
         update.tensors().len()
     );
     report(args.json, &value, &[line])

@@ -2,7 +2,7 @@
 
 use ciphergram_he::{
     Limits,
-    job::{AllowedNode, SettledTensor},
+    job::{AllowedNode, NoiseLimits, SettledTensor},
 };
 use ciphergram_nic::federation::nodes::read_allowed;
 use serde_json::{Value, json};
@@ -31,24 +31,34 @@ pub(crate) fn run(args: &Job) -> Result<(), Failure> {
         let node = |(node, client): (_, _)| AllowedNode { node: format!("{node}"), client };
         allowed.into_iter().map(|(id, client)| node((id, client))).collect()
     });
-    let limits = Limits {
+    let noise = args.dp_sigma.zip(args.dp_clip).map(|(sigma, clip)| NoiseLimits { sigma, clip });
+    let heaviest = if noise.is_some() { 1 } else { defaults.max_weight };
+    let mut limits = Limits {
         clients,
         min_clients: args.min_clients.unwrap_or(defaults.min_clients.min(clients)),
-        max_weight: max_weight.unwrap_or(defaults.max_weight),
-        max_range: args.max_range,
+        max_weight: max_weight.unwrap_or(heaviest),
+        max_range: args.max_range.unwrap_or(defaults.max_range),
         tensors,
+        noise,
         allow,
     };
+    if let (Some(noise), None) = (limits.noise()?, args.max_range) {
+        limits.max_range = limits.max_range.max(noise.range());
+    }
     let job = ciphergram_he::Job::new(key.public(), limits)?;
     job.save(&args.out)?;
     let (id, limits) = (job.id().to_string(), job.limits());
-    let lines = [
+    let mut lines = vec![
         format!("{}: job {id} of {} clients", args.out.display(), limits.clients),
         format!(
             "sums of {} or more, weights up to {}, ranges up to {}",
             limits.min_clients, limits.max_weight, limits.max_range
         ),
     ];
+    if let Some(noise) = job.noise() {
+        lines
+            .push(format!("one range of {} for all tensors, and noise in each sum", noise.range()));
+    }
     let content: Value = serde_json::from_str(&job.to_json()?)?;
     report(args.json, &json!({"out": args.out, "id": id, "job": content}), &lines)
 }

@@ -77,7 +77,7 @@ pub(crate) fn run(args: &Join) -> Result<(), Failure> {
     };
     files::write(&args.out, &bytes)?;
 
-    let (contributors, fewest) = (round.sum.contributors.len(), round.sum.fewest_contributors());
+    let (most, fewest) = (round.sum.most_contributors(), round.sum.fewest_contributors());
     warn_if_few(fewest);
     let (values, bytes) = (round.sum.agreement.values(), round.sum.stream.len());
     let names = round.sum.agreement.specs().iter().map(|s| s.name.as_str());
@@ -86,7 +86,7 @@ pub(crate) fn run(args: &Join) -> Result<(), Failure> {
         serde_json::from_str(&RangesFile::from_agreement(&round.sum.agreement).to_json()?)?;
     let value = json!({
         "out": args.out, "output": name, "round": round.sum.round,
-        "contributors": contributors, "fewest_contributors": fewest, "values": values,
+        "contributors": round.sum.contributors.len(), "fewest_contributors": fewest, "values": values,
         "bytes_per_value_up": per_value(bytes, values),
         "bytes_per_value_down": per_value(bytes, values),
         "clipped": clipped, "ranges": ranges,
@@ -97,14 +97,13 @@ pub(crate) fn run(args: &Join) -> Result<(), Failure> {
         "congested": round.stats.congested,
         "paths_rested": round.stats.paths_rested,
     });
-    let partly =
-        if fewest < contributors { format!(", {fewest} for some values") } else { String::new() };
+    let partly = if fewest < most { format!(", {fewest} for some values") } else { String::new() };
     let closed = match &round.opened {
         Some(_) => "",
         None => ", to be decrypted with the secret key: ciphergram decrypt",
     };
     lines.push(format!(
-        "{}: {name} of round {} over {contributors} contributors{partly}{closed}",
+        "{}: {name} of round {} over {most} contributors{partly}{closed}",
         args.out.display(),
         round.sum.round
     ));

@@ -45,6 +45,7 @@ pub(crate) fn run(args: &Serve) -> Result<(), Failure> {
         rounds: args.rounds,
         join_deadline: args.join_deadline,
         round_deadline: args.deadline,
+        whole: args.whole,
         poll: args.wire.poll,
         datagram_bytes: args.wire.datagram,
     };

@@ -92,7 +92,7 @@ pub(crate) fn bits_at<'a>(words: impl Iterator<Item = &'a u64>, from: u32, count
     let mut next = || u128::from(rest.next().unwrap_or(0));
     let (low, middle, high) = (next(), next(), next());
     let all = (low | middle << 64) >> bit | (high << 1 << (127 - bit));
-    all & (u128::MAX >> (128 - count))
+    all & u128::MAX.checked_shr(128 - count).unwrap_or(0)
 }
 
 /// Returns whether bits `from .. to` of `words` are all zero.
@@ -163,6 +163,7 @@ mod tests {
             let mut words = [0; 6];
             add_bits(&mut words, at, value);
             prop_assert_eq!(bits_at(words.iter(), at, bits), value);
+            prop_assert_eq!(bits_at(words.iter(), at, 0), 0);
             prop_assert!(is_zero_between(words.iter(), 0, at as usize));
             prop_assert!(is_zero_between(words.iter(), (at + bits) as usize, 384));
             // Beside other bits.

@@ -78,17 +78,17 @@ impl Quantised {
 }
 
 /// Turns blocks of values into fields.
-struct Rounder {
+pub(crate) struct Rounder {
     /// Steps of a value at the end of its range.
     scale: f64,
     /// The offset that makes fields positive.
     steps: f64,
-    values: Zeroizing<Box<[f64]>>,
+    pub(crate) values: Zeroizing<Box<[f64]>>,
     random: Zeroizing<Box<[u8]>>,
 }
 
 impl Rounder {
-    fn new(scale: f64, steps: f64) -> Self {
+    pub(crate) fn new(scale: f64, steps: f64) -> Self {
         let values = Zeroizing::new(vec![0.0; BLOCK].into());
         Self { scale, steps, values, random: Zeroizing::new(vec![0; 4 * BLOCK].into()) }
     }
@@ -99,7 +99,7 @@ impl Rounder {
     /// the value within 2^-28. The random fraction has 29 bits: beside the 24 bits of an integer their
     /// sum is exact in a double, so an integer is never rounded away from itself. What is rounded is not
     /// negative, so that cutting off is rounding down.
-    fn round(&mut self, fields: &mut [u32], range: f64, rng: &mut impl Rng) -> usize {
+    pub(crate) fn round(&mut self, fields: &mut [u32], range: f64, rng: &mut impl Rng) -> usize {
         let random = &mut self.random[..4 * fields.len()];
         rng.fill_bytes(random);
         // Any range does for zeros.

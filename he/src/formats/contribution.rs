@@ -3,10 +3,7 @@
 use std::borrow::Cow;
 
 use super::frame::{self, Frame, Kind};
-use crate::{
-    Agreement, Error, PublicKey, bytes::Reader, contributors::Contributor, error::WRONG_LENGTH,
-    ids::JobId,
-};
+use crate::{Agreement, Error, PublicKey, bytes::Reader, contributors::Contributor, ids::JobId};
 
 /// One client's encrypted update, whole.
 #[derive(Debug, Clone, PartialEq)]
@@ -32,6 +29,7 @@ impl<'a> Contribution<'a> {
             self.job.write(w);
             w.u64(self.round);
             self.agreement.write(w);
+            w.align();
             w.bytes(&self.stream);
         })
     }
@@ -62,9 +60,7 @@ impl<'a> Contribution<'a> {
         let contributor = Contributor::read(&mut r)?;
         let (job, round) = (JobId::read(&mut r)?, r.u64()?);
         let agreement = Agreement::read(&mut r)?;
-        if r.0.len() != parameters.chunks(agreement.values()).total_bytes() {
-            return Err(WRONG_LENGTH.into());
-        }
-        Ok(Self { contributor, job, round, agreement, stream: r.0.into() })
+        let stream = r.aligned_end(parameters.chunks(agreement.values()).total_bytes())?;
+        Ok(Self { contributor, job, round, agreement, stream: stream.into() })
     }
 }

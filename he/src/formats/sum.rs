@@ -69,11 +69,19 @@ impl Sum {
         self.sets.iter().map(ContributorSet::count).min().unwrap_or(0)
     }
 
+    /// Returns the most contributors of any chunk: fewer than are listed, if one that took part in the
+    /// round is in none.
+    #[must_use]
+    pub fn most_contributors(&self) -> usize {
+        self.sets.iter().map(ContributorSet::count).max().unwrap_or(0)
+    }
+
     /// Writes the file's bytes. Runs of chunks with the same contributors are stored once.
     #[must_use]
     pub fn to_bytes(&self, key: &PublicKey) -> Vec<u8> {
         frame::seal(Kind::Sum, key, self.stream.len() + 4096, |w| {
             self.write_header(w);
+            w.align();
             w.bytes(&self.stream);
         })
     }
@@ -146,9 +154,10 @@ impl Sum {
             }
             sets.resize(sets.len() + run, set);
         }
-        if sets.len() != count || r.0.len() != total {
+        if sets.len() != count {
             return Err(WRONG_LENGTH.into());
         }
-        Ok(Self { contributors, job, round, agreement, sets, stream: r.0.to_vec() })
+        let stream = r.aligned_end(total)?.to_vec();
+        Ok(Self { contributors, job, round, agreement, sets, stream })
     }
 }

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{AllowedNode, Job, Limits, SettledTensor};
+use super::{AllowedNode, Job, Limits, NoiseLimits, SettledTensor};
 use crate::{
     Error, PublicKey, TensorSpec,
     ids::{KeyId, hex, parse_hex16},
@@ -25,6 +25,8 @@ struct JobJson {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     tensors: Option<Vec<TensorJson>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    noise: Option<NoiseJson>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     allow: Option<Vec<NodeJson>>,
 }
 
@@ -36,6 +38,13 @@ struct TensorJson {
     shape: Vec<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     range: Option<f64>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct NoiseJson {
+    sigma: f64,
+    clip: f64,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -56,7 +65,8 @@ impl Job {
     /// # Errors
     /// The JSON library's, which these types do not cause.
     pub fn to_json(&self) -> Result<String, Error> {
-        let Limits { clients, min_clients, max_weight, max_range, tensors, allow } = &self.limits;
+        let Limits { clients, min_clients, max_weight, max_range, tensors, noise, allow } =
+            &self.limits;
         let tensor = |SettledTensor { spec, range }: &SettledTensor| {
             let (name, dtype) = (spec.name.clone(), spec.dtype.name().into());
             TensorJson { name, dtype, shape: spec.shape.clone(), range: *range }
@@ -75,6 +85,7 @@ impl Job {
             max_weight: *max_weight,
             max_range: *max_range,
             tensors: tensors.as_ref().map(|all| all.iter().map(tensor).collect()),
+            noise: noise.map(|NoiseLimits { sigma, clip }| NoiseJson { sigma, clip }),
             allow: allow.as_ref().map(|all| all.iter().map(node).collect()),
         };
         serde_json::to_string_pretty(&file).map_err(|e| invalid(e.to_string()))
@@ -104,12 +115,9 @@ impl Job {
             max_weight: file.max_weight,
             max_range: file.max_range,
             tensors: tensors.transpose()?,
+            noise: file.noise.map(|NoiseJson { sigma, clip }| NoiseLimits { sigma, clip }),
             allow: file.allow.map(|all| all.into_iter().map(node).collect()),
         };
-        let (nonce, min_clients) = (id(&file.nonce)?, limits.min_clients);
-        let job = Self { nonce, key: KeyId(id(&file.key_id)?), limits, min_clients };
-        job.check_key(key)?;
-        job.limits.check(key)?;
-        Ok(job)
+        Self::of_parts(id(&file.nonce)?, KeyId(id(&file.key_id)?), limits, key)
     }
 }

@@ -304,7 +304,7 @@ fn read_public(file: &PublicJson) -> Result<PublicKey, Error> {
         FamilyParameters::CkksSum(rlwe) => {
             refuse_polynomials(file)?;
             let material = PublicMaterial::CkksSum(rlwe.clone());
-            Ok(PublicKey { id: id()?, parameters, material, sum_key: sum_key_id(file)? })
+            Ok(PublicKey { id: id()?, parameters, material, sum_key: None })
         }
         FamilyParameters::CkksSumPublic(rlwe) => {
             let seed = decode_seed(&file.a, "the seed of a")?;

@@ -11,7 +11,6 @@ use crate::{
         PublicEncryption, SumScheme,
         rlwe::{asymmetric, parameters::RlweParameters},
     },
-    tag::SumKey,
 };
 
 /// Parameters and key id, and the material that encrypts, if anything public does: all that an aggregator
@@ -21,7 +20,7 @@ pub struct PublicKey {
     pub(super) parameters: Parameters,
     pub(super) id: KeyId,
     pub(super) material: PublicMaterial,
-    /// The name of the sum key, if there is one.
+    /// The name of the sum key, if there is one that no seed tells.
     pub(super) sum_key: Option<[u8; 16]>,
 }
 
@@ -68,7 +67,11 @@ impl PublicKey {
     /// # Errors
     /// [`Error::NoSumKey`].
     pub fn check_sums(&self) -> Result<(), Error> {
-        self.sum_key.map(|_| ()).ok_or(Error::NoSumKey)
+        match self.material {
+            // It comes from the seed, and the key id from that too.
+            PublicMaterial::CkksSum(_) => Ok(()),
+            _ => self.sum_key.map(|_| ()).ok_or(Error::NoSumKey),
+        }
     }
 
     /// Refuses a number that is no client's.
@@ -120,15 +123,14 @@ impl PublicKey {
         Self { parameters, id, material: PublicMaterial::Paillier(modulus), sum_key }
     }
 
-    /// Names a key without public material by its secret seed, which its sum key comes from too.
+    /// Names a key without public material by its secret seed.
     pub(super) fn of_seed(
         parameters: Parameters,
         rlwe: &Arc<RlweParameters>,
         seed: &[u8; 32],
     ) -> Self {
         let id = KeyId::derive("ciphergram 2026 ckks-sum key id", seed);
-        let sum_key = Some(SumKey::of_seed(seed).id());
-        Self { parameters, id, material: PublicMaterial::CkksSum(rlwe.clone()), sum_key }
+        Self { parameters, id, material: PublicMaterial::CkksSum(rlwe.clone()), sum_key: None }
     }
 
     /// Names a key by its polynomials.
@@ -147,7 +149,7 @@ impl PublicKey {
     pub(super) fn of_nothing(parameters: Parameters) -> Self {
         let id = KeyId::derive("plain", &parameters.id());
         let material = PublicMaterial::Plain(crate::schemes::plain::Plain);
-        Self { parameters, id, material, sum_key: Some(SumKey::of_seed(&[0; 32]).id()) }
+        Self { parameters, id, material, sum_key: Some([0; 16]) }
     }
 }
 

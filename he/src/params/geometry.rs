@@ -48,6 +48,7 @@ pub struct Geometry {
 
 impl Geometry {
     /// Lays the head of chunks of whole slots, which is of `granularity` fields or a multiple, into `self`.
+    /// Sums of slots may be any integer of `sum_bits` bits: of the fields alone less is known to fit.
     ///
     /// # Errors
     /// It leaves no field for a value.
@@ -55,10 +56,11 @@ impl Geometry {
         mut self,
         literal: Literal,
         granularity: usize,
+        sum_bits: u32,
     ) -> Result<Self, ParameterError> {
         let Literal { clients, bits, .. } = literal;
         let (each, fields) = (self.fields_per_slot, self.slots_per_chunk * self.fields_per_slot);
-        let slot_bits = each as u32 * self.field_bits;
+        let slot_bits = sum_bits.min(each as u32 * self.field_bits);
         for head_fields in (granularity..fields).step_by(granularity) {
             let head = Head::lay_out(clients, bits, fields - head_fields, slot_bits);
             let Some(head) = head else { continue };

@@ -45,7 +45,7 @@ pub(crate) fn geometry(literal: Literal, field_bits: u32) -> Result<Geometry, Pa
         guard_chunks: 0,
         value_chunks: 1,
     };
-    g.with_head(literal, fields_per_slot)
+    g.with_head(literal, fields_per_slot, INTEGER_BITS)
 }
 
 /// Both halves of the key that there is.
@@ -175,9 +175,9 @@ mod tests {
     use ciphergram_accel::CpuEngine;
 
     use crate::{
-        Accumulator, Agreement, AnyKey, Contribution, Dtype, KeyRef, OpenedSum, Operation,
-        PublicKey, Quantised, Scheme, Sealer, SecretKey, Sum, Tensor, TensorSpec, Ticket, Update,
-        aggregate, codec::Output, decrypt, encrypt, params::Literal,
+        Accumulator, Agreement, AnyKey, Contribution, Dtype, Job, KeyRef, Limits, OpenedSum,
+        Operation, PublicKey, Quantised, Scheme, Sealer, SecretKey, Sum, Tensor, TensorSpec,
+        Ticket, Update, aggregate, codec::Output, decrypt, encrypt, params::Literal,
     };
     use std::sync::Arc;
 
@@ -187,6 +187,10 @@ mod tests {
 
     fn key() -> SecretKey {
         SecretKey::generate(Literal { scheme: Scheme::Plain, clients: 8, bits: 12 }).unwrap()
+    }
+
+    fn job(key: &SecretKey) -> Job {
+        Job::new(key.public(), Limits::of_key(key.public())).unwrap()
     }
 
     fn agreement(values: u64) -> Agreement {
@@ -202,13 +206,16 @@ mod tests {
         let field = |client: u32, i: usize| (i as u32 * 37 + client * 911) % (most + 1);
         let mut sum = Accumulator::new(key.public(), engine(), values);
         let mut contributors = vec![];
-        let keys = [KeyRef::from(&key), key.public().into()];
-        for client in 0..6 {
-            let fields = (0..values).map(|i| field(client, i)).collect();
-            let update = Quantised::from_fields(fields, client % 5 + 1);
-            let key = keys[client as usize % 2];
-            let mut sealer = Sealer::new(key, engine(), update, Ticket::draw().unwrap()).unwrap();
-            contributors.push(sealer.seed());
+        let (job, agreement) = (job(&key), agreement(4000));
+        let terms = job.terms(3, &agreement).unwrap();
+        for client in 0..6u16 {
+            let fields = (0..values).map(|i| field(client.into(), i)).collect();
+            let update = Quantised::from_fields(fields, u32::from(client) % 5 + 1);
+            let own = key.client_key(client).unwrap();
+            let key = [key.as_client(client), KeyRef::from(&own)][usize::from(client) % 2];
+            let ticket = Ticket::draw().unwrap();
+            let mut sealer = Sealer::new(key, engine(), update, ticket, &terms).unwrap();
+            contributors.push(sealer.contributor());
             let (mut first, chunks) = (0, *sealer.chunks());
             while let Some(bytes) = sealer.next_batch().unwrap() {
                 let end = (first..=chunks.count())
@@ -224,8 +231,9 @@ mod tests {
         let stream: Vec<u8> = (0..chunks.count()).flat_map(|c| sum.finish(c).unwrap()).collect();
         assert_eq!(stream, sum.into_stream().unwrap());
         let sets = vec![crate::ContributorSet::all(6); chunks.count() as usize];
-        let sum = Sum { contributors, agreement: agreement(4000), sets, stream };
-        let opened = OpenedSum::open(&key, &*engine(), &sum).unwrap();
+        let (job_id, agreement) = (job.id(), agreement.clone());
+        let sum = Sum { contributors, job: job_id, round: 3, agreement, sets, stream };
+        let opened = OpenedSum::open(&key, &*engine(), &sum, &job).unwrap();
         let half = i64::from(key.public().parameters().half_steps());
         for (i, &found) in opened.sums().iter().enumerate() {
             let expected: i64 = (0..6).map(|c| i64::from(field(c, i)) - half).sum();
@@ -246,19 +254,21 @@ mod tests {
         assert!(matches!(AnyKey::load(&public), Ok(AnyKey::Public(_))));
         let public = PublicKey::load(&public).unwrap();
         assert_eq!(public.id(), key.public().id());
+        let (job, agreement) = (job(&key), agreement(1000));
         let tensor = |x: f32| {
-            let spec = agreement(1000).specs()[0].clone();
+            let spec = agreement.specs()[0].clone();
             Update::new(vec![Tensor::from_bytes(spec, x.to_le_bytes().repeat(1000))])
         };
-        let files = [0.5, -0.25, 1.0].map(|x| {
-            let made = encrypt(&public, engine(), &tensor(x), &agreement(1000), 5).unwrap();
-            made.contribution.to_bytes(&public)
+        let terms = job.terms(0, &agreement).unwrap();
+        let files = [(0, 0.5), (1, -0.25), (2, 1.0)].map(|(client, x)| {
+            let own = key.as_client(client);
+            encrypt(own, engine(), &tensor(x), &terms, 5).unwrap().contribution.to_bytes(&public)
         });
         let read = files.iter().map(|bytes| Contribution::from_bytes(bytes, &public));
-        let sum = aggregate(&public, engine(), (0..).zip(read)).unwrap();
-        sum.verify(&public, &*engine()).unwrap();
+        let sum = aggregate(&public, &job, engine(), (0..).zip(read)).unwrap();
+        sum.verify(&public, &*engine(), &job).unwrap();
         let sum = Sum::from_bytes(&sum.to_bytes(&public), &public).unwrap();
-        let mean = decrypt(&key, &*engine(), &sum, Output::Mean).unwrap();
+        let mean = decrypt(&key, &*engine(), &sum, &job, Output::Mean).unwrap();
         let step = 1.0 / f64::from(key.public().parameters().half_steps());
         let expected = (0.5 - 0.25 + 1.0) / 3.0;
         assert!(mean.tensors()[0].values().all(|x| (x - expected).abs() <= step));
@@ -268,7 +278,10 @@ mod tests {
     fn faults_are_located_and_programs_named() {
         let key = key();
         let update = Quantised::from_fields(vec![1; 2000], 1);
-        let sealer = Sealer::new(&key, engine(), update, Ticket::draw().unwrap()).unwrap();
+        let (job, agreement) = (job(&key), agreement(2000));
+        let (terms, ticket) = (job.terms(0, &agreement).unwrap(), Ticket::draw().unwrap());
+        let own = key.as_client(0);
+        let sealer = Sealer::new(own, engine(), update, ticket, &terms).unwrap();
         let (chunks, mut stream) = (*sealer.chunks(), sealer.seal_all().unwrap());
         stream[chunks.offset_of(1)..][..8].fill(0xff);
         let mut sum = Accumulator::new(key.public(), engine(), 2000);

@@ -41,8 +41,8 @@ pub fn encrypt<'a>(
     weight: u64,
 ) -> Result<Encrypted, Error> {
     let (key, agreement) = (key.into(), terms.agreement());
-    let (parameters, mut rng) = (key.public().parameters(), random::generator()?);
-    let update = Quantised::new(update, agreement, weight, parameters, &mut rng)?;
+    let mut rng = random::generator()?;
+    let update = terms.quantise(update, weight, key.public().parameters(), &mut rng)?;
     let clipped = update.clipped().to_vec();
     let sealer = Sealer::new(key, engine, update, Ticket::draw()?, terms)?;
     let contribution = Contribution {

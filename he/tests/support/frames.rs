@@ -6,17 +6,20 @@
 use std::sync::{Arc, OnceLock};
 
 use ciphergram_accel::{CpuEngine, Engine};
-use ciphergram_he::{AnyKey, PublicKey, SecretKey};
+use ciphergram_he::{
+    AnyKey, Contribution, Error, Job, OpenedSum, PublicKey, SecretKey, Sum, aggregate,
+};
 
 pub(crate) fn engine() -> Arc<dyn Engine> {
     static ENGINE: OnceLock<Arc<CpuEngine>> = OnceLock::new();
     ENGINE.get_or_init(Arc::default).clone()
 }
 
-/// A key, `contributions` of weights 2 and 3, and their `sum`.
+/// A key, a job under it, `contributions` of weights 2 and 3, and their `sum`.
 pub(crate) struct Seeds {
     pub(crate) clients: usize,
     pub(crate) key: Box<SecretKey>,
+    pub(crate) job: Job,
     pub(crate) contributions: [Vec<u8>; 2],
     pub(crate) sum: Vec<u8>,
 }
@@ -32,13 +35,31 @@ impl Seeds {
             panic!("a secret key")
         };
         assert_eq!(key.public().parameters().rlwe().unwrap().ring.degree(), degree);
+        let text = String::from_utf8(read(format!("{clients}.job.json"))).unwrap();
+        let job = Job::from_json(&text, key.public()).unwrap();
         let frame = |what: &str| read(format!("frame/{clients}-{what}.cgm"));
         let contributions = [frame("1"), frame("2")];
-        Self { clients, key, contributions, sum: frame("sum") }
+        Self { clients, key, job, contributions, sum: frame("sum") }
     }
 
     pub(crate) fn public(&self) -> &PublicKey {
         self.key.public()
+    }
+
+    /// Adds contributions as files are added.
+    pub(crate) fn aggregate<'a, N: ToString>(
+        &self,
+        named: impl IntoIterator<Item = (N, Result<Contribution<'a>, Error>)>,
+    ) -> Result<Sum, Error> {
+        aggregate(self.public(), &self.job, engine(), named)
+    }
+
+    pub(crate) fn open(&self, sum: &Sum) -> Result<OpenedSum, Error> {
+        OpenedSum::open(&self.key, &*engine(), sum, &self.job)
+    }
+
+    pub(crate) fn verify(&self, sum: &Sum) -> Result<(), Error> {
+        sum.verify(self.public(), &*engine(), &self.job)
     }
 }
 

@@ -6,8 +6,8 @@ use std::sync::{Arc, OnceLock};
 
 use ciphergram_accel::{CpuEngine, Engine};
 use ciphergram_he::{
-    Agreement, AnyKey, Contribution, OpenedSum, PublicKey, Quantised, Sealer, SecretKey, Sum,
-    TensorSpec, Ticket, aggregate,
+    Agreement, ClientKey, Contribution, ContributorSet, Error, Job, KeyRef, Limits, OpenedSum,
+    PublicKey, Quantised, Sealer, SecretKey, Sum, TensorSpec, Ticket, aggregate,
     params::{Literal, Scheme},
     tensors::Dtype,
 };
@@ -17,20 +17,75 @@ pub(crate) fn engine() -> Arc<dyn Engine> {
     ENGINE.get_or_init(Arc::default).clone()
 }
 
-pub(crate) fn generate(scheme: Scheme, clients: u32, bits: u32) -> AnyKey {
-    let key = SecretKey::generate(Literal { scheme, clients, bits }).unwrap();
-    AnyKey::Secret(Box::new(key), None)
+/// A key, and a job under it that admits what the key does.
+pub(crate) struct Key {
+    pub(crate) secret: SecretKey,
+    pub(crate) job: Job,
 }
 
-pub(crate) fn ring_degree(key: &AnyKey) -> usize {
-    key.public().parameters().rlwe().unwrap().ring.degree()
-}
-
-pub(crate) fn secret(key: &AnyKey) -> &SecretKey {
-    match key {
-        AnyKey::Secret(key, _) => key,
-        AnyKey::Public(_) => panic!("a secret key"),
+impl Key {
+    pub(crate) fn new(secret: SecretKey) -> Self {
+        let limits = Limits {
+            min_clients: 1,
+            max_weight: u32::MAX,
+            max_range: f64::MAX,
+            ..Limits::of_key(secret.public())
+        };
+        Self { job: Job::new(secret.public(), limits).unwrap(), secret }
     }
+
+    pub(crate) fn public(&self) -> &PublicKey {
+        self.secret.public()
+    }
+
+    pub(crate) fn client(&self, number: u16) -> ClientKey {
+        self.secret.client_key(number).unwrap()
+    }
+
+    /// Adds contributions as files are added.
+    pub(crate) fn aggregate<'a>(
+        &self,
+        contributions: impl IntoIterator<Item = Contribution<'a>>,
+    ) -> Result<Sum, Error> {
+        let named = contributions.into_iter().enumerate().map(|(i, c)| (i, Ok(c)));
+        aggregate(self.public(), &self.job, engine(), named)
+    }
+
+    pub(crate) fn open(&self, sum: &Sum) -> Result<OpenedSum, Error> {
+        OpenedSum::open(&self.secret, &*engine(), sum, &self.job)
+    }
+
+    pub(crate) fn verify(&self, sum: &Sum) -> Result<(), Error> {
+        sum.verify(self.public(), &*engine(), &self.job)
+    }
+
+    /// Makes a sum of the round that all tests contribute to.
+    pub(crate) fn sum(
+        &self,
+        contributions: &[Contribution<'_>],
+        sets: Vec<ContributorSet>,
+        stream: Vec<u8>,
+    ) -> Sum {
+        Sum {
+            contributors: contributions.iter().map(|c| c.contributor).collect(),
+            job: self.job.id(),
+            round: ROUND,
+            agreement: contributions[0].agreement.clone(),
+            sets,
+            stream,
+        }
+    }
+}
+
+/// The round that contributions are sealed to.
+pub(crate) const ROUND: u64 = 7;
+
+pub(crate) fn generate(scheme: Scheme, clients: u32, bits: u32) -> Key {
+    Key::new(SecretKey::generate(Literal { scheme, clients, bits }).unwrap())
+}
+
+pub(crate) fn ring_degree(key: &Key) -> usize {
+    key.public().parameters().rlwe().unwrap().ring.degree()
 }
 
 pub(crate) fn agreement(values: usize, max_weight: u32) -> Agreement {
@@ -38,34 +93,64 @@ pub(crate) fn agreement(values: usize, max_weight: u32) -> Agreement {
     Agreement::new(vec![spec], vec![1.0], max_weight).unwrap()
 }
 
-pub(crate) fn contribute(
-    key: &AnyKey,
+/// Prepares to seal integers to [`ROUND`].
+pub(crate) fn sealer<'a>(
+    key: impl Into<KeyRef<'a>>,
+    job: &Job,
+    (fields, weight): (&[u32], u32),
+    ticket: Ticket,
+) -> Result<Sealer, Error> {
+    let agreement = agreement(fields.len(), u32::MAX);
+    let update = Quantised::from_fields(fields.to_vec(), weight);
+    Sealer::new(key, engine(), update, ticket, &job.terms(ROUND, &agreement).unwrap())
+}
+
+/// Seals integers to [`ROUND`] with a key of one's choice.
+pub(crate) fn contribute_with<'a>(
+    key: impl Into<KeyRef<'a>>,
+    job: &Job,
     fields: &[u32],
     weight: u32,
     agreement: &Agreement,
 ) -> Contribution<'static> {
     let update = Quantised::from_fields(fields.to_vec(), weight);
-    let sealer = Sealer::new(key, engine(), update, Ticket::draw().unwrap()).unwrap();
-    let seed = sealer.seed();
-    Contribution { seed, agreement: agreement.clone(), stream: sealer.seal_all().unwrap().into() }
+    let terms = job.terms(ROUND, agreement).unwrap();
+    let sealer = Sealer::new(key, engine(), update, Ticket::draw().unwrap(), &terms).unwrap();
+    let contributor = sealer.contributor();
+    let (agreement, stream) = (agreement.clone(), sealer.seal_all().unwrap().into());
+    Contribution { contributor, job: job.id(), round: ROUND, agreement, stream }
+}
+
+/// Seals integers to [`ROUND`] as client `number`, with the secret key.
+pub(crate) fn contribute(
+    key: &Key,
+    number: u16,
+    fields: &[u32],
+    weight: u32,
+    agreement: &Agreement,
+) -> Contribution<'static> {
+    contribute_with(key.secret.as_client(number), &key.job, fields, weight, agreement)
 }
 
 /// Seals, writes, reads, adds, writes, reads and opens; gives sums with their offset, and weights.
-pub(crate) fn through(key: &AnyKey, updates: &[(Vec<u32>, u32)]) -> (Vec<i64>, Vec<(usize, u64)>) {
+pub(crate) fn through(key: &Key, updates: &[(Vec<u32>, u32)]) -> (Vec<i64>, Vec<(usize, u64)>) {
     let public: &PublicKey = key.public();
     let agreement = agreement(updates[0].0.len(), u32::MAX);
     let files: Vec<Vec<u8>> = updates
         .iter()
-        .map(|(fields, weight)| contribute(key, fields, *weight, &agreement).to_bytes(public))
+        .zip(0..)
+        .map(|((fields, weight), number)| {
+            contribute(key, number, fields, *weight, &agreement).to_bytes(public)
+        })
         .collect();
-    let read = files.iter().enumerate().map(|(i, f)| (i, Contribution::from_bytes(f, public)));
-    let sum = aggregate(public, engine(), read).unwrap();
+    let read = files.iter().map(|f| Contribution::from_bytes(f, public).unwrap());
+    let sum = key.aggregate(read).unwrap();
     let sum = Sum::from_bytes(&sum.to_bytes(public), public).unwrap();
-    let opened = OpenedSum::open(secret(key), &*engine(), &sum).unwrap();
+    let opened = key.open(&sum).unwrap();
     (opened.sums().to_vec(), opened.parts().to_vec())
 }
 
-pub(crate) fn assert_exact(key: &AnyKey, updates: &[(Vec<u32>, u32)]) {
+pub(crate) fn assert_exact(key: &Key, updates: &[(Vec<u32>, u32)]) {
     let half = i64::from(key.public().parameters().half_steps());
     let (sums, parts) = through(key, updates);
     for (i, &sum) in sums.iter().enumerate() {
@@ -78,7 +163,7 @@ pub(crate) fn assert_exact(key: &AnyKey, updates: &[(Vec<u32>, u32)]) {
 
 /// A chunk at the one end of the range, one at the other, one in the middle, and a bit of all
 /// three.
-pub(crate) fn extremes(key: &AnyKey) -> Vec<u32> {
+pub(crate) fn extremes(key: &Key) -> Vec<u32> {
     let p = key.public().parameters();
     let (each, most) = (p.geometry().values_per_chunk(), 2 * p.half_steps());
     let ends = [most, 0, most / 2];
@@ -87,12 +172,7 @@ pub(crate) fn extremes(key: &AnyKey) -> Vec<u32> {
 }
 
 /// Makes the contributions of `clients`: `values` values each that look random, and weights that differ.
-pub(crate) fn scattered(
-    key: &AnyKey,
-    clients: u32,
-    values: usize,
-    seed: u64,
-) -> Vec<(Vec<u32>, u32)> {
+pub(crate) fn scattered(key: &Key, clients: u32, values: usize, seed: u64) -> Vec<(Vec<u32>, u32)> {
     let most = u64::from(2 * key.public().parameters().half_steps());
     let value = |c: u32, i: usize| {
         let x = seed.wrapping_mul(2 * u64::from(c) + 1).wrapping_add(i as u64);

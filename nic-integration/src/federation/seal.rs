@@ -9,7 +9,7 @@ use std::{
 
 use bytes::Bytes;
 use ciphergram_accel::random::StreamRng;
-use ciphergram_he::{Agreement, Quantised, Sealer, Ticket};
+use ciphergram_he::{Agreement, Sealer, Ticket};
 use zeroize::Zeroizing;
 
 use super::{
@@ -76,14 +76,10 @@ impl SealTask<'_> {
         let (public, engine) = (participation.key.public(), participation.engine.clone());
         let mut clock = Instant::now();
         let mut rng = StreamRng::from_seed(&self.rounding);
+        let terms = participation.job.terms(round, &agreement)?;
         let parameters = public.parameters();
-        let update = Quantised::new(
-            participation.update,
-            &agreement,
-            participation.weight,
-            parameters,
-            &mut rng,
-        )?;
+        let Participation { update, weight, .. } = *participation;
+        let update = terms.quantise(update, weight, parameters, &mut rng)?;
         let fields = participation.keep_fields.then(|| Zeroizing::new(update.fields().to_vec()));
         let clipped = update.clipped().to_vec();
         let quantising = clock.elapsed();
@@ -94,7 +90,6 @@ impl SealTask<'_> {
             SpoolState::Resumed(spool) => Some(spool),
         };
         clock = Instant::now();
-        let terms = participation.job.terms(round, &agreement)?;
         let mut sealer = Sealer::new(participation.key, engine, update, self.ticket, &terms)?;
         let busy = quantising + clock.elapsed();
         let mut wanted = out.send(Sealed::Quantised { fields, clipped, busy }).is_ok();

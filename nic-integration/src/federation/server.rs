@@ -42,6 +42,9 @@ pub struct ServerConfig {
     pub join_deadline: Duration,
     /// The time after its opening at which a round closes with those who came.
     pub round_deadline: Duration,
+    /// Whether only whole contributions count: see
+    /// [`AggregatorConfig`](AggregatorConfig::whole).
+    pub whole: bool,
     /// Polls the sockets instead of sleeping: a core's worth of time for some microseconds less.
     pub poll: bool,
     /// As a [client's](super::PathConfig::datagram_bytes).
@@ -113,6 +116,7 @@ impl<W: Wire> Server<W> {
             rounds: config.rounds,
             join_deadline: config.join_deadline,
             round_deadline: config.round_deadline,
+            whole: config.whole,
             linger: LINGER,
             seed: *random::bytes::<32>()?,
         };

@@ -2,10 +2,13 @@
 
 mod batch;
 mod shard;
+#[cfg(test)]
+mod tests;
+mod whole;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, MutexGuard, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 
@@ -21,6 +24,8 @@ pub(super) use batch::Batch;
 use batch::{Digest, Piece, Waiting};
 pub(super) use shard::SumRefused;
 use shard::{LockedShard, ShardState};
+pub use whole::MAX_STAGED_BYTES;
+use whole::Whole;
 
 /// The parts of a sum region.
 pub struct SumConfig {
@@ -37,10 +42,15 @@ pub struct SumConfig {
     pub layout: Box<dyn ChunkLayout>,
     /// All chunks, in order. Pipelines add to different shards at once.
     pub shards: Vec<Shard>,
+    /// Whether only whole contributions count: chunks are staged until all of their contributor's
+    /// are there, and only then added (PROTOCOL §6.5).
+    pub whole: bool,
 }
 
 /// The running sum of one round: accumulators, and for each chunk one bit and one digest of 8 bytes
-/// per contributor, a count and a closed flag. A handle: its clones are the same region.
+/// per contributor, a count and a closed flag. If only whole contributions count, also the bytes of
+/// those that are not: `target` contributions at most, and at most [`MAX_STAGED_BYTES`]. A handle:
+/// its clones are the same region.
 #[derive(Clone)]
 pub struct SumRegion(Arc<Inner>);
 
@@ -52,6 +62,8 @@ struct Inner {
     key: LessSafeKey,
     bindings: RwLock<BTreeMap<u16, Peer>>,
     withdrawn: AtomicBool,
+    /// Set if only whole contributions count. Locked after shards, and never while one is waited for.
+    whole: Option<Mutex<Whole>>,
     /// In the order of their chunks, which is the order in which several are locked.
     shards: Vec<LockedShard>,
 }
@@ -66,33 +78,38 @@ impl SumRegion {
     /// # Errors
     ///
     /// [`NicError::Seal`] if the cipher takes no key; [`NicError::Shards`] if the shards do not
-    /// follow one another over all chunks, or split a group.
+    /// follow one another over all chunks, or split a group; [`NicError::Staged`] if whole
+    /// contributions take more bytes than may wait.
     pub fn new(config: SumConfig) -> Result<Self, NicError> {
-        let key = UnboundKey::new(&AES_256_GCM, &config.digest_key).map_err(|_| NicError::Seal)?;
-        let layout = config.layout;
+        let SumConfig { round, contributors, target, digest_key, layout, shards, whole } = config;
+        let key = UnboundKey::new(&AES_256_GCM, &digest_key).map_err(|_| NicError::Seal)?;
         let chunk_count = layout.chunk_count();
+        if whole {
+            whole::check_room(&*layout, target)?;
+        }
         let mut next = 0;
-        let shards = config.shards.into_iter().map(|shard| {
+        let shards = shards.into_iter().map(|shard| {
             let chunks = &shard.chunks;
             let follows = chunks.start == next && chunks.end > next && chunks.end <= chunk_count;
             next = chunks.end;
-            let whole = follows
+            let fits = follows
                 && layout.group(chunks.start).start >= chunks.start
                 && layout.group(chunks.end - 1).end <= chunks.end;
-            whole.then(|| LockedShard::new(shard, config.contributors, config.target))
+            fits.then(|| LockedShard::new(shard, contributors, target, &*layout, whole))
         });
         let shards = shards.collect::<Option<Vec<_>>>().ok_or(NicError::Shards)?;
         if next != chunk_count {
             return Err(NicError::Shards);
         }
         Ok(Self(Arc::new(Inner {
-            round: config.round,
-            contributors: config.contributors,
+            round,
+            contributors,
             layout,
             chunk_count,
             key: LessSafeKey::new(key),
             bindings: RwLock::default(),
             withdrawn: AtomicBool::new(false),
+            whole: whole.then(|| Mutex::new(Whole::new(contributors, chunk_count))),
             shards,
         })))
     }
@@ -141,19 +158,34 @@ impl SumRegion {
         words.iter().flat_map(|word| word.to_le_bytes()).collect()
     }
 
-    /// Closes a chunk to further contributions; `true` if it was open.
+    /// Closes a chunk to further contributions; `true` if it was open. See
+    /// [`close_all`](Self::close_all).
     pub fn close(&self, chunk: u32) -> bool {
-        self.state(chunk).is_some_and(|mut state| state.close(chunk))
+        self.close_all(&[chunk]) == 1
     }
 
-    /// Closes chunks, given in ascending order; those of one group at the same moment.
-    pub fn close_all(&self, chunks: &[u32]) {
+    /// Closes chunks, given in ascending order; those of one group at the same moment. Returns how
+    /// many were open. If only whole contributions count, none becomes whole after the first call:
+    /// whenever chunks are closed, all are of the same contributors.
+    pub fn close_all(&self, chunks: &[u32]) -> usize {
+        let whole = self.0.whole.as_ref().map(|whole| lock(whole).close());
+        let mut count = 0;
         for own in chunks.chunk_by(|a, b| self.shard(*a) == self.shard(*b)) {
-            let Some(mut state) = self.state(own[0]) else { continue };
+            let Some(shard) = self.0.shards.get(self.shard(own[0])) else { continue };
+            let locked = shard.state.lock();
+            let sound = locked.is_ok();
+            let mut state = locked.unwrap_or_else(PoisonError::into_inner);
+            count += own.iter().filter(|chunk| !state.is_closed(**chunk)).count();
+            // Nothing more is added to a shard in which an addition has panicked.
+            for contributor in whole.iter().flatten().filter(|_| sound) {
+                state.add_staged(*contributor, &*self.0.layout, &mut vec![]);
+            }
+            state.discard_staged();
             for chunk in own {
                 state.close(*chunk);
             }
         }
+        count
     }
 
     /// Finishes the sum of a closed chunk. If not everybody is in it, the other chunks of its group
@@ -275,14 +307,14 @@ impl SumRegion {
         batch.clear();
     }
 
-    /// Adds those of consecutive chunks that are new, all or nothing, and returns their number. If
-    /// `whole`, all must be new.
+    /// Commits those of consecutive chunks that are new, all or nothing, and returns their number.
+    /// If `all_new`, all must be.
     fn commit(
         &self,
         contributor: u16,
         pieces: &[Piece],
         bytes: &[u8],
-        whole: bool,
+        all_new: bool,
         closed: &mut Vec<u32>,
     ) -> Result<u32, SumRefused> {
         let (Some(first), Some(last)) = (pieces.first(), pieces.last()) else { return Ok(0) };
@@ -296,19 +328,42 @@ impl SumRegion {
             shard.state.lock().ok().map(|state| (state, own))
         });
         let parts: Option<Vec<_>> = parts.collect();
-        let failed = SumRefused { refusal: Refusal::RoundClosed, chunk: first.chunk };
-        let mut parts = parts.ok_or(failed)?;
+        let refused = |refusal| SumRefused { refusal, chunk: first.chunk };
+        let mut parts = parts.ok_or(refused(Refusal::RoundClosed))?;
         if self.0.withdrawn.load(Ordering::SeqCst) {
-            return Err(SumRefused { refusal: Refusal::UnknownRkey, chunk: first.chunk });
+            return Err(refused(Refusal::UnknownRkey));
         }
         for (state, own) in &parts {
-            state.admit(contributor, own, whole)?;
+            state.admit(contributor, own, all_new)?;
         }
         for (state, own) in &mut parts {
             state.check(contributor, own, bytes)?;
         }
-        let added = parts.iter_mut().map(|(state, own)| state.add(contributor, own, bytes, closed));
-        Ok(added.sum())
+        let fresh = parts.iter().map(|(state, own)| state.count_fresh(contributor, own)).sum();
+        let whole = self.0.whole.as_ref().filter(|_| fresh > 0);
+        // Under the locks of these shards: who adds for a complete contributor waits for them.
+        let completes = match whole.map(|whole| lock(whole).stage(contributor, fresh)) {
+            Some(staged) => staged.ok_or(refused(Refusal::RoundClosed))?,
+            None => false,
+        };
+        for (state, own) in &mut parts {
+            state.commit(contributor, own, bytes, &*self.0.layout, closed);
+        }
+        drop(parts);
+        if completes {
+            self.add_whole(contributor, closed);
+        }
+        Ok(fresh)
+    }
+
+    /// Adds a complete contributor to every chunk that does not have it yet.
+    fn add_whole(&self, contributor: u16, closed: &mut Vec<u32>) {
+        for shard in &self.0.shards {
+            // Nothing more is added to a shard in which an addition has panicked.
+            if let Ok(mut state) = shard.state.lock() {
+                state.add_staged(contributor, &*self.0.layout, closed);
+            }
+        }
     }
 
     /// Returns the tag of a chunk's bytes under this round's key, which never leaves. The nonce

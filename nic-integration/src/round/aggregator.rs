@@ -43,6 +43,10 @@ pub struct AggregatorConfig {
     pub join_deadline: Duration,
     /// The span after its opening in which a round waits for contributions.
     pub round_deadline: Duration,
+    /// Whether only whole contributions count, which are staged until all of their chunks are there.
+    /// Takes memory for all contributions of a round, at most
+    /// [`MAX_STAGED_BYTES`](crate::proto::MAX_STAGED_BYTES): a larger round does not open.
+    pub whole: bool,
     /// The span after its closing in which a round waits for acknowledgements of its deliveries.
     pub linger: Duration,
     /// Source of rkeys and digest keys: from the operating system, fresh at every start.
@@ -326,6 +330,7 @@ impl<A: Application> Aggregator<A> {
             digest_key,
             layout: opened.layout,
             shards: opened.shards,
+            whole: self.config.whole,
         });
         Ok((region.map_err(|error| error.to_string())?, opened.terms))
     }

@@ -125,6 +125,8 @@ pub(crate) struct Plan {
     /// The most sockets of a client.
     pub most_paths: u16,
     pub most_pipelines: u16,
+    /// Only whole contributions count.
+    pub whole: bool,
     /// Contributions that no round opens with.
     pub misfits: BTreeSet<u8>,
     pub clocks: Vec<(IpAddr, Clock)>,
@@ -147,6 +149,7 @@ impl Plan {
             most_packed: 1 + dice.below(20) as u32,
             most_paths: 1 + dice.below(4) as u16,
             most_pipelines: 1 + dice.below(3) as u16,
+            whole: false,
             misfits: BTreeSet::new(),
             clocks: vec![],
             happenings: vec![],
@@ -167,6 +170,7 @@ impl Plan {
             let when = dice.when(clients);
             plan.add(when, &mut dice);
         }
+        plan.whole = dice.below(3) == 0;
         if dice.below(4) == 0 {
             plan.misfits = (0..16 * clients as u8).filter(|_| dice.below(4) == 0).collect();
         }
@@ -229,6 +233,7 @@ impl Plan {
             rounds: self.rounds,
             join_deadline: self.join_deadline,
             round_deadline: self.round_deadline,
+            whole: self.whole,
             linger: self.linger,
             seed: [seed as u8; 32],
         }

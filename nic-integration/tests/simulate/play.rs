@@ -316,7 +316,13 @@ impl Play {
         for event in &self.world.events {
             match event {
                 AggregatorEvent::Opened { .. } => self.summary.add("rounds opened", 1),
-                AggregatorEvent::Closed(_) => self.summary.add("rounds closed", 1),
+                AggregatorEvent::Closed(round) => {
+                    self.summary.add("rounds closed", 1);
+                    let absent = round.contributed.iter().filter(|(_, chunks)| *chunks == 0);
+                    let count = if round.closed > 0 { absent.count() as u64 } else { 0 };
+                    let whole = if self.plan.whole { count } else { 0 };
+                    self.summary.fault("contributions never whole", whole);
+                }
                 AggregatorEvent::Equivocation { .. } => {
                     self.summary.add("equivocations reported", 1)
                 }

@@ -5,14 +5,15 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Receiver};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use ciphergram_accel::{CpuEngine, Engine, Info, Operand, Program, RunError};
+use ciphergram_he::job::SettledTensor;
 use ciphergram_he::params::{Literal, Scheme};
 use ciphergram_he::{
-    Agreement, Dtype, OpenedSum, PublicKey, SecretKey, Sum, Tensor, TensorSpec, Update,
+    Agreement, Dtype, Job, Limits, OpenedSum, PublicKey, SecretKey, Sum, Tensor, TensorSpec, Update,
 };
 use ciphergram_nic::federation::{
     Client, Error, Observation, Participation, PathConfig, RoundResult, Server, ServerConfig,
@@ -42,6 +43,34 @@ pub(crate) fn key(scheme: Scheme) -> &'static SecretKey {
     };
     let bits = if scheme == Scheme::CkksSumPublic { 24 } else { 16 };
     place.get_or_init(|| SecretKey::generate(Literal { scheme, clients: 4, bits }).unwrap())
+}
+
+/// Returns a job of all clients of a key, of which at least two are summed: the same at every call.
+pub(crate) fn job(key: &PublicKey) -> &'static Job {
+    static JOBS: Mutex<BTreeMap<String, &'static Job>> = Mutex::new(BTreeMap::new());
+    let make = || leak(Job::new(key, Limits { min_clients: 2, ..Limits::of_key(key) }).unwrap());
+    JOBS.lock().unwrap().entry(key.id().to_string()).or_insert_with(make)
+}
+
+/// Returns a job that leaves nothing open: an agreement's tensors, ranges and largest weight.
+pub(crate) fn settled_job(key: &PublicKey, agreement: &Agreement) -> &'static Job {
+    let settled = |(spec, &range): (&TensorSpec, &f64)| SettledTensor {
+        spec: spec.clone(),
+        range: Some(range),
+    };
+    let tensors = agreement.specs().iter().zip(agreement.ranges()).map(settled).collect();
+    let limits = Limits {
+        min_clients: 2,
+        max_weight: agreement.max_weight(),
+        tensors: Some(tensors),
+        ..Limits::of_key(key)
+    };
+    leak(Job::new(key, limits).unwrap())
+}
+
+/// Keeps a value for as long as the test runs, in whichever threads.
+pub(crate) fn leak<T>(value: T) -> &'static T {
+    Box::leak(Box::new(value))
 }
 
 /// Returns a bias of three values and `values` more, of another size for every client and round.
@@ -148,29 +177,31 @@ pub(crate) fn config(clients: u16, min_clients: u16) -> ServerConfig {
         min_clients,
         rounds: 1,
         join_deadline: PATIENCE,
+        whole: false,
         round_deadline: PATIENCE,
         poll: false,
         datagram_bytes: None,
     }
 }
 
-/// Serves until all rounds are over, or until `dies` says so of an event.
+/// Serves the key's [`job`] until all rounds are over, or until `dies` says so of an event.
 pub(crate) fn serve(
     key: &PublicKey,
     config: ServerConfig,
     dies: impl Fn(&AggregatorEvent) -> bool + Send + 'static,
 ) -> Serving {
-    serve_over(wires(), key, config, dies)
+    serve_over(wires(), key, job(key), config, dies)
 }
 
-/// As [`serve`], over wires of the caller's.
+/// As [`serve`], over wires of the caller's and for a job of the caller's.
 pub(crate) fn serve_over<W: Wire>(
     wires: Vec<W>,
     key: &PublicKey,
+    job: &Job,
     config: ServerConfig,
     dies: impl Fn(&AggregatorEvent) -> bool + Send + 'static,
 ) -> Serving {
-    let server = Server::new(wires, key.clone(), engine(), config).unwrap();
+    let server = Server::new(wires, key.clone(), job.clone(), engine(), config).unwrap();
     let addr = server.local_addr().unwrap();
     let (sender, events) = mpsc::channel();
     let thread = thread::spawn(move || {
@@ -216,13 +247,13 @@ pub(crate) fn participation<'a>(
     number: u16,
 ) -> Participation<'a> {
     Participation {
-        key: key.into(),
+        key: key.as_client(number),
+        job: job(key.public()),
+        ledger: None,
         engine: engine(),
         update,
         weight: weight(number),
-        agreement: None,
         spool: None,
-        min_clients: None,
         patience: PATIENCE,
         keep_fields: true,
     }

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use ciphergram_nic::proto::Time;
 
-use super::{values, words};
+use super::{CHUNKS, values, words};
 
 /// A contribution, and which of its versions: an honest client has one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,6 +36,8 @@ pub(crate) struct Ledger {
     /// The network's time, to print with it.
     pub(super) now: Time,
     min_clients: u16,
+    /// Only whole contributions count: what a client knows to count may be staged only.
+    pub(super) whole: bool,
     pub(super) accumulators: Accumulators,
     /// The issues that each contributor pushed to a round.
     issued: BTreeMap<(Round, u16), Vec<Issue>>,
@@ -62,12 +64,32 @@ impl Ledger {
         self.issued.get(&(round, contributor)).map_or(&[], |issues| issues)
     }
 
-    /// Notes that a client knows a chunk of its to count: it was added, once, and stays so.
+    /// Notes that a client knows a chunk of its to count: it was added, once, and stays so; if only
+    /// whole contributions count, once it knows that of every chunk.
     pub(super) fn count(&mut self, round: Round, contributor: u16, chunk: u32) {
-        let counts = self.accumulators.lock().unwrap()[&round][chunk as usize][0].to_le_bytes();
-        let added = counts[usize::from(contributor)] == 1;
-        assert!(added, "{contributor} is said to be in chunk {chunk}, and is not");
         self.counted.insert((round, contributor, chunk));
+        if self.is_due(round, contributor) {
+            let counts = self.accumulators.lock().unwrap()[&round][chunk as usize][0].to_le_bytes();
+            let added = counts[usize::from(contributor)] == 1;
+            assert!(added, "{contributor} is said to be in chunk {chunk}, and is not");
+        }
+    }
+
+    /// Returns whether the chunks that a client knows to count must be in their sums.
+    fn is_due(&self, round: Round, contributor: u16) -> bool {
+        let all = (round, contributor, 0)..=(round, contributor, u32::MAX);
+        !self.whole || self.counted.range(all).count() == CHUNKS as usize
+    }
+
+    /// Checks, if only whole contributions count, that every chunk has the same contributors.
+    pub(super) fn check_whole(&self) {
+        if !self.whole {
+            return;
+        }
+        for (round, chunks) in self.accumulators.lock().unwrap().iter() {
+            let same = chunks.iter().all(|chunk| chunk[0] == chunks[0][0]);
+            assert!(same, "chunks of round {round:?} have different contributors");
+        }
     }
 
     /// Returns the number of chunks that clients know to count.
@@ -106,7 +128,12 @@ impl Ledger {
         assert!(expected.contains(found), "the sum of chunk {chunk} is not that of {listed:?}");
         let counted = self.counted.range((round, 0, 0)..=(round, u16::MAX, u32::MAX));
         for (_, contributor, _) in counted.filter(|(_, _, counted)| *counted == chunk) {
-            assert!(listed.contains(contributor), "{contributor} is lost from chunk {chunk}");
+            let there = listed.contains(contributor) || !self.is_due(round, *contributor);
+            assert!(there, "{contributor} is lost from chunk {chunk}");
+        }
+        let others = self.sums.range((round, 0)..=(round, u32::MAX));
+        for ((_, other), (contributors, _)) in others.filter(|_| self.whole) {
+            assert_eq!(contributors, listed, "of chunks {other} and {chunk}");
         }
         self.sums.insert((round, chunk), sum.clone());
     }

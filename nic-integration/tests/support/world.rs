@@ -225,6 +225,7 @@ impl World {
             rounds: 1,
             join_deadline: Duration::from_secs(20),
             round_deadline: Duration::from_secs(30),
+            whole: false,
             linger: Duration::from_secs(15),
             seed: [seed as u8; 32],
         };
@@ -263,6 +264,7 @@ impl World {
         let application = Integers::new(incarnation, sums, misfits);
         self.aggregator = Some(Aggregator::new(self.settings.clone(), application).unwrap());
         self.deadlines = [None; 2];
+        self.ledger.whole = self.settings.whole;
     }
 
     /// Starts or restarts client `number` as a new process at a new port.
@@ -413,6 +415,7 @@ impl World {
     /// Checks that nobody holds more than it may, nor anything of a stranger's; and that rounds
     /// end.
     fn check(&self) {
+        self.ledger.check_whole();
         if let Some(aggregator) = &self.aggregator {
             let known = |peer: &Peer| self.processes.contains(peer);
             check_endpoint(aggregator.endpoint(), known);
@@ -574,6 +577,11 @@ impl Client {
 
     pub(crate) fn pushed(&self) -> u32 {
         self.next
+    }
+
+    /// Returns whether something that it pushed is known to count.
+    pub(crate) fn knows_to_count(&self) -> bool {
+        !self.counted.is_empty()
     }
 
     /// Returns whether all that it pushed is known to count.

@@ -32,5 +32,5 @@ pub(crate) fn geometry(
         guard_chunks: 0,
         value_chunks: 1,
     };
-    g.with_head(literal, 1)
+    g.with_head(literal, 1, modulus_bits - 1)
 }

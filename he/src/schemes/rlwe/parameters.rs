@@ -116,7 +116,8 @@ fn ring(degree: usize, primes: usize) -> Arc<Ring> {
 /// noise has `−2^(margin − 1) < x` and `x + 2^(margin − 1) < Q`: it never wraps but for negative
 /// noise around zero, which shows as just below Q. Adding `2^(margin − 1)` modulo Q and dropping
 /// the margin recovers the fields always: the probability that decryption fails is zero, over
-/// either ring.
+/// either ring. A slot of a head is less than `2^h`, where `h + margin` is one bit less than Q has, and Q is more
+/// than `2^(h + margin)` by more than all noise and half of the margin.
 ///
 /// # Errors
 /// The ring is not secure, or has no room for a chunk's head in a coefficient.
@@ -172,7 +173,9 @@ pub(crate) fn lay_out(
         // No chunk spans two polynomials: the few coefficients left over carry nothing.
         value_chunks: degree / slots_per_chunk - guard_chunks,
     };
-    let geometry = geometry.with_head(literal, fields_per_slot)?;
+    // The largest head is more than the largest fields where these fill what Q leaves above the margin.
+    let head_bits = q.bits() - 1 - margin_bits;
+    let geometry = geometry.with_head(literal, fields_per_slot, head_bits)?;
     let (ring, range) = (ring.clone(), RangeCheck::new(ring));
     Ok(RlweParameters { ring, noise_of_one, noise_bound, margin_bits, geometry, range })
 }
@@ -218,27 +221,49 @@ mod tests {
         };
         assert!(top(g.fields_per_slot) < q);
         assert!(top(g.fields_per_slot + 1) + (1u64 << (rlwe.margin_bits - 1)) > q);
-        // The head of all clients at the largest weight.
-        let weights = BigUint::from(clients) * u32::MAX;
-        let head = BigUint::from(clients) + (weights << p.count_bits());
-        assert!(head.bits() <= 64 && clients < 1 << p.count_bits());
-        assert!(head.bits() <= (g.head_fields * g.field_bits as usize) as u64);
+        check_head(p, clients, bits, &q);
         // Chunks are of whole units, units of whole coefficients and whole beats.
         assert_eq!(g.unit_bytes * 10, g.slots_per_unit * primes.len() * 64);
         assert!(g.slots_per_chunk.is_multiple_of(g.slots_per_unit));
         assert!((1..=CHUNK_BYTES).contains(&g.chunk_bytes()) && g.values_per_chunk() > 0);
-        // A polynomial's chunks are within it, and a mask is all of it.
-        assert!(g.value_chunks > 0 && g.value_chunks * g.slots_per_chunk <= degree);
-        assert!((g.value_chunks + 1) * g.slots_per_chunk > degree);
+        // A polynomial's chunks, the guard among them, are within it, and a mask is all of it.
+        let carried = g.guard_chunks + g.value_chunks;
+        assert_eq!(g.guard_chunks, usize::from(public));
+        assert!(g.value_chunks > 0 && carried * g.slots_per_chunk <= degree);
+        assert!((carried + 1) * g.slots_per_chunk > degree);
         let mask = g.mask_chunks * g.slots_per_chunk;
         assert!(if public {
             (degree..degree + g.slots_per_chunk).contains(&mask)
         } else {
             mask == 0
         });
-        let bytes = (g.mask_chunks + g.value_chunks) * g.chunk_bytes();
+        let bytes = (g.mask_chunks + carried) * g.chunk_bytes();
         let values = g.value_chunks * g.values_per_chunk();
         assert_eq!(bytes as f64 / values as f64, g.bytes_per_value());
+    }
+
+    /// Checks that the head of all clients, at the largest count, weight and tag, is within its slots, and that no
+    /// slot of it wraps modulo `q`.
+    fn check_head(p: &Parameters, clients: u32, bits: u32, q: &BigUint) {
+        let (g, rlwe) = (p.geometry(), p.rlwe().unwrap());
+        let (slot_bits, count_bits) =
+            (g.field_bits * g.fields_per_slot as u32, g.head.count_bits());
+        assert!(clients < 1 << count_bits);
+        let own = (u64::from(u32::MAX) + 1) + g.values_per_chunk() as u64 * ((1u64 << bits) - 2);
+        let tag = BigUint::from((1u64 << 52) - 1) * own + u64::MAX;
+        assert_eq!(u64::from(g.head.tag_bits()), tag.bits());
+        let weights = BigUint::from(clients) * u32::MAX;
+        let mut first = BigUint::from(clients) + (weights << count_bits);
+        for part in g.head.tag_parts() {
+            let all = BigUint::from(clients) * ((1u128 << part.bits) - 1);
+            assert!(all.bits() <= part.sum_bits.into());
+            let slot = std::mem::take(&mut first) + (all << part.at);
+            assert!(slot.bits() <= slot_bits.into(), "{clients} clients, {bits} bits");
+            let top = (slot << rlwe.margin_bits) + rlwe.noise_bound;
+            assert!(top + (1u64 << (rlwe.margin_bits - 1)) < *q, "{clients} clients, {bits} bits");
+        }
+        // No slot beside those that are checked for what they hold.
+        assert_eq!(g.head_fields, g.head.slots() * g.fields_per_slot);
     }
 
     #[test]
@@ -246,9 +271,9 @@ mod tests {
         let [chosen, alone] = every_combination_of(Scheme::CkksSum);
         assert!(chosen.iter().all(|&count| count > 1000), "each ring has its use: {chosen:?}");
         assert_eq!(alone, [0, 0], "either ring has room");
-        // A margin of 25 bits and more is better spent on a larger ring.
+        // A margin of 25 bits and more, and a tag in each chunk, are better spent on a larger ring.
         let [chosen, alone] = every_combination_of(Scheme::CkksSumPublic);
-        assert_eq!(chosen, [61, 17_347]);
+        assert_eq!(chosen, [0, 17_408]);
         assert_eq!(alone, [0, 758], "a head does not always fit the smaller ring");
     }
 

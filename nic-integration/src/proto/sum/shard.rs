@@ -7,6 +7,10 @@ use crate::proto::accumulator::{Accumulator, ChunkLayout, Shard};
 use crate::proto::ack::Refusal;
 
 use super::batch::{Digest, Piece};
+use super::whole::Staged;
+
+/// Chunks of a complete contribution that are added at a time: some 64 KiB, which fit a core's cache.
+const RUN_CHUNKS: usize = 64;
 
 /// A refused SUM, and the chunk at fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,9 +27,17 @@ pub(super) struct LockedShard {
 
 impl LockedShard {
     /// Makes an empty shard. A chunk closes when `target` of `contributors` have contributed to it.
-    pub(super) fn new(shard: Shard, contributors: u16, target: u32) -> Self {
+    /// If `whole`, only those count who have contributed to every chunk of `layout`.
+    pub(super) fn new(
+        shard: Shard,
+        contributors: u16,
+        target: u32,
+        layout: &dyn ChunkLayout,
+        whole: bool,
+    ) -> Self {
         let Shard { chunks, accumulator } = shard;
         let (count, words) = (chunks.len(), usize::from(contributors).div_ceil(64));
+        let bytes = || chunks.clone().map(|chunk| layout.chunk_bytes(chunk)).sum();
         let state = Mutex::new(ShardState {
             first: chunks.start,
             words,
@@ -37,6 +49,7 @@ impl LockedShard {
             digests: vec![Digest::default(); count * usize::from(contributors)],
             counts: vec![0; count],
             closed: vec![false; count],
+            staged: whole.then(|| Staged::new(words, bytes())),
         });
         Self { chunks, state }
     }
@@ -50,14 +63,17 @@ pub(super) struct ShardState {
     contributors: u16,
     target: u32,
     accumulator: Box<dyn Accumulator>,
-    /// `[chunk][word]`, contributor 0 in the least significant bit of word 0.
+    /// Who has contributed: `[chunk][word]`, contributor 0 in the least significant bit of word 0.
     bits: Vec<u64>,
-    /// The first chunk of the group checked last, and the result, until a bit is set.
+    /// The first chunk of the group checked last, and the result, until something is added.
     group: Option<(u32, Result<(), String>)>,
     /// `[chunk][contributor]`; meaningful where the bit is set.
     digests: Vec<Digest>,
+    /// The number of contributors in each sum.
     counts: Vec<u32>,
     closed: Vec<bool>,
+    /// What is contributed and not added yet, if only whole contributions count.
+    staged: Option<Staged>,
 }
 
 impl ShardState {
@@ -73,13 +89,18 @@ impl ShardState {
         (chunk - self.first) as usize
     }
 
-    pub(super) fn row(&self, chunk: u32) -> &[u64] {
+    /// Returns the bits of those who have contributed to a chunk.
+    fn contributed(&self, chunk: u32) -> &[u64] {
         &self.bits[self.at(chunk) * self.words..][..self.words]
     }
 
+    /// Returns the bits of the contributors in a chunk's sum.
+    pub(super) fn row(&self, chunk: u32) -> &[u64] {
+        self.staged.as_ref().map_or_else(|| self.contributed(chunk), |staged| &staged.added)
+    }
+
     pub(super) fn has(&self, chunk: u32, contributor: u16) -> bool {
-        let word = self.row(chunk).get(usize::from(contributor / 64)).copied().unwrap_or(0);
-        word >> (contributor % 64) & 1 == 1
+        is_set(self.row(chunk), contributor)
     }
 
     fn slot(&self, chunk: u32, contributor: u16) -> usize {
@@ -92,18 +113,18 @@ impl ShardState {
         !std::mem::replace(&mut self.closed[at], true)
     }
 
-    /// Checks that chunks that were added before are the same, and that the others are open.
+    /// Checks that chunks that were contributed before are the same, and that the others are open.
     pub(super) fn admit(
         &self,
         contributor: u16,
         pieces: &[Piece],
-        whole: bool,
+        all_new: bool,
     ) -> Result<(), SumRefused> {
         for piece in pieces {
             let chunk = piece.chunk;
-            let repeated = self.has(chunk, contributor);
+            let repeated = is_set(self.contributed(chunk), contributor);
             let differs = || self.digests[self.slot(chunk, contributor)] != piece.digest;
-            if repeated && (whole || differs()) {
+            if repeated && (all_new || differs()) {
                 return Err(SumRefused { refusal: Refusal::Equivocation, chunk });
             }
             if !repeated && self.is_closed(chunk) {
@@ -113,15 +134,24 @@ impl ShardState {
         Ok(())
     }
 
-    /// Returns the first run of chunks that are not added yet, from `at` on.
+    fn is_fresh(&self, contributor: u16, piece: &Piece) -> bool {
+        !is_set(self.contributed(piece.chunk), contributor)
+    }
+
+    /// Returns the number of chunks that are not contributed yet.
+    pub(super) fn count_fresh(&self, contributor: u16, pieces: &[Piece]) -> u32 {
+        pieces.iter().filter(|piece| self.is_fresh(contributor, piece)).count() as u32
+    }
+
+    /// Returns the first run of chunks that are not contributed yet, from `at` on.
     fn fresh(&self, contributor: u16, pieces: &[Piece], at: usize) -> Option<Range<usize>> {
-        let is_fresh = |piece: &Piece| !self.has(piece.chunk, contributor);
+        let is_fresh = |piece: &Piece| self.is_fresh(contributor, piece);
         let start = at + pieces[at..].iter().position(is_fresh)?;
         let count = pieces[start..].iter().take_while(|piece| is_fresh(piece)).count();
         Some(start..start + count)
     }
 
-    /// Checks that chunks that are not added yet are in the scheme's range.
+    /// Checks that chunks that are not contributed yet are in the scheme's range.
     pub(super) fn check(
         &mut self,
         contributor: u16,
@@ -139,35 +169,75 @@ impl ShardState {
         Ok(())
     }
 
-    /// Adds the chunks that are not added yet, and returns their number.
-    pub(super) fn add(
+    /// Adds the chunks that are not contributed yet, or stages them if only whole contributions
+    /// count.
+    pub(super) fn commit(
         &mut self,
         contributor: u16,
         pieces: &[Piece],
         bytes: &[u8],
+        layout: &dyn ChunkLayout,
         closed: &mut Vec<u32>,
-    ) -> u32 {
-        let (mut at, mut added) = (0, 0);
+    ) {
+        let mut at = 0;
         while let Some(run) = self.fresh(contributor, pieces, at) {
             at = run.end;
             let (chunks, place) = span(&pieces[run.clone()]);
-            self.accumulator.add(chunks, &bytes[place]);
-            added += run.len() as u32;
-            pieces[run].iter().for_each(|piece| self.set_added(contributor, piece, closed));
+            match &mut self.staged {
+                Some(staged) => {
+                    let start = layout.chunk_offset(chunks.start) - layout.chunk_offset(self.first);
+                    staged.hold(contributor, start as usize, &bytes[place]);
+                }
+                None => self.add(chunks, &bytes[place], closed),
+            }
+            pieces[run].iter().for_each(|piece| self.set_contributed(contributor, piece));
         }
-        added
     }
 
-    /// Sets the bit of a chunk that was added, and closes it at its target.
-    fn set_added(&mut self, contributor: u16, piece: &Piece, closed: &mut Vec<u32>) {
+    fn set_contributed(&mut self, contributor: u16, piece: &Piece) {
         let (at, slot) = (self.at(piece.chunk), self.slot(piece.chunk, contributor));
-        self.bits[at * self.words + usize::from(contributor / 64)] |= 1 << (contributor % 64);
+        set(&mut self.bits[at * self.words..][..self.words], contributor);
         self.digests[slot] = piece.digest;
-        self.counts[at] += 1;
+    }
+
+    /// Adds one contributor's chunks, and closes those that reach their target.
+    fn add(&mut self, chunks: Range<u32>, payload: &[u8], closed: &mut Vec<u32>) {
+        self.accumulator.add(chunks.clone(), payload);
         self.group = None;
-        if self.counts[at] == self.target && self.close(piece.chunk) {
-            closed.push(piece.chunk);
+        for chunk in chunks {
+            let at = self.at(chunk);
+            self.counts[at] += 1;
+            if self.counts[at] == self.target && self.close(chunk) {
+                closed.push(chunk);
+            }
         }
+    }
+
+    /// Adds what a complete contributor has staged here, unless that happened already.
+    pub(super) fn add_staged(
+        &mut self,
+        contributor: u16,
+        layout: &dyn ChunkLayout,
+        closed: &mut Vec<u32>,
+    ) {
+        let staged = self.staged.as_mut().and_then(|staged| staged.take(contributor));
+        let Some(payload) = staged else { return };
+        let (mut rest, end) = (&payload[..], self.first + self.counts.len() as u32);
+        for start in (self.first..end).step_by(RUN_CHUNKS) {
+            let chunks = start..end.min(start + RUN_CHUNKS as u32);
+            let bytes = chunks.clone().map(|chunk| layout.chunk_bytes(chunk)).sum();
+            let (own, after) = rest.split_at(bytes);
+            self.add(chunks, own, closed);
+            rest = after;
+        }
+        if let Some(staged) = &mut self.staged {
+            set(&mut staged.added, contributor);
+        }
+    }
+
+    /// Drops what is staged and will never be added.
+    pub(super) fn discard_staged(&mut self) {
+        self.staged.iter_mut().for_each(Staged::discard);
     }
 
     pub(super) fn finish(
@@ -215,6 +285,15 @@ impl ShardState {
             end - 1
         ))
     }
+}
+
+fn is_set(row: &[u64], contributor: u16) -> bool {
+    let word = row.get(usize::from(contributor / 64)).copied().unwrap_or(0);
+    word >> (contributor % 64) & 1 == 1
+}
+
+fn set(row: &mut [u64], contributor: u16) {
+    row[usize::from(contributor / 64)] |= 1 << (contributor % 64);
 }
 
 /// Returns the chunks of consecutive pieces, and their place in the batch.

@@ -47,7 +47,8 @@ pub enum ContributorEvent {
         /// The sum's wire bytes.
         bytes: Vec<u8>,
     },
-    /// Chunks that we pushed are in their sums, unless the aggregator dies.
+    /// Chunks that we pushed are in their sums, unless the aggregator dies; if it counts whole
+    /// contributions only, once all that we push are counted.
     Counted {
         /// The first chunk pushed with them.
         first_chunk: u32,

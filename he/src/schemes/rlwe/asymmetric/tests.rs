@@ -13,6 +13,13 @@ fn parameters(clients: u32, bits: u32) -> Parameters {
     Parameters::new(Literal { scheme: Scheme::CkksSumPublic, clients, bits }).unwrap()
 }
 
+/// Returns sets over the ring of two primes, which none is chosen of, and over that of four.
+fn either_ring(clients: u32) -> [Parameters; 2] {
+    let both = [parameters(3, 24).others().remove(0), parameters(clients, 16)];
+    assert_eq!([0, 1].map(|i| ring(&both[i]).primes().len()), [2, 4]);
+    both
+}
+
 fn ring(parameters: &Parameters) -> &Arc<Ring> {
     &parameters.rlwe().unwrap().ring
 }
@@ -79,7 +86,7 @@ fn noise(ring: &Arc<Ring>, [e, u, e0, e1, s]: [&[u64]; 5]) -> Vec<i64> {
 #[test]
 fn programs_agree_with_the_reference() {
     // Over either ring, and with the count of a whole batch.
-    for parameters in [parameters(3, 24), parameters(64, 16)].map(|p| p.over_small_ring()) {
+    for parameters in either_ring(64).map(|p| p.over_small_ring()) {
         let ring = ring(&parameters);
         let engines: [&dyn Engine; 3] =
             [&ReferenceEngine, &CpuEngine::new(), &CpuEngine::portable()];
@@ -115,7 +122,7 @@ fn programs_agree_with_the_reference() {
 /// The bound is the least: there are polynomials whose noise reaches it, on either side.
 #[test]
 fn the_bound_of_one_is_what_draws_at_their_ends_come_to() {
-    for parameters in [parameters(3, 24), parameters(64, 16)].map(|p| p.over_small_ring()) {
+    for parameters in either_ring(64).map(|p| p.over_small_ring()) {
         let (rlwe, ring) = (parameters.rlwe().unwrap(), ring(&parameters));
         let bound = rlwe.noise_of_one as i64;
         let last = ring.degree() - 1;
@@ -147,7 +154,7 @@ fn the_bound_of_one_is_what_draws_at_their_ends_come_to() {
 /// it does.
 #[test]
 fn the_margin_is_enough_and_one_bit_less_is_not() {
-    for parameters in [parameters(3, 24), parameters(195, 16)].map(|p| p.over_small_ring()) {
+    for parameters in either_ring(195).map(|p| p.over_small_ring()) {
         let (rlwe, g) = (parameters.rlwe().unwrap(), parameters.geometry());
         let (ring, margin) = (ring(&parameters), rlwe.margin_bits);
         let secret = RlweSecret::expand(&[7; 32], ring, &ReferenceEngine).unwrap();
@@ -220,7 +227,7 @@ fn the_margin_is_enough_and_one_bit_less_is_not() {
 #[test]
 fn noise_is_as_large_as_it_should_be() {
     let engine = CpuEngine::new();
-    for parameters in [parameters(3, 24), parameters(64, 16)] {
+    for parameters in either_ring(64) {
         let ring = ring(&parameters);
         let secret = RlweSecret::expand(&[9; 32], ring, &engine).unwrap();
         let public = Public::derive(&secret, parameters.rlwe().unwrap(), &engine).unwrap();

@@ -1,0 +1,172 @@
+//! A client's update with its share of the noise: clip, round, add.
+
+use ciphergram_accel::random::StreamRng;
+use rand_core::Rng;
+use zeroize::Zeroizing;
+
+use super::{Mechanism, Noise, sampler::DiscreteGaussian};
+use crate::{
+    Agreement, Error, Parameters, Quantised, Tensor, Update,
+    codec::Rounder,
+    error::NoiseError,
+    spread::spread,
+    tensors::{BLOCK, check_finite},
+};
+
+/// Values that one thread takes at a time: whole blocks.
+const PART: usize = 64 * BLOCK;
+
+impl Quantised {
+    /// Clips `update` as a whole to an L2 norm, rounds it, and adds a client's share of discrete Gaussian noise.
+    ///
+    /// Values are rounded at random to the integer below or above, all of them again until their norm is within
+    /// [`Mechanism::squared_norm`]. No value leaves its field: the range has headroom for [`TAIL`](super::TAIL) standard
+    /// deviations of noise, beyond which draws end. The number of roundings depends on the update, otherwise time does not.
+    ///
+    /// # Errors
+    /// The update is not laid out as agreed or has a value that is not finite; the agreement has several ranges or
+    /// weights above 1; see also [`Mechanism::new`].
+    pub fn noised(
+        update: &Update,
+        agreement: &Agreement,
+        parameters: &Parameters,
+        noise: &Noise,
+        rng: &mut impl Rng,
+    ) -> Result<Self, Error> {
+        agreement.check_layout(&update.specs())?;
+        let (range, half_steps) = (one_range(agreement, noise)?, parameters.half_steps());
+        let mechanism = Mechanism::new(*noise, range, half_steps, agreement.values())?;
+        let norm = norm(update)?;
+        let mut fields = Zeroizing::new(vec![0; agreement.values()]);
+        round_within(update, norm, &mechanism, &mut fields, rng);
+        add_noise(&mechanism, &mut fields, rng);
+        Ok(Self::from_fields(std::mem::take(&mut *fields), 1))
+    }
+}
+
+/// Returns the range of all tensors, all weights being 1.
+fn one_range(agreement: &Agreement, noise: &Noise) -> Result<f64, NoiseError> {
+    let found = |found: String| Err(NoiseError::Terms { found });
+    if agreement.max_weight() != 1 {
+        return found(format!("a largest weight of {}", agreement.max_weight()));
+    }
+    let Some((&range, others)) = agreement.ranges().split_first() else {
+        return Ok(noise.range());
+    };
+    match others.iter().find(|&&other| other != range) {
+        Some(other) => found(format!("a range of {range} beside one of {other}")),
+        None => Ok(range),
+    }
+}
+
+/// Returns the L2 norm of an update, whatever the size of its values.
+fn norm(update: &Update) -> Result<f64, Error> {
+    let plain = squares(update, 1.0)?;
+    if plain.is_finite() && plain > 1e-200 {
+        return Ok(plain.sqrt());
+    }
+    // A value is not finite, or squares overflow or vanish: relative to the largest value they do not.
+    let mut largest = 0f64;
+    for tensor in update.tensors() {
+        tensor.try_for_blocks(|first, values| {
+            check_finite(tensor, first, values)?;
+            largest = values.iter().fold(largest, |largest, x| largest.max(x.abs()));
+            Ok::<_, Error>(())
+        })?;
+    }
+    Ok(if largest > 0.0 { largest * squares(update, largest)?.sqrt() } else { 0.0 })
+}
+
+/// Returns the sum of the squares of all values over `unit`.
+fn squares(update: &Update, unit: f64) -> Result<f64, Error> {
+    // Several sums side by side, none of which waits for another.
+    let mut sums = [0.0; 8];
+    for tensor in update.tensors() {
+        tensor.try_for_blocks(|_, values| {
+            for values in values.chunks(sums.len()) {
+                let terms = sums.iter_mut().zip(values);
+                terms.for_each(|(sum, x)| *sum += (x / unit) * (x / unit));
+            }
+            Ok::<_, Error>(())
+        })?;
+    }
+    Ok(sums.iter().sum())
+}
+
+/// Some values of a tensor, and where they go.
+struct Part<'a> {
+    tensor: &'a Tensor,
+    first: usize,
+    fields: &'a mut [u32],
+    rng: StreamRng,
+}
+
+/// Clips and rounds until the norm of the integers is within its bound.
+fn round_within(
+    update: &Update,
+    norm: f64,
+    mechanism: &Mechanism,
+    fields: &mut [u32],
+    rng: &mut impl Rng,
+) {
+    while round(update, norm, mechanism, fields, rng) > mechanism.squared_norm {}
+}
+
+/// Clips an update of norm `norm` and rounds it to fields; returns the square of the norm of the integers.
+fn round(
+    update: &Update,
+    norm: f64,
+    mechanism: &Mechanism,
+    mut fields: &mut [u32],
+    rng: &mut impl Rng,
+) -> u64 {
+    let mut parts = vec![];
+    for tensor in update.tensors() {
+        let (own, rest) = fields.split_at_mut(tensor.values().len());
+        let own = own.chunks_mut(PART).enumerate();
+        parts.extend(own.map(|(index, fields)| Part {
+            tensor,
+            first: index * PART,
+            fields,
+            rng: generator(rng),
+        }));
+        fields = rest;
+    }
+    let (clip, steps) = (mechanism.noise.literal().clip, f64::from(mechanism.half_steps));
+    // Values are within ±divisor, which becomes the clip.
+    let divisor = norm.max(clip);
+    let rounder = || Rounder::new(clip / mechanism.range * steps, steps);
+    let squares = spread(parts, rounder, |rounder, mut part| {
+        let mut squares = 0;
+        for (index, fields) in part.fields.chunks_mut(BLOCK).enumerate() {
+            part.tensor.read(part.first + index * BLOCK, &mut rounder.values[..fields.len()]);
+            rounder.round(fields, divisor, &mut part.rng);
+            squares += fields.iter().map(|&f| square(f, mechanism.half_steps)).sum::<u64>();
+        }
+        squares
+    });
+    squares.iter().sum()
+}
+
+/// Returns the square of a field's value.
+fn square(field: u32, half_steps: u32) -> u64 {
+    let magnitude = u64::from(field.abs_diff(half_steps));
+    magnitude * magnitude
+}
+
+/// Adds a share of the noise to fields.
+fn add_noise(mechanism: &Mechanism, fields: &mut [u32], rng: &mut impl Rng) {
+    let sampler = DiscreteGaussian::new(mechanism.share_variance, mechanism.largest_draw());
+    let parts: Vec<_> = fields.chunks_mut(PART).map(|fields| (fields, generator(rng))).collect();
+    spread(parts, || (), |(), (fields, mut rng)| sampler.add_to(fields, &mut rng));
+}
+
+/// Returns a generator of its own for a part.
+fn generator(rng: &mut impl Rng) -> StreamRng {
+    let mut seed = Zeroizing::new([0; 32]);
+    rng.fill_bytes(&mut *seed);
+    StreamRng::from_seed(&seed)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,234 @@
+//! Regions that count whole contributions only: what is staged, and what closes over whom.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+use std::ops::Range;
+use std::sync::atomic::AtomicBool;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread;
+use std::time::Duration;
+
+use crate::proto::NodeId;
+use crate::proto::accumulator::Accumulator;
+
+use super::*;
+
+const CHUNKS: u32 = 150;
+/// The first chunks of shards: the runs of a complete contribution are cut in the second.
+const STARTS: [u32; 4] = [0, 7, 140, CHUNKS];
+const CONTRIBUTORS: u16 = 5;
+
+struct Cut(usize);
+
+impl ChunkLayout for Cut {
+    fn chunk_count(&self) -> u32 {
+        CHUNKS
+    }
+    fn chunk_bytes(&self, chunk: u32) -> usize {
+        if chunk + 1 < CHUNKS { self.0 } else { self.0 / 2 }
+    }
+    fn chunk_offset(&self, chunk: u32) -> u64 {
+        u64::from(chunk) * self.0 as u64
+    }
+}
+
+/// The additions of all shards: chunks and the first of their bytes, which names the contributor.
+type Additions = Arc<Mutex<Vec<(u32, u8)>>>;
+
+struct Ledger(Additions, Option<(Sender<()>, Receiver<()>)>);
+
+impl Accumulator for Ledger {
+    fn check(&mut self, _: Range<u32>, payload: &[u8]) -> Result<(), Refusal> {
+        if payload.contains(&255) { Err(Refusal::InvalidCiphertext) } else { Ok(()) }
+    }
+    fn add(&mut self, chunks: Range<u32>, payload: &[u8]) {
+        if let Some((begun, go_on)) = self.1.take() {
+            begun.send(()).unwrap();
+            go_on.recv().unwrap();
+        }
+        let firsts: Vec<u8> = payload.chunks(4).map(|own| own[0]).collect();
+        assert_eq!(firsts.len(), chunks.len());
+        self.0.lock().unwrap().extend(chunks.zip(firsts));
+    }
+    fn finish(&mut self, chunk: u32) -> Result<Vec<u8>, String> {
+        Ok(vec![chunk as u8])
+    }
+}
+
+fn config(chunk_bytes: usize, target: u32, shards: Vec<Shard>) -> SumConfig {
+    SumConfig {
+        round: 4,
+        contributors: CONTRIBUTORS,
+        target,
+        digest_key: [8; 32],
+        layout: Box::new(Cut(chunk_bytes)),
+        shards,
+        whole: true,
+    }
+}
+
+/// Returns a region whose first shard waits amid its first addition, if it has something to wait
+/// for.
+fn region(wait: Option<(Sender<()>, Receiver<()>)>) -> (SumRegion, Additions) {
+    let (additions, mut wait) = (Additions::default(), wait);
+    let shards = STARTS.windows(2).map(|ends| {
+        let accumulator = Box::new(Ledger(additions.clone(), wait.take()));
+        Shard { chunks: ends[0]..ends[1], accumulator }
+    });
+    let region = SumRegion::new(config(4, CONTRIBUTORS.into(), shards.collect())).unwrap();
+    (0..CONTRIBUTORS).for_each(|number| region.bind(number, peer(number)));
+    (region, additions)
+}
+
+fn peer(number: u16) -> Peer {
+    Peer { node: NodeId([number as u8; 32]), incarnation: 1 }
+}
+
+/// Sends some chunks in one datagram; returns how many were new, or the refusal, and the chunks
+/// that closed.
+fn send(
+    region: &SumRegion,
+    contributor: u16,
+    chunks: Range<u32>,
+    byte: u8,
+) -> (Result<u32, Refusal>, Vec<u32>) {
+    let layout = Cut(4);
+    let bytes = chunks.clone().map(|chunk| layout.chunk_bytes(chunk)).sum();
+    let header = Header {
+        offset: layout.chunk_offset(chunks.start),
+        message_bytes: bytes as u32,
+        index: chunks.start,
+        immediate: 4,
+        contributor,
+        ..Header::default()
+    };
+    let (mut batch, mut closed, mut outcomes) = (Batch::default(), vec![], vec![]);
+    region.accept(peer(contributor), (), &header, &vec![byte; bytes], &mut batch).unwrap();
+    region.add_batch(&mut batch, &mut closed, |((), _, outcome)| outcomes.push(outcome));
+    let outcome = outcomes.pop().unwrap();
+    (outcome.map_err(|refused| refused.refusal), closed)
+}
+
+fn contributors(region: &SumRegion, chunk: u32) -> Vec<u16> {
+    (0..CONTRIBUTORS).filter(|number| region.has(chunk, *number)).collect()
+}
+
+#[test]
+fn chunks_count_once_all_of_a_contribution_are_there() {
+    let (region, additions) = region(None);
+    assert_eq!(send(&region, 2, 0..100, 2), (Ok(100), vec![]));
+    assert_eq!(send(&region, 2, 90..CHUNKS - 1, 2), (Ok(CHUNKS - 101), vec![]));
+    assert_eq!(send(&region, 2, 0..30, 2), (Ok(0), vec![]), "again");
+    assert_eq!(send(&region, 2, 0..1, 9), (Err(Refusal::Equivocation), vec![]));
+    let last = CHUNKS - 1..CHUNKS;
+    assert_eq!(send(&region, 2, last.clone(), 255), (Err(Refusal::InvalidCiphertext), vec![]));
+    assert!(additions.lock().unwrap().is_empty());
+    assert!((0..CHUNKS).all(|chunk| region.contributor_count(chunk) == 0));
+    assert_eq!(send(&region, 2, last.clone(), 2), (Ok(1), vec![]));
+    let mut added = std::mem::take(&mut *additions.lock().unwrap());
+    added.sort_unstable();
+    assert_eq!(added, (0..CHUNKS).map(|chunk| (chunk, 2)).collect::<Vec<_>>());
+    assert!((0..CHUNKS).all(|chunk| contributors(&region, chunk) == [2]));
+    assert_eq!(region.bitmap(CHUNKS - 1), [4, 0, 0, 0, 0, 0, 0, 0]);
+    assert_eq!(send(&region, 2, last, 2), (Ok(0), vec![]), "again");
+    for number in [0, 1, 3] {
+        assert_eq!(send(&region, number, 0..CHUNKS, number as u8), (Ok(CHUNKS), vec![]));
+    }
+    assert_eq!(send(&region, 4, 1..CHUNKS, 4), (Ok(CHUNKS - 1), vec![]));
+    let (outcome, closed) = send(&region, 4, 0..1, 4);
+    assert_eq!((outcome, closed), (Ok(1), (0..CHUNKS).collect()), "the last closes all");
+    assert_eq!(region.finish(3), Ok(vec![3]));
+    assert_eq!(additions.lock().unwrap().len(), 4 * CHUNKS as usize);
+}
+
+#[test]
+fn nobody_becomes_whole_after_a_chunk_is_closed() {
+    let (region, additions) = region(None);
+    assert_eq!(send(&region, 0, 0..CHUNKS, 0), (Ok(CHUNKS), vec![]));
+    assert_eq!(send(&region, 1, 0..CHUNKS - 1, 1), (Ok(CHUNKS - 1), vec![]));
+    assert!(region.close(20) && !region.close(20));
+    assert_eq!(send(&region, 1, CHUNKS - 1..CHUNKS, 1), (Err(Refusal::RoundClosed), vec![]));
+    assert_eq!(send(&region, 1, 0..CHUNKS - 1, 1), (Ok(0), vec![]), "what it knows to be staged");
+    assert_eq!(send(&region, 1, 0..1, 9), (Err(Refusal::Equivocation), vec![]));
+    assert_eq!(region.close_all(&(0..CHUNKS).collect::<Vec<_>>()), CHUNKS as usize - 1);
+    assert!((0..CHUNKS).all(|chunk| contributors(&region, chunk) == [0]));
+    assert_eq!(additions.lock().unwrap().len(), CHUNKS as usize);
+}
+
+/// A contributor that is being added when chunks close is in those that were not reached yet.
+#[test]
+fn chunks_that_close_while_a_contribution_is_added_have_all_of_it() {
+    let ((begun, begins), (go_on, goes_on)) = (channel(), channel());
+    let (region, additions) = region(Some((begun, goes_on)));
+    let adding = {
+        let region = region.clone();
+        thread::spawn(move || send(&region, 3, 0..CHUNKS, 3))
+    };
+    begins.recv().unwrap();
+    assert_eq!(region.close_all(&(7..CHUNKS).collect::<Vec<_>>()), CHUNKS as usize - 7);
+    assert!((7..CHUNKS).all(|chunk| contributors(&region, chunk) == [3]));
+    go_on.send(()).unwrap();
+    assert_eq!(adding.join().unwrap(), (Ok(CHUNKS), vec![]));
+    region.close_all(&(0..7).collect::<Vec<_>>());
+    assert!((0..7).all(|chunk| contributors(&region, chunk) == [3]));
+    assert_eq!(additions.lock().unwrap().len(), CHUNKS as usize, "each once");
+}
+
+#[test]
+fn threads_that_add_and_one_that_closes_leave_the_same_contributors_everywhere() {
+    let (mut counts, everyone) = ([0; CONTRIBUTORS as usize + 1], 0..CONTRIBUTORS);
+    for pause in 0..400 {
+        let (region, additions) = region(None);
+        let start = AtomicBool::new(false);
+        thread::scope(|scope| {
+            for number in everyone.clone() {
+                // From both ends, at once; each contributor has a few more chunks to a datagram.
+                for half in [0..80, 80..CHUNKS] {
+                    let (region, start) = (&region, &start);
+                    scope.spawn(move || {
+                        while !start.load(Ordering::Relaxed) {
+                            thread::yield_now();
+                        }
+                        for first in half.clone().step_by(usize::from(number) + 3) {
+                            let chunks = first..half.end.min(first + u32::from(number) + 3);
+                            send(region, number, chunks, number as u8).0.unwrap_or_default();
+                        }
+                    });
+                }
+            }
+            start.store(true, Ordering::Relaxed);
+            thread::sleep(Duration::from_micros(pause));
+            region.close_all(&(0..CHUNKS).collect::<Vec<_>>());
+        });
+        let whole = contributors(&region, 0);
+        counts[whole.len()] += 1;
+        let mut expected = vec![];
+        for chunk in 0..CHUNKS {
+            assert_eq!(contributors(&region, chunk), whole, "chunk {chunk}");
+            assert_eq!(region.contributor_count(chunk), whole.len() as u32);
+            expected.extend(whole.iter().map(|number| (chunk, *number as u8)));
+        }
+        let mut added = std::mem::take(&mut *additions.lock().unwrap());
+        added.sort_unstable();
+        assert_eq!(added, expected, "each once");
+    }
+    println!("rounds by whole contributions: {counts:?}");
+}
+
+#[test]
+fn contributions_that_may_not_wait_together_make_no_region() {
+    let shards = || {
+        let accumulator = Box::new(Ledger(Additions::default(), None));
+        vec![Shard { chunks: 0..CHUNKS, accumulator }]
+    };
+    // 149 chunks and half of one, of four contributors, come to 598 times the bytes of a chunk.
+    let most = (MAX_STAGED_BYTES / 598) as usize & !1;
+    assert!(SumRegion::new(config(most, 4, shards())).is_ok());
+    let refused = SumRegion::new(config(most + 2, 4, shards())).err();
+    let bytes = 598 * (most as u64 + 2);
+    assert_eq!(refused, Some(NicError::Staged { bytes }));
+    let words = refused.unwrap().to_string();
+    assert!(words.contains(&bytes.to_string()) && words.contains("without --whole"), "{words}");
+    let more = SumConfig { whole: false, ..config(most + 2, 4, shards()) };
+    assert!(SumRegion::new(more).is_ok(), "a bound of whole contributions only");
+}
