@@ -1,6 +1,6 @@
 //! One odd modulus.
 
-use std::sync::Arc;
+use std::{hint::black_box, sync::Arc};
 
 use crypto_bigint::{
     BoxedUint, ConcatenatingSquare,
@@ -157,23 +157,34 @@ pub(crate) fn power_of_two_mod(exponent: u32, m: &[u64]) -> Vec<u64> {
     std::mem::take(&mut *remainder)
 }
 
-/// Returns the quotient and the remainder of `2^exponent` by m, by the library's constant-time
-/// division: `m` may be secret. The remainder has the words of m, the quotient as many as the
-/// power.
+/// Returns the quotient and the remainder of `2^exponent` by m, whose highest word is not zero. The remainder
+/// has the words of m, the quotient as many as the power. Constant time: `m` may be secret, and nothing
+/// branches on it.
 pub(crate) fn divide_power_of_two(
     exponent: u32,
     m: &[u64],
 ) -> (Zeroizing<Vec<u64>>, Zeroizing<Vec<u64>>) {
-    let precision = exponent + 64;
-    let mut words = vec![0u64; (precision / 64) as usize];
-    words[(exponent / 64) as usize] = 1 << (exponent % 64);
-    let modulus = Zeroizing::new(BoxedUint::from_words(m.iter().copied()));
-    let Some(nonzero) = modulus.as_nz_vartime() else { unreachable!("a modulus is odd") };
     // The quotient is as secret as m: it gives m away.
-    let (quotient, remainder) = BoxedUint::from_words(words).div_rem(nonzero);
-    let (quotient, remainder) = (Zeroizing::new(quotient), Zeroizing::new(remainder));
-    let words = |x: &[u64]| Zeroizing::new(x.to_vec());
-    (words(quotient.as_words()), words(&remainder.as_words()[..m.len()]))
+    let mut quotient = Zeroizing::new(vec![0u64; exponent as usize / 64 + 1]);
+    let [mut remainder, mut less] = [(); 2].map(|()| Zeroizing::new(vec![0u64; m.len()]));
+    // The largest power that is below m whatever its highest word.
+    let below = exponent.min(64 * (m.len() as u32 - 1));
+    remainder[below as usize / 64] = 1 << (below % 64);
+    for place in (0..exponent - below).rev() {
+        let (mut carry, mut borrow) = (0, false);
+        for ((x, less), &m) in remainder.iter_mut().zip(less.iter_mut()).zip(m) {
+            (*x, carry) = (*x << 1 | carry, *x >> 63);
+            (*less, borrow) = x.borrowing_sub(m, borrow);
+        }
+        // Less than 2m is left of m at most once. Out of the compiler's sight the mask becomes no branch.
+        let bit = black_box(carry | u64::from(!borrow));
+        let mask = bit.wrapping_neg();
+        for (x, less) in remainder.iter_mut().zip(less.iter()) {
+            *x ^= (*x ^ less) & mask;
+        }
+        quotient[place as usize / 64] |= bit << (place % 64);
+    }
+    (quotient, remainder)
 }
 
 #[cfg(test)]
@@ -192,6 +203,14 @@ mod tests {
             for power in [0, 1, 2, 17] {
                 let r = BigUint::from(1u8) << (64 * m.len_words() * power as usize);
                 assert_eq!(big(&m.radix_power(power)), r % big(&words));
+            }
+            for exponent in [0, 1, 63, 64, 65, 127, 128, 191, 300, 512] {
+                let (quotient, remainder) = divide_power_of_two(exponent, &words);
+                assert_eq!(quotient.len(), exponent as usize / 64 + 1);
+                assert_eq!(remainder.len(), words.len());
+                let power = BigUint::from(1u8) << exponent;
+                assert_eq!(big(&quotient), &power / big(&words));
+                assert_eq!(big(&remainder), power % big(&words));
             }
             let root = Arc::new(m);
             let square = Modulus::square("m²", &root).unwrap();

@@ -354,7 +354,9 @@ impl Crt {
         &self.q
     }
 
-    pub(crate) fn p_inverse(&self) -> &[u64] {
+    /// Returns `p⁻¹ mod q`, as secret as p and q.
+    #[must_use]
+    pub fn p_inverse(&self) -> &[u64] {
         &self.p_inverse
     }
 }

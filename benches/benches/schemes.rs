@@ -1,6 +1,6 @@
 //! Whole contributions: seal, add, open. Ids `operation/engine/scheme`, one client, 100,000 values
-//! at 16 bits under `ckks-sum`, 2,000 under Paillier, 64 clients' headroom. Beside them, what makes the integers that are
-//! sealed: `quantise`, and `noise/BITS` with noise for differential privacy, of 1 M values.
+//! at 16 bits under `ckks-sum`, 2,000 under Paillier, 64 clients' headroom. Beside them, what makes the integers of
+//! 1 M values: `quantise/BITS`, and `noise/BITS` with noise for differential privacy.
 
 #![allow(missing_docs, reason = "criterion's macros make undocumented items")]
 

@@ -2,6 +2,7 @@
 //!
 //! Ids read `operation/engine/size`. `cargo bench -p ciphergram-benches` runs them all.
 
+pub mod memcheck;
 pub mod timing;
 pub mod transport;
 

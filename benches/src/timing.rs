@@ -15,13 +15,17 @@
 //!
 //! # What a result means
 //! Below [`THRESHOLD`]: this many samples on this machine show no difference, and a delay as long
-//! as the column `resolves` says would have shown. That is evidence, not a proof: it says nothing
-//! about other inputs, other processors, or channels other than time. At or above it: a leak. If
+//! as the column `resolves` says would have shown. Where that is more than [`RESOLUTION`] of the mean, the
+//! test cannot tell. Else it is quiet, which is evidence, not a proof: it says nothing
+//! about other inputs, other processors, or channels other than time. At or above the threshold: a leak. If
 //! times were normal, one t of a pair of equal classes would be so large once in 1.7 million times,
 //! so the largest of 101 at most once in 17,000.
 //!
-//! Controls run beside the tests: two that leak by design and must be seen, without which a run is
-//! blind; and one that compares a class with itself and must stay quiet.
+//! Controls run beside the tests: some that leak by design and must be seen (an early exit, a branch on a
+//! bit, an index into a large table, a public exponent), without which a run is
+//! blind; and one that compares a class with itself and must stay quiet. An index into a table that stays in
+//! cache is there to show what time need not show: [memcheck](crate::memcheck) finds it, which runs the
+//! same operations.
 //!
 //! # Layers
 //!
@@ -29,9 +33,10 @@
 //! |---|---|
 //! | [`welch`], [`crops`] | the statistic, and the percentiles over which it is taken |
 //! | [`subject`], [`measure`] | the operations that are timed, and the loop that times them |
-//! | [`decryption`], [`powers`], [`controls`] | the operations and their classes |
+//! | [`decryption`], [`powers`], [`sums`], [`controls`] | the operations and their classes |
+//! | [`secrets`] | where the secrets of an operation lie, for memcheck |
 //! | [`catalogue`] | all tests, by name |
-//! | [`options`], [`session`], [`report`] | a run: its arguments, its course, its table |
+//! | [`options`], [`session`], [`report`], [`verdict`] | a run: its arguments, its course, its table, its end |
 //!
 //! # Source
 //! O. Reparaz, J. Balasch, I. Verbauwhede, "Dude, is my code constant time?", DATE 2017. Its test
@@ -45,8 +50,11 @@ pub mod measure;
 pub mod options;
 pub mod powers;
 pub mod report;
+pub mod secrets;
 pub mod session;
 pub mod subject;
+pub mod sums;
+pub mod verdict;
 pub mod welch;
 
 /// Items of one sample: the lanes of 64 bits in a vector of 512.
@@ -54,3 +62,6 @@ pub const BATCH: usize = 8;
 
 /// The |t| from which a difference of means counts as one.
 pub const THRESHOLD: f64 = 5.0;
+
+/// The longest delay, as a share of the mean time, that a test must be able to find to be called quiet.
+pub const RESOLUTION: f64 = 0.001;

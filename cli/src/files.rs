@@ -1,6 +1,10 @@
 //! Reading and writing files, each error with its path.
 
-use std::{fs, io::Write as _, path::Path};
+use std::{
+    fs,
+    io::Write as _,
+    path::{Path, PathBuf},
+};
 
 use ciphergram_he::{AnyKey, Job, PublicKey, SecretKey, Update, codec::RangesFile};
 
@@ -60,16 +64,17 @@ pub(crate) fn read_key(path: &Path) -> Result<AnyKey, Failure> {
     Ok(key)
 }
 
-/// Reads the job of a command: the one named, or the one beside the key; beside a client's key also the one in
-/// the folder above.
+/// Returns the file of this name beside a key; beside a client's key, in `clients/`, also the one in the folder
+/// above.
+pub(crate) fn beside(key: &Path, name: &str) -> PathBuf {
+    let beside = key.with_file_name(name);
+    let above = beside.parent().and_then(Path::parent).map(|folder| folder.join(name));
+    if beside.exists() { beside } else { above.filter(|above| above.exists()).unwrap_or(beside) }
+}
+
+/// Reads the job of a command: the one named, or the one [beside](self::beside) the key.
 pub(crate) fn read_job(agreed: &Agreed, key: &PublicKey) -> Result<Job, Failure> {
-    let beside = agreed.key.with_file_name("job.json");
-    let above = beside.parent().and_then(|folder| folder.parent()).map(|f| f.join("job.json"));
-    let path = match &agreed.job {
-        Some(path) => path.clone(),
-        None if beside.exists() => beside,
-        None => above.filter(|above| above.exists()).unwrap_or(beside),
-    };
+    let path = agreed.job.clone().unwrap_or_else(|| beside(&agreed.key, "job.json"));
     if !path.exists() {
         return Err(Failure::Work(format!(
             "{}: there is no job, which clients agree on once: make one with `ciphergram job`",

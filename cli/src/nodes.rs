@@ -17,7 +17,7 @@ use ciphergram_nic::{
     proto::{Identity, NodeId},
 };
 
-use crate::{args, failure::Failure};
+use crate::{args, failure::Failure, files};
 
 /// The aggregator's identity.
 const SERVER: &str = "server.identity";
@@ -82,7 +82,7 @@ pub(crate) fn client(args: &args::Join) -> Result<(Identity, NodeId), Failure> {
 /// machine may share node keys.
 fn default(key: &Path, address: SocketAddr, name: &str, options: &str) -> Result<PathBuf, Failure> {
     if address.ip().is_loopback() {
-        return Ok(key.with_file_name(name));
+        return Ok(files::beside(key, name));
     }
     Err(Failure::Misuse(format!(
         "{address} is not on this machine: say {options} (`ciphergram identity` makes node keys)"

@@ -101,8 +101,8 @@ fn sixty_four_declared_clients_are_as_cheap_both_ways() {
     let place = Place::with_key("ckks-sum", 64);
     let values = 21_010;
     place.write("g", to_file(&single(&vec![0.5; values])));
-    for out in ["a.cgm", "b.cgm"] {
-        place.done(&format!("encrypt --key keys/secret.json --in g --clip 1 --out {out}"));
+    for (i, out) in ["a.cgm", "b.cgm"].into_iter().enumerate() {
+        place.done(&format!("encrypt --key keys/secret.json --client {i} --in g --out {out}"));
     }
     place.done("aggregate --key keys/public.json --out sum.cgm a.cgm b.cgm");
     let key = PublicKey::load(&place.path("keys/public.json")).unwrap();

@@ -36,7 +36,7 @@ fn rounds_colluders_and_values_raise_epsilon_and_sampling_lowers_it() {
     let place = Place::new();
     let of = |more: &str| place.json(&format!("{ONE} {more}"));
     let epsilon = |more: &str| of(more)["epsilon"].as_f64().unwrap();
-    let one = epsilon("");
+    let one = epsilon("--bits 16");
     assert!(epsilon("--values 100000000") > one && epsilon("--bits 24") < one);
     assert!(epsilon("--delta 1e-9") > one && epsilon("--range 20") > one);
     let found = of("--min-clients 8 --sample 0.1");
@@ -66,7 +66,7 @@ fn noise_that_does_not_protect_is_refused_by_name() {
         ("--sigma 1", "--sigma 0", "a sigma of 0; choose a positive number"),
         ("--sigma 1", "--sigma -1", "a sigma of -1;"),
         ("--sigma 1", "--sigma nan", "a sigma of NaN;"),
-        ("--sigma 1", "--sigma 0.0001", "less than 1: choose a larger sigma"),
+        ("--sigma 1", "--sigma 0.00001", "less than 1: choose a larger sigma"),
         ("--sigma 1", "--sigma 0.05", "no epsilon at a delta of 0.00001"),
         ("--clip 1", "--clip 0", "a clip of 0; choose a positive number"),
         ("--clip 1", "--clip inf", "a clip of inf;"),

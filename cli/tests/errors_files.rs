@@ -19,11 +19,13 @@ fn encrypt(place: &Place, out: &str, words: &str) {
     place.done(&format!("encrypt --key keys/secret.json --in g --out {out} {words}"));
 }
 
-/// Returns a key for three clients, three contributions and their sum.
+/// Returns a key for three clients, a job with a range, three contributions and their sum.
 fn place(scheme: &str) -> Place {
     let place = Place::with_key(scheme, 3);
     place.write("g", to_file(&single(&[0.5; 300])));
-    ["a.cgm", "b.cgm", "c.cgm"].iter().for_each(|out| encrypt(&place, out, "--clip 1"));
+    place.settle("g", 1.0, 1, "");
+    let clients = (0..).zip(["a.cgm", "b.cgm", "c.cgm"]);
+    clients.for_each(|(i, out)| encrypt(&place, out, &format!("--client {i}")));
     place.done("aggregate --key keys/public.json --out sum.cgm a.cgm b.cgm c.cgm");
     place
 }
@@ -47,6 +49,8 @@ fn refuses_ciphertexts(place: &Place, change: impl Fn(&mut [u8]), why: &str) {
     place.write("sum.cgm", sum.to_bytes(&key));
     place.fails_with(1, DECRYPT, &["sum.cgm: ", why]);
     place.write("sum.cgm", whole);
+    // No other sum of the round would be opened here.
+    place.forget("keys/secret.json");
 }
 
 #[test]
@@ -107,9 +111,9 @@ fn files_of_another_kind_key_or_scheme_are_refused() {
         place.fails_with(1, &decrypt, &["sum.cgm: ", why]);
     }
     let mut future = place.read("a.cgm");
-    future[8] = 4;
+    future[8] = 5;
     place.write("future.cgm", future);
-    let why = "future.cgm: format version 4 is not supported; this program reads version 3";
+    let why = "future.cgm: format version 5 is not supported; this program reads version 4";
     place.fails_with(1, &format!("{AGGREGATE} future.cgm"), &[why]);
     place.fails_with(1, "inspect future.cgm", &[why]);
     let why = "sum.cgm: a sum where a contribution belongs";
@@ -123,21 +127,39 @@ fn files_of_another_kind_key_or_scheme_are_refused() {
 #[test]
 fn contributions_that_cannot_be_summed_are_refused() {
     let place = place("ckks-sum");
+    // A job that leaves open what contributions must have in common.
+    place.job("");
+    let ranges = |range: u32, max_weight: u32| {
+        let policy = format!("--policy fixed:{range} --weight {max_weight}");
+        place.done(&format!("ranges {policy} --out ranges.json g"));
+    };
+    // As someone who knows nothing of what was sealed: all of one round, whoever it is.
+    let seal = |out: &str, client: u32| {
+        encrypt(&place, out, &format!("--client {client} --round 0 --ranges ranges.json"));
+        place.forget("keys/secret.json");
+    };
+    ranges(1, 1);
+    place.forget("keys/secret.json");
+    (0..).zip(["a.cgm", "b.cgm", "c.cgm"]).for_each(|(client, out)| seal(out, client));
     let refused = |why: &str| {
         place.fails_with(1, &format!("{AGGREGATE} a.cgm odd.cgm"), &["odd.cgm: ", why]);
     };
-    encrypt(&place, "odd.cgm", "--clip 2");
+    ranges(2, 1);
+    seal("odd.cgm", 1);
     refused("the clipping ranges differ: tensor \"t\" has range 2 here and 1 there");
-    encrypt(&place, "odd.cgm", "--clip 1 --max-weight 2");
+    ranges(1, 2);
+    seal("odd.cgm", 1);
     refused("the largest weight is 2 here and 1 there");
     place.write("g", to_file(&single(&[0.5; 301])));
-    encrypt(&place, "odd.cgm", "--clip 1");
+    ranges(1, 1);
+    seal("odd.cgm", 1);
     refused("the tensors differ: tensor \"t\" is F32 [301] here and F32 [300] there");
     let mut renamed = single(&[0.5; 300]);
     let tensor = renamed.remove("t").unwrap();
     renamed.insert("u".into(), tensor);
     place.write("g", to_file(&renamed));
-    encrypt(&place, "odd.cgm", "--clip 1");
+    ranges(1, 1);
+    seal("odd.cgm", 1);
     refused("the tensors differ: tensor \"t\" is missing here");
     place.write("odd.cgm", place.read("a.cgm"));
     refused("the same contribution was given twice");
@@ -206,7 +228,7 @@ fn sums_that_lie_about_their_contributors_are_refused() {
         let less = Sum::from_bytes(&place.read("two.cgm"), &key).unwrap();
         sum.stream = less.stream;
         place.write("sum.cgm", sum.to_bytes(&key));
-        let why = "sum.cgm: chunk 0 does not decrypt to a sum of its 3 contributors";
+        let why = "sum.cgm: the sum does not open: it is not what its 3 contributors sealed";
         place.fails_with(1, DECRYPT, &[why]);
     }
 }
@@ -221,8 +243,8 @@ fn keys_that_do_not_fit_are_refused() {
     }
     let why = "keys/public.json: this is a public key; this needs the secret key";
     place.fails_with(1, "decrypt --key keys/public.json --in sum.cgm --out out", &[why]);
-    let encrypt = |key: &str| format!("encrypt --key {key} --in g --clip 1 --out out.cgm");
-    let why = "needs a key made by keygen --public-encrypt";
+    let encrypt = |key: &str| format!("encrypt --key {key} --client 0 --in g --out out.cgm");
+    let why = "this is a public key; it sums; clients encrypt with a key of their own";
     let join = "join --key keys/public.json --server 127.0.0.1:9 --client 0 --in g --out out";
     for words in [join, &encrypt("keys/public.json")] {
         place.fails_with(1, words, &["keys/public.json: ", why]);
@@ -274,7 +296,7 @@ fn a_readable_secret_is_warned_of_and_still_works() {
         );
         for words in [
             DECRYPT,
-            "encrypt --key keys/secret.json --in g --clip 1 --out d.cgm",
+            "encrypt --key keys/secret.json --client 0 --in g --out d.cgm",
             "inspect keys/secret.json",
         ] {
             assert_eq!(place.run(words).done().stderr, warning, "{words}");
@@ -287,9 +309,9 @@ fn a_readable_secret_is_warned_of_and_still_works() {
 fn the_two_kinds_of_ckks_sum_do_not_mix() {
     let place = place("ckks-sum");
     place.keygen("ckks-sum-public", 3, "public");
-    let encrypt = "encrypt --in g --clip 1";
+    let encrypt = "encrypt --in g --client 0";
     place.done(&format!("{encrypt} --key keys/secret.json --out one.cgm"));
-    place.done(&format!("{encrypt} --key public/public.json --out two.cgm"));
+    place.done(&format!("{encrypt} --key public/clients/0.json --out two.cgm"));
     let one = "one.cgm: it is of scheme ckks-sum, the key of ckks-sum-public";
     let two = "two.cgm: it is of scheme ckks-sum-public, the key of ckks-sum";
     let aggregate = |key: &str| format!("aggregate --key {key} --out out.cgm one.cgm two.cgm");
@@ -304,10 +326,10 @@ fn the_two_kinds_of_ckks_sum_do_not_mix() {
     place.fails_with(1, &decrypt("keys/secret.json", "two-sum.cgm"), &[why]);
     let serve = "serve --key public/secret.json --clients 3 --listen 127.0.0.1:0";
     place.fails_with(1, serve, &["this is a secret key; an aggregator must hold public material"]);
-    let join = "join --key public/public.json --server 127.0.0.1:9 --client 0 --in g --out out";
+    let join = "join --key public/clients/0.json --server 127.0.0.1:9 --in g --out out";
     place.fails_with(2, &format!("{join} --sum"), &["--sum needs a secret key"]);
     // A key file that was changed.
-    let text = String::from_utf8(place.read("public/public.json")).unwrap();
+    let text = String::from_utf8(place.read("public/clients/0.json")).unwrap();
     let at = text.find("\"b\": \"").unwrap() + 20;
     let digit = if &text[at..=at] == "A" { "B" } else { "A" };
     place.write("changed.json", [&text[..at], digit, &text[at + 1..]].concat());

@@ -11,7 +11,7 @@ use place::Place;
 use safetensors::Dtype;
 use tensors::{Tensor, Tensors, single, to_file};
 
-const ENCRYPT: &str = "encrypt --key keys/secret.json --out out.cgm";
+const ENCRYPT: &str = "encrypt --key keys/secret.json --client 0 --out out.cgm";
 
 /// Returns a key for three clients, tensors `g`, and their ranges at a largest weight of 9.
 fn place() -> Place {
@@ -117,14 +117,19 @@ fn weights_are_integers_from_one_to_the_largest() {
         place.fails_with(2, &format!("ranges --out r.json g --weight {weight}"), &[&reported]);
         let join = "join --key keys/secret.json --server 127.0.0.1:9 --client 0 --in g --out out";
         place.fails_with(2, &format!("{join} --weight {weight}"), &[&reported]);
-        place.fails(2, &encrypt(&format!("--clip 1 --max-weight {weight}")));
+        place.fails(2, &format!("job --key keys/public.json --out j.json --max-weight {weight}"));
     }
     let above = |most| format!("g: weight 10 is not from 1 to the agreed largest, {most}");
     place.fails_with(1, &encrypt("--ranges ranges.json --weight 10"), &[&above(9)]);
-    place.fails_with(1, &encrypt("--clip 1 --weight 10"), &[&above(1)]);
-    place.fails_with(1, &encrypt("--clip 1 --weight 10 --max-weight 8"), &[&above(8)]);
+    place.done("job --key keys/public.json --out job.json --max-weight 8");
+    let heavy = "the job does not admit it: a largest weight of 10, the job's is 8";
+    place.fails_with(1, &encrypt("--job job.json --weight 10"), &[heavy]);
     let join = "join --key keys/secret.json --server 127.0.0.1:9 --client 0 --in g --out out";
-    place.fails_with(1, &format!("{join} --ranges ranges.json --weight 10"), &[&above(9)]);
+    place.fails_with(1, &format!("{join} --job job.json --weight 10"), &[heavy]);
+    place.settle("g", 1.0, 9, "");
+    place.fails_with(1, &encrypt("--weight 10"), &[&above(9)]);
+    place.fails_with(1, &format!("{join} --weight 10"), &[&above(9)]);
+    place.done("ranges --policy fixed:1 --weight 9 --out ranges.json g");
     place.done(&encrypt("--ranges ranges.json --weight 9"));
 }
 
@@ -133,8 +138,11 @@ fn a_sum_beyond_its_type_is_named() {
     let place = Place::with_key("ckks-sum", 3);
     let tensor = Tensor::new(Dtype::F16, &[2], vec![1.0, 60000.0]);
     place.write("g", to_file(&Tensors::from([("h".to_owned(), tensor)])));
-    place.run("encrypt --key keys/secret.json --in g --out a.cgm").done();
-    place.run("encrypt --key keys/secret.json --in g --out b.cgm").done();
+    let beyond = "g: the job does not admit it: tensor \"h\" has range 60000, the job admits 10";
+    place.fails_with(1, &format!("{ENCRYPT} --in g"), &[beyond]);
+    place.job("--max-range 60000 --min-clients 2");
+    place.run("encrypt --key keys/secret.json --client 0 --in g --out a.cgm").done();
+    place.run("encrypt --key keys/secret.json --client 1 --in g --out b.cgm").done();
     place.run("aggregate --key keys/public.json --out sum.cgm a.cgm b.cgm").done();
     let decrypt = "decrypt --key keys/secret.json --in sum.cgm --out out";
     let reported = "sum.cgm: the result for tensor \"h\" at index 1 exceeds F16; decrypt the mean";
@@ -160,7 +168,7 @@ fn serving_what_cannot_be_served_is_refused() {
     let reported = ["keys/server.node: no identity; `ciphergram identity --out FILE` makes one"];
     let identity = "--clients 3 --listen 127.0.0.1:0 --identity keys/clients.allow";
     place.fails_with(1, &serve(identity), &[&reported[0].replace("server.node", "clients.allow")]);
-    let reported = ["--clients 4, but the key admits at most 3: make a key with --clients 4"];
+    let reported = ["--clients 4, but the job has 3"];
     place.fails_with(1, &serve("--clients 4 --listen 127.0.0.1:0"), &reported);
     let reported = ["--min-clients 3 of --clients 2"];
     place.fails_with(2, &serve("--clients 2 --min-clients 3"), &reported);
@@ -170,7 +178,6 @@ fn serving_what_cannot_be_served_is_refused() {
         "--clients 3 --min-clients 0",
         "--clients 3 --deadline 0",
         "--clients 3 --listen nowhere",
-        "--listen 127.0.0.1:0",
     ] {
         place.fails(2, &serve(words));
     }
@@ -205,23 +212,35 @@ fn misuse_is_one_line_and_exit_code_two() {
         ("encrypt --in g --out more --clip 1", "--key <FILE>"),
         ("aggregate --key keys/public.json --out more", "<FILE>..."),
         ("decrypt --key keys/secret.json --out more", "--in <FILE>"),
-        ("serve --key keys/public.json", "--clients <CLIENTS>"),
+        ("serve --clients 3", "--key <FILE>"),
+        ("key", "requires a subcommand"),
+        ("key upgrade --key keys/secret.json", "--out <FOLDER>"),
+        ("key status", "--key <FILE>"),
+        ("job --key keys/public.json", "--out <FILE>"),
+        ("job --key keys/public.json --out more --clients 0", "--clients"),
+        ("job --key keys/public.json --out more --min-clients 0", "--min-clients"),
+        ("job --key keys/public.json --out more --max-range 0", "--max-range"),
+        ("job --key keys/public.json --out more --max-range nan", "--max-range"),
+        ("job --key keys/public.json --out more --ranges ranges.json --layout g", "--layout"),
         ("join --key keys/secret.json --client 0 --in g --out more", "--server <ADDRESS>"),
         ("inspect", "<FILE>"),
         ("inspect g --ciphertexts", "--json"),
         ("ranges --out more g g", "one safetensors file"),
-        ("ranges --out more --policy least g", "a policy is max, sigma:MULTIPLE or aciq"),
+        (
+            "ranges --out more --policy least g",
+            "a policy is max, sigma:MULTIPLE, aciq or fixed:RANGE",
+        ),
         ("ranges --out more --policy sigma:-1 g", "positive"),
+        ("ranges --out more --policy fixed:0 g", "fixed: takes a positive number"),
+        ("ranges --out more --policy fixed:inf g", "fixed: takes a positive number"),
         ("ranges --out more --merge ranges.json --weight 3", "--merge"),
     ];
     for (words, reported) in cases {
         place.fails_with(2, words, &[reported]);
     }
-    for words in ["--clip 0", "--clip -1", "--clip NaN", "--clip inf", "--max-weight 3"] {
+    for words in ["--clip 0", "--clip -1", "--clip NaN", "--clip inf"] {
         place.fails_with(2, &format!("{ENCRYPT} --in g {words}"), &["--clip"]);
     }
-    let both = format!("{ENCRYPT} --in g --clip 1 --ranges ranges.json");
-    place.fails_with(2, &both, &["--clip", "--ranges"]);
     let nothing = std::process::Command::new(env!("CARGO_BIN_EXE_ciphergram")).output().unwrap();
     let reported = String::from_utf8(nothing.stderr).unwrap();
     assert!(nothing.status.code() == Some(2) && reported.starts_with("error: "), "{reported}");
@@ -231,7 +250,7 @@ fn misuse_is_one_line_and_exit_code_two() {
 #[test]
 fn an_output_that_cannot_be_written_is_named() {
     let place = place();
-    let into = |out| format!("encrypt --key keys/secret.json --in g --clip 1 --out {out}");
+    let into = |out| format!("encrypt --key keys/secret.json --client 0 --in g --out {out}");
     place.fails_with(1, &into("nowhere/out.cgm"), &["nowhere/out.cgm: No such file"]);
     place.fails_with(1, &into("keys"), &["keys: "]);
     place.fails_with(1, "keygen --out g", &["g: "]);

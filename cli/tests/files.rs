@@ -7,7 +7,7 @@ mod place;
 #[path = "support/tensors.rs"]
 mod tensors;
 
-use place::Place;
+use place::{Place, as_client};
 use safetensors::Dtype;
 use serde_json::json;
 use tensors::{Brought, Tensor, Tensors, from_file, mixed, single, to_file, uniform};
@@ -22,8 +22,8 @@ fn bring(place: &Place, clients: &[Tensors]) {
 /// Encrypts, with `key` and `words` after a client's own, and sums to `sum.cgm`.
 fn sum(place: &Place, key: &str, clients: usize, words: impl Fn(usize) -> String) {
     for i in 0..clients {
-        let words = words(i);
-        place.done(&format!("encrypt --key keys/{key} --in g{i}.safetensors --out {i}.cgm{words}"));
+        let (key, words) = (as_client(key, i), words(i));
+        place.done(&format!("encrypt {key} --in g{i}.safetensors --out {i}.cgm{words}"));
     }
     let files: String = (0..clients).map(|i| format!(" {i}.cgm")).collect();
     place.done(&format!("aggregate --key keys/public.json --out sum.cgm{files}"));
@@ -67,27 +67,31 @@ fn ckks_sums_are_within_the_bound() {
 #[test]
 fn paillier_sums_are_within_the_bound() {
     the_whole_way("paillier-2048", "secret.json", &[1, 1, 1]);
-    // Encrypting under Paillier takes no secret.
-    the_whole_way("paillier-2048", "public.json", &[120, 7, 64]);
+    // Encrypting under Paillier takes a client's key alone.
+    the_whole_way("paillier-2048", "clients", &[120, 7, 64]);
 }
 
 #[test]
 fn public_ckks_sums_are_within_the_bound() {
-    the_whole_way("ckks-sum-public", "public.json", &[120, 7, 64]);
+    the_whole_way("ckks-sum-public", "clients", &[120, 7, 64]);
     the_whole_way("ckks-sum-public", "secret.json", &[1, 1, 1]);
 }
 
-/// Clients have the public half alone, whichever way it was asked for.
+/// Clients have keys of their own, whichever way it was asked for.
 #[test]
 fn a_public_key_that_encrypts_is_asked_for_by_an_option() {
     let place = Place::new();
     let reported = place.json("keygen --public-encrypt --clients 3 --out keys");
     assert_eq!(reported["scheme"], "ckks-sum-public");
     let said = place.done("keygen --public-encrypt --clients 3 --out more");
-    assert!(
-        said.contains("public.json  for the aggregator, and for the clients, who encrypt with it")
-    );
+    assert!(said.contains("public.json  for the aggregator\n"), "{said}");
+    let clients = "clients  one for each client, who encrypts with it: 0.json to 2.json\n";
+    assert!(said.contains(clients), "{said}");
     assert!(said.contains("secret.json  for those who decrypt"), "{said}");
+    let symmetric = place.done("keygen --clients 3 --out symmetric");
+    assert!(
+        symmetric.contains("secret.json  for the clients") && !symmetric.contains("one for each")
+    );
     let paillier = place.json("keygen --scheme paillier-2048 --public-encrypt --out paillier");
     assert_eq!(paillier["scheme"], "paillier-2048");
     let found = place.json("inspect keys/public.json");
@@ -103,10 +107,13 @@ fn a_public_key_that_encrypts_is_asked_for_by_an_option() {
         |_| 1.0,
     );
     bring(&place, &brought.clients);
-    sum(&place, "public.json", 3, |_| " --clip 1".into());
-    let why = "this is a public key; this needs the secret key";
-    place.fails_with(1, "decrypt --key keys/public.json --in sum.cgm --out out", &[why]);
-    place.done("decrypt --key hidden.json --in sum.cgm --out out");
+    place.settle("g0.safetensors", 1.0, 1, "");
+    sum(&place, "clients", 3, |_| String::new());
+    for (key, kind) in [("public.json", "public"), ("clients/0.json", "client's")] {
+        let why = format!("this is a {kind} key; this needs the secret key");
+        place.fails_with(1, &format!("decrypt --key keys/{key} --in sum.cgm --out out"), &[&why]);
+    }
+    place.done("decrypt --key hidden.json --job keys/job.json --in sum.cgm --out out");
     brought.check_mean(&from_file(&place.read("out")));
 }
 
@@ -117,13 +124,14 @@ fn larger_paillier_keys_sum_too() {
         let clients = vec![single(&[0.5, -0.25]), single(&[0.125, 0.75])];
         let brought = Brought::new(clients, &[1, 1], |_| 1.0);
         bring(&place, &brought.clients);
-        sum(&place, "public.json", 2, |_| " --clip 1".into());
+        place.settle("g0.safetensors", 1.0, 1, "");
+        sum(&place, "clients", 2, |_| String::new());
         brought.check_mean(&decrypt(&place, ""));
     }
 }
 
 #[test]
-fn one_clip_serves_all_tensors_and_says_what_it_clipped() {
+fn a_range_holds_for_all_and_a_clip_for_ones_own_values() {
     let place = Place::with_key("ckks-sum", 3);
     let brought = Brought::new(
         vec![single(&[0.1, -0.2, 0.0]), single(&[0.25, 0.05, -0.25])],
@@ -131,18 +139,26 @@ fn one_clip_serves_all_tensors_and_says_what_it_clipped() {
         |_| 0.25,
     );
     bring(&place, &brought.clients);
-    sum(&place, "secret.json", 2, |i| {
-        format!(" --clip 0.25 --max-weight 9 --weight {}", brought.weights[i])
-    });
+    place.settle("g0.safetensors", 0.25, 9, "--min-clients 1");
+    sum(&place, "secret.json", 2, |i| format!(" --weight {}", brought.weights[i]));
     brought.check_mean(&decrypt(&place, ""));
 
-    place.write("wild.safetensors", to_file(&single(&[1e30, -0.3, 0.25, 0.2, 0.0])));
-    let words = "encrypt --key keys/secret.json --in wild.safetensors --out 0.cgm --clip 0.25";
-    assert_eq!(place.json(words)["clipped"], json!({"t": 2}));
-    assert!(place.done(words).contains("clipped 2 values of \"t\""));
-    place.run("aggregate --key keys/public.json --out sum.cgm 0.cgm").done();
-    let clipped = Brought::new(vec![single(&[0.25, -0.25, 0.25, 0.2, 0.0])], &[1], |_| 0.25);
-    clipped.check_mean(&decrypt(&place, ""));
+    let wild = single(&[1e30, -0.3, 0.25, 0.2, 0.0]);
+    place.write("wild.safetensors", to_file(&wild));
+    place.settle("wild.safetensors", 0.25, 1, "--min-clients 1");
+    for (words, clip, count) in
+        [("", 0.25, 2), (" --clip 0.25", 0.25, 2), (" --clip 0.125", 0.125, 4)]
+    {
+        let encrypt = "encrypt --key keys/secret.json --client 0 --in wild.safetensors --out 0.cgm";
+        assert_eq!(place.json(&format!("{encrypt}{words}"))["clipped"], json!({"t": count}));
+        let said = place.done(&format!("{encrypt}{words}"));
+        assert!(said.contains(&format!("clipped {count} values of \"t\"")), "{said}");
+        place.run("aggregate --key keys/public.json --out sum.cgm 0.cgm").done();
+        let clipped = wild["t"].values.iter().map(|x| x.clamp(-clip, clip)).collect::<Vec<_>>();
+        // In steps of the range that is settled, whatever one clips.
+        let clipped = Brought::new(vec![single(&clipped)], &[1], |_| 0.25);
+        clipped.check_mean(&decrypt(&place, ""));
+    }
 }
 
 #[test]
@@ -152,7 +168,7 @@ fn files_without_values_make_the_journey() {
         let unused = Tensor::new(Dtype::F64, &[3, 0], vec![]);
         for tensors in [Tensors::new(), Tensors::from([("unused".to_owned(), unused)])] {
             bring(&place, &[tensors.clone(), tensors.clone(), tensors.clone()]);
-            sum(&place, "secret.json", 3, |_| " --clip 1".into());
+            sum(&place, "secret.json", 3, |_| String::new());
             assert_eq!(decrypt(&place, ""), tensors);
         }
     }
@@ -168,7 +184,7 @@ fn uploads_are_as_small_as_promised() {
         let mut tensors = single(&values);
         let size = |tensors: &Tensors| {
             bring(&place, std::slice::from_ref(tensors));
-            let words = "encrypt --in g0.safetensors --out g.cgm --clip 1 --key keys/secret.json";
+            let words = "encrypt --in g0.safetensors --out g.cgm --key keys/secret.json --client 0";
             let reported = place.json(words);
             let bytes = place.read("g.cgm").len();
             let ciphertext = reported["ciphertext_bytes"].as_u64().unwrap() as usize;
@@ -188,7 +204,14 @@ fn uploads_are_as_small_as_promised() {
 fn policies_clip_as_they_say() {
     let place = Place::new();
     place.write("g", to_file(&single(&[3.0, -4.0, 0.0, 0.0])));
-    for (policy, range) in [("max", 4.0), ("sigma:1", 2.5), ("sigma:9", 4.0), ("aciq", 4.0)] {
+    for (policy, range) in [
+        ("max", 4.0),
+        ("sigma:1", 2.5),
+        ("sigma:9", 4.0),
+        ("aciq", 4.0),
+        ("fixed:0.5", 0.5),
+        ("fixed:5", 5.0),
+    ] {
         let ranges = place.json(&format!("ranges --out r.json --policy {policy} g"));
         assert_eq!(ranges["ranges"]["tensors"][0]["range"], json!(range), "{policy}");
     }
@@ -207,6 +230,21 @@ fn keys_are_the_owners_and_never_overwritten() {
     place.fails_with(1, again, &["keys/public.json exists; it is not overwritten"]);
     std::fs::remove_file(place.path("keys/public.json")).unwrap();
     place.fails_with(1, again, &["keys/secret.json exists; it is not overwritten"]);
+    std::fs::remove_file(place.path("keys/secret.json")).unwrap();
+    place.fails_with(1, again, &["keys/job.json exists; it is not overwritten"]);
+    let public = Place::with_key("ckks-sum-public", 3);
+    for name in ["public.json", "secret.json"] {
+        std::fs::remove_file(public.path(&format!("keys/{name}"))).unwrap();
+    }
+    public.fails_with(1, again, &["keys/clients exists; it is not overwritten"]);
+    #[cfg(unix)]
+    for i in 0..3 {
+        use std::os::unix::fs::PermissionsExt as _;
+        let file = public.path(&format!("keys/clients/{i}.json"));
+        assert_eq!(file.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+    }
+    let job = "job --key keys/clients/0.json --out keys/job.json";
+    public.fails_with(1, job, &["keys/job.json exists; it is not overwritten"]);
 }
 
 #[test]
@@ -215,7 +253,8 @@ fn reports_in_json_say_what_was_done() {
     let key = place.json("keygen --scheme paillier-2048 --clients 5 --bits 12 --out more");
     assert_eq!((&key["scheme"], &key["clients"]), (&json!("paillier-2048"), &json!(5)));
     bring(&place, &[single(&[1.0]), single(&[0.5]), single(&[0.0])]);
-    sum(&place, "secret.json", 3, |_| " --clip 1".into());
+    place.settle("g0.safetensors", 1.0, 1, "");
+    sum(&place, "secret.json", 3, |_| String::new());
     let sum = place.json("aggregate --key keys/public.json --out sum.cgm 0.cgm 1.cgm 2.cgm");
     assert_eq!((&sum["contributors"], &sum["values"]), (&json!(3), &json!(1)));
     let mean = place.json("decrypt --key keys/secret.json --in sum.cgm --out mean");

@@ -20,9 +20,9 @@ fn place(scheme: &str) -> Place {
     let place = Place::with_key(scheme, 3);
     place.write("g", to_file(&mixed(5)));
     place.done("ranges --out ranges.json --weight 7 g");
-    for out in ["a.cgm", "b.cgm", "c.cgm"] {
+    for (i, out) in ["a.cgm", "b.cgm", "c.cgm"].into_iter().enumerate() {
         let words = "encrypt --key keys/secret.json --in g --ranges ranges.json --weight 2";
-        place.done(&format!("{words} --out {out}"));
+        place.done(&format!("{words} --client {i} --out {out}"));
     }
     place.done("aggregate --key keys/public.json --out sum.cgm a.cgm b.cgm c.cgm");
     place
@@ -66,8 +66,24 @@ fn every_kind_of_file_says_what_it_is() {
             assert_eq!(found["key_id"], id);
             assert_eq!((&found["clients"], &found["bits"]), (&json!(3), &json!(16)));
         }
-        assert_eq!(inspect(&place, "a.cgm", "contribution")["contributors"], 1);
+        let job = inspect(&place, "keys/job.json", "job");
+        assert_eq!((&job["key_id"], &job["clients"]), (&json!(id), &json!(3)));
+        assert_eq!((&job["min_clients"], &job["max_weight"]), (&json!(3), &json!(100_000)));
+        assert_eq!(job["max_range"], json!(10.0));
+        if scheme != "ckks-sum" {
+            let key = inspect(&place, "keys/clients/2.json", "client key");
+            assert_eq!((&key["client"], &key["key_id"]), (&json!(2), &json!(id)));
+        }
+        let contribution = inspect(&place, "b.cgm", "contribution");
+        assert_eq!(
+            (&contribution["contributors"], &contribution["client"]),
+            (&json!(1), &json!(1))
+        );
         let sum = inspect(&place, "sum.cgm", "sum");
+        assert_eq!(sum["clients_summed"], json!([0, 1, 2]));
+        for found in [&contribution, &sum] {
+            assert_eq!((&found["job"], &found["round"]), (&job["id"], &json!(0)));
+        }
         assert_eq!((&sum["contributors"], &sum["fewest_contributors"]), (&json!(3), &json!(3)));
         assert_eq!((&sum["values"], &sum["max_weight"]), (&json!(3228), &json!(7)));
         let bytes = sum["ciphertext_bytes"].as_f64().unwrap();
@@ -170,6 +186,8 @@ fn help_and_version_are_no_errors() {
     let commands = [
         "demo",
         "keygen",
+        "key",
+        "job",
         "ranges",
         "encrypt",
         "aggregate",
@@ -214,6 +232,21 @@ fn parameters_are_derived_step_by_step() {
         assert!(margin + fields * field_bits <= number("security", "log2_q") + 1e-6);
         let values = number("chunks", "slots") * fields - number("chunks", "head_fields");
         assert_eq!(number("chunks", "values"), values);
+        let head = |name: &str| number("head", name);
+        assert!(2f64.powf(head("count_bits")) > clients as f64);
+        assert!(2f64.powf(head("weight_bits")) > clients as f64 * f64::from(u32::MAX));
+        let tag =
+            2f64.powi(52) * (f64::from(u32::MAX) + values * most / clients as f64) + 2f64.powi(64);
+        assert_eq!(head("tag_bits"), tag.log2().ceil());
+        assert!(head("tag_sum_bits") >= (clients as f64 * tag).log2().ceil() - 1.0);
+        let all = head("count_bits") + head("weight_bits") + head("tag_sum_bits");
+        assert!(
+            all <= head("fields") * field_bits && head("fields") == number("chunks", "head_fields")
+        );
+        assert!(
+            all > (head("slots") - 1.0) * head("slot_bits")
+                && all <= head("slots") * head("slot_bits")
+        );
         let each = number("chunks", "bytes") / values;
         assert_eq!(number("size", "bytes_per_value"), each);
         assert!((number("size", "bytes") / 1e6 - each).abs() < 0.01);
@@ -260,14 +293,16 @@ fn parameters_of_public_encryption_are_derived_step_by_step() {
             (number("fields", "field_bits"), number("fields", "fields_per_slot"));
         assert!(margin + fields * field_bits <= number("security", "log2_q") + 1e-6);
         let (masks, carrying) = (number("chunks", "mask_chunks"), number("chunks", "value_chunks"));
+        let guards = number("chunks", "guard_chunks");
+        assert_eq!(guards, 1.0);
         let slots = number("chunks", "slots");
         assert!(masks * slots >= degree as f64 && (masks - 1.0) * slots < degree as f64);
-        assert_eq!(carrying, masks - 1.0);
+        assert_eq!(carrying + guards, masks - 1.0);
         let values = carrying * number("chunks", "values");
-        let each = (masks + carrying) * number("chunks", "bytes") / values;
+        let each = (masks + guards + carrying) * number("chunks", "bytes") / values;
         assert_eq!(number("size", "bytes_per_value"), each);
         // The last polynomial's mask is whole, however few values are left for it.
-        let most = (masks * 1280.0 + values * each) / 1e6;
+        let most = ((masks + guards) * 1280.0 + values * each) / 1e6;
         let size = number("size", "bytes") / 1e6;
         assert!(size >= each - 0.01 && size < each + most, "{size}, {each}");
         for part in [format!("21 x (2 x {degree} + 1) = {one}"), format!("{each:.3} bytes a value")]

@@ -29,12 +29,14 @@ fn round(place: &Place, values: usize, words: &str) -> (Value, u64) {
         single(&(0..values).map(|_| draw()).collect::<Vec<_>>())
     };
     let brought = Brought::new((1..4).map(tensors).collect(), &[120, 7, 64], |_| 1.0);
+    place.write("g0", to_file(&brought.clients[0]));
+    place.settle("g0", 1.0, 120, "");
     let (mut server, address) = place.serve("--clients 3 --capture server.pcap");
     let (mut relay, address) = relay(place, &address, words);
     let mut clients = vec![];
     for (i, (client, weight)) in brought.clients.iter().zip(&brought.weights).enumerate() {
         place.write(&format!("g{i}"), to_file(client));
-        let words = format!("--clip 1 --max-weight 120 --weight {weight} --capture c{i}.pcap");
+        let words = format!("--weight {weight} --capture c{i}.pcap");
         clients.push(place.join(&address, i, &words));
     }
     clients.into_iter().for_each(|client| drop(client.finish().done()));

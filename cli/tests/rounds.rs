@@ -64,8 +64,8 @@ fn whole_round(scheme: &str, weights: [u64; 3], shared: bool) {
             place.done(&format!("ranges --out r{i} g{i}{}", words(i)));
         }
         place.done("ranges --merge --out ranges r0 r1 r2");
+        place.job("--ranges ranges");
     }
-    let words = |i| if shared { format!("--ranges ranges{}", words(i)) } else { words(i) };
     let (server, address) = place.serve("--clients 3");
     let clients = (0..3).map(|i| place.join(&address, i, words(i).trim())).collect();
     brought.check_mean(&outcome(&place, clients));
@@ -107,21 +107,21 @@ fn clients_may_send_by_several_paths() {
     assert!(refused.stderr.contains(reported), "{}", refused.stderr);
 }
 
-/// Clients with the public half get the encrypted sum, and the other half decrypts it. One may
-/// have the secret.
+/// Clients with keys of their own get the encrypted sum, and the secret key decrypts it. One may have
+/// that.
 #[test]
 fn clients_without_the_secret_contribute() {
     for (scheme, last) in [
-        ("ckks-sum-public", "public.json"),
+        ("ckks-sum-public", "clients/2.json"),
         ("ckks-sum-public", "secret.json"),
-        ("paillier-2048", "public.json"),
+        ("paillier-2048", "clients/2.json"),
     ] {
         let place = Place::with_key(scheme, 3);
         let brought = Brought::new((4..7).map(mixed).collect(), &[5, 2, 9], power_of_two);
         bring(&place, &brought.clients);
         let (server, address) = place.serve("--clients 3");
         let mut clients = vec![];
-        for (i, key) in ["public.json", "public.json", last].into_iter().enumerate() {
+        for (i, key) in ["clients/0.json", "clients/1.json", last].into_iter().enumerate() {
             let words = format!("--weight {}", brought.weights[i]);
             clients.push(place.join_with(key, &address, i, &words));
         }
@@ -133,7 +133,7 @@ fn clients_without_the_secret_contribute() {
                     "mean{i}: encrypted sum of round 0 over 3 contributors, to be decrypted with \
                  the secret key: ciphergram decrypt"
                 );
-            assert_eq!(sealed, i < 2 || last == "public.json", "{said}");
+            assert_eq!(sealed, i < 2 || last != "secret.json", "{said}");
             assert!(!place.path(&format!("mean{i}.spool")).exists());
         }
         let sum = place.read("mean0");
@@ -211,6 +211,8 @@ fn strangers_are_refused_by_name_and_the_others_finish() {
     let brought = Brought::new((4..7).map(mixed).collect(), &[1; 3], power_of_two);
     bring(&place, &brought.clients);
     place.write("odd", to_file(&single(&[1.0])));
+    place.done("job --key keys/public.json --out lax");
+    place.job("--layout g0");
     let (mut server, address) = place.serve("--clients 3");
     let server_key = String::from_utf8(place.read("keys/server.node")).unwrap();
     let server_key = server_key.trim();
@@ -221,7 +223,7 @@ fn strangers_are_refused_by_name_and_the_others_finish() {
         let mut clients = vec![place.join(&address, 0, ""), place.join(&address, 1, "")];
         (0..2).for_each(|_| drop(server.event("joined")));
         let cases = [
-            ("--key keys/secret.json --client 2 --in odd", "client 2: the tensors differ"),
+            ("--key keys/secret.json --job lax --client 2 --in odd", "client 2: it is of job"),
             ("--key other/secret.json --client 2 --in g2", "client 2: it was made under key"),
             ("--key larger/secret.json --client 2 --in g2", "client 2: its parameter set is 5"),
             ("--key paillier/secret.json --client 2 --in g2", "client 2: it is of scheme paillier"),
@@ -285,29 +287,30 @@ fn nodes_take_part_as_whom_they_are_allowed() {
     assert!(done["turned_away"].as_u64().unwrap() > 10, "{done}");
 }
 
+/// What a job settles holds for all; what one clips of its own values is its own affair.
 #[test]
-fn ranges_settled_by_one_bind_all() {
+fn ranges_of_a_job_bind_all() {
     let place = Place::with_key("ckks-sum", 3);
     let clients = [0.5, -0.75, 0.25].map(|x| single(&[x; 200])).to_vec();
-    let brought = Brought { max_weight: 4, ..Brought::new(clients, &[1, 4, 2], |_| 0.75) };
-    bring(&place, &brought.clients);
+    bring(&place, &clients);
+    let clipped = [0.5, -0.625, 0.25].map(|x| single(&[x; 200])).to_vec();
+    let brought = Brought { max_weight: 4, ..Brought::new(clipped, &[1, 4, 2], |_| 0.75) };
+    place.settle("g0", 1.0, 4, "");
+    std::fs::rename(place.path("keys/job.json"), place.path("wider")).unwrap();
+    place.write("keys/job.json", "");
+    place.settle("g0", 0.75, 4, "");
     let (mut server, address) = place.serve("--clients 3");
-    // These two wait: a round that leaves the third out is one of too few.
-    let mut clients = vec![place.join(&address, 0, "--clip 0.75 --max-weight 4")];
-    let last = place.join(&address, 2, "--weight 2");
-    (0..2).for_each(|_| drop(server.event("joined")));
-    let refused = |words: &str, why: &str| {
-        let error = place.join(&address, 1, words).finish().error(1);
-        assert!(error.contains(&format!("refused by {address}: client 1: {why}")), "{error}");
-    };
-    refused("--clip 1 --max-weight 4", "the clipping ranges differ: tensor \"t\" has range 1 here");
-    refused(
-        "--clip 0.75 --max-weight 5",
-        "the clipping ranges differ: the largest weight is 5 here",
+    let mut clients = vec![place.join(&address, 0, "")];
+    server.event("joined");
+    let reported = place.join(&address, 1, "--job wider").finish().error(1);
+    assert!(
+        reported.contains(&format!("refused by {address}: client 1: it is of job")),
+        "{reported}"
     );
-    refused("--weight 5", "weight 5 is not from 1 to the agreed largest, 4");
-    clients.push(place.join(&address, 1, "--clip 0.75 --max-weight 4 --weight 4"));
-    clients.push(last);
+    let reported = place.join(&address, 1, "--weight 5").finish().error(1);
+    assert!(reported.contains("g1: weight 5 is not from 1 to the agreed largest, 4"), "{reported}");
+    clients.push(place.join(&address, 1, "--clip 0.625 --weight 4 --json"));
+    clients.push(place.join(&address, 2, "--weight 2"));
     brought.check_mean(&outcome(&place, clients));
     ends_complete(server, 3);
 }
@@ -318,8 +321,9 @@ fn a_round_opens_without_the_missing_and_few_are_not_decrypted_unasked() {
     let brought = Brought::new(vec![single(&[0.5]), single(&[-0.25])], &[1, 1], power_of_two);
     bring(&place, &brought.clients);
     let (server, address) = place.serve("--clients 3 --min-clients 2 --join-deadline 0.5");
-    let wary = place.join(&address, 1, "--min-clients 3");
-    let ran = place.join(&address, 0, "").finish().done();
+    // The job says three.
+    let wary = place.join(&address, 1, "");
+    let ran = place.join(&address, 0, "--min-clients 2").finish().done();
     assert!(ran.stderr.contains("a sum of 2 contributors"), "{ran:?}");
     brought.check_mean(&from_file(&place.read("mean0")));
     let reported = wary.finish().error(1);

@@ -20,7 +20,7 @@ use std::{
 
 use ciphergram_accel::CpuEngine;
 use ciphergram_he::{
-    Agreement, AnyKey, PublicKey, Quantised, Sealer, Ticket, Update, exchange::Announcement,
+    Agreement, AnyKey, Job, PublicKey, Quantised, Sealer, Ticket, Update, exchange::Announcement,
     params::Chunks, random,
 };
 use ciphergram_nic::{
@@ -38,9 +38,6 @@ use tensors::{HALF_STEPS, from_file, is_near, single, to_file, uniform};
 /// The client that is killed, and its spool.
 const VICTIM: usize = 2;
 const SPOOL: &str = "mean2.spool";
-/// One step is 1.
-const CLIP: &str = "--clip 32767";
-
 /// A scheme, and as many values as take it long enough to be killed in the middle.
 type Load = (&'static str, usize);
 const LATTICE: Load = ("ckks-sum", 1_500_000);
@@ -85,6 +82,8 @@ impl Trio {
         for (i, values) in clients.iter().enumerate() {
             place.write(&format!("g{i}"), to_file(&single(values)));
         }
+        // One step is 1.
+        place.settle("g0", HALF_STEPS, 1, "--min-clients 2");
         let key = PublicKey::load(&place.path("keys/public.json")).unwrap();
         let chunks = key.parameters().chunks(values);
         Self { place, clients, chunks }
@@ -92,7 +91,7 @@ impl Trio {
 
     /// Starts everyone, and kills the victim when a part of its chunks is sealed. The survivors.
     fn kill_one(&self, address: &str) -> [Process; 2] {
-        let [first, second, mut victim] = [0, 1, VICTIM].map(|i| self.place.join(address, i, CLIP));
+        let [first, second, mut victim] = [0, 1, VICTIM].map(|i| self.place.join(address, i, ""));
         let late = Instant::now() + Duration::from_secs(60);
         let enough = self.chunks.total_bytes() / 4;
         let sealed = || fs::read(self.place.path(SPOOL)).map_or(0, |spool| whole_records(&spool));
@@ -116,8 +115,11 @@ impl Trio {
         };
         let with = (0..self.chunks.count()).filter(|&chunk| {
             let (all, two) = (holds(chunk, 3), holds(chunk, 2));
-            // A mask has no values: it is of all where what it masks is.
-            assert!(all != two || self.chunks.is_mask(chunk), "chunk {chunk} is of neither");
+            // A mask or a guard has no values: it is of all where what opens with it is.
+            assert!(
+                all != two || !self.chunks.carries_values(chunk),
+                "chunk {chunk} is of neither"
+            );
             all
         });
         with.count() as u32
@@ -208,15 +210,17 @@ fn a_restarted_client_counts_once_and_gets_the_sum() {
         place.write("other", to_file(&single(&trio.clients[0])));
         let mine = place.read("g2");
         place.write("g2", place.read("other"));
-        let reported = again(CLIP).finish().error(1);
+        let reported = again("").finish().error(1);
         assert!(
             reported.contains("mean2.spool: it holds another unfinished contribution"),
             "{reported}"
         );
         place.write("g2", mine);
-        let reported = again("--clip 40000").finish().error(1);
+        let other = "job --key keys/public.json --max-range 32767 --ranges keys/ranges.json";
+        place.done(&format!("{other} --out job{scheme}"));
+        let reported = again(&format!("--job job{scheme}")).finish().error(1);
         assert!(
-            reported.contains("mean2.spool: it holds this contribution under other"),
+            reported.contains("mean2.spool: it holds this contribution under another job"),
             "{reported}"
         );
         let reported = place.join(&address, 0, "--spool mean2.spool").finish().error(1);
@@ -225,19 +229,19 @@ fn a_restarted_client_counts_once_and_gets_the_sum() {
             "{reported}"
         );
         // Without the spool it would be another contribution.
-        let reported = again(&format!("{CLIP} --spool none")).finish().error(1);
+        let reported = again("--spool none").finish().error(1);
         assert!(reported.contains("contributor 2 already joined round 0"), "{reported}");
         let mut damaged = spool.clone();
         // In the header, which is whole.
         damaged[60] ^= 1;
         place.write("damaged", damaged);
-        let reported = again(&format!("{CLIP} --spool damaged")).finish().error(1);
+        let reported = again("--spool damaged").finish().error(1);
         assert!(reported.contains("damaged: it is damaged at byte"), "{reported}");
         // Of the spool, a refusal takes only what was being written when its client was killed.
         let (kept, whole) = (place.read(SPOOL), whole_records(&spool));
         assert!(kept == spool[..whole], "{} bytes, not {whole} of {}", kept.len(), spool.len());
 
-        again(CLIP).finish().done();
+        again("").finish().done();
         for survivor in survivors {
             survivor.finish().done();
         }
@@ -255,7 +259,7 @@ fn a_restarted_client_counts_once_and_gets_the_sum() {
 #[test]
 fn below_the_minimum_no_sum_leaves() {
     let trio = Trio::new(LATTICE.0, LATTICE.1);
-    let (mut server, address) = trio.place.serve("--clients 3 --deadline 2");
+    let (mut server, address) = trio.place.serve("--clients 3 --min-clients 3 --deadline 2");
     for survivor in trio.kill_one(&address) {
         let reported = survivor.finish().error(1);
         assert!(reported.contains("chunks were withheld"), "{reported}");
@@ -273,19 +277,17 @@ fn below_the_minimum_no_sum_leaves() {
 
 /// Client 2 in this process: it sends the first `count` chunks, and is gone.
 fn leaves_after(place: &Place, address: &str, count: u32) {
-    let key = PublicKey::load(&place.path("keys/public.json")).unwrap();
+    let file = AnyKey::load(&place.path("keys/clients/2.json")).unwrap();
+    let (own_key, key) = (file.as_client(None).unwrap(), file.public());
+    let job = Job::load(&place.path("keys/job.json"), key).unwrap();
     let update = Update::from_safetensors(&place.read("g2")).unwrap();
-    let agreement = Agreement::new(update.specs(), vec![32_767.0], 1).unwrap();
+    let agreement = Agreement::new(update.specs(), vec![HALF_STEPS], 1).unwrap();
     let mut rng = random::generator().unwrap();
     let own = Quantised::new(&update, &agreement, 1, key.parameters(), &mut rng).unwrap();
-    let sealer = Sealer::new(
-        &AnyKey::Public(key.clone()),
-        Arc::new(CpuEngine::new()),
-        own,
-        Ticket::draw().unwrap(),
-    )
-    .unwrap();
-    let (chunks, seed) = (*sealer.chunks(), sealer.seed());
+    let (engine, ticket) = (Arc::new(CpuEngine::new()), Ticket::draw().unwrap());
+    let terms = job.terms(0, &agreement).unwrap();
+    let sealer = Sealer::new(own_key, engine, own, ticket, &terms).unwrap();
+    let (chunks, seed) = (*sealer.chunks(), sealer.contributor().seed);
     let stream = Bytes::from(sealer.seal_all().unwrap());
     let config = ContributorConfig {
         endpoint: Config::new(
@@ -300,7 +302,7 @@ fn leaves_after(place: &Place, address: &str, count: u32) {
     };
     let mut driver = Driver::new(UdpWire::bind("127.0.0.1:0".parse().unwrap()).unwrap());
     let mut node = Contributor::new(config).unwrap();
-    let hello = Announcement { seed, settled: true, agreement }.to_bytes(&key);
+    let hello = Announcement { seed, job: job.id(), lowest_round: 0, agreement }.to_bytes(key);
     node.join(driver.now(), seed.id(), hello, None).unwrap();
     let (mut open, mut next, mut counted) = (false, 0, 0);
     let turn = |node: &mut Contributor, now| {
@@ -349,8 +351,8 @@ fn leaves_amid(polynomials: i32, more: i32) {
     assert!(all > group, "two polynomials");
     let count = (polynomials * group as i32 + more) as u32;
     let (mut server, address) = place.serve("--clients 3 --min-clients 2 --deadline 4");
-    let public = |i| place.join_with("public.json", &address, i, CLIP);
-    let survivors = [0, 1].map(public);
+    let own = |i| place.join_with(&format!("clients/{i}.json"), &address, i, "");
+    let survivors = [0, 1].map(own);
     leaves_after(place, &address, count);
     let reported = survivors.map(Process::finish);
     let closed = server.event("closed");
@@ -359,7 +361,7 @@ fn leaves_amid(polynomials: i32, more: i32) {
         assert_eq!(closed["contributed"], trio.contributed(count), "{closed}");
         assert!(reported.iter().all(|ran| ran.code == Some(0)), "{reported:?}");
         place.done("decrypt --key keys/secret.json --in mean0 --out mean9");
-        let carrying = |chunk: &u32| !trio.chunks.is_mask(*chunk) && *chunk >= count;
+        let carrying = |chunk: &u32| trio.chunks.carries_values(*chunk) && *chunk >= count;
         let without = (0..all).filter(carrying).count() as u32;
         assert_eq!(trio.chunks_with_victim(&trio.mean(9)), all - without, "{count} chunks");
         server.finish().done();

@@ -13,7 +13,7 @@ pub(crate) mod security;
 use std::sync::Arc;
 
 pub use geometry::{CHUNK_BYTES, Chunks, Geometry};
-pub use head::Head;
+pub use head::{COEFFICIENT_BITS, Head, PAD_BITS};
 pub use scheme::{Literal, Scheme};
 
 use crate::{

@@ -4,7 +4,7 @@ use std::{
     env,
     ffi::OsStr,
     path::{Path, PathBuf},
-    process::{self, Command, Stdio},
+    process::{self, Command, ExitStatus, Stdio},
     sync::LazyLock,
 };
 
@@ -55,10 +55,19 @@ pub(crate) fn cargo(words: &str) -> Command {
 ///
 /// Returns one line that says which command failed and how.
 pub(crate) fn run(command: &mut Command) -> Result<(), String> {
+    let status = status(command)?;
+    if status.success() { Ok(()) } else { Err(format!("`{}`: {status}", shown(command))) }
+}
+
+/// Runs a command that writes straight to our terminal, and returns how it ended.
+///
+/// # Errors
+///
+/// Returns one line that says which command could not be run and why.
+pub(crate) fn status(command: &mut Command) -> Result<ExitStatus, String> {
     let line = shown(command);
     println!("$ {line}");
-    let status = command.status().map_err(|error| format!("`{line}`: {error}"))?;
-    if status.success() { Ok(()) } else { Err(format!("`{line}`: {status}")) }
+    command.status().map_err(|error| format!("`{line}`: {error}"))
 }
 
 /// Runs a command unseen and returns what it wrote to its standard output.

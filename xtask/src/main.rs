@@ -7,8 +7,8 @@
 //! - [`install`], [`hygiene`], [`gpu`], [`python`]: the stages that are more than that;
 //! - [`programs`]: building programs of tests, and running several at once;
 //! - [`report`], [`outcome`]: running stages, timing them, listing what was skipped and why;
-//! - [`timing`], [`simulate`], [`kit`]: no stages, but requests of their own: whether time depends on
-//!   secrets, simulated worlds, and a kit for a machine with a GPU;
+//! - [`timing`], [`simulate`], [`kit`]: no stages, but requests of their own: whether time, jumps or
+//!   addresses depend on secrets, simulated worlds, and a kit for a machine with a GPU;
 //! - [`command`]: child processes.
 //!
 //! Not here: anything that a user of Ciphergram needs; that belongs to `cli`.
@@ -37,6 +37,7 @@ enum Request {
     /// Stages, and whether they run the long way.
     Test(Vec<&'static Stage>, bool),
     Timing(Vec<String>),
+    Memcheck(Vec<String>),
     Simulate(Vec<String>),
     /// Whether it is also run here.
     Gpu(bool),
@@ -52,6 +53,7 @@ fn main() -> ExitCode {
         }
         Ok(Request::Test(stages, long)) => report::run(&stages, long),
         Ok(Request::Timing(words)) => timing::run(&words),
+        Ok(Request::Memcheck(words)) => timing::run_memcheck(&words),
         Ok(Request::Simulate(words)) => simulate::run(&words),
         Ok(Request::Gpu(here)) => kit::run(here),
         Err(complaint) => {
@@ -66,6 +68,9 @@ fn parse(words: &[&str]) -> Result<Request, String> {
         [] | ["help" | "--help" | "-h"] => Ok(Request::Help),
         ["test", rest @ .., "--long"] => test(words, rest, true),
         ["test", rest @ ..] => test(words, rest, false),
+        ["timing", "--memcheck", rest @ ..] => {
+            options(words, rest, &[timing::ONLY]).map(Request::Memcheck)
+        }
         ["timing", rest @ ..] => options(words, rest, &timing::OPTIONS).map(Request::Timing),
         ["simulate", rest @ ..] => options(words, rest, &simulate::OPTIONS).map(Request::Simulate),
         ["gpu"] => Ok(Request::Gpu(true)),
@@ -107,8 +112,11 @@ fn help() -> String {
          cargo xtask test --only STAGE   run one\n\
          cargo xtask test --long         with eight times as many cases of properties and worlds, and all\n\
          \x20                               tests on all paths and drivers; also with --only STAGE\n\
-         cargo xtask timing              whether the time of operations depends on secrets;\n\
-         \x20                               [--samples N] [--only TEST] [--minutes M]\n\
+         cargo xtask timing              whether the time of operations depends on secrets, and whether\n\
+         \x20                               their jumps and addresses do, by valgrind's memcheck;\n\
+         \x20                               [--samples N] [--only TEST] [--minutes M]; exit 1: a leak, or\n\
+         \x20                               a control failed, 3: cannot tell\n\
+         cargo xtask timing --memcheck   jumps and addresses alone; [--only TEST]\n\
          cargo xtask simulate            rounds in simulated worlds, every fault included;\n\
          \x20                               [--worlds N] [--seed S]; one world is printed as it goes\n\
          cargo xtask gpu                 one binary and one script that test and measure on the GPU of\n\
@@ -146,6 +154,9 @@ mod tests {
         let words = ["timing", "--samples", "5000", "--only", "pow-ones"];
         let rest = words[1..].iter().map(|&word| word.to_owned()).collect();
         assert_eq!(parse(&words), Ok(Request::Timing(rest)));
+        let words = ["timing", "--memcheck", "--only", "seal"];
+        let rest = words[2..].iter().map(|&word| word.to_owned()).collect();
+        assert_eq!(parse(&words), Ok(Request::Memcheck(rest)));
         assert_eq!(parse(&["gpu"]), Ok(Request::Gpu(true)));
         assert_eq!(parse(&["gpu", "--build-only"]), Ok(Request::Gpu(false)));
         let worlds = vec!["--worlds".to_owned(), "9".to_owned()];
@@ -159,6 +170,8 @@ mod tests {
         assert_eq!(parse(&["brew"]), Err("cannot read \"brew\"".to_owned()));
         let words = ["timing", "--brew", "tea"];
         assert_eq!(parse(&words), Err("no option \"--brew\"".to_owned()));
+        let samples = ["timing", "--memcheck", "--samples", "5000"];
+        assert_eq!(parse(&samples), Err("no option \"--samples\"".to_owned()));
         assert_eq!(parse(&words[..2]), Err("cannot read \"timing --brew\"".to_owned()));
     }
 

@@ -1,19 +1,37 @@
-//! The request that tests whether time depends on secrets: builds the binary of `benches`, runs it on
-//! one core. No stage of `cargo xtask test`: it takes minutes, and a loaded machine drowns it.
+//! The requests that test secrets: `timing`, whether time depends on them, and then memcheck, whether a jump or
+//! an address does. They build and run binaries of `benches`, on one core. No stage of `cargo xtask test`: they
+//! take minutes, and a loaded machine drowns time.
 
 use std::ffi::OsString;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-use crate::command::{cargo, output, program, run as run_seen, target};
+use crate::command::{cargo, output, program, run as run_seen, status, target};
 
 /// Options that its arguments may begin with, each before a value that the binary itself checks.
-pub(crate) const OPTIONS: [&str; 3] = ["--samples", "--only", "--minutes"];
+pub(crate) const OPTIONS: [&str; 3] = ["--samples", ONLY, "--minutes"];
+/// The one of them that memcheck has too.
+pub(crate) const ONLY: &str = "--only";
 
-/// Builds and runs it with `words` as its arguments.
+/// The exit code of a run that found no leak but would not have found every one: of the binary, and of ours.
+const CANNOT_TELL: u8 = 3;
+
+/// Builds and runs both with `words` as their arguments, as far as they have them.
 pub(crate) fn run(words: &[String]) -> ExitCode {
-    match build_and_run(words) {
-        Ok(()) => ExitCode::SUCCESS,
+    let only = words.chunks(2).filter(|pair| pair[0] == ONLY).flatten().cloned();
+    let only: Vec<String> = only.collect();
+    let codes = build().and_then(|()| Ok([Some(time(words)?), memcheck(&only)?]));
+    finish(codes.map(|codes| worst(codes.into_iter().flatten())))
+}
+
+/// Builds and runs memcheck alone. Skipped, it cannot tell.
+pub(crate) fn run_memcheck(words: &[String]) -> ExitCode {
+    finish(build().and_then(|()| Ok(memcheck(words)?.unwrap_or(CANNOT_TELL))))
+}
+
+fn finish(code: Result<u8, String>) -> ExitCode {
+    match code {
+        Ok(code) => ExitCode::from(code),
         Err(complaint) => {
             eprintln!("error: {complaint}");
             ExitCode::FAILURE
@@ -21,15 +39,57 @@ pub(crate) fn run(words: &[String]) -> ExitCode {
     }
 }
 
-fn build_and_run(words: &[String]) -> Result<(), String> {
-    run_seen(&mut cargo("build --release --package ciphergram-benches --bin timing"))?;
-    let binary =
-        target().join("release").join("timing").with_extension(std::env::consts::EXE_EXTENSION);
+/// Returns the exit code of several runs: that of the first that failed, but one that cannot tell gives way.
+fn worst(codes: impl Iterator<Item = u8>) -> u8 {
+    let place = |code: &u8| match *code {
+        0 => 0,
+        CANNOT_TELL => 1,
+        _ => 2,
+    };
+    codes.fold(0, |worst, code| if place(&code) > place(&worst) { code } else { worst })
+}
+
+fn build() -> Result<(), String> {
+    let words = "build --release --package ciphergram-benches --bin timing --bin memcheck";
+    run_seen(&mut cargo(words))
+}
+
+/// Returns the exit code of the test of times.
+fn time(words: &[String]) -> Result<u8, String> {
     let core = last_core().filter(|_| output(program("taskset").arg("--version")).is_ok());
     if core.is_none() {
         println!("not pinned to a core: that takes Linux and `taskset`");
     }
-    run_seen(pinned(&binary, core).args(words))
+    code(pinned(&binary("timing"), core).args(words))
+}
+
+/// Returns the exit code of the same operations under valgrind's memcheck; none if they are skipped.
+fn memcheck(words: &[String]) -> Result<Option<u8>, String> {
+    let why = if cfg!(not(all(target_arch = "x86_64", target_os = "linux"))) {
+        "its requests to valgrind are written for Linux on x86-64"
+    } else if output(program("valgrind").arg("--version")).is_err() {
+        "`valgrind` is not installed"
+    } else {
+        let mut command = program("valgrind");
+        // All errors count, and each is shown with the callers that name the operation.
+        command.args(["--quiet", "--error-limit=no", "--num-callers=24"]);
+        // Valgrind knows no AVX-512.
+        command.env("CIPHERGRAM_CPU", "portable");
+        return code(command.arg(binary("memcheck")).args(words)).map(Some);
+    };
+    println!("memcheck: skipped, {why}");
+    Ok(None)
+}
+
+fn binary(name: &str) -> PathBuf {
+    target().join("release").join(name).with_extension(std::env::consts::EXE_EXTENSION)
+}
+
+/// Runs a command that writes to our terminal, and returns its exit code.
+fn code(command: &mut Command) -> Result<u8, String> {
+    let status = status(command)?;
+    let code = status.code().and_then(|code| u8::try_from(code).ok());
+    code.ok_or_else(|| format!("{}: {status}", command.get_program().display()))
 }
 
 /// Returns the binary, by way of `taskset` if it is to stay on a core.
@@ -55,6 +115,30 @@ fn last_of(status: &str) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_leak_goes_before_a_run_that_cannot_tell() {
+        for (codes, expected) in [
+            ([0, 0], 0),
+            ([3, 0], 3),
+            ([0, 3], 3),
+            ([3, 1], 1),
+            ([1, 3], 1),
+            ([2, 1], 2),
+            ([101, 0], 101),
+        ] {
+            assert_eq!(worst(codes.into_iter()), expected, "{codes:?}");
+        }
+        assert_eq!(worst([].into_iter()), 0);
+    }
+
+    #[test]
+    fn exit_codes_are_passed_on() {
+        let exit = |words: &str| code(&mut cargo(words));
+        assert_eq!(exit("--version"), Ok(0));
+        assert_eq!(exit("no-such-command"), Ok(101));
+        assert!(code(&mut program("ciphergram-no-such-program")).is_err());
+    }
 
     #[test]
     fn the_last_core_is_found() {

@@ -1,7 +1,8 @@
 //! The timing test of operations on secrets: `cargo xtask timing` builds it and runs it on one core.
 //!
 //! See [`ciphergram_benches::timing`]. Exit 0: every operation was quiet and every control as it
-//! must be; 1: not so, or it could not run; 2: the arguments were not understood.
+//! must be; 1: a leak, a control that failed, or it could not run; 2: the arguments were not understood; 3:
+//! no leak, but some would not have been found.
 
 use std::process::ExitCode;
 

@@ -8,6 +8,7 @@ use super::{
     measure::MIN_SAMPLES,
     powers::{self, Exponent},
     subject::{Setup, Subject},
+    sums,
 };
 
 /// The finding that a test must come to.
@@ -17,6 +18,8 @@ pub enum Expect {
     Quiet,
     /// A leak that is there by design.
     Leak,
+    /// A leak that is there by design, which time need not show and [memcheck](crate::memcheck) must.
+    Hidden,
     /// Nothing: the classes are the same.
     Same,
 }
@@ -32,21 +35,26 @@ pub struct Test {
     pub about: &'static str,
     /// The finding that it must come to.
     pub expect: Expect,
-    /// The samples that others take for each one of its own: the leak that it must see is large.
-    pub divisor: usize,
+    /// The samples that it takes for a hundred that are asked for: fewer where times are steady or a leak is
+    /// large, more where they are not, so that all resolve [`RESOLUTION`](super::RESOLUTION).
+    pub percent: usize,
     /// Makes what is timed.
     pub make: Make,
 }
 
 impl Test {
     const fn quiet(name: &'static str, about: &'static str, make: Make) -> Self {
-        Self { name, about, expect: Expect::Quiet, divisor: 1, make }
+        Self { name, about, expect: Expect::Quiet, percent: 100, make }
+    }
+
+    const fn taking(self, percent: usize) -> Self {
+        Self { percent, ..self }
     }
 
     /// Returns the samples that it takes where `asked` are asked for.
     #[must_use]
     pub fn samples(&self, asked: usize) -> usize {
-        (asked / self.divisor).max(MIN_SAMPLES)
+        (asked * self.percent / 100).max(MIN_SAMPLES)
     }
 }
 
@@ -56,41 +64,66 @@ pub const ALL: &[Test] = &[
         name: "control-compare",
         about: "a comparison that returns early: equal buffers against random ones",
         expect: Expect::Leak,
-        divisor: 1,
+        percent: 100,
         make: |_, rng| Ok(controls::compare(rng)),
+    },
+    Test {
+        name: "control-branch",
+        about: "powers that branch on each bit: exponents 0 against uniform ones",
+        expect: Expect::Leak,
+        percent: 100,
+        make: |_, _| Ok(controls::branch()),
+    },
+    Test {
+        name: "control-table",
+        about: "a table of 64 MiB: entry 0 against uniform ones",
+        expect: Expect::Leak,
+        percent: 100,
+        make: |_, _| Ok(controls::cold_table()),
+    },
+    Test {
+        name: "control-cached",
+        about: "a table of 2 KiB, just read: entry 0 against uniform ones",
+        expect: Expect::Hidden,
+        percent: 100,
+        make: |_, _| Ok(controls::cached_table()),
     },
     Test {
         name: "control-public",
         about: "public exponents: 960 bits against 1024",
         expect: Expect::Leak,
-        divisor: 10,
+        percent: 10,
         make: |setup, rng| Ok(powers::public_pow(setup, rng)),
     },
     Test {
         name: "control-same",
         about: "secret exponents: uniform against uniform",
         expect: Expect::Same,
-        divisor: 1,
+        percent: 100,
         make: |setup, rng| Ok(powers::pow(setup, Exponent::Uniform, rng)),
     },
     Test::quiet(
         "decrypt-fixed",
         "decryption: one ciphertext against uniform ones",
         |setup, rng| Ok(decryption::fixed(setup, rng)),
-    ),
+    )
+    .taking(30),
     Test::quiet("decrypt-unit", "decryption: the ciphertext 1 against uniform ones", |setup, _| {
         Ok(decryption::unit(setup))
-    }),
+    })
+    .taking(30),
     Test::quiet(
         "decrypt-zero",
         "decryption: encryptions of zero against those of uniform plaintexts",
         decryption::zero,
-    ),
+    )
+    .taking(30),
     Test::quiet(
         "decrypt-prime",
         "a leg of decryption: a prime of 1021 ones against one of 7",
         |setup, rng| Ok(decryption::prime(setup, rng)),
-    ),
+    )
+    .taking(30),
     Test::quiet("pow-zeros", "pow: exponents 0 against uniform ones", |setup, rng| {
         Ok(powers::pow(setup, Exponent::Zeros, rng))
     }),
@@ -102,13 +135,46 @@ pub const ALL: &[Test] = &[
     }),
     Test::quiet("fixed-zeros", "pow_fixed_base: as pow-zeros", |setup, rng| {
         Ok(powers::pow_fixed_base(setup, Exponent::Zeros, rng))
-    }),
+    })
+    .taking(400),
     Test::quiet("fixed-sparse", "pow_fixed_base: as pow-sparse", |setup, rng| {
         Ok(powers::pow_fixed_base(setup, Exponent::Sparse, rng))
-    }),
+    })
+    .taking(400),
     Test::quiet("fixed-ones", "pow_fixed_base: as pow-ones", |setup, rng| {
         Ok(powers::pow_fixed_base(setup, Exponent::Ones, rng))
-    }),
+    })
+    .taking(400),
+    Test::quiet(
+        "sum-message",
+        "ckks-sum encryption: messages 0 against uniform ones",
+        |setup, rng| sums::encrypt(setup, "message", rng),
+    ),
+    Test::quiet(
+        "sum-noise",
+        "ckks-sum encryption: noise keys 0 against uniform ones",
+        |setup, rng| sums::encrypt(setup, "noise_key", rng),
+    ),
+    Test::quiet(
+        "sum-ternary",
+        "ckks-sum-public encryption: keys of u 0 against uniform ones",
+        |setup, rng| sums::public_encrypt(setup, "u_key", rng),
+    ),
+    Test::quiet(
+        "sum-decrypt",
+        "ckks-sum decryption: sums of 0 against those of uniform messages",
+        sums::decrypt,
+    ),
+    Test::quiet(
+        "sum-key",
+        "ckks-sum, products with the key: 0 against uniform ones",
+        |setup, rng| Ok(sums::key(setup, rng)),
+    ),
+    Test::quiet(
+        "seal",
+        "ckks-sum, packing and encryption: fields 0 against uniform ones",
+        |setup, _| Ok(sums::seal(setup)),
+    ),
 ];
 
 #[cfg(test)]

@@ -8,7 +8,8 @@ use rand_core::Rng;
 
 use super::{
     BATCH,
-    subject::{Class, Setup, Subject, Words, uniform_residues, uniform_residues_into},
+    secrets::of_program,
+    subject::{Constants, Setup, Subject, Words, uniform_residues, uniform_residues_into},
 };
 
 /// Encryptions of each class of plaintexts from which samples are drawn.
@@ -83,47 +84,23 @@ fn decrypt<'a>(
         let mut operands = [Operand::In(words), Operand::Out(&mut out)];
         Ok(setup.engine().run(secret.decrypt_program(), &mut operands)?)
     };
-    Box::new(Words::new(candidates, draw, run))
+    Box::new(Words::of_public(candidates, of_program(secret.decrypt_program()), draw, run))
 }
 
 /// Times one leg of decryption, `L_p(c^(p−1) mod p²)` as in [`ciphergram_he::paillier`], under a prime of
 /// 1021 ones in class A and of 7 ones in class B. So the secret exponent and the secret moduli p
 /// and p² differ as much as they can.
-///
-/// A prime is part of a program, so each sample has a program of its own. Both classes make it by
-/// the same allocations, and where these come to lie does not depend on the class.
 #[must_use]
 pub fn prime<'a>(setup: &'a Setup, rng: &mut StreamRng) -> Box<dyn Subject + 'a> {
     let primes = [dense_prime(), sparse_prime()].map(|p| p.to_vec());
-    let ciphertexts = uniform_residues(BATCH, setup.secret().modulus().n_squared(), rng);
-    let (chosen, out) = (vec![0; PRIME_WORDS], vec![0; BATCH * PRIME_WORDS]);
-    Box::new(Leg { setup, primes, chosen, ciphertexts, program: None, out })
-}
-
-struct Leg<'a> {
-    setup: &'a Setup,
-    /// p of each class.
-    primes: [Vec<u64>; 2],
-    chosen: Vec<u64>,
-    ciphertexts: Vec<u64>,
-    program: Option<Program>,
-    out: Vec<u64>,
-}
-
-impl Subject for Leg<'_> {
-    fn prepare(&mut self, class: Class, _: &mut StreamRng) -> Result<(), Error> {
-        self.program = None;
-        class.choose_into(&mut self.chosen, &self.primes);
-        let n_squared = self.setup.secret().modulus().n_squared();
-        self.program = Some(leg_program(n_squared, &self.chosen));
-        Ok(())
-    }
-
-    fn run(&mut self) -> Result<(), Error> {
-        let Some(program) = &self.program else { return Ok(()) };
-        let mut operands = [Operand::In(&self.ciphertexts), Operand::Out(&mut self.out)];
-        Ok(self.setup.engine().run(program, &mut operands)?)
-    }
+    let n_squared = setup.secret().modulus().n_squared();
+    let ciphertexts = uniform_residues(BATCH, n_squared, rng);
+    let mut out = vec![0; BATCH * PRIME_WORDS];
+    let run = move |program: &Program| {
+        let mut operands = [Operand::In(&ciphertexts), Operand::Out(&mut out)];
+        Ok(setup.engine().run(program, &mut operands)?)
+    };
+    Box::new(Constants::new(primes, |_, _| {}, |p| leg_program(n_squared, p), run))
 }
 
 /// Builds the program of a leg. p² is made as a square, as decryption makes it: engines take another path for those.

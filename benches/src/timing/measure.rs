@@ -110,6 +110,7 @@ impl Turns {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::timing::secrets::Memory;
 
     /// Counts its runs.
     #[derive(Default)]
@@ -127,6 +128,10 @@ mod tests {
         fn run(&mut self) -> Result<(), Error> {
             self.run += 1;
             Ok(())
+        }
+
+        fn secrets(&self) -> Vec<Memory> {
+            vec![]
         }
     }
 

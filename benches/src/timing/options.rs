@@ -12,7 +12,7 @@ use super::{
 pub struct Options {
     /// Samples of each test, both classes together.
     pub samples: usize,
-    /// The only test to run beside the controls that must leak.
+    /// The only test to run beside the controls that leak.
     pub only: Option<&'static str>,
     /// Time for all tests together, shared out as they come; no bound if there is none.
     pub limit: Option<Duration>,
@@ -55,7 +55,7 @@ impl Options {
     #[must_use]
     pub fn tests(&self) -> Vec<&'static Test> {
         let wanted = |test: &&Test| match self.only {
-            Some(name) => test.name == name || test.expect == Expect::Leak,
+            Some(name) => test.name == name || matches!(test.expect, Expect::Leak | Expect::Hidden),
             None => true,
         };
         ALL.iter().filter(wanted).collect()
@@ -81,7 +81,17 @@ mod tests {
         let expected = Options { samples: 5000, only: Some("pow-ones"), limit };
         assert_eq!(Options::parse(&words), Ok(expected.clone()));
         let names: Vec<_> = expected.tests().iter().map(|test| test.name).collect();
-        assert_eq!(names, ["control-compare", "control-public", "pow-ones"]);
+        assert_eq!(
+            names,
+            [
+                "control-compare",
+                "control-branch",
+                "control-table",
+                "control-cached",
+                "control-public",
+                "pow-ones",
+            ]
+        );
         assert_eq!(Options::default().tests().len(), ALL.len());
     }
 

@@ -3,9 +3,10 @@
 use std::process::ExitCode;
 
 use super::{
-    THRESHOLD,
+    RESOLUTION, THRESHOLD,
     catalogue::{Expect, Test},
     crops::{Crops, Finding},
+    verdict::Verdict,
 };
 
 /// One test that ran.
@@ -32,46 +33,39 @@ impl Entry {
     }
 }
 
-/// The end of a test.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
-    /// Found what it must find, a leak or none.
-    AsExpected,
-    /// Found a leak where none may be.
-    Leak,
-    /// Found none where one is, or the same class twice to differ: the run is no evidence.
-    Void,
-}
-
 impl Entry {
     /// Returns whether the test found what it must.
     #[must_use]
     pub fn verdict(&self) -> Verdict {
-        let leaks = self.finding.as_ref().map(Finding::leaks);
-        match (self.test.expect, leaks) {
-            (Expect::Quiet | Expect::Same, Some(false)) | (Expect::Leak, Some(true)) => {
-                Verdict::AsExpected
+        let Some(finding) = &self.finding else { return Verdict::Void };
+        match (self.test.expect, self.test.expect.verdict(finding.leaks())) {
+            (Expect::Hidden, _) => Verdict::AsExpected,
+            (Expect::Quiet | Expect::Same, Verdict::AsExpected) if !self.resolves() => {
+                Verdict::CannotTell
             }
-            (Expect::Quiet, Some(true)) => Verdict::Leak,
-            _ => Verdict::Void,
+            (_, verdict) => verdict,
         }
+    }
+
+    /// Returns the shortest delay that would have been found, as a share of the mean.
+    fn resolution(&self) -> Option<f64> {
+        Some(self.resolution_ns? as f64 / self.finding?.mean_ns)
+    }
+
+    fn resolves(&self) -> bool {
+        self.resolution().is_some_and(|share| share <= RESOLUTION)
     }
 
     /// Returns the line of the table, under [`HEAD`].
     #[must_use]
     pub fn row(&self) -> String {
         let Self { test, taken, .. } = self;
-        let word = match (self.verdict(), test.expect) {
-            (Verdict::AsExpected, Expect::Leak) => "seen",
-            (Verdict::AsExpected, _) => "quiet",
-            (Verdict::Leak, _) => "LEAKS",
-            (Verdict::Void, _) => "VOID",
-        };
+        let word = self.verdict().word(self.finding.is_some_and(|finding| finding.leaks()));
         let Some(finding) = self.finding else {
             return format!("{:16} {taken:>8}  too few samples: {word}", test.name);
         };
         let Finding { kept, difference, mean_ns } = finding;
-        let resolves = self.resolution_ns.map(|ns| format!("{:.4}", 100.0 * ns as f64 / mean_ns));
+        let resolves = self.resolution().map(|share| format!("{:.4}", 100.0 * share));
         format!(
             "{:16} {taken:>8} {:>6.1} {:>10.2} {:>8.2} {:>6.1} {:>11.1} {:>10.4} {:>10}  {word}",
             test.name,
@@ -93,33 +87,16 @@ impl Entry {
 pub const HEAD: &str = "\
 test              samples used %    mean us        t crop %      A-B ns      A-B % resolves %";
 
-/// Returns the conclusion, in lines, and the exit code: 0 if each test found what it must.
+/// Returns the conclusion of a run, in lines, and its [exit code](super::verdict::conclusion).
 #[must_use]
 pub fn conclusion(entries: &[Entry]) -> (String, ExitCode) {
-    let names = |verdict| -> Vec<&str> {
-        let of = entries.iter().filter(|entry| entry.verdict() == verdict);
-        of.map(|entry| entry.test.name).collect()
-    };
-    let (leaks, void) = (names(Verdict::Leak), names(Verdict::Void));
-    let mut lines = vec![];
-    if entries.iter().any(|entry| entry.taken < entry.asked) {
-        lines.push("time was up before all samples were taken".to_owned());
-    }
-    if !leaks.is_empty() {
-        lines.push(format!("LEAK: time depends on the class in {}", leaks.join(", ")));
-    }
-    if !void.is_empty() {
-        let names = void.join(", ");
-        lines.push(format!(
-            "VOID: this run is no evidence, for {names} found what is not there or missed what is"
-        ));
-    }
-    let good = leaks.is_empty() && void.is_empty();
-    if good {
-        lines
-            .push(format!("no operation reached |t| = {THRESHOLD}; what leaks by design was seen"));
-    }
-    (lines.join("\n"), if good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    let verdicts: Vec<_> = entries.iter().map(|own| (own.test.name, own.verdict())).collect();
+    let good = format!("no operation reached |t| = {THRESHOLD}; what leaks by design was seen");
+    let leak = "time depends on the class in";
+    let (text, code) = super::verdict::conclusion(&verdicts, leak, &good);
+    let is_short = entries.iter().any(|entry| entry.taken < entry.asked);
+    let short = if is_short { "time was up before all samples were taken\n" } else { "" };
+    (format!("{short}{text}"), code)
 }
 
 #[cfg(test)]
@@ -145,6 +122,22 @@ mod tests {
             ("control-same", 6.0, Verdict::Void),
         ] {
             assert_eq!(entry(name, t).verdict(), verdict, "{name} {t}");
+        }
+        // The mean is a millisecond.
+        let resolving = |name, t, resolution_ns| Entry { resolution_ns, ..entry(name, t) };
+        for (name, t, resolution_ns, verdict) in [
+            ("pow-ones", 1.0, Some(1_000), Verdict::AsExpected),
+            ("pow-ones", 1.0, Some(1_001), Verdict::CannotTell),
+            ("control-same", 1.0, Some(1_001), Verdict::CannotTell),
+            ("pow-ones", 1.0, None, Verdict::CannotTell),
+            ("pow-ones", 5.0, None, Verdict::Leak),
+            ("control-compare", 80.0, None, Verdict::AsExpected),
+            ("control-compare", 1.0, Some(30_000), Verdict::Void),
+            ("control-cached", 1.0, None, Verdict::AsExpected),
+            ("control-cached", 9.0, None, Verdict::AsExpected),
+        ] {
+            let entry = resolving(name, t, resolution_ns);
+            assert_eq!(entry.verdict(), verdict, "{name} {t} {resolution_ns:?}");
         }
         let none = Entry { finding: None, ..entry("pow-ones", 0.0) };
         assert_eq!(none.verdict(), Verdict::Void);
@@ -175,5 +168,12 @@ pow-ones             9000   90.0    1000.00     2.50   50.0        50.0     0.00
         let (text, code) = conclude(&[seen(), short]);
         assert_eq!(text, format!("time was up before all samples were taken\n{good}"));
         assert_eq!(code, ExitCode::SUCCESS);
+        let blind = || Entry { resolution_ns: Some(30_000), ..quiet() };
+        let (text, code) = conclude(&[seen(), quiet(), blind()]);
+        assert_eq!(text, "CANNOT TELL: a delay of 0.1 % would not have been found in pow-ones");
+        assert_eq!(code, ExitCode::from(3));
+        let (text, code) = conclude(&[seen(), blind(), entry("pow-zeros", 7.0)]);
+        assert!(text.starts_with("LEAK: ") && text.contains("\nCANNOT TELL: "), "{text}");
+        assert_eq!(code, ExitCode::FAILURE);
     }
 }

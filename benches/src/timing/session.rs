@@ -27,7 +27,8 @@ pub fn run(options: &Options) -> Result<ExitCode, Error> {
     let setup = Setup::new()?;
     let mut rng = random::generator()?;
     println!("engine {}: {}", setup.engine().name(), setup.engine().info().description);
-    println!("samples of {BATCH} items on core {}; Paillier key of 2048 bits", cores());
+    println!("samples of {BATCH} items, of ckks-sum a polynomial, on core {}", cores());
+    println!("Paillier key of 2048 bits, ckks-sum key for 64 clients and 16 bits");
     println!("{HEAD}");
     let (start, tests) = (Instant::now(), options.tests());
     let mut entries = vec![];

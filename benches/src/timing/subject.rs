@@ -1,8 +1,12 @@
 //! A subject is what is timed: an operation, and how its inputs of either class come about.
 
-use ciphergram_accel::{CpuEngine, Engine, Modulus, random::StreamRng};
-use ciphergram_he::{Error, paillier::PaillierSecret};
+use std::sync::Arc;
+
+use ciphergram_accel::{CpuEngine, Engine, Modulus, Program, random::StreamRng};
+use ciphergram_he::{Error, Scheme, SecretKey, paillier::PaillierSecret, params::Literal};
 use rand_core::Rng;
+
+use super::secrets::{Memory, memory_of, of_program};
 
 /// Which of two classes a sample is of. A is the special one where there is one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,6 +52,9 @@ pub trait Subject {
     /// # Errors
     /// Those of the operation.
     fn run(&mut self) -> Result<(), Error>;
+
+    /// Returns the memory of all that is secret in those inputs, for [memcheck](crate::memcheck).
+    fn secrets(&self) -> Vec<Memory>;
 }
 
 /// A [`Subject`] whose inputs are words: `draw` renews the words of both classes, `run` takes those
@@ -55,6 +62,7 @@ pub trait Subject {
 pub struct Words<D, R> {
     candidates: [Vec<u64>; 2],
     chosen: Vec<u64>,
+    secrets: Vec<Memory>,
     draw: D,
     run: R,
 }
@@ -64,14 +72,31 @@ where
     D: FnMut(&mut [Vec<u64>; 2], &mut StreamRng),
     R: FnMut(&[u64]) -> Result<(), Error>,
 {
-    /// Begins with `candidates`, the words of class A and as many of class B.
+    /// Begins with `candidates`, the words of class A and as many of class B, which are secret.
     ///
     /// # Panics
     /// If there are more of one class than of the other.
     pub fn new(candidates: [Vec<u64>; 2], draw: D, run: R) -> Self {
+        let mut words = Self::of_public(candidates, vec![], draw, run);
+        words.secrets.push(memory_of(&words.chosen));
+        words
+    }
+
+    /// Begins with words that anyone may know; `secrets` are elsewhere, and stay where they are.
+    ///
+    /// # Panics
+    /// As [`new`](Self::new).
+    pub fn of_public(candidates: [Vec<u64>; 2], secrets: Vec<Memory>, draw: D, run: R) -> Self {
         assert_eq!(candidates[0].len(), candidates[1].len(), "classes differ in value only");
         let chosen = vec![0; candidates[0].len()];
-        Self { candidates, chosen, draw, run }
+        Self { candidates, chosen, secrets, draw, run }
+    }
+
+    /// Adds secrets beside the words, which stay where they are.
+    #[must_use]
+    pub fn beside(mut self, secrets: Vec<Memory>) -> Self {
+        self.secrets.extend(secrets);
+        self
     }
 }
 
@@ -89,26 +114,90 @@ where
     fn run(&mut self) -> Result<(), Error> {
         (self.run)(&self.chosen)
     }
+
+    fn secrets(&self) -> Vec<Memory> {
+        self.secrets.clone()
+    }
 }
 
-/// The setup that all tests share: an engine, and a Paillier key of 2048 bits.
+/// A [`Subject`] whose secrets are constants of a program: `draw` renews the words of both classes, `build`
+/// makes the program of those of one, `run` runs it.
+///
+/// Each sample has a program of its own. Both classes make it by the same allocations, and where these
+/// come to lie does not depend on the class.
+pub struct Constants<D, B, R> {
+    candidates: [Vec<u64>; 2],
+    chosen: Vec<u64>,
+    program: Option<Program>,
+    draw: D,
+    build: B,
+    run: R,
+}
+
+impl<D, B, R> Constants<D, B, R>
+where
+    D: FnMut(&mut [Vec<u64>; 2], &mut StreamRng),
+    B: FnMut(&[u64]) -> Program,
+    R: FnMut(&Program) -> Result<(), Error>,
+{
+    /// Begins with `candidates`, the words of class A and as many of class B.
+    ///
+    /// # Panics
+    /// If there are more of one class than of the other.
+    pub fn new(candidates: [Vec<u64>; 2], draw: D, build: B, run: R) -> Self {
+        assert_eq!(candidates[0].len(), candidates[1].len(), "classes differ in value only");
+        let chosen = vec![0; candidates[0].len()];
+        Self { candidates, chosen, program: None, draw, build, run }
+    }
+}
+
+impl<D, B, R> Subject for Constants<D, B, R>
+where
+    D: FnMut(&mut [Vec<u64>; 2], &mut StreamRng),
+    B: FnMut(&[u64]) -> Program,
+    R: FnMut(&Program) -> Result<(), Error>,
+{
+    fn prepare(&mut self, class: Class, rng: &mut StreamRng) -> Result<(), Error> {
+        self.program = None;
+        (self.draw)(&mut self.candidates, rng);
+        class.choose_into(&mut self.chosen, &self.candidates);
+        self.program = Some((self.build)(&self.chosen));
+        Ok(())
+    }
+
+    fn run(&mut self) -> Result<(), Error> {
+        self.program.as_ref().map_or(Ok(()), &mut self.run)
+    }
+
+    fn secrets(&self) -> Vec<Memory> {
+        self.program.as_ref().map_or(vec![], of_program)
+    }
+}
+
+/// The setup that all tests share: an engine, a Paillier key of 2048 bits and a key of `ckks-sum`.
 pub struct Setup {
-    engine: CpuEngine,
+    engine: Arc<dyn Engine>,
     secret: PaillierSecret,
+    sums: SecretKey,
 }
 
 impl Setup {
-    /// Makes a key.
+    /// Makes the keys; that of `ckks-sum` for 64 clients and values of 16 bits.
     ///
     /// # Errors
     /// No randomness.
     pub fn new() -> Result<Self, Error> {
-        Ok(Self { engine: CpuEngine::new(), secret: PaillierSecret::generate(2048)? })
+        let literal = Literal { scheme: Scheme::CkksSum, clients: 64, bits: 16 };
+        Ok(Self {
+            engine: Arc::new(CpuEngine::new()),
+            secret: PaillierSecret::generate(2048)?,
+            sums: SecretKey::generate(literal)?,
+        })
     }
 
     /// Returns the engine under test.
     #[must_use]
-    pub fn engine(&self) -> &dyn Engine {
+    pub fn engine(&self) -> &Arc<dyn Engine> {
         &self.engine
     }
 
@@ -116,6 +205,12 @@ impl Setup {
     #[must_use]
     pub fn secret(&self) -> &PaillierSecret {
         &self.secret
+    }
+
+    /// Returns the key of `ckks-sum`.
+    #[must_use]
+    pub fn sums(&self) -> &SecretKey {
+        &self.sums
     }
 }
 

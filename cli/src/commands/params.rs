@@ -2,7 +2,7 @@
 
 use ciphergram_he::{
     Parameters, Scheme,
-    params::{CHUNK_BYTES, FamilyParameters},
+    params::{CHUNK_BYTES, COEFFICIENT_BITS, FamilyParameters, PAD_BITS},
     rlwe::{NOISE_BOUND, RlweParameters},
 };
 use serde_json::{Value, json};
@@ -122,8 +122,8 @@ impl Derivation {
             format!("a coefficient is {} residues, a beat of 64 bytes ten:", primes.len()),
             format!("{each} coefficients are a unit of {unit} bytes"),
             format!("a chunk of at most {CHUNK_BYTES} bytes is {} coefficients", g.slots_per_chunk),
-            "the first holds the number of contributors and their weights".into(),
         ];
+        self.head(p);
         self.chunks(p, says);
         self.failure("rounding to the margin is right whatever noise within its bound is drawn");
 
@@ -174,9 +174,8 @@ impl Derivation {
         let says = vec![
             format!("a ciphertext is a number below n squared: {} bytes", g.unit_bytes),
             format!("a chunk of at most {CHUNK_BYTES} bytes is {ciphertexts}"),
-            format!("the first {} fields hold the number of contributors and", g.head_fields),
-            "their weights".into(),
         ];
+        self.head(p);
         self.chunks(p, says);
         self.failure("plaintexts are exact integers without noise");
     }
@@ -201,29 +200,63 @@ impl Derivation {
         self.step("fields", figures, all);
     }
 
+    /// Derives the composition of the head of a chunk.
+    fn head(&mut self, p: &Parameters) {
+        let (g, clients) = (p.geometry(), p.clients());
+        let (head, slot_bits) = (&g.head, g.fields_per_slot as u32 * g.field_bits);
+        let (count, weight) = (head.count_bits(), head.weight_bits());
+        let (tag, tags) = (head.tag_bits(), head.tag_sum_bits());
+        let figures = json!({
+            "count_bits": count, "weight_bits": weight, "coefficient_bits": COEFFICIENT_BITS,
+            "pad_bits": PAD_BITS, "tag_bits": tag, "tag_sum_bits": tags, "slot_bits": slot_bits,
+            "slots": head.slots(), "fields": g.head_fields,
+        });
+        let slots = if head.slots() == 1 { "slot" } else { "slots" };
+        let says = vec![
+            format!("{count} bits count {clients} contributors, {weight} bits add their weights"),
+            "a tag is the count, the weight and all values of a chunk, each times a secret number of"
+                .into(),
+            format!("{COEFFICIENT_BITS} bits, and a pad of {PAD_BITS} bits: it has {tag} bits"),
+            format!("{clients} of them are added and never reduced, in {tags} bits"),
+            format!(
+                "{count} + {weight} + {tags} bits lie in {} {slots} of {slot_bits} bits: {} fields",
+                head.slots(),
+                g.head_fields
+            ),
+        ];
+        self.step("head", figures, says);
+    }
+
     /// Derives the bytes of chunks and values; `says` defines a chunk.
     fn chunks(&mut self, p: &Parameters, mut says: Vec<String>) {
         let g = p.geometry();
         let (bytes, values, each) = (g.chunk_bytes(), g.values_per_chunk(), g.bytes_per_value());
         let (slots, fields, head) = (g.slots_per_chunk, g.fields_per_slot, g.head_fields);
-        let (masks, carrying) = (g.mask_chunks, g.value_chunks);
+        let (masks, guards, carrying) = (g.mask_chunks, g.guard_chunks, g.value_chunks);
         let figures = json!({
             "bytes": bytes, "most_bytes": CHUNK_BYTES, "slots": slots,
             "slots_per_unit": g.slots_per_unit, "unit_bytes": g.unit_bytes,
             "head_fields": head, "values": values,
-            "mask_chunks": masks, "value_chunks": carrying,
+            "mask_chunks": masks, "guard_chunks": guards, "value_chunks": carrying,
         });
-        says.push(format!("{slots} x {fields} - {head} = {values} fields are left for values"));
+        says.push(format!(
+            "{slots} x {fields} - {head} = {values} fields are left for values after the head"
+        ));
         let mut size = vec![format!("{bytes} / {values} = {each:.3} bytes a value")];
         if masks > 0 {
             says.push(format!(
                 "a polynomial has {carrying} of these, after {masks} of its second half, which is"
             ));
-            says.push("without values, and which all of them need to be opened".into());
-            size = vec![format!(
-                "{masks} + {carrying} chunks x {bytes} / ({carrying} x {values}) = {each:.3} bytes a \
-                 value"
-            )];
+            says.push("without values, and which all of them need to be opened; then".into());
+            says.push(format!(
+                "{guards} of zeros, the guard, which shows whether a mask was changed"
+            ));
+            size = vec![
+                format!(
+                    "({masks} + {guards} + {carrying}) chunks x {bytes} / ({carrying} x {values}) ="
+                ),
+                format!("{each:.3} bytes a value"),
+            ];
         }
         self.step("chunks", figures, says);
         let total = p.chunks(VALUES).total_bytes();

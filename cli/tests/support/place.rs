@@ -75,6 +75,25 @@ impl Place {
         self.done(&format!("keygen --scheme {scheme} --clients {clients} --bits 16 --out {out}"));
     }
 
+    /// Puts another job into `keys/`, as `job WORDS` makes it.
+    pub(crate) fn job(&self, words: &str) {
+        fs::remove_file(self.path("keys/job.json")).unwrap();
+        self.done(format!("job --key keys/public.json --out keys/job.json {words}").trim_end());
+    }
+
+    /// Puts a job into `keys/` that settles one range for the tensors of a file, and a largest weight.
+    pub(crate) fn settle(&self, file: &str, range: f64, max_weight: u64, words: &str) {
+        let ranges = "keys/ranges.json";
+        let policy = format!("--policy fixed:{range} --weight {max_weight}");
+        self.done(&format!("ranges {policy} --out {ranges} {file}"));
+        self.job(&format!("--max-range {range} --ranges {ranges} {words}"));
+    }
+
+    /// Lets a key begin anew, as on a machine that knows nothing of what it sealed and opened.
+    pub(crate) fn forget(&self, key: &str) {
+        fs::remove_file(self.path(&format!("{key}.ledger"))).unwrap();
+    }
+
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
@@ -131,7 +150,7 @@ impl Place {
         self.join_with("secret.json", address, number, words)
     }
 
-    /// Returns the same with either half of the key.
+    /// Returns the same with a key of this name in `keys/`.
     pub(crate) fn join_with(
         &self,
         key: &str,
@@ -187,11 +206,18 @@ impl Place {
     /// word.
     fn secrets(&self) -> Vec<String> {
         let folders = fs::read_dir(self.folder.path()).unwrap().map(|entry| entry.unwrap().path());
-        let texts = folders.filter_map(|f| fs::read_to_string(f.join("secret.json")).ok());
+        let files = folders.flat_map(|folder| {
+            let clients = fs::read_dir(folder.join("clients")).into_iter().flatten();
+            let clients = clients.map(|entry| entry.unwrap().path());
+            clients.chain([folder.join("secret.json")]).collect::<Vec<_>>()
+        });
+        let texts = files.filter_map(|file| fs::read_to_string(file).ok());
         let keys = texts.filter_map(|text| serde_json::from_str::<Value>(&text).ok());
         let numbers = keys.flat_map(|key| {
-            let number = |name: &str| key[name].as_str().map(str::to_owned);
-            ["p", "q", "seed"].iter().filter_map(|name| number(name)).collect::<Vec<_>>()
+            let own = ["p", "q", "seed", "sum_key"].map(|name| key[name].clone());
+            let tags = ["coefficients", "pads"].map(|name| key["client"][name].clone());
+            let all = own.into_iter().chain(tags);
+            all.filter_map(|number| number.as_str().map(str::to_owned)).collect::<Vec<_>>()
         });
         // Node keys are in standard base64.
         let identities = ["server.identity", "client.identity"].map(|name| {
@@ -217,6 +243,14 @@ fn secret_forms(text: &str) -> Vec<String> {
         [format!("{big:016x}"), format!("{big}"), format!("{little:016x}"), format!("{little}")]
     });
     words.chain([text[..12].to_owned()]).collect()
+}
+
+/// Returns the words by which client `number` uses a key in `keys/`: the secret one, or its own in `clients`.
+pub(crate) fn as_client(key: &str, number: usize) -> String {
+    match key {
+        "clients" => format!("--key keys/clients/{number}.json"),
+        key => format!("--key keys/{key} --client {number}"),
+    }
 }
 
 /// A running `ciphergram`. Killed when dropped, so that a failed test leaves nobody behind.

@@ -21,7 +21,7 @@ pub struct Release {
     /// Clients that work together against another: they know their own shares of the noise, and take them off.
     pub colluders: u32,
     /// The probability that a contribution to a sum is of a client's update, drawn for each (Poisson sampling), rather
-    /// than of zeros. Counts only against those who cannot tell which.
+    /// than of zeros with its noise. Counts only against those who cannot tell which.
     pub sample: f64,
 }
 
@@ -39,8 +39,8 @@ pub struct Epsilon {
 impl Mechanism {
     /// Returns the ε at `delta` of a release.
     ///
-    /// Without sampling it is by concentrated differential privacy, the best of all orders; with it, by Rényi divergences of
-    /// integer orders up to 512: those between have no formula for noise that is discrete.
+    /// Without sampling it is by concentrated differential privacy, the best of all orders; with it, by Rényi
+    /// divergences of integer orders up to 512: those between have no formula for noise that is discrete.
     ///
     /// # Errors
     /// [`NoiseError::Release`] if a number is out of its range, or [`NoiseError::Unbounded`].
@@ -124,8 +124,9 @@ impl Sum {
     /// Returns its Rényi divergence of an integer order from 2 if each update is in it with probability `q` below 1.
     ///
     /// # Source
-    /// I. Mironov, K. Talwar, L. Zhang, "Rényi Differential Privacy of the Sampled Gaussian Mechanism", 2019, section
-    /// 3.3. Only the moments and the symmetry of the noise enter, which the discrete Gaussian has: `he/docs/noise.md`.
+    /// I. Mironov, K. Talwar, L. Zhang, "Rényi Differential Privacy of the Sampled Gaussian Mechanism", 2019, for
+    /// integer orders. Only the moments and the symmetry of the noise enter, which the discrete Gaussian has too:
+    /// `he/docs/noise.md`.
     fn sampled_divergence(&self, order: u32, q: f64) -> f64 {
         let (rho, alpha) = (self.rho(), f64::from(order));
         let (log_q, log_rest) = (q.ln(), (-q).ln_1p());

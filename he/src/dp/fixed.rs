@@ -47,7 +47,7 @@ mod tests {
         let (mut sum, mut term) = ([BigUint::ZERO, BigUint::ZERO], BigUint::from(1u8) << 400);
         for n in 1u32..120 {
             sum[n as usize % 2] += &term;
-            term = term * x / n >> 127;
+            term = (term * x / n) >> 127;
         }
         (&sum[1] - &sum[0]) >> (400 - 127)
     }
@@ -60,7 +60,7 @@ mod tests {
     proptest! {
         #[test]
         fn products_quotients_and_exponentials_are_right(a in 0..=ONE, b in 0..=ONE) {
-            prop_assert_eq!(BigUint::from(mul(a, b)), BigUint::from(a) * b >> 127);
+            prop_assert_eq!(BigUint::from(mul(a, b)), (BigUint::from(a) * b) >> 127);
             if a < b && b < ONE {
                 prop_assert_eq!(BigUint::from(divide(a, b)), (BigUint::from(a) << 127) / b);
             }

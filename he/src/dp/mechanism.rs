@@ -22,9 +22,9 @@ pub struct Mechanism {
 impl Mechanism {
     /// Derives it for updates of `values` values in a range of `half_steps` steps on either side of zero.
     ///
-    /// With the clip `c` in steps and `d` values, a rounded update is kept below the norm whose square is the smaller of
-    /// `(c + √d)²`, which no rounding passes, and `c² + d/4 + √(2·ln(1/β))·(c + √d/2)`, which one passes with a
-    /// probability of at most β = 10^-6 (Kairouz, Liu and Steinke 2021, proposition 22).
+    /// With the clip `c` in steps and `d` values, a rounded update is kept within the norm whose square is the smaller
+    /// of `(c + √d)²`, which no rounding passes, and `c² + d/4 + √(2·ln(1/β))·(c + √d/2)`, which one passes with a
+    /// probability of at most β = 10^-6 (Kairouz, Liu and Steinke 2021).
     ///
     /// # Errors
     /// [`NoiseError::Headroom`] or [`NoiseError::Narrow`].

@@ -1,7 +1,7 @@
 //! A client's update with its share of the noise: clip, round, add.
 
 use ciphergram_accel::random::StreamRng;
-use rand_core::Rng;
+use rand_core::{CryptoRng, Rng};
 use zeroize::Zeroizing;
 
 use super::{Mechanism, Noise, sampler::DiscreteGaussian};
@@ -20,8 +20,9 @@ impl Quantised {
     /// Clips `update` as a whole to an L2 norm, rounds it, and adds a client's share of discrete Gaussian noise.
     ///
     /// Values are rounded at random to the integer below or above, all of them again until their norm is within
-    /// [`Mechanism::squared_norm`]. No value leaves its field: the range has headroom for [`TAIL`](super::TAIL) standard
-    /// deviations of noise, beyond which draws end. The number of roundings depends on the update, otherwise time does not.
+    /// [`Mechanism::squared_norm`]. No value leaves its field: the range has headroom for [`TAIL`](super::TAIL)
+    /// standard deviations of noise, beyond which draws end. How often it is rounded, once but one time in a million,
+    /// depends on the update.
     ///
     /// # Errors
     /// The update is not laid out as agreed or has a value that is not finite; the agreement has several ranges or
@@ -31,7 +32,7 @@ impl Quantised {
         agreement: &Agreement,
         parameters: &Parameters,
         noise: &Noise,
-        rng: &mut impl Rng,
+        rng: &mut impl CryptoRng,
     ) -> Result<Self, Error> {
         agreement.check_layout(&update.specs())?;
         let (range, half_steps) = (one_range(agreement, noise)?, parameters.half_steps());

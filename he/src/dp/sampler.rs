@@ -1,28 +1,29 @@
 //! A sampler of the discrete Gaussian by tables: integers `v` with probability proportional to `exp(-v²/2σ²)`.
 //!
 //! No floating point takes part in a draw. A [`Table`] draws from a distribution whose probabilities are multiples of
-//! 2^-127, exactly, by Walker's alias method: it chooses an entry at random, and takes it or its alias. Tables have the size
-//! of a core's cache, for σ up to 2730; a larger σ is drawn as `k·a + b` of two tables.
+//! 2^-127, exactly, by Walker's alias method: it chooses an entry at random, and takes it or its alias. Tables have the
+//! size of a core's cache, for σ up to 2730; a larger σ is drawn as `k·a + b` of two tables.
 //!
 //! # Distance
-//! [`DISTANCE`] bounds the total variation distance between a draw and the discrete Gaussian, for every variance
-//! that a [`Mechanism`](super::Mechanism) admits, as the sum of
-//! - tables: weights are off by what [`Table::new`] says, 2^-102 together relative to their sum, for each of two;
-//! - their ends: a discrete Gaussian is beyond 12σ with a probability of at most `2·exp(-72)` < 2^-102 (it is
-//!   subgaussian: Canonne, Kamath and Steinke 2020, fact 19), for each of two tables and for the bound;
-//! - `k·a + b`: with `s² = 4k`, `σ² = k²·σ₁² + s²`, the probability of z is proportional to `exp(-z²/2σ²)` times the sum over
-//!   a shifted lattice of a Gaussian of deviation `s' = σ₁·s/σ`, which by Poisson's summation formula is constant within
-//!   a factor of `1 ± 2.1·exp(-2π²·s'²)`, and s' is above 3.
+//! [`DISTANCE`] bounds the total variation distance between a draw and the discrete Gaussian, for every variance that a
+//! [`Mechanism`](super::Mechanism) admits. It is more than the sum of
+//! - tables: their weights are off by what [`Table::new`] says, 2^-102 of their sum, in each of two;
+//! - ends: a discrete Gaussian is beyond 12σ with a probability of at most `2·exp(-72)` < 2^-102, since it is
+//!   subgaussian (Canonne, Kamath and Steinke 2020), for each of two tables and for the bound;
+//! - `k·a + b`, of deviations σ₁ and `s = 4k`, where `σ² = k²·σ₁² + s²`: the probability of z is proportional to
+//!   `exp(-z²/2σ²)` times a sum over a shifted lattice of a Gaussian of deviation `s' = σ₁·s/σ`, which by Poisson's
+//!   summation formula is constant within a factor of `1 ± 2.1·exp(-2π²·s'²)`, and s' is above 3.
 //!
 //! # Time
-//! A draw takes the same instructions whatever it draws, but for one in 2^48, which needs more random bits. It reads an entry of a table at a random place, which noise depends on: who shares a core's caches may learn
-//! about noise. Nothing depends on the values that noise is added to.
+//! A draw takes the same instructions whatever it draws, but for one in 2^48, which needs more random bits. It reads an
+//! entry of a table at a random place, which the noise depends on: who shares a core's caches may learn about noise.
+//! Nothing depends on the values that noise is added to.
 //!
 //! # Sources
-//! C. Canonne, G. Kamath, T. Steinke, "The Discrete Gaussian for Differential Privacy", 2020 (the distribution; the tests
-//! draw by their algorithms too). M. Vose, "A Linear Algorithm for Generating Random Numbers with a Given Distribution",
-//! 1991. T. Pöppelmann, L. Ducas, T. Güneysu, "Enhanced Lattice-Based Signatures on Reconfigurable Hardware", 2014 (sums
-//! of two tables).
+//! C. Canonne, G. Kamath, T. Steinke, "The Discrete Gaussian for Differential Privacy", 2020 (the distribution; the
+//! tests draw by their algorithms too). M. Vose, "A Linear Algorithm for Generating Random Numbers with a Given
+//! Distribution", 1991. T. Pöppelmann, L. Ducas, T. Güneysu, "Enhanced Lattice-Based Signatures on Reconfigurable
+//! Hardware", 2014 (sums of two tables).
 
 use rand_core::Rng;
 use zeroize::Zeroizing;
@@ -113,10 +114,12 @@ impl Table {
 
     /// Makes the table of `exp(-v²·rate)` for a rate, `1/2σ²`, of at most a half: magnitudes up to 12σ.
     ///
-    /// The weights follow from `exp(-(v+1)²·rate) = exp(-v²·rate) · exp(-(2v+1)·rate)`, where the second factor shrinks by
-    /// `exp(-2·rate)` each time. That is within 4u, so the factor of v is within 5(v+1)u, and the weight of v within
-    /// `5(v+1)²/2` of its u, and u more for each v. Over all v that is 2.5·σ²·u + (12σ)²·u/2σ < 2^-102 of their sum,
-    /// which is 1.25σ, for σ up to 2730. Making them sum to one moves less.
+    /// The weights w follow from `exp(-(v+1)²·rate) = exp(-v²·rate) · q`, where `q = exp(-(2v+1)·rate)` shrinks by
+    /// `exp(-2·rate)` each time. Both exponentials are within 4u and products within u, so the q of v is within
+    /// 5(v+1)u, and weight v + 1 is off by `5(v+1)·w·u + u` more than what the product makes of the error before. All
+    /// errors together are `2.5·Σ (v+1)(v+2)·w·u` of the former kind and `12σ·1.3(σ+1)·u` of the latter: over the sum
+    /// of weights, about 1.25σ, less than `3(σ+2)²·u + 13(σ+1)·u`, which is below 2^-102 for σ up to 2730. Making them
+    /// sum to one moves less.
     fn new(rate: u128) -> Self {
         let deviation = (ONE as f64 / (2.0 * rate as f64)).sqrt();
         let count = ((TAIL * deviation) as usize + 1).min(SIZE);
@@ -137,8 +140,8 @@ impl Table {
         Self::of_probabilities(weights)
     }
 
-    /// Makes the table of probabilities that sum to one, by Vose's method: what an entry of less than its part lacks is
-    /// an alias of one that has more.
+    /// Makes the table of probabilities that sum to one, by Vose's method: what an entry of less than its part lacks
+    /// is an alias of one that has more.
     fn of_probabilities(mut probabilities: Vec<u128>) -> Self {
         const PART: u128 = 1 << THRESHOLD_BITS;
         probabilities.resize(SIZE, 0);
@@ -158,8 +161,8 @@ impl Table {
         Self { entries, lower }
     }
 
-    /// Returns the draw of a random word: its lowest bits are an index, the next a sign, and the rest the beginning of a
-    /// fraction, of which `rng` gives more if it is that of the threshold.
+    /// Returns the draw of a random word: its lowest bits are an index, the next a sign, and the rest the beginning of
+    /// a fraction, of which `rng` gives more if it is that of the threshold.
     #[inline]
     fn draw(&self, word: u64, rng: &mut impl Rng) -> i32 {
         let index = word as usize % SIZE;

@@ -10,7 +10,6 @@ use crate::{
     error::{FrameError, WRONG_LENGTH},
     ids::JobId,
     job::Job,
-    params::Chunks,
 };
 
 /// The sum of several contributions.
@@ -32,8 +31,13 @@ pub struct Sum {
 
 impl Sum {
     /// Refuses a sum whose parts do not fit together, that is not of the job, or of too few, however it was
-    /// made.
-    pub(crate) fn check(&self, chunks: &Chunks, job: &Job) -> Result<(), Error> {
+    /// made: all that takes neither its ciphertexts nor a secret.
+    ///
+    /// # Errors
+    /// The first fault.
+    pub fn check(&self, key: &PublicKey, job: &Job) -> Result<(), Error> {
+        let chunks = &key.parameters().chunks(self.agreement.values());
+        job.check_key(key)?;
         job.check_id(self.job)?;
         job.check_agreement(&self.agreement)?;
         Distinct::check(&self.contributors)?;

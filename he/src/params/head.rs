@@ -3,9 +3,9 @@
 use super::geometry::bit_length;
 
 /// Bits of one of the numbers that a tag multiplies integers by.
-pub(crate) const COEFFICIENT_BITS: u32 = 52;
+pub const COEFFICIENT_BITS: u32 = 52;
 /// Bits of a pad.
-const PAD_BITS: u32 = 64;
+pub const PAD_BITS: u32 = 64;
 /// The most slots of a head: 53 bits are in the smallest slot, and at least 43 of a tag in each that follows.
 const MAX_SLOTS: usize = 4;
 
@@ -91,6 +91,12 @@ impl Head {
     #[must_use]
     pub fn tag_bits(&self) -> u32 {
         self.tag_bits.iter().sum()
+    }
+
+    /// Returns the bits that the tags of all clients take in a sum.
+    #[must_use]
+    pub fn tag_sum_bits(&self) -> u32 {
+        self.tag_parts().map(|part| part.sum_bits).sum()
     }
 
     /// Returns the bits that it takes of its slot `slot`.

@@ -244,8 +244,7 @@ impl Sum {
     /// The first fault, with its chunk; the engine's.
     pub fn verify(&self, key: &PublicKey, engine: &dyn Engine, job: &Job) -> Result<(), Error> {
         let chunks = key.parameters().chunks(self.agreement.values());
-        job.check_key(key)?;
-        self.check(&chunks, job)?;
+        self.check(key, job)?;
         check_stream(key, engine, &chunks, &self.stream)
     }
 }

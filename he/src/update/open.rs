@@ -188,8 +188,7 @@ impl<'a> Opening<'a> {
         job: &Job,
     ) -> Result<Self, Error> {
         let sum_key = key.sum_key()?;
-        job.check_key(key.public())?;
-        sum.check(chunks, job)?;
+        sum.check(key.public(), job)?;
         let statement = job.terms(sum.round, &sum.agreement)?.statement();
         let tags = ExpectedTags::new(sum_key, &statement, &sum.contributors, &sum.sets, chunks);
         Ok(Self { key, engine, parameters, chunks, sum, tags })
