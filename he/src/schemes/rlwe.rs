@@ -60,8 +60,9 @@
 //!   of the polynomial. One `u` in two ciphertexts would tell the difference of their messages, so what
 //!   is resumed starts at a polynomial. The public seed of a contribution only names it.
 //! - **Chosen ciphertexts.** An attacker who chooses what is decrypted, and sees whether it was a sum, learns
-//!   of the secret bit by bit, as under any scheme of this kind. Decrypt sums of an aggregator that is
-//!   trusted to add, as all of this assumes, and do not tell strangers which of theirs did not open.
+//!   of the secret bit by bit, as under any scheme of this kind. So a sum opens only if its tags are those of
+//!   its contributors and a guard of zeros is whole, and failures are counted and end the key: see
+//!   `he/docs/verifiable-sums.md`.
 //!
 //! # Seeds
 //! A seed must never serve two contributions under one `ckks-sum` key: the difference of two `b`s of one `a`
