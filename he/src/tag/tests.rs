@@ -112,7 +112,10 @@ fn contribution(p: &Parameters, values: usize, client: u32) -> (Vec<u32>, u32) {
     let most = 2 * p.half_steps();
     let value = |i: u32| match i % 10 {
         3 => most,
-        _ => (client + 1).wrapping_mul(2_654_435_761).wrapping_add(i.wrapping_mul(40_503)) % (most + 1),
+        _ => {
+            (client + 1).wrapping_mul(2_654_435_761).wrapping_add(i.wrapping_mul(40_503))
+                % (most + 1)
+        }
     };
     let weight = if client == 0 { u32::MAX } else { client * 77 + 1 };
     ((0..values as u32).map(value).collect(), weight)
@@ -126,7 +129,8 @@ fn tags_of_chunks_and_of_sums_are_what_their_definition_says() {
         assert_eq!(g.head.slots(), slots_of_head, "{name}, {} clients", p.clients());
         let each = g.values_per_chunk();
         let chunks = p.chunks(each + each / 2);
-        let carrying: Vec<u32> = (0..chunks.count()).filter(|&c| chunks.carries_values(c)).collect();
+        let carrying: Vec<u32> =
+            (0..chunks.count()).filter(|&c| chunks.carries_values(c)).collect();
         let r = coefficients(&STATEMENT, 2 + each);
         let clients = p.clients().min(20);
         let mut contributors = vec![];
@@ -145,7 +149,10 @@ fn tags_of_chunks_and_of_sums_are_what_their_definition_says() {
                 let (read, tag) = read(&p, &slots, own.len());
                 let values = own.iter().map(|&x| x.into()).collect();
                 let expected = Chunk { count: 1, weight: weight.into(), values };
-                assert_eq!((read.count, read.weight, &read.values), (1, weight.into(), &expected.values));
+                assert_eq!(
+                    (read.count, read.weight, &read.values),
+                    (1, weight.into(), &expected.values)
+                );
                 assert_eq!(tag, expected.product(&r) + &pads[chunk as usize], "{name}");
                 assert_eq!(BigUint::from(tags.tag(chunk, own)), tag);
                 sum.iter_mut().zip(slots).for_each(|(sum, slot)| *sum += slot);
