@@ -201,7 +201,7 @@ fn tags_of_chunks_and_of_sums_are_what_their_definition_says() {
             assert!(carrying.iter().all(|&c| tag_of(other, c) != tag_of(&expected, c)));
         }
         assert_ne!(tag_of(&expected, carrying[0]), tag_of(&expected, carrying[1]));
-        assert!(later.coefficients.0 != expected.coefficients.0);
+        assert!(later.coefficients.all != expected.coefficients.all);
     }
 }
 
@@ -211,13 +211,15 @@ fn no_product_or_tag_wraps() {
     for (p, _) in sets() {
         let g = p.geometry();
         let values = g.values_per_chunk();
-        let r = Coefficients(Zeroizing::new(vec![(1 << COEFFICIENT_BITS) - 1; 2 + values]));
+        let all = Zeroizing::new(vec![(1 << COEFFICIENT_BITS) - 1; 2 + values]);
+        let r = Coefficients { all, dot: Dot::fastest() };
         let clients = u64::from(p.clients());
         let most = u64::from(2 * p.half_steps());
         let whole = |clients: u64| {
-            let fields = std::iter::repeat_n(clients * most, values);
-            let product = r.product(clients, clients * u64::from(u32::MAX), fields);
-            product + u128::from(clients) * u128::from(u64::MAX)
+            let fields = vec![(clients * most) as i64; values];
+            let head = r.of_head(clients, clients * u64::from(u32::MAX));
+            let product = r.dot.of_i64(r.of_values(), &fields, 0);
+            head + product + u128::from(clients) * u128::from(u64::MAX)
         };
         let big = BigUint::from((1u64 << COEFFICIENT_BITS) - 1)
             * (BigUint::from(u32::MAX) + 1u8 + BigUint::from(most) * values)
@@ -231,7 +233,7 @@ fn no_product_or_tag_wraps() {
 #[test]
 fn coefficients_have_52_bits_and_pads_64() {
     let key = SumKey::new(Zeroizing::new(KEY)).tag_key(3);
-    let r = key.coefficients(&STATEMENT, 1000).0;
+    let r = key.coefficients(&STATEMENT, 1000).all;
     assert_eq!(r.len(), 1002);
     assert_eq!(r.iter().fold(0, |any, r| any | r), (1 << 52) - 1);
     assert!((300..700).contains(&r.iter().filter(|&r| r >> 51 == 1).count()));
