@@ -6,11 +6,12 @@ use std::sync::Arc;
 
 use ciphergram_accel::{CpuEngine, Engine};
 use ciphergram_he::{
-    Agreement, Contribution, Dtype, Quantised, Scheme, Sealer, SecretKey, Tensor, TensorSpec,
+    Agreement, Contribution, Dtype, Job, Limits, Scheme, Sealer, SecretKey, Tensor, TensorSpec,
     Ticket, Update, aggregate,
     codec::Output,
     decrypt,
     dp::{Literal, Mechanism, Noise},
+    job::NoiseLimits,
     params,
 };
 use rand_chacha::ChaCha20Rng;
@@ -42,19 +43,35 @@ fn a_sum_opens_to_the_mean_of_what_was_clipped_with_the_noise_that_was_agreed() 
     let key = SecretKey::generate(params::Literal { scheme, clients, bits: 16 }).unwrap();
     let parameters = key.public().parameters();
     let noise = Noise::new(Literal { sigma, clip, clients, min_clients: 4 }).unwrap();
+    let limits = Limits {
+        min_clients: 4,
+        max_weight: 1,
+        max_range: noise.range(),
+        noise: Some(NoiseLimits { sigma, clip }),
+        ..Limits::of_key(key.public())
+    };
+    let job = Job::new(key.public(), limits).unwrap();
+    assert_eq!(job.noise(), Some(&noise));
     let agreement = Agreement::new(update(1.0).specs(), vec![noise.range(); 2], 1).unwrap();
+    let terms = job.terms(0, &agreement).unwrap();
     // One of five is ten times too long, and comes out as long as the clip.
     let norms = [1.0, 2.0, 3.0, 4.0, 100.0];
     let contributions = norms.iter().zip(0..).map(|(&norm, client)| {
-        let mut rng = ChaCha20Rng::seed_from_u64(client);
-        let own =
-            Quantised::noised(&update(norm), &agreement, parameters, &noise, &mut rng).unwrap();
-        let sealer = Sealer::new(&key, engine.clone(), own, Ticket::draw().unwrap()).unwrap();
-        let (seed, agreement) = (sealer.seed(), agreement.clone());
-        ("one", Ok(Contribution { seed, agreement, stream: sealer.seal_all().unwrap().into() }))
+        let mut rng = ChaCha20Rng::seed_from_u64(client.into());
+        let own = terms.quantise(&update(norm), 1, parameters, &mut rng).unwrap();
+        let (key, ticket) = (key.as_client(client), Ticket::draw().unwrap());
+        let sealer = Sealer::new(key, engine.clone(), own, ticket, &terms).unwrap();
+        let contribution = Contribution {
+            contributor: sealer.contributor(),
+            job: job.id(),
+            round: 0,
+            agreement: agreement.clone(),
+            stream: sealer.seal_all().unwrap().into(),
+        };
+        ("one", Ok(contribution))
     });
-    let sum = aggregate(key.public(), engine.clone(), contributions).unwrap();
-    let mean = decrypt(&key, &*engine, &sum, Output::Mean).unwrap();
+    let sum = aggregate(key.public(), &job, engine.clone(), contributions).unwrap();
+    let mean = decrypt(&key, &*engine, &sum, &job, Output::Mean).unwrap();
     let expected = update(20.0 / 5.0);
     let off: Vec<_> = values(&mean).zip(values(&expected)).map(|(x, y)| x - y).collect();
     // Five shares of four that make the noise of a sum; rounding adds a quarter of a squared step each at most.
