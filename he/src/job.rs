@@ -10,7 +10,7 @@ mod json;
 
 use std::path::Path;
 
-use rand_core::Rng;
+use rand_core::CryptoRng;
 
 use crate::{
     Agreement, Error, Parameters, PublicKey, Quantised, TensorSpec, Update,
@@ -398,7 +398,7 @@ impl<'a> Terms<'a> {
         update: &Update,
         weight: u64,
         parameters: &Parameters,
-        rng: &mut impl Rng,
+        rng: &mut impl CryptoRng,
     ) -> Result<Quantised, Error> {
         let Some(noise) = self.job.noise() else {
             return Quantised::new(update, self.agreement, weight, parameters, rng);

@@ -9,6 +9,9 @@
 //! `he/docs/verifiable-sums.md` has the proof, and why tags modulo a prime or by powers of one number are
 //! wrong.
 
+#[cfg(test)]
+mod tests;
+
 use ciphergram_accel::Dot;
 use zeroize::Zeroizing;
 

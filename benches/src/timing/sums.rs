@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use ciphergram_accel::{Builder, Operand, Program, Ring, beats, program::Value, random::StreamRng};
 use ciphergram_he::{
-    Error, Operation, Parameters, Quantised, Scheme, Sealer, SecretKey, Ticket, params::Literal,
+    Agreement, Dtype, Error, Job, Limits, Operation, Parameters, Quantised, Scheme, Sealer,
+    SecretKey, TensorSpec, Ticket, params::Literal,
 };
 use rand_core::Rng;
 
@@ -190,23 +191,32 @@ fn ring(setup: &Setup) -> &Arc<Ring> {
     }
 }
 
-/// Times sealing under `ckks-sum`, a polynomial of one update: packing, encrypting, writing out. All fields
-/// are 0 in class A, uniform in class B.
-#[must_use]
-pub fn seal(setup: &Setup) -> Box<dyn Subject + '_> {
+/// Times sealing under `ckks-sum`, a polynomial of one update: tags, packing, encrypting, writing out. All
+/// fields are 0 in class A, uniform in class B.
+///
+/// # Errors
+/// No randomness.
+pub fn seal(setup: &Setup) -> Result<Box<dyn Subject + '_>, Error> {
     let g = parameters(setup).geometry();
     let fields = vec![0; g.value_chunks * g.values_per_chunk()];
     let candidates = [fields.clone(), fields.clone()];
-    Box::new(Sealing { setup, candidates, chosen: fields, sealer: None, secrets: vec![] })
+    let public = setup.sums().public();
+    let job = Job::new(public, Limits::of_key(public))?;
+    let spec = TensorSpec { name: "t".into(), dtype: Dtype::F32, shape: vec![fields.len() as u64] };
+    let agreement = Agreement::new(vec![spec], vec![1.0], 1)?;
+    let (chosen, sealer, secrets) = (fields, None, vec![]);
+    Ok(Box::new(Sealing { setup, job, agreement, candidates, chosen, sealer, secrets }))
 }
 
 struct Sealing<'a> {
     setup: &'a Setup,
+    job: Job,
+    agreement: Agreement,
     /// Fields of each class.
     candidates: [Vec<u64>; 2],
     chosen: Vec<u64>,
     sealer: Option<Sealer>,
-    /// The fields of the sealer. What else is secret in a sealing joins them: its tags, say.
+    /// The fields of the sealer, which its tags are made of too.
     secrets: Vec<Memory>,
 }
 
@@ -218,8 +228,9 @@ impl Subject for Sealing<'_> {
         class.choose_into(chosen, candidates);
         let update = Quantised::from_fields(chosen.iter().map(|&field| field as u32).collect(), 1);
         self.secrets = vec![memory_of(update.fields())];
-        let (key, engine) = (setup.sums(), setup.engine().clone());
-        self.sealer = Some(Sealer::new(key, engine, update, Ticket::draw()?)?);
+        let (key, engine) = (setup.sums().as_client(0), setup.engine().clone());
+        let terms = self.job.terms(0, &self.agreement)?;
+        self.sealer = Some(Sealer::new(key, engine, update, Ticket::draw()?, &terms)?);
         Ok(())
     }
 
