@@ -230,13 +230,7 @@ impl Job {
     /// Returns its name, a hash over all that it says.
     #[must_use]
     pub fn id(&self) -> JobId {
-        let mut w = Writer::default();
-        w.bytes(&self.nonce);
-        w.bytes(&self.key.0);
-        self.limits.write(&mut w);
-        let mut id = [0; 16];
-        id.copy_from_slice(&blake3::derive_key("ciphergram 2026 job", &w.0)[..16]);
-        JobId(id)
+        name(&self.nonce, &self.key, &self.limits)
     }
 
     /// Returns what it limits.
@@ -348,6 +342,17 @@ impl Job {
         self.check_agreement(agreement)?;
         Ok(Terms { job: self, round, agreement })
     }
+}
+
+/// Derives a job's name.
+fn name(nonce: &[u8; 16], key: &KeyId, limits: &Limits) -> JobId {
+    let mut w = Writer::default();
+    w.bytes(nonce);
+    w.bytes(&key.0);
+    limits.write(&mut w);
+    let mut id = [0; 16];
+    id.copy_from_slice(&blake3::derive_key("ciphergram 2026 job", &w.0)[..16]);
+    JobId(id)
 }
 
 fn check_ranges(agreement: &Agreement, most: f64) -> Result<(), Error> {

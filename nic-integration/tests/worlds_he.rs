@@ -89,7 +89,7 @@ impl World {
         for number in 0..clients {
             // Up to a polynomial of one scheme, and up to two of the other.
             let each = if key.public().parameters().scheme() == Scheme::CkksSumPublic {
-                1500
+                5000
             } else {
                 500
             };
@@ -428,7 +428,9 @@ fn masks_that_one_left_half_are_withheld_and_it_is_named() {
         let chunks = key.public().parameters().chunks(world.clients[0].values + 3);
         let group = chunks.geometry().group_chunks() as u32;
         // Before anything, within masks, at their ends, within values, and after all.
-        let at = [0, 1, 40, 41, 60, group, group + 3, 2 * group, u32::MAX][seed as usize % 9];
+        let mask = chunks.geometry().mask_chunks as u32;
+        let places = [0, 1, mask - 1, mask, mask + 20, group, group + 3, 2 * group, u32::MAX];
+        let at = places[seed as usize % places.len()];
         let begun = |world: &World| {
             let client = &world.clients[0];
             client.open.is_some() && client.next >= at.min(chunks.count()) || client.end.is_some()

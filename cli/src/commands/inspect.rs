@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use ciphergram_he::{
-    Agreement, AnyKey, Contribution, Error, Parameters, Sum, TensorSpec, Update,
+    Agreement, AnyKey, Contribution, Error, Job, Parameters, Sum, TensorSpec, Update,
     codec::RangesFile,
     frame::{Frame, Kind},
 };
@@ -181,8 +181,13 @@ fn json_file(text: &str, path: &Path, found: &mut Findings) -> Result<(), Error>
         && content["kind"] == "ciphergram-job"
     {
         found.add("kind", "job", "job: for the clients and the aggregator");
+        found.add_same("id", Job::id_of_json(text)?.to_string());
         for name in ["key_id", "clients", "min_clients", "max_weight", "max_range"] {
             found.add(name, content[name].clone(), content[name].to_string().trim_matches('"'));
+        }
+        if let Value::Object(noise) = &content["noise"] {
+            let words = format!("sigma {} at clip {}", noise["sigma"], noise["clip"]);
+            found.add("noise", noise.clone(), words);
         }
         for (name, words) in [("tensors", "tensors settled"), ("allow", "nodes settled")] {
             let count = content[name].as_array().map_or(0, Vec::len);

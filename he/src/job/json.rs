@@ -2,10 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{AllowedNode, Job, Limits, NoiseLimits, SettledTensor};
+use super::{AllowedNode, Job, Limits, NoiseLimits, SettledTensor, name};
 use crate::{
     Error, PublicKey, TensorSpec,
-    ids::{KeyId, hex, parse_hex16},
+    ids::{JobId, KeyId, hex, parse_hex16},
     tensors::Dtype,
 };
 
@@ -96,6 +96,21 @@ impl Job {
     /// # Errors
     /// It is no job, a later version of one, or of another key.
     pub fn from_json(text: &str, key: &PublicKey) -> Result<Self, Error> {
+        let (nonce, own, limits) = Self::parts(text)?;
+        Self::of_parts(nonce, own, limits, key)
+    }
+
+    /// Returns the name of the job in the text of a file, whatever its key.
+    ///
+    /// # Errors
+    /// It is no job, or a later version of one.
+    pub fn id_of_json(text: &str) -> Result<JobId, Error> {
+        let (nonce, own, limits) = Self::parts(text)?;
+        Ok(name(&nonce, &own, &limits))
+    }
+
+    /// Reads the nonce, the key's id and the limits.
+    fn parts(text: &str) -> Result<([u8; 16], KeyId, Limits), Error> {
         let file: JobJson = serde_json::from_str(text).map_err(|e| invalid(e.to_string()))?;
         if file.kind != KIND || file.version != 1 {
             return Err(invalid(format!("kind {:?}, version {}", file.kind, file.version)));
@@ -118,6 +133,6 @@ impl Job {
             noise: file.noise.map(|NoiseJson { sigma, clip }| NoiseLimits { sigma, clip }),
             allow: file.allow.map(|all| all.into_iter().map(node).collect()),
         };
-        Self::of_parts(id(&file.nonce)?, KeyId(id(&file.key_id)?), limits, key)
+        Ok((id(&file.nonce)?, KeyId(id(&file.key_id)?), limits))
     }
 }

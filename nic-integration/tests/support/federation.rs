@@ -30,8 +30,7 @@ pub(crate) fn engine() -> Arc<dyn Engine> {
     ENGINE.get_or_init(Arc::default).clone()
 }
 
-/// Returns a key for four clients at 16 bits, or at as many as the smaller ring suits, the same at
-/// every call.
+/// Returns a key for four clients at 16 bits, or under `ckks-sum-public` at 24, the same at every call.
 pub(crate) fn key(scheme: Scheme) -> &'static SecretKey {
     static LATTICE: OnceLock<SecretKey> = OnceLock::new();
     static PUBLIC: OnceLock<SecretKey> = OnceLock::new();
