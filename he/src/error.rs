@@ -302,7 +302,7 @@ pub enum Error {
     /// A round that this client has contributed to, or a later one.
     #[error(
         "client {number} has sealed a contribution to round {last} of this job, and none to {round} or an \
-         earlier one may follow: its next round is {}", last + 1
+         earlier one may follow: its next round is {}", last.saturating_add(1)
     )]
     RoundOver {
         /// The client.

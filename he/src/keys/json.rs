@@ -303,15 +303,17 @@ fn read_public(file: &PublicJson) -> Result<PublicKey, Error> {
         FamilyParameters::Paillier { .. } => Err(invalid("a Paillier key without its modulus")),
         FamilyParameters::CkksSum(rlwe) => {
             refuse_polynomials(file)?;
+            let sum_key = Some(needed_sum_key_id(file)?);
             let material = PublicMaterial::CkksSum(rlwe.clone());
-            Ok(PublicKey { id: id()?, parameters, material, sum_key: sum_key_id(file)? })
+            Ok(PublicKey { id: id()?, parameters, material, sum_key })
         }
         FamilyParameters::CkksSumPublic(rlwe) => {
+            let name = Some(needed_sum_key_id(file)?);
             let seed = decode_seed(&file.a, "the seed of a")?;
             let b = file.b.as_ref().ok_or_else(|| invalid("its polynomial b is missing"))?;
             let (b, engine) = (decode_bytes(b)?, CpuEngine::new());
             let public = asymmetric::Public::new(rlwe, &seed, &b, &engine)?;
-            check_id(file, PublicKey::of_polynomials(parameters, public, sum_key_id(file)?))
+            check_id(file, PublicKey::of_polynomials(parameters, public, name))
         }
         #[cfg(test)]
         FamilyParameters::Plain => check_id(file, PublicKey::of_nothing(parameters)),
@@ -348,6 +350,11 @@ fn sum_key_id(file: &PublicJson) -> Result<Option<[u8; 16]>, Error> {
     text.map(|text| parse_hex16(text).ok_or_else(bad_id)).transpose()
 }
 
+/// Reads the name of the sum key of a public key that does nothing without one.
+fn needed_sum_key_id(file: &PublicJson) -> Result<[u8; 16], Error> {
+    sum_key_id(file)?.ok_or(Error::NoSumKey)
+}
+
 fn check_id(file: &PublicJson, key: PublicKey) -> Result<PublicKey, Error> {
     match &file.ciphergram {
         Some(own) if own.key_id != key.id.to_string() => {
@@ -377,7 +384,10 @@ fn read_secret(file: &SecretJson) -> Result<SecretKey, Error> {
     let (parameters, _) = parameters(&file.public, None)?;
     let seed = decode_seed(&file.seed, "the seed")?;
     let key = SecretKey::of_seed(parameters, &seed, sum_key(file)?)?;
-    check_id(&file.public, key.public.clone())?;
+    // Ids of an earlier version cover its parameters, which are others now; such a key only gets upgraded.
+    if key.sum_key.is_some() {
+        check_id(&file.public, key.public.clone())?;
+    }
     Ok(key)
 }
 
