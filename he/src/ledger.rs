@@ -57,7 +57,8 @@ impl Ledger {
         })
     }
 
-    /// Opens a sum by `open`, unless another one of its round was opened or too many did not open.
+    /// Opens a sum by `open`, unless another one of its round was opened or too many did not open. The ledger is kept
+    /// from all others meanwhile: of many that open at once no more may fail than one after the other.
     ///
     /// # Errors
     /// That of `open`; [`Error::SecondSum`], [`Error::KeySpent`], [`Error::NotTheirs`] if it did not open before; the
@@ -77,19 +78,16 @@ impl Ledger {
             let own = format!("opening {job} {round} ");
             let before = lines.all().find_map(|found| found.strip_prefix(&own).map(String::from));
             match before {
-                None => lines.append(&line("opening")),
-                Some(found) if found == digest => Ok(()),
-                Some(_) => Err(Error::SecondSum { round }),
+                None => lines.append(&line("opening"))?,
+                Some(found) if found == digest => {}
+                Some(_) => return Err(Error::SecondSum { round }),
             }
-        })?;
-        let opened = open();
-        if matches!(opened, Err(Error::NotTheirs { .. })) {
-            self.locked(|lines| {
-                let known = lines.all().any(|found| found == line("failed"));
-                if known { Ok(()) } else { lines.append(&line("failed")) }
-            })?;
-        }
-        opened
+            let opened = open();
+            if opened.as_ref().is_err_and(is_not_theirs) {
+                lines.append(&line("failed"))?;
+            }
+            opened
+        })
     }
 
     /// Returns the number of sums that did not open, and the number after which none is opened.
@@ -138,13 +136,24 @@ impl Lines<'_> {
     /// Appends a line and waits until it is on disk.
     fn append(&mut self, line: &str) -> Result<(), Error> {
         let end = self.text.len() as u64;
+        let line = format!("{line}\n");
         let mut write = || -> std::io::Result<()> {
             self.file.set_len(end)?;
             self.file.seek(SeekFrom::Start(end))?;
-            self.file.write_all(format!("{line}\n").as_bytes())?;
+            self.file.write_all(line.as_bytes())?;
             self.file.sync_all()
         };
-        write().map_err(|e| Error::from(e).within(self.path.display()))
+        write().map_err(|e| Error::from(e).within(self.path.display()))?;
+        self.text.push_str(&line);
+        Ok(())
+    }
+}
+
+/// Returns whether a sum did not open, wherever that was said to be.
+fn is_not_theirs(error: &Error) -> bool {
+    match error {
+        Error::In { error, .. } => is_not_theirs(error),
+        error => matches!(error, Error::NotTheirs { .. }),
     }
 }
 

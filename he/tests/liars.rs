@@ -422,6 +422,26 @@ fn tampered_masks_do_not_open() {
     assert!(key.open(&tamper(&[5], &BigInt::from(1))).is_ok());
 }
 
+/// Of a short update few coefficients are sent, and a monomial that meets zeros of the secret there changes none of
+/// them: without the guard, one in some hundreds would open and tell these coefficients.
+#[test]
+fn monomials_that_miss_a_short_update_do_not_open() {
+    let key = generate(Scheme::CkksSumPublic, 5, 16);
+    let public = key.public();
+    let margin = public.parameters().rlwe().unwrap().margin_bits;
+    let honest = key.aggregate([contribute(&key, 0, &[7], 1, &agreement(1, 1))]).unwrap();
+    assert!(key.open(&honest).is_ok());
+    let chunks = public.parameters().chunks(1);
+    let sent = chunks.units_of(chunks.count() - 1) * chunks.geometry().slots_per_unit;
+    assert_eq!(sent, 5, "of 8,192, beside the guard's");
+    for term in 0..1200 {
+        let mut lie = honest.clone();
+        let size = BigInt::from(1) << margin;
+        liar::add_coefficient(public, &mut lie.stream, 5 * term, &size);
+        assert_eq!(key.open(&lie).err(), not_theirs(1), "X^{}", 5 * term);
+    }
+}
+
 /// The check stands on its own bytes: sums that an accumulator adds with deadlines open over their sets.
 #[test]
 fn chunks_of_other_sets_open_and_lies_about_one_do_not() {

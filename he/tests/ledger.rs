@@ -1,0 +1,242 @@
+//! Ledgers: one contribution of a client to a round, one sum of it, and sixteen failures.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests, where a panic is the report")]
+
+#[path = "support/sums.rs"]
+mod support;
+
+use std::{fs, io::Write as _, path::PathBuf, sync::Arc, thread, time::Duration};
+
+use ciphergram_he::{AnyKey, Error, Job, Ledger, Sum, params::Scheme};
+use support::{Key, agreement, contribute, generate};
+
+/// A key, a folder for its ledger, and a sum that opens.
+struct Place {
+    key: Key,
+    folder: tempfile::TempDir,
+    sum: Sum,
+}
+
+impl Place {
+    fn new() -> Self {
+        let key = generate(Scheme::CkksSum, 5, 16);
+        let agreement = agreement(9, 1);
+        let both = [0, 1].map(|client| contribute(&key, client, &[7; 9], 1, &agreement));
+        let sum = key.aggregate(both).unwrap();
+        Self { key, folder: tempfile::tempdir().unwrap(), sum }
+    }
+
+    /// Makes it anew, as another process does.
+    fn ledger(&self) -> Ledger {
+        Ledger::beside(&self.folder.path().join("secret.json"))
+    }
+
+    fn path(&self) -> PathBuf {
+        self.folder.path().join("secret.json.ledger")
+    }
+
+    fn text(&self) -> String {
+        fs::read_to_string(self.path()).unwrap()
+    }
+
+    fn open(&self, sum: &Sum) -> Result<(), Error> {
+        self.ledger().open(sum, || self.key.open(sum).map(drop))
+    }
+
+    /// A sum of another round that does not open.
+    fn lie(&self, round: u64) -> Sum {
+        Sum { round, ..self.sum.clone() }
+    }
+}
+
+fn not_theirs() -> Result<(), Error> {
+    Err(Error::NotTheirs { contributors: 2 })
+}
+
+#[test]
+fn a_client_seals_once_to_a_round_and_in_order() {
+    let place = Place::new();
+    let job = &place.key.job;
+    let over = |number, round, last| Err(Error::RoundOver { number, round, last });
+    assert_eq!(place.ledger().next_round(job, 3), Ok(0));
+    assert_eq!(place.ledger().seal(job, 3, 5), Ok(()));
+    for round in [5, 4, 0] {
+        assert_eq!(place.ledger().seal(job, 3, round), over(3, round, 5));
+    }
+    let text = place.ledger().seal(job, 3, 4).unwrap_err().to_string();
+    assert!(text.ends_with("its next round is 6"), "{text}");
+    assert_eq!(place.ledger().next_round(job, 3), Ok(6));
+    assert_eq!(place.ledger().seal(job, 3, 9), Ok(()));
+    assert_eq!(place.ledger().seal(job, 3, 8), over(3, 8, 9));
+    // After the last round there is none.
+    assert_eq!(place.ledger().seal(job, 0, u64::MAX), Ok(()));
+    let last = place.ledger().next_round(job, 0).unwrap();
+    let error = place.ledger().seal(job, 0, last).unwrap_err();
+    assert!(error.to_string().contains("has sealed a contribution to round 18446744073709551615"));
+    // Another client, one whose number begins alike, another job.
+    for number in [4, 33] {
+        assert_eq!(place.ledger().next_round(job, number), Ok(0));
+        assert_eq!(place.ledger().seal(job, number, 5), Ok(()));
+    }
+    let other = Job::new(place.key.public(), job.limits().clone()).unwrap();
+    assert_eq!(place.ledger().seal(&other, 3, 1), Ok(()));
+    assert_eq!(place.ledger().next_round(job, 3), Ok(10));
+    let expected: Vec<_> =
+        [(job, 3, 5), (job, 3, 9), (job, 0, u64::MAX), (job, 4, 5), (job, 33, 5), (&other, 3, 1)]
+            .map(|(job, number, round)| format!("sealed {} {number} {round}", job.id()))
+            .into();
+    assert_eq!(place.text().lines().collect::<Vec<_>>(), expected);
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        assert_eq!(fs::metadata(place.path()).unwrap().permissions().mode() & 0o777, 0o600);
+    }
+}
+
+/// A line that was being written when all ended counts for nothing, and is written over.
+#[test]
+fn a_torn_last_line_counts_for_nothing() {
+    let place = Place::new();
+    let job = &place.key.job;
+    place.ledger().seal(job, 0, 1).unwrap();
+    let whole = place.text();
+    for cut in ["s", "sealed", &format!("sealed {} 0 7", job.id()), "failed x y z"] {
+        fs::write(place.path(), format!("{whole}{cut}")).unwrap();
+        assert_eq!(place.ledger().next_round(job, 0), Ok(2), "{cut}");
+        assert_eq!(place.ledger().failures(), Ok((0, 16)));
+        place.ledger().seal(job, 0, 2).unwrap();
+        assert_eq!(place.text(), format!("{whole}sealed {} 0 2\n", job.id()));
+    }
+    // Longer than what follows it: nothing of it is left.
+    let mut file = fs::OpenOptions::new().append(true).open(place.path()).unwrap();
+    file.write_all(&[b'x'; 500]).unwrap();
+    place.ledger().seal(job, 0, 3).unwrap();
+    assert!(!place.text().contains('x') && place.ledger().next_round(job, 0) == Ok(4));
+}
+
+#[test]
+fn a_round_opens_to_one_sum_as_often_as_asked() {
+    let place = Place::new();
+    for _ in 0..3 {
+        assert_eq!(place.open(&place.sum), Ok(()));
+    }
+    // Of the same round, of other contributors: it would open.
+    let agreement = agreement(9, 1);
+    let other = place.key.aggregate([contribute(&place.key, 2, &[7; 9], 1, &agreement)]).unwrap();
+    assert!(place.key.open(&other).is_ok());
+    let second = Err(Error::SecondSum { round: place.sum.round });
+    assert_eq!(place.open(&other), second);
+    // Any byte makes it another one, of the header and of the stream.
+    let mut changed = place.sum.clone();
+    changed.stream[0] ^= 1;
+    assert_eq!(place.open(&changed), second);
+    let mut changed = place.sum.clone();
+    changed.contributors.swap(0, 1);
+    assert_eq!(place.open(&changed), second);
+    assert_eq!(place.open(&place.sum), Ok(()), "the first goes on opening");
+    assert_eq!(place.ledger().failures(), Ok((0, 16)));
+    // A failure counts wherever it is said to be.
+    let named = || place.key.open(&place.lie(9)).map(drop).map_err(|e| e.within("a.cgm"));
+    assert!(place.ledger().open(&place.lie(9), named).is_err());
+    assert_eq!(place.ledger().failures(), Ok((1, 16)));
+    // What anyone can see is no failure, but it was this round's sum.
+    let place = Place::new();
+    let mut bad = place.sum.clone();
+    bad.stream[..7].fill(0xff);
+    assert!(matches!(place.open(&bad), Err(Error::Ciphertext { .. })));
+    assert_eq!(place.ledger().failures(), Ok((0, 16)));
+}
+
+#[test]
+fn sixteen_failures_end_a_key_whatever_opens_between() {
+    let place = Place::new();
+    for failure in 0..16 {
+        assert_eq!(place.ledger().failures(), Ok((failure, 16)));
+        let lie = place.lie(100 + failure as u64);
+        assert_eq!(place.open(&lie), not_theirs());
+        // Once more is no second failure, and no second try.
+        let again = place.ledger().open(&lie, || -> Result<(), Error> { panic!("tried again") });
+        if failure < 15 {
+            assert_eq!(again, not_theirs());
+            assert_eq!(place.open(&place.sum), Ok(()), "an honest round between");
+        } else {
+            assert_eq!(again, Err(Error::KeySpent { failures: 16 }));
+        }
+    }
+    let spent = Err(Error::KeySpent { failures: 16 });
+    assert_eq!(place.open(&place.sum), spent, "even what opened before");
+    assert_eq!(place.open(&place.lie(500)), spent);
+    let unopened = place.ledger().open(&place.sum, || -> Result<(), Error> { panic!("opened") });
+    assert_eq!(unopened, spent);
+    assert_eq!(place.ledger().failures(), Ok((16, 16)));
+    // It still seals.
+    assert_eq!(place.ledger().seal(&place.key.job, 0, 1), Ok(()));
+}
+
+/// Of many that seal or open at once, as processes do, one has a round.
+#[test]
+fn of_many_at_once_one_has_a_round() {
+    let place = Arc::new(Place::new());
+    let at_once = |act: fn(&Place, u64) -> bool| {
+        let threads: Vec<_> = (0..8)
+            .map(|i| {
+                let place = place.clone();
+                thread::spawn(move || act(&place, i))
+            })
+            .collect();
+        threads.into_iter().map(|t| t.join().unwrap()).filter(|&won| won).count()
+    };
+    let sealed =
+        at_once(|place, _| (0..20).any(|_| place.ledger().seal(&place.key.job, 1, 3).is_ok()));
+    assert_eq!(sealed, 1);
+    // Different sums of one round: whichever is first is the only one that is tried.
+    let opened = at_once(|place, i| {
+        let mut sum = place.lie(40);
+        sum.stream[0] ^= i as u8;
+        place.ledger().open(&sum, || Ok(())).is_ok()
+    });
+    assert_eq!(opened, 1);
+    // Failures of different rounds at once: none is lost.
+    let failed = at_once(|place, i| place.open(&place.lie(50 + i)) == not_theirs());
+    assert_eq!((failed, place.ledger().failures()), (8, Ok((8, 16))));
+    let lines = place.text();
+    assert_eq!(lines.lines().filter(|line| line.starts_with("sealed")).count(), 1);
+    assert_eq!(lines.lines().filter(|line| line.starts_with("opening")).count(), 9);
+}
+
+/// As many at once as there are failures left: no more are tried than may fail.
+#[test]
+fn no_more_than_sixteen_fail_however_many_are_opened_at_once() {
+    let place = Arc::new(Place::new());
+    for round in 0..14 {
+        assert_eq!(place.open(&place.lie(100 + round)), not_theirs());
+    }
+    let threads: Vec<_> = (0..8)
+        .map(|i| {
+            let place = place.clone();
+            thread::spawn(move || {
+                let sum = place.lie(200 + i);
+                place.ledger().open(&sum, || {
+                    // Long enough for all of them to be here, if they could be.
+                    thread::sleep(Duration::from_millis(50));
+                    place.key.open(&sum).map(drop)
+                })
+            })
+        })
+        .collect();
+    let results: Vec<_> = threads.into_iter().map(|t| t.join().unwrap()).collect();
+    let failed = results.iter().filter(|&result| *result == not_theirs()).count();
+    assert_eq!(failed, 2, "{results:?}");
+    assert_eq!(place.ledger().failures(), Ok((16, 16)));
+}
+
+#[test]
+fn a_ledger_that_cannot_be_written_stops_what_it_is_for() {
+    let place = Place::new();
+    let ledger = Ledger::beside(&place.folder.path().join("none").join("secret.json"));
+    let named = |error: Error| error.to_string().contains("secret.json.ledger");
+    assert!(named(ledger.seal(&place.key.job, 0, 0).unwrap_err()));
+    let opened = ledger.open(&place.sum, || -> Result<(), Error> { panic!("opened") });
+    assert!(named(opened.unwrap_err()));
+    assert!(AnyKey::load(&place.path()).is_err());
+}

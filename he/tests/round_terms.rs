@@ -1,0 +1,273 @@
+//! Jobs, and the terms of rounds within them: who is left out, and what a client refuses.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests, where a panic is the report")]
+
+use ciphergram_he::{
+    Agreement, Dtype, Error, Job, Limits, SecretKey, Tensor, TensorSpec, Ticket, Update,
+    exchange::{Announcement, Joined, RoundTerms},
+    job::{AllowedNode, SettledTensor},
+    params::{Literal, Scheme},
+};
+
+fn key() -> SecretKey {
+    SecretKey::generate(Literal { scheme: Scheme::CkksSum, clients: 8, bits: 16 }).unwrap()
+}
+
+fn job(key: &SecretKey, change: impl FnOnce(&mut Limits)) -> Result<Job, Error> {
+    let mut limits = Limits { max_weight: 50, max_range: 4.0, ..Limits::of_key(key.public()) };
+    change(&mut limits);
+    Job::new(key.public(), limits)
+}
+
+fn spec(name: &str, values: u64) -> TensorSpec {
+    TensorSpec { name: name.into(), dtype: Dtype::F32, shape: vec![values] }
+}
+
+fn agreement(specs: &[TensorSpec], range: f64, max_weight: u32) -> Agreement {
+    Agreement::new(specs.to_vec(), vec![range; specs.len()], max_weight).unwrap()
+}
+
+fn announce(job: &Job, lowest_round: u64, agreement: Agreement) -> Announcement {
+    Announcement { seed: Ticket::draw().unwrap().seed(), job: job.id(), lowest_round, agreement }
+}
+
+fn two() -> Vec<TensorSpec> {
+    vec![spec("a", 2), spec("b", 3)]
+}
+
+#[test]
+fn terms_are_the_largest_of_all_and_the_rest_are_left_out_by_name() {
+    let key = key();
+    let job = job(&key, |_| ()).unwrap();
+    let other = Job::new(key.public(), job.limits().clone()).unwrap();
+    let good = |round, range, weight| announce(&job, round, agreement(&two(), range, weight));
+    let first = good(3, 0.5, 7);
+    let same_seed = Announcement { seed: first.seed, ..good(3, 0.5, 7) };
+    let all = [
+        (5, good(4, 0.25, 3)),
+        (0, first),
+        (1, good(2, 4.5, 3)),
+        (2, good(2, 1.0, 51)),
+        (3, announce(&job, 2, agreement(&[spec("a", 2)], 1.0, 1))),
+        (4, same_seed),
+        (6, announce(&other, 2, agreement(&two(), 1.0, 1))),
+        (8, good(2, 1.0, 1)),
+    ];
+    let Joined { terms, left_out } = RoundTerms::join(&job, &all).unwrap();
+    assert_eq!(terms.participants.iter().map(|p| p.number).collect::<Vec<_>>(), [0, 5]);
+    assert_eq!((terms.round, terms.agreement), (4, agreement(&two(), 0.5, 7)));
+    let why: Vec<_> = left_out.iter().map(|(number, why)| (*number, why.to_string())).collect();
+    for (number, text) in [
+        (1, "the job does not admit it: tensor \"a\" has range 4.5, the job admits 4 at most"),
+        (2, "the job does not admit it: a largest weight of 51, the job's is 50"),
+        (3, "the tensors differ: tensor \"b\" is missing here"),
+        (4, "the same contribution was given twice"),
+        (6, &format!("it is of job {}, this is job {}", other.id(), job.id())),
+        (8, "client 8 of a key for 8 clients"),
+    ] {
+        let found = &why.iter().find(|(n, _)| *n == number).unwrap().1;
+        assert!(found.starts_with(text), "{number}: {found}");
+    }
+    assert_eq!(why.len(), 6);
+    // Nobody is left: the first reason.
+    let error = RoundTerms::join(&job, &all[2..3]).err().unwrap();
+    assert!(error.to_string().starts_with("the job does not admit it"));
+}
+
+/// Who comes first settles nothing if the job does.
+#[test]
+fn a_job_that_settles_tensors_decides_who_is_left_out() {
+    let key = key();
+    let settled = |range| {
+        let tensors = two().into_iter().map(|spec| SettledTensor { spec, range }).collect();
+        job(&key, |limits| limits.tensors = Some(tensors))
+    };
+    let job = settled(None).unwrap();
+    let stranger = announce(&job, 0, agreement(&[spec("z", 9)], 1.0, 1));
+    let honest = |range| announce(&job, 0, agreement(&two(), range, 1));
+    let all = [(0, stranger), (1, honest(0.5)), (2, honest(2.0))];
+    let Joined { terms, left_out } = RoundTerms::join(&job, &all).unwrap();
+    assert_eq!(terms.participants.iter().map(|p| p.number).collect::<Vec<_>>(), [1, 2]);
+    assert!(matches!(left_out[..], [(0, Error::Layout { .. })]));
+    // With ranges: the job's or nobody's, whoever proposes less or more.
+    let job = settled(Some(2.0)).unwrap();
+    assert!(job.settles_ranges());
+    for range in [1.0, 2.0 + 2.0 * f64::EPSILON, 3.0] {
+        let error = job.check_agreement(&agreement(&two(), range, 1)).err();
+        assert!(matches!(error, Some(Error::BeyondJob { .. })), "{range}: {error:?}");
+    }
+    let all = [1.0, 2.0].map(|range| announce(&job, 0, agreement(&two(), range, 50)));
+    let [clipped, right] = all;
+    let joined = RoundTerms::join(&job, &[(0, clipped), (1, right)]).unwrap();
+    assert_eq!(joined.terms.agreement.ranges(), [2.0; 2]);
+    assert!(matches!(joined.left_out[..], [(0, Error::BeyondJob { .. })]));
+    assert!(settled(Some(5.0)).is_err(), "a settled range beyond the job's largest");
+}
+
+/// One that is far ahead would end the job for all others.
+#[test]
+fn who_is_more_than_64_rounds_ahead_is_left_out() {
+    let key = key();
+    let job = job(&key, |_| ()).unwrap();
+    let at = |rounds: &[u64]| {
+        let all: Vec<_> = rounds
+            .iter()
+            .zip(0..)
+            .map(|(&round, number)| (number, announce(&job, round, agreement(&two(), 1.0, 1))))
+            .collect();
+        let joined = RoundTerms::join(&job, &all).unwrap();
+        (joined.terms.round, joined.left_out)
+    };
+    assert_eq!(at(&[0, 64, 3]), (64, vec![]));
+    assert_eq!(at(&[0, 68, 3]), (3, vec![(1, Error::RoundAhead { round: 68, others: 3 })]));
+    let far = vec![(0, Error::RoundAhead { round: u64::MAX, others: 9 })];
+    assert_eq!(at(&[u64::MAX, 9, 9, 1]), (9, far));
+    assert_eq!(at(&[1_000_000]), (1_000_000, vec![]), "alone there is nobody to be ahead of");
+}
+
+#[test]
+fn a_client_contributes_under_no_terms_that_are_worse_than_its_own() {
+    let key = key();
+    let job = job(&key, |_| ()).unwrap();
+    let own = announce(&job, 5, agreement(&two(), 1.0, 10));
+    let others = announce(&job, 2, agreement(&two(), 0.5, 20));
+    let joined = RoundTerms::join(&job, &[(1, own.clone()), (4, others)]).unwrap();
+    let terms = joined.terms;
+    assert_eq!(terms.check(1, &own, &job), Ok(()));
+    assert_eq!(terms.check(1, &own, &job), Ok(()), "as often as it is asked");
+    let refused = |terms: &RoundTerms, why: &str| {
+        let error = terms.check(1, &own, &job).unwrap_err().to_string();
+        assert!(error.contains(why), "{error}, not {why}");
+    };
+    let with =
+        |range, weight| RoundTerms { agreement: agreement(&two(), range, weight), ..terms.clone() };
+    assert_eq!(with(4.0, 50).check(1, &own, &job), Ok(()), "anything above, within the job");
+    refused(&with(0.999, 20), "below what this client proposed");
+    refused(&with(1.0, 9), "below what this client proposed");
+    refused(&with(4.5, 20), "the job admits 4 at most");
+    refused(&with(1e30, 20), "the job admits 4 at most");
+    refused(&with(1.0, 51), "the job's is 50");
+    // One range of several, and other tensors.
+    let mut ranges = terms.clone();
+    ranges.agreement = Agreement::new(two(), vec![2.0, 0.5], 20).unwrap();
+    refused(&ranges, "below what this client proposed");
+    let specs = [spec("a", 2), spec("b", 4)];
+    refused(
+        &RoundTerms { agreement: agreement(&specs, 1.0, 20), ..terms.clone() },
+        "tensors differ",
+    );
+    refused(&RoundTerms { round: 4, ..terms.clone() }, "has contributed to");
+    // Not listed; listed as another, or with another seed; beside numbers that are nobody's.
+    let mut other = terms.clone();
+    other.participants.remove(0);
+    refused(&other, "do not list this contribution");
+    let mut other = terms.clone();
+    other.participants[0].seed = Ticket::draw().unwrap().seed();
+    refused(&other, "do not list this contribution");
+    let error = terms.check(2, &own, &job).unwrap_err();
+    assert!(matches!(error, Error::Terms { .. }));
+    let mut other = terms;
+    other.participants[1].number = 8;
+    refused(&other, "client 8 of a key for 8 clients");
+}
+
+#[test]
+fn proposals_are_within_the_job() {
+    let key = key();
+    let settled_to = |range| {
+        job(&key, |limits| {
+            limits.tensors = Some(vec![SettledTensor { spec: spec("a", 3), range }]);
+        })
+        .unwrap()
+    };
+    let open = job(&key, |limits| limits.max_range = 3.0).unwrap();
+    let update = |value: f32| {
+        let bytes = [0.25, -value, 0.0].into_iter().flat_map(f32::to_le_bytes).collect();
+        Update::new(vec![Tensor::from_bytes(spec("a", 3), bytes)])
+    };
+    let propose = |job: &Job, value, weight| {
+        Announcement::propose(Ticket::draw().unwrap().seed(), job, 6, &update(value), weight)
+    };
+    let made = propose(&open, 1.5, 7).unwrap();
+    assert_eq!((made.agreement.ranges(), made.agreement.max_weight()), (&[2.0][..], 7));
+    assert_eq!((made.job, made.lowest_round), (open.id(), 6));
+    assert_eq!(Announcement::from_bytes(&made.to_bytes(key.public()), key.public()), Ok(made));
+    // A power of two that would be beyond the job is the job's largest; a value beyond is refused.
+    assert_eq!(propose(&open, 2.5, 7).unwrap().agreement.ranges(), [3.0]);
+    assert!(matches!(propose(&open, 3.5, 7), Err(Error::BeyondJob { .. })));
+    for weight in [0, 51, u64::from(u32::MAX), u64::MAX] {
+        assert!(propose(&open, 1.0, weight).is_err(), "weight {weight}");
+    }
+    // What is settled tells nothing of the update.
+    let made = propose(&settled_to(Some(4.0)), 0.001, 7).unwrap();
+    assert_eq!((made.agreement.ranges(), made.agreement.max_weight()), (&[4.0][..], 50));
+    let made = propose(&settled_to(None), 0.5, 7).unwrap();
+    assert_eq!((made.agreement.ranges(), made.agreement.max_weight()), (&[0.5][..], 7));
+    let other = job(&key, |limits| {
+        limits.tensors = Some(vec![SettledTensor { spec: spec("a", 4), range: None }]);
+    });
+    assert!(matches!(propose(&other.unwrap(), 0.5, 7), Err(Error::Layout { .. })));
+}
+
+#[test]
+fn jobs_are_what_their_files_say_and_no_two_are_the_same() {
+    let key = key();
+    let full = job(&key, |limits| {
+        let tensors = two().into_iter().zip([Some(0.1), None]);
+        let tensors = tensors.map(|(spec, range)| SettledTensor { spec, range });
+        limits.tensors = Some(tensors.collect());
+        let node = |node: &str, client| AllowedNode { node: node.into(), client };
+        limits.allow = Some(vec![node("first", Some(3)), node("second", None)]);
+    })
+    .unwrap();
+    let plain = job(&key, |_| ()).unwrap();
+    for job in [&full, &plain] {
+        let text = job.to_json().unwrap();
+        let read = Job::from_json(&text, key.public()).unwrap();
+        assert_eq!((&read, read.id()), (job, job.id()));
+        let error = Job::from_json(&text, self::key().public()).err();
+        assert!(matches!(error, Some(Error::JobKey { .. })));
+        assert_eq!(
+            job.clone().requiring(1).id(),
+            job.id(),
+            "who asks for more changes no statement"
+        );
+        assert_ne!(Job::new(key.public(), job.limits().clone()).unwrap().id(), job.id());
+    }
+    // Whatever it says is in its id.
+    let text = full.to_json().unwrap();
+    for (what, other) in [
+        ("\"clients\": 8", "\"clients\": 7"),
+        ("\"min_clients\": 3", "\"min_clients\": 2"),
+        ("\"max_weight\": 50", "\"max_weight\": 49"),
+        ("\"max_range\": 4.0", "\"max_range\": 4.5"),
+        ("\"range\": 0.1", "\"range\": 0.2"),
+        ("\"name\": \"b\"", "\"name\": \"c\""),
+        ("\"node\": \"first\"", "\"node\": \"third\""),
+        ("\"client\": 3", "\"client\": 2"),
+    ] {
+        assert!(text.contains(what), "{what} in {text}");
+        let other = Job::from_json(&text.replace(what, other), key.public()).unwrap();
+        assert_ne!(other.id(), full.id(), "{what}");
+    }
+}
+
+#[test]
+fn limits_that_make_no_sense_are_refused() {
+    let key = key();
+    let refused = |change: fn(&mut Limits), why: &str| {
+        let error = job(&key, change).err().unwrap().to_string();
+        assert!(error.contains(why), "{error}, not {why}");
+    };
+    refused(|limits| limits.clients = 0, "0 clients; the key admits 1 to 8");
+    refused(|limits| limits.clients = 9, "9 clients; the key admits 1 to 8");
+    refused(|limits| limits.min_clients = 0, "at least 0 contributors of 8");
+    refused(|limits| limits.min_clients = 9, "at least 9 contributors of 8");
+    refused(|limits| limits.max_weight = 0, "the largest weight is 0");
+    refused(|limits| limits.max_range = 0.0, "the largest range is 0");
+    refused(|limits| limits.max_range = -1.0, "the largest range is -1");
+    refused(|limits| limits.max_range = f64::NAN, "the largest range is NaN");
+    refused(|limits| limits.max_range = f64::INFINITY, "the largest range is inf");
+    let limits = Limits::of_key(key.public());
+    assert_eq!((limits.clients, limits.min_clients, limits.max_weight), (8, 3, 100_000));
+}
