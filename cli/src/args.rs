@@ -1,5 +1,7 @@
 //! The command line.
 
+mod dp;
+
 use std::{net::SocketAddr, num::NonZeroU64, path::PathBuf, time::Duration};
 
 use ciphergram_he::{Scheme, codec::Policy, error::ParameterError, params::Literal};
@@ -10,6 +12,8 @@ use ciphergram_nic::{
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::bench::operation::{self, Operations};
+
+pub(crate) use dp::Dp;
 
 /// Encrypted gradient sums over reliable datagrams.
 #[derive(Parser)]
@@ -643,45 +647,6 @@ pub(crate) enum ParamsCommand {
 pub(crate) struct ParamsExplain {
     #[command(flatten)]
     pub(crate) set: Set,
-    /// Report as JSON
-    #[arg(long)]
-    pub(crate) json: bool,
-}
-
-#[derive(Args)]
-pub(crate) struct Dp {
-    /// Noise of a sum of the fewest clients: its standard deviation in multiples of the clip
-    #[arg(long, value_name = "MULTIPLE", allow_negative_numbers = true)]
-    pub(crate) sigma: f64,
-    /// L2 norm that a client's whole update is clipped to
-    #[arg(long, value_name = "NORM", allow_negative_numbers = true)]
-    pub(crate) clip: f64,
-    /// Most clients of a sum, 1 to 1024
-    #[arg(long)]
-    pub(crate) clients: u32,
-    /// Fewest clients of a sum, whose shares are the noise [default: 3, or all clients if they are
-    /// fewer]
-    #[arg(long)]
-    pub(crate) min_clients: Option<u32>,
-    /// Sums that are released
-    #[arg(long)]
-    pub(crate) rounds: u32,
-    /// Probability that epsilon leaves out, above 0 and below 1
-    #[arg(long, default_value_t = 1e-5, allow_negative_numbers = true)]
-    pub(crate) delta: f64,
-    /// Probability that a client contributes its update to a sum rather than zeros; counts against
-    /// those who cannot tell which [default: 1]
-    #[arg(long, value_name = "RATE", allow_negative_numbers = true)]
-    pub(crate) sample: Option<f64>,
-    /// Bits of a quantised value, 8 to 24
-    #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u32).range(8..=24))]
-    pub(crate) bits: u32,
-    /// Values of an update: rounding makes it longer, the more there are
-    #[arg(long, default_value_t = 1_000_000)]
-    pub(crate) values: usize,
-    /// The range of all tensors [default: the smallest with headroom for the noise]
-    #[arg(long, allow_negative_numbers = true)]
-    pub(crate) range: Option<f64>,
     /// Report as JSON
     #[arg(long)]
     pub(crate) json: bool,

@@ -198,6 +198,7 @@ fn help_and_version_are_no_errors() {
         "devices",
         "explain",
         "params",
+        "dp",
     ];
     let help = place.done("--help");
     for command in commands {

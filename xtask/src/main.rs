@@ -117,7 +117,8 @@ fn help() -> String {
          \x20                               [--samples N] [--only TEST] [--minutes M]; exit 1: a leak, or\n\
          \x20                               a control failed, 3: cannot tell\n\
          cargo xtask timing --memcheck   jumps and addresses alone; [--only TEST]\n\
-         cargo xtask simulate            rounds in simulated worlds, every fault included;\n\
+         cargo xtask simulate            rounds in simulated worlds, every fault included, and sums of lying\n\
+         \x20                               aggregators, 20,000 unless --worlds says another number;\n\
          \x20                               [--worlds N] [--seed S]; one world is printed as it goes\n\
          cargo xtask gpu                 one binary and one script that test and measure on the GPU of\n\
          \x20                               whatever machine they are taken to; runs them here too, but for\n\

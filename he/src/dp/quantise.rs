@@ -60,7 +60,7 @@ fn one_range(agreement: &Agreement, noise: &Noise) -> Result<f64, NoiseError> {
     }
 }
 
-/// Returns the L2 norm of an update, whatever the size of its values.
+/// Returns the L2 norm of an update, infinite if no double holds it.
 fn norm(update: &Update) -> Result<f64, Error> {
     let plain = squares(update, 1.0)?;
     if plain.is_finite() && plain > 1e-200 {
@@ -134,7 +134,7 @@ fn round(
         fields = rest;
     }
     let (clip, steps) = (mechanism.noise.literal().clip, f64::from(mechanism.half_steps));
-    // Values are within ±divisor, which becomes the clip.
+    // Values are within ±divisor, which becomes the clip; over an infinite norm, they are zeros.
     let divisor = norm.max(clip);
     let rounder = || Rounder::new(clip / mechanism.range * steps, steps);
     let squares = spread(parts, rounder, |rounder, mut part| {

@@ -64,6 +64,14 @@ fn the_whole_update_is_clipped_to_the_norm_and_keeps_its_direction() {
 }
 
 #[test]
+fn an_update_longer_than_any_double_becomes_zeros() {
+    let update = Update::new(vec![tensor("t", &[f64::MAX; 100])]);
+    assert_eq!(norm(&update), Ok(f64::INFINITY));
+    let (integers, squares) = rounded(&update, &mechanism(noise(0.001, 2.0, 1), 24, 100), 1);
+    assert_eq!((integers, squares), (vec![0; 100], 0));
+}
+
+#[test]
 fn rounding_is_repeated_until_the_norm_is_within_its_bound() {
     // Of 3,000 values at half a step the square is about 3,000 times a half, give or take 27.
     let m = mechanism(noise(0.02, 1.0, 1), 8, 3000);
