@@ -166,9 +166,9 @@ fn of_a_killed_client_nothing_counts_if_only_whole_contributions_do() {
         let ran = survivor.finish().done();
         assert!(ran.stdout.contains("over 2 contributors"), "{ran:?}");
     }
-    let masks = (0..trio.chunks.count()).filter(|chunk| trio.chunks.is_mask(*chunk));
+    let empty = (0..trio.chunks.count()).filter(|chunk| !trio.chunks.carries_values(*chunk));
     let with = trio.chunks_with_victim(&trio.mean(0));
-    assert_eq!(with as usize, masks.count(), "masks have no values to tell by, and all others do");
+    assert_eq!(with as usize, empty.count(), "where no values are, nothing tells");
     let closed = server.event("closed");
     assert_eq!(closed["contributed"], trio.contributed(0), "{closed}");
     assert_eq!((&closed["chunks"], &closed["withheld"]), (&json!(trio.chunks.count()), &json!(0)));

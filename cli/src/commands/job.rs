@@ -11,6 +11,7 @@ use crate::{args::Job, failure::Failure, files, report::report};
 
 pub(crate) fn run(args: &Job) -> Result<(), Failure> {
     let key = files::read_key(&args.key)?;
+    key.public().check_sums().map_err(|e| e.within(args.key.display()))?;
     let defaults = Limits::of_key(key.public());
     let clients = args.clients.unwrap_or(defaults.clients);
     let mut max_weight = args.max_weight;

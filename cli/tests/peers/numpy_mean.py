@@ -111,7 +111,7 @@ def through_files(binary, keys, folder, inputs, weights):
     run(binary, "ranges", "--merge", "--out", shared, *own)
     for index, (source, weight) in enumerate(zip(inputs, weights)):
         contributions.append(folder / f"c{index}.cgm")
-        run(binary, "encrypt", "--key", keys / "secret.json", "--in", source,
+        run(binary, "encrypt", "--key", keys / "secret.json", "--client", index, "--in", source,
             "--out", contributions[-1], "--ranges", shared, *weight_words(weight, largest_weight))
     total, mean = folder / "sum.cgm", folder / "mean.safetensors"
     run(binary, "aggregate", "--key", keys / "public.json", "--out", total, *contributions)

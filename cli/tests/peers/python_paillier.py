@@ -70,12 +70,14 @@ def make_contributions(binary, folder):
     generator = numpy.random.default_rng(SEED)
     run(binary, "keygen", "--scheme", SCHEME, "--clients", CLIENTS, "--bits", 16,
         "--out", folder / "keys")
-    paths = []
+    paths, ranges = [], folder / "ranges.json"
     for index in range(CLIENTS):
         source, path = folder / f"g{index}.safetensors", folder / f"c{index}.cgm"
         write(source, {"g": Tensor.rounded("F32", generator.uniform(-1.0, 1.0, VALUES))})
-        run(binary, "encrypt", "--key", folder / "keys" / "public.json", "--in", source,
-            "--out", path, "--clip", "1.0")
+        if not ranges.exists():
+            run(binary, "ranges", "--policy", "fixed:1", "--out", ranges, source)
+        run(binary, "encrypt", "--key", folder / "keys" / "clients" / f"{index}.json",
+            "--in", source, "--out", path, "--ranges", ranges)
         paths.append(path)
     return paths
 
