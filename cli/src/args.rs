@@ -239,7 +239,8 @@ pub(crate) struct Key {
 pub(crate) enum KeyCommand {
     /// Give a secret key without a sum key one, and write all files that belong to it
     Upgrade(KeyUpgrade),
-    /// Tell how many sums did not open under a secret key: at the 16th it opens no more
+    /// Tell how many sums did not open under a secret key: at the 16th it opens no more,
+    /// under ckks-sum-public at the 4th
     Status(KeyStatus),
 }
 

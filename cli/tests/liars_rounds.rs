@@ -283,7 +283,7 @@ fn an_aggregator_that_lies_gets_nothing_and_is_found_out() {
     for i in 0..2 {
         place.write(&format!("g{i}"), to_file(&single(&[0.5; 200])));
     }
-    let (_, job) = agreed(&place);
+    let (key, job) = agreed(&place);
     let ledger = Ledger::beside(&place.path("keys/secret.json"));
     // Both have sealed for round 3.
     (0..2).for_each(|i| ledger.seal(&job, i, 3).unwrap());
@@ -302,7 +302,7 @@ fn an_aggregator_that_lies_gets_nothing_and_is_found_out() {
             assert!(error.contains(why), "{lie:?}: {error}");
         }
         let (is_sealed, failures) =
-            (u64::from(matches!(lie, Lie::Sum)), ledger.failures().unwrap().0);
+            (u64::from(matches!(lie, Lie::Sum)), ledger.failures(&key).unwrap().0);
         assert_eq!(failures as u64, is_sealed, "{lie:?}");
         assert!((0..2).all(|i| ledger.next_round(&job, i) == Ok(4 + is_sealed)), "{lie:?}");
         for i in 0..2 {

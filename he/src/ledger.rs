@@ -17,10 +17,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::{Error, Job, Sum, ids::hex};
-
-/// Failures after which a key opens nothing more.
-pub(crate) const MAX_FAILURES: usize = 16;
+use crate::{Error, Job, PublicKey, Sum, ids::hex};
 
 /// The ledger of a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -61,15 +58,23 @@ impl Ledger {
     /// from all others meanwhile: of many that open at once no more may fail than one after the other.
     ///
     /// # Errors
-    /// That of `open`; [`Error::SecondSum`], [`Error::KeySpent`], [`Error::NotTheirs`] if it did not open before; the
-    /// file cannot be written.
-    pub fn open<T>(&self, sum: &Sum, open: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
-        let (job, round) = (sum.job, sum.round);
+    /// That of `open`; those of [`Sum::check`], after which another sum of the round may still be opened;
+    /// [`Error::SecondSum`], [`Error::KeySpent`], [`Error::NotTheirs`] if it did not open before; the file cannot be
+    /// written.
+    pub fn open<T>(
+        &self,
+        key: &PublicKey,
+        job: &Job,
+        sum: &Sum,
+        open: impl FnOnce() -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        sum.check(key, job)?;
+        let (job, round, most) = (sum.job, sum.round, key.parameters().scheme().max_failures());
         let digest = hex(&sum.digest());
         let line = |verb| format!("{verb} {job} {round} {digest}");
         self.locked(|lines| {
             let failures = lines.failures();
-            if failures >= MAX_FAILURES {
+            if failures >= most {
                 return Err(Error::KeySpent { failures });
             }
             if lines.all().any(|found| found == line("failed")) {
@@ -94,8 +99,8 @@ impl Ledger {
     ///
     /// # Errors
     /// The file cannot be read.
-    pub fn failures(&self) -> Result<(usize, usize), Error> {
-        Ok((self.locked(|lines| Ok(lines.failures()))?, MAX_FAILURES))
+    pub fn failures(&self, key: &PublicKey) -> Result<(usize, usize), Error> {
+        Ok((self.locked(|lines| Ok(lines.failures()))?, key.parameters().scheme().max_failures()))
     }
 
     /// Does something with all lines while no other process does.

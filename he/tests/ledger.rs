@@ -40,7 +40,15 @@ impl Place {
     }
 
     fn open(&self, sum: &Sum) -> Result<(), Error> {
-        self.ledger().open(sum, || self.key.open(sum).map(drop))
+        self.open_by(sum, || self.key.open(sum).map(drop))
+    }
+
+    fn open_by<T>(&self, sum: &Sum, open: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
+        self.ledger().open(self.key.public(), &self.key.job, sum, open)
+    }
+
+    fn failures(&self) -> Result<(usize, usize), Error> {
+        self.ledger().failures(self.key.public())
     }
 
     /// A sum of another round that does not open.
@@ -103,7 +111,7 @@ fn a_torn_last_line_counts_for_nothing() {
     for cut in ["s", "sealed", &format!("sealed {} 0 7", job.id()), "failed x y z"] {
         fs::write(place.path(), format!("{whole}{cut}")).unwrap();
         assert_eq!(place.ledger().next_round(job, 0), Ok(2), "{cut}");
-        assert_eq!(place.ledger().failures(), Ok((0, 16)));
+        assert_eq!(place.failures(), Ok((0, 16)));
         place.ledger().seal(job, 0, 2).unwrap();
         assert_eq!(place.text(), format!("{whole}sealed {} 0 2\n", job.id()));
     }
@@ -134,28 +142,28 @@ fn a_round_opens_to_one_sum_as_often_as_asked() {
     changed.contributors.swap(0, 1);
     assert_eq!(place.open(&changed), second);
     assert_eq!(place.open(&place.sum), Ok(()), "the first goes on opening");
-    assert_eq!(place.ledger().failures(), Ok((0, 16)));
+    assert_eq!(place.failures(), Ok((0, 16)));
     // A failure counts wherever it is said to be.
     let named = || place.key.open(&place.lie(9)).map(drop).map_err(|e| e.within("a.cgm"));
-    assert!(place.ledger().open(&place.lie(9), named).is_err());
-    assert_eq!(place.ledger().failures(), Ok((1, 16)));
+    assert!(place.open_by(&place.lie(9), named).is_err());
+    assert_eq!(place.failures(), Ok((1, 16)));
     // What anyone can see is no failure, but it was this round's sum.
     let place = Place::new();
     let mut bad = place.sum.clone();
     bad.stream[..7].fill(0xff);
     assert!(matches!(place.open(&bad), Err(Error::Ciphertext { .. })));
-    assert_eq!(place.ledger().failures(), Ok((0, 16)));
+    assert_eq!(place.failures(), Ok((0, 16)));
 }
 
 #[test]
 fn sixteen_failures_end_a_key_whatever_opens_between() {
     let place = Place::new();
     for failure in 0..16 {
-        assert_eq!(place.ledger().failures(), Ok((failure, 16)));
+        assert_eq!(place.failures(), Ok((failure, 16)));
         let lie = place.lie(100 + failure as u64);
         assert_eq!(place.open(&lie), not_theirs());
         // Once more is no second failure, and no second try.
-        let again = place.ledger().open(&lie, || -> Result<(), Error> { panic!("tried again") });
+        let again = place.open_by(&lie, || -> Result<(), Error> { panic!("tried again") });
         if failure < 15 {
             assert_eq!(again, not_theirs());
             assert_eq!(place.open(&place.sum), Ok(()), "an honest round between");
@@ -166,9 +174,9 @@ fn sixteen_failures_end_a_key_whatever_opens_between() {
     let spent = Err(Error::KeySpent { failures: 16 });
     assert_eq!(place.open(&place.sum), spent, "even what opened before");
     assert_eq!(place.open(&place.lie(500)), spent);
-    let unopened = place.ledger().open(&place.sum, || -> Result<(), Error> { panic!("opened") });
+    let unopened = place.open_by(&place.sum, || -> Result<(), Error> { panic!("opened") });
     assert_eq!(unopened, spent);
-    assert_eq!(place.ledger().failures(), Ok((16, 16)));
+    assert_eq!(place.failures(), Ok((16, 16)));
     // It still seals.
     assert_eq!(place.ledger().seal(&place.key.job, 0, 1), Ok(()));
 }
@@ -193,12 +201,12 @@ fn of_many_at_once_one_has_a_round() {
     let opened = at_once(|place, i| {
         let mut sum = place.lie(40);
         sum.stream[0] ^= i as u8;
-        place.ledger().open(&sum, || Ok(())).is_ok()
+        place.open_by(&sum, || Ok(())).is_ok()
     });
     assert_eq!(opened, 1);
     // Failures of different rounds at once: none is lost.
     let failed = at_once(|place, i| place.open(&place.lie(50 + i)) == not_theirs());
-    assert_eq!((failed, place.ledger().failures()), (8, Ok((8, 16))));
+    assert_eq!((failed, place.failures()), (8, Ok((8, 16))));
     let lines = place.text();
     assert_eq!(lines.lines().filter(|line| line.starts_with("sealed")).count(), 1);
     assert_eq!(lines.lines().filter(|line| line.starts_with("opening")).count(), 9);
@@ -216,7 +224,7 @@ fn no_more_than_sixteen_fail_however_many_are_opened_at_once() {
             let place = place.clone();
             thread::spawn(move || {
                 let sum = place.lie(200 + i);
-                place.ledger().open(&sum, || {
+                place.open_by(&sum, || {
                     // Long enough for all of them to be here, if they could be.
                     thread::sleep(Duration::from_millis(50));
                     place.key.open(&sum).map(drop)
@@ -227,7 +235,7 @@ fn no_more_than_sixteen_fail_however_many_are_opened_at_once() {
     let results: Vec<_> = threads.into_iter().map(|t| t.join().unwrap()).collect();
     let failed = results.iter().filter(|&result| *result == not_theirs()).count();
     assert_eq!(failed, 2, "{results:?}");
-    assert_eq!(place.ledger().failures(), Ok((16, 16)));
+    assert_eq!(place.failures(), Ok((16, 16)));
 }
 
 #[test]
@@ -236,7 +244,10 @@ fn a_ledger_that_cannot_be_written_stops_what_it_is_for() {
     let ledger = Ledger::beside(&place.folder.path().join("none").join("secret.json"));
     let named = |error: Error| error.to_string().contains("secret.json.ledger");
     assert!(named(ledger.seal(&place.key.job, 0, 0).unwrap_err()));
-    let opened = ledger.open(&place.sum, || -> Result<(), Error> { panic!("opened") });
+    let opened =
+        ledger.open(place.key.public(), &place.key.job, &place.sum, || -> Result<(), Error> {
+            panic!("opened")
+        });
     assert!(named(opened.unwrap_err()));
     assert!(AnyKey::load(&place.path()).is_err());
 }

@@ -28,11 +28,10 @@ pub(crate) fn run(args: &Decrypt) -> Result<(), Failure> {
     let job = job.requiring(min_clients);
     let here = |e: ciphergram_he::Error| e.within(args.input.display());
     let sum = Sum::from_bytes(&files::read(&args.input)?, key.public()).map_err(here)?;
-    // Before the ledger knows of it: another sum of the round may still be large enough.
-    sum.check(key.public(), &job).map_err(here)?;
     let engine = engine(args.place.engine);
     let open = || decrypt(&key, &*engine, &sum, &job, output(args.sum));
-    let update = Ledger::beside(&args.agreed.key).open(&sum, open).map_err(here)?;
+    let ledger = Ledger::beside(&args.agreed.key);
+    let update = ledger.open(key.public(), &job, &sum, open).map_err(here)?;
     files::write(&args.out, &update.to_safetensors()?)?;
     let fewest = sum.fewest_contributors();
     warn_if_few(fewest);

@@ -27,7 +27,7 @@ fn upgrade(args: &KeyUpgrade) -> Result<(), Failure> {
 
 fn status(args: &KeyStatus) -> Result<(), Failure> {
     let key = files::read_secret(&args.key)?;
-    let (failures, most) = Ledger::beside(&args.key).failures()?;
+    let (failures, most) = Ledger::beside(&args.key).failures(key.public())?;
     let (id, proves) = (key.public().id().to_string(), key.public().check_sums().is_ok());
     let value = json!({
         "key_id": id, "sum_key": proves, "failures": failures, "max_failures": most,

@@ -74,6 +74,16 @@ impl Scheme {
         }
     }
 
+    /// Returns the number of sums that do not open after which a key opens nothing more.
+    ///
+    /// Each failure may tell a bit of the secret key to whoever caused it. Under `ckks-sum-public` the guard hides 79
+    /// bits, and three failures in a million rounds tell at most 59 of them; the fourth ends the key. Sixteen would
+    /// tell 79 within 200 rounds (`he/docs/verifiable-sums.md`).
+    #[must_use]
+    pub fn max_failures(self) -> usize {
+        if self == Self::CkksSumPublic { 4 } else { 16 }
+    }
+
     /// Returns the family, which says how keys and programs are made.
     pub(crate) fn family(self) -> Family {
         match self {

@@ -316,7 +316,10 @@ fn open_sum(
         KeyRef::Client(key) => sum.verify(key.public(), engine, job).map(|()| None),
         KeyRef::Secret(key, _) => {
             let open = || OpenedSum::open(key, engine, sum, job);
-            ledger.map_or_else(open, |ledger| ledger.open(sum, open)).map(Some)
+            match ledger {
+                Some(ledger) => ledger.open(key.public(), job, sum, open).map(Some),
+                None => open().map(Some),
+            }
         }
     }
 }
