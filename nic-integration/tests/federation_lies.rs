@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 use std::num::NonZeroU32;
 use std::ops::{ControlFlow, Range};
+use std::path::Path;
 use std::sync::mpsc;
 use std::thread;
 
