@@ -237,7 +237,7 @@ pub(crate) struct Key {
 
 #[derive(Subcommand)]
 pub(crate) enum KeyCommand {
-    /// Give a secret key without a sum key one, and write all files that belong to it
+    /// Add a sum key to a secret key that has none: a new key, with all files that belong to it
     Upgrade(KeyUpgrade),
     /// Tell how many sums did not open under a secret key: at the 16th it opens no more,
     /// under ckks-sum-public at the 4th
@@ -295,10 +295,10 @@ pub(crate) struct Job {
     pub(crate) layout: Option<PathBuf>,
     /// Noise that all clients share, for differential privacy: its standard deviation in a sum of the fewest
     /// clients, in multiples of --dp-clip; see `ciphergram dp`
-    #[arg(long, value_name = "MULTIPLE", requires = "dp_clip")]
+    #[arg(long, value_name = "MULTIPLE", requires = "dp_clip", allow_negative_numbers = true)]
     pub(crate) dp_sigma: Option<f64>,
     /// The L2 norm that each client's whole update is clipped to before noise is added
-    #[arg(long, value_name = "NORM", requires = "dp_sigma")]
+    #[arg(long, value_name = "NORM", requires = "dp_sigma", allow_negative_numbers = true)]
     pub(crate) dp_clip: Option<f64>,
     /// List of the nodes that may take part, as serve takes it
     #[arg(long, value_name = "FILE")]
@@ -314,7 +314,7 @@ pub(crate) struct Agreed {
     /// The key
     #[arg(long, value_name = "FILE")]
     pub(crate) key: PathBuf,
-    /// The job [default: job.json beside the key]
+    /// The job [default: job.json beside the key or, for a key in clients/, in the folder above]
     #[arg(long, value_name = "FILE")]
     pub(crate) job: Option<PathBuf>,
 }
@@ -418,7 +418,8 @@ pub(crate) struct Serve {
     /// Rounds to run, numbered from 0
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) rounds: u32,
-    /// Fewest clients of a sum that leaves the aggregator [default: the job's]
+    /// Fewest clients of a sum that leaves the aggregator [default: the job's, or --clients if that
+    /// is fewer]
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) min_clients: Option<u16>,
     /// Seconds from a round's opening until it closes with the clients that are in it
@@ -589,7 +590,7 @@ pub(crate) struct Relay {
 
 #[derive(Args)]
 pub(crate) struct Inspect {
-    /// A key, ranges, contribution, sum, spool or safetensors file
+    /// A key, job, ranges, contribution, sum, spool or safetensors file
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
     /// With --json and Paillier: also list the raw ciphertexts, big-endian hexadecimal

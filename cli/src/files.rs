@@ -68,7 +68,8 @@ pub(crate) fn read_key(path: &Path) -> Result<AnyKey, Failure> {
 /// above.
 pub(crate) fn beside(key: &Path, name: &str) -> PathBuf {
     let beside = key.with_file_name(name);
-    let above = beside.parent().and_then(Path::parent).map(|folder| folder.join(name));
+    let folder = beside.parent().filter(|folder| folder.file_name() == Some("clients".as_ref()));
+    let above = folder.and_then(Path::parent).map(|folder| folder.join(name));
     if beside.exists() { beside } else { above.filter(|above| above.exists()).unwrap_or(beside) }
 }
 

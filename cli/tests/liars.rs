@@ -65,7 +65,7 @@ fn a_contribution_that_was_copied_is_not_three() {
             &named(&victim, 1, victim.contributor.seed),
             "the same contribution was given twice",
         );
-        aggregate(&named(&victim, CLIENTS, fresh()), "client 3 of a key for 3 clients");
+        aggregate(&named(&victim, CLIENTS, fresh()), "client 3 of 3 clients");
         let copies = [1, 2].map(|number| named(&victim, number, fresh()));
         let all = [vec![victim.clone()], copies.to_vec()].concat();
         scene.refuses(&scene.sum(&all), CLOSED);
@@ -153,7 +153,7 @@ fn a_header_that_was_rewritten_opens_nothing() {
                 "the same contribution was given twice",
                 Box::new(|s| s.contributors[2].seed = s.contributors[0].seed),
             ),
-            ("client 3 of a key for 3 clients", Box::new(|s| s.contributors[2].number = 3)),
+            ("client 3 of 3 clients", Box::new(|s| s.contributors[2].number = 3)),
         ];
         for (why, change) in changes {
             let mut forged = sum.clone();

@@ -61,7 +61,7 @@ fn a_key_is_used_for_what_it_is() {
     let secret = ENCRYPT.replace("clients/0.json", "secret.json");
     place.fails_with(1, &secret, &["keys/secret.json: which client contributes?", "--client"]);
     let beyond = format!("{secret} --client 3");
-    place.fails_with(1, &beyond, &["client 3 of a key for 3 clients, which are numbered from 0"]);
+    place.fails_with(1, &beyond, &["client 3 of 3 clients, which are numbered from 0"]);
     place.fails_with(
         1,
         "key upgrade --key keys/secret.json --out more",
@@ -97,7 +97,7 @@ fn a_client_is_nobody_else_by_changing_its_file() {
     scene.opens(&scene.sum(&all));
     stolen["client"]["number"] = json!(3);
     place.write("keys/stolen.json", stolen.to_string());
-    place.fails_with(1, encrypt, &["keys/stolen.json: ", "client 3 of a key for 3 clients"]);
+    place.fails_with(1, encrypt, &["keys/stolen.json: ", "client 3 of 3 clients"]);
 }
 
 #[test]

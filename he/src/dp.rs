@@ -34,7 +34,7 @@ pub use mechanism::Mechanism;
 /// Standard deviations of a client's noise above the clip that a range must hold.
 pub const TAIL: f64 = 12.0;
 
-/// The choices that noise is derived from, as a job file has them.
+/// The choices that noise is derived from.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Literal {

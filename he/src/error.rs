@@ -122,14 +122,14 @@ pub enum Error {
     )]
     NoSumKey,
     /// A key that has nothing to be upgraded.
-    #[error("this key has a sum key already")]
+    #[error("this key has a sum key already: use it as it is")]
     HasSumKey,
     /// A number that is no client's.
-    #[error("client {number} of a key for {clients} clients, which are numbered from 0")]
+    #[error("client {number} of {clients} clients, which are numbered from 0")]
     Number {
         /// The number given.
         number: u16,
-        /// The clients that the key admits.
+        /// The clients that the key or the job admits.
         clients: u32,
     },
     /// A client's key that would be used by another one.
@@ -259,7 +259,7 @@ pub enum Error {
         why: String,
     },
     /// A job under another key.
-    #[error("the job is of key {found}, this is key {expected}")]
+    #[error("the job is of key {found}, this is key {expected}: use the job made under this key")]
     JobKey {
         /// The job's key id.
         found: String,

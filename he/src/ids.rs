@@ -1,4 +1,4 @@
-//! Names of keys and contributions.
+//! Names of keys, jobs and contributions, and statements.
 
 use std::fmt;
 

@@ -16,7 +16,7 @@ use crate::{
     Agreement, Error, Parameters, PublicKey, Quantised, TensorSpec, Update,
     bytes::Writer,
     codec::{layout_difference, write_specs},
-    dp::{self, Noise},
+    dp::{self, Mechanism, Noise},
     ids::{JobId, KeyId, Statement},
     keys::write_new,
     random,
@@ -98,13 +98,20 @@ impl Limits {
             return bad(format!("{clients} clients; the key admits 1 to {admitted}"));
         }
         if !(1..=clients).contains(&min_clients) {
-            return bad(format!("at least {min_clients} contributors of {clients} clients"));
+            return bad(format!(
+                "at least {min_clients} contributors of {clients} clients; choose 1 to {clients}"
+            ));
         }
         if max_weight == 0 {
             return bad("the largest weight is 0".into());
         }
         if !max_range.is_finite() || max_range <= 0.0 {
             return bad(format!("the largest range is {max_range}; it must be a positive number"));
+        }
+        let mut nodes: Vec<_> = self.allow.iter().flatten().map(|allowed| &allowed.node).collect();
+        nodes.sort_unstable();
+        if let Some(twice) = nodes.windows(2).find(|pair| pair[0] == pair[1]) {
+            return bad(format!("node {} is allowed twice", twice[0]));
         }
         if let Some(noise) = self.noise()? {
             let range = noise.range();
@@ -113,6 +120,8 @@ impl Limits {
                     "a largest weight of {max_weight} beside noise, which needs weights of 1"
                 ));
             }
+            // For a single value, which takes the least: an update of many may still be refused.
+            Mechanism::new(noise, range, key.parameters().half_steps(), 1)?;
             if self.tensors.iter().flatten().any(|tensor| tensor.range.is_some()) {
                 return bad("ranges of tensors beside noise, which has one for all".into());
             }
@@ -221,10 +230,12 @@ impl Job {
         write_new(path, self.to_json()?.as_bytes(), 0o644)
     }
 
-    /// Returns the same job, of which this party opens no sum of fewer than `min_clients`, whatever the job says.
+    /// Returns the same job, of which this party opens no sum of fewer than `min_clients`, whatever the job says; but
+    /// with noise, which is sized for the job's minimum, no fewer than that.
     #[must_use]
     pub fn requiring(self, min_clients: u16) -> Self {
-        Self { min_clients, ..self }
+        let least = if self.noise.is_some() { self.limits.min_clients } else { 1 };
+        Self { min_clients: min_clients.max(least), ..self }
     }
 
     /// Returns its name, a hash over all that it says.
@@ -305,7 +316,7 @@ impl Job {
         self.limits.tensors.as_ref().and_then(|tensors| tensors.get(tensor)?.range)
     }
 
-    /// Returns whether the job leaves nothing of an agreement open.
+    /// Returns whether the job settles the range of every tensor.
     #[must_use]
     pub fn settles_ranges(&self) -> bool {
         let all_have_one = |all: &Vec<SettledTensor>| all.iter().all(|t| t.range.is_some());
@@ -360,7 +371,10 @@ fn check_ranges(agreement: &Agreement, most: f64) -> Result<(), Error> {
     match ranges.find(|&(_, &range)| range > most) {
         None => Ok(()),
         Some((TensorSpec { name, .. }, range)) => {
-            let why = format!("tensor {name:?} has range {range}, the job admits {most} at most");
+            let why = format!(
+                "tensor {name:?} has range {range}, the job admits {most} at most: clip it with --clip, or make a job \
+                 with a larger --max-range"
+            );
             Err(Error::BeyondJob { why })
         }
     }

@@ -8,7 +8,7 @@
 //!
 //! Updates are sealed and sums opened under a *sum key* besides ([`tag`](crate::tag)): derived from the seed
 //! under `ckks-sum`, drawn and kept in the secret file otherwise, where each client gets a file with its own
-//! part of it. Keys without one, of an earlier version or of `pheutil`, still do what one does with raw
+//! part of it. Paillier keys without one, of an earlier version or of `pheutil`, still do what one does with raw
 //! ciphertexts.
 
 mod client;

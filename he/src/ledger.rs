@@ -1,4 +1,4 @@
-//! What a key was used for, on disk beside its file: a client seals one contribution to a round, and an opener
+//! The record of a key's use, on disk beside its file: a client seals one contribution to a round, and an opener
 //! opens one sum of it.
 //!
 //! A ledger is a file of lines, to which lines are only added. A line is on disk before what it is about happens:
@@ -6,30 +6,35 @@
 //! | line | meaning |
 //! |---|---|
 //! | `sealed JOB NUMBER ROUND` | client NUMBER seals a contribution to ROUND; none to this or an earlier one follows |
-//! | `opening JOB ROUND DIGEST` | the sum of this digest is opened; no other one of the round is |
-//! | `failed JOB ROUND DIGEST` | it did not open |
+//! | `opening KEY JOB ROUND DIGEST` | the sum of this digest is opened; no other one of the round is |
+//! | `opened …`, `failed …`, `refused …` | it opened, it did not, or anyone can see that it is none |
 //!
-//! Failures are counted for the life of a key, not in a row: an honest round between two would reset the count.
+//! A sum that did not open is a failure, and so is one of which no end is recorded: its opening may have been cut
+//! short. Failures are counted for the life of a key, not in a row: an honest round between two would reset the
+//! count.
 
 use std::{
-    fs::{File, OpenOptions},
-    io::{Read as _, Seek as _, SeekFrom, Write as _},
+    fs::{self, File, OpenOptions},
+    io::{self, ErrorKind, Read as _, Seek as _, SeekFrom, Write as _},
     path::{Path, PathBuf},
 };
 
 use crate::{Error, Job, PublicKey, Sum, ids::hex};
+
+/// The verbs of lines, each with the number of words that follow it.
+const VERBS: [(&str, usize); 5] =
+    [("sealed", 3), ("opening", 4), ("opened", 4), ("failed", 4), ("refused", 4)];
 
 /// The ledger of a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ledger(PathBuf);
 
 impl Ledger {
-    /// Returns the ledger beside a key's file.
+    /// Returns the ledger beside a key's file, wherever links to that lead.
     #[must_use]
     pub fn beside(key: &Path) -> Self {
-        let mut name = key.as_os_str().to_owned();
-        name.push(".ledger");
-        Self(name.into())
+        let key = fs::canonicalize(key).unwrap_or_else(|_| key.into());
+        Self(with_end(&key, ".ledger"))
     }
 
     /// Returns the round that client `number` may contribute to next: the one after the last.
@@ -37,8 +42,7 @@ impl Ledger {
     /// # Errors
     /// The file cannot be read.
     pub fn next_round(&self, job: &Job, number: u16) -> Result<u64, Error> {
-        let last = self.locked(|lines| Ok(last_sealed(lines, job, number)))?;
-        Ok(last.map_or(0, |last| last.saturating_add(1)))
+        Ok(last_sealed(&self.read()?, job, number).map_or(0, |last| last.saturating_add(1)))
     }
 
     /// Records that client `number` seals its contribution to a round. Nothing of it may leave if this fails.
@@ -46,16 +50,25 @@ impl Ledger {
     /// # Errors
     /// [`Error::RoundOver`]; the file cannot be written.
     pub fn seal(&self, job: &Job, number: u16, round: u64) -> Result<(), Error> {
-        self.locked(|lines| {
-            if let Some(last) = last_sealed(lines, job, number).filter(|&last| last >= round) {
-                return Err(Error::RoundOver { number, round, last });
-            }
-            lines.append(&format!("sealed {} {number} {round}", job.id()))
+        self.locked(|lines| match last_sealed(&lines.text, job, number) {
+            Some(last) if last >= round => Err(Error::RoundOver { number, round, last }),
+            _ => lines.append(&sealed(job, number, round)),
         })
     }
 
-    /// Opens a sum by `open`, unless another one of its round was opened or too many did not open. The ledger is kept
-    /// from all others meanwhile: of many that open at once no more may fail than one after the other.
+    /// Records the same of a contribution that was sealed before, and goes on: the record may be in another place.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn resume(&self, job: &Job, number: u16, round: u64) -> Result<(), Error> {
+        self.locked(|lines| match last_sealed(&lines.text, job, number) {
+            Some(last) if last >= round => Ok(()),
+            _ => lines.append(&sealed(job, number, round)),
+        })
+    }
+
+    /// Opens a sum by `open`, unless another one of its round was opened or too many did not open. One sum is opened
+    /// at a time: of many at once no more may fail than one after the other.
     ///
     /// # Errors
     /// That of `open`; those of [`Sum::check`], after which another sum of the round may still be opened;
@@ -69,56 +82,95 @@ impl Ledger {
         open: impl FnOnce() -> Result<T, Error>,
     ) -> Result<T, Error> {
         sum.check(key, job)?;
-        let (job, round, most) = (sum.job, sum.round, key.parameters().scheme().max_failures());
-        let digest = hex(&sum.digest());
-        let line = |verb| format!("{verb} {job} {round} {digest}");
+        let _turn = self.lock(&with_end(&self.0, ".lock"))?;
+        let round = format!("{} {} {}", key.id(), sum.job, sum.round);
+        let own = format!("{round} {}", hex(&sum.digest()));
         self.locked(|lines| {
-            let failures = lines.failures();
-            if failures >= most {
+            let text = &lines.text;
+            let failures = failures(text, key);
+            if failures >= key.parameters().scheme().max_failures() {
                 return Err(Error::KeySpent { failures });
             }
-            if lines.all().any(|found| found == line("failed")) {
+            if has(text, "failed", &own) {
                 return Err(Error::NotTheirs { contributors: sum.contributors.len() });
             }
-            let own = format!("opening {job} {round} ");
-            let before = lines.all().find_map(|found| found.strip_prefix(&own).map(String::from));
-            match before {
-                None => lines.append(&line("opening"))?,
-                Some(found) if found == digest => {}
-                Some(_) => return Err(Error::SecondSum { round }),
+            if has(text, "opening", &own) {
+                return Ok(());
             }
-            let opened = open();
-            if opened.as_ref().is_err_and(is_not_theirs) {
-                lines.append(&line("failed"))?;
+            if has(text, "opening", &round) {
+                return Err(Error::SecondSum { round: sum.round });
             }
-            opened
-        })
+            lines.append(&format!("opening {own}"))
+        })?;
+        let opened = open();
+        if let Some(verb) = end_of(&opened) {
+            self.locked(|lines| {
+                let known = has(&lines.text, verb, &own);
+                if known { Ok(()) } else { lines.append(&format!("{verb} {own}")) }
+            })?;
+        }
+        opened
     }
 
-    /// Returns the number of sums that did not open, and the number after which none is opened.
+    /// Returns the number of sums that did not open under a key, and the number after which none is opened.
     ///
     /// # Errors
     /// The file cannot be read.
     pub fn failures(&self, key: &PublicKey) -> Result<(usize, usize), Error> {
-        Ok((self.locked(|lines| Ok(lines.failures()))?, key.parameters().scheme().max_failures()))
+        Ok((failures(&self.read()?, key), key.parameters().scheme().max_failures()))
     }
 
-    /// Does something with all lines while no other process does.
-    fn locked<T>(&self, act: impl FnOnce(&mut Lines) -> Result<T, Error>) -> Result<T, Error> {
-        let here = |e: std::io::Error| Error::from(e).within(self.0.display());
+    fn fault(&self, error: impl Into<Error>) -> Error {
+        error.into().within(self.0.display())
+    }
+
+    /// Returns the whole lines; none if there is no file. Lines are only added, so nothing needs to be locked.
+    fn read(&self) -> Result<String, Error> {
+        match fs::read_to_string(&self.0) {
+            Ok(text) => self.whole_lines(text),
+            Err(e) if e.kind() == ErrorKind::NotFound => Ok(String::new()),
+            Err(e) => Err(self.fault(e)),
+        }
+    }
+
+    /// Drops a line that was cut while it was written: nothing followed it. Refuses lines of another form, which
+    /// would count for nothing.
+    fn whole_lines(&self, mut text: String) -> Result<String, Error> {
+        text.truncate(text.rfind('\n').map_or(0, |end| end + 1));
+        let is_one = |line: &str| {
+            let mut words = line.split(' ');
+            let verb = words.next().unwrap_or_default();
+            VERBS.contains(&(verb, words.count()))
+        };
+        match text.lines().position(|line| !is_one(line)) {
+            None => Ok(text),
+            Some(line) => {
+                let why = format!("line {} is not one of a ledger", line + 1);
+                Err(self.fault(Error::Json { what: "ledger", why }))
+            }
+        }
+    }
+
+    /// Waits until no other process has this file; it is let go when it is closed.
+    fn lock(&self, path: &Path) -> Result<File, Error> {
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false);
         #[cfg(unix)]
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-        let mut file = options.open(&self.0).map_err(here)?;
-        // Let go when the file is closed.
-        file.lock().map_err(here)?;
+        let open = || {
+            let file = options.open(path)?;
+            file.lock().map(|()| file)
+        };
+        open().map_err(|e: io::Error| self.fault(e))
+    }
+
+    /// Does something with all lines while no other process does.
+    fn locked<T>(&self, act: impl FnOnce(&mut Lines) -> Result<T, Error>) -> Result<T, Error> {
+        let mut file = self.lock(&self.0)?;
         let mut text = String::new();
-        file.read_to_string(&mut text).map_err(here)?;
-        // A line that was cut while it was written counts for nothing: nothing followed it.
-        text.truncate(text.rfind('\n').map_or(0, |end| end + 1));
-        let mut lines = Lines { file, text, path: &self.0 };
-        act(&mut lines)
+        file.read_to_string(&mut text).map_err(|e| self.fault(e))?;
+        let text = self.whole_lines(text)?;
+        act(&mut Lines { file, text, path: &self.0 })
     }
 }
 
@@ -130,23 +182,20 @@ struct Lines<'a> {
 }
 
 impl Lines<'_> {
-    fn all(&self) -> impl Iterator<Item = &str> {
-        self.text.lines()
-    }
-
-    fn failures(&self) -> usize {
-        self.all().filter(|line| line.starts_with("failed ")).count()
-    }
-
-    /// Appends a line and waits until it is on disk.
+    /// Appends a line and waits until it is on disk, and with the first one the file's name.
     fn append(&mut self, line: &str) -> Result<(), Error> {
         let end = self.text.len() as u64;
         let line = format!("{line}\n");
-        let mut write = || -> std::io::Result<()> {
+        let mut write = || -> io::Result<()> {
             self.file.set_len(end)?;
             self.file.seek(SeekFrom::Start(end))?;
             self.file.write_all(line.as_bytes())?;
-            self.file.sync_all()
+            self.file.sync_all()?;
+            let folder = self.path.parent().filter(|_| end == 0 && cfg!(unix));
+            folder.map_or(Ok(()), |folder| {
+                let here = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+                File::open(here)?.sync_all()
+            })
         };
         write().map_err(|e| Error::from(e).within(self.path.display()))?;
         self.text.push_str(&line);
@@ -154,16 +203,54 @@ impl Lines<'_> {
     }
 }
 
-/// Returns whether a sum did not open, wherever that was said to be.
-fn is_not_theirs(error: &Error) -> bool {
-    match error {
-        Error::In { error, .. } => is_not_theirs(error),
-        error => matches!(error, Error::NotTheirs { .. }),
-    }
+fn with_end(path: &Path, end: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(end);
+    name.into()
+}
+
+fn sealed(job: &Job, number: u16, round: u64) -> String {
+    format!("sealed {} {number} {round}", job.id())
 }
 
 /// Returns the last round of a job that a client sealed a contribution to.
-fn last_sealed(lines: &Lines<'_>, job: &Job, number: u16) -> Option<u64> {
-    let own = format!("sealed {} {number} ", job.id());
-    lines.all().filter_map(|line| line.strip_prefix(&own)?.parse().ok()).max()
+fn last_sealed(text: &str, job: &Job, number: u16) -> Option<u64> {
+    let own = format!("{} {number}", job.id());
+    with(text, "sealed", &own).filter_map(|line| line.rsplit(' ').next()?.parse().ok()).max()
+}
+
+/// Returns the lines of a verb whose next words are these.
+fn with<'a>(text: &'a str, verb: &str, words: &str) -> impl Iterator<Item = &'a str> + use<'a> {
+    let start = format!("{verb} {words}");
+    text.lines().filter(move |line| {
+        line.strip_prefix(&start).is_some_and(|rest| rest.is_empty() || rest.starts_with(' '))
+    })
+}
+
+/// Returns whether there is such a line.
+fn has(text: &str, verb: &str, words: &str) -> bool {
+    with(text, verb, words).next().is_some()
+}
+
+/// Returns the number of openings under a key that did not end well.
+fn failures(text: &str, key: &PublicKey) -> usize {
+    let key = key.id().to_string();
+    let count = |verb| with(text, verb, &key).count();
+    count("opening").saturating_sub(count("opened") + count("refused"))
+}
+
+/// Returns the verb of how an opening ended; none if it may be tried again.
+fn end_of<T>(opened: &Result<T, Error>) -> Option<&'static str> {
+    fn of(error: &Error) -> Option<&'static str> {
+        match error {
+            Error::In { error, .. } => of(error),
+            Error::NotTheirs { .. } => Some("failed"),
+            Error::Ciphertext { .. } => Some("refused"),
+            _ => None,
+        }
+    }
+    match opened {
+        Ok(_) => Some("opened"),
+        Err(error) => of(error),
+    }
 }

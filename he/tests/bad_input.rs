@@ -130,7 +130,7 @@ fn sums_refuse_by_name() {
     let mut fourth = contribution(&key, 2, &plain);
     fourth.contributor.number = 3;
     let error = sum(&key, vec![fourth]).unwrap_err();
-    assert_eq!(error, "0.cgm: client 3 of a key for 3 clients, which are numbered from 0");
+    assert_eq!(error, "0.cgm: client 3 of 3 clients, which are numbered from 0");
     let later = Contribution { round: 3, ..contribution(&key, 1, &plain) };
     let error = sum(&key, vec![first.clone(), later]).unwrap_err();
     assert_eq!(error, "1.cgm: it is of round 3, others are of round 2: say --round 2");

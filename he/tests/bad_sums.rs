@@ -130,7 +130,7 @@ fn more_contributors_than_declared_are_refused() {
         // Numbers run out first.
         let error = sum(&seeds, house(most + 1)).unwrap_err();
         let numbers = "which are numbered from 0";
-        let expected = format!("client {most} of a key for {most} clients, {numbers}");
+        let expected = format!("client {most} of {most} clients, {numbers}");
         assert_eq!(error, format!("{most}.cgm: {expected}"));
         // A file can claim any number.
         let contributors: Vec<_> = house(most + 1).into_iter().map(|c| c.contributor).collect();

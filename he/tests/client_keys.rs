@@ -230,7 +230,7 @@ fn clients_files_that_make_no_sense_are_refused() {
         let error = with(change).unwrap();
         assert!(error.contains(why), "{error}, not {why}");
     };
-    refused(&|json| json["client"]["number"] = 4.into(), "client 4 of a key for 4 clients");
+    refused(&|json| json["client"]["number"] = 4.into(), "client 4 of 4 clients");
     refused(&|json| json["client"]["number"] = 65_536.into(), "unexpected content");
     refused(&|json| json["client"]["pads"] = "AAAA".into(), "the key of pads is not 32 bytes");
     refused(&|json| json["client"]["coefficients"] = "?".into(), "not base64url");

@@ -63,7 +63,7 @@ fn terms_are_the_largest_of_all_and_the_rest_are_left_out_by_name() {
         (3, "the tensors differ: tensor \"b\" is missing here"),
         (4, "the same contribution was given twice"),
         (6, &format!("it is of job {}, this is job {}", other.id(), job.id())),
-        (8, "client 8 of a key for 8 clients"),
+        (8, "client 8 of 8 clients"),
     ] {
         let found = &why.iter().find(|(n, _)| *n == number).unwrap().1;
         assert!(found.starts_with(text), "{number}: {found}");
@@ -168,7 +168,7 @@ fn a_client_contributes_under_no_terms_that_are_worse_than_its_own() {
     assert!(matches!(error, Error::Terms { .. }));
     let mut other = terms;
     other.participants[1].number = 8;
-    refused(&other, "client 8 of a key for 8 clients");
+    refused(&other, "client 8 of 8 clients");
 }
 
 #[test]

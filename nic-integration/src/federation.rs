@@ -87,12 +87,9 @@ pub enum Error {
     /// The round that is open is of other terms than those that chunks are sealed under.
     #[error(
         "the round has another number or other ranges than those that this contribution is sealed under, and it \
-         can be in no other: delete {} to give it up", spool.display()
+         can be in no other: delete its spool to give it up"
     )]
-    TermsChanged {
-        /// The spool that holds it.
-        spool: PathBuf,
-    },
+    TermsChanged,
     /// The aggregator's terms or sums make no sense.
     #[error("{server} opened a round that makes no sense: {what}")]
     BadRound {

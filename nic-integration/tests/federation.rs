@@ -9,7 +9,7 @@ mod support;
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::num::NonZeroU32;
-use std::ops::{ControlFlow, Range};
+use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc;
@@ -19,22 +19,21 @@ use std::time::{Duration, Instant};
 use ciphergram_he::exchange::{Announcement, RoundTerms};
 use ciphergram_he::params::{Literal, Scheme};
 use ciphergram_he::{
-    Agreement, Contributor as Participant, Dtype, Error as SchemeError, Job, Ledger, PublicKey,
+    Agreement, Contributor as Participant, Dtype, Error as SchemeError, Ledger, PublicKey,
     Quantised, SecretKey, Seed, Tensor, TensorSpec, Ticket, Update,
 };
+use ciphergram_nic::Driver;
 use ciphergram_nic::driver::MAX_SLEEP;
 use ciphergram_nic::federation::spool::Spool;
 use ciphergram_nic::federation::{
     Client, Error, Observation, Participation, PathConfig, Progress, RoundResult, Server,
     ServerConfig, SumApplication,
 };
-use ciphergram_nic::proto::{Accumulator, Config, Refusal, Shard};
+use ciphergram_nic::proto::Config;
 use ciphergram_nic::round::{
-    Aggregator, AggregatorConfig, AggregatorEvent, Application, ContributionId, Contributor,
-    ContributorConfig, ContributorEvent, Opened, RoundSummary,
+    AggregatorEvent, Application, Contributor, ContributorConfig, ContributorEvent, RoundSummary,
 };
-use ciphergram_nic::wire::{UdpWire, Wire};
-use ciphergram_nic::{Driver, NicError};
+use ciphergram_nic::wire::UdpWire;
 use rand_chacha::ChaCha20Rng;
 use rand_core::SeedableRng;
 use support::*;

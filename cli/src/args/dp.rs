@@ -20,7 +20,7 @@ pub(crate) struct Dp {
     /// Sums that are released
     #[arg(long)]
     pub(crate) rounds: u32,
-    /// Probability that epsilon leaves out, above 0 and below 1
+    /// Delta: the probability that more than epsilon is given away, above 0 and below 1, above 0 and below 1
     #[arg(long, default_value_t = 1e-5, allow_negative_numbers = true)]
     pub(crate) delta: f64,
     /// Probability that a client contributes its update to a sum rather than zeros; counts against

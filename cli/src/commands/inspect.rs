@@ -159,7 +159,7 @@ fn tensors(specs: &[TensorSpec], coded: Option<(&Agreement, &Parameters)>, found
     found.json.insert("tensors".into(), list.into());
 }
 
-/// Describes a key or a ranges file.
+/// Describes a key, a job or a ranges file.
 fn json_file(text: &str, path: &Path, found: &mut Findings) -> Result<(), Error> {
     if let Ok(ranges) = RangesFile::from_json(text) {
         let agreement = ranges.agreement()?;

@@ -32,6 +32,8 @@ impl Agreement {
     /// # Panics
     /// If there are not as many ranges as tensors.
     pub fn new(specs: Vec<TensorSpec>, ranges: Vec<f64>, max_weight: u32) -> Result<Self, Error> {
+        // There is one zero: statements cover the bits of ranges.
+        let ranges: Vec<_> = ranges.into_iter().map(|range| range + 0.0).collect();
         assert_eq!(specs.len(), ranges.len(), "one range for each tensor");
         if max_weight == 0 {
             return Err(Error::Weight { weight: 0, max_weight: u32::MAX });

@@ -58,6 +58,11 @@ impl Quantised {
         Self { fields: Zeroizing::new(fields), weight, clipped: vec![] }
     }
 
+    /// Takes integers of tensors of which no value was outside its range.
+    pub(crate) fn unclipped(fields: Zeroizing<Vec<u32>>, weight: u32, tensors: usize) -> Self {
+        Self { fields, weight, clipped: vec![0; tensors] }
+    }
+
     /// Returns the integers.
     #[must_use]
     pub fn fields(&self) -> &[u32] {

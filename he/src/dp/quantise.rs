@@ -41,7 +41,8 @@ impl Quantised {
         let mut fields = Zeroizing::new(vec![0; agreement.values()]);
         round_within(update, norm, &mechanism, &mut fields, rng);
         add_noise(&mechanism, &mut fields, rng);
-        Ok(Self::from_fields(std::mem::take(&mut *fields), 1))
+        // The update was clipped as a whole, no value by itself.
+        Ok(Self::unclipped(fields, 1, update.tensors().len()))
     }
 }
 

@@ -21,6 +21,8 @@ use crate::{
 
 /// The most that a client's lowest round may be above that of all others.
 const MAX_ROUNDS_AHEAD: u64 = 64;
+/// The most that a round may be above a client's lowest: nobody's lie takes all numbers that there are.
+const MAX_ROUNDS_SKIPPED: u64 = 1 << 32;
 
 /// A client's announcement when it joins.
 #[derive(Debug, Clone, PartialEq)]
@@ -165,10 +167,10 @@ impl RoundTerms {
             left_out.push((number, Error::RoundAhead { round, others: second }));
         }
         let Some(first) = admitted.values().next() else {
-            return Err(left_out
-                .into_iter()
-                .next()
-                .map_or(Error::NothingToSum, |(_, error)| error));
+            let first = left_out.into_iter().next();
+            return Err(first.map_or(Error::NothingToSum, |(number, error)| {
+                error.within(format!("client {number}"))
+            }));
         };
         let mut ranges = first.agreement.ranges().to_vec();
         for a in admitted.values() {
@@ -196,6 +198,12 @@ impl RoundTerms {
         self.participants.iter().try_for_each(|c| job.check_number(c.number))?;
         if self.round < own.lowest_round {
             return bad("the round is one that this client has contributed to");
+        }
+        if self.round - own.lowest_round > MAX_ROUNDS_SKIPPED {
+            return bad("the round is more than 2^32 after this client's last");
+        }
+        if self.participants.len() < usize::from(job.limits().min_clients) {
+            return bad("they list fewer contributors than the job demands");
         }
         job.check_agreement(&self.agreement)?;
         self.agreement.check_layout(own.agreement.specs())?;

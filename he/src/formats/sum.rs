@@ -106,14 +106,10 @@ impl Sum {
     }
 
     /// Returns a digest of all that it says and holds.
-    pub(crate) fn digest(&self) -> [u8; 16] {
+    pub(crate) fn digest(&self) -> [u8; 32] {
         let mut header = Writer::default();
         self.write_header(&mut header);
-        let mut hasher = blake3::Hasher::new();
-        hasher.update(&header.0).update(&self.stream);
-        let mut digest = [0; 16];
-        digest.copy_from_slice(&hasher.finalize().as_bytes()[..16]);
-        digest
+        *blake3::Hasher::new().update(&header.0).update(&self.stream).finalize().as_bytes()
     }
 
     /// Reads a file made under `key`.

@@ -186,11 +186,13 @@ pub(super) fn write_secret(key: &SecretKey) -> Result<Zeroizing<String>, Error> 
         p: None,
         q: None,
         seed: None,
-        sum_key: key.sum_key.as_ref().map(|sum_key| encode_seed(sum_key.bytes())),
+        sum_key: None,
         // The seed tells both polynomials, so they are not there twice.
         public: PublicJson { a: None, b: None, ..public_json(&key.public) },
         kid: format!("Ciphergram {scheme} secret key {id}"),
     };
+    // Elsewhere it comes from the seed.
+    let sum_key = || key.sum_key.as_ref().map(|sum_key| encode_seed(sum_key.bytes()));
     match &key.material {
         SecretMaterial::Paillier(secret) => {
             let (p, q) = secret.factors();
@@ -198,19 +200,15 @@ pub(super) fn write_secret(key: &SecretKey) -> Result<Zeroizing<String>, Error> 
             file.key_ops = vec!["decrypt".into()];
             file.p = Some(encode_integer(p).to_string());
             file.q = Some(encode_integer(q).to_string());
+            file.sum_key = sum_key();
         }
-        SecretMaterial::CkksSum(secret) => {
+        SecretMaterial::CkksSum(secret) => file.seed = Some(encode_seed(secret.seed())),
+        SecretMaterial::CkksSumPublic(secret) => {
             file.seed = Some(encode_seed(secret.seed()));
-            // It comes from the seed.
-            file.sum_key.zeroize();
-            file.sum_key = None;
+            file.sum_key = sum_key();
         }
-        SecretMaterial::CkksSumPublic(secret) => file.seed = Some(encode_seed(secret.seed())),
         #[cfg(test)]
-        SecretMaterial::Plain(_) => {
-            file.seed = Some(encode_seed(&[0; 32]));
-            file.sum_key = None;
-        }
+        SecretMaterial::Plain(_) => file.seed = Some(encode_seed(&[0; 32])),
     }
     serde_json::to_string_pretty(&file).map(Zeroizing::new).map_err(|e| invalid(e.to_string()))
 }

@@ -250,7 +250,10 @@ impl Sum {
 }
 
 /// Checks every ciphertext of a stream, whose length must be right.
-fn check_stream(
+///
+/// # Errors
+/// The first fault; the engine's.
+pub(super) fn check_stream(
     key: &PublicKey,
     engine: &dyn Engine,
     chunks: &Chunks,
@@ -268,7 +271,7 @@ fn check_stream(
 ///
 /// # Errors
 /// The first fault; the engine's.
-pub(super) fn check_words(
+fn check_words(
     key: &PublicKey,
     engine: &dyn Engine,
     chunks: &Chunks,

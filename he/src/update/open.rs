@@ -5,7 +5,7 @@ use std::{mem, ops::Range};
 use ciphergram_accel::Engine;
 use zeroize::Zeroizing;
 
-use super::aggregate::check_words;
+use super::aggregate::check_stream;
 use crate::{
     Error, Parameters, SecretKey, Sum, Update,
     bytes::read_words,
@@ -157,15 +157,10 @@ impl Room {
     }
 }
 
-/// Returns the first chunk that is no ciphertext, which anyone can see, else that the sum does not open, else a
-/// fault of any other kind, in whichever order they were found.
+/// Returns that the sum does not open, else a fault of any other kind, in whichever order they were found.
 fn first_fault(results: impl IntoIterator<Item = Result<(), Error>>) -> Result<(), Error> {
-    let place = |fault: &Error| match fault {
-        Error::Ciphertext { chunk, .. } => (0, *chunk),
-        Error::NotTheirs { .. } => (1, 0),
-        _ => (2, 0),
-    };
-    results.into_iter().filter_map(Result::err).min_by_key(place).map_or(Ok(()), Err)
+    let is_other = |fault: &Error| !matches!(fault, Error::NotTheirs { .. });
+    results.into_iter().filter_map(Result::err).min_by_key(is_other).map_or(Ok(()), Err)
 }
 
 /// A sum, and everything that opens it.
@@ -195,8 +190,10 @@ impl<'a> Opening<'a> {
     }
 
     /// Opens all groups into `whole`, some at a time, each from its bytes to its values while it is in
-    /// cache.
+    /// cache. What anyone can see to be no ciphertext is found before anything is decrypted: whether it is
+    /// there must not depend on, and time not tell of, what the rest decrypts to.
     fn run<S: Sink>(&self, mut whole: S) -> Result<(), Error> {
+        check_stream(self.key.public(), self.engine, self.chunks, &self.sum.stream)?;
         let counts = self.sum.sets.iter().map(ContributorSet::count).collect();
         let opener = self.key.scheme().opener(&counts);
         let g = self.parameters.geometry();
@@ -224,10 +221,9 @@ impl<'a> Opening<'a> {
         room: &mut Room,
         mut sink: impl Sink,
     ) -> Result<(), Error> {
-        let (public, first) = (self.key.public(), own.start);
+        let first = own.start;
         let Room { scratch, column, values } = room;
         read_words(&mut scratch.words, &self.sum.stream[self.chunks.range_of(&own)]);
-        check_words(public, self.engine, self.chunks, first, &scratch.words)?;
         let groups = Groups {
             chunks: self.chunks,
             sets: &self.sum.sets[first as usize..own.end as usize],
@@ -269,9 +265,7 @@ impl<'a> Opening<'a> {
             & is_zero_beside(g, slots, column.len(), values.len());
         let offset = (k * u64::from(self.parameters.half_steps())) as i64;
         let is_tagged = self.tags.is_of(chunk, tag, (count, weight), values, offset);
-        if !(is_head & is_within & is_tagged) {
-            return false;
-        }
+        // Whatever the outcome, so that it takes the same time; nothing is given away unless all are right.
         let part = (contributors, weight);
         sink.put(chunk as usize, part, at, values);
         // A mask has no head of its own: it is of those that the values are of.
@@ -279,7 +273,7 @@ impl<'a> Opening<'a> {
         if chunk == group.start + g.first_value_chunk() as u32 {
             (group.start..chunk).for_each(|mask| sink.put(mask as usize, part, at, &[]));
         }
-        true
+        is_head & is_within & is_tagged
     }
 
     /// Reads the values of slots, offsets removed. Returns whether each is within what `k` contributors

@@ -23,19 +23,36 @@ use crate::{
 
 /// The right to seal one update under one seed, once.
 ///
-/// A sealer consumes it:
+/// Two updates take two:
+/// ```
+/// # use std::sync::Arc;
+/// # use ciphergram_accel::Engine;
+/// # use ciphergram_he::{Error, KeyRef, Quantised, Sealer, Terms, Ticket};
+/// fn two(
+///     key: KeyRef<'_>,
+///     engine: Arc<dyn Engine>,
+///     [one, other]: [Quantised; 2],
+///     terms: &Terms<'_>,
+/// ) -> Result<(), Error> {
+///     Sealer::new(key, engine.clone(), one, Ticket::draw()?, terms)?;
+///     Sealer::new(key, engine, other, Ticket::draw()?, terms)?;
+///     Ok(())
+/// }
+/// ```
+/// since a sealer consumes it:
 /// ```compile_fail,E0382
 /// # use std::sync::Arc;
 /// # use ciphergram_accel::Engine;
-/// # use ciphergram_he::{Error, Quantised, Sealer, SecretKey, Ticket};
+/// # use ciphergram_he::{Error, KeyRef, Quantised, Sealer, Terms, Ticket};
 /// fn two(
-///     key: &SecretKey,
+///     key: KeyRef<'_>,
 ///     engine: Arc<dyn Engine>,
 ///     [one, other]: [Quantised; 2],
+///     terms: &Terms<'_>,
 /// ) -> Result<(), Error> {
 ///     let ticket = Ticket::draw()?;
-///     Sealer::new(key, engine.clone(), one, ticket)?;
-///     Sealer::new(key, engine, other, ticket)?;
+///     Sealer::new(key, engine.clone(), one, ticket, terms)?;
+///     Sealer::new(key, engine, other, ticket, terms)?;
 ///     Ok(())
 /// }
 /// ```

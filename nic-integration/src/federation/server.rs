@@ -8,22 +8,13 @@ use ciphergram_accel::Engine;
 use ciphergram_he::{Job, PublicKey, random};
 use tracing::{Span, field::Empty, info_span};
 
-use super::{
-    Allowed, Error, FEW, application::SumApplication, fresh_endpoint, pipelines::Pipelines,
-};
+use super::{Allowed, Error, application::SumApplication, fresh_endpoint, pipelines::Pipelines};
 use crate::{
     driver::MAX_SLEEP,
     proto::{Config, Identity, Stats, Time},
     round::{Aggregator, AggregatorConfig, AggregatorEvent, RoundProgress},
     wire::Wire,
 };
-
-/// Returns the number of `declared` clients that a sum needs by default: three, or all if there are
-/// fewer.
-#[must_use]
-pub fn default_min_clients(declared: u16) -> u16 {
-    declared.min(FEW)
-}
 
 /// An aggregator's settings.
 #[derive(Clone)]
@@ -91,7 +82,7 @@ impl<W: Wire> Server<W> {
     ///
     /// # Errors
     ///
-    /// The wires', or no such number of pipelines; more clients than the key admits; a minimum that
+    /// The wires', or no such number of pipelines; more clients than the job has; a minimum that
     /// the clients cannot reach.
     pub fn new(
         wires: Vec<W>,

@@ -3,14 +3,13 @@
 use std::{
     net::SocketAddr,
     ops::ControlFlow,
-    path::Path,
     thread::Scope,
     time::{Duration, Instant},
 };
 
 use ciphergram_accel::Engine;
 use ciphergram_he::{
-    KeyRef, Ledger, OpenedSum, Seed, Sum, Ticket,
+    Error as SchemeError, KeyRef, Ledger, OpenedSum, Seed, Sum, Ticket,
     exchange::{Announcement, RoundTerms},
     random,
 };
@@ -91,6 +90,9 @@ impl<'a> Run<'a> {
                     "it holds this contribution under another job: finish it with that one, or delete \
                      the file",
                 );
+            }
+            if let Some(ledger) = participation.ledger {
+                ledger.resume(participation.job, number, header.announcement.lowest_round)?;
             }
             run.resume = Some(header.resume);
             run.is_sealed = true;
@@ -221,10 +223,13 @@ impl<'a> Run<'a> {
     /// Checks the round's terms and makes them this contribution's, of which a client seals one to a round; once it is
     /// sealed under some, no others will do.
     fn hold_to(&mut self, terms: &RoundTerms) -> Result<(), Error> {
-        let Participation { job, ledger, spool, .. } = *self.participation;
+        let Participation { job, ledger, .. } = *self.participation;
         let own = &self.announcement;
-        if self.is_sealed && (terms.round != own.lowest_round || terms.agreement != own.agreement) {
-            return Err(Error::TermsChanged { spool: spool.unwrap_or(Path::new("")).into() });
+        let is_same = || {
+            terms.round == own.lowest_round && terms.agreement.check_same(&own.agreement).is_ok()
+        };
+        if self.is_sealed && !is_same() {
+            return Err(Error::TermsChanged);
         }
         terms.check(self.number, own, job)?;
         if !self.is_sealed
@@ -286,8 +291,17 @@ impl<'a> Run<'a> {
         let opened = whole.and_then(|()| Ok(open_sum(self.participation, engine, &sum)?));
         drop(span);
         let decrypting = clock.elapsed();
-        let failed = matches!(opened, Err(Error::Scheme(ciphergram_he::Error::Engine(_))));
-        if let Some(path) = self.participation.spool.filter(|_| !failed) {
+        // What failed here may go well at another try; what is wrong with the sum will not.
+        let may_retry = matches!(
+            opened,
+            Err(Error::Scheme(
+                SchemeError::Engine(_)
+                    | SchemeError::In { .. }
+                    | SchemeError::KeySpent { .. }
+                    | SchemeError::Randomness
+            ))
+        );
+        if let Some(path) = self.participation.spool.filter(|_| !may_retry) {
             spool::remove(path)?;
         }
         let opened = opened?;
@@ -310,7 +324,7 @@ fn open_sum(
     participation: &Participation<'_>,
     engine: &dyn Engine,
     sum: &Sum,
-) -> Result<Option<OpenedSum>, ciphergram_he::Error> {
+) -> Result<Option<OpenedSum>, SchemeError> {
     let Participation { key, job, ledger, .. } = participation;
     match key {
         KeyRef::Client(key) => sum.verify(key.public(), engine, job).map(|()| None),
