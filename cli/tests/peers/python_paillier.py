@@ -5,7 +5,8 @@
 
 Three clients' contributions are decrypted one by one with python-paillier and their fields added up
 in the clear; the sum that `ciphergram aggregate` made, and the product of the ciphertexts modulo
-n squared, must decrypt to those very fields.
+n squared, must decrypt to those very fields. Once with a key of ours, and once with one that
+python-paillier made and `ciphergram key upgrade` made fit for sums.
 """
 
 import argparse
@@ -66,10 +67,29 @@ def decrypt_all(key, binary, path):
     return raw, [key.raw_decrypt(c) for c in raw]
 
 
+def write_foreign_key(path):
+    """Writes a key of python-paillier as its `pheutil genpkey` does."""
+    public, private = phe.generate_paillier_keypair(n_length=2048)
+    text = phe.util.int_to_base64
+    path.write_text(json.dumps({
+        "kty": "DAJ", "key_ops": ["decrypt"], "p": text(private.p), "q": text(private.q),
+        "kid": "Paillier private key",
+        "pub": {"kty": "DAJ", "alg": "PAI-GN1", "n": text(public.n), "key_ops": ["encrypt"],
+                "kid": "Paillier public key"}}))
+
+
+def make_keys(binary, folder, foreign):
+    folder.mkdir()
+    if foreign:
+        write_foreign_key(folder / "foreign.json")
+        run(binary, "key", "upgrade", "--key", folder / "foreign.json", "--out", folder / "keys")
+    else:
+        run(binary, "keygen", "--scheme", SCHEME, "--clients", CLIENTS, "--bits", 16,
+            "--out", folder / "keys")
+
+
 def make_contributions(binary, folder):
     generator = numpy.random.default_rng(SEED)
-    run(binary, "keygen", "--scheme", SCHEME, "--clients", CLIENTS, "--bits", 16,
-        "--out", folder / "keys")
     paths, ranges = [], folder / "ranges.json"
     for index in range(CLIENTS):
         source, path = folder / f"g{index}.safetensors", folder / f"c{index}.cgm"
@@ -107,14 +127,17 @@ def main():
     parser.add_argument("--binary", type=Path, required=True, help="the ciphergram to check")
     binary = parser.parse_args().binary.resolve()
     with tempfile.TemporaryDirectory(prefix="ciphergram-paillier-") as name:
-        folder = Path(name)
-        contributions = make_contributions(binary, folder)
-        key = load_key(folder / "keys" / "secret.json")
-        total = folder / "sum.cgm"
-        run(binary, "aggregate", "--key", folder / "keys" / "public.json", "--out", total,
-            *contributions)
-        count, field_bits = check_sum(key, binary, contributions, total)
-    print(f"{SCHEME}: python-paillier agrees on {count} sums of fields of {field_bits} bits")
+        for kind in "our key", "its key":
+            folder = Path(name) / kind.replace(" ", "-")
+            make_keys(binary, folder, foreign=kind == "its key")
+            contributions = make_contributions(binary, folder)
+            key = load_key(folder / "keys" / "secret.json")
+            total = folder / "sum.cgm"
+            run(binary, "aggregate", "--key", folder / "keys" / "public.json", "--out", total,
+                *contributions)
+            count, field_bits = check_sum(key, binary, contributions, total)
+            print(f"{SCHEME}, {kind}: python-paillier agrees on {count} sums of fields of "
+                  f"{field_bits} bits")
 
 
 if __name__ == "__main__":
