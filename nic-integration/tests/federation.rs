@@ -356,7 +356,10 @@ fn who_brings_what_does_not_fit_is_told_and_the_others_finish() {
     refused(2, &participation(&coarse, &good, 2), "its parameter set is 4 clients at 12 bits");
     let paillier = participation(key(Scheme::Paillier2048), &good, 2);
     refused(2, &paillier, "it is of scheme paillier-2048");
-    refused(7, &usual(), "contributor 7 is out of range");
+    let seventh = Participation { key: lattice().as_client(7), ..usual() };
+    refused(7, &seventh, "contributor 7 is out of range");
+    let another = reported(1, &usual());
+    assert_eq!(another, "this is the key of client 2, not of client 1");
 
     let mut tensors = good.tensors().to_vec();
     let spec = tensors[1].spec.clone();

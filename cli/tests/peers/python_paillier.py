@@ -103,7 +103,8 @@ def make_contributions(binary, folder):
 
 
 def check_sum(key, binary, contributions, total):
-    field_bits = inspect(binary, total)["field_bits"]
+    told = inspect(binary, total)
+    field_bits, head = told["field_bits"], told["head_fields"]
     count = key.public_key.n.bit_length() // field_bits
     parts = [decrypt_all(key, binary, path) for path in contributions]
     _, sums = decrypt_all(key, binary, total)
@@ -112,10 +113,14 @@ def check_sum(key, binary, contributions, total):
     for index, found in enumerate(sums):
         product = math.prod(raw[index] for raw, _ in parts) % key.public_key.nsquare
         plain = [plaintexts[index] for _, plaintexts in parts]
-        expected = [sum(column) for column in zip(*(fields(m, field_bits, count) for m in plain))]
+        if found != sum(plain):
+            fail(f"ciphertext {index}: the sum is not that of the plaintexts")
+        # Where a head may be, a tag goes on from one field to the next.
+        columns = zip(*(fields(m, field_bits, count)[head:] for m in plain))
+        expected = [sum(column) for column in columns]
         if max(expected) >> field_bits:
             fail(f"ciphertext {index}: a field of the sum needs more than {field_bits} bits")
-        if fields(found, field_bits, count) != expected:
+        if fields(found, field_bits, count)[head:] != expected:
             fail(f"ciphertext {index}: the sum's fields are not the sums of the fields")
         if key.raw_decrypt(product) != found:
             fail(f"ciphertext {index}: python-paillier's sum differs from ours")
