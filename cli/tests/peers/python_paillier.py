@@ -103,8 +103,8 @@ def make_contributions(binary, folder):
 
 
 def check_sum(key, binary, contributions, total):
-    told = inspect(binary, total)
-    field_bits, head = told["field_bits"], told["head_fields"]
+    described = inspect(binary, total)
+    field_bits, head = described["field_bits"], described["head_fields"]
     count = key.public_key.n.bit_length() // field_bits
     parts = [decrypt_all(key, binary, path) for path in contributions]
     _, sums = decrypt_all(key, binary, total)
