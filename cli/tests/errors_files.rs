@@ -263,7 +263,12 @@ fn keys_that_do_not_fit_are_refused() {
 /// Wherever a key file is damaged, the error names it and tells nothing of it.
 #[test]
 fn damaged_key_files_are_refused_without_a_word_of_them() {
-    for scheme in ["ckks-sum", "paillier-2048"] {
+    for (scheme, number) in [
+        ("ckks-sum", "seed"),
+        ("paillier-2048", "q"),
+        ("paillier-2048", "sum_key"),
+        ("ckks-sum-public", "sum_key"),
+    ] {
         let place = place(scheme);
         let text = String::from_utf8(place.read("keys/secret.json")).unwrap();
         let decrypt = "decrypt --key damaged.json --in sum.cgm --out out";
@@ -271,8 +276,8 @@ fn damaged_key_files_are_refused_without_a_word_of_them() {
             place.write("damaged.json", &text[..end]);
             place.fails_with(1, decrypt, &["damaged.json: "]);
         }
-        let number = if scheme == "ckks-sum" { "\"seed\": \"" } else { "\"q\": \"" };
-        let at = text.find(number).unwrap() + number.len() + 5;
+        let number = format!("\"{number}\": \"");
+        let at = text.find(&number).unwrap() + number.len() + 5;
         for other in ["AAAA", "____", "!!!!", ""] {
             let damaged = format!("{}{other}{}", &text[..at], &text[at + 4..]);
             place.write("damaged.json", damaged);

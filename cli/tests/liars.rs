@@ -132,7 +132,7 @@ fn a_header_that_was_rewritten_opens_nothing() {
         };
         let own = || specs("t", &[150]);
         let other = Scene::new(scheme).job.id();
-        let changes: Vec<(&str, Box<dyn Fn(&mut Sum)>)> = vec![
+        let changes: Vec<(&str, Change<'_>)> = vec![
             ("the job admits 10 at most", Box::new(|s| s.agreement = agreement(own(), 1000.0, 9))),
             (
                 "a largest weight of 100001",
@@ -176,6 +176,9 @@ fn a_header_that_was_rewritten_opens_nothing() {
         scene.opens(&sum);
     }
 }
+
+/// A change of a sum's header.
+type Change<'a> = Box<dyn Fn(&mut Sum) + 'a>;
 
 /// Lists one contributor less.
 fn one_less(sum: &mut Sum) {

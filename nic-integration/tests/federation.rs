@@ -335,7 +335,7 @@ fn who_brings_what_does_not_fit_is_told_and_the_others_finish() {
     let other = settled_job(public, &agreement(FEW, 2.0, 50));
     refused(2, &Participation { job: other, ..usual() }, "client 2: it is of job");
     // What an honest client never announces.
-    let told = |agreement: Agreement, what: &str| {
+    let announced = |agreement: Agreement, what: &str| {
         let lie = Announcement { seed: fresh(), job: settled.id(), lowest_round: 0, agreement };
         let reason = by_hand(addr, 2, &lie, |event| match event {
             ContributorEvent::Refused { reason } => Some(reason),
@@ -343,11 +343,11 @@ fn who_brings_what_does_not_fit_is_told_and_the_others_finish() {
         });
         assert!(reason.starts_with("client 2: ") && reason.contains(what), "{reason}");
     };
-    told(agreement(FEW + 1, 2.0, 50), "the tensors differ: tensor \"weights\"");
-    told(agreement(FEW, 4.0, 50), "tensor \"bias\" has range 4, the job's is 2");
-    told(agreement(FEW, 1.0, 50), "tensor \"bias\" has range 1, the job's is 2");
-    told(agreement(FEW, 11.0, 50), "tensor \"bias\" has range 11, the job admits 10 at most");
-    told(agreement(FEW, 2.0, 51), "a largest weight of 51, the job's is 50");
+    announced(agreement(FEW + 1, 2.0, 50), "the tensors differ: tensor \"weights\"");
+    announced(agreement(FEW, 4.0, 50), "tensor \"bias\" has range 4, the job's is 2");
+    announced(agreement(FEW, 1.0, 50), "tensor \"bias\" has range 1, the job's is 2");
+    announced(agreement(FEW, 11.0, 50), "tensor \"bias\" has range 11, the job admits 10 at most");
+    announced(agreement(FEW, 2.0, 51), "a largest weight of 51, the job's is 50");
     let literal = |bits| Literal { scheme: Scheme::CkksSum, clients: 4, bits };
     let stranger = SecretKey::generate(literal(16)).unwrap();
     refused(2, &participation(&stranger, &good, 2), "it was made under key");
@@ -355,8 +355,10 @@ fn who_brings_what_does_not_fit_is_told_and_the_others_finish() {
     refused(2, &participation(&coarse, &good, 2), "its parameter set is 4 clients at 12 bits");
     let paillier = participation(key(Scheme::Paillier2048), &good, 2);
     refused(2, &paillier, "it is of scheme paillier-2048");
-    let stray = Participation { job: settled, ..participation(lattice(), &good, 7) };
-    refused(7, &stray, "contributor 7 is out of range");
+    let seventh = Participation { key: lattice().as_client(7), ..usual() };
+    refused(7, &seventh, "contributor 7 is out of range");
+    let another = reported(1, &usual());
+    assert_eq!(another, "this is the key of client 2, not of client 1");
 
     let mut tensors = good.tensors().to_vec();
     let spec = tensors[1].spec.clone();
@@ -390,7 +392,7 @@ fn who_brings_what_does_not_fit_is_told_and_the_others_finish() {
 }
 
 /// Where the job settles no tensors, those of the lowest number count: who has others is left out and
-/// told, whoever came first, and the round goes on.
+/// hears why, whoever came first, and the round goes on.
 #[test]
 fn who_brings_other_tensors_is_left_out_and_the_round_goes_on() {
     let serving = serve(lattice().public(), config(3, 2), |_| false);

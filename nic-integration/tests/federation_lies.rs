@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
 
 #[path = "support/federation.rs"]
+#[expect(dead_code, reason = "the aggregators of these tests are their own")]
 mod support;
 
 use std::collections::BTreeMap;

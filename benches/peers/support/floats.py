@@ -45,14 +45,18 @@ def run_commands(ours, folder, scheme, rounds, times):
     write_values(plain)
     ours.run("keygen", "--scheme", scheme, "--clients", CLIENTS, "--bits", VALUE_BITS,
              "--out", keys)
+    ranges, job = folder / "ranges.json", folder / "job.json"
+    ours.run("ranges", "--policy", "fixed:1", "--out", ranges, plain)
+    ours.run("job", "--key", keys / "public.json", "--min-clients", 1, "--ranges", ranges,
+             "--out", job)
     start = time.perf_counter()
     for _ in range(rounds):
         times["encrypt"].append(ours.run(
-            "encrypt", "--key", keys / "secret.json", "--in", plain, "--out", sealed,
-            "--clip", "1.0"))
-        ours.run("aggregate", "--key", keys / "public.json", "--out", total, sealed)
+            "encrypt", "--key", keys / "secret.json", "--job", job, "--client", 0,
+            "--in", plain, "--out", sealed))
+        ours.run("aggregate", "--key", keys / "public.json", "--job", job, "--out", total, sealed)
         times["decrypt"].append(ours.run(
-            "decrypt", "--key", keys / "secret.json", "--in", total, "--out", mean))
+            "decrypt", "--key", keys / "secret.json", "--job", job, "--in", total, "--out", mean))
         for path in (sealed, total, mean):
             path.unlink()
         if time.perf_counter() - start > PATIENCE_S:

@@ -5,7 +5,8 @@
 
 Three clients' contributions are decrypted one by one with python-paillier and their fields added up
 in the clear; the sum that `ciphergram aggregate` made, and the product of the ciphertexts modulo
-n squared, must decrypt to those very fields.
+n squared, must decrypt to those very fields. Once with a key of ours, and once with one that
+python-paillier made and `ciphergram key upgrade` made fit for sums.
 """
 
 import argparse
@@ -66,10 +67,29 @@ def decrypt_all(key, binary, path):
     return raw, [key.raw_decrypt(c) for c in raw]
 
 
+def write_foreign_key(path):
+    """Writes a key of python-paillier as its `pheutil genpkey` does."""
+    public, private = phe.generate_paillier_keypair(n_length=2048)
+    text = phe.util.int_to_base64
+    path.write_text(json.dumps({
+        "kty": "DAJ", "key_ops": ["decrypt"], "p": text(private.p), "q": text(private.q),
+        "kid": "Paillier private key",
+        "pub": {"kty": "DAJ", "alg": "PAI-GN1", "n": text(public.n), "key_ops": ["encrypt"],
+                "kid": "Paillier public key"}}))
+
+
+def make_keys(binary, folder, foreign):
+    folder.mkdir()
+    if foreign:
+        write_foreign_key(folder / "foreign.json")
+        run(binary, "key", "upgrade", "--key", folder / "foreign.json", "--out", folder / "keys")
+    else:
+        run(binary, "keygen", "--scheme", SCHEME, "--clients", CLIENTS, "--bits", 16,
+            "--out", folder / "keys")
+
+
 def make_contributions(binary, folder):
     generator = numpy.random.default_rng(SEED)
-    run(binary, "keygen", "--scheme", SCHEME, "--clients", CLIENTS, "--bits", 16,
-        "--out", folder / "keys")
     paths, ranges = [], folder / "ranges.json"
     for index in range(CLIENTS):
         source, path = folder / f"g{index}.safetensors", folder / f"c{index}.cgm"
@@ -83,7 +103,8 @@ def make_contributions(binary, folder):
 
 
 def check_sum(key, binary, contributions, total):
-    field_bits = inspect(binary, total)["field_bits"]
+    described = inspect(binary, total)
+    field_bits, head = described["field_bits"], described["head_fields"]
     count = key.public_key.n.bit_length() // field_bits
     parts = [decrypt_all(key, binary, path) for path in contributions]
     _, sums = decrypt_all(key, binary, total)
@@ -92,10 +113,14 @@ def check_sum(key, binary, contributions, total):
     for index, found in enumerate(sums):
         product = math.prod(raw[index] for raw, _ in parts) % key.public_key.nsquare
         plain = [plaintexts[index] for _, plaintexts in parts]
-        expected = [sum(column) for column in zip(*(fields(m, field_bits, count) for m in plain))]
+        if found != sum(plain):
+            fail(f"ciphertext {index}: the sum is not that of the plaintexts")
+        # Where a head may be, a tag goes on from one field to the next.
+        columns = zip(*(fields(m, field_bits, count)[head:] for m in plain))
+        expected = [sum(column) for column in columns]
         if max(expected) >> field_bits:
             fail(f"ciphertext {index}: a field of the sum needs more than {field_bits} bits")
-        if fields(found, field_bits, count) != expected:
+        if fields(found, field_bits, count)[head:] != expected:
             fail(f"ciphertext {index}: the sum's fields are not the sums of the fields")
         if key.raw_decrypt(product) != found:
             fail(f"ciphertext {index}: python-paillier's sum differs from ours")
@@ -107,14 +132,17 @@ def main():
     parser.add_argument("--binary", type=Path, required=True, help="the ciphergram to check")
     binary = parser.parse_args().binary.resolve()
     with tempfile.TemporaryDirectory(prefix="ciphergram-paillier-") as name:
-        folder = Path(name)
-        contributions = make_contributions(binary, folder)
-        key = load_key(folder / "keys" / "secret.json")
-        total = folder / "sum.cgm"
-        run(binary, "aggregate", "--key", folder / "keys" / "public.json", "--out", total,
-            *contributions)
-        count, field_bits = check_sum(key, binary, contributions, total)
-    print(f"{SCHEME}: python-paillier agrees on {count} sums of fields of {field_bits} bits")
+        for kind in "our key", "its key":
+            folder = Path(name) / kind.replace(" ", "-")
+            make_keys(binary, folder, foreign=kind == "its key")
+            contributions = make_contributions(binary, folder)
+            key = load_key(folder / "keys" / "secret.json")
+            total = folder / "sum.cgm"
+            run(binary, "aggregate", "--key", folder / "keys" / "public.json", "--out", total,
+                *contributions)
+            count, field_bits = check_sum(key, binary, contributions, total)
+            print(f"{SCHEME}, {kind}: python-paillier agrees on {count} sums of fields of "
+                  f"{field_bits} bits")
 
 
 if __name__ == "__main__":

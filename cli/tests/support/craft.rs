@@ -105,7 +105,7 @@ impl Scene {
         aggregate(&self.public, &self.job, engine(), all).unwrap()
     }
 
-    /// Has the binary open a sum, on a machine that has opened none if it is `fresh`.
+    /// Has the binary open a sum, and returns the mean or the one line of its error.
     pub(crate) fn open(&self, sum: &Sum, words: &str) -> Result<Tensors, String> {
         let out = self.place.path("out");
         // What stood there before is not what comes of this.

@@ -1,7 +1,5 @@
 //! Keys, updates, aggregators in threads, and the check that every sum is exact.
 
-#![allow(dead_code, reason = "no test uses all of it")]
-
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
