@@ -251,3 +251,40 @@ fn a_ledger_that_cannot_be_written_stops_what_it_is_for() {
     assert!(named(opened.unwrap_err()));
     assert!(AnyKey::load(&place.path()).is_err());
 }
+
+/// An opening that was cut short may have failed: it counts until it is tried again and ends well.
+#[test]
+fn an_opening_that_never_ended_counts_until_it_does() {
+    let place = Place::new();
+    let cut = || -> Result<(), Error> { Err(Error::Randomness) };
+    assert_eq!(place.open_by(&place.sum, cut), Err(Error::Randomness));
+    assert_eq!(place.failures(), Ok((1, 16)));
+    assert_eq!(place.open(&place.sum), Ok(()));
+    assert_eq!(place.failures(), Ok((0, 16)));
+    // What anyone can see to be no sum tells nothing, and uses up the round.
+    let none = || -> Result<(), Error> {
+        let fault = ciphergram_he::error::CiphertextFault::Residue { lane: 0 };
+        Err(Error::Ciphertext { chunk: 0, fault })
+    };
+    assert!(place.open_by(&place.lie(1), none).is_err());
+    assert_eq!(place.failures(), Ok((0, 16)));
+    let other = Sum { stream: vec![0; place.sum.stream.len()], ..place.lie(1) };
+    assert_eq!(place.open(&other), Err(Error::SecondSum { round: 1 }));
+}
+
+/// Lines of another key count for that one; lines of no form that is known are not passed over.
+#[test]
+fn failures_are_of_a_key_and_damage_is_refused() {
+    let place = Place::new();
+    assert!(place.open(&place.lie(7)).is_err());
+    assert_eq!(place.failures(), Ok((1, 16)));
+    let other = generate(Scheme::CkksSumPublic, 5, 16);
+    assert_eq!(place.ledger().failures(other.public()), Ok((0, 4)));
+    let text = place.text();
+    for damaged in [text.replace("failed", "fai1ed"), text.replacen(' ', "", 1)] {
+        fs::write(place.path(), damaged).unwrap();
+        let error = place.failures().unwrap_err().to_string();
+        assert!(error.contains("secret.json.ledger: ") && error.contains("line "), "{error}");
+        assert!(place.open(&place.sum).is_err());
+    }
+}
