@@ -276,7 +276,7 @@ fn an_opening_that_never_ended_counts_until_it_does() {
 #[test]
 fn failures_are_of_a_key_and_damage_is_refused() {
     let place = Place::new();
-    assert!(place.open(&place.lie(7)).is_err());
+    assert!(place.open(&place.lie(8)).is_err());
     assert_eq!(place.failures(), Ok((1, 16)));
     let other = generate(Scheme::CkksSumPublic, 5, 16);
     assert_eq!(place.ledger().failures(other.public()), Ok((0, 4)));
