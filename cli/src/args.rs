@@ -1,6 +1,7 @@
 //! The command line.
 
 mod dp;
+mod keys;
 
 use std::{net::SocketAddr, num::NonZeroU64, path::PathBuf, time::Duration};
 
@@ -14,6 +15,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use crate::bench::operation::{self, Operations};
 
 pub(crate) use dp::Dp;
+pub(crate) use keys::{Identity, Job, Key, KeyCommand, KeyStatus, KeyUpgrade, Keygen};
 
 /// Encrypted gradient sums over reliable datagrams.
 #[derive(Parser)]
@@ -190,19 +192,6 @@ impl Set {
 }
 
 #[derive(Args)]
-pub(crate) struct Keygen {
-    #[command(flatten)]
-    pub(crate) set: Set,
-    /// Folder for public.json, secret.json, clients/NUMBER.json where clients have keys of their own, a
-    /// job.json, and node keys for rounds on this machine; no file is overwritten
-    #[arg(long, value_name = "FOLDER")]
-    pub(crate) out: PathBuf,
-    /// Report as JSON
-    #[arg(long)]
-    pub(crate) json: bool,
-}
-
-#[derive(Args)]
 pub(crate) struct Ranges {
     /// File to write the ranges to
     #[arg(long, value_name = "FILE")]
@@ -223,86 +212,6 @@ pub(crate) struct Ranges {
     /// A safetensors file; with --merge, ranges files
     #[arg(required = true, value_name = "FILE")]
     pub(crate) inputs: Vec<PathBuf>,
-    /// Report as JSON
-    #[arg(long)]
-    pub(crate) json: bool,
-}
-
-#[derive(Args)]
-#[command(arg_required_else_help = false)]
-pub(crate) struct Key {
-    #[command(subcommand)]
-    pub(crate) command: KeyCommand,
-}
-
-#[derive(Subcommand)]
-pub(crate) enum KeyCommand {
-    /// Add a sum key to a secret key that has none: a new key, with all files that belong to it
-    Upgrade(KeyUpgrade),
-    /// Tell how many sums did not open under a secret key: at the 16th it opens no more,
-    /// under ckks-sum-public at the 4th
-    Status(KeyStatus),
-}
-
-#[derive(Args)]
-pub(crate) struct KeyUpgrade {
-    /// The secret key: of an earlier version, or of python-paillier
-    #[arg(long, value_name = "FILE")]
-    pub(crate) key: PathBuf,
-    /// Folder for the same files as keygen makes; no file is overwritten
-    #[arg(long, value_name = "FOLDER")]
-    pub(crate) out: PathBuf,
-    /// Report as JSON
-    #[arg(long)]
-    pub(crate) json: bool,
-}
-
-#[derive(Args)]
-pub(crate) struct KeyStatus {
-    /// The secret key
-    #[arg(long, value_name = "FILE")]
-    pub(crate) key: PathBuf,
-    /// Report as JSON
-    #[arg(long)]
-    pub(crate) json: bool,
-}
-
-#[derive(Args)]
-pub(crate) struct Job {
-    /// The key that all of the job is under, any half of it
-    #[arg(long, value_name = "FILE")]
-    pub(crate) key: PathBuf,
-    /// File to write the job to, for all clients and the aggregator; never overwritten
-    #[arg(long, value_name = "FILE")]
-    pub(crate) out: PathBuf,
-    /// Clients, numbered from 0 [default: as many as the key admits]
-    #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1024))]
-    pub(crate) clients: Option<u16>,
-    /// Fewest contributors whose sum is opened [default: 3, or all clients if they are fewer]
-    #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
-    pub(crate) min_clients: Option<u16>,
-    /// Largest weight of a client [default: that of --ranges, 1 with noise, else 100000]
-    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
-    pub(crate) max_weight: Option<u32>,
-    /// Largest clipping range of a tensor [default: 10, or what the noise needs if that is more]
-    #[arg(long, value_parser = clip, allow_negative_numbers = true)]
-    pub(crate) max_range: Option<f64>,
-    /// Settle the tensors and ranges of this ranges file
-    #[arg(long, value_name = "FILE")]
-    pub(crate) ranges: Option<PathBuf>,
-    /// Settle the tensors of this safetensors file, but not their ranges
-    #[arg(long, value_name = "FILE", conflicts_with = "ranges")]
-    pub(crate) layout: Option<PathBuf>,
-    /// Noise that all clients share, for differential privacy: its standard deviation in a sum of the fewest
-    /// clients, in multiples of --dp-clip; see `ciphergram dp`
-    #[arg(long, value_name = "MULTIPLE", requires = "dp_clip", allow_negative_numbers = true)]
-    pub(crate) dp_sigma: Option<f64>,
-    /// The L2 norm that each client's whole update is clipped to before noise is added
-    #[arg(long, value_name = "NORM", requires = "dp_sigma", allow_negative_numbers = true)]
-    pub(crate) dp_clip: Option<f64>,
-    /// List of the nodes that may take part, as serve takes it
-    #[arg(long, value_name = "FILE")]
-    pub(crate) allow: Option<PathBuf>,
     /// Report as JSON
     #[arg(long)]
     pub(crate) json: bool,
@@ -443,17 +352,6 @@ pub(crate) struct Serve {
     #[command(flatten)]
     pub(crate) place: Place,
     /// Report as JSON, one object a line
-    #[arg(long)]
-    pub(crate) json: bool,
-}
-
-/// Makes a node key.
-#[derive(Args)]
-pub(crate) struct Identity {
-    /// File to write it to; never overwritten
-    #[arg(long, value_name = "FILE")]
-    pub(crate) out: PathBuf,
-    /// Report as JSON
     #[arg(long)]
     pub(crate) json: bool,
 }
