@@ -73,7 +73,7 @@ pub(crate) fn beside(key: &Path, name: &str) -> PathBuf {
     if beside.exists() { beside } else { above.filter(|above| above.exists()).unwrap_or(beside) }
 }
 
-/// Reads the job of a command: the one named, or the one [beside](self::beside) the key. Refuses a key that no
+/// Reads the job of a command: the one named, or the one [`beside`] the key. Refuses a key that no
 /// update is summed under.
 pub(crate) fn read_job(agreed: &Agreed, key: &PublicKey) -> Result<Job, Failure> {
     key.check_sums().map_err(|e| e.within(agreed.key.display()))?;
