@@ -6,7 +6,7 @@
 //! all that an aggregator needs. That of `ckks-sum-public` holds the seed of `a` and `b` in beats, both
 //! in base64url; the secret half of either is one seed, from which everything else is made again.
 //!
-//! Updates are sealed and sums opened under a *sum key* besides ([`tag`](crate::tag)): derived from the seed
+//! Updates are sealed and sums opened under a *sum key* besides (`tag`): derived from the seed
 //! under `ckks-sum`, drawn and kept in the secret file otherwise, where each client gets a file with its own
 //! part of it. Paillier keys without one, of an earlier version or of `pheutil`, still do what one does with raw
 //! ciphertexts.
