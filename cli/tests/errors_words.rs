@@ -170,7 +170,7 @@ fn serving_what_cannot_be_served_is_refused() {
     place.fails_with(1, &serve(identity), &[&reported[0].replace("server.node", "clients.allow")]);
     let reported = ["--clients 4, but the job has 3"];
     place.fails_with(1, &serve("--clients 4 --listen 127.0.0.1:0"), &reported);
-    let reported = ["--min-clients 3 of --clients 2"];
+    let reported = ["--min-clients 3 is more than the 2 clients of a round"];
     place.fails_with(2, &serve("--clients 2 --min-clients 3"), &reported);
     for words in [
         "--clients 0",

@@ -87,9 +87,14 @@ pub enum Error {
     /// The round that is open is of other terms than those that chunks are sealed under.
     #[error(
         "the round has another number or other ranges than those that this contribution is sealed under, and it \
-         can be in no other: delete its spool to give it up"
+         can be in no other{}", spool.as_ref().map_or_else(String::new, |spool| format!(
+            ": delete {} to give it up", spool.display()
+        ))
     )]
-    TermsChanged,
+    TermsChanged {
+        /// The spool that holds it, if one does.
+        spool: Option<PathBuf>,
+    },
     /// The aggregator's terms or sums make no sense.
     #[error("{server} opened a round that makes no sense: {what}")]
     BadRound {

@@ -139,7 +139,7 @@ impl Scene {
     /// Returns the sums that did not open.
     pub(crate) fn failures(&self) -> u64 {
         let status = self.place.json("key status --key keys/secret.json");
-        assert_eq!(status["max_failures"], 16);
+        assert_eq!(status["max_failures"], self.public.parameters().scheme().max_failures());
         status["failures"].as_u64().unwrap()
     }
 

@@ -3,6 +3,7 @@
 use std::{
     net::SocketAddr,
     ops::ControlFlow,
+    path::Path,
     thread::Scope,
     time::{Duration, Instant},
 };
@@ -223,13 +224,13 @@ impl<'a> Run<'a> {
     /// Checks the round's terms and makes them this contribution's, of which a client seals one to a round; once it is
     /// sealed under some, no others will do.
     fn hold_to(&mut self, terms: &RoundTerms) -> Result<(), Error> {
-        let Participation { job, ledger, .. } = *self.participation;
+        let Participation { job, ledger, spool, .. } = *self.participation;
         let own = &self.announcement;
         let is_same = || {
             terms.round == own.lowest_round && terms.agreement.check_same(&own.agreement).is_ok()
         };
         if self.is_sealed && !is_same() {
-            return Err(Error::TermsChanged);
+            return Err(Error::TermsChanged { spool: spool.map(Path::to_path_buf) });
         }
         terms.check(self.number, own, job)?;
         if !self.is_sealed
