@@ -27,12 +27,6 @@ pub(crate) fn run(args: &Serve) -> Result<(), Failure> {
     let job = files::read_job(&args.agreed, &key)?;
     let clients = args.clients.unwrap_or(job.limits().clients);
     let min_clients = args.min_clients.unwrap_or(job.min_clients().min(clients));
-    let least = job.limits().min_clients;
-    if min_clients < least {
-        let text =
-            format!("sums of {min_clients} of a job that demands {least}: nobody would open them");
-        return Err(Failure::Misuse(text));
-    }
     if min_clients > clients {
         let text =
             format!("--min-clients {min_clients} is more than the {clients} clients of a round");
