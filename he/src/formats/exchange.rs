@@ -202,11 +202,6 @@ impl RoundTerms {
         if self.round - own.lowest_round > MAX_ROUNDS_SKIPPED {
             return bad("the round is more than 2^32 after this client's last");
         }
-        // This party may be content with fewer than the job demands.
-        let least = job.limits().min_clients.min(job.min_clients());
-        if self.participants.len() < usize::from(least) {
-            return bad("they list fewer contributors than the job demands");
-        }
         job.check_agreement(&self.agreement)?;
         self.agreement.check_layout(own.agreement.specs())?;
         let mut ranges = self.agreement.ranges().iter().zip(own.agreement.ranges());
