@@ -19,6 +19,7 @@ mod steps;
 mod tally;
 
 use crate::{
+    dot::Dot,
     engine::{Engine, Info, Measure, Operand, RunError, check_support},
     interpret::{self, Arg, Blocks, Kernels},
     program::{Kind, Program, Step},
@@ -126,10 +127,16 @@ pub(crate) fn fastest_keystream() -> Keystream {
     |out, key, stream, at| Portable.keystream(out, key, stream, at)
 }
 
-/// Returns the sums of products of processors that are quicker at them, if the environment allows it.
-#[cfg(target_arch = "x86_64")]
-pub(crate) fn ifma_dot() -> Option<crate::dot::Dot> {
-    if wants_portable() { None } else { ifma::dot() }
+/// Returns the quickest way to sum products that there is, and that the environment allows.
+#[must_use]
+pub fn fastest_dot() -> Dot {
+    #[cfg(target_arch = "x86_64")]
+    if !wants_portable()
+        && let Some(dot) = ifma::dot()
+    {
+        return dot;
+    }
+    Dot::PORTABLE
 }
 
 /// Returns whether the environment asks for the path that any processor has.

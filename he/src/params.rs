@@ -24,7 +24,7 @@ use crate::{
         rlwe::parameters::{self as rlwe, RlweParameters},
     },
 };
-use geometry::bit_length;
+use head::bit_length;
 use scheme::Family;
 
 /// The largest number of contributors of any parameter set.

@@ -12,7 +12,7 @@
 #[cfg(test)]
 mod tests;
 
-use ciphergram_accel::Dot;
+use ciphergram_accel::{Dot, cpu::fastest_dot};
 use zeroize::Zeroizing;
 
 use crate::{
@@ -84,7 +84,7 @@ impl TagKey {
         let key = Zeroizing::new(*blake3::keyed_hash(&self.coefficients, &statement.0).as_bytes());
         let mut all = random::keystream(&key, 2 + values);
         all.iter_mut().for_each(|r| *r >>= 64 - COEFFICIENT_BITS);
-        Coefficients { all, dot: Dot::fastest() }
+        Coefficients { all, dot: fastest_dot() }
     }
 
     /// Expands the pads of a contribution, one for each of `chunks` chunks.

@@ -218,8 +218,3 @@ impl Chunks {
         }
     }
 }
-
-/// Returns the bits that `x` takes.
-pub(crate) fn bit_length(x: u128) -> u32 {
-    128 - x.leading_zeros()
-}

@@ -1,7 +1,5 @@
 //! The head of a chunk: the number of contributors, their weights and their tags.
 
-use super::geometry::bit_length;
-
 /// Bits of one of the numbers that a tag multiplies integers by.
 pub const COEFFICIENT_BITS: u32 = 52;
 /// Bits of a pad.
@@ -119,6 +117,11 @@ impl Head {
 /// Returns the bits of the sum of `clients` numbers of `bits` bits, fewer than 118.
 fn sum_bits(clients: u32, bits: u32) -> u32 {
     bit_length(u128::from(clients) * ((1 << bits) - 1))
+}
+
+/// Returns the bits that `x` takes.
+pub(crate) fn bit_length(x: u128) -> u32 {
+    128 - x.leading_zeros()
 }
 
 #[cfg(test)]

@@ -212,7 +212,7 @@ fn no_product_or_tag_wraps() {
         let g = p.geometry();
         let values = g.values_per_chunk();
         let all = Zeroizing::new(vec![(1 << COEFFICIENT_BITS) - 1; 2 + values]);
-        let r = Coefficients { all, dot: Dot::fastest() };
+        let r = Coefficients { all, dot: fastest_dot() };
         let clients = u64::from(p.clients());
         let most = u64::from(2 * p.half_steps());
         let whole = |clients: u64| {

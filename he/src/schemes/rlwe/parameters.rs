@@ -9,8 +9,8 @@ use super::range::RangeCheck;
 use crate::{
     error::faults::ParameterError,
     params::{
-        geometry::{CHUNK_BYTES, Geometry, bit_length},
-        head::Head,
+        geometry::{CHUNK_BYTES, Geometry},
+        head::{Head, bit_length},
         scheme::{Literal, Scheme},
         security::{check_security, security_limit},
     },
