@@ -17,9 +17,7 @@ pub struct KeyId(pub(crate) [u8; 16]);
 impl KeyId {
     /// Derives the id of key material.
     pub(crate) fn derive(context: &str, material: &[u8]) -> Self {
-        let mut id = [0; 16];
-        id.copy_from_slice(&blake3::derive_key(context, material)[..16]);
-        Self(id)
+        Self(derive16(context, material))
     }
 }
 
@@ -46,10 +44,7 @@ impl Seed {
     /// Returns sixteen bytes that name the contribution where a seed would be too long.
     #[must_use]
     pub fn id(&self) -> [u8; 16] {
-        let mut id = [0; 16];
-        let hash = blake3::derive_key("ciphergram 2026 contribution id", &self.0);
-        id.copy_from_slice(&hash[..16]);
-        id
+        derive16("ciphergram 2026 contribution id", &self.0)
     }
 
     /// Draws a fresh seed.
@@ -117,6 +112,13 @@ impl fmt::Debug for Statement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Statement({})", hex(&self.0))
     }
+}
+
+/// Derives sixteen bytes that name material and tell nothing of it.
+pub(crate) fn derive16(context: &str, material: &[u8]) -> [u8; 16] {
+    let mut id = [0; 16];
+    id.copy_from_slice(&blake3::derive_key(context, material)[..16]);
+    id
 }
 
 /// Reads sixteen bytes written as lower- or upper-case hexadecimal digits.

@@ -15,9 +15,9 @@ use rand_core::CryptoRng;
 use crate::{
     Agreement, Error, Parameters, PublicKey, Quantised, TensorSpec, Update,
     bytes::Writer,
-    codec::{layout_difference, write_specs},
+    codec::{check_layout, write_specs},
     dp::{self, Mechanism, Noise},
-    ids::{JobId, KeyId, Statement},
+    ids::{JobId, KeyId, Statement, derive16},
     keys::write_new,
     random,
 };
@@ -295,10 +295,7 @@ impl Job {
     pub fn check_layout(&self, specs: &[TensorSpec]) -> Result<(), Error> {
         let Some(tensors) = &self.limits.tensors else { return Ok(()) };
         let settled: Vec<_> = tensors.iter().map(|t| t.spec.clone()).collect();
-        match layout_difference(specs, &settled) {
-            Some(difference) => Err(Error::Layout { difference }),
-            None => Ok(()),
-        }
+        check_layout(specs, &settled)
     }
 
     /// Returns the noise that every client adds its share of, if there is any.
@@ -361,9 +358,7 @@ fn name(nonce: &[u8; 16], key: &KeyId, limits: &Limits) -> JobId {
     w.bytes(nonce);
     w.bytes(&key.0);
     limits.write(&mut w);
-    let mut id = [0; 16];
-    id.copy_from_slice(&blake3::derive_key("ciphergram 2026 job", &w.0)[..16]);
-    JobId(id)
+    JobId(derive16("ciphergram 2026 job", &w.0))
 }
 
 fn check_ranges(agreement: &Agreement, most: f64) -> Result<(), Error> {

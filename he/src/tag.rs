@@ -18,7 +18,7 @@ use zeroize::Zeroizing;
 use crate::{
     Error,
     contributors::{Contributor, ContributorSet},
-    ids::Statement,
+    ids::{Statement, derive16},
     params::{Chunks, head::COEFFICIENT_BITS},
     random,
 };
@@ -61,9 +61,7 @@ impl SumKey {
 
     /// Returns sixteen bytes that name it and tell nothing of it.
     pub(crate) fn id(&self) -> [u8; 16] {
-        let mut id = [0; 16];
-        id.copy_from_slice(&blake3::derive_key("ciphergram 2026 sum key id", &*self.0)[..16]);
-        id
+        derive16("ciphergram 2026 sum key id", &*self.0)
     }
 
     /// Derives what client `number` tags with.

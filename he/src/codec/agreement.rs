@@ -78,10 +78,23 @@ impl Agreement {
     /// # Errors
     /// [`Error::Layout`].
     pub fn check_layout(&self, specs: &[TensorSpec]) -> Result<(), Error> {
-        match layout_difference(specs, &self.specs) {
-            Some(difference) => Err(Error::Layout { difference }),
-            None => Ok(()),
+        check_layout(specs, &self.specs)
+    }
+
+    /// Returns the agreement over the tensors of all, with the largest range of each and the largest weight.
+    ///
+    /// # Errors
+    /// There is none, or their tensors differ from the first one's.
+    pub(crate) fn largest<'a>(all: impl IntoIterator<Item = &'a Self>) -> Result<Self, Error> {
+        let mut all = all.into_iter();
+        let mut largest = all.next().ok_or(Error::NothingToSum)?.clone();
+        for other in all {
+            largest.check_layout(&other.specs)?;
+            let ranges = largest.ranges.iter_mut().zip(&other.ranges);
+            ranges.for_each(|(range, other)| *range = range.max(*other));
+            largest.max_weight = largest.max_weight.max(other.max_weight);
         }
+        Ok(largest)
     }
 
     /// Refuses a weight that is not from 1 to the largest.
@@ -149,8 +162,18 @@ fn check_specs(specs: &[TensorSpec]) -> Result<usize, String> {
     })
 }
 
-/// Returns the first difference between two lists of tensors, in words.
-pub(crate) fn layout_difference(here: &[TensorSpec], there: &[TensorSpec]) -> Option<String> {
+/// Refuses two lists of tensors that differ, naming the first difference.
+///
+/// # Errors
+/// [`Error::Layout`].
+pub(crate) fn check_layout(here: &[TensorSpec], there: &[TensorSpec]) -> Result<(), Error> {
+    match layout_difference(here, there) {
+        Some(difference) => Err(Error::Layout { difference }),
+        None => Ok(()),
+    }
+}
+
+fn layout_difference(here: &[TensorSpec], there: &[TensorSpec]) -> Option<String> {
     let shape = |spec: &TensorSpec| format!("{} {:?}", spec.dtype.name(), spec.shape);
     for (a, b) in here.iter().zip(there) {
         if a.name != b.name {

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Agreement, agreement::layout_difference};
+use super::Agreement;
 use crate::{
     Error, TensorSpec, Update,
     params::BITS,
@@ -202,16 +202,7 @@ impl RangesFile {
     /// There is none, one is not valid, or their tensors differ.
     pub fn merge(files: &[Self]) -> Result<Self, Error> {
         let agreements = files.iter().map(Self::agreement).collect::<Result<Vec<_>, _>>()?;
-        let first = agreements.first().ok_or(Error::NothingToSum)?;
-        let mut ranges = first.ranges().to_vec();
-        for other in &agreements {
-            if let Some(difference) = layout_difference(other.specs(), first.specs()) {
-                return Err(Error::Layout { difference });
-            }
-            ranges.iter_mut().zip(other.ranges()).for_each(|(r, o)| *r = r.max(*o));
-        }
-        let max_weight = agreements.iter().map(Agreement::max_weight).max().unwrap_or(1);
-        Ok(Self::from_agreement(&Agreement::new(first.specs().to_vec(), ranges, max_weight)?))
+        Ok(Self::from_agreement(&Agreement::largest(&agreements)?))
     }
 }
 

@@ -12,7 +12,7 @@ use super::frame::{self, Kind};
 use crate::{
     Agreement, Error, PublicKey, Update,
     bytes::Reader,
-    codec::{Policy, RangesFile, layout_difference, round_up_to_power_of_two},
+    codec::{Policy, RangesFile, round_up_to_power_of_two},
     contributors::{Contributor, Distinct},
     error::FrameError,
     ids::{JobId, Seed},
@@ -143,11 +143,8 @@ impl RoundTerms {
             let number = *number;
             let mut check = || {
                 a.check(number, job)?;
-                let others = first.map(Agreement::specs).unwrap_or(a.agreement.specs());
-                match layout_difference(a.agreement.specs(), others) {
-                    Some(difference) => Err(Error::Layout { difference }),
-                    None => distinct.add(&Contributor { number, seed: a.seed }),
-                }
+                first.unwrap_or(&a.agreement).check_layout(a.agreement.specs())?;
+                distinct.add(&Contributor { number, seed: a.seed })
             };
             match check() {
                 Ok(()) => {
@@ -166,19 +163,11 @@ impl RoundTerms {
             admitted.remove(&number);
             left_out.push((number, Error::RoundAhead { round, others: second }));
         }
-        let Some(first) = admitted.values().next() else {
-            let first = left_out.into_iter().next();
-            return Err(first.map_or(Error::NothingToSum, |(number, error)| {
-                error.within(format!("client {number}"))
-            }));
-        };
-        let mut ranges = first.agreement.ranges().to_vec();
-        for a in admitted.values() {
-            ranges.iter_mut().zip(a.agreement.ranges()).for_each(|(r, own)| *r = r.max(*own));
+        if let (true, Some((number, error))) = (admitted.is_empty(), left_out.first()) {
+            return Err(error.clone().within(format!("client {number}")));
         }
-        let max_weight = admitted.values().map(|a| a.agreement.max_weight()).max().unwrap_or(1);
+        let agreement = Agreement::largest(admitted.values().map(|a| &a.agreement))?;
         let round = admitted.values().map(|a| a.lowest_round).max().unwrap_or(0);
-        let agreement = Agreement::new(first.agreement.specs().to_vec(), ranges, max_weight)?;
         let participants =
             admitted.iter().map(|(&number, a)| Contributor { number, seed: a.seed }).collect();
         Ok(Joined { terms: Self { round, agreement, participants }, left_out })

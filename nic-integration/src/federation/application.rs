@@ -39,32 +39,25 @@ impl SumApplication {
         Ok(Self { key, job, engine })
     }
 
-    /// Reads a client's hello, which must be within the job.
-    fn read(&self, number: u16, hello: &[u8]) -> Result<Announcement, String> {
-        let read = || {
-            let announcement = Announcement::from_bytes(hello, &self.key)?;
-            announcement.check(number, &self.job)?;
-            Ok::<_, Error>(announcement)
-        };
-        read().map_err(|e| e.within(format!("client {number}")).to_string())
-    }
-
     /// Joins those who fit together, and returns the terms and the others, each with its reason.
     fn terms(&self, joined: &BTreeMap<u16, Vec<u8>>) -> Result<(RoundTerms, LeftOut), String> {
         let (mut announcements, mut left_out) = (vec![], vec![]);
         for (&number, hello) in joined {
-            match self.read(number, hello) {
+            match Announcement::from_bytes(hello, &self.key) {
                 Ok(announcement) => announcements.push((number, announcement)),
-                Err(reason) => left_out.push((number, reason)),
+                Err(error) => left_out.push((number, error)),
             }
         }
         let joined = RoundTerms::join(&self.job, &announcements).map_err(|e| e.to_string())?;
-        let named = |(number, error): (u16, Error)| {
-            (number, error.within(format!("client {number}")).to_string())
-        };
-        left_out.extend(joined.left_out.into_iter().map(named));
-        Ok((joined.terms, left_out))
+        left_out.extend(joined.left_out);
+        let named = |(number, error): (u16, Error)| (number, of_client(number, error));
+        Ok((joined.terms, left_out.into_iter().map(named).collect()))
     }
+}
+
+/// Returns the words of an error, and of which client it is.
+fn of_client(number: u16, error: Error) -> String {
+    error.within(format!("client {number}")).to_string()
 }
 
 /// Clients that a round opens without, each with the reason.
@@ -79,7 +72,12 @@ impl Application for SumApplication {
         contribution: &ContributionId,
         hello: &[u8],
     ) -> Result<(), String> {
-        let announcement = self.read(contributor, hello)?;
+        let read = || {
+            let announcement = Announcement::from_bytes(hello, &self.key)?;
+            announcement.check(contributor, &self.job)?;
+            Ok(announcement)
+        };
+        let announcement = read().map_err(|error| of_client(contributor, error))?;
         let values = announcement.agreement.values();
         let chunks = self.key.parameters().chunks(values);
         let each = chunks.geometry().chunk_bytes() + MAX_CLIENTS as usize / 8;
