@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use super::{Set, clip};
+use super::{Set, values::clip};
 
 #[derive(Args)]
 pub(crate) struct Keygen {

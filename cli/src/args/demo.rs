@@ -1,0 +1,50 @@
+//! The arguments of the demo.
+
+use std::{net::SocketAddr, path::PathBuf};
+
+use ciphergram_he::Scheme;
+use clap::Args;
+
+use super::{Place, values::scheme};
+
+#[derive(Args)]
+pub(crate) struct Demo {
+    /// ckks-sum, ckks-sum-public, paillier-2048, paillier-3072 or paillier-4096
+    #[arg(long, default_value = "ckks-sum", value_parser = scheme)]
+    pub(crate) scheme: Scheme,
+    /// Client processes
+    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=64))]
+    pub(crate) clients: u16,
+    /// Rounds of training
+    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub(crate) rounds: u32,
+    /// Bits of a quantised value, 8 to 24
+    #[arg(long, default_value_t = 16)]
+    pub(crate) bits: u32,
+    /// Seed of data and training; never of keys, masks or noise
+    #[arg(long, default_value_t = 1)]
+    pub(crate) seed: u64,
+    #[command(flatten)]
+    pub(crate) place: Place,
+    /// Also write the figures to this file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) json: Option<PathBuf>,
+}
+
+#[derive(Args)]
+pub(crate) struct DemoClient {
+    #[arg(long)]
+    pub(crate) folder: PathBuf,
+    #[arg(long)]
+    pub(crate) server: SocketAddr,
+    #[arg(long)]
+    pub(crate) client: u16,
+    #[arg(long)]
+    pub(crate) clients: u16,
+    #[arg(long)]
+    pub(crate) rounds: u32,
+    #[arg(long)]
+    pub(crate) seed: u64,
+    #[command(flatten)]
+    pub(crate) place: Place,
+}

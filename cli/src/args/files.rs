@@ -1,0 +1,128 @@
+//! The arguments of commands that read and write files of tensors.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::{
+    Agreed, Place,
+    values::{PolicyName, clip, policy, weight},
+};
+
+#[derive(Args)]
+pub(crate) struct Ranges {
+    /// File to write the ranges to
+    #[arg(long, value_name = "FILE")]
+    pub(crate) out: PathBuf,
+    /// Merge the ranges files given, instead of measuring tensors
+    #[arg(long, conflicts_with_all = ["weight", "policy", "bits"])]
+    pub(crate) merge: bool,
+    /// This client's largest weight, an integer from 1 [default: 1]
+    #[arg(long, value_parser = weight, allow_negative_numbers = true)]
+    pub(crate) weight: Option<u64>,
+    /// Clipping: max (none), sigma:MULTIPLE (of the root mean square), aciq (least error), or
+    /// fixed:RANGE, one range for all tensors
+    #[arg(long, value_parser = policy, default_value = "max")]
+    pub(crate) policy: PolicyName,
+    /// Bits of a quantised value, for the policy aciq
+    #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u32).range(8..=24))]
+    pub(crate) bits: u32,
+    /// A safetensors file; with --merge, ranges files
+    #[arg(required = true, value_name = "FILE")]
+    pub(crate) inputs: Vec<PathBuf>,
+    /// Report as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args)]
+pub(crate) struct Encrypt {
+    #[command(flatten)]
+    pub(crate) agreed: Agreed,
+    /// This client's number, from 0; a client's own key knows it
+    #[arg(long)]
+    pub(crate) client: Option<u16>,
+    /// The round's number, the same for all clients [default: the one after this client's last]
+    #[arg(long)]
+    pub(crate) round: Option<u64>,
+    /// The safetensors file
+    #[arg(long = "in", value_name = "FILE")]
+    pub(crate) input: PathBuf,
+    /// File to write the contribution to
+    #[arg(long, value_name = "FILE")]
+    pub(crate) out: PathBuf,
+    /// The ranges file that all clients share [default: the job's ranges]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) ranges: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) weighting: Weighting,
+    #[command(flatten)]
+    pub(crate) place: Place,
+    /// Report as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// A client's weight, and the clipping of its own values.
+#[derive(Args)]
+pub(crate) struct Weighting {
+    /// Clip this client's values to this magnitude first
+    #[arg(long, value_parser = clip, allow_negative_numbers = true)]
+    pub(crate) clip: Option<f64>,
+    /// This client's weight, an integer from 1 to the agreed largest
+    #[arg(long, default_value = "1", value_parser = weight, allow_negative_numbers = true)]
+    pub(crate) weight: u64,
+}
+
+#[derive(Args)]
+pub(crate) struct Aggregate {
+    #[command(flatten)]
+    pub(crate) agreed: Agreed,
+    /// File to write the sum to
+    #[arg(long, value_name = "FILE")]
+    pub(crate) out: PathBuf,
+    /// The contributions
+    #[arg(required = true, value_name = "FILE")]
+    pub(crate) inputs: Vec<PathBuf>,
+    #[command(flatten)]
+    pub(crate) place: Place,
+    /// Report as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args)]
+pub(crate) struct Decrypt {
+    #[command(flatten)]
+    pub(crate) agreed: Agreed,
+    /// The sum
+    #[arg(long = "in", value_name = "FILE")]
+    pub(crate) input: PathBuf,
+    /// File to write the tensors to
+    #[arg(long, value_name = "FILE")]
+    pub(crate) out: PathBuf,
+    /// Write Σ weight·x instead of the weighted mean
+    #[arg(long)]
+    pub(crate) sum: bool,
+    /// Fewest contributors of a sum to decrypt [default: the job's]
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) min_clients: Option<u16>,
+    #[command(flatten)]
+    pub(crate) place: Place,
+    /// Report as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args)]
+pub(crate) struct Inspect {
+    /// A key, job, ranges, contribution, sum, spool or safetensors file
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    /// With --json and Paillier: also list the raw ciphertexts, big-endian hexadecimal
+    #[arg(long, requires = "json")]
+    pub(crate) ciphertexts: bool,
+    /// Report as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}

@@ -1,0 +1,98 @@
+//! The arguments of commands that describe and measure engines.
+
+use std::{path::PathBuf, time::Duration};
+
+use ciphergram_he::Scheme;
+use clap::{Args, Subcommand, ValueEnum};
+
+use super::{
+    Set,
+    values::{key_sizes, scheme, seconds, threads},
+};
+use crate::bench::operation::{self, Operations};
+
+#[derive(Args)]
+pub(crate) struct Devices {
+    /// Also compare every engine with the oracle, bit by bit, over every step: takes seconds, on
+    /// emulated devices a minute
+    #[arg(long)]
+    pub(crate) check: bool,
+    /// Report as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// An operation whose program is shown.
+#[derive(Clone, Copy, ValueEnum)]
+pub(crate) enum Explained {
+    Encrypt,
+    Aggregate,
+    Decrypt,
+}
+
+#[derive(Args)]
+pub(crate) struct Explain {
+    /// The operation
+    pub(crate) operation: Explained,
+    /// ckks-sum, ckks-sum-public, paillier-2048, paillier-3072 or paillier-4096
+    #[arg(long, default_value = "ckks-sum", value_parser = scheme)]
+    pub(crate) scheme: Scheme,
+    /// Report as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args)]
+#[command(arg_required_else_help = false)]
+pub(crate) struct Params {
+    #[command(subcommand)]
+    pub(crate) command: ParamsCommand,
+}
+
+#[derive(Subcommand)]
+pub(crate) enum ParamsCommand {
+    /// Derive every size step by step, from security and noise to bytes a value
+    Explain(ParamsExplain),
+}
+
+#[derive(Args)]
+pub(crate) struct ParamsExplain {
+    #[command(flatten)]
+    pub(crate) set: Set,
+    /// Report as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args)]
+#[command(after_long_help = operation::help())]
+pub(crate) struct Bench {
+    /// Operations, separated by commas, or a scheme for all of its own: see --help
+    #[arg(
+        long, value_name = "LIST", default_value = "paillier,ckks-sum",
+        value_parser = Operations::parse
+    )]
+    pub(crate) ops: Operations,
+    /// One engine, as `ciphergram devices` names it, or auto [default: all but reference]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) engine: Option<String>,
+    /// Threads, 1 to 1024
+    #[arg(long, default_value = "1", value_parser = threads)]
+    pub(crate) threads: usize,
+    /// Seconds to measure each row, after warming up; at least five samples are taken
+    #[arg(long, default_value = "1", value_parser = seconds)]
+    pub(crate) seconds: Duration,
+    /// Sizes of Paillier keys, separated by commas: 2048, 3072, 4096
+    #[arg(long, value_name = "LIST", default_value = "2048,3072", value_parser = key_sizes)]
+    pub(crate) bits: KeySizes,
+    /// Also write all figures to this file, as benches/README.md says
+    #[arg(long, value_name = "FILE")]
+    pub(crate) json: Option<PathBuf>,
+    /// Also measure Paillier keys of 1024 bits, which protect nothing: for comparison with papers
+    #[arg(long)]
+    pub(crate) insecure_1024: bool,
+}
+
+/// Sizes of n in bits, each once.
+#[derive(Clone)]
+pub(crate) struct KeySizes(pub(crate) Vec<u32>);

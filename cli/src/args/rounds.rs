@@ -1,0 +1,191 @@
+//! The arguments of rounds of processes.
+
+use std::{net::SocketAddr, num::NonZeroU64, path::PathBuf, time::Duration};
+
+use ciphergram_nic::proto::NodeId;
+use clap::Args;
+
+use super::{
+    Agreed, Place,
+    files::Weighting,
+    values::{datagram_bytes, milliseconds, percent, rate, seconds},
+};
+
+#[derive(Args)]
+pub(crate) struct Serve {
+    #[command(flatten)]
+    pub(crate) agreed: Agreed,
+    /// Address to listen at; other than on loopback, --identity and --allow are needed
+    #[arg(long, default_value = "127.0.0.1:7700", value_name = "ADDRESS")]
+    pub(crate) listen: SocketAddr,
+    /// The aggregator's node key [default on loopback: server.identity beside the key]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) identity: Option<PathBuf>,
+    /// List of the nodes that may take part: a public node key and a client's number, or *, on each
+    /// line [default: the job's; on loopback: clients.allow beside the key]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) allow: Option<PathBuf>,
+    /// Clients of a round, numbered from 0 [default: the job's]
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub(crate) clients: Option<u16>,
+    /// Rounds to run, numbered from 0
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) rounds: u32,
+    /// Fewest clients of a sum that leaves the aggregator [default: the job's, or --clients if that
+    /// is fewer]
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) min_clients: Option<u16>,
+    /// Seconds from a round's opening until it closes with the clients that are in it
+    #[arg(long, default_value = "60", value_parser = seconds, value_name = "SECONDS")]
+    pub(crate) deadline: Duration,
+    /// Seconds from the first client's joining until a round opens without those that are missing
+    #[arg(long, default_value = "300", value_parser = seconds, value_name = "SECONDS")]
+    pub(crate) join_deadline: Duration,
+    /// Count only contributions of which every chunk arrived, so that all sums of a round are of the
+    /// same clients; keeps those that are incomplete in memory, up to 4 GiB of all clients together
+    #[arg(long)]
+    pub(crate) whole: bool,
+    #[command(flatten)]
+    pub(crate) wire: Wire,
+    /// Also write every datagram to this file, for Wireshark; payloads stay sealed
+    #[arg(long, value_name = "FILE")]
+    pub(crate) capture: Option<PathBuf>,
+    /// Address that answers GET /metrics over HTTP, in the text format of Prometheus
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) metrics: Option<SocketAddr>,
+    #[command(flatten)]
+    pub(crate) place: Place,
+    /// Report as JSON, one object a line
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args)]
+pub(crate) struct Join {
+    #[command(flatten)]
+    pub(crate) agreed: Agreed,
+    /// The aggregator's address
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) server: SocketAddr,
+    /// The aggregator's public node key [default on loopback: server.node beside the key]
+    #[arg(long, value_name = "KEY")]
+    pub(crate) server_key: Option<NodeId>,
+    /// This client's node key [default on loopback: client.identity beside the key]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) identity: Option<PathBuf>,
+    /// This client's number, from 0; a client's own key knows it
+    #[arg(long)]
+    pub(crate) client: Option<u16>,
+    /// The safetensors file to contribute
+    #[arg(long = "in", value_name = "FILE")]
+    pub(crate) input: PathBuf,
+    /// File to write the mean to; with a client's own key the encrypted sum, as `aggregate` writes it
+    #[arg(long, value_name = "FILE")]
+    pub(crate) out: PathBuf,
+    #[command(flatten)]
+    pub(crate) weighting: Weighting,
+    /// Write Σ weight·x instead of the weighted mean
+    #[arg(long)]
+    pub(crate) sum: bool,
+    /// Fewest clients of a sum to decrypt [default: the job's]
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) min_clients: Option<u16>,
+    /// File that keeps sealed chunks until the sum is back [default: OUT.spool]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) spool: Option<PathBuf>,
+    /// Seconds to look for an aggregator that does not answer, at least 10
+    #[arg(long, default_value = "30", value_parser = seconds, value_name = "SECONDS")]
+    pub(crate) wait: Duration,
+    #[command(flatten)]
+    pub(crate) path_config: PathConfig,
+    /// Also write every datagram to this file, for Wireshark; payloads stay sealed
+    #[arg(long, value_name = "FILE")]
+    pub(crate) capture: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) place: Place,
+    /// Report as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// The paths of datagrams to the aggregator.
+#[derive(Args, Clone, Copy)]
+pub(crate) struct PathConfig {
+    /// Source ports to spray datagrams over, so that they take different paths through a network
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=16))]
+    pub(crate) paths: u16,
+    /// Flows to deal messages to, each with as many --paths; --paths 1 --split 4 keeps each message
+    /// on one of four paths. Paths times flows: at most 16
+    #[arg(long, default_value_t = 1, value_name = "FLOWS",
+        value_parser = clap::value_parser!(u16).range(1..=16))]
+    pub(crate) split: u16,
+    #[command(flatten)]
+    pub(crate) wire: Wire,
+}
+
+/// The sending and receiving of datagrams.
+#[derive(Args, Clone, Copy)]
+pub(crate) struct Wire {
+    /// Longest datagram to send, in bytes of UDP payload: longer ones are faster, where the path
+    /// carries them [default: 8900 on loopback, 1372 elsewhere]
+    #[arg(long, value_name = "BYTES", value_parser = datagram_bytes)]
+    pub(crate) datagram: Option<usize>,
+    /// Pipelines, each with sockets and a thread of its own: as many as there are cores to spare.
+    /// Those of a server listen at its port and the ones after it
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=16))]
+    pub(crate) pipelines: u16,
+    /// Poll the sockets instead of sleeping: spends a core to save some microseconds
+    #[arg(long)]
+    pub(crate) poll: bool,
+}
+
+/// A bad network. Each direction has the same faults, and a rate and a queue of its own.
+#[derive(Args)]
+pub(crate) struct Relay {
+    /// Address that clients send to
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) listen: SocketAddr,
+    /// The server's address
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) to: SocketAddr,
+    /// Milliseconds that each datagram is delayed
+    #[arg(long, default_value = "0", value_parser = milliseconds, value_name = "MS")]
+    pub(crate) delay: Duration,
+    /// Most milliseconds of further delay, drawn for each datagram: they overtake each other
+    #[arg(long, default_value = "0", value_parser = milliseconds, value_name = "MS")]
+    pub(crate) jitter: Duration,
+    /// Datagrams lost
+    #[arg(long, default_value = "0", value_parser = percent, value_name = "PERCENT")]
+    pub(crate) loss: u32,
+    /// Datagrams sent on twice
+    #[arg(long, default_value = "0", value_parser = percent, value_name = "PERCENT")]
+    pub(crate) duplicate: u32,
+    /// Datagrams of which one bit is flipped
+    #[arg(long, default_value = "0", value_parser = percent, value_name = "PERCENT")]
+    pub(crate) corrupt: u32,
+    /// Datagrams cut to their header
+    #[arg(long, default_value = "0", value_parser = percent, value_name = "PERCENT")]
+    pub(crate) trim: u32,
+    /// Datagrams marked for congestion
+    #[arg(long, default_value = "0", value_parser = percent, value_name = "PERCENT")]
+    pub(crate) mark: u32,
+    /// Megabits a second that pass in each direction [default: no limit]
+    #[arg(long, value_parser = rate, value_name = "MBIT/S")]
+    pub(crate) rate: Option<NonZeroU64>,
+    /// With --rate: datagrams that the queue holds
+    #[arg(long, default_value = "128", requires = "rate", value_name = "DATAGRAMS",
+        value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub(crate) queue: u32,
+    /// With --rate: cut datagrams that find the queue full to their header instead of dropping them
+    #[arg(long, requires = "rate")]
+    pub(crate) trim_on_full: bool,
+    /// Seed of all faults
+    #[arg(long, default_value_t = 1)]
+    pub(crate) seed: u64,
+    /// Seconds until it ends and prints what it did [default: until it is killed, silently]
+    #[arg(long, value_parser = seconds)]
+    pub(crate) seconds: Option<Duration>,
+    /// Report as JSON, one object a line
+    #[arg(long)]
+    pub(crate) json: bool,
+}

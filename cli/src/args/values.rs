@@ -1,0 +1,122 @@
+//! What people type, parsed.
+
+use std::{num::NonZeroU64, time::Duration};
+
+use ciphergram_he::{Scheme, codec::Policy, error::ParameterError};
+use ciphergram_nic::{
+    faults::MILLION,
+    proto::{datagram::MAX_DATAGRAM_BYTES, endpoint::DEFAULT_DATAGRAM_BYTES},
+};
+
+use super::KeySizes;
+
+/// A clipping policy as typed; aciq gets its bits from another option.
+#[derive(Clone, Copy)]
+pub(crate) enum PolicyName {
+    Max,
+    Sigma(f64),
+    Aciq,
+    Fixed(f64),
+}
+
+impl PolicyName {
+    pub(crate) fn at_bits(self, bits: u32) -> Policy {
+        match self {
+            Self::Max => Policy::Max,
+            Self::Sigma(multiple) => Policy::Sigma(multiple),
+            Self::Aciq => Policy::Aciq { bits },
+            Self::Fixed(range) => Policy::Fixed(range),
+        }
+    }
+}
+
+pub(super) fn scheme(text: &str) -> Result<Scheme, ParameterError> {
+    text.parse()
+}
+
+pub(super) fn weight(text: &str) -> Result<u64, String> {
+    text.parse()
+        .ok()
+        .filter(|w| (1..=u64::from(u32::MAX)).contains(w))
+        .ok_or_else(|| "a weight is an integer from 1 to 4294967295".into())
+}
+
+pub(super) fn clip(text: &str) -> Result<f64, String> {
+    text.parse()
+        .ok()
+        .filter(|c: &f64| c.is_finite() && *c > 0.0)
+        .ok_or_else(|| "a clipping range is a positive number".into())
+}
+
+pub(super) fn seconds(text: &str) -> Result<Duration, String> {
+    text.parse()
+        .ok()
+        .filter(|s: &f64| (0.001..=1e7).contains(s))
+        .map(Duration::from_secs_f64)
+        .ok_or_else(|| "a number of seconds from 0.001 to 10000000".into())
+}
+
+/// Parses the longest datagram: no shorter than holds a chunk, no longer than UDP carries.
+pub(super) fn datagram_bytes(text: &str) -> Result<usize, String> {
+    let range = DEFAULT_DATAGRAM_BYTES..=MAX_DATAGRAM_BYTES;
+    let bytes = text.parse().ok().filter(|bytes| range.contains(bytes));
+    bytes.ok_or_else(|| format!("a number of bytes from {} to {}", range.start(), range.end()))
+}
+
+pub(super) fn milliseconds(text: &str) -> Result<Duration, String> {
+    text.parse()
+        .ok()
+        .filter(|ms: &f64| (0.0..=60_000.0).contains(ms))
+        .map(|ms| Duration::from_secs_f64(ms / 1e3))
+        .ok_or_else(|| "a number of milliseconds from 0 to 60000".into())
+}
+
+/// Parses a percentage to parts of a million.
+pub(super) fn percent(text: &str) -> Result<u32, String> {
+    text.parse()
+        .ok()
+        .filter(|percent: &f64| (0.0..=100.0).contains(percent))
+        .map(|percent| (percent / 100.0 * f64::from(MILLION)).round() as u32)
+        .ok_or_else(|| "a percentage from 0 to 100".into())
+}
+
+/// Parses megabits a second to bits a second.
+pub(super) fn rate(text: &str) -> Result<NonZeroU64, String> {
+    text.parse()
+        .ok()
+        .filter(|megabits: &f64| (0.001..=1e6).contains(megabits))
+        .and_then(|megabits| NonZeroU64::new((megabits * 1e6) as u64))
+        .ok_or_else(|| "a number of megabits a second from 0.001 to 1000000".into())
+}
+
+pub(super) fn threads(text: &str) -> Result<usize, String> {
+    text.parse()
+        .ok()
+        .filter(|threads| (1..=1024).contains(threads))
+        .ok_or_else(|| "a number of threads from 1 to 1024".into())
+}
+
+pub(super) fn key_sizes(text: &str) -> Result<KeySizes, String> {
+    let mut found = vec![];
+    for word in text.split(',') {
+        let bits = word.parse().ok().filter(|bits| [1024, 2048, 3072, 4096].contains(bits));
+        let bits =
+            bits.ok_or_else(|| format!("no keys of {word:?} bits; there are 2048, 3072, 4096"))?;
+        if !found.contains(&bits) {
+            found.push(bits);
+        }
+    }
+    Ok(KeySizes(found))
+}
+
+pub(super) fn policy(text: &str) -> Result<PolicyName, String> {
+    let number = |t: &str| t.parse().ok().filter(|m: &f64| m.is_finite() && *m > 0.0);
+    let needs = |name| format!("{name}: takes a positive number");
+    match text.split_once(':') {
+        None if text == "max" => Ok(PolicyName::Max),
+        None if text == "aciq" => Ok(PolicyName::Aciq),
+        Some((name @ "sigma", rest)) => number(rest).map(PolicyName::Sigma).ok_or(needs(name)),
+        Some((name @ "fixed", rest)) => number(rest).map(PolicyName::Fixed).ok_or(needs(name)),
+        _ => Err("a policy is max, sigma:MULTIPLE, aciq or fixed:RANGE".into()),
+    }
+}
