@@ -60,7 +60,7 @@ pub(crate) fn run(args: &Join) -> Result<(), Failure> {
     if let Some(path) = &args.capture {
         client.capture(files::create(path)?)?;
     }
-    let result = client.contribute(&participation);
+    let result = client.contribute(&participation, |_| {});
     client.leave()?;
     let round = result.map_err(|e| match e {
         federation::Error::Scheme(
