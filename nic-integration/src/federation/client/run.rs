@@ -197,7 +197,7 @@ impl<'a> Run<'a> {
         match &self.open {
             Some(open) => open.phase(self.sealing.stream().len()),
             None if node.is_waiting() => Phase::Waiting,
-            None => Phase::Contacting,
+            None => Phase::Contacting { waited: self.began.elapsed() },
         }
     }
 
