@@ -7,6 +7,7 @@ mod responder;
 use ciphergram_he::PublicKey;
 use ciphergram_nic::{
     federation::{FEW, Observation, Server, ServerConfig},
+    proto::Stranger,
     round::{AggregatorEvent, RoundSummary},
     wire::UdpWire,
 };
@@ -141,6 +142,22 @@ fn describe(event: &AggregatorEvent) -> Option<(Value, String)> {
         AggregatorEvent::OpenFailed { reason } => (
             json!({"event": "open_failed", "reason": reason}),
             format!("the round cannot open: {reason}"),
+        ),
+        AggregatorEvent::Stranger { from, stranger: Stranger::Unlisted(node) } => (
+            json!({
+                "event": "stranger", "address": from.to_string(), "reason": "unlisted",
+                "node": node.to_string(),
+            }),
+            format!(
+                "{from}: node {node} is not listed, and was turned away: --allow names who may join"
+            ),
+        ),
+        AggregatorEvent::Stranger { from, stranger: Stranger::WrongKey } => (
+            json!({"event": "stranger", "address": from.to_string(), "reason": "wrong_key"}),
+            format!(
+                "{from}: a first message for another node key than this server's got no answer: that \
+                 client has another server's server.node or --server-key"
+            ),
         ),
         AggregatorEvent::Equivocation { round, contributor, chunk } => (
             json!({"event": "equivocation", "round": round, "client": contributor, "chunk": chunk}),

@@ -3,6 +3,7 @@
 mod admission;
 
 use std::collections::{BTreeMap, VecDeque};
+use std::net::SocketAddr;
 use std::task::Waker;
 use std::time::Duration;
 
@@ -12,8 +13,8 @@ use rand_core::{Rng, SeedableRng};
 use crate::NicError;
 use crate::node::Node;
 use crate::proto::{
-    Cause, Config, Endpoint, Event, NodeId, Origin, Peer, Pipeline, Route, Stats, SumConfig,
-    SumRegion, Time,
+    Cause, Config, Endpoint, Event, NodeId, Origin, Peer, Pipeline, Route, Stats, Stranger,
+    SumConfig, SumRegion, Time,
 };
 
 use super::message::{Join, Kind, MAX_ROUND_MESSAGE_BYTES, Open, Probe, Ready};
@@ -99,6 +100,13 @@ pub enum AggregatorEvent {
         contributors: u32,
         /// `true` if the sum is written back, `false` if it is withheld.
         leaves: bool,
+    },
+    /// Somebody who may not take part tried to. Reported now and then only.
+    Stranger {
+        /// Where it came from; nobody vouches for that.
+        from: SocketAddr,
+        /// What is wrong with it.
+        stranger: Stranger,
     },
     /// A contributor sent two different contributions to one chunk; the first one counts.
     Equivocation {
@@ -249,8 +257,14 @@ impl<A: Application> Aggregator<A> {
             Event::Refused { peer, message, .. } => {
                 self.report_lost(|round| round.on_refused(peer, message));
             }
-            Event::Unreachable { peer, cause: Cause::Silence | Cause::Restarted } => {
+            Event::Unreachable {
+                peer,
+                cause: Cause::Silence | Cause::Restarted | Cause::Unlisted,
+            } => {
                 self.report_lost(|round| round.give_up(peer));
+            }
+            Event::Stranger { from, stranger } => {
+                self.emit(AggregatorEvent::Stranger { from, stranger });
             }
             Event::Written { .. } => {}
         }

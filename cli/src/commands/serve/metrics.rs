@@ -90,7 +90,9 @@ impl Counters {
             AggregatorEvent::Settled { leaves: true, .. } => &mut self.chunks_summed,
             AggregatorEvent::Settled { leaves: false, .. } => &mut self.chunks_withheld,
             AggregatorEvent::Equivocation { .. } => &mut self.equivocations,
-            AggregatorEvent::OpenFailed { .. } | AggregatorEvent::Finished { .. } => return,
+            AggregatorEvent::OpenFailed { .. }
+            | AggregatorEvent::Finished { .. }
+            | AggregatorEvent::Stranger { .. } => return,
         };
         *counter += 1;
     }

@@ -176,6 +176,10 @@ impl<'a> Run<'a> {
                     return Err(Error::Refused { server: self.server, reason });
                 }
                 ContributorEvent::Unreachable => self.ask_again(node, now)?,
+                ContributorEvent::Unlisted => {
+                    let node = node.endpoint().node();
+                    return Err(Error::Unlisted { server: self.server, node });
+                }
             }
         }
         let has_answered = node.stats().received.datagrams > 0;
