@@ -127,8 +127,8 @@ fn describe(event: &AggregatorEvent) -> Option<(Value, String)> {
             json!({"event": "resumed", "client": contributor, "round": round}),
             format!("round {round}: client {contributor} is back with its contribution"),
         ),
-        AggregatorEvent::Opened { round, contributors } => (
-            json!({"event": "opened", "round": round, "clients": contributors}),
+        AggregatorEvent::Opened { round, contributors, chunks } => (
+            json!({"event": "opened", "round": round, "clients": contributors, "chunks": chunks}),
             format!("round {round} opened with clients {contributors:?}"),
         ),
         AggregatorEvent::OpenFailed { reason } => (
