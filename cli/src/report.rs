@@ -1,6 +1,10 @@
 //! Reports and warnings of commands: lines for people, or JSON.
 
 use serde_json::Value;
+use tracing_subscriber::fmt::{
+    format::Writer,
+    time::{FormatTime as _, SystemTime},
+};
 
 use crate::failure::Failure;
 
@@ -19,9 +23,22 @@ pub(crate) fn report(json: bool, value: &Value, lines: &[String]) -> Result<(), 
     Ok(())
 }
 
-/// Prints an event as it happens: a line for people, or a JSON object on one line.
+/// Prints an event as it happens: a line for people, or a JSON object on one line, with its `time`.
 pub(crate) fn say(json: bool, value: &Value, line: impl FnOnce() -> String) {
-    if json { println!("{value}") } else { println!("{}", line()) }
+    if !json {
+        return println!("{}", line());
+    }
+    let mut value = value.clone();
+    value["time"] = time_now().into();
+    println!("{value}");
+}
+
+/// Returns the time as RFC 3339 has it, in UTC: as in lines of the log.
+pub(crate) fn time_now() -> String {
+    let mut text = String::new();
+    // Writing to a string does not fail.
+    let _ = SystemTime.format_time(&mut Writer::new(&mut text));
+    text
 }
 
 /// Warns of a sum of so few contributors that it comes close to a single client's update.
