@@ -18,8 +18,10 @@ use crate::{
     args::Serve,
     engines::engine,
     failure::Failure,
-    files, nodes,
+    files::{self, Kind},
+    nodes,
     report::{say, warn},
+    signals,
 };
 use live::Live;
 use pages::Pages;
@@ -57,7 +59,7 @@ pub(crate) fn run(args: &Serve) -> Result<(), Failure> {
     let scheme = key.parameters().scheme().name();
     let mut server = Server::new(wires, key, job, engine(args.place.engine), config)?;
     if let Some(path) = &args.capture {
-        server.capture(files::create(path)?)?;
+        server.capture(files::create(path, Kind::Capture)?)?;
     }
     let terms = Terms { scheme, clients, min_clients, rounds: args.rounds };
     let pages = args.metrics.map(|address| Pages::start(address, terms)).transpose()?;
@@ -81,6 +83,11 @@ pub(crate) fn run(args: &Serve) -> Result<(), Failure> {
             Observation::Event(event) => event,
             Observation::Progress(progress) => return live.show(progress),
         };
+        if let AggregatorEvent::Opened { round, .. } = event {
+            signals::set_last_line(format!(
+                "stopped in round {round}; its clients go on when the aggregator is started again"
+            ));
+        }
         if let AggregatorEvent::Closed(summary) = event {
             withheld += summary.withheld;
             chunks += summary.closed + summary.withheld;
