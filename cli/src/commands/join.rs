@@ -66,7 +66,7 @@ pub(crate) fn run(args: &Join) -> Result<(), Failure> {
         client.capture(files::create(path, Kind::Capture)?)?;
     }
     signals::set_last_line("stopped; the same command goes on with what was sealed");
-    let result = client.contribute(&participation);
+    let result = client.contribute(&participation, |_| {});
     client.leave()?;
     let round = result.map_err(|e| match e {
         federation::Error::Scheme(

@@ -170,6 +170,20 @@ pub(crate) fn seal(
     capacity: usize,
     write: impl FnOnce(&mut Writer),
 ) -> Vec<u8> {
+    let (mut bytes, digest) = seal_around(kind, key, capacity, write, &[]);
+    bytes.extend(digest);
+    bytes
+}
+
+/// Frames under a key a body that begins with what `write` appends, of about `capacity` bytes, and ends with
+/// `rest`, which is not copied. Returns what stands before it, and after it.
+pub(crate) fn seal_around(
+    kind: Kind,
+    key: &PublicKey,
+    capacity: usize,
+    write: impl FnOnce(&mut Writer),
+    rest: &[u8],
+) -> (Vec<u8>, [u8; DIGEST_BYTES]) {
     let mut w = Writer(Vec::with_capacity(HEADER_BYTES + capacity + DIGEST_BYTES));
     w.bytes(MAGIC);
     w.u16(FRAME_VERSION);
@@ -182,9 +196,8 @@ pub(crate) fn seal(
     // The length of the body, once it is there.
     w.u64(0);
     write(&mut w);
-    let length = (w.0.len() - HEADER_BYTES) as u64;
+    let length = (w.0.len() - HEADER_BYTES + rest.len()) as u64;
     w.0[HEADER_BYTES - 8..HEADER_BYTES].copy_from_slice(&length.to_le_bytes());
-    let digest = blake3::hash(&w.0);
-    w.bytes(digest.as_bytes());
-    w.0
+    let digest = *blake3::Hasher::new().update(&w.0).update(rest).finalize().as_bytes();
+    (w.0, digest)
 }
