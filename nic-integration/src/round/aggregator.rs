@@ -84,6 +84,8 @@ pub enum AggregatorEvent {
         round: u32,
         /// Its contributors, ascending.
         contributors: Vec<u16>,
+        /// The number of its chunks.
+        chunks: u32,
     },
     /// The application could not open a round; everyone was refused and may join anew.
     OpenFailed {
@@ -202,8 +204,10 @@ impl<A: Application> Aggregator<A> {
 
     /// Returns the progress of the open round, or of the last one; `None` before the first.
     #[must_use]
-    pub fn progress(&self) -> Option<RoundProgress> {
-        self.current.as_ref().or(self.last.as_ref()).map(Round::progress)
+    pub fn progress(&mut self) -> Option<RoundProgress> {
+        let round = self.current.as_ref().or(self.last.as_ref())?;
+        let region = self.endpoint.sum_region(round.rkey()).ok()?;
+        Some(round.progress(&region))
     }
 
     /// Returns the number of clients that wait for the next round.
@@ -374,7 +378,7 @@ impl<A: Application> Aggregator<A> {
         let deadline = now + self.config.round_deadline;
         self.opened += 1;
         self.current = Some(Round::new(opening, deadline, chunks, joined));
-        self.emit(AggregatorEvent::Opened { round, contributors });
+        self.emit(AggregatorEvent::Opened { round, contributors, chunks });
         self.try_end(now);
     }
 
