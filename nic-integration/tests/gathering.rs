@@ -29,8 +29,7 @@ fn worlds(rounds: u32, wait_for_clients: bool) -> impl Iterator<Item = World> {
 }
 
 fn shortages(world: &World) -> Vec<&Shortage> {
-    let shortage =
-        |event| if let AggregatorEvent::TooFew(it) = event { Some(it) } else { None };
+    let shortage = |event| if let AggregatorEvent::TooFew(it) = event { Some(it) } else { None };
     world.events.iter().filter_map(shortage).collect()
 }
 

@@ -87,7 +87,8 @@ pub enum Observation {
 pub enum Command {
     /// Let other nodes take part, from the next round on: see [`Aggregator::allow`].
     Allow(Allowed),
-    /// End at once, without a word to the clients: they look for the next aggregator there.
+    /// End once the sums of the last round that closed are delivered, or given up. Clients of the open
+    /// round, and those who wait, get no word: they look for the next aggregator there.
     Stop,
 }
 
@@ -173,11 +174,12 @@ impl<W: Wire> Server<W> {
         let mut due = Time::ZERO;
         self.pipelines.start(|wakers| self.node.detach(wakers))?;
         let commands = &self.commands.1;
+        let mut stopping = false;
         self.pipelines.first.run(&mut self.node, |node, now| {
             for command in commands.try_iter() {
                 match command {
                     Command::Allow(nodes) => node.allow(now, nodes),
-                    Command::Stop => return ControlFlow::Break(()),
+                    Command::Stop => stopping = true,
                 }
             }
             while let Some(event) = node.poll_event() {
@@ -193,7 +195,7 @@ impl<W: Wire> Server<W> {
                     stats: node.stats(),
                 }));
             }
-            if node.is_finished() {
+            if node.is_finished() || stopping && node.is_delivered() {
                 ControlFlow::Break(())
             } else {
                 ControlFlow::Continue(MAX_SLEEP)

@@ -236,9 +236,14 @@ impl<A: Application> Aggregator<A> {
     /// and those who did know.
     #[must_use]
     pub fn is_finished(&self) -> bool {
-        let served = self.last.as_ref().is_none_or(|round| round.finished);
         let told = !self.given_up || self.refusals.is_empty();
-        self.is_last_opened() && self.current.is_none() && served && told
+        self.is_last_opened() && self.current.is_none() && self.is_delivered() && told
+    }
+
+    /// Returns whether the sums of the last round that closed are delivered, or given up.
+    #[must_use]
+    pub fn is_delivered(&self) -> bool {
+        self.last.as_ref().is_none_or(|round| round.finished)
     }
 
     /// Returns whether no further round opens.
