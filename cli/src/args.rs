@@ -1,5 +1,6 @@
 //! The command line.
 
+pub(crate) mod config;
 mod demo;
 mod dp;
 mod files;
@@ -32,6 +33,13 @@ pub(crate) struct Arguments {
     pub(crate) log: LogFormat,
     #[command(subcommand)]
     pub(crate) command: Command,
+}
+
+/// Returns the first paragraph of the parser's message as one line.
+pub(crate) fn line(error: &clap::Error) -> String {
+    let text = error.to_string();
+    let paragraph = text.split("\n\n").next().unwrap_or_default();
+    paragraph.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 /// The format of log lines.

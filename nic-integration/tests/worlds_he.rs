@@ -132,6 +132,7 @@ impl World {
             min_clients: 2,
             rounds: 1,
             join_deadline: Duration::from_secs(20),
+            wait_for_clients: true,
             round_deadline: Duration::from_secs(30),
             whole: false,
             linger: Duration::from_secs(15),
