@@ -54,7 +54,7 @@ pub mod update;
 pub use codec::{Agreement, Quantised};
 pub use contributors::{Contributor, ContributorSet};
 pub use error::Error;
-pub use formats::{contribution::Contribution, exchange, frame, sum::Sum};
+pub use formats::{cohorts::Cohort, contribution::Contribution, exchange, frame, sum::Sum};
 pub use ids::{JobId, KeyId, Seed, Statement};
 pub use job::{Job, Limits, Terms};
 pub use keys::{AnyKey, ClientKey, KeyRef, PublicKey, SecretKey};

@@ -14,6 +14,7 @@ use ciphergram_nic::{
     federation::{
         Client, Participation, PathConfig, RoundResult,
         nodes::{read_identity, read_node},
+        spool::Spool,
     },
     wire::UdpWire,
 };
@@ -29,6 +30,7 @@ use crate::{
     engines::engine,
     failure::{Failure, at},
     nodes,
+    report::print,
 };
 
 /// A client's report after a round, one line of JSON.
@@ -89,7 +91,7 @@ pub(crate) fn run(args: &DemoClient) -> Result<(), Failure> {
             // For the demo's own check, which is no part of a round.
             keep_fields: true,
         };
-        let result = client.contribute(&participation)?;
+        let mut result = client.contribute(&participation, |_| {})?;
         let clock = Instant::now();
         let Some(opened) = &result.opened else { unreachable!("the key is a secret one") };
         let mean = opened.decode(&result.sum, Output::Mean)?;
@@ -98,6 +100,7 @@ pub(crate) fn run(args: &DemoClient) -> Result<(), Failure> {
         let round_s = began.elapsed().as_secs_f64();
         // Only the demo's own check needs a record: it is no part of a round.
         record(&args.folder, args.client, round, shard.len(), (&result, opened), &mean)?;
+        result.spool.take().map_or(Ok(()), Spool::remove)?;
         let report = ClientReport {
             round,
             values: result.sum.agreement.values(),
@@ -108,7 +111,7 @@ pub(crate) fn run(args: &DemoClient) -> Result<(), Failure> {
             decrypting_s: decrypting.as_secs_f64(),
             round_s,
         };
-        println!("{}", serde_json::to_string(&report)?);
+        print(&serde_json::to_string(&report)?)?;
     }
     Ok(client.leave()?)
 }

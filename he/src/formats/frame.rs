@@ -170,10 +170,23 @@ pub(crate) fn seal(
     capacity: usize,
     write: impl FnOnce(&mut Writer),
 ) -> Vec<u8> {
-    let mut bytes = begin(kind, key, capacity, write, 0);
-    let digest = blake3::hash(&bytes);
-    bytes.extend(digest.as_bytes());
+    let (mut bytes, digest) = seal_around(kind, key, capacity, write, &[]);
+    bytes.extend(digest);
     bytes
+}
+
+/// Frames under a key a body that begins with what `write` appends, of about `capacity` bytes, and ends with
+/// `rest`, which is not copied. Returns what stands before it, and after it.
+pub(crate) fn seal_around(
+    kind: Kind,
+    key: &PublicKey,
+    capacity: usize,
+    write: impl FnOnce(&mut Writer),
+    rest: &[u8],
+) -> (Vec<u8>, [u8; DIGEST_BYTES]) {
+    let start = begin(kind, key, capacity, write, rest.len());
+    let digest = *blake3::Hasher::new().update(&start).update(rest).finalize().as_bytes();
+    (start, digest)
 }
 
 /// Returns the beginning of a frame under a key: its header and what `write` appends to the body, of which `rest`

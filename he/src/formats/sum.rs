@@ -83,11 +83,22 @@ impl Sum {
     /// Writes the file's bytes. Runs of chunks with the same contributors are stored once.
     #[must_use]
     pub fn to_bytes(&self, key: &PublicKey) -> Vec<u8> {
-        frame::seal(Kind::Sum, key, self.stream.len() + 4096, |w| {
+        let (mut bytes, stream, digest) = self.to_parts(key);
+        bytes.reserve_exact(stream.len() + digest.len());
+        bytes.extend(stream);
+        bytes.extend(digest);
+        bytes
+    }
+
+    /// Returns the file's bytes as three parts, one after the other, without a copy of the stream.
+    #[must_use]
+    pub fn to_parts(&self, key: &PublicKey) -> (Vec<u8>, &[u8], [u8; 32]) {
+        let write = |w: &mut Writer| {
             self.write_header(w);
             w.align();
-            w.bytes(&self.stream);
-        })
+        };
+        let (head, digest) = frame::seal_around(Kind::Sum, key, 4096, write, &self.stream);
+        (head, &self.stream, digest)
     }
 
     /// Writes all but the stream.

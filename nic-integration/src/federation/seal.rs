@@ -3,7 +3,7 @@
 
 use std::{
     path::PathBuf,
-    sync::mpsc::SyncSender,
+    sync::mpsc::{Sender, SyncSender},
     time::{Duration, Instant},
 };
 
@@ -50,6 +50,8 @@ pub(super) struct SealTask<'a> {
     pub rounding: [u8; 32],
     pub ticket: Ticket,
     pub spool: SpoolState,
+    /// Takes the spool when this thread has no more for it.
+    pub sealed: Sender<Spool>,
 }
 
 /// The place of sealed chunks before they are sent.
@@ -84,10 +86,22 @@ impl SealTask<'_> {
         let clipped = update.clipped().to_vec();
         let quantising = clock.elapsed();
         // Waits for the disk, which is no work of this stage.
+        let bytes = parameters.chunks(agreement.values()).total_bytes() as u64;
         let mut spool = match self.spool {
             SpoolState::None => None,
-            SpoolState::New(path, header) => Some(Spool::create(&path, public, &header)?),
-            SpoolState::Resumed(spool) => Some(spool),
+            SpoolState::New(path, header) => {
+                let spool = Spool::create(&path, public, &header)?;
+                if let Err(error) = spool.reserve(bytes) {
+                    // Nothing is sealed yet.
+                    spool.remove()?;
+                    return Err(error);
+                }
+                Some(spool)
+            }
+            SpoolState::Resumed(spool) => {
+                spool.reserve(bytes)?;
+                Some(spool)
+            }
         };
         clock = Instant::now();
         let mut sealer = Sealer::new(participation.key, engine, update, self.ticket, &terms)?;
@@ -101,6 +115,10 @@ impl SealTask<'_> {
                 spool.append(&bytes)?;
             }
             wanted = out.send(Sealed::Chunks { bytes: bytes.into(), busy }).is_ok();
+        }
+        if let Some(spool) = spool {
+            // Nobody takes it if the round failed: the next run finds the file.
+            let _ = self.sealed.send(spool);
         }
         Ok(())
     }

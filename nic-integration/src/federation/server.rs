@@ -8,7 +8,10 @@ use ciphergram_accel::Engine;
 use ciphergram_he::{Job, PublicKey, random};
 use tracing::{Span, field::Empty, info_span};
 
-use super::{Allowed, Error, application::SumApplication, fresh_endpoint, pipelines::Pipelines};
+use super::{
+    Allowed, Error, PROGRESS_SPAN, application::SumApplication, fresh_endpoint,
+    pipelines::Pipelines,
+};
 use crate::{
     driver::MAX_SLEEP,
     proto::{Config, Identity, Stats, Time},
@@ -42,8 +45,6 @@ pub struct ServerConfig {
     pub datagram_bytes: Option<usize>,
 }
 
-/// The shortest time from one progress to the next.
-const PROGRESS_SPAN: Duration = Duration::from_millis(100);
 /// The time after its close for which a round's sums are offered to clients that do not
 /// acknowledge.
 const LINGER: Duration = Duration::from_secs(10);

@@ -188,6 +188,12 @@ impl Contributor {
         self.send(now, Kind::Ready, ready.encode()).map(|_| ())
     }
 
+    /// Returns whether the aggregator has the join, and the client waits for others.
+    #[must_use]
+    pub fn is_waiting(&self) -> bool {
+        matches!(self.state, State::Joining { taken: true, .. })
+    }
+
     /// Returns whether [`push`](Self::push) would find room now.
     #[must_use]
     pub fn can_push(&self) -> bool {

@@ -7,7 +7,7 @@ use ciphergram_he::{Contributor, ContributorSet, exchange::RoundTerms, params::C
 
 use super::stream::SealedStream;
 use crate::{
-    federation::Error,
+    federation::{Error, participation::Phase},
     round::{End, Opening},
 };
 
@@ -24,6 +24,8 @@ pub(super) struct OpenRound {
     chunks: Chunks,
     /// The first chunk that is not pushed yet.
     next: u32,
+    /// Sums that came back.
+    back: u32,
 }
 
 /// Whole chunks for one push.
@@ -38,7 +40,7 @@ impl OpenRound {
     pub(super) fn new(since: Instant, opening: Opening, terms: RoundTerms, chunks: Chunks) -> Self {
         let sets = vec![ContributorSet::none(terms.participants.len()); chunks.count() as usize];
         let sums = vec![0; chunks.total_bytes()];
-        Self { since, opening, terms, sets, sums, chunks, next: 0 }
+        Self { since, opening, terms, sets, sums, chunks, next: 0, back: 0 }
     }
 
     /// Returns the next chunks that are sealed and not pushed yet, at most `limit` bytes of them.
@@ -88,7 +90,22 @@ impl OpenRound {
         }
         self.sums[start..start + length].copy_from_slice(bytes);
         self.sets[chunk as usize] = set;
+        self.back += 1;
         Ok(())
+    }
+
+    /// Returns how far it is, with the bytes that are sealed.
+    pub(super) fn phase(&self, sealed_bytes: usize) -> Phase {
+        let (chunks, each) = (self.chunks.count(), self.chunks.geometry().chunk_bytes());
+        // Only the last chunk may be shorter, and is sealed whole.
+        let sealed = sealed_bytes.div_ceil(each).min(chunks as usize) as u32;
+        let contributors = self.terms.participants.len();
+        Phase::Exchanging { contributors, chunks, sealed, sent: self.next, back: self.back }
+    }
+
+    /// Returns the phase that follows.
+    pub(super) fn opening_phase(&self) -> Phase {
+        Phase::Opening { chunks: self.chunks.count() }
     }
 
     /// Refuses a sum with chunks withheld.
