@@ -283,6 +283,14 @@ impl Update {
         self.tensors.iter().map(|t| t.spec.clone()).collect()
     }
 
+    /// Returns the bytes of its safetensors file, which those of a mean of such updates has too.
+    ///
+    /// # Errors
+    /// The library refuses a name or shape.
+    pub fn file_bytes(&self) -> Result<u64, Error> {
+        Ok(self.layout()?.bytes())
+    }
+
     /// Returns the layout of its file, or the one that the library would make.
     pub(crate) fn layout(&self) -> Result<Arc<Layout>, Error> {
         match &self.layout {

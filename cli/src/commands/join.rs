@@ -1,6 +1,6 @@
 //! `ciphergram join`.
 
-use std::{ffi::OsString, path::PathBuf};
+use std::{ffi::OsString, fs::File, path::PathBuf};
 
 use ciphergram_he::{Error, KeyRef, Ledger, codec::RangesFile};
 use ciphergram_nic::{
@@ -17,7 +17,7 @@ use crate::{
     failure::Failure,
     files::{self, Kind, named},
     nodes,
-    report::{clipped, per_value, report, shown, warn_if_few},
+    report::{clipped, kept, per_value, report, shown, warn_if_few},
     signals,
 };
 
@@ -39,7 +39,8 @@ pub(crate) fn run(args: &Join) -> Result<(), Failure> {
     }
     let Wire { datagram: datagram_bytes, pipelines, poll } = wire;
     let path_config = federation::PathConfig { paths, flows: split, poll, datagram_bytes };
-    let (update, clipped_first) = files::read_clipped(&args.input, args.weighting.clip)?;
+    let (update, clipped_first) =
+        files::read_clipped(&args.input, args.integers.policy(), args.weighting.clip)?;
     let kind = if matches!(key, KeyRef::Client(_)) { Kind::Sum } else { Kind::Tensors };
     let inputs = [Some(&args.input), Some(&args.agreed.key), args.agreed.job.as_ref()];
     let mut out = files::Output::create(&args.out, kind, &named(&inputs))?;
@@ -68,20 +69,30 @@ pub(crate) fn run(args: &Join) -> Result<(), Failure> {
     signals::set_last_line("stopped; the same command goes on with what was sealed");
     let result = client.contribute(&participation, |_| {});
     client.leave()?;
-    let round = result.map_err(|e| match e {
+    let refused = |e| match e {
         federation::Error::Scheme(
             e @ (Error::NotFinite { .. } | Error::Weight { .. } | Error::Layout { .. }),
         ) => e.within(args.input.display()).into(),
         e => Failure::from(e),
-    })?;
-    let (bytes, name) = match &round.opened {
-        Some(opened) => {
-            let decoded = opened.decode(&round.sum, output(args.sum))?;
-            (decoded.to_safetensors()?, output_name(args.sum))
-        }
-        None => (round.sum.to_bytes(key.public()), "encrypted sum"),
     };
-    out.put(&bytes)?;
+    let mut round = result.map_err(refused)?;
+    let (name, closed) = match key {
+        KeyRef::Secret(key, _) => {
+            let open = |file: &File| {
+                round.decrypt_to(key, &participation, output(args.sum), file).map_err(|e| match e {
+                    federation::Error::Scheme(e) => e,
+                    e => Error::from(std::io::Error::other(e)),
+                })
+            };
+            out.fill(open, |e| refused(e.into()))?;
+            (output_name(args.sum), "")
+        }
+        KeyRef::Client(key) => {
+            let (head, stream, digest) = round.sum.to_parts(key.public());
+            [&head[..], stream, &digest].into_iter().try_for_each(|part| out.put(part))?;
+            ("encrypted sum", ", to be decrypted with the secret key: ciphergram decrypt")
+        }
+    };
     out.commit()?;
 
     let (most, fewest) = (round.sum.most_contributors(), round.sum.fewest_contributors());
@@ -91,12 +102,14 @@ pub(crate) fn run(args: &Join) -> Result<(), Failure> {
     let (clipped, mut lines) = clipped(names, &files::most_clipped(&clipped_first, &round.clipped));
     let ranges: Value =
         serde_json::from_str(&RangesFile::from_agreement(&round.sum.agreement).to_json()?)?;
+    let (kept, kept_words) = kept(&update);
+    lines.extend(kept_words);
     let value = json!({
         "out": shown(&args.out), "output": name, "round": round.sum.round,
         "contributors": round.sum.contributors.len(), "fewest_contributors": fewest, "values": values,
         "bytes_per_value_up": per_value(bytes, values),
         "bytes_per_value_down": per_value(bytes, values),
-        "clipped": clipped, "ranges": ranges,
+        "clipped": clipped, "ranges": ranges, "kept": kept,
         "encrypting_s": round.encrypting.as_secs_f64(),
         "exchanging_s": round.exchanging.as_secs_f64(),
         "decrypting_s": round.decrypting.as_secs_f64(),
@@ -105,10 +118,6 @@ pub(crate) fn run(args: &Join) -> Result<(), Failure> {
         "paths_rested": round.stats.paths_rested,
     });
     let partly = if fewest < most { format!(", {fewest} for some values") } else { String::new() };
-    let closed = match &round.opened {
-        Some(_) => "",
-        None => ", to be decrypted with the secret key: ciphergram decrypt",
-    };
     lines.push(format!(
         "{}: {name} of round {} over {most} contributors{partly}{closed}",
         args.out.display(),

@@ -164,7 +164,7 @@ impl<W: Wire> Client<W> {
 ///
 /// The sum is of too few or is none; the spool's.
 pub fn finish_from_spool(participation: &Participation<'_>) -> Result<Option<RoundResult>, Error> {
-    let fingerprint = fingerprint(participation.update, participation.weight);
+    let fingerprint = fingerprint(participation.update, participation.weight)?;
     match find(participation, participation.key.number(), &fingerprint)? {
         Some(Found { spool, content: Content::Sum(kept), .. }) => {
             finish_kept(participation, spool, *kept).map(Some)
