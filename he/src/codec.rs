@@ -37,7 +37,6 @@ mod tests {
     };
     use ciphergram_accel::random::StreamRng;
     use proptest::prelude::*;
-    use rand_core::Rng as _;
 
     fn parameters(bits: u32) -> Parameters {
         Parameters::new(Literal { scheme: Scheme::CkksSum, clients: 8, bits }).unwrap()

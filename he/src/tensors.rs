@@ -358,7 +358,8 @@ pub(crate) fn check_values(tensor: &Tensor, first: usize, values: &[f64]) -> Res
     if values.iter().fold(true, |all, x| all & (x.abs() < limit)) {
         return Ok(());
     }
-    let place = values.iter().position(|x| !(x.abs() < limit)).unwrap_or(0);
+    let holds = |x: &f64| x.abs() < limit;
+    let place = values.iter().position(|x| !holds(x)).unwrap_or(0);
     let (tensor, index) = (tensor.spec.name.clone(), first + place);
     Err(if limit.is_finite() {
         Error::Integer { tensor, index }
@@ -368,49 +369,4 @@ pub(crate) fn check_values(tensor: &Tensor, first: usize, values: &[f64]) -> Res
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    fn tensor(name: &str, dtype: Dtype, shape: &[u64], values: &[f64]) -> Tensor {
-        let spec = TensorSpec { name: name.into(), dtype, shape: shape.into() };
-        Tensor::from_values(spec, values).unwrap()
-    }
-
-    #[test]
-    fn safetensors_keep_names_shapes_and_types() {
-        let update = Update::new(vec![
-            tensor("z", Dtype::F64, &[], &[0.1]),
-            tensor("empty", Dtype::F32, &[3, 0, 2], &[]),
-            tensor("b", Dtype::Bf16, &[2, 1], &[1.5, -2.0]),
-            tensor("h", Dtype::F16, &[1], &[65504.0]),
-        ]);
-        let bytes = update.to_safetensors().unwrap();
-        assert!(Update::from_safetensors(&bytes).unwrap() == update);
-        let empty = Update::default().to_safetensors().unwrap();
-        assert!(Update::from_safetensors(&empty).unwrap() == Update::default());
-    }
-
-    #[test]
-    fn other_types_are_refused_by_name() {
-        let view = TensorView::new(safetensors::Dtype::I64, vec![1], &[0; 8]).unwrap();
-        let bytes = safetensors::serialize([("steps", view)], None).unwrap();
-        let expected = Error::Dtype { tensor: "steps".into(), dtype: "I64".into() };
-        assert_eq!(Update::from_safetensors(&bytes).err(), Some(expected));
-    }
-
-    #[test]
-    fn a_value_beyond_the_type_is_named() {
-        let spec = TensorSpec { name: "h".into(), dtype: Dtype::F16, shape: vec![2] };
-        let error = Tensor::from_values(spec, &[1.0, 1e5]).err();
-        let expected = Error::Overflow { tensor: "h".into(), index: 1, dtype: "F16" };
-        assert_eq!(error, Some(expected));
-    }
-
-    proptest! {
-        #[test]
-        fn parsing_never_panics(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
-            let _ = Update::from_safetensors(&bytes);
-        }
-    }
-}
+mod tests;

@@ -272,7 +272,7 @@ mod tests {
         let mean = decrypt(&key, &*engine(), &sum, &job, Output::Mean).unwrap();
         let step = 1.0 / f64::from(key.public().parameters().half_steps());
         let expected = (0.5 - 0.25 + 1.0) / 3.0;
-        assert!(mean.tensors()[0].values().all(|x| (x - expected).abs() <= step));
+        assert!(mean.tensors()[0].values().unwrap().iter().all(|x| (x - expected).abs() <= step));
     }
 
     #[test]

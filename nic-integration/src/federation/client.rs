@@ -144,7 +144,8 @@ impl<W: Wire> Client<W> {
             Ok::<_, Error>(end)
         })?;
         run.opening_phase().into_iter().for_each(observe);
-        run.finish(&end, self.node.stats())
+        let landed = self.node.take_sums();
+        run.finish(&end, landed, self.node.stats())
     }
 
     /// Answers a little longer, so that the last acknowledgements arrive.

@@ -104,8 +104,8 @@ fn noise_of_the_fewest_clients_is_what_was_agreed_and_more_add_to_it() {
             let mut rng = rng(client);
             let own = Quantised::noised(&update, &agreement, &p, &noise, &mut rng).unwrap();
             assert_eq!(own.weight(), 1);
-            let values =
-                own.fields().unwrap().iter().map(|&f| i64::from(f) - i64::from(p.half_steps()));
+            let fields = own.fields().unwrap();
+            let values = fields.iter().map(|&f| i64::from(f) - i64::from(p.half_steps()));
             sums.iter_mut().zip(values).for_each(|(sum, v)| *sum += v);
         }
         let variance = sums.iter().map(|&s| (s as f64 * step).powi(2)).sum::<f64>() / VALUES as f64;

@@ -32,7 +32,7 @@ use crate::{
         spool::{Content, Found, KeptSum, Spool, SpoolHeader, fingerprint},
     },
     proto::{Stats, Time, endpoint::DEFAULT_GIVE_UP},
-    round::{Contributor, ContributorEvent, End, Opening, Resume, SumLayout},
+    round::{Contributor, ContributorEvent, End, Opening, Resume, SumLayout, Sums},
 };
 
 /// The longest sleep while the sealing thread works.
@@ -303,7 +303,12 @@ impl<'a> Run<'a> {
     /// # Errors
     ///
     /// The round did not open, the sum is of too few or is none; the spool's.
-    pub(super) fn finish(self, end: &End, stats: Stats) -> Result<RoundResult, Error> {
+    pub(super) fn finish(
+        self,
+        end: &End,
+        landed: Option<Sums>,
+        stats: Stats,
+    ) -> Result<RoundResult, Error> {
         let unopened = self.bad_round("it ended before it opened");
         let open = self.open.ok_or(unopened)?;
         let encrypting = self.sealing.busy();
@@ -313,13 +318,14 @@ impl<'a> Run<'a> {
             spool.map_or(Ok(()), Spool::remove)?;
             return Err(error);
         }
+        let stream = open.stream(landed);
         let sum = Sum {
             contributors: open.terms.participants,
             job: self.announcement.job,
             round: open.terms.round,
             agreement: open.terms.agreement,
             sets: open.sets,
-            stream: open.sums,
+            stream,
         };
         let key = self.participation.key.public();
         if let Some(spool) = &mut spool
