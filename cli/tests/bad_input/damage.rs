@@ -131,11 +131,11 @@ fn spool() -> (Place, Vec<u8>) {
     place.write("g", crate::to_file(&crate::single(&[0.5; 300])));
     place.write("g0", place.read("g"));
     place.settle("g", 1.0, 9, "");
-    let (_server, address) = place.serve("");
+    let (_server, address) = place.serve("--clients 1");
     let relay = format!("relay --listen 127.0.0.1:0 --to {address} --delay 200 --json");
     let mut relay = place.start(&relay);
     let address = relay.event("listening")["address"].as_str().unwrap().to_owned();
-    let mut client = place.join(&address, 0, "");
+    let mut client = place.join(&address, 0, "--wait 60");
     let late = Instant::now() + Duration::from_secs(60);
     loop {
         let bytes = std::fs::read(place.path("mean0.spool")).unwrap_or_default();

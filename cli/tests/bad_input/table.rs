@@ -4,7 +4,7 @@ use std::{
     collections::BTreeMap,
     ffi::OsString,
     fs::{self, OpenOptions, Permissions},
-    io,
+    io::{self, Read},
     os::unix::{
         ffi::{OsStrExt as _, OsStringExt as _},
         fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _, lchown, symlink},
@@ -16,7 +16,7 @@ use std::{
         Arc, Mutex,
         atomic::{AtomicUsize, Ordering},
     },
-    thread,
+    thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
 
@@ -187,7 +187,7 @@ type State = BTreeMap<PathBuf, (u32, Vec<u8>)>;
 /// A copy of a place in which rows run one after the other, as an ordinary user.
 struct Scene {
     folder: TempDir,
-    /// For what a row writes to its standard output and error, and for the binary.
+    /// For the binary, where it must be copied.
     beside: TempDir,
     state: State,
     secrets: Arc<Vec<String>>,
@@ -233,20 +233,15 @@ impl Scene {
     }
 
     fn run(&self, row: &Row) -> Result<Ended, String> {
-        let open = |name: &str| {
-            let path = self.beside.path().join(name);
-            let file = OpenOptions::new().create(true).truncate(true).write(true).open(&path);
-            (file.unwrap(), path)
-        };
-        let ((stdout, stdout_path), (stderr, stderr_path)) = (open("stdout"), open("stderr"));
         let mut command = self.command(row);
-        command.stdin(Stdio::null()).stderr(stderr).stdout(match row.output {
-            Output::Kept => Stdio::from(stdout),
+        command.stdin(Stdio::null()).stderr(Stdio::piped()).stdout(match row.output {
+            Output::Kept => Stdio::piped(),
             Output::Full => Stdio::from(OpenOptions::new().write(true).open("/dev/full").unwrap()),
             // The end that reads is closed at once.
             Output::Unread => Stdio::from(io::pipe().unwrap().1),
         });
         let mut child = command.spawn().unwrap();
+        let (stdout, stderr) = (read_all(child.stdout.take()), read_all(child.stderr.take()));
         let late = Instant::now() + PATIENCE;
         let status = loop {
             match child.try_wait().unwrap() {
@@ -259,8 +254,8 @@ impl Scene {
                 None => thread::sleep(Duration::from_micros(500)),
             }
         };
-        let text = |path| String::from_utf8_lossy(&fs::read(path).unwrap()).into_owned();
-        Ok(Ended { code: status.code(), stdout: text(stdout_path), stderr: text(stderr_path) })
+        let text = |reader: JoinHandle<String>| reader.join().unwrap();
+        Ok(Ended { code: status.code(), stdout: text(stdout), stderr: text(stderr) })
     }
 
     fn command(&self, row: &Row) -> Command {
@@ -331,6 +326,15 @@ impl Scene {
             }
         }
     }
+}
+
+/// Reads a pipe to its end, if there is one, beside what else is done.
+fn read_all(pipe: Option<impl Read + Send + 'static>) -> JoinHandle<String> {
+    thread::spawn(move || {
+        let mut bytes = vec![];
+        pipe.map(|mut pipe| pipe.read_to_end(&mut bytes).unwrap());
+        String::from_utf8_lossy(&bytes).into_owned()
+    })
 }
 
 /// Returns the binary, or a copy in `folder` where an ordinary user cannot reach it.
@@ -415,7 +419,7 @@ fn state_of(folder: &Path) -> State {
 /// Returns what differs, but for what a client writes down before it seals, if it `may_seal`.
 fn changes(before: &State, after: &State, may_seal: bool) -> Vec<String> {
     let names = before.keys().chain(after.keys().filter(|name| !before.contains_key(*name)));
-    let is_ledger = |name: &Path| name.extension().is_some_and(|e| e == "ledger");
+    let is_ledger = |name: &Path| name.to_string_lossy().contains(".ledger");
     let mut found = vec![];
     for name in names.filter(|name| !(may_seal && is_ledger(name))) {
         let what = match (before.get(name), after.get(name)) {
