@@ -15,7 +15,7 @@ mod processes;
 mod summary;
 mod twin;
 
-use std::io::IsTerminal as _;
+use std::{fs, io::IsTerminal as _};
 
 use ciphergram_he::{SecretKey, params::Literal};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -23,6 +23,9 @@ use indicatif::{ProgressBar, ProgressStyle};
 use crate::{
     args::{Demo, LogFormat},
     failure::{Failure, at},
+    files::{Kind, Output},
+    report::print,
+    signals,
 };
 use check::Checker;
 use processes::Processes;
@@ -35,7 +38,12 @@ fn training_seed(seed: u64, round: u32, client: usize) -> u64 {
 }
 
 pub(crate) fn run(args: &Demo, log: LogFormat) -> Result<(), Failure> {
-    let folder = tempfile::tempdir().map_err(at(&std::env::temp_dir()))?;
+    let out = args.json.as_ref().map(|path| Output::create(path, Kind::Report, &[])).transpose()?;
+    let (folder, _at_stop) = signals::at_stop(|| {
+        let folder = tempfile::tempdir().map_err(at(&std::env::temp_dir()))?;
+        let path = folder.path().to_owned();
+        Ok::<_, Failure>((folder, move || drop(fs::remove_dir_all(path))))
+    })?;
     let literal =
         Literal { scheme: args.scheme, clients: u32::from(args.clients), bits: args.bits };
     let key = SecretKey::generate(literal)?;
@@ -43,7 +51,7 @@ pub(crate) fn run(args: &Demo, log: LogFormat) -> Result<(), Failure> {
 
     let mut checker = Checker::new(args, key.public().parameters().clone(), folder.path());
     let mut twin = Twin::new(args.seed, usize::from(args.clients));
-    println!(
+    print(&format!(
         "{}: {} client processes and an aggregator on loopback, {} parameters, {} images to train \
          on and {} to test",
         args.scheme,
@@ -51,10 +59,10 @@ pub(crate) fn run(args: &Demo, log: LogFormat) -> Result<(), Failure> {
         twin.parameters(),
         twin.training_images(),
         twin.test_images()
-    );
-    println!(
-        "each client has secret.json: it contributes under a number of its own, and opens the sums"
-    );
+    ))?;
+    print(
+        "each client has secret.json: it contributes under a number of its own, and opens the sums",
+    )?;
     let mut processes = Processes::start(args, log, folder.path())?;
     let progress = Progress::new(args.rounds);
     let mut summary = Summary::default();
@@ -63,15 +71,16 @@ pub(crate) fn run(args: &Demo, log: LogFormat) -> Result<(), Failure> {
         let reports = processes.round(round)?;
         let checked = checker.round(round)?;
         let figures = RoundFigures::new(round, &plain, &checked, &reports);
-        progress.show(&figures);
+        progress.show(&figures)?;
         summary.rounds.push(figures);
     }
     processes.finish()?;
     progress.end();
-    summary.print(args);
-    if let Some(path) = &args.json {
+    print(&summary.text(args))?;
+    if let Some(mut out) = out {
         let text = serde_json::to_string_pretty(&summary.to_json(args))?;
-        crate::files::write(path, (text + "\n").as_bytes())?;
+        out.put((text + "\n").as_bytes())?;
+        out.commit()?;
     }
     summary.verdict()
 }
@@ -94,14 +103,17 @@ impl Progress {
         Self::Bar(bar)
     }
 
-    fn show(&self, figures: &RoundFigures) {
+    fn show(&self, figures: &RoundFigures) -> Result<(), Failure> {
         let words = format!("test accuracy {:.3}", figures.encrypted.accuracy);
         match self {
             Self::Bar(bar) => {
                 bar.set_message(words);
                 bar.inc(1);
+                Ok(())
             }
-            Self::Lines(rounds) => println!("round {} of {rounds}: {words}", figures.round + 1),
+            Self::Lines(rounds) => {
+                print(&format!("round {} of {rounds}: {words}", figures.round + 1))
+            }
         }
     }
 

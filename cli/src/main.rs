@@ -12,8 +12,9 @@ mod failure;
 mod files;
 mod nodes;
 mod report;
+mod signals;
 
-use std::process::ExitCode;
+use std::{io::ErrorKind, process::ExitCode};
 
 use clap::Parser;
 use tracing_subscriber::fmt::format::FmtSpan;
@@ -24,20 +25,25 @@ use failure::Failure;
 fn main() -> ExitCode {
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
-        Err(error) if !error.use_stderr() => {
-            // Help and version go to standard output.
-            let _ = error.print();
-            return ExitCode::SUCCESS;
-        }
+        // Help and version go to standard output.
+        Err(error) if !error.use_stderr() => return show(&error),
         Err(error) => return misuse(&error),
     };
     start_logging(arguments.log);
-    match run(arguments) {
+    let started = signals::start().map_err(|e| Failure::Work(format!("signals: {e}")));
+    match started.and_then(|()| run(arguments)).and_then(|()| report::check_said()) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => {
-            eprintln!("error: {failure}");
-            failure.exit_code()
+        Err(failure) => failure.end(),
+    }
+}
+
+/// Prints help or the version.
+fn show(text: &clap::Error) -> ExitCode {
+    match text.print() {
+        Err(e) if e.kind() != ErrorKind::BrokenPipe => {
+            Failure::Work(format!("standard output: {e}")).end()
         }
+        _ => ExitCode::SUCCESS,
     }
 }
 
@@ -70,7 +76,7 @@ fn misuse(error: &clap::Error) -> ExitCode {
     let text = error.to_string();
     let paragraph = text.split("\n\n").next().unwrap_or_default();
     let words: Vec<_> = paragraph.split_whitespace().collect();
-    eprintln!("{}; see --help", words.join(" "));
+    report::complain(&format!("{}; see --help", words.join(" ")));
     ExitCode::from(2)
 }
 
@@ -80,6 +86,8 @@ fn start_logging(format: LogFormat) {
     let level = std::env::var("CIPHERGRAM_LOG").ok().and_then(|l| l.parse().ok());
     let log = tracing_subscriber::fmt()
         .with_max_level(level.unwrap_or(tracing::Level::WARN))
+        // It would panic where standard error cannot be written.
+        .log_internal_errors(false)
         .with_writer(std::io::stderr);
     match format {
         LogFormat::Text => log.init(),

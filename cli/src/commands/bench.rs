@@ -1,7 +1,5 @@
 //! `ciphergram bench`.
 
-use std::path::Path;
-
 use rayon::ThreadPoolBuilder;
 use serde_json::{Value, json};
 
@@ -15,16 +13,14 @@ use crate::{
         sums::Round,
     },
     failure::Failure,
-    files,
-    report::warn,
+    files::{Kind, Output},
+    report::{print, warn},
 };
 
 pub(crate) fn run(args: &Bench) -> Result<(), Failure> {
     let bits = key_sizes(args)?;
     let engines = choose(args.engine.as_deref())?;
-    if let Some(path) = &args.json {
-        check_folder(path)?;
-    }
+    let out = args.json.as_ref().map(|path| Output::create(path, Kind::Report, &[])).transpose()?;
     let pool = ThreadPoolBuilder::new().num_threads(args.threads).build();
     let pool = pool.map_err(|e| Failure::Work(format!("{} threads: {e}", args.threads)))?;
     let (machine, rows) = pool.install(|| {
@@ -35,10 +31,11 @@ pub(crate) fn run(args: &Bench) -> Result<(), Failure> {
     if let Some(text) = report::busy(&rows) {
         warn(&text);
     }
-    if let Some(path) = &args.json {
+    if let Some(mut out) = out {
         let rows: Vec<_> = rows.iter().map(Row::json).collect();
-        let value: Value = json!({"machine": machine, "commit": commit(), "rows": rows});
-        files::write(path, format!("{}\n", serde_json::to_string_pretty(&value)?).as_bytes())?;
+        let value: Value = json!({"kind": "ciphergram-report", "machine": machine, "commit": commit(), "rows": rows});
+        out.put(format!("{}\n", serde_json::to_string_pretty(&value)?).as_bytes())?;
+        out.commit()?;
     }
     Ok(())
 }
@@ -57,50 +54,40 @@ fn key_sizes(args: &Bench) -> Result<Vec<u32>, Failure> {
     Ok(bits)
 }
 
-/// Nobody wants to learn after minutes that the report has no place to go.
-fn check_folder(path: &Path) -> Result<(), Failure> {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-    match folder {
-        Some(folder) if !folder.is_dir() => {
-            Err(Failure::Work(format!("{}: no such folder", folder.display())))
-        }
-        _ => Ok(()),
-    }
-}
-
 /// Measures row by row, and prints each as it is found.
 fn measure(args: &Bench, bits: &[u32], machine: &Machine) -> Result<Vec<Row>, Failure> {
-    machine.lines().iter().for_each(|line| println!("{line}"));
+    machine.lines().iter().try_for_each(|line| print(line))?;
     let (paillier, sums) = (&args.ops.paillier, &args.ops.sums);
     let bits = if paillier.is_empty() { &[] } else { bits };
     if bits.contains(&INSECURE_BITS) {
-        println!("{INSECURE_BITS}-bit keys are INSECURE: only for comparison with papers");
+        print(&format!("{INSECURE_BITS}-bit keys are INSECURE: only for comparison with papers"))?;
     }
-    println!("\n{}", report::head());
+    print(&format!("\n{}", report::head()))?;
     let mut rows = vec![];
     let mut found = |row: Row| {
-        println!("{}", report::row(&row));
+        print(&report::row(&row))?;
         rows.push(row);
+        Ok::<_, Failure>(())
     };
     let effort = (args.threads, args.seconds);
     for &bits in bits {
         let key = Key::of_bits(bits)?;
         for engine in &machine.engines {
             for &operation in paillier {
-                found(Row::measure(operation, &key, engine, effort)?);
+                found(Row::measure(operation, &key, engine, effort)?)?;
             }
         }
     }
     // Sizes of n mean nothing here: each engine has its rows once.
     for measured in &machine.engines {
         for &operation in &args.ops.kernels {
-            found(Row::measure_kernel(operation, measured, effort)?);
+            found(Row::measure_kernel(operation, measured, effort)?)?;
         }
     }
     for Measured { engine, .. } in machine.engines.iter().filter(|_| !sums.is_empty()) {
         let round = Round::new(engine.clone())?;
         for &operation in sums {
-            found(Row::measure_sum(operation, &round, engine.name(), effort)?);
+            found(Row::measure_sum(operation, &round, engine.name(), effort)?)?;
         }
     }
     Ok(rows)

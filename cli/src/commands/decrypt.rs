@@ -7,8 +7,8 @@ use crate::{
     args::Decrypt,
     engines::engine,
     failure::Failure,
-    files,
-    report::{report, warn_if_few},
+    files::{self, Kind, named},
+    report::{report, shown, warn_if_few},
 };
 
 /// Returns the mean, or the sum if it was asked for.
@@ -28,16 +28,19 @@ pub(crate) fn run(args: &Decrypt) -> Result<(), Failure> {
     let job = job.requiring(min_clients);
     let here = |e: ciphergram_he::Error| e.within(args.input.display());
     let sum = Sum::from_bytes(&files::read(&args.input)?, key.public()).map_err(here)?;
+    let inputs = [Some(&args.input), Some(&args.agreed.key), args.agreed.job.as_ref()];
+    let mut out = files::Output::create(&args.out, Kind::Tensors, &named(&inputs))?;
     let engine = engine(args.place.engine);
     let open = || decrypt(&key, &*engine, &sum, &job, output(args.sum));
     let ledger = Ledger::beside(&args.agreed.key);
     let update = ledger.open(key.public(), &job, &sum, open).map_err(here)?;
-    files::write(&args.out, &update.to_safetensors()?)?;
+    out.put(&update.to_safetensors()?)?;
+    out.commit()?;
     let fewest = sum.fewest_contributors();
     warn_if_few(fewest);
     let name = output_name(args.sum);
     let value = json!({
-        "out": args.out, "output": name, "round": sum.round, "contributors": sum.contributors.len(),
+        "out": shown(&args.out), "output": name, "round": sum.round, "contributors": sum.contributors.len(),
         "fewest_contributors": fewest, "values": sum.agreement.values(),
     });
     let line = format!(

@@ -10,8 +10,8 @@ use crate::{
     args::Encrypt,
     engines::engine,
     failure::Failure,
-    files,
-    report::{clipped, per_value, per_value_words, report, warn},
+    files::{self, Kind, Output, named},
+    report::{clipped, per_value, per_value_words, report, shown, warn},
 };
 
 pub(crate) fn run(args: &Encrypt) -> Result<(), Failure> {
@@ -22,6 +22,9 @@ pub(crate) fn run(args: &Encrypt) -> Result<(), Failure> {
     let (update, clipped_first) = files::read_clipped(&args.input, args.weighting.clip)?;
     let here = |e: ciphergram_he::Error| e.within(args.input.display());
     let agreement = agreement(args, &job, &update)?;
+    let inputs =
+        [Some(&args.input), Some(key_path), args.agreed.job.as_ref(), args.ranges.as_ref()];
+    let mut out = Output::create(&args.out, Kind::Contribution, &named(&inputs))?;
     let ledger = Ledger::beside(key_path);
     let round = match args.round {
         Some(round) => round,
@@ -33,15 +36,19 @@ pub(crate) fn run(args: &Encrypt) -> Result<(), Failure> {
         ciphergram_he::encrypt(key, engine, &update, &terms, args.weighting.weight)
             .map_err(here)?;
     let outside = files::most_clipped(&clipped_first, &outside);
+    let bytes = contribution.to_bytes(key.public());
+    // A full disk is to cost no round.
+    out.reserve(bytes.len() as u64)?;
     // Before the file is there: no second contribution to the round may follow.
     ledger.seal(&job, key.number(), round)?;
     let names = agreement.specs().iter().map(|s| s.name.as_str());
     let (clipped, mut lines) = clipped(names, &outside);
     let values = agreement.values();
-    files::write(&args.out, &contribution.to_bytes(key.public()))?;
+    out.put(&bytes)?;
+    out.commit()?;
     let bytes = contribution.stream.len();
     let value = json!({
-        "out": args.out, "client": key.number(), "round": round, "scheme": parameters.scheme().name(), "values": values,
+        "out": shown(&args.out), "client": key.number(), "round": round, "scheme": parameters.scheme().name(), "values": values,
         "ciphertext_bytes": bytes, "bytes_per_value": per_value(bytes, values),
         "clipped": clipped,
     });

@@ -7,7 +7,12 @@ use ciphergram_he::{
 use ciphergram_nic::federation::nodes::read_allowed;
 use serde_json::{Value, json};
 
-use crate::{args::Job, failure::Failure, files, report::report};
+use crate::{
+    args::Job,
+    failure::Failure,
+    files,
+    report::{report, shown},
+};
 
 pub(crate) fn run(args: &Job) -> Result<(), Failure> {
     let key = files::read_key(&args.key)?;
@@ -61,5 +66,5 @@ pub(crate) fn run(args: &Job) -> Result<(), Failure> {
             .push(format!("one range of {} for all tensors, and noise in each sum", noise.range()));
     }
     let content: Value = serde_json::from_str(&job.to_json()?)?;
-    report(args.json, &json!({"out": args.out, "id": id, "job": content}), &lines)
+    report(args.json, &json!({"out": shown(&args.out), "id": id, "job": content}), &lines)
 }

@@ -15,8 +15,10 @@ use crate::{
     args::{Join, PathConfig, Wire},
     engines::engine,
     failure::Failure,
-    files, nodes,
-    report::{clipped, per_value, report, warn_if_few},
+    files::{self, Kind, named},
+    nodes,
+    report::{clipped, per_value, report, shown, warn_if_few},
+    signals,
 };
 
 pub(crate) fn run(args: &Join) -> Result<(), Failure> {
@@ -38,6 +40,9 @@ pub(crate) fn run(args: &Join) -> Result<(), Failure> {
     let Wire { datagram: datagram_bytes, pipelines, poll } = wire;
     let path_config = federation::PathConfig { paths, flows: split, poll, datagram_bytes };
     let (update, clipped_first) = files::read_clipped(&args.input, args.weighting.clip)?;
+    let kind = if matches!(key, KeyRef::Client(_)) { Kind::Sum } else { Kind::Tensors };
+    let inputs = [Some(&args.input), Some(&args.agreed.key), args.agreed.job.as_ref()];
+    let mut out = files::Output::create(&args.out, kind, &named(&inputs))?;
     let spool = args.spool.clone().unwrap_or_else(|| {
         let mut name = OsString::from(&args.out);
         name.push(".spool");
@@ -58,8 +63,9 @@ pub(crate) fn run(args: &Join) -> Result<(), Failure> {
     let wires = UdpWire::bind_towards(args.server, pipelines, path_config.sockets())?;
     let mut client = Client::new(wires, args.server, node, key.number(), identity, path_config)?;
     if let Some(path) = &args.capture {
-        client.capture(files::create(path)?)?;
+        client.capture(files::create(path, Kind::Capture)?)?;
     }
+    signals::set_last_line("stopped; the same command goes on with what was sealed");
     let result = client.contribute(&participation);
     client.leave()?;
     let round = result.map_err(|e| match e {
@@ -75,7 +81,8 @@ pub(crate) fn run(args: &Join) -> Result<(), Failure> {
         }
         None => (round.sum.to_bytes(key.public()), "encrypted sum"),
     };
-    files::write(&args.out, &bytes)?;
+    out.put(&bytes)?;
+    out.commit()?;
 
     let (most, fewest) = (round.sum.most_contributors(), round.sum.fewest_contributors());
     warn_if_few(fewest);
@@ -85,7 +92,7 @@ pub(crate) fn run(args: &Join) -> Result<(), Failure> {
     let ranges: Value =
         serde_json::from_str(&RangesFile::from_agreement(&round.sum.agreement).to_json()?)?;
     let value = json!({
-        "out": args.out, "output": name, "round": round.sum.round,
+        "out": shown(&args.out), "output": name, "round": round.sum.round,
         "contributors": round.sum.contributors.len(), "fewest_contributors": fewest, "values": values,
         "bytes_per_value_up": per_value(bytes, values),
         "bytes_per_value_down": per_value(bytes, values),

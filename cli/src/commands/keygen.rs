@@ -9,7 +9,7 @@ use crate::{
     args::Keygen,
     failure::{Failure, at},
     nodes,
-    report::{report, warn},
+    report::{report, shown, warn},
 };
 
 pub(crate) fn run(args: &Keygen) -> Result<(), Failure> {
@@ -53,8 +53,8 @@ pub(crate) fn write(key: &SecretKey, out: &Path) -> Result<(Value, Vec<String>),
     let id = key.public().id().to_string();
     let value = json!({
         "scheme": scheme.name(), "clients": count, "bits": bits, "key_id": id,
-        "public": public, "secret": secret, "job": job,
-        "client_keys": encrypts.then_some(&clients),
+        "public": shown(&public), "secret": shown(&secret), "job": shown(&job),
+        "client_keys": encrypts.then(|| shown(&clients)),
     });
     let mut lines = vec![
         format!("{scheme} key {id}, for sums of at most {count} clients at {bits} bits"),

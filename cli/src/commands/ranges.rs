@@ -3,12 +3,20 @@
 use ciphergram_he::codec::RangesFile;
 use serde_json::{Value, json};
 
-use crate::{args::Ranges, failure::Failure, files, report::report};
+use crate::{
+    args::Ranges,
+    failure::Failure,
+    files::{self, Kind, Output, named},
+    report::{report, shown},
+};
 
 pub(crate) fn run(args: &Ranges) -> Result<(), Failure> {
+    let inputs = args.inputs.iter().map(Some).collect::<Vec<_>>();
+    let mut out = Output::create(&args.out, Kind::Ranges, &named(&inputs))?;
     let ranges = if args.merge { merge(args)? } else { measure(args)? };
     let text = ranges.to_json()?;
-    files::write(&args.out, format!("{text}\n").as_bytes())?;
+    out.put(format!("{text}\n").as_bytes())?;
+    out.commit()?;
     let agreement = ranges.agreement()?;
     let lines = [format!(
         "{}: ranges of {} tensors, {} values, largest weight {}",
@@ -18,7 +26,7 @@ pub(crate) fn run(args: &Ranges) -> Result<(), Failure> {
         agreement.max_weight()
     )];
     let content: Value = serde_json::from_str(&text)?;
-    report(args.json, &json!({"out": args.out, "ranges": content}), &lines)
+    report(args.json, &json!({"out": shown(&args.out), "ranges": content}), &lines)
 }
 
 fn measure(args: &Ranges) -> Result<RangesFile, Failure> {

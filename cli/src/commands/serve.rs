@@ -16,8 +16,10 @@ use crate::{
     args::Serve,
     engines::engine,
     failure::Failure,
-    files, nodes,
+    files::{self, Kind},
+    nodes,
     report::{say, warn},
+    signals,
 };
 use live::Live;
 use metrics::Metrics;
@@ -53,7 +55,7 @@ pub(crate) fn run(args: &Serve) -> Result<(), Failure> {
     let wires = UdpWire::bind_all(args.listen, args.wire.pipelines, 1)?;
     let mut server = Server::new(wires, key, job, engine(args.place.engine), config)?;
     if let Some(path) = &args.capture {
-        server.capture(files::create(path)?)?;
+        server.capture(files::create(path, Kind::Capture)?)?;
     }
     let metrics = args.metrics.map(Metrics::start).transpose()?;
     let listening = server.local_addr()?;
@@ -76,6 +78,11 @@ pub(crate) fn run(args: &Serve) -> Result<(), Failure> {
             Observation::Event(event) => event,
             Observation::Progress(progress) => return live.show(progress),
         };
+        if let AggregatorEvent::Opened { round, .. } = event {
+            signals::set_last_line(format!(
+                "stopped in round {round}; its clients go on when the aggregator is started again"
+            ));
+        }
         if let AggregatorEvent::Closed(summary) = event {
             withheld += summary.withheld;
             chunks += summary.closed + summary.withheld;

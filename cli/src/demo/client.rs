@@ -29,6 +29,7 @@ use crate::{
     engines::engine,
     failure::{Failure, at},
     nodes,
+    report::print,
 };
 
 /// A client's report after a round, one line of JSON.
@@ -108,7 +109,7 @@ pub(crate) fn run(args: &DemoClient) -> Result<(), Failure> {
             decrypting_s: decrypting.as_secs_f64(),
             round_s,
         };
-        println!("{}", serde_json::to_string(&report)?);
+        print(&serde_json::to_string(&report)?)?;
     }
     Ok(client.leave()?)
 }
