@@ -16,14 +16,13 @@ mod signals;
 
 use std::{io::ErrorKind, process::ExitCode};
 
-use clap::Parser;
 use tracing_subscriber::fmt::format::FmtSpan;
 
 use args::{Arguments, Command, LogFormat};
 use failure::Failure;
 
 fn main() -> ExitCode {
-    let arguments = match Arguments::try_parse() {
+    let arguments = match Arguments::typed() {
         Ok(arguments) => arguments,
         // Help and version go to standard output.
         Err(error) if !error.use_stderr() => return show(&error),
@@ -68,6 +67,8 @@ fn run(arguments: Arguments) -> Result<(), Failure> {
         Command::Params(args) => commands::params::run(&args),
         Command::Dp(args) => commands::dp::run(&args),
         Command::Bench(args) => commands::bench::run(&args),
+        Command::Complete(args) => commands::complete::run(&args),
+        Command::Man(args) => commands::man::run(&args),
     }
 }
 

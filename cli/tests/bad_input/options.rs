@@ -32,6 +32,7 @@ const COMMANDS: &[(&str, &str)] = &[
     ("params explain", ""),
     ("dp", "--sigma 1 --clip 1 --clients 3 --rounds 1"),
     ("bench", "--ops none"),
+    ("complete", "bash"),
 ];
 
 /// Numbers of every kind that a range leaves out, and what is none.
@@ -121,7 +122,13 @@ fn with_option(command: &str, words: &str, option: &str, value: &str) -> Row {
         }
     }
     let line = [command.split(' ').collect(), kept].concat().join(" ");
-    row(1, &format!("{line} {option}={{}}"), "").put(value.as_bytes()).or_not()
+    row(2, &format!("{line} {option}={{}}"), "").put(value.as_bytes())
+}
+
+/// Returns whether an option takes a number, an address or one of some words, and refuses others for it.
+fn is_typed(place: &Place, command: &str, words: &str, option: &str) -> bool {
+    let ran = place.run(&with_option(command, words, option, "x").typed());
+    ran.code == Some(2) && ran.stderr.contains(&format!("for '{option} <"))
 }
 
 #[test]
@@ -140,9 +147,32 @@ fn no_value_of_an_option_panics() {
         let values = |option: String| {
             // A process takes no words with a zero in them.
             let values = VALUES.iter().filter(|value| !value.contains('\0'));
-            values.map(|value| with_option(command, words, &option, value)).collect::<Vec<_>>()
+            let rows = values.map(|value| with_option(command, words, &option, value).or_not());
+            rows.collect::<Vec<_>>()
         };
         options.into_iter().flat_map(values).collect::<Vec<_>>()
     });
     check(&place, rows.collect());
+}
+
+/// Whatever the type, a number below zero is refused, and the option is named: also where the value is a word of
+/// its own.
+#[test]
+fn options_with_a_type_are_named_with_what_they_refuse() {
+    let place = world();
+    let mut rows = vec![];
+    for (command, words) in COMMANDS {
+        for option in options(&place, command) {
+            if !is_typed(&place, command, words, &option) {
+                continue;
+            }
+            let named = format!("'{option} <");
+            for value in ["", " ", "-1", "-0.5", "NaN", "-inf", "1x", "1e400", "1,5"] {
+                rows.push(with_option(command, words, &option, value).and(&named));
+            }
+            rows.push(with_option(command, words, &option, "-1").apart().and(&named));
+        }
+    }
+    assert!(rows.len() > 600, "{} rows", rows.len());
+    check(&place, rows);
 }

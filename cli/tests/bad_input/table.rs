@@ -99,6 +99,14 @@ impl Row {
         self
     }
 
+    /// Makes two words of the last: an option and its value.
+    pub(crate) fn apart(mut self) -> Self {
+        let last = self.words.pop().unwrap();
+        let (option, value) = last.to_str().unwrap().split_once('=').unwrap();
+        self.words.extend([option.into(), value.into()]);
+        self
+    }
+
     /// Lets it succeed as well.
     pub(crate) fn or_not(mut self) -> Self {
         self.end = End::FailsOrNot;
