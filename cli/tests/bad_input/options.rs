@@ -16,7 +16,7 @@ const COMMANDS: &[(&str, &str)] = &[
     ("keygen", "--out nowhere/keys"),
     ("key upgrade", "--key none --out nowhere/keys"),
     ("key status", "--key none"),
-    ("job", "--key none --out nowhere/out"),
+    ("job", "--key none --out nowhere/out --dp-sigma 1 --dp-clip 1"),
     ("identity", "--out nowhere/out"),
     ("ranges", "--out nowhere/out none"),
     ("encrypt", "--key none --in none --out nowhere/out"),
@@ -35,58 +35,26 @@ const COMMANDS: &[(&str, &str)] = &[
     ("complete", "bash"),
 ];
 
-/// Numbers of every kind that a range leaves out, and what is none.
+/// Numbers that ranges leave out, what is no number, and what is no address.
 const VALUES: &[&str] = &[
-    "",
-    " ",
-    "-",
-    "x",
-    "1x",
     "0",
-    "-0",
-    "-1",
     "1",
     "25",
     "64",
-    "1025",
     "65536",
-    "4294967296",
-    "18446744073709551616",
     "340282366920938463463374607431768211456",
-    "-9223372036854775809",
-    "0.5",
-    "-0.5",
-    "1e9",
-    "1e400",
-    "-1e400",
-    "NaN",
-    "nan",
+    "1e300",
     "inf",
-    "-inf",
-    "infinity",
     "0x10",
-    "1_000",
-    "1,5",
-    "+1",
-    "１",
     "\u{663}",
-    "1\n",
-    "\u{0}1",
-    "%s%n",
-    "../..",
-    "sigma:",
     "sigma:-1",
-    "sigma:NaN",
-    "fixed:0",
-    "fixed:1e400",
     "127.0.0.1",
-    "127.0.0.1:",
     "127.0.0.1:65536",
-    ":0",
-    "[::1]",
-    "[::1]:-1",
-    "256.0.0.1:1",
+    "\u{1b}[31m",
 ];
+
+/// Values that no option with a type takes, whatever the type.
+const REFUSED: &[&str] = &["", " ", "-1", "-0.5", "NaN", "-inf", "1x", "1,5", "-1e400"];
 
 /// Returns the commands below the words of one, each with the words before it.
 fn commands(place: &Place, of: &str) -> Vec<String> {
@@ -138,41 +106,37 @@ fn every_command_is_tried() {
     assert_eq!(found, known);
 }
 
-#[test]
-fn no_value_of_an_option_panics() {
-    let place = world();
-    let rows = COMMANDS.iter().flat_map(|(command, words)| {
-        let options = options(&place, command);
-        assert!(options.contains("--log"), "{command}: {options:?}");
-        let values = |option: String| {
-            // A process takes no words with a zero in them.
-            let values = VALUES.iter().filter(|value| !value.contains('\0'));
-            let rows = values.map(|value| with_option(command, words, &option, value).or_not());
-            rows.collect::<Vec<_>>()
-        };
-        options.into_iter().flat_map(values).collect::<Vec<_>>()
-    });
-    check(&place, rows.collect());
+/// Returns rows of every option of a command: none panics, and those with a type name what they refuse.
+fn of_command(place: &Place, command: &str, words: &str, tried: &mut BTreeSet<String>) -> Vec<Row> {
+    let mut rows = vec![];
+    for option in options(place, command) {
+        // Those of all commands, and of many, are the same everywhere.
+        if ["--log", "--engine"].contains(&&*option) && !tried.insert(option.clone()) {
+            continue;
+        }
+        let of = |value: &&str| with_option(command, words, &option, value);
+        rows.extend(VALUES.iter().map(of).map(Row::or_not));
+        // Numbers of noise are judged when the job is made.
+        let is_typed = is_typed(place, command, words, &option) && !option.starts_with("--dp-");
+        if !is_typed {
+            rows.extend(REFUSED.iter().map(of).map(Row::or_not));
+            continue;
+        }
+        // Numbers of privacy are judged together, in words.
+        let named = if command == "dp" { String::new() } else { format!("'{option} <") };
+        rows.extend(REFUSED.iter().map(|value| of(value).and(&named)));
+        rows.push(of(&"-1").apart().and(&named));
+    }
+    rows
 }
 
-/// Whatever the type, a number below zero is refused, and the option is named: also where the value is a word of
-/// its own.
+/// Also where a number below zero is a word of its own.
 #[test]
-fn options_with_a_type_are_named_with_what_they_refuse() {
-    let place = world();
-    let mut rows = vec![];
-    for (command, words) in COMMANDS {
-        for option in options(&place, command) {
-            if !is_typed(&place, command, words, &option) {
-                continue;
-            }
-            let named = format!("'{option} <");
-            for value in ["", " ", "-1", "-0.5", "NaN", "-inf", "1x", "1e400", "1,5"] {
-                rows.push(with_option(command, words, &option, value).and(&named));
-            }
-            rows.push(with_option(command, words, &option, "-1").apart().and(&named));
-        }
-    }
-    assert!(rows.len() > 600, "{} rows", rows.len());
+fn no_value_of_an_option_panics_and_options_are_named() {
+    let (place, mut tried) = (world(), BTreeSet::new());
+    let rows =
+        COMMANDS.iter().flat_map(|(name, words)| of_command(&place, name, words, &mut tried));
+    let rows: Vec<_> = rows.collect();
+    assert!(rows.len() > 1500, "{} rows", rows.len());
     check(&place, rows);
 }

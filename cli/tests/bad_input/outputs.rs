@@ -24,8 +24,7 @@ const JOIN: &str = "join --key keys/secret.json --client 0 --server 127.0.0.1:9 
 
 /// Returns rows in which an option names what cannot be written.
 fn nothing_to_write(words: &str) -> Vec<Row> {
-    let named =
-        |name: &str, why: &str| row(1, words, &format!("{name}: ")).and(why).put(name.as_bytes());
+    let named = |name: &str, why: &str| row(1, words, name).and(why).put(name.as_bytes());
     let long = "n".repeat(300);
     vec![
         named("folder", ""),
@@ -102,9 +101,12 @@ fn what_does_not_fit_leaves_nothing() {
     let small = [
         row(1, "ranges --out /dev/full g", "/dev/full: No space left"),
         row(1, "ranges --out out g", "out: File too large").after("trap '' XFSZ; ulimit -f 0"),
-        row(1, "keygen --out new", "File too large").after("trap '' XFSZ; ulimit -f 0"),
+        row(1, "keygen --out new", "File too large")
+            .after("trap '' XFSZ; ulimit -f 0")
+            .awaited(&["new"]),
         row(1, "job --key keys/public.json --out new", "File too large")
-            .after("trap '' XFSZ; ulimit -f 0"),
+            .after("trap '' XFSZ; ulimit -f 0")
+            .awaited(&["new"]),
         row(1, "identity --out new", "File too large").after("trap '' XFSZ; ulimit -f 0"),
     ];
     check(&place, rows.chain(small).collect());

@@ -44,7 +44,7 @@ fn addresses_that_cannot_be_used_are_named() {
     let taken_by_http = listener.local_addr().unwrap();
     let serve = "serve --key keys/public.json";
     let rows = vec![
-        row(1, &format!("{serve} --listen {taken}"), &format!("{taken}: Address already in use")),
+        row(1, &format!("{serve} --listen {taken}"), &format!("{taken}: address in use")),
         row(
             1,
             &format!("{serve} --listen 127.0.0.1:0 --metrics {taken_by_http}"),
@@ -53,9 +53,9 @@ fn addresses_that_cannot_be_used_are_named() {
         row(
             1,
             &format!("relay --listen {taken} --to 127.0.0.1:9"),
-            &format!("{taken}: Address already"),
+            &format!("{taken}: address in use"),
         ),
-        row(1, "relay --listen 192.0.2.1:9 --to 127.0.0.1:9", "192.0.2.1:9: Cannot assign"),
+        row(1, "relay --listen 192.0.2.1:9 --to 127.0.0.1:9", "192.0.2.1:9: address not available"),
         row(
             2,
             &format!("{serve} --listen 192.0.2.1:7700"),
@@ -66,7 +66,7 @@ fn addresses_that_cannot_be_used_are_named() {
             &format!(
                 "{serve} --listen 192.0.2.1:7700 --identity keys/server.identity --allow keys/clients.allow"
             ),
-            "192.0.2.1:7700: Cannot assign",
+            "192.0.2.1:7700: address not available",
         ),
         row(
             1,
@@ -85,9 +85,11 @@ fn surroundings_that_mean_nothing_are_refused() {
     let rows = vec![
         row(1, "devices", "CIPHERGRAM_CPU")
             .and("nonsense")
-            .with_variable("CIPHERGRAM_CPU", "nonsense"),
+            .with_variable("CIPHERGRAM_CPU", "nonsense")
+            .awaited(&["devices"]),
         row(1, "encrypt --key keys/secret.json --client 0 --in g --out out", "CIPHERGRAM_CPU")
-            .with_variable("CIPHERGRAM_CPU", "nonsense"),
+            .with_variable("CIPHERGRAM_CPU", "nonsense")
+            .awaited(&["encrypt"]),
         row(1, words, "").with_variable("CIPHERGRAM_LOG", "nonsense").or_not(),
         // Without a standard output.
         row(1, words, "").after("exec >&-").or_not(),

@@ -64,6 +64,7 @@ pub(crate) struct Row {
     before: Option<&'static str>,
     output: Output,
     may_seal: bool,
+    awaited: bool,
 }
 
 /// Returns a row: `ciphergram WORDS`, split at spaces, fails with `code` and a line that holds `part`.
@@ -78,6 +79,7 @@ pub(crate) fn row(code: i32, words: &str, part: &str) -> Row {
         before: None,
         output: Output::Kept,
         may_seal: false,
+        awaited: false,
     }
 }
 
@@ -155,6 +157,12 @@ impl Row {
         self
     }
 
+    /// Only prints it if it fails, if it has one of these parts: what makes it hold is under way.
+    pub(crate) fn awaited(mut self, parts: &[&str]) -> Self {
+        self.awaited = parts.iter().any(|part| self.typed().contains(part));
+        self
+    }
+
     /// Returns the command as a person would type it.
     pub(crate) fn typed(&self) -> String {
         let words = self.words.iter().map(|word| word.to_string_lossy());
@@ -176,7 +184,12 @@ pub(crate) fn check(place: &Place, rows: Vec<Row>) {
                 let mut scene = Scene::copy(place, &secrets);
                 while let Some(row) = rows.get(next.fetch_add(1, Ordering::Relaxed)) {
                     if let Err(why) = scene.play(row) {
-                        failures.lock().unwrap().push(format!("`{}`: {why}", row.typed()));
+                        let failure = format!("`{}`: {why}", row.typed());
+                        if row.awaited {
+                            println!("awaited: {failure}");
+                        } else {
+                            failures.lock().unwrap().push(failure);
+                        }
                         scene = Scene::copy(place, &secrets);
                     }
                 }
@@ -250,7 +263,7 @@ impl Scene {
         });
         let mut child = command.spawn().unwrap();
         let (stdout, stderr) = (read_all(child.stdout.take()), read_all(child.stderr.take()));
-        let late = Instant::now() + PATIENCE;
+        let late = Instant::now() + if row.awaited { PATIENCE / 5 } else { PATIENCE };
         let status = loop {
             match child.try_wait().unwrap() {
                 Some(status) => break status,

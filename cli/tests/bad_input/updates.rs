@@ -84,7 +84,9 @@ fn headers_that_contradict_themselves_are_refused() {
         [&100_000_001u64.to_le_bytes()[..], b"{}"].concat(),
         [&2u32.to_le_bytes()[..], b"{}"].concat(),
     ];
-    check(&world(), cases.iter().flat_map(|bytes| read_by_all(bytes, "")).collect());
+    let rows = cases.iter().flat_map(|bytes| read_by_all(bytes, ""));
+    // Two tensors of one name.
+    check(&world(), rows.map(|row| row.awaited(&["out bad", "layout"])).collect());
 }
 
 #[test]
@@ -117,7 +119,8 @@ fn weights_and_ranges_beyond_the_job_are_refused() {
     for client in [3, 64, 65535] {
         let part = format!("client {client} of 3 clients, which are numbered from 0");
         let words = |words: &str| words.replace("--client 0", &format!("--client {client}"));
-        rows.extend([&encrypt, &join].map(|line| row(1, &words(line), &part)));
+        let rows_of = [&encrypt, &join].map(|line| row(1, &words(line), &part).awaited(&["join"]));
+        rows.extend(rows_of);
     }
     check(&world(), rows);
 }
