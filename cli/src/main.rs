@@ -17,7 +17,6 @@ mod signals;
 
 use std::{io::ErrorKind, process::ExitCode};
 
-use clap::Parser;
 use tracing_subscriber::fmt::format::FmtSpan;
 
 use args::{Arguments, Command, LogFormat};
@@ -28,7 +27,7 @@ fn main() -> ExitCode {
         Ok(words) => words,
         Err(failure) => return failure.end(),
     };
-    let arguments = match Arguments::try_parse_from(words) {
+    let arguments = match Arguments::parse_words(words) {
         Ok(arguments) => arguments,
         // Help and version go to standard output.
         Err(error) if !error.use_stderr() => return show(&error),
@@ -73,6 +72,8 @@ fn run(arguments: Arguments) -> Result<(), Failure> {
         Command::Params(args) => commands::params::run(&args),
         Command::Dp(args) => commands::dp::run(&args),
         Command::Bench(args) => commands::bench::run(&args),
+        Command::Complete(args) => commands::complete::run(&args),
+        Command::Man(args) => commands::man::run(&args),
     }
 }
 

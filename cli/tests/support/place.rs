@@ -205,7 +205,7 @@ impl Place {
 
     /// Returns what must never be printed: secret numbers of all keys here, in base64 and word by
     /// word.
-    fn secrets(&self) -> Vec<String> {
+    pub(crate) fn secrets(&self) -> Vec<String> {
         let folders = fs::read_dir(self.folder.path()).unwrap().map(|entry| entry.unwrap().path());
         let files = folders.flat_map(|folder| {
             let clients = fs::read_dir(folder.join("clients")).into_iter().flatten();
