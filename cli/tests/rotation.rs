@@ -47,16 +47,23 @@ fn a_new_key_has_what_the_old_one_had_and_opens_none_of_its_sums() {
         (1..=5).map(|n| said.find(&format!("\n{n}. ")).expect("five steps")).collect();
     assert!(steps.is_sorted());
     // The same but for what makes it another key and another job.
-    for (file, own) in [("public.json", &["seed", "kid"][..]), ("job.json", &["nonce", "key_id"])] {
-        let [mut old, mut new] =
-            ["keys", "new"].map(|folder| json(&place, &format!("{folder}/{file}")));
-        assert_ne!(old, new, "{file}");
+    let differ = |file: &str, inside: &str, own: &[&str]| {
+        let [mut old, mut new] = ["keys", "new"].map(|folder| {
+            let value = json(&place, &format!("{folder}/{file}"));
+            value.pointer(inside).unwrap().as_object().unwrap().clone()
+        });
         for member in own {
-            old.as_object_mut().unwrap().remove(*member).unwrap();
-            new.as_object_mut().unwrap().remove(*member).unwrap();
+            assert_ne!(
+                old.remove(*member).unwrap(),
+                new.remove(*member).unwrap(),
+                "{file}: {member}"
+            );
         }
+        assert!(old.len() > 2, "{file}");
         assert_eq!(old, new, "{file}");
-    }
+    };
+    differ("public.json", "/ciphergram", &["key_id"]);
+    differ("job.json", "", &["nonce", "key_id"]);
     for file in ["server.identity", "server.node", "client.identity", "clients.allow"] {
         let [old, new] = ["keys", "new"].map(|folder| place.read(&format!("{folder}/{file}")));
         assert_eq!(old, new, "{file}");
