@@ -11,7 +11,7 @@ mod values;
 
 use std::path::PathBuf;
 
-use ciphergram_he::{Scheme, params::Literal};
+use ciphergram_he::{Integers, Scheme, params::Literal};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub(crate) use demo::{Demo, DemoClient};
@@ -21,6 +21,7 @@ pub(crate) use keys::{Identity, Job, Key, KeyCommand, KeyStatus, KeyUpgrade, Key
 pub(crate) use measure::{Bench, Devices, Explain, Explained, KeySizes, Params, ParamsCommand};
 pub(crate) use rounds::{Join, PathConfig, Relay, Serve, Wire};
 
+pub(crate) use values::ServerName;
 use values::scheme;
 
 /// Encrypted gradient sums over reliable datagrams.
@@ -159,6 +160,34 @@ impl Set {
         let Self { scheme, clients, bits, public_encrypt } = *self;
         let scheme = if public_encrypt { scheme.with_public_encryption() } else { scheme };
         Literal { scheme, clients, bits }
+    }
+}
+
+/// The choice of what becomes of integers.
+#[derive(Args, Clone, Copy)]
+pub(crate) struct IntegersChoice {
+    /// Integer and bool tensors: keep leaves them out of the sum, and each client keeps its own
+    #[arg(long, value_name = "HOW", value_enum, default_value_t = IntegersName::Keep)]
+    integers: IntegersName,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum IntegersName {
+    /// Left out of the sum: each client keeps its own
+    Keep,
+    /// Summed as values are; a mean is rounded to the nearest
+    Sum,
+    /// An error
+    Refuse,
+}
+
+impl IntegersChoice {
+    pub(crate) fn policy(self) -> Integers {
+        match self.integers {
+            IntegersName::Keep => Integers::Keep,
+            IntegersName::Sum => Integers::Sum,
+            IntegersName::Refuse => Integers::Refuse,
+        }
     }
 }
 

@@ -330,7 +330,7 @@ fn a_spool_of_another_statement_is_refused_by_its_client() {
         let header = SpoolHeader {
             contributor: 2,
             resume: Resume { incarnation: 5, round: 0 },
-            fingerprint: fingerprint(&update, 1),
+            fingerprint: fingerprint(&update, 1).unwrap(),
             rounding: [7; 32],
             announcement,
         };

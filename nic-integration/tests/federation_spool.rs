@@ -17,7 +17,9 @@ use ciphergram_he::SecretKey;
 use ciphergram_he::Ticket;
 use ciphergram_he::exchange::Announcement;
 use ciphergram_he::params::{Literal, Scheme};
-use ciphergram_nic::federation::spool::{Spool, SpoolHeader, fingerprint, is_spool, remove};
+use ciphergram_nic::federation::spool::{
+    Content, Spool, SpoolHeader, fingerprint, is_spool, remove,
+};
 use ciphergram_nic::round::Resume;
 use proptest::prelude::*;
 use support::{job, key, update};
@@ -41,7 +43,7 @@ fn written() -> &'static Written {
         let header = SpoolHeader {
             contributor: 1,
             resume: Resume { incarnation: 0x0102_0304, round: 5 },
-            fingerprint: fingerprint(&update, 17),
+            fingerprint: fingerprint(&update, 17).unwrap(),
             rounding: std::array::from_fn(|i| i as u8),
             announcement: Announcement::propose(seed, job(key), 3, &update, 17).unwrap(),
         };
@@ -72,11 +74,11 @@ fn place(bytes: &[u8]) -> Place {
     Place { _folder: folder, path }
 }
 
-type Read = Option<(SpoolHeader, Vec<u8>)>;
+type Read = Option<(SpoolHeader, Content)>;
 
 fn read(path: &Path) -> Result<Read, String> {
     let opened = Spool::open(path, key(Scheme::CkksSum).public());
-    opened.map(|o| o.map(|(_, header, stream)| (header, stream))).map_err(|e| e.to_string())
+    opened.map(|o| o.map(|found| (found.header, found.content))).map_err(|e| e.to_string())
 }
 
 #[test]
@@ -94,17 +96,18 @@ fn a_file_cut_anywhere_holds_its_whole_records_and_goes_on() {
             continue;
         };
         let bytes: usize = BATCHES[..batches].iter().sum();
-        let expected = (w.header.clone(), w.stream[..bytes].to_vec());
+        let expected = (w.header.clone(), Content::Chunks(w.stream[..bytes].to_vec()));
         assert!(found == Some(expected), "cut at {cut}");
         if cut % 50 > 0 {
             continue;
         }
         let key = key(Scheme::CkksSum).public();
-        let (mut spool, ..) = Spool::open(&place.path, key).unwrap().unwrap();
-        spool.append(b"more").unwrap();
-        drop(spool);
-        let (_, stream) = read(&place.path).unwrap().unwrap();
-        assert!(stream == [&w.stream[..bytes], b"more"].concat(), "cut at {cut}");
+        let mut found = Spool::open(&place.path, key).unwrap().unwrap();
+        found.spool.append(b"more").unwrap();
+        drop(found);
+        let (_, content) = read(&place.path).unwrap().unwrap();
+        let expected = [&w.stream[..bytes], b"more"].concat();
+        assert!(content == Content::Chunks(expected), "cut at {cut}");
     }
 }
 
@@ -233,8 +236,9 @@ proptest! {
     fn what_is_read_is_a_beginning_of_what_was_written(harms in harms()) {
         let (w, bytes) = (written(), harmed(&harms));
         let place = place(&bytes);
-        if let Ok(Some((header, stream))) = read(&place.path) {
+        if let Ok(Some((header, content))) = read(&place.path) {
             prop_assert!(header == w.header);
+            let Content::Chunks(stream) = content else { panic!("a sum was never written") };
             prop_assert!(w.stream.starts_with(&stream));
             let at = BATCHES.iter().scan(0, |sum, b| { *sum += b; Some(*sum) });
             prop_assert!(stream.is_empty() || at.into_iter().any(|end| end == stream.len()));

@@ -29,8 +29,12 @@ fn worlds(rounds: u32, wait_for_clients: bool) -> impl Iterator<Item = World> {
 }
 
 fn shortages(world: &World) -> Vec<&Shortage> {
-    let shortage = |event| if let AggregatorEvent::TooFew(it) = event { Some(it) } else { None };
-    world.events.iter().filter_map(shortage).collect()
+    let events = world.events.iter();
+    let shortages = events.filter_map(|event| match event {
+        AggregatorEvent::TooFew(shortage) => Some(shortage),
+        _ => None,
+    });
+    shortages.collect()
 }
 
 fn finished(world: &World) -> bool {

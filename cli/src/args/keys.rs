@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use super::{Set, values::clip};
+use super::{IntegersChoice, Set, values::clip};
 
 #[derive(Args)]
 pub(crate) struct Keygen {
@@ -95,6 +95,8 @@ pub(crate) struct Job {
     /// Settle the tensors of this safetensors file, but not their ranges
     #[arg(long, value_name = "FILE", conflicts_with = "ranges")]
     pub(crate) layout: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) integers: IntegersChoice,
     /// Noise that all clients share, for differential privacy: its standard deviation in a sum of the fewest
     /// clients, in multiples of --dp-clip; see `ciphergram dp`
     #[arg(long, value_name = "MULTIPLE", requires = "dp_clip", allow_negative_numbers = true)]

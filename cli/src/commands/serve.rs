@@ -3,13 +3,15 @@
 mod control;
 mod live;
 mod metrics;
+mod pages;
 mod responder;
 mod shortage;
+mod status;
 
 use ciphergram_he::PublicKey;
 use ciphergram_nic::{
     federation::{FEW, Observation, Server, ServerConfig},
-    proto::NodeId,
+    proto::{NodeId, Stranger},
     round::{AggregatorEvent, RoundSummary},
     wire::UdpWire,
 };
@@ -25,7 +27,8 @@ use crate::{
 };
 use control::Control;
 use live::Live;
-use metrics::Metrics;
+use pages::Pages;
+use status::Terms;
 
 pub(crate) fn run(args: &Serve) -> Result<(), Failure> {
     let key = PublicKey::load(&args.agreed.key)?;
@@ -57,28 +60,30 @@ pub(crate) fn run(args: &Serve) -> Result<(), Failure> {
         datagram_bytes: args.wire.datagram,
     };
     let wires = UdpWire::bind_all(args.listen, args.wire.pipelines, 1)?;
+    let scheme = key.parameters().scheme().name();
     let mut server = Server::new(wires, key, job, engine(args.place.engine), config)?;
     if let Some(path) = &args.capture {
         server.capture(files::create(path, Kind::Capture)?)?;
     }
-    let metrics = args.metrics.map(Metrics::start).transpose()?;
+    let terms = Terms { scheme, clients, min_clients, rounds: args.rounds };
+    let pages = args.metrics.map(|address| Pages::start(address, terms)).transpose()?;
     let listening = server.local_addr()?;
     say(args.json, &json!({"event": "listening", "address": listening.to_string()}), || {
         let rounds = if args.rounds == 0 { "unending".into() } else { args.rounds.to_string() };
         format!("listening on {listening}, {clients} clients, {rounds} rounds")
     });
-    if let Some(metrics) = &metrics {
-        let address = metrics.address();
+    if let Some(pages) = &pages {
+        let address = pages.address();
         say(args.json, &json!({"event": "metrics", "address": address.to_string()}), || {
-            format!("metrics at http://{address}/metrics")
+            format!("status at http://{address}/, metrics at http://{address}/metrics")
         });
     }
     let mut control = Control::start(server.commands(), list);
     let (mut withheld, mut chunks, mut shortage) = (0, 0, None);
     let mut live = Live::new(!args.json);
     let stats = server.run(|seen| {
-        if let Some(metrics) = &metrics {
-            metrics.follow(&seen);
+        if let Some(pages) = &pages {
+            pages.follow(&seen);
         }
         let event = match &seen {
             Observation::Event(event) => event,
@@ -94,13 +99,16 @@ pub(crate) fn run(args: &Serve) -> Result<(), Failure> {
             _ => {}
         }
         if let Some((value, line)) = describe(event) {
+            if let Some(pages) = &pages {
+                pages.note(&line);
+            }
             live.aside(|| say(args.json, &value, || line));
         }
     })?;
     drop(live);
     // Before the last line is printed, so that a request that follows it finds the same numbers.
-    if let Some(metrics) = &metrics {
-        metrics.end(stats);
+    if let Some(pages) = &pages {
+        pages.end(stats);
     }
     let (received, sent) = (stats.received.wire_bytes(), stats.sent.wire_bytes());
     let stopped = control.stopped();
@@ -117,8 +125,8 @@ pub(crate) fn run(args: &Serve) -> Result<(), Failure> {
             stats.retransmitted, stats.malformed, stats.turned_away
         )
     });
-    if let Some(metrics) = metrics {
-        metrics.finish();
+    if let Some(pages) = pages {
+        pages.finish();
     }
     if let Some(stopped) = stopped {
         return Err(stopped);
@@ -149,13 +157,29 @@ fn describe(event: &AggregatorEvent) -> Option<(Value, String)> {
             json!({"event": "resumed", "client": contributor, "round": round}),
             format!("round {round}: client {contributor} is back with its contribution"),
         ),
-        AggregatorEvent::Opened { round, contributors } => (
-            json!({"event": "opened", "round": round, "clients": contributors}),
+        AggregatorEvent::Opened { round, contributors, chunks } => (
+            json!({"event": "opened", "round": round, "clients": contributors, "chunks": chunks}),
             format!("round {round} opened with clients {contributors:?}"),
         ),
         AggregatorEvent::OpenFailed { reason } => (
             json!({"event": "open_failed", "reason": reason}),
             format!("the round cannot open: {reason}"),
+        ),
+        AggregatorEvent::Stranger { from, stranger: Stranger::Unlisted(node) } => (
+            json!({
+                "event": "stranger", "address": from.to_string(), "reason": "unlisted",
+                "node": node.to_string(),
+            }),
+            format!(
+                "{from}: node {node} is not listed, and was turned away: --allow names who may join"
+            ),
+        ),
+        AggregatorEvent::Stranger { from, stranger: Stranger::WrongKey } => (
+            json!({"event": "stranger", "address": from.to_string(), "reason": "wrong_key"}),
+            format!(
+                "{from}: a first message for another node key than this server's got no answer: that \
+                 client has another server's server.node or --server-key"
+            ),
         ),
         AggregatorEvent::TooFew(few) => (shortage::json(few), shortage::line(few)),
         AggregatorEvent::Allowed { added, removed, rebound } => {

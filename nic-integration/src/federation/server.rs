@@ -16,7 +16,10 @@ use ciphergram_accel::Engine;
 use ciphergram_he::{Job, PublicKey, random};
 use tracing::{Span, field::Empty, info_span};
 
-use super::{Allowed, Error, application::SumApplication, fresh_endpoint, pipelines::Pipelines};
+use super::{
+    Allowed, Error, PROGRESS_SPAN, application::SumApplication, fresh_endpoint,
+    pipelines::Pipelines,
+};
 use crate::{
     driver::MAX_SLEEP,
     proto::{Config, Identity, Stats, Time},
@@ -54,14 +57,12 @@ pub struct ServerConfig {
     pub datagram_bytes: Option<usize>,
 }
 
-/// The shortest time from one progress to the next.
-const PROGRESS_SPAN: Duration = Duration::from_millis(100);
 /// The time after its close for which a round's sums are offered to clients that do not
 /// acknowledge.
 const LINGER: Duration = Duration::from_secs(10);
 
 /// A server's progress.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Progress {
     /// Time since the server began.
     pub elapsed: Duration,
@@ -212,7 +213,7 @@ struct RoundSpans(BTreeMap<u32, Span>);
 impl RoundSpans {
     fn follow(&mut self, event: &AggregatorEvent) {
         match event {
-            AggregatorEvent::Opened { round, contributors } => {
+            AggregatorEvent::Opened { round, contributors, .. } => {
                 let clients = contributors.len();
                 let span = info_span!("round", round, clients, summed = Empty, withheld = Empty);
                 self.0.insert(*round, span);

@@ -5,6 +5,7 @@ mod allowing;
 mod opening;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::net::SocketAddr;
 use std::task::Waker;
 use std::time::Duration;
 
@@ -14,7 +15,8 @@ use rand_core::SeedableRng;
 use crate::NicError;
 use crate::node::Node;
 use crate::proto::{
-    Cause, Config, Endpoint, Event, MessageId, NodeId, Origin, Peer, Pipeline, Route, Stats, Time,
+    Cause, Config, Endpoint, Event, MessageId, NodeId, Origin, Peer, Pipeline, Route, Stats,
+    Stranger, Time,
 };
 
 use super::message::{Join, Kind, MAX_ROUND_MESSAGE_BYTES, Probe, Ready};
@@ -87,6 +89,8 @@ pub enum AggregatorEvent {
         round: u32,
         /// Its contributors, ascending.
         contributors: Vec<u16>,
+        /// The number of its chunks.
+        chunks: u32,
     },
     /// The application could not open a round; everyone was refused and may join anew.
     OpenFailed {
@@ -114,6 +118,13 @@ pub enum AggregatorEvent {
         contributors: u32,
         /// `true` if the sum is written back, `false` if it is withheld.
         leaves: bool,
+    },
+    /// Somebody who may not take part tried to. Reported now and then only.
+    Stranger {
+        /// Where it came from; nobody vouches for that.
+        from: SocketAddr,
+        /// What is wrong with it.
+        stranger: Stranger,
     },
     /// A contributor sent two different contributions to one chunk; the first one counts.
     Equivocation {
@@ -222,8 +233,10 @@ impl<A: Application> Aggregator<A> {
 
     /// Returns the progress of the open round, or of the last one; `None` before the first.
     #[must_use]
-    pub fn progress(&self) -> Option<RoundProgress> {
-        self.current.as_ref().or(self.last.as_ref()).map(Round::progress)
+    pub fn progress(&mut self) -> Option<RoundProgress> {
+        let round = self.current.as_ref().or(self.last.as_ref())?;
+        let region = self.endpoint.sum_region(round.rkey()).ok()?;
+        Some(round.progress(&region))
     }
 
     /// Returns the number of clients that wait for the next round.
@@ -293,9 +306,15 @@ impl<A: Application> Aggregator<A> {
                 self.refusals.remove(&(peer, message));
                 self.report_lost(|round| round.on_refused(peer, message));
             }
-            Event::Unreachable { peer, cause: Cause::Silence | Cause::Restarted } => {
+            Event::Unreachable {
+                peer,
+                cause: Cause::Silence | Cause::Restarted | Cause::Unlisted,
+            } => {
                 self.refusals.retain(|(to, _)| *to != peer);
                 self.report_lost(|round| round.give_up(peer));
+            }
+            Event::Stranger { from, stranger } => {
+                self.emit(AggregatorEvent::Stranger { from, stranger });
             }
             Event::Written { .. } => {}
         }

@@ -45,6 +45,8 @@ pub(super) struct Sealing {
     rounding: [u8; 32],
     stream: SealedStream,
     thread: Option<Receiver<Sealed>>,
+    /// The spool, when the thread has ended.
+    spool: Option<Receiver<Spool>>,
     busy: Duration,
     quantities: Option<Quantities>,
 }
@@ -54,7 +56,16 @@ impl Sealing {
     pub(super) fn fresh(ticket: Ticket, fingerprint: [u8; 32], rounding: [u8; 32]) -> Self {
         let stream = SealedStream::default();
         let (right, busy) = (Some(Right::Fresh(ticket)), Duration::ZERO);
-        Self { right, fingerprint, rounding, stream, thread: None, busy, quantities: None }
+        Self {
+            right,
+            fingerprint,
+            rounding,
+            stream,
+            thread: None,
+            spool: None,
+            busy,
+            quantities: None,
+        }
     }
 
     /// Goes on after the chunks of a spool, rounding as they were rounded.
@@ -121,8 +132,10 @@ impl Sealing {
             None => return Ok(()),
         };
         let (round, agreement) = (announcement.lowest_round, announcement.agreement.clone());
-        let task =
-            SealTask { participation, round, agreement, rounding: self.rounding, ticket, spool };
+        let rounding = self.rounding;
+        let (sealed, done) = mpsc::channel();
+        self.spool = Some(done);
+        let task = SealTask { participation, round, agreement, rounding, ticket, spool, sealed };
         let (sender, receiver) = mpsc::sync_channel(BATCHES_AHEAD);
         self.thread = Some(receiver);
         let span = info_span!("seal", client = number, round = resume.round);
@@ -162,9 +175,10 @@ impl Sealing {
         Ok(())
     }
 
-    /// Returns the quantities, once it is [stopped](Self::stop).
-    pub(super) fn into_quantities(self) -> Quantities {
-        self.quantities.unwrap_or_default()
+    /// Returns the quantities and the spool, once it is [stopped](Self::stop) and its thread has ended.
+    pub(super) fn into_parts(self) -> (Quantities, Option<Spool>) {
+        let spool = self.spool.and_then(|spool| spool.try_recv().ok());
+        (self.quantities.unwrap_or_default(), spool)
     }
 
     fn take(&mut self, sealed: Sealed) -> Result<(), Error> {

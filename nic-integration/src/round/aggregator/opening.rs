@@ -125,7 +125,7 @@ impl<A: Application> Aggregator<A> {
         self.opened += 1;
         self.refused.clear();
         self.current = Some(Round::new(opening, deadline, chunks, joined));
-        self.emit(AggregatorEvent::Opened { round, contributors });
+        self.emit(AggregatorEvent::Opened { round, contributors, chunks });
         self.try_end(now);
     }
 }
