@@ -14,6 +14,17 @@ pub(crate) struct Keygen {
     /// job.json, and node keys for rounds on this machine; no file is overwritten
     #[arg(long, value_name = "FOLDER")]
     pub(crate) out: PathBuf,
+    /// Folder of a key that the new one replaces: it gets the same parameters, and a job of the same
+    /// limits; node keys stay as they are
+    #[arg(long, value_name = "FOLDER",
+        conflicts_with_all = ["scheme", "clients", "bits", "public_encrypt"])]
+    pub(crate) replaces: Option<PathBuf>,
+    /// With --replaces: the job whose limits stay [default: job.json in that folder]
+    #[arg(long, value_name = "FILE", requires = "replaces")]
+    pub(crate) job: Option<PathBuf>,
+    /// With --replaces: draw new node keys for this machine as well
+    #[arg(long, requires = "replaces")]
+    pub(crate) renew_nodes: bool,
     /// Report as JSON
     #[arg(long)]
     pub(crate) json: bool,
