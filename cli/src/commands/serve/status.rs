@@ -265,7 +265,7 @@ impl Status {
             AggregatorEvent::Finished { round } => {
                 return Some((Phase::Delivering, self.on_finished(*round, now)?));
             }
-            AggregatorEvent::Equivocation { .. } => {}
+            AggregatorEvent::Equivocation { .. } | AggregatorEvent::Stranger { .. } => {}
         }
         None
     }
