@@ -237,7 +237,10 @@ fn strangers_are_refused_by_name_and_the_others_finish() {
             assert!(reported.contains(why), "{reported}");
         }
         // Of two who claim one number, the later one is taken, and the former hears why.
-        let former = std::mem::replace(&mut clients[1], place.join(&address, 1, ""));
+        let taken = place.join(&address, 1, "").finish().error(1);
+        assert!(taken.contains("mean1.spool: another process is at work on this"), "{taken}");
+        let later = place.join(&address, 1, "--spool later");
+        let former = std::mem::replace(&mut clients[1], later);
         let reported = former.finish().error(1);
         assert!(
             reported.contains("another contribution took the place of contributor 1"),
