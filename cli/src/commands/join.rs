@@ -3,6 +3,7 @@
 mod server;
 
 use std::{
+    convert::Infallible,
     ffi::OsString,
     fs::{self, File},
     io,
@@ -22,10 +23,10 @@ use crate::{
     args::{Join, PathConfig, Wire},
     cohorts::{self, Cohorts},
     engines::engine,
-    failure::{Failure, at},
+    failure::Failure,
     files::{self, Kind, Output, named},
     report::{clipped, kept, per_value, report, shown, warn, warn_if_few},
-    signals,
+    signals::{self, AtStop},
 };
 
 pub(crate) fn run(args: &Join) -> Result<(), Failure> {
@@ -44,6 +45,7 @@ pub(crate) fn run(args: &Join) -> Result<(), Failure> {
         files::read_clipped(&args.input, args.integers.policy(), args.weighting.clip)?;
     let outputs = Outputs::create(args, key, &update)?;
     let spool = spool_of(args)?;
+    let _unless_stopped = remove_if_empty(&spool);
     let participation = Participation {
         key,
         job: &job,
@@ -84,24 +86,33 @@ fn path_config(args: &Join) -> Result<federation::PathConfig, Failure> {
     Ok(federation::PathConfig { paths, flows: split, poll, datagram_bytes: datagram })
 }
 
-/// Returns the spool's name, of which a file can be made.
+/// Returns the spool's name.
 fn spool_of(args: &Join) -> Result<PathBuf, Failure> {
-    let Some(spool) = &args.spool else {
-        let is_stream = fs::metadata(&args.out).is_ok_and(|out| !out.is_file());
-        if is_stream || args.out.as_os_str() == "-" {
-            let out = args.out.display();
-            let text = format!("--out {out} is a stream: say --spool FILE, to keep what is sealed");
-            return Err(Failure::Misuse(text));
-        }
-        let mut name = OsString::from(&args.out);
-        name.push(".spool");
-        return Ok(PathBuf::from(name));
-    };
-    if !spool.exists() {
-        let folder = spool.parent().filter(|folder| !folder.as_os_str().is_empty());
-        tempfile::tempfile_in(folder.unwrap_or(Path::new("."))).map_err(at(spool))?;
+    if let Some(spool) = &args.spool {
+        return Ok(spool.clone());
     }
-    Ok(spool.clone())
+    let is_stream = fs::metadata(&args.out).is_ok_and(|out| !out.is_file());
+    if is_stream || args.out.as_os_str() == "-" {
+        let out = args.out.display();
+        let text = format!("--out {out} is a stream: say --spool FILE, to keep what is sealed");
+        return Err(Failure::Misuse(text));
+    }
+    let mut name = OsString::from(&args.out);
+    name.push(".spool");
+    Ok(name.into())
+}
+
+/// Has a signal remove a spool that nothing is sealed into yet.
+fn remove_if_empty(spool: &Path) -> AtStop {
+    let path = spool.to_owned();
+    let clean_up = move || {
+        if fs::metadata(&path).is_ok_and(|spool| spool.len() == 0) {
+            // Without, the next run removes it.
+            let _ = fs::remove_file(path);
+        }
+    };
+    let Ok(((), at_stop)) = signals::at_stop(|| Ok::<_, Infallible>(((), clean_up)));
+    at_stop
 }
 
 /// Describes an error of a round in the words of the command line.
