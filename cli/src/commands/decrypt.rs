@@ -8,6 +8,7 @@ use crate::{
     engines::engine,
     failure::Failure,
     files::{self, Kind, named},
+    progress::Progress,
     report::{report, shown, warn_if_few},
 };
 
@@ -27,6 +28,7 @@ pub(crate) fn run(args: &Decrypt) -> Result<(), Failure> {
     let min_clients = args.min_clients.unwrap_or(job.min_clients());
     let job = job.requiring(min_clients);
     let here = |e: ciphergram_he::Error| e.within(args.input.display());
+    let progress = Progress::new(args.json, format!("decrypting {}", args.input.display()));
     let sum = Sum::from_bytes(&files::read(&args.input)?, key.public()).map_err(here)?;
     let inputs = [Some(&args.input), Some(&args.agreed.key), args.agreed.job.as_ref()];
     let mut out = files::Output::create(&args.out, Kind::Tensors, &named(&inputs))?;
@@ -36,6 +38,7 @@ pub(crate) fn run(args: &Decrypt) -> Result<(), Failure> {
     let update = ledger.open(key.public(), &job, &sum, open).map_err(here)?;
     out.put(&update.to_safetensors()?)?;
     out.commit()?;
+    drop(progress);
     let fewest = sum.fewest_contributors();
     warn_if_few(fewest);
     let name = output_name(args.sum);

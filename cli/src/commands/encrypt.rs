@@ -11,6 +11,7 @@ use crate::{
     engines::engine,
     failure::Failure,
     files::{self, Kind, Output, named},
+    progress::Progress,
     report::{clipped, per_value, per_value_words, report, shown, warn},
 };
 
@@ -19,6 +20,7 @@ pub(crate) fn run(args: &Encrypt) -> Result<(), Failure> {
     let file = files::read_key(key_path)?;
     let key = file.as_client(args.client).map_err(|e| e.within(key_path.display()))?;
     let job = files::read_job(&args.agreed, key.public())?;
+    let progress = Progress::new(args.json, format!("encrypting {}", args.input.display()));
     let (update, clipped_first) = files::read_clipped(&args.input, args.weighting.clip)?;
     let here = |e: ciphergram_he::Error| e.within(args.input.display());
     let agreement = agreement(args, &job, &update)?;
@@ -46,6 +48,7 @@ pub(crate) fn run(args: &Encrypt) -> Result<(), Failure> {
     let values = agreement.values();
     out.put(&bytes)?;
     out.commit()?;
+    drop(progress);
     let bytes = contribution.stream.len();
     let value = json!({
         "out": shown(&args.out), "client": key.number(), "round": round, "scheme": parameters.scheme().name(), "values": values,

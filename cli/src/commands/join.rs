@@ -4,7 +4,7 @@ use std::{ffi::OsString, path::PathBuf};
 
 use ciphergram_he::{Error, KeyRef, Ledger, codec::RangesFile};
 use ciphergram_nic::{
-    federation::{self, Client, Participation},
+    federation::{self, Client, Participation, Phase},
     proto::path::MAX_PATHS,
     wire::UdpWire,
 };
@@ -17,6 +17,7 @@ use crate::{
     failure::Failure,
     files::{self, Kind, named},
     nodes,
+    progress::Progress,
     report::{clipped, per_value, report, shown, warn_if_few},
     signals,
 };
@@ -66,7 +67,8 @@ pub(crate) fn run(args: &Join) -> Result<(), Failure> {
         client.capture(files::create(path, Kind::Capture)?)?;
     }
     signals::set_last_line("stopped; the same command goes on with what was sealed");
-    let result = client.contribute(&participation, |_| {});
+    let progress = Progress::new(args.json, "");
+    let result = client.contribute(&participation, |phase| show(&progress, phase, args));
     client.leave()?;
     let round = result.map_err(|e| match e {
         federation::Error::Scheme(
@@ -83,6 +85,7 @@ pub(crate) fn run(args: &Join) -> Result<(), Failure> {
     };
     out.put(&bytes)?;
     out.commit()?;
+    drop(progress);
 
     let (most, fewest) = (round.sum.most_contributors(), round.sum.fewest_contributors());
     warn_if_few(fewest);
@@ -115,4 +118,27 @@ pub(crate) fn run(args: &Join) -> Result<(), Failure> {
         round.sum.round
     ));
     report(args.json, &value, &lines)
+}
+
+/// Shows what the client does, and whom it waits for.
+fn show(progress: &Progress, phase: Phase, args: &Join) {
+    match phase {
+        Phase::Contacting => {
+            let (server, patience) = (args.server, args.wait.as_secs());
+            progress.go_on(format!("no answer from {server} yet, looked for {patience} s at most"));
+        }
+        Phase::Waiting => {
+            progress.go_on(format!("joined {}, waiting for the other clients", args.server));
+        }
+        Phase::Exchanging { contributors, chunks, sealed, sent, back } => {
+            progress.say(format!(
+                "round of {contributors}: {sealed} of {chunks} chunks sealed, {sent} sent, {back} sums back"
+            ));
+            progress
+                .at(u64::from(sealed) + u64::from(sent) + u64::from(back), 3 * u64::from(chunks));
+        }
+        Phase::Opening { chunks } => {
+            progress.go_on(format!("all {chunks} sums are back: opening them"));
+        }
+    }
 }

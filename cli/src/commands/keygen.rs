@@ -9,13 +9,17 @@ use crate::{
     args::Keygen,
     failure::{Failure, at},
     nodes,
+    progress::Progress,
     report::{report, shown, warn},
 };
 
 pub(crate) fn run(args: &Keygen) -> Result<(), Failure> {
     let literal = args.set.literal();
     refuse_existing(&args.out)?;
+    let progress =
+        Progress::new(args.json, format!("looking for the primes of a {} key", literal.scheme));
     let key = SecretKey::generate(literal)?;
+    drop(progress);
     if literal.scheme == Scheme::Paillier2048 {
         warn("paillier-2048 is of about 112-bit security; paillier-3072 and ckks-sum are of 128");
     }

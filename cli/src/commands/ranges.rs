@@ -7,13 +7,16 @@ use crate::{
     args::Ranges,
     failure::Failure,
     files::{self, Kind, Output, named},
+    progress::Progress,
     report::{report, shown},
 };
 
 pub(crate) fn run(args: &Ranges) -> Result<(), Failure> {
     let inputs = args.inputs.iter().map(Some).collect::<Vec<_>>();
     let mut out = Output::create(&args.out, Kind::Ranges, &named(&inputs))?;
+    let progress = Progress::new(args.json, "reading tensors");
     let ranges = if args.merge { merge(args)? } else { measure(args)? };
+    drop(progress);
     let text = ranges.to_json()?;
     out.put(format!("{text}\n").as_bytes())?;
     out.commit()?;

@@ -74,7 +74,7 @@ pub(crate) fn run(args: &Serve) -> Result<(), Failure> {
         });
     }
     let (mut withheld, mut chunks) = (0, 0);
-    let mut live = Live::new(!args.json);
+    let mut live = Live::new(args.json);
     let stats = server.run(|seen| {
         if let Some(pages) = &pages {
             pages.follow(&seen);
@@ -96,7 +96,7 @@ pub(crate) fn run(args: &Serve) -> Result<(), Failure> {
             if let Some(pages) = &pages {
                 pages.note(&line);
             }
-            live.aside(|| say(args.json, &value, || line));
+            say(args.json, &value, || line);
         }
     })?;
     drop(live);
