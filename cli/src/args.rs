@@ -1,5 +1,6 @@
 //! The command line.
 
+pub(crate) mod config;
 mod demo;
 mod dp;
 mod files;
@@ -20,6 +21,7 @@ pub(crate) use keys::{Identity, Job, Key, KeyCommand, KeyStatus, KeyUpgrade, Key
 pub(crate) use measure::{Bench, Devices, Explain, Explained, KeySizes, Params, ParamsCommand};
 pub(crate) use rounds::{Join, PathConfig, Relay, Serve, Wire};
 
+pub(crate) use values::ServerName;
 use values::scheme;
 
 /// Encrypted gradient sums over reliable datagrams.
@@ -31,6 +33,13 @@ pub(crate) struct Arguments {
     pub(crate) log: LogFormat,
     #[command(subcommand)]
     pub(crate) command: Command,
+}
+
+/// Returns the first paragraph of the parser's message as one line.
+pub(crate) fn line(error: &clap::Error) -> String {
+    let text = error.to_string();
+    let paragraph = text.split("\n\n").next().unwrap_or_default();
+    paragraph.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 /// The format of log lines.

@@ -132,6 +132,7 @@ impl World {
             min_clients: 2,
             rounds: 1,
             join_deadline: Duration::from_secs(20),
+            wait_for_clients: true,
             round_deadline: Duration::from_secs(30),
             whole: false,
             linger: Duration::from_secs(15),
@@ -242,6 +243,7 @@ impl Client {
                 ContributorEvent::Refused { reason } => panic!("refused: {reason}"),
                 ContributorEvent::Rejected { refusal, .. } => panic!("rejected: {refusal}"),
                 ContributorEvent::Unreachable => node.rejoin(now).unwrap(),
+                ContributorEvent::Unlisted => panic!("not listed"),
             }
         }
         // A datagram a turn: sealing takes time, so that deaths fall in the middle.

@@ -5,6 +5,7 @@ use serde_json::json;
 
 use crate::{
     args::Decrypt,
+    cohorts::{self, Cohorts},
     engines::engine,
     failure::Failure,
     files::{self, Kind, named},
@@ -32,12 +33,15 @@ pub(crate) fn run(args: &Decrypt) -> Result<(), Failure> {
     let sum = Sum::from_bytes(&files::read(&args.input)?, key.public()).map_err(here)?;
     let inputs = [Some(&args.input), Some(&args.agreed.key), args.agreed.job.as_ref()];
     let mut out = files::Output::create(&args.out, Kind::Tensors, &named(&inputs))?;
+    let cohorts_out = cohorts::create(args.cohorts.as_deref(), &named(&inputs))?;
     let engine = engine(args.place.engine);
     let open = || decrypt(&key, &*engine, &sum, &job, output(args.sum));
     let ledger = Ledger::beside(&args.agreed.key);
     let update = ledger.open(key.public(), &job, &sum, open).map_err(here)?;
     out.put(&update.to_safetensors()?)?;
     out.commit()?;
+    let cohorts = Cohorts::of(&sum, key.public());
+    cohorts_out.map_or(Ok(()), |out| cohorts.write(out))?;
     drop(progress);
     let fewest = sum.fewest_contributors();
     warn_if_few(fewest);
@@ -45,11 +49,12 @@ pub(crate) fn run(args: &Decrypt) -> Result<(), Failure> {
     let value = json!({
         "out": shown(&args.out), "output": name, "round": sum.round, "contributors": sum.contributors.len(),
         "fewest_contributors": fewest, "values": sum.agreement.values(),
+        "cohorts": cohorts.summary(),
     });
     let line = format!(
-        "{}: {name} of {} contributors, {} tensors",
+        "{}: {name} of {}, {} tensors",
         args.out.display(),
-        sum.most_contributors(),
+        cohorts.words(),
         update.tensors().len()
     );
     report(args.json, &value, &[line])

@@ -75,7 +75,11 @@ impl Metrics {
             AggregatorEvent::Settled { leaves: true, .. } => &mut self.chunks_summed,
             AggregatorEvent::Settled { leaves: false, .. } => &mut self.chunks_withheld,
             AggregatorEvent::Equivocation { .. } => &mut self.equivocations,
-            AggregatorEvent::OpenFailed { .. } | AggregatorEvent::Finished { .. } => return,
+            AggregatorEvent::OpenFailed { .. }
+            | AggregatorEvent::TooFew(_)
+            | AggregatorEvent::Allowed { .. }
+            | AggregatorEvent::Finished { .. }
+            | AggregatorEvent::Stranger { .. } => return,
         };
         *counter += 1;
     }
