@@ -80,7 +80,7 @@ pub(crate) fn run(args: &Serve) -> Result<(), Failure> {
     }
     let mut control = Control::start(server.commands(), list);
     let (mut withheld, mut chunks, mut shortage) = (0, 0, None);
-    let mut live = Live::new(!args.json);
+    let mut live = Live::new(args.json);
     let stats = server.run(|seen| {
         if let Some(pages) = &pages {
             pages.follow(&seen);
@@ -102,7 +102,7 @@ pub(crate) fn run(args: &Serve) -> Result<(), Failure> {
             if let Some(pages) = &pages {
                 pages.note(&line);
             }
-            live.aside(|| say(args.json, &value, || line));
+            say(args.json, &value, || line);
         }
     })?;
     drop(live);
