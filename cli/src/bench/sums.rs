@@ -5,8 +5,8 @@ use std::{hint::black_box, sync::Arc, time::Instant};
 
 use ciphergram_accel::{CpuEngine, Engine};
 use ciphergram_he::{
-    Agreement, Contribution, Dtype, Error, Job, Limits, Scheme, SecretKey, Sum, Tensor, TensorSpec,
-    Update, aggregate, codec::Output, decrypt, encrypt, params::Literal, random,
+    Agreement, Contribution, Dtype, Error, Job, Limits, Quantised, Scheme, SecretKey, Sum, Tensor,
+    TensorSpec, Update, aggregate, codec::Output, decrypt, encrypt, params::Literal, random,
 };
 use rand_core::Rng;
 
@@ -93,11 +93,18 @@ impl Round {
     /// Runs one operation, its result thrown away.
     pub(crate) fn run(&self, operation: SumOperation) -> Result<(), Failure> {
         match operation {
+            SumOperation::Quantise => drop(black_box(self.quantise()?)),
             SumOperation::Encrypt => drop(black_box(self.encrypt(&self.engine, 0)?)),
             SumOperation::Aggregate => drop(black_box(self.aggregate()?)),
             SumOperation::Decrypt => drop(black_box(self.decrypt()?)),
         }
         Ok(())
+    }
+
+    /// From a client's tensors to the integers that it packs.
+    fn quantise(&self) -> Result<Quantised, Error> {
+        let (terms, mut rng) = (self.job.terms(0, &self.agreement)?, random::generator()?);
+        terms.quantise(&self.update, 1, self.key.public().parameters(), &mut rng)
     }
 
     /// From a client's tensors to the bytes of its contribution.

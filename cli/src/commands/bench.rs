@@ -1,46 +1,64 @@
 //! `ciphergram bench`.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rayon::ThreadPoolBuilder;
-use serde_json::{Value, json};
 
 use crate::{
     args::Bench,
     bench::{
         key::{INSECURE_BITS, Key},
-        machine::{Machine, Measured, choose, commit},
-        report,
+        machine::{Machine, Measured},
+        page::{Page, Source},
+        report::{Options, Report},
         row::Row,
         sums::Round,
+        table,
     },
     failure::Failure,
-    files,
     report::warn,
 };
 
 pub(crate) fn run(args: &Bench) -> Result<(), Failure> {
+    let outputs = [&args.json, &args.report, &args.png];
+    outputs.into_iter().flatten().try_for_each(|path| check_folder(path))?;
+    let page = match &args.compare[..] {
+        [] => Page {
+            sources: vec![Source { label: "This run".into(), report: measure_all(args)? }],
+            peers: vec![],
+        },
+        files => compare(files)?,
+    };
+    page.write(args.report.as_deref(), args.png.as_deref())
+}
+
+/// Reads reports, and prints them side by side.
+fn compare(files: &[PathBuf]) -> Result<Page, Failure> {
+    let page = Page::read(files)?;
+    table::side_by_side(&page.sources).iter().for_each(|line| println!("{line}"));
+    Ok(page)
+}
+
+/// Measures what is asked for, and writes the report where it is wanted.
+fn measure_all(args: &Bench) -> Result<Report, Failure> {
     let bits = key_sizes(args)?;
-    let engines = choose(args.engine.as_deref())?;
-    if let Some(path) = &args.json {
-        check_folder(path)?;
-    }
     let pool = ThreadPoolBuilder::new().num_threads(args.threads).build();
     let pool = pool.map_err(|e| Failure::Work(format!("{} threads: {e}", args.threads)))?;
-    let (machine, rows) = pool.install(|| {
-        let machine = Machine::measure(engines);
-        let rows = measure(args, &bits, &machine)?;
-        Ok::<_, Failure>((machine.json(), rows))
+    let report = pool.install(|| {
+        let engines: Vec<_> =
+            args.engine.iter().map(|name| Measured::open(*name)).collect::<Result<_, _>>()?;
+        let options = Options::of(args.threads, args.seconds);
+        let mut report = Report::begin(options, Machine::of(&engines));
+        report.rows = measure(args, &bits, &report.machine, &engines)?;
+        Ok::<_, Failure>(report)
     })?;
-    if let Some(text) = report::busy(&rows) {
+    if let Some(text) = table::busy(&report.rows) {
         warn(&text);
     }
     if let Some(path) = &args.json {
-        let rows: Vec<_> = rows.iter().map(Row::json).collect();
-        let value: Value = json!({"machine": machine, "commit": commit(), "rows": rows});
-        files::write(path, format!("{}\n", serde_json::to_string_pretty(&value)?).as_bytes())?;
+        report.write(path)?;
     }
-    Ok(())
+    Ok(report)
 }
 
 /// Returns the sizes of n asked for, in bits. The insecure one must be asked for by its own name.
@@ -69,35 +87,41 @@ fn check_folder(path: &Path) -> Result<(), Failure> {
 }
 
 /// Measures row by row, and prints each as it is found.
-fn measure(args: &Bench, bits: &[u32], machine: &Machine) -> Result<Vec<Row>, Failure> {
-    machine.lines().iter().for_each(|line| println!("{line}"));
+fn measure(
+    args: &Bench,
+    bits: &[u32],
+    machine: &Machine,
+    engines: &[Measured],
+) -> Result<Vec<Row>, Failure> {
+    println!("{}", machine.line());
+    engines.iter().for_each(|engine| println!("{}", engine.line()));
     let (paillier, sums) = (&args.ops.paillier, &args.ops.sums);
     let bits = if paillier.is_empty() { &[] } else { bits };
     if bits.contains(&INSECURE_BITS) {
         println!("{INSECURE_BITS}-bit keys are INSECURE: only for comparison with papers");
     }
-    println!("\n{}", report::head());
+    println!("\n{}", table::head());
     let mut rows = vec![];
     let mut found = |row: Row| {
-        println!("{}", report::row(&row));
+        println!("{}", table::row(&row));
         rows.push(row);
     };
     let effort = (args.threads, args.seconds);
     for &bits in bits {
         let key = Key::of_bits(bits)?;
-        for engine in &machine.engines {
+        for engine in engines {
             for &operation in paillier {
                 found(Row::measure(operation, &key, engine, effort)?);
             }
         }
     }
     // Sizes of n mean nothing here: each engine has its rows once.
-    for measured in &machine.engines {
+    for measured in engines {
         for &operation in &args.ops.kernels {
             found(Row::measure_kernel(operation, measured, effort)?);
         }
     }
-    for Measured { engine, .. } in machine.engines.iter().filter(|_| !sums.is_empty()) {
+    for Measured { engine, .. } in engines.iter().filter(|_| !sums.is_empty()) {
         let round = Round::new(engine.clone())?;
         for &operation in sums {
             found(Row::measure_sum(operation, &round, engine.name(), effort)?);
