@@ -6,6 +6,7 @@ use std::{
     io::{self, IsTerminal as _, Write},
     sync::{
         Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
         mpsc::{self, Receiver, RecvTimeoutError, Sender},
     },
     thread::{self, JoinHandle},
@@ -88,6 +89,24 @@ impl Progress {
         self.bar.set_position(done);
     }
 
+    /// Returns a function that says, on any thread, how much more of `total` is done.
+    pub(crate) fn counter(&self, total: u64) -> impl Fn(u32) + Sync {
+        let done = AtomicU64::new(0);
+        move |count| {
+            let count = u64::from(count);
+            self.at(done.fetch_add(count, Ordering::Relaxed) + count, total);
+        }
+    }
+
+    /// Returns `out`, which says of what is written to it how much of `total_bytes` it is.
+    pub(crate) fn count<'a, W: Write>(
+        &'a self,
+        out: &'a mut W,
+        total_bytes: u64,
+    ) -> Counted<'a, W> {
+        Counted { progress: self, out, written_bytes: 0, total_bytes }
+    }
+
     /// Says that the end of the work is not known from here on.
     pub(crate) fn go_on(&self, what: impl Into<Cow<'static, str>>) {
         self.bar.unset_length();
@@ -102,6 +121,27 @@ impl Drop for Progress {
         drop(end);
         // It has nothing that it could panic over.
         let _ = drawer.join();
+    }
+}
+
+/// A writer that says how far it is.
+pub(crate) struct Counted<'a, W> {
+    progress: &'a Progress,
+    out: &'a mut W,
+    written_bytes: u64,
+    total_bytes: u64,
+}
+
+impl<W: Write> Write for Counted<'_, W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let count = self.out.write(bytes)?;
+        self.written_bytes += count as u64;
+        self.progress.at(self.written_bytes, self.total_bytes);
+        Ok(count)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
     }
 }
 

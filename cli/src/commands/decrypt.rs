@@ -48,9 +48,12 @@ pub(crate) fn run(args: &Decrypt) -> Result<(), Failure> {
     let cohorts_out = cohorts::create(args.cohorts.as_deref(), &named(&inputs))?;
     let engine = engine(args.place.engine);
     let ledger = Ledger::beside(&args.agreed.key);
+    let chunks = key.public().parameters().chunks(sum.agreement.values()).count();
+    let observe = progress.counter(chunks.into());
     let open = |file: &File| {
         let laid_out = (&sum, template.as_ref());
-        let open = || decrypt_to(&key, &*engine, laid_out, &job, output(args.sum), file);
+        let output = output(args.sum);
+        let open = || decrypt_to(&key, &*engine, laid_out, &job, output, file, &observe);
         ledger.open(key.public(), &job, &sum, open)
     };
     out.fill(open, |e| here(e).into())?;

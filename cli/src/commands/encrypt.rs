@@ -37,14 +37,22 @@ pub(crate) fn run(args: &Encrypt) -> Result<(), Failure> {
     let terms = job.terms(round, &agreement).map_err(here)?;
     let (parameters, engine) = (key.public().parameters(), engine(args.place.engine));
     // A full disk is to cost no round.
-    out.reserve(parameters.chunks(agreement.values()).total_bytes() as u64)?;
+    let total_bytes = parameters.chunks(agreement.values()).total_bytes() as u64;
+    out.reserve(total_bytes)?;
     let weighted = (&update, args.weighting.weight);
-    let Written { bytes, clipped: outside } =
-        encrypt_to(key, engine, weighted, &terms, &ledger, &mut out).map_err(|e| match e {
-            // Of the output, which it names.
-            Error::Io { why } => Failure::Work(why),
-            e => here(e).into(),
-        })?;
+    let Written { bytes, clipped: outside } = encrypt_to(
+        key,
+        engine,
+        weighted,
+        &terms,
+        &ledger,
+        &mut progress.count(&mut out, total_bytes),
+    )
+    .map_err(|e| match e {
+        // Of the output, which it names.
+        Error::Io { why } => Failure::Work(why),
+        e => here(e).into(),
+    })?;
     out.commit()?;
     drop(progress);
     let outside = files::most_clipped(&clipped_first, &outside);

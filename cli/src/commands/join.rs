@@ -222,8 +222,8 @@ fn describe(
         "encrypting_s": round.encrypting.as_secs_f64(),
         "exchanging_s": round.exchanging.as_secs_f64(),
         "decrypting_s": round.decrypting.as_secs_f64(),
-        "retransmitted": round.stats.retransmitted,
-        "congested": round.stats.congested,
+        "retransmitted_datagrams": round.stats.retransmitted,
+        "congested_datagrams": round.stats.congested,
         "paths_rested": round.stats.paths_rested,
     });
     let (out, words) = (args.out.display(), cohorts.words());
