@@ -50,7 +50,7 @@ fn shells_complete_commands_and_options() {
     assert_eq!(completed("ciphergram encrypt --w"), "--weight");
     assert_eq!(completed("ciphergram key up"), "upgrade");
     // What is hidden stays hidden.
-    assert_eq!(completed("ciphergram de"), "demo devices");
+    assert_eq!(completed("ciphergram de"), "demo decrypt devices");
     place.fails_with(2, "complete cmd", &["'cmd' for '<SHELL>'"]);
 }
 
