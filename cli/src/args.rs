@@ -1,5 +1,6 @@
 //! The command line.
 
+pub(crate) mod config;
 mod demo;
 mod dp;
 mod files;
@@ -8,9 +9,9 @@ mod measure;
 mod rounds;
 mod values;
 
-use std::path::PathBuf;
+use std::{ffi::OsString, path::PathBuf};
 
-use ciphergram_he::{Scheme, params::Literal};
+use ciphergram_he::{Integers, Scheme, params::Literal};
 use clap::{
     ArgAction, Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum,
 };
@@ -23,6 +24,7 @@ pub(crate) use keys::{Identity, Job, Key, KeyCommand, KeyStatus, KeyUpgrade, Key
 pub(crate) use measure::{Bench, Devices, Explain, Explained, KeySizes, Params, ParamsCommand};
 pub(crate) use rounds::{Join, PathConfig, Relay, Serve, Wire};
 
+pub(crate) use values::ServerName;
 use values::scheme;
 
 /// Encrypted gradient sums over reliable datagrams.
@@ -36,14 +38,21 @@ pub(crate) struct Arguments {
     pub(crate) command: Command,
 }
 
+/// Returns the first paragraph of the parser's message as one line.
+pub(crate) fn line(error: &clap::Error) -> String {
+    let text = error.to_string();
+    let paragraph = text.split("\n\n").next().unwrap_or_default();
+    paragraph.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
 impl Arguments {
     /// Parses what the person typed.
     ///
     /// # Errors
     /// It is no command, or asks for help.
-    pub(crate) fn typed() -> Result<Self, clap::Error> {
+    pub(crate) fn parse_words(words: Vec<OsString>) -> Result<Self, clap::Error> {
         let mut command = command();
-        let matches = command.try_get_matches_from_mut(std::env::args_os())?;
+        let matches = command.try_get_matches_from_mut(words)?;
         Self::from_arg_matches(&matches).map_err(|e| e.format(&mut command))
     }
 }
@@ -207,6 +216,34 @@ impl Set {
         let Self { scheme, clients, bits, public_encrypt } = *self;
         let scheme = if public_encrypt { scheme.with_public_encryption() } else { scheme };
         Literal { scheme, clients, bits }
+    }
+}
+
+/// The choice of what becomes of integers.
+#[derive(Args, Clone, Copy)]
+pub(crate) struct IntegersChoice {
+    /// Integer and bool tensors: keep leaves them out of the sum, and each client keeps its own
+    #[arg(long, value_name = "HOW", value_enum, default_value_t = IntegersName::Keep)]
+    integers: IntegersName,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum IntegersName {
+    /// Left out of the sum: each client keeps its own
+    Keep,
+    /// Summed as values are; a mean is rounded to the nearest
+    Sum,
+    /// An error
+    Refuse,
+}
+
+impl IntegersChoice {
+    pub(crate) fn policy(self) -> Integers {
+        match self.integers {
+            IntegersName::Keep => Integers::Keep,
+            IntegersName::Sum => Integers::Sum,
+            IntegersName::Refuse => Integers::Refuse,
+        }
     }
 }
 

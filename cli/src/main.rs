@@ -5,6 +5,7 @@
 
 mod args;
 mod bench;
+mod cohorts;
 mod commands;
 mod demo;
 mod engines;
@@ -22,7 +23,11 @@ use args::{Arguments, Command, LogFormat};
 use failure::Failure;
 
 fn main() -> ExitCode {
-    let arguments = match Arguments::typed() {
+    let words = match args::config::expanded(std::env::args_os().collect()) {
+        Ok(words) => words,
+        Err(failure) => return failure.end(),
+    };
+    let arguments = match Arguments::parse_words(words) {
         Ok(arguments) => arguments,
         // Help and version go to standard output.
         Err(error) if !error.use_stderr() => return show(&error),
@@ -74,10 +79,7 @@ fn run(arguments: Arguments) -> Result<(), Failure> {
 
 /// Prints the first paragraph of the parser's message as one line.
 fn misuse(error: &clap::Error) -> ExitCode {
-    let text = error.to_string();
-    let paragraph = text.split("\n\n").next().unwrap_or_default();
-    let words: Vec<_> = paragraph.split_whitespace().collect();
-    report::complain(&format!("{}; see --help", words.join(" ")));
+    report::complain(&format!("{}; see --help", args::line(error)));
     ExitCode::from(2)
 }
 

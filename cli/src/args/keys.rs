@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use super::{Set, values::clip};
+use super::{IntegersChoice, Set, values::clip};
 
 #[derive(Args)]
 pub(crate) struct Keygen {
@@ -14,6 +14,17 @@ pub(crate) struct Keygen {
     /// job.json, and node keys for rounds on this machine; no file is overwritten
     #[arg(long, value_name = "FOLDER")]
     pub(crate) out: PathBuf,
+    /// Folder of a key that the new one replaces: it gets the same parameters, and a job of the same
+    /// limits; node keys stay as they are
+    #[arg(long, value_name = "FOLDER",
+        conflicts_with_all = ["scheme", "clients", "bits", "public_encrypt"])]
+    pub(crate) replaces: Option<PathBuf>,
+    /// With --replaces: the job whose limits stay [default: job.json in that folder]
+    #[arg(long, value_name = "FILE", requires = "replaces")]
+    pub(crate) job: Option<PathBuf>,
+    /// With --replaces: draw new node keys for this machine as well
+    #[arg(long, requires = "replaces")]
+    pub(crate) renew_nodes: bool,
     /// Report as JSON
     #[arg(long)]
     pub(crate) json: bool,
@@ -84,6 +95,8 @@ pub(crate) struct Job {
     /// Settle the tensors of this safetensors file, but not their ranges
     #[arg(long, value_name = "FILE", conflicts_with = "ranges")]
     pub(crate) layout: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) integers: IntegersChoice,
     /// Noise that all clients share, for differential privacy: its standard deviation in a sum of the fewest
     /// clients, in multiples of --dp-clip; see `ciphergram dp`
     #[arg(long, value_name = "MULTIPLE", requires = "dp_clip")]

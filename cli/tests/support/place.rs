@@ -306,6 +306,17 @@ impl Process {
         self.child.try_wait().unwrap().is_none()
     }
 
+    /// Sends the signal of a name, such as `HUP`.
+    pub(crate) fn signal(&self, name: &str) {
+        let mut kill = Command::new("kill");
+        assert!(
+            kill.args([&format!("-{name}"), &self.child.id().to_string()])
+                .status()
+                .unwrap()
+                .success()
+        );
+    }
+
     /// SIGKILL, and waits for the end.
     pub(crate) fn kill(&mut self) {
         self.child.kill().unwrap();
