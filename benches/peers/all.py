@@ -38,12 +38,12 @@ def arguments():
     return parser.parse_args()
 
 
-def run(name, *command):
-    """Runs one part in sight, and returns whether it did its work."""
+def run(name, *command, output=None):
+    """Runs one part, in sight unless its output goes elsewhere, and returns whether it did its work."""
     began = time.monotonic()
     print(f"== {name}", file=sys.stderr, flush=True)
     try:
-        code = subprocess.run([str(word) for word in command]).returncode
+        code = subprocess.run([str(word) for word in command], stdout=output).returncode
     except OSError as error:
         code = error
     seconds = time.monotonic() - began
@@ -72,10 +72,12 @@ def measure(options, binary, folder):
 def draw(options, binary, files):
     """Draws a picture of each part and a page of all, and returns whether all are there."""
     options.out.mkdir(parents=True, exist_ok=True)
-    drawn = [run(f"{name}.png", binary, "bench", "--compare", file, "--png", options.out / f"{name}.png")
+    drawn = [run(f"{name}.png", binary, "bench", "--compare", file, "--png", options.out / f"{name}.png",
+                 output=subprocess.DEVNULL)
              for name, file in files.items()]
     page = options.out / "report.html"
-    drawn.append(run(page.name, binary, "bench", "--compare", *files.values(), "--report", page))
+    drawn.append(run(page.name, binary, "bench", "--compare", *files.values(), "--report", page,
+                     output=subprocess.DEVNULL))
     print(f"{page} and, beside it, {', '.join(f'{name}.png' for name in files)}")
     return all(drawn)
 
