@@ -53,7 +53,7 @@ def run(name, *command, output=None):
 
 def measure(options, binary, folder):
     """Measures all parts; the file of each that there is, and whether all did their work."""
-    bits, rounds, seconds = ("2048", 1, 0.2) if options.quick else ("2048,3072", 3, 1.0)
+    bits, rounds, seconds = ("2048", 1, 0.5) if options.quick else ("2048,3072", 3, 1.0)
     core = ["--core", options.core] if options.core is not None else []
     effort = ["--binary", binary, "--rounds", rounds, "--seconds", seconds, *core]
     files = {name: folder / f"{name}.json" for name in ("sums", "paillier", "limits")}
