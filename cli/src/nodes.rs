@@ -49,11 +49,20 @@ pub(crate) fn server(args: &args::Serve, job: &Job) -> Result<(Identity, Allowed
         |name| default(&args.agreed.key, args.listen, name, "--identity FILE and --allow FILE");
     let identity = args.identity.clone().map_or_else(|| beside(SERVER), Ok)?;
     let allowed = match (&args.allow, &job.limits().allow) {
-        (Some(path), _) => read_allowed(path)?,
+        (Some(path), _) => allowed_in(path, job)?,
         (None, Some(nodes)) => settled(nodes)?,
-        (None, None) => read_allowed(&beside(ALLOWED)?)?,
+        (None, None) => allowed_in(&beside(ALLOWED)?, job)?,
     };
     Ok((read_identity(&identity)?, allowed))
+}
+
+/// Reads the nodes that may take part in rounds of a job.
+pub(crate) fn allowed_in(path: &Path, job: &Job) -> Result<Allowed, Failure> {
+    let allowed = read_allowed(path)?;
+    for number in allowed.values().flatten() {
+        job.check_number(*number).map_err(|e| e.within(path.display()))?;
+    }
+    Ok(allowed)
 }
 
 /// Returns the nodes that a job allows.

@@ -8,7 +8,7 @@ use clap::Args;
 use super::{
     Agreed, Place,
     files::Weighting,
-    values::{datagram_bytes, milliseconds, percent, rate, seconds},
+    values::{datagram_bytes, milliseconds, node, percent, rate, seconds},
 };
 
 #[derive(Args)]
@@ -68,7 +68,7 @@ pub(crate) struct Join {
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) server: SocketAddr,
     /// The aggregator's public node key [default on loopback: server.node beside the key]
-    #[arg(long, value_name = "KEY")]
+    #[arg(long, value_name = "KEY", value_parser = node)]
     pub(crate) server_key: Option<NodeId>,
     /// This client's node key [default on loopback: client.identity beside the key]
     #[arg(long, value_name = "FILE")]
