@@ -147,7 +147,8 @@ impl Ledger {
             VERBS.contains(&(verb, words.count()))
         };
         versions::check_lines(&text, KIND, VERSION).map_err(|e| self.fault(e))?;
-        let is_first = |at: usize, line: &str| at == 0 && line.starts_with('#');
+        let first = versions::first_line(KIND, VERSION);
+        let is_first = |at: usize, line: &str| at == 0 && line == first.trim_end();
         let mut lines = text.lines().enumerate();
         match lines.position(|(at, line)| !is_first(at, line) && !is_one(line)) {
             None => Ok(text),
