@@ -37,7 +37,7 @@ pub(crate) fn run(args: &Join) -> Result<(), Failure> {
         let text = "--sum needs a secret key: with a client's the sum is written encrypted";
         return Err(Failure::Misuse(text.into()));
     }
-    let job = files::read_job(&args.agreed, key.public())?;
+    let job = files::read_job_of(&args.agreed, key)?;
     let min_clients = args.min_clients.unwrap_or(job.min_clients());
     let job = job.requiring(min_clients);
     let ledger = Ledger::beside(&args.agreed.key);
