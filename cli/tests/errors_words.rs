@@ -44,12 +44,12 @@ fn values_that_are_not_finite_are_named() {
 #[test]
 fn other_types_and_files_are_refused() {
     let place = place();
-    let view = safetensors::tensor::TensorView::new(Dtype::I64, vec![1], &[0; 8]).unwrap();
+    let view = safetensors::tensor::TensorView::new(Dtype::F8_E4M3, vec![8], &[0; 8]).unwrap();
     place.write("steps", safetensors::serialize([("n", view)], None).unwrap());
     place.write("text", "hello, world");
     place.write("cut", &place.read("g")[..40]);
     let cases = [
-        ("steps", "tensor \"n\" is I64; only F16, BF16, F32 and F64 can be summed"),
+        ("steps", "tensor \"n\" is F8_E4M3; only F16, BF16, F32 and F64 can be summed"),
         ("text", "not a valid safetensors file"),
         ("cut", "not a valid safetensors file"),
         ("none", "No such file"),
@@ -58,7 +58,7 @@ fn other_types_and_files_are_refused() {
         place.fails_with(1, &format!("{ENCRYPT} --clip 1 --in {file}"), &[file, why]);
         place.fails_with(1, &format!("ranges --out r.json {file}"), &[file, why]);
     }
-    place.fails_with(1, "inspect steps", &["steps: tensor \"n\" is I64"]);
+    place.fails_with(1, "inspect steps", &["steps: tensor \"n\" is F8_E4M3"]);
 }
 
 #[test]

@@ -58,7 +58,8 @@ pub(crate) fn run(args: &Inspect) -> Result<(), Failure> {
             e => here(e),
         })?;
         found.add("kind", "safetensors", "tensors in clear (safetensors)");
-        tensors(&update.specs(), None, &mut found);
+        let all = update.tensors().iter().chain(update.kept());
+        tensors(&all.map(|t| t.spec.clone()).collect::<Vec<_>>(), None, &mut found);
     }
     report(args.json, &Value::Object(found.json), &found.lines)
 }

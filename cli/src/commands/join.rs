@@ -71,7 +71,10 @@ pub(crate) fn run(args: &Join) -> Result<(), Failure> {
     client.leave()?;
     let refused = |e| match e {
         federation::Error::Scheme(
-            e @ (Error::NotFinite { .. } | Error::Weight { .. } | Error::Layout { .. }),
+            e @ (Error::NotFinite { .. }
+            | Error::Integer { .. }
+            | Error::Weight { .. }
+            | Error::Layout { .. }),
         ) => e.within(args.input.display()).into(),
         e => Failure::from(e),
     };
