@@ -5,6 +5,7 @@
 
 mod args;
 mod bench;
+mod cohorts;
 mod commands;
 mod demo;
 mod engines;

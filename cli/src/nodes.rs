@@ -46,7 +46,7 @@ pub(crate) fn write(folder: &Path) -> Result<(), Failure> {
 /// Reads the aggregator's own key, and the nodes that may take part.
 pub(crate) fn server(args: &args::Serve, job: &Job) -> Result<(Identity, Allowed), Failure> {
     let beside =
-        |name| default(&args.agreed.key, args.listen, name, "--identity FILE and --allow FILE");
+        |name| default(&args.agreed.key, &[args.listen], name, "--identity FILE and --allow FILE");
     let identity = args.identity.clone().map_or_else(|| beside(SERVER), Ok)?;
     let allowed = match (&args.allow, &job.limits().allow) {
         (Some(path), _) => read_allowed(path)?,
@@ -66,25 +66,42 @@ fn settled(nodes: &[AllowedNode]) -> Result<Allowed, Failure> {
     nodes.iter().map(node).collect()
 }
 
-/// Reads a client's own key, and the aggregator's.
-pub(crate) fn client(args: &args::Join) -> Result<(Identity, NodeId), Failure> {
-    let beside =
-        |name| default(&args.agreed.key, args.server, name, "--identity FILE and --server-key KEY");
+/// The node keys of a client.
+pub(crate) struct ClientNodes {
+    pub(crate) identity: Identity,
+    /// The aggregator's.
+    pub(crate) server: NodeId,
+    /// The option or the file that it is from.
+    pub(crate) server_source: String,
+}
+
+/// Reads a client's own key, and the aggregator's, which is at one of these addresses.
+pub(crate) fn client(args: &args::Join, addresses: &[SocketAddr]) -> Result<ClientNodes, Failure> {
+    let options = "--identity FILE and --server-key KEY";
+    let beside = |name| default(&args.agreed.key, addresses, name, options);
     let identity = args.identity.clone().map_or_else(|| beside(CLIENT), Ok)?;
-    let node = match args.server_key {
-        Some(node) => node,
-        None => read_node(&beside(SERVER_NODE)?)?,
+    let (server, server_source) = match args.server_key {
+        Some(node) => (node, "--server-key".into()),
+        None => {
+            let path = beside(SERVER_NODE)?;
+            (read_node(&path)?, path.display().to_string())
+        }
     };
-    Ok((read_identity(&identity)?, node))
+    Ok(ClientNodes { identity: read_identity(&identity)?, server, server_source })
 }
 
 /// Returns the file of this name beside the scheme's key. On loopback alone: processes of one
 /// machine may share node keys.
-fn default(key: &Path, address: SocketAddr, name: &str, options: &str) -> Result<PathBuf, Failure> {
-    if address.ip().is_loopback() {
-        return Ok(files::beside(key, name));
+fn default(
+    key: &Path,
+    addresses: &[SocketAddr],
+    name: &str,
+    options: &str,
+) -> Result<PathBuf, Failure> {
+    match addresses.iter().find(|address| !address.ip().is_loopback()) {
+        None => Ok(files::beside(key, name)),
+        Some(address) => Err(Failure::Misuse(format!(
+            "{address} is not on this machine: say {options} (`ciphergram identity` makes node keys)"
+        ))),
     }
-    Err(Failure::Misuse(format!(
-        "{address} is not on this machine: say {options} (`ciphergram identity` makes node keys)"
-    )))
 }

@@ -11,6 +11,10 @@ use std::{
 
 use ciphergram_he::Update;
 use serde_json::{Value, json};
+use tracing_subscriber::fmt::{
+    format::Writer,
+    time::{FormatTime as _, SystemTime},
+};
 
 use crate::{failure::Failure, signals};
 
@@ -67,16 +71,31 @@ pub(crate) fn report(json: bool, value: &Value, lines: &[String]) -> Result<(), 
     print(&if json { serde_json::to_string_pretty(value)? } else { lines.join("\n") })
 }
 
-/// Prints an event as it happens: a line for people, or a JSON object on one line. Work for others goes on if that
-/// fails: [`check_said`] tells in the end. That nobody reads events any more is no failure.
+/// Prints an event as it happens: a line for people, or a JSON object on one line, with its `time`. Work for others
+/// goes on if that fails: [`check_said`] tells in the end. That nobody reads events any more is no failure.
 pub(crate) fn say(json: bool, value: &Value, line: impl FnOnce() -> String) {
-    let text = if json { value.to_string() } else { line() };
+    let text = if json { timed(value).to_string() } else { line() };
     match try_print(&text) {
         Err(e) if e.kind() != ErrorKind::BrokenPipe => {
             let _ = UNSAID.set(unprinted(&e));
         }
         _ => {}
     }
+}
+
+/// Returns an event with its time.
+fn timed(event: &Value) -> Value {
+    let mut event = event.clone();
+    event["time"] = time_now().into();
+    event
+}
+
+/// Returns the time as RFC 3339 has it, in UTC: as in lines of the log.
+pub(crate) fn time_now() -> String {
+    let mut text = String::new();
+    // Writing to a string does not fail.
+    let _ = SystemTime.format_time(&mut Writer::new(&mut text));
+    text
 }
 
 /// Checks that all events were printed.

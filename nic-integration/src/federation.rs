@@ -23,7 +23,7 @@ pub use server::{Observation, Progress, Server, ServerConfig};
 
 use crate::{
     NicError,
-    proto::{Config, Identity, endpoint::DEFAULT_DATAGRAM_BYTES},
+    proto::{Config, Identity, NodeId, endpoint::DEFAULT_DATAGRAM_BYTES},
 };
 use ciphergram_he::random;
 
@@ -70,6 +70,14 @@ pub enum Error {
         waited: Duration,
         /// Whether it answered before.
         has_answered: bool,
+    },
+    /// The aggregator does not list this client's node.
+    #[error("{server} does not list this node, {node}")]
+    Unlisted {
+        /// The aggregator's address.
+        server: SocketAddr,
+        /// This client's node.
+        node: NodeId,
     },
     /// Chunks of this client were refused for a reason that honest parties do not meet.
     #[error("{server} refused chunk {chunk}: {reason}")]

@@ -242,6 +242,7 @@ impl Client {
                 ContributorEvent::Refused { reason } => panic!("refused: {reason}"),
                 ContributorEvent::Rejected { refusal, .. } => panic!("rejected: {refusal}"),
                 ContributorEvent::Unreachable => node.rejoin(now).unwrap(),
+                ContributorEvent::Unlisted => panic!("not listed"),
             }
         }
         // A datagram a turn: sealing takes time, so that deaths fall in the middle.

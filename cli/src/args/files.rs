@@ -115,6 +115,9 @@ pub(crate) struct Decrypt {
     /// Fewest contributors of a sum to decrypt [default: the job's]
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) min_clients: Option<u16>,
+    /// Write which values are of which clients to this file, as JSON
+    #[arg(long, value_name = "FILE")]
+    pub(crate) cohorts: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) place: Place,
     /// Report as JSON

@@ -8,7 +8,7 @@ use clap::Args;
 use super::{
     Agreed, IntegersChoice, Place,
     files::Weighting,
-    values::{datagram_bytes, milliseconds, percent, rate, seconds},
+    values::{ServerName, datagram_bytes, milliseconds, percent, rate, seconds},
 };
 
 #[derive(Args)]
@@ -64,9 +64,9 @@ pub(crate) struct Serve {
 pub(crate) struct Join {
     #[command(flatten)]
     pub(crate) agreed: Agreed,
-    /// The aggregator's address
-    #[arg(long, value_name = "ADDRESS")]
-    pub(crate) server: SocketAddr,
+    /// The aggregator's host, a name or an address, and port; of a name all addresses are tried
+    #[arg(long, value_name = "HOST:PORT")]
+    pub(crate) server: ServerName,
     /// The aggregator's public node key [default on loopback: server.node beside the key]
     #[arg(long, value_name = "KEY")]
     pub(crate) server_key: Option<NodeId>,
@@ -92,10 +92,13 @@ pub(crate) struct Join {
     /// Fewest clients of a sum to decrypt [default: the job's]
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) min_clients: Option<u16>,
-    /// File that keeps sealed chunks until the sum is back [default: OUT.spool]
+    /// File that keeps sealed chunks, and the sum, until the output is on disk [default: OUT.spool]
     #[arg(long, value_name = "FILE")]
     pub(crate) spool: Option<PathBuf>,
-    /// Seconds to look for an aggregator that does not answer, at least 10
+    /// Write which values are of which clients to this file, as JSON
+    #[arg(long, value_name = "FILE")]
+    pub(crate) cohorts: Option<PathBuf>,
+    /// Seconds to look for an aggregator that does not answer
     #[arg(long, default_value = "30", value_parser = seconds, value_name = "SECONDS")]
     pub(crate) wait: Duration,
     #[command(flatten)]

@@ -2,11 +2,12 @@
 
 use std::{fs::File, path::Path};
 
-use ciphergram_he::{Ledger, Sum, Update, codec::Output, decrypt_to};
+use ciphergram_he::{Error, Ledger, Sum, Update, codec::Output, decrypt_to};
 use serde_json::json;
 
 use crate::{
     args::Decrypt,
+    cohorts::{self, Cohorts},
     engines::engine,
     failure::Failure,
     files::{self, Kind, named},
@@ -36,12 +37,13 @@ pub(crate) fn run(args: &Decrypt) -> Result<(), Failure> {
     let job = files::read_job(&args.agreed, key.public())?;
     let min_clients = args.min_clients.unwrap_or(job.min_clients());
     let job = job.requiring(min_clients);
-    let here = |e: ciphergram_he::Error| e.within(args.input.display());
+    let here = |e: Error| e.within(args.input.display());
     let sum = Sum::from_vec(files::read(&args.input)?, key.public()).map_err(here)?;
     let template = args.template.as_ref().map(|path| template(path, &sum)).transpose()?;
     let inputs = [&args.input, &args.agreed.key].into_iter().chain(&args.agreed.job);
     let inputs: Vec<_> = inputs.chain(&args.template).map(Some).collect();
     let mut out = files::Output::create(&args.out, Kind::Tensors, &named(&inputs))?;
+    let cohorts_out = cohorts::create(args.cohorts.as_deref(), &named(&inputs))?;
     let engine = engine(args.place.engine);
     let ledger = Ledger::beside(&args.agreed.key);
     let open = |file: &File| {
@@ -49,8 +51,14 @@ pub(crate) fn run(args: &Decrypt) -> Result<(), Failure> {
         let open = || decrypt_to(&key, &*engine, laid_out, &job, output(args.sum), file);
         ledger.open(key.public(), &job, &sum, open)
     };
-    out.fill(open, |e| here(e).into())?;
+    out.fill(open, |e| match e {
+        // What the sum is read from is in memory.
+        Error::Io { why } => Err(why),
+        e => Ok(here(e).into()),
+    })?;
     out.commit()?;
+    let cohorts = Cohorts::of(&sum, key.public());
+    cohorts_out.map_or(Ok(()), |out| cohorts.write(out))?;
     let fewest = sum.fewest_contributors();
     warn_if_few(fewest);
     let name = output_name(args.sum);
@@ -58,11 +66,12 @@ pub(crate) fn run(args: &Decrypt) -> Result<(), Failure> {
     let value = json!({
         "out": shown(&args.out), "output": name, "round": sum.round, "contributors": sum.contributors.len(),
         "fewest_contributors": fewest, "values": sum.agreement.values(), "kept": kept,
+        "cohorts": cohorts.summary(),
     });
     let line = format!(
-        "{}: {name} of {} contributors, {} tensors",
+        "{}: {name} of {}, {} tensors",
         args.out.display(),
-        sum.most_contributors(),
+        cohorts.words(),
         sum.agreement.specs().len()
     );
     report(args.json, &value, &kept_words.into_iter().chain([line]).collect::<Vec<_>>())

@@ -2,11 +2,14 @@
 
 mod live;
 mod metrics;
+mod pages;
 mod responder;
+mod status;
 
 use ciphergram_he::PublicKey;
 use ciphergram_nic::{
     federation::{FEW, Observation, Server, ServerConfig},
+    proto::Stranger,
     round::{AggregatorEvent, RoundSummary},
     wire::UdpWire,
 };
@@ -22,7 +25,8 @@ use crate::{
     signals,
 };
 use live::Live;
-use metrics::Metrics;
+use pages::Pages;
+use status::Terms;
 
 pub(crate) fn run(args: &Serve) -> Result<(), Failure> {
     let key = PublicKey::load(&args.agreed.key)?;
@@ -53,26 +57,28 @@ pub(crate) fn run(args: &Serve) -> Result<(), Failure> {
         datagram_bytes: args.wire.datagram,
     };
     let wires = UdpWire::bind_all(args.listen, args.wire.pipelines, 1)?;
+    let scheme = key.parameters().scheme().name();
     let mut server = Server::new(wires, key, job, engine(args.place.engine), config)?;
     if let Some(path) = &args.capture {
         server.capture(files::create(path, Kind::Capture)?)?;
     }
-    let metrics = args.metrics.map(Metrics::start).transpose()?;
+    let terms = Terms { scheme, clients, min_clients, rounds: args.rounds };
+    let pages = args.metrics.map(|address| Pages::start(address, terms)).transpose()?;
     let listening = server.local_addr()?;
     say(args.json, &json!({"event": "listening", "address": listening.to_string()}), || {
         format!("listening on {listening}, {clients} clients, {} rounds", args.rounds)
     });
-    if let Some(metrics) = &metrics {
-        let address = metrics.address();
+    if let Some(pages) = &pages {
+        let address = pages.address();
         say(args.json, &json!({"event": "metrics", "address": address.to_string()}), || {
-            format!("metrics at http://{address}/metrics")
+            format!("status at http://{address}/, metrics at http://{address}/metrics")
         });
     }
     let (mut withheld, mut chunks) = (0, 0);
     let mut live = Live::new(!args.json);
     let stats = server.run(|seen| {
-        if let Some(metrics) = &metrics {
-            metrics.follow(&seen);
+        if let Some(pages) = &pages {
+            pages.follow(&seen);
         }
         let event = match &seen {
             Observation::Event(event) => event,
@@ -88,13 +94,16 @@ pub(crate) fn run(args: &Serve) -> Result<(), Failure> {
             chunks += summary.closed + summary.withheld;
         }
         if let Some((value, line)) = describe(event) {
+            if let Some(pages) = &pages {
+                pages.note(&line);
+            }
             live.aside(|| say(args.json, &value, || line));
         }
     })?;
     drop(live);
     // Before the last line is printed, so that a request that follows it finds the same numbers.
-    if let Some(metrics) = &metrics {
-        metrics.end(stats);
+    if let Some(pages) = &pages {
+        pages.end(stats);
     }
     let (received, sent) = (stats.received.wire_bytes(), stats.sent.wire_bytes());
     let value = json!({
@@ -109,8 +118,8 @@ pub(crate) fn run(args: &Serve) -> Result<(), Failure> {
             stats.retransmitted, stats.malformed, stats.turned_away
         )
     });
-    if let Some(metrics) = metrics {
-        metrics.finish();
+    if let Some(pages) = pages {
+        pages.finish();
     }
     if withheld > 0 {
         let text = format!("{withheld} of {chunks} chunk sums were withheld");
@@ -134,13 +143,29 @@ fn describe(event: &AggregatorEvent) -> Option<(Value, String)> {
             json!({"event": "resumed", "client": contributor, "round": round}),
             format!("round {round}: client {contributor} is back with its contribution"),
         ),
-        AggregatorEvent::Opened { round, contributors } => (
-            json!({"event": "opened", "round": round, "clients": contributors}),
+        AggregatorEvent::Opened { round, contributors, chunks } => (
+            json!({"event": "opened", "round": round, "clients": contributors, "chunks": chunks}),
             format!("round {round} opened with clients {contributors:?}"),
         ),
         AggregatorEvent::OpenFailed { reason } => (
             json!({"event": "open_failed", "reason": reason}),
             format!("the round cannot open: {reason}"),
+        ),
+        AggregatorEvent::Stranger { from, stranger: Stranger::Unlisted(node) } => (
+            json!({
+                "event": "stranger", "address": from.to_string(), "reason": "unlisted",
+                "node": node.to_string(),
+            }),
+            format!(
+                "{from}: node {node} is not listed, and was turned away: --allow names who may join"
+            ),
+        ),
+        AggregatorEvent::Stranger { from, stranger: Stranger::WrongKey } => (
+            json!({"event": "stranger", "address": from.to_string(), "reason": "wrong_key"}),
+            format!(
+                "{from}: a first message for another node key than this server's, or a damaged one, got \
+                 no answer: its --server-key or server.node may be another server's"
+            ),
         ),
         AggregatorEvent::Equivocation { round, contributor, chunk } => (
             json!({"event": "equivocation", "round": round, "client": contributor, "chunk": chunk}),

@@ -63,7 +63,10 @@ pub struct RoundResult {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
     /// The aggregator has not answered yet.
-    Contacting,
+    Contacting {
+        /// The time for which this client has looked for it.
+        waited: Duration,
+    },
     /// The aggregator has this client's join, and waits for other clients.
     Waiting,
     /// The round is open: chunks are sealed, sent, and their sums come back, all at the same time.

@@ -50,7 +50,7 @@ pub struct ServerConfig {
 const LINGER: Duration = Duration::from_secs(10);
 
 /// A server's progress.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Progress {
     /// Time since the server began.
     pub elapsed: Duration,
@@ -175,7 +175,7 @@ struct RoundSpans(BTreeMap<u32, Span>);
 impl RoundSpans {
     fn follow(&mut self, event: &AggregatorEvent) {
         match event {
-            AggregatorEvent::Opened { round, contributors } => {
+            AggregatorEvent::Opened { round, contributors, .. } => {
                 let clients = contributors.len();
                 let span = info_span!("round", round, clients, summed = Empty, withheld = Empty);
                 self.0.insert(*round, span);

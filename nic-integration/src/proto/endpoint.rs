@@ -343,6 +343,7 @@ impl Endpoint {
             (Ok((Kind::Hello, _)), _) if at == 0 => self.on_hello(now, from, bytes),
             (Ok((Kind::Welcome, index)), _) if at == 0 => self.on_welcome(now, from, index, bytes),
             (Ok((Kind::Cookie, index)), _) if at == 0 => self.on_cookie(now, index, bytes),
+            (Ok((Kind::Decline, index)), _) if at == 0 => self.on_decline(index, bytes),
             (_, Some(pipeline)) => {
                 let route = Route { via, addr: from.addr };
                 pipeline.handle_datagram(now, Origin { route, congested }, bytes);

@@ -3,6 +3,7 @@
 mod admission;
 
 use std::collections::{BTreeMap, VecDeque};
+use std::net::SocketAddr;
 use std::task::Waker;
 use std::time::Duration;
 
@@ -12,8 +13,8 @@ use rand_core::{Rng, SeedableRng};
 use crate::NicError;
 use crate::node::Node;
 use crate::proto::{
-    Cause, Config, Endpoint, Event, NodeId, Origin, Peer, Pipeline, Route, Stats, SumConfig,
-    SumRegion, Time,
+    Cause, Config, Endpoint, Event, NodeId, Origin, Peer, Pipeline, Route, Stats, Stranger,
+    SumConfig, SumRegion, Time,
 };
 
 use super::message::{Join, Kind, MAX_ROUND_MESSAGE_BYTES, Open, Probe, Ready};
@@ -83,6 +84,8 @@ pub enum AggregatorEvent {
         round: u32,
         /// Its contributors, ascending.
         contributors: Vec<u16>,
+        /// The number of its chunks.
+        chunks: u32,
     },
     /// The application could not open a round; everyone was refused and may join anew.
     OpenFailed {
@@ -99,6 +102,13 @@ pub enum AggregatorEvent {
         contributors: u32,
         /// `true` if the sum is written back, `false` if it is withheld.
         leaves: bool,
+    },
+    /// Somebody who may not take part tried to. Reported now and then only.
+    Stranger {
+        /// Where it came from; nobody vouches for that.
+        from: SocketAddr,
+        /// What is wrong with it.
+        stranger: Stranger,
     },
     /// A contributor sent two different contributions to one chunk; the first one counts.
     Equivocation {
@@ -194,8 +204,10 @@ impl<A: Application> Aggregator<A> {
 
     /// Returns the progress of the open round, or of the last one; `None` before the first.
     #[must_use]
-    pub fn progress(&self) -> Option<RoundProgress> {
-        self.current.as_ref().or(self.last.as_ref()).map(Round::progress)
+    pub fn progress(&mut self) -> Option<RoundProgress> {
+        let round = self.current.as_ref().or(self.last.as_ref())?;
+        let region = self.endpoint.sum_region(round.rkey()).ok()?;
+        Some(round.progress(&region))
     }
 
     /// Returns the number of clients that wait for the next round.
@@ -249,8 +261,14 @@ impl<A: Application> Aggregator<A> {
             Event::Refused { peer, message, .. } => {
                 self.report_lost(|round| round.on_refused(peer, message));
             }
-            Event::Unreachable { peer, cause: Cause::Silence | Cause::Restarted } => {
+            Event::Unreachable {
+                peer,
+                cause: Cause::Silence | Cause::Restarted | Cause::Unlisted,
+            } => {
                 self.report_lost(|round| round.give_up(peer));
+            }
+            Event::Stranger { from, stranger } => {
+                self.emit(AggregatorEvent::Stranger { from, stranger });
             }
             Event::Written { .. } => {}
         }
@@ -360,7 +378,7 @@ impl<A: Application> Aggregator<A> {
         let deadline = now + self.config.round_deadline;
         self.opened += 1;
         self.current = Some(Round::new(opening, deadline, chunks, joined));
-        self.emit(AggregatorEvent::Opened { round, contributors });
+        self.emit(AggregatorEvent::Opened { round, contributors, chunks });
         self.try_end(now);
     }
 

@@ -344,7 +344,14 @@ impl Contributor {
                 self.abandon();
                 self.events.push_back(ContributorEvent::Unreachable);
             }
-            Event::Written { .. } | Event::ChunkClosed { .. } | Event::Equivocation { .. } => {}
+            Event::Unreachable { cause: Cause::Unlisted, .. } => {
+                self.abandon();
+                self.events.push_back(ContributorEvent::Unlisted);
+            }
+            Event::Written { .. }
+            | Event::ChunkClosed { .. }
+            | Event::Equivocation { .. }
+            | Event::Stranger { .. } => {}
         }
     }
 

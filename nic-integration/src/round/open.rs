@@ -36,12 +36,12 @@ pub struct RoundSummary {
 }
 
 /// The progress of a round.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RoundProgress {
     /// The round.
     pub round: u32,
-    /// The number of contributors that it opened with.
-    pub contributors: u32,
+    /// The contributors that it opened with, ascending, and the number of chunks that came from each.
+    pub received: Vec<(u16, u32)>,
     /// The number of its chunks.
     pub chunks: u32,
     /// Chunks settled so far: summed or withheld.
@@ -163,11 +163,11 @@ impl Round {
         self.opening.round
     }
 
-    pub(super) fn progress(&self) -> RoundProgress {
+    pub(super) fn progress(&self, region: &SumRegion) -> RoundProgress {
         let chunks = self.chunks.len() as u32;
         RoundProgress {
             round: self.number(),
-            contributors: self.participants.len() as u32,
+            received: self.participants.keys().map(|n| (*n, region.received(*n))).collect(),
             chunks,
             settled: chunks - self.unsettled,
         }

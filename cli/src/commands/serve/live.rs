@@ -63,10 +63,13 @@ impl Rate {
 
 fn line(progress: &Progress, bytes_per_second: f64) -> String {
     let mut parts = vec![];
-    if let Some(round) = progress.round {
+    if let Some(round) = &progress.round {
         parts.push(format!(
             "round {}: {} contributors, {} of {} chunks settled",
-            round.round, round.contributors, round.settled, round.chunks
+            round.round,
+            round.received.len(),
+            round.settled,
+            round.chunks
         ));
     }
     if progress.waiting > 0 || progress.round.is_none() {
@@ -89,7 +92,12 @@ mod tests {
         let mut progress = Progress { elapsed: Duration::ZERO, waiting: 2, round: None, stats };
         let shown = "2 waiting for the next round, 0.0 MB/s received, 7 retransmitted";
         assert_eq!(line(&progress, 0.0), shown);
-        let round = RoundProgress { round: 4, contributors: 3, chunks: 90, settled: 12 };
+        let round = RoundProgress {
+            round: 4,
+            received: vec![(0, 40), (2, 12), (5, 30)],
+            chunks: 90,
+            settled: 12,
+        };
         (progress.round, progress.waiting) = (Some(round), 0);
         let shown = "round 4: 3 contributors, 12 of 90 chunks settled, 12.3 MB/s received, \
                     7 retransmitted";

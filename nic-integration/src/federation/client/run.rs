@@ -179,6 +179,10 @@ impl<'a> Run<'a> {
                     return Err(Error::Refused { server: self.server, reason });
                 }
                 ContributorEvent::Unreachable => self.ask_again(node, now)?,
+                ContributorEvent::Unlisted => {
+                    let node = node.endpoint().node();
+                    return Err(Error::Unlisted { server: self.server, node });
+                }
             }
         }
         let has_answered = node.stats().received.datagrams > 0;
@@ -200,7 +204,7 @@ impl<'a> Run<'a> {
         match &self.open {
             Some(open) => open.phase(self.sealing.stream().len()),
             None if node.is_waiting() => Phase::Waiting,
-            None => Phase::Contacting,
+            None => Phase::Contacting { waited: self.began.elapsed() },
         }
     }
 

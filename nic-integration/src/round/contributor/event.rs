@@ -95,4 +95,6 @@ pub enum ContributorEvent {
     },
     /// The aggregator does not answer; [`rejoin`](super::Contributor::rejoin) tries again.
     Unreachable,
+    /// The aggregator does not list our node.
+    Unlisted,
 }
