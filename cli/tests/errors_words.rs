@@ -93,7 +93,7 @@ fn ranges_files_are_checked() {
         (text.replace("0.3", "-0.3"), "the clipping range of \"t\" is -0.3"),
         (text.replace("\"max_weight\": 9", "\"max_weight\": 0"), "weight 0"),
         (text.replace("\"version\": 1", "\"version\": 2"), "version 2"),
-        (text.replace("F32", "I8"), "tensor \"t\" is I8"),
+        (text.replace("F32", "F8_E4M3"), "tensor \"t\" is F8_E4M3"),
         (text.replace("\"range\"", "\"rage\""), "not a valid ranges file"),
         ("{".into(), "not a valid ranges file"),
     ];
@@ -222,7 +222,7 @@ fn misuse_is_one_line_and_exit_code_two() {
         ("job --key keys/public.json --out more --max-range 0", "--max-range"),
         ("job --key keys/public.json --out more --max-range nan", "--max-range"),
         ("job --key keys/public.json --out more --ranges ranges.json --layout g", "--layout"),
-        ("join --key keys/secret.json --client 0 --in g --out more", "--server <ADDRESS>"),
+        ("join --key keys/secret.json --client 0 --in g --out more", "--server <HOST:PORT>"),
         ("inspect", "<FILE>"),
         ("inspect g --ciphertexts", "--json"),
         ("ranges --out more g g", "one safetensors file"),
