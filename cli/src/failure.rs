@@ -18,7 +18,6 @@ pub(crate) enum Failure {
     Misuse(String),
     /// A signal stopped it, and it came to an end by itself: exit code 128 and the signal's number. The line is shown
     /// as it is.
-    #[allow(dead_code, reason = "no command takes signals over yet")]
     Stopped(Signal, String),
 }
 

@@ -9,13 +9,14 @@ use std::{
     },
 };
 
-use serde_json::Value;
+use ciphergram_he::Update;
+use serde_json::{Value, json};
 use tracing_subscriber::fmt::{
     format::Writer,
     time::{FormatTime as _, SystemTime},
 };
 
-use crate::{failure::Failure, signals};
+use crate::{failure::Failure, progress::beside, signals};
 
 /// Whether standard output carries the content of a file, and reports go to standard error.
 static TO_STANDARD_ERROR: AtomicBool = AtomicBool::new(false);
@@ -25,7 +26,7 @@ static UNSAID: OnceLock<Failure> = OnceLock::new();
 
 /// Prints a line on standard error, as long as anyone listens there.
 pub(crate) fn complain(line: &str) {
-    let _ = writeln!(io::stderr(), "{line}");
+    let _ = beside(|| writeln!(io::stderr(), "{line}"));
 }
 
 /// Prints a warning on standard error, one line.
@@ -39,12 +40,14 @@ pub(crate) fn to_standard_error() {
 }
 
 fn try_print(text: &str) -> io::Result<()> {
-    if TO_STANDARD_ERROR.load(Ordering::Relaxed) {
-        return writeln!(io::stderr(), "{text}");
-    }
-    let mut out = io::stdout().lock();
-    writeln!(out, "{text}")?;
-    out.flush()
+    beside(|| {
+        if TO_STANDARD_ERROR.load(Ordering::Relaxed) {
+            return writeln!(io::stderr(), "{text}");
+        }
+        let mut out = io::stdout().lock();
+        writeln!(out, "{text}")?;
+        out.flush()
+    })
 }
 
 fn unprinted(error: &io::Error) -> Failure {
@@ -133,6 +136,23 @@ pub(crate) fn per_value_words(bytes: usize, values: usize) -> String {
         Some(each) => format!("{bytes} bytes of ciphertext, {each:.3} a value"),
         None => format!("{bytes} bytes of ciphertext for no values"),
     }
+}
+
+/// Names shown of many.
+const NAMES_SHOWN: usize = 3;
+
+/// Describes the tensors that are kept out of a sum, for JSON and for people, if there are any.
+pub(crate) fn kept(update: &Update) -> (Value, Option<String>) {
+    let names: Vec<_> = update.kept().iter().map(|tensor| tensor.spec.name.as_str()).collect();
+    let tensors = if names.len() == 1 { "tensor" } else { "tensors" };
+    let words = || {
+        let shown = names.iter().take(NAMES_SHOWN).map(|name| format!("{name:?}"));
+        let more = names.get(NAMES_SHOWN).map(|_| "…".into());
+        let shown: Vec<_> = shown.chain(more).collect();
+        let count = names.len();
+        format!("kept {count} integer {tensors} of the client's own: {}", shown.join(", "))
+    };
+    (json!(names), (!names.is_empty()).then(words))
 }
 
 /// Describes the values of each tensor that were clipped, for JSON and for people.

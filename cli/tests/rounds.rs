@@ -250,7 +250,7 @@ fn strangers_are_refused_by_name_and_the_others_finish() {
         brought.check_mean(&outcome(&place, clients));
     });
     let done = ends_complete(server, 3);
-    assert!(done["malformed"].as_u64().unwrap() > 0, "{done}");
+    assert!(done["malformed_datagrams"].as_u64().unwrap() > 0, "{done}");
 }
 
 /// Node keys of machines that are apart: each may be one client, and nobody else gets an answer.
@@ -294,7 +294,7 @@ fn nodes_take_part_as_whom_they_are_allowed() {
         .collect();
     brought.check_mean(&outcome(&place, clients));
     let done = ends_complete(server, 3);
-    assert!(done["turned_away"].as_u64().unwrap() > 2, "{done}");
+    assert!(done["handshakes_turned_away"].as_u64().unwrap() > 2, "{done}");
 }
 
 /// What a job settles holds for all; what one clips of its own values is its own affair.

@@ -283,8 +283,8 @@ fn leaves_after(place: &Place, address: &str, count: u32) {
     let job = Job::load(&place.path("keys/job.json"), key).unwrap();
     let update = Update::from_safetensors(&place.read("g2")).unwrap();
     let agreement = Agreement::new(update.specs(), vec![HALF_STEPS], 1).unwrap();
-    let mut rng = random::generator().unwrap();
-    let own = Quantised::new(&update, &agreement, 1, key.parameters(), &mut rng).unwrap();
+    let seed = random::bytes().unwrap();
+    let own = Quantised::new(&update, &agreement, 1, key.parameters(), &seed).unwrap();
     let (engine, ticket) = (Arc::new(CpuEngine::new()), Ticket::draw().unwrap());
     let terms = job.terms(0, &agreement).unwrap();
     let sealer = Sealer::new(own_key, engine, own, ticket, &terms).unwrap();

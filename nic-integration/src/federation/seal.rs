@@ -7,7 +7,6 @@ use std::{
 };
 
 use bytes::Bytes;
-use ciphergram_accel::random::StreamRng;
 use ciphergram_he::{Agreement, Sealer, Ticket};
 use zeroize::Zeroizing;
 
@@ -76,12 +75,12 @@ impl SealTask<'_> {
         let Self { participation, round, agreement, .. } = self;
         let (public, engine) = (participation.key.public(), participation.engine.clone());
         let mut clock = Instant::now();
-        let mut rng = StreamRng::from_seed(&self.rounding);
         let terms = participation.job.terms(round, &agreement)?;
         let parameters = public.parameters();
         let Participation { update, weight, .. } = *participation;
-        let update = terms.quantise(update, weight, parameters, &mut rng)?;
-        let fields = participation.keep_fields.then(|| Zeroizing::new(update.fields().to_vec()));
+        let update = terms.quantise(update, weight, parameters, &self.rounding)?;
+        let kept = participation.keep_fields.then(|| update.fields()).transpose()?;
+        let fields = kept.map(|fields| Zeroizing::new(fields.into_owned()));
         let clipped = update.clipped().to_vec();
         let quantising = clock.elapsed();
         // Waits for the disk, which is no work of this stage.

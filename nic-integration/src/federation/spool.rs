@@ -89,15 +89,24 @@ fn array<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
 
 /// Returns a digest of an update and its weight, by which a spool is known to be of this very
 /// update.
-#[must_use]
-pub fn fingerprint(update: &Update, weight: u64) -> [u8; 32] {
+///
+/// # Errors
+///
+/// The update's file cannot be read.
+pub fn fingerprint(update: &Update, weight: u64) -> Result<[u8; 32], Error> {
     let mut hasher = blake3::Hasher::new_derive_key("ciphergram 2026 spool fingerprint");
     hasher.update(&weight.to_le_bytes());
+    if let Some(limit) = update.limit() {
+        hasher.update(b"clipped").update(&limit.to_bits().to_le_bytes());
+    }
     for tensor in update.tensors() {
         hasher.update(format!("{:?}", tensor.spec).as_bytes());
-        hasher.update(tensor.bytes());
+        tensor.try_for_bytes(|bytes| {
+            hasher.update(bytes);
+            Ok::<_, Error>(())
+        })?;
     }
-    *hasher.finalize().as_bytes()
+    Ok(*hasher.finalize().as_bytes())
 }
 
 /// A spool as it was found.
