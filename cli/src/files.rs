@@ -9,7 +9,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use ciphergram_he::{AnyKey, Job, PublicKey, SecretKey, Update, codec::RangesFile};
+use ciphergram_he::{AnyKey, Integers, Job, PublicKey, SecretKey, Update, codec::RangesFile};
 
 use crate::{
     args::Agreed,
@@ -41,9 +41,12 @@ pub(crate) fn named<'a>(paths: &[Option<&'a PathBuf>]) -> Vec<&'a Path> {
     paths.iter().filter_map(|path| path.map(PathBuf::as_path)).collect()
 }
 
-pub(crate) fn read_update(path: &Path) -> Result<Update, Failure> {
-    let bytes = read(path)?;
-    Update::from_safetensors(&bytes).map_err(|e| e.within(path.display()).into())
+/// Opens a safetensors file, whose values stay in it; `-` is standard input.
+pub(crate) fn read_update(path: &Path, integers: Integers) -> Result<Update, Failure> {
+    if path.as_os_str() != "-" {
+        return Ok(Update::open(path, integers)?);
+    }
+    Update::from_bytes(read(path)?, integers).map_err(|e| e.within(path.display()).into())
 }
 
 pub(crate) fn read_ranges(path: &Path) -> Result<RangesFile, Failure> {
@@ -82,7 +85,7 @@ pub(crate) fn beside(key: &Path, name: &str) -> PathBuf {
 pub(crate) fn read_job(agreed: &Agreed, key: &PublicKey) -> Result<Job, Failure> {
     key.check_sums().map_err(|e| e.within(agreed.key.display()))?;
     let path = agreed.job.clone().unwrap_or_else(|| beside(&agreed.key, "job.json"));
-    if !path.exists() {
+    if agreed.job.is_none() && !path.exists() {
         return Err(Failure::Work(format!(
             "{}: there is no job, which clients agree on once: make one with `ciphergram job`",
             path.display()
@@ -95,13 +98,13 @@ pub(crate) fn read_job(agreed: &Agreed, key: &PublicKey) -> Result<Job, Failure>
 /// clipped.
 pub(crate) fn read_clipped(
     path: &Path,
+    integers: Integers,
     clip: Option<f64>,
 ) -> Result<(Update, Vec<usize>), Failure> {
-    let update = read_update(path)?;
-    match clip {
-        Some(limit) => update.clipped(limit).map_err(|e| e.within(path.display()).into()),
-        None => Ok((update, vec![])),
-    }
+    let mut update = read_update(path, integers)?;
+    let clipped = clip.map(|limit| update.clip(limit)).transpose();
+    let clipped = clipped.map_err(|e| e.within(path.display()))?;
+    Ok((update, clipped.unwrap_or_default()))
 }
 
 /// Returns for each tensor the more of two counts of clipped values: what was clipped twice counts once.

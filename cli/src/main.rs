@@ -21,7 +21,6 @@ use std::{
     process::ExitCode,
 };
 
-use clap::Parser;
 use tracing_subscriber::fmt::format::FmtSpan;
 
 use args::{Arguments, Command, LogFormat};
@@ -32,7 +31,7 @@ fn main() -> ExitCode {
         Ok(words) => words,
         Err(failure) => return failure.end(),
     };
-    let arguments = match Arguments::try_parse_from(words) {
+    let arguments = match Arguments::parse_words(words) {
         Ok(arguments) => arguments,
         // Help and version go to standard output.
         Err(error) if !error.use_stderr() => return show(&error),
@@ -77,6 +76,8 @@ fn run(arguments: Arguments) -> Result<(), Failure> {
         Command::Params(args) => commands::params::run(&args),
         Command::Dp(args) => commands::dp::run(&args),
         Command::Bench(args) => commands::bench::run(&args),
+        Command::Complete(args) => commands::complete::run(&args),
+        Command::Man(args) => commands::man::run(&args),
     }
 }
 

@@ -33,9 +33,24 @@ pub(crate) fn files(folder: &Path) -> [PathBuf; 4] {
     [SERVER, SERVER_NODE, CLIENT, ALLOWED].map(|name| folder.join(name))
 }
 
-/// Draws node keys for an aggregator and for clients that share one, and writes them.
-pub(crate) fn write(folder: &Path) -> Result<(), Failure> {
+/// Writes node keys for an aggregator and for clients that share one: those that are in the folder `kept`, or new ones
+/// if none is.
+pub(crate) fn write(folder: &Path, kept: Option<&Path>) -> Result<(), Failure> {
     let [server_file, node_file, client_file, allowed_file] = files(folder);
+    if let Some(former) = kept.map(files).filter(|former| former.iter().any(|path| path.exists())) {
+        for (from, to) in [(&former[0], &server_file), (&former[2], &client_file)] {
+            if from.exists() {
+                write_identity(to, &read_identity(from)?)?;
+            }
+        }
+        if former[1].exists() {
+            write_node(&node_file, read_node(&former[1])?)?;
+        }
+        if former[3].exists() {
+            write_allowed(&allowed_file, &read_allowed(&former[3])?)?;
+        }
+        return Ok(());
+    }
     let (server, client) = (draw_identity()?, draw_identity()?);
     write_identity(&server_file, &server)?;
     write_node(&node_file, server.id())?;
@@ -73,18 +88,13 @@ impl AllowList {
             Self::File(path, clients) => (path, *clients),
             Self::Job(nodes) => return Ok(nodes.clone()),
         };
-        let bad = |why: String| Err(Failure::Work(format!("{}: {why}", path.display())));
         let allowed = read_allowed(path)?;
-        if allowed.is_empty() {
-            return bad("it allows no node, so nobody can take part".into());
-        }
-        let beyond = allowed
-            .iter()
-            .find_map(|(node, client)| Some((node, client.filter(|c| *c >= clients)?)));
-        match beyond {
-            Some((node, client)) => bad(format!(
-                "it allows node {node} as client {client}, but the clients are {clients}, numbered from 0"
-            )),
+        let bound = allowed.iter().filter_map(|(node, client)| Some((node, (*client)?)));
+        match bound.into_iter().find(|(_, client)| *client >= clients) {
+            Some((node, client)) => Err(Failure::Work(format!(
+                "{}: it allows node {node} as client {client}, but there are {clients} clients, numbered from 0",
+                path.display()
+            ))),
             None => Ok(allowed),
         }
     }

@@ -6,6 +6,7 @@ use std::{
     io::{self, IsTerminal as _, Write},
     sync::{
         Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
         mpsc::{self, Receiver, RecvTimeoutError, Sender},
     },
     thread::{self, JoinHandle},
@@ -81,11 +82,25 @@ impl Progress {
 
     /// Says how much of the work is done, out of `total`.
     pub(crate) fn at(&self, done: u64, total: u64) {
-        if self.bar.length().is_none() {
-            self.bar.set_style(style(COUNTED));
+        set(&self.bar, done, total);
+    }
+
+    /// Returns a function that says, on any thread, how much more of `total` is done.
+    pub(crate) fn counter(&self, total: u64) -> impl Fn(u32) + Sync + use<> {
+        let (bar, done) = (self.bar.clone(), AtomicU64::new(0));
+        move |count| {
+            let count = u64::from(count);
+            set(&bar, done.fetch_add(count, Ordering::Relaxed) + count, total);
         }
-        self.bar.set_length(total);
-        self.bar.set_position(done);
+    }
+
+    /// Returns `out`, which says of what is written to it how much of `total_bytes` it is.
+    pub(crate) fn count<'a, W: Write>(
+        &'a self,
+        out: &'a mut W,
+        total_bytes: u64,
+    ) -> Counted<'a, W> {
+        Counted { progress: self, out, written_bytes: 0, total_bytes }
     }
 
     /// Says that the end of the work is not known from here on.
@@ -103,6 +118,36 @@ impl Drop for Progress {
         // It has nothing that it could panic over.
         let _ = drawer.join();
     }
+}
+
+/// A writer that says how far it is.
+pub(crate) struct Counted<'a, W> {
+    progress: &'a Progress,
+    out: &'a mut W,
+    written_bytes: u64,
+    total_bytes: u64,
+}
+
+impl<W: Write> Write for Counted<'_, W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let count = self.out.write(bytes)?;
+        self.written_bytes += count as u64;
+        self.progress.at(self.written_bytes, self.total_bytes);
+        Ok(count)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+}
+
+/// Sets how much of the work is done.
+fn set(bar: &ProgressBar, done: u64, total: u64) {
+    if bar.length().is_none() {
+        bar.set_style(style(COUNTED));
+    }
+    bar.set_length(total);
+    bar.set_position(done);
 }
 
 fn style(template: &str) -> ProgressStyle {

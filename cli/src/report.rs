@@ -9,7 +9,8 @@ use std::{
     },
 };
 
-use serde_json::Value;
+use ciphergram_he::Update;
+use serde_json::{Value, json};
 use tracing_subscriber::fmt::{
     format::Writer,
     time::{FormatTime as _, SystemTime},
@@ -135,6 +136,23 @@ pub(crate) fn per_value_words(bytes: usize, values: usize) -> String {
         Some(each) => format!("{bytes} bytes of ciphertext, {each:.3} a value"),
         None => format!("{bytes} bytes of ciphertext for no values"),
     }
+}
+
+/// Names shown of many.
+const NAMES_SHOWN: usize = 3;
+
+/// Describes the tensors that are kept out of a sum, for JSON and for people, if there are any.
+pub(crate) fn kept(update: &Update) -> (Value, Option<String>) {
+    let names: Vec<_> = update.kept().iter().map(|tensor| tensor.spec.name.as_str()).collect();
+    let tensors = if names.len() == 1 { "tensor" } else { "tensors" };
+    let words = || {
+        let shown = names.iter().take(NAMES_SHOWN).map(|name| format!("{name:?}"));
+        let more = names.get(NAMES_SHOWN).map(|_| "…".into());
+        let shown: Vec<_> = shown.chain(more).collect();
+        let count = names.len();
+        format!("kept {count} integer {tensors} of the client's own: {}", shown.join(", "))
+    };
+    (json!(names), (!names.is_empty()).then(words))
 }
 
 /// Describes the values of each tensor that were clipped, for JSON and for people.

@@ -114,7 +114,11 @@ fn what_cannot_be_meant_is_refused() {
     }
     let holder = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     let taken = holder.local_addr().unwrap();
-    place.fails_with(1, &format!("relay --listen {taken} --to {taken}"), &["the wire failed"]);
+    place.fails_with(
+        1,
+        &format!("relay --listen {taken} --to {taken}"),
+        &[&format!("{taken}: address in use")],
+    );
     let serve = "serve --key keys/public.json --clients 1 --listen 127.0.0.1:0 --capture none/x";
     place.keygen("ckks-sum", 1, "keys");
     place.fails_with(1, serve, &["none/x: No such file"]);

@@ -62,5 +62,8 @@ pub use ledger::Ledger;
 pub use mod_arith::ModArith;
 pub use params::{Parameters, Scheme};
 pub use schemes::{Operation, paillier, rlwe};
-pub use tensors::{Dtype, Tensor, TensorSpec, Update};
-pub use update::{Accumulator, Encrypted, OpenedSum, Sealer, Ticket, aggregate, decrypt, encrypt};
+pub use tensors::{Dtype, Integers, Tensor, TensorSpec, Update};
+pub use update::{
+    Accumulator, Encrypted, OpenedSum, Sealer, Ticket, Written, aggregate, decrypt, decrypt_to,
+    encrypt, encrypt_to,
+};

@@ -34,8 +34,6 @@ use ciphergram_nic::round::{
     AggregatorEvent, Application, Contributor, ContributorConfig, ContributorEvent, RoundSummary,
 };
 use ciphergram_nic::wire::UdpWire;
-use rand_chacha::ChaCha20Rng;
-use rand_core::SeedableRng;
 use support::*;
 
 /// Three batches of chunks under `ckks-sum`.
@@ -120,11 +118,11 @@ fn spooled_fields(number: u16, spool: &Path) -> Vec<u32> {
     let key = lattice().public();
     let Found { header, content, .. } = Spool::open(spool, key).unwrap().unwrap();
     assert!(matches!(content, Content::Chunks(chunks) if !chunks.is_empty()));
-    let mut rng = ChaCha20Rng::from_seed(header.rounding);
     let (agreement, update) = (&header.announcement.agreement, update(number, 0, VALUES));
     let weight = weight(number);
     let parameters = key.parameters();
-    Quantised::new(&update, agreement, weight, parameters, &mut rng).unwrap().fields().to_vec()
+    let own = Quantised::new(&update, agreement, weight, parameters, &header.rounding).unwrap();
+    own.fields().unwrap().to_vec()
 }
 
 #[test]
@@ -367,7 +365,7 @@ fn who_brings_what_does_not_fit_is_told_and_the_others_finish() {
 
     let mut tensors = good.tensors().to_vec();
     let spec = tensors[1].spec.clone();
-    let values: Vec<f64> = tensors[1].values().collect();
+    let values: Vec<f64> = tensors[1].values().unwrap();
     for (bad, what) in [(f64::NAN, "NaN"), (f64::INFINITY, "inf")] {
         let spoilt = values.iter().enumerate().map(|(i, &x)| if i == 71 { bad } else { x });
         let bytes = spoilt.flat_map(|x| (x as f32).to_le_bytes()).collect();

@@ -6,7 +6,7 @@ use ciphergram_nic::proto::NodeId;
 use clap::Args;
 
 use super::{
-    Agreed, Place,
+    Agreed, IntegersChoice, Place,
     files::Weighting,
     values::{ServerName, datagram_bytes, milliseconds, percent, rate, seconds},
 };
@@ -92,6 +92,8 @@ pub(crate) struct Join {
     /// File to write the mean to; with a client's own key the encrypted sum, as `aggregate` writes it
     #[arg(long, value_name = "FILE")]
     pub(crate) out: PathBuf,
+    #[command(flatten)]
+    pub(crate) integers: IntegersChoice,
     #[command(flatten)]
     pub(crate) weighting: Weighting,
     /// Write Σ weight·x instead of the weighted mean

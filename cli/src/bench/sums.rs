@@ -68,7 +68,7 @@ impl Round {
         let quick: Arc<dyn Engine> = Arc::new(CpuEngine::new());
         for client in 0..CLIENTS {
             round.update = random_update(values)?;
-            for (total, x) in mean.iter_mut().zip(floats(&round.update)) {
+            for (total, x) in mean.iter_mut().zip(floats(&round.update)?) {
                 *total += x.clamp(-RANGE, RANGE) / f64::from(CLIENTS);
             }
             let engine = if client == 0 { &round.engine } else { &quick };
@@ -125,7 +125,7 @@ impl Round {
         let steps = f64::from(self.key.public().parameters().half_steps());
         let bound = RANGE * (1.0 / steps + f64::from(f32::EPSILON));
         let decrypted = self.decrypt()?;
-        if floats(&decrypted).zip(mean).all(|(x, y)| (x - y).abs() <= bound) {
+        if floats(&decrypted)?.iter().zip(mean).all(|(x, y)| (x - y).abs() <= bound) {
             return Ok(());
         }
         let text = format!("the engine {} decrypts to another mean", self.engine.name());
@@ -133,8 +133,9 @@ impl Round {
     }
 }
 
-fn floats(update: &Update) -> impl Iterator<Item = f64> + '_ {
-    update.tensors().iter().flat_map(Tensor::values)
+fn floats(update: &Update) -> Result<Vec<f64>, Error> {
+    let each = update.tensors().iter().map(Tensor::values).collect::<Result<Vec<_>, _>>()?;
+    Ok(each.concat())
 }
 
 /// Makes one tensor of random values.

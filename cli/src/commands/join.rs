@@ -3,12 +3,14 @@
 mod server;
 
 use std::{
+    convert::Infallible,
     ffi::OsString,
-    fs,
+    fs::{self, File},
+    io,
     path::{Path, PathBuf},
 };
 
-use ciphergram_he::{Error, KeyRef, Ledger, PublicKey, Update, codec::RangesFile};
+use ciphergram_he::{Error, KeyRef, Ledger, Update, codec::RangesFile};
 use ciphergram_nic::{
     federation::{self, Participation, Phase, RoundResult, finish_from_spool},
     proto::path::MAX_PATHS,
@@ -21,11 +23,11 @@ use crate::{
     args::{Join, PathConfig, Wire},
     cohorts::{self, Cohorts},
     engines::engine,
-    failure::{Failure, at},
+    failure::Failure,
     files::{self, Kind, Output, named},
     progress::Progress,
-    report::{clipped, per_value, report, shown, warn, warn_if_few},
-    signals,
+    report::{clipped, kept, per_value, report, shown, warn, warn_if_few},
+    signals::{self, AtStop},
 };
 
 pub(crate) fn run(args: &Join) -> Result<(), Failure> {
@@ -40,9 +42,11 @@ pub(crate) fn run(args: &Join) -> Result<(), Failure> {
     let job = job.requiring(min_clients);
     let ledger = Ledger::beside(&args.agreed.key);
     let paths = path_config(args)?;
-    let (update, clipped_first) = files::read_clipped(&args.input, args.weighting.clip)?;
+    let (update, clipped_first) =
+        files::read_clipped(&args.input, args.integers.policy(), args.weighting.clip)?;
     let outputs = Outputs::create(args, key, &update)?;
     let spool = spool_of(args)?;
+    let _unless_stopped = remove_if_empty(&spool);
     let participation = Participation {
         key,
         job: &job,
@@ -61,8 +65,7 @@ pub(crate) fn run(args: &Join) -> Result<(), Failure> {
         Some(round) => round,
         None => Server::find(args)?.contribute(&participation, paths, &spool, &progress)?,
     };
-    let cohorts = Cohorts::of(&round.sum, key.public());
-    outputs.write(args, &round, &cohorts, key.public()).map_err(|error| match error {
+    outputs.write(args, &participation, &mut round, &spool).map_err(|error| match error {
         Failure::Work(text) if spool.exists() => Failure::Work(format!(
             "{text}; the sum is in {}: the same command goes on with it",
             spool.display()
@@ -70,11 +73,10 @@ pub(crate) fn run(args: &Join) -> Result<(), Failure> {
         error => error,
     })?;
     drop(progress);
-    let words = describe(args, &round, &cohorts, &clipped_first)?;
+    let (value, lines) = describe(args, &participation, &round, &clipped_first)?;
     if let Some(Err(error)) = round.spool.take().map(|spool| spool.remove()) {
         warn(&format!("{error}: the output is written, and it is no longer needed"));
     }
-    let (value, lines) = words;
     report(args.json, &value, &lines)
 }
 
@@ -87,24 +89,33 @@ fn path_config(args: &Join) -> Result<federation::PathConfig, Failure> {
     Ok(federation::PathConfig { paths, flows: split, poll, datagram_bytes: datagram })
 }
 
-/// Returns the spool's name, of which a file can be made.
+/// Returns the spool's name.
 fn spool_of(args: &Join) -> Result<PathBuf, Failure> {
-    let Some(spool) = &args.spool else {
-        let is_stream = fs::metadata(&args.out).is_ok_and(|out| !out.is_file());
-        if is_stream || args.out.as_os_str() == "-" {
-            let out = args.out.display();
-            let text = format!("--out {out} is a stream: say --spool FILE, to keep what is sealed");
-            return Err(Failure::Misuse(text));
-        }
-        let mut name = OsString::from(&args.out);
-        name.push(".spool");
-        return Ok(PathBuf::from(name));
-    };
-    if !spool.exists() {
-        let folder = spool.parent().filter(|folder| !folder.as_os_str().is_empty());
-        tempfile::tempfile_in(folder.unwrap_or(Path::new("."))).map_err(at(spool))?;
+    if let Some(spool) = &args.spool {
+        return Ok(spool.clone());
     }
-    Ok(spool.clone())
+    let is_stream = fs::metadata(&args.out).is_ok_and(|out| !out.is_file());
+    if is_stream || args.out.as_os_str() == "-" {
+        let out = args.out.display();
+        let text = format!("--out {out} is a stream: say --spool FILE, to keep what is sealed");
+        return Err(Failure::Misuse(text));
+    }
+    let mut name = OsString::from(&args.out);
+    name.push(".spool");
+    Ok(name.into())
+}
+
+/// Has a signal remove a spool that nothing is sealed into yet.
+fn remove_if_empty(spool: &Path) -> AtStop {
+    let path = spool.to_owned();
+    let clean_up = move || {
+        if fs::metadata(&path).is_ok_and(|spool| spool.len() == 0) {
+            // Without, the next run removes it.
+            let _ = fs::remove_file(path);
+        }
+    };
+    let Ok(((), at_stop)) = signals::at_stop(|| Ok::<_, Infallible>(((), clean_up)));
+    at_stop
 }
 
 /// Describes an error of a round in the words of the command line.
@@ -138,34 +149,40 @@ impl Outputs {
         let (kind, bytes) = match key {
             KeyRef::Client(key) => {
                 let values = update.tensors().iter().filter_map(|t| t.spec.values()).sum();
-                (Kind::Sum, key.public().parameters().chunks(values).total_bytes())
+                (Kind::Sum, key.public().parameters().chunks(values).total_bytes() as u64)
             }
-            KeyRef::Secret(..) => {
-                (Kind::Tensors, update.tensors().iter().map(|t| t.bytes().len()).sum())
-            }
+            KeyRef::Secret(..) => (Kind::Tensors, update.file_bytes()?),
         };
         let mut out = Output::create(&args.out, kind, &named(&inputs))?;
-        out.reserve(bytes as u64)?;
+        out.reserve(bytes)?;
         Ok(Self { out, cohorts: cohorts::create(args.cohorts.as_deref(), &named(&inputs))? })
     }
 
+    /// Writes the mean, or the sum that this client cannot open, and its cohorts.
     fn write(
         mut self,
         args: &Join,
-        round: &RoundResult,
-        cohorts: &Cohorts<'_>,
-        key: &PublicKey,
+        participation: &Participation<'_>,
+        round: &mut RoundResult,
+        spool: &Path,
     ) -> Result<(), Failure> {
-        match &round.opened {
-            Some(opened) => {
-                let decoded = opened.decode(&round.sum, output(args.sum))?;
-                self.out.put(&decoded.to_safetensors()?)?;
+        match participation.key {
+            KeyRef::Secret(key, _) => {
+                let open = |file: &File| {
+                    let opened = round.decrypt_to(key, participation, output(args.sum), file);
+                    opened.map_err(|error| match error {
+                        federation::Error::Scheme(error) => error,
+                        error => Error::from(io::Error::other(error)),
+                    })
+                };
+                self.out.fill(open, |error| refused(args, spool, error.into()))?;
             }
-            None => {
-                let (head, stream, digest) = round.sum.to_parts(key);
+            KeyRef::Client(key) => {
+                let (head, stream, digest) = round.sum.to_parts(key.public());
                 [&head[..], stream, &digest].iter().try_for_each(|part| self.out.put(part))?;
             }
         }
+        let cohorts = Cohorts::of(&round.sum, participation.key.public());
         self.cohorts.map_or(Ok(()), |out| cohorts.write(out))?;
         self.out.commit()
     }
@@ -174,11 +191,12 @@ impl Outputs {
 /// Describes the round and its result, for JSON and for people.
 fn describe(
     args: &Join,
+    participation: &Participation<'_>,
     round: &RoundResult,
-    cohorts: &Cohorts<'_>,
     clipped_first: &[usize],
 ) -> Result<(Value, Vec<String>), Failure> {
-    let sum = &round.sum;
+    let (sum, key) = (&round.sum, participation.key);
+    let cohorts = Cohorts::of(sum, key.public());
     let fewest = sum.fewest_contributors();
     warn_if_few(fewest);
     let (values, bytes) = (sum.agreement.values(), sum.stream.len());
@@ -186,9 +204,13 @@ fn describe(
     let (clipped, mut lines) = clipped(names, &files::most_clipped(clipped_first, &round.clipped));
     let ranges: Value =
         serde_json::from_str(&RangesFile::from_agreement(&sum.agreement).to_json()?)?;
-    let (name, closed) = match &round.opened {
-        Some(_) => (output_name(args.sum), ""),
-        None => ("encrypted sum", ", to be decrypted with the secret key: ciphergram decrypt"),
+    let (kept, kept_words) = kept(participation.update);
+    lines.extend(kept_words);
+    let (name, closed) = match key {
+        KeyRef::Secret(..) => (output_name(args.sum), ""),
+        KeyRef::Client(_) => {
+            ("encrypted sum", ", to be decrypted with the secret key: ciphergram decrypt")
+        }
     };
     let value = json!({
         "out": shown(&args.out), "output": name, "round": sum.round,
@@ -196,7 +218,7 @@ fn describe(
         "cohorts": cohorts.summary(),
         "bytes_per_value_up": per_value(bytes, values),
         "bytes_per_value_down": per_value(bytes, values),
-        "clipped": clipped, "ranges": ranges,
+        "clipped": clipped, "ranges": ranges, "kept": kept,
         "encrypting_s": round.encrypting.as_secs_f64(),
         "exchanging_s": round.exchanging.as_secs_f64(),
         "decrypting_s": round.decrypting.as_secs_f64(),

@@ -177,8 +177,8 @@ fn describe(event: &AggregatorEvent) -> Option<(Value, String)> {
         AggregatorEvent::Stranger { from, stranger: Stranger::WrongKey } => (
             json!({"event": "stranger", "address": from.to_string(), "reason": "wrong_key"}),
             format!(
-                "{from}: a first message for another node key than this server's got no answer: that \
-                 client has another server's server.node or --server-key"
+                "{from}: a first message for another node key than this server's, or a damaged one, got \
+                 no answer: its --server-key or server.node may be another server's"
             ),
         ),
         AggregatorEvent::TooFew(few) => (shortage::json(few), shortage::line(few)),

@@ -96,7 +96,7 @@ pub(crate) fn run(args: &DemoClient) -> Result<(), Failure> {
         let Some(opened) = &result.opened else { unreachable!("the key is a secret one") };
         let mean = opened.decode(&result.sum, Output::Mean)?;
         let decrypting = result.decrypting + clock.elapsed();
-        model.apply(&from_update(&mean)).map_err(|e| Failure::Work(e.to_string()))?;
+        model.apply(&from_update(&mean)?).map_err(|e| Failure::Work(e.to_string()))?;
         let round_s = began.elapsed().as_secs_f64();
         // Only the demo's own check needs a record: it is no part of a round.
         record(&args.folder, args.client, round, shard.len(), (&result, opened), &mean)?;
@@ -125,11 +125,13 @@ fn to_update(tensors: &[model::Tensor]) -> Result<Update, Failure> {
     Ok(Update::new(tensors.collect::<Result<_, _>>()?))
 }
 
-pub(super) fn from_update(update: &Update) -> Vec<model::Tensor> {
-    let convert = |t: &Tensor| model::Tensor {
-        name: t.spec.name.clone(),
-        shape: t.spec.shape.iter().map(|&d| d as usize).collect(),
-        values: t.values().map(|x| x as f32).collect(),
+pub(super) fn from_update(update: &Update) -> Result<Vec<model::Tensor>, Failure> {
+    let convert = |t: &Tensor| {
+        Ok(model::Tensor {
+            name: t.spec.name.clone(),
+            shape: t.spec.shape.iter().map(|&d| d as usize).collect(),
+            values: t.values()?.iter().map(|&x| x as f32).collect(),
+        })
     };
     update.tensors().iter().map(convert).collect()
 }

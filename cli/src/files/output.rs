@@ -2,10 +2,11 @@
 
 use std::{
     fs::{self, File, Metadata, OpenOptions},
-    io::{self, BufWriter, ErrorKind, IsTerminal as _, Write},
+    io::{self, BufWriter, ErrorKind, IsTerminal as _, Seek as _, Write},
     path::{Path, PathBuf},
 };
 
+use ciphergram_he::Error;
 use tempfile::NamedTempFile;
 
 use super::kind::Kind;
@@ -109,6 +110,40 @@ impl Output {
     /// They cannot be written.
     pub(crate) fn put(&mut self, bytes: &[u8]) -> Result<(), Failure> {
         self.to.write_all(bytes).map_err(|e| self.name.fault(e))
+    }
+
+    /// Fills the output by `fill`, which writes to places of the file that it is shown, not from its start on. Nobody
+    /// but the owner may read what is not whole yet; a stream gets it as a whole.
+    ///
+    /// # Errors
+    /// It cannot be written; those of `fill` in the words of `describe`.
+    pub(crate) fn fill(
+        &mut self,
+        fill: impl FnOnce(&File) -> Result<(), Error>,
+        describe: impl FnOnce(Error) -> Failure,
+    ) -> Result<(), Failure> {
+        let fault = |e| self.name.fault(e);
+        let fill = |file: &File| {
+            fill(file).map_err(|error| match error {
+                Error::Io { why } => self.name.refuse(why),
+                error => describe(error),
+            })
+        };
+        if let Destination::File(pending) = self.to.get_mut() {
+            let file = pending.temporary.as_file();
+            let of_all = file.metadata().map_err(fault)?.permissions();
+            #[cfg(unix)]
+            file.set_permissions(std::os::unix::fs::PermissionsExt::from_mode(0o600))
+                .map_err(fault)?;
+            fill(file)?;
+            file.set_permissions(of_all).map_err(fault)?;
+            pending.written = file.metadata().map_err(fault)?.len();
+            return Ok(());
+        }
+        let mut file = tempfile::tempfile().map_err(fault)?;
+        fill(&file)?;
+        file.rewind().and_then(|()| io::copy(&mut file, &mut self.to)).map_err(fault)?;
+        Ok(())
     }
 
     /// Puts the content in place and waits until it is on disk.

@@ -137,6 +137,25 @@ impl Sum {
     /// # Errors
     /// Its kind or body is not as it should be.
     pub fn from_frame(frame: &Frame<'_>) -> Result<Self, Error> {
+        let (sum, stream) = Self::parts_of(frame)?;
+        Ok(Self { stream: stream.to_vec(), ..sum })
+    }
+
+    /// Reads a file made under `key`, in whose memory the stream stays.
+    ///
+    /// # Errors
+    /// As [`from_bytes`](Self::from_bytes).
+    pub fn from_vec(mut bytes: Vec<u8>, key: &PublicKey) -> Result<Self, Error> {
+        let (sum, stream) = Self::parts_of(&frame::open(&bytes, Kind::Sum, key)?)?;
+        // It ends where the digest begins.
+        let length = stream.len();
+        bytes.truncate(bytes.len() - frame::DIGEST_BYTES);
+        bytes.drain(..bytes.len() - length);
+        Ok(Self { stream: bytes, ..sum })
+    }
+
+    /// Reads all but the stream, and finds that.
+    fn parts_of<'a>(frame: &Frame<'a>) -> Result<(Self, &'a [u8]), Error> {
         frame.check_kind(Kind::Sum)?;
         let (mut r, parameters) = (Reader(frame.body), frame.parameters()?);
         let (found, admitted) = (r.u32()? as usize, parameters.clients() as usize);
@@ -168,7 +187,7 @@ impl Sum {
         if sets.len() != count {
             return Err(WRONG_LENGTH.into());
         }
-        let stream = r.aligned_end(total)?.to_vec();
-        Ok(Self { contributors, job, round, agreement, sets, stream })
+        let stream = r.aligned_end(total)?;
+        Ok((Self { contributors, job, round, agreement, sets, stream: vec![] }, stream))
     }
 }

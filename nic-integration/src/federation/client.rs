@@ -144,7 +144,8 @@ impl<W: Wire> Client<W> {
             Ok::<_, Error>(end)
         })?;
         run.opening_phase().into_iter().for_each(observe);
-        run.finish(&end, self.node.stats())
+        let landed = self.node.take_sums();
+        run.finish(&end, landed, self.node.stats())
     }
 
     /// Answers a little longer, so that the last acknowledgements arrive.
@@ -164,7 +165,7 @@ impl<W: Wire> Client<W> {
 ///
 /// The sum is of too few or is none; the spool's.
 pub fn finish_from_spool(participation: &Participation<'_>) -> Result<Option<RoundResult>, Error> {
-    let fingerprint = fingerprint(participation.update, participation.weight);
+    let fingerprint = fingerprint(participation.update, participation.weight)?;
     match find(participation, participation.key.number(), &fingerprint)? {
         Some(Found { spool, content: Content::Sum(kept), .. }) => {
             finish_kept(participation, spool, *kept).map(Some)

@@ -29,7 +29,8 @@ pub struct Participation<'a> {
     /// The time for which an aggregator that does not answer is tried. One that has answered before is
     /// tried for at least [`DEFAULT_GIVE_UP`](crate::proto::endpoint::DEFAULT_GIVE_UP).
     pub patience: Duration,
-    /// The result holds a copy of the client's own integers, which are as secret as the update.
+    /// The result holds a copy of the client's own integers, which are as secret as the update, and those of the
+    /// sum, if the client has the secret key. Else the sum is to be [decrypted](RoundResult::decrypt_to).
     pub keep_fields: bool,
 }
 
@@ -39,7 +40,7 @@ pub struct RoundResult {
     pub opening: Option<Opening>,
     /// The sum as it came back, and its contributors.
     pub sum: Sum,
-    /// The sum in clear, if the client has the secret key.
+    /// The sum in clear, if it is [kept](Participation::keep_fields).
     pub opened: Option<OpenedSum>,
     /// This client's own integers, if it [keeps](Participation::keep_fields) them and took part itself.
     pub fields: Option<Zeroizing<Vec<u32>>>,

@@ -2,13 +2,11 @@
 //! chunks after the other.
 
 use std::{
-    path::PathBuf,
     sync::mpsc::{Sender, SyncSender},
     time::{Duration, Instant},
 };
 
 use bytes::Bytes;
-use ciphergram_accel::random::StreamRng;
 use ciphergram_he::{Agreement, Sealer, Ticket};
 use zeroize::Zeroizing;
 
@@ -58,8 +56,8 @@ pub(super) struct SealTask<'a> {
 pub(super) enum SpoolState {
     /// Nowhere: a restart would be refused.
     None,
-    /// A new file.
-    New(PathBuf, SpoolHeader),
+    /// A new file, empty, and how it begins.
+    New(Spool, SpoolHeader),
     /// A file that holds the first chunks already.
     Resumed(Spool),
 }
@@ -77,31 +75,22 @@ impl SealTask<'_> {
         let Self { participation, round, agreement, .. } = self;
         let (public, engine) = (participation.key.public(), participation.engine.clone());
         let mut clock = Instant::now();
-        let mut rng = StreamRng::from_seed(&self.rounding);
         let terms = participation.job.terms(round, &agreement)?;
         let parameters = public.parameters();
         let Participation { update, weight, .. } = *participation;
-        let update = terms.quantise(update, weight, parameters, &mut rng)?;
-        let fields = participation.keep_fields.then(|| Zeroizing::new(update.fields().to_vec()));
+        let update = terms.quantise(update, weight, parameters, &self.rounding)?;
+        let kept = participation.keep_fields.then(|| update.fields()).transpose()?;
+        let fields = kept.map(|fields| Zeroizing::new(fields.into_owned()));
         let clipped = update.clipped().to_vec();
         let quantising = clock.elapsed();
         // Waits for the disk, which is no work of this stage.
-        let bytes = parameters.chunks(agreement.values()).total_bytes() as u64;
         let mut spool = match self.spool {
             SpoolState::None => None,
-            SpoolState::New(path, header) => {
-                let spool = Spool::create(&path, public, &header)?;
-                if let Err(error) = spool.reserve(bytes) {
-                    // Nothing is sealed yet.
-                    spool.remove()?;
-                    return Err(error);
-                }
+            SpoolState::New(mut spool, header) => {
+                spool.begin(public, &header)?;
                 Some(spool)
             }
-            SpoolState::Resumed(spool) => {
-                spool.reserve(bytes)?;
-                Some(spool)
-            }
+            SpoolState::Resumed(spool) => Some(spool),
         };
         clock = Instant::now();
         let mut sealer = Sealer::new(participation.key, engine, update, self.ticket, &terms)?;

@@ -1,6 +1,7 @@
 //! One contribution to one round, from the announcement to the result.
 
 use std::{
+    fs::File,
     net::SocketAddr,
     ops::ControlFlow,
     path::Path,
@@ -10,7 +11,9 @@ use std::{
 
 use ciphergram_accel::Engine;
 use ciphergram_he::{
-    Error as SchemeError, KeyRef, Ledger, OpenedSum, Seed, Sum, Ticket,
+    Error as SchemeError, Job, KeyRef, Ledger, OpenedSum, SecretKey, Seed, Sum, Ticket,
+    codec::Output,
+    decrypt_to,
     exchange::{Announcement, RoundTerms},
     random,
 };
@@ -29,7 +32,7 @@ use crate::{
         spool::{Content, Found, KeptSum, Spool, SpoolHeader, fingerprint},
     },
     proto::{Stats, Time, endpoint::DEFAULT_GIVE_UP},
-    round::{Contributor, ContributorEvent, End, Opening, Resume, SumLayout},
+    round::{Contributor, ContributorEvent, End, Opening, Resume, SumLayout, Sums},
 };
 
 /// The longest sleep while the sealing thread works.
@@ -73,7 +76,7 @@ impl<'a> Run<'a> {
         server: SocketAddr,
         number: u16,
     ) -> Result<Begun<'a>, Error> {
-        let fingerprint = fingerprint(participation.update, participation.weight);
+        let fingerprint = fingerprint(participation.update, participation.weight)?;
         let spooled = match find(participation, number, &fingerprint)? {
             Some(Found { spool, content: Content::Sum(kept), .. }) => {
                 return Ok(Begun::Kept(spool, *kept));
@@ -84,15 +87,24 @@ impl<'a> Run<'a> {
             None => None,
         };
         let ticket = Ticket::draw()?;
+        let announcement = announce(participation, ticket.seed())?;
+        let chunks =
+            participation.key.public().parameters().chunks(announcement.agreement.values());
+        // Before anyone waits for us.
+        let room = chunks.total_bytes() as u64;
+        let new = match (&spooled, participation.spool) {
+            (Some((spool, ..)), _) => spool.reserve(room).map(|()| None)?,
+            (None, path) => path.map(|path| Spool::create(path, room)).transpose()?,
+        };
         let now = Instant::now();
         let mut run = Self {
             participation,
             server,
             number,
-            announcement: announce(participation, ticket.seed())?,
+            announcement,
             is_sealed: false,
             resume: None,
-            sealing: Sealing::fresh(ticket, fingerprint, *random::bytes::<32>()?),
+            sealing: Sealing::fresh(ticket, new, fingerprint, *random::bytes::<32>()?),
             open: None,
             began: now,
             silence: (0, now),
@@ -304,7 +316,12 @@ impl<'a> Run<'a> {
     /// # Errors
     ///
     /// The round did not open, the sum is of too few or is none; the spool's.
-    pub(super) fn finish(self, end: &End, stats: Stats) -> Result<RoundResult, Error> {
+    pub(super) fn finish(
+        self,
+        end: &End,
+        landed: Option<Sums>,
+        stats: Stats,
+    ) -> Result<RoundResult, Error> {
         let unopened = self.bad_round("it ended before it opened");
         let open = self.open.ok_or(unopened)?;
         let encrypting = self.sealing.busy();
@@ -314,13 +331,14 @@ impl<'a> Run<'a> {
             spool.map_or(Ok(()), Spool::remove)?;
             return Err(error);
         }
+        let stream = open.stream(landed);
         let sum = Sum {
             contributors: open.terms.participants,
             job: self.announcement.job,
             round: open.terms.round,
             agreement: open.terms.agreement,
             sets: open.sets,
-            stream: open.sums,
+            stream,
         };
         let key = self.participation.key.public();
         if let Some(spool) = &mut spool
@@ -428,25 +446,65 @@ fn may_open_later(error: &SchemeError) -> bool {
             | SchemeError::KeySpent { .. }
             | SchemeError::Randomness
             | SchemeError::TooFewContributors { .. }
+            | SchemeError::Overflow { .. }
+            | SchemeError::Io { .. }
     )
 }
 
-/// Opens the sum with the secret key, or checks it as far as a client's key can.
+/// Opens the sum with the secret key, if its integers are to be kept; else checks it as far as that takes no secret.
 fn open_sum(
     participation: &Participation<'_>,
     engine: &dyn Engine,
     sum: &Sum,
 ) -> Result<Option<OpenedSum>, SchemeError> {
-    let Participation { key, job, ledger, .. } = participation;
+    let Participation { key, job, ledger, keep_fields, .. } = participation;
     match key {
         KeyRef::Client(key) => sum.verify(key.public(), engine, job).map(|()| None),
-        KeyRef::Secret(key, _) => {
+        KeyRef::Secret(key, _) if *keep_fields => {
             let open = || OpenedSum::open(key, engine, sum, job);
-            match ledger {
-                Some(ledger) => ledger.open(key.public(), job, sum, open).map(Some),
-                None => open().map(Some),
-            }
+            entered(*ledger, (key, job), sum, open).map(Some)
         }
+        KeyRef::Secret(key, _) => sum.check(key.public(), job).map(|()| None),
+    }
+}
+
+/// Opens a sum by `open`, with a record of it in the ledger, if there is one.
+fn entered<T>(
+    ledger: Option<&Ledger>,
+    (key, job): (&SecretKey, &Job),
+    sum: &Sum,
+    open: impl FnOnce() -> Result<T, SchemeError>,
+) -> Result<T, SchemeError> {
+    match ledger {
+        Some(ledger) => ledger.open(key.public(), job, sum, open),
+        None => open(),
+    }
+}
+
+impl RoundResult {
+    /// Decrypts the sum to a safetensors file, laid out as that of the client's update and with the tensors that this
+    /// one keeps, as [`decrypt_to`] does. The spool is removed if the sum never opens.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`decrypt_to`] and of the ledger; the spool's.
+    pub fn decrypt_to(
+        &mut self,
+        key: &SecretKey,
+        participation: &Participation<'_>,
+        output: Output,
+        file: &File,
+    ) -> Result<(), Error> {
+        let Participation { job, ledger, engine, update, .. } = participation;
+        let clock = Instant::now();
+        let sum = &self.sum;
+        let open = || decrypt_to(key, &**engine, (sum, Some(update)), job, output, file, &|_| {});
+        let opened = entered(*ledger, (key, job), sum, open);
+        self.decrypting += clock.elapsed();
+        opened.map_err(|error| match self.spool.take_if(|_| !may_open_later(&error)) {
+            Some(spool) => spool.remove().err().unwrap_or(error.into()),
+            None => error.into(),
+        })
     }
 }
 
