@@ -82,15 +82,19 @@ impl Progress {
 
     /// Says how much of the work is done, out of `total`.
     pub(crate) fn at(&self, done: u64, total: u64) {
-        set(&self.bar, done, total);
+        if self.bar.length().is_none() {
+            self.bar.set_style(style(COUNTED));
+        }
+        self.bar.set_length(total);
+        self.bar.set_position(done);
     }
 
     /// Returns a function that says, on any thread, how much more of `total` is done.
-    pub(crate) fn counter(&self, total: u64) -> impl Fn(u32) + Sync + use<> {
-        let (bar, done) = (self.bar.clone(), AtomicU64::new(0));
+    pub(crate) fn counter(&self, total: u64) -> impl Fn(u32) + Sync {
+        let done = AtomicU64::new(0);
         move |count| {
             let count = u64::from(count);
-            set(&bar, done.fetch_add(count, Ordering::Relaxed) + count, total);
+            self.at(done.fetch_add(count, Ordering::Relaxed) + count, total);
         }
     }
 
@@ -139,15 +143,6 @@ impl<W: Write> Write for Counted<'_, W> {
     fn flush(&mut self) -> io::Result<()> {
         self.out.flush()
     }
-}
-
-/// Sets how much of the work is done.
-fn set(bar: &ProgressBar, done: u64, total: u64) {
-    if bar.length().is_none() {
-        bar.set_style(style(COUNTED));
-    }
-    bar.set_length(total);
-    bar.set_position(done);
 }
 
 fn style(template: &str) -> ProgressStyle {
