@@ -25,12 +25,25 @@ impl StreamRng {
     /// Begins the stream that `seed` names.
     #[must_use]
     pub fn from_seed(seed: &[u8; 32]) -> Self {
+        Self::at(seed, 0)
+    }
+
+    /// Goes on in the stream that `seed` names after as many words of 32 bits.
+    #[must_use]
+    pub fn at(seed: &[u8; 32], words: u64) -> Self {
         let mut key = Zeroizing::new([0; 4]);
         for (word, bytes) in key.iter_mut().zip(seed.as_chunks().0) {
             *word = u64::from_le_bytes(*bytes);
         }
         let bytes = Zeroizing::new(vec![0; BYTES].into());
-        Self { keystream: fastest_keystream(), key, made: 0, bytes, used: BYTES }
+        let each = BYTES as u64 / 4;
+        let made = words / each * STREAM_WORDS as u64;
+        let mut rng = Self { keystream: fastest_keystream(), key, made, bytes, used: BYTES };
+        if !words.is_multiple_of(each) {
+            rng.refill();
+            rng.used = 4 * (words % each) as usize;
+        }
+        rng
     }
 
     fn refill(&mut self) {
@@ -95,6 +108,19 @@ mod tests {
             assert_eq!(a, b, "{length} bytes");
             assert_eq!(ours.next_u32(), theirs.next_u32());
             assert_eq!(ours.next_u64(), theirs.next_u64());
+        }
+    }
+
+    #[test]
+    fn it_goes_on_anywhere() {
+        let seed = [9; 32];
+        let mut all = vec![0; 4 * BYTES];
+        StreamRng::from_seed(&seed).fill_bytes(&mut all);
+        for words in [0, 1, 2, 7, BYTES / 4 - 1, BYTES / 4, BYTES / 4 + 1, 3 * BYTES / 4, 5000] {
+            let rest = all.get(4 * words..).unwrap_or_default();
+            let mut found = vec![0; rest.len()];
+            StreamRng::at(&seed, words as u64).fill_bytes(&mut found);
+            assert_eq!(found, rest, "after {words} words");
         }
     }
 }

@@ -15,14 +15,20 @@ mod processes;
 mod summary;
 mod twin;
 
-use std::io::IsTerminal as _;
+use std::{
+    fs,
+    io::{self, IsTerminal as _},
+};
 
 use ciphergram_he::{SecretKey, params::Literal};
-use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::{
     args::{Demo, LogFormat},
     failure::{Failure, at},
+    files::{Kind, Output},
+    progress::Progress,
+    report::print,
+    signals,
 };
 use check::Checker;
 use processes::Processes;
@@ -35,15 +41,20 @@ fn training_seed(seed: u64, round: u32, client: usize) -> u64 {
 }
 
 pub(crate) fn run(args: &Demo, log: LogFormat) -> Result<(), Failure> {
-    let folder = tempfile::tempdir().map_err(at(&std::env::temp_dir()))?;
+    let out = args.json.as_ref().map(|path| Output::create(path, Kind::Report, &[])).transpose()?;
+    let (folder, _at_stop) = signals::at_stop(|| {
+        let folder = tempfile::tempdir().map_err(at(&std::env::temp_dir()))?;
+        let path = folder.path().to_owned();
+        Ok::<_, Failure>((folder, move || drop(fs::remove_dir_all(path))))
+    })?;
     let literal =
         Literal { scheme: args.scheme, clients: u32::from(args.clients), bits: args.bits };
     let key = SecretKey::generate(literal)?;
-    crate::commands::keygen::write(&key, folder.path())?;
+    crate::commands::keygen::write(&key, folder.path(), None)?;
 
     let mut checker = Checker::new(args, key.public().parameters().clone(), folder.path());
     let mut twin = Twin::new(args.seed, usize::from(args.clients));
-    println!(
+    print(&format!(
         "{}: {} client processes and an aggregator on loopback, {} parameters, {} images to train \
          on and {} to test",
         args.scheme,
@@ -51,63 +62,39 @@ pub(crate) fn run(args: &Demo, log: LogFormat) -> Result<(), Failure> {
         twin.parameters(),
         twin.training_images(),
         twin.test_images()
-    );
-    println!(
-        "each client has secret.json: it contributes under a number of its own, and opens the sums"
-    );
+    ))?;
+    print(
+        "each client has secret.json: it contributes under a number of its own, and opens the sums",
+    )?;
     let mut processes = Processes::start(args, log, folder.path())?;
-    let progress = Progress::new(args.rounds);
+    let progress = io::stdout().is_terminal().then(|| Progress::new(false, "round 1"));
     let mut summary = Summary::default();
     for round in 0..args.rounds {
         let plain = twin.round(round)?;
         let reports = processes.round(round)?;
         let checked = checker.round(round)?;
         let figures = RoundFigures::new(round, &plain, &checked, &reports);
-        progress.show(&figures);
+        show(progress.as_ref(), &figures, args.rounds)?;
         summary.rounds.push(figures);
     }
     processes.finish()?;
-    progress.end();
-    summary.print(args);
-    if let Some(path) = &args.json {
+    drop(progress);
+    print(&summary.text(args))?;
+    if let Some(mut out) = out {
         let text = serde_json::to_string_pretty(&summary.to_json(args))?;
-        crate::files::write(path, (text + "\n").as_bytes())?;
+        out.put((text + "\n").as_bytes())?;
+        out.commit()?;
     }
     summary.verdict()
 }
 
-/// A bar on a terminal, lines otherwise.
-enum Progress {
-    Bar(ProgressBar),
-    Lines(u32),
-}
-
-impl Progress {
-    fn new(rounds: u32) -> Self {
-        if !std::io::stdout().is_terminal() {
-            return Self::Lines(rounds);
-        }
-        let bar = ProgressBar::new(u64::from(rounds));
-        if let Ok(style) = ProgressStyle::with_template("{bar:40} round {pos} of {len}  {msg}") {
-            bar.set_style(style);
-        }
-        Self::Bar(bar)
-    }
-
-    fn show(&self, figures: &RoundFigures) {
-        let words = format!("test accuracy {:.3}", figures.encrypted.accuracy);
-        match self {
-            Self::Bar(bar) => {
-                bar.set_message(words);
-                bar.inc(1);
-            }
-            Self::Lines(rounds) => println!("round {} of {rounds}: {words}", figures.round + 1),
-        }
-    }
-
-    fn end(&self) {
-        if let Self::Bar(bar) = self {
-            bar.finish_and_clear();
-        }
-    }
+/// Shows a round: on a terminal as progress, elsewhere as a line.
+fn show(progress: Option<&Progress>, figures: &RoundFigures, rounds: u32) -> Result<(), Failure> {
+    let done = figures.round + 1;
+    let words =
+        format!("round {done} of {rounds}: test accuracy {:.3}", figures.encrypted.accuracy);
+    let Some(progress) = progress else { return print(&words) };
+    progress.say(words);
+    progress.at(done.into(), rounds.into());
+    Ok(())
 }

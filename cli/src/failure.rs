@@ -1,32 +1,49 @@
 //! Failures of commands, and their exit codes.
 
-use std::{fmt, process::ExitCode};
+use std::{
+    fmt::{self, Write as _},
+    process::ExitCode,
+};
 
 use ciphergram_nic::federation;
 
+use crate::{report::complain, signals::Signal};
+
 /// A reason to fail: one line for standard error.
+#[derive(Clone)]
 pub(crate) enum Failure {
     /// The work failed: exit code 1.
     Work(String),
     /// The command cannot be meant: exit code 2.
     Misuse(String),
+    /// A signal stopped it, and it came to an end by itself: exit code 128 and the signal's number. The line is shown
+    /// as it is.
+    Stopped(Signal, String),
 }
 
 impl Failure {
-    pub(crate) fn exit_code(&self) -> ExitCode {
-        match self {
-            Self::Work(_) => ExitCode::from(1),
-            Self::Misuse(_) => ExitCode::from(2),
-        }
+    /// Prints the line on standard error, and returns the exit code.
+    pub(crate) fn end(&self) -> ExitCode {
+        let (start, code) = match self {
+            Self::Work(_) => ("error: ", 1),
+            Self::Misuse(_) => ("error: ", 2),
+            Self::Stopped(signal, _) => ("", signal.exit_code()),
+        };
+        complain(&format!("{start}{self}"));
+        ExitCode::from(code)
     }
 }
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            // A message from a library or a peer may have several lines.
-            Self::Work(text) | Self::Misuse(text) => {
-                f.write_str(&text.split_whitespace().collect::<Vec<_>>().join(" "))
+            // A message from a library or a peer may have several lines, and a name any character.
+            Self::Work(text) | Self::Misuse(text) | Self::Stopped(_, text) => {
+                let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+                line.chars().try_for_each(|c| match c {
+                    c if c.is_control() => write!(f, "{}", c.escape_default()),
+                    c => f.write_char(c),
+                })
             }
         }
     }

@@ -1,50 +1,57 @@
 //! Reading and writing files, each error with its path.
 
+mod kind;
+mod output;
+
 use std::{
     fs,
-    io::Write as _,
+    io::Read as _,
     path::{Path, PathBuf},
 };
 
-use ciphergram_he::{AnyKey, Job, PublicKey, SecretKey, Update, codec::RangesFile};
+use ciphergram_he::{AnyKey, Integers, Job, PublicKey, SecretKey, Update, codec::RangesFile};
 
 use crate::{
     args::Agreed,
     failure::{Failure, at},
     report::warn,
 };
+pub(crate) use kind::Kind;
+pub(crate) use output::Output;
 
+/// Reads a file; `-` is standard input.
 pub(crate) fn read(path: &Path) -> Result<Vec<u8>, Failure> {
-    fs::read(path).map_err(at(path))
+    if path.as_os_str() != "-" {
+        return fs::read(path).map_err(at(path));
+    }
+    let mut bytes = vec![];
+    let read = std::io::stdin().read_to_end(&mut bytes);
+    read.map(|_| bytes).map_err(|e| Failure::Work(format!("standard input: {e}")))
 }
 
-/// Writes a whole file or none: to a temporary name beside it, then into place.
-pub(crate) fn write(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
-    let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let write = || -> std::io::Result<()> {
-        let mut builder = tempfile::Builder::new();
-        #[cfg(unix)]
-        builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o644));
-        let mut file = builder.tempfile_in(folder)?;
-        file.write_all(bytes)?;
-        file.persist(path).map_err(|e| e.error)?;
-        Ok(())
-    };
-    write().map_err(at(path))
-}
-
-/// Creates or empties a file that is written piece by piece.
-pub(crate) fn create(path: &Path) -> Result<fs::File, Failure> {
+/// Opens a file that is written piece by piece, in place: what is there when the process is killed counts. Follows the
+/// rules of [`Output`] for what may be replaced.
+pub(crate) fn create(path: &Path, kind: Kind) -> Result<fs::File, Failure> {
+    output::check(path, kind, &[])?;
     fs::File::create(path).map_err(at(path))
 }
 
-pub(crate) fn read_update(path: &Path) -> Result<Update, Failure> {
-    let bytes = read(path)?;
-    Update::from_safetensors(&bytes).map_err(|e| e.within(path.display()).into())
+/// Returns the paths that were named.
+pub(crate) fn named<'a>(paths: &[Option<&'a PathBuf>]) -> Vec<&'a Path> {
+    paths.iter().filter_map(|path| path.map(PathBuf::as_path)).collect()
+}
+
+/// Opens a safetensors file, whose values stay in it; `-` is standard input.
+pub(crate) fn read_update(path: &Path, integers: Integers) -> Result<Update, Failure> {
+    if path.as_os_str() != "-" {
+        return Ok(Update::open(path, integers)?);
+    }
+    Update::from_bytes(read(path)?, integers).map_err(|e| e.within(path.display()).into())
 }
 
 pub(crate) fn read_ranges(path: &Path) -> Result<RangesFile, Failure> {
-    let text = fs::read_to_string(path).map_err(at(path))?;
+    let text = String::from_utf8(read(path)?)
+        .map_err(|_| Failure::Work(format!("{}: not a ranges file: no text", path.display())))?;
     RangesFile::from_json(&text).map_err(|e| e.within(path.display()).into())
 }
 
@@ -78,7 +85,7 @@ pub(crate) fn beside(key: &Path, name: &str) -> PathBuf {
 pub(crate) fn read_job(agreed: &Agreed, key: &PublicKey) -> Result<Job, Failure> {
     key.check_sums().map_err(|e| e.within(agreed.key.display()))?;
     let path = agreed.job.clone().unwrap_or_else(|| beside(&agreed.key, "job.json"));
-    if !path.exists() {
+    if agreed.job.is_none() && !path.exists() {
         return Err(Failure::Work(format!(
             "{}: there is no job, which clients agree on once: make one with `ciphergram job`",
             path.display()
@@ -91,13 +98,13 @@ pub(crate) fn read_job(agreed: &Agreed, key: &PublicKey) -> Result<Job, Failure>
 /// clipped.
 pub(crate) fn read_clipped(
     path: &Path,
+    integers: Integers,
     clip: Option<f64>,
 ) -> Result<(Update, Vec<usize>), Failure> {
-    let update = read_update(path)?;
-    match clip {
-        Some(limit) => update.clipped(limit).map_err(|e| e.within(path.display()).into()),
-        None => Ok((update, vec![])),
-    }
+    let mut update = read_update(path, integers)?;
+    let clipped = clip.map(|limit| update.clip(limit)).transpose();
+    let clipped = clipped.map_err(|e| e.within(path.display()))?;
+    Ok((update, clipped.unwrap_or_default()))
 }
 
 /// Returns for each tensor the more of two counts of clipped values: what was clipped twice counts once.

@@ -5,39 +5,53 @@
 
 mod args;
 mod bench;
+mod cohorts;
 mod commands;
 mod demo;
 mod engines;
 mod failure;
 mod files;
 mod nodes;
+mod progress;
 mod report;
+mod signals;
 
-use std::process::ExitCode;
+use std::{
+    io::{ErrorKind, IsTerminal as _},
+    process::ExitCode,
+};
 
-use clap::Parser;
 use tracing_subscriber::fmt::format::FmtSpan;
 
 use args::{Arguments, Command, LogFormat};
 use failure::Failure;
 
 fn main() -> ExitCode {
-    let arguments = match Arguments::try_parse() {
+    let words = match args::config::expanded(std::env::args_os().collect()) {
+        Ok(words) => words,
+        Err(failure) => return failure.end(),
+    };
+    let arguments = match Arguments::parse_words(words) {
         Ok(arguments) => arguments,
-        Err(error) if !error.use_stderr() => {
-            // Help and version go to standard output.
-            let _ = error.print();
-            return ExitCode::SUCCESS;
-        }
+        // Help and version go to standard output.
+        Err(error) if !error.use_stderr() => return show(&error),
         Err(error) => return misuse(&error),
     };
     start_logging(arguments.log);
-    match run(arguments) {
+    let started = signals::start().map_err(|e| Failure::Work(format!("signals: {e}")));
+    match started.and_then(|()| run(arguments)).and_then(|()| report::check_said()) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => {
-            eprintln!("error: {failure}");
-            failure.exit_code()
+        Err(failure) => failure.end(),
+    }
+}
+
+/// Prints help or the version.
+fn show(text: &clap::Error) -> ExitCode {
+    match text.print() {
+        Err(e) if e.kind() != ErrorKind::BrokenPipe => {
+            Failure::Work(format!("standard output: {e}")).end()
         }
+        _ => ExitCode::SUCCESS,
     }
 }
 
@@ -62,16 +76,21 @@ fn run(arguments: Arguments) -> Result<(), Failure> {
         Command::Params(args) => commands::params::run(&args),
         Command::Dp(args) => commands::dp::run(&args),
         Command::Bench(args) => commands::bench::run(&args),
+        Command::Complete(args) => commands::complete::run(&args),
+        Command::Man(args) => commands::man::run(&args),
     }
 }
 
 /// Prints the first paragraph of the parser's message as one line.
 fn misuse(error: &clap::Error) -> ExitCode {
-    let text = error.to_string();
-    let paragraph = text.split("\n\n").next().unwrap_or_default();
-    let words: Vec<_> = paragraph.split_whitespace().collect();
-    eprintln!("{}; see --help", words.join(" "));
+    report::complain(&format!("{}; see --help", args::line(error)));
     ExitCode::from(2)
+}
+
+/// Returns whether standard error shows colours, and whoever runs this wants them: see <https://no-color.org>.
+fn has_colours() -> bool {
+    let refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    std::io::stderr().is_terminal() && !refused
 }
 
 /// Sends log lines to standard error, from the level in `CIPHERGRAM_LOG` up (`warn` by default). As
@@ -80,7 +99,10 @@ fn start_logging(format: LogFormat) {
     let level = std::env::var("CIPHERGRAM_LOG").ok().and_then(|l| l.parse().ok());
     let log = tracing_subscriber::fmt()
         .with_max_level(level.unwrap_or(tracing::Level::WARN))
-        .with_writer(std::io::stderr);
+        // It would panic where standard error cannot be written.
+        .log_internal_errors(false)
+        .with_ansi(has_colours())
+        .with_writer(|| progress::Beside);
     match format {
         LogFormat::Text => log.init(),
         LogFormat::Json => log.json().with_span_events(FmtSpan::CLOSE).init(),

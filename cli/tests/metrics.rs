@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests, where a panic is the report")]
 
+#[path = "support/http.rs"]
+mod http;
 #[path = "support/place.rs"]
 mod place;
 #[path = "support/tensors.rs"]
@@ -9,20 +11,19 @@ mod tensors;
 
 use std::{
     collections::BTreeMap,
-    io::{Read as _, Write as _},
-    net::{Shutdown, TcpListener, TcpStream},
+    io::Write as _,
+    net::{Shutdown, TcpListener},
     sync::mpsc,
     thread,
     time::{Duration, Instant},
 };
 
+use http::{PATIENCE, answer, ask, connect};
 use place::{Place, Process, Ran};
 use serde_json::{Value, json};
 use tensors::{Brought, from_file, mixed, to_file};
 
-/// Longer than any answer takes, shorter than anyone waits.
-const PATIENCE: Duration = Duration::from_secs(30);
-const REQUEST: &str = "GET /metrics HTTP/1.1\r\nHost: here\r\n\r\n";
+const REQUEST: &str = "GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n";
 
 /// Returns a key and the tensors of three clients.
 fn place() -> (Place, Brought) {
@@ -43,49 +44,48 @@ fn serve(place: &Place) -> (Process, String, String) {
     (server, address, metrics)
 }
 
-fn connect(metrics: &str) -> TcpStream {
-    let stream = TcpStream::connect(metrics).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
-    stream
-}
-
-/// Returns all that comes until the other side has said everything; it resets nothing.
-fn answer(mut stream: TcpStream) -> String {
-    let mut text = String::new();
-    stream.read_to_string(&mut text).unwrap();
-    text
-}
-
-fn ask(metrics: &str, request: &[u8]) -> String {
-    let mut stream = connect(metrics);
-    stream.write_all(request).unwrap();
-    answer(stream)
-}
-
-/// Returns the values of an answer that is as the text format has it, by name and labels.
-fn values(answer: &str) -> BTreeMap<String, u64> {
+/// Returns the numbers of an answer that is as OpenMetrics has it, by name and labels.
+fn numbers(answer: &str) -> BTreeMap<String, f64> {
     let (head, body) = answer.split_once("\r\n\r\n").unwrap();
     assert!(head.starts_with("HTTP/1.1 200 OK\r\n"), "{head}");
-    assert!(head.contains("\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8"), "{head}");
-    assert!(head.contains(&format!("\r\nContent-Length: {}", body.len())), "{head}");
-    assert!(body.ends_with('\n'), "{body}");
-    let mut values = BTreeMap::new();
-    let mut family = String::new();
-    for line in body.lines() {
+    let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+    assert!(head.contains(&format!("\r\nContent-Type: {kind}\r\n")), "{head}");
+    assert!(head.contains(&format!("\r\nContent-Length: {}\r\n", body.len())), "{head}");
+    let lines = body.strip_suffix("# EOF\n").unwrap().lines();
+    let mut numbers = BTreeMap::new();
+    let (mut family, mut endings): (_, &[_]) = (String::new(), &[]);
+    for line in lines {
         let words: Vec<_> = line.split(' ').collect();
         match words[..] {
             ["#", "HELP", name, _, ..] => family = name.to_owned(),
-            ["#", "TYPE", name, "counter"] => assert_eq!(name, family),
+            ["#", "TYPE", name, kind] => {
+                assert_eq!(name, family);
+                endings = match kind {
+                    "counter" => &["_total"],
+                    "gauge" => &[""],
+                    "info" => &["_info"],
+                    "histogram" => &["_sum", "_count", "_bucket"],
+                    _ => panic!("{line}"),
+                };
+            }
+            ["#", "UNIT", name, unit] => assert!(name == family && name.ends_with(unit), "{line}"),
             [name, value] => {
-                assert_eq!(name.split('{').next(), Some(family.as_str()), "{line}");
-                assert!(family.starts_with("ciphergram_") && family.ends_with("_total"), "{line}");
-                let former = values.insert(name.to_owned(), value.parse().unwrap());
+                let own = name.split('{').next().unwrap().strip_prefix(&family);
+                assert!(own.is_some_and(|ending| endings.contains(&ending)), "{line}");
+                assert!(family.starts_with("ciphergram_"), "{line}");
+                let former = numbers.insert(name.to_owned(), value.parse().unwrap());
                 assert_eq!(former, None, "{line}");
             }
             _ => panic!("{line}"),
         }
     }
-    values
+    numbers
+}
+
+/// Returns the counters of an answer.
+fn values(answer: &str) -> BTreeMap<String, u64> {
+    let counts = numbers(answer).into_iter().filter(|(name, _)| name.contains("_total"));
+    counts.map(|(name, value)| (name, value as u64)).collect()
 }
 
 fn value(values: &BTreeMap<String, u64>, name: &str) -> u64 {
@@ -142,15 +142,16 @@ fn metrics_are_what_happened() {
     assert_eq!(counts(&joined), [2, 1, 0, 0]);
 
     let (ended, reported) = mpsc::channel();
-    let (done, closed, last) = thread::scope(|scope| {
+    let (done, closed, end) = thread::scope(|scope| {
         let metrics = &metrics;
         let last = scope.spawn(move || ask_at_the_end(metrics, reported));
         clients.push(place.join(&address, 2, ""));
         let closed = server.event("closed");
         let done = server.event("done");
         ended.send(()).unwrap();
-        (done, closed, values(&last.join().unwrap()))
+        (done, closed, last.join().unwrap())
     });
+    let (last, numbers) = (values(&end), numbers(&end));
     clients.into_iter().for_each(|client| drop(client.finish().done()));
     server.finish().done();
     brought.check_mean(&from_file(&place.read("mean0")));
@@ -162,15 +163,23 @@ fn metrics_are_what_happened() {
         ("clients_lost", &json!(0)),
         ("clients_resumed", &json!(0)),
         ("equivocations", &json!(0)),
-        ("datagrams_retransmitted", &done["retransmitted"]),
-        ("datagrams_malformed", &done["malformed"]),
-        ("handshakes_turned_away", &done["turned_away"]),
+        ("datagrams_retransmitted", &done["retransmitted_datagrams"]),
+        ("datagrams_malformed", &done["malformed_datagrams"]),
+        ("handshakes_turned_away", &done["handshakes_turned_away"]),
     ] {
         assert_eq!(json!(value(&last, name)), *expected, "{name}");
     }
-    assert_eq!(json!(wire_bytes(&last, "received")), done["wire_bytes_received"]);
-    assert_eq!(json!(wire_bytes(&last, "sent")), done["wire_bytes_sent"]);
+    assert_eq!(json!(wire_bytes(&last, "received")), done["received_bytes"]);
+    assert_eq!(json!(wire_bytes(&last, "sent")), done["sent_bytes"]);
     assert!(value_of(&last, "received", "payload") > 0);
+    let gauges = ["round", "clients_connected", "clients_missing"];
+    assert_eq!(gauges.map(|name| numbers[&format!("ciphergram_{name}")]), [0.0, 3.0, 0.0]);
+    for phase in ["waiting", "summing", "delivering"] {
+        let of = |what| numbers[&format!("ciphergram_phase_seconds_{what}{{phase=\"{phase}\"}}")];
+        let below = format!("ciphergram_phase_seconds_bucket{{le=\"3000.0\",phase=\"{phase}\"}}");
+        assert_eq!((of("count"), numbers[&below]), (1.0, 1.0), "{phase}");
+        assert!((0.0..PATIENCE.as_secs_f64()).contains(&of("sum")), "{phase}: {numbers:?}");
+    }
     // Counters never fall.
     assert!(joined.iter().all(|(name, value)| last[name] >= *value), "{joined:?} {last:?}");
 }
@@ -183,10 +192,13 @@ fn strange_requests_do_not_disturb() {
     let mut clients = vec![place.join(&address, 0, ""), place.join(&address, 1, "")];
     (0..2).for_each(|_| drop(server.event("joined")));
     let long = format!("GET /metrics HTTP/1.1\r\nX: {}\r\n\r\n", "x".repeat(200_000));
-    let cases: [(&[u8], &str); 8] = [
-        (b"GET / HTTP/1.1\r\n\r\n", "404 Not Found"),
+    let cases: [(&[u8], &str); 11] = [
+        (b"GET /metrics/ HTTP/1.1\r\n\r\n", "404 Not Found"),
+        (b"GET /status.html HTTP/1.1\r\n\r\n", "404 Not Found"),
+        (b"GET / HTTP/1.1\r\nHost: rebound.example\r\n\r\n", "421 Misdirected Request"),
+        (b"DELETE / HTTP/1.1\r\n\r\n", "405 Method Not Allowed"),
         (b"GET /metrics/../keys/secret.json HTTP/1.1\r\n\r\n", "404 Not Found"),
-        (b"POST /metrics HTTP/1.1\r\nContent-Length: 4\r\n\r\nbody", "404 Not Found"),
+        (b"POST /metrics HTTP/1.1\r\nContent-Length: 4\r\n\r\nbody", "405 Method Not Allowed"),
         (b"GET /metrics HTTP/9\r\n\r\n", "400 Bad Request"),
         (b"\r\n\r\n", "400 Bad Request"),
         (b"GET /metrics", "400 Bad Request"),

@@ -2,12 +2,12 @@
 //!
 //! The bytes are a script. Node 1 is the one tried: node 2 may talk to it, node 3 may not, and all three
 //! know each other's keys. Whatever happens, node 1 does not panic, keeps nothing for node 3, and what it
-//! keeps has a bound; and when the trouble is over, node 2 still gets through to it.
+//! keeps has a bound; nobody but node 3 is declined; and when the trouble is over, node 2 still gets through to it.
 
 use std::{net::SocketAddr, num::NonZeroU32, time::Duration};
 
 use ciphergram_nic::proto::{
-    Config, Endpoint, Event, Identity, NodeId, Peer, Time,
+    Cause, Config, Endpoint, Event, Identity, NodeId, Peer, Time,
     endpoint::{MAX_HANDSHAKE_DATAGRAMS, MAX_PEERS, MAX_UNCONFIRMED},
 };
 
@@ -109,8 +109,15 @@ impl World {
         for end in &mut self.ends {
             end.handle_timeout(self.now);
             while let Some(event) = end.poll_event() {
-                let Event::Completed { peer, .. } = event else { continue };
-                assert!(peer.node != node(STRANGER), "a stranger got something done");
+                match event {
+                    Event::Completed { peer, .. } => {
+                        assert!(peer.node != node(STRANGER), "a stranger got something done");
+                    }
+                    Event::Unreachable { cause: Cause::Unlisted, .. } => {
+                        assert!(end.node() == node(STRANGER), "a friend was declined");
+                    }
+                    _ => {}
+                }
             }
         }
         self.check();
@@ -131,10 +138,10 @@ impl World {
                 self.give(to, from, bytes);
             }
             1 | 2 => {
-                let kind = script.next() % 4;
+                let kind = script.next() % 5;
                 let mut bytes = vec![b'C', b'G', 3, 16 + kind as u8];
                 bytes.extend((0..script.next() % 40).map(|_| script.next() as u8));
-                bytes.resize([144, 80, 68, 12][kind], script.next() as u8);
+                bytes.resize([148, 110, 52, 73, 12][kind], script.next() as u8);
                 self.vouch(to, &mut bytes, op % 16 == 2);
                 self.give(to, from, bytes);
             }

@@ -390,7 +390,7 @@ impl World {
             }
             Event::Refused { peer, message, .. } => drop(self.ends[end].answered(peer, message)),
             Event::Unreachable { peer, .. } => self.ends[end].fail(peer),
-            Event::ChunkClosed { .. } | Event::Equivocation { .. } => {}
+            Event::ChunkClosed { .. } | Event::Equivocation { .. } | Event::Stranger { .. } => {}
         }
     }
 

@@ -42,13 +42,35 @@ pub enum Error {
         /// The value, as text.
         value: String,
     },
-    /// Only four floating-point types can be summed.
-    #[error("tensor {tensor:?} is {dtype}; only F16, BF16, F32 and F64 can be summed")]
+    /// Only four floating-point types, integers and truth values can be summed or kept.
+    #[error(
+        "tensor {tensor:?} is {dtype}; only F16, BF16, F32 and F64 can be summed, and integers kept"
+    )]
     Dtype {
         /// The tensor's name.
         tensor: String,
         /// The file's name for the type.
         dtype: String,
+    },
+    /// Integers where they are refused.
+    #[error(
+        "tensor {tensor:?} is {dtype}, and integers are refused: keep or sum them (--integers)"
+    )]
+    Integers {
+        /// The tensor's name.
+        tensor: String,
+        /// The name of its type.
+        dtype: &'static str,
+    },
+    /// An integer that cannot be summed exactly.
+    #[error(
+        "tensor {tensor:?} has an integer of 2^53 or more at index {index}, which cannot be summed"
+    )]
+    Integer {
+        /// The tensor's name.
+        tensor: String,
+        /// The flat index.
+        index: usize,
     },
     /// A clipping range must be a finite number that is not negative.
     #[error("the clipping range of {tensor:?} is {range}; it must be finite and not negative")]
@@ -386,10 +408,14 @@ pub enum Error {
 }
 
 impl Error {
-    /// Adds where it happened.
+    /// Adds where it happened, unless it says so already.
     #[must_use]
     pub fn within(self, place: impl ToString) -> Self {
-        Self::In { place: place.to_string(), error: Box::new(self) }
+        let there = place.to_string();
+        match self {
+            Self::In { ref place, .. } if *place == there => self,
+            error => Self::In { place: there, error: Box::new(error) },
+        }
     }
 }
 

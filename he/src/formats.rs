@@ -1,5 +1,6 @@
 //! Everything binary that travels or is stored.
 
+pub mod cohorts;
 pub mod contribution;
 pub mod exchange;
 pub mod frame;

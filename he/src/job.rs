@@ -10,7 +10,7 @@ mod json;
 
 use std::path::Path;
 
-use rand_core::CryptoRng;
+use ciphergram_accel::random::StreamRng;
 
 use crate::{
     Agreement, Error, Parameters, PublicKey, Quantised, TensorSpec, Update,
@@ -402,8 +402,8 @@ impl<'a> Terms<'a> {
         self.agreement
     }
 
-    /// Turns an update into the integers that are sealed: clipped and rounded, and with this client's share of the
-    /// noise, if the job has any.
+    /// Turns an update into the integers that are sealed: clipped and rounded under a seed, and with this client's
+    /// share of the noise, if the job has any.
     ///
     /// # Errors
     /// As [`Quantised::new`] and [`Quantised::noised`].
@@ -412,13 +412,14 @@ impl<'a> Terms<'a> {
         update: &Update,
         weight: u64,
         parameters: &Parameters,
-        rng: &mut impl CryptoRng,
+        seed: &[u8; 32],
     ) -> Result<Quantised, Error> {
         let Some(noise) = self.job.noise() else {
-            return Quantised::new(update, self.agreement, weight, parameters, rng);
+            return Quantised::new(update, self.agreement, weight, parameters, seed);
         };
         self.agreement.check_weight(weight)?;
-        Quantised::noised(update, self.agreement, parameters, noise, rng)
+        let mut rng = StreamRng::from_seed(seed);
+        Quantised::noised(update, self.agreement, parameters, noise, &mut rng)
     }
 
     /// Returns the statement that contributions are sealed under.

@@ -54,7 +54,7 @@ pub mod update;
 pub use codec::{Agreement, Quantised};
 pub use contributors::{Contributor, ContributorSet};
 pub use error::Error;
-pub use formats::{contribution::Contribution, exchange, frame, sum::Sum};
+pub use formats::{cohorts::Cohort, contribution::Contribution, exchange, frame, sum::Sum};
 pub use ids::{JobId, KeyId, Seed, Statement};
 pub use job::{Job, Limits, Terms};
 pub use keys::{AnyKey, ClientKey, KeyRef, PublicKey, SecretKey};
@@ -62,5 +62,8 @@ pub use ledger::Ledger;
 pub use mod_arith::ModArith;
 pub use params::{Parameters, Scheme};
 pub use schemes::{Operation, paillier, rlwe};
-pub use tensors::{Dtype, Tensor, TensorSpec, Update};
-pub use update::{Accumulator, Encrypted, OpenedSum, Sealer, Ticket, aggregate, decrypt, encrypt};
+pub use tensors::{Dtype, Integers, Tensor, TensorSpec, Update};
+pub use update::{
+    Accumulator, Encrypted, OpenedSum, Sealer, Ticket, Written, aggregate, decrypt, decrypt_to,
+    encrypt, encrypt_to,
+};

@@ -1,119 +1,22 @@
 //! Named tensors, from and to safetensors.
+//!
+//! The values of a file's tensors stay in it: they are read by the block, as often as they are needed.
 
-use half::{bf16, f16};
-use safetensors::{SafeTensors, tensor::TensorView};
+mod dtype;
+mod file;
+
+use std::{fs::File, path::Path, sync::Arc};
+
 use zeroize::Zeroizing;
 
 use crate::Error;
+pub use dtype::Dtype;
+use dtype::INTEGER_LIMIT;
+use file::{Content, Parsed};
+pub(crate) use file::{Layout, WINDOW_BYTES, Window, write_at};
 
-/// The number of values that are read, and rounded, at a time.
+/// The number of values that are rounded at a time.
 pub(crate) const BLOCK: usize = 1024;
-
-/// A floating-point type that can be summed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Dtype {
-    /// IEEE 754 half precision.
-    F16,
-    /// The upper half of single precision.
-    Bf16,
-    /// Single precision.
-    F32,
-    /// Double precision.
-    F64,
-}
-
-impl Dtype {
-    const ALL: [Self; 4] = [Self::F16, Self::Bf16, Self::F32, Self::F64];
-
-    /// Returns the name that safetensors uses.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::F16 => "F16",
-            Self::Bf16 => "BF16",
-            Self::F32 => "F32",
-            Self::F64 => "F64",
-        }
-    }
-
-    /// Returns the type of that name.
-    #[must_use]
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|d| d.name() == name)
-    }
-
-    /// Returns the bytes of one value.
-    #[must_use]
-    pub fn bytes(self) -> usize {
-        match self {
-            Self::F16 | Self::Bf16 => 2,
-            Self::F32 => 4,
-            Self::F64 => 8,
-        }
-    }
-
-    fn safetensors(self) -> safetensors::Dtype {
-        match self {
-            Self::F16 => safetensors::Dtype::F16,
-            Self::Bf16 => safetensors::Dtype::BF16,
-            Self::F32 => safetensors::Dtype::F32,
-            Self::F64 => safetensors::Dtype::F64,
-        }
-    }
-
-    /// Writes `values` over as many, each rounded to the nearest value of the type, ties to even. Gives
-    /// the place of the first that is not finite then.
-    pub(crate) fn write(self, values: &[f64], out: &mut [u8]) -> Option<usize> {
-        // The half crate goes through f32, which would round twice; x is rounded before, exactly.
-        match self {
-            Self::F16 => write_each(values, out, |x| {
-                let y = f16::from_f64(round_to(x, 10, -14));
-                (y.to_le_bytes(), y.is_finite())
-            }),
-            Self::Bf16 => write_each(values, out, |x| {
-                let y = bf16::from_f64(round_to(x, 7, -126));
-                (y.to_le_bytes(), y.is_finite())
-            }),
-            Self::F32 => {
-                write_each(values, out, |x| ((x as f32).to_le_bytes(), (x as f32).is_finite()))
-            }
-            Self::F64 => write_each(values, out, |x| (x.to_le_bytes(), x.is_finite())),
-        }
-    }
-
-    /// Returns the largest finite value.
-    pub(crate) fn largest(self) -> f64 {
-        match self {
-            Self::F16 => f16::MAX.to_f64(),
-            Self::Bf16 => bf16::MAX.to_f64(),
-            Self::F32 => f64::from(f32::MAX),
-            Self::F64 => f64::MAX,
-        }
-    }
-}
-
-/// Writes what `write` makes of each value; gives the place of the first that is not finite.
-fn write_each<const BYTES: usize>(
-    values: &[f64],
-    out: &mut [u8],
-    write: impl Fn(f64) -> ([u8; BYTES], bool),
-) -> Option<usize> {
-    let mut all_finite = true;
-    for (out, &x) in out.as_chunks_mut::<BYTES>().0.iter_mut().zip(values) {
-        let (bytes, finite) = write(x);
-        *out = bytes;
-        all_finite &= finite;
-    }
-    if all_finite { None } else { values.iter().position(|&x| !write(x).1) }
-}
-
-/// Returns `x` rounded to a binary format of a number of fraction bits and a smallest normal exponent,
-/// ties to even. Scaling by a power of two is exact, and so is rounding to an integer.
-fn round_to(x: f64, fraction_bits: i32, min_exponent: i32) -> f64 {
-    let exponent = ((x.to_bits() >> 52) & 0x7ff) as i32 - 1023;
-    let unit = 2f64.powi(exponent.max(min_exponent) - fraction_bits);
-    if x.is_finite() { (x / unit).round_ties_even() * unit } else { x }
-}
 
 /// A tensor's name, type and shape.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -136,19 +39,23 @@ impl TensorSpec {
     }
 }
 
-/// A tensor with its values, little-endian as in safetensors.
-#[derive(Clone, PartialEq, Eq)]
+/// A tensor with its values, little-endian as in safetensors, in memory or in a file.
+#[derive(Clone)]
 pub struct Tensor {
     /// Name, type and shape.
     pub spec: TensorSpec,
-    data: Vec<u8>,
+    content: Arc<Content>,
+    /// The place of the first value.
+    start: u64,
+    /// The magnitude that values are clipped to.
+    limit: f64,
 }
 
 impl Tensor {
     /// Rounds `values` to the type of `spec`.
     ///
     /// # Errors
-    /// [`Error::Overflow`] if a value is not finite in the type.
+    /// [`Error::Overflow`] if the type does not hold a value.
     ///
     /// # Panics
     /// If there are not as many values as the shape says.
@@ -171,221 +78,295 @@ impl Tensor {
     pub fn from_bytes(spec: TensorSpec, data: Vec<u8>) -> Self {
         let bytes = spec.values().and_then(|v| v.checked_mul(spec.dtype.bytes()));
         assert_eq!(Some(data.len()), bytes, "values of {:?}", spec.name);
-        Self { spec, data }
+        let content = Content::Memory(data).into();
+        Self { spec, content, start: 0, limit: f64::INFINITY }
     }
 
-    /// Returns the values as they lie in a file.
-    #[must_use]
-    pub fn bytes(&self) -> &[u8] {
-        &self.data
+    /// Returns the number of values: that of its bytes, which were found.
+    pub(crate) fn count(&self) -> usize {
+        self.spec.values().unwrap_or(0)
     }
 
-    /// Values `first ..`, as many as there is room for, each exactly.
-    pub(crate) fn read(&self, first: usize, out: &mut [f64]) {
-        fn each<const BYTES: usize>(
-            data: &[u8],
-            out: &mut [f64],
-            read: impl Fn([u8; BYTES]) -> f64,
-        ) {
-            out.iter_mut().zip(data.as_chunks().0).for_each(|(out, bytes)| *out = read(*bytes));
-        }
-        let data = &self.data[first * self.spec.dtype.bytes()..];
-        match self.spec.dtype {
-            Dtype::F16 => each(data, out, |b| f16::from_le_bytes(b).to_f64()),
-            Dtype::Bf16 => each(data, out, |b| bf16::from_le_bytes(b).to_f64()),
-            Dtype::F32 => each(data, out, |b| f64::from(f32::from_le_bytes(b))),
-            Dtype::F64 => each(data, out, f64::from_le_bytes),
-        }
-    }
-
-    /// Returns all values, each exactly, some at a time: the place of the first of them, and them.
-    pub(crate) fn try_for_blocks<E>(
+    /// Shows the values as they lie in a file, not clipped, some at a time.
+    ///
+    /// # Errors
+    /// Those of `take`; the file cannot be read.
+    pub fn try_for_bytes<E: From<Error>>(
         &self,
-        mut take: impl FnMut(usize, &[f64]) -> Result<(), E>,
+        mut take: impl FnMut(&[u8]) -> Result<(), E>,
     ) -> Result<(), E> {
-        let mut block = Zeroizing::new([0.0; BLOCK]);
-        let count = self.values().len();
-        for first in (0..count).step_by(BLOCK) {
-            let values = &mut block[..BLOCK.min(count - first)];
-            self.read(first, values);
-            take(first, values)?;
+        let mut window = Window::default();
+        let total = self.count() * self.spec.dtype.bytes();
+        for first in (0..total).step_by(WINDOW_BYTES) {
+            let length = WINDOW_BYTES.min(total - first);
+            take(self.content.window(self.start + first as u64, length, &mut window)?)?;
         }
         Ok(())
     }
 
-    /// Returns the values, each exactly.
-    pub fn values(&self) -> impl ExactSizeIterator<Item = f64> + '_ {
-        (0..self.data.len() / self.spec.dtype.bytes()).map(|index| {
-            let mut value = [0.0];
-            self.read(index, &mut value);
-            value[0]
-        })
+    /// Shows the values in `range`, clipped, a block at a time, which lies in `block` meanwhile: the place of the
+    /// first of them, and them.
+    pub(crate) fn try_for_values<E: From<Error>>(
+        &self,
+        range: std::ops::Range<usize>,
+        (window, block): (&mut Window, &mut [f64; BLOCK]),
+        mut take: impl FnMut(usize, &[f64]) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let each = self.spec.dtype.bytes();
+        let values_at_once = WINDOW_BYTES / each;
+        for first in range.clone().step_by(values_at_once) {
+            let count = values_at_once.min(range.end - first);
+            let start = self.start + (first * each) as u64;
+            let bytes = self.content.window(start, count * each, window)?;
+            for (index, bytes) in bytes.chunks(BLOCK * each).enumerate() {
+                let values = &mut block[..bytes.len() / each];
+                self.spec.dtype.read(bytes, values);
+                self.clip(values);
+                take(first + index * BLOCK, values)?;
+            }
+        }
+        Ok(())
     }
+
+    /// Clips values to the limit; what is not finite stays so, and is refused.
+    fn clip(&self, values: &mut [f64]) {
+        if self.limit.is_finite() {
+            let limit = self.limit;
+            let finite = values.iter_mut().filter(|x| x.is_finite());
+            finite.for_each(|x| *x = x.clamp(-limit, limit));
+        }
+    }
+
+    /// Shows all values as [`try_for_values`](Self::try_for_values) does.
+    pub(crate) fn try_for_blocks<E: From<Error>>(
+        &self,
+        take: impl FnMut(usize, &[f64]) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let mut block = Zeroizing::new([0.0; BLOCK]);
+        self.try_for_values(0..self.count(), (&mut Window::default(), &mut block), take)
+    }
+
+    /// Returns the values, each exactly, but integers past 2^53 as the nearest double.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn values(&self) -> Result<Vec<f64>, Error> {
+        let mut all = Vec::with_capacity(self.count());
+        self.try_for_blocks(|_, values| {
+            all.extend(values);
+            Ok::<_, Error>(())
+        })?;
+        Ok(all)
+    }
+}
+
+/// What becomes of integers and truth values, which are counters and masks more often than parameters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Integers {
+    /// They are left out of the sum, and each client keeps its own.
+    #[default]
+    Keep,
+    /// They are summed as values are, and a mean is rounded to the nearest.
+    Sum,
+    /// They are refused.
+    Refuse,
 }
 
 /// A set of tensors: a gradient, an update, a mean. Sorted by name, so that it does not matter in
 /// what order a file lists them.
-#[derive(Clone, Default, PartialEq, Eq)]
+#[derive(Clone, Default)]
 pub struct Update {
     tensors: Vec<Tensor>,
+    kept: Vec<Tensor>,
+    /// The layout of its file, if it is of one.
+    layout: Option<Arc<Layout>>,
 }
 
 impl Update {
-    /// Returns the update with every value clipped to `±limit`, and for each tensor how many were.
-    ///
-    /// # Errors
-    /// A value is not finite.
-    pub fn clipped(&self, limit: f64) -> Result<(Self, Vec<usize>), Error> {
-        let mut counts = vec![];
-        let mut clip = |tensor: &Tensor| {
-            let (mut data, mut count) = (vec![0; tensor.data.len()], 0);
-            tensor.try_for_blocks(|first, values| {
-                check_finite(tensor, first, values)?;
-                count += values.iter().filter(|x| x.abs() > limit).count();
-                let clipped = Zeroizing::new(
-                    values.iter().map(|x| x.clamp(-limit, limit)).collect::<Vec<_>>(),
-                );
-                tensor.spec.dtype.write(&clipped, &mut data[first * tensor.spec.dtype.bytes()..]);
-                Ok::<_, Error>(())
-            })?;
-            counts.push(count);
-            Ok::<_, Error>(Tensor::from_bytes(tensor.spec.clone(), data))
-        };
-        let tensors = self.tensors.iter().map(&mut clip).collect::<Result<_, _>>()?;
-        Ok((Self { tensors }, counts))
-    }
-
     /// Takes tensors of distinct names.
     #[must_use]
     pub fn new(mut tensors: Vec<Tensor>) -> Self {
         tensors.sort_by(|a, b| a.spec.name.cmp(&b.spec.name));
-        Self { tensors }
+        Self { tensors, kept: vec![], layout: None }
     }
 
-    /// Returns the tensors, sorted by name.
-    #[must_use]
-    pub fn tensors(&self) -> &[Tensor] {
-        &self.tensors
+    /// Opens a safetensors file, whose values are read when they are needed. Errors name it.
+    ///
+    /// # Errors
+    /// It cannot be read or is not safetensors, or holds a tensor of a type that cannot be summed or is refused.
+    pub fn open(path: &Path, integers: Integers) -> Result<Self, Error> {
+        Self::of(&Parsed::open(path)?, |spec| is_summed(spec, integers))
+            .map_err(|e| e.within(path.display()))
     }
 
-    /// Returns the specifications, in order.
-    #[must_use]
-    pub fn specs(&self) -> Vec<TensorSpec> {
-        self.tensors.iter().map(|t| t.spec.clone()).collect()
+    /// Opens a safetensors file as a template of the mean of a sum of tensors: integers that are not among them
+    /// are kept. Errors name it.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open), or it has other tensors.
+    pub fn open_template(path: &Path, summed: &[TensorSpec]) -> Result<Self, Error> {
+        let is_one = |spec: &TensorSpec| {
+            let is_named = summed.binary_search_by(|s| s.name.cmp(&spec.name)).is_ok();
+            Ok(is_named || !spec.dtype.is_integer())
+        };
+        Self::of(&Parsed::open(path)?, is_one).map_err(|e| e.within(path.display()))
     }
 
     /// Reads a safetensors file's bytes.
     ///
     /// # Errors
-    /// It is not safetensors, or holds a tensor of another type than the four supported.
+    /// As [`open`](Self::open).
+    pub fn from_bytes(bytes: Vec<u8>, integers: Integers) -> Result<Self, Error> {
+        Self::of(&Parsed::of(Content::Memory(bytes))?, |spec| is_summed(spec, integers))
+    }
+
+    /// Reads a safetensors file's bytes, of which integers are kept.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
     pub fn from_safetensors(bytes: &[u8]) -> Result<Self, Error> {
-        let invalid = |e: safetensors::SafeTensorError| Error::Safetensors { why: e.to_string() };
-        let file = SafeTensors::deserialize(bytes).map_err(invalid)?;
-        let tensors = file.iter().map(|(name, view)| {
-            let found = format!("{:?}", view.dtype());
-            let dtype = Dtype::from_name(&found)
-                .ok_or_else(|| Error::Dtype { tensor: name.into(), dtype: found })?;
-            let shape = view.shape().iter().map(|&d| d as u64).collect();
-            let spec = TensorSpec { name: name.into(), dtype, shape };
-            Ok(Tensor { spec, data: view.data().to_vec() })
+        Self::from_bytes(bytes.into(), Integers::Keep)
+    }
+
+    fn of(
+        file: &Parsed,
+        is_summed: impl Fn(&TensorSpec) -> Result<bool, Error>,
+    ) -> Result<Self, Error> {
+        let (mut tensors, mut kept) = (vec![], vec![]);
+        for tensor in file.tensors() {
+            let list = if is_summed(&tensor.spec)? { &mut tensors } else { &mut kept };
+            list.push(tensor);
+        }
+        Ok(Self { tensors, kept, layout: Some(file.layout.clone().into()) })
+    }
+
+    /// Clips every value to `±limit`, and returns for each tensor how many were.
+    ///
+    /// # Errors
+    /// A value is not finite; the file cannot be read.
+    pub fn clip(&mut self, limit: f64) -> Result<Vec<usize>, Error> {
+        let counts = self.tensors.iter().map(|tensor| {
+            let mut count = 0;
+            tensor.try_for_blocks(|first, values| {
+                check_values(tensor, first, values)?;
+                count += values.iter().filter(|x| x.abs() > limit).count();
+                Ok::<_, Error>(())
+            })?;
+            Ok::<_, Error>(count)
         });
-        Ok(Self::new(tensors.collect::<Result<_, Error>>()?))
+        let counts = counts.collect::<Result<_, _>>()?;
+        self.tensors.iter_mut().for_each(|tensor| tensor.limit = limit.min(tensor.limit));
+        Ok(counts)
+    }
+
+    /// Returns the tensors that are summed, sorted by name.
+    #[must_use]
+    pub fn tensors(&self) -> &[Tensor] {
+        &self.tensors
+    }
+
+    /// Returns the tensors that are not summed but kept, sorted by name.
+    #[must_use]
+    pub fn kept(&self) -> &[Tensor] {
+        &self.kept
+    }
+
+    /// Returns the magnitude that values were [clipped](Self::clip) to.
+    #[must_use]
+    pub fn limit(&self) -> Option<f64> {
+        self.tensors.first().map(|tensor| tensor.limit).filter(|limit| limit.is_finite())
+    }
+
+    /// Returns the specifications of the tensors that are summed, in order.
+    #[must_use]
+    pub fn specs(&self) -> Vec<TensorSpec> {
+        self.tensors.iter().map(|t| t.spec.clone()).collect()
+    }
+
+    /// Returns the bytes of its safetensors file, which those of a mean of such updates has too.
+    ///
+    /// # Errors
+    /// The library refuses a name or shape.
+    pub fn file_bytes(&self) -> Result<u64, Error> {
+        Ok(self.layout()?.bytes())
+    }
+
+    /// Returns the layout of its file, or the one that the library would make.
+    pub(crate) fn layout(&self) -> Result<Arc<Layout>, Error> {
+        match &self.layout {
+            Some(layout) => Ok(layout.clone()),
+            None => Ok(Layout::new(&self.specs())?.into()),
+        }
+    }
+
+    /// Writes the tensors that are kept to where they belong.
+    ///
+    /// # Errors
+    /// A file cannot be read or written.
+    pub(crate) fn write_kept(&self, layout: &Layout, file: &File) -> Result<(), Error> {
+        for tensor in &self.kept {
+            let mut at = layout.start_of(&tensor.spec.name).unwrap_or(layout.bytes());
+            tensor.try_for_bytes(|bytes| {
+                write_at(file, bytes, at)?;
+                at += bytes.len() as u64;
+                Ok::<_, Error>(())
+            })?;
+        }
+        Ok(())
     }
 
     /// Returns the bytes of a safetensors file.
     ///
     /// # Errors
-    /// The library refuses a name or shape.
+    /// The library refuses a name or shape; the file that the values are in cannot be read.
     pub fn to_safetensors(&self) -> Result<Vec<u8>, Error> {
-        let invalid = |e: safetensors::SafeTensorError| Error::Safetensors { why: e.to_string() };
-        let views = self.tensors.iter().map(|t| {
-            let shape = t.spec.shape.iter().map(|&d| d as usize).collect();
-            let view = TensorView::new(t.spec.dtype.safetensors(), shape, &t.data);
-            Ok((t.spec.name.as_str(), view.map_err(invalid)?))
-        });
-        let views = views.collect::<Result<Vec<_>, Error>>()?;
-        safetensors::serialize(views, None).map_err(invalid)
+        let layout = self.layout()?;
+        let mut out = layout.header().to_vec();
+        out.resize(layout.bytes() as usize, 0);
+        for tensor in self.tensors.iter().chain(&self.kept) {
+            let Some(at) = layout.start_of(&tensor.spec.name) else { continue };
+            let mut rest = &mut out[at as usize..];
+            tensor.try_for_bytes(|bytes| {
+                let (own, after) = std::mem::take(&mut rest).split_at_mut(bytes.len());
+                own.copy_from_slice(bytes);
+                rest = after;
+                Ok::<_, Error>(())
+            })?;
+        }
+        Ok(out)
     }
 }
 
-/// Names the first of `values`, which start at `first`, that is no finite number.
+/// Returns whether a tensor is summed rather than kept.
+fn is_summed(spec: &TensorSpec, integers: Integers) -> Result<bool, Error> {
+    let refused = || Error::Integers { tensor: spec.name.clone(), dtype: spec.dtype.name() };
+    match (spec.dtype.is_integer(), integers) {
+        (false, _) | (true, Integers::Sum) => Ok(true),
+        (true, Integers::Keep) => Ok(false),
+        (true, Integers::Refuse) => Err(refused()),
+    }
+}
+
+/// Names the first of `values`, which start at `first`, that cannot be summed: what is no finite number, or an
+/// integer that doubles may not hold.
 ///
 /// # Errors
-/// [`Error::NotFinite`].
-pub(crate) fn check_finite(tensor: &Tensor, first: usize, values: &[f64]) -> Result<(), Error> {
-    // Without a way out of the loop, it takes several values at a time.
-    if values.iter().fold(true, |all, x| all & x.is_finite()) {
+/// [`Error::NotFinite`] or [`Error::Integer`].
+pub(crate) fn check_values(tensor: &Tensor, first: usize, values: &[f64]) -> Result<(), Error> {
+    let limit = if tensor.spec.dtype.is_integer() { INTEGER_LIMIT } else { f64::INFINITY };
+    // Without a way out of the loop, it takes several values at a time. No number at all is not less, too.
+    if values.iter().fold(true, |all, x| all & (x.abs() < limit)) {
         return Ok(());
     }
-    let place = values.iter().position(|x| !x.is_finite()).unwrap_or(0);
-    let (tensor, value) = (tensor.spec.name.clone(), values[place].to_string());
-    Err(Error::NotFinite { tensor, index: first + place, value })
+    let holds = |x: &f64| x.abs() < limit;
+    let place = values.iter().position(|x| !holds(x)).unwrap_or(0);
+    let (tensor, index) = (tensor.spec.name.clone(), first + place);
+    Err(if limit.is_finite() {
+        Error::Integer { tensor, index }
+    } else {
+        Error::NotFinite { tensor, index, value: values[place].to_string() }
+    })
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    fn tensor(name: &str, dtype: Dtype, shape: &[u64], values: &[f64]) -> Tensor {
-        let spec = TensorSpec { name: name.into(), dtype, shape: shape.into() };
-        Tensor::from_values(spec, values).unwrap()
-    }
-
-    #[test]
-    fn safetensors_keep_names_shapes_and_types() {
-        let update = Update::new(vec![
-            tensor("z", Dtype::F64, &[], &[0.1]),
-            tensor("empty", Dtype::F32, &[3, 0, 2], &[]),
-            tensor("b", Dtype::Bf16, &[2, 1], &[1.5, -2.0]),
-            tensor("h", Dtype::F16, &[1], &[65504.0]),
-        ]);
-        let bytes = update.to_safetensors().unwrap();
-        assert!(Update::from_safetensors(&bytes).unwrap() == update);
-        let empty = Update::default().to_safetensors().unwrap();
-        assert!(Update::from_safetensors(&empty).unwrap() == Update::default());
-    }
-
-    #[test]
-    fn other_types_are_refused_by_name() {
-        let view = TensorView::new(safetensors::Dtype::I64, vec![1], &[0; 8]).unwrap();
-        let bytes = safetensors::serialize([("steps", view)], None).unwrap();
-        let expected = Error::Dtype { tensor: "steps".into(), dtype: "I64".into() };
-        assert_eq!(Update::from_safetensors(&bytes).err(), Some(expected));
-    }
-
-    #[test]
-    fn halves_are_rounded_once() {
-        let bits = |dtype: Dtype, x: f64| {
-            let mut out = [0; 2];
-            assert_eq!(dtype.write(&[x], &mut out), None);
-            u16::from_le_bytes([out[0], out[1]])
-        };
-        // Just above the tie between 1 and the next half: through f32 it would become the tie.
-        let above = |half_ulp: i32| 1.0 + 2f64.powi(half_ulp) + 2f64.powi(-40);
-        assert_eq!(bits(Dtype::F16, above(-11)), f16::from_f64(1.0 + 2f64.powi(-10)).to_bits());
-        assert_eq!(bits(Dtype::F16, 1.0 + 2f64.powi(-11)), f16::ONE.to_bits());
-        assert_eq!(bits(Dtype::Bf16, above(-8)), bf16::from_f64(1.0 + 2f64.powi(-7)).to_bits());
-        assert_eq!(bits(Dtype::Bf16, 1.0 + 2f64.powi(-8)), bf16::ONE.to_bits());
-        // Subnormals, and what is too small for them.
-        assert_eq!(bits(Dtype::F16, 2f64.powi(-24) * 2.6), 3);
-        assert_eq!(bits(Dtype::F16, 2f64.powi(-26)), 0);
-        assert_eq!(bits(Dtype::Bf16, 2f64.powi(-133) * 1.6), 2);
-        assert_eq!(bits(Dtype::F16, 65519.0), f16::MAX.to_bits());
-    }
-
-    #[test]
-    fn a_value_beyond_the_type_is_named() {
-        let spec = TensorSpec { name: "h".into(), dtype: Dtype::F16, shape: vec![2] };
-        let error = Tensor::from_values(spec, &[1.0, 1e5]).err();
-        let expected = Error::Overflow { tensor: "h".into(), index: 1, dtype: "F16" };
-        assert_eq!(error, Some(expected));
-    }
-
-    proptest! {
-        #[test]
-        fn parsing_never_panics(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
-            let _ = Update::from_safetensors(&bytes);
-        }
-    }
-}
+mod tests;

@@ -3,9 +3,9 @@
 //!
 //! | | whole | chunk by chunk |
 //! |---|---|---|
-//! | a client's tensors to a contribution | [`encrypt`] | [`Sealer`], under a [`Ticket`] |
+//! | a client's tensors to a contribution | [`encrypt`], to a file [`encrypt_to`] | [`Sealer`], under a [`Ticket`] |
 //! | contributions to their sum | [`aggregate`](fn@aggregate) | [`Accumulator`] |
-//! | a sum to tensors | [`decrypt`] | [`OpenedSum`], to exact integers |
+//! | a sum to tensors | [`decrypt`], to a file [`decrypt_to`] | [`OpenedSum`], to exact integers |
 
 mod aggregate;
 mod open;
@@ -13,6 +13,6 @@ mod seal;
 mod ticket;
 
 pub use aggregate::{Accumulator, aggregate};
-pub use open::{OpenedSum, decrypt};
-pub use seal::{Encrypted, Sealer, encrypt};
+pub use open::{OpenedSum, decrypt, decrypt_to};
+pub use seal::{Encrypted, Sealer, Written, encrypt, encrypt_to};
 pub use ticket::Ticket;

@@ -161,7 +161,7 @@ fn a_client_contributes_without_the_secret() {
     assert_eq!(opened.parts().len() as u32, chunks(&key, 900).count());
     assert!(opened.parts().iter().all(|&part| part == (2, 5)));
     let mean = opened.decode(&sum, Output::Mean).unwrap();
-    assert_eq!(mean.tensors()[0].values().count(), 900);
+    assert_eq!(mean.tensors()[0].values().unwrap().len(), 900);
 }
 
 /// Two contributions of the same update have nothing in common.

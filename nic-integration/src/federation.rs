@@ -13,22 +13,25 @@ mod seal;
 pub mod server;
 pub mod spool;
 
-use std::{net::SocketAddr, num::NonZeroU32, path::PathBuf};
+use std::{net::SocketAddr, num::NonZeroU32, path::PathBuf, time::Duration};
 
 pub use application::SumApplication;
-pub use client::{Client, PathConfig};
+pub use client::{Client, PathConfig, finish_from_spool};
 pub use nodes::Allowed;
-pub use participation::{Participation, RoundResult};
-pub use server::{Observation, Progress, Server, ServerConfig};
+pub use participation::{Participation, Phase, RoundResult};
+pub use server::{Command, Observation, Progress, Server, ServerConfig};
 
 use crate::{
     NicError,
-    proto::{Config, Identity, endpoint::DEFAULT_DATAGRAM_BYTES},
+    proto::{Config, Identity, NodeId, endpoint::DEFAULT_DATAGRAM_BYTES},
 };
 use ciphergram_he::random;
 
 /// A sum of fewer contributors comes close to telling each one's update.
 pub const FEW: u16 = 3;
+
+/// The shortest time from one progress report to the next.
+const PROGRESS_SPAN: Duration = Duration::from_millis(100);
 
 /// A reason why a round failed.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -56,11 +59,25 @@ pub enum Error {
         /// Its words.
         reason: String,
     },
-    /// The aggregator does not answer.
-    #[error("no answer from {server}")]
+    /// The aggregator does not answer, or no longer.
+    #[error(
+        "no {}answer from {server} in {} s", if *has_answered { "further " } else { "" }, waited.as_secs_f64()
+    )]
     Unreachable {
         /// Its address.
         server: SocketAddr,
+        /// The time for which it was tried.
+        waited: Duration,
+        /// Whether it answered before.
+        has_answered: bool,
+    },
+    /// The aggregator does not list this client's node.
+    #[error("{server} does not list this node, {node}")]
+    Unlisted {
+        /// The aggregator's address.
+        server: SocketAddr,
+        /// This client's node.
+        node: NodeId,
     },
     /// Chunks of this client were refused for a reason that honest parties do not meet.
     #[error("{server} refused chunk {chunk}: {reason}")]

@@ -29,7 +29,7 @@ pub use accumulator::{Accumulator, ChunkLayout, Shard};
 pub use ack::Refusal;
 pub use datagram::{Header, Opcode};
 pub use endpoint::{Config, Endpoint, Usage};
-pub use event::{Cause, Event, MessageId, Peer};
+pub use event::{Cause, Event, MessageId, Peer, Stranger};
 pub use outbox::MESSAGE_WINDOW;
 pub use path::{Origin, Route};
 pub use pipeline::Pipeline;

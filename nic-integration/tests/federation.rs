@@ -24,7 +24,7 @@ use ciphergram_he::{
 };
 use ciphergram_nic::Driver;
 use ciphergram_nic::driver::MAX_SLEEP;
-use ciphergram_nic::federation::spool::Spool;
+use ciphergram_nic::federation::spool::{Content, Found, Spool};
 use ciphergram_nic::federation::{
     Client, Error, Observation, Participation, PathConfig, Progress, RoundResult, Server,
     ServerConfig, SumApplication,
@@ -34,8 +34,6 @@ use ciphergram_nic::round::{
     AggregatorEvent, Application, Contributor, ContributorConfig, ContributorEvent, RoundSummary,
 };
 use ciphergram_nic::wire::UdpWire;
-use rand_chacha::ChaCha20Rng;
-use rand_core::SeedableRng;
 use support::*;
 
 /// Three batches of chunks under `ckks-sum`.
@@ -75,7 +73,7 @@ fn rounds_are_exact_under_every_scheme() {
                     let update = update(number, round, values);
                     let participation = participation(key, &update, number);
                     let ledger = Some(ledger);
-                    client.contribute(&Participation { ledger, ..participation }).unwrap()
+                    client.contribute(&Participation { ledger, ..participation }, |_| {}).unwrap()
                 };
                 let results = (0..ROUNDS).map(round).collect();
                 client.leave().unwrap();
@@ -95,7 +93,8 @@ fn rounds_are_exact_under_every_scheme() {
             assert!(counts.iter().all(|&count| count == 3), "{scheme}");
             // The largest magnitude is client 2's; powers of two are agreed.
             let first = &round[&0];
-            assert_eq!((first.opening.round, first.sum.round), (number, number.into()));
+            let opened = first.opening.as_ref().unwrap().round;
+            assert_eq!((opened, first.sum.round), (number, number.into()));
             assert!(first.sum.agreement.max_weight() == 27 && first.clipped == [0, 0]);
             assert!(round.values().all(|r| r.sum == first.sum), "all have the same sum");
         }
@@ -117,13 +116,13 @@ fn dies_in_a_round(addr: SocketAddr, number: u16, spool: &Path) {
 /// Returns the integers that the contribution in a spool was sealed from.
 fn spooled_fields(number: u16, spool: &Path) -> Vec<u32> {
     let key = lattice().public();
-    let (_, header, stream) = Spool::open(spool, key).unwrap().unwrap();
-    assert!(!stream.is_empty());
-    let mut rng = ChaCha20Rng::from_seed(header.rounding);
+    let Found { header, content, .. } = Spool::open(spool, key).unwrap().unwrap();
+    assert!(matches!(content, Content::Chunks(chunks) if !chunks.is_empty()));
     let (agreement, update) = (&header.announcement.agreement, update(number, 0, VALUES));
     let weight = weight(number);
     let parameters = key.parameters();
-    Quantised::new(&update, agreement, weight, parameters, &mut rng).unwrap().fields().to_vec()
+    let own = Quantised::new(&update, agreement, weight, parameters, &header.rounding).unwrap();
+    own.fields().unwrap().to_vec()
 }
 
 #[test]
@@ -265,7 +264,7 @@ fn what_is_sealed_binds_those_who_come_back_without_the_others() {
     let second = serve_over(wires, key, job(key), again, |_| false);
     let clients = (0..).zip(clients).map(|(n, client)| (n, client.join().unwrap().unwrap()));
     let results: BTreeMap<u16, RoundResult> = clients.collect();
-    assert_eq!(results[&0].opening.contributors, [0, 1]);
+    assert_eq!(results[&0].opening.as_ref().unwrap().contributors, [0, 1]);
     assert_eq!(results[&0].sum.agreement.max_weight(), 27, "as agreed with client 2");
     let counts = check_results(lattice(), &results, &[]);
     assert!(counts.iter().all(|&count| count == 2));
@@ -302,7 +301,11 @@ fn a_client_still_sealing_when_the_round_ends_gets_the_sum() {
 #[test]
 fn who_brings_what_does_not_fit_is_told_and_the_others_finish() {
     // They wait for a third: a round that leaves one out is one of too few.
-    let settings = ServerConfig { join_deadline: Duration::from_secs(4), ..config(3, 3) };
+    let settings = ServerConfig {
+        join_deadline: Duration::from_secs(4),
+        wait_for_clients: true,
+        ..config(3, 3)
+    };
     let public = lattice().public();
     let settled = settled_job(public, &agreement(FEW, 2.0, 50));
     let serving = serve_over(wires(), public, settled, settings, |_| false);
@@ -319,7 +322,7 @@ fn who_brings_what_does_not_fit_is_told_and_the_others_finish() {
         let (wires, paths) = (UdpWire::bind_towards(addr, 1, 1).unwrap(), PathConfig::default());
         let mut client =
             Client::new(wires, addr, server().id(), number, node(ANYONE), paths).unwrap();
-        client.contribute(participation).err().expect("it must be refused").to_string()
+        client.contribute(participation, |_| {}).err().expect("it must be refused").to_string()
     };
     let refused = |number: u16, participation: &Participation<'_>, what: &str| {
         let text = reported(number, participation);
@@ -362,7 +365,7 @@ fn who_brings_what_does_not_fit_is_told_and_the_others_finish() {
 
     let mut tensors = good.tensors().to_vec();
     let spec = tensors[1].spec.clone();
-    let values: Vec<f64> = tensors[1].values().collect();
+    let values: Vec<f64> = tensors[1].values().unwrap();
     for (bad, what) in [(f64::NAN, "NaN"), (f64::INFINITY, "inf")] {
         let spoilt = values.iter().enumerate().map(|(i, &x)| if i == 71 { bad } else { x });
         let bytes = spoilt.flat_map(|x| (x as f32).to_le_bytes()).collect();
@@ -404,7 +407,7 @@ fn who_brings_other_tensors_is_left_out_and_the_round_goes_on() {
     assert!(reason.starts_with(&expected), "{reason}");
     let honest = (0..).zip(honest).map(|(n, client)| (n, client.join().unwrap().unwrap()));
     let results: BTreeMap<u16, RoundResult> = honest.collect();
-    assert_eq!(results[&0].opening.contributors, [0, 1]);
+    assert_eq!(results[&0].opening.as_ref().unwrap().contributors, [0, 1]);
     assert!(check_results(lattice(), &results, &[]).iter().all(|&count| count == 2));
 }
 
@@ -436,7 +439,7 @@ fn a_server_tells_how_far_it_is() {
         let client = move || {
             let mut client = client(addr, number).unwrap();
             let update = update(number, 0, FEW);
-            client.contribute(&participation(key, &update, number)).unwrap();
+            client.contribute(&participation(key, &update, number), |_| {}).unwrap();
             client.leave().unwrap();
         };
         thread::spawn(client)
@@ -456,18 +459,19 @@ fn a_server_tells_how_far_it_is() {
     let (stats, summary) = (stats.unwrap(), summary.unwrap());
     clients.into_iter().for_each(|client| client.join().unwrap());
 
-    assert_eq!((reported[0].waiting, reported[0].round), (0, None));
+    assert_eq!((reported[0].waiting, &reported[0].round), (0, &None));
     assert!(reported.iter().any(|progress| progress.waiting == 1 && progress.round.is_none()));
     for (earlier, later) in reported.iter().zip(&reported[1..]) {
         assert!(later.elapsed >= earlier.elapsed + Duration::from_millis(100), "{reported:?}");
-        let settled = |progress: &Progress| progress.round.map(|round| round.settled);
+        let settled = |progress: &Progress| progress.round.as_ref().map(|round| round.settled);
         assert!(settled(earlier) <= settled(later), "{reported:?}");
         let bytes = |progress: &Progress| progress.stats.received.wire_bytes();
         assert!(bytes(earlier) <= bytes(later) && bytes(later) <= stats.received.wire_bytes());
     }
-    for round in reported.iter().filter_map(|progress| progress.round) {
-        assert_eq!((round.round, round.contributors, round.chunks), (0, 2, summary.closed));
-        assert!(round.settled <= round.chunks);
+    for round in reported.iter().filter_map(|progress| progress.round.as_ref()) {
+        assert_eq!((round.round, round.chunks), (0, summary.closed));
+        let [(0, first), (1, second)] = round.received[..] else { panic!("{round:?}") };
+        assert!(round.settled <= first.min(second) && first.max(second) <= round.chunks);
     }
 }
 
@@ -492,11 +496,13 @@ fn an_aggregator_that_never_answers_is_named() {
     let nobody = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     let addr = nobody.local_addr().unwrap();
     let began = Instant::now();
-    let client = contribute(lattice(), addr, 0, 1, |participation| {
-        participation.patience = Duration::from_secs(5)
-    });
-    assert_eq!(client.join().unwrap().err(), Some(Error::Unreachable { server: addr }));
-    assert!(began.elapsed() < Duration::from_secs(15));
+    let waited = Duration::from_secs(1);
+    let client =
+        contribute(lattice(), addr, 0, 1, move |participation| participation.patience = waited);
+    let silent = Error::Unreachable { server: addr, waited, has_answered: false };
+    assert_eq!(client.join().unwrap().err(), Some(silent));
+    let lasted = began.elapsed();
+    assert!(lasted >= waited && lasted < 8 * waited, "{lasted:?}");
 }
 
 /// Returns the record of a contribution that nobody seals.
@@ -550,7 +556,7 @@ fn one_that_dies_before_it_is_ready_costs_the_others_nothing_but_time() {
     let results: BTreeMap<u16, RoundResult> = honest.collect();
     let counts = check_results(lattice(), &results, &[]);
     assert!(counts.iter().all(|&count| count == 2));
-    assert_eq!(results[&0].opening.contributors, [0, 1, 2]);
+    assert_eq!(results[&0].opening.as_ref().unwrap().contributors, [0, 1, 2]);
     assert_eq!(serving.wait(closed).contributed[2], (2, 0));
 }
 

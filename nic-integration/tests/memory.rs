@@ -129,9 +129,8 @@ impl World {
         let spec = TensorSpec { name: "t".into(), dtype: Dtype::F32, shape: vec![VALUES as u64] };
         let update = Update::new(vec![Tensor::from_values(spec, &vec![0.5; VALUES]).unwrap()]);
         let agreement = Agreement::new(update.specs(), vec![1.0], 1).unwrap();
-        let mut rng = random::generator().unwrap();
-        let own =
-            Quantised::new(&update, &agreement, 1, key.public().parameters(), &mut rng).unwrap();
+        let seed = random::bytes().unwrap();
+        let own = Quantised::new(&update, &agreement, 1, key.public().parameters(), &seed).unwrap();
         let job = Job::new(key.public(), Limits::of_key(key.public())).unwrap();
         let (ticket, terms) = (Ticket::draw().unwrap(), job.terms(0, &agreement).unwrap());
         let sealer = Sealer::new(key.as_client(0), engine.clone(), own, ticket, &terms).unwrap();
@@ -167,6 +166,7 @@ impl World {
                 min_clients: BUSY,
                 rounds: 1,
                 join_deadline: Duration::from_secs(60),
+                wait_for_clients: true,
                 round_deadline: Duration::from_secs(10),
                 whole: false,
                 linger: Duration::from_secs(60),

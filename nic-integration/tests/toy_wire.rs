@@ -123,7 +123,7 @@ fn a_whole_round_over_a_wire_of_ones_own_is_exact() {
             let update = update(number, 0, VALUES);
             let (server, paths) = (server().id(), PathConfig::default());
             let mut client = Client::new(wires, addr, server, number, node(number), paths).unwrap();
-            let result = client.contribute(&participation(key, &update, number)).unwrap();
+            let result = client.contribute(&participation(key, &update, number), |_| {}).unwrap();
             client.leave().unwrap();
             (number, result)
         })

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use cases::cases;
 use ciphergram_nic::faults::Faults;
-use ciphergram_nic::proto::Refusal;
+use ciphergram_nic::proto::{Refusal, Stranger};
 use ciphergram_nic::round::{AggregatorEvent, ContributorEvent};
 use world::{CHUNKS, MISFIT, World, node};
 
@@ -370,6 +370,8 @@ fn too_few_beside_a_misfit_go_on_waiting() {
             let expected = match event {
                 AggregatorEvent::Joined { .. } => true,
                 AggregatorEvent::Refused { contributor: 1, reason } => reason == MISFIT,
+                // A first message that was damaged on the way is as if for another key.
+                AggregatorEvent::Stranger { stranger: Stranger::WrongKey, .. } => true,
                 _ => false,
             };
             assert!(expected, "seed {seed}: {event:?}");
@@ -378,7 +380,11 @@ fn too_few_beside_a_misfit_go_on_waiting() {
         let events = world.events.len();
         // Past the deadline for joining.
         world.run(Duration::from_secs(30), |_| false);
-        assert_eq!(world.events.len(), events, "seed {seed}: they wait");
+        let [AggregatorEvent::TooFew(shortage)] = &world.events[events..] else {
+            panic!("seed {seed}: they wait, and that is said: {:?}", &world.events[events..])
+        };
+        assert!(shortage.waits_on && shortage.joined == [0, 2], "seed {seed}");
+        assert_eq!(shortage.refused, [(1, MISFIT.to_string())], "seed {seed}");
         let now = world.network.now();
         world.client(1).join(now, 99, None);
         assert!(world.run(FOREVER, all_ended), "seed {seed}");
@@ -404,18 +410,23 @@ fn clients_that_may_not_join_get_the_reason() {
 }
 
 #[test]
-fn a_node_is_the_contributor_it_is_allowed_as_and_a_stranger_gets_silence() {
+fn a_node_is_the_contributor_it_is_allowed_as_and_a_stranger_hears_that_it_is_not_listed() {
     let mut world = World::new(4, 3, 2);
     world.network.set_faults(Faults::default());
     // Node 1 claims another number; node 150 is nobody's.
     world.start_node(node(1), 0, 1, None);
     world.start_node(node(150), 2, 2, None);
     let refused =
-        |world: &World| !world.clients[0].refused.is_empty() && world.clients[1].unreachable > 0;
-    assert!(world.run(FOREVER, refused));
+        |world: &World| !world.clients[0].refused.is_empty() && world.clients[1].unlisted > 0;
+    assert!(world.run(Duration::from_secs(1), refused));
     let own = node(1).id();
     let words = format!("node {own} is allowed as contributor 1, not as contributor 0");
     assert_eq!(world.client(0).refused, [words]);
+    let unlisted = Stranger::Unlisted(node(150).id());
+    let named = |event: &AggregatorEvent| matches!(event, AggregatorEvent::Stranger { stranger, .. } if *stranger == unlisted);
+    // It insists: no more than a few answers a second, and one report.
+    world.run(Duration::from_secs(20), |_| false);
+    assert_eq!(world.events.iter().filter(|event| named(event)).count(), 1);
     assert!(world.client(2).refused.is_empty());
     let stats = world.aggregator.as_ref().unwrap().stats();
     assert!(stats.turned_away >= 10, "{stats:?}");
@@ -451,6 +462,9 @@ fn a_closed_round_gives_its_sums_again_until_the_next_one_closes() {
     (0..2).for_each(|number| world.start_client(number, number as u8));
     assert!(world.run(FOREVER, all_ended));
     let opening = world.client(0).opening.clone().unwrap();
+    // Client 0 is killed before it has written the mean, and comes back long after that was given up.
+    world.client(0).node = None;
+    world.run(FOREVER, |_| false);
     world.start_client(0, 0);
     assert!(world.run(FOREVER, all_ended), "the sums of the closed round, again");
     world.check_complete();
@@ -466,5 +480,5 @@ fn a_closed_round_gives_its_sums_again_until_the_next_one_closes() {
     let resume = Some(ciphergram_nic::round::Resume { incarnation, round });
     world.client(0).join(now, 0, resume);
     assert!(world.run(FOREVER, |world| world.clients.iter().any(|c| !c.refused.is_empty())));
-    assert_eq!(world.client(0).refused, ["round 0 is over and its sum is gone"]);
+    assert_eq!(world.client(0).refused, ["round 0 is over and its sums are no longer here"]);
 }

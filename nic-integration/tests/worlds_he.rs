@@ -31,8 +31,6 @@ use ciphergram_nic::round::{
     SumLayout,
 };
 use ciphergram_nic::sim::Network;
-use rand_chacha::ChaCha20Rng;
-use rand_core::SeedableRng;
 use support::{check_exact, engine, job, key, node, server, update, weight};
 
 const FOREVER: Duration = Duration::from_secs(120);
@@ -132,6 +130,7 @@ impl World {
             min_clients: 2,
             rounds: 1,
             join_deadline: Duration::from_secs(20),
+            wait_for_clients: true,
             round_deadline: Duration::from_secs(30),
             whole: false,
             linger: Duration::from_secs(15),
@@ -242,6 +241,7 @@ impl Client {
                 ContributorEvent::Refused { reason } => panic!("refused: {reason}"),
                 ContributorEvent::Rejected { refusal, .. } => panic!("rejected: {refusal}"),
                 ContributorEvent::Unreachable => node.rejoin(now).unwrap(),
+                ContributorEvent::Unlisted => panic!("not listed"),
             }
         }
         // A datagram a turn: sealing takes time, so that deaths fall in the middle.
@@ -264,11 +264,10 @@ impl Client {
         let terms = RoundTerms::from_bytes(&opening.terms, key).unwrap();
         let parameters = key.parameters();
         if self.stream.is_empty() {
-            let mut rng = ChaCha20Rng::seed_from_u64(self.number.into());
             let (update, weight) = (update(self.number, 0, self.values), weight(self.number));
-            let agreement = &terms.agreement;
-            let own = Quantised::new(&update, agreement, weight, parameters, &mut rng).unwrap();
-            self.fields = own.fields().to_vec();
+            let (agreement, seed) = (&terms.agreement, [self.number as u8; 32]);
+            let own = Quantised::new(&update, agreement, weight, parameters, &seed).unwrap();
+            self.fields = own.fields().unwrap().to_vec();
             let ticket = self.ticket.take().expect("a client seals once");
             let under = job(key).terms(terms.round, &terms.agreement).unwrap();
             let own_key = self.key.as_client(self.number);

@@ -12,7 +12,7 @@ local TAG_BYTES = 16
 local DEFAULT_PORT = 7700
 
 local WRITE, WRITE_IMM, SUM, ACK = 1, 2, 3, 5
-local HELLO, WELCOME, COOKIE = 16, 17, 18
+local HELLO, WELCOME, COOKIE, DECLINE = 16, 17, 18, 19
 
 local KINDS = {
   [WRITE] = "WRITE",
@@ -22,6 +22,7 @@ local KINDS = {
   [HELLO] = "HELLO",
   [WELCOME] = "WELCOME",
   [COOKIE] = "COOKIE",
+  [DECLINE] = "DECLINE",
 }
 local SEALED = { [WRITE] = true, [WRITE_IMM] = true, [SUM] = true, [ACK] = true }
 
@@ -30,6 +31,7 @@ local HANDSHAKE = {
   [HELLO] = { { "ephemeral", 32 }, { "static", 48 }, { "noise_payload", 28 }, { "mac1", 16 }, { "mac2", 16 } },
   [WELCOME] = { { "ephemeral", 32 }, { "noise_payload", 54 }, { "mac1", 16 } },
   [COOKIE] = { { "nonce", 12 }, { "sealed", 32 } },
+  [DECLINE] = { { "ephemeral", 32 }, { "noise_payload", 17 }, { "mac1", 16 } },
 }
 
 local ciphergram = Proto("ciphergram", "Ciphergram")

@@ -227,7 +227,7 @@ impl Subject for Sealing<'_> {
         candidates[1].iter_mut().for_each(|field| *field = rng.next_u64() % (most + 1));
         class.choose_into(chosen, candidates);
         let update = Quantised::from_fields(chosen.iter().map(|&field| field as u32).collect(), 1);
-        self.secrets = vec![memory_of(update.fields())];
+        self.secrets = vec![memory_of(&update.fields()?)];
         let (key, engine) = (setup.sums().as_client(0), setup.engine().clone());
         let terms = self.job.terms(0, &self.agreement)?;
         self.sealer = Some(Sealer::new(key, engine, update, Ticket::draw()?, &terms)?);

@@ -61,8 +61,8 @@ pub fn sums(setting: Setting, scheme: Scheme, span: Duration) -> Result<f64, Fai
     }
     let agreement = agreement.ok_or("nobody announced")?;
     let parameters = key.public().parameters();
-    let mut rng = ciphergram_he::random::generator()?;
-    let own = Quantised::new(&update, &agreement, 1, parameters, &mut rng)?;
+    let seed = ciphergram_he::random::bytes()?;
+    let own = Quantised::new(&update, &agreement, 1, parameters, &seed)?;
     let terms = job.terms(0, &agreement)?;
     let sealer = Sealer::new(key.as_client(0), engine, own, Ticket::draw()?, &terms)?;
     let stream = sealer.seal_all()?;

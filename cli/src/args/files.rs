@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::{
-    Agreed, Place,
+    Agreed, IntegersChoice, Place,
     values::{PolicyName, clip, policy, weight},
 };
 
@@ -15,10 +15,10 @@ pub(crate) struct Ranges {
     #[arg(long, value_name = "FILE")]
     pub(crate) out: PathBuf,
     /// Merge the ranges files given, instead of measuring tensors
-    #[arg(long, conflicts_with_all = ["weight", "policy", "bits"])]
+    #[arg(long, conflicts_with_all = ["weight", "policy", "bits", "integers"])]
     pub(crate) merge: bool,
     /// This client's largest weight, an integer from 1 [default: 1]
-    #[arg(long, value_parser = weight, allow_negative_numbers = true)]
+    #[arg(long, value_parser = weight)]
     pub(crate) weight: Option<u64>,
     /// Clipping: max (none), sigma:MULTIPLE (of the root mean square), aciq (least error), or
     /// fixed:RANGE, one range for all tensors
@@ -27,6 +27,8 @@ pub(crate) struct Ranges {
     /// Bits of a quantised value, for the policy aciq
     #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u32).range(8..=24))]
     pub(crate) bits: u32,
+    #[command(flatten)]
+    pub(crate) integers: IntegersChoice,
     /// A safetensors file; with --merge, ranges files
     #[arg(required = true, value_name = "FILE")]
     pub(crate) inputs: Vec<PathBuf>,
@@ -55,6 +57,8 @@ pub(crate) struct Encrypt {
     #[arg(long, value_name = "FILE")]
     pub(crate) ranges: Option<PathBuf>,
     #[command(flatten)]
+    pub(crate) integers: IntegersChoice,
+    #[command(flatten)]
     pub(crate) weighting: Weighting,
     #[command(flatten)]
     pub(crate) place: Place,
@@ -67,10 +71,10 @@ pub(crate) struct Encrypt {
 #[derive(Args)]
 pub(crate) struct Weighting {
     /// Clip this client's values to this magnitude first
-    #[arg(long, value_parser = clip, allow_negative_numbers = true)]
+    #[arg(long, value_parser = clip)]
     pub(crate) clip: Option<f64>,
     /// This client's weight, an integer from 1 to the agreed largest
-    #[arg(long, default_value = "1", value_parser = weight, allow_negative_numbers = true)]
+    #[arg(long, default_value = "1", value_parser = weight)]
     pub(crate) weight: u64,
 }
 
@@ -101,12 +105,19 @@ pub(crate) struct Decrypt {
     /// File to write the tensors to
     #[arg(long, value_name = "FILE")]
     pub(crate) out: PathBuf,
+    /// A safetensors file with the tensors of the sum: the output is laid out as it is, with its metadata, and with
+    /// the integer tensors that it has besides
+    #[arg(long, value_name = "FILE")]
+    pub(crate) template: Option<PathBuf>,
     /// Write Σ weight·x instead of the weighted mean
     #[arg(long)]
     pub(crate) sum: bool,
     /// Fewest contributors of a sum to decrypt [default: the job's]
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) min_clients: Option<u16>,
+    /// Write which values are of which clients to this file, as JSON
+    #[arg(long, value_name = "FILE")]
+    pub(crate) cohorts: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) place: Place,
     /// Report as JSON

@@ -1,6 +1,6 @@
 //! What people type, parsed.
 
-use std::{num::NonZeroU64, time::Duration};
+use std::{fmt, num::NonZeroU64, str::FromStr, time::Duration};
 
 use ciphergram_he::{Scheme, codec::Policy, error::ParameterError};
 use ciphergram_nic::{
@@ -118,5 +118,35 @@ pub(super) fn policy(text: &str) -> Result<PolicyName, String> {
         Some((name @ "sigma", rest)) => number(rest).map(PolicyName::Sigma).ok_or(needs(name)),
         Some((name @ "fixed", rest)) => number(rest).map(PolicyName::Fixed).ok_or(needs(name)),
         _ => Err("a policy is max, sigma:MULTIPLE, aciq or fixed:RANGE".into()),
+    }
+}
+
+/// The aggregator as a person names it: `HOST:PORT`, the host a name or an address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ServerName(String);
+
+impl ServerName {
+    pub(crate) fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl FromStr for ServerName {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let (host, port) = text.rsplit_once(':').unwrap_or((text, ""));
+        let in_brackets = host.starts_with('[') && host.ends_with(']');
+        let is_port = port.parse().is_ok_and(|port: u16| port != 0);
+        if host.is_empty() || host.contains(':') && !in_brackets || !is_port {
+            return Err("expected HOST:PORT, the host a name or an address, of IPv6 in brackets");
+        }
+        Ok(Self(text.into()))
+    }
+}
+
+impl fmt::Display for ServerName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
     }
 }

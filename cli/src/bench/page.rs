@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     failure::{Failure, at},
-    files,
+    files::{self, Output},
 };
 
 /// Longer than any report.
@@ -68,13 +68,19 @@ impl Page {
     ///
     /// # Errors
     /// A file cannot be written; there is too much for a picture.
-    pub(crate) fn write(&self, page: Option<&Path>, picture: Option<&Path>) -> Result<(), Failure> {
+    pub(crate) fn write(
+        &self,
+        page: Option<Output>,
+        picture: Option<Output>,
+    ) -> Result<(), Failure> {
         let charts = self.charts();
-        if let Some(path) = page {
-            files::write(path, self.html(&charts).as_bytes())?;
+        if let Some(mut out) = page {
+            out.put(self.html(&charts).as_bytes())?;
+            out.commit()?;
         }
-        if let Some(path) = picture {
-            files::write(path, &png(&charts)?)?;
+        if let Some(mut out) = picture {
+            out.put(&png(&charts)?)?;
+            out.commit()?;
         }
         Ok(())
     }

@@ -9,7 +9,7 @@ use tracing_subscriber::fmt::{
 };
 
 use super::{machine::Machine, row::Row};
-use crate::{failure::Failure, files};
+use crate::{failure::Failure, files::Output};
 
 /// The version of the files that this program writes. It reads those of all before.
 const VERSION: u32 = 1;
@@ -17,6 +17,9 @@ const VERSION: u32 = 1;
 /// The figures of a run, and of what they are.
 #[derive(Clone, Serialize, Deserialize)]
 pub(crate) struct Report {
+    /// The kind of this file, as every file of ours says it.
+    #[serde(default)]
+    kind: String,
     /// Version of this file; none in those from before there were versions.
     #[serde(default)]
     version: u32,
@@ -62,7 +65,8 @@ impl Report {
     /// Makes a report of a run that begins now, without rows.
     pub(crate) fn begin(options: Options, machine: Machine) -> Self {
         let (commit, options) = (env!("CIPHERGRAM_COMMIT").into(), Some(options));
-        Self { version: VERSION, time: now(), commit, options, machine, rows: vec![] }
+        let kind = "ciphergram-report".into();
+        Self { kind, version: VERSION, time: now(), commit, options, machine, rows: vec![] }
     }
 
     /// Reads a report out of what a file holds.
@@ -90,9 +94,10 @@ impl Report {
         Ok(report)
     }
 
-    /// Writes it to a file.
-    pub(crate) fn write(&self, path: &Path) -> Result<(), Failure> {
-        files::write(path, format!("{}\n", serde_json::to_string_pretty(self)?).as_bytes())
+    /// Writes it as JSON.
+    pub(crate) fn write(&self, mut out: Output) -> Result<(), Failure> {
+        out.put(format!("{}\n", serde_json::to_string_pretty(self)?).as_bytes())?;
+        out.commit()
     }
 
     /// Returns when it began and what it is of, in a few words.

@@ -5,8 +5,8 @@ use std::{hint::black_box, sync::Arc, time::Instant};
 
 use ciphergram_accel::{CpuEngine, Engine};
 use ciphergram_he::{
-    Agreement, Contribution, Dtype, Error, Job, Limits, Quantised, Scheme, SecretKey, Sum, Tensor,
-    TensorSpec, Update, aggregate, codec::Output, decrypt, encrypt, params::Literal, random,
+    Agreement, Contribution, Dtype, Error, Job, Limits, Scheme, SecretKey, Sum, Tensor, TensorSpec,
+    Update, aggregate, codec::Output, decrypt, encrypt, params::Literal, random,
 };
 use rand_core::Rng;
 
@@ -68,7 +68,7 @@ impl Round {
         let quick: Arc<dyn Engine> = Arc::new(CpuEngine::new());
         for client in 0..CLIENTS {
             round.update = random_update(values)?;
-            for (total, x) in mean.iter_mut().zip(floats(&round.update)) {
+            for (total, x) in mean.iter_mut().zip(floats(&round.update)?) {
                 *total += x.clamp(-RANGE, RANGE) / f64::from(CLIENTS);
             }
             let engine = if client == 0 { &round.engine } else { &quick };
@@ -93,7 +93,7 @@ impl Round {
     /// Runs one operation, its result thrown away.
     pub(crate) fn run(&self, operation: SumOperation) -> Result<(), Failure> {
         match operation {
-            SumOperation::Quantise => drop(black_box(self.quantise()?)),
+            SumOperation::Quantise => _ = black_box(self.quantise()?),
             SumOperation::Encrypt => drop(black_box(self.encrypt(&self.engine, 0)?)),
             SumOperation::Aggregate => drop(black_box(self.aggregate()?)),
             SumOperation::Decrypt => drop(black_box(self.decrypt()?)),
@@ -102,9 +102,12 @@ impl Round {
     }
 
     /// From a client's tensors to the integers that it packs.
-    fn quantise(&self) -> Result<Quantised, Error> {
-        let (terms, mut rng) = (self.job.terms(0, &self.agreement)?, random::generator()?);
-        terms.quantise(&self.update, 1, self.key.public().parameters(), &mut rng)
+    fn quantise(&self) -> Result<usize, Error> {
+        let terms = self.job.terms(0, &self.agreement)?;
+        let parameters = self.key.public().parameters();
+        let quantised = terms.quantise(&self.update, 1, parameters, &*random::bytes()?)?;
+        // They are computed as they are asked for.
+        Ok(black_box(quantised.fields()?).len())
     }
 
     /// From a client's tensors to the bytes of its contribution.
@@ -132,7 +135,7 @@ impl Round {
         let steps = f64::from(self.key.public().parameters().half_steps());
         let bound = RANGE * (1.0 / steps + f64::from(f32::EPSILON));
         let decrypted = self.decrypt()?;
-        if floats(&decrypted).zip(mean).all(|(x, y)| (x - y).abs() <= bound) {
+        if floats(&decrypted)?.iter().zip(mean).all(|(x, y)| (x - y).abs() <= bound) {
             return Ok(());
         }
         let text = format!("the engine {} decrypts to another mean", self.engine.name());
@@ -140,8 +143,9 @@ impl Round {
     }
 }
 
-fn floats(update: &Update) -> impl Iterator<Item = f64> + '_ {
-    update.tensors().iter().flat_map(Tensor::values)
+fn floats(update: &Update) -> Result<Vec<f64>, Error> {
+    let each = update.tensors().iter().map(Tensor::values).collect::<Result<Vec<_>, _>>()?;
+    Ok(each.concat())
 }
 
 /// Makes one tensor of random values.

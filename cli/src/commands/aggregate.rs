@@ -7,8 +7,9 @@ use crate::{
     args::Aggregate,
     engines::engine,
     failure::Failure,
-    files,
-    report::{per_value_words, report, warn_if_few},
+    files::{self, Kind, Output, named},
+    progress::Progress,
+    report::{per_value_words, report, shown, warn_if_few},
 };
 
 pub(crate) fn run(args: &Aggregate) -> Result<(), Failure> {
@@ -19,7 +20,13 @@ pub(crate) fn run(args: &Aggregate) -> Result<(), Failure> {
         let error = Error::TooManyContributors { found: args.inputs.len(), admitted };
         return Err(error.within(args.agreed.key.display()).into());
     }
-    let contributions = args.inputs.iter().map(|path| {
+    let read = [Some(&args.agreed.key), args.agreed.job.as_ref()];
+    let read = args.inputs.iter().map(Some).chain(read).collect::<Vec<_>>();
+    let mut out = Output::create(&args.out, Kind::Sum, &named(&read))?;
+    let progress = Progress::new(args.json, "");
+    let contributions = args.inputs.iter().zip(0..).map(|(path, done)| {
+        progress.say(format!("adding {}", path.display()));
+        progress.at(done, args.inputs.len() as u64);
         let bytes = std::fs::read(path).map_err(Error::from);
         (
             path.display(),
@@ -27,11 +34,13 @@ pub(crate) fn run(args: &Aggregate) -> Result<(), Failure> {
         )
     });
     let sum = aggregate(&key, &job, engine(args.place.engine), contributions)?;
-    files::write(&args.out, &sum.to_bytes(&key))?;
+    out.put(&sum.to_bytes(&key))?;
+    out.commit()?;
+    drop(progress);
     let (contributors, values) = (sum.contributors.len(), sum.agreement.values());
     warn_if_few(contributors);
     let value = json!({
-        "out": args.out, "round": sum.round, "contributors": contributors, "values": values,
+        "out": shown(&args.out), "round": sum.round, "contributors": contributors, "values": values,
         "ciphertext_bytes": sum.stream.len(),
     });
     let words = per_value_words(sum.stream.len(), values);

@@ -1,6 +1,6 @@
 //! `ciphergram bench`.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use rayon::ThreadPoolBuilder;
 
@@ -16,31 +16,37 @@ use crate::{
         table,
     },
     failure::Failure,
-    report::warn,
+    files::{Kind, Output},
+    report::{print, warn},
 };
 
 pub(crate) fn run(args: &Bench) -> Result<(), Failure> {
-    let outputs = [&args.json, &args.report, &args.png];
-    outputs.into_iter().flatten().try_for_each(|path| check_folder(path))?;
-    let page = match &args.compare[..] {
+    // Nobody wants to learn after minutes that the figures have no place to go.
+    let inputs: Vec<_> = args.compare.iter().map(PathBuf::as_path).collect();
+    let create = |path: &Option<PathBuf>, kind| {
+        path.as_ref().map(|path| Output::create(path, kind, &inputs)).transpose()
+    };
+    let figures = create(&args.json, Kind::Report)?;
+    let (page, picture) = (create(&args.report, Kind::Page)?, create(&args.png, Kind::Picture)?);
+    let measured = match &args.compare[..] {
         [] => Page {
-            sources: vec![Source { label: "This run".into(), report: measure_all(args)? }],
+            sources: vec![Source { label: "This run".into(), report: measure_all(args, figures)? }],
             peers: vec![],
         },
         files => compare(files)?,
     };
-    page.write(args.report.as_deref(), args.png.as_deref())
+    measured.write(page, picture)
 }
 
 /// Reads reports, and prints them side by side.
 fn compare(files: &[PathBuf]) -> Result<Page, Failure> {
     let page = Page::read(files)?;
-    table::side_by_side(&page.sources).iter().for_each(|line| println!("{line}"));
+    table::side_by_side(&page.sources).iter().try_for_each(|line| print(line))?;
     Ok(page)
 }
 
-/// Measures what is asked for, and writes the report where it is wanted.
-fn measure_all(args: &Bench) -> Result<Report, Failure> {
+/// Measures what is asked for, and writes the report to `out` if it is wanted.
+fn measure_all(args: &Bench, out: Option<Output>) -> Result<Report, Failure> {
     let bits = key_sizes(args)?;
     let pool = ThreadPoolBuilder::new().num_threads(args.threads).build();
     let pool = pool.map_err(|e| Failure::Work(format!("{} threads: {e}", args.threads)))?;
@@ -55,8 +61,8 @@ fn measure_all(args: &Bench) -> Result<Report, Failure> {
     if let Some(text) = table::busy(&report.rows) {
         warn(&text);
     }
-    if let Some(path) = &args.json {
-        report.write(path)?;
+    if let Some(out) = out {
+        report.write(out)?;
     }
     Ok(report)
 }
@@ -75,17 +81,6 @@ fn key_sizes(args: &Bench) -> Result<Vec<u32>, Failure> {
     Ok(bits)
 }
 
-/// Nobody wants to learn after minutes that the report has no place to go.
-fn check_folder(path: &Path) -> Result<(), Failure> {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-    match folder {
-        Some(folder) if !folder.is_dir() => {
-            Err(Failure::Work(format!("{}: no such folder", folder.display())))
-        }
-        _ => Ok(()),
-    }
-}
-
 /// Measures row by row, and prints each as it is found.
 fn measure(
     args: &Bench,
@@ -93,38 +88,39 @@ fn measure(
     machine: &Machine,
     engines: &[Measured],
 ) -> Result<Vec<Row>, Failure> {
-    println!("{}", machine.line());
-    engines.iter().for_each(|engine| println!("{}", engine.line()));
+    print(&machine.line())?;
+    engines.iter().try_for_each(|engine| print(&engine.line()))?;
     let (paillier, sums) = (&args.ops.paillier, &args.ops.sums);
     let bits = if paillier.is_empty() { &[] } else { bits };
     if bits.contains(&INSECURE_BITS) {
-        println!("{INSECURE_BITS}-bit keys are INSECURE: only for comparison with papers");
+        print(&format!("{INSECURE_BITS}-bit keys are INSECURE: only for comparison with papers"))?;
     }
-    println!("\n{}", table::head());
+    print(&format!("\n{}", table::head()))?;
     let mut rows = vec![];
     let mut found = |row: Row| {
-        println!("{}", table::row(&row));
+        print(&table::row(&row))?;
         rows.push(row);
+        Ok::<_, Failure>(())
     };
     let effort = (args.threads, args.seconds);
     for &bits in bits {
         let key = Key::of_bits(bits)?;
         for engine in engines {
             for &operation in paillier {
-                found(Row::measure(operation, &key, engine, effort)?);
+                found(Row::measure(operation, &key, engine, effort)?)?;
             }
         }
     }
     // Sizes of n mean nothing here: each engine has its rows once.
     for measured in engines {
         for &operation in &args.ops.kernels {
-            found(Row::measure_kernel(operation, measured, effort)?);
+            found(Row::measure_kernel(operation, measured, effort)?)?;
         }
     }
     for Measured { engine, .. } in engines.iter().filter(|_| !sums.is_empty()) {
         let round = Round::new(engine.clone())?;
         for &operation in sums {
-            found(Row::measure_sum(operation, &round, engine.name(), effort)?);
+            found(Row::measure_sum(operation, &round, engine.name(), effort)?)?;
         }
     }
     Ok(rows)

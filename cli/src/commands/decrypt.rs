@@ -1,14 +1,18 @@
 //! `ciphergram decrypt`.
 
-use ciphergram_he::{Ledger, Sum, codec::Output, decrypt};
+use std::{fs::File, path::Path};
+
+use ciphergram_he::{Ledger, Sum, Update, codec::Output, decrypt_to};
 use serde_json::json;
 
 use crate::{
     args::Decrypt,
+    cohorts::{self, Cohorts},
     engines::engine,
     failure::Failure,
-    files,
-    report::{report, warn_if_few},
+    files::{self, Kind, named},
+    progress::Progress,
+    report::{kept, report, shown, warn_if_few},
 };
 
 /// Returns the mean, or the sum if it was asked for.
@@ -21,30 +25,56 @@ pub(crate) fn output_name(sum: bool) -> &'static str {
     if sum { "weighted sum" } else { "weighted mean" }
 }
 
+/// Opens the template of a sum's mean, and checks that it has the same tensors.
+fn template(path: &Path, sum: &Sum) -> Result<Update, Failure> {
+    let template = Update::open_template(path, sum.agreement.specs())?;
+    let checked = sum.agreement.check_layout(&template.specs());
+    checked.map_err(|e| e.within(path.display()))?;
+    Ok(template)
+}
+
 pub(crate) fn run(args: &Decrypt) -> Result<(), Failure> {
     let key = files::read_secret(&args.agreed.key)?;
     let job = files::read_job(&args.agreed, key.public())?;
     let min_clients = args.min_clients.unwrap_or(job.min_clients());
     let job = job.requiring(min_clients);
     let here = |e: ciphergram_he::Error| e.within(args.input.display());
-    let sum = Sum::from_bytes(&files::read(&args.input)?, key.public()).map_err(here)?;
+    let progress = Progress::new(args.json, format!("decrypting {}", args.input.display()));
+    let sum = Sum::from_vec(files::read(&args.input)?, key.public()).map_err(here)?;
+    let template = args.template.as_ref().map(|path| template(path, &sum)).transpose()?;
+    let inputs = [&args.input, &args.agreed.key].into_iter().chain(&args.agreed.job);
+    let inputs: Vec<_> = inputs.chain(&args.template).map(Some).collect();
+    let mut out = files::Output::create(&args.out, Kind::Tensors, &named(&inputs))?;
+    let cohorts_out = cohorts::create(args.cohorts.as_deref(), &named(&inputs))?;
     let engine = engine(args.place.engine);
-    let open = || decrypt(&key, &*engine, &sum, &job, output(args.sum));
     let ledger = Ledger::beside(&args.agreed.key);
-    let update = ledger.open(key.public(), &job, &sum, open).map_err(here)?;
-    files::write(&args.out, &update.to_safetensors()?)?;
+    let chunks = key.public().parameters().chunks(sum.agreement.values()).count();
+    let open = |file: &File| {
+        let observe = progress.counter(chunks.into());
+        let laid_out = (&sum, template.as_ref());
+        let output = output(args.sum);
+        let open = || decrypt_to(&key, &*engine, laid_out, &job, output, file, &observe);
+        ledger.open(key.public(), &job, &sum, open)
+    };
+    out.fill(open, |e| here(e).into())?;
+    out.commit()?;
+    let cohorts = Cohorts::of(&sum, key.public());
+    cohorts_out.map_or(Ok(()), |out| cohorts.write(out))?;
+    drop(progress);
     let fewest = sum.fewest_contributors();
     warn_if_few(fewest);
     let name = output_name(args.sum);
+    let (kept, kept_words) = kept(&template.unwrap_or_default());
     let value = json!({
-        "out": args.out, "output": name, "round": sum.round, "contributors": sum.contributors.len(),
+        "out": shown(&args.out), "output": name, "round": sum.round, "contributors": sum.contributors.len(),
         "fewest_contributors": fewest, "values": sum.agreement.values(),
+        "cohorts": cohorts.summary(), "kept": kept,
     });
     let line = format!(
-        "{}: {name} of {} contributors, {} tensors",
+        "{}: {name} of {}, {} tensors",
         args.out.display(),
-        sum.most_contributors(),
-        update.tensors().len()
+        cohorts.words(),
+        sum.agreement.specs().len()
     );
-    report(args.json, &value, &[line])
+    report(args.json, &value, &kept_words.into_iter().chain([line]).collect::<Vec<_>>())
 }

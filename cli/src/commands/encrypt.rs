@@ -1,8 +1,9 @@
 //! `ciphergram encrypt`.
 
 use ciphergram_he::{
-    Agreement, Encrypted, Job, Ledger, Update,
+    Agreement, Error, Job, Ledger, Update, Written,
     codec::{Policy, RangesFile},
+    encrypt_to,
 };
 use serde_json::json;
 
@@ -10,8 +11,9 @@ use crate::{
     args::Encrypt,
     engines::engine,
     failure::Failure,
-    files,
-    report::{clipped, per_value, per_value_words, report, warn},
+    files::{self, Kind, Output, named},
+    progress::Progress,
+    report::{clipped, kept, per_value, per_value_words, report, shown, warn},
 };
 
 pub(crate) fn run(args: &Encrypt) -> Result<(), Failure> {
@@ -19,9 +21,14 @@ pub(crate) fn run(args: &Encrypt) -> Result<(), Failure> {
     let file = files::read_key(key_path)?;
     let key = file.as_client(args.client).map_err(|e| e.within(key_path.display()))?;
     let job = files::read_job(&args.agreed, key.public())?;
-    let (update, clipped_first) = files::read_clipped(&args.input, args.weighting.clip)?;
-    let here = |e: ciphergram_he::Error| e.within(args.input.display());
+    let progress = Progress::new(args.json, format!("encrypting {}", args.input.display()));
+    let (update, clipped_first) =
+        files::read_clipped(&args.input, args.integers.policy(), args.weighting.clip)?;
+    let here = |e: Error| e.within(args.input.display());
     let agreement = agreement(args, &job, &update)?;
+    let inputs =
+        [Some(&args.input), Some(key_path), args.agreed.job.as_ref(), args.ranges.as_ref()];
+    let mut out = Output::create(&args.out, Kind::Contribution, &named(&inputs))?;
     let ledger = Ledger::beside(key_path);
     let round = match args.round {
         Some(round) => round,
@@ -29,22 +36,36 @@ pub(crate) fn run(args: &Encrypt) -> Result<(), Failure> {
     };
     let terms = job.terms(round, &agreement).map_err(here)?;
     let (parameters, engine) = (key.public().parameters(), engine(args.place.engine));
-    let Encrypted { contribution, clipped: outside } =
-        ciphergram_he::encrypt(key, engine, &update, &terms, args.weighting.weight)
-            .map_err(here)?;
+    // A full disk is to cost no round.
+    let total_bytes = parameters.chunks(agreement.values()).total_bytes() as u64;
+    out.reserve(total_bytes)?;
+    let weighted = (&update, args.weighting.weight);
+    let Written { bytes, clipped: outside } = encrypt_to(
+        key,
+        engine,
+        weighted,
+        &terms,
+        &ledger,
+        &mut progress.count(&mut out, total_bytes),
+    )
+    .map_err(|e| match e {
+        // Of the output, which it names.
+        Error::Io { why } => Failure::Work(why),
+        e => here(e).into(),
+    })?;
+    out.commit()?;
+    drop(progress);
     let outside = files::most_clipped(&clipped_first, &outside);
-    // Before the file is there: no second contribution to the round may follow.
-    ledger.seal(&job, key.number(), round)?;
     let names = agreement.specs().iter().map(|s| s.name.as_str());
     let (clipped, mut lines) = clipped(names, &outside);
     let values = agreement.values();
-    files::write(&args.out, &contribution.to_bytes(key.public()))?;
-    let bytes = contribution.stream.len();
+    let (kept, kept_words) = kept(&update);
     let value = json!({
-        "out": args.out, "client": key.number(), "round": round, "scheme": parameters.scheme().name(), "values": values,
+        "out": shown(&args.out), "client": key.number(), "round": round, "scheme": parameters.scheme().name(), "values": values,
         "ciphertext_bytes": bytes, "bytes_per_value": per_value(bytes, values),
-        "clipped": clipped,
+        "clipped": clipped, "kept": kept,
     });
+    lines.extend(kept_words);
     let words = per_value_words(bytes, values);
     lines.push(format!("{}: {values} values, {words}", args.out.display()));
     report(args.json, &value, &lines)

@@ -3,7 +3,11 @@
 use ciphergram_nic::federation::nodes::{draw_identity, write_identity};
 use serde_json::json;
 
-use crate::{args, failure::Failure, report::report};
+use crate::{
+    args,
+    failure::Failure,
+    report::{report, shown},
+};
 
 pub(crate) fn run(args: &args::Identity) -> Result<(), Failure> {
     let identity = draw_identity()?;
@@ -13,5 +17,5 @@ pub(crate) fn run(args: &args::Identity) -> Result<(), Failure> {
         format!("node {node}"),
         format!("{}  its secret key, for this node and for no one else", args.out.display()),
     ];
-    report(args.json, &json!({"node": node, "out": args.out}), &lines)
+    report(args.json, &json!({"node": node, "out": shown(&args.out)}), &lines)
 }

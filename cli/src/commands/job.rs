@@ -7,7 +7,12 @@ use ciphergram_he::{
 use ciphergram_nic::federation::nodes::read_allowed;
 use serde_json::{Value, json};
 
-use crate::{args::Job, failure::Failure, files, report::report};
+use crate::{
+    args::Job,
+    failure::Failure,
+    files,
+    report::{self, report, shown},
+};
 
 pub(crate) fn run(args: &Job) -> Result<(), Failure> {
     let key = files::read_key(&args.key)?;
@@ -15,7 +20,7 @@ pub(crate) fn run(args: &Job) -> Result<(), Failure> {
     let defaults = Limits::of_key(key.public());
     let clients = args.clients.unwrap_or(defaults.clients);
     let mut max_weight = args.max_weight;
-    let mut tensors = None;
+    let (mut tensors, mut kept) = (None, None);
     if let Some(path) = &args.ranges {
         let agreement =
             files::read_ranges(path)?.agreement().map_err(|e| e.within(path.display()))?;
@@ -25,7 +30,9 @@ pub(crate) fn run(args: &Job) -> Result<(), Failure> {
             each.map(|(spec, &range)| SettledTensor { spec: spec.clone(), range: Some(range) });
         tensors = Some(settled.collect());
     } else if let Some(path) = &args.layout {
-        let specs = files::read_update(path)?.specs();
+        let update = files::read_update(path, args.integers.policy())?;
+        kept = report::kept(&update).1;
+        let specs = update.specs();
         tensors = Some(specs.into_iter().map(|spec| SettledTensor { spec, range: None }).collect());
     }
     let allow = args.allow.as_ref().map(|path| read_allowed(path)).transpose()?.map(|allowed| {
@@ -60,6 +67,7 @@ pub(crate) fn run(args: &Job) -> Result<(), Failure> {
         lines
             .push(format!("one range of {} for all tensors, and noise in each sum", noise.range()));
     }
+    lines.extend(kept);
     let content: Value = serde_json::from_str(&job.to_json()?)?;
-    report(args.json, &json!({"out": args.out, "id": id, "job": content}), &lines)
+    report(args.json, &json!({"out": shown(&args.out), "id": id, "job": content}), &lines)
 }

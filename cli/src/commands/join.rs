@@ -1,22 +1,33 @@
 //! `ciphergram join`.
 
-use std::{ffi::OsString, path::PathBuf};
+mod server;
 
-use ciphergram_he::{Error, KeyRef, Ledger, codec::RangesFile};
+use std::{
+    convert::Infallible,
+    ffi::OsString,
+    fs::{self, File},
+    io,
+    path::{Path, PathBuf},
+};
+
+use ciphergram_he::{Error, KeyRef, Ledger, Update, codec::RangesFile};
 use ciphergram_nic::{
-    federation::{self, Client, Participation},
+    federation::{self, Participation, Phase, RoundResult, finish_from_spool},
     proto::path::MAX_PATHS,
-    wire::UdpWire,
 };
 use serde_json::{Value, json};
 
+use self::server::Server;
 use super::decrypt::{output, output_name};
 use crate::{
     args::{Join, PathConfig, Wire},
+    cohorts::{self, Cohorts},
     engines::engine,
     failure::Failure,
-    files, nodes,
-    report::{clipped, per_value, report, warn_if_few},
+    files::{self, Kind, Output, named},
+    progress::Progress,
+    report::{clipped, kept, per_value, report, shown, warn, warn_if_few},
+    signals::{self, AtStop},
 };
 
 pub(crate) fn run(args: &Join) -> Result<(), Failure> {
@@ -30,19 +41,12 @@ pub(crate) fn run(args: &Join) -> Result<(), Failure> {
     let min_clients = args.min_clients.unwrap_or(job.min_clients());
     let job = job.requiring(min_clients);
     let ledger = Ledger::beside(&args.agreed.key);
-    let PathConfig { paths, split, wire } = args.path_config;
-    if paths * split > MAX_PATHS as u16 {
-        let text = format!("--paths {paths} --split {split}: no more than {MAX_PATHS} in all");
-        return Err(Failure::Misuse(text));
-    }
-    let Wire { datagram: datagram_bytes, pipelines, poll } = wire;
-    let path_config = federation::PathConfig { paths, flows: split, poll, datagram_bytes };
-    let (update, clipped_first) = files::read_clipped(&args.input, args.weighting.clip)?;
-    let spool = args.spool.clone().unwrap_or_else(|| {
-        let mut name = OsString::from(&args.out);
-        name.push(".spool");
-        PathBuf::from(name)
-    });
+    let paths = path_config(args)?;
+    let (update, clipped_first) =
+        files::read_clipped(&args.input, args.integers.policy(), args.weighting.clip)?;
+    let outputs = Outputs::create(args, key, &update)?;
+    let spool = spool_of(args)?;
+    let _unless_stopped = remove_if_empty(&spool);
     let participation = Participation {
         key,
         job: &job,
@@ -54,58 +58,195 @@ pub(crate) fn run(args: &Join) -> Result<(), Failure> {
         patience: args.wait,
         keep_fields: false,
     };
-    let (identity, node) = nodes::client(args)?;
-    let wires = UdpWire::bind_towards(args.server, pipelines, path_config.sockets())?;
-    let mut client = Client::new(wires, args.server, node, key.number(), identity, path_config)?;
-    if let Some(path) = &args.capture {
-        client.capture(files::create(path)?)?;
+    signals::set_last_line("stopped; the same command goes on with what was sealed");
+    let progress = Progress::new(args.json, "opening the sum");
+    let kept = finish_from_spool(&participation).map_err(|e| refused(args, &spool, e))?;
+    let mut round = match kept {
+        Some(round) => round,
+        None => Server::find(args)?.contribute(&participation, paths, &spool, &progress)?,
+    };
+    outputs.write(args, &participation, &mut round, &spool).map_err(|error| match error {
+        Failure::Work(text) if spool.exists() => Failure::Work(format!(
+            "{text}; the sum is in {}: the same command goes on with it",
+            spool.display()
+        )),
+        error => error,
+    })?;
+    drop(progress);
+    let (value, lines) = describe(args, &participation, &round, &clipped_first)?;
+    if let Some(Err(error)) = round.spool.take().map(|spool| spool.remove()) {
+        warn(&format!("{error}: the output is written, and it is no longer needed"));
     }
-    let result = client.contribute(&participation);
-    client.leave()?;
-    let round = result.map_err(|e| match e {
+    report(args.json, &value, &lines)
+}
+
+fn path_config(args: &Join) -> Result<federation::PathConfig, Failure> {
+    let PathConfig { paths, split, wire: Wire { datagram, poll, .. } } = args.path_config;
+    if paths * split > MAX_PATHS as u16 {
+        let text = format!("--paths {paths} --split {split}: no more than {MAX_PATHS} in all");
+        return Err(Failure::Misuse(text));
+    }
+    Ok(federation::PathConfig { paths, flows: split, poll, datagram_bytes: datagram })
+}
+
+/// Returns the spool's name.
+fn spool_of(args: &Join) -> Result<PathBuf, Failure> {
+    if let Some(spool) = &args.spool {
+        return Ok(spool.clone());
+    }
+    let is_stream = fs::metadata(&args.out).is_ok_and(|out| !out.is_file());
+    if is_stream || args.out.as_os_str() == "-" {
+        let out = args.out.display();
+        let text = format!("--out {out} is a stream: say --spool FILE, to keep what is sealed");
+        return Err(Failure::Misuse(text));
+    }
+    let mut name = OsString::from(&args.out);
+    name.push(".spool");
+    Ok(name.into())
+}
+
+/// Has a signal remove a spool that nothing is sealed into yet.
+fn remove_if_empty(spool: &Path) -> AtStop {
+    let path = spool.to_owned();
+    let clean_up = move || {
+        if fs::metadata(&path).is_ok_and(|spool| spool.len() == 0) {
+            // Without, the next run removes it.
+            let _ = fs::remove_file(path);
+        }
+    };
+    let Ok(((), at_stop)) = signals::at_stop(|| Ok::<_, Infallible>(((), clean_up)));
+    at_stop
+}
+
+/// Describes an error of a round in the words of the command line.
+fn refused(args: &Join, spool: &Path, error: federation::Error) -> Failure {
+    match error {
         federation::Error::Scheme(
             e @ (Error::NotFinite { .. } | Error::Weight { .. } | Error::Layout { .. }),
         ) => e.within(args.input.display()).into(),
-        e => Failure::from(e),
-    })?;
-    let (bytes, name) = match &round.opened {
-        Some(opened) => {
-            let decoded = opened.decode(&round.sum, output(args.sum))?;
-            (decoded.to_safetensors()?, output_name(args.sum))
+        federation::Error::Scheme(e @ Error::TooFewContributors { found, .. })
+            if spool.exists() =>
+        {
+            let spool = spool.display();
+            Failure::Work(format!(
+                "{e}; {spool} keeps the sum: the same command with --min-clients {found} opens it"
+            ))
         }
-        None => (round.sum.to_bytes(key.public()), "encrypted sum"),
-    };
-    files::write(&args.out, &bytes)?;
+        error => error.into(),
+    }
+}
 
-    let (most, fewest) = (round.sum.most_contributors(), round.sum.fewest_contributors());
+/// What a command writes, opened before it joins.
+struct Outputs {
+    out: Output,
+    cohorts: Option<Output>,
+}
+
+impl Outputs {
+    /// Opens the outputs, with room for the result.
+    fn create(args: &Join, key: KeyRef<'_>, update: &Update) -> Result<Self, Failure> {
+        let inputs = [Some(&args.input), Some(&args.agreed.key), args.agreed.job.as_ref()];
+        let (kind, bytes) = match key {
+            KeyRef::Client(key) => {
+                let values = update.tensors().iter().filter_map(|t| t.spec.values()).sum();
+                (Kind::Sum, key.public().parameters().chunks(values).total_bytes() as u64)
+            }
+            KeyRef::Secret(..) => (Kind::Tensors, update.file_bytes()?),
+        };
+        let mut out = Output::create(&args.out, kind, &named(&inputs))?;
+        out.reserve(bytes)?;
+        Ok(Self { out, cohorts: cohorts::create(args.cohorts.as_deref(), &named(&inputs))? })
+    }
+
+    /// Writes the mean, or the sum that this client cannot open, and its cohorts.
+    fn write(
+        mut self,
+        args: &Join,
+        participation: &Participation<'_>,
+        round: &mut RoundResult,
+        spool: &Path,
+    ) -> Result<(), Failure> {
+        match participation.key {
+            KeyRef::Secret(key, _) => {
+                let open = |file: &File| {
+                    let opened = round.decrypt_to(key, participation, output(args.sum), file);
+                    opened.map_err(|error| match error {
+                        federation::Error::Scheme(error) => error,
+                        error => Error::from(io::Error::other(error)),
+                    })
+                };
+                self.out.fill(open, |error| refused(args, spool, error.into()))?;
+            }
+            KeyRef::Client(key) => {
+                let (head, stream, digest) = round.sum.to_parts(key.public());
+                [&head[..], stream, &digest].iter().try_for_each(|part| self.out.put(part))?;
+            }
+        }
+        let cohorts = Cohorts::of(&round.sum, participation.key.public());
+        self.cohorts.map_or(Ok(()), |out| cohorts.write(out))?;
+        self.out.commit()
+    }
+}
+
+/// Describes the round and its result, for JSON and for people.
+fn describe(
+    args: &Join,
+    participation: &Participation<'_>,
+    round: &RoundResult,
+    clipped_first: &[usize],
+) -> Result<(Value, Vec<String>), Failure> {
+    let (sum, key) = (&round.sum, participation.key);
+    let cohorts = Cohorts::of(sum, key.public());
+    let fewest = sum.fewest_contributors();
     warn_if_few(fewest);
-    let (values, bytes) = (round.sum.agreement.values(), round.sum.stream.len());
-    let names = round.sum.agreement.specs().iter().map(|s| s.name.as_str());
-    let (clipped, mut lines) = clipped(names, &files::most_clipped(&clipped_first, &round.clipped));
+    let (values, bytes) = (sum.agreement.values(), sum.stream.len());
+    let names = sum.agreement.specs().iter().map(|s| s.name.as_str());
+    let (clipped, mut lines) = clipped(names, &files::most_clipped(clipped_first, &round.clipped));
     let ranges: Value =
-        serde_json::from_str(&RangesFile::from_agreement(&round.sum.agreement).to_json()?)?;
+        serde_json::from_str(&RangesFile::from_agreement(&sum.agreement).to_json()?)?;
+    let (kept, kept_words) = kept(participation.update);
+    lines.extend(kept_words);
+    let (name, closed) = match key {
+        KeyRef::Secret(..) => (output_name(args.sum), ""),
+        KeyRef::Client(_) => {
+            ("encrypted sum", ", to be decrypted with the secret key: ciphergram decrypt")
+        }
+    };
     let value = json!({
-        "out": args.out, "output": name, "round": round.sum.round,
-        "contributors": round.sum.contributors.len(), "fewest_contributors": fewest, "values": values,
+        "out": shown(&args.out), "output": name, "round": sum.round,
+        "contributors": sum.contributors.len(), "fewest_contributors": fewest, "values": values,
+        "cohorts": cohorts.summary(),
         "bytes_per_value_up": per_value(bytes, values),
         "bytes_per_value_down": per_value(bytes, values),
-        "clipped": clipped, "ranges": ranges,
+        "clipped": clipped, "ranges": ranges, "kept": kept,
         "encrypting_s": round.encrypting.as_secs_f64(),
         "exchanging_s": round.exchanging.as_secs_f64(),
         "decrypting_s": round.decrypting.as_secs_f64(),
-        "retransmitted": round.stats.retransmitted,
-        "congested": round.stats.congested,
+        "retransmitted_datagrams": round.stats.retransmitted,
+        "congested_datagrams": round.stats.congested,
         "paths_rested": round.stats.paths_rested,
     });
-    let partly = if fewest < most { format!(", {fewest} for some values") } else { String::new() };
-    let closed = match &round.opened {
-        Some(_) => "",
-        None => ", to be decrypted with the secret key: ciphergram decrypt",
-    };
-    lines.push(format!(
-        "{}: {name} of round {} over {most} contributors{partly}{closed}",
-        args.out.display(),
-        round.sum.round
-    ));
-    report(args.json, &value, &lines)
+    let (out, words) = (args.out.display(), cohorts.words());
+    lines.push(format!("{out}: {name} of round {} over {words}{closed}", sum.round));
+    Ok((value, lines))
+}
+
+/// Shows what the client does, and whom it waits for.
+fn show(progress: &Progress, phase: Phase, args: &Join) {
+    match phase {
+        Phase::Contacting { .. } => progress.go_on(format!("looking for {}", args.server)),
+        Phase::Waiting => {
+            progress.go_on(format!("joined {}, waiting for the other clients", args.server));
+        }
+        Phase::Exchanging { contributors, chunks, sealed, sent, back } => {
+            progress.say(format!(
+                "round of {contributors}: {sealed} of {chunks} chunks sealed, {sent} sent, {back} sums back"
+            ));
+            let done = [sealed, sent, back].map(u64::from).iter().sum();
+            progress.at(done, 3 * u64::from(chunks));
+        }
+        Phase::Opening { chunks } => {
+            progress.go_on(format!("all {chunks} sums are back: opening them"));
+        }
+    }
 }

@@ -2,24 +2,33 @@
 
 use std::{fs, path::Path};
 
-use ciphergram_he::{Error, Job, Limits, Scheme, SecretKey, params::Literal};
+use ciphergram_he::{Error, Job, Limits, PublicKey, Scheme, SecretKey, params::Literal};
 use serde_json::{Value, json};
 
 use crate::{
     args::Keygen,
     failure::{Failure, at},
     nodes,
-    report::{report, warn},
+    progress::Progress,
+    report::{report, shown, warn},
 };
 
 pub(crate) fn run(args: &Keygen) -> Result<(), Failure> {
-    let literal = args.set.literal();
     refuse_existing(&args.out)?;
+    let former = args.replaces.as_deref().map(|folder| Former::read(args, folder)).transpose()?;
+    let literal = former.as_ref().map_or_else(|| args.set.literal(), Former::literal);
+    let progress =
+        Progress::new(args.json, format!("looking for the primes of a {} key", literal.scheme));
     let key = SecretKey::generate(literal)?;
+    drop(progress);
     if literal.scheme == Scheme::Paillier2048 {
         warn("paillier-2048 is of about 112-bit security; paillier-3072 and ckks-sum are of 128");
     }
-    let (value, lines) = write(&key, &args.out)?;
+    let (mut value, mut lines) = write(&key, &args.out, former.as_ref())?;
+    if let Some(former) = former {
+        value["replaces"] = former.key.id().to_string().into();
+        lines.extend(former.steps(&key, &args.out));
+    }
     report(args.json, &value, &lines)
 }
 
@@ -32,9 +41,63 @@ pub(crate) fn refuse_existing(out: &Path) -> Result<(), Failure> {
     }
 }
 
-/// Writes all files of a key into a folder, with a job of default limits and node keys for this machine. Returns
-/// the report.
-pub(crate) fn write(key: &SecretKey, out: &Path) -> Result<(Value, Vec<String>), Failure> {
+/// A key that another one replaces.
+pub(crate) struct Former<'a> {
+    folder: &'a Path,
+    key: PublicKey,
+    limits: Limits,
+    renew_nodes: bool,
+}
+
+impl<'a> Former<'a> {
+    fn read(args: &Keygen, folder: &'a Path) -> Result<Self, Failure> {
+        let key = PublicKey::load(&folder.join("public.json"))?;
+        let job = args.job.clone().unwrap_or_else(|| folder.join("job.json"));
+        let limits = Job::load(&job, &key)?.limits().clone();
+        Ok(Self { folder, key, limits, renew_nodes: args.renew_nodes })
+    }
+
+    fn literal(&self) -> Literal {
+        self.key.parameters().literal()
+    }
+
+    /// Returns what to do next, in order.
+    fn steps(&self, key: &SecretKey, out: &Path) -> Vec<String> {
+        let (new, old) = (out.display(), self.folder.display());
+        let own = if key.public().encrypts() { "clients/NUMBER.json" } else { "secret.json" };
+        let nodes = match self.renew_nodes {
+            true => {
+                "; node keys are new: server.node, client.identity and clients.allow go with it"
+            }
+            false => "",
+        };
+        vec![
+            format!(
+                "This key replaces {}, whose files stay as they are. Next, in this order:",
+                self.key.id()
+            ),
+            format!("1. Hand each client its key, {new}/{own}, and {new}/job.json{nodes}."),
+            "2. Let the round under way end, until no client has a spool left.".into(),
+            format!(
+                "3. Stop serve, and start it with --key {new}/public.json and --job {new}/job.json."
+            ),
+            "4. Have the clients join with the new key and job: their rounds begin at 0 again."
+                .into(),
+            format!(
+                "5. Keep {old}/secret.json and its ledger, which opens sums of the former key and nothing else, as \
+                 long as there are any."
+            ),
+        ]
+    }
+}
+
+/// Writes all files of a key into a folder, with a job and node keys for this machine: those of the key that it
+/// replaces, or a job of default limits and new node keys. Returns the report.
+pub(crate) fn write(
+    key: &SecretKey,
+    out: &Path,
+    former: Option<&Former<'_>>,
+) -> Result<(Value, Vec<String>), Failure> {
     let (public, secret) = (out.join("public.json"), out.join("secret.json"));
     let (clients, job) = (out.join("clients"), out.join("job.json"));
     let Literal { scheme, clients: count, bits } = key.public().parameters().literal();
@@ -48,13 +111,15 @@ pub(crate) fn write(key: &SecretKey, out: &Path) -> Result<(Value, Vec<String>),
             key.client_key(number)?.save(&clients.join(format!("{number}.json")))?;
         }
     }
-    Job::new(key.public(), Limits::of_key(key.public()))?.save(&job)?;
-    nodes::write(out)?;
+    let limits =
+        former.map_or_else(|| Limits::of_key(key.public()), |former| former.limits.clone());
+    Job::new(key.public(), limits)?.save(&job)?;
+    nodes::write(out, former.filter(|former| !former.renew_nodes).map(|former| former.folder))?;
     let id = key.public().id().to_string();
     let value = json!({
         "scheme": scheme.name(), "clients": count, "bits": bits, "key_id": id,
-        "public": public, "secret": secret, "job": job,
-        "client_keys": encrypts.then_some(&clients),
+        "public": shown(&public), "secret": shown(&secret), "job": shown(&job),
+        "client_keys": encrypts.then(|| shown(&clients)),
     });
     let mut lines = vec![
         format!("{scheme} key {id}, for sums of at most {count} clients at {bits} bits"),

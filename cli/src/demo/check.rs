@@ -55,7 +55,7 @@ impl Checker {
         }
         let agrees = self.is_exact(&records, &means)?;
         let mean = Update::from_safetensors(&means[0])?;
-        let applied = self.model.apply(&from_update(&mean));
+        let applied = self.model.apply(&from_update(&mean)?);
         applied.map_err(|e| Failure::Work(e.to_string()))?;
         Ok(Checked { agrees, evaluation: self.model.evaluate(&self.test) })
     }

@@ -14,6 +14,7 @@ use ciphergram_nic::{
     federation::{
         Client, Participation, PathConfig, RoundResult,
         nodes::{read_identity, read_node},
+        spool::Spool,
     },
     wire::UdpWire,
 };
@@ -29,6 +30,7 @@ use crate::{
     engines::engine,
     failure::{Failure, at},
     nodes,
+    report::print,
 };
 
 /// A client's report after a round, one line of JSON.
@@ -89,15 +91,16 @@ pub(crate) fn run(args: &DemoClient) -> Result<(), Failure> {
             // For the demo's own check, which is no part of a round.
             keep_fields: true,
         };
-        let result = client.contribute(&participation)?;
+        let mut result = client.contribute(&participation, |_| {})?;
         let clock = Instant::now();
         let Some(opened) = &result.opened else { unreachable!("the key is a secret one") };
         let mean = opened.decode(&result.sum, Output::Mean)?;
         let decrypting = result.decrypting + clock.elapsed();
-        model.apply(&from_update(&mean)).map_err(|e| Failure::Work(e.to_string()))?;
+        model.apply(&from_update(&mean)?).map_err(|e| Failure::Work(e.to_string()))?;
         let round_s = began.elapsed().as_secs_f64();
         // Only the demo's own check needs a record: it is no part of a round.
         record(&args.folder, args.client, round, shard.len(), (&result, opened), &mean)?;
+        result.spool.take().map_or(Ok(()), Spool::remove)?;
         let report = ClientReport {
             round,
             values: result.sum.agreement.values(),
@@ -108,7 +111,7 @@ pub(crate) fn run(args: &DemoClient) -> Result<(), Failure> {
             decrypting_s: decrypting.as_secs_f64(),
             round_s,
         };
-        println!("{}", serde_json::to_string(&report)?);
+        print(&serde_json::to_string(&report)?)?;
     }
     Ok(client.leave()?)
 }
@@ -122,11 +125,13 @@ fn to_update(tensors: &[model::Tensor]) -> Result<Update, Failure> {
     Ok(Update::new(tensors.collect::<Result<_, _>>()?))
 }
 
-pub(super) fn from_update(update: &Update) -> Vec<model::Tensor> {
-    let convert = |t: &Tensor| model::Tensor {
-        name: t.spec.name.clone(),
-        shape: t.spec.shape.iter().map(|&d| d as usize).collect(),
-        values: t.values().map(|x| x as f32).collect(),
+pub(super) fn from_update(update: &Update) -> Result<Vec<model::Tensor>, Failure> {
+    let convert = |t: &Tensor| {
+        Ok(model::Tensor {
+            name: t.spec.name.clone(),
+            shape: t.spec.shape.iter().map(|&d| d as usize).collect(),
+            values: t.values()?.iter().map(|&x| x as f32).collect(),
+        })
     };
     update.tensors().iter().map(convert).collect()
 }

@@ -12,6 +12,7 @@ use super::client::ClientReport;
 use crate::{
     args::{Demo, LogFormat},
     failure::Failure,
+    signals::{self, AtStop},
 };
 
 /// The environment variable with the number of an engine's threads.
@@ -30,6 +31,19 @@ struct Process {
     name: String,
     child: Child,
     lines: Lines<BufReader<ChildStdout>>,
+    /// None once it is waited for: its number may then be another process's.
+    at_stop: Option<AtStop>,
+}
+
+/// Kills a child of this process, which nobody has waited for yet.
+fn kill(child: u32) {
+    #[cfg(unix)]
+    if let Some(child) = rustix::process::Pid::from_raw(child as i32) {
+        // Fails only for one that has ended, which is what is wanted.
+        let _ = rustix::process::kill_process(child, rustix::process::Signal::KILL);
+    }
+    #[cfg(not(unix))]
+    let _ = child;
 }
 
 impl Process {
@@ -41,9 +55,13 @@ impl Process {
         if let Some(threads) = threads {
             command.env(THREADS, threads.to_string());
         }
-        let mut child = command.spawn().map_err(|e| failed(e.to_string()))?;
+        let (mut child, at_stop) = signals::at_stop(|| {
+            let child = command.spawn().map_err(|e| failed(e.to_string()))?;
+            let id = child.id();
+            Ok::<_, Failure>((child, move || kill(id)))
+        })?;
         let stdout = child.stdout.take().ok_or_else(|| failed("it has no output".into()))?;
-        Ok(Self { name, child, lines: BufReader::new(stdout).lines() })
+        Ok(Self { name, child, lines: BufReader::new(stdout).lines(), at_stop: Some(at_stop) })
     }
 
     fn next_line(&mut self) -> Result<String, Failure> {
@@ -54,6 +72,7 @@ impl Process {
     /// Waits for the end, reading what is left so that it cannot block.
     fn finish(&mut self) -> Result<(), Failure> {
         while self.lines.next().is_some_and(|line| line.is_ok()) {}
+        self.at_stop = None;
         match self.child.wait() {
             Ok(status) if status.success() => Ok(()),
             Ok(status) => Err(Failure::Work(format!("{} ended with {status}", self.name))),
@@ -66,6 +85,7 @@ impl Drop for Process {
     fn drop(&mut self) {
         // Fails only for a process that has ended, which is what is wanted.
         let _ = self.child.kill();
+        self.at_stop = None;
         let _ = self.child.wait();
     }
 }

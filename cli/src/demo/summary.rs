@@ -61,6 +61,25 @@ impl RoundFigures {
         self.down_bytes / self.values as f64
     }
 
+    /// Returns the line of the table.
+    fn line(&self) -> String {
+        format!(
+            "{:>5}  {:>6.4}  {:>9.4}  {:>6.4}  {:>7.3}  {:>7.3}  {:>7.3}  {:>8.3}  {:>7.3}  \
+             {:>7.3}{}",
+            self.round + 1,
+            self.encrypted.loss,
+            self.encrypted.accuracy,
+            self.plain.accuracy,
+            self.up(),
+            self.down(),
+            self.encrypting_s,
+            self.exchanging_s,
+            self.decrypting_s,
+            self.round_s,
+            if self.agrees { "" } else { "  NOT EQUAL" }
+        )
+    }
+
     fn to_json(&self) -> Value {
         json!({
             "round": self.round + 1,
@@ -103,56 +122,42 @@ impl Summary {
         median(all.copied().collect())
     }
 
-    pub(super) fn print(&self, args: &Demo) {
-        println!();
-        println!("                 test accuracy       bytes a value           seconds a client");
-        println!(
-            "round    loss  encrypted   plain       up     down  encrypt  send+sum  decrypt    \
-             round"
-        );
-        for r in &self.rounds {
-            println!(
-                "{:>5}  {:>6.4}  {:>9.4}  {:>6.4}  {:>7.3}  {:>7.3}  {:>7.3}  {:>8.3}  {:>7.3}  \
-                 {:>7.3}{}",
-                r.round + 1,
-                r.encrypted.loss,
-                r.encrypted.accuracy,
-                r.plain.accuracy,
-                r.up(),
-                r.down(),
-                r.encrypting_s,
-                r.exchanging_s,
-                r.decrypting_s,
-                r.round_s,
-                if r.agrees { "" } else { "  NOT EQUAL" }
-            );
-        }
-        println!();
-        println!(
-            "float32 takes 4 bytes a value; on the wire, with headers, acknowledgements and \
+    /// Returns the table and what it shows.
+    pub(super) fn text(&self, args: &Demo) -> String {
+        let mut lines = vec![
+            String::new(),
+            "                 test accuracy       bytes a value           seconds a client".into(),
+            "round    loss  encrypted   plain       up     down  encrypt  send+sum  decrypt    round"
+                .into(),
+        ];
+        lines.extend(self.rounds.iter().map(RoundFigures::line));
+        lines.push(format!(
+            "\nfloat32 takes 4 bytes a value; on the wire, with headers, acknowledgements and \
              retransmissions, a client sent {:.3}",
             self.wire_bytes_per_value()
-        );
+        ));
         if let Some(share) = self.encryption_share() {
-            println!(
+            lines.push(format!(
                 "encryption and decryption took {:.1} % of a round (median over clients and \
                  rounds)",
                 100.0 * share
-            );
+            ));
         }
         if self.agrees() {
-            println!(
+            lines.push(format!(
                 "encrypted and plaintext training agree: each of {} means that {} clients decrypted \
                  equals the plaintext mean of the quantised updates, bit for bit",
                 self.rounds.len() * usize::from(args.clients),
                 args.clients
-            );
+            ));
         }
+        lines.join("\n")
     }
 
     pub(super) fn to_json(&self, args: &Demo) -> Value {
         let last = self.rounds.last();
         json!({
+            "kind": "ciphergram-report",
             "agree": self.agrees(),
             "rounds": self.rounds.len(),
             "clients": args.clients,

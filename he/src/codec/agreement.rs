@@ -198,7 +198,7 @@ pub(crate) fn write_specs(w: &mut Writer, specs: &[TensorSpec]) {
     w.u32(specs.len() as u32);
     for spec in specs {
         w.prefixed(spec.name.as_bytes());
-        w.u8(spec.dtype as u8);
+        w.u8(spec.dtype.code());
         w.u16(spec.shape.len() as u16);
         spec.shape.iter().for_each(|&d| w.u64(d));
     }
@@ -208,13 +208,8 @@ pub(crate) fn read_specs(r: &mut Reader<'_>) -> Result<Vec<TensorSpec>, FrameErr
     let mut specs: Vec<TensorSpec> = vec![];
     for _ in 0..r.u32()? {
         let name = r.text()?;
-        let dtype = match r.u8()? {
-            0 => Dtype::F16,
-            1 => Dtype::Bf16,
-            2 => Dtype::F32,
-            3 => Dtype::F64,
-            _ => return Err(FrameError::Malformed { what: "an unknown tensor type" }),
-        };
+        let dtype = Dtype::from_code(r.u8()?)
+            .ok_or(FrameError::Malformed { what: "an unknown tensor type" })?;
         let extents = r.u16()?;
         let shape = (0..extents).map(|_| r.u64()).collect::<Result<Vec<_>, _>>()?;
         specs.push(TensorSpec { name, dtype, shape });

@@ -1,11 +1,17 @@
 //! Decoding: integer sums to tensors.
 
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::{
+    fs::File,
+    sync::atomic::{AtomicUsize, Ordering::Relaxed},
+};
 
 use zeroize::Zeroizing;
 
 use super::Agreement;
-use crate::{Error, Parameters, Tensor, TensorSpec, Update, tensors::BLOCK};
+use crate::{
+    Dtype, Error, Parameters, Tensor, TensorSpec, Update,
+    tensors::{BLOCK, Layout, WINDOW_BYTES, write_at},
+};
 
 /// The form of a decoded update.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,7 +39,7 @@ pub fn decode<'a>(
     decode_by(agreement, parameters, output, |decoder| {
         let mut done = 0;
         for (sums, weight) in runs {
-            decoder.decode(done, sums, weight);
+            decoder.decode(done, sums, weight)?;
             done += sums.len();
         }
         assert_eq!(done, agreement.values(), "one sum for each value");
@@ -53,16 +59,57 @@ pub(crate) fn decode_by(
 ) -> Result<Update, Error> {
     let bytes = |spec: &TensorSpec| vec![0; spec.values().unwrap_or(0) * spec.dtype.bytes()];
     let mut data: Vec<_> = agreement.specs().iter().map(bytes).collect();
+    let targets = data.iter_mut().map(|bytes| Target::Memory(bytes)).collect();
+    decode_into(agreement, parameters, output, targets, run)?;
+    let tensors = agreement.specs().iter().cloned().zip(data);
+    Ok(Update::new(tensors.map(|(spec, data)| Tensor::from_bytes(spec, data)).collect()))
+}
+
+/// Writes a safetensors file of the values that `run` decodes: as `template` is, which has the tensors of the
+/// agreement and some that it keeps, or as the library would. Its own error goes before any of a value.
+///
+/// # Errors
+/// That of `run`, else those of [`decode_by`]; a template of other tensors; a file cannot be read or written.
+pub(crate) fn decode_to(
+    (agreement, template): (&Agreement, Option<&Update>),
+    parameters: &Parameters,
+    output: Output,
+    file: &File,
+    run: impl FnOnce(&mut Decoder<'_>) -> Result<(), Error>,
+) -> Result<(), Error> {
+    let layout = match template {
+        Some(template) => {
+            agreement.check_layout(&template.specs())?;
+            template.layout()?
+        }
+        None => Layout::new(agreement.specs())?.into(),
+    };
+    file.set_len(layout.bytes())?;
+    write_at(file, layout.header(), 0)?;
+    let start = |spec: &TensorSpec| layout.start_of(&spec.name).unwrap_or(layout.bytes());
+    let target = |spec| Target::File { file, at: start(spec), pending: Zeroizing::default() };
+    let targets = agreement.specs().iter().map(target).collect();
+    decode_into(agreement, parameters, output, targets, run)?;
+    template.map_or(Ok(()), |template| template.write_kept(&layout, file))
+}
+
+/// Decodes all values that `run` decodes to where their tensors belong.
+fn decode_into(
+    agreement: &Agreement,
+    parameters: &Parameters,
+    output: Output,
+    targets: Vec<Target<'_>>,
+    run: impl FnOnce(&mut Decoder<'_>) -> Result<(), Error>,
+) -> Result<(), Error> {
     let mut end = 0;
-    let places = agreement.specs().iter().zip(agreement.ranges()).zip(&mut data);
-    let places = places.map(|((spec, &range), bytes)| {
+    let places = agreement.specs().iter().zip(agreement.ranges()).zip(targets);
+    let places = places.map(|((spec, &range), target)| {
         let first = end;
         end += spec.values().unwrap_or(0);
-        Place { spec, range, first, end, bytes }
+        Place { spec, range, first, end, target }
     });
-    let steps = f64::from(parameters.half_steps());
+    let (overflow, steps) = (AtomicUsize::new(usize::MAX), f64::from(parameters.half_steps()));
     let max_weight = f64::from(agreement.max_weight());
-    let overflow = AtomicUsize::new(usize::MAX);
     let places = places.collect();
     run(&mut Decoder { steps, max_weight, output, places, overflow: &overflow })?;
     let mut index = overflow.into_inner();
@@ -74,8 +121,7 @@ pub(crate) fn decode_by(
         }
         index -= values;
     }
-    let tensors = agreement.specs().iter().cloned().zip(data);
-    Ok(Update::new(tensors.map(|(spec, data)| Tensor::from_bytes(spec, data)).collect()))
+    Ok(())
 }
 
 /// The destination of the values `first .. end` of an update: the tensor that `spec` describes.
@@ -84,10 +130,74 @@ struct Place<'a> {
     range: f64,
     first: usize,
     end: usize,
-    bytes: &'a mut [u8],
+    target: Target<'a>,
 }
 
-/// Decodes sums to where they belong.
+/// The bytes of a place, which are written in order.
+enum Target<'a> {
+    Memory(&'a mut [u8]),
+    File {
+        file: &'a File,
+        /// The place of the first byte that is not written yet.
+        at: u64,
+        /// Bytes to be written there together.
+        pending: Zeroizing<Vec<u8>>,
+    },
+}
+
+impl<'a> Target<'a> {
+    /// Takes the first `count` bytes away.
+    fn split_to(&mut self, count: usize) -> Self {
+        match self {
+            Self::Memory(bytes) => {
+                let (first, rest) = std::mem::take(bytes).split_at_mut(count);
+                *bytes = rest;
+                Self::Memory(first)
+            }
+            Self::File { file, at, .. } => {
+                let first = Self::File { file, at: *at, pending: Zeroizing::default() };
+                *at += count as u64;
+                first
+            }
+        }
+    }
+
+    /// Appends values, a block at most, as their type has them; gives the place of the first that it does not hold.
+    fn put(&mut self, dtype: Dtype, values: &[f64]) -> Result<Option<usize>, Error> {
+        let count = values.len() * dtype.bytes();
+        match self {
+            Self::Memory(_) => match self.split_to(count) {
+                Self::Memory(bytes) => Ok(dtype.write(values, bytes)),
+                Self::File { .. } => Ok(None),
+            },
+            Self::File { pending, .. } => {
+                // At once: a vector that grew would leave a copy behind.
+                if pending.capacity() == 0 {
+                    pending.reserve_exact(WINDOW_BYTES);
+                }
+                let start = pending.len();
+                pending.resize(start + count, 0);
+                let beyond = dtype.write(values, &mut pending[start..]);
+                if pending.len() + BLOCK * dtype.bytes() > WINDOW_BYTES {
+                    self.flush()?;
+                }
+                Ok(beyond)
+            }
+        }
+    }
+
+    /// Writes what is pending.
+    fn flush(&mut self) -> Result<(), Error> {
+        if let Self::File { file, at, pending } = self {
+            write_at(file, pending, *at)?;
+            *at += pending.len() as u64;
+            pending.clear();
+        }
+        Ok(())
+    }
+}
+
+/// Decodes sums to where they belong, in order.
 pub(crate) struct Decoder<'a> {
     steps: f64,
     max_weight: f64,
@@ -104,29 +214,31 @@ impl<'a> Decoder<'a> {
         let mut places: Vec<_> = self.places.drain(..whole).collect();
         if let Some(place) = self.places.first_mut().filter(|place| place.first < end) {
             let count = end - place.first;
-            let at = count * place.spec.dtype.bytes();
-            let (bytes, rest) = std::mem::take(&mut place.bytes).split_at_mut(at);
-            places.push(Place { end, bytes, ..*place });
-            (place.first, place.bytes) = (end, rest);
+            let target = place.target.split_to(count * place.spec.dtype.bytes());
+            places.push(Place { end, target, ..*place });
+            place.first = end;
         }
         Self { places, ..*self }
     }
 
-    /// Decodes sums of the values from `at` on, of contributors of this weight together. A value
-    /// that exceeds its tensor's type is reported in the end: any other fault goes before it.
-    pub(crate) fn decode(&mut self, mut at: usize, mut sums: &[i64], weight: u64) {
-        if sums.is_empty() {
-            return;
-        }
+    /// Decodes sums of the next values, which are those from `at` on, of contributors of this weight together. A
+    /// value that exceeds its tensor's type is reported in the end: any other fault goes before it.
+    ///
+    /// # Errors
+    /// A file cannot be written.
+    pub(crate) fn decode(
+        &mut self,
+        mut at: usize,
+        mut sums: &[i64],
+        weight: u64,
+    ) -> Result<(), Error> {
         let mut block = Zeroizing::new([0.0; BLOCK]);
         let first = self.places.partition_point(|place| place.end <= at);
-        let mut places = self.places[first..].iter_mut();
-        while !sums.is_empty() {
-            let Some(place) = places.next() else { unreachable!("one sum for each value") };
+        for place in &mut self.places[first..] {
             let (mine, after) = sums.split_at(sums.len().min(place.end - at));
             for own in mine.chunks(BLOCK) {
                 let values = &mut block[..own.len()];
-                let (range, largest) = (place.range, place.spec.dtype.largest());
+                let (range, (least, most)) = (place.range, place.spec.dtype.bounds());
                 let each = values.iter_mut().zip(own);
                 match self.output {
                     // The mean of clipped values is within the range and the type; rounding may not
@@ -135,21 +247,31 @@ impl<'a> Decoder<'a> {
                         let unit = self.max_weight / (weight as f64 * self.steps);
                         each.for_each(|(out, &sum)| {
                             let part = (sum as f64 * unit).clamp(-1.0, 1.0);
-                            *out = (part * range).clamp(-largest, largest);
+                            *out = (part * range).clamp(least, most);
                         });
                     }
                     Output::Sum => each.for_each(|(out, &sum)| {
                         *out = sum as f64 / self.steps * self.max_weight * range;
                     }),
                 }
-                let dtype = place.spec.dtype;
-                let bytes = &mut place.bytes[(at - place.first) * dtype.bytes()..];
-                if let Some(index) = dtype.write(values, bytes) {
+                if let Some(index) = place.target.put(place.spec.dtype, values)? {
                     self.overflow.fetch_min(at + index, Relaxed);
                 }
                 at += own.len();
             }
             sums = after;
+            if sums.is_empty() {
+                break;
+            }
         }
+        Ok(())
+    }
+
+    /// Writes what is decoded and not written yet.
+    ///
+    /// # Errors
+    /// A file cannot be written.
+    pub(crate) fn finish(mut self) -> Result<(), Error> {
+        self.places.iter_mut().try_for_each(|place| place.target.flush())
     }
 }

@@ -1,7 +1,9 @@
 //! Packing: a chunk of an update to the slots of its plaintexts.
 
-use super::{Fields, Quantised, fields::add_bits};
-use crate::{params::Chunks, tag::Tags};
+use std::ops::Range;
+
+use super::{Fields, Quantised, fields::add_bits, quantise::FieldRoom};
+use crate::{Error, params::Chunks, tag::Tags};
 
 /// An update as the slots of its chunks.
 #[derive(Clone, Copy)]
@@ -22,6 +24,30 @@ impl<'a> Packing<'a> {
         self.chunks
     }
 
+    /// Returns some chunks with their integers, which lie in `room` unless they are at hand.
+    ///
+    /// # Errors
+    /// The file of the update cannot be read.
+    pub(crate) fn batch<'b>(
+        &'b self,
+        own: &Range<u32>,
+        room: &'b mut FieldRoom,
+    ) -> Result<Batch<'b>, Error> {
+        let values = self.chunks.values_in(own);
+        let first = values.start;
+        Ok(Batch { packing: self, first, fields: self.update.fields_of(values, room)? })
+    }
+}
+
+/// Some chunks of an update, with their integers.
+pub(crate) struct Batch<'a> {
+    packing: &'a Packing<'a>,
+    /// The place of the first integer in the update.
+    first: usize,
+    fields: &'a [u32],
+}
+
+impl Batch<'_> {
     /// Lays the head and the values of `chunk`, which carries some, into slots, each above `margin` zero bits,
     /// and shows `put` the words of each in order, which lie in `words` meanwhile: as many as a slot has.
     #[inline]
@@ -32,17 +58,19 @@ impl<'a> Packing<'a> {
         words: &mut [u64],
         mut put: impl FnMut(usize, &[u64]),
     ) {
-        let g = self.chunks.geometry();
+        let Packing { update, chunks, tags } = self.packing;
+        let g = chunks.geometry();
         let fields = Fields::new(margin, g.field_bits);
-        let mut values = &self.update.fields()[self.chunks.values_of(chunk)];
-        let tag = self.tags.tag(chunk, values);
+        let Range { start, end } = chunks.values_of(chunk);
+        let mut values = &self.fields[start - self.first..end - self.first];
+        let tag = tags.tag(chunk, values);
         let mut head = g.head.tag_parts();
         let (mut slot, mut skipped) = (0, g.head_fields);
         while skipped > 0 || !values.is_empty() {
             words.fill(0);
             if slot == 0 {
                 // The count of contributors is one, and above it is the weight.
-                let weight = u128::from(self.update.weight());
+                let weight = u128::from(update.weight());
                 add_bits(words, margin, 1 | weight << g.head.count_bits());
             }
             if let Some(part) = head.next() {

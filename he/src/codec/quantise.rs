@@ -1,72 +1,118 @@
-//! Quantisation: tensors to integers.
+//! Quantisation: values to integers, clipped and rounded.
 
+use std::{borrow::Cow, ops::Range, sync::Arc};
+
+use ciphergram_accel::random::StreamRng;
 use rand_core::Rng;
 use zeroize::Zeroizing;
 
 use super::Agreement;
 use crate::{
-    Error, Parameters, Update,
-    tensors::{BLOCK, check_finite},
+    Error, Parameters, Tensor, Update,
+    tensors::{BLOCK, Window, check_values},
 };
 
 /// A client's update as integers `0 ..= 2L` (value plus `L`), all tensors as one stream.
+///
+/// Those of tensors are computed when they are needed, the same whenever that is.
 pub struct Quantised {
-    fields: Zeroizing<Vec<u32>>,
+    source: Source,
     weight: u32,
     clipped: Vec<usize>,
 }
 
+/// The origin of integers.
+enum Source {
+    /// They are at hand.
+    Fields(Zeroizing<Vec<u32>>),
+    /// They are those of tensors.
+    Tensors(Arc<Quantiser>),
+}
+
 impl Quantised {
-    /// Clips, scales and rounds `update`.
+    /// Checks `update`, to be clipped, scaled and rounded under a seed.
     ///
     /// # Errors
-    /// The update is not laid out as agreed, a value is not finite, or the weight is not from 1 to
-    /// the agreed largest.
+    /// The update is not laid out as agreed, a value cannot be summed, or the weight is not from 1 to
+    /// the agreed largest; the file cannot be read.
     pub fn new(
         update: &Update,
         agreement: &Agreement,
         weight: u64,
         parameters: &Parameters,
-        rng: &mut impl Rng,
+        seed: &[u8; 32],
     ) -> Result<Self, Error> {
         agreement.check_layout(&update.specs())?;
         let weight = agreement.check_weight(weight)?;
+        let mut clipped = Vec::with_capacity(update.tensors().len());
+        let (mut parts, mut end) = (vec![], 0);
+        for (tensor, &range) in update.tensors().iter().zip(agreement.ranges()) {
+            clipped.push(outside(tensor, range)?);
+            let first = end;
+            end += tensor.count();
+            parts.push(Part { tensor: tensor.clone(), range, first, end });
+        }
         let scale = f64::from(weight) / f64::from(agreement.max_weight());
         let steps = f64::from(parameters.half_steps());
-        let mut fields = Zeroizing::new(vec![0; agreement.values()]);
-        let mut clipped = Vec::with_capacity(update.tensors().len());
-        let mut rest = &mut fields[..];
-        let mut rounder = Rounder::new(scale * steps, steps);
-        for (tensor, &range) in update.tensors().iter().zip(agreement.ranges()) {
-            let (own, after) = rest.split_at_mut(tensor.values().len());
-            let mut outside = 0;
-            for (index, fields) in own.chunks_mut(BLOCK).enumerate() {
-                let values = &mut rounder.values[..fields.len()];
-                tensor.read(index * BLOCK, values);
-                check_finite(tensor, index * BLOCK, values)?;
-                outside += rounder.round(fields, range, rng);
-            }
-            clipped.push(outside);
-            rest = after;
-        }
-        Ok(Self { fields, weight, clipped })
+        let seed = Zeroizing::new(*seed);
+        let quantiser = Quantiser { parts, scale: scale * steps, steps, seed };
+        Ok(Self { source: Source::Tensors(quantiser.into()), weight, clipped })
     }
 
     /// Takes integers `0 ..= 2L` as they are: for tests and for callers with a codec of their own.
     #[must_use]
     pub fn from_fields(fields: Vec<u32>, weight: u32) -> Self {
-        Self { fields: Zeroizing::new(fields), weight, clipped: vec![] }
+        let source = Source::Fields(Zeroizing::new(fields));
+        Self { source, weight, clipped: vec![] }
     }
 
     /// Takes integers of tensors of which no value was outside its range.
     pub(crate) fn unclipped(fields: Zeroizing<Vec<u32>>, weight: u32, tensors: usize) -> Self {
-        Self { fields, weight, clipped: vec![0; tensors] }
+        Self { source: Source::Fields(fields), weight, clipped: vec![0; tensors] }
     }
 
-    /// Returns the integers.
+    /// Returns the number of integers.
     #[must_use]
-    pub fn fields(&self) -> &[u32] {
-        &self.fields
+    pub fn count(&self) -> usize {
+        match &self.source {
+            Source::Fields(fields) => fields.len(),
+            Source::Tensors(quantiser) => quantiser.parts.last().map_or(0, |part| part.end),
+        }
+    }
+
+    /// Returns whether all integers are within `0 ..= most`: those of tensors are by construction.
+    pub(crate) fn is_within(&self, most: u32) -> bool {
+        match &self.source {
+            Source::Fields(fields) => fields.iter().all(|&f| f <= most),
+            Source::Tensors(_) => true,
+        }
+    }
+
+    /// Returns all integers.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn fields(&self) -> Result<Cow<'_, [u32]>, Error> {
+        let mut room = FieldRoom::default();
+        match &self.source {
+            Source::Fields(fields) => Ok(Cow::Borrowed(fields)),
+            Source::Tensors(_) => Ok(self.fields_of(0..self.count(), &mut room)?.to_vec().into()),
+        }
+    }
+
+    /// Returns the integers in `range`, which lie in `room` unless they are at hand.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub(crate) fn fields_of<'a>(
+        &'a self,
+        range: Range<usize>,
+        room: &'a mut FieldRoom,
+    ) -> Result<&'a [u32], Error> {
+        match &self.source {
+            Source::Fields(fields) => Ok(&fields[range]),
+            Source::Tensors(quantiser) => quantiser.fields_of(range, room),
+        }
     }
 
     /// Returns the client's weight.
@@ -82,41 +128,108 @@ impl Quantised {
     }
 }
 
-/// Turns blocks of values into fields.
-pub(crate) struct Rounder {
+/// Counts the values of a tensor that are outside a range, all of which can be summed.
+fn outside(tensor: &Tensor, range: f64) -> Result<usize, Error> {
+    let mut outside = 0;
+    tensor.try_for_blocks(|first, values| {
+        check_values(tensor, first, values)?;
+        outside += values.iter().filter(|x| x.abs() > range).count();
+        Ok::<_, Error>(())
+    })?;
+    Ok(outside)
+}
+
+/// Memory for integers of tensors, kept from one batch to the next.
+#[derive(Default)]
+pub(crate) struct FieldRoom {
+    window: Window,
+    rounder: Rounder,
+    fields: Zeroizing<Vec<u32>>,
+}
+
+/// A tensor, the range of its values, and its place in the stream of integers.
+struct Part {
+    tensor: Tensor,
+    range: f64,
+    first: usize,
+    end: usize,
+}
+
+/// Turns values of tensors into fields, wherever one begins.
+struct Quantiser {
+    parts: Vec<Part>,
     /// Steps of a value at the end of its range.
     scale: f64,
     /// The offset that makes fields positive.
     steps: f64,
-    pub(crate) values: Zeroizing<Box<[f64]>>,
-    random: Zeroizing<Box<[u8]>>,
+    /// Each value has a word of its stream, by its place.
+    seed: Zeroizing<[u8; 32]>,
 }
 
-impl Rounder {
-    pub(crate) fn new(scale: f64, steps: f64) -> Self {
-        let values = Zeroizing::new(vec![0.0; BLOCK].into());
-        Self { scale, steps, values, random: Zeroizing::new(vec![0; 4 * BLOCK].into()) }
-    }
-
-    /// Clips, scales and rounds the values in memory; gives how many were outside the range.
-    ///
-    /// Each becomes the integer below or above, the nearer one more likely, so that the expectation is
-    /// the value within 2^-28. The random fraction has 29 bits: beside the 24 bits of an integer their
-    /// sum is exact in a double, so an integer is never rounded away from itself. What is rounded is not
-    /// negative, so that cutting off is rounding down.
-    pub(crate) fn round(&mut self, fields: &mut [u32], range: f64, rng: &mut impl Rng) -> usize {
-        let random = &mut self.random[..4 * fields.len()];
-        rng.fill_bytes(random);
-        // Any range does for zeros.
-        let divisor = if range == 0.0 { 1.0 } else { range };
-        let mut outside = 0;
-        let random = random.as_chunks().0.iter().map(|bytes| u32::from_le_bytes(*bytes) >> 3);
-        for ((field, &x), random) in fields.iter_mut().zip(self.values.iter()).zip(random) {
-            outside += usize::from(x.abs() > range);
-            let unit = if range == 0.0 { 0.0 } else { (x / divisor).clamp(-1.0, 1.0) };
-            let fraction = f64::from(random as i32) / f64::from(1u32 << 29);
-            *field = (unit * self.scale + self.steps + fraction) as i32 as u32;
+impl Quantiser {
+    fn fields_of<'a>(
+        &self,
+        range: Range<usize>,
+        FieldRoom { window, rounder, fields }: &'a mut FieldRoom,
+    ) -> Result<&'a [u32], Error> {
+        // A vector that grew would leave a copy behind.
+        if fields.capacity() < range.len() {
+            *fields = Zeroizing::new(Vec::with_capacity(range.len()));
         }
-        outside
+        fields.resize(range.len(), 0);
+        let mut rest = &mut fields[..];
+        let mut rng = StreamRng::at(&self.seed, range.start as u64);
+        let Rounder { values, random } = rounder;
+        let first = self.parts.partition_point(|part| part.end <= range.start);
+        for part in self.parts[first..].iter().take_while(|part| part.first < range.end) {
+            let own =
+                range.start.max(part.first) - part.first..range.end.min(part.end) - part.first;
+            part.tensor.try_for_values(own, (window, values), |_, values| {
+                let (fields, after) = std::mem::take(&mut rest).split_at_mut(values.len());
+                round((self.scale, self.steps), part.range, (values, fields), random, &mut rng);
+                rest = after;
+                Ok::<_, Error>(())
+            })?;
+        }
+        Ok(fields)
+    }
+}
+
+/// Memory for a block of values on their way to integers, and for the randomness that rounds them.
+pub(crate) struct Rounder {
+    pub(crate) values: Box<Zeroizing<[f64; BLOCK]>>,
+    pub(crate) random: Box<Zeroizing<[u8; 4 * BLOCK]>>,
+}
+
+impl Default for Rounder {
+    fn default() -> Self {
+        let values = Box::new(Zeroizing::new([0.0; BLOCK]));
+        Self { values, random: Box::new(Zeroizing::new([0; 4 * BLOCK])) }
+    }
+}
+
+/// Clips, scales and rounds at most a block of values to as many fields: `scale` steps at the end of the range, and
+/// `steps` for zero.
+///
+/// Each becomes the integer below or above, the nearer one more likely, so that the expectation is
+/// the value within 2^-28. The random fraction has 29 bits: beside the 24 bits of an integer their
+/// sum is exact in a double, so an integer is never rounded away from itself. What is rounded is not
+/// negative, so that cutting off is rounding down.
+pub(crate) fn round(
+    (scale, steps): (f64, f64),
+    range: f64,
+    (values, fields): (&[f64], &mut [u32]),
+    random: &mut [u8; 4 * BLOCK],
+    rng: &mut impl Rng,
+) {
+    let random = &mut random[..4 * fields.len()];
+    rng.fill_bytes(random);
+    // Any range does for zeros.
+    let divisor = if range == 0.0 { 1.0 } else { range };
+    let random = random.as_chunks().0.iter().map(|bytes| u32::from_le_bytes(*bytes) >> 3);
+    for ((field, &x), random) in fields.iter_mut().zip(values).zip(random) {
+        let unit = if range == 0.0 { 0.0 } else { (x / divisor).clamp(-1.0, 1.0) };
+        let fraction = f64::from(random as i32) / f64::from(1u32 << 29);
+        *field = (unit * scale + steps + fraction) as i32 as u32;
     }
 }

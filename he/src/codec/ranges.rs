@@ -4,9 +4,9 @@ use serde::{Deserialize, Serialize};
 
 use super::Agreement;
 use crate::{
-    Error, TensorSpec, Update,
+    Error, Tensor, TensorSpec, Update,
     params::BITS,
-    tensors::{Dtype, check_finite},
+    tensors::{Dtype, check_values},
 };
 
 /// A policy by which a client derives a tensor's range from its values.
@@ -32,15 +32,35 @@ pub enum Policy {
 }
 
 impl Policy {
-    fn range(self, largest: f64, rms: f64) -> f64 {
+    /// Returns the multiple of the root mean square that is the largest range, if the policy has one.
+    fn multiple(self) -> Option<f64> {
         match self {
-            Self::Max => largest,
-            Self::Sigma(multiple) if multiple > 0.0 => largest.min(multiple * rms),
-            Self::Sigma(_) => largest,
-            Self::Aciq { bits } => largest.min(gaussian_clip(bits) * rms),
-            Self::Fixed(range) => range,
+            Self::Sigma(multiple) if multiple > 0.0 => Some(multiple),
+            Self::Aciq { bits } => Some(gaussian_clip(bits)),
+            Self::Max | Self::Sigma(_) | Self::Fixed(_) => None,
         }
     }
+
+    /// Returns the range of a tensor whose largest magnitude is `largest`.
+    fn range(self, tensor: &Tensor, largest: f64) -> Result<f64, Error> {
+        match (self, self.multiple()) {
+            (Self::Fixed(range), _) => Ok(range),
+            (_, Some(multiple)) => Ok(largest.min(multiple * rms(tensor, largest)?)),
+            _ => Ok(largest),
+        }
+    }
+}
+
+/// Returns the root mean square of a tensor whose largest magnitude is `largest`.
+fn rms(tensor: &Tensor, largest: f64) -> Result<f64, Error> {
+    // Relative to the largest, so that no square overflows or vanishes.
+    let unit = if largest > 0.0 { largest } else { 1.0 };
+    let mut squares = 0.0;
+    tensor.try_for_blocks(|_, values| {
+        squares += values.iter().map(|x| (x / unit) * (x / unit)).sum::<f64>();
+        Ok::<_, Error>(())
+    })?;
+    Ok(unit * (squares / tensor.count().max(1) as f64).sqrt())
 }
 
 /// Finds the point where the error of clipping a unit Gaussian at `a` and that of rounding to `L = 2^(bits−1) − 1`
@@ -114,7 +134,7 @@ impl RangesFile {
     /// Returns the ranges that `policy` finds in `update`.
     ///
     /// # Errors
-    /// A value is not finite, or the weight is not from 1 to 2^32 − 1.
+    /// A value cannot be summed, or the weight is not from 1 to 2^32 − 1; the file cannot be read.
     pub fn measure(update: &Update, policy: Policy, weight: u64) -> Result<Self, Error> {
         let max_weight = u32::try_from(weight)
             .ok()
@@ -123,23 +143,15 @@ impl RangesFile {
         let tensors = update.tensors().iter().map(|tensor| {
             let mut largest = 0f64;
             tensor.try_for_blocks(|first, values| {
-                check_finite(tensor, first, values)?;
+                check_values(tensor, first, values)?;
                 largest = values.iter().fold(largest, |largest, x| largest.max(x.abs()));
                 Ok::<_, Error>(())
             })?;
-            // Relative to the largest, so that no square overflows or vanishes.
-            let unit = if largest > 0.0 { largest } else { 1.0 };
-            let mut squares = 0.0;
-            tensor.try_for_blocks(|_, values| {
-                squares += values.iter().map(|x| (x / unit) * (x / unit)).sum::<f64>();
-                Ok::<_, Error>(())
-            })?;
-            let rms = unit * (squares / tensor.values().len().max(1) as f64).sqrt();
             Ok(TensorRange {
                 name: tensor.spec.name.clone(),
                 dtype: tensor.spec.dtype.name().into(),
                 shape: tensor.spec.shape.clone(),
-                range: policy.range(largest, rms),
+                range: policy.range(tensor, largest)?,
             })
         });
         let tensors = tensors.collect::<Result<_, Error>>()?;
@@ -209,7 +221,6 @@ impl RangesFile {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Tensor;
     use proptest::prelude::*;
 
     fn update(values: &[f64]) -> Update {

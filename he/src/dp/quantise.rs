@@ -1,5 +1,7 @@
 //! A client's update with its share of the noise: clip, round, add.
 
+use std::mem;
+
 use ciphergram_accel::random::StreamRng;
 use rand_core::{CryptoRng, Rng};
 use zeroize::Zeroizing;
@@ -7,10 +9,10 @@ use zeroize::Zeroizing;
 use super::{Mechanism, Noise, sampler::DiscreteGaussian};
 use crate::{
     Agreement, Error, Parameters, Quantised, Tensor, Update,
-    codec::Rounder,
+    codec::{self, Rounder},
     error::NoiseError,
     spread::spread,
-    tensors::{BLOCK, check_finite},
+    tensors::{BLOCK, Window, check_values},
 };
 
 /// Values that one thread takes at a time: whole blocks.
@@ -25,8 +27,8 @@ impl Quantised {
     /// depends on the update.
     ///
     /// # Errors
-    /// The update is not laid out as agreed or has a value that is not finite; the agreement has several ranges or
-    /// weights above 1; see also [`Mechanism::new`].
+    /// The update is not laid out as agreed or has a value that cannot be summed; the agreement has several ranges
+    /// or weights above 1; the file cannot be read; see also [`Mechanism::new`].
     pub fn noised(
         update: &Update,
         agreement: &Agreement,
@@ -39,7 +41,7 @@ impl Quantised {
         let mechanism = Mechanism::new(*noise, range, half_steps, agreement.values())?;
         let norm = norm(update)?;
         let mut fields = Zeroizing::new(vec![0; agreement.values()]);
-        round_within(update, norm, &mechanism, &mut fields, rng);
+        round_within(update, norm, &mechanism, &mut fields, rng)?;
         add_noise(&mechanism, &mut fields, rng);
         // The update was clipped as a whole, no value by itself.
         Ok(Self::unclipped(fields, 1, update.tensors().len()))
@@ -71,7 +73,7 @@ fn norm(update: &Update) -> Result<f64, Error> {
     let mut largest = 0f64;
     for tensor in update.tensors() {
         tensor.try_for_blocks(|first, values| {
-            check_finite(tensor, first, values)?;
+            check_values(tensor, first, values)?;
             largest = values.iter().fold(largest, |largest, x| largest.max(x.abs()));
             Ok::<_, Error>(())
         })?;
@@ -110,8 +112,9 @@ fn round_within(
     mechanism: &Mechanism,
     fields: &mut [u32],
     rng: &mut impl Rng,
-) {
-    while round(update, norm, mechanism, fields, rng) > mechanism.squared_norm {}
+) -> Result<(), Error> {
+    while round(update, norm, mechanism, fields, rng)? > mechanism.squared_norm {}
+    Ok(())
 }
 
 /// Clips an update of norm `norm` and rounds it to fields; returns the square of the norm of the integers.
@@ -121,10 +124,10 @@ fn round(
     mechanism: &Mechanism,
     mut fields: &mut [u32],
     rng: &mut impl Rng,
-) -> u64 {
+) -> Result<u64, Error> {
     let mut parts = vec![];
     for tensor in update.tensors() {
-        let (own, rest) = fields.split_at_mut(tensor.values().len());
+        let (own, rest) = fields.split_at_mut(tensor.count());
         let own = own.chunks_mut(PART).enumerate();
         parts.extend(own.map(|(index, fields)| Part {
             tensor,
@@ -134,20 +137,26 @@ fn round(
         }));
         fields = rest;
     }
-    let (clip, steps) = (mechanism.noise.literal().clip, f64::from(mechanism.half_steps));
+    let (clip, half_steps) = (mechanism.noise.literal().clip, mechanism.half_steps);
+    let steps = f64::from(half_steps);
+    let scale = clip / mechanism.range * steps;
     // Values are within ±divisor, which becomes the clip; over an infinite norm, they are zeros.
     let divisor = norm.max(clip);
-    let rounder = || Rounder::new(clip / mechanism.range * steps, steps);
-    let squares = spread(parts, rounder, |rounder, mut part| {
-        let mut squares = 0;
-        for (index, fields) in part.fields.chunks_mut(BLOCK).enumerate() {
-            part.tensor.read(part.first + index * BLOCK, &mut rounder.values[..fields.len()]);
-            rounder.round(fields, divisor, &mut part.rng);
-            squares += fields.iter().map(|&f| square(f, mechanism.half_steps)).sum::<u64>();
-        }
-        squares
+    let room = || (Window::default(), Rounder::default());
+    let squares = spread(parts, room, |(window, rounder), mut part| {
+        let own = part.first..part.first + part.fields.len();
+        let (mut rest, mut squares) = (&mut part.fields[..], 0);
+        let Rounder { values, random } = rounder;
+        part.tensor.try_for_values(own, (window, values), |_, values| {
+            let (fields, after) = mem::take(&mut rest).split_at_mut(values.len());
+            codec::round((scale, steps), divisor, (values, fields), random, &mut part.rng);
+            squares += fields.iter().map(|&f| square(f, half_steps)).sum::<u64>();
+            rest = after;
+            Ok::<_, Error>(())
+        })?;
+        Ok::<_, Error>(squares)
     });
-    squares.iter().sum()
+    squares.into_iter().sum()
 }
 
 /// Returns the square of a field's value.

@@ -3,7 +3,12 @@
 use std::borrow::Cow;
 
 use super::frame::{self, Frame, Kind};
-use crate::{Agreement, Error, PublicKey, bytes::Reader, contributors::Contributor, ids::JobId};
+use crate::{
+    Agreement, Error, PublicKey,
+    bytes::{Reader, Writer},
+    contributors::Contributor,
+    ids::JobId,
+};
 
 /// One client's encrypted update, whole.
 #[derive(Debug, Clone, PartialEq)]
@@ -25,13 +30,24 @@ impl<'a> Contribution<'a> {
     #[must_use]
     pub fn to_bytes(&self, key: &PublicKey) -> Vec<u8> {
         frame::seal(Kind::Contribution, key, self.stream.len() + 1024, |w| {
-            self.contributor.write(w);
-            self.job.write(w);
-            w.u64(self.round);
-            self.agreement.write(w);
-            w.align();
+            self.write_head(w);
             w.bytes(&self.stream);
         })
+    }
+
+    /// Returns what the file begins with before a stream of `bytes` bytes, which the digest of both follows. The
+    /// stream that is here does not matter.
+    pub(crate) fn head(&self, key: &PublicKey, bytes: usize) -> Vec<u8> {
+        frame::begin(Kind::Contribution, key, 1024, |w| self.write_head(w), bytes)
+    }
+
+    /// Writes all but the stream.
+    fn write_head(&self, w: &mut Writer) {
+        self.contributor.write(w);
+        self.job.write(w);
+        w.u64(self.round);
+        self.agreement.write(w);
+        w.align();
     }
 
     /// Reads a file made under `key`.

@@ -27,7 +27,7 @@ use crate::{
 
 const MAGIC: &[u8; 8] = b"CIPHERGM";
 const HEADER_BYTES: usize = 48;
-const DIGEST_BYTES: usize = 32;
+pub(super) const DIGEST_BYTES: usize = 32;
 
 /// The kind of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -170,6 +170,34 @@ pub(crate) fn seal(
     capacity: usize,
     write: impl FnOnce(&mut Writer),
 ) -> Vec<u8> {
+    let (mut bytes, digest) = seal_around(kind, key, capacity, write, &[]);
+    bytes.extend(digest);
+    bytes
+}
+
+/// Frames under a key a body that begins with what `write` appends, of about `capacity` bytes, and ends with
+/// `rest`, which is not copied. Returns what stands before it, and after it.
+pub(crate) fn seal_around(
+    kind: Kind,
+    key: &PublicKey,
+    capacity: usize,
+    write: impl FnOnce(&mut Writer),
+    rest: &[u8],
+) -> (Vec<u8>, [u8; DIGEST_BYTES]) {
+    let start = begin(kind, key, capacity, write, rest.len());
+    let digest = *blake3::Hasher::new().update(&start).update(rest).finalize().as_bytes();
+    (start, digest)
+}
+
+/// Returns the beginning of a frame under a key: its header and what `write` appends to the body, of which `rest`
+/// more bytes follow, and then the digest of all that.
+pub(super) fn begin(
+    kind: Kind,
+    key: &PublicKey,
+    capacity: usize,
+    write: impl FnOnce(&mut Writer),
+    rest: usize,
+) -> Vec<u8> {
     let mut w = Writer(Vec::with_capacity(HEADER_BYTES + capacity + DIGEST_BYTES));
     w.bytes(MAGIC);
     w.u16(FRAME_VERSION);
@@ -182,9 +210,7 @@ pub(crate) fn seal(
     // The length of the body, once it is there.
     w.u64(0);
     write(&mut w);
-    let length = (w.0.len() - HEADER_BYTES) as u64;
+    let length = (w.0.len() - HEADER_BYTES + rest) as u64;
     w.0[HEADER_BYTES - 8..HEADER_BYTES].copy_from_slice(&length.to_le_bytes());
-    let digest = blake3::hash(&w.0);
-    w.bytes(digest.as_bytes());
     w.0
 }

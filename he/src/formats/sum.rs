@@ -83,11 +83,22 @@ impl Sum {
     /// Writes the file's bytes. Runs of chunks with the same contributors are stored once.
     #[must_use]
     pub fn to_bytes(&self, key: &PublicKey) -> Vec<u8> {
-        frame::seal(Kind::Sum, key, self.stream.len() + 4096, |w| {
+        let (mut bytes, stream, digest) = self.to_parts(key);
+        bytes.reserve_exact(stream.len() + digest.len());
+        bytes.extend(stream);
+        bytes.extend(digest);
+        bytes
+    }
+
+    /// Returns the file's bytes as three parts, one after the other, without a copy of the stream.
+    #[must_use]
+    pub fn to_parts(&self, key: &PublicKey) -> (Vec<u8>, &[u8], [u8; 32]) {
+        let write = |w: &mut Writer| {
             self.write_header(w);
             w.align();
-            w.bytes(&self.stream);
-        })
+        };
+        let (head, digest) = frame::seal_around(Kind::Sum, key, 4096, write, &self.stream);
+        (head, &self.stream, digest)
     }
 
     /// Writes all but the stream.
@@ -126,6 +137,25 @@ impl Sum {
     /// # Errors
     /// Its kind or body is not as it should be.
     pub fn from_frame(frame: &Frame<'_>) -> Result<Self, Error> {
+        let (sum, stream) = Self::parts_of(frame)?;
+        Ok(Self { stream: stream.to_vec(), ..sum })
+    }
+
+    /// Reads a file made under `key`, in whose memory the stream stays.
+    ///
+    /// # Errors
+    /// As [`from_bytes`](Self::from_bytes).
+    pub fn from_vec(mut bytes: Vec<u8>, key: &PublicKey) -> Result<Self, Error> {
+        let (sum, stream) = Self::parts_of(&frame::open(&bytes, Kind::Sum, key)?)?;
+        // It ends where the digest begins.
+        let length = stream.len();
+        bytes.truncate(bytes.len() - frame::DIGEST_BYTES);
+        bytes.drain(..bytes.len() - length);
+        Ok(Self { stream: bytes, ..sum })
+    }
+
+    /// Reads all but the stream, and finds that.
+    fn parts_of<'a>(frame: &Frame<'a>) -> Result<(Self, &'a [u8]), Error> {
         frame.check_kind(Kind::Sum)?;
         let (mut r, parameters) = (Reader(frame.body), frame.parameters()?);
         let (found, admitted) = (r.u32()? as usize, parameters.clients() as usize);
@@ -157,7 +187,7 @@ impl Sum {
         if sets.len() != count {
             return Err(WRONG_LENGTH.into());
         }
-        let stream = r.aligned_end(total)?.to_vec();
-        Ok(Self { contributors, job, round, agreement, sets, stream })
+        let stream = r.aligned_end(total)?;
+        Ok((Self { contributors, job, round, agreement, sets, stream: vec![] }, stream))
     }
 }

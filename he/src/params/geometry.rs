@@ -172,6 +172,16 @@ impl Chunks {
         start..(start + each).min(self.values)
     }
 
+    /// Returns the range of values that neighbouring chunks carry.
+    #[must_use]
+    pub fn values_in(&self, chunks: &Range<u32>) -> Range<usize> {
+        let start = self.values_of(chunks.start).start;
+        match chunks.end.checked_sub(1) {
+            Some(last) if last >= chunks.start => start..self.values_of(last).end,
+            _ => start..start,
+        }
+    }
+
     /// Returns the units of `chunk` on the wire.
     #[must_use]
     pub fn units_of(&self, chunk: u32) -> usize {

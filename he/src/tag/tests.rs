@@ -7,7 +7,7 @@ use rand_core::{Rng, SeedableRng};
 use super::*;
 use crate::{
     Parameters, Quantised, Scheme,
-    codec::Packing,
+    codec::{FieldRoom, Packing},
     ids::Seed,
     params::{Literal, MAX_CLIENTS},
 };
@@ -55,7 +55,9 @@ fn packed(packing: &Packing<'_>, chunk: u32) -> Vec<BigUint> {
     let g = packing.chunks().geometry();
     let mut words = vec![0; (g.fields_per_slot * g.field_bits as usize).div_ceil(64)];
     let mut slots = vec![];
-    packing.pack(chunk, 0, &mut words, |slot, words| {
+    let mut room = FieldRoom::default();
+    let batch = packing.batch(&(chunk..chunk + 1), &mut room).unwrap();
+    batch.pack(chunk, 0, &mut words, |slot, words| {
         assert_eq!(slot, slots.len());
         slots.push(words.iter().rev().fold(BigUint::ZERO, |x, &word| (x << 64) + word));
     });

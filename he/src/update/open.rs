@@ -1,6 +1,6 @@
 //! Opening a sum with the secret key.
 
-use std::{mem, ops::Range};
+use std::{fs::File, mem, ops::Range};
 
 use ciphergram_accel::Engine;
 use zeroize::Zeroizing;
@@ -87,6 +87,33 @@ pub fn decrypt(
     })
 }
 
+/// Decrypts a sum to a safetensors file, which need not be in memory: written anew, as the file of `template` is,
+/// with the tensors that it keeps, or as the library would if there is none.
+///
+/// `observe` is given the number of chunks of each stretch that was decrypted, on whichever thread did it.
+///
+/// Nobody may take the file for the result unless this returns: values of a sum that does not open are in it then.
+///
+/// # Errors
+/// Those of [`decrypt`]; a template of other tensors than the sum; a file cannot be read or written.
+pub fn decrypt_to(
+    key: &SecretKey,
+    engine: &dyn Engine,
+    (sum, template): (&Sum, Option<&Update>),
+    job: &Job,
+    output: Output,
+    file: &File,
+    observe: &(dyn Fn(u32) + Sync),
+) -> Result<(), Error> {
+    let parameters = key.public().parameters();
+    let chunks = &parameters.chunks(sum.agreement.values());
+    let opening = Opening::new(key, engine, (parameters, chunks), sum, job)?;
+    let opening = Opening { observe, ..opening };
+    codec::decode_to((&sum.agreement, template), parameters, output, file, |decoder| {
+        opening.run(decoder.split_to(chunks.values()))
+    })
+}
+
 /// The contributors of a chunk and the sum of their weights.
 type Part = (usize, u64);
 
@@ -95,8 +122,18 @@ trait Sink: Send + Sized {
     /// Splits off the part before a chunk, to be filled beside the rest.
     fn split_to(&mut self, end_chunk: usize, end_value: usize) -> Self;
 
-    /// Stores a chunk, whose values are those from `at` on.
-    fn put(&mut self, chunk: usize, part: Part, at: usize, values: &[i64]);
+    /// Stores a chunk, whose values are those from `at` on: chunk by chunk in order, but that a mask follows the first
+    /// chunk that it is of.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    fn put(&mut self, chunk: usize, part: Part, at: usize, values: &[i64]) -> Result<(), Error>;
+
+    /// Stores what is not stored yet.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    fn finish(self) -> Result<(), Error>;
 }
 
 /// Chunks and values from some on, to be kept.
@@ -117,9 +154,14 @@ impl Sink for Kept<'_> {
         Self { first_value, sums, first_chunk, parts }
     }
 
-    fn put(&mut self, chunk: usize, part: Part, at: usize, values: &[i64]) {
+    fn put(&mut self, chunk: usize, part: Part, at: usize, values: &[i64]) -> Result<(), Error> {
         self.parts[chunk - self.first_chunk] = part;
         self.sums[at - self.first_value..][..values.len()].copy_from_slice(values);
+        Ok(())
+    }
+
+    fn finish(self) -> Result<(), Error> {
+        Ok(())
     }
 }
 
@@ -128,8 +170,12 @@ impl Sink for Decoder<'_> {
         Decoder::split_to(self, end_value)
     }
 
-    fn put(&mut self, _: usize, part: Part, at: usize, values: &[i64]) {
-        self.decode(at, values, part.1);
+    fn put(&mut self, _: usize, part: Part, at: usize, values: &[i64]) -> Result<(), Error> {
+        self.decode(at, values, part.1)
+    }
+
+    fn finish(self) -> Result<(), Error> {
+        Decoder::finish(self)
     }
 }
 
@@ -171,6 +217,7 @@ struct Opening<'a> {
     chunks: &'a Chunks,
     sum: &'a Sum,
     tags: ExpectedTags,
+    observe: &'a (dyn Fn(u32) + Sync),
 }
 
 impl<'a> Opening<'a> {
@@ -186,7 +233,7 @@ impl<'a> Opening<'a> {
         sum.check(key.public(), job)?;
         let statement = job.terms(sum.round, &sum.agreement)?.statement();
         let tags = ExpectedTags::new(sum_key, &statement, &sum.contributors, &sum.sets, chunks);
-        Ok(Self { key, engine, parameters, chunks, sum, tags })
+        Ok(Self { key, engine, parameters, chunks, sum, tags, observe: &|_| {} })
     }
 
     /// Opens all groups into `whole`, some at a time, each from its bytes to its values while it is in
@@ -204,7 +251,12 @@ impl<'a> Opening<'a> {
         });
         let runs: Vec<_> = runs.collect();
         let room = || Room::new(g, &*opener);
-        let open = |room: &mut Room, (own, sink)| self.open(&*opener, own, room, sink);
+        let open = |room: &mut Room, (own, sink): (Range<u32>, S)| {
+            let count = own.len() as u32;
+            let opened = self.open(&*opener, own, room, sink);
+            (self.observe)(count);
+            opened
+        };
         if opener.groups_at_once() == 1 {
             return first_fault(spread(runs, room, open));
         }
@@ -230,29 +282,33 @@ impl<'a> Opening<'a> {
             contributors: &self.sum.contributors,
             own,
         };
-        let mut are_theirs = true;
+        let (mut are_theirs, mut stored) = (true, Ok(()));
         let mut take = |chunk: u32, slots: &[u64]| {
-            are_theirs &= self.take_chunk(chunk, slots, (&mut *column, &mut *values), &mut sink);
+            let (is_theirs, part) = self.check_chunk(chunk, slots, (&mut *column, &mut *values));
+            are_theirs &= is_theirs;
+            if self.chunks.carries_values(chunk) && stored.is_ok() {
+                stored = self.store_chunk(chunk, part, values, &mut sink);
+            }
         };
         opener.open(self.engine, &groups, scratch, &mut take)?;
         let contributors = self.sum.contributors.len();
-        if are_theirs { Ok(()) } else { Err(Error::NotTheirs { contributors }) }
+        let stored = stored.and_then(|()| sink.finish());
+        if are_theirs { stored } else { Err(Error::NotTheirs { contributors }) }
     }
 
     /// Reads head and fields of a chunk's slots, which lie word by word. Returns whether they are what its
     /// contributors sealed: the count is theirs, every field is between the least and the most that they can sum
     /// to, the tag is right, and nothing is beside all that. Only the outcome influences time.
-    fn take_chunk(
+    fn check_chunk(
         &self,
         chunk: u32,
         slots: &[u64],
         (column, values): (&mut Vec<u64>, &mut Vec<i64>),
-        sink: &mut impl Sink,
-    ) -> bool {
+    ) -> (bool, Part) {
         let Range { start: at, end } = self.chunks.values_of(chunk);
         let g = self.parameters.geometry();
         if !self.chunks.carries_values(chunk) {
-            return slots.iter().fold(0, |any, word| any | word) == 0;
+            return (slots.iter().fold(0, |any, word| any | word) == 0, (0, 0));
         }
         values.resize(end - at, 0);
         column.resize(self.chunks.units_of(chunk) * g.slots_per_unit, 0);
@@ -265,15 +321,27 @@ impl<'a> Opening<'a> {
             & is_zero_beside(g, slots, column.len(), values.len());
         let offset = (k * u64::from(self.parameters.half_steps())) as i64;
         let is_tagged = self.tags.is_of(chunk, tag, (count, weight), values, offset);
-        // Whatever the outcome, so that it takes the same time; nothing is given away unless all are right.
-        let part = (contributors, weight);
-        sink.put(chunk as usize, part, at, values);
+        (is_head & is_within & is_tagged, (contributors, weight))
+    }
+
+    /// Stores the values of a chunk whatever the outcome, so that it takes the same time; nothing is given away
+    /// unless all chunks are right.
+    fn store_chunk(
+        &self,
+        chunk: u32,
+        part: Part,
+        values: &[i64],
+        sink: &mut impl Sink,
+    ) -> Result<(), Error> {
+        let at = self.chunks.values_of(chunk).start;
+        sink.put(chunk as usize, part, at, values)?;
         // A mask has no head of its own: it is of those that the values are of.
         let group = self.chunks.group_of(chunk);
-        if chunk == group.start + g.first_value_chunk() as u32 {
-            (group.start..chunk).for_each(|mask| sink.put(mask as usize, part, at, &[]));
+        if chunk == group.start + self.parameters.geometry().first_value_chunk() as u32 {
+            let mut masks = group.start..chunk;
+            masks.try_for_each(|mask| sink.put(mask as usize, part, at, &[]))?;
         }
-        is_head & is_within & is_tagged
+        Ok(())
     }
 
     /// Reads the values of slots, offsets removed. Returns whether each is within what `k` contributors

@@ -1,12 +1,12 @@
 //! One contribution, encrypted chunk by chunk.
 
-use std::{ops::Range, sync::Arc};
+use std::{borrow::Cow, io::Write, ops::Range, sync::Arc};
 
 use ciphergram_accel::Engine;
 
 use super::Ticket;
 use crate::{
-    Contribution, Error, Quantised, Update,
+    Contribution, Error, Ledger, Quantised, Update,
     codec::Packing,
     contributors::Contributor,
     ids::KeyId,
@@ -40,19 +40,70 @@ pub fn encrypt<'a>(
     terms: &Terms<'_>,
     weight: u64,
 ) -> Result<Encrypted, Error> {
-    let (key, agreement) = (key.into(), terms.agreement());
-    let mut rng = random::generator()?;
-    let update = terms.quantise(update, weight, key.public().parameters(), &mut rng)?;
+    let (sealer, contribution, clipped) = begin(key.into(), engine, (update, weight), terms)?;
+    let stream = sealer.seal_all()?.into();
+    Ok(Encrypted { contribution: Contribution { stream, ..contribution }, clipped })
+}
+
+/// A contribution as [`encrypt_to`] wrote it.
+pub struct Written {
+    /// The bytes of ciphertext.
+    pub bytes: usize,
+    /// The number of values of each tensor that were outside its range.
+    pub clipped: Vec<usize>,
+}
+
+/// Encrypts a client's update of a weight as [`encrypt`] does, and writes the contribution's file while it is sealed.
+/// That the client contributes to this round is in the ledger before anything is written, and after everything was
+/// checked.
+///
+/// # Errors
+/// Those of [`encrypt`]; the ledger's; the file cannot be written.
+pub fn encrypt_to<'a>(
+    key: impl Into<KeyRef<'a>>,
+    engine: Arc<dyn Engine>,
+    update: (&Update, u64),
+    terms: &Terms<'_>,
+    ledger: &Ledger,
+    out: &mut impl Write,
+) -> Result<Written, Error> {
+    let key = key.into();
+    let (mut sealer, contribution, clipped) = begin(key, engine, update, terms)?;
+    ledger.seal(terms.job(), key.number(), terms.round())?;
+    let mut hasher = blake3::Hasher::new();
+    let mut put = |bytes: &[u8]| {
+        hasher.update(bytes);
+        out.write_all(bytes)
+    };
+    let bytes = sealer.chunks.total_bytes();
+    put(&contribution.head(key.public(), bytes))?;
+    while let Some(sealed) = sealer.batch(Pace::Bulk)? {
+        put(&sealed)?;
+    }
+    out.write_all(hasher.finalize().as_bytes())?;
+    Ok(Written { bytes, clipped })
+}
+
+/// Returns a sealer of an update of a weight, its contribution without a stream, and how many values of each tensor
+/// were outside its range.
+fn begin(
+    key: KeyRef<'_>,
+    engine: Arc<dyn Engine>,
+    (update, weight): (&Update, u64),
+    terms: &Terms<'_>,
+) -> Result<(Sealer, Contribution<'static>, Vec<usize>), Error> {
+    let seed = random::bytes()?;
+    let update = terms.quantise(update, weight, key.public().parameters(), &seed)?;
     let clipped = update.clipped().to_vec();
     let sealer = Sealer::new(key, engine, update, Ticket::draw()?, terms)?;
     let contribution = Contribution {
         contributor: sealer.contributor(),
         job: terms.job().id(),
         round: terms.round(),
-        agreement: agreement.clone(),
-        stream: sealer.seal_all()?.into(),
+        agreement: terms.agreement().clone(),
+        stream: Cow::Borrowed(&[]),
     };
-    Ok(Encrypted { contribution, clipped })
+    Ok((sealer, contribution, clipped))
 }
 
 /// Encrypts one update, each chunk exactly once, in order.
@@ -98,11 +149,11 @@ impl Sealer {
         let parameters = key.public().parameters();
         let most = 2 * parameters.half_steps();
         let is_agreed = (1..=terms.agreement().max_weight()).contains(&update.weight())
-            && update.fields().len() == terms.agreement().values();
-        if !is_agreed || update.fields().iter().any(|&f| f > most) {
+            && update.count() == terms.agreement().values();
+        if !is_agreed || !update.is_within(most) {
             return Err(Error::NotQuantised { bits: parameters.bits() });
         }
-        let chunks = parameters.chunks(update.fields().len());
+        let chunks = parameters.chunks(update.count());
         let (key, next) = (key.public().id(), ticket.next());
         // The rest of a polynomial would be under another mask than its beginning.
         let group = chunks.opening_with(next.min(chunks.count() - 1));
@@ -132,7 +183,12 @@ impl Sealer {
     /// # Errors
     /// The engine's, or another sealer was resumed under the same seed and came first.
     pub fn next_batch(&mut self) -> Result<Option<Vec<u8>>, Error> {
-        let own = self.next_chunks(Pace::Soon);
+        self.batch(Pace::Soon)
+    }
+
+    /// Seals the next chunks, as many as the pace says.
+    fn batch(&mut self, pace: Pace) -> Result<Option<Vec<u8>>, Error> {
+        let own = self.next_chunks(pace);
         if own.is_empty() {
             return Ok(None);
         }

@@ -8,19 +8,20 @@ mod run;
 mod sealing;
 mod stream;
 
-use std::{fs::File, net::SocketAddr, time::Duration};
+use std::{fs::File, mem::discriminant, net::SocketAddr, time::Duration};
 
 use ciphergram_he::random;
 use tracing::{field::Empty, info_span};
 
-use self::run::Run;
+use self::run::{Begun, Run, find, finish_kept};
 use super::{
-    Error, fresh_endpoint,
-    participation::{Participation, RoundResult},
+    Error, PROGRESS_SPAN, fresh_endpoint,
+    participation::{Participation, Phase, RoundResult},
     pipelines::Pipelines,
+    spool::{Content, Found, fingerprint},
 };
 use crate::{
-    proto::{Config, Identity, NodeId},
+    proto::{Config, Identity, NodeId, Time},
     round::{Contributor, ContributorConfig},
     wire::Wire,
 };
@@ -105,30 +106,46 @@ impl<W: Wire> Client<W> {
         Ok(self.pipelines.capture(file)?)
     }
 
-    /// Takes part in one round: joins, contributes, waits for the sum and opens it if it can.
+    /// Takes part in one round: joins, contributes, waits for the sum and opens it if it can. Asks nobody if
+    /// the [spool](Participation::spool) of an earlier run kept the sum. `observe` is given each [`Phase`] as
+    /// it begins, and then how far it is ten times a second at most.
     ///
     /// # Errors
     ///
-    /// See [`Error`]. The spool is kept unless the round ended.
-    pub fn contribute(&mut self, participation: &Participation<'_>) -> Result<RoundResult, Error> {
+    /// See [`Error`]. The spool is kept unless the round ended with a sum that never opens.
+    pub fn contribute(
+        &mut self,
+        participation: &Participation<'_>,
+        mut observe: impl FnMut(Phase),
+    ) -> Result<RoundResult, Error> {
         let found = participation.key.number();
         if found != self.number {
             let asked = self.number;
             return Err(ciphergram_he::Error::AnotherClient { found, asked }.into());
         }
         let _round = info_span!("round", client = self.number, round = Empty).entered();
-        let (end, run) = std::thread::scope(|scope| {
-            let mut run = Run::begin(participation, self.server, self.number)?;
+        let mut run = match Run::begin(participation, self.server, self.number)? {
+            Begun::Run(run) => run,
+            Begun::Kept(spool, kept) => return finish_kept(participation, spool, kept),
+        };
+        let mut phases = Phases::default();
+        let end = std::thread::scope(|scope| {
             self.pipelines.start(|wakers| self.node.detach(wakers))?;
             let now = self.pipelines.first.now();
             run.join(&mut self.node, now)?;
             let driver = &mut self.pipelines.first;
-            let ending = driver.run(&mut self.node, |node, now| run.turn(node, now, scope))?;
+            let ending = driver.run(&mut self.node, |node, now| {
+                let turn = run.turn(node, now, scope);
+                phases.follow(now, run.phase(node), &mut observe);
+                turn
+            })?;
             let end = ending?;
             run.stop_sealing()?;
-            Ok::<_, Error>((end, run))
+            Ok::<_, Error>(end)
         })?;
-        run.finish(&end, self.node.stats())
+        run.opening_phase().into_iter().for_each(observe);
+        let landed = self.node.take_sums();
+        run.finish(&end, landed, self.node.stats())
     }
 
     /// Answers a little longer, so that the last acknowledgements arrive.
@@ -138,5 +155,39 @@ impl<W: Wire> Client<W> {
     /// The socket failed for good.
     pub fn leave(mut self) -> Result<(), Error> {
         Ok(self.pipelines.first.linger(&mut self.node, FAREWELL)?)
+    }
+}
+
+/// Returns the result of a round whose sum the spool of an earlier run kept, without asking anybody; none if there
+/// is no such spool.
+///
+/// # Errors
+///
+/// The sum is of too few or is none; the spool's.
+pub fn finish_from_spool(participation: &Participation<'_>) -> Result<Option<RoundResult>, Error> {
+    let fingerprint = fingerprint(participation.update, participation.weight)?;
+    match find(participation, participation.key.number(), &fingerprint)? {
+        Some(Found { spool, content: Content::Sum(kept), .. }) => {
+            finish_kept(participation, spool, *kept).map(Some)
+        }
+        _ => Ok(None),
+    }
+}
+
+/// The phases of a round, as an observer learns of them.
+#[derive(Default)]
+struct Phases {
+    last: Option<Phase>,
+    due: Time,
+}
+
+impl Phases {
+    /// Reports a phase that begins at once, and its progress when that is due.
+    fn follow(&mut self, now: Time, phase: Phase, observe: &mut impl FnMut(Phase)) {
+        let begins = self.last.as_ref().map(discriminant) != Some(discriminant(&phase));
+        if begins || now >= self.due && self.last != Some(phase) {
+            (self.last, self.due) = (Some(phase), now + PROGRESS_SPAN);
+            observe(phase);
+        }
     }
 }

@@ -54,7 +54,7 @@ pub fn write_identity(path: &Path, identity: &Identity) -> Result<(), Error> {
 ///
 /// # Errors
 ///
-/// It is missing, a line is something else, or one node is there twice; path and line are named.
+/// It is missing or empty, a line is something else, or one node is there twice; path and line are named.
 pub fn read_allowed(path: &Path) -> Result<Allowed, Error> {
     let text = read(path)?;
     let mut allowed = Allowed::new();
@@ -74,6 +74,9 @@ pub fn read_allowed(path: &Path) -> Result<Allowed, Error> {
         if allowed.insert(node, contributor).is_some() {
             return Err(why("this node is on an earlier line already"));
         }
+    }
+    if allowed.is_empty() {
+        return Err(bad(path, "it lists no node, so that none could take part".into()));
     }
     Ok(allowed)
 }

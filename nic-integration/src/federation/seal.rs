@@ -2,13 +2,11 @@
 //! chunks after the other.
 
 use std::{
-    path::PathBuf,
-    sync::mpsc::SyncSender,
+    sync::mpsc::{Sender, SyncSender},
     time::{Duration, Instant},
 };
 
 use bytes::Bytes;
-use ciphergram_accel::random::StreamRng;
 use ciphergram_he::{Agreement, Sealer, Ticket};
 use zeroize::Zeroizing;
 
@@ -50,14 +48,16 @@ pub(super) struct SealTask<'a> {
     pub rounding: [u8; 32],
     pub ticket: Ticket,
     pub spool: SpoolState,
+    /// Takes the spool when this thread has no more for it.
+    pub sealed: Sender<Spool>,
 }
 
 /// The place of sealed chunks before they are sent.
 pub(super) enum SpoolState {
     /// Nowhere: a restart would be refused.
     None,
-    /// A new file.
-    New(PathBuf, SpoolHeader),
+    /// A new file, empty, and how it begins.
+    New(Spool, SpoolHeader),
     /// A file that holds the first chunks already.
     Resumed(Spool),
 }
@@ -75,18 +75,21 @@ impl SealTask<'_> {
         let Self { participation, round, agreement, .. } = self;
         let (public, engine) = (participation.key.public(), participation.engine.clone());
         let mut clock = Instant::now();
-        let mut rng = StreamRng::from_seed(&self.rounding);
         let terms = participation.job.terms(round, &agreement)?;
         let parameters = public.parameters();
         let Participation { update, weight, .. } = *participation;
-        let update = terms.quantise(update, weight, parameters, &mut rng)?;
-        let fields = participation.keep_fields.then(|| Zeroizing::new(update.fields().to_vec()));
+        let update = terms.quantise(update, weight, parameters, &self.rounding)?;
+        let kept = participation.keep_fields.then(|| update.fields()).transpose()?;
+        let fields = kept.map(|fields| Zeroizing::new(fields.into_owned()));
         let clipped = update.clipped().to_vec();
         let quantising = clock.elapsed();
         // Waits for the disk, which is no work of this stage.
         let mut spool = match self.spool {
             SpoolState::None => None,
-            SpoolState::New(path, header) => Some(Spool::create(&path, public, &header)?),
+            SpoolState::New(mut spool, header) => {
+                spool.begin(public, &header)?;
+                Some(spool)
+            }
             SpoolState::Resumed(spool) => Some(spool),
         };
         clock = Instant::now();
@@ -101,6 +104,10 @@ impl SealTask<'_> {
                 spool.append(&bytes)?;
             }
             wanted = out.send(Sealed::Chunks { bytes: bytes.into(), busy }).is_ok();
+        }
+        if let Some(spool) = spool {
+            // Nobody takes it if the round failed: the next run finds the file.
+            let _ = self.sealed.send(spool);
         }
         Ok(())
     }

@@ -10,6 +10,11 @@
 //! over the tag before them, the length, and for the tag the content. So what is read is always a
 //! beginning of what was written.
 //!
+//! The last record is the sum, once all of it came back: how many values of each tensor were clipped
+//! (a count (4), and as many counts (8)), then the file of the sum. The 4 bytes that vouch for its length
+//! are over the word `sum` besides. Room for it is reserved before the first chunk is sealed, so that a
+//! disk that fills up in the meantime costs no round.
+//!
 //! A file that ends within a record was cut while that record was written: the record was never
 //! sent, and is cut off. Anything else that does not fit is damage: chunks that were sent may be
 //! behind it, and sealing those again under the same seed would give them away, so the file is
@@ -22,7 +27,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use ciphergram_he::{PublicKey, Update, exchange::Announcement};
+use ciphergram_he::{PublicKey, Sum, Update, exchange::Announcement};
 
 use super::Error;
 use crate::round::Resume;
@@ -31,6 +36,11 @@ const MARK_BYTES: usize = 4;
 const TAG_BYTES: usize = 16;
 const MAGIC: &[u8; 8] = b"CGSPOOL1";
 const FIXED_BYTES: usize = 2 + 4 + 4 + 32 + 32;
+/// Bytes reserved beside chunks and sum: for headers, and what is around records.
+const RESERVED_BESIDES: u64 = 1 << 16;
+/// What vouches for the length of the sum's record is over this besides, and for that of all others over nothing.
+const SUM: &[u8] = b"sum";
+const CHUNKS: &[u8] = b"";
 
 /// The contribution and the round that a spool is of.
 #[derive(Debug, Clone, PartialEq)]
@@ -79,15 +89,52 @@ fn array<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
 
 /// Returns a digest of an update and its weight, by which a spool is known to be of this very
 /// update.
-#[must_use]
-pub fn fingerprint(update: &Update, weight: u64) -> [u8; 32] {
+///
+/// # Errors
+///
+/// The update's file cannot be read.
+pub fn fingerprint(update: &Update, weight: u64) -> Result<[u8; 32], Error> {
     let mut hasher = blake3::Hasher::new_derive_key("ciphergram 2026 spool fingerprint");
     hasher.update(&weight.to_le_bytes());
+    if let Some(limit) = update.limit() {
+        hasher.update(b"clipped").update(&limit.to_bits().to_le_bytes());
+    }
     for tensor in update.tensors() {
         hasher.update(format!("{:?}", tensor.spec).as_bytes());
-        hasher.update(tensor.bytes());
+        tensor.try_for_bytes(|bytes| {
+            hasher.update(bytes);
+            Ok::<_, Error>(())
+        })?;
     }
-    *hasher.finalize().as_bytes()
+    Ok(*hasher.finalize().as_bytes())
+}
+
+/// A spool as it was found.
+pub struct Found {
+    /// The file, to go on with.
+    pub spool: Spool,
+    /// The contribution that it is of.
+    pub header: SpoolHeader,
+    /// The content of the file.
+    pub content: Content,
+}
+
+/// The content of a spool.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Content {
+    /// The first chunks, sealed.
+    Chunks(Vec<u8>),
+    /// The sum that came back: the round is over.
+    Sum(Box<KeptSum>),
+}
+
+/// A sum that came back and that a spool keeps.
+#[derive(Debug, Clone, PartialEq)]
+pub struct KeptSum {
+    /// The sum.
+    pub sum: Sum,
+    /// Values of this client out of range, for each tensor.
+    pub clipped: Vec<usize>,
 }
 
 /// An open spool file. It is locked: no other process goes on with the same contribution.
@@ -96,19 +143,27 @@ pub struct Spool {
     file: File,
     /// The tag of the last record, which the next one continues.
     tag: [u8; TAG_BYTES],
+    /// Whether the file has its header: without, it goes with this.
+    has_header: bool,
+}
+
+impl Drop for Spool {
+    fn drop(&mut self) {
+        if !self.has_header {
+            // The next run removes it if this one cannot.
+            let _ = remove(&self.path);
+        }
+    }
 }
 
 impl Spool {
-    /// Reads the spool at `path`, if there is one, with the chunks that it holds, and goes on after
-    /// them. A spool that was cut before anything could be sent is removed.
+    /// Reads the spool at `path`, if there is one, with what it holds, and goes on after
+    /// that. A spool that was cut before anything could be sent is removed.
     ///
     /// # Errors
     ///
     /// The file cannot be read, is in use, is damaged, or is no spool under this key.
-    pub fn open(
-        path: &Path,
-        key: &PublicKey,
-    ) -> Result<Option<(Self, SpoolHeader, Vec<u8>)>, Error> {
+    pub fn open(path: &Path, key: &PublicKey) -> Result<Option<Found>, Error> {
         let fail = |why: String| Error::Spool { path: path.into(), why };
         let mut file = match OpenOptions::new().read(true).write(true).open(path) {
             Ok(file) => file,
@@ -123,36 +178,73 @@ impl Spool {
             return remove(path).map(|()| None);
         };
         let header = SpoolHeader::from_bytes(&bytes[header.clone()], key).map_err(fail)?;
-        // Closes the gaps between the chunks in place, so that they are held once.
-        let mut length = 0;
-        for part in chunks {
-            bytes.copy_within(part.clone(), length);
-            length += part.len();
-        }
-        bytes.truncate(length);
+        let content = match &records.sum {
+            Some(sum) => {
+                Content::Sum(Box::new(KeptSum::from_bytes(&bytes[sum.clone()], key).map_err(fail)?))
+            }
+            None => Content::Chunks(joined(&mut bytes, chunks)),
+        };
         let cut = file.set_len(records.bytes as u64).and_then(|()| file.seek(SeekFrom::End(0)));
         cut.map_err(|e| fail(e.to_string()))?;
-        Ok(Some((Self { path: path.into(), file, tag: records.tag }, header, bytes)))
+        let spool = Self { path: path.into(), file, tag: records.tag, has_header: true };
+        Ok(Some(Found { spool, header, content }))
     }
 
-    /// Begins a spool, readable by its owner only.
+    /// Makes the file of a spool, readable by its owner only, with [room](Self::reserve) for chunks of `bytes`.
+    /// It is removed again unless it [begins](Self::begin).
     ///
     /// # Errors
     ///
-    /// The file exists or cannot be written.
-    pub fn create(path: &Path, key: &PublicKey, header: &SpoolHeader) -> Result<Self, Error> {
+    /// The file exists or cannot be written, or there is no room.
+    pub fn create(path: &Path, bytes: u64) -> Result<Self, Error> {
         let fail = |why: String| Error::Spool { path: path.into(), why };
         let mut options = OpenOptions::new();
         options.write(true).create_new(true);
         #[cfg(unix)]
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-        let mut file = options.open(path).map_err(|e| fail(e.to_string()))?;
-        lock(&file).map_err(fail)?;
-        file.write_all(MAGIC).map_err(|e| fail(e.to_string()))?;
-        let mut spool = Self { path: path.into(), file, tag: first_tag() };
-        spool.append(&header.to_bytes(key))?;
-        sync_folder_of(path).map_err(|e| fail(e.to_string()))?;
+        let file = options.open(path).map_err(|e| fail(e.to_string()))?;
+        let spool = Self { path: path.into(), file, tag: first_tag(), has_header: false };
+        lock(&spool.file).map_err(fail)?;
+        spool.reserve(bytes)?;
         Ok(spool)
+    }
+
+    /// Writes what the contribution is, before its first chunk.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be written.
+    pub fn begin(&mut self, key: &PublicKey, header: &SpoolHeader) -> Result<(), Error> {
+        let written = self.file.write_all(MAGIC).and_then(|()| sync_folder_of(&self.path));
+        written.map_err(|e| self.fault(&e))?;
+        self.append(&header.to_bytes(key))?;
+        self.has_header = true;
+        Ok(())
+    }
+
+    /// Reserves room on the disk for a stream of `bytes` and for the sum, which is as long, so that a disk that
+    /// fills up later does not cut either short. Where a file system cannot, nothing is reserved.
+    ///
+    /// # Errors
+    ///
+    /// There is no such room.
+    pub fn reserve(&self, bytes: u64) -> Result<(), Error> {
+        #[cfg(target_os = "linux")]
+        {
+            use rustix::{
+                fs::{FallocateFlags, fallocate},
+                io::Errno,
+            };
+            let room = bytes.saturating_mul(2).saturating_add(RESERVED_BESIDES);
+            let reserved = fallocate(&self.file, FallocateFlags::KEEP_SIZE, 0, room);
+            if let Err(error @ (Errno::NOSPC | Errno::DQUOT)) = reserved {
+                let why = format!("{}: it and the sum need {room} bytes", io::Error::from(error));
+                return Err(Error::Spool { path: self.path.clone(), why });
+            }
+        }
+        #[cfg(not(target_os = "linux"))]
+        let _ = bytes;
+        Ok(())
     }
 
     /// Appends sealed chunks and waits until they are on disk.
@@ -161,16 +253,73 @@ impl Spool {
     ///
     /// They cannot be written.
     pub fn append(&mut self, chunks: &[u8]) -> Result<(), Error> {
-        let length = (chunks.len() as u32).to_le_bytes();
-        let tag = link(&self.tag, &length, chunks);
-        let mark: [u8; MARK_BYTES] = link(&self.tag, &length, &[]);
-        let mut parts = [&length[..], &mark, chunks, &tag].into_iter();
+        self.append_record(CHUNKS, &[chunks])
+    }
+
+    /// Appends the sum that came back, after which there is no more to append, and waits until it is on disk.
+    /// `clipped` are this client's values out of range, for each tensor.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be written.
+    pub fn keep(&mut self, sum: &Sum, clipped: &[usize], key: &PublicKey) -> Result<(), Error> {
+        let (head, stream, digest) = sum.to_parts(key);
+        let mut counts = (clipped.len() as u32).to_le_bytes().to_vec();
+        clipped.iter().for_each(|count| counts.extend((*count as u64).to_le_bytes()));
+        self.append_record(SUM, &[&counts, &head, stream, &digest])
+    }
+
+    /// Removes the file: the result of the round is where it should be, or there will be none.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be removed.
+    pub fn remove(self) -> Result<(), Error> {
+        remove(&self.path)
+    }
+
+    /// Appends a record of a kind, its content in parts, and waits until it is on disk.
+    fn append_record(&mut self, kind: &[u8], content: &[&[u8]]) -> Result<(), Error> {
+        let bytes = content.iter().map(|part| part.len()).sum::<usize>();
+        let too_long = |_| self.fault(&ErrorKind::FileTooLarge.into());
+        let length = u32::try_from(bytes).map_err(too_long)?;
+        let length = length.to_le_bytes();
+        let tag = link(&self.tag, &length, content);
+        let mark: [u8; MARK_BYTES] = link(&self.tag, &length, &[kind]);
+        let around = [&length[..], &mark].into_iter();
+        let mut parts = around.chain(content.iter().copied()).chain([&tag[..]]);
         let written = parts.try_for_each(|part| self.file.write_all(part));
-        let written = written.and_then(|()| self.file.sync_data());
-        written.map_err(|e| Error::Spool { path: self.path.clone(), why: e.to_string() })?;
+        written.and_then(|()| self.file.sync_data()).map_err(|e| self.fault(&e))?;
         self.tag = tag;
         Ok(())
     }
+
+    fn fault(&self, error: &io::Error) -> Error {
+        Error::Spool { path: self.path.clone(), why: error.to_string() }
+    }
+}
+
+impl KeptSum {
+    fn from_bytes(bytes: &[u8], key: &PublicKey) -> Result<Self, String> {
+        const SHORT: &str = "its sum is too short";
+        let (count, rest) = bytes.split_first_chunk::<4>().ok_or(SHORT)?;
+        let length = (u32::from_le_bytes(*count) as usize).checked_mul(8).ok_or(SHORT)?;
+        let (counts, sum) = rest.split_at_checked(length).ok_or(SHORT)?;
+        let counts = counts.as_chunks::<8>().0.iter();
+        let clipped = counts.map(|count| u64::from_le_bytes(*count) as usize).collect();
+        Ok(Self { sum: Sum::from_bytes(sum, key).map_err(|e| e.to_string())?, clipped })
+    }
+}
+
+/// Returns parts of `bytes` one after the other, moved where they are, so that they are held once.
+fn joined(bytes: &mut Vec<u8>, parts: &[Range<usize>]) -> Vec<u8> {
+    let mut length = 0;
+    for part in parts {
+        bytes.copy_within(part.clone(), length);
+        length += part.len();
+    }
+    bytes.truncate(length);
+    std::mem::take(bytes)
 }
 
 fn lock(file: &File) -> Result<(), String> {
@@ -187,7 +336,7 @@ fn sync_folder_of(path: &Path) -> io::Result<()> {
     if cfg!(unix) { File::open(folder.unwrap_or(Path::new(".")))?.sync_all() } else { Ok(()) }
 }
 
-/// Removes a spool whose sum has come back.
+/// Removes a spool, if there is one.
 ///
 /// # Errors
 ///
@@ -209,8 +358,10 @@ pub fn is_spool(bytes: &[u8]) -> bool {
 
 /// The whole records of a file.
 struct Records {
-    /// The place of each one's content.
+    /// The place of each one's content, but for the sum's.
     contents: Vec<Range<usize>>,
+    /// The place of the sum's content, which is the last.
+    sum: Option<Range<usize>>,
     /// The last one's tag.
     tag: [u8; TAG_BYTES],
     /// The number of bytes to the end of the last one.
@@ -219,53 +370,74 @@ struct Records {
 
 impl Records {
     fn read(bytes: &[u8]) -> Result<Self, String> {
-        let mut records = Self { contents: vec![], tag: first_tag(), bytes: MAGIC.len() };
+        let mut records =
+            Self { contents: vec![], sum: None, tag: first_tag(), bytes: MAGIC.len() };
         if MAGIC.starts_with(bytes) {
             return Ok(records);
         }
         let mut rest = bytes.strip_prefix(MAGIC).ok_or("it is no spool of Ciphergram")?;
-        while let Some((content, tag, after)) = next_record(rest, &records.tag).map_err(|()| {
+        loop {
             let at = records.bytes;
-            format!(
-                "it is damaged at byte {at}, and what followed may have been sent: delete the \
-                 file to give this contribution up"
-            )
-        })? {
-            (records.tag, rest) = (tag, after);
+            let damaged = || {
+                format!(
+                    "it is damaged at byte {at}, and what followed may have been sent: delete the \
+                     file to give this contribution up"
+                )
+            };
+            let Some(record) = next_record(rest, &records.tag).map_err(|()| damaged())? else {
+                return Ok(records);
+            };
+            // Nothing follows a sum, and no sum comes before the header.
+            if records.sum.is_some() || record.is_sum && records.contents.is_empty() {
+                return Err(damaged());
+            }
+            (records.tag, rest) = (record.tag, record.rest);
             records.bytes = bytes.len() - rest.len();
             let end = records.bytes - TAG_BYTES;
-            records.contents.push(end - content.len()..end);
+            let content = end - record.content.len()..end;
+            if record.is_sum {
+                records.sum = Some(content);
+            } else {
+                records.contents.push(content);
+            }
         }
-        Ok(records)
     }
 }
 
-type Record<'a> = (&'a [u8], [u8; TAG_BYTES], &'a [u8]);
+/// A whole record, and what follows it.
+struct Record<'a> {
+    content: &'a [u8],
+    is_sum: bool,
+    tag: [u8; TAG_BYTES],
+    rest: &'a [u8],
+}
 
-/// Returns the next record, its tag and the rest; none if the file ends before the record does.
+/// Returns the next record; none if the file ends before the record does.
 fn next_record<'a>(rest: &'a [u8], last: &[u8; TAG_BYTES]) -> Result<Option<Record<'a>>, ()> {
     let Some((length, rest)) = rest.split_first_chunk::<4>() else { return Ok(None) };
     let Some((mark, rest)) = rest.split_first_chunk::<MARK_BYTES>() else { return Ok(None) };
-    if *mark != link(last, length, &[]) {
+    let is_sum = *mark == link(last, length, &[SUM]);
+    if !is_sum && *mark != link(last, length, &[CHUNKS]) {
         return Err(());
     }
     let whole = rest.split_at_checked(u32::from_le_bytes(*length) as usize);
     let Some((content, rest)) = whole else { return Ok(None) };
     let Some((tag, rest)) = rest.split_first_chunk::<TAG_BYTES>() else { return Ok(None) };
-    if *tag != link(last, length, content) {
+    if *tag != link(last, length, &[content]) {
         return Err(());
     }
-    Ok(Some((content, *tag, rest)))
+    Ok(Some(Record { content, is_sum, tag: *tag, rest }))
 }
 
 /// Returns the tag that the first record continues.
 fn first_tag() -> [u8; TAG_BYTES] {
-    link(&[0; TAG_BYTES], &[0; 4], MAGIC)
+    link(&[0; TAG_BYTES], &[0; 4], &[MAGIC])
 }
 
-/// Returns the first `N` bytes of BLAKE3 over the last tag, a length and a content.
-fn link<const N: usize>(last: &[u8; TAG_BYTES], length: &[u8; 4], content: &[u8]) -> [u8; N] {
+/// Returns the first `N` bytes of BLAKE3 over the last tag, a length and a content in parts.
+fn link<const N: usize>(last: &[u8; TAG_BYTES], length: &[u8; 4], content: &[&[u8]]) -> [u8; N] {
     let mut hasher = blake3::Hasher::new();
-    let hash = hasher.update(last).update(length).update(content).finalize();
-    array(hash.as_bytes(), 0)
+    hasher.update(last).update(length);
+    content.iter().for_each(|part| _ = hasher.update(part));
+    array(hasher.finalize().as_bytes(), 0)
 }

@@ -33,10 +33,12 @@ pub(super) enum Kind {
     Hello,
     Welcome,
     Cookie,
+    Decline,
 }
 
 impl Kind {
-    const HANDSHAKE: [(u8, Self); 3] = [(16, Self::Hello), (17, Self::Welcome), (18, Self::Cookie)];
+    const HANDSHAKE: [(u8, Self); 4] =
+        [(16, Self::Hello), (17, Self::Welcome), (18, Self::Cookie), (19, Self::Decline)];
 
     fn code(self) -> u8 {
         match self {

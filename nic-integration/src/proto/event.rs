@@ -1,5 +1,7 @@
 //! Events of an endpoint, and the names they use.
 
+use std::net::SocketAddr;
+
 use super::ack::Refusal;
 use super::secure::NodeId;
 
@@ -31,6 +33,17 @@ pub enum Cause {
     Silence,
     /// Another process is there now.
     Restarted,
+    /// The peer's node does not allow ours.
+    Unlisted,
+}
+
+/// A sender of a first message that gets no session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stranger {
+    /// It does not know our node key: it was given another one, or what it sent is noise.
+    WrongKey,
+    /// Its node is not one that we allow.
+    Unlisted(NodeId),
 }
 
 /// An event of an endpoint. Events come in the order in which pipelines reported them.
@@ -89,6 +102,13 @@ pub enum Event {
         rkey: u32,
         /// The chunk.
         chunk: u32,
+    },
+    /// Somebody sent a first message and got no session. Reported now and then only.
+    Stranger {
+        /// Where it came from; nobody vouches for that.
+        from: SocketAddr,
+        /// What is wrong with it.
+        stranger: Stranger,
     },
     /// A contributor sent two different contributions to one chunk. The first one counts.
     Equivocation {

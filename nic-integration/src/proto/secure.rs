@@ -10,7 +10,9 @@ mod session;
 mod window;
 
 pub(super) use cookie::{Admission, Cookie, Gate};
-pub use cookie::{COOKIE_SPAN, HELLO_RATE, PROVEN_RATE};
+pub use cookie::{
+    COOKIE_SPAN, DECLINE_RATE, HELLO_RATE, PROVEN_RATE, SAME_STRANGER_SPAN, STRANGER_SPAN,
+};
 pub(super) use handshake::{HELLO_BYTES, Hello, Initiator, Secrets, TransportParameters};
 pub use identity::{Identity, NodeId};
 pub(super) use session::{Opened, Session};

@@ -73,7 +73,7 @@ pub struct Stats {
     pub malformed: u64,
     /// Datagrams of handshakes, in both directions; their bytes are not in the traffic above.
     pub handshakes: u64,
-    /// First messages that got no answer: from nodes that may not talk to us, or without a cookie.
+    /// First messages that got no session: from nodes that may not talk to us, or without a cookie.
     pub turned_away: u64,
 }
 

@@ -7,7 +7,7 @@ mod tests;
 mod whole;
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
@@ -64,6 +64,8 @@ struct Inner {
     withdrawn: AtomicBool,
     /// Set if only whole contributions count. Locked after shards, and never while one is waited for.
     whole: Option<Mutex<Whole>>,
+    /// Each contributor's chunks that came, for whoever watches.
+    received: Vec<AtomicU32>,
     /// In the order of their chunks, which is the order in which several are locked.
     shards: Vec<LockedShard>,
 }
@@ -110,6 +112,7 @@ impl SumRegion {
             bindings: RwLock::default(),
             withdrawn: AtomicBool::new(false),
             whole: whole.then(|| Mutex::new(Whole::new(contributors, chunk_count))),
+            received: (0..contributors).map(|_| AtomicU32::new(0)).collect(),
             shards,
         })))
     }
@@ -149,6 +152,13 @@ impl SumRegion {
     pub fn has(&self, chunk: u32, contributor: u16) -> bool {
         contributor < self.0.contributors
             && self.state(chunk).is_some_and(|state| state.has(chunk, contributor))
+    }
+
+    /// Returns the number of a contributor's chunks that came so far, staged ones included.
+    #[must_use]
+    pub fn received(&self, contributor: u16) -> u32 {
+        let count = self.0.received.get(usize::from(contributor));
+        count.map_or(0, |count| count.load(Ordering::Relaxed))
     }
 
     /// Returns the contributors of a chunk as a little-endian bitmap, padded to whole 8-byte words.
@@ -350,6 +360,9 @@ impl SumRegion {
             state.commit(contributor, own, bytes, &*self.0.layout, closed);
         }
         drop(parts);
+        if let Some(count) = self.0.received.get(usize::from(contributor)) {
+            count.fetch_add(fresh, Ordering::Relaxed);
+        }
         if completes {
             self.add_whole(contributor, closed);
         }

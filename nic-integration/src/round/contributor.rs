@@ -19,7 +19,7 @@ use crate::proto::{
 };
 
 use super::message::{Join, Kind, MAX_ROUND_MESSAGE_BYTES, Open, Probe, Ready, Refuse};
-pub use event::{ContributorEvent, Opening, SumLayout};
+pub use event::{ContributorEvent, Opening, SumLayout, Sums};
 
 use super::rkey::fresh_rkey;
 use super::{ContributionId, End, JOIN_INBOX, Resume};
@@ -86,6 +86,8 @@ pub struct Contributor {
     contribution: ContributionId,
     hello: Vec<u8>,
     resume: Option<Resume>,
+    /// The sums of the round that ended last.
+    sums: Option<Sums>,
     state: State,
     next_probe: Time,
     events: VecDeque<ContributorEvent>,
@@ -111,6 +113,7 @@ impl Contributor {
             contribution: ContributionId::default(),
             hello: Vec::new(),
             resume: None,
+            sums: None,
             state: State::Idle,
             next_probe: Time::ZERO,
             events: VecDeque::new(),
@@ -186,6 +189,18 @@ impl Contributor {
         round.accepted = Some(Accepted { rkey, stride, reported, count: 0 });
         let ready = Ready { round: round.round, grant: round.grant, rkey, stride: stride as u32 };
         self.send(now, Kind::Ready, ready.encode()).map(|_| ())
+    }
+
+    /// Returns the sums of the round that ended last, once, where they landed.
+    #[must_use]
+    pub fn take_sums(&mut self) -> Option<Sums> {
+        self.sums.take()
+    }
+
+    /// Returns whether the aggregator has the join, and the client waits for others.
+    #[must_use]
+    pub fn is_waiting(&self) -> bool {
+        matches!(self.state, State::Joining { taken: true, .. })
     }
 
     /// Returns whether [`push`](Self::push) would find room now.
@@ -329,7 +344,14 @@ impl Contributor {
                 self.abandon();
                 self.events.push_back(ContributorEvent::Unreachable);
             }
-            Event::Written { .. } | Event::ChunkClosed { .. } | Event::Equivocation { .. } => {}
+            Event::Unreachable { cause: Cause::Unlisted, .. } => {
+                self.abandon();
+                self.events.push_back(ContributorEvent::Unlisted);
+            }
+            Event::Written { .. }
+            | Event::ChunkClosed { .. }
+            | Event::Equivocation { .. }
+            | Event::Stranger { .. } => {}
         }
     }
 
@@ -447,6 +469,11 @@ impl Contributor {
         let State::Contributing(round) = &mut self.state else { return };
         let count = round.accepted.as_ref().map_or(0, |accepted| accepted.count);
         if let Some(end) = round.end.take_if(|end| end.closed == count) {
+            if let Some(accepted) = round.accepted.take() {
+                let bytes = self.endpoint.take_memory(accepted.rkey).unwrap_or_default();
+                let skipped = round.bitmap_bytes;
+                self.sums = Some(Sums { bytes, stride: accepted.stride, skipped });
+            }
             self.leave();
             self.events.push_back(ContributorEvent::Ended(end));
         }

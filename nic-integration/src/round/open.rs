@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 
-use crate::proto::{Endpoint, MessageId, Peer, SumRegion, Time};
+use crate::proto::{Endpoint, MessageId, NodeId, Peer, SumRegion, Time};
 
 use super::message::{End, Kind, Open, Ready};
 use super::pending::Joined;
@@ -36,12 +36,12 @@ pub struct RoundSummary {
 }
 
 /// The progress of a round.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RoundProgress {
     /// The round.
     pub round: u32,
-    /// The number of contributors that it opened with.
-    pub contributors: u32,
+    /// The contributors that it opened with, ascending, and the number of chunks that came from each.
+    pub received: Vec<(u16, u32)>,
     /// The number of its chunks.
     pub chunks: u32,
     /// Chunks settled so far: summed or withheld.
@@ -163,11 +163,11 @@ impl Round {
         self.opening.round
     }
 
-    pub(super) fn progress(&self) -> RoundProgress {
+    pub(super) fn progress(&self, region: &SumRegion) -> RoundProgress {
         let chunks = self.chunks.len() as u32;
         RoundProgress {
             round: self.number(),
-            contributors: self.participants.len() as u32,
+            received: self.participants.keys().map(|n| (*n, region.received(*n))).collect(),
             chunks,
             settled: chunks - self.unsettled,
         }
@@ -180,6 +180,11 @@ impl Round {
     /// Returns the client that has joined as `contributor`.
     pub(super) fn joined(&self, contributor: u16) -> Option<&Joined> {
         self.participants.get(&contributor).map(|participant| &participant.joined)
+    }
+
+    /// Returns whether a process of that node takes part.
+    pub(super) fn has(&self, node: NodeId) -> bool {
+        self.participants.values().any(|participant| participant.joined.peer.node == node)
     }
 
     /// Returns the state of a participant, if it is this very client.

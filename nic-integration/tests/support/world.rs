@@ -19,7 +19,8 @@ use ciphergram_nic::proto::endpoint::{
     DEFAULT_HELD_BYTES, MAX_EVENTS, MAX_HANDSHAKE_DATAGRAMS, MAX_PEERS,
 };
 use ciphergram_nic::proto::{
-    Accumulator, ChunkLayout, Config, Endpoint, Identity, NodeId, Peer, Refusal, Shard, Time,
+    Accumulator, ChunkLayout, Config, Endpoint, Identity, NodeId, Peer, Refusal, Shard, Stranger,
+    Time,
 };
 use ciphergram_nic::round::{
     Aggregator, AggregatorConfig, AggregatorEvent, Application, ContributionId, Contributor,
@@ -157,6 +158,8 @@ pub(crate) struct Client {
     pub refused: Vec<String>,
     pub rejected: Vec<Refusal>,
     pub unreachable: u32,
+    /// Times that it was told that its node is not listed.
+    pub unlisted: u32,
     /// Nothing more comes of its contribution: the round ended, or it was refused.
     pub done: bool,
 }
@@ -224,6 +227,7 @@ impl World {
             min_clients,
             rounds: 1,
             join_deadline: Duration::from_secs(20),
+            wait_for_clients: true,
             round_deadline: Duration::from_secs(30),
             whole: false,
             linger: Duration::from_secs(15),
@@ -312,6 +316,7 @@ impl World {
             refused: Vec::new(),
             rejected: Vec::new(),
             unreachable: 0,
+            unlisted: 0,
             done: false,
         };
         client.join(self.network.time_at(client.addr), contribution, resume);
@@ -387,6 +392,9 @@ impl World {
                     self.deadlines = [None, Some(now + self.settings.linger + SLACK)];
                 }
                 AggregatorEvent::Finished { .. } => self.deadlines[1] = None,
+                AggregatorEvent::Stranger { stranger: Stranger::Unlisted(node), .. } => {
+                    assert!(!self.settings.nodes.contains_key(node), "a listed node is a stranger");
+                }
                 AggregatorEvent::Equivocation { round, contributor, chunk } => {
                     let issues = self.ledger.issues((incarnation, *round), *contributor);
                     assert!(issues.len() > 1, "{contributor} is said to equivocate in {chunk}");
@@ -432,6 +440,8 @@ impl World {
             check_endpoint(node.endpoint(), |peer| peer.node == server);
             if !self.settings.nodes.keys().any(|known| *known == node.endpoint().node()) {
                 assert!(client.opening.is_none(), "a stranger takes part");
+            } else {
+                assert_eq!(client.unlisted, 0, "a node that is listed was told that it is not");
             }
         }
     }
@@ -536,6 +546,13 @@ impl Client {
                 ContributorEvent::Unreachable => {
                     self.unreachable += 1;
                     node.rejoin(now).unwrap();
+                }
+                ContributorEvent::Unlisted => {
+                    self.unlisted += 1;
+                    // One that insists, but not for ever.
+                    if self.unlisted < 50 {
+                        node.rejoin(now).unwrap();
+                    }
                 }
             }
         }

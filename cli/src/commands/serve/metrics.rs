@@ -1,65 +1,31 @@
-//! The counters of `serve`, in the text format of Prometheus, version 0.0.4. Names and numbers of
-//! events only: no key and no node.
+//! The counters of `serve` as OpenMetrics text, which Prometheus reads. Names and numbers of events
+//! only: no key and no node.
 
-use std::{
-    fmt::Write as _,
-    net::SocketAddr,
-    sync::{Arc, Mutex},
-};
+use std::fmt;
 
 use ciphergram_nic::{
     federation::Observation,
     proto::{Stats, Traffic},
     round::AggregatorEvent,
 };
+use prometheus_client::{
+    collector::Collector,
+    encoding::{DescriptorEncoder, EncodeMetric as _, text},
+    metrics::{MetricType, counter::ConstCounter, histogram::Histogram, info::Info},
+    registry::{Registry, Unit},
+};
 
-use super::responder::{Responder, lock};
-use crate::failure::Failure;
+use super::status::{Phase, Presence};
 
-/// Counters, and the thread that shows them over HTTP.
+/// The upper ends of the histograms' buckets, in seconds.
+const BUCKETS_S: [f64; 12] =
+    [0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1_000.0, 3_000.0];
+
+/// Numbers of events since the start. A clone shows later seconds, but no later counters.
+#[derive(Clone, Debug)]
 pub(super) struct Metrics {
-    counters: Arc<Mutex<Counters>>,
-    responder: Responder,
-}
-
-impl Metrics {
-    pub(super) fn start(address: SocketAddr) -> Result<Self, Failure> {
-        let counters = Arc::new(Mutex::new(Counters::default()));
-        let shared = counters.clone();
-        // The page is written from a copy, so that the round never waits for longer than copying.
-        let page = move || {
-            let now = *lock(&shared);
-            now.page()
-        };
-        let responder = Responder::start(address, page)
-            .map_err(|error| Failure::Work(format!("--metrics {address}: {error}")))?;
-        Ok(Self { counters, responder })
-    }
-
-    pub(super) fn address(&self) -> SocketAddr {
-        self.responder.address()
-    }
-
-    pub(super) fn follow(&self, seen: &Observation) {
-        lock(&self.counters).follow(seen);
-    }
-
-    /// Takes the last numbers, once all rounds are over.
-    pub(super) fn end(&self, stats: Stats) {
-        lock(&self.counters).stats = stats;
-    }
-
-    /// Ends after the answer in progress.
-    pub(super) fn finish(self) {
-        self.responder.finish();
-    }
-}
-
-/// Numbers of events since the start.
-#[derive(Clone, Copy, Default)]
-struct Counters {
     /// As of the latest progress.
-    stats: Stats,
+    pub(super) stats: Stats,
     rounds_opened: u64,
     rounds_closed: u64,
     chunks_summed: u64,
@@ -69,10 +35,29 @@ struct Counters {
     clients_resumed: u64,
     clients_lost: u64,
     equivocations: u64,
+    /// Seconds of each phase of rounds.
+    phases: [(Phase, Histogram); 3],
 }
 
-impl Counters {
-    fn follow(&mut self, seen: &Observation) {
+impl Metrics {
+    pub(super) fn new() -> Self {
+        let phases = Phase::ALL.map(|phase| (phase, Histogram::new(BUCKETS_S)));
+        Self {
+            stats: Stats::default(),
+            rounds_opened: 0,
+            rounds_closed: 0,
+            chunks_summed: 0,
+            chunks_withheld: 0,
+            clients_joined: 0,
+            clients_refused: 0,
+            clients_resumed: 0,
+            clients_lost: 0,
+            equivocations: 0,
+            phases,
+        }
+    }
+
+    pub(super) fn follow(&mut self, seen: &Observation) {
         let event = match seen {
             Observation::Progress(progress) => {
                 self.stats = progress.stats;
@@ -90,13 +75,87 @@ impl Counters {
             AggregatorEvent::Settled { leaves: true, .. } => &mut self.chunks_summed,
             AggregatorEvent::Settled { leaves: false, .. } => &mut self.chunks_withheld,
             AggregatorEvent::Equivocation { .. } => &mut self.equivocations,
-            AggregatorEvent::OpenFailed { .. } | AggregatorEvent::Finished { .. } => return,
+            AggregatorEvent::OpenFailed { .. }
+            | AggregatorEvent::TooFew(_)
+            | AggregatorEvent::Allowed { .. }
+            | AggregatorEvent::Finished { .. }
+            | AggregatorEvent::Stranger { .. } => return,
         };
         *counter += 1;
     }
 
-    /// Writes all counters. Every field is named, so that the compiler sees that none is forgotten.
-    fn page(self) -> String {
+    /// Adds the seconds that a round spent in a phase.
+    pub(super) fn spent(&self, phase: Phase, seconds: f64) {
+        let own = self.phases.iter().filter(|(of, _)| *of == phase);
+        own.for_each(|(_, histogram)| histogram.observe(seconds));
+    }
+
+    /// Writes all numbers, with who is here besides.
+    ///
+    /// # Errors
+    ///
+    /// None that a string could have.
+    pub(super) fn page(self, present: Presence) -> Result<String, fmt::Error> {
+        let mut registry = Registry::with_prefix("ciphergram");
+        registry.register_collector(Box::new(Shown { metrics: self, present }));
+        let mut page = String::new();
+        text::encode(&mut page, &registry)?;
+        Ok(page)
+    }
+}
+
+#[derive(Debug)]
+struct Shown {
+    metrics: Metrics,
+    present: Presence,
+}
+
+impl Collector for Shown {
+    fn encode(&self, mut encoder: DescriptorEncoder) -> Result<(), fmt::Error> {
+        let help = "Version of the program.";
+        let build = encoder.encode_descriptor("build", help, None, MetricType::Info)?;
+        Info::new([("version", env!("CARGO_PKG_VERSION"))]).encode(build)?;
+        for (name, help, value) in self.present.gauges() {
+            encoder.encode_descriptor(name, help, None, MetricType::Gauge)?.encode_gauge(&value)?;
+        }
+        let help = "Time of rounds: from the first client's joining to the opening, from there to the last chunk's \
+                    settling, from there to the last delivery.";
+        let (kind, unit) = (MetricType::Histogram, Unit::Seconds);
+        let mut family = encoder.encode_descriptor("phase", help, Some(&unit), kind)?;
+        for (phase, histogram) in &self.metrics.phases {
+            histogram.encode(family.encode_family(&[("phase", phase.name())])?)?;
+        }
+        self.metrics.encode_traffic(&mut encoder)?;
+        for (name, help, value) in self.metrics.counters() {
+            let counter = ConstCounter::new(value);
+            counter.encode(encoder.encode_descriptor(name, help, None, MetricType::Counter)?)?;
+        }
+        Ok(())
+    }
+}
+
+impl Metrics {
+    fn encode_traffic(&self, encoder: &mut DescriptorEncoder) -> Result<(), fmt::Error> {
+        let (mut datagrams, mut bytes) = (vec![], vec![]);
+        for (way, traffic) in [("sent", self.stats.sent), ("received", self.stats.received)] {
+            let Traffic { datagrams: count, header_bytes, payload_bytes, tag_bytes } = traffic;
+            for (part, count) in
+                [("header", header_bytes), ("payload", payload_bytes), ("tag", tag_bytes)]
+            {
+                bytes.push(([("direction", way), ("part", part)], count));
+            }
+            datagrams.push(([("direction", way)], count));
+        }
+        let shown: Vec<_> = datagrams.iter().map(|(labels, count)| (&labels[..], *count)).collect();
+        let help = "Datagrams of sessions, acknowledgements and retransmissions included.";
+        count(encoder, "datagrams", help, &shown)?;
+        let shown: Vec<_> = bytes.iter().map(|(labels, count)| (&labels[..], *count)).collect();
+        count(encoder, "bytes", "Bytes of those datagrams, without UDP and IP headers.", &shown)
+    }
+
+    /// Returns all counters without labels. Every field is named, so that the compiler sees that
+    /// none is forgotten.
+    fn counters(&self) -> [(&'static str, &'static str, u64); 20] {
         let Self {
             stats,
             rounds_opened,
@@ -108,10 +167,11 @@ impl Counters {
             clients_resumed,
             clients_lost,
             equivocations,
-        } = self;
+            phases: _,
+        } = *self;
         let Stats {
-            sent,
-            received,
+            sent: _,
+            received: _,
             acks_sent,
             retransmitted,
             paths_rested,
@@ -124,26 +184,7 @@ impl Counters {
             handshakes,
             turned_away,
         } = stats;
-        let (mut datagrams, mut bytes) = (vec![], vec![]);
-        for (way, traffic) in [("sent", sent), ("received", received)] {
-            let Traffic { datagrams: count, header_bytes, payload_bytes, tag_bytes } = traffic;
-            let label = format!("direction=\"{way}\"");
-            for (part, count) in
-                [("header", header_bytes), ("payload", payload_bytes), ("tag", tag_bytes)]
-            {
-                bytes.push((format!("{{{label},part=\"{part}\"}}"), count));
-            }
-            datagrams.push((format!("{{{label}}}"), count));
-        }
-        let mut page = String::new();
-        family(
-            &mut page,
-            "datagrams",
-            "Datagrams of sessions, acknowledgements and retransmissions included.",
-            &datagrams,
-        );
-        family(&mut page, "bytes", "Bytes of those datagrams, without UDP and IP headers.", &bytes);
-        for (name, help, value) in [
+        [
             ("acks_sent", "Of the datagrams sent: acknowledgements.", acks_sent),
             ("datagrams_retransmitted", "Of the datagrams sent: retransmissions.", retransmitted),
             ("paths_rested", "Paths left to rest, for silence or lag.", paths_rested),
@@ -184,25 +225,30 @@ impl Counters {
                 "Chunks that a client sent twice with different bytes.",
                 equivocations,
             ),
-        ] {
-            family(&mut page, name, help, &[(String::new(), value)]);
-        }
-        page
+        ]
     }
 }
 
-/// One counter, with a value for each set of labels.
-fn family(page: &mut String, name: &str, help: &str, values: &[(String, u64)]) {
-    let name = format!("ciphergram_{name}_total");
-    // Writing to a string does not fail.
-    let _ = write!(page, "# HELP {name} {help}\n# TYPE {name} counter\n");
+type Labels<'a> = &'a [(&'static str, &'static str)];
+
+/// Writes one counter, with a value for each set of labels.
+fn count(
+    encoder: &mut DescriptorEncoder,
+    name: &str,
+    help: &str,
+    values: &[(Labels, u64)],
+) -> Result<(), fmt::Error> {
+    let mut family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
     for (labels, value) in values {
-        let _ = writeln!(page, "{name}{labels} {value}");
+        ConstCounter::new(*value).encode(family.encode_family(labels)?)?;
     }
+    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Instant;
+
     use ciphergram_nic::{
         federation::Progress,
         proto::{NodeId, Peer},
@@ -210,6 +256,7 @@ mod tests {
     };
 
     use super::*;
+    use crate::commands::serve::status::{Status, Terms};
 
     /// Every counter has a different number, so that none stands for another.
     #[test]
@@ -223,7 +270,7 @@ mod tests {
             AggregatorEvent::Refused { contributor, reason: reason() },
             AggregatorEvent::Resumed { round, contributor },
             AggregatorEvent::Lost { round, contributor },
-            AggregatorEvent::Opened { round, contributors: vec![contributor] },
+            AggregatorEvent::Opened { round, contributors: vec![contributor], chunks: 9 },
             AggregatorEvent::Closed(RoundSummary {
                 round,
                 closed: 70,
@@ -258,16 +305,38 @@ mod tests {
             handshakes: 47,
             turned_away: 48,
         };
-        let mut counters = Counters::default();
+        let mut metrics = Metrics::new();
         for (times, event) in (1..).zip(events) {
-            (0..times).for_each(|_| counters.follow(&Observation::Event(event.clone())));
+            (0..times).for_each(|_| metrics.follow(&Observation::Event(event.clone())));
         }
         let elapsed = std::time::Duration::ZERO;
         let progress = Progress { elapsed, waiting: 0, round: None, stats };
-        counters.follow(&Observation::Progress(progress));
-        let page = counters.page();
-        let values = page.lines().filter(|line| !line.starts_with('#')).collect::<Vec<_>>();
+        metrics.follow(&Observation::Progress(progress));
+        metrics.spent(Phase::Summing, 0.5);
+        let terms = Terms { scheme: "ckks-sum", clients: 12, min_clients: 1, rounds: 1 };
+        let mut status = Status::new(terms, Instant::now());
+        let joined = AggregatorEvent::Joined { contributor, peer: Peer::of(node) };
+        status.follow(&Observation::Event(joined), Instant::now());
+        let page = metrics.page(status.presence()).unwrap_or_else(|e| panic!("{e}"));
+        assert!(page.ends_with("# EOF\n"), "{page}");
+        let (buckets, values): (Vec<_>, Vec<_>) = page
+            .lines()
+            .filter(|line| !line.starts_with('#'))
+            .partition(|line| line.starts_with("ciphergram_phase_seconds_bucket{"));
+        assert_eq!(buckets.len(), 3 * (BUCKETS_S.len() + 1));
+        let summing = |line: &&&str| line.contains("summing") && line.ends_with(" 1");
+        assert_eq!(buckets.iter().filter(summing).count(), BUCKETS_S.len() - 3, "{page}");
         let expected = "\
+            build_info{version=\"0.1.0\"} 1\n\
+            round -1\n\
+            clients_connected 1\n\
+            clients_missing 11\n\
+            phase_seconds_sum{phase=\"waiting\"} 0.0\n\
+            phase_seconds_count{phase=\"waiting\"} 0\n\
+            phase_seconds_sum{phase=\"summing\"} 0.5\n\
+            phase_seconds_count{phase=\"summing\"} 1\n\
+            phase_seconds_sum{phase=\"delivering\"} 0.0\n\
+            phase_seconds_count{phase=\"delivering\"} 0\n\
             datagrams_total{direction=\"sent\"} 20\n\
             datagrams_total{direction=\"received\"} 30\n\
             bytes_total{direction=\"sent\",part=\"header\"} 21\n\

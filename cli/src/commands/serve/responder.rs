@@ -1,11 +1,11 @@
-//! Answers `GET /metrics` over HTTP/1.1, on a thread of its own: one request a connection, one
-//! connection after the other, each bounded in bytes and in time.
+//! Answers `GET` and `HEAD` over HTTP/1.1, on threads of its own: one request a connection, each
+//! bounded in bytes and in time.
 
 use std::{
     io::{self, Read, Write},
-    net::{Shutdown, SocketAddr, TcpListener, TcpStream},
+    net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream},
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError, RwLock,
         atomic::{AtomicBool, Ordering},
     },
     thread,
@@ -20,32 +20,58 @@ const MAX_REST_BYTES: u64 = 1 << 20;
 const MAX_ANSWER_SPAN: Duration = Duration::from_secs(2);
 /// The wait when there is no room for another connection.
 const NO_ROOM_SLEEP: Duration = Duration::from_millis(100);
+/// Connections answered at once: a browser opens some that it asks nothing of.
+const THREADS: usize = 8;
 
-/// A thread that answers requests.
+/// The answer to a request that names it.
+pub(super) struct Page {
+    /// The code and its words.
+    pub(super) status: &'static str,
+    /// The type of `body`.
+    pub(super) content_type: &'static str,
+    /// Header lines of its own, each with its end.
+    pub(super) headers: String,
+    pub(super) body: String,
+}
+
+impl Page {
+    /// Returns a line of text.
+    pub(super) fn line(status: &'static str, line: &str) -> Self {
+        let content_type = "text/plain; charset=utf-8";
+        Self { status, content_type, headers: String::new(), body: format!("{line}\n") }
+    }
+}
+
+/// Threads that answer requests.
 pub(super) struct Responder {
     address: SocketAddr,
     state: Arc<State>,
 }
 
-#[derive(Default)]
 struct State {
-    /// Held from a request's first byte to the last of its answer.
-    answering: Mutex<()>,
+    /// Read from a request's first byte to the last of its answer.
+    answering: RwLock<()>,
     over: AtomicBool,
+    /// Whether the listener is for this machine only.
+    local: bool,
 }
 
 impl Responder {
-    /// Listens at `address`, and answers with what `page` returns.
+    /// Listens at `address`, and answers a path with the page that `pages` has for it.
     pub(super) fn start(
         address: SocketAddr,
-        page: impl Fn() -> String + Send + 'static,
+        pages: impl Fn(&str) -> Option<Page> + Send + Sync + 'static,
     ) -> io::Result<Self> {
-        let listener = TcpListener::bind(address)?;
+        let listener = Arc::new(TcpListener::bind(address)?);
         let address = listener.local_addr()?;
-        let state = Arc::new(State::default());
-        let shared = state.clone();
-        let run = move || run(&listener, &shared, &page);
-        thread::Builder::new().name("metrics".into()).spawn(run)?;
+        let local = address.ip().is_loopback();
+        let state = State { answering: RwLock::default(), over: AtomicBool::default(), local };
+        let (state, pages) = (Arc::new(state), Arc::new(pages));
+        for _ in 0..THREADS {
+            let (listener, state, pages) = (listener.clone(), state.clone(), pages.clone());
+            let run = move || run(&listener, &state, &*pages);
+            thread::Builder::new().name("metrics".into()).spawn(run)?;
+        }
         Ok(Self { address, state })
     }
 
@@ -55,10 +81,10 @@ impl Responder {
         self.address
     }
 
-    /// Ends after the answer in progress.
+    /// Ends after the answers in progress.
     pub(super) fn finish(self) {
         self.state.over.store(true, Ordering::SeqCst);
-        drop(lock(&self.state.answering));
+        drop(self.state.answering.write());
     }
 }
 
@@ -67,38 +93,62 @@ pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn run(listener: &TcpListener, state: &State, page: &impl Fn() -> String) {
-    for stream in listener.incoming() {
-        let _answering = lock(&state.answering);
-        if state.over.load(Ordering::SeqCst) {
-            return;
-        }
-        match stream {
+fn run(listener: &TcpListener, state: &State, pages: &impl Fn(&str) -> Option<Page>) {
+    while !state.over.load(Ordering::SeqCst) {
+        match listener.accept() {
             // One that went or stalled gets no answer.
-            Ok(stream) => drop(answer(stream, page)),
+            Ok((stream, _)) => drop(answer(stream, state, pages)),
             Err(_) => thread::sleep(NO_ROOM_SLEEP),
         }
     }
 }
 
-fn answer(stream: TcpStream, page: &impl Fn() -> String) -> io::Result<()> {
+fn answer(
+    stream: TcpStream,
+    state: &State,
+    pages: &impl Fn(&str) -> Option<Page>,
+) -> io::Result<()> {
     let mut peer = Timed { stream, end: Instant::now() + MAX_ANSWER_SPAN };
-    let status = status(&read_head(&mut peer)?);
-    let found = status.starts_with("200");
-    let body = if found { page() } else { format!("{status}\n") };
-    let version = if found { "; version=0.0.4" } else { "" };
+    // A connection that nothing is asked of holds up no end.
+    peer.wait()?;
+    let _answering = state.answering.read();
+    if state.over.load(Ordering::SeqCst) {
+        return Ok(());
+    }
+    let request = parse(&read_head(&mut peer)?, state.local);
+    let found = request.is_ok();
+    let (page, body_wanted) = match request {
+        Ok(Request { path, with_body }) => {
+            (pages(&path).unwrap_or_else(|| refusal(NOT_FOUND)), with_body)
+        }
+        Err(status) => (refusal(status), true),
+    };
+    let Page { status, content_type, headers, body } = page;
     let head = format!(
-        "HTTP/1.1 {status}\r\nContent-Type: text/plain{version}; charset=utf-8\r\n\
-         Content-Length: {}\r\nConnection: close\r\n\r\n",
+        "HTTP/1.1 {status}\r\nContent-Type: {content_type}\r\nContent-Length: {}\r\n{headers}\
+         Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\nConnection: close\r\n\r\n",
         body.len()
     );
-    peer.write_all((head + &body).as_bytes())?;
+    peer.write_all(head.as_bytes())?;
+    if body_wanted {
+        peer.write_all(body.as_bytes())?;
+    }
     peer.stream.shutdown(Shutdown::Write)?;
     if !found {
         // Closing with bytes unread resets the connection, and the answer might be lost with it.
         io::copy(&mut peer.take(MAX_REST_BYTES), &mut io::sink())?;
     }
     Ok(())
+}
+
+const BAD_REQUEST: &str = "400 Bad Request";
+const NOT_FOUND: &str = "404 Not Found";
+const METHOD_NOT_ALLOWED: &str = "405 Method Not Allowed";
+const MISDIRECTED: &str = "421 Misdirected Request";
+
+fn refusal(status: &'static str) -> Page {
+    let allow = if status == METHOD_NOT_ALLOWED { "Allow: GET, HEAD\r\n" } else { "" };
+    Page { headers: allow.into(), ..Page::line(status, status) }
 }
 
 /// Reads a request up to its blank line, or as much of it as came, or as is read of one too long.
@@ -118,19 +168,49 @@ fn is_whole(head: &[u8]) -> bool {
     head.windows(4).any(|end| end == b"\r\n\r\n")
 }
 
-fn status(head: &[u8]) -> &'static str {
-    const BAD: &str = "400 Bad Request";
-    let line = head.split(|byte| *byte == b'\r').next().unwrap_or_default();
-    let Some(line) = std::str::from_utf8(line).ok().filter(|_| is_whole(head)) else { return BAD };
+/// A request that may be answered with a page.
+#[derive(Debug, PartialEq)]
+struct Request {
+    /// Without what follows a `?`.
+    path: String,
+    with_body: bool,
+}
+
+/// Returns the request, or the status that refuses it.
+fn parse(head: &[u8], local: bool) -> Result<Request, &'static str> {
+    let text = std::str::from_utf8(head).ok().filter(|_| is_whole(head)).ok_or(BAD_REQUEST)?;
+    let mut lines = text.split("\r\n");
+    let line = lines.next().unwrap_or_default();
     let [method, target, "HTTP/1.0" | "HTTP/1.1"] = line.split(' ').collect::<Vec<_>>()[..] else {
-        return BAD;
+        return Err(BAD_REQUEST);
     };
     let named = !method.is_empty() && method.bytes().all(|byte| byte.is_ascii_uppercase());
     if !named || !target.starts_with('/') {
-        return BAD;
+        return Err(BAD_REQUEST);
     }
-    let path = target.split('?').next();
-    if method == "GET" && path == Some("/metrics") { "200 OK" } else { "404 Not Found" }
+    let mut hosts = lines.filter_map(|line| {
+        let (name, value) = line.split_once(':')?;
+        name.eq_ignore_ascii_case("host").then_some(value.trim())
+    });
+    // A page elsewhere could let its own name point here (DNS rebinding), and read what a browser
+    // on this machine may.
+    if local && !hosts.all(is_own_name) {
+        return Err(MISDIRECTED);
+    }
+    let path = target.split('?').next().unwrap_or_default().to_owned();
+    match method {
+        "GET" | "HEAD" => Ok(Request { path, with_body: method == "GET" }),
+        _ => Err(METHOD_NOT_ALLOWED),
+    }
+}
+
+/// Returns whether a `Host` is an address or `localhost`, which nobody else's name is.
+fn is_own_name(host: &str) -> bool {
+    let is_port = |port: &str| !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit());
+    let name =
+        host.rsplit_once(':').filter(|(_, port)| is_port(port)).map_or(host, |(name, _)| name);
+    let name = name.strip_prefix('[').and_then(|n| n.strip_suffix(']')).unwrap_or(name);
+    name.eq_ignore_ascii_case("localhost") || name.parse::<IpAddr>().is_ok()
 }
 
 /// A connection all of whose reads and writes end in time.
@@ -145,6 +225,12 @@ impl Timed {
             Duration::ZERO => Err(io::ErrorKind::TimedOut.into()),
             left => Ok(Some(left)),
         }
+    }
+
+    /// Waits until there is something to read, or the other side has said everything.
+    fn wait(&self) -> io::Result<()> {
+        self.stream.set_read_timeout(self.left()?)?;
+        self.stream.peek(&mut [0]).map(drop)
     }
 }
 
@@ -171,24 +257,52 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_whole_get_of_the_page_is_answered_with_it() {
-        let code = |head: &str| status(head.as_bytes())[..3].to_owned();
-        for head in
-            ["GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n", "GET /metrics?a=b HTTP/1.0\r\n\r\n"]
+    fn only_whole_requests_are_understood() {
+        for (line, with_body) in
+            [("GET /metrics?a=b HTTP/1.1", true), ("HEAD /metrics HTTP/1.0", false)]
         {
-            assert_eq!(code(head), "200", "{head:?}");
-            assert_eq!(code(&head[..head.len() - 1]), "400", "{head:?} cut");
+            let head = format!("{line}\r\nHost: localhost:9464\r\n\r\n");
+            let request = Request { path: "/metrics".into(), with_body };
+            assert_eq!(parse(head.as_bytes(), true), Ok(request), "{line}");
+            assert_eq!(
+                parse(&head.as_bytes()[..head.len() - 1], true),
+                Err(BAD_REQUEST),
+                "{line} cut"
+            );
         }
-        for line in ["GET / HTTP/1.1", "POST /metrics HTTP/1.1", "GET /metrics/ HTTP/1.1"] {
-            assert_eq!(code(&format!("{line}\r\n\r\n")), "404", "{line}");
+        for line in ["POST / HTTP/1.1", "OPTIONS /metrics HTTP/1.1"] {
+            assert_eq!(parse(format!("{line}\r\n\r\n").as_bytes(), true), Err(METHOD_NOT_ALLOWED));
         }
         for line in ["", "GET /metrics", "GET  /metrics HTTP/1.1", "get /metrics HTTP/1.1"]
             .into_iter()
             .chain(["GET metrics HTTP/1.1", "GET /metrics HTTP/2.0", "\u{1f980}"])
         {
-            assert_eq!(code(&format!("{line}\r\n\r\n")), "400", "{line}");
+            assert_eq!(
+                parse(format!("{line}\r\n\r\n").as_bytes(), true),
+                Err(BAD_REQUEST),
+                "{line}"
+            );
         }
-        assert_eq!(status(b"GET /\xff HTTP/1.1\r\n\r\n"), "400 Bad Request");
+        assert_eq!(parse(b"GET /\xff HTTP/1.1\r\n\r\n", true), Err(BAD_REQUEST));
+    }
+
+    /// On loopback; who may reach another address is for whoever opened it to say.
+    #[test]
+    fn foreign_names_are_refused() {
+        let ask = |host: &str, local| {
+            parse(format!("GET / HTTP/1.1\r\nA: b\r\nhOST:{host}\r\n\r\n").as_bytes(), local)
+        };
+        for own in ["localhost", " LOCALHOST:9464 ", "127.0.0.1:80", "[::1]:9464", "10.0.0.7"] {
+            assert!(ask(own, true).is_ok(), "{own}");
+        }
+        for foreign in
+            ["evil.example", "evil.example:9464", "localhost.evil.example", "", "127.0.0.1.nip.io"]
+        {
+            assert_eq!(ask(foreign, true), Err(MISDIRECTED), "{foreign:?}");
+            assert!(ask(foreign, false).is_ok(), "{foreign:?}");
+        }
+        let both = b"GET / HTTP/1.1\r\nHost: localhost\r\nHost: evil.example\r\n\r\n";
+        assert_eq!(parse(both, true), Err(MISDIRECTED));
     }
 
     #[test]

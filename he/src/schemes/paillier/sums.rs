@@ -12,7 +12,7 @@ use super::{Encryptor, PaillierModulus, PaillierSecret, Plaintexts};
 use crate::{
     Error,
     bytes::write_words,
-    codec::Packing,
+    codec::{FieldRoom, Packing},
     error::CiphertextFault,
     ids::Seed,
     params::{CHUNK_BYTES, Chunks},
@@ -117,9 +117,11 @@ impl schemes::Encryptor for Encryptor {
         let mut plain = Zeroizing::new(vec![0; out.len() / 16]);
         let mut slot_words = Zeroizing::new(vec![0; each]);
         let mut rest = &mut plain[..];
+        let mut room = FieldRoom::default();
+        let batch = packing.batch(&own, &mut room)?;
         for chunk in own {
             let (mine, after) = rest.split_at_mut(packing.chunks().units_of(chunk) * each);
-            packing.pack(chunk, 0, &mut slot_words, |slot, words| {
+            batch.pack(chunk, 0, &mut slot_words, |slot, words| {
                 mine[slot * each..][..each].copy_from_slice(words);
             });
             rest = after;

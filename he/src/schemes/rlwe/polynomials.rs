@@ -10,7 +10,7 @@ use super::{parameters::RlweParameters, rounding::Rounding};
 use crate::{
     Error,
     bytes::write_words,
-    codec::Packing,
+    codec::{FieldRoom, Packing},
     contributors::{Contributor, ContributorSet},
     schemes::{Encryptor, Groups, Opener, Pace, Scratch},
     spread::spread,
@@ -41,6 +41,7 @@ pub(super) struct GroupEncryptor<E> {
 /// Memory for a polynomial, kept from one to the next.
 #[derive(Default)]
 struct Room {
+    fields: FieldRoom,
     message: Zeroizing<Vec<u64>>,
     slot: Zeroizing<Vec<u64>>,
     /// The part that is not sent would tell of the part that is.
@@ -51,7 +52,8 @@ impl<E: EncryptPolynomial> Encryptor for GroupEncryptor<E> {
     fn groups_at_once(&self, pace: Pace) -> u32 {
         match pace {
             Pace::Soon => 4,
-            Pace::Bulk => 1 << 20,
+            // Some megabytes: all of it need not be in memory.
+            Pace::Bulk => 64,
         }
     }
 
@@ -95,10 +97,11 @@ impl<E: EncryptPolynomial> GroupEncryptor<E> {
         room.message.clear();
         room.message.resize(degree * words_each, 0);
         room.slot.resize(words_each, 0);
+        let batch = packing.batch(&own, &mut room.fields)?;
         for chunk in own.clone().filter(|&chunk| packing.chunks().carries_values(chunk)) {
             let start = ((chunk % each) as usize - g.mask_chunks) * g.slots_per_chunk;
             // Word by word, as programs have the integers of a polynomial.
-            packing.pack(chunk, self.parameters.margin_bits, &mut room.slot, |slot, words| {
+            batch.pack(chunk, self.parameters.margin_bits, &mut room.slot, |slot, words| {
                 for (w, &word) in words.iter().enumerate() {
                     room.message[w * degree + start + slot] = word;
                 }

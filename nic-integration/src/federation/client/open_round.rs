@@ -7,8 +7,8 @@ use ciphergram_he::{Contributor, ContributorSet, exchange::RoundTerms, params::C
 
 use super::stream::SealedStream;
 use crate::{
-    federation::Error,
-    round::{End, Opening},
+    federation::{Error, participation::Phase},
+    round::{End, Opening, Sums},
 };
 
 /// A round from its opening on.
@@ -19,11 +19,11 @@ pub(super) struct OpenRound {
     pub(super) terms: RoundTerms,
     /// For each chunk, the contributors of the sum that came back.
     pub(super) sets: Vec<ContributorSet>,
-    /// The sums of all chunks; zeros where none came back.
-    pub(super) sums: Vec<u8>,
     chunks: Chunks,
     /// The first chunk that is not pushed yet.
     next: u32,
+    /// Sums that came back.
+    back: u32,
 }
 
 /// Whole chunks for one push.
@@ -37,8 +37,7 @@ impl OpenRound {
     /// Returns a round of which nothing is pushed.
     pub(super) fn new(since: Instant, opening: Opening, terms: RoundTerms, chunks: Chunks) -> Self {
         let sets = vec![ContributorSet::none(terms.participants.len()); chunks.count() as usize];
-        let sums = vec![0; chunks.total_bytes()];
-        Self { since, opening, terms, sets, sums, chunks, next: 0 }
+        Self { since, opening, terms, sets, chunks, next: 0, back: 0 }
     }
 
     /// Returns the next chunks that are sealed and not pushed yet, at most `limit` bytes of them.
@@ -58,7 +57,7 @@ impl OpenRound {
         Some(Push { first_chunk, offset: start as u64, bytes })
     }
 
-    /// Keeps a chunk's sum. The bitmap is over client numbers; ours are over participants.
+    /// Notes a chunk's sum, which stays where it landed. The bitmap is over client numbers; ours are over participants.
     ///
     /// # Errors
     ///
@@ -69,9 +68,7 @@ impl OpenRound {
         bitmap: &[u8],
         bytes: &[u8],
     ) -> Result<(), &'static str> {
-        let start = self.chunks.offset_of(chunk);
-        let length = self.chunks.bytes_of(chunk);
-        if bytes.len() != length {
+        if bytes.len() != self.chunks.bytes_of(chunk) {
             return Err("a sum of the wrong length");
         }
         let mut set = ContributorSet::none(self.terms.participants.len());
@@ -86,9 +83,29 @@ impl OpenRound {
         if bitmap.iter().map(|b| b.count_ones()).sum::<u32>() != known {
             return Err("a sum of someone who does not take part");
         }
-        self.sums[start..start + length].copy_from_slice(bytes);
         self.sets[chunk as usize] = set;
+        self.back += 1;
         Ok(())
+    }
+
+    /// Returns how far it is, with the bytes that are sealed.
+    pub(super) fn phase(&self, sealed_bytes: usize) -> Phase {
+        let (chunks, each) = (self.chunks.count(), self.chunks.geometry().chunk_bytes());
+        // Only the last chunk may be shorter, and is sealed whole.
+        let sealed = sealed_bytes.div_ceil(each).min(chunks as usize) as u32;
+        let contributors = self.terms.participants.len();
+        Phase::Exchanging { contributors, chunks, sealed, sent: self.next, back: self.back }
+    }
+
+    /// Returns the phase that follows.
+    pub(super) fn opening_phase(&self) -> Phase {
+        Phase::Opening { chunks: self.chunks.count() }
+    }
+
+    /// Returns the stream of all sums, where they landed; empty if none did.
+    pub(super) fn stream(&self, landed: Option<Sums>) -> Vec<u8> {
+        let lengths = (0..self.chunks.count()).map(|chunk| self.chunks.bytes_of(chunk));
+        landed.map_or_else(Vec::new, |landed| landed.into_stream(lengths))
     }
 
     /// Refuses a sum with chunks withheld.

@@ -1,6 +1,7 @@
 //! One contribution to one round, from the announcement to the result.
 
 use std::{
+    fs::File,
     net::SocketAddr,
     ops::ControlFlow,
     path::Path,
@@ -10,11 +11,13 @@ use std::{
 
 use ciphergram_accel::Engine;
 use ciphergram_he::{
-    Error as SchemeError, KeyRef, Ledger, OpenedSum, Seed, Sum, Ticket,
+    Error as SchemeError, Job, KeyRef, Ledger, OpenedSum, SecretKey, Seed, Sum, Ticket,
+    codec::Output,
+    decrypt_to,
     exchange::{Announcement, RoundTerms},
     random,
 };
-use tracing::{Span, info_span};
+use tracing::{Span, info_span, warn};
 
 use super::{
     open_round::{OpenRound, Push},
@@ -25,11 +28,11 @@ use crate::{
     driver::MAX_SLEEP,
     federation::{
         Error,
-        participation::{Participation, RoundResult},
-        spool::{self, Spool, fingerprint},
+        participation::{Participation, Phase, RoundResult},
+        spool::{Content, Found, KeptSum, Spool, SpoolHeader, fingerprint},
     },
     proto::{Stats, Time, endpoint::DEFAULT_GIVE_UP},
-    round::{Contributor, ContributorEvent, End, Opening, Resume, SumLayout},
+    round::{Contributor, ContributorEvent, End, Opening, Resume, SumLayout, Sums},
 };
 
 /// The longest sleep while the sealing thread works.
@@ -46,14 +49,24 @@ pub(super) struct Run<'a> {
     resume: Option<Resume>,
     sealing: Sealing,
     open: Option<OpenRound>,
+    /// The time at which it began to look for the aggregator.
+    began: Instant,
     /// Datagrams received when the aggregator was last found silent, and when that silence began.
     silence: (u64, Instant),
+}
+
+/// The beginning of a contribution.
+pub(super) enum Begun<'a> {
+    /// It has to take part in a round.
+    Run(Box<Run<'a>>),
+    /// An earlier run took part, and its spool kept the sum.
+    Kept(Spool, KeptSum),
 }
 
 type Turn = ControlFlow<Result<End, Error>, Duration>;
 
 impl<'a> Run<'a> {
-    /// Begins with a fresh contribution, or with the one that the spool holds.
+    /// Begins with a fresh contribution, or with what the spool holds.
     ///
     /// # Errors
     ///
@@ -62,45 +75,50 @@ impl<'a> Run<'a> {
         participation: &'a Participation<'a>,
         server: SocketAddr,
         number: u16,
-    ) -> Result<Self, Error> {
-        let (key, update) = (participation.key.public(), participation.update);
-        let fingerprint = fingerprint(update, participation.weight);
+    ) -> Result<Begun<'a>, Error> {
+        let fingerprint = fingerprint(participation.update, participation.weight)?;
+        let spooled = match find(participation, number, &fingerprint)? {
+            Some(Found { spool, content: Content::Sum(kept), .. }) => {
+                return Ok(Begun::Kept(spool, *kept));
+            }
+            Some(Found { spool, header, content: Content::Chunks(chunks) }) => {
+                Some((spool, header, chunks))
+            }
+            None => None,
+        };
         let ticket = Ticket::draw()?;
+        let announcement = announce(participation, ticket.seed())?;
+        let chunks =
+            participation.key.public().parameters().chunks(announcement.agreement.values());
+        // Before anyone waits for us.
+        let room = chunks.total_bytes() as u64;
+        let new = match (&spooled, participation.spool) {
+            (Some((spool, ..)), _) => spool.reserve(room).map(|()| None)?,
+            (None, path) => path.map(|path| Spool::create(path, room)).transpose()?,
+        };
+        let now = Instant::now();
         let mut run = Self {
             participation,
             server,
             number,
-            announcement: announce(participation, ticket.seed())?,
+            announcement,
             is_sealed: false,
             resume: None,
-            sealing: Sealing::fresh(ticket, fingerprint, *random::bytes::<32>()?),
+            sealing: Sealing::fresh(ticket, new, fingerprint, *random::bytes::<32>()?),
             open: None,
-            silence: (0, Instant::now()),
+            began: now,
+            silence: (0, now),
         };
-        let Some(path) = participation.spool else { return Ok(run) };
-        if let Some((spool, header, stream)) = Spool::open(path, key)? {
-            let fail = |why: &str| Err(Error::Spool { path: path.into(), why: why.into() });
-            if header.fingerprint != fingerprint || header.contributor != number {
-                return fail(
-                    "it holds another unfinished contribution: finish that one with its own \
-                     tensors, weight and client number, or delete the file",
-                );
-            }
-            if header.announcement.job != participation.job.id() {
-                return fail(
-                    "it holds this contribution under another job: finish it with that one, or delete \
-                     the file",
-                );
-            }
+        if let Some((spool, header, chunks)) = spooled {
             if let Some(ledger) = participation.ledger {
                 ledger.resume(participation.job, number, header.announcement.lowest_round)?;
             }
             run.resume = Some(header.resume);
             run.is_sealed = true;
             run.announcement = header.announcement;
-            run.sealing.resume(spool, header.rounding, stream);
+            run.sealing.resume(spool, header.rounding, chunks);
         }
-        Ok(run)
+        Ok(Begun::Run(Box::new(run)))
     }
 
     /// Asks to take part.
@@ -170,24 +188,51 @@ impl<'a> Run<'a> {
                     return Err(Error::Refused { server: self.server, reason });
                 }
                 ContributorEvent::Unreachable => self.ask_again(node, now)?,
+                ContributorEvent::Unlisted => {
+                    let node = node.endpoint().node();
+                    return Err(Error::Unlisted { server: self.server, node });
+                }
             }
+        }
+        let has_answered = node.stats().received.datagrams > 0;
+        if !has_answered && self.began.elapsed() >= self.participation.patience {
+            return Err(self.unreachable(has_answered));
         }
         self.sealing.poll()?;
         self.push(node, now)?;
         Ok(None)
     }
 
+    fn unreachable(&self, has_answered: bool) -> Error {
+        let waited = self.participation.patience;
+        Error::Unreachable { server: self.server, waited, has_answered }
+    }
+
+    /// Returns the part of the round that it is in.
+    pub(super) fn phase(&self, node: &Contributor) -> Phase {
+        match &self.open {
+            Some(open) => open.phase(self.sealing.stream().len()),
+            None if node.is_waiting() => Phase::Waiting,
+            None => Phase::Contacting { waited: self.began.elapsed() },
+        }
+    }
+
+    /// Returns the phase after the last sum.
+    pub(super) fn opening_phase(&self) -> Option<Phase> {
+        self.open.as_ref().map(OpenRound::opening_phase)
+    }
+
     /// Asks again: the aggregator has not answered for the give-up span, and may not have started
     /// yet, or be restarting. If nothing at all was received since this happened last, it is one
-    /// silence.
+    /// silence. That of an aggregator that never answered is watched at every step.
     fn ask_again(&mut self, node: &mut Contributor, now: Time) -> Result<(), Error> {
         let received = node.stats().received.datagrams;
         if received != self.silence.0 {
             let began = Instant::now().checked_sub(DEFAULT_GIVE_UP);
             self.silence = (received, began.unwrap_or_else(Instant::now));
         }
-        if self.silence.1.elapsed() >= self.participation.patience {
-            return Err(Error::Unreachable { server: self.server });
+        if received > 0 && self.silence.1.elapsed() >= self.participation.patience {
+            return Err(self.unreachable(true));
         }
         Ok(node.rejoin(now)?)
     }
@@ -265,49 +310,46 @@ impl<'a> Run<'a> {
         self.sealing.stop()
     }
 
-    /// Opens the sum, or checks it where it cannot; then lets the spool go, whether it opened or not: no second
-    /// try follows.
+    /// Keeps the sum in the spool, then opens it, or checks it where it cannot. A spool whose sum will never open
+    /// goes: no second try follows.
     ///
     /// # Errors
     ///
     /// The round did not open, the sum is of too few or is none; the spool's.
-    pub(super) fn finish(self, end: &End, stats: Stats) -> Result<RoundResult, Error> {
+    pub(super) fn finish(
+        self,
+        end: &End,
+        landed: Option<Sums>,
+        stats: Stats,
+    ) -> Result<RoundResult, Error> {
         let unopened = self.bad_round("it ended before it opened");
         let open = self.open.ok_or(unopened)?;
         let encrypting = self.sealing.busy();
         let exchanging = open.since.elapsed().saturating_sub(encrypting);
-        let whole = open.check_whole(end);
+        let ((fields, clipped), mut spool) = self.sealing.into_parts();
+        if let Err(error) = open.check_whole(end) {
+            spool.map_or(Ok(()), Spool::remove)?;
+            return Err(error);
+        }
+        let stream = open.stream(landed);
         let sum = Sum {
             contributors: open.terms.participants,
             job: self.announcement.job,
             round: open.terms.round,
             agreement: open.terms.agreement,
             sets: open.sets,
-            stream: open.sums,
+            stream,
         };
-        let (fields, clipped) = self.sealing.into_quantities();
-        let clock = Instant::now();
-        let engine = &*self.participation.engine;
-        let span = info_span!("open", client = self.number, round = end.round).entered();
-        let opened = whole.and_then(|()| Ok(open_sum(self.participation, engine, &sum)?));
-        drop(span);
-        let decrypting = clock.elapsed();
-        // What failed here may go well at another try; what is wrong with the sum will not.
-        let may_retry = matches!(
-            opened,
-            Err(Error::Scheme(
-                SchemeError::Engine(_)
-                    | SchemeError::In { .. }
-                    | SchemeError::KeySpent { .. }
-                    | SchemeError::Randomness
-            ))
-        );
-        if let Some(path) = self.participation.spool.filter(|_| !may_retry) {
-            spool::remove(path)?;
+        let key = self.participation.key.public();
+        if let Some(spool) = &mut spool
+            && let Err(error) = spool.keep(&sum, &clipped, key)
+        {
+            // It may open all the same, and the aggregator has it still.
+            warn!(%error, "the sum is not kept beside the result");
         }
-        let opened = opened?;
+        let (opened, decrypting, spool) = open_spooled(self.participation, &sum, spool)?;
         Ok(RoundResult {
-            opening: open.opening,
+            opening: Some(open.opening),
             sum,
             opened,
             fields,
@@ -316,26 +358,153 @@ impl<'a> Run<'a> {
             exchanging,
             decrypting,
             stats,
+            spool,
         })
     }
 }
 
-/// Opens the sum with the secret key, or checks it as far as a client's key can.
+/// Opens a sum that a spool kept.
+///
+/// # Errors
+///
+/// The sum is of too few or is none; the spool's.
+pub(super) fn finish_kept(
+    participation: &Participation<'_>,
+    spool: Spool,
+    kept: KeptSum,
+) -> Result<RoundResult, Error> {
+    let KeptSum { sum, clipped } = kept;
+    let (opened, decrypting, spool) = open_spooled(participation, &sum, Some(spool))?;
+    Ok(RoundResult {
+        opening: None,
+        sum,
+        opened,
+        fields: None,
+        clipped,
+        encrypting: Duration::ZERO,
+        exchanging: Duration::ZERO,
+        decrypting,
+        stats: Stats::default(),
+        spool,
+    })
+}
+
+/// Returns the spool of a participation, if there is one, and it is of this contribution under this job.
+pub(super) fn find(
+    participation: &Participation<'_>,
+    number: u16,
+    fingerprint: &[u8; 32],
+) -> Result<Option<Found>, Error> {
+    let Some(path) = participation.spool else { return Ok(None) };
+    let Some(found) = Spool::open(path, participation.key.public())? else { return Ok(None) };
+    let SpoolHeader { contributor, fingerprint: of, announcement, .. } = &found.header;
+    let fail = |why: &str| Err(Error::Spool { path: path.into(), why: why.into() });
+    if of != fingerprint || *contributor != number {
+        return fail(
+            "it holds another unfinished contribution: finish that one with its own \
+             tensors, weight and client number, or delete the file",
+        );
+    }
+    if announcement.job != participation.job.id() {
+        return fail(
+            "it holds this contribution under another job: finish it with that one, or delete \
+             the file",
+        );
+    }
+    Ok(Some(found))
+}
+
+type Opened = (Option<OpenedSum>, Duration, Option<Spool>);
+
+/// Opens a sum, or checks it, and returns how long it took, and the spool. Removes that if the sum never opens.
+fn open_spooled(
+    participation: &Participation<'_>,
+    sum: &Sum,
+    spool: Option<Spool>,
+) -> Result<Opened, Error> {
+    let clock = Instant::now();
+    let _span =
+        info_span!("open", client = participation.key.number(), round = sum.round).entered();
+    match open_sum(participation, &*participation.engine, sum) {
+        Ok(opened) => Ok((opened, clock.elapsed(), spool)),
+        Err(error) => {
+            if !may_open_later(&error) {
+                spool.map_or(Ok(()), Spool::remove)?;
+            }
+            Err(error.into())
+        }
+    }
+}
+
+/// Returns whether a sum that did not open may open at another try: by another engine, or if fewer contributors
+/// are asked for. What is wrong with the sum itself stays so.
+fn may_open_later(error: &SchemeError) -> bool {
+    matches!(
+        error,
+        SchemeError::Engine(_)
+            | SchemeError::In { .. }
+            | SchemeError::KeySpent { .. }
+            | SchemeError::Randomness
+            | SchemeError::TooFewContributors { .. }
+            | SchemeError::Overflow { .. }
+            | SchemeError::Io { .. }
+    )
+}
+
+/// Opens the sum with the secret key, if its integers are to be kept; else checks it as far as that takes no secret.
 fn open_sum(
     participation: &Participation<'_>,
     engine: &dyn Engine,
     sum: &Sum,
 ) -> Result<Option<OpenedSum>, SchemeError> {
-    let Participation { key, job, ledger, .. } = participation;
+    let Participation { key, job, ledger, keep_fields, .. } = participation;
     match key {
         KeyRef::Client(key) => sum.verify(key.public(), engine, job).map(|()| None),
-        KeyRef::Secret(key, _) => {
+        KeyRef::Secret(key, _) if *keep_fields => {
             let open = || OpenedSum::open(key, engine, sum, job);
-            match ledger {
-                Some(ledger) => ledger.open(key.public(), job, sum, open).map(Some),
-                None => open().map(Some),
-            }
+            entered(*ledger, (key, job), sum, open).map(Some)
         }
+        KeyRef::Secret(key, _) => sum.check(key.public(), job).map(|()| None),
+    }
+}
+
+/// Opens a sum by `open`, with a record of it in the ledger, if there is one.
+fn entered<T>(
+    ledger: Option<&Ledger>,
+    (key, job): (&SecretKey, &Job),
+    sum: &Sum,
+    open: impl FnOnce() -> Result<T, SchemeError>,
+) -> Result<T, SchemeError> {
+    match ledger {
+        Some(ledger) => ledger.open(key.public(), job, sum, open),
+        None => open(),
+    }
+}
+
+impl RoundResult {
+    /// Decrypts the sum to a safetensors file, laid out as that of the client's update and with the tensors that this
+    /// one keeps, as [`decrypt_to`] does. The spool is removed if the sum never opens.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`decrypt_to`] and of the ledger; the spool's.
+    pub fn decrypt_to(
+        &mut self,
+        key: &SecretKey,
+        participation: &Participation<'_>,
+        output: Output,
+        file: &File,
+    ) -> Result<(), Error> {
+        let Participation { job, ledger, engine, update, .. } = participation;
+        let clock = Instant::now();
+        let sum = &self.sum;
+        let open = || decrypt_to(key, &**engine, (sum, Some(update)), job, output, file, &|_| {});
+        let opened = entered(*ledger, (key, job), sum, open);
+        self.decrypting += clock.elapsed();
+        opened.map_err(|error| match self.spool.take_if(|_| !may_open_later(&error)) {
+            Some(spool) => spool.remove().err().unwrap_or(error.into()),
+            None => error.into(),
+        })
     }
 }
 

@@ -27,8 +27,8 @@ const BATCHES_AHEAD: usize = 2;
 
 /// The right to seal the contribution that is announced.
 enum Right {
-    /// Nothing of it is sealed.
-    Fresh(Ticket),
+    /// Nothing of it is sealed; the spool, if there is one, is empty.
+    Fresh(Ticket, Option<Spool>),
     /// Its first chunks are sealed and in this spool.
     Spooled(Spool),
 }
@@ -45,16 +45,32 @@ pub(super) struct Sealing {
     rounding: [u8; 32],
     stream: SealedStream,
     thread: Option<Receiver<Sealed>>,
+    /// The spool, when the thread has ended.
+    spool: Option<Receiver<Spool>>,
     busy: Duration,
     quantities: Option<Quantities>,
 }
 
 impl Sealing {
-    /// Returns the sealing of a contribution of which nothing is sealed.
-    pub(super) fn fresh(ticket: Ticket, fingerprint: [u8; 32], rounding: [u8; 32]) -> Self {
+    /// Returns the sealing of a contribution of which nothing is sealed, into an empty spool if there is one.
+    pub(super) fn fresh(
+        ticket: Ticket,
+        spool: Option<Spool>,
+        fingerprint: [u8; 32],
+        rounding: [u8; 32],
+    ) -> Self {
         let stream = SealedStream::default();
-        let (right, busy) = (Some(Right::Fresh(ticket)), Duration::ZERO);
-        Self { right, fingerprint, rounding, stream, thread: None, busy, quantities: None }
+        let (right, busy) = (Some(Right::Fresh(ticket, spool)), Duration::ZERO);
+        Self {
+            right,
+            fingerprint,
+            rounding,
+            stream,
+            thread: None,
+            spool: None,
+            busy,
+            quantities: None,
+        }
     }
 
     /// Goes on after the chunks of a spool, rounding as they were rounded.
@@ -107,7 +123,7 @@ impl Sealing {
                 // integers.
                 (Ticket::resume(announcement.seed, whole), SpoolState::Resumed(spool))
             }
-            Some(Right::Fresh(ticket)) => {
+            Some(Right::Fresh(ticket, spool)) => {
                 let header = || SpoolHeader {
                     contributor: number,
                     resume,
@@ -115,14 +131,16 @@ impl Sealing {
                     rounding: self.rounding,
                     announcement: announcement.clone(),
                 };
-                let new = |path: &Path| SpoolState::New(path.into(), header());
-                (ticket, participation.spool.map_or(SpoolState::None, new))
+                let new = |spool| SpoolState::New(spool, header());
+                (ticket, spool.map_or(SpoolState::None, new))
             }
             None => return Ok(()),
         };
         let (round, agreement) = (announcement.lowest_round, announcement.agreement.clone());
-        let task =
-            SealTask { participation, round, agreement, rounding: self.rounding, ticket, spool };
+        let rounding = self.rounding;
+        let (sealed, done) = mpsc::channel();
+        self.spool = Some(done);
+        let task = SealTask { participation, round, agreement, rounding, ticket, spool, sealed };
         let (sender, receiver) = mpsc::sync_channel(BATCHES_AHEAD);
         self.thread = Some(receiver);
         let span = info_span!("seal", client = number, round = resume.round);
@@ -162,9 +180,10 @@ impl Sealing {
         Ok(())
     }
 
-    /// Returns the quantities, once it is [stopped](Self::stop).
-    pub(super) fn into_quantities(self) -> Quantities {
-        self.quantities.unwrap_or_default()
+    /// Returns the quantities and the spool, once it is [stopped](Self::stop) and its thread has ended.
+    pub(super) fn into_parts(self) -> (Quantities, Option<Spool>) {
+        let spool = self.spool.and_then(|spool| spool.try_recv().ok());
+        (self.quantities.unwrap_or_default(), spool)
     }
 
     fn take(&mut self, sealed: Sealed) -> Result<(), Error> {

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use rand_core::Rng;
 
-use crate::proto::event::{Cause, Peer};
+use crate::proto::event::{Cause, Event, Peer, Stranger};
 use crate::proto::link::{HELLO_SPAN, Handshake, MAX_HELLO_SPAN};
 use crate::proto::lock::lock;
 use crate::proto::path::Route;
@@ -107,9 +107,14 @@ impl Endpoint {
         self.welcome(id, from, peer, hello);
     }
 
-    /// Opens a HELLO of a node that may talk to us. Under load it is answered by a cookie first.
+    /// Opens a HELLO of a node that may talk to us. Under load it is answered by a cookie first. A node that
+    /// may not is told so, if anyone may.
     fn admit_hello(&mut self, now: Time, from: Route, bytes: &[u8]) -> Option<Hello> {
-        if bytes.len() != HELLO_BYTES || !self.gate.knows_us(bytes) {
+        if bytes.len() != HELLO_BYTES {
+            return None;
+        }
+        if !self.gate.knows_us(bytes) {
+            self.report_stranger(now, from, Stranger::WrongKey);
             return None;
         }
         let admission = self.gate.admits(now, from.addr, bytes, &mut self.rng);
@@ -123,7 +128,24 @@ impl Endpoint {
             return None;
         }
         let hello = Hello::open(&self.config.identity, bytes, &mut self.rng).ok()?;
-        self.config.allow.contains(&hello.node).then_some(hello)
+        if self.config.allow.contains(&hello.node) {
+            return Some(hello);
+        }
+        self.report_stranger(now, from, Stranger::Unlisted(hello.node));
+        let mut answer = vec![];
+        let is_told = !self.config.allow.is_empty() && self.gate.declines();
+        if is_told && hello.decline(&mut answer).is_ok() {
+            self.queue_handshake(from, answer);
+        }
+        None
+    }
+
+    /// Reports somebody who gets no session, now and then, if anyone may contact us.
+    fn report_stranger(&mut self, now: Time, from: Route, stranger: Stranger) {
+        let from = from.addr;
+        if !self.config.allow.is_empty() && self.gate.reports(now, from.ip(), stranger) {
+            self.shared.report(0, [Event::Stranger { from, stranger }]);
+        }
     }
 
     /// Returns the link to a process that contacts us, or adds one if there is room.
@@ -303,6 +325,25 @@ impl Endpoint {
         drop((from, into));
         self.forget(other);
     }
+
+    /// Takes the word of a node that we contacted that it does not allow ours. Nothing will be answered.
+    pub(super) fn on_decline(&mut self, index: u32, bytes: &[u8]) {
+        self.stats.handshakes += 1;
+        let Some(id) = self.indices.get(&index).copied() else { return };
+        let Some(link) = self.links.get_mut(&id) else { return };
+        let Some(handshake) = link.handshake.as_mut().filter(|g| g.index == index) else { return };
+        let Some(initiator) = &mut handshake.initiator else { return };
+        if initiator.declined(&self.config.identity, bytes).is_err() {
+            self.stats.malformed += 1;
+            return;
+        }
+        link.established = false;
+        if let Some(gone) = link.cancel_handshake() {
+            self.indices.remove(&gone);
+        }
+        self.fail(id, Cause::Unlisted);
+    }
+
     /// Takes the cookie with which a responder under load asks whether we receive at our address.
     pub(super) fn on_cookie(&mut self, now: Time, index: u32, bytes: &[u8]) {
         self.stats.handshakes += 1;

@@ -91,6 +91,18 @@ impl Endpoint {
         })
     }
 
+    /// Withdraws a memory region, and returns its bytes.
+    ///
+    /// # Errors
+    ///
+    /// [`NicError::NoSuchRegion`].
+    pub fn take_memory(&mut self, rkey: u32) -> Result<Vec<u8>, NicError> {
+        let take = |memory: &Memory| memory.with(|landed| std::mem::take(&mut landed.bytes));
+        let bytes = self.with_memory(rkey, take)?;
+        self.deregister(rkey);
+        Ok(bytes)
+    }
+
     /// Returns the number of messages with an immediate that have landed whole in a memory region,
     /// each counted once: an owner that waits for n of n need not see every one's event.
     ///

@@ -17,6 +17,7 @@ use zeroize::Zeroizing;
 use crate::NicError;
 use crate::proto::Time;
 use crate::proto::datagram::{Kind, PREFIX_BYTES, prefix, read_prefix};
+use crate::proto::event::Stranger;
 
 use super::NodeId;
 
@@ -29,6 +30,12 @@ pub const HELLO_RATE: u32 = 256;
 
 /// HELLOs a second from one address that are worked for under load.
 pub const PROVEN_RATE: u32 = 16;
+/// HELLOs a second of nodes that are not allowed that are answered by a DECLINE.
+pub const DECLINE_RATE: u32 = 16;
+/// The shortest time between two reports of strangers of one kind.
+pub const STRANGER_SPAN: Duration = Duration::from_secs(1);
+/// The shortest time between two reports of the same stranger.
+pub const SAME_STRANGER_SPAN: Duration = Duration::from_secs(30);
 /// Addresses counted in a second; HELLOs from further ones are not worked for.
 const PROVEN_ADDRESSES: usize = 1024;
 
@@ -101,6 +108,10 @@ pub(in crate::proto) struct Gate {
     hellos: u32,
     /// HELLOs with a cookie in that second, for each address.
     proven: BTreeMap<IpAddr, u32>,
+    /// DECLINEs in that second.
+    declined: u32,
+    /// The last report of each kind of stranger.
+    reported: [Option<(Time, IpAddr, Stranger)>; 2],
 }
 
 impl Gate {
@@ -113,6 +124,8 @@ impl Gate {
             second: Time::ZERO,
             hellos: 0,
             proven: BTreeMap::new(),
+            declined: 0,
+            reported: [None; 2],
         };
         gate.secrets.iter_mut().for_each(|secret| rng.fill_bytes(&mut **secret));
         gate
@@ -135,7 +148,7 @@ impl Gate {
         rng: &mut ChaCha20Rng,
     ) -> Admission {
         if now.since(self.second) >= Duration::from_secs(1) {
-            (self.second, self.hellos) = (now, 0);
+            (self.second, self.hellos, self.declined) = (now, 0, 0);
             self.proven.clear();
         }
         self.hellos = self.hellos.saturating_add(1);
@@ -159,6 +172,30 @@ impl Gate {
         let count = self.proven.entry(from.ip()).or_insert(0);
         *count += 1;
         if *count <= PROVEN_RATE { Admission::Welcome } else { Admission::Enough }
+    }
+
+    /// Returns whether another node that is not allowed is told so in this second.
+    pub(in crate::proto) fn declines(&mut self) -> bool {
+        self.declined = self.declined.saturating_add(1);
+        self.declined <= DECLINE_RATE
+    }
+
+    /// Returns whether a stranger is worth a report: not so often that it floods whoever reads them.
+    pub(in crate::proto) fn reports(
+        &mut self,
+        now: Time,
+        from: IpAddr,
+        stranger: Stranger,
+    ) -> bool {
+        let last = &mut self.reported[usize::from(stranger == Stranger::WrongKey)];
+        let is_due = last.is_none_or(|(at, address, of)| {
+            let is_same = (address, of) == (from, stranger);
+            now.since(at) >= if is_same { SAME_STRANGER_SPAN } else { STRANGER_SPAN }
+        });
+        if is_due {
+            *last = Some((now, from, stranger));
+        }
+        is_due
     }
 
     /// Appends a cookie for the sender of that HELLO.

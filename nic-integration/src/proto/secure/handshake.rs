@@ -36,6 +36,11 @@ pub(in crate::proto) const HELLO_BYTES: usize = PREFIX_BYTES + HELLO_NOISE + 2 *
 /// Bytes of a WELCOME: prefix, Noise message, one MAC. Fewer than a HELLO's, so that nothing is
 /// amplified.
 const WELCOME_BYTES: usize = PREFIX_BYTES + WELCOME_NOISE + MAC_BYTES;
+/// The payload of a DECLINE: the initiator's node is not one that may open a link.
+const DECLINED: [u8; 1] = [1];
+const DECLINE_NOISE: usize = KEY_BYTES + DECLINED.len() + TAG_BYTES;
+/// Bytes of a DECLINE: prefix, Noise message, one MAC.
+const DECLINE_BYTES: usize = PREFIX_BYTES + DECLINE_NOISE + MAC_BYTES;
 
 /// The randomness of one handshake.
 struct Seeded(ChaCha20Rng);
@@ -245,16 +250,7 @@ impl Initiator {
         identity: &Identity,
         bytes: &[u8],
     ) -> Result<Welcome, NicError> {
-        let length = NicError::DatagramLength { bytes: bytes.len() };
-        let (said_bytes, mac) = bytes.split_last_chunk::<MAC_BYTES>().ok_or(length)?;
-        if bytes.len() != WELCOME_BYTES {
-            return Err(length);
-        }
-        let expected = mac_of(&mac_key(identity.id()), said_bytes);
-        verify_slices_are_equal(&expected, mac).map_err(|_| NicError::Handshake)?;
-        let mut payload = [0; WELCOME_PAYLOAD];
-        let message = &said_bytes[PREFIX_BYTES..];
-        self.noise.read_message(message, &mut payload).map_err(|_| NicError::Handshake)?;
+        let payload: [u8; WELCOME_PAYLOAD] = self.open(identity, bytes, WELCOME_BYTES)?;
         let (incarnation, remote) = (word(&payload, 0), word(&payload, 4));
         if incarnation == 0 || !is_index(remote) {
             return Err(NicError::Handshake);
@@ -263,6 +259,36 @@ impl Initiator {
         let ports = ports.take_while(|port| *port != 0).collect();
         let secrets = Secrets::new(&mut self.noise, self.suite, [self.index, remote], true);
         Ok(Welcome { incarnation, ports, secrets })
+    }
+
+    /// Checks that the responder declines this handshake, which is over then. A forged answer leaves it as it was.
+    pub(in crate::proto) fn declined(
+        &mut self,
+        identity: &Identity,
+        bytes: &[u8],
+    ) -> Result<(), NicError> {
+        let payload: [u8; DECLINED.len()] = self.open(identity, bytes, DECLINE_BYTES)?;
+        if payload == DECLINED { Ok(()) } else { Err(NicError::Handshake) }
+    }
+
+    /// Opens an answer that has to be `length` bytes long.
+    fn open<const N: usize>(
+        &mut self,
+        identity: &Identity,
+        bytes: &[u8],
+        length: usize,
+    ) -> Result<[u8; N], NicError> {
+        let wrong = NicError::DatagramLength { bytes: bytes.len() };
+        let (said_bytes, mac) = bytes.split_last_chunk::<MAC_BYTES>().ok_or(wrong)?;
+        if bytes.len() != length {
+            return Err(wrong);
+        }
+        let expected = mac_of(&mac_key(identity.id()), said_bytes);
+        verify_slices_are_equal(&expected, mac).map_err(|_| NicError::Handshake)?;
+        let mut payload = [0; N];
+        let message = &said_bytes[PREFIX_BYTES..];
+        self.noise.read_message(message, &mut payload).map_err(|_| NicError::Handshake)?;
+        Ok(payload)
     }
 }
 
@@ -332,6 +358,18 @@ impl Hello {
         let mac = mac_of(&mac_key(self.node), &out[start..]);
         out.extend_from_slice(&mac);
         Ok(Secrets::new(&mut self.noise, self.suite, [index, self.remote], false))
+    }
+
+    /// Answers it that its node may open no link. Only its sender can read that, and only we can have said it.
+    pub(in crate::proto) fn decline(mut self, out: &mut Vec<u8>) -> Result<(), NicError> {
+        let start = out.len();
+        out.extend_from_slice(&prefix(Kind::Decline, self.remote));
+        let mut message = [0; DECLINE_NOISE];
+        self.noise.write_message(&DECLINED, &mut message).map_err(|_| NicError::Handshake)?;
+        out.extend_from_slice(&message);
+        let mac = mac_of(&mac_key(self.node), &out[start..]);
+        out.extend_from_slice(&mac);
+        Ok(())
     }
 }
 
@@ -407,6 +445,43 @@ mod tests {
             theirs.seal(header, b"back", &mut bytes).unwrap();
             assert!(matches!(ours.open(&mut bytes), Ok(Opened::Whole(_, b"back"))));
         }
+    }
+
+    #[test]
+    fn a_node_is_declined_by_whom_it_asked_alone() {
+        let (mut one, mut two, other) = (end(1), end(2), end(3));
+        let (mut initiator, bytes) = hello(&mut one, &two, None);
+        let opened = Hello::open(&two.identity, &bytes, &mut two.rng).unwrap();
+        let mut answer = vec![];
+        opened.decline(&mut answer).unwrap();
+        assert!(answer.len() < bytes.len());
+        assert!(initiator.declined(&other.identity, &answer).is_err(), "for another node");
+        assert!(initiator.welcome(&one.identity, &answer).is_err(), "no welcome");
+        for at in 0..answer.len() {
+            let mut bad = answer.clone();
+            bad[at] ^= 1;
+            assert!(initiator.declined(&one.identity, &bad).is_err(), "byte {at}");
+            // Anyone who knows the node's public key can make the MAC right.
+            let end = bad.len() - MAC_BYTES;
+            let mac = mac_of(&mac_key(one.identity.id()), &bad[..end]);
+            bad[end..].copy_from_slice(&mac);
+            let is_sealed = (PREFIX_BYTES..end).contains(&at);
+            assert!(!is_sealed || initiator.declined(&one.identity, &bad).is_err(), "byte {at}");
+        }
+        let (mut later, _) = hello(&mut one, &two, None);
+        assert!(later.declined(&one.identity, &answer).is_err(), "of a handshake before");
+    }
+
+    #[test]
+    fn a_genuine_decline_ends_a_handshake() {
+        let (mut one, mut two) = (end(1), end(2));
+        let (mut initiator, bytes) = hello(&mut one, &two, None);
+        let mut answer = vec![];
+        Hello::open(&two.identity, &bytes, &mut two.rng).unwrap().decline(&mut answer).unwrap();
+        let mut forged = answer.clone();
+        forged[20] ^= 1;
+        assert!(initiator.declined(&one.identity, &forged).is_err());
+        assert!(initiator.declined(&one.identity, &answer).is_ok(), "as it was before");
     }
 
     #[test]

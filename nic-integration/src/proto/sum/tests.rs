@@ -119,6 +119,7 @@ fn chunks_count_once_all_of_a_contribution_are_there() {
     assert_eq!(send(&region, 2, 0..100, 2), (Ok(100), vec![]));
     assert_eq!(send(&region, 2, 90..CHUNKS - 1, 2), (Ok(CHUNKS - 101), vec![]));
     assert_eq!(send(&region, 2, 0..30, 2), (Ok(0), vec![]), "again");
+    assert_eq!(region.received(2), CHUNKS - 1, "each once");
     assert_eq!(send(&region, 2, 0..1, 9), (Err(Refusal::Equivocation), vec![]));
     let last = CHUNKS - 1..CHUNKS;
     assert_eq!(send(&region, 2, last.clone(), 255), (Err(Refusal::InvalidCiphertext), vec![]));
@@ -135,6 +136,8 @@ fn chunks_count_once_all_of_a_contribution_are_there() {
         assert_eq!(send(&region, number, 0..CHUNKS, number as u8), (Ok(CHUNKS), vec![]));
     }
     assert_eq!(send(&region, 4, 1..CHUNKS, 4), (Ok(CHUNKS - 1), vec![]));
+    let received: Vec<u32> = (0..=CONTRIBUTORS).map(|number| region.received(number)).collect();
+    assert_eq!(received, [CHUNKS, CHUNKS, CHUNKS, CHUNKS, CHUNKS - 1, 0]);
     let (outcome, closed) = send(&region, 4, 0..1, 4);
     assert_eq!((outcome, closed), (Ok(1), (0..CHUNKS).collect()), "the last closes all");
     assert_eq!(region.finish(3), Ok(vec![3]));

@@ -31,6 +31,31 @@ pub struct SumLayout {
     pub sum_bytes: usize,
 }
 
+/// The sums of a round in the memory that the aggregator wrote them to.
+pub struct Sums {
+    /// The memory: what was written last for each chunk, and zeros where nothing came.
+    pub bytes: Vec<u8>,
+    /// The bytes from one chunk to the next.
+    pub stride: usize,
+    /// The bytes of a chunk's bitmap, before its sum.
+    pub skipped: usize,
+}
+
+impl Sums {
+    /// Returns the sums of chunks alone, of `length_of` bytes each, in the same memory: one after the other.
+    #[must_use]
+    pub fn into_stream(mut self, length_of: impl Iterator<Item = usize>) -> Vec<u8> {
+        let mut end = 0;
+        for (chunk, length) in length_of.enumerate() {
+            let start = chunk * self.stride + self.skipped;
+            self.bytes.copy_within(start..start + length, end);
+            end += length;
+        }
+        self.bytes.truncate(end);
+        self.bytes
+    }
+}
+
 /// An event of a contributor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ContributorEvent {
@@ -70,4 +95,6 @@ pub enum ContributorEvent {
     },
     /// The aggregator does not answer; [`rejoin`](super::Contributor::rejoin) tries again.
     Unreachable,
+    /// The aggregator does not list our node.
+    Unlisted,
 }
