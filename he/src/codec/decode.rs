@@ -9,7 +9,7 @@ use zeroize::Zeroizing;
 
 use super::Agreement;
 use crate::{
-    Dtype, Error, Parameters, Tensor, TensorSpec, Update,
+    Error, Parameters, Tensor, TensorSpec, Update,
     tensors::{BLOCK, Layout, WINDOW_BYTES, write_at},
 };
 
@@ -87,7 +87,7 @@ pub(crate) fn decode_to(
     file.set_len(layout.bytes())?;
     write_at(file, layout.header(), 0)?;
     let start = |spec: &TensorSpec| layout.start_of(&spec.name).unwrap_or(layout.bytes());
-    let target = |spec| Target::File { file, at: start(spec), pending: Zeroizing::default() };
+    let target = |spec| Target::File(file, start(spec));
     let targets = agreement.specs().iter().map(target).collect();
     decode_into(agreement, parameters, output, targets, run)?;
     template.map_or(Ok(()), |template| template.write_kept(&layout, file))
@@ -111,7 +111,8 @@ fn decode_into(
     let (overflow, steps) = (AtomicUsize::new(usize::MAX), f64::from(parameters.half_steps()));
     let max_weight = f64::from(agreement.max_weight());
     let places = places.collect();
-    run(&mut Decoder { steps, max_weight, output, places, overflow: &overflow })?;
+    let pending = Zeroizing::default();
+    run(&mut Decoder { steps, max_weight, output, places, pending, overflow: &overflow })?;
     let mut index = overflow.into_inner();
     for spec in agreement.specs() {
         let values = spec.values().unwrap_or(0);
@@ -136,16 +137,11 @@ struct Place<'a> {
 /// The bytes of a place, which are written in order.
 enum Target<'a> {
     Memory(&'a mut [u8]),
-    File {
-        file: &'a File,
-        /// The place of the first byte that is not written yet.
-        at: u64,
-        /// Bytes to be written there together.
-        pending: Zeroizing<Vec<u8>>,
-    },
+    /// A file, and the place of the first byte that is not written yet.
+    File(&'a File, u64),
 }
 
-impl<'a> Target<'a> {
+impl Target<'_> {
     /// Takes the first `count` bytes away.
     fn split_to(&mut self, count: usize) -> Self {
         match self {
@@ -154,55 +150,33 @@ impl<'a> Target<'a> {
                 *bytes = rest;
                 Self::Memory(first)
             }
-            Self::File { file, at, .. } => {
-                let first = Self::File { file, at: *at, pending: Zeroizing::default() };
+            Self::File(file, at) => {
+                let first = Self::File(file, *at);
                 *at += count as u64;
                 first
             }
         }
     }
 
-    /// Appends values, a block at most, as their type has them; gives the place of the first that it does not hold.
-    fn put(&mut self, dtype: Dtype, values: &[f64]) -> Result<Option<usize>, Error> {
-        let count = values.len() * dtype.bytes();
-        match self {
-            Self::Memory(_) => match self.split_to(count) {
-                Self::Memory(bytes) => Ok(dtype.write(values, bytes)),
-                Self::File { .. } => Ok(None),
-            },
-            Self::File { pending, .. } => {
-                // At once: a vector that grew would leave a copy behind.
-                if pending.capacity() == 0 {
-                    pending.reserve_exact(WINDOW_BYTES);
-                }
-                let start = pending.len();
-                pending.resize(start + count, 0);
-                let beyond = dtype.write(values, &mut pending[start..]);
-                if pending.len() + BLOCK * dtype.bytes() > WINDOW_BYTES {
-                    self.flush()?;
-                }
-                Ok(beyond)
-            }
+    /// Writes the next bytes, where they are not written already, and takes them away.
+    fn write(&mut self, bytes: &mut Zeroizing<Vec<u8>>) -> Result<(), Error> {
+        if let Self::File(file, at) = self.split_to(bytes.len()) {
+            write_at(file, bytes, at)?;
         }
-    }
-
-    /// Writes what is pending.
-    fn flush(&mut self) -> Result<(), Error> {
-        if let Self::File { file, at, pending } = self {
-            write_at(file, pending, *at)?;
-            *at += pending.len() as u64;
-            pending.clear();
-        }
+        bytes.clear();
         Ok(())
     }
 }
 
-/// Decodes sums to where they belong, in order.
+/// Decodes sums to where they belong, in order: all values of its places, of which the last ones are written with the
+/// last value of their place.
 pub(crate) struct Decoder<'a> {
     steps: f64,
     max_weight: f64,
     output: Output,
     places: Vec<Place<'a>>,
+    /// Bytes of the place at hand that are written together: some hundreds of kilobytes.
+    pending: Zeroizing<Vec<u8>>,
     /// The first value that exceeds its tensor's type, of all that were decoded beside one another.
     overflow: &'a AtomicUsize,
 }
@@ -218,7 +192,8 @@ impl<'a> Decoder<'a> {
             places.push(Place { end, target, ..*place });
             place.first = end;
         }
-        Self { places, ..*self }
+        let Self { steps, max_weight, output, overflow, .. } = *self;
+        Self { steps, max_weight, output, places, pending: Zeroizing::default(), overflow }
     }
 
     /// Decodes sums of the next values, which are those from `at` on, of contributors of this weight together. A
@@ -254,10 +229,13 @@ impl<'a> Decoder<'a> {
                         *out = sum as f64 / self.steps * self.max_weight * range;
                     }),
                 }
-                if let Some(index) = place.target.put(place.spec.dtype, values)? {
+                if let Some(index) = put(values, place, &mut self.pending)? {
                     self.overflow.fetch_min(at + index, Relaxed);
                 }
                 at += own.len();
+            }
+            if at == place.end {
+                place.target.write(&mut self.pending)?;
             }
             sums = after;
             if sums.is_empty() {
@@ -266,12 +244,28 @@ impl<'a> Decoder<'a> {
         }
         Ok(())
     }
+}
 
-    /// Writes what is decoded and not written yet.
-    ///
-    /// # Errors
-    /// A file cannot be written.
-    pub(crate) fn finish(mut self) -> Result<(), Error> {
-        self.places.iter_mut().try_for_each(|place| place.target.flush())
+/// Appends values, a block at most, to a place as its type has them; gives the place of the first that it does not
+/// hold.
+fn put(
+    values: &[f64],
+    place: &mut Place<'_>,
+    pending: &mut Zeroizing<Vec<u8>>,
+) -> Result<Option<usize>, Error> {
+    let dtype = place.spec.dtype;
+    let count = values.len() * dtype.bytes();
+    if let Target::Memory(bytes) = &mut place.target {
+        let (own, rest) = std::mem::take(bytes).split_at_mut(count);
+        *bytes = rest;
+        return Ok(dtype.write(values, own));
     }
+    if pending.len() + count > pending.capacity() {
+        place.target.write(pending)?;
+        // At once: a vector that grew would leave a copy behind.
+        pending.reserve_exact(WINDOW_BYTES);
+    }
+    let start = pending.len();
+    pending.resize(start + count, 0);
+    Ok(dtype.write(values, &mut pending[start..]))
 }

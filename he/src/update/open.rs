@@ -128,12 +128,6 @@ trait Sink: Send + Sized {
     /// # Errors
     /// It cannot be written.
     fn put(&mut self, chunk: usize, part: Part, at: usize, values: &[i64]) -> Result<(), Error>;
-
-    /// Stores what is not stored yet.
-    ///
-    /// # Errors
-    /// It cannot be written.
-    fn finish(self) -> Result<(), Error>;
 }
 
 /// Chunks and values from some on, to be kept.
@@ -159,10 +153,6 @@ impl Sink for Kept<'_> {
         self.sums[at - self.first_value..][..values.len()].copy_from_slice(values);
         Ok(())
     }
-
-    fn finish(self) -> Result<(), Error> {
-        Ok(())
-    }
 }
 
 impl Sink for Decoder<'_> {
@@ -172,10 +162,6 @@ impl Sink for Decoder<'_> {
 
     fn put(&mut self, _: usize, part: Part, at: usize, values: &[i64]) -> Result<(), Error> {
         self.decode(at, values, part.1)
-    }
-
-    fn finish(self) -> Result<(), Error> {
-        Decoder::finish(self)
     }
 }
 
@@ -292,7 +278,6 @@ impl<'a> Opening<'a> {
         };
         opener.open(self.engine, &groups, scratch, &mut take)?;
         let contributors = self.sum.contributors.len();
-        let stored = stored.and_then(|()| sink.finish());
         if are_theirs { stored } else { Err(Error::NotTheirs { contributors }) }
     }
 
