@@ -12,10 +12,14 @@ mod engines;
 mod failure;
 mod files;
 mod nodes;
+mod progress;
 mod report;
 mod signals;
 
-use std::{io::ErrorKind, process::ExitCode};
+use std::{
+    io::{ErrorKind, IsTerminal as _},
+    process::ExitCode,
+};
 
 use tracing_subscriber::fmt::format::FmtSpan;
 
@@ -83,6 +87,12 @@ fn misuse(error: &clap::Error) -> ExitCode {
     ExitCode::from(2)
 }
 
+/// Returns whether standard error shows colours, and whoever runs this wants them: see <https://no-color.org>.
+fn has_colours() -> bool {
+    let refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    std::io::stderr().is_terminal() && !refused
+}
+
 /// Sends log lines to standard error, from the level in `CIPHERGRAM_LOG` up (`warn` by default). As
 /// JSON there is also one for each span that ends, with its duration.
 fn start_logging(format: LogFormat) {
@@ -91,7 +101,8 @@ fn start_logging(format: LogFormat) {
         .with_max_level(level.unwrap_or(tracing::Level::WARN))
         // It would panic where standard error cannot be written.
         .log_internal_errors(false)
-        .with_writer(std::io::stderr);
+        .with_ansi(has_colours())
+        .with_writer(|| progress::Beside);
     match format {
         LogFormat::Text => log.init(),
         LogFormat::Json => log.json().with_span_events(FmtSpan::CLOSE).init(),

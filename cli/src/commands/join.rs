@@ -12,7 +12,7 @@ use std::{
 
 use ciphergram_he::{Error, KeyRef, Ledger, Update, codec::RangesFile};
 use ciphergram_nic::{
-    federation::{self, Participation, RoundResult, finish_from_spool},
+    federation::{self, Participation, Phase, RoundResult, finish_from_spool},
     proto::path::MAX_PATHS,
 };
 use serde_json::{Value, json};
@@ -25,6 +25,7 @@ use crate::{
     engines::engine,
     failure::Failure,
     files::{self, Kind, Output, named},
+    progress::Progress,
     report::{clipped, kept, per_value, report, shown, warn, warn_if_few},
     signals::{self, AtStop},
 };
@@ -58,10 +59,11 @@ pub(crate) fn run(args: &Join) -> Result<(), Failure> {
         keep_fields: false,
     };
     signals::set_last_line("stopped; the same command goes on with what was sealed");
+    let progress = Progress::new(args.json, "opening the sum");
     let kept = finish_from_spool(&participation).map_err(|e| refused(args, &spool, e))?;
     let mut round = match kept {
         Some(round) => round,
-        None => Server::find(args)?.contribute(&participation, paths, &spool)?,
+        None => Server::find(args)?.contribute(&participation, paths, &spool, &progress)?,
     };
     outputs.write(args, &participation, &mut round, &spool).map_err(|error| match error {
         Failure::Work(text) if spool.exists() => Failure::Work(format!(
@@ -70,6 +72,7 @@ pub(crate) fn run(args: &Join) -> Result<(), Failure> {
         )),
         error => error,
     })?;
+    drop(progress);
     let (value, lines) = describe(args, &participation, &round, &clipped_first)?;
     if let Some(Err(error)) = round.spool.take().map(|spool| spool.remove()) {
         warn(&format!("{error}: the output is written, and it is no longer needed"));
@@ -219,11 +222,31 @@ fn describe(
         "encrypting_s": round.encrypting.as_secs_f64(),
         "exchanging_s": round.exchanging.as_secs_f64(),
         "decrypting_s": round.decrypting.as_secs_f64(),
-        "retransmitted": round.stats.retransmitted,
-        "congested": round.stats.congested,
+        "retransmitted_datagrams": round.stats.retransmitted,
+        "congested_datagrams": round.stats.congested,
         "paths_rested": round.stats.paths_rested,
     });
     let (out, words) = (args.out.display(), cohorts.words());
     lines.push(format!("{out}: {name} of round {} over {words}{closed}", sum.round));
     Ok((value, lines))
+}
+
+/// Shows what the client does, and whom it waits for.
+fn show(progress: &Progress, phase: Phase, args: &Join) {
+    match phase {
+        Phase::Contacting { .. } => progress.go_on(format!("looking for {}", args.server)),
+        Phase::Waiting => {
+            progress.go_on(format!("joined {}, waiting for the other clients", args.server));
+        }
+        Phase::Exchanging { contributors, chunks, sealed, sent, back } => {
+            progress.say(format!(
+                "round of {contributors}: {sealed} of {chunks} chunks sealed, {sent} sent, {back} sums back"
+            ));
+            let done = [sealed, sent, back].map(u64::from).iter().sum();
+            progress.at(done, 3 * u64::from(chunks));
+        }
+        Phase::Opening { chunks } => {
+            progress.go_on(format!("all {chunks} sums are back: opening them"));
+        }
+    }
 }

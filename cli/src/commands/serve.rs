@@ -80,7 +80,7 @@ pub(crate) fn run(args: &Serve) -> Result<(), Failure> {
     }
     let mut control = Control::start(server.commands(), list);
     let (mut withheld, mut chunks, mut shortage) = (0, 0, None);
-    let mut live = Live::new(!args.json);
+    let mut live = Live::new(args.json);
     let stats = server.run(|seen| {
         if let Some(pages) = &pages {
             pages.follow(&seen);
@@ -102,7 +102,7 @@ pub(crate) fn run(args: &Serve) -> Result<(), Failure> {
             if let Some(pages) = &pages {
                 pages.note(&line);
             }
-            live.aside(|| say(args.json, &value, || line));
+            say(args.json, &value, || line);
         }
     })?;
     drop(live);
@@ -114,9 +114,9 @@ pub(crate) fn run(args: &Serve) -> Result<(), Failure> {
     let stopped = control.stopped();
     let end = if stopped.is_some() { "stopped" } else { "done" };
     let value = json!({
-        "event": end, "wire_bytes_received": received, "wire_bytes_sent": sent,
-        "retransmitted": stats.retransmitted, "congested": stats.congested, "malformed": stats.malformed,
-        "turned_away": stats.turned_away,
+        "event": end, "received_bytes": received, "sent_bytes": sent,
+        "retransmitted_datagrams": stats.retransmitted, "congested_datagrams": stats.congested,
+        "malformed_datagrams": stats.malformed, "handshakes_turned_away": stats.turned_away,
     });
     say(args.json, &value, || {
         format!(

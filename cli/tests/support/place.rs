@@ -127,8 +127,6 @@ impl Place {
 
     fn spawn(&self, mut command: Command, level: &str, words: &str) -> Process {
         command.args(words.split(' ')).current_dir(self.folder.path());
-        // A layer of Mesa's for desktops complains on standard error where there is none.
-        command.env("NODEVICE_SELECT", "1");
         if !self.has_adapters {
             command.env("CIPHERGRAM_GPU", "none");
         }

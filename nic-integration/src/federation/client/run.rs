@@ -498,7 +498,7 @@ impl RoundResult {
         let Participation { job, ledger, engine, update, .. } = participation;
         let clock = Instant::now();
         let sum = &self.sum;
-        let open = || decrypt_to(key, &**engine, (sum, Some(update)), job, output, file);
+        let open = || decrypt_to(key, &**engine, (sum, Some(update)), job, output, file, &|_| {});
         let opened = entered(*ledger, (key, job), sum, open);
         self.decrypting += clock.elapsed();
         opened.map_err(|error| match self.spool.take_if(|_| !may_open_later(&error)) {
