@@ -183,14 +183,14 @@ pub(crate) fn check(place: &Place, rows: Vec<Row>) {
             scope.spawn(|| {
                 let mut scene = Scene::copy(place, &secrets);
                 while let Some(row) = rows.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    if let Err(why) = scene.play(row) {
-                        let failure = format!("`{}`: {why}", row.typed());
-                        if row.awaited {
-                            println!("awaited: {failure}");
-                        } else {
-                            failures.lock().unwrap().push(failure);
-                        }
+                    let played = scene.play(row);
+                    if !matches!(played, Ok(true)) {
                         scene = Scene::copy(place, &secrets);
+                    }
+                    match played.map_err(|why| format!("`{}`: {why}", row.typed())) {
+                        Ok(_) => {}
+                        Err(failure) if row.awaited => println!("awaited: {failure}"),
+                        Err(failure) => failures.lock().unwrap().push(failure),
                     }
                 }
             });
@@ -202,15 +202,19 @@ pub(crate) fn check(place: &Place, rows: Vec<Row>) {
     assert!(failures.is_empty(), "{} of {count} rows:\n{}", failures.len(), failures.join("\n"));
 }
 
-/// What a file or folder is and holds, and its mode.
-type State = BTreeMap<PathBuf, (u32, Vec<u8>)>;
+/// What the system knows of each file and folder, by its path.
+type State = BTreeMap<PathBuf, Stamp>;
+
+/// A file's mode, number, length and the time of its last change; a folder's mode alone, which files in it do not
+/// change.
+#[derive(Clone, Copy, PartialEq)]
+struct Stamp(u32, u64, u64, (i64, i64));
 
 /// A copy of a place in which rows run one after the other, as an ordinary user.
 struct Scene {
     folder: TempDir,
     /// For the binary, where it must be copied.
     beside: TempDir,
-    state: State,
     secrets: Arc<Vec<String>>,
 }
 
@@ -225,32 +229,38 @@ impl Scene {
     fn copy(place: &Place, secrets: &Arc<Vec<String>>) -> Self {
         let (folder, beside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         copy_into(&place.path(""), folder.path()).unwrap();
-        let state = state_of(folder.path());
-        Self { folder, beside, state, secrets: secrets.clone() }
+        Self { folder, beside, secrets: secrets.clone() }
     }
 
-    /// Runs a row, and takes back what it was given and what it made where it may.
-    fn play(&mut self, row: &Row) -> Result<(), String> {
+    /// Runs a row, and takes back what it was given. Returns whether all is as it was.
+    fn play(&self, row: &Row) -> Result<bool, String> {
         let path = |name: &Path| self.folder.path().join(name);
-        let before = self.state.clone();
         for (name, bytes) in &row.files {
             fs::write(path(name), bytes).unwrap();
             own(&path(name)).unwrap();
         }
+        let mut modes = vec![];
         for (name, mode) in &row.modes {
+            modes.push((path(name), fs::metadata(path(name)).unwrap().permissions()));
             fs::set_permissions(path(name), Permissions::from_mode(*mode)).unwrap();
         }
         let given = state_of(self.folder.path());
         let ended = self.run(row)?;
-        let left = state_of(self.folder.path());
+        let changes = changes(&given, &state_of(self.folder.path()));
         self.judge(row, &ended)?;
         let may_change = ended.code == Some(0) && row.end != End::Quietly;
-        let changes = if may_change { vec![] } else { changes(&given, &left, row.may_seal) };
-        if let Some(change) = changes.first() {
+        let is_ledger = |name: &&String| row.may_seal && name.contains(".ledger");
+        if let Some(change) = changes.iter().find(|name| !may_change && !is_ledger(name)) {
             return Err(format!("{change}: {}", ended.stderr.trim_end()));
         }
-        self.restore(&before, &left);
-        Ok(())
+        for (path, mode) in modes {
+            fs::set_permissions(path, mode).unwrap();
+        }
+        for (name, _) in &row.files {
+            // What it was given it may have taken away, where it may change anything.
+            let _ = fs::remove_file(path(name));
+        }
+        Ok(changes.is_empty())
     }
 
     fn run(&self, row: &Row) -> Result<Ended, String> {
@@ -272,7 +282,7 @@ impl Scene {
                     child.wait().unwrap();
                     return Err(format!("does not end within {PATIENCE:?}"));
                 }
-                None => thread::sleep(Duration::from_micros(500)),
+                None => thread::sleep(Duration::from_millis(1)),
             }
         };
         let text = |reader: JoinHandle<String>| reader.join().unwrap();
@@ -323,29 +333,6 @@ impl Scene {
         }
         let missing = row.parts.iter().find(|part| !line.contains(*part));
         missing.map_or(Ok(()), |part| Err(format!("without {part:?}: {all}")))
-    }
-
-    fn restore(&self, before: &State, left: &State) {
-        for (name, (mode, _)) in left {
-            let path = self.folder.path().join(name);
-            match before.get(name) {
-                Some((old, _)) if old == mode => {}
-                Some((old, _)) => {
-                    fs::set_permissions(path, Permissions::from_mode(*old & 0o7777)).unwrap();
-                }
-                // A folder takes with it what is in it.
-                None => {
-                    let _ = fs::remove_dir_all(&path).or_else(|_| fs::remove_file(&path));
-                }
-            }
-        }
-        for (name, (_, bytes)) in before {
-            let path = self.folder.path().join(name);
-            if left.get(name).is_none_or(|(_, now)| now != bytes) && !path.is_dir() {
-                fs::write(&path, bytes).unwrap();
-                own(&path).unwrap();
-            }
-        }
     }
 }
 
@@ -411,45 +398,41 @@ pub(crate) fn make_pipe(path: &Path) {
     assert!(Command::new("mkfifo").arg(path).status().unwrap().success());
 }
 
-/// Returns every file and folder below one, by its path from there.
+/// Returns the stamp of every file and folder below one, by its path from there.
 fn state_of(folder: &Path) -> State {
     let mut state = State::new();
     let mut folders = vec![folder.to_owned()];
     while let Some(next) = folders.pop() {
+        // What tests that are not root may not list was not changed either.
         for entry in fs::read_dir(next).into_iter().flatten() {
             let path = entry.unwrap().path();
             let data = fs::symlink_metadata(&path).unwrap();
-            let bytes = if data.is_dir() {
-                folders.push(path.clone());
-                vec![]
-            } else if data.is_symlink() {
-                fs::read_link(&path).unwrap().into_os_string().into_vec()
-            } else if data.is_file() {
-                // What tests that are not root may not read was not changed either.
-                fs::read(&path).unwrap_or_default()
-            } else {
-                vec![]
-            };
             let name = path.strip_prefix(folder).unwrap().to_owned();
-            state.insert(name, (data.mode(), bytes));
+            let stamp = if data.is_dir() {
+                Stamp(data.mode(), 0, 0, (0, 0))
+            } else {
+                Stamp(data.mode(), data.ino(), data.len(), (data.ctime(), data.ctime_nsec()))
+            };
+            state.insert(name, stamp);
+            if data.is_dir() {
+                folders.push(path);
+            }
         }
     }
     state
 }
 
-/// Returns what differs, but for what a client writes down before it seals, if it `may_seal`.
-fn changes(before: &State, after: &State, may_seal: bool) -> Vec<String> {
+/// Returns a line for each file and folder that differs.
+fn changes(before: &State, after: &State) -> Vec<String> {
     let names = before.keys().chain(after.keys().filter(|name| !before.contains_key(*name)));
-    let is_ledger = |name: &Path| name.to_string_lossy().contains(".ledger");
-    let mut found = vec![];
-    for name in names.filter(|name| !(may_seal && is_ledger(name))) {
+    let change = |name: &PathBuf| {
         let what = match (before.get(name), after.get(name)) {
-            (Some(old), Some(new)) if old == new => continue,
+            (Some(old), Some(new)) if old == new => return None,
             (None, _) => "was left",
             (_, None) => "is gone",
             _ => "was changed",
         };
-        found.push(format!("{} {what}", name.display()));
-    }
-    found
+        Some(format!("{} {what}", name.display()))
+    };
+    names.filter_map(change).collect()
 }

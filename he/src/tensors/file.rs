@@ -1,6 +1,8 @@
 //! Safetensors files: where their tensors lie, read by the block and written at places.
 
 use std::{
+    collections::BTreeSet,
+    fmt,
     fs::File,
     io::{self, Read as _},
     path::{Path, PathBuf},
@@ -10,6 +12,10 @@ use std::{
 use safetensors::{
     SafeTensorError, SafeTensors,
     tensor::{Metadata, TensorInfo},
+};
+use serde::{
+    Deserialize, Deserializer,
+    de::{Error as _, IgnoredAny, MapAccess, Visitor},
 };
 use zeroize::Zeroizing;
 
@@ -104,6 +110,33 @@ impl Content {
     }
 }
 
+/// A header whose names differ: of tensors with one name the library would keep the last.
+struct DistinctNames;
+
+impl<'de> Deserialize<'de> for DistinctNames {
+    fn deserialize<D: Deserializer<'de>>(header: D) -> Result<Self, D::Error> {
+        header.deserialize_map(Self)
+    }
+}
+
+impl<'de> Visitor<'de> for DistinctNames {
+    type Value = Self;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("tensors by their names")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut header: A) -> Result<Self, A::Error> {
+        let mut names = BTreeSet::new();
+        while let Some((name, IgnoredAny)) = header.next_entry::<String, _>()? {
+            if let Some(name) = names.replace(name) {
+                return Err(A::Error::custom(format!("two tensors are named {name:?}")));
+            }
+        }
+        Ok(self)
+    }
+}
+
 /// A file's tensors, and where they lie.
 pub(super) struct Parsed {
     pub(super) layout: Layout,
@@ -125,8 +158,10 @@ impl Parsed {
             Ok(_) | Err(SafeTensorError::MetadataIncompleteBuffer) => {}
             Err(e) => return Err(invalid(&e)),
         }
-        let metadata: Metadata = serde_json::from_slice(&header[LENGTH_BYTES..])
-            .map_err(|e| invalid(&SafeTensorError::JsonError(e)))?;
+        let text = &header[LENGTH_BYTES..];
+        let unread = |e| invalid(&SafeTensorError::InvalidHeaderDeserialization(e));
+        let DistinctNames = serde_json::from_slice(text).map_err(unread)?;
+        let metadata: Metadata = serde_json::from_slice(text).map_err(unread)?;
         let bytes = (header.len() + metadata.data_len()) as u64;
         if bytes != content.len()? {
             return Err(invalid(&SafeTensorError::MetadataIncompleteBuffer));
