@@ -85,7 +85,7 @@ pub(crate) fn beside(key: &Path, name: &str) -> PathBuf {
 pub(crate) fn read_job(agreed: &Agreed, key: &PublicKey) -> Result<Job, Failure> {
     key.check_sums().map_err(|e| e.within(agreed.key.display()))?;
     let path = agreed.job.clone().unwrap_or_else(|| beside(&agreed.key, "job.json"));
-    if !path.exists() {
+    if agreed.job.is_none() && !path.exists() {
         return Err(Failure::Work(format!(
             "{}: there is no job, which clients agree on once: make one with `ciphergram job`",
             path.display()

@@ -12,12 +12,15 @@ mod engines;
 mod failure;
 mod files;
 mod nodes;
+mod progress;
 mod report;
 mod signals;
 
-use std::{io::ErrorKind, process::ExitCode};
+use std::{
+    io::{ErrorKind, IsTerminal as _},
+    process::ExitCode,
+};
 
-use clap::Parser;
 use tracing_subscriber::fmt::format::FmtSpan;
 
 use args::{Arguments, Command, LogFormat};
@@ -28,7 +31,7 @@ fn main() -> ExitCode {
         Ok(words) => words,
         Err(failure) => return failure.end(),
     };
-    let arguments = match Arguments::try_parse_from(words) {
+    let arguments = match Arguments::parse_words(words) {
         Ok(arguments) => arguments,
         // Help and version go to standard output.
         Err(error) if !error.use_stderr() => return show(&error),
@@ -73,6 +76,8 @@ fn run(arguments: Arguments) -> Result<(), Failure> {
         Command::Params(args) => commands::params::run(&args),
         Command::Dp(args) => commands::dp::run(&args),
         Command::Bench(args) => commands::bench::run(&args),
+        Command::Complete(args) => commands::complete::run(&args),
+        Command::Man(args) => commands::man::run(&args),
     }
 }
 
@@ -80,6 +85,12 @@ fn run(arguments: Arguments) -> Result<(), Failure> {
 fn misuse(error: &clap::Error) -> ExitCode {
     report::complain(&format!("{}; see --help", args::line(error)));
     ExitCode::from(2)
+}
+
+/// Returns whether standard error shows colours, and whoever runs this wants them: see <https://no-color.org>.
+fn has_colours() -> bool {
+    let refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    std::io::stderr().is_terminal() && !refused
 }
 
 /// Sends log lines to standard error, from the level in `CIPHERGRAM_LOG` up (`warn` by default). As
@@ -90,7 +101,8 @@ fn start_logging(format: LogFormat) {
         .with_max_level(level.unwrap_or(tracing::Level::WARN))
         // It would panic where standard error cannot be written.
         .log_internal_errors(false)
-        .with_writer(std::io::stderr);
+        .with_ansi(has_colours())
+        .with_writer(|| progress::Beside);
     match format {
         LogFormat::Text => log.init(),
         LogFormat::Json => log.json().with_span_events(FmtSpan::CLOSE).init(),

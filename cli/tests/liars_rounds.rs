@@ -334,7 +334,9 @@ fn a_spool_of_another_statement_is_refused_by_its_client() {
             rounding: [7; 32],
             announcement,
         };
-        drop(Spool::create(&place.path("mean2.spool"), &key, &header).unwrap());
+        let mut spool = Spool::create(&place.path("mean2.spool"), 0).unwrap();
+        spool.begin(&key, &header).unwrap();
+        drop(spool);
         place.read("mean2.spool")
     };
     let refused = |words: &str| {

@@ -8,7 +8,7 @@ mod place;
 mod tensors;
 
 use std::{
-    net::UdpSocket,
+    net::{ToSocketAddrs as _, UdpSocket},
     sync::atomic::{AtomicBool, Ordering},
     thread,
     time::{Duration, Instant},
@@ -237,7 +237,10 @@ fn strangers_are_refused_by_name_and_the_others_finish() {
             assert!(reported.contains(why), "{reported}");
         }
         // Of two who claim one number, the later one is taken, and the former hears why.
-        let former = std::mem::replace(&mut clients[1], place.join(&address, 1, ""));
+        let taken = place.join(&address, 1, "").finish().error(1);
+        assert!(taken.contains("mean1.spool: another process is at work on this"), "{taken}");
+        let later = place.join(&address, 1, "--spool later");
+        let former = std::mem::replace(&mut clients[1], later);
         let reported = former.finish().error(1);
         assert!(
             reported.contains("another contribution took the place of contributor 1"),
@@ -247,7 +250,7 @@ fn strangers_are_refused_by_name_and_the_others_finish() {
         brought.check_mean(&outcome(&place, clients));
     });
     let done = ends_complete(server, 3);
-    assert!(done["malformed"].as_u64().unwrap() > 0, "{done}");
+    assert!(done["malformed_datagrams"].as_u64().unwrap() > 0, "{done}");
 }
 
 /// Node keys of machines that are apart: each may be one client, and nobody else gets an answer.
@@ -264,7 +267,7 @@ fn nodes_take_part_as_whom_they_are_allowed() {
     let nodes: Vec<String> = (0..3).map(|i| identity(&format!("node{i}"))).collect();
     let lines = (0..3).map(|i| format!("{} {i} # a client\n", nodes[i]));
     place.write("allow", lines.collect::<String>());
-    identity("stranger");
+    let stranger = identity("stranger");
     let (mut server, address) = place.serve("--clients 3 --identity server --allow allow");
     let join = |client: usize, node: &str| {
         let nodes = format!("--identity {node} --server-key {server_key}");
@@ -275,16 +278,23 @@ fn nodes_take_part_as_whom_they_are_allowed() {
     let reported = format!("node {} is allowed as contributor 1, not as contributor 0", nodes[1]);
     place.fails_with(1, &format!("{} --out none", join(0, "node1")), &[&reported]);
     server.event("refused");
-    let silent = format!("{} --wait 10 --out none", join(0, "stranger"));
-    place.fails_with(1, &silent, &[&format!("no answer from {address}")]);
-    let wrong = silent.replace(&server_key, &nodes[0]).replace("stranger", "node0");
-    place.fails_with(1, &wrong, &[&format!("no answer from {address}")]);
+    let begin = Instant::now();
+    let unlisted = format!("{} --wait 60 --out none", join(0, "stranger"));
+    let reported = format!("{address} does not list this node, {stranger}: its owner adds it to");
+    place.fails_with(1, &unlisted, &[&reported, "--allow"]);
+    assert!(begin.elapsed() < Duration::from_secs(30), "it is told at once");
+    let seen = server.event("stranger");
+    assert_eq!((&seen["reason"], &seen["node"]), (&json!("unlisted"), &json!(stranger)), "{seen}");
+    let wrong = unlisted.replace(&server_key, &nodes[0]).replace("stranger", "node0");
+    let reported = [&format!("no answer from {address} in 2 s: "), "is not that of --server-key"];
+    place.fails_with(1, &wrong.replace("--wait 60", "--wait 2"), &reported);
+    assert_eq!(server.event("stranger")["reason"], "wrong_key");
     let clients: Vec<_> = (0..3)
         .map(|i| place.start(&format!("{} --json --out mean{i}", join(i, &format!("node{i}")))))
         .collect();
     brought.check_mean(&outcome(&place, clients));
     let done = ends_complete(server, 3);
-    assert!(done["turned_away"].as_u64().unwrap() > 10, "{done}");
+    assert!(done["handshakes_turned_away"].as_u64().unwrap() > 2, "{done}");
 }
 
 /// What a job settles holds for all; what one clips of its own values is its own affair.
@@ -350,11 +360,56 @@ fn a_client_may_come_before_the_server() {
 fn a_client_whom_nobody_answers_gives_up() {
     let place = Place::with_key("ckks-sum", 3);
     bring(&place, &[single(&[0.5])]);
-    let silent = UdpSocket::bind("127.0.0.1:0").unwrap();
-    let address = silent.local_addr().unwrap().to_string();
+    let silent_socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let address = silent_socket.local_addr().unwrap().to_string();
     let begin = Instant::now();
-    let reported = place.join(&address, 0, "--wait 1").finish().error(1);
-    assert!(reported.contains(&format!("no answer from {address}")), "{reported}");
-    assert!(begin.elapsed() < Duration::from_secs(20), "{:?}", begin.elapsed());
+    let ran = place.join(&address, 0, "--wait 2").finish();
+    let reported = ran.error(1);
+    let silent = format!("no answer from {address} in 2 s: nothing listens there, ");
+    assert!(reported.contains(&silent), "{reported}");
+    assert!(reported.contains("is not that of keys/server.node"), "{reported}");
+    let told = format!("warning: no answer from {address} yet: waiting up to 2 s for it");
+    assert!(ran.stderr.lines().any(|line| line == told), "{ran:?}");
+    let lasted = begin.elapsed();
+    assert!(lasted > Duration::from_secs(2) && lasted < Duration::from_secs(8), "{lasted:?}");
     assert!(!place.path("mean0").exists() && !place.path("mean0.spool").exists());
+    // Now nobody is there, and the host says so.
+    drop(silent_socket);
+    let reported = place.join(&address, 0, "--wait 0.5").finish().error(1);
+    let closed =
+        format!("no answer from {address} in 0.5 s: nothing listens there: is `ciphergram");
+    assert!(reported.contains(&closed), "{reported}");
+}
+
+/// A name stands for several addresses, of either IP: each has its turn.
+#[test]
+fn a_server_may_be_named() {
+    let place = Place::with_key("ckks-sum", 1);
+    let brought = Brought::new(vec![single(&[0.5, 0.25])], &[1], power_of_two);
+    bring(&place, &brought.clients);
+    for host in ["127.0.0.1", "[::1]"] {
+        if UdpSocket::bind(format!("{host}:0")).is_err() {
+            assert_eq!(host, "[::1]");
+            continue; // A machine without IPv6.
+        }
+        let serve = "serve --key keys/public.json --json --clients 1 --listen";
+        let mut server = place.start(&format!("{serve} {host}:0"));
+        let address = server.event("listening")["address"].as_str().unwrap().to_owned();
+        let named = format!("localhost:{}", address.rsplit(':').next().unwrap());
+        // Not every machine has a name for its own address of IPv6.
+        let is_known = named.to_socket_addrs().unwrap().any(|known| known.to_string() == address);
+        assert!(is_known || host == "[::1]");
+        place.join(if is_known { &named } else { &address }, 0, "").finish().done();
+        server.finish().done();
+        brought.check_mean(&from_file(&place.read("mean0")));
+    }
+    let reported = place.join("localhost:1", 0, "--wait 1").finish().error(1);
+    assert!(reported.contains("no answer from localhost:1 ("), "{reported}");
+    assert!(reported.contains("127.0.0.1:1"), "{reported}");
+    let reported = place.join("no-such-host.invalid:7700", 0, "").finish().error(1);
+    assert!(reported.contains("--server no-such-host.invalid:7700: "), "{reported}");
+    for typed in ["localhost", "::1:7700", "localhost:0", ":7700", "localhost:65536"] {
+        let reported = place.join(typed, 0, "").finish().error(2);
+        assert!(reported.contains("expected HOST:PORT"), "{typed}: {reported}");
+    }
 }

@@ -3,10 +3,10 @@
 
 use std::{ffi::OsString, fs, path::Path};
 
-use clap::{ArgAction, CommandFactory, parser::ValueSource};
+use clap::{ArgAction, parser::ValueSource};
 use toml::{Spanned, de::DeTable, de::DeValue};
 
-use super::{Arguments, line};
+use super::{command, line};
 use crate::failure::{Failure, at};
 
 /// The command that takes options from a file.
@@ -38,7 +38,7 @@ pub(crate) fn expanded(words: Vec<OsString>) -> Result<Vec<OsString>, Failure> {
 
 /// Returns the parser of all commands, but for which options of [`COMMAND`] must be there.
 fn lenient() -> clap::Command {
-    let mut parser = Arguments::command()
+    let mut parser = command()
         .mut_subcommand(COMMAND, |command| command.mut_args(|argument| argument.required(false)));
     parser.build();
     parser
@@ -135,7 +135,7 @@ mod tests {
         // And as it stands it is whole.
         let words = read(EXAMPLE).ok().unwrap().into_iter().filter_map(|option| option.word);
         let words = ["ciphergram".to_string(), COMMAND.into()].into_iter().chain(words);
-        Arguments::command().try_get_matches_from(words).unwrap();
+        command().try_get_matches_from(words).unwrap();
     }
 
     #[test]
@@ -186,7 +186,7 @@ mod tests {
             path,
         ];
         assert_eq!(words, expected);
-        assert!(Arguments::command().try_get_matches_from(words).is_ok());
+        assert!(command().try_get_matches_from(words).is_ok());
         // What is not understood, or has no file, is left to the parser.
         for words in
             [&["ciphergram", "serve", "--config"][..], &["ciphergram", "serve"], &["ciphergram"]]

@@ -18,7 +18,7 @@ pub(crate) struct Ranges {
     #[arg(long, conflicts_with_all = ["weight", "policy", "bits", "integers"])]
     pub(crate) merge: bool,
     /// This client's largest weight, an integer from 1 [default: 1]
-    #[arg(long, value_parser = weight, allow_negative_numbers = true)]
+    #[arg(long, value_parser = weight)]
     pub(crate) weight: Option<u64>,
     /// Clipping: max (none), sigma:MULTIPLE (of the root mean square), aciq (least error), or
     /// fixed:RANGE, one range for all tensors
@@ -71,10 +71,10 @@ pub(crate) struct Encrypt {
 #[derive(Args)]
 pub(crate) struct Weighting {
     /// Clip this client's values to this magnitude first
-    #[arg(long, value_parser = clip, allow_negative_numbers = true)]
+    #[arg(long, value_parser = clip)]
     pub(crate) clip: Option<f64>,
     /// This client's weight, an integer from 1 to the agreed largest
-    #[arg(long, default_value = "1", value_parser = weight, allow_negative_numbers = true)]
+    #[arg(long, default_value = "1", value_parser = weight)]
     pub(crate) weight: u64,
 }
 

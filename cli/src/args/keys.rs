@@ -87,7 +87,7 @@ pub(crate) struct Job {
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) max_weight: Option<u32>,
     /// Largest clipping range of a tensor [default: 10, or what the noise needs if that is more]
-    #[arg(long, value_parser = clip, allow_negative_numbers = true)]
+    #[arg(long, value_parser = clip)]
     pub(crate) max_range: Option<f64>,
     /// Settle the tensors and ranges of this ranges file
     #[arg(long, value_name = "FILE")]
@@ -99,10 +99,10 @@ pub(crate) struct Job {
     pub(crate) integers: IntegersChoice,
     /// Noise that all clients share, for differential privacy: its standard deviation in a sum of the fewest
     /// clients, in multiples of --dp-clip; see `ciphergram dp`
-    #[arg(long, value_name = "MULTIPLE", requires = "dp_clip", allow_negative_numbers = true)]
+    #[arg(long, value_name = "MULTIPLE", requires = "dp_clip")]
     pub(crate) dp_sigma: Option<f64>,
     /// The L2 norm that each client's whole update is clipped to before noise is added
-    #[arg(long, value_name = "NORM", requires = "dp_sigma", allow_negative_numbers = true)]
+    #[arg(long, value_name = "NORM", requires = "dp_sigma")]
     pub(crate) dp_clip: Option<f64>,
     /// List of the nodes that may take part, as serve takes it
     #[arg(long, value_name = "FILE")]

@@ -60,7 +60,7 @@ pub(crate) struct Serve {
     /// Also write every datagram to this file, for Wireshark; payloads stay sealed
     #[arg(long, value_name = "FILE")]
     pub(crate) capture: Option<PathBuf>,
-    /// Address that answers GET /metrics over HTTP, in the text format of Prometheus
+    /// Address of a status page over HTTP, with /metrics for Prometheus, /healthz and /readyz; best on loopback
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) metrics: Option<SocketAddr>,
     #[command(flatten)]

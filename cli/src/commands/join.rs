@@ -3,6 +3,7 @@
 mod server;
 
 use std::{
+    convert::Infallible,
     ffi::OsString,
     fs::{self, File},
     io,
@@ -11,7 +12,7 @@ use std::{
 
 use ciphergram_he::{Error, KeyRef, Ledger, Update, codec::RangesFile};
 use ciphergram_nic::{
-    federation::{self, Participation, RoundResult, finish_from_spool},
+    federation::{self, Participation, Phase, RoundResult, finish_from_spool},
     proto::path::MAX_PATHS,
 };
 use serde_json::{Value, json};
@@ -22,10 +23,11 @@ use crate::{
     args::{Join, PathConfig, Wire},
     cohorts::{self, Cohorts},
     engines::engine,
-    failure::{Failure, at},
+    failure::Failure,
     files::{self, Kind, Output, named},
+    progress::Progress,
     report::{clipped, kept, per_value, report, shown, warn, warn_if_few},
-    signals,
+    signals::{self, AtStop},
 };
 
 pub(crate) fn run(args: &Join) -> Result<(), Failure> {
@@ -44,6 +46,7 @@ pub(crate) fn run(args: &Join) -> Result<(), Failure> {
         files::read_clipped(&args.input, args.integers.policy(), args.weighting.clip)?;
     let outputs = Outputs::create(args, key, &update)?;
     let spool = spool_of(args)?;
+    let _unless_stopped = remove_if_empty(&spool);
     let participation = Participation {
         key,
         job: &job,
@@ -56,10 +59,11 @@ pub(crate) fn run(args: &Join) -> Result<(), Failure> {
         keep_fields: false,
     };
     signals::set_last_line("stopped; the same command goes on with what was sealed");
+    let progress = Progress::new(args.json, "opening the sum");
     let kept = finish_from_spool(&participation).map_err(|e| refused(args, &spool, e))?;
     let mut round = match kept {
         Some(round) => round,
-        None => Server::find(args)?.contribute(&participation, paths, &spool)?,
+        None => Server::find(args)?.contribute(&participation, paths, &spool, &progress)?,
     };
     outputs.write(args, &participation, &mut round, &spool).map_err(|error| match error {
         Failure::Work(text) if spool.exists() => Failure::Work(format!(
@@ -68,6 +72,7 @@ pub(crate) fn run(args: &Join) -> Result<(), Failure> {
         )),
         error => error,
     })?;
+    drop(progress);
     let (value, lines) = describe(args, &participation, &round, &clipped_first)?;
     if let Some(Err(error)) = round.spool.take().map(|spool| spool.remove()) {
         warn(&format!("{error}: the output is written, and it is no longer needed"));
@@ -84,24 +89,33 @@ fn path_config(args: &Join) -> Result<federation::PathConfig, Failure> {
     Ok(federation::PathConfig { paths, flows: split, poll, datagram_bytes: datagram })
 }
 
-/// Returns the spool's name, of which a file can be made.
+/// Returns the spool's name.
 fn spool_of(args: &Join) -> Result<PathBuf, Failure> {
-    let Some(spool) = &args.spool else {
-        let is_stream = fs::metadata(&args.out).is_ok_and(|out| !out.is_file());
-        if is_stream || args.out.as_os_str() == "-" {
-            let out = args.out.display();
-            let text = format!("--out {out} is a stream: say --spool FILE, to keep what is sealed");
-            return Err(Failure::Misuse(text));
-        }
-        let mut name = OsString::from(&args.out);
-        name.push(".spool");
-        return Ok(PathBuf::from(name));
-    };
-    if !spool.exists() {
-        let folder = spool.parent().filter(|folder| !folder.as_os_str().is_empty());
-        tempfile::tempfile_in(folder.unwrap_or(Path::new("."))).map_err(at(spool))?;
+    if let Some(spool) = &args.spool {
+        return Ok(spool.clone());
     }
-    Ok(spool.clone())
+    let is_stream = fs::metadata(&args.out).is_ok_and(|out| !out.is_file());
+    if is_stream || args.out.as_os_str() == "-" {
+        let out = args.out.display();
+        let text = format!("--out {out} is a stream: say --spool FILE, to keep what is sealed");
+        return Err(Failure::Misuse(text));
+    }
+    let mut name = OsString::from(&args.out);
+    name.push(".spool");
+    Ok(name.into())
+}
+
+/// Has a signal remove a spool that nothing is sealed into yet.
+fn remove_if_empty(spool: &Path) -> AtStop {
+    let path = spool.to_owned();
+    let clean_up = move || {
+        if fs::metadata(&path).is_ok_and(|spool| spool.len() == 0) {
+            // Without, the next run removes it.
+            let _ = fs::remove_file(path);
+        }
+    };
+    let Ok(((), at_stop)) = signals::at_stop(|| Ok::<_, Infallible>(((), clean_up)));
+    at_stop
 }
 
 /// Describes an error of a round in the words of the command line.
@@ -208,11 +222,31 @@ fn describe(
         "encrypting_s": round.encrypting.as_secs_f64(),
         "exchanging_s": round.exchanging.as_secs_f64(),
         "decrypting_s": round.decrypting.as_secs_f64(),
-        "retransmitted": round.stats.retransmitted,
-        "congested": round.stats.congested,
+        "retransmitted_datagrams": round.stats.retransmitted,
+        "congested_datagrams": round.stats.congested,
         "paths_rested": round.stats.paths_rested,
     });
     let (out, words) = (args.out.display(), cohorts.words());
     lines.push(format!("{out}: {name} of round {} over {words}{closed}", sum.round));
     Ok((value, lines))
+}
+
+/// Shows what the client does, and whom it waits for.
+fn show(progress: &Progress, phase: Phase, args: &Join) {
+    match phase {
+        Phase::Contacting { .. } => progress.go_on(format!("looking for {}", args.server)),
+        Phase::Waiting => {
+            progress.go_on(format!("joined {}, waiting for the other clients", args.server));
+        }
+        Phase::Exchanging { contributors, chunks, sealed, sent, back } => {
+            progress.say(format!(
+                "round of {contributors}: {sealed} of {chunks} chunks sealed, {sent} sent, {back} sums back"
+            ));
+            let done = [sealed, sent, back].map(u64::from).iter().sum();
+            progress.at(done, 3 * u64::from(chunks));
+        }
+        Phase::Opening { chunks } => {
+            progress.go_on(format!("all {chunks} sums are back: opening them"));
+        }
+    }
 }

@@ -9,6 +9,7 @@ use crate::{
     args::Keygen,
     failure::{Failure, at},
     nodes,
+    progress::Progress,
     report::{report, shown, warn},
 };
 
@@ -16,7 +17,10 @@ pub(crate) fn run(args: &Keygen) -> Result<(), Failure> {
     refuse_existing(&args.out)?;
     let former = args.replaces.as_deref().map(|folder| Former::read(args, folder)).transpose()?;
     let literal = former.as_ref().map_or_else(|| args.set.literal(), Former::literal);
+    let progress =
+        Progress::new(args.json, format!("looking for the primes of a {} key", literal.scheme));
     let key = SecretKey::generate(literal)?;
+    drop(progress);
     if literal.scheme == Scheme::Paillier2048 {
         warn("paillier-2048 is of about 112-bit security; paillier-3072 and ckks-sum are of 128");
     }

@@ -80,7 +80,7 @@ pub(crate) fn run(args: &Serve) -> Result<(), Failure> {
     }
     let mut control = Control::start(server.commands(), list);
     let (mut withheld, mut chunks, mut shortage) = (0, 0, None);
-    let mut live = Live::new(!args.json);
+    let mut live = Live::new(args.json);
     let stats = server.run(|seen| {
         if let Some(pages) = &pages {
             pages.follow(&seen);
@@ -102,7 +102,7 @@ pub(crate) fn run(args: &Serve) -> Result<(), Failure> {
             if let Some(pages) = &pages {
                 pages.note(&line);
             }
-            live.aside(|| say(args.json, &value, || line));
+            say(args.json, &value, || line);
         }
     })?;
     drop(live);
@@ -114,9 +114,9 @@ pub(crate) fn run(args: &Serve) -> Result<(), Failure> {
     let stopped = control.stopped();
     let end = if stopped.is_some() { "stopped" } else { "done" };
     let value = json!({
-        "event": end, "wire_bytes_received": received, "wire_bytes_sent": sent,
-        "retransmitted": stats.retransmitted, "congested": stats.congested, "malformed": stats.malformed,
-        "turned_away": stats.turned_away,
+        "event": end, "received_bytes": received, "sent_bytes": sent,
+        "retransmitted_datagrams": stats.retransmitted, "congested_datagrams": stats.congested,
+        "malformed_datagrams": stats.malformed, "handshakes_turned_away": stats.turned_away,
     });
     say(args.json, &value, || {
         format!(
@@ -177,8 +177,8 @@ fn describe(event: &AggregatorEvent) -> Option<(Value, String)> {
         AggregatorEvent::Stranger { from, stranger: Stranger::WrongKey } => (
             json!({"event": "stranger", "address": from.to_string(), "reason": "wrong_key"}),
             format!(
-                "{from}: a first message for another node key than this server's got no answer: that \
-                 client has another server's server.node or --server-key"
+                "{from}: a first message for another node key than this server's, or a damaged one, got \
+                 no answer: its --server-key or server.node may be another server's"
             ),
         ),
         AggregatorEvent::TooFew(few) => (shortage::json(few), shortage::line(few)),
