@@ -38,12 +38,12 @@ def arguments():
     return parser.parse_args()
 
 
-def run(name, *command):
-    """Runs one part in sight, and returns whether it did its work."""
+def run(name, *command, output=None):
+    """Runs one part, in sight unless its output goes elsewhere, and returns whether it did its work."""
     began = time.monotonic()
     print(f"== {name}", file=sys.stderr, flush=True)
     try:
-        code = subprocess.run([str(word) for word in command]).returncode
+        code = subprocess.run([str(word) for word in command], stdout=output).returncode
     except OSError as error:
         code = error
     seconds = time.monotonic() - began
@@ -53,7 +53,7 @@ def run(name, *command):
 
 def measure(options, binary, folder):
     """Measures all parts; the file of each that there is, and whether all did their work."""
-    bits, rounds, seconds = ("2048", 1, 0.2) if options.quick else ("2048,3072", 3, 1.0)
+    bits, rounds, seconds = ("2048", 1, 0.5) if options.quick else ("2048,3072", 3, 1.0)
     core = ["--core", options.core] if options.core is not None else []
     effort = ["--binary", binary, "--rounds", rounds, "--seconds", seconds, *core]
     files = {name: folder / f"{name}.json" for name in ("sums", "paillier", "limits")}
@@ -72,10 +72,12 @@ def measure(options, binary, folder):
 def draw(options, binary, files):
     """Draws a picture of each part and a page of all, and returns whether all are there."""
     options.out.mkdir(parents=True, exist_ok=True)
-    drawn = [run(f"{name}.png", binary, "bench", "--compare", file, "--png", options.out / f"{name}.png")
+    drawn = [run(f"{name}.png", binary, "bench", "--compare", file, "--png", options.out / f"{name}.png",
+                 output=subprocess.DEVNULL)
              for name, file in files.items()]
     page = options.out / "report.html"
-    drawn.append(run(page.name, binary, "bench", "--compare", *files.values(), "--report", page))
+    drawn.append(run(page.name, binary, "bench", "--compare", *files.values(), "--report", page,
+                     output=subprocess.DEVNULL))
     print(f"{page} and, beside it, {', '.join(f'{name}.png' for name in files)}")
     return all(drawn)
 

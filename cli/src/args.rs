@@ -132,20 +132,20 @@ pub(crate) enum Command {
     Dp(Dp),
     /// Time the operations of both schemes, beside the limit of the processor
     Bench(Bench),
-    /// Print what completes commands in a shell; `ciphergram complete --help` says where it goes
+    /// Print what completes commands in a shell
     Complete(Complete),
     #[command(hide = true)]
     Man(Man),
 }
 
-/// Completions of commands. The shell reads them from a file of its own:
-///
-/// bash: ciphergram complete bash > ~/.local/share/bash-completion/completions/ciphergram
-///
-/// zsh: ciphergram complete zsh > a file _ciphergram in a folder of $fpath
-///
-/// fish: ciphergram complete fish > ~/.config/fish/completions/ciphergram.fish
+/// Where shells look for completions.
+const COMPLETIONS: &str = "Where it goes:
+  bash  ~/.local/share/bash-completion/completions/ciphergram
+  zsh   _ciphergram in a folder of $fpath
+  fish  ~/.config/fish/completions/ciphergram.fish";
+
 #[derive(Args)]
+#[command(after_help = COMPLETIONS)]
 pub(crate) struct Complete {
     /// The shell
     pub(crate) shell: Shell,

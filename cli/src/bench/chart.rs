@@ -171,7 +171,7 @@ impl Chart {
                 line = longer;
             }
         }
-        self.grow(3.0);
+        self.grow(8.0);
     }
 
     /// Returns it as an element of a page, whose classes give inks their colours.

@@ -204,9 +204,8 @@ fn describe_peers(peers: &Peers) -> String {
     of.extend(peers.machine.as_ref().map(|machine| machine.processor.describe()));
     of.extend(peers.commit.as_ref().map(|commit| format!("commit {commit}")));
     of.extend(peers.time.clone());
-    let disturbed = 1.0 - peers.least_share;
-    if disturbed > DISTURBED {
-        let part = 100.0 * disturbed;
+    if peers.disturbed() > DISTURBED {
+        let part = 100.0 * peers.disturbed();
         of.push(format!("disturbed: other work had the core for up to {part:.0} % of the time"));
     }
     let failures = peers.rivals.iter().filter_map(|rival| {

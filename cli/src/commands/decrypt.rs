@@ -49,8 +49,8 @@ pub(crate) fn run(args: &Decrypt) -> Result<(), Failure> {
     let engine = engine(args.place.engine);
     let ledger = Ledger::beside(&args.agreed.key);
     let chunks = key.public().parameters().chunks(sum.agreement.values()).count();
-    let observe = progress.counter(chunks.into());
     let open = |file: &File| {
+        let observe = progress.counter(chunks.into());
         let laid_out = (&sum, template.as_ref());
         let output = output(args.sum);
         let open = || decrypt_to(&key, &*engine, laid_out, &job, output, file, &observe);

@@ -5,7 +5,10 @@ use std::{collections::BTreeMap, path::Path};
 use serde::Deserialize;
 
 use super::{Anchor, Chart, Face, Ink, SIZE, SMALL, WIDTH, three_digits, time};
-use crate::{bench::machine::Machine, failure::Failure};
+use crate::{
+    bench::{machine::Machine, table::DISTURBED},
+    failure::Failure,
+};
 
 /// Width of the names, and space between panels.
 const NAMES: f64 = 190.0;
@@ -32,7 +35,7 @@ pub(crate) struct Peers {
     pub(crate) rounds: u32,
     pub(crate) seconds: f64,
     /// The part of the core's time that the most disturbed measurement had.
-    pub(crate) least_share: f64,
+    least_share: f64,
     pub(crate) rivals: Vec<Rival>,
     rows: Vec<PeersRow>,
     /// Sizes of our uploads, of runs that sum float32.
@@ -98,6 +101,12 @@ impl Peers {
         }
     }
 
+    /// Returns the part of its time for which other work had the core, of the most disturbed
+    /// measurement.
+    pub(crate) fn disturbed(&self) -> f64 {
+        1.0 - self.least_share
+    }
+
     /// Returns whether sums of float32 were measured, and not operations of Paillier.
     pub(crate) fn is_of_sums(&self) -> bool {
         !self.uploads.is_empty() || self.rows.iter().any(|row| row.label.starts_with("aggregate"))
@@ -109,17 +118,16 @@ impl Peers {
             true => row.label.clone(),
             false => format!("{}, {} bits", row.label, row.bits),
         };
-        let mut panels: Vec<_> = self
-            .rows
-            .iter()
-            .filter(|row| !row.rivals_s.is_empty())
-            .map(|row| Panel {
-                title: title(row),
-                ours: row.ours_s,
-                rivals: row.rivals_s.clone(),
-                format: time,
-            })
-            .collect();
+        let panel = |row: &PeersRow| Panel {
+            title: title(row),
+            ours: row.ours_s,
+            rivals: row.rivals_s.clone(),
+            format: time,
+        };
+        // What only some rivals do comes last.
+        let rows = || self.rows.iter().filter(|row| !row.rivals_s.is_empty());
+        let is_special = |row: &&PeersRow| row.label.contains(", ");
+        let mut panels: Vec<_> = rows().filter(|row| !is_special(row)).map(panel).collect();
         if let Some(upload) = self.uploads.first() {
             let bytes = |rival: &Rival| Some((rival.name.clone(), rival.bytes_per_value?));
             panels.push(Panel {
@@ -129,6 +137,7 @@ impl Peers {
                 format: three_digits,
             });
         }
+        panels.extend(rows().filter(is_special).map(panel));
         panels
     }
 
@@ -147,10 +156,17 @@ impl Peers {
         let mut chart = Chart::new(title);
         chart.heading(title);
         chart.explain(&format!(
-            "{words} One core, theirs and ours in turn: medians of {} pairs of {} s a side, each library in its fastest way. \
+            "{words} One core, theirs and ours in turn, {} × {} s a side: medians, of each library's fastest way. \
              Scales are logarithmic: each line is ten times the one before, and further left is better.",
             self.rounds, self.seconds
         ));
+        if self.disturbed() > DISTURBED {
+            chart.explain(&format!(
+                "× Other work had the core for up to {:.0} % of the time: ours, which is timed by the clock, may be faster \
+                 than it looks.",
+                100.0 * self.disturbed()
+            ));
+        }
         let panels = self.panels();
         for line in panels.chunks(PANELS) {
             self.draw_line(&mut chart, line);
