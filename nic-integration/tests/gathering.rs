@@ -109,6 +109,8 @@ fn clients_that_are_waited_for_make_the_round() {
         let said = shortages(&world);
         assert_eq!(said.len(), 3, "once for each deadline, seed {seed}");
         assert!(said.iter().all(|it| it.waits_on && it.missing == [1]));
+        let waited: Vec<u64> = said.iter().map(|it| it.waited.as_secs()).collect();
+        assert_eq!(waited, [20, 40, 60]);
         world.start_client(1, 1);
         // At once: the join deadline has passed.
         let opened = |world: &World| world.clients.iter().all(|client| client.opening.is_some());
