@@ -15,7 +15,7 @@ import sys
 from rivals import SUM_RIVALS
 from support import report, sums
 from support.arguments import parse, parser
-from support.environment import OPENFHE_REQUIREMENTS, prepare
+from support.environment import OPENFHE_REQUIREMENTS, find_python, prepare
 from support.link import Rival
 from support.rounds import Row, compare
 from support.session import begin, end
@@ -23,7 +23,7 @@ from support.session import begin, end
 
 def arguments():
     options = parser(__doc__.splitlines()[0], SUM_RIVALS)
-    options.add_argument("--openfhe-python", default="python3.10", metavar="COMMAND",
+    options.add_argument("--openfhe-python", default=find_python("3.10"), metavar="COMMAND",
                          help="a Python 3.10, for OpenFHE [%(default)s]")
     return parse(options, SUM_RIVALS)
 

@@ -1,5 +1,6 @@
 //! The command line.
 
+pub(crate) mod config;
 mod demo;
 mod dp;
 mod files;
@@ -8,10 +9,13 @@ mod measure;
 mod rounds;
 mod values;
 
-use std::path::PathBuf;
+use std::{ffi::OsString, path::PathBuf};
 
 use ciphergram_he::{Integers, Scheme, params::Literal};
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{
+    ArgAction, Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum,
+};
+use clap_complete::Shell;
 
 pub(crate) use demo::{Demo, DemoClient};
 pub(crate) use dp::Dp;
@@ -32,6 +36,41 @@ pub(crate) struct Arguments {
     pub(crate) log: LogFormat,
     #[command(subcommand)]
     pub(crate) command: Command,
+}
+
+/// Returns the first paragraph of the parser's message as one line.
+pub(crate) fn line(error: &clap::Error) -> String {
+    let text = error.to_string();
+    let paragraph = text.split("\n\n").next().unwrap_or_default();
+    paragraph.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+impl Arguments {
+    /// Parses what the person typed.
+    ///
+    /// # Errors
+    /// It is no command, or asks for help.
+    pub(crate) fn parse_words(words: Vec<OsString>) -> Result<Self, clap::Error> {
+        let mut command = command();
+        let matches = command.try_get_matches_from_mut(words)?;
+        Self::from_arg_matches(&matches).map_err(|e| e.format(&mut command))
+    }
+}
+
+/// Returns all commands. A number below zero is taken for an option's value, so that what refuses it names the option.
+pub(crate) fn command() -> clap::Command {
+    let all = Arguments::command();
+    with_negative_values(all)
+}
+
+fn with_negative_values(command: clap::Command) -> clap::Command {
+    let takes_value =
+        |arg: &clap::Arg| !arg.is_positional() && matches!(arg.get_action(), ArgAction::Set);
+    let command = command.mut_args(|arg| match takes_value(&arg) {
+        true => arg.allow_negative_numbers(true),
+        false => arg,
+    });
+    command.mut_subcommands(with_negative_values)
 }
 
 /// The format of log lines.
@@ -93,6 +132,31 @@ pub(crate) enum Command {
     Dp(Dp),
     /// Time the operations of both schemes, beside the limit of the processor
     Bench(Bench),
+    /// Print what completes commands in a shell
+    Complete(Complete),
+    #[command(hide = true)]
+    Man(Man),
+}
+
+/// Where shells look for completions.
+const COMPLETIONS: &str = "Where it goes:
+  bash  ~/.local/share/bash-completion/completions/ciphergram
+  zsh   _ciphergram in a folder of $fpath
+  fish  ~/.config/fish/completions/ciphergram.fish";
+
+#[derive(Args)]
+#[command(after_help = COMPLETIONS)]
+pub(crate) struct Complete {
+    /// The shell
+    pub(crate) shell: Shell,
+}
+
+/// Writes a manual page for each command: for those who make packages.
+#[derive(Args)]
+pub(crate) struct Man {
+    /// Folder to write them to
+    #[arg(value_name = "FOLDER")]
+    pub(crate) folder: PathBuf,
 }
 
 /// The choice of an engine.

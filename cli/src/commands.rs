@@ -2,6 +2,7 @@
 
 pub(crate) mod aggregate;
 pub(crate) mod bench;
+pub(crate) mod complete;
 pub(crate) mod decrypt;
 pub(crate) mod devices;
 pub(crate) mod dp;
@@ -13,6 +14,7 @@ pub(crate) mod job;
 pub(crate) mod join;
 pub(crate) mod key;
 pub(crate) mod keygen;
+pub(crate) mod man;
 pub(crate) mod params;
 pub(crate) mod ranges;
 pub(crate) mod relay;

@@ -15,15 +15,18 @@ mod processes;
 mod summary;
 mod twin;
 
-use std::{fs, io::IsTerminal as _};
+use std::{
+    fs,
+    io::{self, IsTerminal as _},
+};
 
 use ciphergram_he::{SecretKey, params::Literal};
-use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::{
     args::{Demo, LogFormat},
     failure::{Failure, at},
     files::{Kind, Output},
+    progress::Progress,
     report::print,
     signals,
 };
@@ -47,7 +50,7 @@ pub(crate) fn run(args: &Demo, log: LogFormat) -> Result<(), Failure> {
     let literal =
         Literal { scheme: args.scheme, clients: u32::from(args.clients), bits: args.bits };
     let key = SecretKey::generate(literal)?;
-    crate::commands::keygen::write(&key, folder.path())?;
+    crate::commands::keygen::write_files(&key, folder.path(), None)?;
 
     let mut checker = Checker::new(args, key.public().parameters().clone(), folder.path());
     let mut twin = Twin::new(args.seed, usize::from(args.clients));
@@ -64,18 +67,18 @@ pub(crate) fn run(args: &Demo, log: LogFormat) -> Result<(), Failure> {
         "each client has secret.json: it contributes under a number of its own, and opens the sums",
     )?;
     let mut processes = Processes::start(args, log, folder.path())?;
-    let progress = Progress::new(args.rounds);
+    let progress = io::stdout().is_terminal().then(|| Progress::new(false, "round 1"));
     let mut summary = Summary::default();
     for round in 0..args.rounds {
         let plain = twin.round(round)?;
         let reports = processes.round(round)?;
         let checked = checker.round(round)?;
         let figures = RoundFigures::new(round, &plain, &checked, &reports);
-        progress.show(&figures)?;
+        show(progress.as_ref(), &figures, args.rounds)?;
         summary.rounds.push(figures);
     }
     processes.finish()?;
-    progress.end();
+    drop(progress);
     print(&summary.text(args))?;
     if let Some(mut out) = out {
         let text = serde_json::to_string_pretty(&summary.to_json(args))?;
@@ -85,41 +88,13 @@ pub(crate) fn run(args: &Demo, log: LogFormat) -> Result<(), Failure> {
     summary.verdict()
 }
 
-/// A bar on a terminal, lines otherwise.
-enum Progress {
-    Bar(ProgressBar),
-    Lines(u32),
-}
-
-impl Progress {
-    fn new(rounds: u32) -> Self {
-        if !std::io::stdout().is_terminal() {
-            return Self::Lines(rounds);
-        }
-        let bar = ProgressBar::new(u64::from(rounds));
-        if let Ok(style) = ProgressStyle::with_template("{bar:40} round {pos} of {len}  {msg}") {
-            bar.set_style(style);
-        }
-        Self::Bar(bar)
-    }
-
-    fn show(&self, figures: &RoundFigures) -> Result<(), Failure> {
-        let words = format!("test accuracy {:.3}", figures.encrypted.accuracy);
-        match self {
-            Self::Bar(bar) => {
-                bar.set_message(words);
-                bar.inc(1);
-                Ok(())
-            }
-            Self::Lines(rounds) => {
-                print(&format!("round {} of {rounds}: {words}", figures.round + 1))
-            }
-        }
-    }
-
-    fn end(&self) {
-        if let Self::Bar(bar) = self {
-            bar.finish_and_clear();
-        }
-    }
+/// Shows a round: on a terminal as progress, elsewhere as a line.
+fn show(progress: Option<&Progress>, figures: &RoundFigures, rounds: u32) -> Result<(), Failure> {
+    let done = figures.round + 1;
+    let words =
+        format!("round {done} of {rounds}: test accuracy {:.3}", figures.encrypted.accuracy);
+    let Some(progress) = progress else { return print(&words) };
+    progress.say(words);
+    progress.at(done.into(), rounds.into());
+    Ok(())
 }

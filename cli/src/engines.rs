@@ -1,8 +1,14 @@
 //! The engine that commands run on.
 
-use std::sync::Arc;
+use std::{
+    io::{Read as _, Seek as _},
+    os::fd::OwnedFd,
+    sync::Arc,
+};
 
-use ciphergram_accel::{CpuEngine, Engine, ReferenceEngine, Scheduler, scheduler::Event};
+use ciphergram_accel::{
+    CpuEngine, Engine, Measure, Present, ReferenceEngine, Scheduler, scheduler::Event,
+};
 
 use crate::args::EngineName;
 
@@ -34,17 +40,17 @@ pub(crate) fn auto() -> Arc<dyn Engine> {
 }
 
 /// Returns the GPU, or logs why there is none.
-fn present(gpu: Result<Arc<dyn Engine>, String>) -> Option<Arc<dyn Engine>> {
+fn present(gpu: Result<Arc<dyn Measure>, String>) -> Option<Arc<dyn Engine>> {
     match &gpu {
         Ok(gpu) => tracing::info!("engine {}: {}", gpu.name(), gpu.info().description),
         Err(why) => tracing::info!("programs run on the CPU: {why}"),
     }
-    gpu.ok()
+    gpu.ok().map(|gpu| gpu as Arc<dyn Engine>)
 }
 
 /// Refuses an adapter that is emulated: it runs on the CPU's own cores, many times slower, and to
 /// measure that takes seconds.
-fn real(gpu: Arc<dyn Engine>) -> Result<Arc<dyn Engine>, String> {
+fn real(gpu: Arc<dyn Measure>) -> Result<Arc<dyn Measure>, String> {
     let info = gpu.info();
     if info.is_emulated { Err(format!("{} is a program", info.description)) } else { Ok(gpu) }
 }
@@ -62,15 +68,20 @@ fn log(event: Event<'_>) {
     }
 }
 
+/// Returns every engine that is present, and opens the adapter for it.
+pub(crate) fn engines() -> Vec<Present> {
+    apart(ciphergram_accel::engines)
+}
+
 /// Returns the GPU engine.
 #[cfg(feature = "gpu")]
-fn gpu() -> Result<Arc<dyn Engine>, String> {
-    let engine = ciphergram_accel::GpuEngine::new().map_err(|why| why.to_string())?;
+pub(crate) fn gpu() -> Result<Arc<dyn Measure>, String> {
+    let engine = apart(ciphergram_accel::GpuEngine::new).map_err(|why| why.to_string())?;
     Ok(Arc::new(engine))
 }
 
 #[cfg(not(feature = "gpu"))]
-fn gpu() -> Result<Arc<dyn Engine>, String> {
+pub(crate) fn gpu() -> Result<Arc<dyn Measure>, String> {
     Err("this ciphergram was built without the feature gpu".into())
 }
 
@@ -78,8 +89,10 @@ fn gpu() -> Result<Arc<dyn Engine>, String> {
 #[cfg(feature = "gpu")]
 pub(crate) fn split_gpu() -> Option<Arc<dyn Engine>> {
     use ciphergram_accel::{GpuEngine, gpu::Prelude};
-    let native = GpuEngine::new().ok()?.prelude() == Prelude::Native;
-    native.then(GpuEngine::split)?.ok().map(|engine| Arc::new(engine) as Arc<dyn Engine>)
+    apart(|| {
+        let native = GpuEngine::new().ok()?.prelude() == Prelude::Native;
+        native.then(GpuEngine::split)?.ok().map(|engine| Arc::new(engine) as Arc<dyn Engine>)
+    })
 }
 
 #[cfg(not(feature = "gpu"))]
@@ -90,4 +103,60 @@ pub(crate) fn split_gpu() -> Option<Arc<dyn Engine>> {
 /// Returns why there is no GPU engine, if there is none.
 pub(crate) fn gpu_absence() -> Option<String> {
     gpu().err()
+}
+
+/// Runs what opens drivers, and logs what they write to standard error, line by line: some write there whatever they
+/// find, and errors of this program are one line. What other threads write there meanwhile is logged as well.
+fn apart<T>(open: impl FnOnce() -> T) -> T {
+    let Ok(file) = tempfile::tempfile() else { return open() };
+    let Ok(aside) = Aside::new(&file) else { return open() };
+    let opened = open();
+    drop(aside);
+    written(file).lines().for_each(|line| tracing::info!("driver: {line}"));
+    opened
+}
+
+/// Returns all that a file holds.
+fn written(mut file: std::fs::File) -> String {
+    let mut bytes = vec![];
+    let read = file.rewind().and_then(|()| file.read_to_end(&mut bytes));
+    read.map_or_else(|_| String::new(), |_| String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// Standard error, while a file is in its place.
+struct Aside(OwnedFd);
+
+impl Aside {
+    /// Puts `file` in the place of standard error until this is dropped.
+    fn new(file: &std::fs::File) -> rustix::io::Result<Self> {
+        // Above the standard ones, and closed in processes that this one starts.
+        let stderr = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stderr(), 3)?;
+        rustix::stdio::dup2_stderr(file)?;
+        Ok(Self(stderr))
+    }
+}
+
+impl Drop for Aside {
+    fn drop(&mut self) {
+        // Fails for no descriptor that is open, as this one is.
+        let _ = rustix::stdio::dup2_stderr(&self.0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn drivers_write_elsewhere_until_they_are_open() {
+        let file = tempfile::tempfile().unwrap();
+        let write = |text: &str| rustix::io::write(rustix::stdio::stderr(), text.as_bytes());
+        let aside = Aside::new(&file).unwrap();
+        write("error: no desktop\n").unwrap();
+        drop(aside);
+        // To standard error again, and not to the file.
+        write("this line belongs to a test\n").unwrap();
+        assert_eq!(apart(|| 7), 7);
+        assert_eq!(written(file), "error: no desktop\n");
+    }
 }

@@ -12,30 +12,45 @@ mod engines;
 mod failure;
 mod files;
 mod nodes;
+mod progress;
 mod report;
 mod signals;
 
-use std::{io::ErrorKind, process::ExitCode};
+use std::{
+    ffi::OsString,
+    io::{ErrorKind, IsTerminal as _},
+    process::ExitCode,
+};
 
-use clap::Parser;
+use tracing::Level;
 use tracing_subscriber::fmt::format::FmtSpan;
 
 use args::{Arguments, Command, LogFormat};
 use failure::Failure;
 
 fn main() -> ExitCode {
-    let arguments = match Arguments::try_parse() {
+    let words = match args::config::expanded(std::env::args_os().collect()) {
+        Ok(words) => words,
+        Err(failure) => return failure.end(),
+    };
+    let arguments = match Arguments::parse_words(words) {
         Ok(arguments) => arguments,
         // Help and version go to standard output.
         Err(error) if !error.use_stderr() => return show(&error),
         Err(error) => return misuse(&error),
     };
-    start_logging(arguments.log);
-    let started = signals::start().map_err(|e| Failure::Work(format!("signals: {e}")));
-    match started.and_then(|()| run(arguments)).and_then(|()| report::check_said()) {
+    match try_run(arguments) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => failure.end(),
     }
+}
+
+fn try_run(arguments: Arguments) -> Result<(), Failure> {
+    start_logging(arguments.log)?;
+    ciphergram_accel::cpu::check_choice().map_err(Failure::Misuse)?;
+    signals::start().map_err(|e| Failure::Work(format!("signals: {e}")))?;
+    run(arguments)?;
+    report::check_said()
 }
 
 /// Prints help or the version.
@@ -69,29 +84,44 @@ fn run(arguments: Arguments) -> Result<(), Failure> {
         Command::Params(args) => commands::params::run(&args),
         Command::Dp(args) => commands::dp::run(&args),
         Command::Bench(args) => commands::bench::run(&args),
+        Command::Complete(args) => commands::complete::run(&args),
+        Command::Man(args) => commands::man::run(&args),
     }
 }
 
 /// Prints the first paragraph of the parser's message as one line.
 fn misuse(error: &clap::Error) -> ExitCode {
-    let text = error.to_string();
-    let paragraph = text.split("\n\n").next().unwrap_or_default();
-    let words: Vec<_> = paragraph.split_whitespace().collect();
-    report::complain(&format!("{}; see --help", words.join(" ")));
+    report::complain(&format!("{}; see --help", args::line(error)));
     ExitCode::from(2)
+}
+
+/// Returns whether standard error shows colours, and whoever runs this wants them: see <https://no-color.org>.
+fn has_colours() -> bool {
+    let refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    std::io::stderr().is_terminal() && !refused
 }
 
 /// Sends log lines to standard error, from the level in `CIPHERGRAM_LOG` up (`warn` by default). As
 /// JSON there is also one for each span that ends, with its duration.
-fn start_logging(format: LogFormat) {
-    let level = std::env::var("CIPHERGRAM_LOG").ok().and_then(|l| l.parse().ok());
+fn start_logging(format: LogFormat) -> Result<(), Failure> {
+    let asked = std::env::var_os("CIPHERGRAM_LOG").filter(|level| !level.is_empty());
+    let parse = |level: &OsString| level.to_str().and_then(|level| level.parse::<Level>().ok());
+    let level = match &asked {
+        None => Level::WARN,
+        Some(asked) => parse(asked).ok_or_else(|| {
+            let choices = "choose error, warn, info, debug or trace";
+            Failure::Misuse(format!("CIPHERGRAM_LOG is {asked:?}; {choices}"))
+        })?,
+    };
     let log = tracing_subscriber::fmt()
-        .with_max_level(level.unwrap_or(tracing::Level::WARN))
+        .with_max_level(level)
         // It would panic where standard error cannot be written.
         .log_internal_errors(false)
-        .with_writer(std::io::stderr);
+        .with_ansi(has_colours())
+        .with_writer(|| progress::Beside);
     match format {
         LogFormat::Text => log.init(),
         LogFormat::Json => log.json().with_span_events(FmtSpan::CLOSE).init(),
     }
+    Ok(())
 }

@@ -16,7 +16,7 @@ use tracing_subscriber::fmt::{
     time::{FormatTime as _, SystemTime},
 };
 
-use crate::{failure::Failure, signals};
+use crate::{failure::Failure, progress::beside, signals};
 
 /// Whether standard output carries the content of a file, and reports go to standard error.
 static TO_STANDARD_ERROR: AtomicBool = AtomicBool::new(false);
@@ -26,7 +26,7 @@ static UNSAID: OnceLock<Failure> = OnceLock::new();
 
 /// Prints a line on standard error, as long as anyone listens there.
 pub(crate) fn complain(line: &str) {
-    let _ = writeln!(io::stderr(), "{line}");
+    let _ = beside(|| writeln!(io::stderr(), "{line}"));
 }
 
 /// Prints a warning on standard error, one line.
@@ -40,12 +40,14 @@ pub(crate) fn to_standard_error() {
 }
 
 fn try_print(text: &str) -> io::Result<()> {
-    if TO_STANDARD_ERROR.load(Ordering::Relaxed) {
-        return writeln!(io::stderr(), "{text}");
-    }
-    let mut out = io::stdout().lock();
-    writeln!(out, "{text}")?;
-    out.flush()
+    beside(|| {
+        if TO_STANDARD_ERROR.load(Ordering::Relaxed) {
+            return writeln!(io::stderr(), "{text}");
+        }
+        let mut out = io::stdout().lock();
+        writeln!(out, "{text}")?;
+        out.flush()
+    })
 }
 
 fn unprinted(error: &io::Error) -> Failure {

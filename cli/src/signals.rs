@@ -86,7 +86,6 @@ pub(crate) fn set_last_line(line: impl Into<String>) {
 /// comes to an end by itself; otherwise the process stops as if nothing had been taken over.
 ///
 /// A command that ends by itself returns [`Failure::Stopped`](crate::failure::Failure::Stopped).
-#[allow(dead_code, reason = "no command takes them over yet")]
 pub(crate) fn take_over(handler: impl Fn(Signal) -> bool + Send + Sync + 'static) {
     at_signal().handler = Some(Arc::new(handler));
 }

@@ -5,14 +5,14 @@
 #[path = "support/place.rs"]
 mod place;
 
-use std::{collections::BTreeSet, fs};
+use std::{collections::BTreeSet, fs, path::Path};
 
 use place::Place;
 use serde_json::Value;
 
 const WITH_VALUES: [&str; 5] = ["encrypt", "encrypt_owner", "decrypt", "add", "add_plain"];
 const WITHOUT_VALUES: [&str; 5] = ["mul_plain", "sum", "mod_exp", "mod_mul", "correct"];
-const SUMS: [&str; 3] = ["encrypt", "aggregate", "decrypt"];
+const SUMS: [&str; 4] = ["quantise", "encrypt", "aggregate", "decrypt"];
 /// Fields that only rows of `ckks-sum` have.
 const SUM_FIELDS: [&str; 2] = ["clients", "bytes_per_value"];
 const FIELDS: [&str; 15] = [
@@ -30,7 +30,22 @@ const FIELDS: [&str; 15] = [
     "multiplies",
     "values_per_operation",
     "speedup_over_single",
-    "core_share",
+    "disturbed",
+];
+
+const TOP: [&str; 6] = ["version", "time", "commit", "options", "machine", "rows"];
+const OPTIONS: [&str; 3] = ["threads", "seconds", "cpu_path"];
+const MACHINE: [&str; 10] = [
+    "cpu",
+    "signature",
+    "microarchitecture",
+    "features",
+    "cores",
+    "memory_bytes",
+    "kernel",
+    "compiler",
+    "engines",
+    "multiply_rate",
 ];
 
 /// Returns the report of a short run, and what it printed.
@@ -63,15 +78,22 @@ fn check_figures(row: &Value) -> &str {
     let [p10, median, p90] = ["p10_s", "median_s", "p90_s"].map(|name| positive(&row[name]));
     assert!(p10 <= median && median <= p90, "{row}");
     assert_eq!(row["insecure"], row["bits"] == 1024);
-    assert!(row["core_share"].is_null() || positive(&row["core_share"]) <= 1.0, "{row}");
+    let disturbed = &row["disturbed"];
+    assert!(disturbed.is_null() || (0.0..1.0).contains(&disturbed.as_f64().unwrap()), "{row}");
     row["operation"].as_str().unwrap()
 }
 
 /// Checks a report on the CPU engine at 2048 bits, and returns its rows.
 fn check_cpu(report: &Value) -> &Vec<Value> {
-    assert_eq!(names(report), BTreeSet::from(["commit", "machine", "rows"]));
+    assert_eq!(names(report), TOP.into_iter().collect());
     let machine = &report["machine"];
-    assert_eq!(names(machine), BTreeSet::from(["cores", "cpu", "engines", "multiply_rate"]));
+    assert_eq!(names(machine), MACHINE.into_iter().collect());
+    assert_eq!(names(&report["options"]), OPTIONS.into_iter().collect());
+    assert_eq!((&report["version"], &report["options"]["seconds"]), (&1.into(), &0.01.into()));
+    let time = report["time"].as_str().unwrap();
+    assert!(time.len() == 20 && time.ends_with('Z'), "{time}");
+    assert!(machine["compiler"].as_str().is_some_and(|text| text.starts_with("rustc 1.")));
+    assert!(machine["kernel"].as_str().is_some_and(|text| text.contains(' ')));
     assert!(machine["cpu"].as_str().is_some_and(|cpu| !cpu.is_empty()));
     assert!(machine["cores"].as_u64().is_some_and(|cores| cores > 0));
     let engine = &machine["engines"][0];
@@ -104,8 +126,14 @@ fn every_one_of(operations: &[&str]) {
     for (line, name) in lines[1..].iter().zip(operations) {
         let cells: Vec<_> = line.split_whitespace().collect();
         assert_eq!(cells[..4], [name, "2048", "cpu", "1"], "{line}");
-        assert!(cells.contains(&"%"), "{line}");
-        assert_eq!(cells.contains(&"-"), !WITH_VALUES.contains(name), "{line}");
+        // Two columns: how disturbed it was, where the system says, and the part of the limit.
+        let percentages = cells.iter().filter(|cell| **cell == "%").count();
+        assert_eq!(
+            percentages,
+            1 + usize::from(Path::new("/proc/self/schedstat").exists()),
+            "{line}"
+        );
+        assert_eq!(cells[5] == "-", !WITH_VALUES.contains(name), "{line}");
     }
 }
 
@@ -231,13 +259,26 @@ fn insecure_keys_must_be_asked_for_and_are_called_so() {
 fn what_is_not_known_is_refused_in_one_line() {
     let place = Place::new();
     let all = ["paillier", "encrypt", "encrypt_owner", "decrypt", "add", "add_plain", "mul_plain"];
-    let sums = ["ckks-sum", "ckks-sum/encrypt", "ckks-sum/aggregate", "ckks-sum/decrypt"];
+    let sums = [
+        "ckks-sum",
+        "ckks-sum/quantise",
+        "ckks-sum/encrypt",
+        "ckks-sum/aggregate",
+        "ckks-sum/decrypt",
+    ];
     let all = [&all[..], &["sum", "matvec", "mod_exp", "mod_mul", "correct"], &sums].concat();
     place.fails_with(2, "bench --ops polish", &[&["\"polish\""], &all[..]].concat());
     let cases = [
         ("--ops add,", "no operation \"\""),
         ("--ops aggregate", "no operation \"aggregate\""),
-        ("--engine abacus", "no engine \"abacus\"; there are cpu, reference"),
+        (
+            "--engine abacus",
+            "'abacus' for '--engine <LIST>' [possible values: cpu, gpu, auto, reference]",
+        ),
+        (
+            "--engine cpu,gpu",
+            "no engine \"gpu\" (no GPU adapter like \"none\"); there are cpu, reference",
+        ),
         ("--bits 2047", "no keys of \"2047\" bits; there are 2048, 3072, 4096"),
         ("--bits many", "no keys of \"many\" bits"),
         ("--threads 0", "from 1 to 1024"),
@@ -246,7 +287,10 @@ fn what_is_not_known_is_refused_in_one_line() {
     for (words, part) in cases {
         place.fails_with(2, &format!("bench {words}"), &[part]);
     }
-    place.fails_with(1, "bench --json none/report.json", &["none: no such folder"]);
+    for option in ["--json", "--report", "--png"] {
+        let words = format!("bench {option} none/report");
+        place.fails_with(1, &words, &["none: no such folder"]);
+    }
 }
 
 #[test]
@@ -266,8 +310,8 @@ fn help_and_documentation_name_everything() {
         assert!(help.contains(&format!("\n  kernels/{kernel} ")), "{kernel}: {help}");
         assert!(readme.contains(&format!("`kernels/{kernel}`")), "{kernel}");
     }
-    let top = ["machine", "commit", "rows", "cpu", "cores", "engines", "multiply_rate", "insecure"];
-    for field in FIELDS.iter().chain(&SUM_FIELDS).chain(&top).chain(&["name", "description"]) {
+    let all = FIELDS.iter().chain(&SUM_FIELDS).chain(&TOP).chain(&MACHINE).chain(&OPTIONS);
+    for field in all.chain(&["name", "description", "insecure", "bytes"]) {
         assert!(readme.contains(&format!("`{field}`")), "{field}");
     }
 }

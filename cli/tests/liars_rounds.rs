@@ -253,6 +253,7 @@ fn lied_to(place: &Place, lie: Lie) -> [String; 2] {
         min_clients: 2,
         rounds: 1,
         join_deadline: PATIENCE,
+        wait_for_clients: true,
         round_deadline: PATIENCE,
         whole: false,
         linger: PATIENCE,
@@ -333,7 +334,9 @@ fn a_spool_of_another_statement_is_refused_by_its_client() {
             rounding: [7; 32],
             announcement,
         };
-        drop(Spool::create(&place.path("mean2.spool"), &key, &header).unwrap());
+        let mut spool = Spool::create(&place.path("mean2.spool"), 0).unwrap();
+        spool.begin(&key, &header).unwrap();
+        drop(spool);
         place.read("mean2.spool")
     };
     let refused = |words: &str| {

@@ -163,14 +163,14 @@ fn metrics_are_what_happened() {
         ("clients_lost", &json!(0)),
         ("clients_resumed", &json!(0)),
         ("equivocations", &json!(0)),
-        ("datagrams_retransmitted", &done["retransmitted"]),
-        ("datagrams_malformed", &done["malformed"]),
-        ("handshakes_turned_away", &done["turned_away"]),
+        ("datagrams_retransmitted", &done["retransmitted_datagrams"]),
+        ("datagrams_malformed", &done["malformed_datagrams"]),
+        ("handshakes_turned_away", &done["handshakes_turned_away"]),
     ] {
         assert_eq!(json!(value(&last, name)), *expected, "{name}");
     }
-    assert_eq!(json!(wire_bytes(&last, "received")), done["wire_bytes_received"]);
-    assert_eq!(json!(wire_bytes(&last, "sent")), done["wire_bytes_sent"]);
+    assert_eq!(json!(wire_bytes(&last, "received")), done["received_bytes"]);
+    assert_eq!(json!(wire_bytes(&last, "sent")), done["sent_bytes"]);
     assert!(value_of(&last, "received", "payload") > 0);
     let gauges = ["round", "clients_connected", "clients_missing"];
     assert_eq!(gauges.map(|name| numbers[&format!("ciphergram_{name}")]), [0.0, 3.0, 0.0]);

@@ -131,7 +131,7 @@ impl Round {
             let expected = self.brought.iter().map(|b| b[i]).sum::<f64>() / CLIENTS as f64;
             assert!(is_near(Dtype::F32, x, expected, 0.0), "value {i} is {x}, not {expected}");
         }
-        let again = &done["retransmitted"];
+        let again = &done["retransmitted_datagrams"];
         println!("{what}: {} values of {CLIENTS} clients, exact, {seconds:.1} s", mean.len());
         println!("  the server sent {again} datagrams again");
         if self.relay.is_some() {
@@ -139,7 +139,7 @@ impl Round {
             self.net.check();
         } else {
             self.net.check_direct();
-            assert!(done["congested"].as_u64().unwrap() > 0, "{done}");
+            assert!(done["congested_datagrams"].as_u64().unwrap() > 0, "{done}");
         }
     }
 }

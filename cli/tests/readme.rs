@@ -35,7 +35,7 @@ systemctl() {
     [ "$1" = stop ] || (unit >>journal 2>&1 & echo $! >pid)
 }
 journalctl() { cat journal; }
-export CREDENTIALS_DIRECTORY=etc CIPHERGRAM_GPU=none
+export CREDENTIALS_DIRECTORY=etc CIPHERGRAM_GPU=none HOME=$PWD
 "#;
 
 /// A page, and the folder in which its script runs.
@@ -253,6 +253,11 @@ fn rounds_over_the_network_run() {
 #[test]
 fn commands_on_a_gpu_run() {
     Page::new("docs/gpu.md").run();
+}
+
+#[test]
+fn installing_runs() {
+    Page::new("docs/install.md").run();
 }
 
 #[test]

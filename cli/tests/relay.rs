@@ -47,7 +47,7 @@ fn round(place: &Place, values: usize, words: &str) -> (Value, u64) {
     for client in 0..3 {
         assert_eq!(closed["contributed"][client]["chunks"], closed["chunks"], "{closed}");
     }
-    let malformed = server.event("done")["malformed"].as_u64().unwrap();
+    let malformed = server.event("done")["malformed_datagrams"].as_u64().unwrap();
     server.finish().done();
     let done = relay.event("done");
     relay.finish().done();
@@ -73,7 +73,7 @@ fn a_round_over_a_bad_network_is_exact() {
     let words =
         "--loss 5 --trim 5 --duplicate 5 --corrupt 1 --mark 5 --delay 1 --jitter 2 --seed 7";
     let (done, malformed) = round(&place, 100_000, words);
-    for way in ["to_server", "to_clients"] {
+    for way in ["datagrams_to_server", "datagrams_to_clients"] {
         for fault in ["lost", "trimmed", "duplicated", "corrupted", "marked", "reordered"] {
             assert!(done[way][fault].as_u64().unwrap() > 0, "{way} {fault}: {done}");
         }
@@ -81,7 +81,7 @@ fn a_round_over_a_bad_network_is_exact() {
     }
     assert!(malformed > 0, "what was corrupted was noticed");
     let trimmed = datagrams(&place.read("server.pcap")).iter().filter(|&&n| n == 64).count();
-    let sent = done["to_server"]["trimmed"].as_u64().unwrap();
+    let sent = done["datagrams_to_server"]["trimmed"].as_u64().unwrap();
     assert!(
         trimmed as u64 >= sent / 2,
         "{trimmed} trimmed datagrams are in the capture, of {sent}"
@@ -92,7 +92,7 @@ fn a_round_over_a_bad_network_is_exact() {
 fn a_slow_link_with_a_short_queue_trims_and_the_round_is_exact() {
     let place = Place::with_key("ckks-sum", 3);
     let (done, _) = round(&place, 40_000, "--rate 20 --queue 16 --trim-on-full");
-    let up = &done["to_server"];
+    let up = &done["datagrams_to_server"];
     assert!(up["trimmed_full"].as_u64().unwrap() > 0, "{done}");
     assert_eq!((&up["lost"], &up["trimmed"], &up["corrupted"]), (&0.into(), &0.into(), &0.into()));
 }
@@ -114,7 +114,11 @@ fn what_cannot_be_meant_is_refused() {
     }
     let holder = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     let taken = holder.local_addr().unwrap();
-    place.fails_with(1, &format!("relay --listen {taken} --to {taken}"), &["the wire failed"]);
+    place.fails_with(
+        1,
+        &format!("relay --listen {taken} --to {taken}"),
+        &[&format!("{taken}: address in use")],
+    );
     let serve = "serve --key keys/public.json --clients 1 --listen 127.0.0.1:0 --capture none/x";
     place.keygen("ckks-sum", 1, "keys");
     place.fails_with(1, serve, &["none/x: No such file"]);

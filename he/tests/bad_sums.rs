@@ -18,8 +18,6 @@ use ciphergram_he::{
     params::{Literal, Scheme},
 };
 use frames::{Seeds, both_rings, engine};
-use rand_chacha::ChaCha20Rng;
-use rand_core::SeedableRng;
 
 /// Reads the file as what it is, for its error.
 fn read(bytes: &[u8], is_sum: bool, key: &PublicKey) -> Result<(), Error> {

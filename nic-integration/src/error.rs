@@ -1,6 +1,6 @@
 //! The crate's one error type, sorted by culprit.
 
-use std::io;
+use std::{io, net::SocketAddr};
 
 use thiserror::Error;
 
@@ -151,6 +151,14 @@ pub enum NicError {
     /// The cipher refused to seal.
     #[error("a datagram could not be sealed")]
     Seal,
+    /// An address that no socket can be bound to.
+    #[error("{address}: {kind}")]
+    Bind {
+        /// The address.
+        address: SocketAddr,
+        /// The operating system's error.
+        kind: io::ErrorKind,
+    },
     /// The wire failed for good.
     #[error("the wire failed: {kind}")]
     Wire {

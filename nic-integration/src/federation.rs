@@ -19,7 +19,7 @@ pub use application::SumApplication;
 pub use client::{Client, PathConfig, finish_from_spool};
 pub use nodes::Allowed;
 pub use participation::{Participation, Phase, RoundResult};
-pub use server::{Observation, Progress, Server, ServerConfig};
+pub use server::{Command, Observation, Progress, Server, ServerConfig};
 
 use crate::{
     NicError,

@@ -8,6 +8,7 @@ pub mod message;
 mod open;
 mod pending;
 mod rkey;
+mod shortage;
 
 use std::collections::BTreeMap;
 
@@ -17,6 +18,7 @@ pub use aggregator::{Aggregator, AggregatorConfig, AggregatorEvent};
 pub use contributor::{Contributor, ContributorConfig, ContributorEvent, Opening, SumLayout, Sums};
 pub use message::{ContributionId, End, JOIN_INBOX, Resume};
 pub use open::{RoundProgress, RoundSummary};
+pub use shortage::Shortage;
 
 /// The scheme's side of an aggregator.
 pub trait Application: Send {

@@ -301,7 +301,11 @@ fn a_client_still_sealing_when_the_round_ends_gets_the_sum() {
 #[test]
 fn who_brings_what_does_not_fit_is_told_and_the_others_finish() {
     // They wait for a third: a round that leaves one out is one of too few.
-    let settings = ServerConfig { join_deadline: Duration::from_secs(4), ..config(3, 3) };
+    let settings = ServerConfig {
+        join_deadline: Duration::from_secs(4),
+        wait_for_clients: true,
+        ..config(3, 3)
+    };
     let public = lattice().public();
     let settled = settled_job(public, &agreement(FEW, 2.0, 50));
     let serving = serve_over(wires(), public, settled, settings, |_| false);

@@ -146,6 +146,7 @@ fn lied_to(
             min_clients: 2,
             rounds: 1,
             join_deadline: PATIENCE,
+            wait_for_clients: true,
             round_deadline: PATIENCE,
             whole: false,
             linger: PATIENCE,

@@ -13,12 +13,11 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use cases::cases;
-use ciphergram_he::SecretKey;
-use ciphergram_he::Ticket;
 use ciphergram_he::exchange::Announcement;
 use ciphergram_he::params::{Literal, Scheme};
+use ciphergram_he::{Contributor, ContributorSet, SecretKey, Sum, Ticket};
 use ciphergram_nic::federation::spool::{
-    Content, Spool, SpoolHeader, fingerprint, is_spool, remove,
+    Content, KeptSum, Spool, SpoolHeader, fingerprint, is_spool, remove,
 };
 use ciphergram_nic::round::Resume;
 use proptest::prelude::*;
@@ -43,13 +42,14 @@ fn written() -> &'static Written {
         let header = SpoolHeader {
             contributor: 1,
             resume: Resume { incarnation: 0x0102_0304, round: 5 },
-            fingerprint: fingerprint(&update, 17),
+            fingerprint: fingerprint(&update, 17).unwrap(),
             rounding: std::array::from_fn(|i| i as u8),
             announcement: Announcement::propose(seed, job(key), 3, &update, 17).unwrap(),
         };
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("spool");
-        let mut spool = Spool::create(&path, key, &header).unwrap();
+        let mut spool = Spool::create(&path, 10_000).unwrap();
+        spool.begin(key, &header).unwrap();
         let length = || fs::metadata(&path).unwrap().len() as usize;
         let (mut stream, mut ends) = (vec![], vec![length()]);
         for (salt, bytes) in BATCHES.into_iter().enumerate() {
@@ -60,6 +60,18 @@ fn written() -> &'static Written {
         }
         Written { header, stream, file: fs::read(&path).unwrap(), ends }
     })
+}
+
+/// A sum of two, of nothing but zeros.
+fn a_sum() -> Sum {
+    let key = key(Scheme::CkksSum).public();
+    let agreement = written().header.announcement.agreement.clone();
+    let chunks = key.parameters().chunks(agreement.values());
+    let seed = || Ticket::draw().unwrap().seed();
+    let contributors = [0, 1].map(|number| Contributor { number, seed: seed() }).to_vec();
+    let sets = vec![ContributorSet::all(2); chunks.count() as usize];
+    let stream = vec![0; chunks.total_bytes()];
+    Sum { contributors, job: job(key).id(), round: 3, agreement, sets, stream }
 }
 
 struct Place {
@@ -150,7 +162,7 @@ fn one_process_at_a_time_and_one_key() {
     let key = key(Scheme::CkksSum).public();
     let first = Spool::open(&place.path, key).unwrap().unwrap();
     assert!(read(&place.path).unwrap_err().contains("another process is at work"));
-    assert!(Spool::create(&place.path, key, &w.header).is_err(), "it exists");
+    assert!(Spool::create(&place.path, 0).is_err(), "it exists");
     drop(first);
     let literal = Literal { scheme: Scheme::CkksSum, clients: 4, bits: 16 };
     let stranger = SecretKey::generate(literal).unwrap();
@@ -167,8 +179,58 @@ fn only_its_owner_can_read_it() {
     use std::os::unix::fs::PermissionsExt as _;
     let place = place(b"");
     remove(&place.path).unwrap();
-    let _ = Spool::create(&place.path, key(Scheme::CkksSum).public(), &written().header).unwrap();
+    let _spool = Spool::create(&place.path, 0).unwrap();
     assert_eq!(fs::metadata(&place.path).unwrap().permissions().mode() & 0o777, 0o600);
+}
+
+/// Room is reserved and not yet used; a spool that never begins leaves no file, and its place to no other.
+#[cfg(target_os = "linux")]
+#[test]
+fn room_is_there_before_it_is_needed() {
+    use std::os::unix::fs::MetadataExt as _;
+    let place = place(b"");
+    remove(&place.path).unwrap();
+    let spool = Spool::create(&place.path, 1 << 20).unwrap();
+    let made = fs::metadata(&place.path).unwrap();
+    let blocks = made.blocks() * 512;
+    // Nothing is set aside where the file system cannot.
+    assert!(made.len() == 0 && (blocks == 0 || blocks >= 2 << 20), "{blocks} bytes");
+    assert!(read(&place.path).unwrap_err().contains("another process is at work"));
+    drop(spool);
+    assert!(!place.path.exists());
+    let error = Spool::create(&place.path, 1 << 60).err().map(|error| error.to_string());
+    assert!(error.is_none_or(|error| error.contains("No space left")));
+    assert!(!place.path.exists());
+}
+
+#[test]
+fn a_sum_is_the_last_that_a_spool_holds() {
+    let (w, key) = (written(), key(Scheme::CkksSum).public());
+    let sum = a_sum();
+    for chunks in [&w.ends[..1], &w.ends] {
+        let place = place(&w.file[..*chunks.last().unwrap()]);
+        let mut found = Spool::open(&place.path, key).unwrap().unwrap();
+        found.spool.keep(&sum, &[0, 7], key).unwrap();
+        drop(found);
+        let kept = KeptSum { sum: sum.clone(), clipped: vec![0, 7] };
+        let expected = (w.header.clone(), Content::Sum(Box::new(kept)));
+        assert!(read(&place.path).unwrap() == Some(expected.clone()));
+        let whole = fs::read(&place.path).unwrap();
+        // Cut while the sum was written: the chunks are there still.
+        fs::write(&place.path, &whole[..whole.len() - 1]).unwrap();
+        let (_, content) = read(&place.path).unwrap().unwrap();
+        assert!(matches!(content, Content::Chunks(_)));
+        for at in (*chunks.last().unwrap()..whole.len()).step_by(7) {
+            let mut bytes = whole.clone();
+            bytes[at] ^= 1;
+            fs::write(&place.path, &bytes).unwrap();
+            assert!(read(&place.path).unwrap_err().contains("it is damaged"), "byte {at}");
+        }
+        // A record behind it is none.
+        let record = &w.file[w.ends[0]..w.ends[1]];
+        fs::write(&place.path, [&whole, record].concat()).unwrap();
+        assert!(read(&place.path).unwrap_err().contains("it is damaged"));
+    }
 }
 
 /// Mishaps of a file.

@@ -166,6 +166,7 @@ impl World {
                 min_clients: BUSY,
                 rounds: 1,
                 join_deadline: Duration::from_secs(60),
+                wait_for_clients: true,
                 round_deadline: Duration::from_secs(10),
                 whole: false,
                 linger: Duration::from_secs(60),

@@ -81,6 +81,7 @@ fn a_round_over_loopback_with_noise_and_a_dead_socket() {
             min_clients: 3,
             rounds: 1,
             join_deadline: Duration::from_secs(20),
+            wait_for_clients: true,
             round_deadline: Duration::from_secs(20),
             whole: false,
             linger: Duration::from_secs(2),

@@ -31,8 +31,6 @@ use ciphergram_nic::round::{
     SumLayout,
 };
 use ciphergram_nic::sim::Network;
-use rand_chacha::ChaCha20Rng;
-use rand_core::SeedableRng;
 use support::{check_exact, engine, job, key, node, server, update, weight};
 
 const FOREVER: Duration = Duration::from_secs(120);
@@ -132,6 +130,7 @@ impl World {
             min_clients: 2,
             rounds: 1,
             join_deadline: Duration::from_secs(20),
+            wait_for_clients: true,
             round_deadline: Duration::from_secs(30),
             whole: false,
             linger: Duration::from_secs(15),

@@ -7,13 +7,15 @@
 //! - [`install`], [`hygiene`], [`gpu`], [`python`]: the stages that are more than that;
 //! - [`programs`]: building programs of tests, and running several at once;
 //! - [`report`], [`outcome`]: running stages, timing them, listing what was skipped and why;
-//! - [`timing`], [`simulate`], [`kit`]: no stages, but requests of their own: whether time, jumps or
-//!   addresses depend on secrets, simulated worlds, and a kit for a machine with a GPU;
+//! - [`timing`], [`simulate`], [`kit`], [`dist`]: no stages, but requests of their own: whether time, jumps or
+//!   addresses depend on secrets, simulated worlds, a kit for a machine with a GPU, and an archive to install
+//!   from;
 //! - [`command`]: child processes.
 //!
 //! Not here: anything that a user of Ciphergram needs; that belongs to `cli`.
 
 mod command;
+mod dist;
 mod gpu;
 mod hygiene;
 mod install;
@@ -41,6 +43,7 @@ enum Request {
     Simulate(Vec<String>),
     /// Whether it is also run here.
     Gpu(bool),
+    Dist,
 }
 
 fn main() -> ExitCode {
@@ -56,6 +59,7 @@ fn main() -> ExitCode {
         Ok(Request::Memcheck(words)) => timing::run_memcheck(&words),
         Ok(Request::Simulate(words)) => simulate::run(&words),
         Ok(Request::Gpu(here)) => kit::run(here),
+        Ok(Request::Dist) => dist::run(),
         Err(complaint) => {
             eprintln!("error: {complaint}; `cargo xtask help` lists what there is");
             ExitCode::from(2)
@@ -73,6 +77,7 @@ fn parse(words: &[&str]) -> Result<Request, String> {
         }
         ["timing", rest @ ..] => options(words, rest, &timing::OPTIONS).map(Request::Timing),
         ["simulate", rest @ ..] => options(words, rest, &simulate::OPTIONS).map(Request::Simulate),
+        ["dist"] => Ok(Request::Dist),
         ["gpu"] => Ok(Request::Gpu(true)),
         ["gpu", "--build-only"] => Ok(Request::Gpu(false)),
         _ => Err(unread(words)),
@@ -123,6 +128,7 @@ fn help() -> String {
          cargo xtask gpu                 one binary and one script that test and measure on the GPU of\n\
          \x20                               whatever machine they are taken to; runs them here too, but for\n\
          \x20                               [--build-only]\n\
+         cargo xtask dist                an archive to install from, with its checksum, in target/dist\n\
          cargo xtask help                this text\n\n\
          Stages:",
     );
@@ -159,6 +165,7 @@ mod tests {
         let rest = words[2..].iter().map(|&word| word.to_owned()).collect();
         assert_eq!(parse(&words), Ok(Request::Memcheck(rest)));
         assert_eq!(parse(&["gpu"]), Ok(Request::Gpu(true)));
+        assert_eq!(parse(&["dist"]), Ok(Request::Dist));
         assert_eq!(parse(&["gpu", "--build-only"]), Ok(Request::Gpu(false)));
         let worlds = vec!["--worlds".to_owned(), "9".to_owned()];
         assert_eq!(parse(&["simulate", "--worlds", "9"]), Ok(Request::Simulate(worlds)));

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 from .places import HERE, one_line
 
@@ -32,6 +33,14 @@ def prepare(folder, requirements=REQUIREMENTS, python=sys.executable):
     if not problems:
         stamp.write_text(wanted)
     return interpreter, problems
+
+
+def find_python(version):
+    """Returns a command that runs this version of Python: one on the path that does run, else one of pyenv's."""
+    usual = f"python{version}"
+    versions = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
+    found = [usual, *sorted(map(str, versions.glob(f"{version}.*/bin/{usual}")))]
+    return next((command for command in found if complaint_of(command, "--version") is None), usual)
 
 
 def install(interpreter, packages):

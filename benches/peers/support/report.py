@@ -86,7 +86,7 @@ def as_json(row):
     """Returns one row with every figure: times in seconds per operation, ratios of rates."""
     case, target = row.case, row.case.target
     return {
-        "operation": case.operation, "portable": case.portable, "bits": row.bits,
+        "label": case.label, "operation": case.operation, "portable": case.portable, "bits": row.bits,
         "ours_s": row.ours_s(), "rivals_s": row.rivals_s(), "ratios": row.ratios(),
         "best": row.best(), "pairs_s": row.pairs, "ways_s": row.ways, "failures": row.failures,
         "target": target and {"rate": target.rate, "ratio": target.ratio,

@@ -5,10 +5,10 @@ use clap::Args;
 #[derive(Args)]
 pub(crate) struct Dp {
     /// Noise of a sum of the fewest clients: its standard deviation in multiples of the clip
-    #[arg(long, value_name = "MULTIPLE", allow_negative_numbers = true)]
+    #[arg(long, value_name = "MULTIPLE")]
     pub(crate) sigma: f64,
     /// L2 norm that a client's whole update is clipped to
-    #[arg(long, value_name = "NORM", allow_negative_numbers = true)]
+    #[arg(long, value_name = "NORM")]
     pub(crate) clip: f64,
     /// Most clients of a sum, 1 to 1024
     #[arg(long)]
@@ -21,11 +21,11 @@ pub(crate) struct Dp {
     #[arg(long)]
     pub(crate) rounds: u32,
     /// Delta: the probability that more than epsilon is given away, above 0 and below 1, above 0 and below 1
-    #[arg(long, default_value_t = 1e-5, allow_negative_numbers = true)]
+    #[arg(long, default_value_t = 1e-5)]
     pub(crate) delta: f64,
     /// Probability that a client contributes its update to a sum rather than zeros; counts against
     /// those who cannot tell which [default: 1]
-    #[arg(long, value_name = "RATE", allow_negative_numbers = true)]
+    #[arg(long, value_name = "RATE")]
     pub(crate) sample: Option<f64>,
     /// Bits of a quantised value, 8 to 24
     #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u32).range(8..=24))]
@@ -34,7 +34,7 @@ pub(crate) struct Dp {
     #[arg(long, default_value_t = 1_000_000)]
     pub(crate) values: usize,
     /// The range of all tensors [default: the smallest with headroom for the noise]
-    #[arg(long, allow_negative_numbers = true)]
+    #[arg(long)]
     pub(crate) range: Option<f64>,
     /// Report as JSON
     #[arg(long)]

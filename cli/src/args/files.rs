@@ -18,7 +18,7 @@ pub(crate) struct Ranges {
     #[arg(long, conflicts_with_all = ["weight", "policy", "bits", "integers"])]
     pub(crate) merge: bool,
     /// This client's largest weight, an integer from 1 [default: 1]
-    #[arg(long, value_parser = weight, allow_negative_numbers = true)]
+    #[arg(long, value_parser = weight)]
     pub(crate) weight: Option<u64>,
     /// Clipping: max (none), sigma:MULTIPLE (of the root mean square), aciq (least error), or
     /// fixed:RANGE, one range for all tensors
@@ -71,10 +71,10 @@ pub(crate) struct Encrypt {
 #[derive(Args)]
 pub(crate) struct Weighting {
     /// Clip this client's values to this magnitude first
-    #[arg(long, value_parser = clip, allow_negative_numbers = true)]
+    #[arg(long, value_parser = clip)]
     pub(crate) clip: Option<f64>,
     /// This client's weight, an integer from 1 to the agreed largest
-    #[arg(long, default_value = "1", value_parser = weight, allow_negative_numbers = true)]
+    #[arg(long, default_value = "1", value_parser = weight)]
     pub(crate) weight: u64,
 }
 
@@ -127,7 +127,7 @@ pub(crate) struct Decrypt {
 
 #[derive(Args)]
 pub(crate) struct Inspect {
-    /// A key, job, ranges, contribution, sum, spool or safetensors file
+    /// A key, job, ranges, contribution, sum, spool, ledger, identity, node key, allow list, capture or safetensors file
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
     /// With --json and Paillier: also list the raw ciphertexts, big-endian hexadecimal

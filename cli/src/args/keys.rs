@@ -14,6 +14,17 @@ pub(crate) struct Keygen {
     /// job.json, and node keys for rounds on this machine; no file is overwritten
     #[arg(long, value_name = "FOLDER")]
     pub(crate) out: PathBuf,
+    /// Folder of a key that the new one replaces: it gets the same parameters, and a job of the same
+    /// limits; node keys stay as they are
+    #[arg(long, value_name = "FOLDER",
+        conflicts_with_all = ["scheme", "clients", "bits", "public_encrypt"])]
+    pub(crate) replaces: Option<PathBuf>,
+    /// With --replaces: the job whose limits stay [default: job.json in that folder]
+    #[arg(long, value_name = "FILE", requires = "replaces")]
+    pub(crate) job: Option<PathBuf>,
+    /// With --replaces: draw new node keys for this machine as well
+    #[arg(long, requires = "replaces")]
+    pub(crate) renew_nodes: bool,
     /// Report as JSON
     #[arg(long)]
     pub(crate) json: bool,
@@ -76,7 +87,7 @@ pub(crate) struct Job {
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) max_weight: Option<u32>,
     /// Largest clipping range of a tensor [default: 10, or what the noise needs if that is more]
-    #[arg(long, value_parser = clip, allow_negative_numbers = true)]
+    #[arg(long, value_parser = clip)]
     pub(crate) max_range: Option<f64>,
     /// Settle the tensors and ranges of this ranges file
     #[arg(long, value_name = "FILE")]
@@ -88,10 +99,10 @@ pub(crate) struct Job {
     pub(crate) integers: IntegersChoice,
     /// Noise that all clients share, for differential privacy: its standard deviation in a sum of the fewest
     /// clients, in multiples of --dp-clip; see `ciphergram dp`
-    #[arg(long, value_name = "MULTIPLE", requires = "dp_clip", allow_negative_numbers = true)]
+    #[arg(long, value_name = "MULTIPLE", requires = "dp_clip")]
     pub(crate) dp_sigma: Option<f64>,
     /// The L2 norm that each client's whole update is clipped to before noise is added
-    #[arg(long, value_name = "NORM", requires = "dp_sigma", allow_negative_numbers = true)]
+    #[arg(long, value_name = "NORM", requires = "dp_sigma")]
     pub(crate) dp_clip: Option<f64>,
     /// List of the nodes that may take part, as serve takes it
     #[arg(long, value_name = "FILE")]

@@ -6,7 +6,7 @@ use ciphergram_he::Scheme;
 use clap::{Args, Subcommand, ValueEnum};
 
 use super::{
-    Set,
+    EngineName, Set,
     values::{key_sizes, scheme, seconds, threads},
 };
 use crate::bench::operation::{self, Operations};
@@ -73,9 +73,9 @@ pub(crate) struct Bench {
         value_parser = Operations::parse
     )]
     pub(crate) ops: Operations,
-    /// One engine, as `ciphergram devices` names it, or auto [default: all but reference]
-    #[arg(long, value_name = "NAME")]
-    pub(crate) engine: Option<String>,
+    /// Engines, separated by commas: only gpu and auto open an adapter
+    #[arg(long, value_name = "LIST", value_enum, value_delimiter = ',', default_value = "cpu")]
+    pub(crate) engine: Vec<EngineName>,
     /// Threads, 1 to 1024
     #[arg(long, default_value = "1", value_parser = threads)]
     pub(crate) threads: usize,
@@ -85,12 +85,24 @@ pub(crate) struct Bench {
     /// Sizes of Paillier keys, separated by commas: 2048, 3072, 4096
     #[arg(long, value_name = "LIST", default_value = "2048,3072", value_parser = key_sizes)]
     pub(crate) bits: KeySizes,
-    /// Also write all figures to this file, as benches/README.md says
-    #[arg(long, value_name = "FILE")]
-    pub(crate) json: Option<PathBuf>,
     /// Also measure Paillier keys of 1024 bits, which protect nothing: for comparison with papers
     #[arg(long)]
     pub(crate) insecure_1024: bool,
+    /// Measure nothing, and put reports beside each other that --json wrote
+    #[arg(
+        long, value_name = "FILE", num_args = 1..,
+        conflicts_with_all = ["ops", "engine", "threads", "seconds", "bits", "json", "insecure_1024"]
+    )]
+    pub(crate) compare: Vec<PathBuf>,
+    /// Also write all figures to this file, as benches/README.md says
+    #[arg(long, value_name = "FILE")]
+    pub(crate) json: Option<PathBuf>,
+    /// Also write a page with charts and all figures, in one file that needs no other
+    #[arg(long, value_name = "FILE")]
+    pub(crate) report: Option<PathBuf>,
+    /// Also draw the page's charts as a picture
+    #[arg(long, value_name = "FILE")]
+    pub(crate) png: Option<PathBuf>,
 }
 
 /// Sizes of n in bits, each once.

@@ -8,11 +8,15 @@ use clap::Args;
 use super::{
     Agreed, IntegersChoice, Place,
     files::Weighting,
-    values::{ServerName, datagram_bytes, milliseconds, percent, rate, seconds},
+    values::{ServerName, datagram_bytes, milliseconds, node, percent, rate, seconds},
 };
 
 #[derive(Args)]
 pub(crate) struct Serve {
+    /// File with options, `name = value` on each line; those of the command line count instead.
+    /// packaging/serve.toml has all of them
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) agreed: Agreed,
     /// Address to listen at; other than on loopback, --identity and --allow are needed
@@ -22,14 +26,14 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "FILE")]
     pub(crate) identity: Option<PathBuf>,
     /// List of the nodes that may take part: a public node key and a client's number, or *, on each
-    /// line [default: the job's; on loopback: clients.allow beside the key]
+    /// line [default: the job's; on loopback: clients.allow beside the key]. SIGHUP has it read again
     #[arg(long, value_name = "FILE")]
     pub(crate) allow: Option<PathBuf>,
     /// Clients of a round, numbered from 0 [default: the job's]
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) clients: Option<u16>,
-    /// Rounds to run, numbered from 0
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    /// Rounds to run, numbered from 0; 0 runs rounds until it is stopped
+    #[arg(long, default_value_t = 1)]
     pub(crate) rounds: u32,
     /// Fewest clients of a sum that leaves the aggregator [default: the job's, or --clients if that
     /// is fewer]
@@ -38,9 +42,15 @@ pub(crate) struct Serve {
     /// Seconds from a round's opening until it closes with the clients that are in it
     #[arg(long, default_value = "60", value_parser = seconds, value_name = "SECONDS")]
     pub(crate) deadline: Duration,
-    /// Seconds from the first client's joining until a round opens without those that are missing
+    /// Seconds from the first client's joining, or from the end of the round before, until a round
+    /// opens without those that are missing. If fewer than --min-clients are there, those who are get
+    /// refused and the command fails; with --rounds 0 it waits for the next ones
     #[arg(long, default_value = "300", value_parser = seconds, value_name = "SECONDS")]
     pub(crate) join_deadline: Duration,
+    /// Wait on for clients that are missing, however long; who they are is said at each
+    /// --join-deadline
+    #[arg(long)]
+    pub(crate) wait_for_clients: bool,
     /// Count only contributions of which every chunk arrived, so that all sums of a round are of the
     /// same clients; keeps those that are incomplete in memory, up to 4 GiB of all clients together
     #[arg(long)]
@@ -50,7 +60,7 @@ pub(crate) struct Serve {
     /// Also write every datagram to this file, for Wireshark; payloads stay sealed
     #[arg(long, value_name = "FILE")]
     pub(crate) capture: Option<PathBuf>,
-    /// Address that answers GET /metrics over HTTP, in the text format of Prometheus
+    /// Address of a status page over HTTP, with /metrics for Prometheus, /healthz and /readyz; best on loopback
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) metrics: Option<SocketAddr>,
     #[command(flatten)]
@@ -68,7 +78,7 @@ pub(crate) struct Join {
     #[arg(long, value_name = "HOST:PORT")]
     pub(crate) server: ServerName,
     /// The aggregator's public node key [default on loopback: server.node beside the key]
-    #[arg(long, value_name = "KEY")]
+    #[arg(long, value_name = "KEY", value_parser = node)]
     pub(crate) server_key: Option<NodeId>,
     /// This client's node key [default on loopback: client.identity beside the key]
     #[arg(long, value_name = "FILE")]

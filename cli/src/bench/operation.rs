@@ -125,6 +125,7 @@ impl fmt::Display for Operation {
 /// An operation under `ckks-sum`, on whole updates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SumOperation {
+    Quantise,
     Encrypt,
     Aggregate,
     Decrypt,
@@ -132,11 +133,13 @@ pub(crate) enum SumOperation {
 
 impl SumOperation {
     /// All operations, in the order in which they are measured.
-    pub(crate) const ALL: [Self; 3] = [Self::Encrypt, Self::Aggregate, Self::Decrypt];
+    pub(crate) const ALL: [Self; 4] =
+        [Self::Quantise, Self::Encrypt, Self::Aggregate, Self::Decrypt];
 
     /// Returns the name in reports, beside that of the scheme.
     pub(crate) fn name(self) -> &'static str {
         match self {
+            Self::Quantise => "quantise",
             Self::Encrypt => "encrypt",
             Self::Aggregate => "aggregate",
             Self::Decrypt => "decrypt",
@@ -146,6 +149,7 @@ impl SumOperation {
     /// Returns the definition of a single operation.
     fn definition(self) -> &'static str {
         match self {
+            Self::Quantise => "1,000,000 float32 to integers, the first part of encrypt",
             Self::Encrypt => "1,000,000 float32 to the bytes of a contribution",
             Self::Aggregate => "the bytes of 10 contributions to those of their sum",
             Self::Decrypt => "the bytes of a sum to the mean in float32",

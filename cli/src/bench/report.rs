@@ -1,86 +1,122 @@
-//! Rows as lines of a table.
+//! The report of a run: the file that `--json` writes and `--compare` reads.
 
-use super::row::Row;
+use std::{path::Path, time::Duration};
 
-const HEAD: [&str; 7] =
-    ["operation", "bits", "engine", "threads", "operations/s", "values/s", "of limit"];
-const WIDTHS: [usize; 7] = [18, 5, 10, 7, 13, 13, 9];
+use serde::{Deserialize, Serialize};
+use tracing_subscriber::fmt::{
+    format::Writer,
+    time::{FormatTime as _, SystemTime},
+};
 
-/// Returns the first line of the table.
-pub(crate) fn head() -> String {
-    line(&HEAD.map(str::to_owned), "")
+use super::{machine::Machine, row::Row};
+use crate::{failure::Failure, files::Output};
+
+/// The version of the files that this program writes. It reads those of all before.
+const VERSION: u32 = 1;
+
+/// The figures of a run, and of what they are.
+#[derive(Clone, Serialize, Deserialize)]
+pub(crate) struct Report {
+    /// The kind of this file, as every file of ours says it.
+    #[serde(default)]
+    kind: String,
+    /// Version of this file; none in those from before there were versions.
+    #[serde(default)]
+    version: u32,
+    /// When the run began, in UTC and to the second: `2026-11-23T08:00:00Z`.
+    #[serde(default)]
+    pub(crate) time: Option<String>,
+    /// The commit of the source, `unknown` if nobody knows.
+    pub(crate) commit: String,
+    /// The options of the run.
+    #[serde(default)]
+    pub(crate) options: Option<Options>,
+    pub(crate) machine: Machine,
+    pub(crate) rows: Vec<Row>,
 }
 
-/// Returns a row's line, with notes at its end.
-pub(crate) fn row(row: &Row) -> String {
-    let rate = 1.0 / row.median_s;
-    let dash = || "-".to_owned();
-    let cells = [
-        row.name(),
-        row.bits.to_string(),
-        row.engine.to_owned(),
-        row.threads.to_string(),
-        number(rate),
-        row.values.map_or_else(dash, |values| number(rate * values as f64)),
-        row.limit_fraction.map_or_else(dash, |part| format!("{:.1} %", 100.0 * part)),
-    ];
-    let mut notes = vec![];
-    if let Some(times) = row.speedup_over_single {
-        notes.push(format!("{times:.2}x single operations"));
-    }
-    if let Some(upload) = &row.upload {
-        notes.push(format!("{:.2} bytes a value", upload.bytes_per_value));
-    }
-    if let Some(bytes) = row.bytes.filter(|_| rate.is_finite()) {
-        notes.push(format!("{:.1} GB/s", rate * bytes as f64 / 1e9));
-    }
-    if row.is_insecure {
-        notes.push("insecure".to_owned());
-    }
-    line(&cells, &notes.join(", "))
+/// The options that decide what a run's figures are.
+#[derive(Clone, Serialize, Deserialize)]
+pub(crate) struct Options {
+    pub(crate) threads: usize,
+    /// Seconds for which each row was measured.
+    pub(crate) seconds: f64,
+    /// The value of `CIPHERGRAM_CPU`, if it was set.
+    pub(crate) cpu_path: Option<String>,
 }
 
-/// The share of a core's time below which it counts as shared.
-const QUIET_SHARE: f64 = 0.9;
+impl Options {
+    /// Returns the options of a run that begins in this process.
+    pub(crate) fn of(threads: usize, duration: Duration) -> Self {
+        let cpu_path = std::env::var("CIPHERGRAM_CPU").ok();
+        Self { threads, seconds: duration.as_secs_f64(), cpu_path }
+    }
 
-/// Returns a warning if other work had the cores too.
-pub(crate) fn busy(rows: &[Row]) -> Option<String> {
-    let shares = || rows.iter().filter_map(|row| row.core_share);
-    let busy = shares().filter(|&share| share < QUIET_SHARE).count();
-    let least = shares().fold(1.0, f64::min);
-    (busy > 0).then(|| {
-        format!(
-            "other work had the cores too while {busy} of {} rows were measured, at worst {:.0} % \
-             of the time: all may be faster than it looks here",
-            rows.len(),
-            100.0 * (1.0 - least)
-        )
-    })
+    /// Describes them in a line.
+    pub(crate) fn describe(&self) -> String {
+        let threads = if self.threads == 1 { "thread" } else { "threads" };
+        let path = self.cpu_path.as_ref().map(|path| format!(", CIPHERGRAM_CPU={path}"));
+        let path = path.unwrap_or_default();
+        format!("{} {threads}, {} s a row{path}", self.threads, self.seconds)
+    }
 }
 
-/// Aligns words to the left, numbers to the right.
-fn line(cells: &[String; 7], notes: &str) -> String {
-    let mut line = String::new();
-    for (column, (cell, width)) in cells.iter().zip(WIDTHS).enumerate() {
-        let cell = match column {
-            0 | 2 => format!("{cell:<width$}"),
-            _ => format!("{cell:>width$}"),
+impl Report {
+    /// Makes a report of a run that begins now, without rows.
+    pub(crate) fn begin(options: Options, machine: Machine) -> Self {
+        let (commit, options) = (env!("CIPHERGRAM_COMMIT").into(), Some(options));
+        let kind = "ciphergram-report".into();
+        Self { kind, version: VERSION, time: now(), commit, options, machine, rows: vec![] }
+    }
+
+    /// Reads a report out of what a file holds.
+    ///
+    /// # Errors
+    /// It is of a later version, or no report, or has figures that are none.
+    pub(crate) fn from_json(path: &Path, json: &serde_json::Value) -> Result<Self, Failure> {
+        let refuse = |why: &str| Failure::Work(format!("{}: {why}", path.display()));
+        if let Some(later) = json["version"].as_u64().filter(|v| *v > u64::from(VERSION)) {
+            return Err(refuse(&format!(
+                "a report of version {later}; this reads {VERSION} at most"
+            )));
+        }
+        let report = Self::deserialize(json);
+        let report =
+            report.map_err(|why| refuse(&format!("no report of `bench --json`: {why}")))?;
+        let is_time = |time: Option<f64>| time.is_none_or(|time| (1e-15..1e9).contains(&time));
+        let is_part = |part: Option<f64>| part.is_none_or(|part| (1e-6..100.0).contains(&part));
+        for row in &report.rows {
+            let times = [row.p10_s, row.median_s, row.p90_s];
+            if !times.into_iter().all(is_time) || !is_part(row.limit_fraction) {
+                return Err(refuse(&format!("the figures of {:?} are none", row.name())));
+            }
+        }
+        Ok(report)
+    }
+
+    /// Writes it as JSON.
+    pub(crate) fn write(&self, mut out: Output) -> Result<(), Failure> {
+        out.put(format!("{}\n", serde_json::to_string_pretty(self)?).as_bytes())?;
+        out.commit()
+    }
+
+    /// Returns when it began and what it is of, in a few words.
+    pub(crate) fn occasion(&self) -> String {
+        let day = self.time.as_deref().and_then(|time| time.get(..10)).unwrap_or("no date");
+        let commit = match self.commit.split_at_checked(12) {
+            Some((start, rest)) if rest.ends_with("-dirty") => format!("{start}-dirty"),
+            Some((start, _)) => start.into(),
+            None => self.commit.clone(),
         };
-        line += &format!("{cell}  ");
+        format!("{}, {day}, commit {commit}", self.machine.processor.describe())
     }
-    (line + notes).trim_end().to_owned()
 }
 
-/// Formats a number in three digits or more, with commas between thousands; millions as such.
-fn number(x: f64) -> String {
-    match x {
-        _ if x.is_nan() => "-".into(),
-        _ if x >= 999_950.0 => format!("{:.2} M", x / 1e6),
-        _ if x >= 999.5 => format!("{},{:03}", x.round() as u64 / 1000, x.round() as u64 % 1000),
-        _ if x >= 99.95 => format!("{x:.0}"),
-        _ if x >= 9.995 => format!("{x:.1}"),
-        _ => format!("{x:.2}"),
-    }
+/// Returns the time in UTC, to the second.
+fn now() -> Option<String> {
+    let mut text = String::new();
+    SystemTime.format_time(&mut Writer::new(&mut text)).ok()?;
+    text.get(..19).map(|time| format!("{time}Z"))
 }
 
 #[cfg(test)]
@@ -88,21 +124,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_keep_three_digits() {
-        let cases = [
-            (f64::NAN, "-"),
-            (0.5, "0.50"),
-            (9.996, "10.0"),
-            (99.96, "100"),
-            (999.4, "999"),
-            (999.6, "1,000"),
-            (14_003.4, "14,003"),
-            (999_949.0, "999,949"),
-            (1_234_567.0, "1.23 M"),
-            (2.5e9, "2500.00 M"),
-        ];
-        for (x, text) in cases {
-            assert_eq!(number(x), text);
-        }
+    fn the_time_is_in_utc_and_to_the_second() {
+        let time = now().unwrap();
+        assert!(time.len() == 20 && time.starts_with("20") && time.ends_with('Z'), "{time}");
+        assert_eq!(&time[10..11], "T");
     }
 }

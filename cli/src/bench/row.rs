@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use ciphergram_accel::Engine as _;
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
 
 use super::{
     kernels::Chains,
@@ -14,7 +14,6 @@ use super::{
         CKKS_SUM, KERNELS, KernelOperation, MATRIX_COLUMNS, Operation, PAILLIER, SumOperation,
     },
     sampling::{Times, once, sample},
-    share::Share,
     sums::{CLIENTS, Round, VALUE_BITS},
     work::Workshop,
 };
@@ -28,41 +27,47 @@ const GROWTH: usize = 8;
 /// Operations of the first batch tried, for each thread: no vector of numbers is longer.
 const LANES: usize = 8;
 
-/// The figures of one operation. Times are in seconds per single operation.
+/// The figures of one operation, an element of the field `rows` of a report. Times are in seconds
+/// per single operation; none where others' work hid a difference of two.
+#[derive(Clone, Serialize, Deserialize)]
 pub(crate) struct Row {
-    pub(crate) operation: &'static str,
-    pub(crate) scheme: &'static str,
+    pub(crate) operation: String,
+    pub(crate) scheme: String,
     /// Of n, or under `ckks-sum` of a quantised value.
     pub(crate) bits: u32,
-    pub(crate) engine: &'static str,
+    pub(crate) engine: String,
     pub(crate) threads: usize,
     /// Operations of one batch.
     pub(crate) batch: usize,
     /// Operations in all.
     pub(crate) count: usize,
-    pub(crate) median_s: f64,
-    pub(crate) p10_s: f64,
-    pub(crate) p90_s: f64,
+    pub(crate) median_s: Option<f64>,
+    pub(crate) p10_s: Option<f64>,
+    pub(crate) p90_s: Option<f64>,
     /// Multiply instructions of one operation, if the engine counts them.
     pub(crate) multiplies: Option<f64>,
     /// The part of the multiply instructions that the threads, or the device, could have issued.
     pub(crate) limit_fraction: Option<f64>,
     /// Gradient values that one operation carries, if it carries any.
+    #[serde(rename = "values_per_operation")]
     pub(crate) values: Option<usize>,
     /// Of a matrix product: the time of the same work in single operations, divided by its own.
     pub(crate) speedup_over_single: Option<f64>,
-    /// The part of the time that the threads had the cores for which they were ready, where the
-    /// system counts it.
-    pub(crate) core_share: Option<f64>,
+    /// The part of the time for which other work had the cores, where the system counts it.
+    pub(crate) disturbed: Option<f64>,
     /// Whether its key is for comparison with papers only.
+    #[serde(rename = "insecure")]
     pub(crate) is_insecure: bool,
     /// Under `ckks-sum`, whose operations are on whole contributions.
+    #[serde(flatten)]
     pub(crate) upload: Option<Upload>,
     /// Of a step by itself: bytes of memory that it at least reads and writes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) bytes: Option<usize>,
 }
 
 /// The contributions of a sum.
+#[derive(Clone, Serialize, Deserialize)]
 pub(crate) struct Upload {
     /// Contributions to a sum.
     pub(crate) clients: u32,
@@ -77,16 +82,15 @@ impl Row {
         (scheme, operation, bits): (&'static str, &'static str, u32),
         (engine, threads): (&'static str, usize),
         (times, batch): (&Times, usize),
-        share: Share,
     ) -> Self {
         // A difference that others' work hid is no time.
         let each = |share| Some(times.quantile(share) / batch as f64).filter(|&time| time > 0.0);
-        let [p10_s, median_s, p90_s] = [0.1, 0.5, 0.9].map(|share| each(share).unwrap_or(f64::NAN));
+        let [p10_s, median_s, p90_s] = [0.1, 0.5, 0.9].map(each);
         Self {
-            operation,
-            scheme,
+            operation: operation.into(),
+            scheme: scheme.into(),
             bits,
-            engine,
+            engine: engine.into(),
             threads,
             batch,
             count: times.batches * batch,
@@ -97,7 +101,7 @@ impl Row {
             limit_fraction: None,
             values: None,
             speedup_over_single: None,
-            core_share: share.end(),
+            disturbed: times.disturbed,
             is_insecure: false,
             upload: None,
             bytes: None,
@@ -108,7 +112,7 @@ impl Row {
     /// rate that they reach.
     fn with_multiplies(self, of_batch: Option<f64>, rate: Option<f64>) -> Self {
         let each = of_batch.map(|all| all / self.batch as f64).filter(|&each| each > 0.0);
-        let limit = rate.map(|rate| self.median_s * rate);
+        let limit = rate.zip(self.median_s).map(|(rate, time)| time * rate);
         let limit_fraction = each.zip(limit).map(|(issued, limit)| issued / limit);
         Self { multiplies: each, limit_fraction, ..self }
     }
@@ -128,19 +132,17 @@ impl Row {
         work.prepare()?;
         let (result, multiplies) = engine.count(|| work.run());
         result?;
-        let share = Share::start();
         let times = sample(&mut *work, duration)?;
         let row = Self::new(
             (PAILLIER, operation.name(), key.bits),
             (measured.engine.name(), threads),
             (&times, batch),
-            share,
         );
         let speedup_over_single = match operation {
             Operation::Matvec => {
                 let count = LANES * MATRIX_COLUMNS / 2 * threads;
                 let singles = sample(&mut *workshop.singles(count)?, duration)?;
-                Some(singles.quantile(0.5) / count as f64 / row.median_s)
+                row.median_s.map(|time| singles.quantile(0.5) / count as f64 / time)
             }
             _ => None,
         };
@@ -161,13 +163,12 @@ impl Row {
         engine: &'static str,
         (threads, duration): (usize, Duration),
     ) -> Result<Self, Failure> {
-        let share = Share::start();
         let times = sample(&mut || round.run(operation), duration)?;
         let name = (CKKS_SUM, operation.name(), VALUE_BITS);
         Ok(Self {
             values: Some(round.values()),
             upload: Some(Upload { clients: CLIENTS, bytes_per_value: round.bytes_per_value() }),
-            ..Self::new(name, (engine, threads), (&times, 1), share)
+            ..Self::new(name, (engine, threads), (&times, 1))
         })
     }
 
@@ -179,45 +180,40 @@ impl Row {
     ) -> Result<Self, Failure> {
         let engine = Arc::new(Metered::new(measured));
         let chains = Chains::new(engine.clone(), operation)?;
-        let share = Share::start();
         let (times, multiplies) = chains.measure(duration, |work| {
             let (result, multiplies) = engine.count(work);
             result.map(|()| multiplies)
         })?;
         let name = (KERNELS, operation.name, operation.bits());
         let engine = (measured.engine.name(), threads);
-        let row = Self::new(name, engine, (&times, chains.operations()), share)
+        let row = Self::new(name, engine, (&times, chains.operations()))
             .with_multiplies(multiplies, measured.rate_of(threads));
         Ok(Self { bytes: Some(chains.bytes()), ..row })
     }
 
     /// Returns the name as it is typed.
     pub(crate) fn name(&self) -> String {
-        match self.scheme {
-            PAILLIER => self.operation.to_owned(),
+        match self.scheme.as_str() {
+            PAILLIER => self.operation.clone(),
             scheme => format!("{scheme}/{}", self.operation),
         }
     }
 
-    /// Returns an element of the field `rows` of a report.
-    pub(crate) fn json(&self) -> Value {
-        let mut row = json!({
-            "operation": self.operation, "scheme": self.scheme, "bits": self.bits,
-            "engine": self.engine, "threads": self.threads, "batch": self.batch,
-            "count": self.count, "median_s": self.median_s, "p10_s": self.p10_s,
-            "p90_s": self.p90_s, "limit_fraction": self.limit_fraction,
-            "multiplies": self.multiplies, "values_per_operation": self.values,
-            "speedup_over_single": self.speedup_over_single, "core_share": self.core_share,
-            "insecure": self.is_insecure,
-        });
-        if let Some(upload) = &self.upload {
-            row["clients"] = upload.clients.into();
-            row["bytes_per_value"] = upload.bytes_per_value.into();
-        }
-        if let Some(bytes) = self.bytes {
-            row["bytes"] = bytes.into();
-        }
-        row
+    /// Returns the operations a second.
+    pub(crate) fn rate(&self) -> Option<f64> {
+        self.median_s.map(|time| 1.0 / time)
+    }
+
+    /// Returns the gradient values a second, of an operation that carries some.
+    pub(crate) fn value_rate(&self) -> Option<f64> {
+        self.rate().zip(self.values).map(|(rate, values)| rate * values as f64)
+    }
+
+    /// Returns whether two rows are about the same on the same kind of engine.
+    pub(crate) fn is_about(&self, other: &Self) -> bool {
+        let about = |row: &Self| (row.scheme.clone(), row.operation.clone(), row.bits);
+        about(self) == about(other)
+            && (&self.engine, self.threads) == (&other.engine, other.threads)
     }
 }
 

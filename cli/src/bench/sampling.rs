@@ -1,13 +1,18 @@
-//! Repeats work and samples its times.
+//! Repeats work and samples its times, in spells in which nothing else wants the cores.
 
 use std::time::{Duration, Instant};
 
+use super::spent::Spent;
 use crate::failure::Failure;
 
 /// The least number of samples of a row, however long they take.
 const LEAST_SAMPLES: usize = 5;
 /// The least duration of a sample: cheap work is repeated until it lasts this long.
 const SAMPLE: Duration = Duration::from_millis(10);
+/// The part of a sample's time that other work may have the cores for, and the sample is quiet.
+const QUIET: f64 = 0.02;
+/// How many times as long as it was to take, a row waits for quiet samples.
+const PATIENCE: u32 = 5;
 
 /// One batch of work that can be repeated.
 pub(crate) trait Work {
@@ -29,6 +34,9 @@ impl<F: FnMut() -> Result<(), Failure>> Work for F {
 /// Measured times, in seconds per batch.
 pub(crate) struct Times {
     pub(crate) batches: usize,
+    /// The part of the time of these samples for which other work had the cores, where the system
+    /// counts it.
+    pub(crate) disturbed: Option<f64>,
     /// In order of size.
     samples: Vec<f64>,
 }
@@ -74,19 +82,61 @@ pub(crate) fn sample_beyond(
     })
 }
 
-/// Takes samples of `repeats` batches each, in seconds, for about `duration`.
+/// Takes samples of `repeats` batches each, in seconds, until quiet ones make up about `duration`,
+/// or for [`PATIENCE`] times as long.
 fn samples(
     repeats: usize,
     duration: Duration,
     mut sample: impl FnMut() -> Result<f64, Failure>,
 ) -> Result<Times, Failure> {
-    let end = Instant::now() + duration;
-    let mut samples = vec![];
-    while samples.len() < LEAST_SAMPLES || Instant::now() < end {
-        samples.push(sample()? / repeats as f64);
+    let (start, mut samples, mut quiet) = (Instant::now(), Samples::default(), Duration::ZERO);
+    while !samples.suffice() || quiet < duration && start.elapsed() < PATIENCE * duration {
+        let (clock, before) = (Instant::now(), Spent::now());
+        let seconds = sample()? / repeats as f64;
+        let spent = Spent::now().zip(before).and_then(|(now, before)| now.since(before));
+        if samples.add(seconds, spent) {
+            quiet += clock.elapsed();
+        }
     }
-    samples.sort_by(f64::total_cmp);
-    Ok(Times { batches: samples.len() * repeats, samples })
+    Ok(samples.times(repeats))
+}
+
+/// Samples, in seconds a batch, and what was spent meanwhile.
+#[derive(Default)]
+struct Samples(Vec<(f64, Spent)>);
+
+impl Samples {
+    /// Adds a sample, and returns whether it is quiet. It is where the system does not say.
+    fn add(&mut self, seconds: f64, spent: Option<Spent>) -> bool {
+        let sample = (seconds, spent.unwrap_or_default());
+        self.0.push(sample);
+        is_quiet(&sample)
+    }
+
+    fn suffice(&self) -> bool {
+        self.0.len() >= LEAST_SAMPLES
+    }
+
+    /// Returns the times of the quiet samples or, where these are too few, of the quietest.
+    fn times(self, repeats: usize) -> Times {
+        let mut chosen = self.0;
+        chosen.sort_by(|(_, a), (_, b)| part(a).total_cmp(&part(b)));
+        let quiet = chosen.iter().filter(|sample| is_quiet(sample)).count();
+        chosen.truncate(quiet.max(LEAST_SAMPLES));
+        let disturbed = chosen.iter().map(|(_, spent)| *spent).sum::<Spent>().disturbed();
+        let mut samples: Vec<_> = chosen.into_iter().map(|(seconds, _)| seconds).collect();
+        samples.sort_by(f64::total_cmp);
+        Times { batches: samples.len() * repeats, disturbed, samples }
+    }
+}
+
+/// Returns the part of a sample's time for which other work had the cores, none where nobody says.
+fn part(spent: &Spent) -> f64 {
+    spent.disturbed().unwrap_or(0.0)
+}
+
+fn is_quiet((_, spent): &(f64, Spent)) -> bool {
+    part(spent) < QUIET
 }
 
 /// Runs `count` batches, and returns their time.
@@ -105,11 +155,32 @@ mod tests {
 
     #[test]
     fn quantiles_lie_between_samples() {
-        let times = |samples: &[f64]| Times { batches: 1, samples: samples.to_vec() };
+        let times =
+            |samples: &[f64]| Times { batches: 1, disturbed: None, samples: samples.to_vec() };
         assert_eq!([0.0, 0.5, 1.0].map(|s| times(&[7.0]).quantile(s)), [7.0; 3]);
         let five = times(&[1.0, 2.0, 3.0, 4.0, 10.0]);
         let found = [0.0, 0.1, 0.5, 0.9, 1.0].map(|s| (five.quantile(s) * 10.0).round());
         assert_eq!(found, [10.0, 14.0, 30.0, 76.0, 100.0]);
+    }
+
+    #[test]
+    fn figures_are_of_quiet_samples_or_of_the_quietest() {
+        let times = |quiet: usize, disturbed: usize| {
+            let mut samples = Samples::default();
+            (0..disturbed).for_each(|_| assert!(!samples.add(3.0, Some(Spent::of(100, 900)))));
+            (0..quiet).for_each(|_| assert!(samples.add(1.0, Some(Spent::of(100, 1)))));
+            assert!(!samples.add(2.0, Some(Spent::of(100, 100))));
+            assert_eq!(samples.suffice(), quiet + disturbed >= 4);
+            samples.times(3)
+        };
+        let found = |times: Times| (times.batches, times.quantile(1.0), times.disturbed);
+        assert_eq!(found(times(5, 9)), (15, 1.0, Some(1.0 / 101.0)));
+        assert_eq!(found(times(7, 0)), (21, 1.0, Some(1.0 / 101.0)));
+        // One more than are quiet, and of the others the one that was disturbed least.
+        assert_eq!(found(times(4, 3)), (15, 2.0, Some(104.0 / 604.0)));
+        let mut unknown = Samples::default();
+        (0..6).for_each(|_| assert!(unknown.add(1.0, None)));
+        assert_eq!(found(unknown.times(1)), (6, 1.0, None));
     }
 
     #[test]

@@ -93,11 +93,21 @@ impl Round {
     /// Runs one operation, its result thrown away.
     pub(crate) fn run(&self, operation: SumOperation) -> Result<(), Failure> {
         match operation {
+            SumOperation::Quantise => _ = black_box(self.quantise()?),
             SumOperation::Encrypt => drop(black_box(self.encrypt(&self.engine, 0)?)),
             SumOperation::Aggregate => drop(black_box(self.aggregate()?)),
             SumOperation::Decrypt => drop(black_box(self.decrypt()?)),
         }
         Ok(())
+    }
+
+    /// From a client's tensors to the integers that it packs.
+    fn quantise(&self) -> Result<usize, Error> {
+        let terms = self.job.terms(0, &self.agreement)?;
+        let parameters = self.key.public().parameters();
+        let quantised = terms.quantise(&self.update, 1, parameters, &*random::bytes()?)?;
+        // They are computed as they are asked for.
+        Ok(black_box(quantised.fields()?).len())
     }
 
     /// From a client's tensors to the bytes of its contribution.

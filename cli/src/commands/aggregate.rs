@@ -8,6 +8,7 @@ use crate::{
     engines::engine,
     failure::Failure,
     files::{self, Kind, Output, named},
+    progress::Progress,
     report::{per_value_words, report, shown, warn_if_few},
 };
 
@@ -22,7 +23,10 @@ pub(crate) fn run(args: &Aggregate) -> Result<(), Failure> {
     let read = [Some(&args.agreed.key), args.agreed.job.as_ref()];
     let read = args.inputs.iter().map(Some).chain(read).collect::<Vec<_>>();
     let mut out = Output::create(&args.out, Kind::Sum, &named(&read))?;
-    let contributions = args.inputs.iter().map(|path| {
+    let progress = Progress::new(args.json, "");
+    let contributions = args.inputs.iter().zip(0..).map(|(path, done)| {
+        progress.say(format!("adding {}", path.display()));
+        progress.at(done, args.inputs.len() as u64);
         let bytes = std::fs::read(path).map_err(Error::from);
         (path.display(), bytes.and_then(|bytes| Contribution::from_vec(bytes, &key)))
     });
@@ -30,6 +34,7 @@ pub(crate) fn run(args: &Aggregate) -> Result<(), Failure> {
     let (head, stream, digest) = sum.to_parts(&key);
     [&head[..], stream, &digest].into_iter().try_for_each(|part| out.put(part))?;
     out.commit()?;
+    drop(progress);
     let (contributors, values) = (sum.contributors.len(), sum.agreement.values());
     warn_if_few(contributors);
     let value = json!({

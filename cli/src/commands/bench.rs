@@ -1,16 +1,19 @@
 //! `ciphergram bench`.
 
+use std::path::PathBuf;
+
 use rayon::ThreadPoolBuilder;
-use serde_json::{Value, json};
 
 use crate::{
     args::Bench,
     bench::{
         key::{INSECURE_BITS, Key},
-        machine::{Machine, Measured, choose, commit},
-        report,
+        machine::{Machine, Measured},
+        page::{Page, Source},
+        report::{Options, Report},
         row::Row,
         sums::Round,
+        table,
     },
     failure::Failure,
     files::{Kind, Output},
@@ -18,26 +21,50 @@ use crate::{
 };
 
 pub(crate) fn run(args: &Bench) -> Result<(), Failure> {
+    // Nobody wants to learn after minutes that the figures have no place to go.
+    let inputs: Vec<_> = args.compare.iter().map(PathBuf::as_path).collect();
+    let create = |path: &Option<PathBuf>, kind| {
+        path.as_ref().map(|path| Output::create(path, kind, &inputs)).transpose()
+    };
+    let figures = create(&args.json, Kind::Report)?;
+    let (page, picture) = (create(&args.report, Kind::Page)?, create(&args.png, Kind::Picture)?);
+    let measured = match &args.compare[..] {
+        [] => Page {
+            sources: vec![Source { label: "This run".into(), report: measure_all(args, figures)? }],
+            peers: vec![],
+        },
+        files => compare(files)?,
+    };
+    measured.write(page, picture)
+}
+
+/// Reads reports, and prints them side by side.
+fn compare(files: &[PathBuf]) -> Result<Page, Failure> {
+    let page = Page::read(files)?;
+    table::side_by_side(&page.sources).iter().try_for_each(|line| print(line))?;
+    Ok(page)
+}
+
+/// Measures what is asked for, and writes the report to `out` if it is wanted.
+fn measure_all(args: &Bench, out: Option<Output>) -> Result<Report, Failure> {
     let bits = key_sizes(args)?;
-    let engines = choose(args.engine.as_deref())?;
-    let out = args.json.as_ref().map(|path| Output::create(path, Kind::Report, &[])).transpose()?;
     let pool = ThreadPoolBuilder::new().num_threads(args.threads).build();
     let pool = pool.map_err(|e| Failure::Work(format!("{} threads: {e}", args.threads)))?;
-    let (machine, rows) = pool.install(|| {
-        let machine = Machine::measure(engines);
-        let rows = measure(args, &bits, &machine)?;
-        Ok::<_, Failure>((machine.json(), rows))
+    let report = pool.install(|| {
+        let engines: Vec<_> =
+            args.engine.iter().map(|name| Measured::open(*name)).collect::<Result<_, _>>()?;
+        let options = Options::of(args.threads, args.seconds);
+        let mut report = Report::begin(options, Machine::of(&engines));
+        report.rows = measure(args, &bits, &report.machine, &engines)?;
+        Ok::<_, Failure>(report)
     })?;
-    if let Some(text) = report::busy(&rows) {
+    if let Some(text) = table::busy(&report.rows) {
         warn(&text);
     }
-    if let Some(mut out) = out {
-        let rows: Vec<_> = rows.iter().map(Row::json).collect();
-        let value: Value = json!({"kind": "ciphergram-report", "machine": machine, "commit": commit(), "rows": rows});
-        out.put(format!("{}\n", serde_json::to_string_pretty(&value)?).as_bytes())?;
-        out.commit()?;
+    if let Some(out) = out {
+        report.write(out)?;
     }
-    Ok(())
+    Ok(report)
 }
 
 /// Returns the sizes of n asked for, in bits. The insecure one must be asked for by its own name.
@@ -55,36 +82,42 @@ fn key_sizes(args: &Bench) -> Result<Vec<u32>, Failure> {
 }
 
 /// Measures row by row, and prints each as it is found.
-fn measure(args: &Bench, bits: &[u32], machine: &Machine) -> Result<Vec<Row>, Failure> {
-    machine.lines().iter().try_for_each(|line| print(line))?;
+fn measure(
+    args: &Bench,
+    bits: &[u32],
+    machine: &Machine,
+    engines: &[Measured],
+) -> Result<Vec<Row>, Failure> {
+    print(&machine.line())?;
+    engines.iter().try_for_each(|engine| print(&engine.line()))?;
     let (paillier, sums) = (&args.ops.paillier, &args.ops.sums);
     let bits = if paillier.is_empty() { &[] } else { bits };
     if bits.contains(&INSECURE_BITS) {
         print(&format!("{INSECURE_BITS}-bit keys are INSECURE: only for comparison with papers"))?;
     }
-    print(&format!("\n{}", report::head()))?;
+    print(&format!("\n{}", table::head()))?;
     let mut rows = vec![];
     let mut found = |row: Row| {
-        print(&report::row(&row))?;
+        print(&table::row(&row))?;
         rows.push(row);
         Ok::<_, Failure>(())
     };
     let effort = (args.threads, args.seconds);
     for &bits in bits {
         let key = Key::of_bits(bits)?;
-        for engine in &machine.engines {
+        for engine in engines {
             for &operation in paillier {
                 found(Row::measure(operation, &key, engine, effort)?)?;
             }
         }
     }
     // Sizes of n mean nothing here: each engine has its rows once.
-    for measured in &machine.engines {
+    for measured in engines {
         for &operation in &args.ops.kernels {
             found(Row::measure_kernel(operation, measured, effort)?)?;
         }
     }
-    for Measured { engine, .. } in machine.engines.iter().filter(|_| !sums.is_empty()) {
+    for Measured { engine, .. } in engines.iter().filter(|_| !sums.is_empty()) {
         let round = Round::new(engine.clone())?;
         for &operation in sums {
             found(Row::measure_sum(operation, &round, engine.name(), effort)?)?;

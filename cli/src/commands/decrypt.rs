@@ -11,6 +11,7 @@ use crate::{
     engines::engine,
     failure::Failure,
     files::{self, Kind, named},
+    progress::Progress,
     report::{kept, report, shown, warn_if_few},
 };
 
@@ -38,6 +39,7 @@ pub(crate) fn run(args: &Decrypt) -> Result<(), Failure> {
     let min_clients = args.min_clients.unwrap_or(job.min_clients());
     let job = job.requiring(min_clients);
     let here = |e: Error| e.within(args.input.display());
+    let progress = Progress::new(args.json, format!("decrypting {}", args.input.display()));
     let sum = Sum::from_vec(files::read(&args.input)?, key.public()).map_err(here)?;
     let template = args.template.as_ref().map(|path| template(path, &sum)).transpose()?;
     let inputs = [&args.input, &args.agreed.key].into_iter().chain(&args.agreed.job);
@@ -46,9 +48,12 @@ pub(crate) fn run(args: &Decrypt) -> Result<(), Failure> {
     let cohorts_out = cohorts::create(args.cohorts.as_deref(), &named(&inputs))?;
     let engine = engine(args.place.engine);
     let ledger = Ledger::beside(&args.agreed.key);
+    let chunks = key.public().parameters().chunks(sum.agreement.values()).count();
     let open = |file: &File| {
+        let observe = progress.counter(chunks.into());
         let laid_out = (&sum, template.as_ref());
-        let open = || decrypt_to(&key, &*engine, laid_out, &job, output(args.sum), file);
+        let output = output(args.sum);
+        let open = || decrypt_to(&key, &*engine, laid_out, &job, output, file, &observe);
         ledger.open(key.public(), &job, &sum, open)
     };
     out.fill(open, |e| match e {
@@ -59,14 +64,15 @@ pub(crate) fn run(args: &Decrypt) -> Result<(), Failure> {
     out.commit()?;
     let cohorts = Cohorts::of(&sum, key.public());
     cohorts_out.map_or(Ok(()), |out| cohorts.write(out))?;
+    drop(progress);
     let fewest = sum.fewest_contributors();
     warn_if_few(fewest);
     let name = output_name(args.sum);
     let (kept, kept_words) = kept(&template.unwrap_or_default());
     let value = json!({
         "out": shown(&args.out), "output": name, "round": sum.round, "contributors": sum.contributors.len(),
-        "fewest_contributors": fewest, "values": sum.agreement.values(), "kept": kept,
-        "cohorts": cohorts.summary(),
+        "fewest_contributors": fewest, "values": sum.agreement.values(),
+        "cohorts": cohorts.summary(), "kept": kept,
     });
     let line = format!(
         "{}: {name} of {}, {} tensors",

@@ -5,12 +5,12 @@ use std::{
     time::Instant,
 };
 
-use ciphergram_accel::{Engine, Info, Present, conformance, engine::supported_steps, engines};
+use ciphergram_accel::{Engine, Info, Present, conformance, engine::supported_steps};
 use serde_json::{Map, Value, json};
 
 use crate::{
     args::Devices,
-    engines::{gpu_absence, split_gpu},
+    engines::{engines, gpu_absence, split_gpu},
     failure::Failure,
     report::report,
 };

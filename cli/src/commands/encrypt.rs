@@ -12,6 +12,7 @@ use crate::{
     engines::engine,
     failure::Failure,
     files::{self, Kind, Output, named},
+    progress::Progress,
     report::{clipped, kept, per_value, per_value_words, report, shown, warn},
 };
 
@@ -19,7 +20,8 @@ pub(crate) fn run(args: &Encrypt) -> Result<(), Failure> {
     let key_path = &args.agreed.key;
     let file = files::read_key(key_path)?;
     let key = file.as_client(args.client).map_err(|e| e.within(key_path.display()))?;
-    let job = files::read_job(&args.agreed, key.public())?;
+    let job = files::read_job_of(&args.agreed, key)?;
+    let progress = Progress::new(args.json, format!("encrypting {}", args.input.display()));
     let (update, clipped_first) =
         files::read_clipped(&args.input, args.integers.policy(), args.weighting.clip)?;
     let here = |e: Error| e.within(args.input.display());
@@ -35,15 +37,24 @@ pub(crate) fn run(args: &Encrypt) -> Result<(), Failure> {
     let terms = job.terms(round, &agreement).map_err(here)?;
     let (parameters, engine) = (key.public().parameters(), engine(args.place.engine));
     // A full disk is to cost no round.
-    out.reserve(parameters.chunks(agreement.values()).total_bytes() as u64)?;
+    let total_bytes = parameters.chunks(agreement.values()).total_bytes() as u64;
+    out.reserve(total_bytes)?;
     let weighted = (&update, args.weighting.weight);
-    let Written { bytes, clipped: outside } =
-        encrypt_to(key, engine, weighted, &terms, &ledger, &mut out).map_err(|e| match e {
-            // Of the output, which it names.
-            Error::Io { why } => Failure::Work(why),
-            e => here(e).into(),
-        })?;
+    let Written { bytes, clipped: outside } = encrypt_to(
+        key,
+        engine,
+        weighted,
+        &terms,
+        &ledger,
+        &mut progress.count(&mut out, total_bytes),
+    )
+    .map_err(|e| match e {
+        // Of the output, which it names.
+        Error::Io { why } => Failure::Work(why),
+        e => here(e).into(),
+    })?;
     out.commit()?;
+    drop(progress);
     let outside = files::most_clipped(&clipped_first, &outside);
     let names = agreement.specs().iter().map(|s| s.name.as_str());
     let (clipped, mut lines) = clipped(names, &outside);

@@ -3,6 +3,7 @@
 mod server;
 
 use std::{
+    convert::Infallible,
     ffi::OsString,
     fs::{self, File},
     path::{Path, PathBuf},
@@ -10,7 +11,7 @@ use std::{
 
 use ciphergram_he::{Error, KeyRef, Ledger, Update, codec::RangesFile};
 use ciphergram_nic::{
-    federation::{self, Participation, RoundResult, finish_from_spool},
+    federation::{self, Participation, Phase, RoundResult, finish_from_spool},
     proto::path::MAX_PATHS,
 };
 use serde_json::{Value, json};
@@ -21,10 +22,11 @@ use crate::{
     args::{Join, PathConfig, Wire},
     cohorts::{self, Cohorts},
     engines::engine,
-    failure::{Failure, at},
+    failure::Failure,
     files::{self, Kind, Output, named},
+    progress::Progress,
     report::{clipped, kept, per_value, report, shown, warn, warn_if_few},
-    signals,
+    signals::{self, AtStop},
 };
 
 pub(crate) fn run(args: &Join) -> Result<(), Failure> {
@@ -34,7 +36,7 @@ pub(crate) fn run(args: &Join) -> Result<(), Failure> {
         let text = "--sum needs a secret key: with a client's the sum is written encrypted";
         return Err(Failure::Misuse(text.into()));
     }
-    let job = files::read_job(&args.agreed, key.public())?;
+    let job = files::read_job_of(&args.agreed, key)?;
     let min_clients = args.min_clients.unwrap_or(job.min_clients());
     let job = job.requiring(min_clients);
     let ledger = Ledger::beside(&args.agreed.key);
@@ -43,6 +45,7 @@ pub(crate) fn run(args: &Join) -> Result<(), Failure> {
         files::read_clipped(&args.input, args.integers.policy(), args.weighting.clip)?;
     let outputs = Outputs::create(args, key, &update)?;
     let spool = spool_of(args)?;
+    let _unless_stopped = remove_if_empty(&spool);
     let participation = Participation {
         key,
         job: &job,
@@ -55,23 +58,24 @@ pub(crate) fn run(args: &Join) -> Result<(), Failure> {
         keep_fields: false,
     };
     signals::set_last_line("stopped; the same command goes on with what was sealed");
+    let progress = Progress::new(args.json, "opening the sum");
     let kept = finish_from_spool(&participation).map_err(|e| refused(args, &spool, e))?;
     let mut round = match kept {
         Some(round) => round,
-        None => Server::find(args)?.contribute(&participation, paths, &spool)?,
+        None => Server::find(args)?.contribute(&participation, paths, &spool, &progress)?,
     };
-    outputs.write((args, &spool), &mut round, &participation).map_err(|error| match error {
+    outputs.write(args, &participation, &mut round, &spool).map_err(|error| match error {
         Failure::Work(text) if spool.exists() => Failure::Work(format!(
             "{text}; the sum is in {}: the same command goes on with it",
             spool.display()
         )),
         error => error,
     })?;
-    let words = describe(args, &round, &participation, &clipped_first)?;
+    drop(progress);
+    let (value, lines) = describe(args, &participation, &round, &clipped_first)?;
     if let Some(Err(error)) = round.spool.take().map(|spool| spool.remove()) {
         warn(&format!("{error}: the output is written, and it is no longer needed"));
     }
-    let (value, lines) = words;
     report(args.json, &value, &lines)
 }
 
@@ -84,34 +88,40 @@ fn path_config(args: &Join) -> Result<federation::PathConfig, Failure> {
     Ok(federation::PathConfig { paths, flows: split, poll, datagram_bytes: datagram })
 }
 
-/// Returns the spool's name, of which a file can be made.
+/// Returns the spool's name.
 fn spool_of(args: &Join) -> Result<PathBuf, Failure> {
-    let Some(spool) = &args.spool else {
-        let is_stream = fs::metadata(&args.out).is_ok_and(|out| !out.is_file());
-        if is_stream || args.out.as_os_str() == "-" {
-            let out = args.out.display();
-            let text = format!("--out {out} is a stream: say --spool FILE, to keep what is sealed");
-            return Err(Failure::Misuse(text));
-        }
-        let mut name = OsString::from(&args.out);
-        name.push(".spool");
-        return Ok(PathBuf::from(name));
-    };
-    if !spool.exists() {
-        let folder = spool.parent().filter(|folder| !folder.as_os_str().is_empty());
-        tempfile::tempfile_in(folder.unwrap_or(Path::new("."))).map_err(at(spool))?;
+    if let Some(spool) = &args.spool {
+        return Ok(spool.clone());
     }
-    Ok(spool.clone())
+    let is_stream = fs::metadata(&args.out).is_ok_and(|out| !out.is_file());
+    if is_stream || args.out.as_os_str() == "-" {
+        let out = args.out.display();
+        let text = format!("--out {out} is a stream: say --spool FILE, to keep what is sealed");
+        return Err(Failure::Misuse(text));
+    }
+    let mut name = OsString::from(&args.out);
+    name.push(".spool");
+    Ok(name.into())
+}
+
+/// Has a signal remove a spool that nothing is sealed into yet.
+fn remove_if_empty(spool: &Path) -> AtStop {
+    let path = spool.to_owned();
+    let clean_up = move || {
+        if fs::metadata(&path).is_ok_and(|spool| spool.len() == 0) {
+            // Without, the next run removes it.
+            let _ = fs::remove_file(path);
+        }
+    };
+    let Ok(((), at_stop)) = signals::at_stop(|| Ok::<_, Infallible>(((), clean_up)));
+    at_stop
 }
 
 /// Describes an error of a round in the words of the command line.
 fn refused(args: &Join, spool: &Path, error: federation::Error) -> Failure {
     match error {
         federation::Error::Scheme(
-            e @ (Error::NotFinite { .. }
-            | Error::Integer { .. }
-            | Error::Weight { .. }
-            | Error::Layout { .. }),
+            e @ (Error::NotFinite { .. } | Error::Weight { .. } | Error::Layout { .. }),
         ) => e.within(args.input.display()).into(),
         federation::Error::Scheme(e @ Error::TooFewContributors { found, .. })
             if spool.exists() =>
@@ -147,11 +157,13 @@ impl Outputs {
         Ok(Self { out, cohorts: cohorts::create(args.cohorts.as_deref(), &named(&inputs))? })
     }
 
+    /// Writes the mean, or the sum that this client cannot open, and its cohorts.
     fn write(
         mut self,
-        (args, spool): (&Join, &Path),
-        round: &mut RoundResult,
+        args: &Join,
         participation: &Participation<'_>,
+        round: &mut RoundResult,
+        spool: &Path,
     ) -> Result<(), Failure> {
         match participation.key {
             KeyRef::Secret(key, _) => {
@@ -176,13 +188,12 @@ impl Outputs {
 /// Describes the round and its result, for JSON and for people.
 fn describe(
     args: &Join,
-    round: &RoundResult,
     participation: &Participation<'_>,
+    round: &RoundResult,
     clipped_first: &[usize],
 ) -> Result<(Value, Vec<String>), Failure> {
     let (sum, key) = (&round.sum, participation.key);
     let cohorts = Cohorts::of(sum, key.public());
-    let (kept, kept_words) = kept(participation.update);
     let fewest = sum.fewest_contributors();
     warn_if_few(fewest);
     let (values, bytes) = (sum.agreement.values(), sum.stream.len());
@@ -190,13 +201,14 @@ fn describe(
     let (clipped, mut lines) = clipped(names, &files::most_clipped(clipped_first, &round.clipped));
     let ranges: Value =
         serde_json::from_str(&RangesFile::from_agreement(&sum.agreement).to_json()?)?;
+    let (kept, kept_words) = kept(participation.update);
+    lines.extend(kept_words);
     let (name, closed) = match key {
         KeyRef::Secret(..) => (output_name(args.sum), ""),
         KeyRef::Client(_) => {
             ("encrypted sum", ", to be decrypted with the secret key: ciphergram decrypt")
         }
     };
-    lines.extend(kept_words);
     let value = json!({
         "out": shown(&args.out), "output": name, "round": sum.round,
         "contributors": sum.contributors.len(), "fewest_contributors": fewest, "values": values,
@@ -207,11 +219,31 @@ fn describe(
         "encrypting_s": round.encrypting.as_secs_f64(),
         "exchanging_s": round.exchanging.as_secs_f64(),
         "decrypting_s": round.decrypting.as_secs_f64(),
-        "retransmitted": round.stats.retransmitted,
-        "congested": round.stats.congested,
+        "retransmitted_datagrams": round.stats.retransmitted,
+        "congested_datagrams": round.stats.congested,
         "paths_rested": round.stats.paths_rested,
     });
     let (out, words) = (args.out.display(), cohorts.words());
     lines.push(format!("{out}: {name} of round {} over {words}{closed}", sum.round));
     Ok((value, lines))
+}
+
+/// Shows what the client does, and whom it waits for.
+fn show(progress: &Progress, phase: Phase, args: &Join) {
+    match phase {
+        Phase::Contacting { .. } => progress.go_on(format!("looking for {}", args.server)),
+        Phase::Waiting => {
+            progress.go_on(format!("joined {}, waiting for the other clients", args.server));
+        }
+        Phase::Exchanging { contributors, chunks, sealed, sent, back } => {
+            progress.say(format!(
+                "round of {contributors}: {sealed} of {chunks} chunks sealed, {sent} sent, {back} sums back"
+            ));
+            let done = [sealed, sent, back].map(u64::from).iter().sum();
+            progress.at(done, 3 * u64::from(chunks));
+        }
+        Phase::Opening { chunks } => {
+            progress.go_on(format!("all {chunks} sums are back: opening them"));
+        }
+    }
 }

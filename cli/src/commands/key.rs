@@ -21,7 +21,7 @@ pub(crate) fn run(args: &Key) -> Result<(), Failure> {
 fn upgrade(args: &KeyUpgrade) -> Result<(), Failure> {
     keygen::refuse_existing(&args.out)?;
     let key = files::read_secret(&args.key)?.upgrade().map_err(|e| e.within(args.key.display()))?;
-    let (value, lines) = keygen::write(&key, &args.out)?;
+    let (value, lines) = keygen::write(&key, &args.out, None)?;
     report(args.json, &value, &lines)
 }
 

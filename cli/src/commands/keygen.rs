@@ -2,54 +2,137 @@
 
 use std::{fs, path::Path};
 
-use ciphergram_he::{Error, Job, Limits, Scheme, SecretKey, params::Literal};
+use ciphergram_he::{Error, Job, Limits, PublicKey, Scheme, SecretKey, params::Literal};
 use serde_json::{Value, json};
 
 use crate::{
     args::Keygen,
     failure::{Failure, at},
-    nodes,
+    files, nodes,
+    progress::Progress,
     report::{report, shown, warn},
 };
 
+/// The files of a key, and the folder of clients' keys.
+const FILES: [&str; 4] = ["public.json", "secret.json", "clients", "job.json"];
+
 pub(crate) fn run(args: &Keygen) -> Result<(), Failure> {
-    let literal = args.set.literal();
     refuse_existing(&args.out)?;
+    let former = args.replaces.as_deref().map(|folder| Former::read(args, folder)).transpose()?;
+    let literal = former.as_ref().map_or_else(|| args.set.literal(), Former::literal);
+    let progress =
+        Progress::new(args.json, format!("looking for the primes of a {} key", literal.scheme));
     let key = SecretKey::generate(literal)?;
+    drop(progress);
     if literal.scheme == Scheme::Paillier2048 {
         warn("paillier-2048 is of about 112-bit security; paillier-3072 and ckks-sum are of 128");
     }
-    let (value, lines) = write(&key, &args.out)?;
+    let (mut value, mut lines) = write(&key, &args.out, former.as_ref())?;
+    if let Some(former) = former {
+        value["replaces"] = former.key.id().to_string().into();
+        lines.extend(former.steps(&key, &args.out));
+    }
     report(args.json, &value, &lines)
 }
 
 /// Refuses a folder that holds a file of a key, before work is spent on one.
 pub(crate) fn refuse_existing(out: &Path) -> Result<(), Failure> {
-    let own = ["public.json", "secret.json", "clients", "job.json"].map(|name| out.join(name));
+    if out.exists() && !out.is_dir() {
+        return Err(Failure::Work(format!("{}: is no folder", out.display())));
+    }
+    let own = FILES.map(|name| out.join(name));
     match own.iter().chain(&nodes::files(out)).find(|path| path.exists()) {
         Some(path) => Err(Error::Exists { path: path.clone() }.into()),
         None => Ok(()),
     }
 }
 
-/// Writes all files of a key into a folder, with a job of default limits and node keys for this machine. Returns
-/// the report.
-pub(crate) fn write(key: &SecretKey, out: &Path) -> Result<(Value, Vec<String>), Failure> {
-    let (public, secret) = (out.join("public.json"), out.join("secret.json"));
-    let (clients, job) = (out.join("clients"), out.join("job.json"));
-    let Literal { scheme, clients: count, bits } = key.public().parameters().literal();
-    fs::create_dir_all(out).map_err(at(out))?;
-    key.save(&secret)?;
-    key.public().save(&public)?;
-    let encrypts = key.public().encrypts();
-    if encrypts {
+/// A key that another one replaces.
+pub(crate) struct Former<'a> {
+    folder: &'a Path,
+    key: PublicKey,
+    limits: Limits,
+    renew_nodes: bool,
+}
+
+impl<'a> Former<'a> {
+    fn read(args: &Keygen, folder: &'a Path) -> Result<Self, Failure> {
+        let key = PublicKey::load(&folder.join("public.json"))?;
+        let job = args.job.clone().unwrap_or_else(|| folder.join("job.json"));
+        let limits = Job::load(&job, &key)?.limits().clone();
+        Ok(Self { folder, key, limits, renew_nodes: args.renew_nodes })
+    }
+
+    fn literal(&self) -> Literal {
+        self.key.parameters().literal()
+    }
+
+    /// Returns what to do next, in order.
+    fn steps(&self, key: &SecretKey, out: &Path) -> Vec<String> {
+        let (new, old) = (out.display(), self.folder.display());
+        let own = if key.public().encrypts() { "clients/NUMBER.json" } else { "secret.json" };
+        let nodes = match self.renew_nodes {
+            true => {
+                "; node keys are new: server.node, client.identity and clients.allow go with it"
+            }
+            false => "",
+        };
+        vec![
+            format!(
+                "This key replaces {}, whose files stay as they are. Next, in this order:",
+                self.key.id()
+            ),
+            format!("1. Hand each client its key, {new}/{own}, and {new}/job.json{nodes}."),
+            "2. Let the round under way end, until no client has a spool left.".into(),
+            format!(
+                "3. Stop serve, and start it with --key {new}/public.json and --job {new}/job.json."
+            ),
+            "4. Have the clients join with the new key and job: their rounds begin at 0 again."
+                .into(),
+            format!(
+                "5. Keep {old}/secret.json and its ledger, which opens sums of the former key and nothing else, as \
+                 long as there are any."
+            ),
+        ]
+    }
+}
+
+/// Writes the folder of a key, whole or not at all: see [`write_files`]. Returns the report.
+pub(crate) fn write(
+    key: &SecretKey,
+    out: &Path,
+    former: Option<&Former<'_>>,
+) -> Result<(Value, Vec<String>), Failure> {
+    files::fill(out, |folder| write_files(key, folder, former))?;
+    Ok(describe(key, out))
+}
+
+/// Writes all files of a key into a folder, with a job and node keys for this machine: those of the key that it
+/// replaces, or a job of default limits and new node keys.
+pub(crate) fn write_files(
+    key: &SecretKey,
+    folder: &Path,
+    former: Option<&Former<'_>>,
+) -> Result<(), Failure> {
+    key.save(&folder.join("secret.json"))?;
+    key.public().save(&folder.join("public.json"))?;
+    if key.public().encrypts() {
+        let clients = folder.join("clients");
         fs::create_dir(&clients).map_err(at(&clients))?;
-        for number in 0..count as u16 {
+        for number in 0..key.public().parameters().clients() as u16 {
             key.client_key(number)?.save(&clients.join(format!("{number}.json")))?;
         }
     }
-    Job::new(key.public(), Limits::of_key(key.public()))?.save(&job)?;
-    nodes::write(out)?;
+    let limits =
+        former.map_or_else(|| Limits::of_key(key.public()), |former| former.limits.clone());
+    Job::new(key.public(), limits)?.save(&folder.join("job.json"))?;
+    nodes::write(folder, former.filter(|former| !former.renew_nodes).map(|former| former.folder))
+}
+
+fn describe(key: &SecretKey, out: &Path) -> (Value, Vec<String>) {
+    let [public, secret, clients, job] = FILES.map(|name| out.join(name));
+    let Literal { scheme, clients: count, bits } = key.public().parameters().literal();
+    let encrypts = key.public().encrypts();
     let id = key.public().id().to_string();
     let value = json!({
         "scheme": scheme.name(), "clients": count, "bits": bits, "key_id": id,
@@ -73,5 +156,5 @@ pub(crate) fn write(key: &SecretKey, out: &Path) -> Result<(Value, Vec<String>),
     lines.push(
         "and node keys, with which serve and join authenticate each other on this machine".into(),
     );
-    Ok((value, lines))
+    (value, lines)
 }

@@ -7,14 +7,17 @@ use crate::{
     args::Ranges,
     failure::Failure,
     files::{self, Kind, Output, named},
+    progress::Progress,
     report::{kept, report, shown},
 };
 
 pub(crate) fn run(args: &Ranges) -> Result<(), Failure> {
     let inputs = args.inputs.iter().map(Some).collect::<Vec<_>>();
     let mut out = Output::create(&args.out, Kind::Ranges, &named(&inputs))?;
+    let progress = Progress::new(args.json, "reading tensors");
     let (ranges, (kept, kept_words)) =
         if args.merge { (merge(args)?, (json!([]), None)) } else { measure(args)? };
+    drop(progress);
     let text = ranges.to_json()?;
     out.put(format!("{text}\n").as_bytes())?;
     out.commit()?;

@@ -29,8 +29,8 @@ pub(crate) fn run(args: &Relay) -> Result<(), Failure> {
     let (to_server, to_clients) = switch.tallies();
     let (turned_away, unsent) = (switch.turned_away(), switch.unsent());
     let value = json!({
-        "event": "done", "to_server": counts(&to_server), "to_clients": counts(&to_clients),
-        "turned_away": turned_away, "unsent": unsent,
+        "event": "done", "datagrams_to_server": counts(&to_server), "datagrams_to_clients": counts(&to_clients),
+        "clients_turned_away": turned_away, "datagrams_unsent": unsent,
     });
     say(args.json, &value, || {
         format!(

@@ -1,15 +1,17 @@
 //! `ciphergram serve`.
 
+mod control;
 mod live;
 mod metrics;
 mod pages;
 mod responder;
+mod shortage;
 mod status;
 
 use ciphergram_he::PublicKey;
 use ciphergram_nic::{
     federation::{FEW, Observation, Server, ServerConfig},
-    proto::Stranger,
+    proto::{NodeId, Stranger},
     round::{AggregatorEvent, RoundSummary},
     wire::UdpWire,
 };
@@ -22,8 +24,8 @@ use crate::{
     files::{self, Kind},
     nodes,
     report::{say, warn},
-    signals,
 };
+use control::Control;
 use live::Live;
 use pages::Pages;
 use status::Terms;
@@ -43,7 +45,7 @@ pub(crate) fn run(args: &Serve) -> Result<(), Failure> {
             "sums of {min_clients} may leave: one decrypted comes close to a single update"
         ));
     }
-    let (identity, allowed) = nodes::server(args, &job)?;
+    let (identity, list, allowed) = nodes::server(args, &job, clients)?;
     let config = ServerConfig {
         identity,
         allowed,
@@ -51,6 +53,7 @@ pub(crate) fn run(args: &Serve) -> Result<(), Failure> {
         min_clients,
         rounds: args.rounds,
         join_deadline: args.join_deadline,
+        wait_for_clients: args.wait_for_clients,
         round_deadline: args.deadline,
         whole: args.whole,
         poll: args.wire.poll,
@@ -66,7 +69,8 @@ pub(crate) fn run(args: &Serve) -> Result<(), Failure> {
     let pages = args.metrics.map(|address| Pages::start(address, terms)).transpose()?;
     let listening = server.local_addr()?;
     say(args.json, &json!({"event": "listening", "address": listening.to_string()}), || {
-        format!("listening on {listening}, {clients} clients, {} rounds", args.rounds)
+        let rounds = if args.rounds == 0 { "unending".into() } else { args.rounds.to_string() };
+        format!("listening on {listening}, {clients} clients, {rounds} rounds")
     });
     if let Some(pages) = &pages {
         let address = pages.address();
@@ -74,8 +78,9 @@ pub(crate) fn run(args: &Serve) -> Result<(), Failure> {
             format!("status at http://{address}/, metrics at http://{address}/metrics")
         });
     }
-    let (mut withheld, mut chunks) = (0, 0);
-    let mut live = Live::new(!args.json);
+    let mut control = Control::start(server.commands(), list);
+    let (mut withheld, mut chunks, mut shortage) = (0, 0, None);
+    let mut live = Live::new(args.json);
     let stats = server.run(|seen| {
         if let Some(pages) = &pages {
             pages.follow(&seen);
@@ -84,20 +89,20 @@ pub(crate) fn run(args: &Serve) -> Result<(), Failure> {
             Observation::Event(event) => event,
             Observation::Progress(progress) => return live.show(progress),
         };
-        if let AggregatorEvent::Opened { round, .. } = event {
-            signals::set_last_line(format!(
-                "stopped in round {round}; its clients go on when the aggregator is started again"
-            ));
-        }
-        if let AggregatorEvent::Closed(summary) = event {
-            withheld += summary.withheld;
-            chunks += summary.closed + summary.withheld;
+        control.follow(event);
+        match event {
+            AggregatorEvent::Closed(summary) => {
+                withheld += summary.withheld;
+                chunks += summary.closed + summary.withheld;
+            }
+            AggregatorEvent::TooFew(few) => shortage = Some(few.clone()),
+            _ => {}
         }
         if let Some((value, line)) = describe(event) {
             if let Some(pages) = &pages {
                 pages.note(&line);
             }
-            live.aside(|| say(args.json, &value, || line));
+            say(args.json, &value, || line);
         }
     })?;
     drop(live);
@@ -106,20 +111,29 @@ pub(crate) fn run(args: &Serve) -> Result<(), Failure> {
         pages.end(stats);
     }
     let (received, sent) = (stats.received.wire_bytes(), stats.sent.wire_bytes());
+    let stopped = control.stopped();
+    let end = if stopped.is_some() { "stopped" } else { "done" };
     let value = json!({
-        "event": "done", "wire_bytes_received": received, "wire_bytes_sent": sent,
-        "retransmitted": stats.retransmitted, "congested": stats.congested, "malformed": stats.malformed,
-        "turned_away": stats.turned_away,
+        "event": end, "received_bytes": received, "sent_bytes": sent,
+        "retransmitted_datagrams": stats.retransmitted, "congested_datagrams": stats.congested,
+        "malformed_datagrams": stats.malformed, "handshakes_turned_away": stats.turned_away,
     });
     say(args.json, &value, || {
         format!(
-            "done: {received} bytes received, {sent} sent, {} datagrams sent again, {} not understood, \
+            "{end}: {received} bytes received, {sent} sent, {} datagrams sent again, {} not understood, \
              {} strangers turned away",
             stats.retransmitted, stats.malformed, stats.turned_away
         )
     });
     if let Some(pages) = pages {
         pages.finish();
+    }
+    if let Some(stopped) = stopped {
+        return Err(stopped);
+    }
+    // With rounds of no end the command goes on after one.
+    if let Some(shortage) = shortage.filter(|shortage| !shortage.waits_on) {
+        return Err(Failure::Work(shortage::failure(&shortage)));
     }
     if withheld > 0 {
         let text = format!("{withheld} of {chunks} chunk sums were withheld");
@@ -167,6 +181,21 @@ fn describe(event: &AggregatorEvent) -> Option<(Value, String)> {
                  no answer: its --server-key or server.node may be another server's"
             ),
         ),
+        AggregatorEvent::TooFew(few) => (shortage::json(few), shortage::line(few)),
+        AggregatorEvent::Allowed { added, removed, rebound } => {
+            let names = |nodes: &[NodeId]| nodes.iter().map(NodeId::to_string).collect::<Vec<_>>();
+            let (added, removed, rebound) = (names(added), names(removed), names(rebound));
+            let changes =
+                [("added", &added), ("struck out", &removed), ("of another client", &rebound)];
+            let changes = changes.iter().filter(|(_, nodes)| !nodes.is_empty());
+            let changes: Vec<_> =
+                changes.map(|(how, n)| format!("{how} {}", n.join(", "))).collect();
+            let line = if changes.is_empty() { "as before".into() } else { changes.join("; ") };
+            (
+                json!({"event": "allowed", "added": added, "removed": removed, "rebound": rebound}),
+                format!("allow list read again: {line}"),
+            )
+        }
         AggregatorEvent::Equivocation { round, contributor, chunk } => (
             json!({"event": "equivocation", "round": round, "client": contributor, "chunk": chunk}),
             format!(

@@ -338,7 +338,8 @@ fn follow(path: &Path) -> io::Result<PathBuf> {
     Err(io::Error::other("its links lead in a circle"))
 }
 
-fn folder_of(path: &Path) -> &Path {
+/// Returns the folder that a path is in.
+pub(super) fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 

@@ -127,8 +127,6 @@ impl Place {
 
     fn spawn(&self, mut command: Command, level: &str, words: &str) -> Process {
         command.args(words.split(' ')).current_dir(self.folder.path());
-        // A layer of Mesa's for desktops complains on standard error where there is none.
-        command.env("NODEVICE_SELECT", "1");
         if !self.has_adapters {
             command.env("CIPHERGRAM_GPU", "none");
         }
@@ -205,7 +203,7 @@ impl Place {
 
     /// Returns what must never be printed: secret numbers of all keys here, in base64 and word by
     /// word.
-    fn secrets(&self) -> Vec<String> {
+    pub(crate) fn secrets(&self) -> Vec<String> {
         let folders = fs::read_dir(self.folder.path()).unwrap().map(|entry| entry.unwrap().path());
         let files = folders.flat_map(|folder| {
             let clients = fs::read_dir(folder.join("clients")).into_iter().flatten();
@@ -304,6 +302,17 @@ impl Process {
 
     pub(crate) fn is_running(&mut self) -> bool {
         self.child.try_wait().unwrap().is_none()
+    }
+
+    /// Sends the signal of a name, such as `HUP`.
+    pub(crate) fn signal(&self, name: &str) {
+        let mut kill = Command::new("kill");
+        assert!(
+            kill.args([&format!("-{name}"), &self.child.id().to_string()])
+                .status()
+                .unwrap()
+                .success()
+        );
     }
 
     /// SIGKILL, and waits for the end.

@@ -90,6 +90,8 @@ pub fn decrypt(
 /// Decrypts a sum to a safetensors file, which need not be in memory: written anew, as the file of `template` is,
 /// with the tensors that it keeps, or as the library would if there is none.
 ///
+/// `observe` is given the number of chunks of each stretch that was decrypted, on whichever thread did it.
+///
 /// Nobody may take the file for the result unless this returns: values of a sum that does not open are in it then.
 ///
 /// # Errors
@@ -101,10 +103,12 @@ pub fn decrypt_to(
     job: &Job,
     output: Output,
     file: &File,
+    observe: &(dyn Fn(u32) + Sync),
 ) -> Result<(), Error> {
     let parameters = key.public().parameters();
     let chunks = &parameters.chunks(sum.agreement.values());
     let opening = Opening::new(key, engine, (parameters, chunks), sum, job)?;
+    let opening = Opening { observe, ..opening };
     codec::decode_to((&sum.agreement, template), parameters, output, file, |decoder| {
         opening.run(decoder.split_to(chunks.values()))
     })
@@ -212,6 +216,7 @@ struct Opening<'a> {
     chunks: &'a Chunks,
     sum: &'a Sum,
     tags: ExpectedTags,
+    observe: &'a (dyn Fn(u32) + Sync),
 }
 
 impl<'a> Opening<'a> {
@@ -227,7 +232,7 @@ impl<'a> Opening<'a> {
         sum.check(key.public(), job)?;
         let statement = job.terms(sum.round, &sum.agreement)?.statement();
         let tags = ExpectedTags::new(sum_key, &statement, &sum.contributors, &sum.sets, chunks);
-        Ok(Self { key, engine, parameters, chunks, sum, tags })
+        Ok(Self { key, engine, parameters, chunks, sum, tags, observe: &|_| {} })
     }
 
     /// Opens all groups into `whole`, some at a time, each from its bytes to its values while it is in
@@ -245,7 +250,12 @@ impl<'a> Opening<'a> {
         });
         let runs: Vec<_> = runs.collect();
         let room = || Room::new(g, &*opener);
-        let open = |room: &mut Room, (own, sink)| self.open(&*opener, own, room, sink);
+        let open = |room: &mut Room, (own, sink): (Range<u32>, S)| {
+            let count = own.len() as u32;
+            let opened = self.open(&*opener, own, room, sink);
+            (self.observe)(count);
+            opened
+        };
         if opener.groups_at_once() == 1 {
             return first_fault(spread(runs, room, open));
         }

@@ -2,7 +2,6 @@
 //! chunks after the other.
 
 use std::{
-    path::PathBuf,
     sync::mpsc::{Sender, SyncSender},
     time::{Duration, Instant},
 };
@@ -57,8 +56,8 @@ pub(super) struct SealTask<'a> {
 pub(super) enum SpoolState {
     /// Nowhere: a restart would be refused.
     None,
-    /// A new file.
-    New(PathBuf, SpoolHeader),
+    /// A new file, empty, and how it begins.
+    New(Spool, SpoolHeader),
     /// A file that holds the first chunks already.
     Resumed(Spool),
 }
@@ -85,22 +84,13 @@ impl SealTask<'_> {
         let clipped = update.clipped().to_vec();
         let quantising = clock.elapsed();
         // Waits for the disk, which is no work of this stage.
-        let bytes = parameters.chunks(agreement.values()).total_bytes() as u64;
         let mut spool = match self.spool {
             SpoolState::None => None,
-            SpoolState::New(path, header) => {
-                let spool = Spool::create(&path, public, &header)?;
-                if let Err(error) = spool.reserve(bytes) {
-                    // Nothing is sealed yet.
-                    spool.remove()?;
-                    return Err(error);
-                }
+            SpoolState::New(mut spool, header) => {
+                spool.begin(public, &header)?;
                 Some(spool)
             }
-            SpoolState::Resumed(spool) => {
-                spool.reserve(bytes)?;
-                Some(spool)
-            }
+            SpoolState::Resumed(spool) => Some(spool),
         };
         clock = Instant::now();
         let mut sealer = Sealer::new(participation.key, engine, update, self.ticket, &terms)?;

@@ -1,7 +1,15 @@
 //! The aggregator as a process: public material, wires, one loop.
 
 use std::{
-    collections::BTreeMap, fs::File, net::SocketAddr, ops::ControlFlow, sync::Arc, time::Duration,
+    collections::BTreeMap,
+    fs::File,
+    net::SocketAddr,
+    ops::ControlFlow,
+    sync::{
+        Arc,
+        mpsc::{self, Receiver, Sender},
+    },
+    time::Duration,
 };
 
 use ciphergram_accel::Engine;
@@ -30,10 +38,14 @@ pub struct ServerConfig {
     pub clients: u16,
     /// No sum of fewer leaves.
     pub min_clients: u16,
-    /// Rounds to run.
+    /// Rounds to run; 0 for no end.
     pub rounds: u32,
-    /// The time after the first client joined at which a round opens without the missing ones.
+    /// The span after which a round opens without the missing clients: see
+    /// [`AggregatorConfig`](AggregatorConfig::join_deadline).
     pub join_deadline: Duration,
+    /// Whether clients that are too few at the join deadline wait on: see
+    /// [`AggregatorConfig`](AggregatorConfig::wait_for_clients).
+    pub wait_for_clients: bool,
     /// The time after its opening at which a round closes with those who came.
     pub round_deadline: Duration,
     /// Whether only whole contributions count: see
@@ -71,10 +83,22 @@ pub enum Observation {
     Progress(Progress),
 }
 
+/// A command to a server from another thread, which it takes within
+/// [`MAX_SLEEP`](crate::driver::MAX_SLEEP).
+pub enum Command {
+    /// Let other nodes take part, from the next round on: see [`Aggregator::allow`].
+    Allow(Allowed),
+    /// End once the sums of the last round that closed are delivered, or given up. Clients of the open
+    /// round, and those who wait, get no word: they look for the next aggregator there.
+    Stop,
+}
+
 /// An aggregator that listens.
 pub struct Server<W> {
     pipelines: Pipelines<W>,
     node: Aggregator<SumApplication>,
+    /// Both ends of the queue, so that it never closes.
+    commands: (Sender<Command>, Receiver<Command>),
 }
 
 impl<W: Wire> Server<W> {
@@ -107,13 +131,14 @@ impl<W: Wire> Server<W> {
             min_clients: config.min_clients,
             rounds: config.rounds,
             join_deadline: config.join_deadline,
+            wait_for_clients: config.wait_for_clients,
             round_deadline: config.round_deadline,
             whole: config.whole,
             linger: LINGER,
             seed: *random::bytes::<32>()?,
         };
         let node = Aggregator::new(settings, SumApplication::new(key, job, engine)?)?;
-        Ok(Self { pipelines, node })
+        Ok(Self { pipelines, node, commands: mpsc::channel() })
     }
 
     /// Returns the address of the first pipeline.
@@ -135,7 +160,12 @@ impl<W: Wire> Server<W> {
         Ok(self.pipelines.capture(file)?)
     }
 
-    /// Runs all rounds, with every event and the progress for `observe`.
+    /// Returns the queue of commands to this server.
+    pub fn commands(&self) -> Sender<Command> {
+        self.commands.0.clone()
+    }
+
+    /// Runs all rounds, or until a [`Command::Stop`], with every event and the progress for `observe`.
     ///
     /// # Errors
     ///
@@ -144,7 +174,15 @@ impl<W: Wire> Server<W> {
         let mut spans = RoundSpans::default();
         let mut due = Time::ZERO;
         self.pipelines.start(|wakers| self.node.detach(wakers))?;
+        let commands = &self.commands.1;
+        let mut stopping = false;
         self.pipelines.first.run(&mut self.node, |node, now| {
+            for command in commands.try_iter() {
+                match command {
+                    Command::Allow(nodes) => node.allow(now, nodes),
+                    Command::Stop => stopping = true,
+                }
+            }
             while let Some(event) = node.poll_event() {
                 spans.follow(&event);
                 observe(Observation::Event(event));
@@ -158,7 +196,7 @@ impl<W: Wire> Server<W> {
                     stats: node.stats(),
                 }));
             }
-            if node.is_finished() {
+            if node.is_finished() || stopping && node.is_delivered() {
                 ControlFlow::Break(())
             } else {
                 ControlFlow::Continue(MAX_SLEEP)

@@ -143,6 +143,17 @@ pub struct Spool {
     file: File,
     /// The tag of the last record, which the next one continues.
     tag: [u8; TAG_BYTES],
+    /// Whether the file has its header: without, it goes with this.
+    has_header: bool,
+}
+
+impl Drop for Spool {
+    fn drop(&mut self) {
+        if !self.has_header {
+            // The next run removes it if this one cannot.
+            let _ = remove(&self.path);
+        }
+    }
 }
 
 impl Spool {
@@ -175,28 +186,40 @@ impl Spool {
         };
         let cut = file.set_len(records.bytes as u64).and_then(|()| file.seek(SeekFrom::End(0)));
         cut.map_err(|e| fail(e.to_string()))?;
-        let spool = Self { path: path.into(), file, tag: records.tag };
+        let spool = Self { path: path.into(), file, tag: records.tag, has_header: true };
         Ok(Some(Found { spool, header, content }))
     }
 
-    /// Begins a spool, readable by its owner only.
+    /// Makes the file of a spool, readable by its owner only, with [room](Self::reserve) for chunks of `bytes`.
+    /// It is removed again unless it [begins](Self::begin).
     ///
     /// # Errors
     ///
-    /// The file exists or cannot be written.
-    pub fn create(path: &Path, key: &PublicKey, header: &SpoolHeader) -> Result<Self, Error> {
+    /// The file exists or cannot be written, or there is no room.
+    pub fn create(path: &Path, bytes: u64) -> Result<Self, Error> {
         let fail = |why: String| Error::Spool { path: path.into(), why };
         let mut options = OpenOptions::new();
         options.write(true).create_new(true);
         #[cfg(unix)]
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-        let mut file = options.open(path).map_err(|e| fail(e.to_string()))?;
-        lock(&file).map_err(fail)?;
-        file.write_all(MAGIC).map_err(|e| fail(e.to_string()))?;
-        let mut spool = Self { path: path.into(), file, tag: first_tag() };
-        spool.append(&header.to_bytes(key))?;
-        sync_folder_of(path).map_err(|e| fail(e.to_string()))?;
+        let file = options.open(path).map_err(|e| fail(e.to_string()))?;
+        let spool = Self { path: path.into(), file, tag: first_tag(), has_header: false };
+        lock(&spool.file).map_err(fail)?;
+        spool.reserve(bytes)?;
         Ok(spool)
+    }
+
+    /// Writes what the contribution is, before its first chunk.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be written.
+    pub fn begin(&mut self, key: &PublicKey, header: &SpoolHeader) -> Result<(), Error> {
+        let written = self.file.write_all(MAGIC).and_then(|()| sync_folder_of(&self.path));
+        written.map_err(|e| self.fault(&e))?;
+        self.append(&header.to_bytes(key))?;
+        self.has_header = true;
+        Ok(())
     }
 
     /// Reserves room on the disk for a stream of `bytes` and for the sum, which is as long, so that a disk that
@@ -257,18 +280,22 @@ impl Spool {
 
     /// Appends a record of a kind, its content in parts, and waits until it is on disk.
     fn append_record(&mut self, kind: &[u8], content: &[&[u8]]) -> Result<(), Error> {
-        let fail = |e: io::Error| Error::Spool { path: self.path.clone(), why: e.to_string() };
         let bytes = content.iter().map(|part| part.len()).sum::<usize>();
-        let length = u32::try_from(bytes).map_err(|_| fail(ErrorKind::FileTooLarge.into()))?;
+        let too_long = |_| self.fault(&ErrorKind::FileTooLarge.into());
+        let length = u32::try_from(bytes).map_err(too_long)?;
         let length = length.to_le_bytes();
         let tag = link(&self.tag, &length, content);
         let mark: [u8; MARK_BYTES] = link(&self.tag, &length, &[kind]);
         let around = [&length[..], &mark].into_iter();
         let mut parts = around.chain(content.iter().copied()).chain([&tag[..]]);
         let written = parts.try_for_each(|part| self.file.write_all(part));
-        written.and_then(|()| self.file.sync_data()).map_err(fail)?;
+        written.and_then(|()| self.file.sync_data()).map_err(|e| self.fault(&e))?;
         self.tag = tag;
         Ok(())
+    }
+
+    fn fault(&self, error: &io::Error) -> Error {
+        Error::Spool { path: self.path.clone(), why: error.to_string() }
     }
 }
 
@@ -347,6 +374,14 @@ impl Records {
             Self { contents: vec![], sum: None, tag: first_tag(), bytes: MAGIC.len() };
         if MAGIC.starts_with(bytes) {
             return Ok(records);
+        }
+        let (start, version) = MAGIC.split_at(MAGIC.len() - 1);
+        if let Some([later, ..]) = bytes.strip_prefix(start)
+            && (version[0] + 1..=b'9').contains(later)
+        {
+            let (found, known) = (later - b'0', version[0] - b'0');
+            return Err(ciphergram_he::Error::Newer { found: found.into(), known: known.into() }
+                .to_string());
         }
         let mut rest = bytes.strip_prefix(MAGIC).ok_or("it is no spool of Ciphergram")?;
         loop {

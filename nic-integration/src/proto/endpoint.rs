@@ -5,7 +5,7 @@ mod handshake;
 mod regions;
 mod usage;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
 use std::ops::Range;
 use std::sync::Arc;
@@ -185,6 +185,23 @@ impl Endpoint {
     /// Sets the address of a node, so that it can be written to before it wrote to us.
     pub fn contact(&mut self, node: NodeId, addr: SocketAddr) {
         self.contacts.entry(node).or_insert((addr, None)).0 = addr;
+    }
+
+    /// Replaces the nodes that may open a link to us. Links that others opened are forgotten, with
+    /// all that is unanswered.
+    pub fn allow(&mut self, nodes: BTreeSet<NodeId>) {
+        self.config.allow = nodes;
+        let struck = |link: &Link| !link.contact && !self.config.allow.contains(&link.peer.node);
+        let struck: Vec<u32> =
+            self.links.iter().filter(|(_, link)| struck(link)).map(|(id, _)| *id).collect();
+        struck.into_iter().for_each(|id| self.forget(id));
+    }
+
+    /// Returns whether nothing that was sent to that node is unanswered.
+    #[must_use]
+    pub fn is_idle(&self, node: NodeId) -> bool {
+        let mut links = self.links.values().filter(|link| link.peer.node == node);
+        links.all(|link| link.messages.is_idle())
     }
 
     /// Returns the number of messages to that peer that may be queued now.

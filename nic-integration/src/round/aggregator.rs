@@ -1,27 +1,28 @@
 //! The aggregator's side of rounds: admission, opening, deadlines, delivery (PROTOCOL §7).
 
 mod admission;
+mod allowing;
+mod opening;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
 use std::task::Waker;
 use std::time::Duration;
 
 use rand_chacha::ChaCha20Rng;
-use rand_core::{Rng, SeedableRng};
+use rand_core::SeedableRng;
 
 use crate::NicError;
 use crate::node::Node;
 use crate::proto::{
-    Cause, Config, Endpoint, Event, NodeId, Origin, Peer, Pipeline, Route, Stats, Stranger,
-    SumConfig, SumRegion, Time,
+    Cause, Config, Endpoint, Event, MessageId, NodeId, Origin, Peer, Pipeline, Route, Stats,
+    Stranger, Time,
 };
 
-use super::message::{Join, Kind, MAX_ROUND_MESSAGE_BYTES, Open, Probe, Ready};
+use super::message::{Join, Kind, MAX_ROUND_MESSAGE_BYTES, Probe, Ready};
 use super::open::{Round, RoundProgress, RoundSummary};
 use super::pending::{Joined, PendingRound};
-use super::rkey::fresh_rkey;
-use super::{Application, JOIN_INBOX, Opened};
+use super::{Application, JOIN_INBOX, Shortage};
 
 /// Events that may wait for the owner; newer ones are dropped.
 pub const MAX_AGGREGATOR_EVENTS: usize = 1 << 16;
@@ -38,10 +39,14 @@ pub struct AggregatorConfig {
     pub clients: u16,
     /// No sum of fewer ever leaves.
     pub min_clients: u16,
-    /// The number of rounds to run.
+    /// The number of rounds to run; 0 for no end.
     pub rounds: u32,
-    /// The span after the first client joined in which a round waits for the others.
+    /// The span in which a round waits for clients: from the first one's joining, or from the
+    /// closing of the round before if that is later.
     pub join_deadline: Duration,
+    /// Whether clients that are fewer than the minimum at the join deadline go on waiting. Otherwise
+    /// they are refused; and no further round opens, unless there is no end of them.
+    pub wait_for_clients: bool,
     /// The span after its opening in which a round waits for contributions.
     pub round_deadline: Duration,
     /// Whether only whole contributions count, which are staged until all of their chunks are there.
@@ -91,6 +96,17 @@ pub enum AggregatorEvent {
     OpenFailed {
         /// The reason.
         reason: String,
+    },
+    /// The join deadline passed with fewer clients than a round needs.
+    TooFew(Shortage),
+    /// Other nodes may take part from the next round on. Each list is ascending.
+    Allowed {
+        /// Nodes that may take part now.
+        added: Vec<NodeId>,
+        /// Nodes that no longer may.
+        removed: Vec<NodeId>,
+        /// Nodes that may be another contributor than before.
+        rebound: Vec<NodeId>,
     },
     /// A chunk is settled.
     Settled {
@@ -145,6 +161,15 @@ pub struct Aggregator<A> {
     /// Clients that waited and were refused, until others join by their numbers: one whose refusal
     /// is still on its way may ask whether it is known.
     left_out: BTreeMap<u16, (Joined, String)>,
+    /// The reasons of refusals since the last round opened, by the numbers claimed.
+    refused: BTreeMap<u16, String>,
+    /// Refusals that are not answered yet.
+    refusals: BTreeSet<(Peer, MessageId)>,
+    /// Nodes that may no longer take part, and are still heard: they finish the round under way, or
+    /// are sent the reason.
+    leaving: BTreeSet<NodeId>,
+    /// Too few clients came: no further round opens.
+    given_up: bool,
     current: Option<Round>,
     /// The last round that closed: its sums are kept until the next one closes.
     last: Option<Round>,
@@ -177,6 +202,10 @@ impl<A: Application> Aggregator<A> {
             application,
             pending: PendingRound::default(),
             left_out: BTreeMap::new(),
+            refused: BTreeMap::new(),
+            refusals: BTreeSet::new(),
+            leaving: BTreeSet::new(),
+            given_up: false,
             current: None,
             last: None,
             opened: 0,
@@ -216,11 +245,24 @@ impl<A: Application> Aggregator<A> {
         self.pending.count()
     }
 
-    /// Returns whether all rounds are over and delivered.
+    /// Returns whether all rounds are over and delivered; or too few clients came to the next one,
+    /// and those who did know.
     #[must_use]
     pub fn is_finished(&self) -> bool {
-        let served = self.last.as_ref().is_none_or(|round| round.finished);
-        self.opened == self.config.rounds && self.current.is_none() && served
+        let told = !self.given_up || self.refusals.is_empty();
+        self.is_last_opened() && self.current.is_none() && self.is_delivered() && told
+    }
+
+    /// Returns whether the sums of the last round that closed are delivered, or given up.
+    #[must_use]
+    pub fn is_delivered(&self) -> bool {
+        self.last.as_ref().is_none_or(|round| round.finished)
+    }
+
+    /// Returns whether no further round opens.
+    fn is_last_opened(&self) -> bool {
+        let most = if self.config.rounds == 0 { u32::MAX } else { self.config.rounds };
+        self.given_up || self.opened == most
     }
 
     /// Takes the next event.
@@ -241,6 +283,7 @@ impl<A: Application> Aggregator<A> {
             round.pump(now, &mut self.endpoint);
         }
         self.try_finish(now);
+        self.let_go();
     }
 
     fn on_event(&mut self, now: Time, event: Event) {
@@ -256,15 +299,18 @@ impl<A: Application> Aggregator<A> {
                 }
             }
             Event::Completed { peer, message } => {
+                self.refusals.remove(&(peer, message));
                 self.rounds().for_each(|round| round.on_completed(peer, message));
             }
             Event::Refused { peer, message, .. } => {
+                self.refusals.remove(&(peer, message));
                 self.report_lost(|round| round.on_refused(peer, message));
             }
             Event::Unreachable {
                 peer,
                 cause: Cause::Silence | Cause::Restarted | Cause::Unlisted,
             } => {
+                self.refusals.retain(|(to, _)| *to != peer);
                 self.report_lost(|round| round.give_up(peer));
             }
             Event::Stranger { from, stranger } => {
@@ -301,87 +347,6 @@ impl<A: Application> Aggregator<A> {
         }
     }
 
-    fn try_open(&mut self, now: Time) {
-        let AggregatorConfig { clients, min_clients, rounds, .. } = self.config;
-        let free = self.current.is_none() && self.opened < rounds;
-        if !free || !self.pending.is_ready(now, clients, min_clients) {
-            return;
-        }
-        let mut opened = match self.application.open(self.opened, self.pending.hellos()) {
-            Ok(opened) => opened,
-            Err(reason) => return self.fail_open(now, reason),
-        };
-        for (contributor, reason) in std::mem::take(&mut opened.left_out) {
-            self.leave_out(now, contributor, reason);
-        }
-        if self.pending.count() < usize::from(min_clients) {
-            return; // They wait for others, who open the round at once if the deadline has passed.
-        }
-        match self.begin(opened) {
-            Ok((region, terms)) => self.open(now, region, terms),
-            Err(reason) => self.fail_open(now, reason),
-        }
-    }
-
-    /// Refuses all who wait: no round can open over them.
-    fn fail_open(&mut self, now: Time, reason: String) {
-        self.emit(AggregatorEvent::OpenFailed { reason: reason.clone() });
-        let all: Vec<u16> = self.pending.hellos().keys().copied().collect();
-        all.into_iter().for_each(|contributor| self.leave_out(now, contributor, reason.clone()));
-    }
-
-    /// Refuses a client that waits.
-    fn leave_out(&mut self, now: Time, contributor: u16, reason: String) {
-        let Some(joined) = self.pending.leave(contributor) else { return };
-        self.refuse(now, contributor, &joined, reason.clone());
-        self.left_out.insert(contributor, (joined, reason));
-    }
-
-    /// Makes a region for a round that the application opened, and returns it with its terms.
-    fn begin(&mut self, opened: Opened) -> Result<(SumRegion, Vec<u8>), String> {
-        let mut digest_key = [0; 32];
-        self.rng.fill_bytes(&mut digest_key);
-        let region = SumRegion::new(SumConfig {
-            round: self.opened,
-            contributors: self.config.clients,
-            target: self.pending.count() as u32,
-            digest_key,
-            layout: opened.layout,
-            shards: opened.shards,
-            whole: self.config.whole,
-        });
-        Ok((region.map_err(|error| error.to_string())?, opened.terms))
-    }
-
-    /// Opens a round with all who wait.
-    fn open(&mut self, now: Time, region: SumRegion, terms: Vec<u8>) {
-        let joined = std::mem::take(&mut self.pending).into_joined();
-        let contributors: Vec<u16> = joined.keys().copied().collect();
-        let (round, chunks) = (self.opened, region.chunk_count());
-        joined.iter().for_each(|(contributor, joined)| region.bind(*contributor, joined.peer));
-        let rkey = fresh_rkey(&mut self.rng, &self.endpoint);
-        if self.endpoint.register_sum(rkey, region).is_err() {
-            return; // A fresh rkey is free.
-        }
-        let opening = Open {
-            contribution: Default::default(),
-            round,
-            incarnation: self.endpoint.incarnation(),
-            rkey,
-            grant: 0,
-            declared: self.config.clients,
-            min_clients: self.config.min_clients,
-            deadline_ms: 0,
-            contributors: contributors.clone(),
-            terms,
-        };
-        let deadline = now + self.config.round_deadline;
-        self.opened += 1;
-        self.current = Some(Round::new(opening, deadline, chunks, joined));
-        self.emit(AggregatorEvent::Opened { round, contributors, chunks });
-        self.try_end(now);
-    }
-
     fn settle(&mut self, rkey: u32, chunk: u32) {
         let Some(round) = self.current.as_mut().filter(|round| round.rkey() == rkey) else {
             return;
@@ -411,6 +376,8 @@ impl<A: Application> Aggregator<A> {
             return;
         }
         let end = round.end(Default::default());
+        // Its clients join the next round only now.
+        self.pending.restart(now + self.config.join_deadline);
         let former = std::mem::replace(&mut self.last, self.current.take());
         if let Some(former) = former {
             self.endpoint.deregister(former.rkey());

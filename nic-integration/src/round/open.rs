@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 
-use crate::proto::{Endpoint, MessageId, Peer, SumRegion, Time};
+use crate::proto::{Endpoint, MessageId, NodeId, Peer, SumRegion, Time};
 
 use super::message::{End, Kind, Open, Ready};
 use super::pending::Joined;
@@ -180,6 +180,11 @@ impl Round {
     /// Returns the client that has joined as `contributor`.
     pub(super) fn joined(&self, contributor: u16) -> Option<&Joined> {
         self.participants.get(&contributor).map(|participant| &participant.joined)
+    }
+
+    /// Returns whether a process of that node takes part.
+    pub(super) fn has(&self, node: NodeId) -> bool {
+        self.participants.values().any(|participant| participant.joined.peer.node == node)
     }
 
     /// Returns the state of a participant, if it is this very client.

@@ -19,8 +19,10 @@ pub(super) struct Joined {
 pub(super) struct PendingRound {
     joined: BTreeMap<u16, Joined>,
     hellos: BTreeMap<u16, Vec<u8>>,
-    /// Set when the first client joins.
+    /// When the round opens without those that are missing: set when the first client joins.
     deadline: Option<Time>,
+    /// When it is noticed, or noticed again, that too few have joined.
+    notice: Option<Time>,
 }
 
 impl PendingRound {
@@ -31,6 +33,11 @@ impl PendingRound {
     /// Returns the number of clients that wait.
     pub(super) fn count(&self) -> usize {
         self.joined.len()
+    }
+
+    /// Returns the client that waits as `contributor`.
+    pub(super) fn joined(&self, contributor: u16) -> Option<&Joined> {
+        self.joined.get(&contributor)
     }
 
     /// Returns whether this very client waits.
@@ -47,6 +54,7 @@ impl PendingRound {
         deadline: Time,
     ) -> Option<Joined> {
         self.deadline.get_or_insert(deadline);
+        self.notice.get_or_insert(deadline);
         self.hellos.insert(contributor, hello);
         self.joined.insert(contributor, joined)
     }
@@ -55,8 +63,28 @@ impl PendingRound {
     pub(super) fn leave(&mut self, contributor: u16) -> Option<Joined> {
         self.hellos.remove(&contributor);
         let joined = self.joined.remove(&contributor);
-        self.deadline = self.deadline.filter(|_| !self.joined.is_empty());
+        if self.joined.is_empty() {
+            (self.deadline, self.notice) = (None, None);
+        }
         joined
+    }
+
+    /// Sets another deadline, if anybody waits.
+    pub(super) fn restart(&mut self, deadline: Time) {
+        if !self.joined.is_empty() {
+            (self.deadline, self.notice) = (Some(deadline), Some(deadline));
+        }
+    }
+
+    /// Returns whether it is to be noticed now that too few have joined; if so, it is not again
+    /// before `next`.
+    pub(super) fn is_short(&mut self, now: Time, min_clients: u16, next: Time) -> bool {
+        let due = self.notice.is_some_and(|notice| notice <= now);
+        let short = due && self.count() < usize::from(min_clients);
+        if short {
+            self.notice = Some(next);
+        }
+        short
     }
 
     /// Returns whether the round can open: every client is there, or enough are and the deadline
@@ -67,9 +95,11 @@ impl PendingRound {
         count == usize::from(clients) || (late && count >= usize::from(min_clients))
     }
 
-    /// Returns when [`is_ready`](Self::is_ready) may change by itself.
+    /// Returns when [`is_ready`](Self::is_ready) or [`is_short`](Self::is_short) may change by
+    /// itself.
     pub(super) fn next_timeout(&self, now: Time) -> Option<Time> {
-        self.deadline.filter(|deadline| *deadline > now)
+        let all = [self.deadline, self.notice].into_iter().flatten();
+        all.filter(|due| *due > now).min()
     }
 
     pub(super) fn into_joined(self) -> BTreeMap<u16, Joined> {

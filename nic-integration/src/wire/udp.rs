@@ -41,7 +41,7 @@ impl UdpWire {
     ///
     /// # Errors
     ///
-    /// [`NicError::Wire`].
+    /// [`NicError::Bind`], [`NicError::Wire`].
     pub fn bind(addr: SocketAddr) -> Result<Self, NicError> {
         Self::bind_many(addr, 1)
     }
@@ -50,7 +50,7 @@ impl UdpWire {
     ///
     /// # Errors
     ///
-    /// [`NicError::Wire`].
+    /// [`NicError::Bind`], [`NicError::Wire`].
     pub fn bind_many(addr: SocketAddr, count: u16) -> Result<Self, NicError> {
         let others = (1..count).map(|_| SocketAddr::new(addr.ip(), 0));
         let sockets = [addr].into_iter().chain(others).map(|addr| {
@@ -69,7 +69,7 @@ impl UdpWire {
     ///
     /// # Errors
     ///
-    /// [`NicError::Pipelines`] if there are no such ports; [`NicError::Wire`].
+    /// [`NicError::Pipelines`] if there are no such ports; [`NicError::Bind`], [`NicError::Wire`].
     pub fn bind_all(addr: SocketAddr, pipelines: u16, sockets: u16) -> Result<Vec<Self>, NicError> {
         let wires = (0..pipelines).map(|pipeline| {
             let port = match addr.port() {
@@ -87,7 +87,7 @@ impl UdpWire {
     ///
     /// # Errors
     ///
-    /// [`NicError::Wire`].
+    /// [`NicError::Bind`], [`NicError::Wire`].
     pub fn bind_towards(
         server: SocketAddr,
         pipelines: u16,
@@ -213,7 +213,8 @@ pub(crate) fn open(addr: SocketAddr) -> Result<UdpSocket, NicError> {
     // Some systems refuse what they do not grant; smaller buffers only lose more.
     let _ = socket.set_recv_buffer_size(SOCKET_BUFFER_BYTES);
     let _ = socket.set_send_buffer_size(SOCKET_BUFFER_BYTES);
-    socket.bind(&addr.into())?;
+    let bound = socket.bind(&addr.into());
+    bound.map_err(|e| NicError::Bind { address: addr, kind: e.kind() })?;
     Ok(socket.into())
 }
 

@@ -232,6 +232,7 @@ impl Plan {
             min_clients: self.min_clients,
             rounds: self.rounds,
             join_deadline: self.join_deadline,
+            wait_for_clients: true,
             round_deadline: self.round_deadline,
             whole: self.whole,
             linger: self.linger,

@@ -177,6 +177,7 @@ pub(crate) fn config(clients: u16, min_clients: u16) -> ServerConfig {
         min_clients,
         rounds: 1,
         join_deadline: PATIENCE,
+        wait_for_clients: false,
         whole: false,
         round_deadline: PATIENCE,
         poll: false,

@@ -227,6 +227,7 @@ impl World {
             min_clients,
             rounds: 1,
             join_deadline: Duration::from_secs(20),
+            wait_for_clients: true,
             round_deadline: Duration::from_secs(30),
             whole: false,
             linger: Duration::from_secs(15),

@@ -12,12 +12,13 @@ use ciphergram_nic::{
     wire::UdpWire,
 };
 
-use super::refused;
+use super::{refused, show};
 use crate::{
     args::{Join, ServerName},
     failure::Failure,
     files::{self, Kind},
     nodes::{self, ClientNodes},
+    progress::Progress,
     report::warn,
 };
 
@@ -68,11 +69,13 @@ impl<'a> Server<'a> {
         participation: &Participation<'_>,
         paths: PathConfig,
         spool: &Path,
+        progress: &Progress,
     ) -> Result<RoundResult, Failure> {
         let (wait, count) = (self.args.wait, self.addresses.len());
         let start = Instant::now();
         let (mut silent_since, mut told) = (start, false);
         let mut observe = |phase| {
+            show(progress, phase, self.args);
             let waits = matches!(phase, Phase::Contacting { .. }) && start.elapsed() < wait;
             if !told && waits && start.elapsed() >= TOLD_AFTER {
                 told = true;

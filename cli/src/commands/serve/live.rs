@@ -1,46 +1,30 @@
 //! The progress of `serve`, as one line on a terminal; nothing anywhere else.
 
-use std::{collections::VecDeque, io::IsTerminal as _, time::Duration};
+use std::{collections::VecDeque, time::Duration};
 
-use ciphergram_nic::federation::Progress;
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressFinish, ProgressStyle};
+use ciphergram_nic::federation;
+
+use crate::progress::Progress;
 
 /// Reports that a rate is taken over: a second or more.
 const WINDOW: usize = 10;
 
-/// The line, cleared when dropped.
+/// The line, erased when dropped.
 pub(super) struct Live {
-    bar: Option<ProgressBar>,
+    progress: Progress,
     rate: Rate,
 }
 
 impl Live {
-    /// Returns a line if it is `wanted` and standard output is a terminal.
-    pub(super) fn new(wanted: bool) -> Self {
-        let bar = (wanted && std::io::stdout().is_terminal()).then(|| {
-            let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stdout());
-            if let Ok(style) = ProgressStyle::with_template("{wide_msg}") {
-                bar.set_style(style);
-            }
-            bar.with_finish(ProgressFinish::AndClear)
-        });
-        Self { bar, rate: Rate::default() }
+    /// Returns a line, unless events are for programs (`json`).
+    pub(super) fn new(json: bool) -> Self {
+        Self { progress: Progress::new(json, ""), rate: Rate::default() }
     }
 
     /// Shows how far the server is.
-    pub(super) fn show(&mut self, progress: &Progress) {
-        if let Some(bar) = &self.bar {
-            let rate = self.rate.follow(progress.elapsed, progress.stats.received.wire_bytes());
-            bar.set_message(line(progress, rate));
-        }
-    }
-
-    /// Prints something else, above the line if there is one.
-    pub(super) fn aside(&self, print: impl FnOnce()) {
-        match &self.bar {
-            Some(bar) => bar.suspend(print),
-            None => print(),
-        }
+    pub(super) fn show(&mut self, seen: &federation::Progress) {
+        let rate = self.rate.follow(seen.elapsed, seen.stats.received.wire_bytes());
+        self.progress.say(line(seen, rate));
     }
 }
 
@@ -61,7 +45,7 @@ impl Rate {
     }
 }
 
-fn line(progress: &Progress, bytes_per_second: f64) -> String {
+fn line(progress: &federation::Progress, bytes_per_second: f64) -> String {
     let mut parts = vec![];
     if let Some(round) = &progress.round {
         parts.push(format!(
@@ -89,7 +73,8 @@ mod tests {
     #[test]
     fn a_line_says_how_far_the_round_is() {
         let stats = Stats { retransmitted: 7, ..Stats::default() };
-        let mut progress = Progress { elapsed: Duration::ZERO, waiting: 2, round: None, stats };
+        let mut progress =
+            federation::Progress { elapsed: Duration::ZERO, waiting: 2, round: None, stats };
         let shown = "2 waiting for the next round, 0.0 MB/s received, 7 retransmitted";
         assert_eq!(line(&progress, 0.0), shown);
         let round = RoundProgress {

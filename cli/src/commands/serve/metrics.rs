@@ -76,6 +76,8 @@ impl Metrics {
             AggregatorEvent::Settled { leaves: false, .. } => &mut self.chunks_withheld,
             AggregatorEvent::Equivocation { .. } => &mut self.equivocations,
             AggregatorEvent::OpenFailed { .. }
+            | AggregatorEvent::TooFew(_)
+            | AggregatorEvent::Allowed { .. }
             | AggregatorEvent::Finished { .. }
             | AggregatorEvent::Stranger { .. } => return,
         };

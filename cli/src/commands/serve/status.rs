@@ -251,7 +251,8 @@ impl Status {
             AggregatorEvent::Opened { round, contributors, chunks } => {
                 return Some((Phase::Waiting, self.on_opened(*round, contributors, *chunks, now)));
             }
-            AggregatorEvent::OpenFailed { .. } => {
+            AggregatorEvent::TooFew(shortage) if shortage.waits_on => {}
+            AggregatorEvent::OpenFailed { .. } | AggregatorEvent::TooFew(_) => {
                 self.waiting_since = None;
                 self.change(|client| client.state == State::Joined, State::Refused);
             }
@@ -265,7 +266,9 @@ impl Status {
             AggregatorEvent::Finished { round } => {
                 return Some((Phase::Delivering, self.on_finished(*round, now)?));
             }
-            AggregatorEvent::Equivocation { .. } | AggregatorEvent::Stranger { .. } => {}
+            AggregatorEvent::Allowed { .. }
+            | AggregatorEvent::Stranger { .. }
+            | AggregatorEvent::Equivocation { .. } => {}
         }
         None
     }

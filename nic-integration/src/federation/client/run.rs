@@ -87,15 +87,24 @@ impl<'a> Run<'a> {
             None => None,
         };
         let ticket = Ticket::draw()?;
+        let announcement = announce(participation, ticket.seed())?;
+        let chunks =
+            participation.key.public().parameters().chunks(announcement.agreement.values());
+        // Before anyone waits for us.
+        let room = chunks.total_bytes() as u64;
+        let new = match (&spooled, participation.spool) {
+            (Some((spool, ..)), _) => spool.reserve(room).map(|()| None)?,
+            (None, path) => path.map(|path| Spool::create(path, room)).transpose()?,
+        };
         let now = Instant::now();
         let mut run = Self {
             participation,
             server,
             number,
-            announcement: announce(participation, ticket.seed())?,
+            announcement,
             is_sealed: false,
             resume: None,
-            sealing: Sealing::fresh(ticket, fingerprint, *random::bytes::<32>()?),
+            sealing: Sealing::fresh(ticket, new, fingerprint, *random::bytes::<32>()?),
             open: None,
             began: now,
             silence: (0, now),
@@ -489,7 +498,7 @@ impl RoundResult {
         let Participation { job, ledger, engine, update, .. } = participation;
         let clock = Instant::now();
         let sum = &self.sum;
-        let open = || decrypt_to(key, &**engine, (sum, Some(update)), job, output, file);
+        let open = || decrypt_to(key, &**engine, (sum, Some(update)), job, output, file, &|_| {});
         let opened = entered(*ledger, (key, job), sum, open);
         self.decrypting += clock.elapsed();
         opened.map_err(|error| match self.spool.take_if(|_| !may_open_later(&error)) {

@@ -27,8 +27,8 @@ const BATCHES_AHEAD: usize = 2;
 
 /// The right to seal the contribution that is announced.
 enum Right {
-    /// Nothing of it is sealed.
-    Fresh(Ticket),
+    /// Nothing of it is sealed; the spool, if there is one, is empty.
+    Fresh(Ticket, Option<Spool>),
     /// Its first chunks are sealed and in this spool.
     Spooled(Spool),
 }
@@ -52,10 +52,15 @@ pub(super) struct Sealing {
 }
 
 impl Sealing {
-    /// Returns the sealing of a contribution of which nothing is sealed.
-    pub(super) fn fresh(ticket: Ticket, fingerprint: [u8; 32], rounding: [u8; 32]) -> Self {
+    /// Returns the sealing of a contribution of which nothing is sealed, into an empty spool if there is one.
+    pub(super) fn fresh(
+        ticket: Ticket,
+        spool: Option<Spool>,
+        fingerprint: [u8; 32],
+        rounding: [u8; 32],
+    ) -> Self {
         let stream = SealedStream::default();
-        let (right, busy) = (Some(Right::Fresh(ticket)), Duration::ZERO);
+        let (right, busy) = (Some(Right::Fresh(ticket, spool)), Duration::ZERO);
         Self {
             right,
             fingerprint,
@@ -118,7 +123,7 @@ impl Sealing {
                 // integers.
                 (Ticket::resume(announcement.seed, whole), SpoolState::Resumed(spool))
             }
-            Some(Right::Fresh(ticket)) => {
+            Some(Right::Fresh(ticket, spool)) => {
                 let header = || SpoolHeader {
                     contributor: number,
                     resume,
@@ -126,8 +131,8 @@ impl Sealing {
                     rounding: self.rounding,
                     announcement: announcement.clone(),
                 };
-                let new = |path: &Path| SpoolState::New(path.into(), header());
-                (ticket, participation.spool.map_or(SpoolState::None, new))
+                let new = |spool| SpoolState::New(spool, header());
+                (ticket, spool.map_or(SpoolState::None, new))
             }
             None => return Ok(()),
         };

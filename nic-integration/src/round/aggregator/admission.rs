@@ -45,18 +45,15 @@ impl<A: Application> Aggregator<A> {
                  numbered from 0"
             ));
         }
-        if let Some(Some(own)) = self.config.nodes.get(&joined.peer.node)
-            && *own != contributor
-        {
-            return Err(format!(
-                "node {} is allowed as contributor {own}, not as contributor {contributor}",
-                joined.peer.node
-            ));
+        let bound = self.check_bound(contributor, joined.peer.node);
+        if !self.is_held(contributor, joined.peer.node) {
+            bound.clone()?;
         }
         self.rounds().for_each(|round| round.give_up_predecessor(contributor, joined.peer));
         if self.resume(contributor, &joined) {
             return Ok(());
         }
+        bound?;
         if let Some(reason) = self.taken(contributor) {
             return Err(reason);
         }
@@ -64,13 +61,17 @@ impl<A: Application> Aggregator<A> {
         if let Some(resume) = join.resume
             && resume.incarnation == self.endpoint.incarnation()
         {
-            return Err(format!("round {} is over and its sum is gone", resume.round));
+            return Err(format!("round {} is over and its sums are no longer here", resume.round));
         }
-        if self.opened == self.config.rounds {
+        if self.given_up {
+            return Err("too few clients joined, and no further round opens".into());
+        }
+        if self.is_last_opened() {
             return Err(format!("the last round opened without contributor {contributor}"));
         }
         self.application.admit(contributor, &contribution, &join.hello)?;
         self.left_out.remove(&contributor);
+        self.refused.remove(&contributor);
         let deadline = now + self.config.join_deadline;
         let former = self.pending.join(contributor, joined.clone(), join.hello, deadline);
         if let Some(former) = former.filter(|former| former.contribution != contribution) {
@@ -110,9 +111,14 @@ impl<A: Application> Aggregator<A> {
     pub(super) fn refuse(&mut self, now: Time, contributor: u16, joined: &Joined, reason: String) {
         let refuse = Refuse { contribution: joined.contribution, reason: reason.clone() };
         let kind = Some(Kind::Refuse as u32);
+        let data = refuse.encode().into();
         // A client that does not receive this finds out by silence.
-        let _ =
-            self.endpoint.write(now, joined.peer, joined.inbox, 0, refuse.encode().into(), kind);
+        if let Ok(message) = self.endpoint.write(now, joined.peer, joined.inbox, 0, data, kind) {
+            self.refusals.insert((joined.peer, message));
+        }
+        if self.refused.len() < usize::from(self.config.clients) {
+            self.refused.insert(contributor, reason.clone());
+        }
         self.emit(AggregatorEvent::Refused { contributor, reason });
     }
 }

@@ -1,0 +1,104 @@
+#!/usr/bin/env python3
+"""Everything beside everybody, and what it looks like: one page and three pictures.
+
+    python3 benches/peers/all.py
+    python3 benches/peers/all.py --quick
+    python3 benches/peers/all.py --out docs/figures
+
+Makes the environments, runs `sums.py` and `run.py` with every rival that installs here and `ciphergram bench`, and
+has `ciphergram bench --compare` draw what they found: `report.html` with everything, and `sums.png`, `paillier.png`
+and `limits.png`. Who could not be installed, and why, is on the page. Figures lie beside the environments, in
+`target/peers`. A part that fails is left out, with a line; the exit code is 1 then.
+"""
+
+import argparse
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from support.environment import pin
+from support.ours import OursFailed, build
+from support.places import HERE, TARGET
+
+# What the picture of limits shows: those that people use, and whole updates.
+OPERATIONS = "encrypt,encrypt_owner,decrypt,add,mul_plain,ckks-sum"
+# Rivals have no more than these.
+PAILLIER_OPERATIONS = "encrypt,decrypt,add,mul_plain"
+
+
+def arguments():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true",
+                        help="some minutes instead of half an hour: one pair of each, keys of 2048 bits")
+    parser.add_argument("--binary", type=Path, help="the ciphergram to measure [built if not given]")
+    parser.add_argument("--out", type=Path, default=TARGET / "peers", metavar="FOLDER",
+                        help="where the page and the pictures go [%(default)s]")
+    parser.add_argument("--core", type=int, help="the core to run on [the last one allowed]")
+    return parser.parse_args()
+
+
+def run(name, *command, output=None):
+    """Runs one part, in sight unless its output goes elsewhere, and returns whether it did its work."""
+    began = time.monotonic()
+    print(f"== {name}", file=sys.stderr, flush=True)
+    try:
+        code = subprocess.run([str(word) for word in command], stdout=output).returncode
+    except OSError as error:
+        code = error
+    seconds = time.monotonic() - began
+    print(f"== {name}: {'done' if code == 0 else f'FAILED, {code}'}, {seconds:.0f} s", file=sys.stderr, flush=True)
+    return code == 0
+
+
+def measure(options, binary, folder):
+    """Measures all parts; the file of each that there is, and whether all did their work."""
+    bits, rounds, seconds = ("2048", 1, 0.5) if options.quick else ("2048,3072", 3, 1.0)
+    core = ["--core", options.core] if options.core is not None else []
+    effort = ["--binary", binary, "--rounds", rounds, "--seconds", seconds, *core]
+    files = {name: folder / f"{name}.json" for name in ("sums", "paillier", "limits")}
+    for file in files.values():
+        file.unlink(missing_ok=True)
+    done = [
+        run("sums of float32", sys.executable, HERE / "sums.py", *effort, "--json", files["sums"]),
+        run("Paillier", sys.executable, HERE / "run.py", *effort, "--bits", bits,
+            "--ops", PAILLIER_OPERATIONS, "--json", files["paillier"]),
+        run("limits", binary, "bench", "--ops", OPERATIONS, "--bits", bits, "--seconds", seconds,
+            "--json", files["limits"]),
+    ]
+    return {name: file for name, file in files.items() if file.exists()}, all(done)
+
+
+def draw(options, binary, files):
+    """Draws a picture of each part and a page of all, and returns whether all are there."""
+    options.out.mkdir(parents=True, exist_ok=True)
+    drawn = [run(f"{name}.png", binary, "bench", "--compare", file, "--png", options.out / f"{name}.png",
+                 output=subprocess.DEVNULL)
+             for name, file in files.items()]
+    page = options.out / "report.html"
+    drawn.append(run(page.name, binary, "bench", "--compare", *files.values(), "--report", page,
+                     output=subprocess.DEVNULL))
+    print(f"{page} and, beside it, {', '.join(f'{name}.png' for name in files)}")
+    return all(drawn)
+
+
+def main():
+    options = arguments()
+    try:
+        binary = (options.binary or build()).resolve()
+    except OursFailed as error:
+        sys.exit(f"error: {error}")
+    folder = TARGET / "peers"
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        pin(options.core)
+    except OSError as error:
+        sys.exit(f"error: core {options.core}: {error.strerror}")
+    files, is_complete = measure(options, binary, folder)
+    if not files:
+        sys.exit("error: nothing was measured")
+    return 0 if draw(options, binary, files) and is_complete else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,71 @@
+//! What `serve` says of a round that too few clients joined.
+
+use ciphergram_nic::round::Shortage;
+use serde_json::{Value, json};
+
+pub(super) fn json(shortage: &Shortage) -> Value {
+    let refused: Vec<_> =
+        shortage.refused.iter().map(|(c, why)| json!({"client": c, "reason": why})).collect();
+    json!({
+        "event": "too_few", "round": shortage.round, "joined": shortage.joined, "missing": shortage.missing,
+        "refused": refused, "min_clients": shortage.min_clients, "waited_s": shortage.waited.as_secs_f64(),
+        "waits_on": shortage.waits_on,
+    })
+}
+
+/// Describes it, and what becomes of those who joined.
+pub(super) fn line(shortage: &Shortage) -> String {
+    let then = if shortage.waits_on { "they wait on" } else { "they are refused" };
+    format!("round {}: {}; {then}", shortage.round, cause(shortage))
+}
+
+/// Describes why no round opened, and what would help.
+pub(super) fn failure(shortage: &Shortage) -> String {
+    let mut remedies = vec![
+        "start those who are missing within --join-deadline".to_string(),
+        "wait for them with --wait-for-clients".into(),
+    ];
+    // A sum of one is its update.
+    if shortage.joined.len() > 1 {
+        let count = shortage.joined.len();
+        remedies.push(format!("sum as few with --min-clients {count}, of serve and of join"));
+    }
+    let (round, cause) = (shortage.round, cause(shortage));
+    format!("round {round} did not open: {cause}; {}", remedies.join(", or "))
+}
+
+fn cause(shortage: &Shortage) -> String {
+    let refused = shortage.refused.iter().map(|(client, reason)| {
+        format!(
+            "; client {client} was refused: {}",
+            reason.trim_start_matches(&format!("client {client}: "))
+        )
+    });
+    format!("{shortage}{}", refused.collect::<String>())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn a_shortage_says_who_was_refused_and_what_would_help() {
+        let mut shortage = Shortage {
+            round: 4,
+            min_clients: 3,
+            waited: Duration::from_secs(5),
+            joined: vec![0, 2],
+            missing: vec![1],
+            refused: vec![(1, "client 1: it is of job 0123".into())],
+            waits_on: true,
+        };
+        let said = "round 4: 2 clients joined within 5 s, and a round needs 3; client 1 is missing; client 1 was \
+                    refused: it is of job 0123; they wait on";
+        assert_eq!(line(&shortage), said);
+        assert!(failure(&shortage).contains("--min-clients 2"));
+        shortage.joined = vec![0];
+        assert!(!failure(&shortage).contains("--min-clients"), "a sum of one is an update");
+    }
+}

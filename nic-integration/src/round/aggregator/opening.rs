@@ -1,0 +1,131 @@
+//! The opening of rounds (PROTOCOL §7.3, §7.4).
+
+use rand_core::Rng;
+
+use crate::proto::{SumConfig, SumRegion, Time};
+use crate::round::message::Open;
+use crate::round::open::Round;
+use crate::round::rkey::fresh_rkey;
+use crate::round::{Application, Opened, Shortage};
+
+use super::{Aggregator, AggregatorConfig, AggregatorEvent};
+
+impl<A: Application> Aggregator<A> {
+    /// Opens the next round if it can begin now; says so if too few have joined by their deadline.
+    pub(super) fn try_open(&mut self, now: Time) {
+        let AggregatorConfig { clients, min_clients, .. } = self.config;
+        if self.current.is_some() || self.is_last_opened() {
+            return;
+        }
+        if self.pending.is_ready(now, clients, min_clients) {
+            self.open_with_those_who_fit(now);
+        }
+        let next = now + self.config.join_deadline;
+        if self.current.is_none() && self.pending.is_short(now, min_clients, next) {
+            self.on_shortage(now);
+        }
+    }
+
+    fn open_with_those_who_fit(&mut self, now: Time) {
+        let mut opened = match self.application.open(self.opened, self.pending.hellos()) {
+            Ok(opened) => opened,
+            Err(reason) => return self.fail_open(now, reason),
+        };
+        for (contributor, reason) in std::mem::take(&mut opened.left_out) {
+            self.leave_out(now, contributor, reason);
+        }
+        if self.pending.count() < usize::from(self.config.min_clients) {
+            return; // They wait for others, who open the round at once if the deadline has passed.
+        }
+        match self.begin(opened) {
+            Ok((region, terms)) => self.open(now, region, terms),
+            Err(reason) => self.fail_open(now, reason),
+        }
+    }
+
+    /// Reports that too few have joined. Unless they are to wait on, they are refused, and no
+    /// further round opens if the number of rounds is bounded.
+    fn on_shortage(&mut self, now: Time) {
+        let waits_on = self.config.wait_for_clients;
+        let missing = |number: &u16| !self.pending.hellos().contains_key(number);
+        let shortage = Shortage {
+            round: self.opened,
+            min_clients: self.config.min_clients,
+            waited: self.config.join_deadline,
+            joined: self.pending.hellos().keys().copied().collect(),
+            missing: (0..self.config.clients).filter(missing).collect(),
+            refused: self.refused.clone().into_iter().collect(),
+            waits_on,
+        };
+        let reason = shortage.to_string();
+        self.emit(AggregatorEvent::TooFew(shortage));
+        if !waits_on {
+            self.given_up = self.config.rounds > 0;
+            self.leave_out_all(now, &reason);
+        }
+    }
+
+    /// Refuses all who wait: no round can open over them.
+    fn fail_open(&mut self, now: Time, reason: String) {
+        self.emit(AggregatorEvent::OpenFailed { reason: reason.clone() });
+        self.leave_out_all(now, &reason);
+    }
+
+    fn leave_out_all(&mut self, now: Time, reason: &str) {
+        let all: Vec<u16> = self.pending.hellos().keys().copied().collect();
+        all.into_iter().for_each(|contributor| self.leave_out(now, contributor, reason.into()));
+    }
+
+    /// Refuses a client that waits.
+    pub(super) fn leave_out(&mut self, now: Time, contributor: u16, reason: String) {
+        let Some(joined) = self.pending.leave(contributor) else { return };
+        self.refuse(now, contributor, &joined, reason.clone());
+        self.left_out.insert(contributor, (joined, reason));
+    }
+
+    /// Makes a region for a round that the application opened, and returns it with its terms.
+    fn begin(&mut self, opened: Opened) -> Result<(SumRegion, Vec<u8>), String> {
+        let mut digest_key = [0; 32];
+        self.rng.fill_bytes(&mut digest_key);
+        let region = SumRegion::new(SumConfig {
+            round: self.opened,
+            contributors: self.config.clients,
+            target: self.pending.count() as u32,
+            digest_key,
+            layout: opened.layout,
+            shards: opened.shards,
+            whole: self.config.whole,
+        });
+        Ok((region.map_err(|error| error.to_string())?, opened.terms))
+    }
+
+    /// Opens a round with all who wait.
+    fn open(&mut self, now: Time, region: SumRegion, terms: Vec<u8>) {
+        let joined = std::mem::take(&mut self.pending).into_joined();
+        let contributors: Vec<u16> = joined.keys().copied().collect();
+        let (round, chunks) = (self.opened, region.chunk_count());
+        joined.iter().for_each(|(contributor, joined)| region.bind(*contributor, joined.peer));
+        let rkey = fresh_rkey(&mut self.rng, &self.endpoint);
+        if self.endpoint.register_sum(rkey, region).is_err() {
+            return; // A fresh rkey is free.
+        }
+        let opening = Open {
+            contribution: Default::default(),
+            round,
+            incarnation: self.endpoint.incarnation(),
+            rkey,
+            grant: 0,
+            declared: self.config.clients,
+            min_clients: self.config.min_clients,
+            deadline_ms: 0,
+            contributors: contributors.clone(),
+            terms,
+        };
+        let deadline = now + self.config.round_deadline;
+        self.opened += 1;
+        self.refused.clear();
+        self.current = Some(Round::new(opening, deadline, chunks, joined));
+        self.emit(AggregatorEvent::Opened { round, contributors, chunks });
+        self.try_end(now);
+    }
+}
