@@ -58,7 +58,7 @@ fn other_types_and_files_are_refused() {
         place.fails_with(1, &format!("{ENCRYPT} --clip 1 --in {file}"), &[file, why]);
         place.fails_with(1, &format!("ranges --out r.json {file}"), &[file, why]);
     }
-    assert!(place.done("inspect steps").contains("\"n\" F8_E4M3 [1]"));
+    assert!(place.done("inspect steps").contains("\"n\" F8_E4M3 [8]"));
     place.fails_with(1, "inspect cut", &["cut: not a valid safetensors file"]);
 }
 

@@ -111,7 +111,7 @@ fn decode_into(
     let (overflow, steps) = (AtomicUsize::new(usize::MAX), f64::from(parameters.half_steps()));
     let max_weight = f64::from(agreement.max_weight());
     let places = places.collect();
-    let pending = Zeroizing::default();
+    let pending = Pending::default();
     run(&mut Decoder { steps, max_weight, output, places, pending, overflow: &overflow })?;
     let mut index = overflow.into_inner();
     for spec in agreement.specs() {
@@ -134,10 +134,10 @@ struct Place<'a> {
     target: Target<'a>,
 }
 
-/// The bytes of a place, which are written in order.
+/// The bytes of a place.
 enum Target<'a> {
     Memory(&'a mut [u8]),
-    /// A file, and the place of the first byte that is not written yet.
+    /// A file, and where the first of them goes.
     File(&'a File, u64),
 }
 
@@ -157,26 +157,47 @@ impl Target<'_> {
             }
         }
     }
+}
 
-    /// Writes the next bytes, where they are not written already, and takes them away.
-    fn write(&mut self, bytes: &mut Zeroizing<Vec<u8>>) -> Result<(), Error> {
-        if let Self::File(file, at) = self.split_to(bytes.len()) {
-            write_at(file, bytes, at)?;
+/// Bytes that follow one another in a file and are written together: some hundreds of kilobytes.
+#[derive(Default)]
+struct Pending<'a> {
+    file: Option<&'a File>,
+    start: u64,
+    bytes: Zeroizing<Vec<u8>>,
+}
+
+impl<'a> Pending<'a> {
+    /// Returns room for the next `count` bytes, a block's at most, of which the first goes to `at`.
+    fn room(&mut self, file: &'a File, at: u64, count: usize) -> Result<&mut [u8], Error> {
+        let (held, capacity) = (self.bytes.len(), self.bytes.capacity());
+        if self.start + held as u64 != at || held + count > capacity {
+            self.write()?;
+            (self.file, self.start) = (Some(file), at);
+            // At once: a vector that grew would leave a copy behind.
+            self.bytes.reserve_exact(WINDOW_BYTES);
         }
-        bytes.clear();
+        let start = self.bytes.len();
+        self.bytes.resize(start + count, 0);
+        Ok(&mut self.bytes[start..])
+    }
+
+    fn write(&mut self) -> Result<(), Error> {
+        if let Some(file) = self.file {
+            write_at(file, &self.bytes, self.start)?;
+        }
+        self.bytes.clear();
         Ok(())
     }
 }
 
-/// Decodes sums to where they belong, in order: all values of its places, of which the last ones are written with the
-/// last value of their place.
+/// Decodes sums to where they belong.
 pub(crate) struct Decoder<'a> {
     steps: f64,
     max_weight: f64,
     output: Output,
     places: Vec<Place<'a>>,
-    /// Bytes of the place at hand that are written together: some hundreds of kilobytes.
-    pending: Zeroizing<Vec<u8>>,
+    pending: Pending<'a>,
     /// The first value that exceeds its tensor's type, of all that were decoded beside one another.
     overflow: &'a AtomicUsize,
 }
@@ -193,11 +214,11 @@ impl<'a> Decoder<'a> {
             place.first = end;
         }
         let Self { steps, max_weight, output, overflow, .. } = *self;
-        Self { steps, max_weight, output, places, pending: Zeroizing::default(), overflow }
+        Self { steps, max_weight, output, places, pending: Pending::default(), overflow }
     }
 
-    /// Decodes sums of the next values, which are those from `at` on, of contributors of this weight together. A
-    /// value that exceeds its tensor's type is reported in the end: any other fault goes before it.
+    /// Decodes sums of the values from `at` on, of contributors of this weight together. A value that exceeds its
+    /// tensor's type is reported in the end: any other fault goes before it.
     ///
     /// # Errors
     /// A file cannot be written.
@@ -229,13 +250,19 @@ impl<'a> Decoder<'a> {
                         *out = sum as f64 / self.steps * self.max_weight * range;
                     }),
                 }
-                if let Some(index) = put(values, place, &mut self.pending)? {
+                let dtype = place.spec.dtype;
+                let (skipped, count) =
+                    ((at - place.first) * dtype.bytes(), own.len() * dtype.bytes());
+                let bytes = match &mut place.target {
+                    Target::Memory(bytes) => &mut bytes[skipped..][..count],
+                    Target::File(file, first) => {
+                        self.pending.room(file, *first + skipped as u64, count)?
+                    }
+                };
+                if let Some(index) = dtype.write(values, bytes) {
                     self.overflow.fetch_min(at + index, Relaxed);
                 }
                 at += own.len();
-            }
-            if at == place.end {
-                place.target.write(&mut self.pending)?;
             }
             sums = after;
             if sums.is_empty() {
@@ -244,28 +271,12 @@ impl<'a> Decoder<'a> {
         }
         Ok(())
     }
-}
 
-/// Appends values, a block at most, to a place as its type has them; gives the place of the first that it does not
-/// hold.
-fn put(
-    values: &[f64],
-    place: &mut Place<'_>,
-    pending: &mut Zeroizing<Vec<u8>>,
-) -> Result<Option<usize>, Error> {
-    let dtype = place.spec.dtype;
-    let count = values.len() * dtype.bytes();
-    if let Target::Memory(bytes) = &mut place.target {
-        let (own, rest) = std::mem::take(bytes).split_at_mut(count);
-        *bytes = rest;
-        return Ok(dtype.write(values, own));
+    /// Writes what is decoded and not written yet.
+    ///
+    /// # Errors
+    /// A file cannot be written.
+    pub(crate) fn finish(mut self) -> Result<(), Error> {
+        self.pending.write()
     }
-    if pending.len() + count > pending.capacity() {
-        place.target.write(pending)?;
-        // At once: a vector that grew would leave a copy behind.
-        pending.reserve_exact(WINDOW_BYTES);
-    }
-    let start = pending.len();
-    pending.resize(start + count, 0);
-    Ok(dtype.write(values, &mut pending[start..]))
 }

@@ -122,12 +122,17 @@ trait Sink: Send + Sized {
     /// Splits off the part before a chunk, to be filled beside the rest.
     fn split_to(&mut self, end_chunk: usize, end_value: usize) -> Self;
 
-    /// Stores a chunk, whose values are those from `at` on: chunk by chunk in order, but that a mask follows the first
-    /// chunk that it is of.
+    /// Stores a chunk, whose values are those from `at` on.
     ///
     /// # Errors
     /// It cannot be written.
     fn put(&mut self, chunk: usize, part: Part, at: usize, values: &[i64]) -> Result<(), Error>;
+
+    /// Stores what is not stored yet.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    fn finish(self) -> Result<(), Error>;
 }
 
 /// Chunks and values from some on, to be kept.
@@ -153,6 +158,10 @@ impl Sink for Kept<'_> {
         self.sums[at - self.first_value..][..values.len()].copy_from_slice(values);
         Ok(())
     }
+
+    fn finish(self) -> Result<(), Error> {
+        Ok(())
+    }
 }
 
 impl Sink for Decoder<'_> {
@@ -162,6 +171,10 @@ impl Sink for Decoder<'_> {
 
     fn put(&mut self, _: usize, part: Part, at: usize, values: &[i64]) -> Result<(), Error> {
         self.decode(at, values, part.1)
+    }
+
+    fn finish(self) -> Result<(), Error> {
+        Decoder::finish(self)
     }
 }
 
@@ -278,6 +291,7 @@ impl<'a> Opening<'a> {
         };
         opener.open(self.engine, &groups, scratch, &mut take)?;
         let contributors = self.sum.contributors.len();
+        let stored = stored.and_then(|()| sink.finish());
         if are_theirs { stored } else { Err(Error::NotTheirs { contributors }) }
     }
 
