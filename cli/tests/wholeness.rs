@@ -34,7 +34,7 @@ fn names(place: &Place, folder: &str) -> Vec<String> {
 /// Starts `keygen` of many clients, and returns it when the first keys are written.
 fn half_a_key(place: &Place, folder: &str) -> Child {
     let words = "keygen --scheme ckks-sum-public --clients 900 --bits 16 --out";
-    let child = command(place, &format!("{words} keys")).spawn().unwrap();
+    let mut child = command(place, &format!("{words} keys")).spawn().unwrap();
     for _ in 0..6000 {
         let temporary = names(place, folder).into_iter().find(|name| name.starts_with(".tmp"));
         let secret = temporary.map(|name| place.path(&format!("{folder}/{name}/secret.json")));
@@ -43,7 +43,8 @@ fn half_a_key(place: &Place, folder: &str) -> Child {
         }
         thread::sleep(Duration::from_millis(5));
     }
-    panic!("no key is written");
+    child.kill().unwrap();
+    panic!("no key is written: {:?}", child.wait().unwrap());
 }
 
 #[test]
