@@ -69,7 +69,7 @@ fn check_figures(row: &Value) -> &str {
 
 /// Checks a report on the CPU engine at 2048 bits, and returns its rows.
 fn check_cpu(report: &Value) -> &Vec<Value> {
-    assert_eq!(names(report), BTreeSet::from(["commit", "machine", "rows"]));
+    assert_eq!(names(report), BTreeSet::from(["commit", "kind", "machine", "rows"]));
     let machine = &report["machine"];
     assert_eq!(names(machine), BTreeSet::from(["cores", "cpu", "engines", "multiply_rate"]));
     assert!(machine["cpu"].as_str().is_some_and(|cpu| !cpu.is_empty()));
@@ -246,7 +246,11 @@ fn what_is_not_known_is_refused_in_one_line() {
     for (words, part) in cases {
         place.fails_with(2, &format!("bench {words}"), &[part]);
     }
-    place.fails_with(1, "bench --json none/report.json", &["none: no such folder"]);
+    place.fails_with(
+        1,
+        "bench --json none/report.json",
+        &["none/report.json: No such file or directory"],
+    );
 }
 
 #[test]
