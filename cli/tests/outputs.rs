@@ -169,7 +169,12 @@ fn streams_are_written_to_and_read() {
 fn closed_and_full_standard_output_end_a_command_in_order() {
     let place = place();
     // As coreutils end: 128 and SIGPIPE, without a word.
-    for words in ["ranges --out - g", "inspect r.json", "devices", "dp --sigma 1 --clip 1"] {
+    for words in [
+        "ranges --out - g",
+        "inspect r.json",
+        "devices",
+        "dp --sigma 1 --clip 1 --clients 3 --rounds 1",
+    ] {
         let (reader, writer) = std::io::pipe().unwrap();
         drop(reader);
         let mut command = Command::new(env!("CARGO_BIN_EXE_ciphergram"));
