@@ -118,7 +118,7 @@ fn clean_up() -> MutexGuard<'static, AtSignal> {
     at
 }
 
-/// Ends the process. Other threads are in the middle of their work, so nothing registered for the end of a process runs.
+/// Ends the process. Other threads are in the middle of their work, so nothing registered for its end runs.
 fn exit(_nothing_more: MutexGuard<'static, AtSignal>, code: i32) -> ! {
     #[cfg(unix)]
     signal_hook::low_level::exit(code);

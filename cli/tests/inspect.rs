@@ -9,6 +9,8 @@ mod place;
 #[path = "support/tensors.rs"]
 mod tensors;
 
+use std::fs;
+
 use ciphergram_he::{Contribution, PublicKey};
 use place::Place;
 use serde_json::{Value, json};
@@ -95,6 +97,69 @@ fn every_kind_of_file_says_what_it_is() {
         let ranges = inspect(&place, "ranges.json", "ranges");
         assert_eq!((&ranges["values"], &ranges["max_weight"]), (&json!(3228), &json!(7)));
     }
+}
+
+#[test]
+fn files_of_nodes_and_of_rounds_say_what_they_are() {
+    let place = place("ckks-sum");
+    let node = inspect(&place, "keys/server.node", "node key")["node"].clone();
+    let text = String::from_utf8(place.read("keys/server.node")).unwrap();
+    assert_eq!(node.as_str(), text.split('#').next());
+    // The public half alone: no secret is in what `Process::finish` sees.
+    assert_eq!(inspect(&place, "keys/server.identity", "identity")["node"], node);
+    place.write("secret", text.replace("#ciphergram-node-1", ""));
+    assert_eq!(inspect(&place, "secret", "node key")["node"], Value::Null);
+    let client = inspect(&place, "keys/client.identity", "identity")["node"].clone();
+    let allowed = inspect(&place, "keys/clients.allow", "allow list");
+    assert_eq!(allowed["nodes"], json!([{"node": client, "client": null}]));
+    let ledger = inspect(&place, "keys/secret.json.ledger", "ledger");
+    let job = inspect(&place, "keys/job.json", "job")["id"].clone();
+    assert_eq!(ledger["sealed"][1], json!({"job": job, "client": 1, "last_round": 0}));
+    assert_eq!((&ledger["opened"], &ledger["failed"]), (&json!(0), &json!(0)));
+
+    fs::copy(place.path("g"), place.path("g0")).unwrap();
+    fs::copy(place.path("g"), place.path("g1")).unwrap();
+    place.settle("g", 10.0, 7, "--min-clients 2");
+    place.forget("keys/secret.json");
+    let (server, address) = place.serve("--clients 2 --min-clients 2 --capture round.pcap");
+    let clients = [0, 1].map(|i| place.join(&address, i, ""));
+    clients.into_iter().for_each(|client| drop(client.finish().done()));
+    server.finish().done();
+    let capture = inspect(&place, "round.pcap", "capture");
+    let pairs = capture["datagrams"].as_array().unwrap();
+    let listed: u64 = pairs.iter().map(|pair| pair["packets"].as_u64().unwrap()).sum();
+    assert_eq!((pairs.len(), json!(listed)), (4, capture["packets"].clone()));
+    assert!(pairs.iter().all(|pair| pair["between"].as_str().unwrap().contains(&address)));
+    let bytes = place.read("round.pcap");
+    assert_eq!(capture["packet_bytes"], json!(bytes.len() as u64 - 24 - 16 * listed));
+    place.write("cut.pcap", &bytes[..bytes.len() - 1]);
+    let cut = inspect(&place, "cut.pcap", "capture");
+    assert_eq!(cut["packets"], json!(listed - 1));
+    for at in 0..100 {
+        place.write("cut.pcap", &bytes[..at]);
+        let code = place.run("inspect cut.pcap").code;
+        assert!(code == Some(if at < 24 { 1 } else { 0 }), "{at} bytes: {code:?}");
+    }
+}
+
+#[test]
+fn tensors_of_any_type_and_metadata_are_shown() {
+    use safetensors::{Dtype, tensor::TensorView};
+    let place = Place::new();
+    let view = |dtype, shape, bytes| TensorView::new(dtype, shape, bytes).unwrap();
+    let tensors = [
+        ("batches", view(Dtype::I64, vec![], &[0; 8])),
+        ("mask", view(Dtype::BOOL, vec![3], &[1; 3])),
+        ("scale", view(Dtype::F8_E4M3, vec![2, 2], &[0; 4])),
+        ("w", view(Dtype::F32, vec![0], &[])),
+    ];
+    let metadata = [("format".to_owned(), "pt".to_owned())].into();
+    place.write("model", safetensors::serialize(tensors, Some(metadata)).unwrap());
+    let found = inspect(&place, "model", "safetensors");
+    assert_eq!((&found["values"], &found["metadata"]), (&json!(8), &json!({"format": "pt"})));
+    let dtypes = found["tensors"].as_array().unwrap().iter().map(|t| t["dtype"].as_str().unwrap());
+    assert_eq!(dtypes.collect::<Vec<_>>(), ["I64", "BOOL", "F8_E4M3", "F32"]);
+    assert_eq!(found["tensors"][2]["shape"], json!([2, 2]));
 }
 
 /// Names, types, shapes, and for quantised ones ranges and steps.

@@ -227,7 +227,6 @@ fn strangers_are_refused_by_name_and_the_others_finish() {
             ("--key other/secret.json --client 2 --in g2", "client 2: it was made under key"),
             ("--key larger/secret.json --client 2 --in g2", "client 2: its parameter set is 5"),
             ("--key paillier/secret.json --client 2 --in g2", "client 2: it is of scheme paillier"),
-            ("--key keys/secret.json --client 3 --in g2", "contributor 3 is out of range"),
         ];
         for (words, why) in cases {
             let nodes = format!("--identity keys/client.identity --server-key {server_key}");
@@ -236,6 +235,15 @@ fn strangers_are_refused_by_name_and_the_others_finish() {
             let reported = server.event("refused")["reason"].as_str().unwrap().to_owned();
             assert!(reported.contains(why), "{reported}");
         }
+        // Whose number is none of the job's is refused before it asks.
+        let words = format!(
+            "join --key keys/secret.json --client 3 --in g2 --server {address} --out refused"
+        );
+        place.fails_with(
+            1,
+            &words,
+            &["--client: client 3 of 3 clients, which are numbered from 0"],
+        );
         // Of two who claim one number, the later one is taken, and the former hears why.
         let taken = place.join(&address, 1, "").finish().error(1);
         assert!(taken.contains("mean1.spool: another process is at work on this"), "{taken}");

@@ -419,7 +419,8 @@ fn chunks_open_over_their_own(key: &Key, agreement: &Agreement) {
         let same = decoded.to_safetensors() == expected.to_safetensors();
         assert!(same, "at once, {output:?}");
         let file = tempfile::tempfile().unwrap();
-        decrypt_to(&key.secret, &*engine(), (&sum, None), &key.job, output, &file).unwrap();
+        decrypt_to(&key.secret, &*engine(), (&sum, None), &key.job, output, &file, &|_| ())
+            .unwrap();
         let mut written = vec![];
         (&file).rewind().unwrap();
         (&file).read_to_end(&mut written).unwrap();

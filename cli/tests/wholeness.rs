@@ -1,0 +1,162 @@
+//! Keys stand whole or not at all, full disks cost nothing, and what is out of bounds is an error.
+
+#![cfg(unix)]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests, where a panic is the report")]
+
+#[path = "support/place.rs"]
+mod place;
+#[path = "support/tensors.rs"]
+mod tensors;
+
+use std::{
+    fs,
+    process::{Child, Command, Stdio},
+    thread,
+    time::Duration,
+};
+
+use place::Place;
+use tensors::{mixed, to_file};
+
+fn command(place: &Place, words: &str) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ciphergram"));
+    command.args(words.split(' ')).current_dir(place.path(".")).env("CIPHERGRAM_GPU", "none");
+    command.stdout(Stdio::null()).stderr(Stdio::piped());
+    command
+}
+
+/// Returns the names in a folder.
+fn names(place: &Place, folder: &str) -> Vec<String> {
+    let names = fs::read_dir(place.path(folder)).unwrap().map(|entry| entry.unwrap().file_name());
+    names.map(|name| name.into_string().unwrap()).collect()
+}
+
+/// Starts `keygen` of many clients, and returns it when the first keys are written.
+fn half_a_key(place: &Place, folder: &str) -> Child {
+    let words = "keygen --scheme ckks-sum-public --clients 900 --bits 16 --out";
+    let mut child = command(place, &format!("{words} keys")).spawn().unwrap();
+    for _ in 0..6000 {
+        let temporary = names(place, folder).into_iter().find(|name| name.starts_with(".tmp"));
+        let secret = temporary.map(|name| place.path(&format!("{folder}/{name}/secret.json")));
+        if secret.is_some_and(|secret| secret.exists()) {
+            return child;
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+    child.kill().unwrap();
+    panic!("no key is written: {:?}", child.wait().unwrap());
+}
+
+#[test]
+fn half_a_key_never_stands() {
+    let place = Place::new();
+    for folder in [".", "keys"] {
+        let before = || names(&place, ".");
+        let stood = before();
+        let mut child = half_a_key(&place, folder);
+        assert!(Command::new("kill").arg(child.id().to_string()).status().unwrap().success());
+        assert_eq!(child.wait().unwrap().code(), Some(143));
+        assert_eq!(before(), stood);
+        // What SIGKILL leaves is no key, and not in the way of one.
+        let mut child = half_a_key(&place, folder);
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(!place.path("keys/secret.json").exists());
+        place.keygen("ckks-sum", 2, "keys");
+        let mode = fs::metadata(place.path("keys")).unwrap();
+        assert!(mode.is_dir() && place.path("keys/job.json").exists());
+        place.fails_with(1, "keygen --out keys", &["keys/public.json exists"]);
+        // Next, into a folder that stands.
+        fs::remove_dir_all(place.path("keys")).unwrap();
+        fs::create_dir(place.path("keys")).unwrap();
+    }
+    place.write("file", "");
+    place.fails_with(1, "keygen --out file", &["file: is no folder"]);
+    place.fails_with(1, "keygen --out file/keys", &["file/keys: "]);
+}
+
+#[test]
+fn a_full_disk_is_named_and_costs_nothing() {
+    let place = Place::with_key("ckks-sum", 2);
+    place.write("g", to_file(&mixed(1)));
+    place.done("ranges --out r.json g");
+    fs::create_dir(place.path("full")).unwrap();
+    let line = |words: &str, size: &str| {
+        format!(
+            "mount -t tmpfs -o size={size} tmpfs full && cd full && $C {words}; code=$?; ls -A >&2; \
+             exit $code"
+        )
+    };
+    let run = |words: &str, size: &str| {
+        let mut command = Command::new("unshare");
+        command.args(["-rm", "bash", "-c", &line(words, size)]).current_dir(place.path("."));
+        command.env("C", env!("CARGO_BIN_EXE_ciphergram")).env("CIPHERGRAM_GPU", "none");
+        let ran = command.output().unwrap();
+        (ran.status.code(), String::from_utf8(ran.stderr).unwrap())
+    };
+    if run("identity --out me", "1m").0 != Some(0) {
+        eprintln!("skipped: no user namespaces here");
+        return;
+    }
+    let full = |path: &str| format!("error: {path}: No space left on device (os error 28)\n");
+    let keygen = "keygen --scheme ckks-sum-public --clients 9 --bits 16 --out keys";
+    let (code, stderr) = run(keygen, "1m");
+    assert!(code == Some(1) && stderr.starts_with("error: keys/clients/"), "{stderr}");
+    assert!(stderr.ends_with(": No space left on device (os error 28)\n"), "{stderr}");
+    let (code, stderr) = run("identity --out me", "4k,nr_inodes=1");
+    assert_eq!((code, stderr), (Some(1), full("me")));
+    // No round is spent on a contribution that has no place to go.
+    place.write("big", to_file(&tensors::single(&[0.5; 40_000])));
+    place.done("ranges --out big.json big");
+    let encrypt = "encrypt --key ../keys/secret.json --client 0 --in ../big --ranges ../big.json";
+    let (code, stderr) = run(&format!("{encrypt} --out 0.cgm"), "32k");
+    assert_eq!((code, stderr), (Some(1), full("0.cgm")));
+    assert!(!place.path("keys/secret.json.ledger").exists());
+}
+
+#[test]
+fn what_is_out_of_bounds_is_an_error() {
+    let place = Place::with_key("ckks-sum", 3);
+    place.write("g0", to_file(&mixed(1)));
+    let serve = "serve --key keys/public.json --listen 127.0.0.1:0 --clients 3";
+    let node = fs::read_to_string(place.path("keys/clients.allow")).unwrap();
+    let node = node.lines().last().unwrap().split(' ').next().unwrap();
+    for (text, why) in [
+        (String::new(), "it lists no node"),
+        ("# nobody\n".into(), "it lists no node"),
+        (format!("{node} 3\n"), "client 3 of 3 clients, which are numbered from 0"),
+    ] {
+        place.write("list", text);
+        place.fails_with(1, &format!("{serve} --allow list"), &["list: ", why]);
+        let job = "job --key keys/public.json --out j.json --allow list";
+        let why = if why.starts_with("client") { "client 3 of 3" } else { why };
+        place.fails_with(1, job, &[why]);
+    }
+    for words in ["encrypt --out 0.cgm", "join --server 127.0.0.1:9 --out mean"] {
+        let client = format!("{words} --key keys/secret.json --in g0 --client 3");
+        place.fails_with(
+            1,
+            &client,
+            &["--client: client 3 of 3 clients, which are numbered from 0"],
+        );
+    }
+    place.job("--clients 2");
+    let client = "join --server 127.0.0.1:9 --out mean --key keys/secret.json --in g0 --client 2";
+    place.fails_with(1, client, &["--client: client 2 of 2 clients"]);
+    for (name, value, code, choices) in [
+        ("CIPHERGRAM_CPU", "avx", 2, "choose \"portable\""),
+        ("CIPHERGRAM_LOG", "loud", 2, "choose error, warn, info, debug or trace"),
+        ("CIPHERGRAM_CPU", "portable", 0, ""),
+        ("CIPHERGRAM_CPU", "", 0, ""),
+        ("CIPHERGRAM_LOG", "", 0, ""),
+    ] {
+        let ran = command(&place, "inspect keys/job.json").env(name, value).output().unwrap();
+        let stderr = String::from_utf8(ran.stderr).unwrap();
+        assert_eq!(ran.status.code(), Some(code), "{stderr}");
+        let error = format!("error: {name} is {value:?}; {choices}");
+        assert!(
+            code == 0 || (stderr.starts_with(&error) && stderr.lines().count() == 1),
+            "{stderr}"
+        );
+    }
+}
