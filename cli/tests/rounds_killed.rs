@@ -12,7 +12,7 @@ use std::{
     fs,
     net::UdpSocket,
     num::NonZeroU32,
-    ops::ControlFlow,
+    ops::{ControlFlow, Range},
     sync::Arc,
     thread,
     time::{Duration, Instant},
@@ -91,7 +91,9 @@ impl Trio {
 
     /// Starts everyone, and kills the victim when a part of its chunks is sealed. The survivors.
     fn kill_one(&self, address: &str) -> [Process; 2] {
-        let [first, second, mut victim] = [0, 1, VICTIM].map(|i| self.place.join(address, i, ""));
+        let survivors =
+            [0, 1].map(|i| self.place.join(address, i, &format!("--cohorts cohorts{i}")));
+        let mut victim = self.place.join(address, VICTIM, "");
         let late = Instant::now() + Duration::from_secs(60);
         let enough = self.chunks.total_bytes() / 4;
         let sealed = || fs::read(self.place.path(SPOOL)).map_or(0, |spool| whole_records(&spool));
@@ -101,7 +103,25 @@ impl Trio {
         }
         victim.kill();
         assert!(self.place.path(SPOOL).exists() && !self.place.path("mean2").exists());
-        [first, second]
+        survivors
+    }
+
+    /// Returns the cohorts that both survivors wrote: the clients of each, its chunks, and its values.
+    fn cohorts(&self) -> Vec<(Value, Value, Vec<Range<usize>>)> {
+        let [file, same] = [0, 1].map(|i| self.place.read(&format!("cohorts{i}")));
+        assert!(file == same, "the survivors have different cohorts");
+        let file: Value = serde_json::from_slice(&file).unwrap();
+        assert_eq!((&file["kind"], &file["round"]), (&json!("ciphergram-cohorts"), &json!(0)));
+        let run = |run: &Value| {
+            assert_eq!(run["tensor"], "t");
+            let index = |name: &str| run[name].as_u64().unwrap() as usize;
+            index("first")..index("end")
+        };
+        let cohort = |c: &Value| {
+            let runs = c["values"].as_array().unwrap().iter().map(run).collect();
+            (c["clients"].clone(), c["chunks"].clone(), runs)
+        };
+        file["cohorts"].as_array().unwrap().iter().map(cohort).collect()
     }
 
     /// In how many chunks the victim is: each is exactly the mean of all three, or exactly that of
@@ -149,8 +169,20 @@ fn the_round_ends_at_its_deadline_with_those_that_came() {
     let lasted = begin.elapsed();
     assert!(lasted > Duration::from_secs(5) && lasted < Duration::from_secs(20), "{lasted:?}");
     assert!(trio.place.read("mean0") == trio.place.read("mean1"));
-    let (with, all) = (trio.chunks_with_victim(&trio.mean(0)), trio.chunks.count());
+    let mean = trio.mean(0);
+    let (with, all) = (trio.chunks_with_victim(&mean), trio.chunks.count());
     assert!(0 < with && with < all, "the victim was killed too early or too late: {with} of {all}");
+    let mut values = 0;
+    for (clients, chunks, runs) in trio.cohorts() {
+        let numbers: Vec<usize> = serde_json::from_value(clients).unwrap();
+        assert_eq!(chunks, json!(if numbers.contains(&VICTIM) { with } else { all - with }));
+        for i in runs.into_iter().flatten() {
+            let sum: f64 = numbers.iter().map(|c| trio.clients[*c][i]).sum();
+            assert!(is_near(Dtype::F32, mean[i], sum / numbers.len() as f64, 0.0), "value {i}");
+            values += 1;
+        }
+    }
+    assert_eq!(values, mean.len());
     let closed = server.event("closed");
     assert_eq!(closed["contributed"], trio.contributed(with), "{closed}");
     assert_eq!((&closed["chunks"], &closed["withheld"]), (&json!(all), &json!(0)));
@@ -165,8 +197,11 @@ fn of_a_killed_client_nothing_counts_if_only_whole_contributions_do() {
     let (mut server, address) = trio.place.serve(words);
     for survivor in trio.kill_one(&address) {
         let ran = survivor.finish().done();
-        assert!(ran.stdout.contains("over 2 contributors"), "{ran:?}");
+        assert!(ran.stdout.trim_end().ends_with("over 2 contributors"), "{ran:?}");
     }
+    let cohorts = trio.cohorts();
+    let [(clients, _, values)] = &cohorts[..] else { panic!("a mean is of one cohort") };
+    assert_eq!((clients, &values[..]), (&json!([0, 1]), &[0..PUBLIC.1][..]));
     let empty = (0..trio.chunks.count()).filter(|chunk| !trio.chunks.carries_values(*chunk));
     let with = trio.chunks_with_victim(&trio.mean(0));
     assert_eq!(with as usize, empty.count(), "where no values are, nothing tells");

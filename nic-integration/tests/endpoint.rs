@@ -13,7 +13,7 @@ use ciphergram_nic::Bytes;
 use ciphergram_nic::faults::Faults;
 use ciphergram_nic::proto::{
     Accumulator, Cause, ChunkLayout, Config, Endpoint, Event, Identity, NodeId, Peer, Refusal,
-    Shard, SumConfig, SumRegion, Time,
+    Shard, Stranger, SumConfig, SumRegion, Time, secure::DECLINE_RATE,
 };
 use ciphergram_nic::sim::Network;
 use ciphergram_nic::{NicError, Node};
@@ -528,4 +528,50 @@ fn companions_of_other_contributors_are_withheld_until_they_are_of_the_same() {
     assert!(why.starts_with("clients [5] are in a part of chunks 0 to 1 only"), "{why}");
     assert_eq!(send(1, &[1; 8]), [Ok(vec![0]), Ok(vec![1])]);
     assert_eq!(send(2, &[1; 4]), [Ok(vec![0]), Ok(vec![1]), Ok(vec![2])]);
+}
+
+/// Returns the process of a node that has no session with endpoint 1, at the second end of a pair.
+fn beside_a_stranger(stranger: Endpoint) -> Pair {
+    let mut pair = Pair::new(1, Faults::default());
+    pair.ends[1] = stranger;
+    pair
+}
+
+#[test]
+fn a_node_that_is_not_allowed_is_told_so_now_and_then_and_leaves_nothing() {
+    let mut pair = beside_a_stranger(endpoint(3, 33));
+    let peer = Peer::of(node(1));
+    let (mut told, mut reports) = (vec![], vec![]);
+    for _ in 0..50 {
+        let now = pair.network.now();
+        pair.ends[1].write(now, peer, 1, 0, pattern(8, 0), None).unwrap();
+        let [seen, heard] = pair.run(Duration::from_millis(2));
+        told.extend(heard);
+        reports.extend(seen);
+    }
+    assert_eq!(told.len(), DECLINE_RATE as usize, "in the first second");
+    let [seen, heard] = pair.run(Duration::from_secs(2));
+    assert_eq!(heard.len(), 1, "what waited is answered later");
+    told.extend(heard);
+    reports.extend(seen);
+    let declined = Event::Unreachable { peer, cause: Cause::Unlisted };
+    assert!(told.iter().all(|event| *event == declined), "{told:?}");
+    let stranger = Stranger::Unlisted(node(3));
+    assert_eq!(reports, [Event::Stranger { from: addr(2), stranger }]);
+    assert_eq!(pair.ends[0].links_to(node(3)), 0);
+    assert_eq!(pair.ends[0].usage().links, 0);
+}
+
+#[test]
+fn whoever_knows_another_key_gets_silence_and_is_reported_now_and_then() {
+    let mut stranger = endpoint(2, 22);
+    stranger.contact(node(9), addr(1));
+    let mut pair = beside_a_stranger(stranger);
+    let now = pair.network.now();
+    pair.ends[1].write(now, Peer::of(node(9)), 1, 0, pattern(8, 0), None).unwrap();
+    let [reports, heard] = pair.run(Duration::from_secs(5));
+    assert_eq!(heard, []);
+    let wrong_key = Event::Stranger { from: addr(2), stranger: Stranger::WrongKey };
+    assert_eq!(reports, [wrong_key]);
+    assert!(pair.ends[0].stats().turned_away > 5);
 }

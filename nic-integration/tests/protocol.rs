@@ -14,7 +14,8 @@ use ciphergram_nic::proto::path::*;
 use ciphergram_nic::proto::pipeline::SWEEP_SPAN;
 use ciphergram_nic::proto::recovery::*;
 use ciphergram_nic::proto::secure::{
-    ACK_WORDS, COOKIE_SPAN, HELLO_RATE, PROVEN_RATE, ROTATE_PACKETS, WINDOW_PACKETS,
+    ACK_WORDS, COOKIE_SPAN, DECLINE_RATE, HELLO_RATE, PROVEN_RATE, ROTATE_PACKETS,
+    SAME_STRANGER_SPAN, STRANGER_SPAN, WINDOW_PACKETS,
 };
 use ciphergram_nic::proto::sender::{EARLY_SHARE, PROBES};
 use ciphergram_nic::proto::{MAX_PIPELINES, MAX_STAGED_BYTES, MESSAGE_WINDOW, Opcode, Refusal};
@@ -82,6 +83,9 @@ fn the_constants_are_those_of_the_code() {
         SILENCE_SPAN,
         HELLO_RATE,
         PROVEN_RATE,
+        DECLINE_RATE,
+        STRANGER_SPAN,
+        SAME_STRANGER_SPAN,
         COOKIE_SPAN,
         ROTATE_PACKETS,
         PROBE_SPAN,

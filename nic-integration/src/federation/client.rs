@@ -3,6 +3,7 @@
 //! A thread seals chunks while this one pushes those sealed before and takes the sums that come
 //! back; a bounded queue is between them.
 
+mod kept;
 mod open_round;
 mod run;
 mod sealing;
@@ -13,12 +14,15 @@ use std::{fs::File, mem::discriminant, net::SocketAddr, time::Duration};
 use ciphergram_he::random;
 use tracing::{field::Empty, info_span};
 
-use self::run::{Begun, Run, find, finish_kept};
+pub use self::kept::finish_from_spool;
+use self::{
+    kept::finish_kept,
+    run::{Begun, Run},
+};
 use super::{
     Error, PROGRESS_SPAN, fresh_endpoint,
     participation::{Participation, Phase, RoundResult},
     pipelines::Pipelines,
-    spool::{Content, Found, fingerprint},
 };
 use crate::{
     proto::{Config, Identity, NodeId, Time},
@@ -155,22 +159,6 @@ impl<W: Wire> Client<W> {
     /// The socket failed for good.
     pub fn leave(mut self) -> Result<(), Error> {
         Ok(self.pipelines.first.linger(&mut self.node, FAREWELL)?)
-    }
-}
-
-/// Returns the result of a round whose sum the spool of an earlier run kept, without asking anybody; none if there
-/// is no such spool.
-///
-/// # Errors
-///
-/// The sum is of too few or is none; the spool's.
-pub fn finish_from_spool(participation: &Participation<'_>) -> Result<Option<RoundResult>, Error> {
-    let fingerprint = fingerprint(participation.update, participation.weight)?;
-    match find(participation, participation.key.number(), &fingerprint)? {
-        Some(Found { spool, content: Content::Sum(kept), .. }) => {
-            finish_kept(participation, spool, *kept).map(Some)
-        }
-        _ => Ok(None),
     }
 }
 

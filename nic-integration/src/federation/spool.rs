@@ -180,7 +180,8 @@ impl Spool {
         let header = SpoolHeader::from_bytes(&bytes[header.clone()], key).map_err(fail)?;
         let content = match &records.sum {
             Some(sum) => {
-                Content::Sum(Box::new(KeptSum::from_bytes(&bytes[sum.clone()], key).map_err(fail)?))
+                bytes.truncate(sum.end);
+                Content::Sum(Box::new(KeptSum::from_vec(bytes, sum.start, key).map_err(fail)?))
             }
             None => Content::Chunks(joined(&mut bytes, chunks)),
         };
@@ -300,14 +301,15 @@ impl Spool {
 }
 
 impl KeptSum {
-    fn from_bytes(bytes: &[u8], key: &PublicKey) -> Result<Self, String> {
+    /// Reads what `bytes` end with, `start` onwards, in whose memory the stream stays.
+    fn from_vec(mut bytes: Vec<u8>, start: usize, key: &PublicKey) -> Result<Self, String> {
         const SHORT: &str = "its sum is too short";
-        let (count, rest) = bytes.split_first_chunk::<4>().ok_or(SHORT)?;
+        let (count, rest) = bytes[start..].split_first_chunk::<4>().ok_or(SHORT)?;
         let length = (u32::from_le_bytes(*count) as usize).checked_mul(8).ok_or(SHORT)?;
-        let (counts, sum) = rest.split_at_checked(length).ok_or(SHORT)?;
-        let counts = counts.as_chunks::<8>().0.iter();
+        let counts = rest.get(..length).ok_or(SHORT)?.as_chunks::<8>().0.iter();
         let clipped = counts.map(|count| u64::from_le_bytes(*count) as usize).collect();
-        Ok(Self { sum: Sum::from_bytes(sum, key).map_err(|e| e.to_string())?, clipped })
+        bytes.drain(..start + count.len() + length);
+        Ok(Self { sum: Sum::from_vec(bytes, key).map_err(|e| e.to_string())?, clipped })
     }
 }
 

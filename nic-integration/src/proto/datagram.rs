@@ -282,7 +282,7 @@ pub(super) mod tests {
             (0, 0, NicError::Magic),
             (2, 1, NicError::Version { version: 1 }),
             (3, 4, NicError::Opcode { code: 4 }),
-            (3, 19, NicError::Opcode { code: 19 }),
+            (3, 20, NicError::Opcode { code: 20 }),
         ] {
             let mut bad = good;
             bad[at] = byte;

@@ -114,9 +114,12 @@ impl Endpoint {
             return None;
         }
         if !self.gate.knows_us(bytes) {
-            self.report_stranger(now, from, Stranger::WrongKey);
+            if self.gate.suspects(from.addr.ip()) {
+                self.report_stranger(now, from, Stranger::WrongKey);
+            }
             return None;
         }
+        self.gate.trusts(from.addr.ip());
         let admission = self.gate.admits(now, from.addr, bytes, &mut self.rng);
         if admission == Admission::Ask {
             let mut cookie = vec![];

@@ -32,6 +32,9 @@ pub const HELLO_RATE: u32 = 256;
 pub const PROVEN_RATE: u32 = 16;
 /// HELLOs a second of nodes that are not allowed that are answered by a DECLINE.
 pub const DECLINE_RATE: u32 = 16;
+/// First messages without our key, one after the other from one address, that make a stranger: fewer may have been
+/// damaged on the way.
+const WRONG_KEYS: u32 = 3;
 /// The shortest time between two reports of strangers of one kind.
 pub const STRANGER_SPAN: Duration = Duration::from_secs(1);
 /// The shortest time between two reports of the same stranger.
@@ -110,6 +113,8 @@ pub(in crate::proto) struct Gate {
     proven: BTreeMap<IpAddr, u32>,
     /// DECLINEs in that second.
     declined: u32,
+    /// The address that the last first messages without our key came from, and how many in a row.
+    suspect: Option<(IpAddr, u32)>,
     /// The last report of each kind of stranger.
     reported: [Option<(Time, IpAddr, Stranger)>; 2],
 }
@@ -125,6 +130,7 @@ impl Gate {
             hellos: 0,
             proven: BTreeMap::new(),
             declined: 0,
+            suspect: None,
             reported: [None; 2],
         };
         gate.secrets.iter_mut().for_each(|secret| rng.fill_bytes(&mut **secret));
@@ -178,6 +184,19 @@ impl Gate {
     pub(in crate::proto) fn declines(&mut self) -> bool {
         self.declined = self.declined.saturating_add(1);
         self.declined <= DECLINE_RATE
+    }
+
+    /// Notes a first message without our key. Returns whether its sender is taken for one who has another key.
+    pub(in crate::proto) fn suspects(&mut self, from: IpAddr) -> bool {
+        let before = self.suspect.filter(|(known, _)| *known == from).map_or(0, |(_, count)| count);
+        let count = before.saturating_add(1);
+        self.suspect = Some((from, count));
+        count >= WRONG_KEYS
+    }
+
+    /// Notes a first message that shows our key.
+    pub(in crate::proto) fn trusts(&mut self, from: IpAddr) {
+        self.suspect.take_if(|(suspect, _)| *suspect == from);
     }
 
     /// Returns whether a stranger is worth a report: not so often that it floods whoever reads them.
