@@ -6,7 +6,7 @@ use std::{env, path::Path, process::Command};
 const SOURCES: [&str; 7] = [
     "src",
     "data",
-    "../accel",
+    "../accel/src",
     "../he/src",
     "../nic-integration/src",
     "../shaders",

@@ -139,9 +139,26 @@ pub fn fastest_dot() -> Dot {
     Dot::PORTABLE
 }
 
+/// The environment variable that chooses a path, and its only value.
+const CHOICE: &str = "CIPHERGRAM_CPU";
+const PORTABLE: &str = "portable";
+
 /// Returns whether the environment asks for the path that any processor has.
 fn wants_portable() -> bool {
-    std::env::var_os("CIPHERGRAM_CPU").is_some_and(|path| path == "portable")
+    std::env::var_os(CHOICE).is_some_and(|path| path == PORTABLE)
+}
+
+/// Checks what the environment asks for: nothing, or the path that any processor has.
+///
+/// # Errors
+/// `CIPHERGRAM_CPU` has another value; the words for people.
+pub fn check_choice() -> Result<(), String> {
+    match std::env::var_os(CHOICE) {
+        Some(path) if path != PORTABLE && !path.is_empty() => Err(format!(
+            "{CHOICE} is {path:?}; choose {PORTABLE:?}, or leave it out for the fastest path"
+        )),
+        _ => Ok(()),
+    }
 }
 
 impl Default for CpuEngine {

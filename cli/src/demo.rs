@@ -50,7 +50,7 @@ pub(crate) fn run(args: &Demo, log: LogFormat) -> Result<(), Failure> {
     let literal =
         Literal { scheme: args.scheme, clients: u32::from(args.clients), bits: args.bits };
     let key = SecretKey::generate(literal)?;
-    crate::commands::keygen::write(&key, folder.path(), None)?;
+    crate::commands::keygen::write_files(&key, folder.path(), None)?;
 
     let mut checker = Checker::new(args, key.public().parameters().clone(), folder.path());
     let mut twin = Twin::new(args.seed, usize::from(args.clients));

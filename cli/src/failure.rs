@@ -2,6 +2,7 @@
 
 use std::{
     fmt::{self, Write as _},
+    path::Path,
     process::ExitCode,
 };
 
@@ -22,6 +23,16 @@ pub(crate) enum Failure {
 }
 
 impl Failure {
+    /// Names another path in place of a temporary one.
+    pub(crate) fn renamed(self, temporary: &Path, path: &Path) -> Self {
+        let [from, to] = [temporary, path].map(|path| path.display().to_string());
+        match self {
+            Self::Work(text) => Self::Work(text.replace(&from, &to)),
+            Self::Misuse(text) => Self::Misuse(text.replace(&from, &to)),
+            stopped @ Self::Stopped(..) => stopped,
+        }
+    }
+
     /// Prints the line on standard error, and returns the exit code.
     pub(crate) fn end(&self) -> ExitCode {
         let (start, code) = match self {
@@ -78,6 +89,6 @@ impl From<serde_json::Error> for Failure {
 }
 
 /// Adds its path to an operating system's error.
-pub(crate) fn at(path: &std::path::Path) -> impl Fn(std::io::Error) -> Failure + '_ {
+pub(crate) fn at(path: &Path) -> impl Fn(std::io::Error) -> Failure + '_ {
     move |error| Failure::Work(format!("{}: {error}", path.display()))
 }

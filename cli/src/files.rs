@@ -1,5 +1,6 @@
 //! Reading and writing files, each error with its path.
 
+mod folder;
 mod kind;
 mod output;
 
@@ -9,13 +10,16 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use ciphergram_he::{AnyKey, Integers, Job, PublicKey, SecretKey, Update, codec::RangesFile};
+use ciphergram_he::{
+    AnyKey, Integers, Job, KeyRef, PublicKey, SecretKey, Update, codec::RangesFile,
+};
 
 use crate::{
     args::Agreed,
     failure::{Failure, at},
     report::warn,
 };
+pub(crate) use folder::fill;
 pub(crate) use kind::Kind;
 pub(crate) use output::Output;
 
@@ -92,6 +96,17 @@ pub(crate) fn read_job(agreed: &Agreed, key: &PublicKey) -> Result<Job, Failure>
         )));
     }
     Ok(Job::load(&path, key)?)
+}
+
+/// As [`read_job`], and refuses a client that is none of the job's.
+pub(crate) fn read_job_of(agreed: &Agreed, key: KeyRef<'_>) -> Result<Job, Failure> {
+    let job = read_job(agreed, key.public())?;
+    let place = match key {
+        KeyRef::Client(_) => agreed.key.display().to_string(),
+        KeyRef::Secret(..) => "--client".into(),
+    };
+    job.check_number(key.number()).map_err(|e| e.within(place))?;
+    Ok(job)
 }
 
 /// Reads a client's update and clips it, if it is asked for. Also returns how many values of each tensor were

@@ -17,10 +17,12 @@ mod report;
 mod signals;
 
 use std::{
+    ffi::OsString,
     io::{ErrorKind, IsTerminal as _},
     process::ExitCode,
 };
 
+use tracing::Level;
 use tracing_subscriber::fmt::format::FmtSpan;
 
 use args::{Arguments, Command, LogFormat};
@@ -37,12 +39,18 @@ fn main() -> ExitCode {
         Err(error) if !error.use_stderr() => return show(&error),
         Err(error) => return misuse(&error),
     };
-    start_logging(arguments.log);
-    let started = signals::start().map_err(|e| Failure::Work(format!("signals: {e}")));
-    match started.and_then(|()| run(arguments)).and_then(|()| report::check_said()) {
+    match try_run(arguments) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => failure.end(),
     }
+}
+
+fn try_run(arguments: Arguments) -> Result<(), Failure> {
+    start_logging(arguments.log)?;
+    ciphergram_accel::cpu::check_choice().map_err(Failure::Misuse)?;
+    signals::start().map_err(|e| Failure::Work(format!("signals: {e}")))?;
+    run(arguments)?;
+    report::check_said()
 }
 
 /// Prints help or the version.
@@ -95,10 +103,18 @@ fn has_colours() -> bool {
 
 /// Sends log lines to standard error, from the level in `CIPHERGRAM_LOG` up (`warn` by default). As
 /// JSON there is also one for each span that ends, with its duration.
-fn start_logging(format: LogFormat) {
-    let level = std::env::var("CIPHERGRAM_LOG").ok().and_then(|l| l.parse().ok());
+fn start_logging(format: LogFormat) -> Result<(), Failure> {
+    let asked = std::env::var_os("CIPHERGRAM_LOG").filter(|level| !level.is_empty());
+    let parse = |level: &OsString| level.to_str().and_then(|level| level.parse::<Level>().ok());
+    let level = match &asked {
+        None => Level::WARN,
+        Some(asked) => parse(asked).ok_or_else(|| {
+            let choices = "choose error, warn, info, debug or trace";
+            Failure::Misuse(format!("CIPHERGRAM_LOG is {asked:?}; {choices}"))
+        })?,
+    };
     let log = tracing_subscriber::fmt()
-        .with_max_level(level.unwrap_or(tracing::Level::WARN))
+        .with_max_level(level)
         // It would panic where standard error cannot be written.
         .log_internal_errors(false)
         .with_ansi(has_colours())
@@ -107,4 +123,5 @@ fn start_logging(format: LogFormat) {
         LogFormat::Text => log.init(),
         LogFormat::Json => log.json().with_span_events(FmtSpan::CLOSE).init(),
     }
+    Ok(())
 }

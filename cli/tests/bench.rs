@@ -33,7 +33,7 @@ const FIELDS: [&str; 15] = [
     "disturbed",
 ];
 
-const TOP: [&str; 6] = ["version", "time", "commit", "options", "machine", "rows"];
+const TOP: [&str; 7] = ["kind", "version", "time", "commit", "options", "machine", "rows"];
 const OPTIONS: [&str; 3] = ["threads", "seconds", "cpu_path"];
 const MACHINE: [&str; 10] = [
     "cpu",
@@ -89,9 +89,10 @@ fn check_cpu(report: &Value) -> &Vec<Value> {
     let machine = &report["machine"];
     assert_eq!(names(machine), MACHINE.into_iter().collect());
     assert_eq!(names(&report["options"]), OPTIONS.into_iter().collect());
+    assert_eq!(report["kind"], "ciphergram-report");
     assert_eq!((&report["version"], &report["options"]["seconds"]), (&1.into(), &0.01.into()));
     let time = report["time"].as_str().unwrap();
-    assert!(time.len() == 20 && time.ends_with('Z'), "{time}");
+    assert!(time.starts_with("20") && time.ends_with('Z') && &time[10..11] == "T", "{time}");
     assert!(machine["compiler"].as_str().is_some_and(|text| text.starts_with("rustc 1.")));
     assert!(machine["kernel"].as_str().is_some_and(|text| text.contains(' ')));
     assert!(machine["cpu"].as_str().is_some_and(|cpu| !cpu.is_empty()));
@@ -289,7 +290,7 @@ fn what_is_not_known_is_refused_in_one_line() {
     }
     for option in ["--json", "--report", "--png"] {
         let words = format!("bench {option} none/report");
-        place.fails_with(1, &words, &["none: no such folder"]);
+        place.fails_with(1, &words, &["none/report: No such file or directory"]);
     }
 }
 

@@ -128,8 +128,15 @@ fn reports_stand_side_by_side() {
     assert!(lines[2].starts_with("decrypt ") && lines[2].ends_with("2,500    1.00x"), "{table}");
     let html = text(&place, "both.html");
     check_page(&html);
-    for part in ["2.00×", "1.00×", ">before</th>", ">after</th>", "A &lt;processor&gt;", "× 31 %"]
-    {
+    for part in [
+        "2026-11-23 01:02:03 UTC",
+        "2.00×",
+        "1.00×",
+        ">before</th>",
+        ">after</th>",
+        "A &lt;processor&gt;",
+        "× 31 %",
+    ] {
         assert!(html.contains(part), "{part}");
     }
     assert!(html.contains("lanes &amp; &lt;limbs&gt;") && !html.contains("<limbs>"));

@@ -30,7 +30,7 @@ fn a_mask_that_its_client_changed_opens_nothing() {
         scene.add_terms(contributions[2].stream.to_mut(), terms);
         // As a file with a digest of its own.
         let bytes = contributions[2].to_bytes(&scene.public);
-        contributions[2] = Contribution::from_bytes(&bytes, &scene.public).unwrap().into_owned();
+        contributions[2] = Contribution::from_vec(bytes, &scene.public).unwrap();
         scene.sum(&contributions)
     };
     // A unit in the mask is noise of one in the sum, and tells nothing: the honest have their mean.

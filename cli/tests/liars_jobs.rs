@@ -87,8 +87,7 @@ fn a_client_is_nobody_else_by_changing_its_file() {
         "encrypt --key keys/stolen.json --in g1 --weight 2 --out b.cgm --ranges ranges.json";
     place.done("ranges --policy fixed:1 --weight 9 --out ranges.json g0");
     place.done(encrypt);
-    let forged =
-        Contribution::from_bytes(&place.read("b.cgm"), &scene.public).unwrap().into_owned();
+    let forged = Contribution::from_vec(place.read("b.cgm"), &scene.public).unwrap();
     assert_eq!(forged.contributor.number, 1);
     let mut all = scene.contributions(0);
     let honest = std::mem::replace(&mut all[1], forged);

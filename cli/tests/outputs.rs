@@ -252,13 +252,13 @@ fn a_demo_that_is_stopped_leaves_no_process_behind() {
     let mut demo = demo.spawn().unwrap();
     let children = format!("/proc/{0}/task/{0}/children", demo.id());
     let children = || fs::read_to_string(&children).unwrap().split_whitespace().count();
-    wait_until(|| children() == 3);
     let left = || {
         let processes = fs::read_dir("/proc").unwrap().map(|entry| entry.unwrap().path());
         let lines = processes.filter_map(|path| fs::read(path.join("cmdline")).ok());
         let own = own.as_os_str().as_bytes();
         lines.filter(|line| line.windows(own.len()).any(|part| part == own)).count()
     };
+    wait_until(|| children() == 3 && left() == 3);
     assert!(children() == 3 && left() == 3, "{} processes, {} of them here", children(), left());
     assert!(Command::new("kill").arg(demo.id().to_string()).status().unwrap().success());
     let status = demo.wait().unwrap();

@@ -31,6 +31,7 @@ curl() {
     sed '1,/^\r$/d' <&9
 }
 systemctl() {
+    if [ "$1" = reload ]; then kill -HUP "$(cat pid)"; return; fi
     if [ -e pid ]; then kill "$(cat pid)"; while kill -0 "$(cat pid)" 2>&-; do sleep 0.01; done; rm pid; fi
     [ "$1" = stop ] || (unit >>journal 2>&1 & echo $! >pid)
 }
@@ -41,6 +42,8 @@ export CREDENTIALS_DIRECTORY=etc CIPHERGRAM_GPU=none HOME=$PWD
 /// A page, and the folder in which its script runs.
 struct Page {
     text: String,
+    /// The unit of systemd.
+    unit: String,
     folder: tempfile::TempDir,
 }
 
@@ -57,12 +60,23 @@ impl Page {
         let text = fs::read_to_string(root().join(name)).unwrap();
         let udp = free_ports();
         let http = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let text = text
-            .replace(":7700", &format!(":{}", udp[0]))
-            .replace(":7710", &format!(":{}", udp[1]))
-            .replace(":9464", &format!(":{http}"))
-            .replace("/etc/ciphergram", "etc");
-        let page = Self { text, folder: tempfile::tempdir().unwrap() };
+        let own = |text: String| {
+            text.replace(":7700", &format!(":{}", udp[0]))
+                .replace(":7710", &format!(":{}", udp[1]))
+                .replace(":9464", &format!(":{http}"))
+                .replace("/etc/ciphergram", "etc")
+                .replace("/etc/systemd/system", "etc")
+        };
+        let folder = tempfile::tempdir().unwrap();
+        let packaging = folder.path().join("packaging");
+        fs::create_dir(&packaging).unwrap();
+        let packaged = |name: &str| {
+            let text = own(fs::read_to_string(root().join("packaging").join(name)).unwrap());
+            fs::write(packaging.join(name), &text).unwrap();
+            text
+        };
+        packaged("serve.toml");
+        let page = Self { text: own(text), unit: packaged("ciphergram.service"), folder };
         make_tensors(page.folder.path());
         page
     }
@@ -83,7 +97,8 @@ impl Page {
         let stderr = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{}{stderr}", String::from_utf8_lossy(&output.stdout));
         for error in stderr.lines() {
-            assert!(error.starts_with("warning: "), "{error}");
+            // What is killed says no more than that.
+            assert!(error.starts_with("warning: ") || error == "stopped", "{error}");
         }
         for (index, Shown { command, lines }) in shown.iter().enumerate() {
             let printed = fs::read_to_string(self.folder.path().join(output_name(index))).unwrap();
@@ -95,6 +110,10 @@ impl Page {
     /// Returns the page's commands, and those whose output it shows.
     fn script(&self) -> (String, Vec<Shown>) {
         let (mut script, mut shown) = (STAND_INS.to_owned(), vec![]);
+        let unit = self.unit.replace("\\\n", " ");
+        let value = |key| unit.lines().find_map(|line| line.strip_prefix(key)).unwrap();
+        let (variable, command) = (value("Environment="), value("ExecStart=/usr/local/bin/"));
+        script += &format!("unit() {{ {variable} exec {command}; }}\n");
         for (language, lines) in blocks(&self.text) {
             match language {
                 "sh" => script += &(lines.join("\n") + "\n"),
@@ -105,17 +124,13 @@ impl Page {
                         shown.push(command);
                     }
                 }
-                "ini" => {
-                    let unit = lines.join("\n").replace("\\\n", " ");
-                    let value = |key| unit.lines().find_map(|line| line.strip_prefix(key)).unwrap();
-                    let (variable, command) =
-                        (value("Environment="), value("ExecStart=/usr/local/bin/"));
-                    script += &format!("unit() {{ {variable} exec {command}; }}\n");
-                }
                 _ => {}
             }
         }
-        assert!(script.len() > STAND_INS.len(), "a page without commands shows nothing");
+        assert!(
+            blocks(&self.text).iter().any(|(language, _)| ["sh", "console"].contains(language)),
+            "a page without commands shows nothing"
+        );
         (script, shown)
     }
 

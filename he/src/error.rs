@@ -377,6 +377,14 @@ pub enum Error {
         /// The fault.
         why: String,
     },
+    /// A file of a later version than this program knows.
+    #[error("made by a newer ciphergram: version {found}; this reads up to {known}")]
+    Newer {
+        /// The version found.
+        found: u64,
+        /// The latest version that this program reads.
+        known: u32,
+    },
     /// A tensor file that is not safetensors.
     #[error("not a valid safetensors file: {why}")]
     Safetensors {

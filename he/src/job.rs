@@ -109,6 +109,16 @@ impl Limits {
             return bad(format!("the largest range is {max_range}; it must be a positive number"));
         }
         let mut nodes: Vec<_> = self.allow.iter().flatten().map(|allowed| &allowed.node).collect();
+        if self.allow.is_some() && nodes.is_empty() {
+            return bad("no node is allowed: none could take part".into());
+        }
+        for AllowedNode { node, client } in self.allow.iter().flatten() {
+            if let Some(client) = client.filter(|&client| client >= clients) {
+                return bad(format!(
+                    "node {node} is allowed as client {client} of {clients}, which are numbered from 0"
+                ));
+            }
+        }
         nodes.sort_unstable();
         if let Some(twice) = nodes.windows(2).find(|pair| pair[0] == pair[1]) {
             return bad(format!("node {} is allowed twice", twice[0]));

@@ -1,7 +1,8 @@
 //! The record of a key's use, on disk beside its file: a client seals one contribution to a round, and an opener
 //! opens one sum of it.
 //!
-//! A ledger is a file of lines, to which lines are only added. A line is on disk before what it is about happens:
+//! A ledger is a file of lines, to which lines are only added. The first one says of which version it is; that of the
+//! first version may be without. A line is on disk before what it is about happens:
 //!
 //! | line | meaning |
 //! |---|---|
@@ -19,11 +20,14 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::{Error, Job, PublicKey, Sum, ids::hex};
+use crate::{Error, Job, PublicKey, Sum, ids::hex, versions};
 
 /// The verbs of lines, each with the number of words that follow it.
 const VERBS: [(&str, usize); 5] =
     [("sealed", 3), ("opening", 4), ("opened", 4), ("failed", 4), ("refused", 4)];
+
+const KIND: &str = "ledger";
+const VERSION: u32 = 1;
 
 /// The ledger of a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -142,7 +146,11 @@ impl Ledger {
             let verb = words.next().unwrap_or_default();
             VERBS.contains(&(verb, words.count()))
         };
-        match text.lines().position(|line| !is_one(line)) {
+        versions::check_lines(&text, KIND, VERSION).map_err(|e| self.fault(e))?;
+        let first = versions::first_line(KIND, VERSION);
+        let is_first = |at: usize, line: &str| at == 0 && line == first.trim_end();
+        let mut lines = text.lines().enumerate();
+        match lines.position(|(at, line)| !is_first(at, line) && !is_one(line)) {
             None => Ok(text),
             Some(line) => {
                 let why = format!("line {} is not one of a ledger", line + 1);
@@ -185,7 +193,8 @@ impl Lines<'_> {
     /// Appends a line and waits until it is on disk, and with the first one the file's name.
     fn append(&mut self, line: &str) -> Result<(), Error> {
         let end = self.text.len() as u64;
-        let line = format!("{line}\n");
+        let first = if end == 0 { versions::first_line(KIND, VERSION) } else { String::new() };
+        let line = format!("{first}{line}\n");
         let mut write = || -> io::Result<()> {
             self.file.set_len(end)?;
             self.file.seek(SeekFrom::Start(end))?;

@@ -19,6 +19,7 @@
 //! | `ledger` | what a key sealed and opened, on disk |
 //! | [`formats`] | everything that travels: the common frame, files, and the agreement before a round |
 //! | [`update`] | [`encrypt`], [`aggregate`] and [`decrypt`], whole and chunk by chunk |
+//! | [`versions`] | versions of files |
 //! | [`mod_arith`] | batched modular products and powers |
 //!
 //! # Conventions
@@ -50,6 +51,7 @@ mod spread;
 mod tag;
 pub mod tensors;
 pub mod update;
+pub mod versions;
 
 pub use codec::{Agreement, Quantised};
 pub use contributors::{Contributor, ContributorSet};

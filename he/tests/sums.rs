@@ -7,13 +7,17 @@ mod cases;
 #[path = "support/sums.rs"]
 mod support;
 
-use std::sync::Arc;
+use std::{
+    io::{Read as _, Seek as _},
+    sync::Arc,
+};
 
 use cases::cases;
 use ciphergram_accel::{Engine, Info, Operand, Program, RunError};
 use ciphergram_he::{
-    Accumulator, Agreement, Contribution, Contributor, ContributorSet, Dtype, Error, Quantised,
-    Sealer, Sum, TensorSpec, Ticket, codec::Output, decrypt, params::Scheme,
+    Accumulator, Agreement, Contribution, Contributor, ContributorSet, Dtype, Error, Ledger,
+    Quantised, Sealer, Sum, Tensor, TensorSpec, Ticket, Update, aggregate, codec::Output, decrypt,
+    decrypt_to, encrypt_to, params::Scheme,
 };
 use proptest::prelude::*;
 use support::{
@@ -322,6 +326,38 @@ fn a_sum_is_as_long_as_a_contribution_and_the_names_of_all() {
     }
 }
 
+/// More polynomials than are sealed at once.
+#[test]
+fn a_contribution_is_written_while_it_is_sealed() {
+    let key = over(4096);
+    let each = key.public().parameters().geometry().values_per_chunk();
+    let count = 70 * chunks_per_polynomial(&key) * each + 5;
+    let values: Vec<_> = (0..count).map(|i| (i as f64 * 0.37).sin()).collect();
+    let spec = TensorSpec { name: "t".into(), dtype: Dtype::F64, shape: vec![count as u64] };
+    let agreement = Agreement::new(vec![spec.clone()], vec![1.0], 1).unwrap();
+    let update = Update::new(vec![Tensor::from_values(spec, &values).unwrap()]);
+    let terms = key.job.terms(ROUND, &agreement).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let ledger = Ledger::beside(&folder.path().join("secret.json"));
+    let mut file = vec![];
+    let client = key.secret.as_client(1);
+    let written = encrypt_to(client, engine(), (&update, 1), &terms, &ledger, &mut file).unwrap();
+    assert_eq!((written.clipped, ledger.next_round(&key.job, 1)), (vec![0], Ok(ROUND + 1)));
+    let contribution = Contribution::from_bytes(&file, key.public()).unwrap();
+    assert_eq!(contribution.stream.len(), written.bytes);
+    assert!(contribution.to_bytes(key.public()) == file);
+    let owned = Contribution::from_vec(file.clone(), key.public()).unwrap();
+    assert!(owned == contribution);
+    let sum = aggregate(key.public(), &key.job, engine(), [("it", Ok(owned))]).unwrap();
+    assert!(Sum::from_vec(sum.to_bytes(key.public()), key.public()).unwrap() == sum);
+    let mean = decrypt(&key.secret, &*engine(), &sum, &key.job, Output::Mean).unwrap();
+    let mean = mean.tensors()[0].values().unwrap();
+    assert!(values.iter().zip(mean).all(|(x, y)| (x - y).abs() <= 1.0 / 32767.0));
+    // A second one to the round is not written.
+    let again = encrypt_to(client, engine(), (&update, 1), &terms, &ledger, &mut vec![]);
+    assert!(again.is_err());
+}
+
 /// Makes tensors of these numbers of values, of two types in turn.
 fn tensors_of(counts: &[usize]) -> Agreement {
     let spec = |(i, &count): (usize, &usize)| TensorSpec {
@@ -382,6 +418,12 @@ fn chunks_open_over_their_own(key: &Key, agreement: &Agreement) {
         let decoded = decrypt(&key.secret, &*engine(), &sum, &key.job, output).unwrap();
         let same = decoded.to_safetensors() == expected.to_safetensors();
         assert!(same, "at once, {output:?}");
+        let file = tempfile::tempfile().unwrap();
+        decrypt_to(&key.secret, &*engine(), (&sum, None), &key.job, output, &file).unwrap();
+        let mut written = vec![];
+        (&file).rewind().unwrap();
+        (&file).read_to_end(&mut written).unwrap();
+        assert!(Ok(written) == expected.to_safetensors(), "to a file, {output:?}");
         let values = decoded.tensors().iter().flat_map(|t| t.values().unwrap()).collect::<Vec<_>>();
         assert_eq!(values.len(), 4 * each);
         let unit = f64::from(sum.agreement.max_weight()) / 32767.0;

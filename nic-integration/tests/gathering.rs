@@ -109,6 +109,8 @@ fn clients_that_are_waited_for_make_the_round() {
         let said = shortages(&world);
         assert_eq!(said.len(), 3, "once for each deadline, seed {seed}");
         assert!(said.iter().all(|it| it.waits_on && it.missing == [1]));
+        let waited: Vec<u64> = said.iter().map(|it| it.waited.as_secs()).collect();
+        assert_eq!(waited, [20, 40, 60]);
         world.start_client(1, 1);
         // At once: the join deadline has passed.
         let opened = |world: &World| world.clients.iter().all(|client| client.opening.is_some());
@@ -163,6 +165,7 @@ fn clients_of_a_long_round_have_time_to_join_the_next() {
 fn allow(world: &mut World, node: NodeId, contributor: Option<u16>) {
     let mut nodes = world.settings.nodes.clone();
     nodes.remove(&node);
+    world.struck.insert(node);
     nodes.extend(contributor.map(|number| (node, Some(number))));
     let now = world.network.time_at(world::SERVER.into());
     world.aggregator.as_mut().unwrap().allow(now, nodes);
@@ -192,11 +195,12 @@ fn a_node_that_is_struck_out_finishes_its_round_and_joins_no_other() {
 
         (0..3).for_each(|number| join(&mut world, number, 10 + number as u8));
         world.run(FOREVER, |_| false);
-        assert!(world.client(2).unreachable > 0 && world.client(2).opening.is_none());
+        assert!(world.client(2).unlisted > 0 && world.client(2).opening.is_none());
         assert!(shortages(&world).iter().all(|it| it.missing == [2]), "seed {seed}");
 
         // Back on the list, it takes part again.
         allow(&mut world, struck, Some(2));
+        join(&mut world, 2, 12);
         assert!(world.run(FOREVER, all_done), "seed {seed}");
         world.check_complete();
     }

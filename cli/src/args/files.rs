@@ -127,7 +127,7 @@ pub(crate) struct Decrypt {
 
 #[derive(Args)]
 pub(crate) struct Inspect {
-    /// A key, job, ranges, contribution, sum, spool or safetensors file
+    /// A key, job, ranges, contribution, sum, spool, ledger, identity, node key, allow list, capture or safetensors file
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
     /// With --json and Paillier: also list the raw ciphertexts, big-endian hexadecimal

@@ -8,7 +8,7 @@ use clap::Args;
 use super::{
     Agreed, IntegersChoice, Place,
     files::Weighting,
-    values::{ServerName, datagram_bytes, milliseconds, percent, rate, seconds},
+    values::{ServerName, datagram_bytes, milliseconds, node, percent, rate, seconds},
 };
 
 #[derive(Args)]
@@ -78,7 +78,7 @@ pub(crate) struct Join {
     #[arg(long, value_name = "HOST:PORT")]
     pub(crate) server: ServerName,
     /// The aggregator's public node key [default on loopback: server.node beside the key]
-    #[arg(long, value_name = "KEY")]
+    #[arg(long, value_name = "KEY", value_parser = node)]
     pub(crate) server_key: Option<NodeId>,
     /// This client's node key [default on loopback: client.identity beside the key]
     #[arg(long, value_name = "FILE")]

@@ -5,7 +5,7 @@ use std::{fmt, num::NonZeroU64, str::FromStr, time::Duration};
 use ciphergram_he::{Scheme, codec::Policy, error::ParameterError};
 use ciphergram_nic::{
     faults::MILLION,
-    proto::{datagram::MAX_DATAGRAM_BYTES, endpoint::DEFAULT_DATAGRAM_BYTES},
+    proto::{NodeId, datagram::MAX_DATAGRAM_BYTES, endpoint::DEFAULT_DATAGRAM_BYTES},
 };
 
 use super::KeySizes;
@@ -61,6 +61,12 @@ pub(super) fn datagram_bytes(text: &str) -> Result<usize, String> {
     let range = DEFAULT_DATAGRAM_BYTES..=MAX_DATAGRAM_BYTES;
     let bytes = text.parse().ok().filter(|bytes| range.contains(bytes));
     bytes.ok_or_else(|| format!("a number of bytes from {} to {}", range.start(), range.end()))
+}
+
+/// Parses a node key, also as the file of one has it, with a comment behind.
+pub(super) fn node(text: &str) -> Result<NodeId, String> {
+    let key = text.split('#').next().unwrap_or_default().trim();
+    key.parse().map_err(|_| "a node key is 43 characters of base64".into())
 }
 
 pub(super) fn milliseconds(text: &str) -> Result<Duration, String> {

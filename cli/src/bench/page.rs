@@ -113,7 +113,11 @@ impl Page {
             lines.push(format!("<tr><th scope=\"row\">{name}</th>{cells}</tr>\n"));
         };
         let or_unknown = |text: &Option<String>| text.clone().unwrap_or_else(|| "unknown".into());
-        line("Date", &|r| or_unknown(&r.time).replace('T', " ").replace('Z', " UTC"));
+        line("Date", &|r| {
+            let second = r.time.as_deref().and_then(|time| time.get(..19));
+            second
+                .map_or_else(|| "unknown".into(), |time| format!("{} UTC", time.replace('T', " ")))
+        });
         line("Commit", &|r| r.commit.clone());
         line("Processor", &|r| r.machine.processor.describe());
         line("Features", &|r| r.machine.processor.features.join(", "));

@@ -3,13 +3,9 @@
 use std::{path::Path, time::Duration};
 
 use serde::{Deserialize, Serialize};
-use tracing_subscriber::fmt::{
-    format::Writer,
-    time::{FormatTime as _, SystemTime},
-};
 
 use super::{machine::Machine, row::Row};
-use crate::{failure::Failure, files::Output};
+use crate::{failure::Failure, files::Output, report::time_now};
 
 /// The version of the files that this program writes. It reads those of all before.
 const VERSION: u32 = 1;
@@ -23,7 +19,7 @@ pub(crate) struct Report {
     /// Version of this file; none in those from before there were versions.
     #[serde(default)]
     version: u32,
-    /// When the run began, in UTC and to the second: `2026-11-23T08:00:00Z`.
+    /// When the run began, in UTC as RFC 3339 has it: `2026-11-23T08:00:00.000000Z`.
     #[serde(default)]
     pub(crate) time: Option<String>,
     /// The commit of the source, `unknown` if nobody knows.
@@ -66,7 +62,15 @@ impl Report {
     pub(crate) fn begin(options: Options, machine: Machine) -> Self {
         let (commit, options) = (env!("CIPHERGRAM_COMMIT").into(), Some(options));
         let kind = "ciphergram-report".into();
-        Self { kind, version: VERSION, time: now(), commit, options, machine, rows: vec![] }
+        Self {
+            kind,
+            version: VERSION,
+            time: Some(time_now()),
+            commit,
+            options,
+            machine,
+            rows: vec![],
+        }
     }
 
     /// Reads a report out of what a file holds.
@@ -109,24 +113,5 @@ impl Report {
             None => self.commit.clone(),
         };
         format!("{}, {day}, commit {commit}", self.machine.processor.describe())
-    }
-}
-
-/// Returns the time in UTC, to the second.
-fn now() -> Option<String> {
-    let mut text = String::new();
-    SystemTime.format_time(&mut Writer::new(&mut text)).ok()?;
-    text.get(..19).map(|time| format!("{time}Z"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_time_is_in_utc_and_to_the_second() {
-        let time = now().unwrap();
-        assert!(time.len() == 20 && time.starts_with("20") && time.ends_with('Z'), "{time}");
-        assert_eq!(&time[10..11], "T");
     }
 }

@@ -28,13 +28,11 @@ pub(crate) fn run(args: &Aggregate) -> Result<(), Failure> {
         progress.say(format!("adding {}", path.display()));
         progress.at(done, args.inputs.len() as u64);
         let bytes = std::fs::read(path).map_err(Error::from);
-        (
-            path.display(),
-            bytes.and_then(|b| Contribution::from_bytes(&b, &key).map(Contribution::into_owned)),
-        )
+        (path.display(), bytes.and_then(|bytes| Contribution::from_vec(bytes, &key)))
     });
     let sum = aggregate(&key, &job, engine(args.place.engine), contributions)?;
-    out.put(&sum.to_bytes(&key))?;
+    let (head, stream, digest) = sum.to_parts(&key);
+    [&head[..], stream, &digest].into_iter().try_for_each(|part| out.put(part))?;
     out.commit()?;
     drop(progress);
     let (contributors, values) = (sum.contributors.len(), sum.agreement.values());

@@ -17,6 +17,7 @@ use crate::{
     },
     failure::Failure,
     files::{Kind, Output},
+    progress::Progress,
     report::{print, warn},
 };
 
@@ -96,9 +97,13 @@ fn measure(
         print(&format!("{INSECURE_BITS}-bit keys are INSECURE: only for comparison with papers"))?;
     }
     print(&format!("\n{}", table::head()))?;
+    let of_each_engine = bits.len() * paillier.len() + args.ops.kernels.len() + sums.len();
+    let progress = Progress::new(false, "measuring");
+    let observe = progress.counter((engines.len() * of_each_engine) as u64);
     let mut rows = vec![];
     let mut found = |row: Row| {
         print(&table::row(&row))?;
+        observe(1);
         rows.push(row);
         Ok::<_, Failure>(())
     };

@@ -2,7 +2,7 @@
 
 use std::{fs::File, path::Path};
 
-use ciphergram_he::{Ledger, Sum, Update, codec::Output, decrypt_to};
+use ciphergram_he::{Error, Ledger, Sum, Update, codec::Output, decrypt_to};
 use serde_json::json;
 
 use crate::{
@@ -38,7 +38,7 @@ pub(crate) fn run(args: &Decrypt) -> Result<(), Failure> {
     let job = files::read_job(&args.agreed, key.public())?;
     let min_clients = args.min_clients.unwrap_or(job.min_clients());
     let job = job.requiring(min_clients);
-    let here = |e: ciphergram_he::Error| e.within(args.input.display());
+    let here = |e: Error| e.within(args.input.display());
     let progress = Progress::new(args.json, format!("decrypting {}", args.input.display()));
     let sum = Sum::from_vec(files::read(&args.input)?, key.public()).map_err(here)?;
     let template = args.template.as_ref().map(|path| template(path, &sum)).transpose()?;
@@ -56,7 +56,11 @@ pub(crate) fn run(args: &Decrypt) -> Result<(), Failure> {
         let open = || decrypt_to(&key, &*engine, laid_out, &job, output, file, &observe);
         ledger.open(key.public(), &job, &sum, open)
     };
-    out.fill(open, |e| here(e).into())?;
+    out.fill(open, |e| match e {
+        // What the sum is read from is in memory.
+        Error::Io { why } => Err(why),
+        e => Ok(here(e).into()),
+    })?;
     out.commit()?;
     let cohorts = Cohorts::of(&sum, key.public());
     cohorts_out.map_or(Ok(()), |out| cohorts.write(out))?;

@@ -20,7 +20,7 @@ pub(crate) fn run(args: &Encrypt) -> Result<(), Failure> {
     let key_path = &args.agreed.key;
     let file = files::read_key(key_path)?;
     let key = file.as_client(args.client).map_err(|e| e.within(key_path.display()))?;
-    let job = files::read_job(&args.agreed, key.public())?;
+    let job = files::read_job_of(&args.agreed, key)?;
     let progress = Progress::new(args.json, format!("encrypting {}", args.input.display()));
     let (update, clipped_first) =
         files::read_clipped(&args.input, args.integers.policy(), args.weighting.clip)?;

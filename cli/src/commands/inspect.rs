@@ -1,19 +1,22 @@
 //! `ciphergram inspect`: describes a file. Secrets are never read out, let alone printed.
 
+mod capture;
+mod plain;
+
 use std::path::Path;
 
 use ciphergram_he::{
-    Agreement, AnyKey, Contribution, Error, Job, Parameters, Sum, TensorSpec, Update,
+    Agreement, AnyKey, Contribution, Error, Job, Parameters, Sum, TensorSpec,
     codec::RangesFile,
-    frame::{Frame, Kind},
+    frame::{self, Frame},
 };
-use ciphergram_nic::federation::spool;
 use serde_json::{Map, Value, json};
+use zeroize::Zeroizing;
 
 use crate::{
     args::Inspect,
     failure::Failure,
-    files,
+    files::{self, Kind},
     report::{per_value, per_value_words, report},
 };
 
@@ -38,27 +41,35 @@ impl Findings {
 }
 
 pub(crate) fn run(args: &Inspect) -> Result<(), Failure> {
-    let bytes = files::read(&args.file)?;
+    let path = args.file.as_path();
+    // It may be a key.
+    let bytes = Zeroizing::new(files::read(path)?);
+    let text = || std::str::from_utf8(&bytes).unwrap_or_default();
     let mut found = Findings::default();
-    let here = |e: Error| Failure::from(e.within(args.file.display()));
-    if bytes.starts_with(b"CIPHERGM") {
-        frame(&bytes, args.ciphertexts, &mut found).map_err(here)?;
-    } else if spool::is_spool(&bytes) {
-        spooled(&bytes, &mut found);
-    } else if let Some(text) =
-        std::str::from_utf8(&bytes).ok().filter(|t| t.trim().starts_with('{'))
-    {
-        json_file(text, &args.file, &mut found).map_err(here)?;
-    } else {
-        let update = Update::from_safetensors(&bytes).map_err(|e| match e {
-            Error::Safetensors { .. } => {
-                let path = args.file.display();
-                Failure::Work(format!("{path}: not a file that this program knows"))
-            }
-            e => here(e),
-        })?;
-        found.add("kind", "safetensors", "tensors in clear (safetensors)");
-        tensors(&update.specs(), None, &mut found);
+    let here = |e: Error| Failure::from(e.within(path.display()));
+    match Kind::of(&bytes) {
+        _ if bytes.starts_with(b"CIPHERGM") => {
+            frame(&bytes, args.ciphertexts, &mut found).map_err(here)?;
+        }
+        Kind::Tensors => plain::safetensors(&bytes, &mut found).map_err(here)?,
+        Kind::Spool => spooled(&bytes, &mut found),
+        Kind::Capture => capture::capture(&bytes, &mut found).map_err(here)?,
+        Kind::Identity => plain::identity(path, &mut found)?,
+        Kind::Node => plain::node(text(), path, &mut found)?,
+        Kind::AllowList => plain::allow_list(path, &mut found)?,
+        Kind::Ledger => plain::ledger(text(), &mut found),
+        known @ (Kind::Report | Kind::Cohorts | Kind::Page | Kind::Picture) => {
+            found.add("kind", known.words(), known.words());
+        }
+        Kind::Ranges => ranges(text(), &mut found).map_err(here)?,
+        Kind::Job => job(text(), &mut found).map_err(here)?,
+        _ if text().trim_start().starts_with('{') => {
+            key(text(), path, &mut found).map_err(here)?;
+        }
+        _ => {
+            let path = path.display();
+            return Err(Failure::Work(format!("{path}: not a file that this program knows")));
+        }
     }
     report(args.json, &Value::Object(found.json), &found.lines)
 }
@@ -70,7 +81,7 @@ fn frame(bytes: &[u8], with_ciphertexts: bool, found: &mut Findings) -> Result<(
     describe_parameters(&parameters, found);
     found.add_same("key_id", frame.key.to_string());
     let (agreement, stream) = match frame.kind {
-        Kind::Contribution => {
+        frame::Kind::Contribution => {
             let c = Contribution::from_frame(&frame)?;
             found.add_same("job", c.job.to_string());
             found.add_same("round", c.round);
@@ -78,7 +89,7 @@ fn frame(bytes: &[u8], with_ciphertexts: bool, found: &mut Findings) -> Result<(
             found.add_same("contributors", 1);
             (c.agreement, c.stream.into_owned())
         }
-        Kind::Sum => {
+        frame::Kind::Sum => {
             let sum = Sum::from_frame(&frame)?;
             found.add_same("job", sum.job.to_string());
             found.add_same("round", sum.round);
@@ -88,12 +99,12 @@ fn frame(bytes: &[u8], with_ciphertexts: bool, found: &mut Findings) -> Result<(
             found.add_same("fewest_contributors", sum.fewest_contributors());
             (sum.agreement, sum.stream)
         }
-        Kind::Announcement | Kind::RoundTerms => return Ok(()),
+        frame::Kind::Announcement | frame::Kind::RoundTerms => return Ok(()),
     };
     let values = agreement.values();
     found.json.insert("bytes_per_value".into(), json!(per_value(stream.len(), values)));
     found.add("ciphertext_bytes", stream.len(), per_value_words(stream.len(), values));
-    tensors(agreement.specs(), Some((&agreement, &parameters)), found);
+    tensors(&agreement, &parameters, found);
     if with_ciphertexts && parameters.rlwe().is_none() {
         let hex = |c: &[u8]| c.iter().rev().map(|b| format!("{b:02x}")).collect::<String>();
         let each = parameters.geometry().unit_bytes;
@@ -128,73 +139,64 @@ fn describe_parameters(p: &Parameters, found: &mut Findings) {
     }
 }
 
-/// Describes tensors, and for quantised ones their ranges, their steps and the bound of the mean's
-/// error.
-fn tensors(specs: &[TensorSpec], coded: Option<(&Agreement, &Parameters)>, found: &mut Findings) {
-    let values: usize = specs.iter().filter_map(TensorSpec::values).sum();
-    found.add_same("values", values);
-    if let Some((agreement, _)) = coded {
-        let w = agreement.max_weight();
-        found.add_same("max_weight", w);
-        let bound = format!("contributors · {w} ÷ (sum of weights) steps, unless clipped");
-        found.add("error_bound", bound.clone(), bound);
-    }
+/// Describes quantised tensors: their ranges, their steps and the bound of the mean's error.
+fn tensors(agreement: &Agreement, parameters: &Parameters, found: &mut Findings) {
+    found.add_same("values", agreement.values());
+    let w = agreement.max_weight();
+    found.add_same("max_weight", w);
+    let bound = format!("contributors · {w} ÷ (sum of weights) steps, unless clipped");
+    found.add("error_bound", bound.clone(), bound);
     let mut list = vec![];
-    for (i, spec) in specs.iter().enumerate() {
-        let mut value = json!({
-            "name": spec.name, "dtype": spec.dtype.name(), "shape": spec.shape,
-        });
-        let mut line =
-            format!("tensor           {:?} {} {:?}", spec.name, spec.dtype.name(), spec.shape);
-        if let Some((agreement, parameters)) = coded {
-            let range = agreement.ranges()[i];
-            let step = range / f64::from(parameters.half_steps());
-            value["range"] = json!(range);
-            value["step"] = json!(step);
-            line += &format!(", range ±{range}, step {step:e}");
-        }
-        found.lines.push(line);
-        list.push(value);
+    for (TensorSpec { name, dtype, shape }, range) in
+        agreement.specs().iter().zip(agreement.ranges())
+    {
+        let (dtype, step) = (dtype.name(), range / f64::from(parameters.half_steps()));
+        found.lines.push(format!(
+            "tensor           {name:?} {dtype} {shape:?}, range ±{range}, step {step:e}"
+        ));
+        list.push(json!({
+            "name": name, "dtype": dtype, "shape": shape, "range": range, "step": step,
+        }));
     }
     found.json.insert("tensors".into(), list.into());
 }
 
-/// Describes a key, a job or a ranges file.
-fn json_file(text: &str, path: &Path, found: &mut Findings) -> Result<(), Error> {
-    if let Ok(ranges) = RangesFile::from_json(text) {
-        let agreement = ranges.agreement()?;
-        found.add("kind", "ranges", "clipping ranges, in clear");
-        found.add_same("max_weight", agreement.max_weight());
-        found.add_same("values", agreement.values());
-        for (spec, range) in agreement.specs().iter().zip(agreement.ranges()) {
-            let (name, dtype) = (&spec.name, spec.dtype.name());
-            found.lines.push(format!(
-                "tensor           {name:?} {dtype} {:?}, range ±{range}",
-                spec.shape
-            ));
-        }
-        let content = serde_json::from_str::<Value>(text).unwrap_or_default();
-        found.json.insert("tensors".into(), content["tensors"].clone());
-        return Ok(());
-    }
-    if let Ok(content) = serde_json::from_str::<Value>(text)
-        && content["kind"] == "ciphergram-job"
+fn ranges(text: &str, found: &mut Findings) -> Result<(), Error> {
+    let agreement = RangesFile::from_json(text)?.agreement()?;
+    found.add("kind", "ranges", "clipping ranges, in clear");
+    found.add_same("max_weight", agreement.max_weight());
+    found.add_same("values", agreement.values());
+    for (TensorSpec { name, dtype, shape }, range) in
+        agreement.specs().iter().zip(agreement.ranges())
     {
-        found.add("kind", "job", "job: for the clients and the aggregator");
-        found.add_same("id", Job::id_of_json(text)?.to_string());
-        for name in ["key_id", "clients", "min_clients", "max_weight", "max_range"] {
-            found.add(name, content[name].clone(), content[name].to_string().trim_matches('"'));
-        }
-        if let Value::Object(noise) = &content["noise"] {
-            let words = format!("sigma {} at clip {}", noise["sigma"], noise["clip"]);
-            found.add("noise", noise.clone(), words);
-        }
-        for (name, words) in [("tensors", "tensors settled"), ("allow", "nodes settled")] {
-            let count = content[name].as_array().map_or(0, Vec::len);
-            found.add(name, content[name].clone(), format!("{count} {words}"));
-        }
-        return Ok(());
+        let dtype = dtype.name();
+        found.lines.push(format!("tensor           {name:?} {dtype} {shape:?}, range ±{range}"));
     }
+    let content = serde_json::from_str::<Value>(text).unwrap_or_default();
+    found.json.insert("tensors".into(), content["tensors"].clone());
+    Ok(())
+}
+
+fn job(text: &str, found: &mut Findings) -> Result<(), Error> {
+    let id = Job::id_of_json(text)?.to_string();
+    let content = serde_json::from_str::<Value>(text).unwrap_or_default();
+    found.add("kind", "job", "job: for the clients and the aggregator");
+    found.add_same("id", id);
+    for name in ["key_id", "clients", "min_clients", "max_weight", "max_range"] {
+        found.add(name, content[name].clone(), content[name].to_string().trim_matches('"'));
+    }
+    if let Value::Object(noise) = &content["noise"] {
+        let words = format!("sigma {} at clip {}", noise["sigma"], noise["clip"]);
+        found.add("noise", noise.clone(), words);
+    }
+    for (name, words) in [("tensors", "tensors settled"), ("allow", "nodes settled")] {
+        let count = content[name].as_array().map_or(0, Vec::len);
+        found.add(name, content[name].clone(), format!("{count} {words}"));
+    }
+    Ok(())
+}
+
+fn key(text: &str, path: &Path, found: &mut Findings) -> Result<(), Error> {
     let key = AnyKey::from_json(text)?;
     match &key {
         AnyKey::Public(_) => found.add("kind", "public key", "public key: for the aggregator"),

@@ -6,7 +6,6 @@ use std::{
     convert::Infallible,
     ffi::OsString,
     fs::{self, File},
-    io,
     path::{Path, PathBuf},
 };
 
@@ -37,7 +36,7 @@ pub(crate) fn run(args: &Join) -> Result<(), Failure> {
         let text = "--sum needs a secret key: with a client's the sum is written encrypted";
         return Err(Failure::Misuse(text.into()));
     }
-    let job = files::read_job(&args.agreed, key.public())?;
+    let job = files::read_job_of(&args.agreed, key)?;
     let min_clients = args.min_clients.unwrap_or(job.min_clients());
     let job = job.requiring(min_clients);
     let ledger = Ledger::beside(&args.agreed.key);
@@ -168,14 +167,12 @@ impl Outputs {
     ) -> Result<(), Failure> {
         match participation.key {
             KeyRef::Secret(key, _) => {
-                let open = |file: &File| {
-                    let opened = round.decrypt_to(key, participation, output(args.sum), file);
-                    opened.map_err(|error| match error {
-                        federation::Error::Scheme(error) => error,
-                        error => Error::from(io::Error::other(error)),
-                    })
-                };
-                self.out.fill(open, |error| refused(args, spool, error.into()))?;
+                let open =
+                    |file: &File| round.decrypt_to(key, participation, output(args.sum), file);
+                self.out.fill(open, |e| match e {
+                    federation::Error::Scheme(Error::Io { why }) => Err(why),
+                    e => Ok(refused(args, spool, e)),
+                })?;
             }
             KeyRef::Client(key) => {
                 let (head, stream, digest) = round.sum.to_parts(key.public());

@@ -8,10 +8,13 @@ use serde_json::{Value, json};
 use crate::{
     args::Keygen,
     failure::{Failure, at},
-    nodes,
+    files, nodes,
     progress::Progress,
     report::{report, shown, warn},
 };
+
+/// The files of a key, and the folder of clients' keys.
+const FILES: [&str; 4] = ["public.json", "secret.json", "clients", "job.json"];
 
 pub(crate) fn run(args: &Keygen) -> Result<(), Failure> {
     refuse_existing(&args.out)?;
@@ -34,7 +37,10 @@ pub(crate) fn run(args: &Keygen) -> Result<(), Failure> {
 
 /// Refuses a folder that holds a file of a key, before work is spent on one.
 pub(crate) fn refuse_existing(out: &Path) -> Result<(), Failure> {
-    let own = ["public.json", "secret.json", "clients", "job.json"].map(|name| out.join(name));
+    if out.exists() && !out.is_dir() {
+        return Err(Failure::Work(format!("{}: is no folder", out.display())));
+    }
+    let own = FILES.map(|name| out.join(name));
     match own.iter().chain(&nodes::files(out)).find(|path| path.exists()) {
         Some(path) => Err(Error::Exists { path: path.clone() }.into()),
         None => Ok(()),
@@ -91,30 +97,42 @@ impl<'a> Former<'a> {
     }
 }
 
-/// Writes all files of a key into a folder, with a job and node keys for this machine: those of the key that it
-/// replaces, or a job of default limits and new node keys. Returns the report.
+/// Writes the folder of a key, whole or not at all: see [`write_files`]. Returns the report.
 pub(crate) fn write(
     key: &SecretKey,
     out: &Path,
     former: Option<&Former<'_>>,
 ) -> Result<(Value, Vec<String>), Failure> {
-    let (public, secret) = (out.join("public.json"), out.join("secret.json"));
-    let (clients, job) = (out.join("clients"), out.join("job.json"));
-    let Literal { scheme, clients: count, bits } = key.public().parameters().literal();
-    fs::create_dir_all(out).map_err(at(out))?;
-    key.save(&secret)?;
-    key.public().save(&public)?;
-    let encrypts = key.public().encrypts();
-    if encrypts {
+    files::fill(out, |folder| write_files(key, folder, former))?;
+    Ok(describe(key, out))
+}
+
+/// Writes all files of a key into a folder, with a job and node keys for this machine: those of the key that it
+/// replaces, or a job of default limits and new node keys.
+pub(crate) fn write_files(
+    key: &SecretKey,
+    folder: &Path,
+    former: Option<&Former<'_>>,
+) -> Result<(), Failure> {
+    key.save(&folder.join("secret.json"))?;
+    key.public().save(&folder.join("public.json"))?;
+    if key.public().encrypts() {
+        let clients = folder.join("clients");
         fs::create_dir(&clients).map_err(at(&clients))?;
-        for number in 0..count as u16 {
+        for number in 0..key.public().parameters().clients() as u16 {
             key.client_key(number)?.save(&clients.join(format!("{number}.json")))?;
         }
     }
     let limits =
         former.map_or_else(|| Limits::of_key(key.public()), |former| former.limits.clone());
-    Job::new(key.public(), limits)?.save(&job)?;
-    nodes::write(out, former.filter(|former| !former.renew_nodes).map(|former| former.folder))?;
+    Job::new(key.public(), limits)?.save(&folder.join("job.json"))?;
+    nodes::write(folder, former.filter(|former| !former.renew_nodes).map(|former| former.folder))
+}
+
+fn describe(key: &SecretKey, out: &Path) -> (Value, Vec<String>) {
+    let [public, secret, clients, job] = FILES.map(|name| out.join(name));
+    let Literal { scheme, clients: count, bits } = key.public().parameters().literal();
+    let encrypts = key.public().encrypts();
     let id = key.public().id().to_string();
     let value = json!({
         "scheme": scheme.name(), "clients": count, "bits": bits, "key_id": id,
@@ -138,5 +156,5 @@ pub(crate) fn write(
     lines.push(
         "and node keys, with which serve and join authenticate each other on this machine".into(),
     );
-    Ok((value, lines))
+    (value, lines)
 }

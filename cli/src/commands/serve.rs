@@ -8,10 +8,10 @@ mod responder;
 mod shortage;
 mod status;
 
-use ciphergram_he::PublicKey;
+use ciphergram_he::{Job, PublicKey};
 use ciphergram_nic::{
     federation::{FEW, Observation, Server, ServerConfig},
-    proto::{NodeId, Stranger},
+    proto::{NodeId, Stats, Stranger},
     round::{AggregatorEvent, RoundSummary},
     wire::UdpWire,
 };
@@ -22,7 +22,7 @@ use crate::{
     engines::engine,
     failure::Failure,
     files::{self, Kind},
-    nodes,
+    nodes::{self, AllowList},
     report::{say, warn},
 };
 use control::Control;
@@ -33,6 +33,59 @@ use status::Terms;
 pub(crate) fn run(args: &Serve) -> Result<(), Failure> {
     let key = PublicKey::load(&args.agreed.key)?;
     let job = files::read_job(&args.agreed, &key)?;
+    let (config, list) = settings(args, &job)?;
+    let scheme = key.parameters().scheme().name();
+    let ServerConfig { clients, min_clients, rounds, .. } = config;
+    let terms = Terms { scheme, clients, min_clients, rounds };
+    let wires = UdpWire::bind_all(args.listen, args.wire.pipelines, 1)?;
+    let mut server = Server::new(wires, key, job, engine(args.place.engine), config)?;
+    if let Some(path) = &args.capture {
+        server.capture(files::create(path, Kind::Capture)?)?;
+    }
+    let pages = args.metrics.map(|address| Pages::start(address, terms)).transpose()?;
+    let listening = server.local_addr()?;
+    say(args.json, &json!({"event": "listening", "address": listening.to_string()}), || {
+        let rounds = if rounds == 0 { "unending".into() } else { rounds.to_string() };
+        format!("listening on {listening}, {clients} clients, {rounds} rounds")
+    });
+    if let Some(pages) = &pages {
+        let address = pages.address();
+        say(args.json, &json!({"event": "metrics", "address": address.to_string()}), || {
+            format!("status at http://{address}/, metrics at http://{address}/metrics")
+        });
+    }
+    let mut control = Control::start(server.commands(), list);
+    let mut live = Live::new(args.json);
+    let stats = server.run(|seen| {
+        if let Some(pages) = &pages {
+            pages.follow(&seen);
+        }
+        let event = match &seen {
+            Observation::Event(event) => event,
+            Observation::Progress(progress) => return live.show(progress),
+        };
+        control.follow(event);
+        if let Some((value, line)) = describe(event) {
+            if let Some(pages) = &pages {
+                pages.note(&line);
+            }
+            say(args.json, &value, || line);
+        }
+    })?;
+    drop(live);
+    // Before the last line is printed, so that a request that follows it finds the same numbers.
+    if let Some(pages) = &pages {
+        pages.end(stats);
+    }
+    say_traffic(args.json, control.last_event(), &stats);
+    if let Some(pages) = pages {
+        pages.finish();
+    }
+    control.outcome()
+}
+
+/// Returns the settings of a server, and the list of nodes that it goes by.
+fn settings(args: &Serve, job: &Job) -> Result<(ServerConfig, AllowList), Failure> {
     let clients = args.clients.unwrap_or(job.limits().clients);
     let min_clients = args.min_clients.unwrap_or(job.min_clients().min(clients));
     if min_clients > clients {
@@ -45,7 +98,7 @@ pub(crate) fn run(args: &Serve) -> Result<(), Failure> {
             "sums of {min_clients} may leave: one decrypted comes close to a single update"
         ));
     }
-    let (identity, list, allowed) = nodes::server(args, &job, clients)?;
+    let (identity, list, allowed) = nodes::server(args, job, clients)?;
     let config = ServerConfig {
         identity,
         allowed,
@@ -59,87 +112,24 @@ pub(crate) fn run(args: &Serve) -> Result<(), Failure> {
         poll: args.wire.poll,
         datagram_bytes: args.wire.datagram,
     };
-    let wires = UdpWire::bind_all(args.listen, args.wire.pipelines, 1)?;
-    let scheme = key.parameters().scheme().name();
-    let mut server = Server::new(wires, key, job, engine(args.place.engine), config)?;
-    if let Some(path) = &args.capture {
-        server.capture(files::create(path, Kind::Capture)?)?;
-    }
-    let terms = Terms { scheme, clients, min_clients, rounds: args.rounds };
-    let pages = args.metrics.map(|address| Pages::start(address, terms)).transpose()?;
-    let listening = server.local_addr()?;
-    say(args.json, &json!({"event": "listening", "address": listening.to_string()}), || {
-        let rounds = if args.rounds == 0 { "unending".into() } else { args.rounds.to_string() };
-        format!("listening on {listening}, {clients} clients, {rounds} rounds")
-    });
-    if let Some(pages) = &pages {
-        let address = pages.address();
-        say(args.json, &json!({"event": "metrics", "address": address.to_string()}), || {
-            format!("status at http://{address}/, metrics at http://{address}/metrics")
-        });
-    }
-    let mut control = Control::start(server.commands(), list);
-    let (mut withheld, mut chunks, mut shortage) = (0, 0, None);
-    let mut live = Live::new(args.json);
-    let stats = server.run(|seen| {
-        if let Some(pages) = &pages {
-            pages.follow(&seen);
-        }
-        let event = match &seen {
-            Observation::Event(event) => event,
-            Observation::Progress(progress) => return live.show(progress),
-        };
-        control.follow(event);
-        match event {
-            AggregatorEvent::Closed(summary) => {
-                withheld += summary.withheld;
-                chunks += summary.closed + summary.withheld;
-            }
-            AggregatorEvent::TooFew(few) => shortage = Some(few.clone()),
-            _ => {}
-        }
-        if let Some((value, line)) = describe(event) {
-            if let Some(pages) = &pages {
-                pages.note(&line);
-            }
-            say(args.json, &value, || line);
-        }
-    })?;
-    drop(live);
-    // Before the last line is printed, so that a request that follows it finds the same numbers.
-    if let Some(pages) = &pages {
-        pages.end(stats);
-    }
+    Ok((config, list))
+}
+
+/// Prints the last event, with the traffic in all.
+fn say_traffic(json: bool, event: &str, stats: &Stats) {
     let (received, sent) = (stats.received.wire_bytes(), stats.sent.wire_bytes());
-    let stopped = control.stopped();
-    let end = if stopped.is_some() { "stopped" } else { "done" };
     let value = json!({
-        "event": end, "received_bytes": received, "sent_bytes": sent,
+        "event": event, "received_bytes": received, "sent_bytes": sent,
         "retransmitted_datagrams": stats.retransmitted, "congested_datagrams": stats.congested,
         "malformed_datagrams": stats.malformed, "handshakes_turned_away": stats.turned_away,
     });
-    say(args.json, &value, || {
+    say(json, &value, || {
         format!(
-            "{end}: {received} bytes received, {sent} sent, {} datagrams sent again, {} not understood, \
+            "{event}: {received} bytes received, {sent} sent, {} datagrams sent again, {} not understood, \
              {} strangers turned away",
             stats.retransmitted, stats.malformed, stats.turned_away
         )
     });
-    if let Some(pages) = pages {
-        pages.finish();
-    }
-    if let Some(stopped) = stopped {
-        return Err(stopped);
-    }
-    // With rounds of no end the command goes on after one.
-    if let Some(shortage) = shortage.filter(|shortage| !shortage.waits_on) {
-        return Err(Failure::Work(shortage::failure(&shortage)));
-    }
-    if withheld > 0 {
-        let text = format!("{withheld} of {chunks} chunk sums were withheld");
-        return Err(Failure::Work(text));
-    }
-    Ok(())
 }
 
 /// Describes an event worth a line; chunks settle by the hundred, and only the summary counts them.

@@ -113,7 +113,10 @@ impl Kind {
             _ if CAPTURES.iter().any(|magic| bytes.starts_with(magic)) => Self::Capture,
             _ if text.starts_with(b"{") => Self::of_json(text),
             _ if text.get(..9).is_some_and(|t| t.eq_ignore_ascii_case(b"<!doctype")) => Self::Page,
-            _ => Self::of_lines(&String::from_utf8_lossy(bytes)),
+            _ => {
+                let head = &bytes[..bytes.len().min(HEAD_BYTES as usize)];
+                Self::of_lines(&String::from_utf8_lossy(head))
+            }
         }
     }
 

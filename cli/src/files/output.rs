@@ -6,7 +6,6 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use ciphergram_he::Error;
 use tempfile::NamedTempFile;
 
 use super::kind::Kind;
@@ -116,18 +115,15 @@ impl Output {
     /// but the owner may read what is not whole yet; a stream gets it as a whole.
     ///
     /// # Errors
-    /// It cannot be written; those of `fill` in the words of `describe`.
-    pub(crate) fn fill(
+    /// It cannot be written; those of `fill` as `describe` has them, or with the output's name if it gives a text.
+    pub(crate) fn fill<E>(
         &mut self,
-        fill: impl FnOnce(&File) -> Result<(), Error>,
-        describe: impl FnOnce(Error) -> Failure,
+        fill: impl FnOnce(&File) -> Result<(), E>,
+        describe: impl FnOnce(E) -> Result<Failure, String>,
     ) -> Result<(), Failure> {
         let fault = |e| self.name.fault(e);
         let fill = |file: &File| {
-            fill(file).map_err(|error| match error {
-                Error::Io { why } => self.name.refuse(why),
-                error => describe(error),
-            })
+            fill(file).map_err(|e| describe(e).unwrap_or_else(|why| self.name.refuse(why)))
         };
         if let Destination::File(pending) = self.to.get_mut() {
             let file = pending.temporary.as_file();
@@ -342,7 +338,8 @@ fn follow(path: &Path) -> io::Result<PathBuf> {
     Err(io::Error::other("its links lead in a circle"))
 }
 
-fn folder_of(path: &Path) -> &Path {
+/// Returns the folder that a path is in.
+pub(super) fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 

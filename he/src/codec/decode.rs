@@ -9,7 +9,7 @@ use zeroize::Zeroizing;
 
 use super::Agreement;
 use crate::{
-    Dtype, Error, Parameters, Tensor, TensorSpec, Update,
+    Error, Parameters, Tensor, TensorSpec, Update,
     tensors::{BLOCK, Layout, WINDOW_BYTES, write_at},
 };
 
@@ -87,7 +87,7 @@ pub(crate) fn decode_to(
     file.set_len(layout.bytes())?;
     write_at(file, layout.header(), 0)?;
     let start = |spec: &TensorSpec| layout.start_of(&spec.name).unwrap_or(layout.bytes());
-    let target = |spec| Target::File { file, at: start(spec), pending: Zeroizing::default() };
+    let target = |spec| Target::File(file, start(spec));
     let targets = agreement.specs().iter().map(target).collect();
     decode_into(agreement, parameters, output, targets, run)?;
     template.map_or(Ok(()), |template| template.write_kept(&layout, file))
@@ -111,7 +111,8 @@ fn decode_into(
     let (overflow, steps) = (AtomicUsize::new(usize::MAX), f64::from(parameters.half_steps()));
     let max_weight = f64::from(agreement.max_weight());
     let places = places.collect();
-    run(&mut Decoder { steps, max_weight, output, places, overflow: &overflow })?;
+    let pending = Pending::default();
+    run(&mut Decoder { steps, max_weight, output, places, pending, overflow: &overflow })?;
     let mut index = overflow.into_inner();
     for spec in agreement.specs() {
         let values = spec.values().unwrap_or(0);
@@ -133,19 +134,14 @@ struct Place<'a> {
     target: Target<'a>,
 }
 
-/// The bytes of a place, which are written in order.
+/// The bytes of a place.
 enum Target<'a> {
     Memory(&'a mut [u8]),
-    File {
-        file: &'a File,
-        /// The place of the first byte that is not written yet.
-        at: u64,
-        /// Bytes to be written there together.
-        pending: Zeroizing<Vec<u8>>,
-    },
+    /// A file, and where the first of them goes.
+    File(&'a File, u64),
 }
 
-impl<'a> Target<'a> {
+impl Target<'_> {
     /// Takes the first `count` bytes away.
     fn split_to(&mut self, count: usize) -> Self {
         match self {
@@ -154,55 +150,54 @@ impl<'a> Target<'a> {
                 *bytes = rest;
                 Self::Memory(first)
             }
-            Self::File { file, at, .. } => {
-                let first = Self::File { file, at: *at, pending: Zeroizing::default() };
+            Self::File(file, at) => {
+                let first = Self::File(file, *at);
                 *at += count as u64;
                 first
             }
         }
     }
+}
 
-    /// Appends values, a block at most, as their type has them; gives the place of the first that it does not hold.
-    fn put(&mut self, dtype: Dtype, values: &[f64]) -> Result<Option<usize>, Error> {
-        let count = values.len() * dtype.bytes();
-        match self {
-            Self::Memory(_) => match self.split_to(count) {
-                Self::Memory(bytes) => Ok(dtype.write(values, bytes)),
-                Self::File { .. } => Ok(None),
-            },
-            Self::File { pending, .. } => {
-                // At once: a vector that grew would leave a copy behind.
-                if pending.capacity() == 0 {
-                    pending.reserve_exact(WINDOW_BYTES);
-                }
-                let start = pending.len();
-                pending.resize(start + count, 0);
-                let beyond = dtype.write(values, &mut pending[start..]);
-                if pending.len() + BLOCK * dtype.bytes() > WINDOW_BYTES {
-                    self.flush()?;
-                }
-                Ok(beyond)
-            }
+/// Bytes that follow one another in a file and are written together: some hundreds of kilobytes.
+#[derive(Default)]
+struct Pending<'a> {
+    file: Option<&'a File>,
+    start: u64,
+    bytes: Zeroizing<Vec<u8>>,
+}
+
+impl<'a> Pending<'a> {
+    /// Returns room for the next `count` bytes, a block's at most, of which the first goes to `at`.
+    fn room(&mut self, file: &'a File, at: u64, count: usize) -> Result<&mut [u8], Error> {
+        let (held, capacity) = (self.bytes.len(), self.bytes.capacity());
+        if self.start + held as u64 != at || held + count > capacity {
+            self.write()?;
+            (self.file, self.start) = (Some(file), at);
+            // At once: a vector that grew would leave a copy behind.
+            self.bytes.reserve_exact(WINDOW_BYTES);
         }
+        let start = self.bytes.len();
+        self.bytes.resize(start + count, 0);
+        Ok(&mut self.bytes[start..])
     }
 
-    /// Writes what is pending.
-    fn flush(&mut self) -> Result<(), Error> {
-        if let Self::File { file, at, pending } = self {
-            write_at(file, pending, *at)?;
-            *at += pending.len() as u64;
-            pending.clear();
+    fn write(&mut self) -> Result<(), Error> {
+        if let Some(file) = self.file {
+            write_at(file, &self.bytes, self.start)?;
         }
+        self.bytes.clear();
         Ok(())
     }
 }
 
-/// Decodes sums to where they belong, in order.
+/// Decodes sums to where they belong.
 pub(crate) struct Decoder<'a> {
     steps: f64,
     max_weight: f64,
     output: Output,
     places: Vec<Place<'a>>,
+    pending: Pending<'a>,
     /// The first value that exceeds its tensor's type, of all that were decoded beside one another.
     overflow: &'a AtomicUsize,
 }
@@ -218,11 +213,12 @@ impl<'a> Decoder<'a> {
             places.push(Place { end, target, ..*place });
             place.first = end;
         }
-        Self { places, ..*self }
+        let Self { steps, max_weight, output, overflow, .. } = *self;
+        Self { steps, max_weight, output, places, pending: Pending::default(), overflow }
     }
 
-    /// Decodes sums of the next values, which are those from `at` on, of contributors of this weight together. A
-    /// value that exceeds its tensor's type is reported in the end: any other fault goes before it.
+    /// Decodes sums of the values from `at` on, of contributors of this weight together. A value that exceeds its
+    /// tensor's type is reported in the end: any other fault goes before it.
     ///
     /// # Errors
     /// A file cannot be written.
@@ -254,7 +250,16 @@ impl<'a> Decoder<'a> {
                         *out = sum as f64 / self.steps * self.max_weight * range;
                     }),
                 }
-                if let Some(index) = place.target.put(place.spec.dtype, values)? {
+                let dtype = place.spec.dtype;
+                let (skipped, count) =
+                    ((at - place.first) * dtype.bytes(), own.len() * dtype.bytes());
+                let bytes = match &mut place.target {
+                    Target::Memory(bytes) => &mut bytes[skipped..][..count],
+                    Target::File(file, first) => {
+                        self.pending.room(file, *first + skipped as u64, count)?
+                    }
+                };
+                if let Some(index) = dtype.write(values, bytes) {
                     self.overflow.fetch_min(at + index, Relaxed);
                 }
                 at += own.len();
@@ -272,6 +277,6 @@ impl<'a> Decoder<'a> {
     /// # Errors
     /// A file cannot be written.
     pub(crate) fn finish(mut self) -> Result<(), Error> {
-        self.places.iter_mut().try_for_each(|place| place.target.flush())
+        self.pending.write()
     }
 }

@@ -7,6 +7,7 @@ use crate::{
     Error, Tensor, TensorSpec, Update,
     params::BITS,
     tensors::{Dtype, check_values},
+    versions,
 };
 
 /// A policy by which a client derives a tensor's range from its values.
@@ -129,6 +130,7 @@ pub struct RangesFile {
 }
 
 const KIND: &str = "ciphergram-ranges";
+const VERSION: u32 = 1;
 
 impl RangesFile {
     /// Returns the ranges that `policy` finds in `update`.
@@ -155,7 +157,7 @@ impl RangesFile {
             })
         });
         let tensors = tensors.collect::<Result<_, Error>>()?;
-        Ok(Self { kind: KIND.into(), version: 1, max_weight, tensors })
+        Ok(Self { kind: KIND.into(), version: VERSION, max_weight, tensors })
     }
 
     /// Returns the file of an agreement.
@@ -166,7 +168,7 @@ impl RangesFile {
             TensorRange { name, dtype, shape: spec.shape.clone(), range }
         });
         let max_weight = agreement.max_weight();
-        Self { kind: KIND.into(), version: 1, max_weight, tensors: tensors.collect() }
+        Self { kind: KIND.into(), version: VERSION, max_weight, tensors: tensors.collect() }
     }
 
     /// Parses JSON.
@@ -175,12 +177,8 @@ impl RangesFile {
     /// It is not such a file, or a later version of it.
     pub fn from_json(text: &str) -> Result<Self, Error> {
         let invalid = |why: String| Error::Json { what: "ranges file", why };
-        let file: Self = serde_json::from_str(text).map_err(|e| invalid(e.to_string()))?;
-        if file.kind != KIND || file.version != 1 {
-            let why = format!("kind {:?}, version {}", file.kind, file.version);
-            return Err(invalid(why));
-        }
-        Ok(file)
+        versions::check_json(text, "ranges file", KIND, VERSION)?;
+        serde_json::from_str(text).map_err(|e| invalid(e.to_string()))
     }
 
     /// Returns the JSON text.

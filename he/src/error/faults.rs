@@ -55,6 +55,14 @@ pub enum ParameterError {
 pub(crate) const WRONG_LENGTH: FrameError =
     FrameError::Malformed { what: "not the chunks that the tensors need" };
 
+fn version_words(found: u16) -> String {
+    if found > FRAME_VERSION {
+        format!("made by a newer ciphergram: version {found}")
+    } else {
+        format!("version {found} is too early")
+    }
+}
+
 /// A fault in a frame's form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -62,8 +70,8 @@ pub enum FrameError {
     /// It does not start as a frame does.
     #[error("not a Ciphergram file")]
     Magic,
-    /// A later format.
-    #[error("format version {found} is not supported; this program reads version {FRAME_VERSION}")]
+    /// A later format, or one from before files were kept readable.
+    #[error("{}; this reads up to {FRAME_VERSION}", version_words(*found))]
     Version {
         /// The version found.
         found: u16,

@@ -59,11 +59,16 @@ impl<'a> Contribution<'a> {
         Self::from_frame(&frame::open(bytes, Kind::Contribution, key)?)
     }
 
-    /// Returns the same with bytes of its own.
-    #[must_use]
-    pub fn into_owned(self) -> Contribution<'static> {
-        let Self { contributor, job, round, agreement, stream } = self;
-        Contribution { contributor, job, round, agreement, stream: stream.into_owned().into() }
+    /// Reads a file made under `key`, in whose memory the stream stays.
+    ///
+    /// # Errors
+    /// As [`from_bytes`](Self::from_bytes).
+    pub fn from_vec(bytes: Vec<u8>, key: &PublicKey) -> Result<Contribution<'static>, Error> {
+        let Contribution { contributor, job, round, agreement, stream } =
+            Contribution::from_bytes(&bytes, key)?;
+        let length = stream.len();
+        let stream = frame::last_of(bytes, length).into();
+        Ok(Contribution { contributor, job, round, agreement, stream })
     }
 
     /// Reads a frame under whatever key.

@@ -27,7 +27,7 @@ use crate::{
 
 const MAGIC: &[u8; 8] = b"CIPHERGM";
 const HEADER_BYTES: usize = 48;
-pub(super) const DIGEST_BYTES: usize = 32;
+const DIGEST_BYTES: usize = 32;
 
 /// The kind of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -161,6 +161,13 @@ pub(crate) fn open<'a>(bytes: &'a [u8], kind: Kind, key: &PublicKey) -> Result<F
     frame.check_kind(kind)?;
     frame.check_key(key)?;
     Ok(frame)
+}
+
+/// Returns the last bytes of the body of a whole frame, in the memory of the frame: as many as `length`.
+pub(super) fn last_of(mut frame: Vec<u8>, length: usize) -> Vec<u8> {
+    frame.truncate(frame.len() - DIGEST_BYTES);
+    frame.drain(..frame.len() - length);
+    frame
 }
 
 /// Frames under a key the body that `write` appends, of about `capacity` bytes.

@@ -145,13 +145,10 @@ impl Sum {
     ///
     /// # Errors
     /// As [`from_bytes`](Self::from_bytes).
-    pub fn from_vec(mut bytes: Vec<u8>, key: &PublicKey) -> Result<Self, Error> {
+    pub fn from_vec(bytes: Vec<u8>, key: &PublicKey) -> Result<Self, Error> {
         let (sum, stream) = Self::parts_of(&frame::open(&bytes, Kind::Sum, key)?)?;
-        // It ends where the digest begins.
         let length = stream.len();
-        bytes.truncate(bytes.len() - frame::DIGEST_BYTES);
-        bytes.drain(..bytes.len() - length);
-        Ok(Self { stream: bytes, ..sum })
+        Ok(Self { stream: frame::last_of(bytes, length), ..sum })
     }
 
     /// Reads all but the stream, and finds that.

@@ -7,9 +7,11 @@ use crate::{
     Error, PublicKey, TensorSpec,
     ids::{JobId, KeyId, hex, parse_hex16},
     tensors::Dtype,
+    versions,
 };
 
 const KIND: &str = "ciphergram-job";
+const VERSION: u32 = 1;
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -77,7 +79,7 @@ impl Job {
         };
         let file = JobJson {
             kind: KIND.into(),
-            version: 1,
+            version: VERSION,
             nonce: hex(&self.nonce),
             key_id: self.key.to_string(),
             clients: *clients,
@@ -111,10 +113,8 @@ impl Job {
 
     /// Reads the nonce, the key's id and the limits.
     fn parts(text: &str) -> Result<([u8; 16], KeyId, Limits), Error> {
+        versions::check_json(text, "job", KIND, VERSION)?;
         let file: JobJson = serde_json::from_str(text).map_err(|e| invalid(e.to_string()))?;
-        if file.kind != KIND || file.version != 1 {
-            return Err(invalid(format!("kind {:?}, version {}", file.kind, file.version)));
-        }
         let id = |text: &str| parse_hex16(text).ok_or_else(|| invalid("an id is not 32 digits"));
         let tensor = |t: TensorJson| {
             let unknown = || Error::Dtype { tensor: t.name.clone(), dtype: t.dtype.clone() };

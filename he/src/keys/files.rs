@@ -153,8 +153,10 @@ impl AnyKey {
     }
 }
 
+/// Returns the warning that others can read a file of a secret, if they can.
 #[cfg(unix)]
-fn permission_warning(path: &Path) -> Option<String> {
+#[must_use]
+pub fn permission_warning(path: &Path) -> Option<String> {
     use std::os::unix::fs::PermissionsExt;
     let mode = fs::metadata(path).ok()?.permissions().mode() & 0o777;
     let warning = || {
@@ -164,29 +166,33 @@ fn permission_warning(path: &Path) -> Option<String> {
     (mode & 0o077 != 0).then(warning)
 }
 
+/// Returns the warning that others can read a file of a secret, if they can.
 #[cfg(not(unix))]
-fn permission_warning(_path: &Path) -> Option<String> {
+#[must_use]
+pub fn permission_warning(_path: &Path) -> Option<String> {
     None
 }
 
-/// Writes a file of these permissions where there is none.
+/// Writes a file of these permissions where there is none, and waits until it is on disk. Nothing is left of one that
+/// cannot be written whole.
 ///
 /// # Errors
 /// The path exists or cannot be written.
-pub(crate) fn write_new(path: &Path, text: &[u8], mode: u32) -> Result<(), Error> {
+pub fn write_new(path: &Path, text: &[u8], mode: u32) -> Result<(), Error> {
     let mut options = OpenOptions::new();
     options.write(true).create_new(true);
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, mode);
     #[cfg(not(unix))]
     let _ = mode;
-    let write = || -> std::io::Result<()> {
-        let mut file = options.open(path)?;
-        file.write_all(text)?;
-        file.sync_all()
-    };
-    write().map_err(|e| match e.kind() {
+    let here = |e: std::io::Error| Error::from(e).within(path.display());
+    let mut file = options.open(path).map_err(|e| match e.kind() {
         std::io::ErrorKind::AlreadyExists => Error::Exists { path: path.into() },
-        _ => Error::from(e).within(path.display()),
+        _ => here(e),
+    })?;
+    file.write_all(text).and_then(|()| file.sync_all()).map_err(|e| {
+        // Half a file would stand in the way of the next attempt.
+        let _ = fs::remove_file(path);
+        here(e)
     })
 }

@@ -16,6 +16,7 @@ use crate::{
     params::{FamilyParameters, Literal},
     schemes::rlwe::asymmetric,
     tag::{SumKey, TagKey},
+    versions,
 };
 
 /// Clients and bits of a key of python-paillier, which says nothing of them.
@@ -38,6 +39,8 @@ struct Own {
     form: Option<String>,
 }
 
+/// The version of key files.
+const VERSION: u32 = 1;
 const DJN: &str = "djn";
 const PAILLIER_KTY: &str = "DAJ";
 const RLWE_KTY: &str = "CIPHERGRAM";
@@ -162,7 +165,8 @@ fn public_json(key: &PublicKey) -> PublicJson {
         PublicMaterial::Plain(_) => {}
     }
     let (scheme, sum_key_id) = (scheme.name().into(), key.sum_key.map(|id| hex(&id)));
-    file.ciphergram = Some(Own { version: 1, scheme, clients, bits, key_id, sum_key_id, form });
+    file.ciphergram =
+        Some(Own { version: VERSION, scheme, clients, bits, key_id, sum_key_id, form });
     file
 }
 
@@ -242,9 +246,6 @@ fn encode_seed(seed: &[u8; 32]) -> String {
 /// Reads the parameters, and whether the file vouches for the form of the modulus.
 fn parameters(file: &PublicJson, n_bits: Option<u32>) -> Result<(Parameters, bool), Error> {
     let literal = match (&file.ciphergram, n_bits) {
-        (Some(own), _) if own.version != 1 => {
-            return Err(invalid(format!("version {} is not supported", own.version)));
-        }
         (Some(own), _) => {
             Literal { scheme: own.scheme.parse()?, clients: own.clients, bits: own.bits }
         }
@@ -415,12 +416,29 @@ pub(super) fn read(text: &str) -> Result<AnyKey, Error> {
         invalid(format!("unexpected content at line {} column {}", e.line(), e.column()))
     };
     #[derive(Deserialize)]
+    struct Version {
+        version: u64,
+    }
+    #[derive(Deserialize)]
+    struct Public {
+        ciphergram: Option<Version>,
+    }
+    #[derive(Deserialize)]
     struct Probe {
         #[serde(rename = "pub")]
-        public: Option<serde::de::IgnoredAny>,
+        public: Option<Public>,
         client: Option<serde::de::IgnoredAny>,
+        ciphergram: Option<Version>,
     }
     let probe: Probe = serde_json::from_str(text).map_err(parse)?;
+    // Before other members are looked at: those of a later version may be others.
+    let inner = probe.public.as_ref().and_then(|public| public.ciphergram.as_ref());
+    match probe.ciphergram.as_ref().or(inner) {
+        Some(Version { version: 0 }) => return Err(invalid("version 0")),
+        Some(Version { version }) => versions::check(*version, VERSION)?,
+        // One of python-paillier.
+        None => {}
+    }
     if probe.client.is_some() {
         let file: ClientJson = serde_json::from_str(text).map_err(parse)?;
         return Ok(AnyKey::Client(Box::new(read_client(&file)?), None));

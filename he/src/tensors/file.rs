@@ -10,7 +10,7 @@ use std::{
 };
 
 use safetensors::{
-    SafeTensorError,
+    SafeTensorError, SafeTensors,
     tensor::{Metadata, TensorInfo},
 };
 use serde::{
@@ -153,11 +153,15 @@ impl Parsed {
     /// Reads the header, and checks that it says what there is.
     pub(super) fn of(content: Content) -> Result<Self, Error> {
         let header = content.header()?;
-        let text = std::str::from_utf8(&header[LENGTH_BYTES..])
-            .map_err(|e| invalid(&SafeTensorError::InvalidHeader(e)))?;
+        // Of all but the values, which the library would have in memory.
+        match SafeTensors::read_metadata(&header) {
+            Ok(_) | Err(SafeTensorError::MetadataIncompleteBuffer) => {}
+            Err(e) => return Err(invalid(&e)),
+        }
+        let text = &header[LENGTH_BYTES..];
         let unread = |e| invalid(&SafeTensorError::InvalidHeaderDeserialization(e));
-        let DistinctNames = serde_json::from_str(text).map_err(unread)?;
-        let metadata: Metadata = serde_json::from_str(text).map_err(unread)?;
+        let DistinctNames = serde_json::from_slice(text).map_err(unread)?;
+        let metadata: Metadata = serde_json::from_slice(text).map_err(unread)?;
         let bytes = (header.len() + metadata.data_len()) as u64;
         if bytes != content.len()? {
             return Err(invalid(&SafeTensorError::MetadataIncompleteBuffer));

@@ -122,8 +122,7 @@ trait Sink: Send + Sized {
     /// Splits off the part before a chunk, to be filled beside the rest.
     fn split_to(&mut self, end_chunk: usize, end_value: usize) -> Self;
 
-    /// Stores a chunk, whose values are those from `at` on: chunk by chunk in order, but that a mask follows the first
-    /// chunk that it is of.
+    /// Stores a chunk, whose values are those from `at` on.
     ///
     /// # Errors
     /// It cannot be written.

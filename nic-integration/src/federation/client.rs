@@ -126,7 +126,7 @@ impl<W: Wire> Client<W> {
         let _round = info_span!("round", client = self.number, round = Empty).entered();
         let mut run = match Run::begin(participation, self.server, self.number)? {
             Begun::Run(run) => run,
-            Begun::Kept(spool, kept) => return finish_kept(participation, spool, kept),
+            Begun::Kept(spool, kept) => return finish_kept(participation, spool, *kept),
         };
         let mut phases = Phases::default();
         let end = std::thread::scope(|scope| {

@@ -1,17 +1,19 @@
 //! Files of node keys: identities, and who may take part.
+//!
+//! A comment says what a file is and of which version: `# ciphergram identity 1` and `# ciphergram allow 1` in the first
+//! line; and behind a node key, which is an argument of shells too, `#ciphergram-node-1`. Files of the first version
+//! need not have it, and may be written by hand.
 
-use std::{
-    collections::BTreeMap,
-    fs::{self, OpenOptions},
-    io::{self, Write as _},
-    path::Path,
-};
+use std::{collections::BTreeMap, fs, path::Path};
 
-use ciphergram_he::random;
+use ciphergram_he::{keys::write_new, random, versions};
 use zeroize::Zeroizing;
 
 use super::Error;
 use crate::proto::{Identity, NodeId};
+
+/// The version of all three files.
+const VERSION: u32 = 1;
 
 /// The nodes that may take part, each with the one contributor that it may be, or none for any.
 pub type Allowed = BTreeMap<NodeId, Option<u16>>;
@@ -31,11 +33,10 @@ pub fn draw_identity() -> Result<Identity, Error> {
 ///
 /// It is missing, or no identity; the path is named.
 pub fn read_identity(path: &Path) -> Result<Identity, Error> {
-    let text = Zeroizing::new(read(path)?);
+    let none = "no identity; `ciphergram identity --out FILE` makes one";
+    let text = read(path, "identity", none)?;
     let line = content(&text).next().map_or("", |(_, line)| line);
-    let identity = Identity::from_text(line);
-    identity
-        .map_err(|_| bad(path, "no identity; `ciphergram identity --out FILE` makes one".into()))
+    Identity::from_text(line).map_err(|_| bad(path, none.into()))
 }
 
 /// Writes an identity file, readable by its owner only, which names the node in a comment.
@@ -45,8 +46,10 @@ pub fn read_identity(path: &Path) -> Result<Identity, Error> {
 /// The path exists or cannot be written.
 pub fn write_identity(path: &Path, identity: &Identity) -> Result<(), Error> {
     let secret = identity.to_text();
-    let text = Zeroizing::new(format!("# secret key of node {}\n{}\n", identity.id(), *secret));
-    write(path, text.as_bytes(), 0o600)
+    let first = versions::first_line("identity", VERSION);
+    let text =
+        Zeroizing::new(format!("{first}# secret key of node {}\n{}\n", identity.id(), *secret));
+    Ok(write_new(path, text.as_bytes(), 0o600)?)
 }
 
 /// Reads a file of the nodes that may take part: a node key and a contributor's number a line, `*`
@@ -56,7 +59,7 @@ pub fn write_identity(path: &Path, identity: &Identity) -> Result<(), Error> {
 ///
 /// It is missing or empty, a line is something else, or one node is there twice; path and line are named.
 pub fn read_allowed(path: &Path) -> Result<Allowed, Error> {
-    let text = read(path)?;
+    let text = read(path, "allow", "no allow list")?;
     let mut allowed = Allowed::new();
     for (number, line) in content(&text) {
         let entry = || {
@@ -92,7 +95,8 @@ pub fn write_allowed(path: &Path, allowed: &Allowed) -> Result<(), Error> {
         None => format!("{node} *\n"),
     };
     let lines: String = allowed.iter().map(line).collect();
-    write(path, format!("# node key, contributor\n{lines}").as_bytes(), 0o644)
+    let text = versions::first_line("allow", VERSION) + "# node key, contributor\n" + &lines;
+    Ok(write_new(path, text.as_bytes(), 0o644)?)
 }
 
 /// Reads a file with one node key.
@@ -101,9 +105,10 @@ pub fn write_allowed(path: &Path, allowed: &Allowed) -> Result<(), Error> {
 ///
 /// It is missing or holds something else; the path is named.
 pub fn read_node(path: &Path) -> Result<NodeId, Error> {
-    let text = read(path)?;
+    let none = "no node key: 43 characters of base64";
+    let text = read(path, "node", none)?;
     let line = content(&text).next().map_or("", |(_, line)| line);
-    line.parse().map_err(|_| bad(path, "no node key: 43 characters of base64".into()))
+    line.parse().map_err(|_| bad(path, none.into()))
 }
 
 /// Writes a file with one node key.
@@ -112,7 +117,7 @@ pub fn read_node(path: &Path) -> Result<NodeId, Error> {
 ///
 /// The path exists or cannot be written.
 pub fn write_node(path: &Path, node: NodeId) -> Result<(), Error> {
-    write(path, format!("{node}\n").as_bytes(), 0o644)
+    Ok(write_new(path, format!("{node}#ciphergram-node-{VERSION}\n").as_bytes(), 0o644)?)
 }
 
 /// Returns the lines that hold more than a comment, and their numbers.
@@ -125,28 +130,16 @@ fn bad(path: &Path, why: String) -> Error {
     Error::NodeFile { path: path.into(), why }
 }
 
-fn read(path: &Path) -> Result<String, Error> {
-    fs::read_to_string(path).map_err(|e| bad(path, e.to_string()))
-}
-
-fn write(path: &Path, text: &[u8], mode: u32) -> Result<(), Error> {
-    let mut options = OpenOptions::new();
-    options.write(true).create_new(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, mode);
-    #[cfg(not(unix))]
-    let _ = mode;
-    let mut file = options.open(path).map_err(|e| match e.kind() {
-        io::ErrorKind::AlreadyExists => {
-            bad(path, "it exists already, and is not overwritten".into())
-        }
-        _ => bad(path, e.to_string()),
-    })?;
-    file.write_all(text).and_then(|()| file.sync_all()).map_err(|e| {
-        // Half a file would stand in the way of the next attempt.
-        let _ = fs::remove_file(path);
-        bad(path, e.to_string())
-    })
+/// Reads a file that does not say that it is of another kind or a later version; `none` are the words if it does say
+/// another kind.
+fn read(path: &Path, kind: &'static str, none: &str) -> Result<Zeroizing<String>, Error> {
+    let text = fs::read_to_string(path).map_err(|e| bad(path, e.to_string()))?;
+    let text = Zeroizing::new(text);
+    match versions::check_lines(&text, kind, VERSION) {
+        Err(e @ ciphergram_he::Error::Newer { .. }) => Err(bad(path, e.to_string())),
+        Err(_) => Err(bad(path, none.into())),
+        Ok(()) => Ok(text),
+    }
 }
 
 #[cfg(test)]

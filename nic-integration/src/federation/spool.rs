@@ -375,6 +375,14 @@ impl Records {
         if MAGIC.starts_with(bytes) {
             return Ok(records);
         }
+        let (start, version) = MAGIC.split_at(MAGIC.len() - 1);
+        if let Some([later, ..]) = bytes.strip_prefix(start)
+            && (version[0] + 1..=b'9').contains(later)
+        {
+            let (found, known) = (later - b'0', version[0] - b'0');
+            return Err(ciphergram_he::Error::Newer { found: found.into(), known: known.into() }
+                .to_string());
+        }
         let mut rest = bytes.strip_prefix(MAGIC).ok_or("it is no spool of Ciphergram")?;
         loop {
             let at = records.bytes;

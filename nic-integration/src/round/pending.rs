@@ -1,6 +1,7 @@
 //! Clients that wait for the next round (PROTOCOL §7.3).
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use crate::proto::{Peer, Time};
 
@@ -23,6 +24,8 @@ pub(super) struct PendingRound {
     deadline: Option<Time>,
     /// When it is noticed, or noticed again, that too few have joined.
     notice: Option<Time>,
+    /// How often it was.
+    notices: u32,
 }
 
 impl PendingRound {
@@ -64,7 +67,7 @@ impl PendingRound {
         self.hellos.remove(&contributor);
         let joined = self.joined.remove(&contributor);
         if self.joined.is_empty() {
-            (self.deadline, self.notice) = (None, None);
+            (self.deadline, self.notice, self.notices) = (None, None, 0);
         }
         joined
     }
@@ -72,19 +75,20 @@ impl PendingRound {
     /// Sets another deadline, if anybody waits.
     pub(super) fn restart(&mut self, deadline: Time) {
         if !self.joined.is_empty() {
-            (self.deadline, self.notice) = (Some(deadline), Some(deadline));
+            (self.deadline, self.notice, self.notices) = (Some(deadline), Some(deadline), 0);
         }
     }
 
-    /// Returns whether it is to be noticed now that too few have joined; if so, it is not again
-    /// before `next`.
-    pub(super) fn is_short(&mut self, now: Time, min_clients: u16, next: Time) -> bool {
+    /// Returns for how many spans the clients have waited, if it is to be noticed now that they are too
+    /// few; it is again after one more span.
+    pub(super) fn shortage(&mut self, now: Time, min_clients: u16, span: Duration) -> Option<u32> {
         let due = self.notice.is_some_and(|notice| notice <= now);
-        let short = due && self.count() < usize::from(min_clients);
-        if short {
-            self.notice = Some(next);
+        if !due || self.count() >= usize::from(min_clients) {
+            return None;
         }
-        short
+        self.notice = Some(now + span);
+        self.notices += 1;
+        Some(self.notices)
     }
 
     /// Returns whether the round can open: every client is there, or enough are and the deadline
@@ -95,7 +99,7 @@ impl PendingRound {
         count == usize::from(clients) || (late && count >= usize::from(min_clients))
     }
 
-    /// Returns when [`is_ready`](Self::is_ready) or [`is_short`](Self::is_short) may change by
+    /// Returns when [`is_ready`](Self::is_ready) or [`shortage`](Self::shortage) may change by
     /// itself.
     pub(super) fn next_timeout(&self, now: Time) -> Option<Time> {
         let all = [self.deadline, self.notice].into_iter().flatten();

@@ -233,7 +233,10 @@ fn draw_panel(chart: &mut Chart, panel: &Panel, names: &[String], [left, top, wi
             false => (Ink::Other, Face::Regular),
         };
         chart.dot(centre, RADIUS, ink);
-        let place = [centre[0] + RADIUS + 4.0, centre[1] + 4.0];
-        chart.write(place, SMALL, (face, Anchor::Start, Ink::Text), &(panel.format)(figure));
+        let (place, text) = ([centre[0] + RADIUS + 4.0, centre[1] + 4.0], (panel.format)(figure));
+        // No line crosses a figure.
+        let width = face.width(&text, SMALL) + 3.0;
+        chart.rect([place[0] - 1.5, centre[1] - 5.0, width, 11.0], Ink::Paper);
+        chart.write(place, SMALL, (face, Anchor::Start, Ink::Text), &text);
     }
 }

@@ -1,9 +1,13 @@
-//! Signals to `serve`: SIGHUP has the allow list read again, SIGINT and SIGTERM end it in order.
+//! How `serve` ends, and signals to it: SIGHUP has the allow list read again, SIGINT and SIGTERM end it in order.
 
 use std::sync::{Arc, OnceLock, mpsc::Sender};
 
-use ciphergram_nic::{federation::Command, round::AggregatorEvent};
+use ciphergram_nic::{
+    federation::Command,
+    round::{AggregatorEvent, Shortage},
+};
 
+use super::shortage;
 use crate::{
     failure::Failure,
     nodes::AllowList,
@@ -11,11 +15,15 @@ use crate::{
     signals::{self, Signal},
 };
 
-/// What signals asked for, and how far the rounds are.
+/// What signals asked for, how far the rounds are, and what failed in them.
 pub(super) struct Control {
     stop: Arc<OnceLock<Signal>>,
     /// The open round, or the number of the next one.
     stage: Stage,
+    chunks: u64,
+    withheld: u64,
+    /// The last round that too few clients joined.
+    shortage: Option<Shortage>,
 }
 
 enum Stage {
@@ -42,7 +50,7 @@ impl Control {
                 stopping.set(signal).is_ok() && commands.send(Command::Stop).is_ok()
             }
         });
-        Self { stop, stage: Stage::Waiting { next: 0 } }
+        Self { stop, stage: Stage::Waiting { next: 0 }, chunks: 0, withheld: 0, shortage: None }
     }
 
     /// Notes how far the rounds are.
@@ -51,19 +59,47 @@ impl Control {
             AggregatorEvent::Opened { round, .. } => self.stage = Stage::Open { round: *round },
             AggregatorEvent::Closed(summary) => {
                 self.stage = Stage::Waiting { next: summary.round + 1 };
+                self.chunks += u64::from(summary.closed) + u64::from(summary.withheld);
+                self.withheld += u64::from(summary.withheld);
             }
+            AggregatorEvent::TooFew(few) => self.shortage = Some(few.clone()),
             _ => {}
         }
     }
 
-    /// Returns the failure that stands for a signal, if one has stopped the server.
-    pub(super) fn stopped(&self) -> Option<Failure> {
-        let line = match self.stage {
-            Stage::Waiting { next } => format!("stopped before round {next}; no round was open"),
-            Stage::Open { round } => format!(
+    /// Returns the name of the last event.
+    pub(super) fn last_event(&self) -> &'static str {
+        if self.stop.get().is_some() { "stopped" } else { "done" }
+    }
+
+    /// Returns how all rounds went, once they are over.
+    ///
+    /// # Errors
+    /// A signal stopped them, too few clients came, or sums were withheld.
+    pub(super) fn outcome(self) -> Result<(), Failure> {
+        let Self { stop, stage, chunks, withheld, shortage } = self;
+        if let Some(signal) = stop.get() {
+            return Err(Failure::Stopped(*signal, stage.last_line()));
+        }
+        // Those who wait on have made a round since, and after one without an end there is only a signal.
+        if let Some(shortage) = shortage.filter(|shortage| !shortage.waits_on) {
+            return Err(Failure::Work(shortage::failure(&shortage)));
+        }
+        match withheld {
+            0 => Ok(()),
+            _ => Err(Failure::Work(format!("{withheld} of {chunks} chunk sums were withheld"))),
+        }
+    }
+}
+
+impl Stage {
+    /// Returns the last line of a server that is stopped then.
+    fn last_line(&self) -> String {
+        match self {
+            Self::Waiting { next } => format!("stopped before round {next}; no round was open"),
+            Self::Open { round } => format!(
                 "stopped in round {round}; its clients go on when the aggregator is started again"
             ),
-        };
-        self.stop.get().map(|signal| Failure::Stopped(*signal, line))
+        }
     }
 }

@@ -60,7 +60,7 @@ pub(super) enum Begun<'a> {
     /// It has to take part in a round.
     Run(Box<Run<'a>>),
     /// An earlier run took part, and its spool kept the sum.
-    Kept(Spool, KeptSum),
+    Kept(Spool, Box<KeptSum>),
 }
 
 type Turn = ControlFlow<Result<End, Error>, Duration>;
@@ -79,7 +79,7 @@ impl<'a> Run<'a> {
         let fingerprint = fingerprint(participation.update, participation.weight)?;
         let spooled = match find(participation, number, &fingerprint)? {
             Some(Found { spool, content: Content::Sum(kept), .. }) => {
-                return Ok(Begun::Kept(spool, *kept));
+                return Ok(Begun::Kept(spool, kept));
             }
             Some(Found { spool, header, content: Content::Chunks(chunks) }) => {
                 Some((spool, header, chunks))

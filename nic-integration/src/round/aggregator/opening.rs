@@ -1,5 +1,7 @@
 //! The opening of rounds (PROTOCOL §7.3, §7.4).
 
+use std::time::Duration;
+
 use rand_core::Rng;
 
 use crate::proto::{SumConfig, SumRegion, Time};
@@ -20,9 +22,11 @@ impl<A: Application> Aggregator<A> {
         if self.pending.is_ready(now, clients, min_clients) {
             self.open_with_those_who_fit(now);
         }
-        let next = now + self.config.join_deadline;
-        if self.current.is_none() && self.pending.is_short(now, min_clients, next) {
-            self.on_shortage(now);
+        let span = self.config.join_deadline;
+        if self.current.is_none()
+            && let Some(spans) = self.pending.shortage(now, min_clients, span)
+        {
+            self.on_shortage(now, span.saturating_mul(spans));
         }
     }
 
@@ -45,13 +49,13 @@ impl<A: Application> Aggregator<A> {
 
     /// Reports that too few have joined. Unless they are to wait on, they are refused, and no
     /// further round opens if the number of rounds is bounded.
-    fn on_shortage(&mut self, now: Time) {
+    fn on_shortage(&mut self, now: Time, waited: Duration) {
         let waits_on = self.config.wait_for_clients;
         let missing = |number: &u16| !self.pending.hellos().contains_key(number);
         let shortage = Shortage {
             round: self.opened,
             min_clients: self.config.min_clients,
-            waited: self.config.join_deadline,
+            waited,
             joined: self.pending.hellos().keys().copied().collect(),
             missing: (0..self.config.clients).filter(missing).collect(),
             refused: self.refused.clone().into_iter().collect(),
