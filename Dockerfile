@@ -18,7 +18,7 @@ RUN cargo build --release --locked --package ciphergram \
 
 FROM debian:bookworm-slim
 COPY --from=build /out /
-RUN useradd --system --uid 10001 --home-dir /work --create-home ciphergram
+RUN useradd --uid 10001 --home-dir /work --create-home ciphergram
 USER ciphergram
 WORKDIR /work
 EXPOSE 7700/udp

@@ -93,7 +93,10 @@ fn fill(folder: &Path, binary: &Path, packages: &[licences::Package]) -> Result<
         let path = root().join(&name);
         put(&name, &fs::read(&path).map_err(|e| wrong(&path, e))?)?;
     }
-    put("bin/ciphergram", &fs::read(binary).map_err(|e| wrong(binary, e))?)?;
+    put("bin/ciphergram", &[])?;
+    // With its mode: it may be executed.
+    let copied = fs::copy(binary, folder.join("bin/ciphergram"));
+    copied.map_err(|e| wrong(binary, e))?;
     for (shell, name) in COMPLETIONS {
         put(name, output(Command::new(binary).args(["complete", shell]))?.as_bytes())?;
     }

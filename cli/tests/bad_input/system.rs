@@ -83,13 +83,11 @@ fn addresses_that_cannot_be_used_are_named() {
 fn surroundings_that_mean_nothing_are_refused() {
     let words = "params explain";
     let rows = vec![
-        row(1, "devices", "CIPHERGRAM_CPU")
+        row(2, "devices", "CIPHERGRAM_CPU")
             .and("nonsense")
-            .with_variable("CIPHERGRAM_CPU", "nonsense")
-            .awaited(&["devices"]),
-        row(1, "encrypt --key keys/secret.json --client 0 --in g --out out", "CIPHERGRAM_CPU")
-            .with_variable("CIPHERGRAM_CPU", "nonsense")
-            .awaited(&["encrypt"]),
+            .with_variable("CIPHERGRAM_CPU", "nonsense"),
+        row(2, "encrypt --key keys/secret.json --client 0 --in g --out out", "CIPHERGRAM_CPU")
+            .with_variable("CIPHERGRAM_CPU", "nonsense"),
         row(1, words, "").with_variable("CIPHERGRAM_LOG", "nonsense").or_not(),
         // Without a standard output.
         row(1, words, "").after("exec >&-").or_not(),

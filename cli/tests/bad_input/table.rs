@@ -64,7 +64,6 @@ pub(crate) struct Row {
     before: Option<&'static str>,
     output: Output,
     may_seal: bool,
-    awaited: bool,
 }
 
 /// Returns a row: `ciphergram WORDS`, split at spaces, fails with `code` and a line that holds `part`.
@@ -79,7 +78,6 @@ pub(crate) fn row(code: i32, words: &str, part: &str) -> Row {
         before: None,
         output: Output::Kept,
         may_seal: false,
-        awaited: false,
     }
 }
 
@@ -157,12 +155,6 @@ impl Row {
         self
     }
 
-    /// Only prints it if it fails, if it has one of these parts: what makes it hold is under way.
-    pub(crate) fn awaited(mut self, parts: &[&str]) -> Self {
-        self.awaited = parts.iter().any(|part| self.typed().contains(part));
-        self
-    }
-
     /// Returns the command as a person would type it.
     pub(crate) fn typed(&self) -> String {
         let words = self.words.iter().map(|word| word.to_string_lossy());
@@ -187,10 +179,8 @@ pub(crate) fn check(place: &Place, rows: Vec<Row>) {
                     if !matches!(played, Ok(true)) {
                         scene = Scene::copy(place, &secrets);
                     }
-                    match played.map_err(|why| format!("`{}`: {why}", row.typed())) {
-                        Ok(_) => {}
-                        Err(failure) if row.awaited => println!("awaited: {failure}"),
-                        Err(failure) => failures.lock().unwrap().push(failure),
+                    if let Err(why) = played {
+                        failures.lock().unwrap().push(format!("`{}`: {why}", row.typed()));
                     }
                 }
             });
@@ -273,7 +263,7 @@ impl Scene {
         });
         let mut child = command.spawn().unwrap();
         let (stdout, stderr) = (read_all(child.stdout.take()), read_all(child.stderr.take()));
-        let late = Instant::now() + if row.awaited { PATIENCE / 5 } else { PATIENCE };
+        let late = Instant::now() + PATIENCE;
         let status = loop {
             match child.try_wait().unwrap() {
                 Some(status) => break status,

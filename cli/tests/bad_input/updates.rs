@@ -117,7 +117,7 @@ fn weights_and_ranges_beyond_the_job_are_refused() {
     for client in [3, 64, 65535] {
         let part = format!("client {client} of 3 clients, which are numbered from 0");
         let words = |words: &str| words.replace("--client 0", &format!("--client {client}"));
-        let rows_of = [&encrypt, &join].map(|line| row(1, &words(line), &part).awaited(&["join"]));
+        let rows_of = [&encrypt, &join].map(|line| row(1, &words(line), &part));
         rows.extend(rows_of);
     }
     check(&world(), rows);
