@@ -130,7 +130,8 @@ mod tests {
         let known = serve.get_arguments().filter(|argument| is_option(argument));
         let mut known: Vec<_> = known.map(|argument| argument.get_id().to_string()).collect();
         assert!(known.len() > 15 && known.contains(&"log".to_string()), "{known:?}");
-        (found.sort(), known.sort());
+        found.sort();
+        known.sort();
         assert_eq!(found, known);
         // And as it stands it is whole.
         let words = read(EXAMPLE).ok().unwrap().into_iter().filter_map(|option| option.word);

@@ -1,8 +1,8 @@
 //! Files of node keys: identities, and who may take part.
 //!
-//! A comment says what a file is and of which version: `# ciphergram identity 1` and `# ciphergram allow 1` in the first
-//! line; and behind a node key, which is an argument of shells too, `#ciphergram-node-1`. Files of the first version
-//! need not have it, and may be written by hand.
+//! A comment says what a file is and of which version: `# ciphergram identity 1` and `# ciphergram allow 1` in the
+//! first line; and behind a node key, which is an argument of shells too, `#ciphergram-node-1`. Files of the first
+//! version need not have it, and may be written by hand.
 
 use std::{collections::BTreeMap, fs, path::Path};
 
