@@ -25,9 +25,9 @@ use tensors::{Brought, from_file, mixed, to_file};
 
 const REQUEST: &str = "GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n";
 
-/// Returns a key and the tensors of three clients.
+/// Returns a key of four clients, one more than the server's, and the tensors of three.
 fn place() -> (Place, Brought) {
-    let place = Place::with_key("ckks-sum", 3);
+    let place = Place::with_key("ckks-sum", 4);
     let power_of_two = |largest: f64| largest.log2().ceil().exp2();
     let brought = Brought::new((4..7).map(mixed).collect(), &[1; 3], power_of_two);
     for (i, client) in brought.clients.iter().enumerate() {
