@@ -175,7 +175,7 @@ fn serving_what_cannot_be_served_is_refused() {
     place.fails_with(2, &serve("--clients 2 --min-clients 3"), &reported);
     for words in [
         "--clients 0",
-        "--clients 3 --rounds 0",
+        "--clients 3 --rounds=-1",
         "--clients 3 --min-clients 0",
         "--clients 3 --deadline 0",
         "--clients 3 --listen nowhere",
