@@ -135,8 +135,10 @@ mod tests {
             assert_eq!(whole.values, [0, 2, 3, 4].map(full));
 
             // Client 2 left early, client 9 is in nothing, and no chunk is of none.
+            // Masks and guards stand before the first values.
+            let end = key.public().parameters().geometry().first_value_chunk() as u32 + 50;
             let mixed =
-                sum_of(&key, &shapes, |chunk, index| index == 0 || index == 1 && chunk < 50);
+                sum_of(&key, &shapes, |chunk, index| index == 0 || index == 1 && chunk < end);
             let cohorts = mixed.cohorts(key.public());
             let of: Vec<_> = cohorts.iter().map(|cohort| &cohort.contributors[..]).collect();
             assert_eq!((of, mixed.contributed()), (vec![&[5][..], &[2, 5]], vec![2, 5]));
@@ -146,7 +148,8 @@ mod tests {
             runs.for_each(|(t, run)| known[*t][run.clone()].iter_mut().for_each(|n| *n += 1));
             assert!(known.iter().flatten().all(|count| *count == 1));
             let chunks = key.public().parameters().chunks(mixed.agreement.values());
-            let early = (0..50).map(|chunk| chunks.values_of(chunk).len()).sum::<usize>();
+            let early = (0..end).map(|chunk| chunks.values_of(chunk).len()).sum::<usize>();
+            assert!(early > 0);
             let counted: usize = cohorts[1].values.iter().map(|(_, run)| run.len()).sum();
             assert_eq!(counted, early);
         }
