@@ -89,9 +89,12 @@ impl Report {
             report.map_err(|why| refuse(&format!("no report of `bench --json`: {why}")))?;
         let is_time = |time: Option<f64>| time.is_none_or(|time| (1e-15..1e9).contains(&time));
         let is_part = |part: Option<f64>| part.is_none_or(|part| (1e-6..100.0).contains(&part));
+        let is_size = |bytes: f64| (1e-6..1e9).contains(&bytes);
         for row in &report.rows {
-            let times = [row.p10_s, row.median_s, row.p90_s];
-            if !times.into_iter().all(is_time) || !is_part(row.limit_fraction) {
+            let has_times = [row.p10_s, row.median_s, row.p90_s].into_iter().all(is_time);
+            let has_sizes = row.values != Some(0)
+                && row.upload.as_ref().is_none_or(|upload| is_size(upload.bytes_per_value));
+            if !has_times || !has_sizes || !is_part(row.limit_fraction) {
                 return Err(refuse(&format!("the figures of {:?} are none", row.name())));
             }
         }
