@@ -116,7 +116,7 @@ fn answer(
         return Ok(());
     }
     let request = parse(&read_head(&mut peer)?, state.local);
-    let found = request.is_ok();
+    let is_understood = request.is_ok();
     let (page, body_wanted) = match request {
         Ok(Request { path, with_body }) => {
             (pages(&path).unwrap_or_else(|| refusal(NOT_FOUND)), with_body)
@@ -134,7 +134,7 @@ fn answer(
         peer.write_all(body.as_bytes())?;
     }
     peer.stream.shutdown(Shutdown::Write)?;
-    if !found {
+    if !is_understood {
         // Closing with bytes unread resets the connection, and the answer might be lost with it.
         io::copy(&mut peer.take(MAX_REST_BYTES), &mut io::sink())?;
     }
