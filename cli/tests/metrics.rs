@@ -21,14 +21,13 @@ use std::{
 use http::{PATIENCE, answer, ask, connect};
 use place::{Place, Process, Ran};
 use serde_json::{Value, json};
-use tensors::{Brought, from_file, mixed, to_file};
+use tensors::{Brought, from_file, mixed, power_of_two, to_file};
 
 const REQUEST: &str = "GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n";
 
 /// Returns a key and the tensors of three clients.
 fn place() -> (Place, Brought) {
     let place = Place::with_key("ckks-sum", 3);
-    let power_of_two = |largest: f64| largest.log2().ceil().exp2();
     let brought = Brought::new((4..7).map(mixed).collect(), &[1; 3], power_of_two);
     for (i, client) in brought.clients.iter().enumerate() {
         place.write(&format!("g{i}"), to_file(client));
