@@ -27,7 +27,7 @@ pub(crate) struct Source {
     pub(crate) report: Report,
 }
 
-/// What is put beside each other.
+/// Reports and comparisons beside each other.
 #[derive(Default)]
 pub(crate) struct Page {
     pub(crate) sources: Vec<Source>,

@@ -45,17 +45,7 @@ pub(crate) fn run(args: &Serve) -> Result<(), Failure> {
         server.capture(files::create(path, Kind::Capture)?)?;
     }
     let pages = args.metrics.map(|address| Pages::start(address, terms)).transpose()?;
-    let listening = server.local_addr()?;
-    say(args.json, &json!({"event": "listening", "address": listening.to_string()}), || {
-        let rounds = if rounds == 0 { "unending".into() } else { rounds.to_string() };
-        format!("listening on {listening}, {clients} clients, {rounds} rounds")
-    });
-    if let Some(pages) = &pages {
-        let address = pages.address();
-        say(args.json, &json!({"event": "metrics", "address": address.to_string()}), || {
-            format!("status at http://{address}/, metrics at http://{address}/metrics")
-        });
-    }
+    say_addresses(args.json, server.local_addr()?, pages.as_ref().map(Pages::address), terms);
     let mut control = Control::start(server.commands(), list);
     let mut live = Live::new(args.json);
     let stats = server.run(|seen| {
@@ -115,6 +105,20 @@ fn settings(args: &Serve, job: &Job) -> Result<(ServerConfig, AllowList), Failur
         datagram_bytes: args.wire.datagram,
     };
     Ok((config, list))
+}
+
+/// Prints where clients find the server, and people its pages.
+fn say_addresses(json: bool, listening: SocketAddr, pages: Option<SocketAddr>, terms: Terms) {
+    say(json, &json!({"event": "listening", "address": listening.to_string()}), || {
+        let Terms { clients, rounds, .. } = terms;
+        let rounds = if rounds == 0 { "unending".into() } else { rounds.to_string() };
+        format!("listening on {listening}, {clients} clients, {rounds} rounds")
+    });
+    if let Some(address) = pages {
+        say(json, &json!({"event": "metrics", "address": address.to_string()}), || {
+            format!("status at http://{address}/, metrics at http://{address}/metrics")
+        });
+    }
 }
 
 /// Prints the last event, with the traffic in all.

@@ -34,7 +34,7 @@ const DATA: [(&str, Option<&str>); 2] = [
         None,
     ),
 ];
-/// How files begin that hold a licence or what belongs to one, in lower case.
+/// Beginnings of names of files that hold a licence or what belongs to one, in lower case.
 const BEGINNINGS: [&str; 6] = ["license", "licence", "copying", "copyright", "notice", "unlicense"];
 
 /// A package that is in the binary.
