@@ -248,6 +248,7 @@ fn what_is_no_report_is_refused_by_name() {
             "the figures of \"encrypt\" are none",
         ),
         ("rows", with(|r| r["rows"] = "many".into()), "no report of `bench --json`"),
+        ("crowd", with(|r| r["rows"] = vec![r["rows"][0].clone(); 10_001].into()), "too many rows"),
     ];
     place.write("good.json", report(1.0).to_string());
     for (name, content, why) in cases {

@@ -9,6 +9,8 @@ use crate::{failure::Failure, files::Output, report::time_now};
 
 /// The version of the files that this program writes. It reads those of all before.
 const VERSION: u32 = 1;
+/// More rows than any run has: each is held against all others.
+const MAX_ROWS: usize = 10_000;
 
 /// The figures of a run, and of what they are.
 #[derive(Clone, Serialize, Deserialize)]
@@ -87,6 +89,9 @@ impl Report {
         let report = Self::deserialize(json);
         let report =
             report.map_err(|why| refuse(&format!("no report of `bench --json`: {why}")))?;
+        if report.rows.len() > MAX_ROWS {
+            return Err(refuse("too many rows for a report of `bench --json`"));
+        }
         let is_time = |time: Option<f64>| time.is_none_or(|time| (1e-15..1e9).contains(&time));
         let is_part = |part: Option<f64>| part.is_none_or(|part| (1e-6..100.0).contains(&part));
         let is_size = |bytes: f64| (1e-6..1e9).contains(&bytes);
