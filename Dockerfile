@@ -5,7 +5,7 @@
 #     docker run --rm ciphergram demo
 #     docker run --rm --user "$(id -u)" -v "$PWD:/work" ciphergram keygen --clients 8 --out keys
 #
-# docs/operations.md runs an aggregator in it.
+# docs/install.md runs an aggregator in it.
 
 FROM rust:1.95-slim-bookworm AS build
 WORKDIR /ciphergram
@@ -14,7 +14,7 @@ ENV CARGO_PROFILE_RELEASE_STRIP=symbols CARGO_PROFILE_RELEASE_DEBUG=false
 RUN cargo build --release --locked --package ciphergram \
     && install -D target/release/ciphergram /out/usr/local/bin/ciphergram \
     && install -D -m 644 -t /out/usr/local/share/doc/ciphergram \
-        LICENSE-APACHE LICENSE-MIT README.md SECURITY.md
+        LICENSE-APACHE LICENSE-MIT README.md SECURITY.md cli/data/fonts/OFL.txt
 
 FROM debian:bookworm-slim
 COPY --from=build /out /

@@ -138,7 +138,7 @@ pub(crate) enum Command {
     Man(Man),
 }
 
-/// Where shells look for completions.
+/// Instructions for shells, which look for completions in places of their own.
 const COMPLETIONS: &str = "Where it goes:
   bash  ~/.local/share/bash-completion/completions/ciphergram
   zsh   _ciphergram in a folder of $fpath

@@ -58,7 +58,7 @@ pub(crate) fn write(folder: &Path, kept: Option<&Path>) -> Result<(), Failure> {
     Ok(write_allowed(&allowed_file, &Allowed::from([(client.id(), None)]))?)
 }
 
-/// Where the nodes that may take part are listed.
+/// The place that lists the nodes that may take part.
 pub(crate) enum AllowList {
     /// In a file, for a number of clients.
     File(PathBuf, u16),

@@ -34,7 +34,7 @@ impl Signal {
 type CleanUp = Box<dyn FnOnce() + Send>;
 type Handler = Arc<dyn Fn(Signal) -> bool + Send + Sync>;
 
-/// What happens at a signal.
+/// The reaction to a signal.
 struct AtSignal {
     clean_ups: BTreeMap<u64, CleanUp>,
     next: u64,

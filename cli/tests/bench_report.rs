@@ -191,6 +191,21 @@ fn reports_of_before_there_were_versions_are_read() {
     assert!(text(&place, "old.html").contains("<td>unknown</td>"));
 }
 
+/// Nor does a number that no key has end the program.
+#[test]
+fn words_of_a_report_reach_a_terminal_without_its_controls() {
+    let place = Place::new();
+    let mut strange = report(1.0);
+    strange["rows"][0]["bits"] = u32::MAX.into();
+    strange["rows"][1]["engine"] = "\u{1b}[2Jcpu\n".into();
+    place.write("strange.json", strange.to_string());
+    let table = place.done("bench --compare strange.json --report strange.html");
+    assert!(table.lines().count() == 3 && !table.contains('\u{1b}'), "{table:?}");
+    let html = text(&place, "strange.html");
+    check_page(&html);
+    assert!(html.contains(">paillier-4294967295</text>") && !html.contains('\u{1b}'));
+}
+
 #[test]
 fn what_is_no_report_is_refused_by_name() {
     let place = Place::new();
@@ -219,7 +234,21 @@ fn what_is_no_report_is_refused_by_name() {
             with(|r| r["rows"][0]["median_s"] = 1e300.into()),
             "the figures of \"encrypt\" are none",
         ),
+        (
+            "nothing",
+            with(|r| r["rows"][0]["values_per_operation"] = 0.into()),
+            "the figures of \"encrypt\" are none",
+        ),
+        (
+            "weightless",
+            with(|r| {
+                r["rows"][0]["clients"] = 10.into();
+                r["rows"][0]["bytes_per_value"] = (-2.9).into();
+            }),
+            "the figures of \"encrypt\" are none",
+        ),
         ("rows", with(|r| r["rows"] = "many".into()), "no report of `bench --json`"),
+        ("crowd", with(|r| r["rows"] = vec![r["rows"][0].clone(); 10_001].into()), "too many rows"),
     ];
     place.write("good.json", report(1.0).to_string());
     for (name, content, why) in cases {
@@ -237,6 +266,7 @@ fn what_is_no_report_is_refused_by_name() {
         &["wrong.json: -1 is no figure"],
     );
     place.fails_with(1, "bench --compare none.json", &["none.json"]);
+    place.fails_with(1, "bench --compare /dev/zero", &["/dev/zero: too long"]);
     place.fails_with(2, "bench --compare good.json --seconds 1", &["--compare", "--seconds"]);
 }
 

@@ -1,4 +1,4 @@
-//! What is installed beside the binary: completions, which shells understand, and manual pages.
+//! Files installed beside the binary: completions, which shells understand, and manual pages.
 
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests, where a panic is the report")]

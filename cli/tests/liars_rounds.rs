@@ -41,16 +41,12 @@ use ciphergram_nic::{
     wire::UdpWire,
 };
 use place::{Place, Process};
-use tensors::{Brought, from_file, single, to_file};
+use tensors::{Brought, from_file, power_of_two, single, to_file};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn fresh() -> Seed {
     Ticket::draw().unwrap().seed()
-}
-
-fn power_of_two(largest: f64) -> f64 {
-    largest.log2().ceil().exp2()
 }
 
 /// Returns the public half of the key, and the job.

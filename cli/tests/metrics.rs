@@ -21,14 +21,13 @@ use std::{
 use http::{PATIENCE, answer, ask, connect};
 use place::{Place, Process, Ran};
 use serde_json::{Value, json};
-use tensors::{Brought, from_file, mixed, to_file};
+use tensors::{Brought, from_file, mixed, power_of_two, to_file};
 
 const REQUEST: &str = "GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n";
 
-/// Returns a key of four clients, one more than the server's, and the tensors of three.
+/// Returns a key and the tensors of three clients.
 fn place() -> (Place, Brought) {
-    let place = Place::with_key("ckks-sum", 4);
-    let power_of_two = |largest: f64| largest.log2().ceil().exp2();
+    let place = Place::with_key("ckks-sum", 3);
     let brought = Brought::new((4..7).map(mixed).collect(), &[1; 3], power_of_two);
     for (i, client) in brought.clients.iter().enumerate() {
         place.write(&format!("g{i}"), to_file(client));
@@ -126,8 +125,8 @@ fn metrics_are_what_happened() {
 
     let mut clients = vec![place.join(&address, 0, ""), place.join(&address, 1, "")];
     (0..2).for_each(|_| drop(server.event("joined")));
-    place.write("g3", place.read("g2"));
-    place.join(&address, 3, "").finish().error(1);
+    place.done("job --key keys/public.json --out other --max-weight 7");
+    place.join(&address, 2, "--job other --spool refused").finish().error(1);
     server.event("refused");
     // Counters of datagrams are published a moment after the events.
     let mut joined = scrape();
@@ -246,6 +245,18 @@ fn slow_requests_are_cut_off() {
     values(&ask(&metrics, REQUEST.as_bytes()));
     assert!(begin.elapsed() < PATIENCE / 2, "{:?}", begin.elapsed());
     assert_eq!(answer(slow), "");
+}
+
+/// Many that stall keep whoever asks after them waiting for seconds, not for the time of each.
+#[test]
+fn many_slow_requests_do_not_keep_others_out() {
+    let (place, _) = place();
+    let (_server, _, metrics) = serve(&place);
+    let begin = Instant::now();
+    let slow: Vec<_> = (0..100).map(|_| connect(&metrics)).collect();
+    slow.iter().for_each(|mut stream| stream.write_all(b"GET /met").unwrap());
+    values(&ask(&metrics, REQUEST.as_bytes()));
+    assert!(begin.elapsed() < Duration::from_secs(15), "{:?}", begin.elapsed());
 }
 
 #[test]

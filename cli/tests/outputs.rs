@@ -1,4 +1,4 @@
-//! Where commands write: what they replace, what they refuse, and that they leave nothing behind.
+//! Outputs of commands: what they replace, what they refuse, and that they leave nothing behind.
 
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests, where a panic is the report")]

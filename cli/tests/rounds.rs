@@ -16,17 +16,12 @@ use std::{
 
 use place::{Place, Process};
 use serde_json::{Value, json};
-use tensors::{Brought, Tensors, from_file, mixed, single, to_file, uniform};
+use tensors::{Brought, Tensors, from_file, mixed, power_of_two, single, to_file, uniform};
 
 fn bring(place: &Place, clients: &[Tensors]) {
     for (i, client) in clients.iter().enumerate() {
         place.write(&format!("g{i}"), to_file(client));
     }
-}
-
-/// Returns the range that clients agree on by themselves.
-fn power_of_two(largest: f64) -> f64 {
-    if largest == 0.0 { 0.0 } else { largest.log2().ceil().exp2() }
 }
 
 /// Returns all clients end well, and have the same bytes; these, read.

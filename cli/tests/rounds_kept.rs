@@ -5,7 +5,6 @@
 #[path = "support/place.rs"]
 mod place;
 #[path = "support/tensors.rs"]
-#[allow(dead_code, reason = "some of it is for other tests")]
 mod tensors;
 
 use std::{
@@ -18,11 +17,7 @@ use std::{
 };
 
 use place::{Place, Process};
-use tensors::{Brought, Tensors, from_file, mixed, single, to_file};
-
-fn power_of_two(largest: f64) -> f64 {
-    if largest == 0.0 { 0.0 } else { largest.log2().ceil().exp2() }
-}
+use tensors::{Brought, Tensors, from_file, mixed, power_of_two, single, to_file};
 
 /// Writes two clients' tensors, and returns what is known of their mean.
 fn two(place: &Place, clients: Vec<Tensors>) -> Brought {

@@ -201,7 +201,7 @@ fn of_a_killed_client_nothing_counts_if_only_whole_contributions_do() {
     }
     let cohorts = trio.cohorts();
     let [(clients, _, values)] = &cohorts[..] else { panic!("a mean is of one cohort") };
-    assert_eq!((clients, &values[..]), (&json!([0, 1]), &[0..PUBLIC.1][..]));
+    assert_eq!((clients, &values[..]), (&json!([0, 1]), std::slice::from_ref(&(0..PUBLIC.1))));
     let empty = (0..trio.chunks.count()).filter(|chunk| !trio.chunks.carries_values(*chunk));
     let with = trio.chunks_with_victim(&trio.mean(0));
     assert_eq!(with as usize, empty.count(), "where no values are, nothing tells");

@@ -160,7 +160,7 @@ impl Tensor {
     }
 }
 
-/// What becomes of integers and truth values, which are counters and masks more often than parameters.
+/// The treatment of integers and truth values, which are counters and masks more often than parameters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Integers {
     /// They are left out of the sum, and each client keeps its own.

@@ -1,4 +1,4 @@
-//! What people type, parsed.
+//! Values of options, parsed.
 
 use std::{fmt, num::NonZeroU64, str::FromStr, time::Duration};
 

@@ -31,7 +31,7 @@ pub(crate) enum Ink {
     Series(usize),
     /// Bars of those that ours stands beside.
     Other,
-    /// What is to be doubted.
+    /// Marks of figures to be doubted.
     Warning,
 }
 

@@ -1,6 +1,11 @@
 //! The page that `--report` writes: charts, all figures, and what they are of, in one file that needs no other.
 
-use std::{collections::BTreeSet, path::Path};
+use std::{
+    collections::BTreeSet,
+    fs::File,
+    io::{self, Read as _},
+    path::Path,
+};
 
 use super::{
     chart::{Chart, INKS, escape, font_css, operations, peers::Peers, png, round, time},
@@ -10,7 +15,7 @@ use super::{
 };
 use crate::{
     failure::{Failure, at},
-    files::{self, Output},
+    files::Output,
 };
 
 /// Longer than any report.
@@ -22,7 +27,7 @@ pub(crate) struct Source {
     pub(crate) report: Report,
 }
 
-/// What is put beside each other.
+/// Reports and comparisons beside each other.
 #[derive(Default)]
 pub(crate) struct Page {
     pub(crate) sources: Vec<Source>,
@@ -38,10 +43,11 @@ impl Page {
         let mut page = Self::default();
         for path in paths.iter().map(AsRef::as_ref) {
             let refuse = |why: &str| Failure::Work(format!("{}: {why}", path.display()));
-            if std::fs::metadata(path).map_err(at(path))?.len() > LONGEST {
+            let bytes = start(path).map_err(at(path))?;
+            if bytes.len() as u64 > LONGEST {
                 return Err(refuse("too long for a report of `bench --json`"));
             }
-            let json: serde_json::Value = serde_json::from_slice(&files::read(path)?)
+            let json: serde_json::Value = serde_json::from_slice(&bytes)
                 .map_err(|why| refuse(&format!("no report of `bench --json`: {why}")))?;
             if json.get("rivals").is_some() {
                 page.peers.push(Peers::from_json(path, &json)?);
@@ -148,6 +154,13 @@ impl Page {
         };
         format!("<table class=\"facts\">\n{names}{}</table>\n", lines.concat())
     }
+}
+
+/// Returns what a file begins with, no more than shows that it is too long: one that is a device may have no end.
+fn start(path: &Path) -> io::Result<Vec<u8>> {
+    let mut bytes = vec![];
+    File::open(path)?.take(LONGEST + 1).read_to_end(&mut bytes)?;
+    Ok(bytes)
 }
 
 /// Returns all rows of a report as a table.

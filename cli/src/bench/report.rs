@@ -9,6 +9,8 @@ use crate::{failure::Failure, files::Output, report::time_now};
 
 /// The version of the files that this program writes. It reads those of all before.
 const VERSION: u32 = 1;
+/// More rows than any run has: each is held against all others.
+const MAX_ROWS: usize = 10_000;
 
 /// The figures of a run, and of what they are.
 #[derive(Clone, Serialize, Deserialize)]
@@ -87,11 +89,17 @@ impl Report {
         let report = Self::deserialize(json);
         let report =
             report.map_err(|why| refuse(&format!("no report of `bench --json`: {why}")))?;
+        if report.rows.len() > MAX_ROWS {
+            return Err(refuse("too many rows for a report of `bench --json`"));
+        }
         let is_time = |time: Option<f64>| time.is_none_or(|time| (1e-15..1e9).contains(&time));
         let is_part = |part: Option<f64>| part.is_none_or(|part| (1e-6..100.0).contains(&part));
+        let is_size = |bytes: f64| (1e-6..1e9).contains(&bytes);
         for row in &report.rows {
-            let times = [row.p10_s, row.median_s, row.p90_s];
-            if !times.into_iter().all(is_time) || !is_part(row.limit_fraction) {
+            let has_times = [row.p10_s, row.median_s, row.p90_s].into_iter().all(is_time);
+            let has_sizes = row.values != Some(0)
+                && row.upload.as_ref().is_none_or(|upload| is_size(upload.bytes_per_value));
+            if !has_times || !has_sizes || !is_part(row.limit_fraction) {
                 return Err(refuse(&format!("the figures of {:?} are none", row.name())));
             }
         }

@@ -209,11 +209,13 @@ impl Row {
         self.rate().zip(self.values).map(|(rate, values)| rate * values as f64)
     }
 
+    fn subject(&self) -> (&str, &str, u32, &str, usize) {
+        (&self.scheme, &self.operation, self.bits, &self.engine, self.threads)
+    }
+
     /// Returns whether two rows are about the same on the same kind of engine.
     pub(crate) fn is_about(&self, other: &Self) -> bool {
-        let about = |row: &Self| (row.scheme.clone(), row.operation.clone(), row.bits);
-        about(self) == about(other)
-            && (&self.engine, self.threads) == (&other.engine, other.threads)
+        self.subject() == other.subject()
     }
 }
 

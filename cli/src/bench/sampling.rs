@@ -11,7 +11,7 @@ const LEAST_SAMPLES: usize = 5;
 const SAMPLE: Duration = Duration::from_millis(10);
 /// The part of a sample's time that other work may have the cores for, and the sample is quiet.
 const QUIET: f64 = 0.02;
-/// How many times as long as it was to take, a row waits for quiet samples.
+/// The longest that a row waits for quiet samples, as a multiple of the time that it was to take.
 const PATIENCE: u32 = 5;
 
 /// One batch of work that can be repeated.

@@ -66,7 +66,9 @@ pub(crate) fn side_by_side(sources: &[Source]) -> Vec<String> {
         }
         line
     };
-    std::iter::once(head).chain(subjects.iter().map(line)).collect()
+    // Words of a file could move the cursor of a terminal.
+    let plain = |line: String| line.replace(char::is_control, " ");
+    std::iter::once(head).chain(subjects.iter().map(line)).map(plain).collect()
 }
 
 /// Returns what is said of a row behind its figures.

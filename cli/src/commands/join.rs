@@ -138,7 +138,7 @@ fn refused(args: &Join, spool: &Path, error: federation::Error) -> Failure {
     }
 }
 
-/// What a command writes, opened before it joins.
+/// Outputs of the command, opened before it joins.
 struct Outputs {
     out: Output,
     cohorts: Option<Output>,

@@ -8,6 +8,8 @@ mod responder;
 mod shortage;
 mod status;
 
+use std::net::SocketAddr;
+
 use ciphergram_he::{Job, PublicKey};
 use ciphergram_nic::{
     federation::{FEW, Observation, Server, ServerConfig},
@@ -43,17 +45,7 @@ pub(crate) fn run(args: &Serve) -> Result<(), Failure> {
         server.capture(files::create(path, Kind::Capture)?)?;
     }
     let pages = args.metrics.map(|address| Pages::start(address, terms)).transpose()?;
-    let listening = server.local_addr()?;
-    say(args.json, &json!({"event": "listening", "address": listening.to_string()}), || {
-        let rounds = if rounds == 0 { "unending".into() } else { rounds.to_string() };
-        format!("listening on {listening}, {clients} clients, {rounds} rounds")
-    });
-    if let Some(pages) = &pages {
-        let address = pages.address();
-        say(args.json, &json!({"event": "metrics", "address": address.to_string()}), || {
-            format!("status at http://{address}/, metrics at http://{address}/metrics")
-        });
-    }
+    say_addresses(args.json, server.local_addr()?, pages.as_ref().map(Pages::address), terms);
     let mut control = Control::start(server.commands(), list);
     let mut live = Live::new(args.json);
     let stats = server.run(|seen| {
@@ -115,6 +107,20 @@ fn settings(args: &Serve, job: &Job) -> Result<(ServerConfig, AllowList), Failur
     Ok((config, list))
 }
 
+/// Prints where clients find the server, and people its pages.
+fn say_addresses(json: bool, listening: SocketAddr, pages: Option<SocketAddr>, terms: Terms) {
+    say(json, &json!({"event": "listening", "address": listening.to_string()}), || {
+        let Terms { clients, rounds, .. } = terms;
+        let rounds = if rounds == 0 { "unending".into() } else { rounds.to_string() };
+        format!("listening on {listening}, {clients} clients, {rounds} rounds")
+    });
+    if let Some(address) = pages {
+        say(json, &json!({"event": "metrics", "address": address.to_string()}), || {
+            format!("status at http://{address}/, metrics at http://{address}/metrics")
+        });
+    }
+}
+
 /// Prints the last event, with the traffic in all.
 fn say_traffic(json: bool, event: &str, stats: &Stats) {
     let (received, sent) = (stats.received.wire_bytes(), stats.sent.wire_bytes());
@@ -155,36 +161,10 @@ fn describe(event: &AggregatorEvent) -> Option<(Value, String)> {
             json!({"event": "open_failed", "reason": reason}),
             format!("the round cannot open: {reason}"),
         ),
-        AggregatorEvent::Stranger { from, stranger: Stranger::Unlisted(node) } => (
-            json!({
-                "event": "stranger", "address": from.to_string(), "reason": "unlisted",
-                "node": node.to_string(),
-            }),
-            format!(
-                "{from}: node {node} is not listed, and was turned away: --allow names who may join"
-            ),
-        ),
-        AggregatorEvent::Stranger { from, stranger: Stranger::WrongKey } => (
-            json!({"event": "stranger", "address": from.to_string(), "reason": "wrong_key"}),
-            format!(
-                "{from}: a first message for another node key than this server's, or a damaged one, got \
-                 no answer: its --server-key or server.node may be another server's"
-            ),
-        ),
+        AggregatorEvent::Stranger { from, stranger } => describe_stranger(*from, stranger),
         AggregatorEvent::TooFew(few) => (shortage::json(few), shortage::line(few)),
         AggregatorEvent::Allowed { added, removed, rebound } => {
-            let names = |nodes: &[NodeId]| nodes.iter().map(NodeId::to_string).collect::<Vec<_>>();
-            let (added, removed, rebound) = (names(added), names(removed), names(rebound));
-            let changes =
-                [("added", &added), ("struck out", &removed), ("of another client", &rebound)];
-            let changes = changes.iter().filter(|(_, nodes)| !nodes.is_empty());
-            let changes: Vec<_> =
-                changes.map(|(how, n)| format!("{how} {}", n.join(", "))).collect();
-            let line = if changes.is_empty() { "as before".into() } else { changes.join("; ") };
-            (
-                json!({"event": "allowed", "added": added, "removed": removed, "rebound": rebound}),
-                format!("allow list read again: {line}"),
-            )
+            describe_allowed([added, removed, rebound])
         }
         AggregatorEvent::Equivocation { round, contributor, chunk } => (
             json!({"event": "equivocation", "round": round, "client": contributor, "chunk": chunk}),
@@ -205,6 +185,42 @@ fn describe(event: &AggregatorEvent) -> Option<(Value, String)> {
         _ => return None,
     };
     Some(described)
+}
+
+fn describe_stranger(from: SocketAddr, stranger: &Stranger) -> (Value, String) {
+    let from = from.to_string();
+    match stranger {
+        Stranger::Unlisted(node) => (
+            json!({
+                "event": "stranger", "address": from, "reason": "unlisted", "node": node.to_string(),
+            }),
+            format!(
+                "{from}: node {node} is not listed, and was turned away: --allow names who may join"
+            ),
+        ),
+        Stranger::WrongKey => (
+            json!({"event": "stranger", "address": from, "reason": "wrong_key"}),
+            format!(
+                "{from}: a first message for another node key than this server's, or a damaged one, got \
+                 no answer: its --server-key or server.node may be another server's"
+            ),
+        ),
+    }
+}
+
+/// Describes a new list of nodes by those that were added, struck out, and given to another client.
+fn describe_allowed(changes: [&Vec<NodeId>; 3]) -> (Value, String) {
+    let names = |nodes: &Vec<NodeId>| nodes.iter().map(NodeId::to_string).collect::<Vec<_>>();
+    let [added, removed, rebound] = changes.map(names);
+    let changes = [("added", &added), ("struck out", &removed), ("of another client", &rebound)];
+    let changes = changes.iter().filter(|(_, nodes)| !nodes.is_empty());
+    let changes: Vec<_> =
+        changes.map(|(how, nodes)| format!("{how} {}", nodes.join(", "))).collect();
+    let line = if changes.is_empty() { "as before".into() } else { changes.join("; ") };
+    (
+        json!({"event": "allowed", "added": added, "removed": removed, "rebound": rebound}),
+        format!("allow list read again: {line}"),
+    )
 }
 
 fn closed_json(s: &RoundSummary) -> Value {

@@ -1,4 +1,4 @@
-//! What a file is, by its first bytes.
+//! Kinds of files, told by their first bytes.
 
 use std::{
     fs::File,

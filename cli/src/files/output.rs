@@ -266,13 +266,13 @@ impl Name {
     }
 }
 
-/// What stands at a path.
+/// The thing that stands at a path.
 pub(super) enum Standing {
     /// A file or nothing, where links lead to.
     File(PathBuf),
     /// A FIFO or a device.
     Stream,
-    /// What standard output leads to.
+    /// The file or device that standard output leads to.
     StandardOutput,
 }
 

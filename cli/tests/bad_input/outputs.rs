@@ -55,7 +55,7 @@ fn nothing_of_another_kind_is_overwritten() {
     check(&world(), rows.collect());
 }
 
-/// Where the output is an input as well, by whatever name.
+/// Outputs that are inputs as well, by whatever name.
 #[test]
 fn no_input_is_overwritten() {
     let place = world();

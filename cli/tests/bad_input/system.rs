@@ -1,4 +1,4 @@
-//! What the system refuses: ports in use, devices that are full, pipes that nobody reads.
+//! Refusals of the system: ports in use, devices that are full, pipes that nobody reads.
 
 use std::net::UdpSocket;
 

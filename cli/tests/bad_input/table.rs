@@ -31,7 +31,7 @@ const WORKERS: usize = 4;
 /// The user and group that rows run as where the tests are root: nobody's.
 const ORDINARY: u32 = 65534;
 
-/// How a command must end.
+/// The end that a command must have.
 #[derive(Clone, Copy, PartialEq)]
 enum End {
     /// With this exit code and one line `error: …`, and without a change to any file.
@@ -42,7 +42,7 @@ enum End {
     Quietly,
 }
 
-/// Where standard output goes.
+/// The destination of standard output.
 #[derive(Clone, Copy, PartialEq)]
 enum Output {
     Kept,
@@ -192,7 +192,7 @@ pub(crate) fn check(place: &Place, rows: Vec<Row>) {
     assert!(failures.is_empty(), "{} of {count} rows:\n{}", failures.len(), failures.join("\n"));
 }
 
-/// What the system knows of each file and folder, by its path.
+/// Facts of the system about each file and folder, by its path.
 type State = BTreeMap<PathBuf, Stamp>;
 
 /// A file's mode, number, length and the time of its last change; a folder's mode alone, which files in it do not

@@ -118,6 +118,11 @@ pub(crate) fn is_near(dtype: Dtype, found: f64, expected: f64, error: f64) -> bo
     (found - expected).abs() <= (error + half_ulp) * (1.0 + 1e-9) + expected.abs() * 1e-13
 }
 
+/// Returns the range that clients agree on by themselves.
+pub(crate) fn power_of_two(largest: f64) -> f64 {
+    if largest == 0.0 { 0.0 } else { largest.log2().ceil().exp2() }
+}
+
 /// The updates of all clients, and their agreement.
 pub(crate) struct Brought {
     pub(crate) clients: Vec<Tensors>,

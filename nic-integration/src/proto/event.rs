@@ -105,7 +105,7 @@ pub enum Event {
     },
     /// Somebody sent a first message and got no session. Reported now and then only.
     Stranger {
-        /// Where it came from; nobody vouches for that.
+        /// The address that it came from; nobody vouches for that.
         from: SocketAddr,
         /// What is wrong with it.
         stranger: Stranger,

@@ -121,7 +121,7 @@ pub enum AggregatorEvent {
     },
     /// Somebody who may not take part tried to. Reported now and then only.
     Stranger {
-        /// Where it came from; nobody vouches for that.
+        /// The address that it came from; nobody vouches for that.
         from: SocketAddr,
         /// What is wrong with it.
         stranger: Stranger,

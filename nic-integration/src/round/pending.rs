@@ -24,7 +24,7 @@ pub(super) struct PendingRound {
     deadline: Option<Time>,
     /// When it is noticed, or noticed again, that too few have joined.
     notice: Option<Time>,
-    /// How often it was.
+    /// The number of times that it was.
     notices: u32,
 }
 

@@ -25,7 +25,16 @@ const PERMISSIVE: [&str; 10] = [
     "Unlicense",
     "Zlib",
 ];
-/// How files begin that hold a licence or what belongs to one, in lower case.
+/// Data in the binary: what it is and under which licence, and the file of its text if that must go with it.
+const DATA: [(&str, Option<&str>); 2] = [
+    ("Inter, the letters of reports: OFL-1.1", Some("cli/data/fonts/OFL.txt")),
+    (
+        "Optical Recognition of Handwritten Digits, the images of the demonstration: CC-BY-4.0, by E. Alpaydin and \
+         C. Kaynak, https://doi.org/10.24432/C50P49",
+        None,
+    ),
+];
+/// Beginnings of names of files that hold a licence or what belongs to one, in lower case.
 const BEGINNINGS: [&str; 6] = ["license", "licence", "copying", "copyright", "notice", "unlicense"];
 
 /// A package that is in the binary.
@@ -114,6 +123,13 @@ pub(crate) fn text(packages: &[Package]) -> Result<String, String> {
             texts.entry(text).or_default().push(label.clone());
         }
     }
+    list += "\nBeside code it holds this data:\n\n";
+    for (label, file) in DATA {
+        list += &format!("{label}\n");
+        if let Some(file) = file {
+            texts.entry(licence_text(&root().join(file))?).or_default().push(label.into());
+        }
+    }
     let mut texts: Vec<_> = texts.into_iter().map(|(text, labels)| (labels, text)).collect();
     texts.sort();
     for (labels, text) in texts {
@@ -122,7 +138,7 @@ pub(crate) fn text(packages: &[Package]) -> Result<String, String> {
     Ok(list)
 }
 
-/// Returns the texts of the files of a folder that are named like licences, lines ended alike.
+/// Returns the texts of the files of a folder that are named like licences.
 fn licence_files(folder: &Path) -> Result<Vec<String>, String> {
     let wrong = |error: std::io::Error| format!("{}: {error}", folder.display());
     let entries = fs::read_dir(folder).map_err(wrong)?.collect::<Result<Vec<_>, _>>();
@@ -132,12 +148,14 @@ fn licence_files(folder: &Path) -> Result<Vec<String>, String> {
         let name = path.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
         path.is_file() && BEGINNINGS.iter().any(|beginning| name.starts_with(beginning))
     };
-    let read = |path: &PathBuf| {
-        let bytes = fs::read(path).map_err(|e| format!("{}: {e}", path.display()))?;
-        let text = String::from_utf8_lossy(&bytes);
-        Ok(text.lines().map(|line| format!("{}\n", line.trim_end())).collect::<String>())
-    };
-    paths.iter().filter(is_licence).map(read).collect()
+    paths.iter().filter(is_licence).map(|path| licence_text(path)).collect()
+}
+
+/// Returns the text of a file, lines ended as in all others.
+fn licence_text(path: &Path) -> Result<String, String> {
+    let bytes = fs::read(path).map_err(|e| format!("{}: {e}", path.display()))?;
+    let text = String::from_utf8_lossy(&bytes);
+    Ok(text.lines().map(|line| format!("{}\n", line.trim_end())).collect())
 }
 
 #[cfg(test)]
@@ -169,6 +187,10 @@ mod tests {
             assert!(text.lines().any(|line| line.starts_with(name)), "{name}");
         }
         assert!(!text.contains("\nciphergram"), "our own licence stands beside");
+        assert!(
+            text.contains("The Inter Project Authors")
+                && text.contains("CC-BY-4.0, by E. Alpaydin")
+        );
         assert!(packages.iter().any(|package| package.name == OWN));
         let apache = text.matches("TERMS AND CONDITIONS FOR USE").count();
         assert!((1..packages.len() / 2).contains(&apache), "{apache} texts of one licence");

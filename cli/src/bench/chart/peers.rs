@@ -19,7 +19,7 @@ const LINE: f64 = 19.0;
 const RADIUS: f64 = 3.6;
 /// Room for the figure behind the last dot.
 const FIGURE: f64 = 46.0;
-/// What ours is called.
+/// Our name among the rivals.
 const OURS: &str = "Ciphergram";
 
 /// The figures of a run of `peers/run.py` or `peers/sums.py`.

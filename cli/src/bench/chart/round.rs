@@ -165,7 +165,7 @@ fn bytes_of(row: &Row) -> Option<(String, f64)> {
         CKKS_SUM => Some((CKKS_SUM.into(), row.upload.as_ref()?.bytes_per_value)),
         // A ciphertext is below n².
         PAILLIER => {
-            let bytes = f64::from(2 * row.bits / 8);
+            let bytes = 2.0 * f64::from(row.bits) / 8.0;
             Some((format!("paillier-{}", row.bits), bytes / row.values? as f64))
         }
         _ => None,

@@ -1,4 +1,4 @@
-//! What is in clear: tensors as safetensors, files of nodes, ledgers.
+//! Content in clear: tensors as safetensors, files of nodes, ledgers.
 
 use std::{collections::BTreeMap, path::Path};
 

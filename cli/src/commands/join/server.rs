@@ -32,7 +32,7 @@ const REFUSAL_SPAN: Duration = Duration::from_millis(300);
 /// The aggregator as a client finds it.
 pub(super) struct Server<'a> {
     args: &'a Join,
-    /// Where it may be; at least one.
+    /// Addresses at which it may be; at least one.
     addresses: Vec<SocketAddr>,
     keys: ClientNodes,
 }

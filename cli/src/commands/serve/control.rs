@@ -1,4 +1,4 @@
-//! How `serve` ends, and signals to it: SIGHUP has the allow list read again, SIGINT and SIGTERM end it in order.
+//! The end of `serve`, and signals to it: SIGHUP has the allow list read again, SIGINT and SIGTERM end it in order.
 
 use std::sync::{Arc, OnceLock, mpsc::Sender};
 
@@ -15,7 +15,7 @@ use crate::{
     signals::{self, Signal},
 };
 
-/// What signals asked for, how far the rounds are, and what failed in them.
+/// The wishes of signals, the stage of the rounds, and failures in them.
 pub(super) struct Control {
     stop: Arc<OnceLock<Signal>>,
     /// The open round, or the number of the next one.

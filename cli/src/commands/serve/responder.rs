@@ -6,7 +6,7 @@ use std::{
     net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError, RwLock,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     thread,
     time::{Duration, Instant},
@@ -18,6 +18,8 @@ const MAX_REQUEST_BYTES: usize = 8 << 10;
 const MAX_REST_BYTES: u64 = 1 << 20;
 /// The longest that one connection may take, so that a stalled peer delays others no longer.
 const MAX_ANSWER_SPAN: Duration = Duration::from_secs(2);
+/// The same while every thread has a connection: others may wait behind those that stall.
+const CROWDED_ANSWER_SPAN: Duration = Duration::from_millis(250);
 /// The wait when there is no room for another connection.
 const NO_ROOM_SLEEP: Duration = Duration::from_millis(100);
 /// Connections answered at once: a browser opens some that it asks nothing of.
@@ -52,6 +54,8 @@ struct State {
     /// Read from a request's first byte to the last of its answer.
     answering: RwLock<()>,
     over: AtomicBool,
+    /// Threads that have a connection.
+    busy: AtomicUsize,
     /// Whether the listener is for this machine only.
     local: bool,
 }
@@ -65,7 +69,8 @@ impl Responder {
         let listener = Arc::new(TcpListener::bind(address)?);
         let address = listener.local_addr()?;
         let local = address.ip().is_loopback();
-        let state = State { answering: RwLock::default(), over: AtomicBool::default(), local };
+        let (over, busy) = (AtomicBool::default(), AtomicUsize::default());
+        let state = State { answering: RwLock::default(), over, busy, local };
         let (state, pages) = (Arc::new(state), Arc::new(pages));
         for _ in 0..THREADS {
             let (listener, state, pages) = (listener.clone(), state.clone(), pages.clone());
@@ -96,19 +101,21 @@ pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 fn run(listener: &TcpListener, state: &State, pages: &impl Fn(&str) -> Option<Page>) {
     while !state.over.load(Ordering::SeqCst) {
         match listener.accept() {
-            // One that went or stalled gets no answer.
-            Ok((stream, _)) => drop(answer(stream, state, pages)),
+            Ok((stream, _)) => {
+                let others = state.busy.fetch_add(1, Ordering::Relaxed);
+                let is_crowded = others + 1 >= THREADS;
+                let span = if is_crowded { CROWDED_ANSWER_SPAN } else { MAX_ANSWER_SPAN };
+                let peer = Timed { stream, end: Instant::now() + span };
+                // One that went or stalled gets no answer.
+                drop(answer(peer, state, pages));
+                state.busy.fetch_sub(1, Ordering::Relaxed);
+            }
             Err(_) => thread::sleep(NO_ROOM_SLEEP),
         }
     }
 }
 
-fn answer(
-    stream: TcpStream,
-    state: &State,
-    pages: &impl Fn(&str) -> Option<Page>,
-) -> io::Result<()> {
-    let mut peer = Timed { stream, end: Instant::now() + MAX_ANSWER_SPAN };
+fn answer(mut peer: Timed, state: &State, pages: &impl Fn(&str) -> Option<Page>) -> io::Result<()> {
     // A connection that nothing is asked of holds up no end.
     peer.wait()?;
     let _answering = state.answering.read();
@@ -116,7 +123,7 @@ fn answer(
         return Ok(());
     }
     let request = parse(&read_head(&mut peer)?, state.local);
-    let found = request.is_ok();
+    let is_understood = request.is_ok();
     let (page, body_wanted) = match request {
         Ok(Request { path, with_body }) => {
             (pages(&path).unwrap_or_else(|| refusal(NOT_FOUND)), with_body)
@@ -134,7 +141,7 @@ fn answer(
         peer.write_all(body.as_bytes())?;
     }
     peer.stream.shutdown(Shutdown::Write)?;
-    if !found {
+    if !is_understood {
         // Closing with bytes unread resets the connection, and the answer might be lost with it.
         io::copy(&mut peer.take(MAX_REST_BYTES), &mut io::sink())?;
     }

@@ -1,4 +1,4 @@
-//! What `serve` says of a round that too few clients joined.
+//! Lines of `serve` about a round that too few clients joined.
 
 use ciphergram_nic::round::Shortage;
 use serde_json::{Value, json};

@@ -1,5 +1,5 @@
 //! A picture of `serve` at work, for its status page: clients, the open round, the last rounds,
-//! traffic. Numbers and events only: no key and no node.
+//! traffic, and the lines of events, which name nodes by their public keys. No secret is in it.
 
 use std::{
     collections::VecDeque,
