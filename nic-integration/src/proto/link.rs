@@ -11,8 +11,9 @@ use super::time::Time;
 
 /// The wait for the answer to a HELLO before the next; doubled by each, up to [`MAX_HELLO_SPAN`].
 pub const HELLO_SPAN: Duration = Duration::from_millis(100);
-/// The longest wait between two HELLOs.
-pub const MAX_HELLO_SPAN: Duration = Duration::from_millis(500);
+/// The longest wait between two HELLOs. Round trips must be shorter: each HELLO has keys of its own,
+/// and only the answer to the last one is taken.
+pub const MAX_HELLO_SPAN: Duration = Duration::from_secs(1);
 /// Silence after which an initiator shakes hands anew: the process that it knew may be gone.
 pub const SILENCE_SPAN: Duration = Duration::from_millis(600);
 
