@@ -170,6 +170,10 @@ impl Spool {
             Err(e) if e.kind() == ErrorKind::NotFound => return Ok(None),
             Err(e) => return Err(fail(e.to_string())),
         };
+        // One without content is removed, which no device must be.
+        if !file.metadata().map_err(|e| fail(e.to_string()))?.is_file() {
+            return Err(fail("it is no regular file, and keeps nothing".into()));
+        }
         lock(&file).map_err(fail)?;
         let mut bytes = vec![];
         file.read_to_end(&mut bytes).map_err(|e| fail(e.to_string()))?;
