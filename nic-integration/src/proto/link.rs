@@ -22,6 +22,8 @@ pub(super) struct Handshake {
     /// `None` if no HELLO could be made.
     pub(super) initiator: Option<Initiator>,
     pub(super) index: u32,
+    /// When its first HELLO was sent.
+    pub(super) began: Time,
     pub(super) next: Time,
     pub(super) attempts: u32,
     /// The socket that it was sent by, modulo the number of sockets.
@@ -71,6 +73,13 @@ impl Link {
     /// Cancels the handshake under way, and returns its index.
     pub(super) fn cancel_handshake(&mut self) -> Option<u32> {
         self.handshake.take().map(|handshake| handshake.index)
+    }
+
+    /// Returns whether the handshake under way is needless: the process that it asks for was silent for
+    /// no longer than a long round trip.
+    pub(super) fn is_heard_again(&self) -> bool {
+        let handshake = self.handshake.as_ref().filter(|_| self.established);
+        handshake.is_some_and(|handshake| self.messages.last_received() > handshake.began)
     }
 
     /// Returns when a timer of the link expires: that of a silent peer with something unanswered,
