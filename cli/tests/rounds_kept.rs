@@ -56,6 +56,8 @@ fn outputs_are_tried_before_anyone_is_asked() {
         place.fails_with(1, &words, &[why]);
         assert!(!place.path("mean").exists() && !place.path("mean.spool").exists(), "{out}");
     }
+    let words = "join --key keys/secret.json --client 0 --in g0 --out mean --spool mean --server";
+    place.fails_with(2, &format!("{words} {}", nowhere()), &["--spool mean is --out as well"]);
     assert!(begin.elapsed() < Duration::from_secs(30), "somebody was waited for");
 }
 

@@ -113,6 +113,23 @@ fn a_write_lands_in_place_and_counts_its_immediate_once() {
     assert!(retransmitted > 100 && malformed > 10, "the faults must have happened");
 }
 
+/// An answer takes longer than the silence after which a handshake begins.
+#[test]
+fn a_late_answer_ends_the_handshake_that_its_silence_began() {
+    let mut pair = Pair::new(1, Faults { delay: Duration::from_millis(400), ..Faults::default() });
+    pair.ends[1].register_memory(7, 100, Some(node(1))).unwrap();
+    for number in 0..6 {
+        let before = pair.ends[0].stats().handshakes;
+        let (now, peer) = (pair.network.now(), Peer::of(node(2)));
+        pair.ends[0].write(now, peer, 7, 0, pattern(100, number), Some(0)).unwrap();
+        let [sent, _] = pair.run(Duration::from_secs(5));
+        assert!(matches!(sent[..], [Event::Completed { .. }]), "{sent:?}");
+        let handshakes = pair.ends[0].stats().handshakes - before;
+        // HELLOs after 600 and 700 ms, and their answers, of which neither is taken.
+        assert!(number == 0 || handshakes <= 4, "{handshakes} datagrams for message {number}");
+    }
+}
+
 #[test]
 fn an_inbox_hands_over_whole_messages_each_once() {
     for seed in 0..20 {

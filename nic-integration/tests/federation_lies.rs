@@ -13,6 +13,7 @@ use std::ops::{ControlFlow, Range};
 use std::path::Path;
 use std::sync::mpsc;
 use std::thread;
+use std::time::{Duration, Instant};
 
 use ciphergram_he::exchange::RoundTerms;
 use ciphergram_he::params::Scheme;
@@ -68,6 +69,8 @@ enum Lie {
     NoCiphertext,
     /// More than a mask's polynomial.
     Stray,
+    /// Chunks that are right are refused.
+    Refusal,
 }
 
 struct Liar(SumApplication, Lie, &'static PublicKey);
@@ -93,7 +96,7 @@ impl Application for Liar {
             Lie::Wide => reported.agreement = agreement(FEW, 10.5, 50),
             Lie::Weight => reported.agreement = agreement(FEW, 2.0, 100_001),
             Lie::Round => reported.round = 6,
-            Lie::ShortSum | Lie::WrongSum | Lie::NoCiphertext | Lie::Stray => {}
+            Lie::ShortSum | Lie::WrongSum | Lie::NoCiphertext | Lie::Stray | Lie::Refusal => {}
         }
         let lying = |Shard { chunks, accumulator }| {
             let accumulator = Box::new(LyingSum(accumulator, self.1));
@@ -108,7 +111,10 @@ struct LyingSum(Box<dyn Accumulator>, Lie);
 
 impl Accumulator for LyingSum {
     fn check(&mut self, chunks: Range<u32>, payload: &[u8]) -> Result<(), Refusal> {
-        self.0.check(chunks, payload)
+        match self.1 {
+            Lie::Refusal => Err(Refusal::InvalidCiphertext),
+            _ => self.0.check(chunks, payload),
+        }
     }
     fn add(&mut self, chunks: Range<u32>, payload: &[u8]) {
         self.0.add(chunks, payload);
@@ -127,12 +133,12 @@ impl Accumulator for LyingSum {
     }
 }
 
-/// Returns the results of two clients of an aggregator that lies, whose updates are changed by
-/// `change`.
+/// Returns the results of two clients of an aggregator that lies, whose updates of so many values are
+/// changed by `change`.
 fn lied_to(
     key: &'static SecretKey,
     job: &'static Job,
-    lie: Lie,
+    (lie, values): (Lie, usize),
     change: impl Fn(u16, &mut Participation<'_>) + Copy + Send + 'static,
 ) -> [Result<RoundResult, Error>; 2] {
     let wire = UdpWire::bind((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
@@ -162,11 +168,16 @@ fn lied_to(
         Driver::new(wire).run(&mut node, turn)
     });
     let clients = [0, 1].map(|n| {
-        contribute(key, addr, n, FEW, move |participation| {
+        contribute(key, addr, n, values, move |participation| {
             participation.job = job;
             change(n, participation);
         })
     });
+    let end = Instant::now() + PATIENCE;
+    while !clients.iter().all(thread::JoinHandle::is_finished) {
+        assert!(Instant::now() < end, "{lie:?}: a client goes on for ever");
+        thread::sleep(Duration::from_millis(10));
+    }
     let reported = clients.map(|client| client.join().unwrap());
     drop(stop);
     assert_eq!(liar.join().unwrap(), Ok::<_, NicError>(()));
@@ -201,7 +212,7 @@ fn an_aggregator_that_lies_is_found_out() {
         let change = move |n: u16, participation: &mut Participation<'_>| {
             participation.ledger = Some(&ledgers[usize::from(n)]);
         };
-        for (n, reported) in (0..).zip(lied_to(lattice(), job, lie, change)) {
+        for (n, reported) in (0..).zip(lied_to(lattice(), job, (lie, FEW), change)) {
             let reported = reported.err().expect("the lie must be found out").to_string();
             assert!(reported.contains(what), "{lie:?}: {reported}");
             let ledger = &ledgers[usize::from(n)];
@@ -211,6 +222,19 @@ fn an_aggregator_that_lies_is_found_out() {
             let failures = usize::from(matches!(lie, Lie::WrongSum));
             assert_eq!(ledger.failures(key).unwrap().0, failures, "{lie:?}");
         }
+    }
+}
+
+/// Its sealing thread has no room to hand over what follows.
+#[test]
+fn a_client_whose_chunks_are_refused_ends_while_it_seals() {
+    const MANY: usize = 1_200_000;
+    let change = |_, participation: &mut Participation<'_>| {
+        participation.engine = Troubled::new(Duration::from_millis(20), usize::MAX);
+    };
+    for reported in lied_to(lattice(), job(lattice().public()), (Lie::Refusal, MANY), change) {
+        let reported = reported.err().expect("its chunks are refused").to_string();
+        assert!(reported.contains("refused chunk"), "{reported}");
     }
 }
 
@@ -230,7 +254,7 @@ fn a_client_without_the_secret_takes_nothing_that_is_no_sum() {
         let folder: &'static Path = Box::leak(tempfile::tempdir().unwrap().keep().into());
         let spool = |n: u16| folder.join(format!("{n}.spool"));
         let job = job(key.public());
-        let results = lied_to(key, job, lie, move |n, participation| {
+        let results = lied_to(key, job, (lie, FEW), move |n, participation| {
             participation.key = leak(key.client_key(n).unwrap()).into();
             participation.spool = Some(Box::leak(spool(n).into()));
         });

@@ -155,6 +155,16 @@ fn what_is_no_spool_is_neither_read_nor_removed() {
     assert!(is_spool(&written().file));
 }
 
+#[cfg(unix)]
+#[test]
+fn a_device_is_not_removed() {
+    let place = place(b"");
+    remove(&place.path).unwrap();
+    std::os::unix::fs::symlink("/dev/null", &place.path).unwrap();
+    assert!(read(&place.path).unwrap_err().contains("no regular file"));
+    assert!(place.path.is_symlink());
+}
+
 #[test]
 fn one_process_at_a_time_and_one_key() {
     let w = written();

@@ -1,4 +1,4 @@
-//! Rounds that too few clients join, and nodes that may no longer take part, on virtual time.
+//! Rounds that too few clients join or that are far away, and nodes that may no longer take part, on virtual time.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
 
@@ -8,6 +8,7 @@ mod world;
 
 use std::time::Duration;
 
+use ciphergram_nic::faults::Faults;
 use ciphergram_nic::proto::NodeId;
 use ciphergram_nic::round::{AggregatorEvent, Shortage};
 use world::{MISFIT, World, node};
@@ -97,6 +98,19 @@ fn rounds_without_an_end_go_on_after_one_that_too_few_joined() {
         }
         assert!(!world.run(FOREVER, finished), "seed {seed}: there is no end of rounds");
         assert_eq!(shortages(&world).len(), 1, "seed {seed}: nobody waits");
+    }
+}
+
+#[test]
+fn clients_that_are_far_away_take_part() {
+    for (seed, one_way_ms) in [150, 200, 250, 300, 350, 400, 480].into_iter().enumerate() {
+        let mut world = World::new(seed as u64, 3, 3);
+        let delay = Duration::from_millis(one_way_ms);
+        world.network.set_faults(Faults { delay, ..Faults::default() });
+        (0..3).for_each(|number| world.start_client(number, number as u8));
+        let span = Duration::from_secs(15);
+        assert!(world.run(span, all_done), "{one_way_ms} ms each way");
+        world.check_complete();
     }
 }
 

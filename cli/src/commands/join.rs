@@ -91,6 +91,12 @@ fn path_config(args: &Join) -> Result<federation::PathConfig, Failure> {
 /// Returns the spool's name.
 fn spool_of(args: &Join) -> Result<PathBuf, Failure> {
     if let Some(spool) = &args.spool {
+        if *spool == args.out {
+            let out = args.out.display();
+            return Err(Failure::Misuse(format!(
+                "--spool {out} is --out as well: they are two files"
+            )));
+        }
         return Ok(spool.clone());
     }
     let is_stream = fs::metadata(&args.out).is_ok_and(|out| !out.is_file());
@@ -108,7 +114,7 @@ fn spool_of(args: &Join) -> Result<PathBuf, Failure> {
 fn remove_if_empty(spool: &Path) -> AtStop {
     let path = spool.to_owned();
     let clean_up = move || {
-        if fs::metadata(&path).is_ok_and(|spool| spool.len() == 0) {
+        if fs::metadata(&path).is_ok_and(|spool| spool.is_file() && spool.len() == 0) {
             // Without, the next run removes it.
             let _ = fs::remove_file(path);
         }

@@ -128,12 +128,14 @@ impl<W: Wire> Client<W> {
             return Err(ciphergram_he::Error::AnotherClient { found, asked }.into());
         }
         let _round = info_span!("round", client = self.number, round = Empty).entered();
-        let mut run = match Run::begin(participation, self.server, self.number)? {
+        let run = match Run::begin(participation, self.server, self.number)? {
             Begun::Run(run) => run,
             Begun::Kept(spool, kept) => return finish_kept(participation, spool, *kept),
         };
         let mut phases = Phases::default();
-        let end = std::thread::scope(|scope| {
+        let (end, run) = std::thread::scope(|scope| {
+            // It goes with whatever fails here: a sealing thread that waits for room to hand over ends then.
+            let mut run = run;
             self.pipelines.start(|wakers| self.node.detach(wakers))?;
             let now = self.pipelines.first.now();
             run.join(&mut self.node, now)?;
@@ -145,7 +147,7 @@ impl<W: Wire> Client<W> {
             })?;
             let end = ending?;
             run.stop_sealing()?;
-            Ok::<_, Error>(end)
+            Ok::<_, Error>((end, run))
         })?;
         run.opening_phase().into_iter().for_each(observe);
         let landed = self.node.take_sums();

@@ -170,6 +170,10 @@ impl Spool {
             Err(e) if e.kind() == ErrorKind::NotFound => return Ok(None),
             Err(e) => return Err(fail(e.to_string())),
         };
+        // One without content is removed, which no device must be.
+        if !file.metadata().map_err(|e| fail(e.to_string()))?.is_file() {
+            return Err(fail("it is no regular file, and keeps nothing".into()));
+        }
         lock(&file).map_err(fail)?;
         let mut bytes = vec![];
         file.read_to_end(&mut bytes).map_err(|e| fail(e.to_string()))?;
@@ -185,7 +189,9 @@ impl Spool {
             }
             None => Content::Chunks(joined(&mut bytes, chunks)),
         };
-        let cut = file.set_len(records.bytes as u64).and_then(|()| file.seek(SeekFrom::End(0)));
+        let cut = file.set_len(records.bytes as u64);
+        // What a process wrote that died before it was on disk was read, and is sent next.
+        let cut = cut.and_then(|()| file.sync_data()).and_then(|()| file.seek(SeekFrom::End(0)));
         cut.map_err(|e| fail(e.to_string()))?;
         let spool = Self { path: path.into(), file, tag: records.tag, has_header: true };
         Ok(Some(Found { spool, header, content }))
@@ -204,8 +210,9 @@ impl Spool {
         #[cfg(unix)]
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
         let file = options.open(path).map_err(|e| fail(e.to_string()))?;
+        // Who has it already, as found empty, removes it: there may be another one by then.
+        lock(&file).map_err(fail)?;
         let spool = Self { path: path.into(), file, tag: first_tag(), has_header: false };
-        lock(&spool.file).map_err(fail)?;
         spool.reserve(bytes)?;
         Ok(spool)
     }
@@ -324,11 +331,18 @@ fn joined(bytes: &mut Vec<u8>, parts: &[Range<usize>]) -> Vec<u8> {
     std::mem::take(bytes)
 }
 
+/// Locks a file for as long as it is open, unless it was removed before it was locked.
 fn lock(file: &File) -> Result<(), String> {
+    const TAKEN: &str = "another process is at work on this contribution";
     file.try_lock().map_err(|e| match e {
-        TryLockError::WouldBlock => "another process is at work on this contribution".into(),
+        TryLockError::WouldBlock => TAKEN.into(),
         TryLockError::Error(e) => e.to_string(),
-    })
+    })?;
+    #[cfg(unix)]
+    if std::os::unix::fs::MetadataExt::nlink(&file.metadata().map_err(|e| e.to_string())?) == 0 {
+        return Err(TAKEN.into());
+    }
+    Ok(())
 }
 
 /// Makes a new file's name as durable as its bytes.
@@ -450,4 +464,23 @@ fn link<const N: usize>(last: &[u8; TAG_BYTES], length: &[u8; 4], content: &[&[u
     hasher.update(last).update(length);
     content.iter().for_each(|part| _ = hasher.update(part));
     array(hasher.finalize().as_bytes(), 0)
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_its_owner_has_removed_is_not_taken() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("spool");
+        let [first, second] = [(); 2].map(|()| {
+            OpenOptions::new().create(true).truncate(false).write(true).open(&path).unwrap()
+        });
+        assert_eq!(lock(&first), Ok(()));
+        let taken = lock(&second).unwrap_err();
+        remove(&path).unwrap();
+        drop(first);
+        assert_eq!(lock(&second), Err(taken));
+    }
 }

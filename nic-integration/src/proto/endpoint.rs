@@ -398,6 +398,10 @@ impl Endpoint {
                 self.indices.remove(&gone);
             }
             self.fail(id, Cause::Silence);
+        } else if link.is_heard_again() {
+            if let Some(gone) = link.cancel_handshake() {
+                self.indices.remove(&gone);
+            }
         } else {
             self.send_hello(now, id);
         }

@@ -11,8 +11,9 @@ use super::time::Time;
 
 /// The wait for the answer to a HELLO before the next; doubled by each, up to [`MAX_HELLO_SPAN`].
 pub const HELLO_SPAN: Duration = Duration::from_millis(100);
-/// The longest wait between two HELLOs.
-pub const MAX_HELLO_SPAN: Duration = Duration::from_millis(500);
+/// The longest wait between two HELLOs. Round trips must be shorter: each HELLO has keys of its own,
+/// and only the answer to the last one is taken.
+pub const MAX_HELLO_SPAN: Duration = Duration::from_secs(1);
 /// Silence after which an initiator shakes hands anew: the process that it knew may be gone.
 pub const SILENCE_SPAN: Duration = Duration::from_millis(600);
 
@@ -21,6 +22,8 @@ pub(super) struct Handshake {
     /// `None` if no HELLO could be made.
     pub(super) initiator: Option<Initiator>,
     pub(super) index: u32,
+    /// When its first HELLO was sent.
+    pub(super) began: Time,
     pub(super) next: Time,
     pub(super) attempts: u32,
     /// The socket that it was sent by, modulo the number of sockets.
@@ -70,6 +73,13 @@ impl Link {
     /// Cancels the handshake under way, and returns its index.
     pub(super) fn cancel_handshake(&mut self) -> Option<u32> {
         self.handshake.take().map(|handshake| handshake.index)
+    }
+
+    /// Returns whether the handshake under way is needless: the process that it asks for was silent for
+    /// no longer than a long round trip.
+    pub(super) fn is_heard_again(&self) -> bool {
+        let handshake = self.handshake.as_ref().filter(|_| self.established);
+        handshake.is_some_and(|handshake| self.messages.last_received() > handshake.began)
     }
 
     /// Returns when a timer of the link expires: that of a silent peer with something unanswered,

@@ -73,7 +73,7 @@ impl<'a> Server<'a> {
     ) -> Result<RoundResult, Failure> {
         let (wait, count) = (self.args.wait, self.addresses.len());
         let start = Instant::now();
-        let (mut silent_since, mut told) = (start, false);
+        let (mut silent_since, mut answered, mut told) = (start, false, false);
         let mut observe = |phase| {
             show(progress, phase, self.args);
             let waits = matches!(phase, Phase::Contacting { .. }) && start.elapsed() < wait;
@@ -94,14 +94,15 @@ impl<'a> Server<'a> {
                 Turn::Done(result) => return Ok(*result),
                 Turn::Silent { has_answered } => has_answered,
             };
+            answered |= has_answered;
             if has_answered && count > 1 {
                 // It was there: it may come back, here or at another address.
                 silent_since = Instant::now();
             } else if has_answered || silent_since.elapsed() >= wait {
-                return Err(self.silence(has_answered));
+                break;
             }
         }
-        Err(self.silence(false))
+        Err(self.silence(answered))
     }
 
     /// Takes part in a round at one address, if it answers.

@@ -61,11 +61,12 @@ pub(super) fn finish_kept(
     })
 }
 
-/// Returns the spool of a participation, if there is one, and it is of this contribution under this job.
+/// Returns the spool of a participation, if there is one, and it is of this contribution under this job. The ledger
+/// has the contribution's round from then on: the one that it was entered in may be in another place.
 ///
 /// # Errors
 ///
-/// It is of another one; the spool's.
+/// It is of another one; the spool's; the ledger's.
 pub(super) fn find(participation: &Participation<'_>, number: u16) -> Result<Option<Found>, Error> {
     let Some(path) = participation.spool else { return Ok(None) };
     let Some(found) = Spool::open(path, participation.key.public())? else { return Ok(None) };
@@ -83,6 +84,9 @@ pub(super) fn find(participation: &Participation<'_>, number: u16) -> Result<Opt
             "it holds this contribution under another job: finish it with that one, or delete \
              the file",
         );
+    }
+    if let Some(ledger) = participation.ledger {
+        ledger.resume(participation.job, number, announcement.lowest_round)?;
     }
     Ok(Some(found))
 }

@@ -107,9 +107,6 @@ impl<'a> Run<'a> {
             silence: (0, now),
         };
         if let Some((spool, header, chunks)) = spooled {
-            if let Some(ledger) = participation.ledger {
-                ledger.resume(participation.job, number, header.announcement.lowest_round)?;
-            }
             run.resume = Some(header.resume);
             run.is_sealed = true;
             run.announcement = header.announcement;

@@ -48,9 +48,9 @@ impl Endpoint {
         let Some(link) = self.links.get_mut(&id) else { return };
         let Some((addr, _)) = self.contacts.get(&link.peer.node) else { return };
         let former = link.handshake.take();
-        let (attempts, socket, cookie) = former.map_or((0, 0, None), |former| {
+        let (began, attempts, socket, cookie) = former.map_or((now, 0, 0, None), |former| {
             self.indices.remove(&former.index);
-            (former.attempts + 1, former.socket, former.cookie)
+            (former.began, former.attempts + 1, former.socket, former.cookie)
         });
         self.hellos += 1;
         let sockets = self.config.sockets();
@@ -70,7 +70,7 @@ impl Endpoint {
         let wait = (HELLO_SPAN * (1 << attempts.min(8))).min(MAX_HELLO_SPAN);
         let sent = initiator.is_some();
         let next = now + wait;
-        let handshake = Handshake { initiator, index, next, attempts, socket, cookie };
+        let handshake = Handshake { initiator, index, began, next, attempts, socket, cookie };
         link.handshake = Some(Box::new(handshake));
         if sent {
             self.indices.insert(index, id);
