@@ -76,6 +76,12 @@ pub(crate) fn at_stop<T, E, C: FnOnce() + Send + 'static>(
     Ok((made, AtStop(id)))
 }
 
+/// Does something that no signal stops in the middle. It makes and drops no [`AtStop`].
+pub(crate) fn unstopped<T>(act: impl FnOnce() -> T) -> T {
+    let _guard = at_signal();
+    act()
+}
+
 /// Sets the last line that a signal prints in place of "stopped", such as "stopped in round 3; the same command goes
 /// on".
 pub(crate) fn set_last_line(line: impl Into<String>) {

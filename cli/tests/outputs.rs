@@ -91,6 +91,7 @@ fn nothing_of_another_kind_is_overwritten() {
         ("notes", "does not hold a contribution, and is not overwritten"),
         ("other.json", "does not hold a contribution"),
         ("keys", "keys: is a folder"),
+        ("new/", "new/: names a folder"),
         ("none/0.cgm", "none/0.cgm: No such file or directory"),
         ("g/0.cgm", "g/0.cgm: Not a directory"),
     ] {
@@ -134,6 +135,12 @@ fn links_and_permissions_stay() {
     assert_ne!(place.read("sub/0.cgm"), first);
     let kept = fs::metadata(place.path("sub/0.cgm")).unwrap().permissions().mode();
     assert_eq!(kept & 0o777, 0o640);
+    // Of a new one, those that the user's mask leaves.
+    shell_ends(
+        &place,
+        0,
+        "umask 027; $C ranges --out new.json g; test $(stat -c %a new.json) = 640",
+    );
     symlink("keys/secret.json", place.path("trap")).unwrap();
     place.fails_with(1, &format!("{ENCRYPT} --out trap"), &["trap: is the input"]);
     symlink("circle", place.path("circle")).unwrap();
@@ -159,9 +166,20 @@ fn streams_are_written_to_and_read() {
         "$C decrypt --key keys/secret.json --in - --out /dev/stdout < sum.cgm | $C inspect -";
     let (stdout, _) = shell_ends(&place, 0, line);
     assert!(String::from_utf8(stdout).unwrap().contains("tensors in clear"));
+    // What is described is read once.
+    for file in ["secret.json", "server.identity", "server.node", "clients.allow"] {
+        shell_ends(&place, 0, &format!("$C inspect - < keys/{file}"));
+        let line = format!("cat keys/{file} > fifo & timeout 20 $C inspect fifo");
+        shell_ends(&place, 0, &line);
+    }
     shell_ends(&place, 0, "$C ranges --out /dev/null g && test -c /dev/null");
     let (_, stderr) = shell_ends(&place, 1, "$C ranges --out /dev/full g");
     assert_eq!(stderr, "error: /dev/full: No space left on device (os error 28)\n");
+    // A file that finds no room is named, and not the temporary one.
+    let line =
+        "trap '' XFSZ; ulimit -f 1; $C aggregate --key keys/public.json --out full.cgm 0.cgm";
+    let (_, stderr) = shell_ends(&place, 1, line);
+    assert_eq!(stderr, "error: full.cgm: File too large (os error 27)\n");
     assert_eq!(temporaries(&place.path(".")), [""; 0]);
 }
 
@@ -228,11 +246,12 @@ fn signals_leave_nothing_behind() {
         let line = format!(
             "mkfifo in; trap '' EXIT; $C aggregate --key keys/public.json --out sum.cgm in & \
              child=$!; for i in $(seq 500); do ls -A | grep -q '^.tmp' && break; sleep 0.01; done; \
-             ls -A | grep '^.tmp'; kill -{signal} $child; wait $child; code=$?; rm in; exit $code"
+             stat -c '%n %a' .tmp*; kill -{signal} $child; wait $child; code=$?; rm in; exit $code"
         );
         // A shell without job control has its background commands ignore SIGINT.
         let (stdout, stderr) = shell_ends(&place, code, &format!("set -m; {line}"));
-        assert!(stdout.starts_with(b".tmp"), "{stdout:?}");
+        let stdout = String::from_utf8(stdout).unwrap();
+        assert!(stdout.starts_with(".tmp") && stdout.ends_with(" 600\n"), "{stdout:?}");
         assert_eq!(stderr.lines().next(), Some("stopped"), "{stderr}");
         assert_eq!(temporaries(&place.path(".")), [""; 0]);
         assert!(!place.path("sum.cgm").exists());
