@@ -7,11 +7,14 @@
 use std::{
     collections::BTreeMap,
     io::{self, IsTerminal as _, Write as _},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc},
+    time::Duration,
 };
 
 /// The exit code of a process that SIGPIPE ended, as shells see it.
 const BROKEN_PIPE: i32 = 128 + 13;
+/// The time for which standard error may hold up the end of the process.
+const LAST_LINE_PATIENCE: Duration = Duration::from_secs(1);
 
 /// A signal that asks a process to stop, or to read its files anew.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -109,8 +112,14 @@ fn stop(signal: Signal) -> ! {
     let line = if at.last_line.is_empty() { "stopped" } else { &at.last_line };
     // A progress bar may stand in the last line of a terminal.
     let clear = if io::stderr().is_terminal() { "\r\x1b[2K" } else { "" };
-    // Nobody may be listening any more.
-    let _ = writeln!(io::stderr(), "{clear}{line}");
+    let text = format!("{clear}{line}");
+    // Nobody may be listening any more, and a terminal that is held or a pipe that nobody empties takes nothing.
+    let (done, written) = mpsc::channel();
+    std::thread::spawn(move || {
+        let _ = writeln!(io::stderr(), "{text}");
+        let _ = done.send(());
+    });
+    let _ = written.recv_timeout(LAST_LINE_PATIENCE);
     exit(at, i32::from(signal.exit_code()))
 }
 

@@ -11,7 +11,7 @@ mod tensors;
 use std::{
     ffi::OsStr,
     fs,
-    io::Read as _,
+    io::{Read as _, Write as _},
     os::unix::{
         ffi::OsStrExt as _,
         fs::{PermissionsExt as _, symlink},
@@ -59,7 +59,7 @@ fn temporaries(folder: &Path) -> Vec<String> {
 }
 
 /// Waits until something is so, or long enough.
-fn wait_until(so: impl Fn() -> bool) {
+fn wait_until(mut so: impl FnMut() -> bool) {
     for _ in 0..1000 {
         if so() {
             return;
@@ -262,6 +262,27 @@ fn signals_leave_nothing_behind() {
         "mkfifo in; trap '' HUP; $C aggregate --key keys/public.json --out sum.cgm in 2> /dev/null & \
          sleep 0.3; kill -HUP $!; sleep 0.1; kill -0 $! && kill $!; rm in",
     );
+}
+
+#[test]
+fn a_signal_ends_a_command_whose_standard_error_takes_nothing() {
+    let place = place();
+    shell_ends(&place, 0, "mkfifo in");
+    let (_reader, mut writer) = std::io::pipe().unwrap();
+    // As much as a pipe holds.
+    writer.write_all(&[0; 1 << 16]).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ciphergram"));
+    command.args("aggregate --key keys/public.json --out sum.cgm in".split(' '));
+    command.current_dir(place.path(".")).env("CIPHERGRAM_GPU", "none").stderr(writer);
+    let mut child = command.spawn().unwrap();
+    wait_until(|| !temporaries(&place.path(".")).is_empty());
+    assert!(Command::new("kill").arg(child.id().to_string()).status().unwrap().success());
+    wait_until(|| child.try_wait().unwrap().is_some());
+    let ended = child.try_wait().unwrap().and_then(|status| status.code());
+    if ended.is_none() {
+        child.kill().unwrap();
+    }
+    assert_eq!((ended, temporaries(&place.path("."))), (Some(143), vec![]));
 }
 
 #[test]

@@ -1,12 +1,11 @@
 //! Folders of several files that stand together or not at all.
 
 use std::{
-    fs::{self, File},
-    io,
+    fs, io,
     path::{Path, PathBuf},
 };
 
-use super::output::folder_of;
+use super::output::{folder_of, sync};
 use crate::{
     failure::{Failure, at},
     signals,
@@ -41,11 +40,6 @@ pub(crate) fn fill(
         false => fs::rename(temporary.path(), out).map_err(at(out))?,
     }
     sync(beside).map_err(at(out))
-}
-
-/// Waits until the names in a folder are on disk.
-fn sync(folder: &Path) -> io::Result<()> {
-    if cfg!(unix) { File::open(folder)?.sync_all() } else { Ok(()) }
 }
 
 /// As [`sync`], with the folders in it.

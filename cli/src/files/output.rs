@@ -244,11 +244,7 @@ impl Pending {
         // Hours may have passed.
         check_replaceable(name, &target, kind)?;
         temporary.persist(&target).map_err(|e| name.fault(e.error))?;
-        if cfg!(unix) {
-            // Makes the name as durable as the bytes.
-            File::open(folder_of(&target)).and_then(|folder| folder.sync_all()).map_err(fault)?;
-        }
-        Ok(())
+        sync(folder_of(&target)).map_err(fault)
     }
 }
 
@@ -369,6 +365,19 @@ fn follow(path: &Path) -> io::Result<PathBuf> {
 /// Returns the folder that a path is in.
 pub(super) fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// Makes the names in a folder as durable as the bytes of its files, where the system can: a folder that may not be
+/// listed, or whose filesystem knows no such thing, holds them all the same.
+pub(super) fn sync(folder: &Path) -> io::Result<()> {
+    use ErrorKind::{InvalidInput, PermissionDenied, Unsupported};
+    if !cfg!(unix) {
+        return Ok(());
+    }
+    match File::open(folder).and_then(|folder| folder.sync_all()) {
+        Err(e) if matches!(e.kind(), InvalidInput | PermissionDenied | Unsupported) => Ok(()),
+        synced => synced,
+    }
 }
 
 /// Returns whether another path leads to the same file.
