@@ -121,7 +121,10 @@ fn remove_if_empty(spool: &Path) -> AtStop {
 fn refused(args: &Join, spool: &Path, error: federation::Error) -> Failure {
     match error {
         federation::Error::Scheme(
-            e @ (Error::NotFinite { .. } | Error::Weight { .. } | Error::Layout { .. }),
+            e @ (Error::NotFinite { .. }
+            | Error::Integer { .. }
+            | Error::Weight { .. }
+            | Error::Layout { .. }),
         ) => e.within(args.input.display()).into(),
         federation::Error::Scheme(e @ Error::TooFewContributors { found, .. })
             if spool.exists() =>
