@@ -148,6 +148,8 @@ pub(crate) fn start() -> io::Result<()> {
     let all = [Signal::HangUp, Signal::Interrupt, Signal::Terminate];
     let ignored = ignored();
     let heeded = all.into_iter().filter(|&signal| ignored & (1 << (signal as u64 - 1)) == 0);
+    // A file that grows beyond a limit is an error where it is written, as a full disk is.
+    signal_hook::flag::register(signal_hook::consts::SIGXFSZ, Arc::default())?;
     let mut signals = signal_hook::iterator::Signals::new(heeded.map(|signal| signal as i32))?;
     std::thread::Builder::new().name("signals".into()).spawn(move || {
         for number in signals.forever() {
