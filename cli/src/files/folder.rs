@@ -22,7 +22,12 @@ pub(crate) fn fill(
 ) -> Result<(), Failure> {
     let stands = out.is_dir();
     let beside = if stands { out } else { folder_of(out) };
-    fs::create_dir_all(beside).map_err(at(out))?;
+    let made = fs::create_dir_all(beside).map_err(|e| match fs::metadata(out) {
+        // It is in a file: that the file exists would say less.
+        Err(found) if found.kind() == io::ErrorKind::NotADirectory => found,
+        _ => e,
+    });
+    made.map_err(at(out))?;
     let made = signals::at_stop(|| {
         let mut builder = tempfile::Builder::new();
         #[cfg(unix)]
@@ -55,7 +60,9 @@ fn sync_all(folder: &Path) -> io::Result<()> {
 
 /// Returns the system's own error, without the temporary name that the library adds to it.
 fn plain(error: io::Error) -> io::Error {
-    io::Error::from(error.kind())
+    let text = error.to_string();
+    let own = text.split(" at path ").next().unwrap_or_default();
+    io::Error::new(error.kind(), own)
 }
 
 /// Moves all entries of a folder into another one, or none: one that has come to stand there is not replaced.
