@@ -7,11 +7,14 @@
 use std::{
     collections::BTreeMap,
     io::{self, IsTerminal as _, Write as _},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc},
+    time::Duration,
 };
 
 /// The exit code of a process that SIGPIPE ended, as shells see it.
 const BROKEN_PIPE: i32 = 128 + 13;
+/// The time for which standard error may hold up the end of the process.
+const LAST_LINE_PATIENCE: Duration = Duration::from_secs(1);
 
 /// A signal that asks a process to stop, or to read its files anew.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -76,6 +79,12 @@ pub(crate) fn at_stop<T, E, C: FnOnce() + Send + 'static>(
     Ok((made, AtStop(id)))
 }
 
+/// Does something that no signal stops in the middle. It makes and drops no [`AtStop`].
+pub(crate) fn unstopped<T>(act: impl FnOnce() -> T) -> T {
+    let _guard = at_signal();
+    act()
+}
+
 /// Sets the last line that a signal prints in place of "stopped", such as "stopped in round 3; the same command goes
 /// on".
 pub(crate) fn set_last_line(line: impl Into<String>) {
@@ -103,8 +112,14 @@ fn stop(signal: Signal) -> ! {
     let line = if at.last_line.is_empty() { "stopped" } else { &at.last_line };
     // A progress bar may stand in the last line of a terminal.
     let clear = if io::stderr().is_terminal() { "\r\x1b[2K" } else { "" };
-    // Nobody may be listening any more.
-    let _ = writeln!(io::stderr(), "{clear}{line}");
+    let text = format!("{clear}{line}");
+    // Nobody may be listening any more, and a terminal that is held or a pipe that nobody empties takes nothing.
+    let (done, written) = mpsc::channel();
+    std::thread::spawn(move || {
+        let _ = writeln!(io::stderr(), "{text}");
+        let _ = done.send(());
+    });
+    let _ = written.recv_timeout(LAST_LINE_PATIENCE);
     exit(at, i32::from(signal.exit_code()))
 }
 
@@ -133,6 +148,8 @@ pub(crate) fn start() -> io::Result<()> {
     let all = [Signal::HangUp, Signal::Interrupt, Signal::Terminate];
     let ignored = ignored();
     let heeded = all.into_iter().filter(|&signal| ignored & (1 << (signal as u64 - 1)) == 0);
+    // A file that grows beyond a limit is an error where it is written, as a full disk is.
+    signal_hook::flag::register(signal_hook::consts::SIGXFSZ, Arc::default())?;
     let mut signals = signal_hook::iterator::Signals::new(heeded.map(|signal| signal as i32))?;
     std::thread::Builder::new().name("signals".into()).spawn(move || {
         for number in signals.forever() {

@@ -11,7 +11,7 @@ mod tensors;
 use std::{
     ffi::OsStr,
     fs,
-    io::Read as _,
+    io::{Read as _, Write as _},
     os::unix::{
         ffi::OsStrExt as _,
         fs::{PermissionsExt as _, symlink},
@@ -59,7 +59,7 @@ fn temporaries(folder: &Path) -> Vec<String> {
 }
 
 /// Waits until something is so, or long enough.
-fn wait_until(so: impl Fn() -> bool) {
+fn wait_until(mut so: impl FnMut() -> bool) {
     for _ in 0..1000 {
         if so() {
             return;
@@ -91,6 +91,7 @@ fn nothing_of_another_kind_is_overwritten() {
         ("notes", "does not hold a contribution, and is not overwritten"),
         ("other.json", "does not hold a contribution"),
         ("keys", "keys: is a folder"),
+        ("new/", "new/: names a folder"),
         ("none/0.cgm", "none/0.cgm: No such file or directory"),
         ("g/0.cgm", "g/0.cgm: Not a directory"),
     ] {
@@ -134,6 +135,12 @@ fn links_and_permissions_stay() {
     assert_ne!(place.read("sub/0.cgm"), first);
     let kept = fs::metadata(place.path("sub/0.cgm")).unwrap().permissions().mode();
     assert_eq!(kept & 0o777, 0o640);
+    // Of a new one, those that the user's mask leaves.
+    shell_ends(
+        &place,
+        0,
+        "umask 027; $C ranges --out new.json g; test $(stat -c %a new.json) = 640",
+    );
     symlink("keys/secret.json", place.path("trap")).unwrap();
     place.fails_with(1, &format!("{ENCRYPT} --out trap"), &["trap: is the input"]);
     symlink("circle", place.path("circle")).unwrap();
@@ -159,9 +166,19 @@ fn streams_are_written_to_and_read() {
         "$C decrypt --key keys/secret.json --in - --out /dev/stdout < sum.cgm | $C inspect -";
     let (stdout, _) = shell_ends(&place, 0, line);
     assert!(String::from_utf8(stdout).unwrap().contains("tensors in clear"));
+    // What is described is read once.
+    for file in ["secret.json", "server.identity", "server.node", "clients.allow"] {
+        shell_ends(&place, 0, &format!("$C inspect - < keys/{file}"));
+        let line = format!("cat keys/{file} > fifo & timeout 20 $C inspect fifo");
+        shell_ends(&place, 0, &line);
+    }
     shell_ends(&place, 0, "$C ranges --out /dev/null g && test -c /dev/null");
     let (_, stderr) = shell_ends(&place, 1, "$C ranges --out /dev/full g");
     assert_eq!(stderr, "error: /dev/full: No space left on device (os error 28)\n");
+    // A file that finds no room is named, and not the temporary one.
+    let line = "ulimit -f 1; $C aggregate --key keys/public.json --out full.cgm 0.cgm";
+    let (_, stderr) = shell_ends(&place, 1, line);
+    assert_eq!(stderr, "error: full.cgm: File too large (os error 27)\n");
     assert_eq!(temporaries(&place.path(".")), [""; 0]);
 }
 
@@ -228,11 +245,12 @@ fn signals_leave_nothing_behind() {
         let line = format!(
             "mkfifo in; trap '' EXIT; $C aggregate --key keys/public.json --out sum.cgm in & \
              child=$!; for i in $(seq 500); do ls -A | grep -q '^.tmp' && break; sleep 0.01; done; \
-             ls -A | grep '^.tmp'; kill -{signal} $child; wait $child; code=$?; rm in; exit $code"
+             stat -c '%n %a' .tmp*; kill -{signal} $child; wait $child; code=$?; rm in; exit $code"
         );
         // A shell without job control has its background commands ignore SIGINT.
         let (stdout, stderr) = shell_ends(&place, code, &format!("set -m; {line}"));
-        assert!(stdout.starts_with(b".tmp"), "{stdout:?}");
+        let stdout = String::from_utf8(stdout).unwrap();
+        assert!(stdout.starts_with(".tmp") && stdout.ends_with(" 600\n"), "{stdout:?}");
         assert_eq!(stderr.lines().next(), Some("stopped"), "{stderr}");
         assert_eq!(temporaries(&place.path(".")), [""; 0]);
         assert!(!place.path("sum.cgm").exists());
@@ -243,6 +261,27 @@ fn signals_leave_nothing_behind() {
         "mkfifo in; trap '' HUP; $C aggregate --key keys/public.json --out sum.cgm in 2> /dev/null & \
          sleep 0.3; kill -HUP $!; sleep 0.1; kill -0 $! && kill $!; rm in",
     );
+}
+
+#[test]
+fn a_signal_ends_a_command_whose_standard_error_takes_nothing() {
+    let place = place();
+    shell_ends(&place, 0, "mkfifo in");
+    let (_reader, mut writer) = std::io::pipe().unwrap();
+    // As much as a pipe holds.
+    writer.write_all(&[0; 1 << 16]).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ciphergram"));
+    command.args("aggregate --key keys/public.json --out sum.cgm in".split(' '));
+    command.current_dir(place.path(".")).env("CIPHERGRAM_GPU", "none").stderr(writer);
+    let mut child = command.spawn().unwrap();
+    wait_until(|| !temporaries(&place.path(".")).is_empty());
+    assert!(Command::new("kill").arg(child.id().to_string()).status().unwrap().success());
+    wait_until(|| child.try_wait().unwrap().is_some());
+    let ended = child.try_wait().unwrap().and_then(|status| status.code());
+    if ended.is_none() {
+        child.kill().unwrap();
+    }
+    assert_eq!((ended, temporaries(&place.path("."))), (Some(143), vec![]));
 }
 
 #[test]

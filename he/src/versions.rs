@@ -48,8 +48,7 @@ pub fn first_line(kind: &str, version: u32) -> String {
 /// # Errors
 /// It is of another kind, or of a later version.
 pub fn check_lines(text: &str, kind: &'static str, known: u32) -> Result<(), Error> {
-    let comments = text.lines().filter_map(|line| Some(line.split_once('#')?.1));
-    for comment in comments {
+    for comment in text.lines().filter_map(declaring) {
         let mut words = comment.split([' ', '-', ':']).filter(|word| !word.is_empty());
         if words.next() != Some("ciphergram") {
             continue;
@@ -66,6 +65,12 @@ pub fn check_lines(text: &str, kind: &'static str, known: u32) -> Result<(), Err
     Ok(())
 }
 
+/// Returns the comment of a line, if it may say of which kind the file is: one behind a blank is a person's.
+fn declaring(line: &str) -> Option<&str> {
+    let (before, comment) = line.split_once('#')?;
+    (!before.ends_with(char::is_whitespace)).then_some(comment)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -73,7 +78,13 @@ mod tests {
     #[test]
     fn comments_tell_kind_and_version() {
         let check = |text: &str| check_lines(text, "allow", 2);
-        for old in ["", "# mine\nkey 1\n", "# ciphergram allow 1\n", "key#ciphergram-allow-2: x"] {
+        for old in [
+            "",
+            "# mine\nkey 1\n",
+            "# ciphergram allow 1\n",
+            "key#ciphergram-allow-2: x",
+            "key 1 # ciphergram-client-1\n",
+        ] {
             assert_eq!(check(old), Ok(()), "{old}");
         }
         assert_eq!(check("# ciphergram allow 3"), Err(Error::Newer { found: 3, known: 2 }));

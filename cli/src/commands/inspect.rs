@@ -9,6 +9,7 @@ use ciphergram_he::{
     Agreement, AnyKey, Contribution, Error, Job, Parameters, Sum, TensorSpec,
     codec::RangesFile,
     frame::{self, Frame},
+    keys::permission_warning,
 };
 use serde_json::{Map, Value, json};
 use zeroize::Zeroizing;
@@ -17,7 +18,7 @@ use crate::{
     args::Inspect,
     failure::Failure,
     files::{self, Kind},
-    report::{per_value, per_value_words, report},
+    report::{per_value, per_value_words, report, warn},
 };
 
 /// A description of a file, for JSON and for people.
@@ -54,9 +55,9 @@ pub(crate) fn run(args: &Inspect) -> Result<(), Failure> {
         Kind::Tensors => plain::safetensors(&bytes, &mut found).map_err(here)?,
         Kind::Spool => spooled(&bytes, &mut found),
         Kind::Capture => capture::capture(&bytes, &mut found).map_err(here)?,
-        Kind::Identity => plain::identity(path, &mut found)?,
+        Kind::Identity => plain::identity(text(), path, &mut found)?,
         Kind::Node => plain::node(text(), path, &mut found)?,
-        Kind::AllowList => plain::allow_list(path, &mut found)?,
+        Kind::AllowList => plain::allow_list(text(), path, &mut found)?,
         Kind::Ledger => plain::ledger(text(), &mut found),
         known @ (Kind::Report | Kind::Cohorts | Kind::Page | Kind::Picture) => {
             found.add("kind", known.words(), known.words());
@@ -211,9 +212,8 @@ fn key(text: &str, path: &Path, found: &mut Findings) -> Result<(), Error> {
             found.add("kind", "secret key", format!("secret key: for {words}, and no one else"));
         }
     }
-    // The warning about permissions needs the file itself.
-    if let Some(warning) = AnyKey::load(path).ok().as_ref().and_then(AnyKey::warning) {
-        crate::report::warn(warning);
+    if let Some(warning) = permission_warning(path).filter(|_| !matches!(key, AnyKey::Public(_))) {
+        warn(&warning);
     }
     describe_parameters(key.public().parameters(), found);
     found.add_same("key_id", key.public().id().to_string());

@@ -1,12 +1,11 @@
 //! Folders of several files that stand together or not at all.
 
 use std::{
-    fs::{self, File},
-    io,
+    fs, io,
     path::{Path, PathBuf},
 };
 
-use super::output::folder_of;
+use super::output::{folder_of, sync};
 use crate::{
     failure::{Failure, at},
     signals,
@@ -23,7 +22,12 @@ pub(crate) fn fill(
 ) -> Result<(), Failure> {
     let stands = out.is_dir();
     let beside = if stands { out } else { folder_of(out) };
-    fs::create_dir_all(beside).map_err(at(out))?;
+    let made = fs::create_dir_all(beside).map_err(|e| match fs::metadata(out) {
+        // It is in a file: that the file exists would say less.
+        Err(found) if found.kind() == io::ErrorKind::NotADirectory => found,
+        _ => e,
+    });
+    made.map_err(at(out))?;
     let made = signals::at_stop(|| {
         let mut builder = tempfile::Builder::new();
         #[cfg(unix)]
@@ -34,28 +38,41 @@ pub(crate) fn fill(
     });
     let (temporary, _at_stop) = made.map_err(|e: io::Error| at(out)(plain(e)))?;
     fill(temporary.path()).map_err(|failure| failure.renamed(temporary.path(), out))?;
-    let sync = |folder: &Path| if cfg!(unix) { File::open(folder)?.sync_all() } else { Ok(()) };
-    sync(temporary.path()).map_err(at(out))?;
-    let moved = match stands {
-        true => move_entries(temporary.path(), out),
-        false => fs::rename(temporary.path(), out),
-    };
-    moved.and_then(|()| sync(beside)).map_err(at(out))
+    sync_all(temporary.path()).map_err(at(out))?;
+    match stands {
+        // A signal would remove what is not moved yet, and leave the rest.
+        true => signals::unstopped(|| move_entries(temporary.path(), out))?,
+        false => fs::rename(temporary.path(), out).map_err(at(out))?,
+    }
+    sync(beside).map_err(at(out))
+}
+
+/// As [`sync`], with the folders in it.
+fn sync_all(folder: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            sync_all(&entry.path())?;
+        }
+    }
+    sync(folder)
 }
 
 /// Returns the system's own error, without the temporary name that the library adds to it.
 fn plain(error: io::Error) -> io::Error {
-    io::Error::from(error.kind())
+    let text = error.to_string();
+    let own = text.split(" at path ").next().unwrap_or_default();
+    io::Error::new(error.kind(), own)
 }
 
-/// Moves all entries of a folder into another one, or none.
-fn move_entries(from: &Path, to: &Path) -> io::Result<()> {
+/// Moves all entries of a folder into another one, or none: one that has come to stand there is not replaced.
+fn move_entries(from: &Path, to: &Path) -> Result<(), Failure> {
     let mut moved: Vec<(PathBuf, PathBuf)> = vec![];
     let mut move_all = || {
-        for entry in fs::read_dir(from)? {
-            let entry = entry?;
+        for entry in fs::read_dir(from).map_err(at(to))? {
+            let entry = entry.map_err(at(to))?;
             let (old, new) = (entry.path(), to.join(entry.file_name()));
-            fs::rename(&old, &new)?;
+            rename_new(&old, &new).map_err(at(&new))?;
             moved.push((old, new));
         }
         Ok(())
@@ -68,4 +85,51 @@ fn move_entries(from: &Path, to: &Path) -> io::Result<()> {
         }
     }
     done
+}
+
+/// Renames to a name that nothing has.
+fn rename_new(old: &Path, new: &Path) -> io::Result<()> {
+    #[cfg(target_os = "linux")]
+    {
+        use rustix::{
+            fs::{CWD, RenameFlags, renameat_with},
+            io::Errno,
+        };
+        match renameat_with(CWD, old, CWD, new, RenameFlags::NOREPLACE) {
+            // A filesystem that cannot promise it.
+            Err(Errno::INVAL | Errno::NOSYS) => {}
+            renamed => return Ok(renamed?),
+        }
+    }
+    if fs::symlink_metadata(new).is_ok() {
+        return Err(io::ErrorKind::AlreadyExists.into());
+    }
+    fs::rename(old, new)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_comes_to_stand_there_meanwhile_stays_and_nothing_joins_it() {
+        let place = tempfile::tempdir().unwrap();
+        let out = place.path();
+        let filled = fill(out, |folder| {
+            for name in ["a", "b", "c"] {
+                fs::write(folder.join(name), "ours").unwrap();
+            }
+            fs::write(out.join("b"), "another's").unwrap();
+            Ok(())
+        });
+        let Err(Failure::Work(text)) = filled else { panic!("b is another's") };
+        assert!(text.starts_with(&out.join("b").display().to_string()), "{text}");
+        let names = fs::read_dir(out).unwrap().map(|entry| entry.unwrap().file_name());
+        assert_eq!(names.collect::<Vec<_>>(), ["b"]);
+        assert_eq!(fs::read(out.join("b")).unwrap(), b"another's");
+        fs::remove_file(out.join("b")).unwrap();
+        let filled = fill(out, |folder| fs::write(folder.join("a"), "ours").map_err(at(folder)));
+        assert!(filled.is_ok());
+        assert_eq!(fs::read(out.join("a")).unwrap(), b"ours");
+    }
 }

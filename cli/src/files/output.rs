@@ -1,7 +1,7 @@
 //! Outputs of commands: opened before the work, and in place only when they are whole and on disk.
 
 use std::{
-    fs::{self, File, Metadata, OpenOptions},
+    fs::{self, File, Metadata, OpenOptions, Permissions},
     io::{self, BufWriter, ErrorKind, IsTerminal as _, Seek as _, Write},
     path::{Path, PathBuf},
 };
@@ -23,9 +23,9 @@ const MAX_LINKS: usize = 40;
 /// An output that a person named. It is opened before the work, so that a name which cannot be written to is found
 /// first, and [`commit`](Self::commit) puts it in place; without, nothing that stands there changes.
 ///
-/// - A file is written to a temporary one beside it, which is removed on failure and on signals. One that stands there
-///   is replaced only if it is empty or of the kind that is written. Links are followed: the file that they lead to
-///   is replaced.
+/// - A file is written to a temporary one beside it, which nobody but the owner may open, and which is removed on
+///   failure and on signals. One that stands there is replaced only if it is empty or of the kind that is written.
+///   Links are followed: the file that they lead to is replaced.
 /// - FIFOs and devices are written to.
 /// - `-` is standard output, and so is any other name of it. Reports then go to standard error.
 pub(crate) struct Output {
@@ -49,6 +49,8 @@ struct Pending {
     temporary: NamedTempFile<File>,
     target: PathBuf,
     kind: Kind,
+    /// Those of the file that stands there, or of a new one.
+    permissions: Permissions,
     /// Bytes set aside on disk, to be cut to what was written.
     reserved: bool,
     written: u64,
@@ -111,8 +113,8 @@ impl Output {
         self.to.write_all(bytes).map_err(|e| self.name.fault(e))
     }
 
-    /// Fills the output by `fill`, which writes to places of the file that it is shown, not from its start on. Nobody
-    /// but the owner may read what is not whole yet; a stream gets it as a whole.
+    /// Fills the output by `fill`, which writes to places of the file that it is shown, not from its start on. A
+    /// stream gets it as a whole.
     ///
     /// # Errors
     /// It cannot be written; those of `fill` as `describe` has them, or with the output's name if it gives a text.
@@ -127,12 +129,7 @@ impl Output {
         };
         if let Destination::File(pending) = self.to.get_mut() {
             let file = pending.temporary.as_file();
-            let of_all = file.metadata().map_err(fault)?.permissions();
-            #[cfg(unix)]
-            file.set_permissions(std::os::unix::fs::PermissionsExt::from_mode(0o600))
-                .map_err(fault)?;
             fill(file)?;
-            file.set_permissions(of_all).map_err(fault)?;
             pending.written = file.metadata().map_err(fault)?.len();
             return Ok(());
         }
@@ -174,7 +171,8 @@ impl Write for Destination {
             Self::Standard(out) => out.write(bytes),
             Self::Stream(file) => file.write(bytes),
             Self::File(pending) => {
-                let count = pending.temporary.write(bytes)?;
+                // Errors of the library's own type name the temporary file.
+                let count = pending.temporary.as_file_mut().write(bytes)?;
                 pending.written += count as u64;
                 Ok(count)
             }
@@ -210,37 +208,43 @@ impl Pending {
             let temporary = tempfile::Builder::new().make_in(folder, |path| {
                 let mut options = OpenOptions::new();
                 options.write(true).create_new(true);
+                // From the start: who had it open would read on, whatever is changed later.
                 #[cfg(unix)]
-                std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o644);
+                std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
                 options.open(path)
             })?;
             let path = temporary.path().to_owned();
             Ok((temporary, move || drop(fs::remove_file(path))))
         });
         let (temporary, at_stop) = made.map_err(|e: io::Error| name.fault(e))?;
-        if let Some(standing) = standing {
-            let kept = temporary.as_file().set_permissions(standing.permissions());
-            kept.map_err(|e| name.fault(e))?;
-        }
-        Ok(Self { temporary, target, kind, reserved: false, written: 0, _at_stop: at_stop })
+        let permissions = match standing {
+            Some(standing) => standing.permissions(),
+            None => of_new(temporary.as_file()).map_err(|e| name.fault(e))?,
+        };
+        Ok(Self {
+            temporary,
+            target,
+            kind,
+            permissions,
+            reserved: false,
+            written: 0,
+            _at_stop: at_stop,
+        })
     }
 
     fn settle(self, name: &Name) -> Result<(), Failure> {
-        let Self { temporary, target, kind, reserved, written, _at_stop } = self;
+        let Self { temporary, target, kind, permissions, reserved, written, _at_stop } = self;
         let fault = |e| name.fault(e);
         let file = temporary.as_file();
         if reserved {
             file.set_len(written).map_err(fault)?;
         }
+        file.set_permissions(permissions).map_err(fault)?;
         file.sync_all().map_err(fault)?;
         // Hours may have passed.
         check_replaceable(name, &target, kind)?;
         temporary.persist(&target).map_err(|e| name.fault(e.error))?;
-        if cfg!(unix) {
-            // Makes the name as durable as the bytes.
-            File::open(folder_of(&target)).and_then(|folder| folder.sync_all()).map_err(fault)?;
-        }
-        Ok(())
+        sync(folder_of(&target)).map_err(fault)
     }
 }
 
@@ -264,6 +268,23 @@ impl Name {
             _ => format!("{}: {why}", self.0.display()),
         }
     }
+}
+
+/// Returns the permissions of a new file that anyone may read whom the user lets.
+#[cfg(unix)]
+fn of_new(_file: &File) -> io::Result<Permissions> {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use rustix::{fs::Mode, process::umask};
+    // The system tells the mask only to who sets one.
+    let mask = umask(Mode::RWXG | Mode::RWXO);
+    umask(mask);
+    Ok(Permissions::from_mode(0o644 & !mask.as_raw_mode()))
+}
+
+#[cfg(not(unix))]
+fn of_new(file: &File) -> io::Result<Permissions> {
+    Ok(file.metadata()?.permissions())
 }
 
 /// The thing that stands at a path.
@@ -300,6 +321,9 @@ pub(super) fn check(path: &Path, kind: Kind, inputs: &[&Path]) -> Result<Standin
         }
     }
     let target = follow(path).map_err(|e| name.fault(e))?;
+    if target.as_os_str().as_encoded_bytes().ends_with(b"/") {
+        return Err(name.refuse("names a folder"));
+    }
     check_replaceable(&name, &target, kind)?;
     Ok(Standing::File(target))
 }
@@ -341,6 +365,19 @@ fn follow(path: &Path) -> io::Result<PathBuf> {
 /// Returns the folder that a path is in.
 pub(super) fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// Makes the names in a folder as durable as the bytes of its files, where the system can: a folder that may not be
+/// listed, or whose filesystem knows no such thing, holds them all the same.
+pub(super) fn sync(folder: &Path) -> io::Result<()> {
+    use ErrorKind::{InvalidInput, PermissionDenied, Unsupported};
+    if !cfg!(unix) {
+        return Ok(());
+    }
+    match File::open(folder).and_then(|folder| folder.sync_all()) {
+        Err(e) if matches!(e.kind(), InvalidInput | PermissionDenied | Unsupported) => Ok(()),
+        synced => synced,
+    }
 }
 
 /// Returns whether another path leads to the same file.

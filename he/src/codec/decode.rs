@@ -110,8 +110,8 @@ fn decode_into(
     });
     let (overflow, steps) = (AtomicUsize::new(usize::MAX), f64::from(parameters.half_steps()));
     let max_weight = f64::from(agreement.max_weight());
-    let places = places.collect();
-    let pending = Pending::default();
+    let places: Vec<_> = places.collect();
+    let pending = Pending::of(&places);
     run(&mut Decoder { steps, max_weight, output, places, pending, overflow: &overflow })?;
     let mut index = overflow.into_inner();
     for spec in agreement.specs() {
@@ -159,15 +159,23 @@ impl Target<'_> {
     }
 }
 
-/// Bytes that follow one another in a file and are written together: some hundreds of kilobytes.
-#[derive(Default)]
+/// Bytes that follow one another in a file and are written together: some hundreds of kilobytes at most.
 struct Pending<'a> {
     file: Option<&'a File>,
     start: u64,
+    /// Bytes that it may hold: no more than there are.
+    most: usize,
     bytes: Zeroizing<Vec<u8>>,
 }
 
 impl<'a> Pending<'a> {
+    /// Returns none of the bytes of these places.
+    fn of(places: &[Place<'a>]) -> Self {
+        let bytes = |place: &Place<'_>| (place.end - place.first) * place.spec.dtype.bytes();
+        let most = places.iter().map(bytes).sum::<usize>().min(WINDOW_BYTES);
+        Self { file: None, start: 0, most, bytes: Zeroizing::default() }
+    }
+
     /// Returns room for the next `count` bytes, a block's at most, of which the first goes to `at`.
     fn room(&mut self, file: &'a File, at: u64, count: usize) -> Result<&mut [u8], Error> {
         let (held, capacity) = (self.bytes.len(), self.bytes.capacity());
@@ -175,7 +183,7 @@ impl<'a> Pending<'a> {
             self.write()?;
             (self.file, self.start) = (Some(file), at);
             // At once: a vector that grew would leave a copy behind.
-            self.bytes.reserve_exact(WINDOW_BYTES);
+            self.bytes.reserve_exact(self.most);
         }
         let start = self.bytes.len();
         self.bytes.resize(start + count, 0);
@@ -214,7 +222,8 @@ impl<'a> Decoder<'a> {
             place.first = end;
         }
         let Self { steps, max_weight, output, overflow, .. } = *self;
-        Self { steps, max_weight, output, places, pending: Pending::default(), overflow }
+        let pending = Pending::of(&places);
+        Self { steps, max_weight, output, places, pending, overflow }
     }
 
     /// Decodes sums of the values from `at` on, of contributors of this weight together. A value that exceeds its

@@ -7,6 +7,7 @@ use std::{
     io::{self, Read as _},
     path::{Path, PathBuf},
     sync::Arc,
+    time::SystemTime,
 };
 
 use safetensors::{
@@ -37,7 +38,31 @@ pub(crate) struct Window(Zeroizing<Vec<u8>>);
 pub(super) enum Content {
     Memory(Vec<u8>),
     /// Read when it is asked for, so that none of it need be in memory.
-    File(PathBuf, File),
+    File(Opened),
+}
+
+/// An open file of tensors, and when it was last written to before.
+pub(super) struct Opened {
+    path: PathBuf,
+    file: File,
+    modified: Option<SystemTime>,
+}
+
+impl Opened {
+    /// Reads bytes from `start` on. Refuses a file that was written to since it was opened: its values were checked,
+    /// and some of them may be sealed already.
+    fn read(&self, out: &mut [u8], start: u64) -> io::Result<()> {
+        let read = read_at(&self.file, out, start);
+        if modified(&self.file)? != self.modified {
+            return Err(io::Error::other("it was written to while it was read"));
+        }
+        read
+    }
+}
+
+/// Returns when a file was last written to, where the system says.
+fn modified(file: &File) -> io::Result<Option<SystemTime>> {
+    Ok(file.metadata()?.modified().ok())
 }
 
 impl Content {
@@ -50,14 +75,14 @@ impl Content {
     ) -> Result<&'a [u8], Error> {
         match self {
             Self::Memory(bytes) => Ok(&bytes[start as usize..][..length]),
-            Self::File(path, file) => {
+            Self::File(file) => {
                 // At once: a vector that grew would leave a copy behind.
                 if room.capacity() == 0 {
                     room.reserve_exact(WINDOW_BYTES);
                 }
                 room.resize(length, 0);
-                let read = read_at(file, room, start);
-                read.map_err(|e| Error::from(e).within(path.display()))?;
+                let read = file.read(room, start);
+                read.map_err(|e| Error::from(e).within(file.path.display()))?;
                 Ok(room)
             }
         }
@@ -67,7 +92,8 @@ impl Content {
     fn open(path: &Path) -> io::Result<Self> {
         let mut file = File::open(path)?;
         if file.metadata()?.is_file() {
-            return Ok(Self::File(path.into(), file));
+            let modified = modified(&file)?;
+            return Ok(Self::File(Opened { path: path.into(), file, modified }));
         }
         let mut bytes = vec![];
         file.read_to_end(&mut bytes)?;
@@ -77,7 +103,7 @@ impl Content {
     fn len(&self) -> io::Result<u64> {
         match self {
             Self::Memory(bytes) => Ok(bytes.len() as u64),
-            Self::File(_, file) => Ok(file.metadata()?.len()),
+            Self::File(opened) => Ok(opened.file.metadata()?.len()),
         }
     }
 
@@ -104,7 +130,7 @@ impl Content {
     fn read(&self, out: &mut [u8], start: u64) -> io::Result<()> {
         match self {
             Self::Memory(bytes) => out.copy_from_slice(&bytes[start as usize..][..out.len()]),
-            Self::File(_, file) => read_at(file, out, start)?,
+            Self::File(file) => file.read(out, start)?,
         }
         Ok(())
     }

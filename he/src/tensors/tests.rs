@@ -47,6 +47,20 @@ fn safetensors_keep_names_shapes_and_types() {
 }
 
 #[test]
+fn a_file_that_is_written_to_meanwhile_is_read_no_more() {
+    let (_, bytes) = mixed();
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    file.write_all(&bytes).unwrap();
+    let read = Update::open(file.path(), Integers::Keep).unwrap();
+    assert!(read.to_safetensors().is_ok());
+    let later = std::time::SystemTime::now() + std::time::Duration::from_secs(1);
+    file.as_file().set_modified(later).unwrap();
+    let told = read.to_safetensors().unwrap_err().to_string();
+    let place = file.path().display().to_string();
+    assert!(told.starts_with(&place) && told.contains("it was written to"), "{told}");
+}
+
+#[test]
 fn a_file_is_read_where_it_lies_and_its_layout_and_metadata_are_its_own() {
     let (update, bytes) = mixed();
     let mut file = tempfile::NamedTempFile::new().unwrap();

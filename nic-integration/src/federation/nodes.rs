@@ -33,9 +33,18 @@ pub fn draw_identity() -> Result<Identity, Error> {
 ///
 /// It is missing, or no identity; the path is named.
 pub fn read_identity(path: &Path) -> Result<Identity, Error> {
+    identity_of(&read(path)?, path)
+}
+
+/// Reads the text of an identity file, which errors name.
+///
+/// # Errors
+///
+/// It is no identity.
+pub fn identity_of(text: &str, path: &Path) -> Result<Identity, Error> {
     let none = "no identity; `ciphergram identity --out FILE` makes one";
-    let text = read(path, "identity", none)?;
-    let line = content(&text).next().map_or("", |(_, line)| line);
+    check(text, path, "identity", none)?;
+    let line = content(text).next().map_or("", |(_, line)| line);
     Identity::from_text(line).map_err(|_| bad(path, none.into()))
 }
 
@@ -59,9 +68,18 @@ pub fn write_identity(path: &Path, identity: &Identity) -> Result<(), Error> {
 ///
 /// It is missing or empty, a line is something else, or one node is there twice; path and line are named.
 pub fn read_allowed(path: &Path) -> Result<Allowed, Error> {
-    let text = read(path, "allow", "no allow list")?;
+    allowed_of(&read(path)?, path)
+}
+
+/// Reads the text of a file of the nodes that may take part, which errors name.
+///
+/// # Errors
+///
+/// It is empty, a line is something else, or one node is there twice; the line is named.
+pub fn allowed_of(text: &str, path: &Path) -> Result<Allowed, Error> {
+    check(text, path, "allow", "no allow list")?;
     let mut allowed = Allowed::new();
-    for (number, line) in content(&text) {
+    for (number, line) in content(text) {
         let entry = || {
             let (node, contributor) = line.split_once(char::is_whitespace)?;
             let contributor = match contributor.trim() {
@@ -105,9 +123,18 @@ pub fn write_allowed(path: &Path, allowed: &Allowed) -> Result<(), Error> {
 ///
 /// It is missing or holds something else; the path is named.
 pub fn read_node(path: &Path) -> Result<NodeId, Error> {
+    node_of(&read(path)?, path)
+}
+
+/// Reads the text of a file with one node key, which errors name.
+///
+/// # Errors
+///
+/// It holds something else.
+pub fn node_of(text: &str, path: &Path) -> Result<NodeId, Error> {
     let none = "no node key: 43 characters of base64";
-    let text = read(path, "node", none)?;
-    let line = content(&text).next().map_or("", |(_, line)| line);
+    check(text, path, "node", none)?;
+    let line = content(text).next().map_or("", |(_, line)| line);
     line.parse().map_err(|_| bad(path, none.into()))
 }
 
@@ -130,16 +157,18 @@ fn bad(path: &Path, why: String) -> Error {
     Error::NodeFile { path: path.into(), why }
 }
 
-/// Reads a file that does not say that it is of another kind or a later version; `none` are the words if it does say
-/// another kind.
-fn read(path: &Path, kind: &'static str, none: &str) -> Result<Zeroizing<String>, Error> {
+fn read(path: &Path) -> Result<Zeroizing<String>, Error> {
     let text = fs::read_to_string(path).map_err(|e| bad(path, e.to_string()))?;
-    let text = Zeroizing::new(text);
-    match versions::check_lines(&text, kind, VERSION) {
-        Err(e @ ciphergram_he::Error::Newer { .. }) => Err(bad(path, e.to_string())),
-        Err(_) => Err(bad(path, none.into())),
-        Ok(()) => Ok(text),
-    }
+    Ok(Zeroizing::new(text))
+}
+
+/// Refuses a text that says that it is of another kind or of a later version; `none` are the words if it is of
+/// another kind.
+fn check(text: &str, path: &Path, kind: &'static str, none: &str) -> Result<(), Error> {
+    versions::check_lines(text, kind, VERSION).map_err(|e| match e {
+        ciphergram_he::Error::Newer { .. } => bad(path, e.to_string()),
+        _ => bad(path, none.into()),
+    })
 }
 
 #[cfg(test)]

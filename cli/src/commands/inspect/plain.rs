@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, path::Path};
 
 use ciphergram_he::Error;
-use ciphergram_nic::federation::nodes::{read_allowed, read_identity, read_node};
+use ciphergram_nic::federation::nodes::{allowed_of, identity_of, node_of};
 use safetensors::SafeTensors;
 use serde_json::{Value, json};
 
@@ -36,8 +36,8 @@ pub(super) fn safetensors(bytes: &[u8], found: &mut Findings) -> Result<(), Erro
 }
 
 /// Describes an identity by its public half.
-pub(super) fn identity(path: &Path, found: &mut Findings) -> Result<(), Failure> {
-    let identity = read_identity(path)?;
+pub(super) fn identity(text: &str, path: &Path, found: &mut Findings) -> Result<(), Failure> {
+    let identity = identity_of(text, path)?;
     found.add("kind", "identity", "identity: a node's secret key, for this node and no one else");
     found.add_same("node", identity.id().to_string());
     if let Some(warning) = ciphergram_he::keys::permission_warning(path) {
@@ -48,7 +48,7 @@ pub(super) fn identity(path: &Path, found: &mut Findings) -> Result<(), Failure>
 
 /// Describes a node key. One that does not say what it is may be a secret one, and is not shown.
 pub(super) fn node(text: &str, path: &Path, found: &mut Findings) -> Result<(), Failure> {
-    let node = read_node(path)?;
+    let node = node_of(text, path)?;
     found.add("kind", "node key", "node key: public, for those who talk to this node");
     if text.contains("ciphergram-node-") || text.contains("# ciphergram node") {
         found.add_same("node", node.to_string());
@@ -60,8 +60,8 @@ pub(super) fn node(text: &str, path: &Path, found: &mut Findings) -> Result<(), 
 }
 
 /// Describes the nodes that may take part.
-pub(super) fn allow_list(path: &Path, found: &mut Findings) -> Result<(), Failure> {
-    let allowed = read_allowed(path)?;
+pub(super) fn allow_list(text: &str, path: &Path, found: &mut Findings) -> Result<(), Failure> {
+    let allowed = allowed_of(text, path)?;
     found.add("kind", "allow list", "allow list: the nodes that may take part");
     let mut list = vec![];
     for (node, client) in &allowed {
