@@ -36,8 +36,17 @@ pub(crate) fn read(path: &Path) -> Result<Vec<u8>, Failure> {
 /// Opens a file that is written piece by piece, in place: what is there when the process is killed counts. Follows the
 /// rules of [`Output`] for what may be replaced.
 pub(crate) fn create(path: &Path, kind: Kind) -> Result<fs::File, Failure> {
-    output::check(path, kind, &[])?;
-    fs::File::create(path).map_err(at(path))
+    match output::check(path, kind, &[])? {
+        output::Standing::StandardOutput => {
+            let (path, words) = (path.display(), kind.words());
+            Err(Failure::Misuse(format!(
+                "{path}: {words} cannot go to standard output, which has lines for people"
+            )))
+        }
+        output::Standing::File(_) | output::Standing::Stream => {
+            fs::File::create(path).map_err(at(path))
+        }
+    }
 }
 
 /// Returns the paths that were named.
@@ -117,6 +126,12 @@ pub(crate) fn read_clipped(
     clip: Option<f64>,
 ) -> Result<(Update, Vec<usize>), Failure> {
     let mut update = read_update(path, integers)?;
+    if update.tensors().is_empty() && !update.kept().is_empty() {
+        let path = path.display();
+        return Err(Failure::Work(format!(
+            "{path}: all its tensors are of integers, which are kept: --integers sum sums them"
+        )));
+    }
     let clipped = clip.map(|limit| update.clip(limit)).transpose();
     let clipped = clipped.map_err(|e| e.within(path.display()))?;
     Ok((update, clipped.unwrap_or_default()))

@@ -190,6 +190,12 @@ fn what_is_refused_is_named() {
         let words = "large: tensor \"n\" has an integer of 2^53 or more at index 0";
         place.fails_with(1, &command.replace("FILE", "large --integers sum"), &[words]);
     }
+    // A round is not spent on them either.
+    for command in &commands[..2] {
+        let words =
+            "large: all its tensors are of integers, which are kept: --integers sum sums them";
+        place.fails_with(1, &command.replace("FILE", "large"), &[words]);
+    }
     place.fails_with(2, "ranges --merge --integers keep --out none r0.json", &["--integers"]);
     sum(&place, "");
     let conv = TensorView::new(Dtype::F32, vec![2], &[0; 8]).unwrap();

@@ -111,6 +111,8 @@ fn nothing_of_another_kind_is_overwritten() {
         let error = place.run(words).error(1);
         assert!(error.contains("not overwritten"), "{words}: {error}");
     }
+    let serve = "serve --key keys/public.json --listen 127.0.0.1:0 --capture -";
+    place.fails_with(2, serve, &["-: ", "cannot go to standard output"]);
     // A file of the kind is replaced, and so is an empty one.
     place.write("empty", "");
     place.done(&format!("{ENCRYPT} --out empty"));

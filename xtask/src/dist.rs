@@ -14,10 +14,20 @@ use std::{
 use crate::command::{cargo, output, program, root, run as run_seen, target};
 
 /// Files of the repository that are in the archive as they are, if they are there.
-const FILES: [&str; 5] =
-    ["README.md", "SECURITY.md", "CHANGELOG.md", "LICENSE-APACHE", "LICENSE-MIT"];
+const FILES: [&str; 10] = [
+    "README.md",
+    "SECURITY.md",
+    "CHANGELOG.md",
+    "ARCHITECTURE.md",
+    "CONTRIBUTING.md",
+    "LICENSE-APACHE",
+    "LICENSE-MIT",
+    "benches/README.md",
+    "cli/data/README.md",
+    "nic-integration/PROTOCOL.md",
+];
 /// Folders of the repository that are in it.
-const FOLDERS: [&str; 2] = ["docs", "packaging"];
+const FOLDERS: [&str; 4] = ["benches/figures", "docs", "he/docs", "packaging"];
 /// Shells, and where each looks for completions.
 const COMPLETIONS: [(&str, &str); 3] = [
     ("bash", "share/bash-completion/completions/ciphergram"),

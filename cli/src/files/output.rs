@@ -64,11 +64,7 @@ impl Output {
     /// It is a folder, an input, or a file of another kind; or it cannot be written.
     pub(crate) fn create(path: &Path, kind: Kind, inputs: &[&Path]) -> Result<Self, Failure> {
         let name = Name(path.into());
-        let standing = match path.as_os_str().as_encoded_bytes() {
-            b"-" => Standing::StandardOutput,
-            _ => check(path, kind, inputs)?,
-        };
-        let to = match standing {
+        let to = match check(path, kind, inputs)? {
             Standing::StandardOutput => {
                 report::to_standard_error();
                 Destination::Standard(io::stdout())
@@ -299,6 +295,9 @@ pub(super) enum Standing {
 
 /// Returns what stands at a path, if content of a kind may be written to it.
 pub(super) fn check(path: &Path, kind: Kind, inputs: &[&Path]) -> Result<Standing, Failure> {
+    if path.as_os_str() == "-" {
+        return Ok(Standing::StandardOutput);
+    }
     let name = Name(path.into());
     let standing = match fs::metadata(path) {
         Ok(standing) => Some(standing),

@@ -84,7 +84,7 @@ pub enum Observation {
 }
 
 /// A command to a server from another thread, which it takes within
-/// [`MAX_SLEEP`](crate::driver::MAX_SLEEP).
+/// [`MAX_SLEEP`].
 pub enum Command {
     /// Let other nodes take part, from the next round on: see [`Aggregator::allow`].
     Allow(Allowed),
