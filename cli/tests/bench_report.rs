@@ -99,7 +99,8 @@ fn a_run_ends_with_a_page_a_picture_and_its_figures() {
         let digits = match rate {
             _ if rate >= 999.5 => format!("{thousands},{rest:03}"),
             _ if rate >= 99.95 => format!("{rate:.0}"),
-            _ => format!("{rate:.1}"),
+            _ if rate >= 9.995 => format!("{rate:.1}"),
+            _ => format!("{rate:.2}"),
         };
         // In its row of the table and behind its bar.
         assert!(html.contains(&format!("<td>{digits}</td>")), "{digits}");

@@ -240,17 +240,7 @@ pub(crate) fn time(seconds: f64) -> String {
         s if s >= 0.9995e-6 => (s * 1e6, "µs"),
         s => (s * 1e9, "ns"),
     };
-    format!("{} {unit}", three_digits(number))
-}
-
-/// Returns a number in three digits or, above 999, all before the point.
-pub(crate) fn three_digits(x: f64) -> String {
-    match x {
-        _ if x >= 999.5 => super::table::number(x),
-        _ if x >= 99.95 => format!("{x:.0}"),
-        _ if x >= 9.995 => format!("{x:.1}"),
-        _ => format!("{x:.2}"),
-    }
+    format!("{} {unit}", super::table::number(number))
 }
 
 #[cfg(test)]

@@ -128,7 +128,7 @@ fn a_key_is_made_whole_or_not_at_all() {
             row(1, "keygen --out folder", "folder")
                 .and("ermission denied")
                 .with_mode("folder", 0o555),
-            row(1, "keygen --out folder/new", "folder/new: permission denied")
+            row(1, "keygen --out folder/new", "folder/new: Permission denied")
                 .with_mode("folder", 0o555),
         ]);
     let place = world();

@@ -4,9 +4,9 @@ use std::{collections::BTreeMap, path::Path};
 
 use serde::Deserialize;
 
-use super::{Anchor, Chart, Face, Ink, SIZE, SMALL, WIDTH, three_digits, time};
+use super::{Anchor, Chart, Face, Ink, SIZE, SMALL, WIDTH, time};
 use crate::{
-    bench::{machine::Machine, table::DISTURBED},
+    bench::{machine::Machine, table, table::DISTURBED},
     failure::Failure,
 };
 
@@ -134,7 +134,7 @@ impl Peers {
                 title: "bytes a value".into(),
                 ours: Some(upload.bytes_per_value),
                 rivals: self.rivals.iter().filter_map(bytes).collect(),
-                format: three_digits,
+                format: table::number,
             });
         }
         panels.extend(rows().filter(is_special).map(panel));

@@ -1,10 +1,11 @@
 //! A round's time by its stages, and bytes a value: from the operations measured.
 
-use super::{Anchor, Chart, Face, Ink, SIZE, SMALL, WIDTH, three_digits, time};
+use super::{Anchor, Chart, Face, Ink, SIZE, SMALL, WIDTH, time};
 use crate::bench::{
     operation::{CKKS_SUM, PAILLIER},
     page::Source,
     row::Row,
+    table,
 };
 
 /// Left end of bars, and their greatest width: a time or a number stands behind.
@@ -104,7 +105,7 @@ fn stages(rows: &[Row], end: &Row) -> Option<Vec<Stage>> {
     let bytes = upload.bytes_per_value * end.values? as f64;
     let measured = |name: &str, seconds| Stage { name: name.into(), seconds, is_reckoned: false };
     let sent = |way: &str| {
-        let name = format!("{way} {} MB", three_digits(bytes / 1e6));
+        let name = format!("{way} {} MB", table::number(bytes / 1e6));
         Stage { name, seconds: 8.0 * bytes / LINK, is_reckoned: true }
     };
     Some(vec![
@@ -145,7 +146,7 @@ pub(crate) fn bytes(sources: &[Source]) -> Option<Chart> {
         chart.text([0.0, base], Anchor::Start, Ink::Text, name);
         chart.rect([BARS, top, scale * bytes, BAR], Ink::Series(0));
         let right = BARS + scale * bytes + 8.0;
-        chart.text([right, base], Anchor::Start, Ink::Text, &three_digits(*bytes));
+        chart.text([right, base], Anchor::Start, Ink::Text, &table::number(*bytes));
         chart.grow(LINE);
     }
     let line = BARS + scale * FLOAT;
