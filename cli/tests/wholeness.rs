@@ -121,16 +121,16 @@ fn what_is_out_of_bounds_is_an_error() {
     let serve = "serve --key keys/public.json --listen 127.0.0.1:0 --clients 3";
     let node = fs::read_to_string(place.path("keys/clients.allow")).unwrap();
     let node = node.lines().last().unwrap().split(' ').next().unwrap();
-    for (text, why) in [
-        (String::new(), "it lists no node"),
-        ("# nobody\n".into(), "it lists no node"),
-        (format!("{node} 3\n"), "client 3 of 3 clients, which are numbered from 0"),
+    let beyond = "as client 3, but there are 3 clients, numbered from 0";
+    for (text, why, of_job) in [
+        (String::new(), "it lists no node", "it lists no node"),
+        ("# nobody\n".into(), "it lists no node", "it lists no node"),
+        (format!("{node} 3\n"), beyond, "client 3 of 3"),
     ] {
         place.write("list", text);
         place.fails_with(1, &format!("{serve} --allow list"), &["list: ", why]);
         let job = "job --key keys/public.json --out j.json --allow list";
-        let why = if why.starts_with("client") { "client 3 of 3" } else { why };
-        place.fails_with(1, job, &[why]);
+        place.fails_with(1, job, &[of_job]);
     }
     for words in ["encrypt --out 0.cgm", "join --server 127.0.0.1:9 --out mean"] {
         let client = format!("{words} --key keys/secret.json --in g0 --client 3");
