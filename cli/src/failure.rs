@@ -8,7 +8,7 @@ use std::{
 
 use ciphergram_nic::federation;
 
-use crate::{report::complain, signals::Signal};
+use crate::{progress::complain, signals::Signal};
 
 /// A reason to fail: one line for standard error.
 #[derive(Clone)]

@@ -91,7 +91,7 @@ fn run(arguments: Arguments) -> Result<(), Failure> {
 
 /// Prints the first paragraph of the parser's message as one line.
 fn misuse(error: &clap::Error) -> ExitCode {
-    report::complain(&format!("{}; see --help", args::line(error)));
+    progress::complain(&format!("{}; see --help", args::line(error)));
     ExitCode::from(2)
 }
 

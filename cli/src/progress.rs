@@ -38,6 +38,11 @@ pub(crate) fn beside<T>(print: impl FnOnce() -> T) -> T {
     }
 }
 
+/// Prints a line on standard error, as long as anyone listens there.
+pub(crate) fn complain(line: &str) {
+    let _ = beside(|| writeln!(io::stderr(), "{line}"));
+}
+
 /// Standard error, whose lines stand above the line of progress.
 pub(crate) struct Beside;
 

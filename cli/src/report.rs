@@ -16,18 +16,17 @@ use tracing_subscriber::fmt::{
     time::{FormatTime as _, SystemTime},
 };
 
-use crate::{failure::Failure, progress::beside, signals};
+use crate::{
+    failure::Failure,
+    progress::{beside, complain},
+    signals,
+};
 
 /// Whether standard output carries the content of a file, and reports go to standard error.
 static TO_STANDARD_ERROR: AtomicBool = AtomicBool::new(false);
 
 /// The first failure to print an event, which [`check_said`] returns.
 static UNSAID: OnceLock<Failure> = OnceLock::new();
-
-/// Prints a line on standard error, as long as anyone listens there.
-pub(crate) fn complain(line: &str) {
-    let _ = beside(|| writeln!(io::stderr(), "{line}"));
-}
 
 /// Prints a warning on standard error, one line.
 pub(crate) fn warn(text: &str) {

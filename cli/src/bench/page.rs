@@ -9,7 +9,7 @@ use std::{
 
 use super::{
     chart::{Chart, INKS, escape, font_css, operations, peers::Peers, png, round, time},
-    report::Report,
+    report::{Report, Source},
     row::Row,
     table::{DISTURBED, notes, number},
 };
@@ -20,12 +20,6 @@ use crate::{
 
 /// Longer than any report.
 const LONGEST: u64 = 64 << 20;
-
-/// A report and its name beside others.
-pub(crate) struct Source {
-    pub(crate) label: String,
-    pub(crate) report: Report,
-}
 
 /// Reports and comparisons beside each other.
 #[derive(Default)]

@@ -59,6 +59,12 @@ impl Options {
     }
 }
 
+/// A report and its name beside others.
+pub(crate) struct Source {
+    pub(crate) label: String,
+    pub(crate) report: Report,
+}
+
 impl Report {
     /// Makes a report of a run that begins now, without rows.
     pub(crate) fn begin(options: Options, machine: Machine) -> Self {

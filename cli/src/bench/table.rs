@@ -1,6 +1,6 @@
 //! Rows as lines of a table.
 
-use super::{page::Source, row::Row};
+use super::{report::Source, row::Row};
 
 const HEAD: [&str; 8] =
     ["operation", "bits", "engine", "threads", "operations/s", "values/s", "disturbed", "of limit"];

@@ -9,8 +9,8 @@ use crate::{
     bench::{
         key::{INSECURE_BITS, Key},
         machine::{Machine, Measured},
-        page::{Page, Source},
-        report::{Options, Report},
+        page::Page,
+        report::{Options, Report, Source},
         row::Row,
         sums::Round,
         table,

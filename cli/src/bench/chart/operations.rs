@@ -3,7 +3,7 @@
 use super::{Anchor, Chart, Face, Ink, SIZE, SMALL, WIDTH, time};
 use crate::bench::{
     operation::{CKKS_SUM, KERNELS, PAILLIER},
-    page::Source,
+    report::Source,
     row::Row,
     table::{DISTURBED, number},
 };
