@@ -146,6 +146,20 @@ impl Tensor {
         self.try_for_values(0..self.count(), (&mut Window::default(), &mut block), take)
     }
 
+    /// Counts the values outside `±range`, after all were found to be such as can be summed.
+    ///
+    /// # Errors
+    /// Those of [`check_values`]; the file cannot be read.
+    pub(crate) fn count_outside(&self, range: f64) -> Result<usize, Error> {
+        let mut outside = 0;
+        self.try_for_blocks(|first, values| {
+            check_values(self, first, values)?;
+            outside += values.iter().filter(|x| x.abs() > range).count();
+            Ok::<_, Error>(())
+        })?;
+        Ok(outside)
+    }
+
     /// Returns the values, each exactly, but integers past 2^53 as the nearest double.
     ///
     /// # Errors
@@ -245,15 +259,7 @@ impl Update {
     /// # Errors
     /// A value is not finite; the file cannot be read.
     pub fn clip(&mut self, limit: f64) -> Result<Vec<usize>, Error> {
-        let counts = self.tensors.iter().map(|tensor| {
-            let mut count = 0;
-            tensor.try_for_blocks(|first, values| {
-                check_values(tensor, first, values)?;
-                count += values.iter().filter(|x| x.abs() > limit).count();
-                Ok::<_, Error>(())
-            })?;
-            Ok::<_, Error>(count)
-        });
+        let counts = self.tensors.iter().map(|tensor| tensor.count_outside(limit));
         let counts = counts.collect::<Result<_, _>>()?;
         self.tensors.iter_mut().for_each(|tensor| tensor.limit = limit.min(tensor.limit));
         Ok(counts)

@@ -9,7 +9,7 @@ use zeroize::Zeroizing;
 use super::Agreement;
 use crate::{
     Error, Parameters, Tensor, Update,
-    tensors::{BLOCK, Window, check_values},
+    tensors::{BLOCK, Window},
 };
 
 /// A client's update as integers `0 ..= 2L` (value plus `L`), all tensors as one stream.
@@ -47,7 +47,7 @@ impl Quantised {
         let mut clipped = Vec::with_capacity(update.tensors().len());
         let (mut parts, mut end) = (vec![], 0);
         for (tensor, &range) in update.tensors().iter().zip(agreement.ranges()) {
-            clipped.push(outside(tensor, range)?);
+            clipped.push(tensor.count_outside(range)?);
             let first = end;
             end += tensor.count();
             parts.push(Part { tensor: tensor.clone(), range, first, end });
@@ -126,17 +126,6 @@ impl Quantised {
     pub fn clipped(&self) -> &[usize] {
         &self.clipped
     }
-}
-
-/// Counts the values of a tensor that are outside a range, all of which can be summed.
-fn outside(tensor: &Tensor, range: f64) -> Result<usize, Error> {
-    let mut outside = 0;
-    tensor.try_for_blocks(|first, values| {
-        check_values(tensor, first, values)?;
-        outside += values.iter().filter(|x| x.abs() > range).count();
-        Ok::<_, Error>(())
-    })?;
-    Ok(outside)
 }
 
 /// Memory for integers of tensors, kept from one batch to the next.
