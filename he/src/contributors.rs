@@ -92,15 +92,25 @@ pub(crate) struct Distinct {
 
 impl Distinct {
     /// Refuses a contributor whose number or seed is there already.
-    pub(crate) fn add(&mut self, contributor: &Contributor) -> Result<(), Error> {
+    pub(crate) fn check_new(&self, contributor: &Contributor) -> Result<(), Error> {
         let Contributor { number, seed } = *contributor;
         if self.seeds.contains(&seed) {
             return Err(Error::SameContribution);
         }
-        if !self.numbers.insert(number) {
+        if self.numbers.contains(&number) {
             return Err(Error::SameNumber { number });
         }
-        self.seeds.insert(seed);
+        Ok(())
+    }
+
+    /// Adds a contributor.
+    ///
+    /// # Errors
+    /// Its number or seed is there already.
+    pub(crate) fn add(&mut self, contributor: &Contributor) -> Result<(), Error> {
+        self.check_new(contributor)?;
+        self.numbers.insert(contributor.number);
+        self.seeds.insert(contributor.seed);
         Ok(())
     }
 

@@ -1,5 +1,5 @@
 //! The record of a key's use, on disk beside its file: a client seals one contribution to a round, and an opener
-//! opens one sum of it.
+//! opens one sum of it. That of a key that is in one process alone is in its memory, until the key is saved.
 //!
 //! A ledger is a file of lines, to which lines are only added. The first one says of which version it is; that of the
 //! first version may be without. A line is on disk before what it is about happens:
@@ -17,10 +17,12 @@
 use std::{
     fs::{self, File, OpenOptions},
     io::{self, ErrorKind, Read as _, Seek as _, SeekFrom, Write as _},
+    mem,
     path::{Path, PathBuf},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use crate::{Error, Job, PublicKey, Sum, ids::hex, versions};
+use crate::{Error, Job, PublicKey, Sum, ids::hex, keys::write_new, versions};
 
 /// The verbs of lines, each with the number of words that follow it.
 const VERBS: [(&str, usize); 5] =
@@ -29,16 +31,55 @@ const VERBS: [(&str, usize); 5] =
 const KIND: &str = "ledger";
 const VERSION: u32 = 1;
 
-/// The ledger of a key.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Ledger(PathBuf);
+/// The ledger of a key. Clones are the same one.
+#[derive(Debug, Clone)]
+pub struct Ledger(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    place: Mutex<Place>,
+    /// Held while a sum is opened.
+    turn: Mutex<()>,
+}
+
+/// The place of a ledger's lines.
+#[derive(Debug)]
+enum Place {
+    File(PathBuf),
+    Memory(String),
+}
 
 impl Ledger {
     /// Returns the ledger beside a key's file, wherever links to that lead.
     #[must_use]
     pub fn beside(key: &Path) -> Self {
-        let key = fs::canonicalize(key).unwrap_or_else(|_| key.into());
-        Self(with_end(&key, ".ledger"))
+        Self::at(Place::File(path_beside(key)))
+    }
+
+    /// Makes the ledger of a key that no file has.
+    #[must_use]
+    pub fn in_memory() -> Self {
+        Self::at(Place::Memory(String::new()))
+    }
+
+    fn at(place: Place) -> Self {
+        Self(Arc::new(Shared { place: Mutex::new(place), turn: Mutex::default() }))
+    }
+
+    /// Moves a ledger from memory to beside the file that its key is saved to, and all clones with it. One that is
+    /// on disk stays where it is.
+    ///
+    /// # Errors
+    /// There is a ledger beside that file already, or it cannot be written.
+    pub fn move_beside(&self, key: &Path) -> Result<(), Error> {
+        let place = &mut *held(&self.0.place);
+        if let Place::Memory(text) = place {
+            let path = path_beside(key);
+            // Also one without a line: a ledger that is there already would become this key's.
+            write_new(&path, text.as_bytes(), 0o600)?;
+            *place = Place::File(path);
+        }
+        Ok(())
     }
 
     /// Returns the round that client `number` may contribute to next: the one after the last.
@@ -86,7 +127,7 @@ impl Ledger {
         open: impl FnOnce() -> Result<T, Error>,
     ) -> Result<T, Error> {
         sum.check(key, job)?;
-        let _turn = self.lock(&with_end(&self.0, ".lock"))?;
+        let _turn = self.turn()?;
         let round = format!("{} {} {}", key.id(), sum.job, sum.round);
         let own = format!("{round} {}", hex(&sum.digest()));
         self.locked(|lines| {
@@ -124,92 +165,130 @@ impl Ledger {
         Ok((failures(&self.read()?, key), key.parameters().scheme().max_failures()))
     }
 
-    fn fault(&self, error: impl Into<Error>) -> Error {
-        error.into().within(self.0.display())
-    }
-
-    /// Returns the whole lines; none if there is no file. Lines are only added, so nothing needs to be locked.
+    /// Returns all whole lines. They are only added, so nothing needs to be locked against other processes.
     fn read(&self) -> Result<String, Error> {
-        match fs::read_to_string(&self.0) {
-            Ok(text) => self.whole_lines(text),
+        let path = match &*held(&self.0.place) {
+            Place::Memory(text) => return Ok(text.clone()),
+            Place::File(path) => path.clone(),
+        };
+        match fs::read_to_string(&path) {
+            Ok(text) => whole_lines(&path, text),
             Err(e) if e.kind() == ErrorKind::NotFound => Ok(String::new()),
-            Err(e) => Err(self.fault(e)),
+            Err(e) => Err(fault(&path, e)),
         }
     }
 
-    /// Drops a line that was cut while it was written: nothing followed it. Refuses lines of another form, which
-    /// would count for nothing.
-    fn whole_lines(&self, mut text: String) -> Result<String, Error> {
-        text.truncate(text.rfind('\n').map_or(0, |end| end + 1));
-        let is_one = |line: &str| {
-            let mut words = line.split(' ');
-            let verb = words.next().unwrap_or_default();
-            VERBS.contains(&(verb, words.count()))
+    /// Waits until nobody else opens a sum, in this process or another.
+    fn turn(&self) -> Result<(MutexGuard<'_, ()>, Option<File>), Error> {
+        let turn = held(&self.0.turn);
+        let path = match &*held(&self.0.place) {
+            Place::Memory(_) => return Ok((turn, None)),
+            Place::File(path) => path.clone(),
         };
-        versions::check_lines(&text, KIND, VERSION).map_err(|e| self.fault(e))?;
-        let first = versions::first_line(KIND, VERSION);
-        let is_first = |at: usize, line: &str| at == 0 && line == first.trim_end();
-        let mut lines = text.lines().enumerate();
-        match lines.position(|(at, line)| !is_first(at, line) && !is_one(line)) {
-            None => Ok(text),
-            Some(line) => {
-                let why = format!("line {} is not one of a ledger", line + 1);
-                Err(self.fault(Error::Json { what: "ledger", why }))
+        Ok((turn, Some(lock(&path, &with_end(&path, ".lock"))?)))
+    }
+
+    /// Does something with all lines while nobody else does.
+    fn locked<T>(&self, act: impl FnOnce(&mut Lines) -> Result<T, Error>) -> Result<T, Error> {
+        match &mut *held(&self.0.place) {
+            Place::Memory(text) => {
+                let mut lines = Lines { file: None, text: mem::take(text) };
+                let done = act(&mut lines);
+                *text = lines.text;
+                done
+            }
+            Place::File(path) => {
+                let mut file = lock(path, path)?;
+                let mut text = String::new();
+                file.read_to_string(&mut text).map_err(|e| fault(path, e))?;
+                let text = whole_lines(path, text)?;
+                act(&mut Lines { file: Some((file, path)), text })
             }
         }
     }
+}
 
-    /// Waits until no other process has this file; it is let go when it is closed.
-    fn lock(&self, path: &Path) -> Result<File, Error> {
-        let mut options = OpenOptions::new();
-        options.read(true).write(true).create(true).truncate(false);
-        #[cfg(unix)]
-        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-        let open = || {
-            let file = options.open(path)?;
-            file.lock().map(|()| file)
-        };
-        open().map_err(|e: io::Error| self.fault(e))
-    }
+/// Returns what a lock guards: whoever panicked had it whole.
+fn held<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {
+    lock.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
-    /// Does something with all lines while no other process does.
-    fn locked<T>(&self, act: impl FnOnce(&mut Lines) -> Result<T, Error>) -> Result<T, Error> {
-        let mut file = self.lock(&self.0)?;
-        let mut text = String::new();
-        file.read_to_string(&mut text).map_err(|e| self.fault(e))?;
-        let text = self.whole_lines(text)?;
-        act(&mut Lines { file, text, path: &self.0 })
+fn fault(path: &Path, error: impl Into<Error>) -> Error {
+    error.into().within(path.display())
+}
+
+/// Drops a line that was cut while it was written: nothing followed it. Refuses lines of another form, which would
+/// count for nothing.
+fn whole_lines(path: &Path, mut text: String) -> Result<String, Error> {
+    text.truncate(text.rfind('\n').map_or(0, |end| end + 1));
+    let is_one = |line: &str| {
+        let mut words = line.split(' ');
+        let verb = words.next().unwrap_or_default();
+        VERBS.contains(&(verb, words.count()))
+    };
+    versions::check_lines(&text, KIND, VERSION).map_err(|e| fault(path, e))?;
+    let first = versions::first_line(KIND, VERSION);
+    let is_first = |at: usize, line: &str| at == 0 && line == first.trim_end();
+    let mut lines = text.lines().enumerate();
+    match lines.position(|(at, line)| !is_first(at, line) && !is_one(line)) {
+        None => Ok(text),
+        Some(line) => {
+            let why = format!("line {} is not one of a ledger", line + 1);
+            Err(fault(path, Error::Json { what: "ledger", why }))
+        }
     }
 }
 
-/// The lines of a ledger that no other process has.
+/// Waits until no other process has the ledger's file `locked`; it is let go when it is closed.
+fn lock(ledger: &Path, locked: &Path) -> Result<File, Error> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(false);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    let open = || {
+        let file = options.open(locked)?;
+        file.lock().map(|()| file)
+    };
+    open().map_err(|e: io::Error| fault(ledger, e))
+}
+
+/// The lines of a ledger that nobody else has, and the file that they are in.
 struct Lines<'a> {
-    file: File,
+    file: Option<(File, &'a Path)>,
     text: String,
-    path: &'a Path,
 }
 
 impl Lines<'_> {
-    /// Appends a line and waits until it is on disk, and with the first one the file's name.
+    /// Appends a line and waits until it is on disk.
     fn append(&mut self, line: &str) -> Result<(), Error> {
         let end = self.text.len() as u64;
         let first = if end == 0 { versions::first_line(KIND, VERSION) } else { String::new() };
         let line = format!("{first}{line}\n");
-        let mut write = || -> io::Result<()> {
-            self.file.set_len(end)?;
-            self.file.seek(SeekFrom::Start(end))?;
-            self.file.write_all(line.as_bytes())?;
-            self.file.sync_all()?;
-            let folder = self.path.parent().filter(|_| end == 0 && cfg!(unix));
-            folder.map_or(Ok(()), |folder| {
-                let here = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
-                File::open(here)?.sync_all()
-            })
-        };
-        write().map_err(|e| Error::from(e).within(self.path.display()))?;
+        if let Some((file, path)) = &mut self.file {
+            write(file, path, end, &line).map_err(|e| fault(path, e))?;
+        }
         self.text.push_str(&line);
         Ok(())
     }
+}
+
+/// Writes lines at the end of a file, and waits until they are on disk, and with the first one the file's name.
+fn write(file: &mut File, path: &Path, end: u64, lines: &str) -> io::Result<()> {
+    file.set_len(end)?;
+    file.seek(SeekFrom::Start(end))?;
+    file.write_all(lines.as_bytes())?;
+    file.sync_all()?;
+    let folder = path.parent().filter(|_| end == 0 && cfg!(unix));
+    folder.map_or(Ok(()), |folder| {
+        let here = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+        File::open(here)?.sync_all()
+    })
+}
+
+/// Returns where the ledger beside a key's file is, wherever links to that lead.
+fn path_beside(key: &Path) -> PathBuf {
+    let key = fs::canonicalize(key).unwrap_or_else(|_| key.into());
+    with_end(&key, ".ledger")
 }
 
 fn with_end(path: &Path, end: &str) -> PathBuf {

@@ -78,8 +78,30 @@ impl Tensor {
     pub fn from_bytes(spec: TensorSpec, data: Vec<u8>) -> Self {
         let bytes = spec.values().and_then(|v| v.checked_mul(spec.dtype.bytes()));
         assert_eq!(Some(data.len()), bytes, "values of {:?}", spec.name);
-        let content = Content::Memory(data).into();
-        Self { spec, content, start: 0, limit: f64::INFINITY }
+        Self::in_memory(spec, Box::new(data))
+    }
+
+    /// Takes values as they lie in a file, in memory that `data` keeps: they are read from there whenever they are
+    /// needed, and must stay as they are until then.
+    ///
+    /// # Errors
+    /// [`Error::Tensors`], if there are not as many bytes as the shape says.
+    pub fn from_owner(
+        spec: TensorSpec,
+        data: impl AsRef<[u8]> + Send + Sync + 'static,
+    ) -> Result<Self, Error> {
+        let (found, values) = (data.as_ref().len(), spec.values());
+        if values.and_then(|v| v.checked_mul(spec.dtype.bytes())) != Some(found) {
+            let TensorSpec { name, dtype, shape } = spec;
+            let why =
+                format!("{name:?} has {found} bytes, which are not {shape:?} of {}", dtype.name());
+            return Err(Error::Tensors { why });
+        }
+        Ok(Self::in_memory(spec, Box::new(data)))
+    }
+
+    fn in_memory(spec: TensorSpec, data: Box<dyn AsRef<[u8]> + Send + Sync>) -> Self {
+        Self { spec, content: Content::Memory(data).into(), start: 0, limit: f64::INFINITY }
     }
 
     /// Returns the number of values: that of its bytes, which were found.
@@ -231,7 +253,7 @@ impl Update {
     /// # Errors
     /// As [`open`](Self::open).
     pub fn from_bytes(bytes: Vec<u8>, integers: Integers) -> Result<Self, Error> {
-        Self::of(&Parsed::of(Content::Memory(bytes))?, |spec| is_summed(spec, integers))
+        Self::of(&Parsed::of(Content::Memory(Box::new(bytes)))?, |spec| is_summed(spec, integers))
     }
 
     /// Reads a safetensors file's bytes, of which integers are kept.

@@ -5,7 +5,7 @@ use std::{
     sync::atomic::{AtomicUsize, Ordering::Relaxed},
 };
 
-use zeroize::Zeroizing;
+use zeroize::{Zeroize as _, Zeroizing};
 
 use super::Agreement;
 use crate::{
@@ -59,10 +59,36 @@ pub(crate) fn decode_by(
 ) -> Result<Update, Error> {
     let bytes = |spec: &TensorSpec| vec![0; spec.values().unwrap_or(0) * spec.dtype.bytes()];
     let mut data: Vec<_> = agreement.specs().iter().map(bytes).collect();
-    let targets = data.iter_mut().map(|bytes| Target::Memory(bytes)).collect();
-    decode_into(agreement, parameters, output, targets, run)?;
+    let mut slices: Vec<_> = data.iter_mut().map(Vec::as_mut_slice).collect();
+    decode_into(agreement, parameters, output, &mut slices, run)?;
     let tensors = agreement.specs().iter().cloned().zip(data);
     Ok(Update::new(tensors.map(|(spec, data)| Tensor::from_bytes(spec, data)).collect()))
+}
+
+/// Decodes all values that `run` decodes to the bytes of each tensor, in order, which hold none of them after any
+/// error. Its own error goes before any of a value.
+///
+/// # Errors
+/// That of `run`, else those of [`decode_by`]; not as many slices as tensors, or not as long as these.
+pub(crate) fn decode_into(
+    agreement: &Agreement,
+    parameters: &Parameters,
+    output: Output,
+    out: &mut [&mut [u8]],
+    run: impl FnOnce(&mut Decoder<'_>) -> Result<(), Error>,
+) -> Result<(), Error> {
+    let bytes = |spec: &TensorSpec| spec.values().unwrap_or(0) * spec.dtype.bytes();
+    if !agreement.specs().iter().map(bytes).eq(out.iter().map(|out| out.len())) {
+        let why = "the memory for them is not as large as they are".into();
+        return Err(Error::Tensors { why });
+    }
+    let targets = out.iter_mut().map(|out| Target::Memory(out)).collect();
+    let decoded = decode_targets(agreement, parameters, output, targets, run);
+    if decoded.is_err() {
+        // Values of a sum that did not open may be among them.
+        out.iter_mut().for_each(|out| out.zeroize());
+    }
+    decoded
 }
 
 /// Writes a safetensors file of the values that `run` decodes: as `template` is, which has the tensors of the
@@ -89,12 +115,12 @@ pub(crate) fn decode_to(
     let start = |spec: &TensorSpec| layout.start_of(&spec.name).unwrap_or(layout.bytes());
     let target = |spec| Target::File(file, start(spec));
     let targets = agreement.specs().iter().map(target).collect();
-    decode_into(agreement, parameters, output, targets, run)?;
+    decode_targets(agreement, parameters, output, targets, run)?;
     template.map_or(Ok(()), |template| template.write_kept(&layout, file))
 }
 
 /// Decodes all values that `run` decodes to where their tensors belong.
-fn decode_into(
+fn decode_targets(
     agreement: &Agreement,
     parameters: &Parameters,
     output: Output,

@@ -36,6 +36,21 @@ impl Sum {
     /// # Errors
     /// The first fault.
     pub fn check(&self, key: &PublicKey, job: &Job) -> Result<(), Error> {
+        self.check_parts(key, job)?;
+        let min_clients = job.min_clients();
+        let few = |set: &ContributorSet| set.count() < usize::from(min_clients);
+        if let Some(chunk) = self.sets.iter().position(few) {
+            let found = self.sets[chunk].count();
+            return Err(Error::TooFewContributors { chunk: chunk as u32, found, min_clients });
+        }
+        Ok(())
+    }
+
+    /// Refuses the same as [`check`](Self::check), but not a sum of few: more may be added to it.
+    ///
+    /// # Errors
+    /// The first fault.
+    pub(crate) fn check_parts(&self, key: &PublicKey, job: &Job) -> Result<(), Error> {
         let chunks = &key.parameters().chunks(self.agreement.values());
         job.check_key(key)?;
         job.check_id(self.job)?;
@@ -51,12 +66,6 @@ impl Sum {
         }
         if let Some(chunk) = self.sets.iter().position(|set| set.count() == 0) {
             return Err(Error::Empty { chunk: chunk as u32 });
-        }
-        let min_clients = job.min_clients();
-        let few = |set: &ContributorSet| set.count() < usize::from(min_clients);
-        if let Some(chunk) = self.sets.iter().position(few) {
-            let found = self.sets[chunk].count();
-            return Err(Error::TooFewContributors { chunk: chunk as u32, found, min_clients });
         }
         for (set, chunk) in self.sets.iter().zip(0..) {
             let Range { start, end } = chunks.opening_with(chunk);

@@ -36,7 +36,8 @@ pub(crate) struct Window(Zeroizing<Vec<u8>>);
 
 /// The bytes of a file of tensors.
 pub(super) enum Content {
-    Memory(Vec<u8>),
+    /// In memory that someone may own together with others, as arrays of another language.
+    Memory(Box<dyn AsRef<[u8]> + Send + Sync>),
     /// Read when it is asked for, so that none of it need be in memory.
     File(Opened),
 }
@@ -74,7 +75,7 @@ impl Content {
         Window(room): &'a mut Window,
     ) -> Result<&'a [u8], Error> {
         match self {
-            Self::Memory(bytes) => Ok(&bytes[start as usize..][..length]),
+            Self::Memory(bytes) => Ok(&(**bytes).as_ref()[start as usize..][..length]),
             Self::File(file) => {
                 // At once: a vector that grew would leave a copy behind.
                 if room.capacity() == 0 {
@@ -97,12 +98,12 @@ impl Content {
         }
         let mut bytes = vec![];
         file.read_to_end(&mut bytes)?;
-        Ok(Self::Memory(bytes))
+        Ok(Self::Memory(Box::new(bytes)))
     }
 
     fn len(&self) -> io::Result<u64> {
         match self {
-            Self::Memory(bytes) => Ok(bytes.len() as u64),
+            Self::Memory(bytes) => Ok((**bytes).as_ref().len() as u64),
             Self::File(opened) => Ok(opened.file.metadata()?.len()),
         }
     }
@@ -129,7 +130,9 @@ impl Content {
 
     fn read(&self, out: &mut [u8], start: u64) -> io::Result<()> {
         match self {
-            Self::Memory(bytes) => out.copy_from_slice(&bytes[start as usize..][..out.len()]),
+            Self::Memory(bytes) => {
+                out.copy_from_slice(&(**bytes).as_ref()[start as usize..][..out.len()]);
+            }
             Self::File(file) => file.read(out, start)?,
         }
         Ok(())

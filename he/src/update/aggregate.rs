@@ -5,9 +5,8 @@ use std::{ops::Range, sync::Arc};
 use ciphergram_accel::{Engine, Operand, Program};
 
 use crate::{
-    Agreement, Contribution, Error, PublicKey, Sum,
+    Error, PublicKey, Sum,
     bytes::{as_words, to_bytes},
-    contributors::{ContributorSet, Distinct},
     error::CiphertextFault,
     job::Job,
     params::Chunks,
@@ -104,27 +103,28 @@ impl Accumulator {
         scheme.range_fault(&*self.engine, &self.chunks, chunks.start, words).map_or(Ok(()), Err)
     }
 
-    /// Checks a whole stream, ciphertext by ciphertext, and adds it: length, range, and for Paillier
-    /// that each is coprime to n.
+    /// Checks a whole stream, ciphertext by ciphertext, and then adds it: length, range, and for Paillier that each is
+    /// coprime to n. A stream that is refused leaves the sum as it was.
     ///
     /// # Errors
-    /// The first fault with its chunk, 2^31 additions or more to a chunk, or the engine's. After any but
-    /// a wrong length, the whole sum is worth nothing.
+    /// The first fault with its chunk, 2^31 additions or more to a chunk, or the engine's, after which the whole sum
+    /// is worth nothing.
     pub fn add_stream(&mut self, bytes: &[u8]) -> Result<(), Error> {
         let expected = self.range(&self.own).len();
         if bytes.len() != expected {
             let fault = CiphertextFault::Length { found: bytes.len(), expected };
             return Err(Error::Ciphertext { chunk: 0, fault });
         }
-        // Piece by piece, so that what was checked is added while it is in cache.
-        for first in self.own.clone().step_by(PIECE_CHUNKS) {
+        let pieces = self.own.clone().step_by(PIECE_CHUNKS).map(|first| {
             let piece = first..self.own.end.min(first + PIECE_CHUNKS as u32);
-            let range = self.range(&piece);
+            (self.range(&piece), piece)
+        });
+        let pieces: Vec<_> = pieces.collect();
+        for (range, piece) in &pieces {
             let words = as_words(&mut self.room, &bytes[range.clone()]);
-            check_words(&self.key, &*self.engine, &self.chunks, first, words)?;
-            self.add(piece, &bytes[range])?;
+            check_words(&self.key, &*self.engine, &self.chunks, piece.start, words)?;
         }
-        Ok(())
+        pieces.into_iter().try_for_each(|(range, piece)| self.add(piece, &bytes[range]))
     }
 
     /// Adds the wire bytes of whole chunks, which must have passed a check.
@@ -181,58 +181,6 @@ impl Accumulator {
         }
         Ok(to_bytes(&words))
     }
-}
-
-/// Sums whole contributions given one by one, so that only one need be in memory.
-///
-/// `name` says which one an error is about.
-///
-/// # Errors
-/// A key that nothing can be summed under; more contributions than the job has clients, none at all, two of one
-/// client, another job's, another round's, other tensors or ranges than the first, or what is no ciphertext. The
-/// offender is named.
-pub fn aggregate<'a, N: ToString>(
-    key: &PublicKey,
-    job: &Job,
-    engine: Arc<dyn Engine>,
-    contributions: impl IntoIterator<Item = (N, Result<Contribution<'a>, Error>)>,
-) -> Result<Sum, Error> {
-    key.check_sums()?;
-    job.check_key(key)?;
-    let mut sum: Option<(Accumulator, u64, Agreement)> = None;
-    let (mut contributors, mut distinct) = (vec![], Distinct::default());
-    for (name, contribution) in contributions {
-        let add = || -> Result<(), Error> {
-            let c = contribution?;
-            job.check_id(c.job)?;
-            job.check_number(c.contributor.number)?;
-            job.check_agreement(&c.agreement)?;
-            let (found, chunks) = (c.stream.len(), key.parameters().chunks(c.agreement.values()));
-            // Before anything is allocated: an agreement can claim any number of values.
-            if found != chunks.total_bytes() {
-                let fault = CiphertextFault::Length { found, expected: chunks.total_bytes() };
-                return Err(Error::Ciphertext { chunk: 0, fault });
-            }
-            let (accumulator, round, agreement) = sum.get_or_insert_with(|| {
-                let values = c.agreement.values();
-                (Accumulator::new(key, engine.clone(), values), c.round, c.agreement.clone())
-            });
-            if c.round != *round {
-                return Err(Error::AnotherRound { found: c.round, expected: *round });
-            }
-            c.agreement.check_same(agreement)?;
-            distinct.add(&c.contributor)?;
-            accumulator.add_stream(&c.stream)?;
-            contributors.push(c.contributor);
-            Ok(())
-        };
-        add().map_err(|e| e.within(name))?;
-    }
-    let (accumulator, round, agreement) = sum.ok_or(Error::NothingToSum)?;
-    let all = ContributorSet::all(contributors.len());
-    let sets = vec![all; accumulator.chunks().count() as usize];
-    let stream = accumulator.into_stream()?;
-    Ok(Sum { contributors, job: job.id(), round, agreement, sets, stream })
 }
 
 impl Sum {

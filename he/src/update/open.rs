@@ -87,6 +87,27 @@ pub fn decrypt(
     })
 }
 
+/// Decrypts a sum to memory that is there: the bytes of each tensor of its agreement, in order, as they lie in a file.
+/// They hold nothing of it after any error.
+///
+/// # Errors
+/// Those of [`decrypt`]; not as many slices as tensors, or not as long as these.
+pub fn decrypt_into(
+    key: &SecretKey,
+    engine: &dyn Engine,
+    sum: &Sum,
+    job: &Job,
+    output: Output,
+    out: &mut [&mut [u8]],
+) -> Result<(), Error> {
+    let parameters = key.public().parameters();
+    let chunks = &parameters.chunks(sum.agreement.values());
+    let opening = Opening::new(key, engine, (parameters, chunks), sum, job)?;
+    codec::decode_into(&sum.agreement, parameters, output, out, |decoder| {
+        opening.run(decoder.split_to(chunks.values()))
+    })
+}
+
 /// Decrypts a sum to a safetensors file, which need not be in memory: written anew, as the file of `template` is,
 /// with the tensors that it keeps, or as the library would if there is none.
 ///

@@ -45,6 +45,40 @@ pub fn encrypt<'a>(
     Ok(Encrypted { contribution: Contribution { stream, ..contribution }, clipped })
 }
 
+/// A contribution's whole file in memory, as [`encrypt_frame`] makes it.
+pub struct EncryptedFrame {
+    /// The file's bytes.
+    pub bytes: Vec<u8>,
+    /// The number of values of each tensor that were outside its range.
+    pub clipped: Vec<usize>,
+}
+
+/// Encrypts a client's update of a weight as [`encrypt`] does, straight into the bytes of the contribution's file. That
+/// the client contributes to this round is in the ledger before anything is sealed, and after everything was checked.
+///
+/// # Errors
+/// Those of [`encrypt`]; the ledger's.
+pub fn encrypt_frame<'a>(
+    key: impl Into<KeyRef<'a>>,
+    engine: Arc<dyn Engine>,
+    update: (&Update, u64),
+    terms: &Terms<'_>,
+    ledger: &Ledger,
+) -> Result<EncryptedFrame, Error> {
+    let key = key.into();
+    let (sealer, contribution, clipped) = begin(key, engine, update, terms)?;
+    ledger.seal(terms.job(), key.number(), terms.round())?;
+    let stream = sealer.chunks.total_bytes();
+    let mut bytes = contribution.head(key.public(), stream);
+    let head = bytes.len();
+    bytes.reserve_exact(stream + blake3::OUT_LEN);
+    bytes.resize(head + stream, 0);
+    sealer.seal_into(&mut bytes[head..])?;
+    let digest = blake3::hash(&bytes);
+    bytes.extend(digest.as_bytes());
+    Ok(EncryptedFrame { bytes, clipped })
+}
+
 /// A contribution as [`encrypt_to`] wrote it.
 pub struct Written {
     /// The bytes of ciphertext.
@@ -202,17 +236,21 @@ impl Sealer {
     ///
     /// # Errors
     /// As [`next_batch`](Self::next_batch).
-    pub fn seal_all(mut self) -> Result<Vec<u8>, Error> {
+    pub fn seal_all(self) -> Result<Vec<u8>, Error> {
         let mut stream = vec![0; self.chunks.range_of(&(self.next..self.chunks.count())).len()];
-        let mut rest = &mut stream[..];
+        self.seal_into(&mut stream)?;
+        Ok(stream)
+    }
+
+    /// Seals all chunks at once into memory of their length.
+    fn seal_into(mut self, mut rest: &mut [u8]) -> Result<(), Error> {
         while self.next < self.chunks.count() {
             let own = self.next_chunks(Pace::Bulk);
             let (bytes, after) = rest.split_at_mut(self.chunks.range_of(&own).len());
             self.seal(own, bytes)?;
             rest = after;
         }
-        self.ticket.spend(self.key, self.next)?;
-        Ok(stream)
+        self.ticket.spend(self.key, self.next)
     }
 
     /// Returns the chunks to seal next, to the end of a group.

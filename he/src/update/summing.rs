@@ -1,0 +1,196 @@
+//! Sums of whole contributions, one after the other.
+
+use std::sync::Arc;
+
+use ciphergram_accel::Engine;
+
+use super::Accumulator;
+use crate::{
+    Agreement, Contribution, Error, JobId, PublicKey, Sum,
+    contributors::{Contributor, ContributorSet, Distinct},
+    error::CiphertextFault,
+    job::Job,
+};
+
+/// A sum of contributions, and of sums of others, that are given one by one, so that only one need be in memory.
+///
+/// What it refuses leaves it as it was: a round goes on without whoever sent that.
+pub struct Summing {
+    key: PublicKey,
+    job: Job,
+    engine: Arc<dyn Engine>,
+    begun: Option<Begun>,
+    contributors: Vec<Contributor>,
+    distinct: Distinct,
+}
+
+/// What the first part settles for all others, and what they add up to.
+struct Begun {
+    round: u64,
+    agreement: Agreement,
+    accumulator: Accumulator,
+    parts: Vec<Part>,
+}
+
+/// Some that were added together: contributors in their order, all of them in each chunk, or in each chunk these.
+struct Part {
+    count: usize,
+    sets: Option<Vec<ContributorSet>>,
+}
+
+impl Summing {
+    /// Makes the sum of nothing.
+    ///
+    /// # Errors
+    /// A key that nothing can be summed under, or of another job.
+    pub fn new(key: &PublicKey, job: &Job, engine: Arc<dyn Engine>) -> Result<Self, Error> {
+        key.check_sums()?;
+        job.check_key(key)?;
+        let (key, job) = (key.clone(), job.clone());
+        Ok(Self {
+            key,
+            job,
+            engine,
+            begun: None,
+            contributors: vec![],
+            distinct: Distinct::default(),
+        })
+    }
+
+    /// Returns those whose contributions are in it.
+    #[must_use]
+    pub fn contributors(&self) -> &[Contributor] {
+        &self.contributors
+    }
+
+    /// Adds a contribution.
+    ///
+    /// # Errors
+    /// Another job's or round's, of a client that is in the sum or that the job has not, of other tensors or ranges
+    /// than the first, or what is no ciphertext; the engine's, after which the sum is worth nothing.
+    pub fn add(&mut self, contribution: &Contribution<'_>) -> Result<(), Error> {
+        let Contribution { contributor, job, round, agreement, stream } = contribution;
+        self.add_part(Given {
+            job: *job,
+            round: *round,
+            agreement,
+            contributors: std::slice::from_ref(contributor),
+            sets: None,
+            stream,
+        })
+    }
+
+    /// Adds a sum of others, of however few.
+    ///
+    /// # Errors
+    /// Those of [`add`](Self::add), and what is wrong with it as a sum.
+    pub fn add_sum(&mut self, sum: &Sum) -> Result<(), Error> {
+        sum.check_parts(&self.key, &self.job)?;
+        self.add_part(Given {
+            job: sum.job,
+            round: sum.round,
+            agreement: &sum.agreement,
+            contributors: &sum.contributors,
+            sets: Some(&sum.sets),
+            stream: &sum.stream,
+        })
+    }
+
+    fn add_part(&mut self, part: Given<'_>) -> Result<(), Error> {
+        let Given { job, round, agreement, contributors, sets, stream } = part;
+        self.job.check_id(job)?;
+        contributors.iter().try_for_each(|c| self.job.check_number(c.number))?;
+        self.job.check_agreement(agreement)?;
+        let (found, values) = (stream.len(), agreement.values());
+        let expected = self.key.parameters().chunks(values).total_bytes();
+        // Before anything is allocated: an agreement can claim any number of values.
+        if found != expected {
+            let fault = CiphertextFault::Length { found, expected };
+            return Err(Error::Ciphertext { chunk: 0, fault });
+        }
+        if let Some(begun) = &self.begun {
+            if round != begun.round {
+                return Err(Error::AnotherRound { found: round, expected: begun.round });
+            }
+            agreement.check_same(&begun.agreement)?;
+        }
+        contributors.iter().try_for_each(|c| self.distinct.check_new(c))?;
+        let part = Part { count: contributors.len(), sets: sets.map(<[_]>::to_vec) };
+        match &mut self.begun {
+            Some(begun) => {
+                begun.accumulator.add_stream(stream)?;
+                begun.parts.push(part);
+            }
+            None => {
+                let mut accumulator = Accumulator::new(&self.key, self.engine.clone(), values);
+                accumulator.add_stream(stream)?;
+                let (agreement, parts) = (agreement.clone(), vec![part]);
+                self.begun = Some(Begun { round, agreement, accumulator, parts });
+            }
+        }
+        contributors.iter().try_for_each(|c| self.distinct.add(c))?;
+        self.contributors.extend(contributors);
+        Ok(())
+    }
+
+    /// Returns the sum of all that was added.
+    ///
+    /// # Errors
+    /// Nothing was added; the engine's.
+    pub fn finish(self) -> Result<Sum, Error> {
+        let Begun { round, agreement, accumulator, parts } =
+            self.begun.ok_or(Error::NothingToSum)?;
+        let (count, chunks) = (self.contributors.len(), accumulator.chunks().count() as usize);
+        let sets = merge(&parts, count, chunks);
+        let stream = accumulator.into_stream()?;
+        let (contributors, job) = (self.contributors, self.job.id());
+        Ok(Sum { contributors, job, round, agreement, sets, stream })
+    }
+}
+
+/// A contribution, or a sum, whose sets are of its contributors.
+struct Given<'a> {
+    job: JobId,
+    round: u64,
+    agreement: &'a Agreement,
+    contributors: &'a [Contributor],
+    sets: Option<&'a [ContributorSet]>,
+    stream: &'a [u8],
+}
+
+/// Returns which of all `count` contributors each chunk is of.
+fn merge(parts: &[Part], count: usize, chunks: usize) -> Vec<ContributorSet> {
+    if parts.iter().all(|part| part.sets.is_none()) {
+        return vec![ContributorSet::all(count); chunks];
+    }
+    let mut sets = vec![ContributorSet::none(count); chunks];
+    let mut first = 0;
+    for part in parts {
+        let all = ContributorSet::all(part.count);
+        for (chunk, set) in sets.iter_mut().enumerate() {
+            let own = part.sets.as_ref().map_or(&all, |sets| &sets[chunk]);
+            own.iter().for_each(|index| set.insert(first + index));
+        }
+        first += part.count;
+    }
+    sets
+}
+
+/// Sums whole contributions given one by one.
+///
+/// `name` says which one an error is about.
+///
+/// # Errors
+/// Those of [`Summing`]. The offender is named.
+pub fn aggregate<'a, N: ToString>(
+    key: &PublicKey,
+    job: &Job,
+    engine: Arc<dyn Engine>,
+    contributions: impl IntoIterator<Item = (N, Result<Contribution<'a>, Error>)>,
+) -> Result<Sum, Error> {
+    let mut summing = Summing::new(key, job, engine)?;
+    for (name, contribution) in contributions {
+        contribution.and_then(|c| summing.add(&c)).map_err(|e| e.within(name))?;
+    }
+    summing.finish()
+}
