@@ -2,6 +2,72 @@
 
 from __future__ import annotations
 
-from ._native import __version__
+import importlib
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["__version__"]
+from . import errors
+from ._native import (
+    Announcement,
+    ClientKey,
+    Contribution,
+    Job,
+    Keys,
+    PublicKey,
+    Ranges,
+    RoundTerms,
+    SecretKey,
+    Sum,
+    Summing,
+    __version__,
+    aggregate,
+    join_round,
+    keygen,
+    load,
+    load_keys,
+    loads,
+    merge_ranges,
+    ranges,
+    save,
+    set_threads,
+)
+from ._opened import Opened
+from .errors import *  # noqa: F403
+
+if TYPE_CHECKING:
+    from . import flare, flower, torch, transformers
+
+_INTEGRATIONS = ("flare", "flower", "torch", "transformers")
+
+__all__ = [
+    "Announcement",
+    "ClientKey",
+    "Contribution",
+    "Job",
+    "Keys",
+    "Opened",
+    "PublicKey",
+    "Ranges",
+    "RoundTerms",
+    "SecretKey",
+    "Sum",
+    "Summing",
+    "__version__",
+    "aggregate",
+    "join_round",
+    "keygen",
+    "load",
+    "load_keys",
+    "loads",
+    "merge_ranges",
+    "ranges",
+    "save",
+    "set_threads",
+    *errors.__all__,
+]
+
+
+def __getattr__(name: str) -> Any:
+    # What takes a framework is imported when it is asked for, and only then needs the framework.
+    if name in _INTEGRATIONS:
+        return importlib.import_module(f"{__name__}.{name}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

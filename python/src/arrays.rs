@@ -1,0 +1,72 @@
+//! Tensors from Python's arrays, without a copy where they are contiguous, and arrays for results.
+
+use std::path::PathBuf;
+
+use ciphergram_he::{Agreement, Dtype, Error as SchemeError, Integers, Tensor, TensorSpec, Update};
+use pyo3::{
+    prelude::*,
+    types::{PyDict, PyList},
+};
+
+use crate::{
+    buffer::{Borrowed, Writable},
+    errors::{Error, Result, internal},
+};
+
+/// The treatment of integers, by its name.
+pub(crate) fn integers(name: &str) -> Result<Integers> {
+    match name {
+        "refuse" => Ok(Integers::Refuse),
+        "sum" => Ok(Integers::Sum),
+        _ => Err(Error::parameter(format!("integers={name:?}: there are \"refuse\" and \"sum\""))),
+    }
+}
+
+/// Takes tensors: a mapping of names to arrays, or the path of a safetensors file.
+pub(crate) fn take(tensors: &Bound<'_, PyAny>, integers: Integers) -> Result<Update> {
+    if let Ok(path) = tensors.extract::<PathBuf>() {
+        return Ok(Update::open(&path, integers)?);
+    }
+    let glue = tensors.py().import("ciphergram._arrays")?;
+    let described: Vec<(String, String, Vec<u64>, Bound<'_, PyAny>)> =
+        glue.call_method1("describe", (tensors,))?.extract()?;
+    let tensors = described.into_iter().map(|(name, dtype, shape, bytes)| {
+        let unknown = SchemeError::Dtype { tensor: name.clone(), dtype: dtype.clone() };
+        let dtype = Dtype::from_name(&dtype).ok_or(unknown)?;
+        if dtype.is_integer() && integers == Integers::Refuse {
+            return Err(SchemeError::Integers { tensor: name, dtype: dtype.name() }.into());
+        }
+        let spec = TensorSpec { name, dtype, shape };
+        Ok(Tensor::from_owner(spec, Borrowed::new(&bytes)?)?)
+    });
+    Ok(Update::new(tensors.collect::<Result<_>>()?))
+}
+
+/// Arrays for the tensors of an agreement.
+pub(crate) struct Arrays {
+    /// By name.
+    pub(crate) arrays: Py<PyDict>,
+    writable: Vec<Writable>,
+}
+
+impl Arrays {
+    /// Allocates them.
+    pub(crate) fn new(py: Python<'_>, agreement: &Agreement) -> Result<Self> {
+        let specs =
+            agreement.specs().iter().map(|spec| (&spec.name, spec.dtype.name(), &spec.shape));
+        let glue = py.import("ciphergram._arrays")?;
+        let (arrays, views): (Bound<'_, PyDict>, Bound<'_, PyList>) =
+            glue.call_method1("empty", (PyList::new(py, specs)?,))?.extract()?;
+        let writable =
+            views.iter().map(|view| Writable::new(&view)).collect::<PyResult<Vec<_>>>()?;
+        if writable.len() != agreement.specs().len() {
+            return Err(internal("not one array for each tensor").into());
+        }
+        Ok(Self { arrays: arrays.unbind(), writable })
+    }
+
+    /// Returns the bytes of each, in the order of the agreement.
+    pub(crate) fn slices(&mut self) -> Vec<&mut [u8]> {
+        self.writable.iter_mut().map(Writable::bytes).collect()
+    }
+}

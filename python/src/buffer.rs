@@ -1,0 +1,93 @@
+//! Memory that Python owns, and memory of ours that it reads: the only unsafe code of this package.
+#![allow(unsafe_code)]
+
+use std::{ffi::c_int, slice};
+
+use pyo3::{buffer::PyBuffer, exceptions::PyBufferError, ffi, prelude::*};
+
+/// Bytes of an object with the buffer protocol, contiguous, which it keeps for as long as this is there.
+pub(crate) struct Borrowed(PyBuffer<u8>);
+
+impl Borrowed {
+    /// Takes the bytes of an object.
+    ///
+    /// # Errors
+    /// It has no buffer of bytes, or one that is not contiguous.
+    pub(crate) fn new(object: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let buffer = PyBuffer::get(object)?;
+        match buffer.is_c_contiguous() {
+            true => Ok(Self(buffer)),
+            false => Err(PyBufferError::new_err("its bytes do not lie one after the other")),
+        }
+    }
+}
+
+impl AsRef<[u8]> for Borrowed {
+    fn as_ref(&self) -> &[u8] {
+        let length = self.0.len_bytes();
+        if length == 0 {
+            return &[];
+        }
+        // SAFETY: the exporter keeps `length` bytes at this place, initialised, until the buffer is released, which takes
+        // `self`. That nobody writes to them meanwhile is what callers of this package are asked for: arrays must not be
+        // written to during a call. One that is all the same is a data race of theirs, as in any extension that
+        // computes without the interpreter's lock; nothing here but values depends on what is read, never a length, an
+        // index or a branch to memory.
+        unsafe { slice::from_raw_parts(self.0.buf_ptr().cast::<u8>(), length) }
+    }
+}
+
+/// Bytes of an array that was made for a result, and that nobody else has yet.
+pub(crate) struct Writable(PyBuffer<u8>);
+
+impl Writable {
+    /// Takes the bytes of an array.
+    ///
+    /// # Errors
+    /// It is not writable, or not contiguous.
+    pub(crate) fn new(object: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let buffer = PyBuffer::get(object)?;
+        match !buffer.readonly() && buffer.is_c_contiguous() {
+            true => Ok(Self(buffer)),
+            false => Err(PyBufferError::new_err("there is nothing to write to")),
+        }
+    }
+
+    /// Returns the bytes.
+    pub(crate) fn bytes(&mut self) -> &mut [u8] {
+        let length = self.0.len_bytes();
+        if length == 0 {
+            return &mut [];
+        }
+        // SAFETY: as in `Borrowed`; and the array was allocated for this by `_arrays.empty`, which gives it to no one
+        // else before the call returns, so that this is the only way to its bytes.
+        unsafe { slice::from_raw_parts_mut(self.0.buf_ptr().cast::<u8>(), length) }
+    }
+}
+
+/// Fills a view with bytes that a frozen object of ours holds, for `__getbuffer__`.
+///
+/// # Safety
+/// `view` is what Python gave to `__getbuffer__`, and `bytes` stay where they are for as long as `owner` lives.
+pub(crate) unsafe fn show(
+    owner: Bound<'_, PyAny>,
+    bytes: &[u8],
+    view: *mut ffi::Py_buffer,
+    flags: c_int,
+) -> PyResult<()> {
+    if view.is_null() {
+        return Err(PyBufferError::new_err("there is no view to fill"));
+    }
+    // SAFETY: the view is Python's; it takes a reference to the owner, which keeps the bytes.
+    let filled = unsafe {
+        ffi::PyBuffer_FillInfo(
+            view,
+            owner.as_ptr(),
+            bytes.as_ptr().cast_mut().cast(),
+            bytes.len() as ffi::Py_ssize_t,
+            1,
+            flags,
+        )
+    };
+    if filled == 0 { Ok(()) } else { Err(PyErr::fetch(owner.py())) }
+}

@@ -1,0 +1,122 @@
+"""Arrays in and out: what may be given as a tensor, and what results are written to."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from .errors import DtypeError, LayoutError
+
+# Names of numpy's types, and of those that files of tensors use.
+_NAMES = {
+    "float16": "F16",
+    "bfloat16": "BF16",
+    "float32": "F32",
+    "float64": "F64",
+    "int8": "I8",
+    "int16": "I16",
+    "int32": "I32",
+    "int64": "I64",
+    "uint8": "U8",
+    "uint16": "U16",
+    "uint32": "U32",
+    "uint64": "U64",
+    "bool": "BOOL",
+}
+_DTYPES = {theirs: ours for ours, theirs in _NAMES.items()}
+
+Described = tuple[str, str, tuple[int, ...], npt.NDArray[np.uint8]]
+
+
+def describe(tensors: Mapping[str, Any]) -> list[Described]:
+    """Describe each tensor by its name, type, shape and bytes.
+
+    The bytes are the array's own where it is contiguous and little-endian, else those of a copy.
+
+    Raises:
+        DtypeError: A tensor is no array of numbers.
+        LayoutError: The tensors are not given by their names.
+    """
+    if not isinstance(tensors, Mapping):
+        raise LayoutError(
+            f"tensors are given as a mapping of names to arrays, or as a path, not as {type(tensors).__name__}"
+        )
+    return [_describe(name, value) for name, value in tensors.items()]
+
+
+def _describe(name: str, value: Any) -> Described:
+    if not isinstance(name, str):
+        raise LayoutError(f"the name {name!r} of a tensor is not text")
+    array, dtype = _array(name, value)
+    # Also what lies the wrong way round, or is of the other byte order.
+    plain = np.ascontiguousarray(array.astype(array.dtype.newbyteorder("<"), copy=False))
+    return name, dtype, tuple(array.shape), plain.reshape(-1).view(np.uint8)
+
+
+def _array(name: str, value: Any) -> tuple[npt.NDArray[Any], str]:
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(value, torch.Tensor):
+        return _of_torch(torch, name, value)
+    if isinstance(value, np.ndarray):
+        array = value
+    elif hasattr(value, "__array__"):
+        array = np.asarray(value)
+    elif hasattr(value, "__dlpack__"):
+        array = np.from_dlpack(value)
+    else:
+        array = np.asarray(value)
+    dtype = _NAMES.get(array.dtype.name)
+    if dtype is None:
+        raise _unknown(name, array.dtype)
+    return array, dtype
+
+
+def _of_torch(torch: Any, name: str, value: Any) -> tuple[npt.NDArray[Any], str]:
+    value = value.detach()
+    if value.device.type != "cpu" or value.layout != torch.strided:
+        value = value.cpu().to_dense() if value.layout != torch.strided else value.cpu()
+    # Lazy conjugates and negatives have no memory of their own.
+    value = value.resolve_conj().resolve_neg()
+    if value.dtype == torch.bfloat16:
+        return value.view(torch.uint16).numpy(), "BF16"
+    dtype = _NAMES.get(str(value.dtype).removeprefix("torch."))
+    if dtype is None:
+        raise _unknown(name, value.dtype)
+    return value.numpy(), dtype
+
+
+def _unknown(name: str, dtype: Any) -> DtypeError:
+    text = (
+        f"tensor {name!r} is {dtype}; float16, bfloat16, float32 and float64 can be summed, "
+        "and integers with integers=\"sum\""
+    )
+    return DtypeError(text, tensor=name, dtype=str(dtype))
+
+
+def empty(
+    specs: Sequence[tuple[str, str, Sequence[int]]],
+) -> tuple[dict[str, npt.NDArray[Any]], list[npt.NDArray[np.uint8]]]:
+    """Allocate an array for each of these names, types and shapes.
+
+    Returns:
+        The arrays by name, and the bytes of each in order.
+    """
+    arrays = {name: np.empty(tuple(shape), _dtype(dtype)) for name, dtype, shape in specs}
+    return arrays, [_bytes(array) for array in arrays.values()]
+
+
+def _bytes(array: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
+    # Types that are not numpy's own have no buffer: their bytes have.
+    return array.reshape(-1).view(np.uint8)
+
+
+def _dtype(name: str) -> np.dtype[Any]:
+    if name == "BF16":
+        import ml_dtypes
+
+        return np.dtype(ml_dtypes.bfloat16)
+    return np.dtype(_DTYPES[name]).newbyteorder("<")

@@ -1,0 +1,186 @@
+//! Contributions: one client's encrypted update each.
+
+use std::{ffi::c_int, sync::Arc};
+
+use ciphergram_he::{self as he, EncryptedFrame, Error as SchemeError, frame::Frame};
+use pyo3::{
+    ffi,
+    prelude::*,
+    types::{PyBytes, PyDict},
+};
+
+use crate::{
+    buffer,
+    errors::{Error, Result},
+    keys::PublicKey,
+    opened,
+    ranges::Ranges,
+    sum::Sum,
+    summing,
+};
+
+/// One client's encrypted update: the bytes of its file, which anyone may have. Has the buffer protocol, and pickles.
+#[pyclass(frozen, module = "ciphergram")]
+#[derive(Clone)]
+pub(crate) struct Contribution(pub(crate) Arc<Inner>);
+
+pub(crate) struct Inner {
+    frame: Vec<u8>,
+    client: u16,
+    round: u64,
+    job: he::JobId,
+    key: he::KeyId,
+    scheme: &'static str,
+    agreement: he::Agreement,
+    clipped: Option<Vec<usize>>,
+    /// The key that it was made or read with.
+    public: Option<PublicKey>,
+}
+
+impl Contribution {
+    /// Takes what was encrypted under an agreement.
+    pub(crate) fn encrypted(frame: EncryptedFrame, key: PublicKey) -> Result<Self> {
+        let EncryptedFrame { bytes, clipped } = frame;
+        Self::new(bytes, Some(key), Some(clipped))
+    }
+
+    /// Reads the bytes of a file, made under a key if one is given.
+    pub(crate) fn read(bytes: Vec<u8>, key: Option<PublicKey>) -> Result<Self> {
+        Self::new(bytes, key, None)
+    }
+
+    fn new(frame: Vec<u8>, public: Option<PublicKey>, clipped: Option<Vec<usize>>) -> Result<Self> {
+        let parsed = Frame::parse(&frame).map_err(SchemeError::from)?;
+        if let Some(public) = &public {
+            parsed.check_key(&public.key)?;
+        }
+        let he::Contribution { contributor, job, round, agreement, .. } =
+            he::Contribution::from_frame(&parsed)?;
+        let (key, scheme) = (parsed.key, parsed.literal.scheme.name());
+        let client = contributor.number;
+        Ok(Self(Arc::new(Inner {
+            frame,
+            client,
+            round,
+            job,
+            key,
+            scheme,
+            agreement,
+            clipped,
+            public,
+        })))
+    }
+
+    /// Returns the bytes of its file.
+    pub(crate) fn frame(&self) -> &[u8] {
+        &self.0.frame
+    }
+
+    /// Returns the key that it was made or read with.
+    pub(crate) fn public(&self) -> Option<&PublicKey> {
+        self.0.public.as_ref()
+    }
+}
+
+#[pymethods]
+impl Contribution {
+    /// The client's number.
+    #[getter]
+    fn client(&self) -> u16 {
+        self.0.client
+    }
+
+    /// The round's number.
+    #[getter]
+    fn round(&self) -> u64 {
+        self.0.round
+    }
+
+    /// The id of the job that it was made for.
+    #[getter]
+    fn job_id(&self) -> String {
+        self.0.job.to_string()
+    }
+
+    /// The id of the key that it was made under.
+    #[getter]
+    fn key_id(&self) -> String {
+        self.0.key.to_string()
+    }
+
+    /// The scheme's name.
+    #[getter]
+    fn scheme(&self) -> &'static str {
+        self.0.scheme
+    }
+
+    /// Names, types, shapes and ranges of its tensors, and the largest weight.
+    #[getter]
+    fn ranges(&self) -> Ranges {
+        Ranges::new(self.0.agreement.clone())
+    }
+
+    /// The number of bytes.
+    #[getter]
+    fn nbytes(&self) -> usize {
+        self.0.frame.len()
+    }
+
+    /// How many values of each tensor were out of range; None if it was not made in this process.
+    #[getter]
+    fn clipped<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
+        let counts = self.0.clipped.as_deref();
+        counts.map(|counts| opened::by_name(py, &self.0.agreement, counts)).transpose()
+    }
+
+    fn __len__(&self) -> usize {
+        self.0.frame.len()
+    }
+
+    fn __bytes__<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        PyBytes::new(py, &self.0.frame)
+    }
+
+    #[expect(unsafe_code, reason = "the protocol's own signature")]
+    unsafe fn __getbuffer__(
+        slf: Bound<'_, Self>,
+        view: *mut ffi::Py_buffer,
+        flags: c_int,
+    ) -> PyResult<()> {
+        let bytes: *const [u8] = slf.get().frame();
+        // SAFETY: the class is frozen, so its bytes stay where they are while the view has a reference to it.
+        unsafe { buffer::show(slf.into_any(), &*bytes, view, flags) }
+    }
+
+    /// Adds another contribution, or a sum.
+    fn __add__(slf: &Bound<'_, Self>, other: &Bound<'_, PyAny>) -> Result<Sum> {
+        summing::add(slf.get().public(), [slf.as_any(), other])
+    }
+
+    fn __eq__(&self, other: &Self) -> bool {
+        self.0.frame == other.0.frame
+    }
+
+    fn __reduce__<'py>(
+        &self,
+        py: Python<'py>,
+    ) -> PyResult<(Bound<'py, PyAny>, (Bound<'py, PyBytes>,))> {
+        Ok((py.import("ciphergram")?.getattr("loads")?, (self.__bytes__(py),)))
+    }
+
+    fn __repr__(&self) -> String {
+        let Inner { client, round, agreement, frame, .. } = &*self.0;
+        format!(
+            "<Contribution of client {client} to round {round}, {} tensors, {} values, {} bytes>",
+            agreement.specs().len(),
+            agreement.values(),
+            frame.len()
+        )
+    }
+}
+
+/// Makes the error of something that was read without its key.
+pub(crate) fn unknown_key() -> Error {
+    let text = "it was loaded without a key: load it with key=, or sum with aggregate(…, public)";
+    Error::Own("KeyMismatch", text.into())
+}

@@ -1,0 +1,238 @@
+//! Errors of the crates beneath as Python's: a class for each kind, the words with options named as arguments, and
+//! the facts as attributes.
+
+use ciphergram_he::{Error as SchemeError, error::FrameError};
+use pyo3::{
+    IntoPyObjectExt,
+    exceptions::{PyRuntimeError, PyTypeError, PyValueError},
+    prelude::*,
+    types::PyDict,
+};
+
+/// Everything that a call can fail with.
+#[derive(Debug)]
+pub(crate) enum Error {
+    /// A scheme, a key, tensors, a file.
+    Scheme(SchemeError),
+    /// Python itself, or code of the caller's.
+    Python(PyErr),
+    /// A class of `ciphergram.errors`, and its words.
+    Own(&'static str, String),
+}
+
+pub(crate) type Result<T, E = Error> = std::result::Result<T, E>;
+
+impl Error {
+    /// Makes the error for an argument that cannot be meant.
+    pub(crate) fn parameter(text: impl Into<String>) -> Self {
+        Self::Own("ParameterError", text.into())
+    }
+}
+
+impl From<SchemeError> for Error {
+    fn from(error: SchemeError) -> Self {
+        Self::Scheme(error)
+    }
+}
+
+impl From<PyErr> for Error {
+    fn from(error: PyErr) -> Self {
+        Self::Python(error)
+    }
+}
+
+impl From<Error> for PyErr {
+    fn from(error: Error) -> Self {
+        Python::attach(|py| match error {
+            Error::Python(error) => error,
+            Error::Own(class, text) => raise(py, class, &text, Facts::default()),
+            Error::Scheme(error) => {
+                let (class, facts) = describe(&error);
+                raise(py, class, &error.to_string(), facts)
+            }
+        })
+    }
+}
+
+/// A fact of an error.
+enum Fact {
+    Text(String),
+    Count(u64),
+}
+
+/// The facts of an error, by the names of their attributes.
+#[derive(Default)]
+pub(crate) struct Facts(Vec<(&'static str, Fact)>);
+
+impl Facts {
+    fn text(mut self, name: &'static str, text: impl ToString) -> Self {
+        self.0.push((name, Fact::Text(text.to_string())));
+        self
+    }
+
+    fn count(mut self, name: &'static str, count: impl TryInto<u64>) -> Self {
+        self.0.push((name, Fact::Count(count.try_into().unwrap_or(u64::MAX))));
+        self
+    }
+}
+
+/// Makes an exception of a class of `ciphergram.errors`.
+pub(crate) fn raise(py: Python<'_>, class: &str, text: &str, facts: Facts) -> PyErr {
+    let make = || -> PyResult<PyErr> {
+        let class = py.import("ciphergram.errors")?.getattr(class)?;
+        let fields = PyDict::new(py);
+        for (name, fact) in facts.0 {
+            let value = match fact {
+                Fact::Text(text) => text.into_bound_py_any(py)?,
+                Fact::Count(count) => count.into_bound_py_any(py)?,
+            };
+            fields.set_item(name, value)?;
+        }
+        Ok(PyErr::from_value(class.call((in_python(text),), Some(&fields))?))
+    };
+    make().unwrap_or_else(|error| error)
+}
+
+/// Returns the class of an error, and its facts.
+fn describe(error: &SchemeError) -> (&'static str, Facts) {
+    use SchemeError as E;
+    let facts = Facts::default();
+    match error {
+        E::In { error, .. } => describe(error),
+        E::Parameters(_) | E::Noise(_) | E::Limits { .. } | E::Modulus(_) => {
+            ("ParameterError", facts)
+        }
+        E::Range { tensor, range } => {
+            ("ParameterError", facts.text("tensor", tensor).text("range", range))
+        }
+        E::Weight { weight, max_weight } => {
+            ("WeightError", facts.count("weight", *weight).count("max_weight", *max_weight))
+        }
+        E::NotFinite { tensor, index, value } => {
+            ("NotFinite", facts.text("tensor", tensor).count("index", *index).text("value", value))
+        }
+        E::Dtype { tensor, dtype } => {
+            ("DtypeError", facts.text("tensor", tensor).text("dtype", dtype))
+        }
+        E::Integers { tensor, dtype } => {
+            ("DtypeError", facts.text("tensor", tensor).text("dtype", dtype))
+        }
+        E::Integer { tensor, index } => {
+            ("Overflow", facts.text("tensor", tensor).count("index", *index))
+        }
+        E::Overflow { tensor, index, dtype } => {
+            ("Overflow", facts.text("tensor", tensor).count("index", *index).text("dtype", dtype))
+        }
+        E::Tensors { why } => ("LayoutError", facts.text("difference", why)),
+        E::Layout { difference } => ("LayoutError", facts.text("difference", difference)),
+        E::Ranges { difference } => ("RangesDiffer", facts.text("difference", difference)),
+        E::TooManyContributors { found, admitted } => {
+            ("TooMany", facts.count("found", *found).count("admitted", *admitted))
+        }
+        E::NothingToSum => ("TooFew", facts.count("found", 0u64)),
+        E::TooFewContributors { found, min_clients, .. } => {
+            ("TooFew", facts.count("found", *found).count("min_clients", *min_clients))
+        }
+        E::SameContribution => ("DuplicateClient", facts),
+        E::SameNumber { number } => ("DuplicateClient", facts.count("client", *number)),
+        E::NoSumKey | E::HasSumKey | E::KeyKind { .. } => ("KeyKind", facts),
+        E::Number { number, .. } => ("ClientNumberError", facts.count("client", *number)),
+        E::AnotherClient { .. } | E::NoNumber => ("ClientNumberError", facts),
+        E::SchemeMismatch { .. } | E::ParametersMismatch { .. } => ("KeyMismatch", facts),
+        E::KeyMismatch { found, expected } => {
+            ("KeyMismatch", facts.text("found", found).text("expected", expected))
+        }
+        E::JobKey { found, expected } | E::AnotherJob { found, expected } => {
+            ("JobMismatch", facts.text("found", found).text("expected", expected))
+        }
+        _ => describe_rest(error),
+    }
+}
+
+/// Describes what is wrong with something from outside, or with the machine.
+fn describe_rest(error: &SchemeError) -> (&'static str, Facts) {
+    use SchemeError as E;
+    let facts = Facts::default();
+    match error {
+        E::Frame(FrameError::Kind { found, expected }) => {
+            ("BadFrame", facts.text("found", found).text("expected", expected))
+        }
+        E::Frame(_) | E::Json { .. } | E::Newer { .. } | E::Safetensors { .. } => {
+            ("BadFrame", facts)
+        }
+        E::Ciphertext { chunk, .. } | E::Empty { chunk } => {
+            ("BadCiphertext", facts.count("chunk", *chunk))
+        }
+        E::MixedContributors { start, .. } => ("BadCiphertext", facts.count("chunk", *start)),
+        E::NotTheirs { contributors } => {
+            ("SumMismatch", facts.count("contributors", *contributors))
+        }
+        E::BeyondJob { .. } => ("BeyondJob", facts),
+        E::AnotherRound { found, expected } => {
+            ("RoundMismatch", facts.count("found", *found).count("expected", *expected))
+        }
+        E::RoundAhead { .. } => ("RoundMismatch", facts),
+        E::Terms { .. } => ("BadTerms", facts),
+        E::RoundOver { number, round, last } => (
+            "RoundOver",
+            facts.count("client", *number).count("round", *round).count("last", *last),
+        ),
+        E::SecondSum { round } => ("SecondSum", facts.count("round", *round)),
+        E::KeySpent { failures } => ("KeySpent", facts.count("failures", *failures)),
+        E::Exists { path } => ("Exists", facts.text("path", path.display())),
+        E::Io { .. } => ("FileError", facts),
+        E::Engine(_) | E::Randomness => ("EngineError", facts),
+        _ => ("CiphergramError", facts),
+    }
+}
+
+/// Names options as arguments: `--min-clients 3` becomes `min_clients=3`. Names in quotes stay as they are.
+pub(crate) fn in_python(text: &str) -> String {
+    let parts = text.split('"').enumerate();
+    let parts: Vec<_> =
+        parts.map(|(at, part)| if at % 2 == 0 { arguments(part) } else { part.into() }).collect();
+    parts.join("\"")
+}
+
+fn arguments(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find("--") {
+        let (before, option) = (&rest[..at], &rest[at + 2..]);
+        let end =
+            option.find(|c: char| !c.is_ascii_lowercase() && c != '-').unwrap_or(option.len());
+        out.push_str(before);
+        if end == 0 {
+            out.push_str("--");
+            rest = option;
+            continue;
+        }
+        out.push_str(&option[..end].replace('-', "_"));
+        out.push('=');
+        rest = &option[end..];
+        // Its value, if one follows: a number, or a placeholder.
+        let value = rest.strip_prefix(' ').unwrap_or("");
+        if value.starts_with(|c: char| c.is_ascii_digit() || c.is_ascii_uppercase()) {
+            rest = value;
+        }
+    }
+    out.push_str(rest);
+    out
+}
+
+/// Refuses to write a secret into a pickle.
+pub(crate) fn no_pickle(what: &str) -> PyErr {
+    PyTypeError::new_err(format!(
+        "{what} holds a secret and is not pickled: save it to a file of its owner's"
+    ))
+}
+
+/// Makes the error of something that cannot be, but is.
+pub(crate) fn internal(text: &'static str) -> PyErr {
+    PyRuntimeError::new_err(text)
+}
+
+/// Makes the error of a value that Python's own functions would refuse in the same way.
+pub(crate) fn value(text: String) -> PyErr {
+    PyValueError::new_err(text)
+}

@@ -1,0 +1,153 @@
+//! The exchange before a round whose ranges nobody knows yet.
+
+use ciphergram_he::{
+    self as he, Error as SchemeError,
+    exchange::{Announcement as SchemeAnnouncement, RoundTerms as SchemeTerms},
+};
+use pyo3::{prelude::*, types::PyBytes};
+
+use crate::{errors::Result, job::Job, keys::PublicKey, ranges::Ranges};
+
+/// A client's proposal for a round: its ranges and its weight, rounded up to powers of two. It pickles, with the
+/// client's number.
+#[pyclass(frozen, module = "ciphergram")]
+pub(crate) struct Announcement {
+    pub(crate) announcement: SchemeAnnouncement,
+    client: u16,
+    bytes: Vec<u8>,
+}
+
+impl Announcement {
+    pub(crate) fn new(announcement: SchemeAnnouncement, client: u16, key: &he::PublicKey) -> Self {
+        let bytes = announcement.to_bytes(key);
+        Self { announcement, client, bytes }
+    }
+}
+
+#[pymethods]
+impl Announcement {
+    /// Reads the bytes of an announcement of a client, made under a key.
+    ///
+    /// Raises:
+    ///     BadFrame: They are none.
+    ///     KeyMismatch: It was made under another key.
+    #[staticmethod]
+    fn from_bytes(bytes: &[u8], key: &Bound<'_, PyAny>, client: u16) -> Result<Self> {
+        let key = PublicKey::of(key)?.key;
+        let announcement = SchemeAnnouncement::from_bytes(bytes, &key)?;
+        Ok(Self { announcement, client, bytes: bytes.to_vec() })
+    }
+
+    /// The client's number.
+    #[getter]
+    fn client(&self) -> u16 {
+        self.client
+    }
+
+    /// The lowest number of a round that the client still contributes to.
+    #[getter]
+    fn round(&self) -> u64 {
+        self.announcement.lowest_round
+    }
+
+    /// The ranges and the largest weight that it proposes.
+    #[getter]
+    fn ranges(&self) -> Ranges {
+        Ranges::new(self.announcement.agreement.clone())
+    }
+
+    fn __bytes__<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        PyBytes::new(py, &self.bytes)
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<Announcement of client {} from round {} on>", self.client, self.round())
+    }
+}
+
+/// The terms of a round: its number, and the ranges that its updates are sealed under.
+#[pyclass(frozen, module = "ciphergram")]
+pub(crate) struct RoundTerms {
+    pub(crate) terms: SchemeTerms,
+    left_out: Vec<(u16, String)>,
+    bytes: Vec<u8>,
+}
+
+#[pymethods]
+impl RoundTerms {
+    /// Reads the bytes of terms made under a key.
+    ///
+    /// Raises:
+    ///     BadFrame: They are none.
+    ///     KeyMismatch: They were made under another key.
+    #[staticmethod]
+    fn from_bytes(bytes: &[u8], key: &Bound<'_, PyAny>) -> Result<Self> {
+        let key = PublicKey::of(key)?.key;
+        let terms = SchemeTerms::from_bytes(bytes, &key)?;
+        Ok(Self { terms, left_out: vec![], bytes: bytes.to_vec() })
+    }
+
+    /// The round's number.
+    #[getter]
+    fn round(&self) -> u64 {
+        self.terms.round
+    }
+
+    /// The ranges and the largest weight.
+    #[getter]
+    fn ranges(&self) -> Ranges {
+        Ranges::new(self.terms.agreement.clone())
+    }
+
+    /// The numbers of the clients that take part, ascending.
+    #[getter]
+    fn participants(&self) -> Vec<u16> {
+        self.terms.participants.iter().map(|c| c.number).collect()
+    }
+
+    /// The clients that cannot take part, each with the reason; known to who made the terms alone.
+    #[getter]
+    fn left_out(&self) -> Vec<(u16, String)> {
+        self.left_out.clone()
+    }
+
+    fn __bytes__<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        PyBytes::new(py, &self.bytes)
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<RoundTerms of round {}, clients {:?}>", self.round(), self.participants())
+    }
+}
+
+/// Joins the announcements of clients to the terms of a round. Takes public material only.
+///
+/// Args:
+///     announcements: One of each client.
+///     public: The public key.
+///     job: The job; None for the key's own.
+///
+/// Raises:
+///     TooFew: There is none.
+///     JobMismatch, BeyondJob, LayoutError: No client is left that the job admits.
+#[pyfunction]
+#[pyo3(signature = (announcements, public, *, job=None))]
+pub(crate) fn join_round(
+    announcements: Vec<PyRef<'_, Announcement>>,
+    public: &Bound<'_, PyAny>,
+    job: Option<&Job>,
+) -> Result<RoundTerms> {
+    let public = PublicKey::of(public)?;
+    let job = public.job(job)?;
+    let announced: Vec<_> =
+        announcements.iter().map(|a| (a.client, a.announcement.clone())).collect();
+    if announced.is_empty() {
+        return Err(SchemeError::NothingToSum.into());
+    }
+    let he::exchange::Joined { terms, left_out } = SchemeTerms::join(&job, &announced)?;
+    let left_out = left_out
+        .into_iter()
+        .map(|(client, why)| (client, crate::errors::in_python(&why.to_string())));
+    let bytes = terms.to_bytes(&public.key);
+    Ok(RoundTerms { terms, left_out: left_out.collect(), bytes })
+}

@@ -1,0 +1,149 @@
+//! Jobs.
+
+use std::{path::PathBuf, sync::Arc};
+
+use ciphergram_he as he;
+use pyo3::prelude::*;
+
+use crate::{
+    errors::{Error, Result},
+    keys::PublicKey,
+};
+
+/// The limits that all clients of a federation hold each other to: how many they are, how few a sum may be of, and how
+/// large ranges and weights may be.
+#[pyclass(frozen, module = "ciphergram")]
+#[derive(Clone)]
+pub(crate) struct Job(pub(crate) Arc<he::Job>);
+
+#[pymethods]
+impl Job {
+    /// Makes a job under a key.
+    ///
+    /// Args:
+    ///     key: The public key.
+    ///     clients: The clients that take part; None for all that the key admits.
+    ///     min_clients: The fewest contributors of a sum that is opened; None for three, or all if they are fewer.
+    ///     max_weight: The largest weight of a client.
+    ///     max_range: The largest range of a tensor.
+    ///
+    /// Raises:
+    ///     ParameterError: There can be no such job.
+    #[new]
+    #[pyo3(signature = (key, *, clients=None, min_clients=None, max_weight=100_000, max_range=10.0))]
+    fn new(
+        py: Python<'_>,
+        key: &PublicKey,
+        clients: Option<u16>,
+        min_clients: Option<u16>,
+        max_weight: u32,
+        max_range: f64,
+    ) -> Result<Self> {
+        let mut limits = he::Limits::of_key(&key.key);
+        limits.clients = clients.unwrap_or(limits.clients);
+        limits.min_clients = min_clients.unwrap_or(limits.min_clients.min(limits.clients));
+        (limits.max_weight, limits.max_range) = (max_weight, max_range);
+        Self::make(py, &key.key, limits)
+    }
+
+    /// Reads a job's file.
+    ///
+    /// Raises:
+    ///     BadFrame: It is none.
+    ///     JobMismatch: It was made under another key.
+    #[staticmethod]
+    fn load(path: PathBuf, key: &PublicKey) -> Result<Self> {
+        Ok(Self(he::Job::load(&path, &key.key)?.into()))
+    }
+
+    /// Writes the job's file.
+    ///
+    /// Raises:
+    ///     Exists: There is such a file.
+    fn save(&self, path: PathBuf) -> Result<()> {
+        Ok(self.0.save(&path)?)
+    }
+
+    /// The job's id, as hexadecimal digits.
+    #[getter]
+    fn id(&self) -> String {
+        self.0.id().to_string()
+    }
+
+    /// The number of clients.
+    #[getter]
+    fn clients(&self) -> u16 {
+        self.0.limits().clients
+    }
+
+    /// The fewest contributors of a sum that is opened.
+    #[getter]
+    fn min_clients(&self) -> u16 {
+        self.0.min_clients()
+    }
+
+    /// The largest weight of a client.
+    #[getter]
+    fn max_weight(&self) -> u32 {
+        self.0.limits().max_weight
+    }
+
+    /// The largest range of a tensor.
+    #[getter]
+    fn max_range(&self) -> f64 {
+        self.0.limits().max_range
+    }
+
+    /// Whether the job settles the range of every tensor.
+    #[getter]
+    fn settles_ranges(&self) -> bool {
+        self.0.settles_ranges()
+    }
+
+    /// Returns the same job, of which this party opens no sum of fewer.
+    fn requiring(&self, min_clients: u16) -> Result<Self> {
+        if min_clients == 0 {
+            return Err(Error::parameter("min_clients=0: a sum is of at least one"));
+        }
+        Ok(Self(Arc::new((*self.0).clone().requiring(min_clients))))
+    }
+
+    fn __repr__(&self) -> String {
+        let he::Limits { clients, max_weight, max_range, .. } = self.0.limits();
+        format!(
+            "<Job {} of {clients} clients, at least {} to a sum, weights up to {max_weight}, ranges up to {max_range}>",
+            self.0.id(),
+            self.0.min_clients()
+        )
+    }
+
+    fn __eq__(&self, other: &Self) -> bool {
+        self.0.id() == other.0.id() && self.0.min_clients() == other.0.min_clients()
+    }
+
+    fn __hash__(&self) -> u64 {
+        self.0
+            .id()
+            .to_string()
+            .bytes()
+            .fold(0, |hash, byte| hash.wrapping_mul(31) ^ u64::from(byte))
+    }
+}
+
+impl Job {
+    /// Makes a job, and warns if its sums may be of so few that they tell of each.
+    pub(crate) fn make(py: Python<'_>, key: &he::PublicKey, limits: he::Limits) -> Result<Self> {
+        let job = he::Job::new(key, limits)?;
+        let few = job.min_clients();
+        if few < ciphergram_nic::federation::FEW {
+            let text = format!("sums of {few} are opened: one comes close to a single update");
+            PyErr::warn(
+                py,
+                &py.get_type::<pyo3::exceptions::PyUserWarning>(),
+                &std::ffi::CString::new(text).unwrap_or_default(),
+                1,
+            )?;
+        }
+        Ok(Self(job.into()))
+    }
+}

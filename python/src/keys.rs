@@ -1,0 +1,543 @@
+//! Keys, and what is done with each kind.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use ciphergram_he::{
+    self as he, KeyRef, Ledger, decrypt_into, encrypt_frame,
+    exchange::Announcement as SchemeAnnouncement,
+};
+use pyo3::prelude::*;
+
+use crate::{
+    arrays::{self, Arrays},
+    contribution::Contribution,
+    engines::engine,
+    errors::{Error, Result, no_pickle},
+    exchange::{Announcement, RoundTerms},
+    job::Job,
+    opened,
+    pool::run,
+    ranges,
+    sum::Sum,
+};
+
+/// The job that a key is used under, and the record of its use: the same for all that came of one key.
+#[derive(Clone)]
+pub(crate) struct Use {
+    pub(crate) job: Option<Arc<he::Job>>,
+    pub(crate) ledger: Ledger,
+}
+
+impl Use {
+    /// Finds what is beside a key's file.
+    pub(crate) fn beside(path: &Path, key: &he::PublicKey) -> Result<Self> {
+        let job = path.with_file_name("job.json");
+        // A client's key is in a folder of its own, below the job's.
+        let above = path.parent().and_then(Path::parent).map(|folder| folder.join("job.json"));
+        let found = [Some(job), above].into_iter().flatten().find(|path| path.is_file());
+        let job = found.map(|path| he::Job::load(&path, key)).transpose()?.map(Arc::new);
+        Ok(Self { job, ledger: Ledger::beside(path) })
+    }
+
+    /// Returns the job given, or the key's own.
+    pub(crate) fn job(&self, given: Option<&Job>) -> Result<Arc<he::Job>> {
+        given.map(|job| job.0.clone()).or_else(|| self.job.clone()).ok_or_else(no_job)
+    }
+}
+
+/// The half of a key that anyone may have: it sums, and opens nothing.
+#[pyclass(frozen, module = "ciphergram")]
+#[derive(Clone)]
+pub(crate) struct PublicKey {
+    pub(crate) key: he::PublicKey,
+    pub(crate) job: Option<Arc<he::Job>>,
+}
+
+impl PublicKey {
+    /// Returns the job given, or the key's own.
+    pub(crate) fn job(&self, given: Option<&Job>) -> Result<Arc<he::Job>> {
+        given.map(|job| job.0.clone()).or_else(|| self.job.clone()).ok_or_else(no_job)
+    }
+
+    /// Returns the public half of a key of any kind.
+    pub(crate) fn of(key: &Bound<'_, PyAny>) -> Result<Self> {
+        if let Ok(key) = key.cast::<Self>() {
+            return Ok(key.get().clone());
+        }
+        if let Ok(key) = key.cast::<SecretKey>() {
+            return Ok(key.get().public());
+        }
+        if let Ok(key) = key.cast::<ClientKey>() {
+            return Ok(key.get().public());
+        }
+        match key.getattr("public") {
+            Ok(public) if public.is_instance_of::<Self>() => Self::of(&public),
+            _ => Err(Error::Own("KeyKind", format!("{} is no key", key.get_type().name()?))),
+        }
+    }
+}
+
+fn no_job() -> Error {
+    Error::Own("NoJob", "the key has no job beside it: give one as job=".into())
+}
+
+#[pymethods]
+impl PublicKey {
+    /// The key's id, as hexadecimal digits.
+    #[getter]
+    fn id(&self) -> String {
+        self.key.id().to_string()
+    }
+
+    /// The scheme's name.
+    #[getter]
+    fn scheme(&self) -> &'static str {
+        self.key.parameters().scheme().name()
+    }
+
+    /// The most contributors of a sum.
+    #[getter]
+    fn clients(&self) -> u32 {
+        self.key.parameters().clients()
+    }
+
+    /// The bits of a quantised value.
+    #[getter]
+    fn bits(&self) -> u32 {
+        self.key.parameters().bits()
+    }
+
+    /// The job that it is used under unless another is given.
+    #[getter(job)]
+    fn own_job(&self) -> Option<Job> {
+        self.job.clone().map(Job)
+    }
+
+    /// Writes the key's file, which anyone may read.
+    ///
+    /// Raises:
+    ///     Exists: There is such a file.
+    fn save(&self, path: PathBuf) -> Result<()> {
+        Ok(self.key.save(&path)?)
+    }
+
+    fn __repr__(&self) -> String {
+        describe("PublicKey", &self.key, "")
+    }
+
+    fn __eq__(&self, other: &Self) -> bool {
+        self.key.id() == other.key.id()
+    }
+
+    fn __hash__(&self) -> u64 {
+        self.key
+            .id()
+            .to_string()
+            .bytes()
+            .fold(0, |hash, byte| hash.wrapping_mul(31) ^ u64::from(byte))
+    }
+}
+
+fn describe(class: &str, key: &he::PublicKey, more: &str) -> String {
+    let parameters = key.parameters();
+    let (scheme, clients, bits) = (parameters.scheme(), parameters.clients(), parameters.bits());
+    format!("<{class} {} of {scheme}, {clients} clients, {bits} bits{more}>", key.id())
+}
+
+/// The secret half of a key, which opens sums, and under ckks-sum encrypts.
+#[pyclass(frozen, module = "ciphergram")]
+pub(crate) struct SecretKey {
+    pub(crate) key: Arc<he::SecretKey>,
+    pub(crate) used: Use,
+}
+
+/// What is encrypted, and under what terms.
+struct Contributing<'a, 'py> {
+    tensors: &'a Bound<'py, PyAny>,
+    ranges: Option<&'a Bound<'py, PyAny>>,
+    weight: u64,
+    round: Option<u64>,
+    max_weight: Option<u32>,
+    clip: Option<f64>,
+    integers: &'a str,
+    terms: Option<&'a RoundTerms>,
+    announcement: Option<&'a Announcement>,
+    job: Option<&'a Job>,
+    engine: &'a str,
+}
+
+impl Contributing<'_, '_> {
+    /// Takes the tensors, which are not clipped yet.
+    fn update(&self) -> Result<he::Update> {
+        if let Some(limit) = self.clip.filter(|limit| limit.is_nan() || *limit <= 0.0) {
+            return Err(Error::parameter(format!("clip={limit}: it must be a positive number")));
+        }
+        arrays::take(self.tensors, arrays::integers(self.integers)?)
+    }
+
+    /// Returns the number of the round and the agreement that it is sealed under.
+    fn settle(
+        &self,
+        job: &he::Job,
+        key: KeyRef<'_>,
+        ledger: &Ledger,
+        update: &he::Update,
+    ) -> Result<(u64, he::Agreement)> {
+        match (self.terms, self.announcement) {
+            (Some(terms), Some(own)) => {
+                terms.terms.check(key.number(), &own.announcement, job)?;
+                Ok((terms.terms.round, terms.terms.agreement.clone()))
+            }
+            (None, None) => {
+                let ranges = (self.ranges, self.max_weight);
+                let agreement = ranges::agreement(ranges, self.weight, job, &update.specs())?;
+                let round = match self.round {
+                    Some(round) => round,
+                    None => ledger.next_round(job, key.number())?,
+                };
+                Ok((round, agreement))
+            }
+            _ => Err(Error::parameter("terms= and announcement= belong together")),
+        }
+    }
+
+    fn encrypt(&self, py: Python<'_>, key: KeyRef<'_>, used: &Use) -> Result<Contribution> {
+        let (job, mut update) = (used.job(self.job)?, self.update()?);
+        let engine = engine(self.engine)?;
+        let (ledger, weight, clip) = (&used.ledger, self.weight, self.clip);
+        let (round, agreement) = self.settle(&job, key, ledger, &update)?;
+        let frame = run(py, || {
+            let outside = clip.map(|limit| update.clip(limit)).transpose()?;
+            let terms = job.terms(round, &agreement)?;
+            let mut frame = encrypt_frame(key, engine, (&update, weight), &terms, ledger)?;
+            for (clipped, outside) in frame.clipped.iter_mut().zip(outside.unwrap_or_default()) {
+                *clipped = outside.max(*clipped);
+            }
+            Ok(frame)
+        })?;
+        Contribution::encrypted(frame, PublicKey { key: key.public().clone(), job: Some(job) })
+    }
+
+    fn propose(&self, py: Python<'_>, key: KeyRef<'_>, used: &Use) -> Result<Announcement> {
+        let (job, mut update) = (used.job(self.job)?, self.update()?);
+        let lowest = used.ledger.next_round(&job, key.number())?;
+        // The exact weight stays with the client.
+        let largest = u64::from(job.limits().max_weight);
+        let weight = self.weight.checked_next_power_of_two().unwrap_or(self.weight);
+        let weight = if self.weight <= largest { weight.min(largest) } else { self.weight };
+        let clip = self.clip;
+        let announcement = run(py, || {
+            clip.map(|limit| update.clip(limit)).transpose()?;
+            let seed = he::Ticket::draw()?.seed();
+            Ok(SchemeAnnouncement::propose(seed, &job, lowest, &update, weight)?)
+        })?;
+        Ok(Announcement::new(announcement, key.number(), key.public()))
+    }
+}
+
+#[pymethods]
+impl SecretKey {
+    /// The half that anyone may have.
+    #[getter]
+    fn public(&self) -> PublicKey {
+        PublicKey { key: self.key.public().clone(), job: self.used.job.clone() }
+    }
+
+    /// The key's id, as hexadecimal digits.
+    #[getter]
+    fn id(&self) -> String {
+        self.key.public().id().to_string()
+    }
+
+    /// The scheme's name.
+    #[getter]
+    fn scheme(&self) -> &'static str {
+        self.key.public().parameters().scheme().name()
+    }
+
+    /// The job that it is used under unless another is given.
+    #[getter]
+    fn job(&self) -> Option<Job> {
+        self.used.job.clone().map(Job)
+    }
+
+    /// Writes the key's file, which only its owner may read, and the record of its use beside it.
+    ///
+    /// Raises:
+    ///     Exists: There is such a file.
+    fn save(&self, path: PathBuf) -> Result<()> {
+        self.key.save(&path)?;
+        Ok(self.used.ledger.move_beside(&path)?)
+    }
+
+    /// Derives the key of one client, which encrypts and opens nothing.
+    ///
+    /// Raises:
+    ///     KeyKind: Under this scheme clients share the secret key.
+    ///     ClientNumberError: There is no such client.
+    fn client(&self, number: u16) -> Result<ClientKey> {
+        let key = Arc::new(self.key.client_key(number)?);
+        Ok(ClientKey { key, used: self.used.clone() })
+    }
+
+    /// Encrypts a client's update for one round.
+    ///
+    /// Args:
+    ///     tensors: Arrays of floats by name, of any shapes, or the path of a safetensors file.
+    ///     client: The client's number, from 0.
+    ///     ranges: What values are clipped to: one range, a range for each tensor, or `Ranges` that all share. None
+    ///         if the job settles them.
+    ///     weight: The weight of this update, from 1; it travels encrypted.
+    ///     round: The round's number; None for the next that this client has not contributed to.
+    ///     max_weight: The largest weight of any client, if ranges are given without it; else `weight`.
+    ///     clip: Clips values to this magnitude first.
+    ///     integers: "refuse", or "sum" to sum integers as values are.
+    ///     terms: The terms of a round that clients were asked for, with `announcement`.
+    ///     announcement: What this client answered when it was asked.
+    ///     job: The job; None for the key's own.
+    ///     engine: "cpu", "gpu" or "auto".
+    ///
+    /// Raises:
+    ///     NotFinite: A value is NaN or infinite.
+    ///     DtypeError: A tensor is of a type that cannot be summed.
+    ///     LayoutError: The tensors are not those of the ranges or the job.
+    ///     WeightError: The weight is above the largest.
+    ///     RoundOver: This client has contributed to that round, or a later one.
+    ///     BeyondJob: The job does not admit these ranges.
+    #[pyo3(signature = (tensors, *, client, ranges=None, weight=1, round=None, max_weight=None, clip=None,
+                        integers="refuse", terms=None, announcement=None, job=None, engine="cpu"))]
+    #[expect(clippy::too_many_arguments)]
+    fn encrypt(
+        &self,
+        py: Python<'_>,
+        tensors: &Bound<'_, PyAny>,
+        client: u16,
+        ranges: Option<&Bound<'_, PyAny>>,
+        weight: u64,
+        round: Option<u64>,
+        max_weight: Option<u32>,
+        clip: Option<f64>,
+        integers: &str,
+        terms: Option<&RoundTerms>,
+        announcement: Option<&Announcement>,
+        job: Option<&Job>,
+        engine: &str,
+    ) -> Result<Contribution> {
+        let given = Contributing {
+            tensors,
+            ranges,
+            weight,
+            round,
+            max_weight,
+            clip,
+            integers,
+            terms,
+            announcement,
+            job,
+            engine,
+        };
+        given.encrypt(py, self.key.as_client(client), &self.used)
+    }
+
+    /// Proposes ranges for a round, of which the terms are made: `join_round`.
+    ///
+    /// The proposal shows the largest magnitude of each tensor, and the weight, both rounded up to powers of two.
+    ///
+    /// Args:
+    ///     tensors, client, weight, clip, integers, job: As in `encrypt`.
+    ///
+    /// Raises:
+    ///     NotFinite, DtypeError, LayoutError, WeightError, BeyondJob: As in `encrypt`.
+    #[pyo3(signature = (tensors, *, client, weight=1, clip=None, integers="refuse", job=None))]
+    #[expect(clippy::too_many_arguments)]
+    fn propose(
+        &self,
+        py: Python<'_>,
+        tensors: &Bound<'_, PyAny>,
+        client: u16,
+        weight: u64,
+        clip: Option<f64>,
+        integers: &str,
+        job: Option<&Job>,
+    ) -> Result<Announcement> {
+        let given = Contributing::proposed(tensors, weight, clip, integers, job);
+        given.propose(py, self.key.as_client(client), &self.used)
+    }
+
+    /// Opens a sum, and returns the weighted mean of its contributors' tensors.
+    ///
+    /// Args:
+    ///     sum: The sum.
+    ///     total: Returns the weighted sum instead of the mean.
+    ///     job: The job; None for the key's own.
+    ///     engine: "cpu", "gpu" or "auto".
+    ///
+    /// Returns:
+    ///     New arrays by name, with the shapes and types that clients gave.
+    ///
+    /// Raises:
+    ///     KeyMismatch: It was made under another key.
+    ///     TooFew: It is of fewer contributors than the job demands.
+    ///     SumMismatch: It is not what its contributors sealed.
+    ///     SecondSum: Another sum of its round was opened.
+    ///     Overflow: A value exceeds the type of its tensor.
+    #[pyo3(signature = (sum, *, total=false, job=None, engine="cpu"))]
+    fn decrypt<'py>(
+        &self,
+        py: Python<'py>,
+        sum: &Bound<'py, PyAny>,
+        total: bool,
+        job: Option<&Job>,
+        engine: &str,
+    ) -> Result<Bound<'py, PyAny>> {
+        let sum = Sum::of(sum)?;
+        sum.check_key(self.key.public())?;
+        let (job, engine) = (self.used.job(job)?, crate::engines::engine(engine)?);
+        let mut arrays = Arrays::new(py, &sum.sum.agreement)?;
+        let (key, ledger) = (&self.key, &self.used.ledger);
+        let output = opened::output(total);
+        let (inner, target) = (&sum.sum, &mut arrays);
+        run(py, move || {
+            let mut slices = target.slices();
+            let open = || decrypt_into(key, &*engine, inner, &job, output, &mut slices);
+            Ok(ledger.open(key.public(), &job, inner, open)?)
+        })?;
+        opened::opened(py, arrays, &sum.sum, total, None)
+    }
+
+    fn __repr__(&self) -> String {
+        describe("SecretKey", self.key.public(), "")
+    }
+
+    fn __reduce__(&self) -> PyResult<()> {
+        Err(no_pickle("a secret key"))
+    }
+}
+
+impl<'a, 'py> Contributing<'a, 'py> {
+    /// Returns what a proposal is made of.
+    fn proposed(
+        tensors: &'a Bound<'py, PyAny>,
+        weight: u64,
+        clip: Option<f64>,
+        integers: &'a str,
+        job: Option<&'a Job>,
+    ) -> Self {
+        Self {
+            tensors,
+            ranges: None,
+            weight,
+            round: None,
+            max_weight: None,
+            clip,
+            integers,
+            terms: None,
+            announcement: None,
+            job,
+            engine: "cpu",
+        }
+    }
+}
+
+/// A client's own key, which encrypts its updates and opens nothing.
+#[pyclass(frozen, module = "ciphergram")]
+pub(crate) struct ClientKey {
+    pub(crate) key: Arc<he::ClientKey>,
+    pub(crate) used: Use,
+}
+
+#[pymethods]
+impl ClientKey {
+    /// The client's number, from 0.
+    #[getter]
+    fn number(&self) -> u16 {
+        self.key.number()
+    }
+
+    /// The half of the key that anyone may have.
+    #[getter]
+    fn public(&self) -> PublicKey {
+        PublicKey { key: self.key.public().clone(), job: self.used.job.clone() }
+    }
+
+    /// The key's id, as hexadecimal digits.
+    #[getter]
+    fn id(&self) -> String {
+        self.key.public().id().to_string()
+    }
+
+    /// The job that it is used under unless another is given.
+    #[getter]
+    fn job(&self) -> Option<Job> {
+        self.used.job.clone().map(Job)
+    }
+
+    /// Writes the key's file, which only its owner may read.
+    ///
+    /// Raises:
+    ///     Exists: There is such a file.
+    fn save(&self, path: PathBuf) -> Result<()> {
+        Ok(self.key.save(&path)?)
+    }
+
+    /// Encrypts this client's update for one round: see `SecretKey.encrypt`.
+    #[pyo3(signature = (tensors, *, ranges=None, weight=1, round=None, max_weight=None, clip=None,
+                        integers="refuse", terms=None, announcement=None, job=None, engine="cpu"))]
+    #[expect(clippy::too_many_arguments)]
+    fn encrypt(
+        &self,
+        py: Python<'_>,
+        tensors: &Bound<'_, PyAny>,
+        ranges: Option<&Bound<'_, PyAny>>,
+        weight: u64,
+        round: Option<u64>,
+        max_weight: Option<u32>,
+        clip: Option<f64>,
+        integers: &str,
+        terms: Option<&RoundTerms>,
+        announcement: Option<&Announcement>,
+        job: Option<&Job>,
+        engine: &str,
+    ) -> Result<Contribution> {
+        let given = Contributing {
+            tensors,
+            ranges,
+            weight,
+            round,
+            max_weight,
+            clip,
+            integers,
+            terms,
+            announcement,
+            job,
+            engine,
+        };
+        given.encrypt(py, KeyRef::Client(&self.key), &self.used)
+    }
+
+    /// Proposes ranges for a round: see `SecretKey.propose`.
+    #[pyo3(signature = (tensors, *, weight=1, clip=None, integers="refuse", job=None))]
+    fn propose(
+        &self,
+        py: Python<'_>,
+        tensors: &Bound<'_, PyAny>,
+        weight: u64,
+        clip: Option<f64>,
+        integers: &str,
+        job: Option<&Job>,
+    ) -> Result<Announcement> {
+        let given = Contributing::proposed(tensors, weight, clip, integers, job);
+        given.propose(py, KeyRef::Client(&self.key), &self.used)
+    }
+
+    fn __repr__(&self) -> String {
+        describe("ClientKey", self.key.public(), &format!(", client {}", self.key.number()))
+    }
+
+    fn __reduce__(&self) -> PyResult<()> {
+        Err(no_pickle("a client's key"))
+    }
+}

@@ -1,0 +1,66 @@
+//! Threads of our own to compute on.
+//!
+//! A process that forks has none of its parent's threads, and rayon's global pool would wait for them for ever. So all
+//! work runs in a pool that belongs to a process id, and a child makes another.
+
+use std::{
+    process,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use pyo3::prelude::*;
+use rayon::{ThreadPool, ThreadPoolBuilder};
+
+use crate::errors::{Error, Result};
+
+/// The pool, the process that it belongs to, and how many threads it was asked to have.
+struct Current {
+    pool: Option<(u32, Arc<ThreadPool>)>,
+    /// 0 for as many as there are cores.
+    threads: usize,
+}
+
+static CURRENT: Mutex<Current> = Mutex::new(Current { pool: None, threads: 0 });
+
+/// Returns the pool of this process.
+pub(crate) fn pool() -> Result<Arc<ThreadPool>> {
+    let mut current = CURRENT.lock().unwrap_or_else(PoisonError::into_inner);
+    let own = process::id();
+    if let Some((of, pool)) = &current.pool
+        && *of == own
+    {
+        return Ok(pool.clone());
+    }
+    let named = |index| format!("ciphergram-{index}");
+    let builder = ThreadPoolBuilder::new().num_threads(current.threads).thread_name(named);
+    let pool = Arc::new(builder.build().map_err(|e| Error::Own("EngineError", e.to_string()))?);
+    // The parent's, if there was one: to drop it would wait for threads that are not here.
+    if let Some(former) = current.pool.replace((own, pool.clone())) {
+        std::mem::forget(former);
+    }
+    Ok(pool)
+}
+
+/// Does work on the threads of this process, without the interpreter.
+pub(crate) fn run<T: Send>(py: Python<'_>, work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
+    let pool = pool()?;
+    py.detach(|| pool.install(work))
+}
+
+/// Sets the number of threads that computations use; None for as many as there are cores.
+#[pyfunction]
+#[pyo3(signature = (threads=None, /))]
+pub(crate) fn set_threads(threads: Option<usize>) -> Result<()> {
+    if threads == Some(0) {
+        return Err(Error::parameter("0 threads: say None for as many as there are cores"));
+    }
+    let mut current = CURRENT.lock().unwrap_or_else(PoisonError::into_inner);
+    current.threads = threads.unwrap_or(0);
+    // Calls under way keep theirs until they return.
+    if let Some((of, pool)) = current.pool.take()
+        && of != process::id()
+    {
+        std::mem::forget(pool);
+    }
+    Ok(())
+}

@@ -1,0 +1,275 @@
+//! Clipping ranges.
+
+use std::{collections::BTreeMap, path::PathBuf};
+
+use ciphergram_he::{
+    Agreement, Error as SchemeError, Job, TensorSpec,
+    codec::{Policy, RangesFile},
+};
+use pyo3::{prelude::*, types::PyDict};
+
+use crate::{
+    arrays,
+    errors::{Error, Result, value},
+    pool::run,
+};
+
+/// What the updates of a round have in common: names, types and shapes of tensors, the range that the values of each
+/// are clipped to, and the largest weight of a client. All of it is public.
+#[pyclass(frozen, mapping, module = "ciphergram")]
+pub(crate) struct Ranges(pub(crate) Agreement);
+
+impl Ranges {
+    pub(crate) fn new(agreement: Agreement) -> Self {
+        Self(agreement)
+    }
+
+    fn file(&self) -> RangesFile {
+        RangesFile::from_agreement(&self.0)
+    }
+
+    fn items(&self) -> impl Iterator<Item = (&str, f64)> {
+        let names = self.0.specs().iter().map(|spec| spec.name.as_str());
+        names.zip(self.0.ranges().iter().copied())
+    }
+}
+
+#[pymethods]
+impl Ranges {
+    /// Reads a file of ranges.
+    ///
+    /// Raises:
+    ///     BadFrame: It is none.
+    #[staticmethod]
+    fn load(path: PathBuf) -> Result<Self> {
+        let text = std::fs::read_to_string(&path).map_err(SchemeError::from);
+        let read = || RangesFile::from_json(&text?)?.agreement();
+        Ok(Self(read().map_err(|e| e.within(path.display()))?))
+    }
+
+    /// Reads the text of a file of ranges.
+    ///
+    /// Raises:
+    ///     BadFrame: It is none.
+    #[staticmethod]
+    fn from_json(text: &str) -> Result<Self> {
+        Ok(Self(RangesFile::from_json(text)?.agreement()?))
+    }
+
+    /// Returns the text of the file.
+    fn to_json(&self) -> Result<String> {
+        Ok(self.file().to_json()?)
+    }
+
+    /// Writes the file; one that is there is replaced.
+    fn save(&self, path: PathBuf) -> Result<()> {
+        let text = self.to_json()?;
+        std::fs::write(&path, text).map_err(|e| SchemeError::from(e).within(path.display()))?;
+        Ok(())
+    }
+
+    /// Returns the same tensors with other ranges, and another largest weight if one is given.
+    ///
+    /// Raises:
+    ///     LayoutError: A name is no tensor's.
+    #[pyo3(signature = (ranges, *, max_weight=None))]
+    fn replace(&self, ranges: BTreeMap<String, f64>, max_weight: Option<u32>) -> Result<Self> {
+        let mut all: BTreeMap<_, _> =
+            self.items().map(|(name, range)| (name.to_owned(), range)).collect();
+        all.extend(ranges);
+        let max_weight = max_weight.unwrap_or(self.0.max_weight());
+        Ok(Self(named(&all, max_weight, self.0.specs())?))
+    }
+
+    /// The largest weight of a client.
+    #[getter]
+    fn max_weight(&self) -> u32 {
+        self.0.max_weight()
+    }
+
+    /// The number of values of all tensors.
+    #[getter]
+    fn values_count(&self) -> usize {
+        self.0.values()
+    }
+
+    /// The type and the shape of each tensor, by name.
+    #[getter]
+    fn specs<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let specs = PyDict::new(py);
+        for TensorSpec { name, dtype, shape } in self.0.specs() {
+            specs.set_item(name, (dtype.name(), pyo3::types::PyTuple::new(py, shape)?))?;
+        }
+        Ok(specs)
+    }
+
+    /// The names of the tensors, sorted.
+    fn keys(&self) -> Vec<&str> {
+        self.items().map(|(name, _)| name).collect()
+    }
+
+    /// The ranges, in the order of the names.
+    fn values(&self) -> Vec<f64> {
+        self.0.ranges().to_vec()
+    }
+
+    /// Names and ranges.
+    #[pyo3(name = "items")]
+    fn pairs(&self) -> Vec<(&str, f64)> {
+        self.items().collect()
+    }
+
+    fn __getitem__(&self, name: &str) -> PyResult<f64> {
+        let found = self.items().find(|(known, _)| *known == name);
+        found
+            .map(|(_, range)| range)
+            .ok_or_else(|| pyo3::exceptions::PyKeyError::new_err(name.to_owned()))
+    }
+
+    fn __contains__(&self, name: &str) -> bool {
+        self.items().any(|(known, _)| known == name)
+    }
+
+    fn __len__(&self) -> usize {
+        self.0.specs().len()
+    }
+
+    fn __iter__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, pyo3::types::PyIterator>> {
+        pyo3::types::PyList::new(py, self.keys())?.try_iter()
+    }
+
+    fn __eq__(&self, other: &Self) -> bool {
+        self.0 == other.0
+    }
+
+    fn __repr__(&self) -> String {
+        let each = |(name, range): (&str, f64)| format!("{name:?}: {range}");
+        let most = 8;
+        let mut shown: Vec<_> = self.items().take(most).map(each).collect();
+        if self.__len__() > most {
+            shown.push(format!("… {} more", self.__len__() - most));
+        }
+        format!("<Ranges {{{}}}, weights up to {}>", shown.join(", "), self.0.max_weight())
+    }
+
+    fn __reduce__<'py>(&self, py: Python<'py>) -> Result<(Bound<'py, PyAny>, (String,))> {
+        let class = py.get_type::<Self>();
+        Ok((class.getattr("from_json")?, (self.to_json()?,)))
+    }
+}
+
+/// Finds the ranges of tensors.
+///
+/// Args:
+///     tensors: Arrays by name, or the path of a safetensors file.
+///     weight: The client's weight, from 1.
+///     policy: "max", the largest magnitude, which clips nothing; "sigma:3", three times the root mean square;
+///         "aciq", the range of the least error for values as of a Gaussian; "fixed:0.1".
+///     bits: The bits of a quantised value, for "aciq".
+///     integers: "refuse", or "sum".
+///
+/// Raises:
+///     NotFinite: A value is NaN or infinite.
+#[pyfunction]
+#[pyo3(name = "ranges", signature = (tensors, *, weight=1, policy="max", bits=16, integers="refuse"))]
+pub(crate) fn measure(
+    py: Python<'_>,
+    tensors: &Bound<'_, PyAny>,
+    weight: u64,
+    policy: &str,
+    bits: u32,
+    integers: &str,
+) -> Result<Ranges> {
+    let policy = parse(policy, bits)?;
+    let update = arrays::take(tensors, arrays::integers(integers)?)?;
+    run(py, || Ok(Ranges(RangesFile::measure(&update, policy, weight)?.agreement()?)))
+}
+
+fn parse(policy: &str, bits: u32) -> Result<Policy> {
+    let bad =
+        || Error::parameter(format!("policy={policy:?}: there are max, sigma:K, aciq and fixed:R"));
+    let number = |text: &str| {
+        text.parse::<f64>().ok().filter(|x| x.is_finite() && *x >= 0.0).ok_or_else(bad)
+    };
+    match policy.split_once(':') {
+        None if policy == "max" => Ok(Policy::Max),
+        None if policy == "aciq" => Ok(Policy::Aciq { bits }),
+        Some(("sigma", multiple)) => Ok(Policy::Sigma(number(multiple)?)),
+        Some(("fixed", range)) => Ok(Policy::Fixed(number(range)?)),
+        _ => Err(bad()),
+    }
+}
+
+/// Joins the ranges of several clients: the largest of each tensor, and the largest weight.
+///
+/// Raises:
+///     LayoutError: Their tensors differ.
+#[pyfunction]
+pub(crate) fn merge_ranges(ranges: Vec<PyRef<'_, Ranges>>) -> Result<Ranges> {
+    let files: Vec<_> = ranges.iter().map(|ranges| ranges.file()).collect();
+    Ok(Ranges(RangesFile::merge(&files)?.agreement()?))
+}
+
+/// Returns the agreement that an update is sealed under: by the ranges given, one for all tensors, one for each, or
+/// shared ones; or by what the job settles.
+pub(crate) fn agreement(
+    (ranges, max_weight): (Option<&Bound<'_, PyAny>>, Option<u32>),
+    weight: u64,
+    job: &Job,
+    specs: &[TensorSpec],
+) -> Result<Agreement> {
+    let Some(ranges) = ranges else { return settled(job, max_weight, specs) };
+    if let Ok(ranges) = ranges.cast::<Ranges>() {
+        if max_weight.is_some_and(|given| given != ranges.get().0.max_weight()) {
+            let text = "the ranges have a largest weight of their own: leave max_weight= out";
+            return Err(Error::parameter(text));
+        }
+        return Ok(ranges.get().0.clone());
+    }
+    // What is no weight at all is refused where the weight is.
+    let max_weight = max_weight.unwrap_or_else(|| u32::try_from(weight).unwrap_or(u32::MAX).max(1));
+    if let Ok(range) = ranges.extract::<f64>() {
+        return Ok(Agreement::new(sorted(specs), vec![range; specs.len()], max_weight)?);
+    }
+    let by_name: BTreeMap<String, f64> = ranges.extract().map_err(|_| {
+        Error::from(value("ranges= is a number, a mapping of names to numbers, or Ranges".into()))
+    })?;
+    named(&by_name, max_weight, specs)
+}
+
+fn settled(job: &Job, max_weight: Option<u32>, specs: &[TensorSpec]) -> Result<Agreement> {
+    if !job.settles_ranges() {
+        let text = "the job settles no ranges: say ranges=, a number or what all clients share";
+        return Err(Error::parameter(text));
+    }
+    job.check_layout(specs)?;
+    let ranges = (0..specs.len()).filter_map(|tensor| job.settled_range(tensor)).collect();
+    let max_weight = max_weight.unwrap_or(job.limits().max_weight);
+    Ok(Agreement::new(specs.to_vec(), ranges, max_weight)?)
+}
+
+/// Returns the agreement of a range for each tensor, by its name.
+fn named(
+    ranges: &BTreeMap<String, f64>,
+    max_weight: u32,
+    specs: &[TensorSpec],
+) -> Result<Agreement> {
+    let specs = sorted(specs);
+    if let Some(name) = ranges.keys().find(|name| specs.iter().all(|spec| spec.name != **name)) {
+        let difference = format!("there is a range of {name:?}, which is no tensor");
+        return Err(SchemeError::Layout { difference }.into());
+    }
+    let range = |spec: &TensorSpec| {
+        let missing =
+            || SchemeError::Layout { difference: format!("{:?} has no range", spec.name) };
+        ranges.get(&spec.name).copied().ok_or_else(missing)
+    };
+    let ranges = specs.iter().map(range).collect::<Result<_, _>>()?;
+    Ok(Agreement::new(specs, ranges, max_weight)?)
+}
+
+fn sorted(specs: &[TensorSpec]) -> Vec<TensorSpec> {
+    let mut specs = specs.to_vec();
+    specs.sort_by(|a, b| a.name.cmp(&b.name));
+    specs
+}

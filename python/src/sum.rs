@@ -1,0 +1,193 @@
+//! Sums.
+
+use std::{
+    ffi::c_int,
+    sync::{Arc, OnceLock},
+};
+
+use ciphergram_he::{
+    self as he, Error as SchemeError,
+    frame::{Frame, Kind},
+};
+use pyo3::{ffi, prelude::*, types::PyBytes};
+
+use crate::{
+    buffer::{self, Borrowed},
+    contribution::{Contribution, unknown_key},
+    errors::Result,
+    keys::PublicKey,
+    ranges::Ranges,
+    summing,
+};
+
+/// The encrypted sum of contributions. Has the buffer protocol, and pickles.
+#[pyclass(frozen, module = "ciphergram")]
+#[derive(Clone)]
+pub(crate) struct Sum(Arc<Inner>);
+
+pub(crate) struct Inner {
+    pub(crate) sum: he::Sum,
+    key: he::KeyId,
+    literal: he::params::Literal,
+    public: Option<PublicKey>,
+    /// The bytes of its file, once they were asked for.
+    frame: OnceLock<Vec<u8>>,
+}
+
+impl Sum {
+    /// Takes a sum under a key.
+    pub(crate) fn new(sum: he::Sum, public: PublicKey) -> Self {
+        let (key, literal) = (public.key.id(), public.key.parameters().literal());
+        Self(Arc::new(Inner { sum, key, literal, public: Some(public), frame: OnceLock::new() }))
+    }
+
+    /// Reads the bytes of a file, made under a key if one is given.
+    pub(crate) fn read(bytes: Vec<u8>, public: Option<PublicKey>) -> Result<Self> {
+        let parsed = Frame::parse(&bytes).map_err(SchemeError::from)?;
+        if let Some(public) = &public {
+            parsed.check_key(&public.key)?;
+        }
+        let sum = he::Sum::from_frame(&parsed)?;
+        let (key, literal) = (parsed.key, parsed.literal);
+        Ok(Self(Arc::new(Inner { sum, key, literal, public, frame: bytes.into() })))
+    }
+
+    /// Takes a sum, or the bytes of one.
+    pub(crate) fn of(object: &Bound<'_, PyAny>) -> Result<Self> {
+        if let Ok(sum) = object.cast::<Self>() {
+            return Ok(sum.get().clone());
+        }
+        if object.cast::<Contribution>().is_ok() {
+            let (found, expected) = (Kind::Contribution.name(), Kind::Sum.name());
+            return Err(SchemeError::from(he::error::FrameError::Kind { found, expected }).into());
+        }
+        Self::read(Borrowed::new(object)?.as_ref().to_vec(), None)
+    }
+
+    /// Refuses another key than it was made under.
+    pub(crate) fn check_key(&self, key: &he::PublicKey) -> Result<()> {
+        let (found, parameters) = (self.0.literal, key.parameters());
+        if found.scheme != parameters.scheme() {
+            let (found, expected) = (found.scheme, parameters.scheme());
+            return Err(SchemeError::SchemeMismatch { found, expected }.into());
+        }
+        if self.0.key != key.id() {
+            let (found, expected) = (self.0.key.to_string(), key.id().to_string());
+            return Err(SchemeError::KeyMismatch { found, expected }.into());
+        }
+        Ok(())
+    }
+
+    fn frame(&self) -> Result<&[u8]> {
+        let Inner { sum, public, frame, .. } = &*self.0;
+        if let Some(frame) = frame.get() {
+            return Ok(frame);
+        }
+        let key = public.as_ref().ok_or_else(unknown_key)?;
+        Ok(frame.get_or_init(|| sum.to_bytes(&key.key)))
+    }
+}
+
+impl std::ops::Deref for Sum {
+    type Target = Inner;
+
+    fn deref(&self) -> &Inner {
+        &self.0
+    }
+}
+
+#[pymethods]
+impl Sum {
+    /// The numbers of the clients whose contributions are in it, ascending.
+    #[getter]
+    fn contributors(&self) -> Vec<u16> {
+        self.sum.contributed()
+    }
+
+    /// The fewest contributors of any value.
+    #[getter]
+    fn fewest(&self) -> usize {
+        self.sum.fewest_contributors()
+    }
+
+    /// The round's number.
+    #[getter]
+    fn round(&self) -> u64 {
+        self.sum.round
+    }
+
+    /// The id of the job that it was made for.
+    #[getter]
+    fn job_id(&self) -> String {
+        self.sum.job.to_string()
+    }
+
+    /// The id of the key that it was made under.
+    #[getter]
+    fn key_id(&self) -> String {
+        self.key.to_string()
+    }
+
+    /// The scheme's name.
+    #[getter]
+    fn scheme(&self) -> &'static str {
+        self.literal.scheme.name()
+    }
+
+    /// Names, types, shapes and ranges of its tensors, and the largest weight.
+    #[getter]
+    fn ranges(&self) -> Ranges {
+        Ranges::new(self.sum.agreement.clone())
+    }
+
+    /// The number of bytes.
+    #[getter]
+    fn nbytes(&self) -> Result<usize> {
+        Ok(self.frame()?.len())
+    }
+
+    fn __len__(&self) -> Result<usize> {
+        self.nbytes()
+    }
+
+    fn __bytes__<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyBytes>> {
+        Ok(PyBytes::new(py, self.frame()?))
+    }
+
+    #[expect(unsafe_code, reason = "the protocol's own signature")]
+    unsafe fn __getbuffer__(
+        slf: Bound<'_, Self>,
+        view: *mut ffi::Py_buffer,
+        flags: c_int,
+    ) -> Result<()> {
+        let bytes: *const [u8] = slf.get().frame()?;
+        // SAFETY: the class is frozen, so its bytes stay where they are while the view has a reference to it.
+        Ok(unsafe { buffer::show(slf.into_any(), &*bytes, view, flags) }?)
+    }
+
+    /// Adds a contribution, or another sum.
+    fn __add__(slf: &Bound<'_, Self>, other: &Bound<'_, PyAny>) -> Result<Self> {
+        summing::add(slf.get().public.as_ref(), [slf.as_any(), other])
+    }
+
+    fn __eq__(&self, other: &Self) -> bool {
+        self.key == other.key && self.sum == other.sum
+    }
+
+    fn __reduce__<'py>(
+        &self,
+        py: Python<'py>,
+    ) -> Result<(Bound<'py, PyAny>, (Bound<'py, PyBytes>,))> {
+        Ok((py.import("ciphergram")?.getattr("loads")?, (self.__bytes__(py)?,)))
+    }
+
+    fn __repr__(&self) -> String {
+        let he::Sum { contributors, round, agreement, .. } = &self.sum;
+        format!(
+            "<Sum of {} contributions to round {round}, {} tensors, {} values>",
+            contributors.len(),
+            agreement.specs().len(),
+            agreement.values()
+        )
+    }
+}

@@ -1,0 +1,187 @@
+//! Sums of contributions, without a key that opens them.
+
+use std::sync::{Mutex, PoisonError};
+
+use ciphergram_he::{
+    self as he, Error as SchemeError,
+    frame::{Frame, Kind},
+};
+use pyo3::prelude::*;
+
+use crate::{
+    buffer::Borrowed,
+    contribution::{Contribution, unknown_key},
+    errors::{Error, Result},
+    job::Job,
+    keys::PublicKey,
+    pool::run,
+    sum::Sum,
+};
+
+/// A sum that contributions are added to one by one. One that is refused raises, and leaves the sum as it was.
+#[pyclass(frozen, module = "ciphergram")]
+pub(crate) struct Summing {
+    public: PublicKey,
+    /// None once it is finished.
+    summing: Mutex<Option<he::Summing>>,
+}
+
+/// What may be added.
+enum Part {
+    Contribution(Contribution),
+    Sum(Sum),
+    /// The bytes of either.
+    Bytes(Borrowed),
+}
+
+impl Part {
+    fn of(object: &Bound<'_, PyAny>) -> Result<Self> {
+        if let Ok(contribution) = object.cast::<Contribution>() {
+            return Ok(Self::Contribution(contribution.get().clone()));
+        }
+        if let Ok(sum) = object.cast::<Sum>() {
+            return Ok(Self::Sum(sum.get().clone()));
+        }
+        Ok(Self::Bytes(Borrowed::new(object)?))
+    }
+
+    fn add_to(&self, summing: &mut he::Summing, key: &he::PublicKey) -> Result<()> {
+        match self {
+            Self::Contribution(contribution) => add_bytes(summing, contribution.frame(), key),
+            Self::Sum(sum) => {
+                sum.check_key(key)?;
+                Ok(summing.add_sum(&sum.sum)?)
+            }
+            Self::Bytes(bytes) => add_bytes(summing, bytes.as_ref(), key),
+        }
+    }
+}
+
+/// Adds the contribution or sum that these are the bytes of.
+fn add_bytes(summing: &mut he::Summing, bytes: &[u8], key: &he::PublicKey) -> Result<()> {
+    let frame = Frame::parse(bytes).map_err(SchemeError::from)?;
+    frame.check_key(key)?;
+    match frame.kind {
+        Kind::Sum => Ok(summing.add_sum(&he::Sum::from_frame(&frame)?)?),
+        _ => Ok(summing.add(&he::Contribution::from_frame(&frame)?)?),
+    }
+}
+
+#[pymethods]
+impl Summing {
+    /// Makes the sum of nothing.
+    ///
+    /// Args:
+    ///     public: The public key; a sum needs no other.
+    ///     job: The job; None for the key's own.
+    ///     engine: "cpu", "gpu" or "auto".
+    ///
+    /// Raises:
+    ///     NoJob: The key has no job, and none is given.
+    ///     KeyKind: Nothing can be summed under this key.
+    #[new]
+    #[pyo3(signature = (public, *, job=None, engine="cpu"))]
+    fn new(public: &Bound<'_, PyAny>, job: Option<&Job>, engine: &str) -> Result<Self> {
+        Self::begin(PublicKey::of(public)?, job, engine)
+    }
+
+    /// Adds a contribution, a sum of others, or the bytes of either.
+    ///
+    /// Returns:
+    ///     This sum.
+    ///
+    /// Raises:
+    ///     BadFrame: The bytes are neither.
+    ///     KeyMismatch, JobMismatch, RoundMismatch: It was made under another key, or for another job or round.
+    ///     DuplicateClient: A client's contribution is in the sum already.
+    ///     LayoutError, RangesDiffer: It is of other tensors or ranges than the first.
+    ///     BadCiphertext: It is no ciphertext.
+    fn add<'py>(slf: Bound<'py, Self>, part: &Bound<'_, PyAny>) -> Result<Bound<'py, Self>> {
+        let part = Part::of(part)?;
+        let this = slf.get();
+        run(slf.py(), || this.with(|summing| part.add_to(summing, &this.public.key)))?;
+        Ok(slf)
+    }
+
+    /// The number of contributions in it.
+    fn __len__(&self) -> usize {
+        self.with(|summing| Ok(summing.contributors().len())).unwrap_or(0)
+    }
+
+    /// Returns the sum of all that was added; nothing can be added after that.
+    ///
+    /// Raises:
+    ///     TooFew: Nothing was added.
+    fn finish(&self, py: Python<'_>) -> Result<Sum> {
+        let public = self.public.clone();
+        run(py, || {
+            let summing = self.summing.lock().unwrap_or_else(PoisonError::into_inner).take();
+            Ok(Sum::new(summing.ok_or_else(finished)?.finish()?, public))
+        })
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<Summing of {} contributions>", self.__len__())
+    }
+}
+
+impl Summing {
+    fn begin(public: PublicKey, job: Option<&Job>, engine: &str) -> Result<Self> {
+        let job = public.job(job)?;
+        let summing = he::Summing::new(&public.key, &job, crate::engines::engine(engine)?)?;
+        Ok(Self { public, summing: Mutex::new(Some(summing)) })
+    }
+
+    fn with<T>(&self, act: impl FnOnce(&mut he::Summing) -> Result<T>) -> Result<T> {
+        let mut summing = self.summing.lock().unwrap_or_else(PoisonError::into_inner);
+        act(summing.as_mut().ok_or_else(finished)?)
+    }
+}
+
+fn finished() -> Error {
+    Error::parameter("this sum is finished: begin another")
+}
+
+/// Returns the sum of contributions, sums, or the bytes of either.
+///
+/// Args:
+///     contributions: At least one.
+///     public: The public key; a sum needs no other.
+///     job: The job; None for the key's own.
+///     engine: "cpu", "gpu" or "auto".
+///
+/// Raises:
+///     As `Summing.add`. The message names the first that is refused by its place.
+#[pyfunction]
+#[pyo3(signature = (contributions, public, *, job=None, engine="cpu"))]
+pub(crate) fn aggregate(
+    py: Python<'_>,
+    contributions: &Bound<'_, PyAny>,
+    public: &Bound<'_, PyAny>,
+    job: Option<&Job>,
+    engine: &str,
+) -> Result<Sum> {
+    let summing = Summing::begin(PublicKey::of(public)?, job, engine)?;
+    for (place, part) in contributions.try_iter()?.enumerate() {
+        let part = Part::of(&part?)?;
+        let added = run(py, || summing.with(|sum| part.add_to(sum, &summing.public.key)));
+        added.map_err(|error| match error {
+            Error::Scheme(error) => error.within(format!("contribution {place}")).into(),
+            error => error,
+        })?;
+    }
+    summing.finish(py)
+}
+
+/// Returns the sum of two, under the key that the first was made or read with.
+pub(crate) fn add(public: Option<&PublicKey>, two: [&Bound<'_, PyAny>; 2]) -> Result<Sum> {
+    let public = public.ok_or_else(unknown_key)?.clone();
+    let summing = Summing::begin(public, None, "cpu")?;
+    let parts = [Part::of(two[0])?, Part::of(two[1])?];
+    let py = two[0].py();
+    run(py, || {
+        let add = |part: &Part| summing.with(|sum| part.add_to(sum, &summing.public.key));
+        parts.iter().try_for_each(add)
+    })?;
+    summing.finish(py)
+}
