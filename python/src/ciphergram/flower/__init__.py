@@ -1,0 +1,26 @@
+"""Private aggregation for Flower: clients encrypt their updates, and the server adds what it cannot read.
+
+Two lines change in an app::
+
+    app = ClientApp(mods=[cg.flower.mod])
+    strategy = cg.flower.Encrypted(FedAvg(...), key="keys/public.json", min_clients=3)
+
+The mod is the first in the list, so that mods of differential privacy work on plain arrays. A node says which key is
+its own by ``--node-config 'ciphergram-key="keys/secret.json" ciphergram-client=0'``; `mod` has the rest.
+
+What travels: ciphertexts, the names, types and shapes of tensors, their ranges in powers of two, metrics, and in
+round 1 the initial model, which is public unless it is `initial` of a file that a key holder wrote by `seal`. The
+weight of a client, ``num-examples``, travels encrypted; so metrics of training are plain means over clients. Replies
+to EVALUATE are left as they are.
+
+What this does not hide: the code of an app comes from whoever starts the run. A node that runs any code it is sent
+shows its data to whoever sends it, so nodes should demand signed apps (``flower-supernode --trusted-entities``).
+"""
+
+from __future__ import annotations
+
+from ._mod import mod
+from ._models import initial, open, save, seal
+from ._strategy import Encrypted
+
+__all__ = ["Encrypted", "initial", "mod", "open", "save", "seal"]

@@ -1,0 +1,346 @@
+"""The server's part: asks, adds what it cannot read, and hands it on."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
+from flwr.serverapp import Grid
+from flwr.serverapp.strategy import FedAvg, Result
+from flwr.serverapp.strategy.strategy import Strategy
+
+import ciphergram as cg
+
+from ..errors import BadFrame, CiphergramError, ClientNumberError, KeyKind, NoJob, ParameterError
+from ._models import sealed_sum
+from ._records import (
+    ANNOUNCEMENT,
+    CONTRIBUTION,
+    LOG,
+    SEALED,
+    SUM,
+    TALK,
+    WEIGHT,
+    only_record,
+    split,
+    wrap,
+)
+
+_DAY = 86_400.0
+
+
+@dataclass(frozen=True)
+class _Answer:
+    """What one client answered to TRAIN."""
+
+    node: int
+    client: int
+    part: cg.Contribution | cg.Announcement
+    metrics: MetricRecord
+
+
+class Encrypted(Strategy):
+    """A strategy that averages what it cannot read: `FedAvg` or `FedProx` over clients that have the mod.
+
+    `Result.arrays`, and what the wrapped strategy sends to clients after the first round, is an encrypted sum, which
+    `ciphergram.flower.open` opens for a holder of the key. Metrics of training are plain means over clients, as their
+    weights are encrypted.
+
+    A reply that is not what it should be is named in the log and dropped; the round goes on with the others if they
+    are enough, and else is lost: the next one begins with the same model.
+
+    Args:
+        strategy: The strategy that samples clients and sends them the model.
+        key: The public key, or the path of its file. A secret key is refused: the server has no use for one.
+        min_clients: The fewest contributions to a sum; None for the job's own minimum, below which clients open none.
+        job: The job, or the path of its file; None for the one beside the key.
+        engine: "cpu", "gpu" or "auto".
+
+    Raises:
+        ParameterError: The strategy needs plain arrays, or weighs by something else than ``num-examples``; or
+            `min_clients` is below the job's.
+        KeyKind: The key is not public.
+        NoJob: No job is known.
+    """
+
+    def __init__(
+        self,
+        strategy: FedAvg,
+        *,
+        key: str | os.PathLike[str] | cg.PublicKey,
+        min_clients: int | None = None,
+        job: str | os.PathLike[str] | cg.Job | None = None,
+        engine: str = "cpu",
+    ) -> None:
+        _check_strategy(strategy)
+        self.strategy = strategy
+        self._public = _public_key(key)
+        self._job = _job(job, self._public)
+        self._engine = engine
+        least = self._job.min_clients
+        self.min_clients = least if min_clients is None else min_clients
+        if self.min_clients < least:
+            raise ParameterError(
+                f"min_clients={min_clients}: clients open no sum of fewer than {least}, the job's minimum"
+            )
+        self._integers: dict[str, Any] = {}
+        self._nodes: dict[int, int] = {}
+        self._grid: Grid | None = None
+        self._timeout = _DAY
+
+    def summary(self) -> None:
+        """Log the settings of this strategy and of the one that it wraps."""
+        LOG.info("\t├──> Encrypted under key %s, job %s:", self._public.id, self._job.id)
+        LOG.info("\t│\t└──Sums of at least %d of %d clients", self.min_clients, self._job.clients)
+        self.strategy.summary()
+
+    def start(
+        self,
+        grid: Grid,
+        initial_arrays: ArrayRecord,
+        num_rounds: int = 3,
+        timeout: float = 3600,
+        train_config: ConfigRecord | None = None,
+        evaluate_config: ConfigRecord | None = None,
+        evaluate_fn: Callable[[int, ArrayRecord], MetricRecord | None] | None = None,
+    ) -> Result:
+        """Run the rounds: see `flwr.serverapp.strategy.Strategy.start`.
+
+        Raises:
+            ParameterError: `evaluate_fn` is given: the server cannot read the model.
+        """
+        if evaluate_fn is not None:
+            raise ParameterError(
+                "evaluate_fn= needs the model in plain, which no server has here: let clients evaluate it"
+            )
+        if sealed_sum(initial_arrays) is None:
+            LOG.info("ciphergram: the initial model is sent in plain: it is public")
+            self._integers = split(initial_arrays)[1]
+        else:
+            self._integers = {n: a for n, a in initial_arrays.items() if n != SEALED}
+        self._timeout = timeout
+        return super().start(
+            grid, initial_arrays, num_rounds, timeout, train_config, evaluate_config
+        )
+
+    def configure_train(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        """Let the wrapped strategy make the messages of a round."""
+        self._grid = grid
+        return self.strategy.configure_train(server_round, arrays, config, grid)
+
+    def configure_evaluate(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        """Let the wrapped strategy make the messages of an evaluation."""
+        return self.strategy.configure_evaluate(server_round, arrays, config, grid)
+
+    def aggregate_evaluate(
+        self, server_round: int, replies: Iterable[Message]
+    ) -> MetricRecord | None:
+        """Let the wrapped strategy join the metrics of an evaluation."""
+        return self.strategy.aggregate_evaluate(server_round, replies)
+
+    def aggregate_train(
+        self, server_round: int, replies: Iterable[Message]
+    ) -> tuple[ArrayRecord | None, MetricRecord | None]:
+        """Add what clients sealed, after a second exchange if some of them need other ranges.
+
+        Returns:
+            The record of the sum, and the plain means of the metrics; None of both if the round is lost.
+        """
+        first = self._answers(replies)
+        metrics = {answer.node: answer.metrics for answer in first}
+        sealed = first
+        if any(isinstance(answer.part, cg.Announcement) for answer in first):
+            sealed = self._exchange(first)
+        total, added = self._add(sealed)
+        if total is None:
+            LOG.error("ciphergram: round %d is lost: see above", server_round)
+            return None, None
+        LOG.info("ciphergram: round %d is the sum of clients %s", server_round, total.contributors)
+        arrays = ArrayRecord({SEALED: wrap(total, SUM), **self._integers})
+        return arrays, self._mean([metrics[answer.node] for answer in added])
+
+    def _exchange(self, first: list[_Answer]) -> list[_Answer]:
+        """Agree on the ranges of a round, and return what was sealed under them."""
+        announced = [a for a in first if isinstance(a.part, cg.Announcement)]
+        # Who sealed to ranges that do not fit all has its update waiting; what it sealed is thrown away.
+        ready = [a.node for a in first if isinstance(a.part, cg.Contribution)]
+        announced += self._ask(ready, ConfigRecord({"announce": True}), cg.Announcement)
+        if len(announced) < self.min_clients:
+            LOG.error("ciphergram: %s", self._too_few(len(announced), "announce an update"))
+            return []
+        try:
+            parts = [a.part for a in announced if isinstance(a.part, cg.Announcement)]
+            terms = cg.join_round(parts, self._public, job=self._job)
+        except CiphergramError as error:
+            LOG.error("ciphergram: no terms for the round: %s", error)
+            return []
+        for client, why in terms.left_out:
+            LOG.warning("ciphergram: client %d cannot take part: %s", client, why)
+        nodes = [a.node for a in announced if a.client in terms.participants]
+        return self._ask(nodes, ConfigRecord({"terms": bytes(terms)}), cg.Contribution)
+
+    def _ask(self, nodes: list[int], talk: ConfigRecord, kind: type[Any]) -> list[_Answer]:
+        """Send nodes a question about the update that waits with them."""
+        if self._grid is None or not nodes:
+            return []
+        content = RecordDict({TALK: talk})
+        messages = [Message(content, dst_node_id=node, message_type="train") for node in nodes]
+        replies = self._grid.send_and_receive(messages, timeout=self._timeout)
+        answers = []
+        for answer in self._answers(replies):
+            if isinstance(answer.part, kind):
+                answers.append(answer)
+            else:
+                _drop(answer.node, f"it sent a {type(answer.part).__name__}, not a {kind.__name__}")
+        return answers
+
+    def _answers(self, replies: Iterable[Message]) -> list[_Answer]:
+        """Read replies; drop those that are not what they should be."""
+        answers: list[_Answer] = []
+        for reply in replies:
+            node = reply.metadata.src_node_id
+            if reply.has_error():
+                _drop(node, f"it failed: {reply.error.reason}")
+                continue
+            try:
+                answer = self._read(node, reply.content)
+                self._bind(answer, {other.client for other in answers})
+            except CiphergramError as error:
+                _drop(node, str(error))
+                continue
+            answers.append(answer)
+        return answers
+
+    def _read(self, node: int, content: RecordDict) -> _Answer:
+        _, record = only_record(content)
+        if len(content.metric_records) != 1:
+            raise BadFrame(f"it has {len(content.metric_records)} records of metrics, not one")
+        metrics = next(iter(content.metric_records.values()))
+        array = record.get(SEALED)
+        if array is None or len(record) != 1:
+            raise BadFrame(f"its arrays are not encrypted: {', '.join(sorted(record)[:3])}")
+        if array.stype == CONTRIBUTION:
+            part = cg.loads(array.data, self._public)
+            if not isinstance(part, cg.Contribution):
+                raise BadFrame("a sum is where a contribution belongs")
+            return _Answer(node, part.client, part, metrics)
+        if array.stype != ANNOUNCEMENT:
+            raise BadFrame(f"its array is a {array.stype!r}, not a contribution")
+        client = content.config_records.get(TALK, ConfigRecord()).get("client")
+        if not isinstance(client, int) or isinstance(client, bool):
+            raise ClientNumberError(f"its client number is {client!r}")
+        if not 0 <= client < self._job.clients:
+            raise ClientNumberError(f"client {client} is none of the job's {self._job.clients}")
+        announced = cg.Announcement.from_bytes(array.data, self._public, client)
+        return _Answer(node, client, announced, metrics)
+
+    def _bind(self, answer: _Answer, answered: set[int]) -> None:
+        """Hold every node to the client that it was first, and every client to its node."""
+        if answer.client in answered:
+            raise ClientNumberError(f"client {answer.client} has answered already, from another node")
+        known = self._nodes.setdefault(answer.node, answer.client)
+        if known != answer.client:
+            raise ClientNumberError(f"it was client {known} before, and now is {answer.client}")
+        others = [n for n, c in self._nodes.items() if c == answer.client and n != answer.node]
+        connected = set(self._grid.get_node_ids()) if others and self._grid else set()
+        for other in others:
+            if other in connected:
+                del self._nodes[answer.node]
+                raise ClientNumberError(f"client {answer.client} is node {other}")
+            # A node that was started anew has another id.
+            del self._nodes[other]
+
+    def _add(self, answers: list[_Answer]) -> tuple[cg.Sum | None, list[_Answer]]:
+        """Add the contributions of one round under the same ranges; return the sum and whose it is of."""
+        summing = cg.Summing(self._public, job=self._job, engine=self._engine)
+        added: list[_Answer] = []
+        for answer in _of_one_round(answers):
+            try:
+                summing.add(answer.part)
+                added.append(answer)
+            except CiphergramError as error:
+                _drop(answer.node, str(error))
+        if len(added) < self.min_clients:
+            LOG.error("ciphergram: %s", self._too_few(len(added), "contributed"))
+            return None, []
+        return summing.finish(), added
+
+    def _too_few(self, found: int, did: str) -> str:
+        return f"{found} clients {did}, and a sum is of at least {self.min_clients}"
+
+    def _mean(self, metrics: list[MetricRecord]) -> MetricRecord:
+        # One client's odd metrics must not cost the round.
+        forms = [_form(record) for record in metrics]
+        usual = _commonest(forms)
+        whole = [record for record, form in zip(metrics, forms, strict=True) if form == usual]
+        contents = [RecordDict({"metrics": MetricRecord({**m, WEIGHT: 1})}) for m in whole]
+        return self.strategy.train_metrics_aggr_fn(contents, WEIGHT)
+
+
+def _form(metrics: MetricRecord) -> tuple[tuple[str, int], ...]:
+    """Return the names of metrics, each with the number of its values, 0 where it is no list."""
+    values = ((n, len(v) if isinstance(v, list) else 0) for n, v in metrics.items() if n != WEIGHT)
+    return tuple(sorted(values))
+
+
+def _commonest(keys: Iterable[Any]) -> Any:
+    return Counter(keys).most_common(1)[0][0]
+
+
+def _of_one_round(answers: list[_Answer]) -> list[_Answer]:
+    """Return the contributions to the round, and under the ranges, that most agree on: one liar is not the measure."""
+    sealed = [a for a in answers if isinstance(a.part, cg.Contribution)]
+    if not sealed:
+        return []
+    keys = [(a.part.round, a.part.ranges.to_json()) for a in sealed]
+    usual = _commonest(keys)
+    for answer, key in zip(sealed, keys, strict=True):
+        if key[0] != usual[0]:
+            _drop(answer.node, f"it is of round {key[0]}, and the others of {usual[0]}")
+        elif key != usual:
+            _drop(answer.node, "its ranges are not those of the others")
+    return [answer for answer, key in zip(sealed, keys, strict=True) if key == usual]
+
+
+def _drop(node: int, why: str) -> None:
+    LOG.warning("ciphergram: the reply of node %d is dropped: %s", node, why)
+
+
+def _check_strategy(strategy: object) -> None:
+    name = type(strategy).__name__
+    if not isinstance(strategy, FedAvg) or (
+        type(strategy).aggregate_train is not FedAvg.aggregate_train
+    ):
+        raise ParameterError(
+            f"{name} does more than a weighted mean, which needs updates in plain: Encrypted wraps FedAvg and FedProx"
+        )
+    if strategy.weighted_by_key != WEIGHT:
+        raise ParameterError(
+            f"weighted_by_key={strategy.weighted_by_key!r}: clients encrypt the weight named {WEIGHT!r}"
+        )
+
+
+def _public_key(key: Any) -> cg.PublicKey:
+    loaded = cg.load_keys(key) if isinstance(key, str | os.PathLike) else key
+    if not isinstance(loaded, cg.PublicKey):
+        raise KeyKind(
+            f"key= is a {type(loaded).__name__}: the server takes the public key alone, public.json"
+        )
+    return loaded
+
+
+def _job(job: Any, public: cg.PublicKey) -> cg.Job:
+    if isinstance(job, str | os.PathLike):
+        job = cg.Job.load(os.fspath(job), public)
+    found = job or public.job
+    if found is None:
+        raise NoJob("no job.json is beside the key: say job=")
+    return found  # type: ignore[no-any-return]
