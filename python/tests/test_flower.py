@@ -48,7 +48,9 @@ def plain_rounds(rounds: int, clients: int = 3, update: Any = step) -> Arrays:
     for server_round in range(1, rounds + 1):
         news = [update(n, server_round, model) for n in range(clients)]
         model = {
-            name: (sum(w * new[name].astype(float) for w, new in zip(weights, news)) / weights.sum())
+            name: (
+                sum(w * new[name].astype(float) for w, new in zip(weights, news)) / weights.sum()
+            )
             for name in model
         }
         model = {name: value.astype(np.float32) for name, value in model.items()}
@@ -56,7 +58,12 @@ def plain_rounds(rounds: int, clients: int = 3, update: Any = step) -> Arrays:
 
 
 def run(
-    folder: Path, rounds: int = 3, *, update: Any = step, model: Arrays | None = None, **options: Any
+    folder: Path,
+    rounds: int = 3,
+    *,
+    update: Any = step,
+    model: Arrays | None = None,
+    **options: Any,
 ) -> tuple[World, Any]:
     keys = folder / "keys"
     if not keys.exists():
@@ -110,9 +117,14 @@ def test_equals_plain_fedavg(tmp_path: Path) -> None:
 
 def test_nothing_readable_reaches_the_server(tmp_path: Path) -> None:
     world, result = run(tmp_path, rounds=3)
-    secret = np.concatenate([a.ravel() for models in world.models.values() for m in models for a in m.values()])
+    secret = np.concatenate(
+        [a.ravel() for models in world.models.values() for m in models for a in m.values()]
+    )
     for asked, reply in world.seen:
-        for record_ in [*reply.content.array_records.values(), *asked.content.array_records.values()]:
+        for record_ in [
+            *reply.content.array_records.values(),
+            *asked.content.array_records.values(),
+        ]:
             for array in record_.values():
                 if asked.content.config_records.get("config", {}).get("server-round") == 1 and (
                     array.stype == "numpy.ndarray"
@@ -142,7 +154,9 @@ def test_integers_stay_and_order_is_the_models(tmp_path: Path, caplog: Any) -> N
     world, result = run(tmp_path, rounds=3, update=count, model=model)
     for number, models in world.models.items():
         assert all(list(m) == list(model) for m in models)
-        assert all(m[n].dtype == model[n].dtype and m[n].shape == model[n].shape for m in models for n in m)
+        assert all(
+            m[n].dtype == model[n].dtype and m[n].shape == model[n].shape for m in models for n in m
+        )
         # The round's training and evaluation see what the client itself counted.
         counts = [int(m["bn.num_batches_tracked"]) for m in models]
         assert counts == [k * (number + 1) for k in (0, 1, 1, 2, 2, 3)]
@@ -192,9 +206,7 @@ def test_a_lost_client_costs_nothing_else(tmp_path: Path, caplog: Any) -> None:
 
         world.update = update
 
-    _, result = run(
-        tmp_path, rounds=2, prepare=die, min_clients=2, strategy=fedavg(2)
-    )
+    _, result = run(tmp_path, rounds=2, prepare=die, min_clients=2, strategy=fedavg(2))
     first = plain_rounds(1)
     news = [step(n, 2, first) for n in (0, 1)]
     mean = open_result(tmp_path, result)
@@ -228,7 +240,9 @@ def other_key(folder: Path) -> cg.Keys:
     return make_keys(folder / "other")
 
 
-@pytest.mark.parametrize("what", ["other key", "sum", "garbage", "cut", "flipped", "plain", "twice", "no metrics"])
+@pytest.mark.parametrize(
+    "what", ["other key", "sum", "garbage", "cut", "flipped", "plain", "twice", "no metrics"]
+)
 def test_a_bad_reply_is_named_and_dropped(tmp_path: Path, caplog: Any, what: str) -> None:
     keys = tmp_path / "keys"
     keys.mkdir()
@@ -270,9 +284,7 @@ def test_a_bad_reply_is_named_and_dropped(tmp_path: Path, caplog: Any, what: str
         return Message(RecordDict(content), reply_to=asked_as_sent(asked))
 
     def asked_as_sent(asked: Message) -> Message:
-        return Message(
-            RecordDict(), dst_node_id=asked.metadata.dst_node_id, message_type="train"
-        )
+        return Message(RecordDict(), dst_node_id=asked.metadata.dst_node_id, message_type="train")
 
     _, result = run(
         tmp_path,
@@ -358,7 +370,11 @@ def test_fedprox_sends_its_term(tmp_path: Path) -> None:
         min_train_nodes=3, min_evaluate_nodes=3, min_available_nodes=3, proximal_mu=0.5
     )
     world, result = run(tmp_path, rounds=2, strategy=prox)
-    trained = [m for m, _ in world.seen if "config" in m.content.config_records and m.metadata.message_type == "train"]
+    trained = [
+        m
+        for m, _ in world.seen
+        if "config" in m.content.config_records and m.metadata.message_type == "train"
+    ]
     assert {m.content["config"]["proximal-mu"] for m in trained} == {0.5}
     assert sorted(result.train_metrics_clientapp) == [1, 2]
 
@@ -373,12 +389,16 @@ def test_a_sealed_initial_model(tmp_path: Path) -> None:
     opened = to_arrays(cg.flower.open(file, keys / "0" / "secret.json"))
     assert list(opened) == list(model)
     np.testing.assert_array_equal(opened["steps"], [3, 4])
-    world = World(keys, 3, lambda n, r, m: {**step(n, r, {k: m[k] for k in SHAPES}), "steps": m["steps"]})
+    world = World(
+        keys, 3, lambda n, r, m: {**step(n, r, {k: m[k] for k in SHAPES}), "steps": m["steps"]}
+    )
     strategy = cg.flower.Encrypted(fedavg(), key=keys / "server" / "public.json")
     result = strategy.start(world, cg.flower.initial(file), num_rounds=2, timeout=5)
     plain = plain_rounds(2)
     for name, value in plain.items():
-        np.testing.assert_allclose(open_result(tmp_path, result)[name], value, atol=bound(3), rtol=0)
+        np.testing.assert_allclose(
+            open_result(tmp_path, result)[name], value, atol=bound(3), rtol=0
+        )
     # Every client knew the model from the start, so no round asked for ranges.
     assert exchanges(world) == 0
     cg.flower.save(result.arrays, tmp_path / "result.npz")
@@ -521,3 +541,52 @@ def test_an_app_that_fails_fails_as_it_is(tmp_path: Path) -> None:
     error = Error(code=201, reason="mine")
     reply = cg.flower.mod(message, node.context, lambda m, _: Message(error, reply_to=m))
     assert reply.has_error() and reply.error.reason == "mine"
+
+
+def datagram_world(folder: Path, update: Any = step) -> tuple[World, Any]:
+    make_keys(folder, min_clients=2)
+    world = World(folder, 3, update)
+    # On loopback, node keys are found beside the keys.
+    for context in world.contexts.values():
+        context.node_config["ciphergram-key"] = str(folder / "all" / "secret.json")
+    strategy = cg.flower.Encrypted(
+        fedavg(), key=folder / "all" / "public.json", min_clients=2, transport="datagram"
+    )
+    return world, strategy
+
+
+def test_rounds_over_datagrams(tmp_path: Path) -> None:
+    world, strategy = datagram_world(tmp_path)
+    result = strategy.start(world, record(start_model()), num_rounds=3, timeout=20)
+    mean = to_arrays(cg.flower.open(result.arrays, tmp_path / "0" / "secret.json"))
+    plain = plain_rounds(3)
+    assert list(mean) == list(plain)
+    for name, value in plain.items():
+        np.testing.assert_allclose(mean[name], value, atol=bound(3), rtol=0)
+    # Flower's messages have the numbers of rounds alone, until one node hands out the last sum.
+    sizes = [
+        len(array.data)
+        for asked, reply in world.seen
+        for content in (asked.content, reply.content)
+        for arrays in content.array_records.values()
+        for array in arrays.values()
+        if array.stype != "numpy.ndarray"
+    ]
+    assert sorted(sizes)[:-1] == [8] * (len(sizes) - 1) and max(sizes) > 1000
+    assert [m["ciphergram-clipped"] for m in result.train_metrics_clientapp.values()] == [0] * 3
+
+
+def test_over_datagrams_a_node_that_missed_a_round_gets_its_sum(tmp_path: Path) -> None:
+    def absent(number: int, server_round: int, model: Arrays) -> Arrays:
+        if server_round == 2 and number == 2:
+            raise RuntimeError("away")
+        return step(number, server_round, model)
+
+    world, strategy = datagram_world(tmp_path, absent)
+    result = strategy.start(world, record(start_model()), num_rounds=3, timeout=4)
+    assert sorted(result.train_metrics_clientapp) == [1, 2, 3]
+    second = world.models[0][-2]
+    np.testing.assert_array_equal(world.models[2][-2]["w"], second["w"])
+    expected = sum(w * step(n, 3, second)["w"] for n, w in enumerate([10.0, 20, 30])) / 60
+    mean = to_arrays(cg.flower.open(result.arrays, tmp_path / "0" / "secret.json"))
+    np.testing.assert_allclose(mean["w"], expected, atol=bound(3), rtol=0)

@@ -84,9 +84,15 @@ def make_certificates(folder: Path) -> None:
     ca = ca.add_extension(own, critical=False)
     ca = ca.add_extension(
         x509.KeyUsage(
-            digital_signature=True, key_cert_sign=True, crl_sign=True,
-            content_commitment=False, key_encipherment=False, data_encipherment=False,
-            key_agreement=False, encipher_only=False, decipher_only=False,
+            digital_signature=True,
+            key_cert_sign=True,
+            crl_sign=True,
+            content_commitment=False,
+            key_encipherment=False,
+            data_encipherment=False,
+            key_agreement=False,
+            encipher_only=False,
+            decipher_only=False,
         ),
         critical=True,
     )
@@ -150,7 +156,9 @@ class Deployment:
             "--database", str(self.folder / "state.db"),
             "--disable-runtime-dependency-installation",
         ]  # fmt: skip
-        config = f'[superlink]\ndefault = "here"\n[superlink.here]\naddress = "127.0.0.1:{self.port}"\n'
+        config = (
+            f'[superlink]\ndefault = "here"\n[superlink.here]\naddress = "127.0.0.1:{self.port}"\n'
+        )
         if self.simulation:
             common += ["--insecure", "--simulation"]
             config += "insecure = true\noptions.num-supernodes = 3\n"
@@ -171,7 +179,12 @@ class Deployment:
         with (self.folder / f"{name}.log").open("ab") as log:
             # A group of its own, so that what it starts ends with it.
             self.processes[name] = subprocess.Popen(
-                command, stdout=log, stderr=log, env=self.env, start_new_session=True, cwd=self.folder
+                command,
+                stdout=log,
+                stderr=log,
+                env=self.env,
+                start_new_session=True,
+                cwd=self.folder,
             )
 
     def _wait(self, done: object, what: str, seconds: float = 60) -> None:
@@ -218,7 +231,9 @@ class Deployment:
         values = " ".join(
             f"{k}='{v}'" if isinstance(v, str | Path) else f"{k}={v}" for k, v in config.items()
         )
-        return self.flwr("run", str(app), "here", "--stream", "--run-config", values, timeout=timeout)
+        return self.flwr(
+            "run", str(app), "here", "--stream", "--run-config", values, timeout=timeout
+        )
 
     def kill(self, name: str, sent: int = signal.SIGKILL) -> None:
         """Kill a process, and what is left of what it started."""

@@ -6,7 +6,17 @@ import os
 from dataclasses import dataclass
 from typing import Any
 
-from flwr.app import ArrayRecord, ConfigRecord, Context, Error, Message, MetricRecord, RecordDict
+import numpy as np
+from flwr.app import (
+    Array,
+    ArrayRecord,
+    ConfigRecord,
+    Context,
+    Error,
+    Message,
+    MetricRecord,
+    RecordDict,
+)
 from flwr.clientapp.typing import ClientAppCallable
 
 import ciphergram as cg
@@ -30,18 +40,23 @@ from ._records import (
     CONTRIBUTION,
     LOG,
     SEALED,
+    SERVER,
+    SUM,
     TALK,
     WEIGHT,
     only_record,
+    round_number,
     split,
     tensors,
     wrap,
+    wrap_round,
 )
 
 # Records in the state of a client's context, which stays on its node.
 _UPDATE = "ciphergram.update"
 _KEPT = "ciphergram.kept"
 _STATE = "ciphergram.state"
+_SUM = "ciphergram.sum"
 
 # A round whose ranges clip more of a tensor asks for new ones.
 _MOST_CLIPPED = 0.01
@@ -55,7 +70,8 @@ def mod(message: Message, context: Context, call_next: ClientAppCallable) -> Mes
 
     The node's configuration has ``ciphergram-key``, the path of a secret key; ``ciphergram-client``, the client's
     number (else ``partition-id``, which a simulation gives); and, if the job is not beside the key,
-    ``ciphergram-job``, its path. A simulation has no configuration of nodes: there the run's has the paths.
+    ``ciphergram-job``, its path; and for ``transport="datagram"`` between machines ``ciphergram-identity``, the path of
+    the node's own key. A simulation has no configuration of nodes: there the run's has the paths.
 
     A reply to TRAIN has one record of arrays and one of metrics, with a whole number ``num-examples``: the weight,
     which is encrypted, and 1 in its place. The metric ``ciphergram-clipped`` is added: how many values were out of
@@ -68,8 +84,9 @@ def mod(message: Message, context: Context, call_next: ClientAppCallable) -> Mes
         return call_next(message, context)
     try:
         client = _Client.of(context)
-        if category == "train" and TALK in message.content.config_records:
-            return client.answer(message)
+        asked = message.content.config_records.get(TALK, ConfigRecord())
+        if category == "train" and TALK in message.content and SERVER not in asked:
+            return client.answer(message, asked)
         opened = client.open(message, training=category == "train")
     except CiphergramError as error:
         return _failed(message, error)
@@ -77,6 +94,8 @@ def mod(message: Message, context: Context, call_next: ClientAppCallable) -> Mes
     if category != "train" or reply.has_error():
         return reply
     try:
+        if SERVER in asked:
+            return client.contribute(reply, asked)
         return client.seal(reply, opened)
     except CiphergramError as error:
         return _failed(message, error)
@@ -97,12 +116,16 @@ class _Client:
     job: Any
     number: int
     state: RecordDict
+    key_path: str
+    identity: str | None
 
     @classmethod
     def of(cls, context: Context) -> _Client:
         path = _setting(context, "ciphergram-key")
         if path is None:
-            raise ParameterError("the node's configuration has no ciphergram-key, the path of a secret key")
+            raise ParameterError(
+                "the node's configuration has no ciphergram-key, the path of a secret key"
+            )
         number = context.node_config.get(
             "ciphergram-client", context.node_config.get("partition-id")
         )
@@ -114,14 +137,20 @@ class _Client:
         if job is None:
             raise NoJob("no job.json is beside the key: say ciphergram-job, its path")
         if not 0 <= number < job.clients:
-            raise ClientNumberError(f"ciphergram-client={number}: the job has {job.clients} clients")
-        return cls(key, job, number, context.state)
+            raise ClientNumberError(
+                f"ciphergram-client={number}: the job has {job.clients} clients"
+            )
+        identity = _setting(context, "ciphergram-identity")
+        return cls(key, job, number, context.state, path, identity)
 
     def open(self, message: Message, *, training: bool) -> cg.Opened | None:
         """Put the opened model in place of the sum in a message; return it, None if the model is plain."""
         if training:
             self.forget()
         name, record = only_record(message.content)
+        number = round_number(record)
+        if number is not None:
+            record = self._held(number)
         data = sealed_sum(record)
         if data is None:
             self._admit_plain()
@@ -149,11 +178,39 @@ class _Client:
             raise BadFrame(f"the server sent the sum of round {number} again, after that of {last}")
         self._memory()["last-opened"] = number
 
+    def _held(self, number: int) -> ArrayRecord:
+        held = self.state.get(_SUM)
+        if not isinstance(held, ArrayRecord) or self._memory().get("held") != number:
+            raise BadFrame(f"the server names the sum of round {number}, which is not here")
+        return held
+
+    def contribute(self, reply: Message, asked: ConfigRecord) -> Message:
+        """Take part in a round of the server's over datagrams, and put the round's number in a reply."""
+        _, record = only_record(reply.content)
+        weight = _weight(_metrics(reply.content)[1])
+        sealed, kept = split(record)
+        self._keep(kept)
+        values = tensors(sealed)
+        address, node = asked.get(SERVER), asked.get("server-key")
+        with cg.Client(
+            str(address),
+            self.key_path,
+            number=self.number,
+            identity=self.identity,
+            server_key=None if node is None else str(node),
+            job=self.job,
+        ) as client:
+            total = client.sum(values, weight=weight)
+        self.state[_SUM] = ArrayRecord({SEALED: wrap(total, SUM)})
+        self._memory()["held"] = total.round
+        ranges = total.ranges
+        clipped = sum(int((np.abs(a) > ranges[n]).sum()) for n, a in values.items())
+        return self._replaced(reply, wrap_round(total.round), clipped)
+
     def seal(self, reply: Message, opened: cg.Opened | None) -> Message:
         """Put a contribution in place of the update in a reply, or an announcement if there are no ranges that fit."""
-        name, record = only_record(reply.content)
-        metrics_name, metrics = _metrics(reply.content)
-        weight = _weight(metrics)
+        _, record = only_record(reply.content)
+        weight = _weight(_metrics(reply.content)[1])
         sealed, kept = split(record)
         self._keep(kept)
         self.state[_UPDATE] = ArrayRecord(sealed)
@@ -163,9 +220,14 @@ class _Client:
             array, clipped = self._announce(), 0
         else:
             array, clipped = wrap(contribution, CONTRIBUTION), _count(contribution)
+        return self._replaced(reply, array, clipped)
+
+    def _replaced(self, reply: Message, array: Array, clipped: int) -> Message:
+        """Return a reply with one array in place of the update, and nothing of the weight."""
+        metrics_name, metrics = _metrics(reply.content)
         content = {
             **reply.content,
-            name: ArrayRecord({SEALED: array}),
+            only_record(reply.content)[0]: ArrayRecord({SEALED: array}),
             metrics_name: MetricRecord({**metrics, WEIGHT: 1, CLIPPED: clipped}),
             TALK: ConfigRecord({"client": self.number}),
         }
@@ -201,17 +263,20 @@ class _Client:
 
     def _announce(self) -> Any:
         update, weight = self._update()
-        own = self.key.propose(
-            tensors(update), client=self.number, weight=weight, job=self.job
-        )
+        own = self.key.propose(tensors(update), client=self.number, weight=weight, job=self.job)
         self._memory()["announcement"] = bytes(own)
         return wrap(own, ANNOUNCEMENT)
 
-    def answer(self, message: Message) -> Message:
-        """Answer the server's question about the update that waits: announce it, or seal it under the round's terms."""
-        asked = message.content.config_records[TALK]
+    def answer(self, message: Message, asked: ConfigRecord) -> Message:
+        """Answer the server's question: for the sum that waits here, or about the update that waits.
+
+        An update is announced, or sealed under the terms of the round.
+        """
         terms = asked.get("terms")
-        if terms is None:
+        held = asked.get("held")
+        if isinstance(held, int):
+            array, clipped = self._held(held)[SEALED], 0
+        elif terms is None:
             array, clipped = self._announce(), 0
         elif isinstance(terms, bytes):
             contribution = self._under(terms)

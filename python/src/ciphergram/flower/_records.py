@@ -19,10 +19,15 @@ LOG = logging.getLogger("flwr.ciphergram")
 CONTRIBUTION = "ciphergram.contribution/1"
 SUM = "ciphergram.sum/1"
 ANNOUNCEMENT = "ciphergram.announcement/1"
+# In place of a sum that nodes have already: the number of its round.
+ROUND = "ciphergram.round/1"
 
 # The name of a ciphertext in its record, and of the record that the mod and the strategy talk by.
 SEALED = "ciphergram"
 TALK = "ciphergram"
+
+# The server's address, where rounds are held over datagrams.
+SERVER = "server"
 
 WEIGHT = "num-examples"
 CLIPPED = "ciphergram-clipped"
@@ -34,6 +39,25 @@ def wrap(data: Any, stype: str) -> Array:
     """Wrap a frame, anything with the buffer protocol, as one Array of its bytes."""
     frame = bytes(data)
     return Array(dtype="uint8", shape=(len(frame),), stype=stype, data=frame)
+
+
+def round_number(record: ArrayRecord) -> int | None:
+    """Return the number of the round that stands for its sum in a record; None if there is no such thing.
+
+    Raises:
+        BadFrame: It is no number.
+    """
+    array = record.get(SEALED)
+    if array is None or array.stype != ROUND:
+        return None
+    if len(array.data) != 8:
+        raise BadFrame(f"the number of a round has 8 bytes, not {len(array.data)}")
+    return int.from_bytes(array.data, "little")
+
+
+def wrap_round(number: int) -> Array:
+    """Wrap the number of a round."""
+    return wrap(number.to_bytes(8, "little"), ROUND)
 
 
 def only_record(content: RecordDict) -> tuple[str, ArrayRecord]:

@@ -6,7 +6,7 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
 from flwr.serverapp import Grid
@@ -16,6 +16,7 @@ from flwr.serverapp.strategy.strategy import Strategy
 import ciphergram as cg
 
 from ..errors import BadFrame, CiphergramError, ClientNumberError, KeyKind, NoJob, ParameterError
+from ._datagrams import Datagrams
 from ._models import sealed_sum
 from ._records import (
     ANNOUNCEMENT,
@@ -26,8 +27,10 @@ from ._records import (
     TALK,
     WEIGHT,
     only_record,
+    round_number,
     split,
     wrap,
+    wrap_round,
 )
 
 _DAY = 86_400.0
@@ -39,7 +42,8 @@ class _Answer:
 
     node: int
     client: int
-    part: cg.Contribution | cg.Announcement
+    # The number is that of a round that was held over datagrams.
+    part: cg.Contribution | cg.Announcement | cg.Sum | int
     metrics: MetricRecord
 
 
@@ -58,6 +62,14 @@ class Encrypted(Strategy):
         key: The public key, or the path of its file. A secret key is refused: the server has no use for one.
         min_clients: The fewest contributions to a sum; None for the job's own minimum, below which clients open none.
         job: The job, or the path of its file; None for the one beside the key.
+        transport: "message", in which ciphertexts travel in Flower's messages; or "datagram", in which they travel
+            over a `Server` of this process, for updates of 100 MB and more. Then every round asks clients for their
+            ranges, and Flower's messages have the number of a round in place of its sum.
+        listen: The address that the server of datagrams listens at, "HOST:PORT".
+        advertise: The address that clients are told; None for the one that it listens at.
+        identity: The file of the server's node key; None, on loopback, for the one beside the key.
+        allow: The file that lists the nodes that may take part; None for the job's, or, on loopback, for the one
+            beside the key.
         engine: "cpu", "gpu" or "auto".
 
     Raises:
@@ -74,9 +86,16 @@ class Encrypted(Strategy):
         key: str | os.PathLike[str] | cg.PublicKey,
         min_clients: int | None = None,
         job: str | os.PathLike[str] | cg.Job | None = None,
+        transport: Literal["message", "datagram"] = "message",
+        listen: str = "127.0.0.1:0",
+        advertise: str | None = None,
+        identity: str | os.PathLike[str] | None = None,
+        allow: str | os.PathLike[str] | None = None,
         engine: str = "cpu",
     ) -> None:
         _check_strategy(strategy)
+        if transport not in ("message", "datagram"):
+            raise ParameterError(f"transport={transport!r}: there are message and datagram")
         self.strategy = strategy
         self._public = _public_key(key)
         self._job = _job(job, self._public)
@@ -89,8 +108,14 @@ class Encrypted(Strategy):
             )
         self._integers: dict[str, Any] = {}
         self._nodes: dict[int, int] = {}
+        self._holders: list[int] = []
+        self._fetched: tuple[int, ArrayRecord] | None = None
         self._grid: Grid | None = None
         self._timeout = _DAY
+        self._datagrams: Datagrams | None = None
+        if transport == "datagram":
+            settings = {"listen": listen, "identity": identity, "allow": allow, "engine": engine}
+            self._datagrams = Datagrams(key, self._job, self.min_clients, advertise, settings)
 
     def summary(self) -> None:
         """Log the settings of this strategy and of the one that it wraps."""
@@ -123,22 +148,59 @@ class Encrypted(Strategy):
         else:
             self._integers = {n: a for n, a in initial_arrays.items() if n != SEALED}
         self._timeout = timeout
-        return super().start(
-            grid, initial_arrays, num_rounds, timeout, train_config, evaluate_config
-        )
+        try:
+            result = super().start(
+                grid, initial_arrays, num_rounds, timeout, train_config, evaluate_config
+            )
+            result.arrays = self._fetch(result.arrays)
+        finally:
+            if self._datagrams is not None:
+                self._datagrams.close()
+        return result
 
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
         """Let the wrapped strategy make the messages of a round."""
         self._grid = grid
-        return self.strategy.configure_train(server_round, arrays, config, grid)
+        made = list(self.strategy.configure_train(server_round, arrays, config, grid))
+        if self._datagrams is not None and made:
+            made = [self._for_node(message, arrays) for message in made]
+            talk = self._datagrams.begin(len(made), self._timeout)
+            for message in made:
+                message.content = RecordDict({**message.content, TALK: ConfigRecord(talk)})
+        return made
+
+    def _for_node(self, message: Message, arrays: ArrayRecord) -> Message:
+        """Put the sum itself in a message to a node that was not there when it was made."""
+        if round_number(arrays) is None or message.metadata.dst_node_id in self._holders:
+            return message
+        name, _ = only_record(message.content)
+        message.content = RecordDict({**message.content, name: self._fetch(arrays)})
+        return message
+
+    def _fetch(self, arrays: ArrayRecord) -> ArrayRecord:
+        """Return the sum that the number of a round stands for, from a node that has it."""
+        number = round_number(arrays)
+        if number is None:
+            return arrays
+        if self._fetched is None or self._fetched[0] != number:
+            for node in self._holders:
+                found = self._ask([node], ConfigRecord({"held": number}), cg.Sum)
+                if found and found[0].part.round == number:
+                    data = ArrayRecord({SEALED: wrap(found[0].part, SUM), **self._integers})
+                    self._fetched = number, data
+                    return data
+            LOG.error("ciphergram: no node hands out the sum of round %d", number)
+            return arrays
+        return self._fetched[1]
 
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
         """Let the wrapped strategy make the messages of an evaluation."""
-        return self.strategy.configure_evaluate(server_round, arrays, config, grid)
+        made = self.strategy.configure_evaluate(server_round, arrays, config, grid)
+        return [self._for_node(message, arrays) for message in made]
 
     def aggregate_evaluate(
         self, server_round: int, replies: Iterable[Message]
@@ -155,6 +217,8 @@ class Encrypted(Strategy):
             The record of the sum, and the plain means of the metrics; None of both if the round is lost.
         """
         first = self._answers(replies)
+        if self._datagrams is not None:
+            return self._over_datagrams(server_round, first)
         metrics = {answer.node: answer.metrics for answer in first}
         sealed = first
         if any(isinstance(answer.part, cg.Announcement) for answer in first):
@@ -166,6 +230,23 @@ class Encrypted(Strategy):
         LOG.info("ciphergram: round %d is the sum of clients %s", server_round, total.contributors)
         arrays = ArrayRecord({SEALED: wrap(total, SUM), **self._integers})
         return arrays, self._mean([metrics[answer.node] for answer in added])
+
+    def _over_datagrams(
+        self, server_round: int, answers: list[_Answer]
+    ) -> tuple[ArrayRecord | None, MetricRecord | None]:
+        """Return the record of the round that most clients finished."""
+        finished = [answer for answer in answers if isinstance(answer.part, int)]
+        usual = _commonest(answer.part for answer in finished) if finished else None
+        ended = [answer for answer in finished if answer.part == usual]
+        if usual is None or len(ended) < self.min_clients:
+            LOG.error("ciphergram: %s", self._too_few(len(ended), "finished the round"))
+            LOG.error("ciphergram: round %d is lost: see above", server_round)
+            return None, None
+        clients = sorted(answer.client for answer in ended)
+        LOG.info("ciphergram: round %d is the sum of clients %s", server_round, clients)
+        self._holders = [answer.node for answer in ended]
+        arrays = ArrayRecord({SEALED: wrap_round(usual), **self._integers})
+        return arrays, self._mean([answer.metrics for answer in ended])
 
     def _exchange(self, first: list[_Answer]) -> list[_Answer]:
         """Agree on the ranges of a round, and return what was sealed under them."""
@@ -232,20 +313,34 @@ class Encrypted(Strategy):
             if not isinstance(part, cg.Contribution):
                 raise BadFrame("a sum is where a contribution belongs")
             return _Answer(node, part.client, part, metrics)
-        if array.stype != ANNOUNCEMENT:
-            raise BadFrame(f"its array is a {array.stype!r}, not a contribution")
+        client = self._client_of(content)
+        if array.stype == ANNOUNCEMENT:
+            announced = cg.Announcement.from_bytes(array.data, self._public, client)
+            return _Answer(node, client, announced, metrics)
+        if self._datagrams is not None and array.stype == SUM:
+            held = cg.loads(array.data, self._public)
+            if not isinstance(held, cg.Sum):
+                raise BadFrame("a contribution is where a sum belongs")
+            return _Answer(node, client, held, metrics)
+        number = round_number(record)
+        if self._datagrams is not None and number is not None:
+            return _Answer(node, client, number, metrics)
+        raise BadFrame(f"its array is a {array.stype!r}, not a contribution")
+
+    def _client_of(self, content: RecordDict) -> int:
         client = content.config_records.get(TALK, ConfigRecord()).get("client")
         if not isinstance(client, int) or isinstance(client, bool):
             raise ClientNumberError(f"its client number is {client!r}")
         if not 0 <= client < self._job.clients:
             raise ClientNumberError(f"client {client} is none of the job's {self._job.clients}")
-        announced = cg.Announcement.from_bytes(array.data, self._public, client)
-        return _Answer(node, client, announced, metrics)
+        return client
 
     def _bind(self, answer: _Answer, answered: set[int]) -> None:
         """Hold every node to the client that it was first, and every client to its node."""
         if answer.client in answered:
-            raise ClientNumberError(f"client {answer.client} has answered already, from another node")
+            raise ClientNumberError(
+                f"client {answer.client} has answered already, from another node"
+            )
         known = self._nodes.setdefault(answer.node, answer.client)
         if known != answer.client:
             raise ClientNumberError(f"it was client {known} before, and now is {answer.client}")
@@ -343,4 +438,4 @@ def _job(job: Any, public: cg.PublicKey) -> cg.Job:
     found = job or public.job
     if found is None:
         raise NoJob("no job.json is beside the key: say job=")
-    return found  # type: ignore[no-any-return]
+    return found
