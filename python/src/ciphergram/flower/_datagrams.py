@@ -26,7 +26,7 @@ class Datagrams:
         self._server: cg.Server | None = None
         self._clients = 0
 
-    def begin(self, clients: int, timeout: float) -> dict[str, str]:
+    def begin(self, clients: int, timeout: float) -> dict[str, Any]:
         """Be ready for a round of so many clients; return what they need to find the server.
 
         Raises:

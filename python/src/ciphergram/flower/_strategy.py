@@ -6,7 +6,7 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Generic, Literal, TypeVar
 
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
 from flwr.serverapp import Grid
@@ -36,14 +36,17 @@ from ._records import (
 _DAY = 86_400.0
 
 
+Part = TypeVar("Part")
+
+
 @dataclass(frozen=True)
-class _Answer:
+class _Answer(Generic[Part]):
     """What one client answered to TRAIN."""
 
     node: int
     client: int
-    # The number is that of a round that was held over datagrams.
-    part: cg.Contribution | cg.Announcement | cg.Sum | int
+    # A contribution, an announcement, a sum, or the number of a round that was held over datagrams.
+    part: Part
     metrics: MetricRecord
 
 
@@ -166,9 +169,9 @@ class Encrypted(Strategy):
         made = list(self.strategy.configure_train(server_round, arrays, config, grid))
         if self._datagrams is not None and made:
             made = [self._for_node(message, arrays) for message in made]
-            talk = self._datagrams.begin(len(made), self._timeout)
+            talk = ConfigRecord(self._datagrams.begin(len(made), self._timeout))
             for message in made:
-                message.content = RecordDict({**message.content, TALK: ConfigRecord(talk)})
+                message.content = RecordDict({**message.content, TALK: talk})
         return made
 
     def _for_node(self, message: Message, arrays: ArrayRecord) -> Message:
@@ -220,9 +223,10 @@ class Encrypted(Strategy):
         if self._datagrams is not None:
             return self._over_datagrams(server_round, first)
         metrics = {answer.node: answer.metrics for answer in first}
-        sealed = first
-        if any(isinstance(answer.part, cg.Announcement) for answer in first):
-            sealed = self._exchange(first)
+        sealed = _of_kind(first, cg.Contribution)
+        announced = _of_kind(first, cg.Announcement)
+        if announced:
+            sealed = self._exchange(announced, [answer.node for answer in sealed])
         total, added = self._add(sealed)
         if total is None:
             LOG.error("ciphergram: round %d is lost: see above", server_round)
@@ -232,10 +236,10 @@ class Encrypted(Strategy):
         return arrays, self._mean([metrics[answer.node] for answer in added])
 
     def _over_datagrams(
-        self, server_round: int, answers: list[_Answer]
+        self, server_round: int, answers: list[_Answer[Any]]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
         """Return the record of the round that most clients finished."""
-        finished = [answer for answer in answers if isinstance(answer.part, int)]
+        finished = _of_kind(answers, int)
         usual = _commonest(answer.part for answer in finished) if finished else None
         ended = [answer for answer in finished if answer.part == usual]
         if usual is None or len(ended) < self.min_clients:
@@ -248,17 +252,20 @@ class Encrypted(Strategy):
         arrays = ArrayRecord({SEALED: wrap_round(usual), **self._integers})
         return arrays, self._mean([answer.metrics for answer in ended])
 
-    def _exchange(self, first: list[_Answer]) -> list[_Answer]:
-        """Agree on the ranges of a round, and return what was sealed under them."""
-        announced = [a for a in first if isinstance(a.part, cg.Announcement)]
-        # Who sealed to ranges that do not fit all has its update waiting; what it sealed is thrown away.
-        ready = [a.node for a in first if isinstance(a.part, cg.Contribution)]
+    def _exchange(
+        self, announced: list[_Answer[cg.Announcement]], ready: list[int]
+    ) -> list[_Answer[cg.Contribution]]:
+        """Agree on the ranges of a round, and return what was sealed under them.
+
+        Nodes that are ready sealed under ranges that do not fit all: what they sealed is thrown away, and their
+        updates wait with them.
+        """
         announced += self._ask(ready, ConfigRecord({"announce": True}), cg.Announcement)
         if len(announced) < self.min_clients:
             LOG.error("ciphergram: %s", self._too_few(len(announced), "announce an update"))
             return []
         try:
-            parts = [a.part for a in announced if isinstance(a.part, cg.Announcement)]
+            parts = [a.part for a in announced]
             terms = cg.join_round(parts, self._public, job=self._job)
         except CiphergramError as error:
             LOG.error("ciphergram: no terms for the round: %s", error)
@@ -268,24 +275,22 @@ class Encrypted(Strategy):
         nodes = [a.node for a in announced if a.client in terms.participants]
         return self._ask(nodes, ConfigRecord({"terms": bytes(terms)}), cg.Contribution)
 
-    def _ask(self, nodes: list[int], talk: ConfigRecord, kind: type[Any]) -> list[_Answer]:
+    def _ask(self, nodes: list[int], talk: ConfigRecord, kind: type[Part]) -> list[_Answer[Part]]:
         """Send nodes a question about the update that waits with them."""
         if self._grid is None or not nodes:
             return []
         content = RecordDict({TALK: talk})
         messages = [Message(content, dst_node_id=node, message_type="train") for node in nodes]
         replies = self._grid.send_and_receive(messages, timeout=self._timeout)
-        answers = []
-        for answer in self._answers(replies):
-            if isinstance(answer.part, kind):
-                answers.append(answer)
-            else:
+        answers = self._answers(replies)
+        for answer in answers:
+            if not isinstance(answer.part, kind):
                 _drop(answer.node, f"it sent a {type(answer.part).__name__}, not a {kind.__name__}")
-        return answers
+        return _of_kind(answers, kind)
 
-    def _answers(self, replies: Iterable[Message]) -> list[_Answer]:
+    def _answers(self, replies: Iterable[Message]) -> list[_Answer[Any]]:
         """Read replies; drop those that are not what they should be."""
-        answers: list[_Answer] = []
+        answers: list[_Answer[Any]] = []
         for reply in replies:
             node = reply.metadata.src_node_id
             if reply.has_error():
@@ -300,7 +305,7 @@ class Encrypted(Strategy):
             answers.append(answer)
         return answers
 
-    def _read(self, node: int, content: RecordDict) -> _Answer:
+    def _read(self, node: int, content: RecordDict) -> _Answer[Any]:
         _, record = only_record(content)
         if len(content.metric_records) != 1:
             raise BadFrame(f"it has {len(content.metric_records)} records of metrics, not one")
@@ -335,7 +340,7 @@ class Encrypted(Strategy):
             raise ClientNumberError(f"client {client} is none of the job's {self._job.clients}")
         return client
 
-    def _bind(self, answer: _Answer, answered: set[int]) -> None:
+    def _bind(self, answer: _Answer[Any], answered: set[int]) -> None:
         """Hold every node to the client that it was first, and every client to its node."""
         if answer.client in answered:
             raise ClientNumberError(
@@ -353,10 +358,12 @@ class Encrypted(Strategy):
             # A node that was started anew has another id.
             del self._nodes[other]
 
-    def _add(self, answers: list[_Answer]) -> tuple[cg.Sum | None, list[_Answer]]:
+    def _add(
+        self, answers: list[_Answer[cg.Contribution]]
+    ) -> tuple[cg.Sum | None, list[_Answer[cg.Contribution]]]:
         """Add the contributions of one round under the same ranges; return the sum and whose it is of."""
         summing = cg.Summing(self._public, job=self._job, engine=self._engine)
-        added: list[_Answer] = []
+        added: list[_Answer[cg.Contribution]] = []
         for answer in _of_one_round(answers):
             try:
                 summing.add(answer.part)
@@ -390,9 +397,14 @@ def _commonest(keys: Iterable[Any]) -> Any:
     return Counter(keys).most_common(1)[0][0]
 
 
-def _of_one_round(answers: list[_Answer]) -> list[_Answer]:
-    """Return the contributions to the round, and under the ranges, that most agree on: one liar is not the measure."""
-    sealed = [a for a in answers if isinstance(a.part, cg.Contribution)]
+def _of_kind(answers: Iterable[_Answer[Any]], kind: type[Part]) -> list[_Answer[Part]]:
+    return [answer for answer in answers if isinstance(answer.part, kind)]
+
+
+def _of_one_round(
+    sealed: list[_Answer[cg.Contribution]],
+) -> list[_Answer[cg.Contribution]]:
+    """Return the contributions to the round and under the ranges that most agree on: one liar is not the measure."""
     if not sealed:
         return []
     keys = [(a.part.round, a.part.ranges.to_json()) for a in sealed]
