@@ -49,7 +49,8 @@ def plain_rounds(rounds: int, clients: int = 3, update: Any = step) -> Arrays:
         news = [update(n, server_round, model) for n in range(clients)]
         model = {
             name: (
-                sum(w * new[name].astype(float) for w, new in zip(weights, news)) / weights.sum()
+                sum(w * new[name].astype(float) for w, new in zip(weights, news, strict=True))
+                / weights.sum()
             )
             for name in model
         }
@@ -231,7 +232,7 @@ def test_too_few_lose_the_round_and_the_next_one_goes_on(tmp_path: Path, caplog:
     mean = open_result(tmp_path, result)
     for name in mean:
         news = [step(n, 3, first)[name] for n in range(3)]
-        expected = sum(w * new for w, new in zip(weights, news)) / 60
+        expected = sum(w * new for w, new in zip(weights, news, strict=True)) / 60
         np.testing.assert_allclose(mean[name], expected, atol=bound(3), rtol=0)
 
 

@@ -10,12 +10,18 @@ from typing import Any, Generic, Literal, TypeVar
 
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
 from flwr.serverapp import Grid
-from flwr.serverapp.strategy import FedAvg, Result
-from flwr.serverapp.strategy.strategy import Strategy
+from flwr.serverapp.strategy import FedAvg, Result, Strategy
 
 import ciphergram as cg
 
-from ..errors import BadFrame, CiphergramError, ClientNumberError, KeyKind, NoJob, ParameterError
+from ..errors import (
+    BadFrame,
+    CiphergramError,
+    ClientNumberError,
+    KeyKind,
+    NoJob,
+    ParameterError,
+)
 from ._datagrams import Datagrams
 from ._models import sealed_sum
 from ._records import (
