@@ -559,8 +559,13 @@ def datagram_world(folder: Path, update: Any = step) -> tuple[World, Any]:
     return world, strategy
 
 
-def test_rounds_over_datagrams(tmp_path: Path) -> None:
+@pytest.mark.parametrize("named", [False, True])
+def test_rounds_over_datagrams(tmp_path: Path, named: bool) -> None:
     world, strategy = datagram_world(tmp_path)
+    if named:
+        for context in world.contexts.values():
+            identity = str(tmp_path / "all" / "client.identity")
+            context.node_config["ciphergram-identity"] = identity
     result = strategy.start(world, record(start_model()), num_rounds=3, timeout=20)
     mean = to_arrays(cg.flower.open(result.arrays, tmp_path / "0" / "secret.json"))
     plain = plain_rounds(3)

@@ -192,9 +192,12 @@ class _Client:
         self._keep(kept)
         values = tensors(sealed)
         address, node = asked.get(SERVER), asked.get("server-key")
+        # A key by its path has its node keys beside it, on loopback, and reserves rounds by the block, which this
+        # process ends too early to use.
+        key = self.key_path if self.identity is None else self.key
         with cg.Client(
             str(address),
-            self.key_path,
+            key,
             number=self.number,
             identity=self.identity,
             server_key=None if node is None else str(node),
