@@ -11,7 +11,7 @@ use std::{
 };
 
 use ciphergram_he::{
-    AnyKey, Integers, Job, KeyRef, PublicKey, SecretKey, Update, codec::RangesFile,
+    AnyKey, Integers, Job, KeyRef, PublicKey, SecretKey, Update, codec::RangesFile, keys::beside,
 };
 
 use crate::{
@@ -82,15 +82,6 @@ pub(crate) fn read_key(path: &Path) -> Result<AnyKey, Failure> {
     let key = AnyKey::load(path)?;
     key.warning().into_iter().for_each(warn);
     Ok(key)
-}
-
-/// Returns the file of this name beside a key; beside a client's key, in `clients/`, also the one in the folder
-/// above.
-pub(crate) fn beside(key: &Path, name: &str) -> PathBuf {
-    let beside = key.with_file_name(name);
-    let folder = beside.parent().filter(|folder| folder.file_name() == Some("clients".as_ref()));
-    let above = folder.and_then(Path::parent).map(|folder| folder.join(name));
-    if beside.exists() { beside } else { above.filter(|above| above.exists()).unwrap_or(beside) }
 }
 
 /// Reads the job of a command: the one named, or the one [`beside`] the key. Refuses a key that no

@@ -1,4 +1,4 @@
-//! Node keys: where `keygen` puts those for one machine, and which ones a command takes.
+//! Node keys: which ones a command takes.
 //!
 //! On loopback `serve` and `join` find theirs beside the scheme's key. Anywhere else they must be
 //! named.
@@ -8,55 +8,13 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use ciphergram_he::{Job, job::AllowedNode};
+use ciphergram_he::Job;
 use ciphergram_nic::{
-    federation::nodes::{
-        Allowed, draw_identity, read_allowed, read_identity, read_node, write_allowed,
-        write_identity, write_node,
-    },
+    federation::nodes::{Allowed, LocalNodes, allowed_by, read_allowed, read_identity, read_node},
     proto::{Identity, NodeId},
 };
 
-use crate::{args, failure::Failure, files};
-
-/// The aggregator's identity.
-const SERVER: &str = "server.identity";
-/// The aggregator's node key, for clients.
-const SERVER_NODE: &str = "server.node";
-/// The identity that the clients of one machine share.
-const CLIENT: &str = "client.identity";
-/// The list that lets the clients of one machine take part.
-const ALLOWED: &str = "clients.allow";
-
-/// Returns the files that [`write()`] makes.
-pub(crate) fn files(folder: &Path) -> [PathBuf; 4] {
-    [SERVER, SERVER_NODE, CLIENT, ALLOWED].map(|name| folder.join(name))
-}
-
-/// Writes node keys for an aggregator and for clients that share one: those that are in the folder `kept`, or new ones
-/// if none is.
-pub(crate) fn write(folder: &Path, kept: Option<&Path>) -> Result<(), Failure> {
-    let [server_file, node_file, client_file, allowed_file] = files(folder);
-    if let Some(former) = kept.map(files).filter(|former| former.iter().any(|path| path.exists())) {
-        for (from, to) in [(&former[0], &server_file), (&former[2], &client_file)] {
-            if from.exists() {
-                write_identity(to, &read_identity(from)?)?;
-            }
-        }
-        if former[1].exists() {
-            write_node(&node_file, read_node(&former[1])?)?;
-        }
-        if former[3].exists() {
-            write_allowed(&allowed_file, &read_allowed(&former[3])?)?;
-        }
-        return Ok(());
-    }
-    let (server, client) = (draw_identity()?, draw_identity()?);
-    write_identity(&server_file, &server)?;
-    write_node(&node_file, server.id())?;
-    write_identity(&client_file, &client)?;
-    Ok(write_allowed(&allowed_file, &Allowed::from([(client.id(), None)]))?)
-}
+use crate::{args, failure::Failure};
 
 /// The place that lists the nodes that may take part.
 pub(crate) enum AllowList {
@@ -72,10 +30,10 @@ impl AllowList {
     /// # Errors
     /// There is none.
     fn of(args: &args::Serve, job: &Job, clients: u16) -> Result<Self, Failure> {
-        match (&args.allow, &job.limits().allow) {
+        match (&args.allow, allowed_by(job)?) {
             (Some(path), _) => Ok(Self::File(path.clone(), clients)),
-            (None, Some(nodes)) => settled(nodes).map(Self::Job),
-            (None, None) => Ok(Self::File(beside(args, ALLOWED)?, clients)),
+            (None, Some(nodes)) => Ok(Self::Job(nodes)),
+            (None, None) => Ok(Self::File(beside(args)?.allowed, clients)),
         }
     }
 
@@ -115,8 +73,8 @@ impl AllowList {
     }
 }
 
-fn beside(args: &args::Serve, name: &str) -> Result<PathBuf, Failure> {
-    default(&args.agreed.key, &[args.listen], name, "--identity FILE and --allow FILE")
+fn beside(args: &args::Serve) -> Result<LocalNodes, Failure> {
+    local(&args.agreed.key, &[args.listen], "--identity FILE and --allow FILE")
 }
 
 /// Reads the aggregator's own key, and the nodes that may take part among `clients`.
@@ -125,20 +83,11 @@ pub(crate) fn server(
     job: &Job,
     clients: u16,
 ) -> Result<(Identity, AllowList, Allowed), Failure> {
-    let identity = args.identity.clone().map_or_else(|| beside(args, SERVER), Ok)?;
+    let identity =
+        args.identity.clone().map_or_else(|| Ok(beside(args)?.server), Ok::<_, Failure>)?;
     let list = AllowList::of(args, job, clients)?;
     let allowed = list.read()?;
     Ok((read_identity(&identity)?, list, allowed))
-}
-
-/// Returns the nodes that a job allows.
-fn settled(nodes: &[AllowedNode]) -> Result<Allowed, Failure> {
-    let node = |AllowedNode { node, client }: &AllowedNode| {
-        let id = node.parse::<NodeId>();
-        let bad = |_| Failure::Work(format!("the job allows {node:?}, which is no node key"));
-        Ok((id.map_err(bad)?, *client))
-    };
-    nodes.iter().map(node).collect()
 }
 
 /// The node keys of a client.
@@ -153,28 +102,22 @@ pub(crate) struct ClientNodes {
 /// Reads a client's own key, and the aggregator's, which is at one of these addresses.
 pub(crate) fn client(args: &args::Join, addresses: &[SocketAddr]) -> Result<ClientNodes, Failure> {
     let options = "--identity FILE and --server-key KEY";
-    let beside = |name| default(&args.agreed.key, addresses, name, options);
-    let identity = args.identity.clone().map_or_else(|| beside(CLIENT), Ok)?;
+    let beside = || local(&args.agreed.key, addresses, options);
+    let identity = args.identity.clone().map_or_else(|| Ok(beside()?.client), Ok::<_, Failure>)?;
     let (server, server_source) = match args.server_key {
         Some(node) => (node, "--server-key".into()),
         None => {
-            let path = beside(SERVER_NODE)?;
+            let path = beside()?.server_node;
             (read_node(&path)?, path.display().to_string())
         }
     };
     Ok(ClientNodes { identity: read_identity(&identity)?, server, server_source })
 }
 
-/// Returns the file of this name beside the scheme's key. On loopback alone: processes of one
-/// machine may share node keys.
-fn default(
-    key: &Path,
-    addresses: &[SocketAddr],
-    name: &str,
-    options: &str,
-) -> Result<PathBuf, Failure> {
+/// Returns the node keys beside the scheme's key. On loopback alone: processes of one machine may share them.
+fn local(key: &Path, addresses: &[SocketAddr], options: &str) -> Result<LocalNodes, Failure> {
     match addresses.iter().find(|address| !address.ip().is_loopback()) {
-        None => Ok(files::beside(key, name)),
+        None => Ok(LocalNodes::beside(key)),
         Some(address) => Err(Failure::Misuse(format!(
             "{address} is not on this machine: say {options} (`ciphergram identity` makes node keys)"
         ))),

@@ -19,7 +19,7 @@ mod secret;
 
 pub use crate::ids::KeyId;
 pub use client::ClientKey;
-pub use files::{AnyKey, permission_warning, write_new};
+pub use files::{AnyKey, beside, permission_warning, write_folder, write_new};
 pub use public::PublicKey;
 pub use secret::SecretKey;
 

@@ -30,8 +30,9 @@ use ciphergram_he::random;
 /// A sum of fewer contributors comes close to telling each one's update.
 pub const FEW: u16 = 3;
 
-/// The shortest time from one progress report to the next.
-const PROGRESS_SPAN: Duration = Duration::from_millis(100);
+/// The shortest time from one progress report to the next: with the longest sleep beside it, an owner is asked often
+/// enough whether to stop.
+const PROGRESS_SPAN: Duration = Duration::from_millis(50);
 
 /// A reason why a round failed.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -51,6 +52,9 @@ pub enum Error {
         /// Clients of the job.
         admitted: u16,
     },
+    /// The owner of this client wants no more of the round. What was sealed is in the spool, if there is one.
+    #[error("stopped")]
+    Stopped,
     /// The aggregator refused this client, in its words.
     #[error("refused by {server}: {reason}")]
     Refused {

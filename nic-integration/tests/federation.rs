@@ -73,7 +73,11 @@ fn rounds_are_exact_under_every_scheme() {
                     let update = update(number, round, values);
                     let participation = participation(key, &update, number);
                     let ledger = Some(ledger);
-                    client.contribute(&Participation { ledger, ..participation }, |_| {}).unwrap()
+                    client
+                        .contribute(&Participation { ledger, ..participation }, |_| {
+                            ControlFlow::Continue(())
+                        })
+                        .unwrap()
                 };
                 let results = (0..ROUNDS).map(round).collect();
                 client.leave().unwrap();
@@ -322,7 +326,11 @@ fn who_brings_what_does_not_fit_is_told_and_the_others_finish() {
         let (wires, paths) = (UdpWire::bind_towards(addr, 1, 1).unwrap(), PathConfig::default());
         let mut client =
             Client::new(wires, addr, server().id(), number, node(ANYONE), paths).unwrap();
-        client.contribute(participation, |_| {}).err().expect("it must be refused").to_string()
+        client
+            .contribute(participation, |_| ControlFlow::Continue(()))
+            .err()
+            .expect("it must be refused")
+            .to_string()
     };
     let refused = |number: u16, participation: &Participation<'_>, what: &str| {
         let text = reported(number, participation);
@@ -439,22 +447,27 @@ fn a_server_tells_how_far_it_is() {
         let client = move || {
             let mut client = client(addr, number).unwrap();
             let update = update(number, 0, FEW);
-            client.contribute(&participation(key, &update, number), |_| {}).unwrap();
+            client
+                .contribute(&participation(key, &update, number), |_| ControlFlow::Continue(()))
+                .unwrap();
             client.leave().unwrap();
         };
         thread::spawn(client)
     };
     let mut clients = vec![join(0)];
     let (mut reported, mut summary) = (vec![], None);
-    let stats = server.run(|seen| match seen {
-        Observation::Progress(progress) => {
-            // The second client comes once the first one is seen to wait.
-            if progress.waiting == 1 && clients.len() == 1 {
-                clients.push(join(1));
+    let stats = server.run(|seen| {
+        match seen {
+            Observation::Progress(progress) => {
+                // The second client comes once the first one is seen to wait.
+                if progress.waiting == 1 && clients.len() == 1 {
+                    clients.push(join(1));
+                }
+                reported.push(progress);
             }
-            reported.push(progress);
+            Observation::Event(event) => summary = closed(event).or(summary.take()),
         }
-        Observation::Event(event) => summary = closed(event).or(summary.take()),
+        ControlFlow::Continue(())
     });
     let (stats, summary) = (stats.unwrap(), summary.unwrap());
     clients.into_iter().for_each(|client| client.join().unwrap());
@@ -462,7 +475,7 @@ fn a_server_tells_how_far_it_is() {
     assert_eq!((reported[0].waiting, &reported[0].round), (0, &None));
     assert!(reported.iter().any(|progress| progress.waiting == 1 && progress.round.is_none()));
     for (earlier, later) in reported.iter().zip(&reported[1..]) {
-        assert!(later.elapsed >= earlier.elapsed + Duration::from_millis(100), "{reported:?}");
+        assert!(later.elapsed >= earlier.elapsed + Duration::from_millis(50), "{reported:?}");
         let settled = |progress: &Progress| progress.round.as_ref().map(|round| round.settled);
         assert!(settled(earlier) <= settled(later), "{reported:?}");
         let bytes = |progress: &Progress| progress.stats.received.wire_bytes();

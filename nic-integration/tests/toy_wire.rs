@@ -9,6 +9,7 @@ mod support;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::ops::ControlFlow;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex};
 use std::task::{Wake, Waker};
@@ -123,7 +124,9 @@ fn a_whole_round_over_a_wire_of_ones_own_is_exact() {
             let update = update(number, 0, VALUES);
             let (server, paths) = (server().id(), PathConfig::default());
             let mut client = Client::new(wires, addr, server, number, node(number), paths).unwrap();
-            let result = client.contribute(&participation(key, &update, number), |_| {}).unwrap();
+            let result = client
+                .contribute(&participation(key, &update, number), |_| ControlFlow::Continue(()))
+                .unwrap();
             client.leave().unwrap();
             (number, result)
         })

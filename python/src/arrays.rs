@@ -22,6 +22,14 @@ pub(crate) fn integers(name: &str) -> Result<Integers> {
     }
 }
 
+/// Refuses what nothing can be clipped to.
+pub(crate) fn check_clip(clip: Option<f64>) -> Result<()> {
+    match clip.filter(|limit| limit.is_nan() || *limit <= 0.0) {
+        Some(limit) => Err(Error::parameter(format!("clip={limit}: it must be a positive number"))),
+        None => Ok(()),
+    }
+}
+
 /// Takes tensors: a mapping of names to arrays, or the path of a safetensors file.
 pub(crate) fn take(tensors: &Bound<'_, PyAny>, integers: Integers) -> Result<Update> {
     if let Ok(path) = tensors.extract::<PathBuf>() {

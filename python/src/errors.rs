@@ -2,6 +2,7 @@
 //! the facts as attributes.
 
 use ciphergram_he::{Error as SchemeError, error::FrameError};
+use ciphergram_nic::federation::Error as RoundError;
 use pyo3::{
     IntoPyObjectExt,
     exceptions::{PyRuntimeError, PyTypeError, PyValueError},
@@ -14,6 +15,8 @@ use pyo3::{
 pub(crate) enum Error {
     /// A scheme, a key, tensors, a file.
     Scheme(SchemeError),
+    /// A round over the network.
+    Round(RoundError),
     /// Python itself, or code of the caller's.
     Python(PyErr),
     /// A class of `ciphergram.errors`, and its words.
@@ -35,6 +38,15 @@ impl From<SchemeError> for Error {
     }
 }
 
+impl From<RoundError> for Error {
+    fn from(error: RoundError) -> Self {
+        match error {
+            RoundError::Scheme(error) => Self::Scheme(error),
+            error => Self::Round(error),
+        }
+    }
+}
+
 impl From<PyErr> for Error {
     fn from(error: PyErr) -> Self {
         Self::Python(error)
@@ -46,6 +58,10 @@ impl From<Error> for PyErr {
         Python::attach(|py| match error {
             Error::Python(error) => error,
             Error::Own(class, text) => raise(py, class, &text, Facts::default()),
+            Error::Round(error) => {
+                let (class, facts) = describe_round(&error);
+                raise(py, class, &error.to_string(), facts)
+            }
             Error::Scheme(error) => {
                 let (class, facts) = describe(&error);
                 raise(py, class, &error.to_string(), facts)
@@ -182,6 +198,32 @@ fn describe_rest(error: &SchemeError) -> (&'static str, Facts) {
         E::Exists { path } => ("Exists", facts.text("path", path.display())),
         E::Io { .. } => ("FileError", facts),
         E::Engine(_) | E::Randomness => ("EngineError", facts),
+        _ => ("CiphergramError", facts),
+    }
+}
+
+/// Describes what ended a round, or kept it from beginning.
+fn describe_round(error: &RoundError) -> (&'static str, Facts) {
+    use RoundError as E;
+    let facts = Facts::default();
+    match error {
+        E::Scheme(error) => describe(error),
+        E::TooManyClients { .. } => ("ParameterError", facts),
+        E::Refused { server, reason } | E::Rejected { server, reason, .. } => {
+            ("Refused", facts.text("server", server).text("reason", reason))
+        }
+        E::Unreachable { server, .. } => ("Unreachable", facts.text("server", server)),
+        E::Unlisted { server, node } => {
+            ("Unlisted", facts.text("server", server).text("node", node))
+        }
+        E::Withheld { round, withheld, chunks, .. } => (
+            "Withheld",
+            facts.count("round", *round).count("withheld", *withheld).count("chunks", *chunks),
+        ),
+        E::TermsChanged { .. } | E::BadRound { .. } => ("BadTerms", facts),
+        E::NodeFile { path, .. } => ("NodeKeyError", facts.text("path", path.display())),
+        E::Spool { path, .. } => ("SpoolError", facts.text("path", path.display())),
+        E::Stopped => ("Stopped", facts),
         _ => ("CiphergramError", facts),
     }
 }

@@ -1,16 +1,14 @@
 //! Keys made, and everything that is read from files and bytes.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-    sync::Arc,
-};
+use std::{fs, path::PathBuf, sync::Arc};
 
 use ciphergram_he::{
     self as he, AnyKey, Error as SchemeError, Ledger, Limits, Scheme,
     frame::{Frame, Kind},
+    keys::write_folder,
     params::Literal,
 };
+use ciphergram_nic::federation::nodes::LocalNodes;
 use pyo3::{IntoPyObjectExt, exceptions::PyUserWarning, prelude::*, types::PyTuple};
 
 use crate::{
@@ -71,20 +69,21 @@ impl Keys {
         if folder.exists() {
             return Err(SchemeError::Exists { path: folder }.into());
         }
-        let write = |path: &Path| -> Result<(), SchemeError> {
-            secret.key.save(&path.join("secret.json"))?;
-            secret.key.public().save(&path.join("public.json"))?;
-            if secret.key.public().encrypts() {
-                let clients = path.join("clients");
-                fs::create_dir(&clients)?;
-                for number in 0..secret.key.public().parameters().clients() as u16 {
-                    secret.key.client_key(number)?.save(&clients.join(format!("{number}.json")))?;
-                }
-            }
-            self.job.0.save(&path.join("job.json"))
+        let here = |e: std::io::Error| SchemeError::from(e).within(folder.display());
+        let mut temporary = folder.clone().into_os_string();
+        temporary.push(format!(".{}.tmp", std::process::id()));
+        let temporary = PathBuf::from(temporary);
+        fs::create_dir(&temporary).map_err(here)?;
+        let write = || {
+            write_folder(&secret.key, &self.job.0, &temporary)?;
+            LocalNodes::of_folder(&temporary).draw()?;
+            Ok(fs::rename(&temporary, &folder).map_err(here)?)
         };
-        fs::create_dir(&folder).map_err(|e| SchemeError::from(e).within(folder.display()))?;
-        write(&folder)?;
+        if let Err(error) = write() {
+            // What is left of it is of no use to anyone.
+            let _ = fs::remove_dir_all(&temporary);
+            return Err(error);
+        }
         Ok(secret.used.ledger.move_beside(&folder.join("secret.json"))?)
     }
 

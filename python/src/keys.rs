@@ -34,11 +34,8 @@ pub(crate) struct Use {
 impl Use {
     /// Finds what is beside a key's file.
     pub(crate) fn beside(path: &Path, key: &he::PublicKey) -> Result<Self> {
-        let job = path.with_file_name("job.json");
-        // A client's key is in a folder of its own, below the job's.
-        let above = path.parent().and_then(Path::parent).map(|folder| folder.join("job.json"));
-        let found = [Some(job), above].into_iter().flatten().find(|path| path.is_file());
-        let job = found.map(|path| he::Job::load(&path, key)).transpose()?.map(Arc::new);
+        let job = he::keys::beside(path, "job.json");
+        let job = job.is_file().then(|| he::Job::load(&job, key)).transpose()?.map(Arc::new);
         Ok(Self { job, ledger: Ledger::beside(path) })
     }
 
@@ -172,9 +169,7 @@ struct Contributing<'a, 'py> {
 impl Contributing<'_, '_> {
     /// Takes the tensors, which are not clipped yet.
     fn update(&self) -> Result<he::Update> {
-        if let Some(limit) = self.clip.filter(|limit| limit.is_nan() || *limit <= 0.0) {
-            return Err(Error::parameter(format!("clip={limit}: it must be a positive number")));
-        }
+        arrays::check_clip(self.clip)?;
         arrays::take(self.tensors, arrays::integers(self.integers)?)
     }
 

@@ -3,6 +3,7 @@
 
 mod arrays;
 mod buffer;
+mod client;
 mod contribution;
 mod engines;
 mod errors;
@@ -13,6 +14,7 @@ mod keys;
 mod opened;
 mod pool;
 mod ranges;
+mod server;
 mod sum;
 mod summing;
 
@@ -25,6 +27,7 @@ mod _native {
 
     #[pymodule_export]
     use super::{
+        client::Client,
         contribution::Contribution,
         exchange::{Announcement, RoundTerms, join_round},
         files::{Keys, keygen, load, load_keys, loads, save},
@@ -32,6 +35,7 @@ mod _native {
         keys::{ClientKey, PublicKey, SecretKey},
         pool::set_threads,
         ranges::{Ranges, measure, merge_ranges},
+        server::Server,
         sum::Sum,
         summing::{Summing, aggregate},
     };

@@ -41,6 +41,13 @@ pub(crate) fn pool() -> Result<Arc<ThreadPool>> {
     Ok(pool)
 }
 
+/// Makes a pool for work that never ends, and what it spreads: as many threads, and one more.
+pub(crate) fn beside() -> Result<ThreadPool> {
+    let threads = pool()?.current_num_threads() + 1;
+    let builder = ThreadPoolBuilder::new().num_threads(threads);
+    builder.build().map_err(|e| Error::Own("EngineError", e.to_string()))
+}
+
 /// Does work on the threads of this process, without the interpreter.
 pub(crate) fn run<T: Send>(py: Python<'_>, work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
     let pool = pool()?;

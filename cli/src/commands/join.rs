@@ -56,6 +56,7 @@ pub(crate) fn run(args: &Join) -> Result<(), Failure> {
         spool: Some(&spool),
         patience: args.wait,
         keep_fields: false,
+        threads: None,
     };
     signals::set_last_line("stopped; the same command goes on with what was sealed");
     let progress = Progress::new(args.json, "opening the sum");

@@ -1,14 +1,17 @@
 //! `ciphergram keygen`, and the files of a key.
 
-use std::{fs, path::Path};
+use std::path::{Path, PathBuf};
 
-use ciphergram_he::{Error, Job, Limits, PublicKey, Scheme, SecretKey, params::Literal};
+use ciphergram_he::{
+    Error, Job, Limits, PublicKey, Scheme, SecretKey, keys::write_folder, params::Literal,
+};
+use ciphergram_nic::federation::nodes::LocalNodes;
 use serde_json::{Value, json};
 
 use crate::{
     args::Keygen,
-    failure::{Failure, at},
-    files, nodes,
+    failure::Failure,
+    files,
     progress::Progress,
     report::{report, shown, warn},
 };
@@ -41,8 +44,9 @@ pub(crate) fn refuse_existing(out: &Path) -> Result<(), Failure> {
         return Err(Failure::Work(format!("{}: is no folder", out.display())));
     }
     let own = FILES.map(|name| out.join(name));
-    match own.iter().chain(&nodes::files(out)).find(|path| path.exists()) {
-        Some(path) => Err(Error::Exists { path: path.clone() }.into()),
+    let nodes = LocalNodes::of_folder(out);
+    match own.iter().map(PathBuf::as_path).chain(nodes.all()).find(|path| path.exists()) {
+        Some(path) => Err(Error::Exists { path: path.into() }.into()),
         None => Ok(()),
     }
 }
@@ -114,19 +118,15 @@ pub(crate) fn write_files(
     folder: &Path,
     former: Option<&Former<'_>>,
 ) -> Result<(), Failure> {
-    key.save(&folder.join("secret.json"))?;
-    key.public().save(&folder.join("public.json"))?;
-    if key.public().encrypts() {
-        let clients = folder.join("clients");
-        fs::create_dir(&clients).map_err(at(&clients))?;
-        for number in 0..key.public().parameters().clients() as u16 {
-            key.client_key(number)?.save(&clients.join(format!("{number}.json")))?;
-        }
-    }
     let limits =
         former.map_or_else(|| Limits::of_key(key.public()), |former| former.limits.clone());
-    Job::new(key.public(), limits)?.save(&folder.join("job.json"))?;
-    nodes::write(folder, former.filter(|former| !former.renew_nodes).map(|former| former.folder))
+    write_folder(key, &Job::new(key.public(), limits)?, folder)?;
+    let nodes = LocalNodes::of_folder(folder);
+    match former.filter(|former| !former.renew_nodes) {
+        Some(former) => nodes.take_over(&LocalNodes::of_folder(former.folder))?,
+        None => nodes.draw()?,
+    }
+    Ok(())
 }
 
 fn describe(key: &SecretKey, out: &Path) -> (Value, Vec<String>) {

@@ -8,7 +8,7 @@ mod responder;
 mod shortage;
 mod status;
 
-use std::net::SocketAddr;
+use std::{net::SocketAddr, ops::ControlFlow};
 
 use ciphergram_he::{Job, PublicKey};
 use ciphergram_nic::{
@@ -54,7 +54,10 @@ pub(crate) fn run(args: &Serve) -> Result<(), Failure> {
         }
         let event = match &seen {
             Observation::Event(event) => event,
-            Observation::Progress(progress) => return live.show(progress),
+            Observation::Progress(progress) => {
+                live.show(progress);
+                return ControlFlow::Continue(());
+            }
         };
         control.follow(event);
         if let Some((value, line)) = describe(event) {
@@ -63,6 +66,7 @@ pub(crate) fn run(args: &Serve) -> Result<(), Failure> {
             }
             say(args.json, &value, || line);
         }
+        ControlFlow::Continue(())
     })?;
     drop(live);
     // Before the last line is printed, so that a request that follows it finds the same numbers.

@@ -2,6 +2,7 @@
 
 use std::{
     fs,
+    ops::ControlFlow,
     path::Path,
     time::{Duration, Instant},
 };
@@ -13,7 +14,7 @@ use ciphergram_he::{
 use ciphergram_nic::{
     federation::{
         Client, Participation, PathConfig, RoundResult,
-        nodes::{read_identity, read_node},
+        nodes::{LocalNodes, read_identity, read_node},
         spool::Spool,
     },
     wire::UdpWire,
@@ -29,7 +30,6 @@ use crate::{
     args::DemoClient,
     engines::engine,
     failure::{Failure, at},
-    nodes,
     report::print,
 };
 
@@ -68,7 +68,8 @@ pub(crate) fn run(args: &DemoClient) -> Result<(), Failure> {
     let mut shards = train.shards(usize::from(args.clients), args.seed);
     let shard = shards.swap_remove(number);
     let mut model = Model::new(args.seed);
-    let [_, server, identity, _] = nodes::files(&args.folder);
+    let LocalNodes { server_node: server, client: identity, .. } =
+        LocalNodes::of_folder(&args.folder);
     let (identity, node) = (read_identity(&identity)?, read_node(&server)?);
     let wires = UdpWire::bind_towards(args.server, 1, 1)?;
     let paths = PathConfig::default();
@@ -90,8 +91,9 @@ pub(crate) fn run(args: &DemoClient) -> Result<(), Failure> {
             patience: Duration::from_secs(30),
             // For the demo's own check, which is no part of a round.
             keep_fields: true,
+            threads: None,
         };
-        let mut result = client.contribute(&participation, |_| {})?;
+        let mut result = client.contribute(&participation, |_| ControlFlow::Continue(()))?;
         let clock = Instant::now();
         let Some(opened) = &result.opened else { unreachable!("the key is a secret one") };
         let mean = opened.decode(&result.sum, Output::Mean)?;

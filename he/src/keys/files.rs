@@ -3,13 +3,13 @@
 use std::{
     fs::{self, OpenOptions},
     io::Write as _,
-    path::Path,
+    path::{Path, PathBuf},
 };
 
 use zeroize::Zeroizing;
 
 use super::{ClientKey, KeyRef, PublicKey, SecretKey, json};
-use crate::Error;
+use crate::{Error, Job};
 
 impl PublicKey {
     /// Reads a key file.
@@ -171,6 +171,35 @@ pub fn permission_warning(path: &Path) -> Option<String> {
 #[must_use]
 pub fn permission_warning(_path: &Path) -> Option<String> {
     None
+}
+
+/// Returns the file of this name beside a key's; beside that of a client, in `clients/`, also the one in the folder
+/// above.
+#[must_use]
+pub fn beside(key: &Path, name: &str) -> PathBuf {
+    let beside = key.with_file_name(name);
+    let folder = beside.parent().filter(|folder| folder.file_name() == Some("clients".as_ref()));
+    let above = folder.and_then(Path::parent).map(|folder| folder.join(name));
+    if beside.exists() { beside } else { above.filter(|above| above.exists()).unwrap_or(beside) }
+}
+
+/// Writes the files of a key and its job into a folder: `secret.json`, `public.json`, `job.json`, and, if its clients
+/// have keys of their own, those in `clients/`.
+///
+/// # Errors
+/// A file exists or cannot be written; the job is of another key.
+pub fn write_folder(key: &SecretKey, job: &Job, folder: &Path) -> Result<(), Error> {
+    job.check_key(key.public())?;
+    key.save(&folder.join("secret.json"))?;
+    key.public().save(&folder.join("public.json"))?;
+    if key.public().encrypts() {
+        let clients = folder.join("clients");
+        fs::create_dir(&clients).map_err(|e| Error::from(e).within(clients.display()))?;
+        for number in 0..key.public().parameters().clients() as u16 {
+            key.client_key(number)?.save(&clients.join(format!("{number}.json")))?;
+        }
+    }
+    job.save(&folder.join("job.json"))
 }
 
 /// Writes a file of these permissions where there is none, and waits until it is on disk. Nothing is left of one that

@@ -9,7 +9,7 @@ mod run;
 mod sealing;
 mod stream;
 
-use std::{fs::File, mem::discriminant, net::SocketAddr, time::Duration};
+use std::{fs::File, mem::discriminant, net::SocketAddr, ops::ControlFlow, time::Duration};
 
 use ciphergram_he::random;
 use tracing::{field::Empty, info_span};
@@ -112,7 +112,8 @@ impl<W: Wire> Client<W> {
 
     /// Takes part in one round: joins, contributes, waits for the sum and opens it if it can. Asks nobody if
     /// the [spool](Participation::spool) of an earlier run kept the sum. `observe` is given each [`Phase`] as
-    /// it begins, and then how far it is ten times a second at most.
+    /// it begins, and then how far it is: twenty times a second at most, and no later than 150 ms after the last
+    /// time. If it breaks, this ends. It is not asked while the sum is opened.
     ///
     /// # Errors
     ///
@@ -120,7 +121,7 @@ impl<W: Wire> Client<W> {
     pub fn contribute(
         &mut self,
         participation: &Participation<'_>,
-        mut observe: impl FnMut(Phase),
+        mut observe: impl FnMut(Phase) -> ControlFlow<()>,
     ) -> Result<RoundResult, Error> {
         let found = participation.key.number();
         if found != self.number {
@@ -142,14 +143,22 @@ impl<W: Wire> Client<W> {
             let driver = &mut self.pipelines.first;
             let ending = driver.run(&mut self.node, |node, now| {
                 let turn = run.turn(node, now, scope);
-                phases.follow(now, run.phase(node), &mut observe);
-                turn
+                match phases.follow(now, run.phase(node), &mut observe) {
+                    ControlFlow::Break(()) if turn.is_continue() => {
+                        ControlFlow::Break(Err(Error::Stopped))
+                    }
+                    _ => turn,
+                }
             })?;
             let end = ending?;
             run.stop_sealing()?;
             Ok::<_, Error>((end, run))
         })?;
-        run.opening_phase().into_iter().for_each(observe);
+        if let Some(phase) = run.opening_phase()
+            && observe(phase).is_break()
+        {
+            return Err(Error::Stopped);
+        }
         let landed = self.node.take_sums();
         run.finish(&end, landed, self.node.stats())
     }
@@ -173,11 +182,17 @@ struct Phases {
 
 impl Phases {
     /// Reports a phase that begins at once, and its progress when that is due.
-    fn follow(&mut self, now: Time, phase: Phase, observe: &mut impl FnMut(Phase)) {
+    fn follow(
+        &mut self,
+        now: Time,
+        phase: Phase,
+        observe: &mut impl FnMut(Phase) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
         let begins = self.last.as_ref().map(discriminant) != Some(discriminant(&phase));
-        if begins || now >= self.due && self.last != Some(phase) {
+        if begins || now >= self.due {
             (self.last, self.due) = (Some(phase), now + PROGRESS_SPAN);
-            observe(phase);
+            return observe(phase);
         }
+        ControlFlow::Continue(())
     }
 }

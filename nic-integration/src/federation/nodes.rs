@@ -4,6 +4,8 @@
 //! first line; and behind a node key, which is an argument of shells too, `#ciphergram-node-1`. Files of the first
 //! version need not have it, and may be written by hand.
 
+mod local;
+
 use std::{collections::BTreeMap, fs, path::Path};
 
 use ciphergram_he::{keys::write_new, random, versions};
@@ -11,6 +13,7 @@ use zeroize::Zeroizing;
 
 use super::Error;
 use crate::proto::{Identity, NodeId};
+pub use local::{LocalNodes, allowed_by};
 
 /// The version of all three files.
 const VERSION: u32 = 1;

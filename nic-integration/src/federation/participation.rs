@@ -4,6 +4,7 @@ use std::{path::Path, sync::Arc, time::Duration};
 
 use ciphergram_accel::Engine;
 use ciphergram_he::{Job, KeyRef, Ledger, OpenedSum, Sum, Update};
+use rayon::ThreadPool;
 use zeroize::Zeroizing;
 
 use super::spool::Spool;
@@ -32,6 +33,18 @@ pub struct Participation<'a> {
     /// The result holds a copy of the client's own integers, which are as secret as the update, and those of the
     /// sum, if the client has the secret key. Else the sum is to be [decrypted](RoundResult::decrypt_to).
     pub keep_fields: bool,
+    /// The threads to compute on; none for those that all of the process share.
+    pub threads: Option<&'a ThreadPool>,
+}
+
+impl Participation<'_> {
+    /// Computes something on the threads to compute on.
+    pub(super) fn compute<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
+        match self.threads {
+            Some(threads) => threads.install(work),
+            None => work(),
+        }
+    }
 }
 
 /// A client's result of a round.

@@ -78,7 +78,8 @@ impl SealTask<'_> {
         let terms = participation.job.terms(round, &agreement)?;
         let parameters = public.parameters();
         let Participation { update, weight, .. } = *participation;
-        let update = terms.quantise(update, weight, parameters, &self.rounding)?;
+        let quantise = || terms.quantise(update, weight, parameters, &self.rounding);
+        let update = participation.compute(quantise)?;
         let kept = participation.keep_fields.then(|| update.fields()).transpose()?;
         let fields = kept.map(|fields| Zeroizing::new(fields.into_owned()));
         let clipped = update.clipped().to_vec();
@@ -98,7 +99,7 @@ impl SealTask<'_> {
         let mut wanted = out.send(Sealed::Quantised { fields, clipped, busy }).is_ok();
         while wanted {
             clock = Instant::now();
-            let Some(bytes) = sealer.next_batch()? else { break };
+            let Some(bytes) = participation.compute(|| sealer.next_batch())? else { break };
             let busy = clock.elapsed();
             if let Some(spool) = &mut spool {
                 spool.append(&bytes)?;

@@ -79,7 +79,7 @@ pub struct Progress {
 pub enum Observation {
     /// Something happened.
     Event(AggregatorEvent),
-    /// Its progress: at once, and then ten times a second at most.
+    /// Its progress: at once, and then twenty times a second at most.
     Progress(Progress),
 }
 
@@ -165,12 +165,16 @@ impl<W: Wire> Server<W> {
         self.commands.0.clone()
     }
 
-    /// Runs all rounds, or until a [`Command::Stop`], with every event and the progress for `observe`.
+    /// Runs all rounds, or until a [`Command::Stop`], with every event and the progress for `observe`, which is asked
+    /// no later than 150 ms after the last time. If it breaks, this ends, whatever is under way.
     ///
     /// # Errors
     ///
     /// The socket failed for good.
-    pub fn run(&mut self, mut observe: impl FnMut(Observation)) -> Result<Stats, Error> {
+    pub fn run(
+        &mut self,
+        mut observe: impl FnMut(Observation) -> ControlFlow<()>,
+    ) -> Result<Stats, Error> {
         let mut spans = RoundSpans::default();
         let mut due = Time::ZERO;
         self.pipelines.start(|wakers| self.node.detach(wakers))?;
@@ -185,7 +189,7 @@ impl<W: Wire> Server<W> {
             }
             while let Some(event) = node.poll_event() {
                 spans.follow(&event);
-                observe(Observation::Event(event));
+                observe(Observation::Event(event))?;
             }
             if due <= now {
                 due = now + PROGRESS_SPAN;
@@ -194,7 +198,7 @@ impl<W: Wire> Server<W> {
                     waiting: node.waiting(),
                     round: node.progress(),
                     stats: node.stats(),
-                }));
+                }))?;
             }
             if node.is_finished() || stopping && node.is_delivered() {
                 ControlFlow::Break(())

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Receiver};
@@ -209,13 +210,14 @@ pub(crate) fn serve_over<W: Wire>(
         let mut server = server;
         let died = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             server.run(|seen| {
-                let Observation::Event(event) = seen else { return };
+                let Observation::Event(event) = seen else { return ControlFlow::Continue(()) };
                 let dead = dies(&event);
                 let _ = sender.send(event);
                 if dead {
                     // Without a word, and without the message of a panic.
                     std::panic::resume_unwind(Box::new(()));
                 }
+                ControlFlow::Continue(())
             })
         }));
         drop(died);
@@ -257,6 +259,7 @@ pub(crate) fn participation<'a>(
         spool: None,
         patience: PATIENCE,
         keep_fields: true,
+        threads: None,
     }
 }
 
@@ -280,7 +283,7 @@ pub(crate) fn contribute(
         let mut participation = participation(key, &update, number);
         change(&mut participation);
         let mut client = client(addr, number)?;
-        let result = client.contribute(&participation, |_| {});
+        let result = client.contribute(&participation, |_| ControlFlow::Continue(()));
         client.leave()?;
         without_spool(result)
     })
@@ -301,7 +304,7 @@ pub(crate) fn contribute_spooled(
         let participation =
             Participation { engine, spool: Some(&spool), ..participation(key, &update, number) };
         let mut client = client(addr, number)?;
-        let result = client.contribute(&participation, |_| {});
+        let result = client.contribute(&participation, |_| ControlFlow::Continue(()));
         client.leave()?;
         without_spool(result)
     })

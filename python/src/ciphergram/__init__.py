@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from . import errors
 from ._native import (
     Announcement,
+    Client,
     ClientKey,
     Contribution,
     Job,
@@ -16,6 +17,7 @@ from ._native import (
     Ranges,
     RoundTerms,
     SecretKey,
+    Server,
     Sum,
     Summing,
     __version__,
@@ -40,6 +42,7 @@ _INTEGRATIONS = ("flare", "flower", "torch", "transformers")
 
 __all__ = [
     "Announcement",
+    "Client",
     "ClientKey",
     "Contribution",
     "Job",
@@ -49,6 +52,7 @@ __all__ = [
     "Ranges",
     "RoundTerms",
     "SecretKey",
+    "Server",
     "Sum",
     "Summing",
     "__version__",

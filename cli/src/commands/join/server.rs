@@ -3,6 +3,7 @@
 use std::{
     io::ErrorKind,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs, UdpSocket},
+    ops::ControlFlow,
     path::Path,
     time::{Duration, Instant},
 };
@@ -82,6 +83,7 @@ impl<'a> Server<'a> {
                 let (server, seconds) = (&self.args.server, wait.as_secs_f64());
                 warn(&format!("no answer from {server} yet: waiting up to {seconds} s for it"));
             }
+            ControlFlow::Continue(())
         };
         for &address in self.addresses.iter().cycle() {
             let mut patience = wait.saturating_sub(silent_since.elapsed());
@@ -112,7 +114,7 @@ impl<'a> Server<'a> {
         participation: &Participation<'_>,
         paths: PathConfig,
         spool: &Path,
-        observe: &mut impl FnMut(Phase),
+        observe: &mut impl FnMut(Phase) -> ControlFlow<()>,
     ) -> Result<Turn, Failure> {
         let pipelines = self.args.path_config.wire.pipelines;
         let wires = UdpWire::bind_towards(address, pipelines, paths.sockets())?;

@@ -7,7 +7,8 @@ use std::{
 
 use ciphergram_accel::Engine;
 use ciphergram_he::{
-    Error as SchemeError, Job, KeyRef, Ledger, OpenedSum, SecretKey, Sum, codec::Output, decrypt_to,
+    Error as SchemeError, Job, KeyRef, Ledger, OpenedSum, SecretKey, Sum, codec::Output,
+    decrypt_into, decrypt_to,
 };
 use tracing::info_span;
 
@@ -102,7 +103,8 @@ pub(super) fn open_spooled(
     let clock = Instant::now();
     let _span =
         info_span!("open", client = participation.key.number(), round = sum.round).entered();
-    match open_sum(participation, &*participation.engine, sum) {
+    let open = || open_sum(participation, &*participation.engine, sum);
+    match participation.compute(open) {
         Ok(opened) => Ok((opened, clock.elapsed(), spool)),
         Err(error) => {
             if !may_open_later(&error) {
@@ -172,11 +174,38 @@ impl RoundResult {
         output: Output,
         file: &File,
     ) -> Result<(), Error> {
-        let Participation { job, ledger, engine, update, .. } = participation;
+        let Participation { job, engine, update, .. } = participation;
+        self.open_by(key, participation, |sum| {
+            decrypt_to(key, &**engine, (sum, Some(update)), job, output, file, &|_| {})
+        })
+    }
+
+    /// Decrypts the sum to memory, as [`decrypt_into`] does. The spool is removed if the sum never opens.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`decrypt_into`] and of the ledger; the spool's.
+    pub fn decrypt_into(
+        &mut self,
+        key: &SecretKey,
+        participation: &Participation<'_>,
+        output: Output,
+        out: &mut [&mut [u8]],
+    ) -> Result<(), Error> {
+        let Participation { job, engine, .. } = participation;
+        self.open_by(key, participation, |sum| decrypt_into(key, &**engine, sum, job, output, out))
+    }
+
+    fn open_by(
+        &mut self,
+        key: &SecretKey,
+        participation: &Participation<'_>,
+        open: impl FnOnce(&Sum) -> Result<(), SchemeError> + Send,
+    ) -> Result<(), Error> {
+        let Participation { job, ledger, .. } = *participation;
         let clock = Instant::now();
         let sum = &self.sum;
-        let open = || decrypt_to(key, &**engine, (sum, Some(update)), job, output, file, &|_| {});
-        let opened = entered(*ledger, (key, job), sum, open);
+        let opened = participation.compute(|| entered(ledger, (key, job), sum, || open(sum)));
         self.decrypting += clock.elapsed();
         opened.map_err(|error| match self.spool.take_if(|_| !may_open_later(&error)) {
             Some(spool) => spool.remove().err().unwrap_or(error.into()),

@@ -1,0 +1,398 @@
+//! A client of rounds over datagrams.
+
+use std::{
+    ffi::OsString,
+    net::SocketAddr,
+    ops::ControlFlow,
+    path::PathBuf,
+    process,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+
+use ciphergram_he::{self as he, AnyKey, KeyRef, Update, codec::Output};
+use ciphergram_nic::{
+    federation::{
+        self, Participation, PathConfig, RoundResult,
+        nodes::{LocalNodes, read_identity, read_node},
+    },
+    proto::{Identity, NodeId},
+    wire::UdpWire,
+};
+use pyo3::prelude::*;
+
+use crate::{
+    arrays::{self, Arrays},
+    errors::{Error, Result},
+    job::Job,
+    keys::{ClientKey, PublicKey, SecretKey, Use},
+    opened, pool,
+    server::{address, check_process, seconds},
+    sum::Sum,
+};
+
+/// The key of a client: its own, or the secret one that all share.
+enum Key {
+    Client(Arc<he::ClientKey>),
+    Secret(Arc<he::SecretKey>, u16),
+}
+
+impl Key {
+    fn as_ref(&self) -> KeyRef<'_> {
+        match self {
+            Self::Client(key) => KeyRef::Client(key),
+            Self::Secret(key, number) => key.as_client(*number),
+        }
+    }
+}
+
+/// A client of a server's rounds. It stays between rounds, until it is closed.
+#[pyclass(frozen, module = "ciphergram")]
+pub(crate) struct Client {
+    server: SocketAddr,
+    node: NodeId,
+    identity: Identity,
+    key: Key,
+    used: Use,
+    job: he::Job,
+    engine: String,
+    spool: Option<PathBuf>,
+    patience: Duration,
+    owner: u32,
+    stops: AtomicBool,
+    /// The end that talks to the server, while there is one; held for the whole of a round.
+    end: Mutex<Option<federation::Client<UdpWire>>>,
+}
+
+/// A round of this client, and the update that is its part of it.
+struct Round<'a> {
+    update: &'a Update,
+    weight: u64,
+}
+
+#[pymethods]
+impl Client {
+    /// Makes a client; the server is asked when a round begins.
+    ///
+    /// Args:
+    ///     server: The server's address, "HOST:PORT".
+    ///     key: A client's own key or the secret key, or the path of its file; the folder of a key stands for its
+    ///         secret one.
+    ///     number: The client's number, from 0; a client's own key has it.
+    ///     identity: The file of the client's node key; None, on loopback, for the one beside the key.
+    ///     server_key: The server's node key, or the path of its file; None, on loopback, for the one beside the key.
+    ///     spool: A file to keep what is sealed in until the result is there, so that a process that was killed can
+    ///         finish its round: the same update and weight are to be given again. None keeps nothing.
+    ///     job: The job; None for the key's own.
+    ///     min_clients: The fewest contributors of a sum that is opened; None for the job's.
+    ///     timeout: Seconds for which a server that does not answer is tried.
+    ///     engine: "cpu", "gpu" or "auto".
+    ///
+    /// Raises:
+    ///     KeyKind: The key is public.
+    ///     NodeKeyError: A node key cannot be used, or is not there.
+    ///     NoJob: The key has no job, and none is given.
+    #[new]
+    #[pyo3(signature = (server, key, *, number=None, identity=None, server_key=None, spool=None, job=None,
+                        min_clients=None, timeout=30.0, engine="cpu"))]
+    #[expect(clippy::too_many_arguments)]
+    fn new(
+        server: &str,
+        key: &Bound<'_, PyAny>,
+        number: Option<u16>,
+        identity: Option<PathBuf>,
+        server_key: Option<OsString>,
+        spool: Option<PathBuf>,
+        job: Option<&Job>,
+        min_clients: Option<u16>,
+        timeout: f64,
+        engine: &str,
+    ) -> Result<Self> {
+        let server = address(server)?;
+        let (key, used, path) = client_key(key, number)?;
+        let job = (*used.job(job)?).clone();
+        let job = match min_clients {
+            Some(min_clients) => job.requiring(min_clients),
+            None => job,
+        };
+        job.check_number(key.as_ref().number())?;
+        let local = || {
+            let path = path.as_deref().filter(|_| server.ip().is_loopback());
+            path.map(LocalNodes::beside).ok_or_else(|| {
+                let text =
+                    "say identity= and server_key=: node keys are found beside the key's file, on loopback alone";
+                Error::Own("NodeKeyError", text.into())
+            })
+        };
+        let identity = identity.map_or_else(|| Ok(local()?.client), Ok::<_, Error>)?;
+        let node = match server_key {
+            Some(text) => match text.to_str().and_then(|text| text.parse().ok()) {
+                Some(node) => node,
+                None => read_node(&PathBuf::from(text))?,
+            },
+            None => read_node(&local()?.server_node)?,
+        };
+        // A name that is none is refused now, not in a round.
+        crate::engines::engine(engine)?;
+        Ok(Self {
+            server,
+            node,
+            identity: read_identity(&identity)?,
+            key,
+            used,
+            job,
+            engine: engine.into(),
+            spool,
+            patience: seconds("timeout", timeout)?,
+            owner: process::id(),
+            stops: AtomicBool::new(false),
+            end: Mutex::new(None),
+        })
+    }
+
+    /// The client's number.
+    #[getter]
+    fn number(&self) -> u16 {
+        self.key.as_ref().number()
+    }
+
+    /// The job.
+    #[getter]
+    fn job(&self) -> Job {
+        Job(self.job.clone().into())
+    }
+
+    /// Takes part in one round, and returns the weighted mean of its clients' tensors.
+    ///
+    /// Args:
+    ///     tensors: Arrays of floats by name, or the path of a safetensors file.
+    ///     weight: The weight of this update, from 1; it travels encrypted.
+    ///     total: Returns the weighted sum instead of the mean.
+    ///     clip: Clips values to this magnitude first.
+    ///     integers: "refuse", or "sum" to sum integers as values are.
+    ///
+    /// Returns:
+    ///     New arrays by name, with the shapes and types given; `contributors`, `clipped` and `ranges` beside them.
+    ///
+    /// Raises:
+    ///     KeyKind: A client's own key opens nothing: see `sum`.
+    ///     Unreachable, Unlisted, Refused, Withheld: There was no round, or not with this client.
+    ///     NotFinite, DtypeError, LayoutError, WeightError, BeyondJob: As `SecretKey.encrypt`.
+    ///     SumMismatch, SecondSum, TooFew: As `SecretKey.decrypt`.
+    ///     Stopped: `stop` was called.
+    #[pyo3(signature = (tensors, *, weight=1, total=false, clip=None, integers="refuse"))]
+    fn mean<'py>(
+        &self,
+        py: Python<'py>,
+        tensors: &Bound<'py, PyAny>,
+        weight: u64,
+        total: bool,
+        clip: Option<f64>,
+        integers: &str,
+    ) -> Result<Bound<'py, PyAny>> {
+        let Key::Secret(key, _) = &self.key else {
+            let text = "a client's own key opens no sums: take part with sum(), and have the secret key open it";
+            return Err(Error::Own("KeyKind", text.into()));
+        };
+        let (update, outside) = self.take(py, tensors, clip, integers)?;
+        let round = Round { update: &update, weight };
+        let mut result = self.contribute(py, &round)?;
+        let mut arrays = Arrays::new(py, &result.sum.agreement)?;
+        let target = &mut arrays;
+        let mut opened = |result: &mut RoundResult| {
+            let mut slices = target.slices();
+            let output = if total { Output::Sum } else { Output::Mean };
+            self.with(&round, |participation| {
+                result.decrypt_into(key, participation, output, &mut slices).map_err(Error::from)
+            })
+        };
+        py.detach(|| opened(&mut result))?;
+        finish(&mut result)?;
+        most(&mut result.clipped, &outside);
+        opened::opened(py, arrays, &result.sum, total, Some(&result.clipped))
+    }
+
+    /// Takes part in one round, and returns the encrypted sum, for clients that open nothing.
+    ///
+    /// Args:
+    ///     tensors, weight, clip, integers: As `mean`.
+    ///
+    /// Raises:
+    ///     As `mean`, but for what opening raises.
+    #[pyo3(signature = (tensors, *, weight=1, clip=None, integers="refuse"))]
+    fn sum(
+        &self,
+        py: Python<'_>,
+        tensors: &Bound<'_, PyAny>,
+        weight: u64,
+        clip: Option<f64>,
+        integers: &str,
+    ) -> Result<Sum> {
+        let (update, _) = self.take(py, tensors, clip, integers)?;
+        let mut result = self.contribute(py, &Round { update: &update, weight })?;
+        finish(&mut result)?;
+        let key = self.key.as_ref().public().clone();
+        Ok(Sum::new(result.sum, PublicKey { key, job: Some(self.job.clone().into()) }))
+    }
+
+    /// Ends the round that another thread waits in, which raises `Stopped` there.
+    fn stop(&self) {
+        self.stops.store(true, Relaxed);
+    }
+
+    /// Leaves the server.
+    fn close(&self, py: Python<'_>) -> Result<()> {
+        if self.owner != process::id() {
+            return Ok(());
+        }
+        py.detach(|| {
+            let end = self.end.lock().unwrap_or_else(PoisonError::into_inner).take();
+            Ok(end.map_or(Ok(()), federation::Client::leave)?)
+        })
+    }
+
+    fn __enter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
+        slf
+    }
+
+    #[pyo3(signature = (*_error))]
+    fn __exit__(&self, py: Python<'_>, _error: &Bound<'_, PyAny>) -> Result<()> {
+        self.close(py)
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<Client {} of the server at {}>", self.number(), self.server)
+    }
+}
+
+impl Client {
+    /// Takes tensors, clipped if that is asked for, and how many values of each were.
+    fn take(
+        &self,
+        py: Python<'_>,
+        tensors: &Bound<'_, PyAny>,
+        clip: Option<f64>,
+        integers: &str,
+    ) -> Result<(Update, Vec<usize>)> {
+        check_process(self.owner, "Client")?;
+        arrays::check_clip(clip)?;
+        let mut update = arrays::take(tensors, arrays::integers(integers)?)?;
+        let outside = pool::run(py, || Ok(clip.map(|limit| update.clip(limit)).transpose()?))?;
+        Ok((update, outside.unwrap_or_default()))
+    }
+
+    /// Does something with what this client brings to a round.
+    fn with<T>(
+        &self,
+        round: &Round<'_>,
+        act: impl FnOnce(&Participation<'_>) -> Result<T>,
+    ) -> Result<T> {
+        let threads = pool::pool()?;
+        act(&Participation {
+            key: self.key.as_ref(),
+            job: &self.job,
+            ledger: Some(&self.used.ledger),
+            engine: crate::engines::engine(&self.engine)?,
+            update: round.update,
+            weight: round.weight,
+            spool: self.spool.as_deref(),
+            patience: self.patience,
+            keep_fields: false,
+            threads: Some(&threads),
+        })
+    }
+
+    /// Takes part in a round, until it ends, a signal comes, or it is stopped.
+    fn contribute(&self, py: Python<'_>, round: &Round<'_>) -> Result<RoundResult> {
+        self.stops.store(false, Relaxed);
+        let mut raised = None;
+        let observe = |_| {
+            if self.stops.load(Relaxed) {
+                return ControlFlow::Break(());
+            }
+            match Python::attach(|py| py.check_signals()) {
+                Ok(()) => ControlFlow::Continue(()),
+                Err(error) => {
+                    raised = Some(error);
+                    ControlFlow::Break(())
+                }
+            }
+        };
+        let result = py.detach(|| {
+            let mut end = self.end.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut client = match end.take() {
+                Some(client) => client,
+                None => self.begin()?,
+            };
+            let result =
+                self.with(round, |participation| Ok(client.contribute(participation, observe)?));
+            match &result {
+                Ok(_) => *end = Some(client),
+                // Whatever state a failed round left is the server's to forget.
+                Err(_) => client.leave()?,
+            }
+            result
+        });
+        match raised {
+            Some(error) => Err(error.into()),
+            None => result,
+        }
+    }
+
+    fn begin(&self) -> Result<federation::Client<UdpWire>> {
+        let paths = PathConfig::default();
+        let wires = UdpWire::bind_towards(self.server, 1, paths.sockets())
+            .map_err(federation::Error::from)?;
+        let number = self.key.as_ref().number();
+        let identity = self.identity.clone();
+        Ok(federation::Client::new(wires, self.server, self.node, number, identity, paths)?)
+    }
+}
+
+/// Removes the spool of a round whose result is there.
+fn finish(result: &mut RoundResult) -> Result<()> {
+    Ok(result.spool.take().map_or(Ok(()), |spool| spool.remove())?)
+}
+
+/// Takes for each tensor the larger of two counts.
+fn most(counts: &mut [usize], others: &[usize]) {
+    counts.iter_mut().zip(others).for_each(|(count, other)| *count = (*other).max(*count));
+}
+
+/// Takes a client's key, what is beside it, and the path of its file, if it is of one.
+fn client_key(key: &Bound<'_, PyAny>, number: Option<u16>) -> Result<(Key, Use, Option<PathBuf>)> {
+    let secret = |key: Arc<he::SecretKey>| match number {
+        Some(number) => Ok(Key::Secret(key, number)),
+        None => Err(he::Error::NoNumber),
+    };
+    if let Ok(path) = key.extract::<PathBuf>() {
+        let path = if path.is_dir() { path.join("secret.json") } else { path };
+        let key = AnyKey::load(&path)?;
+        key.as_client(number).map_err(|e| e.within(path.display()))?;
+        let used = Use::beside(&path, key.public())?;
+        let key = match key {
+            AnyKey::Client(key, _) => Key::Client(Arc::from(key)),
+            AnyKey::Secret(key, _) => secret(Arc::from(key))?,
+            AnyKey::Public(_) => return Err(he::Error::NoNumber.into()),
+        };
+        return Ok((key, used, Some(path)));
+    }
+    if let Ok(key) = key.cast::<ClientKey>() {
+        let ClientKey { key, used } = key.get();
+        if let Some(asked) = number.filter(|number| *number != key.number()) {
+            return Err(he::Error::AnotherClient { found: key.number(), asked }.into());
+        }
+        return Ok((Key::Client(key.clone()), used.clone(), None));
+    }
+    let inner = key.getattr("secret").ok();
+    match inner.as_ref().unwrap_or(key).cast::<SecretKey>() {
+        Ok(key) => Ok((secret(key.get().key.clone())?, key.get().used.clone(), None)),
+        Err(_) => {
+            let text = format!("{} is no key of a client", key.get_type().name()?);
+            Err(Error::Own("KeyKind", text))
+        }
+    }
+}

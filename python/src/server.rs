@@ -1,0 +1,314 @@
+//! A server of rounds, on a thread of its own.
+
+use std::{
+    net::SocketAddr,
+    ops::ControlFlow,
+    path::PathBuf,
+    process,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+        mpsc::Sender,
+    },
+    thread::{self, JoinHandle},
+    time::{Duration, Instant},
+};
+
+use ciphergram_he as he;
+use ciphergram_nic::{
+    federation::{
+        self, Command, Observation, ServerConfig,
+        nodes::{Allowed, LocalNodes, allowed_by, read_allowed, read_identity},
+    },
+    proto::NodeId,
+    round::AggregatorEvent,
+    wire::UdpWire,
+};
+use pyo3::prelude::*;
+
+use crate::{
+    errors::{Error, Result},
+    job::Job,
+    keys::{PublicKey, Use},
+    pool,
+};
+
+/// The longest wait between two looks at whether something ended, or a signal came.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// A server that sums what clients contribute, round by round, and holds public material only. It runs on a thread of
+/// its own until it is stopped, or its rounds are over.
+#[pyclass(frozen, module = "ciphergram")]
+pub(crate) struct Server {
+    address: SocketAddr,
+    node: NodeId,
+    owner: u32,
+    commands: Mutex<Sender<Command>>,
+    shared: Arc<Shared>,
+    thread: Mutex<Option<JoinHandle<Result<(), federation::Error>>>>,
+}
+
+/// What the thread and its owner both see.
+#[derive(Default)]
+struct Shared {
+    rounds: AtomicU64,
+    /// Whether to end at once.
+    ends: AtomicBool,
+}
+
+impl Shared {
+    fn follow(&self, seen: &Observation) -> ControlFlow<()> {
+        if let Observation::Event(AggregatorEvent::Closed(_)) = seen {
+            self.rounds.fetch_add(1, Relaxed);
+        }
+        if self.ends.load(Relaxed) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    }
+}
+
+/// Reads a public key, and finds its job: from a file, or as it is.
+fn public_key(key: &Bound<'_, PyAny>) -> Result<(PublicKey, Option<PathBuf>)> {
+    let Ok(path) = key.extract::<PathBuf>() else {
+        // Never the public half of what is more: it would be here, then.
+        return match key.cast::<PublicKey>() {
+            Ok(key) => Ok((key.get().clone(), None)),
+            Err(_) => {
+                let text =
+                    "a server holds public material only: give it keys.public, or public.json";
+                Err(Error::Own("KeyKind", text.into()))
+            }
+        };
+    };
+    let path = if path.is_dir() { path.join("public.json") } else { path };
+    let key = he::PublicKey::load(&path)?;
+    let job = Use::beside(&path, &key)?.job;
+    Ok((PublicKey { key, job }, Some(path)))
+}
+
+#[pymethods]
+impl Server {
+    /// Starts a server.
+    ///
+    /// Args:
+    ///     key: The public key, or the path of its file or folder.
+    ///     listen: The address to listen at, "HOST:PORT"; port 0 for any.
+    ///     clients: The clients of a round; None for all of the job.
+    ///     min_clients: The fewest contributors of a sum that leaves; None for the job's.
+    ///     rounds: Rounds to run; 0 for no end.
+    ///     job: The job; None for the key's own.
+    ///     identity: The file of the server's node key; None, on loopback, for the one beside the key.
+    ///     allow: The file that lists the nodes that may take part; None for the job's, or, on loopback, for the one
+    ///         beside the key.
+    ///     join_timeout: Seconds after the first client joined, when a round opens without those who are missing.
+    ///     round_timeout: Seconds after its opening, when a round closes with those who came.
+    ///     wait_for_clients: Waits on after `join_timeout` if clients are too few for a round.
+    ///     whole: Counts only whole contributions.
+    ///     engine: "cpu", "gpu" or "auto".
+    ///
+    /// Raises:
+    ///     KeyKind: The key is more than public.
+    ///     NodeKeyError: A file of node keys cannot be used.
+    ///     ParameterError: The address is none, or the clients are more than the job has.
+    #[new]
+    #[pyo3(signature = (key, *, listen="127.0.0.1:0", clients=None, min_clients=None, rounds=0, job=None, identity=None,
+                        allow=None, join_timeout=30.0, round_timeout=300.0, wait_for_clients=false, whole=false,
+                        engine="cpu"))]
+    #[expect(clippy::too_many_arguments)]
+    fn new(
+        key: &Bound<'_, PyAny>,
+        listen: &str,
+        clients: Option<u16>,
+        min_clients: Option<u16>,
+        rounds: u32,
+        job: Option<&Job>,
+        identity: Option<PathBuf>,
+        allow: Option<PathBuf>,
+        join_timeout: f64,
+        round_timeout: f64,
+        wait_for_clients: bool,
+        whole: bool,
+        engine: &str,
+    ) -> Result<Self> {
+        let (key, path) = public_key(key)?;
+        let job = key.job(job)?;
+        let address = address(listen)?;
+        let clients = clients.unwrap_or(job.limits().clients);
+        let local = || {
+            let path = path.as_deref().filter(|_| address.ip().is_loopback());
+            path.map(LocalNodes::beside).ok_or_else(|| {
+                let text = "say identity= and allow=: node keys are found beside the key's file, on loopback alone";
+                Error::Own("NodeKeyError", text.into())
+            })
+        };
+        let identity = identity.map_or_else(|| Ok(local()?.server), Ok::<_, Error>)?;
+        let allowed: Allowed = match (allow, allowed_by(&job)?) {
+            (Some(path), _) => read_allowed(&path)?,
+            (None, Some(nodes)) => nodes,
+            (None, None) => read_allowed(&local()?.allowed)?,
+        };
+        let config = ServerConfig {
+            identity: read_identity(&identity)?,
+            allowed,
+            clients,
+            min_clients: min_clients.unwrap_or(job.min_clients().min(clients)),
+            rounds,
+            join_deadline: seconds("join_timeout", join_timeout)?,
+            wait_for_clients,
+            round_deadline: seconds("round_timeout", round_timeout)?,
+            whole,
+            poll: false,
+            datagram_bytes: None,
+        };
+        let node = config.identity.id();
+        let wires = UdpWire::bind_all(address, 1, 1).map_err(federation::Error::from)?;
+        let engine = crate::engines::engine(engine)?;
+        let server = federation::Server::new(wires, key.key, (*job).clone(), engine, config)?;
+        Self::start(server, node)
+    }
+
+    /// The address that it listens at, "HOST:PORT".
+    #[getter]
+    fn address(&self) -> String {
+        self.address.to_string()
+    }
+
+    /// The server's node key, which clients of other machines need.
+    #[getter]
+    fn server_key(&self) -> String {
+        self.node.to_string()
+    }
+
+    /// The number of rounds that closed.
+    #[getter]
+    fn rounds(&self) -> u64 {
+        self.shared.rounds.load(Relaxed)
+    }
+
+    /// Waits until all rounds are over.
+    ///
+    /// Args:
+    ///     timeout: Seconds to wait at most; None for no end.
+    ///
+    /// Returns:
+    ///     Whether they are over.
+    ///
+    /// Raises:
+    ///     CiphergramError: The server failed.
+    #[pyo3(signature = (timeout=None))]
+    fn wait(&self, py: Python<'_>, timeout: Option<f64>) -> Result<bool> {
+        self.check_process()?;
+        let timeout = timeout.map(|timeout| seconds("timeout", timeout)).transpose()?;
+        self.wait_for(py, timeout)
+    }
+
+    /// Stops the server, after the sums of the last round that closed are delivered.
+    ///
+    /// Args:
+    ///     timeout: Seconds to wait for that at most.
+    ///
+    /// Raises:
+    ///     CiphergramError: The server had failed.
+    #[pyo3(signature = (timeout=10.0))]
+    fn stop(&self, py: Python<'_>, timeout: f64) -> Result<()> {
+        self.check_process()?;
+        let timeout = seconds("timeout", timeout)?;
+        let commands = self.commands.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        // One that ended takes no more commands.
+        let _ = commands.send(Command::Stop);
+        let stopped = self.wait_for(py, Some(timeout));
+        if !matches!(stopped, Ok(true)) {
+            self.shared.ends.store(true, Relaxed);
+            py.detach(|| self.join())?;
+        }
+        stopped.map(drop)
+    }
+
+    fn __enter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
+        slf
+    }
+
+    #[pyo3(signature = (*_error))]
+    fn __exit__(&self, py: Python<'_>, _error: &Bound<'_, PyAny>) -> Result<()> {
+        self.stop(py, 10.0)
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<Server at {}, {} rounds closed>", self.address, self.rounds())
+    }
+}
+
+impl Server {
+    fn start(mut server: federation::Server<UdpWire>, node: NodeId) -> Result<Self> {
+        let (address, commands) = (server.local_addr()?, Mutex::new(server.commands()));
+        let shared = Arc::new(Shared::default());
+        let (own, pool) = (shared.clone(), pool::beside()?);
+        // In a pool of its own: what it computes is spread there, and nowhere else.
+        let run = move || pool.install(|| server.run(|seen| own.follow(&seen)).map(drop));
+        let named = thread::Builder::new().name("ciphergram-server".into());
+        let thread = named.spawn(run).map_err(he::Error::from)?;
+        let thread = Mutex::new(Some(thread));
+        Ok(Self { address, node, owner: process::id(), commands, shared, thread })
+    }
+
+    fn check_process(&self) -> Result<()> {
+        check_process(self.owner, "Server")
+    }
+
+    fn wait_for(&self, py: Python<'_>, timeout: Option<Duration>) -> Result<bool> {
+        let since = Instant::now();
+        while !self.is_over() {
+            if timeout.is_some_and(|timeout| since.elapsed() >= timeout) {
+                return Ok(false);
+            }
+            py.detach(|| thread::sleep(LOOK.min(timeout.unwrap_or(LOOK))));
+            py.check_signals()?;
+        }
+        py.detach(|| self.join()).map(|()| true)
+    }
+
+    fn is_over(&self) -> bool {
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
+        thread.as_ref().is_none_or(JoinHandle::is_finished)
+    }
+
+    /// Waits for the thread, and says once how it ended.
+    fn join(&self) -> Result<()> {
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let Some(thread) = thread else { return Ok(()) };
+        match thread.join() {
+            Ok(ended) => Ok(ended?),
+            Err(_) => Err(Error::Own("CiphergramError", "the server's thread panicked".into())),
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // The thread sees it within a fraction of a second; nobody waits for it here.
+        self.shared.ends.store(true, Relaxed);
+    }
+}
+
+/// Refuses what another process made: its threads and sockets are not here.
+pub(crate) fn check_process(owner: u32, class: &str) -> Result<()> {
+    if owner == process::id() {
+        return Ok(());
+    }
+    let text = format!(
+        "this {class} belongs to process {owner}, of which this one is a fork: make another here"
+    );
+    Err(Error::Own("ForkedError", text))
+}
+
+/// Returns the first address that a text of a host and a port stands for.
+pub(crate) fn address(text: &str) -> Result<SocketAddr> {
+    use std::net::ToSocketAddrs as _;
+    let bad = |why: String| Error::parameter(format!("address {text:?}: {why}"));
+    let mut addresses = text.to_socket_addrs().map_err(|e| bad(e.to_string()))?;
+    addresses.next().ok_or_else(|| bad("it stands for nothing".into()))
+}
+
+/// Returns a span of so many seconds.
+pub(crate) fn seconds(name: &str, seconds: f64) -> Result<Duration> {
+    let bad = |_| Error::parameter(format!("{name}={seconds}: it is no number of seconds"));
+    Duration::try_from_secs_f64(seconds).map_err(bad)
+}
