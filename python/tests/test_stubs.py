@@ -1,0 +1,41 @@
+"""What types say: the stubs are those of the native module, and the package keeps to them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import ciphergram
+import pytest
+
+pytest.importorskip("mypy")
+
+# Frameworks that are not installed here, and those that have no types.
+CONFIG = """
+[mypy]
+ignore_missing_imports = True
+follow_untyped_imports = False
+"""
+
+
+def run(module: str, folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """Runs a module of mypy on what is installed, outside of the repository."""
+    config = folder / "mypy.ini"
+    config.write_text(CONFIG)
+    command = [sys.executable, "-m", module, *words]
+    environment = os.environ | {"MYPY_CACHE_DIR": str(folder / "cache")}
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
+
+
+def test_stubs_are_those_of_the_native_module(tmp_path: Path) -> None:
+    done = run("mypy.stubtest", tmp_path, "--mypy-config-file", "mypy.ini", "ciphergram._native")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_package_is_typed(tmp_path: Path) -> None:
+    assert (Path(ciphergram.__file__).parent / "py.typed").is_file()
+    words = "--config-file mypy.ini --strict --allow-subclassing-any --package ciphergram"
+    done = run("mypy", tmp_path, *words.split())
+    assert done.returncode == 0, done.stdout + done.stderr
