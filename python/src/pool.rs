@@ -13,6 +13,9 @@ use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use crate::errors::{Error, Result};
 
+/// The most threads of a pool, as of a command's `--threads`: to start many more takes minutes.
+const MAX_THREADS: usize = 1024;
+
 /// The pool, the process that it belongs to, and how many threads it was asked to have.
 struct Current {
     pool: Option<(u32, Arc<ThreadPool>)>,
@@ -58,8 +61,16 @@ pub(crate) fn run<T: Send>(py: Python<'_>, work: impl FnOnce() -> Result<T> + Se
 #[pyfunction]
 #[pyo3(signature = (threads=None, /))]
 pub(crate) fn set_threads(threads: Option<usize>) -> Result<()> {
-    if threads == Some(0) {
-        return Err(Error::parameter("0 threads: say None for as many as there are cores"));
+    match threads {
+        Some(0) => {
+            let text = "0 threads: say None for as many as there are cores";
+            return Err(Error::parameter(text));
+        }
+        Some(threads) if threads > MAX_THREADS => {
+            let text = format!("{threads} threads: there are {MAX_THREADS} at most");
+            return Err(Error::parameter(text));
+        }
+        _ => {}
     }
     let mut current = CURRENT.lock().unwrap_or_else(PoisonError::into_inner);
     current.threads = threads.unwrap_or(0);

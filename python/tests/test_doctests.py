@@ -14,6 +14,7 @@ import pytest
 
 PACKAGE = Path(__file__).parents[1]
 README = PACKAGE / "README.md"
+PAGES = [README, PACKAGE.parent / "README.md", PACKAGE.parent / "docs" / "files.md"]
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 
@@ -64,19 +65,20 @@ def test_everything_public_is_documented() -> None:
                     assert inspect.getdoc(member), f"{thing.__name__}.{name}"
 
 
-def test_the_snippets_of_the_page_run_as_typed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: f"{page.parent.name}/{page.name}")
+def test_the_snippets_of_a_page_run_as_typed(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Blocks of `python` run one after the other, in one folder, and print what comments behind `print` say."""
     monkeypatch.chdir(tmp_path)
-    found = blocks(README, "python")
-    assert len(found) >= 2, "the page shows how the package is used"
+    found = blocks(page, "python")
+    assert found
     names: dict[str, Any] = {}
     for line, text in found:
         expected, printed = shown(text), list[str]()
         names["print"] = lambda *words, printed=printed: printed.append(" ".join(map(str, words)))
-        exec(compile(text, f"{README.name}:{line}", "exec"), names)
-        assert printed == expected, f"{README.name}:{line}"
+        exec(compile(text, f"{page.name}:{line}", "exec"), names)
+        assert printed == expected, f"{page.name}:{line}"
 
 
 def shown(text: str) -> list[str]:

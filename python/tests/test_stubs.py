@@ -19,6 +19,9 @@ ignore_missing_imports = True
 follow_untyped_imports = False
 """
 
+# What only later versions of Python show of the buffer protocol.
+ALLOWED = r"ciphergram\._native\..*\.__buffer__"
+
 
 def run(module: str, folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     """Runs a module of mypy on what is installed, outside of the repository."""
@@ -32,7 +35,9 @@ def run(module: str, folder: Path, *words: str) -> subprocess.CompletedProcess[s
 def test_stubs_are_those_of_the_native_module(tmp_path: Path) -> None:
     # Without stubs there would be nothing to compare.
     assert (Path(ciphergram.__file__).parent / "_native.pyi").is_file()
-    done = run("mypy.stubtest", tmp_path, "--mypy-config-file", "mypy.ini", "ciphergram._native")
+    (tmp_path / "allowed.txt").write_text(ALLOWED)
+    words = "--mypy-config-file mypy.ini --allowlist allowed.txt --ignore-unused-allowlist ciphergram._native"
+    done = run("mypy.stubtest", tmp_path, *words.split())
     assert done.returncode == 0, done.stdout + done.stderr
 
 
