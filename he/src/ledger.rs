@@ -82,12 +82,15 @@ impl Ledger {
         Ok(())
     }
 
-    /// Returns the round that client `number` may contribute to next: the one after the last.
+    /// Returns the round that client `number` may contribute to next: the one after the last that it sealed a
+    /// contribution to, and after the last that was opened here. Of a round that was opened no other sum is.
     ///
     /// # Errors
     /// The file cannot be read.
     pub fn next_round(&self, job: &Job, number: u16) -> Result<u64, Error> {
-        Ok(last_sealed(&self.read()?, job, number).map_or(0, |last| last.saturating_add(1)))
+        let text = self.read()?;
+        let last = last_sealed(&text, job, number).max(last_opened(&text, job));
+        Ok(last.map_or(0, |last| last.saturating_add(1)))
     }
 
     /// Records that client `number` seals its contribution to a round. Nothing of it may leave if this fails.
@@ -313,6 +316,16 @@ fn with<'a>(text: &'a str, verb: &str, words: &str) -> impl Iterator<Item = &'a 
     text.lines().filter(move |line| {
         line.strip_prefix(&start).is_some_and(|rest| rest.is_empty() || rest.starts_with(' '))
     })
+}
+
+/// Returns the last round of a job of which a sum opened. One that did not open says nothing of its round.
+fn last_opened(text: &str, job: &Job) -> Option<u64> {
+    let job = job.id().to_string();
+    let round = |line: &str| match line.split(' ').collect::<Vec<_>>()[..] {
+        ["opened", _, of, round, _] if of == job => round.parse().ok(),
+        _ => None,
+    };
+    text.lines().filter_map(round).max()
 }
 
 /// Returns whether there is such a line.

@@ -159,6 +159,18 @@ fn a_round_opens_to_one_sum_as_often_as_asked() {
 }
 
 #[test]
+fn a_round_that_was_opened_is_over_for_all_and_one_that_did_not_open_for_nobody() {
+    let place = Place::new();
+    let next = |number| place.ledger().next_round(&place.key.job, number);
+    assert_eq!(place.open(&place.lie(u64::MAX)), not_theirs());
+    assert_eq!(next(3), Ok(0), "a liar's number is not believed");
+    assert_eq!(place.open(&place.sum), Ok(()));
+    assert_eq!(next(3), Ok(place.sum.round + 1));
+    assert_eq!(place.ledger().seal(&place.key.job, 3, 7), Ok(()));
+    assert_eq!((next(3), next(4)), (Ok(8), Ok(place.sum.round + 1)));
+}
+
+#[test]
 fn sixteen_failures_end_a_key_whatever_opens_between() {
     let place = Place::new();
     for failure in 0..16 {

@@ -25,7 +25,7 @@ use pyo3::prelude::*;
 
 use crate::{
     arrays::{self, Arrays},
-    errors::{Error, Result},
+    errors::{Error, Result, whole, whole_or_none},
     job::Job,
     keys::{ClientKey, PublicKey, SecretKey, Use},
     opened, pool,
@@ -101,12 +101,12 @@ impl Client {
     fn new(
         server: &str,
         key: &Bound<'_, PyAny>,
-        number: Option<u16>,
+        #[pyo3(from_py_with = whole_or_none)] number: Option<u16>,
         identity: Option<PathBuf>,
         server_key: Option<PathBuf>,
         spool: Option<PathBuf>,
         job: Option<&Job>,
-        min_clients: Option<u16>,
+        #[pyo3(from_py_with = whole_or_none)] min_clients: Option<u16>,
         timeout: f64,
         engine: &str,
     ) -> Result<Self> {
@@ -187,7 +187,7 @@ impl Client {
         &self,
         py: Python<'py>,
         tensors: &Bound<'py, PyAny>,
-        weight: u64,
+        #[pyo3(from_py_with = whole)] weight: u64,
         total: bool,
         clip: Option<f64>,
         integers: &str,
@@ -226,7 +226,7 @@ impl Client {
         &self,
         py: Python<'_>,
         tensors: &Bound<'_, PyAny>,
-        weight: u64,
+        #[pyo3(from_py_with = whole)] weight: u64,
         clip: Option<f64>,
         integers: &str,
     ) -> Result<Sum> {

@@ -11,10 +11,7 @@ use std::{
 use pyo3::prelude::*;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
-use crate::errors::{Error, Result};
-
-/// The most threads of a pool, as of a command's `--threads`: to start many more takes minutes.
-const MAX_THREADS: usize = 1024;
+use crate::errors::{Error, Result, whole_or_none};
 
 /// The pool, the process that it belongs to, and how many threads it was asked to have.
 struct Current {
@@ -24,6 +21,9 @@ struct Current {
 }
 
 static CURRENT: Mutex<Current> = Mutex::new(Current { pool: None, threads: 0 });
+
+/// The most threads that make sense on any machine.
+const MAX_THREADS: usize = 1024;
 
 /// Returns the pool of this process.
 pub(crate) fn pool() -> Result<Arc<ThreadPool>> {
@@ -60,17 +60,14 @@ pub(crate) fn run<T: Send>(py: Python<'_>, work: impl FnOnce() -> Result<T> + Se
 /// Sets the number of threads that computations use; None for as many as there are cores.
 #[pyfunction]
 #[pyo3(signature = (threads=None, /))]
-pub(crate) fn set_threads(threads: Option<usize>) -> Result<()> {
-    match threads {
-        Some(0) => {
-            let text = "0 threads: say None for as many as there are cores";
-            return Err(Error::parameter(text));
-        }
-        Some(threads) if threads > MAX_THREADS => {
-            let text = format!("{threads} threads: there are {MAX_THREADS} at most");
-            return Err(Error::parameter(text));
-        }
-        _ => {}
+pub(crate) fn set_threads(
+    #[pyo3(from_py_with = whole_or_none)] threads: Option<usize>,
+) -> Result<()> {
+    if let Some(threads) = threads.filter(|threads| !(1..=MAX_THREADS).contains(threads)) {
+        let text = format!(
+            "{threads} threads: choose 1 to {MAX_THREADS}, or None for as many as there are cores"
+        );
+        return Err(Error::parameter(text));
     }
     let mut current = CURRENT.lock().unwrap_or_else(PoisonError::into_inner);
     current.threads = threads.unwrap_or(0);

@@ -159,6 +159,13 @@ def test_secrets_do_not_pickle() -> None:
             pickle.dumps(secret)
 
 
+def test_public_keys_pickle_with_their_jobs() -> None:
+    for scheme in ["ckks-sum", "ckks-sum-public"]:
+        public = cg.keygen(scheme, clients=3).public
+        copy = pickle.loads(pickle.dumps(public))
+        assert copy == public and copy.job == public.job and hash(copy) == hash(public)
+
+
 def test_contributions_and_sums_are_bytes_and_pickle(tmp_path: Path) -> None:
     keys = cg.keygen(clients=3)
     cts = [keys.encrypt(x, ranges=1.0, client=i, round=0) for i, x in enumerate(updates(3))]
