@@ -1,8 +1,10 @@
 """Encrypted aggregation for NVIDIA FLARE: two filters for clients and an aggregator for the server.
 
     recipe = NumpyFedAvgRecipe(..., aggregator=cg.flare.Aggregator("/keys/public.json"))
-    recipe.add_client_input_filter(cg.flare.Decrypt("/keys/{site}/secret.json"), tasks=["train"])
-    recipe.add_client_output_filter(cg.flare.Encrypt("/keys/{site}/secret.json"), tasks=["train"])
+    key = "/keys/{site}/secret.json"
+    recipe.add_client_input_filter(cg.flare.Decrypt(key), tasks=["train"])
+    recipe.add_client_output_filter(
+        cg.flare.Encrypt(key, max_weight=600, ranges=4.0), tasks=["train"])
 
 The server adds ciphertexts and keeps what it cannot read; clients open the sum of the last round,
 train, and seal their models. Arguments are plain JSON, for they travel in the job's configuration:
@@ -75,7 +77,7 @@ class Decrypt(DXOFilter):
         self.job = None if job is None else _path_text("job", job)
         self.tensors = tensors
         self._holder: _Holder | None = None
-        self._sums_opened = 0
+        self._last_round: int | None = None
 
     def process_dxo(self, dxo: DXO, shareable: Shareable, fl_ctx: FLContext) -> DXO | None:
         """Opens the sum that a task carries.
@@ -93,13 +95,13 @@ class Decrypt(DXOFilter):
             raise cg.CiphergramError(f"a task's model is {_short(algorithm)}, where {SUM} belongs")
         self._holder = self._holder or _Holder(self.key, self.job, fl_ctx)
         opened = self._holder.open(_frame(dxo.data))
-        self._sums_opened += 1
+        self._check_order(opened.round, fl_ctx)
         model: dict[str, Any] = dict(opened)
         if self.tensors == "torch":
             model = {name: _to_torch(array) for name, array in model.items()}
         model.update(fl_ctx.get_prop(_KEPT) or {})
-        # The trainer may write into what it is given.
         ranges = next_ranges(opened, self._holder.job.max_range)
+        # A copy, for the trainer may write into what it is given.
         _remember(fl_ctx, _Task(current_round, copy.deepcopy(model), ranges))
         _log.info("%s opened the mean of %d clients", _site(fl_ctx), len(opened.contributors))
         meta = {
@@ -109,12 +111,18 @@ class Decrypt(DXOFilter):
         }
         return DXO(dxo.data_kind, data=model, meta=meta)
 
+    def _check_order(self, round: int, fl_ctx: FLContext) -> None:
+        last = self._last_round
+        if last is not None and round < last and _trains(fl_ctx):
+            raise cg.CiphergramError(f"a sum is of round {round}, and that of {last} came before")
+        self._last_round = round if last is None else max(round, last)
+
     def _check_plain(self, dxo: DXO, fl_ctx: FLContext) -> None:
         if any(isinstance(value, (bytes, bytearray, memoryview)) for value in dxo.data.values()):
             raise cg.CiphergramError(
                 "a task's model has bytes in it and does not say what they are"
             )
-        if self._sums_opened and fl_ctx.get_prop(FLContextKey.TASK_NAME) == AppConstants.TASK_TRAIN:
+        if self._last_round is not None and _trains(fl_ctx):
             raise cg.CiphergramError(
                 "a model is in plain, where sums were before: the server put it in their place"
             )
@@ -573,6 +581,10 @@ def _mean_of_metrics(sites: Iterable[dict[str, Any] | None]) -> dict[str, float]
 
 def _remember(fl_ctx: FLContext, task: _Task) -> None:
     fl_ctx.set_prop(_TASK, task, private=True, sticky=False)
+
+
+def _trains(fl_ctx: FLContext) -> bool:
+    return bool(fl_ctx.get_prop(FLContextKey.TASK_NAME) == AppConstants.TASK_TRAIN)
 
 
 def _is_integer(value: Any) -> bool:

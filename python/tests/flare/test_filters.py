@@ -434,6 +434,21 @@ def test_what_is_no_sum_is_not_opened(keys: Path) -> None:
         site.task({"w": np.ones(4)}, {}, 2)
 
 
+def test_a_sum_of_an_earlier_round_is_refused(keys: Path) -> None:
+    sums = []
+    for first_round in (10, 11):
+        aggregator = Aggregator(str(keys / "public.json"))
+        for number in range(3):
+            site = Site(keys, number, first_round=first_round)
+            aggregator.accept_model(site.contribute({"w": np.ones(4)}))
+        sums.append(aggregator.aggregate_model())
+    site = Site(keys, 0)
+    for total in (sums[0], sums[0], sums[1], sums[1]):
+        site.task(total.params, total.meta, 1)
+    with pytest.raises(cg.CiphergramError, match="of round 10, and that of 11 came before"):
+        site.task(sums[0].params, sums[0].meta, 2)
+
+
 def test_a_round_is_sealed_once(keys: Path, caplog: pytest.LogCaptureFixture) -> None:
     Site(keys, 0).contribute({"w": np.ones(2)})
     with pytest.raises(cg.RoundOver):
