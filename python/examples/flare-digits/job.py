@@ -50,10 +50,9 @@ def main() -> None:
     keys = None if chosen.plain else chosen.keys.resolve()
     if keys is not None and not keys.exists():
         cg.keygen("ckks-sum", clients=3, min_clients=3).save(keys)
-    run = recipe(chosen.rounds, keys).run(
+    recipe(chosen.rounds, keys).run(
         SimEnv(num_clients=3, workspace_root=str(chosen.workspace.resolve()))
     )
-    print("results:", run.get_result())  # noqa: T201
 
 
 if __name__ == "__main__":
