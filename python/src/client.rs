@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-use ciphergram_he::{self as he, AnyKey, KeyRef, Update, codec::Output};
+use ciphergram_he::{self as he, AnyKey, KeyRef, Ledger, Update, codec::Output};
 use ciphergram_nic::{
     federation::{
         self, Participation, PathConfig, RoundResult,
@@ -32,6 +32,9 @@ use crate::{
     server::{address, check_process, seconds},
     sum::Sum,
 };
+
+/// Rounds whose numbers a client reserves at a time.
+const ROUNDS_RESERVED: u64 = 32;
 
 /// The key of a client: its own, or the secret one that all share.
 enum Key {
@@ -371,7 +374,9 @@ fn client_key(key: &Bound<'_, PyAny>, number: Option<u16>) -> Result<(Key, Use, 
         let path = if path.is_dir() { path.join("secret.json") } else { path };
         let key = AnyKey::load(&path)?;
         key.as_client(number).map_err(|e| e.within(path.display()))?;
-        let used = Use::beside(&path, key.public())?;
+        // One line of the ledger for many rounds.
+        let ledger = Ledger::reserving(&path, ROUNDS_RESERVED);
+        let used = Use { ledger, ..Use::beside(&path, key.public())? };
         let key = match key {
             AnyKey::Client(key, _) => Key::Client(Arc::from(key)),
             AnyKey::Secret(key, _) => secret(Arc::from(key))?,
