@@ -57,6 +57,21 @@ pub(crate) fn run<T: Send>(py: Python<'_>, work: impl FnOnce() -> Result<T> + Se
     py.detach(|| pool.install(work))
 }
 
+/// Does work on what a lock guards, as [`run`] does. The lock is taken before the work is on a thread of the pool: one
+/// that waits for its own part may take up other work there, which must not wait for this lock.
+pub(crate) fn run_with<G: Send, T: Send>(
+    py: Python<'_>,
+    lock: &Mutex<G>,
+    work: impl FnOnce(&mut G) -> Result<T> + Send,
+) -> Result<T> {
+    let pool = pool()?;
+    py.detach(|| {
+        let mut guarded = lock.lock().unwrap_or_else(PoisonError::into_inner);
+        let guarded = &mut *guarded;
+        pool.install(|| work(guarded))
+    })
+}
+
 /// Sets the number of threads that computations use; None for as many as there are cores.
 #[pyfunction]
 #[pyo3(signature = (threads=None, /))]

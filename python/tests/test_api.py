@@ -260,6 +260,32 @@ def test_many_threads_share_a_key() -> None:
         assert np.abs(opened["w"] - x["w"]).max() <= 8.0 / 32767
 
 
+def test_many_threads_add_to_one_sum() -> None:
+    keys = cg.keygen(clients=16, min_clients=16)
+    x = {"w": RNG.normal(size=200_000)}
+    cts = [keys.encrypt(x, ranges=8.0, client=i, round=0) for i in range(16)]
+    summing = cg.Summing(keys.public)
+    threads = [threading.Thread(target=summing.add, args=(ct,)) for ct in cts]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+        assert not thread.is_alive()
+    assert len(summing) == 16
+    # So do those that open, of which the ledger lets one in at a time.
+    total, opened = summing.finish(), []
+    threads = [
+        threading.Thread(target=lambda: opened.append(keys.decrypt(total)["w"])) for _ in range(8)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+        assert not thread.is_alive()
+    assert len(opened) == 8 and all(np.array_equal(opened[0], w) for w in opened)
+    assert np.abs(opened[0] - x["w"]).max() <= 8.0 / 32767
+
+
 def test_threads_are_set_and_set_back() -> None:
     keys = cg.keygen(clients=3)
     for threads in (1, 3, None):
