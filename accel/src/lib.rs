@@ -30,6 +30,7 @@
 //! This crate knows no key, no plaintext encoding, no scheme and no socket.
 
 pub mod beats;
+pub mod choice;
 pub mod conformance;
 pub mod cpu;
 mod derived;
@@ -49,6 +50,7 @@ pub mod ring;
 pub mod scheduler;
 
 pub use beats::Beats;
+pub use choice::Choice;
 pub use cpu::CpuEngine;
 pub use dot::Dot;
 pub use engine::{Engine, Info, Measure, Operand, RunError};

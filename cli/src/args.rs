@@ -11,6 +11,7 @@ mod values;
 
 use std::{ffi::OsString, path::PathBuf};
 
+use ciphergram_accel::Choice;
 use ciphergram_he::{Integers, Scheme, params::Literal};
 use clap::{
     ArgAction, Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum,
@@ -182,6 +183,16 @@ pub(crate) enum EngineName {
 }
 
 impl EngineName {
+    /// Returns the choice that it names.
+    pub(crate) fn choice(self) -> Choice {
+        match self {
+            Self::Cpu => Choice::Cpu,
+            Self::Gpu => Choice::Gpu,
+            Self::Auto => Choice::Auto,
+            Self::Reference => Choice::Reference,
+        }
+    }
+
     /// Returns the option that asks for it.
     pub(crate) fn option(self) -> &'static str {
         match self {

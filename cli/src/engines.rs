@@ -7,7 +7,9 @@ use std::{
 };
 
 use ciphergram_accel::{
-    CpuEngine, Engine, Measure, Present, ReferenceEngine, Scheduler, scheduler::Event,
+    CpuEngine, Engine, Measure, Present, Scheduler,
+    choice::{Notice, choose, open_gpu, present},
+    scheduler::Event,
 };
 
 use crate::args::EngineName;
@@ -15,56 +17,33 @@ use crate::args::EngineName;
 /// Returns the engine of this name, or the CPU where a GPU is asked for and there is none. A log
 /// line names it.
 pub(crate) fn engine(name: EngineName) -> Arc<dyn Engine> {
-    let cpu = Arc::new(CpuEngine::new());
-    let engine: Arc<dyn Engine> = match name {
-        EngineName::Cpu => cpu,
-        EngineName::Reference => Arc::new(ReferenceEngine),
-        EngineName::Gpu => match gpu() {
-            Ok(gpu) => Arc::new(Scheduler::preferring(gpu, cpu, log)),
-            Err(why) => {
-                tracing::warn!("programs run on the CPU: {why}");
-                cpu
-            }
-        },
-        EngineName::Auto => {
-            Arc::new(Scheduler::measuring(cpu, || present(gpu().and_then(real)), log))
-        }
-    };
+    let engine = choose(name.choice(), gpu, log);
     tracing::info!("engine {}: {}", engine.name(), engine.info().description);
     engine
 }
 
 /// Returns the engine `auto` with any adapter, opened at once.
 pub(crate) fn auto() -> Arc<dyn Engine> {
-    Arc::new(Scheduler::measuring(Arc::new(CpuEngine::new()), || present(gpu()), log).after(0.0))
+    let scheduled = |event: Event<'_>| log(Notice::Scheduler(event));
+    let cpu = Arc::new(CpuEngine::new());
+    Arc::new(Scheduler::measuring(cpu, || present(gpu(), log), scheduled).after(0.0))
 }
 
-/// Returns the GPU, or logs why there is none.
-fn present(gpu: Result<Arc<dyn Measure>, String>) -> Option<Arc<dyn Engine>> {
-    match &gpu {
-        Ok(gpu) => tracing::info!("engine {}: {}", gpu.name(), gpu.info().description),
-        Err(why) => tracing::info!("programs run on the CPU: {why}"),
-    }
-    gpu.ok().map(|gpu| gpu as Arc<dyn Engine>)
-}
-
-/// Refuses an adapter that is emulated: it runs on the CPU's own cores, many times slower, and to
-/// measure that takes seconds.
-fn real(gpu: Arc<dyn Measure>) -> Result<Arc<dyn Measure>, String> {
-    let info = gpu.info();
-    if info.is_emulated { Err(format!("{} is a program", info.description)) } else { Ok(gpu) }
-}
-
-/// Writes a scheduler's event to the log.
-fn log(event: Event<'_>) {
-    match event {
-        Event::Unsupported { program, engine, step } => {
+/// Writes what a choice of engine tells to the log.
+fn log(notice: Notice<'_>) {
+    match notice {
+        Notice::Present(gpu) => {
+            tracing::info!("engine {}: {}", gpu.name(), gpu.info().description);
+        }
+        Notice::Absent { why, is_asked: true } => tracing::warn!("programs run on the CPU: {why}"),
+        Notice::Absent { why, is_asked: false } => tracing::info!("programs run on the CPU: {why}"),
+        Notice::Scheduler(Event::Unsupported { program, engine, step }) => {
             tracing::info!("{program} does not run on engine {engine}: it has no step {step}");
         }
-        Event::Failed { program, engine, why } => {
+        Notice::Scheduler(Event::Failed { program, engine, why }) => {
             tracing::warn!("engine {engine} failed at {program}, and the CPU takes over: {why}");
         }
-        _ => tracing::info!("{event:?}"),
+        Notice::Scheduler(event) => tracing::info!("{event:?}"),
     }
 }
 
@@ -74,15 +53,8 @@ pub(crate) fn engines() -> Vec<Present> {
 }
 
 /// Returns the GPU engine.
-#[cfg(feature = "gpu")]
 pub(crate) fn gpu() -> Result<Arc<dyn Measure>, String> {
-    let engine = apart(ciphergram_accel::GpuEngine::new).map_err(|why| why.to_string())?;
-    Ok(Arc::new(engine))
-}
-
-#[cfg(not(feature = "gpu"))]
-pub(crate) fn gpu() -> Result<Arc<dyn Measure>, String> {
-    Err("this ciphergram was built without the feature gpu".into())
+    apart(open_gpu)
 }
 
 /// Returns the GPU engine over its other prelude, where the adapter can take both.

@@ -1,7 +1,6 @@
 //! A client of rounds over datagrams.
 
 use std::{
-    ffi::OsString,
     net::SocketAddr,
     ops::ControlFlow,
     path::PathBuf,
@@ -104,7 +103,7 @@ impl Client {
         key: &Bound<'_, PyAny>,
         number: Option<u16>,
         identity: Option<PathBuf>,
-        server_key: Option<OsString>,
+        server_key: Option<PathBuf>,
         spool: Option<PathBuf>,
         job: Option<&Job>,
         min_clients: Option<u16>,
@@ -131,7 +130,7 @@ impl Client {
         let node = match server_key {
             Some(text) => match text.to_str().and_then(|text| text.parse().ok()) {
                 Some(node) => node,
-                None => read_node(&PathBuf::from(text))?,
+                None => read_node(&text)?,
             },
             None => read_node(&local()?.server_node)?,
         };

@@ -6,27 +6,73 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use ciphergram_accel::{CpuEngine, Engine};
+use ciphergram_accel::{
+    Engine,
+    choice::{Choice, Notice, choose, open_gpu},
+};
+use pyo3::{exceptions::PyUserWarning, prelude::*};
 
-use crate::errors::{Error, Result};
+use crate::{
+    errors::{Error, Result},
+    pool::run,
+};
 
-/// The engines of this process that are open.
-static OPEN: Mutex<BTreeMap<(u32, String), Arc<dyn Engine>>> = Mutex::new(BTreeMap::new());
+/// The engines that are open, by process: one of a parent may have threads that a child has not.
+static OPEN: Mutex<Open> = Mutex::new(Open::new());
 
-/// Returns the engine of this name, opened once in a process.
+type Open = BTreeMap<(u32, &'static str), Arc<dyn Engine>>;
+
+/// Returns the engine of this name, opened once in a process. Warns if a GPU is asked for and there is none.
 pub(crate) fn engine(name: &str) -> Result<Arc<dyn Engine>> {
+    let choice: Choice = name.parse().map_err(|_| {
+        Error::parameter(format!("engine={name:?}: there are \"cpu\", \"gpu\" and \"auto\""))
+    })?;
     let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
-    let key = (process::id(), name.to_owned());
-    if let Some(engine) = open.get(&key) {
-        return Ok(engine.clone());
+    let key = (process::id(), choice.name());
+    Ok(open.entry(key).or_insert_with(|| choose(choice, open_gpu, tell)).clone())
+}
+
+/// Warns of what was asked for and is not there.
+fn tell(notice: Notice<'_>) {
+    if let Notice::Absent { why, is_asked: true } = notice {
+        let text = std::ffi::CString::new(format!("computations run on the CPU: {why}"));
+        Python::attach(|py| {
+            let class = py.get_type::<PyUserWarning>();
+            // A caller who makes warnings errors has the CPU all the same.
+            let _ = PyErr::warn(py, &class, &text.unwrap_or_default(), 1);
+        });
     }
-    let engine: Arc<dyn Engine> = match name {
-        "cpu" => Arc::new(CpuEngine::new()),
-        _ => {
-            let text = format!("engine={name:?}: there are \"cpu\", \"gpu\" and \"auto\"");
-            return Err(Error::parameter(text));
-        }
-    };
-    open.insert(key, engine.clone());
-    Ok(engine)
+}
+
+/// An engine that is present on this machine.
+#[pyclass(frozen, get_all, module = "ciphergram")]
+pub(crate) struct Device {
+    /// The engine's name.
+    name: &'static str,
+    /// The processor or device that it runs on.
+    description: String,
+    /// Whether the device is a program.
+    is_emulated: bool,
+}
+
+#[pymethods]
+impl Device {
+    fn __repr__(&self) -> String {
+        format!("<Device {}: {}>", self.name, self.description)
+    }
+}
+
+/// Returns the engines that are present on this machine: the CPU's first.
+#[pyfunction]
+pub(crate) fn devices(py: Python<'_>) -> Result<Vec<Device>> {
+    run(py, || {
+        let present = ciphergram_accel::engines().into_iter();
+        let present = present.filter(|present| present.engine.name() != Choice::Reference.name());
+        let device = present.map(|present| {
+            let info = present.engine.info();
+            let (description, is_emulated) = (info.description, info.is_emulated);
+            Device { name: present.engine.name(), description, is_emulated }
+        });
+        Ok(device.collect())
+    })
 }

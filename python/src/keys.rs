@@ -17,6 +17,7 @@ use crate::{
     engines::engine,
     errors::{Error, Result, no_pickle},
     exchange::{Announcement, RoundTerms},
+    ints::{self, EncryptedArray},
     job::Job,
     opened,
     pool::run,
@@ -119,6 +120,15 @@ impl PublicKey {
     ///     Exists: There is such a file.
     fn save(&self, path: PathBuf) -> Result<()> {
         Ok(self.key.save(&path)?)
+    }
+
+    /// Encrypts integers from −n/3 to n/3 under a Paillier key, each as one ciphertext.
+    ///
+    /// Raises:
+    ///     KeyKind: The key is not of Paillier.
+    ///     Overflow: An integer is too large. DtypeError: it is none.
+    fn encrypt_ints(&self, py: Python<'_>, xs: &Bound<'_, PyAny>) -> Result<EncryptedArray> {
+        ints::encrypt(py, self, xs)
     }
 
     fn __repr__(&self) -> String {
@@ -401,6 +411,19 @@ impl SecretKey {
             Ok(ledger.open(key.public(), &job, inner, open)?)
         })?;
         opened::opened(py, arrays, &sum.sum, total, None)
+    }
+
+    /// Opens encrypted integers.
+    ///
+    /// Raises:
+    ///     KeyMismatch: They are under another key.
+    ///     Overflow: A result is beyond a third of n.
+    fn decrypt_ints<'py>(
+        &self,
+        py: Python<'py>,
+        array: &EncryptedArray,
+    ) -> Result<Bound<'py, PyAny>> {
+        ints::decrypt(py, self, array)
     }
 
     fn __repr__(&self) -> String {

@@ -9,6 +9,7 @@ mod engines;
 mod errors;
 mod exchange;
 mod files;
+mod ints;
 mod job;
 mod keys;
 mod opened;
@@ -29,8 +30,10 @@ mod _native {
     use super::{
         client::Client,
         contribution::Contribution,
+        engines::{Device, devices},
         exchange::{Announcement, RoundTerms, join_round},
         files::{Keys, keygen, load, load_keys, loads, save},
+        ints::EncryptedArray,
         job::Job,
         keys::{ClientKey, PublicKey, SecretKey},
         pool::set_threads,

@@ -1,0 +1,246 @@
+"""Clients and servers: real sockets, threads and processes."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ciphergram as cg
+
+VALUES = 3000
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder of a key, whose clients share it."""
+    path = tmp_path_factory.mktemp("net") / "keys"
+    cg.keygen(clients=3).save(path)
+    return path
+
+
+@pytest.fixture
+def server(folder: Path) -> Iterator[cg.Server]:
+    """Return a server of three clients."""
+    with cg.Server(folder / "public.json", clients=3) as server:
+        yield server
+
+
+def tensors(number: int, round: int = 0) -> dict[str, np.ndarray]:
+    """Return a client's update of a round."""
+    return {"w": np.full(VALUES, number + 1.0, np.float32) / (round + 4)}
+
+
+def take_part(address: str, folder: Path, number: int, rounds: int) -> list[cg.Opened]:
+    """Return the means of some rounds of one client."""
+    with cg.Client(address, folder / "secret.json", number=number) as client:
+        return [client.mean(tensors(number, r), weight=number + 1) for r in range(rounds)]
+
+
+def check(means: list[cg.Opened]) -> None:
+    """Hold the means of clients 0 to 2 to the exact ones."""
+    for r, mean in enumerate(means):
+        exact = (1 + 4 + 9) / 6 / (r + 4)
+        assert np.abs(mean["w"] - exact).max() < 1e-3
+        assert mean.contributors == [0, 1, 2]
+        # Who opens the sum of others has sent nothing.
+        assert mean.clipped in ({"w": 0}, None)
+
+
+def test_threads_of_one_process_take_part(server: cg.Server, folder: Path) -> None:
+    with ThreadPoolExecutor(3) as pool:
+        jobs = [pool.submit(take_part, server.address, folder, n, 4) for n in range(3)]
+        means = [job.result() for job in jobs]
+    for own in means:
+        check(own)
+        assert [mean.round for mean in own] == [mean.round for mean in means[0]]
+        assert all(np.array_equal(a["w"], b["w"]) for a, b in zip(own, means[0]))
+    assert server.rounds == 4
+
+
+def child(address: str, folder: Path, number: int) -> None:
+    """Take part in two rounds, in a process of its own."""
+    check(take_part(address, folder, number, 2))
+
+
+@pytest.mark.parametrize("how", ["fork", "spawn"])
+def test_processes_take_part(how: str, server: cg.Server, folder: Path) -> None:
+    # What this process computed on has threads that a forked child has not.
+    cg.keygen(clients=3).encrypt({"w": np.zeros(300_000)}, ranges=1.0, client=0)
+    context: Any = multiprocessing.get_context(how)
+    children = [context.Process(target=child, args=(server.address, folder, n)) for n in range(3)]
+    for process in children:
+        process.start()
+    for process in children:
+        process.join(60)
+        assert process.exitcode == 0
+
+
+def in_child(work: Any) -> str:
+    """Return what work says in a forked child."""
+    read, write = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            os.write(write, str(work()).encode())
+        except BaseException as error:
+            os.write(write, type(error).__name__.encode())
+        finally:
+            os._exit(0)
+    os.close(write)
+    said = os.read(read, 1000).decode()
+    os.waitpid(pid, 0)
+    return said
+
+
+def test_a_forked_child_has_no_client_or_server_of_its_parent(
+    server: cg.Server, folder: Path
+) -> None:
+    client = cg.Client(server.address, folder / "secret.json", number=0)
+    assert in_child(lambda: client.mean(tensors(0))) == "ForkedError"
+    assert in_child(lambda: server.stop()) == "ForkedError"
+    assert in_child(lambda: server.wait(1)) == "ForkedError"
+    # It can leave what it has alone, and compute.
+    assert in_child(lambda: client.close()) == "None"
+    keys = cg.keygen(clients=3)
+    large = {"w": np.zeros(300_000)}
+    keys.encrypt(large, ranges=1.0, client=0)
+    assert in_child(lambda: keys.encrypt(large, ranges=1.0, client=1).round) == "0"
+
+
+WAITS = """
+import sys, time, threading, signal, os
+import numpy as np
+import ciphergram as cg
+address, folder, what = sys.argv[1:]
+client = cg.Client(address, folder + "/secret.json", number=0, timeout=60)
+server = cg.Server(folder + "/public.json")
+at = []
+def stop():
+    time.sleep(0.7)
+    at.append(time.monotonic())
+    os.kill(os.getpid(), signal.SIGINT)
+threading.Thread(target=stop).start()
+try:
+    server.wait() if what == "server" else client.mean({"w": np.zeros(9)})
+except KeyboardInterrupt:
+    print("stopped after", round(time.monotonic() - at[0], 3))
+"""
+
+
+@pytest.mark.parametrize("what", ["nobody", "waiting", "server"])
+def test_ctrl_c_ends_a_wait(what: str, server: cg.Server, folder: Path) -> None:
+    address = "127.0.0.1:9" if what == "nobody" else server.address
+    command = [sys.executable, "-c", WAITS, address, str(folder), what]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=30)
+    assert ended.stdout.startswith("stopped after"), ended.stderr
+
+
+def test_another_thread_stops_a_client_which_goes_on_later(
+    server: cg.Server, folder: Path
+) -> None:
+    client = cg.Client(server.address, folder / "secret.json", number=2)
+    with ThreadPoolExecutor(3) as pool:
+        waits = pool.submit(client.mean, tensors(2))
+        while not waits.done():
+            time.sleep(0.1)
+            client.stop()
+        with pytest.raises(cg.Stopped):
+            waits.result()
+        jobs = [pool.submit(take_part, server.address, folder, n, 1) for n in (0, 1)]
+        mean = client.mean(tensors(2), weight=3)
+        assert mean.contributors == [0, 1, 2]
+        for job in jobs:
+            job.result()
+    client.close()
+
+
+def test_clients_with_keys_of_their_own_get_the_encrypted_sum(tmp_path: Path) -> None:
+    folder = tmp_path / "keys"
+    cg.keygen("ckks-sum-public", clients=3).save(folder)
+    with cg.Server(folder) as server, ThreadPoolExecutor(3) as pool:
+
+        def work(number: int) -> cg.Sum:
+            key = folder / "clients" / f"{number}.json"
+            with cg.Client(server.address, key) as client:
+                with pytest.raises(cg.KeyKind):
+                    client.mean(tensors(number))
+                return client.sum(tensors(number), weight=number + 1)
+
+        sums = [job.result() for job in [pool.submit(work, n) for n in range(3)]]
+    assert sums[0] == sums[1] == sums[2]
+    check([cg.load_keys(folder).decrypt(sums[0])])
+
+
+def test_what_cannot_be_is_one_error(folder: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    cg.keygen(clients=3).save(other)
+    with pytest.raises(cg.KeyKind):
+        cg.Server(folder / "secret.json")
+    with pytest.raises(cg.KeyKind):
+        cg.Server(cg.load_keys(folder).secret)
+    with pytest.raises(cg.NodeKeyError):
+        cg.Server(cg.load_keys(folder).public)
+    with pytest.raises(cg.NodeKeyError):
+        cg.Server(folder, listen="0.0.0.0:0")
+    with pytest.raises(cg.ParameterError):
+        cg.Server(folder, listen="nowhere")
+    with pytest.raises(cg.ParameterError):
+        cg.Server(folder, clients=9)
+    with pytest.raises(cg.ClientNumberError):
+        cg.Client("127.0.0.1:9", folder / "secret.json")
+    with pytest.raises(cg.ClientNumberError):
+        cg.Client("127.0.0.1:9", folder / "secret.json", number=3)
+    with pytest.raises(cg.KeyKind):
+        cg.Client("127.0.0.1:9", folder / "public.json", number=0)
+    with pytest.raises(cg.NodeKeyError):
+        cg.Client("192.0.2.1:9", folder / "secret.json", number=0)
+    with pytest.raises(cg.Unreachable) as error:
+        cg.Client("127.0.0.1:9", folder, number=0, timeout=0.3).mean(tensors(0))
+    assert isinstance(error.value, ConnectionError)
+    with cg.Server(folder) as server:
+        stranger = cg.Client(
+            server.address,
+            folder / "secret.json",
+            number=0,
+            timeout=5,
+            identity=other / "client.identity",
+        )
+        with pytest.raises(cg.Unlisted):
+            stranger.mean(tensors(0))
+        wrong = cg.Client(
+            server.address, folder, number=0, timeout=1, server_key=other / "server.node"
+        )
+        with pytest.raises(cg.Unreachable):
+            wrong.mean(tensors(0))
+        with cg.Client(server.address, folder, number=0) as client:
+            with pytest.raises(cg.NotFinite):
+                client.mean({"w": np.array([np.nan])})
+
+
+def test_a_server_ends_by_itself_or_when_it_is_stopped(folder: Path) -> None:
+    with cg.Server(folder, rounds=1) as server:
+        assert not server.wait(0.05)
+        with ThreadPoolExecutor(3) as pool:
+            jobs = [pool.submit(take_part, server.address, folder, n, 1) for n in range(3)]
+            [job.result() for job in jobs]
+        assert server.wait(30) and server.rounds == 1
+    server.stop()
+    assert len(server.server_key) == 43
+    idle = cg.Server(folder)
+    began = threading.active_count()
+    idle.stop()
+    idle.stop()
+    assert threading.active_count() <= began
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
