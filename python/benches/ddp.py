@@ -1,6 +1,6 @@
 """Measures a step of DistributedDataParallel, three ranks on this machine: encrypted rounds against gloo.
 
-``python python/benches/ddp.py`` prints a line for each size; ``measure`` returns its figures.
+``python python/benches/ddp.py`` prints a line for each size, and last the rows for ``bench.py``.
 """
 
 from __future__ import annotations
@@ -115,9 +115,24 @@ def main() -> None:
     parser.add_argument("--steps", type=int, help="steps of each kind (default: 200, or 10 of the large model)")
     parser.add_argument("--bits", type=int, default=16)
     options = parser.parse_args()
+    rows = []
     for parameters in options.parameters:
         steps = options.steps or (200 if parameters < 1_000_000 else 10)
-        sys.stdout.write(json.dumps(measure(parameters, steps, options.bits)) + "\n")
+        figures = measure(parameters, steps, options.bits)
+        sys.stdout.write(json.dumps(figures) + "\n")
+        rows.append(_row(figures))
+    sys.stdout.write(json.dumps(rows) + "\n")
+
+
+def _row(figures: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "what": f"DDP step, three ranks, {figures['parameters']:,} parameters",
+        "ours": f"{figures['encrypted_step_ms']:.1f} ms",
+        "peer": f"gloo {figures['gloo_step_ms']:.1f} ms",
+        "ratio": round(figures["ratio"], 2),
+        "target": f"<= {figures['target']:g}",
+        "met": figures["ratio"] <= figures["target"],
+    }
 
 
 if __name__ == "__main__":

@@ -9,7 +9,6 @@ from typing import Any
 import ciphergram as cg
 import torch
 import torch.distributed as dist
-from ciphergram.torch import Protection
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
@@ -195,6 +194,18 @@ def until_killed(rank: int, address: str, key: str, victim: int, at: int) -> str
     return "none"
 
 
-def is_protection(value: object) -> bool:
-    """Returns whether a value is a `Protection`."""
-    return isinstance(value, Protection)
+
+def shard(rank: int, silo: int, address: str, key: str) -> tuple[list[torch.Tensor], list[torch.Tensor], int]:
+    """Returns a silo's own gradients, those that silos averaged, and the rounds that this took."""
+    from torch.distributed.fsdp import fully_shard
+
+    own = make_model()
+    backward(own, silo, 0)
+    model = make_model()
+    mesh = dist.init_device_mesh("cpu", (dist.get_world_size(),))
+    for layer in (model[0], model[2], model):
+        fully_shard(layer, mesh=mesh)
+    with joined(address, key, silo) as client, cg.torch.protect(model, client) as protection:
+        backward(model, silo, 0)
+        averaged = [p.grad.full_tensor() for p in model.parameters()]
+        return [p.grad for p in own.parameters()], averaged, protection.rounds

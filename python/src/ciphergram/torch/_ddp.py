@@ -7,20 +7,20 @@ from concurrent.futures import Future
 from functools import partial
 
 import torch
-import torch.distributed as dist
 from torch.autograd import Variable
+from torch.distributed import GradBucket  # type: ignore[attr-defined]  # not in its stubs
 from torch.nn.parallel import DistributedDataParallel
 
 from ._protection import Protection
 
-Hook = Callable[[Protection, dist.GradBucket], torch.futures.Future[torch.Tensor]]
+Hook = Callable[[Protection, GradBucket], torch.futures.Future[torch.Tensor]]
 
 
 def hook_of(model: DistributedDataParallel) -> Hook:
     """Return the hook that averages the buckets of a model in encrypted rounds."""
     names = {parameter: name for name, parameter in model.module.named_parameters()}
 
-    def average(protection: Protection, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
+    def average(protection: Protection, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
         # Buckets come in the order of their places on all ranks, whatever parameters they are of from step to step.
         parts = [(names[parameter], parameter.numel()) for parameter in bucket.parameters()]
         buffer = bucket.buffer()
@@ -46,7 +46,7 @@ def _hand_over(
         # all the same must not do so with gradients of this rank alone.
         averaged.set_result(torch.full_like(buffer, torch.nan))
     else:
-        averaged.set_exception(error)
+        averaged.set_exception(error)  # type: ignore[arg-type]  # torch's own annotation says Tensor
 
 
 def _wait_at_the_end(protection: Protection) -> bool:

@@ -152,13 +152,14 @@ class Protection:
         Raises:
             BadFrame: It is no such state, or of a later version.
         """
-        residuals, counts = state.get("residuals"), (state.get("rounds"), state.get("clipped"))
-        is_state = isinstance(residuals, dict) and all(isinstance(count, int) for count in counts)
-        if not is_state or not all(isinstance(residual, torch.Tensor) for residual in residuals.values()):
-            raise BadFrame("this is no state of a Protection")
         if state.get("version") != _STATE_VERSION:
             raise BadFrame(f"a state of version {state.get('version')}; this reads version {_STATE_VERSION}")
-        self.rounds, self.clipped = counts
+        residuals, rounds, clipped = (state.get(name) for name in ("residuals", "rounds", "clipped"))
+        if not (isinstance(residuals, dict) and isinstance(rounds, int) and isinstance(clipped, int)):
+            raise BadFrame("this is no state of a Protection")
+        if not all(isinstance(residual, torch.Tensor) for residual in residuals.values()):
+            raise BadFrame("this state has residuals that are no tensors")
+        self.rounds, self.clipped = rounds, clipped
         self._residuals = {str(name): residual.flatten().clone() for name, residual in residuals.items()}
 
     def __getstate__(self) -> dict[str, Any]:
