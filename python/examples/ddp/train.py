@@ -45,7 +45,7 @@ def train(rank: int, folder: str, address: str | None, epochs: int) -> None:
             optimizer.step()
         right = (model(x).argmax(1) == y).float().mean()
         if rank == 0:
-            logger.info("epoch %d: loss %.3f, %.1f %% right", epoch + 1, loss, 100 * right)
+            logger.info("epoch %d: loss %.3f, %.1f %% right", epoch + 1, loss.item(), 100 * right.item())
     dist.barrier()
     dist.destroy_process_group()
 
