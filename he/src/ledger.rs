@@ -2,7 +2,8 @@
 //! opens one sum of it. That of a key that is in one process alone is in its memory, until the key is saved.
 //!
 //! A ledger is a file of lines, to which lines are only added. The first one says of which version it is; that of the
-//! first version may be without. A line is on disk before what it is about happens:
+//! first version may be without. A line is on disk before what it is about happens, but for the ends of openings that
+//! went well:
 //!
 //! | line | meaning |
 //! |---|---|
@@ -12,24 +13,32 @@
 //!
 //! A sum that did not open is a failure, and so is one of which no end is recorded: its opening may have been cut
 //! short. Failures are counted for the life of a key, not in a row: an honest round between two would reset the
-//! count.
+//! count. So the line of an end that a failing machine loses counts against the key, never for it.
+//!
+//! A client that contributes to one round after the other may reserve their numbers by the block: its line says the last
+//! of them, and no other process seals to any of them, whatever becomes of this one. Numbers are not used up by that: a
+//! round has the lowest that all of its clients accept.
+
+mod lines;
+mod record;
 
 use std::{
-    fs::{self, File, OpenOptions},
-    io::{self, ErrorKind, Read as _, Seek as _, SeekFrom, Write as _},
-    mem,
-    path::{Path, PathBuf},
+    collections::BTreeMap,
+    fs::File,
+    ops::Range,
+    path::Path,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use crate::{Error, Job, PublicKey, Sum, ids::hex, keys::write_new, versions};
+use self::{
+    lines::{Lines, Sync, lock, path_beside, with_end},
+    record::{End, Known},
+};
+use crate::{Error, Job, PublicKey, Sum, ids::hex};
 
-/// The verbs of lines, each with the number of words that follow it.
-const VERBS: [(&str, usize); 5] =
-    [("sealed", 3), ("opening", 4), ("opened", 4), ("failed", 4), ("refused", 4)];
-
-const KIND: &str = "ledger";
-const VERSION: u32 = 1;
+/// The most rounds that may be reserved by the block: clients that start anew are half as far ahead of others as a
+/// round admits.
+const MAX_BLOCK: u64 = 32;
 
 /// The ledger of a key. Clones are the same one.
 #[derive(Debug, Clone)]
@@ -37,33 +46,38 @@ pub struct Ledger(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
-    place: Mutex<Place>,
+    lines: Mutex<Lines>,
     /// Held while a sum is opened.
     turn: Mutex<()>,
-}
-
-/// The place of a ledger's lines.
-#[derive(Debug)]
-enum Place {
-    File(PathBuf),
-    Memory(String),
+    /// Rounds that are reserved at a time.
+    block: u64,
+    /// The rounds that are reserved and not sealed for, by `JOB NUMBER`.
+    reserved: Mutex<BTreeMap<String, Range<u64>>>,
 }
 
 impl Ledger {
     /// Returns the ledger beside a key's file, wherever links to that lead.
     #[must_use]
     pub fn beside(key: &Path) -> Self {
-        Self::at(Place::File(path_beside(key)))
+        Self::of(Lines::of_file(path_beside(key)), 1)
+    }
+
+    /// Returns the ledger beside a key's file, for a process that takes part in many rounds: it reserves their numbers
+    /// by blocks of `rounds`, 32 at most.
+    #[must_use]
+    pub fn reserving(key: &Path, rounds: u64) -> Self {
+        Self::of(Lines::of_file(path_beside(key)), rounds.clamp(1, MAX_BLOCK))
     }
 
     /// Makes the ledger of a key that no file has.
     #[must_use]
     pub fn in_memory() -> Self {
-        Self::at(Place::Memory(String::new()))
+        Self::of(Lines::default(), 1)
     }
 
-    fn at(place: Place) -> Self {
-        Self(Arc::new(Shared { place: Mutex::new(place), turn: Mutex::default() }))
+    fn of(lines: Lines, block: u64) -> Self {
+        let (lines, turn, reserved) = (Mutex::new(lines), Mutex::default(), Mutex::default());
+        Self(Arc::new(Shared { lines, turn, block, reserved }))
     }
 
     /// Moves a ledger from memory to beside the file that its key is saved to, and all clones with it. One that is
@@ -72,22 +86,26 @@ impl Ledger {
     /// # Errors
     /// There is a ledger beside that file already, or it cannot be written.
     pub fn move_beside(&self, key: &Path) -> Result<(), Error> {
-        let place = &mut *held(&self.0.place);
-        if let Place::Memory(text) = place {
-            let path = path_beside(key);
-            // Also one without a line: a ledger that is there already would become this key's.
-            write_new(&path, text.as_bytes(), 0o600)?;
-            *place = Place::File(path);
-        }
-        Ok(())
+        held(&self.0.lines).move_to(path_beside(key))
     }
 
-    /// Returns the round that client `number` may contribute to next: the one after the last.
+    /// Returns the round that client `number` may contribute to next: the one after the last that it sealed a
+    /// contribution to, and after the last that was opened here. Of a round that was opened no other sum is.
     ///
     /// # Errors
     /// The file cannot be read.
     pub fn next_round(&self, job: &Job, number: u16) -> Result<u64, Error> {
-        Ok(last_sealed(&self.read()?, job, number).map_or(0, |last| last.saturating_add(1)))
+        let name = job.id().to_string();
+        let reserved = held(&self.0.reserved).get(&client(&name, number)).cloned();
+        let mut lines = held(&self.0.lines);
+        let record = lines.read()?;
+        let next = |last: Option<u64>| last.map_or(0, |last| last.saturating_add(1));
+        let own = match reserved {
+            // All up to its end are sealed, as far as others know.
+            Some(rounds) if !rounds.is_empty() => rounds.start,
+            _ => next(record.last_sealed(&name, number)),
+        };
+        Ok(own.max(next(record.last_opened(&name))))
     }
 
     /// Records that client `number` seals its contribution to a round. Nothing of it may leave if this fails.
@@ -95,10 +113,27 @@ impl Ledger {
     /// # Errors
     /// [`Error::RoundOver`]; the file cannot be written.
     pub fn seal(&self, job: &Job, number: u16, round: u64) -> Result<(), Error> {
-        self.locked(|lines| match last_sealed(&lines.text, job, number) {
-            Some(last) if last >= round => Err(Error::RoundOver { number, round, last }),
-            _ => lines.append(&sealed(job, number, round)),
-        })
+        let name = job.id().to_string();
+        let mut all_reserved = held(&self.0.reserved);
+        let reserved = all_reserved.entry(client(&name, number)).or_default();
+        if reserved.contains(&round) {
+            reserved.start = round.saturating_add(1);
+            return Ok(());
+        }
+        let last = round.saturating_add(self.0.block - 1);
+        held(&self.0.lines).change(Sync::Now, |record| {
+            // What is reserved and left counts as sealed for, but says no more than this about the last.
+            let sealed = record.last_sealed(&name, number);
+            let left = (!reserved.is_empty()).then(|| reserved.start.saturating_sub(1));
+            match sealed {
+                Some(sealed) if sealed >= round => {
+                    Err(Error::RoundOver { number, round, last: left.unwrap_or(sealed) })
+                }
+                _ => Ok(Some(sealed_line(&name, number, last))),
+            }
+        })?;
+        *reserved = round.saturating_add(1)..last.saturating_add(1);
+        Ok(())
     }
 
     /// Records the same of a contribution that was sealed before, and goes on: the record may be in another place.
@@ -106,9 +141,10 @@ impl Ledger {
     /// # Errors
     /// The file cannot be written.
     pub fn resume(&self, job: &Job, number: u16, round: u64) -> Result<(), Error> {
-        self.locked(|lines| match last_sealed(&lines.text, job, number) {
-            Some(last) if last >= round => Ok(()),
-            _ => lines.append(&sealed(job, number, round)),
+        let name = job.id().to_string();
+        held(&self.0.lines).change(Sync::Now, |record| {
+            let is_known = record.last_sealed(&name, number).is_some_and(|last| last >= round);
+            Ok((!is_known).then(|| sealed_line(&name, number, round)))
         })
     }
 
@@ -128,30 +164,26 @@ impl Ledger {
     ) -> Result<T, Error> {
         sum.check(key, job)?;
         let _turn = self.turn()?;
-        let round = format!("{} {} {}", key.id(), sum.job, sum.round);
-        let own = format!("{round} {}", hex(&sum.digest()));
-        self.locked(|lines| {
-            let text = &lines.text;
-            let failures = failures(text, key);
+        let (id, digest) = (key.id().to_string(), hex(&sum.digest()));
+        let round = format!("{id} {} {}", sum.job, sum.round);
+        held(&self.0.lines).change(Sync::Now, |record| {
+            let failures = record.failures(&id);
             if failures >= key.parameters().scheme().max_failures() {
                 return Err(Error::KeySpent { failures });
             }
-            if has(text, "failed", &own) {
-                return Err(Error::NotTheirs { contributors: sum.contributors.len() });
+            match record.known(&round, &digest) {
+                Known::Failed => Err(Error::NotTheirs { contributors: sum.contributors.len() }),
+                Known::Another => Err(Error::SecondSum { round: sum.round }),
+                Known::Tried => Ok(None),
+                Known::New => Ok(Some(format!("opening {round} {digest}"))),
             }
-            if has(text, "opening", &own) {
-                return Ok(());
-            }
-            if has(text, "opening", &round) {
-                return Err(Error::SecondSum { round: sum.round });
-            }
-            lines.append(&format!("opening {own}"))
         })?;
         let opened = open();
-        if let Some(verb) = end_of(&opened) {
-            self.locked(|lines| {
-                let known = has(&lines.text, verb, &own);
-                if known { Ok(()) } else { lines.append(&format!("{verb} {own}")) }
+        if let Some(end) = end_of(&opened) {
+            let sync = if end == End::Failed { Sync::Now } else { Sync::Later };
+            held(&self.0.lines).change(sync, |record| {
+                let is_known = record.has_ended(&round, &digest, end);
+                Ok((!is_known).then(|| format!("{} {round} {digest}", end.verb())))
             })?;
         }
         opened
@@ -162,49 +194,16 @@ impl Ledger {
     /// # Errors
     /// The file cannot be read.
     pub fn failures(&self, key: &PublicKey) -> Result<(usize, usize), Error> {
-        Ok((failures(&self.read()?, key), key.parameters().scheme().max_failures()))
-    }
-
-    /// Returns all whole lines. They are only added, so nothing needs to be locked against other processes.
-    fn read(&self) -> Result<String, Error> {
-        let path = match &*held(&self.0.place) {
-            Place::Memory(text) => return Ok(text.clone()),
-            Place::File(path) => path.clone(),
-        };
-        match fs::read_to_string(&path) {
-            Ok(text) => whole_lines(&path, text),
-            Err(e) if e.kind() == ErrorKind::NotFound => Ok(String::new()),
-            Err(e) => Err(fault(&path, e)),
-        }
+        let failures = held(&self.0.lines).read()?.failures(&key.id().to_string());
+        Ok((failures, key.parameters().scheme().max_failures()))
     }
 
     /// Waits until nobody else opens a sum, in this process or another.
     fn turn(&self) -> Result<(MutexGuard<'_, ()>, Option<File>), Error> {
         let turn = held(&self.0.turn);
-        let path = match &*held(&self.0.place) {
-            Place::Memory(_) => return Ok((turn, None)),
-            Place::File(path) => path.clone(),
-        };
-        Ok((turn, Some(lock(&path, &with_end(&path, ".lock"))?)))
-    }
-
-    /// Does something with all lines while nobody else does.
-    fn locked<T>(&self, act: impl FnOnce(&mut Lines) -> Result<T, Error>) -> Result<T, Error> {
-        match &mut *held(&self.0.place) {
-            Place::Memory(text) => {
-                let mut lines = Lines { file: None, text: mem::take(text) };
-                let done = act(&mut lines);
-                *text = lines.text;
-                done
-            }
-            Place::File(path) => {
-                let mut file = lock(path, path)?;
-                let mut text = String::new();
-                file.read_to_string(&mut text).map_err(|e| fault(path, e))?;
-                let text = whole_lines(path, text)?;
-                act(&mut Lines { file: Some((file, path)), text })
-            }
-        }
+        let file = held(&self.0.lines).path().map(Path::to_path_buf);
+        let file = file.map(|path| lock(&path, &with_end(&path, ".lock"))).transpose()?;
+        Ok((turn, file))
     }
 }
 
@@ -213,132 +212,26 @@ fn held<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {
     lock.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn fault(path: &Path, error: impl Into<Error>) -> Error {
-    error.into().within(path.display())
+fn client(job: &str, number: u16) -> String {
+    format!("{job} {number}")
 }
 
-/// Drops a line that was cut while it was written: nothing followed it. Refuses lines of another form, which would
-/// count for nothing.
-fn whole_lines(path: &Path, mut text: String) -> Result<String, Error> {
-    text.truncate(text.rfind('\n').map_or(0, |end| end + 1));
-    let is_one = |line: &str| {
-        let mut words = line.split(' ');
-        let verb = words.next().unwrap_or_default();
-        VERBS.contains(&(verb, words.count()))
-    };
-    versions::check_lines(&text, KIND, VERSION).map_err(|e| fault(path, e))?;
-    let first = versions::first_line(KIND, VERSION);
-    let is_first = |at: usize, line: &str| at == 0 && line == first.trim_end();
-    let mut lines = text.lines().enumerate();
-    match lines.position(|(at, line)| !is_first(at, line) && !is_one(line)) {
-        None => Ok(text),
-        Some(line) => {
-            let why = format!("line {} is not one of a ledger", line + 1);
-            Err(fault(path, Error::Json { what: "ledger", why }))
-        }
-    }
+fn sealed_line(job: &str, number: u16, round: u64) -> String {
+    format!("sealed {job} {number} {round}")
 }
 
-/// Waits until no other process has the ledger's file `locked`; it is let go when it is closed.
-fn lock(ledger: &Path, locked: &Path) -> Result<File, Error> {
-    let mut options = OpenOptions::new();
-    options.read(true).write(true).create(true).truncate(false);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    let open = || {
-        let file = options.open(locked)?;
-        file.lock().map(|()| file)
-    };
-    open().map_err(|e: io::Error| fault(ledger, e))
-}
-
-/// The lines of a ledger that nobody else has, and the file that they are in.
-struct Lines<'a> {
-    file: Option<(File, &'a Path)>,
-    text: String,
-}
-
-impl Lines<'_> {
-    /// Appends a line and waits until it is on disk.
-    fn append(&mut self, line: &str) -> Result<(), Error> {
-        let end = self.text.len() as u64;
-        let first = if end == 0 { versions::first_line(KIND, VERSION) } else { String::new() };
-        let line = format!("{first}{line}\n");
-        if let Some((file, path)) = &mut self.file {
-            write(file, path, end, &line).map_err(|e| fault(path, e))?;
-        }
-        self.text.push_str(&line);
-        Ok(())
-    }
-}
-
-/// Writes lines at the end of a file, and waits until they are on disk, and with the first one the file's name.
-fn write(file: &mut File, path: &Path, end: u64, lines: &str) -> io::Result<()> {
-    file.set_len(end)?;
-    file.seek(SeekFrom::Start(end))?;
-    file.write_all(lines.as_bytes())?;
-    file.sync_all()?;
-    let folder = path.parent().filter(|_| end == 0 && cfg!(unix));
-    folder.map_or(Ok(()), |folder| {
-        let here = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
-        File::open(here)?.sync_all()
-    })
-}
-
-/// Returns where the ledger beside a key's file is, wherever links to that lead.
-fn path_beside(key: &Path) -> PathBuf {
-    let key = fs::canonicalize(key).unwrap_or_else(|_| key.into());
-    with_end(&key, ".ledger")
-}
-
-fn with_end(path: &Path, end: &str) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(end);
-    name.into()
-}
-
-fn sealed(job: &Job, number: u16, round: u64) -> String {
-    format!("sealed {} {number} {round}", job.id())
-}
-
-/// Returns the last round of a job that a client sealed a contribution to.
-fn last_sealed(text: &str, job: &Job, number: u16) -> Option<u64> {
-    let own = format!("{} {number}", job.id());
-    with(text, "sealed", &own).filter_map(|line| line.rsplit(' ').next()?.parse().ok()).max()
-}
-
-/// Returns the lines of a verb whose next words are these.
-fn with<'a>(text: &'a str, verb: &str, words: &str) -> impl Iterator<Item = &'a str> + use<'a> {
-    let start = format!("{verb} {words}");
-    text.lines().filter(move |line| {
-        line.strip_prefix(&start).is_some_and(|rest| rest.is_empty() || rest.starts_with(' '))
-    })
-}
-
-/// Returns whether there is such a line.
-fn has(text: &str, verb: &str, words: &str) -> bool {
-    with(text, verb, words).next().is_some()
-}
-
-/// Returns the number of openings under a key that did not end well.
-fn failures(text: &str, key: &PublicKey) -> usize {
-    let key = key.id().to_string();
-    let count = |verb| with(text, verb, &key).count();
-    count("opening").saturating_sub(count("opened") + count("refused"))
-}
-
-/// Returns the verb of how an opening ended; none if it may be tried again.
-fn end_of<T>(opened: &Result<T, Error>) -> Option<&'static str> {
-    fn of(error: &Error) -> Option<&'static str> {
+/// Returns how an opening ended; none if it may be tried again.
+fn end_of<T>(opened: &Result<T, Error>) -> Option<End> {
+    fn of(error: &Error) -> Option<End> {
         match error {
             Error::In { error, .. } => of(error),
-            Error::NotTheirs { .. } => Some("failed"),
-            Error::Ciphertext { .. } => Some("refused"),
+            Error::NotTheirs { .. } => Some(End::Failed),
+            Error::Ciphertext { .. } => Some(End::Refused),
             _ => None,
         }
     }
     match opened {
-        Ok(_) => Some("opened"),
+        Ok(_) => Some(End::Opened),
         Err(error) => of(error),
     }
 }

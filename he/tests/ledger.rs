@@ -159,6 +159,18 @@ fn a_round_opens_to_one_sum_as_often_as_asked() {
 }
 
 #[test]
+fn a_round_that_was_opened_is_over_for_all_and_one_that_did_not_open_for_nobody() {
+    let place = Place::new();
+    let next = |number| place.ledger().next_round(&place.key.job, number);
+    assert_eq!(place.open(&place.lie(u64::MAX)), not_theirs());
+    assert_eq!(next(3), Ok(0), "a liar's number is not believed");
+    assert_eq!(place.open(&place.sum), Ok(()));
+    assert_eq!(next(3), Ok(place.sum.round + 1));
+    assert_eq!(place.ledger().seal(&place.key.job, 3, 7), Ok(()));
+    assert_eq!((next(3), next(4)), (Ok(8), Ok(place.sum.round + 1)));
+}
+
+#[test]
 fn sixteen_failures_end_a_key_whatever_opens_between() {
     let place = Place::new();
     for failure in 0..16 {
@@ -290,4 +302,73 @@ fn failures_are_of_a_key_and_damage_is_refused() {
         assert!(error.contains("secret.json.ledger: ") && error.contains("line "), "{error}");
         assert!(place.open(&place.sum).is_err());
     }
+}
+
+#[test]
+fn rounds_reserved_by_the_block_are_nobody_else_s() {
+    let place = Place::new();
+    let (path, job) = (place.folder.path().join("secret.json"), &place.key.job);
+    let own = Ledger::reserving(&path, 32);
+    assert_eq!(own.next_round(job, 3), Ok(0));
+    for round in [0, 1, 5, 31] {
+        assert_eq!(own.seal(job, 3, round), Ok(()));
+        assert_eq!(own.next_round(job, 3), Ok(round + 1));
+        // However this process ends, another one begins after the block.
+        assert_eq!(place.ledger().next_round(job, 3), Ok(32));
+        assert!(matches!(
+            place.ledger().seal(job, 3, round),
+            Err(Error::RoundOver { last: 31, .. })
+        ));
+        for earlier in [0, round] {
+            let over = Error::RoundOver { number: 3, round: earlier, last: round };
+            assert_eq!(own.seal(job, 3, earlier), Err(over));
+        }
+    }
+    // Another client of the process has numbers of its own, and so has the next block.
+    assert_eq!((own.next_round(job, 4), own.seal(job, 4, 2)), (Ok(0), Ok(())));
+    assert_eq!((own.seal(job, 3, 40), own.next_round(job, 3)), (Ok(()), Ok(41)));
+    assert_eq!(place.ledger().next_round(job, 3), Ok(72));
+    // Two processes by the block never have a round in common.
+    let other = Ledger::reserving(&path, 1000);
+    assert_eq!(other.seal(job, 3, 72), Ok(()));
+    assert_eq!(own.seal(job, 3, 71), Ok(()));
+    assert!(own.seal(job, 3, 72).is_err() && own.seal(job, 3, 103).is_err());
+    assert_eq!((other.next_round(job, 3), own.next_round(job, 3)), (Ok(73), Ok(104)));
+    assert_eq!(own.seal(job, 3, u64::MAX), Ok(()));
+    assert!(own.seal(job, 3, u64::MAX).is_err());
+}
+
+#[test]
+fn what_others_add_is_seen_and_a_ledger_that_is_replaced_is_read_anew() {
+    let place = Place::new();
+    let (one, other, job) = (place.ledger(), place.ledger(), &place.key.job);
+    for round in 0..20 {
+        let (sealing, seeing) = if round % 2 == 0 { (&one, &other) } else { (&other, &one) };
+        assert_eq!(sealing.seal(job, 1, round), Ok(()));
+        assert!(matches!(seeing.seal(job, 1, round), Err(Error::RoundOver { .. })));
+        assert_eq!(seeing.next_round(job, 1), Ok(round + 1));
+    }
+    let path = place.folder.path().join("secret.json.ledger");
+    let text = std::fs::read_to_string(&path).unwrap();
+    let half: String = text.split_inclusive('\n').take(5).collect();
+    std::fs::write(place.folder.path().join("new"), &half).unwrap();
+    std::fs::rename(place.folder.path().join("new"), &path).unwrap();
+    assert_eq!((one.next_round(job, 1), other.next_round(job, 1)), (Ok(4), Ok(4)));
+    std::fs::remove_file(&path).unwrap();
+    assert_eq!((one.next_round(job, 1), other.seal(job, 1, 0)), (Ok(0), Ok(())));
+    assert_eq!(one.next_round(job, 1), Ok(1));
+}
+
+#[test]
+fn a_ledger_in_memory_moves_to_the_file_of_its_key_once() {
+    let place = Place::new();
+    let (memory, job) = (Ledger::in_memory(), &place.key.job);
+    let clone = memory.clone();
+    assert_eq!((memory.seal(job, 1, 7), clone.next_round(job, 1)), (Ok(()), Ok(8)));
+    let key = place.folder.path().join("secret.json");
+    assert_eq!(memory.move_beside(&key), Ok(()));
+    assert_eq!(place.ledger().next_round(job, 1), Ok(8));
+    assert_eq!((clone.seal(job, 1, 8), place.ledger().next_round(job, 1)), (Ok(()), Ok(9)));
+    assert_eq!(clone.move_beside(&key), Ok(()));
+    assert!(matches!(Ledger::in_memory().move_beside(&key), Err(Error::Exists { .. })));
 }

@@ -28,11 +28,11 @@ impl AsRef<[u8]> for Borrowed {
         if length == 0 {
             return &[];
         }
-        // SAFETY: the exporter keeps `length` bytes at this place, initialised, until the buffer is released, which takes
-        // `self`. That nobody writes to them meanwhile is what callers of this package are asked for: arrays must not be
-        // written to during a call. One that is all the same is a data race of theirs, as in any extension that
-        // computes without the interpreter's lock; nothing here but values depends on what is read, never a length, an
-        // index or a branch to memory.
+        // SAFETY: the exporter keeps `length` bytes at this place, initialised, until the buffer is released, which
+        // takes `self`. That nobody writes to them meanwhile is what callers of this package are asked for: arrays
+        // must not be written to during a call. One that is all the same is a data race of theirs, as in any extension
+        // that computes without the interpreter's lock; nothing here but values depends on what is read, never a
+        // length, an index or a branch to memory.
         unsafe { slice::from_raw_parts(self.0.buf_ptr().cast::<u8>(), length) }
     }
 }
@@ -59,8 +59,8 @@ impl Writable {
         if length == 0 {
             return &mut [];
         }
-        // SAFETY: as in `Borrowed`; and the array was allocated for this by `_arrays.empty`, which gives it to no one
-        // else before the call returns, so that this is the only way to its bytes.
+        // SAFETY: as in `Borrowed`; and the array was allocated for this by `_arrays.empty`, which gives it to no
+        // one else before the call returns, so that this is the only way to its bytes.
         unsafe { slice::from_raw_parts_mut(self.0.buf_ptr().cast::<u8>(), length) }
     }
 }

@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-use ciphergram_he::{self as he, AnyKey, KeyRef, Update, codec::Output};
+use ciphergram_he::{self as he, AnyKey, KeyRef, Ledger, Update, codec::Output};
 use ciphergram_nic::{
     federation::{
         self, Participation, PathConfig, RoundResult,
@@ -25,13 +25,16 @@ use pyo3::prelude::*;
 
 use crate::{
     arrays::{self, Arrays},
-    errors::{Error, Result},
+    errors::{Error, Result, whole, whole_or_none},
     job::Job,
     keys::{ClientKey, PublicKey, SecretKey, Use},
     opened, pool,
     server::{address, check_process, seconds},
     sum::Sum,
 };
+
+/// Rounds whose numbers a client reserves at a time.
+const ROUNDS_RESERVED: u64 = 32;
 
 /// The key of a client: its own, or the secret one that all share.
 enum Key {
@@ -101,12 +104,12 @@ impl Client {
     fn new(
         server: &str,
         key: &Bound<'_, PyAny>,
-        number: Option<u16>,
+        #[pyo3(from_py_with = whole_or_none)] number: Option<u16>,
         identity: Option<PathBuf>,
         server_key: Option<PathBuf>,
         spool: Option<PathBuf>,
         job: Option<&Job>,
-        min_clients: Option<u16>,
+        #[pyo3(from_py_with = whole_or_none)] min_clients: Option<u16>,
         timeout: f64,
         engine: &str,
     ) -> Result<Self> {
@@ -187,7 +190,7 @@ impl Client {
         &self,
         py: Python<'py>,
         tensors: &Bound<'py, PyAny>,
-        weight: u64,
+        #[pyo3(from_py_with = whole)] weight: u64,
         total: bool,
         clip: Option<f64>,
         integers: &str,
@@ -226,7 +229,7 @@ impl Client {
         &self,
         py: Python<'_>,
         tensors: &Bound<'_, PyAny>,
-        weight: u64,
+        #[pyo3(from_py_with = whole)] weight: u64,
         clip: Option<f64>,
         integers: &str,
     ) -> Result<Sum> {
@@ -371,7 +374,9 @@ fn client_key(key: &Bound<'_, PyAny>, number: Option<u16>) -> Result<(Key, Use, 
         let path = if path.is_dir() { path.join("secret.json") } else { path };
         let key = AnyKey::load(&path)?;
         key.as_client(number).map_err(|e| e.within(path.display()))?;
-        let used = Use::beside(&path, key.public())?;
+        // One line of the ledger for many rounds.
+        let ledger = Ledger::reserving(&path, ROUNDS_RESERVED);
+        let used = Use { ledger, ..Use::beside(&path, key.public())? };
         let key = match key {
             AnyKey::Client(key, _) => Key::Client(Arc::from(key)),
             AnyKey::Secret(key, _) => secret(Arc::from(key))?,

@@ -5,7 +5,7 @@ use ciphergram_he::{Error as SchemeError, error::FrameError};
 use ciphergram_nic::federation::Error as RoundError;
 use pyo3::{
     IntoPyObjectExt,
-    exceptions::{PyRuntimeError, PyTypeError, PyValueError},
+    exceptions::{PyOverflowError, PyRuntimeError, PyTypeError},
     prelude::*,
     types::PyDict,
 };
@@ -64,9 +64,21 @@ impl From<Error> for PyErr {
             }
             Error::Scheme(error) => {
                 let (class, facts) = describe(&error);
-                raise(py, class, &error.to_string(), facts)
+                raise(py, class, &words(&error), facts)
             }
         })
+    }
+}
+
+/// Returns an error's words, those about integers with what can be done about them here.
+fn words(error: &SchemeError) -> String {
+    match error {
+        SchemeError::Integers { tensor, dtype } => {
+            format!(
+                "tensor {tensor:?} is {dtype}, and integers are refused: sum them with integers=\"sum\""
+            )
+        }
+        error => error.to_string(),
     }
 }
 
@@ -269,12 +281,28 @@ pub(crate) fn no_pickle(what: &str) -> PyErr {
     ))
 }
 
+/// Takes a whole number; one that is too large or negative is a `ParameterError`, as one that is not admitted is.
+pub(crate) fn whole<'py, T>(number: &Bound<'py, PyAny>) -> PyResult<T>
+where
+    T: for<'a> FromPyObject<'a, 'py, Error = PyErr>,
+{
+    number.extract::<T>().map_err(|error| {
+        match error.is_instance_of::<PyOverflowError>(number.py()) {
+            true => Error::parameter(format!("{number} is not a number that there can be")).into(),
+            false => error,
+        }
+    })
+}
+
+/// As [`whole`], of a number that may be left out.
+pub(crate) fn whole_or_none<'py, T>(number: &Bound<'py, PyAny>) -> PyResult<Option<T>>
+where
+    T: for<'a> FromPyObject<'a, 'py, Error = PyErr>,
+{
+    if number.is_none() { Ok(None) } else { whole(number).map(Some) }
+}
+
 /// Makes the error of something that cannot be, but is.
 pub(crate) fn internal(text: &'static str) -> PyErr {
     PyRuntimeError::new_err(text)
-}
-
-/// Makes the error of a value that Python's own functions would refuse in the same way.
-pub(crate) fn value(text: String) -> PyErr {
-    PyValueError::new_err(text)
 }

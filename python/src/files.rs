@@ -14,7 +14,7 @@ use pyo3::{IntoPyObjectExt, exceptions::PyUserWarning, prelude::*, types::PyTupl
 use crate::{
     buffer::Borrowed,
     contribution::Contribution,
-    errors::{Error, Result, no_pickle},
+    errors::{Error, Result, no_pickle, whole, whole_or_none},
     job::Job,
     keys::{ClientKey, PublicKey, SecretKey, Use},
     pool::run,
@@ -148,10 +148,10 @@ impl Keys {
 pub(crate) fn keygen(
     py: Python<'_>,
     scheme: &str,
-    clients: u32,
-    bits: u32,
-    min_clients: Option<u16>,
-    max_weight: u32,
+    #[pyo3(from_py_with = whole)] clients: u32,
+    #[pyo3(from_py_with = whole)] bits: u32,
+    #[pyo3(from_py_with = whole_or_none)] min_clients: Option<u16>,
+    #[pyo3(from_py_with = whole)] max_weight: u32,
     max_range: f64,
 ) -> Result<Keys> {
     let scheme: Scheme = scheme.parse().map_err(SchemeError::from)?;

@@ -6,7 +6,7 @@ use ciphergram_he as he;
 use pyo3::prelude::*;
 
 use crate::{
-    errors::{Error, Result},
+    errors::{Error, Result, whole, whole_or_none},
     keys::PublicKey,
 };
 
@@ -34,9 +34,9 @@ impl Job {
     fn new(
         py: Python<'_>,
         key: &PublicKey,
-        clients: Option<u16>,
-        min_clients: Option<u16>,
-        max_weight: u32,
+        #[pyo3(from_py_with = whole_or_none)] clients: Option<u16>,
+        #[pyo3(from_py_with = whole_or_none)] min_clients: Option<u16>,
+        #[pyo3(from_py_with = whole)] max_weight: u32,
         max_range: f64,
     ) -> Result<Self> {
         let mut limits = he::Limits::of_key(&key.key);

@@ -15,7 +15,7 @@ use crate::{
     arrays::{self, Arrays},
     contribution::Contribution,
     engines::engine,
-    errors::{Error, Result, no_pickle},
+    errors::{Error, Result, no_pickle, whole, whole_or_none},
     exchange::{Announcement, RoundTerms},
     ints::{self, EncryptedArray},
     job::Job,
@@ -45,6 +45,9 @@ impl Use {
         given.map(|job| job.0.clone()).or_else(|| self.job.clone()).ok_or_else(no_job)
     }
 }
+
+/// The texts of a public key's file and of its job's.
+type Texts = (String, Option<String>);
 
 /// The half of a key that anyone may have: it sums, and opens nothing.
 #[pyclass(frozen, module = "ciphergram")]
@@ -129,6 +132,30 @@ impl PublicKey {
     ///     Overflow: An integer is too large. DtypeError: it is none.
     fn encrypt_ints(&self, py: Python<'_>, xs: &Bound<'_, PyAny>) -> Result<EncryptedArray> {
         ints::encrypt(py, self, xs)
+    }
+
+    /// Reads the texts of a key's file and of its job's.
+    ///
+    /// Raises:
+    ///     BadFrame: They are none. KeyKind: The key is more than public.
+    #[staticmethod]
+    #[pyo3(signature = (key, job=None))]
+    fn from_json(key: &str, job: Option<&str>) -> Result<Self> {
+        let he::AnyKey::Public(key) = he::AnyKey::from_json(key)? else {
+            return Err(Error::Own("KeyKind", "this is the text of a secret key".into()));
+        };
+        let job = job.map(|job| he::Job::from_json(job, &key)).transpose()?.map(Arc::new);
+        Ok(Self { key, job })
+    }
+
+    /// Returns the texts of the key's file and of its job's.
+    fn to_json(&self) -> Result<Texts> {
+        let job = self.job.as_ref().map(|job| job.to_json()).transpose()?;
+        Ok((self.key.to_json()?, job))
+    }
+
+    fn __reduce__<'py>(&self, py: Python<'py>) -> Result<(Bound<'py, PyAny>, Texts)> {
+        Ok((py.get_type::<Self>().getattr("from_json")?, self.to_json()?))
     }
 
     fn __repr__(&self) -> String {
@@ -319,11 +346,11 @@ impl SecretKey {
         &self,
         py: Python<'_>,
         tensors: &Bound<'_, PyAny>,
-        client: u16,
+        #[pyo3(from_py_with = whole)] client: u16,
         ranges: Option<&Bound<'_, PyAny>>,
-        weight: u64,
-        round: Option<u64>,
-        max_weight: Option<u32>,
+        #[pyo3(from_py_with = whole)] weight: u64,
+        #[pyo3(from_py_with = whole_or_none)] round: Option<u64>,
+        #[pyo3(from_py_with = whole_or_none)] max_weight: Option<u32>,
         clip: Option<f64>,
         integers: &str,
         terms: Option<&RoundTerms>,
@@ -362,8 +389,8 @@ impl SecretKey {
         &self,
         py: Python<'_>,
         tensors: &Bound<'_, PyAny>,
-        client: u16,
-        weight: u64,
+        #[pyo3(from_py_with = whole)] client: u16,
+        #[pyo3(from_py_with = whole)] weight: u64,
         clip: Option<f64>,
         integers: &str,
         job: Option<&Job>,
@@ -513,9 +540,9 @@ impl ClientKey {
         py: Python<'_>,
         tensors: &Bound<'_, PyAny>,
         ranges: Option<&Bound<'_, PyAny>>,
-        weight: u64,
-        round: Option<u64>,
-        max_weight: Option<u32>,
+        #[pyo3(from_py_with = whole)] weight: u64,
+        #[pyo3(from_py_with = whole_or_none)] round: Option<u64>,
+        #[pyo3(from_py_with = whole_or_none)] max_weight: Option<u32>,
         clip: Option<f64>,
         integers: &str,
         terms: Option<&RoundTerms>,
@@ -545,7 +572,7 @@ impl ClientKey {
         &self,
         py: Python<'_>,
         tensors: &Bound<'_, PyAny>,
-        weight: u64,
+        #[pyo3(from_py_with = whole)] weight: u64,
         clip: Option<f64>,
         integers: &str,
         job: Option<&Job>,

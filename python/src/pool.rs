@@ -11,7 +11,7 @@ use std::{
 use pyo3::prelude::*;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
-use crate::errors::{Error, Result};
+use crate::errors::{Error, Result, whole_or_none};
 
 /// The pool, the process that it belongs to, and how many threads it was asked to have.
 struct Current {
@@ -21,6 +21,9 @@ struct Current {
 }
 
 static CURRENT: Mutex<Current> = Mutex::new(Current { pool: None, threads: 0 });
+
+/// The most threads that make sense on any machine.
+const MAX_THREADS: usize = 1024;
 
 /// Returns the pool of this process.
 pub(crate) fn pool() -> Result<Arc<ThreadPool>> {
@@ -54,12 +57,32 @@ pub(crate) fn run<T: Send>(py: Python<'_>, work: impl FnOnce() -> Result<T> + Se
     py.detach(|| pool.install(work))
 }
 
+/// Does work on what a lock guards, as [`run`] does. The lock is taken before the work is on a thread of the pool: one
+/// that waits for its own part may take up other work there, which must not wait for this lock.
+pub(crate) fn run_with<G: Send, T: Send>(
+    py: Python<'_>,
+    lock: &Mutex<G>,
+    work: impl FnOnce(&mut G) -> Result<T> + Send,
+) -> Result<T> {
+    let pool = pool()?;
+    py.detach(|| {
+        let mut guarded = lock.lock().unwrap_or_else(PoisonError::into_inner);
+        let guarded = &mut *guarded;
+        pool.install(|| work(guarded))
+    })
+}
+
 /// Sets the number of threads that computations use; None for as many as there are cores.
 #[pyfunction]
 #[pyo3(signature = (threads=None, /))]
-pub(crate) fn set_threads(threads: Option<usize>) -> Result<()> {
-    if threads == Some(0) {
-        return Err(Error::parameter("0 threads: say None for as many as there are cores"));
+pub(crate) fn set_threads(
+    #[pyo3(from_py_with = whole_or_none)] threads: Option<usize>,
+) -> Result<()> {
+    if let Some(threads) = threads.filter(|threads| !(1..=MAX_THREADS).contains(threads)) {
+        let text = format!(
+            "{threads} threads: choose 1 to {MAX_THREADS}, or None for as many as there are cores"
+        );
+        return Err(Error::parameter(text));
     }
     let mut current = CURRENT.lock().unwrap_or_else(PoisonError::into_inner);
     current.threads = threads.unwrap_or(0);

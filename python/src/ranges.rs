@@ -10,7 +10,7 @@ use pyo3::{prelude::*, types::PyDict};
 
 use crate::{
     arrays,
-    errors::{Error, Result, value},
+    errors::{Error, Result, whole},
     pool::run,
 };
 
@@ -175,9 +175,9 @@ impl Ranges {
 pub(crate) fn measure(
     py: Python<'_>,
     tensors: &Bound<'_, PyAny>,
-    weight: u64,
+    #[pyo3(from_py_with = whole)] weight: u64,
     policy: &str,
-    bits: u32,
+    #[pyo3(from_py_with = whole)] bits: u32,
     integers: &str,
 ) -> Result<Ranges> {
     let policy = parse(policy, bits)?;
@@ -232,7 +232,7 @@ pub(crate) fn agreement(
         return Ok(Agreement::new(sorted(specs), vec![range; specs.len()], max_weight)?);
     }
     let by_name: BTreeMap<String, f64> = ranges.extract().map_err(|_| {
-        Error::from(value("ranges= is a number, a mapping of names to numbers, or Ranges".into()))
+        Error::parameter("ranges= is a number, a mapping of names to numbers, or Ranges")
     })?;
     named(&by_name, max_weight, specs)
 }

@@ -27,7 +27,7 @@ use ciphergram_nic::{
 use pyo3::prelude::*;
 
 use crate::{
-    errors::{Error, Result},
+    errors::{Error, Result, whole, whole_or_none},
     job::Job,
     keys::{PublicKey, Use},
     pool,
@@ -116,9 +116,9 @@ impl Server {
     fn new(
         key: &Bound<'_, PyAny>,
         listen: &str,
-        clients: Option<u16>,
-        min_clients: Option<u16>,
-        rounds: u32,
+        #[pyo3(from_py_with = whole_or_none)] clients: Option<u16>,
+        #[pyo3(from_py_with = whole_or_none)] min_clients: Option<u16>,
+        #[pyo3(from_py_with = whole)] rounds: u32,
         job: Option<&Job>,
         identity: Option<PathBuf>,
         allow: Option<PathBuf>,

@@ -14,7 +14,7 @@ use crate::{
     errors::{Error, Result},
     job::Job,
     keys::PublicKey,
-    pool::run,
+    pool::run_with,
     sum::Sum,
 };
 
@@ -99,13 +99,14 @@ impl Summing {
     fn add<'py>(slf: Bound<'py, Self>, part: &Bound<'_, PyAny>) -> Result<Bound<'py, Self>> {
         let part = Part::of(part)?;
         let this = slf.get();
-        run(slf.py(), || this.with(|summing| part.add_to(summing, &this.public.key)))?;
+        this.add_part(slf.py(), &part)?;
         Ok(slf)
     }
 
     /// The number of contributions in it.
     fn __len__(&self) -> usize {
-        self.with(|summing| Ok(summing.contributors().len())).unwrap_or(0)
+        let summing = self.summing.lock().unwrap_or_else(PoisonError::into_inner);
+        summing.as_ref().map_or(0, |summing| summing.contributors().len())
     }
 
     /// Returns the sum of all that was added; nothing can be added after that.
@@ -114,9 +115,8 @@ impl Summing {
     ///     TooFew: Nothing was added.
     fn finish(&self, py: Python<'_>) -> Result<Sum> {
         let public = self.public.clone();
-        run(py, || {
-            let summing = self.summing.lock().unwrap_or_else(PoisonError::into_inner).take();
-            Ok(Sum::new(summing.ok_or_else(finished)?.finish()?, public))
+        run_with(py, &self.summing, |summing| {
+            Ok(Sum::new(summing.take().ok_or_else(finished)?.finish()?, public))
         })
     }
 
@@ -132,9 +132,10 @@ impl Summing {
         Ok(Self { public, summing: Mutex::new(Some(summing)) })
     }
 
-    fn with<T>(&self, act: impl FnOnce(&mut he::Summing) -> Result<T>) -> Result<T> {
-        let mut summing = self.summing.lock().unwrap_or_else(PoisonError::into_inner);
-        act(summing.as_mut().ok_or_else(finished)?)
+    fn add_part(&self, py: Python<'_>, part: &Part) -> Result<()> {
+        run_with(py, &self.summing, |summing| {
+            part.add_to(summing.as_mut().ok_or_else(finished)?, &self.public.key)
+        })
     }
 }
 
@@ -164,7 +165,7 @@ pub(crate) fn aggregate(
     let summing = Summing::begin(PublicKey::of(public)?, job, engine)?;
     for (place, part) in contributions.try_iter()?.enumerate() {
         let part = Part::of(&part?)?;
-        let added = run(py, || summing.with(|sum| part.add_to(sum, &summing.public.key)));
+        let added = summing.add_part(py, &part);
         added.map_err(|error| match error {
             Error::Scheme(error) => error.within(format!("contribution {place}")).into(),
             error => error,
@@ -179,9 +180,6 @@ pub(crate) fn add(public: Option<&PublicKey>, two: [&Bound<'_, PyAny>; 2]) -> Re
     let summing = Summing::begin(public, None, "cpu")?;
     let parts = [Part::of(two[0])?, Part::of(two[1])?];
     let py = two[0].py();
-    run(py, || {
-        let add = |part: &Part| summing.with(|sum| part.add_to(sum, &summing.public.key));
-        parts.iter().try_for_each(add)
-    })?;
+    parts.iter().try_for_each(|part| summing.add_part(py, part))?;
     summing.finish(py)
 }

@@ -159,6 +159,13 @@ def test_secrets_do_not_pickle() -> None:
             pickle.dumps(secret)
 
 
+def test_public_keys_pickle_with_their_jobs() -> None:
+    for scheme in ["ckks-sum", "ckks-sum-public"]:
+        public = cg.keygen(scheme, clients=3).public
+        copy = pickle.loads(pickle.dumps(public))
+        assert copy == public and copy.job == public.job and hash(copy) == hash(public)
+
+
 def test_contributions_and_sums_are_bytes_and_pickle(tmp_path: Path) -> None:
     keys = cg.keygen(clients=3)
     cts = [keys.encrypt(x, ranges=1.0, client=i, round=0) for i, x in enumerate(updates(3))]
@@ -251,6 +258,32 @@ def test_many_threads_share_a_key() -> None:
     for row in cts:
         opened = keys.decrypt(cg.aggregate(row, keys.public))
         assert np.abs(opened["w"] - x["w"]).max() <= 8.0 / 32767
+
+
+def test_many_threads_add_to_one_sum() -> None:
+    keys = cg.keygen(clients=16, min_clients=16)
+    x = {"w": RNG.normal(size=200_000)}
+    cts = [keys.encrypt(x, ranges=8.0, client=i, round=0) for i in range(16)]
+    summing = cg.Summing(keys.public)
+    threads = [threading.Thread(target=summing.add, args=(ct,)) for ct in cts]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+        assert not thread.is_alive()
+    assert len(summing) == 16
+    # So do those that open, of which the ledger lets one in at a time.
+    total, opened = summing.finish(), []
+    threads = [
+        threading.Thread(target=lambda: opened.append(keys.decrypt(total)["w"])) for _ in range(8)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+        assert not thread.is_alive()
+    assert len(opened) == 8 and all(np.array_equal(opened[0], w) for w in opened)
+    assert np.abs(opened[0] - x["w"]).max() <= 8.0 / 32767
 
 
 def test_threads_are_set_and_set_back() -> None:

@@ -32,7 +32,15 @@ impl PublicKey {
     /// # Errors
     /// The path exists or cannot be written.
     pub fn save(&self, path: &Path) -> Result<(), Error> {
-        write_new(path, json::write_public(self)?.as_bytes(), 0o644)
+        write_new(path, self.to_json()?.as_bytes(), 0o644)
+    }
+
+    /// Returns the text of the key file.
+    ///
+    /// # Errors
+    /// None is known; the library's are passed on.
+    pub fn to_json(&self) -> Result<String, Error> {
+        json::write_public(self)
     }
 }
 

@@ -103,19 +103,73 @@ impl Ticket {
     /// leave if this fails.
     pub(super) fn spend(&mut self, key: KeyId, end: u32) -> Result<(), Error> {
         let mut sealed = SEALED.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = sealed.get(&(key.0, self.seed)).copied().unwrap_or(0);
-        // Of two that were resumed at one chunk, the first to finish it has it.
-        if known > self.next {
-            return Err(Error::SeedReused { sealed: known });
-        }
-        if end > self.next {
-            self.next = end;
-            sealed.insert((key.0, self.seed), end);
-        }
+        let known = sealed.spend(record(key, &self.seed), self.next, end)?;
+        self.next = known;
         Ok(())
     }
 }
 
-/// The number of chunks that this process has sealed under each key and seed: 52 bytes a contribution, kept
-/// for as long as the process lives.
-static SEALED: Mutex<BTreeMap<([u8; 16], Seed), u32>> = Mutex::new(BTreeMap::new());
+/// The record of all that this process sealed, kept for as long as it lives.
+static SEALED: Mutex<Sealed> = Mutex::new(Sealed(BTreeMap::new()));
+
+/// The number of chunks that are sealed under each key and seed, by their [`record`]: 16 bytes a contribution, some 25
+/// as they lie in memory.
+struct Sealed(BTreeMap<[u8; RECORD_BYTES], u32>);
+
+/// Bytes that stand for a key and a seed. Two contributions of a million have the same with a chance of 2^-57; the
+/// second is refused then.
+const RECORD_BYTES: usize = 12;
+
+/// Returns what stands for a key and a seed.
+fn record(key: KeyId, seed: &Seed) -> [u8; RECORD_BYTES] {
+    let mut hasher = blake3::Hasher::new_derive_key("ciphergram 2026 sealed seed");
+    let digest = hasher.update(&key.0).update(seed.bytes()).finalize();
+    *digest.as_bytes().first_chunk().unwrap_or(&[0; RECORD_BYTES])
+}
+
+impl Sealed {
+    /// Records chunks from `next` to `end` as sealed, and returns the number of all that are.
+    ///
+    /// # Errors
+    /// Some of them are already: of two that were resumed at one chunk, the first to finish it has it.
+    fn spend(&mut self, record: [u8; RECORD_BYTES], next: u32, end: u32) -> Result<u32, Error> {
+        let known = self.0.get(&record).copied().unwrap_or(0);
+        if known > next {
+            return Err(Error::SeedReused { sealed: known });
+        }
+        if end > next {
+            self.0.insert(record, end);
+        }
+        Ok(end.max(next))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_sealed_once_is_refused_whatever_came_between() {
+        let mut sealed = Sealed(BTreeMap::new());
+        let key = KeyId([7; 16]);
+        let seeds: Vec<_> = (0..1000).map(|_| Seed::draw().unwrap()).collect();
+        for seed in &seeds {
+            assert_eq!(sealed.spend(record(key, seed), 0, 0), Ok(0));
+            assert_eq!(sealed.spend(record(key, seed), 0, 5), Ok(5));
+            assert_eq!(sealed.spend(record(key, seed), 5, 9), Ok(9));
+        }
+        for seed in &seeds {
+            for next in 0..9 {
+                let refused = Err(Error::SeedReused { sealed: 9 });
+                assert_eq!(sealed.spend(record(key, seed), next, next + 1), refused);
+            }
+            // Under another key the same seed is another one; from the last chunk on it may go on.
+            assert_eq!(sealed.spend(record(KeyId([8; 16]), seed), 0, 1), Ok(1));
+            assert_eq!(sealed.spend(record(key, seed), 9, 10), Ok(10));
+        }
+        assert_eq!(sealed.0.len(), 2000);
+        // A leaf has room for eleven, and is at least five elevenths full, with a parent's share and a head.
+        let entry = size_of::<[u8; RECORD_BYTES]>() + size_of::<u32>();
+        assert!(entry * 1_000_000 * 11 / 5 * 12 / 11 < 64 << 20);
+    }
+}

@@ -83,7 +83,7 @@ def scalars(
     given: SupportsIndex | Sequence[SupportsIndex], count: int, n: int, each: int
 ) -> tuple[bytes, list[bool]]:
     """Return the magnitudes of public factors, one for each of `count`, and which are negative."""
-    factors = [given] * count if hasattr(given, "__index__") else list(given)  # type: ignore[arg-type]
+    factors = [given] * count if isinstance(given, SupportsIndex) else list(given)
     if len(factors) != count:
         raise LayoutError(f"{len(factors)} factors for {count} integers")
     values = [_integer(index, factor) for index, factor in enumerate(factors)]

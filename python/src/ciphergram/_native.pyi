@@ -8,7 +8,35 @@ from typing_extensions import Buffer
 from ._opened import Opened
 
 __version__: str
-__all__: list[str]
+__all__ = [
+    "Announcement",
+    "Client",
+    "ClientKey",
+    "Contribution",
+    "Device",
+    "EncryptedArray",
+    "Job",
+    "Keys",
+    "PublicKey",
+    "Ranges",
+    "RoundTerms",
+    "SecretKey",
+    "Server",
+    "Sum",
+    "Summing",
+    "__version__",
+    "aggregate",
+    "devices",
+    "join_round",
+    "keygen",
+    "load",
+    "load_keys",
+    "loads",
+    "merge_ranges",
+    "ranges",
+    "save",
+    "set_threads",
+]
 
 _Path: TypeAlias = str | PathLike[str]
 _Tensors: TypeAlias = Mapping[str, Any] | _Path
@@ -58,6 +86,12 @@ class PublicKey:
     @property
     def job(self) -> Job | None: ...
     def save(self, path: _Path) -> None: ...
+    @staticmethod
+    def from_json(key: str, job: str | None = None) -> PublicKey: ...
+    def to_json(self) -> tuple[str, str | None]: ...
+    def __reduce__(
+        self,
+    ) -> tuple[Callable[[str, str | None], PublicKey], tuple[str, str | None]]: ...
     def encrypt_ints(self, xs: Iterable[SupportsIndex]) -> EncryptedArray: ...
     def __eq__(self, other: object, /) -> bool: ...
     def __ne__(self, other: object, /) -> bool: ...

@@ -1,0 +1,210 @@
+//! The lines of a ledger: on disk, where other processes add some too, or in memory.
+
+use std::{
+    fs::{self, File, OpenOptions},
+    io::{self, ErrorKind, Read as _, Seek as _, SeekFrom, Write as _},
+    path::{Path, PathBuf},
+};
+
+use super::record::Record;
+use crate::{Error, keys::write_new, versions};
+
+const KIND: &str = "ledger";
+const VERSION: u32 = 1;
+
+/// The lines of a ledger.
+#[derive(Debug, Default)]
+pub(super) struct Lines {
+    /// The file that they are in; none in memory.
+    path: Option<PathBuf>,
+    /// All of them that were read.
+    text: Text,
+}
+
+/// Lines and what they say.
+#[derive(Debug, Default)]
+struct Text {
+    record: Record,
+    /// Whole lines so far, and their bytes.
+    count: usize,
+    bytes: u64,
+    /// Those in memory, and of a file the first, which says what it is.
+    kept: String,
+    /// The file's own name, so that another file in its place is read from the start.
+    #[cfg(unix)]
+    inode: u64,
+}
+
+/// Whether a line must be on disk before anything follows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Sync {
+    /// It must: what it is about must not happen twice.
+    Now,
+    /// It need not: without it, what it is about counts as worse than it was.
+    Later,
+}
+
+impl Lines {
+    /// Returns those of a file.
+    pub(super) fn of_file(path: PathBuf) -> Self {
+        Self { path: Some(path), text: Text::default() }
+    }
+
+    /// Returns the file that they are in.
+    pub(super) fn path(&self) -> Option<&Path> {
+        self.path.as_deref()
+    }
+
+    /// Moves lines from memory to a file where there is none.
+    pub(super) fn move_to(&mut self, path: PathBuf) -> Result<(), Error> {
+        if self.path.is_none() {
+            // Also without a line: a ledger that is there already would become this key's.
+            write_new(&path, self.text.kept.as_bytes(), 0o600)?;
+            *self = Self::of_file(path);
+        }
+        Ok(())
+    }
+
+    /// Returns what they say by now. They are only added, so nothing needs to be locked against other processes.
+    pub(super) fn read(&mut self) -> Result<&Record, Error> {
+        if let Some(path) = &self.path {
+            match File::open(path) {
+                Ok(mut file) => self.text.catch_up(&mut file).map_err(|e| fault(path, e))?,
+                Err(e) if e.kind() == ErrorKind::NotFound => self.text = Text::default(),
+                Err(e) => return Err(fault(path, e)),
+            }
+        }
+        Ok(&self.text.record)
+    }
+
+    /// Does something with all lines while nobody else does, and adds the line that it returns, if it does.
+    pub(super) fn change(
+        &mut self,
+        sync: Sync,
+        act: impl FnOnce(&Record) -> Result<Option<String>, Error>,
+    ) -> Result<(), Error> {
+        let text = &mut self.text;
+        let Some(path) = &self.path else {
+            return act(&text.record)?.map_or(Ok(()), |line| {
+                text.kept.push_str(&text.ended(&line));
+                text.take(&line)
+            });
+        };
+        let mut file = lock(path, path)?;
+        text.catch_up(&mut file).map_err(|e| fault(path, e))?;
+        let Some(line) = act(&text.record)? else { return Ok(()) };
+        let (end, lines) = (text.bytes, text.ended(&line));
+        write(&mut file, path, end, &lines, sync).map_err(|e| fault(path, e))?;
+        text.bytes += lines.len() as u64;
+        text.count += usize::from(end == 0);
+        text.take(&line).map_err(|e| fault(path, e))
+    }
+}
+
+impl Text {
+    /// Returns a line as it is written, the first one after the line that says what the file is.
+    fn ended(&self, line: &str) -> String {
+        let first = self.bytes == 0 && self.kept.is_empty();
+        let first = if first { versions::first_line(KIND, VERSION) } else { String::new() };
+        format!("{first}{line}\n")
+    }
+
+    fn take(&mut self, line: &str) -> Result<(), Error> {
+        self.count += 1;
+        if self.record.take(line) {
+            return Ok(());
+        }
+        let why = format!("line {} is not one of a ledger", self.count);
+        Err(Error::Json { what: "ledger", why })
+    }
+
+    /// Reads the whole lines that were added since; all of them if it is another file. Drops a line that was cut while
+    /// it was written: nothing followed it. Refuses lines of another form, which would count for nothing.
+    fn catch_up(&mut self, file: &mut File) -> Result<(), Error> {
+        let found = file.metadata()?;
+        #[cfg(unix)]
+        let inode = std::os::unix::fs::MetadataExt::ino(&found);
+        #[cfg(unix)]
+        let is_same = inode == self.inode;
+        #[cfg(not(unix))]
+        let is_same = true;
+        if !is_same || found.len() < self.bytes {
+            *self = Self::default();
+        }
+        #[cfg(unix)]
+        {
+            self.inode = inode;
+        }
+        if found.len() == self.bytes {
+            return Ok(());
+        }
+        file.seek(SeekFrom::Start(self.bytes))?;
+        let mut added = String::new();
+        file.read_to_string(&mut added)?;
+        added.truncate(added.rfind('\n').map_or(0, |end| end + 1));
+        let begins = self.bytes == 0;
+        if begins {
+            versions::check_lines(&added, KIND, VERSION)?;
+        }
+        let first = versions::first_line(KIND, VERSION);
+        for (at, line) in added.lines().enumerate() {
+            if begins && at == 0 && line == first.trim_end() {
+                self.count += 1;
+                continue;
+            }
+            if let Err(error) = self.take(line) {
+                *self = Self::default();
+                return Err(error);
+            }
+        }
+        self.bytes += added.len() as u64;
+        Ok(())
+    }
+}
+
+fn fault(path: &Path, error: impl Into<Error>) -> Error {
+    error.into().within(path.display())
+}
+
+/// Waits until no other process has the ledger's file `locked`; it is let go when it is closed.
+pub(super) fn lock(ledger: &Path, locked: &Path) -> Result<File, Error> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(false);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    let open = || {
+        let file = options.open(locked)?;
+        file.lock().map(|()| file)
+    };
+    open().map_err(|e: io::Error| fault(ledger, e))
+}
+
+/// Writes lines at the end of a file, and waits until they are on disk if they must be, and with the first one the
+/// file's name.
+fn write(file: &mut File, path: &Path, end: u64, lines: &str, sync: Sync) -> io::Result<()> {
+    file.set_len(end)?;
+    file.seek(SeekFrom::Start(end))?;
+    file.write_all(lines.as_bytes())?;
+    if sync == Sync::Later {
+        return Ok(());
+    }
+    file.sync_all()?;
+    let folder = path.parent().filter(|_| end == 0 && cfg!(unix));
+    folder.map_or(Ok(()), |folder| {
+        let here = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+        File::open(here)?.sync_all()
+    })
+}
+
+/// Returns where the ledger beside a key's file is, wherever links to that lead.
+pub(super) fn path_beside(key: &Path) -> PathBuf {
+    let key = fs::canonicalize(key).unwrap_or_else(|_| key.into());
+    with_end(&key, ".ledger")
+}
+
+/// Returns a path with some more at its end.
+pub(super) fn with_end(path: &Path, end: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(end);
+    name.into()
+}

@@ -1,0 +1,134 @@
+//! The lines of a ledger, and all that follows from them.
+
+use std::collections::BTreeMap;
+
+/// Everything that the lines so far say. Keys of maps are the words of lines.
+#[derive(Debug, Default)]
+pub(super) struct Record {
+    /// The last round that a client sealed a contribution to, by `JOB NUMBER`.
+    sealed: BTreeMap<String, u64>,
+    /// The last round of which a sum opened, by job.
+    opened: BTreeMap<String, u64>,
+    /// The sums of a round that were opened or tried, by `KEY JOB ROUND`.
+    sums: BTreeMap<String, Vec<Opening>>,
+    /// Openings under a key, and those that ended without a failure.
+    counts: BTreeMap<String, (usize, usize)>,
+}
+
+/// The opening of one sum.
+#[derive(Debug)]
+struct Opening {
+    digest: String,
+    ends: Vec<End>,
+}
+
+/// The end of an opening.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum End {
+    /// It opened.
+    Opened,
+    /// It did not.
+    Failed,
+    /// Anyone can see that it is none.
+    Refused,
+}
+
+impl End {
+    /// Returns the verb of its line.
+    pub(super) fn verb(self) -> &'static str {
+        match self {
+            Self::Opened => "opened",
+            Self::Failed => "failed",
+            Self::Refused => "refused",
+        }
+    }
+}
+
+/// What is known of a sum before it is opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Known {
+    /// No sum of its round was opened.
+    New,
+    /// It was, or its opening was cut short.
+    Tried,
+    /// It did not open.
+    Failed,
+    /// Another sum of its round was opened.
+    Another,
+}
+
+impl Record {
+    /// Takes a line; whether it is one of a ledger.
+    pub(super) fn take(&mut self, line: &str) -> bool {
+        match line.split(' ').collect::<Vec<_>>()[..] {
+            ["sealed", job, number, round] => {
+                let Ok(round) = round.parse() else { return false };
+                let last = self.sealed.entry(format!("{job} {number}")).or_insert(round);
+                *last = round.max(*last);
+            }
+            ["opening", key, job, round, digest] => {
+                let opening = Opening { digest: digest.into(), ends: vec![] };
+                self.sums.entry(format!("{key} {job} {round}")).or_default().push(opening);
+                self.counts.entry(key.into()).or_default().0 += 1;
+            }
+            ["opened", key, job, round, digest] => {
+                let Ok(number) = round.parse() else { return false };
+                let last = self.opened.entry(job.into()).or_insert(number);
+                *last = number.max(*last);
+                self.end(key, &format!("{key} {job} {round}"), digest, End::Opened);
+            }
+            ["failed", key, job, round, digest] => {
+                self.end(key, &format!("{key} {job} {round}"), digest, End::Failed);
+            }
+            ["refused", key, job, round, digest] => {
+                self.end(key, &format!("{key} {job} {round}"), digest, End::Refused);
+            }
+            _ => return false,
+        }
+        true
+    }
+
+    fn end(&mut self, key: &str, round: &str, digest: &str, end: End) {
+        if end != End::Failed {
+            self.counts.entry(key.into()).or_default().1 += 1;
+        }
+        let openings = self.sums.entry(round.into()).or_default();
+        match openings.iter_mut().find(|opening| opening.digest == digest) {
+            Some(opening) => opening.ends.push(end),
+            None => openings.push(Opening { digest: digest.into(), ends: vec![end] }),
+        }
+    }
+
+    /// Returns the last round of a job that a client sealed a contribution to.
+    pub(super) fn last_sealed(&self, job: &str, number: u16) -> Option<u64> {
+        self.sealed.get(&format!("{job} {number}")).copied()
+    }
+
+    /// Returns the last round of a job of which a sum opened. One that did not open says nothing of its round.
+    pub(super) fn last_opened(&self, job: &str) -> Option<u64> {
+        self.opened.get(job).copied()
+    }
+
+    /// Returns what is known of the sum of a round, named `KEY JOB ROUND`, that has this digest.
+    pub(super) fn known(&self, round: &str, digest: &str) -> Known {
+        let openings = self.sums.get(round).map_or(&[][..], Vec::as_slice);
+        match openings.iter().find(|opening| opening.digest == digest) {
+            Some(opening) if opening.ends.contains(&End::Failed) => Known::Failed,
+            Some(_) => Known::Tried,
+            None if openings.is_empty() => Known::New,
+            None => Known::Another,
+        }
+    }
+
+    /// Returns whether the opening of a sum is known to have ended so.
+    pub(super) fn has_ended(&self, round: &str, digest: &str, end: End) -> bool {
+        let openings = self.sums.get(round).into_iter().flatten();
+        openings.filter(|opening| opening.digest == digest).any(|one| one.ends.contains(&end))
+    }
+
+    /// Returns the number of openings under a key that did not end well.
+    pub(super) fn failures(&self, key: &str) -> usize {
+        let (openings, ends) = self.counts.get(key).copied().unwrap_or_default();
+        openings.saturating_sub(ends)
+    }
+}
