@@ -15,9 +15,8 @@
 //! short. Failures are counted for the life of a key, not in a row: an honest round between two would reset the
 //! count. So the line of an end that a failing machine loses counts against the key, never for it.
 //!
-//! A client that contributes to one round after the other may reserve their numbers by the block: its line says the last
-//! of them, and no other process seals to any of them, whatever becomes of this one. Numbers are not used up by that: a
-//! round has the lowest that all of its clients accept.
+//! A client that contributes to one round after the other may reserve their numbers by the block: its line says the
+//! last of them, and no other process seals to any of them, whatever becomes of this one.
 
 mod lines;
 mod record;

@@ -69,6 +69,21 @@ def test_threads_of_one_process_take_part(server: cg.Server, folder: Path) -> No
     assert server.rounds == 4
 
 
+def test_clients_that_open_large_sums_at_once_do_not_wait_for_each_other(
+    server: cg.Server, folder: Path
+) -> None:
+    # Parts of a large sum are opened on several threads, and its record lets one client open at a time.
+    large = {"w": np.linspace(-1, 1, 400_000, dtype=np.float32)}
+
+    def work(number: int) -> cg.Opened:
+        with cg.Client(server.address, folder / "secret.json", number=number) as client:
+            return [client.mean(large) for _ in range(3)][-1]
+
+    with ThreadPoolExecutor(3) as pool:
+        means = [job.result(60) for job in [pool.submit(work, n) for n in range(3)]]
+    assert all(np.abs(mean["w"] - large["w"]).max() < 1e-3 for mean in means)
+
+
 def child(address: str, folder: Path, number: int) -> None:
     """Take part in two rounds, in a process of its own."""
     check(take_part(address, folder, number, 2))
