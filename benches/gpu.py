@@ -83,7 +83,8 @@ def main():
         "devices": [options.binary, "devices", "--check", "--json"],
         "gpu": [*bench, *all_cores, "--engine", "gpu", "--ops", OPERATIONS],
         "cpu": [*bench, "--engine", "cpu", "--ops", OPERATIONS],
-        "auto": [*bench, *all_cores, "--engine", "auto", "--ops", "encrypt,encrypt_owner,decrypt,add,mul_plain,ckks-sum"],
+        "auto": [*bench, *all_cores, "--engine", "auto",
+                 "--ops", "encrypt,encrypt_owner,decrypt,add,mul_plain,ckks-sum"],
     }
     start, parts = time.monotonic(), {}
     for name, command in commands.items():
@@ -94,7 +95,8 @@ def main():
     engines = parts["devices"]["report"] or []
     gpu = next((engine for engine in engines if engine["name"] == "gpu"), None)
     if gpu is None:
-        parts["devices"]["wrong"] = parts["devices"]["wrong"] or "there is no GPU adapter: it takes a driver, and Vulkan's loader"
+        missing = "there is no GPU adapter: it takes a driver, and Vulkan's loader"
+        parts["devices"]["wrong"] = parts["devices"]["wrong"] or missing
     result = {"machine": platform.platform(), "seconds": time.monotonic() - start, "parts": parts}
     with open(options.out, "w") as file:
         json.dump(result, file, indent=2)

@@ -14,7 +14,7 @@ use std::{
 use crate::command::{cargo, output, program, root, run as run_seen, target};
 
 /// Files of the repository that are in the archive as they are, if they are there.
-const FILES: [&str; 10] = [
+const FILES: [&str; 11] = [
     "README.md",
     "SECURITY.md",
     "CHANGELOG.md",
@@ -25,6 +25,7 @@ const FILES: [&str; 10] = [
     "benches/README.md",
     "cli/data/README.md",
     "nic-integration/PROTOCOL.md",
+    "python/README.md",
 ];
 /// Folders of the repository that are in it.
 const FOLDERS: [&str; 4] = ["benches/figures", "docs", "he/docs", "packaging"];

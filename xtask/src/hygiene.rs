@@ -2,7 +2,8 @@
 //!
 //! It sees files that git tracks and files that a commit would add, and looks for:
 //!
-//! - Rust files that have grown too long to read, and their comments too wide;
+//! - files of Rust and Python that have grown too long to read, and comments of Rust, lines of Python and pages about
+//!   Python that are too wide;
 //! - macros and calls that somebody debugged with, and marks of a merge that was not finished;
 //! - package registries other than the public one, in the lock file.
 
@@ -11,10 +12,10 @@ use crate::{
     outcome::Outcome,
 };
 
-/// The most lines of a Rust file: a longer one is several.
-const MAX_RUST_LINES: usize = 700;
-/// The most characters of a line of a Rust comment.
-const MAX_COMMENT_WIDTH: usize = 120;
+/// The most lines of a file of Rust or Python: a longer one is several.
+const MAX_LINES: usize = 700;
+/// The most characters of a line of a Rust comment, of Python, or of a page of the Python package.
+const MAX_WIDTH: usize = 120;
 /// Beginnings of lines that nobody means to publish, in halves so that this file has none.
 const LEFTOVERS: [&str; 5] = [
     concat!("dbg", "!("),
@@ -60,10 +61,18 @@ fn judge(name: &str, bytes: &[u8]) -> Vec<String> {
         }
     }
     let lines = text.lines().count();
-    if name.ends_with(".rs") && lines > MAX_RUST_LINES {
-        offences.push(format!("{name}: {lines} lines, more than {MAX_RUST_LINES}"));
+    if is_code(name) && lines > MAX_LINES {
+        offences.push(format!("{name}: {lines} lines, more than {MAX_LINES}"));
     }
     offences
+}
+
+fn is_code(name: &str) -> bool {
+    name.ends_with(".rs") || is_python(name)
+}
+
+fn is_python(name: &str) -> bool {
+    [".py", ".pyi"].iter().any(|end| name.ends_with(end))
 }
 
 fn judge_line(name: &str, line: &str) -> Option<String> {
@@ -72,15 +81,21 @@ fn judge_line(name: &str, line: &str) -> Option<String> {
         return Some(format!("{leftover} was left behind"));
     }
     let width = line.chars().count();
-    // A row of a table cannot be wrapped.
-    let is_prose =
-        begun.starts_with("//") && !begun.trim_start_matches(['/', '!', ' ']).starts_with('|');
-    if name.ends_with(".rs") && is_prose && width > MAX_COMMENT_WIDTH {
-        return Some(format!("a comment of {width} characters, more than {MAX_COMMENT_WIDTH}"));
+    if width > MAX_WIDTH && is_wrapped(name, begun) {
+        return Some(format!("a line of {width} characters, more than {MAX_WIDTH}"));
     }
     let source = line.strip_prefix("source = ").map(|source| source.trim_matches('"'));
     let foreign = |source: &str| name == "Cargo.lock" && source != PUBLIC_REGISTRY;
     source.filter(|source| foreign(source)).map(|source| format!("{source} is not crates.io"))
+}
+
+/// Returns whether a line, without its indentation, is one of those that are wrapped.
+fn is_wrapped(name: &str, begun: &str) -> bool {
+    // A row of a table cannot be.
+    let is_row = |begun: &str| begun.trim_start_matches(['/', '!', ' ']).starts_with('|');
+    let is_comment = name.ends_with(".rs") && begun.starts_with("//");
+    let is_page = name.starts_with("python/") && name.ends_with(".md");
+    is_python(name) || (is_comment || is_page) && !is_row(begun)
 }
 
 #[cfg(test)]
@@ -97,15 +112,22 @@ mod tests {
     }
 
     #[test]
-    fn wide_comments_are_found() {
+    fn wide_lines_are_found() {
         let comment = |characters: usize| format!("    // {}", "\u{e9}".repeat(characters - 7));
-        assert_eq!(judge("a.rs", comment(MAX_COMMENT_WIDTH).as_bytes()), [""; 0]);
-        let wider = comment(MAX_COMMENT_WIDTH + 1);
-        let complaint = "a.rs:1: a comment of 121 characters, more than 120";
+        assert_eq!(judge("a.rs", comment(MAX_WIDTH).as_bytes()), [""; 0]);
+        let wider = comment(MAX_WIDTH + 1);
+        let complaint = "a.rs:1: a line of 121 characters, more than 120";
         assert_eq!(judge("a.rs", wider.as_bytes()), [complaint]);
-        assert_eq!(judge("a.md", wider.as_bytes()), [""; 0]);
-        let row = format!("//! | {} |", "x".repeat(MAX_COMMENT_WIDTH));
+        for other in ["a.md", "a.json", "docs/a.md"] {
+            assert_eq!(judge(other, wider.as_bytes()), [""; 0]);
+        }
+        for wrapped in ["python/a.md", "a.py", "b/a.pyi"] {
+            let complaint = format!("{wrapped}:1: a line of 121 characters, more than 120");
+            assert_eq!(judge(wrapped, wider.as_bytes()), [complaint]);
+        }
+        let row = format!("//! | {} |", "x".repeat(MAX_WIDTH));
         assert_eq!(judge("a.rs", row.as_bytes()), [""; 0]);
+        assert_eq!(judge("python/a.md", &row.as_bytes()[4..]), [""; 0]);
     }
 
     #[test]
@@ -120,11 +142,12 @@ mod tests {
     }
 
     #[test]
-    fn overlong_rust_files_are_found() {
-        let lines = "//\n".repeat(MAX_RUST_LINES);
+    fn overlong_files_are_found() {
+        let lines = "//\n".repeat(MAX_LINES);
         assert_eq!(judge("a.rs", lines.as_bytes()), [""; 0]);
         let longer = lines + "//\n";
         assert_eq!(judge("a.rs", longer.as_bytes()), ["a.rs: 701 lines, more than 700"]);
+        assert_eq!(judge("a.py", longer.as_bytes()), ["a.py: 701 lines, more than 700"]);
         assert_eq!(judge("a.json", longer.as_bytes()), [""; 0]);
     }
 }

@@ -4,7 +4,8 @@
 //! integration runs after it:
 //!
 //! - [`stages`]: the stages, in order, and those that are a single cargo command or programs of tests;
-//! - [`install`], [`hygiene`], [`gpu`], [`python`]: the stages that are more than that;
+//! - [`install`], [`hygiene`], [`gpu`], [`python`], [`wheel`]: the stages that are more than that;
+//! - [`venv`]: environments of Python for them;
 //! - [`programs`]: building programs of tests, and running several at once;
 //! - [`report`], [`outcome`]: running stages, timing them, listing what was skipped and why;
 //! - [`timing`], [`simulate`], [`kit`], [`dist`]: no stages, but requests of their own: whether time, jumps or
@@ -27,6 +28,8 @@ mod report;
 mod simulate;
 mod stages;
 mod timing;
+mod venv;
+mod wheel;
 
 use std::process::ExitCode;
 
@@ -85,13 +88,17 @@ fn parse(words: &[&str]) -> Result<Request, String> {
 }
 
 fn test(words: &[&str], rest: &[&str], long: bool) -> Result<Request, String> {
-    match rest {
-        [] => Ok(Request::Test(stages::ALL.iter().collect(), long)),
-        ["--only", name] => {
-            let stage = stages::ALL.iter().find(|stage| stage.name == *name);
-            stage.map(|stage| Request::Test(vec![stage], long)).ok_or(format!("no stage {name:?}"))
-        }
-        _ => Err(unread(words)),
+    let all = stages::ALL.iter();
+    let chosen: Vec<_> = match rest {
+        [] => all.filter(|stage| !stage.separate).collect(),
+        ["--only", name] => all.filter(|stage| stage.name == *name).collect(),
+        [flag] => all.filter(|stage| stage.flag().as_deref() == Some(flag)).collect(),
+        _ => vec![],
+    };
+    match (chosen.is_empty(), rest) {
+        (false, _) => Ok(Request::Test(chosen, long)),
+        (true, ["--only", name]) => Err(format!("no stage {name:?}")),
+        (true, _) => Err(unread(words)),
     }
 }
 
@@ -115,6 +122,7 @@ fn help() -> String {
         "Developer commands of the workspace.\n\n\
          cargo xtask test                run every stage below, in order, up to the first failure\n\
          cargo xtask test --only STAGE   run one\n\
+         cargo xtask test --flower       run one of those that run only so: they take big frameworks of Python\n\
          cargo xtask test --long         with eight times as many cases of properties and worlds, and all\n\
          \x20                               tests on all paths and drivers; also with --only STAGE\n\
          cargo xtask timing              whether the time of operations depends on secrets, and whether\n\
@@ -133,7 +141,8 @@ fn help() -> String {
          Stages:",
     );
     for stage in stages::ALL {
-        text += &format!("\n  {:10}  {}", stage.name, stage.about);
+        let name = stage.flag().unwrap_or(stage.name.to_owned());
+        text += &format!("\n  {name:10}  {}", stage.about);
     }
     text
 }
@@ -152,11 +161,15 @@ mod tests {
             }
             other => panic!("{other:?}"),
         };
-        let all: Vec<_> = stages::ALL.iter().map(|stage| stage.name).collect();
+        let usual = stages::ALL.iter().filter(|stage| !stage.separate);
+        let all: Vec<_> = usual.map(|stage| stage.name).collect();
         assert_eq!(chosen(&["test"]), (all.clone(), false));
         assert_eq!(chosen(&["test", "--long"]), (all, true));
         assert_eq!(chosen(&["test", "--only", "clippy"]), (vec!["clippy"], false));
         assert_eq!(chosen(&["test", "--only", "clippy", "--long"]), (vec!["clippy"], true));
+        assert_eq!(chosen(&["test", "--flower"]), (vec!["flower"], false));
+        assert_eq!(chosen(&["test", "--only", "flower"]), (vec!["flower"], false));
+        assert!(!chosen(&["test"]).0.contains(&"flower"));
         assert_eq!(parse(&["timing"]), Ok(Request::Timing(vec![])));
         let words = ["timing", "--samples", "5000", "--only", "pow-ones"];
         let rest = words[1..].iter().map(|&word| word.to_owned()).collect();
@@ -175,6 +188,8 @@ mod tests {
     fn misuse_is_named() {
         assert_eq!(parse(&["test", "--only", "tea"]), Err("no stage \"tea\"".to_owned()));
         assert_eq!(parse(&["test", "--only"]), Err("cannot read \"test --only\"".to_owned()));
+        // Only separate stages have flags of their own.
+        assert_eq!(parse(&["test", "--clippy"]), Err("cannot read \"test --clippy\"".to_owned()));
         assert_eq!(parse(&["brew"]), Err("cannot read \"brew\"".to_owned()));
         let words = ["timing", "--brew", "tea"];
         assert_eq!(parse(&words), Err("no option \"--brew\"".to_owned()));

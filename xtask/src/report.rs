@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     fn stage(run: fn(bool) -> Outcome) -> Stage {
-        Stage { name: "one", about: "a stage of a test", run }
+        Stage { name: "one", about: "a stage of a test", run, separate: false }
     }
 
     #[test]

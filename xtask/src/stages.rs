@@ -5,7 +5,7 @@ use crate::{
     gpu, hygiene, install,
     outcome::Outcome,
     programs::{self, Program, Run, Share},
-    python,
+    python, wheel,
 };
 
 /// One thing that must hold.
@@ -17,6 +17,23 @@ pub(crate) struct Stage {
     pub(crate) about: &'static str,
     /// Runs it: the long way, if its argument says so.
     pub(crate) run: fn(bool) -> Outcome,
+    /// Whether it runs only when it is asked for, by `--NAME`.
+    pub(crate) separate: bool,
+}
+
+impl Stage {
+    const fn new(name: &'static str, about: &'static str, run: fn(bool) -> Outcome) -> Self {
+        Self { name, about, run, separate: false }
+    }
+
+    const fn separate(name: &'static str, about: &'static str, run: fn(bool) -> Outcome) -> Self {
+        Self { name, about, run, separate: true }
+    }
+
+    /// Returns the word that asks for it alone, if it is separate.
+    pub(crate) fn flag(&self) -> Option<String> {
+        self.separate.then(|| format!("--{}", self.name))
+    }
 }
 
 impl PartialEq for Stage {
@@ -26,43 +43,38 @@ impl PartialEq for Stage {
     }
 }
 
-/// All stages. Benchmarks have none of their own: clippy and tests compile them.
+/// All stages, those last that run only when they are asked for. Benchmarks have none of their own: clippy and tests
+/// compile them.
 pub(crate) const ALL: &[Stage] = &[
-    Stage {
-        name: "install",
-        about: "packages that the rest needs (Debian, as root)",
-        run: |_| install::run(),
-    },
-    Stage {
-        name: "hygiene",
-        about: "no overlong file or comment, no leftovers",
-        run: |_| hygiene::run(),
-    },
-    Stage { name: "format", about: "cargo fmt --check", run: |_| format() },
-    Stage { name: "clippy", about: "lints of every target, warnings denied", run: |_| clippy() },
-    Stage { name: "docs", about: "documentation, warnings denied", run: |_| docs() },
-    Stage { name: "build", about: "every crate and its tests", run: |_| build() },
-    Stage { name: "tests", about: "unit, property and end-to-end tests", run: tests },
-    Stage {
-        name: "portable",
-        about: "tests of arithmetic on the path that any processor has",
-        run: portable,
-    },
-    Stage {
-        name: "gpu",
-        about: "the GPU engine on two Vulkan drivers that need no GPU, over both preludes",
-        run: gpu::run,
-    },
-    Stage {
-        name: "namespaces",
-        about: "rounds between network namespaces that lose and trim (Linux, as root)",
-        run: |_| namespaces(),
-    },
-    Stage {
-        name: "python",
-        about: "the binary beside numpy and python-paillier",
-        run: |_| python::run(),
-    },
+    Stage::new("install", "packages that the rest needs (Debian, as root)", |_| install::run()),
+    Stage::new("hygiene", "no overlong file or comment, no leftovers", |_| hygiene::run()),
+    Stage::new("format", "cargo fmt --check", |_| format()),
+    Stage::new("clippy", "lints of every target, warnings denied", |_| clippy()),
+    Stage::new("docs", "documentation, warnings denied", |_| docs()),
+    Stage::new("build", "every crate and its tests", |_| build()),
+    Stage::new("tests", "unit, property and end-to-end tests", tests),
+    Stage::new("portable", "tests of arithmetic on the path that any processor has", portable),
+    Stage::new(
+        "gpu",
+        "the GPU engine on two Vulkan drivers that need no GPU, over both preludes",
+        gpu::run,
+    ),
+    Stage::new(
+        "namespaces",
+        "rounds between network namespaces that lose and trim (Linux, as root)",
+        |_| namespaces(),
+    ),
+    Stage::new("python", "the binary beside numpy and python-paillier", |_| python::run()),
+    Stage::new("wheel", "the Python package, built, installed and tested", |_| wheel::run()),
+    Stage::separate("flower", "Flower's processes, with the Python package in them", |_| {
+        wheel::run_with("flower")
+    }),
+    Stage::separate("flare", "NVIDIA FLARE's simulator, with the Python package in it", |_| {
+        wheel::run_with("flare")
+    }),
+    Stage::separate("torch", "PyTorch's process groups; an environment of 6 GB", |_| {
+        wheel::run_with("torch")
+    }),
 ];
 
 fn format() -> Outcome {

@@ -59,7 +59,8 @@ def _describe(name: str, value: Any) -> Described:
 
 def _array(name: str, value: Any) -> tuple[npt.NDArray[Any], str]:
     torch = sys.modules.get("torch")
-    if torch is not None and isinstance(value, torch.Tensor):
+    # Also while it is imported, when it has no tensors yet.
+    if isinstance(value, getattr(torch, "Tensor", ())):
         return _of_torch(torch, name, value)
     if isinstance(value, np.ndarray):
         array = value
@@ -118,5 +119,6 @@ def _dtype(name: str) -> np.dtype[Any]:
     if name == "BF16":
         import ml_dtypes
 
-        return np.dtype(ml_dtypes.bfloat16)
+        bfloat16: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
+        return bfloat16
     return np.dtype(_DTYPES[name]).newbyteorder("<")

@@ -8,7 +8,35 @@ from typing_extensions import Buffer
 from ._opened import Opened
 
 __version__: str
-__all__: list[str]
+__all__ = [
+    "Announcement",
+    "Client",
+    "ClientKey",
+    "Contribution",
+    "Device",
+    "EncryptedArray",
+    "Job",
+    "Keys",
+    "PublicKey",
+    "Ranges",
+    "RoundTerms",
+    "SecretKey",
+    "Server",
+    "Sum",
+    "Summing",
+    "__version__",
+    "aggregate",
+    "devices",
+    "join_round",
+    "keygen",
+    "load",
+    "load_keys",
+    "loads",
+    "merge_ranges",
+    "ranges",
+    "save",
+    "set_threads",
+]
 
 _Path: TypeAlias = str | PathLike[str]
 _Tensors: TypeAlias = Mapping[str, Any] | _Path

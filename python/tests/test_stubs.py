@@ -1,0 +1,48 @@
+"""What types say: the stubs are those of the native module, and the package keeps to them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import ciphergram
+import pytest
+
+pytest.importorskip("mypy")
+
+# Frameworks that are not installed here, and those that have no types; what is ignored for one that is, is not needed then.
+CONFIG = """
+[mypy]
+ignore_missing_imports = True
+follow_untyped_imports = False
+"""
+
+# What only later versions of Python show of the buffer protocol.
+ALLOWED = r"ciphergram\._native\..*\.__buffer__"
+
+
+def run(module: str, folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """Runs a module of mypy on what is installed, outside of the repository."""
+    config = folder / "mypy.ini"
+    config.write_text(CONFIG)
+    command = [sys.executable, "-m", module, *words]
+    environment = os.environ | {"MYPY_CACHE_DIR": str(folder / "cache")}
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
+
+
+def test_stubs_are_those_of_the_native_module(tmp_path: Path) -> None:
+    # Without stubs there would be nothing to compare.
+    assert (Path(ciphergram.__file__).parent / "_native.pyi").is_file()
+    (tmp_path / "allowed.txt").write_text(ALLOWED)
+    words = "--mypy-config-file mypy.ini --allowlist allowed.txt --ignore-unused-allowlist ciphergram._native"
+    done = run("mypy.stubtest", tmp_path, *words.split())
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_package_is_typed(tmp_path: Path) -> None:
+    assert (Path(ciphergram.__file__).parent / "py.typed").is_file()
+    words = "--config-file mypy.ini --strict --allow-subclassing-any --no-warn-unused-ignores"
+    done = run("mypy", tmp_path, *words.split(), "--package", "ciphergram")
+    assert done.returncode == 0, done.stdout + done.stderr
