@@ -79,6 +79,21 @@ def test_threads_of_one_process_take_part(server: cg.Server, folder: Path) -> No
     assert server.rounds == 4
 
 
+def test_clients_that_open_large_sums_at_once_do_not_wait_for_each_other(
+    server: cg.Server, folder: Path
+) -> None:
+    # Parts of a large sum are opened on several threads, and its record lets one client open at a time.
+    large = {"w": np.linspace(-1, 1, 400_000, dtype=np.float32)}
+
+    def work(number: int) -> cg.Opened:
+        with cg.Client(server.address, folder / "secret.json", number=number) as client:
+            return [client.mean(large) for _ in range(3)][-1]
+
+    with ThreadPoolExecutor(3) as pool:
+        means = [job.result(60) for job in [pool.submit(work, n) for n in range(3)]]
+    assert all(np.abs(mean["w"] - large["w"]).max() < 1e-3 for mean in means)
+
+
 def child(address: str, folder: Path, number: int) -> None:
     """Take part in two rounds, in a process of its own."""
     check(take_part(address, folder, number, 2))
@@ -114,6 +129,34 @@ def in_child(work: Any) -> str:
     return said
 
 
+def test_a_fork_keeps_no_record_locked(folder: Path) -> None:
+    keys = cg.load_keys(folder)
+    x = {"w": np.zeros(200_000)}
+    ends = threading.Event()
+
+    def seal_on() -> None:
+        while not ends.is_set():
+            keys.encrypt(x, ranges=1.0, client=2)
+
+    thread = threading.Thread(target=seal_on)
+    thread.start()
+    sleepers = []
+    for _ in range(20):
+        pid = os.fork()
+        if pid == 0:
+            time.sleep(30)
+            os._exit(0)
+        sleepers.append(pid)
+    began = time.monotonic()
+    ends.set()
+    thread.join(20)
+    keys.encrypt(x, ranges=1.0, client=2)
+    for pid in sleepers:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+    assert not thread.is_alive() and time.monotonic() - began < 20
+
+
 def test_a_forked_child_has_no_client_or_server_of_its_parent(
     server: cg.Server, folder: Path
 ) -> None:
@@ -123,10 +166,16 @@ def test_a_forked_child_has_no_client_or_server_of_its_parent(
     assert in_child(lambda: server.wait(1)) == "ForkedError"
     # It can leave what it has alone, and compute.
     assert in_child(lambda: client.close()) == "None"
-    keys = cg.keygen(clients=3)
     large = {"w": np.zeros(300_000)}
-    keys.encrypt(large, ranges=1.0, client=0)
-    assert in_child(lambda: keys.encrypt(large, ranges=1.0, client=1).round) == "0"
+    keys = cg.load_keys(folder)
+    first = keys.encrypt(large, ranges=1.0, client=0).round
+    assert in_child(lambda: keys.encrypt(large, ranges=1.0, client=0).round) == str(first + 1)
+    with pytest.raises(cg.RoundOver):
+        keys.encrypt(large, ranges=1.0, client=0, round=first + 1)
+    # The record of a key that no file has is in its process.
+    memory = cg.keygen(clients=3)
+    assert in_child(lambda: memory.encrypt(large, ranges=1.0, client=1)) == "ForkedError"
+    assert in_child(lambda: memory.propose(large, client=1)) == "ForkedError"
 
 
 # Joins, and stands still before its round opens.

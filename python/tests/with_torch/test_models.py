@@ -50,7 +50,8 @@ def refusal(model: Any) -> str:
 def test_other_wrappers_are_refused_by_name() -> None:
     assert "Linear" in refusal(nn.Linear(2, 2)) and "DistributedDataParallel" in refusal(nn.Linear(2, 2))
     assert "DataParallel" in refusal(DataParallel(nn.Linear(2, 2)))
-    assert "FullyShardedDataParallel" in refusal(FullyShardedDataParallel(nn.Linear(2, 2), device_id=torch.device("cpu")))
+    model = FullyShardedDataParallel(nn.Linear(2, 2), device_id=torch.device("cpu"))
+    assert "FullyShardedDataParallel" in refusal(model)
     assert "sparse" in refusal(DistributedDataParallel(nn.Embedding(3, 2, sparse=True)))
     assert "torch.compile" in refusal(torch.compile(DistributedDataParallel(nn.Linear(2, 2))))
     assert "str" in refusal("model")
@@ -72,7 +73,10 @@ def test_a_model_is_protected_once() -> None:
         assert "hook" in refusal(model)
 
 
-@pytest.mark.parametrize("options", [{"weight": 0}, {"weight": 1.5}, {"weight": True}, {"clip": 0.0}, {"clip": float("nan")}])
+@pytest.mark.parametrize(
+    "options",
+    [{"weight": 0}, {"weight": 1.5}, {"weight": True}, {"clip": 0.0}, {"clip": float("nan")}],
+)
 def test_arguments(options: dict[str, Any]) -> None:
     with pytest.raises(cg.ParameterError):
         cg.torch.protect(DistributedDataParallel(nn.Linear(2, 2)), Idle(), **options)

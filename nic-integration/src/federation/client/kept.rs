@@ -148,8 +148,8 @@ fn open_sum(
     }
 }
 
-/// Opens a sum by `open`, with a record of it in the ledger, if there is one. Not to be called on threads to compute on:
-/// one that waits there for parts of its own sum may begin another's opening, and that waits for this one's turn.
+/// Opens a sum by `open`, with a record of it in the ledger, if there is one. Not to be called on threads to compute
+/// on: one that waits there for parts of its own sum may begin another's opening, which waits for this one's turn.
 fn entered<T>(
     ledger: Option<&Ledger>,
     (key, job): (&SecretKey, &Job),

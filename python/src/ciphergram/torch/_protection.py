@@ -132,7 +132,8 @@ class Protection:
         """
         strangers = sorted(self._residuals.keys() - set(names))
         if strangers:
-            raise LayoutError(f"the state is of another model: this one has no {strangers[0]!r}", difference=strangers[0])
+            text = f"the state is of another model: this one has no {strangers[0]!r}"
+            raise LayoutError(text, difference=strangers[0])
 
     def state_dict(self) -> dict[str, Any]:
         """Return what the next step depends on: no key, and nothing that other ranks do not know or this one has not.
