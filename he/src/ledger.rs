@@ -15,9 +15,8 @@
 //! short. Failures are counted for the life of a key, not in a row: an honest round between two would reset the
 //! count. So the line of an end that a failing machine loses counts against the key, never for it.
 //!
-//! A client that contributes to one round after the other may reserve their numbers by the block: its line says the last
-//! of them, and no other process seals to any of them, whatever becomes of this one. Numbers are not used up by that: a
-//! round has the lowest that all of its clients accept.
+//! A client that contributes to one round after the other may reserve their numbers by the block: its line says the
+//! last of them, and no other process seals to any of them, whatever becomes of this one.
 
 mod lines;
 mod record;
@@ -62,8 +61,8 @@ impl Ledger {
         Self::of(Lines::of_file(path_beside(key)), 1)
     }
 
-    /// Returns the ledger beside a key's file, for a process that takes part in many rounds: it reserves their numbers
-    /// by blocks of `rounds`, 32 at most.
+    /// Returns the ledger beside a key's file, for a process that takes part in many rounds: from the second one of a
+    /// client on it reserves their numbers by blocks of `rounds`, 32 at most.
     #[must_use]
     pub fn reserving(key: &Path, rounds: u64) -> Self {
         Self::of(Lines::of_file(path_beside(key)), rounds.clamp(1, MAX_BLOCK))
@@ -115,12 +114,15 @@ impl Ledger {
     pub fn seal(&self, job: &Job, number: u16, round: u64) -> Result<(), Error> {
         let name = job.id().to_string();
         let mut all_reserved = held(&self.0.reserved);
-        let reserved = all_reserved.entry(client(&name, number)).or_default();
+        let own = client(&name, number);
+        // Many a process takes part in one round, and its numbers would be lost with it.
+        let block = if all_reserved.contains_key(&own) { self.0.block } else { 1 };
+        let reserved = all_reserved.entry(own).or_default();
         if reserved.contains(&round) {
             reserved.start = round.saturating_add(1);
             return Ok(());
         }
-        let last = round.saturating_add(self.0.block - 1);
+        let last = round.saturating_add(block - 1);
         held(&self.0.lines).change(Sync::Now, |record| {
             // What is reserved and left counts as sealed for, but says no more than this about the last.
             let sealed = record.last_sealed(&name, number);

@@ -309,15 +309,17 @@ fn rounds_reserved_by_the_block_are_nobody_else_s() {
     let place = Place::new();
     let (path, job) = (place.folder.path().join("secret.json"), &place.key.job);
     let own = Ledger::reserving(&path, 32);
-    assert_eq!(own.next_round(job, 3), Ok(0));
-    for round in [0, 1, 5, 31] {
+    // A process that takes part in one round reserves no others.
+    assert_eq!((own.next_round(job, 3), own.seal(job, 3, 0)), (Ok(0), Ok(())));
+    assert_eq!((own.next_round(job, 3), place.ledger().next_round(job, 3)), (Ok(1), Ok(1)));
+    for round in [1, 2, 5, 32] {
         assert_eq!(own.seal(job, 3, round), Ok(()));
         assert_eq!(own.next_round(job, 3), Ok(round + 1));
         // However this process ends, another one begins after the block.
-        assert_eq!(place.ledger().next_round(job, 3), Ok(32));
+        assert_eq!(place.ledger().next_round(job, 3), Ok(33));
         assert!(matches!(
             place.ledger().seal(job, 3, round),
-            Err(Error::RoundOver { last: 31, .. })
+            Err(Error::RoundOver { last: 32, .. })
         ));
         for earlier in [0, round] {
             let over = Error::RoundOver { number: 3, round: earlier, last: round };
@@ -330,10 +332,10 @@ fn rounds_reserved_by_the_block_are_nobody_else_s() {
     assert_eq!(place.ledger().next_round(job, 3), Ok(72));
     // Two processes by the block never have a round in common.
     let other = Ledger::reserving(&path, 1000);
-    assert_eq!(other.seal(job, 3, 72), Ok(()));
+    assert_eq!((other.seal(job, 3, 72), other.seal(job, 3, 73)), (Ok(()), Ok(())));
     assert_eq!(own.seal(job, 3, 71), Ok(()));
-    assert!(own.seal(job, 3, 72).is_err() && own.seal(job, 3, 103).is_err());
-    assert_eq!((other.next_round(job, 3), own.next_round(job, 3)), (Ok(73), Ok(104)));
+    assert!(own.seal(job, 3, 72).is_err() && own.seal(job, 3, 104).is_err());
+    assert_eq!((other.next_round(job, 3), own.next_round(job, 3)), (Ok(74), Ok(105)));
     assert_eq!(own.seal(job, 3, u64::MAX), Ok(()));
     assert!(own.seal(job, 3, u64::MAX).is_err());
 }

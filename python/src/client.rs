@@ -6,9 +6,10 @@ use std::{
     path::PathBuf,
     process,
     sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicBool, Ordering::Relaxed},
+        Arc, Mutex, MutexGuard, TryLockError,
+        atomic::{AtomicU64, Ordering::Relaxed},
     },
+    thread,
     time::Duration,
 };
 
@@ -35,6 +36,9 @@ use crate::{
 
 /// Rounds whose numbers a client reserves at a time.
 const ROUNDS_RESERVED: u64 = 32;
+
+/// The longest wait between two looks at whether a call that waits for another's round is to end.
+const LOOK: Duration = Duration::from_millis(20);
 
 /// The key of a client: its own, or the secret one that all share.
 enum Key {
@@ -64,15 +68,35 @@ pub(crate) struct Client {
     spool: Option<PathBuf>,
     patience: Duration,
     owner: u32,
-    stops: AtomicBool,
-    /// The end that talks to the server, while there is one; held for the whole of a round.
-    end: Mutex<Option<federation::Client<UdpWire>>>,
+    /// How often it was stopped: a call ends if that was after it began.
+    stops: AtomicU64,
+    end: Mutex<End>,
 }
+
+/// The end that talks to the server, while there is one; held for the whole of a round.
+type End = Option<federation::Client<UdpWire>>;
 
 /// A round of this client, and the update that is its part of it.
 struct Round<'a> {
     update: &'a Update,
     weight: u64,
+    call: Call<'a>,
+}
+
+/// A call that waits, until it is stopped or a signal comes.
+struct Call<'a> {
+    stops: &'a AtomicU64,
+    began: u64,
+}
+
+impl Call<'_> {
+    /// Returns an error if the call is to end.
+    fn check(&self) -> Result<()> {
+        if self.stops.load(Relaxed) != self.began {
+            return Err(federation::Error::Stopped.into());
+        }
+        Ok(Python::attach(|py| py.check_signals())?)
+    }
 }
 
 #[pymethods]
@@ -115,11 +139,9 @@ impl Client {
     ) -> Result<Self> {
         let server = address(server)?;
         let (key, used, path) = client_key(key, number)?;
-        let job = (*used.job(job)?).clone();
-        let job = match min_clients {
-            Some(min_clients) => job.requiring(min_clients),
-            None => job,
-        };
+        let job = Job(used.job(job)?);
+        let Job(job) = min_clients.map_or(Ok(job.clone()), |least| job.requiring(least))?;
+        let job = (*job).clone();
         job.check_number(key.as_ref().number())?;
         let local = || {
             let path = path.as_deref().filter(|_| server.ip().is_loopback());
@@ -150,7 +172,7 @@ impl Client {
             spool,
             patience: seconds("timeout", timeout)?,
             owner: process::id(),
-            stops: AtomicBool::new(false),
+            stops: AtomicU64::new(0),
             end: Mutex::new(None),
         })
     }
@@ -167,7 +189,8 @@ impl Client {
         Job(self.job.clone().into())
     }
 
-    /// Takes part in one round, and returns the weighted mean of its clients' tensors.
+    /// Takes part in one round, and returns the weighted mean of its clients' tensors. A call while another thread is
+    /// in a round of this client waits for that round's end.
     ///
     /// Args:
     ///     tensors: Arrays of floats by name, or the path of a safetensors file.
@@ -184,7 +207,8 @@ impl Client {
     ///     Unreachable, Unlisted, Refused, Withheld: There was no round, or not with this client.
     ///     NotFinite, DtypeError, LayoutError, WeightError, BeyondJob: As `SecretKey.encrypt`.
     ///     SumMismatch, SecondSum, TooFew: As `SecretKey.decrypt`.
-    ///     Stopped: `stop` was called.
+    ///     Stopped: Another thread called `stop` or `close`.
+    ///     ForkedError: The client is of the process that this one was forked from.
     #[pyo3(signature = (tensors, *, weight=1, total=false, clip=None, integers="refuse"))]
     fn mean<'py>(
         &self,
@@ -199,8 +223,9 @@ impl Client {
             let text = "a client's own key opens no sums: take part with sum(), and have the secret key open it";
             return Err(Error::Own("KeyKind", text.into()));
         };
+        let call = self.call();
         let (update, outside) = self.take(py, tensors, clip, integers)?;
-        let round = Round { update: &update, weight };
+        let round = Round { update: &update, weight, call };
         let mut result = self.contribute(py, &round)?;
         let mut arrays = Arrays::new(py, &result.sum.agreement)?;
         let target = &mut arrays;
@@ -233,25 +258,29 @@ impl Client {
         clip: Option<f64>,
         integers: &str,
     ) -> Result<Sum> {
+        let call = self.call();
         let (update, _) = self.take(py, tensors, clip, integers)?;
-        let mut result = self.contribute(py, &Round { update: &update, weight })?;
+        let mut result = self.contribute(py, &Round { update: &update, weight, call })?;
         finish(&mut result)?;
         let key = self.key.as_ref().public().clone();
         Ok(Sum::new(result.sum, PublicKey { key, job: Some(self.job.clone().into()) }))
     }
 
-    /// Ends the round that another thread waits in, which raises `Stopped` there.
+    /// Ends the calls of other threads that are under way, which raise `Stopped` there. The client can take part in
+    /// later rounds.
     fn stop(&self) {
-        self.stops.store(true, Relaxed);
+        self.stops.fetch_add(1, Relaxed);
     }
 
-    /// Leaves the server.
+    /// Leaves the server; ends the calls of other threads first, as `stop` does.
     fn close(&self, py: Python<'_>) -> Result<()> {
         if self.owner != process::id() {
             return Ok(());
         }
+        self.stop();
+        let call = self.call();
         py.detach(|| {
-            let end = self.end.lock().unwrap_or_else(PoisonError::into_inner).take();
+            let end = self.hold(&call)?.take();
             Ok(end.map_or(Ok(()), federation::Client::leave)?)
         })
     }
@@ -271,6 +300,23 @@ impl Client {
 }
 
 impl Client {
+    /// Begins a call that can be stopped from now on.
+    fn call(&self) -> Call<'_> {
+        Call { stops: &self.stops, began: self.stops.load(Relaxed) }
+    }
+
+    /// Takes the end that talks to the server, which another thread may hold for as long as its round lasts.
+    fn hold(&self, call: &Call<'_>) -> Result<MutexGuard<'_, End>> {
+        loop {
+            match self.end.try_lock() {
+                Ok(end) => return Ok(end),
+                Err(TryLockError::Poisoned(end)) => return Ok(end.into_inner()),
+                Err(TryLockError::WouldBlock) => thread::sleep(LOOK),
+            }
+            call.check()?;
+        }
+    }
+
     /// Takes tensors, clipped if that is asked for, and how many values of each were.
     fn take(
         &self,
@@ -309,39 +355,32 @@ impl Client {
 
     /// Takes part in a round, until it ends, a signal comes, or it is stopped.
     fn contribute(&self, py: Python<'_>, round: &Round<'_>) -> Result<RoundResult> {
-        self.stops.store(false, Relaxed);
-        let mut raised = None;
-        let observe = |_| {
-            if self.stops.load(Relaxed) {
-                return ControlFlow::Break(());
-            }
-            match Python::attach(|py| py.check_signals()) {
-                Ok(()) => ControlFlow::Continue(()),
-                Err(error) => {
-                    raised = Some(error);
-                    ControlFlow::Break(())
-                }
+        let mut ends = None;
+        let observe = |_| match round.call.check() {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(error) => {
+                ends = Some(error);
+                ControlFlow::Break(())
             }
         };
         let result = py.detach(|| {
-            let mut end = self.end.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut end = self.hold(&round.call)?;
             let mut client = match end.take() {
                 Some(client) => client,
                 None => self.begin()?,
             };
-            let result =
-                self.with(round, |participation| Ok(client.contribute(participation, observe)?));
+            let result = self.with(round, |part| Ok(client.contribute(part, observe)?));
             match &result {
                 Ok(_) => *end = Some(client),
-                // Whatever state a failed round left is the server's to forget.
-                Err(_) => client.leave()?,
+                // One that was stopped is gone at once.
+                Err(Error::Round(federation::Error::Stopped)) => {}
+                // Whatever state a failed round left is the server's to forget; why it failed matters more than whether
+                // the farewell arrives.
+                Err(_) => drop(client.leave()),
             }
             result
         });
-        match raised {
-            Some(error) => Err(error.into()),
-            None => result,
-        }
+        ends.map_or(result, Err)
     }
 
     fn begin(&self) -> Result<federation::Client<UdpWire>> {

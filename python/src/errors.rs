@@ -2,7 +2,7 @@
 //! the facts as attributes.
 
 use ciphergram_he::{Error as SchemeError, error::FrameError};
-use ciphergram_nic::federation::Error as RoundError;
+use ciphergram_nic::{NicError, federation::Error as RoundError};
 use pyo3::{
     IntoPyObjectExt,
     exceptions::{PyOverflowError, PyRuntimeError, PyTypeError},
@@ -220,7 +220,8 @@ fn describe_round(error: &RoundError) -> (&'static str, Facts) {
     let facts = Facts::default();
     match error {
         E::Scheme(error) => describe(error),
-        E::TooManyClients { .. } => ("ParameterError", facts),
+        E::TooManyClients { .. } | E::Nic(NicError::Quorum { .. }) => ("ParameterError", facts),
+        E::Nic(NicError::Bind { .. }) => ("FileError", facts),
         E::Refused { server, reason } | E::Rejected { server, reason, .. } => {
             ("Refused", facts.text("server", server).text("reason", reason))
         }

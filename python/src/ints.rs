@@ -80,11 +80,7 @@ pub(crate) fn decrypt<'py>(
     let Some(secret) = key.key.paillier() else {
         return Err(SchemeError::NoSumKey.into());
     };
-    if array.public.key.paillier().is_none_or(|own| own.n().words() != modulus.n().words()) {
-        let (found, expected) =
-            (array.public.key.id().to_string(), key.key.public().id().to_string());
-        return Err(SchemeError::KeyMismatch { found, expected }.into());
-    }
+    array.check_under(key.key.public().id().to_string(), modulus)?;
     let plain = run(py, || Ok(secret.decrypt(&*engine, &array.ciphertexts)?))?;
     let bytes = PyBytes::new(py, &to_bytes(plain.words()));
     let each = 8 * modulus.n().len_words();
@@ -94,6 +90,12 @@ pub(crate) fn decrypt<'py>(
 
 #[pymethods]
 impl EncryptedArray {
+    /// Tells numpy to leave operators between its arrays and this one to this one.
+    #[classattr]
+    fn __array_ufunc__() -> Option<()> {
+        None
+    }
+
     /// Takes ciphertexts as integers, from 1 to n² − 1, of whichever library.
     ///
     /// Args:
@@ -135,16 +137,27 @@ impl EncryptedArray {
         self.ciphertexts.count()
     }
 
-    /// Adds encrypted integers, or plain ones, pair by pair.
+    /// Adds encrypted integers pair by pair, or plain ones: one for each, or one for all.
+    ///
+    /// Raises:
+    ///     KeyMismatch: The others are under another key.
+    ///     LayoutError: There are fewer or more.
+    ///     DtypeError, Overflow: As `PublicKey.encrypt_ints`.
     fn __add__(&self, other: &Bound<'_, PyAny>) -> Result<Self> {
         let (py, evaluator) = (other.py(), self.evaluator()?);
         let ciphertexts = match other.cast::<Self>() {
             Ok(other) => {
-                let other = &other.get().ciphertexts;
-                run(py, || Ok(evaluator.add(&self.ciphertexts, other)?))?
+                let other = other.get();
+                other.check_under(self.public.key.id().to_string(), self.modulus())?;
+                let (own, found) = (self.__len__(), other.__len__());
+                if own != found {
+                    let text = format!("{found} integers for {own} that are encrypted");
+                    return Err(Error::Own("LayoutError", text));
+                }
+                run(py, || Ok(evaluator.add(&self.ciphertexts, &other.ciphertexts)?))?
             }
             Err(_) => {
-                let plain = plaintexts(other, self.modulus())?;
+                let plain = self.summands(other)?;
                 run(py, || Ok(evaluator.add_plain(&self.ciphertexts, &plain)?))?
             }
         };
@@ -155,7 +168,11 @@ impl EncryptedArray {
         self.__add__(other)
     }
 
-    /// Multiplies by public integers: one for all, or one for each.
+    /// Multiplies by public integers: one for each, or one for all.
+    ///
+    /// Raises:
+    ///     LayoutError: They are fewer or more.
+    ///     DtypeError: One is no integer. Overflow: One is not below n.
     fn __mul__(&self, scalars: &Bound<'_, PyAny>) -> Result<Self> {
         let (py, modulus) = (scalars.py(), self.modulus());
         let each = 8 * modulus.n().len_words();
@@ -192,6 +209,25 @@ impl EncryptedArray {
 impl EncryptedArray {
     fn modulus(&self) -> &PaillierModulus {
         self.ciphertexts.modulus()
+    }
+
+    /// Refuses to go on under another key than this array's.
+    fn check_under(&self, expected: String, modulus: &PaillierModulus) -> Result<()> {
+        if self.modulus().n().words() == modulus.n().words() {
+            return Ok(());
+        }
+        let found = self.public.key.id().to_string();
+        Err(SchemeError::KeyMismatch { found, expected }.into())
+    }
+
+    /// Packs integers to add: one for each of this array's, or one for all.
+    fn summands(&self, given: &Bound<'_, PyAny>) -> Result<Plaintexts> {
+        let (py, modulus) = (given.py(), self.modulus());
+        let each = 8 * modulus.n().len_words();
+        let given = (given, self.__len__(), n(py, modulus)?, each);
+        let glue = py.import("ciphergram._ints")?;
+        let bytes: Vec<u8> = glue.call_method1("summands", given)?.extract()?;
+        Ok(Plaintexts::try_from_words(modulus, to_words(&bytes).into())?)
     }
 
     fn with(&self, ciphertexts: Ciphertexts) -> Self {

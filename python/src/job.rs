@@ -101,9 +101,11 @@ impl Job {
     }
 
     /// Returns the same job, of which this party opens no sum of fewer.
-    fn requiring(&self, min_clients: u16) -> Result<Self> {
-        if min_clients == 0 {
-            return Err(Error::parameter("min_clients=0: a sum is of at least one"));
+    pub(crate) fn requiring(&self, min_clients: u16) -> Result<Self> {
+        let clients = self.0.limits().clients;
+        if !(1..=clients).contains(&min_clients) {
+            let text = format!("min_clients={min_clients}: a sum is of 1 to {clients} of the job");
+            return Err(Error::parameter(text));
         }
         Ok(Self(Arc::new((*self.0).clone().requiring(min_clients))))
     }

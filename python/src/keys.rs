@@ -20,7 +20,7 @@ use crate::{
     ints::{self, EncryptedArray},
     job::Job,
     opened,
-    pool::run,
+    pool::{self, run},
     ranges,
     sum::Sum,
 };
@@ -432,10 +432,13 @@ impl SecretKey {
         let (key, ledger) = (&self.key, &self.used.ledger);
         let output = opened::output(total);
         let (inner, target) = (&sum.sum, &mut arrays);
-        run(py, move || {
+        let threads = pool::pool()?;
+        py.detach(move || {
             let mut slices = target.slices();
-            let open = || decrypt_into(key, &*engine, inner, &job, output, &mut slices);
-            Ok(ledger.open(key.public(), &job, inner, open)?)
+            let mut open = || decrypt_into(key, &*engine, inner, &job, output, &mut slices);
+            // Only what computes is on those threads: one that waited there for its turn might keep another from
+            // ending its own.
+            ledger.open(key.public(), &job, inner, || threads.install(&mut open))
         })?;
         opened::opened(py, arrays, &sum.sum, total, None)
     }

@@ -69,6 +69,21 @@ def test_threads_of_one_process_take_part(server: cg.Server, folder: Path) -> No
     assert server.rounds == 4
 
 
+def test_clients_that_open_large_sums_at_once_do_not_wait_for_each_other(
+    server: cg.Server, folder: Path
+) -> None:
+    # Parts of a large sum are opened on several threads, and its record lets one client open at a time.
+    large = {"w": np.linspace(-1, 1, 400_000, dtype=np.float32)}
+
+    def work(number: int) -> cg.Opened:
+        with cg.Client(server.address, folder / "secret.json", number=number) as client:
+            return [client.mean(large) for _ in range(3)][-1]
+
+    with ThreadPoolExecutor(3) as pool:
+        means = [job.result(60) for job in [pool.submit(work, n) for n in range(3)]]
+    assert all(np.abs(mean["w"] - large["w"]).max() < 1e-3 for mean in means)
+
+
 def child(address: str, folder: Path, number: int) -> None:
     """Take part in two rounds, in a process of its own."""
     check(take_part(address, folder, number, 2))
@@ -119,6 +134,21 @@ def test_a_forked_child_has_no_client_or_server_of_its_parent(
     assert in_child(lambda: keys.encrypt(large, ranges=1.0, client=1).round) == "0"
 
 
+# Joins, and stands still before its round opens.
+DIES = """
+import os, signal, sys, threading, time
+import numpy as np
+import ciphergram as cg
+address, folder = sys.argv[1:]
+client = cg.Client(address, folder, number=2)
+def watch():
+    time.sleep(0.5)
+    print("joins", flush=True)
+    os.kill(os.getpid(), signal.SIGSTOP)
+threading.Thread(target=watch, daemon=True).start()
+client.mean({"w": np.full(3000, 3.0, np.float32)})
+"""
+
 WAITS = """
 import sys, time, threading, signal, os
 import numpy as np
@@ -166,6 +196,70 @@ def test_another_thread_stops_a_client_which_goes_on_later(
     client.close()
 
 
+def test_closing_ends_a_round_and_a_second_call_waits_its_turn(
+    server: cg.Server, folder: Path
+) -> None:
+    client = cg.Client(server.address, folder / "secret.json", number=2)
+    with ThreadPoolExecutor(2) as pool:
+        first, second = (pool.submit(client.mean, tensors(2)) for _ in range(2))
+        time.sleep(0.3)
+        assert not first.done() and not second.done()
+        # Both began before it.
+        client.close()
+        for call in (first, second):
+            with pytest.raises(cg.Stopped):
+                call.result(30)
+    # None had begun: the next call is not ended.
+    client.stop()
+    with ThreadPoolExecutor(3) as pool:
+        jobs = [pool.submit(take_part, server.address, folder, n, 2) for n in (0, 1)]
+        turns = [pool.submit(client.mean, tensors(2), weight=3) for _ in range(2)]
+        rounds = sorted(turn.result().round for turn in turns)
+        assert rounds[0] < rounds[1]
+        for job in jobs:
+            job.result()
+    client.close()
+
+
+def test_a_round_that_was_stopped_goes_on_from_its_spool(
+    server: cg.Server, folder: Path, tmp_path: Path
+) -> None:
+    spool = tmp_path / "spool"
+    with cg.Client(server.address, folder, number=2, spool=spool) as client:
+        with ThreadPoolExecutor(1) as pool:
+            waits = pool.submit(client.mean, tensors(2), weight=3)
+            time.sleep(0.5)
+            client.stop()
+            with pytest.raises(cg.Stopped):
+                waits.result()
+        with ThreadPoolExecutor(2) as pool:
+            jobs = [pool.submit(take_part, server.address, folder, n, 1) for n in (0, 1)]
+            check([client.mean(tensors(2), weight=3)])
+            for job in jobs:
+                check(job.result())
+        assert not spool.exists()
+
+
+def test_a_job_of_two_goes_on_without_a_client_that_died(tmp_path: Path) -> None:
+    folder = tmp_path / "keys"
+    with pytest.warns(UserWarning):
+        keys = cg.keygen(clients=3, min_clients=2)
+    keys.save(folder)
+    with cg.Server(folder, round_timeout=2.0, join_timeout=20.0) as server:
+        command = [sys.executable, "-c", DIES, server.address, str(folder)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE) as dying:
+            assert dying.stdout is not None and dying.stdout.readline() == b"joins\n"
+            with ThreadPoolExecutor(2) as pool:
+                jobs = [pool.submit(take_part, server.address, folder, n, 1) for n in (0, 1)]
+                means = [job.result()[0] for job in jobs]
+            dying.kill()
+        # Its sums are not waited for.
+        server.stop(timeout=0.1)
+    for mean in means:
+        assert mean.contributors == [0, 1]
+        assert np.abs(mean["w"] - (1 + 4) / 3 / 4).max() < 1e-3
+
+
 def test_clients_with_keys_of_their_own_get_the_encrypted_sum(tmp_path: Path) -> None:
     folder = tmp_path / "keys"
     cg.keygen("ckks-sum-public", clients=3).save(folder)
@@ -198,6 +292,14 @@ def test_what_cannot_be_is_one_error(folder: Path, tmp_path: Path) -> None:
         cg.Server(folder, listen="nowhere")
     with pytest.raises(cg.ParameterError):
         cg.Server(folder, clients=9)
+    for fewest in (0, 3):
+        with pytest.raises(cg.ParameterError):
+            cg.Server(folder, clients=2, min_clients=fewest)
+    for fewest in (0, 4):
+        with pytest.raises(cg.ParameterError):
+            cg.Client("127.0.0.1:9", folder, number=0, min_clients=fewest)
+    with cg.Server(folder) as server, pytest.raises(OSError):
+        cg.Server(folder, listen=server.address)
     with pytest.raises(cg.ClientNumberError):
         cg.Client("127.0.0.1:9", folder / "secret.json")
     with pytest.raises(cg.ClientNumberError):

@@ -12,7 +12,8 @@ import pytest
 
 pytest.importorskip("mypy")
 
-# Frameworks that are not installed here, and those that have no types; what is ignored for one that is, is not needed then.
+# Frameworks that are not installed here, and those that have no types; what is ignored for one that is, is not needed
+# then.
 CONFIG = """
 [mypy]
 ignore_missing_imports = True

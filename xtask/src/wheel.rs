@@ -1,8 +1,8 @@
 //! The stages of the Python package: its wheel is built, installed and tested, as users have it.
 //!
 //! `wheel` runs the tests of `python/tests/`. Those that need a big framework, or start processes of one, are in a
-//! folder of its name there, and have a stage of that name with an environment of its own, which runs when it is
-//! asked for. Packages are pinned in `python/tests/requirements/`: `common.txt` for all, and a list for each stage.
+//! folder there, `with_` and its name, and have a stage of that name with an environment of its own, which runs when it
+//! is asked for. Packages are pinned in `python/tests/requirements/`: `common.txt` for all, and a list for each stage.
 
 use std::{
     fs,
@@ -23,13 +23,13 @@ const TESTS: &str = "python/tests";
 /// Runs the tests of the package, but for those of separate stages.
 pub(crate) fn run() -> Outcome {
     let folders = stages::ALL.iter().filter(|stage| stage.separate).map(|stage| stage.name);
-    let ignored: Vec<_> = folders.map(|name| format!("--ignore={TESTS}/{name}")).collect();
+    let ignored: Vec<_> = folders.map(|name| format!("--ignore={TESTS}/with_{name}")).collect();
     test("wheel", TESTS, &ignored)
 }
 
 /// Runs the tests of the package with one framework.
 pub(crate) fn run_with(framework: &str) -> Outcome {
-    test(framework, &format!("{TESTS}/{framework}"), &[])
+    test(framework, &format!("{TESTS}/with_{framework}"), &[])
 }
 
 /// Runs the tests of a folder in the environment of a stage.

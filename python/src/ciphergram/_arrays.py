@@ -59,7 +59,8 @@ def _describe(name: str, value: Any) -> Described:
 
 def _array(name: str, value: Any) -> tuple[npt.NDArray[Any], str]:
     torch = sys.modules.get("torch")
-    if torch is not None and isinstance(value, torch.Tensor):
+    # Also while it is imported, when it has no tensors yet.
+    if isinstance(value, getattr(torch, "Tensor", ())):
         return _of_torch(torch, name, value)
     if isinstance(value, np.ndarray):
         array = value

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
+from operator import index as to_integer
 from typing import SupportsIndex
 
 from .errors import BadCiphertext, DtypeError, LayoutError, Overflow
@@ -18,12 +19,32 @@ def _bound(n: int) -> int:
     return n // 3 - 1
 
 
-def _integer(index: int, value: SupportsIndex) -> int:
+def _integers(xs: Iterable[SupportsIndex]) -> list[int]:
     try:
-        return value.__index__()
-    except AttributeError:
-        name = type(value).__name__
-        raise DtypeError(f"item {index} is {name}, not an integer", tensor="", dtype=name) from None
+        items = list(xs)
+    except TypeError:
+        name = type(xs).__name__
+        raise DtypeError(f"{name} is no list of integers", tensor="", dtype=name) from None
+    values = []
+    for index, x in enumerate(items):
+        try:
+            values.append(to_integer(x))
+        except TypeError:
+            name = type(x).__name__
+            text = f"item {index} is {name}, not an integer"
+            raise DtypeError(text, tensor="", dtype=name) from None
+    return values
+
+
+def _spread(given: SupportsIndex | Iterable[SupportsIndex], count: int) -> list[int]:
+    # numpy's arrays have an index too, which they refuse to give unless they hold one integer.
+    try:
+        return [to_integer(given)] * count  # type: ignore[arg-type]
+    except TypeError:
+        values = _integers(given)  # type: ignore[arg-type]
+    if len(values) != count:
+        raise LayoutError(f"{len(values)} integers for {count} that are encrypted")
+    return values
 
 
 def pack(xs: Iterable[SupportsIndex], n: int, each: int) -> bytes:
@@ -34,12 +55,18 @@ def pack(xs: Iterable[SupportsIndex], n: int, each: int) -> bytes:
         DtypeError: One is no integer.
     """
     bound, out = _bound(n), bytearray()
-    for index, x in enumerate(xs):
-        value = _integer(index, x)
+    for index, value in enumerate(_integers(xs)):
         if abs(value) > bound:
             raise Overflow(f"item {index} is beyond a third of n", tensor="", index=index)
         out += (value % n).to_bytes(each, "little")
     return bytes(out)
+
+
+def summands(
+    given: SupportsIndex | Iterable[SupportsIndex], count: int, n: int, each: int
+) -> bytes:
+    """Return integers to add, one for each of `count` or one for all, as `pack` does."""
+    return pack(_spread(given, count), n, each)
 
 
 def unpack(data: bytes, n: int, each: int) -> list[int]:
@@ -71,8 +98,7 @@ def pack_ciphertexts(xs: Iterable[SupportsIndex], each: int) -> bytes:
         BadCiphertext: One is negative, or too large for any ciphertext.
     """
     out = bytearray()
-    for index, x in enumerate(xs):
-        value = _integer(index, x)
+    for index, value in enumerate(_integers(xs)):
         if value < 0 or value.bit_length() > 8 * each:
             raise BadCiphertext(f"item {index} is no ciphertext of this key", chunk=index)
         out += value.to_bytes(each, "little")
@@ -80,13 +106,10 @@ def pack_ciphertexts(xs: Iterable[SupportsIndex], each: int) -> bytes:
 
 
 def scalars(
-    given: SupportsIndex | Sequence[SupportsIndex], count: int, n: int, each: int
+    given: SupportsIndex | Iterable[SupportsIndex], count: int, n: int, each: int
 ) -> tuple[bytes, list[bool]]:
     """Return the magnitudes of public factors, one for each of `count`, and which are negative."""
-    factors = [given] * count if isinstance(given, SupportsIndex) else list(given)
-    if len(factors) != count:
-        raise LayoutError(f"{len(factors)} factors for {count} integers")
-    values = [_integer(index, factor) for index, factor in enumerate(factors)]
+    values = _spread(given, count)
     for index, value in enumerate(values):
         if abs(value) >= n:
             raise Overflow(f"factor {index} is not below n", tensor="", index=index)

@@ -103,8 +103,7 @@ pub(super) fn open_spooled(
     let clock = Instant::now();
     let _span =
         info_span!("open", client = participation.key.number(), round = sum.round).entered();
-    let open = || open_sum(participation, &*participation.engine, sum);
-    match participation.compute(open) {
+    match open_sum(participation, &*participation.engine, sum) {
         Ok(opened) => Ok((opened, clock.elapsed(), spool)),
         Err(error) => {
             if !may_open_later(&error) {
@@ -138,16 +137,19 @@ fn open_sum(
 ) -> Result<Option<OpenedSum>, SchemeError> {
     let Participation { key, job, ledger, keep_fields, .. } = participation;
     match key {
-        KeyRef::Client(key) => sum.verify(key.public(), engine, job).map(|()| None),
+        KeyRef::Client(key) => {
+            participation.compute(|| sum.verify(key.public(), engine, job)).map(|()| None)
+        }
         KeyRef::Secret(key, _) if *keep_fields => {
-            let open = || OpenedSum::open(key, engine, sum, job);
+            let open = || participation.compute(|| OpenedSum::open(key, engine, sum, job));
             entered(*ledger, (key, job), sum, open).map(Some)
         }
         KeyRef::Secret(key, _) => sum.check(key.public(), job).map(|()| None),
     }
 }
 
-/// Opens a sum by `open`, with a record of it in the ledger, if there is one.
+/// Opens a sum by `open`, with a record of it in the ledger, if there is one. Not to be called on threads to compute
+/// on: one that waits there for parts of its own sum may begin another's opening, which waits for this one's turn.
 fn entered<T>(
     ledger: Option<&Ledger>,
     (key, job): (&SecretKey, &Job),
@@ -205,7 +207,7 @@ impl RoundResult {
         let Participation { job, ledger, .. } = *participation;
         let clock = Instant::now();
         let sum = &self.sum;
-        let opened = participation.compute(|| entered(ledger, (key, job), sum, || open(sum)));
+        let opened = entered(ledger, (key, job), sum, || participation.compute(|| open(sum)));
         self.decrypting += clock.elapsed();
         opened.map_err(|error| match self.spool.take_if(|_| !may_open_later(&error)) {
             Some(spool) => spool.remove().err().unwrap_or(error.into()),

@@ -1,0 +1,1 @@
+"""Federated averaging of a digit classifier."""

@@ -1,0 +1,55 @@
+"""The server of rounds over datagrams, beside a strategy of Flower."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ciphergram as cg
+
+from ._records import SERVER
+
+
+class Datagrams:
+    """A `Server` that lives as long as the rounds have the same number of clients."""
+
+    def __init__(
+        self,
+        key: Any,
+        job: cg.Job,
+        min_clients: int,
+        advertise: str | None,
+        settings: dict[str, Any],
+    ) -> None:
+        self._key = key
+        self._advertise = advertise
+        self._settings = {**settings, "job": job, "min_clients": min_clients}
+        self._server: cg.Server | None = None
+        self._clients = 0
+
+    def begin(self, clients: int, timeout: float) -> dict[str, Any]:
+        """Be ready for a round of so many clients; return what they need to find the server.
+
+        Raises:
+            NodeKeyError: A file of node keys cannot be used.
+        """
+        if self._server is None or self._clients != clients:
+            self.close()
+            self._clients = clients
+            self._server = cg.Server(
+                self._key,
+                clients=clients,
+                # Clients train before they join, some of them much longer than others.
+                join_timeout=timeout / 2,
+                round_timeout=timeout / 2,
+                **self._settings,
+            )
+        return {
+            SERVER: self._advertise or self._server.address,
+            "server-key": self._server.server_key,
+        }
+
+    def close(self) -> None:
+        """Stop the server, if there is one."""
+        if self._server is not None:
+            self._server.stop()
+            self._server = None

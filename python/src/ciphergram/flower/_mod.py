@@ -1,0 +1,377 @@
+"""The client's part: opens what comes in, seals what goes out."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from flwr.app import (
+    Array,
+    ArrayRecord,
+    ConfigRecord,
+    Context,
+    Error,
+    Message,
+    MetricRecord,
+    RecordDict,
+)
+from flwr.clientapp.typing import ClientAppCallable
+
+import ciphergram as cg
+
+from .._rounds import next_ranges
+from ..errors import (
+    BadFrame,
+    CiphergramError,
+    ClientNumberError,
+    FileError,
+    LayoutError,
+    NoJob,
+    ParameterError,
+    RoundOver,
+    WeightError,
+)
+from ._models import join, sealed_sum, secret_key
+from ._records import (
+    ANNOUNCEMENT,
+    CLIPPED,
+    CONTRIBUTION,
+    LOG,
+    SEALED,
+    SERVER,
+    SUM,
+    TALK,
+    WEIGHT,
+    only_record,
+    round_number,
+    split,
+    tensors,
+    wrap,
+    wrap_round,
+)
+
+# Records in the state of a client's context, which stays on its node.
+_UPDATE = "ciphergram.update"
+_KEPT = "ciphergram.kept"
+_STATE = "ciphergram.state"
+_SUM = "ciphergram.sum"
+
+# A round whose ranges clip more of a tensor asks for new ones.
+_MOST_CLIPPED = 0.01
+
+# Flower's code of a client that failed.
+_FAILED = 201
+
+
+def mod(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
+    """Decrypt TRAIN and EVALUATE on their way in, and encrypt the reply to TRAIN.
+
+    The node's configuration has ``ciphergram-key``, the path of a secret key; ``ciphergram-client``, the client's
+    number (else ``partition-id``, which a simulation gives); and, if the job is not beside the key,
+    ``ciphergram-job``, its path; and for ``transport="datagram"`` between machines ``ciphergram-identity``, the path of
+    the node's own key. A simulation has no configuration of nodes: there the run's has the paths.
+
+    A reply to TRAIN has one record of arrays and one of metrics, with a whole number ``num-examples``: the weight,
+    which is encrypted, and 1 in its place. The metric ``ciphergram-clipped`` is added: how many values were out of
+    range. Tensors of whole numbers stay with the client.
+
+    What fails here is told in the node's log; the server learns the error's name only.
+    """
+    category = message.metadata.message_type.partition(".")[0]
+    if category not in ("train", "evaluate"):
+        return call_next(message, context)
+    try:
+        client = _Client.of(context)
+        asked = message.content.config_records.get(TALK, ConfigRecord())
+        if category == "train" and TALK in message.content and SERVER not in asked:
+            return client.answer(message, asked)
+        opened = client.open(message, training=category == "train")
+    except CiphergramError as error:
+        return _failed(message, error)
+    reply = call_next(message, context)
+    if category != "train" or reply.has_error():
+        return reply
+    try:
+        if SERVER in asked:
+            return client.contribute(reply, asked)
+        return client.seal(reply, opened)
+    except CiphergramError as error:
+        return _failed(message, error)
+
+
+def _failed(message: Message, error: CiphergramError) -> Message:
+    # Words may tell of a weight, a value or a path, which are none of the server's business.
+    LOG.error("ciphergram: %s: %s", type(error).__name__, error)
+    reason = f"ciphergram: {type(error).__name__}; the node's log says more"
+    return Message(Error(code=_FAILED, reason=reason), reply_to=message)
+
+
+@dataclass
+class _Client:
+    """A client: its key, its number, and the state that its context keeps from message to message."""
+
+    key: Any
+    job: Any
+    number: int
+    state: RecordDict
+    key_path: str
+    identity: str | None
+
+    @classmethod
+    def of(cls, context: Context) -> _Client:
+        path = _setting(context, "ciphergram-key")
+        if path is None:
+            raise ParameterError(
+                "the node's configuration has no ciphergram-key, the path of a secret key"
+            )
+        number = context.node_config.get(
+            "ciphergram-client", context.node_config.get("partition-id")
+        )
+        if not isinstance(number, int) or isinstance(number, bool):
+            raise ParameterError(f"ciphergram-client={number!r}: it must be the client's number")
+        key = secret_key(path)
+        job_path = _setting(context, "ciphergram-job")
+        job = key.job if job_path is None else cg.Job.load(job_path, key.public)
+        if job is None:
+            raise NoJob("no job.json is beside the key: say ciphergram-job, its path")
+        if not 0 <= number < job.clients:
+            raise ClientNumberError(
+                f"ciphergram-client={number}: the job has {job.clients} clients"
+            )
+        identity = _setting(context, "ciphergram-identity")
+        return cls(key, job, number, context.state, path, identity)
+
+    def open(self, message: Message, *, training: bool) -> cg.Opened | None:
+        """Put the opened model in place of the sum in a message; return it, None if the model is plain."""
+        if training:
+            self.forget()
+        name, record = only_record(message.content)
+        number = round_number(record)
+        if number is not None:
+            record = self._held(number)
+        data = sealed_sum(record)
+        if data is None:
+            self._admit_plain()
+            return None
+        opened: cg.Opened = self.key.decrypt(cg.loads(data), job=self.job)
+        self._admit(opened.round)
+        integers = {name: array for name, array in record.items() if name != SEALED}
+        integers.update(self._kept())
+        model = join(opened, integers)
+        message.content = RecordDict({**message.content, name: model})
+        return opened
+
+    def _admit_plain(self) -> None:
+        # A model of the server's own making may be made to tell of the data it is trained on: the first one is public
+        # and everyone can look at it; later ones are sums.
+        if "last-opened" in self._memory():
+            raise BadFrame("the server sent a plain model after sums of this run")
+        if "told-public" not in self._memory():
+            self._memory()["told-public"] = True
+            LOG.info("ciphergram: the initial model came in plain: it is public")
+
+    def _admit(self, number: int) -> None:
+        last = self._memory().get("last-opened")
+        if isinstance(last, int) and number < last:
+            raise BadFrame(f"the server sent the sum of round {number} again, after that of {last}")
+        self._memory()["last-opened"] = number
+
+    def _held(self, number: int) -> ArrayRecord:
+        held = self.state.get(_SUM)
+        if not isinstance(held, ArrayRecord) or self._memory().get("held") != number:
+            raise BadFrame(f"the server names the sum of round {number}, which is not here")
+        return held
+
+    def contribute(self, reply: Message, asked: ConfigRecord) -> Message:
+        """Take part in a round of the server's over datagrams, and put the round's number in a reply."""
+        _, record = only_record(reply.content)
+        weight = _weight(_metrics(reply.content)[1])
+        sealed, kept = split(record)
+        self._keep(kept)
+        values = tensors(sealed)
+        address, node = asked.get(SERVER), asked.get("server-key")
+        # A key by its path has its node keys beside it, on loopback, and reserves rounds by the block, which this
+        # process ends too early to use.
+        key = self.key_path if self.identity is None else self.key
+        with cg.Client(
+            str(address),
+            key,
+            number=self.number,
+            identity=self.identity,
+            server_key=None if node is None else str(node),
+            job=self.job,
+        ) as client:
+            total = client.sum(values, weight=weight)
+        self.state[_SUM] = ArrayRecord({SEALED: wrap(total, SUM)})
+        self._memory()["held"] = total.round
+        ranges = total.ranges
+        clipped = sum(int((np.abs(a) > ranges[n]).sum()) for n, a in values.items())
+        return self._replaced(reply, wrap_round(total.round), clipped)
+
+    def seal(self, reply: Message, opened: cg.Opened | None) -> Message:
+        """Put a contribution in place of the update in a reply, or an announcement if there are no ranges that fit."""
+        _, record = only_record(reply.content)
+        weight = _weight(_metrics(reply.content)[1])
+        sealed, kept = split(record)
+        self._keep(kept)
+        self.state[_UPDATE] = ArrayRecord(sealed)
+        self._memory()["weight"] = weight
+        contribution = None if opened is None else self._by_last_mean(opened, sealed, weight)
+        if contribution is None:
+            array, clipped = self._announce(), 0
+        else:
+            array, clipped = wrap(contribution, CONTRIBUTION), _count(contribution)
+        return self._replaced(reply, array, clipped)
+
+    def _replaced(self, reply: Message, array: Array, clipped: int) -> Message:
+        """Return a reply with one array in place of the update, and nothing of the weight."""
+        metrics_name, metrics = _metrics(reply.content)
+        content = {
+            **reply.content,
+            only_record(reply.content)[0]: ArrayRecord({SEALED: array}),
+            metrics_name: MetricRecord({**metrics, WEIGHT: 1, CLIPPED: clipped}),
+            TALK: ConfigRecord({"client": self.number}),
+        }
+        reply.content = RecordDict(content)
+        return reply
+
+    def _by_last_mean(
+        self, opened: cg.Opened, sealed: dict[str, Any], weight: int
+    ) -> cg.Contribution | None:
+        """Seal an update to the round after the last mean's, under ranges that the mean gives; None if it does not fit.
+
+        All clients opened the same mean, so they find the same ranges: nobody needs to tell, and nobody learns more.
+        """
+        ranges = None
+        if not self.job.settles_ranges:
+            ranges = opened.ranges.replace(next_ranges(opened, self.job.max_range))
+        values = tensors(sealed)
+        try:
+            contribution: cg.Contribution = self.key.encrypt(
+                values,
+                client=self.number,
+                ranges=ranges,
+                weight=weight,
+                round=opened.round + 1,
+                job=self.job,
+            )
+        except (RoundOver, LayoutError, WeightError):
+            # What the job does not admit either is refused when it is announced.
+            return None
+        counts = contribution.clipped or {}
+        fits = all(counts.get(name, 0) <= _MOST_CLIPPED * values[name].size for name in values)
+        return contribution if fits else None
+
+    def _announce(self) -> Any:
+        update, weight = self._update()
+        own = self.key.propose(tensors(update), client=self.number, weight=weight, job=self.job)
+        self._memory()["announcement"] = bytes(own)
+        return wrap(own, ANNOUNCEMENT)
+
+    def answer(self, message: Message, asked: ConfigRecord) -> Message:
+        """Answer the server's question: for the sum that waits here, or about the update that waits.
+
+        An update is announced, or sealed under the terms of the round.
+        """
+        terms = asked.get("terms")
+        held = asked.get("held")
+        if isinstance(held, int):
+            array, clipped = self._held(held)[SEALED], 0
+        elif terms is None:
+            array, clipped = self._announce(), 0
+        elif isinstance(terms, bytes):
+            contribution = self._under(terms)
+            array, clipped = wrap(contribution, CONTRIBUTION), _count(contribution)
+        else:
+            raise BadFrame("the terms of the round are not bytes")
+        content = RecordDict(
+            {
+                "arrays": ArrayRecord({SEALED: array}),
+                "metrics": MetricRecord({WEIGHT: 1, CLIPPED: clipped}),
+                TALK: ConfigRecord({"client": self.number}),
+            }
+        )
+        return Message(content, reply_to=message)
+
+    def _under(self, terms: bytes) -> cg.Contribution:
+        update, weight = self._update()
+        announced = self._memory().get("announcement")
+        if not isinstance(announced, bytes):
+            raise BadFrame("the server sent the terms of a round that this client did not announce")
+        public = self.key.public
+        # Whatever becomes of this attempt, the same update is not sealed under other terms.
+        self.forget()
+        contribution: cg.Contribution = self.key.encrypt(
+            tensors(update),
+            client=self.number,
+            weight=weight,
+            terms=cg.RoundTerms.from_bytes(terms, public),
+            announcement=cg.Announcement.from_bytes(announced, public, self.number),
+            job=self.job,
+        )
+        return contribution
+
+    def _update(self) -> tuple[ArrayRecord, int]:
+        update, weight = self.state.get(_UPDATE), self._memory().get("weight")
+        if not isinstance(update, ArrayRecord) or not isinstance(weight, int):
+            raise BadFrame("the server asks for an update, and none waits")
+        return update, weight
+
+    def forget(self) -> None:
+        """Drop the update that waits, and what was announced of it."""
+        self.state.pop(_UPDATE, None)
+        for name in ("announcement", "weight"):
+            self._memory().pop(name, None)
+
+    def _kept(self) -> dict[str, Any]:
+        kept = self.state.get(_KEPT)
+        return dict(kept) if isinstance(kept, ArrayRecord) else {}
+
+    def _keep(self, integers: dict[str, Any]) -> None:
+        if integers and _KEPT not in self.state:
+            LOG.info("ciphergram: whole numbers stay with this client: %s", ", ".join(integers))
+        if integers:
+            self.state[_KEPT] = ArrayRecord(integers)
+
+    def _memory(self) -> ConfigRecord:
+        memory = self.state.get(_STATE)
+        if not isinstance(memory, ConfigRecord):
+            memory = ConfigRecord()
+            self.state[_STATE] = memory
+        return memory
+
+
+def _setting(context: Context, name: str) -> str | None:
+    value = context.node_config.get(name, context.run_config.get(name))
+    if value is None or value == "":
+        return None
+    if not isinstance(value, str):
+        raise ParameterError(f"{name}={value!r}: it must be a path")
+    path = os.path.expanduser(value)
+    if not os.path.exists(path):
+        raise FileError(f"{name}={value!r}: there is no such file")
+    return path
+
+
+def _metrics(content: RecordDict) -> tuple[str, MetricRecord]:
+    records = list(content.metric_records.items())
+    if len(records) != 1:
+        raise BadFrame(f"a reply to TRAIN has one record of metrics, not {len(records)}")
+    return records[0]
+
+
+def _weight(metrics: MetricRecord) -> int:
+    weight = metrics.get(WEIGHT)
+    if weight is None:
+        raise WeightError(f"the metrics have no {WEIGHT}, the weight of this client")
+    if not isinstance(weight, int) or isinstance(weight, bool):
+        raise WeightError(f"{WEIGHT}={weight!r}: a weight is a whole number, from 1", weight=weight)
+    if weight < 1:
+        raise WeightError(f"{WEIGHT}={weight}: a weight is from 1", weight=weight)
+    return weight
+
+
+def _count(contribution: cg.Contribution) -> int:
+    return sum((contribution.clipped or {}).values())

@@ -1,0 +1,160 @@
+"""Models that only key holders read: sealed before the first round, opened after the last."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from flwr.app import Array, ArrayRecord
+
+import ciphergram as cg
+
+from ..errors import BadFrame, KeyKind, LayoutError
+from ._records import SEALED, SUM, is_integer, replaced, split, tensors, to_numpy, wrap
+
+StrPath = str | os.PathLike[str]
+
+
+def sealed_sum(record: ArrayRecord) -> bytes | None:
+    """Return the sum in a record; None if its arrays are plain.
+
+    Raises:
+        LayoutError: Beside the sum are other arrays than of whole numbers.
+    """
+    array = record.get(SEALED)
+    if array is None or array.stype != SUM:
+        return None
+    odd = [name for name, other in record.items() if name != SEALED and not is_integer(other)]
+    if odd:
+        raise LayoutError(f"beside a sum, {odd[0]!r} is in plain")
+    return array.data
+
+
+def open(arrays: ArrayRecord | StrPath, key: Any, *, job: Any = None) -> ArrayRecord:
+    """Open a model that was summed or sealed: `Result.arrays`, or the file that `save` or `seal` wrote.
+
+    Args:
+        arrays: The record, or the path of the file.
+        key: A secret key, or the path of its file.
+        job: The job; None for the one beside the key.
+
+    Returns:
+        The model, its tensors in their own order. Plain arrays are returned as they are.
+
+    Raises:
+        KeyKind: The key opens nothing.
+        KeyMismatch, TooFew, SumMismatch: As `SecretKey.decrypt`.
+    """
+    record = arrays if isinstance(arrays, ArrayRecord) else initial(arrays)
+    data = sealed_sum(record)
+    if data is None:
+        return record
+    opened = secret_key(key).decrypt(cg.loads(data), job=job)
+    return join(opened, {name: a for name, a in record.items() if name != SEALED})
+
+
+def join(opened: cg.Opened, integers: dict[str, Array]) -> ArrayRecord:
+    """Join what was opened and the tensors of whole numbers to a model's record."""
+    return replaced({**integers, **{name: Array(values) for name, values in opened.items()}})
+
+
+def secret_key(key: Any) -> Any:
+    """Return a key that seals and opens, given as one or as the path of its file.
+
+    Raises:
+        KeyKind: It is a public or a client's key.
+    """
+    if isinstance(key, str | os.PathLike):
+        key = cg.load_keys(key)
+    if isinstance(key, cg.Keys):
+        key = key.secret
+    if not isinstance(key, cg.SecretKey):
+        raise KeyKind(
+            f"a {type(key).__name__} opens no sums, and every round begins with the last one's: give a secret key"
+        )
+    return key
+
+
+def seal(arrays: ArrayRecord, key: Any, path: StrPath, *, job: Any = None) -> None:
+    """Seal a model that training begins with, so that the server never sees it.
+
+    It is sealed as the sum of the fewest contributions that the job opens, all of the same values: the holder of
+    the key makes one for each of the first clients, and so takes a round of theirs.
+
+    Args:
+        arrays: The model, in plain.
+        key: A secret key, or the path of its file.
+        path: The file to write, for `initial`.
+        job: The job; None for the one beside the key.
+
+    Raises:
+        KeyKind: The key seals nothing.
+        NotFinite, BeyondJob: As `SecretKey.encrypt`.
+    """
+    secret = secret_key(key)
+    job = job or secret.job
+    sealed, integers = split(arrays)
+    values = tensors(sealed)
+    numbers = range(job.min_clients)
+    proposals = [_propose(secret, number, values, job) for number in numbers]
+    terms = cg.join_round(proposals, secret.public, job=job)
+    parts = [
+        _encrypt(secret, number, values, terms=terms, announcement=own, job=job)
+        for number, own in zip(numbers, proposals, strict=True)
+    ]
+    total = cg.aggregate(parts, secret.public, job=job)
+    save(ArrayRecord({SEALED: wrap(total, SUM), **integers}), path)
+
+
+def _own_key(secret: Any, number: int) -> tuple[Any, dict[str, int]]:
+    # Under ckks-sum clients share the secret key; under the other schemes each has its own.
+    if secret.scheme == "ckks-sum":
+        return secret, {"client": number}
+    return secret.client(number), {}
+
+
+def _propose(secret: Any, number: int, values: dict[str, Any], job: Any) -> Any:
+    key, who = _own_key(secret, number)
+    return key.propose(values, job=job, **who)
+
+
+def _encrypt(secret: Any, number: int, values: dict[str, Any], **terms: Any) -> Any:
+    key, who = _own_key(secret, number)
+    return key.encrypt(values, **terms, **who)
+
+
+def save(arrays: ArrayRecord, path: StrPath) -> None:
+    """Write a summed model, such as `Result.arrays`, to a file for `initial` or `open`; one that is there is replaced.
+
+    Raises:
+        BadFrame: The arrays are plain.
+    """
+    data = sealed_sum(arrays)
+    if data is None:
+        raise BadFrame("the arrays are plain: there is nothing sealed to save")
+    integers = {name: to_numpy(a) for name, a in arrays.items() if name != SEALED}
+    entries: dict[str, Any] = {SEALED: np.frombuffer(data, np.uint8), **integers}
+    with Path(path).open("wb") as file:
+        np.savez(file, **entries)
+
+
+def initial(path: StrPath) -> ArrayRecord:
+    """Read a model that `seal` or `save` wrote, to give to `Encrypted.start`. Takes no key.
+
+    Raises:
+        BadFrame: The file is none of these.
+    """
+    try:
+        with np.load(Path(path), allow_pickle=False) as file:
+            entries = {name: file[name] for name in file.files}
+        data = entries.pop(SEALED).tobytes()
+    except (ValueError, KeyError, EOFError, AttributeError) as error:
+        raise BadFrame(f"{os.fspath(path)} holds no sealed model: {error}") from None
+    if not isinstance(cg.loads(data), cg.Sum):
+        raise BadFrame(f"{os.fspath(path)} holds no sum")
+    integers = {name: Array(values) for name, values in entries.items()}
+    record = ArrayRecord({SEALED: wrap(data, SUM), **integers})
+    sealed_sum(record)
+    return record

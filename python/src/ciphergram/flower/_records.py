@@ -1,0 +1,124 @@
+"""What Flower's records hold: plain arrays, ciphertexts, and what a client and the server tell each other."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from flwr.app import Array, ArrayRecord, RecordDict
+
+from ..errors import BadFrame, DtypeError
+
+# A child of Flower's logger, so that lines are seen where those of Flower are.
+LOG = logging.getLogger("flwr.ciphergram")
+
+CONTRIBUTION = "ciphergram.contribution/1"
+SUM = "ciphergram.sum/1"
+ANNOUNCEMENT = "ciphergram.announcement/1"
+# In place of a sum that nodes have already: the number of its round.
+ROUND = "ciphergram.round/1"
+
+# The name of a ciphertext in its record, and of the record that the mod and the strategy talk by.
+SEALED = "ciphergram"
+TALK = "ciphergram"
+
+# The server's address, where rounds are held over datagrams.
+SERVER = "server"
+
+WEIGHT = "num-examples"
+CLIPPED = "ciphergram-clipped"
+
+_PLACED = re.compile(r"\d{5}:")
+
+
+def wrap(data: Any, stype: str) -> Array:
+    """Wrap a frame, anything with the buffer protocol, as one Array of its bytes."""
+    frame = bytes(data)
+    return Array(dtype="uint8", shape=(len(frame),), stype=stype, data=frame)
+
+
+def round_number(record: ArrayRecord) -> int | None:
+    """Return the number of the round that stands for its sum in a record; None if there is no such thing.
+
+    Raises:
+        BadFrame: It is no number.
+    """
+    array = record.get(SEALED)
+    if array is None or array.stype != ROUND:
+        return None
+    if len(array.data) != 8:
+        raise BadFrame(f"the number of a round has 8 bytes, not {len(array.data)}")
+    return int.from_bytes(array.data, "little")
+
+
+def wrap_round(number: int) -> Array:
+    """Wrap the number of a round."""
+    return wrap(number.to_bytes(8, "little"), ROUND)
+
+
+def only_record(content: RecordDict) -> tuple[str, ArrayRecord]:
+    """Return the name and the record of the arrays of a message.
+
+    Raises:
+        BadFrame: There is none, or more than one.
+    """
+    records = list(content.array_records.items())
+    if len(records) != 1:
+        raise BadFrame(f"a message has one record of arrays, not {len(records)}")
+    return records[0]
+
+
+def place(names: Iterable[str]) -> list[str]:
+    """Return the names that tensors are sealed under: a sum has its tensors sorted, and a model its own order.
+
+    Names that are sorted stay as they are; others are put after their place, ``00002:fc.weight``.
+    """
+    given = list(names)
+    if given == sorted(given) and not any(_PLACED.match(name) for name in given):
+        return given
+    return [f"{at:05}:{name}" for at, name in enumerate(given)]
+
+
+def replaced(placed: Mapping[str, Array]) -> ArrayRecord:
+    """Return a model's record of what is under the names of `place`, in the model's own order."""
+    return ArrayRecord({_PLACED.sub("", name, count=1): placed[name] for name in sorted(placed)})
+
+
+def is_integer(array: Array) -> bool:
+    """Return whether an array is of whole numbers, which are not averaged."""
+    return array.dtype.startswith(("int", "uint", "bool"))
+
+
+def split(record: ArrayRecord) -> tuple[dict[str, Array], dict[str, Array]]:
+    """Split a model into what is sealed and what stays with the client, both under the names of `place`."""
+    sealed: dict[str, Array] = {}
+    kept: dict[str, Array] = {}
+    for name, array in zip(place(record), record.values(), strict=True):
+        (kept if is_integer(array) else sealed)[name] = array
+    return sealed, kept
+
+
+def to_numpy(array: Array) -> npt.NDArray[Any]:
+    """Return the values of a plain array.
+
+    Raises:
+        DtypeError: It is no plain array.
+    """
+    try:
+        values = array.numpy()
+    except (TypeError, ValueError) as error:
+        raise DtypeError(f"an array is not plain: {error}") from None
+    if array.dtype == "bfloat16" and values.dtype.kind == "V":
+        import ml_dtypes
+
+        return values.view(np.dtype(ml_dtypes.bfloat16))
+    return values
+
+
+def tensors(sealed: Mapping[str, Array]) -> dict[str, npt.NDArray[Any]]:
+    """Return the values of plain arrays by their names."""
+    return {name: to_numpy(array) for name, array in sealed.items()}

@@ -1,0 +1,459 @@
+"""The server's part: asks, adds what it cannot read, and hands it on."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Generic, Literal, TypeVar
+
+from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
+from flwr.serverapp import Grid
+from flwr.serverapp.strategy import FedAvg, Result, Strategy
+
+import ciphergram as cg
+
+from ..errors import (
+    BadFrame,
+    CiphergramError,
+    ClientNumberError,
+    KeyKind,
+    NoJob,
+    ParameterError,
+)
+from ._datagrams import Datagrams
+from ._models import sealed_sum
+from ._records import (
+    ANNOUNCEMENT,
+    CONTRIBUTION,
+    LOG,
+    SEALED,
+    SUM,
+    TALK,
+    WEIGHT,
+    only_record,
+    round_number,
+    split,
+    wrap,
+    wrap_round,
+)
+
+_DAY = 86_400.0
+
+
+Part = TypeVar("Part")
+
+
+@dataclass(frozen=True)
+class _Answer(Generic[Part]):
+    """What one client answered to TRAIN."""
+
+    node: int
+    client: int
+    # A contribution, an announcement, a sum, or the number of a round that was held over datagrams.
+    part: Part
+    metrics: MetricRecord
+
+
+class Encrypted(Strategy):
+    """A strategy that averages what it cannot read: `FedAvg` or `FedProx` over clients that have the mod.
+
+    `Result.arrays`, and what the wrapped strategy sends to clients after the first round, is an encrypted sum, which
+    `ciphergram.flower.open` opens for a holder of the key. Metrics of training are plain means over clients, as their
+    weights are encrypted.
+
+    A reply that is not what it should be is named in the log and dropped; the round goes on with the others if they
+    are enough, and else is lost: the next one begins with the same model.
+
+    Args:
+        strategy: The strategy that samples clients and sends them the model.
+        key: The public key, or the path of its file. A secret key is refused: the server has no use for one.
+        min_clients: The fewest contributions to a sum; None for the job's own minimum, below which clients open none.
+        job: The job, or the path of its file; None for the one beside the key.
+        transport: "message", in which ciphertexts travel in Flower's messages; or "datagram", in which they travel
+            over a `Server` of this process, for updates of 100 MB and more. Then every round asks clients for their
+            ranges, and Flower's messages have the number of a round in place of its sum.
+        listen: The address that the server of datagrams listens at, "HOST:PORT".
+        advertise: The address that clients are told; None for the one that it listens at.
+        identity: The file of the server's node key; None, on loopback, for the one beside the key.
+        allow: The file that lists the nodes that may take part; None for the job's, or, on loopback, for the one
+            beside the key.
+        engine: "cpu", "gpu" or "auto".
+
+    Raises:
+        ParameterError: The strategy needs plain arrays, or weighs by something else than ``num-examples``; or
+            `min_clients` is below the job's.
+        KeyKind: The key is not public.
+        NoJob: No job is known.
+    """
+
+    def __init__(
+        self,
+        strategy: FedAvg,
+        *,
+        key: str | os.PathLike[str] | cg.PublicKey,
+        min_clients: int | None = None,
+        job: str | os.PathLike[str] | cg.Job | None = None,
+        transport: Literal["message", "datagram"] = "message",
+        listen: str = "127.0.0.1:0",
+        advertise: str | None = None,
+        identity: str | os.PathLike[str] | None = None,
+        allow: str | os.PathLike[str] | None = None,
+        engine: str = "cpu",
+    ) -> None:
+        _check_strategy(strategy)
+        if transport not in ("message", "datagram"):
+            raise ParameterError(f"transport={transport!r}: there are message and datagram")
+        self.strategy = strategy
+        self._public = _public_key(key)
+        self._job = _job(job, self._public)
+        self._engine = engine
+        least = self._job.min_clients
+        self.min_clients = least if min_clients is None else min_clients
+        if self.min_clients < least:
+            raise ParameterError(
+                f"min_clients={min_clients}: clients open no sum of fewer than {least}, the job's minimum"
+            )
+        self._integers: dict[str, Any] = {}
+        self._nodes: dict[int, int] = {}
+        self._holders: list[int] = []
+        self._fetched: tuple[int, ArrayRecord] | None = None
+        self._grid: Grid | None = None
+        self._timeout = _DAY
+        self._datagrams: Datagrams | None = None
+        if transport == "datagram":
+            settings = {"listen": listen, "identity": identity, "allow": allow, "engine": engine}
+            self._datagrams = Datagrams(key, self._job, self.min_clients, advertise, settings)
+
+    def summary(self) -> None:
+        """Log the settings of this strategy and of the one that it wraps."""
+        LOG.info("\t├──> Encrypted under key %s, job %s:", self._public.id, self._job.id)
+        LOG.info("\t│\t└──Sums of at least %d of %d clients", self.min_clients, self._job.clients)
+        self.strategy.summary()
+
+    def start(
+        self,
+        grid: Grid,
+        initial_arrays: ArrayRecord,
+        num_rounds: int = 3,
+        timeout: float = 3600,
+        train_config: ConfigRecord | None = None,
+        evaluate_config: ConfigRecord | None = None,
+        evaluate_fn: Callable[[int, ArrayRecord], MetricRecord | None] | None = None,
+    ) -> Result:
+        """Run the rounds: see `flwr.serverapp.strategy.Strategy.start`.
+
+        Raises:
+            ParameterError: `evaluate_fn` is given: the server cannot read the model.
+        """
+        if evaluate_fn is not None:
+            raise ParameterError(
+                "evaluate_fn= needs the model in plain, which no server has here: let clients evaluate it"
+            )
+        if sealed_sum(initial_arrays) is None:
+            LOG.info("ciphergram: the initial model is sent in plain: it is public")
+            self._integers = split(initial_arrays)[1]
+        else:
+            self._integers = {n: a for n, a in initial_arrays.items() if n != SEALED}
+        self._timeout = timeout
+        try:
+            result = super().start(
+                grid, initial_arrays, num_rounds, timeout, train_config, evaluate_config
+            )
+            result.arrays = self._fetch(result.arrays)
+        finally:
+            if self._datagrams is not None:
+                self._datagrams.close()
+        return result
+
+    def configure_train(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        """Let the wrapped strategy make the messages of a round."""
+        self._grid = grid
+        made = list(self.strategy.configure_train(server_round, arrays, config, grid))
+        if self._datagrams is not None and made:
+            made = [self._for_node(message, arrays) for message in made]
+            talk = ConfigRecord(self._datagrams.begin(len(made), self._timeout))
+            for message in made:
+                message.content = RecordDict({**message.content, TALK: talk})
+        return made
+
+    def _for_node(self, message: Message, arrays: ArrayRecord) -> Message:
+        """Put the sum itself in a message to a node that was not there when it was made."""
+        if round_number(arrays) is None or message.metadata.dst_node_id in self._holders:
+            return message
+        name, _ = only_record(message.content)
+        message.content = RecordDict({**message.content, name: self._fetch(arrays)})
+        return message
+
+    def _fetch(self, arrays: ArrayRecord) -> ArrayRecord:
+        """Return the sum that the number of a round stands for, from a node that has it."""
+        number = round_number(arrays)
+        if number is None:
+            return arrays
+        if self._fetched is None or self._fetched[0] != number:
+            for node in self._holders:
+                found = self._ask([node], ConfigRecord({"held": number}), cg.Sum)
+                if found and found[0].part.round == number:
+                    data = ArrayRecord({SEALED: wrap(found[0].part, SUM), **self._integers})
+                    self._fetched = number, data
+                    return data
+            LOG.error("ciphergram: no node hands out the sum of round %d", number)
+            return arrays
+        return self._fetched[1]
+
+    def configure_evaluate(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        """Let the wrapped strategy make the messages of an evaluation."""
+        made = self.strategy.configure_evaluate(server_round, arrays, config, grid)
+        return [self._for_node(message, arrays) for message in made]
+
+    def aggregate_evaluate(
+        self, server_round: int, replies: Iterable[Message]
+    ) -> MetricRecord | None:
+        """Let the wrapped strategy join the metrics of an evaluation."""
+        return self.strategy.aggregate_evaluate(server_round, replies)
+
+    def aggregate_train(
+        self, server_round: int, replies: Iterable[Message]
+    ) -> tuple[ArrayRecord | None, MetricRecord | None]:
+        """Add what clients sealed, after a second exchange if some of them need other ranges.
+
+        Returns:
+            The record of the sum, and the plain means of the metrics; None of both if the round is lost.
+        """
+        first = self._answers(replies)
+        if self._datagrams is not None:
+            return self._over_datagrams(server_round, first)
+        metrics = {answer.node: answer.metrics for answer in first}
+        sealed = _of_kind(first, cg.Contribution)
+        announced = _of_kind(first, cg.Announcement)
+        if announced:
+            sealed = self._exchange(announced, [answer.node for answer in sealed])
+        total, added = self._add(sealed)
+        if total is None:
+            LOG.error("ciphergram: round %d is lost: see above", server_round)
+            return None, None
+        LOG.info("ciphergram: round %d is the sum of clients %s", server_round, total.contributors)
+        arrays = ArrayRecord({SEALED: wrap(total, SUM), **self._integers})
+        return arrays, self._mean([metrics[answer.node] for answer in added])
+
+    def _over_datagrams(
+        self, server_round: int, answers: list[_Answer[Any]]
+    ) -> tuple[ArrayRecord | None, MetricRecord | None]:
+        """Return the record of the round that most clients finished."""
+        finished = _of_kind(answers, int)
+        usual = _commonest(answer.part for answer in finished) if finished else None
+        ended = [answer for answer in finished if answer.part == usual]
+        if usual is None or len(ended) < self.min_clients:
+            LOG.error("ciphergram: %s", self._too_few(len(ended), "finished the round"))
+            LOG.error("ciphergram: round %d is lost: see above", server_round)
+            return None, None
+        clients = sorted(answer.client for answer in ended)
+        LOG.info("ciphergram: round %d is the sum of clients %s", server_round, clients)
+        self._holders = [answer.node for answer in ended]
+        arrays = ArrayRecord({SEALED: wrap_round(usual), **self._integers})
+        return arrays, self._mean([answer.metrics for answer in ended])
+
+    def _exchange(
+        self, announced: list[_Answer[cg.Announcement]], ready: list[int]
+    ) -> list[_Answer[cg.Contribution]]:
+        """Agree on the ranges of a round, and return what was sealed under them.
+
+        Nodes that are ready sealed under ranges that do not fit all: what they sealed is thrown away, and their
+        updates wait with them.
+        """
+        announced += self._ask(ready, ConfigRecord({"announce": True}), cg.Announcement)
+        if len(announced) < self.min_clients:
+            LOG.error("ciphergram: %s", self._too_few(len(announced), "announce an update"))
+            return []
+        try:
+            parts = [a.part for a in announced]
+            terms = cg.join_round(parts, self._public, job=self._job)
+        except CiphergramError as error:
+            LOG.error("ciphergram: no terms for the round: %s", error)
+            return []
+        for client, why in terms.left_out:
+            LOG.warning("ciphergram: client %d cannot take part: %s", client, why)
+        nodes = [a.node for a in announced if a.client in terms.participants]
+        return self._ask(nodes, ConfigRecord({"terms": bytes(terms)}), cg.Contribution)
+
+    def _ask(self, nodes: list[int], talk: ConfigRecord, kind: type[Part]) -> list[_Answer[Part]]:
+        """Send nodes a question about the update that waits with them."""
+        if self._grid is None or not nodes:
+            return []
+        content = RecordDict({TALK: talk})
+        messages = [Message(content, dst_node_id=node, message_type="train") for node in nodes]
+        replies = self._grid.send_and_receive(messages, timeout=self._timeout)
+        answers = self._answers(replies)
+        for answer in answers:
+            if not isinstance(answer.part, kind):
+                _drop(answer.node, f"it sent a {type(answer.part).__name__}, not a {kind.__name__}")
+        return _of_kind(answers, kind)
+
+    def _answers(self, replies: Iterable[Message]) -> list[_Answer[Any]]:
+        """Read replies; drop those that are not what they should be."""
+        answers: list[_Answer[Any]] = []
+        for reply in replies:
+            node = reply.metadata.src_node_id
+            if reply.has_error():
+                _drop(node, f"it failed: {reply.error.reason}")
+                continue
+            try:
+                answer = self._read(node, reply.content)
+                self._bind(answer, {other.client for other in answers})
+            except CiphergramError as error:
+                _drop(node, str(error))
+                continue
+            answers.append(answer)
+        return answers
+
+    def _read(self, node: int, content: RecordDict) -> _Answer[Any]:
+        _, record = only_record(content)
+        if len(content.metric_records) != 1:
+            raise BadFrame(f"it has {len(content.metric_records)} records of metrics, not one")
+        metrics = next(iter(content.metric_records.values()))
+        array = record.get(SEALED)
+        if array is None or len(record) != 1:
+            raise BadFrame(f"its arrays are not encrypted: {', '.join(sorted(record)[:3])}")
+        if array.stype == CONTRIBUTION:
+            part = cg.loads(array.data, self._public)
+            if not isinstance(part, cg.Contribution):
+                raise BadFrame("a sum is where a contribution belongs")
+            return _Answer(node, part.client, part, metrics)
+        client = self._client_of(content)
+        if array.stype == ANNOUNCEMENT:
+            announced = cg.Announcement.from_bytes(array.data, self._public, client)
+            return _Answer(node, client, announced, metrics)
+        if self._datagrams is not None and array.stype == SUM:
+            held = cg.loads(array.data, self._public)
+            if not isinstance(held, cg.Sum):
+                raise BadFrame("a contribution is where a sum belongs")
+            return _Answer(node, client, held, metrics)
+        number = round_number(record)
+        if self._datagrams is not None and number is not None:
+            return _Answer(node, client, number, metrics)
+        raise BadFrame(f"its array is a {array.stype!r}, not a contribution")
+
+    def _client_of(self, content: RecordDict) -> int:
+        client = content.config_records.get(TALK, ConfigRecord()).get("client")
+        if not isinstance(client, int) or isinstance(client, bool):
+            raise ClientNumberError(f"its client number is {client!r}")
+        if not 0 <= client < self._job.clients:
+            raise ClientNumberError(f"client {client} is none of the job's {self._job.clients}")
+        return client
+
+    def _bind(self, answer: _Answer[Any], answered: set[int]) -> None:
+        """Hold every node to the client that it was first, and every client to its node."""
+        if answer.client in answered:
+            raise ClientNumberError(
+                f"client {answer.client} has answered already, from another node"
+            )
+        known = self._nodes.setdefault(answer.node, answer.client)
+        if known != answer.client:
+            raise ClientNumberError(f"it was client {known} before, and now is {answer.client}")
+        others = [n for n, c in self._nodes.items() if c == answer.client and n != answer.node]
+        connected = set(self._grid.get_node_ids()) if others and self._grid else set()
+        for other in others:
+            if other in connected:
+                del self._nodes[answer.node]
+                raise ClientNumberError(f"client {answer.client} is node {other}")
+            # A node that was started anew has another id.
+            del self._nodes[other]
+
+    def _add(
+        self, answers: list[_Answer[cg.Contribution]]
+    ) -> tuple[cg.Sum | None, list[_Answer[cg.Contribution]]]:
+        """Add the contributions of one round under the same ranges; return the sum and whose it is of."""
+        summing = cg.Summing(self._public, job=self._job, engine=self._engine)
+        added: list[_Answer[cg.Contribution]] = []
+        for answer in _of_one_round(answers):
+            try:
+                summing.add(answer.part)
+                added.append(answer)
+            except CiphergramError as error:
+                _drop(answer.node, str(error))
+        if len(added) < self.min_clients:
+            LOG.error("ciphergram: %s", self._too_few(len(added), "contributed"))
+            return None, []
+        return summing.finish(), added
+
+    def _too_few(self, found: int, did: str) -> str:
+        return f"{found} clients {did}, and a sum is of at least {self.min_clients}"
+
+    def _mean(self, metrics: list[MetricRecord]) -> MetricRecord:
+        # One client's odd metrics must not cost the round.
+        forms = [_form(record) for record in metrics]
+        usual = _commonest(forms)
+        whole = [record for record, form in zip(metrics, forms, strict=True) if form == usual]
+        contents = [RecordDict({"metrics": MetricRecord({**m, WEIGHT: 1})}) for m in whole]
+        return self.strategy.train_metrics_aggr_fn(contents, WEIGHT)
+
+
+def _form(metrics: MetricRecord) -> tuple[tuple[str, int], ...]:
+    """Return the names of metrics, each with the number of its values, 0 where it is no list."""
+    values = ((n, len(v) if isinstance(v, list) else 0) for n, v in metrics.items() if n != WEIGHT)
+    return tuple(sorted(values))
+
+
+def _commonest(keys: Iterable[Any]) -> Any:
+    return Counter(keys).most_common(1)[0][0]
+
+
+def _of_kind(answers: Iterable[_Answer[Any]], kind: type[Part]) -> list[_Answer[Part]]:
+    return [answer for answer in answers if isinstance(answer.part, kind)]
+
+
+def _of_one_round(
+    sealed: list[_Answer[cg.Contribution]],
+) -> list[_Answer[cg.Contribution]]:
+    """Return the contributions to the round and under the ranges that most agree on: one liar is not the measure."""
+    if not sealed:
+        return []
+    keys = [(a.part.round, a.part.ranges.to_json()) for a in sealed]
+    usual = _commonest(keys)
+    for answer, key in zip(sealed, keys, strict=True):
+        if key[0] != usual[0]:
+            _drop(answer.node, f"it is of round {key[0]}, and the others of {usual[0]}")
+        elif key != usual:
+            _drop(answer.node, "its ranges are not those of the others")
+    return [answer for answer, key in zip(sealed, keys, strict=True) if key == usual]
+
+
+def _drop(node: int, why: str) -> None:
+    LOG.warning("ciphergram: the reply of node %d is dropped: %s", node, why)
+
+
+def _check_strategy(strategy: object) -> None:
+    name = type(strategy).__name__
+    if not isinstance(strategy, FedAvg) or (
+        type(strategy).aggregate_train is not FedAvg.aggregate_train
+    ):
+        raise ParameterError(
+            f"{name} does more than a weighted mean, which needs updates in plain: Encrypted wraps FedAvg and FedProx"
+        )
+    if strategy.weighted_by_key != WEIGHT:
+        raise ParameterError(
+            f"weighted_by_key={strategy.weighted_by_key!r}: clients encrypt the weight named {WEIGHT!r}"
+        )
+
+
+def _public_key(key: Any) -> cg.PublicKey:
+    loaded = cg.load_keys(key) if isinstance(key, str | os.PathLike) else key
+    if not isinstance(loaded, cg.PublicKey):
+        raise KeyKind(
+            f"key= is a {type(loaded).__name__}: the server takes the public key alone, public.json"
+        )
+    return loaded
+
+
+def _job(job: Any, public: cg.PublicKey) -> cg.Job:
+    if isinstance(job, str | os.PathLike):
+        job = cg.Job.load(os.fspath(job), public)
+    found = job or public.job
+    if found is None:
+        raise NoJob("no job.json is beside the key: say job=")
+    return found
