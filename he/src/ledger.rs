@@ -7,7 +7,7 @@
 //!
 //! | line | meaning |
 //! |---|---|
-//! | `sealed JOB NUMBER ROUND` | client NUMBER seals a contribution to ROUND; none to this or an earlier one follows |
+//! | `sealed JOB NUMBER ROUND` | client NUMBER seals a contribution to ROUND; no other process seals to this or an earlier one |
 //! | `opening KEY JOB ROUND DIGEST` | the sum of this digest is opened; no other one of the round is |
 //! | `opened …`, `failed …`, `refused …` | it opened, it did not, or anyone can see that it is none |
 //!
@@ -23,14 +23,13 @@ mod record;
 
 use std::{
     collections::BTreeMap,
-    fs::File,
     ops::Range,
     path::Path,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use self::{
-    lines::{Lines, Sync, lock, path_beside, with_end},
+    lines::{Lines, Locked, Sync, lock, path_beside, with_end},
     record::{End, Known},
 };
 use crate::{Error, Job, PublicKey, Sum, ids::hex};
@@ -79,8 +78,8 @@ impl Ledger {
         Self(Arc::new(Shared { lines, turn, block, reserved }))
     }
 
-    /// Moves a ledger from memory to beside the file that its key is saved to, and all clones with it. One that is
-    /// on disk stays where it is.
+    /// Moves a ledger from memory to beside the file that its key is saved to, and all clones with it. Of one that is
+    /// on disk a copy is written there.
     ///
     /// # Errors
     /// There is a ledger beside that file already, or it cannot be written.
@@ -201,7 +200,7 @@ impl Ledger {
     }
 
     /// Waits until nobody else opens a sum, in this process or another.
-    fn turn(&self) -> Result<(MutexGuard<'_, ()>, Option<File>), Error> {
+    fn turn(&self) -> Result<(MutexGuard<'_, ()>, Option<Locked>), Error> {
         let turn = held(&self.0.turn);
         let file = held(&self.0.lines).path().map(Path::to_path_buf);
         let file = file.map(|path| lock(&path, &with_end(&path, ".lock"))).transpose()?;

@@ -1,9 +1,11 @@
 //! Memory that Python owns, and memory of ours that it reads: the only unsafe code of this package.
 #![allow(unsafe_code)]
 
-use std::{ffi::c_int, slice};
+use std::{ffi::c_int, ptr, slice};
 
-use pyo3::{buffer::PyBuffer, exceptions::PyBufferError, ffi, prelude::*};
+use pyo3::{buffer::PyBuffer, exceptions::PyBufferError, ffi, prelude::*, types::PyBytes};
+
+use crate::errors::{Error, Result};
 
 /// Bytes of an object with the buffer protocol, contiguous, which it keeps for as long as this is there.
 pub(crate) struct Borrowed(PyBuffer<u8>);
@@ -31,9 +33,53 @@ impl AsRef<[u8]> for Borrowed {
         // SAFETY: the exporter keeps `length` bytes at this place, initialised, until the buffer is released, which
         // takes `self`. That nobody writes to them meanwhile is what callers of this package are asked for: arrays
         // must not be written to during a call. One that is all the same is a data race of theirs, as in any extension
-        // that computes without the interpreter's lock; nothing here but values depends on what is read, never a
-        // length, an index or a branch to memory.
+        // that computes without the interpreter's lock. Of tensors nothing but values depends on what is read, never a
+        // length, an index or a branch to memory; what is parsed is read from `Frozen`.
         unsafe { slice::from_raw_parts(self.0.buf_ptr().cast::<u8>(), length) }
+    }
+}
+
+/// Bytes that are parsed, and so must not change meanwhile: those of Python's own `bytes`, or a copy.
+pub(crate) enum Frozen {
+    Own(Borrowed),
+    Copy(Vec<u8>),
+}
+
+impl Frozen {
+    /// Takes the bytes of an object.
+    ///
+    /// # Errors
+    /// `BadFrame`, if it has none.
+    pub(crate) fn new(object: &Bound<'_, PyAny>) -> Result<Self> {
+        let none = |_| match object.get_type().name() {
+            Ok(name) => Error::Own(
+                "BadFrame",
+                format!("{name} is no contribution or sum, nor the bytes of one"),
+            ),
+            Err(error) => error.into(),
+        };
+        let bytes = Borrowed::new(object).map_err(none)?;
+        match object.is_exact_instance_of::<PyBytes>() {
+            true => Ok(Self::Own(bytes)),
+            false => Ok(Self::Copy(bytes.as_ref().to_vec())),
+        }
+    }
+
+    /// Returns the bytes as a vector.
+    pub(crate) fn into_vec(self) -> Vec<u8> {
+        match self {
+            Self::Own(bytes) => bytes.as_ref().to_vec(),
+            Self::Copy(bytes) => bytes,
+        }
+    }
+}
+
+impl AsRef<[u8]> for Frozen {
+    fn as_ref(&self) -> &[u8] {
+        match self {
+            Self::Own(bytes) => bytes.as_ref(),
+            Self::Copy(bytes) => bytes,
+        }
     }
 }
 
@@ -62,6 +108,17 @@ impl Writable {
         // SAFETY: as in `Borrowed`; and the array was allocated for this by `_arrays.empty`, which gives it to no
         // one else before the call returns, so that this is the only way to its bytes.
         unsafe { slice::from_raw_parts_mut(self.0.buf_ptr().cast::<u8>(), length) }
+    }
+}
+
+/// Makes a view one of nothing, as it must be if `__getbuffer__` fails.
+///
+/// # Safety
+/// `view` is what Python gave to `__getbuffer__`.
+pub(crate) unsafe fn clear(view: *mut ffi::Py_buffer) {
+    if !view.is_null() {
+        // SAFETY: it is Python's, and there is one.
+        unsafe { (*view).obj = ptr::null_mut() };
     }
 }
 

@@ -13,7 +13,7 @@ use std::{
     time::Duration,
 };
 
-use ciphergram_he::{self as he, AnyKey, KeyRef, Ledger, Update, codec::Output};
+use ciphergram_he::{self as he, AnyKey, KeyRef, Ledger, Update};
 use ciphergram_nic::{
     federation::{
         self, Participation, PathConfig, RoundResult,
@@ -231,7 +231,7 @@ impl Client {
         let target = &mut arrays;
         let mut opened = |result: &mut RoundResult| {
             let mut slices = target.slices();
-            let output = if total { Output::Sum } else { Output::Mean };
+            let output = opened::output(total);
             self.with(&round, |participation| {
                 result.decrypt_into(key, participation, output, &mut slices).map_err(Error::from)
             })
@@ -338,11 +338,11 @@ impl Client {
         round: &Round<'_>,
         act: impl FnOnce(&Participation<'_>) -> Result<T>,
     ) -> Result<T> {
-        let threads = pool::pool()?;
+        let (threads, ledger) = (pool::pool()?, self.used.ledger()?);
         act(&Participation {
             key: self.key.as_ref(),
             job: &self.job,
-            ledger: Some(&self.used.ledger),
+            ledger: Some(&ledger),
             engine: crate::engines::engine(&self.engine)?,
             update: round.update,
             weight: round.weight,
@@ -411,11 +411,11 @@ fn client_key(key: &Bound<'_, PyAny>, number: Option<u16>) -> Result<(Key, Use, 
     };
     if let Ok(path) = key.extract::<PathBuf>() {
         let path = if path.is_dir() { path.join("secret.json") } else { path };
-        let key = AnyKey::load(&path)?;
+        let key = pool::run(key.py(), || Ok(AnyKey::load(&path)?))?;
         key.as_client(number).map_err(|e| e.within(path.display()))?;
         // One line of the ledger for many rounds.
         let ledger = Ledger::reserving(&path, ROUNDS_RESERVED);
-        let used = Use { ledger, ..Use::beside(&path, key.public())? };
+        let used = Use::beside(&path, key.public())?.by(ledger);
         let key = match key {
             AnyKey::Client(key, _) => Key::Client(Arc::from(key)),
             AnyKey::Secret(key, _) => secret(Arc::from(key))?,

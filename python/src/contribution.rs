@@ -38,18 +38,28 @@ pub(crate) struct Inner {
 }
 
 impl Contribution {
-    /// Takes what was encrypted under an agreement.
-    pub(crate) fn encrypted(frame: EncryptedFrame, key: PublicKey) -> Result<Self> {
-        let EncryptedFrame { bytes, clipped } = frame;
-        Self::new(bytes, Some(key), Some(clipped))
+    /// Takes what a client encrypted under terms.
+    pub(crate) fn encrypted(
+        frame: EncryptedFrame,
+        (client, terms): (u16, &he::Terms<'_>),
+        key: PublicKey,
+    ) -> Self {
+        let EncryptedFrame { bytes: frame, clipped } = frame;
+        Self(Arc::new(Inner {
+            frame,
+            client,
+            round: terms.round(),
+            job: terms.job().id(),
+            key: key.key.id(),
+            scheme: key.key.parameters().scheme().name(),
+            agreement: terms.agreement().clone(),
+            clipped: Some(clipped),
+            public: Some(key),
+        }))
     }
 
     /// Reads the bytes of a file, made under a key if one is given.
-    pub(crate) fn read(bytes: Vec<u8>, key: Option<PublicKey>) -> Result<Self> {
-        Self::new(bytes, key, None)
-    }
-
-    fn new(frame: Vec<u8>, public: Option<PublicKey>, clipped: Option<Vec<usize>>) -> Result<Self> {
+    pub(crate) fn read(frame: Vec<u8>, public: Option<PublicKey>) -> Result<Self> {
         let parsed = Frame::parse(&frame).map_err(SchemeError::from)?;
         if let Some(public) = &public {
             parsed.check_key(&public.key)?;
@@ -66,7 +76,7 @@ impl Contribution {
             key,
             scheme,
             agreement,
-            clipped,
+            clipped: None,
             public,
         })))
     }
@@ -147,6 +157,8 @@ impl Contribution {
         view: *mut ffi::Py_buffer,
         flags: c_int,
     ) -> PyResult<()> {
+        // SAFETY: the view is Python's.
+        unsafe { buffer::clear(view) };
         let bytes: *const [u8] = slf.get().frame();
         // SAFETY: the class is frozen, so its bytes stay where they are while the view has a reference to it.
         unsafe { buffer::show(slf.into_any(), &*bytes, view, flags) }

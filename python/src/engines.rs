@@ -24,12 +24,19 @@ type Open = BTreeMap<(u32, &'static str), Arc<dyn Engine>>;
 
 /// Returns the engine of this name, opened once in a process. Warns if a GPU is asked for and there is none.
 pub(crate) fn engine(name: &str) -> Result<Arc<dyn Engine>> {
-    let choice: Choice = name.parse().map_err(|_| {
+    let choice = name.parse::<Choice>().ok().filter(|choice| *choice != Choice::Reference);
+    let choice = choice.ok_or_else(|| {
         Error::parameter(format!("engine={name:?}: there are \"cpu\", \"gpu\" and \"auto\""))
     })?;
-    let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+    let open = || OPEN.lock().unwrap_or_else(PoisonError::into_inner);
     let key = (process::id(), choice.name());
-    Ok(open.entry(key).or_insert_with(|| choose(choice, open_gpu, tell)).clone())
+    let found = open().get(&key).cloned();
+    if let Some(engine) = found {
+        return Ok(engine);
+    }
+    // Without the lock: it may run code of Python's.
+    let made = choose(choice, open_gpu, tell);
+    Ok(open().entry(key).or_insert(made).clone())
 }
 
 /// Warns of what was asked for and is not there.

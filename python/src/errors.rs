@@ -7,7 +7,7 @@ use pyo3::{
     IntoPyObjectExt,
     exceptions::{PyOverflowError, PyRuntimeError, PyTypeError},
     prelude::*,
-    types::PyDict,
+    types::{PyBool, PyDict},
 };
 
 /// Everything that a call can fail with.
@@ -287,6 +287,9 @@ pub(crate) fn whole<'py, T>(number: &Bound<'py, PyAny>) -> PyResult<T>
 where
     T: for<'a> FromPyObject<'a, 'py, Error = PyErr>,
 {
+    if number.is_instance_of::<PyBool>() {
+        return Err(PyTypeError::new_err("a truth value is no number"));
+    }
     number.extract::<T>().map_err(|error| {
         match error.is_instance_of::<PyOverflowError>(number.py()) {
             true => Error::parameter(format!("{number} is not a number that there can be")).into(),

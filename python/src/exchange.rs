@@ -8,8 +8,8 @@ use pyo3::{prelude::*, types::PyBytes};
 
 use crate::{errors::Result, job::Job, keys::PublicKey, ranges::Ranges};
 
-/// A client's proposal for a round: its ranges and its weight, rounded up to powers of two. It pickles, with the
-/// client's number.
+/// A client's proposal for a round: its ranges and its weight, rounded up to powers of two. Its bytes travel, and
+/// `from_bytes` reads them.
 #[pyclass(frozen, module = "ciphergram")]
 pub(crate) struct Announcement {
     pub(crate) announcement: SchemeAnnouncement,

@@ -1,9 +1,14 @@
 //! Keys made, and everything that is read from files and bytes.
 
-use std::{fs, path::PathBuf, sync::Arc};
+use std::{
+    fs,
+    io::{ErrorKind, Write as _},
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use ciphergram_he::{
-    self as he, AnyKey, Error as SchemeError, Ledger, Limits, Scheme,
+    self as he, AnyKey, Error as SchemeError, Limits, Scheme,
     frame::{Frame, Kind},
     keys::write_folder,
     params::Literal,
@@ -12,7 +17,7 @@ use ciphergram_nic::federation::nodes::LocalNodes;
 use pyo3::{IntoPyObjectExt, exceptions::PyUserWarning, prelude::*, types::PyTuple};
 
 use crate::{
-    buffer::Borrowed,
+    buffer::Frozen,
     contribution::Contribution,
     errors::{Error, Result, no_pickle, whole, whole_or_none},
     job::Job,
@@ -39,15 +44,22 @@ pub(crate) struct Keys {
 }
 
 impl Keys {
-    fn new(py: Python<'_>, key: he::SecretKey, job: Job, ledger: Ledger) -> Result<Self> {
-        let used = Use { job: Some(job.0.clone()), ledger };
+    /// Takes the key of a folder, or one that no file has. Each file of a key has a record of its own.
+    fn new(py: Python<'_>, key: he::SecretKey, job: Job, folder: Option<&Path>) -> Result<Self> {
+        let used = |file: String| match folder {
+            Some(folder) => Use::beside(&folder.join(file), key.public()),
+            None => Ok::<_, Error>(Use::in_memory(job.0.clone())),
+        };
         let mut clients = vec![];
         if key.public().encrypts() {
             for number in 0..key.public().parameters().clients() as u16 {
-                let key = Arc::new(key.client_key(number)?);
-                clients.push(ClientKey { key, used: used.clone() }.into_py_any(py)?);
+                let used = used(client_file(number))?;
+                clients.push(
+                    ClientKey { key: Arc::new(key.client_key(number)?), used }.into_py_any(py)?,
+                );
             }
         }
+        let used = used(SECRET.into())?;
         let public = PublicKey { key: key.public().clone(), job: used.job.clone() };
         Ok(Self {
             secret: Py::new(py, SecretKey { key: key.into(), used })?,
@@ -58,33 +70,45 @@ impl Keys {
     }
 }
 
+/// The file of the secret key in a folder.
+const SECRET: &str = "secret.json";
+
+/// Returns the file of a client's own key in a folder.
+fn client_file(number: u16) -> String {
+    format!("clients/{number}.json")
+}
+
 #[pymethods]
 impl Keys {
     /// Writes the folder of the key, as `ciphergram keygen` does: whole or not at all.
     ///
     /// Raises:
     ///     Exists: There is such a folder.
-    fn save(&self, folder: PathBuf) -> Result<()> {
-        let secret = self.secret.get();
+    fn save(&self, py: Python<'_>, folder: PathBuf) -> Result<()> {
+        // Without a slash at its end, of which a name beside it could not be made.
+        let folder: PathBuf = folder.components().collect();
         if folder.exists() {
             return Err(SchemeError::Exists { path: folder }.into());
         }
         let here = |e: std::io::Error| SchemeError::from(e).within(folder.display());
+        if let Some(above) = folder.parent() {
+            fs::create_dir_all(above).map_err(here)?;
+        }
         let mut temporary = folder.clone().into_os_string();
         temporary.push(format!(".{}.tmp", std::process::id()));
         let temporary = PathBuf::from(temporary);
         fs::create_dir(&temporary).map_err(here)?;
-        let write = || {
-            write_folder(&secret.key, &self.job.0, &temporary)?;
-            LocalNodes::of_folder(&temporary).draw()?;
-            Ok(fs::rename(&temporary, &folder).map_err(here)?)
-        };
-        if let Err(error) = write() {
+        let placed = self.write(py, &temporary).and_then(|()| {
+            fs::rename(&temporary, &folder).map_err(here)?;
+            self.record(py, &folder)
+        });
+        if placed.is_err() {
             // What is left of it is of no use to anyone.
-            let _ = fs::remove_dir_all(&temporary);
-            return Err(error);
+            for left in [&temporary, &folder] {
+                let _ = fs::remove_dir_all(left);
+            }
         }
-        Ok(secret.used.ledger.move_beside(&folder.join("secret.json"))?)
+        placed
     }
 
     /// Encrypts a client's update with the secret key: see `SecretKey.encrypt`.
@@ -130,6 +154,26 @@ impl Keys {
     }
 }
 
+impl Keys {
+    /// Writes all files of the key into a folder.
+    fn write(&self, py: Python<'_>, folder: &Path) -> Result<()> {
+        let key = &self.secret.bind(py).get().key;
+        write_folder(key, &self.job.0, folder)?;
+        LocalNodes::of_folder(folder).draw()?;
+        Ok(())
+    }
+
+    /// Moves the records of the key and of its clients' own beside their files.
+    fn record(&self, py: Python<'_>, folder: &Path) -> Result<()> {
+        self.secret.bind(py).get().used.save(&folder.join(SECRET), || Ok(()))?;
+        for client in self.clients.bind(py) {
+            let client = client.cast::<ClientKey>().map_err(PyErr::from)?.get();
+            client.used.save(&folder.join(client_file(client.key.number())), || Ok(()))?;
+        }
+        Ok(())
+    }
+}
+
 /// Makes a key, and a job under it.
 ///
 /// Args:
@@ -161,7 +205,7 @@ pub(crate) fn keygen(
     limits.min_clients = min_clients.unwrap_or(limits.min_clients);
     (limits.max_weight, limits.max_range) = (max_weight, max_range);
     let job = Job::make(py, key.public(), limits)?;
-    Keys::new(py, key, job, Ledger::in_memory())
+    Keys::new(py, key, job, None)
 }
 
 /// Reads a key's file, or the folder that `Keys.save` or `ciphergram keygen` wrote. Its job is the file `job.json`
@@ -183,7 +227,7 @@ pub(crate) fn load_keys(py: Python<'_>, path: PathBuf) -> Result<Bound<'_, PyAny
     let loaded = match key {
         AnyKey::Secret(key, _) if folder => {
             let job = Job(used.job(None)?);
-            Keys::new(py, *key, job, used.ledger)?.into_bound_py_any(py)
+            Keys::new(py, *key, job, file.parent())?.into_bound_py_any(py)
         }
         AnyKey::Secret(key, _) => SecretKey { key: Arc::from(key), used }.into_bound_py_any(py),
         AnyKey::Client(key, _) => ClientKey { key: Arc::from(key), used }.into_bound_py_any(py),
@@ -207,7 +251,7 @@ pub(crate) fn loads<'py>(
     data: &Bound<'py, PyAny>,
     key: Option<&Bound<'py, PyAny>>,
 ) -> Result<Bound<'py, PyAny>> {
-    read(data.py(), Borrowed::new(data)?.as_ref().to_vec(), key)
+    read(data.py(), Frozen::new(data)?.into_vec(), key)
 }
 
 /// Reads the file of a contribution or a sum: see `loads`.
@@ -232,19 +276,58 @@ fn read<'py>(
     key: Option<&Bound<'py, PyAny>>,
 ) -> Result<Bound<'py, PyAny>> {
     let key = key.map(PublicKey::of).transpose()?;
-    match Frame::parse(&bytes).map_err(SchemeError::from)?.kind {
-        Kind::Sum => Ok(Sum::read(bytes, key)?.into_bound_py_any(py)?),
-        _ => Ok(Contribution::read(bytes, key)?.into_bound_py_any(py)?),
-    }
+    let loaded = run(py, || match Frame::parse(&bytes).map_err(SchemeError::from)?.kind {
+        Kind::Sum => Sum::read(bytes, key).map(Loaded::Sum),
+        _ => Contribution::read(bytes, key).map(Loaded::Contribution),
+    })?;
+    Ok(match loaded {
+        Loaded::Sum(sum) => sum.into_bound_py_any(py)?,
+        Loaded::Contribution(contribution) => contribution.into_bound_py_any(py)?,
+    })
 }
 
-/// Writes a contribution or a sum to a file; one that is there is replaced.
+enum Loaded {
+    Contribution(Contribution),
+    Sum(Sum),
+}
+
+/// Writes a contribution or a sum to a file; one of either that is there is replaced.
 ///
 /// Raises:
+///     BadFrame: It is neither.
+///     Exists: The file is something else.
 ///     FileError: It cannot be written.
 #[pyfunction]
 pub(crate) fn save(contribution: &Bound<'_, PyAny>, path: PathBuf) -> Result<()> {
-    let bytes = Borrowed::new(contribution)?;
-    fs::write(&path, bytes.as_ref()).map_err(|e| SchemeError::from(e).within(path.display()))?;
-    Ok(())
+    let bytes = Frozen::new(contribution)?;
+    Frame::parse(bytes.as_ref()).map_err(SchemeError::from)?;
+    replace(&path, bytes.as_ref(), |found| Frame::parse(found).is_ok())
+}
+
+/// Writes a file, whole or not at all, where there is none or one of its own kind.
+///
+/// # Errors
+/// There is a file of another kind, or it cannot be written.
+pub(crate) fn replace(path: &Path, bytes: &[u8], is_own: impl Fn(&[u8]) -> bool) -> Result<()> {
+    let here = |e: std::io::Error| SchemeError::from(e).within(path.display());
+    match fs::read(path) {
+        Ok(found) if !is_own(&found) => {
+            return Err(SchemeError::Exists { path: path.into() }.into());
+        }
+        Err(e) if e.kind() != ErrorKind::NotFound => return Err(here(e).into()),
+        _ => {}
+    }
+    let mut temporary = path.to_path_buf().into_os_string();
+    temporary.push(format!(".{}.tmp", std::process::id()));
+    let write = || {
+        let mut file = fs::File::create(&temporary)?;
+        file.write_all(bytes)?;
+        file.sync_all()?;
+        fs::rename(&temporary, path)
+    };
+    write().map_err(|e| {
+        // Half of it is of no use.
+        let _ = fs::remove_file(&temporary);
+        here(e).into()
+    })
 }

@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 
 use crate::{
     errors::{Error, Result, whole, whole_or_none},
-    keys::PublicKey,
+    keys::{PublicKey, hash},
 };
 
 /// The limits that all clients of a federation hold each other to: how many they are, how few a sum may be of, and how
@@ -124,11 +124,7 @@ impl Job {
     }
 
     fn __hash__(&self) -> u64 {
-        self.0
-            .id()
-            .to_string()
-            .bytes()
-            .fold(0, |hash, byte| hash.wrapping_mul(31) ^ u64::from(byte))
+        hash(self.0.id())
     }
 }
 

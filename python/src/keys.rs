@@ -1,8 +1,10 @@
 //! Keys, and what is done with each kind.
 
 use std::{
+    hash::{DefaultHasher, Hash as _, Hasher as _},
     path::{Path, PathBuf},
-    sync::Arc,
+    process,
+    sync::{Arc, OnceLock},
 };
 
 use ciphergram_he::{
@@ -29,15 +31,68 @@ use crate::{
 #[derive(Clone)]
 pub(crate) struct Use {
     pub(crate) job: Option<Arc<he::Job>>,
-    pub(crate) ledger: Ledger,
+    ledger: Ledger,
+    /// The file of the key, once there is one.
+    file: Arc<OnceLock<PathBuf>>,
+    /// The process that the ledger is of.
+    owner: u32,
 }
 
 impl Use {
+    /// Begins the use of a key that no file has.
+    pub(crate) fn in_memory(job: Arc<he::Job>) -> Self {
+        Self {
+            job: Some(job),
+            ledger: Ledger::in_memory(),
+            file: Arc::default(),
+            owner: process::id(),
+        }
+    }
+
     /// Finds what is beside a key's file.
     pub(crate) fn beside(path: &Path, key: &he::PublicKey) -> Result<Self> {
         let job = he::keys::beside(path, "job.json");
         let job = job.is_file().then(|| he::Job::load(&job, key)).transpose()?.map(Arc::new);
-        Ok(Self { job, ledger: Ledger::beside(path) })
+        let file = Arc::new(OnceLock::from(path.to_path_buf()));
+        Ok(Self { job, ledger: Ledger::beside(path), file, owner: process::id() })
+    }
+
+    /// Returns the use of the same key under the same job that goes by another ledger.
+    pub(crate) fn by(self, ledger: Ledger) -> Self {
+        Self { ledger, ..self }
+    }
+
+    /// Returns the record. A process that was forked reads it anew: locks of its parent may be held for ever.
+    pub(crate) fn ledger(&self) -> Result<Ledger> {
+        if self.owner == process::id() {
+            return Ok(self.ledger.clone());
+        }
+        self.file.get().map(|path| Ledger::beside(path)).ok_or_else(|| {
+            let text = format!(
+                "no file has this key, and the record of its use is in the memory of process {}: save it, and load it \
+                 here",
+                self.owner
+            );
+            Error::Own("ForkedError", text)
+        })
+    }
+
+    /// Saves the record beside the file that the key was saved to by `save`; that is removed if it cannot be.
+    pub(crate) fn save(
+        &self,
+        path: &Path,
+        save: impl FnOnce() -> Result<(), he::Error>,
+    ) -> Result<()> {
+        let ledger = self.ledger()?;
+        save()?;
+        if let Err(error) = ledger.move_beside(path) {
+            // Without its record it could seal to a round twice.
+            let _ = std::fs::remove_file(path);
+            return Err(error.into());
+        }
+        // One that has a file keeps that.
+        let _ = self.file.set(path.into());
+        Ok(())
     }
 
     /// Returns the job given, or the key's own.
@@ -140,8 +195,8 @@ impl PublicKey {
     ///     BadFrame: They are none. KeyKind: The key is more than public.
     #[staticmethod]
     #[pyo3(signature = (key, job=None))]
-    fn from_json(key: &str, job: Option<&str>) -> Result<Self> {
-        let he::AnyKey::Public(key) = he::AnyKey::from_json(key)? else {
+    fn from_json(py: Python<'_>, key: &str, job: Option<&str>) -> Result<Self> {
+        let he::AnyKey::Public(key) = run(py, || Ok(he::AnyKey::from_json(key)?))? else {
             return Err(Error::Own("KeyKind", "this is the text of a secret key".into()));
         };
         let job = job.map(|job| he::Job::from_json(job, &key)).transpose()?.map(Arc::new);
@@ -167,12 +222,15 @@ impl PublicKey {
     }
 
     fn __hash__(&self) -> u64 {
-        self.key
-            .id()
-            .to_string()
-            .bytes()
-            .fold(0, |hash, byte| hash.wrapping_mul(31) ^ u64::from(byte))
+        hash(self.key.id())
     }
+}
+
+/// Returns a hash of an id.
+pub(crate) fn hash(id: impl ToString) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    id.to_string().hash(&mut hasher);
+    hasher.finish()
 }
 
 fn describe(class: &str, key: &he::PublicKey, more: &str) -> String {
@@ -239,23 +297,23 @@ impl Contributing<'_, '_> {
     fn encrypt(&self, py: Python<'_>, key: KeyRef<'_>, used: &Use) -> Result<Contribution> {
         let (job, mut update) = (used.job(self.job)?, self.update()?);
         let engine = engine(self.engine)?;
-        let (ledger, weight, clip) = (&used.ledger, self.weight, self.clip);
+        let (ledger, weight, clip) = (&used.ledger()?, self.weight, self.clip);
         let (round, agreement) = self.settle(&job, key, ledger, &update)?;
-        let frame = run(py, || {
+        let public = PublicKey { key: key.public().clone(), job: Some(job.clone()) };
+        run(py, || {
             let outside = clip.map(|limit| update.clip(limit)).transpose()?;
             let terms = job.terms(round, &agreement)?;
             let mut frame = encrypt_frame(key, engine, (&update, weight), &terms, ledger)?;
             for (clipped, outside) in frame.clipped.iter_mut().zip(outside.unwrap_or_default()) {
                 *clipped = outside.max(*clipped);
             }
-            Ok(frame)
-        })?;
-        Contribution::encrypted(frame, PublicKey { key: key.public().clone(), job: Some(job) })
+            Ok(Contribution::encrypted(frame, (key.number(), &terms), public))
+        })
     }
 
     fn propose(&self, py: Python<'_>, key: KeyRef<'_>, used: &Use) -> Result<Announcement> {
         let (job, mut update) = (used.job(self.job)?, self.update()?);
-        let lowest = used.ledger.next_round(&job, key.number())?;
+        let lowest = used.ledger()?.next_round(&job, key.number())?;
         // The exact weight stays with the client.
         let largest = u64::from(job.limits().max_weight);
         let weight = self.weight.checked_next_power_of_two().unwrap_or(self.weight);
@@ -301,8 +359,7 @@ impl SecretKey {
     /// Raises:
     ///     Exists: There is such a file.
     fn save(&self, path: PathBuf) -> Result<()> {
-        self.key.save(&path)?;
-        Ok(self.used.ledger.move_beside(&path)?)
+        self.used.save(&path, || self.key.save(&path))
     }
 
     /// Derives the key of one client, which encrypts and opens nothing.
@@ -429,7 +486,7 @@ impl SecretKey {
         sum.check_key(self.key.public())?;
         let (job, engine) = (self.used.job(job)?, crate::engines::engine(engine)?);
         let mut arrays = Arrays::new(py, &sum.sum.agreement)?;
-        let (key, ledger) = (&self.key, &self.used.ledger);
+        let (key, ledger) = (&self.key, &self.used.ledger()?);
         let output = opened::output(total);
         let (inner, target) = (&sum.sum, &mut arrays);
         let threads = pool::pool()?;
@@ -523,12 +580,12 @@ impl ClientKey {
         self.used.job.clone().map(Job)
     }
 
-    /// Writes the key's file, which only its owner may read.
+    /// Writes the key's file, which only its owner may read, and the record of its use beside it.
     ///
     /// Raises:
     ///     Exists: There is such a file.
     fn save(&self, path: PathBuf) -> Result<()> {
-        Ok(self.key.save(&path)?)
+        self.used.save(&path, || self.key.save(&path))
     }
 
     /// Encrypts this client's update for one round: see `SecretKey.encrypt`.

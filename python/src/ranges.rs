@@ -11,6 +11,7 @@ use pyo3::{prelude::*, types::PyDict};
 use crate::{
     arrays,
     errors::{Error, Result, whole},
+    files::replace,
     pool::run,
 };
 
@@ -61,11 +62,15 @@ impl Ranges {
         Ok(self.file().to_json()?)
     }
 
-    /// Writes the file; one that is there is replaced.
+    /// Writes the file; one of ranges that is there is replaced.
+    ///
+    /// Raises:
+    ///     Exists: The file is something else.
     fn save(&self, path: PathBuf) -> Result<()> {
-        let text = self.to_json()?;
-        std::fs::write(&path, text).map_err(|e| SchemeError::from(e).within(path.display()))?;
-        Ok(())
+        let is_own = |found: &[u8]| {
+            str::from_utf8(found).is_ok_and(|text| RangesFile::from_json(text).is_ok())
+        };
+        replace(&path, self.to_json()?.as_bytes(), is_own)
     }
 
     /// Returns the same tensors with other ranges, and another largest weight if one is given.

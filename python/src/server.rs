@@ -79,7 +79,7 @@ fn public_key(key: &Bound<'_, PyAny>) -> Result<(PublicKey, Option<PathBuf>)> {
         };
     };
     let path = if path.is_dir() { path.join("public.json") } else { path };
-    let key = he::PublicKey::load(&path)?;
+    let key = pool::run(key.py(), || Ok(he::PublicKey::load(&path)?))?;
     let job = Use::beside(&path, &key)?.job;
     Ok((PublicKey { key, job }, Some(path)))
 }

@@ -12,7 +12,7 @@ use ciphergram_he::{
 use pyo3::{ffi, prelude::*, types::PyBytes};
 
 use crate::{
-    buffer::{self, Borrowed},
+    buffer::{self, Frozen},
     contribution::{Contribution, unknown_key},
     errors::Result,
     keys::PublicKey,
@@ -61,7 +61,7 @@ impl Sum {
             let (found, expected) = (Kind::Contribution.name(), Kind::Sum.name());
             return Err(SchemeError::from(he::error::FrameError::Kind { found, expected }).into());
         }
-        Self::read(Borrowed::new(object)?.as_ref().to_vec(), None)
+        Self::read(Frozen::new(object)?.into_vec(), None)
     }
 
     /// Refuses another key than it was made under.
@@ -160,6 +160,8 @@ impl Sum {
         view: *mut ffi::Py_buffer,
         flags: c_int,
     ) -> Result<()> {
+        // SAFETY: the view is Python's.
+        unsafe { buffer::clear(view) };
         let bytes: *const [u8] = slf.get().frame()?;
         // SAFETY: the class is frozen, so its bytes stay where they are while the view has a reference to it.
         Ok(unsafe { buffer::show(slf.into_any(), &*bytes, view, flags) }?)

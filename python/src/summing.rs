@@ -9,7 +9,7 @@ use ciphergram_he::{
 use pyo3::prelude::*;
 
 use crate::{
-    buffer::Borrowed,
+    buffer::Frozen,
     contribution::{Contribution, unknown_key},
     errors::{Error, Result},
     job::Job,
@@ -31,7 +31,7 @@ enum Part {
     Contribution(Contribution),
     Sum(Sum),
     /// The bytes of either.
-    Bytes(Borrowed),
+    Bytes(Frozen),
 }
 
 impl Part {
@@ -42,7 +42,7 @@ impl Part {
         if let Ok(sum) = object.cast::<Sum>() {
             return Ok(Self::Sum(sum.get().clone()));
         }
-        Ok(Self::Bytes(Borrowed::new(object)?))
+        Ok(Self::Bytes(Frozen::new(object)?))
     }
 
     fn add_to(&self, summing: &mut he::Summing, key: &he::PublicKey) -> Result<()> {
@@ -134,7 +134,12 @@ impl Summing {
 
     fn add_part(&self, py: Python<'_>, part: &Part) -> Result<()> {
         run_with(py, &self.summing, |summing| {
-            part.add_to(summing.as_mut().ok_or_else(finished)?, &self.public.key)
+            let added = part.add_to(summing.as_mut().ok_or_else(finished)?, &self.public.key);
+            if let Err(Error::Scheme(SchemeError::Engine(_))) = added {
+                // Half of it may be in.
+                *summing = None;
+            }
+            added
         })
     }
 }

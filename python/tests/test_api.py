@@ -152,6 +152,51 @@ def test_keys_are_saved_and_loaded_by_their_kinds(tmp_path: Path) -> None:
             assert not any(text[:12] in shown for text in secrets)
 
 
+def test_every_file_of_a_key_has_its_record(tmp_path: Path) -> None:
+    keys, x = cg.keygen("ckks-sum-public", clients=3), {"w": np.zeros(3)}
+    keys.clients[0].encrypt(x, ranges=1.0, round=4)
+    keys.save(f"{tmp_path}/a/b/")
+    for again in (
+        cg.load_keys(tmp_path / "a" / "b").clients[0],
+        cg.load_keys(tmp_path / "a" / "b" / "clients" / "0.json"),
+        keys.clients[0],
+    ):
+        with pytest.raises(cg.RoundOver):
+            again.encrypt(x, ranges=1.0, round=4)
+    assert keys.clients[1].encrypt(x, ranges=1.0).round == 0
+    # A second file of one key knows what the first one sealed.
+    shared = cg.keygen(clients=3).secret
+    shared.save(tmp_path / "one.json")
+    shared.encrypt(x, ranges=1.0, client=0, round=2)
+    shared.save(tmp_path / "two.json")
+    with pytest.raises(cg.RoundOver):
+        cg.load_keys(tmp_path / "two.json").encrypt(
+            x, ranges=1.0, client=0, round=2, job=shared.job
+        )
+    assert (tmp_path / "two.json.ledger").read_text() == (tmp_path / "one.json.ledger").read_text()
+
+
+def test_files_are_replaced_by_their_own_kind_alone(tmp_path: Path) -> None:
+    keys, x = cg.keygen(clients=3), {"w": np.zeros(3)}
+    ct = keys.encrypt(x, ranges=1.0, client=0)
+    (tmp_path / "note.txt").write_text("mine")
+    for path in ("note.txt", "secret.json"):
+        if path == "secret.json":
+            keys.secret.save(tmp_path / path)
+        before = (tmp_path / path).read_bytes()
+        with pytest.raises(cg.Exists):
+            cg.save(ct, tmp_path / path)
+        with pytest.raises(cg.Exists):
+            ct.ranges.save(tmp_path / path)
+        assert (tmp_path / path).read_bytes() == before
+    for _ in range(2):
+        cg.save(ct, tmp_path / "a.cgm")
+        ct.ranges.save(tmp_path / "ranges.json")
+    with pytest.raises(cg.BadFrame):
+        cg.save(b"hello", tmp_path / "b.cgm")  # type: ignore[arg-type]
+    assert sorted(path.suffix for path in tmp_path.iterdir()) == [".cgm", ".json", ".json", ".txt"]
+
+
 def test_secrets_do_not_pickle() -> None:
     keys = cg.keygen("ckks-sum-public", clients=3)
     for secret in [keys, keys.secret, keys.clients[0]]:

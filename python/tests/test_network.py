@@ -119,6 +119,34 @@ def in_child(work: Any) -> str:
     return said
 
 
+def test_a_fork_keeps_no_record_locked(folder: Path) -> None:
+    keys = cg.load_keys(folder)
+    x = {"w": np.zeros(200_000)}
+    ends = threading.Event()
+
+    def seal_on() -> None:
+        while not ends.is_set():
+            keys.encrypt(x, ranges=1.0, client=2)
+
+    thread = threading.Thread(target=seal_on)
+    thread.start()
+    sleepers = []
+    for _ in range(20):
+        pid = os.fork()
+        if pid == 0:
+            time.sleep(30)
+            os._exit(0)
+        sleepers.append(pid)
+    began = time.monotonic()
+    ends.set()
+    thread.join(20)
+    keys.encrypt(x, ranges=1.0, client=2)
+    for pid in sleepers:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+    assert not thread.is_alive() and time.monotonic() - began < 20
+
+
 def test_a_forked_child_has_no_client_or_server_of_its_parent(
     server: cg.Server, folder: Path
 ) -> None:
@@ -128,10 +156,16 @@ def test_a_forked_child_has_no_client_or_server_of_its_parent(
     assert in_child(lambda: server.wait(1)) == "ForkedError"
     # It can leave what it has alone, and compute.
     assert in_child(lambda: client.close()) == "None"
-    keys = cg.keygen(clients=3)
     large = {"w": np.zeros(300_000)}
-    keys.encrypt(large, ranges=1.0, client=0)
-    assert in_child(lambda: keys.encrypt(large, ranges=1.0, client=1).round) == "0"
+    keys = cg.load_keys(folder)
+    first = keys.encrypt(large, ranges=1.0, client=0).round
+    assert in_child(lambda: keys.encrypt(large, ranges=1.0, client=0).round) == str(first + 1)
+    with pytest.raises(cg.RoundOver):
+        keys.encrypt(large, ranges=1.0, client=0, round=first + 1)
+    # The record of a key that no file has is in its process.
+    memory = cg.keygen(clients=3)
+    assert in_child(lambda: memory.encrypt(large, ranges=1.0, client=1)) == "ForkedError"
+    assert in_child(lambda: memory.propose(large, client=1)) == "ForkedError"
 
 
 # Joins, and stands still before its round opens.

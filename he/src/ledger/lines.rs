@@ -28,7 +28,7 @@ struct Text {
     /// Whole lines so far, and their bytes.
     count: usize,
     bytes: u64,
-    /// Those in memory, and of a file the first, which says what it is.
+    /// Those in memory; empty for a file.
     kept: String,
     /// The file's own name, so that another file in its place is read from the start.
     #[cfg(unix)]
@@ -55,11 +55,23 @@ impl Lines {
         self.path.as_deref()
     }
 
-    /// Moves lines from memory to a file where there is none.
+    /// Moves lines from memory to a file where there is none; copies those of a file.
     pub(super) fn move_to(&mut self, path: PathBuf) -> Result<(), Error> {
+        let text = match &self.path {
+            Some(own) if *own == path => return Ok(()),
+            Some(own) => match fs::read(own) {
+                Err(e) if e.kind() == ErrorKind::NotFound => vec![],
+                read => read.map_err(|e| fault(own, e))?,
+            },
+            None => self.text.kept.clone().into_bytes(),
+        };
+        if !text.is_empty() {
+            write_new(&path, &text, 0o600)?;
+        } else if path.exists() {
+            // It would become this key's.
+            return Err(Error::Exists { path });
+        }
         if self.path.is_none() {
-            // Also without a line: a ledger that is there already would become this key's.
-            write_new(&path, self.text.kept.as_bytes(), 0o600)?;
             *self = Self::of_file(path);
         }
         Ok(())
@@ -90,11 +102,11 @@ impl Lines {
                 text.take(&line)
             });
         };
-        let mut file = lock(path, path)?;
-        text.catch_up(&mut file).map_err(|e| fault(path, e))?;
+        let Locked(file) = &mut lock(path, path)?;
+        text.catch_up(file).map_err(|e| fault(path, e))?;
         let Some(line) = act(&text.record)? else { return Ok(()) };
         let (end, lines) = (text.bytes, text.ended(&line));
-        write(&mut file, path, end, &lines, sync).map_err(|e| fault(path, e))?;
+        write(file, path, end, &lines, sync).map_err(|e| fault(path, e))?;
         text.bytes += lines.len() as u64;
         text.count += usize::from(end == 0);
         text.take(&line).map_err(|e| fault(path, e))
@@ -166,15 +178,26 @@ fn fault(path: &Path, error: impl Into<Error>) -> Error {
     error.into().within(path.display())
 }
 
-/// Waits until no other process has the ledger's file `locked`; it is let go when it is closed.
-pub(super) fn lock(ledger: &Path, locked: &Path) -> Result<File, Error> {
+/// A file that no other process has until this is dropped: also none that is forked meanwhile, and has it open too.
+#[derive(Debug)]
+pub(super) struct Locked(File);
+
+impl Drop for Locked {
+    fn drop(&mut self) {
+        // Closing it does the same, where nobody else has it open.
+        let _ = self.0.unlock();
+    }
+}
+
+/// Waits until no other process has the ledger's file `locked`.
+pub(super) fn lock(ledger: &Path, locked: &Path) -> Result<Locked, Error> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(false);
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     let open = || {
         let file = options.open(locked)?;
-        file.lock().map(|()| file)
+        file.lock().map(|()| Locked(file))
     };
     open().map_err(|e: io::Error| fault(ledger, e))
 }

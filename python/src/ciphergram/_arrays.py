@@ -51,6 +51,10 @@ def describe(tensors: Mapping[str, Any]) -> list[Described]:
 def _describe(name: str, value: Any) -> Described:
     if not isinstance(name, str):
         raise LayoutError(f"the name {name!r} of a tensor is not text")
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        raise LayoutError(f"the name {name!r} of a tensor is no text that there can be") from None
     array, dtype = _array(name, value)
     # Also what lies the wrong way round, or is of the other byte order.
     plain = np.ascontiguousarray(array.astype(array.dtype.newbyteorder("<"), copy=False))
@@ -69,7 +73,10 @@ def _array(name: str, value: Any) -> tuple[npt.NDArray[Any], str]:
     elif hasattr(value, "__dlpack__"):
         array = np.from_dlpack(value)
     else:
-        array = np.asarray(value)
+        try:
+            array = np.asarray(value)
+        except ValueError:
+            raise _unknown(name, type(value).__name__) from None
     dtype = _NAMES.get(array.dtype.name)
     if dtype is None:
         raise _unknown(name, array.dtype)

@@ -344,7 +344,9 @@ class _Client:
 
 
 def _setting(context: Context, name: str) -> str | None:
-    value = context.node_config.get(name, context.run_config.get(name))
+    # A node that has a key of its own takes nothing from whoever starts the run.
+    own = context.node_config
+    value = (own if "ciphergram-key" in own else context.run_config).get(name)
     if value is None or value == "":
         return None
     if not isinstance(value, str):

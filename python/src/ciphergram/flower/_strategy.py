@@ -374,6 +374,10 @@ class Encrypted(Strategy):
             try:
                 summing.add(answer.part)
                 added.append(answer)
+            except EngineError:
+                # Half of it may be in the sum, which is worth nothing then.
+                LOG.exception("ciphergram: the sum cannot go on")
+                return None, []
             except CiphergramError as error:
                 _drop(answer.node, str(error))
         if len(added) < self.min_clients:
