@@ -254,19 +254,27 @@ def wheel(_settings: Settings) -> list[Result]:
     return [at_most("wheel", f"{size:.1f} MB", "-", size, 10, " MB")]
 
 
-def script(name: str, environment: str) -> Callable[[Settings], list[Result]]:
-    """Returns the rows that a script of `python/benches/` prints: a list in JSON, on its last line."""
+def script(name: str, environment: str | None = None) -> Callable[[Settings], list[Result]]:
+    """Returns the rows that a script of `python/benches/` prints, by the interpreter of an environment or by this one.
+
+    They are a list in JSON, on its last line.
+    """
+
+    def interpreter(settings: Settings) -> Path:
+        if environment is None:
+            return Path(sys.executable)
+        usual = TARGET / f"venv-{environment}" / "bin" / "python"
+        python = settings.pythons.get(environment, usual)
+        if not python.exists():
+            raise Skipped(f"no environment: cargo xtask test --{environment}, or --python {environment}=PATH")
+        return python
 
     def rows(settings: Settings) -> list[Result]:
         path = HERE / "benches" / f"{name}.py"
-        python = settings.pythons.get(environment, TARGET / f"venv-{environment}" / "bin" / "python")
         if not path.exists():
             raise Skipped(f"there is no {path.name}")
-        if not python.exists():
-            raise Skipped(f"no environment: cargo xtask test --{environment}, or --python {environment}=PATH")
-        done = subprocess.run(
-            [python, path], stdout=subprocess.PIPE, text=True, timeout=SCRIPT_TIMEOUT_S
-        )
+        command = [interpreter(settings), path]
+        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=SCRIPT_TIMEOUT_S)
         lines = done.stdout.splitlines()
         if done.returncode != 0 or not lines:
             raise Skipped(f"{path.name} failed with exit code {done.returncode}")
@@ -281,7 +289,7 @@ PARTS: dict[str, Callable[[Settings], list[Result]]] = {
     "flower": script("flower", "flower"),
     "datagram": script("datagram", "flower"),
     "ddp": script("ddp", "torch"),
-    "lora": script("lora", "torch"),
+    "lora": script("lora"),
     "import": start_up,
     "wheel": wheel,
 }

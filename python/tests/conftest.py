@@ -1,26 +1,11 @@
-"""What all tests share: keys, updates, and an end for what hangs."""
+"""What tests share: keys and updates."""
 
 from __future__ import annotations
-
-import faulthandler
-from collections.abc import Iterator
 
 import ciphergram as cg
 import numpy as np
 import numpy.typing as npt
 import pytest
-
-# No test takes a tenth of it, so one that does hangs, and a thread that does not let go of Python can only be killed.
-HANGS_AFTER_S = 120
-
-
-@pytest.fixture(autouse=True)
-def no_hang() -> Iterator[None]:
-    """Ends the process, with a traceback of every thread, if a test hangs."""
-    faulthandler.dump_traceback_later(HANGS_AFTER_S, exit=True)
-    yield
-    faulthandler.cancel_dump_traceback_later()
-
 
 @pytest.fixture
 def keys() -> cg.Keys:

@@ -82,6 +82,9 @@ mod tests {
     #[test]
     fn every_stage_has_a_list_of_packages() {
         let separate = stages::ALL.iter().filter(|stage| stage.separate).map(|stage| stage.name);
+        for name in separate.clone() {
+            assert!(root().join(format!("{TESTS}/with_{name}")).is_dir(), "{name}");
+        }
         for name in separate.chain(["common", "wheel"]) {
             let list = root().join(format!("{TESTS}/requirements/{name}.txt"));
             let text = fs::read_to_string(&list).unwrap();
