@@ -34,7 +34,7 @@ pub(crate) fn fill(
         builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o777));
         let temporary = builder.tempdir_in(beside)?;
         let path = temporary.path().to_owned();
-        Ok((temporary, move || drop(fs::remove_dir_all(path))))
+        Ok((temporary, move || remove(&path)))
     });
     let (temporary, _at_stop) = made.map_err(|e: io::Error| at(out)(plain(e)))?;
     fill(temporary.path()).map_err(|failure| failure.renamed(temporary.path(), out))?;
@@ -45,6 +45,18 @@ pub(crate) fn fill(
         false => fs::rename(temporary.path(), out).map_err(at(out))?,
     }
     sync(beside).map_err(at(out))
+}
+
+/// Removes a folder that somebody may still write to: a file that came into it meanwhile keeps it from going.
+fn remove(folder: &Path) {
+    const TRIES: usize = 100;
+    for _ in 0..TRIES {
+        match fs::remove_dir_all(folder) {
+            Err(e) if e.kind() != io::ErrorKind::NotFound => {}
+            // What is left has a name that says that it is temporary.
+            _ => return,
+        }
+    }
 }
 
 /// As [`sync`], with the folders in it.
