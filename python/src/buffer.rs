@@ -49,14 +49,11 @@ impl Frozen {
     /// Takes the bytes of an object.
     ///
     /// # Errors
-    /// `BadFrame`, if it has none.
+    /// It has none; `BadFrame`, if they are something else than bytes.
     pub(crate) fn new(object: &Bound<'_, PyAny>) -> Result<Self> {
-        let none = |_| match object.get_type().name() {
-            Ok(name) => Error::Own(
-                "BadFrame",
-                format!("{name} is no contribution or sum, nor the bytes of one"),
-            ),
-            Err(error) => error.into(),
+        let none = |error: PyErr| match error.is_instance_of::<PyBufferError>(object.py()) {
+            true => Error::Own("BadFrame", format!("it holds no plain bytes: {error}")),
+            false => error.into(),
         };
         let bytes = Borrowed::new(object).map_err(none)?;
         match object.is_exact_instance_of::<PyBytes>() {

@@ -266,8 +266,11 @@ impl Client {
         Ok(Sum::new(result.sum, PublicKey { key, job: Some(self.job.clone().into()) }))
     }
 
-    /// Ends the calls of other threads that are under way, which raise `Stopped` there. The client can take part in
-    /// later rounds.
+    /// Ends the calls of other threads that are under way, which raise `Stopped` there, as Ctrl-C ends this one's.
+    ///
+    /// The server is not told. The client may take part again at once, and takes its own place if the round has not
+    /// opened yet; one that opened meanwhile counts it in, waits for it until its `round_timeout`, and refuses it
+    /// (`Refused`) unless a spool has what it sealed.
     fn stop(&self) {
         self.stops.fetch_add(1, Relaxed);
     }

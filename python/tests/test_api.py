@@ -194,7 +194,11 @@ def test_files_are_replaced_by_their_own_kind_alone(tmp_path: Path) -> None:
         ct.ranges.save(tmp_path / "ranges.json")
     with pytest.raises(cg.BadFrame):
         cg.save(b"hello", tmp_path / "b.cgm")  # type: ignore[arg-type]
-    assert sorted(path.suffix for path in tmp_path.iterdir()) == [".cgm", ".json", ".json", ".txt"]
+    for odd in (np.zeros(3), np.zeros((4, 4), np.uint8)[::2, ::2]):
+        with pytest.raises(cg.BadFrame):
+            cg.loads(odd)
+    left = sorted(path.name for path in tmp_path.iterdir())
+    assert left == ["a.cgm", "note.txt", "ranges.json", "secret.json", "secret.json.ledger"]
 
 
 def test_secrets_do_not_pickle() -> None:

@@ -15,7 +15,8 @@ def from_bytes(data: bytes) -> int:
 
 
 def _bound(n: int) -> int:
-    # What lies between this and n less this is no one's plaintext: sums that overflow are found there.
+    # What lies between this and n less this is no one's plaintext: sums that overflow are found
+    # there.
     return n // 3 - 1
 
 
@@ -48,7 +49,7 @@ def _spread(given: SupportsIndex | Iterable[SupportsIndex], count: int) -> list[
 
 
 def pack(xs: Iterable[SupportsIndex], n: int, each: int) -> bytes:
-    """Return integers as plaintexts modulo n of `each` bytes, negative ones as n less their magnitude.
+    """Return integers as plaintexts modulo n of `each` bytes, negative ones as n less |x|.
 
     Raises:
         Overflow: One is beyond a third of n.

@@ -18,6 +18,7 @@ from ..errors import (
     BadFrame,
     CiphergramError,
     ClientNumberError,
+    EngineError,
     KeyKind,
     NoJob,
     ParameterError,
