@@ -37,7 +37,9 @@ HERE = Path(__file__).resolve().parent
 TARGET = HERE.parent / os.environ.get("CARGO_TARGET_DIR", "target")
 # The samples of a measurement: the median of at least so many counts.
 MIN_SAMPLES = 5
-# The share of its core that the Rust side has to have had, for its time to be comparable.
+# How much longer than asked for a measurement waits for quiet samples, at most.
+PATIENCE = 5
+# The share of its core that a side has to have had, for its time to be comparable.
 QUIET_SHARE = 0.95
 SCRIPT_TIMEOUT_S = 1800
 
@@ -95,18 +97,27 @@ def one_core(core: int) -> Iterator[None]:
 
 
 def timed(call: Callable[[], object], seconds: float) -> float:
-    """Returns the median processor time of a call, in seconds."""
+    """Returns the median processor time of a call, in seconds, over samples in which nothing else had the core.
+
+    As `ciphergram bench` does it, which waits for them too. Where they are too few, all samples count.
+    """
     samples: list[float] = []
+    quiet: list[float] = []
     call()
     gc.collect()
     gc.disable()
-    end = time.perf_counter() + seconds
-    while len(samples) < MIN_SAMPLES or time.perf_counter() < end:
-        start = time.process_time()
+    start = time.perf_counter()
+    while (spent := time.perf_counter() - start) < PATIENCE * seconds:
+        if len(samples) >= MIN_SAMPLES and len(quiet) >= MIN_SAMPLES and spent >= seconds:
+            break
+        clock, processor = time.perf_counter(), time.process_time()
         call()
-        samples.append(time.process_time() - start)
+        processor, clock = time.process_time() - processor, time.perf_counter() - clock
+        samples.append(processor)
+        if processor >= QUIET_SHARE * clock:
+            quiet.append(processor)
     gc.enable()
-    return statistics.median(samples)
+    return statistics.median(quiet if len(quiet) >= MIN_SAMPLES else samples)
 
 
 def milliseconds(seconds: float) -> str:

@@ -29,7 +29,9 @@ pub(crate) fn run() -> Outcome {
 
 /// Runs the tests of the package with one framework.
 pub(crate) fn run_with(framework: &str) -> Outcome {
-    test(framework, &format!("{TESTS}/with_{framework}"), &[])
+    // Processes of a framework take minutes to come and go.
+    let patience = "--override-ini=faulthandler_timeout=900".to_owned();
+    test(framework, &format!("{TESTS}/with_{framework}"), &[patience])
 }
 
 /// Runs the tests of a folder in the environment of a stage.
