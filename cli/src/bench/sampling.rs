@@ -61,8 +61,10 @@ pub(crate) fn once(work: &mut dyn Work) -> Result<Duration, Failure> {
 /// Samples batches for about `duration`, after one to warm up.
 pub(crate) fn sample(work: &mut dyn Work, duration: Duration) -> Result<Times, Failure> {
     once(work)?;
-    let repeats = repeats(once(work)?);
-    samples(repeats, duration, || Ok(several(work, repeats)?.as_secs_f64()))
+    samples(duration, || {
+        let (time, batches) = several(work)?;
+        Ok((time.as_secs_f64() / batches as f64, batches))
+    })
 }
 
 /// Samples one of the `steps` that `long` has more than `short`, running both in turn for about
@@ -75,42 +77,61 @@ pub(crate) fn sample_beyond(
 ) -> Result<Times, Failure> {
     once(long)?;
     once(short)?;
-    let repeats = repeats(once(short)?);
-    samples(repeats, duration, || {
-        let long = several(long, repeats)?.as_secs_f64();
-        Ok((long - several(short, repeats)?.as_secs_f64()) / steps)
+    samples(duration, || {
+        let (time, batches) = several(short)?;
+        let beyond = (0..batches).map(|_| once(long)).sum::<Result<Duration, _>>()?;
+        Ok(((beyond.as_secs_f64() - time.as_secs_f64()) / (steps * batches as f64), batches))
     })
 }
 
-/// Takes samples of `repeats` batches each, in seconds, until quiet ones make up about `duration`,
-/// or for [`PATIENCE`] times as long.
+/// Takes samples, each of seconds and the batches that they were measured over, until quiet ones
+/// make up about `duration`, or for [`PATIENCE`] times as long.
 fn samples(
-    repeats: usize,
     duration: Duration,
-    mut sample: impl FnMut() -> Result<f64, Failure>,
+    mut sample: impl FnMut() -> Result<(f64, usize), Failure>,
 ) -> Result<Times, Failure> {
     let (start, mut samples, mut quiet) = (Instant::now(), Samples::default(), Duration::ZERO);
     while !samples.suffice() || quiet < duration && start.elapsed() < PATIENCE * duration {
         let (clock, before) = (Instant::now(), Spent::now());
-        let seconds = sample()? / repeats as f64;
+        let (seconds, batches) = sample()?;
         let spent = Spent::now().zip(before).and_then(|(now, before)| now.since(before));
-        if samples.add(seconds, spent) {
+        if samples.add(seconds, batches, spent) {
             quiet += clock.elapsed();
         }
     }
-    Ok(samples.times(repeats))
+    Ok(samples.times())
 }
 
-/// Samples, in seconds a batch, and what was spent meanwhile.
+/// One sample.
+struct Sample {
+    seconds: f64,
+    batches: usize,
+    /// The time of this program's threads meanwhile; zero where the system does not say.
+    spent: Spent,
+}
+
+impl Sample {
+    /// Returns the part of the sample's time for which other work had the cores, none where nobody says.
+    fn disturbed(&self) -> f64 {
+        self.spent.disturbed().unwrap_or(0.0)
+    }
+
+    fn is_quiet(&self) -> bool {
+        self.disturbed() < QUIET
+    }
+}
+
+/// The samples of a row.
 #[derive(Default)]
-struct Samples(Vec<(f64, Spent)>);
+struct Samples(Vec<Sample>);
 
 impl Samples {
     /// Adds a sample, and returns whether it is quiet. It is where the system does not say.
-    fn add(&mut self, seconds: f64, spent: Option<Spent>) -> bool {
-        let sample = (seconds, spent.unwrap_or_default());
+    fn add(&mut self, seconds: f64, batches: usize, spent: Option<Spent>) -> bool {
+        let sample = Sample { seconds, batches, spent: spent.unwrap_or_default() };
+        let quiet = sample.is_quiet();
         self.0.push(sample);
-        is_quiet(&sample)
+        quiet
     }
 
     fn suffice(&self) -> bool {
@@ -118,35 +139,30 @@ impl Samples {
     }
 
     /// Returns the times of the quiet samples or, where these are too few, of the quietest.
-    fn times(self, repeats: usize) -> Times {
+    fn times(self) -> Times {
         let mut chosen = self.0;
-        chosen.sort_by(|(_, a), (_, b)| part(a).total_cmp(&part(b)));
-        let quiet = chosen.iter().filter(|sample| is_quiet(sample)).count();
+        chosen.sort_by(|a, b| a.disturbed().total_cmp(&b.disturbed()));
+        let quiet = chosen.iter().filter(|sample| sample.is_quiet()).count();
         chosen.truncate(quiet.max(LEAST_SAMPLES));
-        let disturbed = chosen.iter().map(|(_, spent)| *spent).sum::<Spent>().disturbed();
-        let mut samples: Vec<_> = chosen.into_iter().map(|(seconds, _)| seconds).collect();
+        let batches = chosen.iter().map(|sample| sample.batches).sum();
+        let disturbed = chosen.iter().map(|sample| sample.spent).sum::<Spent>().disturbed();
+        let mut samples: Vec<_> = chosen.iter().map(|sample| sample.seconds).collect();
         samples.sort_by(f64::total_cmp);
-        Times { batches: samples.len() * repeats, disturbed, samples }
+        Times { batches, disturbed, samples }
     }
 }
 
-/// Returns the part of a sample's time for which other work had the cores, none where nobody says.
-fn part(spent: &Spent) -> f64 {
-    spent.disturbed().unwrap_or(0.0)
-}
-
-fn is_quiet((_, spent): &(f64, Spent)) -> bool {
-    part(spent) < QUIET
-}
-
-/// Runs `count` batches, and returns their time.
-fn several(work: &mut dyn Work, count: usize) -> Result<Duration, Failure> {
-    (0..count).map(|_| once(work)).sum()
-}
-
-/// Returns the batches of one sample, each of which takes the time `batch`.
-fn repeats(batch: Duration) -> usize {
-    SAMPLE.as_nanos().div_ceil(batch.as_nanos().max(1)).max(1) as usize
+/// Runs batches until they took [`SAMPLE`], and returns their time and number.
+///
+/// A number guessed from one batch would be too small if other work delayed that one, and samples
+/// too short for the system to count their time.
+fn several(work: &mut dyn Work) -> Result<(Duration, usize), Failure> {
+    let (mut time, mut batches) = (Duration::ZERO, 0);
+    while time < SAMPLE {
+        time += once(work)?;
+        batches += 1;
+    }
+    Ok((time, batches))
 }
 
 #[cfg(test)]
@@ -167,11 +183,11 @@ mod tests {
     fn figures_are_of_quiet_samples_or_of_the_quietest() {
         let times = |quiet: usize, disturbed: usize| {
             let mut samples = Samples::default();
-            (0..disturbed).for_each(|_| assert!(!samples.add(3.0, Some(Spent::of(100, 900)))));
-            (0..quiet).for_each(|_| assert!(samples.add(1.0, Some(Spent::of(100, 1)))));
-            assert!(!samples.add(2.0, Some(Spent::of(100, 100))));
+            (0..disturbed).for_each(|_| assert!(!samples.add(3.0, 3, Some(Spent::of(100, 900)))));
+            (0..quiet).for_each(|_| assert!(samples.add(1.0, 3, Some(Spent::of(100, 1)))));
+            assert!(!samples.add(2.0, 3, Some(Spent::of(100, 100))));
             assert_eq!(samples.suffice(), quiet + disturbed >= 4);
-            samples.times(3)
+            samples.times()
         };
         let found = |times: Times| (times.batches, times.quantile(1.0), times.disturbed);
         assert_eq!(found(times(5, 9)), (15, 1.0, Some(1.0 / 101.0)));
@@ -179,8 +195,8 @@ mod tests {
         // One more than are quiet, and of the others the one that was disturbed least.
         assert_eq!(found(times(4, 3)), (15, 2.0, Some(104.0 / 604.0)));
         let mut unknown = Samples::default();
-        (0..6).for_each(|_| assert!(unknown.add(1.0, None)));
-        assert_eq!(found(unknown.times(1)), (6, 1.0, None));
+        (0..6).for_each(|_| assert!(unknown.add(1.0, 1, None)));
+        assert_eq!(found(unknown.times()), (6, 1.0, None));
     }
 
     #[test]
@@ -203,6 +219,21 @@ mod tests {
     }
 
     #[test]
+    fn a_sample_lasts_however_long_its_first_batch_took() {
+        let mut times = vec![];
+        let mut slow_at_first = || {
+            let start = Instant::now();
+            std::thread::sleep(if times.len() < 2 { SAMPLE } else { SAMPLE / 8 });
+            times.push(start.elapsed());
+            Ok(())
+        };
+        let Ok(found) = sample(&mut slow_at_first, Duration::ZERO) else { panic!("no times") };
+        assert_eq!(times.len(), 1 + found.batches);
+        // All but the batch that warms up.
+        assert!(times[1..].iter().sum::<Duration>() + SAMPLE / 8 >= LEAST_SAMPLES as u32 * SAMPLE);
+    }
+
+    #[test]
     fn every_batch_is_prepared_and_five_samples_are_taken() {
         struct Counted(usize, usize);
         impl Work for Counted {
@@ -218,8 +249,7 @@ mod tests {
         }
         let mut work = Counted(0, 0);
         let Ok(times) = sample(&mut work, Duration::ZERO) else { panic!("no times") };
-        assert_eq!((work.0, work.1, times.batches), (7, 7, 5));
+        assert_eq!((work.0, work.1, times.batches), (6, 6, 5));
         assert!(times.quantile(0.0) >= SAMPLE.as_secs_f64());
-        assert_eq!(repeats(SAMPLE / 4), 4);
     }
 }
