@@ -39,14 +39,14 @@ impl AsRef<[u8]> for Borrowed {
     }
 }
 
-/// Bytes that are parsed, and so must not change meanwhile: those of Python's own `bytes`, or a copy.
+/// Bytes that are parsed, and so must not change: those of Python's own `bytes`, or ours.
 pub(crate) enum Frozen {
     Own(Borrowed),
-    Copy(Vec<u8>),
+    Ours(Vec<u8>),
 }
 
 impl Frozen {
-    /// Takes the bytes of an object.
+    /// Takes the bytes of an object, a copy if it is another than Python's own `bytes`.
     ///
     /// # Errors
     /// It has none; `BadFrame`, if they are something else than bytes.
@@ -58,16 +58,14 @@ impl Frozen {
         let bytes = Borrowed::new(object).map_err(none)?;
         match object.is_exact_instance_of::<PyBytes>() {
             true => Ok(Self::Own(bytes)),
-            false => Ok(Self::Copy(bytes.as_ref().to_vec())),
+            false => Ok(Self::Ours(bytes.as_ref().to_vec())),
         }
     }
+}
 
-    /// Returns the bytes as a vector.
-    pub(crate) fn into_vec(self) -> Vec<u8> {
-        match self {
-            Self::Own(bytes) => bytes.as_ref().to_vec(),
-            Self::Copy(bytes) => bytes,
-        }
+impl From<Vec<u8>> for Frozen {
+    fn from(bytes: Vec<u8>) -> Self {
+        Self::Ours(bytes)
     }
 }
 
@@ -75,7 +73,7 @@ impl AsRef<[u8]> for Frozen {
     fn as_ref(&self) -> &[u8] {
         match self {
             Self::Own(bytes) => bytes.as_ref(),
-            Self::Copy(bytes) => bytes,
+            Self::Ours(bytes) => bytes,
         }
     }
 }

@@ -10,7 +10,7 @@ use pyo3::{
 };
 
 use crate::{
-    buffer,
+    buffer::{self, Frozen},
     errors::{Error, Result},
     keys::PublicKey,
     opened,
@@ -25,7 +25,7 @@ use crate::{
 pub(crate) struct Contribution(pub(crate) Arc<Inner>);
 
 pub(crate) struct Inner {
-    frame: Vec<u8>,
+    frame: Frozen,
     client: u16,
     round: u64,
     job: he::JobId,
@@ -44,9 +44,9 @@ impl Contribution {
         (client, terms): (u16, &he::Terms<'_>),
         key: PublicKey,
     ) -> Self {
-        let EncryptedFrame { bytes: frame, clipped } = frame;
+        let EncryptedFrame { bytes, clipped } = frame;
         Self(Arc::new(Inner {
-            frame,
+            frame: bytes.into(),
             client,
             round: terms.round(),
             job: terms.job().id(),
@@ -59,8 +59,8 @@ impl Contribution {
     }
 
     /// Reads the bytes of a file, made under a key if one is given.
-    pub(crate) fn read(frame: Vec<u8>, public: Option<PublicKey>) -> Result<Self> {
-        let parsed = Frame::parse(&frame).map_err(SchemeError::from)?;
+    pub(crate) fn read(frame: Frozen, public: Option<PublicKey>) -> Result<Self> {
+        let parsed = Frame::parse(frame.as_ref()).map_err(SchemeError::from)?;
         if let Some(public) = &public {
             parsed.check_key(&public.key)?;
         }
@@ -83,7 +83,7 @@ impl Contribution {
 
     /// Returns the bytes of its file.
     pub(crate) fn frame(&self) -> &[u8] {
-        &self.0.frame
+        self.0.frame.as_ref()
     }
 
     /// Returns the key that it was made or read with.
@@ -133,7 +133,7 @@ impl Contribution {
     /// The number of bytes.
     #[getter]
     fn nbytes(&self) -> usize {
-        self.0.frame.len()
+        self.frame().len()
     }
 
     /// How many values of each tensor were out of range; None if it was not made in this process.
@@ -144,11 +144,11 @@ impl Contribution {
     }
 
     fn __len__(&self) -> usize {
-        self.0.frame.len()
+        self.frame().len()
     }
 
     fn __bytes__<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
-        PyBytes::new(py, &self.0.frame)
+        PyBytes::new(py, self.frame())
     }
 
     #[expect(unsafe_code, reason = "the protocol's own signature")]
@@ -170,7 +170,7 @@ impl Contribution {
     }
 
     fn __eq__(&self, other: &Self) -> bool {
-        self.0.frame == other.0.frame
+        self.frame() == other.frame()
     }
 
     fn __reduce__<'py>(
@@ -181,12 +181,12 @@ impl Contribution {
     }
 
     fn __repr__(&self) -> String {
-        let Inner { client, round, agreement, frame, .. } = &*self.0;
+        let Inner { client, round, agreement, .. } = &*self.0;
         format!(
             "<Contribution of client {client} to round {round}, {} tensors, {} values, {} bytes>",
             agreement.specs().len(),
             agreement.values(),
-            frame.len()
+            self.frame().len()
         )
     }
 }

@@ -251,7 +251,7 @@ pub(crate) fn loads<'py>(
     data: &Bound<'py, PyAny>,
     key: Option<&Bound<'py, PyAny>>,
 ) -> Result<Bound<'py, PyAny>> {
-    read(data.py(), Frozen::new(data)?.into_vec(), key)
+    read(data.py(), Frozen::new(data)?, key)
 }
 
 /// Reads the file of a contribution or a sum: see `loads`.
@@ -264,7 +264,7 @@ pub(crate) fn load<'py>(
 ) -> Result<Bound<'py, PyAny>> {
     let here = |e: SchemeError| Error::from(e.within(path.display()));
     let bytes = fs::read(&path).map_err(|e| here(e.into()))?;
-    read(py, bytes, key).map_err(|error| match error {
+    read(py, bytes.into(), key).map_err(|error| match error {
         Error::Scheme(error) => here(error),
         error => error,
     })
@@ -272,11 +272,11 @@ pub(crate) fn load<'py>(
 
 fn read<'py>(
     py: Python<'py>,
-    bytes: Vec<u8>,
+    bytes: Frozen,
     key: Option<&Bound<'py, PyAny>>,
 ) -> Result<Bound<'py, PyAny>> {
     let key = key.map(PublicKey::of).transpose()?;
-    let loaded = run(py, || match Frame::parse(&bytes).map_err(SchemeError::from)?.kind {
+    let loaded = run(py, || match Frame::parse(bytes.as_ref()).map_err(SchemeError::from)?.kind {
         Kind::Sum => Sum::read(bytes, key).map(Loaded::Sum),
         _ => Contribution::read(bytes, key).map(Loaded::Contribution),
     })?;

@@ -31,7 +31,7 @@ pub(crate) struct Inner {
     literal: he::params::Literal,
     public: Option<PublicKey>,
     /// The bytes of its file, once they were asked for.
-    frame: OnceLock<Vec<u8>>,
+    frame: OnceLock<Frozen>,
 }
 
 impl Sum {
@@ -42,8 +42,8 @@ impl Sum {
     }
 
     /// Reads the bytes of a file, made under a key if one is given.
-    pub(crate) fn read(bytes: Vec<u8>, public: Option<PublicKey>) -> Result<Self> {
-        let parsed = Frame::parse(&bytes).map_err(SchemeError::from)?;
+    pub(crate) fn read(bytes: Frozen, public: Option<PublicKey>) -> Result<Self> {
+        let parsed = Frame::parse(bytes.as_ref()).map_err(SchemeError::from)?;
         if let Some(public) = &public {
             parsed.check_key(&public.key)?;
         }
@@ -61,7 +61,7 @@ impl Sum {
             let (found, expected) = (Kind::Contribution.name(), Kind::Sum.name());
             return Err(SchemeError::from(he::error::FrameError::Kind { found, expected }).into());
         }
-        Self::read(Frozen::new(object)?.into_vec(), None)
+        Self::read(Frozen::new(object)?, None)
     }
 
     /// Refuses another key than it was made under.
@@ -81,10 +81,10 @@ impl Sum {
     fn frame(&self) -> Result<&[u8]> {
         let Inner { sum, public, frame, .. } = &*self.0;
         if let Some(frame) = frame.get() {
-            return Ok(frame);
+            return Ok(frame.as_ref());
         }
         let key = public.as_ref().ok_or_else(unknown_key)?;
-        Ok(frame.get_or_init(|| sum.to_bytes(&key.key)))
+        Ok(frame.get_or_init(|| sum.to_bytes(&key.key).into()).as_ref())
     }
 }
 
