@@ -13,7 +13,7 @@ import tempfile
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE), str(HERE.parent / "tests" / "flower")]
+sys.path[:0] = [str(HERE), str(HERE.parent / "tests" / "with_flower")]
 
 from deployment import deployed  # noqa: E402
 from flower import CLOCK  # noqa: E402

@@ -14,7 +14,7 @@ import tempfile
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent / "tests" / "flower"))
+sys.path.insert(0, str(HERE.parent / "tests" / "with_flower"))
 
 import ciphergram as cg  # noqa: E402
 from deployment import EXAMPLE, deployed, plain_example  # noqa: E402
