@@ -114,12 +114,10 @@ pub(crate) fn client(args: &args::Join, addresses: &[SocketAddr]) -> Result<Clie
     Ok(ClientNodes { identity: read_identity(&identity)?, server, server_source })
 }
 
-/// Returns the node keys beside the scheme's key. On loopback alone: processes of one machine may share them.
 fn local(key: &Path, addresses: &[SocketAddr], options: &str) -> Result<LocalNodes, Failure> {
-    match addresses.iter().find(|address| !address.ip().is_loopback()) {
-        None => Ok(LocalNodes::beside(key)),
-        Some(address) => Err(Failure::Misuse(format!(
+    LocalNodes::beside(key, addresses).map_err(|address| {
+        Failure::Misuse(format!(
             "{address} is not on this machine: say {options} (`ciphergram identity` makes node keys)"
-        ))),
-    }
+        ))
+    })
 }

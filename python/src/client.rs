@@ -17,7 +17,7 @@ use ciphergram_he::{self as he, AnyKey, KeyRef, Ledger, Update};
 use ciphergram_nic::{
     federation::{
         self, Participation, PathConfig, RoundResult,
-        nodes::{LocalNodes, read_identity, read_node},
+        nodes::{read_identity, read_node},
     },
     proto::{Identity, NodeId},
     wire::UdpWire,
@@ -30,7 +30,7 @@ use crate::{
     job::Job,
     keys::{ClientKey, PublicKey, SecretKey, Use},
     opened, pool,
-    server::{address, check_process, seconds},
+    server::{address, check_process, local_nodes, seconds},
     sum::Sum,
 };
 
@@ -143,14 +143,7 @@ impl Client {
         let Job(job) = min_clients.map_or(Ok(job.clone()), |least| job.requiring(least))?;
         let job = (*job).clone();
         job.check_number(key.as_ref().number())?;
-        let local = || {
-            let path = path.as_deref().filter(|_| server.ip().is_loopback());
-            path.map(LocalNodes::beside).ok_or_else(|| {
-                let text =
-                    "say identity= and server_key=: node keys are found beside the key's file, on loopback alone";
-                Error::Own("NodeKeyError", text.into())
-            })
-        };
+        let local = || local_nodes(path.as_deref(), server, "identity= and server_key=");
         let identity = identity.map_or_else(|| Ok(local()?.client), Ok::<_, Error>)?;
         let node = match server_key {
             Some(text) => match text.to_str().and_then(|text| text.parse().ok()) {

@@ -3,7 +3,7 @@
 use std::{
     net::SocketAddr,
     ops::ControlFlow,
-    path::PathBuf,
+    path::{Path, PathBuf},
     process,
     sync::{
         Arc, Mutex, PoisonError,
@@ -132,13 +132,7 @@ impl Server {
         let job = key.job(job)?;
         let address = address(listen)?;
         let clients = clients.unwrap_or(job.limits().clients);
-        let local = || {
-            let path = path.as_deref().filter(|_| address.ip().is_loopback());
-            path.map(LocalNodes::beside).ok_or_else(|| {
-                let text = "say identity= and allow=: node keys are found beside the key's file, on loopback alone";
-                Error::Own("NodeKeyError", text.into())
-            })
-        };
+        let local = || local_nodes(path.as_deref(), address, "identity= and allow=");
         let identity = identity.map_or_else(|| Ok(local()?.server), Ok::<_, Error>)?;
         let allowed: Allowed = match (allow, allowed_by(&job)?) {
             (Some(path), _) => read_allowed(&path)?,
@@ -305,6 +299,20 @@ pub(crate) fn address(text: &str) -> Result<SocketAddr> {
     let bad = |why: String| Error::parameter(format!("address {text:?}: {why}"));
     let mut addresses = text.to_socket_addrs().map_err(|e| bad(e.to_string()))?;
     addresses.next().ok_or_else(|| bad("it stands for nothing".into()))
+}
+
+/// Returns the node keys beside the file of a scheme's key, for a server that is at this address. `options` name what
+/// else gives them.
+pub(crate) fn local_nodes(
+    key: Option<&Path>,
+    address: SocketAddr,
+    options: &str,
+) -> Result<LocalNodes> {
+    key.and_then(|path| LocalNodes::beside(path, &[address]).ok()).ok_or_else(|| {
+        let text =
+            format!("say {options}: node keys are found beside the key's file, on loopback alone");
+        Error::Own("NodeKeyError", text)
+    })
 }
 
 /// Returns a span of so many seconds.

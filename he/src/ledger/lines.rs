@@ -12,7 +12,7 @@ use crate::{Error, keys::write_new, versions};
 const KIND: &str = "ledger";
 const VERSION: u32 = 1;
 
-/// The lines of a ledger.
+/// The lines of a ledger. Of those in memory only what they say is kept, which a client's rounds do not add to.
 #[derive(Debug, Default)]
 pub(super) struct Lines {
     /// The file that they are in; none in memory.
@@ -28,8 +28,6 @@ struct Text {
     /// Whole lines so far, and their bytes.
     count: usize,
     bytes: u64,
-    /// Those in memory; empty for a file.
-    kept: String,
     /// The file's own name, so that another file in its place is read from the start.
     #[cfg(unix)]
     inode: u64,
@@ -63,7 +61,7 @@ impl Lines {
                 Err(e) if e.kind() == ErrorKind::NotFound => vec![],
                 read => read.map_err(|e| fault(own, e))?,
             },
-            None => self.text.kept.clone().into_bytes(),
+            None => of_file(self.text.record.lines().iter().map(String::as_str)).into_bytes(),
         };
         if !text.is_empty() {
             write_new(&path, &text, 0o600)?;
@@ -97,15 +95,13 @@ impl Lines {
     ) -> Result<(), Error> {
         let text = &mut self.text;
         let Some(path) = &self.path else {
-            return act(&text.record)?.map_or(Ok(()), |line| {
-                text.kept.push_str(&text.ended(&line));
-                text.take(&line)
-            });
+            return act(&text.record)?.map_or(Ok(()), |line| text.take(&line));
         };
         let Locked(file) = &mut lock(path, path)?;
         text.catch_up(file).map_err(|e| fault(path, e))?;
         let Some(line) = act(&text.record)? else { return Ok(()) };
-        let (end, lines) = (text.bytes, text.ended(&line));
+        let end = text.bytes;
+        let lines = if end == 0 { of_file([line.as_str()]) } else { format!("{line}\n") };
         write(file, path, end, &lines, sync).map_err(|e| fault(path, e))?;
         text.bytes += lines.len() as u64;
         text.count += usize::from(end == 0);
@@ -114,13 +110,6 @@ impl Lines {
 }
 
 impl Text {
-    /// Returns a line as it is written, the first one after the line that says what the file is.
-    fn ended(&self, line: &str) -> String {
-        let first = self.bytes == 0 && self.kept.is_empty();
-        let first = if first { versions::first_line(KIND, VERSION) } else { String::new() };
-        format!("{first}{line}\n")
-    }
-
     fn take(&mut self, line: &str) -> Result<(), Error> {
         self.count += 1;
         if self.record.take(line) {
@@ -172,6 +161,12 @@ impl Text {
         self.bytes += added.len() as u64;
         Ok(())
     }
+}
+
+/// Returns the text of a file of lines, the first of which says what the file is; none, if there are no others.
+fn of_file<'a>(lines: impl IntoIterator<Item = &'a str>) -> String {
+    let text: String = lines.into_iter().flat_map(|line| [line, "\n"]).collect();
+    if text.is_empty() { text } else { versions::first_line(KIND, VERSION) + &text }
 }
 
 fn fault(path: &Path, error: impl Into<Error>) -> Error {

@@ -1,9 +1,9 @@
 //! The lines of a ledger, and all that follows from them.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, iter};
 
 /// Everything that the lines so far say. Keys of maps are the words of lines.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, PartialEq)]
 pub(super) struct Record {
     /// The last round that a client sealed a contribution to, by `JOB NUMBER`.
     sealed: BTreeMap<String, u64>,
@@ -16,7 +16,7 @@ pub(super) struct Record {
 }
 
 /// The opening of one sum.
-#[derive(Debug)]
+#[derive(Debug, PartialEq)]
 struct Opening {
     digest: String,
     ends: Vec<End>,
@@ -58,6 +58,20 @@ pub(super) enum Known {
 }
 
 impl Record {
+    /// Returns lines that say the same.
+    pub(super) fn lines(&self) -> Vec<String> {
+        let sealed = self.sealed.iter().map(|(client, round)| format!("sealed {client} {round}"));
+        let openings = self.sums.iter().flat_map(|(round, openings)| {
+            openings.iter().flat_map(move |Opening { digest, ends }| {
+                let ends = ends.iter().map(|end| end.verb());
+                iter::once("opening")
+                    .chain(ends)
+                    .map(move |verb| format!("{verb} {round} {digest}"))
+            })
+        });
+        sealed.chain(openings).collect()
+    }
+
     /// Takes a line; whether it is one of a ledger.
     pub(super) fn take(&mut self, line: &str) -> bool {
         match line.split(' ').collect::<Vec<_>>()[..] {
@@ -130,5 +144,35 @@ impl Record {
     pub(super) fn failures(&self, key: &str) -> usize {
         let (openings, ends) = self.counts.get(key).copied().unwrap_or_default();
         openings.saturating_sub(ends)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn lines_of_a_record_say_the_same(
+            used in prop::collection::vec((0..5u8, 0..2u8, 0..4u64, 0..3u8), 0..40),
+        ) {
+            let mut record = Record::default();
+            for (verb, name, round, other) in used {
+                let sum = format!("key{name} job{name} {round} digest{other}");
+                let lines = match verb {
+                    0 => vec![format!("sealed job{name} {other} {round}")],
+                    1 => vec![format!("opening {sum}")],
+                    2 => vec![format!("opening {sum}"), format!("opened {sum}")],
+                    3 => vec![format!("opening {sum}"), format!("failed {sum}")],
+                    _ => vec![format!("opening {sum}"), format!("refused {sum}")],
+                };
+                prop_assert!(lines.iter().all(|line| record.take(line)));
+            }
+            let mut again = Record::default();
+            prop_assert!(record.lines().iter().all(|line| again.take(line)));
+            prop_assert_eq!(again, record);
+        }
     }
 }

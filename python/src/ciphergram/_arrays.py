@@ -97,6 +97,15 @@ def _of_torch(torch: Any, name: str, value: Any) -> tuple[npt.NDArray[Any], str]
     return value.numpy(), dtype
 
 
+def to_torch(array: npt.NDArray[Any]) -> Any:
+    """Return a torch tensor over the memory of an array, of the same type."""
+    import torch
+
+    if array.dtype.name == "bfloat16":
+        return torch.from_numpy(array.view(np.uint16)).view(torch.bfloat16)
+    return torch.from_numpy(array)
+
+
 def _unknown(name: str, dtype: Any) -> DtypeError:
     text = (
         f"tensor {name!r} is {dtype}; float16, bfloat16, float32 and float64 can be summed, "

@@ -39,6 +39,7 @@ from nvflare.app_common.app_constant import AppConstants
 from nvflare.app_common.utils.fl_model_utils import FLModelUtils
 
 import ciphergram as cg
+from ciphergram._arrays import to_torch
 from ciphergram._rounds import next_ranges
 
 __all__ = ["Aggregator", "Decrypt", "Encrypt"]
@@ -98,7 +99,7 @@ class Decrypt(DXOFilter):
         self._check_order(opened.round, fl_ctx)
         model: dict[str, Any] = dict(opened)
         if self.tensors == "torch":
-            model = {name: _to_torch(array) for name, array in model.items()}
+            model = {name: to_torch(array) for name, array in model.items()}
         model.update(fl_ctx.get_prop(_KEPT) or {})
         ranges = next_ranges(opened, self._holder.job.max_range)
         # A copy, for the trainer may write into what it is given.
@@ -334,6 +335,9 @@ class Aggregator(ModelAggregator):
                 "client_name", shareable.get_peer_prop(ReservedKey.IDENTITY_NAME, "?")
             )
             self.accept_model(model)
+        except cg.EngineError:
+            # Not this reply is lost, but the sum.
+            raise
         except Exception:
             return False
         return True
@@ -591,14 +595,6 @@ def _is_integer(value: Any) -> bool:
     if hasattr(value, "is_floating_point"):
         return not value.is_floating_point() and not value.is_complex()
     return np.asarray(value).dtype.kind in "biu"
-
-
-def _to_torch(array: np.ndarray) -> Any:
-    import torch
-
-    if array.dtype.name == "bfloat16":
-        return torch.from_numpy(array.view(np.uint16)).view(torch.bfloat16)
-    return torch.from_numpy(array)
 
 
 def _site(fl_ctx: FLContext) -> str:

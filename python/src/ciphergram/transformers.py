@@ -18,6 +18,7 @@ from peft import PeftModel, get_peft_model_state_dict, set_peft_model_state_dict
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 import ciphergram as cg
+from ciphergram._arrays import to_torch
 
 __all__ = ["FederatedCallback"]
 
@@ -164,7 +165,7 @@ class FederatedCallback(TrainerCallback):
         )
         update = {name: tensor.detach().cpu().contiguous() for name, tensor in own.items()}
         opened = self.client.mean(update, weight=self._examples)
-        mean = {name: _to_torch(opened[name]) for name in own}
+        mean = {name: to_torch(opened[name]) for name in own}
         set_peft_model_state_dict(model, mean, adapter_name=self.adapter)
         if self.optimizer_state == "reset" and optimizer is not None:
             optimizer.state.clear()
@@ -187,8 +188,3 @@ class FederatedCallback(TrainerCallback):
                 clipped,
             )
 
-
-def _to_torch(array: np.ndarray) -> torch.Tensor:
-    if array.dtype.name == "bfloat16":
-        return torch.from_numpy(array.view(np.uint16)).view(torch.bfloat16)
-    return torch.from_numpy(array)

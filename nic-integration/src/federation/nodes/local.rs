@@ -1,6 +1,9 @@
 //! Node keys that the processes of one machine share, beside the scheme's key.
 
-use std::path::{Path, PathBuf};
+use std::{
+    net::SocketAddr,
+    path::{Path, PathBuf},
+};
 
 use ciphergram_he::{Job, job::AllowedNode, keys::beside};
 
@@ -39,10 +42,17 @@ impl LocalNodes {
         }
     }
 
-    /// Returns the files [`beside`] a key's file.
-    #[must_use]
-    pub fn beside(key: &Path) -> Self {
-        Self::found(|name| beside(key, name))
+    /// Returns the files [`beside`] a key's file, for an aggregator that is at these addresses: on loopback alone,
+    /// since the processes of one machine may share them.
+    ///
+    /// # Errors
+    ///
+    /// The first address of another machine.
+    pub fn beside(key: &Path, addresses: &[SocketAddr]) -> Result<Self, SocketAddr> {
+        match addresses.iter().find(|address| !address.ip().is_loopback()) {
+            None => Ok(Self::found(|name| beside(key, name))),
+            Some(address) => Err(*address),
+        }
     }
 
     /// Returns all of them.

@@ -82,9 +82,3 @@ def fsdp_units(model: Any) -> list[tuple[str, FSDPModule]]:
     """Return the modules of an FSDP2 model whose gradients are reduced together, by their names."""
     return [(name, module) for name, module in model.named_modules() if isinstance(module, FSDPModule)]
 
-
-def to_torch(array: Any) -> torch.Tensor:
-    """Return a tensor over the memory of an array, of the same type."""
-    if array.dtype.name == "bfloat16":
-        return torch.from_numpy(array.view("uint16")).view(torch.bfloat16)
-    return torch.from_numpy(array)

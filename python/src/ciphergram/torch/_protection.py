@@ -10,9 +10,9 @@ from typing import Any, Protocol, Self
 
 import torch
 
+from .._arrays import to_torch
 from .._opened import Opened
 from ..errors import BadFrame, CiphergramError, LayoutError, Stopped, TooFew
-from ._models import to_torch
 from ._thread import RoundThread
 
 _STATE_VERSION = 1
@@ -196,7 +196,8 @@ class Protection:
             self._keep(sent, parts, min(self._clip, opened.ranges[name]))
         self.rounds += 1
         self.clipped += clipped
-        return to_torch(opened[name])
+        mean: torch.Tensor = to_torch(opened[name])
+        return mean
 
     def _check(self, opened: Opened) -> None:
         # Ranks that are left out would go on with other parameters than the rest.
