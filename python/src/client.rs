@@ -26,7 +26,7 @@ use pyo3::prelude::*;
 
 use crate::{
     arrays::{self, Arrays},
-    errors::{Error, Result, whole, whole_or_none},
+    errors::{Error, Result, weight, whole_or_none},
     job::Job,
     keys::{ClientKey, PublicKey, SecretKey, Use},
     opened, pool,
@@ -207,7 +207,7 @@ impl Client {
         &self,
         py: Python<'py>,
         tensors: &Bound<'py, PyAny>,
-        #[pyo3(from_py_with = whole)] weight: u64,
+        #[pyo3(from_py_with = weight)] weight: u64,
         total: bool,
         clip: Option<f64>,
         integers: &str,
@@ -247,7 +247,7 @@ impl Client {
         &self,
         py: Python<'_>,
         tensors: &Bound<'_, PyAny>,
-        #[pyo3(from_py_with = whole)] weight: u64,
+        #[pyo3(from_py_with = weight)] weight: u64,
         clip: Option<f64>,
         integers: &str,
     ) -> Result<Sum> {

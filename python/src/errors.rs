@@ -287,12 +287,31 @@ pub(crate) fn whole<'py, T>(number: &Bound<'py, PyAny>) -> PyResult<T>
 where
     T: for<'a> FromPyObject<'a, 'py, Error = PyErr>,
 {
+    whole_or(number, |number| {
+        Error::parameter(format!("{number} is not a number that there can be"))
+    })
+}
+
+/// As [`whole`], of a weight: one that is too large or negative is a `WeightError`.
+pub(crate) fn weight(number: &Bound<'_, PyAny>) -> PyResult<u64> {
+    whole_or(number, |number| {
+        Error::Own("WeightError", format!("weight {number} is no weight: they begin with 1"))
+    })
+}
+
+fn whole_or<'py, T>(
+    number: &Bound<'py, PyAny>,
+    beyond: impl FnOnce(&Bound<'py, PyAny>) -> Error,
+) -> PyResult<T>
+where
+    T: for<'a> FromPyObject<'a, 'py, Error = PyErr>,
+{
     if number.is_instance_of::<PyBool>() {
         return Err(PyTypeError::new_err("a truth value is no number"));
     }
     number.extract::<T>().map_err(|error| {
         match error.is_instance_of::<PyOverflowError>(number.py()) {
-            true => Error::parameter(format!("{number} is not a number that there can be")).into(),
+            true => beyond(number).into(),
             false => error,
         }
     })

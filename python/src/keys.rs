@@ -17,7 +17,7 @@ use crate::{
     arrays::{self, Arrays},
     contribution::Contribution,
     engines::engine,
-    errors::{Error, Result, no_pickle, whole, whole_or_none},
+    errors::{Error, Result, no_pickle, weight, whole, whole_or_none},
     exchange::{Announcement, RoundTerms},
     ints::{self, EncryptedArray},
     job::Job,
@@ -393,7 +393,7 @@ impl SecretKey {
     ///     NotFinite: A value is NaN or infinite.
     ///     DtypeError: A tensor is of a type that cannot be summed.
     ///     LayoutError: The tensors are not those of the ranges or the job.
-    ///     WeightError: The weight is above the largest.
+    ///     WeightError: The weight is not from 1 to the largest.
     ///     RoundOver: This client has contributed to that round, or a later one.
     ///     BeyondJob: The job does not admit these ranges.
     #[pyo3(signature = (tensors, *, client, ranges=None, weight=1, round=None, max_weight=None, clip=None,
@@ -405,7 +405,7 @@ impl SecretKey {
         tensors: &Bound<'_, PyAny>,
         #[pyo3(from_py_with = whole)] client: u16,
         ranges: Option<&Bound<'_, PyAny>>,
-        #[pyo3(from_py_with = whole)] weight: u64,
+        #[pyo3(from_py_with = weight)] weight: u64,
         #[pyo3(from_py_with = whole_or_none)] round: Option<u64>,
         #[pyo3(from_py_with = whole_or_none)] max_weight: Option<u32>,
         clip: Option<f64>,
@@ -447,7 +447,7 @@ impl SecretKey {
         py: Python<'_>,
         tensors: &Bound<'_, PyAny>,
         #[pyo3(from_py_with = whole)] client: u16,
-        #[pyo3(from_py_with = whole)] weight: u64,
+        #[pyo3(from_py_with = weight)] weight: u64,
         clip: Option<f64>,
         integers: &str,
         job: Option<&Job>,
@@ -597,7 +597,7 @@ impl ClientKey {
         py: Python<'_>,
         tensors: &Bound<'_, PyAny>,
         ranges: Option<&Bound<'_, PyAny>>,
-        #[pyo3(from_py_with = whole)] weight: u64,
+        #[pyo3(from_py_with = weight)] weight: u64,
         #[pyo3(from_py_with = whole_or_none)] round: Option<u64>,
         #[pyo3(from_py_with = whole_or_none)] max_weight: Option<u32>,
         clip: Option<f64>,
@@ -629,7 +629,7 @@ impl ClientKey {
         &self,
         py: Python<'_>,
         tensors: &Bound<'_, PyAny>,
-        #[pyo3(from_py_with = whole)] weight: u64,
+        #[pyo3(from_py_with = weight)] weight: u64,
         clip: Option<f64>,
         integers: &str,
         job: Option<&Job>,

@@ -10,7 +10,7 @@ use pyo3::{prelude::*, types::PyDict};
 
 use crate::{
     arrays,
-    errors::{Error, Result, whole},
+    errors::{Error, Result, weight, whole},
     files::replace,
     pool::run,
 };
@@ -180,7 +180,7 @@ impl Ranges {
 pub(crate) fn measure(
     py: Python<'_>,
     tensors: &Bound<'_, PyAny>,
-    #[pyo3(from_py_with = whole)] weight: u64,
+    #[pyo3(from_py_with = weight)] weight: u64,
     policy: &str,
     #[pyo3(from_py_with = whole)] bits: u32,
     integers: &str,
