@@ -4,6 +4,7 @@
 
 pub mod aggregator;
 pub mod contributor;
+mod lines;
 pub mod message;
 mod open;
 mod pending;

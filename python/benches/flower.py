@@ -49,6 +49,13 @@ def clocked(app: Path, folder: Path) -> Path:
     return copy
 
 
+def check(log: str, rounds: int) -> None:
+    """End with an error, unless each round of a run is the sum of all clients: a lost one is a quick one."""
+    summed = log.count(f"is the sum of clients {list(range(CLIENTS))}")
+    if summed != rounds:
+        sys.exit(f"{summed} of {rounds} rounds are sums of all clients:\n{log[-3000:]}")
+
+
 def seconds(app: Path, folder: Path, keys: Path) -> float:
     """Run an app, and return the median time of its rounds from the second on."""
     copy = clocked(app, folder)
@@ -60,7 +67,9 @@ def seconds(app: Path, folder: Path, keys: Path) -> float:
                 f"partition-id={number} num-partitions={CLIENTS}",
             )
         config = {"rounds": ROUNDS, "clients": CLIENTS, "public-key": keys / "public.json"}
-        deployment.run(copy, config, timeout=1500)
+        log = deployment.run(copy, config, timeout=1500)
+    if app == EXAMPLE:
+        check(log, ROUNDS)
     times = [float(line) for line in (folder / f"{app.name}.times").read_text().split()]
     return statistics.median(b - a for a, b in zip(times[1:], times[2:], strict=False))
 

@@ -239,7 +239,7 @@ fn describe(class: &str, key: &he::PublicKey, more: &str) -> String {
     format!("<{class} {} of {scheme}, {clients} clients, {bits} bits{more}>", key.id())
 }
 
-/// The secret half of a key, which opens sums, and under ckks-sum encrypts.
+/// The secret half of a key, which opens sums, and encrypts as any client.
 #[pyclass(frozen, module = "ciphergram")]
 pub(crate) struct SecretKey {
     pub(crate) key: Arc<he::SecretKey>,
@@ -314,11 +314,7 @@ impl Contributing<'_, '_> {
     fn propose(&self, py: Python<'_>, key: KeyRef<'_>, used: &Use) -> Result<Announcement> {
         let (job, mut update) = (used.job(self.job)?, self.update()?);
         let lowest = used.ledger()?.next_round(&job, key.number())?;
-        // The exact weight stays with the client.
-        let largest = u64::from(job.limits().max_weight);
-        let weight = self.weight.checked_next_power_of_two().unwrap_or(self.weight);
-        let weight = if self.weight <= largest { weight.min(largest) } else { self.weight };
-        let clip = self.clip;
+        let (weight, clip) = (self.weight, self.clip);
         let announcement = run(py, || {
             clip.map(|limit| update.clip(limit)).transpose()?;
             let seed = he::Ticket::draw()?.seed();

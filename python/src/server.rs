@@ -8,7 +8,7 @@ use std::{
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
-        mpsc::Sender,
+        mpsc::{self, Sender},
     },
     thread::{self, JoinHandle},
     time::{Duration, Instant},
@@ -57,12 +57,39 @@ struct Shared {
 }
 
 impl Shared {
-    fn follow(&self, seen: &Observation) -> ControlFlow<()> {
-        if let Observation::Event(AggregatorEvent::Closed(_)) = seen {
-            self.rounds.fetch_add(1, Relaxed);
+    fn follow(&self, events: &Sender<AggregatorEvent>, seen: &Observation) -> ControlFlow<()> {
+        if let Observation::Event(event) = seen {
+            if let AggregatorEvent::Closed(_) = event {
+                self.rounds.fetch_add(1, Relaxed);
+            }
+            // Another thread writes it: this one must not wait for the interpreter.
+            let _ = events.send(event.clone());
         }
         if self.ends.load(Relaxed) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
+}
+
+fn spawn<T: Send + 'static>(
+    name: &str,
+    run: impl FnOnce() -> T + Send + 'static,
+) -> Result<JoinHandle<T>> {
+    Ok(thread::Builder::new().name(name.into()).spawn(run).map_err(he::Error::from)?)
+}
+
+/// Writes an event to the log `ciphergram.server`; what is wrong, as a warning.
+fn log(event: &AggregatorEvent) {
+    let Some(line) = event.line() else { return };
+    let level = if event.is_warning() { "warning" } else { "info" };
+    // At the interpreter's end nobody reads it. Whatever a handler raises is its own: rounds go on.
+    let _ = Python::try_attach(|py| {
+        let written = py.import("logging").and_then(|logging| {
+            let logger = logging.call_method1("getLogger", ("ciphergram.server",))?;
+            logger.call_method1(level, ("%s", line))
+        });
+        if let Err(error) = written {
+            error.write_unraisable(py, None);
+        }
+    });
 }
 
 /// Reads a public key, and finds its job: from a file, or as it is.
@@ -86,7 +113,7 @@ fn public_key(key: &Bound<'_, PyAny>) -> Result<(PublicKey, Option<PathBuf>)> {
 
 #[pymethods]
 impl Server {
-    /// Starts a server.
+    /// Starts a server. It logs who joins, who is refused or lost, and how rounds end as `ciphergram.server`.
     ///
     /// Args:
     ///     key: The public key, or the path of its file or folder.
@@ -235,10 +262,17 @@ impl Server {
         let (address, commands) = (server.local_addr()?, Mutex::new(server.commands()));
         let shared = Arc::new(Shared::default());
         let (own, pool) = (shared.clone(), pool::beside()?);
-        // In a pool of its own: what it computes is spread there, and nowhere else.
-        let run = move || pool.install(|| server.run(|seen| own.follow(&seen)).map(drop));
-        let named = thread::Builder::new().name("ciphergram-server".into());
-        let thread = named.spawn(run).map_err(he::Error::from)?;
+        let (events, happened) = mpsc::channel();
+        let log = spawn("ciphergram-log", move || happened.iter().for_each(|event| log(&event)))?;
+        let run = move || {
+            // In a pool of its own: what it computes is spread there, and nowhere else.
+            let ended = pool.install(|| server.run(|seen| own.follow(&events, &seen)).map(drop));
+            drop(events);
+            // Whoever waits for the server finds its log whole.
+            let _ = log.join();
+            ended
+        };
+        let thread = spawn("ciphergram-server", run)?;
         let thread = Mutex::new(Some(thread));
         Ok(Self { address, node, owner: process::id(), commands, shared, thread })
     }

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import stat
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +27,7 @@ from flwr.serverapp import strategy as strategies  # noqa: E402
 
 import ciphergram as cg  # noqa: E402
 import ciphergram.flower  # noqa: E402
+from ciphergram.flower import _store  # noqa: E402
 
 Arrays = dict[str, np.ndarray]
 SHAPES = {"w": (30, 7), "b": (7,)}
@@ -139,7 +142,7 @@ def test_nothing_readable_reaches_the_server(tmp_path: Path) -> None:
     assert [array.stype for array in result.arrays.values()] == ["ciphergram.sum/1"]
 
 
-def test_integers_stay_and_order_is_the_models(tmp_path: Path, caplog: Any) -> None:
+def test_integers_stay_and_order_is_the_models(tmp_path: Path, caplog: Any, stored: Path) -> None:
     model = {
         "z.w": np.ones((3, 3), np.float32),
         "bn.num_batches_tracked": np.array(0, np.int64),
@@ -441,28 +444,72 @@ def plain() -> RecordDict:
     return RecordDict({"arrays": record({"w": np.zeros(4, np.float32)})})
 
 
-def terms_for(folder: Path, first: Message, keys: cg.Keys, *, round_of: int = 0) -> RecordDict:
+@pytest.fixture(params=["context", "files"])
+def stored(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """Return the folder of what is too large for a context, where nothing is or everything."""
+    monkeypatch.setenv("FLWR_HOME", str(tmp_path / "flwr"))
+    if request.param == "files":
+        monkeypatch.setattr(_store, "_LARGE", 0)
+    return tmp_path / "flwr" / "ciphergram"
+
+
+def terms_for(first: Message, keys: cg.Keys) -> RecordDict:
     data = first.content["arrays"]["ciphergram"].data
     own = cg.Announcement.from_bytes(data, keys.public, 0)
     terms = cg.join_round([own], keys.public, job=keys.job)
     return RecordDict({"ciphergram": ConfigRecord({"terms": bytes(terms)})})
 
 
-def test_terms_are_answered_once(tmp_path: Path) -> None:
+def test_terms_are_answered_once(tmp_path: Path, stored: Path) -> None:
     keys = make_keys(tmp_path)
     node = Node(tmp_path)
-    terms = terms_for(tmp_path, node(plain()), keys)
+    terms = terms_for(node(plain()), keys)
     assert node(terms).content["arrays"]["ciphergram"].stype == "ciphergram.contribution/1"
     assert node.calls == 1
     again = node(terms)
     assert again.has_error() and "BadFrame" in again.error.reason
     assert "ciphergram.update" not in node.context.state
+    assert not stored.exists() or not list(stored.iterdir())
+
+
+def test_what_a_context_cannot_hold_is_in_files_of_the_nodes_own(
+    tmp_path: Path, stored: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_store, "_LARGE", 8)
+    values = {"w": np.arange(6, dtype=np.float16).reshape(2, 3), "e": np.zeros((0, 4), np.float32)}
+    context = Node(make_keys(tmp_path) and tmp_path).context
+    store = _store.Store(context)
+    for update in (values, {"x": np.ones(9, np.float32)}, values):
+        store.put("update", record(update))
+        kept = to_arrays(_store.Store(context).get("update"))
+        assert list(kept) == list(update)
+        assert all(kept[name].dtype == update[name].dtype for name in update)
+        assert all(np.array_equal(kept[name], update[name]) for name in update)
+    (path,) = stored.iterdir()
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert stat.S_IMODE(stored.stat().st_mode) == 0o700
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(cg.BadFrame, match="is cut"):
+        store.get("update")
+    path.write_bytes(b"nothing of the kind")
+    with pytest.raises(cg.BadFrame):
+        store.get("update")
+    path.unlink()
+    with pytest.raises(cg.FileError):
+        store.get("update")
+    store.drop("update")
+    assert store.get("update") is None
+    left = stored / "left"
+    left.touch()
+    os.utime(left, (0, 0))
+    store.put("update", record(values))
+    assert not left.exists()
 
 
 def test_terms_of_another_announcement_are_refused(tmp_path: Path) -> None:
     keys = make_keys(tmp_path)
     node = Node(tmp_path)
-    terms = terms_for(tmp_path, node(plain()), keys)
+    terms = terms_for(node(plain()), keys)
     node(plain())
     answer = node(terms)
     assert answer.has_error() and "BadTerms" in answer.error.reason
@@ -560,7 +607,7 @@ def datagram_world(folder: Path, update: Any = step) -> tuple[World, Any]:
 
 
 @pytest.mark.parametrize("named", [False, True])
-def test_rounds_over_datagrams(tmp_path: Path, named: bool) -> None:
+def test_rounds_over_datagrams(tmp_path: Path, named: bool, stored: Path) -> None:
     world, strategy = datagram_world(tmp_path)
     if named:
         for context in world.contexts.values():

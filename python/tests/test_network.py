@@ -376,6 +376,22 @@ def test_what_cannot_be_is_one_error(folder: Path, tmp_path: Path) -> None:
                 client.mean({"w": np.array([np.nan])})
 
 
+def test_a_server_logs_what_happens_and_warns_of_what_is_wrong(
+    folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "ciphergram.server")
+    with cg.Server(folder, rounds=2, join_timeout=1.0) as server, ThreadPoolExecutor(3) as pool:
+        list(pool.map(lambda number: take_part(server.address, folder, number, 1), range(3)))
+        # One alone is too few.
+        with pytest.raises(cg.Refused):
+            take_part(server.address, folder, 0, 1)
+    said = [(record.levelname, record.getMessage()) for record in caplog.records if record.name == "ciphergram.server"]
+    assert sum("joined from node" in line for _, line in said) == 4
+    assert ("INFO", "round 0 opened with clients [0, 1, 2]") in said
+    assert any(level == "INFO" and "whole contributions of clients [0, 1, 2]" in line for level, line in said)
+    assert [line for level, line in said if level == "WARNING" and "clients 1, 2 are missing" in line], said
+
+
 def test_a_server_ends_by_itself_or_when_it_is_stopped(folder: Path) -> None:
     with cg.Server(folder, rounds=1) as server:
         assert not server.wait(0.05)

@@ -144,87 +144,50 @@ fn say_traffic(json: bool, event: &str, stats: &Stats) {
 
 /// Describes an event worth a line; chunks settle by the hundred, and only the summary counts them.
 fn describe(event: &AggregatorEvent) -> Option<(Value, String)> {
-    let described = match event {
-        AggregatorEvent::Joined { contributor, peer } => (
-            json!({"event": "joined", "client": contributor, "node": peer.node.to_string()}),
-            format!("client {contributor} joined from node {}", peer.node),
-        ),
-        AggregatorEvent::Refused { contributor, reason } => (
-            json!({"event": "refused", "client": contributor, "reason": reason}),
-            format!("client {contributor} refused: {reason}"),
-        ),
-        AggregatorEvent::Resumed { round, contributor } => (
-            json!({"event": "resumed", "client": contributor, "round": round}),
-            format!("round {round}: client {contributor} is back with its contribution"),
-        ),
-        AggregatorEvent::Opened { round, contributors, chunks } => (
-            json!({"event": "opened", "round": round, "clients": contributors, "chunks": chunks}),
-            format!("round {round} opened with clients {contributors:?}"),
-        ),
-        AggregatorEvent::OpenFailed { reason } => (
-            json!({"event": "open_failed", "reason": reason}),
-            format!("the round cannot open: {reason}"),
-        ),
-        AggregatorEvent::Stranger { from, stranger } => describe_stranger(*from, stranger),
-        AggregatorEvent::TooFew(few) => (shortage::json(few), shortage::line(few)),
-        AggregatorEvent::Allowed { added, removed, rebound } => {
-            describe_allowed([added, removed, rebound])
+    let value = match event {
+        AggregatorEvent::Joined { contributor, peer } => {
+            json!({"event": "joined", "client": contributor, "node": peer.node.to_string()})
         }
-        AggregatorEvent::Equivocation { round, contributor, chunk } => (
-            json!({"event": "equivocation", "round": round, "client": contributor, "chunk": chunk}),
-            format!(
-                "round {round}: ALARM: client {contributor} sent chunk {chunk} twice with \
-                 different bytes; the first counts"
-            ),
-        ),
-        AggregatorEvent::Lost { round, contributor } => (
-            json!({"event": "lost", "round": round, "client": contributor}),
-            format!("round {round}: client {contributor} no longer answers"),
-        ),
-        AggregatorEvent::Closed(summary) => (closed_json(summary), closed_line(summary)),
-        AggregatorEvent::Finished { round } => (
-            json!({"event": "finished", "round": round}),
-            format!("round {round} finished: its sums are delivered"),
-        ),
+        AggregatorEvent::Refused { contributor, reason } => {
+            json!({"event": "refused", "client": contributor, "reason": reason})
+        }
+        AggregatorEvent::Resumed { round, contributor } => {
+            json!({"event": "resumed", "client": contributor, "round": round})
+        }
+        AggregatorEvent::Opened { round, contributors, chunks } => {
+            json!({"event": "opened", "round": round, "clients": contributors, "chunks": chunks})
+        }
+        AggregatorEvent::OpenFailed { reason } => json!({"event": "open_failed", "reason": reason}),
+        AggregatorEvent::Stranger { from, stranger } => stranger_json(*from, stranger),
+        AggregatorEvent::TooFew(few) => shortage::json(few),
+        AggregatorEvent::Allowed { added, removed, rebound } => {
+            let [added, removed, rebound] = [added, removed, rebound]
+                .map(|nodes| nodes.iter().map(NodeId::to_string).collect::<Vec<_>>());
+            json!({"event": "allowed", "added": added, "removed": removed, "rebound": rebound})
+        }
+        AggregatorEvent::Equivocation { round, contributor, chunk } => {
+            json!({"event": "equivocation", "round": round, "client": contributor, "chunk": chunk})
+        }
+        AggregatorEvent::Lost { round, contributor } => {
+            json!({"event": "lost", "round": round, "client": contributor})
+        }
+        AggregatorEvent::Closed(summary) => closed_json(summary),
+        AggregatorEvent::Finished { round } => json!({"event": "finished", "round": round}),
         _ => return None,
     };
-    Some(described)
+    Some((value, event.line()?))
 }
 
-fn describe_stranger(from: SocketAddr, stranger: &Stranger) -> (Value, String) {
+fn stranger_json(from: SocketAddr, stranger: &Stranger) -> Value {
     let from = from.to_string();
     match stranger {
-        Stranger::Unlisted(node) => (
-            json!({
-                "event": "stranger", "address": from, "reason": "unlisted", "node": node.to_string(),
-            }),
-            format!(
-                "{from}: node {node} is not listed, and was turned away: --allow names who may join"
-            ),
-        ),
-        Stranger::WrongKey => (
-            json!({"event": "stranger", "address": from, "reason": "wrong_key"}),
-            format!(
-                "{from}: a first message for another node key than this server's, or a damaged one, got \
-                 no answer: its --server-key or server.node may be another server's"
-            ),
-        ),
+        Stranger::Unlisted(node) => json!({
+            "event": "stranger", "address": from, "reason": "unlisted", "node": node.to_string(),
+        }),
+        Stranger::WrongKey => {
+            json!({"event": "stranger", "address": from, "reason": "wrong_key"})
+        }
     }
-}
-
-/// Describes a new list of nodes by those that were added, struck out, and given to another client.
-fn describe_allowed(changes: [&Vec<NodeId>; 3]) -> (Value, String) {
-    let names = |nodes: &Vec<NodeId>| nodes.iter().map(NodeId::to_string).collect::<Vec<_>>();
-    let [added, removed, rebound] = changes.map(names);
-    let changes = [("added", &added), ("struck out", &removed), ("of another client", &rebound)];
-    let changes = changes.iter().filter(|(_, nodes)| !nodes.is_empty());
-    let changes: Vec<_> =
-        changes.map(|(how, nodes)| format!("{how} {}", nodes.join(", "))).collect();
-    let line = if changes.is_empty() { "as before".into() } else { changes.join("; ") };
-    (
-        json!({"event": "allowed", "added": added, "removed": removed, "rebound": rebound}),
-        format!("allow list read again: {line}"),
-    )
 }
 
 fn closed_json(s: &RoundSummary) -> Value {
@@ -234,19 +197,4 @@ fn closed_json(s: &RoundSummary) -> Value {
         "event": "closed", "round": s.round, "chunks": s.closed + s.withheld, "summed": s.closed, "withheld": s.withheld,
         "reason": s.reason, "contributed": contributed,
     })
-}
-
-/// Describes a round's end: whole contributions, and each client that is not in all chunks.
-fn closed_line(s: &RoundSummary) -> String {
-    let total = s.closed + s.withheld;
-    let whole: Vec<_> = s.contributed.iter().filter(|(_, n)| *n == total).map(|(c, _)| c).collect();
-    let mut line = format!("round {}: {} of {total} chunks summed", s.round, s.closed);
-    line += &format!(", whole contributions of clients {whole:?}");
-    for (client, count) in s.contributed.iter().filter(|(_, n)| *n < total) {
-        line += &format!("; deadline passed with client {client} in {count} of {total} chunks");
-    }
-    if s.withheld > 0 {
-        line += &format!("; {} withheld: {}", s.withheld, s.reason);
-    }
-    line
 }

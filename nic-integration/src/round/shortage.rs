@@ -24,6 +24,20 @@ pub struct Shortage {
     pub waits_on: bool,
 }
 
+impl Shortage {
+    /// Returns its text, and who was refused since the last round opened, for the aggregator's eyes.
+    #[must_use]
+    pub fn cause(&self) -> String {
+        let refused = self.refused.iter().map(|(client, reason)| {
+            format!(
+                "; client {client} was refused: {}",
+                reason.trim_start_matches(&format!("client {client}: "))
+            )
+        });
+        format!("{self}{}", refused.collect::<String>())
+    }
+}
+
 impl fmt::Display for Shortage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (joined, needed) = (self.joined.len(), self.min_clients);

@@ -51,8 +51,9 @@ from ._records import (
     wrap,
     wrap_round,
 )
+from ._store import Store
 
-# Records in the state of a client's context, which stays on its node.
+# Records that stay on a client's node.
 _UPDATE = "ciphergram.update"
 _KEPT = "ciphergram.kept"
 _STATE = "ciphergram.state"
@@ -110,12 +111,13 @@ def _failed(message: Message, error: CiphergramError) -> Message:
 
 @dataclass
 class _Client:
-    """A client: its key, its number, and the state that its context keeps from message to message."""
+    """A client: its key, its number, and what it keeps from message to message."""
 
     key: Any
     job: Any
     number: int
     state: RecordDict
+    store: Store
     key_path: str
     identity: str | None
 
@@ -141,7 +143,7 @@ class _Client:
                 f"ciphergram-client={number}: the job has {job.clients} clients"
             )
         identity = _setting(context, "ciphergram-identity")
-        return cls(key, job, number, context.state, path, identity)
+        return cls(key, job, number, context.state, Store(context), path, identity)
 
     def open(self, message: Message, *, training: bool) -> cg.Opened | None:
         """Put the opened model in place of the sum in a message; return it, None if the model is plain."""
@@ -179,8 +181,8 @@ class _Client:
         self._memory()["last-opened"] = number
 
     def _held(self, number: int) -> ArrayRecord:
-        held = self.state.get(_SUM)
-        if not isinstance(held, ArrayRecord) or self._memory().get("held") != number:
+        held = self.store.get(_SUM)
+        if held is None or self._memory().get("held") != number:
             raise BadFrame(f"the server names the sum of round {number}, which is not here")
         return held
 
@@ -204,7 +206,7 @@ class _Client:
             job=self.job,
         ) as client:
             total = client.sum(values, weight=weight)
-        self.state[_SUM] = ArrayRecord({SEALED: wrap(total, SUM)})
+        self.store.put(_SUM, ArrayRecord({SEALED: wrap(total, SUM)}))
         self._memory()["held"] = total.round
         ranges = total.ranges
         clipped = sum(int((np.abs(a) > ranges[n]).sum()) for n, a in values.items())
@@ -216,7 +218,7 @@ class _Client:
         weight = _weight(_metrics(reply.content)[1])
         sealed, kept = split(record)
         self._keep(kept)
-        self.state[_UPDATE] = ArrayRecord(sealed)
+        self.store.put(_UPDATE, ArrayRecord(sealed))
         self._memory()["weight"] = weight
         contribution = None if opened is None else self._by_last_mean(opened, sealed, weight)
         if contribution is None:
@@ -314,26 +316,26 @@ class _Client:
         return contribution
 
     def _update(self) -> tuple[ArrayRecord, int]:
-        update, weight = self.state.get(_UPDATE), self._memory().get("weight")
-        if not isinstance(update, ArrayRecord) or not isinstance(weight, int):
+        update, weight = self.store.get(_UPDATE), self._memory().get("weight")
+        if update is None or not isinstance(weight, int):
             raise BadFrame("the server asks for an update, and none waits")
         return update, weight
 
     def forget(self) -> None:
         """Drop the update that waits, and what was announced of it."""
-        self.state.pop(_UPDATE, None)
+        self.store.drop(_UPDATE)
         for name in ("announcement", "weight"):
             self._memory().pop(name, None)
 
     def _kept(self) -> dict[str, Any]:
-        kept = self.state.get(_KEPT)
-        return dict(kept) if isinstance(kept, ArrayRecord) else {}
+        kept = self.store.get(_KEPT)
+        return {} if kept is None else dict(kept)
 
     def _keep(self, integers: dict[str, Any]) -> None:
-        if integers and _KEPT not in self.state:
+        if integers and self.store.get(_KEPT) is None:
             LOG.info("ciphergram: whole numbers stay with this client: %s", ", ".join(integers))
         if integers:
-            self.state[_KEPT] = ArrayRecord(integers)
+            self.store.put(_KEPT, ArrayRecord(integers))
 
     def _memory(self) -> ConfigRecord:
         memory = self.state.get(_STATE)

@@ -11,7 +11,7 @@ from flwr.app import Array, ArrayRecord
 
 import ciphergram as cg
 
-from ..errors import BadFrame, KeyKind, LayoutError
+from ..errors import BadFrame, KeyKind, LayoutError, NoJob
 from ._records import SEALED, SUM, is_integer, replaced, split, tensors, to_numpy, wrap
 
 StrPath = str | os.PathLike[str]
@@ -77,6 +77,21 @@ def secret_key(key: Any) -> Any:
     return key
 
 
+def job_of(job: Any, key: cg.PublicKey | cg.SecretKey) -> cg.Job:
+    """Return a job, given as one or as the path of its file; None for the one beside the key.
+
+    Raises:
+        NoJob: There is none.
+    """
+    if isinstance(job, str | os.PathLike):
+        public = key if isinstance(key, cg.PublicKey) else key.public
+        job = cg.Job.load(os.fspath(job), public)
+    found = job or key.job
+    if found is None:
+        raise NoJob("no job.json is beside the key: say job=")
+    return found
+
+
 def seal(arrays: ArrayRecord, key: Any, path: StrPath, *, job: Any = None) -> None:
     """Seal a model that training begins with, so that the server never sees it.
 
@@ -87,42 +102,26 @@ def seal(arrays: ArrayRecord, key: Any, path: StrPath, *, job: Any = None) -> No
         arrays: The model, in plain.
         key: A secret key, or the path of its file.
         path: The file to write, for `initial`.
-        job: The job; None for the one beside the key.
+        job: The job, or the path of its file; None for the one beside the key.
 
     Raises:
         KeyKind: The key seals nothing.
+        NoJob: No job is known.
         NotFinite, BeyondJob: As `SecretKey.encrypt`.
     """
     secret = secret_key(key)
-    job = job or secret.job
+    job = job_of(job, secret)
     sealed, integers = split(arrays)
     values = tensors(sealed)
     numbers = range(job.min_clients)
-    proposals = [_propose(secret, number, values, job) for number in numbers]
+    proposals = [secret.propose(values, client=number, job=job) for number in numbers]
     terms = cg.join_round(proposals, secret.public, job=job)
     parts = [
-        _encrypt(secret, number, values, terms=terms, announcement=own, job=job)
+        secret.encrypt(values, client=number, terms=terms, announcement=own, job=job)
         for number, own in zip(numbers, proposals, strict=True)
     ]
     total = cg.aggregate(parts, secret.public, job=job)
     save(ArrayRecord({SEALED: wrap(total, SUM), **integers}), path)
-
-
-def _own_key(secret: Any, number: int) -> tuple[Any, dict[str, int]]:
-    # Under ckks-sum clients share the secret key; under the other schemes each has its own.
-    if secret.scheme == "ckks-sum":
-        return secret, {"client": number}
-    return secret.client(number), {}
-
-
-def _propose(secret: Any, number: int, values: dict[str, Any], job: Any) -> Any:
-    key, who = _own_key(secret, number)
-    return key.propose(values, job=job, **who)
-
-
-def _encrypt(secret: Any, number: int, values: dict[str, Any], **terms: Any) -> Any:
-    key, who = _own_key(secret, number)
-    return key.encrypt(values, **terms, **who)
 
 
 def save(arrays: ArrayRecord, path: StrPath) -> None:

@@ -20,11 +20,10 @@ from ..errors import (
     ClientNumberError,
     EngineError,
     KeyKind,
-    NoJob,
     ParameterError,
 )
 from ._datagrams import Datagrams
-from ._models import sealed_sum
+from ._models import job_of, sealed_sum
 from ._records import (
     ANNOUNCEMENT,
     CONTRIBUTION,
@@ -108,7 +107,7 @@ class Encrypted(Strategy):
             raise ParameterError(f"transport={transport!r}: there are message and datagram")
         self.strategy = strategy
         self._public = _public_key(key)
-        self._job = _job(job, self._public)
+        self._job = job_of(job, self._public)
         self._engine = engine
         least = self._job.min_clients
         self.min_clients = least if min_clients is None else min_clients
@@ -453,12 +452,3 @@ def _public_key(key: Any) -> cg.PublicKey:
             f"key= is a {type(loaded).__name__}: the server takes the public key alone, public.json"
         )
     return loaded
-
-
-def _job(job: Any, public: cg.PublicKey) -> cg.Job:
-    if isinstance(job, str | os.PathLike):
-        job = cg.Job.load(os.fspath(job), public)
-    found = job or public.job
-    if found is None:
-        raise NoJob("no job.json is beside the key: say job=")
-    return found

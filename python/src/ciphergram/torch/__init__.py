@@ -8,8 +8,8 @@ silos of an FSDP2 one::
         cg.torch.protect(model, client)
         ...                                     # train as before
 
-Every rank learns the mean of each step, and so does the server's operator with one of them; nobody but a rank itself
-sees its gradients. What the process group sends by itself stays in clear: the first rank's parameters and buffers, and
+Every rank learns the mean of each step, and the gradients of another only with all others together; the server's
+operator and any one rank together read those of every rank. What the process group sends by itself stays in clear: the first rank's parameters and buffers, and
 which parameters were used.
 """
 
