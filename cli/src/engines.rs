@@ -52,6 +52,11 @@ pub(crate) fn engines() -> Vec<Present> {
     apart(ciphergram_accel::engines)
 }
 
+/// Closes engines, whose drivers may write to standard error once more.
+pub(crate) fn close(engines: Vec<Present>) {
+    apart(|| drop(engines));
+}
+
 /// Returns the GPU engine.
 pub(crate) fn gpu() -> Result<Arc<dyn Measure>, String> {
     apart(open_gpu)

@@ -26,7 +26,7 @@ use pyo3::prelude::*;
 
 use crate::{
     arrays::{self, Arrays},
-    errors::{Error, Result, weight, whole_or_none},
+    errors::{Error, Result, warn, weight, whole_or_none},
     job::Job,
     keys::{ClientKey, PublicKey, SecretKey, Use},
     opened, pool,
@@ -408,7 +408,9 @@ fn client_key(key: &Bound<'_, PyAny>, number: Option<u16>) -> Result<(Key, Use, 
     };
     if let Ok(path) = key.extract::<PathBuf>() {
         let path = if path.is_dir() { path.join("secret.json") } else { path };
-        let key = pool::run(key.py(), || Ok(AnyKey::load(&path)?))?;
+        let py = key.py();
+        let key = pool::run(py, || Ok(AnyKey::load(&path)?))?;
+        warn(py, key.warning())?;
         key.as_client(number).map_err(|e| e.within(path.display()))?;
         // One line of the ledger for many rounds.
         let ledger = Ledger::reserving(&path, ROUNDS_RESERVED);

@@ -169,6 +169,10 @@ impl Contribution {
         summing::add(slf.get().public(), [slf.as_any(), other])
     }
 
+    fn __radd__(slf: &Bound<'_, Self>, other: &Bound<'_, PyAny>) -> Result<Sum> {
+        summing::add(slf.get().public(), [other, slf.as_any()])
+    }
+
     fn __eq__(&self, other: &Self) -> bool {
         self.frame() == other.frame()
     }

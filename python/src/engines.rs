@@ -10,10 +10,10 @@ use ciphergram_accel::{
     Engine,
     choice::{Choice, Notice, choose, open_gpu},
 };
-use pyo3::{exceptions::PyUserWarning, prelude::*};
+use pyo3::prelude::*;
 
 use crate::{
-    errors::{Error, Result},
+    errors::{Error, Result, warn},
     pool::run,
 };
 
@@ -42,11 +42,10 @@ pub(crate) fn engine(name: &str) -> Result<Arc<dyn Engine>> {
 /// Warns of what was asked for and is not there.
 fn tell(notice: Notice<'_>) {
     if let Notice::Absent { why, is_asked: true } = notice {
-        let text = std::ffi::CString::new(format!("computations run on the CPU: {why}"));
+        let text = format!("computations run on the CPU: {why}");
         Python::attach(|py| {
-            let class = py.get_type::<PyUserWarning>();
             // A caller who makes warnings errors has the CPU all the same.
-            let _ = PyErr::warn(py, &class, &text.unwrap_or_default(), 1);
+            let _ = warn(py, Some(&text));
         });
     }
 }

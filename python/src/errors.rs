@@ -5,7 +5,7 @@ use ciphergram_he::{Error as SchemeError, error::FrameError};
 use ciphergram_nic::{NicError, federation::Error as RoundError};
 use pyo3::{
     IntoPyObjectExt,
-    exceptions::{PyOverflowError, PyRuntimeError, PyTypeError},
+    exceptions::{PyOverflowError, PyRuntimeError, PyTypeError, PyUserWarning},
     prelude::*,
     types::{PyBool, PyDict},
 };
@@ -280,6 +280,13 @@ pub(crate) fn no_pickle(what: &str) -> PyErr {
     PyTypeError::new_err(format!(
         "{what} holds a secret and is not pickled: save it to a file of its owner's"
     ))
+}
+
+/// Warns the user, if there is something to warn of.
+pub(crate) fn warn(py: Python<'_>, text: Option<&str>) -> PyResult<()> {
+    let Some(text) = text else { return Ok(()) };
+    let text = std::ffi::CString::new(text).unwrap_or_default();
+    PyErr::warn(py, &py.get_type::<PyUserWarning>(), &text, 1)
 }
 
 /// Takes a whole number; one that is too large or negative is a `ParameterError`, as one that is not admitted is.

@@ -6,7 +6,12 @@ use ciphergram_he::{
 };
 use pyo3::{prelude::*, types::PyBytes};
 
-use crate::{errors::Result, job::Job, keys::PublicKey, ranges::Ranges};
+use crate::{
+    errors::{Result, whole},
+    job::Job,
+    keys::PublicKey,
+    ranges::Ranges,
+};
 
 /// A client's proposal for a round: its ranges and its weight, rounded up to powers of two. Its bytes travel, and
 /// `from_bytes` reads them.
@@ -32,7 +37,11 @@ impl Announcement {
     ///     BadFrame: They are none.
     ///     KeyMismatch: It was made under another key.
     #[staticmethod]
-    fn from_bytes(bytes: &[u8], key: &Bound<'_, PyAny>, client: u16) -> Result<Self> {
+    fn from_bytes(
+        bytes: &[u8],
+        key: &Bound<'_, PyAny>,
+        #[pyo3(from_py_with = whole)] client: u16,
+    ) -> Result<Self> {
         let key = PublicKey::of(key)?.key;
         let announcement = SchemeAnnouncement::from_bytes(bytes, &key)?;
         Ok(Self { announcement, client, bytes: bytes.to_vec() })

@@ -14,12 +14,12 @@ use ciphergram_he::{
     params::Literal,
 };
 use ciphergram_nic::federation::nodes::LocalNodes;
-use pyo3::{IntoPyObjectExt, exceptions::PyUserWarning, prelude::*, types::PyTuple};
+use pyo3::{IntoPyObjectExt, prelude::*, types::PyTuple};
 
 use crate::{
     buffer::Frozen,
     contribution::Contribution,
-    errors::{Error, Result, no_pickle, whole, whole_or_none},
+    errors::{Error, Result, no_pickle, warn, whole, whole_or_none},
     job::Job,
     keys::{ClientKey, PublicKey, SecretKey, Use},
     pool::run,
@@ -219,10 +219,7 @@ pub(crate) fn load_keys(py: Python<'_>, path: PathBuf) -> Result<Bound<'_, PyAny
     let folder = path.is_dir();
     let file = if folder { path.join("secret.json") } else { path };
     let key = run(py, || Ok(AnyKey::load(&file)?))?;
-    if let Some(warning) = key.warning() {
-        let text = std::ffi::CString::new(warning).unwrap_or_default();
-        PyErr::warn(py, &py.get_type::<PyUserWarning>(), &text, 1)?;
-    }
+    warn(py, key.warning())?;
     let used = Use::beside(&file, key.public())?;
     let loaded = match key {
         AnyKey::Secret(key, _) if folder => {

@@ -6,7 +6,7 @@ use ciphergram_he as he;
 use pyo3::prelude::*;
 
 use crate::{
-    errors::{Error, Result, whole, whole_or_none},
+    errors::{Error, Result, warn, whole, whole_or_none},
     keys::{PublicKey, hash},
 };
 
@@ -135,12 +135,7 @@ impl Job {
         let few = job.min_clients();
         if few < ciphergram_nic::federation::FEW {
             let text = format!("sums of {few} are opened: one comes close to a single update");
-            PyErr::warn(
-                py,
-                &py.get_type::<pyo3::exceptions::PyUserWarning>(),
-                &std::ffi::CString::new(text).unwrap_or_default(),
-                1,
-            )?;
+            warn(py, Some(&text))?;
         }
         Ok(Self(job.into()))
     }

@@ -363,7 +363,7 @@ impl SecretKey {
     /// Raises:
     ///     KeyKind: Under this scheme clients share the secret key.
     ///     ClientNumberError: There is no such client.
-    fn client(&self, number: u16) -> Result<ClientKey> {
+    fn client(&self, #[pyo3(from_py_with = whole)] number: u16) -> Result<ClientKey> {
         let key = Arc::new(self.key.client_key(number)?);
         Ok(ClientKey { key, used: self.used.clone() })
     }

@@ -10,7 +10,7 @@ use pyo3::{prelude::*, types::PyDict};
 
 use crate::{
     arrays,
-    errors::{Error, Result, weight, whole},
+    errors::{Error, Result, weight, whole, whole_or_none},
     files::replace,
     pool::run,
 };
@@ -78,7 +78,11 @@ impl Ranges {
     /// Raises:
     ///     LayoutError: A name is no tensor's.
     #[pyo3(signature = (ranges, *, max_weight=None))]
-    fn replace(&self, ranges: BTreeMap<String, f64>, max_weight: Option<u32>) -> Result<Self> {
+    fn replace(
+        &self,
+        ranges: BTreeMap<String, f64>,
+        #[pyo3(from_py_with = whole_or_none)] max_weight: Option<u32>,
+    ) -> Result<Self> {
         let mut all: BTreeMap<_, _> =
             self.items().map(|(name, range)| (name.to_owned(), range)).collect();
         all.extend(ranges);

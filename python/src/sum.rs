@@ -172,6 +172,10 @@ impl Sum {
         summing::add(slf.get().public.as_ref(), [slf.as_any(), other])
     }
 
+    fn __radd__(slf: &Bound<'_, Self>, other: &Bound<'_, PyAny>) -> Result<Self> {
+        summing::add(slf.get().public.as_ref(), [other, slf.as_any()])
+    }
+
     fn __eq__(&self, other: &Self) -> bool {
         self.key == other.key && self.sum == other.sum
     }

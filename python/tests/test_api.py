@@ -394,3 +394,11 @@ def test_every_error_pickles_with_its_fields() -> None:
         copy.nothing
     for first, second in itertools.pairwise(sorted(cg.errors.__all__)):
         assert first != second and issubclass(getattr(cg, first), cg.CiphergramError)
+
+
+def test_bytes_are_added_from_either_side() -> None:
+    keys = cg.keygen(clients=3)
+    parts = [keys.encrypt({"w": np.full(4, n, np.float32)}, ranges=4.0, client=n) for n in range(3)]
+    total = bytes(parts[0]) + parts[1]
+    assert isinstance(total, cg.Sum)
+    np.testing.assert_allclose(keys.decrypt(bytes(parts[2]) + total)["w"], 1.0, atol=1e-3)

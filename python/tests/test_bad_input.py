@@ -161,6 +161,8 @@ ARGUMENTS = [
     Row("client: one too many", lambda w: w.encrypt(client=4), cg.ClientNumberError, "client 4"),
     Row("client: negative", lambda w: w.encrypt(client=-1), cg.ParameterError, "not a number that there can be"),
     Row("client: huge", lambda w: w.encrypt(client=2**20), cg.ParameterError, "not a number that there can be"),
+    Row("client: a key of none", lambda w: w.keys.secret.client(-1), cg.ParameterError, "not a number that there can be"),
+    Row("ranges: a largest weight of none", lambda w: cg.ranges(w.update).replace({}, max_weight=-1), cg.ParameterError),
     Row("client: key of its own, where it is shared", lambda w: w.keys.secret.client(0), cg.KeyKind),
     Row("round: over", lambda w: w.encrypt(round=1), cg.RoundOver, "round 1"),
     Row("round: before that", lambda w: w.encrypt(round=0), cg.RoundOver, "round 1"),

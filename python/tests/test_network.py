@@ -147,14 +147,13 @@ def test_a_fork_keeps_no_record_locked(folder: Path) -> None:
             time.sleep(30)
             os._exit(0)
         sleepers.append(pid)
-    began = time.monotonic()
     ends.set()
     thread.join(20)
     keys.encrypt(x, ranges=1.0, client=2)
     for pid in sleepers:
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
-    assert not thread.is_alive() and time.monotonic() - began < 20
+    assert not thread.is_alive()
 
 
 def test_a_forked_child_has_no_client_or_server_of_its_parent(

@@ -10,15 +10,16 @@ use serde_json::{Map, Value, json};
 
 use crate::{
     args::Devices,
-    engines::{engines, gpu_absence, split_gpu},
+    engines::{close, engines, gpu_absence, split_gpu},
     failure::Failure,
     report::report,
 };
 
 pub(crate) fn run(args: &Devices) -> Result<(), Failure> {
     let (mut values, mut lines, mut wrong) = (vec![], vec![], vec![]);
-    for Present { engine, .. } in engines() {
-        let steps = supported_steps(&*engine);
+    let present = engines();
+    for Present { engine, .. } in &present {
+        let steps = supported_steps(&**engine);
         let (name, Info { description, details, .. }) = (engine.name(), engine.info());
         lines.push(format!("{name:<10} {description}"));
         lines.push(format!("{:<10} steps: {}", "", steps.join(" ")));
@@ -28,7 +29,8 @@ pub(crate) fn run(args: &Devices) -> Result<(), Failure> {
             value[what] = text.into();
         }
         // Every engine but the oracle itself is held against the oracle.
-        let mut held = if name == "reference" { vec![] } else { vec![("conformance", engine)] };
+        let mut held =
+            if name == "reference" { vec![] } else { vec![("conformance", engine.clone())] };
         if name == "gpu" && args.check {
             held.extend(split_gpu().map(|engine| ("conformance_split", engine)));
         }
@@ -45,6 +47,7 @@ pub(crate) fn run(args: &Devices) -> Result<(), Failure> {
     if let Some(why) = (!is_there).then(gpu_absence).flatten() {
         lines.push(format!("{:<10} none: {why}", "gpu"));
     }
+    close(present);
     report(args.json, &Value::Array(values), &lines)?;
     match wrong.is_empty() {
         true => Ok(()),
