@@ -187,8 +187,8 @@ impl Client {
     ///
     /// Args:
     ///     tensors: Arrays of floats by name, or the path of a safetensors file.
-    ///     weight: The weight of this update, from 1; it travels encrypted. Unless the job settles all ranges, the server
-    ///         sees it rounded up to a power of two.
+    ///     weight: The weight of this update, from 1; it travels encrypted. Unless the job settles all ranges,
+    ///         the server sees it rounded up to a power of two.
     ///     total: Returns the weighted sum instead of the mean.
     ///     clip: Clips values to this magnitude first.
     ///     integers: "refuse", or "sum" to sum integers as values are.

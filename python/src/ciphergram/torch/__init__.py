@@ -9,8 +9,8 @@ silos of an FSDP2 one::
         ...                                     # train as before
 
 Every rank learns the mean of each step, and the gradients of another only with all others together; the server's
-operator and any one rank together read those of every rank. What the process group sends by itself stays in clear: the first rank's parameters and buffers, and
-which parameters were used.
+operator and any one rank together read those of every rank. What the process group sends by itself stays in clear:
+the first rank's parameters and buffers, and which parameters were used.
 """
 
 from __future__ import annotations
