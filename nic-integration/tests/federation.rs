@@ -99,7 +99,7 @@ fn rounds_are_exact_under_every_scheme() {
             let first = &round[&0];
             let opened = first.opening.as_ref().unwrap().round;
             assert_eq!((opened, first.sum.round), (number, number.into()));
-            assert!(first.sum.agreement.max_weight() == 32 && first.clipped == [0, 0]);
+            assert!(first.sum.agreement.max_weight() == 27 && first.clipped == [0, 0]);
             assert!(round.values().all(|r| r.sum == first.sum), "all have the same sum");
         }
         serving.thread.join().unwrap();
@@ -269,11 +269,7 @@ fn what_is_sealed_binds_those_who_come_back_without_the_others() {
     let clients = (0..).zip(clients).map(|(n, client)| (n, client.join().unwrap().unwrap()));
     let results: BTreeMap<u16, RoundResult> = clients.collect();
     assert_eq!(results[&0].opening.as_ref().unwrap().contributors, [0, 1]);
-    assert_eq!(
-        results[&0].sum.agreement.max_weight(),
-        32,
-        "as agreed with client 2, whose weight is 27"
-    );
+    assert_eq!(results[&0].sum.agreement.max_weight(), 27, "as agreed with client 2");
     let counts = check_results(lattice(), &results, &[]);
     assert!(counts.iter().all(|&count| count == 2));
     second.wait(closed);

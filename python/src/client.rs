@@ -188,7 +188,7 @@ impl Client {
     /// Args:
     ///     tensors: Arrays of floats by name, or the path of a safetensors file.
     ///     weight: The weight of this update, from 1; it travels encrypted. Unless the job settles all ranges,
-    ///         the server sees it rounded up to a power of two.
+    ///         the server is told it as well, for the largest one of the round.
     ///     total: Returns the weighted sum instead of the mean.
     ///     clip: Clips values to this magnitude first.
     ///     integers: "refuse", or "sum" to sum integers as values are.

@@ -314,7 +314,11 @@ impl Contributing<'_, '_> {
     fn propose(&self, py: Python<'_>, key: KeyRef<'_>, used: &Use) -> Result<Announcement> {
         let (job, mut update) = (used.job(self.job)?, self.update()?);
         let lowest = used.ledger()?.next_round(&job, key.number())?;
-        let (weight, clip) = (self.weight, self.clip);
+        // The exact weight stays with the client.
+        let largest = u64::from(job.limits().max_weight);
+        let weight = self.weight.checked_next_power_of_two().unwrap_or(self.weight);
+        let weight = if self.weight <= largest { weight.min(largest) } else { self.weight };
+        let clip = self.clip;
         let announcement = run(py, || {
             clip.map(|limit| update.clip(limit)).transpose()?;
             let seed = he::Ticket::draw()?.seed();

@@ -38,8 +38,7 @@ pub struct Announcement {
 }
 
 impl Announcement {
-    /// Makes a client's own proposal, within the job. Ranges and weight are rounded up to powers of two, as far as the
-    /// job admits: the exact ones stay with the client.
+    /// Makes a client's own proposal, within the job.
     ///
     /// # Errors
     /// A value is not finite or beyond the largest range of the job; the weight is not from 1 to the job's largest;
@@ -61,13 +60,7 @@ impl Announcement {
         };
         let ranges = own.ranges().iter().enumerate().map(range).collect();
         let max_weight = job.limits().max_weight;
-        let max_weight = match job.settles_ranges() {
-            true => max_weight,
-            // What is beyond the job stays so, and is refused below.
-            false => own.max_weight().max(
-                own.max_weight().checked_next_power_of_two().unwrap_or(u32::MAX).min(max_weight),
-            ),
-        };
+        let max_weight = if job.settles_ranges() { max_weight } else { own.max_weight() };
         let agreement = Agreement::new(own.specs().to_vec(), ranges, max_weight)?;
         agreement.check_weight(weight)?;
         job.check_agreement(&agreement)?;
