@@ -17,8 +17,8 @@ A round's ranges come from the last mean, which all clients opened, so nothing i
 The first round, and any in which a client's weight, tensors or more than 1 % of a tensor do not fit, has a second
 exchange: clients announce the largest magnitude of each tensor and their weight, both rounded up to powers of two.
 The largest weight announced holds until the next exchange; a mean is as fine as its sum of weights is close to the
-largest one. Updates of 100 MB and more go faster with ``transport="datagram"``, in which every round asks, and for the weight as it
-is: let the job settle the ranges where weights are private.
+largest one. Updates of 100 MB and more go faster with ``transport="datagram"``, in which every round asks, and for
+the weight as it is: let the job settle the ranges where weights are private.
 
 What this does not hide: the code of an app comes from whoever starts the run. A node that runs any code it is sent
 shows its data to whoever sends it, so nodes should demand signed apps (``flower-supernode --trusted-entities``).
