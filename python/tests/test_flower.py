@@ -28,6 +28,7 @@ from flwr.serverapp import strategy as strategies  # noqa: E402
 import ciphergram as cg  # noqa: E402
 import ciphergram.flower  # noqa: E402
 from ciphergram.flower import _store  # noqa: E402
+from ciphergram.flower._records import wrap_round  # noqa: E402
 
 Arrays = dict[str, np.ndarray]
 SHAPES = {"w": (30, 7), "b": (7,)}
@@ -646,3 +647,40 @@ def test_over_datagrams_a_node_that_missed_a_round_gets_its_sum(tmp_path: Path) 
     expected = sum(w * step(n, 3, second)["w"] for n, w in enumerate([10.0, 20, 30])) / 60
     mean = to_arrays(cg.flower.open(result.arrays, tmp_path / "0" / "secret.json"))
     np.testing.assert_allclose(mean["w"], expected, atol=bound(3), rtol=0)
+
+
+def test_over_datagrams_a_round_that_only_the_server_lost_costs_no_later_one(tmp_path: Path, stored: Path) -> None:
+    world, strategy = datagram_world(tmp_path)
+
+    def lose(message: Message, reply: Message) -> Message:
+        config = message.content.config_records.get("config", {})
+        is_lost = message.metadata.message_type == "train" and config.get("server-round") == 2
+        if is_lost and message.metadata.dst_node_id != min(world.contexts):
+            return Message(Error(code=3, reason="on its way"), reply_to=message)
+        return reply
+
+    world.tamper = lose
+    result = strategy.start(world, record(start_model()), num_rounds=3, timeout=20)
+    assert sorted(result.train_metrics_clientapp) == [1, 3]
+    first = world.models[0][1]
+    expected = sum(w * step(n, 3, first)["w"] for n, w in enumerate([10.0, 20, 30])) / 60
+    mean = to_arrays(cg.flower.open(result.arrays, tmp_path / "0" / "secret.json"))
+    np.testing.assert_allclose(mean["w"], expected, atol=bound(3), rtol=0)
+    # Nodes hold nothing older than the last sum that the server named.
+    held = [context.state["ciphergram.state"]["held"] for context in world.contexts.values()]
+    assert held == [[2]] * 3
+
+
+def test_a_server_names_no_file_of_a_node(tmp_path: Path) -> None:
+    make_keys(tmp_path)
+    node = Node(tmp_path)
+    for odd in ("/dev/zero", "", 7, "A" * 44, "/" * 43):
+        talk = ConfigRecord({"server": "127.0.0.1:1", "server-key": odd})
+        answer = node(RecordDict({**plain(), "ciphergram": talk}))
+        assert answer.has_error() and "BadFrame" in answer.error.reason, odd
+
+
+def test_what_is_no_sum_is_not_opened_as_a_plain_model(tmp_path: Path) -> None:
+    make_keys(tmp_path)
+    with pytest.raises(cg.BadFrame, match="not a sum"):
+        cg.flower.open(ArrayRecord({"ciphergram": wrap_round(3)}), tmp_path / "0" / "secret.json")

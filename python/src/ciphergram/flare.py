@@ -331,9 +331,9 @@ class Aggregator(ModelAggregator):
         self.fl_ctx = fl_ctx
         try:
             model = FLModelUtils.from_shareable(shareable, fl_ctx)
-            model.meta.setdefault(
-                "client_name", shareable.get_peer_prop(ReservedKey.IDENTITY_NAME, "?")
-            )
+            # Never the name that the reply itself gives.
+            peer = shareable.get_peer_prop(ReservedKey.IDENTITY_NAME, "?")
+            model.meta["client_name"] = peer
             self.accept_model(model)
         except cg.EngineError:
             # Not this reply is lost, but the sum.

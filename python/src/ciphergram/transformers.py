@@ -100,6 +100,10 @@ class FederatedCallback(TrainerCallback):
             raise cg.ParameterError(
                 f"FederatedCallback: a site is one process, and this one has {args.world_size}"
             )
+        if args.n_gpu > 1:
+            raise cg.ParameterError(
+                f"FederatedCallback: a site is one device, and this one has {args.n_gpu}: say CUDA_VISIBLE_DEVICES=0"
+            )
         adapters = model.peft_config if isinstance(model, PeftModel) else None
         if adapters is None:
             raise cg.ParameterError(

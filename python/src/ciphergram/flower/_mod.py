@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -61,6 +62,8 @@ _SUM = "ciphergram.sum"
 
 # A round whose ranges clip more of a tensor asks for new ones.
 _MOST_CLIPPED = 0.01
+
+_NODE_KEY = re.compile(r"[A-Za-z0-9+/]{42}[AEIMQUYcgkosw048]")
 
 # Flower's code of a client that failed.
 _FAILED = 201
@@ -159,6 +162,8 @@ class _Client:
             return None
         opened: cg.Opened = self.key.decrypt(cg.loads(data), job=self.job)
         self._admit(opened.round)
+        if number is not None:
+            self._drop_before(number)
         integers = {name: array for name, array in record.items() if name != SEALED}
         integers.update(self._kept())
         model = join(opened, integers)
@@ -181,10 +186,26 @@ class _Client:
         self._memory()["last-opened"] = number
 
     def _held(self, number: int) -> ArrayRecord:
-        held = self.store.get(_SUM)
-        if held is None or self._memory().get("held") != number:
+        held = self.store.get(f"{_SUM}-{number}") if number in self._rounds_held() else None
+        if held is None:
             raise BadFrame(f"the server names the sum of round {number}, which is not here")
         return held
+
+    def _rounds_held(self) -> list[int]:
+        held = self._memory().get("held")
+        return [number for number in held if isinstance(number, int)] if isinstance(held, list) else []
+
+    def _hold(self, total: cg.Sum) -> None:
+        # Beside those from the last one on that the server named: it may have lost this round, and name that again.
+        self.store.put(f"{_SUM}-{total.round}", ArrayRecord({SEALED: wrap(total, SUM)}))
+        self._memory()["held"] = sorted({*self._rounds_held(), total.round})
+
+    def _drop_before(self, number: int) -> None:
+        rounds = self._rounds_held()
+        for old in rounds:
+            if old < number:
+                self.store.drop(f"{_SUM}-{old}")
+        self._memory()["held"] = [held for held in rounds if held >= number]
 
     def contribute(self, reply: Message, asked: ConfigRecord) -> Message:
         """Take part in a round of the server's over datagrams, and put the round's number in a reply."""
@@ -194,6 +215,9 @@ class _Client:
         self._keep(kept)
         values = tensors(sealed)
         address, node = asked.get(SERVER), asked.get("server-key")
+        # A `Client` takes the path of a file as well, and no server may choose a file of this node.
+        if node is not None and not (isinstance(node, str) and _NODE_KEY.fullmatch(node)):
+            raise BadFrame("the server's node key is none")
         # A key by its path has its node keys beside it, on loopback, and reserves rounds by the block, which this
         # process ends too early to use.
         key = self.key_path if self.identity is None else self.key
@@ -202,12 +226,11 @@ class _Client:
             key,
             number=self.number,
             identity=self.identity,
-            server_key=None if node is None else str(node),
+            server_key=node,
             job=self.job,
         ) as client:
             total = client.sum(values, weight=weight)
-        self.store.put(_SUM, ArrayRecord({SEALED: wrap(total, SUM)}))
-        self._memory()["held"] = total.round
+        self._hold(total)
         ranges = total.ranges
         clipped = sum(int((np.abs(a) > ranges[n]).sum()) for n, a in values.items())
         return self._replaced(reply, wrap_round(total.round), clipped)

@@ -50,6 +50,8 @@ def open(arrays: ArrayRecord | StrPath, key: Any, *, job: Any = None) -> ArrayRe
     record = arrays if isinstance(arrays, ArrayRecord) else initial(arrays)
     data = sealed_sum(record)
     if data is None:
+        if SEALED in record:
+            raise BadFrame(f"what is sealed here is a {record[SEALED].stype}, not a sum")
         return record
     opened = secret_key(key).decrypt(cg.loads(data), job=job)
     return join(opened, {name: a for name, a in record.items() if name != SEALED})

@@ -398,8 +398,8 @@ class Encrypted(Strategy):
 
 
 def _form(metrics: MetricRecord) -> tuple[tuple[str, int], ...]:
-    """Return the names of metrics, each with the number of its values, 0 where it is no list."""
-    values = ((n, len(v) if isinstance(v, list) else 0) for n, v in metrics.items() if n != WEIGHT)
+    """Return the names of metrics, each with the number of its values, -1 where it is no list."""
+    values = ((n, len(v) if isinstance(v, list) else -1) for n, v in metrics.items() if n != WEIGHT)
     return tuple(sorted(values))
 
 

@@ -161,7 +161,7 @@ class Protection:
         if not all(isinstance(residual, torch.Tensor) for residual in residuals.values()):
             raise BadFrame("this state has residuals that are no tensors")
         self.rounds, self.clipped = rounds, clipped
-        self._residuals = {str(name): residual.flatten().clone() for name, residual in residuals.items()}
+        self._residuals = {str(name): residual.detach().cpu().flatten().clone() for name, residual in residuals.items()}
 
     def __getstate__(self) -> dict[str, Any]:
         return self.state_dict()
