@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 from flwr.app import (
     ArrayRecord,
-    ConfigRecord,
     Context,
     Error,
     Message,
@@ -44,6 +43,8 @@ def make_keys(folder: Path, *, clients: int = 4, min_clients: int = 3, **options
     return keys
 
 
+Arrays = dict[str, np.ndarray]
+SHAPES = {"w": (30, 7), "b": (7,)}
 Update = Callable[[int, int, dict[str, np.ndarray]], dict[str, np.ndarray]]
 
 
@@ -135,4 +136,39 @@ def fedavg(clients: int = 3, **options: Any) -> FedAvg:
     )
 
 
-__all__ = ["ConfigRecord", "World", "fedavg", "make_keys", "record"]
+def step(number: int, server_round: int, model: Arrays) -> Arrays:
+    """A client's update: some steps away from the model, its own ones and the same in every run."""
+    rng = np.random.default_rng([number, server_round])
+    return {n: (a + 0.1 * rng.standard_normal(a.shape)).astype(a.dtype) for n, a in model.items()}
+
+
+def start_model() -> Arrays:
+    # Not in the order of the names: a model's own is kept.
+    return {n: np.full(shape, 0.25, np.float32) for n, shape in SHAPES.items()}
+
+
+def plain_rounds(rounds: int, clients: int = 3, update: Any = step) -> Arrays:
+    """FedAvg in float64, by itself."""
+    model = start_model()
+    weights = np.array([10 * (n + 1) for n in range(clients)], float)
+    for server_round in range(1, rounds + 1):
+        news = [update(n, server_round, model) for n in range(clients)]
+        model = {
+            name: (
+                sum(w * new[name].astype(float) for w, new in zip(weights, news, strict=True))
+                / weights.sum()
+            )
+            for name in model
+        }
+        model = {name: value.astype(np.float32) for name, value in model.items()}
+    return model
+
+
+def to_arrays(arrays: ArrayRecord) -> Arrays:
+    return {name: array.numpy() for name, array in arrays.items()}
+
+
+def bound(rounds: int, largest: float = 2.0, max_weight: int = 32) -> float:
+    # Each of three clients rounds its weighted values to one of 2^20 steps over twice the range and the largest
+    # weight; the mean divides by all weights, 60. Later rounds pass on what earlier ones rounded.
+    return rounds * 3 * (2 * largest * max_weight / 2**20) / 60

@@ -119,6 +119,9 @@ class Encrypted(Strategy):
         self._nodes: dict[int, int] = {}
         self._holders: list[int] = []
         self._fetched: tuple[int, ArrayRecord] | None = None
+        # What is sent to clients, and what was before it.
+        self._sent: ArrayRecord | None = None
+        self._before: ArrayRecord | None = None
         self._grid: Grid | None = None
         self._timeout = _DAY
         self._datagrams: Datagrams | None = None
@@ -172,6 +175,8 @@ class Encrypted(Strategy):
     ) -> Iterable[Message]:
         """Let the wrapped strategy make the messages of a round."""
         self._grid = grid
+        if arrays is not self._sent:
+            self._before, self._sent = self._sent, arrays
         made = list(self.strategy.configure_train(server_round, arrays, config, grid))
         if self._datagrams is not None and made:
             made = [self._for_node(message, arrays) for message in made]
@@ -223,8 +228,14 @@ class Encrypted(Strategy):
         """Add what clients sealed, after a second exchange if some of them need other ranges.
 
         Returns:
-            The record of the sum, and the plain means of the metrics; None of both if the round is lost.
+            The record of the sum, and the plain means of the metrics; None of both if the round is lost. If no client
+            can open the last sum, the record of what was before it, and None.
         """
+        replies = list(replies)
+        if self._before is not None and _is_unopened(replies):
+            LOG.error("ciphergram: no client can open the last sum: the model of before it is sent again")
+            before, self._before, self._sent = self._before, None, None
+            return before, None
         first = self._answers(replies)
         if self._datagrams is not None:
             return self._over_datagrams(server_round, first)
@@ -395,6 +406,12 @@ class Encrypted(Strategy):
         whole = [record for record, form in zip(metrics, forms, strict=True) if form == usual]
         contents = [RecordDict({"metrics": MetricRecord({**m, WEIGHT: 1})}) for m in whole]
         return self.strategy.train_metrics_aggr_fn(contents, WEIGHT)
+
+
+def _is_unopened(replies: list[Message]) -> bool:
+    """Return whether all clients failed, and one at least as the sum that it was sent is none of theirs."""
+    reasons = [reply.error.reason for reply in replies if reply.has_error()]
+    return len(reasons) == len(replies) and any("SumMismatch" in reason for reason in reasons)
 
 
 def _form(metrics: MetricRecord) -> tuple[tuple[str, int], ...]:
