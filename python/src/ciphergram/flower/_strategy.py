@@ -411,7 +411,7 @@ class Encrypted(Strategy):
 def _is_unopened(replies: list[Message]) -> bool:
     """Return whether all clients failed, and one at least as the sum that it was sent is none of theirs."""
     reasons = [reply.error.reason for reply in replies if reply.has_error()]
-    return len(reasons) == len(replies) and any("SumMismatch" in reason for reason in reasons)
+    return len(reasons) == len(replies) and any("SumMismatch" in (reason or "") for reason in reasons)
 
 
 def _form(metrics: MetricRecord) -> tuple[tuple[str, int], ...]:
