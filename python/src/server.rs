@@ -57,13 +57,15 @@ struct Shared {
 }
 
 impl Shared {
-    fn follow(&self, events: &Sender<AggregatorEvent>, seen: &Observation) -> ControlFlow<()> {
+    fn follow(&self, log: &Sender<Line>, seen: &Observation) -> ControlFlow<()> {
         if let Observation::Event(event) = seen {
             if let AggregatorEvent::Closed(_) = event {
                 self.rounds.fetch_add(1, Relaxed);
             }
-            // Another thread writes it: this one must not wait for the interpreter.
-            let _ = events.send(event.clone());
+            // Another thread writes it: this one must not wait for the interpreter. Chunks that settle have no line.
+            if let Some(line) = event.line() {
+                let _ = log.send(Line { line, is_warning: event.is_warning() });
+            }
         }
         if self.ends.load(Relaxed) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
@@ -76,10 +78,15 @@ fn spawn<T: Send + 'static>(
     Ok(thread::Builder::new().name(name.into()).spawn(run).map_err(he::Error::from)?)
 }
 
-/// Writes an event to the log `ciphergram.server`; what is wrong, as a warning.
-fn log(event: &AggregatorEvent) {
-    let Some(line) = event.line() else { return };
-    let level = if event.is_warning() { "warning" } else { "info" };
+/// A line of the log.
+struct Line {
+    line: String,
+    is_warning: bool,
+}
+
+/// Writes a line to the log `ciphergram.server`; what is wrong, as a warning.
+fn write_line(Line { line, is_warning }: Line) {
+    let level = if is_warning { "warning" } else { "info" };
     // At the interpreter's end nobody reads it. Whatever a handler raises is its own: rounds go on.
     let _ = Python::try_attach(|py| {
         let written = py.import("logging").and_then(|logging| {
@@ -262,14 +269,14 @@ impl Server {
         let (address, commands) = (server.local_addr()?, Mutex::new(server.commands()));
         let shared = Arc::new(Shared::default());
         let (own, pool) = (shared.clone(), pool::beside()?);
-        let (events, happened) = mpsc::channel();
-        let log = spawn("ciphergram-log", move || happened.iter().for_each(|event| log(&event)))?;
+        let (log, lines) = mpsc::channel();
+        let writer = spawn("ciphergram-log", move || lines.iter().for_each(write_line))?;
         let run = move || {
             // In a pool of its own: what it computes is spread there, and nowhere else.
-            let ended = pool.install(|| server.run(|seen| own.follow(&events, &seen)).map(drop));
-            drop(events);
+            let ended = pool.install(|| server.run(|seen| own.follow(&log, &seen)).map(drop));
+            drop(log);
             // Whoever waits for the server finds its log whole.
-            let _ = log.join();
+            let _ = writer.join();
             ended
         };
         let thread = spawn("ciphergram-server", run)?;
