@@ -27,6 +27,7 @@ use pyo3::prelude::*;
 use crate::{
     arrays::{self, Arrays},
     errors::{Error, Result, warn, weight, whole_or_none},
+    files::SECRET,
     job::Job,
     keys::{ClientKey, PublicKey, SecretKey, Use},
     opened, pool,
@@ -407,7 +408,7 @@ fn client_key(key: &Bound<'_, PyAny>, number: Option<u16>) -> Result<(Key, Use, 
         None => Err(he::Error::NoNumber),
     };
     if let Ok(path) = key.extract::<PathBuf>() {
-        let path = if path.is_dir() { path.join("secret.json") } else { path };
+        let path = if path.is_dir() { path.join(SECRET) } else { path };
         let py = key.py();
         let key = pool::run(py, || Ok(AnyKey::load(&path)?))?;
         warn(py, key.warning())?;

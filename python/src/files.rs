@@ -71,7 +71,7 @@ impl Keys {
 }
 
 /// The file of the secret key in a folder.
-const SECRET: &str = "secret.json";
+pub(crate) const SECRET: &str = "secret.json";
 
 /// Returns the file of a client's own key in a folder.
 fn client_file(number: u16) -> String {
@@ -217,7 +217,7 @@ pub(crate) fn keygen(
 #[pyfunction]
 pub(crate) fn load_keys(py: Python<'_>, path: PathBuf) -> Result<Bound<'_, PyAny>> {
     let folder = path.is_dir();
-    let file = if folder { path.join("secret.json") } else { path };
+    let file = if folder { path.join(SECRET) } else { path };
     let key = run(py, || Ok(AnyKey::load(&file)?))?;
     warn(py, key.warning())?;
     let used = Use::beside(&file, key.public())?;
