@@ -104,6 +104,32 @@ fn a_job_that_settles_tensors_decides_who_is_left_out() {
     assert!(settled(Some(5.0)).is_err(), "a settled range beyond the job's largest");
 }
 
+#[test]
+fn without_a_layout_in_the_job_most_decide_and_of_as_many_the_first() {
+    let key = key();
+    let job = job(&key, |_| ()).unwrap();
+    let join = |layouts: &[&[TensorSpec]]| {
+        let mut all: Vec<_> = (0u16..)
+            .zip(layouts)
+            .map(|(number, specs)| (number, announce(&job, 0, agreement(specs, 1.0, 1))))
+            .collect();
+        all.reverse();
+        let joined = RoundTerms::join(&job, &all).unwrap();
+        joined.terms.participants.iter().map(|p| p.number).collect::<Vec<_>>()
+    };
+    let (good, bad) = (two(), [spec("z", 9)]);
+    assert_eq!(join(&[&bad, &good, &good]), [1, 2]);
+    assert_eq!(join(&[&good, &bad, &good]), [0, 2]);
+    assert_eq!(join(&[&good, &bad]), [0]);
+    assert_eq!(join(&[&bad, &good]), [0]);
+    // What the job does not admit has no vote.
+    let beyond = |number| (number, announce(&job, 0, agreement(&bad, 100.0, 1)));
+    let honest = (3, announce(&job, 0, agreement(&good, 1.0, 1)));
+    let joined = RoundTerms::join(&job, &[beyond(0), beyond(1), honest]).unwrap();
+    assert_eq!(joined.terms.participants.len(), 1);
+    assert!(joined.left_out.iter().all(|(_, why)| matches!(why, Error::BeyondJob { .. })));
+}
+
 /// One that is far ahead would end the job for all others.
 #[test]
 fn who_is_more_than_64_rounds_ahead_is_left_out() {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,7 @@ from flwr.serverapp import strategy as strategies  # noqa: E402
 
 import ciphergram as cg  # noqa: E402
 import ciphergram.flower  # noqa: E402
-from ciphergram.flower._records import wrap_round  # noqa: E402
+from ciphergram.flower._records import SUM_NAME, SumName, wrap  # noqa: E402
 
 
 def run(
@@ -409,7 +410,7 @@ def test_rounds_over_datagrams(tmp_path: Path, named: bool, stored: Path) -> Non
     assert list(mean) == list(plain)
     for name, value in plain.items():
         np.testing.assert_allclose(mean[name], value, atol=bound(3), rtol=0)
-    # Flower's messages have the numbers of rounds alone, until one node hands out the last sum.
+    # Flower's messages have the names of sums alone, until one node hands out the last sum.
     sizes = [
         len(array.data)
         for asked, reply in world.seen
@@ -418,7 +419,7 @@ def test_rounds_over_datagrams(tmp_path: Path, named: bool, stored: Path) -> Non
         for array in arrays.values()
         if array.stype != "numpy.ndarray"
     ]
-    assert sorted(sizes)[:-1] == [8] * (len(sizes) - 1) and max(sizes) > 1000
+    assert sorted(sizes)[:-1] == [40] * (len(sizes) - 1) and max(sizes) > 1000
     assert [m["ciphergram-clipped"] for m in result.train_metrics_clientapp.values()] == [0] * 3
 
 
@@ -460,10 +461,46 @@ def test_over_datagrams_a_round_that_only_the_server_lost_costs_no_later_one(tmp
     assert held == [[2]] * 3
 
 
+def test_over_datagrams_a_node_that_hands_out_another_sum_is_passed_over(tmp_path: Path, caplog: Any) -> None:
+    world, strategy = datagram_world(tmp_path)
+    earlier: list[bytes] = []
+
+    def lie(asked: Message, reply: Message) -> Message:
+        if "held" not in asked.content.config_records.get("ciphergram", {}) or earlier:
+            return reply
+        # A sum of its own making, of the round that was asked for.
+        secret = cg.load_keys(tmp_path / "0" / "secret.json")
+        number = cg.loads(reply.content["arrays"]["ciphergram"].data).round
+        values = {"w": np.ones(4, np.float32)}
+        parts = [secret.encrypt(values, ranges=2.0, client=n, round=number, job=secret.job) for n in range(2)]
+        earlier.append(bytes(cg.aggregate(parts, secret.public)))
+        content = {**reply.content, "arrays": ArrayRecord({"ciphergram": wrap(earlier[0], "ciphergram.sum/1")})}
+        return Message(RecordDict(content), reply_to=asked)
+
+    world.tamper = lie
+    result = strategy.start(world, record(start_model()), num_rounds=1, timeout=20)
+    assert earlier and "hands out another sum than it named" in caplog.text
+    mean = to_arrays(cg.flower.open(result.arrays, tmp_path / "0" / "secret.json"))
+    np.testing.assert_allclose(mean["w"], plain_rounds(1)["w"], atol=bound(1), rtol=0)
+
+
+def test_over_datagrams_who_trains_for_too_long_is_not_taken_into_the_next_round(tmp_path: Path, caplog: Any) -> None:
+    def slow(number: int, server_round: int, model: Arrays) -> Arrays:
+        if server_round == 1 and number == 2:
+            time.sleep(3)
+        return step(number, server_round, model)
+
+    world, strategy = datagram_world(tmp_path, slow)
+    result = strategy.start(world, record(start_model()), num_rounds=2, timeout=2)
+    assert "RoundOver" in caplog.text
+    assert sorted(result.train_metrics_clientapp) == [1, 2]
+
+
 def test_what_is_no_sum_is_not_opened_as_a_plain_model(tmp_path: Path) -> None:
     make_keys(tmp_path)
     with pytest.raises(cg.BadFrame, match="not a sum"):
-        cg.flower.open(ArrayRecord({"ciphergram": wrap_round(3)}), tmp_path / "0" / "secret.json")
+        name = wrap(SumName(3, bytes(32)).to_bytes(), SUM_NAME)
+        cg.flower.open(ArrayRecord({"ciphergram": name}), tmp_path / "0" / "secret.json")
 
 
 def test_a_contribution_that_spoils_the_sum_costs_a_round_and_not_the_run(tmp_path: Path, caplog: Any) -> None:

@@ -147,6 +147,30 @@ def test_a_plain_model_after_a_sum_is_refused(tmp_path: Path) -> None:
     assert "LayoutError" in node(mixed).error.reason
 
 
+def test_another_plain_model_than_the_first_is_refused(tmp_path: Path) -> None:
+    make_keys(tmp_path)
+    node = Node(tmp_path)
+    for kind in ("train", "evaluate", "train"):
+        assert not node(plain(), kind).has_error()
+    for values in ({"w": np.full(4, 0.5, np.float32)}, {"v": np.zeros(4, np.float32)}, {"w": np.zeros(4)}):
+        for kind in ("train", "evaluate"):
+            answer = node(RecordDict({"arrays": record(values)}), kind)
+            assert "BadFrame" in answer.error.reason
+    assert node.calls == 3
+
+
+def test_what_an_app_raises_is_told_by_its_type_alone(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    make_keys(tmp_path)
+    node = Node(tmp_path)
+
+    def fail(_: Message, __: Context) -> Message:
+        raise ValueError("patient 17 is not a number")
+
+    reply = cg.flower.mod(Message(plain(), dst_node_id=7, message_type="train"), node.context, fail)
+    assert reply.has_error() and "ValueError" in reply.error.reason
+    assert "patient" not in reply.error.reason and "patient 17" in caplog.text
+
+
 def test_configuration_is_checked(tmp_path: Path) -> None:
     make_keys(tmp_path)
     for config, error in [

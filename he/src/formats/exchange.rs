@@ -122,13 +122,25 @@ pub struct Joined {
     pub left_out: Vec<(u16, Error)>,
 }
 
+/// Finds the agreement with the layout that most have, and of as many the first: one liar is not the measure of all.
+fn commonest_layout<'a>(agreements: impl Iterator<Item = &'a Agreement>) -> Option<&'a Agreement> {
+    let mut found: Vec<(&Agreement, usize)> = vec![];
+    for agreement in agreements {
+        match found.iter_mut().find(|(first, _)| first.specs() == agreement.specs()) {
+            Some((_, count)) => *count += 1,
+            None => found.push((agreement, 1)),
+        }
+    }
+    found.into_iter().rev().max_by_key(|(_, count)| *count).map(|(agreement, _)| agreement)
+}
+
 impl RoundTerms {
     /// Joins announcements, given with their clients' numbers: the largest range of each tensor, the largest
     /// weight, and the largest of the lowest rounds.
     ///
     /// Left out is whoever is beyond the job; whoever has other tensors than the job, or, if it settles none, than
-    /// the client of the lowest number; whoever announces another's seed; and whoever is more than 64 rounds
-    /// above all others.
+    /// most others, and of as many than those of the lowest number; whoever announces another's seed; and whoever is
+    /// more than 64 rounds above all others.
     ///
     /// # Errors
     /// Nobody is left.
@@ -138,17 +150,22 @@ impl RoundTerms {
         let mut distinct = Distinct::default();
         let mut sorted: Vec<_> = announcements.iter().collect();
         sorted.sort_by_key(|(number, _)| *number);
-        let mut first: Option<&Agreement> = None;
+        sorted.retain(|(number, a)| match a.check(*number, job) {
+            Ok(()) => true,
+            Err(error) => {
+                left_out.push((*number, error));
+                false
+            }
+        });
+        let usual = commonest_layout(sorted.iter().map(|(_, a)| &a.agreement));
         for (number, a) in sorted {
             let number = *number;
             let mut check = || {
-                a.check(number, job)?;
-                first.unwrap_or(&a.agreement).check_layout(a.agreement.specs())?;
+                usual.map_or(Ok(()), |usual| usual.check_layout(a.agreement.specs()))?;
                 distinct.add(&Contributor { number, seed: a.seed })
             };
             match check() {
                 Ok(()) => {
-                    first.get_or_insert(&a.agreement);
                     admitted.insert(number, a);
                 }
                 Err(error) => left_out.push((number, error)),

@@ -18,6 +18,7 @@ frame is, in FLARE's own fields.
 from __future__ import annotations
 
 import copy
+import hashlib
 import logging
 import re
 import sys
@@ -50,6 +51,8 @@ SUM = "ciphergram.sum/1"
 _log = logging.getLogger("ciphergram.flare")
 _NUMBERS: Any = (float, int, np.floating, np.integer)
 _MODELS = [DataKind.WEIGHTS, DataKind.WEIGHT_DIFF]
+# A filter's first round is a number of milliseconds, so that 2^20 rounds are a quarter of an hour of numbers.
+_MOST_ROUNDS = 1 << 20
 _FILTERS_FAILED = (ReturnCode.TASK_DATA_FILTER_ERROR, ReturnCode.TASK_RESULT_FILTER_ERROR)
 # Properties of a task's context, which stay with the client: what Decrypt tells Encrypt of the
 # task, and the tensors that never leave.
@@ -60,7 +63,8 @@ _KEPT = "ciphergram.kept"
 class Decrypt(DXOFilter):
     """Opens the global model on its way to a client's trainer, where it is a sum under encryption.
 
-    The model of the first round is the initial one, which is in plain: everyone may read it.
+    The model of the first round is the initial one, which is in plain: everyone may read it. Until there is a sum it
+    may come again, and no other model in plain.
 
     Args:
         key: The file of the secret key at a site, or the folder that it is in. ``{site}`` stands
@@ -79,6 +83,7 @@ class Decrypt(DXOFilter):
         self.tensors = tensors
         self._holder: _Holder | None = None
         self._last_round: int | None = None
+        self._initial: bytes | None = None
 
     def process_dxo(self, dxo: DXO, shareable: Shareable, fl_ctx: FLContext) -> DXO | None:
         """Opens the sum that a task carries.
@@ -127,6 +132,12 @@ class Decrypt(DXOFilter):
             raise cg.CiphergramError(
                 "a model is in plain, where sums were before: the server put it in their place"
             )
+        if _trains(fl_ctx):
+            # A server that picks each model may pick ones that tell of the data they are trained on.
+            own = _digest(dxo.data)
+            if (self._initial or own) != own:
+                raise cg.CiphergramError("a model in plain is another than the first one, and no sum came between")
+            self._initial = own
         _log.info("%s received a model in plain: everyone may read it", _site(fl_ctx))
 
 
@@ -265,9 +276,10 @@ class Aggregator(ModelAggregator):
     """Adds the contributions of a round under the public key. It holds nothing that opens one.
 
     A reply that does not fit is named in the log and dropped, and so is a site that could not open
-    or seal, and the round goes on: it fails with fewer than the job's minimum. Replies that
-    agree on round and ranges are added; of several such groups the largest counts. Metrics are
-    plain means over its replies.
+    or seal, and the round goes on. With fewer than the job's minimum it is lost, and the last sum is
+    sent again; where no site can open that, the one before it. Replies that agree on round and
+    ranges are added; of several such groups the largest counts. Metrics are plain means over its
+    replies.
 
     Args:
         key: The file of the public key, which alone it reads: a secret one is refused. A relative
@@ -297,11 +309,14 @@ class Aggregator(ModelAggregator):
         self._job: cg.Job | None = None
         self._numbers: dict[str, int] = dict(clients or {})
         self._groups: dict[tuple[int, str], _Group] = {}
+        # The last two sums that were sent, and whether a site could not open the last one.
+        self._sent: list[cg.Sum] = []
+        self._unopened = False
 
     def handle_event(self, event_type: str, fl_ctx: FLContext) -> None:
-        """Drops the replies of sites whose filters failed, for which FLARE would end the job."""
+        """Drops the replies to `train` of sites whose filters failed, for which FLARE would end the job."""
         super().handle_event(event_type, fl_ctx)
-        if event_type != EventType.BEFORE_PROCESS_SUBMISSION:
+        if event_type != EventType.BEFORE_PROCESS_SUBMISSION or not _trains(fl_ctx):
             return
         reply = fl_ctx.get_prop(FLContextKey.TASK_RESULT)
         if isinstance(reply, Shareable) and reply.get_return_code() in _FILTERS_FAILED:
@@ -310,6 +325,7 @@ class Aggregator(ModelAggregator):
             _log.warning(
                 "reply of %s dropped: it could not open the model, or not seal its own", site
             )
+            self._unopened |= reply.get_return_code() == ReturnCode.TASK_DATA_FILTER_ERROR
             # A reply of nothing is passed over, and the round goes on.
             reply.set_return_code(ReturnCode.OK)
 
@@ -343,13 +359,14 @@ class Aggregator(ModelAggregator):
         return True
 
     def aggregate_model(self) -> FLModel:
-        """Returns the sum of the largest group, as a model of the tensors that it is of.
+        """Returns the sum of the largest group, as a model of the tensors that it is of, or an earlier sum.
 
         Raises:
-            ciphergram.TooFew: The group is of fewer clients than the job's minimum.
+            ciphergram.TooFew: The group is of fewer clients than the job's minimum, and there is no earlier sum.
         """
         groups = sorted(self._groups.values(), key=lambda group: len(group.sites), reverse=True)
-        self._groups = {}
+        unopened = self._unopened and not groups
+        self.reset_stats()
         for group in groups[1:]:
             _log.warning(
                 "replies of %s dropped: others agree on another round or ranges",
@@ -359,20 +376,21 @@ class Aggregator(ModelAggregator):
         found = len(groups[0].sites) if groups else 0
         if found < job.min_clients:
             text = f"{found} replies can be summed, and a sum is of at least {job.min_clients}"
-            raise cg.TooFew(text, found=found, min_clients=job.min_clients)
-        chosen = groups[0]
-        total = chosen.summing.finish()
-        names = list(total.ranges)
-        return FLModel(
-            params_type=ParamsType.FULL,
-            params=_data(total, names),
-            metrics=_mean_of_metrics(chosen.sites.values()),
-            meta=_meta(SUM, names),
-        )
+            if unopened:
+                # One contribution can spoil a sum, which nobody opens then.
+                del self._sent[-1:]
+            if not self._sent:
+                raise cg.TooFew(text, found=found, min_clients=job.min_clients)
+            _log.error("the round is lost: %s; the sum of round %d is sent again", text, self._sent[-1].round)
+            return _model(self._sent[-1], None)
+        total = groups[0].summing.finish()
+        self._sent = [*self._sent[-1:], total]
+        return _model(total, _mean_of_metrics(groups[0].sites.values()))
 
     def reset_stats(self) -> None:
         """Forgets the contributions of a round that ended; which site has which number stays."""
         self._groups = {}
+        self._unopened = False
 
     def _accept(self, site: str, model: FLModel) -> None:
         algorithm = (model.meta or {}).get(MetaKey.PROCESSED_ALGORITHM)
@@ -438,6 +456,9 @@ class _Task:
             raise cg.CiphergramError(
                 f"the task's round is {_short(number)}, where a whole number belongs"
             )
+        if number >= _MOST_ROUNDS:
+            # Numbers are used up by whoever skips them.
+            raise cg.CiphergramError(f"the task's round is {_short(number)}: a job has at most {_MOST_ROUNDS}")
         return number
 
 
@@ -548,6 +569,13 @@ def _number(clients: Mapping[str, int] | None, site: str, key: Any) -> int:
     return int(match[1]) - 1
 
 
+def _model(total: cg.Sum, metrics: dict[str, float] | None) -> FLModel:
+    names = list(total.ranges)
+    return FLModel(
+        params_type=ParamsType.FULL, params=_data(total, names), metrics=metrics, meta=_meta(SUM, names)
+    )
+
+
 def _data(frame: cg.Contribution | cg.Sum, names: Iterable[str]) -> dict[str, bytes]:
     first, *others = names
     return {first: bytes(frame), **dict.fromkeys(others, b"")}
@@ -581,6 +609,22 @@ def _mean_of_metrics(sites: Iterable[dict[str, Any] | None]) -> dict[str, float]
             if isinstance(value, _NUMBERS) and abs(value) <= sys.float_info.max:
                 values.setdefault(str(name), []).append(float(value))
     return {name: sum(each) / len(each) for name, each in values.items()} or None
+
+
+def _digest(model: Mapping[str, Any]) -> bytes:
+    """Returns the SHA-256 of a model in plain: of its names, types, shapes and values."""
+    state = hashlib.sha256()
+    for name, value in sorted(model.items()):
+        if hasattr(value, "detach"):
+            import torch
+
+            array = value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
+        else:
+            array = np.ascontiguousarray(value)
+        kind = getattr(value, "dtype", array.dtype)
+        state.update(repr((name, str(kind), tuple(np.shape(value)), array.nbytes)).encode())
+        state.update(array.reshape(-1).view(np.uint8))
+    return state.digest()
 
 
 def _remember(fl_ctx: FLContext, task: _Task) -> None:

@@ -15,7 +15,9 @@ import torch
 import torch.distributed as dist
 from ciphergram.torch import Protection
 from torch import nn
-from torch.distributed.fsdp import FullyShardedDataParallel
+from torch.distributed._composable import replicate_with_fsdp
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import FullyShardedDataParallel, fully_shard
 from torch.nn.parallel import DataParallel, DistributedDataParallel
 
 
@@ -55,6 +57,16 @@ def test_other_wrappers_are_refused_by_name() -> None:
     assert "sparse" in refusal(DistributedDataParallel(nn.Embedding(3, 2, sparse=True)))
     assert "torch.compile" in refusal(torch.compile(DistributedDataParallel(nn.Linear(2, 2))))
     assert "str" in refusal("model")
+
+
+def test_replicas_that_are_averaged_in_clear_are_refused() -> None:
+    mesh = init_device_mesh("cpu", (1, 1), mesh_dim_names=("replicate", "shard"))
+    inner = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2))
+    fully_shard(inner[1], mesh=mesh)
+    assert "1 has replicas" in refusal(fully_shard(inner, mesh=mesh["shard"]))
+    assert "the model has replicas" in refusal(fully_shard(nn.Linear(2, 2), mesh=mesh))
+    model = replicate_with_fsdp.replicate(nn.Linear(2, 2), mesh=mesh["replicate"])
+    assert "the model has replicas" in refusal(model)
 
 
 def test_opacus_is_refused_by_name() -> None:
@@ -98,6 +110,20 @@ def test_states() -> None:
         other = {**kept, "residuals": {"elsewhere": torch.ones(4)}}
         with pytest.raises(cg.LayoutError, match="elsewhere"):
             cg.torch.protect(DistributedDataParallel(nn.Linear(2, 2)), Idle(), state=other)
+
+
+def test_a_round_that_failed_leaves_what_earlier_ones_cut_off() -> None:
+    class Failing(Idle):
+        def mean(self, tensors: Any, **options: Any) -> Any:
+            raise cg.TooFew("nobody came", found=1, min_clients=3)
+
+    kept = {"version": 1, "rounds": 4, "clipped": 2, "residuals": {"weight": torch.ones(4)}}
+    model = DistributedDataParallel(nn.Linear(2, 2))
+    with cg.torch.protect(model, Failing(), state=kept) as protection:
+        protection.submit("bucket", torch.zeros(4), [("weight", 4)])
+        with pytest.raises(cg.TooFew):
+            protection.wait()
+        assert torch.equal(protection.state_dict()["residuals"]["weight"], torch.ones(4))
 
 
 def test_a_state_is_readable_without_unpickling_code(tmp_path: Path) -> None:

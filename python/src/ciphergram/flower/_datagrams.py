@@ -10,7 +10,7 @@ from ._records import SERVER
 
 
 class Datagrams:
-    """A `Server` that lives as long as the rounds have the same number of clients."""
+    """A `Server` for each round, so that who comes late for one is not taken into the next."""
 
     def __init__(
         self,
@@ -24,7 +24,6 @@ class Datagrams:
         self._advertise = advertise
         self._settings = {**settings, "job": job, "min_clients": min_clients}
         self._server: cg.Server | None = None
-        self._clients = 0
 
     def begin(self, clients: int, timeout: float) -> dict[str, Any]:
         """Be ready for a round of so many clients; return what they need to find the server.
@@ -32,18 +31,17 @@ class Datagrams:
         Raises:
             NodeKeyError: A file of node keys cannot be used.
         """
-        if self._server is None or self._clients != clients:
-            self.close()
-            self._clients = clients
-            self._server = cg.Server(
-                self._key,
-                clients=clients,
-                # Clients train before they join, some of them much longer than others.
-                join_timeout=timeout / 2,
-                round_timeout=timeout / 2,
-                **self._settings,
-            )
+        self.close()
+        self._server = cg.Server(
+            self._key,
+            clients=clients,
+            # Clients train before they join, some of them much longer than others.
+            join_timeout=timeout / 2,
+            round_timeout=timeout / 2,
+            **self._settings,
+        )
         return {
+            "seconds": float(timeout),
             SERVER: self._advertise or self._server.address,
             "server-key": self._server.server_key,
         }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import time
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,14 +44,16 @@ from ._records import (
     SEALED,
     SERVER,
     SUM,
+    SUM_NAME,
     TALK,
     WEIGHT,
+    SumName,
+    digest,
     only_record,
-    round_number,
     split,
+    sum_name,
     tensors,
     wrap,
-    wrap_round,
 )
 from ._store import Store
 
@@ -86,6 +89,7 @@ def mod(message: Message, context: Context, call_next: ClientAppCallable) -> Mes
     category = message.metadata.message_type.partition(".")[0]
     if category not in ("train", "evaluate"):
         return call_next(message, context)
+    begun = time.monotonic()
     try:
         client = _Client.of(context)
         asked = message.content.config_records.get(TALK, ConfigRecord())
@@ -94,20 +98,25 @@ def mod(message: Message, context: Context, call_next: ClientAppCallable) -> Mes
         opened = client.open(message, training=category == "train")
     except CiphergramError as error:
         return _failed(message, error)
-    reply = call_next(message, context)
+    try:
+        reply = call_next(message, context)
+    except Exception as error:
+        # Flower would send its words to the server, and they may tell of data.
+        return _failed(message, error)
     if category != "train" or reply.has_error():
         return reply
     try:
         if SERVER in asked:
-            return client.contribute(reply, asked)
+            return client.contribute(reply, asked, begun)
         return client.seal(reply, opened)
     except CiphergramError as error:
         return _failed(message, error)
 
 
-def _failed(message: Message, error: CiphergramError) -> Message:
+def _failed(message: Message, error: Exception) -> Message:
     # Words may tell of a weight, a value or a path, which are none of the server's business.
-    LOG.error("ciphergram: %s: %s", type(error).__name__, error)
+    own = isinstance(error, CiphergramError)
+    LOG.error("ciphergram: %s: %s", type(error).__name__, error, exc_info=None if own else error)
     reason = f"ciphergram: {type(error).__name__}; the node's log says more"
     return Message(Error(code=_FAILED, reason=reason), reply_to=message)
 
@@ -153,31 +162,34 @@ class _Client:
         if training:
             self.forget()
         name, record = only_record(message.content)
-        number = round_number(record)
-        if number is not None:
-            record = self._held(number)
+        named = sum_name(record)
+        if named is not None:
+            record = self._held(named)
         data = sealed_sum(record)
         if data is None:
-            self._admit_plain()
+            self._admit_plain(record)
             return None
         opened: cg.Opened = self.key.decrypt(cg.loads(data), job=self.job)
         self._admit(opened.round)
-        if number is not None:
-            self._drop_before(number)
+        if named is not None:
+            self._drop_before(named.round)
         integers = {name: array for name, array in record.items() if name != SEALED}
         integers.update(self._kept())
         model = join(opened, integers)
         message.content = RecordDict({**message.content, name: model})
         return opened
 
-    def _admit_plain(self) -> None:
+    def _admit_plain(self, record: ArrayRecord) -> None:
         # A model of the server's own making may be made to tell of the data it is trained on: the first one is public
-        # and everyone can look at it; later ones are sums.
+        # and everyone can look at it; until there is a sum it is sent again, and later ones are sums.
         if "last-opened" in self._memory():
             raise BadFrame("the server sent a plain model after sums of this run")
-        if "told-public" not in self._memory():
-            self._memory()["told-public"] = True
+        own = digest(record)
+        if "initial" not in self._memory():
+            self._memory()["initial"] = own
             LOG.info("ciphergram: the initial model came in plain: it is public")
+        elif self._memory()["initial"] != own:
+            raise BadFrame("the server sent another plain model than the first of this run")
 
     def _admit(self, number: int) -> None:
         last = self._memory().get("last-opened")
@@ -185,20 +197,23 @@ class _Client:
             raise BadFrame(f"the server sent the sum of round {number} again, after that of {last}")
         self._memory()["last-opened"] = number
 
-    def _held(self, number: int) -> ArrayRecord:
+    def _held(self, named: SumName) -> ArrayRecord:
+        number = named.round
         held = self.store.get(f"{_SUM}-{number}") if number in self._rounds_held() else None
-        if held is None:
-            raise BadFrame(f"the server names the sum of round {number}, which is not here")
+        if held is None or SumName.of(number, held[SEALED]) != named:
+            raise BadFrame(f"the server names a sum of round {number} that is not here")
         return held
 
     def _rounds_held(self) -> list[int]:
         held = self._memory().get("held")
         return [number for number in held if isinstance(number, int)] if isinstance(held, list) else []
 
-    def _hold(self, total: cg.Sum) -> None:
+    def _hold(self, total: cg.Sum) -> SumName:
         # Beside those from the last one on that the server named: it may have lost this round, and name that again.
-        self.store.put(f"{_SUM}-{total.round}", ArrayRecord({SEALED: wrap(total, SUM)}))
+        sealed = wrap(total, SUM)
+        self.store.put(f"{_SUM}-{total.round}", ArrayRecord({SEALED: sealed}))
         self._memory()["held"] = sorted({*self._rounds_held(), total.round})
+        return SumName.of(total.round, sealed)
 
     def _drop_before(self, number: int) -> None:
         rounds = self._rounds_held()
@@ -207,8 +222,8 @@ class _Client:
                 self.store.drop(f"{_SUM}-{old}")
         self._memory()["held"] = [held for held in rounds if held >= number]
 
-    def contribute(self, reply: Message, asked: ConfigRecord) -> Message:
-        """Take part in a round of the server's over datagrams, and put the round's number in a reply."""
+    def contribute(self, reply: Message, asked: ConfigRecord, begun: float) -> Message:
+        """Take part in a round of the server's over datagrams, and put the name of its sum in a reply."""
         _, record = only_record(reply.content)
         weight = _weight(_metrics(reply.content)[1])
         sealed, kept = split(record)
@@ -218,6 +233,10 @@ class _Client:
         # A `Client` takes the path of a file as well, and no server may choose a file of this node.
         if node is not None and not (isinstance(node, str) and _NODE_KEY.fullmatch(node)):
             raise BadFrame("the server's node key is none")
+        # What was trained for too long is of a round that is over, and would take this client's place in the next.
+        seconds = asked.get("seconds")
+        if isinstance(seconds, float) and time.monotonic() - begun > seconds:
+            raise RoundOver(f"the update took more than the {seconds:.0f} s of its round")
         # A key by its path has its node keys beside it, on loopback, and reserves rounds by the block, which this
         # process ends too early to use.
         key = self.key_path if self.identity is None else self.key
@@ -230,10 +249,10 @@ class _Client:
             job=self.job,
         ) as client:
             total = client.sum(values, weight=weight)
-        self._hold(total)
+        named = self._hold(total)
         ranges = total.ranges
         clipped = sum(int((np.abs(a) > ranges[n]).sum()) for n, a in values.items())
-        return self._replaced(reply, wrap_round(total.round), clipped)
+        return self._replaced(reply, wrap(named.to_bytes(), SUM_NAME), clipped)
 
     def seal(self, reply: Message, opened: cg.Opened | None) -> Message:
         """Put a contribution in place of the update in a reply, or an announcement if there are no ranges that fit."""
@@ -302,8 +321,8 @@ class _Client:
         """
         terms = asked.get("terms")
         held = asked.get("held")
-        if isinstance(held, int):
-            array, clipped = self._held(held)[SEALED], 0
+        if held is not None:
+            array, clipped = self._held(SumName.from_bytes(held))[SEALED], 0
         elif terms is None:
             array, clipped = self._announce(), 0
         elif isinstance(terms, bytes):

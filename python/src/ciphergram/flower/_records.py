@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -19,8 +20,8 @@ LOG = logging.getLogger("flwr.ciphergram")
 CONTRIBUTION = "ciphergram.contribution/1"
 SUM = "ciphergram.sum/1"
 ANNOUNCEMENT = "ciphergram.announcement/1"
-# In place of a sum that nodes have already: the number of its round.
-ROUND = "ciphergram.round/1"
+# In place of a sum that nodes have already: its name.
+SUM_NAME = "ciphergram.sum-name/1"
 
 # The name of a ciphertext in its record, and of the record that the mod and the strategy talk by.
 SEALED = "ciphergram"
@@ -41,23 +42,52 @@ def wrap(data: Any, stype: str) -> Array:
     return Array(dtype="uint8", shape=(len(frame),), stype=stype, data=frame)
 
 
-def round_number(record: ArrayRecord) -> int | None:
-    """Return the number of the round that stands for its sum in a record; None if there is no such thing.
+class SumName(NamedTuple):
+    """The name of a sum that nodes have already: the number of its round, and the SHA-256 of its bytes."""
+
+    round: int
+    digest: bytes
+
+    @classmethod
+    def of(cls, round: int, sealed: Array) -> SumName:
+        """Name a sum that is wrapped."""
+        return cls(round, hashlib.sha256(sealed.data).digest())
+
+    @classmethod
+    def from_bytes(cls, data: object) -> SumName:
+        """Read what `to_bytes` wrote.
+
+        Raises:
+            BadFrame: It is no name.
+        """
+        if not isinstance(data, bytes) or len(data) != 40:
+            raise BadFrame("the name of a sum has 40 bytes")
+        return cls(int.from_bytes(data[:8], "little"), data[8:])
+
+    def to_bytes(self) -> bytes:
+        """Return the number, in 8 bytes from the lowest, and the digest."""
+        return self.round.to_bytes(8, "little") + self.digest
+
+
+def sum_name(record: ArrayRecord) -> SumName | None:
+    """Return the name that stands for its sum in a record; None if there is no such thing.
 
     Raises:
-        BadFrame: It is no number.
+        BadFrame: It is no name.
     """
     array = record.get(SEALED)
-    if array is None or array.stype != ROUND:
+    if array is None or array.stype != SUM_NAME:
         return None
-    if len(array.data) != 8:
-        raise BadFrame(f"the number of a round has 8 bytes, not {len(array.data)}")
-    return int.from_bytes(array.data, "little")
+    return SumName.from_bytes(array.data)
 
 
-def wrap_round(number: int) -> Array:
-    """Wrap the number of a round."""
-    return wrap(number.to_bytes(8, "little"), ROUND)
+def digest(record: ArrayRecord) -> bytes:
+    """Return the SHA-256 of a model: of its names, types, shapes and values."""
+    state = hashlib.sha256()
+    for name, array in record.items():
+        state.update(repr((name, array.dtype, tuple(array.shape), len(array.data))).encode())
+        state.update(array.data)
+    return state.digest()
 
 
 def only_record(content: RecordDict) -> tuple[str, ArrayRecord]:

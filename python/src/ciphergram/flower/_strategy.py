@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, TypeVar
 
-from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
+from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import FedAvg, Result, Strategy
 
@@ -30,16 +30,19 @@ from ._records import (
     LOG,
     SEALED,
     SUM,
+    SUM_NAME,
     TALK,
     WEIGHT,
+    SumName,
     only_record,
-    round_number,
     split,
+    sum_name,
     wrap,
-    wrap_round,
 )
 
 _DAY = 86_400.0
+# A node that is asked for a sum has it at hand.
+_FETCH = 300.0
 
 
 Part = TypeVar("Part")
@@ -51,7 +54,7 @@ class _Answer(Generic[Part]):
 
     node: int
     client: int
-    # A contribution, an announcement, a sum, or the number of a round that was held over datagrams.
+    # A contribution, an announcement, a sum, or the name of one that was made over datagrams.
     part: Part
     metrics: MetricRecord
 
@@ -73,7 +76,7 @@ class Encrypted(Strategy):
         job: The job, or the path of its file; None for the one beside the key.
         transport: "message", in which ciphertexts travel in Flower's messages; or "datagram", in which they travel
             over a `Server` of this process, for updates of 100 MB and more. Then every round asks clients for their
-            ranges, and Flower's messages have the number of a round in place of its sum.
+            ranges, and Flower's messages have the name of a sum in its place.
         listen: The address that the server of datagrams listens at, "HOST:PORT".
         advertise: The address that clients are told; None for the one that it listens at.
         identity: The file of the server's node key; None, on loopback, for the one beside the key.
@@ -118,7 +121,7 @@ class Encrypted(Strategy):
         self._integers: dict[str, Any] = {}
         self._nodes: dict[int, int] = {}
         self._holders: list[int] = []
-        self._fetched: tuple[int, ArrayRecord] | None = None
+        self._fetched: tuple[SumName, ArrayRecord] | None = None
         # What is sent to clients, and what was before it.
         self._sent: ArrayRecord | None = None
         self._before: ArrayRecord | None = None
@@ -187,27 +190,34 @@ class Encrypted(Strategy):
 
     def _for_node(self, message: Message, arrays: ArrayRecord) -> Message:
         """Put the sum itself in a message to a node that was not there when it was made."""
-        if round_number(arrays) is None or message.metadata.dst_node_id in self._holders:
+        if sum_name(arrays) is None or message.metadata.dst_node_id in self._holders:
             return message
         name, _ = only_record(message.content)
         message.content = RecordDict({**message.content, name: self._fetch(arrays)})
         return message
 
     def _fetch(self, arrays: ArrayRecord) -> ArrayRecord:
-        """Return the sum that the number of a round stands for, from a node that has it."""
-        number = round_number(arrays)
-        if number is None:
+        """Return the sum that a name stands for, from a node that has it; the name itself if none hands it out."""
+        named = sum_name(arrays)
+        if named is None:
             return arrays
-        if self._fetched is None or self._fetched[0] != number:
-            for node in self._holders:
-                found = self._ask([node], ConfigRecord({"held": number}), cg.Sum)
-                if found and found[0].part.round == number:
-                    data = ArrayRecord({SEALED: wrap(found[0].part, SUM), **self._integers})
-                    self._fetched = number, data
-                    return data
-            LOG.error("ciphergram: no node hands out the sum of round %d", number)
-            return arrays
+        if self._fetched is None or self._fetched[0] != named:
+            found = self._from_holders(named)
+            if found is None:
+                LOG.error("ciphergram: no node hands out the sum of round %d", named.round)
+                return arrays
+            self._fetched = named, ArrayRecord({SEALED: found, **self._integers})
         return self._fetched[1]
+
+    def _from_holders(self, named: SumName) -> Array | None:
+        for node in self._holders:
+            asked = ConfigRecord({"held": named.to_bytes()})
+            for answer in self._ask([node], asked, cg.Sum, min(self._timeout, _FETCH)):
+                sealed = wrap(answer.part, SUM)
+                if SumName.of(answer.part.round, sealed) == named:
+                    return sealed
+                _drop(node, "it hands out another sum than it named")
+        return None
 
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
@@ -238,6 +248,7 @@ class Encrypted(Strategy):
             return before, None
         first = self._answers(replies)
         if self._datagrams is not None:
+            self._datagrams.close()
             return self._over_datagrams(server_round, first)
         metrics = {answer.node: answer.metrics for answer in first}
         sealed = _of_kind(first, cg.Contribution)
@@ -255,8 +266,8 @@ class Encrypted(Strategy):
     def _over_datagrams(
         self, server_round: int, answers: list[_Answer[Any]]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
-        """Return the record of the round that most clients finished."""
-        finished = _of_kind(answers, int)
+        """Return the record of the sum that most clients name."""
+        finished = _of_kind(answers, SumName)
         usual = _commonest(answer.part for answer in finished) if finished else None
         ended = [answer for answer in finished if answer.part == usual]
         if usual is None or len(ended) < self.min_clients:
@@ -266,7 +277,8 @@ class Encrypted(Strategy):
         clients = sorted(answer.client for answer in ended)
         LOG.info("ciphergram: round %d is the sum of clients %s", server_round, clients)
         self._holders = [answer.node for answer in ended]
-        arrays = ArrayRecord({SEALED: wrap_round(usual), **self._integers})
+        name = wrap(usual.to_bytes(), SUM_NAME)
+        arrays = ArrayRecord({SEALED: name, **self._integers})
         return arrays, self._mean([answer.metrics for answer in ended])
 
     def _exchange(
@@ -292,13 +304,15 @@ class Encrypted(Strategy):
         nodes = [a.node for a in announced if a.client in terms.participants]
         return self._ask(nodes, ConfigRecord({"terms": bytes(terms)}), cg.Contribution)
 
-    def _ask(self, nodes: list[int], talk: ConfigRecord, kind: type[Part]) -> list[_Answer[Part]]:
+    def _ask(
+        self, nodes: list[int], talk: ConfigRecord, kind: type[Part], timeout: float | None = None
+    ) -> list[_Answer[Part]]:
         """Send nodes a question about the update that waits with them."""
         if self._grid is None or not nodes:
             return []
         content = RecordDict({TALK: talk})
         messages = [Message(content, dst_node_id=node, message_type="train") for node in nodes]
-        replies = self._grid.send_and_receive(messages, timeout=self._timeout)
+        replies = self._grid.send_and_receive(messages, timeout=timeout or self._timeout)
         answers = self._answers(replies)
         for answer in answers:
             if not isinstance(answer.part, kind):
@@ -344,9 +358,9 @@ class Encrypted(Strategy):
             if not isinstance(held, cg.Sum):
                 raise BadFrame("a contribution is where a sum belongs")
             return _Answer(node, client, held, metrics)
-        number = round_number(record)
-        if self._datagrams is not None and number is not None:
-            return _Answer(node, client, number, metrics)
+        named = sum_name(record)
+        if self._datagrams is not None and named is not None:
+            return _Answer(node, client, named, metrics)
         raise BadFrame(f"its array is a {array.stype!r}, not a contribution")
 
     def _client_of(self, content: RecordDict) -> int:

@@ -44,6 +44,8 @@ def check_model(model: object) -> Protectable:
         raise ParameterError(f"{_name(model)} cannot be protected: {_wrap(model)}")
     if isinstance(model, DistributedDataParallel):
         _check_ddp(model)
+    for name, unit in fsdp_units(model):
+        _check_fsdp(name, unit)
     return model
 
 
@@ -52,6 +54,20 @@ def _check_ddp(model: DistributedDataParallel) -> None:
         raise ParameterError("this model has a communication hook: protect one that has none")
     if any(isinstance(module, FSDPModule) for module in model.modules()):
         raise ParameterError("DistributedDataParallel around FSDP2 cannot be protected: use one of them")
+
+
+def _check_fsdp(name: str, unit: FSDPModule) -> None:
+    state: Any = unit._get_fsdp_state()
+    # A list in later releases of torch.
+    one = hasattr(state, "_fsdp_param_group")
+    groups = [state._fsdp_param_group] if one else state._fsdp_param_groups
+    if any(group is not None and group.mesh_info.replicate_mesh_dim is not None for group in groups):
+        raise ParameterError(
+            f"{name or 'the model'} has replicas (HSDP or replicate), which are averaged in clear before any round: "
+            "shard over a mesh of one dimension, one for each silo"
+        )
+    if len(groups) > 1:
+        raise ParameterError(f"{name or 'the model'} has parameters on several meshes: fully_shard them on one")
 
 
 def _wrap(model: nn.Module) -> str:

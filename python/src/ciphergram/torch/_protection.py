@@ -191,6 +191,9 @@ class Protection:
             self._feed(sent, parts)
         opened = client.mean({name: sent}, weight=self.weight, clip=self._clip)
         self._check(opened)
+        # Spent now, and not if the round failed: a state that is saved then still has them.
+        for part, _ in parts:
+            self._residuals.pop(part, None)
         clipped = (opened.clipped or {}).get(name, 0)
         if self._feeds_back and clipped:
             self._keep(sent, parts, min(self._clip, opened.ranges[name]))
@@ -209,10 +212,10 @@ class Protection:
             raise TooFew(text, found=opened.fewest, min_clients=self._members)
 
     def _feed(self, sent: torch.Tensor, parts: Sequence[tuple[str, int]]) -> None:
-        """Add what earlier rounds cut off, which is then spent."""
+        """Add what earlier rounds cut off."""
         start = 0
         for name, count in parts:
-            residual = self._residuals.pop(name, None)
+            residual = self._residuals.get(name)
             if residual is not None:
                 if residual.numel() != count:
                     text = f"the state is of another model: {name!r} has {count} values, not {residual.numel()}"
