@@ -2,7 +2,7 @@
 
 use std::{fmt, str::FromStr, sync::Arc};
 
-use crate::{CpuEngine, Engine, Measure, ReferenceEngine, Scheduler, scheduler::Event};
+use crate::{CpuEngine, Engine, FpgaEngine, Measure, ReferenceEngine, Scheduler, scheduler::Event};
 
 /// An engine, or a way to choose one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -11,6 +11,8 @@ pub enum Choice {
     Cpu,
     /// A GPU; the CPU where there is none, and for programs with a step that the GPU lacks.
     Gpu,
+    /// A card; the CPU where there is none, and for programs with a step that cards lack.
+    Fpga,
     /// The CPU, a GPU, or both with a part of each batch: the fastest of these.
     Auto,
     /// The oracle that engines are tested against.
@@ -19,7 +21,7 @@ pub enum Choice {
 
 impl Choice {
     /// All choices.
-    pub const ALL: [Self; 4] = [Self::Cpu, Self::Gpu, Self::Auto, Self::Reference];
+    pub const ALL: [Self; 5] = [Self::Cpu, Self::Gpu, Self::Fpga, Self::Auto, Self::Reference];
 
     /// Returns the name.
     #[must_use]
@@ -27,6 +29,7 @@ impl Choice {
         match self {
             Self::Cpu => "cpu",
             Self::Gpu => "gpu",
+            Self::Fpga => "fpga",
             Self::Auto => "auto",
             Self::Reference => "reference",
         }
@@ -50,7 +53,7 @@ impl FromStr for Choice {
 
 /// A name that no engine has.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("no engine {name:?}; there are cpu, gpu, auto and reference")]
+#[error("no engine {name:?}; there are cpu, gpu, fpga, auto and reference")]
 pub struct UnknownEngine {
     /// The name given.
     pub name: String,
@@ -89,6 +92,15 @@ pub fn open_gpu() -> Result<Arc<dyn Measure>, String> {
     Err("this was built without the feature gpu".into())
 }
 
+/// Opens the FPGA engine, or says why there is none.
+///
+/// # Errors
+/// The environment names no card, or one that will not do.
+pub fn open_fpga() -> Result<Arc<dyn Measure>, String> {
+    let card = FpgaEngine::new().map(|card| Arc::new(card) as Arc<dyn Measure>);
+    card.map_err(|why| why.to_string())
+}
+
 /// Returns the engine of a choice. `open` opens the GPU: [`open_gpu`], or that with precautions of one's own; at once
 /// if the GPU is asked for, and under [`Choice::Auto`] once there is work enough.
 pub fn choose(choice: Choice, open: Open, tell: Tell) -> Arc<dyn Engine> {
@@ -96,18 +108,28 @@ pub fn choose(choice: Choice, open: Open, tell: Tell) -> Arc<dyn Engine> {
     match choice {
         Choice::Cpu => cpu,
         Choice::Reference => Arc::new(ReferenceEngine),
-        Choice::Gpu => match open() {
-            Ok(gpu) => {
-                Arc::new(Scheduler::preferring(gpu, cpu, move |e| tell(Notice::Scheduler(e))))
-            }
-            Err(why) => {
-                tell(Notice::Absent { why: &why, is_asked: true });
-                cpu
-            }
-        },
+        Choice::Gpu => preferred(open(), cpu, tell),
+        Choice::Fpga => preferred(open_fpga(), cpu, tell),
         Choice::Auto => {
             let device = move || present(open().and_then(real), tell);
             Arc::new(Scheduler::measuring(cpu, device, move |e| tell(Notice::Scheduler(e))))
+        }
+    }
+}
+
+/// Returns an engine over the device that was asked for and the CPU, or the CPU alone.
+fn preferred(
+    device: Result<Arc<dyn Measure>, String>,
+    cpu: Arc<dyn Engine>,
+    tell: Tell,
+) -> Arc<dyn Engine> {
+    match device {
+        Ok(device) => {
+            Arc::new(Scheduler::preferring(device, cpu, move |e| tell(Notice::Scheduler(e))))
+        }
+        Err(why) => {
+            tell(Notice::Absent { why: &why, is_asked: true });
+            cpu
         }
     }
 }
@@ -140,7 +162,7 @@ mod tests {
             assert_eq!(choice.name().parse(), Ok(choice));
         }
         let error = "tpu".parse::<Choice>().unwrap_err().to_string();
-        assert_eq!(error, "no engine \"tpu\"; there are cpu, gpu, auto and reference");
+        assert_eq!(error, "no engine \"tpu\"; there are cpu, gpu, fpga, auto and reference");
     }
 
     #[test]
@@ -153,5 +175,18 @@ mod tests {
         let engine = choose(Choice::Gpu, || Err("gone".into()), tell);
         assert_eq!((engine.name(), TOLD.load(Relaxed)), (CpuEngine::new().name(), 1));
         assert_eq!(choose(Choice::Reference, || Err("gone".into()), tell).name(), "reference");
+    }
+
+    #[test]
+    fn without_a_card_the_cpu_runs() {
+        if std::env::var_os("CIPHERGRAM_FPGA").is_some() {
+            return println!("SKIPPED, there may be a card");
+        }
+        let tell: Tell = |notice| {
+            let Notice::Absent { why, is_asked: true } = notice else { panic!("a card") };
+            assert_eq!(why, "CIPHERGRAM_FPGA names no card");
+        };
+        let engine = choose(Choice::Fpga, || unreachable!("no GPU is asked for"), tell);
+        assert_eq!(engine.name(), CpuEngine::new().name());
     }
 }

@@ -15,6 +15,7 @@
 //! | [`reference`](mod@reference) | the oracle: slow and obvious |
 //! | [`cpu`] | the CPU engine: every core, and the widest multiplier that is there |
 //! | `gpu` | with the feature `gpu`, the GPU engine |
+//! | [`fpga`] | the FPGA engine |
 //! | [`scheduler`] | an engine over the CPU and a device, which share out batches |
 //! | [`conformance`](mod@conformance) | the suite that every engine must pass, instantiated with one macro line |
 //!
@@ -37,6 +38,7 @@ mod derived;
 pub mod dot;
 pub mod engine;
 pub mod exponents;
+pub mod fpga;
 #[cfg(feature = "gpu")]
 pub mod gpu;
 mod interpret;
@@ -55,6 +57,7 @@ pub use cpu::CpuEngine;
 pub use dot::Dot;
 pub use engine::{Engine, Info, Measure, Operand, RunError};
 pub use exponents::{Exponents, Public, Secrecy, Secret};
+pub use fpga::FpgaEngine;
 #[cfg(feature = "gpu")]
 pub use gpu::GpuEngine;
 pub use interpret::check_operands;
@@ -92,6 +95,7 @@ pub fn engines() -> Vec<Present> {
     let gpu = GpuEngine::new().ok().map(|gpu| Present::measured(Arc::new(gpu)));
     #[cfg(not(feature = "gpu"))]
     let gpu = None;
+    let card = FpgaEngine::new().ok().map(|card| Present::measured(Arc::new(card)));
     let oracle = Present { engine: Arc::new(ReferenceEngine), measure: None };
-    std::iter::once(cpu).chain(gpu).chain([oracle]).collect()
+    std::iter::once(cpu).chain(gpu).chain(card).chain([oracle]).collect()
 }

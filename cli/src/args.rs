@@ -163,8 +163,8 @@ pub(crate) struct Man {
 /// The choice of an engine.
 #[derive(Args, Clone, Copy)]
 pub(crate) struct Place {
-    /// Engine that runs programs: gpu leaves to the CPU what it cannot do; auto takes the faster or
-    /// splits batches, once there is work for four seconds; reference is slow
+    /// Engine that runs programs: gpu and fpga leave to the CPU what they cannot do; auto takes the faster of CPU and
+    /// GPU or splits batches, once there is work for four seconds; reference is slow
     #[arg(long, value_name = "NAME", value_enum, default_value_t = EngineName::Cpu)]
     pub(crate) engine: EngineName,
 }
@@ -176,6 +176,8 @@ pub(crate) enum EngineName {
     Cpu,
     /// A GPU; the CPU where there is none, and for programs with a step that the GPU lacks
     Gpu,
+    /// The card that `CIPHERGRAM_FPGA` names; the CPU where it names none, and for programs with a step that cards lack
+    Fpga,
     /// The CPU, a GPU, or both with a part of each batch: the fastest of these
     Auto,
     /// The oracle that engines are tested against: slow
@@ -188,6 +190,7 @@ impl EngineName {
         match self {
             Self::Cpu => Choice::Cpu,
             Self::Gpu => Choice::Gpu,
+            Self::Fpga => Choice::Fpga,
             Self::Auto => Choice::Auto,
             Self::Reference => Choice::Reference,
         }
@@ -198,6 +201,7 @@ impl EngineName {
         match self {
             Self::Cpu => "--engine cpu",
             Self::Gpu => "--engine gpu",
+            Self::Fpga => "--engine fpga",
             Self::Auto => "--engine auto",
             Self::Reference => "--engine reference",
         }

@@ -276,11 +276,15 @@ fn what_is_not_known_is_refused_in_one_line() {
         ("--ops aggregate", "no operation \"aggregate\""),
         (
             "--engine abacus",
-            "'abacus' for '--engine <LIST>' [possible values: cpu, gpu, auto, reference]",
+            "'abacus' for '--engine <LIST>' [possible values: cpu, gpu, fpga, auto, reference]",
         ),
         (
             "--engine cpu,gpu",
             "no engine \"gpu\" (no GPU adapter like \"none\"); there are cpu, reference",
+        ),
+        (
+            "--engine fpga",
+            "no engine \"fpga\" (CIPHERGRAM_FPGA names no card); there are cpu, reference",
         ),
         ("--bits 2047", "no keys of \"2047\" bits; there are 2048, 3072, 4096"),
         ("--bits many", "no keys of \"many\" bits"),

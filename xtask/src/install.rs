@@ -21,9 +21,16 @@ const NEEDS: &[Need] = &[
     Need { probe: &["python3", "-c", "import ensurepip, venv"], packages: &["python3-venv"] },
     Need { probe: &["ip", "-Version"], packages: &["iproute2"] },
     Need { probe: &["nft", "--version"], packages: &["nftables"] },
+    // What the models of the hardware are compiled by, and what their benches are tied to.
+    Need { probe: &["c++", "--version"], packages: &["g++"] },
+    Need { probe: &["make", "--version"], packages: &["make"] },
+    Need { probe: &["iverilog", "-V"], packages: &["iverilog"] },
+    Need { probe: &["sh", "-c", FINDS_PYTHON], packages: &["libpython3-dev"] },
     // A Vulkan driver that is a program, and what finds drivers. They have no command that shows that they are there.
     Need { probe: &["sh", "-c", FINDS_VULKAN], packages: &["mesa-vulkan-drivers", "libvulkan1"] },
 ];
+/// Succeeds where a shared library of Python is.
+const FINDS_PYTHON: &str = "PATH=$PATH:/sbin:/usr/sbin ldconfig -p | grep -q libpython3";
 /// Succeeds where both are.
 const FINDS_VULKAN: &str = "ls /usr/share/vulkan/icd.d/lvp_icd.*.json && \
                             PATH=$PATH:/sbin:/usr/sbin ldconfig -p | grep -q libvulkan.so.1";

@@ -4,7 +4,7 @@
 //! integration runs after it:
 //!
 //! - [`stages`]: the stages, in order, and those that are a single cargo command or programs of tests;
-//! - [`install`], [`hygiene`], [`gpu`], [`python`], [`wheel`]: the stages that are more than that;
+//! - [`install`], [`hygiene`], [`gpu`], [`hdl`], [`python`], [`wheel`]: the stages that are more than that;
 //! - [`venv`]: environments of Python for them;
 //! - [`programs`]: building programs of tests, and running several at once;
 //! - [`report`], [`outcome`]: running stages, timing them, listing what was skipped and why;
@@ -18,6 +18,7 @@
 mod command;
 mod dist;
 mod gpu;
+mod hdl;
 mod hygiene;
 mod install;
 mod kit;
@@ -33,6 +34,7 @@ mod wheel;
 
 use std::process::ExitCode;
 
+use outcome::Outcome;
 use stages::Stage;
 
 /// A command of the person who runs this.
@@ -46,6 +48,8 @@ enum Request {
     Simulate(Vec<String>),
     /// Whether it is also run here.
     Gpu(bool),
+    Hdl,
+    HdlRegisters,
     Dist,
 }
 
@@ -62,10 +66,26 @@ fn main() -> ExitCode {
         Ok(Request::Memcheck(words)) => timing::run_memcheck(&words),
         Ok(Request::Simulate(words)) => simulate::run(&words),
         Ok(Request::Gpu(here)) => kit::run(here),
+        Ok(Request::Hdl) => done(match hdl::run(true) {
+            Outcome::Passed => Ok(()),
+            Outcome::Skipped(why) | Outcome::Failed(why) => Err(why),
+        }),
+        Ok(Request::HdlRegisters) => done(hdl::write_registers()),
         Ok(Request::Dist) => dist::run(),
         Err(complaint) => {
             eprintln!("error: {complaint}; `cargo xtask help` lists what there is");
             ExitCode::from(2)
+        }
+    }
+}
+
+/// Says what went wrong, if anything did.
+fn done(result: Result<(), String>) -> ExitCode {
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
         }
     }
 }
@@ -81,6 +101,8 @@ fn parse(words: &[&str]) -> Result<Request, String> {
         ["timing", rest @ ..] => options(words, rest, &timing::OPTIONS).map(Request::Timing),
         ["simulate", rest @ ..] => options(words, rest, &simulate::OPTIONS).map(Request::Simulate),
         ["dist"] => Ok(Request::Dist),
+        ["hdl"] => Ok(Request::Hdl),
+        ["hdl", "registers"] => Ok(Request::HdlRegisters),
         ["gpu"] => Ok(Request::Gpu(true)),
         ["gpu", "--build-only"] => Ok(Request::Gpu(false)),
         _ => Err(unread(words)),
@@ -136,6 +158,8 @@ fn help() -> String {
          cargo xtask gpu                 one binary and one script that test and measure on the GPU of\n\
          \x20                               whatever machine they are taken to; runs them here too, but for\n\
          \x20                               [--build-only]\n\
+         cargo xtask hdl                 every bench, count and proof of the hardware\n\
+         cargo xtask hdl registers       write what follows from hdl/registers.toml\n\
          cargo xtask dist                an archive to install from, with its checksum, in target/dist\n\
          cargo xtask help                this text\n\n\
          Stages:",
@@ -179,6 +203,8 @@ mod tests {
         assert_eq!(parse(&words), Ok(Request::Memcheck(rest)));
         assert_eq!(parse(&["gpu"]), Ok(Request::Gpu(true)));
         assert_eq!(parse(&["dist"]), Ok(Request::Dist));
+        assert_eq!(parse(&["hdl"]), Ok(Request::Hdl));
+        assert_eq!(parse(&["hdl", "registers"]), Ok(Request::HdlRegisters));
         assert_eq!(parse(&["gpu", "--build-only"]), Ok(Request::Gpu(false)));
         let worlds = vec!["--worlds".to_owned(), "9".to_owned()];
         assert_eq!(parse(&["simulate", "--worlds", "9"]), Ok(Request::Simulate(worlds)));

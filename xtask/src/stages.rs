@@ -2,7 +2,7 @@
 
 use crate::{
     command::{cargo, output, run},
-    gpu, hygiene, install,
+    gpu, hdl, hygiene, install,
     outcome::Outcome,
     programs::{self, Program, Run, Share},
     python, wheel,
@@ -65,6 +65,11 @@ pub(crate) const ALL: &[Stage] = &[
         |_| namespaces(),
     ),
     Stage::new("python", "the binary beside numpy and python-paillier", |_| python::run()),
+    Stage::new(
+        "hdl",
+        "the card: lints, benches of its modules, the model that programs run",
+        hdl::run,
+    ),
     Stage::new("wheel", "the Python package, built, installed and tested", |_| wheel::run()),
     Stage::separate("flower", "Flower's processes, with the Python package in them", |_| {
         wheel::run_with("flower")

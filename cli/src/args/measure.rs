@@ -73,7 +73,7 @@ pub(crate) struct Bench {
         value_parser = Operations::parse
     )]
     pub(crate) ops: Operations,
-    /// Engines, separated by commas: only gpu and auto open an adapter
+    /// Engines, separated by commas: only gpu, fpga and auto open a device
     #[arg(long, value_name = "LIST", value_enum, value_delimiter = ',', default_value = "cpu")]
     pub(crate) engine: Vec<EngineName>,
     /// Threads, 1 to 1024

@@ -4,7 +4,7 @@ mod processor;
 
 use std::{fs, sync::Arc, thread};
 
-use ciphergram_accel::{CpuEngine, Engine, Measure, Present, ReferenceEngine};
+use ciphergram_accel::{CpuEngine, Engine, Measure, Present, ReferenceEngine, choice::open_fpga};
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -24,6 +24,11 @@ pub(crate) struct Measured {
     pub(crate) multiply_rate: Option<f64>,
 }
 
+/// Says that a device is not there.
+fn absent(name: &str, why: &str) -> Failure {
+    Failure::Misuse(format!("no engine {name:?} ({why}); there are cpu, reference"))
+}
+
 impl Measured {
     /// Opens the engine of this name, and measures its rate of multiplications. No driver of a
     /// device is touched for another name.
@@ -38,9 +43,8 @@ impl Measured {
             EngineName::Cpu => counting(Arc::new(CpuEngine::new())),
             EngineName::Reference => alone(Arc::new(ReferenceEngine)),
             EngineName::Auto => alone(auto()),
-            EngineName::Gpu => counting(gpu().map_err(|why| {
-                Failure::Misuse(format!("no engine \"gpu\" ({why}); there are cpu, reference"))
-            })?),
+            EngineName::Gpu => counting(gpu().map_err(|why| absent("gpu", &why))?),
+            EngineName::Fpga => counting(open_fpga().map_err(|why| absent("fpga", &why))?),
         };
         let multiply_rate = measure.as_ref().and_then(|measure| measure.multiply_rate());
         Ok(Self { engine, measure, multiply_rate })

@@ -1,0 +1,288 @@
+//! The FPGA engine: programs as descriptors of big-number operations, for a card that is described
+//! in `hdl/README.md`.
+//!
+//! A whole program runs on the card over parts of a batch: operands go up, outputs come down,
+//! nothing else crosses but descriptors. There is a card only where the environment variable
+//! `CIPHERGRAM_FPGA` names one: `xdma:/dev/xdma0` is one behind that driver, anything else a program
+//! that stands in for a card, over its standard input and output (`fpga/child.rs`).
+//!
+//! Descriptors and their addresses depend on sizes alone. Card memory of a run over residues is
+//! overwritten after it, and that of constants when what they belong to is gone: with the next run,
+//! or with the engine.
+
+mod batch;
+mod card;
+mod child;
+mod constants;
+mod descriptor;
+mod lanes;
+mod layout;
+mod link;
+mod memory;
+mod powers;
+mod record;
+#[allow(dead_code, reason = "it names all that the card has")]
+mod registers;
+mod residues;
+mod ring;
+mod run;
+mod shape;
+#[cfg(test)]
+mod tests;
+#[cfg(test)]
+mod twins;
+#[cfg(unix)]
+mod xdma;
+
+use std::{sync::Arc, time::Duration};
+
+use crate::{
+    derived::Derived,
+    engine::{DeviceFault, Engine, Info, Measure, Operand, RunError, check_support},
+    interpret,
+    modulus::Modulus,
+    program::{Crt, FixedBase, Program, Step},
+    ring::Ring,
+};
+use card::Device;
+use child::Child;
+use constants::{Kept, Modular, Pairing, Quotient};
+use link::Link;
+pub use link::LinkError;
+use powers::FixedTable;
+use record::Recorder;
+use run::Applied;
+
+/// The environment variable that names a card.
+const VARIABLE: &str = "CIPHERGRAM_FPGA";
+/// How long the head may stand still.
+const PATIENCE: Duration = Duration::from_mins(5);
+
+/// Why there is no card.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum FpgaError {
+    /// The environment names none.
+    #[error("{VARIABLE} names no card")]
+    None,
+    /// There are no drivers of cards for this system.
+    #[error("cards have no driver on this system")]
+    NoDriver,
+    /// What is there is not such a card, or of another version.
+    #[error(
+        "no card with id {:#010x} and version {}: id {id:#010x}, version {version}",
+        registers::ID,
+        registers::VERSION
+    )]
+    Other {
+        /// The id found.
+        id: u32,
+        /// The version found.
+        version: u32,
+    },
+    /// Its arrays or its memory are too small for any program.
+    #[error("arrays of {rows} rows and {beats} beats of memory are too small")]
+    TooSmall {
+        /// Rows of an array.
+        rows: u32,
+        /// Beats of memory.
+        beats: u32,
+    },
+    /// It cannot be reached.
+    #[error(transparent)]
+    Link(#[from] LinkError),
+}
+
+/// The FPGA engine. See the [module](self) documentation.
+///
+/// It keeps on the card what it derives from long-lived constants for as long as these live.
+pub struct FpgaEngine {
+    device: Arc<Device>,
+    kept: Caches,
+}
+
+/// What is kept on the card, by what it was derived from.
+#[derive(Default)]
+struct Caches {
+    moduli: Derived<Modulus, Modular>,
+    /// Of products of pairs, by the root of their square.
+    pairings: Derived<Modulus, Pairing>,
+    quotients: Derived<Modulus, Quotient>,
+    recombinations: Derived<Crt, Kept>,
+    tables: Derived<FixedBase, FixedTable>,
+    lanes: Derived<Ring, Kept>,
+}
+
+impl FpgaEngine {
+    /// Opens the card that `CIPHERGRAM_FPGA` names. Nothing, `none` or an empty name are no card.
+    ///
+    /// # Errors
+    /// See [`FpgaError`].
+    pub fn new() -> Result<Self, FpgaError> {
+        let name = std::env::var(VARIABLE).unwrap_or_default();
+        Self::open(&name)
+    }
+
+    /// Opens the card of this name.
+    fn open(name: &str) -> Result<Self, FpgaError> {
+        match name {
+            "" | "none" => Err(FpgaError::None),
+            name => match name.strip_prefix("xdma:") {
+                Some(path) => Self::over(Self::driver(path)?),
+                None => Self::over(Box::new(Child::start(name, PATIENCE)?)),
+            },
+        }
+    }
+
+    #[cfg(unix)]
+    fn driver(path: &str) -> Result<Box<dyn Link>, FpgaError> {
+        Ok(Box::new(xdma::Xdma::open(path)?))
+    }
+
+    #[cfg(not(unix))]
+    fn driver(_path: &str) -> Result<Box<dyn Link>, FpgaError> {
+        Err(FpgaError::NoDriver)
+    }
+
+    fn over(link: Box<dyn Link>) -> Result<Self, FpgaError> {
+        let device = Arc::new(Device::open(link, PATIENCE)?);
+        Ok(Self { device, kept: Caches::default() })
+    }
+
+    /// Takes the card for one that does not answer once it stood still for so long, in place of five
+    /// minutes.
+    #[must_use]
+    pub fn with_patience(self, patience: Duration) -> Self {
+        self.device.set_patience(patience);
+        self
+    }
+
+    /// Returns the items that keep all arrays busy.
+    fn full_batch(&self) -> u64 {
+        (self.device.sizes.arrays * self.device.sizes.numbers).max(1)
+    }
+
+    fn modulus(&self, m: &Arc<Modulus>) -> Result<Arc<Modular>, DeviceFault> {
+        self.kept.moduli.try_get(m, |m| Modular::new(&self.device, m))
+    }
+
+    fn pairing(&self, root: &Arc<Modulus>, m: &Modular) -> Result<Arc<Pairing>, DeviceFault> {
+        self.kept.pairings.try_get(root, |root| Pairing::new(&self.device, root, m))
+    }
+
+    fn quotient(&self, d: &Arc<Modulus>) -> Result<Arc<Quotient>, DeviceFault> {
+        self.kept.quotients.try_get(d, |d| Quotient::new(&self.device, d))
+    }
+
+    fn crt(&self, crt: &Arc<Crt>, q: &Modular) -> Result<Arc<Kept>, DeviceFault> {
+        let derive = |crt: &Crt| constants::recombination(&self.device, crt, q);
+        self.kept.recombinations.try_get(crt, derive)
+    }
+
+    fn table(&self, base: &Arc<FixedBase>, m: &Modular) -> Result<Arc<FixedTable>, DeviceFault> {
+        self.kept.tables.try_get(base, |base| FixedTable::new(&self.device, m, base))
+    }
+
+    fn lanes(&self, ring: &Arc<Ring>) -> Result<Arc<Kept>, DeviceFault> {
+        self.kept.lanes.try_get(ring, |ring| constants::lanes(&self.device, ring))
+    }
+
+    /// Lets go of what is kept for constants that are gone.
+    fn sweep(&self) -> Result<(), DeviceFault> {
+        let Caches { moduli, pairings, quotients, recombinations, tables, lanes } = &self.kept;
+        moduli.sweep();
+        pairings.sweep();
+        quotients.sweep();
+        recombinations.sweep();
+        tables.sweep();
+        lanes.sweep();
+        self.device.sweep()
+    }
+
+    fn step(&self, recorder: &mut Recorder<'_>, applied: Applied<'_>) -> Result<(), DeviceFault> {
+        match applied.step {
+            Step::AddBeats => self.add_beats(recorder, applied),
+            _ => self.residue_step(recorder, applied),
+        }
+    }
+}
+
+impl Drop for FpgaEngine {
+    fn drop(&mut self) {
+        self.kept = Caches::default();
+        // Where the card is gone there is nothing more to do.
+        let _ = self.device.sweep();
+    }
+}
+
+impl Engine for FpgaEngine {
+    fn name(&self) -> &'static str {
+        "fpga"
+    }
+
+    fn info(&self) -> Info {
+        let sizes = self.device.sizes;
+        let counters = self.device.counters();
+        let counters = counters.into_iter().map(|(name, count)| (name, count.to_string()));
+        let own = [
+            ("memory", format!("{} MiB", sizes.beats >> 14)),
+            ("numbers in flight", (sizes.arrays * sizes.numbers).to_string()),
+            ("descriptors in flight", sizes.descriptors.to_string()),
+        ];
+        let is_emulated = self.device.is_emulated();
+        Info {
+            description: self.device.describe(),
+            details: own.into_iter().chain(counters).collect(),
+            is_device: true,
+            is_emulated,
+            full_batch: if is_emulated { 1 } else { self.full_batch() as usize },
+        }
+    }
+
+    /// Returns true for the steps over residues but inverses, and for sums of beats.
+    fn supports(&self, step: &str) -> bool {
+        matches!(
+            step,
+            "mul"
+                | "mont_mul"
+                | "split"
+                | "join"
+                | "pair_mul"
+                | "product"
+                | "choose"
+                | "one_plus_mn"
+                | "pow_secret"
+                | "pow_public"
+                | "dot_secret"
+                | "dot_public"
+                | "pow_fixed_base"
+                | "reduce"
+                | "l_quotient"
+                | "crt_join"
+                | "add_beats"
+        )
+    }
+
+    fn run(&self, program: &Program, operands: &mut [Operand<'_>]) -> Result<(), RunError> {
+        check_support(self, program)?;
+        let count = interpret::check_operands(program, operands)?;
+        let ran = self.sweep().and_then(|()| run::run(self, program, operands, count));
+        ran.map_err(|why| RunError::Device { engine: self.name(), why })
+    }
+}
+
+impl Measure for FpgaEngine {
+    /// Returns none: what a card could do at most is not measured.
+    fn multiply_rate(&self) -> Option<f64> {
+        None
+    }
+
+    /// Counts multiplications of a digit of 17 bits and a word of 26, by the multipliers of the
+    /// arrays.
+    fn multiplies(&self, program: &Program, operands: &[Operand<'_>]) -> Option<u64> {
+        check_support(self, program).ok()?;
+        let all = program.inputs().count() + program.outputs().len();
+        let count = interpret::count(program, operands);
+        (operands.len() == all).then(|| run::multiplies(self, program, operands, count).ok())?
+    }
+}

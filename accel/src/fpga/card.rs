@@ -1,0 +1,207 @@
+//! A card that is open: its sizes, its memory, and what waits to be overwritten.
+
+use std::{
+    ops::Range,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use super::{
+    FpgaError,
+    batch::Batch,
+    link::Link,
+    memory::Free,
+    record::Recording,
+    registers,
+    ring::{Card, Part, wipes},
+};
+use crate::engine::DeviceFault;
+
+/// The most descriptors of the ring.
+const MOST_ENTRIES: u64 = 1024;
+/// What the card says of itself.
+#[derive(Clone, Copy)]
+pub(super) struct Sizes {
+    pub(super) arrays: u64,
+    /// Rows of each array, 2 or more.
+    pub(super) rows: u64,
+    /// Numbers that each array has in flight.
+    pub(super) numbers: u64,
+    /// Descriptors in flight.
+    pub(super) descriptors: u64,
+    /// Beats of memory.
+    pub(super) beats: u64,
+}
+
+/// A card, for all threads.
+pub(super) struct Device {
+    pub(super) sizes: Sizes,
+    description: String,
+    is_emulated: bool,
+    card: Mutex<Card>,
+    /// Memory that nothing needs any more, and that may hold secrets.
+    dead: Mutex<Vec<Range<u64>>>,
+}
+
+/// Memory that outlives a run.
+pub(super) struct Resident {
+    device: Arc<Device>,
+    beats: Range<u64>,
+}
+
+impl Resident {
+    /// Returns its first beat.
+    pub(super) fn start(&self) -> u64 {
+        self.beats.start
+    }
+}
+
+impl Drop for Resident {
+    fn drop(&mut self) {
+        // The card may be at work for a caller who lets go of this: it is wiped later.
+        locked(&self.device.dead).push(self.beats.clone());
+    }
+}
+
+/// The rest of a batch, in parts of `size` items.
+pub(super) struct Job<'j, 'o> {
+    pub(super) batch: &'j mut Batch<'o>,
+    pub(super) size: usize,
+    /// The work on `size` items, and on the fewer that are left in the end.
+    pub(super) recordings: [&'j Recording<'o>; 2],
+    /// Whether memory has to be overwritten in the end.
+    pub(super) secret: bool,
+}
+
+impl Job<'_, '_> {
+    /// Returns the parts that are left.
+    pub(super) fn parts(&self) -> impl Iterator<Item = Part> + use<> {
+        let (count, size) = (self.batch.count, self.size);
+        (self.batch.done..count).step_by(size.max(1)).map(move |first| {
+            let items = first..count.min(first + size);
+            let whole = items.len() == size;
+            (items, usize::from(!whole))
+        })
+    }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // A panic under the lock leaves a counter behind the card's at worst, and the next wait fails.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Device {
+    /// Takes a card into use, if it is one.
+    pub(super) fn open(mut link: Box<dyn Link>, patience: Duration) -> Result<Self, FpgaError> {
+        let (id, version) =
+            (link.read(registers::REGISTER_ID)?, link.read(registers::REGISTER_VERSION)?);
+        if (id, version) != (registers::ID, registers::VERSION) {
+            return Err(FpgaError::Other { id, version });
+        }
+        let sizes = link.read(registers::REGISTER_SIZES)?;
+        let size = |byte: u32| u64::from(sizes >> (8 * byte) & 0xff);
+        let sizes = Sizes {
+            arrays: size(0),
+            rows: size(1),
+            numbers: size(2),
+            descriptors: size(3),
+            beats: link.read(registers::REGISTER_MEMORY)?.into(),
+        };
+        let entries = (sizes.beats / 8).min(MOST_ENTRIES).checked_ilog2().map_or(0, |log| 1 << log);
+        if sizes.arrays == 0 || sizes.rows < 2 || entries < 2 {
+            return Err(FpgaError::TooSmall { rows: sizes.rows as u32, beats: sizes.beats as u32 });
+        }
+        let (description, is_emulated) = (link.describe(), link.is_emulated());
+        let free = Free::new(u64::from(entries)..sizes.beats);
+        let (beats, tail, lost) = (sizes.beats, 0, None);
+        let mut card = Card { link, patience, free, beats, entries, tail, lost };
+        card.restart()?;
+        let (card, dead) = (Mutex::new(card), Mutex::default());
+        Ok(Self { sizes, description, is_emulated, card, dead })
+    }
+
+    pub(super) fn describe(&self) -> String {
+        let Sizes { arrays, rows, .. } = self.sizes;
+        format!("{}, {arrays} arrays of {rows} rows", self.description)
+    }
+
+    pub(super) fn is_emulated(&self) -> bool {
+        self.is_emulated
+    }
+
+    pub(super) fn set_patience(&self, patience: Duration) {
+        locked(&self.card).patience = patience;
+    }
+
+    /// Returns names and values of what the card counts; none while it is at work, or lost.
+    pub(super) fn counters(&self) -> Vec<(&'static str, u64)> {
+        let names = [
+            ("cycles", registers::REGISTER_CYCLES),
+            ("busy", registers::REGISTER_BUSY),
+            ("made", registers::REGISTER_PRODUCTS),
+        ];
+        let Ok(mut card) = self.card.try_lock() else { return vec![] };
+        let counters = card.with(|card| {
+            let mut read = |(name, at)| {
+                let (low, high) = (card.link.read(at)?, card.link.read(at + 4)?);
+                Ok((name, u64::from(low) | u64::from(high) << 32))
+            };
+            names.into_iter().map(&mut read).collect()
+        });
+        counters.unwrap_or_default()
+    }
+
+    /// Does something with the link.
+    #[cfg(test)]
+    pub(super) fn with_link<T>(&self, work: impl FnOnce(&mut dyn Link) -> T) -> T {
+        work(&mut *locked(&self.card).link)
+    }
+
+    /// Returns the beats that a run could have now.
+    pub(super) fn room(&self) -> u64 {
+        let room = locked(&self.card).free.largest();
+        room.end - room.start
+    }
+
+    /// Makes memory that stays, with anything in it.
+    pub(super) fn resident(self: &Arc<Self>, beats: u64) -> Result<Arc<Resident>, DeviceFault> {
+        let taken = locked(&self.card).free.take(beats.max(1));
+        let beats = taken.ok_or(DeviceFault::OutOfMemory)?;
+        Ok(Arc::new(Resident { device: self.clone(), beats }))
+    }
+
+    /// Does once what is recorded, which has no operands; whatever it holds may be secret.
+    pub(super) fn once(&self, recording: &Recording<'_>) -> Result<(), DeviceFault> {
+        let mut batch = Batch::empty();
+        let recordings = [recording; 2];
+        self.run(&mut Job { batch: &mut batch, size: 1, recordings, secret: true })
+    }
+
+    /// Does all parts that are left of a job.
+    ///
+    /// # Errors
+    /// Out of memory, where nothing was done; or the card failed, and parts are done.
+    pub(super) fn run(&self, job: &mut Job<'_, '_>) -> Result<(), DeviceFault> {
+        locked(&self.card).run(job)
+    }
+
+    /// Overwrites memory that nothing needs any more, and makes it free.
+    pub(super) fn sweep(&self) -> Result<(), DeviceFault> {
+        let dead = std::mem::take(&mut *locked(&self.dead));
+        if dead.is_empty() {
+            return Ok(());
+        }
+        let mut card = locked(&self.card);
+        let wiped = card.with(|card| {
+            let wipes: Vec<_> = dead.iter().flat_map(wipes).collect();
+            card.issue(&wipes, |_| Ok(()))?;
+            card.zero(0..card.entries.into())
+        });
+        match &wiped {
+            // It still holds what it held.
+            Err(DeviceFault::Failed { .. }) => locked(&self.dead).extend(dead),
+            _ => dead.into_iter().for_each(|beats| card.free.give(beats)),
+        }
+        wiped
+    }
+}

@@ -1,0 +1,219 @@
+//! Powers, by digits: each picks an entry of a table, all of which the card reads.
+
+use std::sync::Arc;
+
+use super::{
+    FpgaEngine,
+    card::{Device, Resident},
+    constants::Modular,
+    descriptor::Operation,
+    record::{Call, Numbers, Recorder, Words},
+    residues::copy,
+    run::{Applied, View},
+};
+use crate::{
+    engine::DeviceFault,
+    program::{FixedBase, Kind, Step},
+};
+
+/// The bits that a digit can have.
+const WIDTHS: [u64; 3] = [1, 2, 4];
+
+/// A factor of a product of powers: its table, and where the digits begin that pick from it.
+struct Row {
+    table: Numbers,
+    exponent: Numbers,
+    shift: u64,
+}
+
+/// Powers of a base known beforehand: `base^(digit · 2^(width · window))` for every window and
+/// digit, as numbers of chains, and the factor as a residue.
+pub(super) struct FixedTable {
+    width: u64,
+    windows: u64,
+    memory: Arc<Resident>,
+}
+
+impl FixedTable {
+    /// Computes all on the card.
+    pub(super) fn new(
+        device: &Arc<Device>,
+        m: &Modular,
+        fixed: &FixedBase,
+    ) -> Result<Self, DeviceFault> {
+        let width = 4;
+        let windows = u64::from(fixed.exponent_bits()).div_ceil(width);
+        let beats = (windows << width) * m.loose_length();
+        let memory = device.resident(beats + m.length())?;
+        let table = Self { width, windows, memory };
+        let mut recorder = Recorder::default();
+        let buffer = recorder.resident(&table.memory);
+        if let Some(factor) = fixed.factor() {
+            recorder.fill(buffer, beats, Words::Borrowed(factor));
+        }
+        let base = recorder.number(fixed.base().to_vec().into(), m.length());
+        let mut turns = [(); 2].map(|()| m.loose(&mut recorder, 1));
+        let square = m.square(&mut recorder);
+        let first = table.window(&mut recorder, m, 0).after(m.loose_length());
+        m.times(&mut recorder, [base, square, first], 1);
+        let mut power = first;
+        for window in 1..windows {
+            let next = table.window(&mut recorder, m, window).after(m.loose_length());
+            for turn in 0..width {
+                let to = if turn + 1 == width { next } else { turns[0] };
+                m.times(&mut recorder, [power, power, to], 1);
+                power = to;
+                turns.swap(0, 1);
+            }
+        }
+        let whole = table.window(&mut recorder, m, 0).every(m.loose_length() << width);
+        fill(&mut recorder, m, whole, width, windows);
+        device.once(&recorder.finish()?)?;
+        Ok(table)
+    }
+
+    /// Returns the table of a window.
+    fn window(&self, recorder: &mut Recorder<'_>, m: &Modular, window: u64) -> Numbers {
+        let length = m.loose_length();
+        let start = (window << self.width) * length;
+        Numbers { buffer: recorder.resident(&self.memory), start, stride: 0, length }
+    }
+
+    /// Returns the factor.
+    fn factor(&self, recorder: &mut Recorder<'_>, m: &Modular) -> Numbers {
+        let end = self.window(recorder, m, self.windows);
+        end.of_length(m.length())
+    }
+}
+
+/// Records the entries of tables, whose entries 1 are there.
+fn fill(recorder: &mut Recorder<'_>, m: &Modular, table: Numbers, width: u64, count: u64) {
+    let entry = |index: u64| table.after(index * m.loose_length());
+    let one = m.one(recorder);
+    copy(recorder, one, entry(0), count);
+    for index in 2..1 << width {
+        let factors = [entry(index / 2), entry(index.div_ceil(2)), entry(index)];
+        m.times(recorder, factors, count);
+    }
+}
+
+/// Records tables of the powers of `count` bases; returns that of the first.
+fn tables(
+    recorder: &mut Recorder<'_>,
+    m: &Modular,
+    bases: Numbers,
+    width: u64,
+    count: u64,
+) -> Numbers {
+    let (length, each) = (m.loose_length(), m.loose_length() << width);
+    let table = recorder.numbers(count << width, length).every(each);
+    let square = m.square(recorder);
+    m.times(recorder, [bases, square, table.after(length)], count);
+    fill(recorder, m, table, width, count);
+    table
+}
+
+/// Returns the bits of the digits of exponents of so many, for which a table has to be made.
+fn own_width(bits: u64) -> u64 {
+    let cost = |&width: &u64| bits.div_ceil(width) + (1 << width);
+    WIDTHS.into_iter().min_by_key(cost).unwrap_or(1)
+}
+
+/// Records the product over all rows of powers of `windows` digits; returns it as numbers of a chain.
+fn product_of_powers(
+    recorder: &mut Recorder<'_>,
+    m: &Modular,
+    rows: &[Row],
+    (windows, width): (u64, u64),
+    count: u64,
+) -> Numbers {
+    let [mut product, mut other, mut digit, mut later] = [(); 4].map(|()| m.loose(recorder, count));
+    let mut is_begun = false;
+    for window in (0..windows).rev() {
+        for _ in 0..if is_begun { width } else { 0 } {
+            m.times(recorder, [product, product, other], count);
+            (product, other) = (other, product);
+        }
+        for &Row { table, exponent, shift } in rows {
+            let to = if is_begun { digit } else { product };
+            let call = Call::new(Operation::Select, to, count);
+            let (a, b, shift) = (Some(table), Some(exponent), shift + window * width);
+            recorder.call(Call { a, b, shift, width, ..call });
+            if is_begun {
+                m.times(recorder, [product, digit, other], count);
+                (product, other, digit, later) = (other, product, later, digit);
+            }
+            is_begun = true;
+        }
+    }
+    product
+}
+
+impl FpgaEngine {
+    /// Records powers.
+    pub(super) fn powers(
+        &self,
+        recorder: &mut Recorder<'_>,
+        applied: Applied<'_>,
+    ) -> Result<(), DeviceFault> {
+        let Applied { step, out, args, count } = applied;
+        let (Kind::Residues { modulus, .. } | Kind::Pairs { modulus }) = out.kind else {
+            unreachable!("powers are residues")
+        };
+        let m = &*self.modulus(modulus)?;
+        let mut last = m.unit(recorder);
+        let product = if let Step::PowFixedBase { base } = step {
+            let table = self.table(base, m)?;
+            if base.factor().is_some() {
+                last = table.factor(recorder, m);
+            }
+            let exponent = args[0].number(0);
+            let row = |window: u64, recorder: &mut Recorder<'_>| Row {
+                table: table.window(recorder, m, window),
+                exponent,
+                shift: window * table.width,
+            };
+            let rows: Vec<_> = (0..table.windows).map(|window| row(window, recorder)).collect();
+            product_of_powers(recorder, m, &rows, (1, table.width), count)
+        } else {
+            let bits = exponent_bits(&args[1]);
+            let width = own_width(bits);
+            let digits = (bits.div_ceil(width), width);
+            let bases = args[0].number(0);
+            let rows: Vec<_> = if let Step::Dot { .. } = step {
+                let number = args[0].kind.words() / modulus.len_words();
+                let bases = bases.every(bases.length);
+                let table = tables(recorder, m, bases, width, number as u64);
+                let row = |row: usize| Row {
+                    table: table.every(0).after(row as u64 * table.stride),
+                    exponent: args[1].number(row),
+                    shift: 0,
+                };
+                (0..number).map(row).collect()
+            } else {
+                let number = if args[0].shared { 1 } else { count };
+                let table = tables(recorder, m, bases, width, number);
+                let table = if args[0].shared { table.every(0) } else { table };
+                vec![Row { table, exponent: args[1].number(0), shift: 0 }]
+            };
+            product_of_powers(recorder, m, &rows, digits, count)
+        };
+        let power = m.loose(recorder, count);
+        m.times(recorder, [product, last, power], count);
+        let Kind::Pairs { .. } = out.kind else {
+            m.reduce(recorder, power, out.number(0), count);
+            return Ok(());
+        };
+        let residue = recorder.numbers(count, m.length());
+        m.reduce(recorder, power, residue, count);
+        let digits = [0, 1].map(|digit| out.number(digit));
+        let root = super::residues::root_of(modulus);
+        self.split(recorder, root, (residue, modulus.len_words()), digits, count)
+    }
+}
+
+/// Returns the bits of an exponent.
+fn exponent_bits(view: &View<'_>) -> u64 {
+    let Kind::Exponents { bits, .. } = view.kind else { unreachable!("powers take exponents") };
+    u64::from(*bits)
+}

@@ -1,0 +1,311 @@
+//! The steps over big residues, as operations of the card. Powers are in `powers.rs`.
+//!
+//! A number of a chain of products modulo m is below 2M' and stands for 2^(−N) times itself; a
+//! product of two is again one. `reduce` makes the residue of it.
+
+use std::sync::Arc;
+
+use zeroize::Zeroizing;
+
+use super::{
+    FpgaEngine,
+    constants::{Modular, Quotient, power_of_two},
+    descriptor::Operation,
+    record::{Call, Numbers, Recorder},
+    registers,
+    run::Applied,
+    shape::{self, Shape},
+};
+use crate::{
+    engine::DeviceFault,
+    modulus::Modulus,
+    program::{Crt, Kind, Step},
+};
+
+/// Records copies of numbers.
+pub(super) fn copy(recorder: &mut Recorder<'_>, a: Numbers, d: Numbers, count: u64) {
+    // A digit of no bits, of whatever is there.
+    recorder.call(Call { a: Some(a), b: Some(a), ..Call::new(Operation::Select, d, count) });
+}
+
+/// Records `a + b · c`, or `a − b · c`; c is 1 if there is none.
+fn linear(
+    recorder: &mut Recorder<'_>,
+    [a, b, d]: [Numbers; 3],
+    c: Option<Numbers>,
+    flags: u32,
+    count: u64,
+) {
+    let flags = flags | if c.is_some() { registers::FLAG_WITH_C } else { 0 };
+    let (a, b) = (Some(a), Some(b));
+    recorder.call(Call { flags, a, b, c, ..Call::new(Operation::Linear, d, count) });
+}
+
+/// Records `a · b + c` in whole numbers.
+fn plain(
+    recorder: &mut Recorder<'_>,
+    shape: Shape,
+    [a, b, c, d]: [Numbers; 4],
+    flags: u32,
+    count: u64,
+) {
+    let flags = flags | registers::FLAG_WITH_C | registers::FLAG_LOW;
+    let (a, b, c) = (Some(a), Some(b), Some(c));
+    let Shape { words, passes, .. } = shape;
+    let call = Call { flags, a, b, c, words, passes, ..Call::new(Operation::Multiply, d, count) };
+    recorder.call(call);
+}
+
+/// Records x modulo m for any x of `words` words of 64 bits.
+pub(super) fn reduce_any(
+    recorder: &mut Recorder<'_>,
+    (m, modulus): (&Modular, &Modulus),
+    rows: u64,
+    (x, words): (Numbers, usize),
+    d: Numbers,
+    count: u64,
+) {
+    let shape = Shape::modular(rows, m.bits, 64 * words as u64);
+    let power = recorder.number(power_of_two(shape.radix, modulus.words()), m.length());
+    let loose = m.loose(recorder, count);
+    let call = m.product(recorder, [power, x, loose], count);
+    recorder.call(Call { passes: shape.passes, ..call });
+    m.reduce(recorder, loose, d, count);
+}
+
+impl FpgaEngine {
+    /// Records a step over residues.
+    pub(super) fn residue_step(
+        &self,
+        recorder: &mut Recorder<'_>,
+        applied: Applied<'_>,
+    ) -> Result<(), DeviceFault> {
+        let Applied { step, out, args, count } = applied;
+        match (step, out.kind) {
+            (Step::CrtJoin { crt }, _) => return self.crt_join(recorder, crt, applied),
+            (Step::Pow { .. } | Step::Dot { .. } | Step::PowFixedBase { .. }, _) => {
+                return self.powers(recorder, applied);
+            }
+            (_, Kind::Pairs { modulus }) => return self.pair_step(recorder, modulus, applied),
+            (Step::OnePlusMn { n }, _) => {
+                let one = recorder.number(Zeroizing::new(vec![1]), 1);
+                let (x, out) = (args[0].number(0), out.number(0));
+                self.scaled(recorder, n, [x, one, out], count)?;
+                return Ok(());
+            }
+            _ => {}
+        }
+        let Kind::Residues { modulus, .. } = out.kind else {
+            unreachable!("{} makes residues", step.name())
+        };
+        let (a, d) = (args[0].number(0), out.number(0));
+        match step {
+            Step::Mul => {
+                let m = self.modulus(modulus)?;
+                let [product, whole] = [(); 2].map(|()| m.loose(recorder, count));
+                m.times(recorder, [a, args[1].number(0), product], count);
+                let square = m.square(recorder);
+                m.times(recorder, [product, square, whole], count);
+                m.reduce(recorder, whole, d, count);
+            }
+            Step::MontMul => {
+                let m = self.modulus(modulus)?;
+                let product = m.loose(recorder, count);
+                let call = m.product(recorder, [a, args[1].number(0), product], count);
+                recorder.call(Call { shift: m.montgomery_shift(), ..call });
+                m.reduce(recorder, product, d, count);
+            }
+            Step::Product => self.product(recorder, modulus, applied)?,
+            Step::Join => {
+                let [x0, x1] = [0, 1].map(|digit| args[0].number(digit));
+                self.scaled(recorder, root_of(modulus), [x1, x0, d], count)?;
+            }
+            Step::Reduce => {
+                let m = &*self.modulus(modulus)?;
+                let x = (a, args[0].kind.words());
+                reduce_any(recorder, (m, modulus), self.device.sizes.rows, x, d, count);
+            }
+            Step::LQuotient => {
+                let quotient = self.quotient(modulus)?;
+                let (inverse, minus) = (quotient.inverse(recorder), quotient.minus(recorder));
+                plain(recorder, quotient.shape, [inverse, a, minus, d], 0, count);
+            }
+            Step::Choose => {
+                let [bit, x, y] = [0, 1, 2].map(|index| args[index].number(0));
+                let table = recorder.numbers(2 * count, x.length).every(2 * x.length);
+                copy(recorder, y, table, count);
+                copy(recorder, x, table.after(x.length), count);
+                let call = Call::new(Operation::Select, d, count);
+                recorder.call(Call { a: Some(table), b: Some(bit), width: 1, ..call });
+            }
+            _ => unreachable!("{} makes no residues here", step.name()),
+        }
+        Ok(())
+    }
+
+    fn pair_step(
+        &self,
+        recorder: &mut Recorder<'_>,
+        square: &Arc<Modulus>,
+        applied: Applied<'_>,
+    ) -> Result<(), DeviceFault> {
+        let Applied { step, out, args, count } = applied;
+        let [low, high] = [0, 1].map(|digit| out.number(digit));
+        match step {
+            Step::OnePlusMn { .. } => {
+                let one = recorder.number(Zeroizing::new(vec![1]), low.length);
+                copy(recorder, one, low, count);
+                copy(recorder, args[0].number(0), high, count);
+                Ok(())
+            }
+            Step::Split => {
+                let x = (args[0].number(0), args[0].kind.words());
+                self.split(recorder, root_of(square), x, [low, high], count)
+            }
+            Step::PairMul => {
+                let of = |index: usize| [0, 1].map(|digit| args[index].number(digit));
+                self.pair_mul(recorder, root_of(square), [of(0), of(1)], [low, high], count)
+            }
+            _ => unreachable!("{} makes no pairs", step.name()),
+        }
+    }
+
+    /// Records `x · n + c` for x and c of the words of n.
+    fn scaled(
+        &self,
+        recorder: &mut Recorder<'_>,
+        n: &Arc<Modulus>,
+        [x, c, d]: [Numbers; 3],
+        count: u64,
+    ) -> Result<(), DeviceFault> {
+        let m = self.modulus(n)?;
+        let factor = m.m(recorder);
+        let shape = Shape::plain(self.device.sizes.rows, m.bits, 64 * n.len_words() as u64);
+        plain(recorder, shape, [factor, x, c, d], registers::FLAG_HIGH, count);
+        Ok(())
+    }
+
+    /// Records the remainder of x modulo s and the quotient, which is below s.
+    pub(super) fn split(
+        &self,
+        recorder: &mut Recorder<'_>,
+        root: &Arc<Modulus>,
+        (x, words): (Numbers, usize),
+        [low, high]: [Numbers; 2],
+        count: u64,
+    ) -> Result<(), DeviceFault> {
+        let (m, quotient): (_, Arc<Quotient>) = (self.modulus(root)?, self.quotient(root)?);
+        reduce_any(recorder, (&m, root), self.device.sizes.rows, (x, words), low, count);
+        // x/s − x₀/s, of which nothing is left over.
+        let (inverse, minus) = (quotient.inverse(recorder), quotient.minus(recorder));
+        let Shape { words, passes, .. } = quotient.shape;
+        let part = recorder.numbers(count, inverse.length);
+        let call = Call::new(Operation::Multiply, part, count);
+        let (a, b) = (Some(inverse), Some(x));
+        recorder.call(Call { flags: registers::FLAG_LOW, a, b, words, passes, ..call });
+        plain(recorder, quotient.shape, [minus, low, part, high], 0, count);
+        Ok(())
+    }
+
+    /// Records `(x₀ + x₁·s)(y₀ + y₁·s) · 2^(−64 · words of s) mod s²`.
+    ///
+    /// With `x₀·y₀ · 2^shift = 2^N · T − Q · k · s` it is `T + s · (x₀·y₁ + x₁·y₀) · 2^(shift − N) −
+    /// s · Q · k · 2^(−N)`: the last goes into one of the products as a third operand, made
+    /// positive by a multiple of s.
+    fn pair_mul(
+        &self,
+        recorder: &mut Recorder<'_>,
+        root: &Arc<Modulus>,
+        [[x0, x1], [y0, y1]]: [[Numbers; 2]; 2],
+        [low, high]: [Numbers; 2],
+        count: u64,
+    ) -> Result<(), DeviceFault> {
+        let m = &*self.modulus(root)?;
+        let pairing = self.pairing(root, m)?;
+        let (shift, loose) = (m.montgomery_shift(), m.loose_length());
+        let quotient = shape::beats(m.shape.radix);
+        let first = recorder.numbers(count, quotient + loose);
+        let call = m.product(recorder, [x0, y0, first], count);
+        recorder.call(Call { flags: call.flags | registers::FLAG_LOW, shift, ..call });
+        let product = first.after(quotient).of_length(loose);
+        m.reduce(recorder, product, low, count);
+        let carry = recorder.numbers(count, 1);
+        let call = m.remainder(recorder, product, carry, count);
+        recorder.call(Call { flags: registers::FLAG_HIGH, ..call });
+
+        let third = recorder.numbers(count, shape::beats(pairing.bits));
+        let (multiple, k) = (pairing.multiple(recorder), pairing.factor(recorder));
+        let numbers = [multiple, first.of_length(quotient), third];
+        linear(recorder, numbers, Some(k), registers::FLAG_MINUS, count);
+        let [mixed, other] = [(); 2].map(|()| m.loose(recorder, count));
+        let Shape { words, passes, .. } = m.shape.with_third(pairing.bits);
+        let call = m.product(recorder, [x0, y1, mixed], count);
+        let flags = call.flags | registers::FLAG_WITH_C;
+        recorder.call(Call { flags, c: Some(third), words, passes, shift, ..call });
+        let call = m.product(recorder, [x1, y0, other], count);
+        recorder.call(Call { shift, ..call });
+        // Below 2^19 · s, all three together.
+        let [both, all] = [(); 2].map(|()| recorder.numbers(count, shape::beats(m.bits + 20)));
+        linear(recorder, [mixed, other, both], None, 0, count);
+        linear(recorder, [both, carry, all], None, 0, count);
+        m.reduce(recorder, all, high, count);
+        Ok(())
+    }
+
+    /// Records the product of all rows of each item.
+    fn product(
+        &self,
+        recorder: &mut Recorder<'_>,
+        modulus: &Arc<Modulus>,
+        applied: Applied<'_>,
+    ) -> Result<(), DeviceFault> {
+        let Applied { out, args, count, .. } = applied;
+        let m = &*self.modulus(modulus)?;
+        let rows = args[0].kind.words() / out.kind.words();
+        let mut product = args[0].number(0);
+        let mut turns = [(); 2].map(|()| m.loose(recorder, count));
+        for row in 1..rows {
+            m.times(recorder, [product, args[0].number(row), turns[0]], count);
+            product = turns[0];
+            turns.swap(0, 1);
+        }
+        let power = Zeroizing::new(modulus.power_of_two(m.shape.radix as u32, rows as u32));
+        let power = recorder.number(power, m.length());
+        m.times(recorder, [product, power, turns[0]], count);
+        m.reduce(recorder, turns[0], out.number(0), count);
+        Ok(())
+    }
+
+    /// Records `a + p · ((b − a) · p⁻¹ mod q)`.
+    fn crt_join(
+        &self,
+        recorder: &mut Recorder<'_>,
+        crt: &Arc<Crt>,
+        applied: Applied<'_>,
+    ) -> Result<(), DeviceFault> {
+        let Applied { out, args, count, .. } = applied;
+        let q = &*self.modulus(crt.q())?;
+        let constants = self.crt(crt, q)?;
+        let (a, b) = (args[0].number(0), args[1].number(0));
+        let (plus, minus) = (constants.number(recorder, 0), constants.number(recorder, 1));
+        let [of_a, of_b] = [(); 2].map(|()| q.loose(recorder, count));
+        q.times(recorder, [plus, b, of_b], count);
+        q.times(recorder, [minus, a, of_a], count);
+        let sum = recorder.numbers(count, shape::beats(q.bits + 19));
+        linear(recorder, [of_a, of_b, sum], None, 0, count);
+        let digit = recorder.numbers(count, q.length());
+        q.reduce(recorder, sum, digit, count);
+        let m = self.modulus(crt.p())?;
+        let factor = m.m(recorder);
+        let shape = Shape::plain(self.device.sizes.rows, m.bits, 64 * crt.q().len_words() as u64);
+        plain(recorder, shape, [factor, digit, a, out.number(0)], registers::FLAG_HIGH, count);
+        Ok(())
+    }
+}
+
+pub(super) fn root_of(square: &Modulus) -> &Arc<Modulus> {
+    match square.root() {
+        Some(root) => root,
+        None => unreachable!("pairs are for squares"),
+    }
+}

@@ -1,0 +1,325 @@
+//! The ring of descriptors of a card, and the work that goes by it.
+
+use std::{
+    ops::Range,
+    thread,
+    time::{Duration, Instant},
+};
+
+use zeroize::Zeroizing;
+
+use super::{
+    batch::{BEAT, Form},
+    card::Job,
+    descriptor::{self, Descriptor, Items, Operation, WORDS},
+    link::{Link, LinkError},
+    memory::Free,
+    record::Transfer,
+    registers,
+};
+use crate::engine::DeviceFault;
+
+/// Beats that the host lays out at once, on their way up or down.
+const CHUNK: usize = 1 << 14;
+
+/// Beats of an item that is overwritten.
+const RUN: u64 = 128;
+
+/// The longest that a reset takes: what is on the bus ends in some microseconds.
+const RESET: Duration = Duration::from_secs(1);
+
+/// Items of a batch that are a part of it, and which recording is for them.
+pub(super) type Part = (Range<usize>, usize);
+
+/// A card, for one thread at a time.
+pub(super) struct Card {
+    pub(super) link: Box<dyn Link>,
+    pub(super) patience: Duration,
+    pub(super) free: Free,
+    /// Beats of memory.
+    pub(super) beats: u64,
+    /// Descriptors that the ring holds, from beat 0 on: a power of two.
+    pub(super) entries: u32,
+    /// Descriptors written since the reset, modulo 2^32.
+    pub(super) tail: u32,
+    /// Why it is of no use any more, if it is not.
+    pub(super) lost: Option<DeviceFault>,
+}
+
+/// Returns what overwrites these beats.
+pub(super) fn wipes(beats: &Range<u64>) -> Vec<Descriptor> {
+    let none = Items::default();
+    let wipe = |at: u64, length: u64, count: u64| Descriptor {
+        operation: Operation::Wipe,
+        flags: 0,
+        count: count as u32,
+        a: none,
+        b: none,
+        c: none,
+        m: none,
+        d: Items { at: at as u32, stride: length as u16, length: length as u8 },
+        words: 0,
+        passes: 0,
+        shift: 0,
+        width: 0,
+    };
+    // In runs that a descriptor can tell of, and the rest.
+    let (count, rest) = ((beats.end - beats.start) / RUN, (beats.end - beats.start) % RUN);
+    let wipes = [wipe(beats.start, RUN, count), wipe(beats.end - rest, rest, u64::from(rest > 0))];
+    wipes.into_iter().filter(|wipe| wipe.count > 0).collect()
+}
+
+/// Returns the parts of `count` items that are laid out at once, where each has so many beats.
+fn chunks(count: usize, beats: u64) -> impl Iterator<Item = Range<usize>> {
+    let step = (CHUNK / beats.max(1) as usize).max(1);
+    (0..count).step_by(step).map(move |first| first..count.min(first + step))
+}
+
+impl Card {
+    /// Does something with a card that is of use, and notes where it is of none from then on.
+    pub(super) fn with<T>(
+        &mut self,
+        work: impl FnOnce(&mut Self) -> Result<T, LinkError>,
+    ) -> Result<T, DeviceFault> {
+        if let Some(why) = &self.lost {
+            return Err(why.clone());
+        }
+        work(self).map_err(|why| {
+            let is_lasting = !matches!(why, LinkError::Refused { .. });
+            let fault = why.fault();
+            if is_lasting {
+                self.lost = Some(fault.clone());
+            }
+            fault
+        })
+    }
+
+    /// Resets the card, which ends what is on its way first: then the ring has no entries.
+    fn reset(&mut self) -> Result<(), LinkError> {
+        self.link.reset()?;
+        let begin = Instant::now();
+        while self.link.read(registers::REGISTER_ENTRIES)? != 0 {
+            if begin.elapsed() > RESET {
+                return Err(LinkError::Timeout);
+            }
+            thread::yield_now();
+        }
+        Ok(())
+    }
+
+    /// Begins with an empty ring.
+    pub(super) fn restart(&mut self) -> Result<(), LinkError> {
+        self.reset()?;
+        self.tail = 0;
+        self.link.write(registers::REGISTER_RING, 0)?;
+        self.link.write(registers::REGISTER_RING + 4, 0)?;
+        self.link.write(registers::REGISTER_ENTRIES, self.entries)
+    }
+
+    pub(super) fn run(&mut self, job: &mut Job<'_, '_>) -> Result<(), DeviceFault> {
+        if let Some(why) = &self.lost {
+            return Err(why.clone());
+        }
+        let room = self.free.largest();
+        let space = room.end - room.start;
+        let need = job.recordings.iter().map(|recording| recording.beats()).max().unwrap_or(0);
+        if need > space {
+            return Err(DeviceFault::OutOfMemory);
+        }
+        // While the card computes a part in one place, others go up and come down in another.
+        let places = if 2 * need <= space && job.batch.count > job.size { 2 } else { 1 };
+        let used = room.start..room.start + places * need;
+        let bases = [room.start, room.start + (places - 1) * need];
+        let ran = self.with(|card| match places {
+            1 => card.in_turn(job, room.start),
+            _ => card.at_once(job, bases),
+        });
+        if ran.is_err() || job.secret {
+            let wiped = self.with(|card| card.clean(&used, ran.is_err()));
+            if let Err(DeviceFault::Lost | DeviceFault::Timeout) = ran {
+                // What it still can do. It may hang, but its memory need not; nothing that is kept
+                // there is of use any more.
+                let _ = self.reset().and_then(|()| self.zero(0..self.beats));
+            }
+            return ran.and(wiped);
+        }
+        ran
+    }
+
+    /// Does one part after the other.
+    fn in_turn(&mut self, job: &mut Job<'_, '_>, base: u64) -> Result<(), LinkError> {
+        let mut there = None;
+        for part in job.parts() {
+            self.put(job, &part, base, &mut there)?;
+            let descriptors: Vec<_> = job.recordings[part.1].descriptors(base).collect();
+            self.issue(&descriptors, |_| Ok(()))?;
+            self.take(job, &part, base)?;
+        }
+        Ok(())
+    }
+
+    /// Does one part after the other, and meanwhile copies those before and after it.
+    fn at_once(&mut self, job: &mut Job<'_, '_>, bases: [u64; 2]) -> Result<(), LinkError> {
+        let parts: Vec<_> = job.parts().collect();
+        let mut there = [None; 2];
+        self.put(job, &parts[0], bases[0], &mut there[0])?;
+        for (index, part) in parts.iter().enumerate() {
+            let (own, other) = (index % 2, (index + 1) % 2);
+            let descriptors: Vec<_> = job.recordings[part.1].descriptors(bases[own]).collect();
+            self.issue(&descriptors, |card| {
+                if let Some(before) = index.checked_sub(1) {
+                    card.take(job, &parts[before], bases[other])?;
+                }
+                let next = parts.get(index + 1);
+                next.map_or(Ok(()), |next| card.put(job, next, bases[other], &mut there[other]))
+            })?;
+        }
+        let last = parts.len() - 1;
+        self.take(job, &parts[last], bases[last % 2])
+    }
+
+    /// Copies what goes up of a part, with the constants unless they are there already.
+    fn put(
+        &mut self,
+        job: &Job<'_, '_>,
+        (items, which): &Part,
+        base: u64,
+        there: &mut Option<usize>,
+    ) -> Result<(), LinkError> {
+        let recording = job.recordings[*which];
+        let is_new = there.replace(*which) != Some(*which);
+        let constants = recording.constants.iter().filter(|_| is_new);
+        for Transfer { buffer, start, form, data } in constants {
+            if let Some(place) = recording.place(*buffer, base) {
+                self.upload(place + start, *form, data.as_slice())?;
+            }
+        }
+        for Transfer { buffer, start, form, data } in &recording.inputs {
+            if let Some(place) = recording.place(*buffer, base) {
+                self.upload(place + start, *form, job.batch.input(*data, items))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Copies what comes down of a part.
+    fn take(
+        &mut self,
+        job: &mut Job<'_, '_>,
+        (items, which): &Part,
+        base: u64,
+    ) -> Result<(), LinkError> {
+        let recording = job.recordings[*which];
+        for Transfer { buffer, start, form, data } in &recording.outputs {
+            if let Some(place) = recording.place(*buffer, base) {
+                self.download(place + start, *form, job.batch.output(*data, items))?;
+            }
+        }
+        job.batch.done = items.end;
+        Ok(())
+    }
+
+    /// Lays numbers out and copies them to the card.
+    fn upload(&mut self, beat: u64, form: Form, words: &[u64]) -> Result<(), LinkError> {
+        let (each, beats) = (form.words * form.numbers, form.beats());
+        for items in chunks(words.len() / each.max(1), beats) {
+            let mut bytes = Zeroizing::new(vec![0; items.len() * beats as usize * BEAT]);
+            form.spread(&words[items.start * each..items.end * each], &mut bytes);
+            self.link.upload(beat + items.start as u64 * beats, &bytes)?;
+        }
+        Ok(())
+    }
+
+    /// Copies numbers from the card.
+    fn download(&mut self, beat: u64, form: Form, words: &mut [u64]) -> Result<(), LinkError> {
+        let (each, beats) = (form.words * form.numbers, form.beats());
+        for items in chunks(words.len() / each.max(1), beats) {
+            let mut bytes = Zeroizing::new(vec![0; items.len() * beats as usize * BEAT]);
+            self.link.download(beat + items.start as u64 * beats, &mut bytes)?;
+            form.gather(&bytes, &mut words[items.start * each..items.end * each]);
+        }
+        Ok(())
+    }
+
+    /// Writes descriptors to the ring as there is room, waits for all, and looks at their statuses.
+    /// What is to be done meanwhile is done once the card is at work.
+    pub(super) fn issue(
+        &mut self,
+        descriptors: &[Descriptor],
+        meanwhile: impl FnOnce(&mut Self) -> Result<(), LinkError>,
+    ) -> Result<(), LinkError> {
+        let entries = self.entries as usize;
+        let first = self.tail;
+        let number = |index: usize| first.wrapping_add(index as u32);
+        let (mut written, mut checked) = (0, 0);
+        let mut meanwhile = Some(meanwhile);
+        while checked < descriptors.len() {
+            // As far as the ring's end, so that it is one copy.
+            let slot = (self.tail % self.entries) as usize;
+            let room = (entries - (written - checked)).min(entries - slot);
+            let more = &descriptors[written..descriptors.len().min(written + room)];
+            if !more.is_empty() {
+                let words = more.iter().flat_map(|descriptor| descriptor.to_words());
+                let bytes: Vec<u8> = words.flat_map(u32::to_le_bytes).collect();
+                self.link.upload(slot as u64, &bytes)?;
+                written += more.len();
+                self.tail = number(written);
+                self.link.write(registers::REGISTER_TAIL, self.tail)?;
+            }
+            if let Some(meanwhile) = meanwhile.take() {
+                meanwhile(self)?;
+            }
+            let all = written == descriptors.len();
+            let done = if all { written } else { written.min(checked + entries / 2) };
+            self.link.wait(number(done), self.patience)?;
+            let ring = self.ring(number(checked), done - checked)?;
+            let is_bad = |words: &&[u32; WORDS]| {
+                registers::FIELD_STATUS.get(words) != registers::STATUS_DONE
+            };
+            if let Some(words) = ring.iter().find(is_bad) {
+                // What is on its way is of no use, but it has to end.
+                self.link.wait(number(written), self.patience)?;
+                return Err(LinkError::Refused { why: descriptor::fault(words) });
+            }
+            checked = done;
+        }
+        meanwhile.map_or(Ok(()), |meanwhile| meanwhile(self))
+    }
+
+    /// Returns `count` descriptors of the ring from number `first` on.
+    fn ring(&mut self, first: u32, count: usize) -> Result<Vec<[u32; WORDS]>, LinkError> {
+        let slot = (first % self.entries) as usize;
+        let mut bytes = vec![0; count * BEAT];
+        let (before, after) = bytes.split_at_mut((self.entries as usize - slot).min(count) * BEAT);
+        self.link.download(slot as u64, before)?;
+        if !after.is_empty() {
+            self.link.download(0, after)?;
+        }
+        let words = |beat: &[u8; BEAT]| {
+            let halves = beat.as_chunks().0;
+            std::array::from_fn(|index| u32::from_le_bytes(halves[index]))
+        };
+        Ok(bytes.as_chunks().0.iter().map(words).collect())
+    }
+
+    /// Overwrites what a run used, and its descriptors.
+    fn clean(&mut self, used: &Range<u64>, has_failed: bool) -> Result<(), LinkError> {
+        if has_failed {
+            self.restart()?;
+        }
+        if !used.is_empty() {
+            self.issue(&wipes(used), |_| Ok(()))?;
+        }
+        self.zero(0..self.entries.into())
+    }
+
+    /// Overwrites beats from here.
+    pub(super) fn zero(&mut self, beats: Range<u64>) -> Result<(), LinkError> {
+        let zeros = vec![0; (beats.end - beats.start).min(CHUNK as u64) as usize * BEAT];
+        for first in beats.clone().step_by(CHUNK) {
+            let count = (beats.end - first).min(CHUNK as u64) as usize;
+            self.link.upload(first, &zeros[..count * BEAT])?;
+        }
+        Ok(())
+    }
+}

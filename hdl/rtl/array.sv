@@ -1,0 +1,170 @@
+// An array: multiplies numbers modulo others, as README.md says, as many at a time as its ring has room for.
+//
+//     jobs ─► store (operands from memory, two numbers ahead) ─► ring of rows ─► result (beats to memory)
+//
+// A job is one number. Each is done once, in the order in which they leave the ring: numbers of fewer passes overtake.
+// Of w words and p passes one keeps the ring busy for w · p cycles. When numbers follow each other, that is all it
+// costs, if w · p is above what the store takes, 2w + ROWS · p + 13 and w + 4 more with c, as it is from 520 bits on (with
+// c from 700), and if the numbers in flight have 5 · ROWS + 4 words together. No time depends on the values of operands.
+module array #(
+    parameter ROWS = 8,      // from 2
+    parameter NUMBERS = 16,  // in flight, a power of two
+    parameter TAG = 4
+) (
+    input  logic                      clk,
+    input  logic                      reset,
+    input  logic                      job_valid,
+    output logic                      job_ready,
+    input  logic [31:0]               job_a_at, job_b_at, job_c_at, job_m_at, job_d_at,
+    input  logic [7:0]                job_a_length, job_b_length, job_c_length, job_m_length, job_d_length,
+    input  logic [8:0]                job_words,
+    input  logic [7:0]                job_passes,
+    input  logic [15:0]               job_shift,
+    input  logic                      job_with_c, job_with_m, job_high, job_low,
+    input  logic [TAG-1:0]            job_tag,
+    output logic                      read_valid,
+    input  logic                      read_ready,
+    output logic [31:0]               read_at,
+    output logic [7:0]                read_length,
+    input  logic                      beat_valid,
+    input  logic [511:0]              beat_data,
+    output logic                      write_valid,
+    input  logic                      write_ready,
+    output logic [31:0]               write_at,
+    output logic [511:0]              write_data,
+    output logic                      write_last,
+    output logic [TAG-1:0]            write_tag,
+    output logic [$clog2(ROWS+1)-1:0] busy
+);
+  localparam NW = $clog2(NUMBERS);
+
+  logic begin_valid, end_valid, group_valid, new_valid, new_taken, new_high, new_low, new_read, new_over, room;
+  logic [NW-1:0] begin_number, end_number, group_number, new_number, out_number;
+  logic [TAG+56:0] begin_result;
+  logic [5:0] group_pass, out_pass;
+  logic [17*ROWS-1:0] group, out_group;
+  logic [8:0] new_words;
+  logic [6:0] new_passes;
+  logic [26:0] new_t, out_t;
+  logic [25:0] new_a, new_m;
+  logic quotient_valid, word_valid, result_valid;
+
+  store #(
+      .ROWS(ROWS),
+      .NUMBERS(NUMBERS),
+      .TAG(TAG)
+  ) store (
+      .clk(clk),
+      .reset(reset),
+      .job_valid(job_valid),
+      .job_ready(job_ready),
+      .job_a_at(job_a_at),
+      .job_b_at(job_b_at),
+      .job_c_at(job_c_at),
+      .job_m_at(job_m_at),
+      .job_d_at(job_d_at),
+      .job_a_length(job_a_length),
+      .job_b_length(job_b_length),
+      .job_c_length(job_c_length),
+      .job_m_length(job_m_length),
+      .job_d_length(job_d_length),
+      .job_words(job_words),
+      .job_passes(job_passes),
+      .job_shift(job_shift),
+      .job_with_c(job_with_c),
+      .job_with_m(job_with_m),
+      .job_high(job_high),
+      .job_low(job_low),
+      .job_tag(job_tag),
+      .read_valid(read_valid),
+      .read_ready(read_ready),
+      .read_at(read_at),
+      .read_length(read_length),
+      .beat_valid(beat_valid),
+      .beat_data(beat_data),
+      .begin_valid(begin_valid),
+      .begin_number(begin_number),
+      .begin_result(begin_result),
+      .end_valid(end_valid),
+      .end_number(end_number),
+      .group_valid(group_valid),
+      .group_number(group_number),
+      .group_pass(group_pass),
+      .group(group),
+      .new_valid(new_valid),
+      .new_taken(new_taken),
+      .new_number(new_number),
+      .new_words(new_words),
+      .new_passes(new_passes),
+      .new_high(new_high),
+      .new_low(new_low),
+      .new_read(new_read),
+      .new_over(new_over),
+      .new_t(new_t),
+      .new_a(new_a),
+      .new_m(new_m)
+  );
+
+  ring #(
+      .ROWS(ROWS),
+      .NUMBERS(NUMBERS)
+  ) ring (
+      .clk(clk),
+      .reset(reset),
+      .new_valid(new_valid && room),
+      .new_taken(new_taken),
+      .new_number(new_number),
+      .new_words(new_words),
+      .new_passes(new_passes),
+      .new_high(new_high),
+      .new_low(new_low),
+      .new_read(new_read),
+      .new_over(new_over),
+      .new_t(new_t),
+      .new_a(new_a),
+      .new_m(new_m),
+      .group_valid(group_valid),
+      .group_number(group_number),
+      .group_pass(group_pass),
+      .group(group),
+      .quotient_valid(quotient_valid),
+      .word_valid(word_valid),
+      .result_valid(result_valid),
+      .out_number(out_number),
+      .out_pass(out_pass),
+      .out_group(out_group),
+      .out_t(out_t),
+      .busy(busy)
+  );
+
+  result #(
+      .ROWS(ROWS),
+      .NUMBERS(NUMBERS),
+      .TAG(TAG)
+  ) result (
+      .clk(clk),
+      .reset(reset),
+      .begin_valid(begin_valid),
+      .begin_number(begin_number),
+      .begin_result(begin_result),
+      .end_valid(end_valid),
+      .end_number(end_number),
+      .new_taken(new_taken),
+      .new_words(new_words),
+      .new_high(new_high),
+      .room(room),
+      .quotient_valid(quotient_valid),
+      .word_valid(word_valid),
+      .result_valid(result_valid),
+      .in_number(out_number),
+      .in_pass(out_pass),
+      .in_group(out_group),
+      .in_t(out_t),
+      .write_valid(write_valid),
+      .write_ready(write_ready),
+      .write_at(write_at),
+      .write_data(write_data),
+      .write_last(write_last),
+      .write_tag(write_tag)
+  );
+endmodule

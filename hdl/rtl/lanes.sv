@@ -1,0 +1,186 @@
+// The lane unit, a beat a cycle: `select`, `add_beats` and `wipe`.
+//
+// A table is read whole, entry by entry, and what is not chosen is masked: neither time nor addresses tell the digit.
+// Of lanes there are ten of 51 bits to a beat, residues below primes of 50 bits: `a + b` is below 2^51, and less q, if
+// it is not below q, again below q.
+module lanes #(
+    parameter TAG = 3
+) (
+    input  logic           clk,
+    input  logic           reset,
+    input  logic           job_valid,
+    output logic           job_ready,
+    input  logic [511:0]   job,
+    input  logic [TAG-1:0] job_tag,
+    output logic           read_valid,
+    input  logic           read_ready,
+    output logic [31:0]    read_at,
+    output logic [7:0]     read_length,
+    input  logic           beat_valid,
+    input  logic [511:0]   beat_data,
+    output logic           write_valid,
+    input  logic           write_ready,
+    output logic [31:0]    write_at,
+    output logic [511:0]   write_data,
+    output logic           write_last,
+    output logic [TAG-1:0] write_tag
+);
+  `include "registers.svh"
+
+  // `DIGIT`: the beat of b with the digit. `TABLE`: the entries. `PRIMES`, `LEFT`, `RIGHT`: of c, and of up to 32 beats
+  // of a and of b.
+  localparam IDLE = 0, DIGIT = 1, TABLE = 2, PRIMES = 3, LEFT = 4, RIGHT = 5, WRITE = 6;
+  logic [2:0] state;
+  // verilator lint_off UNUSEDSIGNAL
+  logic [511:0] held;  // of which some fields are for other units
+  // verilator lint_on UNUSEDSIGNAL
+  logic asked;
+  logic [7:0] beat;
+
+  wire [7:0] operation = held[FIELD_OPERATION_LOW+:8];
+  wire [7:0] a_length = held[FIELD_A_LENGTH_LOW+:8];
+  wire [7:0] c_length = held[FIELD_C_LENGTH_LOW+:8];
+  wire [15:0] shift = held[FIELD_SHIFT_LOW+:16];
+  wire [2:0] width = held[FIELD_WIDTH_LOW+:3];
+
+  logic [511:0] buffer[0:31];
+  logic [511:0] primes[0:31];
+
+  logic [3:0] digit, entry;
+  wire [3:0] last_entry = 4'((5'd1 << width) - 5'd1);
+
+  // Beats of an item that are left, of these the ones at hand, and the prime of the next.
+  logic [7:0] left;
+  wire [7:0] part = left < 32 ? left : 32;
+  logic [7:0] prime;
+
+  function automatic logic [511:0] add(input logic [509:0] a, input logic [509:0] b, input logic [509:0] primes_of);
+    logic [51:0] s, q;
+    add = 0;
+    for (int i = 0; i < 10; i++) begin
+      s = {1'b0, a[51*i+:51]} + {1'b0, b[51*i+:51]};
+      q = {1'b0, primes_of[51*i+:51]};
+      add[51*i+:51] = 51'(s < q ? s : s - q);
+    end
+  endfunction
+
+  logic [31:0] a_at, b_at;
+  assign job_ready = state == IDLE;
+  assign read_valid = state != IDLE && state != WRITE && !asked;
+  always_comb begin
+    read_length = part;
+    case (state)
+      DIGIT: begin
+        read_at = b_at + {25'd0, shift[15:9]};
+        read_length = 1;
+      end
+      TABLE: begin
+        read_at = a_at;
+        read_length = a_length;
+      end
+      PRIMES: begin
+        read_at = held[FIELD_C_AT_LOW+:32];
+        read_length = c_length;
+      end
+      LEFT: read_at = a_at;
+      default: read_at = b_at;
+    endcase
+  end
+
+  assign write_valid = state == WRITE && beat != 0;
+  logic [7:0] stored;  // beats of the buffer that hold something
+  assign write_last = beat == part && left <= 32;
+
+  always_ff @(posedge clk) begin
+    if (beat_valid) begin
+      case (state)
+        TABLE:
+        buffer[beat[4:0]] <= (entry == 0 ? 512'd0 : buffer[beat[4:0]]) | (entry == digit ? beat_data : 512'd0);
+        PRIMES: primes[beat[4:0]] <= beat_data;
+        LEFT: buffer[beat[4:0]] <= beat_data;
+        RIGHT: buffer[beat[4:0]] <= add(510'(buffer[beat[4:0]]), 510'(beat_data), 510'(primes[prime[4:0]]));
+        default: ;
+      endcase
+    end
+    if (reset) begin
+      state <= IDLE;
+    end else begin
+      if (read_valid && read_ready) asked <= 1;
+      case (state)
+        IDLE:
+        if (job_valid) begin
+          held <= job;
+          write_tag <= job_tag;
+          write_at <= job[FIELD_D_AT_LOW+:32];
+          a_at <= job[FIELD_A_AT_LOW+:32];
+          b_at <= job[FIELD_B_AT_LOW+:32];
+          left <= job[FIELD_D_LENGTH_LOW+:8];
+          asked <= 0;
+          beat <= 0;
+          entry <= 0;
+          prime <= 0;
+          stored <= 0;
+          case (job[FIELD_OPERATION_LOW+:8])
+            OPERATION_SELECT: state <= DIGIT;
+            OPERATION_ADD_BEATS: state <= PRIMES;
+            default: state <= WRITE;
+          endcase
+        end
+        DIGIT:
+        if (beat_valid) begin
+          digit <= 4'(beat_data >> shift[8:0]) & last_entry;
+          asked <= 0;
+          state <= TABLE;
+        end
+        TABLE:
+        if (beat_valid) begin
+          beat <= beat + 1;
+          if (beat + 1 == a_length) begin
+            beat <= 0;
+            asked <= 0;
+            a_at <= a_at + {24'd0, a_length};
+            entry <= entry + 1;
+            if (entry == last_entry) begin
+              state <= WRITE;
+              stored <= a_length;
+            end
+          end
+        end
+        PRIMES:
+        if (beat_valid) begin
+          beat <= beat + 1;
+          if (beat + 1 == c_length) begin
+            beat <= 0;
+            asked <= 0;
+            state <= LEFT;
+          end
+        end
+        LEFT, RIGHT:
+        if (beat_valid) begin
+          beat <= beat + 1;
+          if (state == RIGHT) prime <= prime + 1 == c_length ? 0 : prime + 1;
+          if (beat + 1 == part) begin
+            beat <= 0;
+            asked <= 0;
+            stored <= part;
+            state <= state == LEFT ? RIGHT : WRITE;
+          end
+        end
+        default:
+        if (beat == 0 || write_ready) begin
+          // `beat` is that which is offered, from 1.
+          write_data <= beat < stored ? buffer[beat[4:0]] : 0;
+          if (beat != 0) write_at <= write_at + 1;
+          beat <= beat + 1;
+          if (beat == part) begin
+            left <= left - part;
+            a_at <= a_at + {24'd0, part};
+            b_at <= b_at + {24'd0, part};
+            beat <= 0;
+            state <= left <= 32 ? IDLE : operation == OPERATION_ADD_BEATS ? LEFT : WRITE;
+          end
+        end
+      endcase
+    end
+  end
+endmodule
