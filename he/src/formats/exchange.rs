@@ -122,7 +122,7 @@ pub struct Joined {
     pub left_out: Vec<(u16, Error)>,
 }
 
-/// Finds the agreement with the layout that most have, and of as many the first: one liar is not the measure of all.
+/// Finds the agreement with the layout that most have, on a tie the first of them: one liar is not the measure of all.
 fn commonest_layout<'a>(agreements: impl Iterator<Item = &'a Agreement>) -> Option<&'a Agreement> {
     let mut found: Vec<(&Agreement, usize)> = vec![];
     for agreement in agreements {
@@ -139,8 +139,8 @@ impl RoundTerms {
     /// weight, and the largest of the lowest rounds.
     ///
     /// Left out is whoever is beyond the job; whoever has other tensors than the job, or, if it settles none, than
-    /// most others, and of as many than those of the lowest number; whoever announces another's seed; and whoever is
-    /// more than 64 rounds above all others.
+    /// most others, on a tie than the client with the lowest number; whoever announces another's seed; and whoever
+    /// is more than 64 rounds above all others.
     ///
     /// # Errors
     /// Nobody is left.
@@ -161,7 +161,9 @@ impl RoundTerms {
         for (number, a) in sorted {
             let number = *number;
             let mut check = || {
-                usual.map_or(Ok(()), |usual| usual.check_layout(a.agreement.specs()))?;
+                if let Some(usual) = usual {
+                    usual.check_layout(a.agreement.specs())?;
+                }
                 distinct.add(&Contributor { number, seed: a.seed })
             };
             match check() {

@@ -23,6 +23,7 @@ import logging
 import re
 import sys
 import time
+from collections import deque
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -51,7 +52,8 @@ SUM = "ciphergram.sum/1"
 _log = logging.getLogger("ciphergram.flare")
 _NUMBERS: Any = (float, int, np.floating, np.integer)
 _MODELS = [DataKind.WEIGHTS, DataKind.WEIGHT_DIFF]
-# A filter's first round is a number of milliseconds, so that 2^20 rounds are a quarter of an hour of numbers.
+# The server names the round, and each number that is passed over is lost: at most these, which the
+# start of a later run, in milliseconds, passes in 17 minutes.
 _MOST_ROUNDS = 1 << 20
 _FILTERS_FAILED = (ReturnCode.TASK_DATA_FILTER_ERROR, ReturnCode.TASK_RESULT_FILTER_ERROR)
 # Properties of a task's context, which stay with the client: what Decrypt tells Encrypt of the
@@ -92,6 +94,10 @@ class Decrypt(DXOFilter):
             ciphergram.CiphergramError: It is no sum, not under this key, or of too few clients.
         """
         current_round = shareable.get_header(AppConstants.CURRENT_ROUND)
+        if isinstance(current_round, int) and current_round >= _MOST_ROUNDS:
+            raise cg.CiphergramError(
+                f"the task's round is {_short(current_round)}: a job has at most {_MOST_ROUNDS}"
+            )
         algorithm = dxo.get_meta_prop(MetaKey.PROCESSED_ALGORITHM)
         if algorithm is None:
             self._check_plain(dxo, fl_ctx)
@@ -119,7 +125,7 @@ class Decrypt(DXOFilter):
 
     def _check_order(self, round: int, fl_ctx: FLContext) -> None:
         last = self._last_round
-        if last is not None and round < last and _trains(fl_ctx):
+        if last is not None and round < last and _may_train(fl_ctx):
             raise cg.CiphergramError(f"a sum is of round {round}, and that of {last} came before")
         self._last_round = round if last is None else max(round, last)
 
@@ -128,16 +134,17 @@ class Decrypt(DXOFilter):
             raise cg.CiphergramError(
                 "a task's model has bytes in it and does not say what they are"
             )
-        if self._last_round is not None and _trains(fl_ctx):
+        if not _may_train(fl_ctx):
+            return
+        if self._last_round is not None:
             raise cg.CiphergramError(
                 "a model is in plain, where sums were before: the server put it in their place"
             )
-        if _trains(fl_ctx):
-            # A server that picks each model may pick ones that tell of the data they are trained on.
-            own = _digest(dxo.data)
-            if (self._initial or own) != own:
-                raise cg.CiphergramError("a model in plain is another than the first one, and no sum came between")
-            self._initial = own
+        # A server that picks each model may pick ones that tell of the data they are trained on.
+        digest = _digest(dxo.data)
+        if self._initial not in (None, digest):
+            raise cg.CiphergramError("a model in plain is another than the first one, and no sum came between")
+        self._initial = digest
         _log.info("%s received a model in plain: everyone may read it", _site(fl_ctx))
 
 
@@ -277,9 +284,10 @@ class Aggregator(ModelAggregator):
 
     A reply that does not fit is named in the log and dropped, and so is a site that could not open
     or seal, and the round goes on. With fewer than the job's minimum it is lost, and the last sum is
-    sent again; where no site can open that, the one before it. Replies that agree on round and
-    ranges are added; of several such groups the largest counts. Metrics are plain means over its
-    replies.
+    sent again; or the one before it, where half of those whose values the last one is of, or more,
+    cannot open that. Before there is a sum, a lost round ends the job. Replies that agree on round
+    and ranges are added; of several such groups the largest counts. Metrics are plain means over
+    its replies.
 
     Args:
         key: The file of the public key, which alone it reads: a secret one is refused. A relative
@@ -309,14 +317,14 @@ class Aggregator(ModelAggregator):
         self._job: cg.Job | None = None
         self._numbers: dict[str, int] = dict(clients or {})
         self._groups: dict[tuple[int, str], _Group] = {}
-        # The last two sums that were sent, and whether a site could not open the last one.
-        self._sent: list[cg.Sum] = []
-        self._unopened = False
+        # The last two sums, and the sites that could not open the model of this round.
+        self._last_sums: deque[cg.Sum] = deque(maxlen=2)
+        self._unopened: set[str] = set()
 
     def handle_event(self, event_type: str, fl_ctx: FLContext) -> None:
-        """Drops the replies to `train` of sites whose filters failed, for which FLARE would end the job."""
+        """Drops the trained replies of sites whose filters failed, for which FLARE would end the job."""
         super().handle_event(event_type, fl_ctx)
-        if event_type != EventType.BEFORE_PROCESS_SUBMISSION or not _trains(fl_ctx):
+        if event_type != EventType.BEFORE_PROCESS_SUBMISSION or not _may_train(fl_ctx):
             return
         reply = fl_ctx.get_prop(FLContextKey.TASK_RESULT)
         if isinstance(reply, Shareable) and reply.get_return_code() in _FILTERS_FAILED:
@@ -325,7 +333,8 @@ class Aggregator(ModelAggregator):
             _log.warning(
                 "reply of %s dropped: it could not open the model, or not seal its own", site
             )
-            self._unopened |= reply.get_return_code() == ReturnCode.TASK_DATA_FILTER_ERROR
+            if reply.get_return_code() == ReturnCode.TASK_DATA_FILTER_ERROR:
+                self._unopened.add(site)
             # A reply of nothing is passed over, and the round goes on.
             reply.set_return_code(ReturnCode.OK)
 
@@ -365,7 +374,7 @@ class Aggregator(ModelAggregator):
             ciphergram.TooFew: The group is of fewer clients than the job's minimum, and there is no earlier sum.
         """
         groups = sorted(self._groups.values(), key=lambda group: len(group.sites), reverse=True)
-        unopened = self._unopened and not groups
+        unopened = len(self._unopened)
         self.reset_stats()
         for group in groups[1:]:
             _log.warning(
@@ -376,21 +385,22 @@ class Aggregator(ModelAggregator):
         found = len(groups[0].sites) if groups else 0
         if found < job.min_clients:
             text = f"{found} replies can be summed, and a sum is of at least {job.min_clients}"
-            if unopened:
-                # One contribution can spoil a sum, which nobody opens then.
-                del self._sent[-1:]
-            if not self._sent:
+            # One contribution can spoil a sum, which nobody opens then; and one liar may say that of any.
+            if self._last_sums and 2 * unopened >= len(self._last_sums[-1].contributors):
+                self._last_sums.pop()
+            if not self._last_sums:
                 raise cg.TooFew(text, found=found, min_clients=job.min_clients)
-            _log.error("the round is lost: %s; the sum of round %d is sent again", text, self._sent[-1].round)
-            return _model(self._sent[-1], None)
+            again = self._last_sums[-1]
+            _log.error("the round is lost: %s; the sum of round %d is sent again", text, again.round)
+            return _model(again, None)
         total = groups[0].summing.finish()
-        self._sent = [*self._sent[-1:], total]
+        self._last_sums.append(total)
         return _model(total, _mean_of_metrics(groups[0].sites.values()))
 
     def reset_stats(self) -> None:
         """Forgets the contributions of a round that ended; which site has which number stays."""
         self._groups = {}
-        self._unopened = False
+        self._unopened.clear()
 
     def _accept(self, site: str, model: FLModel) -> None:
         algorithm = (model.meta or {}).get(MetaKey.PROCESSED_ALGORITHM)
@@ -456,9 +466,6 @@ class _Task:
             raise cg.CiphergramError(
                 f"the task's round is {_short(number)}, where a whole number belongs"
             )
-        if number >= _MOST_ROUNDS:
-            # Numbers are used up by whoever skips them.
-            raise cg.CiphergramError(f"the task's round is {_short(number)}: a job has at most {_MOST_ROUNDS}")
         return number
 
 
@@ -631,8 +638,10 @@ def _remember(fl_ctx: FLContext, task: _Task) -> None:
     fl_ctx.set_prop(_TASK, task, private=True, sticky=False)
 
 
-def _trains(fl_ctx: FLContext) -> bool:
-    return bool(fl_ctx.get_prop(FLContextKey.TASK_NAME) == AppConstants.TASK_TRAIN)
+def _may_train(fl_ctx: FLContext) -> bool:
+    # The server names the task, and a trainer may heed no name.
+    name = fl_ctx.get_prop(FLContextKey.TASK_NAME)
+    return name not in (AppConstants.TASK_VALIDATION, AppConstants.TASK_SUBMIT_MODEL)
 
 
 def _is_integer(value: Any) -> bool:

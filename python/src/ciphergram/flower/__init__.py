@@ -20,8 +20,8 @@ The largest weight announced holds until the next exchange; a mean is as fine as
 largest one. Updates of 100 MB and more go faster with ``transport="datagram"``, in which every round asks, and for
 the weight as it is: let the job settle the ranges where weights are private.
 
-An exchange seals an update that was sealed already again, to another round: a server can so have two sums with it, each
-of at least the job's minimum.
+An exchange may seal the same update a second time, for another round: a server can then have two sums that contain it,
+each of at least the job's minimum.
 
 What this does not hide: the code of an app comes from whoever starts the run. A node that runs any code it is sent
 shows its data to whoever sends it, so nodes should demand signed apps (``flower-supernode --trusted-entities``).

@@ -6,11 +6,12 @@ from typing import Any
 
 import ciphergram as cg
 
-from ._records import SERVER
+from ..errors import CiphergramError
+from ._records import LOG, SERVER
 
 
 class Datagrams:
-    """A `Server` for each round, so that who comes late for one is not taken into the next."""
+    """A `Server` for each round, which late comers for an earlier one do not find at a port that is chosen anew."""
 
     def __init__(
         self,
@@ -31,7 +32,6 @@ class Datagrams:
         Raises:
             NodeKeyError: A file of node keys cannot be used.
         """
-        self.close()
         self._server = cg.Server(
             self._key,
             clients=clients,
@@ -48,6 +48,10 @@ class Datagrams:
 
     def close(self) -> None:
         """Stop the server, if there is one."""
-        if self._server is not None:
-            self._server.stop()
-            self._server = None
+        server, self._server = self._server, None
+        if server is None:
+            return
+        try:
+            server.stop()
+        except CiphergramError as error:
+            LOG.error("ciphergram: the server of datagrams: %s", error)

@@ -68,8 +68,12 @@ _MOST_CLIPPED = 0.01
 
 _NODE_KEY = re.compile(r"[A-Za-z0-9+/]{42}[AEIMQUYcgkosw048]")
 
-# Flower's code of a client that failed.
-_FAILED = 201
+# Seconds: that a client looks for the server of datagrams, and that a round takes of which nobody says how long.
+_SEARCH = 30.0
+_DAY = 86_400.0
+
+# Flower's code of an app that raised an exception.
+_FAILED = 2
 
 
 def mod(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
@@ -84,41 +88,34 @@ def mod(message: Message, context: Context, call_next: ClientAppCallable) -> Mes
     which is encrypted, and 1 in its place. The metric ``ciphergram-clipped`` is added: how many values were out of
     range. Tensors of whole numbers stay with the client.
 
-    What fails here is told in the node's log; the server learns the error's name only.
+    What fails here or in the app is told in the node's log; the server learns the error's type only.
     """
     category = message.metadata.message_type.partition(".")[0]
     if category not in ("train", "evaluate"):
         return call_next(message, context)
-    begun = time.monotonic()
     try:
-        client = _Client.of(context)
-        asked = message.content.config_records.get(TALK, ConfigRecord())
-        if category == "train" and TALK in message.content and SERVER not in asked:
-            return client.answer(message, asked)
-        opened = client.open(message, training=category == "train")
-    except CiphergramError as error:
-        return _failed(message, error)
-    try:
-        reply = call_next(message, context)
+        return _handle(message, context, call_next, training=category == "train")
     except Exception as error:
-        # Flower would send its words to the server, and they may tell of data.
-        return _failed(message, error)
-    if category != "train" or reply.has_error():
+        # Words may tell of a weight, a value or a path, and an app's of its data: none of the server's business.
+        expected = isinstance(error, CiphergramError)
+        LOG.error("ciphergram: %s: %s", type(error).__name__, error, exc_info=None if expected else error)
+        reason = f"ciphergram: {type(error).__name__}; the node's log says more"
+        return Message(Error(code=_FAILED, reason=reason), reply_to=message)
+
+
+def _handle(message: Message, context: Context, call_next: ClientAppCallable, *, training: bool) -> Message:
+    begun = time.monotonic()
+    client = _Client.of(context)
+    asked = message.content.config_records.get(TALK, ConfigRecord())
+    if training and TALK in message.content and SERVER not in asked:
+        return client.answer(message, asked)
+    opened = client.open(message, training=training)
+    reply = call_next(message, context)
+    if not training or reply.has_error():
         return reply
-    try:
-        if SERVER in asked:
-            return client.contribute(reply, asked, begun)
-        return client.seal(reply, opened)
-    except CiphergramError as error:
-        return _failed(message, error)
-
-
-def _failed(message: Message, error: Exception) -> Message:
-    # Words may tell of a weight, a value or a path, which are none of the server's business.
-    own = isinstance(error, CiphergramError)
-    LOG.error("ciphergram: %s: %s", type(error).__name__, error, exc_info=None if own else error)
-    reason = f"ciphergram: {type(error).__name__}; the node's log says more"
-    return Message(Error(code=_FAILED, reason=reason), reply_to=message)
+    if SERVER in asked:
+        return client.contribute(reply, asked, begun)
+    return client.seal(reply, opened)
 
 
 @dataclass
@@ -235,8 +232,9 @@ class _Client:
             raise BadFrame("the server's node key is none")
         # What was trained for too long is of a round that is over, and would take this client's place in the next.
         seconds = asked.get("seconds")
-        if isinstance(seconds, float) and time.monotonic() - begun > seconds:
-            raise RoundOver(f"the update took more than the {seconds:.0f} s of its round")
+        left = (seconds if isinstance(seconds, float) else _DAY) - (time.monotonic() - begun)
+        if left <= 0:
+            raise RoundOver("the update took longer than its round")
         # A key by its path has its node keys beside it, on loopback, and reserves rounds by the block, which this
         # process ends too early to use.
         key = self.key_path if self.identity is None else self.key
@@ -247,6 +245,7 @@ class _Client:
             identity=self.identity,
             server_key=node,
             job=self.job,
+            timeout=min(left, _SEARCH),
         ) as client:
             total = client.sum(values, weight=weight)
         named = self._hold(total)

@@ -41,8 +41,8 @@ from ._records import (
 )
 
 _DAY = 86_400.0
-# A node that is asked for a sum has it at hand.
-_FETCH = 300.0
+# Seconds that a node has to hand out a sum while others wait for their round.
+_FETCH_SECONDS = 300.0
 
 
 Part = TypeVar("Part")
@@ -120,11 +120,13 @@ class Encrypted(Strategy):
             )
         self._integers: dict[str, Any] = {}
         self._nodes: dict[int, int] = {}
-        self._holders: list[int] = []
-        self._fetched: tuple[SumName, ArrayRecord] | None = None
-        # What is sent to clients, and what was before it.
+        # What is sent to clients, and what was before it; the nodes that the last sum is of.
         self._sent: ArrayRecord | None = None
         self._before: ArrayRecord | None = None
+        self._contributors: set[int] = set()
+        # Of the last two sums that were made over datagrams, who has them; and the last one that was fetched.
+        self._holders: dict[SumName, list[int]] = {}
+        self._fetched: tuple[SumName, ArrayRecord] | None = None
         self._grid: Grid | None = None
         self._timeout = _DAY
         self._datagrams: Datagrams | None = None
@@ -167,7 +169,7 @@ class Encrypted(Strategy):
             result = super().start(
                 grid, initial_arrays, num_rounds, timeout, train_config, evaluate_config
             )
-            result.arrays = self._fetch(result.arrays)
+            result.arrays = self._fetch(result.arrays, timeout)
         finally:
             if self._datagrams is not None:
                 self._datagrams.close()
@@ -182,37 +184,42 @@ class Encrypted(Strategy):
             self._before, self._sent = self._sent, arrays
         made = list(self.strategy.configure_train(server_round, arrays, config, grid))
         if self._datagrams is not None and made:
-            made = [self._for_node(message, arrays) for message in made]
+            self._datagrams.close()
+            self._complete(made, arrays)
             talk = ConfigRecord(self._datagrams.begin(len(made), self._timeout))
             for message in made:
                 message.content = RecordDict({**message.content, TALK: talk})
         return made
 
-    def _for_node(self, message: Message, arrays: ArrayRecord) -> Message:
-        """Put the sum itself in a message to a node that was not there when it was made."""
-        if sum_name(arrays) is None or message.metadata.dst_node_id in self._holders:
-            return message
-        name, _ = only_record(message.content)
-        message.content = RecordDict({**message.content, name: self._fetch(arrays)})
-        return message
+    def _complete(self, messages: list[Message], arrays: ArrayRecord) -> None:
+        """Put the sum itself into messages to nodes that have its name alone."""
+        named = sum_name(arrays)
+        if named is None:
+            return
+        holders = self._holders.get(named, [])
+        without = [message for message in messages if message.metadata.dst_node_id not in holders]
+        whole = self._fetch(arrays, min(self._timeout, _FETCH_SECONDS)) if without else arrays
+        for message in without:
+            name, _ = only_record(message.content)
+            message.content = RecordDict({**message.content, name: whole})
 
-    def _fetch(self, arrays: ArrayRecord) -> ArrayRecord:
+    def _fetch(self, arrays: ArrayRecord, timeout: float) -> ArrayRecord:
         """Return the sum that a name stands for, from a node that has it; the name itself if none hands it out."""
         named = sum_name(arrays)
         if named is None:
             return arrays
         if self._fetched is None or self._fetched[0] != named:
-            found = self._from_holders(named)
+            found = self._from_holders(named, timeout)
             if found is None:
                 LOG.error("ciphergram: no node hands out the sum of round %d", named.round)
                 return arrays
             self._fetched = named, ArrayRecord({SEALED: found, **self._integers})
         return self._fetched[1]
 
-    def _from_holders(self, named: SumName) -> Array | None:
-        for node in self._holders:
+    def _from_holders(self, named: SumName, timeout: float) -> Array | None:
+        for node in self._holders.get(named, []):
             asked = ConfigRecord({"held": named.to_bytes()})
-            for answer in self._ask([node], asked, cg.Sum, min(self._timeout, _FETCH)):
+            for answer in self._ask([node], asked, cg.Sum, timeout):
                 sealed = wrap(answer.part, SUM)
                 if SumName.of(answer.part.round, sealed) == named:
                     return sealed
@@ -223,8 +230,9 @@ class Encrypted(Strategy):
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
         """Let the wrapped strategy make the messages of an evaluation."""
-        made = self.strategy.configure_evaluate(server_round, arrays, config, grid)
-        return [self._for_node(message, arrays) for message in made]
+        made = list(self.strategy.configure_evaluate(server_round, arrays, config, grid))
+        self._complete(made, arrays)
+        return made
 
     def aggregate_evaluate(
         self, server_round: int, replies: Iterable[Message]
@@ -238,17 +246,18 @@ class Encrypted(Strategy):
         """Add what clients sealed, after a second exchange if some of them need other ranges.
 
         Returns:
-            The record of the sum, and the plain means of the metrics; None of both if the round is lost. If no client
-            can open the last sum, the record of what was before it, and None.
+            The record of the sum, and the plain means of the metrics; None of both if the round is lost. If half of
+            those whose values the last sum is of, or more, cannot open it, the record of what was before it, and None.
         """
+        if self._datagrams is not None:
+            self._datagrams.close()
         replies = list(replies)
-        if self._before is not None and _is_unopened(replies):
-            LOG.error("ciphergram: no client can open the last sum: the model of before it is sent again")
+        if self._before is not None and self._is_unopened(replies):
+            LOG.error("ciphergram: clients cannot open the last sum: the model of before it is sent again")
             before, self._before, self._sent = self._before, None, None
             return before, None
         first = self._answers(replies)
         if self._datagrams is not None:
-            self._datagrams.close()
             return self._over_datagrams(server_round, first)
         metrics = {answer.node: answer.metrics for answer in first}
         sealed = _of_kind(first, cg.Contribution)
@@ -260,8 +269,18 @@ class Encrypted(Strategy):
             LOG.error("ciphergram: round %d is lost: see above", server_round)
             return None, None
         LOG.info("ciphergram: round %d is the sum of clients %s", server_round, total.contributors)
+        self._contributors = {answer.node for answer in added}
         arrays = ArrayRecord({SEALED: wrap(total, SUM), **self._integers})
         return arrays, self._mean([metrics[answer.node] for answer in added])
+
+    def _is_unopened(self, replies: list[Message]) -> bool:
+        """Return whether half of the last sum's contributors, or more, say that it is none of theirs.
+
+        One contribution can spoil a sum, which nobody opens then; and one liar may say that of any.
+        """
+        failed = [reply for reply in replies if reply.has_error() and "SumMismatch" in (reply.error.reason or "")]
+        nodes = {reply.metadata.src_node_id for reply in failed} & self._contributors
+        return 2 * len(nodes) >= max(len(self._contributors), 1)
 
     def _over_datagrams(
         self, server_round: int, answers: list[_Answer[Any]]
@@ -270,13 +289,18 @@ class Encrypted(Strategy):
         finished = _of_kind(answers, SumName)
         usual = _commonest(answer.part for answer in finished) if finished else None
         ended = [answer for answer in finished if answer.part == usual]
+        for answer in answers:
+            if answer not in ended:
+                _drop(answer.node, "it names another sum than most others")
         if usual is None or len(ended) < self.min_clients:
             LOG.error("ciphergram: %s", self._too_few(len(ended), "finished the round"))
             LOG.error("ciphergram: round %d is lost: see above", server_round)
             return None, None
         clients = sorted(answer.client for answer in ended)
         LOG.info("ciphergram: round %d is the sum of clients %s", server_round, clients)
-        self._holders = [answer.node for answer in ended]
+        last = list(self._holders.items())[-1:]
+        self._holders = {**dict(last), usual: [answer.node for answer in ended]}
+        self._contributors = {answer.node for answer in ended}
         name = wrap(usual.to_bytes(), SUM_NAME)
         arrays = ArrayRecord({SEALED: name, **self._integers})
         return arrays, self._mean([answer.metrics for answer in ended])
@@ -307,12 +331,12 @@ class Encrypted(Strategy):
     def _ask(
         self, nodes: list[int], talk: ConfigRecord, kind: type[Part], timeout: float | None = None
     ) -> list[_Answer[Part]]:
-        """Send nodes a question about the update that waits with them."""
+        """Send nodes a question about the update that waits with them, or for a sum that they have."""
         if self._grid is None or not nodes:
             return []
         content = RecordDict({TALK: talk})
         messages = [Message(content, dst_node_id=node, message_type="train") for node in nodes]
-        replies = self._grid.send_and_receive(messages, timeout=timeout or self._timeout)
+        replies = self._grid.send_and_receive(messages, timeout=self._timeout if timeout is None else timeout)
         answers = self._answers(replies)
         for answer in answers:
             if not isinstance(answer.part, kind):
@@ -420,12 +444,6 @@ class Encrypted(Strategy):
         whole = [record for record, form in zip(metrics, forms, strict=True) if form == usual]
         contents = [RecordDict({"metrics": MetricRecord({**m, WEIGHT: 1})}) for m in whole]
         return self.strategy.train_metrics_aggr_fn(contents, WEIGHT)
-
-
-def _is_unopened(replies: list[Message]) -> bool:
-    """Return whether all clients failed, and one at least as the sum that it was sent is none of theirs."""
-    reasons = [reply.error.reason for reply in replies if reply.has_error()]
-    return len(reasons) == len(replies) and any("SumMismatch" in (reason or "") for reason in reasons)
 
 
 def _form(metrics: MetricRecord) -> tuple[tuple[str, int], ...]:

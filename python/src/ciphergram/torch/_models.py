@@ -58,9 +58,10 @@ def _check_ddp(model: DistributedDataParallel) -> None:
 
 def _check_fsdp(name: str, unit: FSDPModule) -> None:
     state: Any = unit._get_fsdp_state()
-    # A list in later releases of torch.
-    one = hasattr(state, "_fsdp_param_group")
-    groups = [state._fsdp_param_group] if one else state._fsdp_param_groups
+    # A list in later releases of torch, where the one is an error if there are several.
+    groups = getattr(state, "_fsdp_param_groups", None)
+    if groups is None:
+        groups = [state._fsdp_param_group]
     if any(group is not None and group.mesh_info.replicate_mesh_dim is not None for group in groups):
         raise ParameterError(
             f"{name or 'the model'} has replicas (HSDP or replicate), which are averaged in clear before any round: "

@@ -191,10 +191,11 @@ class Protection:
             self._feed(sent, parts)
         opened = client.mean({name: sent}, weight=self.weight, clip=self._clip)
         self._check(opened)
-        # Spent now, and not if the round failed: a state that is saved then still has them.
-        for part, _ in parts:
-            self._residuals.pop(part, None)
         clipped = (opened.clipped or {}).get(name, 0)
+        if self._feeds_back:
+            # Spent now, and not if the round failed: a state that is saved then still has them.
+            for part, _ in parts:
+                self._residuals.pop(part, None)
         if self._feeds_back and clipped:
             self._keep(sent, parts, min(self._clip, opened.ranges[name]))
         self.rounds += 1
