@@ -131,29 +131,50 @@ def bench(top: str, module: str, **parameters: int) -> None:
                 print(f"{case.get('name')}: {failure.get('message')}")
         sys.exit(f"{log[-4000:]}\n{failed} of {count} tests of {module} failed; {seed}")
     print(f"   {count} tests of {module}")
+    for line in (folder / "test.log").read_text().splitlines():
+        if "COUNT" in line:
+            print("  ", line[line.index("COUNT") + 6 :])
 
 
+def synth() -> None:
+    """Synthesise the row and the array for an UltraScale+, and place and route the row on an ECP5."""
+    import synth as of
+
+    folder = TARGET / "synth"
+    folder.mkdir(parents=True, exist_ok=True)
+    for top in ("row", "array"):
+        of.xcup(folder, SOURCES, top)
+    of.ecp5(folder, SOURCES, "row")
+
+
+# Those that a change needs.
 STEPS: dict[str, Callable[[], None]] = {
     "lint": lint,
     "card": card,
+    "row": lambda: bench("row", "test_row"),
     "array": lambda: bench("array", "test_array"),
     "shell": lambda: bench("card", "test_card", ARRAYS=2, MEMORY_BEATS=4096),
 }
+# The others.
+LONG: dict[str, Callable[[], None]] = {"synth": synth}
 
 
 def main() -> None:
-    """Run the steps that are named, else all."""
+    """Run the steps that are named, or those that a change needs."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("steps", nargs="*", metavar="STEP", help=f"of {', '.join(STEPS)}; all if none is named")
-    steps = parser.parse_args().steps or list(STEPS)
-    if odd := [step for step in steps if step not in STEPS]:
+    known = STEPS | LONG
+    parser.add_argument("steps", nargs="*", metavar="STEP", help=f"of {', '.join(known)}; else {', '.join(STEPS)}")
+    parser.add_argument("--all", action="store_true", help="every step")
+    arguments = parser.parse_args()
+    steps = list(known) if arguments.all else arguments.steps or list(STEPS)
+    if odd := [step for step in steps if step not in known]:
         parser.error(f"there is no step {odd[0]!r}")
     verilator()
     # The simulator's Python has the path of this one.
     sys.path.insert(0, str(HDL / "tests"))
     for step in steps:
         begun = time.monotonic()
-        STEPS[step]()
+        known[step]()
         print(f"== hdl {step:8} {time.monotonic() - begun:6.1f} s", flush=True)
 
 

@@ -2,10 +2,11 @@
 //
 //     jobs ─► store (operands from memory, two numbers ahead) ─► ring of rows ─► result (beats to memory)
 //
-// A job is one number. Each is done once, in the order in which they leave the ring: numbers of fewer passes overtake.
-// Of w words and p passes one keeps the ring busy for w · p cycles. When numbers follow each other, that is all it
-// costs, if w · p is above what the store takes, 2w + ROWS · p + 13 and w + 4 more with c, as it is from 520 bits on (with
-// c from 700), and if the numbers in flight have 5 · ROWS + 4 words together. No time depends on the values of operands.
+// A job is one number. Each is done once, in the order in which they leave the ring: numbers of fewer passes
+// overtake. Of w words and p passes one keeps the ring busy for w · p cycles. When numbers follow each other,
+// that is all it costs, if w · p is above what the store takes, 2w + ROWS · p + 13 and w + 4 more with c, as
+// it is from 520 bits on (with c from 700), and if the numbers in flight have 5 · ROWS + 4 words together. No
+// time depends on the values of operands.
 module array #(
     parameter ROWS = 8,      // from 2
     parameter NUMBERS = 16,  // in flight, a power of two
@@ -38,7 +39,8 @@ module array #(
 );
   localparam NW = $clog2(NUMBERS);
 
-  logic begin_valid, end_valid, group_valid, new_valid, new_taken, new_high, new_low, new_read, new_over, room;
+  logic begin_valid, end_valid, group_valid, room;
+  logic new_valid, new_taken, new_high, new_low, new_read, new_over;
   logic [NW-1:0] begin_number, end_number, group_number, new_number, out_number;
   logic [TAG+56:0] begin_result;
   logic [5:0] group_pass, out_pass;

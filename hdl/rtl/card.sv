@@ -254,16 +254,23 @@ module card #(
       .job(lanes_job), .job_tag(lanes_tag)
   );
 
-  // Arrays take jobs in turn.
+  // Arrays take jobs in turn: of those that are ready, the first behind the last one that took a job.
   localparam AW = ARRAYS > 1 ? $clog2(ARRAYS) : 1;
   logic [ARRAYS-1:0] array_ready;
   logic [AW-1:0] array;
   localparam BUSY = $clog2(ROWS + 1);
   logic [BUSY*ARRAYS-1:0] rows_busy;
   assign job_ready[UNIT_ARRAY] = array_ready != 0;
+  logic [AW-1:0] last_array;
+  wire [ARRAYS-1:0] arrays_behind = array_ready & ~((ARRAYS'(2) << last_array) - ARRAYS'(1));
+  wire [ARRAYS-1:0] arrays_next = arrays_behind != 0 ? arrays_behind : array_ready;
   always_comb begin
     array = 0;
-    for (int i = ARRAYS - 1; i >= 0; i--) if (array_ready[i]) array = AW'(i);
+    for (int i = ARRAYS - 1; i >= 0; i--) if (arrays_next[i]) array = AW'(i);
+  end
+  always_ff @(posedge clk) begin
+    if (work_reset) last_array <= 0;
+    else if (job_valid[UNIT_ARRAY] && job_ready[UNIT_ARRAY]) last_array <= array;
   end
 
   logic [15:0] busy;

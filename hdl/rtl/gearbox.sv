@@ -1,11 +1,13 @@
 // Cuts words of 64 bits into symbols of 26 or of 17 bits, the lowest first.
 //
-// Before the first word come `offset` zero bits. `symbol` has one bit more than a symbol, the lowest of the next one:
-// the last word of a number may keep it. A symbol leaves when it is there, one a cycle if words are.
+// Before the first word come `offset` zero bits. `symbol` has one bit more than a symbol, the lowest of the
+// next one: the last word of a number may keep it. A symbol leaves when it is there, one a cycle if words
+// are.
 //
-// `bits` holds `have` bits, zeros above. A word is taken when at most 26 bits are left under it: 26 + 64 = 90 bits are
-// the most. At the start there are at most 63. While more than 26 bits are left a symbol and its extra bit are there, so
-// that a word a cycle at most, and 26/64 words a cycle in the long run, keep symbols coming.
+// `bits` holds `have` bits, zeros above. A word is taken when at most 26 bits are left under it: 26 + 64 = 90
+// bits are the most. At the start there are at most 63. While more than 26 bits are left a symbol and its
+// extra bit are there, so that a word a cycle at most, and 26/64 words a cycle in the long run, keep symbols
+// coming.
 module gearbox (
     input  logic        clk,
     input  logic        start,   // instead of anything else in this cycle

@@ -1,11 +1,12 @@
 // Packs symbols of 26 or of 17 bits into words of 64 bits, the lowest first, and fills up with zeros.
 //
-// What comes is a symbol, or ALIGN: zeros up to the next beat of 8 words, or END: zeros up to `limit` beats, then a new
-// start. Words above `limit` beats are dropped. `limit` stays as it is until after END.
+// What comes is a symbol, or ALIGN: zeros up to the next beat of 8 words, or END: zeros up to `limit` beats,
+// then a new start. Words above `limit` beats are dropped. `limit` stays as it is until after END.
 //
-// `bits` holds the lowest `have` ≤ 63 bits of the word to come, zeros above: with a symbol at most 63 + 26 = 89 bits.
-// Words are counted in 9 bits: Q and T have at most 17 · 511 + 511 + 26 · 321 bits, 275 words, and `limit` is at most 32
-// beats, 256 words. A symbol a cycle; of zeros, a word a cycle. A word is at the output a cycle after its last bit came.
+// `bits` holds the lowest `have` ≤ 63 bits of the word to come, zeros above: with a symbol at most 63 + 26 =
+// 89 bits. Words are counted in 9 bits: Q and T have at most 17 · 511 + 511 + 26 · 321 bits, 275 words, and
+// `limit` is at most 32 beats, 256 words. A symbol a cycle; of zeros, a word a cycle. A word is at the output
+// a cycle after its last bit came.
 module packer (
     input  logic        clk,
     input  logic        reset,

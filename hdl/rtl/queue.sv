@@ -1,5 +1,5 @@
-// A short first-in first-out queue in LUT RAM. What is put in is at the other end in the next cycle if it is the first
-// there. Whoever puts into it knows that there is room.
+// A short first-in first-out queue in LUT RAM. What is put in is at the other end in the next cycle if it is
+// the first there. Whoever puts into it knows that there is room.
 module queue #(
     parameter WIDTH = 1,
     parameter DEPTH = 4  // a power of two

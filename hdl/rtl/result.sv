@@ -1,14 +1,17 @@
 // Results: quotient digits and words of t become beats in card memory.
 //
-// T has words of 27 bits whose highest bit weighs as much as the lowest of the next; here the carries travel, a word a
-// cycle. A word that is not the last is at most 2^26 + 2^18, so the carry is 0 or 1; what the last word has above 26
-// bits follows as a word of its own. Q has 17 bits a digit, from the second digit on, for the first one is 0.
+// T has words of 27 bits whose highest bit weighs as much as the lowest of the next; here the carries travel,
+// a word a cycle. A word that is not the last is at most 2^26 + 2^18, so the carry is 0 or 1; what the last
+// word has above 26 bits follows as a word of its own. Q has 17 bits a digit, from the second digit on, for
+// the first one is 0.
 //
-//     high: T.  low: Q.  both: Q, zeros up to the next beat if there is a modulus, T.  Then zeros up to `d_length` beats.
+//     high: T      low: Q      both: Q, zeros up to the next beat if there is a modulus, T
 //
-// Words of t lie here from the end of the ring on, WORDS of them: the ring begins a number only if `room` says that its
-// words will have room. Quotient digits lie at the number's place. A number of w words, n digits and d beats takes
-// w + n + 8d cycles at most, and 10 more; it is one after the other.
+// and then zeros up to `d_length` beats.
+//
+// Words of t lie here from the end of the ring on, WORDS of them: the ring begins a number only if `room`
+// says that its words will have room. Quotient digits lie at the number's place. A number of w words, n
+// digits and d beats takes w + n + 8d cycles at most, and 10 more; it is one after the other.
 module result #(
     parameter ROWS = 8,
     parameter NUMBERS = 16,

@@ -3,16 +3,17 @@
 //                     ┌───────────────── waiting words ◄─────────────────┐
 //     new numbers ──► row 0 ─► row 1 ─► … ─► row ROWS-1 ─► passes left? ─┴─► results
 //
-// A number goes round `passes` times. With its first word come the ROWS digits of b of that pass, its group; row r takes
-// digit r when the number is there, and the quotient digits that the rows find leave as a group with the first word.
+// A number goes round `passes` times. With its first word come the ROWS digits of b of that pass, its group;
+// row r takes digit r when the number is there, and the quotient digits that the rows find leave as a group
+// with the first word.
 //
-// The words of a number are a block: at row 0, and so everywhere, they follow each other without a gap. When a block
-// has ended, the oldest one that waits begins, even while its end is still on its way here: it comes as fast as it is
-// read. A new number begins only when none waits, so that the numbers in the ring finish.
+// The words of a number are a block: at row 0, and so everywhere, they follow each other without a gap. When
+// a block has ended, the oldest one that waits begins, even while its end is still on its way here: it comes
+// as fast as it is read. A new number begins only when none waits, so that the numbers in the ring finish.
 //
-// Room: when a number begins, all words that come back are of blocks that began, and ended, since the first word came
-// here that would come now: in the 5 · ROWS + 4 cycles of a round. They are no more than so many, and the new number adds
-// 320: DEPTH must be at least 5 · ROWS + 324.
+// Room: a block that comes back waits 5 · ROWS + 4 cycles after it was begun. So when a new number begins, and
+// none waits, all that will come back began in the last 5 · ROWS + 3 cycles, and has ended: they are no more
+// words than that. The new number adds 320: DEPTH must be at least 5 · ROWS + 324.
 //
 // A row has latency 5 and the way back 4 cycles: 5 · ROWS + 4 words in flight keep all multipliers busy.
 module ring #(
@@ -22,7 +23,8 @@ module ring #(
 ) (
     input  logic                       clk,
     input  logic                       reset,
-    // A new number. Its next word is asked for by `new_read`, and is there a cycle later; `new_over` is with the last.
+    // A new number. Its next word is asked for by `new_read`, and is there a cycle later; `new_over` is with
+    // the last.
     input  logic                       new_valid,
     output logic                       new_taken,
     input  logic [$clog2(NUMBERS)-1:0] new_number,
@@ -57,7 +59,8 @@ module ring #(
   // What goes with a number: high, low, words, passes, pass, number.
   localparam HEADER = 2 + 9 + 7 + 6 + NW;
 
-  // Which block is at row 0 is decided while the one before it ends; two cycles later its first word is there.
+  // Which block is at row 0 is decided while the one before it ends; two cycles later its first word is
+  // there.
   logic back_valid, back_taken;
   logic [HEADER-1:0] back_header, header, end_header;
   logic on, first, is_new;

