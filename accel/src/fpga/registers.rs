@@ -19,7 +19,8 @@ pub(super) const REGISTER_SIZES: u32 = 0x008;
 /// Beats of card memory.
 pub(super) const REGISTER_MEMORY: u32 = 0x00c;
 
-/// Bit 0: reset; all else goes on from a cold start, and memory stays.
+/// Bit 0: reset, once memory is quiet; then registers that can be written read 0. Card memory
+/// stays.
 pub(super) const REGISTER_CONTROL: u32 = 0x010;
 
 /// Bit 0: idle, the head is the tail and nothing is in flight.
