@@ -26,11 +26,11 @@ pub(super) fn write() -> Result<(), String> {
     Ok(())
 }
 
-/// Returns whether all files are as [`write`] would write them.
+/// Returns whether all files are as [`write()`] would write them.
 ///
 /// # Errors
 ///
-/// Returns the first that is not, or what [`write`] returns.
+/// Returns the first that is not, or what [`write()`] returns.
 pub(super) fn check() -> Result<(), String> {
     for (path, text) in files()? {
         if read(path)? != text {
