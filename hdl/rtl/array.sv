@@ -39,17 +39,19 @@ module array #(
 );
   localparam NW = $clog2(NUMBERS);
 
-  logic begin_valid, end_valid, group_valid, room;
-  logic new_valid, new_taken, new_high, new_low, new_read, new_over;
-  logic [NW-1:0] begin_number, end_number, group_number, new_number, out_number;
+  logic begin_valid, end_valid, digit_valid, room;
+  logic new_valid, new_taken, new_high, new_read, new_over;
+  logic [NW-1:0] begin_number, end_number, digit_number, new_number, out_number, quotient_number;
   logic [TAG+56:0] begin_result;
-  logic [5:0] group_pass, out_pass;
-  logic [17*ROWS-1:0] group, out_group;
+  logic [5:0] digit_pass, quotient_pass;
+  logic [$clog2(ROWS)-1:0] digit_row;
+  logic [16:0] digit;
+  logic [17*ROWS-1:0] quotients;
   logic [8:0] new_words;
   logic [6:0] new_passes;
   logic [26:0] new_t, out_t;
   logic [25:0] new_a, new_m;
-  logic quotient_valid, word_valid, result_valid;
+  logic word_valid, result_valid, quotient_read;
 
   store #(
       .ROWS(ROWS),
@@ -89,17 +91,17 @@ module array #(
       .begin_result(begin_result),
       .end_valid(end_valid),
       .end_number(end_number),
-      .group_valid(group_valid),
-      .group_number(group_number),
-      .group_pass(group_pass),
-      .group(group),
+      .digit_valid(digit_valid),
+      .digit_row(digit_row),
+      .digit_number(digit_number),
+      .digit_pass(digit_pass),
+      .digit(digit),
       .new_valid(new_valid),
       .new_taken(new_taken),
       .new_number(new_number),
       .new_words(new_words),
       .new_passes(new_passes),
       .new_high(new_high),
-      .new_low(new_low),
       .new_read(new_read),
       .new_over(new_over),
       .new_t(new_t),
@@ -119,23 +121,24 @@ module array #(
       .new_words(new_words),
       .new_passes(new_passes),
       .new_high(new_high),
-      .new_low(new_low),
       .new_read(new_read),
       .new_over(new_over),
       .new_t(new_t),
       .new_a(new_a),
       .new_m(new_m),
-      .group_valid(group_valid),
-      .group_number(group_number),
-      .group_pass(group_pass),
-      .group(group),
-      .quotient_valid(quotient_valid),
+      .digit_valid(digit_valid),
+      .digit_row(digit_row),
+      .digit_number(digit_number),
+      .digit_pass(digit_pass),
+      .digit(digit),
       .word_valid(word_valid),
       .result_valid(result_valid),
       .out_number(out_number),
-      .out_pass(out_pass),
-      .out_group(out_group),
       .out_t(out_t),
+      .quotient_read(quotient_read),
+      .quotient_number(quotient_number),
+      .quotient_pass(quotient_pass),
+      .quotients(quotients),
       .busy(busy)
   );
 
@@ -155,13 +158,14 @@ module array #(
       .new_words(new_words),
       .new_high(new_high),
       .room(room),
-      .quotient_valid(quotient_valid),
       .word_valid(word_valid),
       .result_valid(result_valid),
       .in_number(out_number),
-      .in_pass(out_pass),
-      .in_group(out_group),
       .in_t(out_t),
+      .quotient_read(quotient_read),
+      .quotient_number(quotient_number),
+      .quotient_pass(quotient_pass),
+      .quotients(quotients),
       .write_valid(write_valid),
       .write_ready(write_ready),
       .write_at(write_at),

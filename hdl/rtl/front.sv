@@ -50,7 +50,8 @@ module front #(
   // Which operands there are, a in bit 0 to d in bit 4; which flags and fields may be set.
   logic [4:0] used;
   logic [7:0] allowed;
-  logic known, sized;
+  logic known, odd, sized;
+  logic [1:0] its_unit;
   logic sets_words, sets_shift, sets_width;
 
   // A number of beats that units have room for.
@@ -67,14 +68,15 @@ module front #(
     used = 0;
     allowed = 0;
     known = 1;
+    odd = 0;
     sized = 1;
-    unit = UNIT_LANES;
+    its_unit = UNIT_LANES;
     sets_words = 0;
     sets_shift = 0;
     sets_width = 0;
-    case (operation)
+    if (state == RANGES) case (operation)
       OPERATION_MULTIPLY: begin
-        unit = UNIT_ARRAY;
+        its_unit = UNIT_ARRAY;
         used = {1'b1, with_m, with_c, 2'b11};
         allowed = 8'd1 << FLAG_WITH_C | 8'd1 << FLAG_WITH_M | 8'd1 << FLAG_HIGH | 8'd1 << FLAG_LOW;
         sets_words = 1;
@@ -85,14 +87,14 @@ module front #(
             && (!with_c || fits(c_length)) && (!with_m || fits(m_length));
       end
       OPERATION_REDUCE: begin
-        unit = UNIT_TAIL;
+        its_unit = UNIT_TAIL;
         used = 5'b11001;
         allowed = 8'd1 << FLAG_HIGH;
         sets_shift = 1;
         sized = fits(a_length) && fits(m_length) && fits(d_length) && shift[15:9] < {1'b0, a_length[5:0]};
       end
       OPERATION_LINEAR: begin
-        unit = UNIT_TAIL;
+        its_unit = UNIT_TAIL;
         used = {2'b10, with_c, 2'b11};
         allowed = 8'd1 << FLAG_WITH_C | 8'd1 << FLAG_MINUS;
         sized = fits(a_length) && fits(b_length) && fits(d_length) && (!with_c || c_length == 1);
@@ -114,12 +116,11 @@ module front #(
       end
       default: known = 0;
     endcase
-  end
-
-  // What has no meaning must be 0.
-  wire odd = (flags & ~allowed) != 0 || descriptor[31:16] != 0 || descriptor[319:304] != 0
+    // What has no meaning must be 0.
+    if (state == RANGES) odd = (flags & ~allowed) != 0 || descriptor[31:16] != 0 || descriptor[319:304] != 0
       || descriptor[375:369] != 0 || descriptor[415:408] != 0 || descriptor[511:416] != 0
       || !sets_words && (words != 0 || passes != 0) || !sets_shift && shift != 0 || !sets_width && width != 0;
+  end
 
   // The range of one operand a cycle: `at` to `at + (count − 1) · stride + length`.
   logic [31:0] at;
@@ -158,6 +159,7 @@ module front #(
   assign read_at = ring + place;
   assign insert_valid = state == READY;
 
+  always_ff @(posedge clk) if (state == ASKED && beat_valid) descriptor <= beat_data;
   always_ff @(posedge clk) begin
     if (reset) begin
       state <= IDLE;
@@ -172,7 +174,6 @@ module front #(
         end
         ASKED:
         if (beat_valid) begin
-          descriptor <= beat_data;
           operand <= 0;
           fault <= 0;
           state <= RANGES;
@@ -182,6 +183,7 @@ module front #(
             if (!known || odd) fault <= STATUS_UNKNOWN;
             else if (count == 0) fault <= STATUS_EMPTY;
             else if (!sized) fault <= STATUS_SIZE;
+            unit <= its_unit;
           end
           low[32*operand+:32] <= at;
           high[32*operand+:32] <= used[operand] ? last[31:0] : at;

@@ -91,6 +91,7 @@ module lanes #(
   logic [7:0] stored;  // beats of the buffer that hold something
   assign write_last = beat == part && left <= 32;
 
+  always_ff @(posedge clk) if (job_valid && job_ready) held <= job;
   always_ff @(posedge clk) begin
     if (beat_valid) begin
       case (state)
@@ -109,7 +110,6 @@ module lanes #(
       case (state)
         IDLE:
         if (job_valid) begin
-          held <= job;
           write_tag <= job_tag;
           write_at <= job[FIELD_D_AT_LOW+:32];
           a_at <= job[FIELD_A_AT_LOW+:32];

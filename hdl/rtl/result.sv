@@ -10,7 +10,7 @@
 // and then zeros up to `d_length` beats.
 //
 // Words of t lie here from the end of the ring on, WORDS of them: the ring begins a number only if `room`
-// says that its words will have room. Quotient digits lie at the number's place. A number of w words, n
+// says that its words will have room. Quotient digits lie in the rows. A number of w words, n
 // digits and d beats takes w + n + 8d cycles at most, and 10 more; it is one after the other.
 module result #(
     parameter ROWS = 8,
@@ -32,13 +32,15 @@ module result #(
     input  logic                       new_high,
     output logic                       room,
     // From the ring.
-    input  logic                       quotient_valid,
     input  logic                       word_valid,
     input  logic                       result_valid,
     input  logic [$clog2(NUMBERS)-1:0] in_number,
-    input  logic [5:0]                 in_pass,
-    input  logic [17*ROWS-1:0]         in_group,
     input  logic [26:0]                in_t,
+    // The quotient digits of a pass, a cycle after they are asked for.
+    output logic                       quotient_read,
+    output logic [$clog2(NUMBERS)-1:0] quotient_number,
+    output logic [5:0]                 quotient_pass,
+    input  logic [17*ROWS-1:0]         quotients,
     // To memory.
     output logic                       write_valid,
     input  logic                       write_ready,
@@ -86,8 +88,7 @@ module result #(
   logic [25:0] symbol;
   wire go = !symbol_valid || packer_ready;
 
-  logic [17*ROWS-1:0] groups[0:64*NUMBERS-1];
-  logic [17*ROWS-1:0] next_group, group;
+  logic [17*ROWS-1:0] group;  // of digits that are left of a pass
   logic [NW-1:0] number;
   logic [5:0] pass;
   logic [6:0] groups_left;
@@ -109,11 +110,12 @@ module result #(
   assign ready_taken = state == IDLE && ready_valid;
   assign end_valid = state == WAIT && !symbol_valid && !packed_valid;
   assign end_number = number;
+  assign quotient_read = state == FIRST || state == DIGITS;
+  assign quotient_number = number;
+  assign quotient_pass = pass;
 
   always_ff @(posedge clk) begin
     if (begin_valid) results[begin_number] <= begin_result;
-    if (quotient_valid) groups[{in_number, in_pass}] <= in_group;
-    next_group <= groups[{number, pass}];
     if (word_valid) ts[t_in] <= in_t;
     if (go) t <= ts[t_out];
 
@@ -137,7 +139,7 @@ module result #(
         FIRST: begin
           // The first group is there a cycle after its number.
           pause <= 0;
-          group <= next_group;
+          group <= quotients;
           groups_left <= passes;
           digit <= 0;
           skip <= 1;
@@ -160,7 +162,7 @@ module result #(
           digit <= digit + 1;
           if (digit == RW'(ROWS - 1)) begin
             digit <= 0;
-            group <= next_group;
+            group <= quotients;
             pass <= pass + 1;
             groups_left <= groups_left - 1;
             if (groups_left == 1) state <= !high ? LAST : with_m ? BETWEEN : READ;

@@ -33,7 +33,7 @@ module row (
     output logic [25:0] out_m
 );
   // A number behind a name says how many cycles after the input a register holds what belongs to word j.
-  logic [4:0] valid, first, last;  // bit 0: 1 cycle after
+  logic [14:0] marks;  // valid, first and last of 1 cycle after in the lowest bits, then of 2
   logic [25:0] a_1, m_1, m_2;
   logic [9:0] t_1;
   logic [16:0] b_1, q_1, q_2;
@@ -43,12 +43,10 @@ module row (
   logic [17:0] carry_4;
 
   // Word j + 1 is at the input while word j is 1 cycle old.
-  wire [16:0] next_t = last[0] ? 17'd0 : in_t[16:0];
+  wire [16:0] next_t = marks[2] ? 17'd0 : in_t[16:0];
 
   always_ff @(posedge clk) begin
-    valid <= reset ? 5'd0 : {valid[3:0], in_valid};
-    first <= {first[3:0], in_first};
-    last  <= {last[3:0], in_last};
+    marks <= reset ? 15'd0 : {marks[11:0], in_last, in_first, in_valid};
 
     if (in_first) begin
       b_1 <= in_digit;
@@ -69,12 +67,10 @@ module row (
     acc_4 <= sum_3 + {1'b0, qm_3};
 
     // Before the first word nothing was carried.
-    carry_4 <= first[2] ? 18'd0 : acc_4[43:26];
-    out_t   <= {last[3] && acc_4[26], acc_4[25:0]} + {9'd0, carry_4};
+    carry_4 <= marks[7] ? 18'd0 : acc_4[43:26];
+    out_t   <= {marks[11] && acc_4[26], acc_4[25:0]} + {9'd0, carry_4};
   end
 
-  assign out_valid = valid[4];
-  assign out_first = first[4];
-  assign out_last  = last[4];
+  assign {out_last, out_first, out_valid} = marks[14:12];
   delay #(.WIDTH(52), .CYCLES(5)) factors (.clk(clk), .in({in_a, in_m}), .out({out_a, out_m}));
 endmodule

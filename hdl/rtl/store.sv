@@ -1,7 +1,7 @@
 // The operand store: fetches the operands of jobs, and makes words and digits of them while the ring works.
 //
 //     job ─► requests ─► card memory ─► beats ─► words of 64 bits ─► gearbox ─┬─► a, m, t of two numbers
-//            (up to JOBS ahead)                                               └─► groups of digits of b
+//            (up to JOBS ahead)                                               └─► digits of b
 //
 // Beats come when they like, and are taken at once: a request is made only when BEATS has room for all of its
 // beats. The operands of a job are cut one after the other, a, m, c, b, a symbol a cycle. t_0 = c · 2^17 is c
@@ -45,11 +45,12 @@ module store #(
     output logic [TAG+56:0]            begin_result,
     input  logic                       end_valid,
     input  logic [$clog2(NUMBERS)-1:0] end_number,
-    // Groups of digits.
-    output logic                       group_valid,
-    output logic [$clog2(NUMBERS)-1:0] group_number,
-    output logic [5:0]                 group_pass,
-    output logic [17*ROWS-1:0]         group,
+    // Digits of b.
+    output logic                       digit_valid,
+    output logic [$clog2(ROWS)-1:0]    digit_row,
+    output logic [$clog2(NUMBERS)-1:0] digit_number,
+    output logic [5:0]                 digit_pass,
+    output logic [16:0]                digit,
     // The next number for the ring, and its words, the next one a cycle after `new_read`.
     output logic                       new_valid,
     input  logic                       new_taken,
@@ -57,7 +58,6 @@ module store #(
     output logic [8:0]                 new_words,
     output logic [6:0]                 new_passes,
     output logic                       new_high,
-    output logic                       new_low,
     input  logic                       new_read,
     input  logic                       new_over,
     output logic [26:0]                new_t,
@@ -137,7 +137,7 @@ module store #(
   logic [SW-1:0] symbols;  // that are left: words, or digits of up to 64 passes
   logic [8:0] index;
   logic [5:0] pass;
-  logic [RW-1:0] digit;
+  logic [RW-1:0] row;
   wire made = state == CUT && symbol_valid;
   wire done = made && symbols == 1;
   gearbox gearbox (
@@ -158,20 +158,20 @@ module store #(
   logic place_free;
   logic [1:0] full;
   logic fill, next, taken;  // the bank that is filled, the one that begins next, the one that the ring takes
-  localparam BANK = NW + 9 + 7 + 4;
+  localparam BANK = NW + 9 + 7 + 3;
   logic [BANK-1:0] bank_0, bank_1;
   logic number_done;
   always_comb begin
     place = 0;
     place_free = 0;
-    for (int i = NUMBERS - 1; i >= 0; i--) begin
+    if (state == IDLE && job_waits && !full[fill]) for (int i = NUMBERS - 1; i >= 0; i--) begin
       if (!used[i]) begin
         place = NW'(i);
         place_free = 1;
       end
     end
   end
-  assign begin_valid = state == IDLE && job_waits && place_free && !full[fill];
+  assign begin_valid = place_free;
   assign begin_number = place;
   assign begin_result = {tag, d_at, d_length, words, passes, with_m, high, low};
   assign number_done = state == DROP && length == 0 && operand == B;
@@ -196,12 +196,13 @@ module store #(
     if (made) begin
       symbols <= symbols - 1;
       index <= index + 1;
-      group <= {symbol[16:0], group[17*ROWS-1:17]};
-      digit <= digit == RW'(ROWS - 1) ? RW'(0) : digit + 1;
-      if (digit == RW'(ROWS - 1)) pass <= pass + 1;
+      digit <= symbol[16:0];
+      digit_row <= row;
+      digit_pass <= pass;
+      row <= row == RW'(ROWS - 1) ? RW'(0) : row + 1;
+      if (row == RW'(ROWS - 1)) pass <= pass + 1;
     end
-    group_valid <= made && operand == B && digit == RW'(ROWS - 1);
-    group_pass <= pass;
+    digit_valid <= made && operand == B;
 
     if (state == START) begin
       word_valid <= 0;
@@ -210,13 +211,13 @@ module store #(
       length <= operand == A ? a_length : operand == M ? m_length : operand == C ? c_length : b_length;
       symbols <= operand == B ? SW'(passes) * SW'(ROWS) : SW'(words);
       index <= 0;
-      digit <= 0;
+      row <= 0;
       pass <= 0;
     end
 
-    if (begin_valid) group_number <= place;
-    if (number_done && !fill) bank_0 <= {group_number, words, passes, with_c, with_m, high, low};
-    if (number_done && fill) bank_1 <= {group_number, words, passes, with_c, with_m, high, low};
+    if (begin_valid) digit_number <= place;
+    if (number_done && !fill) bank_0 <= {digit_number, words, passes, with_c, with_m, high};
+    if (number_done && fill) bank_1 <= {digit_number, words, passes, with_c, with_m, high};
 
     if (reset) begin
       wants <= 0;
@@ -295,7 +296,7 @@ module store #(
   end
 
   assign new_valid = full[next];
-  assign {new_number, new_words, new_passes, new_with_c, new_with_m, new_high, new_low}
+  assign {new_number, new_words, new_passes, new_with_c, new_with_m, new_high}
       = next ? bank_1 : bank_0;
   assign new_a = a_read;
   assign new_m = shows_m ? m_read : 26'd0;

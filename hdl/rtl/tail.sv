@@ -92,10 +92,18 @@ module tail #(
   logic [63:0] a_late, x_late;
   logic signed [25:0] carry;
   logic signed [1:0] borrow;
-  wire signed [90:0] sum = $signed({27'd0, a_late}) + (minus ? -$signed({3'd0, product}) : $signed({3'd0, product}))
-      + $signed({{65{carry[25]}}, carry});
-  wire signed [66:0] less = $signed({3'd0, sum[63:0]}) - (is_reduce ? $signed({3'd0, x_late}) : 67'sd0)
-      + $signed({{65{borrow[1]}}, borrow});
+  logic signed [90:0] sum;
+  logic signed [66:0] less;
+  always_comb begin
+    sum = 0;
+    less = 0;
+    if (valid[1]) begin
+      sum = $signed({27'd0, a_late}) + (minus ? -$signed({3'd0, product}) : $signed({3'd0, product}))
+          + $signed({{65{carry[25]}}, carry});
+      less = $signed({3'd0, sum[63:0]}) - (is_reduce ? $signed({3'd0, x_late}) : 67'sd0)
+          + $signed({{65{borrow[1]}}, borrow});
+    end
+  end
   logic [8:0] out;
   logic [447:0] y_beat, z_beat;
   wire last_word = out == {length[5:0], 3'd0} - 1;
@@ -131,6 +139,7 @@ module tail #(
     number = {488'd0, value};
   endfunction
 
+  always_ff @(posedge clk) if (job_valid && job_ready) held <= job;
   always_ff @(posedge clk) begin
     if (state == LOAD_A && beat_valid) a[beat[4:0]] <= beat_data;
     if (state == LOAD_X && beat_valid) x[beat[4:0]] <= beat_data;
@@ -151,7 +160,6 @@ module tail #(
       case (state)
         IDLE:
         if (job_valid) begin
-          held <= job;
           write_tag <= job_tag;
           write_at <= job[FIELD_D_AT_LOW+:32];
           asked <= 0;
