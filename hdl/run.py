@@ -26,6 +26,9 @@ SOURCES = sorted(RTL.glob("*.sv"))
 CARD = TARGET / "card"
 CARD_PARAMETERS = {"ARRAYS": 2, "MEMORY_BEATS": 1 << 20}
 
+# The card that benches run.
+SHELL = {"ARRAYS": 2, "MEMORY_BEATS": 4096}
+
 # Precompiled headers are for clang.
 MAKE_FLAGS = f"-j{os.cpu_count()} -- CFG_CXXFLAGS_PCH_I=-include CFG_GCH_IF_CLANG="
 
@@ -147,16 +150,30 @@ def synth() -> None:
     of.ecp5(folder, SOURCES, "row")
 
 
+def waves() -> None:
+    """Draw the pictures of signals that README.md shows, of the models that benches run."""
+    bench("array", "waves")
+    bench("card", "waves", **SHELL)
+    print(f"   {', '.join(str(path) for path in sorted((HDL / 'pictures').glob('*.svg')))}")
+
+
+def targets() -> None:
+    """Print the targets and the projections, of what `cargo xtask hdl` has measured before."""
+    import targets as measured
+
+    measured.show(TARGET)
+
+
 # Those that a change needs.
 STEPS: dict[str, Callable[[], None]] = {
     "lint": lint,
     "card": card,
     "row": lambda: bench("row", "test_row"),
     "array": lambda: bench("array", "test_array"),
-    "shell": lambda: bench("card", "test_card", ARRAYS=2, MEMORY_BEATS=4096),
+    "shell": lambda: bench("card", "test_card", **SHELL),
 }
 # The others.
-LONG: dict[str, Callable[[], None]] = {"synth": synth}
+LONG: dict[str, Callable[[], None]] = {"synth": synth, "waves": waves, "targets": targets}
 
 
 def main() -> None:

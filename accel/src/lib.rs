@@ -55,7 +55,7 @@ pub use beats::Beats;
 pub use choice::Choice;
 pub use cpu::CpuEngine;
 pub use dot::Dot;
-pub use engine::{Engine, Info, Measure, Operand, RunError};
+pub use engine::{Cycles, Engine, Info, Measure, Operand, RunError};
 pub use exponents::{Exponents, Public, Secrecy, Secret};
 pub use fpga::FpgaEngine;
 #[cfg(feature = "gpu")]

@@ -88,6 +88,7 @@ module card #(
 
   // The host's reset waits until memory is quiet.
   logic restart, draining, quiet;
+  logic [1:0] moved;
   wire work_reset = reset || (draining && quiet);
   always_ff @(posedge clk) draining <= !reset && (restart || (draining && !quiet));
 
@@ -111,6 +112,7 @@ module card #(
       .reset(work_reset),
       .halt(draining),
       .quiet(quiet),
+      .moved(moved),
       .read_valid(read_valid),
       .read_ready(read_ready),
       .read_at(read_at),
@@ -401,6 +403,7 @@ module card #(
       .retired_status(status),
       .busy(busy),
       .product(done_valid && done_writer < UW'(TAIL)),
+      .moved(moved),
       .irq(irq)
   );
 endmodule

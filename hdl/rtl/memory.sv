@@ -16,6 +16,7 @@ module memory #(
     input  logic                    reset,
     input  logic                    halt,
     output logic                    quiet,
+    output logic [1:0]              moved,  // beats, in this cycle
     // Units, packed: unit 0 in the lowest bits.
     input  logic [READERS-1:0]      read_valid,
     output logic [READERS-1:0]      read_ready,
@@ -178,5 +179,6 @@ module memory #(
     end
   end
 
+  assign moved = {1'b0, axi_rvalid} + {1'b0, write_taken};
   assign quiet = left == 0 && reads == 0 && writes == 0 && !axi_awvalid && !axi_wvalid;
 endmodule

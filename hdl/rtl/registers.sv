@@ -39,13 +39,14 @@ module registers #(
     input  logic [7:0]  retired_status,
     input  logic [15:0] busy,         // multipliers that have two factors
     input  logic        product,      // a number of `multiply` is in memory
+    input  logic [1:0]  moved,        // beats that are read or written
     output logic        irq
 );
   `include "registers.svh"
 
   logic [31:0] head;
   logic [31:0] fault;
-  logic [63:0] cycles, busy_cycles, products;
+  logic [63:0] cycles, busy_cycles, products, beats;
 
   logic [15:0] written_at;
   logic [31:0] written;
@@ -75,6 +76,8 @@ module registers #(
       REGISTER_BUSY + 16'd4: value = busy_cycles[63:32];
       REGISTER_PRODUCTS: value = products[31:0];
       REGISTER_PRODUCTS + 16'd4: value = products[63:32];
+      REGISTER_BEATS: value = beats[31:0];
+      REGISTER_BEATS + 16'd4: value = beats[63:32];
       default: value = 0;
     endcase
   end
@@ -120,6 +123,7 @@ module registers #(
       cycles <= 0;
       busy_cycles <= 0;
       products <= 0;
+      beats <= 0;
       irq <= 0;
     end else begin
       if (write) begin
@@ -142,6 +146,7 @@ module registers #(
       if (!idle) cycles <= cycles + 1;
       busy_cycles <= busy_cycles + {48'd0, busy};
       products <= products + {63'd0, product};
+      beats <= beats + {62'd0, moved};
     end
   end
 endmodule

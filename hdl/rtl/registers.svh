@@ -16,6 +16,7 @@ localparam [15:0] REGISTER_FAULT = 16'h0034;
 localparam [15:0] REGISTER_CYCLES = 16'h0040;
 localparam [15:0] REGISTER_BUSY = 16'h0048;
 localparam [15:0] REGISTER_PRODUCTS = 16'h0050;
+localparam [15:0] REGISTER_BEATS = 16'h0058;
 localparam FIELD_OPERATION_LOW = 0;
 localparam FIELD_FLAGS_LOW = 8;
 localparam FIELD_COUNT_LOW = 32;

@@ -15,7 +15,7 @@ use super::{
     registers,
     ring::{Card, Part, wipes},
 };
-use crate::engine::DeviceFault;
+use crate::engine::{Cycles, DeviceFault};
 
 /// The most descriptors of the ring.
 const MOST_ENTRIES: u64 = 1024;
@@ -133,22 +133,21 @@ impl Device {
         locked(&self.card).patience = patience;
     }
 
-    /// Returns names and values of what the card counts; none while it is at work, or lost.
-    pub(super) fn counters(&self) -> Vec<(&'static str, u64)> {
-        let names = [
-            ("cycles", registers::REGISTER_CYCLES),
-            ("busy", registers::REGISTER_BUSY),
-            ("made", registers::REGISTER_PRODUCTS),
-        ];
-        let Ok(mut card) = self.card.try_lock() else { return vec![] };
-        let counters = card.with(|card| {
-            let mut read = |(name, at)| {
-                let (low, high) = (card.link.read(at)?, card.link.read(at + 4)?);
-                Ok((name, u64::from(low) | u64::from(high) << 32))
-            };
-            names.into_iter().map(&mut read).collect()
-        });
-        counters.unwrap_or_default()
+    /// Returns what the card counts; none while it is at work, or lost.
+    pub(super) fn cycles(&self) -> Option<Cycles> {
+        let mut card = self.card.try_lock().ok()?;
+        let mut counter = |at| {
+            let both = card.with(|card| Ok((card.link.read(at)?, card.link.read(at + 4)?)));
+            both.ok().map(|(low, high)| u64::from(low) | u64::from(high) << 32)
+        };
+        Some(Cycles {
+            cycles: counter(registers::REGISTER_CYCLES)?,
+            busy: counter(registers::REGISTER_BUSY)?,
+            products: counter(registers::REGISTER_PRODUCTS)?,
+            beats: counter(registers::REGISTER_BEATS)?,
+            // Each row has two.
+            multipliers: 2 * self.sizes.arrays * self.sizes.rows,
+        })
     }
 
     /// Does something with the link.

@@ -51,6 +51,9 @@ pub(super) const REGISTER_BUSY: u32 = 0x048;
 /// Numbers that `multiply` made.
 pub(super) const REGISTER_PRODUCTS: u32 = 0x050;
 
+/// Beats of card memory that were read or written.
+pub(super) const REGISTER_BEATS: u32 = 0x058;
+
 /// What to do.
 pub(super) const FIELD_OPERATION: Field = Field { word: 0, low: 0, bits: 8 };
 

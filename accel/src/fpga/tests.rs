@@ -164,7 +164,7 @@ fn multiplies_are_those_of_the_card() {
         Operand::Out(&mut out),
     ];
     let expected = engine.multiplies(&program, operands).unwrap();
-    let busy = |engine: &FpgaEngine| engine.device.counters()[1].1;
+    let busy = |engine: &FpgaEngine| engine.cycles().unwrap().busy;
     let before = busy(&engine);
     engine.run(&program, operands).unwrap();
     assert_eq!(busy(&engine) - before, expected);

@@ -108,9 +108,11 @@ impl Link for Twin {
             registers::REGISTER_BUSY..registers::REGISTER_PRODUCTS => {
                 half(card.busy, registers::REGISTER_BUSY)
             }
-            registers::REGISTER_PRODUCTS..0x058 => {
+            registers::REGISTER_PRODUCTS..registers::REGISTER_BEATS => {
                 half(card.products, registers::REGISTER_PRODUCTS)
             }
+            // Items are computed where they lie.
+            registers::REGISTER_BEATS..0x060 => 0,
             _ => panic!("no register {register:#x}"),
         })
     }
@@ -227,7 +229,10 @@ mod on_card {
 
     fn over(case: fn(&dyn Engine)) {
         match FpgaEngine::new() {
-            Ok(engine) => case(&engine),
+            Ok(engine) => {
+                println!("on {}", engine.info().description);
+                case(&engine);
+            }
             Err(why) => println!("SKIPPED, {why}"),
         }
     }

@@ -7,7 +7,7 @@ use clap::{Args, Subcommand, ValueEnum};
 
 use super::{
     EngineName, Set,
-    values::{key_sizes, scheme, seconds, threads},
+    values::{clock, key_sizes, scheme, seconds, threads},
 };
 use crate::bench::operation::{self, Operations};
 
@@ -88,10 +88,13 @@ pub(crate) struct Bench {
     /// Also measure Paillier keys of 1024 bits, which protect nothing: for comparison with papers
     #[arg(long)]
     pub(crate) insecure_1024: bool,
+    /// Project rates of cards, which count cycles, to this clock in MHz, 1 to 2000
+    #[arg(long, value_name = "MHZ", value_parser = clock)]
+    pub(crate) clock: Option<f64>,
     /// Measure nothing, and put reports beside each other that --json wrote
     #[arg(
         long, value_name = "FILE", num_args = 1..,
-        conflicts_with_all = ["ops", "engine", "threads", "seconds", "bits", "json", "insecure_1024"]
+        conflicts_with_all = ["ops", "engine", "threads", "seconds", "bits", "json", "insecure_1024", "clock"]
     )]
     pub(crate) compare: Vec<PathBuf>,
     /// Also write all figures to this file, as benches/README.md says

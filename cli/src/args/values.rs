@@ -56,6 +56,14 @@ pub(super) fn seconds(text: &str) -> Result<Duration, String> {
         .ok_or_else(|| "a number of seconds from 0.001 to 10000000".into())
 }
 
+/// Parses the clock of a card, in MHz.
+pub(super) fn clock(text: &str) -> Result<f64, String> {
+    text.parse()
+        .ok()
+        .filter(|mhz| (1.0..=2000.0).contains(mhz))
+        .ok_or_else(|| "a clock from 1 to 2000 MHz".into())
+}
+
 /// Parses the longest datagram: no shorter than holds a chunk, no longer than UDP carries.
 pub(super) fn datagram_bytes(text: &str) -> Result<usize, String> {
     let range = DEFAULT_DATAGRAM_BYTES..=MAX_DATAGRAM_BYTES;

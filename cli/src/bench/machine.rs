@@ -56,6 +56,12 @@ impl Measured {
         self.multiply_rate.map(|rate| rate * threads as f64)
     }
 
+    /// Returns whether a program stands in for a card: its time says nothing but how fast it simulates.
+    pub(crate) fn is_simulated(&self) -> bool {
+        let counts = self.measure.as_ref().is_some_and(|measure| measure.cycles().is_some());
+        counts && self.engine.info().is_emulated
+    }
+
     /// Describes it for a report.
     fn description(&self) -> EngineDescription {
         let info = self.engine.info();

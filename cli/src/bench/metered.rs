@@ -5,7 +5,7 @@ use std::sync::{
     atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
 };
 
-use ciphergram_accel::{Engine, Info, Measure, Operand, Program, RunError};
+use ciphergram_accel::{Cycles, Engine, Info, Measure, Operand, Program, RunError};
 
 use super::machine::Measured;
 
@@ -19,6 +19,15 @@ pub(crate) struct Metered {
     unknown: AtomicBool,
 }
 
+/// What work took of an engine.
+#[derive(Clone, Copy)]
+pub(crate) struct Counted {
+    /// Multiply instructions, if the engine counts them.
+    pub(crate) multiplies: Option<u64>,
+    /// Cycles, of a card.
+    pub(crate) cycles: Option<Cycles>,
+}
+
 impl Metered {
     pub(crate) fn new(measured: &Measured) -> Self {
         let Measured { engine, measure, .. } = measured;
@@ -27,16 +36,21 @@ impl Metered {
         Self { inner, measure, counting, total: AtomicU64::new(0), unknown }
     }
 
-    /// Runs `work`, and returns also the multiply instructions of its programs, if the engine
-    /// counts them. One call at a time.
-    pub(crate) fn count<T>(&self, work: impl FnOnce() -> T) -> (T, Option<u64>) {
+    /// Runs `work`, and returns also what its programs took. One call at a time.
+    pub(crate) fn count<T>(&self, work: impl FnOnce() -> T) -> (T, Counted) {
         self.total.store(0, Relaxed);
         self.unknown.store(false, Relaxed);
         self.counting.store(true, Relaxed);
+        let before = self.cycles();
         let result = work();
+        let cycles = self.cycles().zip(before).and_then(|(now, before)| now.since(before));
         self.counting.store(false, Relaxed);
         let known = !self.unknown.load(Relaxed);
-        (result, known.then(|| self.total.load(Relaxed)))
+        (result, Counted { multiplies: known.then(|| self.total.load(Relaxed)), cycles })
+    }
+
+    fn cycles(&self) -> Option<Cycles> {
+        self.measure.as_ref()?.cycles()
     }
 }
 

@@ -1,6 +1,9 @@
 //! One row of the report: an operation, measured.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use ciphergram_accel::Engine as _;
 use serde::{Deserialize, Serialize};
@@ -9,7 +12,7 @@ use super::{
     kernels::Chains,
     key::{INSECURE_BITS, Key},
     machine::Measured,
-    metered::Metered,
+    metered::{Counted, Metered},
     operation::{
         CKKS_SUM, KERNELS, KernelOperation, MATRIX_COLUMNS, Operation, PAILLIER, SumOperation,
     },
@@ -26,6 +29,9 @@ const LONGEST_BATCH: f64 = 1.0;
 const GROWTH: usize = 8;
 /// Operations of the first batch tried, for each thread: no vector of numbers is longer.
 const LANES: usize = 8;
+
+/// The part of a usual batch that a simulation takes: it counts cycles as well as a large one.
+const SIMULATED: usize = 16;
 
 /// The figures of one operation, an element of the field `rows` of a report. Times are in seconds
 /// per single operation; none where others' work hid a difference of two.
@@ -48,6 +54,9 @@ pub(crate) struct Row {
     pub(crate) multiplies: Option<f64>,
     /// The part of the multiply instructions that the threads, or the device, could have issued.
     pub(crate) limit_fraction: Option<f64>,
+    /// What one operation takes of a card, and at which rate it would do them.
+    #[serde(flatten)]
+    pub(crate) card: Option<OnCard>,
     /// Gradient values that one operation carries, if it carries any.
     #[serde(rename = "values_per_operation")]
     pub(crate) values: Option<usize>,
@@ -64,6 +73,42 @@ pub(crate) struct Row {
     /// Of a step by itself: bytes of memory that it at least reads and writes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) bytes: Option<usize>,
+}
+
+/// What one operation takes of a card, which counts cycles: nobody has measured its clock.
+#[derive(Clone, Serialize, Deserialize)]
+pub(crate) struct OnCard {
+    /// Cycles of the card: some of many operations at a time.
+    pub(crate) cycles: f64,
+    /// Beats of 64 bytes of card memory that it reads and writes.
+    pub(crate) beats: f64,
+    /// Whether a program stands in for the card, so that its times are those of a simulation.
+    #[serde(rename = "simulated")]
+    pub(crate) is_simulated: bool,
+    /// Operations a second at a clock that somebody assumes, if one is given.
+    #[serde(flatten)]
+    pub(crate) projected: Option<Projected>,
+}
+
+/// A rate that nobody has measured.
+#[derive(Clone, Copy, Serialize, Deserialize)]
+pub(crate) struct Projected {
+    /// The clock that is assumed, in MHz.
+    #[serde(rename = "projected_clock_mhz")]
+    pub(crate) clock: f64,
+    /// Operations a second at that clock.
+    #[serde(rename = "projected_rate")]
+    pub(crate) rate: f64,
+}
+
+/// How to measure a row.
+#[derive(Clone, Copy)]
+pub(crate) struct Effort {
+    pub(crate) threads: usize,
+    /// About how long, after warming up.
+    pub(crate) duration: Duration,
+    /// The clock of cards to project rates for, in MHz.
+    pub(crate) clock: Option<f64>,
 }
 
 /// The contributions of a sum.
@@ -99,6 +144,7 @@ impl Row {
             p90_s,
             multiplies: None,
             limit_fraction: None,
+            card: None,
             values: None,
             speedup_over_single: None,
             disturbed: times.disturbed,
@@ -117,41 +163,58 @@ impl Row {
         Self { multiplies: each, limit_fraction, ..self }
     }
 
-    /// Measures for about `duration` after warming up. Runs in a pool of `threads` threads.
+    /// Adds what a batch took of a card. The part of its limit is then that of its multiplier-cycles.
+    fn with_card(self, counted: Counted, is_simulated: bool, clock: Option<f64>) -> Self {
+        let Some(all) = counted.cycles.filter(|all| all.cycles > 0) else { return self };
+        let cycles = all.cycles as f64 / self.batch as f64;
+        let projected = clock.map(|clock| Projected { clock, rate: 1e6 * clock / cycles });
+        let busy = all.busy as f64 / (all.cycles * all.multipliers.max(1)) as f64;
+        let beats = all.beats as f64 / self.batch as f64;
+        let card = Some(OnCard { cycles, beats, is_simulated, projected });
+        Self { card, limit_fraction: Some(busy).filter(|&busy| busy > 0.0), ..self }
+    }
+
+    /// Measures after warming up; a simulation by one batch, since its time says little. Runs in a pool of as many
+    /// threads.
     pub(crate) fn measure(
         operation: Operation,
         key: &Key,
         measured: &Measured,
-        (threads, duration): (usize, Duration),
+        effort: Effort,
     ) -> Result<Self, Failure> {
+        let Effort { threads, duration, clock } = effort;
         let engine = Arc::new(Metered::new(measured));
+        let is_simulated = measured.is_simulated();
         let rng = ciphergram_he::random::generator()?;
         let mut workshop = Workshop { key, engine: engine.clone(), rng };
-        let batch = batch(operation, &mut workshop, threads)?;
+        let batch = batch(operation, &mut workshop, threads, is_simulated)?;
         let mut work = workshop.work(operation, batch)?;
         work.prepare()?;
-        let (result, multiplies) = engine.count(|| work.run());
+        let start = Instant::now();
+        let (result, counted) = engine.count(|| work.run());
         result?;
-        let times = sample(&mut *work, duration)?;
+        let first = Times::of_one(start.elapsed());
+        let times = if is_simulated { first } else { sample(&mut *work, duration)? };
         let row = Self::new(
             (PAILLIER, operation.name(), key.bits),
             (measured.engine.name(), threads),
             (&times, batch),
         );
         let speedup_over_single = match operation {
-            Operation::Matvec => {
+            Operation::Matvec if !is_simulated => {
                 let count = LANES * MATRIX_COLUMNS / 2 * threads;
                 let singles = sample(&mut *workshop.singles(count)?, duration)?;
                 row.median_s.map(|time| singles.quantile(0.5) / count as f64 / time)
             }
             _ => None,
         };
-        let row = row.with_multiplies(multiplies.map(|all| all as f64), measured.rate_of(threads));
+        let multiplies = counted.multiplies.map(|all| all as f64);
+        let row = row.with_multiplies(multiplies, measured.rate_of(threads));
         Ok(Self {
             values: operation.carries_values().then_some(key.values),
             speedup_over_single,
             is_insecure: key.bits <= INSECURE_BITS,
-            ..row
+            ..row.with_card(counted, is_simulated, clock)
         })
     }
 
@@ -161,7 +224,7 @@ impl Row {
         operation: SumOperation,
         round: &Round,
         engine: &'static str,
-        (threads, duration): (usize, Duration),
+        Effort { threads, duration, .. }: Effort,
     ) -> Result<Self, Failure> {
         let times = sample(&mut || round.run(operation), duration)?;
         let name = (CKKS_SUM, operation.name(), VALUE_BITS);
@@ -176,13 +239,13 @@ impl Row {
     pub(crate) fn measure_kernel(
         operation: KernelOperation,
         measured: &Measured,
-        (threads, duration): (usize, Duration),
+        Effort { threads, duration, .. }: Effort,
     ) -> Result<Self, Failure> {
         let engine = Arc::new(Metered::new(measured));
         let chains = Chains::new(engine.clone(), operation)?;
         let (times, multiplies) = chains.measure(duration, |work| {
-            let (result, multiplies) = engine.count(work);
-            result.map(|()| multiplies)
+            let (result, counted) = engine.count(work);
+            result.map(|()| counted.multiplies)
         })?;
         let name = (KERNELS, operation.name, operation.bits());
         let engine = (measured.engine.name(), threads);
@@ -225,11 +288,17 @@ fn batch(
     operation: Operation,
     workshop: &mut Workshop<'_>,
     threads: usize,
+    is_simulated: bool,
 ) -> Result<usize, Failure> {
     let usual = operation.batch(workshop.key.bits) * threads;
     if matches!(operation, Operation::Matvec | Operation::Sum) {
         // What each costs depends on how many there are.
         return Ok(usual);
+    }
+    if is_simulated {
+        // The first makes what the engine keeps.
+        once(&mut *workshop.work(operation, 1)?)?;
+        return Ok((usual / SIMULATED).max(LANES * threads));
     }
     let (mut count, most) = (LANES * threads, usual.max(workshop.engine.info().full_batch));
     loop {

@@ -42,6 +42,11 @@ pub(crate) struct Times {
 }
 
 impl Times {
+    /// Makes the times of one batch alone.
+    pub(crate) fn of_one(time: Duration) -> Self {
+        Self { batches: 1, disturbed: None, samples: vec![time.as_secs_f64()] }
+    }
+
     /// Returns the time that a share of all samples does not exceed, interpolated.
     pub(crate) fn quantile(&self, share: f64) -> f64 {
         let place = share * (self.samples.len() - 1) as f64;

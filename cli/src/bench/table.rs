@@ -1,6 +1,9 @@
 //! Rows as lines of a table.
 
-use super::{report::Source, row::Row};
+use super::{
+    report::Source,
+    row::{Projected, Row},
+};
 
 const HEAD: [&str; 8] =
     ["operation", "bits", "engine", "threads", "operations/s", "values/s", "disturbed", "of limit"];
@@ -74,6 +77,14 @@ pub(crate) fn side_by_side(sources: &[Source]) -> Vec<String> {
 /// Returns what is said of a row behind its figures.
 pub(crate) fn notes(row: &Row) -> Vec<String> {
     let mut notes = vec![];
+    if let Some(card) = &row.card {
+        let simulated = if card.is_simulated { " (rates are of the simulation)" } else { "" };
+        let (cycles, beats) = (number(card.cycles), number(card.beats));
+        notes.push(format!("{cycles} cycles{simulated}, {beats} beats of memory"));
+        if let Some(Projected { clock, rate }) = card.projected {
+            notes.push(format!("{}/s at {clock} MHz (projected)", number(rate)));
+        }
+    }
     if let Some(times) = row.speedup_over_single {
         notes.push(format!("{times:.2}x single operations"));
     }

@@ -11,7 +11,7 @@ use crate::{
         machine::{Machine, Measured},
         page::Page,
         report::{Options, Report, Source},
-        row::Row,
+        row::{Effort, Row},
         sums::Round,
         table,
     },
@@ -107,7 +107,7 @@ fn measure(
         rows.push(row);
         Ok::<_, Failure>(())
     };
-    let effort = (args.threads, args.seconds);
+    let effort = Effort { threads: args.threads, duration: args.seconds, clock: args.clock };
     for &bits in bits {
         let key = Key::of_bits(bits)?;
         for engine in engines {
