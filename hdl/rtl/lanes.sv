@@ -27,14 +27,15 @@ module lanes #(
 );
   `include "registers.svh"
 
-  // `DIGIT`: the beat of b with the digit. `TABLE`: the entries. `PRIMES`, `LEFT`, `RIGHT`: of c, and of up to 32 beats
+  // `DIGIT`: the beat of b with the digit is asked for. `TABLE`: it comes, and then the entries, all of which are asked
+  // for meanwhile. `PRIMES`, `LEFT`, `RIGHT`: of c, and of up to 32 beats
   // of a and of b.
   localparam IDLE = 0, DIGIT = 1, TABLE = 2, PRIMES = 3, LEFT = 4, RIGHT = 5, WRITE = 6;
   logic [2:0] state;
   // verilator lint_off UNUSEDSIGNAL
   logic [511:0] held;  // of which some fields are for other units
   // verilator lint_on UNUSEDSIGNAL
-  logic asked;
+  logic asked, knows_digit;
   logic [7:0] beat;
 
   wire [7:0] operation = held[FIELD_OPERATION_LOW+:8];
@@ -46,7 +47,7 @@ module lanes #(
   logic [511:0] buffer[0:31];
   logic [511:0] primes[0:31];
 
-  logic [3:0] digit, entry;
+  logic [3:0] digit, entry, asked_entry;
   wire [3:0] last_entry = 4'((5'd1 << width) - 5'd1);
 
   // Beats of an item that are left, of these the ones at hand, and the prime of the next.
@@ -96,7 +97,7 @@ module lanes #(
     if (beat_valid) begin
       case (state)
         TABLE:
-        buffer[beat[4:0]] <= (entry == 0 ? 512'd0 : buffer[beat[4:0]]) | (entry == digit ? beat_data : 512'd0);
+        if (knows_digit) buffer[beat[4:0]] <= (entry == 0 ? 512'd0 : buffer[beat[4:0]]) | (entry == digit ? beat_data : 512'd0);
         PRIMES: primes[beat[4:0]] <= beat_data;
         LEFT: buffer[beat[4:0]] <= beat_data;
         RIGHT: buffer[beat[4:0]] <= add(510'(buffer[beat[4:0]]), 510'(beat_data), 510'(primes[prime[4:0]]));
@@ -106,7 +107,7 @@ module lanes #(
     if (reset) begin
       state <= IDLE;
     end else begin
-      if (read_valid && read_ready) asked <= 1;
+      if (read_valid && read_ready) asked <= state != TABLE || asked_entry == last_entry;
       case (state)
         IDLE:
         if (job_valid) begin
@@ -118,6 +119,8 @@ module lanes #(
           asked <= 0;
           beat <= 0;
           entry <= 0;
+          asked_entry <= 0;
+          knows_digit <= 0;
           prime <= 0;
           stored <= 0;
           case (job[FIELD_OPERATION_LOW+:8])
@@ -127,22 +130,27 @@ module lanes #(
           endcase
         end
         DIGIT:
-        if (beat_valid) begin
-          digit <= 4'(beat_data >> shift[8:0]) & last_entry;
+        if (read_ready) begin
           asked <= 0;
           state <= TABLE;
         end
-        TABLE:
-        if (beat_valid) begin
-          beat <= beat + 1;
-          if (beat + 1 == a_length) begin
-            beat <= 0;
-            asked <= 0;
+        TABLE: begin
+          if (read_valid && read_ready) begin
             a_at <= a_at + {24'd0, a_length};
-            entry <= entry + 1;
-            if (entry == last_entry) begin
-              state <= WRITE;
-              stored <= a_length;
+            asked_entry <= asked_entry + 1;
+          end
+          if (beat_valid && !knows_digit) begin
+            digit <= 4'(beat_data >> shift[8:0]) & last_entry;
+            knows_digit <= 1;
+          end else if (beat_valid) begin
+            beat <= beat + 1;
+            if (beat + 1 == a_length) begin
+              beat <= 0;
+              entry <= entry + 1;
+              if (entry == last_entry) begin
+                state <= WRITE;
+                stored <= a_length;
+              end
             end
           end
         end

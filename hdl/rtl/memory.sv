@@ -10,7 +10,7 @@ module memory #(
     parameter READERS = 3,
     parameter WRITERS = 3,
     parameter TAG = 3,
-    parameter DEPTH = 16  // transactions on their way, each direction
+    parameter DEPTH = 32  // transactions on their way, each direction
 ) (
     input  logic                    clk,
     input  logic                    reset,
@@ -133,11 +133,11 @@ module memory #(
     if (writer_found) for (int i = WRITERS - 1; i >= 0; i--) if (writers[i]) writer = WW'(i);
   end
 
-  // Address and data go separately; a new write begins once both are gone.
+  // Address and data go separately; a new write begins as both go, or are gone.
   logic [WW+TAG:0] written[0:DEPTH-1];
   logic [DW-1:0] first_write, next_write;
   logic [DW:0] writes;
-  wire write_free = !axi_awvalid && !axi_wvalid && writes != (DW + 1)'(DEPTH);
+  wire write_free = (!axi_awvalid || axi_awready) && (!axi_wvalid || axi_wready) && writes != (DW + 1)'(DEPTH);
   wire write_taken = write_free && writer_found && !halt;
   wire write_over = axi_bvalid && axi_bready;
 

@@ -34,10 +34,10 @@ module tail #(
 );
   `include "registers.svh"
 
-  localparam IDLE = 0, LOAD_A = 1, LOAD_X = 2, LOAD_H = 3, WINDOW = 4, DIVIDE = 5, WORDS = 6, WRITE = 7;
+  localparam IDLE = 0, LOAD = 1, WINDOW = 2, DIVIDE = 3, WORDS = 4, WRITE = 5;
   logic [2:0] state;
   logic [511:0] held;
-  logic asked;
+  logic [1:0] asked, loaded;  // of a, x and the beat of h
   logic [7:0] beat;  // of what is loaded or written
 
   wire is_reduce = held[FIELD_OPERATION_LOW+:8] == OPERATION_REDUCE;
@@ -112,14 +112,15 @@ module tail #(
   wire below = borrow[1];
 
   assign job_ready = state == IDLE;
-  assign read_valid = (state == LOAD_A || state == LOAD_X || state == LOAD_H) && !asked;
+  wire [1:0] loads = !is_reduce && with_c ? 3 : 2;
+  assign read_valid = state == LOAD && asked != loads;
   always_comb begin
-    case (state)
-      LOAD_A: begin
+    case (asked)
+      0: begin
         read_at = held[FIELD_A_AT_LOW+:32];
         read_length = a_length;
       end
-      LOAD_X: begin
+      1: begin
         read_at = is_reduce ? held[FIELD_M_AT_LOW+:32] : held[FIELD_B_AT_LOW+:32];
         read_length = x_length;
       end
@@ -141,8 +142,8 @@ module tail #(
 
   always_ff @(posedge clk) if (job_valid && job_ready) held <= job;
   always_ff @(posedge clk) begin
-    if (state == LOAD_A && beat_valid) a[beat[4:0]] <= beat_data;
-    if (state == LOAD_X && beat_valid) x[beat[4:0]] <= beat_data;
+    if (loaded == 0 && beat_valid) a[beat[4:0]] <= beat_data;
+    if (loaded == 1 && beat_valid) x[beat[4:0]] <= beat_data;
     if (valid[1] && out[2:0] == 7) begin
       y[out[7:3]] <= {sum[63:0], y_beat};
       z[out[7:3]] <= {less[63:0], z_beat};
@@ -163,29 +164,22 @@ module tail #(
           write_tag <= job_tag;
           write_at <= job[FIELD_D_AT_LOW+:32];
           asked <= 0;
+          loaded <= 0;
           beat <= 0;
-          state <= LOAD_A;
+          state <= LOAD;
         end
-        LOAD_A, LOAD_X: begin
-          if (read_valid && read_ready) asked <= 1;
+        LOAD: begin
+          if (read_valid && read_ready) asked <= asked + 1;
           if (beat_valid) begin
             beat <= beat + 1;
-            if (beat + 1 == (state == LOAD_A ? a_length : x_length)) begin
+            if (beat + 1 == (loaded == 0 ? a_length : loaded == 1 ? x_length : 1)) begin
               beat <= 0;
-              asked <= 0;
-              h <= 1;
-              index <= 0;
+              loaded <= loaded + 1;
+              h <= loaded == 2 ? beat_data[23:0] : 1;
+              index <= is_reduce ? shift[14:6] : 0;
               step <= 0;
-              state <= state == LOAD_A ? LOAD_X : is_reduce ? WINDOW : with_c ? LOAD_H : WORDS;
-              if (state == LOAD_X && is_reduce) index <= shift[14:6];
+              if (loaded + 1 == loads) state <= is_reduce ? WINDOW : WORDS;
             end
-          end
-        end
-        LOAD_H: begin
-          if (read_valid && read_ready) asked <= 1;
-          if (beat_valid) begin
-            h <= beat_data[23:0];
-            state <= WORDS;
           end
         end
         WINDOW: begin

@@ -133,6 +133,9 @@ impl Call {
     }
 }
 
+/// Operations after the last that uses a memory, up to which none other has it: about as many as a card has in flight.
+const IN_FLIGHT: usize = 16;
+
 /// Numbers that go up or come down.
 pub(super) struct Transfer<T> {
     pub(super) buffer: Buffer,
@@ -263,7 +266,12 @@ impl<'o> Recorder<'o> {
         }
         self.inputs.iter().for_each(|input| used(input.buffer, 0));
         for (index, call) in self.calls.iter().enumerate() {
-            call.operands().for_each(|numbers| used(numbers.buffer, index + 1));
+            // Whoever had its memory next would wait for this one.
+            let others = (index + 1 + IN_FLIGHT).min(end - 1);
+            for numbers in call.operands() {
+                used(numbers.buffer, index + 1);
+                used(numbers.buffer, others);
+            }
         }
         self.outputs.iter().for_each(|output| used(output.buffer, end));
         lives

@@ -227,6 +227,10 @@ impl FpgaEngine {
         let first = recorder.numbers(count, quotient + loose);
         let call = m.product(recorder, [x0, y0, first], count);
         recorder.call(Call { flags: call.flags | registers::FLAG_LOW, shift, ..call });
+        // It waits for nothing: the arrays have it while the tail works on the first.
+        let [mixed, other] = [(); 2].map(|()| m.loose(recorder, count));
+        let call = m.product(recorder, [x1, y0, other], count);
+        recorder.call(Call { shift, ..call });
         let product = first.after(quotient).of_length(loose);
         m.reduce(recorder, product, low, count);
         let carry = recorder.numbers(count, 1);
@@ -237,13 +241,10 @@ impl FpgaEngine {
         let (multiple, k) = (pairing.multiple(recorder), pairing.factor(recorder));
         let numbers = [multiple, first.of_length(quotient), third];
         linear(recorder, numbers, Some(k), registers::FLAG_MINUS, count);
-        let [mixed, other] = [(); 2].map(|()| m.loose(recorder, count));
         let Shape { words, passes, .. } = m.shape.with_third(pairing.bits);
         let call = m.product(recorder, [x0, y1, mixed], count);
         let flags = call.flags | registers::FLAG_WITH_C;
         recorder.call(Call { flags, c: Some(third), words, passes, shift, ..call });
-        let call = m.product(recorder, [x1, y0, other], count);
-        recorder.call(Call { shift, ..call });
         // Below 2^19 · s, all three together.
         let [both, all] = [(); 2].map(|()| recorder.numbers(count, shape::beats(m.bits + 20)));
         linear(recorder, [mixed, other, both], None, 0, count);

@@ -1,5 +1,7 @@
 //! A run: which items of a batch go to the card together, and what it does with them.
 
+use std::ops::Range;
+
 use super::{
     FpgaEngine,
     batch::{Batch, Form},
@@ -15,6 +17,9 @@ use crate::{
 /// computes one part while the one before it comes down and the next goes up.
 const PART_BEATS: u64 = 1 << 19;
 
+/// The most shares of a part.
+const SHARES: u64 = 4;
+
 /// A value in card memory.
 #[derive(Clone, Copy)]
 pub(super) struct View<'k> {
@@ -22,6 +27,8 @@ pub(super) struct View<'k> {
     pub(super) buffer: Buffer,
     /// Whether one item stands for all.
     pub(super) shared: bool,
+    /// The first of its items that a step is applied to.
+    first: u64,
 }
 
 impl View<'_> {
@@ -30,7 +37,8 @@ impl View<'_> {
         let form = Form::of(self.kind);
         let length = form.length();
         let stride = if self.shared { 0 } else { form.beats() };
-        Numbers { buffer: self.buffer, start: index as u64 * length, stride, length }
+        let start = self.first * stride + index as u64 * length;
+        Numbers { buffer: self.buffer, start, stride, length }
     }
 }
 
@@ -128,6 +136,14 @@ fn part(engine: &FpgaEngine, program: &Program, batch: &Batch<'_>) -> Result<usi
     Ok(items)
 }
 
+/// Returns the shares of a part that its steps are applied to one after the other: the descriptors of a share wait for
+/// each other, those of another do not, and so the units that it leaves idle work on the next. None is smaller than
+/// `least`, which keeps the arrays busy.
+fn shares(count: u64, least: u64) -> impl Iterator<Item = Range<u64>> {
+    let shares = (count / least.max(1)).clamp(1, SHARES);
+    (0..shares).map(move |share| share * count / shares..(share + 1) * count / shares)
+}
+
 /// Records a program over `count` items.
 fn record<'o>(
     engine: &FpgaEngine,
@@ -159,13 +175,16 @@ fn record<'o>(
             }
             Source::Step { .. } => (recorder.buffer(form.beats() * count as u64), false),
         };
-        views.push(View { kind, buffer, shared });
+        views.push(View { kind, buffer, shared, first: 0 });
     }
     for (index, value) in values.iter().enumerate() {
         let Source::Step { step, operands } = &value.source else { continue };
-        let args: Vec<_> = operands.iter().map(|&operand| views[operand]).collect();
-        let (out, count) = (&views[index], count as u64);
-        engine.step(&mut recorder, Applied { step, out, args: &args, count })?;
+        for items in shares(count as u64, engine.full_batch() / 2) {
+            let view = |value: usize| View { first: items.start, ..views[value] };
+            let args: Vec<_> = operands.iter().map(|&operand| view(operand)).collect();
+            let (out, count) = (&view(index), items.end - items.start);
+            engine.step(&mut recorder, Applied { step, out, args: &args, count })?;
+        }
     }
     for &(target, after) in program.updates() {
         // What replaces an accumulator comes down to the same place.

@@ -78,6 +78,8 @@ fn parts_of_any_size_give_the_same() {
     let (mut sizes, mut places) = (vec![], vec![]);
     for beats in [40, 200, 400, 1000, 1 << 14] {
         let twin = Twin::new(8, beats);
+        // So many that no part has shares.
+        twin.card().arrays = 16;
         let engine = twin.engine();
         match run(&engine, &m, &[0x1234_5678_9abc_def0], 23) {
             Ok(found) => assert!(found == expected, "{beats} beats"),
@@ -385,4 +387,28 @@ fn operands_that_do_not_fit_are_refused() {
     let info = engine.info();
     assert_eq!(info.description, "a card by its definition, 2 arrays of 8 rows");
     assert!(info.is_device && info.is_emulated && info.full_batch == 1);
+}
+
+#[test]
+fn shares_of_a_part_wait_for_none_before_them() {
+    let twin = Twin::new(8, 1 << 14);
+    let engine = twin.engine();
+    let (m, exponent) = (modulus(9), [0x1234_5678_9abc_def0]);
+    let expected = run(&CpuEngine::new(), &m, &exponent, 23).unwrap();
+    assert_eq!(run(&engine, &m, &exponent, 23).unwrap(), expected);
+    let card = twin.card();
+    let field = |words: &[u32; WORDS], field: registers::Field| field.get(words);
+    let last: Vec<_> = card
+        .log
+        .iter()
+        .filter(|words| field(words, registers::FIELD_OPERATION) == registers::OPERATION_REDUCE)
+        .collect();
+    // The power and the product of each share.
+    assert_eq!(last.len(), 8);
+    let count = |words: &&[u32; WORDS]| field(words, registers::FIELD_COUNT);
+    assert_eq!(last.iter().take(4).map(count).collect::<Vec<_>>(), [5, 6, 6, 6]);
+    // A share of the product reads nothing from where those before it did: none waits for another.
+    let places = last.iter().skip(4).map(|words| field(words, registers::FIELD_A_AT));
+    let places: std::collections::HashSet<_> = places.collect();
+    assert_eq!(places.len(), 4, "{places:?}");
 }

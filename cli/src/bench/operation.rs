@@ -88,6 +88,12 @@ impl Operation {
         }
     }
 
+    /// Returns a step of its programs that some engines have not.
+    pub(crate) fn rare_step(self) -> Option<&'static str> {
+        // Entries have signs.
+        (self == Self::Matvec).then_some("invert")
+    }
+
     /// Returns whether each ciphertext carries a packed plaintext.
     pub(crate) fn carries_values(self) -> bool {
         matches!(
@@ -135,6 +141,12 @@ impl SumOperation {
     /// All operations, in the order in which they are measured.
     pub(crate) const ALL: [Self; 4] =
         [Self::Quantise, Self::Encrypt, Self::Aggregate, Self::Decrypt];
+
+    /// Returns a step of its programs that some engines have not.
+    pub(crate) fn rare_step(self) -> &'static str {
+        // Whatever is measured, the mean of a round is checked.
+        "ntt"
+    }
 
     /// Returns the name in reports, beside that of the scheme.
     pub(crate) fn name(self) -> &'static str {
@@ -219,6 +231,11 @@ impl KernelOperation {
     const fn mont_mul(bits: usize) -> Self {
         let definition = "a Montgomery product of 2048, 4096 and 6144 bits";
         Self { name: "mont_mul", kernel: Kernel::MontMul, size: bits, definition }
+    }
+
+    /// Returns a step of its programs that some engines have not.
+    pub(crate) fn rare_step(self) -> Option<&'static str> {
+        (self.kernel != Kernel::MontMul).then_some("ntt")
     }
 
     /// Returns the bits of a modulus, or of the primes of a ring.

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use ciphergram_accel::Engine;
 use rayon::ThreadPoolBuilder;
 
 use crate::{
@@ -9,6 +10,7 @@ use crate::{
     bench::{
         key::{INSECURE_BITS, Key},
         machine::{Machine, Measured},
+        operation::SumOperation,
         page::Page,
         report::{Options, Report, Source},
         row::{Effort, Row},
@@ -107,22 +109,42 @@ fn measure(
         rows.push(row);
         Ok::<_, Failure>(())
     };
+    // What an engine cannot do is no row, and no reason to measure nothing else.
+    let can = |name: String, engine: &dyn Engine, step: Option<&str>| {
+        let missing = step.filter(|step| !engine.supports(step));
+        if let Some(step) = missing {
+            warn(&format!("{name} is not measured: engine {} has no step {step}", engine.name()));
+            observe(1);
+        }
+        missing.is_none()
+    };
     let effort = Effort { threads: args.threads, duration: args.seconds, clock: args.clock };
     for &bits in bits {
         let key = Key::of_bits(bits)?;
         for engine in engines {
             for &operation in paillier {
-                found(Row::measure(operation, &key, engine, effort)?)?;
+                if can(operation.to_string(), &*engine.engine, operation.rare_step()) {
+                    found(Row::measure(operation, &key, engine, effort)?)?;
+                }
             }
         }
     }
     // Sizes of n mean nothing here: each engine has its rows once.
     for measured in engines {
         for &operation in &args.ops.kernels {
-            found(Row::measure_kernel(operation, measured, effort)?)?;
+            if can(operation.to_string(), &*measured.engine, operation.rare_step()) {
+                found(Row::measure_kernel(operation, measured, effort)?)?;
+            }
         }
     }
-    for Measured { engine, .. } in engines.iter().filter(|_| !sums.is_empty()) {
+    for Measured { engine, .. } in engines {
+        let can = |operation: &&SumOperation| {
+            can(operation.to_string(), &**engine, Some(operation.rare_step()))
+        };
+        let sums: Vec<_> = sums.iter().filter(can).collect();
+        if sums.is_empty() {
+            continue;
+        }
         let round = Round::new(engine.clone())?;
         for &operation in sums {
             found(Row::measure_sum(operation, &round, engine.name(), effort)?)?;
