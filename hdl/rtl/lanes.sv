@@ -1,8 +1,7 @@
 // The lane unit, a beat a cycle: `select`, `add_beats` and `wipe`.
 //
 // A table is read whole, entry by entry, and what is not chosen is masked: neither time nor addresses tell the digit.
-// Of lanes there are ten of 51 bits to a beat, residues below primes of 50 bits: `a + b` is below 2^51, and less q, if
-// it is not below q, again below q.
+// Of lanes there are ten of 51 bits to a beat, residues below primes of 50 bits.
 module lanes #(
     parameter TAG = 3
 ) (
@@ -55,15 +54,16 @@ module lanes #(
   wire [7:0] part = left < 32 ? left : 32;
   logic [7:0] prime;
 
-  function automatic logic [511:0] add(input logic [509:0] a, input logic [509:0] b, input logic [509:0] primes_of);
-    logic [51:0] s, q;
-    add = 0;
-    for (int i = 0; i < 10; i++) begin
-      s = {1'b0, a[51*i+:51]} + {1'b0, b[51*i+:51]};
-      q = {1'b0, primes_of[51*i+:51]};
-      add[51*i+:51] = 51'(s < q ? s : s - q);
-    end
-  endfunction
+  logic [511:0] sums;
+  for (genvar i = 0; i < 10; i++) begin : lane
+    lane_adder adder (
+        .a(buffer[beat[4:0]][51*i+:51]),
+        .b(beat_data[51*i+:51]),
+        .prime(primes[prime[4:0]][51*i+:51]),
+        .sum(sums[51*i+:51])
+    );
+  end
+  assign sums[511:510] = 0;
 
   logic [31:0] a_at, b_at;
   assign job_ready = state == IDLE;
@@ -100,7 +100,7 @@ module lanes #(
         if (knows_digit) buffer[beat[4:0]] <= (entry == 0 ? 512'd0 : buffer[beat[4:0]]) | (entry == digit ? beat_data : 512'd0);
         PRIMES: primes[beat[4:0]] <= beat_data;
         LEFT: buffer[beat[4:0]] <= beat_data;
-        RIGHT: buffer[beat[4:0]] <= add(510'(buffer[beat[4:0]]), 510'(beat_data), 510'(primes[prime[4:0]]));
+        RIGHT: buffer[beat[4:0]] <= sums;
         default: ;
       endcase
     end
