@@ -16,7 +16,7 @@ fn main(@builtin(local_invocation_index) index: u32, @builtin(workgroup_id) grou
     }
     to_digits(&digits);
     // sum := sum · q + digit, in words of 32 bits: a product by each half of q, each with its own carry.
-    var sum: array<u32, 16>;
+    var sum: array<u32, 48>;
     for (var left = params.limbs; left > 0u; left--) {
         let q = unpack(prime(left - 1u));
         let digit = digits[left - 1u];

@@ -9,8 +9,8 @@ fn divided(x: Wide, y: Wide, k: u32, j: u32) -> Wide {
     return mul_factor(difference, pack(constants[at]), pack(constants[at + 1u]), q);
 }
 
-// One for each prime, of which a ring has eight at most.
-alias Digits = array<vec2<u32>, 8>;
+// One for each prime, of which a ring has 24 at most.
+alias Digits = array<vec2<u32>, 24>;
 
 // The residues of a number in [0, Q) to its digits v in the mixed radix 1, q₀, q₀q₁, .. (H. L. Garner, 1959).
 fn to_digits(x: ptr<function, Digits>) {

@@ -1,5 +1,5 @@
 // a · b mod q, residue by residue: the Montgomery product with radix 2^64, which is below q²/2^64 + q < 2q,
-// times the radix.
+// times the radix. Where `words` is 1, added to what is there.
 
 @compute @workgroup_size(GROUP)
 fn main(@builtin(local_invocation_index) index: u32, @builtin(workgroup_id) group: vec3<u32>,
@@ -10,7 +10,8 @@ fn main(@builtin(local_invocation_index) index: u32, @builtin(workgroup_id) grou
         let q = prime(limb);
         let x = pack(a[in_a(at)]);
         let y = pack(b[in_b(at)]);
-        out[at] = unpack(product(x, y, limb, q));
+        let before = select(vec2<u32>(0u), out[at], params.words == 1u);
+        out[at] = unpack(add_mod(product(x, y, limb, q), pack(before), q));
     }
 }
 

@@ -3,6 +3,7 @@
 //! An engine joins with one line in its tests, `ciphergram_accel::conformance!(MyEngine::new());`.
 //! Operands are random and extreme (0, 1, m − 1), batches of every size from 0 to 17.
 
+mod levels;
 mod programs;
 mod rings;
 
@@ -20,6 +21,7 @@ use crate::{
     reference::ReferenceEngine,
     ring::{Ring, largest_primes},
 };
+pub use levels::{limbs, product_sums, scalings, signed_lifts};
 pub use programs::random_programs;
 pub use rings::{
     automorphisms, compositions, extensions, packing, polynomials, rescalings, sampling, transforms,
@@ -55,7 +57,7 @@ macro_rules! conformance {
     (@all $what:ident $($words:tt)*) => {
         $crate::conformance!(@$what $($words)* residues, inverses, powers, pairs, dots, paillier_legs,
             transforms, polynomials, automorphisms, compositions, extensions, rescalings, sampling,
-            packing, random_programs, refusals);
+            packing, limbs, scalings, product_sums, signed_lifts, random_programs, refusals);
     };
     (@table $($case:ident),*) => {
         /// All cases by name, for programs that are no tests. A case panics where an engine errs.

@@ -1,9 +1,11 @@
 //! The parts that host engines share: binding operands, splitting batches, and walking a program
 //! block by block.
 
+use std::cell::Cell;
+
 use crate::{
     engine::{Operand, OperandFault, RunError},
-    program::{Kind, Place, Places, Program, Source, Spread, Step, Value},
+    program::{Kind, MAX_TERMS, Place, Places, Program, Source, Spread, Step, Value},
 };
 
 /// The items of one operand of a step over a block.
@@ -45,6 +47,34 @@ pub(crate) struct Blocks {
     /// Items that are worth the while of another thread: to wake it takes some microseconds.
     pub(crate) least: usize,
 }
+
+thread_local! {
+    /// The memory of the slots of a thread's former runs: wiped where they had secrets.
+    static SCRATCH: Cell<Vec<Vec<u64>>> = const { Cell::new(Vec::new()) };
+}
+
+/// Returns memory for slots of `slots` words an item, with stale contents.
+fn take_scratch(slots: &[usize], items: usize) -> Vec<Vec<u64>> {
+    let mut memory = SCRATCH.take();
+    memory.resize_with(memory.len().max(slots.len()), Vec::new);
+    for (memory, words) in memory.iter_mut().zip(slots) {
+        memory.resize(memory.len().max(words * items), 0);
+    }
+    memory
+}
+
+/// Keeps memory for the next run of this thread.
+fn keep_scratch(mut memory: Vec<Vec<u64>>) {
+    memory.retain(|slot| slot.len() <= KEPT_WORDS);
+    SCRATCH.set(memory);
+}
+
+/// The most words of a slot that are kept for a later run: larger ones are of batches whose work
+/// is longer than it takes to get memory.
+const KEPT_WORDS: usize = 1 << 20;
+
+/// The most operands of a step.
+const MAX_OPERANDS: usize = 2 * MAX_TERMS;
 
 /// One step's arithmetic over a block. Kinds give shapes; `out` arrives with stale contents.
 pub(crate) trait Kernels: Sync {
@@ -201,7 +231,7 @@ impl<'p> Plan<'p> {
         let v = &self.program.values()[value];
         let words = v.kind.words();
         let (data, shared): (&[u64], bool) = match (self.places.of_values[value], &v.source) {
-            (_, Source::Constant { words }) => (words, true),
+            (_, Source::Constant(constant)) => (constant.words(), true),
             (Place::Scratch(slot), _) => (&scratch[slot], false),
             (Place::Operand(operand), _) => match &views[operand] {
                 view @ View { each: None, .. } => (view.words(), true),
@@ -267,12 +297,10 @@ impl<'p> Plan<'p> {
         block: &Block,
     ) {
         let arg = |value: usize| self.arg(value, scratch, views, block);
-        match operands[..] {
-            [a] => k.step(step, kind, out, &[arg(a)]),
-            [a, b] => k.step(step, kind, out, &[arg(a), arg(b)]),
-            [a, b, c] => k.step(step, kind, out, &[arg(a), arg(b), arg(c)]),
-            _ => unreachable!("the builder makes steps of one to three operands"),
-        }
+        let mut args = [arg(operands[0]); MAX_OPERANDS];
+        let args = &mut args[..operands.len()];
+        args.iter_mut().zip(operands).for_each(|(slot, &value)| *slot = arg(value));
+        k.step(step, kind, out, args);
     }
 
     /// Halves the batch until a part is at most `grain` items, spreading parts over cores; batches
@@ -295,15 +323,16 @@ impl<'p> Plan<'p> {
             return;
         }
         let room = count.min(blocks.unit * blocks.units);
-        let slots = self.places.slots.iter();
-        let mut scratch: Vec<_> = slots.map(|words| vec![0; words * room]).collect();
+        let mut scratch = take_scratch(&self.places.slots, room);
         for first in (0..count).step_by(room.max(1)) {
             let block = Block { first, count: room.min(count - first) };
             self.run_block(k, &mut scratch, views, &block);
         }
         if self.program.has_secrets() {
-            scratch.iter_mut().for_each(|slot| wipe(slot));
+            let used = scratch.iter_mut().zip(&self.places.slots);
+            used.for_each(|(slot, words)| wipe(&mut slot[..words * room]));
         }
+        keep_scratch(scratch);
     }
 }
 
@@ -336,7 +365,9 @@ pub(crate) fn walk(
             .map(|&i| {
                 let Value { kind, source, .. } = &program.values()[i];
                 match source {
-                    Source::Constant { words } => Arg { kind, words, shared: true },
+                    Source::Constant(constant) => {
+                        Arg { kind, words: constant.words(), shared: true }
+                    }
                     Source::Input { spread: Spread::Shared } => {
                         Arg { kind, words: &words[i][..kind.words()], shared: true }
                     }
@@ -366,7 +397,7 @@ pub fn check_operands(program: &Program, operands: &mut [Operand<'_>]) -> Result
 }
 
 /// The most operands that are bound without memory of their own: most programs have fewer.
-const FEW: usize = 8;
+const FEW: usize = 16;
 
 /// Runs `program` with `kernels`: over all cores, or in order on the calling thread.
 pub(crate) fn run(

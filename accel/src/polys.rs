@@ -10,9 +10,16 @@ use crate::{
 };
 
 /// The two forms of a polynomial: [`Coeff`] and [`Ntt`].
-pub trait Domain: sealed::Sealed + 'static {}
-impl Domain for Coeff {}
-impl Domain for Ntt {}
+pub trait Domain: sealed::Sealed + 'static {
+    /// Whether it is that of values, [`Ntt`].
+    const NTT: bool;
+}
+impl Domain for Coeff {
+    const NTT: bool = false;
+}
+impl Domain for Ntt {
+    const NTT: bool = true;
+}
 
 mod sealed {
     pub trait Sealed {}

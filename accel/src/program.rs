@@ -7,7 +7,7 @@
 //!
 //! Programs are built with a [`Builder`], whose handles carry their kind as a Rust type, and
 //! printed with `Display`. They hold the constants of a key, so they have no `Debug`, and constants
-//! are zeroized on drop and never printed.
+//! are zeroized with the last program that has them and never printed.
 
 mod builder;
 mod places;
@@ -20,7 +20,9 @@ use std::{
 
 use zeroize::Zeroizing;
 
-pub use builder::{Beat, Builder, Coeff, Exponent, Integer, Ntt, Pair, Residue, Seed, Var};
+pub use builder::{
+    Beat, Builder, Coeff, Exponent, Integer, MAX_TERMS, Ntt, Pair, Residue, Seed, Var,
+};
 pub(crate) use places::{Place, Places};
 
 use crate::{
@@ -192,6 +194,8 @@ pub enum Step {
     Lift {
         /// Words of one integer.
         words_each: usize,
+        /// Whether they are of two's complement.
+        signed: bool,
     },
     /// RNS to the integer in `[0, Q)` of each coefficient, a word for each prime. Constant time.
     Compose,
@@ -204,6 +208,20 @@ pub enum Step {
     /// `round(x / q)` of the integer of each coefficient, q being the last prime, modulo the primes
     /// before it. Constant time.
     Rescale,
+    /// The residues of a run of primes.
+    Limbs {
+        /// The first of them.
+        first: usize,
+    },
+    /// The residues of two polynomials, each of other primes, as one polynomial.
+    JoinLimbs,
+    /// `a · f_j mod q_j`: a constant for each prime.
+    Scale {
+        /// The constants.
+        factors: Arc<ScaleFactors>,
+    },
+    /// `Σ a_i · b_i` in NTT form; the operands are all a, then all b.
+    MulSum,
     /// The first coefficients of a polynomial to beats; lanes past its end are zero.
     Pack,
     /// Beats to a polynomial; coefficients that they do not hold are zero.
@@ -259,6 +277,10 @@ impl Step {
             | Self::Compose
             | Self::BaseExtend { .. }
             | Self::Rescale
+            | Self::Limbs { .. }
+            | Self::JoinLimbs
+            | Self::Scale { .. }
+            | Self::MulSum
             | Self::Pack
             | Self::Unpack
             | Self::AddBeats
@@ -399,6 +421,49 @@ impl BaseExtension {
     }
 }
 
+/// The constants of [`Step::Scale`], each below its prime. All public.
+pub struct ScaleFactors(Vec<u64>);
+
+impl ScaleFactors {
+    /// Returns the factors, in limb order.
+    pub(crate) fn words(&self) -> &[u64] {
+        &self.0
+    }
+}
+
+/// Numbers that programs have in common, and hold once: a key is one of these.
+#[derive(Clone)]
+pub struct Constant {
+    words: Arc<Zeroizing<Vec<u64>>>,
+    first: usize,
+    count: usize,
+}
+
+impl Constant {
+    /// Takes words.
+    #[must_use]
+    pub fn new(words: Vec<u64>) -> Self {
+        let count = words.len();
+        Self { words: Arc::new(Zeroizing::new(words)), first: 0, count }
+    }
+
+    /// Returns `count` of its words, from word `first` on, in the same memory.
+    ///
+    /// # Panics
+    /// If there are no such words.
+    #[must_use]
+    pub fn part(&self, first: usize, count: usize) -> Self {
+        assert!(first + count <= self.count, "a part of a constant lies in it");
+        Self { words: self.words.clone(), first: self.first + first, count }
+    }
+
+    /// Returns the words.
+    #[must_use]
+    pub fn words(&self) -> &[u64] {
+        &self.words[self.first..][..self.count]
+    }
+}
+
 /// The source of a value.
 pub enum Source {
     /// An operand of the run.
@@ -407,10 +472,7 @@ pub enum Source {
         spread: Spread,
     },
     /// One item, fixed when the program was built.
-    Constant {
-        /// Its words.
-        words: Zeroizing<Vec<u64>>,
-    },
+    Constant(Constant),
     /// The result of a step.
     Step {
         /// The operation.

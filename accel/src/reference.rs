@@ -71,6 +71,9 @@ impl Kernels for ReferenceEngine {
             (&Step::Automorphism { element }, Kind::Polys { ring, ntt }) => {
                 automorphism(ring, (element, *ntt), out, args[0].1);
             }
+            (Step::Limbs { .. } | Step::JoinLimbs, Kind::Polys { ring, .. }) => {
+                limbs_of(ring, out, &args);
+            }
             (_, Kind::Polys { ring, .. } | Kind::Beats { ring, .. }) => {
                 poly_step(step, ring, out, &args);
             }
@@ -296,6 +299,17 @@ fn automorphism(ring: &Ring, (g, ntt): (u32, bool), out: &mut [u64], a: &[u64]) 
     }
 }
 
+/// For each prime the residues that one of the operands has of it.
+fn limbs_of(ring: &Ring, out: &mut [u64], args: &[(&Kind, &[u64])]) {
+    let n = ring.degree();
+    for (out, q) in out.chunks_mut(n).zip(ring.primes()) {
+        for (kind, words) in args {
+            let limbs = ring_of(kind).primes().iter().zip(words.chunks(n));
+            limbs.filter(|&(prime, _)| prime == q).for_each(|(_, limb)| out.copy_from_slice(limb));
+        }
+    }
+}
+
 fn poly_step(step: &Step, ring: &Ring, out: &mut [u64], args: &[(&Kind, &[u64])]) {
     let a = args[0].1;
     let n = ring.degree();
@@ -310,8 +324,21 @@ fn poly_step(step: &Step, ring: &Ring, out: &mut [u64], args: &[(&Kind, &[u64])]
         Step::PolyMul => each_limb(out, &|j, _, q| mul_mod_vartime(a[j], args[1].1[j], q)),
         Step::Ntt => transform(ring, out, a),
         Step::Intt => inverse_transform(ring, out, a),
-        Step::Lift { .. } => {
-            each_limb(out, &|_, i, q| remainder(a.iter().skip(i).step_by(n), q));
+        Step::Lift { words_each, signed } => each_limb(out, &|_, i, q| {
+            let rest = remainder(a.iter().skip(i).step_by(n), q);
+            let is_negative = *signed && a[(words_each - 1) * n + i] >> 63 == 1;
+            let radix = pow_mod_vartime(2, 64 * *words_each as u64, q);
+            if is_negative { (rest + q - radix) % q } else { rest }
+        }),
+        Step::Scale { factors } => {
+            each_limb(out, &|j, _, q| mul_mod_vartime(a[j], factors.words()[j / n], q));
+        }
+        Step::MulSum => {
+            let (a, b) = args.split_at(args.len() / 2);
+            each_limb(out, &|j, _, q| {
+                let products = a.iter().zip(b).map(|(a, b)| mul_mod_vartime(a.1[j], b.1[j], q));
+                products.fold(0, |sum, product| (sum + product) % q)
+            });
         }
         Step::Uniform => uniform(ring, out, a, args[1].1[0]),
         Step::Noise => {

@@ -3,7 +3,7 @@
 /// The largest prime, in bits: a residue and the carry of one addition fit a 51-bit lane.
 pub const MAX_PRIME_BITS: u32 = 50;
 /// The most primes of a ring.
-pub const MAX_PRIMES: usize = 8;
+pub const MAX_PRIMES: usize = 24;
 
 /// The ring degree and its primes, with a canonical root of unity for each.
 ///
@@ -34,8 +34,8 @@ pub enum RingError {
         /// The number given.
         value: u64,
     },
-    /// The same prime twice, or none, or more than eight.
-    #[error("a ring needs one to eight distinct primes")]
+    /// The same prime twice, or none, or more than [`MAX_PRIMES`].
+    #[error("a ring needs one to {MAX_PRIMES} distinct primes")]
     Count,
 }
 
@@ -61,6 +61,35 @@ impl Ring {
             })
             .collect::<Result<_, _>>()?;
         Ok(Self { degree, primes: primes.to_vec(), roots })
+    }
+
+    /// Returns the ring of `count` of its primes, from number `first` on, in the same order.
+    ///
+    /// # Panics
+    /// If there are no such primes, or `count` is 0.
+    #[must_use]
+    pub fn limbs(&self, first: usize, count: usize) -> Self {
+        assert!(count > 0, "a ring has primes");
+        let [primes, roots] = [&self.primes, &self.roots].map(|all| all[first..][..count].to_vec());
+        Self { degree: self.degree, primes, roots }
+    }
+
+    /// Returns the ring of its primes and of those of `other` behind them.
+    ///
+    /// # Errors
+    /// [`RingError::Count`] where both have a prime, or there are too many;
+    /// [`RingError::Degree`] where the degrees differ.
+    pub fn join(&self, other: &Self) -> Result<Self, RingError> {
+        if self.degree != other.degree {
+            return Err(RingError::Degree { degree: other.degree });
+        }
+        let is_twice = self.primes.iter().any(|q| other.primes.contains(q));
+        if is_twice || self.primes.len() + other.primes.len() > MAX_PRIMES {
+            return Err(RingError::Count);
+        }
+        let [primes, roots] = [(&self.primes, &other.primes), (&self.roots, &other.roots)]
+            .map(|(first, second)| [&first[..], second].concat());
+        Ok(Self { degree: self.degree, primes, roots })
     }
 
     /// Returns N.

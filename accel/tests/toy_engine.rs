@@ -39,7 +39,7 @@ fn run_item(program: &Program, operands: &mut [Operand<'_>], item: usize) {
     for value in program.values() {
         let each = value.kind.words();
         let words = match &value.source {
-            Source::Constant { words } => words.to_vec(),
+            Source::Constant(constant) => constant.words().to_vec(),
             Source::Input { spread } => {
                 let first = if *spread == Spread::Shared { 0 } else { item * each };
                 inputs += 1;
@@ -104,6 +104,6 @@ fn big(words: &[u64]) -> BigUint {
 ciphergram_accel::conformance!(Toy, without: [
     "mont_mul", "split", "join", "pair_mul", "invert", "choose", "one_plus_mn", "pow_secret", "pow_public",
     "dot_secret", "dot_public", "pow_fixed_base", "l_quotient", "crt_join", "ntt", "intt", "add", "sub", "poly_mul",
-    "automorphism", "uniform", "noise", "ternary", "lift", "compose", "base_extend", "rescale", "pack", "unpack",
-    "first_bad_lane",
+    "automorphism", "uniform", "noise", "ternary", "lift", "lift_signed", "compose", "base_extend", "rescale", "limbs",
+    "join_limbs", "scale", "mul_sum", "pack", "unpack", "first_bad_lane",
 ]);

@@ -195,6 +195,8 @@ fn polynomials(random: &mut Operands) -> Program {
     let r = ring(degree, 20 + 10 * random.below(4) as u32, limbs);
     // Of other primes, and of all but the last.
     let other = ring(degree, 40, 1 + random.below(3));
+    let first = Arc::new(other.limbs(0, 1));
+    let factors: Vec<u64> = r.primes().iter().map(|q| random.0.next_u64() % q).collect();
     let rest = (limbs > 1).then(|| match Ring::new(degree, &r.primes()[..limbs - 1]) {
         Ok(rest) => Arc::new(rest),
         Err(why) => panic!("fewer primes of a ring: {why}"),
@@ -218,7 +220,7 @@ fn polynomials(random: &mut Operands) -> Program {
         let (x, y): (Var<Coeff>, _) = (coeffs.pick(random), coeffs.pick(random));
         let (u, v): (Var<Ntt>, _) = (ntts.pick(random), ntts.pick(random));
         let element = 2 * random.below(degree) as u32 + 1;
-        match random.below(19) {
+        match random.below(24) {
             0 => ntts.0.push(b.ntt(name, x)),
             1 => coeffs.0.push(b.intt(name, u)),
             2 => coeffs.0.push(b.add(name, x, y)),
@@ -237,6 +239,20 @@ fn polynomials(random: &mut Operands) -> Program {
             15 => coeffs.0.push(b.automorphism(name, x, element)),
             16 => ntts.0.push(b.automorphism(name, u, element)),
             17 => extended.0.push(b.base_extend(name, x, &other)),
+            18 => coeffs.0.push(b.scale(name, x, &factors)),
+            19 => ntts.0.push(b.scale(name, u, &factors)),
+            20 => {
+                let pairs: Vec<_> = (0..1 + random.below(4))
+                    .map(|_| (ntts.pick(random), ntts.pick(random)))
+                    .collect();
+                ntts.0.push(b.mul_sum(name, &pairs));
+            }
+            21 => {
+                let x = extended.pick(random);
+                let part = b.limbs(&format!("{name}'"), x, &first);
+                extended.0.push(b.base_extend(name, part, &other));
+            }
+            22 => coeffs.0.push(b.lift_signed(name, &r, integers.pick(random))),
             _ => match &rest {
                 Some(rest) => {
                     let rescaled = b.rescale(name, x, rest);

@@ -133,7 +133,7 @@ pub fn automorphisms(engine: &dyn Engine) {
 pub fn compositions(engine: &dyn Engine) {
     let mut random = Operands::new(9);
     let shapes = [(16, 12, 3), (16, 20, 2), (16, 33, 5), (64, 50, 2)];
-    let limbs = (1..=8).map(|limbs| (16, 50, limbs));
+    let limbs = (1..=9).chain([12, 13, 16, 17, 24]).map(|limbs| (16, 50, limbs));
     for (degree, bits, limbs) in shapes.into_iter().chain(limbs) {
         let ring = ring(degree, bits, limbs);
         let mut b = Builder::new("compose");
@@ -163,7 +163,7 @@ pub fn compositions(engine: &dyn Engine) {
 /// Tries centred integers from any primes to any others, some of which may be the same.
 pub fn extensions(engine: &dyn Engine) {
     let mut random = Operands::new(13);
-    let (large, small) = (largest_primes(50, 16, 8), largest_primes(12, 16, 3));
+    let (large, small) = (largest_primes(50, 16, 24), largest_primes(12, 16, 3));
     for (from, to) in [
         (&large[..1], &large[1..3]),
         (&small[..1], &small[..]),
@@ -172,7 +172,9 @@ pub fn extensions(engine: &dyn Engine) {
         (&large[..3], &large[2..7]),
         (&small[..], &large[..2]),
         (&large[..5], &large[..2]),
-        (&large[..], &large[..]),
+        (&large[..8], &large[..]),
+        (&large[..11], &large[8..16]),
+        (&large[..24], &large[..2]),
     ] {
         let (from, to) = (ring_over(16, from), ring_over(16, to));
         let mut b = Builder::new("base_extend");
@@ -219,7 +221,7 @@ pub fn extensions(engine: &dyn Engine) {
 /// Quotients by the last prime, also where the rest is about half of it.
 pub fn rescalings(engine: &dyn Engine) {
     let mut random = Operands::new(14);
-    let (large, small) = (largest_primes(50, 32, 7), largest_primes(12, 32, 3));
+    let (large, small) = (largest_primes(50, 32, 13), largest_primes(12, 32, 3));
     let mixed = |first: &[u64], last: &[u64]| [first, last].concat();
     for primes in [
         large[..2].to_vec(),

@@ -12,9 +12,10 @@ use crate::{
     beats,
     derived::Derived,
     interpret::Arg,
-    program::{BaseExtension, Kind, Step},
+    program::{BaseExtension, Kind, MAX_TERMS, Step},
     ring::{MAX_PRIMES, Ring, subtract_once},
 };
+use tables::Primes;
 pub(super) use tables::{Factor, Factors, Limb, Row, Tables};
 
 /// Blocks of a ChaCha20 stream that are made at once.
@@ -45,6 +46,12 @@ pub(super) trait Rns: Copy + Send + Sync + 'static {
 
     /// `out = a · b`.
     fn mul(self, out: &mut [u64], a: &[u64], b: &[u64], limb: &Limb);
+
+    /// `out = a · factor`.
+    fn scale(self, out: &mut [u64], a: &[u64], q: u64, factor: Factor);
+
+    /// `out = Σ a_i · b_i`, of at most [`MAX_TERMS`] pairs.
+    fn mul_sum(self, out: &mut [u64], pairs: &[[&[u64]; 2]], limb: &Limb);
 
     /// Transforms to NTT form, in place.
     fn forward(self, a: &mut [u64], limb: &Limb);
@@ -77,7 +84,7 @@ pub(super) trait Rns: Copy + Send + Sync + 'static {
     fn ternary(self, out: &mut [u64], random: &[u64], q: u64);
 
     /// Converts integers to residues: word `w` of integer `i` is `integers[w · out.len() + i]`.
-    fn lift(self, out: &mut [u64], integers: &[u64], limb: &Limb);
+    fn lift(self, out: &mut [u64], integers: &[u64], limb: &Limb, signed: bool);
 
     /// Converts residues of all primes to integers, laid out as for [`Rns::lift`], as many words as
     /// primes.
@@ -141,12 +148,56 @@ fn turn_coefficients(out: &mut [u64], a: &[u64], g: usize, q: u64) {
 }
 
 /// Computes values of `a(X^g)`: at ψ^e that of `a` at ψ^(e·g).
-fn turn_values(out: &mut [u64], a: &[u64], g: usize) {
-    let n = a.len();
-    let reversed = |i: usize| i.reverse_bits() >> (n.leading_zeros() + 1);
-    for (i, out) in out.iter_mut().enumerate() {
-        let exponent = ((2 * reversed(i) + 1) * g) & (2 * n - 1);
-        *out = a[reversed(exponent / 2)];
+///
+/// Place `8k + r` has the exponent `2·brv(k) + 1 + brv₃(r)·N/4`, `brv(k)` of the bits that k has.
+/// Times g, the lowest bits are the same for all r: the eight values of a group stay together,
+/// and change places with each other as the highest three bits say.
+fn turn_values(out: &mut [u64], a: &[u64], n: usize, g: usize) {
+    let groups = n / 8;
+    let reversed = |k: usize| k.reverse_bits() >> (usize::BITS - groups.trailing_zeros());
+    let group_bits = groups.trailing_zeros();
+    for k in 0..groups {
+        let power = (((2 * reversed(k) + 1) * g) & (2 * n - 1)) / 2;
+        let (from, turn) = (reversed(power & (groups - 1)), power >> group_bits);
+        let places = PLACES[g / 2 % 4][turn];
+        for (out, a) in out.chunks_exact_mut(n).zip(a.chunks_exact(n)) {
+            let (out, a) = (&mut out[8 * k..][..8], &a[8 * from..][..8]);
+            out.iter_mut().zip(places).for_each(|(out, place)| *out = a[usize::from(place)]);
+        }
+    }
+}
+
+/// For `g mod 8` and the highest three bits, where each of eight values comes from.
+const PLACES: [[[u8; 8]; 8]; 4] = {
+    const REVERSED: [usize; 8] = [0, 4, 2, 6, 1, 5, 3, 7];
+    let mut places = [[[0; 8]; 8]; 4];
+    let mut i = 0;
+    while i < 4 * 8 * 8 {
+        let (g, turn, r) = (2 * (i / 64) + 1, i / 8 % 8, i % 8);
+        places[i / 64][turn][r] = REVERSED[(turn + g * REVERSED[r]) % 8] as u8;
+        i += 1;
+    }
+    places
+};
+
+/// Returns the ring of a polynomial.
+fn ring_of(kind: &Kind) -> &Arc<Ring> {
+    match kind {
+        Kind::Polys { ring, .. } => ring,
+        _ => unreachable!("a polynomial has a ring"),
+    }
+}
+
+/// Puts the residues of two polynomials where the ring of the result has their primes.
+fn join_limbs(kind: &Kind, out: &mut [u64], args: &[Arg<'_>], index: usize) {
+    let ring = ring_of(kind);
+    let n = ring.degree();
+    for (out, q) in out.chunks_exact_mut(n).zip(ring.primes()) {
+        for arg in args {
+            if let Some(limb) = ring_of(arg.kind).primes().iter().position(|prime| prime == q) {
+                out.copy_from_slice(&arg.item(index)[limb * n..][..n]);
+            }
+        }
     }
 }
 
@@ -156,13 +207,15 @@ type Pointwise<'f> = &'f dyn Fn(&mut [u64], &[u64], &[u64], &Limb);
 /// The steps over polynomials and beats on one kind of processor.
 pub(super) struct RnsSteps<B> {
     backend: B,
+    primes: Primes,
     tables: Derived<Ring, Tables>,
     extensions: Derived<BaseExtension, Vec<Row>>,
 }
 
 impl<B: Rns> RnsSteps<B> {
     pub(super) fn new(backend: B) -> Self {
-        Self { backend, tables: Derived::default(), extensions: Derived::default() }
+        let (primes, tables) = (Primes::default(), Derived::default());
+        Self { backend, primes, tables, extensions: Derived::default() }
     }
 
     /// Lets go of the tables of rings and extensions that are gone.
@@ -172,7 +225,7 @@ impl<B: Rns> RnsSteps<B> {
     }
 
     fn tables(&self, ring: &Arc<Ring>) -> Arc<Tables> {
-        self.tables.get(ring, |ring| Tables::new(ring, B::QUOTIENT_BITS))
+        self.tables.get(ring, |ring| Tables::new(ring, &self.primes, B::QUOTIENT_BITS))
     }
 
     /// Runs a step over a block: any that takes or makes polynomials or beats.
@@ -181,9 +234,28 @@ impl<B: Rns> RnsSteps<B> {
             return self.run_beats(step, out_kind, out, args);
         }
         for (index, out) in out.chunks_mut(out_kind.words()).enumerate() {
-            // A step of one operand gets it twice.
-            let item = |at: usize| args.get(at).unwrap_or(&args[0]).item(index);
-            self.run_item(step, out_kind, out, [item(0), item(1)], args[0].kind);
+            match step {
+                Step::MulSum => self.mul_sum(out_kind, out, args, index),
+                Step::JoinLimbs => join_limbs(out_kind, out, args, index),
+                _ => {
+                    // A step of one operand gets it twice.
+                    let item = |at: usize| args.get(at).unwrap_or(&args[0]).item(index);
+                    self.run_item(step, out_kind, out, [item(0), item(1)], args[0].kind);
+                }
+            }
+        }
+    }
+
+    /// Sums products, limb by limb.
+    fn mul_sum(&self, kind: &Kind, out: &mut [u64], args: &[Arg<'_>], index: usize) {
+        let ring = ring_of(kind);
+        let (n, tables, terms) = (ring.degree(), self.tables(ring), args.len() / 2);
+        let mut pairs = [[&[][..]; 2]; MAX_TERMS];
+        for ((out, limb), at) in out.chunks_exact_mut(n).zip(tables.limbs()).zip((0..).step_by(n)) {
+            for (i, pair) in pairs.iter_mut().enumerate().take(terms) {
+                *pair = [i, terms + i].map(|operand| &args[operand].item(index)[at..][..n]);
+            }
+            self.backend.mul_sum(out, &pairs[..terms], limb);
         }
     }
 
@@ -240,16 +312,25 @@ impl<B: Rns> RnsSteps<B> {
                     }
                 }
             }
-            &Step::Automorphism { element } => each(out, &|out, a, _, limb| match kind {
-                Kind::Polys { ntt: true, .. } => turn_values(out, a, element as usize),
-                _ => turn_coefficients(out, a, element as usize, limb.q()),
-            }),
+            &Step::Automorphism { element } => match kind {
+                Kind::Polys { ntt: true, .. } => turn_values(out, a, n, element as usize),
+                _ => each(out, &|out, a, _, limb| {
+                    turn_coefficients(out, a, element as usize, limb.q());
+                }),
+            },
             Step::Uniform => sampling::uniform(backend, ring, out, a, b[0]),
             Step::Noise => sampling::small(backend, B::noise, ring, out, a, b[0]),
             Step::Ternary => sampling::small(backend, B::ternary, ring, out, a, b[0]),
-            Step::Lift { .. } => {
+            &Step::Lift { signed, .. } => {
                 let limbs = out.chunks_exact_mut(n).zip(tables.limbs());
-                limbs.for_each(|(out, limb)| backend.lift(out, a, limb));
+                limbs.for_each(|(out, limb)| backend.lift(out, a, limb, signed));
+            }
+            Step::Limbs { first } => out.copy_from_slice(&a[first * n..][..out.len()]),
+            Step::Scale { factors } => {
+                let parts = out.chunks_exact_mut(n).zip(a.chunks_exact(n)).zip(tables.limbs());
+                for (((out, a), limb), &factor) in parts.zip(factors.words()) {
+                    backend.scale(out, a, limb.q(), limb.factor(factor, B::QUOTIENT_BITS));
+                }
             }
             Step::Compose => backend.compose(out, a, &tables),
             Step::BaseExtend { extension } => {

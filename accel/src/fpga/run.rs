@@ -159,7 +159,9 @@ fn record<'o>(
         let kind = &value.kind;
         let form = Form::of(kind);
         let (buffer, shared) = match &value.source {
-            Source::Constant { words } => (recorder.constant(Words::Borrowed(words), form), true),
+            Source::Constant(constant) => {
+                (recorder.constant(Words::Borrowed(constant.words()), form), true)
+            }
             Source::Input { .. } => {
                 let shared = batch.shared(operand);
                 let buffer = match shared {

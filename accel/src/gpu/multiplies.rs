@@ -79,6 +79,7 @@ fn of_words(Dispatch { kernel, params, .. }: &Dispatch) -> u64 {
     let butterflies = residues / 2 * u64::from(stages) * TIMES;
     let each = match kernel {
         Kernel::PolyMul => 2 + 2 * MUL_HIGH + MUL_FACTOR,
+        Kernel::Scale => MUL_FACTOR,
         Kernel::Lift => 2 * words * MUL_FACTOR + REDUCED,
         // Digits take two for each prime before theirs; then, for each prime, 2L words of 32 bits
         // are times both halves of it.
@@ -91,7 +92,8 @@ fn of_words(Dispatch { kernel, params, .. }: &Dispatch) -> u64 {
         Kernel::Intt if first_stage == 0 => butterflies + residues / 2 * TIMES,
         Kernel::Intt => butterflies + residues * REDUCED,
         Kernel::Limit => 8 * words,
-        Kernel::PolyAdd | Kernel::PolySub | Kernel::Pack | Kernel::Unpack | Kernel::AddBeats => 0,
+        Kernel::PolyAdd | Kernel::PolySub | Kernel::Limbs => 0,
+        Kernel::Pack | Kernel::Unpack | Kernel::AddBeats => 0,
         Kernel::Noise | Kernel::Ternary | Kernel::Uniform | Kernel::Automorphism => 0,
         Kernel::Choose | Kernel::UnitPair => unreachable!("{} is over words", kernel.name()),
         Kernel::MontMul

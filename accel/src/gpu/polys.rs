@@ -141,7 +141,7 @@ impl GpuEngine {
             b_stride: b.stride() / 2,
             beats,
             words: match (step, a.kind) {
-                (Step::Lift { words_each }, _) => *words_each as u32,
+                (Step::Lift { words_each, .. }, _) => *words_each as u32,
                 (Step::BaseExtend { extension }, _) => extension.rows().len() as u32,
                 (_, Kind::Seeds { count }) => *count as u32,
                 _ => 0,
@@ -157,7 +157,30 @@ impl GpuEngine {
             Step::PolyAdd => each(Kernel::PolyAdd, numbers),
             Step::PolySub => each(Kernel::PolySub, numbers),
             Step::PolyMul => each(Kernel::PolyMul, numbers),
-            Step::Lift { .. } => each(Kernel::Lift, numbers),
+            Step::Lift { signed, .. } => {
+                let params = RingParams { stages: (*signed).into(), ..params };
+                Over { params, ..over }.record(recorder, Kernel::Lift, numbers, buffers);
+            }
+            Step::Scale { factors } => {
+                let pairs = factors.words().iter().zip(ring.primes());
+                let words: Vec<u64> = pairs.flat_map(|(&w, &q)| factor(w, q)).collect();
+                let factors = recorder.constant(Words::Owned(Zeroizing::new(words)));
+                over.record(recorder, Kernel::Scale, numbers, [a.buffer, factors, out.buffer]);
+            }
+            Step::Limbs { .. } | Step::JoinLimbs => pick_limbs(recorder, &over, applied),
+            Step::MulSum => {
+                let (first, second) = args.split_at(args.len() / 2);
+                for (index, (a, b)) in first.iter().zip(second).enumerate() {
+                    let params = RingParams {
+                        a_stride: a.stride() / 2,
+                        b_stride: b.stride() / 2,
+                        words: (index > 0).into(),
+                        ..params
+                    };
+                    let buffers = [a.buffer, b.buffer, out.buffer];
+                    Over { params, ..over }.record(recorder, Kernel::PolyMul, numbers, buffers);
+                }
+            }
             Step::Compose => each(Kernel::Compose, count << params.log_degree),
             Step::Automorphism { element } => {
                 let (words, stages) = match a.kind {
@@ -185,6 +208,30 @@ impl GpuEngine {
         }
         Ok(())
     }
+}
+
+/// Records where the residues of each prime come from, and that they go there.
+fn pick_limbs(
+    recorder: &mut Recorder<'_>,
+    over: &Over,
+    Applied { out, args, count, .. }: Applied<'_>,
+) {
+    let ring_of = |kind: &Kind| match kind {
+        Kind::Polys { ring, .. } => ring.clone(),
+        _ => unreachable!("a polynomial has a ring"),
+    };
+    let ring = ring_of(out.kind);
+    let source = |q: &u64| {
+        let places = args.iter().map(|arg| ring_of(arg.kind).primes().iter().position(|p| p == q));
+        let (operand, place) = places.enumerate().find(|(_, place)| place.is_some())?;
+        Some(operand as u64 | (place? as u64) << 32)
+    };
+    let sources = ring.primes().iter().filter_map(source).collect();
+    let constants = recorder.constant(Words::Owned(Zeroizing::new(sources)));
+    let params = RingParams { limbs: ring.primes().len() as u32, ..over.params };
+    let (a, b) = (args[0].buffer, args.last().map_or(args[0].buffer, |b| b.buffer));
+    let over = Over { constants, params };
+    over.record(recorder, Kernel::Limbs, count * out.words() / 2, [a, b, out.buffer]);
 }
 
 /// Some seeds to a dispatch.

@@ -174,7 +174,9 @@ fn record<'o>(
         let kind = &value.kind;
         let words = 2 * kind.words();
         let (buffer, shared) = match &value.source {
-            Source::Constant { words } => (recorder.constant(Words::Borrowed(words)), true),
+            Source::Constant(constant) => {
+                (recorder.constant(Words::Borrowed(constant.words())), true)
+            }
             Source::Input { .. } => {
                 let shared = batch.shared(operand);
                 let buffer = match shared {

@@ -75,6 +75,8 @@ kernels! {
     PolyAdd = "poly_add" after &[Library::Ring],
     PolySub = "poly_sub" after &[Library::Ring],
     PolyMul = "poly_mul" after &[Library::Ring],
+    Scale = "scale" after &[Library::Ring],
+    Limbs = "limbs" after &[Library::Ring],
     Lift = "lift" after &[Library::Ring],
     Compose = "compose" after &[Library::Ring, Library::Digits],
     BaseExtend = "base_extend" after &[Library::Ring, Library::Digits],

@@ -61,6 +61,8 @@ fn twin(kernel: Kernel) -> fn(&mut Grid<'_>) {
         Kernel::PolyAdd => rings::poly_add,
         Kernel::PolySub => rings::poly_sub,
         Kernel::PolyMul => rings::poly_mul,
+        Kernel::Scale => rings::scale,
+        Kernel::Limbs => rings::limbs,
         Kernel::Lift => rings::lift,
         Kernel::Compose => rings::compose,
         Kernel::BaseExtend => rings::base_extend,

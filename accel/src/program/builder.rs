@@ -2,15 +2,19 @@
 
 use std::{marker::PhantomData, sync::Arc};
 
-use zeroize::Zeroizing;
-
-use super::{BaseExtension, Crt, FixedBase, Kind, Places, Program, Source, Spread, Step, Value};
+use super::{
+    BaseExtension, Constant, Crt, FixedBase, Kind, Places, Program, ScaleFactors, Source, Spread,
+    Step, Value,
+};
 use crate::{
     exponents::{Public, Secrecy, Secret},
     modulus::Modulus,
     polys::Domain,
     ring::{MAX_PRIMES, Ring},
 };
+
+/// The most products of [`Builder::mul_sum`].
+pub const MAX_TERMS: usize = 16;
 
 /// A handle to a value of kind `T` in the program under construction.
 pub struct Var<T> {
@@ -69,9 +73,18 @@ impl Builder {
     }
 
     fn constant<T>(&mut self, name: &str, kind: Kind, words: &[u64], secret: bool) -> Var<T> {
-        assert_eq!(kind.words(), words.len(), "constant {name} holds one item");
-        let words = Zeroizing::new(words.to_vec());
-        self.push(name, kind, Source::Constant { words }, secret)
+        self.shared_constant(name, kind, &Constant::new(words.to_vec()), secret)
+    }
+
+    fn shared_constant<T>(
+        &mut self,
+        name: &str,
+        kind: Kind,
+        of: &Constant,
+        secret: bool,
+    ) -> Var<T> {
+        assert_eq!(kind.words(), of.words().len(), "constant {name} holds one item");
+        self.push(name, kind, Source::Constant(of.clone()), secret)
     }
 
     fn step<T>(&mut self, name: &str, kind: Kind, step: Step, operands: &[usize]) -> Var<T> {
@@ -433,6 +446,18 @@ impl Builder {
         self.constant(name, Kind::Polys { ring: ring.clone(), ntt: true }, words, false)
     }
 
+    /// Adds one public polynomial in NTT form that the whole batch shares, and other programs too.
+    pub fn evaluation_key(&mut self, name: &str, ring: &Arc<Ring>, key: &Constant) -> Var<Ntt> {
+        self.shared_constant(name, Kind::Polys { ring: ring.clone(), ntt: true }, key, false)
+    }
+
+    /// Adds a public input of one polynomial each, in coefficient or in NTT form: part of a
+    /// ciphertext.
+    pub fn polys<D: Domain>(&mut self, name: &str, ring: &Arc<Ring>) -> Var<D> {
+        let kind = Kind::Polys { ring: ring.clone(), ntt: D::NTT };
+        self.input(name, kind, Spread::Each, false)
+    }
+
     /// Adds a secret input of one polynomial each in coefficient form.
     pub fn coefficients(&mut self, name: &str, ring: &Arc<Ring>) -> Var<Coeff> {
         let kind = Kind::Polys { ring: ring.clone(), ntt: false };
@@ -559,11 +584,26 @@ impl Builder {
     /// Adds a polynomial of integers, one to a coefficient; each is taken mod Q. They lie word by
     /// word: word `w` of integer `i` at `w · N + i`.
     pub fn lift(&mut self, name: &str, ring: &Arc<Ring>, x: Var<Integer>) -> Var<Coeff> {
+        self.lift_integers(name, ring, x, false)
+    }
+
+    /// Adds a polynomial of integers in two's complement, laid out as for [`lift`](Self::lift).
+    pub fn lift_signed(&mut self, name: &str, ring: &Arc<Ring>, x: Var<Integer>) -> Var<Coeff> {
+        self.lift_integers(name, ring, x, true)
+    }
+
+    fn lift_integers(
+        &mut self,
+        name: &str,
+        ring: &Arc<Ring>,
+        x: Var<Integer>,
+        signed: bool,
+    ) -> Var<Coeff> {
         let words = self.kind(x).words();
         assert_eq!(words % ring.degree(), 0, "{name}: the same words for each coefficient");
         let words_each = words / ring.degree();
         assert!((1..=MAX_PRIMES).contains(&words_each), "{name}: one to {MAX_PRIMES} words each");
-        let step = Step::Lift { words_each };
+        let step = Step::Lift { words_each, signed };
         self.step(name, Kind::Polys { ring: ring.clone(), ntt: false }, step, &[x.index])
     }
 
@@ -599,6 +639,70 @@ impl Builder {
         assert!(is_rest && from.degree() == to.degree(), "{name}: the ring without its last prime");
         let kind = Kind::Polys { ring: to.clone(), ntt: false };
         self.step(name, kind, Step::Rescale, &[a.index])
+    }
+
+    /// Adds the residues of the primes of `to`, a run of those of the ring of `a`, in the form that
+    /// `a` has.
+    ///
+    /// # Panics
+    /// If `to` is no such ring.
+    pub fn limbs<D: Domain>(&mut self, name: &str, a: Var<D>, to: &Arc<Ring>) -> Var<D> {
+        let from = self.ring(a);
+        let mut runs = from.primes().windows(to.primes().len());
+        let first = runs.position(|run| run == to.primes());
+        let Some(first) = first.filter(|_| from.degree() == to.degree()) else {
+            panic!("{name}: a run of the primes of a ring");
+        };
+        let kind = Kind::Polys { ring: to.clone(), ntt: D::NTT };
+        self.step(name, kind, Step::Limbs { first }, &[a.index])
+    }
+
+    /// Adds the polynomial over `to` that has the residues of `a` and of `b`, in the form that both
+    /// have. The primes of `to` are those of both rings, in any order.
+    ///
+    /// # Panics
+    /// If `to` has other primes, or the rings share one.
+    pub fn join_limbs<D: Domain>(
+        &mut self,
+        name: &str,
+        (a, b): (Var<D>, Var<D>),
+        to: &Arc<Ring>,
+    ) -> Var<D> {
+        let (first, second) = (self.ring(a), self.ring(b));
+        let [p, q, all] = [&first, &second, to].map(|ring| ring.primes());
+        let is_whole = all.len() == p.len() + q.len()
+            && all.iter().all(|prime| p.contains(prime) != q.contains(prime))
+            && [first.degree(), second.degree()] == [to.degree(); 2];
+        assert!(is_whole, "{name}: the primes of both rings");
+        let kind = Kind::Polys { ring: to.clone(), ntt: D::NTT };
+        self.step(name, kind, Step::JoinLimbs, &[a.index, b.index])
+    }
+
+    /// Adds `a · f_j mod q_j`, a constant for each prime, in the form that `a` has.
+    ///
+    /// # Panics
+    /// If `factors` are not as many as primes, or not below them.
+    pub fn scale<D: Domain>(&mut self, name: &str, a: Var<D>, factors: &[u64]) -> Var<D> {
+        let ring = self.ring(a);
+        let is_reduced = factors.len() == ring.primes().len()
+            && factors.iter().zip(ring.primes()).all(|(f, q)| f < q);
+        assert!(is_reduced, "{name}: a residue for each prime");
+        let step = Step::Scale { factors: Arc::new(ScaleFactors(factors.to_vec())) };
+        self.step(name, Kind::Polys { ring, ntt: D::NTT }, step, &[a.index])
+    }
+
+    /// Adds the sum of the products of pairs, with one reduction.
+    ///
+    /// # Panics
+    /// If there are none, more than [`MAX_TERMS`], or they are not of one ring.
+    pub fn mul_sum(&mut self, name: &str, pairs: &[(Var<Ntt>, Var<Ntt>)]) -> Var<Ntt> {
+        assert!((1..=MAX_TERMS).contains(&pairs.len()), "{name}: one to {MAX_TERMS} products");
+        let operands = pairs.iter().map(|pair| pair.0).chain(pairs.iter().map(|pair| pair.1));
+        let ring = self.ring(pairs[0].0);
+        let is_one = operands.clone().all(|var| Arc::ptr_eq(&ring, &self.ring(var)));
+        assert!(is_one, "{name}: one ring");
+        let operands: Vec<_> = operands.map(|var| var.index).collect();
+        self.step(name, Kind::Polys { ring, ntt: true }, Step::MulSum, &operands)
     }
 
     /// Adds the first coefficients of a polynomial, as `count` beats; lanes past its end are zero.

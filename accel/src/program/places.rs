@@ -35,7 +35,7 @@ impl Places {
         for (index, value) in program.values().iter().enumerate() {
             let operand = bound.iter().position(|&value| value == index);
             of_values.push(match (&value.source, operand) {
-                (Source::Constant { .. }, _) => Place::Constant,
+                (Source::Constant(_), _) => Place::Constant,
                 (_, Some(operand)) => Place::Operand(operand),
                 (_, None) => {
                     let slot = free.pop().unwrap_or(slots.len());

@@ -62,10 +62,15 @@ impl Step {
             Self::Uniform => "uniform",
             Self::Noise => "noise",
             Self::Ternary => "ternary",
-            Self::Lift { .. } => "lift",
+            Self::Lift { signed: false, .. } => "lift",
+            Self::Lift { signed: true, .. } => "lift_signed",
             Self::Compose => "compose",
             Self::BaseExtend { .. } => "base_extend",
             Self::Rescale => "rescale",
+            Self::Limbs { .. } => "limbs",
+            Self::JoinLimbs => "join_limbs",
+            Self::Scale { .. } => "scale",
+            Self::MulSum => "mul_sum",
             Self::Pack => "pack",
             Self::Unpack => "unpack",
             Self::AddBeats => "add_beats",
@@ -75,11 +80,11 @@ impl Step {
 
     /// One step of each name, for lists of what an engine supports.
     #[rustfmt::skip]
-    pub(crate) const NAMES: [&'static str; 34] = [
+    pub(crate) const NAMES: [&'static str; 39] = [
         "mul", "mont_mul", "split", "join", "pair_mul", "product", "invert", "choose", "one_plus_mn",
         "pow_secret", "pow_public", "dot_secret", "dot_public", "pow_fixed_base", "reduce", "l_quotient", "crt_join", "ntt",
-        "intt", "add", "sub", "poly_mul", "automorphism", "uniform", "noise", "ternary", "lift", "compose",
-        "base_extend", "rescale", "pack", "unpack", "add_beats", "first_bad_lane",
+        "intt", "add", "sub", "poly_mul", "automorphism", "uniform", "noise", "ternary", "lift",
+        "lift_signed", "compose", "base_extend", "rescale", "limbs", "join_limbs", "scale", "mul_sum", "pack", "unpack", "add_beats", "first_bad_lane",
     ];
 }
 
@@ -89,6 +94,7 @@ impl Program {
         match step {
             Step::PowFixedBase { base } => names.insert(0, base.name.clone()),
             Step::Automorphism { element } => names.push(element.to_string()),
+            Step::Limbs { first } => names.push(first.to_string()),
             _ => {}
         }
         format!("{}({})", step.name(), names.join(", "))
@@ -106,7 +112,7 @@ impl Program {
                 };
                 writeln!(f, "  input     {name:<10} : {kind}; {secrecy}, {spread}")
             }
-            Source::Constant { .. } => writeln!(f, "  constant  {name:<10} : {kind}; {secrecy}"),
+            Source::Constant(_) => writeln!(f, "  constant  {name:<10} : {kind}; {secrecy}"),
             Source::Step { step, operands } => {
                 let call = self.call(step, operands);
                 writeln!(f, "  {name:<9} = {call:<32} : {kind}")

@@ -43,7 +43,7 @@ fn modulus(value: &Value) -> Option<&Arc<Modulus>> {
 
 fn constant(value: &Value) -> Option<&[u64]> {
     match &value.source {
-        Source::Constant { words } => Some(words),
+        Source::Constant(constant) => Some(constant.words()),
         _ => None,
     }
 }
@@ -66,10 +66,10 @@ mod tests {
         let z = b.pow("z", y, public);
         b.output(z);
         let program = b.build();
-        let Source::Constant { words } = &program.values()[1].source else { panic!("e") };
+        let Source::Constant(words) = &program.values()[1].source else { panic!("e") };
         // Once for each value that is of it.
         let p = memory_of(p.words());
-        let expected = [p.clone(), p.clone(), p, memory_of(&words[..])];
+        let expected = [p.clone(), p.clone(), p, memory_of(words.words())];
         assert_eq!(of_program(&program), expected);
     }
 }

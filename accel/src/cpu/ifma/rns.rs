@@ -58,6 +58,34 @@ fn mul(out: &mut [u64], a: &[u64], b: &[u64], limb: &Limb) {
     });
 }
 
+#[target_feature(enable = "avx512f,avx512ifma")]
+fn scale(out: &mut [u64], a: &[u64], q: u64, factor: Factor) {
+    let (factor, minus_q, q) = (Wide::new(factor), minus(q), all(q));
+    each_eight!(out, a, a, |x, _y| subtract_once(mul_lazy(x, factor, minus_q), q));
+}
+
+/// See [`Rns::mul_sum`].
+///
+/// # Bound
+/// Sixteen products are below 2^104, so once the low halves have carried, the high ones are below
+/// 2^52. Both rests are below 2q.
+#[target_feature(enable = "avx512f,avx512ifma")]
+fn mul_sum(out: &mut [u64], pairs: &[[&[u64]; 2]], limb: &Limb) {
+    let (zero, minus_q, mask) = (_mm512_setzero_si512(), minus(limb.q()), all(MASK as u64));
+    let [one, radix] = [limb.one(), limb.radix_powers[1]].map(|factor| Wide::new(factor));
+    for (i, out) in out.as_chunks_mut::<8>().0.iter_mut().enumerate() {
+        let [mut l, mut h] = [zero; 2];
+        for [a, b] in pairs {
+            let (a, b) = (eight(&a[8 * i..][..8]), eight(&b[8 * i..][..8]));
+            (l, h) = (low(l, a, b), high(h, a, b));
+        }
+        let h = mul_lazy(_mm512_add_epi64(h, carry_of(l)), radix, minus_q);
+        let l = mul_lazy(_mm512_and_si512(l, mask), one, minus_q);
+        let rest = subtract_once(_mm512_add_epi64(h, l), all(2 * limb.q()));
+        *out = words(subtract_once(rest, all(limb.q())));
+    }
+}
+
 #[target_feature(enable = "avx512f,avx512vpopcntdq")]
 fn noise(out: &mut [u64], random: &[u64], q: u64) {
     let (half, q) = (all((1 << 21) - 1), all(q));
@@ -80,24 +108,35 @@ fn ternary(out: &mut [u64], random: &[u64], q: u64) {
     });
 }
 
+/// Returns how many words or primes there are: from nine on kernels are compiled for some numbers
+/// alone, and take fewer too.
+#[inline(always)]
+fn known<const MOST: usize>(count: usize) -> usize {
+    if MOST <= 8 { MOST } else { count }
+}
+
 /// Each digit of 52 bits times its power of the radix. See [`Rns::lift`].
 ///
 /// # Bound
-/// Each of at most ten products is below 2q: their sum is below 32q, and 16q, 8q … q are taken away
-/// as often as they can be.
+/// Each of at most thirty products is below 2q, the sign's below q: their sum is below 64q, and 32q, 16q … q are taken
+/// away as often as they can be.
 #[target_feature(enable = "avx512f,avx512ifma")]
-fn lift<const WORDS: usize>(out: &mut [u64], integers: &[u64], limb: &Limb) {
+fn lift<const WORDS: usize>(out: &mut [u64], integers: &[u64], limb: &Limb, signed: bool) {
     let (n, minus_q) = (out.len(), minus(limb.q()));
+    let count = known::<WORDS>(integers.len() / n);
+    // What stands above the top word, 0 or −1, times its power.
+    let above = all(if signed { limb.q() - limb.word_powers[count] } else { 0 });
+    let digits = (64 * count).div_ceil(BITS as usize);
     for (i, out) in out.as_chunks_mut::<8>().0.iter_mut().enumerate() {
         let mut words_in = [_mm512_setzero_si512(); WORDS];
-        for (w, word) in words_in.iter_mut().enumerate() {
+        for (w, word) in words_in.iter_mut().enumerate().take(count) {
             *word = eight(&integers[w * n + 8 * i..][..8]);
         }
-        let mut sum = _mm512_setzero_si512();
-        for digit in 0..(64 * WORDS).div_ceil(BITS as usize) {
+        let mut sum = _mm512_and_si512(above, _mm512_srai_epi64::<63>(words_in[count - 1]));
+        for digit in 0..digits {
             let (w, bit) = (digit * BITS as usize / 64, digit as u64 * u64::from(BITS) % 64);
             let mut x = _mm512_srlv_epi64(words_in[w], all(bit));
-            if w + 1 < WORDS {
+            if w + 1 < count {
                 // A shift by 64 gives zero.
                 x = _mm512_or_si512(x, _mm512_sllv_epi64(words_in[w + 1], all(64 - bit)));
             }
@@ -105,7 +144,7 @@ fn lift<const WORDS: usize>(out: &mut [u64], integers: &[u64], limb: &Limb) {
             let x = mul_lazy(_mm512_and_si512(x, all(MASK as u64)), power, minus_q);
             sum = _mm512_add_epi64(sum, x);
         }
-        for shift in (0..5).rev() {
+        for shift in (0..=(2 * digits).ilog2()).rev() {
             sum = subtract_once(sum, all(limb.q() << shift));
         }
         *out = words(sum);
@@ -127,7 +166,7 @@ fn divided(x: Word, y: Word, limb: &Limb, p_inverse: Factor) -> Word {
 #[inline]
 #[target_feature(enable = "avx512f,avx512ifma")]
 fn to_digits<const L: usize>(x: &mut [Word; L], limbs: &[Limb]) {
-    for j in 0..L {
+    for j in 0..known::<L>(limbs.len()) {
         let limb = &limbs[j];
         let before = x[..j].iter().zip(&limb.prime_inverses);
         let digit = before.fold(x[j], |x, (&digit, &inverse)| divided(x, digit, limb, inverse));
@@ -138,25 +177,29 @@ fn to_digits<const L: usize>(x: &mut [Word; L], limbs: &[Limb]) {
 /// Horner's rule over digits in mixed radix, in limbs of 52 bits. See [`Rns::compose`].
 #[target_feature(enable = "avx512f,avx512ifma")]
 fn compose<const L: usize>(out: &mut [u64], poly: &[u64], tables: &Tables) {
-    let (zero, n) = (_mm512_setzero_si512(), poly.len() / L);
-    let limbs = tables.limbs();
+    let (zero, limbs) = (_mm512_setzero_si512(), tables.limbs());
+    let count = known::<L>(limbs.len());
+    let n = poly.len() / count;
     for i in (0..n).step_by(8) {
-        let mut digits = std::array::from_fn(|j| eight(&poly[j * n + i..][..8]));
+        let mut digits = [zero; L];
+        for (digit, residues) in digits.iter_mut().zip(poly.chunks_exact(n)) {
+            *digit = eight(&residues[i..][..8]);
+        }
         to_digits::<L>(&mut digits, limbs);
         let mut x = [zero; L];
-        for j in (0..L).rev() {
+        for j in (0..count).rev() {
             let (q, mut carry) = (all(limbs[j].q()), digits[j]);
-            for x in &mut x[..L - j] {
+            for x in &mut x[..count - j] {
                 let sum = low(carry, *x, q);
                 carry = _mm512_add_epi64(carry_of(sum), high(zero, *x, q));
                 *x = _mm512_and_si512(sum, all(MASK as u64));
             }
         }
-        for w in 0..L {
+        for w in 0..count {
             let (limb, bit) = (64 * w / BITS as usize, 64 * w as u64 % u64::from(BITS));
             let mut word = zero;
             for k in 0..3 {
-                if limb + k < L {
+                if limb + k < count {
                     // A shift by 64 or more gives zero.
                     let part = match k {
                         0 => _mm512_srlv_epi64(x[limb], all(bit)),
@@ -177,14 +220,15 @@ fn compose<const L: usize>(out: &mut [u64], poly: &[u64], tables: &Tables) {
 /// of.
 #[target_feature(enable = "avx512f,avx512ifma")]
 fn base_extend<const L: usize>(out: &mut [u64], poly: &[u64], tables: &Tables, rows: &[Row]) {
-    let n = poly.len() / L;
     let limbs = tables.limbs();
+    let count = known::<L>(limbs.len());
+    let n = poly.len() / count;
     for i in (0..n).step_by(8) {
-        let mut digits = std::array::from_fn(|j| {
-            let q = limbs[j].q();
-            let x = eight(&poly[j * n + i..][..8]);
-            subtract_once(_mm512_add_epi64(x, all(q / 2)), all(q))
-        });
+        let mut digits = [_mm512_setzero_si512(); L];
+        for ((digit, residues), limb) in digits.iter_mut().zip(poly.chunks_exact(n)).zip(limbs) {
+            let x = _mm512_add_epi64(eight(&residues[i..][..8]), all(limb.q() / 2));
+            *digit = subtract_once(x, all(limb.q()));
+        }
         to_digits::<L>(&mut digits, limbs);
         for (out, row) in out.chunks_exact_mut(n).zip(rows) {
             let (minus_q, twice) = (minus(row.q), all(2 * row.q));
@@ -223,6 +267,10 @@ macro_rules! by_count {
             6 => $f::<6>($($arg),*),
             7 => $f::<7>($($arg),*),
             8 => $f::<8>($($arg),*),
+            9..=12 => $f::<12>($($arg),*),
+            13..=16 => $f::<16>($($arg),*),
+            17..=20 => $f::<20>($($arg),*),
+            21..=24 => $f::<24>($($arg),*),
             count => unreachable!("{count} words of an integer, or primes of a ring"),
         }
     };
@@ -241,6 +289,14 @@ impl Rns for Ifma {
 
     fn mul(self, out: &mut [u64], a: &[u64], b: &[u64], limb: &Limb) {
         kernel!(mul(out, a, b, limb));
+    }
+
+    fn scale(self, out: &mut [u64], a: &[u64], q: u64, factor: Factor) {
+        kernel!(scale(out, a, q, factor));
+    }
+
+    fn mul_sum(self, out: &mut [u64], pairs: &[[&[u64]; 2]], limb: &Limb) {
+        kernel!(mul_sum(out, pairs, limb));
     }
 
     fn forward(self, a: &mut [u64], limb: &Limb) {
@@ -278,8 +334,8 @@ impl Rns for Ifma {
         kernel!(ternary(out, random, q));
     }
 
-    fn lift(self, out: &mut [u64], integers: &[u64], limb: &Limb) {
-        kernel!(by_count!(integers.len() / out.len(), lift(out, integers, limb)));
+    fn lift(self, out: &mut [u64], integers: &[u64], limb: &Limb, signed: bool) {
+        kernel!(by_count!(integers.len() / out.len(), lift(out, integers, limb, signed)));
     }
 
     fn compose(self, out: &mut [u64], poly: &[u64], tables: &Tables) {

@@ -122,6 +122,23 @@ impl Rns for Portable {
         }
     }
 
+    fn scale(self, out: &mut [u64], a: &[u64], q: u64, factor: Factor) {
+        out.iter_mut().zip(a).for_each(|(o, &a)| *o = subtract_once(mul_lazy(a, factor, q), q));
+    }
+
+    /// # Bound
+    /// Sixteen products are below 2^104: high words below 2^40, which a factor takes like any.
+    fn mul_sum(self, out: &mut [u64], pairs: &[[&[u64]; 2]], limb: &Limb) {
+        let (q, radix) = (limb.q(), limb.radix_powers[1]);
+        for (i, out) in out.iter_mut().enumerate() {
+            let product = |[a, b]: &[&[u64]; 2]| u128::from(a[i]) * u128::from(b[i]);
+            let sum: u128 = pairs.iter().map(product).sum();
+            let high = mul_lazy((sum >> 64) as u64, radix, q);
+            let rest = subtract_once(high + mul_lazy(sum as u64, limb.one(), q), 2 * q);
+            *out = subtract_once(rest, q);
+        }
+    }
+
     fn forward(self, a: &mut [u64], limb: &Limb) {
         forward(a, limb);
     }
@@ -182,9 +199,12 @@ impl Rns for Portable {
     }
 
     /// Horner's rule over the words of each integer.
-    fn lift(self, out: &mut [u64], integers: &[u64], limb: &Limb) {
+    fn lift(self, out: &mut [u64], integers: &[u64], limb: &Limb, signed: bool) {
         let (q, n) = (limb.q(), out.len());
-        out.fill(0);
+        // What stands above the top word: 0, or −1.
+        for (out, &top) in out.iter_mut().zip(&integers[integers.len() - n..]) {
+            *out = (q - 1) & (u64::from(signed) & top >> 63).wrapping_neg();
+        }
         for words in integers.chunks_exact(n).rev() {
             for (out, &word) in out.iter_mut().zip(words) {
                 let high = mul_lazy(*out, limb.radix_powers[1], q);

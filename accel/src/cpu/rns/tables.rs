@@ -1,4 +1,9 @@
-//! The constants of a ring, derived once.
+//! The constants of a ring, derived once; those of a prime once for all rings that have it.
+
+use std::{
+    ops::Deref,
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+};
 
 use crate::{
     program::ExtensionRow,
@@ -54,8 +59,8 @@ impl Factors {
     }
 }
 
-/// A prime and its constants.
-pub(in crate::cpu) struct Limb {
+/// The constants of a prime in rings of one degree, whichever other primes they have.
+pub(in crate::cpu) struct Prime {
     q: u64,
     /// Bits of q, and `⌊2^(2·bits) / q⌋`.
     pub(in crate::cpu) bits: u32,
@@ -68,23 +73,100 @@ pub(in crate::cpu) struct Limb {
     pub(in crate::cpu) n_inverse: Factor,
     /// Powers of the radix of digits; the first, 1, is to reduce by.
     pub(in crate::cpu) radix_powers: Vec<Factor>,
-    /// The inverse of each prime; 0 of this one.
-    pub(in crate::cpu) prime_inverses: Vec<Factor>,
+    /// `2^(64·i)`, for the signs of integers of i words.
+    pub(in crate::cpu) word_powers: Vec<u64>,
 }
 
-impl Limb {
-    pub(in crate::cpu) fn q(&self) -> u64 {
-        self.q
+impl Prime {
+    fn new(n: usize, q: u64, root: u64, quotient_bits: u32) -> Self {
+        let factor = |w| Factor::new(w, q, quotient_bits);
+        let bits = u64::BITS - q.leading_zeros();
+        Self {
+            q,
+            bits,
+            mu: ((1u128 << (2 * bits)) / u128::from(q)) as u64,
+            forward: Factors::twiddles(n, root, q, quotient_bits),
+            inverse: Factors::twiddles(n, inverse(root, q), q, quotient_bits),
+            n_inverse: factor(inverse(n as u64, q)),
+            radix_powers: (0..)
+                .map(|i| factor(pow_mod_vartime(2, i * u64::from(quotient_bits), q)))
+                .take((64 * MAX_PRIMES).div_ceil(quotient_bits as usize))
+                .collect(),
+            word_powers: (0..=MAX_PRIMES as u64).map(|i| pow_mod_vartime(2, 64 * i, q)).collect(),
+        }
     }
 
-    /// Returns the inverse of the ring's last prime; not for that prime's own limb.
-    pub(in crate::cpu) fn last_prime_inverse(&self) -> Factor {
-        self.prime_inverses[self.prime_inverses.len() - 1]
+    pub(in crate::cpu) fn q(&self) -> u64 {
+        self.q
     }
 
     /// 1, to reduce by.
     pub(in crate::cpu) fn one(&self) -> Factor {
         self.radix_powers[0]
+    }
+
+    /// Returns the constant factor `w`, which may be any number.
+    pub(super) fn factor(&self, w: u64, quotient_bits: u32) -> Factor {
+        Factor::new(w % self.q, self.q, quotient_bits)
+    }
+}
+
+/// Returns `x⁻¹ mod q`; x is public.
+fn inverse(x: u64, q: u64) -> u64 {
+    pow_mod_vartime(x % q, q - 2, q)
+}
+
+/// A degree and a prime, and their constants.
+type Known = ((usize, u64), Weak<Prime>);
+
+/// The constants of primes that some ring has.
+#[derive(Default)]
+pub(super) struct Primes(Mutex<Vec<Known>>);
+
+impl Primes {
+    /// Returns the constants of a prime, made if no ring has them. They are made without the lock;
+    /// of two that are made at once the first stays.
+    fn get(&self, n: usize, q: u64, root: u64, quotient_bits: u32) -> Arc<Prime> {
+        let find = |list: &[Known]| {
+            list.iter().find(|(key, _)| *key == (n, q)).and_then(|(_, prime)| prime.upgrade())
+        };
+        if let Some(prime) = find(&self.list()) {
+            return prime;
+        }
+        let made = Arc::new(Prime::new(n, q, root, quotient_bits));
+        let mut list = self.list();
+        find(&list).unwrap_or_else(|| {
+            list.retain(|(_, prime)| prime.strong_count() > 0);
+            list.push(((n, q), Arc::downgrade(&made)));
+            made
+        })
+    }
+
+    fn list(&self) -> MutexGuard<'_, Vec<Known>> {
+        // Nothing that can panic happens under the lock.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A prime of a ring, and what the ring's other primes are to it.
+pub(in crate::cpu) struct Limb {
+    prime: Arc<Prime>,
+    /// The inverse of each prime; 0 of this one.
+    pub(in crate::cpu) prime_inverses: Vec<Factor>,
+}
+
+impl Deref for Limb {
+    type Target = Prime;
+
+    fn deref(&self) -> &Prime {
+        &self.prime
+    }
+}
+
+impl Limb {
+    /// Returns the inverse of the ring's last prime; not for that prime's own limb.
+    pub(in crate::cpu) fn last_prime_inverse(&self) -> Factor {
+        self.prime_inverses[self.prime_inverses.len() - 1]
     }
 }
 
@@ -94,25 +176,12 @@ pub(in crate::cpu) struct Tables {
 }
 
 impl Tables {
-    pub(super) fn new(ring: &Ring, quotient_bits: u32) -> Self {
-        let (n, primes) = (ring.degree(), ring.primes());
+    pub(super) fn new(ring: &Ring, known: &Primes, quotient_bits: u32) -> Self {
+        let primes = ring.primes();
         let limb = |(&q, &root): (&u64, &u64)| {
-            let invert = |x: u64| pow_mod_vartime(x % q, q - 2, q);
-            let factor = |w| Factor::new(w, q, quotient_bits);
-            let bits = u64::BITS - q.leading_zeros();
-            Limb {
-                q,
-                bits,
-                mu: ((1u128 << (2 * bits)) / u128::from(q)) as u64,
-                forward: Factors::twiddles(n, root, q, quotient_bits),
-                inverse: Factors::twiddles(n, invert(root), q, quotient_bits),
-                n_inverse: factor(invert(n as u64)),
-                radix_powers: (0..)
-                    .map(|i| factor(pow_mod_vartime(2, i * u64::from(quotient_bits), q)))
-                    .take((64 * MAX_PRIMES).div_ceil(quotient_bits as usize))
-                    .collect(),
-                prime_inverses: primes.iter().map(|&p| factor(invert(p))).collect(),
-            }
+            let prime = known.get(ring.degree(), q, root, quotient_bits);
+            let inverses = primes.iter().map(|&p| prime.factor(inverse(p, q), quotient_bits));
+            Limb { prime_inverses: inverses.collect(), prime }
         };
         Self { limbs: primes.iter().zip(ring.roots()).map(limb).collect() }
     }
@@ -122,7 +191,7 @@ impl Tables {
     }
 
     pub(super) fn last_prime(&self) -> u64 {
-        self.limbs.last().map_or(0, Limb::q)
+        self.limbs.last().map_or(0, |limb| limb.q())
     }
 }
 

@@ -131,24 +131,66 @@ pub(super) fn poly_sub(grid: &mut Grid<'_>) {
     pairwise(grid, |x, y, q| (x + q - y) % q);
 }
 
-/// `a · b mod q`.
+/// `a · b mod q`, added to what is there where `words` is 1.
 pub(super) fn poly_mul(grid: &mut Grid<'_>) {
+    let words = grid.params[9];
+    let before = grid.out.to_vec();
     pairwise(grid, mul_mod_vartime);
+    if words == 1 {
+        let ring = Ring::of(grid.params, grid.constants);
+        for at in 0..ring.p.count as usize {
+            let q = ring.q(at / ring.n % ring.limbs);
+            put(grid.out, at, (Wide(&before).get(at) + Wide(grid.out).get(at)) % q);
+        }
+    }
 }
 
-/// The integer of each coefficient, word w at w · N, modulo each prime.
+/// `a · w mod q`: the factors of all primes, each with its quotient, are at b.
+pub(super) fn scale(grid: &mut Grid<'_>) {
+    let ring = Ring::of(grid.params, grid.constants);
+    for at in 0..ring.p.count as usize {
+        let (item, place) = (at / ring.item_words(), at % ring.item_words());
+        let (limb, q) = (place / ring.n, ring.q(place / ring.n));
+        let w = Wide(grid.b).get(2 * limb);
+        let quotient = (u128::from(w) << 64) / u128::from(q);
+        assert_eq!(u128::from(Wide(grid.b).get(2 * limb + 1)), quotient, "a quotient");
+        let x = Wide(grid.a).get(item * ring.p.a_stride as usize + place);
+        put(grid.out, at, mul_mod_vartime(x, w, q));
+    }
+}
+
+/// Limbs of a and b, as the constants say.
+pub(super) fn limbs(grid: &mut Grid<'_>) {
+    let [count, log_degree, limbs, a_stride, b_stride] =
+        [0, 1, 2, 3, 4].map(|at| grid.params[at] as usize);
+    for at in 0..count {
+        let (item, limb) = ((at >> log_degree) / limbs, (at >> log_degree) % limbs);
+        let (operand, source) = (grid.constants[2 * limb], grid.constants[2 * limb + 1] as usize);
+        let place = (source << log_degree) + at % (1 << log_degree);
+        let x = match operand {
+            0 => Wide(grid.a).get(item * a_stride + place),
+            _ => Wide(grid.b).get(item * b_stride + place),
+        };
+        put(grid.out, at, x);
+    }
+}
+
+/// The integer of each coefficient, word w at w · N, modulo each prime; of two's complement where
+/// `stages` is 1.
 pub(super) fn lift(grid: &mut Grid<'_>) {
     let ring = Ring::of(grid.params, grid.constants);
     for at in 0..ring.p.count as usize {
         let (item, place) = (at / ring.item_words(), at % ring.item_words());
         let q = ring.q(place / ring.n);
         let start = item * ring.p.a_stride as usize + place % ring.n;
-        let words = (0..ring.p.words as usize).rev();
-        let x = words.fold(0, |x, w| {
-            let word = Wide(grid.a).get(start + w * ring.n);
-            ((u128::from(x) << 64 | u128::from(word)) % u128::from(q)) as u64
-        });
-        put(grid.out, at, x);
+        let words = ring.p.words as usize;
+        let word = |w: usize| Wide(grid.a).get(start + w * ring.n);
+        let step =
+            |x: u64, word: u64| ((u128::from(x) << 64 | u128::from(word)) % u128::from(q)) as u64;
+        let x = (0..words).rev().map(word).fold(0, step);
+        let is_negative = ring.p.stages == 1 && word(words - 1) >> 63 == 1;
+        let radix = if is_negative { (0..words).fold(1 % q, |x, _| step(x, 0)) } else { 0 };
+        put(grid.out, at, (x + q - radix) % q);
     }
 }
 
