@@ -124,21 +124,21 @@ def bench(top: str, module: str, **parameters: int) -> None:
     os.environ["COCOTB_LOG_LEVEL"] = "WARNING"
     results = runner.test(
         hdl_toplevel=top, hdl_toplevel_lang="verilog", test_module=module, build_dir=folder, test_dir=folder,
-        results_xml=str(folder / "results.xml"), log_file=folder / "test.log",
+        results_xml=str(folder / "results.xml"), log_file=folder / f"{module}.log",
     )
     try:
         count, failed = get_results(results)
     except RuntimeError:
         count, failed = 0, 0
     if failed or not count:
-        log = (folder / "test.log").read_text()
+        log = (folder / f"{module}.log").read_text()
         seed = "".join(re.findall(r"SEED=\d+", log)[:1])
         for case in ElementTree.parse(results).iter("testcase") if results.exists() else []:
             for failure in case.iter("failure"):
                 print(f"{case.get('name')}: {failure.get('message')}")
         sys.exit(f"{log[-4000:]}\n{failed} of {count} tests of {module} failed; {seed}")
     print(f"   {count} tests of {module}")
-    for line in (folder / "test.log").read_text().splitlines():
+    for line in (folder / f"{module}.log").read_text().splitlines():
         if "COUNT" in line:
             print("  ", line[line.index("COUNT") + 6 :])
 
@@ -163,13 +163,14 @@ def proofs() -> None:
 
 
 def synth() -> None:
-    """Synthesise the row and the array for an UltraScale+, and place and route the row on an ECP5."""
+    """Synthesise row, array and card for an UltraScale+, and place and route the row on an ECP5."""
     import synth as of
 
     folder = TARGET / "synth"
     folder.mkdir(parents=True, exist_ok=True)
-    for top in ("row", "array"):
-        of.xcup(folder, SOURCES, top)
+    of.xcup(folder, SOURCES, "row")
+    of.xcup(folder, SOURCES, "array")
+    of.xcup(folder, SOURCES, "card", **CARD_PARAMETERS)
     of.ecp5(folder, SOURCES, "row")
 
 

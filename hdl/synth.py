@@ -47,9 +47,10 @@ def frequency(folder: Path, top: str) -> float:
     return float(re.findall(r"Max frequency for clock.*?: ([\d.]+) MHz", log)[-1])
 
 
-def xcup(folder: Path, sources: list[Path], top: str) -> None:
+def xcup(folder: Path, sources: list[Path], top: str, **parameters: int) -> None:
     """Print what a module takes of an UltraScale+."""
-    script = f"synth_xilinx -family xcup -top {top} -flatten -noiopad -noclkbuf"
+    chosen = "".join(f"chparam -set {name} {value} {top}; " for name, value in parameters.items())
+    script = f"{chosen}synth_xilinx -family xcup -top {top} -flatten -noiopad -noclkbuf"
     yosys(folder, sources, f"{top}_xcup", script)
     of = resources(folder.parent, top)
     print(f"   {top}, xcup: " + ", ".join(f"{number:g} {what}" for what, number in of.items()))

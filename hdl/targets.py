@@ -24,7 +24,7 @@ OPERATIONS = (
 
 def counts(folder: Path) -> dict[int, float]:
     """Return the multiplier-cycles of products by their bits, as the array's bench has counted them."""
-    log = (folder / "test_array" / "test.log").read_text()
+    log = (folder / "test_array" / "test_array.log").read_text()
     found = re.findall(r"products of (\d+) bits: [\d.]+ cycles and (\d+) multiplier-cycles", log)
     return {int(bits): float(cycles) for bits, cycles in found}
 
@@ -38,7 +38,7 @@ def rows(folder: Path, engine: str) -> dict[str, dict]:
 def show(folder: Path) -> None:
     """Print the targets that are reached and missed, and the projections."""
     products, card, cpu = counts(folder), rows(folder, "fpga"), rows(folder, "cpu")
-    row, array = (synth.resources(folder, top) for top in ("row", "array"))
+    row, whole = (synth.resources(folder, top) for top in ("row", "card"))
     frequency = synth.frequency(folder, "row")
     # A card's rows are batches one after the other.
     spent = {name: row["cycles"] * row["batch"] for name, row in card.items()}
@@ -57,25 +57,26 @@ def show(folder: Path) -> None:
     for name, seen, limit, least in targets:
         met = seen >= limit if least else seen <= limit
         print(f"   {name:40} {seen:10,.6g} {'>=' if least else '<='} {limit:7,} {'' if met else 'MISSED'}")
-    project(array, card, cpu)
+    project(whole, card, cpu)
 
 
-def project(array: dict[str, float], card: dict[str, dict], cpu: dict[str, dict]) -> None:
-    """Print the operations a second of devices filled with arrays. Nobody has measured such a card, nor its clock."""
-    # Of 8 rows, two multipliers each.
-    multipliers = 16
+def project(of: dict[str, float], card: dict[str, dict], cpu: dict[str, dict]) -> None:
+    """Print the operations a second of devices filled with cards as measured, which share the ports of the memory.
+
+    Nobody has measured such a device, nor its clock.
+    """
     fits = {
-        name: (int(FILLED * min(luts / array["LUT"], dsps / array["DSP48E2"], rams / array["RAMB36"])), ports)
+        name: (int(FILLED * min(luts / of["LUT"], dsps / of["DSP48E2"], rams / of["RAMB36"])), ports)
         for name, (luts, dsps, rams, ports) in DEVICES.items()
     }
     print(f"   projected at {MHZ} MHz, operations a second; in brackets where memory is the limit")
-    heads = [f"{name}: {arrays} arrays" for name, (arrays, _) in fits.items()]
+    heads = [f"{name}: {cards} cards" for name, (cards, _) in fits.items()]
     print(f"   {'':14} {'one core':>10} " + " ".join(f"{head:>20}" for head in heads))
     for name in (name for name in OPERATIONS if name in card and name in cpu):
         row, core = card[name], 1 / cpu[name]["median_s"]
         cells = []
-        for arrays, ports in fits.values():
-            computing = 1e6 * MHZ * arrays * multipliers * row["limit_fraction"] / row["multiplies"]
+        for cards, ports in fits.values():
+            computing = 1e6 * MHZ * cards / row["cycles"]
             moving = 1e6 * MHZ * ports / row["beats"]
             rate = min(computing, moving)
             text = f"{rate:,.0f}" if computing <= moving else f"({rate:,.0f})"
