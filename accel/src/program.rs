@@ -580,6 +580,19 @@ impl Program {
         })
     }
 
+    /// Returns the transforms of residues of one prime that an item takes: the unit in which work
+    /// over polynomials is counted.
+    #[must_use]
+    pub fn transforms(&self) -> usize {
+        let of = |value: &Value| match (&value.source, &value.kind) {
+            (Source::Step { step: Step::Ntt | Step::Intt, .. }, Kind::Polys { ring, .. }) => {
+                ring.primes().len()
+            }
+            _ => 0,
+        };
+        self.values.iter().map(of).sum()
+    }
+
     /// Returns whether any input or constant is secret, so that scratch memory must be wiped.
     #[must_use]
     pub fn has_secrets(&self) -> bool {

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use ciphergram_accel::RunError;
 
-use crate::params::scheme::Scheme;
+use crate::{ckks::CkksError, params::scheme::Scheme};
 
 pub use faults::{CiphertextFault, FrameError, ModulusFault, OperandFault, ParameterError};
 pub(crate) use faults::{FRAME_VERSION, WRONG_LENGTH};
@@ -21,6 +21,9 @@ pub enum Error {
     /// The parameters are outside what is secure or supported.
     #[error(transparent)]
     Parameters(#[from] ParameterError),
+    /// Vectors under the levelled scheme.
+    #[error(transparent)]
+    Ckks(#[from] CkksError),
     /// Noise that cannot be added or does not protect.
     #[error(transparent)]
     Noise(#[from] NoiseError),

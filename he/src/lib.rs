@@ -13,6 +13,7 @@
 //! | [`tensors`], [`codec`] | tensors from files; ranges, quantisation, packing, decoding of sums |
 //! | [`dp`] | discrete Gaussian noise that clients add together, and its accounting |
 //! | `schemes` | the trait of a scheme of sums; [`paillier`] and [`rlwe`], as programs for an engine |
+//! | [`ckks`] | the levelled scheme: vectors to compute with while they are encrypted |
 //! | [`keys`] | keys and key files |
 //! | [`job`] | the limits that clients agree on, and the terms of a round within them |
 //! | `tag` | tags in heads of chunks, which show that a sum is what its contributors sealed |
@@ -34,6 +35,7 @@
 //! No SIMD, no device code, no socket. No integrity against holders of the secret key.
 
 pub(crate) mod bytes;
+pub mod ckks;
 pub mod codec;
 mod contributors;
 pub mod dp;

@@ -5,9 +5,11 @@ use crate::error::faults::ParameterError;
 /// The largest modulus at 128-bit classical security for a ternary secret, in bits.
 ///
 /// # Source
-/// M. Albrecht et al., "Homomorphic Encryption Standard", 2018, table 1.
+/// The tighter of M. Albrecht et al., "Homomorphic Encryption Standard", 2018, table 1, which allows
+/// 109, 218, 438 and 881 bits from N = 4096 on, and J.-P. Bossuat et al., "Security guidelines for
+/// implementing homomorphic encryption", 2024, table 5.2.
 const STANDARD_128: [(usize, u32); 5] =
-    [(2048, 54), (4096, 109), (8192, 218), (16384, 438), (32768, 881)];
+    [(2048, 53), (4096, 106), (8192, 214), (16384, 430), (32768, 868)];
 
 /// Returns the most bits of a modulus at this degree, 0 where the table has no row.
 pub(crate) fn security_limit(degree: usize) -> u32 {

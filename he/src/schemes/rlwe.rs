@@ -79,3 +79,4 @@ mod secret;
 pub(crate) mod symmetric;
 
 pub use parameters::{NOISE_BOUND, RlweParameters};
+pub(crate) use secret::RlweSecret;

@@ -25,6 +25,11 @@ impl Builder {
         self.constant(name, Kind::Polys { ring: ring.clone(), ntt: true }, words, false)
     }
 
+    /// Adds one secret polynomial in NTT form that the whole batch shares, and other programs too.
+    pub fn shared_secret(&mut self, name: &str, ring: &Arc<Ring>, secret: &Constant) -> Var<Ntt> {
+        self.shared_constant(name, Kind::Polys { ring: ring.clone(), ntt: true }, secret, true)
+    }
+
     /// Adds one public polynomial in NTT form that the whole batch shares, and other programs too.
     pub fn evaluation_key(&mut self, name: &str, ring: &Arc<Ring>, key: &Constant) -> Var<Ntt> {
         self.shared_constant(name, Kind::Polys { ring: ring.clone(), ntt: true }, key, false)

@@ -12,7 +12,7 @@ use super::{
     beats::stray_lane,
     parameters::RlweParameters,
     polynomials::{DecryptPolynomial, EncryptPolynomial, GroupEncryptor, opener},
-    secret::RlweSecret,
+    secret::{OF_SUMS, RlweSecret},
 };
 use crate::{
     Error,
@@ -52,7 +52,7 @@ impl Secret {
         parameters: &Arc<RlweParameters>,
         engine: &dyn Engine,
     ) -> Result<Self, Error> {
-        let secret = RlweSecret::expand(seed, &parameters.ring, engine)?;
+        let secret = RlweSecret::expand(seed, OF_SUMS, &parameters.ring, engine)?;
         let public = Public::derive(&secret, parameters, engine)?;
         Ok(Self { secret, public })
     }

@@ -143,7 +143,7 @@ pub(crate) fn lay_out(
     let noise_of_one = NOISE_BOUND * if is_public { 2 * degree as u64 + 1 } else { 1 };
     let noise_bound = u64::from(clients) * noise_of_one;
     let margin_bits = bit_length(u128::from(noise_bound)) + 1;
-    // At degrees up to 8192 a secure Q has at most 218 bits.
+    // At degrees up to 8192 a secure Q has at most 214 bits.
     let q = ring.primes().iter().fold(U256::ONE, |q, &prime| q.wrapping_mul(&U256::from(prime)));
     let largest_field = U256::from(u64::from(clients) * ((1 << bits) - 2));
     let slack = U256::from(noise_bound + (1 << margin_bits));
@@ -187,11 +187,11 @@ mod tests {
     use super::*;
     use crate::params::{BITS, MAX_CLIENTS, Parameters};
 
-    /// Returns the rows of 128-bit security, from the standard once more.
+    /// Returns the rows of 128-bit security once more.
     fn allowed(degree: usize) -> u64 {
         match degree {
-            4096 => 109,
-            8192 => 218,
+            4096 => 106,
+            8192 => 214,
             _ => panic!("a ring of degree {degree}"),
         }
     }
@@ -311,17 +311,17 @@ mod tests {
         };
         let insecure =
             |degree, log_q, limit| Err(ParameterError::Insecure { degree, log_q, limit });
-        assert_eq!(derive(4096, 3, 4, 16), insecure(4096, 150, 109));
-        assert_eq!(derive(2048, 2, 4, 16), insecure(2048, 100, 54));
-        assert_eq!(derive(8192, 5, 4, 16), insecure(8192, 250, 218));
+        assert_eq!(derive(4096, 3, 4, 16), insecure(4096, 150, 106));
+        assert_eq!(derive(2048, 2, 4, 16), insecure(2048, 100, 53));
+        assert_eq!(derive(8192, 5, 4, 16), insecure(8192, 250, 214));
         assert_eq!(derive(1024, 1, 4, 16), insecure(1024, 50, 0));
         assert!(derive(8192, 3, 1024, 24).is_ok());
         // One prime holds few fields, and no head beside the noise of a thousand.
         assert!(derive(4096, 1, 1, 8).is_ok());
         let no_room = ParameterError::NoRoom { clients: 1024, bits: 24 };
         assert_eq!(derive(4096, 1, 1024, 24), Err(no_room));
-        assert_eq!(check_security(4096, 109), Ok(()));
-        let reported = check_security(4096, 110).unwrap_err().to_string();
+        assert_eq!(check_security(4096, 106), Ok(()));
+        let reported = check_security(4096, 107).unwrap_err().to_string();
         assert!(reported.contains("take fewer primes or a larger N"), "{reported}");
     }
 }

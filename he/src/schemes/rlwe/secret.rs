@@ -8,6 +8,9 @@ use zeroize::{Zeroize, Zeroizing};
 
 use crate::Error;
 
+/// The domain of secrets for sums.
+pub(super) const OF_SUMS: &str = "ciphergram 2026 ckks-sum ternary secret";
+
 /// The ternary secret, kept as the seed that it expands from and in NTT form.
 pub(crate) struct RlweSecret {
     seed: Zeroizing<[u8; 32]>,
@@ -15,22 +18,23 @@ pub(crate) struct RlweSecret {
 }
 
 impl RlweSecret {
-    /// Expands the secret that `seed` names.
+    /// Expands the secret that `seed` names in the domain `context`.
     ///
     /// # Errors
     /// The engine's.
     pub(crate) fn expand(
         seed: &[u8; 32],
+        context: &'static str,
         ring: &Arc<Ring>,
         engine: &dyn Engine,
     ) -> Result<Self, Error> {
-        let mut key = blake3::derive_key("ciphergram 2026 ckks-sum ternary secret", seed);
+        let mut key = blake3::derive_key(context, seed);
         let mut rng = StreamRng::from_seed(&key);
         key.zeroize();
         let mut s = Zeroizing::new(vec![0i8; ring.degree()]);
         s.iter_mut().for_each(|c| *c = ternary(&mut rng));
         let coefficients = Polys::from_small(ring.clone(), &s);
-        let mut b = Builder::new("ckks-sum.key");
+        let mut b = Builder::new("rlwe.key");
         let a = b.coefficients("s", ring);
         let t = b.ntt("ŝ", a);
         b.output(t);
@@ -51,7 +55,7 @@ impl RlweSecret {
     }
 
     /// Returns the secret in NTT form.
-    pub(super) fn ntt(&self) -> &[u64] {
+    pub(crate) fn ntt(&self) -> &[u64] {
         self.ntt.words()
     }
 }

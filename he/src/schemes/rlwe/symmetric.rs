@@ -11,7 +11,7 @@ use zeroize::Zeroizing;
 use super::{
     parameters::RlweParameters,
     polynomials::{DecryptPolynomial, EncryptPolynomial, GroupEncryptor, opener},
-    secret::RlweSecret,
+    secret::{OF_SUMS, RlweSecret},
 };
 use crate::{
     Error,
@@ -37,7 +37,7 @@ impl Secret {
         parameters: &Arc<RlweParameters>,
         engine: &dyn Engine,
     ) -> Result<Self, Error> {
-        let secret = RlweSecret::expand(seed, &parameters.ring, engine)?;
+        let secret = RlweSecret::expand(seed, OF_SUMS, &parameters.ring, engine)?;
         Ok(Self { secret, parameters: parameters.clone() })
     }
 
@@ -181,7 +181,7 @@ mod tests {
 
     fn secret(parameters: &Parameters) -> RlweSecret {
         let ring = &parameters.rlwe().unwrap().ring;
-        RlweSecret::expand(&[7; 32], ring, &ReferenceEngine).unwrap()
+        RlweSecret::expand(&[7; 32], OF_SUMS, ring, &ReferenceEngine).unwrap()
     }
 
     fn words(x: &BigInt, count: usize) -> Vec<u64> {

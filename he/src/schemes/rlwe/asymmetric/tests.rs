@@ -93,7 +93,7 @@ fn programs_agree_with_the_reference() {
         let mut message = vec![0; 2 * ring.len_words()];
         message.iter_mut().zip(1u64..).for_each(|(m, i)| *m = i.wrapping_mul(0x9e37_79b9));
         let found = engines.map(|engine| {
-            let secret = RlweSecret::expand(&[5; 32], ring, engine).unwrap();
+            let secret = RlweSecret::expand(&[5; 32], OF_SUMS, ring, engine).unwrap();
             let public = Public::derive(&secret, parameters.rlwe().unwrap(), engine).unwrap();
             let program = encrypt_program(&public);
             let keys = [[1; 4], [2; 4], [3; 4]];
@@ -157,7 +157,7 @@ fn the_margin_is_enough_and_one_bit_less_is_not() {
     for parameters in either_ring(195).map(|p| p.over_small_ring()) {
         let (rlwe, g) = (parameters.rlwe().unwrap(), parameters.geometry());
         let (ring, margin) = (ring(&parameters), rlwe.margin_bits);
-        let secret = RlweSecret::expand(&[7; 32], ring, &ReferenceEngine).unwrap();
+        let secret = RlweSecret::expand(&[7; 32], OF_SUMS, ring, &ReferenceEngine).unwrap();
         let bound = rlwe.noise_bound as i64;
         let most = u64::from(parameters.clients() * 2 * parameters.half_steps());
         // Nothing, everything, and something in every field.
@@ -229,7 +229,7 @@ fn noise_is_as_large_as_it_should_be() {
     let engine = CpuEngine::new();
     for parameters in either_ring(64) {
         let ring = ring(&parameters);
-        let secret = RlweSecret::expand(&[9; 32], ring, &engine).unwrap();
+        let secret = RlweSecret::expand(&[9; 32], OF_SUMS, ring, &engine).unwrap();
         let public = Public::derive(&secret, parameters.rlwe().unwrap(), &engine).unwrap();
         let encryptor = Encryption::new(&public).unwrap();
         let nothing = vec![0; ring.len_words()];

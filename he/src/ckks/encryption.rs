@@ -1,0 +1,137 @@
+//! Encryption and decryption of vectors.
+
+use std::sync::Arc;
+
+use ciphergram_accel::{Engine, Operand, Program};
+use zeroize::Zeroizing;
+
+use super::{
+    Ciphertext, CkksError,
+    encoder::{Complex, Encoder},
+    evaluator::encoded,
+    keys::{PublicKey, SecretKey},
+    parameters::Parameters,
+    programs,
+};
+use crate::{Error, random};
+
+/// What encrypts under a public key, or under the secret one.
+pub struct Encryptor {
+    parameters: Arc<Parameters>,
+    encoder: Encoder,
+    level: usize,
+    program: Program,
+    is_public: bool,
+}
+
+impl Encryptor {
+    /// Encrypts under a public key.
+    #[must_use]
+    pub fn public(key: &PublicKey) -> Self {
+        let parameters = key.parameters().clone();
+        let level = parameters.top_level();
+        let [b, a] = key.on(level);
+        let program = programs::encrypt_public(&parameters, level, [&b, &a]);
+        let encoder = Encoder::new(parameters.slots());
+        Self { parameters, encoder, level, program, is_public: true }
+    }
+
+    /// Encrypts under the secret key: half of such a ciphertext is named by a seed.
+    #[must_use]
+    pub fn secret(key: &SecretKey) -> Self {
+        let parameters = key.parameters().clone();
+        let level = parameters.top_level();
+        let program = programs::encrypt_secret(&parameters, level, &key.on(level));
+        let encoder = Encoder::new(parameters.slots());
+        Self { parameters, encoder, level, program, is_public: false }
+    }
+
+    /// Encrypts numbers, which fill the first slots; all others are zero.
+    ///
+    /// # Errors
+    /// Those of [`Encoder::encode`]; the operating system has no randomness; the engine's.
+    pub fn encrypt(&self, values: &Complex, engine: &dyn Engine) -> Result<Ciphertext, Error> {
+        let message = encoded(&self.encoder, &self.parameters, values, self.level)?;
+        let mut out = Ciphertext::zeros(&self.parameters, self.level);
+        let [first, second] = &mut out.parts;
+        // Fresh for every ciphertext, so the index may be the same.
+        let keys: Zeroizing<[u64; 12]> = {
+            let bytes = random::bytes::<96>()?;
+            let mut words = Zeroizing::new([0; 12]);
+            for (word, bytes) in words.iter_mut().zip(bytes.as_chunks::<8>().0) {
+                *word = u64::from_le_bytes(*bytes);
+            }
+            words
+        };
+        let (a, b, c) = (&keys[..4], &keys[4..8], &keys[8..]);
+        let (message, index) = (Operand::SecretIn(&message), Operand::In(&[0]));
+        let outs = [Operand::Out(first), Operand::Out(second)];
+        let inputs = match self.is_public {
+            true => vec![
+                message,
+                index,
+                Operand::SecretIn(a),
+                Operand::SecretIn(b),
+                Operand::SecretIn(c),
+            ],
+            false => vec![message, index, Operand::In(a), Operand::SecretIn(b)],
+        };
+        let mut operands: Vec<_> = inputs.into_iter().chain(outs).collect();
+        engine.run(&self.program, &mut operands)?;
+        Ok(out)
+    }
+}
+
+/// What decrypts. What it returns is for key holders alone: it tells of the noise too, and so, to
+/// whoever chooses what is decrypted, of the secret.
+pub struct Decryptor {
+    parameters: Arc<Parameters>,
+    encoder: Encoder,
+    /// Of level 0, and of level 1, to which higher ones are cut.
+    programs: Vec<Program>,
+}
+
+impl Decryptor {
+    /// Makes what decrypts under a key.
+    #[must_use]
+    pub fn new(key: &SecretKey) -> Self {
+        let parameters = key.parameters().clone();
+        let levels = 0..=parameters.top_level().min(1);
+        let programs =
+            levels.map(|level| programs::decrypt(&parameters, level, &key.on(level))).collect();
+        let encoder = Encoder::new(parameters.slots());
+        Self { parameters, encoder, programs }
+    }
+
+    /// Decrypts to all slots.
+    ///
+    /// # Errors
+    /// [`CkksError::OtherParameters`]; the engine's.
+    pub fn decrypt(&self, a: &Ciphertext, engine: &dyn Engine) -> Result<Complex, Error> {
+        let set = &self.parameters;
+        if a.parameters.literal() != set.literal() {
+            return Err(CkksError::OtherParameters { what: "the ciphertext" }.into());
+        }
+        // Two primes hold whatever slots may be.
+        let level = a.level.min(1);
+        let words = set.ring(level).len_words();
+        let mut integers = Zeroizing::new(vec![0; words]);
+        let mut operands = [
+            Operand::In(&a.parts[0][..words]),
+            Operand::In(&a.parts[1][..words]),
+            Operand::Out(&mut integers),
+        ];
+        engine.run(&self.programs[level], &mut operands)?;
+        let q = set.ring(level).primes().iter().fold(1u128, |q, &prime| q * u128::from(prime));
+        let (low, high) = integers.split_at(set.degree());
+        let centred = |i: usize| {
+            let high = high.get(i).map_or(0, |&high| u128::from(high) << 64);
+            let x = high | u128::from(low[i]);
+            // Both are below 2^100, so the difference is exact before it is rounded to a float.
+            let is_negative = i128::from(x > q / 2);
+            (x.cast_signed() - is_negative * q.cast_signed()) as f64
+        };
+        let coefficients = Zeroizing::new((0..set.degree()).map(centred).collect::<Vec<_>>());
+        Ok(self.encoder.decode(&coefficients, set.scale(a.level)))
+    }
+}

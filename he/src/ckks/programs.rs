@@ -1,0 +1,384 @@
+//! The programs of the levelled scheme, level by level.
+
+use std::sync::Arc;
+
+use ciphergram_accel::{
+    Builder, Program, Ring,
+    program::{Coeff, Constant, Ntt, Var},
+};
+
+use super::{
+    keys::SwitchingKey,
+    parameters::{Level, Parameters},
+};
+
+/// Both parts of a ciphertext.
+pub(super) type Pair = [Var<Ntt>; 2];
+
+/// The names of the parts.
+const PARTS: [&str; 2] = ["0", "1"];
+
+/// A program under construction for ciphertexts of one level.
+pub(super) struct On<'p> {
+    pub(super) b: Builder,
+    pub(super) set: &'p Parameters,
+    pub(super) level: &'p Level,
+}
+
+impl<'p> On<'p> {
+    /// Begins a program for a level.
+    pub(super) fn new(name: &str, set: &'p Parameters, level: usize) -> Self {
+        Self { b: Builder::new(name), set, level: set.level(level) }
+    }
+
+    /// Adds an input of ciphertexts.
+    pub(super) fn ciphertext(&mut self, name: &str) -> Pair {
+        PARTS.map(|part| self.b.polys(&format!("{name}{part}"), &self.level.q))
+    }
+
+    /// Makes both parts outputs.
+    pub(super) fn finish(mut self, parts: Pair) -> Program {
+        parts.into_iter().for_each(|part| self.b.output(part));
+        self.b.build()
+    }
+
+    /// Adds the tensor product of two ciphertexts: three parts, under 1, s and s².
+    pub(super) fn tensor(&mut self, x: Pair, y: Pair) -> [Var<Ntt>; 3] {
+        let d0 = self.b.poly_mul("d0", x[0], y[0]);
+        let d1 = self.b.mul_sum("d1", &[(x[0], y[1]), (x[1], y[0])]);
+        let d2 = self.b.poly_mul("d2", x[1], y[1]);
+        [d0, d1, d2]
+    }
+
+    /// Cuts a polynomial into digits, each modulo all primes: the costly half of switching keys,
+    /// which rotations of one ciphertext share.
+    pub(super) fn digits(&mut self, x: Var<Ntt>) -> Vec<Var<Ntt>> {
+        let level = self.level;
+        let coefficients = self.b.intt("x", x);
+        let digit = |(j, digit): (usize, &super::parameters::Digit)| {
+            let b = &mut self.b;
+            let own = b.limbs(&format!("x_{j}"), coefficients, &digit.own);
+            let extended = b.base_extend(&format!("x_{j}'"), own, &digit.others);
+            let others = b.ntt(&format!("x̂_{j}'"), extended);
+            let own = b.limbs(&format!("x̂_{j}"), x, &digit.own);
+            b.join_limbs(&format!("digit{j}"), (others, own), &level.all)
+        };
+        level.digits.iter().enumerate().map(digit).collect()
+    }
+
+    /// Adds the sum of digits times a key: what the digits are of, under the key's own secret, times
+    /// the special primes.
+    pub(super) fn switch(&mut self, digits: &[Var<Ntt>], key: &SwitchingKey) -> Pair {
+        [0, 1].map(|part| {
+            let pairs: Vec<_> = digits
+                .iter()
+                .enumerate()
+                .map(|(j, &digit)| {
+                    let name = format!("key{j}{}", PARTS[part]);
+                    let words = key.words(j, part, &self.level.all);
+                    (digit, self.b.evaluation_key(&name, &self.level.all, &words))
+                })
+                .collect();
+            self.b.mul_sum(&format!("sum{}", PARTS[part]), &pairs)
+        })
+    }
+
+    /// Adds `round(x / P)` of a polynomial modulo all primes, P being the product of the special
+    /// ones, over the primes of the level.
+    pub(super) fn divide_special(&mut self, name: &str, x: Var<Ntt>) -> Var<Ntt> {
+        let (special, q) = (self.set.special(), &self.level.q);
+        let low = self.b.limbs(&format!("{name} mod P"), x, special);
+        let high = self.b.limbs(&format!("{name} mod Q"), x, q);
+        self.divide(name, (high, low), (special, q))
+    }
+
+    /// Adds `round((x + P·y) / (P·q))` of a polynomial modulo all primes and one modulo those of the
+    /// level, q being its last prime: what a key switched is divided by, and the level, in one.
+    pub(super) fn divide_all(
+        &mut self,
+        name: &str,
+        x: Var<Ntt>,
+        y: Var<Ntt>,
+        last: &Last<'_>,
+    ) -> Var<Ntt> {
+        let (special, q) = (self.set.special(), &self.level.q);
+        let b = &mut self.b;
+        let times_p = b.scale(&format!("P·{name}"), y, &residues(special, q));
+        let high = b.limbs(&format!("{name} mod Q"), x, q);
+        let sum = b.add(&format!("{name} sum"), high, times_p);
+        let low = b.limbs(&format!("{name} mod P"), x, special);
+        let prime = b.limbs(&format!("{name} mod q"), sum, last.prime);
+        let low = b.join_limbs(&format!("{name} mod Pq"), (low, prime), last.with_special);
+        let high = b.limbs(&format!("{name} rest"), sum, last.below);
+        self.divide(name, (high, low), (last.with_special, last.below))
+    }
+
+    /// Adds `round(x / q)`, q being the last prime of the level.
+    pub(super) fn rescale(&mut self, name: &str, x: Var<Ntt>, last: &Last<'_>) -> Var<Ntt> {
+        let low = self.b.limbs(&format!("{name} mod q"), x, last.prime);
+        let high = self.b.limbs(&format!("{name} rest"), x, last.below);
+        self.divide(name, (high, low), (last.prime, last.below))
+    }
+
+    /// Adds `(x − [x mod D]) / D`, D being the product of the primes of `by`: what is left, centred,
+    /// is taken away, so it is the nearest integer. `high` is x over the primes that stay, `low`
+    /// over those of D.
+    fn divide(
+        &mut self,
+        name: &str,
+        (high, low): (Var<Ntt>, Var<Ntt>),
+        (by, to): (&Arc<Ring>, &Arc<Ring>),
+    ) -> Var<Ntt> {
+        let b = &mut self.b;
+        let rest = b.intt(&format!("{name} rest of D"), low);
+        let rest = b.base_extend(&format!("{name} rest of D'"), rest, to);
+        let rest = b.ntt(&format!("{name} rest of D''"), rest);
+        let difference = b.sub(&format!("{name} − rest"), high, rest);
+        let inverses: Vec<u64> =
+            residues(by, to).iter().zip(to.primes()).map(|(&d, &q)| inverse(d, q)).collect();
+        b.scale(&format!("{name} / D"), difference, &inverses)
+    }
+
+    /// Returns what the level is rescaled by, with the ring below. None on level 0.
+    pub(super) fn last(&self, level: usize) -> Option<Last<'p>> {
+        let of = self.level.last.as_ref()?;
+        let below = &self.set.level(level - 1).q;
+        Some(Last { prime: &of.prime, with_special: &of.with_special, below })
+    }
+}
+
+/// The last prime of a level, and what is left without it.
+pub(super) struct Last<'p> {
+    pub(super) prime: &'p Arc<Ring>,
+    pub(super) with_special: &'p Arc<Ring>,
+    pub(super) below: &'p Arc<Ring>,
+}
+
+/// Returns the product of the primes of `of`, modulo each prime of `to`.
+pub(super) fn residues(of: &Ring, to: &Ring) -> Vec<u64> {
+    let product = |&q: &u64| {
+        of.primes().iter().fold(1, |x, &p| (u128::from(x) * u128::from(p) % u128::from(q)) as u64)
+    };
+    to.primes().iter().map(product).collect()
+}
+
+/// Returns `x⁻¹` modulo a prime q; x is public.
+fn inverse(x: u64, q: u64) -> u64 {
+    let times = |a: u64, b: u64| (u128::from(a) * u128::from(b) % u128::from(q)) as u64;
+    let (mut result, mut square, mut exponent) = (1, x, q - 2);
+    while exponent > 0 {
+        if exponent & 1 == 1 {
+            result = times(result, square);
+        }
+        square = times(square, square);
+        exponent >>= 1;
+    }
+    result
+}
+
+/// Returns an integer modulo each prime of a ring.
+pub(super) fn integer_mod(x: i128, ring: &Ring) -> Vec<u64> {
+    ring.primes().iter().map(|&q| x.rem_euclid(i128::from(q)) as u64).collect()
+}
+
+/// Builds the program that multiplies two ciphertexts, switches what is under s² back to s, and
+/// rescales.
+pub(super) fn multiply(set: &Parameters, level: usize, key: &SwitchingKey) -> Option<Program> {
+    let mut on = On::new("ckks-mul", set, level);
+    let last = on.last(level)?;
+    let (x, y) = (on.ciphertext("a"), on.ciphertext("b"));
+    let [d0, d1, d2] = on.tensor(x, y);
+    let digits = on.digits(d2);
+    let switched = on.switch(&digits, key);
+    let c0 = on.divide_all("c0", switched[0], d0, &last);
+    let c1 = on.divide_all("c1", switched[1], d1, &last);
+    Some(on.finish([c0, c1]))
+}
+
+/// Builds the program that switches a ciphertext to the secret that `element` undoes, and turns it.
+pub(super) fn turn(set: &Parameters, level: usize, element: u32, key: &SwitchingKey) -> Program {
+    let mut on = On::new("ckks-rotate", set, level);
+    let x = on.ciphertext("a");
+    let digits = on.digits(x[1]);
+    let switched = on.switch(&digits, key);
+    let divided = [0, 1].map(|part| on.divide_special(PARTS[part], switched[part]));
+    let first = on.b.add("c0", divided[0], x[0]);
+    let turned = [("turned0", first), ("turned1", divided[1])]
+        .map(|(name, part)| on.b.automorphism(name, part, element));
+    on.finish(turned)
+}
+
+/// Builds the program that rescales a ciphertext multiplied by an integer.
+pub(super) fn multiply_integer(set: &Parameters, level: usize, factor: i128) -> Option<Program> {
+    let mut on = On::new("ckks-mul-integer", set, level);
+    let last = on.last(level)?;
+    let x = on.ciphertext("a");
+    let factors = integer_mod(factor, &on.level.q);
+    let parts = [0, 1].map(|part| {
+        let scaled = on.b.scale(&format!("scaled{part}"), x[part], &factors);
+        on.rescale(&format!("c{part}"), scaled, &last)
+    });
+    Some(on.finish(parts))
+}
+
+/// Builds the program that multiplies a ciphertext by a plaintext and rescales.
+pub(super) fn multiply_plain(set: &Parameters, level: usize) -> Option<Program> {
+    let mut on = On::new("ckks-mul-plain", set, level);
+    let last = on.last(level)?;
+    let x = on.ciphertext("a");
+    let m = on.b.polys::<Ntt>("m", &on.level.q);
+    let parts = [0, 1].map(|part| {
+        let product = on.b.poly_mul(&format!("product{part}"), x[part], m);
+        on.rescale(&format!("c{part}"), product, &last)
+    });
+    Some(on.finish(parts))
+}
+
+/// Builds the program that adds two ciphertexts, or subtracts the second.
+pub(super) fn add(set: &Parameters, level: usize, minus: bool) -> Program {
+    let mut on = On::new(if minus { "ckks-sub" } else { "ckks-add" }, set, level);
+    let (x, y) = (on.ciphertext("a"), on.ciphertext("b"));
+    let parts = [0, 1].map(|part| match minus {
+        true => on.b.sub(&format!("c{part}"), x[part], y[part]),
+        false => on.b.add(&format!("c{part}"), x[part], y[part]),
+    });
+    on.finish(parts)
+}
+
+/// Adds integers of one word, in two's complement, as a polynomial: a message.
+fn message(b: &mut Builder, ring: &Arc<Ring>) -> Var<Coeff> {
+    let integers = b.integers("message", ring.degree());
+    b.lift_signed("m", ring, integers)
+}
+
+/// Builds the program that transforms an encoded plaintext.
+pub(super) fn encode(set: &Parameters, level: usize) -> Program {
+    let mut on = On::new("ckks-encode", set, level);
+    let m = message(&mut on.b, &on.level.q);
+    let t = on.b.ntt("m̂", m);
+    on.b.output(t);
+    on.b.build()
+}
+
+/// Builds the program that encrypts with the secret: `(−a·s + e + m, a)`, a being the uniform
+/// polynomial that a seed names.
+pub(super) fn encrypt_secret(set: &Parameters, level: usize, s: &Constant) -> Program {
+    let mut on = On::new("ckks-encrypt-secret", set, level);
+    let ring = &on.level.q;
+    let b = &mut on.b;
+    let m = message(b, ring);
+    let index = b.index("index");
+    let seed = b.seeds("seed", 1);
+    let noise_key = b.secret_seed("noise_key");
+    let s = b.shared_secret("ŝ", ring, s);
+    let a = b.uniform("â", ring, seed, index);
+    let e = b.noise("e", ring, noise_key, index);
+    let noisy = b.add("m+e", m, e);
+    let t = b.ntt("m̂+ê", noisy);
+    let product = b.poly_mul("âŝ", a, s);
+    let first = b.sub("c0", t, product);
+    on.finish([first, a])
+}
+
+/// Builds the program that encrypts with the public key: `u·(b, a) + (e₀, e₁)` over all primes,
+/// divided by the special ones, and m. The noise of the key, which u multiplies, is divided too.
+pub(super) fn encrypt_public(set: &Parameters, level: usize, key: [&Constant; 2]) -> Program {
+    let mut on = On::new("ckks-encrypt", set, level);
+    let (all, q) = (&on.level.all, &on.level.q);
+    let b = &mut on.b;
+    let m = message(b, q);
+    let index = b.index("index");
+    let keys = ["u_key", "e0_key", "e1_key"].map(|name| b.secret_seed(name));
+    let u = b.ternary("u", all, keys[0], index);
+    let u = b.ntt("û", u);
+    let parts = [0, 1].map(|part| {
+        let b = &mut on.b;
+        let key = b.evaluation_key(["b̂", "â"][part], all, key[part]);
+        let e = b.noise(["e0", "e1"][part], all, keys[part + 1], index);
+        let product = b.poly_mul(["ûb̂", "ûâ"][part], u, key);
+        let e = b.ntt(["ê0", "ê1"][part], e);
+        let sum = b.add(["sum0", "sum1"][part], product, e);
+        on.divide_special(PARTS[part], sum)
+    });
+    let t = on.b.ntt("m̂", m);
+    let first = on.b.add("c0", parts[0], t);
+    on.finish([first, parts[1]])
+}
+
+/// Builds the program that decrypts: integers of as many words as primes, modulo their product.
+pub(super) fn decrypt(set: &Parameters, level: usize, s: &Constant) -> Program {
+    let mut on = On::new("ckks-decrypt", set, level);
+    let x = on.ciphertext("c");
+    let ring = &on.level.q;
+    let b = &mut on.b;
+    let s = b.shared_secret("ŝ", ring, s);
+    let product = b.poly_mul("ĉ1ŝ", x[1], s);
+    let sum = b.add("m̂", x[0], product);
+    let m = b.intt("m", sum);
+    let integers = b.compose("integers", m);
+    b.output(integers);
+    on.b.build()
+}
+
+/// Which secret a key leads from, and to.
+#[derive(Clone, Copy)]
+pub(super) enum Switch {
+    /// From s² to s.
+    Relinearise,
+    /// From s to the one that `element` turns into s.
+    Turn { inverse: u32 },
+}
+
+/// Builds the program that makes one digit of a key: `(−a·s' + e + P·[own primes]·s'', a)`.
+pub(super) fn switching_key(
+    set: &Parameters,
+    digit: usize,
+    s: &Constant,
+    switch: Switch,
+) -> Program {
+    let mut on = On::new("ckks-switching-key", set, set.top_level());
+    let ring = &on.level.all;
+    let own = &on.level.digits[digit].own;
+    let special = residues(set.special(), ring);
+    let is_own = |q: &u64| own.primes().contains(q);
+    let factors: Vec<u64> = ring
+        .primes()
+        .iter()
+        .zip(special)
+        .map(|(q, factor)| if is_own(q) { factor } else { 0 })
+        .collect();
+    let b = &mut on.b;
+    let index = b.index("index");
+    let seed = b.seeds("seed", 1);
+    let noise_key = b.secret_seed("noise_key");
+    let s = b.shared_secret("ŝ", ring, s);
+    let (from, to) = match switch {
+        Switch::Relinearise => (b.poly_mul("ŝ²", s, s), s),
+        Switch::Turn { inverse } => (s, b.automorphism("ŝ'", s, inverse)),
+    };
+    let a = b.uniform("â", ring, seed, index);
+    let e = b.noise("e", ring, noise_key, index);
+    let e = b.ntt("ê", e);
+    let message = b.scale("P·ŝ", from, &factors);
+    let noisy = b.add("P·ŝ+ê", message, e);
+    let product = b.poly_mul("âŝ", a, to);
+    let first = b.sub("b̂", noisy, product);
+    on.finish([first, a])
+}
+
+/// Builds the program that makes the public key: `(−a·s + e, a)` over all primes.
+pub(super) fn public_key(set: &Parameters, s: &Constant) -> Program {
+    let mut on = On::new("ckks-public-key", set, set.top_level());
+    let ring = &on.level.all;
+    let b = &mut on.b;
+    let index = b.index("index");
+    let seed = b.seeds("seed", 1);
+    let noise_key = b.secret_seed("noise_key");
+    let s = b.shared_secret("ŝ", ring, s);
+    let a = b.uniform("â", ring, seed, index);
+    let e = b.noise("e", ring, noise_key, index);
+    let e = b.ntt("ê", e);
+    let product = b.poly_mul("âŝ", a, s);
+    let first = b.sub("b̂", e, product);
+    on.finish([first, a])
+}

@@ -1,0 +1,44 @@
+//! Vectors: encoded, and encrypted.
+
+use std::sync::Arc;
+
+use super::parameters::Parameters;
+
+/// An encoded vector: a polynomial on a level, at the scale of the level.
+#[derive(Clone)]
+pub struct Plaintext {
+    pub(super) parameters: Arc<Parameters>,
+    pub(super) level: usize,
+    /// In NTT form.
+    pub(super) words: Vec<u64>,
+}
+
+/// An encrypted vector on a level, at the scale of the level: two parts, under 1 and s.
+#[derive(Clone)]
+pub struct Ciphertext {
+    pub(super) parameters: Arc<Parameters>,
+    pub(super) level: usize,
+    /// In NTT form.
+    pub(super) parts: [Vec<u64>; 2],
+}
+
+impl Ciphertext {
+    /// Makes room for a result.
+    pub(super) fn zeros(parameters: &Arc<Parameters>, level: usize) -> Self {
+        let words = parameters.ring(level).len_words();
+        let parts = [0, 1].map(|_| vec![0; words]);
+        Self { parameters: parameters.clone(), level, parts }
+    }
+
+    /// Returns the products in a row that there is room for.
+    #[must_use]
+    pub fn level(&self) -> usize {
+        self.level
+    }
+
+    /// Returns its parameters.
+    #[must_use]
+    pub fn parameters(&self) -> &Arc<Parameters> {
+        &self.parameters
+    }
+}
