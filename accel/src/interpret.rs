@@ -13,17 +13,20 @@ use crate::{
 pub(crate) struct Arg<'a> {
     pub(crate) kind: &'a Kind,
     words: &'a [u64],
+    /// Words from one item to the next.
+    stride: usize,
     shared: bool,
 }
 
 impl<'a> Arg<'a> {
     /// Returns item `index` of the block.
     pub(crate) fn item(&self, index: usize) -> &'a [u64] {
-        let each = self.kind.words();
-        if self.shared { self.words } else { &self.words[index * each..][..each] }
+        let first = if self.shared { 0 } else { index * self.stride };
+        &self.words[first..][..self.kind.words()]
     }
 
-    /// Returns all items of the block, or the one that stands for all.
+    /// Returns all items of the block, or the one that stands for all, of a value that lies within
+    /// no other: no polynomial.
     pub(crate) fn words(&self) -> &'a [u64] {
         self.words
     }
@@ -228,6 +231,11 @@ impl<'p> Plan<'p> {
         views: &'s [View<'_>],
         block: &Block,
     ) -> Arg<'s> {
+        let kind = &self.program.values()[value].kind;
+        let (value, first) = match self.places.of_values[value] {
+            Place::Within { value, first } => (value, first),
+            _ => (value, 0),
+        };
         let v = &self.program.values()[value];
         let words = v.kind.words();
         let (data, shared): (&[u64], bool) = match (self.places.of_values[value], &v.source) {
@@ -237,10 +245,14 @@ impl<'p> Plan<'p> {
                 view @ View { each: None, .. } => (view.words(), true),
                 view => (&view.words()[block.first * words..], false),
             },
-            (Place::Constant, _) => unreachable!("constants are constants"),
+            (Place::Constant | Place::Within { .. }, _) => {
+                unreachable!(
+                    "constants are constants, and what is within a value is not within two"
+                )
+            }
         };
         let items = if shared { 1 } else { block.count };
-        Arg { kind: &v.kind, words: &data[..items * words], shared }
+        Arg { kind, words: &data[first..items * words], stride: words, shared }
     }
 
     /// Runs the whole program over one block.
@@ -269,6 +281,8 @@ impl<'p> Plan<'p> {
                     self.run_step(k, (step, operands), &value.kind, out, scratch, views, block);
                     views[operand] = view;
                 }
+                // It is there already.
+                Place::Within { .. } => {}
                 Place::Constant => unreachable!("a constant is no step"),
             }
         }
@@ -366,12 +380,15 @@ pub(crate) fn walk(
                 let Value { kind, source, .. } = &program.values()[i];
                 match source {
                     Source::Constant(constant) => {
-                        Arg { kind, words: constant.words(), shared: true }
+                        Arg { kind, words: constant.words(), stride: 0, shared: true }
                     }
                     Source::Input { spread: Spread::Shared } => {
-                        Arg { kind, words: &words[i][..kind.words()], shared: true }
+                        Arg { kind, words: &words[i][..kind.words()], stride: 0, shared: true }
                     }
-                    _ => Arg { kind, words: &words[i][..kind.words() * count], shared: false },
+                    _ => {
+                        let stride = kind.words();
+                        Arg { kind, words: &words[i][..stride * count], stride, shared: false }
+                    }
                 }
             })
             .collect();

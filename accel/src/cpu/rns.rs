@@ -53,11 +53,11 @@ pub(super) trait Rns: Copy + Send + Sync + 'static {
     /// `out = Σ a_i · b_i`, of at most [`MAX_TERMS`] pairs.
     fn mul_sum(self, out: &mut [u64], pairs: &[[&[u64]; 2]], limb: &Limb);
 
-    /// Transforms to NTT form, in place.
-    fn forward(self, a: &mut [u64], limb: &Limb);
+    /// Transforms to NTT form.
+    fn forward(self, out: &mut [u64], a: &[u64], limb: &Limb);
 
-    /// Transforms from NTT form, in place.
-    fn inverse(self, a: &mut [u64], limb: &Limb);
+    /// Transforms from NTT form.
+    fn inverse(self, out: &mut [u64], a: &[u64], limb: &Limb);
 
     /// Makes words `at ..` of the ChaCha20 stream number `stream` under `key`; `at` is a multiple
     /// of [`STREAM_WORDS`].
@@ -303,15 +303,8 @@ impl<B: Rns> RnsSteps<B> {
             Step::PolyAdd => each(out, &|out, a, b, limb| backend.add(out, a, b, limb.q())),
             Step::PolySub => each(out, &|out, a, b, limb| backend.sub(out, a, b, limb.q())),
             Step::PolyMul => each(out, &|out, a, b, limb| backend.mul(out, a, b, limb)),
-            Step::Ntt | Step::Intt => {
-                out.copy_from_slice(a);
-                for (out, limb) in out.chunks_exact_mut(n).zip(tables.limbs()) {
-                    match step {
-                        Step::Ntt => backend.forward(out, limb),
-                        _ => backend.inverse(out, limb),
-                    }
-                }
-            }
+            Step::Ntt => each(out, &|out, a, _, limb| backend.forward(out, a, limb)),
+            Step::Intt => each(out, &|out, a, _, limb| backend.inverse(out, a, limb)),
             &Step::Automorphism { element } => match kind {
                 Kind::Polys { ntt: true, .. } => turn_values(out, a, n, element as usize),
                 _ => each(out, &|out, a, _, limb| {

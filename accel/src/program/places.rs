@@ -1,6 +1,6 @@
 //! The places of the values of a program while it runs on the host.
 
-use super::{Program, Source};
+use super::{Kind, Program, Source, Step, Value};
 
 /// The place of a value.
 #[derive(Clone, Copy)]
@@ -11,6 +11,14 @@ pub(crate) enum Place {
     Operand(usize),
     /// In this slot of scratch memory.
     Scratch(usize),
+    /// In another value, from one of its words on: residues that a step takes out, and nothing has
+    /// to compute.
+    Within {
+        /// That value, which is not within another.
+        value: usize,
+        /// The first word.
+        first: usize,
+    },
 }
 
 /// The places of all values, resolved once for a program: runs over few items are short.
@@ -34,10 +42,15 @@ impl Places {
         let mut of_values = Vec::with_capacity(program.values().len());
         for (index, value) in program.values().iter().enumerate() {
             let operand = bound.iter().position(|&value| value == index);
-            of_values.push(match (&value.source, operand) {
-                (Source::Constant(_), _) => Place::Constant,
-                (_, Some(operand)) => Place::Operand(operand),
-                (_, None) => {
+            let within = within(program, index).map(|(of, first)| match of_values[of] {
+                Place::Within { value, first: before } => (value, before + first),
+                _ => (of, first),
+            });
+            of_values.push(match (&value.source, operand, within) {
+                (Source::Constant(_), ..) => Place::Constant,
+                (_, Some(operand), _) => Place::Operand(operand),
+                (_, None, Some((value, first))) => Place::Within { value, first },
+                (_, None, None) => {
                     let slot = free.pop().unwrap_or(slots.len());
                     slots.resize(slots.len().max(slot + 1), 0);
                     slots[slot] = slots[slot].max(value.kind.words());
@@ -66,5 +79,26 @@ fn last_uses(program: &Program) -> Vec<usize> {
         }
     }
     program.updates().iter().for_each(|&(_, value)| last[value] = usize::MAX);
+    // What lies within a value needs it as long.
+    for index in (0..last.len()).rev() {
+        if let Some((of, _)) = within(program, index) {
+            last[of] = last[of].max(last[index]);
+        }
+    }
     last
+}
+
+/// Returns which value this one is a part of, and from which word on, if it is one. What leaves
+/// the program has a place of its own.
+fn within(program: &Program, index: usize) -> Option<(usize, usize)> {
+    let leaves = program.outputs().contains(&index)
+        || program.updates().iter().any(|&(_, value)| value == index);
+    match &program.values()[index] {
+        Value {
+            source: Source::Step { step: Step::Limbs { first }, operands },
+            kind: Kind::Polys { ring, .. },
+            ..
+        } if !leaves => Some((operands[0], first * ring.degree())),
+        _ => None,
+    }
 }

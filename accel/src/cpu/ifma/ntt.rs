@@ -2,7 +2,8 @@
 //!
 //! Stages whose blocks are sixteen or more go two at a time, in registers, and where their number
 //! is odd that of the whole polynomial by itself; the last three forward, and the first three back,
-//! are done on sixteen neighbours that permutes put in place.
+//! are done on sixteen neighbours that permutes put in place. A block that does not fit the first level of cache is
+//! done quarter by quarter, all stages of each: otherwise every second stage reads and writes all of the polynomial.
 
 use std::arch::x86_64::{
     _mm512_permutex2var_epi64, _mm512_permutexvar_epi64, _mm512_setr_epi64, _mm512_shuffle_i64x2,
@@ -51,6 +52,9 @@ impl Prime {
 
 type Eights = [[u64; 8]];
 
+/// Vectors of a block that stays in the first level of cache: 16 KiB, and as much again for its factors.
+const CACHED: usize = 256;
+
 /// Returns the four quarters of a block.
 #[inline]
 fn quarters(block: &mut Eights) -> [&mut Eights; 4] {
@@ -60,32 +64,106 @@ fn quarters(block: &mut Eights) -> [&mut Eights; 4] {
     [a, b, c, d]
 }
 
-/// Transforms to NTT form, in place.
+/// Returns whether the stages whose blocks are sixteen or more are odd in number.
+fn has_odd_stage(n: usize) -> bool {
+    (n / 16).trailing_zeros().is_multiple_of(2)
+}
+
+/// Transforms `a` to NTT form.
 #[target_feature(enable = "avx512f,avx512ifma")]
-pub(super) fn forward(a: &mut [u64], limb: &Limb) {
-    let (n, prime, twiddles) = (a.len(), Prime::new(limb.q()), &limb.forward);
-    let data = a.as_chunks_mut::<8>().0;
-    // Blocks of the next stage, of n / blocks numbers: down to sixteen.
-    let mut blocks = 1;
-    if has_odd_stage(n) {
-        by_twos(data, twiddles, |x, w| prime.forward(x, w));
-        blocks = 2;
+pub(super) fn forward(out: &mut [u64], a: &[u64], limb: &Limb) {
+    let (prime, twiddles) = (Prime::new(limb.q()), &limb.forward);
+    let odd = has_odd_stage(a.len());
+    let (out, a) = (out.as_chunks_mut::<8>().0, a.as_chunks::<8>().0);
+    // The first stage, or the first two, of the one block that all of it is.
+    let parts = if odd {
+        let (w, half) = (Wide::new(twiddles.get(1)), a.len() / 2);
+        for i in 0..half {
+            let x = prime.forward([eight(&a[i]), eight(&a[half + i])], w);
+            (out[i], out[half + i]) = (words(x[0]), words(x[1]));
+        }
+        2
+    } else {
+        let quarter = a.len() / 4;
+        let factors = four_factors(twiddles, 1);
+        for i in 0..quarter {
+            let x = std::array::from_fn(|part| eight(&a[part * quarter + i]));
+            let x = forward_fours(prime, x, factors);
+            (0..4).for_each(|part| out[part * quarter + i] = words(x[part]));
+        }
+        4
+    };
+    let length = out.len() / parts;
+    if length < 2 {
+        return last_stages(out, 1, prime, limb);
     }
-    while n / blocks > 16 {
-        by_fours(data, blocks, twiddles, |[a, b, c, d], w, [v0, v1]| {
-            let ([a, c], [b, d]) = (prime.forward([a, c], w), prime.forward([b, d], w));
-            let ([a, b], [c, d]) = (prime.forward([a, b], v0), prime.forward([c, d], v1));
-            [a, b, c, d]
-        });
+    for (node, part) in (parts..).zip(out.chunks_exact_mut(length)) {
+        forward_block(part, node, prime, limb);
+    }
+}
+
+/// The two stages of a block of four numbers: the factor of the first, and both of the second.
+#[inline]
+#[target_feature(enable = "avx512f,avx512ifma")]
+fn forward_fours(prime: Prime, [a, b, c, d]: [Word; 4], [w, v0, v1]: [Wide; 3]) -> [Word; 4] {
+    let ([a, c], [b, d]) = (prime.forward([a, c], w), prime.forward([b, d], w));
+    let ([a, b], [c, d]) = (prime.forward([a, b], v0), prime.forward([c, d], v1));
+    [a, b, c, d]
+}
+
+/// See [`forward_fours`].
+#[inline]
+#[target_feature(enable = "avx512f,avx512ifma")]
+fn inverse_fours(prime: Prime, [a, b, c, d]: [Word; 4], [w, v0, v1]: [Wide; 3]) -> [Word; 4] {
+    let ([a, b], [c, d]) = (prime.inverse([a, b], v0), prime.inverse([c, d], v1));
+    let ([a, c], [b, d]) = (prime.inverse([a, c], w), prime.inverse([b, d], w));
+    [a, b, c, d]
+}
+
+/// Returns the factors of two stages of a block: blocks are numbered as the nodes of a tree, 1 the
+/// whole, 2i and 2i + 1 the halves of i.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn four_factors(factors: &Factors, node: usize) -> [Wide; 3] {
+    [node, 2 * node, 2 * node + 1].map(|node| Wide::new(factors.get(node)))
+}
+
+/// Runs all stages of a block: one that does not fit the cache quarter after quarter.
+#[target_feature(enable = "avx512f,avx512ifma")]
+fn forward_block(data: &mut Eights, node: usize, prime: Prime, limb: &Limb) {
+    let twiddles = &limb.forward;
+    if data.len() > CACHED {
+        by_fours(data, |x| forward_fours(prime, x, four_factors(twiddles, node)));
+        let quarters = quarters(data);
+        for (part, quarter) in quarters.into_iter().enumerate() {
+            forward_block(quarter, 4 * node + part, prime, limb);
+        }
+        return;
+    }
+    // Blocks of the next stage: down to eight numbers.
+    let mut blocks = 1;
+    while data.len() > blocks {
+        let length = data.len() / blocks;
+        for (node, block) in (blocks * node..).zip(data.chunks_exact_mut(length)) {
+            let factors = four_factors(twiddles, node);
+            by_fours(block, |x| forward_fours(prime, x, factors));
+        }
         blocks *= 4;
     }
-    let q = all(limb.q());
+    last_stages(data, node, prime, limb);
+}
+
+/// Runs the last three stages of a block, of blocks of eight, four and two numbers.
+#[inline]
+#[target_feature(enable = "avx512f,avx512ifma")]
+fn last_stages(data: &mut Eights, node: usize, prime: Prime, limb: &Limb) {
+    let (twiddles, q, first) = (&limb.forward, all(limb.q()), node * data.len());
     for (i, [a, b]) in data.as_chunks_mut::<2>().0.iter_mut().enumerate() {
         let (x, y) = (eight(a), eight(b));
         let x = [_mm512_shuffle_i64x2::<0x44>(x, y), _mm512_shuffle_i64x2::<0xee>(x, y)];
-        let x = fours_to_twos(prime.forward(x, two(twiddles, n / 8 + 2 * i)));
-        let x = twos_to_ones(prime.forward(x, four(twiddles, n / 4 + 4 * i)));
-        let [x, y] = prime.forward(x, eight_of(twiddles, n / 2 + 8 * i));
+        let x = fours_to_twos(prime.forward(x, two(twiddles, first + 2 * i)));
+        let x = twos_to_ones(prime.forward(x, four(twiddles, 2 * first + 4 * i)));
+        let [x, y] = prime.forward(x, eight_of(twiddles, 4 * first + 8 * i));
         let x = subtract_once(subtract_once(x, prime.twice), q);
         let y = subtract_once(subtract_once(y, prime.twice), q);
         let (low, high) = (_mm512_unpacklo_epi64(x, y), _mm512_unpackhi_epi64(x, y));
@@ -96,77 +174,95 @@ pub(super) fn forward(a: &mut [u64], limb: &Limb) {
     }
 }
 
-/// Transforms from NTT form, in place.
+/// Transforms `a` from NTT form.
 #[target_feature(enable = "avx512f,avx512ifma")]
-pub(super) fn inverse(a: &mut [u64], limb: &Limb) {
-    let (n, prime, twiddles) = (a.len(), Prime::new(limb.q()), &limb.inverse);
-    let data = a.as_chunks_mut::<8>().0;
-    for (i, [a, b]) in data.as_chunks_mut::<2>().0.iter_mut().enumerate() {
-        let (x, y) = (eight(a), eight(b));
+pub(super) fn inverse(out: &mut [u64], a: &[u64], limb: &Limb) {
+    let (prime, twiddles) = (Prime::new(limb.q()), &limb.inverse);
+    let odd = has_odd_stage(a.len());
+    let (out, a) = (out.as_chunks_mut::<8>().0, a.as_chunks::<8>().0);
+    let parts = if odd { 2 } else { 4 };
+    let length = a.len() / parts;
+    if length < 2 {
+        first_stages(out, a, 1, prime, limb);
+    } else {
+        let blocks = out.chunks_exact_mut(length).zip(a.chunks_exact(length));
+        for (node, (out, a)) in (parts..).zip(blocks) {
+            inverse_block(out, a, node, prime, limb);
+        }
+    }
+    // The last stage, or the last two, and over N.
+    let (q, scale) = (all(limb.q()), Wide::new(limb.n_inverse));
+    let finish = |x| words(subtract_once(mul_lazy(x, scale, prime.minus), q));
+    if odd {
+        let w = Wide::new(twiddles.get(1));
+        let (low, high) = out.split_at_mut(length);
+        for (x, y) in low.iter_mut().zip(high) {
+            let [p, q] = prime.inverse([eight(x), eight(y)], w);
+            (*x, *y) = (finish(p), finish(q));
+        }
+    } else {
+        let factors = four_factors(twiddles, 1);
+        let [a, b, c, d] = quarters(out);
+        for (((a, b), c), d) in a.iter_mut().zip(b).zip(c).zip(d) {
+            let x = [eight(a), eight(b), eight(c), eight(d)];
+            let x = inverse_fours(prime, x, factors);
+            (*a, *b, *c, *d) = (finish(x[0]), finish(x[1]), finish(x[2]), finish(x[3]));
+        }
+    }
+}
+
+/// Runs all stages of a block, back: see [`forward_block`].
+#[target_feature(enable = "avx512f,avx512ifma")]
+fn inverse_block(out: &mut Eights, a: &Eights, node: usize, prime: Prime, limb: &Limb) {
+    let twiddles = &limb.inverse;
+    if out.len() > CACHED {
+        let quarter = a.len() / 4;
+        for (part, out) in quarters(out).into_iter().enumerate() {
+            let a = &a[part * quarter..][..quarter];
+            inverse_block(out, a, 4 * node + part, prime, limb);
+        }
+        by_fours(out, |x| inverse_fours(prime, x, four_factors(twiddles, node)));
+        return;
+    }
+    first_stages(out, a, node, prime, limb);
+    let mut blocks = out.len() / 4;
+    while blocks >= 1 {
+        let length = out.len() / blocks;
+        for (node, block) in (blocks * node..).zip(out.chunks_exact_mut(length)) {
+            let factors = four_factors(twiddles, node);
+            by_fours(block, |x| inverse_fours(prime, x, factors));
+        }
+        blocks /= 4;
+    }
+}
+
+/// Runs the first three stages of a block, back.
+#[inline]
+#[target_feature(enable = "avx512f,avx512ifma")]
+fn first_stages(out: &mut Eights, a: &Eights, node: usize, prime: Prime, limb: &Limb) {
+    let (twiddles, first) = (&limb.inverse, node * out.len());
+    let pairs = out.as_chunks_mut::<2>().0.iter_mut().zip(a.as_chunks::<2>().0);
+    for (i, (out, [x, y])) in pairs.enumerate() {
+        let (x, y) = (eight(x), eight(y));
         let even = _mm512_setr_epi64(0, 2, 4, 6, 8, 10, 12, 14);
         let odd = _mm512_setr_epi64(1, 3, 5, 7, 9, 11, 13, 15);
         let x = [_mm512_permutex2var_epi64(x, even, y), _mm512_permutex2var_epi64(x, odd, y)];
-        let x = twos_to_ones(prime.inverse(x, eight_of(twiddles, n / 2 + 8 * i)));
-        let x = fours_to_twos(prime.inverse(x, four(twiddles, n / 4 + 4 * i)));
-        let [x, y] = prime.inverse(x, two(twiddles, n / 8 + 2 * i));
-        *a = words(_mm512_shuffle_i64x2::<0x44>(x, y));
-        *b = words(_mm512_shuffle_i64x2::<0xee>(x, y));
-    }
-    // Blocks of the second of the next two stages.
-    let mut blocks = n / 32;
-    while blocks >= 1 {
-        by_fours(data, blocks, twiddles, |[a, b, c, d], w, [v0, v1]| {
-            let ([a, b], [c, d]) = (prime.inverse([a, b], v0), prime.inverse([c, d], v1));
-            let ([a, c], [b, d]) = (prime.inverse([a, c], w), prime.inverse([b, d], w));
-            [a, b, c, d]
-        });
-        blocks /= 4;
-    }
-    let (q, scale) = (all(limb.q()), Wide::new(limb.n_inverse));
-    if has_odd_stage(n) {
-        by_twos(data, twiddles, |x, w| prime.inverse(x, w));
-    }
-    for x in data {
-        *x = words(subtract_once(mul_lazy(eight(x), scale, prime.minus), q));
+        let x = twos_to_ones(prime.inverse(x, eight_of(twiddles, 4 * first + 8 * i)));
+        let x = fours_to_twos(prime.inverse(x, four(twiddles, 2 * first + 4 * i)));
+        let [x, y] = prime.inverse(x, two(twiddles, first + 2 * i));
+        *out =
+            [words(_mm512_shuffle_i64x2::<0x44>(x, y)), words(_mm512_shuffle_i64x2::<0xee>(x, y))];
     }
 }
 
-/// Returns whether the stages whose blocks are sixteen or more are odd in number.
-fn has_odd_stage(n: usize) -> bool {
-    (n / 16).trailing_zeros().is_multiple_of(2)
-}
-
-/// Runs the stage of one block.
+/// Runs two stages of a block at once: `butterflies` takes four numbers, a quarter of it apart.
 #[inline]
 #[target_feature(enable = "avx512f,avx512ifma")]
-fn by_twos(data: &mut Eights, factors: &Factors, butterfly: impl Fn([Word; 2], Wide) -> [Word; 2]) {
-    let w = Wide::new(factors.get(1));
-    let (low, high) = data.split_at_mut(data.len() / 2);
-    for (x, y) in low.iter_mut().zip(high) {
-        let [p, q] = butterfly([eight(x), eight(y)], w);
-        (*x, *y) = (words(p), words(q));
-    }
-}
-
-/// Runs two stages at once: `butterflies` takes four numbers, a quarter of a block apart, the
-/// factor of the stage of `blocks` blocks, and the two of the stage of twice as many.
-#[inline]
-#[target_feature(enable = "avx512f,avx512ifma")]
-fn by_fours(
-    data: &mut Eights,
-    blocks: usize,
-    factors: &Factors,
-    butterflies: impl Fn([Word; 4], Wide, [Wide; 2]) -> [Word; 4],
-) {
-    let length = data.len() / blocks;
-    for (i, block) in (blocks..).zip(data.chunks_exact_mut(length)) {
-        let w = Wide::new(factors.get(i));
-        let v = [Wide::new(factors.get(2 * i)), Wide::new(factors.get(2 * i + 1))];
-        let [a, b, c, d] = quarters(block);
-        for (((a, b), c), d) in a.iter_mut().zip(b).zip(c).zip(d) {
-            let x = butterflies([eight(a), eight(b), eight(c), eight(d)], w, v);
-            (*a, *b, *c, *d) = (words(x[0]), words(x[1]), words(x[2]), words(x[3]));
-        }
+fn by_fours(block: &mut Eights, butterflies: impl Fn([Word; 4]) -> [Word; 4]) {
+    let [a, b, c, d] = quarters(block);
+    for (((a, b), c), d) in a.iter_mut().zip(b).zip(c).zip(d) {
+        let x = butterflies([eight(a), eight(b), eight(c), eight(d)]);
+        (*a, *b, *c, *d) = (words(x[0]), words(x[1]), words(x[2]), words(x[3]));
     }
 }
 

@@ -299,12 +299,12 @@ impl Rns for Ifma {
         kernel!(mul_sum(out, pairs, limb));
     }
 
-    fn forward(self, a: &mut [u64], limb: &Limb) {
-        kernel!(ntt::forward(a, limb));
+    fn forward(self, out: &mut [u64], a: &[u64], limb: &Limb) {
+        kernel!(ntt::forward(out, a, limb));
     }
 
-    fn inverse(self, a: &mut [u64], limb: &Limb) {
-        kernel!(ntt::inverse(a, limb));
+    fn inverse(self, out: &mut [u64], a: &[u64], limb: &Limb) {
+        kernel!(ntt::inverse(out, a, limb));
     }
 
     fn keystream(self, out: &mut [u64; STREAM_WORDS], key: &[u64], stream: u64, at: u64) {

@@ -139,12 +139,14 @@ impl Rns for Portable {
         }
     }
 
-    fn forward(self, a: &mut [u64], limb: &Limb) {
-        forward(a, limb);
+    fn forward(self, out: &mut [u64], a: &[u64], limb: &Limb) {
+        out.copy_from_slice(a);
+        forward(out, limb);
     }
 
-    fn inverse(self, a: &mut [u64], limb: &Limb) {
-        inverse(a, limb);
+    fn inverse(self, out: &mut [u64], a: &[u64], limb: &Limb) {
+        out.copy_from_slice(a);
+        inverse(out, limb);
     }
 
     fn keystream(self, out: &mut [u64; STREAM_WORDS], key: &[u64], stream: u64, at: u64) {
