@@ -213,8 +213,11 @@ pub enum DeviceFault {
     #[error("out of device memory")]
     OutOfMemory,
     /// It is gone, and every later run will fail.
-    #[error("the device is lost")]
-    Lost,
+    #[error("the device is lost: {why}")]
+    Lost {
+        /// What was seen of it.
+        why: String,
+    },
     /// It took longer than any run should.
     #[error("the device does not answer")]
     Timeout,

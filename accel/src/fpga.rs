@@ -4,17 +4,18 @@
 //! A whole program runs on the card over parts of a batch: operands go up, outputs come down,
 //! nothing else crosses but descriptors. There is a card only where the environment variable
 //! `CIPHERGRAM_FPGA` names one: `xdma:/dev/xdma0` is one behind that driver, anything else a program
-//! that stands in for a card, over its standard input and output (`fpga/child.rs`).
+//! that stands in for a card, over its standard input and output (`fpga/child.rs`), or a script that `exec`s one.
 //!
 //! Descriptors and their addresses depend on sizes alone. Card memory of a run over residues is
 //! overwritten after it, and that of constants when what they belong to is gone: with the next run,
-//! or with the engine.
+//! or with the engine. What a process that is killed leaves there the next one to open the card
+//! overwrites.
 
-mod batch;
 mod card;
 mod child;
 mod constants;
 mod descriptor;
+mod form;
 mod lanes;
 mod layout;
 mod link;
@@ -65,6 +66,9 @@ pub enum FpgaError {
     /// The environment names none.
     #[error("{VARIABLE} names no card")]
     None,
+    /// What the environment names is no text.
+    #[error("{VARIABLE} is no text")]
+    Name,
     /// There are no drivers of cards for this system.
     #[error("cards have no driver on this system")]
     NoDriver,
@@ -119,8 +123,8 @@ impl FpgaEngine {
     /// # Errors
     /// See [`FpgaError`].
     pub fn new() -> Result<Self, FpgaError> {
-        let name = std::env::var(VARIABLE).unwrap_or_default();
-        Self::open(&name)
+        let name = std::env::var_os(VARIABLE).unwrap_or_default();
+        Self::open(name.to_str().ok_or(FpgaError::Name)?)
     }
 
     /// Opens the card of this name.

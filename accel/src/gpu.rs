@@ -17,7 +17,6 @@ mod constants;
 mod device;
 mod execute;
 mod executor;
-mod job;
 mod layout;
 mod limit;
 mod memory;

@@ -30,6 +30,7 @@
 //!
 //! This crate knows no key, no plaintext encoding, no scheme and no socket.
 
+mod batch;
 pub mod beats;
 pub mod choice;
 pub mod conformance;

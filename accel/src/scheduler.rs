@@ -246,7 +246,7 @@ impl Scheduler {
                 (Event::Unsupported { program: name, engine, step }, false)
             }
             Err(RunError::Device { why, .. }) => {
-                let retires = matches!(why, DeviceFault::Lost | DeviceFault::Timeout);
+                let retires = matches!(why, DeviceFault::Lost { .. } | DeviceFault::Timeout);
                 (Event::Failed { program: name, engine, why }, retires)
             }
             _ => return ran.map(|()| true),

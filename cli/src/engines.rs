@@ -7,8 +7,9 @@ use std::{
 };
 
 use ciphergram_accel::{
-    CpuEngine, Engine, Measure, Present, Scheduler,
+    CpuEngine, Engine, FpgaEngine, Measure, Present, Scheduler,
     choice::{Notice, choose, open_gpu, present},
+    fpga::FpgaError,
     scheduler::Event,
 };
 
@@ -80,6 +81,11 @@ pub(crate) fn split_gpu() -> Option<Arc<dyn Engine>> {
 /// Returns why there is no GPU engine, if there is none.
 pub(crate) fn gpu_absence() -> Option<String> {
     gpu().err()
+}
+
+/// Returns why there is no card, if the environment names one that cannot be used.
+pub(crate) fn card_absence() -> Option<String> {
+    FpgaEngine::new().err().filter(|why| *why != FpgaError::None).map(|why| why.to_string())
 }
 
 /// Runs what opens drivers, and logs what they write to standard error, line by line: some write there whatever they

@@ -68,7 +68,8 @@ module card #(
 );
   `include "registers.svh"
 
-  // An error of memory is no concern of the units: what they read is checked by whoever decrypts.
+  // An error that memory answers with is not seen here. What comes of it is a wrong number: tags find it in a sum, and
+  // nothing does in a lone ciphertext.
   wire unused = &{axil_awprot, axil_arprot, axil_wstrb, axi_rresp, axi_bresp, axi_rid, axi_bid};
   assign axil_bresp = 0;
   assign axil_rresp = 0;

@@ -8,14 +8,16 @@ use std::{
 
 use super::{
     FpgaError,
-    batch::Batch,
     link::Link,
     memory::Free,
     record::Recording,
     registers,
-    ring::{Card, Part, wipes},
+    ring::{Card, wipes},
 };
-use crate::engine::{Cycles, DeviceFault};
+use crate::{
+    batch::{Batch, Job},
+    engine::{Cycles, DeviceFault},
+};
 
 /// The most descriptors of the ring.
 const MOST_ENTRIES: u64 = 1024;
@@ -63,30 +65,8 @@ impl Drop for Resident {
     }
 }
 
-/// The rest of a batch, in parts of `size` items.
-pub(super) struct Job<'j, 'o> {
-    pub(super) batch: &'j mut Batch<'o>,
-    pub(super) size: usize,
-    /// The work on `size` items, and on the fewer that are left in the end.
-    pub(super) recordings: [&'j Recording<'o>; 2],
-    /// Whether memory has to be overwritten in the end.
-    pub(super) secret: bool,
-}
-
-impl Job<'_, '_> {
-    /// Returns the parts that are left.
-    pub(super) fn parts(&self) -> impl Iterator<Item = Part> + use<> {
-        let (count, size) = (self.batch.count, self.size);
-        (self.batch.done..count).step_by(size.max(1)).map(move |first| {
-            let items = first..count.min(first + size);
-            let whole = items.len() == size;
-            (items, usize::from(!whole))
-        })
-    }
-}
-
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // A panic under the lock leaves a counter behind the card's at worst, and the next wait fails.
+    // Nothing panics under the lock but by a mistake of this program, and then the run is over.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -116,6 +96,11 @@ impl Device {
         let (beats, tail, lost) = (sizes.beats, 0, None);
         let mut card = Card { link, patience, free, beats, entries, tail, lost };
         card.restart()?;
+        if !is_emulated {
+            // What a process that was killed left there.
+            card.issue(&wipes(&(u64::from(entries)..sizes.beats)), |_| Ok(()))?;
+            card.zero(0..entries.into())?;
+        }
         let (card, dead) = (Mutex::new(card), Mutex::default());
         Ok(Self { sizes, description, is_emulated, card, dead })
     }
@@ -180,7 +165,7 @@ impl Device {
     ///
     /// # Errors
     /// Out of memory, where nothing was done; or the card failed, and parts are done.
-    pub(super) fn run(&self, job: &mut Job<'_, '_>) -> Result<(), DeviceFault> {
+    pub(super) fn run(&self, job: &mut Job<'_, '_, Recording<'_>>) -> Result<(), DeviceFault> {
         locked(&self.card).run(job)
     }
 

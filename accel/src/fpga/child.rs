@@ -9,15 +9,12 @@ use std::{
     process::{Child as Process, ChildStdin, ChildStdout, Command, Stdio},
     sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel},
     thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use zeroize::Zeroizing;
 
-use super::{
-    batch::BEAT,
-    link::{Link, LinkError, is_past},
-};
+use super::link::{Link, LinkError, transfers, wait_for};
 
 /// The reply to the first request.
 const HELLO: &str = "ciphergram card 1\n";
@@ -27,7 +24,7 @@ const MOST: usize = 1 << 20;
 const CYCLES: u64 = 1 << 18;
 
 /// What a request asks for.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 enum Ask {
     Hello,
     Read,
@@ -40,18 +37,25 @@ enum Ask {
 
 type Bytes = Zeroizing<Vec<u8>>;
 
+/// What a program answers.
+enum Reply {
+    Done(Bytes),
+    Refused(Bytes),
+}
+
 struct Request {
     ask: Ask,
     address: u64,
     payload: Bytes,
 }
 
-/// A program that stands in for a card. It is killed when this goes.
+/// A program that stands in for a card. It is killed when this goes; a script has to `exec` it, for what a script
+/// starts and waits for lives on.
 pub(super) struct Child {
     path: String,
     process: Process,
     requests: Sender<Request>,
-    replies: Receiver<Result<(u32, Bytes), String>>,
+    replies: Receiver<Result<Reply, String>>,
     patience: Duration,
     /// Why it is gone, if it is.
     lost: Option<LinkError>,
@@ -82,8 +86,8 @@ impl Child {
         }
         let hello = child.ask(Ask::Hello, 0, &[])?;
         if *hello != HELLO.as_bytes() {
-            let found = String::from_utf8_lossy(&hello[..hello.len().min(64)]).into_owned();
-            return Err(child.gone(&format!("it says {found:?}, not {HELLO:?}")));
+            let said = said(&hello);
+            return Err(child.gone(&format!("it says {said}, not {HELLO:?}")));
         }
         Ok(child)
     }
@@ -103,12 +107,12 @@ impl Child {
         // Where the thread has ended, there is no reply either.
         let _ = self.requests.send(Request { ask, address, payload });
         match self.replies.recv_timeout(self.patience) {
-            Ok(Ok((0, reply))) => Ok(reply),
-            Ok(Ok((1, reply))) => {
-                let why = format!("{}: {}", self.path, String::from_utf8_lossy(&reply));
+            Ok(Ok(Reply::Done(reply))) => Ok(reply),
+            Ok(Ok(Reply::Refused(words))) => {
+                let said = said(&words);
+                let why = format!("{}: it refuses {ask:?} at {address:#x}: {said}", self.path);
                 Err(LinkError::Refused { why })
             }
-            Ok(Ok((status, _))) => Err(self.gone(&format!("a reply of status {status}"))),
             Ok(Err(why)) => Err(self.gone(&why)),
             Err(RecvTimeoutError::Timeout) => Err(self.gone("it does not answer")),
             Err(RecvTimeoutError::Disconnected) => Err(self.gone("it has ended")),
@@ -147,16 +151,15 @@ impl Link for Child {
     }
 
     fn upload(&mut self, beat: u64, bytes: &[u8]) -> Result<(), LinkError> {
-        for (index, part) in bytes.chunks(MOST).enumerate() {
-            let at = beat * BEAT as u64 + (index * MOST) as u64;
-            self.ask_for::<0>(Ask::Upload, at, part)?;
+        for (part, at) in transfers(beat, bytes.len(), MOST) {
+            self.ask_for::<0>(Ask::Upload, at, &bytes[part])?;
         }
         Ok(())
     }
 
     fn download(&mut self, beat: u64, bytes: &mut [u8]) -> Result<(), LinkError> {
-        for (index, part) in bytes.chunks_mut(MOST).enumerate() {
-            let at = beat * BEAT as u64 + (index * MOST) as u64;
+        for (part, at) in transfers(beat, bytes.len(), MOST) {
+            let part = &mut bytes[part];
             let reply = self.ask(Ask::Download, at, &(part.len() as u64).to_le_bytes())?;
             if reply.len() != part.len() {
                 let (found, expected) = (reply.len(), part.len());
@@ -169,18 +172,14 @@ impl Link for Child {
 
     fn wait(&mut self, head: u32, patience: Duration) -> Result<(), LinkError> {
         self.patience = patience;
-        let (mut last, mut since) = (None, Instant::now());
-        loop {
-            let now = self.ask_for(Ask::Run, 0, &CYCLES.to_le_bytes()).map(u32::from_le_bytes)?;
-            if is_past(now, head) {
-                return Ok(());
-            }
-            if last != Some(now) {
-                (last, since) = (Some(now), Instant::now());
-            } else if since.elapsed() > patience {
-                return Err(LinkError::Timeout);
-            }
-        }
+        let path = self.path.clone();
+        let waited = wait_for(head, patience, || {
+            self.ask_for(Ask::Run, 0, &CYCLES.to_le_bytes()).map(u32::from_le_bytes)
+        });
+        waited.map_err(|why| match why {
+            LinkError::Lost { why } if !why.starts_with(&path) => self.gone(&why),
+            why => why,
+        })
     }
 
     fn reset(&mut self) -> Result<(), LinkError> {
@@ -201,7 +200,7 @@ fn talk(
     mut input: ChildStdin,
     mut output: ChildStdout,
     asked: &Receiver<Request>,
-    answer: &Sender<Result<(u32, Bytes), String>>,
+    answer: &Sender<Result<Reply, String>>,
 ) {
     for request in asked {
         let reply = exchange(&mut input, &mut output, &request).map_err(|why| match why.kind() {
@@ -219,7 +218,7 @@ fn exchange(
     input: &mut ChildStdin,
     output: &mut ChildStdout,
     request: &Request,
-) -> io::Result<(u32, Bytes)> {
+) -> io::Result<Reply> {
     let Request { ask, address, payload } = request;
     let mut head = [0; 16];
     head[..4].copy_from_slice(&(*ask as u32).to_le_bytes());
@@ -239,7 +238,12 @@ fn exchange(
     }
     let mut reply = Zeroizing::new(vec![0; length]);
     output.read_exact(&mut reply)?;
-    Ok((status, reply))
+    Ok(if status == 0 { Reply::Done(reply) } else { Reply::Refused(reply) })
+}
+
+/// Returns the first of some bytes that a program said, in quotation marks, as one line.
+fn said(bytes: &[u8]) -> String {
+    format!("{:?}", String::from_utf8_lossy(&bytes[..bytes.len().min(64)]))
 }
 
 #[cfg(test)]

@@ -1,7 +1,11 @@
 //! Links: the ways to a card.
 
-use std::time::Duration;
+use std::{
+    ops::Range,
+    time::{Duration, Instant},
+};
 
+use super::form::BEAT;
 use crate::engine::DeviceFault;
 
 /// A way to a card. Memory is told by its beats, and only whole ones go either way.
@@ -63,14 +67,74 @@ impl LinkError {
     /// Returns what it is to a run.
     pub(super) fn fault(self) -> DeviceFault {
         match self {
-            Self::Lost { .. } => DeviceFault::Lost,
+            Self::Lost { why } => DeviceFault::Lost { why },
             Self::Timeout => DeviceFault::Timeout,
             Self::Refused { why } => DeviceFault::Failed { why },
         }
     }
 }
 
-/// Returns whether a counter modulo 2^32 is at least `goal`, of which it is less than 2^31 away.
-pub(super) fn is_past(counter: u32, goal: u32) -> bool {
-    counter.wrapping_sub(goal) < 1 << 31
+/// Looks at the head until it is at least `goal`, of which it is less than 2^31 away.
+///
+/// # Errors
+/// Those of `look`; a head that goes back; one that stands still for as long as `patience`.
+pub(super) fn wait_for(
+    goal: u32,
+    patience: Duration,
+    mut look: impl FnMut() -> Result<u32, LinkError>,
+) -> Result<(), LinkError> {
+    let is_past = |counter: u32, goal: u32| counter.wrapping_sub(goal) < 1 << 31;
+    let (mut last, mut since) = (None, Instant::now());
+    loop {
+        let head = look()?;
+        if is_past(head, goal) {
+            return Ok(());
+        }
+        match last {
+            Some(last) if head == last && since.elapsed() > patience => {
+                return Err(LinkError::Timeout);
+            }
+            Some(last) if head == last => {}
+            Some(last) if !is_past(head, last) => {
+                return Err(LinkError::lost(format!("its head went back from {last} to {head}")));
+            }
+            _ => (last, since) = (Some(head), Instant::now()),
+        }
+    }
+}
+
+/// Returns the parts of `length` bytes from this beat on that go at once, `most` bytes each: their
+/// places, and their addresses in card memory.
+pub(super) fn transfers(
+    beat: u64,
+    length: usize,
+    most: usize,
+) -> impl Iterator<Item = (Range<usize>, u64)> {
+    let at = beat * BEAT as u64;
+    (0..length).step_by(most).map(move |first| (first..length.min(first + most), at + first as u64))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seen(heads: &[u32], goal: u32) -> Result<(), LinkError> {
+        let mut heads = heads.iter().copied();
+        wait_for(goal, Duration::ZERO, || heads.next().ok_or(LinkError::lost("no more")))
+    }
+
+    #[test]
+    fn heads_go_on_or_the_card_is_lost() {
+        assert_eq!(seen(&[u32::MAX, 0, 2, 7], 6), Ok(()));
+        assert_eq!(seen(&[3, 3, 3], 4), Err(LinkError::Timeout));
+        // One that goes to and fro would never stand still.
+        let back = LinkError::lost("its head went back from 4 to 3");
+        assert_eq!(seen(&[3, 4, 3, 4], 9), Err(back));
+    }
+
+    #[test]
+    fn transfers_are_cut() {
+        let found: Vec<_> = transfers(2, 150, 64).collect();
+        assert_eq!(found, [(0..64, 128), (64..128, 192), (128..150, 256)]);
+    }
 }

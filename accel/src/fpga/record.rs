@@ -1,14 +1,14 @@
 //! The work of the card on some items of a batch, as data: memory, numbers that go up, operations in
-//! their order, numbers that come down. To record asks nothing of a card; `card.rs` carries it out.
+//! their order, numbers that come down. To record asks nothing of a card; `ring.rs` carries it out.
 
 use std::sync::Arc;
 
 use zeroize::Zeroizing;
 
 use super::{
-    batch::Form,
     card::Resident,
     descriptor::{Descriptor, Items, Operation},
+    form::Form,
     layout::{Layout, Life},
     registers,
 };

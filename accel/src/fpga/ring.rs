@@ -9,15 +9,17 @@ use std::{
 use zeroize::Zeroizing;
 
 use super::{
-    batch::{BEAT, Form},
-    card::Job,
     descriptor::{self, Descriptor, Items, Operation, WORDS},
+    form::{BEAT, Form},
     link::{Link, LinkError},
     memory::Free,
-    record::Transfer,
+    record::{Recording, Transfer},
     registers,
 };
-use crate::engine::DeviceFault;
+use crate::{
+    batch::{Job, Part},
+    engine::DeviceFault,
+};
 
 /// Beats that the host lays out at once, on their way up or down.
 const CHUNK: usize = 1 << 14;
@@ -27,9 +29,6 @@ const RUN: u64 = 128;
 
 /// The longest that a reset takes: what is on the bus ends in some microseconds.
 const RESET: Duration = Duration::from_secs(1);
-
-/// Items of a batch that are a part of it, and which recording is for them.
-pub(super) type Part = (Range<usize>, usize);
 
 /// A card, for one thread at a time.
 pub(super) struct Card {
@@ -89,6 +88,10 @@ impl Card {
             let fault = why.fault();
             if is_lasting {
                 self.lost = Some(fault.clone());
+                // What it still can do. It may hang, but its memory need not; nothing that is kept
+                // there is of use any more.
+                let _ = self.reset();
+                let _ = self.zero(0..self.beats);
             }
             fault
         })
@@ -116,7 +119,7 @@ impl Card {
         self.link.write(registers::REGISTER_ENTRIES, self.entries)
     }
 
-    pub(super) fn run(&mut self, job: &mut Job<'_, '_>) -> Result<(), DeviceFault> {
+    pub(super) fn run(&mut self, job: &mut Job<'_, '_, Recording<'_>>) -> Result<(), DeviceFault> {
         if let Some(why) = &self.lost {
             return Err(why.clone());
         }
@@ -135,19 +138,19 @@ impl Card {
             _ => card.at_once(job, bases),
         });
         if ran.is_err() || job.secret {
-            let wiped = self.with(|card| card.clean(&used, ran.is_err()));
-            if let Err(DeviceFault::Lost | DeviceFault::Timeout) = ran {
-                // What it still can do. It may hang, but its memory need not; nothing that is kept
-                // there is of use any more.
-                let _ = self.reset().and_then(|()| self.zero(0..self.beats));
-            }
-            return ran.and(wiped);
+            // What cannot be overwritten is of no use.
+            let clean = |card: &mut Self| card.clean(&used, ran.is_err()).map_err(LinkError::lost);
+            return self.with(clean).and(ran);
         }
         ran
     }
 
     /// Does one part after the other.
-    fn in_turn(&mut self, job: &mut Job<'_, '_>, base: u64) -> Result<(), LinkError> {
+    fn in_turn(
+        &mut self,
+        job: &mut Job<'_, '_, Recording<'_>>,
+        base: u64,
+    ) -> Result<(), LinkError> {
         let mut there = None;
         for part in job.parts() {
             self.put(job, &part, base, &mut there)?;
@@ -159,7 +162,11 @@ impl Card {
     }
 
     /// Does one part after the other, and meanwhile copies those before and after it.
-    fn at_once(&mut self, job: &mut Job<'_, '_>, bases: [u64; 2]) -> Result<(), LinkError> {
+    fn at_once(
+        &mut self,
+        job: &mut Job<'_, '_, Recording<'_>>,
+        bases: [u64; 2],
+    ) -> Result<(), LinkError> {
         let parts: Vec<_> = job.parts().collect();
         let mut there = [None; 2];
         self.put(job, &parts[0], bases[0], &mut there[0])?;
@@ -181,7 +188,7 @@ impl Card {
     /// Copies what goes up of a part, with the constants unless they are there already.
     fn put(
         &mut self,
-        job: &Job<'_, '_>,
+        job: &Job<'_, '_, Recording<'_>>,
         (items, which): &Part,
         base: u64,
         there: &mut Option<usize>,
@@ -205,7 +212,7 @@ impl Card {
     /// Copies what comes down of a part.
     fn take(
         &mut self,
-        job: &mut Job<'_, '_>,
+        job: &mut Job<'_, '_, Recording<'_>>,
         (items, which): &Part,
         base: u64,
     ) -> Result<(), LinkError> {

@@ -4,11 +4,11 @@ use std::ops::Range;
 
 use super::{
     FpgaEngine,
-    batch::{Batch, Form},
-    card::Job,
+    form::Form,
     record::{Buffer, Numbers, Recorder, Recording, Words},
 };
 use crate::{
+    batch::{Batch, Job},
     engine::{DeviceFault, Operand},
     program::{Kind, Program, Source, Step},
 };

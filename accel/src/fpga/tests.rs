@@ -6,8 +6,8 @@ mod moduli;
 use std::sync::Arc;
 
 use super::{
-    batch::BEAT,
     descriptor::{Descriptor, Items, Operation, WORDS},
+    form::BEAT,
     link::LinkError,
     registers,
     twins::Twin,
@@ -297,7 +297,8 @@ fn a_status_other_than_done_is_an_error() {
 #[test]
 fn a_lost_card_stays_lost() {
     let lost = LinkError::lost("it burns");
-    for (why, fault) in [(lost, DeviceFault::Lost), (LinkError::Timeout, DeviceFault::Timeout)] {
+    let burnt = DeviceFault::Lost { why: "it burns".into() };
+    for (why, fault) in [(lost, burnt), (LinkError::Timeout, DeviceFault::Timeout)] {
         let twin = Twin::new(8, 1 << 12);
         let engine = twin.engine();
         let m = modulus(6);
@@ -312,6 +313,18 @@ fn a_lost_card_stays_lost() {
         assert_eq!(twin.card().log.len(), done, "nothing more is asked of it");
         assert_eq!(twin.card().resets, 2);
         assert_eq!(engine.info().details.len(), 3);
+    }
+}
+
+#[test]
+fn what_a_board_held_before_is_overwritten_when_it_is_opened() {
+    for is_emulated in [true, false] {
+        let twin = Twin::new(8, 1 << 12);
+        twin.card().is_emulated = is_emulated;
+        twin.card().memory[BEAT * 4000..].fill(0x77);
+        let engine = twin.engine();
+        assert_eq!(written(&twin) > 0, is_emulated);
+        drop(engine);
     }
 }
 

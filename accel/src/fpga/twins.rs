@@ -13,8 +13,8 @@ use std::{
 
 use super::{
     FpgaEngine,
-    batch::BEAT,
     descriptor::WORDS,
+    form::BEAT,
     link::{Link, LinkError},
     registers,
 };
@@ -43,6 +43,7 @@ pub(super) struct Card {
     pub(super) resets: usize,
     /// After so many descriptors something else happens: a fault of the link.
     pub(super) breaks: Option<(usize, LinkError)>,
+    pub(super) is_emulated: bool,
 }
 
 /// A link to a card in memory of the host, and a hold on it for tests.
@@ -68,6 +69,7 @@ impl Twin {
             log: vec![],
             resets: 0,
             breaks: None,
+            is_emulated: true,
         })))
     }
 
@@ -86,7 +88,7 @@ impl Link for Twin {
     }
 
     fn is_emulated(&self) -> bool {
-        true
+        self.card().is_emulated
     }
 
     fn read(&mut self, register: u32) -> Result<u32, LinkError> {

@@ -1,16 +1,15 @@
 //! A card behind Xilinx's driver of the DMA core: registers and memory are files.
 
 use std::{
-    fs::{File, OpenOptions},
+    fs::{File, OpenOptions, TryLockError},
     io,
     os::unix::fs::FileExt,
     thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use super::{
-    batch::BEAT,
-    link::{Link, LinkError, is_past},
+    link::{Link, LinkError, transfers, wait_for},
     registers,
 };
 
@@ -35,9 +34,15 @@ impl Xdma {
             let file = OpenOptions::new().read(read).write(write).open(&name);
             file.map_err(|why| LinkError::lost(format!("{name}: {why}")))
         };
+        let registers = open("user", true, true)?;
+        // Two programs would write to one ring and one memory.
+        registers.try_lock().map_err(|why| match why {
+            TryLockError::WouldBlock => LinkError::lost(format!("{path}_user: another has it")),
+            TryLockError::Error(why) => LinkError::lost(format!("{path}_user: {why}")),
+        })?;
         Ok(Self {
             path: path.into(),
-            registers: open("user", true, true)?,
+            registers,
             up: open("h2c_0", false, true)?,
             down: open("c2h_0", true, false)?,
         })
@@ -71,42 +76,33 @@ impl Link for Xdma {
     }
 
     fn upload(&mut self, beat: u64, bytes: &[u8]) -> Result<(), LinkError> {
-        for (index, part) in bytes.chunks(MOST).enumerate() {
-            let at = beat * BEAT as u64 + (index * MOST) as u64;
-            self.up.write_all_at(part, at).map_err(|why| self.failed(&why))?;
+        for (part, at) in transfers(beat, bytes.len(), MOST) {
+            self.up.write_all_at(&bytes[part], at).map_err(|why| self.failed(&why))?;
         }
         Ok(())
     }
 
     fn download(&mut self, beat: u64, bytes: &mut [u8]) -> Result<(), LinkError> {
-        for (index, part) in bytes.chunks_mut(MOST).enumerate() {
-            let at = beat * BEAT as u64 + (index * MOST) as u64;
-            self.down.read_exact_at(part, at).map_err(|why| self.failed(&why))?;
+        for (part, at) in transfers(beat, bytes.len(), MOST) {
+            self.down.read_exact_at(&mut bytes[part], at).map_err(|why| self.failed(&why))?;
         }
         Ok(())
     }
 
     fn wait(&mut self, head: u32, patience: Duration) -> Result<(), LinkError> {
-        let (mut last, mut since, mut looks) = (None, Instant::now(), 0);
-        loop {
+        let mut looks = 0;
+        wait_for(head, patience, || {
+            looks += 1;
+            if looks > 20 {
+                thread::sleep(PAUSE);
+            }
             let now = self.read(registers::REGISTER_HEAD)?;
             // A card that fell off the bus reads as all ones.
             if now == u32::MAX && self.read(registers::REGISTER_ID)? != registers::ID {
                 return Err(LinkError::lost(format!("{}: it left the bus", self.path)));
             }
-            if is_past(now, head) {
-                return Ok(());
-            }
-            if last != Some(now) {
-                (last, since) = (Some(now), Instant::now());
-            } else if since.elapsed() > patience {
-                return Err(LinkError::Timeout);
-            }
-            looks += 1;
-            if looks > 20 {
-                thread::sleep(PAUSE);
-            }
-        }
+            Ok(now)
+        })
     }
 
     fn reset(&mut self) -> Result<(), LinkError> {
@@ -130,6 +126,8 @@ mod tests {
             std::fs::write(format!("{path}_{end}"), [7u8; 256]).unwrap();
         }
         let mut link = Xdma::open(&path).unwrap();
+        let second = Xdma::open(&path).err();
+        assert!(matches!(second, Some(LinkError::Lost { why }) if why.contains("another has it")));
         link.write(registers::REGISTER_HEAD, 5).unwrap();
         assert_eq!((link.read(registers::REGISTER_HEAD), link.read(0)), (Ok(5), Ok(0x0707_0707)));
         assert_eq!(link.wait(5, Duration::ZERO), Ok(()));

@@ -249,7 +249,7 @@ impl Device {
         match catch_unwind(poll) {
             Ok(Ok(_)) => Ok(()),
             Ok(Err(wgpu::PollError::Timeout)) => Err(DeviceFault::Timeout),
-            Ok(Err(_)) | Err(_) => Err(DeviceFault::Lost),
+            Ok(Err(_)) | Err(_) => Err(lost()),
         }
     }
 
@@ -335,7 +335,7 @@ impl Device {
     /// Returns the fault of the device, if it reports one.
     pub(super) fn fault(&self, error: Option<wgpu::Error>) -> Option<DeviceFault> {
         if self.lost.load(Relaxed) {
-            return Some(DeviceFault::Lost);
+            return Some(lost());
         }
         error.map(|error| match error {
             wgpu::Error::OutOfMemory { .. } => DeviceFault::OutOfMemory,
@@ -402,4 +402,9 @@ impl Drop for Scopes {
         // The last first.
         while self.0.pop().is_some() {}
     }
+}
+
+/// Returns the fault of a device that its driver gave up.
+pub(super) fn lost() -> DeviceFault {
+    DeviceFault::Lost { why: "its driver gave it up".into() }
 }

@@ -8,18 +8,27 @@ use rayon::prelude::*;
 
 use super::{
     device::{Device, unmapped},
-    job::{Batch, Job, PARTS_AT_ONCE},
     pool::Purpose,
     record::{Buffer, Command, Dispatch, Memory, Recording},
     shaders::PARAMS_BYTES,
 };
-use crate::engine::DeviceFault;
+use crate::{
+    batch::{Batch, Job},
+    engine::DeviceFault,
+};
 
 /// Runs all parts that are left of a job; `batch.done` is how far it came.
 ///
 /// # Errors
 /// Of any kind. After `OutOfMemory` all parts that were begun are done, so that others may follow.
-pub(super) fn run(device: &Device, job: &mut Job<'_, '_>) -> Result<(), DeviceFault> {
+/// Parts of a batch that are on their way at once: one goes up while the device computes another
+/// and a third comes down.
+pub(super) const PARTS_AT_ONCE: usize = 3;
+
+pub(super) fn run(
+    device: &Device,
+    job: &mut Job<'_, '_, Recording<'_>>,
+) -> Result<(), DeviceFault> {
     let mut ring = Ring { device, slots: vec![] };
     let outcome = ring.run(job);
     let is_clean = device.guard(|| ring.close(job.secret)).is_ok();
@@ -41,7 +50,7 @@ struct Ring<'d> {
 }
 
 impl Ring<'_> {
-    fn run(&mut self, job: &mut Job<'_, '_>) -> Result<(), DeviceFault> {
+    fn run(&mut self, job: &mut Job<'_, '_, Recording<'_>>) -> Result<(), DeviceFault> {
         let (mut outcome, mut next) = (Ok(()), 0);
         for (items, which) in job.parts() {
             outcome = self.begin(next, job, items, which);
@@ -67,7 +76,7 @@ impl Ring<'_> {
     fn begin(
         &mut self,
         index: usize,
-        job: &mut Job<'_, '_>,
+        job: &mut Job<'_, '_, Recording<'_>>,
         items: Range<usize>,
         which: usize,
     ) -> Result<(), DeviceFault> {

@@ -7,13 +7,15 @@ use super::twins::Twins;
 use super::{
     device::{Device, GpuError},
     execute,
-    job::{Batch, Job},
     pool::Purpose,
     record::Recording,
     resident::{Kept, Resident},
     shaders::Prelude,
 };
-use crate::engine::DeviceFault;
+use crate::{
+    batch::{Batch, Job},
+    engine::DeviceFault,
+};
 
 /// An adapter; in tests also the definitions of all kernels.
 #[derive(Clone)]
@@ -30,7 +32,7 @@ impl Executor {
     }
 
     /// Does all parts that are left of a job: see [`execute::run`].
-    pub(super) fn run(&self, job: &mut Job<'_, '_>) -> Result<(), DeviceFault> {
+    pub(super) fn run(&self, job: &mut Job<'_, '_, Recording<'_>>) -> Result<(), DeviceFault> {
         match self {
             Self::Adapter(device) => execute::run(device, job),
             #[cfg(test)]

@@ -2,11 +2,12 @@
 
 use super::{
     GpuEngine,
-    job::{Batch, Job, PARTS_AT_ONCE},
+    execute::PARTS_AT_ONCE,
     multiplies,
     record::{Buffer, Recorder, Recording, Words},
 };
 use crate::{
+    batch::{Batch, Job},
     engine::{DeviceFault, Operand},
     program::{Kind, Program, Source, Step},
 };

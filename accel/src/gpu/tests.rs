@@ -5,7 +5,7 @@ use rand_chacha::ChaCha20Rng;
 use rand_core::{Rng, SeedableRng};
 
 use super::{device::Device, pool::Purpose, *};
-use crate::{Builder, CpuEngine, ring::largest_primes};
+use crate::{Builder, CpuEngine, batch::Batch, ring::largest_primes};
 
 /// Returns an engine, or prints why this test does nothing.
 fn present() -> Option<GpuEngine> {
@@ -64,7 +64,7 @@ fn failed(why: DeviceFault) -> Result<(), RunError> {
 /// Returns the items of a part of a program with one operand and one result.
 fn part_size(engine: &GpuEngine, program: &Program, count: usize) -> Result<usize, DeviceFault> {
     let operands = &mut [Operand::SecretIn(&[]), Operand::Out(&mut [])];
-    run::part(engine, program, &job::Batch::new(program, operands, count))
+    run::part(engine, program, &Batch::new(program, operands, count))
 }
 
 /// Every kind of operand: items, a constant, what all share, an accumulator, two results.
@@ -135,7 +135,7 @@ fn parts_of_any_size_give_the_same() {
                 Operand::Out(&mut []),
             ];
             engine.executor.set_memory_bytes(bytes);
-            run::part(&engine, &program, &job::Batch::new(&program, operands, 10))
+            run::part(&engine, &program, &Batch::new(&program, operands, 10))
         });
         assert_eq!(sizes, [Ok(1), Ok(2), Ok(10)]);
     }
@@ -307,7 +307,7 @@ fn a_lost_device_is_an_error_of_its_own() {
     let ring = ring(16);
     assert_eq!(double(&engine, &ring, 1, 10), Ok(()));
     engine.device().device.destroy();
-    assert_eq!(double(&engine, &ring, 1, 10), failed(DeviceFault::Lost));
+    assert_eq!(double(&engine, &ring, 1, 10), failed(device::lost()));
 }
 
 #[test]
@@ -323,7 +323,7 @@ fn a_device_may_be_lost_in_the_midst() {
         });
         (0..1000).map(|_| double(&engine, &ring, 5, 500)).find(Result::is_err)
     });
-    assert_eq!(outcome, Some(failed(DeviceFault::Lost)));
+    assert_eq!(outcome, Some(failed(device::lost())));
 }
 
 #[test]

@@ -21,13 +21,15 @@ use super::{
     GpuEngine,
     device::Device,
     executor::Executor,
-    job::{Batch, Job},
     multiplies,
     record::{Buffer, Command, Dispatch, Memory, Recorder, Recording, Words},
     resident::Resident,
     shaders::{Kernel, Shape},
 };
-use crate::engine::DeviceFault;
+use crate::{
+    batch::{Batch, Job},
+    engine::DeviceFault,
+};
 use numbers::Numbers;
 
 /// The view of a kernel: its parameters, the buffers that it reads and those that it writes.
@@ -134,7 +136,7 @@ impl Twins {
     }
 
     /// Carries recordings out as `execute::run` does on an adapter.
-    pub(super) fn run(&self, job: &mut Job<'_, '_>) {
+    pub(super) fn run(&self, job: &mut Job<'_, '_, Recording<'_>>) {
         let mut slots: [Option<Vec<Vec<u32>>>; 2] = [None, None];
         for (items, which) in job.parts() {
             let recording = job.recordings[which];

@@ -98,10 +98,16 @@ fn what_the_device_lacks_runs_on_the_cpu_and_is_told_once() {
     conformance::support(&scheduler, &[]);
 }
 
+fn lost() -> DeviceFault {
+    DeviceFault::Lost { why: "it burns".into() }
+}
+
 #[test]
 fn accumulators_are_as_they_were_when_the_cpu_takes_over() {
-    for (why, word) in [(DeviceFault::OutOfMemory, "OutOfMemory"), (DeviceFault::Lost, "Lost")] {
-        let retires = why == DeviceFault::Lost;
+    for (why, word) in
+        [(DeviceFault::OutOfMemory, "OutOfMemory"), (lost(), r#"Lost { why: "it burns" }"#)]
+    {
+        let retires = why == lost();
         let (scheduler, told) = preferring("", Some(why));
         for _ in 0..2 {
             assert_eq!(sums(&scheduler, 5), sums(&CpuEngine::new(), 5));

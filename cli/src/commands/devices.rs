@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 
 use crate::{
     args::Devices,
-    engines::{close, engines, gpu_absence, split_gpu},
+    engines::{card_absence, close, engines, gpu_absence, split_gpu},
     failure::Failure,
     report::report,
 };
@@ -43,9 +43,13 @@ pub(crate) fn run(args: &Devices) -> Result<(), Failure> {
         }
         values.push(value);
     }
-    let is_there = values.iter().any(|value: &Value| value["name"] == "gpu");
-    if let Some(why) = (!is_there).then(gpu_absence).flatten() {
+    let is_there = |name: &str| values.iter().any(|value: &Value| value["name"] == name);
+    if let Some(why) = (!is_there("gpu")).then(gpu_absence).flatten() {
         lines.push(format!("{:<10} none: {why}", "gpu"));
+    }
+    if let Some(why) = (!is_there("fpga")).then(card_absence).flatten() {
+        lines.push(format!("{:<10} none: {why}", "fpga"));
+        wrong.extend(args.check.then(|| format!("fpga: {why}")));
     }
     close(present);
     report(args.json, &Value::Array(values), &lines)?;

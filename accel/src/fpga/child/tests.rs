@@ -71,7 +71,8 @@ fn programs_that_are_no_card_are_lost() {
     assert_eq!(why, r#"it says "ciphergram card 2\n", not "ciphergram card 1\n""#);
     let refuses = r"printf '\001\000\000\000\002\000\000\000no'; exec cat > /dev/null";
     let refused = Script::new(refuses);
-    let why = LinkError::Refused { why: format!("{}: no", refused.path()) };
+    let why =
+        LinkError::Refused { why: format!("{}: it refuses Hello at 0x0: \"no\"", refused.path()) };
     assert_eq!(refused.start(LONG).err(), Some(why));
     let large = r"printf '\000\000\000\000\000\000\000\377'; exec cat > /dev/null";
     assert_eq!(Script::new(large).fails(LONG), "a reply of status 0 and 4278190080 bytes");
@@ -174,7 +175,8 @@ fn a_program_may_be_a_card() {
     drop(engine);
     let script = card(20);
     let engine = FpgaEngine::over(Box::new(script.start(LONG).unwrap())).unwrap();
-    let lost = Err(RunError::Device { engine: "fpga", why: DeviceFault::Lost });
+    let why = DeviceFault::Lost { why: format!("{}: it has ended", script.path()) };
+    let lost = Err(RunError::Device { engine: "fpga", why });
     assert_eq!([square(&engine), square(&engine)], [lost.clone(), lost]);
     let script = card(3);
     let lost = FpgaEngine::over(Box::new(script.start(LONG).unwrap())).err();

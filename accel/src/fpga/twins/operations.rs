@@ -8,8 +8,8 @@ use super::Card;
 use crate::{
     beats,
     fpga::{
-        batch::BEAT,
         descriptor::{FIELDS, WORDS},
+        form::BEAT,
         registers::{self, Field},
     },
 };

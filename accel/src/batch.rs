@@ -1,16 +1,14 @@
-//! A batch on the host's side, and the parts of it that go to a device.
+//! A batch on the side of the host, and the parts of it that go to a device.
 
 use std::ops::Range;
 
-use super::record::Recording;
 use crate::{
     engine::Operand,
     program::{Program, Spread},
 };
 
-/// Parts of a batch that are on their way at once: one goes up while the device computes another
-/// and a third comes down.
-pub(super) const PARTS_AT_ONCE: usize = 3;
+/// Items of a batch that are a part of it, and which recording is for them.
+pub(crate) type Part = (Range<usize>, usize);
 
 /// The host's side of an operand.
 enum Data<'o> {
@@ -20,16 +18,16 @@ enum Data<'o> {
 }
 
 /// The operands of a run, and how many items of theirs are done.
-pub(super) struct Batch<'o> {
+pub(crate) struct Batch<'o> {
     /// With the words of an item.
     operands: Vec<(usize, Data<'o>)>,
-    pub(super) count: usize,
+    pub(crate) count: usize,
     /// Items, from the first on, whose results are written.
-    pub(super) done: usize,
+    pub(crate) done: usize,
 }
 
 impl<'o> Batch<'o> {
-    pub(super) fn new(program: &Program, operands: &'o mut [Operand<'_>], count: usize) -> Self {
+    pub(crate) fn new(program: &Program, operands: &'o mut [Operand<'_>], count: usize) -> Self {
         let data = |(operand, (words, shared)): (&'o mut Operand<'_>, (usize, bool))| {
             let data = match operand {
                 Operand::In(words) | Operand::SecretIn(words) if shared => Data::Shared(words),
@@ -43,7 +41,7 @@ impl<'o> Batch<'o> {
     }
 
     /// Takes operands to record only: the batch cannot be run.
-    pub(super) fn unwritten(program: &Program, operands: &'o [Operand<'_>], count: usize) -> Self {
+    pub(crate) fn unwritten(program: &Program, operands: &'o [Operand<'_>], count: usize) -> Self {
         let data = |(operand, (each, shared)): (&'o Operand<'_>, (usize, bool))| {
             let words = operand.words();
             (each, if shared { Data::Shared(words) } else { Data::Read(words) })
@@ -53,19 +51,19 @@ impl<'o> Batch<'o> {
     }
 
     /// Returns one item without operands.
-    pub(super) fn empty() -> Self {
+    pub(crate) fn empty() -> Self {
         Self { operands: vec![], count: 1, done: 0 }
     }
 
     /// Returns one item of some operands that are updated.
-    #[cfg(test)]
-    pub(super) fn of(operands: Vec<&'o mut [u64]>) -> Self {
+    #[cfg(all(test, feature = "gpu"))]
+    pub(crate) fn of(operands: Vec<&'o mut [u64]>) -> Self {
         let operands = operands.into_iter().map(|words| (words.len(), Data::Write(words)));
         Self { operands: operands.collect(), count: 1, done: 0 }
     }
 
     /// Returns an operand that all items share, if it is of that kind.
-    pub(super) fn shared(&self, operand: usize) -> Option<&'o [u64]> {
+    pub(crate) fn shared(&self, operand: usize) -> Option<&'o [u64]> {
         match self.operands[operand].1 {
             Data::Shared(words) => Some(words),
             _ => None,
@@ -73,7 +71,7 @@ impl<'o> Batch<'o> {
     }
 
     /// Returns the words of an operand's items that go up.
-    pub(super) fn input(&self, operand: usize, items: &Range<usize>) -> &[u64] {
+    pub(crate) fn input(&self, operand: usize, items: &Range<usize>) -> &[u64] {
         let (each, data) = &self.operands[operand];
         match data {
             Data::Shared(words) => words,
@@ -83,7 +81,7 @@ impl<'o> Batch<'o> {
     }
 
     /// Returns the room for an operand's items that come down.
-    pub(super) fn output(&mut self, operand: usize, items: &Range<usize>) -> &mut [u64] {
+    pub(crate) fn output(&mut self, operand: usize, items: &Range<usize>) -> &mut [u64] {
         let (each, data) = &mut self.operands[operand];
         match data {
             Data::Write(words) => &mut words[items.start * *each..items.end * *each],
@@ -100,18 +98,18 @@ fn items(program: &Program) -> impl Iterator<Item = (usize, bool)> {
 }
 
 /// The rest of a batch, in parts of `size` items.
-pub(super) struct Job<'j, 'o> {
-    pub(super) batch: &'j mut Batch<'o>,
-    pub(super) size: usize,
+pub(crate) struct Job<'j, 'o, R> {
+    pub(crate) batch: &'j mut Batch<'o>,
+    pub(crate) size: usize,
     /// The work on `size` items, and on the fewer that are left in the end.
-    pub(super) recordings: [&'j Recording<'o>; 2],
+    pub(crate) recordings: [&'j R; 2],
     /// Whether memory has to be overwritten in the end.
-    pub(super) secret: bool,
+    pub(crate) secret: bool,
 }
 
-impl Job<'_, '_> {
-    /// Returns the items of each part that is left, and which recording is for them.
-    pub(super) fn parts(&self) -> impl Iterator<Item = (Range<usize>, usize)> + use<> {
+impl<R> Job<'_, '_, R> {
+    /// Returns the parts that are left.
+    pub(crate) fn parts(&self) -> impl Iterator<Item = Part> + use<R> {
         let (count, size) = (self.batch.count, self.size);
         (self.batch.done..count).step_by(size.max(1)).map(move |first| {
             let items = first..count.min(first + size);
