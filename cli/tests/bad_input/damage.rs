@@ -137,15 +137,18 @@ fn spool() -> (Place, Vec<u8>) {
     let address = relay.event("listening")["address"].as_str().unwrap().to_owned();
     let mut client = place.join(&address, 0, "--wait 60");
     let late = Instant::now() + Duration::from_secs(60);
+    let mut before = 0;
     loop {
         let bytes = std::fs::read(place.path("mean0.spool")).unwrap_or_default();
-        // Its header is a record, and each batch of chunks is one.
-        if bytes.len() > 4000 {
+        // Its header is a record, and each batch of chunks is one. While the last of them is being written, damage
+        // to it is that of a record that was never whole.
+        if bytes.len() > 4000 && bytes.len() == before {
             client.kill();
             return (place, bytes);
         }
+        before = bytes.len();
         assert!(Instant::now() < late && client.is_running(), "no spool came");
-        thread::sleep(Duration::from_millis(1));
+        thread::sleep(Duration::from_millis(20));
     }
 }
 
