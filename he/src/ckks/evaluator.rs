@@ -1,11 +1,17 @@
 //! Work on ciphertexts.
 
+mod arithmetic;
+mod linear;
+mod polynomials;
+
 use std::{
+    borrow::Cow,
     collections::HashMap,
     sync::{Arc, Mutex, PoisonError},
 };
 
 use ciphergram_accel::{Engine, Operand, Program};
+use zeroize::Zeroizing;
 
 use super::{
     Ciphertext, CkksError, Plaintext,
@@ -16,15 +22,26 @@ use super::{
 };
 use crate::Error;
 
-/// The name of a program: what it does, on which level.
+pub use linear::{Matrix, matrix_rotations};
+pub use polynomials::{Basis, Polynomial};
+
+/// The name of a program that is kept: what it does, on which level.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 enum Name {
     Multiply(usize),
+    Tensor(usize),
+    AddProducts(usize),
+    Relinearise(usize),
     MultiplyPlain(usize),
-    MultiplyInteger(usize, i128),
+    SumPlain(usize, usize),
+    Lower(usize, usize),
     Add(usize),
     Subtract(usize),
+    AddPlain(usize),
+    SubtractPlain(usize),
     Turn(usize, u32),
+    Digits(usize),
+    TurnDigits(usize, u32),
     Encode(usize),
 }
 
@@ -48,89 +65,10 @@ impl<'e> Evaluator<'e> {
         Self { parameters, keys, encoder, engine, programs: Mutex::default() }
     }
 
-    /// Returns `a + b`, slot by slot.
-    ///
-    /// # Errors
-    /// [`CkksError::OtherParameters`]; the engine's.
-    pub fn add(&self, a: &Ciphertext, b: &Ciphertext) -> Result<Ciphertext, Error> {
-        self.sum(a, b, false)
-    }
-
-    /// Returns `a − b`, slot by slot.
-    ///
-    /// # Errors
-    /// [`CkksError::OtherParameters`]; the engine's.
-    pub fn sub(&self, a: &Ciphertext, b: &Ciphertext) -> Result<Ciphertext, Error> {
-        self.sum(a, b, true)
-    }
-
-    fn sum(&self, a: &Ciphertext, b: &Ciphertext, minus: bool) -> Result<Ciphertext, Error> {
-        let level = a.level.min(b.level);
-        let (a, b) = (self.lowered(a, level)?, self.lowered(b, level)?);
-        let name = if minus { Name::Subtract(level) } else { Name::Add(level) };
-        let program = self.program(name, |set| Some(programs::add(set, level, minus)))?;
-        self.run(&program, &[&a.parts[0], &a.parts[1], &b.parts[0], &b.parts[1]], level)
-    }
-
-    /// Returns `a · b`, slot by slot, a level lower.
-    ///
-    /// # Errors
-    /// [`CkksError::OutOfLevels`]; [`CkksError::OtherParameters`]; the engine's.
-    pub fn multiply(&self, a: &Ciphertext, b: &Ciphertext) -> Result<Ciphertext, Error> {
-        let level = a.level.min(b.level);
-        let (a, b) = (self.lowered(a, level)?, self.lowered(b, level)?);
-        let program = self.program(Name::Multiply(level), |set| {
-            programs::multiply(set, level, &self.keys.relinearisation)
-        })?;
-        let inputs: [&[u64]; 4] = [&a.parts[0], &a.parts[1], &b.parts[0], &b.parts[1]];
-        self.run(&program, &inputs, level - 1)
-    }
-
-    /// Returns `a · m`, slot by slot, a level lower. The plaintext is on the level of the ciphertext.
-    ///
-    /// # Errors
-    /// [`CkksError::OutOfLevels`]; [`CkksError::OtherParameters`]; the engine's.
-    pub fn multiply_plain(&self, a: &Ciphertext, m: &Plaintext) -> Result<Ciphertext, Error> {
-        self.check(&m.parameters, "the plaintext")?;
-        let a = self.lowered(a, m.level)?;
-        let level = m.level;
-        let program =
-            self.program(Name::MultiplyPlain(level), |set| programs::multiply_plain(set, level))?;
-        self.run(&program, &[&a.parts[0], &a.parts[1], &m.words], level - 1)
-    }
-
-    /// Rotates slots: slot j takes what slot `j + steps` had, around the end.
-    ///
-    /// # Errors
-    /// [`CkksError::NoRotation`]; [`CkksError::OtherParameters`]; the engine's.
-    pub fn rotate(&self, a: &Ciphertext, steps: i64) -> Result<Ciphertext, Error> {
-        if steps.rem_euclid(self.parameters.slots() as i64) == 0 {
-            self.check(&a.parameters, "the ciphertext")?;
-            return Ok(a.clone());
-        }
-        let (element, key) = self.keys.rotation(steps)?;
-        self.turn(a, (element, key))
-    }
-
-    /// Conjugates slots.
-    ///
-    /// # Errors
-    /// [`CkksError::NoConjugate`]; [`CkksError::OtherParameters`]; the engine's.
-    pub fn conjugate(&self, a: &Ciphertext) -> Result<Ciphertext, Error> {
-        self.turn(a, self.keys.conjugate()?)
-    }
-
-    fn turn(
-        &self,
-        a: &Ciphertext,
-        (element, key): (u32, &super::keys::SwitchingKey),
-    ) -> Result<Ciphertext, Error> {
-        self.check(&a.parameters, "the ciphertext")?;
-        let level = a.level;
-        let program = self.program(Name::Turn(level, element), |set| {
-            Some(programs::turn(set, level, element, key))
-        })?;
-        self.run(&program, &[&a.parts[0], &a.parts[1]], level)
+    /// Returns the parameters.
+    #[must_use]
+    pub fn parameters(&self) -> &Arc<Parameters> {
+        &self.parameters
     }
 
     /// Encodes numbers, which fill the first slots, on a level.
@@ -147,6 +85,23 @@ impl<'e> Evaluator<'e> {
         Ok(Plaintext { parameters: self.parameters.clone(), level, words })
     }
 
+    /// Encodes one real number in all slots.
+    ///
+    /// # Errors
+    /// [`CkksError::Level`]; [`CkksError::Value`], by index 0.
+    pub fn constant(&self, value: f64, level: usize) -> Result<Plaintext, Error> {
+        let set = &self.parameters;
+        let limit = coefficient_bits(set, level)?.exp2() / set.scale(level);
+        if !value.is_finite() || value.abs() >= limit {
+            return Err(CkksError::Value { index: 0, value, level, limit }.into());
+        }
+        let ring = set.ring(level);
+        // A constant polynomial has the same value everywhere.
+        let residues = programs::integer_mod((value * set.scale(level)).round() as i128, ring);
+        let words = residues.into_iter().flat_map(|q| std::iter::repeat_n(q, ring.degree()));
+        Ok(Plaintext { parameters: set.clone(), level, words: words.collect() })
+    }
+
     /// Returns the ciphertext on a lower level, at that level's scale.
     ///
     /// # Errors
@@ -155,12 +110,7 @@ impl<'e> Evaluator<'e> {
         Ok(self.lowered(a, level)?.into_owned())
     }
 
-    fn lowered<'a>(
-        &self,
-        a: &'a Ciphertext,
-        level: usize,
-    ) -> Result<std::borrow::Cow<'a, Ciphertext>, Error> {
-        use std::borrow::Cow;
+    fn lowered<'a>(&self, a: &'a Ciphertext, level: usize) -> Result<Cow<'a, Ciphertext>, Error> {
         self.check(&a.parameters, "the ciphertext")?;
         if a.level == level {
             return Ok(Cow::Borrowed(a));
@@ -172,13 +122,23 @@ impl<'e> Evaluator<'e> {
         // scales differ by is rescaled by.
         let set = &self.parameters;
         let words = set.ring(level + 1).len_words();
-        let last = set.ring(level + 1).primes()[level + 1];
-        let factor = (set.scale(level) * last as f64 / set.scale(a.level)).round() as i128;
-        let name = Name::MultiplyInteger(level + 1, factor);
-        let program =
-            self.program(name, |set| programs::multiply_integer(set, level + 1, factor))?;
+        let program = self.program(Name::Lower(a.level, level), |set| {
+            let last = set.ring(level + 1).primes()[level + 1];
+            let factor = set.scale(level) * last as f64 / set.scale(a.level);
+            programs::weigh(set, level + 1, &[factor.round() as i128])
+        })?;
         let parts = [0, 1].map(|part| &a.parts[part][..words]);
         Ok(Cow::Owned(self.run(&program, &parts, level)?))
+    }
+
+    /// Brings two ciphertexts to the lower level of both.
+    fn levelled<'a>(
+        &self,
+        a: &'a Ciphertext,
+        b: &'a Ciphertext,
+    ) -> Result<[Cow<'a, Ciphertext>; 2], Error> {
+        let level = a.level.min(b.level);
+        Ok([self.lowered(a, level)?, self.lowered(b, level)?])
     }
 
     fn check(&self, of: &Arc<Parameters>, what: &'static str) -> Result<(), CkksError> {
@@ -200,14 +160,38 @@ impl<'e> Evaluator<'e> {
         Ok(known().entry(name).or_insert(made).clone())
     }
 
+    /// Runs a program that makes a ciphertext on a level.
     fn run(&self, program: &Program, inputs: &[&[u64]], level: usize) -> Result<Ciphertext, Error> {
-        let mut out = Ciphertext::zeros(&self.parameters, level);
-        let [first, second] = &mut out.parts;
-        let mut operands: Vec<_> = inputs.iter().map(|&words| Operand::In(words)).collect();
-        operands.extend([Operand::Out(first), Operand::Out(second)]);
-        self.engine.run(program, &mut operands)?;
-        Ok(out)
+        let parts = self.parts(program, inputs, self.parameters.ring(level).len_words())?;
+        Ok(Ciphertext { parameters: self.parameters.clone(), level, parts })
     }
+
+    /// Runs a program over public polynomials that makes `COUNT` of so many words.
+    fn parts<const COUNT: usize>(
+        &self,
+        program: &Program,
+        inputs: &[&[u64]],
+        words: usize,
+    ) -> Result<[Vec<u64>; COUNT], Error> {
+        let mut parts = [const { vec![] }; COUNT];
+        parts.iter_mut().for_each(|part| part.resize(words, 0));
+        let mut operands: Vec<_> = inputs.iter().map(|&words| Operand::In(words)).collect();
+        operands.extend(parts.iter_mut().map(|part| Operand::Out(part)));
+        self.engine.run(program, &mut operands)?;
+        drop(operands);
+        Ok(parts)
+    }
+}
+
+/// Returns how many bits coefficients on a level may have: one is for the sign, and one for what is
+/// added.
+fn coefficient_bits(set: &Parameters, level: usize) -> Result<f64, CkksError> {
+    let top = set.top_level();
+    if level > top {
+        return Err(CkksError::Level { level, top });
+    }
+    let log_q: f64 = set.ring(level).primes().iter().map(|&q| (q as f64).log2()).sum();
+    Ok(log_q - 2.0)
 }
 
 /// Encodes numbers for a level, as words of two's complement.
@@ -216,15 +200,8 @@ pub(super) fn encoded(
     set: &Parameters,
     values: &Complex,
     level: usize,
-) -> Result<zeroize::Zeroizing<Vec<u64>>, CkksError> {
-    let top = set.top_level();
-    if level > top {
-        return Err(CkksError::Level { level, top });
-    }
-    let log_q: f64 = set.ring(level).primes().iter().map(|&q| (q as f64).log2()).sum();
-    let scale = set.scale(level);
-    // A bit for the sign, and one for what is added.
-    let coefficients = encoder.encode(values, (scale, log_q - 2.0, level))?;
-    let words = coefficients.into_iter().map(i64::cast_unsigned).collect();
-    Ok(zeroize::Zeroizing::new(words))
+) -> Result<Zeroizing<Vec<u64>>, CkksError> {
+    let bits = coefficient_bits(set, level)?;
+    let coefficients = encoder.encode(values, (set.scale(level), bits, level))?;
+    Ok(Zeroizing::new(coefficients.into_iter().map(i64::cast_unsigned).collect()))
 }

@@ -36,8 +36,8 @@ impl<'p> On<'p> {
         PARTS.map(|part| self.b.polys(&format!("{name}{part}"), &self.level.q))
     }
 
-    /// Makes both parts outputs.
-    pub(super) fn finish(mut self, parts: Pair) -> Program {
+    /// Makes parts outputs.
+    pub(super) fn finish(mut self, parts: impl IntoIterator<Item = Var<Ntt>>) -> Program {
         parts.into_iter().for_each(|part| self.b.output(part));
         self.b.build()
     }
@@ -81,6 +81,35 @@ impl<'p> On<'p> {
                 .collect();
             self.b.mul_sum(&format!("sum{}", PARTS[part]), &pairs)
         })
+    }
+
+    /// Adds the ciphertext of a product, one level lower.
+    pub(super) fn relinearise(
+        &mut self,
+        [d0, d1, d2]: [Var<Ntt>; 3],
+        key: &SwitchingKey,
+        last: &Last<'_>,
+    ) -> Pair {
+        let digits = self.digits(d2);
+        let switched = self.switch(&digits, key);
+        let c0 = self.divide_all("c0", switched[0], d0, last);
+        let c1 = self.divide_all("c1", switched[1], d1, last);
+        [c0, c1]
+    }
+
+    /// Adds what a ciphertext turns to, of its first part and the digits of its second.
+    pub(super) fn turn(
+        &mut self,
+        first: Var<Ntt>,
+        digits: &[Var<Ntt>],
+        element: u32,
+        key: &SwitchingKey,
+    ) -> Pair {
+        let switched = self.switch(digits, key);
+        let divided = [0, 1].map(|part| self.divide_special(PARTS[part], switched[part]));
+        let first = self.b.add("c0", divided[0], first);
+        [("turned0", first), ("turned1", divided[1])]
+            .map(|(name, part)| self.b.automorphism(name, part, element))
     }
 
     /// Adds `round(x / P)` of a polynomial modulo all primes, P being the product of the special
@@ -187,12 +216,60 @@ pub(super) fn multiply(set: &Parameters, level: usize, key: &SwitchingKey) -> Op
     let mut on = On::new("ckks-mul", set, level);
     let last = on.last(level)?;
     let (x, y) = (on.ciphertext("a"), on.ciphertext("b"));
-    let [d0, d1, d2] = on.tensor(x, y);
-    let digits = on.digits(d2);
-    let switched = on.switch(&digits, key);
-    let c0 = on.divide_all("c0", switched[0], d0, &last);
-    let c1 = on.divide_all("c1", switched[1], d1, &last);
-    Some(on.finish([c0, c1]))
+    let product = on.tensor(x, y);
+    let parts = on.relinearise(product, key, &last);
+    Some(on.finish(parts))
+}
+
+/// Builds the program of a tensor product: three parts, which sums leave as they are.
+pub(super) fn tensor(set: &Parameters, level: usize) -> Program {
+    let mut on = On::new("ckks-tensor", set, level);
+    let (x, y) = (on.ciphertext("a"), on.ciphertext("b"));
+    let parts = on.tensor(x, y);
+    on.finish(parts)
+}
+
+/// Builds the program that adds two products.
+pub(super) fn add_products(set: &Parameters, level: usize) -> Program {
+    let mut on = On::new("ckks-add-products", set, level);
+    let [x, y] = ["a", "b"].map(|name| {
+        ["0", "1", "2"].map(|part| on.b.polys::<Ntt>(&format!("{name}{part}"), &on.level.q))
+    });
+    let parts = [0, 1, 2].map(|part| on.b.add(&format!("d{part}"), x[part], y[part]));
+    on.finish(parts)
+}
+
+/// Builds the program that switches what of a product is under s² back to s, and rescales.
+pub(super) fn relinearise(set: &Parameters, level: usize, key: &SwitchingKey) -> Option<Program> {
+    let mut on = On::new("ckks-relinearise", set, level);
+    let last = on.last(level)?;
+    let d = ["d0", "d1", "d2"].map(|name| on.b.polys::<Ntt>(name, &on.level.q));
+    let parts = on.relinearise(d, key, &last);
+    Some(on.finish(parts))
+}
+
+/// Builds the program that cuts the second part of a ciphertext into digits.
+pub(super) fn digits(set: &Parameters, level: usize) -> Program {
+    let mut on = On::new("ckks-digits", set, level);
+    let x = on.b.polys::<Ntt>("a1", &on.level.q);
+    let digits = on.digits(x);
+    on.finish(digits)
+}
+
+/// Builds the program of [`turn`] for digits that are there.
+pub(super) fn turn_digits(
+    set: &Parameters,
+    level: usize,
+    element: u32,
+    key: &SwitchingKey,
+) -> Program {
+    let mut on = On::new("ckks-rotate-digits", set, level);
+    let first = on.b.polys::<Ntt>("a0", &on.level.q);
+    let digits: Vec<_> = (0..on.level.digits.len())
+        .map(|j| on.b.polys::<Ntt>(&format!("digit{j}"), &on.level.all))
+        .collect();
+    let turned = on.turn(first, &digits, element, key);
+    on.finish(turned)
 }
 
 /// Builds the program that switches a ciphertext to the secret that `element` undoes, and turns it.
@@ -200,25 +277,46 @@ pub(super) fn turn(set: &Parameters, level: usize, element: u32, key: &Switching
     let mut on = On::new("ckks-rotate", set, level);
     let x = on.ciphertext("a");
     let digits = on.digits(x[1]);
-    let switched = on.switch(&digits, key);
-    let divided = [0, 1].map(|part| on.divide_special(PARTS[part], switched[part]));
-    let first = on.b.add("c0", divided[0], x[0]);
-    let turned = [("turned0", first), ("turned1", divided[1])]
-        .map(|(name, part)| on.b.automorphism(name, part, element));
+    let turned = on.turn(x[0], &digits, element, key);
     on.finish(turned)
 }
 
-/// Builds the program that rescales a ciphertext multiplied by an integer.
-pub(super) fn multiply_integer(set: &Parameters, level: usize, factor: i128) -> Option<Program> {
-    let mut on = On::new("ckks-mul-integer", set, level);
-    let last = on.last(level)?;
+/// Builds the program that multiplies a ciphertext by an integer, on the same level.
+pub(super) fn scale(set: &Parameters, level: usize, factor: i128) -> Program {
+    let mut on = On::new("ckks-scale", set, level);
     let x = on.ciphertext("a");
     let factors = integer_mod(factor, &on.level.q);
-    let parts = [0, 1].map(|part| {
-        let scaled = on.b.scale(&format!("scaled{part}"), x[part], &factors);
-        on.rescale(&format!("c{part}"), scaled, &last)
-    });
+    let parts = [0, 1].map(|part| on.b.scale(&format!("c{part}"), x[part], &factors));
+    on.finish(parts)
+}
+
+/// Builds the program that sums ciphertexts, each times an integer, and rescales.
+pub(super) fn weigh(set: &Parameters, level: usize, factors: &[i128]) -> Option<Program> {
+    let mut on = On::new("ckks-weigh", set, level);
+    let last = on.last(level)?;
+    let mut sums: Option<Pair> = None;
+    for (index, &factor) in factors.iter().enumerate() {
+        let x = on.ciphertext(&format!("a{index}."));
+        let factors = integer_mod(factor, &on.level.q);
+        let scaled = [0, 1].map(|part| on.b.scale(&format!("x{index}.{part}"), x[part], &factors));
+        sums = Some(match sums {
+            None => scaled,
+            Some(sums) => {
+                [0, 1].map(|part| on.b.add(&format!("sum{index}.{part}"), sums[part], scaled[part]))
+            }
+        });
+    }
+    let sums = sums?;
+    let parts = [0, 1].map(|part| on.rescale(&format!("c{part}"), sums[part], &last));
     Some(on.finish(parts))
+}
+
+/// Builds the program that adds a plaintext to the first part of a ciphertext, or subtracts it.
+pub(super) fn add_plain(set: &Parameters, level: usize, minus: bool) -> Program {
+    let mut on = On::new(if minus { "ckks-sub-plain" } else { "ckks-add-plain" }, set, level);
+    let [x, m] = ["a0", "m"].map(|name| on.b.polys::<Ntt>(name, &on.level.q));
+    let sum = if minus { on.b.sub("c0", x, m) } else { on.b.add("c0", x, m) };
+    on.finish([sum])
 }
 
 /// Builds the program that multiplies a ciphertext by a plaintext and rescales.
@@ -381,4 +479,19 @@ pub(super) fn public_key(set: &Parameters, s: &Constant) -> Program {
     let product = b.poly_mul("âŝ", a, s);
     let first = b.sub("b̂", e, product);
     on.finish([first, a])
+}
+
+/// Builds the program that sums products of ciphertexts by plaintexts and rescales.
+pub(super) fn sum_plain(set: &Parameters, level: usize, terms: usize) -> Option<Program> {
+    let mut on = On::new("ckks-sum-plain", set, level);
+    let last = on.last(level)?;
+    let x: Vec<_> = (0..terms).map(|i| on.ciphertext(&format!("a{i}."))).collect();
+    let q = &on.level.q;
+    let m: Vec<_> = (0..terms).map(|i| on.b.polys::<Ntt>(&format!("m{i}"), q)).collect();
+    let parts = [0, 1].map(|part| {
+        let pairs: Vec<_> = x.iter().zip(&m).map(|(x, &m)| (x[part], m)).collect();
+        let sum = on.b.mul_sum(&format!("sum{part}"), &pairs);
+        on.rescale(&format!("c{part}"), sum, &last)
+    });
+    Some(on.finish(parts))
 }

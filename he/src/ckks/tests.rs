@@ -7,6 +7,11 @@ use super::*;
 use crate::random::generator;
 use std::sync::Arc;
 
+/// A small ring with seven levels.
+fn small() -> Parameters {
+    Parameters::without_security(Literal { slots: 64, levels: 7, special: 2 }).unwrap()
+}
+
 struct Party {
     secret: SecretKey,
     public: PublicKey,
@@ -105,4 +110,127 @@ fn products_take_as_many_transforms_as_counted() {
         let program = programs::multiply(&parameters, parameters.top_level(), &key).unwrap();
         assert_eq!(program.transforms(), expected, "{preset}");
     }
+}
+
+/// Sums of products, integers, constants and plaintexts on the right level.
+#[test]
+fn arithmetic_agrees_with_that_of_numbers() {
+    let engine = CpuEngine::new();
+    let party = Party::new(small(), &engine);
+    let evaluator = Evaluator::new(party.secret.evaluation_keys(&[], &engine).unwrap(), &engine);
+    let encryptor = Encryptor::public(&party.public);
+    let (x, y) = (numbers(64), numbers(64));
+    let [a, b] = [&x, &y].map(|values| encryptor.encrypt(&Complex::real(values), &engine).unwrap());
+    let open = |c: &Ciphertext| party.decryptor.decrypt(c, &engine).unwrap();
+    let near = |c: &Ciphertext, level: usize, expected: &dyn Fn(usize) -> f64| {
+        assert_eq!(c.level(), level);
+        let off = error(&open(c), expected);
+        assert!(off < 1e-7, "{off}");
+    };
+    near(&evaluator.negate(&a).unwrap(), 7, &|j| -x[j]);
+    near(&evaluator.multiply_integer(&a, -300).unwrap(), 7, &|j| -300.0 * x[j]);
+    near(&evaluator.add_constant(&a, 2.5).unwrap(), 7, &|j| x[j] + 2.5);
+    near(&evaluator.multiply_constant(&a, -0.3).unwrap(), 6, &|j| -0.3 * x[j]);
+    let m = evaluator.encode(&Complex::real(&y), 4).unwrap();
+    near(&evaluator.add_plain(&a, &m).unwrap(), 4, &|j| x[j] + y[j]);
+    near(&evaluator.sub_plain(&a, &m).unwrap(), 4, &|j| x[j] - y[j]);
+    near(&evaluator.multiply_plain(&a, &m).unwrap(), 3, &|j| x[j] * y[j]);
+    let low = evaluator.lower(&b, 2).unwrap();
+    let weighed = evaluator.weigh(&[(0.5, &a), (-2.0, &low), (0.0, &b)]).unwrap();
+    near(&weighed, 1, &|j| 0.5 * x[j] - 2.0 * y[j]);
+    let [squares, product] = [(&a, &a), (&a, &b)].map(|(a, b)| evaluator.tensor(a, b).unwrap());
+    let sum = evaluator.add_products(&squares, &product).unwrap();
+    near(&evaluator.relinearise(&sum).unwrap(), 6, &|j| x[j] * x[j] + x[j] * y[j]);
+    near(&evaluator.square(&low).unwrap(), 1, &|j| y[j] * y[j]);
+    let far = evaluator.lower(&a, 0).unwrap();
+    for refused in [
+        evaluator.weigh(&[]),
+        evaluator.weigh(&[(1.0, &far)]),
+        evaluator.square(&far),
+        evaluator.lower(&far, 1),
+        evaluator.add_plain(&far, &m),
+    ] {
+        assert_eq!(refused.err(), Some(CkksError::OutOfLevels.into()));
+    }
+    let too_large = evaluator.weigh(&[(1.0, &a), (1e300, &a)]).err();
+    assert!(matches!(too_large, Some(crate::Error::Ckks(CkksError::Value { index: 1, .. }))));
+    let other = Party::new(Parameters::preset(Preset::Slots4096Levels1), &engine);
+    let c = Encryptor::public(&other.public).encrypt(&Complex::real(&x), &engine).unwrap();
+    let mixed = evaluator.add(&a, &c).err();
+    assert!(matches!(mixed, Some(crate::Error::Ckks(CkksError::OtherParameters { .. }))));
+}
+
+/// Rotations that share digits, sums over slots, and matrices of any shape.
+#[test]
+fn rotations_make_sums_and_matrices() {
+    let engine = CpuEngine::new();
+    let party = Party::new(small(), &engine);
+    let shapes = [(1, 64), (64, 1), (5, 7), (64, 64), (9, 2)];
+    let mut steps = vec![1, 2, 4, 8, 16, 32, -5];
+    shapes.iter().for_each(|&(rows, columns)| steps.extend(matrix_rotations(rows, columns)));
+    let keys = party.secret.evaluation_keys(&steps, &engine).unwrap();
+    let evaluator = Evaluator::new(keys, &engine);
+    let encryptor = Encryptor::secret(&party.secret);
+    let x = numbers(64);
+    let a = encryptor.encrypt(&Complex::real(&x), &engine).unwrap();
+    let open = |c: &Ciphertext| party.decryptor.decrypt(c, &engine).unwrap();
+    let at = |j: usize, steps: i64| x[(j as i64 + steps).rem_euclid(64) as usize];
+    let chosen = [0, 1, -5, 64 + 2];
+    for (turned, steps) in evaluator.rotate_by_each(&a, &chosen).unwrap().iter().zip(chosen) {
+        assert!(error(&open(turned), |j| at(j, steps)) < 1e-7, "{steps}");
+    }
+    for count in [1, 8, 64] {
+        let sum = evaluator.inner_sum(&a, count).unwrap();
+        let expected = |j: usize| (0..count as i64).map(|k| at(j, k)).sum();
+        assert!(error(&open(&sum), expected) < 1e-6, "{count}");
+    }
+    assert!(evaluator.inner_sum(&a, 3).is_err());
+    let missing = evaluator.rotate(&a, 30).err();
+    assert_eq!(missing, Some(CkksError::NoRotation { steps: 30 }.into()));
+    for (rows, columns) in shapes {
+        let values = numbers(rows * columns);
+        let v = encryptor.encrypt(&Complex::real(&x[..columns]), &engine).unwrap();
+        let matrix = evaluator.encode_matrix(&values, (rows, columns), 3).unwrap();
+        let product = evaluator.multiply_matrix(&matrix, &v).unwrap();
+        assert_eq!(product.level(), 2);
+        let expected = |j: usize| match values.chunks(columns).nth(j) {
+            Some(row) => row.iter().zip(&x).map(|(m, x)| m * x).sum(),
+            None => 0.0,
+        };
+        assert!(error(&open(&product), expected) < 1e-6, "{rows} x {columns}");
+    }
+}
+
+/// Polynomials of any degree that levels are there for, in both bases, as deep as they say.
+#[test]
+fn polynomials_agree_and_are_as_deep_as_said() {
+    let engine = CpuEngine::new();
+    let party = Party::new(small(), &engine);
+    let evaluator = Evaluator::new(party.secret.evaluation_keys(&[], &engine).unwrap(), &engine);
+    let x = numbers(64);
+    let encryptor = Encryptor::secret(&party.secret);
+    let a = encryptor.encrypt(&Complex::real(&x), &engine).unwrap();
+    for (degree, basis) in [1, 2, 3, 4, 5, 7, 8, 15, 16, 31, 63, 100]
+        .into_iter()
+        .flat_map(|degree| [(degree, Basis::Powers), (degree, Basis::Chebyshev)])
+    {
+        let of = Polynomial { coefficients: numbers(degree + 1), basis };
+        let value = evaluator.polynomial(&of, &a).unwrap();
+        assert_eq!(value.level(), 7 - of.depth(), "{degree}");
+        assert_eq!(of.depth(), (degree as f64 + 1.0).log2().ceil() as usize);
+        let off = error(&party.decryptor.decrypt(&value, &engine).unwrap(), |j| of.value(x[j]));
+        assert!(off < 1e-5, "{degree} {basis:?}: {off:e}");
+    }
+    let constant = Polynomial { coefficients: vec![1.5, 0.0], basis: Basis::Powers };
+    let value = evaluator.polynomial(&constant, &a).unwrap();
+    assert!(error(&party.decryptor.decrypt(&value, &engine).unwrap(), |_| 1.5) < 1e-7);
+    let mut odd = vec![0.0; 8];
+    (odd[7], odd[1]) = (0.25, 1.0);
+    let odd = Polynomial { coefficients: odd, basis: Basis::Powers };
+    let value = evaluator.polynomial(&odd, &a).unwrap();
+    let off = error(&party.decryptor.decrypt(&value, &engine).unwrap(), |j| odd.value(x[j]));
+    assert!(off < 1e-6, "{off:e}");
+    let low = evaluator.lower(&a, 2).unwrap();
+    let deep = Polynomial { coefficients: vec![1.0; 9], basis: Basis::Powers };
+    assert_eq!(evaluator.polynomial(&deep, &low).err(), Some(CkksError::OutOfLevels.into()));
 }

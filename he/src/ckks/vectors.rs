@@ -22,6 +22,24 @@ pub struct Ciphertext {
     pub(super) parts: [Vec<u64>; 2],
 }
 
+/// A product that is not a ciphertext yet: three parts, under 1, s and s², at the square of the
+/// scale of its level. Sums of products are switched and rescaled once.
+#[derive(Clone)]
+pub struct Product {
+    pub(super) parameters: Arc<Parameters>,
+    pub(super) level: usize,
+    /// In NTT form.
+    pub(super) parts: [Vec<u64>; 3],
+}
+
+/// The digits of the second part of a ciphertext, which its rotations share.
+pub struct Digits {
+    pub(super) first: Vec<u64>,
+    pub(super) level: usize,
+    /// In NTT form, modulo all primes of the level and the special ones.
+    pub(super) digits: Vec<Vec<u64>>,
+}
+
 impl Ciphertext {
     /// Makes room for a result.
     pub(super) fn zeros(parameters: &Arc<Parameters>, level: usize) -> Self {

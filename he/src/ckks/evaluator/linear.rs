@@ -1,0 +1,215 @@
+//! Rotations, and what is made of them: sums over slots, products by matrices.
+
+use ciphergram_accel::program::MAX_TERMS;
+
+use super::{Evaluator, Name};
+use crate::{
+    Error,
+    ckks::{Ciphertext, CkksError, Complex, Digits, Plaintext, keys::SwitchingKey, programs},
+};
+
+impl Evaluator<'_> {
+    /// Rotates slots: slot j takes what slot `j + steps` had, around the end.
+    ///
+    /// # Errors
+    /// [`CkksError::NoRotation`]; [`CkksError::OtherParameters`]; the engine's.
+    pub fn rotate(&self, a: &Ciphertext, steps: i64) -> Result<Ciphertext, Error> {
+        self.check(&a.parameters, "the ciphertext")?;
+        if self.is_whole_turn(steps) {
+            return Ok(a.clone());
+        }
+        self.turn(a, self.keys.rotation(steps)?)
+    }
+
+    /// Conjugates slots.
+    ///
+    /// # Errors
+    /// [`CkksError::NoConjugate`]; [`CkksError::OtherParameters`]; the engine's.
+    pub fn conjugate(&self, a: &Ciphertext) -> Result<Ciphertext, Error> {
+        self.check(&a.parameters, "the ciphertext")?;
+        self.turn(a, self.keys.conjugate()?)
+    }
+
+    fn is_whole_turn(&self, steps: i64) -> bool {
+        steps.rem_euclid(self.parameters.slots() as i64) == 0
+    }
+
+    fn turn(
+        &self,
+        a: &Ciphertext,
+        (element, key): (u32, &SwitchingKey),
+    ) -> Result<Ciphertext, Error> {
+        let level = a.level;
+        let program = self.program(Name::Turn(level, element), |set| {
+            Some(programs::turn(set, level, element, key))
+        })?;
+        self.run(&program, &[&a.parts[0], &a.parts[1]], level)
+    }
+
+    /// Cuts a ciphertext into the digits that its rotations share.
+    ///
+    /// # Errors
+    /// [`CkksError::OtherParameters`]; the engine's.
+    pub fn digits(&self, a: &Ciphertext) -> Result<Digits, Error> {
+        self.check(&a.parameters, "the ciphertext")?;
+        let level = a.level;
+        let program =
+            self.program(Name::Digits(level), |set| Some(programs::digits(set, level)))?;
+        let of = self.parameters.level(level);
+        let words = of.all.len_words();
+        let mut digits = vec![vec![0; words]; of.digits.len()];
+        let mut operands = vec![ciphergram_accel::Operand::In(&a.parts[1])];
+        operands.extend(digits.iter_mut().map(|digit| ciphergram_accel::Operand::Out(digit)));
+        self.engine.run(&program, &mut operands)?;
+        drop(operands);
+        Ok(Digits { first: a.parts[0].clone(), level, digits })
+    }
+
+    /// Rotates the ciphertext that digits are of.
+    ///
+    /// # Errors
+    /// [`CkksError::NoRotation`], of a whole turn too; the engine's.
+    pub fn rotate_digits(&self, a: &Digits, steps: i64) -> Result<Ciphertext, Error> {
+        let (element, key) = self.keys.rotation(steps)?;
+        let level = a.level;
+        let program = self.program(Name::TurnDigits(level, element), |set| {
+            Some(programs::turn_digits(set, level, element, key))
+        })?;
+        let inputs: Vec<&[u64]> =
+            std::iter::once(&a.first).chain(&a.digits).map(|words| &words[..]).collect();
+        self.run(&program, &inputs, level)
+    }
+
+    /// Rotates a ciphertext by each of some steps: it is cut into digits once.
+    ///
+    /// # Errors
+    /// [`CkksError::NoRotation`]; [`CkksError::OtherParameters`]; the engine's.
+    pub fn rotate_by_each(&self, a: &Ciphertext, steps: &[i64]) -> Result<Vec<Ciphertext>, Error> {
+        let digits = self.digits(a)?;
+        let turn = |&steps: &i64| match self.is_whole_turn(steps) {
+            true => Ok(a.clone()),
+            false => self.rotate_digits(&digits, steps),
+        };
+        steps.iter().map(turn).collect()
+    }
+
+    /// Sums over runs of `count` slots, a power of two: slot j takes the sum of slots j to
+    /// `j + count − 1`, around the end. It rotates by 1, 2, 4 … `count / 2`.
+    ///
+    /// # Errors
+    /// [`CkksError::TooMany`] where `count` is no power of two or more than slots;
+    /// [`CkksError::NoRotation`]; [`CkksError::OtherParameters`]; the engine's.
+    pub fn inner_sum(&self, a: &Ciphertext, count: usize) -> Result<Ciphertext, Error> {
+        let slots = self.parameters.slots();
+        if !count.is_power_of_two() || count > slots {
+            return Err(CkksError::TooMany { count, slots }.into());
+        }
+        self.check(&a.parameters, "the ciphertext")?;
+        let mut sum = a.clone();
+        for bit in 0..count.trailing_zeros() {
+            sum = self.add(&sum, &self.rotate(&sum, 1 << bit)?)?;
+        }
+        Ok(sum)
+    }
+
+    /// Returns the product of a matrix by a vector, which fills the first slots as its result does;
+    /// slots behind the vector are zero. A level lower.
+    ///
+    /// # Errors
+    /// [`CkksError::OutOfLevels`] where a is on a lower level than the matrix was encoded for, or
+    /// that is 0; [`CkksError::NoRotation`]; [`CkksError::OtherParameters`]; the engine's.
+    pub fn multiply_matrix(&self, matrix: &Matrix, a: &Ciphertext) -> Result<Ciphertext, Error> {
+        let a = self.lowered(a, matrix.level)?;
+        let level = matrix.level;
+        let babies: Vec<i64> = (0..matrix.babies as i64).collect();
+        let turned = self.rotate_by_each(&a, &babies)?;
+        let mut total: Option<Ciphertext> = None;
+        for (steps, diagonals) in &matrix.giants {
+            let terms = diagonals.len();
+            let program = self.program(Name::SumPlain(level, terms), |set| {
+                programs::sum_plain(set, level, terms)
+            })?;
+            let of = |(baby, _): &(usize, Plaintext)| {
+                turned[*baby].parts.iter().map(|part| &part[..]).collect::<Vec<_>>()
+            };
+            let mut inputs: Vec<&[u64]> = diagonals.iter().flat_map(of).collect();
+            inputs.extend(diagonals.iter().map(|(_, diagonal)| &diagonal.words[..]));
+            let sum = self.run(&program, &inputs, level - 1)?;
+            let sum = self.rotate(&sum, *steps)?;
+            total = Some(match total {
+                Some(total) => self.add(&total, &sum)?,
+                None => sum,
+            });
+        }
+        total.ok_or_else(|| CkksError::TooMany { count: 0, slots: self.parameters.slots() }.into())
+    }
+
+    /// Encodes a matrix, row by row, for vectors on a level.
+    ///
+    /// # Errors
+    /// [`CkksError::TooMany`] where rows or columns are more than slots, or numbers are not rows times
+    /// columns; [`CkksError::Value`]; [`CkksError::Level`]; the engine's.
+    pub fn encode_matrix(
+        &self,
+        values: &[f64],
+        (rows, columns): (usize, usize),
+        level: usize,
+    ) -> Result<Matrix, Error> {
+        let slots = self.parameters.slots();
+        if rows == 0 || columns == 0 || rows.max(columns) > slots || values.len() != rows * columns
+        {
+            return Err(CkksError::TooMany { count: values.len(), slots }.into());
+        }
+        let (babies, first) = (babies(rows, columns), 1 - rows as i64);
+        let mut giants = vec![];
+        for giant in (first..columns as i64).step_by(babies) {
+            let mut diagonals = vec![];
+            for baby in 0..babies {
+                // Diagonal k has at slot j what row j has in column j + k. It is rotated with the
+                // sum, so it is turned back before.
+                let k = giant + baby as i64;
+                let mut diagonal = vec![0.0; slots];
+                let mut is_zero = true;
+                for row in 0..rows {
+                    let column = row as i64 + k;
+                    if (0..columns as i64).contains(&column) {
+                        let value = values[row * columns + column as usize];
+                        let slot = (row as i64 + giant).rem_euclid(slots as i64);
+                        diagonal[slot as usize] = value;
+                        is_zero &= value == 0.0;
+                    }
+                }
+                if !is_zero {
+                    diagonals.push((baby, self.encode(&Complex::real(&diagonal), level)?));
+                }
+            }
+            if !diagonals.is_empty() {
+                giants.push((giant, diagonals));
+            }
+        }
+        Ok(Matrix { level, babies, giants })
+    }
+}
+
+/// A matrix by its diagonals, encoded: rotations of a vector by few steps, then of sums by many.
+pub struct Matrix {
+    level: usize,
+    /// Rotations of the vector, by 0 and on.
+    babies: usize,
+    /// By how much each sum is rotated, and its diagonals by the rotation that they multiply.
+    giants: Vec<(i64, Vec<(usize, Plaintext)>)>,
+}
+
+/// Returns how many rotations of a vector are made: about the square root of the diagonals.
+fn babies(rows: usize, columns: usize) -> usize {
+    let diagonals = rows + columns - 1;
+    diagonals.isqrt().next_power_of_two().min(MAX_TERMS)
+}
+
+/// Returns the rotations that a product by a matrix of these sizes takes keys for.
+#[must_use]
+pub fn matrix_rotations(rows: usize, columns: usize) -> Vec<i64> {
+    let babies = babies(rows, columns);
+    let small = 1..babies as i64;
+    small.chain((1 - rows as i64..columns as i64).step_by(babies)).filter(|&k| k != 0).collect()
+}
