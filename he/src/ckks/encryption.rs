@@ -10,6 +10,7 @@ use super::{
     encoder::{Complex, Encoder},
     evaluator::encoded,
     keys::{PublicKey, SecretKey},
+    noise::{self, Bound},
     parameters::Parameters,
     programs,
 };
@@ -22,28 +23,29 @@ pub struct Encryptor {
     level: usize,
     program: Program,
     is_public: bool,
+    magnitude: f64,
 }
 
 impl Encryptor {
-    /// Encrypts under a public key.
+    /// Encrypts numbers within ±`magnitude` under a public key.
     #[must_use]
-    pub fn public(key: &PublicKey) -> Self {
+    pub fn public(key: &PublicKey, magnitude: f64) -> Self {
         let parameters = key.parameters().clone();
         let level = parameters.top_level();
         let [b, a] = key.on(level);
         let program = programs::encrypt_public(&parameters, level, [&b, &a]);
         let encoder = Encoder::new(parameters.slots());
-        Self { parameters, encoder, level, program, is_public: true }
+        Self { parameters, encoder, level, program, is_public: true, magnitude }
     }
 
-    /// Encrypts under the secret key: half of such a ciphertext is named by a seed.
+    /// Encrypts numbers within ±`magnitude` under the secret key: half of such a ciphertext is named by a seed.
     #[must_use]
-    pub fn secret(key: &SecretKey) -> Self {
+    pub fn secret(key: &SecretKey, magnitude: f64) -> Self {
         let parameters = key.parameters().clone();
         let level = parameters.top_level();
         let program = programs::encrypt_secret(&parameters, level, &key.on(level));
         let encoder = Encoder::new(parameters.slots());
-        Self { parameters, encoder, level, program, is_public: false }
+        Self { parameters, encoder, level, program, is_public: false, magnitude }
     }
 
     /// Encrypts numbers, which fill the first slots; all others are zero.
@@ -51,8 +53,18 @@ impl Encryptor {
     /// # Errors
     /// Those of [`Encoder::encode`]; the operating system has no randomness; the engine's.
     pub fn encrypt(&self, values: &Complex, engine: &dyn Engine) -> Result<Ciphertext, Error> {
-        let message = encoded(&self.encoder, &self.parameters, values, self.level)?;
-        let mut out = Ciphertext::zeros(&self.parameters, self.level);
+        let set = &self.parameters;
+        for (index, (&re, &im)) in values.re.iter().zip(&values.im).enumerate() {
+            let (value, limit) = (re.hypot(im), self.magnitude);
+            if !(value <= limit) {
+                return Err(CkksError::Value { index, value, level: self.level, limit }.into());
+            }
+        }
+        let message = encoded(&self.encoder, set, values, self.level)?;
+        let noise = if self.is_public { noise::of_public(set) } else { noise::of_secret(set) };
+        let exact = Bound { magnitude: self.magnitude, error: 0.0 };
+        let bound = exact.with(noise, set.scale(self.level));
+        let mut out = Ciphertext::zeros(set, self.level, bound);
         let [first, second] = &mut out.parts;
         // Fresh for every ciphertext, so the index may be the same.
         let keys: Zeroizing<[u64; 12]> = {

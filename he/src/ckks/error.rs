@@ -45,7 +45,7 @@ pub enum CkksError {
         slots: usize,
     },
     /// A number that cannot be encoded.
-    #[error("number {index} is {value}; on level {level} numbers are finite and below {limit}")]
+    #[error("number {index} is {value}; on level {level} numbers are finite and at most {limit}")]
     Value {
         /// Its index.
         index: usize,

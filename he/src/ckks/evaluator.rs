@@ -17,6 +17,7 @@ use super::{
     Ciphertext, CkksError, Plaintext,
     encoder::{Complex, Encoder},
     keys::EvaluationKeys,
+    noise::{self, Bound},
     parameters::Parameters,
     programs,
 };
@@ -82,7 +83,11 @@ impl<'e> Evaluator<'e> {
         let mut words = vec![0; self.parameters.ring(level).len_words()];
         let operands = &mut [Operand::SecretIn(&message), Operand::Out(&mut words)];
         self.engine.run(&program, operands)?;
-        Ok(Plaintext { parameters: self.parameters.clone(), level, words })
+        let magnitude = values.re.iter().zip(&values.im).map(|(re, im)| re.hypot(*im));
+        let exact = Bound { magnitude: magnitude.fold(0.0, f64::max), error: 0.0 };
+        let set = &self.parameters;
+        let bound = exact.with(noise::of_encoding(set), set.scale(level));
+        Ok(Plaintext { parameters: set.clone(), level, bound, words })
     }
 
     /// Encodes one real number in all slots.
@@ -99,7 +104,9 @@ impl<'e> Evaluator<'e> {
         // A constant polynomial has the same value everywhere.
         let residues = programs::integer_mod((value * set.scale(level)).round() as i128, ring);
         let words = residues.into_iter().flat_map(|q| std::iter::repeat_n(q, ring.degree()));
-        Ok(Plaintext { parameters: set.clone(), level, words: words.collect() })
+        let exact = Bound { magnitude: value.abs(), error: 0.0 };
+        let bound = exact.with(0.5, set.scale(level));
+        Ok(Plaintext { parameters: set.clone(), level, bound, words: words.collect() })
     }
 
     /// Returns the ciphertext on a lower level, at that level's scale.
@@ -122,13 +129,22 @@ impl<'e> Evaluator<'e> {
         // scales differ by is rescaled by.
         let set = &self.parameters;
         let words = set.ring(level + 1).len_words();
+        let factor = self.factor(a.level, level).round() as i128;
         let program = self.program(Name::Lower(a.level, level), |set| {
-            let last = set.ring(level + 1).primes()[level + 1];
-            let factor = set.scale(level) * last as f64 / set.scale(a.level);
-            programs::weigh(set, level + 1, &[factor.round() as i128])
+            programs::weigh(set, level + 1, &[factor])
         })?;
         let parts = [0, 1].map(|part| &a.parts[part][..words]);
-        Ok(Cow::Owned(self.run(&program, &parts, level)?))
+        // The scales meet but for what the factor was rounded by.
+        let bound = a.bound.add(a.bound.scale(0.5 / self.factor(a.level, level)).as_error());
+        let bound = bound.with(noise::of_division(set), set.scale(level));
+        Ok(Cow::Owned(self.run(&program, &parts, (level, bound))?))
+    }
+
+    /// Returns what a ciphertext is multiplied by before it is rescaled to a lower level: what its scale and that
+    /// one's differ by, times the prime that goes.
+    fn factor(&self, from: usize, to: usize) -> f64 {
+        let set = &self.parameters;
+        set.scale(to) * set.ring(to + 1).primes()[to + 1] as f64 / set.scale(from)
     }
 
     /// Brings two ciphertexts to the lower level of both.
@@ -160,10 +176,27 @@ impl<'e> Evaluator<'e> {
         Ok(known().entry(name).or_insert(made).clone())
     }
 
-    /// Runs a program that makes a ciphertext on a level.
-    fn run(&self, program: &Program, inputs: &[&[u64]], level: usize) -> Result<Ciphertext, Error> {
+    /// Runs a program that makes a ciphertext on a level, with this bound.
+    fn run(
+        &self,
+        program: &Program,
+        inputs: &[&[u64]],
+        (level, bound): (usize, Bound),
+    ) -> Result<Ciphertext, Error> {
         let parts = self.parts(program, inputs, self.parameters.ring(level).len_words())?;
-        Ok(Ciphertext { parameters: self.parameters.clone(), level, parts })
+        Ok(Ciphertext { parameters: self.parameters.clone(), level, bound, parts })
+    }
+
+    /// Returns the bound on a product, or a sum of such, on a level once it is rescaled.
+    fn rescaled(&self, bound: Bound, level: usize) -> Bound {
+        let set = &self.parameters;
+        bound.with(noise::of_division(set), set.scale(level - 1))
+    }
+
+    /// Returns the bound on what a switch of keys on a level adds to a product before it is rescaled.
+    fn switched(&self, bound: Bound, level: usize) -> Bound {
+        let set = &self.parameters;
+        bound.with(noise::of_switch(set, level), set.scale(level) * set.scale(level))
     }
 
     /// Runs a program over public polynomials that makes `COUNT` of so many words.

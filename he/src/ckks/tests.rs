@@ -1,7 +1,7 @@
 //! Operations against plain arithmetic.
 
 use ciphergram_accel::{CpuEngine, Engine, ReferenceEngine};
-use rand_core::Rng as _;
+use rand_core::{Rng as _, SeedableRng as _};
 
 use super::*;
 use crate::random::generator;
@@ -36,6 +36,17 @@ fn error(found: &Complex, expected: impl Fn(usize) -> f64) -> f64 {
     found.re.iter().zip(&found.im).enumerate().map(off).fold(0.0, f64::max)
 }
 
+/// Checks that a ciphertext is as far off as its bound allows, and returns how many times as far it could be.
+fn slack(c: &Ciphertext, found: &Complex, expected: impl Fn(usize) -> f64) -> f64 {
+    let off = error(found, &expected);
+    let Bound { magnitude, error } = c.bound();
+    assert!(off <= error, "{off:e} is beyond the bound, {error:e}, on level {}", c.level());
+    let largest = (0..found.re.len()).map(|j| expected(j).abs()).fold(0.0, f64::max);
+    assert!(largest <= magnitude, "{largest} is beyond {magnitude}");
+    assert!(c.bits_left() > 0.0, "it may have wrapped");
+    error / off
+}
+
 /// Fresh ciphertexts of both keys, products, sums, rotations, down to level 0.
 fn works(parameters: Parameters, engine: &dyn Engine) {
     let slots = parameters.slots();
@@ -44,7 +55,8 @@ fn works(parameters: Parameters, engine: &dyn Engine) {
     let keys = party.secret.with_conjugate(keys, engine).unwrap();
     let evaluator = Evaluator::new(keys, engine);
     let (x, y) = (numbers(slots), numbers(slots));
-    let [public, secret] = [Encryptor::public(&party.public), Encryptor::secret(&party.secret)];
+    let [public, secret] =
+        [Encryptor::public(&party.public, 1.0), Encryptor::secret(&party.secret, 1.0)];
     let a = public.encrypt(&Complex::real(&x), engine).unwrap();
     let b = secret.encrypt(&Complex::real(&y), engine).unwrap();
     let open = |c: &Ciphertext| party.decryptor.decrypt(c, engine).unwrap();
@@ -52,6 +64,7 @@ fn works(parameters: Parameters, engine: &dyn Engine) {
         let off = error(&open(fresh), |j| values[j]);
         println!("{slots} slots, fresh: {off:e}");
         assert!(off < 2e-8, "fresh: {off}");
+        assert!(slack(fresh, &open(fresh), |j| values[j]) < 1024.0);
     }
     let sum = evaluator.add(&a, &b).unwrap();
     assert!(error(&open(&sum), |j| x[j] + y[j]) < 1e-7);
@@ -72,7 +85,9 @@ fn works(parameters: Parameters, engine: &dyn Engine) {
         power = evaluator.multiply(&power, &b).unwrap();
         expected.iter_mut().zip(&y).for_each(|(x, y)| *x *= y);
         let off = error(&open(&power), |j| expected[j]);
-        println!("{slots} slots, level {}: {off:e}", power.level());
+        let slack = slack(&power, &open(&power), |j| expected[j]);
+        println!("{slots} slots, level {}: {off:e}, bound {slack:.0} times", power.level());
+        assert!(slack < 1024.0 || slots < 4096);
         assert!(off < 1e-6, "on level {}: {off}", power.level());
     }
     assert!(evaluator.multiply(&power, &b).is_err());
@@ -118,7 +133,7 @@ fn arithmetic_agrees_with_that_of_numbers() {
     let engine = CpuEngine::new();
     let party = Party::new(small(), &engine);
     let evaluator = Evaluator::new(party.secret.evaluation_keys(&[], &engine).unwrap(), &engine);
-    let encryptor = Encryptor::public(&party.public);
+    let encryptor = Encryptor::public(&party.public, 1.0);
     let (x, y) = (numbers(64), numbers(64));
     let [a, b] = [&x, &y].map(|values| encryptor.encrypt(&Complex::real(values), &engine).unwrap());
     let open = |c: &Ciphertext| party.decryptor.decrypt(c, &engine).unwrap();
@@ -155,7 +170,7 @@ fn arithmetic_agrees_with_that_of_numbers() {
     let too_large = evaluator.weigh(&[(1.0, &a), (1e300, &a)]).err();
     assert!(matches!(too_large, Some(crate::Error::Ckks(CkksError::Value { index: 1, .. }))));
     let other = Party::new(Parameters::preset(Preset::Slots4096Levels1), &engine);
-    let c = Encryptor::public(&other.public).encrypt(&Complex::real(&x), &engine).unwrap();
+    let c = Encryptor::public(&other.public, 1.0).encrypt(&Complex::real(&x), &engine).unwrap();
     let mixed = evaluator.add(&a, &c).err();
     assert!(matches!(mixed, Some(crate::Error::Ckks(CkksError::OtherParameters { .. }))));
 }
@@ -170,7 +185,7 @@ fn rotations_make_sums_and_matrices() {
     shapes.iter().for_each(|&(rows, columns)| steps.extend(matrix_rotations(rows, columns)));
     let keys = party.secret.evaluation_keys(&steps, &engine).unwrap();
     let evaluator = Evaluator::new(keys, &engine);
-    let encryptor = Encryptor::secret(&party.secret);
+    let encryptor = Encryptor::secret(&party.secret, 1.0);
     let x = numbers(64);
     let a = encryptor.encrypt(&Complex::real(&x), &engine).unwrap();
     let open = |c: &Ciphertext| party.decryptor.decrypt(c, &engine).unwrap();
@@ -208,7 +223,7 @@ fn polynomials_agree_and_are_as_deep_as_said() {
     let party = Party::new(small(), &engine);
     let evaluator = Evaluator::new(party.secret.evaluation_keys(&[], &engine).unwrap(), &engine);
     let x = numbers(64);
-    let encryptor = Encryptor::secret(&party.secret);
+    let encryptor = Encryptor::secret(&party.secret, 1.0);
     let a = encryptor.encrypt(&Complex::real(&x), &engine).unwrap();
     for (degree, basis) in [1, 2, 3, 4, 5, 7, 8, 15, 16, 31, 63, 100]
         .into_iter()
@@ -233,4 +248,52 @@ fn polynomials_agree_and_are_as_deep_as_said() {
     let low = evaluator.lower(&a, 2).unwrap();
     let deep = Polynomial { coefficients: vec![1.0; 9], basis: Basis::Powers };
     assert_eq!(evaluator.polynomial(&deep, &low).err(), Some(CkksError::OutOfLevels.into()));
+}
+
+/// Random circuits, to the last level: every value is within its bound.
+#[test]
+fn random_circuits_stay_within_their_bounds() {
+    let engine = CpuEngine::new();
+    let party = Party::new(small(), &engine);
+    let keys = party.secret.evaluation_keys(&[1, 7], &engine).unwrap();
+    let evaluator = Evaluator::new(keys, &engine);
+    let encryptor = Encryptor::public(&party.public, 1.0);
+    for seed in 0..20 {
+        let mut random = rand_chacha::ChaCha20Rng::seed_from_u64(seed);
+        let mut pick = move |bound: usize| random.next_u32() as usize % bound;
+        let mut values: Vec<(Ciphertext, Vec<f64>)> = (0..3)
+            .map(|_| {
+                let x = numbers(64);
+                (encryptor.encrypt(&Complex::real(&x), &engine).unwrap(), x)
+            })
+            .collect();
+        for _ in 0..30 {
+            let [i, j] = [pick(values.len()), pick(values.len())];
+            let ((a, x), (b, y)) = (&values[i], &values[j]);
+            let weight = pick(7) as i64 - 3;
+            let each = |f: &dyn Fn(f64, f64) -> f64| -> Vec<f64> {
+                x.iter().zip(y).map(|(&x, &y)| f(x, y)).collect()
+            };
+            let turned = |steps: usize| (0..64).map(|j| x[(j + steps) % 64]).collect();
+            let (value, plain) = match pick(9) {
+                0 => (evaluator.add(a, b), each(&|x, y| x + y)),
+                1 => (evaluator.sub(a, b), each(&|x, y| x - y)),
+                2 | 3 => (evaluator.multiply(a, b), each(&|x, y| x * y)),
+                4 => (evaluator.rotate(a, 7), turned(7)),
+                5 => (evaluator.rotate(a, 1), turned(1)),
+                6 => (evaluator.multiply_integer(a, weight), each(&|x, _| x * weight as f64)),
+                7 => (evaluator.multiply_constant(a, 0.7), each(&|x, _| x * 0.7)),
+                _ => (evaluator.add_constant(a, -0.5), each(&|x, _| x - 0.5)),
+            };
+            match value {
+                Ok(value) if value.bits_left() > 1.0 => {
+                    let found = party.decryptor.decrypt(&value, &engine).unwrap();
+                    slack(&value, &found, |j| plain[j]);
+                    values.push((value, plain));
+                }
+                Ok(_) => {}
+                Err(why) => assert_eq!(why, CkksError::OutOfLevels.into()),
+            }
+        }
+    }
 }

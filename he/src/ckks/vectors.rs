@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
-use super::parameters::Parameters;
+use super::{noise::Bound, parameters::Parameters};
 
 /// An encoded vector: a polynomial on a level, at the scale of the level.
 #[derive(Clone)]
 pub struct Plaintext {
     pub(super) parameters: Arc<Parameters>,
     pub(super) level: usize,
+    pub(super) bound: Bound,
     /// In NTT form.
     pub(super) words: Vec<u64>,
 }
@@ -18,6 +19,7 @@ pub struct Plaintext {
 pub struct Ciphertext {
     pub(super) parameters: Arc<Parameters>,
     pub(super) level: usize,
+    pub(super) bound: Bound,
     /// In NTT form.
     pub(super) parts: [Vec<u64>; 2],
 }
@@ -28,6 +30,7 @@ pub struct Ciphertext {
 pub struct Product {
     pub(super) parameters: Arc<Parameters>,
     pub(super) level: usize,
+    pub(super) bound: Bound,
     /// In NTT form.
     pub(super) parts: [Vec<u64>; 3],
 }
@@ -36,16 +39,32 @@ pub struct Product {
 pub struct Digits {
     pub(super) first: Vec<u64>,
     pub(super) level: usize,
+    pub(super) bound: Bound,
     /// In NTT form, modulo all primes of the level and the special ones.
     pub(super) digits: Vec<Vec<u64>>,
 }
 
 impl Ciphertext {
     /// Makes room for a result.
-    pub(super) fn zeros(parameters: &Arc<Parameters>, level: usize) -> Self {
+    pub(super) fn zeros(parameters: &Arc<Parameters>, level: usize, bound: Bound) -> Self {
         let words = parameters.ring(level).len_words();
         let parts = [0, 1].map(|_| vec![0; words]);
-        Self { parameters: parameters.clone(), level, parts }
+        Self { parameters: parameters.clone(), level, bound, parts }
+    }
+
+    /// Returns the bounds on its slots and on their errors.
+    #[must_use]
+    pub fn bound(&self) -> Bound {
+        self.bound
+    }
+
+    /// Returns the bits between what its slots may be and what its modulus holds: below 0 it may have wrapped.
+    #[must_use]
+    pub fn bits_left(&self) -> f64 {
+        let ring = self.parameters.ring(self.level);
+        let log_q: f64 = ring.primes().iter().map(|&q| (q as f64).log2()).sum();
+        let Bound { magnitude, error } = self.bound;
+        log_q - 1.0 - ((magnitude + error) * self.parameters.scale(self.level)).log2()
     }
 
     /// Returns the products in a row that there is room for.

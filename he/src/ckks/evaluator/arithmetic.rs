@@ -3,7 +3,7 @@
 use super::{Evaluator, Name};
 use crate::{
     Error,
-    ckks::{Ciphertext, CkksError, Plaintext, Product, programs},
+    ckks::{Bound, Ciphertext, CkksError, Plaintext, Product, programs},
 };
 
 impl Evaluator<'_> {
@@ -28,7 +28,8 @@ impl Evaluator<'_> {
         let level = a.level;
         let name = if minus { Name::Subtract(level) } else { Name::Add(level) };
         let program = self.program(name, |set| Some(programs::add(set, level, minus)))?;
-        self.run(&program, &[&a.parts[0], &a.parts[1], &b.parts[0], &b.parts[1]], level)
+        let inputs: [&[u64]; 4] = [&a.parts[0], &a.parts[1], &b.parts[0], &b.parts[1]];
+        self.run(&program, &inputs, (level, a.bound.add(b.bound)))
     }
 
     /// Returns `a + m`, slot by slot, on the level of the plaintext or a lower one that a has.
@@ -55,8 +56,10 @@ impl Evaluator<'_> {
         let program = self.program(name, |set| Some(programs::add_plain(set, level, minus)))?;
         let words = self.parameters.ring(level).len_words();
         let [first] = self.parts(&program, &[&a.parts[0], &m.words], words)?;
-        let second = a.into_owned().parts.into_iter().nth(1).unwrap_or_default();
-        Ok(Ciphertext { parameters: self.parameters.clone(), level, parts: [first, second] })
+        let a = a.into_owned();
+        let [_, second] = a.parts;
+        let bound = a.bound.add(m.bound);
+        Ok(Ciphertext { parameters: a.parameters, level, bound, parts: [first, second] })
     }
 
     /// Returns `a + value` in all slots.
@@ -82,7 +85,8 @@ impl Evaluator<'_> {
     pub fn multiply_integer(&self, a: &Ciphertext, weight: i64) -> Result<Ciphertext, Error> {
         self.check(&a.parameters, "the ciphertext")?;
         let program = programs::scale(&self.parameters, a.level, weight.into());
-        self.run(&program, &[&a.parts[0], &a.parts[1]], a.level)
+        let bound = a.bound.scale(weight as f64);
+        self.run(&program, &[&a.parts[0], &a.parts[1]], (a.level, bound))
     }
 
     /// Returns `value · a`, a level lower.
@@ -118,7 +122,13 @@ impl Evaluator<'_> {
             terms.iter().map(|(_, a)| self.lowered(a, level)).collect::<Result<_, _>>()?;
         let inputs: Vec<&[u64]> =
             lowered.iter().flat_map(|a| a.parts.iter().map(|part| &part[..])).collect();
-        self.run(&program, &inputs, level - 1)
+        // Each number is rounded to the scale.
+        let weighed = terms.iter().zip(&lowered).map(|((value, _), a)| {
+            a.bound.scale(*value).add(a.bound.scale(0.5 / scale).as_error())
+        });
+        let zero = Bound { magnitude: 0.0, error: 0.0 };
+        let bound = weighed.fold(zero, Bound::add);
+        self.run(&program, &inputs, (level - 1, self.rescaled(bound, level)))
     }
 
     /// Returns `a · b`, slot by slot, a level lower.
@@ -132,7 +142,8 @@ impl Evaluator<'_> {
             programs::multiply(set, level, &self.keys.relinearisation)
         })?;
         let inputs: [&[u64]; 4] = [&a.parts[0], &a.parts[1], &b.parts[0], &b.parts[1]];
-        self.run(&program, &inputs, level - 1)
+        let product = self.switched(a.bound.multiply(b.bound), level);
+        self.run(&program, &inputs, (level - 1, self.rescaled(product, level)))
     }
 
     /// Returns `a²`, slot by slot, a level lower.
@@ -154,7 +165,8 @@ impl Evaluator<'_> {
             self.program(Name::Tensor(level), |set| Some(programs::tensor(set, level)))?;
         let inputs: [&[u64]; 4] = [&a.parts[0], &a.parts[1], &b.parts[0], &b.parts[1]];
         let parts = self.parts(&program, &inputs, self.parameters.ring(level).len_words())?;
-        Ok(Product { parameters: self.parameters.clone(), level, parts })
+        let bound = a.bound.multiply(b.bound);
+        Ok(Product { parameters: self.parameters.clone(), level, bound, parts })
     }
 
     /// Returns the sum of two products of one level.
@@ -173,7 +185,8 @@ impl Evaluator<'_> {
             self.program(Name::AddProducts(level), |set| Some(programs::add_products(set, level)))?;
         let inputs: Vec<&[u64]> = a.parts.iter().chain(&b.parts).map(|part| &part[..]).collect();
         let parts = self.parts(&program, &inputs, self.parameters.ring(level).len_words())?;
-        Ok(Product { parameters: self.parameters.clone(), level, parts })
+        let bound = a.bound.add(b.bound);
+        Ok(Product { parameters: self.parameters.clone(), level, bound, parts })
     }
 
     /// Returns the ciphertext of a product, a level lower.
@@ -187,7 +200,8 @@ impl Evaluator<'_> {
             programs::relinearise(set, level, &self.keys.relinearisation)
         })?;
         let [d0, d1, d2] = &a.parts;
-        self.run(&program, &[d0, d1, d2], level - 1)
+        let bound = self.switched(a.bound, level);
+        self.run(&program, &[d0, d1, d2], (level - 1, self.rescaled(bound, level)))
     }
 
     /// Returns `a · m`, slot by slot, a level below the plaintext's.
@@ -199,6 +213,7 @@ impl Evaluator<'_> {
         let (a, level) = (self.lowered(a, m.level)?, m.level);
         let program =
             self.program(Name::MultiplyPlain(level), |set| programs::multiply_plain(set, level))?;
-        self.run(&program, &[&a.parts[0], &a.parts[1], &m.words], level - 1)
+        let bound = self.rescaled(a.bound.multiply(m.bound), level);
+        self.run(&program, &[&a.parts[0], &a.parts[1], &m.words], (level - 1, bound))
     }
 }

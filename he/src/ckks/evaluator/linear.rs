@@ -5,7 +5,10 @@ use ciphergram_accel::program::MAX_TERMS;
 use super::{Evaluator, Name};
 use crate::{
     Error,
-    ckks::{Ciphertext, CkksError, Complex, Digits, Plaintext, keys::SwitchingKey, programs},
+    ckks::{
+        Bound, Ciphertext, CkksError, Complex, Digits, Plaintext, keys::SwitchingKey, noise,
+        programs,
+    },
 };
 
 impl Evaluator<'_> {
@@ -43,7 +46,13 @@ impl Evaluator<'_> {
         let program = self.program(Name::Turn(level, element), |set| {
             Some(programs::turn(set, level, element, key))
         })?;
-        self.run(&program, &[&a.parts[0], &a.parts[1]], level)
+        self.run(&program, &[&a.parts[0], &a.parts[1]], (level, self.turned(a.bound, level)))
+    }
+
+    /// Returns the bound on what a rotation leaves.
+    fn turned(&self, bound: Bound, level: usize) -> Bound {
+        let set = &self.parameters;
+        bound.with(noise::of_switch(set, level) + noise::of_division(set), set.scale(level))
     }
 
     /// Cuts a ciphertext into the digits that its rotations share.
@@ -62,7 +71,7 @@ impl Evaluator<'_> {
         operands.extend(digits.iter_mut().map(|digit| ciphergram_accel::Operand::Out(digit)));
         self.engine.run(&program, &mut operands)?;
         drop(operands);
-        Ok(Digits { first: a.parts[0].clone(), level, digits })
+        Ok(Digits { first: a.parts[0].clone(), level, bound: a.bound, digits })
     }
 
     /// Rotates the ciphertext that digits are of.
@@ -77,7 +86,7 @@ impl Evaluator<'_> {
         })?;
         let inputs: Vec<&[u64]> =
             std::iter::once(&a.first).chain(&a.digits).map(|words| &words[..]).collect();
-        self.run(&program, &inputs, level)
+        self.run(&program, &inputs, (level, self.turned(a.bound, level)))
     }
 
     /// Rotates a ciphertext by each of some steps: it is cut into digits once.
@@ -134,7 +143,10 @@ impl Evaluator<'_> {
             };
             let mut inputs: Vec<&[u64]> = diagonals.iter().flat_map(of).collect();
             inputs.extend(diagonals.iter().map(|(_, diagonal)| &diagonal.words[..]));
-            let sum = self.run(&program, &inputs, level - 1)?;
+            let zero = Bound { magnitude: 0.0, error: 0.0 };
+            let products = diagonals.iter().map(|(baby, m)| turned[*baby].bound.multiply(m.bound));
+            let bound = self.rescaled(products.fold(zero, Bound::add), level);
+            let sum = self.run(&program, &inputs, (level - 1, bound))?;
             let sum = self.rotate(&sum, *steps)?;
             total = Some(match total {
                 Some(total) => self.add(&total, &sum)?,
