@@ -25,8 +25,8 @@ pub(crate) use keys::{Identity, Job, Key, KeyCommand, KeyStatus, KeyUpgrade, Key
 pub(crate) use measure::{Bench, Devices, Explain, Explained, KeySizes, Params, ParamsCommand};
 pub(crate) use rounds::{Join, PathConfig, Relay, Serve, Wire};
 
-pub(crate) use values::ServerName;
 use values::scheme;
+pub(crate) use values::{AnyScheme, ServerName};
 
 /// Encrypted gradient sums over reliable datagrams.
 #[derive(Parser)]

@@ -231,6 +231,36 @@ fn every_operation_of_every_scheme_is_explained() {
 }
 
 #[test]
+fn operations_on_encrypted_vectors_are_explained() {
+    let place = Place::new();
+    let mut programs = vec![];
+    for operation in [
+        "encrypt",
+        "ckks-encrypt-secret",
+        "decrypt",
+        "ckks-add",
+        "ckks-mul",
+        "ckks-mul-plain",
+        "ckks-rotate",
+    ] {
+        let reported = place.json(&format!("explain {operation} --scheme ckks-8192x7"));
+        assert_eq!(reported["scheme"], "ckks-8192x7");
+        let program = reported["program"].as_str().unwrap().to_owned();
+        assert!(program.contains("N = 16384") && !programs.contains(&program), "{program}");
+        programs.push(program);
+    }
+    let product = place.done("explain ckks-mul");
+    assert!(product.starts_with("program ckks-mul\n") && product.contains("N = 8192"), "{product}");
+    for (words, why) in [
+        ("explain aggregate --scheme ckks-4096x1", "ckks-4096x1 has no operation \"aggregate\""),
+        ("explain ckks-mul --scheme paillier-2048", "paillier-2048 has no operation \"ckks-mul\""),
+        ("explain ckks-mul --scheme ckks-9x9", "ckks-16384x14"),
+    ] {
+        place.fails_with(2, words, &[why]);
+    }
+}
+
+#[test]
 fn engines_say_what_they_support() {
     let place = Place::new();
     let engines = place.json("devices");

@@ -37,4 +37,5 @@ pub use evaluator::{Basis, Evaluator, Matrix, Polynomial, matrix_rotations};
 pub use keys::{EvaluationKeys, PublicKey, SecretKey};
 pub use noise::Bound;
 pub use parameters::{Literal, Parameters, Preset};
+pub use programs::Operation;
 pub use vectors::{Ciphertext, Digits, Plaintext, Product};

@@ -2,12 +2,11 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use ciphergram_he::Scheme;
 use clap::{Args, Subcommand, ValueEnum};
 
 use super::{
     EngineName, Set,
-    values::{clock, key_sizes, scheme, seconds, threads},
+    values::{AnyScheme, any_scheme, clock, key_sizes, seconds, threads},
 };
 use crate::bench::operation::{self, Operations};
 
@@ -28,15 +27,26 @@ pub(crate) enum Explained {
     Encrypt,
     Aggregate,
     Decrypt,
+    /// With the secret key, of a levelled scheme
+    CkksEncryptSecret,
+    /// A sum of two encrypted vectors
+    CkksAdd,
+    /// A product of two, relinearised and rescaled
+    CkksMul,
+    /// A product by a plaintext, rescaled
+    CkksMulPlain,
+    /// A rotation of slots
+    CkksRotate,
 }
 
 #[derive(Args)]
 pub(crate) struct Explain {
     /// The operation
     pub(crate) operation: Explained,
-    /// ckks-sum, ckks-sum-public, paillier-2048, paillier-3072 or paillier-4096
-    #[arg(long, default_value = "ckks-sum", value_parser = scheme)]
-    pub(crate) scheme: Scheme,
+    /// ckks-sum, ckks-sum-public, paillier-2048, paillier-3072 or paillier-4096; or ckks-4096x1, ckks-4096x2,
+    /// ckks-8192x7 or ckks-16384x14, which are levelled; else ckks-sum, or ckks-4096x1 for what it has not
+    #[arg(long, value_parser = any_scheme)]
+    pub(crate) scheme: Option<AnyScheme>,
     /// Report as JSON
     #[arg(long)]
     pub(crate) json: bool,

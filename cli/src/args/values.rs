@@ -2,7 +2,12 @@
 
 use std::{fmt, num::NonZeroU64, str::FromStr, time::Duration};
 
-use ciphergram_he::{Scheme, codec::Policy, error::ParameterError};
+use ciphergram_he::{
+    Scheme,
+    ckks::{CkksError, Preset},
+    codec::Policy,
+    error::ParameterError,
+};
 use ciphergram_nic::{
     faults::MILLION,
     proto::{NodeId, datagram::MAX_DATAGRAM_BYTES, endpoint::DEFAULT_DATAGRAM_BYTES},
@@ -32,6 +37,31 @@ impl PolicyName {
 
 pub(super) fn scheme(text: &str) -> Result<Scheme, ParameterError> {
     text.parse()
+}
+
+/// Schemes of which programs and parameters are shown: of sums, or levelled.
+#[derive(Clone, Copy)]
+pub(crate) enum AnyScheme {
+    Sums(Scheme),
+    Levelled(Preset),
+}
+
+impl AnyScheme {
+    pub(crate) fn name(self) -> String {
+        match self {
+            Self::Sums(scheme) => scheme.name().into(),
+            Self::Levelled(preset) => preset.to_string(),
+        }
+    }
+}
+
+pub(super) fn any_scheme(text: &str) -> Result<AnyScheme, String> {
+    let sums = scheme(text).map(AnyScheme::Sums);
+    sums.or_else(|why| {
+        let levelled = text.parse().map(AnyScheme::Levelled);
+        let names = Preset::ALL.map(|preset| preset.to_string()).join(", ");
+        levelled.map_err(|_: CkksError| format!("{why}, {names}"))
+    })
 }
 
 pub(super) fn weight(text: &str) -> Result<u64, String> {

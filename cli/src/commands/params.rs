@@ -15,7 +15,7 @@ use crate::{
 
 /// Values of the update whose size is shown.
 const VALUES: usize = 1_000_000;
-const STANDARD: &str = "Homomorphic Encryption Standard, 2018, table 1";
+const STANDARD: &str = "HE Standard of 2018 and guidelines of 2024, the tighter";
 const NIST: &str = "NIST SP 800-57 part 1, table 2, which is for RSA";
 const NOISE: &str = "centred binomial of 2 x 21 bits";
 

@@ -201,8 +201,7 @@ pub(super) struct SwitchingKey {
 }
 
 impl SwitchingKey {
-    /// Makes a key of zeros, for programs that are counted.
-    #[cfg(test)]
+    /// Makes a key of zeros, for programs that are shown.
     pub(super) fn zeros(set: &Parameters) -> Self {
         let each = set.whole().len_words();
         let digits = set.level(set.top_level()).digits.len();

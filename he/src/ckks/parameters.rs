@@ -146,7 +146,11 @@ impl Parameters {
         let sizes = || CkksError::Sizes { slots, levels, special };
         let degree = 2 * slots;
         let fits = degree.is_power_of_two() && (16..=65_536).contains(&degree);
-        if !fits || special == 0 || special + levels + 1 > ciphergram_accel::ring::MAX_PRIMES {
+        if !fits
+            || special == 0
+            || levels == 0
+            || special + levels + 1 > ciphergram_accel::ring::MAX_PRIMES
+        {
             return Err(sizes());
         }
         let wide = largest_primes(WIDE_BITS, degree, special + 1);

@@ -12,6 +12,51 @@ use super::{
     parameters::{Level, Parameters},
 };
 
+/// An operation of which the program can be shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Operation {
+    /// Encryption under the public key.
+    Encrypt,
+    /// Encryption under the secret key.
+    EncryptSecret,
+    /// Decryption.
+    Decrypt,
+    /// A sum of two ciphertexts.
+    Add,
+    /// A product of two ciphertexts, relinearised and rescaled.
+    Multiply,
+    /// A product by a plaintext, rescaled.
+    MultiplyPlain,
+    /// A rotation by one slot.
+    Rotate,
+}
+
+impl Operation {
+    /// Returns its program for fresh ciphertexts, under keys that are zero: shapes do not depend on keys.
+    #[must_use]
+    pub fn program(self, set: &Parameters) -> Program {
+        let level = set.top_level();
+        let zeros = |ring: &Ring| Constant::new(vec![0; ring.len_words()]);
+        let (q, all) = (zeros(set.ring(level)), zeros(set.whole()));
+        let made = match self {
+            Self::Encrypt => Some(encrypt_public(set, level, [&all, &all])),
+            Self::EncryptSecret => Some(encrypt_secret(set, level, &q)),
+            Self::Decrypt => {
+                let level = level.min(1);
+                Some(decrypt(set, level, &zeros(set.ring(level))))
+            }
+            Self::Add => Some(add(set, level, false)),
+            Self::Multiply => multiply(set, level, &SwitchingKey::zeros(set)),
+            Self::MultiplyPlain => multiply_plain(set, level),
+            Self::Rotate => Some(turn(set, level, 5, &SwitchingKey::zeros(set))),
+        };
+        match made {
+            Some(program) => program,
+            None => unreachable!("a set has a level"),
+        }
+    }
+}
+
 /// Both parts of a ciphertext.
 pub(super) type Pair = [Var<Ntt>; 2];
 
@@ -106,7 +151,7 @@ impl<'p> On<'p> {
         key: &SwitchingKey,
     ) -> Pair {
         let switched = self.switch(digits, key);
-        let divided = [0, 1].map(|part| self.divide_special(PARTS[part], switched[part]));
+        let divided = [0, 1].map(|part| self.divide_special(["ks0", "ks1"][part], switched[part]));
         let first = self.b.add("c0", divided[0], first);
         [("turned0", first), ("turned1", divided[1])]
             .map(|(name, part)| self.b.automorphism(name, part, element))
@@ -116,8 +161,8 @@ impl<'p> On<'p> {
     /// ones, over the primes of the level.
     pub(super) fn divide_special(&mut self, name: &str, x: Var<Ntt>) -> Var<Ntt> {
         let (special, q) = (self.set.special(), &self.level.q);
-        let low = self.b.limbs(&format!("{name} mod P"), x, special);
-        let high = self.b.limbs(&format!("{name} mod Q"), x, q);
+        let low = self.b.limbs(&format!("{name}.P"), x, special);
+        let high = self.b.limbs(&format!("{name}.Q"), x, q);
         self.divide(name, (high, low), (special, q))
     }
 
@@ -132,20 +177,20 @@ impl<'p> On<'p> {
     ) -> Var<Ntt> {
         let (special, q) = (self.set.special(), &self.level.q);
         let b = &mut self.b;
-        let times_p = b.scale(&format!("P·{name}"), y, &residues(special, q));
-        let high = b.limbs(&format!("{name} mod Q"), x, q);
-        let sum = b.add(&format!("{name} sum"), high, times_p);
-        let low = b.limbs(&format!("{name} mod P"), x, special);
-        let prime = b.limbs(&format!("{name} mod q"), sum, last.prime);
-        let low = b.join_limbs(&format!("{name} mod Pq"), (low, prime), last.with_special);
-        let high = b.limbs(&format!("{name} rest"), sum, last.below);
+        let times_p = b.scale(&format!("{name}.d"), y, &residues(special, q));
+        let high = b.limbs(&format!("{name}.Q"), x, q);
+        let sum = b.add(&format!("{name}.sum"), high, times_p);
+        let low = b.limbs(&format!("{name}.P"), x, special);
+        let prime = b.limbs(&format!("{name}.q"), sum, last.prime);
+        let low = b.join_limbs(&format!("{name}.Pq"), (low, prime), last.with_special);
+        let high = b.limbs(&format!("{name}.high"), sum, last.below);
         self.divide(name, (high, low), (last.with_special, last.below))
     }
 
     /// Adds `round(x / q)`, q being the last prime of the level.
     pub(super) fn rescale(&mut self, name: &str, x: Var<Ntt>, last: &Last<'_>) -> Var<Ntt> {
-        let low = self.b.limbs(&format!("{name} mod q"), x, last.prime);
-        let high = self.b.limbs(&format!("{name} rest"), x, last.below);
+        let low = self.b.limbs(&format!("{name}.q"), x, last.prime);
+        let high = self.b.limbs(&format!("{name}.high"), x, last.below);
         self.divide(name, (high, low), (last.prime, last.below))
     }
 
@@ -159,13 +204,13 @@ impl<'p> On<'p> {
         (by, to): (&Arc<Ring>, &Arc<Ring>),
     ) -> Var<Ntt> {
         let b = &mut self.b;
-        let rest = b.intt(&format!("{name} rest of D"), low);
-        let rest = b.base_extend(&format!("{name} rest of D'"), rest, to);
-        let rest = b.ntt(&format!("{name} rest of D''"), rest);
-        let difference = b.sub(&format!("{name} − rest"), high, rest);
+        let rest = b.intt(&format!("{name}.r"), low);
+        let rest = b.base_extend(&format!("{name}.r'"), rest, to);
+        let rest = b.ntt(&format!("{name}.r̂"), rest);
+        let difference = b.sub(&format!("{name}.diff"), high, rest);
         let inverses: Vec<u64> =
             residues(by, to).iter().zip(to.primes()).map(|(&d, &q)| inverse(d, q)).collect();
-        b.scale(&format!("{name} / D"), difference, &inverses)
+        b.scale(name, difference, &inverses)
     }
 
     /// Returns what the level is rescaled by, with the ring below. None on level 0.
@@ -396,7 +441,7 @@ pub(super) fn encrypt_public(set: &Parameters, level: usize, key: [&Constant; 2]
         let product = b.poly_mul(["ûb̂", "ûâ"][part], u, key);
         let e = b.ntt(["ê0", "ê1"][part], e);
         let sum = b.add(["sum0", "sum1"][part], product, e);
-        on.divide_special(PARTS[part], sum)
+        on.divide_special(["z0", "z1"][part], sum)
     });
     let t = on.b.ntt("m̂", m);
     let first = on.b.add("c0", parts[0], t);

@@ -121,8 +121,7 @@ fn products_take_as_many_transforms_as_counted() {
         (Preset::Slots8192Levels7, 60),
     ] {
         let parameters = Parameters::preset(preset);
-        let key = keys::SwitchingKey::zeros(&parameters);
-        let program = programs::multiply(&parameters, parameters.top_level(), &key).unwrap();
+        let program = Operation::Multiply.program(&parameters);
         assert_eq!(program.transforms(), expected, "{preset}");
     }
 }
