@@ -56,7 +56,7 @@ impl Encryptor {
         let set = &self.parameters;
         for (index, (&re, &im)) in values.re.iter().zip(&values.im).enumerate() {
             let (value, limit) = (re.hypot(im), self.magnitude);
-            if !(value <= limit) {
+            if value.is_nan() || value > limit {
                 return Err(CkksError::Value { index, value, level: self.level, limit }.into());
             }
         }
