@@ -3,6 +3,8 @@
 //! [`crate::schemes::rlwe`] sums integers exactly, and is what datagrams carry. This is for work on
 //! ciphertexts: products slot by slot, rotations, a few levels deep, approximate.
 //!
+#![doc = include_str!("../docs/ckks.md")]
+//!
 //! # Layers
 //! | type | what it is |
 //! |---|---|

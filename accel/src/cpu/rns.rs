@@ -47,6 +47,9 @@ pub(super) trait Rns: Copy + Send + Sync + 'static {
     /// `out = a · b`.
     fn mul(self, out: &mut [u64], a: &[u64], b: &[u64], limb: &Limb);
 
+    /// Moves values of all primes; see [`Turn`].
+    fn turn_values(self, out: &mut [u64], a: &[u64], turn: &Turn);
+
     /// `out = a · factor`.
     fn scale(self, out: &mut [u64], a: &[u64], q: u64, factor: Factor);
 
@@ -147,22 +150,40 @@ fn turn_coefficients(out: &mut [u64], a: &[u64], g: usize, q: u64) {
     }
 }
 
-/// Computes values of `a(X^g)`: at ψ^e that of `a` at ψ^(e·g).
+/// Where values of `a(X^g)` come from: at ψ^e stands that of `a` at ψ^(e·g).
 ///
 /// Place `8k + r` has the exponent `2·brv(k) + 1 + brv₃(r)·N/4`, `brv(k)` of the bits that k has.
 /// Times g, the lowest bits are the same for all r: the eight values of a group stay together,
 /// and change places with each other as the highest three bits say.
-fn turn_values(out: &mut [u64], a: &[u64], n: usize, g: usize) {
-    let groups = n / 8;
-    let reversed = |k: usize| k.reverse_bits() >> (usize::BITS - groups.trailing_zeros());
-    let group_bits = groups.trailing_zeros();
-    for k in 0..groups {
-        let power = (((2 * reversed(k) + 1) * g) & (2 * n - 1)) / 2;
-        let (from, turn) = (reversed(power & (groups - 1)), power >> group_bits);
-        let places = PLACES[g / 2 % 4][turn];
-        for (out, a) in out.chunks_exact_mut(n).zip(a.chunks_exact(n)) {
-            let (out, a) = (&mut out[8 * k..][..8], &a[8 * from..][..8]);
-            out.iter_mut().zip(places).for_each(|(out, place)| *out = a[usize::from(place)]);
+pub(super) struct Turn {
+    n: usize,
+    g: usize,
+}
+
+impl Turn {
+    /// Returns N.
+    pub(super) fn degree(&self) -> usize {
+        self.n
+    }
+
+    /// Returns, for each way in which eight values change places, where each comes from.
+    pub(super) fn places(&self) -> [[u8; 8]; 8] {
+        PLACES[self.g / 2 % 4]
+    }
+
+    /// Calls `f` for each group: where it goes, where it comes from, and in which way its values
+    /// change places.
+    #[inline(always)]
+    pub(super) fn each_group(&self, mut f: impl FnMut(usize, usize, usize)) {
+        let &Self { n, g } = self;
+        let groups = n / 8;
+        let bits = groups.trailing_zeros();
+        let reversed = |k: usize| k.reverse_bits() >> (usize::BITS - bits);
+        let mut exponent = g;
+        for k in 0..groups {
+            let power = exponent / 2;
+            f(reversed(k), reversed(power & (groups - 1)), power >> bits);
+            exponent = (exponent + 2 * g) & (2 * n - 1);
         }
     }
 }
@@ -306,7 +327,9 @@ impl<B: Rns> RnsSteps<B> {
             Step::Ntt => each(out, &|out, a, _, limb| backend.forward(out, a, limb)),
             Step::Intt => each(out, &|out, a, _, limb| backend.inverse(out, a, limb)),
             &Step::Automorphism { element } => match kind {
-                Kind::Polys { ntt: true, .. } => turn_values(out, a, n, element as usize),
+                Kind::Polys { ntt: true, .. } => {
+                    backend.turn_values(out, a, &Turn { n, g: element as usize });
+                }
                 _ => each(out, &|out, a, _, limb| {
                     turn_coefficients(out, a, element as usize, limb.q());
                 }),

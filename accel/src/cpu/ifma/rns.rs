@@ -1,8 +1,8 @@
 //! The loops over residues of the primes of a ring, eight at a time.
 
 use std::arch::x86_64::{
-    _mm512_cmpge_epu64_mask, _mm512_mask_blend_epi64, _mm512_popcnt_epi64, _mm512_sllv_epi64,
-    _mm512_srlv_epi64,
+    _mm512_cmpge_epu64_mask, _mm512_mask_blend_epi64, _mm512_permutexvar_epi64,
+    _mm512_popcnt_epi64, _mm512_sllv_epi64, _mm512_srlv_epi64,
 };
 
 use super::{
@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     beats::LANES,
-    cpu::rns::{BLOCKS, Factor, Limb, RUN, Rns, Row, STREAM_WORDS, Tables},
+    cpu::rns::{BLOCKS, Factor, Limb, RUN, Rns, Row, STREAM_WORDS, Tables, Turn},
 };
 
 /// Applies `$f` to vectors of eight of `$a` and `$b`. Degrees of rings are multiples of sixteen.
@@ -62,6 +62,20 @@ fn mul(out: &mut [u64], a: &[u64], b: &[u64], limb: &Limb) {
 fn scale(out: &mut [u64], a: &[u64], q: u64, factor: Factor) {
     let (factor, minus_q, q) = (Wide::new(factor), minus(q), all(q));
     each_eight!(out, a, a, |x, _y| subtract_once(mul_lazy(x, factor, minus_q), q));
+}
+
+/// See [`Rns::turn_values`].
+#[target_feature(enable = "avx512f")]
+fn turn_values(out: &mut [u64], a: &[u64], turn: &Turn) {
+    let places = turn.places().map(|places| eight(&places.map(u64::from)));
+    let n = turn.degree();
+    turn.each_group(|to, from, places_of| {
+        let parts = out.chunks_exact_mut(n).zip(a.chunks_exact(n));
+        for (out, a) in parts {
+            let group = _mm512_permutexvar_epi64(places[places_of], eight(&a[8 * from..][..8]));
+            out[8 * to..][..8].copy_from_slice(&words(group));
+        }
+    });
 }
 
 /// See [`Rns::mul_sum`].
@@ -161,16 +175,20 @@ fn divided(x: Word, y: Word, limb: &Limb, p_inverse: Factor) -> Word {
     mul_lazy(difference, Wide::new(p_inverse), minus_q)
 }
 
-/// Turns the residues of numbers into their digits in mixed radix, the primes, as in the portable
-/// path.
+/// Turns the residues of numbers, `WIDE` vectors of them, into their digits in mixed radix, the
+/// primes, as in the portable path.
 #[inline]
 #[target_feature(enable = "avx512f,avx512ifma")]
-fn to_digits<const L: usize>(x: &mut [Word; L], limbs: &[Limb]) {
+fn to_digits<const L: usize, const WIDE: usize>(x: &mut [[Word; WIDE]; L], limbs: &[Limb]) {
     for j in 0..known::<L>(limbs.len()) {
         let limb = &limbs[j];
-        let before = x[..j].iter().zip(&limb.prime_inverses);
-        let digit = before.fold(x[j], |x, (&digit, &inverse)| divided(x, digit, limb, inverse));
-        x[j] = subtract_once(digit, all(limb.q()));
+        for k in 0..j {
+            let (before, inverse) = (x[k], limb.prime_inverses[k]);
+            for (x, before) in x[j].iter_mut().zip(before) {
+                *x = divided(*x, before, limb, inverse);
+            }
+        }
+        x[j].iter_mut().for_each(|x| *x = subtract_once(*x, all(limb.q())));
     }
 }
 
@@ -181,14 +199,14 @@ fn compose<const L: usize>(out: &mut [u64], poly: &[u64], tables: &Tables) {
     let count = known::<L>(limbs.len());
     let n = poly.len() / count;
     for i in (0..n).step_by(8) {
-        let mut digits = [zero; L];
-        for (digit, residues) in digits.iter_mut().zip(poly.chunks_exact(n)) {
+        let mut digits = [[zero]; L];
+        for ([digit], residues) in digits.iter_mut().zip(poly.chunks_exact(n)) {
             *digit = eight(&residues[i..][..8]);
         }
-        to_digits::<L>(&mut digits, limbs);
+        to_digits(&mut digits, limbs);
         let mut x = [zero; L];
         for j in (0..count).rev() {
-            let (q, mut carry) = (all(limbs[j].q()), digits[j]);
+            let (q, [mut carry]) = (all(limbs[j].q()), digits[j]);
             for x in &mut x[..count - j] {
                 let sum = low(carry, *x, q);
                 carry = _mm512_add_epi64(carry_of(sum), high(zero, *x, q));
@@ -213,30 +231,55 @@ fn compose<const L: usize>(out: &mut [u64], poly: &[u64], tables: &Tables) {
     }
 }
 
-/// See [`Rns::base_extend`].
+/// See [`Rns::base_extend`]. Degrees of rings are multiples of sixteen, and mostly of 32.
+#[target_feature(enable = "avx512f,avx512ifma")]
+fn base_extend<const L: usize>(out: &mut [u64], poly: &[u64], tables: &Tables, rows: &[Row]) {
+    let n = poly.len() / known::<L>(tables.limbs().len());
+    if n.is_multiple_of(32) {
+        base_extend_by::<L, 4>(out, poly, n, tables, rows);
+    } else {
+        base_extend_by::<L, 2>(out, poly, n, tables, rows);
+    }
+}
+
+/// Extends `WIDE` vectors at a time: a digit waits for the one before it, and constants are loaded
+/// once for all of them.
 ///
 /// # Bound
 /// A sum and a term, each below 2q, are below 2^52; digits are below 2^50, whatever prime they are
 /// of.
+#[inline]
 #[target_feature(enable = "avx512f,avx512ifma")]
-fn base_extend<const L: usize>(out: &mut [u64], poly: &[u64], tables: &Tables, rows: &[Row]) {
+fn base_extend_by<const L: usize, const WIDE: usize>(
+    out: &mut [u64],
+    poly: &[u64],
+    n: usize,
+    tables: &Tables,
+    rows: &[Row],
+) {
     let limbs = tables.limbs();
-    let count = known::<L>(limbs.len());
-    let n = poly.len() / count;
-    for i in (0..n).step_by(8) {
-        let mut digits = [_mm512_setzero_si512(); L];
+    for i in (0..n).step_by(8 * WIDE) {
+        let mut digits = [[_mm512_setzero_si512(); WIDE]; L];
         for ((digit, residues), limb) in digits.iter_mut().zip(poly.chunks_exact(n)).zip(limbs) {
-            let x = _mm512_add_epi64(eight(&residues[i..][..8]), all(limb.q() / 2));
-            *digit = subtract_once(x, all(limb.q()));
+            let (half, q) = (all(limb.q() / 2), all(limb.q()));
+            for (digit, x) in digit.iter_mut().zip(residues[i..].as_chunks::<8>().0) {
+                *digit = subtract_once(_mm512_add_epi64(eight(x), half), q);
+            }
         }
-        to_digits::<L>(&mut digits, limbs);
+        to_digits(&mut digits, limbs);
         for (out, row) in out.chunks_exact_mut(n).zip(rows) {
             let (minus_q, twice) = (minus(row.q), all(2 * row.q));
-            let sum = digits.iter().zip(&row.weights).fold(all(row.shift), |sum, (&digit, &w)| {
-                let term = mul_lazy(digit, Wide::new(w), minus_q);
-                subtract_once(_mm512_add_epi64(sum, term), twice)
-            });
-            out[i..][..8].copy_from_slice(&words(subtract_once(sum, all(row.q))));
+            let mut sums = [all(row.shift); WIDE];
+            for (digit, &weight) in digits.iter().zip(&row.weights) {
+                let weight = Wide::new(weight);
+                for (sum, &digit) in sums.iter_mut().zip(digit) {
+                    let term = mul_lazy(digit, weight, minus_q);
+                    *sum = subtract_once(_mm512_add_epi64(*sum, term), twice);
+                }
+            }
+            for (out, sum) in out[i..].as_chunks_mut::<8>().0.iter_mut().zip(sums) {
+                *out = words(subtract_once(sum, all(row.q)));
+            }
         }
     }
 }
@@ -289,6 +332,10 @@ impl Rns for Ifma {
 
     fn mul(self, out: &mut [u64], a: &[u64], b: &[u64], limb: &Limb) {
         kernel!(mul(out, a, b, limb));
+    }
+
+    fn turn_values(self, out: &mut [u64], a: &[u64], turn: &Turn) {
+        kernel!(turn_values(out, a, turn));
     }
 
     fn scale(self, out: &mut [u64], a: &[u64], q: u64, factor: Factor) {

@@ -6,7 +6,8 @@ use super::Portable;
 use crate::{
     beats,
     cpu::rns::{
-        BLOCKS, Factor, Limb, Phase, RUN, Rns, Row, STREAM_WORDS, TOGETHER, Tables, mask, sampling,
+        BLOCKS, Factor, Limb, Phase, RUN, Rns, Row, STREAM_WORDS, TOGETHER, Tables, Turn, mask,
+        sampling,
     },
     polys::small_mod,
     ring::{MAX_PRIMES, subtract_once},
@@ -120,6 +121,17 @@ impl Rns for Portable {
         for ((out, &a), &b) in out.iter_mut().zip(a).zip(b) {
             *out = reduce(u128::from(a) * u128::from(b), limb);
         }
+    }
+
+    fn turn_values(self, out: &mut [u64], a: &[u64], turn: &Turn) {
+        let (n, places) = (turn.degree(), turn.places());
+        turn.each_group(|to, from, places_of| {
+            for (out, a) in out.chunks_exact_mut(n).zip(a.chunks_exact(n)) {
+                let (out, a) = (&mut out[8 * to..][..8], &a[8 * from..][..8]);
+                let places = places[places_of];
+                out.iter_mut().zip(places).for_each(|(out, place)| *out = a[usize::from(place)]);
+            }
+        });
     }
 
     fn scale(self, out: &mut [u64], a: &[u64], q: u64, factor: Factor) {
