@@ -8,7 +8,7 @@
 // it is from 520 bits on (with c from 700), and if the numbers in flight have 5 · ROWS + 4 words together. No
 // time depends on the values of operands.
 module array #(
-    parameter ROWS = 8,      // from 2
+    parameter ROWS = 8,      // 2 to 22: see packer.sv
     parameter NUMBERS = 16,  // in flight, a power of two
     parameter TAG = 4
 ) (

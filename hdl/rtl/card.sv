@@ -9,9 +9,9 @@
 // that its last beat is written.
 module card #(
     parameter ARRAYS = 4,
-    parameter ROWS = 8,
-    parameter NUMBERS = 16,
-    parameter DESCRIPTORS = 8,
+    parameter ROWS = 8,         // of an array, 2 to 22: see packer.sv
+    parameter NUMBERS = 16,     // in flight in an array, a power of two from 2
+    parameter DESCRIPTORS = 8,  // in flight, a power of two from 2
     parameter [31:0] MEMORY_BEATS = 1 << 20
 ) (
     input  logic         clk,

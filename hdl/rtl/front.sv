@@ -91,7 +91,8 @@ module front #(
         used = 5'b11001;
         allowed = 8'd1 << FLAG_HIGH;
         sets_shift = 1;
-        sized = fits(a_length) && fits(m_length) && fits(d_length) && shift[15:9] < {1'b0, a_length[5:0]};
+        sized = fits(a_length) && fits(m_length) && fits(d_length) && m_length <= a_length
+            && shift[15:9] < {1'b0, a_length[5:0]};
       end
       OPERATION_LINEAR: begin
         its_unit = UNIT_TAIL;
@@ -116,7 +117,7 @@ module front #(
       end
       default: known = 0;
     endcase
-    // What has no meaning must be 0.
+    // What has no meaning must be 0, but for the operands that an operation has not.
     if (state == RANGES) odd = (flags & ~allowed) != 0 || descriptor[31:16] != 0 || descriptor[319:304] != 0
       || descriptor[375:369] != 0 || descriptor[415:408] != 0 || descriptor[511:416] != 0
       || !sets_words && (words != 0 || passes != 0) || !sets_shift && shift != 0 || !sets_width && width != 0;
@@ -153,7 +154,7 @@ module front #(
   end
   logic [47:0] steps;
   always_comb steps = ({16'd0, count} - 48'd1) * {32'd0, stride};
-  wire [49:0] last = {18'd0, at} + {2'd0, steps} + {37'd0, length};
+  wire [49:0] past = {18'd0, at} + {2'd0, steps} + {37'd0, length};
 
   assign read_valid = state == IDLE && fetched != tail;
   assign read_at = ring + place;
@@ -185,9 +186,9 @@ module front #(
             else if (!sized) fault <= STATUS_SIZE;
             unit <= its_unit;
           end
-          low[32*operand+:32] <= at;
-          high[32*operand+:32] <= used[operand] ? last[31:0] : at;
-          if (fault == 0 && used[operand] && count != 0 && last > {18'd0, memory_beats} && !(operand == 0 && (!known || odd || !sized)))
+          low[32*operand+:32] <= used[operand] ? at : 0;
+          high[32*operand+:32] <= used[operand] ? past[31:0] : 0;
+          if (fault == 0 && used[operand] && count != 0 && past > {18'd0, memory_beats} && !(operand == 0 && (!known || odd || !sized)))
             fault <= STATUS_RANGE;
           operand <= operand + 1;
           if (operand == 4) state <= READY;

@@ -4,8 +4,8 @@
 // then a new start. Words above `limit` beats are dropped. `limit` stays as it is until after END.
 //
 // `bits` holds the lowest `have` ≤ 63 bits of the word to come, zeros above: with a symbol at most 63 + 26 =
-// 89 bits. Words are counted in 9 bits: Q and T have at most 17 · 511 + 511 + 26 · 321 bits, 275 words, and
-// `limit` is at most 32 beats, 256 words. A symbol a cycle; of zeros, a word a cycle. A word is at the output
+// 89 bits. Words are counted in 9 bits: of 22 rows and 64 passes Q has at most 374 words, ALIGN
+// makes 376 of them, and T has 131 more; `limit` is at most 32 beats, 256 words. A symbol a cycle; of zeros, a word a cycle. A word is at the output
 // a cycle after its last bit came.
 module packer (
     input  logic        clk,

@@ -1,7 +1,8 @@
 // The registers of the card, on AXI4-Lite.
 //
 // A write to one that is not for writing, or to none, is taken and does nothing; a read of none is 0. One access at a time
-// in each direction. A tail that is more than `entries` before the head is refused, with the fault `overrun`.
+// in each direction. A tail that is more than `entries` ahead of the head, or that goes back, is refused with the fault
+// `overrun`, and so is any while the ring is not in memory.
 module registers #(
     parameter ARRAYS = 4,
     parameter ROWS = 8,
@@ -54,6 +55,8 @@ module registers #(
   assign axil_awready = !has_address && !axil_bvalid;
   assign axil_wready = !has_data && !axil_bvalid;
   wire write = has_address && has_data;
+  wire takes = write && written_at == REGISTER_TAIL && written - head <= entries && written - head >= tail - head
+      && {1'b0, ring} + {1'b0, entries} <= {1'b0, MEMORY_BEATS};
 
   assign axil_arready = !axil_rvalid;
 
@@ -130,10 +133,12 @@ module registers #(
         case (written_at)
           REGISTER_RING: ring <= written;
           REGISTER_ENTRIES: entries <= written;
-          REGISTER_TAIL: begin
-            if (written - head <= entries) tail <= written;
-            else if (fault == 0) fault <= {written[23:0], STATUS_OVERRUN};
+          REGISTER_TAIL:
+          if (takes) begin
+            tail <= written;
             irq <= 0;
+          end else if (fault == 0) begin
+            fault <= {written[23:0], STATUS_OVERRUN};
           end
           default: ;
         endcase
@@ -141,7 +146,7 @@ module registers #(
       if (retired) begin
         head <= head + 1;
         if (retired_status != STATUS_DONE && fault == 0) fault <= {head[23:0], retired_status};
-        if (head + 1 == tail) irq <= 1;
+        if (head + 1 == (takes ? written : tail)) irq <= 1;
       end
       if (!idle) cycles <= cycles + 1;
       busy_cycles <= busy_cycles + {48'd0, busy};

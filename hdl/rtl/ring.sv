@@ -113,12 +113,12 @@ module ring #(
   logic [HEADER-1:0] header_2;
   always_ff @(posedge clk) begin
     on_1     <= on && !reset;
-    first_1  <= on && first;
-    last_1   <= on && last;
+    first_1  <= on && first && !reset;
+    last_1   <= on && last && !reset;
     is_new_1 <= is_new;
     valid_2  <= on_1 && !reset;
-    first_2  <= first_1;
-    last_2   <= last_1;
+    first_2  <= first_1 && !reset;
+    last_2   <= last_1 && !reset;
     words_2  <= is_new_1 ? {new_t, new_a, new_m} : waited;
   end
   delay #(.WIDTH(HEADER), .CYCLES(2)) until_here (.clk(clk), .in(header), .out(header_2));

@@ -87,7 +87,7 @@ module store #(
     for (int i = B; i >= A; i--) if (wants[i]) asks = 2'(i);
   end
   wire [5:0] asks_length = lengths[6*asks+:6];
-  assign read_valid = wants != 0 && owed + (BW + 1)'(asks_length) <= (BW + 1)'(BEATS);
+  assign read_valid = wants != 0 && owed <= (BW + 1)'(BEATS) - (BW + 1)'(asks_length);
   assign read_at = at[32*asks+:32];
   assign read_length = {2'd0, asks_length};
   wire asked = read_valid && read_ready;

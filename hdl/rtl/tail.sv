@@ -9,7 +9,8 @@
 // is at least 2^21 and too large by less than 1 part in 2^21, so that a / m − h is below 2^20 · 2^-21 + 2^-21 + 1 < 2:
 // y is in [0, 2m), and y or y − m the residue, by the last borrow. `⌊a/2^e⌋` has 42 bits at most, h has 21.
 //
-// Every item takes the same time, whatever the numbers. Of n words: the loads, then n + 60 cycles, then the writes.
+// Every item takes the same time, whatever the numbers. Of n words: the loads, then n + 47 cycles to reduce or n + 3 of
+// `linear`, then the writes.
 module tail #(
     parameter TAG = 3
 ) (

@@ -109,7 +109,10 @@ class Card {
         card_.axi_rvalid = has_read;
         card_.axi_bvalid = !responses_.empty() && responses_.front() <= cycle_;
         if (has_read) {
-            std::memcpy(&card_.axi_rdata, memory_.data() + reads_.front().at, BEAT);
+            // Where there is no memory, zeros.
+            const uint8_t *from = memory(reads_.front().at, BEAT);
+            if (from) std::memcpy(&card_.axi_rdata, from, BEAT);
+            else std::memset(&card_.axi_rdata, 0, BEAT);
             card_.axi_rlast = reads_.front().last;
         }
         settle();

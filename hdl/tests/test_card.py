@@ -293,6 +293,7 @@ async def bad_descriptors_are_named_and_change_nothing(dut: Any) -> None:
         ("size", descriptor("multiply", ("high",), **{**array, "passes": 65})),
         ("size", descriptor("multiply", **array)),
         ("size", descriptor("reduce", a_length=1, m_length=1, d_length=1, shift=512)),
+        ("size", descriptor("reduce", a_length=1, m_length=2, d_length=1)),
         ("size", descriptor("add_beats", c_length=1, a_length=2, b_length=1, d_length=2)),
         ("size", descriptor("wipe")),
         ("range", descriptor("linear", a_at=MEMORY, **lengths)),
@@ -307,9 +308,19 @@ async def bad_descriptors_are_named_and_change_nothing(dut: Any) -> None:
     assert await card.get("fault") == STATUSES["unknown"]
     card.check()
     await card.judge([good])
-    # More than the ring has room for.
-    await card.set("tail", card.tail + ENTRIES + 1)
-    assert await card.get("tail") == card.tail
+    # More than the ring has room for, and less than there is.
+    for wrong in (card.tail + ENTRIES + 1, card.tail - 1):
+        await card.set("tail", wrong)
+        assert await card.get("tail") == card.tail and dut.irq.value == 1
+    # What an operation has not is not looked at.
+    await card.judge([linear(card, 1), descriptor("wipe", a_at=7, c_length=9, d_at=card.room(1), d_length=1)])
+    await card.restart()
+    for ring in (MEMORY, MEMORY - ENTRIES + 1):
+        await card.set("ring", ring)
+        await card.set("tail", 1)
+        assert await card.get("tail") == 0
+    assert await card.get("fault") & 0xFF == STATUSES["overrun"]
+    await card.restart()
     await card.judge([linear(card, 1)])
 
 

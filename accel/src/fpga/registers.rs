@@ -35,11 +35,12 @@ pub(super) const REGISTER_ENTRIES: u32 = 0x028;
 /// Descriptors that the host has written, modulo 2^32.
 pub(super) const REGISTER_TAIL: u32 = 0x02c;
 
-/// Descriptors that are done, all before them too, modulo 2^32.
+/// Descriptors that are done, all before them too, modulo 2^32. The interrupt rises when it reaches
+/// the tail, and falls when a later tail is taken.
 pub(super) const REGISTER_HEAD: u32 = 0x030;
 
 /// The first descriptor of a status other than done since the reset: bits 7:0 the status, 31:8 its
-/// number.
+/// number modulo 2^24; of `overrun` the tail that was refused.
 pub(super) const REGISTER_FAULT: u32 = 0x034;
 
 /// Cycles since the reset in which something was in flight.
@@ -170,10 +171,11 @@ pub(super) const STATUS_EMPTY: u32 = 3;
 /// An operand is not in card memory.
 pub(super) const STATUS_RANGE: u32 = 4;
 
-/// Words, passes, lengths, a shift or a width that no unit takes.
+/// Words, passes, lengths, a shift or a width that no unit takes, or no result to write.
 pub(super) const STATUS_SIZE: u32 = 5;
 
-/// A tail more than the ring's entries before the head; it was not taken.
+/// A tail more than the ring's entries ahead of the head, or one that goes back, or a ring that is
+/// not in card memory; the tail was not taken.
 pub(super) const STATUS_OVERRUN: u32 = 6;
 
 /// A field of a descriptor: its word, its lowest bit there, and its bits.

@@ -166,7 +166,9 @@ impl Card {
                     && (fits(c) || !is_set(registers::FLAG_WITH_C))
                     && (fits(m) || !is_set(registers::FLAG_WITH_M))
             }
-            registers::OPERATION_REDUCE => [a, m, d].into_iter().all(fits) && shift < 512 * a,
+            registers::OPERATION_REDUCE => {
+                [a, m, d].into_iter().all(fits) && m <= a && shift < 512 * a
+            }
             registers::OPERATION_LINEAR => {
                 [a, b, d].into_iter().all(fits) && (c == 1 || !is_set(registers::FLAG_WITH_C))
             }
