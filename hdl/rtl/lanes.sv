@@ -27,8 +27,7 @@ module lanes #(
   `include "registers.svh"
 
   // `DIGIT`: the beat of b with the digit is asked for. `TABLE`: it comes, and then the entries, all of which are asked
-  // for meanwhile. `PRIMES`, `LEFT`, `RIGHT`: of c, and of up to 32 beats
-  // of a and of b.
+  // for meanwhile. `PRIMES`, `LEFT`, `RIGHT`: the beats of c come, and up to 32 beats of a and of b.
   localparam IDLE = 0, DIGIT = 1, TABLE = 2, PRIMES = 3, LEFT = 4, RIGHT = 5, WRITE = 6;
   logic [2:0] state;
   // verilator lint_off UNUSEDSIGNAL

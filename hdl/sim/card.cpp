@@ -30,7 +30,7 @@ constexpr uint32_t MOST = 1 << 20;  // bytes of a payload
 // Cycles from an address to its first beat, and from a beat to its response: those of DDR4 behind a shell, about.
 constexpr uint64_t READ_LATENCY = 60, WRITE_LATENCY = 20;
 
-enum Register : uint16_t { MEMORY = 0x00c, CONTROL = 0x010, STATUS = 0x014, HEAD = 0x030 };
+enum Register : uint16_t { MEMORY = 0x00c, STATUS = 0x014, HEAD = 0x030 };
 
 // A beat that is read, and when it comes.
 struct Beat {
