@@ -261,6 +261,31 @@ fn operations_on_encrypted_vectors_are_explained() {
 }
 
 #[test]
+fn presets_of_encrypted_vectors_are_derived() {
+    let place = Place::new();
+    for (preset, transforms, limit) in [
+        ("ckks-4096x1", 12, 214),
+        ("ckks-4096x2", 20, 214),
+        ("ckks-8192x7", 60, 430),
+        ("ckks-16384x14", 100, 868),
+    ] {
+        let words = format!("params explain --scheme {preset}");
+        let (reported, text) = (place.json(&words), place.done(&words));
+        assert_eq!(reported["scheme"], preset);
+        assert_eq!(reported["security"]["log2_qp_limit"], limit);
+        assert!(reported["security"]["log2_qp"].as_f64() <= Some(f64::from(limit)));
+        assert_eq!(reported["digits"]["transforms_of_product"], transforms);
+        assert!(reported["noise"]["fresh_public"].as_f64() < Some(1e-5));
+        assert!(
+            text.contains("is 128-bit secure") && text.lines().all(|l| l.chars().count() <= 100),
+            "{text}"
+        );
+    }
+    let why = "ckks-4096x1 has no --clients, --bits or --public-encrypt";
+    place.fails_with(2, "params explain --scheme ckks-4096x1 --bits 16", &[why]);
+}
+
+#[test]
 fn engines_say_what_they_support() {
     let place = Place::new();
     let engines = place.json("devices");

@@ -5,7 +5,7 @@ use std::{path::PathBuf, time::Duration};
 use clap::{Args, Subcommand, ValueEnum};
 
 use super::{
-    EngineName, Set,
+    EngineName,
     values::{AnyScheme, any_scheme, clock, key_sizes, seconds, threads},
 };
 use crate::bench::operation::{self, Operations};
@@ -67,8 +67,19 @@ pub(crate) enum ParamsCommand {
 
 #[derive(Args)]
 pub(crate) struct ParamsExplain {
-    #[command(flatten)]
-    pub(crate) set: Set,
+    /// ckks-sum, ckks-sum-public, paillier-2048, paillier-3072 or paillier-4096; or ckks-4096x1, ckks-4096x2,
+    /// ckks-8192x7 or ckks-16384x14, which are levelled
+    #[arg(long, default_value = "ckks-sum", value_parser = any_scheme)]
+    pub(crate) scheme: AnyScheme,
+    /// Of sums: most clients that one will ever have, 1 to 1024 [default: 64]
+    #[arg(long)]
+    pub(crate) clients: Option<u32>,
+    /// Of sums: bits of a quantised value, 8 to 24 [default: 16]
+    #[arg(long)]
+    pub(crate) bits: Option<u32>,
+    /// Of ckks-sum: make the public key encrypt, for clients without the secret key
+    #[arg(long)]
+    pub(crate) public_encrypt: bool,
     /// Report as JSON
     #[arg(long)]
     pub(crate) json: bool,

@@ -1,14 +1,16 @@
 //! `ciphergram params explain`: derives the sizes of a parameter set from scheme, clients and bits.
 
+mod levelled;
+
 use ciphergram_he::{
     Parameters, Scheme,
-    params::{CHUNK_BYTES, COEFFICIENT_BITS, FamilyParameters, PAD_BITS},
+    params::{CHUNK_BYTES, COEFFICIENT_BITS, FamilyParameters, Literal, PAD_BITS},
     rlwe::{NOISE_BOUND, RlweParameters},
 };
 use serde_json::{Value, json};
 
 use crate::{
-    args::{Params, ParamsCommand},
+    args::{AnyScheme, Params, ParamsCommand},
     failure::Failure,
     report::report,
 };
@@ -21,7 +23,20 @@ const NOISE: &str = "centred binomial of 2 x 21 bits";
 
 pub(crate) fn run(args: &Params) -> Result<(), Failure> {
     let ParamsCommand::Explain(args) = &args.command;
-    let literal = args.set.literal();
+    let scheme = match args.scheme {
+        AnyScheme::Sums(scheme) if args.public_encrypt => scheme.with_public_encryption(),
+        AnyScheme::Sums(scheme) => scheme,
+        AnyScheme::Levelled(preset) => {
+            if args.clients.is_some() || args.bits.is_some() || args.public_encrypt {
+                let why = format!("{preset} has no --clients, --bits or --public-encrypt");
+                return Err(Failure::Misuse(why));
+            }
+            let (json, lines) = levelled::derivation(preset);
+            return report(args.json, &json, &lines);
+        }
+    };
+    let (clients, bits) = (args.clients.unwrap_or(64), args.bits.unwrap_or(16));
+    let literal = Literal { scheme, clients, bits };
     let parameters = Parameters::new(literal).map_err(|e| Failure::Misuse(e.to_string()))?;
     let derivation = Derivation::of(&parameters);
     report(args.json, &derivation.json, &derivation.lines)

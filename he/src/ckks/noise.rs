@@ -70,6 +70,26 @@ impl Bound {
     }
 }
 
+impl Parameters {
+    /// Returns the bounds on a fresh ciphertext of numbers within ±`magnitude`, under the public key or the secret.
+    #[must_use]
+    pub fn fresh_bound(&self, magnitude: f64, public: bool) -> Bound {
+        let noise = if public { of_public(self) } else { of_secret(self) };
+        Bound { magnitude, error: 0.0 }.with(noise, self.scale(self.top_level()))
+    }
+
+    /// Returns the bounds on a product on a level, relinearised and rescaled.
+    ///
+    /// # Panics
+    /// If there is no such level, or it is 0.
+    #[must_use]
+    pub fn product_bound(&self, a: Bound, b: Bound, level: usize) -> Bound {
+        let scale = self.scale(level);
+        let product = a.multiply(b).with(of_switch(self, level), scale * scale);
+        product.with(of_division(self), self.scale(level - 1))
+    }
+}
+
 /// Returns how many deviations no slot is away, but for a chance of 2^-50.
 fn tail(degree: usize) -> f64 {
     (2.0 * ((degree as f64).ln() + 51.0 * std::f64::consts::LN_2)).sqrt()
@@ -86,12 +106,12 @@ pub(super) fn of_encoding(set: &Parameters) -> f64 {
 }
 
 /// Returns the noise of a fresh ciphertext under the secret.
-pub(super) fn of_secret(set: &Parameters) -> f64 {
+fn of_secret(set: &Parameters) -> f64 {
     at_slots(set.degree(), NOISE) + of_encoding(set)
 }
 
 /// Returns the noise of a fresh ciphertext under the public key.
-pub(super) fn of_public(set: &Parameters) -> f64 {
+fn of_public(set: &Parameters) -> f64 {
     let degree = set.degree();
     let [e, u] = [NOISE, TERNARY].map(|variance| at_slots(degree, variance));
     (2.0 * e * u + e) / special(set) + of_division(set) + of_encoding(set)

@@ -121,7 +121,7 @@ impl Parameters {
     pub fn new(literal: Literal) -> Result<Self, CkksError> {
         let set = Self::without_security(literal)?;
         let (degree, log_q) = (2 * literal.slots, set.log_qp());
-        let limit = security_limit(degree);
+        let limit = set.security_limit();
         if log_q > f64::from(limit) {
             return Err(CkksError::Insecure { degree, log_q: log_q.ceil() as u32, limit });
         }
@@ -232,6 +232,27 @@ impl Parameters {
     #[must_use]
     pub fn log_qp(&self) -> f64 {
         self.whole().primes().iter().map(|&q| (q as f64).log2()).sum()
+    }
+
+    /// Returns the most bits that [`log_qp`](Self::log_qp) may be at 128-bit security.
+    #[must_use]
+    pub fn security_limit(&self) -> u32 {
+        security_limit(self.degree())
+    }
+
+    /// Returns the special primes.
+    #[must_use]
+    pub fn special_primes(&self) -> &[u64] {
+        self.special.primes()
+    }
+
+    /// Returns the digits that what a key switches is cut into on a level.
+    ///
+    /// # Panics
+    /// If there is no such level.
+    #[must_use]
+    pub fn digits(&self, level: usize) -> usize {
+        self.levels[level].digits.len()
     }
 
     /// Returns the ring of the special primes.

@@ -142,8 +142,8 @@ impl Evaluator<'_> {
             programs::multiply(set, level, &self.keys.relinearisation)
         })?;
         let inputs: [&[u64]; 4] = [&a.parts[0], &a.parts[1], &b.parts[0], &b.parts[1]];
-        let product = self.switched(a.bound.multiply(b.bound), level);
-        self.run(&program, &inputs, (level - 1, self.rescaled(product, level)))
+        let bound = self.parameters.product_bound(a.bound, b.bound, level);
+        self.run(&program, &inputs, (level - 1, bound))
     }
 
     /// Returns `a²`, slot by slot, a level lower.
