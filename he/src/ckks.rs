@@ -23,10 +23,13 @@ mod encoder;
 mod encryption;
 mod error;
 mod evaluator;
+mod files;
 mod keys;
 mod noise;
+mod packing;
 mod parameters;
 mod programs;
+mod release;
 mod vectors;
 
 #[cfg(test)]
@@ -36,8 +39,11 @@ pub use encoder::{Complex, Encoder};
 pub use encryption::{Decryptor, Encryptor};
 pub use error::CkksError;
 pub use evaluator::{Basis, Evaluator, Matrix, Polynomial, matrix_rotations};
+pub use files::AnyKey;
+pub(crate) use files::KTY as LEVELLED_KTY;
 pub use keys::{EvaluationKeys, PublicKey, SecretKey};
 pub use noise::Bound;
 pub use parameters::{Literal, Parameters, Preset};
 pub use programs::Operation;
+pub use release::Flooding;
 pub use vectors::{Ciphertext, Digits, Plaintext, Product};

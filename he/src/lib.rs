@@ -20,6 +20,7 @@
 //! | `ledger` | what a key sealed and opened, on disk |
 //! | [`formats`] | everything that travels: the common frame, files, and the agreement before a round |
 //! | [`update`] | [`encrypt`], [`aggregate`] and [`decrypt`], whole and chunk by chunk |
+//! | [`vectors`] | tensors under [`ckks`], and jobs on them: sums, screening, predictions |
 //! | [`versions`] | versions of files |
 //! | [`mod_arith`] | batched modular products and powers |
 //!
@@ -53,6 +54,7 @@ mod spread;
 mod tag;
 pub mod tensors;
 pub mod update;
+pub mod vectors;
 pub mod versions;
 
 pub use codec::{Agreement, Quantised};

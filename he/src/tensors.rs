@@ -13,7 +13,7 @@ use crate::Error;
 pub use dtype::Dtype;
 use dtype::INTEGER_LIMIT;
 use file::{Content, Parsed};
-pub(crate) use file::{Layout, WINDOW_BYTES, Window, write_at};
+pub(crate) use file::{Layout, WINDOW_BYTES, Window, metadata, write_at};
 
 /// The number of values that are rounded at a time.
 pub(crate) const BLOCK: usize = 1024;

@@ -14,7 +14,7 @@ use ciphergram_he::{
     error::CiphertextFault,
     error::FrameError,
     exchange::Announcement,
-    frame::Frame,
+    frame::{Frame, MadeWith},
     params::{Literal, Scheme},
 };
 use frames::{Seeds, both_rings, engine};
@@ -292,7 +292,8 @@ fn the_files_that_tests_and_fuzzing_start_from_open() {
     for seeds in both_rings() {
         let key = seeds.public();
         let frame = Frame::parse(&seeds.sum).unwrap();
-        assert_eq!(frame.literal.clients as usize, seeds.clients);
+        let MadeWith::Sums(literal) = frame.made_with else { panic!("a sum") };
+        assert_eq!(literal.clients as usize, seeds.clients);
         let sum = Sum::from_bytes(&seeds.sum, key).unwrap();
         assert_eq!(sum.sets.len(), 2, "a whole chunk and a part of one");
         let opened = seeds.open(&sum).unwrap();

@@ -12,12 +12,14 @@ use super::{
     keys::{PublicKey, SecretKey},
     parameters::Parameters,
     programs,
+    release::Flooding,
 };
-use crate::{Error, random};
+use crate::{Error, ids::KeyId, random};
 
 /// What encrypts under a public key, or under the secret one.
 pub struct Encryptor {
     parameters: Arc<Parameters>,
+    key: KeyId,
     encoder: Encoder,
     level: usize,
     program: Program,
@@ -34,7 +36,8 @@ impl Encryptor {
         let [b, a] = key.on(level);
         let program = programs::encrypt_public(&parameters, level, [&b, &a]);
         let encoder = Encoder::new(parameters.slots());
-        Self { parameters, encoder, level, program, is_public: true, magnitude }
+        let key = key.id();
+        Self { parameters, key, encoder, level, program, is_public: true, magnitude }
     }
 
     /// Encrypts numbers within ±`magnitude` under the secret key: half of such a ciphertext is named by a seed.
@@ -44,7 +47,8 @@ impl Encryptor {
         let level = parameters.top_level();
         let program = programs::encrypt_secret(&parameters, level, &key.on(level));
         let encoder = Encoder::new(parameters.slots());
-        Self { parameters, encoder, level, program, is_public: false, magnitude }
+        let key = key.public().id();
+        Self { parameters, key, encoder, level, program, is_public: false, magnitude }
     }
 
     /// Encrypts numbers, which fill the first slots; all others are zero.
@@ -61,33 +65,31 @@ impl Encryptor {
         }
         let message = encoded(&self.encoder, set, values, self.level)?;
         let bound = set.fresh_bound(self.magnitude, self.is_public);
-        let mut out = Ciphertext::zeros(set, self.level, bound);
-        let [first, second] = &mut out.parts;
-        // Fresh for every ciphertext, so the index may be the same.
-        let keys: Zeroizing<[u64; 12]> = {
-            let bytes = random::bytes::<96>()?;
-            let mut words = Zeroizing::new([0; 12]);
-            for (word, bytes) in words.iter_mut().zip(bytes.as_chunks::<8>().0) {
-                *word = u64::from_le_bytes(*bytes);
-            }
-            words
-        };
-        let (a, b, c) = (&keys[..4], &keys[4..8], &keys[8..]);
+        // Drawn here for every ciphertext, and nowhere given: no seed is used twice, and the index may be the same.
+        let draw = || random::bytes::<32>();
+        let [first, second, third] = [draw()?, draw()?, draw()?];
+        let words = |seed: &[u8; 32]| Zeroizing::new(random::seed_words(seed));
+        let [a, b, c] = [words(&first), words(&second), words(&third)];
+        let mut parts = [0, 1].map(|_| vec![0; set.ring(self.level).len_words()]);
+        let [part0, part1] = &mut parts;
         let (message, index) = (Operand::SecretIn(&message), Operand::In(&[0]));
-        let outs = [Operand::Out(first), Operand::Out(second)];
+        let outs = [Operand::Out(part0), Operand::Out(part1)];
         let inputs = match self.is_public {
             true => vec![
                 message,
                 index,
-                Operand::SecretIn(a),
-                Operand::SecretIn(b),
-                Operand::SecretIn(c),
+                Operand::SecretIn(&*a),
+                Operand::SecretIn(&*b),
+                Operand::SecretIn(&*c),
             ],
-            false => vec![message, index, Operand::In(a), Operand::SecretIn(b)],
+            false => vec![message, index, Operand::In(&*a), Operand::SecretIn(&*b)],
         };
         let mut operands: Vec<_> = inputs.into_iter().chain(outs).collect();
         engine.run(&self.program, &mut operands)?;
-        Ok(out)
+        drop(operands);
+        let (parameters, key, level) = (set.clone(), self.key, self.level);
+        let seed = (!self.is_public).then_some(*first);
+        Ok(Ciphertext { parameters, key, level, bound, seed, parts })
     }
 }
 
@@ -95,6 +97,7 @@ impl Encryptor {
 /// whoever chooses what is decrypted, of the secret.
 pub struct Decryptor {
     parameters: Arc<Parameters>,
+    key: KeyId,
     encoder: Encoder,
     /// Of level 0, and of level 1, to which higher ones are cut.
     programs: Vec<Program>,
@@ -109,7 +112,7 @@ impl Decryptor {
         let programs =
             levels.map(|level| programs::decrypt(&parameters, level, &key.on(level))).collect();
         let encoder = Encoder::new(parameters.slots());
-        Self { parameters, encoder, programs }
+        Self { parameters, key: key.public().id(), encoder, programs }
     }
 
     /// Decrypts to all slots.
@@ -117,9 +120,45 @@ impl Decryptor {
     /// # Errors
     /// [`CkksError::OtherParameters`]; the engine's.
     pub fn decrypt(&self, a: &Ciphertext, engine: &dyn Engine) -> Result<Complex, Error> {
+        let coefficients = self.coefficients(a, engine)?;
+        Ok(self.encoder.decode(&coefficients, self.parameters.scale(a.level)))
+    }
+
+    /// Decrypts to slots that anyone may see: they are flooded with so much noise that they tell nothing of the
+    /// ciphertext's own (see [`Flooding`]).
+    ///
+    /// # Errors
+    /// [`CkksError::ReleaseBits`] where less than `bits` of the largest slot would be left; those of
+    /// [`decrypt`](Self::decrypt); the operating system has no randomness.
+    pub fn release(
+        &self,
+        a: &Ciphertext,
+        (releases, bits): (u32, f64),
+        engine: &dyn Engine,
+    ) -> Result<Complex, Error> {
+        let flooding = Flooding::of(a, releases);
+        let left = flooding.bits_left(a);
+        if left < bits {
+            return Err(CkksError::ReleaseBits { left, bits, releases }.into());
+        }
+        let mut coefficients = self.coefficients(a, engine)?;
+        flooding.add_to(&mut coefficients)?;
+        Ok(self.encoder.decode(&coefficients, self.parameters.scale(a.level)))
+    }
+
+    /// Returns the coefficients of what is encrypted, and of its noise.
+    fn coefficients(
+        &self,
+        a: &Ciphertext,
+        engine: &dyn Engine,
+    ) -> Result<Zeroizing<Vec<f64>>, Error> {
         let set = &self.parameters;
         if a.parameters.literal() != set.literal() {
             return Err(CkksError::OtherParameters { what: "the ciphertext" }.into());
+        }
+        if a.key != self.key {
+            let (found, expected) = (a.key, self.key);
+            return Err(CkksError::OtherKey { what: "the ciphertext", found, expected }.into());
         }
         // Two primes hold whatever slots may be.
         let level = a.level.min(1);
@@ -139,8 +178,7 @@ impl Decryptor {
             let is_negative = i128::from(x > q / 2);
             to_float(x.cast_signed() - is_negative * q.cast_signed())
         };
-        let coefficients = Zeroizing::new((0..set.degree()).map(centred).collect::<Vec<_>>());
-        Ok(self.encoder.decode(&coefficients, set.scale(a.level)))
+        Ok(Zeroizing::new((0..set.degree()).map(centred).collect()))
     }
 }
 

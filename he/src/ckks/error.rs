@@ -1,5 +1,7 @@
 //! Everything that can go wrong with vectors under the levelled scheme.
 
+use crate::ids::KeyId;
+
 /// Why an operation of the levelled scheme failed.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
@@ -67,6 +69,69 @@ pub enum CkksError {
     /// No level left for a product.
     #[error("no level is left for a product; take a preset with more levels")]
     OutOfLevels,
+    /// Parameters that files do not know.
+    #[error("only presets are written to files, and these parameters are no preset's")]
+    NoPreset,
+    /// A ciphertext, or a key, that belongs to another secret.
+    #[error(
+        "{what} is under key {found}, not under key {expected}; use those that one keygen wrote"
+    )]
+    OtherKey {
+        /// What is.
+        what: &'static str,
+        /// The id of its key.
+        found: KeyId,
+        /// The id of the key in use.
+        expected: KeyId,
+    },
+    /// A product of ciphertexts without a key for it.
+    #[error("a product of ciphertexts needs the evaluation key, keys/evaluation.cgk")]
+    NoRelinearisation,
+    /// A value beyond the range that was agreed.
+    #[error(
+        "tensor {tensor:?} has {value} at index {index}, beyond the range of ±{range}: clip values with --clip, or \
+         agree on a larger --range"
+    )]
+    BeyondRange {
+        /// The tensor's name.
+        tensor: String,
+        /// The flat index.
+        index: usize,
+        /// The value.
+        value: f64,
+        /// The range.
+        range: f64,
+    },
+    /// A result that its modulus may not hold.
+    #[error(
+        "the result may be larger than its modulus holds: encrypt with a smaller --range, or weigh by less"
+    )]
+    NoRoom,
+    /// Vectors that cannot be made, or do not fit together.
+    #[error("{why}")]
+    Vectors {
+        /// The fault.
+        why: String,
+    },
+    /// A model that cannot be run on ciphertexts.
+    #[error("this model cannot be run on encrypted values: {why}")]
+    Model {
+        /// The fault.
+        why: String,
+    },
+    /// A release that would be of less precision than was asked for.
+    #[error(
+        "{releases} releases leave {left:.1} bits of the largest number, and {bits} are asked for: encrypt for sums \
+         (--for sums), release less often, or ask for fewer"
+    )]
+    ReleaseBits {
+        /// Bits that would be left; none where below zero.
+        left: f64,
+        /// Bits asked for.
+        bits: f64,
+        /// Releases that the noise is for.
+        releases: u32,
+    },
     /// Operands of two sets of parameters, or keys of another one.
     #[error("{what} is of other parameters; use one preset for all")]
     OtherParameters {

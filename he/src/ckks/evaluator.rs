@@ -21,7 +21,7 @@ use super::{
     parameters::Parameters,
     programs,
 };
-use crate::Error;
+use crate::{Error, ids::KeyId};
 
 pub use linear::{Matrix, matrix_rotations};
 pub use polynomials::{Basis, Polynomial};
@@ -31,6 +31,7 @@ pub use polynomials::{Basis, Polynomial};
 enum Name {
     Multiply(usize),
     Tensor(usize),
+    TensorSum(usize, usize),
     AddProducts(usize),
     Relinearise(usize),
     MultiplyPlain(usize),
@@ -118,7 +119,7 @@ impl<'e> Evaluator<'e> {
     }
 
     fn lowered<'a>(&self, a: &'a Ciphertext, level: usize) -> Result<Cow<'a, Ciphertext>, Error> {
-        self.check(&a.parameters, "the ciphertext")?;
+        self.check(a)?;
         if a.level == level {
             return Ok(Cow::Borrowed(a));
         }
@@ -157,9 +158,23 @@ impl<'e> Evaluator<'e> {
         Ok([self.lowered(a, level)?, self.lowered(b, level)?])
     }
 
-    fn check(&self, of: &Arc<Parameters>, what: &'static str) -> Result<(), CkksError> {
+    /// Refuses what is of other parameters.
+    fn check_parameters(&self, of: &Parameters, what: &'static str) -> Result<(), CkksError> {
         let is_same = of.literal() == self.parameters.literal();
         if is_same { Ok(()) } else { Err(CkksError::OtherParameters { what }) }
+    }
+
+    /// Refuses what is under another key. Keys of other parameters are others.
+    fn check_key(&self, found: KeyId, what: &'static str) -> Result<(), CkksError> {
+        let expected = self.keys.id();
+        let other = CkksError::OtherKey { what, found, expected };
+        if found == expected { Ok(()) } else { Err(other) }
+    }
+
+    /// Refuses a ciphertext of other parameters, or under another key.
+    fn check(&self, a: &Ciphertext) -> Result<(), CkksError> {
+        self.check_parameters(&a.parameters, "the ciphertext")?;
+        self.check_key(a.key, "the ciphertext")
     }
 
     /// Returns a program, made the first time.
@@ -184,7 +199,8 @@ impl<'e> Evaluator<'e> {
         (level, bound): (usize, Bound),
     ) -> Result<Ciphertext, Error> {
         let parts = self.parts(program, inputs, self.parameters.ring(level).len_words())?;
-        Ok(Ciphertext { parameters: self.parameters.clone(), level, bound, parts })
+        let (parameters, key) = (self.parameters.clone(), self.keys.id());
+        Ok(Ciphertext { parameters, key, level, bound, seed: None, parts })
     }
 
     /// Returns the bound on a product, or a sum of such, on a level once it is rescaled.

@@ -5,7 +5,7 @@ use std::{fmt, str::FromStr, sync::Arc};
 use ciphergram_accel::{Ring, ring::largest_primes};
 
 use super::CkksError;
-use crate::params::security::security_limit;
+use crate::{bytes::Writer, params::security::security_limit};
 
 /// Bits of the first prime and of the special ones.
 const WIDE_BITS: u32 = 50;
@@ -34,6 +34,17 @@ impl Preset {
         Self::Slots16384Levels14,
     ];
 
+    /// Returns the name on the command line and in files.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Slots4096Levels1 => "ckks-4096x1",
+            Self::Slots4096Levels2 => "ckks-4096x2",
+            Self::Slots8192Levels7 => "ckks-8192x7",
+            Self::Slots16384Levels14 => "ckks-16384x14",
+        }
+    }
+
     /// Returns what it stands for.
     #[must_use]
     pub fn literal(self) -> Literal {
@@ -49,8 +60,7 @@ impl Preset {
 
 impl fmt::Display for Preset {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Literal { slots, levels, .. } = self.literal();
-        write!(f, "ckks-{slots}x{levels}")
+        f.write_str(self.name())
     }
 }
 
@@ -58,7 +68,7 @@ impl FromStr for Preset {
     type Err = CkksError;
 
     fn from_str(name: &str) -> Result<Self, CkksError> {
-        let known = Self::ALL.into_iter().find(|preset| preset.to_string() == name);
+        let known = Self::ALL.into_iter().find(|preset| preset.name() == name);
         known.ok_or_else(|| CkksError::Preset { name: name.into() })
     }
 }
@@ -190,6 +200,29 @@ impl Parameters {
     #[must_use]
     pub fn literal(&self) -> Literal {
         self.literal
+    }
+
+    /// Returns the preset that these are.
+    ///
+    /// # Errors
+    /// [`CkksError::NoPreset`].
+    pub fn named(&self) -> Result<Preset, CkksError> {
+        let known = Preset::ALL.into_iter().find(|preset| preset.literal() == self.literal);
+        known.ok_or(CkksError::NoPreset)
+    }
+
+    /// Returns the id that frames carry: eight bytes of a hash over everything that must agree.
+    #[must_use]
+    pub fn id(&self) -> [u8; 8] {
+        let mut w = Writer::default();
+        w.bytes(b"ciphergram levelled parameters 1");
+        let Literal { slots, levels, special } = self.literal;
+        [slots, levels, special].into_iter().for_each(|size| w.u32(size as u32));
+        self.whole().primes().iter().for_each(|&q| w.u64(q));
+        self.levels.iter().for_each(|level| w.u64(level.scale.to_bits()));
+        let mut id = [0; 8];
+        id.copy_from_slice(&blake3::hash(&w.0).as_bytes()[..8]);
+        id
     }
 
     /// Returns the numbers of a vector.

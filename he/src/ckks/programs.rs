@@ -274,6 +274,22 @@ pub(super) fn tensor(set: &Parameters, level: usize) -> Program {
     on.finish(parts)
 }
 
+/// Builds the program of a sum of tensor products: three parts, each reduced once.
+pub(super) fn tensor_sum(set: &Parameters, level: usize, terms: usize) -> Program {
+    let mut on = On::new("ckks-tensor-sum", set, level);
+    let pairs: Vec<_> = (0..terms)
+        .map(|i| [on.ciphertext(&format!("a{i}.")), on.ciphertext(&format!("b{i}."))])
+        .collect();
+    let sums = [
+        pairs.iter().map(|[x, y]| (x[0], y[0])).collect::<Vec<_>>(),
+        pairs.iter().flat_map(|[x, y]| [(x[0], y[1]), (x[1], y[0])]).collect(),
+        pairs.iter().map(|[x, y]| (x[1], y[1])).collect(),
+    ];
+    let names = ["d0", "d1", "d2"];
+    let parts = [0, 1, 2].map(|part| on.b.mul_sum(names[part], &sums[part]));
+    on.finish(parts)
+}
+
 /// Builds the program that adds two products.
 pub(super) fn add_products(set: &Parameters, level: usize) -> Program {
     let mut on = On::new("ckks-add-products", set, level);
@@ -507,6 +523,16 @@ pub(super) fn switching_key(
     let product = b.poly_mul("âŝ", a, to);
     let first = b.sub("b̂", noisy, product);
     on.finish([first, a])
+}
+
+/// Builds the program that expands a uniform polynomial from a seed.
+pub(super) fn uniform(ring: &Arc<Ring>) -> Program {
+    let mut b = Builder::new("ckks-uniform");
+    let index = b.index("index");
+    let seed = b.seeds("seed", 1);
+    let a = b.uniform("â", ring, seed, index);
+    b.output(a);
+    b.build()
 }
 
 /// Builds the program that makes the public key: `(−a·s + e, a)` over all primes.

@@ -21,7 +21,7 @@ struct Party {
 impl Party {
     fn new(parameters: Parameters, engine: &dyn Engine) -> Self {
         let secret = SecretKey::generate(&Arc::new(parameters), engine).unwrap();
-        let (public, decryptor) = (secret.public_key(engine).unwrap(), Decryptor::new(&secret));
+        let (public, decryptor) = (secret.public().clone(), Decryptor::new(&secret));
         Self { secret, public, decryptor }
     }
 }

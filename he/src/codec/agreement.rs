@@ -149,7 +149,7 @@ impl Agreement {
 }
 
 /// Returns the number of all values, if these are tensors that can be summed; otherwise why not.
-fn check_specs(specs: &[TensorSpec]) -> Result<usize, String> {
+pub(crate) fn check_specs(specs: &[TensorSpec]) -> Result<usize, String> {
     if let Some(pair) = specs.windows(2).find(|pair| pair[0].name >= pair[1].name) {
         return Err(format!("tensor {:?} is listed twice or out of order", pair[1].name));
     }

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::frame::{self, Frame, Kind};
+use super::frame::{self, Frame, Header, Kind};
 use crate::{
     Agreement, Error, PublicKey,
     bytes::{Reader, Writer},
@@ -29,7 +29,7 @@ impl<'a> Contribution<'a> {
     /// Writes the file's bytes.
     #[must_use]
     pub fn to_bytes(&self, key: &PublicKey) -> Vec<u8> {
-        frame::seal(Kind::Contribution, key, self.stream.len() + 1024, |w| {
+        frame::seal(&Header::of_sums(Kind::Contribution, key), self.stream.len() + 1024, |w| {
             self.write_head(w);
             w.bytes(&self.stream);
         })
@@ -38,7 +38,7 @@ impl<'a> Contribution<'a> {
     /// Returns what the file begins with before a stream of `bytes` bytes, which the digest of both follows. The
     /// stream that is here does not matter.
     pub(crate) fn head(&self, key: &PublicKey, bytes: usize) -> Vec<u8> {
-        frame::begin(Kind::Contribution, key, 1024, |w| self.write_head(w), bytes)
+        frame::begin(&Header::of_sums(Kind::Contribution, key), 1024, |w| self.write_head(w), bytes)
     }
 
     /// Writes all but the stream.

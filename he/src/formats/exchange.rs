@@ -8,7 +8,7 @@
 
 use std::collections::BTreeMap;
 
-use super::frame::{self, Kind};
+use super::frame::{self, Header, Kind};
 use crate::{
     Agreement, Error, PublicKey, Update,
     bytes::Reader,
@@ -70,7 +70,7 @@ impl Announcement {
     /// Returns the frame.
     #[must_use]
     pub fn to_bytes(&self, key: &PublicKey) -> Vec<u8> {
-        frame::seal(Kind::Announcement, key, 1024, |w| {
+        frame::seal(&Header::of_sums(Kind::Announcement, key), 1024, |w| {
             self.seed.write(w);
             self.job.write(w);
             w.u64(self.lowest_round);
@@ -224,7 +224,7 @@ impl RoundTerms {
     /// Returns the frame.
     #[must_use]
     pub fn to_bytes(&self, key: &PublicKey) -> Vec<u8> {
-        frame::seal(Kind::RoundTerms, key, 4096, |w| {
+        frame::seal(&Header::of_sums(Kind::RoundTerms, key), 4096, |w| {
             w.u64(self.round);
             w.u16(self.participants.len() as u16);
             self.participants.iter().for_each(|participant| participant.write(w));

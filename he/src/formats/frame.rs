@@ -5,9 +5,9 @@
 //! | 0–7 | `CIPHERGM` |
 //! | 8–9 | version, 4 |
 //! | 10 | kind |
-//! | 11 | scheme |
-//! | 12–13 | the most clients of a sum |
-//! | 14 | bits of a value |
+//! | 11 | scheme, or 16 and more: a preset of the levelled scheme |
+//! | 12–13 | the most clients of a sum; zero under a preset |
+//! | 14 | bits of a value; zero under a preset |
 //! | 15 | zero |
 //! | 16–23 | parameter-set id |
 //! | 24–39 | key id |
@@ -20,6 +20,7 @@
 use crate::{
     Error, Parameters, PublicKey, Scheme,
     bytes::{Reader, Writer},
+    ckks::{self, Preset},
     error::{FRAME_VERSION, FrameError},
     ids::KeyId,
     params::Literal,
@@ -40,10 +41,21 @@ pub enum Kind {
     Announcement = 3,
     /// An aggregator's answer when a round opens.
     RoundTerms = 4,
+    /// Tensors under the levelled scheme, and what was computed from such.
+    Vector = 5,
+    /// Keys to compute with.
+    EvaluationKey = 6,
 }
 
 impl Kind {
-    const ALL: [Self; 4] = [Self::Contribution, Self::Sum, Self::Announcement, Self::RoundTerms];
+    const ALL: [Self; 6] = [
+        Self::Contribution,
+        Self::Sum,
+        Self::Announcement,
+        Self::RoundTerms,
+        Self::Vector,
+        Self::EvaluationKey,
+    ];
 
     /// Returns the name for people.
     #[must_use]
@@ -53,7 +65,78 @@ impl Kind {
             Self::Sum => "sum",
             Self::Announcement => "announcement",
             Self::RoundTerms => "round terms",
+            Self::Vector => "vector",
+            Self::EvaluationKey => "evaluation key",
         }
+    }
+}
+
+/// What a frame says it was made with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MadeWith {
+    /// A set of a scheme of sums.
+    Sums(Literal),
+    /// A preset of the levelled scheme.
+    Vectors(Preset),
+}
+
+/// The first code of a preset.
+const PRESETS: u8 = 16;
+
+impl MadeWith {
+    fn read(kind: Kind, code: u8, (clients, bits): (u16, u16)) -> Result<Self, FrameError> {
+        let is_levelled = matches!(kind, Kind::Vector | Kind::EvaluationKey);
+        let index = code.checked_sub(PRESETS).filter(|_| is_levelled).map(usize::from);
+        if let Some(&preset) = index.and_then(|index| Preset::ALL.get(index)) {
+            let malformed = FrameError::Malformed { what: "clients or bits under a preset" };
+            return if (clients, bits) == (0, 0) {
+                Ok(Self::Vectors(preset))
+            } else {
+                Err(malformed)
+            };
+        }
+        let scheme = Scheme::from_code(code).filter(|_| !is_levelled);
+        let scheme = scheme.ok_or(FrameError::Unknown { what: "scheme", code })?;
+        Ok(Self::Sums(Literal { scheme, clients: clients.into(), bits: bits.into() }))
+    }
+
+    fn write(self, w: &mut Writer) {
+        let (code, clients, bits) = match self {
+            Self::Sums(of) => (of.scheme.code(), of.clients as u16, of.bits as u16),
+            Self::Vectors(preset) => (PRESETS + preset as u8, 0, 0),
+        };
+        w.u8(code);
+        w.u16(clients);
+        w.u16(bits);
+    }
+}
+
+/// What the header of a frame says, but for the length of its body.
+pub(crate) struct Header {
+    kind: Kind,
+    made_with: MadeWith,
+    parameters: [u8; 8],
+    key: KeyId,
+}
+
+impl Header {
+    /// Of a frame under a key of a scheme of sums.
+    pub(crate) fn of_sums(kind: Kind, key: &PublicKey) -> Self {
+        let made_with = MadeWith::Sums(key.parameters().literal());
+        Self { kind, made_with, parameters: key.parameters().id(), key: key.id() }
+    }
+
+    /// Of a frame under a key of the levelled scheme.
+    ///
+    /// # Errors
+    /// The parameters are no preset's: others do not travel.
+    pub(crate) fn of_vectors(
+        kind: Kind,
+        parameters: &ckks::Parameters,
+        key: KeyId,
+    ) -> Result<Self, Error> {
+        let made_with = MadeWith::Vectors(parameters.named()?);
+        Ok(Self { kind, made_with, parameters: parameters.id(), key })
     }
 }
 
@@ -63,7 +146,7 @@ pub struct Frame<'a> {
     /// The kind of its content.
     pub kind: Kind,
     /// The parameters that it says it was made with.
-    pub literal: Literal,
+    pub made_with: MadeWith,
     /// The parameter-set id.
     pub parameters: [u8; 8],
     /// The key id.
@@ -89,7 +172,7 @@ impl<'a> Frame<'a> {
             return Err(FrameError::Version { found });
         }
         let (kind, scheme) = (r.u8()?, r.u8()?);
-        let (clients, bits) = (u32::from(r.u16()?), u32::from(r.u16()?));
+        let sizes = (r.u16()?, r.u16()?);
         let (parameters, key) = (r.array()?, KeyId(r.array()?));
         let length = usize::try_from(r.u64()?).map_err(|_| FrameError::Truncated)?;
         let body = r.bytes(length)?;
@@ -102,9 +185,8 @@ impl<'a> Frame<'a> {
             .into_iter()
             .find(|&k| k as u8 == kind)
             .ok_or(FrameError::Unknown { what: "kind", code: kind })?;
-        let scheme = Scheme::from_code(scheme)
-            .ok_or(FrameError::Unknown { what: "scheme", code: scheme })?;
-        Ok(Self { kind, literal: Literal { scheme, clients, bits }, parameters, key, body })
+        let made_with = MadeWith::read(kind, scheme, sizes)?;
+        Ok(Self { kind, made_with, parameters, key, body })
     }
 
     /// Refuses another kind of frame.
@@ -122,13 +204,14 @@ impl<'a> Frame<'a> {
     /// The first that differs.
     pub fn check_key(&self, key: &PublicKey) -> Result<(), Error> {
         let parameters = key.parameters();
-        let (found, expected) = (self.literal.scheme, parameters.scheme());
+        let literal = self.literal()?;
+        let (found, expected) = (literal.scheme, parameters.scheme());
         if found != expected {
             return Err(Error::SchemeMismatch { found, expected });
         }
-        if self.parameters != parameters.id() || self.literal != parameters.literal() {
+        if self.parameters != parameters.id() || literal != parameters.literal() {
             let text = |l: Literal| format!("{} clients at {} bits", l.clients, l.bits);
-            let (found, expected) = (text(self.literal), text(parameters.literal()));
+            let (found, expected) = (text(literal), text(parameters.literal()));
             return Err(Error::ParametersMismatch { found, expected });
         }
         if self.key != key.id() {
@@ -138,17 +221,40 @@ impl<'a> Frame<'a> {
         Ok(())
     }
 
+    /// Returns the literal of a frame of sums.
+    fn literal(&self) -> Result<Literal, FrameError> {
+        match self.made_with {
+            MadeWith::Sums(literal) => Ok(literal),
+            MadeWith::Vectors(_) => {
+                Err(FrameError::Kind { found: self.kind.name(), expected: "frame of a sum" })
+            }
+        }
+    }
+
     /// Derives the parameter set that it says it was made with, checked against its id.
     ///
     /// # Errors
     /// It is refused, or of a version that derives other sizes from the same literal.
     pub fn parameters(&self) -> Result<Parameters, Error> {
-        let parameters = Parameters::new(self.literal)?;
+        let parameters = Parameters::new(self.literal()?)?;
         if parameters.id() == self.parameters {
             Ok(parameters)
         } else {
             Err(FrameError::Malformed { what: "an unknown parameter set" }.into())
         }
+    }
+
+    /// Derives the parameters of the preset that it says it was made with, checked against their id.
+    ///
+    /// # Errors
+    /// It is a frame of a sum, or of a version that derives other parameters from the same preset.
+    pub fn levelled_parameters(&self) -> Result<ckks::Parameters, FrameError> {
+        let MadeWith::Vectors(preset) = self.made_with else {
+            return Err(FrameError::Kind { found: self.kind.name(), expected: "vector" });
+        };
+        let parameters = ckks::Parameters::preset(preset);
+        let unknown = FrameError::Malformed { what: "an unknown parameter set" };
+        if parameters.id() == self.parameters { Ok(parameters) } else { Err(unknown) }
     }
 }
 
@@ -171,13 +277,8 @@ pub(super) fn last_of(mut frame: Vec<u8>, length: usize) -> Vec<u8> {
 }
 
 /// Frames under a key the body that `write` appends, of about `capacity` bytes.
-pub(crate) fn seal(
-    kind: Kind,
-    key: &PublicKey,
-    capacity: usize,
-    write: impl FnOnce(&mut Writer),
-) -> Vec<u8> {
-    let (mut bytes, digest) = seal_around(kind, key, capacity, write, &[]);
+pub(crate) fn seal(header: &Header, capacity: usize, write: impl FnOnce(&mut Writer)) -> Vec<u8> {
+    let (mut bytes, digest) = seal_around(header, capacity, write, &[]);
     bytes.extend(digest);
     bytes
 }
@@ -185,13 +286,12 @@ pub(crate) fn seal(
 /// Frames under a key a body that begins with what `write` appends, of about `capacity` bytes, and ends with
 /// `rest`, which is not copied. Returns what stands before it, and after it.
 pub(crate) fn seal_around(
-    kind: Kind,
-    key: &PublicKey,
+    header: &Header,
     capacity: usize,
     write: impl FnOnce(&mut Writer),
     rest: &[u8],
 ) -> (Vec<u8>, [u8; DIGEST_BYTES]) {
-    let start = begin(kind, key, capacity, write, rest.len());
+    let start = begin(header, capacity, write, rest.len());
     let digest = *blake3::Hasher::new().update(&start).update(rest).finalize().as_bytes();
     (start, digest)
 }
@@ -199,8 +299,7 @@ pub(crate) fn seal_around(
 /// Returns the beginning of a frame under a key: its header and what `write` appends to the body, of which `rest`
 /// more bytes follow, and then the digest of all that.
 pub(super) fn begin(
-    kind: Kind,
-    key: &PublicKey,
+    header: &Header,
     capacity: usize,
     write: impl FnOnce(&mut Writer),
     rest: usize,
@@ -208,12 +307,10 @@ pub(super) fn begin(
     let mut w = Writer(Vec::with_capacity(HEADER_BYTES + capacity + DIGEST_BYTES));
     w.bytes(MAGIC);
     w.u16(FRAME_VERSION);
-    w.u8(kind as u8);
-    w.u8(key.parameters().scheme().code());
-    w.u16(key.parameters().clients() as u16);
-    w.u16(key.parameters().bits() as u16);
-    w.bytes(&key.parameters().id());
-    w.bytes(&key.id().0);
+    w.u8(header.kind as u8);
+    header.made_with.write(&mut w);
+    w.bytes(&header.parameters);
+    w.bytes(&header.key.0);
     // The length of the body, once it is there.
     w.u64(0);
     write(&mut w);

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::frame::{self, Frame, Kind};
+use super::frame::{self, Frame, Header, Kind};
 use crate::{
     Agreement, Error, PublicKey,
     bytes::{Reader, Writer},
@@ -106,7 +106,8 @@ impl Sum {
             self.write_header(w);
             w.align();
         };
-        let (head, digest) = frame::seal_around(Kind::Sum, key, 4096, write, &self.stream);
+        let (head, digest) =
+            frame::seal_around(&Header::of_sums(Kind::Sum, key), 4096, write, &self.stream);
         (head, &self.stream, digest)
     }
 

@@ -10,6 +10,7 @@ use super::{
 };
 use crate::{
     Error, Parameters, Scheme,
+    ckks::LEVELLED_KTY,
     error::ModulusFault,
     ids::{KeyId, hex, parse_hex16},
     paillier::{PaillierModulus, PaillierSecret},
@@ -425,12 +426,20 @@ pub(super) fn read(text: &str) -> Result<AnyKey, Error> {
     }
     #[derive(Deserialize)]
     struct Probe {
+        kty: Option<String>,
         #[serde(rename = "pub")]
         public: Option<Public>,
         client: Option<serde::de::IgnoredAny>,
         ciphergram: Option<Version>,
     }
     let probe: Probe = serde_json::from_str(text).map_err(parse)?;
+    if probe.kty.as_deref() == Some(LEVELLED_KTY) {
+        return Err(Error::KeyKind {
+            found: "levelled",
+            needed: "it is for vectors, which encrypt, aggregate, screen, predict and decrypt take: rounds, jobs \
+                     and proven sums need a key of keygen --scheme ckks-sum",
+        });
+    }
     // Before other members are looked at: those of a later version may be others.
     let inner = probe.public.as_ref().and_then(|public| public.ciphergram.as_ref());
     match probe.ciphergram.as_ref().or(inner) {

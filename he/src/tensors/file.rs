@@ -1,7 +1,7 @@
 //! Safetensors files: where their tensors lie, read by the block and written at places.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     fmt,
     fs::File,
     io::{self, Read as _},
@@ -22,6 +22,15 @@ use zeroize::Zeroizing;
 
 use super::{Dtype, Tensor, TensorSpec};
 use crate::Error;
+
+/// Returns the metadata of a safetensors file: texts by name.
+///
+/// # Errors
+/// It is none.
+pub(crate) fn metadata(bytes: &[u8]) -> Result<BTreeMap<String, String>, Error> {
+    let (_, metadata) = SafeTensors::read_metadata(bytes).map_err(|e| invalid(&e))?;
+    Ok(metadata.metadata().iter().flatten().map(|(k, v)| (k.clone(), v.clone())).collect())
+}
 
 /// Bytes that are read from a file at a time.
 pub(crate) const WINDOW_BYTES: usize = 1 << 18;

@@ -1,5 +1,7 @@
 //! Sums and products.
 
+use ciphergram_accel::program::MAX_TERMS;
+
 use super::{Evaluator, Name};
 use crate::{
     Error,
@@ -50,7 +52,7 @@ impl Evaluator<'_> {
     }
 
     fn sum_plain(&self, a: &Ciphertext, m: &Plaintext, minus: bool) -> Result<Ciphertext, Error> {
-        self.check(&m.parameters, "the plaintext")?;
+        self.check_parameters(&m.parameters, "the plaintext")?;
         let (a, level) = (self.lowered(a, m.level)?, m.level);
         let name = if minus { Name::SubtractPlain(level) } else { Name::AddPlain(level) };
         let program = self.program(name, |set| Some(programs::add_plain(set, level, minus)))?;
@@ -59,7 +61,8 @@ impl Evaluator<'_> {
         let a = a.into_owned();
         let [_, second] = a.parts;
         let bound = a.bound.add(m.bound);
-        Ok(Ciphertext { parameters: a.parameters, level, bound, parts: [first, second] })
+        let parts = [first, second];
+        Ok(Ciphertext { parameters: a.parameters, key: a.key, level, bound, seed: None, parts })
     }
 
     /// Returns `a + value` in all slots.
@@ -83,7 +86,7 @@ impl Evaluator<'_> {
     /// # Errors
     /// [`CkksError::OtherParameters`]; the engine's.
     pub fn multiply_integer(&self, a: &Ciphertext, weight: i64) -> Result<Ciphertext, Error> {
-        self.check(&a.parameters, "the ciphertext")?;
+        self.check(a)?;
         let program = programs::scale(&self.parameters, a.level, weight.into());
         let bound = a.bound.scale(weight as f64);
         self.run(&program, &[&a.parts[0], &a.parts[1]], (a.level, bound))
@@ -138,9 +141,9 @@ impl Evaluator<'_> {
     pub fn multiply(&self, a: &Ciphertext, b: &Ciphertext) -> Result<Ciphertext, Error> {
         let [a, b] = self.levelled(a, b)?;
         let level = a.level;
-        let program = self.program(Name::Multiply(level), |set| {
-            programs::multiply(set, level, &self.keys.relinearisation)
-        })?;
+        let key = self.keys.relinearisation()?;
+        let program =
+            self.program(Name::Multiply(level), |set| programs::multiply(set, level, key))?;
         let inputs: [&[u64]; 4] = [&a.parts[0], &a.parts[1], &b.parts[0], &b.parts[1]];
         let bound = self.parameters.product_bound(a.bound, b.bound, level);
         self.run(&program, &inputs, (level - 1, bound))
@@ -166,7 +169,43 @@ impl Evaluator<'_> {
         let inputs: [&[u64]; 4] = [&a.parts[0], &a.parts[1], &b.parts[0], &b.parts[1]];
         let parts = self.parts(&program, &inputs, self.parameters.ring(level).len_words())?;
         let bound = a.bound.multiply(b.bound);
-        Ok(Product { parameters: self.parameters.clone(), level, bound, parts })
+        Ok(Product { key: self.keys.id(), level, bound, parts })
+    }
+
+    /// Returns the sum of `aᵢ · bᵢ` as one product: a few at a time, whose sums are reduced once.
+    ///
+    /// # Errors
+    /// [`CkksError::OutOfLevels`] of no pairs, or of pairs on different levels;
+    /// [`CkksError::OtherParameters`]; the engine's.
+    pub fn tensor_sum(&self, pairs: &[(&Ciphertext, &Ciphertext)]) -> Result<Product, Error> {
+        let level = pairs.first().ok_or(CkksError::OutOfLevels)?.0.level;
+        let mut sum: Option<Product> = None;
+        // The middle part has two terms of each pair.
+        for pairs in pairs.chunks(MAX_TERMS / 2) {
+            let mut inputs: Vec<&[u64]> = vec![];
+            let mut bound = Bound { magnitude: 0.0, error: 0.0 };
+            for &(a, b) in pairs {
+                for c in [a, b] {
+                    self.check(c)?;
+                    if c.level != level {
+                        return Err(CkksError::OutOfLevels.into());
+                    }
+                    inputs.extend(c.parts.iter().map(|part| &part[..]));
+                }
+                bound = bound.add(a.bound.multiply(b.bound));
+            }
+            let terms = pairs.len();
+            let program = self.program(Name::TensorSum(level, terms), |set| {
+                Some(programs::tensor_sum(set, level, terms))
+            })?;
+            let parts = self.parts(&program, &inputs, self.parameters.ring(level).len_words())?;
+            let some = Product { key: self.keys.id(), level, bound, parts };
+            sum = Some(match sum {
+                Some(sum) => self.add_products(&sum, &some)?,
+                None => some,
+            });
+        }
+        sum.ok_or_else(|| CkksError::OutOfLevels.into())
     }
 
     /// Returns the sum of two products of one level.
@@ -175,8 +214,8 @@ impl Evaluator<'_> {
     /// [`CkksError::OutOfLevels`] where the levels differ; [`CkksError::OtherParameters`]; the
     /// engine's.
     pub fn add_products(&self, a: &Product, b: &Product) -> Result<Product, Error> {
-        self.check(&a.parameters, "the product")?;
-        self.check(&b.parameters, "the product")?;
+        self.check_key(a.key, "the product")?;
+        self.check_key(b.key, "the product")?;
         if a.level != b.level {
             return Err(CkksError::OutOfLevels.into());
         }
@@ -186,7 +225,7 @@ impl Evaluator<'_> {
         let inputs: Vec<&[u64]> = a.parts.iter().chain(&b.parts).map(|part| &part[..]).collect();
         let parts = self.parts(&program, &inputs, self.parameters.ring(level).len_words())?;
         let bound = a.bound.add(b.bound);
-        Ok(Product { parameters: self.parameters.clone(), level, bound, parts })
+        Ok(Product { key: self.keys.id(), level, bound, parts })
     }
 
     /// Returns the ciphertext of a product, a level lower.
@@ -194,11 +233,11 @@ impl Evaluator<'_> {
     /// # Errors
     /// [`CkksError::OutOfLevels`]; [`CkksError::OtherParameters`]; the engine's.
     pub fn relinearise(&self, a: &Product) -> Result<Ciphertext, Error> {
-        self.check(&a.parameters, "the product")?;
+        self.check_key(a.key, "the product")?;
         let level = a.level;
-        let program = self.program(Name::Relinearise(level), |set| {
-            programs::relinearise(set, level, &self.keys.relinearisation)
-        })?;
+        let key = self.keys.relinearisation()?;
+        let program =
+            self.program(Name::Relinearise(level), |set| programs::relinearise(set, level, key))?;
         let [d0, d1, d2] = &a.parts;
         let bound = self.switched(a.bound, level);
         self.run(&program, &[d0, d1, d2], (level - 1, self.rescaled(bound, level)))
@@ -209,7 +248,7 @@ impl Evaluator<'_> {
     /// # Errors
     /// [`CkksError::OutOfLevels`]; [`CkksError::OtherParameters`]; the engine's.
     pub fn multiply_plain(&self, a: &Ciphertext, m: &Plaintext) -> Result<Ciphertext, Error> {
-        self.check(&m.parameters, "the plaintext")?;
+        self.check_parameters(&m.parameters, "the plaintext")?;
         let (a, level) = (self.lowered(a, m.level)?, m.level);
         let program =
             self.program(Name::MultiplyPlain(level), |set| programs::multiply_plain(set, level))?;

@@ -17,7 +17,7 @@ impl Evaluator<'_> {
     /// # Errors
     /// [`CkksError::NoRotation`]; [`CkksError::OtherParameters`]; the engine's.
     pub fn rotate(&self, a: &Ciphertext, steps: i64) -> Result<Ciphertext, Error> {
-        self.check(&a.parameters, "the ciphertext")?;
+        self.check(a)?;
         if self.is_whole_turn(steps) {
             return Ok(a.clone());
         }
@@ -29,7 +29,7 @@ impl Evaluator<'_> {
     /// # Errors
     /// [`CkksError::NoConjugate`]; [`CkksError::OtherParameters`]; the engine's.
     pub fn conjugate(&self, a: &Ciphertext) -> Result<Ciphertext, Error> {
-        self.check(&a.parameters, "the ciphertext")?;
+        self.check(a)?;
         self.turn(a, self.keys.conjugate()?)
     }
 
@@ -60,7 +60,7 @@ impl Evaluator<'_> {
     /// # Errors
     /// [`CkksError::OtherParameters`]; the engine's.
     pub fn digits(&self, a: &Ciphertext) -> Result<Digits, Error> {
-        self.check(&a.parameters, "the ciphertext")?;
+        self.check(a)?;
         let level = a.level;
         let program =
             self.program(Name::Digits(level), |set| Some(programs::digits(set, level)))?;
@@ -71,7 +71,8 @@ impl Evaluator<'_> {
         operands.extend(digits.iter_mut().map(|digit| ciphergram_accel::Operand::Out(digit)));
         self.engine.run(&program, &mut operands)?;
         drop(operands);
-        Ok(Digits { first: a.parts[0].clone(), level, bound: a.bound, digits })
+        let (key, first) = (a.key, a.parts[0].clone());
+        Ok(Digits { key, first, level, bound: a.bound, digits })
     }
 
     /// Rotates the ciphertext that digits are of.
@@ -79,6 +80,7 @@ impl Evaluator<'_> {
     /// # Errors
     /// [`CkksError::NoRotation`], of a whole turn too; the engine's.
     pub fn rotate_digits(&self, a: &Digits, steps: i64) -> Result<Ciphertext, Error> {
+        self.check_key(a.key, "the ciphertext that these digits are of")?;
         let (element, key) = self.keys.rotation(steps)?;
         let level = a.level;
         let program = self.program(Name::TurnDigits(level, element), |set| {
@@ -113,7 +115,7 @@ impl Evaluator<'_> {
         if !count.is_power_of_two() || count > slots {
             return Err(CkksError::TooMany { count, slots }.into());
         }
-        self.check(&a.parameters, "the ciphertext")?;
+        self.check(a)?;
         let mut sum = a.clone();
         for bit in 0..count.trailing_zeros() {
             sum = self.add(&sum, &self.rotate(&sum, 1 << bit)?)?;

@@ -71,7 +71,7 @@ impl Evaluator<'_> {
     /// [`CkksError::OutOfLevels`]; [`CkksError::Value`], by the coefficient's index;
     /// [`CkksError::OtherParameters`]; the engine's.
     pub fn polynomial(&self, of: &Polynomial, x: &Ciphertext) -> Result<Ciphertext, Error> {
-        self.check(&x.parameters, "the ciphertext")?;
+        self.check(x)?;
         let level = x.level.checked_sub(of.depth()).ok_or(CkksError::OutOfLevels)?;
         let coefficients = &of.coefficients[..of.coefficients.len().min(of.degree() + 1)];
         let elements = BTreeMap::from([(1, x.clone())]);

@@ -1,0 +1,71 @@
+//! Flooding: noise on a decryption that others than key holders see.
+//!
+//! A decryption is off by the noise of its ciphertext, and that noise depends on the secret: who chose what was
+//! computed, and sees a few decryptions, solves for the secret (Li and Micciancio 2021). So what leaves gets fresh
+//! noise, in which the ciphertext's own is lost.
+//!
+//! # How much
+//! Coefficients get independent Gaussians of deviation `σ = √(12·τ)·2^(s/2)·B`, where B bounds the Euclidean norm
+//! of the noise, τ is the number of releases under one key, and s the bits of statistical security: 30. The norm of
+//! a polynomial over its coefficients is the root mean square of its slots, so the bound at slots is B.
+//!
+//! Draws are rounded to integers, from two words each by the method of Box and Muller; they end at 8.5 deviations,
+//! which changes all draws of a polynomial with a chance below 2^-40.
+//!
+//! # Source
+//! B. Li, D. Micciancio, M. Schultz, J. Sorrell, "Securing approximate homomorphic encryption using differential
+//! privacy", 2022, theorem 3 and section 5: 128 bits against computation, s against statistics.
+
+use std::f64::consts::TAU;
+
+use rand_core::Rng as _;
+
+use super::Ciphertext;
+use crate::{Error, random};
+
+/// Bits of statistical security.
+const STATISTICAL_BITS: f64 = 30.0;
+
+/// The noise of a release.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Flooding {
+    /// The standard deviation of a coefficient, in units of the scale.
+    sigma: f64,
+}
+
+impl Flooding {
+    /// Sizes the noise of a ciphertext, by its bound, for so many releases under its key.
+    #[must_use]
+    pub fn of(a: &Ciphertext, releases: u32) -> Self {
+        let noise = a.bound.error * a.parameters.scale(a.level);
+        let sigma = (12.0 * f64::from(releases.max(1))).sqrt() * (STATISTICAL_BITS / 2.0).exp2();
+        Self { sigma: sigma * noise.max(1.0) }
+    }
+
+    /// Returns the bits of the largest slot that are above the deviation of the noise at a slot.
+    #[must_use]
+    pub fn bits_left(&self, a: &Ciphertext) -> f64 {
+        (a.bound.magnitude / self.deviation(a)).log2()
+    }
+
+    /// Returns the standard deviation of the noise at a slot, in the units of what was encrypted.
+    #[must_use]
+    pub fn deviation(&self, a: &Ciphertext) -> f64 {
+        let degree = a.parameters.degree() as f64;
+        self.sigma * degree.sqrt() / a.parameters.scale(a.level)
+    }
+
+    /// Adds a draw to each coefficient.
+    pub(super) fn add_to(self, coefficients: &mut [f64]) -> Result<(), Error> {
+        let mut random = random::generator()?;
+        // In (0, 1]: its logarithm is finite.
+        let mut unit = || ((random.next_u64() >> 11) + 1) as f64 * 2f64.powi(-53);
+        for pair in coefficients.chunks_mut(2) {
+            let (radius, turn) = ((-2.0 * unit().ln()).sqrt() * self.sigma, TAU * unit());
+            for (coefficient, part) in pair.iter_mut().zip([turn.cos(), turn.sin()]) {
+                *coefficient = (*coefficient + radius * part).round();
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,248 @@
+//! Jobs against plain arithmetic.
+
+use std::sync::{Arc, LazyLock};
+
+use ciphergram_accel::CpuEngine;
+use rand_core::Rng as _;
+
+use super::*;
+use crate::{
+    Dtype, Error, Tensor, TensorSpec, Update,
+    ckks::{AnyKey, CkksError, EvaluationKeys, Evaluator, Parameters, Preset, SecretKey},
+    random::generator,
+};
+
+static ENGINE: LazyLock<CpuEngine> = LazyLock::new(CpuEngine::new);
+
+fn key(preset: Preset) -> AnyKey {
+    let parameters = Arc::new(Parameters::preset(preset));
+    AnyKey::Secret(Box::new(SecretKey::generate(&parameters, &*ENGINE).unwrap()), None)
+}
+
+fn secret(key: &AnyKey) -> &SecretKey {
+    key.secret().unwrap()
+}
+
+fn numbers(count: usize, range: f64) -> Vec<f64> {
+    let mut random = generator().unwrap();
+    let number = |_| (f64::from(random.next_u32()) / 2f64.powi(31) - 1.0) * range;
+    (0..count).map(number).collect()
+}
+
+fn tensor(name: &str, shape: &[u64], values: &[f64]) -> Tensor {
+    let spec = TensorSpec { name: name.into(), dtype: Dtype::F64, shape: shape.into() };
+    Tensor::from_bytes(spec, values.iter().flat_map(|x| x.to_le_bytes()).collect())
+}
+
+/// Two tensors whose values are cut in the middle of one.
+fn update(values: &[f64]) -> Update {
+    let (a, b) = values.split_at(values.len() / 3);
+    Update::new(vec![tensor("b", &[b.len() as u64], b), tensor("a", &[1, a.len() as u64], a)])
+}
+
+fn flat(update: &Update) -> Vec<f64> {
+    update.tensors().iter().flat_map(|tensor| tensor.values().unwrap()).collect()
+}
+
+fn furthest(found: &[f64], expected: &[f64]) -> f64 {
+    assert_eq!(found.len(), expected.len());
+    found.iter().zip(expected).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max)
+}
+
+fn recipe(range: f64) -> Recipe {
+    Recipe { range: Some(range), layout: Layout::Rows, purpose: Purpose::Products }
+}
+
+fn source(name: &str, bytes: &[u8]) -> (Source, Vector) {
+    let (vector, digest) = Vector::from_bytes(bytes, &*ENGINE).unwrap();
+    (Source { name: name.into(), digest }, vector)
+}
+
+#[test]
+fn files_return_what_was_encrypted_by_either_half() {
+    let key = key(Preset::Slots4096Levels1);
+    let public = AnyKey::Public(secret(&key).public().clone());
+    let values = numbers(10_000, 0.25);
+    let update = update(&values);
+    for (half, each) in [(&key, 22.54), (&public, 45.04)] {
+        let vector = Vector::encrypt(half, &update, &recipe(0.25), &*ENGINE).unwrap();
+        assert_eq!(vector.ciphertexts().len(), 3);
+        let bytes = vector.to_bytes().unwrap();
+        assert!(bytes.len() as f64 / (3.0 * 4096.0) < each);
+        let (_, vector) = source("u", &bytes);
+        assert_eq!(vector.to_bytes().unwrap(), bytes);
+        let opened = vector.decrypt(secret(&key), &*ENGINE).unwrap();
+        assert_eq!(opened.specs(), update.specs());
+        assert!(furthest(&flat(&opened), &flat(&update)) < 1e-6);
+    }
+}
+
+#[test]
+fn keys_return_from_their_files() {
+    let key = key(Preset::Slots4096Levels1);
+    let folder = tempfile::tempdir().unwrap();
+    let [public, own] = ["public.json", "secret.json"].map(|name| folder.path().join(name));
+    secret(&key).public().save(&public).unwrap();
+    secret(&key).save(&own).unwrap();
+    let load = |path| AnyKey::load(path, &*ENGINE).unwrap().unwrap();
+    let (loaded, half) = (load(&own), load(&public));
+    assert_eq!(loaded.public().id(), key.public().id());
+    assert_eq!(half.public().id(), key.public().id());
+    assert!(half.secret().is_err());
+    let values = numbers(5, 1.0);
+    let vector = Vector::encrypt(&half, &update(&values), &recipe(1.0), &*ENGINE).unwrap();
+    assert!(furthest(&flat(&vector.decrypt(secret(&loaded), &*ENGINE).unwrap()), &values) < 1e-6);
+    // Keys of sums are none of these, and these are none of sums.
+    let text = std::fs::read_to_string(&public).unwrap();
+    assert!(matches!(crate::AnyKey::from_json(&text), Err(Error::KeyKind { .. })));
+    assert!(AnyKey::from_json("{\"kty\": \"DAJ\"}", &*ENGINE).unwrap().is_none());
+    // A digit of b that is not what it was makes another key.
+    let at = text.find("\"b\": \"").unwrap() + 40;
+    let mut damaged = text.clone();
+    damaged.replace_range(at..at + 1, if &text[at..at + 1] == "A" { "B" } else { "A" });
+    assert!(AnyKey::from_json(&damaged, &*ENGINE).is_err());
+}
+
+#[test]
+fn sums_are_weighted_and_refuse_what_does_not_belong() {
+    let key = key(Preset::Slots4096Levels1);
+    let evaluator = Evaluator::new(EvaluationKeys::none(key.public()), &*ENGINE);
+    let all: Vec<_> = (0..3).map(|_| numbers(5000, 0.5)).collect();
+    let files: Vec<_> = all
+        .iter()
+        .map(|values| Vector::encrypt(&key, &update(values), &recipe(0.5), &*ENGINE).unwrap())
+        .map(|vector| vector.to_bytes().unwrap())
+        .collect();
+    let given = || files.iter().enumerate().map(|(i, bytes)| Ok(source(&format!("u{i}"), bytes)));
+    let sorted = |values: &[f64]| flat(&update(values));
+    let mean = aggregate(&evaluator, None, given()).unwrap();
+    assert_eq!(mean.sources().len(), 3);
+    let expected: Vec<f64> =
+        (0..5000).map(|i| all.iter().map(|u| u[i]).sum::<f64>() / 3.0).collect();
+    let (_, mean) = source("mean", &mean.to_bytes().unwrap());
+    let found = flat(&mean.decrypt(secret(&key), &*ENGINE).unwrap());
+    assert!(furthest(&found, &sorted(&expected)) < 1e-6);
+
+    let weighted = |i: usize, weight| {
+        let (Source { name, digest }, _) = source(&format!("u{i}"), &files[i]);
+        Weighted { name, digest: crate::ids::hex(&digest), weight }
+    };
+    let weights = Weights::new(vec![weighted(0, 0), weighted(1, 1024), weighted(2, 256)]);
+    let weights = Weights::from_json(&weights.to_json().unwrap()).unwrap();
+    let sum = aggregate(&evaluator, Some(&weights), given()).unwrap();
+    assert_eq!(sum.sources().len(), 2);
+    let expected: Vec<f64> = (0..5000).map(|i| (all[1][i] + all[2][i] / 4.0) / 2.0).collect();
+    let found = flat(&sum.decrypt(secret(&key), &*ENGINE).unwrap());
+    assert!(furthest(&found, &sorted(&expected)) < 1e-6);
+
+    let why = |e: Error| e.to_string();
+    let twice = aggregate(&evaluator, None, given().chain(given()));
+    assert!(why(twice.err().unwrap()).contains("same contribution was given twice"));
+    let missing = aggregate(&evaluator, Some(&weights), given().take(2));
+    assert!(why(missing.err().unwrap()).contains("the weights name \"u2\""));
+    let unknown = Weights::new(vec![weighted(0, 1)]);
+    let unknown = aggregate(&evaluator, Some(&unknown), given());
+    assert!(why(unknown.err().unwrap()).contains("do not name this file"));
+    let coarse = Vector::encrypt(&key, &update(&all[0]), &recipe(64.0), &*ENGINE).unwrap();
+    let coarse = source("coarse", &coarse.to_bytes().unwrap());
+    let mixed = aggregate(&evaluator, None, given().chain([Ok(coarse)]));
+    assert!(why(mixed.err().unwrap()).starts_with("coarse: it is in other units"));
+    let other = Vector::encrypt(
+        &self::key(Preset::Slots4096Levels1),
+        &update(&all[0]),
+        &recipe(0.5),
+        &*ENGINE,
+    );
+    let other = source("other", &other.unwrap().to_bytes().unwrap());
+    let mixed = aggregate(&evaluator, None, given().chain([Ok(other)]));
+    assert!(why(mixed.err().unwrap()).contains("under key"));
+}
+
+#[test]
+fn values_beyond_the_range_are_refused_by_tensor_and_index() {
+    let key = key(Preset::Slots4096Levels1);
+    let mut values = vec![0.0; 12];
+    values[7] = 1.5;
+    let found = Vector::encrypt(&key, &update(&values), &recipe(1.0), &*ENGINE);
+    let Err(Error::Ckks(CkksError::BeyondRange { tensor, index, .. })) = found else {
+        panic!("refused")
+    };
+    assert_eq!((&tensor[..], index), ("b", 3));
+    values[7] = f64::NAN;
+    let found = Vector::encrypt(&key, &update(&values), &recipe(1.0), &*ENGINE);
+    assert!(matches!(found, Err(Error::NotFinite { index: 3, .. })));
+    for range in [0.0, -1.0, f64::INFINITY, f64::NAN] {
+        assert!(Vector::encrypt(&key, &update(&[0.0; 4]), &recipe(range), &*ENGINE).is_err());
+    }
+    assert!(Vector::encrypt(&key, &Update::new(vec![]), &recipe(1.0), &*ENGINE).is_err());
+    let columns = Recipe { layout: Layout::Columns, ..recipe(1.0) };
+    assert!(Vector::encrypt(&key, &update(&[0.0; 4]), &columns, &*ENGINE).is_err());
+}
+
+#[test]
+fn screening_finds_norms_and_directions() {
+    let key = key(Preset::Slots4096Levels1);
+    let powers: Vec<i64> = (0..12).map(|bit| 1 << bit).collect();
+    let keys = secret(&key).evaluation_keys(&powers, &*ENGINE).unwrap();
+    let bytes = keys.to_bytes().unwrap();
+    let keys = EvaluationKeys::from_bytes(&bytes, &*ENGINE).unwrap();
+    let evaluator = Evaluator::new(keys, &*ENGINE);
+    let reference = numbers(70_000, 0.01);
+    let toward = |factor: f64, noise: f64| -> Vec<f64> {
+        reference.iter().zip(numbers(70_000, noise)).map(|(r, n)| r * factor + n).collect()
+    };
+    let all = [toward(1.0, 0.02), toward(30.0, 0.02), toward(-1.0, 0.01), vec![0.0; 70_000]];
+    let encrypt = |values: &[f64]| {
+        let vector = Vector::encrypt(&key, &update(values), &recipe(1.0), &*ENGINE).unwrap();
+        vector.to_bytes().unwrap()
+    };
+    let (_, against) = source("ref", &encrypt(&reference));
+    let files: Vec<_> = all.iter().map(|values| encrypt(values)).collect();
+    let given = || files.iter().enumerate().map(|(i, bytes)| Ok(source(&format!("u{i}"), bytes)));
+    let found = screen(&evaluator, Some(&against), given()).unwrap();
+    let (_, found) = source("scores", &found.to_bytes().unwrap());
+    let scores = Scores::decrypt(&found, secret(&key), &*ENGINE).unwrap();
+    let norm = |values: &[f64]| values.iter().map(|x| x * x).sum::<f64>().sqrt();
+    let dot = |a: &[f64]| a.iter().zip(&reference).map(|(a, b)| a * b).sum::<f64>();
+    for ((name, score), values) in scores.each().zip(&all) {
+        println!("{name}: {score:?}, expected {}", norm(values));
+        assert!((score.norm - norm(values)).abs() < 0.01 * norm(values).max(1.0));
+        let cosine = dot(values) / (norm(values) * norm(&reference)).max(1e-9);
+        assert!(
+            norm(values) < 1e-3 || (score.cosine.unwrap() - cosine).abs() < 0.02,
+            "{name}: {cosine}"
+        );
+    }
+    let limits = Limits { max_norm: Some(2.0 * norm(&all[0])), min_cosine: Some(0.1) };
+    let weights: Vec<u64> =
+        scores.weights(limits).unwrap().updates().iter().map(|u| u.weight).collect();
+    let clipped = (2.0 * norm(&all[0]) / norm(&all[1]) * 1024.0) as u64;
+    assert_eq!((weights[0], weights[2]), (1024, 0));
+    assert!(weights[1].abs_diff(clipped) <= 2, "{weights:?}, {clipped}");
+    let none = Limits { max_norm: Some(-1.0), min_cosine: None };
+    assert!(scores.weights(none).is_err());
+    let plain = screen(&evaluator, None, given().take(1)).unwrap();
+    let plain = Scores::decrypt(&plain, secret(&key), &*ENGINE).unwrap();
+    assert!(plain.weights(Limits { max_norm: None, min_cosine: Some(0.0) }).is_err());
+    assert!(Scores::decrypt(&against, secret(&key), &*ENGINE).is_err());
+    // A missing rotation is named.
+    let few = secret(&key).evaluation_keys(&[1, 2], &*ENGINE).unwrap();
+    let found = screen(&Evaluator::new(few, &*ENGINE), None, given().take(1));
+    assert!(found.err().unwrap().to_string().contains("rotation by 4"));
+}
+
+#[test]
+fn releases_are_flooded_or_refused() {
+    let key = key(Preset::Slots4096Levels1);
+    let values = numbers(4000, 1.0);
+    let sums = Recipe { purpose: Purpose::Sums, ..recipe(1.0) };
+    let vector = Vector::encrypt(&key, &update(&values), &sums, &*ENGINE).unwrap();
+    let released = vector.release(secret(&key), (1, 10.0), &*ENGINE).unwrap();
+    let off = furthest(&flat(&released), &flat(&update(&values)));
+    println!("released: {off:e}");
+    // Fresh, it is off by less than 1e-14.
+    assert!(off > 1e-8 && off < 1e-6, "{off}");
+    let products = Vector::encrypt(&key, &update(&values), &recipe(1.0), &*ENGINE).unwrap();
+    let refused = products.release(secret(&key), (1, 10.0), &*ENGINE);
+    assert!(matches!(refused, Err(Error::Ckks(CkksError::ReleaseBits { .. }))));
+}
