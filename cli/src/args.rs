@@ -8,6 +8,7 @@ mod keys;
 mod measure;
 mod rounds;
 mod values;
+mod vectors;
 
 use std::{ffi::OsString, path::PathBuf};
 
@@ -25,8 +26,9 @@ pub(crate) use keys::{Identity, Job, Key, KeyCommand, KeyStatus, KeyUpgrade, Key
 pub(crate) use measure::{Bench, Devices, Explain, Explained, KeySizes, Params, ParamsCommand};
 pub(crate) use rounds::{Join, PathConfig, Relay, Serve, Wire};
 
-use values::scheme;
+use values::any_scheme;
 pub(crate) use values::{AnyScheme, ServerName};
+pub(crate) use vectors::{For, Predict, Rotation, Scores, Screen};
 
 /// Encrypted gradient sums over reliable datagrams.
 #[derive(Parser)]
@@ -115,6 +117,12 @@ pub(crate) enum Command {
     Aggregate(Aggregate),
     /// Decrypt a sum to the weighted mean, or the weighted sum
     Decrypt(Decrypt),
+    /// Compute norms and directions of encrypted updates, before they are summed
+    Screen(Screen),
+    /// Decrypt scores, and write the weights that follow from limits
+    Scores(Scores),
+    /// Run a model on encrypted values
+    Predict(Predict),
     /// Run the aggregator of rounds: add what clients send as it arrives
     Serve(Serve),
     /// Take part in a round: encrypt, send, receive the sum, decrypt the mean
@@ -211,26 +219,36 @@ impl EngineName {
 /// The choices that a parameter set is derived from.
 #[derive(Args)]
 pub(crate) struct Set {
-    /// ckks-sum, ckks-sum-public, paillier-2048, paillier-3072 or paillier-4096
-    #[arg(long, default_value = "ckks-sum", value_parser = scheme)]
-    pub(crate) scheme: Scheme,
-    /// Most clients that a sum will ever have, 1 to 1024: fields get headroom for them
-    #[arg(long, default_value_t = 64)]
-    pub(crate) clients: u32,
-    /// Bits of a quantised value, 8 to 24
-    #[arg(long, default_value_t = 16)]
-    pub(crate) bits: u32,
+    /// ckks-sum, ckks-sum-public, paillier-2048, paillier-3072 or paillier-4096, for sums; ckks-4096x1, ckks-4096x2,
+    /// ckks-8192x7 or ckks-16384x14, for vectors to compute with, by slots and levels
+    #[arg(long, default_value = "ckks-sum", value_parser = any_scheme)]
+    pub(crate) scheme: AnyScheme,
+    /// Most clients that a sum will ever have, 1 to 1024: fields get headroom for them [default: 64]
+    #[arg(long)]
+    clients: Option<u32>,
+    /// Bits of a quantised value, 8 to 24 [default: 16]
+    #[arg(long)]
+    bits: Option<u32>,
     /// Make the public key encrypt, for clients without the secret key: ckks-sum-public in place of
     /// ckks-sum; Paillier keys always can
     #[arg(long)]
-    pub(crate) public_encrypt: bool,
+    public_encrypt: bool,
 }
 
 impl Set {
-    pub(crate) fn literal(&self) -> Literal {
-        let Self { scheme, clients, bits, public_encrypt } = *self;
-        let scheme = if public_encrypt { scheme.with_public_encryption() } else { scheme };
-        Literal { scheme, clients, bits }
+    /// Returns the literal of a set of this scheme.
+    pub(crate) fn literal(&self, scheme: Scheme) -> Literal {
+        let scheme = if self.public_encrypt { scheme.with_public_encryption() } else { scheme };
+        Literal { scheme, clients: self.clients.unwrap_or(64), bits: self.bits.unwrap_or(16) }
+    }
+
+    /// Returns the options that a preset has none of, and whether they are given.
+    pub(crate) fn of_sums(&self) -> [(&'static str, bool); 3] {
+        [
+            ("--clients", self.clients.is_some()),
+            ("--bits", self.bits.is_some()),
+            ("--public-encrypt", self.public_encrypt),
+        ]
     }
 }
 

@@ -6,7 +6,8 @@ use clap::Args;
 
 use super::{
     Agreed, IntegersChoice, Place,
-    values::{PolicyName, clip, policy, weight},
+    values::{PolicyName, clip, policy, release_bits, weight},
+    vectors::Vector,
 };
 
 #[derive(Args)]
@@ -61,6 +62,8 @@ pub(crate) struct Encrypt {
     #[command(flatten)]
     pub(crate) weighting: Weighting,
     #[command(flatten)]
+    pub(crate) vector: Vector,
+    #[command(flatten)]
     pub(crate) place: Place,
     /// Report as JSON
     #[arg(long)]
@@ -85,7 +88,10 @@ pub(crate) struct Aggregate {
     /// File to write the sum to
     #[arg(long, value_name = "FILE")]
     pub(crate) out: PathBuf,
-    /// The contributions
+    /// Under a key of vectors: weights of the updates, as scores writes them
+    #[arg(long, value_name = "FILE")]
+    pub(crate) weights: Option<PathBuf>,
+    /// The contributions, or vectors
     #[arg(required = true, value_name = "FILE")]
     pub(crate) inputs: Vec<PathBuf>,
     #[command(flatten)]
@@ -118,6 +124,13 @@ pub(crate) struct Decrypt {
     /// Write which values are of which clients to this file, as JSON
     #[arg(long, value_name = "FILE")]
     pub(crate) cohorts: Option<PathBuf>,
+    /// Under a key of vectors: flood the result, so that those without the key may see it; as often as N times
+    /// under one key
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) release: Option<u32>,
+    /// Fewest bits that a released number must have left [default: 16]
+    #[arg(long, value_name = "BITS", value_parser = release_bits, requires = "release")]
+    pub(crate) release_bits: Option<f64>,
     #[command(flatten)]
     pub(crate) place: Place,
     /// Report as JSON
@@ -127,7 +140,7 @@ pub(crate) struct Decrypt {
 
 #[derive(Args)]
 pub(crate) struct Inspect {
-    /// A key, job, ranges, contribution, sum, spool, ledger, identity, node key, allow list, capture or
+    /// A key, job, ranges, contribution, sum, vector, spool, ledger, identity, node key, allow list, capture or
     /// safetensors file
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,

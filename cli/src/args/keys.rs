@@ -4,12 +4,16 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use super::{IntegersChoice, Set, values::clip};
+use super::{IntegersChoice, Rotation, Set, values::clip};
 
 #[derive(Args)]
 pub(crate) struct Keygen {
     #[command(flatten)]
     pub(crate) set: Set,
+    /// Of ckks-4096x1 and such: rotations to make keys for, separated by commas: sum (all powers of two, which screen
+    /// takes), conjugate, matrix:ROWSxCOLUMNS (of a product by such a matrix), or numbers of slots
+    #[arg(long, value_name = "LIST", value_delimiter = ',', allow_hyphen_values = true)]
+    pub(crate) rotations: Vec<Rotation>,
     /// Folder for public.json, secret.json, clients/NUMBER.json where clients have keys of their own, a
     /// job.json, and node keys for rounds on this machine; no file is overwritten
     #[arg(long, value_name = "FOLDER")]

@@ -39,7 +39,7 @@ pub(super) fn scheme(text: &str) -> Result<Scheme, ParameterError> {
     text.parse()
 }
 
-/// Schemes of which programs and parameters are shown: of sums, or levelled.
+/// Schemes of keys, programs and parameters: of sums, or levelled.
 #[derive(Clone, Copy)]
 pub(crate) enum AnyScheme {
     Sums(Scheme),
@@ -76,6 +76,12 @@ pub(super) fn clip(text: &str) -> Result<f64, String> {
         .ok()
         .filter(|c: &f64| c.is_finite() && *c > 0.0)
         .ok_or_else(|| "a clipping range is a positive number".into())
+}
+
+/// Parses the bits that a release must leave.
+pub(super) fn release_bits(text: &str) -> Result<f64, String> {
+    let bits = text.parse().ok().filter(|bits: &f64| (1.0..=50.0).contains(bits));
+    bits.ok_or_else(|| "a number of bits from 1 to 50".into())
 }
 
 pub(super) fn seconds(text: &str) -> Result<Duration, String> {

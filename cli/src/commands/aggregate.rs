@@ -1,10 +1,12 @@
 //! `ciphergram aggregate`.
 
+use ciphergram_accel::CpuEngine;
 use ciphergram_he::{Contribution, Error, PublicKey, aggregate};
 use serde_json::json;
 
 use crate::{
     args::Aggregate,
+    commands::vectors,
     engines::engine,
     failure::Failure,
     files::{self, Kind, Output, named},
@@ -13,6 +15,10 @@ use crate::{
 };
 
 pub(crate) fn run(args: &Aggregate) -> Result<(), Failure> {
+    if let Some(key) = vectors::read_key(&args.agreed.key, &CpuEngine::new())? {
+        return vectors::aggregate(args, &key);
+    }
+    vectors::refuse(&[("--weights", args.weights.is_some())], "sums")?;
     let key = PublicKey::load(&args.agreed.key)?;
     let job = files::read_job(&args.agreed, &key)?;
     let admitted = key.parameters().clients() as usize;

@@ -2,12 +2,14 @@
 
 use std::{fs::File, path::Path};
 
+use ciphergram_accel::CpuEngine;
 use ciphergram_he::{Error, Ledger, Sum, Update, codec::Output, decrypt_to};
 use serde_json::json;
 
 use crate::{
     args::Decrypt,
     cohorts::{self, Cohorts},
+    commands::vectors,
     engines::engine,
     failure::Failure,
     files::{self, Kind, named},
@@ -34,6 +36,10 @@ fn template(path: &Path, sum: &Sum) -> Result<Update, Failure> {
 }
 
 pub(crate) fn run(args: &Decrypt) -> Result<(), Failure> {
+    if let Some(key) = vectors::read_key(&args.agreed.key, &CpuEngine::new())? {
+        return vectors::decrypt(args, &key);
+    }
+    vectors::refuse(&[("--release", args.release.is_some())], "sums")?;
     let key = files::read_secret(&args.agreed.key)?;
     let job = files::read_job(&args.agreed, key.public())?;
     let min_clients = args.min_clients.unwrap_or(job.min_clients());

@@ -1,5 +1,6 @@
 //! `ciphergram encrypt`.
 
+use ciphergram_accel::CpuEngine;
 use ciphergram_he::{
     Agreement, Error, Job, Ledger, Update, Written,
     codec::{Policy, RangesFile},
@@ -9,6 +10,7 @@ use serde_json::json;
 
 use crate::{
     args::Encrypt,
+    commands::vectors,
     engines::engine,
     failure::Failure,
     files::{self, Kind, Output, named},
@@ -18,6 +20,10 @@ use crate::{
 
 pub(crate) fn run(args: &Encrypt) -> Result<(), Failure> {
     let key_path = &args.agreed.key;
+    if let Some(key) = vectors::read_key(key_path, &CpuEngine::new())? {
+        return vectors::encrypt(args, &key);
+    }
+    vectors::refuse(&args.vector.given(), "sums")?;
     let file = files::read_key(key_path)?;
     let key = file.as_client(args.client).map_err(|e| e.within(key_path.display()))?;
     let job = files::read_job_of(&args.agreed, key)?;

@@ -1,12 +1,14 @@
 //! `ciphergram inspect`: describes a file. Secrets are never read out, let alone printed.
 
 mod capture;
+mod levelled;
 mod plain;
 
 use std::path::Path;
 
+use ciphergram_accel::CpuEngine;
 use ciphergram_he::{
-    Agreement, AnyKey, Contribution, Error, Job, Parameters, Sum, TensorSpec,
+    Agreement, AnyKey, Contribution, Error, Job, Parameters, Sum, TensorSpec, ckks,
     codec::RangesFile,
     frame::{self, Frame},
     keys::permission_warning,
@@ -49,6 +51,9 @@ pub(crate) fn run(args: &Inspect) -> Result<(), Failure> {
     let mut found = Findings::default();
     let here = |e: Error| Failure::from(e.within(path.display()));
     match Kind::of(&bytes) {
+        Kind::Vector => levelled::vector(&bytes, &mut found).map_err(here)?,
+        Kind::EvaluationKey => levelled::evaluation_key(&bytes, &mut found).map_err(here)?,
+        Kind::Weights => levelled::weights(text(), &mut found).map_err(here)?,
         _ if bytes.starts_with(b"CIPHERGM") => {
             frame(&bytes, args.ciphertexts, &mut found).map_err(here)?;
         }
@@ -100,7 +105,10 @@ fn frame(bytes: &[u8], with_ciphertexts: bool, found: &mut Findings) -> Result<(
             found.add_same("fewest_contributors", sum.fewest_contributors());
             (sum.agreement, sum.stream)
         }
-        frame::Kind::Announcement | frame::Kind::RoundTerms => return Ok(()),
+        frame::Kind::Announcement
+        | frame::Kind::RoundTerms
+        | frame::Kind::Vector
+        | frame::Kind::EvaluationKey => return Ok(()),
     };
     let values = agreement.values();
     found.json.insert("bytes_per_value".into(), json!(per_value(stream.len(), values)));
@@ -198,6 +206,9 @@ fn job(text: &str, found: &mut Findings) -> Result<(), Error> {
 }
 
 fn key(text: &str, path: &Path, found: &mut Findings) -> Result<(), Error> {
+    if let Some(key) = ckks::AnyKey::from_json(text, &CpuEngine::new())? {
+        return levelled::key(&key, path, found);
+    }
     let key = AnyKey::from_json(text)?;
     match &key {
         AnyKey::Public(_) => found.add("kind", "public key", "public key: for the aggregator"),

@@ -9,7 +9,8 @@ use ciphergram_nic::federation::nodes::LocalNodes;
 use serde_json::{Value, json};
 
 use crate::{
-    args::Keygen,
+    args::{AnyScheme, Keygen},
+    commands::vectors,
     failure::Failure,
     files,
     progress::Progress,
@@ -20,9 +21,17 @@ use crate::{
 const FILES: [&str; 4] = ["public.json", "secret.json", "clients", "job.json"];
 
 pub(crate) fn run(args: &Keygen) -> Result<(), Failure> {
+    let scheme = match args.set.scheme {
+        AnyScheme::Levelled(preset) => {
+            vectors::refuse(&args.set.of_sums(), preset.name())?;
+            return vectors::keygen(args, preset);
+        }
+        AnyScheme::Sums(scheme) => scheme,
+    };
+    vectors::refuse(&[("--rotations", !args.rotations.is_empty())], scheme.name())?;
     refuse_existing(&args.out)?;
     let former = args.replaces.as_deref().map(|folder| Former::read(args, folder)).transpose()?;
-    let literal = former.as_ref().map_or_else(|| args.set.literal(), Former::literal);
+    let literal = former.as_ref().map_or_else(|| args.set.literal(scheme), Former::literal);
     let progress =
         Progress::new(args.json, format!("looking for the primes of a {} key", literal.scheme));
     let key = SecretKey::generate(literal)?;

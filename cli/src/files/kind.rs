@@ -25,6 +25,12 @@ pub(crate) enum Kind {
     Contribution,
     /// The sum of several.
     Sum,
+    /// Tensors under the levelled scheme.
+    Vector,
+    /// Keys to compute with.
+    EvaluationKey,
+    /// Weights of updates, as JSON.
+    Weights,
     /// Clipping ranges.
     Ranges,
     /// Figures of a command, as JSON.
@@ -62,6 +68,9 @@ impl Kind {
             Self::Tensors => "tensors (safetensors)",
             Self::Contribution => "a contribution",
             Self::Sum => "a sum",
+            Self::Vector => "a vector",
+            Self::EvaluationKey => "an evaluation key",
+            Self::Weights => "weights (JSON)",
             Self::Ranges => "ranges",
             Self::Report => "a report (JSON)",
             Self::Cohorts => "cohorts (JSON)",
@@ -106,6 +115,8 @@ impl Kind {
             [] => Self::Empty,
             [b'C', b'I', b'P', b'H', b'E', b'R', b'G', b'M', _, _, 1, ..] => Self::Contribution,
             [b'C', b'I', b'P', b'H', b'E', b'R', b'G', b'M', _, _, 2, ..] => Self::Sum,
+            [b'C', b'I', b'P', b'H', b'E', b'R', b'G', b'M', _, _, 5, ..] => Self::Vector,
+            [b'C', b'I', b'P', b'H', b'E', b'R', b'G', b'M', _, _, 6, ..] => Self::EvaluationKey,
             // The length of the header, which is a JSON object.
             [_, _, _, _, _, 0, 0, 0, b'{', ..] => Self::Tensors,
             [0x89, b'P', b'N', b'G', b'\r', b'\n', 0x1a, b'\n', ..] => Self::Picture,
@@ -141,6 +152,7 @@ impl Kind {
             Some("ciphergram-ranges") => return Self::Ranges,
             Some("ciphergram-report") => return Self::Report,
             Some("ciphergram-cohorts") => return Self::Cohorts,
+            Some("ciphergram-weights") => return Self::Weights,
             _ => {}
         }
         match members {

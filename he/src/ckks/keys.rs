@@ -335,10 +335,25 @@ impl EvaluationKeys {
         self.key
     }
 
-    /// Returns the number of rotations and conjugates that there are keys for.
+    /// Returns the rotations that there are keys for, in slots to the left.
     #[must_use]
-    pub fn turns(&self) -> usize {
-        self.turns.len()
+    pub fn rotations(&self) -> Vec<i64> {
+        let (slots, order) = (self.parameters.slots() as i64, 2 * self.parameters.degree() as u64);
+        let all = (0..slots).scan(1, |power, steps| {
+            let element = *power;
+            *power = element * 5 % order;
+            Some((steps, element as u32))
+        });
+        all.filter(|(_, element)| self.turns.contains_key(element))
+            .map(|(steps, _)| steps)
+            .collect()
+    }
+
+    /// Returns whether there is a key for products, and one for conjugates.
+    #[must_use]
+    pub fn others(&self) -> [bool; 2] {
+        let conjugate = self.turns.contains_key(&conjugate_element(&self.parameters));
+        [self.relinearisation.is_some(), conjugate]
     }
 
     /// Returns the key for products.

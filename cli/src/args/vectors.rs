@@ -1,0 +1,142 @@
+//! The arguments of commands that compute on vectors.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+
+use super::{Place, values::clip};
+
+/// What a vector is for.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum For {
+    /// Products too: screening, models
+    Products,
+    /// Sums alone: more precise, and fit for a release
+    Sums,
+}
+
+/// How to encrypt under a key of the levelled scheme.
+#[derive(Args)]
+pub(crate) struct Vector {
+    /// Under a key of vectors: largest magnitude of a value, the same for all clients; it is public [default: that
+    /// of this file, rounded up to a power of two, or --clip]
+    #[arg(long, value_name = "LIMIT", value_parser = clip)]
+    pub(crate) range: Option<f64>,
+    /// Under a key of vectors: what for [default: products]
+    #[arg(long = "for", value_name = "USE", value_enum)]
+    purpose: Option<For>,
+    /// Under a key of vectors: each column of the one tensor by itself, as a batch for predict
+    #[arg(long)]
+    pub(crate) columns: bool,
+}
+
+impl Vector {
+    pub(crate) fn purpose(&self) -> For {
+        self.purpose.unwrap_or(For::Products)
+    }
+
+    /// Returns the options, and whether they are given.
+    pub(crate) fn given(&self) -> [(&'static str, bool); 3] {
+        [
+            ("--range", self.range.is_some()),
+            ("--for", self.purpose.is_some()),
+            ("--columns", self.columns),
+        ]
+    }
+}
+
+/// A rotation that a key is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Rotation {
+    /// By all powers of two.
+    Sum,
+    /// Those of a product by a matrix of so many rows and columns.
+    Matrix(usize, usize),
+    /// By so many slots to the left.
+    By(i64),
+    /// The conjugate of slots.
+    Conjugate,
+}
+
+impl std::str::FromStr for Rotation {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let sizes = |text: &str| {
+            let (rows, columns) = text.split_once('x')?;
+            let size = |text: &str| text.parse().ok().filter(|&size: &usize| size > 0);
+            Some(Self::Matrix(size(rows)?, size(columns)?))
+        };
+        let known = match text.strip_prefix("matrix:") {
+            Some(text) => sizes(text),
+            None if text == "sum" => Some(Self::Sum),
+            None if text == "conjugate" => Some(Self::Conjugate),
+            None => text.parse().ok().map(Self::By),
+        };
+        known.ok_or_else(|| "sum, conjugate, matrix:ROWSxCOLUMNS or a number of slots".into())
+    }
+}
+
+#[derive(Args)]
+pub(crate) struct Screen {
+    /// The evaluation key, made with keygen --rotations sum
+    #[arg(long, value_name = "FILE")]
+    pub(crate) key: PathBuf,
+    /// An encrypted update that others are compared with: their products with it are computed too
+    #[arg(long, value_name = "FILE")]
+    pub(crate) against: Option<PathBuf>,
+    /// File to write the encrypted scores to
+    #[arg(long, value_name = "FILE")]
+    pub(crate) out: PathBuf,
+    /// The encrypted updates
+    #[arg(required = true, value_name = "FILE")]
+    pub(crate) inputs: Vec<PathBuf>,
+    #[command(flatten)]
+    pub(crate) place: Place,
+    /// Report as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args)]
+pub(crate) struct Scores {
+    /// The secret key
+    #[arg(long, value_name = "FILE")]
+    pub(crate) key: PathBuf,
+    /// The encrypted scores
+    #[arg(long = "in", value_name = "FILE")]
+    pub(crate) input: PathBuf,
+    /// L2 norm that longer updates are clipped to
+    #[arg(long, value_name = "NORM")]
+    pub(crate) max_norm: Option<f64>,
+    /// Least cosine between an update and the reference; others are dropped
+    #[arg(long, value_name = "COSINE")]
+    pub(crate) min_cosine: Option<f64>,
+    /// File to write the weights to, for aggregate --weights
+    #[arg(long, value_name = "FILE")]
+    pub(crate) out: PathBuf,
+    /// Report as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args)]
+pub(crate) struct Predict {
+    /// The evaluation key; for one sample, made with keygen --rotations matrix:ROWSxCOLUMNS for each layer
+    #[arg(long, value_name = "FILE")]
+    pub(crate) key: PathBuf,
+    /// The model: a safetensors file of one or two linear layers
+    #[arg(long, value_name = "FILE")]
+    pub(crate) model: PathBuf,
+    /// The encrypted input: a batch, encrypted with --columns, or one sample
+    #[arg(long = "in", value_name = "FILE")]
+    pub(crate) input: PathBuf,
+    /// File to write the encrypted answers to
+    #[arg(long, value_name = "FILE")]
+    pub(crate) out: PathBuf,
+    #[command(flatten)]
+    pub(crate) place: Place,
+    /// Report as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}

@@ -1,0 +1,42 @@
+//! `ciphergram predict`.
+
+use ciphergram_he::{ckks::Evaluator, vectors};
+use serde_json::json;
+
+use super::vectors::{read, read_evaluation, read_model, write};
+use crate::{
+    args::Predict,
+    engines::engine,
+    failure::Failure,
+    files::{Kind, Output, named},
+    progress::Progress,
+    report::{report, shown, warn},
+};
+
+pub(crate) fn run(args: &Predict) -> Result<(), Failure> {
+    let engine = engine(args.place.engine);
+    let model = read_model(&args.model)?;
+    let inputs = [Some(&args.key), Some(&args.model), Some(&args.input)];
+    let out = Output::create(&args.out, Kind::Vector, &named(&inputs))?;
+    let progress = Progress::new(args.json, format!("running {}", args.model.display()));
+    let evaluator = Evaluator::new(read_evaluation(&args.key, &*engine)?, &*engine);
+    let (source, input) = read(&args.input, &*engine)?;
+    let found = vectors::predict(&evaluator, &model, &input, source);
+    let found = found.map_err(|e| e.within(args.input.display()))?;
+    let bytes = write(&found.answers, out)?;
+    drop(progress);
+    if let Some(most) = found.beyond_interval {
+        warn(&format!(
+            "by the range of the input, what goes into the sigmoid may be as large as {most:.1}, where its \
+             polynomial means nothing: train with smaller weights, or set a larger interval"
+        ));
+    }
+    let (values, (inputs, outputs)) = (found.answers.values(), model.sizes());
+    let value = json!({
+        "out": shown(&args.out), "inputs": inputs, "outputs": outputs, "levels": model.depth(), "values": values,
+        "ciphertext_bytes": bytes,
+    });
+    let line =
+        format!("{}: {values} answers, encrypted, {} levels", args.out.display(), model.depth());
+    report(args.json, &value, &[line])
+}

@@ -1,0 +1,82 @@
+//! `ciphergram screen` and `ciphergram scores`.
+
+use ciphergram_accel::CpuEngine;
+use ciphergram_he::{
+    Error,
+    ckks::Evaluator,
+    vectors::{self, Limits, Scores as Found, WEIGHT_OF_ONE},
+};
+use serde_json::json;
+
+use super::vectors::{read, read_evaluation, read_key, write};
+use crate::{
+    args::{Scores, Screen},
+    engines::engine,
+    failure::Failure,
+    files::{Kind, Output, named},
+    progress::Progress,
+    report::{report, shown},
+};
+
+pub(crate) fn run(args: &Screen) -> Result<(), Failure> {
+    let engine = engine(args.place.engine);
+    let read_too = [Some(&args.key), args.against.as_ref()];
+    let inputs: Vec<_> = args.inputs.iter().map(Some).chain(read_too).collect();
+    let out = Output::create(&args.out, Kind::Vector, &named(&inputs))?;
+    let progress = Progress::new(args.json, "reading keys");
+    let evaluator = Evaluator::new(read_evaluation(&args.key, &*engine)?, &*engine);
+    let against = args.against.as_ref().map(|path| read(path, &*engine)).transpose()?;
+    let given = args.inputs.iter().zip(0..).map(|(path, done)| {
+        progress.say(format!("screening {}", path.display()));
+        progress.at(done, args.inputs.len() as u64);
+        read(path, &*engine)
+    });
+    let against = against.as_ref().map(|(_, vector)| vector);
+    let found = vectors::screen(&evaluator, against, given)?;
+    let bytes = write(&found, out)?;
+    drop(progress);
+    let updates = found.sources().len();
+    let value = json!({
+        "out": shown(&args.out), "updates": updates, "against": args.against.as_deref().map(shown),
+        "ciphertext_bytes": bytes,
+    });
+    let what = if args.against.is_some() { "norms and products" } else { "norms" };
+    let line = format!("{}: {what} of {updates} updates, encrypted", args.out.display());
+    report(args.json, &value, &[line])
+}
+
+pub(crate) fn scores(args: &Scores) -> Result<(), Failure> {
+    let engine = CpuEngine::new();
+    let key = read_key(&args.key, &engine)?.ok_or_else(|| {
+        let needed = "scores are under a key of keygen --scheme ckks-4096x2";
+        Failure::from(Error::KeyKind { found: "sum", needed }.within(args.key.display()))
+    })?;
+    let secret = key.secret().map_err(|e| e.within(args.key.display()))?;
+    let mut out =
+        Output::create(&args.out, Kind::Weights, &named(&[Some(&args.input), Some(&args.key)]))?;
+    let (_, vector) = read(&args.input, &engine)?;
+    let here = |e: Error| e.within(args.input.display());
+    let found = Found::decrypt(&vector, secret, &engine).map_err(here)?;
+    let limits = Limits { max_norm: args.max_norm, min_cosine: args.min_cosine };
+    let weights = found.weights(limits).map_err(here)?;
+    out.put(weights.to_json()?.as_bytes())?;
+    out.put(b"\n")?;
+    out.commit()?;
+    let rows = || found.each().zip(weights.updates().iter().map(|update| update.weight));
+    let updates: Vec<_> = rows()
+        .map(|((name, score), weight)| {
+            json!({ "name": name, "norm": score.norm, "cosine": score.cosine, "weight": weight })
+        })
+        .collect();
+    let value = json!({ "out": shown(&args.out), "updates": updates });
+    let mut lines: Vec<_> = rows()
+        .map(|((name, score), weight)| {
+            let cosine =
+                score.cosine.map_or(String::new(), |cosine| format!(", cosine {cosine:+.3}"));
+            let share = weight as f64 / WEIGHT_OF_ONE as f64;
+            format!("{name}: norm {:.4}{cosine}: counts {share:.3}", score.norm)
+        })
+        .collect();
+    lines.push(format!("{}: weights of {} updates", args.out.display(), updates.len()));
+    report(args.json, &value, &lines)
+}

@@ -1,0 +1,292 @@
+//! Commands on vectors: what `keygen`, `encrypt`, `aggregate` and `decrypt` do under a key of the levelled scheme.
+
+use std::{fs, path::Path, sync::Arc};
+
+use ciphergram_accel::Engine;
+use ciphergram_he::{
+    Error,
+    ckks::{
+        self, AnyKey, EvaluationKeys, Evaluator, Parameters, Preset, PublicKey, SecretKey,
+        matrix_rotations,
+    },
+    vectors::{self, Layout, Purpose, Recipe, Source, Vector, Weights},
+};
+use serde_json::json;
+
+use super::keygen::refuse_existing;
+use crate::{
+    args::{Aggregate, Decrypt, Encrypt, For, Keygen, Rotation},
+    engines::engine,
+    failure::{Failure, at},
+    files::{self, Kind, Output, named},
+    progress::Progress,
+    report::{kept, per_value, per_value_words, report, shown, warn},
+};
+
+/// The file of the evaluation key.
+pub(crate) const EVALUATION: &str = "evaluation.cgk";
+
+/// Refuses options that a command has for keys of another scheme.
+pub(crate) fn refuse(options: &[(&str, bool)], of: &str) -> Result<(), Failure> {
+    match options.iter().find(|(_, is_given)| *is_given) {
+        Some((option, _)) => Err(Failure::Misuse(format!("{option} is not for keys of {of}"))),
+        None => Ok(()),
+    }
+}
+
+/// Returns the name of a key's preset.
+fn scheme_name(key: &PublicKey) -> Result<&'static str, Failure> {
+    Ok(key.parameters().named().map_err(Error::from)?.name())
+}
+
+/// Reads a key of the levelled scheme, and warns if others can read one that they must not; nothing if it is of another
+/// scheme.
+pub(crate) fn read_key(path: &Path, engine: &dyn Engine) -> Result<Option<AnyKey>, Failure> {
+    let key = AnyKey::load(path, engine)?;
+    key.as_ref().and_then(AnyKey::warning).into_iter().for_each(warn);
+    Ok(key)
+}
+
+/// Reads an evaluation key. Who computes must have no other.
+pub(crate) fn read_evaluation(path: &Path, engine: &dyn Engine) -> Result<EvaluationKeys, Failure> {
+    let bytes = files::read(path)?;
+    let here = |e: Error| Failure::from(e.within(path.display()));
+    match Kind::of(&bytes) {
+        Kind::SecretKey | Kind::ClientKey | Kind::PublicKey => Err(here(Error::KeyKind {
+            found: "JSON",
+            needed: "this takes keys/evaluation.cgk, and must never have a secret one",
+        })),
+        _ => EvaluationKeys::from_bytes(&bytes, engine).map_err(here),
+    }
+}
+
+/// Reads a vector, named by its file. Errors name it.
+pub(crate) fn read(path: &Path, engine: &dyn Engine) -> Result<(Source, Vector), Error> {
+    let read = || {
+        let bytes = fs::read(path).map_err(Error::from)?;
+        let (vector, digest) = Vector::from_bytes(&bytes, engine)?;
+        let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
+        Ok((Source { name, digest }, vector))
+    };
+    read().map_err(|e: Error| e.within(path.display()))
+}
+
+/// Writes a vector.
+pub(crate) fn write(vector: &Vector, mut out: Output) -> Result<usize, Failure> {
+    let bytes = vector.to_bytes()?;
+    out.put(&bytes)?;
+    out.commit()?;
+    Ok(bytes.len())
+}
+
+/// Draws the keys of a preset, and writes them.
+pub(crate) fn keygen(args: &Keygen, preset: Preset) -> Result<(), Failure> {
+    let engine = ciphergram_accel::CpuEngine::new();
+    let parameters = Arc::new(Parameters::preset(preset));
+    let rotations = rotations(&args.rotations, &parameters)?;
+    let evaluation = args.out.join(EVALUATION);
+    refuse_existing(&args.out)?;
+    if evaluation.exists() {
+        return Err(Error::Exists { path: evaluation }.into());
+    }
+    let progress = Progress::new(args.json, format!("drawing keys of {preset}"));
+    let key = SecretKey::generate(&parameters, &engine)?;
+    let mut keys = key.evaluation_keys(&rotations, &engine)?;
+    if args.rotations.contains(&Rotation::Conjugate) {
+        keys = key.with_conjugate(keys, &engine)?;
+    }
+    let bytes = keys.to_bytes()?;
+    files::fill(&args.out, |folder| {
+        key.public().save(&folder.join("public.json"))?;
+        key.save(&folder.join("secret.json"))?;
+        Ok(ciphergram_he::keys::write_new(&folder.join(EVALUATION), &bytes, 0o644)?)
+    })?;
+    drop(progress);
+    let (id, turns) = (key.public().id().to_string(), keys.rotations().len());
+    let [public, secret] = ["public.json", "secret.json"].map(|name| args.out.join(name));
+    let value = json!({
+        "scheme": preset.name(), "key_id": id, "rotations": rotations, "evaluation_key_bytes": bytes.len(),
+        "public": shown(&public), "secret": shown(&secret), "evaluation": shown(&evaluation),
+    });
+    let lines = [
+        format!("{preset} key {id}, for vectors to compute with"),
+        format!("{}  for those who encrypt", public.display()),
+        format!("{}  for those who decrypt, and for no one else", secret.display()),
+        format!(
+            "{}  for those who compute: products and {turns} rotations, {:.1} MB",
+            evaluation.display(),
+            bytes.len() as f64 / 1e6
+        ),
+    ];
+    report(args.json, &value, &lines)
+}
+
+/// Returns the steps that keys are asked for, each once.
+fn rotations(asked: &[Rotation], parameters: &Parameters) -> Result<Vec<i64>, Failure> {
+    let slots = parameters.slots() as i64;
+    let mut steps = vec![];
+    for rotation in asked {
+        match *rotation {
+            Rotation::Sum => steps.extend((0..slots.trailing_zeros()).map(|bit| 1 << bit)),
+            Rotation::Matrix(rows, columns) if rows.max(columns) <= slots as usize => {
+                steps.extend(matrix_rotations(rows, columns));
+            }
+            Rotation::Matrix(rows, columns) => {
+                let why =
+                    format!("a matrix of {rows}x{columns} has more than {slots} rows or columns");
+                return Err(Failure::Misuse(format!("--rotations: {why}")));
+            }
+            Rotation::By(by) => steps.push(by),
+            Rotation::Conjugate => {}
+        }
+    }
+    steps.iter_mut().for_each(|by| *by = by.rem_euclid(slots));
+    steps.retain(|&by| by != 0);
+    steps.sort_unstable();
+    steps.dedup();
+    Ok(steps)
+}
+
+pub(crate) fn encrypt(args: &Encrypt, key: &AnyKey) -> Result<(), Failure> {
+    let name = scheme_name(key.public())?;
+    refuse(
+        &[
+            ("--job", args.agreed.job.is_some()),
+            ("--client", args.client.is_some()),
+            ("--round", args.round.is_some()),
+            ("--ranges", args.ranges.is_some()),
+            ("--weight", args.weighting.weight != 1),
+        ],
+        name,
+    )?;
+    let progress = Progress::new(args.json, format!("encrypting {}", args.input.display()));
+    let (update, _) =
+        files::read_clipped(&args.input, args.integers.policy(), args.weighting.clip)?;
+    let inputs = [Some(&args.input), Some(&args.agreed.key)];
+    let out = Output::create(&args.out, Kind::Vector, &named(&inputs))?;
+    let recipe = Recipe {
+        range: args.vector.range.or(args.weighting.clip),
+        layout: if args.vector.columns { Layout::Columns } else { Layout::Rows },
+        purpose: match args.vector.purpose() {
+            For::Products => Purpose::Products,
+            For::Sums => Purpose::Sums,
+        },
+    };
+    let engine = engine(args.place.engine);
+    let vector = Vector::encrypt(key, &update, &recipe, &*engine);
+    let vector = vector.map_err(|e| e.within(args.input.display()))?;
+    let bytes = write(&vector, out)?;
+    drop(progress);
+    let (kept, kept_words) = kept(&update);
+    let values = vector.values();
+    let value = json!({
+        "out": shown(&args.out), "scheme": name, "values": values, "ciphertexts": vector.ciphertexts().len(),
+        "ciphertext_bytes": bytes, "bytes_per_value": per_value(bytes, values), "unit": vector.unit(), "kept": kept,
+    });
+    let words = per_value_words(bytes, values);
+    let line = format!("{}: {values} values, {words}", args.out.display());
+    report(args.json, &value, &kept_words.into_iter().chain([line]).collect::<Vec<_>>())
+}
+
+pub(crate) fn aggregate(args: &Aggregate, key: &AnyKey) -> Result<(), Failure> {
+    let name = scheme_name(key.public())?;
+    refuse(&[("--job", args.agreed.job.is_some())], name)?;
+    if matches!(key, AnyKey::Secret(..)) {
+        return Err(Error::KeyKind {
+            found: "secret",
+            needed: "an aggregator must hold public material only: give it keys/public.json",
+        }
+        .within(args.agreed.key.display())
+        .into());
+    }
+    let weights = args.weights.as_ref().map(|path| {
+        let text = fs::read_to_string(path).map_err(Error::from);
+        text.and_then(|text| Weights::from_json(&text)).map_err(|e| e.within(path.display()))
+    });
+    let weights = weights.transpose()?;
+    let read_too = [Some(&args.agreed.key), args.weights.as_ref()];
+    let inputs: Vec<_> = args.inputs.iter().map(Some).chain(read_too).collect();
+    let out = Output::create(&args.out, Kind::Vector, &named(&inputs))?;
+    let progress = Progress::new(args.json, "");
+    let engine = engine(args.place.engine);
+    let evaluator = Evaluator::new(EvaluationKeys::none(key.public()), &*engine);
+    let given = args.inputs.iter().zip(0..).map(|(path, done)| {
+        progress.say(format!("adding {}", path.display()));
+        progress.at(done, args.inputs.len() as u64);
+        read(path, &*engine)
+    });
+    let sum = vectors::aggregate(&evaluator, weights.as_ref(), given)?;
+    let bytes = write(&sum, out)?;
+    drop(progress);
+    let (values, summed) = (sum.values(), sum.sources().len());
+    let value = json!({
+        "out": shown(&args.out), "vectors": summed, "divisor": sum.divisor(), "values": values,
+        "ciphertext_bytes": bytes,
+    });
+    let words = per_value_words(bytes, values);
+    let line = format!("{}: sum of {summed}, {values} values, {words}", args.out.display());
+    report(args.json, &value, &[line])
+}
+
+pub(crate) fn decrypt(args: &Decrypt, key: &AnyKey) -> Result<(), Failure> {
+    let name = scheme_name(key.public())?;
+    refuse(
+        &[
+            ("--job", args.agreed.job.is_some()),
+            ("--template", args.template.is_some()),
+            ("--sum", args.sum),
+            ("--min-clients", args.min_clients.is_some()),
+            ("--cohorts", args.cohorts.is_some()),
+        ],
+        name,
+    )?;
+    let secret = key.secret().map_err(|e| e.within(args.agreed.key.display()))?;
+    let inputs = [Some(&args.input), Some(&args.agreed.key)];
+    let mut out = Output::create(&args.out, Kind::Tensors, &named(&inputs))?;
+    let progress = Progress::new(args.json, format!("decrypting {}", args.input.display()));
+    let engine = engine(args.place.engine);
+    let (_, vector) = read(&args.input, &*engine)?;
+    let opened = match args.release {
+        Some(releases) => {
+            vector.release(secret, (releases, args.release_bits.unwrap_or(RELEASE_BITS)), &*engine)
+        }
+        None => vector.decrypt(secret, &*engine),
+    };
+    let opened = opened.map_err(|e| e.within(args.input.display()))?;
+    out.put(&opened.to_safetensors()?)?;
+    out.commit()?;
+    drop(progress);
+    let ckks::Bound { magnitude, error } = vector.bound();
+    let scale = vector.unit() / vector.divisor() as f64;
+    let value = json!({
+        "out": shown(&args.out), "values": vector.values(), "tensors": vector.specs().len(),
+        "summed": vector.sources().len(), "error_bound": error * scale, "released": args.release.is_some(),
+    });
+    let mut lines = vec![format!(
+        "{}: {} tensors, {} values within ±{:.3}, off by at most {:.1e}",
+        args.out.display(),
+        vector.specs().len(),
+        vector.values(),
+        magnitude * scale,
+        error * scale
+    )];
+    lines.push(match args.release {
+        Some(releases) => {
+            format!("flooded for {releases} releases under this key: anyone may see it")
+        }
+        None => {
+            "for key holders alone: its last digits tell of the secret key (--release floods them)"
+                .into()
+        }
+    });
+    report(args.json, &value, &lines)
+}
+
+/// Bits of a released number, unless others are asked for.
+const RELEASE_BITS: f64 = 16.0;
+
+/// Reads the bytes of a model.
+pub(crate) fn read_model(path: &Path) -> Result<vectors::Model, Failure> {
+    let bytes = fs::read(path).map_err(at(path))?;
+    Ok(vectors::Model::from_safetensors(&bytes).map_err(|e| e.within(path.display()))?)
+}
