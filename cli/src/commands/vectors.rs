@@ -129,7 +129,7 @@ fn rotations(asked: &[Rotation], parameters: &Parameters) -> Result<Vec<i64>, Fa
         match *rotation {
             Rotation::Sum => steps.extend((0..slots.trailing_zeros()).map(|bit| 1 << bit)),
             Rotation::Matrix(rows, columns) if rows.max(columns) <= slots as usize => {
-                steps.extend(matrix_rotations(rows, columns));
+                steps.extend(matrix_rotations(rows, columns, slots as usize));
             }
             Rotation::Matrix(rows, columns) => {
                 let why =

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ciphergram_accel::{Engine, Operand, Program};
+use ciphergram_accel::{Engine, Operand, Program, Ring};
 use zeroize::Zeroizing;
 
 use super::{
@@ -10,6 +10,7 @@ use super::{
     encoder::{Complex, Encoder},
     evaluator::encoded,
     keys::{PublicKey, SecretKey},
+    masking::Masked,
     parameters::Parameters,
     programs,
     release::Flooding,
@@ -118,9 +119,12 @@ impl Decryptor {
     /// Decrypts to all slots.
     ///
     /// # Errors
-    /// [`CkksError::OtherParameters`]; the engine's.
+    /// [`CkksError::OtherParameters`]; [`CkksError::OtherKey`]; the engine's.
     pub fn decrypt(&self, a: &Ciphertext, engine: &dyn Engine) -> Result<Complex, Error> {
-        let coefficients = self.coefficients(a, engine)?;
+        let integers = self.integers(a, engine)?;
+        let q = modulus(self.parameters.ring(a.level.min(1)));
+        let coefficients = integers.iter().map(|&x| to_float(centred(x, q)));
+        let coefficients = Zeroizing::new(coefficients.collect::<Vec<_>>());
         Ok(self.encoder.decode(&coefficients, self.parameters.scale(a.level)))
     }
 
@@ -136,22 +140,45 @@ impl Decryptor {
         (releases, bits): (u32, f64),
         engine: &dyn Engine,
     ) -> Result<Complex, Error> {
+        let integers = self.flooded(a, (releases, bits), engine)?;
+        let q = modulus(self.parameters.ring(a.level.min(1)));
+        let coefficients: Vec<_> = integers.iter().map(|&x| to_float(centred(x, q))).collect();
+        Ok(self.encoder.decode(&coefficients, self.parameters.scale(a.level)))
+    }
+
+    /// Opens a masked result for whoever has its mask, flooded as a release is.
+    ///
+    /// # Errors
+    /// Those of [`release`](Self::release).
+    pub fn release_masked(
+        &self,
+        a: &Ciphertext,
+        (releases, bits): (u32, f64),
+        engine: &dyn Engine,
+    ) -> Result<Masked, Error> {
+        Ok(Masked { integers: self.flooded(a, (releases, bits), engine)?.to_vec() })
+    }
+
+    /// Returns the coefficients of what is encrypted and flooding, modulo the primes that it is decrypted by.
+    fn flooded(
+        &self,
+        a: &Ciphertext,
+        (releases, bits): (u32, f64),
+        engine: &dyn Engine,
+    ) -> Result<Zeroizing<Vec<u128>>, Error> {
         let flooding = Flooding::of(a, releases);
         let left = flooding.bits_left(a);
         if left < bits {
             return Err(CkksError::ReleaseBits { left, bits, releases }.into());
         }
-        let mut coefficients = self.coefficients(a, engine)?;
-        flooding.add_to(&mut coefficients)?;
-        Ok(self.encoder.decode(&coefficients, self.parameters.scale(a.level)))
+        let mut integers = self.integers(a, engine)?;
+        flooding.add_to(&mut integers, modulus(self.parameters.ring(a.level.min(1))))?;
+        Ok(integers)
     }
 
-    /// Returns the coefficients of what is encrypted, and of its noise.
-    fn coefficients(
-        &self,
-        a: &Ciphertext,
-        engine: &dyn Engine,
-    ) -> Result<Zeroizing<Vec<f64>>, Error> {
+    /// Returns the coefficients of what is encrypted and of its noise, modulo the primes that it is decrypted by: two
+    /// at most, which hold whatever slots may be.
+    fn integers(&self, a: &Ciphertext, engine: &dyn Engine) -> Result<Zeroizing<Vec<u128>>, Error> {
         let set = &self.parameters;
         if a.parameters.literal() != set.literal() {
             return Err(CkksError::OtherParameters { what: "the ciphertext" }.into());
@@ -160,7 +187,6 @@ impl Decryptor {
             let (found, expected) = (a.key, self.key);
             return Err(CkksError::OtherKey { what: "the ciphertext", found, expected }.into());
         }
-        // Two primes hold whatever slots may be.
         let level = a.level.min(1);
         let words = set.ring(level).len_words();
         let mut integers = Zeroizing::new(vec![0; words]);
@@ -170,20 +196,27 @@ impl Decryptor {
             Operand::Out(&mut integers),
         ];
         engine.run(&self.programs[level], &mut operands)?;
-        let q = set.ring(level).primes().iter().fold(1u128, |q, &prime| q * u128::from(prime));
         let (low, high) = integers.split_at(set.degree());
-        let centred = |i: usize| {
-            let high = high.get(i).map_or(0, |&high| u128::from(high) << 64);
-            let x = high | u128::from(low[i]);
-            let is_negative = i128::from(x > q / 2);
-            to_float(x.cast_signed() - is_negative * q.cast_signed())
-        };
-        Ok(Zeroizing::new((0..set.degree()).map(centred).collect()))
+        let high = high.iter().copied().chain(std::iter::repeat(0));
+        let whole =
+            low.iter().zip(high).map(|(&low, high)| u128::from(high) << 64 | u128::from(low));
+        Ok(Zeroizing::new(whole.collect()))
     }
 }
 
+/// Returns the product of a ring's primes, two at most.
+pub(super) fn modulus(ring: &Ring) -> u128 {
+    ring.primes().iter().map(|&prime| u128::from(prime)).product()
+}
+
+/// Returns the integer within ±q/2 of one modulo q.
+pub(super) fn centred(x: u128, q: u128) -> i128 {
+    let is_negative = i128::from(x > q / 2);
+    x.cast_signed() - is_negative * q.cast_signed()
+}
+
 /// Returns the float nearest to an integer of at most 91 bits and a sign: quicker than a conversion of any.
-fn to_float(x: i128) -> f64 {
+pub(super) fn to_float(x: i128) -> f64 {
     const LOW: u32 = 40;
     let (high, low) = ((x >> LOW) as i64, (x & ((1 << LOW) - 1)) as i64);
     // Both are exact, so that the sum alone rounds.

@@ -73,6 +73,11 @@ impl<'e> Evaluator<'e> {
         &self.parameters
     }
 
+    /// Returns the engine.
+    pub(super) fn engine(&self) -> &'e dyn Engine {
+        self.engine
+    }
+
     /// Encodes numbers, which fill the first slots, on a level.
     ///
     /// # Errors

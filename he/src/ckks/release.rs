@@ -55,15 +55,16 @@ impl Flooding {
         self.sigma * degree.sqrt() / a.parameters.scale(a.level)
     }
 
-    /// Adds a draw to each coefficient.
-    pub(super) fn add_to(self, coefficients: &mut [f64]) -> Result<(), Error> {
+    /// Adds a draw to each coefficient, modulo q.
+    pub(super) fn add_to(self, coefficients: &mut [u128], q: u128) -> Result<(), Error> {
         let mut random = random::generator()?;
         // In (0, 1]: its logarithm is finite.
         let mut unit = || ((random.next_u64() >> 11) + 1) as f64 * 2f64.powi(-53);
         for pair in coefficients.chunks_mut(2) {
             let (radius, turn) = ((-2.0 * unit().ln()).sqrt() * self.sigma, TAU * unit());
             for (coefficient, part) in pair.iter_mut().zip([turn.cos(), turn.sin()]) {
-                *coefficient = (*coefficient + radius * part).round();
+                let noise = ((radius * part).round() as i128).rem_euclid(q.cast_signed());
+                *coefficient = (*coefficient + noise.cast_unsigned()) % q;
             }
         }
         Ok(())

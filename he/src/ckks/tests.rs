@@ -179,9 +179,9 @@ fn arithmetic_agrees_with_that_of_numbers() {
 fn rotations_make_sums_and_matrices() {
     let engine = CpuEngine::new();
     let party = Party::new(small(), &engine);
-    let shapes = [(1, 64), (64, 1), (5, 7), (64, 64), (9, 2)];
+    let shapes = [(1, 64), (64, 1), (5, 7), (64, 64), (9, 2), (3, 40), (32, 64), (33, 64)];
     let mut steps = vec![1, 2, 4, 8, 16, 32, -5];
-    shapes.iter().for_each(|&(rows, columns)| steps.extend(matrix_rotations(rows, columns)));
+    shapes.iter().for_each(|&(rows, columns)| steps.extend(matrix_rotations(rows, columns, 64)));
     let keys = party.secret.evaluation_keys(&steps, &engine).unwrap();
     let evaluator = Evaluator::new(keys, &engine);
     let encryptor = Encryptor::secret(&party.secret, 1.0);
@@ -207,12 +207,38 @@ fn rotations_make_sums_and_matrices() {
         let matrix = evaluator.encode_matrix(&values, (rows, columns), 3).unwrap();
         let product = evaluator.multiply_matrix(&matrix, &v).unwrap();
         assert_eq!(product.level(), 2);
-        let expected = |j: usize| match values.chunks(columns).nth(j) {
+        // More columns than half the slots, and at most half as many rows: the result is there again and again.
+        let is_folded = columns > 32 && rows <= 32;
+        let period = if is_folded { rows.next_power_of_two() } else { 64 };
+        let expected = |j: usize| match values.chunks(columns).nth(j % period) {
             Some(row) => row.iter().zip(&x).map(|(m, x)| m * x).sum(),
             None => 0.0,
         };
         assert!(error(&open(&product), expected) < 1e-6, "{rows} x {columns}");
     }
+}
+
+/// What is masked tells nothing to who opens it, and all to who has the mask.
+#[test]
+fn masked_results_are_opened_by_those_with_the_mask() {
+    let engine = CpuEngine::new();
+    let party = Party::new(small(), &engine);
+    let evaluator = Evaluator::new(EvaluationKeys::none(party.secret.public()), &engine);
+    let size = 2f64.powi(20);
+    let x: Vec<f64> = numbers(64).iter().map(|x| x * size).collect();
+    let encryptor = Encryptor::public(&party.public, size);
+    let a = encryptor.encrypt(&Complex::real(&x), &engine).unwrap();
+    let (masked, mask) = evaluator.mask(&a).unwrap();
+    assert_eq!(masked.level(), 1);
+    // Without the mask it is anything at all within the modulus.
+    let seen = party.decryptor.decrypt(&masked, &engine).unwrap();
+    assert!(error(&seen, |j| x[j]) > size * size);
+    let opened = party.decryptor.release_masked(&masked, (10, 16.0), &engine).unwrap();
+    let off = error(&mask.open(&opened), |j| x[j]) / size;
+    println!("masked and flooded, off by {off:e} of the largest");
+    assert!(off > 2f64.powi(-40) && off < 2f64.powi(-16), "{off:e}");
+    let refused = party.decryptor.release_masked(&masked, (10, 40.0), &engine).err();
+    assert!(matches!(refused, Some(crate::Error::Ckks(CkksError::ReleaseBits { .. }))));
 }
 
 /// Polynomials of any degree that levels are there for, in both bases, as deep as they say.

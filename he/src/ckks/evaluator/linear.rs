@@ -123,8 +123,9 @@ impl Evaluator<'_> {
         Ok(sum)
     }
 
-    /// Returns the product of a matrix by a vector, which fills the first slots as its result does;
-    /// slots behind the vector are zero. A level lower.
+    /// Returns the product of a matrix by a vector, which fills the first slots as its result does. What is in slots
+    /// behind the vector does not matter; behind the result there is nothing, or the result again (see [`Matrix`]). A
+    /// level lower.
     ///
     /// # Errors
     /// [`CkksError::OutOfLevels`] where a is on a lower level than the matrix was encoded for, or
@@ -155,7 +156,12 @@ impl Evaluator<'_> {
                 None => sum,
             });
         }
-        total.ok_or_else(|| CkksError::TooMany { count: 0, slots: self.parameters.slots() }.into())
+        let nothing = CkksError::TooMany { count: 0, slots: self.parameters.slots() };
+        let mut total = total.ok_or(nothing)?;
+        for &steps in &matrix.folds {
+            total = self.add(&total, &self.rotate(&total, steps)?)?;
+        }
+        Ok(total)
     }
 
     /// Encodes a matrix, row by row, for vectors on a level.
@@ -174,21 +180,25 @@ impl Evaluator<'_> {
         {
             return Err(CkksError::TooMany { count: values.len(), slots }.into());
         }
-        let (babies, first) = (babies(rows, columns), 1 - rows as i64);
+        let way = Way::of(rows, columns, slots);
         let mut giants = vec![];
-        for giant in (first..columns as i64).step_by(babies) {
+        for giant in way.giants() {
             let mut diagonals = vec![];
-            for baby in 0..babies {
-                // Diagonal k has at slot j what row j has in column j + k. It is rotated with the
-                // sum, so it is turned back before.
+            for baby in 0..way.babies {
+                // Diagonal k has at slot j what the row of slot j has in column j + k. It is rotated with the sum,
+                // so it is turned back before.
                 let k = giant + baby as i64;
                 let mut diagonal = vec![0.0; slots];
                 let mut is_zero = true;
-                for row in 0..rows {
-                    let column = row as i64 + k;
-                    if (0..columns as i64).contains(&column) {
+                for j in 0..way.height {
+                    let column = match way.is_folded() {
+                        true => (j as i64 + k).rem_euclid(slots as i64),
+                        false => j as i64 + k,
+                    };
+                    let row = j % way.period;
+                    if row < rows && (0..columns as i64).contains(&column) {
                         let value = values[row * columns + column as usize];
-                        let slot = (row as i64 + giant).rem_euclid(slots as i64);
+                        let slot = (j as i64 + giant).rem_euclid(slots as i64);
                         diagonal[slot as usize] = value;
                         is_zero &= value == 0.0;
                     }
@@ -201,29 +211,71 @@ impl Evaluator<'_> {
                 giants.push((giant, diagonals));
             }
         }
-        Ok(Matrix { level, babies, giants })
+        Ok(Matrix { level, babies: way.babies, giants, folds: way.folds().collect() })
     }
 }
 
 /// A matrix by its diagonals, encoded: rotations of a vector by few steps, then of sums by many.
+///
+/// A product by a matrix of R rows and C columns takes `R + C − 1` diagonals. Where C is more than half of the slots
+/// and R, rounded up to a power of two, at most half of them, R diagonals are enough that go around the slots: slot j
+/// then has a share of row `j mod R`, and sums over slots R apart bring the shares together, so that the result is
+/// there again every R slots.
 pub struct Matrix {
     level: usize,
     /// Rotations of the vector, by 0 and on.
     babies: usize,
     /// By how much each sum is rotated, and its diagonals by the rotation that they multiply.
     giants: Vec<(i64, Vec<(usize, Plaintext)>)>,
+    /// Rotations of the result, each added to it.
+    folds: Vec<i64>,
 }
 
-/// Returns how many rotations of a vector are made: about the square root of the diagonals.
-fn babies(rows: usize, columns: usize) -> usize {
-    let diagonals = rows + columns - 1;
-    diagonals.isqrt().next_power_of_two().min(MAX_TERMS)
+/// The way in which a matrix is multiplied.
+struct Way {
+    slots: usize,
+    /// Slots that diagonals fill.
+    height: usize,
+    /// Slots after which rows begin again.
+    period: usize,
+    /// The first diagonal, and the one behind the last.
+    diagonals: (i64, i64),
+    /// Rotations of the vector: about the square root of the diagonals.
+    babies: usize,
+}
+
+impl Way {
+    fn of(rows: usize, columns: usize, slots: usize) -> Self {
+        let period = rows.next_power_of_two();
+        let is_folded = columns > slots / 2 && period <= slots / 2;
+        let (height, period, diagonals) = match is_folded {
+            true => (slots, period, (0, period as i64)),
+            false => (rows, rows, (1 - rows as i64, columns as i64)),
+        };
+        let count = (diagonals.1 - diagonals.0) as usize;
+        let babies = count.isqrt().next_power_of_two().min(MAX_TERMS);
+        Self { slots, height, period, diagonals, babies }
+    }
+
+    fn is_folded(&self) -> bool {
+        self.height == self.slots && self.period < self.slots
+    }
+
+    fn giants(&self) -> impl Iterator<Item = i64> + use<> {
+        (self.diagonals.0..self.diagonals.1).step_by(self.babies)
+    }
+
+    fn folds(&self) -> impl Iterator<Item = i64> + use<> {
+        let (slots, is_folded) = (self.slots, self.is_folded());
+        let all = std::iter::successors(Some(self.period), |steps| Some(2 * steps));
+        all.take_while(move |&steps| is_folded && steps < slots).map(|steps| steps as i64)
+    }
 }
 
 /// Returns the rotations that a product by a matrix of these sizes takes keys for.
 #[must_use]
-pub fn matrix_rotations(rows: usize, columns: usize) -> Vec<i64> {
-    let babies = babies(rows, columns);
-    let small = 1..babies as i64;
-    small.chain((1 - rows as i64..columns as i64).step_by(babies)).filter(|&k| k != 0).collect()
+pub fn matrix_rotations(rows: usize, columns: usize, slots: usize) -> Vec<i64> {
+    let way = Way::of(rows, columns, slots);
+    let small = 1..way.babies as i64;
+    small.chain(way.giants()).chain(way.folds()).filter(|&k| k != 0).collect()
 }
