@@ -33,7 +33,7 @@
 //! |---|---|
 //! | [`welch`], [`crops`] | the statistic, and the percentiles over which it is taken |
 //! | [`subject`], [`measure`] | the operations that are timed, and the loop that times them |
-//! | [`decryption`], [`powers`], [`sums`], [`controls`] | the operations and their classes |
+//! | [`decryption`], [`powers`], [`sums`], [`vectors`], [`controls`] | the operations and their classes |
 //! | [`secrets`] | where the secrets of an operation lie, for memcheck |
 //! | [`catalogue`] | all tests, by name |
 //! | [`options`], [`session`], [`report`], [`verdict`] | a run: its arguments, its course, its table, its end |
@@ -54,6 +54,7 @@ pub mod secrets;
 pub mod session;
 pub mod subject;
 pub mod sums;
+pub mod vectors;
 pub mod verdict;
 pub mod welch;
 

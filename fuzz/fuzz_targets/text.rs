@@ -1,10 +1,11 @@
-//! Key files of every kind, jobs and ranges files.
+//! Key files of every kind, jobs, ranges and weights.
 
 #![no_main]
 
 use std::sync::LazyLock;
 
-use ciphergram_he::{AnyKey, Job, PublicKey, codec::RangesFile};
+use ciphergram_accel::CpuEngine;
+use ciphergram_he::{AnyKey, Job, PublicKey, ckks, codec::RangesFile, vectors::Weights};
 use libfuzzer_sys::fuzz_target;
 
 /// The public half of the key that the jobs in `seeds` are of.
@@ -19,6 +20,12 @@ fuzz_target!(|text: &str| {
     if let Ok(key) = AnyKey::from_json(text) {
         let _ = key.as_client(None);
         let _ = key.as_client(Some(1));
+    }
+    let _ = ckks::AnyKey::from_json(text, &CpuEngine::new());
+    if let Ok(weights) = Weights::from_json(text)
+        && let Ok(again) = weights.to_json()
+    {
+        assert_eq!(Weights::from_json(&again), Ok(weights));
     }
     let _ = Job::id_of_json(text);
     if let Ok(job) = Job::from_json(text, &KEY)

@@ -1,14 +1,14 @@
 //! All tests, by name.
 
 use ciphergram_accel::random::StreamRng;
-use ciphergram_he::Error;
+use ciphergram_he::{Error, ckks::Operation};
 
 use super::{
     controls, decryption,
     measure::MIN_SAMPLES,
     powers::{self, Exponent},
     subject::{Setup, Subject},
-    sums,
+    sums, vectors,
 };
 
 /// The finding that a test must come to.
@@ -169,6 +169,29 @@ pub const ALL: &[Test] = &[
         "sum-key",
         "ckks-sum, products with the key: 0 against uniform ones",
         |setup, rng| Ok(sums::key(setup, rng)),
+    ),
+    Test::quiet(
+        "ckks-message",
+        "ckks-4096x1, encryption with the secret: messages 0 against uniform ones",
+        |setup, rng| Ok(vectors::encrypt(setup, Operation::EncryptSecret, "message", rng)),
+    ),
+    Test::quiet(
+        "ckks-noise",
+        "ckks-4096x1, encryption with the secret: noise keys 0 against uniform ones",
+        |setup, rng| Ok(vectors::encrypt(setup, Operation::EncryptSecret, "noise_key", rng)),
+    ),
+    Test::quiet(
+        "ckks-public",
+        "ckks-4096x1, encryption by the public key: keys of u 0 against uniform ones",
+        |setup, rng| Ok(vectors::encrypt(setup, Operation::Encrypt, "u_key", rng)),
+    ),
+    Test::quiet("ckks-encode", "ckks-4096x1, encoding: numbers 0 against uniform ones", |_, _| {
+        Ok(vectors::encode())
+    }),
+    Test::quiet(
+        "ckks-decode",
+        "ckks-4096x1, decoding: coefficients 0 against uniform ones",
+        |_, _| Ok(vectors::decode()),
     ),
     Test::quiet(
         "seal",

@@ -95,7 +95,8 @@ pub fn public_encrypt<'a>(
     Ok(zeros(setup, program, name, rng))
 }
 
-fn zeros<'a>(
+/// Times a program with zeros as the input `name` in class A, uniform words in class B.
+pub(super) fn zeros<'a>(
     setup: &'a Setup,
     program: Arc<Program>,
     name: &'static str,

@@ -58,11 +58,9 @@ impl Encryptor {
     /// Those of [`Encoder::encode`]; the operating system has no randomness; the engine's.
     pub fn encrypt(&self, values: &Complex, engine: &dyn Engine) -> Result<Ciphertext, Error> {
         let set = &self.parameters;
-        for (index, (&re, &im)) in values.re.iter().zip(&values.im).enumerate() {
-            let (value, limit) = (re.hypot(im), self.magnitude);
-            if value.is_nan() || value > limit {
-                return Err(CkksError::Value { index, value, level: self.level, limit }.into());
-            }
+        let (limit, level) = (self.magnitude, self.level);
+        if let Some((index, value)) = values.first_beyond(|square| square <= limit * limit) {
+            return Err(CkksError::Value { index, value, level, limit }.into());
         }
         let message = encoded(&self.encoder, set, values, self.level)?;
         let bound = set.fresh_bound(self.magnitude, self.is_public);

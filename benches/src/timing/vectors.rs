@@ -1,0 +1,69 @@
+//! The levelled scheme: the programs of encryption, and the transforms between numbers and coefficients, which take
+//! floats outside of programs.
+
+use ciphergram_accel::random::StreamRng;
+use ciphergram_he::{
+    Error,
+    ckks::{Complex, Encoder, Operation, Parameters, Preset},
+};
+use rand_core::Rng as _;
+
+use super::{
+    subject::{Setup, Subject, Words},
+    sums::zeros,
+};
+
+const PRESET: Preset = Preset::Slots4096Levels1;
+
+/// Times an operation with zeros as the input `name` in class A, uniform words in class B.
+pub fn encrypt<'a>(
+    setup: &'a Setup,
+    operation: Operation,
+    name: &'static str,
+    rng: &mut StreamRng,
+) -> Box<dyn Subject + 'a> {
+    let program = operation.program(&Parameters::preset(PRESET));
+    zeros(setup, program.into(), name, rng)
+}
+
+/// Draws uniform numbers within ±`most`, as words.
+fn uniform(words: &mut [u64], most: f64, rng: &mut StreamRng) {
+    let number = |word: u64| ((word >> 11) as f64 / 2f64.powi(52) - 1.0) * most;
+    words.iter_mut().for_each(|word| *word = number(rng.next_u64()).to_bits());
+}
+
+/// Times encoding, zeros in class A, uniform numbers in class B.
+#[must_use]
+pub fn encode() -> Box<dyn Subject> {
+    let set = Parameters::preset(PRESET);
+    let (slots, level) = (set.slots(), set.top_level());
+    let (encoder, scale) = (Encoder::new(slots), set.scale(level));
+    let draw = |[_, b]: &mut [Vec<u64>; 2], rng: &mut StreamRng| uniform(b, 1.0, rng);
+    let mut numbers = Complex::zeros(slots);
+    let run = move |words: &[u64]| {
+        numbers.re.iter_mut().zip(words).for_each(|(x, word)| *x = f64::from_bits(*word));
+        let encoded = encoder.encode(&numbers, (scale, 60.0, level))?;
+        std::hint::black_box(encoded);
+        Ok::<_, Error>(())
+    };
+    // Numbers are checked at once, and the one branch after that is an error that all see: memcheck would take it for
+    // a leak.
+    let zeros = vec![0; slots];
+    Box::new(Words::of_public([zeros.clone(), zeros], vec![], draw, run))
+}
+
+/// Times decoding, zeros in class A, uniform coefficients in class B.
+#[must_use]
+pub fn decode() -> Box<dyn Subject> {
+    let set = Parameters::preset(PRESET);
+    let (encoder, scale) = (Encoder::new(set.slots()), set.scale(0));
+    let draw = |[_, b]: &mut [Vec<u64>; 2], rng: &mut StreamRng| uniform(b, 2f64.powi(48), rng);
+    let mut coefficients = vec![0.0; set.degree()];
+    let run = move |words: &[u64]| {
+        coefficients.iter_mut().zip(words).for_each(|(x, word)| *x = f64::from_bits(*word));
+        std::hint::black_box(encoder.decode(&coefficients, scale));
+        Ok::<_, Error>(())
+    };
+    let zeros = vec![0; set.degree()];
+    Box::new(Words::new([zeros.clone(), zeros], draw, run))
+}
