@@ -256,6 +256,11 @@ fn sums_through_files_run() {
 }
 
 #[test]
+fn the_page_of_vectors_does_as_it_says() {
+    Page::new("docs/vectors.md").run();
+}
+
+#[test]
 fn rounds_over_the_network_run() {
     let page = Page::new("docs/network.md");
     page.run();
