@@ -10,7 +10,8 @@
 //!
 //! 1. Ada encrypts residuals under her key, one ciphertext, and sends it.
 //! 2. Ben multiplies by his features, masks the encrypted gradient, and sends it.
-//! 3. Ada opens what is masked, which tells her nothing, and floods it, so that its last digits tell nothing of her key.
+//! 3. Ada opens what is masked, which tells her nothing, and floods it, so that its last digits tell nothing of her
+//!    key.
 //! 4. Ben takes his mask off.
 //!
 //! The same is then done with our Paillier of 2048 bits, at 16 bits a number, both on one core. Both gradients are
