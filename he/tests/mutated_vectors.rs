@@ -92,6 +92,13 @@ fn vectors_and_keys_that_lie_are_refused_or_computed_with() {
         let recipe = Recipe { range: Some(1.0), layout, purpose: Purpose::Products };
         let vector =
             Vector::encrypt(&key, &update(), &recipe, &engine).unwrap().to_bytes().unwrap();
+        // The unit's exponent, and a divisor whose square is none.
+        let smallest = edited(&vector, &[Edit::Word(HEADER + 4, 1 << 31)]);
+        assert!(Vector::from_bytes(&smallest, &engine).is_err());
+        let large = edited(&vector, &[Edit::Word(HEADER + 12, 1)]);
+        let (large, digest) = Vector::from_bytes(&large, &engine).unwrap();
+        let source = Source { name: "large".into(), digest };
+        assert!(vectors::screen(&evaluator, None, [Ok((source, large))]).is_err());
         let counts = std::cell::Cell::new([0; 2]);
         let property = |edits: Vec<Edit>| {
             let found = Vector::from_bytes(&edited(&vector, &edits), &engine);

@@ -20,7 +20,7 @@ use rayon::prelude::*;
 
 use super::{
     Layout, Source, Vector,
-    vector::{check_layout, ciphertexts},
+    vector::{EXPONENTS, check_layout, ciphertexts},
 };
 use crate::{
     Error,
@@ -34,9 +34,6 @@ use crate::{
 impl Layout {
     const ALL: [Self; 3] = [Self::Rows, Self::Columns, Self::Each];
 }
-
-/// Exponents of units are no larger: doubles hold all values then.
-const MAX_EXPONENT: i32 = 512;
 
 impl Vector {
     /// Writes the file's bytes.
@@ -97,7 +94,7 @@ impl Vector {
         let (exponent, divisor) = (r.u32()?.cast_signed(), r.u64()?);
         let bound = Bound { magnitude: f64::from_bits(r.u64()?), error: f64::from_bits(r.u64()?) };
         let is_size = |x: f64| x.is_finite() && x >= 0.0;
-        if exponent.abs() > MAX_EXPONENT || divisor == 0 || !is_size(bound.magnitude + bound.error)
+        if !EXPONENTS.contains(&exponent) || divisor == 0 || !is_size(bound.magnitude + bound.error)
         {
             return Err(malformed("a unit, a divisor or a bound out of range").into());
         }

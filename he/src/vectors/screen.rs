@@ -1,6 +1,6 @@
 //! Screening: norms and products of encrypted updates, before any of them is summed.
 
-use super::{Layout, Source, Vector};
+use super::{Layout, Source, Vector, vector::EXPONENTS};
 use crate::{
     Dtype, Error, TensorSpec,
     ckks::{Ciphertext, CkksError, Evaluator},
@@ -40,6 +40,11 @@ pub fn screen(
         sources.push(source);
     }
     let first = first.filter(|_| !sources.is_empty()).ok_or(Error::NothingToSum)?;
+    let exponent = Some(2 * first.exponent).filter(|exponent| EXPONENTS.contains(exponent));
+    let (exponent, divisor) = match (exponent, first.divisor.checked_mul(first.divisor)) {
+        (Some(exponent), Some(divisor)) => (exponent, divisor),
+        _ => return Err(CkksError::NoRoom.into()),
+    };
     let own = against.map(|against| product(evaluator, against, against)).transpose()?;
     let count = sources.len() as u64;
     let spec =
@@ -51,8 +56,8 @@ pub fn screen(
     Ok(Vector {
         specs,
         layout: Layout::Each,
-        exponent: 2 * first.exponent,
-        divisor: first.divisor * first.divisor,
+        exponent,
+        divisor,
         sources,
         ciphertexts: norms.into_iter().chain(products).chain(own).collect(),
     })

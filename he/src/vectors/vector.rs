@@ -74,6 +74,11 @@ const SQUARES_BITS: f64 = 8.0;
 /// Binary logarithm of the largest value of a vector for sums, in units.
 const SUMS_BITS: f64 = 20.0;
 
+/// Binary logarithms of units: doubles hold all values then.
+pub(super) const EXPONENTS: std::ops::RangeInclusive<i32> = -512..=512;
+/// Ranges of values, of which units and their squares are such.
+const RANGES: std::ops::RangeInclusive<f64> = 1e-60..=1e60;
+
 impl Vector {
     /// Encrypts the tensors of an update that are summed; those that are kept are left out.
     ///
@@ -90,10 +95,17 @@ impl Vector {
         let specs = update.specs();
         let count = check_layout(&specs, recipe.layout)?;
         let values = values(update, count)?;
-        let range = match recipe.range {
-            Some(range) => check_range(update, &values, range)?,
-            None => rounded_up(values.iter().fold(0.0, |most, x| x.abs().max(most))),
-        };
+        let most = || values.iter().fold(0.0, |most: f64, x| x.abs().max(most));
+        let range = recipe.range.unwrap_or_else(|| rounded_up(most()));
+        if !RANGES.contains(&range) {
+            let why = format!(
+                "a range of {range} is not from {:e} to {:e}",
+                RANGES.start(),
+                RANGES.end()
+            );
+            return Err(CkksError::Vectors { why }.into());
+        }
+        check_range(update, &values, range)?;
         let ciphertexts = ciphertexts(&specs, recipe.layout, set.slots());
         let padded = (ciphertexts * set.slots()) as f64;
         let bits = match recipe.purpose {
@@ -332,13 +344,9 @@ fn values(update: &Update, count: usize) -> Result<Zeroizing<Vec<f64>>, Error> {
     Ok(values)
 }
 
-/// Refuses a range that is none, or that a value is beyond.
-fn check_range(update: &Update, values: &[f64], range: f64) -> Result<f64, Error> {
-    if !range.is_normal() || range < 0.0 {
-        let why = format!("the range {range} is no positive number");
-        return Err(CkksError::Vectors { why }.into());
-    }
-    let Some(place) = values.iter().position(|x| x.abs() > range) else { return Ok(range) };
+/// Refuses values beyond the range, naming the first.
+fn check_range(update: &Update, values: &[f64], range: f64) -> Result<(), Error> {
+    let Some(place) = values.iter().position(|x| x.abs() > range) else { return Ok(()) };
     let mut first = 0;
     for spec in update.specs() {
         let count = spec.values().unwrap_or(0);
@@ -348,7 +356,7 @@ fn check_range(update: &Update, values: &[f64], range: f64) -> Result<f64, Error
         }
         first += count;
     }
-    Ok(range)
+    Ok(())
 }
 
 /// Returns the least power of two that is no smaller; 1 of zeros.
