@@ -1,6 +1,6 @@
 //! Operations against plain arithmetic.
 
-use ciphergram_accel::{CpuEngine, Engine, ReferenceEngine};
+use ciphergram_accel::{CpuEngine, Engine, Operand, ReferenceEngine, program::Kind};
 use rand_core::{Rng as _, SeedableRng as _};
 
 use super::*;
@@ -50,6 +50,8 @@ fn slack(c: &Ciphertext, found: &Complex, expected: impl Fn(usize) -> f64) -> f6
 /// Fresh ciphertexts of both keys, products, sums, rotations, down to level 0.
 fn works(parameters: Parameters, engine: &dyn Engine) {
     let slots = parameters.slots();
+    // Noise grows with the degree.
+    let more = (slots as f64 / 4096.0).max(1.0);
     let party = Party::new(parameters, engine);
     let keys = party.secret.evaluation_keys(&[1, -3], engine).unwrap();
     let keys = party.secret.with_conjugate(keys, engine).unwrap();
@@ -63,23 +65,23 @@ fn works(parameters: Parameters, engine: &dyn Engine) {
     for (fresh, values) in [(&a, &x), (&b, &y)] {
         let off = error(&open(fresh), |j| values[j]);
         println!("{slots} slots, fresh: {off:e}");
-        assert!(off < 2e-8, "fresh: {off}");
+        assert!(off < 2e-8 * more, "fresh: {off}");
         assert!(slack(fresh, &open(fresh), |j| values[j]) < 1024.0);
     }
     let sum = evaluator.add(&a, &b).unwrap();
-    assert!(error(&open(&sum), |j| x[j] + y[j]) < 1e-7);
+    assert!(error(&open(&sum), |j| x[j] + y[j]) < 1e-7 * more);
     let difference = evaluator.sub(&a, &b).unwrap();
-    assert!(error(&open(&difference), |j| x[j] - y[j]) < 1e-7);
+    assert!(error(&open(&difference), |j| x[j] - y[j]) < 1e-7 * more);
     for steps in [1, -3, 0] {
         let turned = evaluator.rotate(&a, steps).unwrap();
         let from = |j: usize| (j as i64 + steps).rem_euclid(slots as i64) as usize;
         let off = error(&open(&turned), |j| x[from(j)]);
-        assert!(off < 1e-7, "rotated by {steps}: {off}");
+        assert!(off < 1e-7 * more, "rotated by {steps}: {off}");
     }
-    assert!(error(&open(&evaluator.conjugate(&a).unwrap()), |j| x[j]) < 1e-7);
+    assert!(error(&open(&evaluator.conjugate(&a).unwrap()), |j| x[j]) < 1e-7 * more);
     let m = evaluator.encode(&Complex::real(&y), a.level()).unwrap();
     let off = error(&open(&evaluator.multiply_plain(&a, &m).unwrap()), |j| x[j] * y[j]);
-    assert!(off < 1e-7, "times a plaintext: {off}");
+    assert!(off < 1e-7 * more, "times a plaintext: {off}");
     let (mut power, mut expected) = (a.clone(), x.clone());
     while power.level() > 0 {
         power = evaluator.multiply(&power, &b).unwrap();
@@ -88,11 +90,14 @@ fn works(parameters: Parameters, engine: &dyn Engine) {
         let slack = slack(&power, &open(&power), |j| expected[j]);
         println!("{slots} slots, level {}: {off:e}, bound {slack:.0} times", power.level());
         assert!(slack < 1024.0 || slots < 4096);
-        assert!(off < 1e-6, "on level {}: {off}", power.level());
+        assert!(off < 1e-6 * more, "on level {}: {off}", power.level());
     }
     assert!(evaluator.multiply(&power, &b).is_err());
     let lowered = evaluator.lower(&a, 0).unwrap();
-    assert!(error(&open(&evaluator.add(&lowered, &power).unwrap()), |j| x[j] + expected[j]) < 1e-6);
+    assert!(
+        error(&open(&evaluator.add(&lowered, &power).unwrap()), |j| x[j] + expected[j])
+            < 1e-6 * more
+    );
 }
 
 #[test]
@@ -123,6 +128,76 @@ fn products_take_as_many_transforms_as_counted() {
         let parameters = Parameters::preset(preset);
         let program = Operation::Multiply.program(&parameters);
         assert_eq!(program.transforms(), expected, "{preset}");
+    }
+}
+
+/// Every operation's program comes to the same words on every engine.
+fn agrees(parameters: &Parameters, engines: &[&dyn Engine]) {
+    const ALL: [Operation; 7] = [
+        Operation::Encrypt,
+        Operation::EncryptSecret,
+        Operation::Decrypt,
+        Operation::Add,
+        Operation::Multiply,
+        Operation::MultiplyPlain,
+        Operation::Rotate,
+    ];
+    for operation in ALL {
+        let program = operation.program(parameters);
+        let values = program.values();
+        let mut random = generator().unwrap();
+        let inputs: Vec<_> = program
+            .inputs()
+            .map(|(index, _)| {
+                let value = &values[index];
+                let words: Vec<u64> = match &value.kind {
+                    // Residues are below every prime of 40 bits.
+                    Kind::Polys { .. } => {
+                        (0..value.kind.words()).map(|_| random.next_u64() >> 25).collect()
+                    }
+                    // Messages have room for a sign and a sum.
+                    _ => (0..value.kind.words()).map(|_| random.next_u64() >> 10).collect(),
+                };
+                (value.secret, words)
+            })
+            .collect();
+        let results: Vec<Vec<Vec<u64>>> = engines
+            .iter()
+            .map(|engine| {
+                let mut outputs: Vec<_> =
+                    program.outputs().iter().map(|&i| vec![0; values[i].kind.words()]).collect();
+                let given = inputs.iter().map(|(is_secret, words)| match is_secret {
+                    true => Operand::SecretIn(words),
+                    false => Operand::In(words),
+                });
+                let mut operands: Vec<_> = given.collect();
+                operands.extend(outputs.iter_mut().map(|words| Operand::Out(words)));
+                engine.run(&program, &mut operands).unwrap();
+                drop(operands);
+                outputs
+            })
+            .collect();
+        for (result, engine) in results.iter().zip(engines).skip(1) {
+            assert!(*result == results[0], "{operation:?} differs on {}", engine.name());
+        }
+    }
+}
+
+#[test]
+fn programs_agree_to_the_bit() {
+    let (cpu, portable) = (CpuEngine::new(), CpuEngine::portable());
+    agrees(&small(), &[&ReferenceEngine, &cpu, &portable]);
+    agrees(&Parameters::preset(Preset::Slots4096Levels1), &[&cpu, &portable]);
+    // The oracle takes the square of the degree: minutes for these, hours for larger rings.
+    if std::env::var_os("CIPHERGRAM_CASES").is_some() {
+        for preset in [Preset::Slots4096Levels1, Preset::Slots4096Levels2] {
+            agrees(&Parameters::preset(preset), &[&ReferenceEngine, &cpu, &portable]);
+        }
+        for preset in [Preset::Slots8192Levels7, Preset::Slots16384Levels14] {
+            agrees(&Parameters::preset(preset), &[&cpu, &portable]);
+        }
+        works(Parameters::preset(Preset::Slots8192Levels7), &cpu);
+        works(Parameters::preset(Preset::Slots16384Levels14), &cpu);
     }
 }
 
