@@ -66,7 +66,8 @@ impl Contribution {
         }
         let he::Contribution { contributor, job, round, agreement, .. } =
             he::Contribution::from_frame(&parsed)?;
-        let (key, scheme) = (parsed.key, parsed.literal.scheme.name());
+        let literal = parsed.literal().map_err(SchemeError::from)?;
+        let (key, scheme) = (parsed.key, literal.scheme.name());
         let client = contributor.number;
         Ok(Self(Arc::new(Inner {
             frame,

@@ -48,7 +48,7 @@ impl Sum {
             parsed.check_key(&public.key)?;
         }
         let sum = he::Sum::from_frame(&parsed)?;
-        let (key, literal) = (parsed.key, parsed.literal);
+        let (key, literal) = (parsed.key, parsed.literal().map_err(SchemeError::from)?);
         Ok(Self(Arc::new(Inner { sum, key, literal, public, frame: bytes.into() })))
     }
 

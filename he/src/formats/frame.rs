@@ -221,8 +221,11 @@ impl<'a> Frame<'a> {
         Ok(())
     }
 
-    /// Returns the literal of a frame of sums.
-    fn literal(&self) -> Result<Literal, FrameError> {
+    /// Returns the literal of a set of a scheme of sums that it says it was made with.
+    ///
+    /// # Errors
+    /// It is a frame of the levelled scheme.
+    pub fn literal(&self) -> Result<Literal, FrameError> {
         match self.made_with {
             MadeWith::Sums(literal) => Ok(literal),
             MadeWith::Vectors(_) => {
