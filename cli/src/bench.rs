@@ -4,6 +4,7 @@
 mod chart;
 mod kernels;
 pub(crate) mod key;
+pub(crate) mod levelled;
 pub(crate) mod machine;
 pub(crate) mod metered;
 pub(crate) mod operation;

@@ -13,6 +13,10 @@ use serde_json::Value;
 const WITH_VALUES: [&str; 5] = ["encrypt", "encrypt_owner", "decrypt", "add", "add_plain"];
 const WITHOUT_VALUES: [&str; 5] = ["mul_plain", "sum", "mod_exp", "mod_mul", "correct"];
 const SUMS: [&str; 4] = ["quantise", "encrypt", "aggregate", "decrypt"];
+const LEVELLED: [&str; 7] =
+    ["multiply", "rotate", "rotate_eight", "encrypt", "encrypt_owner", "decrypt", "screen"];
+/// Fields that only some rows of encrypted vectors have.
+const LEVELLED_FIELDS: [&str; 3] = ["transforms", "error", "bytes_per_value"];
 /// Fields that only rows of `ckks-sum` have.
 const SUM_FIELDS: [&str; 2] = ["clients", "bytes_per_value"];
 const FIELDS: [&str; 15] = [
@@ -168,15 +172,19 @@ fn threads_multiply_the_batch() {
 
 #[test]
 fn kernels_are_measured_by_themselves() {
-    let (report, text) = bench("--ops kernels/mont_mul,kernels/copy --engine cpu");
+    let (report, text) = bench(
+        "--ops kernels/mont_mul,kernels/automorphism,kernels/base_extend,kernels/copy --engine cpu",
+    );
     let rows = report["rows"].as_array().unwrap();
     let found: Vec<_> = rows.iter().map(|row| (check_figures(row), &row["bits"])).collect();
     let bits = [2048, 4096, 6144].map(Value::from);
-    let copy = ("copy", &Value::from(50));
-    assert_eq!(
-        found,
-        [("mont_mul", &bits[0]), ("mont_mul", &bits[1]), ("mont_mul", &bits[2]), copy]
-    );
+    let fifty = Value::from(50);
+    let steps = ["automorphism", "base_extend", "copy"].map(|name| (name, &fifty));
+    assert_eq!(found[..3], [0, 1, 2].map(|i| ("mont_mul", &bits[i])));
+    assert_eq!(found[3..], steps);
+    for row in &rows[3..5] {
+        positive(&row["in_transforms"]);
+    }
     for row in rows {
         assert_eq!(row["scheme"], "kernels");
         positive(&row["bytes"]);
@@ -213,6 +221,48 @@ fn sums_are_measured_whole_and_once_whatever_the_key_sizes() {
         assert_eq!(cells[..4], [&format!("ckks-sum/{name}"), "16", "cpu", "2"], "{line}");
         assert!(line.ends_with("bytes a value"), "{line}");
     }
+}
+
+#[test]
+fn vectors_are_measured_under_their_presets() {
+    let (report, text) = bench("--ops ckks-4096x1 --engine cpu");
+    let rows = report["rows"].as_array().unwrap();
+    assert_eq!(rows.iter().map(check_figures).collect::<Vec<_>>(), LEVELLED);
+    for (row, name) in rows.iter().zip(LEVELLED) {
+        let own: &[_] = match name {
+            "multiply" | "rotate" => &LEVELLED_FIELDS[..1],
+            "encrypt" | "encrypt_owner" => &LEVELLED_FIELDS[1..],
+            _ => &[],
+        };
+        let fields = FIELDS.into_iter().chain(["insecure"]).chain(own.iter().copied()).collect();
+        assert_eq!(names(row), fields, "{name}");
+        assert_eq!((&row["scheme"], &row["bits"]), (&"ckks-4096x1".into(), &140.into()));
+        let values = match name {
+            "rotate_eight" => 8 * 4096,
+            "screen" => 1_000_000,
+            _ => 4096,
+        };
+        assert_eq!(
+            (&row["values_per_operation"], &row["multiplies"]),
+            (&values.into(), &Value::Null)
+        );
+        assert_eq!(row["batch"], if name == "screen" { 10 } else { 1 });
+    }
+    assert_eq!((&rows[0]["transforms"], &rows[1]["transforms"]), (&12.into(), &12.into()));
+    positive(&rows[2]["speedup_over_single"]);
+    for (row, bytes) in rows[3..5].iter().zip([45.1, 22.6]) {
+        assert!(positive(&row["bytes_per_value"]) < bytes, "{row}");
+        assert!(positive(&row["error"]) < 1e-7, "{row}");
+    }
+    assert!(text.contains("12 transforms") && text.contains("at most, 22.5"), "{text}");
+}
+
+#[test]
+fn threads_work_on_vectors_side_by_side() {
+    let (report, _) = bench("--ops ckks-4096x2/decrypt --threads 2");
+    let row = &report["rows"][0];
+    assert_eq!((check_figures(row), &row["scheme"]), ("decrypt", &"ckks-4096x2".into()));
+    assert_eq!((&row["threads"], &row["batch"]), (&2.into(), &2.into()));
 }
 
 #[test]
@@ -268,6 +318,8 @@ fn what_is_not_known_is_refused_in_one_line() {
         "ckks-sum/encrypt",
         "ckks-sum/aggregate",
         "ckks-sum/decrypt",
+        "ckks (all of ckks/multiply",
+        "ckks-16384x14",
     ];
     let all = [&all[..], &["sum", "matvec", "mod_exp", "mod_mul", "correct"], &sums].concat();
     place.fails_with(2, "bench --ops polish", &[&["\"polish\""], &all[..]].concat());
@@ -313,12 +365,24 @@ fn help_and_documentation_name_everything() {
         assert!(help.contains(&format!("\n  ckks-sum/{operation} ")), "{operation}: {help}");
         assert!(readme.contains(&format!("| `ckks-sum/{operation}` |")), "{operation}");
     }
-    for kernel in ["mont_mul", "ntt_8192", "ntt_32768", "poly_add", "copy"] {
+    for operation in LEVELLED {
+        assert!(help.contains(&format!("\n  ckks/{operation} ")), "{operation}: {help}");
+        assert!(readme.contains(&format!("| `ckks/{operation}` |")), "{operation}");
+    }
+    let steps = ["mont_mul", "automorphism", "base_extend", "poly_add", "copy"];
+    let transforms = ["ntt_4096", "ntt_8192", "ntt_16384", "ntt_32768"];
+    for kernel in steps.into_iter().chain(transforms) {
         assert!(help.contains(&format!("\n  kernels/{kernel} ")), "{kernel}: {help}");
         assert!(readme.contains(&format!("`kernels/{kernel}`")), "{kernel}");
     }
     let all = FIELDS.iter().chain(&SUM_FIELDS).chain(&TOP).chain(&MACHINE).chain(&OPTIONS);
-    for field in all.chain(&["name", "description", "insecure", "bytes"]) {
+    for field in all.chain(&LEVELLED_FIELDS).chain(&[
+        "name",
+        "description",
+        "insecure",
+        "bytes",
+        "in_transforms",
+    ]) {
         assert!(readme.contains(&format!("`{field}`")), "{field}");
     }
 }

@@ -6,7 +6,7 @@
 use std::{hint::black_box, sync::Arc, time::Duration};
 
 use ciphergram_accel::{
-    Builder, Engine, Modulus, Operand, Program, Ring, beats, ring::largest_primes,
+    Builder, Engine, Modulus, Operand, Program, Ring, RingError, beats, ring::largest_primes,
 };
 use rand_core::Rng;
 
@@ -29,6 +29,8 @@ const SMALL: usize = 1 << 20;
 /// Bits of the primes of a ring, and how many it has.
 const PRIME_BITS: u32 = 50;
 const LIMBS: usize = 2;
+/// Primes that polynomials of such a ring are extended to.
+const EXTENDED: usize = 8;
 /// Bytes of one operation of `copy`: a mebibyte.
 const COPIED: usize = 1 << 20;
 
@@ -49,8 +51,28 @@ enum Over {
     Residues(Arc<Modulus>, [Vec<u64>; 2]),
     /// A seed, and for each item the number of the polynomial that it names.
     Polys(Arc<Ring>, [Vec<u64>; 2]),
+    /// The same, of the first of two rings; each is extended to primes among which are those of the other.
+    Extended([Extension; 2], [Vec<u64>; 2]),
     /// Polynomials.
     Copied(Arc<Ring>, Vec<u64>),
+}
+
+/// A ring, and that of the primes that its polynomials are extended to.
+struct Extension {
+    from: Arc<Ring>,
+    to: Arc<Ring>,
+}
+
+impl Extension {
+    /// Makes two rings of this degree that lead to each other.
+    fn pair(degree: usize) -> Result<[Self; 2], RingError> {
+        let all = Ring::new(degree, &largest_primes(PRIME_BITS, degree, LIMBS + EXTENDED))?;
+        let [first, second] = [0, LIMBS].map(|first| Arc::new(all.limbs(first, LIMBS)));
+        let behind = all.limbs(LIMBS, EXTENDED);
+        let without = first.join(&all.limbs(2 * LIMBS, EXTENDED - LIMBS))?;
+        let [behind, without] = [behind, without].map(Arc::new);
+        Ok([Self { from: first, to: behind }, Self { from: second, to: without }])
+    }
 }
 
 impl Chains {
@@ -86,8 +108,8 @@ impl Chains {
                 over: Over::Residues(Arc::new(m), factors),
             });
         }
-        let primes = largest_primes(PRIME_BITS, size, LIMBS);
-        let ring = Ring::new(size, &primes).map_err(|why| Failure::Work(why.to_string()))?;
+        let fault = |why: RingError| Failure::Work(why.to_string());
+        let ring = Ring::new(size, &largest_primes(PRIME_BITS, size, LIMBS)).map_err(fault)?;
         let (ring, each) = (Arc::new(ring), LIMBS * size);
         let large = if kernel == Kernel::Copy { LARGE } else { LARGE_POLYS };
         let items = (of_size(large) / 8 / each).max(1);
@@ -96,6 +118,10 @@ impl Chains {
                 // All primes are above half of 2^50.
                 let x = words(each * items).into_iter().map(|x| x >> (65 - PRIME_BITS)).collect();
                 Over::Copied(ring, x)
+            }
+            Kernel::BaseExtend => {
+                let pair = Extension::pair(size).map_err(fault)?;
+                Over::Extended(pair, [words(4), (0..items as u64).collect()])
             }
             _ => Over::Polys(ring, [words(4), (0..items as u64).collect()]),
         };
@@ -106,9 +132,9 @@ impl Chains {
     pub(crate) fn operations(&self) -> usize {
         match self.operation.kernel {
             Kernel::Copy => 8 * self.each * self.items / COPIED,
-            // A transform of each limb.
-            Kernel::Ntt => LIMBS * self.items,
-            Kernel::MontMul | Kernel::PolyAdd => self.items,
+            // One of each limb.
+            Kernel::Ntt | Kernel::Automorphism => LIMBS * self.items,
+            Kernel::MontMul | Kernel::BaseExtend | Kernel::PolyAdd => self.items,
         }
     }
 
@@ -117,7 +143,8 @@ impl Chains {
     pub(crate) fn bytes(&self) -> usize {
         match self.operation.kernel {
             Kernel::Copy => COPIED,
-            Kernel::Ntt => 2 * 8 * self.each / LIMBS,
+            Kernel::Ntt | Kernel::Automorphism => 2 * 8 * self.each / LIMBS,
+            Kernel::BaseExtend => (LIMBS + EXTENDED) * 8 * self.each / LIMBS,
             Kernel::PolyAdd => 3 * 8 * self.each,
             // One factor is the same for all.
             Kernel::MontMul => 2 * 8 * self.each,
@@ -144,13 +171,13 @@ impl Chains {
     fn chain(&self, steps: usize) -> Box<dyn Work + '_> {
         let program = self.program(steps);
         let each = match &self.over {
-            Over::Polys(..) => beats::WORDS,
+            Over::Polys(..) | Over::Extended(..) => beats::WORDS,
             Over::Residues(..) | Over::Copied(..) => self.each,
         };
         let mut out = vec![0; self.items * each];
         Box::new(move || {
             let mut operands = match &self.over {
-                Over::Residues(_, [x, y]) | Over::Polys(_, [x, y]) => {
+                Over::Residues(_, [x, y]) | Over::Polys(_, [x, y]) | Over::Extended(_, [x, y]) => {
                     vec![Operand::In(x), Operand::In(y)]
                 }
                 Over::Copied(_, x) => vec![Operand::SecretIn(x)],
@@ -178,11 +205,24 @@ impl Chains {
                 let z = b.add("z", x, x);
                 b.output(z);
             }
+            Over::Extended(pair, _) => {
+                let (seed, index) = (b.seeds("seed", 1), b.index("index"));
+                let x = b.uniform("x", &pair[0].from, seed, index);
+                let x = b.intt("x", x);
+                let z = (0..steps).fold(x, |z, step| {
+                    let [here, there] = [step, step + 1].map(|step| &pair[step % 2]);
+                    let extended = b.base_extend("z'", z, &here.to);
+                    b.limbs("z", extended, &there.from)
+                });
+                let first = b.pack("first", z, 1);
+                b.output(first);
+            }
             Over::Polys(ring, _) => {
                 let (seed, index) = (b.seeds("seed", 1), b.index("index"));
                 let x = b.uniform("x", ring, seed, index);
                 let z = match self.operation.kernel {
                     Kernel::PolyAdd => (0..steps).fold(x, |z, _| b.add("z", z, x)),
+                    Kernel::Automorphism => (0..steps).fold(x, |z, _| b.automorphism("z", z, 5)),
                     _ => (0..steps / 2).fold(x, |z, _| {
                         let t = b.intt("t", z);
                         b.ntt("z", t)

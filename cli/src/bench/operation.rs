@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use ciphergram_he::ckks::Preset;
+
 /// An operation on batches under Paillier's scheme.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Operation {
@@ -21,6 +23,8 @@ pub(crate) enum Operation {
 /// Schemes. In `--ops` each stands for all its operations.
 pub(crate) const PAILLIER: &str = "paillier";
 pub(crate) const CKKS_SUM: &str = "ckks-sum";
+/// Levelled schemes, each of which is called by its preset.
+pub(crate) const CKKS: &str = "ckks";
 /// No scheme: steps by themselves.
 pub(crate) const KERNELS: &str = "kernels";
 
@@ -175,11 +179,108 @@ impl fmt::Display for SumOperation {
     }
 }
 
+/// An operation on encrypted vectors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LevelledOperation {
+    Multiply,
+    Rotate,
+    RotateEight,
+    Encrypt,
+    EncryptOwner,
+    Decrypt,
+    Screen,
+}
+
+impl LevelledOperation {
+    /// All operations, in the order in which they are measured.
+    pub(crate) const ALL: [Self; 7] = [
+        Self::Multiply,
+        Self::Rotate,
+        Self::RotateEight,
+        Self::Encrypt,
+        Self::EncryptOwner,
+        Self::Decrypt,
+        Self::Screen,
+    ];
+
+    /// Returns the name in reports, beside that of the preset.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Multiply => "multiply",
+            Self::Rotate => "rotate",
+            Self::RotateEight => "rotate_eight",
+            Self::Encrypt => "encrypt",
+            Self::EncryptOwner => "encrypt_owner",
+            Self::Decrypt => "decrypt",
+            Self::Screen => "screen",
+        }
+    }
+
+    /// Returns the definition of a single operation.
+    fn definition(self) -> &'static str {
+        match self {
+            Self::Multiply => "two fresh ciphertexts, relinearised and rescaled",
+            Self::Rotate => "a fresh ciphertext by one slot",
+            Self::RotateEight => "the same by one to eight slots, which share its digits",
+            Self::Encrypt => "numbers for all slots, encoded and encrypted with the public key",
+            Self::EncryptOwner => "the same with the secret key: half of it is a seed",
+            Self::Decrypt => "a fresh ciphertext to the numbers of all slots",
+            Self::Screen => {
+                "the bytes of a client's 1,000,000 values to its norm and its product with a \
+                 reference, divided by the clients of a round of 10"
+            }
+        }
+    }
+}
+
+/// An operation on encrypted vectors under a preset.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Levelled {
+    pub(crate) preset: Preset,
+    pub(crate) operation: LevelledOperation,
+}
+
+impl Levelled {
+    /// Returns all operations of all presets.
+    fn all() -> Vec<Self> {
+        let of = |preset| LevelledOperation::ALL.map(|operation| Self { preset, operation });
+        Preset::ALL.into_iter().flat_map(of).collect()
+    }
+
+    /// Returns whether it is among what is called by no preset. Screening takes one level.
+    fn is_usual(self) -> bool {
+        match self.preset {
+            Preset::Slots4096Levels1 => true,
+            Preset::Slots8192Levels7 => self.operation != LevelledOperation::Screen,
+            Preset::Slots4096Levels2 | Preset::Slots16384Levels14 => false,
+        }
+    }
+
+    /// Returns whether a word of `--ops` asks for it.
+    fn is_named(self, name: &str) -> bool {
+        let of = |scheme: &str| {
+            let rest = name.strip_prefix(scheme);
+            rest.is_some_and(|rest| {
+                rest.is_empty() || rest.strip_prefix('/') == Some(self.operation.name())
+            })
+        };
+        self.is_usual() && of(CKKS) || of(self.preset.name())
+    }
+}
+
+impl fmt::Display for Levelled {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.preset, self.operation.name())
+    }
+}
+
 /// A step of programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kernel {
     MontMul,
     Ntt,
+    Automorphism,
+    BaseExtend,
     PolyAdd,
     Copy,
 }
@@ -198,21 +299,25 @@ pub(crate) struct KernelOperation {
 
 impl KernelOperation {
     /// All operations, in the order in which they are measured.
-    pub(crate) const ALL: [Self; 7] = [
+    pub(crate) const ALL: [Self; 11] = [
         Self::mont_mul(2048),
         Self::mont_mul(4096),
         Self::mont_mul(6144),
+        Self::ntt("ntt_4096", 4096, "a transform or its inverse modulo one prime, N = 4096"),
+        Self::ntt("ntt_8192", 8192, "the same, N = 8192"),
+        Self::ntt("ntt_16384", 16_384, "the same, N = 16,384"),
+        Self::ntt("ntt_32768", 32_768, "the same, N = 32,768"),
         Self {
-            name: "ntt_8192",
-            kernel: Kernel::Ntt,
+            name: "automorphism",
+            kernel: Kernel::Automorphism,
             size: 8192,
-            definition: "a transform or its inverse modulo one prime, N = 8192",
+            definition: "X to X^5 in NTT form modulo one prime, N = 8192",
         },
         Self {
-            name: "ntt_32768",
-            kernel: Kernel::Ntt,
-            size: 32_768,
-            definition: "the same, N = 32,768",
+            name: "base_extend",
+            kernel: Kernel::BaseExtend,
+            size: 8192,
+            definition: "integers modulo two primes to residues of eight others, N = 8192",
         },
         Self {
             name: "poly_add",
@@ -233,9 +338,28 @@ impl KernelOperation {
         Self { name: "mont_mul", kernel: Kernel::MontMul, size: bits, definition }
     }
 
+    const fn ntt(name: &'static str, degree: usize, definition: &'static str) -> Self {
+        Self { name, kernel: Kernel::Ntt, size: degree, definition }
+    }
+
+    /// Returns the transform of a degree, which other work is told in, under whatever name.
+    pub(crate) const fn transform(degree: usize) -> Self {
+        Self::ntt("ntt", degree, "")
+    }
+
     /// Returns a step of its programs that some engines have not.
     pub(crate) fn rare_step(self) -> Option<&'static str> {
-        (self.kernel != Kernel::MontMul).then_some("ntt")
+        match self.kernel {
+            Kernel::MontMul => None,
+            Kernel::Automorphism => Some("automorphism"),
+            Kernel::BaseExtend => Some("base_extend"),
+            Kernel::Ntt | Kernel::PolyAdd | Kernel::Copy => Some("ntt"),
+        }
+    }
+
+    /// Returns whether its time is told in transforms as well.
+    pub(crate) fn is_of_a_transform(self) -> bool {
+        matches!(self.kernel, Kernel::Automorphism | Kernel::BaseExtend)
     }
 
     /// Returns the bits of a modulus, or of the primes of a ring.
@@ -255,6 +379,7 @@ impl fmt::Display for KernelOperation {
 pub(crate) struct Operations {
     pub(crate) paillier: Vec<Operation>,
     pub(crate) sums: Vec<SumOperation>,
+    pub(crate) levelled: Vec<Levelled>,
     pub(crate) kernels: Vec<KernelOperation>,
 }
 
@@ -266,24 +391,34 @@ impl Operations {
         for name in text.split(',') {
             let paillier = |o: &Operation| name == PAILLIER || name == o.name();
             let sums = |o: &SumOperation| name == CKKS_SUM || name == o.to_string();
+            let levelled = |o: &Levelled| o.is_named(name);
             let kernels = |o: &KernelOperation| name == KERNELS || name == o.to_string();
             let known = add(&mut found.paillier, &Operation::ALL, paillier)
                 | add(&mut found.sums, &SumOperation::ALL, sums)
+                | add(&mut found.levelled, &Levelled::all(), levelled)
                 | add(&mut found.kernels, &KernelOperation::ALL, kernels);
             if !known {
                 let names = Operation::ALL.map(Operation::name).join(", ");
                 let sums = SumOperation::ALL.map(|o| o.to_string()).join(", ");
                 let mut kernels = KernelOperation::ALL.map(|o| o.to_string()).to_vec();
                 kernels.dedup();
+                let levelled = levelled_names().join(", ");
+                let presets = Preset::ALL.map(Preset::name).join(", ");
                 return Err(format!(
                     "no operation {name:?}; there are {PAILLIER} (all of {names}), {CKKS_SUM} \
-                     (all of {sums}) and {KERNELS} (all of {})",
+                     (all of {sums}), {CKKS} (all of {levelled}; in place of {CKKS} also \
+                     {presets}) and {KERNELS} (all of {})",
                     kernels.join(", ")
                 ));
             }
         }
         Ok(found)
     }
+}
+
+/// Returns the names of operations on encrypted vectors under the usual presets.
+fn levelled_names() -> [String; LevelledOperation::ALL.len()] {
+    LevelledOperation::ALL.map(|o| format!("{CKKS}/{}", o.name()))
 }
 
 /// Adds those that are named and not there yet, and returns whether any is named.
@@ -298,7 +433,7 @@ fn add<T: Copy + PartialEq>(found: &mut Vec<T>, all: &[T], is_named: impl Fn(&T)
 }
 
 /// The column of definitions in a line of the help.
-const DEFINITIONS: usize = 22;
+const DEFINITIONS: usize = 24;
 
 /// Returns the definitions of all operations, for `--help`.
 pub(crate) fn help() -> String {
@@ -308,8 +443,10 @@ pub(crate) fn help() -> String {
     let mut kernels: Vec<_> =
         KernelOperation::ALL.iter().map(|o| (o.to_string(), o.definition)).collect();
     kernels.dedup();
-    for (name, definition) in paillier.chain(sums).chain(kernels) {
-        let (mut line, mut column) = (format!("  {name:<18}  "), DEFINITIONS);
+    let definitions = LevelledOperation::ALL.map(LevelledOperation::definition);
+    let levelled = levelled_names().into_iter().zip(definitions);
+    for (name, definition) in paillier.chain(sums).chain(levelled).chain(kernels) {
+        let (mut line, mut column) = (format!("  {name:<20}  "), DEFINITIONS);
         for word in definition.split(' ') {
             if column + word.chars().count() >= 100 {
                 line += &format!("\n{:DEFINITIONS$}", "");
@@ -321,8 +458,9 @@ pub(crate) fn help() -> String {
         text += &format!("{}\n", line.trim_end());
     }
     text += "\nTimes are by the clock, of whole batches divided by their operations. Percentages are of the\n\
-             multiply instructions that the threads, or a device, could have issued meanwhile. A name without a\n\
-             scheme is Paillier's. See benches/README.md.";
+             multiply instructions that the threads, or a device, could have issued meanwhile; of products and\n\
+             rotations under ckks, of their transforms. A name without a scheme is Paillier's; ckks is short for\n\
+             ckks-4096x1 and ckks-8192x7, and other presets go by their names. See benches/README.md.";
     text
 }
 
@@ -335,7 +473,8 @@ mod tests {
         let read = Operations::parse;
         let (all, sums) = (Operation::ALL.to_vec(), SumOperation::ALL.to_vec());
         let of = |paillier: &[_], sums: &[_]| {
-            Ok(Operations { paillier: paillier.to_vec(), sums: sums.to_vec(), kernels: vec![] })
+            let (paillier, sums) = (paillier.to_vec(), sums.to_vec());
+            Ok(Operations { paillier, sums, ..Operations::default() })
         };
         assert_eq!(read("paillier"), of(&all, &[]));
         assert_eq!(read("ckks-sum"), of(&[], &sums));
@@ -348,8 +487,28 @@ mod tests {
         assert_eq!(read("kernels").unwrap().kernels, KernelOperation::ALL);
         assert_eq!(read("kernels/mont_mul").unwrap().kernels.len(), 3);
         assert_eq!(read("add,paillier").unwrap().paillier.len(), Operation::ALL.len());
-        for bad in ["", "ad", "Add", "add,", "add sum", "decrypt,ckks", "aggregate", "ckks-sum/"] {
+        for bad in ["", "ad", "Add", "add,", "add sum", "aggregate", "ckks-sum/"] {
             assert!(read(bad).unwrap_err().starts_with("no operation \""), "{bad}");
+        }
+    }
+
+    #[test]
+    fn levelled_operations_go_by_their_presets() {
+        let read = |text| {
+            let found = Operations::parse(text).map(|all| all.levelled);
+            found.map(|all| all.iter().map(Levelled::to_string).collect::<Vec<_>>())
+        };
+        let all = read("ckks").unwrap();
+        assert_eq!(all.len(), 2 * LevelledOperation::ALL.len() - 1);
+        assert!(all[..7].iter().all(|name| name.starts_with("ckks-4096x1/")));
+        assert_eq!(all.last().unwrap(), "ckks-8192x7/decrypt");
+        let products = ["ckks-4096x1/multiply", "ckks-8192x7/multiply"].map(String::from);
+        assert_eq!(read("ckks/multiply,ckks-4096x1/multiply"), Ok(products.to_vec()));
+        assert_eq!(read("ckks-16384x14").unwrap().len(), LevelledOperation::ALL.len());
+        assert_eq!(read("ckks-8192x7/screen").unwrap(), ["ckks-8192x7/screen"]);
+        assert_eq!(read("ckks-sum,paillier"), Ok(vec![]));
+        for bad in ["ckks/", "ckks/ad", "ckks-", "ckks-4096x1/", "ckks-4096x12", "ckksé"] {
+            assert!(read(bad).unwrap_err().contains("ckks/rotate_eight"), "{bad}");
         }
     }
 
@@ -358,6 +517,7 @@ mod tests {
         let text = help();
         assert!(Operation::ALL.iter().all(|o| text.contains(&format!("\n  {o} "))));
         assert!(SumOperation::ALL.iter().all(|o| text.contains(&format!("\n  {o} "))));
+        assert!(levelled_names().iter().all(|name| text.contains(&format!("\n  {name} "))));
         assert!(KernelOperation::ALL.iter().all(|o| text.contains(&format!("\n  {o} "))));
         assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
     }

@@ -5,16 +5,18 @@ use std::{
     time::{Duration, Instant},
 };
 
-use ciphergram_accel::Engine as _;
+use ciphergram_accel::{Engine, Program};
 use serde::{Deserialize, Serialize};
 
 use super::{
     kernels::Chains,
     key::{INSECURE_BITS, Key},
+    levelled::{self, Fresh, Vectors},
     machine::Measured,
     metered::{Counted, Metered},
     operation::{
-        CKKS_SUM, KERNELS, KernelOperation, MATRIX_COLUMNS, Operation, PAILLIER, SumOperation,
+        CKKS_SUM, KERNELS, KernelOperation, LevelledOperation, MATRIX_COLUMNS, Operation, PAILLIER,
+        SumOperation,
     },
     sampling::{Times, once, sample},
     sums::{CLIENTS, Round, VALUE_BITS},
@@ -39,7 +41,7 @@ const SIMULATED: usize = 16;
 pub(crate) struct Row {
     pub(crate) operation: String,
     pub(crate) scheme: String,
-    /// Of n, or under `ckks-sum` of a quantised value.
+    /// Of n, under `ckks-sum` of a quantised value, or of all primes of a levelled preset.
     pub(crate) bits: u32,
     pub(crate) engine: String,
     pub(crate) threads: usize,
@@ -60,16 +62,26 @@ pub(crate) struct Row {
     /// Gradient values that one operation carries, if it carries any.
     #[serde(rename = "values_per_operation")]
     pub(crate) values: Option<usize>,
-    /// Of a matrix product: the time of the same work in single operations, divided by its own.
+    /// Of a matrix product, and of rotations that share digits: the time of the same work in single operations,
+    /// divided by its own.
     pub(crate) speedup_over_single: Option<f64>,
     /// The part of the time for which other work had the cores, where the system counts it.
     pub(crate) disturbed: Option<f64>,
     /// Whether its key is for comparison with papers only.
     #[serde(rename = "insecure")]
     pub(crate) is_insecure: bool,
-    /// Under `ckks-sum`, whose operations are on whole contributions.
+    /// Under `ckks-sum`, whose operations are on whole contributions, and of what encrypts vectors.
     #[serde(flatten)]
     pub(crate) upload: Option<Upload>,
+    /// Of what encrypts vectors: the most that a slot is off.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) error: Option<f64>,
+    /// Transforms modulo one prime that its program takes, of products and rotations of vectors.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) transforms: Option<usize>,
+    /// Of a step by itself: its time, divided by that of a transform of the same degree.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) in_transforms: Option<f64>,
     /// Of a step by itself: bytes of memory that it at least reads and writes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) bytes: Option<usize>,
@@ -111,12 +123,13 @@ pub(crate) struct Effort {
     pub(crate) clock: Option<f64>,
 }
 
-/// The contributions of a sum.
+/// What a client sends.
 #[derive(Clone, Serialize, Deserialize)]
 pub(crate) struct Upload {
     /// Contributions to a sum.
-    pub(crate) clients: u32,
-    /// Bytes of a contribution's file for each value.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) clients: Option<u32>,
+    /// Bytes of its file for each value.
     pub(crate) bytes_per_value: f64,
 }
 
@@ -150,6 +163,9 @@ impl Row {
             disturbed: times.disturbed,
             is_insecure: false,
             upload: None,
+            error: None,
+            transforms: None,
+            in_transforms: None,
             bytes: None,
         }
     }
@@ -230,7 +246,10 @@ impl Row {
         let name = (CKKS_SUM, operation.name(), VALUE_BITS);
         Ok(Self {
             values: Some(round.values()),
-            upload: Some(Upload { clients: CLIENTS, bytes_per_value: round.bytes_per_value() }),
+            upload: Some(Upload {
+                clients: Some(CLIENTS),
+                bytes_per_value: round.bytes_per_value(),
+            }),
             ..Self::new(name, (engine, threads), (&times, 1))
         })
     }
@@ -251,7 +270,51 @@ impl Row {
         let engine = (measured.engine.name(), threads);
         let row = Self::new(name, engine, (&times, chains.operations()))
             .with_multiplies(multiplies, measured.rate_of(threads));
-        Ok(Self { bytes: Some(chains.bytes()), ..row })
+        let transform = match operation.is_of_a_transform() {
+            true => transform_s(&measured.engine, operation.size, duration)?,
+            false => None,
+        };
+        let in_transforms = row.median_s.zip(transform).map(|(own, transform)| own / transform);
+        Ok(Self { bytes: Some(chains.bytes()), in_transforms, ..row })
+    }
+
+    /// Measures an operation on encrypted vectors for about `duration` after warming up. The limit of what its
+    /// transforms bound is their time, measured before it.
+    pub(crate) fn measure_levelled(
+        operation: LevelledOperation,
+        vectors: &Vectors<'_>,
+        engine: &Arc<dyn Engine>,
+        Effort { threads, duration, .. }: Effort,
+    ) -> Result<Self, Failure> {
+        let program = levelled::program(operation, vectors.preset());
+        let transform = match program {
+            Some(_) => transform_s(engine, vectors.degree(), duration)?,
+            None => None,
+        };
+        let times = sample(&mut || vectors.run(operation, threads), duration)?;
+        let name = (vectors.preset().name(), operation.name(), vectors.bits());
+        let batch = threads * Vectors::operations(operation);
+        let row = Self::new(name, (engine.name(), threads), (&times, batch));
+        let work = program.as_ref().map(|program| levelled::work(program, vectors.degree()));
+        let least = work.zip(transform).map(|(work, transform)| work * transform);
+        let speedup_over_single = match operation {
+            LevelledOperation::RotateEight => {
+                let singles = sample(&mut || vectors.turn_singly(threads), duration)?;
+                row.median_s.map(|time| singles.quantile(0.5) / batch as f64 / time)
+            }
+            _ => None,
+        };
+        let fresh = vectors.fresh(operation)?;
+        Ok(Self {
+            values: Some(vectors.values(operation)),
+            limit_fraction: least.zip(row.median_s).map(|(least, time)| least / time),
+            speedup_over_single,
+            transforms: program.as_ref().map(Program::transforms),
+            error: fresh.as_ref().map(|fresh| fresh.error),
+            upload: fresh
+                .map(|Fresh { bytes_per_value, .. }| Upload { clients: None, bytes_per_value }),
+            ..row
+        })
     }
 
     /// Returns the name as it is typed.
@@ -280,6 +343,18 @@ impl Row {
     pub(crate) fn is_about(&self, other: &Self) -> bool {
         self.subject() == other.subject()
     }
+}
+
+/// Measures the transform of one polynomial modulo one prime, in seconds; nothing where others' work hid it.
+fn transform_s(
+    engine: &Arc<dyn Engine>,
+    degree: usize,
+    duration: Duration,
+) -> Result<Option<f64>, Failure> {
+    let chains = Chains::new(engine.clone(), KernelOperation::transform(degree))?;
+    let (times, _) = chains.measure(duration, |work| work().map(|()| None))?;
+    let each = times.quantile(0.5) / chains.operations() as f64;
+    Ok(Some(each).filter(|&each| each > 0.0))
 }
 
 /// Chooses the operations of one batch: as many as are usual or fill the engine, fewer on a slow

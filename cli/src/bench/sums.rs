@@ -149,7 +149,7 @@ fn floats(update: &Update) -> Result<Vec<f64>, Error> {
 }
 
 /// Makes one tensor of random values.
-fn random_update(values: usize) -> Result<Update, Error> {
+pub(super) fn random_update(values: usize) -> Result<Update, Error> {
     let mut rng = random::generator()?;
     let unit = f64::from(u32::MAX) / 2.0;
     let mut value = || ((f64::from(rng.next_u32()) / unit - 1.0) * LARGEST_VALUE) as f32;

@@ -7,7 +7,7 @@ use super::{
 
 const HEAD: [&str; 8] =
     ["operation", "bits", "engine", "threads", "operations/s", "values/s", "disturbed", "of limit"];
-const WIDTHS: [usize; 8] = [18, 5, 10, 7, 13, 13, 9, 9];
+const WIDTHS: [usize; 8] = [25, 5, 10, 7, 13, 13, 9, 9];
 
 /// Returns the first line of the table.
 pub(crate) fn head() -> String {
@@ -42,7 +42,7 @@ pub(crate) fn side_by_side(sources: &[Source]) -> Vec<String> {
     }
     let start = |cells: [&str; 4]| {
         let [name, bits, engine, threads] = cells;
-        format!("{name:<18}  {bits:>5}  {engine:<10}  {threads:>7}")
+        format!("{name:<25}  {bits:>5}  {engine:<10}  {threads:>7}")
     };
     let mut head = start(["operation", "bits", "engine", "threads"]);
     for Source { label, .. } in sources {
@@ -87,6 +87,15 @@ pub(crate) fn notes(row: &Row) -> Vec<String> {
     }
     if let Some(times) = row.speedup_over_single {
         notes.push(format!("{times:.2}x single operations"));
+    }
+    if let Some(transforms) = row.transforms {
+        notes.push(format!("{transforms} transforms"));
+    }
+    if let Some(times) = row.in_transforms {
+        notes.push(format!("{times:.2} of a transform's time"));
+    }
+    if let Some(error) = row.error {
+        notes.push(format!("off by {error:.1e} at most"));
     }
     if let Some(upload) = &row.upload {
         notes.push(format!("{:.2} bytes a value", upload.bytes_per_value));

@@ -9,8 +9,9 @@ use crate::{
     args::Bench,
     bench::{
         key::{INSECURE_BITS, Key},
+        levelled::Vectors,
         machine::{Machine, Measured},
-        operation::SumOperation,
+        operation::{Levelled, SumOperation},
         page::Page,
         report::{Options, Report, Source},
         row::{Effort, Row},
@@ -99,7 +100,8 @@ fn measure(
         print(&format!("{INSECURE_BITS}-bit keys are INSECURE: only for comparison with papers"))?;
     }
     print(&format!("\n{}", table::head()))?;
-    let of_each_engine = bits.len() * paillier.len() + args.ops.kernels.len() + sums.len();
+    let (kernels, levelled) = (&args.ops.kernels, &args.ops.levelled);
+    let of_each_engine = bits.len() * paillier.len() + kernels.len() + sums.len() + levelled.len();
     let progress = Progress::new(false, "measuring");
     let observe = progress.counter((engines.len() * of_each_engine) as u64);
     let mut rows = vec![];
@@ -131,7 +133,7 @@ fn measure(
     }
     // Sizes of n mean nothing here: each engine has its rows once.
     for measured in engines {
-        for &operation in &args.ops.kernels {
+        for &operation in kernels {
             if can(operation.to_string(), &*measured.engine, operation.rare_step()) {
                 found(Row::measure_kernel(operation, measured, effort)?)?;
             }
@@ -148,6 +150,18 @@ fn measure(
         let round = Round::new(engine.clone())?;
         for &operation in sums {
             found(Row::measure_sum(operation, &round, engine.name(), effort)?)?;
+        }
+    }
+    for Measured { engine, .. } in engines {
+        // Its programs have all steps that are not of whole chunks.
+        let can = |named: &Levelled| can(named.to_string(), &**engine, Some("base_extend"));
+        let named: Vec<_> = levelled.iter().copied().filter(can).collect();
+        for of_preset in named.chunk_by(|a, b| a.preset == b.preset) {
+            let operations: Vec<_> = of_preset.iter().map(|named| named.operation).collect();
+            let vectors = Vectors::new(of_preset[0].preset, &operations, &**engine)?;
+            for operation in operations {
+                found(Row::measure_levelled(operation, &vectors, engine, effort)?)?;
+            }
         }
     }
     Ok(rows)

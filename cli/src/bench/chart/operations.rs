@@ -62,8 +62,8 @@ pub(crate) fn chart(sources: &[Source]) -> Chart {
     chart.heading("Operations a second, on the limit of the processor");
     let groups = groups(sources);
     chart.explain(
-        "Grey, where there is one: what the engine's multiply instructions alone would allow, by a rate measured in \
-         the same run. An operation has one scale for all its bars; a group without limits has one for all of it. The thin \
+        "Grey, where there is one: what the engine's multiply instructions, or an operation's transforms, alone would \
+         allow, by a rate measured in the same run. An operation has one scale for all its bars; a group without limits has one for all of it. The thin \
          line is from the 10th to the 90th percentile.",
     );
     if sources.len() > 1 {

@@ -81,7 +81,7 @@ fn rounds(index: usize, source: &Source) -> Vec<(usize, String, Vec<Stage>)> {
         let stages = stages(rows, end)?;
         let threads = if end.threads == 1 { "thread" } else { "threads" };
         let values = number(end.values? as f64);
-        let clients = end.upload.as_ref()?.clients;
+        let clients = end.upload.as_ref()?.clients?;
         let title = format!(
             "{}: {clients} clients of {values} float32, engine {} on {} {threads}",
             source.label, end.engine, end.threads
@@ -112,7 +112,7 @@ fn stages(rows: &[Row], end: &Row) -> Option<Vec<Stage>> {
         measured("quantise", quantise),
         measured("encrypt", (encrypt - quantise).max(0.0)),
         sent("send"),
-        measured(&format!("sum {}, at the aggregator", upload.clients), aggregate),
+        measured(&format!("sum {}, at the aggregator", upload.clients?), aggregate),
         sent("receive"),
         measured("decrypt to the mean", decrypt),
     ])
