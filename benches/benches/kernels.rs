@@ -9,6 +9,7 @@ use ciphergram_accel::{
     Builder, CpuEngine, Engine, Modulus, ModulusError, Operand, Program, Public, Ring, RunError,
     Secrecy, Secret, beats,
     program::{Coeff, FixedBase, Var},
+    ring::largest_primes,
 };
 use ciphergram_benches::{modulus, residue_program, ring};
 use ciphergram_he::{Operation, Scheme, SecretKey, params::Literal};
@@ -27,6 +28,11 @@ const DOT_BITS: u32 = 16;
 /// Polynomials of a batch, and contributors to a sum of `ckks-sum`.
 const POLYNOMIALS: usize = 16;
 const CONTRIBUTORS: usize = 10;
+
+/// Ring degrees of transforms, bits of their prime, and transforms of one item: there and back.
+const DEGREES: [usize; 4] = [4096, 8192, 16_384, 32_768];
+const PRIME_BITS: u32 = 50;
+const TRANSFORMS: usize = 32;
 
 /// A step, and the items of the batch that it runs over.
 struct Kernel {
@@ -362,12 +368,56 @@ fn polynomials(c: &mut Criterion) {
     }
 }
 
+/// Measures transforms there and back of one polynomial that stays in a cache, and those of `tfhe-ntt` if it is there.
+fn transforms(c: &mut Criterion) {
+    for degree in DEGREES {
+        let primes = largest_primes(PRIME_BITS, degree, 1);
+        let ring = match Ring::new(degree, &primes) {
+            Ok(ring) => Arc::new(ring),
+            Err(why) => return eprintln!("{degree}: {why}"),
+        };
+        let mut b = Builder::new("transforms");
+        let x = b.coefficients("x", &ring);
+        let y = (0..TRANSFORMS / 2).fold(x, |x, _| {
+            let t = b.ntt("t", x);
+            b.intt("x", t)
+        });
+        b.output(y);
+        let mut rng = ChaCha20Rng::from_seed([3; 32]);
+        let words: Vec<_> = (0..degree).map(|_| rng.next_u64() >> 15).collect();
+        let mut group = c.benchmark_group("transform");
+        group.throughput(Throughput::Elements(TRANSFORMS as u64));
+        let inputs = vec![Input { words: words.clone(), secret: true }];
+        let program = b.build().into();
+        let kernel = Kernel { operation: "transform", program, inputs, items: 1 };
+        let mut out = vec![0; degree];
+        for (name, engine) in paths() {
+            group.bench_function(BenchmarkId::new(name, degree), |bench| {
+                bench.iter(|| kernel.run(&engine, &mut out));
+            });
+        }
+        #[cfg(feature = "peers")]
+        if let Some(plan) = tfhe_ntt::prime64::Plan::try_new(degree, primes[0]) {
+            let mut words = words;
+            group.bench_function(BenchmarkId::new("tfhe-ntt", degree), |bench| {
+                bench.iter(|| {
+                    for _ in 0..TRANSFORMS / 2 {
+                        plan.fwd(&mut words);
+                        // Times N: it leaves that to a product, where it costs nothing.
+                        plan.inv(&mut words);
+                    }
+                });
+            });
+        }
+    }
+}
+
 criterion_group! {
     name = benches;
     config = Criterion::default()
         .sample_size(20)
         .warm_up_time(Duration::from_secs(1))
         .measurement_time(Duration::from_secs(3));
-    targets = residues, polynomials
+    targets = residues, polynomials, transforms
 }
 criterion_main!(benches);

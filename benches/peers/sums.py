@@ -14,8 +14,8 @@ import sys
 
 from rivals import SUM_RIVALS
 from support import report, sums
-from support.arguments import parse, parser
-from support.environment import OPENFHE_REQUIREMENTS, find_python, prepare
+from support.arguments import add_openfhe, parse, parser
+from support.environment import prepare_each
 from support.link import Rival
 from support.rounds import Row, compare
 from support.session import begin, end
@@ -23,21 +23,8 @@ from support.session import begin, end
 
 def arguments():
     options = parser(__doc__.splitlines()[0], SUM_RIVALS)
-    options.add_argument("--openfhe-python", default=find_python("3.10"), metavar="COMMAND",
-                         help="a Python 3.10, for OpenFHE [%(default)s]")
+    add_openfhe(options)
     return parse(options, SUM_RIVALS)
-
-
-def environments(options):
-    """Returns the interpreter of each rival, and one line for everything that could not be installed."""
-    usual, problems = prepare(options.venv.absolute())
-    interpreters = dict.fromkeys(options.rivals, usual)
-    if "openfhe" in interpreters:
-        folder = options.venv.absolute().with_name(f"{options.venv.name}-openfhe")
-        interpreters["openfhe"], more = prepare(
-            folder, OPENFHE_REQUIREMENTS, options.openfhe_python)
-        problems += [f"openfhe, by {options.openfhe_python}: {line}" for line in more]
-    return interpreters, problems
 
 
 def measure(options, interpreters, ours):
@@ -58,7 +45,7 @@ def measure(options, interpreters, ours):
 
 def main():
     options = arguments()
-    ours, interpreters, core = begin(options, environments)
+    ours, interpreters, core = begin(options, lambda options: prepare_each(options, "openfhe"))
     uploads = sums.uploads(ours)
     rows, rivals = measure(options, interpreters, ours)
     shares = [share for rival in rivals for share in rival.shares] + ours.shares

@@ -176,6 +176,15 @@ fn other_libraries_have_a_chart_and_a_line_for_who_is_missing() {
         assert!(html.contains(part), "{part}");
     }
     assert!(size(&place.read("peers.png"))[1] > 200);
+    let mut vectors = peers();
+    vectors["uploads"] = Value::Array(vec![]);
+    for row in vectors["rows"].as_array_mut().unwrap() {
+        row["label"] = format!("ckks-4096x1 {}", row["label"].as_str().unwrap()).into();
+    }
+    place.write("ckks.json", vectors.to_string());
+    place.done("bench --compare ckks.json --report ckks.html");
+    let html = text(&place, "ckks.html");
+    assert!(html.contains("Work on encrypted vectors") && html.contains(">ckks-4096x1 "), "{html}");
 }
 
 #[test]

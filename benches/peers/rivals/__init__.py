@@ -10,6 +10,9 @@ integer), `mod_exp` and `mod_mul` (modulo n squared).
 
 Those of `SUM_RIVALS` sum vectors of float32: `bits` are those of a quantised value, and beside the
 operations that `sums.measured` lists they return facts: bytes of an upload, error of the mean.
+
+Those of `LEVELLED_RIVALS` compute with encrypted vectors: `bits` are those of the product of all our
+primes, and the operations those of `ciphergram bench --ops ckks`; they return facts as well.
 """
 
 from importlib import import_module
@@ -50,14 +53,19 @@ SUM_RIVALS = {
     "float32": Rival("plain", "setup", "numpy"),
 }
 
+LEVELLED_RIVALS = {
+    "seal-no-hexl": Rival("seal_levelled", "setup", "tenseal"),
+    "openfhe-ckks": Rival("openfhe_levelled", "setup", "openfhe"),
+}
+
 
 def find(name):
     """Returns where the rival called `name` is."""
-    return {**RIVALS, **SUM_RIVALS}[name]
+    return {**RIVALS, **SUM_RIVALS, **LEVELLED_RIVALS}[name]
 
 
 def set_up(name, bits):
     """Returns the operations of the rival called `name`, with a new key, and facts by name."""
     rival = find(name)
     found = getattr(import_module(f"rivals.{rival.module}"), rival.function)(bits)
-    return found if name in SUM_RIVALS else (found, {})
+    return (found, {}) if name in RIVALS else found

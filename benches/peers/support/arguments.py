@@ -3,6 +3,7 @@
 import argparse
 from pathlib import Path
 
+from .environment import find_python
 from .places import TARGET
 
 
@@ -38,6 +39,12 @@ def parser(description, rivals):
     found.add_argument("--core", type=int, help="the core to run on [the last one allowed]")
     found.add_argument("--json", type=Path, metavar="FILE", help="write all figures here")
     return found
+
+
+def add_openfhe(parser):
+    """Adds the option of OpenFHE's Python."""
+    parser.add_argument("--openfhe-python", default=find_python("3.10"), metavar="COMMAND",
+                        help="a Python 3.10, for OpenFHE [%(default)s]")
 
 
 def parse(parser, rivals):

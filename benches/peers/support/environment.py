@@ -35,6 +35,20 @@ def prepare(folder, requirements=REQUIREMENTS, python=sys.executable):
     return interpreter, problems
 
 
+def prepare_each(options, apart):
+    """Returns the interpreter of each rival, and one line for everything that could not be installed.
+
+    The rival called `apart` is OpenFHE, whose wheel is for Python 3.10 alone, whatever its name says.
+    """
+    usual, problems = prepare(options.venv.absolute())
+    interpreters = dict.fromkeys(options.rivals, usual)
+    if apart in interpreters:
+        folder = options.venv.absolute().with_name(f"{options.venv.name}-openfhe")
+        interpreters[apart], more = prepare(folder, OPENFHE_REQUIREMENTS, options.openfhe_python)
+        problems += [f"{apart}, by {options.openfhe_python}: {line}" for line in more]
+    return interpreters, problems
+
+
 def find_python(version):
     """Returns a command that runs this version of Python: one on the path that does run, else one of pyenv's."""
     usual = f"python{version}"

@@ -210,7 +210,6 @@ fn row(row: &Row) -> String {
 
 /// Returns who was not measured beside ours and why, and what the figures are of.
 fn describe_peers(peers: &Peers) -> String {
-    let subject = if peers.is_of_sums() { "Sums of float32" } else { "Paillier" };
     let mut of = vec![];
     of.extend(peers.machine.as_ref().map(|machine| machine.processor.describe()));
     of.extend(peers.commit.as_ref().map(|commit| format!("commit {commit}")));
@@ -228,7 +227,8 @@ fn describe_peers(peers: &Peers) -> String {
     let lines: String = lines.iter().map(|line| format!("<li>{}</li>\n", escape(line))).collect();
     let list = if lines.is_empty() { String::new() } else { format!("<ul>\n{lines}</ul>\n") };
     format!(
-        "<h2>{subject}: what the figures are of</h2>\n<p>{}.</p>\n{list}",
+        "<h2>{}: what the figures are of</h2>\n<p>{}.</p>\n{list}",
+        peers.title(),
         escape(&of.join("; "))
     )
 }

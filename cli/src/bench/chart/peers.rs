@@ -22,7 +22,17 @@ const FIGURE: f64 = 46.0;
 /// Our name among the rivals.
 const OURS: &str = "Ciphergram";
 
-/// The figures of a run of `peers/run.py` or `peers/sums.py`.
+/// What libraries are held beside each other at.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Subject {
+    Paillier,
+    /// Sums of float32.
+    Sums,
+    /// Encrypted vectors.
+    Vectors,
+}
+
+/// The figures of a run of `peers/run.py`, `peers/sums.py` or `peers/ckks.py`.
 #[derive(Deserialize)]
 pub(crate) struct Peers {
     /// Ours, as its own report says.
@@ -107,16 +117,29 @@ impl Peers {
         1.0 - self.least_share
     }
 
-    /// Returns whether sums of float32 were measured, and not operations of Paillier.
-    pub(crate) fn is_of_sums(&self) -> bool {
-        !self.uploads.is_empty() || self.rows.iter().any(|row| row.label.starts_with("aggregate"))
+    fn subject(&self) -> Subject {
+        let begins = |word: &str| self.rows.iter().any(|row| row.label.starts_with(word));
+        match () {
+            () if !self.uploads.is_empty() || begins("aggregate") => Subject::Sums,
+            () if begins("ckks-") => Subject::Vectors,
+            () => Subject::Paillier,
+        }
+    }
+
+    /// Returns what was measured, in a few words.
+    pub(crate) fn title(&self) -> &'static str {
+        match self.subject() {
+            Subject::Paillier => "Paillier",
+            Subject::Sums => "Sums of float32",
+            Subject::Vectors => "Encrypted vectors",
+        }
     }
 
     /// Returns its measures, those of one size of keys after the other.
     fn panels(&self) -> Vec<Panel> {
-        let title = |row: &PeersRow| match self.is_of_sums() {
-            true => row.label.clone(),
-            false => format!("{}, {} bits", row.label, row.bits),
+        let title = |row: &PeersRow| match self.subject() {
+            Subject::Sums | Subject::Vectors => row.label.clone(),
+            Subject::Paillier => format!("{}, {} bits", row.label, row.bits),
         };
         let panel = |row: &PeersRow| Panel {
             title: title(row),
@@ -143,14 +166,18 @@ impl Peers {
 
     /// Draws everybody in each measure, some panels side by side.
     pub(crate) fn chart(&self) -> Chart {
-        let (title, words) = match self.is_of_sums() {
-            true => (
+        let (title, words) = match self.subject() {
+            Subject::Sums => (
                 "Sums of 1,000,000 float32 of each of 10 clients",
                 "Encrypting one client's vector, summing ten, decrypting to the mean, and what a client uploads.",
             ),
-            false => (
+            Subject::Paillier => (
                 "Operations of Paillier's scheme",
                 "The time of a single operation, of batches where a library has them.",
+            ),
+            Subject::Vectors => (
+                "Work on encrypted vectors",
+                "The time of a single operation on one ciphertext, and to screen an update of 1,000,000 values.",
             ),
         };
         let mut chart = Chart::new(title);
