@@ -27,11 +27,17 @@ impl Wide {
 #[inline]
 #[target_feature(enable = "avx512f,avx512ifma")]
 pub(super) fn mul_lazy(x: Word, factor: Wide, minus_q: Word) -> Word {
+    _mm512_and_si512(mul_modulo_word(x, factor, minus_q), all(MASK as u64))
+}
+
+/// The same modulo 2^52: what is above that is of no meaning, in x as in the result.
+#[inline]
+#[target_feature(enable = "avx512f,avx512ifma")]
+pub(super) fn mul_modulo_word(x: Word, factor: Wide, minus_q: Word) -> Word {
     let zero = _mm512_setzero_si512();
     let estimate = high(zero, x, factor.quotient);
     // −estimate·q modulo 2^52, as a sum.
-    let product = low(low(zero, x, factor.w), estimate, minus_q);
-    _mm512_and_si512(product, all(MASK as u64))
+    low(low(zero, x, factor.w), estimate, minus_q)
 }
 
 /// `x − m` where that is not negative, else x: the smaller as unsigned words.

@@ -11,33 +11,58 @@ use std::arch::x86_64::{
 };
 
 use super::{
-    lazy::{Wide, minus, mul_lazy, subtract_once},
+    lazy::{Wide, minus, mul_lazy, mul_modulo_word, subtract_once},
     select::{eight, words},
     *,
 };
 use crate::cpu::rns::{Factors, Limb};
 
-/// q in the forms that butterflies want.
+/// Bits of a prime that leaves room for all stages forward: numbers grow by 2q in each of at most sixteen, from below q
+/// to below 33q, and so stay below 2^52.
+const ROOMY_BITS: u32 = 46;
+
+/// q in the forms that butterflies want. `ROOMY` is that it has at most [`ROOMY_BITS`].
 #[derive(Clone, Copy)]
-struct Prime {
+struct Prime<const ROOMY: bool> {
+    q: Word,
     twice: Word,
     minus: Word,
 }
 
-impl Prime {
+impl<const ROOMY: bool> Prime<ROOMY> {
     #[inline]
     #[target_feature(enable = "avx512f")]
     fn new(q: u64) -> Self {
-        Self { twice: all(2 * q), minus: minus(q) }
+        Self { q: all(q), twice: all(2 * q), minus: minus(q) }
     }
 
     /// Cooley and Tukey's: `(x + wy, x − wy)`, below 4q from below 4q.
+    ///
+    /// Where there is room, more than 2q from what x is, modulo 2^52: the multipliers take no more of it, so nothing is
+    /// taken away and nothing masked before the end.
     #[inline]
     #[target_feature(enable = "avx512f,avx512ifma")]
     fn forward(self, [x, y]: [Word; 2], w: Wide) -> [Word; 2] {
-        let (u, v) = (subtract_once(x, self.twice), mul_lazy(y, w, self.minus));
+        let (u, v) = if ROOMY {
+            (x, mul_modulo_word(y, w, self.minus))
+        } else {
+            (subtract_once(x, self.twice), mul_lazy(y, w, self.minus))
+        };
         let raised = _mm512_add_epi64(u, self.twice);
         [_mm512_add_epi64(u, v), _mm512_sub_epi64(raised, v)]
+    }
+
+    /// Reduces what the last stage forward leaves.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512ifma")]
+    fn reduce(self, x: Word, one: Wide) -> Word {
+        let below_twice = if ROOMY {
+            let estimate = high(_mm512_setzero_si512(), x, one.quotient);
+            _mm512_and_si512(low(x, estimate, self.minus), all(MASK as u64))
+        } else {
+            subtract_once(x, self.twice)
+        };
+        subtract_once(below_twice, self.q)
     }
 
     /// Gentleman and Sande's: `(x + y, w·(x − y))`, below 2q from below 2q.
@@ -72,7 +97,16 @@ fn has_odd_stage(n: usize) -> bool {
 /// Transforms `a` to NTT form.
 #[target_feature(enable = "avx512f,avx512ifma")]
 pub(super) fn forward(out: &mut [u64], a: &[u64], limb: &Limb) {
-    let (prime, twiddles) = (Prime::new(limb.q()), &limb.forward);
+    if limb.bits <= ROOMY_BITS {
+        forward_with(out, a, Prime::<true>::new(limb.q()), limb);
+    } else {
+        forward_with(out, a, Prime::<false>::new(limb.q()), limb);
+    }
+}
+
+#[target_feature(enable = "avx512f,avx512ifma")]
+fn forward_with<const ROOMY: bool>(out: &mut [u64], a: &[u64], prime: Prime<ROOMY>, limb: &Limb) {
+    let twiddles = &limb.forward;
     let odd = has_odd_stage(a.len());
     let (out, a) = (out.as_chunks_mut::<8>().0, a.as_chunks::<8>().0);
     // The first stage, or the first two, of the one block that all of it is.
@@ -105,7 +139,11 @@ pub(super) fn forward(out: &mut [u64], a: &[u64], limb: &Limb) {
 /// The two stages of a block of four numbers: the factor of the first, and both of the second.
 #[inline]
 #[target_feature(enable = "avx512f,avx512ifma")]
-fn forward_fours(prime: Prime, [a, b, c, d]: [Word; 4], [w, v0, v1]: [Wide; 3]) -> [Word; 4] {
+fn forward_fours<const ROOMY: bool>(
+    prime: Prime<ROOMY>,
+    [a, b, c, d]: [Word; 4],
+    [w, v0, v1]: [Wide; 3],
+) -> [Word; 4] {
     let ([a, c], [b, d]) = (prime.forward([a, c], w), prime.forward([b, d], w));
     let ([a, b], [c, d]) = (prime.forward([a, b], v0), prime.forward([c, d], v1));
     [a, b, c, d]
@@ -114,7 +152,11 @@ fn forward_fours(prime: Prime, [a, b, c, d]: [Word; 4], [w, v0, v1]: [Wide; 3]) 
 /// See [`forward_fours`].
 #[inline]
 #[target_feature(enable = "avx512f,avx512ifma")]
-fn inverse_fours(prime: Prime, [a, b, c, d]: [Word; 4], [w, v0, v1]: [Wide; 3]) -> [Word; 4] {
+fn inverse_fours(
+    prime: Prime<false>,
+    [a, b, c, d]: [Word; 4],
+    [w, v0, v1]: [Wide; 3],
+) -> [Word; 4] {
     let ([a, b], [c, d]) = (prime.inverse([a, b], v0), prime.inverse([c, d], v1));
     let ([a, c], [b, d]) = (prime.inverse([a, c], w), prime.inverse([b, d], w));
     [a, b, c, d]
@@ -130,10 +172,16 @@ fn four_factors(factors: &Factors, node: usize) -> [Wide; 3] {
 
 /// Runs all stages of a block: one that does not fit the cache quarter after quarter.
 #[target_feature(enable = "avx512f,avx512ifma")]
-fn forward_block(data: &mut Eights, node: usize, prime: Prime, limb: &Limb) {
+fn forward_block<const ROOMY: bool>(
+    data: &mut Eights,
+    node: usize,
+    prime: Prime<ROOMY>,
+    limb: &Limb,
+) {
     let twiddles = &limb.forward;
     if data.len() > CACHED {
-        by_fours(data, |x| forward_fours(prime, x, four_factors(twiddles, node)));
+        let factors = four_factors(twiddles, node);
+        by_fours(data, |x| forward_fours(prime, x, factors));
         let quarters = quarters(data);
         for (part, quarter) in quarters.into_iter().enumerate() {
             forward_block(quarter, 4 * node + part, prime, limb);
@@ -153,19 +201,56 @@ fn forward_block(data: &mut Eights, node: usize, prime: Prime, limb: &Limb) {
     last_stages(data, node, prime, limb);
 }
 
+/// Sixteen neighbours.
+type Pair = [[u64; 8]; 2];
+
+/// Pairs that take the last stages side by side: the steps of one wait for each other.
+const PAIRS: usize = 4;
+
 /// Runs the last three stages of a block, of blocks of eight, four and two numbers.
 #[inline]
 #[target_feature(enable = "avx512f,avx512ifma")]
-fn last_stages(data: &mut Eights, node: usize, prime: Prime, limb: &Limb) {
-    let (twiddles, q, first) = (&limb.forward, all(limb.q()), node * data.len());
-    for (i, [a, b]) in data.as_chunks_mut::<2>().0.iter_mut().enumerate() {
-        let (x, y) = (eight(a), eight(b));
-        let x = [_mm512_shuffle_i64x2::<0x44>(x, y), _mm512_shuffle_i64x2::<0xee>(x, y)];
-        let x = fours_to_twos(prime.forward(x, two(twiddles, first + 2 * i)));
-        let x = twos_to_ones(prime.forward(x, four(twiddles, 2 * first + 4 * i)));
-        let [x, y] = prime.forward(x, eight_of(twiddles, 4 * first + 8 * i));
-        let x = subtract_once(subtract_once(x, prime.twice), q);
-        let y = subtract_once(subtract_once(y, prime.twice), q);
+fn last_stages<const ROOMY: bool>(
+    data: &mut Eights,
+    node: usize,
+    prime: Prime<ROOMY>,
+    limb: &Limb,
+) {
+    let first = node * data.len();
+    let (fours, rest) = data.as_chunks_mut::<2>().0.as_chunks_mut::<PAIRS>();
+    for (pairs, first) in fours.iter_mut().zip((first..).step_by(2 * PAIRS)) {
+        last_of_pairs(pairs, first, prime, limb);
+    }
+    for (pair, first) in rest.iter_mut().zip((first..).step_by(2)) {
+        last_of_pairs(std::array::from_mut(pair), first, prime, limb);
+    }
+}
+
+/// See [`last_stages`]: for the blocks of eight from number `first` on.
+#[inline]
+#[target_feature(enable = "avx512f,avx512ifma")]
+fn last_of_pairs<const ROOMY: bool, const COUNT: usize>(
+    pairs: &mut [Pair; COUNT],
+    first: usize,
+    prime: Prime<ROOMY>,
+    limb: &Limb,
+) {
+    let (twiddles, one) = (&limb.forward, Wide::new(limb.one()));
+    let mut x = pairs.map(|[x, y]| {
+        let (x, y) = (eight(&x), eight(&y));
+        [_mm512_shuffle_i64x2::<0x44>(x, y), _mm512_shuffle_i64x2::<0xee>(x, y)]
+    });
+    for (i, x) in x.iter_mut().enumerate() {
+        *x = fours_to_twos(prime.forward(*x, two(twiddles, first + 2 * i)));
+    }
+    for (i, x) in x.iter_mut().enumerate() {
+        *x = twos_to_ones(prime.forward(*x, four(twiddles, 2 * first + 4 * i)));
+    }
+    for (i, x) in x.iter_mut().enumerate() {
+        *x = prime.forward(*x, eight_of(twiddles, 4 * first + 8 * i));
+    }
+    for ([a, b], x) in pairs.iter_mut().zip(x) {
+        let [x, y] = [prime.reduce(x[0], one), prime.reduce(x[1], one)];
         let (low, high) = (_mm512_unpacklo_epi64(x, y), _mm512_unpackhi_epi64(x, y));
         let first = _mm512_setr_epi64(0, 1, 8, 9, 2, 3, 10, 11);
         let second = _mm512_setr_epi64(4, 5, 12, 13, 6, 7, 14, 15);
@@ -177,7 +262,7 @@ fn last_stages(data: &mut Eights, node: usize, prime: Prime, limb: &Limb) {
 /// Transforms `a` from NTT form.
 #[target_feature(enable = "avx512f,avx512ifma")]
 pub(super) fn inverse(out: &mut [u64], a: &[u64], limb: &Limb) {
-    let (prime, twiddles) = (Prime::new(limb.q()), &limb.inverse);
+    let (prime, twiddles) = (Prime::<false>::new(limb.q()), &limb.inverse);
     let odd = has_odd_stage(a.len());
     let (out, a) = (out.as_chunks_mut::<8>().0, a.as_chunks::<8>().0);
     let parts = if odd { 2 } else { 4 };
@@ -213,7 +298,7 @@ pub(super) fn inverse(out: &mut [u64], a: &[u64], limb: &Limb) {
 
 /// Runs all stages of a block, back: see [`forward_block`].
 #[target_feature(enable = "avx512f,avx512ifma")]
-fn inverse_block(out: &mut Eights, a: &Eights, node: usize, prime: Prime, limb: &Limb) {
+fn inverse_block(out: &mut Eights, a: &Eights, node: usize, prime: Prime<false>, limb: &Limb) {
     let twiddles = &limb.inverse;
     if out.len() > CACHED {
         let quarter = a.len() / 4;
@@ -221,7 +306,8 @@ fn inverse_block(out: &mut Eights, a: &Eights, node: usize, prime: Prime, limb: 
             let a = &a[part * quarter..][..quarter];
             inverse_block(out, a, 4 * node + part, prime, limb);
         }
-        by_fours(out, |x| inverse_fours(prime, x, four_factors(twiddles, node)));
+        let factors = four_factors(twiddles, node);
+        by_fours(out, |x| inverse_fours(prime, x, factors));
         return;
     }
     first_stages(out, a, node, prime, limb);
@@ -239,7 +325,7 @@ fn inverse_block(out: &mut Eights, a: &Eights, node: usize, prime: Prime, limb: 
 /// Runs the first three stages of a block, back.
 #[inline]
 #[target_feature(enable = "avx512f,avx512ifma")]
-fn first_stages(out: &mut Eights, a: &Eights, node: usize, prime: Prime, limb: &Limb) {
+fn first_stages(out: &mut Eights, a: &Eights, node: usize, prime: Prime<false>, limb: &Limb) {
     let (twiddles, first) = (&limb.inverse, node * out.len());
     let pairs = out.as_chunks_mut::<2>().0.iter_mut().zip(a.as_chunks::<2>().0);
     for (i, (out, [x, y])) in pairs.enumerate() {
