@@ -1,7 +1,8 @@
 //! The CPU engine: every core, and the widest multiplier that is there.
 //!
-//! A whole program runs over one block of items before the next, so intermediates stay in cache;
-//! `rayon` spreads blocks over cores. Everything takes one of two paths, chosen once when the
+//! A whole program runs over one block of items before the next, and most of what it does with
+//! polynomials over one prime before the next, so intermediates stay in cache; `rayon` spreads
+//! blocks over cores. Everything takes one of two paths, chosen once when the
 //! engine is made: AVX-512 IFMA, eight numbers or residues side by side (`ifma`), or words of 64
 //! bits and `u128` products on any processor (`portable`). The environment variable
 //! `CIPHERGRAM_CPU=portable` chooses the second where both are possible.
@@ -21,7 +22,7 @@ mod tally;
 use crate::{
     dot::Dot,
     engine::{Engine, Info, Measure, Operand, RunError, check_support},
-    interpret::{self, Arg, Blocks, Kernels},
+    interpret::{self, Arg, Blocks, Kernels, OfPrime},
     program::{Kind, Program, Step},
 };
 use backend::Backend;
@@ -67,6 +68,7 @@ trait Path: Send + Sync {
     fn multiplies(&self, program: &Program, count: usize) -> u64;
     fn prepare(&self, program: &Program);
     fn step(&self, step: &Step, out_kind: &Kind, out: &mut [u64], args: &[Arg<'_>]);
+    fn step_of_prime(&self, step: &Step, of: &OfPrime<'_>, out: &mut [u64], args: &[&[u64]]);
 }
 
 struct On<B: Backend> {
@@ -109,6 +111,10 @@ impl<B: Backend + Rns> Path for On<B> {
         } else {
             self.polynomials.run(step, out_kind, out, args);
         }
+    }
+
+    fn step_of_prime(&self, step: &Step, of: &OfPrime<'_>, out: &mut [u64], args: &[&[u64]]) {
+        self.polynomials.run_of_prime(step, of, out, args);
     }
 }
 
@@ -249,5 +255,9 @@ impl Kernels for CpuEngine {
 
     fn step(&self, step: &Step, out_kind: &Kind, out: &mut [u64], args: &[Arg<'_>]) {
         self.path.step(step, out_kind, out, args);
+    }
+
+    fn step_of_prime(&self, step: &Step, of: &OfPrime<'_>, out: &mut [u64], args: &[&[u64]]) {
+        self.path.step_of_prime(step, of, out, args);
     }
 }

@@ -1,11 +1,15 @@
 //! The parts that host engines share: binding operands, splitting batches, and walking a program
 //! block by block.
 
-use std::cell::Cell;
+use std::{cell::Cell, ops::Range, sync::Arc};
 
 use crate::{
     engine::{Operand, OperandFault, RunError},
-    program::{Kind, MAX_TERMS, Place, Places, Program, Source, Spread, Step, Value},
+    program::{
+        Kind, MAX_TERMS, Part, Place, Places, PrimeStep, Program, Source, Spread, Step, Task, Value,
+    },
+    ring::Ring,
+    words::Words,
 };
 
 /// The items of one operand of a step over a block.
@@ -53,21 +57,23 @@ pub(crate) struct Blocks {
 
 thread_local! {
     /// The memory of the slots of a thread's former runs: wiped where they had secrets.
-    static SCRATCH: Cell<Vec<Vec<u64>>> = const { Cell::new(Vec::new()) };
+    static SCRATCH: Cell<Vec<Words>> = const { Cell::new(Vec::new()) };
 }
 
 /// Returns memory for slots of `slots` words an item, with stale contents.
-fn take_scratch(slots: &[usize], items: usize) -> Vec<Vec<u64>> {
+fn take_scratch(slots: &[usize], items: usize) -> Vec<Words> {
     let mut memory = SCRATCH.take();
-    memory.resize_with(memory.len().max(slots.len()), Vec::new);
+    memory.resize_with(memory.len().max(slots.len()), Words::default);
     for (memory, words) in memory.iter_mut().zip(slots) {
-        memory.resize(memory.len().max(words * items), 0);
+        if memory.len() < words * items {
+            *memory = Words::zeros(words * items);
+        }
     }
     memory
 }
 
 /// Keeps memory for the next run of this thread.
-fn keep_scratch(mut memory: Vec<Vec<u64>>) {
+fn keep_scratch(mut memory: Vec<Words>) {
     memory.retain(|slot| slot.len() <= KEPT_WORDS);
     SCRATCH.set(memory);
 }
@@ -86,7 +92,20 @@ pub(crate) trait Kernels: Sync {
     /// Prepares a run, once, before its parts start.
     fn prepare(&self, _program: &Program) {}
 
+    /// Runs a step that needs whole items.
     fn step(&self, step: &Step, out_kind: &Kind, out: &mut [u64], args: &[Arg<'_>]);
+
+    /// Runs a step over the residues of one prime of one item.
+    fn step_of_prime(&self, step: &Step, of: &OfPrime<'_>, out: &mut [u64], args: &[&[u64]]);
+}
+
+/// Residues of one prime, of a polynomial that a step makes.
+pub(crate) struct OfPrime<'a> {
+    pub(crate) ring: &'a Arc<Ring>,
+    /// The prime, as the ring numbers it.
+    pub(crate) limb: usize,
+    /// Whether in NTT form.
+    pub(crate) ntt: bool,
 }
 
 /// The items of an operand that belong to a part of a batch.
@@ -227,7 +246,7 @@ impl<'p> Plan<'p> {
     fn arg<'s>(
         &'s self,
         value: usize,
-        scratch: &'s [Vec<u64>],
+        scratch: &'s [Words],
         views: &'s [View<'_>],
         block: &Block,
     ) -> Arg<'s> {
@@ -245,9 +264,9 @@ impl<'p> Plan<'p> {
                 view @ View { each: None, .. } => (view.words(), true),
                 view => (&view.words()[block.first * words..], false),
             },
-            (Place::Constant | Place::Within { .. }, _) => {
+            (Place::Constant | Place::Within { .. } | Place::OfPrime(_) | Place::Apart, _) => {
                 unreachable!(
-                    "constants are constants, and what is within a value is not within two"
+                    "what is read as a whole lies somewhere as a whole, and is within one value at most"
                 )
             }
         };
@@ -259,31 +278,38 @@ impl<'p> Plan<'p> {
     fn run_block(
         &self,
         k: &impl Kernels,
-        scratch: &mut [Vec<u64>],
+        scratch: &mut [Words],
         views: &mut [View<'_>],
         block: &Block,
     ) {
-        for (index, value) in self.program.values().iter().enumerate() {
-            let Source::Step { step, operands } = &value.source else { continue };
-            let words = value.kind.words() * block.count;
-            match self.places.of_values[index] {
-                Place::Scratch(slot) => {
-                    // No operand of a step lies where its result goes.
-                    let mut room = std::mem::take(&mut scratch[slot]);
-                    let out = &mut room[..words];
-                    self.run_step(k, (step, operands), &value.kind, out, scratch, views, block);
-                    scratch[slot] = room;
+        for task in &self.places.tasks {
+            match task {
+                Task::Whole(value) => {
+                    let Value { kind, .. } = &self.program.values()[*value];
+                    let range = 0..kind.words() * block.count;
+                    self.write(
+                        *value,
+                        (block, range),
+                        scratch,
+                        views,
+                        |(step, operands), out, scratch, views| {
+                            let arg = |value: usize| self.arg(value, scratch, views, block);
+                            let mut args = [arg(operands[0]); MAX_OPERANDS];
+                            let args = &mut args[..operands.len()];
+                            args.iter_mut()
+                                .zip(operands)
+                                .for_each(|(slot, &value)| *slot = arg(value));
+                            k.step(step, kind, out, args);
+                        },
+                    );
                 }
-                Place::Operand(operand) => {
-                    // An output is nobody's operand before it is computed.
-                    let mut view = std::mem::replace(&mut views[operand], View::NONE);
-                    let out = &mut view.words_mut()[block.first * value.kind.words()..][..words];
-                    self.run_step(k, (step, operands), &value.kind, out, scratch, views, block);
-                    views[operand] = view;
+                Task::ByPrime(steps) => {
+                    for item in 0..block.count {
+                        steps.iter().for_each(|step| {
+                            self.run_of_prime(k, step, (block, item), scratch, views)
+                        });
+                    }
                 }
-                // It is there already.
-                Place::Within { .. } => {}
-                Place::Constant => unreachable!("a constant is no step"),
             }
         }
         for &(target, value) in self.program.updates() {
@@ -299,22 +325,76 @@ impl<'p> Plan<'p> {
         }
     }
 
-    #[expect(clippy::too_many_arguments, reason = "one call of a step is all of these")]
-    fn run_step(
+    /// Runs a step over the residues that item `item` of the block has of one prime.
+    fn run_of_prime(
         &self,
         k: &impl Kernels,
-        (step, operands): (&Step, &[usize]),
-        kind: &Kind,
-        out: &mut [u64],
-        scratch: &[Vec<u64>],
-        views: &[View<'_>],
-        block: &Block,
+        PrimeStep { value, limb, operands }: &PrimeStep,
+        (block, item): (&Block, usize),
+        scratch: &mut [Words],
+        views: &mut [View<'_>],
     ) {
-        let arg = |value: usize| self.arg(value, scratch, views, block);
-        let mut args = [arg(operands[0]); MAX_OPERANDS];
-        let args = &mut args[..operands.len()];
-        args.iter_mut().zip(operands).for_each(|(slot, &value)| *slot = arg(value));
-        k.step(step, kind, out, args);
+        let Kind::Polys { ring, ntt } = &self.program.values()[*value].kind else {
+            unreachable!("residues of one prime are of a polynomial")
+        };
+        let (n, of) = (ring.degree(), OfPrime { ring, limb: *limb, ntt: *ntt });
+        let first = match self.places.of_values[*value] {
+            Place::OfPrime(_) => 0,
+            _ => item * ring.len_words() + limb * n,
+        };
+        self.write(
+            *value,
+            (block, first..first + n),
+            scratch,
+            views,
+            |(step, _), out, scratch, views| {
+                let part = |part: Part| match part {
+                    Part::Whole(value) => self.arg(value, scratch, views, block).item(item),
+                    Part::Limb { value, limb } => match self.places.of_values[value] {
+                        Place::OfPrime(slot) => &scratch[slot][..n],
+                        _ => &self.arg(value, scratch, views, block).item(item)[limb * n..][..n],
+                    },
+                };
+                let mut args = [&[][..]; MAX_OPERANDS];
+                let args = &mut args[..operands.len()];
+                args.iter_mut().zip(operands).for_each(|(slot, &operand)| *slot = part(operand));
+                k.step_of_prime(step, &of, out, args);
+            },
+        );
+    }
+
+    /// Has a step write some words of what the items of a block have as its result.
+    fn write(
+        &self,
+        value: usize,
+        (block, range): (&Block, Range<usize>),
+        scratch: &mut [Words],
+        views: &mut [View<'_>],
+        run: impl FnOnce((&Step, &[usize]), &mut [u64], &[Words], &[View<'_>]),
+    ) {
+        let Value { kind, source: Source::Step { step, operands }, .. } =
+            &self.program.values()[value]
+        else {
+            unreachable!("what is computed is a step")
+        };
+        match self.places.of_values[value] {
+            Place::Scratch(slot) | Place::OfPrime(slot) => {
+                // No operand of a step lies where its result goes.
+                let mut room = std::mem::take(&mut scratch[slot]);
+                run((step, operands), &mut room[range], scratch, views);
+                scratch[slot] = room;
+            }
+            Place::Operand(operand) => {
+                // An output is nobody's operand before it is computed.
+                let mut view = std::mem::replace(&mut views[operand], View::NONE);
+                let items = &mut view.words_mut()[block.first * kind.words()..];
+                run((step, operands), &mut items[range], scratch, views);
+                views[operand] = view;
+            }
+            Place::Constant | Place::Within { .. } | Place::Apart => {
+                unreachable!("what is computed goes to a place of its own")
+            }
+        }
     }
 
     /// Halves the batch until a part is at most `grain` items, spreading parts over cores; batches

@@ -23,12 +23,13 @@ use zeroize::Zeroizing;
 pub use builder::{
     Beat, Builder, Coeff, Exponent, Integer, MAX_TERMS, Ntt, Pair, Residue, Seed, Var,
 };
-pub(crate) use places::{Place, Places};
+pub(crate) use places::{Part, Place, Places, PrimeStep, Task};
 
 use crate::{
     beats,
     modulus::Modulus,
     ring::{Ring, mul_mod_vartime},
+    words::Words,
 };
 
 /// The kind of one item of a value.
@@ -434,7 +435,7 @@ impl ScaleFactors {
 /// Numbers that programs have in common, and hold once: a key is one of these.
 #[derive(Clone)]
 pub struct Constant {
-    words: Arc<Zeroizing<Vec<u64>>>,
+    words: Arc<Zeroizing<Words>>,
     first: usize,
     count: usize,
 }
@@ -444,7 +445,8 @@ impl Constant {
     #[must_use]
     pub fn new(words: Vec<u64>) -> Self {
         let count = words.len();
-        Self { words: Arc::new(Zeroizing::new(words)), first: 0, count }
+        let words = Zeroizing::new(words);
+        Self { words: Arc::new(Zeroizing::new(Words::from(&words[..]))), first: 0, count }
     }
 
     /// Returns `count` of its words, from word `first` on, in the same memory.

@@ -14,7 +14,7 @@ use rand_core::{Rng, SeedableRng};
 use crate::{
     beats,
     engine::{Engine, Info, Operand, RunError},
-    interpret::{self, Arg, Blocks, Kernels},
+    interpret::{self, Arg, Blocks, Kernels, OfPrime},
     modulus::Modulus,
     program::{Crt, Kind, Program, Step},
     ring::{Ring, mul_mod_vartime, pow_mod_vartime},
@@ -68,16 +68,43 @@ impl Kernels for ReferenceEngine {
             (Step::Rescale, Kind::Polys { ring, .. }) => {
                 rescale(ring_of(args[0].0), ring, out, args[0].1);
             }
-            (&Step::Automorphism { element }, Kind::Polys { ring, ntt }) => {
-                automorphism(ring, (element, *ntt), out, args[0].1);
-            }
-            (Step::Limbs { .. } | Step::JoinLimbs, Kind::Polys { ring, .. }) => {
-                limbs_of(ring, out, &args);
-            }
             (_, Kind::Polys { ring, .. } | Kind::Beats { ring, .. }) => {
                 poly_step(step, ring, out, &args);
             }
             _ => unreachable!("{} makes none of these", step.name()),
+        }
+    }
+
+    fn step_of_prime(&self, step: &Step, of: &OfPrime<'_>, out: &mut [u64], args: &[&[u64]]) {
+        let (n, q) = (of.ring.degree(), of.ring.primes()[of.limb]);
+        let root = of.ring.roots()[of.limb];
+        let a = args[0];
+        let mut each = |f: &dyn Fn(usize) -> u64| (0..n).for_each(|i| out[i] = f(i));
+        match step {
+            Step::PolyAdd => each(&|i| (a[i] + args[1][i]) % q),
+            Step::PolySub => each(&|i| (a[i] + q - args[1][i]) % q),
+            Step::PolyMul => each(&|i| mul_mod_vartime(a[i], args[1][i], q)),
+            Step::Scale { factors } => {
+                each(&|i| mul_mod_vartime(a[i], factors.words()[of.limb], q))
+            }
+            Step::MulSum => {
+                let (a, b) = args.split_at(args.len() / 2);
+                each(&|i| {
+                    let products = a.iter().zip(b).map(|(a, b)| mul_mod_vartime(a[i], b[i], q));
+                    products.fold(0, |sum, product| (sum + product) % q)
+                });
+            }
+            Step::Lift { words_each, signed } => each(&|i| {
+                let rest = remainder(a.iter().skip(i).step_by(n), q);
+                let is_negative = *signed && a[(words_each - 1) * n + i] >> 63 == 1;
+                let radix = pow_mod_vartime(2, 64 * *words_each as u64, q);
+                if is_negative { (rest + q - radix) % q } else { rest }
+            }),
+            Step::Ntt => transform((root, q), out, a),
+            Step::Intt => inverse_transform((root, q), out, a),
+            &Step::Automorphism { element } => automorphism((element as usize, of.ntt), q, out, a),
+            Step::Limbs { .. } | Step::JoinLimbs => out.copy_from_slice(a),
+            _ => unreachable!("{} does not treat each prime apart", step.name()),
         }
     }
 }
@@ -281,31 +308,17 @@ fn rescale(from: &Ring, to: &Ring, out: &mut [u64], poly: &[u64]) {
 
 /// `b = a(X^g)`: of coefficients `a_i · X^(i·g)`, where `X^N = −1`; of values `b(ψ^e) =
 /// a(ψ^(e·g))`.
-fn automorphism(ring: &Ring, (g, ntt): (u32, bool), out: &mut [u64], a: &[u64]) {
-    let n = ring.degree();
-    let turned = |e: usize| e * g as usize % (2 * n);
-    for (limb, &q) in ring.primes().iter().enumerate() {
-        let (a, out) = (&a[limb * n..][..n], &mut out[limb * n..][..n]);
-        for i in 0..n {
-            if ntt {
-                let e = turned(exponent(ring, i) as usize);
-                let slot = (0..n).find(|&slot| exponent(ring, slot) as usize == e);
-                out[i] = slot.map_or(0, |slot| a[slot]);
-            } else {
-                let power = turned(i);
-                out[power % n] = if power < n { a[i] } else { (q - a[i]) % q };
-            }
-        }
-    }
-}
-
-/// For each prime the residues that one of the operands has of it.
-fn limbs_of(ring: &Ring, out: &mut [u64], args: &[(&Kind, &[u64])]) {
-    let n = ring.degree();
-    for (out, q) in out.chunks_mut(n).zip(ring.primes()) {
-        for (kind, words) in args {
-            let limbs = ring_of(kind).primes().iter().zip(words.chunks(n));
-            limbs.filter(|&(prime, _)| prime == q).for_each(|(_, limb)| out.copy_from_slice(limb));
+fn automorphism((g, ntt): (usize, bool), q: u64, out: &mut [u64], a: &[u64]) {
+    let n = a.len();
+    let turned = |e: usize| e * g % (2 * n);
+    for i in 0..n {
+        if ntt {
+            let e = turned(exponent(n, i));
+            let slot = (0..n).find(|&slot| exponent(n, slot) == e);
+            out[i] = slot.map_or(0, |slot| a[slot]);
+        } else {
+            let power = turned(i);
+            out[power % n] = if power < n { a[i] } else { (q - a[i]) % q };
         }
     }
 }
@@ -319,27 +332,6 @@ fn poly_step(step: &Step, ring: &Ring, out: &mut [u64], args: &[(&Kind, &[u64])]
         }
     };
     match step {
-        Step::PolyAdd => each_limb(out, &|j, _, q| (a[j] + args[1].1[j]) % q),
-        Step::PolySub => each_limb(out, &|j, _, q| (a[j] + q - args[1].1[j]) % q),
-        Step::PolyMul => each_limb(out, &|j, _, q| mul_mod_vartime(a[j], args[1].1[j], q)),
-        Step::Ntt => transform(ring, out, a),
-        Step::Intt => inverse_transform(ring, out, a),
-        Step::Lift { words_each, signed } => each_limb(out, &|_, i, q| {
-            let rest = remainder(a.iter().skip(i).step_by(n), q);
-            let is_negative = *signed && a[(words_each - 1) * n + i] >> 63 == 1;
-            let radix = pow_mod_vartime(2, 64 * *words_each as u64, q);
-            if is_negative { (rest + q - radix) % q } else { rest }
-        }),
-        Step::Scale { factors } => {
-            each_limb(out, &|j, _, q| mul_mod_vartime(a[j], factors.words()[j / n], q));
-        }
-        Step::MulSum => {
-            let (a, b) = args.split_at(args.len() / 2);
-            each_limb(out, &|j, _, q| {
-                let products = a.iter().zip(b).map(|(a, b)| mul_mod_vartime(a.1[j], b.1[j], q));
-                products.fold(0, |sum, product| (sum + product) % q)
-            });
-        }
         Step::Uniform => uniform(ring, out, a, args[1].1[0]),
         Step::Noise => {
             let mut rng = stream(a, args[1].1[0]);
@@ -382,40 +374,31 @@ fn poly_step(step: &Step, ring: &Ring, out: &mut [u64], args: &[(&Kind, &[u64])]
 }
 
 /// Returns the exponent of ψ at place `i` of a transform: `2·brv(i) + 1`.
-fn exponent(ring: &Ring, i: usize) -> u64 {
-    let bits = ring.degree().trailing_zeros();
-    2 * (i.reverse_bits() >> (usize::BITS - bits)) as u64 + 1
+fn exponent(n: usize, i: usize) -> usize {
+    2 * (i.reverse_bits() >> (usize::BITS - n.trailing_zeros())) + 1
 }
 
 /// `â[i] = a(ψ^(2·brv(i)+1))`, by Horner's rule.
-fn transform(ring: &Ring, out: &mut [u64], a: &[u64]) {
-    let n = ring.degree();
-    for (limb, (&q, &root)) in ring.primes().iter().zip(ring.roots()).enumerate() {
-        for i in 0..n {
-            let x = pow_mod_vartime(root, exponent(ring, i), q);
-            let horner = |acc, &c: &u64| (mul_mod_vartime(acc, x, q) + c) % q;
-            out[limb * n + i] = a[limb * n..][..n].iter().rev().fold(0, horner);
-        }
+fn transform((root, q): (u64, u64), out: &mut [u64], a: &[u64]) {
+    for (i, out) in out.iter_mut().enumerate() {
+        let x = pow_mod_vartime(root, exponent(a.len(), i) as u64, q);
+        *out = a.iter().rev().fold(0, |acc, &c| (mul_mod_vartime(acc, x, q) + c) % q);
     }
 }
 
 /// `a[k] = N⁻¹ · Σ_i â[i] · x_i^(−k)` with `x_i = ψ^(2·brv(i)+1)`: the inverse by its definition.
-fn inverse_transform(ring: &Ring, out: &mut [u64], a: &[u64]) {
-    let n = ring.degree();
-    for (limb, (&q, &root)) in ring.primes().iter().zip(ring.roots()).enumerate() {
-        let n_inverse = pow_mod_vartime(n as u64, q - 2, q);
-        let powers: Vec<u64> =
-            std::iter::successors(Some(1), |&x| Some(mul_mod_vartime(x, root, q)))
-                .take(2 * n)
-                .collect();
-        for k in 0..n {
-            let term = |i: usize| {
-                let e = (exponent(ring, i) as usize * k) % (2 * n);
-                mul_mod_vartime(a[limb * n + i], powers[(2 * n - e) % (2 * n)], q)
-            };
-            let sum = (0..n).fold(0, |acc, i| (acc + term(i)) % q);
-            out[limb * n + k] = mul_mod_vartime(sum, n_inverse, q);
-        }
+fn inverse_transform((root, q): (u64, u64), out: &mut [u64], a: &[u64]) {
+    let n = a.len();
+    let n_inverse = pow_mod_vartime(n as u64, q - 2, q);
+    let next = |&x: &u64| Some(mul_mod_vartime(x, root, q));
+    let powers: Vec<u64> = std::iter::successors(Some(1), next).take(2 * n).collect();
+    for (k, out) in out.iter_mut().enumerate() {
+        let term = |i: usize| {
+            let e = (exponent(n, i) * k) % (2 * n);
+            mul_mod_vartime(a[i], powers[(2 * n - e) % (2 * n)], q)
+        };
+        let sum = (0..n).fold(0, |acc, i| (acc + term(i)) % q);
+        *out = mul_mod_vartime(sum, n_inverse, q);
     }
 }
 

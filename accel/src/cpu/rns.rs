@@ -11,7 +11,7 @@ use std::sync::Arc;
 use crate::{
     beats,
     derived::Derived,
-    interpret::Arg,
+    interpret::{Arg, OfPrime},
     program::{BaseExtension, Kind, MAX_TERMS, Step},
     ring::{MAX_PRIMES, Ring, subtract_once},
 };
@@ -47,7 +47,7 @@ pub(super) trait Rns: Copy + Send + Sync + 'static {
     /// `out = a · b`.
     fn mul(self, out: &mut [u64], a: &[u64], b: &[u64], limb: &Limb);
 
-    /// Moves values of all primes; see [`Turn`].
+    /// Moves values; see [`Turn`].
     fn turn_values(self, out: &mut [u64], a: &[u64], turn: &Turn);
 
     /// `out = a · factor`.
@@ -156,26 +156,20 @@ fn turn_coefficients(out: &mut [u64], a: &[u64], g: usize, q: u64) {
 /// Times g, the lowest bits are the same for all r: the eight values of a group stay together,
 /// and change places with each other as the highest three bits say.
 pub(super) struct Turn {
-    n: usize,
     g: usize,
 }
 
 impl Turn {
-    /// Returns N.
-    pub(super) fn degree(&self) -> usize {
-        self.n
-    }
-
     /// Returns, for each way in which eight values change places, where each comes from.
     pub(super) fn places(&self) -> [[u8; 8]; 8] {
         PLACES[self.g / 2 % 4]
     }
 
-    /// Calls `f` for each group: where it goes, where it comes from, and in which way its values
-    /// change places.
+    /// Calls `f` for each group of n values: where it goes, where it comes from, and in which way
+    /// its values change places.
     #[inline(always)]
-    pub(super) fn each_group(&self, mut f: impl FnMut(usize, usize, usize)) {
-        let &Self { n, g } = self;
+    pub(super) fn each_group(&self, n: usize, mut f: impl FnMut(usize, usize, usize)) {
+        let g = self.g;
         let groups = n / 8;
         let bits = groups.trailing_zeros();
         let reversed = |k: usize| k.reverse_bits() >> (usize::BITS - bits);
@@ -200,30 +194,6 @@ const PLACES: [[[u8; 8]; 8]; 4] = {
     }
     places
 };
-
-/// Returns the ring of a polynomial.
-fn ring_of(kind: &Kind) -> &Arc<Ring> {
-    match kind {
-        Kind::Polys { ring, .. } => ring,
-        _ => unreachable!("a polynomial has a ring"),
-    }
-}
-
-/// Puts the residues of two polynomials where the ring of the result has their primes.
-fn join_limbs(kind: &Kind, out: &mut [u64], args: &[Arg<'_>], index: usize) {
-    let ring = ring_of(kind);
-    let n = ring.degree();
-    for (out, q) in out.chunks_exact_mut(n).zip(ring.primes()) {
-        for arg in args {
-            if let Some(limb) = ring_of(arg.kind).primes().iter().position(|prime| prime == q) {
-                out.copy_from_slice(&arg.item(index)[limb * n..][..n]);
-            }
-        }
-    }
-}
-
-/// `out` from `a` and `b`, the residues of one prime.
-type Pointwise<'f> = &'f dyn Fn(&mut [u64], &[u64], &[u64], &Limb);
 
 /// The steps over polynomials and beats on one kind of processor.
 pub(super) struct RnsSteps<B> {
@@ -255,28 +225,47 @@ impl<B: Rns> RnsSteps<B> {
             return self.run_beats(step, out_kind, out, args);
         }
         for (index, out) in out.chunks_mut(out_kind.words()).enumerate() {
-            match step {
-                Step::MulSum => self.mul_sum(out_kind, out, args, index),
-                Step::JoinLimbs => join_limbs(out_kind, out, args, index),
-                _ => {
-                    // A step of one operand gets it twice.
-                    let item = |at: usize| args.get(at).unwrap_or(&args[0]).item(index);
-                    self.run_item(step, out_kind, out, [item(0), item(1)], args[0].kind);
-                }
-            }
+            // A step of one operand gets it twice.
+            let item = |at: usize| args.get(at).unwrap_or(&args[0]).item(index);
+            self.run_item(step, out_kind, out, [item(0), item(1)], args[0].kind);
         }
     }
 
-    /// Sums products, limb by limb.
-    fn mul_sum(&self, kind: &Kind, out: &mut [u64], args: &[Arg<'_>], index: usize) {
-        let ring = ring_of(kind);
-        let (n, tables, terms) = (ring.degree(), self.tables(ring), args.len() / 2);
-        let mut pairs = [[&[][..]; 2]; MAX_TERMS];
-        for ((out, limb), at) in out.chunks_exact_mut(n).zip(tables.limbs()).zip((0..).step_by(n)) {
-            for (i, pair) in pairs.iter_mut().enumerate().take(terms) {
-                *pair = [i, terms + i].map(|operand| &args[operand].item(index)[at..][..n]);
+    /// Runs a step over the residues of one prime.
+    pub(super) fn run_of_prime(
+        &self,
+        step: &Step,
+        of: &OfPrime<'_>,
+        out: &mut [u64],
+        args: &[&[u64]],
+    ) {
+        let (backend, tables, a) = (self.backend, self.tables(of.ring), args[0]);
+        let limb = &tables.limbs()[of.limb];
+        match step {
+            Step::PolyAdd => backend.add(out, a, args[1], limb.q()),
+            Step::PolySub => backend.sub(out, a, args[1], limb.q()),
+            Step::PolyMul => backend.mul(out, a, args[1], limb),
+            Step::MulSum => {
+                let (a, b) = args.split_at(args.len() / 2);
+                let mut pairs = [[&[][..]; 2]; MAX_TERMS];
+                pairs.iter_mut().zip(a.iter().zip(b)).for_each(|(pair, (a, b))| *pair = [a, b]);
+                backend.mul_sum(out, &pairs[..a.len()], limb);
             }
-            self.backend.mul_sum(out, &pairs[..terms], limb);
+            Step::Scale { factors } => {
+                let factor = limb.factor(factors.words()[of.limb], B::QUOTIENT_BITS);
+                backend.scale(out, a, limb.q(), factor);
+            }
+            Step::Ntt => backend.forward(out, a, limb),
+            Step::Intt => backend.inverse(out, a, limb),
+            &Step::Automorphism { element } if of.ntt => {
+                backend.turn_values(out, a, &Turn { g: element as usize })
+            }
+            &Step::Automorphism { element } => {
+                turn_coefficients(out, a, element as usize, limb.q())
+            }
+            &Step::Lift { signed, .. } => backend.lift(out, a, limb, signed),
+            Step::Limbs { .. } | Step::JoinLimbs => out.copy_from_slice(a),
+            _ => unreachable!("{} does not treat each prime apart", step.name()),
         }
     }
 
@@ -315,39 +304,10 @@ impl<B: Rns> RnsSteps<B> {
             _ => unreachable!("{} has a polynomial on one side", step.name()),
         };
         let (backend, n, tables) = (self.backend, ring.degree(), self.tables(ring));
-        // One prime's residues, of any polynomial.
-        let each = |out: &mut [u64], f: Pointwise<'_>| {
-            let parts = out.chunks_exact_mut(n).zip(a.chunks_exact(n)).zip(b.chunks_exact(n));
-            parts.zip(tables.limbs()).for_each(|(((out, a), b), limb)| f(out, a, b, limb));
-        };
         match step {
-            Step::PolyAdd => each(out, &|out, a, b, limb| backend.add(out, a, b, limb.q())),
-            Step::PolySub => each(out, &|out, a, b, limb| backend.sub(out, a, b, limb.q())),
-            Step::PolyMul => each(out, &|out, a, b, limb| backend.mul(out, a, b, limb)),
-            Step::Ntt => each(out, &|out, a, _, limb| backend.forward(out, a, limb)),
-            Step::Intt => each(out, &|out, a, _, limb| backend.inverse(out, a, limb)),
-            &Step::Automorphism { element } => match kind {
-                Kind::Polys { ntt: true, .. } => {
-                    backend.turn_values(out, a, &Turn { n, g: element as usize });
-                }
-                _ => each(out, &|out, a, _, limb| {
-                    turn_coefficients(out, a, element as usize, limb.q());
-                }),
-            },
             Step::Uniform => sampling::uniform(backend, ring, out, a, b[0]),
             Step::Noise => sampling::small(backend, B::noise, ring, out, a, b[0]),
             Step::Ternary => sampling::small(backend, B::ternary, ring, out, a, b[0]),
-            &Step::Lift { signed, .. } => {
-                let limbs = out.chunks_exact_mut(n).zip(tables.limbs());
-                limbs.for_each(|(out, limb)| backend.lift(out, a, limb, signed));
-            }
-            Step::Limbs { first } => out.copy_from_slice(&a[first * n..][..out.len()]),
-            Step::Scale { factors } => {
-                let parts = out.chunks_exact_mut(n).zip(a.chunks_exact(n)).zip(tables.limbs());
-                for (((out, a), limb), &factor) in parts.zip(factors.words()) {
-                    backend.scale(out, a, limb.q(), limb.factor(factor, B::QUOTIENT_BITS));
-                }
-            }
             Step::Compose => backend.compose(out, a, &tables),
             Step::BaseExtend { extension } => {
                 let rows = self.extensions.get(extension, |extension| {
@@ -357,7 +317,8 @@ impl<B: Rns> RnsSteps<B> {
             }
             Step::Rescale => {
                 let (last, p) = (&a[out.len()..], tables.last_prime());
-                each(out, &|out, a, _, limb| backend.rescale(out, a, last, limb, p));
+                let parts = out.chunks_exact_mut(n).zip(a.chunks_exact(n)).zip(tables.limbs());
+                parts.for_each(|((out, a), limb)| backend.rescale(out, a, last, limb, p));
             }
             Step::Pack => self.pack(ring, out, a),
             Step::Unpack => self.unpack(ring, out, a),

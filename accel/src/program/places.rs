@@ -1,4 +1,9 @@
-//! The places of the values of a program while it runs on the host.
+//! The order in which a host runs the steps of a program, and the places of its values.
+//!
+//! Most steps over polynomials treat each prime apart. Steps of this kind that follow each other run one prime at a
+//! time, all of them over its residues before the next prime: what one leaves is in cache when the next wants it, and
+//! what no other step reads takes the memory of one prime. Residues that [`Step::Limbs`] and [`Step::JoinLimbs`] name
+//! are read where they were computed.
 
 use super::{Kind, Program, Source, Step, Value};
 
@@ -11,6 +16,8 @@ pub(crate) enum Place {
     Operand(usize),
     /// In this slot of scratch memory.
     Scratch(usize),
+    /// In this slot of scratch memory, the residues of one prime at a time.
+    OfPrime(usize),
     /// In another value, from one of its words on: residues that a step takes out, and nothing has
     /// to compute.
     Within {
@@ -19,11 +26,55 @@ pub(crate) enum Place {
         /// The first word.
         first: usize,
     },
+    /// In other values, prime by prime: nobody reads it as a whole.
+    Apart,
 }
 
-/// The places of all values, resolved once for a program: runs over few items are short.
+/// What runs before anything that follows it.
+pub(crate) enum Task {
+    /// The step that makes this value.
+    Whole(usize),
+    /// Steps that treat each prime apart, a prime after the other.
+    ByPrime(Vec<PrimeStep>),
+}
+
+/// A step over the residues of one prime.
+pub(crate) struct PrimeStep {
+    /// The value that it makes a part of.
+    pub(crate) value: usize,
+    /// The prime, as the ring of the value numbers it.
+    pub(crate) limb: usize,
+    /// What it reads.
+    pub(crate) operands: Vec<Part>,
+}
+
+/// What a step over the residues of one prime reads.
+#[derive(Clone, Copy)]
+pub(crate) enum Part {
+    /// All words of a value that is no polynomial.
+    Whole(usize),
+    /// Residues of a value.
+    Limb {
+        /// The value, in which they are computed.
+        value: usize,
+        /// The prime, as the ring of the value numbers it.
+        limb: usize,
+    },
+}
+
+impl Part {
+    fn value(self) -> usize {
+        match self {
+            Self::Whole(value) | Self::Limb { value, .. } => value,
+        }
+    }
+}
+
+/// The order of steps and the places of all values, resolved once for a program: runs over few items are short.
 #[derive(Default)]
 pub(crate) struct Places {
+    /// What runs, in this order.
+    pub(crate) tasks: Vec<Task>,
     /// For each value its place. Outputs are computed where they belong.
     pub(crate) of_values: Vec<Place>,
     /// For each operand, the value it binds.
@@ -33,72 +84,309 @@ pub(crate) struct Places {
 }
 
 impl Places {
-    /// Finds a place for each value of a finished program.
+    /// Finds an order for the steps of a finished program and a place for each value.
     pub(super) fn new(program: &Program) -> Self {
+        let values = program.values();
         let mut bound: Vec<usize> = program.inputs().map(|(value, _)| value).collect();
         bound.extend(program.outputs());
-        let last_uses = last_uses(program);
-        let (mut slots, mut free): (Vec<usize>, Vec<usize>) = (vec![], vec![]);
-        let mut of_values = Vec::with_capacity(program.values().len());
-        for (index, value) in program.values().iter().enumerate() {
-            let operand = bound.iter().position(|&value| value == index);
-            let within = within(program, index).map(|(of, first)| match of_values[of] {
-                Place::Within { value, first: before } => (value, before + first),
-                _ => (of, first),
-            });
-            of_values.push(match (&value.source, operand, within) {
-                (Source::Constant(_), ..) => Place::Constant,
-                (_, Some(operand), _) => Place::Operand(operand),
-                (_, None, Some((value, first))) => Place::Within { value, first },
-                (_, None, None) => {
-                    let slot = free.pop().unwrap_or(slots.len());
-                    slots.resize(slots.len().max(slot + 1), 0);
-                    slots[slot] = slots[slot].max(value.kind.words());
-                    Place::Scratch(slot)
+        let place = |index: usize| match values[index].source {
+            Source::Constant(_) => Some(Place::Constant),
+            _ => bound.iter().position(|&value| value == index).map(Place::Operand),
+        };
+        let views = views(program);
+        let mut of_values: Vec<_> =
+            (0..values.len()).map(|value| place(value).or(views[value])).collect();
+        let tasks = tasks(program, &views);
+        let lives = Lives::new(program, &tasks, &of_values);
+        let mut slots = Slots::default();
+        for (at, task) in tasks.iter().enumerate() {
+            match task {
+                Task::Whole(value) => {
+                    of_values[*value]
+                        .get_or_insert_with(|| slots.take(values[*value].kind.words()));
                 }
-            });
-            // A value that no later step reads makes room, after the step that was the last to read
-            // it.
-            for (before, &last) in last_uses.iter().enumerate().take(index + 1) {
-                if let (Place::Scratch(slot), true) = (of_values[before], last == index) {
-                    free.push(slot);
+                Task::ByPrime(steps) => {
+                    place_by_prime(values, steps, (at, &lives), &mut of_values, &mut slots)
+                }
+            }
+            // A value that no later task reads makes room, after the task that was the last to read it.
+            for (value, place) in of_values.iter().enumerate() {
+                if let (Some(Place::Scratch(slot)), true) = (place, lives.last[value] == Some(at)) {
+                    slots.free.push(*slot);
                 }
             }
         }
-        Self { of_values, bound, slots }
+        // Whatever has none is what nobody computes.
+        let of_values = of_values.into_iter().map(|place| place.unwrap_or(Place::Apart)).collect();
+        Self { tasks, of_values, bound, slots: slots.words }
     }
 }
 
-/// Returns for each value the last one that is computed from it: itself where there is none, and
-/// none where it leaves the program.
-fn last_uses(program: &Program) -> Vec<usize> {
-    let mut last: Vec<usize> = (0..program.values().len()).collect();
-    for (index, value) in program.values().iter().enumerate() {
-        if let Source::Step { operands, .. } = &value.source {
-            operands.iter().for_each(|&operand| last[operand] = index);
+/// Slots of scratch memory.
+#[derive(Default)]
+struct Slots {
+    /// The words of each.
+    words: Vec<usize>,
+    free: Vec<usize>,
+}
+
+impl Slots {
+    fn take_slot(&mut self, words: usize) -> usize {
+        let slot = self.free.pop().unwrap_or(self.words.len());
+        self.words.resize(self.words.len().max(slot + 1), 0);
+        self.words[slot] = self.words[slot].max(words);
+        slot
+    }
+
+    fn take(&mut self, words: usize) -> Place {
+        Place::Scratch(self.take_slot(words))
+    }
+}
+
+/// Finds a place for each value that steps over one prime at a time make.
+///
+/// The next prime's first step follows this prime's last, so a slot of a whole value has no other before the task is
+/// over. Where a value lives for one prime only, the slot is free for another after the last step of this prime
+/// that reads it; but only for one that lives as shortly.
+fn place_by_prime(
+    values: &[Value],
+    steps: &[PrimeStep],
+    (at, lives): (usize, &Lives),
+    of_values: &mut [Option<Place>],
+    slots: &mut Slots,
+) {
+    let (mut free, mut all) = (vec![], vec![]);
+    let order = values_of(steps);
+    let readers = last_readers(steps, values.len());
+    for (index, &value) in order.iter().enumerate() {
+        if of_values[value].is_none() {
+            let is_short = lives.last[value] == Some(at) && !lives.is_read_whole[value];
+            of_values[value] = Some(if is_short {
+                let slot =
+                    free.pop().unwrap_or_else(|| slots.take_slot(degree(&values[value].kind)));
+                all.push(slot);
+                Place::OfPrime(slot)
+            } else {
+                slots.take(values[value].kind.words())
+            });
+        }
+        for &before in &order[..=index] {
+            if let (Some(Place::OfPrime(slot)), true) =
+                (of_values[before], readers[before] == value)
+            {
+                free.push(slot);
+            }
         }
     }
-    program.updates().iter().for_each(|&(_, value)| last[value] = usize::MAX);
-    // What lies within a value needs it as long.
-    for index in (0..last.len()).rev() {
-        if let Some((of, _)) = within(program, index) {
-            last[of] = last[of].max(last[index]);
+    all.sort_unstable();
+    all.dedup();
+    slots.free.extend(all);
+}
+
+/// Returns the values that steps make, in the order of the steps of one prime.
+fn values_of(steps: &[PrimeStep]) -> Vec<usize> {
+    let mut values: Vec<_> = steps.iter().map(|step| step.value).collect();
+    values.sort_unstable();
+    values.dedup();
+    values
+}
+
+/// Returns, for each of the values that steps make, the last that they make of it: itself if there is none.
+fn last_readers(steps: &[PrimeStep], values: usize) -> Vec<usize> {
+    let mut last: Vec<_> = (0..values).collect();
+    for step in steps {
+        for part in &step.operands {
+            last[part.value()] = last[part.value()].max(step.value);
         }
     }
     last
 }
 
-/// Returns which value this one is a part of, and from which word on, if it is one. What leaves
-/// the program has a place of its own.
-fn within(program: &Program, index: usize) -> Option<(usize, usize)> {
-    let leaves = program.outputs().contains(&index)
-        || program.updates().iter().any(|&(_, value)| value == index);
-    match &program.values()[index] {
-        Value {
-            source: Source::Step { step: Step::Limbs { first }, operands },
-            kind: Kind::Polys { ring, .. },
-            ..
-        } if !leaves => Some((operands[0], first * ring.degree())),
-        _ => None,
+/// For each value, who reads it.
+struct Lives {
+    /// The last task that makes it or reads it; none where it leaves the program.
+    last: Vec<Option<usize>>,
+    /// Whether a step reads all of it at once.
+    is_read_whole: Vec<bool>,
+}
+
+impl Lives {
+    fn new(program: &Program, tasks: &[Task], places: &[Option<Place>]) -> Self {
+        let values = program.values();
+        let mut last = vec![None; values.len()];
+        let mut is_read_whole = vec![false; values.len()];
+        for (at, task) in tasks.iter().enumerate() {
+            match task {
+                Task::Whole(value) => {
+                    last[*value] = Some(at);
+                    for &operand in operands(&values[*value]) {
+                        let read = match places[operand] {
+                            Some(Place::Within { value, .. }) => value,
+                            _ => operand,
+                        };
+                        (last[read], is_read_whole[read]) = (Some(at), true);
+                    }
+                }
+                Task::ByPrime(steps) => {
+                    for step in steps {
+                        last[step.value] = Some(at);
+                        step.operands.iter().for_each(|part| last[part.value()] = Some(at));
+                    }
+                }
+            }
+        }
+        program.updates().iter().for_each(|&(_, value)| last[value] = None);
+        Self { last, is_read_whole }
     }
+}
+
+/// Puts the steps in order: what needs whole values as soon as it can be done, the rest as late, so that much of it
+/// runs by primes at once.
+fn tasks(program: &Program, views: &[Option<Place>]) -> Vec<Task> {
+    let values = program.values();
+    let mut is_done: Vec<_> =
+        values.iter().map(|value| !matches!(value.source, Source::Step { .. })).collect();
+    let mut tasks = vec![];
+    while is_done.contains(&false) {
+        let mut by_prime = vec![];
+        for wants_prime in [false, true] {
+            for (index, value) in values.iter().enumerate() {
+                let is_ready =
+                    !is_done[index] && operands(value).iter().all(|&operand| is_done[operand]);
+                let is_view = views[index].is_some();
+                if is_ready && (is_view || is_by_prime(value) == wants_prime) {
+                    is_done[index] = true;
+                    match (is_view, wants_prime) {
+                        (true, _) => {}
+                        (_, true) => by_prime.push(index),
+                        (_, false) => tasks.push(Task::Whole(index)),
+                    }
+                }
+            }
+        }
+        if !by_prime.is_empty() {
+            tasks.push(Task::ByPrime(steps_by_prime(values, &by_prime)));
+        }
+    }
+    tasks
+}
+
+/// Returns the steps that make these values, all of a prime before those of the next.
+fn steps_by_prime(values: &[Value], these: &[usize]) -> Vec<PrimeStep> {
+    let mut all: Vec<u64> = vec![];
+    for &q in these.iter().flat_map(|&value| primes(&values[value].kind)) {
+        if !all.contains(&q) {
+            all.push(q);
+        }
+    }
+    let step = |value: usize, q: u64| {
+        let limb = limb_of(&values[value].kind, q)?;
+        let part = |&operand: &usize| match limb_of(&values[operand].kind, q) {
+            Some(limb) => Some(computed(values, operand, limb)),
+            // Of two that are joined the other one.
+            None if matches!(values[operand].kind, Kind::Polys { .. }) => None,
+            None => Some(Part::Whole(operand)),
+        };
+        Some(PrimeStep {
+            value,
+            limb,
+            operands: operands(&values[value]).iter().filter_map(part).collect(),
+        })
+    };
+    all.iter().flat_map(|&q| these.iter().filter_map(move |&value| step(value, q))).collect()
+}
+
+/// Returns where the residues of a value are computed.
+fn computed(values: &[Value], mut value: usize, mut limb: usize) -> Part {
+    while let Source::Step { step: Step::Limbs { .. } | Step::JoinLimbs, operands } =
+        &values[value].source
+    {
+        let q = primes(&values[value].kind)[limb];
+        let found = operands
+            .iter()
+            .find_map(|&operand| Some((operand, limb_of(&values[operand].kind, q)?)));
+        match found {
+            Some(found) => (value, limb) = found,
+            None => unreachable!("residues are taken from where they are"),
+        }
+    }
+    Part::Limb { value, limb }
+}
+
+/// Returns for each value the place in others that its residues have, if no step has to put them anywhere: those that
+/// are taken out or joined, do not leave the program, and lie as they are read.
+fn views(program: &Program) -> Vec<Option<Place>> {
+    let values = program.values();
+    let is_read_whole = |index: usize| {
+        let of_whole = values.iter().filter(|value| !is_by_prime(value));
+        of_whole.flat_map(operands).any(|&operand| operand == index)
+    };
+    let view = |index: usize| {
+        let value = &values[index];
+        let is_taken =
+            matches!(value.source, Source::Step { step: Step::Limbs { .. } | Step::JoinLimbs, .. });
+        let leaves = program.outputs().contains(&index)
+            || program.updates().iter().any(|&(_, value)| value == index);
+        if !is_taken || leaves {
+            return None;
+        }
+        let mut parts = (0..primes(&value.kind).len()).map(|limb| computed(values, index, limb));
+        let Some(Part::Limb { value: of, limb: first }) = parts.next() else { return None };
+        let is_run = |(limb, part)| matches!(part, Part::Limb { value, limb: at } if (value, at) == (of, limb));
+        match is_read_whole(index) {
+            false => Some(Place::Apart),
+            true if (first + 1..).zip(parts).all(is_run) => {
+                Some(Place::Within { value: of, first: first * degree(&value.kind) })
+            }
+            true => None,
+        }
+    };
+    (0..values.len()).map(view).collect()
+}
+
+/// Returns whether a step makes residues of each prime of those of that prime.
+fn is_by_prime(value: &Value) -> bool {
+    matches!(
+        &value.source,
+        Source::Step {
+            step: Step::Ntt
+                | Step::Intt
+                | Step::PolyAdd
+                | Step::PolySub
+                | Step::PolyMul
+                | Step::Automorphism { .. }
+                | Step::Lift { .. }
+                | Step::Limbs { .. }
+                | Step::JoinLimbs
+                | Step::Scale { .. }
+                | Step::MulSum,
+            ..
+        }
+    )
+}
+
+fn operands(value: &Value) -> &[usize] {
+    match &value.source {
+        Source::Step { operands, .. } => operands,
+        _ => &[],
+    }
+}
+
+fn primes(kind: &Kind) -> &[u64] {
+    match kind {
+        Kind::Polys { ring, .. } => ring.primes(),
+        _ => &[],
+    }
+}
+
+fn degree(kind: &Kind) -> usize {
+    match kind {
+        Kind::Polys { ring, .. } => ring.degree(),
+        _ => 0,
+    }
+}
+
+/// Returns which prime of its ring q is.
+fn limb_of(kind: &Kind, q: u64) -> Option<usize> {
+    primes(kind).iter().position(|&prime| prime == q)
 }

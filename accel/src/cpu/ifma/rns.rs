@@ -68,13 +68,9 @@ fn scale(out: &mut [u64], a: &[u64], q: u64, factor: Factor) {
 #[target_feature(enable = "avx512f")]
 fn turn_values(out: &mut [u64], a: &[u64], turn: &Turn) {
     let places = turn.places().map(|places| eight(&places.map(u64::from)));
-    let n = turn.degree();
-    turn.each_group(|to, from, places_of| {
-        let parts = out.chunks_exact_mut(n).zip(a.chunks_exact(n));
-        for (out, a) in parts {
-            let group = _mm512_permutexvar_epi64(places[places_of], eight(&a[8 * from..][..8]));
-            out[8 * to..][..8].copy_from_slice(&words(group));
-        }
+    let (out, a) = (out.as_chunks_mut::<8>().0, a.as_chunks::<8>().0);
+    turn.each_group(8 * a.len(), |to, from, places_of| {
+        out[to] = words(_mm512_permutexvar_epi64(places[places_of], eight(&a[from])));
     });
 }
 

@@ -124,13 +124,10 @@ impl Rns for Portable {
     }
 
     fn turn_values(self, out: &mut [u64], a: &[u64], turn: &Turn) {
-        let (n, places) = (turn.degree(), turn.places());
-        turn.each_group(|to, from, places_of| {
-            for (out, a) in out.chunks_exact_mut(n).zip(a.chunks_exact(n)) {
-                let (out, a) = (&mut out[8 * to..][..8], &a[8 * from..][..8]);
-                let places = places[places_of];
-                out.iter_mut().zip(places).for_each(|(out, place)| *out = a[usize::from(place)]);
-            }
+        let (places, (out, a)) =
+            (turn.places(), (out.as_chunks_mut::<8>().0, a.as_chunks::<8>().0));
+        turn.each_group(8 * a.len(), |to, from, places_of| {
+            out[to] = places[places_of].map(|place| a[from][usize::from(place)]);
         });
     }
 
