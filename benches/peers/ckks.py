@@ -2,7 +2,7 @@
 """Levelled CKKS beside the libraries that compute with encrypted vectors today: one run, one core, ratios.
 
     python3 benches/peers/ckks.py
-    python3 benches/peers/ckks.py --presets 140 --ops multiply,rotate --rivals seal-no-hexl --rounds 5 --json figures.json
+    python3 benches/peers/ckks.py --presets 140 --ops multiply,rotate --rivals seal-no-hexl --json figures.json
 
 Products, rotations, encryption with encoding and decryption with decoding, under the same ring degrees, levels and
 sizes of primes as far as a library has them; what it has instead is a line. Measured in pairs, as `run.py` does,
