@@ -28,7 +28,7 @@ pub(crate) use rounds::{Join, PathConfig, Relay, Serve, Wire};
 
 use values::any_scheme;
 pub(crate) use values::{AnyScheme, ServerName};
-pub(crate) use vectors::{For, Predict, Rotation, Scores, Screen};
+pub(crate) use vectors::{For, Predict, Scores, Screen};
 
 /// Encrypted gradient sums over reliable datagrams.
 #[derive(Parser)]

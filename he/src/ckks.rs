@@ -31,6 +31,7 @@ mod packing;
 mod parameters;
 mod programs;
 mod release;
+mod rotations;
 mod vectors;
 
 #[cfg(test)]
@@ -48,4 +49,5 @@ pub use noise::Bound;
 pub use parameters::{Literal, Parameters, Preset};
 pub use programs::Operation;
 pub use release::Flooding;
+pub use rotations::Rotation;
 pub use vectors::{Ciphertext, Digits, Plaintext, Product};

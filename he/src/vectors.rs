@@ -7,12 +7,14 @@
 //! | [`screen`] | the evaluation key | the norm of each update, and its product with a reference |
 //! | [`Scores`], [`Weights`] | the secret key | which updates count, and how much |
 //! | [`predict`] | the evaluation key, and a model | the model's answers |
+//! | [`Vector::multiply`] and such | the evaluation key | results value by value, rotated, summed, times a matrix |
 //!
 //! # Units
 //! A ciphertext on level 0 holds numbers below 2^9. So values are divided by a public power of two before they are
 //! encrypted, the *unit*, which follows from their range and number: see [`Purpose`].
 
 mod aggregate;
+mod arithmetic;
 mod file;
 mod model;
 mod predict;

@@ -2,9 +2,10 @@
 
 use std::path::PathBuf;
 
+use ciphergram_he::ckks::Rotation;
 use clap::{Args, Subcommand};
 
-use super::{IntegersChoice, Rotation, Set, values::clip};
+use super::{IntegersChoice, Set, values::clip};
 
 #[derive(Args)]
 pub(crate) struct Keygen {

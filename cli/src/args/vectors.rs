@@ -45,38 +45,6 @@ impl Vector {
     }
 }
 
-/// A rotation that a key is asked for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Rotation {
-    /// By all powers of two.
-    Sum,
-    /// Those of a product by a matrix of so many rows and columns.
-    Matrix(usize, usize),
-    /// By so many slots to the left.
-    By(i64),
-    /// The conjugate of slots.
-    Conjugate,
-}
-
-impl std::str::FromStr for Rotation {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let sizes = |text: &str| {
-            let (rows, columns) = text.split_once('x')?;
-            let size = |text: &str| text.parse().ok().filter(|&size: &usize| size > 0);
-            Some(Self::Matrix(size(rows)?, size(columns)?))
-        };
-        let known = match text.strip_prefix("matrix:") {
-            Some(text) => sizes(text),
-            None if text == "sum" => Some(Self::Sum),
-            None if text == "conjugate" => Some(Self::Conjugate),
-            None => text.parse().ok().map(Self::By),
-        };
-        known.ok_or_else(|| "sum, conjugate, matrix:ROWSxCOLUMNS or a number of slots".into())
-    }
-}
-
 #[derive(Args)]
 pub(crate) struct Screen {
     /// The evaluation key, made with keygen --rotations sum

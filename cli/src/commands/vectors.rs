@@ -6,8 +6,7 @@ use ciphergram_accel::Engine;
 use ciphergram_he::{
     Error,
     ckks::{
-        self, AnyKey, EvaluationKeys, Evaluator, Parameters, Preset, PublicKey, SecretKey,
-        matrix_rotations,
+        self, AnyKey, EvaluationKeys, Evaluator, Parameters, Preset, PublicKey, Rotation, SecretKey,
     },
     vectors::{self, Layout, Purpose, Recipe, Source, Vector, Weights},
 };
@@ -15,7 +14,7 @@ use serde_json::json;
 
 use super::keygen::refuse_existing;
 use crate::{
-    args::{Aggregate, Decrypt, Encrypt, For, Keygen, Rotation},
+    args::{Aggregate, Decrypt, Encrypt, For, Keygen},
     engines::engine,
     failure::{Failure, at},
     files::{self, Kind, Output, named},
@@ -83,7 +82,8 @@ pub(crate) fn write(vector: &Vector, mut out: Output) -> Result<usize, Failure> 
 pub(crate) fn keygen(args: &Keygen, preset: Preset) -> Result<(), Failure> {
     let engine = ciphergram_accel::CpuEngine::new();
     let parameters = Arc::new(Parameters::preset(preset));
-    let rotations = rotations(&args.rotations, &parameters)?;
+    let rotations = Rotation::steps(&args.rotations, &parameters);
+    let rotations = rotations.map_err(|why| Failure::Misuse(format!("--rotations: {why}")))?;
     let evaluation = args.out.join(EVALUATION);
     refuse_existing(&args.out)?;
     if evaluation.exists() {
@@ -119,32 +119,6 @@ pub(crate) fn keygen(args: &Keygen, preset: Preset) -> Result<(), Failure> {
         ),
     ];
     report(args.json, &value, &lines)
-}
-
-/// Returns the steps that keys are asked for, each once.
-fn rotations(asked: &[Rotation], parameters: &Parameters) -> Result<Vec<i64>, Failure> {
-    let slots = parameters.slots() as i64;
-    let mut steps = vec![];
-    for rotation in asked {
-        match *rotation {
-            Rotation::Sum => steps.extend((0..slots.trailing_zeros()).map(|bit| 1 << bit)),
-            Rotation::Matrix(rows, columns) if rows.max(columns) <= slots as usize => {
-                steps.extend(matrix_rotations(rows, columns, slots as usize));
-            }
-            Rotation::Matrix(rows, columns) => {
-                let why =
-                    format!("a matrix of {rows}x{columns} has more than {slots} rows or columns");
-                return Err(Failure::Misuse(format!("--rotations: {why}")));
-            }
-            Rotation::By(by) => steps.push(by),
-            Rotation::Conjugate => {}
-        }
-    }
-    steps.iter_mut().for_each(|by| *by = by.rem_euclid(slots));
-    steps.retain(|&by| by != 0);
-    steps.sort_unstable();
-    steps.dedup();
-    Ok(steps)
 }
 
 pub(crate) fn encrypt(args: &Encrypt, key: &AnyKey) -> Result<(), Failure> {

@@ -147,4 +147,22 @@ pub enum CkksError {
         /// Slots to rotate by.
         steps: i64,
     },
+    /// Rotations of a job that keys were not made for.
+    #[error(
+        "there are no keys for all rotations of {of:?}; make them with `keygen --rotations {of}`"
+    )]
+    NoRotations {
+        /// The word for them.
+        of: String,
+    },
+    /// A matrix that keys are asked for, and that does not fit.
+    #[error("a matrix of {rows}x{columns} has more than {slots} rows or columns")]
+    WideMatrix {
+        /// Rows.
+        rows: usize,
+        /// Columns.
+        columns: usize,
+        /// Slots.
+        slots: usize,
+    },
 }

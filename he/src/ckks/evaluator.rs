@@ -73,6 +73,12 @@ impl<'e> Evaluator<'e> {
         &self.parameters
     }
 
+    /// Returns the keys that it was given.
+    #[must_use]
+    pub fn keys(&self) -> &EvaluationKeys {
+        &self.keys
+    }
+
     /// Returns the engine.
     pub(super) fn engine(&self) -> &'e dyn Engine {
         self.engine

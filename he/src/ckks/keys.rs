@@ -6,7 +6,7 @@ use ciphergram_accel::{Engine, Operand, Program, Ring, program::Constant};
 use zeroize::Zeroizing;
 
 use super::{
-    CkksError, packing,
+    Ciphertext, CkksError, packing,
     parameters::Parameters,
     programs::{self, Switch},
 };
@@ -326,6 +326,13 @@ impl EvaluationKeys {
     #[must_use]
     pub fn none(public: &PublicKey) -> Self {
         let (parameters, key) = (public.parameters.clone(), public.id);
+        Self { parameters, key, relinearisation: None, turns: BTreeMap::new() }
+    }
+
+    /// Makes keys for nothing but sums and plaintexts, for ciphertexts whose key is not at hand.
+    #[must_use]
+    pub fn none_for(ciphertext: &Ciphertext) -> Self {
+        let (parameters, key) = (ciphertext.parameters.clone(), ciphertext.key);
         Self { parameters, key, relinearisation: None, turns: BTreeMap::new() }
     }
 

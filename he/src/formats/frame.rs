@@ -26,7 +26,8 @@ use crate::{
     params::Literal,
 };
 
-const MAGIC: &[u8; 8] = b"CIPHERGM";
+/// What every frame begins with.
+pub const MAGIC: &[u8; 8] = b"CIPHERGM";
 const HEADER_BYTES: usize = 48;
 const DIGEST_BYTES: usize = 32;
 

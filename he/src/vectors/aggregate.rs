@@ -75,6 +75,7 @@ impl Vector {
     fn plus(self, evaluator: &Evaluator<'_>, other: &Self) -> Result<Self, Error> {
         let pairs = self.ciphertexts.iter().zip(&other.ciphertexts);
         let sums = pairs.map(|(a, b)| evaluator.add(a, b)).collect::<Result<_, _>>()?;
-        Ok(Self { ciphertexts: sums, ..self })
+        let has_tail = self.has_tail || other.has_tail;
+        Ok(Self { ciphertexts: sums, has_tail, ..self })
     }
 }

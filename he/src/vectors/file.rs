@@ -5,7 +5,7 @@
 //! | layout: 0 rows, 1 columns, 2 each | u8 |
 //! | level | u8 |
 //! | whether seeds stand for second parts | u8 |
-//! | zero | u8 |
+//! | whether slots behind the values may hold something | u8 |
 //! | binary logarithm of the unit | i32 |
 //! | what values are divided by | u64 |
 //! | bounds on slots and on their errors, in units | two f64 |
@@ -49,7 +49,7 @@ impl Vector {
             w.u8(self.layout as u8);
             w.u8(level as u8);
             w.u8(is_seeded.into());
-            w.u8(0);
+            w.u8(self.has_tail.into());
             w.u32(self.exponent.cast_unsigned());
             w.u64(self.divisor);
             let Bound { magnitude, error } = self.bound();
@@ -87,8 +87,8 @@ impl Vector {
         let malformed = |what| FrameError::Malformed { what };
         let layout = usize::from(r.u8()?);
         let layout = *Layout::ALL.get(layout).ok_or(malformed("an unknown layout"))?;
-        let (level, is_seeded, zero) = (usize::from(r.u8()?), r.u8()?, r.u8()?);
-        if level > set.top_level() || is_seeded > 1 || zero != 0 {
+        let (level, is_seeded, has_tail) = (usize::from(r.u8()?), r.u8()?, r.u8()?);
+        if level > set.top_level() || is_seeded > 1 || has_tail > 1 {
             return Err(malformed("a level or a form that there is not").into());
         }
         let (exponent, divisor) = (r.u32()?.cast_signed(), r.u64()?);
@@ -116,6 +116,7 @@ impl Vector {
             Ciphertext::read(&mut Reader(bytes), (&set, frame.key), of, engine)
         };
         let ciphertexts = r.0.par_chunks_exact(each).map(read).collect::<Result<_, _>>()?;
-        Ok(Self { specs, layout, exponent, divisor, sources, ciphertexts })
+        let has_tail = has_tail == 1;
+        Ok(Self { specs, layout, exponent, divisor, has_tail, sources, ciphertexts })
     }
 }

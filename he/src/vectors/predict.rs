@@ -77,6 +77,8 @@ pub fn predict(
         layout: input.layout,
         exponent: 0,
         divisor: 1,
+        // Biases, sigmoids and folded matrices leave something there.
+        has_tail: true,
         sources: vec![source],
         ciphertexts,
     };

@@ -58,6 +58,7 @@ pub fn screen(
         layout: Layout::Each,
         exponent,
         divisor,
+        has_tail: false,
         sources,
         ciphertexts: norms.into_iter().chain(products).chain(own).collect(),
     })
@@ -65,6 +66,10 @@ pub fn screen(
 
 /// Returns the product of two vectors, in all slots on level 0.
 fn product(evaluator: &Evaluator<'_>, a: &Vector, b: &Vector) -> Result<Ciphertext, Error> {
+    if a.has_tail && b.has_tail {
+        let why = "slots behind its values are not empty, as rotations and models leave them";
+        return Err(CkksError::Vectors { why: why.into() }.into());
+    }
     let pairs: Vec<_> = a.ciphertexts.iter().zip(&b.ciphertexts).collect();
     let product = evaluator.relinearise(&evaluator.tensor_sum(&pairs)?)?;
     let sum = evaluator.inner_sum(&product, evaluator.parameters().slots())?;

@@ -8,7 +8,7 @@ use rand_core::Rng as _;
 use super::*;
 use crate::{
     Dtype, Error, Tensor, TensorSpec, Update,
-    ckks::{AnyKey, CkksError, EvaluationKeys, Evaluator, Parameters, Preset, SecretKey},
+    ckks::{AnyKey, CkksError, EvaluationKeys, Evaluator, Parameters, Preset, Rotation, SecretKey},
     random::generator,
 };
 
@@ -246,4 +246,125 @@ fn releases_are_flooded_or_refused() {
     let products = Vector::encrypt(&key, &update(&values), &recipe(1.0), &*ENGINE).unwrap();
     let refused = products.release(secret(&key), (1, 10.0), &*ENGINE);
     assert!(matches!(refused, Err(Error::Ckks(CkksError::ReleaseBits { .. }))));
+}
+
+/// Encrypts numbers of a shape, and what they are opened to.
+fn opened(key: &AnyKey, vector: &Vector) -> Vec<f64> {
+    vector.decrypt_values(secret(key), &*ENGINE).unwrap().to_vec()
+}
+
+#[test]
+fn operations_are_those_on_values_in_whatever_units() {
+    let key = key(Preset::Slots4096Levels2);
+    let asked = [Rotation::Sum, Rotation::Matrix(3, 50), Rotation::By(-2)];
+    let steps = Rotation::steps(&asked, key.public().parameters()).unwrap();
+    let keys = secret(&key).evaluation_keys(&steps, &*ENGINE).unwrap();
+    let e = &Evaluator::new(keys, &*ENGINE);
+    for (a_range, b_range, count) in [(1.0, 1.0, 50), (1e-6, 1e6, 4097), (300.0, 0.01, 1)] {
+        let (a, b) = (numbers(count, a_range), numbers(count, b_range));
+        let shape = &[count as u64];
+        let encrypt = |values: &[f64], range| {
+            let update = Update::new(vec![tensor("x", shape, values)]);
+            Vector::encrypt(&key, &update, &recipe(range), &*ENGINE).unwrap()
+        };
+        let (x, y) = (encrypt(&a, a_range), encrypt(&b, b_range));
+        let each = |of: fn(f64, f64) -> f64| -> Vec<f64> {
+            a.iter().zip(&b).map(|(&a, &b)| of(a, b)).collect()
+        };
+        let holds = |found: Result<Vector, Error>, expected: Vec<f64>| {
+            let (_, found) = source("found", &found.unwrap().to_bytes().unwrap());
+            let most = expected.iter().fold(0.0, |most: f64, x| most.max(x.abs()));
+            let off = furthest(&opened(&key, &found), &expected) / most;
+            assert!(off < 1e-5, "{off} of {most}");
+            // What it says of itself is so.
+            let factor = found.unit() / found.divisor() as f64;
+            assert!(most <= found.bound().magnitude * factor * (1.0 + 1e-9));
+            assert!(off * most <= found.bound().error * factor);
+        };
+        holds(x.add(e, &y), each(|a, b| a + b));
+        holds(x.sub(e, &y), each(|a, b| a - b));
+        holds(x.negate(e), each(|a, _| -a));
+        holds(x.multiply(e, &y), each(|a, b| a * b));
+        holds(x.multiply_plain(e, &b, shape), each(|a, b| a * b));
+        holds(x.multiply_constant(e, 0.3), each(|a, _| 0.3 * a));
+        holds(x.multiply_constant(e, -0.25), each(|a, _| -0.25 * a));
+        holds(x.divide(7), each(|a, _| a / 7.0));
+        holds(x.power(e, 3), each(|a, _| a * a * a));
+        holds(x.polynomial(e, &[0.0, 1.0, -1.0, 0.5]), each(|a, _| a - a * a + 0.5 * a * a * a));
+        holds(x.multiply(e, &y).unwrap().sum(e), vec![each(|a, b| a * b).iter().sum()]);
+        if count == 50 {
+            let matrix = numbers(150, 40.0);
+            let row = |row: &[f64]| row.iter().zip(&a).map(|(m, a)| m * a).sum();
+            holds(
+                x.multiply_matrix(e, &matrix, (3, 50)),
+                matrix.chunks_exact(50).map(row).collect(),
+            );
+            holds(x.add_plain(e, &b, shape), each(|a, b| a + b));
+            // Zeros come from behind the values, and what left them is not in sums.
+            let turned: Vec<f64> = [0.0, 0.0].iter().chain(&a[..48]).copied().collect();
+            let rotated = x.rotate(e, -2).unwrap();
+            assert!(rotated.has_tail && !rotated.multiply_plain(e, &b, shape).unwrap().has_tail);
+            holds(rotated.sum(e), vec![turned.iter().sum()]);
+            holds(Ok(rotated), turned);
+        }
+        // One encrypted value goes with every value.
+        let mean = x.sum(e).unwrap().divide(count as u64).unwrap();
+        let exact = a.iter().sum::<f64>() / count as f64;
+        let found = opened(&key, &x.sub(e, &mean).unwrap());
+        let expected: Vec<f64> = a.iter().map(|a| a - exact).collect();
+        assert!(furthest(&found, &expected) < 1e-5 * a_range, "{count}");
+    }
+}
+
+#[test]
+fn operations_refuse_what_does_not_go_together_or_fit() {
+    let key = key(Preset::Slots4096Levels1);
+    let steps = Rotation::steps(&[Rotation::By(1)], key.public().parameters()).unwrap();
+    let keys = secret(&key).evaluation_keys(&steps, &*ENGINE).unwrap();
+    let e = &Evaluator::new(keys, &*ENGINE);
+    let encrypt = |count: usize, layout, purpose| {
+        let update = Update::new(vec![tensor("x", &[count as u64, 1], &vec![0.5; count])]);
+        let recipe = Recipe { range: Some(1.0), layout, purpose };
+        Vector::encrypt(&key, &update, &recipe, &*ENGINE).unwrap()
+    };
+    let x = encrypt(6, Layout::Rows, Purpose::Products);
+    let why = |result: Result<Vector, Error>| result.err().unwrap().to_string();
+    let other = encrypt(5, Layout::Rows, Purpose::Products);
+    assert!(why(x.add(e, &other)).contains("[6, 1] and [5, 1]"));
+    let columns = encrypt(6, Layout::Columns, Purpose::Products);
+    assert!(why(x.multiply(e, &columns)).contains("columns"));
+    assert!(why(x.add_plain(e, &[1.0; 6], &[6])).contains("do not go together"));
+    assert!(why(x.multiply_matrix(e, &[1.0; 15], (3, 5))).contains("3x5"));
+    assert!(why(x.multiply_matrix(e, &[1.0; 18], (3, 6))).contains("matrix:3x6"));
+    assert!(why(x.sum(e)).contains("--rotations sum"));
+    assert!(why(x.rotate(e, 2)).contains("rotation by 2"));
+    assert!(why(encrypt(5000, Layout::Rows, Purpose::Products).rotate(e, 1)).contains("2 cipher"));
+    assert!(why(x.divide(0)).contains("divided by 0"));
+    assert!(why(x.power(e, 0)).contains("power of 0"));
+    let full = encrypt(6, Layout::Rows, Purpose::Sums);
+    let no_room = |result| matches!(result, Err(Error::Ckks(CkksError::NoRoom)));
+    assert!(no_room(full.multiply(e, &full)) && no_room(full.polynomial(e, &[0.0, 0.0, 1.0, 1.0])));
+    let value = |result, at| match result {
+        Err(Error::Ckks(CkksError::Value { index, .. })) => assert_eq!(index, at),
+        _ => panic!("refused by index"),
+    };
+    value(x.multiply_plain(e, &[0.0, 0.0, f64::NAN, 0.0, 0.0, 0.0], &[6, 1]), 2);
+    value(x.add_plain(e, &[0.0, 0.0, 0.0, -1e30, 0.0, 0.0], &[6, 1]), 3);
+    value(x.polynomial(e, &[0.0, f64::INFINITY]), 1);
+    let bottom = x.multiply(e, &x).unwrap();
+    for refused in [
+        bottom.multiply(e, &x),
+        bottom.multiply_plain(e, &[1.0; 6], &[6, 1]),
+        bottom.multiply_constant(e, 0.1),
+        bottom.power(e, 2),
+        bottom.polynomial(e, &[0.0, 1.0]),
+        x.rotate(e, 1).unwrap().multiply_constant(e, 0.1).unwrap().sum(e),
+    ] {
+        assert!(matches!(refused, Err(Error::Ckks(CkksError::OutOfLevels))));
+    }
+    // By one and by zero there is nothing to take.
+    assert_eq!(opened(&key, &bottom.multiply_constant(e, 1.0).unwrap()).len(), 6);
+    assert!(
+        opened(&key, &bottom.multiply_constant(e, 0.0).unwrap()).iter().all(|x| x.abs() < 1e-9)
+    );
 }

@@ -65,6 +65,8 @@ pub struct Vector {
     pub(super) exponent: i32,
     /// What values are divided by once they are decrypted: the weight of a sum.
     pub(super) divisor: u64,
+    /// Whether slots behind the values may hold something, as rotations leave it; they are zero otherwise.
+    pub(super) has_tail: bool,
     pub(super) sources: Vec<Source>,
     pub(super) ciphertexts: Vec<Ciphertext>,
 }
@@ -124,6 +126,7 @@ impl Vector {
             layout: recipe.layout,
             exponent,
             divisor: 1,
+            has_tail: false,
             sources: vec![],
             ciphertexts: vec![],
         };
@@ -164,25 +167,61 @@ impl Vector {
         self.opened(|ciphertext| decryptor.release(ciphertext, (all, bits), engine))
     }
 
+    /// Decrypts to the values of all tensors, one after the other: as [`decrypt`](Self::decrypt) does, for key holders
+    /// alone.
+    ///
+    /// # Errors
+    /// Another key's; the engine's.
+    pub fn decrypt_values(
+        &self,
+        key: &SecretKey,
+        engine: &dyn Engine,
+    ) -> Result<Zeroizing<Vec<f64>>, Error> {
+        let decryptor = Decryptor::new(key);
+        self.opened_values(|ciphertext| decryptor.decrypt(ciphertext, engine))
+    }
+
+    /// Decrypts to the values of all tensors that anyone may see, flooded as [`release`](Self::release) does.
+    ///
+    /// # Errors
+    /// [`CkksError::ReleaseBits`]; those of [`decrypt_values`](Self::decrypt_values).
+    pub fn release_values(
+        &self,
+        key: &SecretKey,
+        (releases, bits): (u32, f64),
+        engine: &dyn Engine,
+    ) -> Result<Zeroizing<Vec<f64>>, Error> {
+        let decryptor = Decryptor::new(key);
+        let all = releases.saturating_mul(self.ciphertexts.len() as u32);
+        self.opened_values(|ciphertext| decryptor.release(ciphertext, (all, bits), engine))
+    }
+
     fn opened(
         &self,
         open: impl Fn(&Ciphertext) -> Result<Complex, Error> + Sync,
     ) -> Result<Update, Error> {
-        let real = |ciphertext| open(ciphertext).map(|slots| Zeroizing::new(slots.re));
-        let opened: Vec<_> = self.ciphertexts.par_iter().map(real).collect::<Result<_, _>>()?;
-        let (slots, factor) = (self.slots(), self.unit() / self.divisor as f64);
+        let values = self.opened_values(open)?;
         let mut first = 0;
         let tensors = self.specs.iter().map(|spec| {
             let count = spec.values().unwrap_or(0);
-            let value = |index| {
-                let (ciphertext, slot) = self.place(index, slots);
-                opened[ciphertext][slot] * factor
-            };
-            let values = Zeroizing::new((first..first + count).map(value).collect::<Vec<_>>());
             first += count;
-            Tensor::from_values(spec.clone(), &values)
+            Tensor::from_values(spec.clone(), &values[first - count..first])
         });
         Ok(Update::new(tensors.collect::<Result<_, _>>()?))
+    }
+
+    fn opened_values(
+        &self,
+        open: impl Fn(&Ciphertext) -> Result<Complex, Error> + Sync,
+    ) -> Result<Zeroizing<Vec<f64>>, Error> {
+        let real = |ciphertext| open(ciphertext).map(|slots| Zeroizing::new(slots.re));
+        let opened: Vec<_> = self.ciphertexts.par_iter().map(real).collect::<Result<_, _>>()?;
+        let (slots, factor) = (self.slots(), self.unit() / self.divisor as f64);
+        let value = |index| {
+            let (ciphertext, slot) = self.place(index, slots);
+            opened[ciphertext][slot] * factor
+        };
+        Ok(Zeroizing::new((0..self.values()).map(value).collect()))
     }
 
     /// Names the file that it was read from as its only source.
@@ -237,6 +276,15 @@ impl Vector {
     #[must_use]
     pub fn values(&self) -> usize {
         self.specs.iter().filter_map(TensorSpec::values).sum()
+    }
+
+    /// Returns the shape of its only tensor; of several, the number of their values.
+    #[must_use]
+    pub fn shape(&self) -> Vec<u64> {
+        match &self.specs[..] {
+            [spec] => spec.shape.clone(),
+            _ => vec![self.values() as u64],
+        }
     }
 
     /// Returns how values lie in ciphertexts.
@@ -297,7 +345,7 @@ impl Vector {
         })
     }
 
-    fn slots(&self) -> usize {
+    pub(super) fn slots(&self) -> usize {
         self.parameters().slots()
     }
 }

@@ -231,6 +231,14 @@ pub struct Matrix {
     folds: Vec<i64>,
 }
 
+impl Matrix {
+    /// Returns whether products are there again behind themselves, in slots that are zero otherwise.
+    #[must_use]
+    pub fn is_folded(&self) -> bool {
+        !self.folds.is_empty()
+    }
+}
+
 /// The way in which a matrix is multiplied.
 struct Way {
     slots: usize,
