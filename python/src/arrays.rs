@@ -78,3 +78,47 @@ impl Arrays {
         self.writable.iter_mut().map(Writable::bytes).collect()
     }
 }
+
+/// Numbers in clear, as float64.
+pub(crate) struct Numbers {
+    pub(crate) shape: Vec<u64>,
+    bytes: Borrowed,
+}
+
+impl Numbers {
+    /// Takes a number, or an array of numbers: a copy, unless they are float64 and contiguous.
+    pub(crate) fn take(values: &Bound<'_, PyAny>) -> Result<Self> {
+        let glue = values.py().import("ciphergram._arrays")?;
+        let (shape, bytes): (Vec<u64>, Bound<'_, PyAny>) =
+            glue.call_method1("numbers", (values,))?.extract()?;
+        Ok(Self { shape, bytes: Borrowed::new(&bytes)? })
+    }
+
+    /// Returns the numbers.
+    pub(crate) fn values(&self) -> Vec<f64> {
+        let words = self.bytes.as_ref().as_chunks::<8>().0.iter();
+        words.map(|word| f64::from_le_bytes(*word)).collect()
+    }
+
+    /// Returns them as the only tensor of an update.
+    pub(crate) fn into_update(self) -> Result<Update> {
+        let (name, dtype, shape) = ("values".into(), Dtype::F64, self.shape);
+        let spec = TensorSpec { name, dtype, shape };
+        Ok(Update::new(vec![Tensor::from_owner(spec, self.bytes)?]))
+    }
+}
+
+/// Returns a new array of float64.
+pub(crate) fn array<'py>(
+    py: Python<'py>,
+    shape: &[u64],
+    values: &[f64],
+) -> Result<Bound<'py, PyAny>> {
+    let glue = py.import("ciphergram._arrays")?;
+    let (arrays, views): (Bound<'_, PyDict>, Bound<'_, PyList>) =
+        glue.call_method1("empty", (vec![("values", Dtype::F64.name(), shape)],))?.extract()?;
+    let mut writable = Writable::new(&views.get_item(0)?)?;
+    let words = writable.bytes().as_chunks_mut::<8>().0.iter_mut();
+    words.zip(values).for_each(|(word, value)| *word = value.to_le_bytes());
+    Ok(arrays.as_any().get_item("values")?)
+}

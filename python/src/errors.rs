@@ -1,7 +1,7 @@
 //! Errors of the crates beneath as Python's: a class for each kind, the words with options named as arguments, and
 //! the facts as attributes.
 
-use ciphergram_he::{Error as SchemeError, error::FrameError};
+use ciphergram_he::{Error as SchemeError, ckks::CkksError, error::FrameError};
 use ciphergram_nic::{NicError, federation::Error as RoundError};
 use pyo3::{
     IntoPyObjectExt,
@@ -70,9 +70,11 @@ impl From<Error> for PyErr {
     }
 }
 
-/// Returns an error's words, those about integers with what can be done about them here.
+/// Returns an error's words, those about integers and vectors with what can be done about them here.
 fn words(error: &SchemeError) -> String {
     match error {
+        SchemeError::In { place, error } => format!("{place}: {}", words(error)),
+        SchemeError::Ckks(error) => vector_words(error),
         SchemeError::Integers { tensor, dtype } => {
             format!(
                 "tensor {tensor:?} is {dtype}, and integers are refused: sum them with integers=\"sum\""
@@ -82,10 +84,39 @@ fn words(error: &SchemeError) -> String {
     }
 }
 
+/// Returns the words of an error about vectors.
+fn vector_words(error: &CkksError) -> String {
+    use CkksError as E;
+    match error {
+        E::NoRelinearisation => {
+            "a product of vectors needs evaluation keys: give them by vector.under(keys.evaluation)".into()
+        }
+        E::NoRotation { steps } => {
+            format!("there is no key for a rotation by {steps}: make it with rotations=[{steps}]")
+        }
+        E::NoRotations { of } => {
+            format!("there are no keys for all rotations of {of:?}: make them with rotations=[{of:?}]")
+        }
+        E::BeyondRange { index, value, range, .. } => {
+            format!("value {index} is {value}, beyond range={range}: clip values, or give a larger range")
+        }
+        E::NoRoom => "the result may be larger than its modulus holds: encrypt all vectors with one range=, no larger than \
+                      it must be"
+            .into(),
+        E::ReleaseBits { left, bits, releases } => format!(
+            "{releases} releases leave {left:.1} bits of the largest value, and bits={bits} are asked for: encrypt \
+             with purpose=\"sums\", release less often, or ask for fewer"
+        ),
+        error => error.to_string(),
+    }
+}
+
 /// A fact of an error.
 enum Fact {
     Text(String),
     Count(u64),
+    Integer(i64),
+    Number(f64),
 }
 
 /// The facts of an error, by the names of their attributes.
@@ -102,6 +133,16 @@ impl Facts {
         self.0.push((name, Fact::Count(count.try_into().unwrap_or(u64::MAX))));
         self
     }
+
+    fn integer(mut self, name: &'static str, integer: i64) -> Self {
+        self.0.push((name, Fact::Integer(integer)));
+        self
+    }
+
+    fn number(mut self, name: &'static str, number: f64) -> Self {
+        self.0.push((name, Fact::Number(number)));
+        self
+    }
 }
 
 /// Makes an exception of a class of `ciphergram.errors`.
@@ -113,6 +154,8 @@ pub(crate) fn raise(py: Python<'_>, class: &str, text: &str, facts: Facts) -> Py
             let value = match fact {
                 Fact::Text(text) => text.into_bound_py_any(py)?,
                 Fact::Count(count) => count.into_bound_py_any(py)?,
+                Fact::Integer(integer) => integer.into_bound_py_any(py)?,
+                Fact::Number(number) => number.into_bound_py_any(py)?,
             };
             fields.set_item(name, value)?;
         }
@@ -127,6 +170,7 @@ fn describe(error: &SchemeError) -> (&'static str, Facts) {
     let facts = Facts::default();
     match error {
         E::In { error, .. } => describe(error),
+        E::Ckks(error) => describe_vector(error),
         E::Parameters(_) | E::Noise(_) | E::Limits { .. } | E::Modulus(_) => {
             ("ParameterError", facts)
         }
@@ -174,6 +218,47 @@ fn describe(error: &SchemeError) -> (&'static str, Facts) {
             ("JobMismatch", facts.text("found", found).text("expected", expected))
         }
         _ => describe_rest(error),
+    }
+}
+
+/// Describes what is wrong with a vector, or with work on one.
+fn describe_vector(error: &CkksError) -> (&'static str, Facts) {
+    use CkksError as E;
+    let facts = Facts::default();
+    match error {
+        E::Preset { .. } | E::Sizes { .. } | E::Insecure { .. } | E::WideMatrix { .. } => {
+            ("ParameterError", facts)
+        }
+        E::TooMany { .. } | E::Vectors { .. } | E::Model { .. } => ("LayoutError", facts),
+        E::Value { index, value, .. } if !value.is_finite() => {
+            ("NotFinite", facts.count("index", *index).text("value", value))
+        }
+        E::Value { index, value, limit, .. } => (
+            "Overflow",
+            facts.count("index", *index).number("value", *value).number("limit", *limit),
+        ),
+        E::BeyondRange { tensor, index, value, range } => (
+            "Overflow",
+            facts
+                .text("tensor", tensor)
+                .count("index", *index)
+                .number("value", *value)
+                .number("range", *range),
+        ),
+        E::NoRoom => ("Overflow", facts),
+        E::OutOfLevels | E::Level { .. } => ("OutOfLevels", facts),
+        E::OtherKey { found, expected, .. } => {
+            ("KeyMismatch", facts.text("found", found).text("expected", expected))
+        }
+        E::OtherParameters { .. } => ("KeyMismatch", facts),
+        E::NoRelinearisation | E::NoConjugate => ("NoEvaluationKey", facts),
+        E::NoRotation { steps } => ("NoEvaluationKey", facts.integer("rotation", *steps)),
+        E::NoRotations { of } => ("NoEvaluationKey", facts.text("rotation", of)),
+        E::ReleaseBits { left, bits, releases } => (
+            "TooFewBits",
+            facts.number("left", *left).number("bits", *bits).count("releases", *releases),
+        ),
+        _ => ("CiphergramError", facts),
     }
 }
 

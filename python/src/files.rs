@@ -85,30 +85,11 @@ impl Keys {
     /// Raises:
     ///     Exists: There is such a folder.
     fn save(&self, py: Python<'_>, folder: PathBuf) -> Result<()> {
-        // Without a slash at its end, of which a name beside it could not be made.
-        let folder: PathBuf = folder.components().collect();
-        if folder.exists() {
-            return Err(SchemeError::Exists { path: folder }.into());
-        }
-        let here = |e: std::io::Error| SchemeError::from(e).within(folder.display());
-        if let Some(above) = folder.parent() {
-            fs::create_dir_all(above).map_err(here)?;
-        }
-        let mut temporary = folder.clone().into_os_string();
-        temporary.push(format!(".{}.tmp", std::process::id()));
-        let temporary = PathBuf::from(temporary);
-        fs::create_dir(&temporary).map_err(here)?;
-        let placed = self.write(py, &temporary).and_then(|()| {
-            fs::rename(&temporary, &folder).map_err(here)?;
-            self.record(py, &folder)
-        });
-        if placed.is_err() {
-            // What is left of it is of no use to anyone.
-            for left in [&temporary, &folder] {
-                let _ = fs::remove_dir_all(left);
-            }
-        }
-        placed
+        whole_folder(
+            &folder,
+            |temporary| self.write(py, temporary),
+            |placed| self.record(py, placed),
+        )
     }
 
     /// Encrypts a client's update with the secret key: see `SecretKey.encrypt`.
@@ -299,6 +280,41 @@ pub(crate) fn save(contribution: &Bound<'_, PyAny>, path: PathBuf) -> Result<()>
     let bytes = Frozen::new(contribution)?;
     Frame::parse(bytes.as_ref()).map_err(SchemeError::from)?;
     replace(&path, bytes.as_ref(), |found| Frame::parse(found).is_ok())
+}
+
+/// Makes a folder, whole or not at all: what `write` puts into one beside it, and `finish` does once it is in place.
+///
+/// # Errors
+/// There is such a folder, or it cannot be written.
+pub(crate) fn whole_folder(
+    folder: &Path,
+    write: impl FnOnce(&Path) -> Result<()>,
+    finish: impl FnOnce(&Path) -> Result<()>,
+) -> Result<()> {
+    // Without a slash at its end, of which a name beside it could not be made.
+    let folder: PathBuf = folder.components().collect();
+    if folder.exists() {
+        return Err(SchemeError::Exists { path: folder }.into());
+    }
+    let here = |e: std::io::Error| SchemeError::from(e).within(folder.display());
+    if let Some(above) = folder.parent() {
+        fs::create_dir_all(above).map_err(here)?;
+    }
+    let mut temporary = folder.clone().into_os_string();
+    temporary.push(format!(".{}.tmp", std::process::id()));
+    let temporary = PathBuf::from(temporary);
+    fs::create_dir(&temporary).map_err(here)?;
+    let placed = write(&temporary).and_then(|()| {
+        fs::rename(&temporary, &folder).map_err(here)?;
+        finish(&folder)
+    });
+    if placed.is_err() {
+        // What is left of it is of no use to anyone.
+        for left in [&temporary, &folder] {
+            let _ = fs::remove_dir_all(left);
+        }
+    }
+    placed
 }
 
 /// Writes a file, whole or not at all, where there is none or one of its own kind.

@@ -3,6 +3,7 @@
 
 mod arrays;
 mod buffer;
+mod ckks;
 mod client;
 mod contribution;
 mod engines;
@@ -43,8 +44,21 @@ mod _native {
         summing::{Summing, aggregate},
     };
 
+    /// What `ciphergram/ckks.py` makes public.
+    #[pymodule(module = "ciphergram._native", gil_used = false)]
+    mod ckks {
+        #[pymodule_export]
+        use crate::ckks::{
+            EvaluationKeys, Keys, PublicKey, SecretKey, Vector, keygen, load, load_keys, loads,
+        };
+    }
+
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        // Modules within one are found there, and nowhere else unless they are listed.
+        let inner = module.getattr("ckks")?;
+        let listed = module.py().import("sys")?.getattr("modules")?;
+        listed.set_item("ciphergram._native.ckks", inner)?;
         module.add("__version__", env!("CARGO_PKG_VERSION"))
     }
 }

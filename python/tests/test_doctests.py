@@ -39,7 +39,8 @@ def blocks(page: Path, language: str) -> list[tuple[int, str]]:
 def documented() -> list[Any]:
     """Returns the modules and classes of the package whose docstrings may hold examples."""
     public = [getattr(cg, name) for name in cg.__all__]
-    modules: list[Any] = [cg, cg.errors]
+    public += [getattr(cg.ckks, name) for name in cg.ckks.__all__]
+    modules: list[Any] = [cg, cg.errors, cg.ckks]
     return modules + [thing for thing in public if inspect.isclass(thing) or inspect.isroutine(thing)]
 
 
@@ -59,7 +60,7 @@ def test_everything_public_is_documented() -> None:
         if not name.startswith("_"):
             assert inspect.getdoc(getattr(cg, name)), name
     for thing in documented():
-        if inspect.isclass(thing) and thing.__module__ == "ciphergram":
+        if inspect.isclass(thing) and thing.__module__ in ("ciphergram", "ciphergram.ckks"):
             for name, member in vars(thing).items():
                 if not name.startswith("_"):
                     assert inspect.getdoc(member), f"{thing.__name__}.{name}"

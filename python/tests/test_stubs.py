@@ -36,7 +36,7 @@ def run(module: str, folder: Path, *words: str) -> subprocess.CompletedProcess[s
 
 def test_stubs_are_those_of_the_native_module(tmp_path: Path) -> None:
     # Without stubs there would be nothing to compare.
-    assert (Path(ciphergram.__file__).parent / "_native.pyi").is_file()
+    assert (Path(ciphergram.__file__).parent / "_native" / "__init__.pyi").is_file()
     (tmp_path / "allowed.txt").write_text(ALLOWED)
     words = "--mypy-config-file mypy.ini --allowlist allowed.txt --ignore-unused-allowlist ciphergram._native"
     done = run("mypy.stubtest", tmp_path, *words.split())

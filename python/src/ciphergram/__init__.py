@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from . import errors
+from . import ckks, errors
 from ._native import (
     Announcement,
     Client,
@@ -62,6 +62,7 @@ __all__ = [
     "Summing",
     "__version__",
     "aggregate",
+    "ckks",
     "devices",
     "join_round",
     "keygen",

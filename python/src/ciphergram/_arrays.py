@@ -97,6 +97,28 @@ def _of_torch(torch: Any, name: str, value: Any) -> tuple[npt.NDArray[Any], str]
     return value.numpy(), dtype
 
 
+def numbers(values: Any) -> tuple[tuple[int, ...], npt.NDArray[np.uint8]]:
+    """Describe a number or an array of numbers as float64, by its shape and bytes.
+
+    The bytes are the array's own where it is of that type and contiguous, else those of a copy.
+
+    Raises:
+        DtypeError: It is no number, and no array of numbers.
+    """
+    try:
+        array, dtype = _array("values", values)
+    except DtypeError as error:
+        raise DtypeError(
+            f"the values are {error.dtype}: vectors are of floats and integers", **error.fields
+        ) from None
+    if dtype == "BF16":
+        import ml_dtypes
+
+        array = array.view(ml_dtypes.bfloat16)
+    plain = np.ascontiguousarray(array, "<f8")
+    return tuple(array.shape), plain.reshape(-1).view(np.uint8)
+
+
 def to_torch(array: npt.NDArray[Any]) -> Any:
     """Return a torch tensor over the memory of an array, of the same type."""
     import torch

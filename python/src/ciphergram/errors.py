@@ -69,7 +69,19 @@ class NotFinite(CiphergramError, ValueError):
 
 
 class Overflow(CiphergramError, OverflowError):
-    """A value that its type or field cannot hold. Fields: ``tensor``, ``index``, ``dtype``."""
+    """A value that its type, field, range or modulus cannot hold. Fields: ``tensor``, ``index``, ``dtype``."""
+
+
+class OutOfLevels(CiphergramError):
+    """A product of vectors that no level is left for."""
+
+
+class NoEvaluationKey(CiphergramError):
+    """Work on vectors that there is no key for. Field: ``rotation``, where it is one."""
+
+
+class TooFewBits(CiphergramError):
+    """A release that would leave fewer bits than were asked for. Fields: ``left``, ``bits``, ``releases``."""
 
 
 class WeightError(CiphergramError, ValueError):

@@ -5,7 +5,8 @@ from typing import Any, ClassVar, Self, SupportsIndex, TypeAlias, final
 
 from typing_extensions import Buffer
 
-from ._opened import Opened
+from .._opened import Opened
+from . import ckks as ckks
 
 __version__: str
 __all__ = [
@@ -26,6 +27,7 @@ __all__ = [
     "Summing",
     "__version__",
     "aggregate",
+    "ckks",
     "devices",
     "join_round",
     "keygen",

@@ -1,0 +1,635 @@
+//! Keys for vectors: who encrypts, who decrypts, and who computes.
+
+use std::{
+    fs,
+    io::Read as _,
+    path::{Path, PathBuf},
+    str::FromStr as _,
+    sync::{Arc, OnceLock},
+};
+
+use ciphergram_he::{
+    self as he, Error as SchemeError,
+    ckks::{self, AnyKey, Parameters, Preset, Rotation},
+    frame::MAGIC,
+    keys::write_new,
+    vectors::{Purpose, Recipe},
+};
+use pyo3::{
+    IntoPyObjectExt,
+    prelude::*,
+    types::{PyBytes, PyString},
+};
+
+use super::{Context, ENGINE, Vector, vector};
+use crate::{
+    arrays::Numbers,
+    buffer::Frozen,
+    errors::{Error, Result, no_pickle, warn, whole},
+    files::{SECRET, whole_folder},
+    keys::hash,
+    pool::run,
+};
+
+/// The files of a key in a folder, beside that of the secret one.
+const PUBLIC: &str = "public.json";
+const EVALUATION: &str = "evaluation.cgk";
+
+/// A key that encrypts, and what is done under it without an evaluation key, made when it is first needed.
+#[derive(Clone)]
+pub(crate) struct Half {
+    pub(super) key: Arc<AnyKey>,
+    bare: Arc<OnceLock<Context>>,
+}
+
+impl Half {
+    fn new(key: AnyKey) -> Self {
+        Self { key: Arc::new(key), bare: Arc::default() }
+    }
+
+    /// Returns what sums vectors under it.
+    pub(super) fn context(&self) -> Context {
+        let bare = || Context::bare(ckks::EvaluationKeys::none(self.key.public()));
+        self.bare.get_or_init(bare).clone()
+    }
+
+    fn id(&self) -> String {
+        self.key.public().id().to_string()
+    }
+
+    fn scheme(&self) -> Result<&'static str> {
+        scheme(self.key.public().parameters())
+    }
+
+    fn slots(&self) -> usize {
+        self.key.public().parameters().slots()
+    }
+
+    fn levels(&self) -> usize {
+        self.key.public().parameters().top_level()
+    }
+
+    /// Encrypts numbers, to be computed with by a context.
+    fn encrypt(
+        &self,
+        values: &Bound<'_, PyAny>,
+        (range, purpose): (Option<f64>, &str),
+        context: Context,
+    ) -> Result<Vector> {
+        let purpose = match purpose {
+            "products" => Purpose::Products,
+            "sums" => Purpose::Sums,
+            _ => {
+                let text = format!("purpose={purpose:?}: there are \"products\" and \"sums\"");
+                return Err(Error::parameter(text));
+            }
+        };
+        if let Some(range) = range.filter(|range| !range.is_finite() || *range <= 0.0) {
+            return Err(Error::parameter(format!("range={range}: it must be a positive number")));
+        }
+        let numbers = Numbers::take(values)?;
+        let recipe = Recipe { range, layout: vector::layout(&numbers.shape), purpose };
+        let update = numbers.into_update()?;
+        let key = &self.key;
+        let vector = run(values.py(), || {
+            Ok(he::vectors::Vector::encrypt(key, &update, &recipe, &*ENGINE)?)
+        })?;
+        Ok(Vector::new(vector, context))
+    }
+}
+
+/// Returns the name of a preset.
+pub(super) fn scheme(parameters: &Parameters) -> Result<&'static str> {
+    Ok(parameters.named().map_err(SchemeError::from)?.name())
+}
+
+/// Takes rotations: numbers of slots, and words as the command line has them.
+fn rotations(given: &Bound<'_, PyAny>) -> Result<Vec<Rotation>> {
+    let word = |text: &str| {
+        Rotation::from_str(text)
+            .map_err(|known| Error::parameter(format!("rotations={text:?}: there are {known}")))
+    };
+    if let Ok(text) = given.cast::<PyString>() {
+        return Ok(vec![word(text.to_cow()?.as_ref())?]);
+    }
+    let mut asked = vec![];
+    for one in given.try_iter()? {
+        let one = one?;
+        asked.push(match one.cast::<PyString>() {
+            Ok(text) => word(text.to_cow()?.as_ref())?,
+            Err(_) => Rotation::By(whole(&one)?),
+        });
+    }
+    Ok(asked)
+}
+
+/// Makes evaluation keys for rotations.
+fn evaluation_keys(key: &ckks::SecretKey, asked: &[Rotation]) -> Result<ckks::EvaluationKeys> {
+    let steps = Rotation::steps(asked, key.parameters());
+    let steps = steps.map_err(|why| Error::parameter(format!("rotations=: {why}")))?;
+    let keys = key.evaluation_keys(&steps, &*ENGINE)?;
+    match asked.contains(&Rotation::Conjugate) {
+        true => Ok(key.with_conjugate(keys, &*ENGINE)?),
+        false => Ok(keys),
+    }
+}
+
+/// The half of a key that anyone may have: it encrypts, and decrypts nothing.
+#[pyclass(frozen, module = "ciphergram.ckks")]
+pub(crate) struct PublicKey(pub(super) Half);
+
+#[pymethods]
+impl PublicKey {
+    /// The key's id, as hexadecimal digits.
+    #[getter]
+    fn id(&self) -> String {
+        self.0.id()
+    }
+
+    /// The name of its preset.
+    #[getter]
+    fn scheme(&self) -> Result<&'static str> {
+        self.0.scheme()
+    }
+
+    /// The values of a ciphertext.
+    #[getter]
+    fn slots(&self) -> usize {
+        self.0.slots()
+    }
+
+    /// Products in a row that a fresh vector has room for.
+    #[getter]
+    fn levels(&self) -> usize {
+        self.0.levels()
+    }
+
+    /// Encrypts numbers: see `SecretKey.encrypt`. The ciphertexts are twice as large.
+    #[pyo3(signature = (values, *, range=None, purpose="products"))]
+    fn encrypt(
+        &self,
+        values: &Bound<'_, PyAny>,
+        range: Option<f64>,
+        purpose: &str,
+    ) -> Result<Vector> {
+        self.0.encrypt(values, (range, purpose), self.0.context())
+    }
+
+    /// Writes the key's file, which anyone may read.
+    ///
+    /// Raises:
+    ///     Exists: There is such a file.
+    fn save(&self, path: PathBuf) -> Result<()> {
+        Ok(self.0.key.public().save(&path)?)
+    }
+
+    /// Reads the text of a key's file.
+    ///
+    /// Raises:
+    ///     BadFrame: It is none. KeyKind: The key is more than public, or not for vectors.
+    #[staticmethod]
+    fn from_json(py: Python<'_>, key: &str) -> Result<Self> {
+        match run(py, || Ok(AnyKey::from_json(key, &*ENGINE)?))? {
+            Some(key @ AnyKey::Public(_)) => Ok(Self(Half::new(key))),
+            Some(AnyKey::Secret(..)) => {
+                Err(Error::Own("KeyKind", "this is the text of a secret key".into()))
+            }
+            None => {
+                he::AnyKey::from_json(key)?;
+                Err(Error::Own("KeyKind", OF_SUMS.into()))
+            }
+        }
+    }
+
+    /// Returns the text of the key's file.
+    fn to_json(&self) -> Result<String> {
+        Ok(self.0.key.public().to_json()?)
+    }
+
+    fn __reduce__<'py>(&self, py: Python<'py>) -> Result<(Bound<'py, PyAny>, (String,))> {
+        Ok((py.get_type::<Self>().getattr("from_json")?, (self.to_json()?,)))
+    }
+
+    fn __repr__(&self) -> Result<String> {
+        Ok(format!("<PublicKey {} of {}>", self.0.id(), self.0.scheme()?))
+    }
+
+    fn __eq__(&self, other: &Self) -> bool {
+        self.0.id() == other.0.id()
+    }
+
+    fn __hash__(&self) -> u64 {
+        hash(self.0.id())
+    }
+}
+
+/// The secret half of a key, which decrypts.
+#[pyclass(frozen, module = "ciphergram.ckks")]
+pub(crate) struct SecretKey(pub(super) Half);
+
+#[pymethods]
+impl SecretKey {
+    /// The half that anyone may have.
+    #[getter]
+    fn public(&self) -> PublicKey {
+        PublicKey(Half::new(AnyKey::Public(self.0.key.public().clone())))
+    }
+
+    /// The key's id, as hexadecimal digits.
+    #[getter]
+    fn id(&self) -> String {
+        self.0.id()
+    }
+
+    /// The name of its preset.
+    #[getter]
+    fn scheme(&self) -> Result<&'static str> {
+        self.0.scheme()
+    }
+
+    /// The values of a ciphertext.
+    #[getter]
+    fn slots(&self) -> usize {
+        self.0.slots()
+    }
+
+    /// Products in a row that a fresh vector has room for.
+    #[getter]
+    fn levels(&self) -> usize {
+        self.0.levels()
+    }
+
+    /// Makes evaluation keys, for whoever computes: for products, and for rotations.
+    ///
+    /// Args:
+    ///     rotations: Numbers of values to rotate by, "sum" for sums of all values, and "matrix:10x64" for products by
+    ///         a matrix of 10 rows and 64 columns, which a vector of 64 values is multiplied by.
+    ///
+    /// Raises:
+    ///     ParameterError: There are no such rotations.
+    #[pyo3(signature = (rotations=None))]
+    fn evaluation_keys(
+        &self,
+        py: Python<'_>,
+        rotations: Option<&Bound<'_, PyAny>>,
+    ) -> Result<EvaluationKeys> {
+        let asked = rotations.map(self::rotations).transpose()?.unwrap_or_default();
+        let context = run(py, || Ok(Context::of(evaluation_keys(self.0.key.secret()?, &asked)?)))?;
+        Ok(EvaluationKeys::new(context))
+    }
+
+    /// Encrypts numbers.
+    ///
+    /// Args:
+    ///     values: A number, or an array of numbers of any shape, as many as you like: they are cut into ciphertexts.
+    ///     range: The largest magnitude of a value, which is public; None for that of these, rounded up to a power of
+    ///         two.
+    ///     purpose: "products", or "sums" for vectors that are summed alone and released.
+    ///
+    /// Raises:
+    ///     NotFinite: A value is NaN or infinite.
+    ///     Overflow: A value is beyond the range.
+    ///     DtypeError: They are no numbers. LayoutError: There are none.
+    ///     ParameterError: There is no such range or purpose.
+    #[pyo3(signature = (values, *, range=None, purpose="products"))]
+    fn encrypt(
+        &self,
+        values: &Bound<'_, PyAny>,
+        range: Option<f64>,
+        purpose: &str,
+    ) -> Result<Vector> {
+        self.0.encrypt(values, (range, purpose), self.0.context())
+    }
+
+    /// Decrypts a vector to float64, for key holders alone: what it is off by tells of the secret key.
+    ///
+    /// Args:
+    ///     vector: The vector, or the bytes of its file.
+    ///
+    /// Raises:
+    ///     KeyMismatch: It is under another key.
+    fn decrypt<'py>(&self, vector: &Bound<'py, PyAny>) -> Result<Bound<'py, PyAny>> {
+        vector::open(&self.0.key, vector, None)
+    }
+
+    /// Decrypts a vector to float64 that anyone may see: flooded with so much noise that it tells nothing of the key.
+    ///
+    /// Args:
+    ///     vector: The vector, or the bytes of its file.
+    ///     releases: How many results under this key are released, all in all.
+    ///     bits: The bits of the largest value that must be left.
+    ///
+    /// Raises:
+    ///     TooFewBits: Fewer would be left.
+    ///     KeyMismatch: It is under another key.
+    #[pyo3(signature = (vector, *, releases, bits=16.0))]
+    fn release<'py>(
+        &self,
+        vector: &Bound<'py, PyAny>,
+        #[pyo3(from_py_with = whole)] releases: u32,
+        bits: f64,
+    ) -> Result<Bound<'py, PyAny>> {
+        if releases == 0 || bits.is_nan() {
+            let text = format!("releases={releases}, bits={bits}: there is no such release");
+            return Err(Error::parameter(text));
+        }
+        vector::open(&self.0.key, vector, Some((releases, bits)))
+    }
+
+    /// Writes the key's file, which only its owner may read.
+    ///
+    /// Raises:
+    ///     Exists: There is such a file.
+    fn save(&self, path: PathBuf) -> Result<()> {
+        Ok(self.0.key.secret()?.save(&path)?)
+    }
+
+    fn __repr__(&self) -> Result<String> {
+        Ok(format!("<SecretKey {} of {}>", self.0.id(), self.0.scheme()?))
+    }
+
+    fn __reduce__(&self) -> PyResult<()> {
+        Err(no_pickle("a secret key"))
+    }
+}
+
+/// Keys to compute on vectors with. They tell nothing of what is encrypted; whoever computes has them.
+#[pyclass(frozen, module = "ciphergram.ckks")]
+pub(crate) struct EvaluationKeys {
+    pub(super) context: Context,
+    /// The bytes of its file, once they were asked for.
+    frame: OnceLock<Vec<u8>>,
+}
+
+impl EvaluationKeys {
+    fn new(context: Context) -> Self {
+        Self { context, frame: OnceLock::new() }
+    }
+
+    /// Reads the file's bytes, made for a key if one is given.
+    fn read(bytes: &[u8]) -> Result<Self> {
+        Ok(Self::new(Context::of(ckks::EvaluationKeys::from_bytes(bytes, &*ENGINE)?)))
+    }
+
+    fn keys(&self) -> &ckks::EvaluationKeys {
+        self.context.evaluator.keys()
+    }
+
+    fn frame(&self) -> Result<&[u8]> {
+        if let Some(frame) = self.frame.get() {
+            return Ok(frame);
+        }
+        let bytes = self.keys().to_bytes()?;
+        Ok(self.frame.get_or_init(|| bytes))
+    }
+}
+
+#[pymethods]
+impl EvaluationKeys {
+    /// The id of the key that they are for.
+    #[getter]
+    fn id(&self) -> String {
+        self.context.id()
+    }
+
+    /// The name of its preset.
+    #[getter]
+    fn scheme(&self) -> Result<&'static str> {
+        scheme(self.keys().parameters())
+    }
+
+    /// The rotations that there are keys for, in values to the left.
+    #[getter]
+    fn rotations(&self) -> Vec<i64> {
+        self.keys().rotations()
+    }
+
+    /// Whether there is a key for products.
+    #[getter]
+    fn products(&self) -> bool {
+        self.keys().others()[0]
+    }
+
+    /// The number of bytes.
+    #[getter]
+    fn nbytes(&self) -> Result<usize> {
+        Ok(self.frame()?.len())
+    }
+
+    fn __bytes__<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyBytes>> {
+        Ok(PyBytes::new(py, self.frame()?))
+    }
+
+    /// Reads the bytes of the keys' file.
+    ///
+    /// Raises:
+    ///     BadFrame: They are cut, changed, or something else.
+    #[staticmethod]
+    fn from_bytes(data: &Bound<'_, PyAny>) -> Result<Self> {
+        let bytes = Frozen::new(data)?;
+        run(data.py(), || Self::read(bytes.as_ref()))
+    }
+
+    /// Writes the keys' file, which anyone may read.
+    ///
+    /// Raises:
+    ///     Exists: There is such a file.
+    fn save(&self, path: PathBuf) -> Result<()> {
+        Ok(write_new(&path, self.frame()?, 0o644)?)
+    }
+
+    fn __reduce__<'py>(
+        &self,
+        py: Python<'py>,
+    ) -> Result<(Bound<'py, PyAny>, (Bound<'py, PyBytes>,))> {
+        Ok((py.get_type::<Self>().getattr("from_bytes")?, (self.__bytes__(py)?,)))
+    }
+
+    fn __repr__(&self) -> Result<String> {
+        let (id, turns) = (self.id(), self.rotations().len());
+        let products = if self.products() { "products and " } else { "" };
+        Ok(format!("<EvaluationKeys {id} of {}, {products}{turns} rotations>", self.scheme()?))
+    }
+}
+
+/// All parts of a key, as `keygen` makes them: for one process, or to be saved and handed out.
+#[pyclass(frozen, module = "ciphergram.ckks")]
+pub(crate) struct Keys {
+    /// The secret key, which decrypts.
+    #[pyo3(get)]
+    secret: Py<SecretKey>,
+    /// The public key, which encrypts.
+    #[pyo3(get)]
+    public: Py<PublicKey>,
+    /// The keys of whoever computes.
+    #[pyo3(get)]
+    evaluation: Py<EvaluationKeys>,
+}
+
+impl Keys {
+    fn new(py: Python<'_>, key: AnyKey, evaluation: EvaluationKeys) -> Result<Self> {
+        let secret = SecretKey(Half::new(key));
+        evaluation.context.check(secret.id())?;
+        let public = Py::new(py, secret.public())?;
+        let (secret, evaluation) = (Py::new(py, secret)?, Py::new(py, evaluation)?);
+        Ok(Self { secret, public, evaluation })
+    }
+
+    /// Returns what computes under it.
+    pub(super) fn context(&self, py: Python<'_>) -> Context {
+        self.evaluation.bind(py).get().context.clone()
+    }
+}
+
+#[pymethods]
+impl Keys {
+    /// Encrypts numbers to compute with: see `SecretKey.encrypt`.
+    #[pyo3(signature = (values, *, range=None, purpose="products"))]
+    fn encrypt(
+        &self,
+        values: &Bound<'_, PyAny>,
+        range: Option<f64>,
+        purpose: &str,
+    ) -> Result<Vector> {
+        let py = values.py();
+        self.secret.bind(py).get().0.encrypt(values, (range, purpose), self.context(py))
+    }
+
+    /// Decrypts a vector: see `SecretKey.decrypt`.
+    fn decrypt<'py>(&self, vector: &Bound<'py, PyAny>) -> Result<Bound<'py, PyAny>> {
+        self.secret.bind(vector.py()).get().decrypt(vector)
+    }
+
+    /// Decrypts a vector for anyone to see: see `SecretKey.release`.
+    #[pyo3(signature = (vector, *, releases, bits=16.0))]
+    fn release<'py>(
+        &self,
+        vector: &Bound<'py, PyAny>,
+        #[pyo3(from_py_with = whole)] releases: u32,
+        bits: f64,
+    ) -> Result<Bound<'py, PyAny>> {
+        self.secret.bind(vector.py()).get().release(vector, releases, bits)
+    }
+
+    /// Writes the folder of the key, as `ciphergram keygen` does: whole or not at all.
+    ///
+    /// Raises:
+    ///     Exists: There is such a folder.
+    fn save(&self, py: Python<'_>, folder: PathBuf) -> Result<()> {
+        let key = &self.secret.bind(py).get().0.key;
+        let evaluation = self.evaluation.bind(py).get();
+        let write = |temporary: &Path| {
+            key.public().save(&temporary.join(PUBLIC))?;
+            key.secret()?.save(&temporary.join(SECRET))?;
+            evaluation.save(temporary.join(EVALUATION))
+        };
+        whole_folder(&folder, write, |_| Ok(()))
+    }
+
+    fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
+        let secret = self.secret.bind(py).repr()?;
+        Ok(secret.to_string().replacen("SecretKey", "Keys", 1))
+    }
+
+    fn __reduce__(&self) -> PyResult<()> {
+        Err(no_pickle("a key"))
+    }
+}
+
+/// Makes a key for vectors, and keys to compute with under it.
+///
+/// Args:
+///     scheme: "ckks-4096x1", "ckks-4096x2", "ckks-8192x7" or "ckks-16384x14": the values of a ciphertext, and the
+///         products in a row that there is room for.
+///     rotations: Numbers of values to rotate by, "sum" for sums of all values, and "matrix:10x64" for products by a
+///         matrix of 10 rows and 64 columns, which a vector of 64 values is multiplied by.
+///
+/// Raises:
+///     ParameterError: There is no such scheme, or no such rotation.
+#[pyfunction]
+#[pyo3(signature = (scheme, *, rotations=None))]
+pub(crate) fn keygen(
+    py: Python<'_>,
+    scheme: &str,
+    rotations: Option<&Bound<'_, PyAny>>,
+) -> Result<Keys> {
+    let preset: Preset = scheme.parse().map_err(SchemeError::from)?;
+    let asked = rotations.map(self::rotations).transpose()?.unwrap_or_default();
+    let (key, context) = run(py, || {
+        let parameters = Arc::new(Parameters::preset(preset));
+        let key = ckks::SecretKey::generate(&parameters, &*ENGINE)?;
+        let context = Context::of(evaluation_keys(&key, &asked)?);
+        Ok((key, context))
+    })?;
+    Keys::new(py, AnyKey::Secret(key.into(), None), EvaluationKeys::new(context))
+}
+
+/// Reads a key's file, `secret.json`, `public.json` or `evaluation.cgk`, or the folder that `Keys.save` or `ciphergram
+/// keygen` wrote.
+///
+/// Raises:
+///     BadFrame: It is none.
+///     KeyKind: It is a key of sums, which `ciphergram.load_keys` reads.
+///     FileError: It cannot be read.
+#[pyfunction]
+pub(crate) fn load_keys(py: Python<'_>, path: PathBuf) -> Result<Bound<'_, PyAny>> {
+    if !path.is_dir() {
+        return match read(py, &path)? {
+            File::Evaluation(keys) => Ok(keys.into_bound_py_any(py)?),
+            File::Key(key @ AnyKey::Public(_)) => {
+                Ok(PublicKey(Half::new(key)).into_bound_py_any(py)?)
+            }
+            File::Key(key) => Ok(SecretKey(Half::new(key)).into_bound_py_any(py)?),
+        };
+    }
+    let wrong = |file: &str, what: &str| {
+        let text = format!("{}: is no {what}", path.join(file).display());
+        Error::Own("KeyKind", text)
+    };
+    let key = match read(py, &path.join(SECRET))? {
+        File::Key(key @ AnyKey::Secret(..)) => key,
+        _ => return Err(wrong(SECRET, "secret key")),
+    };
+    let file = path.join(EVALUATION);
+    let evaluation = match file.is_file().then(|| read(py, &file)).transpose()? {
+        Some(File::Evaluation(keys)) => keys,
+        Some(File::Key(_)) => return Err(wrong(EVALUATION, "evaluation key")),
+        None => EvaluationKeys::new(Context::bare(ckks::EvaluationKeys::none(key.public()))),
+    };
+    Ok(Keys::new(py, key, evaluation)?.into_bound_py_any(py)?)
+}
+
+/// What a file of a key holds.
+enum File {
+    Key(AnyKey),
+    Evaluation(EvaluationKeys),
+}
+
+/// Reads a file of a key. Errors name it.
+fn read(py: Python<'_>, path: &Path) -> Result<File> {
+    let here = |e: SchemeError| Error::from(e.within(path.display()));
+    // What may be secret is read by the crate beneath alone, which wipes it.
+    let mut start = vec![];
+    let file = fs::File::open(path);
+    let read = file.and_then(|file| file.take(MAGIC.len() as u64).read_to_end(&mut start));
+    read.map_err(|e| here(e.into()))?;
+    if start == MAGIC {
+        let bytes = fs::read(path).map_err(|e| here(e.into()))?;
+        let keys = run(py, || EvaluationKeys::read(&bytes)).map_err(|error| match error {
+            Error::Scheme(error) => here(error),
+            error => error,
+        });
+        return keys.map(File::Evaluation);
+    }
+    let key = run(py, || Ok(AnyKey::load(path, &*ENGINE)?))?;
+    let Some(key) = key else {
+        he::AnyKey::load(path)?;
+        let text = format!("{}: {OF_SUMS}", path.display());
+        return Err(Error::Own("KeyKind", text));
+    };
+    warn(py, key.warning())?;
+    Ok(File::Key(key))
+}
+
+/// What a key of another kind is.
+const OF_SUMS: &str = "it is a key of sums, which ciphergram.load_keys reads";
