@@ -34,7 +34,7 @@ def numbers(*shape: int, scale: float = 1.0) -> Floats:
     return RNG.uniform(-scale, scale, shape)
 
 
-def near(found: Floats, expected: Any, tolerance: float = 1e-6) -> None:
+def near(found: Floats, expected: Any, tolerance: float = 1e-5) -> None:
     """Hold a result to what it should be, relative to the largest of that."""
     expected = np.asarray(expected)
     assert found.dtype == np.float64 and found.shape == expected.shape
@@ -48,7 +48,7 @@ def test_any_number_of_values_returns(keys: cg.ckks.Keys, size: int) -> None:
         vector = half.encrypt(x)
         assert (vector.shape, len(vector), vector.size) == ((size,), size, size)
         assert vector.ciphertexts == -(-size // 4096) and vector.level == 1
-        near(keys.decrypt(vector), x, 1e-6)
+        near(keys.decrypt(vector), x)
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def test_any_number_of_values_returns(keys: cg.ckks.Keys, size: int) -> None:
 def test_anything_of_numbers_is_encrypted(keys: cg.ckks.Keys, values: Any) -> None:
     vector = keys.encrypt(values)
     assert vector.shape == np.shape(values)
-    near(keys.decrypt(vector), np.asarray(values, np.float64), 1e-6)
+    near(keys.decrypt(vector), np.asarray(values, np.float64))
 
 
 @pytest.mark.parametrize("scale", [1e-9, 1.0, 1000.0, 1e12])
@@ -94,6 +94,7 @@ X, Y = numbers(5000), numbers(5000, scale=4.0)
         lambda x, y: x * 0,
         lambda x, y: x / 3,
         lambda x, y: x / -7 + y / 4,
+        lambda x, y: x * y / np.int64(6) - 1 / 3,
         lambda x, y: x / 0.3,
         lambda x, y: y / (np.abs(X) + 1),
         lambda x, y: x**2,
@@ -112,14 +113,14 @@ def test_operators_are_those_of_numpy(
     keys: cg.ckks.Keys, of: Callable[[Any, Any], Any]
 ) -> None:
     found = keys.decrypt(of(keys.encrypt(X), keys.encrypt(Y)))
-    near(found, of(X, Y), 1e-5)
+    near(found, of(X, Y), 1e-4)
 
 
 def test_shapes_stay_and_must_agree(keys: cg.ckks.Keys) -> None:
     x = numbers(3, 4)
     a = keys.encrypt(x)
     near(keys.decrypt(a * x + 1.0), x * x + 1.0)
-    near(keys.decrypt(a.sum()), x.sum())
+    near(keys.decrypt(a.sum()), x.sum(), 1e-4)
     for other in (numbers(4), numbers(12), numbers(4, 3), keys.encrypt(numbers(4, 3))):
         for apply in (lambda a, b: a + b, lambda a, b: a * b, lambda a, b: a @ b):
             with pytest.raises(cg.LayoutError):
@@ -135,7 +136,7 @@ def test_matrices_multiply_from_either_side(keys: cg.ckks.Keys) -> None:
         assert found.shape == (7,) and found.level == 0
         near(keys.decrypt(found), matrix @ x)
     near(keys.decrypt(np.zeros((7, 50)) @ a), np.zeros(7), 1)
-    near(keys.decrypt((matrix @ a).sum() + 1), (matrix @ x).sum() + 1, 1e-5)
+    near(keys.decrypt((matrix @ a).sum() + 1), (matrix @ x).sum() + 1, 1e-4)
     with pytest.raises(cg.NoEvaluationKey, match='rotations=."matrix:9x50".') as error:
         numbers(9, 50) @ a
     assert error.value.rotation == "matrix:9x50"
@@ -162,7 +163,7 @@ def test_rotations_go_around_the_slots(keys: cg.ckks.Keys) -> None:
     near(keys.decrypt(b.rotate(0)), part)
     # Sums leave out what is behind the values, also after the way through a file.
     turned = cg.ckks.loads(bytes(b.rotate(-3)), keys)
-    near(keys.decrypt(turned.sum()), part[:-3].sum(), 1e-5)
+    near(keys.decrypt(turned.sum()), part[:-3].sum(), 1e-4)
     near(keys.decrypt(turned.rotate(5).rotate(-2 + 2)), np.concatenate([part[2:], [0, 0]]))
     with pytest.raises(cg.NoEvaluationKey, match=r"rotations=\[99\]") as error:
         a.rotate(99)
@@ -180,7 +181,7 @@ def test_polynomials_are_those_of_numpy(deep: cg.ckks.Keys, coefficients: list[f
     for scale in (0.01, 1.0, 5.0):
         x = numbers(100, scale=scale)
         found = deep.encrypt(x).polyval(coefficients)
-        near(deep.decrypt(found), np.polynomial.polynomial.polyval(x, coefficients), 1e-5)
+        near(deep.decrypt(found), np.polynomial.polynomial.polyval(x, coefficients), 1e-4)
         assert found.level == 7 - int(np.ceil(np.log2(len(coefficients))))
 
 
@@ -190,7 +191,7 @@ def test_levels_go_down_to_none(deep: cg.ckks.Keys) -> None:
     for power in (1, 2, 3, 5, 8):
         found = a**power
         assert found.level == 7 - int(np.ceil(np.log2(power)))
-        near(deep.decrypt(found), x**power, 1e-5)
+        near(deep.decrypt(found), x**power, 1e-4)
     product, exact = a, x
     while product.level:
         product, exact = product * a, exact * x
@@ -202,6 +203,15 @@ def test_levels_go_down_to_none(deep: cg.ckks.Keys) -> None:
     near(deep.decrypt((product * 4 - a / 3).sum()), (exact * 4 - x / 3).sum(), 1e-4)
     with pytest.raises(cg.LayoutError):
         a**0
+
+
+def test_values_that_have_grown_are_brought_back(deep: cg.ckks.Keys) -> None:
+    x, y = numbers(3000, scale=1e4), numbers(3000, scale=0.1)
+    a, b = deep.encrypt(x), deep.encrypt(y)
+    near(deep.decrypt(((a - a.mean()) ** 2).mean()), x.var(), 1e-4)
+    near(deep.decrypt((a + b) * (a - b)), x * x - y * y, 1e-4)
+    near(deep.decrypt((a + b) * b), (x + y) * y, 1e-4)
+    near(deep.decrypt((a * 3 + b).polyval([0, 1, 1e-4])), 3 * x + y + 1e-4 * (3 * x + y) ** 2, 1e-4)
 
 
 def test_what_a_result_may_be_is_known(keys: cg.ckks.Keys) -> None:
@@ -359,7 +369,7 @@ def test_vectors_are_files(keys: cg.ckks.Keys, tmp_path: Path) -> None:
     assert path.read_bytes() == bytes(a) and a.nbytes == len(bytes(a))
     again = cg.ckks.load(path, keys)
     assert (again.shape, again.level, bytes(again)) == (a.shape, a.level, bytes(a))
-    near(keys.decrypt(again.sum()), 3 * x.sum(), 1e-5)
+    near(keys.decrypt(again.sum()), 3 * x.sum(), 1e-4)
     near(keys.decrypt(path.read_bytes()), 3 * x)
     # Without a key it is summed, and sent on.
     near(keys.decrypt(cg.ckks.load(path) + 1), 3 * x + 1)
@@ -415,4 +425,4 @@ def test_many_threads_share_keys_and_vectors(keys: cg.ckks.Keys) -> None:
         assert not thread.is_alive()
     assert len(found) == 8
     for one in found:
-        near(one, (x * x).sum(), 1e-5)
+        near(one, (x * x).sum(), 1e-4)

@@ -137,18 +137,15 @@ impl Vector {
     /// [`CkksError::NoRoom`]; the engine's.
     pub fn multiply(&self, evaluator: &Evaluator<'_>, other: &Self) -> Result<Self, Error> {
         // Small products would drown in what rescaling rounds, and large ones wrap around.
-        let most = self.bound().magnitude * other.bound().magnitude;
-        let bits = (room(self.values().max(other.values())) / most).log2().floor();
-        let bits = bits.clamp(-f64::from(SHIFT_BITS), f64::from(SHIFT_BITS)) as i32;
-        let (level, is_large) = (self.level().min(other.level()), bits < -SUM_BITS);
-        let (mut x, mut y) = (Cow::Borrowed(self), Cow::Borrowed(other));
-        if self.level() > level
-            || self.level() == other.level() && (bits > 0 || is_large && level > 1)
-        {
-            x = Cow::Owned(self.resized(evaluator, bits)?);
-        } else if other.level() > level {
-            y = Cow::Owned(other.resized(evaluator, bits)?);
-        }
+        let room = room(self.values().max(other.values()));
+        let most = |a: &Self, b: &Self| a.bound().magnitude * b.bound().magnitude;
+        let is_large = most(self, other) > room * f64::from(SUM_BITS).exp2();
+        let (x, y) = (
+            self.shrunk(evaluator, other, (room, is_large))?,
+            other.shrunk(evaluator, self, (room, is_large))?,
+        );
+        let bits = (room / most(&x, &y)).log2().floor().clamp(0.0, f64::from(SHIFT_BITS));
+        let x = x.resized(evaluator, bits as i32)?;
         let (shell, pairs) = x.paired(&y)?;
         let multiply = |&(a, b): &(&Ciphertext, &Ciphertext)| evaluator.multiply(a, b);
         let ciphertexts = pairs.par_iter().map(multiply).collect::<Result<_, _>>()?;
@@ -207,12 +204,14 @@ impl Vector {
     /// Returns `self / by`, on the same level: what is decrypted is divided.
     ///
     /// # Errors
-    /// [`CkksError::Vectors`] where `by` is 0, or all divisors together exceed 2^64.
+    /// [`CkksError::Vectors`] where `by` is 0, or all divisors together exceed 2^64; [`CkksError::NoRoom`].
     pub fn divide(&self, by: u64) -> Result<Self, Error> {
-        let divisor = self.divisor.checked_mul(by).filter(|&divisor| divisor > 0);
-        let why = || format!("it cannot be divided by {by}");
-        let divisor = divisor.ok_or_else(|| CkksError::Vectors { why: why() })?;
-        Ok(Self { divisor, ..self.clone() })
+        let why = || CkksError::Vectors { why: format!("it cannot be divided by {by}") };
+        // The unit takes up powers of two.
+        let bits = if by == 0 { return Err(why().into()) } else { by.trailing_zeros() };
+        let divisor = self.divisor.checked_mul(by >> bits).ok_or_else(why)?;
+        let exponent = self.exponent - bits as i32;
+        Self { exponent, divisor, ..self.clone() }.checked()
     }
 
     /// Rotates the slots of a vector in one ciphertext: value j becomes what was in slot `j + steps`, around the end of
@@ -397,6 +396,31 @@ impl Vector {
             }
         }
         powers.remove(&exponent).ok_or_else(|| CkksError::OutOfLevels.into())
+    }
+
+    /// Returns the same values as multiples of a larger unit, for a product by another vector that should be at most
+    /// `room`: where that takes no level, as the other one is on a lower level, or all products there take one.
+    fn shrunk(
+        &self,
+        evaluator: &Evaluator<'_>,
+        other: &Self,
+        (room, is_large): (f64, bool),
+    ) -> Result<Cow<'_, Self>, Error> {
+        let is_free = self.level() > other.level();
+        let half = room.sqrt();
+        // To far less it would drown.
+        let most = match is_free {
+            true => (room / other.bound().magnitude).clamp(half / 32.0, half),
+            false => half,
+        };
+        let bits = (most / self.bound().magnitude).log2().floor();
+        let is_wanted = is_free || is_large && self.level() == other.level() && self.level() > 1;
+        match bits < 0.0 && is_wanted {
+            true => {
+                Ok(Cow::Owned(self.resized(evaluator, bits.max(-f64::from(SHIFT_BITS)) as i32)?))
+            }
+            false => Ok(Cow::Borrowed(self)),
+        }
     }
 
     /// Returns the same values in a unit that is smaller by so many bits: a level lower, if it is larger.

@@ -14,7 +14,7 @@ use ciphergram_he::{
 use pyo3::{
     exceptions::{PyTypeError, PyZeroDivisionError},
     prelude::*,
-    types::{PyBytes, PyInt, PyTuple},
+    types::{PyBytes, PyTuple},
 };
 
 use super::{Context, ENGINE, keys};
@@ -246,6 +246,9 @@ impl Vector {
     }
 }
 
+/// The least integer whose neighbours doubles do not tell apart.
+const LARGEST_INTEGER: f64 = (1u64 << 53) as f64;
+
 /// Returns a matrix with rows and columns exchanged.
 fn transposed(values: &[f64], rows: usize, columns: usize) -> Vec<f64> {
     (0..columns).flat_map(|j| (0..rows).map(move |i| values[i * columns + j])).collect()
@@ -401,19 +404,17 @@ impl Vector {
     /// Divides by numbers in clear: by an integer on the same level, by others as it multiplies.
     fn __truediv__(&self, other: &Bound<'_, PyAny>) -> Result<Self> {
         let py = other.py();
-        if let Some(by) = other.cast::<PyInt>().ok().and_then(|by| by.extract::<i64>().ok())
-            && by != 0
-        {
-            let magnitude = by.unsigned_abs();
-            let quotient = self.compute(py, |vector, _| vector.divide(magnitude))?;
-            return if by < 0 { quotient.negated(py) } else { Ok(quotient) };
-        }
         match Operand::of(other)? {
             Operand::Vector(_) => Err(PyTypeError::new_err(
                 "a vector is not divided by an encrypted one: multiply by a polynomial that is near the inverse",
             )
             .into()),
             Operand::Number(0.0) => Err(PyZeroDivisionError::new_err("division by zero").into()),
+            Operand::Number(number) if number.fract() == 0.0 && number.abs() < LARGEST_INTEGER => {
+                let by = number.abs() as u64;
+                let quotient = self.compute(py, |vector, _| vector.divide(by))?;
+                if number < 0.0 { quotient.negated(py) } else { Ok(quotient) }
+            }
             Operand::Number(number) => self.times_one(py, number.recip()),
             Operand::Numbers(numbers) => {
                 let inverse: Vec<_> = numbers.values().iter().map(|x| x.recip()).collect();
