@@ -100,8 +100,8 @@ fn vector_words(error: &CkksError) -> String {
         E::BeyondRange { index, value, range, .. } => {
             format!("value {index} is {value}, beyond range={range}: clip values, or give a larger range")
         }
-        E::NoRoom => "the result may be larger than its modulus holds: encrypt all vectors with one range=, no larger than \
-                      it must be, or take a preset with more levels"
+        E::NoRoom => "the result may be larger than its modulus holds: encrypt all vectors with one range=, no \
+                      larger than it must be, or take a preset with more levels"
             .into(),
         E::ReleaseBits { left, bits, releases } => format!(
             "{releases} releases leave {left:.1} bits of the largest value, and bits={bits} are asked for: encrypt \
