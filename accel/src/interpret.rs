@@ -82,6 +82,10 @@ fn keep_scratch(mut memory: Vec<Words>) {
 /// is longer than it takes to get memory.
 const KEPT_WORDS: usize = 1 << 20;
 
+/// Residues that pointwise steps run over before the next: those of some sums of products fit the second level of
+/// cache.
+const TILE: usize = 1024;
+
 /// The most operands of a step.
 const MAX_OPERANDS: usize = 2 * MAX_TERMS;
 
@@ -95,7 +99,7 @@ pub(crate) trait Kernels: Sync {
     /// Runs a step that needs whole items.
     fn step(&self, step: &Step, out_kind: &Kind, out: &mut [u64], args: &[Arg<'_>]);
 
-    /// Runs a step over the residues of one prime of one item.
+    /// Runs a step over residues of one prime of one item: all that there are, or some if it is pointwise.
     fn step_of_prime(&self, step: &Step, of: &OfPrime<'_>, out: &mut [u64], args: &[&[u64]]);
 }
 
@@ -305,9 +309,7 @@ impl<'p> Plan<'p> {
                 }
                 Task::ByPrime(steps) => {
                     for item in 0..block.count {
-                        steps.iter().for_each(|step| {
-                            self.run_of_prime(k, step, (block, item), scratch, views)
-                        });
+                        self.run_by_prime(k, steps, (block, item), scratch, views);
                     }
                 }
             }
@@ -325,11 +327,34 @@ impl<'p> Plan<'p> {
         }
     }
 
-    /// Runs a step over the residues that item `item` of the block has of one prime.
+    /// Runs steps over the residues that item `item` of the block has, those that are pointwise tile by tile.
+    fn run_by_prime(
+        &self,
+        k: &impl Kernels,
+        steps: &[PrimeStep],
+        item: (&Block, usize),
+        scratch: &mut [Words],
+        views: &mut [View<'_>],
+    ) {
+        let go_together =
+            |a: &PrimeStep, b: &PrimeStep| a.is_pointwise && b.is_pointwise && a.degree == b.degree;
+        for steps in steps.chunk_by(go_together) {
+            let n = steps[0].degree;
+            let each = if steps.len() > 1 { TILE.min(n) } else { n };
+            for first in (0..n).step_by(each) {
+                for step in steps {
+                    self.run_of_prime(k, step, first..first + each, item, scratch, views);
+                }
+            }
+        }
+    }
+
+    /// Runs a step over some of the residues that item `item` of the block has of one prime.
     fn run_of_prime(
         &self,
         k: &impl Kernels,
-        PrimeStep { value, limb, operands }: &PrimeStep,
+        PrimeStep { value, limb, operands, .. }: &PrimeStep,
+        tile: Range<usize>,
         (block, item): (&Block, usize),
         scratch: &mut [Words],
         views: &mut [View<'_>],
@@ -342,25 +367,22 @@ impl<'p> Plan<'p> {
             Place::OfPrime(_) => 0,
             _ => item * ring.len_words() + limb * n,
         };
-        self.write(
-            *value,
-            (block, first..first + n),
-            scratch,
-            views,
-            |(step, _), out, scratch, views| {
-                let part = |part: Part| match part {
-                    Part::Whole(value) => self.arg(value, scratch, views, block).item(item),
-                    Part::Limb { value, limb } => match self.places.of_values[value] {
-                        Place::OfPrime(slot) => &scratch[slot][..n],
-                        _ => &self.arg(value, scratch, views, block).item(item)[limb * n..][..n],
-                    },
-                };
-                let mut args = [&[][..]; MAX_OPERANDS];
-                let args = &mut args[..operands.len()];
-                args.iter_mut().zip(operands).for_each(|(slot, &operand)| *slot = part(operand));
-                k.step_of_prime(step, &of, out, args);
-            },
-        );
+        let range = first + tile.start..first + tile.end;
+        self.write(*value, (block, range), scratch, views, |(step, _), out, scratch, views| {
+            let part = |part: Part| match part {
+                Part::Whole(value) => self.arg(value, scratch, views, block).item(item),
+                Part::Limb { value, limb } => match self.places.of_values[value] {
+                    Place::OfPrime(slot) => &scratch[slot][tile.clone()],
+                    _ => {
+                        &self.arg(value, scratch, views, block).item(item)[limb * n..][tile.clone()]
+                    }
+                },
+            };
+            let mut args = [&[][..]; MAX_OPERANDS];
+            let args = &mut args[..operands.len()];
+            args.iter_mut().zip(operands).for_each(|(slot, &operand)| *slot = part(operand));
+            k.step_of_prime(step, &of, out, args);
+        });
     }
 
     /// Has a step write some words of what the items of a block have as its result.

@@ -79,7 +79,7 @@ impl Kernels for ReferenceEngine {
         let (n, q) = (of.ring.degree(), of.ring.primes()[of.limb]);
         let root = of.ring.roots()[of.limb];
         let a = args[0];
-        let mut each = |f: &dyn Fn(usize) -> u64| (0..n).for_each(|i| out[i] = f(i));
+        let mut each = |f: &dyn Fn(usize) -> u64| (0..out.len()).for_each(|i| out[i] = f(i));
         match step {
             Step::PolyAdd => each(&|i| (a[i] + args[1][i]) % q),
             Step::PolySub => each(&|i| (a[i] + q - args[1][i]) % q),

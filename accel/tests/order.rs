@@ -12,7 +12,6 @@ use ciphergram_accel::{
 };
 use proptest::prelude::*;
 
-const DEGREE: usize = 16;
 const ITEMS: usize = 2;
 
 /// A polynomial of a program, and the number of its ring.
@@ -33,8 +32,8 @@ use Form::{Coeff as C, Ntt as T};
 struct Rings([Arc<Ring>; 5]);
 
 impl Rings {
-    fn new() -> Self {
-        let all = Ring::new(DEGREE, &largest_primes(40, DEGREE, 3)).unwrap();
+    fn new(degree: usize) -> Self {
+        let all = Ring::new(degree, &largest_primes(40, degree, 3)).unwrap();
         Self(
             [(0, 3), (0, 2), (0, 1), (1, 1), (2, 1)]
                 .map(|(first, count)| Arc::new(all.limbs(first, count))),
@@ -96,61 +95,96 @@ fn is_ntt(poly: Poly) -> bool {
 }
 
 /// Runs a step by itself.
-fn run_step(rings: &Rings, which: u8, operands: [(Poly, &[u64]); 2]) -> Option<Vec<u64>> {
+fn run_step(
+    engine: &dyn Engine,
+    rings: &Rings,
+    which: u8,
+    operands: [(Poly, &[u64]); 2],
+) -> Option<Vec<u64>> {
     let mut b = Builder::new("step");
     let [x, y] = operands.map(|(poly, _)| rings.input(&mut b, poly.ring, is_ntt(poly)));
     let result = rings.step(&mut b, which, x, y)?;
     output(&mut b, result);
     let mut out = vec![0; rings.words(result)];
     let [x, y] = operands.map(|(_, words)| Operand::In(words));
-    ReferenceEngine.run(&b.build(), &mut [x, y, Operand::Out(&mut out)]).unwrap();
+    engine.run(&b.build(), &mut [x, y, Operand::Out(&mut out)]).unwrap();
     Some(out)
+}
+
+/// A step's number, its operands among the values so far, and whether its result leaves the program.
+type Chosen = (u8, prop::sample::Index, prop::sample::Index, bool);
+
+fn steps() -> impl Strategy<Value = Vec<Chosen>> {
+    prop::collection::vec(
+        (0u8..9, any::<prop::sample::Index>(), any::<prop::sample::Index>(), any::<bool>()),
+        1..60,
+    )
+}
+
+/// Holds programs on engines to their steps on another.
+fn check(
+    degree: usize,
+    chosen: Vec<Chosen>,
+    seed: u64,
+    engines: &[&dyn Engine],
+    alone: &dyn Engine,
+) {
+    let rings = Rings::new(degree);
+    let mut b = Builder::new("program");
+    let mut found: Vec<(Poly, Vec<u64>)> = vec![];
+    for (ring, of) in rings.0.iter().enumerate() {
+        for is_ntt in [false, true] {
+            let poly = rings.input(&mut b, ring, is_ntt);
+            let primes = of.primes();
+            let word = |i: usize| {
+                (seed ^ i as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+                    % primes[i / degree % primes.len()]
+            };
+            found.push((poly, (0..rings.words(poly)).map(word).collect()));
+        }
+    }
+    let inputs = found.len();
+    let mut outputs = vec![];
+    for (which, x, y, leaves) in chosen {
+        let (x, y) = (x.get(&found), y.get(&found));
+        let Some(poly) = rings.step(&mut b, which, x.0, y.0) else { continue };
+        let words = run_step(alone, &rings, which, [(x.0, &x.1), (y.0, &y.1)]).unwrap();
+        if leaves {
+            output(&mut b, poly);
+            outputs.push(found.len());
+        }
+        found.push((poly, words));
+    }
+    if outputs.is_empty() {
+        return;
+    }
+    let program = b.build();
+    for engine in engines {
+        let mut results: Vec<_> = outputs.iter().map(|&i| vec![0; found[i].1.len()]).collect();
+        let mut operands: Vec<_> =
+            found[..inputs].iter().map(|(_, words)| Operand::In(words)).collect();
+        operands.extend(results.iter_mut().map(|words| Operand::Out(words)));
+        engine.run(&program, &mut operands).unwrap();
+        drop(operands);
+        for (result, &i) in results.iter().zip(&outputs) {
+            assert!(*result == found[i].1, "{}, value {i}", engine.name());
+        }
+    }
 }
 
 proptest! {
     #[test]
-    fn programs_are_their_steps(
-        steps in prop::collection::vec((0u8..9, any::<prop::sample::Index>(), any::<prop::sample::Index>(), any::<bool>()), 1..60),
-        seed in any::<u64>(),
-    ) {
-        let rings = Rings::new();
-        let mut b = Builder::new("program");
-        let mut found: Vec<(Poly, Vec<u64>)> = vec![];
-        for ring in 0..5 {
-            for is_ntt in [false, true] {
-                let poly = rings.input(&mut b, ring, is_ntt);
-                let primes = rings.0[ring].primes();
-                let word = |i: usize| {
-                    (seed ^ i as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) % primes[i / DEGREE % primes.len()]
-                };
-                found.push((poly, (0..rings.words(poly)).map(word).collect()));
-            }
-        }
-        let inputs = found.len();
-        let mut outputs = vec![];
-        for (which, x, y, leaves) in steps {
-            let (x, y) = (x.get(&found), y.get(&found));
-            let Some(poly) = rings.step(&mut b, which, x.0, y.0) else { continue };
-            let words = run_step(&rings, which, [(x.0, &x.1), (y.0, &y.1)]).unwrap();
-            if leaves {
-                output(&mut b, poly);
-                outputs.push(found.len());
-            }
-            found.push((poly, words));
-        }
-        if outputs.is_empty() {
-            return Ok(());
-        }
-        let program = b.build();
-        for engine in [&CpuEngine::new() as &dyn Engine, &CpuEngine::portable(), &ReferenceEngine] {
-            let mut results: Vec<_> = outputs.iter().map(|&i| vec![0; found[i].1.len()]).collect();
-            let mut operands: Vec<_> = found[..inputs].iter().map(|(_, words)| Operand::In(words)).collect();
-            operands.extend(results.iter_mut().map(|words| Operand::Out(words)));
-            engine.run(&program, &mut operands).unwrap();
-            drop(operands);
-            for (result, &i) in results.iter().zip(&outputs) {
-                prop_assert_eq!(result, &found[i].1, "{}", engine.name());
-            }
-        }
+    fn programs_are_their_steps(chosen in steps(), seed in any::<u64>()) {
+        check(16, chosen, seed, &[&CpuEngine::new(), &CpuEngine::portable(), &ReferenceEngine], &ReferenceEngine);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    /// Of polynomials that are more than a tile: the steps are those of the engine itself.
+    #[test]
+    fn large_programs_are_their_steps(chosen in steps(), seed in any::<u64>()) {
+        check(4096, chosen, seed, &[&CpuEngine::new()], &CpuEngine::new());
     }
 }

@@ -2,8 +2,8 @@
 //!
 //! Most steps over polynomials treat each prime apart. Steps of this kind that follow each other run one prime at a
 //! time, all of them over its residues before the next prime: what one leaves is in cache when the next wants it, and
-//! what no other step reads takes the memory of one prime. Residues that [`Step::Limbs`] and [`Step::JoinLimbs`] name
-//! are read where they were computed.
+//! what no other step reads takes the memory of one prime. Those that also treat each place apart go tile by tile.
+//! Residues that [`Step::Limbs`] and [`Step::JoinLimbs`] name are read where they were computed.
 
 use super::{Kind, Program, Source, Step, Value};
 
@@ -44,8 +44,12 @@ pub(crate) struct PrimeStep {
     pub(crate) value: usize,
     /// The prime, as the ring of the value numbers it.
     pub(crate) limb: usize,
+    /// Its residues.
+    pub(crate) degree: usize,
     /// What it reads.
     pub(crate) operands: Vec<Part>,
+    /// Whether it makes each residue of those at the same place.
+    pub(crate) is_pointwise: bool,
 }
 
 /// What a step over the residues of one prime reads.
@@ -287,11 +291,9 @@ fn steps_by_prime(values: &[Value], these: &[usize]) -> Vec<PrimeStep> {
             None if matches!(values[operand].kind, Kind::Polys { .. }) => None,
             None => Some(Part::Whole(operand)),
         };
-        Some(PrimeStep {
-            value,
-            limb,
-            operands: operands(&values[value]).iter().filter_map(part).collect(),
-        })
+        let (degree, is_pointwise) = (degree(&values[value].kind), is_pointwise(&values[value]));
+        let operands = operands(&values[value]).iter().filter_map(part).collect();
+        Some(PrimeStep { value, limb, degree, operands, is_pointwise })
     };
     all.iter().flat_map(|&q| these.iter().filter_map(move |&value| step(value, q))).collect()
 }
@@ -346,16 +348,20 @@ fn views(program: &Program) -> Vec<Option<Place>> {
 
 /// Returns whether a step makes residues of each prime of those of that prime.
 fn is_by_prime(value: &Value) -> bool {
+    let moves = |step: &Step| {
+        matches!(step, Step::Ntt | Step::Intt | Step::Automorphism { .. } | Step::Lift { .. })
+    };
+    is_pointwise(value) || matches!(&value.source, Source::Step { step, .. } if moves(step))
+}
+
+/// Returns whether it makes each of them of the residues at the same place.
+fn is_pointwise(value: &Value) -> bool {
     matches!(
         &value.source,
         Source::Step {
-            step: Step::Ntt
-                | Step::Intt
-                | Step::PolyAdd
+            step: Step::PolyAdd
                 | Step::PolySub
                 | Step::PolyMul
-                | Step::Automorphism { .. }
-                | Step::Lift { .. }
                 | Step::Limbs { .. }
                 | Step::JoinLimbs
                 | Step::Scale { .. }

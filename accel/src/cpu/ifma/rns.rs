@@ -81,19 +81,40 @@ fn turn_values(out: &mut [u64], a: &[u64], turn: &Turn) {
 /// 2^52. Both rests are below 2q.
 #[target_feature(enable = "avx512f,avx512ifma")]
 fn mul_sum(out: &mut [u64], pairs: &[[&[u64]; 2]], limb: &Limb) {
+    let (fours, rest) = out.as_chunks_mut::<8>().0.as_chunks_mut::<4>();
+    let first = 4 * fours.len();
+    for (i, out) in fours.iter_mut().enumerate() {
+        *out = sums_of(pairs, 4 * i, limb);
+    }
+    for (i, out) in rest.iter_mut().enumerate() {
+        [*out] = sums_of(pairs, first + i, limb);
+    }
+}
+
+/// Sums `COUNT` vectors side by side, from number `first` on: sums wait for themselves.
+#[inline]
+#[target_feature(enable = "avx512f,avx512ifma")]
+fn sums_of<const COUNT: usize>(
+    pairs: &[[&[u64]; 2]],
+    first: usize,
+    limb: &Limb,
+) -> [[u64; 8]; COUNT] {
     let (zero, minus_q, mask) = (_mm512_setzero_si512(), minus(limb.q()), all(MASK as u64));
     let [one, radix] = [limb.one(), limb.radix_powers[1]].map(|factor| Wide::new(factor));
-    for (i, out) in out.as_chunks_mut::<8>().0.iter_mut().enumerate() {
-        let [mut l, mut h] = [zero; 2];
-        for [a, b] in pairs {
+    let [mut l, mut h] = [[zero; COUNT]; 2];
+    for pair in pairs {
+        let [a, b] = pair.map(|words| &words[8 * first..][..8 * COUNT]);
+        for i in 0..COUNT {
             let (a, b) = (eight(&a[8 * i..][..8]), eight(&b[8 * i..][..8]));
-            (l, h) = (low(l, a, b), high(h, a, b));
+            (l[i], h[i]) = (low(l[i], a, b), high(h[i], a, b));
         }
-        let h = mul_lazy(_mm512_add_epi64(h, carry_of(l)), radix, minus_q);
-        let l = mul_lazy(_mm512_and_si512(l, mask), one, minus_q);
-        let rest = subtract_once(_mm512_add_epi64(h, l), all(2 * limb.q()));
-        *out = words(subtract_once(rest, all(limb.q())));
     }
+    std::array::from_fn(|i| {
+        let h = mul_lazy(_mm512_add_epi64(h[i], carry_of(l[i])), radix, minus_q);
+        let l = mul_lazy(_mm512_and_si512(l[i], mask), one, minus_q);
+        let rest = subtract_once(_mm512_add_epi64(h, l), all(2 * limb.q()));
+        words(subtract_once(rest, all(limb.q())))
+    })
 }
 
 #[target_feature(enable = "avx512f,avx512vpopcntdq")]
@@ -128,8 +149,8 @@ fn known<const MOST: usize>(count: usize) -> usize {
 /// Each digit of 52 bits times its power of the radix. See [`Rns::lift`].
 ///
 /// # Bound
-/// Each of at most thirty products is below 2q, the sign's below q: their sum is below 64q, and 32q, 16q … q are taken
-/// away as often as they can be.
+/// Each of at most thirty products is below 2q, the sign's below q: their sum is below 64q, and 32q, 16q … q are
+/// taken away as often as they can be.
 #[target_feature(enable = "avx512f,avx512ifma")]
 fn lift<const WORDS: usize>(out: &mut [u64], integers: &[u64], limb: &Limb, signed: bool) {
     let (n, minus_q) = (out.len(), minus(limb.q()));
