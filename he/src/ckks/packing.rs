@@ -12,7 +12,8 @@ pub(super) fn packed_bytes(ring: &Ring) -> usize {
     ring.primes().iter().map(|&q| ring.degree() * bits(q) / 8).sum()
 }
 
-/// Returns the bits of a residue. Degrees are multiples of eight, so that those of a prime are whole bytes.
+/// Returns the bits of a residue, at most fifty. Degrees are multiples of eight, so that those of a prime are whole
+/// bytes.
 fn bits(q: u64) -> usize {
     64 - q.leading_zeros() as usize
 }
@@ -47,24 +48,23 @@ pub(super) fn unpack(r: &mut Reader<'_>, ring: &Ring) -> Result<Vec<u64>, FrameE
         let bits = bits(q);
         let (own, rest) = bytes.split_at(ring.degree() * bits / 8);
         bytes = rest;
-        let mut next = own.chunks(8).map(|chunk| {
-            let mut word = [0; 8];
-            word[..chunk.len()].copy_from_slice(chunk);
-            u128::from(u64::from_le_bytes(word))
-        });
-        let (mut window, mut filled, mut is_reduced) = (0u128, 0, true);
-        for _ in 0..ring.degree() {
-            if filled < bits {
-                window |= next.next().unwrap_or(0) << filled;
-                filled += 64;
-            }
-            let residue = window as u64 & ((1 << bits) - 1);
-            is_reduced &= residue < q;
-            words.push(residue);
-            window >>= bits;
-            filled -= bits;
-        }
-        if !is_reduced {
+        let mut most = 0;
+        let mut take = |bytes: &[u8], first: usize| {
+            let residues: [u64; 8] = std::array::from_fn(|i| {
+                let at = first + i * bits / 8;
+                let word = bytes[at..].first_chunk().map_or(0, |&word| u64::from_le_bytes(word));
+                word >> (i * bits % 8) & ((1 << bits) - 1)
+            });
+            most = residues.into_iter().fold(most, u64::max);
+            words.extend_from_slice(&residues);
+        };
+        // Eight residues are whole bytes. Words that begin in the last of them end behind them.
+        let last = own.len() - bits;
+        (0..last).step_by(bits).for_each(|first| take(own, first));
+        let mut padded = [0; 64 + 8];
+        padded[..bits].copy_from_slice(&own[last..]);
+        take(&padded, 0);
+        if most >= q {
             return Err(FrameError::Malformed { what: "a residue as large as its prime" });
         }
     }
