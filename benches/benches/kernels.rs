@@ -313,7 +313,7 @@ impl Polynomials {
     /// Builds the programs that a contribution and a sum of ten go through.
     fn programs(&mut self) -> Vec<Kernel> {
         let parameters = self.key.public().parameters();
-        let program = |operation| self.key.program(operation, &CpuEngine::new(), CONTRIBUTORS);
+        let program = |operation| self.key.program(operation, &CpuEngine::new(), CONTRIBUTORS, 0);
         let programs = [Operation::Encrypt, Operation::Decrypt].map(program);
         let [Ok(encrypt), Ok(decrypt)] = programs else { return vec![] };
         let geometry = *parameters.geometry();

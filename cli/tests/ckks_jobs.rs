@@ -210,7 +210,7 @@ fn refusals(place: &Place, files: &str) {
         &["\"u0.cgm\""],
     );
     fails("scores --key keys/secret.json --in u0.cgm --out w.json", &["no scores"]);
-    fails(
+    misused(
         "scores --key keys/secret.json --in scores.cgm --min-cosine 2 --out w.json",
         &["from -1 to 1"],
     );

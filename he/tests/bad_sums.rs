@@ -15,7 +15,7 @@ use ciphergram_he::{
     error::FrameError,
     exchange::Announcement,
     frame::{Frame, MadeWith},
-    params::{Literal, Scheme},
+    params::{Chunks, Literal, Scheme},
 };
 use frames::{Seeds, both_rings, engine};
 
@@ -170,9 +170,8 @@ fn contributions_over_different_ranges_are_refused() {
 }
 
 /// Overwrites a lane of a chunk.
-fn set_lane(key: &PublicKey, stream: &mut [u8], chunk: usize, lane: usize, residue: u64) {
-    let start =
-        chunk * key.parameters().geometry().chunk_bytes() + lane / beats::LANES * beats::BYTES;
+fn set_lane(chunks: &Chunks, stream: &mut [u8], chunk: usize, lane: usize, residue: u64) {
+    let start = chunks.offset_of(chunk as u32) + lane / beats::LANES * beats::BYTES;
     let bytes = &mut stream[start..start + beats::BYTES];
     let mut words: Vec<u64> =
         bytes.as_chunks().0.iter().map(|word| u64::from_le_bytes(*word)).collect();
@@ -184,30 +183,33 @@ fn set_lane(key: &PublicKey, stream: &mut [u8], chunk: usize, lane: usize, resid
 
 #[test]
 fn residues_not_below_their_prime_are_named_by_chunk_and_lane() {
-    for seeds in both_rings() {
+    let both = both_rings();
+    for (seeds, ring) in both.iter().flat_map(|seeds| [0, 1, 2].map(|ring| (seeds, ring))) {
         let key = seeds.public();
-        let (g, lattice) = (key.parameters().geometry(), key.parameters().rlwe().unwrap());
+        // Long enough for files to be checked in more than one piece, and of each ring.
+        let small = 270 * key.parameters().geometry().values_per_chunk() + 7;
+        let larger = key.parameters().larger().map(|(from, _)| from + 7);
+        let Some(values) = [small].into_iter().chain(larger).nth(ring) else { continue };
+        let (chunks, set) = (key.parameters().chunks(values), key.parameters().of_values(values));
+        let (g, lattice) = (set.geometry(), set.rlwe().unwrap());
         let prime = |lane: usize| lattice.ring.primes()[lane % lattice.ring.primes().len()];
         let lanes = g.chunk_bytes() / beats::BYTES * beats::LANES;
-        // Long enough for files to be checked in more than one piece.
-        let values = 1601 * g.values_per_chunk() + 7;
-        let chunks = key.parameters().chunks(values);
         let last = chunks.count() as usize - 1;
         let last_lane = chunks.bytes_of(last as u32) / beats::BYTES * beats::LANES - 1;
-        let whole = zeros(&seeds, 0, values);
-        let places = [(0, 0), (0, lanes - 1), (1, 13), (799, lanes - 1), (800, 0), (1600, 7)];
+        let whole = zeros(seeds, 0, values);
+        let places = [(0, 0), (0, lanes - 1), (1, 13), (255, lanes - 1), (256, 0), (269, 7)];
         for (chunk, lane) in places.into_iter().chain([(last, 0), (last, last_lane)]) {
             let mut contribution = whole.clone();
-            set_lane(key, contribution.stream.to_mut(), chunk, lane, prime(lane) - 1);
-            let fine = sum(&seeds, vec![contribution]);
+            set_lane(&chunks, contribution.stream.to_mut(), chunk, lane, prime(lane) - 1);
+            let fine = sum(seeds, vec![contribution]);
             assert!(fine.is_ok(), "the largest residue of lane {lane}");
 
             let mut contribution = whole.clone();
-            set_lane(key, contribution.stream.to_mut(), chunk, lane, prime(lane));
+            set_lane(&chunks, contribution.stream.to_mut(), chunk, lane, prime(lane));
             // The first of several is named.
             if (chunk, lane) != (last, last_lane) {
                 let stream = contribution.stream.to_mut();
-                set_lane(key, stream, last, last_lane, prime(last_lane));
+                set_lane(&chunks, stream, last, last_lane, prime(last_lane));
             }
             let fault = CiphertextFault::Residue { lane };
             let expected = Error::Ciphertext { chunk: chunk as u32, fault };
@@ -219,19 +221,19 @@ fn residues_not_below_their_prime_are_named_by_chunk_and_lane() {
             let bytes = &contribution.stream[start..start + chunks.bytes_of(chunk as u32)];
             assert_eq!(accumulator.check(chunk as u32..chunk as u32 + 1, bytes), Err(fault));
             // As a sum.
-            let mut made = sum(&seeds, vec![whole.clone()]).unwrap();
+            let mut made = sum(seeds, vec![whole.clone()]).unwrap();
             made.stream = contribution.stream.to_vec();
             let opened = seeds.open(&made).err();
             assert_eq!(seeds.verify(&made).err(), opened);
             assert_eq!(opened, Some(expected));
-            let error = sum(&seeds, vec![zeros(&seeds, 1, values), contribution]).unwrap_err();
+            let error = sum(seeds, vec![zeros(seeds, 1, values), contribution]).unwrap_err();
             assert_eq!(error, format!("1.cgm: {text}"));
         }
         // The two bits beside the lanes of a beat count as its last lane.
         for bit in [6, 7] {
             let mut contribution = whole.clone();
             contribution.stream.to_mut()[2 * g.chunk_bytes() - 1] = 1 << bit;
-            let error = sum(&seeds, vec![contribution]).unwrap_err();
+            let error = sum(seeds, vec![contribution]).unwrap_err();
             let place = format!("chunk 1: residue {}", lanes - 1);
             assert_eq!(error, format!("0.cgm: {place} is not below its prime"));
         }

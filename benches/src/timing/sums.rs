@@ -76,7 +76,7 @@ pub fn encrypt<'a>(
     name: &'static str,
     rng: &mut StreamRng,
 ) -> Result<Box<dyn Subject + 'a>, Error> {
-    let program = setup.sums().program(Operation::Encrypt, &**setup.engine(), 1)?;
+    let program = setup.sums().program(Operation::Encrypt, &**setup.engine(), 1, 0)?;
     Ok(zeros(setup, program, name, rng))
 }
 
@@ -91,7 +91,7 @@ pub fn public_encrypt<'a>(
 ) -> Result<Box<dyn Subject + 'a>, Error> {
     let literal = Literal { scheme: Scheme::CkksSumPublic, ..parameters(setup).literal() };
     let key = SecretKey::generate(literal)?;
-    let program = key.program(Operation::Encrypt, &**setup.engine(), 1)?;
+    let program = key.program(Operation::Encrypt, &**setup.engine(), 1, 0)?;
     Ok(zeros(setup, program, name, rng))
 }
 
@@ -115,7 +115,7 @@ pub(super) fn zeros<'a>(
 /// # Errors
 /// The engine's.
 pub fn decrypt<'a>(setup: &'a Setup, rng: &mut StreamRng) -> Result<Box<dyn Subject + 'a>, Error> {
-    let program = setup.sums().program(Operation::Encrypt, &**setup.engine(), 1)?;
+    let program = setup.sums().program(Operation::Encrypt, &**setup.engine(), 1, 0)?;
     let mut operands = Operands::new(&program, rng);
     let mut message = vec![0; operands.input("message").len()];
     // All under one seed, which does for a test: so all of them open under it.
@@ -133,7 +133,7 @@ pub fn decrypt<'a>(setup: &'a Setup, rng: &mut StreamRng) -> Result<Box<dyn Subj
     let pools = [pool(false, rng)?, pool(true, rng)?];
     let [seed, index] = ["seed", "index"].map(|name| operands.input(name).clone());
 
-    let program = setup.sums().program(Operation::Decrypt, &**setup.engine(), 1)?;
+    let program = setup.sums().program(Operation::Decrypt, &**setup.engine(), 1, 0)?;
     let mut operands = Operands::new(&program, rng);
     *operands.input("seeds") = seed;
     *operands.input("index") = index;

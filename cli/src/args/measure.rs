@@ -47,6 +47,9 @@ pub(crate) struct Explain {
     /// ckks-8192x7 or ckks-16384x14, which are levelled; else ckks-sum, or ckks-4096x1 for what it has not
     #[arg(long, value_parser = any_scheme)]
     pub(crate) scheme: Option<AnyScheme>,
+    /// Of sums: values of an update; under ckks-sum large updates have larger rings
+    #[arg(long, default_value_t = 0, value_name = "N")]
+    pub(crate) values: usize,
     /// Report as JSON
     #[arg(long)]
     pub(crate) json: bool,

@@ -78,6 +78,18 @@ pub(super) fn clip(text: &str) -> Result<f64, String> {
         .ok_or_else(|| "a clipping range is a positive number".into())
 }
 
+/// Parses a limit of L2 norms.
+pub(super) fn norm(text: &str) -> Result<f64, String> {
+    let norm = text.parse().ok().filter(|norm: &f64| norm.is_finite() && *norm > 0.0);
+    norm.ok_or_else(|| "a norm is a positive number".into())
+}
+
+/// Parses the cosine of an angle.
+pub(super) fn cosine(text: &str) -> Result<f64, String> {
+    let cosine = text.parse().ok().filter(|cosine: &f64| (-1.0..=1.0).contains(cosine));
+    cosine.ok_or_else(|| "a cosine is a number from -1 to 1".into())
+}
+
 /// Parses the bits that a release must leave.
 pub(super) fn release_bits(text: &str) -> Result<f64, String> {
     let bits = text.parse().ok().filter(|bits: &f64| (1.0..=50.0).contains(bits));

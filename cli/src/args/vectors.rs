@@ -4,7 +4,10 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-use super::{Place, values::clip};
+use super::{
+    Place,
+    values::{clip, cosine, norm},
+};
 
 /// What a vector is for.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -75,10 +78,10 @@ pub(crate) struct Scores {
     #[arg(long = "in", value_name = "FILE")]
     pub(crate) input: PathBuf,
     /// L2 norm that longer updates are clipped to
-    #[arg(long, value_name = "NORM")]
+    #[arg(long, value_name = "NORM", value_parser = norm)]
     pub(crate) max_norm: Option<f64>,
     /// Least cosine between an update and the reference; others are dropped
-    #[arg(long, value_name = "COSINE")]
+    #[arg(long, value_name = "COSINE", value_parser = cosine, allow_negative_numbers = true)]
     pub(crate) min_cosine: Option<f64>,
     /// File to write the weights to, for aggregate --weights
     #[arg(long, value_name = "FILE")]

@@ -35,7 +35,7 @@ pub(crate) fn run(args: &Explain) -> Result<(), Failure> {
     let text = match (shown, scheme) {
         (Some(Shown::Sums(operation)), AnyScheme::Sums(scheme)) => {
             let key = SecretKey::generate(Literal { scheme, clients: 64, bits: 16 })?;
-            key.program(operation, &CpuEngine::new(), CONTRIBUTORS)?.to_string()
+            key.program(operation, &CpuEngine::new(), CONTRIBUTORS, args.values)?.to_string()
         }
         (Some(Shown::Levelled(operation)), AnyScheme::Levelled(preset)) => {
             operation.program(&ckks::Parameters::preset(preset)).to_string()

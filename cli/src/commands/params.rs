@@ -144,22 +144,42 @@ impl Derivation {
 
         let others = p.others();
         let others: Vec<_> = others.iter().filter_map(|p| Some((p, p.rlwe()?))).collect();
-        let figures = others.iter().map(|(p, rlwe)| {
-            let g = p.geometry();
-            json!({
-                "ring_degree": rlwe.ring.degree(), "primes": rlwe.ring.primes().len(),
-                "log2_q": rlwe.log_q(), "log2_q_limit": rlwe.security_limit(),
-                "margin_bits": rlwe.margin_bits, "fields_per_slot": g.fields_per_slot,
-                "values_per_chunk": g.values_per_chunk(), "bytes_per_value": g.bytes_per_value(),
-            })
-        });
-        let says = others.iter().map(|(p, rlwe)| {
-            let (g, ring) = (p.geometry(), &rlwe.ring);
-            let ring = format!("N = {} with {} primes", ring.degree(), ring.primes().len());
-            let (fields, each) = (g.fields_per_slot, g.bytes_per_value());
-            format!("{ring}: {fields} fields to a coefficient, {each:.3} bytes a value")
-        });
+        let figures = others.iter().map(|(p, rlwe)| ring_figures(p, rlwe));
+        let says = others.iter().map(|(p, rlwe)| ring_words(p, rlwe));
         self.step("not_chosen", figures.collect(), says.collect());
+        self.larger(p);
+    }
+
+    /// Derives the rings of large updates.
+    fn larger(&mut self, p: &Parameters) {
+        let sets: Vec<_> =
+            p.larger().filter_map(|(from, set)| Some((from, set, set.rlwe()?))).collect();
+        if sets.is_empty() {
+            return;
+        }
+        let figures = sets.iter().map(|(from, set, rlwe)| {
+            let mut figures = ring_figures(set, rlwe);
+            figures["from_values"] = json!(from);
+            figures
+        });
+        let mut says = vec![
+            "an update that fills half of a polynomial of a larger ring travels under that one:"
+                .into(),
+            "a margin and a rounding down to whole fields for more fields, and a head that takes"
+                .into(),
+            "a part of a coefficient".into(),
+        ];
+        says.extend(
+            sets.iter().map(|(from, set, rlwe)| {
+                format!("from {from} values on, {}", ring_words(set, rlwe))
+            }),
+        );
+        let chosen = p.of_values(VALUES);
+        if chosen != p {
+            let total = chosen.chunks(VALUES).total_bytes();
+            says.push(format!("{VALUES} values then take {total} bytes"));
+        }
+        self.step("large_updates", figures.collect(), says);
     }
 
     fn paillier(&mut self, p: &Parameters, modulus_bits: u32) {
@@ -274,7 +294,7 @@ impl Derivation {
             ];
         }
         self.step("chunks", figures, says);
-        let total = p.chunks(VALUES).total_bytes();
+        let total = g.chunks(VALUES).total_bytes();
         let figures = json!({"bytes_per_value": each, "values": VALUES, "bytes": total});
         size.push(format!("{VALUES} values take {total} bytes; as float32, {}", 4 * VALUES));
         self.step("size", figures, size);
@@ -284,4 +304,23 @@ impl Derivation {
         let figures = json!({"value": 0, "why": why});
         self.step("failure_probability", figures, vec![format!("0: {why}")]);
     }
+}
+
+/// Returns the sizes of a ring, to compare with those of others.
+fn ring_figures(p: &Parameters, rlwe: &RlweParameters) -> Value {
+    let g = p.geometry();
+    json!({
+        "ring_degree": rlwe.ring.degree(), "primes": rlwe.ring.primes().len(),
+        "log2_q": rlwe.log_q(), "log2_q_limit": rlwe.security_limit(),
+        "margin_bits": rlwe.margin_bits, "fields_per_slot": g.fields_per_slot,
+        "values_per_chunk": g.values_per_chunk(), "bytes_per_value": g.bytes_per_value(),
+    })
+}
+
+/// Returns the same for people.
+fn ring_words(p: &Parameters, rlwe: &RlweParameters) -> String {
+    let (g, ring) = (p.geometry(), &rlwe.ring);
+    let ring = format!("N = {} with {} primes", ring.degree(), ring.primes().len());
+    let (fields, each) = (g.fields_per_slot, g.bytes_per_value());
+    format!("{ring}: {fields} fields to a coefficient, {each:.3} bytes a value")
 }

@@ -22,6 +22,9 @@ const COMMANDS: &[(&str, &str)] = &[
     ("encrypt", "--key none --in none --out nowhere/out"),
     ("aggregate", "--key none --out nowhere/out none"),
     ("decrypt", "--key none --in none --out nowhere/out"),
+    ("screen", "--key none --out nowhere/out none"),
+    ("scores", "--key none --in none --out nowhere/out"),
+    ("predict", "--key none --model none --in none --out nowhere/out"),
     ("serve", "--key none --listen 127.0.0.1:0"),
     ("join", "--key none --server 127.0.0.1:9 --in none --out nowhere/out"),
     // An address of nobody here.
@@ -50,6 +53,9 @@ const VALUES: [&str; 9] = [
 
 /// Values that no option with a type takes, whatever the type.
 const REFUSED: [&str; 6] = ["", "-1", "-0.5", "NaN", "-inf", "1x"];
+
+/// Options that take numbers below zero: rotations go back, and angles are wide.
+const SIGNED: [&str; 2] = ["--rotations", "--min-cosine"];
 
 /// Values for options that take names of files.
 const NAMES: [&str; 4] = ["", "-1", "25", "\u{1b}[31m"];
@@ -120,8 +126,11 @@ fn of_command(place: &Place, command: &str, words: &str, tried: &mut BTreeSet<St
             // What noise protects is said in words, of all numbers together.
             let named = if command == "dp" { String::new() } else { format!("'{option} <") };
             rows.extend(VALUES.iter().map(of).map(Row::or_not));
-            rows.extend(REFUSED.iter().map(|value| of(value).and(&named)));
-            rows.push(of(&"-1").apart().and(&named));
+            let is_refused =
+                |value: &&&str| !(SIGNED.contains(&&*option) && ["-1", "-0.5"].contains(*value));
+            rows.extend(REFUSED.iter().filter(is_refused).map(|value| of(value).and(&named)));
+            let apart = of(&"-1").apart();
+            rows.push(if is_refused(&&"-1") { apart.and(&named) } else { apart.or_not() });
         } else {
             rows.extend(NAMES.iter().map(of).map(Row::or_not));
         }

@@ -60,7 +60,7 @@ impl SecretKey {
         engine: &dyn Engine,
     ) -> Result<Self, Error> {
         let secret = RlweSecret::expand(seed, SECRET, parameters.whole(), engine)?;
-        let ntt = Constant::new(secret.ntt().to_vec());
+        let ntt = secret.constant().clone();
         let program = programs::public_key(parameters, &ntt);
         let public_seed = blake3::derive_key(PUBLIC_SEED, seed);
         let noise_key = Zeroizing::new(blake3::derive_key(PUBLIC_NOISE, seed));

@@ -29,7 +29,7 @@ impl<'a> Contribution<'a> {
     /// Writes the file's bytes.
     #[must_use]
     pub fn to_bytes(&self, key: &PublicKey) -> Vec<u8> {
-        frame::seal(&Header::of_sums(Kind::Contribution, key), self.stream.len() + 1024, |w| {
+        frame::seal(&self.header(key), self.stream.len() + 1024, |w| {
             self.write_head(w);
             w.bytes(&self.stream);
         })
@@ -38,7 +38,11 @@ impl<'a> Contribution<'a> {
     /// Returns what the file begins with before a stream of `bytes` bytes, which the digest of both follows. The
     /// stream that is here does not matter.
     pub(crate) fn head(&self, key: &PublicKey, bytes: usize) -> Vec<u8> {
-        frame::begin(&Header::of_sums(Kind::Contribution, key), 1024, |w| self.write_head(w), bytes)
+        frame::begin(&self.header(key), 1024, |w| self.write_head(w), bytes)
+    }
+
+    fn header(&self, key: &PublicKey) -> Header {
+        Header::of_sums(Kind::Contribution, key, self.agreement.values())
     }
 
     /// Writes all but the stream.
@@ -77,11 +81,12 @@ impl<'a> Contribution<'a> {
     /// Its kind or body is not as it should be.
     pub fn from_frame(frame: &Frame<'a>) -> Result<Self, Error> {
         frame.check_kind(Kind::Contribution)?;
-        let (mut r, parameters) = (Reader(frame.body), frame.parameters()?);
+        let mut r = Reader(frame.body);
         let contributor = Contributor::read(&mut r)?;
         let (job, round) = (JobId::read(&mut r)?, r.u64()?);
         let agreement = Agreement::read(&mut r)?;
-        let stream = r.aligned_end(parameters.chunks(agreement.values()).total_bytes())?;
+        let values = agreement.values();
+        let stream = r.aligned_end(frame.parameters_of(values)?.chunks(values).total_bytes())?;
         Ok(Self { contributor, job, round, agreement, stream: stream.into() })
     }
 }

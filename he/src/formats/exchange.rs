@@ -70,7 +70,8 @@ impl Announcement {
     /// Returns the frame.
     #[must_use]
     pub fn to_bytes(&self, key: &PublicKey) -> Vec<u8> {
-        frame::seal(&Header::of_sums(Kind::Announcement, key), 1024, |w| {
+        let header = Header::of_sums(Kind::Announcement, key, self.agreement.values());
+        frame::seal(&header, 1024, |w| {
             self.seed.write(w);
             self.job.write(w);
             w.u64(self.lowest_round);
@@ -83,11 +84,13 @@ impl Announcement {
     /// # Errors
     /// Its form, kind, scheme, parameters or key are not as they should be.
     pub fn from_bytes(bytes: &[u8], key: &PublicKey) -> Result<Self, Error> {
-        let mut r = Reader(frame::open(bytes, Kind::Announcement, key)?.body);
+        let frame = frame::open(bytes, Kind::Announcement, key)?;
+        let mut r = Reader(frame.body);
         let seed = Seed::read(&mut r)?;
         let (job, lowest_round) = (JobId::read(&mut r)?, r.u64()?);
         let agreement = Agreement::read(&mut r)?;
         r.end()?;
+        frame.parameters_of(agreement.values())?;
         Ok(Self { seed, job, lowest_round, agreement })
     }
 
@@ -224,7 +227,8 @@ impl RoundTerms {
     /// Returns the frame.
     #[must_use]
     pub fn to_bytes(&self, key: &PublicKey) -> Vec<u8> {
-        frame::seal(&Header::of_sums(Kind::RoundTerms, key), 4096, |w| {
+        let header = Header::of_sums(Kind::RoundTerms, key, self.agreement.values());
+        frame::seal(&header, 4096, |w| {
             w.u64(self.round);
             w.u16(self.participants.len() as u16);
             self.participants.iter().for_each(|participant| participant.write(w));
@@ -238,7 +242,8 @@ impl RoundTerms {
     /// Its form, kind, scheme, parameters or key are not as they should be, or it lists more
     /// participants than the key admits.
     pub fn from_bytes(bytes: &[u8], key: &PublicKey) -> Result<Self, Error> {
-        let mut r = Reader(frame::open(bytes, Kind::RoundTerms, key)?.body);
+        let frame = frame::open(bytes, Kind::RoundTerms, key)?;
+        let mut r = Reader(frame.body);
         let round = r.u64()?;
         let (found, admitted) = (usize::from(r.u16()?), key.parameters().clients() as usize);
         if found > admitted {
@@ -252,6 +257,7 @@ impl RoundTerms {
         Distinct::check(&participants)?;
         let agreement = Agreement::read(&mut r)?;
         r.end()?;
+        frame.parameters_of(agreement.values())?;
         Ok(Self { round, agreement, participants })
     }
 }

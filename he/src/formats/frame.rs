@@ -121,10 +121,11 @@ pub(crate) struct Header {
 }
 
 impl Header {
-    /// Of a frame under a key of a scheme of sums.
-    pub(crate) fn of_sums(kind: Kind, key: &PublicKey) -> Self {
+    /// Of a frame under a key of a scheme of sums, about updates of `values` values.
+    pub(crate) fn of_sums(kind: Kind, key: &PublicKey, values: usize) -> Self {
         let made_with = MadeWith::Sums(key.parameters().literal());
-        Self { kind, made_with, parameters: key.parameters().id(), key: key.id() }
+        let parameters = key.parameters().of_values(values).id();
+        Self { kind, made_with, parameters, key: key.id() }
     }
 
     /// Of a frame under a key of the levelled scheme.
@@ -210,7 +211,7 @@ impl<'a> Frame<'a> {
         if found != expected {
             return Err(Error::SchemeMismatch { found, expected });
         }
-        if self.parameters != parameters.id() || literal != parameters.literal() {
+        if parameters.of_id(self.parameters).is_none() || literal != parameters.literal() {
             let text = |l: Literal| format!("{} clients at {} bits", l.clients, l.bits);
             let (found, expected) = (text(literal), text(parameters.literal()));
             return Err(Error::ParametersMismatch { found, expected });
@@ -241,10 +242,21 @@ impl<'a> Frame<'a> {
     /// It is refused, or of a version that derives other sizes from the same literal.
     pub fn parameters(&self) -> Result<Parameters, Error> {
         let parameters = Parameters::new(self.literal()?)?;
-        if parameters.id() == self.parameters {
-            Ok(parameters)
+        let set = parameters.of_id(self.parameters).cloned();
+        set.ok_or_else(|| FrameError::Malformed { what: "an unknown parameter set" }.into())
+    }
+
+    /// Derives the set that updates of `values` values travel under, and refuses a frame of another.
+    ///
+    /// # Errors
+    /// The set is another: the frame is of an earlier version, which had no larger rings.
+    pub(crate) fn parameters_of(&self, values: usize) -> Result<Parameters, Error> {
+        let set = Parameters::new(self.literal()?)?.of_values(values).clone();
+        if set.id() == self.parameters {
+            Ok(set)
         } else {
-            Err(FrameError::Malformed { what: "an unknown parameter set" }.into())
+            Err(FrameError::Malformed { what: "a ring that updates of its size do not have" }
+                .into())
         }
     }
 

@@ -106,8 +106,8 @@ impl Sum {
             self.write_header(w);
             w.align();
         };
-        let (head, digest) =
-            frame::seal_around(&Header::of_sums(Kind::Sum, key), 4096, write, &self.stream);
+        let header = Header::of_sums(Kind::Sum, key, self.agreement.values());
+        let (head, digest) = frame::seal_around(&header, 4096, write, &self.stream);
         (head, &self.stream, digest)
     }
 
@@ -174,7 +174,8 @@ impl Sum {
         Distinct::check(&contributors)?;
         let (job, round) = (JobId::read(&mut r)?, r.u64()?);
         let agreement = Agreement::read(&mut r)?;
-        let chunks = parameters.chunks(agreement.values());
+        let values = agreement.values();
+        let chunks = frame.parameters_of(values)?.chunks(values);
         let (count, total) = (chunks.count() as usize, chunks.total_bytes());
         // Before anything is allocated for so many chunks: the stream itself must be there.
         if r.0.len() < total {

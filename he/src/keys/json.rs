@@ -207,7 +207,7 @@ pub(super) fn write_secret(key: &SecretKey) -> Result<Zeroizing<String>, Error> 
             file.q = Some(encode_integer(q).to_string());
             file.sum_key = sum_key();
         }
-        SecretMaterial::CkksSum(secret) => file.seed = Some(encode_seed(secret.seed())),
+        SecretMaterial::CkksSum(secrets) => file.seed = Some(encode_seed(secrets.seed())),
         SecretMaterial::CkksSumPublic(secret) => {
             file.seed = Some(encode_seed(secret.seed()));
             file.sum_key = sum_key();

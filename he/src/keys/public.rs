@@ -101,11 +101,13 @@ impl PublicKey {
         }
     }
 
-    /// Returns what sums.
-    pub(crate) fn sums(&self) -> &dyn SumScheme {
+    /// Returns what sums updates of `values` values.
+    pub(crate) fn sums(&self, values: usize) -> &dyn SumScheme {
         match &self.material {
             PublicMaterial::Paillier(modulus) => modulus,
-            PublicMaterial::CkksSum(parameters) => &**parameters,
+            PublicMaterial::CkksSum(small) => {
+                &**self.parameters.of_values(values).rlwe().unwrap_or(small)
+            }
             PublicMaterial::CkksSumPublic(public) => public.parameters(),
             #[cfg(test)]
             PublicMaterial::Plain(plain) => plain,

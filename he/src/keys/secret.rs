@@ -20,7 +20,7 @@ use crate::{
 /// The secret material of each family of schemes.
 pub(super) enum SecretMaterial {
     Paillier(PaillierSecret),
-    CkksSum(symmetric::Secret),
+    CkksSum(symmetric::Secrets),
     CkksSumPublic(asymmetric::Secret),
     #[cfg(test)]
     Plain(crate::schemes::plain::Plain),
@@ -75,11 +75,11 @@ impl SecretKey {
                 return Err(Error::Json { what: "key file", why: "a seed under Paillier".into() });
             }
             FamilyParameters::CkksSum(rlwe) => {
-                let secret = symmetric::Secret::expand(seed, rlwe, &engine)?;
                 let rlwe = rlwe.clone();
+                let secrets = symmetric::Secrets::expand(seed, &rlwe, &parameters, &engine)?;
                 let public = PublicKey::of_seed(parameters, &rlwe, seed);
                 let sum_key = Some(SumKey::of_seed(seed));
-                Self { public, material: SecretMaterial::CkksSum(secret), sum_key }
+                Self { public, material: SecretMaterial::CkksSum(secrets), sum_key }
             }
             FamilyParameters::CkksSumPublic(rlwe) => {
                 let secret = asymmetric::Secret::expand(seed, rlwe, &engine)?;
@@ -147,19 +147,22 @@ impl SecretKey {
         }
     }
 
-    /// Returns the scheme over this key.
-    pub(crate) fn scheme(&self) -> &dyn SecretScheme {
-        match &self.material {
+    /// Returns the scheme over this key of updates of `values` values.
+    ///
+    /// # Errors
+    /// The engine's.
+    pub(crate) fn scheme(&self, values: usize) -> Result<&dyn SecretScheme, Error> {
+        Ok(match &self.material {
             SecretMaterial::Paillier(secret) => secret,
-            SecretMaterial::CkksSum(secret) => secret,
+            SecretMaterial::CkksSum(secrets) => secrets.of_values(values)?,
             SecretMaterial::CkksSumPublic(secret) => secret,
             #[cfg(test)]
             SecretMaterial::Plain(plain) => plain,
-        }
+        })
     }
 
-    /// Returns the program of an operation, decryption that of a sum of `contributors`: to be shown and
-    /// measured. Running an encryption with seeds of one's own goes past what
+    /// Returns the program of an operation on updates of `values` values, decryption that of a sum of `contributors`:
+    /// to be shown and measured. Running an encryption with seeds of one's own goes past what
     /// [`Ticket`](crate::Ticket) guards.
     ///
     /// # Errors
@@ -169,11 +172,12 @@ impl SecretKey {
         operation: Operation,
         engine: &dyn Engine,
         contributors: usize,
+        values: usize,
     ) -> Result<Arc<Program>, Error> {
         match operation {
-            Operation::Encrypt => self.scheme().encrypt_program(engine),
-            Operation::Aggregate => Ok(self.public.sums().sum_program()),
-            Operation::Decrypt => Ok(self.scheme().decrypt_program(contributors)),
+            Operation::Encrypt => self.scheme(values)?.encrypt_program(engine),
+            Operation::Aggregate => Ok(self.public.sums(values).sum_program()),
+            Operation::Decrypt => Ok(self.scheme(values)?.decrypt_program(contributors)),
         }
     }
 }

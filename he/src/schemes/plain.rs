@@ -294,7 +294,7 @@ mod tests {
             (Operation::Decrypt, "plain.decrypt"),
         ];
         for (operation, name) in names {
-            assert_eq!(key.program(operation, &*engine(), 3).unwrap().name(), name);
+            assert_eq!(key.program(operation, &*engine(), 3, 0).unwrap().name(), name);
         }
     }
 }

@@ -59,8 +59,8 @@ impl Accumulator {
         let chunks = key.parameters().chunks(values);
         assert!(own.start <= own.end && own.end <= chunks.count(), "no chunks {own:?}");
         let mut words = vec![0; chunks.range_of(&own).len() / 8];
-        key.sums().start_sum(&mut words);
-        let program = key.sums().sum_program();
+        key.sums(values).start_sum(&mut words);
+        let program = key.sums(values).sum_program();
         let additions = vec![0; own.len()];
         Self { key: key.clone(), engine, program, chunks, own, words, additions, room: vec![] }
     }
@@ -99,7 +99,7 @@ impl Accumulator {
             return Err(CiphertextFault::Length { found: bytes.len(), expected });
         }
         let words = as_words(&mut self.room, bytes);
-        let scheme = self.key.sums();
+        let scheme = self.key.sums(self.chunks.values());
         scheme.range_fault(&*self.engine, &self.chunks, chunks.start, words).map_or(Ok(()), Err)
     }
 
@@ -154,7 +154,7 @@ impl Accumulator {
     /// The sum is no ciphertext: some contributor sent what is none. Or the engine's.
     pub fn finish(&self, chunk: u32) -> Result<Vec<u8>, Error> {
         let range = self.range(&(chunk..chunk + 1));
-        let (engine, scheme) = (&*self.engine, self.key.sums());
+        let (engine, scheme) = (&*self.engine, self.key.sums(self.chunks.values()));
         let mut words = self.words[range.start / 8..range.end / 8].to_vec();
         let additions = self.additions[(chunk - self.own.start) as usize];
         scheme.finish_sum(engine, &mut words, additions)?;
@@ -170,13 +170,14 @@ impl Accumulator {
     /// The engine's.
     pub fn into_stream(mut self) -> Result<Vec<u8>, Error> {
         // Usually one run: every chunk has every contribution.
+        let scheme = self.key.sums(self.chunks.values());
         let mut words = std::mem::take(&mut self.words);
         let mut first = self.own.start;
         for run in self.additions.chunk_by(|a, b| a == b) {
             let chunks = first..first + run.len() as u32;
             let range = self.range(&chunks);
             let words = &mut words[range.start / 8..range.end / 8];
-            self.key.sums().finish_sum(&*self.engine, words, run[0])?;
+            scheme.finish_sum(&*self.engine, words, run[0])?;
             first = chunks.end;
         }
         Ok(to_bytes(&words))
@@ -226,7 +227,7 @@ fn check_words(
     first: u32,
     words: &[u64],
 ) -> Result<(), Error> {
-    let scheme = key.sums();
+    let scheme = key.sums(chunks.values());
     let piece_words = PIECE_CHUNKS * chunks.geometry().chunk_bytes() / 8;
     for (first, words) in (first..).step_by(PIECE_CHUNKS).zip(words.chunks(piece_words)) {
         let fault = match scheme.range_fault(engine, chunks, first, words) {

@@ -262,8 +262,8 @@ impl<'a> Opening<'a> {
     fn run<S: Sink>(&self, mut whole: S) -> Result<(), Error> {
         check_stream(self.key.public(), self.engine, self.chunks, &self.sum.stream)?;
         let counts = self.sum.sets.iter().map(ContributorSet::count).collect();
-        let opener = self.key.scheme().opener(&counts);
-        let g = self.parameters.geometry();
+        let opener = self.key.scheme(self.chunks.values())?.opener(&counts);
+        let g = self.chunks.geometry();
         let each = opener.groups_at_once() * g.group_chunks();
         let runs = (0..self.chunks.count()).step_by(each).map(|first| {
             let end = self.chunks.count().min(first + each as u32);
@@ -326,7 +326,7 @@ impl<'a> Opening<'a> {
         (column, values): (&mut Vec<u64>, &mut Vec<i64>),
     ) -> (bool, Part) {
         let Range { start: at, end } = self.chunks.values_of(chunk);
-        let g = self.parameters.geometry();
+        let g = self.chunks.geometry();
         if !self.chunks.carries_values(chunk) {
             return (slots.iter().fold(0, |any, word| any | word) == 0, (0, 0));
         }
@@ -357,7 +357,7 @@ impl<'a> Opening<'a> {
         sink.put(chunk as usize, part, at, values)?;
         // A mask has no head of its own: it is of those that the values are of.
         let group = self.chunks.group_of(chunk);
-        if chunk == group.start + self.parameters.geometry().first_value_chunk() as u32 {
+        if chunk == group.start + self.chunks.geometry().first_value_chunk() as u32 {
             let mut masks = group.start..chunk;
             masks.try_for_each(|mask| sink.put(mask as usize, part, at, &[]))?;
         }
@@ -367,7 +367,7 @@ impl<'a> Opening<'a> {
     /// Reads the values of slots, offsets removed. Returns whether each is within what `k` contributors
     /// can sum to.
     fn read_fields(&self, slots: &[u64], k: u64, column: &mut [u64], values: &mut [i64]) -> bool {
-        let g = self.parameters.geometry();
+        let g = self.chunks.geometry();
         let half = u64::from(self.parameters.half_steps());
         let (largest, offset) = (2 * k * half, (k * half) as i64);
         let fields = Fields::new(0, g.field_bits);

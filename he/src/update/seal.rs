@@ -178,7 +178,9 @@ impl Sealer {
         terms.job().check_number(contributor.number)?;
         let encryptor = match key {
             KeyRef::Client(key) => key.public().encryption()?.encryptor(&*engine)?,
-            KeyRef::Secret(key, _) => key.scheme().encryptor(&*engine, &ticket.seed())?,
+            KeyRef::Secret(key, _) => {
+                key.scheme(update.count())?.encryptor(&*engine, &ticket.seed())?
+            }
         };
         let parameters = key.public().parameters();
         let most = 2 * parameters.half_steps();

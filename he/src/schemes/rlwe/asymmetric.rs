@@ -17,10 +17,9 @@ use super::{
 use crate::{
     Error,
     bytes::{to_bytes, to_words},
-    contributors::{Contributor, ContributorSet},
     ids::Seed,
     random,
-    schemes::{Encryptor, Opener, PublicEncryption, Scratch, SecretScheme},
+    schemes::{Encryptor, Groups, Opener, PublicEncryption, Scratch, SecretScheme},
 };
 
 /// The public half of a key: the seed of the uniform `a`, and `b = a·s + e`. Clones share it.
@@ -161,7 +160,7 @@ impl Public {
         let index = program.index("index");
         let seeds = program.seeds("seed", 1);
         let key = program.secret_seed("noise_key");
-        let s = program.secret_key("ŝ", ring, secret.ntt());
+        let s = program.shared_secret("ŝ", ring, secret.constant());
         let a = program.uniform("â", ring, seeds, index);
         let product = program.poly_mul("âŝ", a, s);
         let product = program.intt("as", product);
@@ -269,7 +268,7 @@ impl DecryptPolynomial for Decryption {
         &self,
         engine: &dyn Engine,
         _: u64,
-        _: (&[Contributor], &ContributorSet),
+        _: &Groups<'_>,
         scratch: &mut Scratch,
     ) -> Result<(), Error> {
         let (mask, values) = scratch.words.split_at(self.mask_words);
@@ -314,7 +313,7 @@ fn decrypt_program(secret: &RlweSecret, parameters: &RlweParameters) -> Program 
     let mut b = Builder::new("ckks-sum-public.decrypt");
     let mask = b.beats("mask", ring, parameters.mask_beats());
     let values = b.beats("values", ring, parameters.value_beats());
-    let s = b.secret_key("ŝ", ring, secret.ntt());
+    let s = b.shared_secret("ŝ", ring, secret.constant());
     let c1 = b.unpack("c₁", mask);
     let c1 = b.ntt("ĉ₁", c1);
     let product = b.poly_mul("ĉ₁ŝ", c1, s);

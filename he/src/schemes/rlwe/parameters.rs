@@ -3,7 +3,7 @@
 use std::sync::{Arc, LazyLock};
 
 use ciphergram_accel::{Ring, beats, ring::largest_primes};
-use crypto_bigint::U256;
+use crypto_bigint::U1024;
 
 use super::range::RangeCheck;
 use crate::{
@@ -19,10 +19,14 @@ use crate::{
 /// The bound on one coefficient of noise as it is drawn: see the `noise` step of programs.
 pub const NOISE_BOUND: u64 = 21;
 
+/// The most primes of a ring whose heads have coefficients of their own. Of more a whole one would be a tenth of a chunk.
+const MOST_APART: usize = 4;
+
 /// Ring, noise and margin of a `ckks-sum` or `ckks-sum-public` set.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RlweParameters {
-    /// The ring: N = 4096 with two primes of 50 bits, or N = 8192 with four.
+    /// The ring: N = 4096 with two primes of 50 bits, or N = 8192 with four; of large updates N = 16384 with eight, or
+    /// N = 32768 with sixteen.
     pub ring: Arc<Ring>,
     /// The most that a coefficient of the noise of one contribution is away from zero.
     pub noise_of_one: u64,
@@ -61,7 +65,7 @@ impl RlweParameters {
     }
 }
 
-/// Derives the set of the ring with the fewest bytes a value; of equals, that of the smaller ring.
+/// Derives the set of the small ring with the fewest bytes a value; of equals, that of the smaller ring.
 ///
 /// # Errors
 /// No ring has room for a chunk's head.
@@ -75,7 +79,28 @@ pub(crate) fn choose(literal: Literal, field_bits: u32) -> Result<RlweParameters
     best.unwrap_or(Err(ParameterError::NoRoom { clients: literal.clients, bits: literal.bits }))
 }
 
-/// Derives the set of each ring, the smallest first.
+/// Derives the sets of large updates, the largest first, each with the fewest values that it is for: as many as fill half
+/// of a polynomial, so that none is computed with in vain. A set that takes no fewer bytes a value than the one
+/// before it, `chosen` to begin with, is left out.
+pub(crate) fn larger(
+    literal: Literal,
+    field_bits: u32,
+    chosen: &RlweParameters,
+) -> Vec<(usize, RlweParameters)> {
+    let mut fewest = chosen.geometry.bytes_per_value();
+    let mut sets = vec![];
+    for set in large_rings().iter().filter_map(|ring| derive(ring, literal, field_bits).ok()) {
+        let g = set.geometry;
+        if g.bytes_per_value() < fewest {
+            fewest = g.bytes_per_value();
+            sets.push((g.value_chunks * g.values_per_chunk() / 2, set));
+        }
+    }
+    sets.reverse();
+    sets
+}
+
+/// Derives the set of each small ring, the smaller first.
 pub(crate) fn of_rings(
     literal: Literal,
     field_bits: u32,
@@ -83,12 +108,25 @@ pub(crate) fn of_rings(
     rings().iter().map(move |ring| derive(ring, literal, field_bits))
 }
 
-/// Returns the rings to choose from, the smaller first. A coefficient of the larger one spends one
+/// Returns the rings of updates of any size, the smaller first. A coefficient of the larger one spends one
 /// margin, and one rounding down to whole fields, on 200 bits instead of on 100.
 fn rings() -> &'static [Arc<Ring>] {
     static RINGS: LazyLock<[Arc<Ring>; 2]> =
         LazyLock::new(|| [(4096, 2), (8192, 4)].map(|(degree, primes)| ring(degree, primes)));
     &*RINGS
+}
+
+/// Returns the rings of large updates, the smaller first: one margin and one rounding for 400 and 800 bits.
+fn large_rings() -> &'static [Arc<Ring>] {
+    static RINGS: LazyLock<[Arc<Ring>; 2]> =
+        LazyLock::new(|| [(16384, 8), (32768, 16)].map(|(degree, primes)| ring(degree, primes)));
+    &*RINGS
+}
+
+/// Returns all rings, the smallest first.
+#[cfg(test)]
+pub(super) fn all_rings() -> impl Iterator<Item = &'static Arc<Ring>> {
+    rings().iter().chain(large_rings())
 }
 
 /// Returns the ring of the largest primes of 50 bits.
@@ -112,12 +150,13 @@ fn ring(degree: usize, primes: usize) -> Arc<Ring> {
 ///
 /// The fields of a sum are at most `Σ_f clients · (2^bits − 2) · 2^(f · field_bits)`. Shifted by
 /// the margin, and with `noise_bound + 2^margin` on top, that is at most Q: this is checked with
-/// the exact integers, since Q is a little less than 2^100 or 2^200. So a sum `x` of fields and
+/// the exact integers, since Q is a little less than a power of two. So a sum `x` of fields and
 /// noise has `−2^(margin − 1) < x` and `x + 2^(margin − 1) < Q`: it never wraps but for negative
 /// noise around zero, which shows as just below Q. Adding `2^(margin − 1)` modulo Q and dropping
 /// the margin recovers the fields always: the probability that decryption fails is zero, over
-/// either ring. A slot of a head is less than `2^h`, where `h + margin` is one bit less than Q has, and Q is more
-/// than `2^(h + margin)` by more than all noise and half of the margin.
+/// any ring. A slot of a head is less than `2^h`, where `h + margin` is one bit less than Q has, and Q is more
+/// than `2^(h + margin)` by more than all noise and half of the margin. Where values stand above a head in one slot,
+/// as they do over large rings, whose coefficients are too large for a head alone, all fields have at most `h` bits.
 ///
 /// # Errors
 /// The ring is not secure, or has no room for a chunk's head in a coefficient.
@@ -143,16 +182,18 @@ pub(crate) fn lay_out(
     let noise_of_one = NOISE_BOUND * if is_public { 2 * degree as u64 + 1 } else { 1 };
     let noise_bound = u64::from(clients) * noise_of_one;
     let margin_bits = bit_length(u128::from(noise_bound)) + 1;
-    // At degrees up to 8192 a secure Q has at most 214 bits.
-    let q = ring.primes().iter().fold(U256::ONE, |q, &prime| q.wrapping_mul(&U256::from(prime)));
-    let largest_field = U256::from(u64::from(clients) * ((1 << bits) - 2));
-    let slack = U256::from(noise_bound + (1 << margin_bits));
+    // At degrees up to 32768 a secure Q has at most 868 bits.
+    let q = ring.primes().iter().fold(U1024::ONE, |q, &prime| q.wrapping_mul(&U1024::from(prime)));
+    let largest_field = U1024::from(u64::from(clients) * ((1 << bits) - 2));
+    let slack = U1024::from(noise_bound + (1 << margin_bits));
     let fits = |fields: &u32| {
         let shifts = (0..*fields).map(|field| margin_bits + field * field_bits);
         shifts.fold(slack, |sum, shift| sum.wrapping_add(&largest_field.shl(shift))) <= q
     };
     // What has more bits than Q does not fit, and would not fit the integers here either.
-    let most = q.bits().saturating_sub(margin_bits) / field_bits;
+    let (room, head_bits) = (q.bits().saturating_sub(margin_bits), q.bits() - 1 - margin_bits);
+    let shares_slots = limbs > MOST_APART;
+    let most = if shares_slots { head_bits } else { room } / field_bits;
     let fields = (1..=most).rev().find(fits);
     let fields_per_slot = fields.ok_or(ParameterError::NoRoom { clients, bits })? as usize;
     let beats_per_unit = beats::beats_per_unit(limbs);
@@ -174,8 +215,8 @@ pub(crate) fn lay_out(
         value_chunks: degree / slots_per_chunk - guard_chunks,
     };
     // The largest head is more than the largest fields where these fill what Q leaves above the margin.
-    let head_bits = q.bits() - 1 - margin_bits;
-    let geometry = geometry.with_head(literal, fields_per_slot, head_bits)?;
+    let granularity = if shares_slots { 1 } else { fields_per_slot };
+    let geometry = geometry.with_head(literal, granularity, head_bits)?;
     let (ring, range) = (ring.clone(), RangeCheck::new(ring));
     Ok(RlweParameters { ring, noise_of_one, noise_bound, margin_bits, geometry, range })
 }
@@ -192,6 +233,8 @@ mod tests {
         match degree {
             4096 => 106,
             8192 => 214,
+            16384 => 430,
+            32768 => 868,
             _ => panic!("a ring of degree {degree}"),
         }
     }
@@ -220,7 +263,11 @@ mod tests {
             (all << rlwe.margin_bits) + noise + (1u64 << (rlwe.margin_bits - 1))
         };
         assert!(top(g.fields_per_slot) < q);
-        assert!(top(g.fields_per_slot + 1) + (1u64 << (rlwe.margin_bits - 1)) > q);
+        // But a head with values above it may take all bits of all fields.
+        let more = top(g.fields_per_slot + 1) + (1u64 << (rlwe.margin_bits - 1));
+        let bits_of_more = (g.fields_per_slot as u64 + 1) * u64::from(g.field_bits);
+        let full = primes.len() > 4 && bits_of_more + u64::from(rlwe.margin_bits) >= q.bits();
+        assert!(more > q || full);
         check_head(p, clients, bits, &q);
         // Chunks are of whole units, units of whole coefficients and whole beats.
         assert_eq!(g.unit_bytes * 10, g.slots_per_unit * primes.len() * 64);
@@ -262,8 +309,38 @@ mod tests {
             let top = (slot << rlwe.margin_bits) + rlwe.noise_bound;
             assert!(top + (1u64 << (rlwe.margin_bits - 1)) < *q, "{clients} clients, {bits} bits");
         }
-        // No slot beside those that are checked for what they hold.
-        assert_eq!(g.head_fields, g.head.slots() * g.fields_per_slot);
+        if rlwe.ring.primes().len() > 4 {
+            // Fields to the end of the head and none more, and whatever is in all of them does not wrap.
+            let bits =
+                (g.head_fields - (g.head.slots() - 1) * g.fields_per_slot) as u32 * g.field_bits;
+            let last = g.head.bits_of(g.head.slots() - 1);
+            assert!((bits - g.field_bits + 1..=bits).contains(&last));
+            let full = BigUint::from(1u32) << slot_bits;
+            let top = (full << rlwe.margin_bits) + rlwe.noise_bound;
+            assert!(top + (1u64 << (rlwe.margin_bits - 1)) < *q, "{clients} clients, {bits} bits");
+        } else {
+            // No slot beside those that are checked for what they hold.
+            assert_eq!(g.head_fields, g.head.slots() * g.fields_per_slot);
+        }
+    }
+
+    /// Checks the sets of large updates: that each takes fewer bytes than the one before, and from where on it is
+    /// taken.
+    fn check_larger(p: &Parameters, clients: u32, bits: u32) {
+        let mut before = p;
+        for (from, set) in p.larger() {
+            check(set, clients, bits);
+            let (g, set_before) = (set.geometry(), p.of_values(from - 1));
+            assert_eq!(from, g.value_chunks * g.values_per_chunk() / 2);
+            assert_eq!((set_before, p.of_values(from)), (before, set));
+            assert!(g.bytes_per_value() < before.geometry().bytes_per_value());
+            assert_eq!(p.chunks(from), g.chunks(from));
+            // But for a last chunk that carries little.
+            let most = before.chunks(from).total_bytes() + CHUNK_BYTES;
+            assert!(p.chunks(from).total_bytes() < most);
+            before = set;
+        }
+        assert_eq!(p.of_values(usize::MAX), before);
     }
 
     #[test]
@@ -285,6 +362,7 @@ mod tests {
                 let literal = Literal { scheme, clients, bits };
                 let p = Parameters::new(literal).unwrap();
                 check(&p, clients, bits);
+                check_larger(&p, clients, bits);
                 let others = p.others();
                 assert!(others.len() <= 1);
                 let degree = |p: &Parameters| p.rlwe().unwrap().ring.degree();

@@ -1,7 +1,7 @@
 //! Groups of a sum as polynomials: packed, encrypted and written, or decrypted and rounded, one after the
 //! other while each is in cache.
 
-use std::{collections::BTreeSet, ops::Range, sync::Arc};
+use std::{ops::Range, sync::Arc};
 
 use ciphergram_accel::Engine;
 use zeroize::Zeroizing;
@@ -11,7 +11,6 @@ use crate::{
     Error,
     bytes::write_words,
     codec::{FieldRoom, Packing},
-    contributors::{Contributor, ContributorSet},
     schemes::{Encryptor, Groups, Opener, Pace, Scratch},
     spread::spread,
 };
@@ -38,23 +37,31 @@ pub(super) struct GroupEncryptor<E> {
     pub(super) polynomials: E,
 }
 
+/// Words of a polynomial of the larger one of the small rings.
+const SMALL: usize = 4 * 8192;
+
 /// Memory for a polynomial, kept from one to the next.
 #[derive(Default)]
 struct Room {
     fields: FieldRoom,
     message: Zeroizing<Vec<u64>>,
     slot: Zeroizing<Vec<u64>>,
+    /// The slots of a chunk, word by word.
+    slots: Zeroizing<Vec<u64>>,
     /// The part that is not sent would tell of the part that is.
     sealed: Zeroizing<Vec<u64>>,
 }
 
 impl<E: EncryptPolynomial> Encryptor for GroupEncryptor<E> {
     fn groups_at_once(&self, pace: Pace) -> u32 {
-        match pace {
-            Pace::Soon => 4,
+        let (threads, polynomial) =
+            (rayon::current_num_threads(), self.parameters.ring.len_words());
+        let groups = match pace {
+            Pace::Soon => (4 * SMALL / polynomial).clamp(2, 4),
             // Some megabytes: all of it need not be in memory.
-            Pace::Bulk => 64,
-        }
+            Pace::Bulk => (64 * SMALL / polynomial).clamp(threads.clamp(1, 64), 64),
+        };
+        groups as u32
     }
 
     fn seal(
@@ -97,15 +104,22 @@ impl<E: EncryptPolynomial> GroupEncryptor<E> {
         room.message.clear();
         room.message.resize(degree * words_each, 0);
         room.slot.resize(words_each, 0);
+        room.slots.resize(words_each * g.slots_per_chunk, 0);
         let batch = packing.batch(&own, &mut room.fields)?;
         for chunk in own.clone().filter(|&chunk| packing.chunks().carries_values(chunk)) {
             let start = ((chunk % each) as usize - g.mask_chunks) * g.slots_per_chunk;
-            // Word by word, as programs have the integers of a polynomial.
+            let (slots, mut count) = (&mut room.slots, 0);
             batch.pack(chunk, self.parameters.margin_bits, &mut room.slot, |slot, words| {
                 for (w, &word) in words.iter().enumerate() {
-                    room.message[w * degree + start + slot] = word;
+                    slots[w * g.slots_per_chunk + slot] = word;
                 }
+                count = slot + 1;
             });
+            // Word by word, as programs have the integers of a polynomial. Words of one slot lie a power of two apart
+            // there, and many in the same few lines of a cache.
+            for (w, slots) in slots.chunks_exact(g.slots_per_chunk).enumerate() {
+                room.message[w * degree + start..][..count].copy_from_slice(&slots[..count]);
+            }
         }
         let index = u64::from(own.start / each);
         self.polynomials.encrypt(engine, index, &room.message, &mut room.sealed)?;
@@ -117,8 +131,7 @@ impl<E: EncryptPolynomial> GroupEncryptor<E> {
 
 /// Decrypts polynomials of a sum.
 pub(super) trait DecryptPolynomial: Sync {
-    /// Decrypts polynomial `index` of a sum of the contributors in a set of the list: the words of a
-    /// whole group to the integers of its coefficients.
+    /// Decrypts polynomial `index` of a sum, one group: its words to the integers of its coefficients.
     ///
     /// # Errors
     /// The engine's.
@@ -126,27 +139,21 @@ pub(super) trait DecryptPolynomial: Sync {
         &self,
         engine: &dyn Engine,
         index: u64,
-        contributors: (&[Contributor], &ContributorSet),
+        group: &Groups<'_>,
         scratch: &mut Scratch,
     ) -> Result<(), Error>;
 }
 
-/// Makes an opener by polynomials, for rings of two or four primes.
+/// Makes an opener by polynomials, for rings of two, four, eight or sixteen primes.
 pub(super) fn opener<'a>(
     parameters: &'a RlweParameters,
     polynomials: impl DecryptPolynomial + 'a,
 ) -> Box<dyn Opener + 'a> {
     match parameters.ring.primes().len() {
-        2 => Box::new(GroupOpener {
-            parameters,
-            rounding: Rounding::<2>::new(parameters),
-            polynomials,
-        }),
-        _ => Box::new(GroupOpener {
-            parameters,
-            rounding: Rounding::<4>::new(parameters),
-            polynomials,
-        }),
+        2 => GroupOpener::<2, _>::boxed(parameters, polynomials),
+        4 => GroupOpener::<4, _>::boxed(parameters, polynomials),
+        8 => GroupOpener::<8, _>::boxed(parameters, polynomials),
+        _ => GroupOpener::<16, _>::boxed(parameters, polynomials),
     }
 }
 
@@ -177,19 +184,19 @@ impl<const W: usize, D: DecryptPolynomial> Opener for GroupOpener<'_, W, D> {
         // The last polynomial may hold fewer chunks than the others.
         scratch.words.resize(g.group_chunks() * g.chunk_bytes() / 8, 0);
         let index = u64::from(groups.own.start) / g.group_chunks() as u64;
-        let first = groups.own.start + g.mask_chunks as u32;
-        let carrying = &groups.sets[g.mask_chunks..];
-        // Usually all chunks of a polynomial are of the same contributors.
-        for set in carrying.iter().collect::<BTreeSet<_>>() {
-            self.polynomials.decrypt(engine, index, (groups.contributors, set), scratch)?;
-            for (i, _) in carrying.iter().enumerate().filter(|(_, own)| *own == set) {
-                let chunk = first + i as u32;
-                let count = groups.chunks.units_of(chunk) * g.slots_per_unit;
-                self.round(i * g.slots_per_chunk, count, scratch);
-                take(chunk, &scratch.slots);
-            }
+        self.polynomials.decrypt(engine, index, groups, scratch)?;
+        for (i, chunk) in groups.own.clone().skip(g.mask_chunks).enumerate() {
+            let count = groups.chunks.units_of(chunk) * g.slots_per_unit;
+            self.round(i * g.slots_per_chunk, count, scratch);
+            take(chunk, &scratch.slots);
         }
         Ok(())
+    }
+}
+
+impl<'a, const W: usize, D: DecryptPolynomial + 'a> GroupOpener<'a, W, D> {
+    fn boxed(parameters: &'a RlweParameters, polynomials: D) -> Box<dyn Opener + 'a> {
+        Box::new(Self { parameters, rounding: Rounding::new(parameters), polynomials })
     }
 }
 
@@ -199,8 +206,11 @@ impl<const W: usize, D> GroupOpener<'_, W, D> {
         let degree = self.parameters.ring.degree();
         let Scratch { integers, slots, .. } = scratch;
         slots.resize(W * count, 0);
+        for (integers, slots) in integers.chunks_exact(degree).zip(slots.chunks_exact_mut(count)) {
+            slots.copy_from_slice(&integers[start..][..count]);
+        }
         for slot in 0..count {
-            let integer = std::array::from_fn(|w| integers[w * degree + start + slot]);
+            let integer = std::array::from_fn(|w| slots[w * count + slot]);
             for (w, word) in self.rounding.round(integer).into_iter().enumerate() {
                 slots[w * count + slot] = word;
             }

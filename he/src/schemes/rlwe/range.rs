@@ -87,7 +87,7 @@ mod tests {
     #[test]
     fn it_finds_what_the_definition_finds() {
         let engine = CpuEngine::new();
-        for limbs in [2, 4] {
+        for limbs in [2, 4, 8, 16] {
             let ring = Arc::new(Ring::new(4096, &largest_primes(50, 4096, limbs)).unwrap());
             let check = RangeCheck::new(&ring);
             for beats in [0, 1, 2, 20, 127, 128, 129, 2048, 5000] {

@@ -77,25 +77,26 @@ mod tests {
     }
 
     proptest! {
-        /// Over up to eight primes, against another library's integers.
+        /// Over up to sixteen primes, against another library's integers.
         #[test]
         fn rounds_as_its_definition_says(
-            limbs in prop::sample::select(vec![1usize, 2, 4, 8]),
+            limbs in prop::sample::select(vec![1usize, 2, 4, 8, 16]),
             margin in 1u32..=31,
-            words in prop::collection::vec(any::<u64>(), 8),
+            words in prop::collection::vec(any::<u64>(), 16),
             near in any::<bool>(),
         ) {
-            let primes = largest_primes(50, 8192, limbs);
+            let primes = largest_primes(50, 32768, limbs);
             let q: BigUint = primes.iter().map(|&q| BigUint::from(q)).product();
             // Anywhere below Q, or within the margin of its end.
             let x = if near { &q - 1u32 - words[0] % (1 << margin) } else { big(&words) % &q };
             let mut digits = x.to_u64_digits();
-            digits.resize(8, 0);
+            digits.resize(16, 0);
             let rounded = match limbs {
                 1 => round::<1>(&primes, margin, &digits),
                 2 => round::<2>(&primes, margin, &digits),
                 4 => round::<4>(&primes, margin, &digits),
-                _ => round::<8>(&primes, margin, &digits),
+                8 => round::<8>(&primes, margin, &digits),
+                _ => round::<16>(&primes, margin, &digits),
             };
             let raised = (x + (1u64 << (margin - 1))) % q;
             prop_assert_eq!(rounded, raised >> margin);

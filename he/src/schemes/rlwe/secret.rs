@@ -2,7 +2,11 @@
 
 use std::sync::Arc;
 
-use ciphergram_accel::{Builder, Engine, Operand, Polys, Ring, program::Ntt, random::StreamRng};
+use ciphergram_accel::{
+    Builder, Engine, Operand, Polys, Ring,
+    program::{Constant, Ntt},
+    random::StreamRng,
+};
 use rand_core::Rng;
 use zeroize::{Zeroize, Zeroizing};
 
@@ -14,7 +18,8 @@ pub(super) const OF_SUMS: &str = "ciphergram 2026 ckks-sum ternary secret";
 /// The ternary secret, kept as the seed that it expands from and in NTT form.
 pub(crate) struct RlweSecret {
     seed: Zeroizing<[u8; 32]>,
-    ntt: Polys<Ntt>,
+    ring: Arc<Ring>,
+    ntt: Constant,
 }
 
 impl RlweSecret {
@@ -41,7 +46,8 @@ impl RlweSecret {
         let mut ntt = Polys::<Ntt>::zeros(ring.clone(), 1);
         let mut operands = [Operand::from(&coefficients), Operand::Out(ntt.words_mut())];
         engine.run(&b.build(), &mut operands)?;
-        Ok(Self { seed: Zeroizing::new(*seed), ntt })
+        let ntt = Constant::new(ntt.words().to_vec());
+        Ok(Self { seed: Zeroizing::new(*seed), ring: ring.clone(), ntt })
     }
 
     /// Returns the seed, for the key file.
@@ -51,12 +57,12 @@ impl RlweSecret {
 
     /// Returns the ring.
     pub(super) fn ring(&self) -> &Arc<Ring> {
-        self.ntt.ring()
+        &self.ring
     }
 
-    /// Returns the secret in NTT form.
-    pub(crate) fn ntt(&self) -> &[u64] {
-        self.ntt.words()
+    /// Returns the secret in NTT form, for programs, which have it in common.
+    pub(crate) fn constant(&self) -> &Constant {
+        &self.ntt
     }
 }
 

@@ -2,10 +2,13 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::Arc,
+    sync::{Arc, OnceLock},
 };
 
-use ciphergram_accel::{Builder, Engine, Operand, Program, beats};
+use ciphergram_accel::{
+    Builder, CpuEngine, Engine, Operand, Program, Public, beats,
+    program::{self, Coeff, Integer, Var},
+};
 use zeroize::Zeroizing;
 
 use super::{
@@ -14,14 +17,68 @@ use super::{
     secret::{OF_SUMS, RlweSecret},
 };
 use crate::{
-    Error,
-    contributors::{Contributor, ContributorSet},
+    Error, Parameters,
     ids::Seed,
     random,
-    schemes::{Encryptor, Opener, Scratch, SecretScheme},
+    schemes::{Encryptor, Groups, Opener, Scratch, SecretScheme},
 };
 
-/// The secret half. The public one has no key material, only the parameters of what is summed.
+/// The secret half: a secret for each ring. The public one has no key material, only the parameters of what is summed.
+pub(crate) struct Secrets {
+    small: Secret,
+    larger: Vec<LargeSecret>,
+}
+
+/// The secret of large updates, once there was one.
+struct LargeSecret {
+    /// The fewest values of an update.
+    from: usize,
+    parameters: Arc<RlweParameters>,
+    secret: OnceLock<Secret>,
+}
+
+impl Secrets {
+    /// Expands the secret of the ring of small updates that `seed` names.
+    ///
+    /// # Errors
+    /// The engine's.
+    pub(crate) fn expand(
+        seed: &[u8; 32],
+        small: &Arc<RlweParameters>,
+        parameters: &Parameters,
+        engine: &dyn Engine,
+    ) -> Result<Self, Error> {
+        let larger = parameters.larger().filter_map(|(from, set)| {
+            let parameters = set.rlwe()?.clone();
+            Some(LargeSecret { from, parameters, secret: OnceLock::new() })
+        });
+        let larger = larger.collect();
+        Ok(Self { small: Secret::expand(seed, small, engine)?, larger })
+    }
+
+    /// Returns the secret of the ring of updates of `values` values, expanded the first time.
+    ///
+    /// # Errors
+    /// The engine's.
+    pub(crate) fn of_values(&self, values: usize) -> Result<&Secret, Error> {
+        let Some(large) = self.larger.iter().rev().find(|large| large.from <= values) else {
+            return Ok(&self.small);
+        };
+        if let Some(secret) = large.secret.get() {
+            return Ok(secret);
+        }
+        let seed = seed_of_degree(self.seed(), large.parameters.ring.degree());
+        let secret = Secret::expand(&seed, &large.parameters, &CpuEngine::new())?;
+        Ok(large.secret.get_or_init(|| secret))
+    }
+
+    /// Returns the seed, for the key file.
+    pub(crate) fn seed(&self) -> &[u8; 32] {
+        self.small.secret.seed()
+    }
+}
+
+/// The secret half over one ring.
 pub(crate) struct Secret {
     secret: RlweSecret,
     parameters: Arc<RlweParameters>,
@@ -29,10 +86,7 @@ pub(crate) struct Secret {
 
 impl Secret {
     /// Expands the secret that `seed` names.
-    ///
-    /// # Errors
-    /// The engine's.
-    pub(crate) fn expand(
+    fn expand(
         seed: &[u8; 32],
         parameters: &Arc<RlweParameters>,
         engine: &dyn Engine,
@@ -40,11 +94,12 @@ impl Secret {
         let secret = RlweSecret::expand(seed, OF_SUMS, &parameters.ring, engine)?;
         Ok(Self { secret, parameters: parameters.clone() })
     }
+}
 
-    /// Returns the seed, for the key file.
-    pub(crate) fn seed(&self) -> &[u8; 32] {
-        self.secret.seed()
-    }
+/// Derives the seed of the secret of a larger ring: secrets of two rings have nothing to do with each other.
+fn seed_of_degree(seed: &[u8; 32], degree: usize) -> Zeroizing<[u8; 32]> {
+    let material = Zeroizing::new([&seed[..], &(degree as u64).to_le_bytes()].concat());
+    Zeroizing::new(blake3::derive_key("ciphergram 2026 ckks-sum seed of a larger ring", &material))
 }
 
 impl SecretScheme for Secret {
@@ -69,7 +124,8 @@ impl SecretScheme for Secret {
     fn opener(&self, contributors: &BTreeSet<usize>) -> Box<dyn Opener + '_> {
         let program = |&count| (count, decrypt_program(&self.secret, &self.parameters, count));
         let programs = contributors.iter().map(program).collect();
-        opener(&self.parameters, Decryption { programs })
+        let mixed = Mixed::new(&self.secret, &self.parameters);
+        opener(&self.parameters, Decryption { programs, mixed })
     }
 }
 
@@ -101,26 +157,117 @@ impl EncryptPolynomial for Encryption {
     }
 }
 
-/// The programs that decrypt one sum, by the number of contributors.
-struct Decryption {
+/// The programs that decrypt one sum.
+struct Decryption<'a> {
+    /// Of polynomials whose chunks are all of the same contributors, by the number of these.
     programs: BTreeMap<usize, Program>,
+    /// Of others.
+    mixed: Mixed<'a>,
 }
 
-impl DecryptPolynomial for Decryption {
+impl DecryptPolynomial for Decryption<'_> {
     fn decrypt(
         &self,
         engine: &dyn Engine,
         index: u64,
-        (contributors, set): (&[Contributor], &ContributorSet),
+        group: &Groups<'_>,
         scratch: &mut Scratch,
     ) -> Result<(), Error> {
+        let set = &group.sets[0];
+        if group.sets.iter().any(|other| other != set) {
+            return self.mixed.decrypt(engine, index, group, scratch);
+        }
         let Scratch { words, seeds, integers, .. } = scratch;
+        let seed = |i: usize| random::seed_words(group.contributors[i].seed.bytes());
         seeds.clear();
-        seeds.extend(set.iter().flat_map(|i| random::seed_words(contributors[i].seed.bytes())));
+        seeds.extend(set.iter().flat_map(seed));
         let mut operands =
             [Operand::In(words), Operand::In(&[index]), Operand::In(seeds), Operand::Out(integers)];
         Ok(engine.run(&self.programs[&set.count()], &mut operands)?)
     }
+}
+
+/// The programs that decrypt a polynomial whose chunks are not all of the same contributors: what hides one
+/// contribution is taken from the chunks that it is in. So the work grows with the contributors, and not with the sets of
+/// them, of which whoever sums makes as many as there are chunks.
+struct Mixed<'a> {
+    parameters: &'a RlweParameters,
+    unpack: Program,
+    mask: Program,
+    compose: Program,
+}
+
+impl<'a> Mixed<'a> {
+    fn new(secret: &RlweSecret, parameters: &'a RlweParameters) -> Self {
+        let ring = secret.ring();
+        let mut b = Builder::new("ckks-sum.unpack");
+        let packed = b.beats("beats", ring, parameters.value_beats());
+        let sum = b.unpack("b", packed);
+        b.output(sum);
+        let unpack = b.build();
+        let mut b = Builder::new("ckks-sum.mask");
+        let (index, seed) = (b.index("index"), b.seeds("seed", 1));
+        let mask = mask(&mut b, secret, seed, index);
+        b.output(mask);
+        let mask = b.build();
+        let mut b = Builder::new("ckks-sum.compose");
+        let noisy = b.coefficients("m+e", ring);
+        let integers = b.compose("integers", noisy);
+        b.output(integers);
+        Self { parameters, unpack, mask, compose: b.build() }
+    }
+
+    fn decrypt(
+        &self,
+        engine: &dyn Engine,
+        index: u64,
+        group: &Groups<'_>,
+        scratch: &mut Scratch,
+    ) -> Result<(), Error> {
+        let ring = &self.parameters.ring;
+        let [mut sum, mut mask] = [(); 2].map(|()| Zeroizing::new(vec![0; ring.len_words()]));
+        engine.run(&self.unpack, &mut [Operand::In(&scratch.words), Operand::Out(&mut sum)])?;
+        for (i, contributor) in group.contributors.iter().enumerate() {
+            if !group.sets.iter().any(|set| set.contains(i)) {
+                continue;
+            }
+            let seed = random::seed_words(contributor.seed.bytes());
+            let mut operands = [Operand::In(&[index]), Operand::In(&seed), Operand::Out(&mut mask)];
+            engine.run(&self.mask, &mut operands)?;
+            self.take_away(&mut sum, &mask, group, i);
+        }
+        let mut operands = [Operand::SecretIn(&sum), Operand::Out(&mut scratch.integers)];
+        Ok(engine.run(&self.compose, &mut operands)?)
+    }
+
+    /// Subtracts the mask of contributor `i` of a group from the chunks that it is in.
+    fn take_away(&self, sum: &mut [u64], mask: &[u64], group: &Groups<'_>, i: usize) {
+        let (ring, each) = (&self.parameters.ring, self.parameters.geometry.slots_per_chunk);
+        let rows = sum.chunks_exact_mut(ring.degree()).zip(mask.chunks_exact(ring.degree()));
+        for ((sum, mask), &q) in rows.zip(ring.primes()) {
+            let chunks = sum.chunks_mut(each).zip(mask.chunks(each)).zip(group.sets);
+            for ((sum, mask), _) in chunks.filter(|(_, set)| set.contains(i)) {
+                for (sum, mask) in sum.iter_mut().zip(mask) {
+                    // Below zero it wraps, and is the larger of the two.
+                    let difference = sum.wrapping_sub(*mask);
+                    *sum = difference.min(difference.wrapping_add(q));
+                }
+            }
+        }
+    }
+}
+
+/// Adds the steps that make what hides a message: the uniform polynomials of seeds, added up, times the secret.
+fn mask(
+    b: &mut Builder,
+    secret: &RlweSecret,
+    seeds: Var<program::Seed<Public>>,
+    index: Var<Integer>,
+) -> Var<Coeff> {
+    let s = b.shared_secret("ŝ", secret.ring(), secret.constant());
+    let a = b.uniform("â", secret.ring(), seeds, index);
+    let product = b.poly_mul("âŝ", a, s);
+    b.intt("as", product)
 }
 
 /// Builds the program that encrypts one polynomial. To be shown and measured: running it with seeds of
@@ -132,10 +279,7 @@ fn encrypt_program(secret: &RlweSecret, parameters: &RlweParameters) -> Program 
     let index = b.index("index");
     let seed = b.seeds("seed", 1);
     let noise_key = b.secret_seed("noise_key");
-    let s = b.secret_key("ŝ", ring, secret.ntt());
-    let a = b.uniform("â", ring, seed, index);
-    let product = b.poly_mul("âŝ", a, s);
-    let mask = b.intt("as", product);
+    let mask = mask(&mut b, secret, seed, index);
     let e = b.noise("e", ring, noise_key, index);
     let noisy = b.add("as+e", mask, e);
     let m = b.lift("m", ring, message);
@@ -156,11 +300,8 @@ fn decrypt_program(
     let packed = b.beats("beats", ring, parameters.value_beats());
     let index = b.index("index");
     let seeds = b.seeds("seeds", contributors);
-    let s = b.secret_key("ŝ", ring, secret.ntt());
     let sum = b.unpack("b", packed);
-    let a = b.uniform("â", ring, seeds, index);
-    let product = b.poly_mul("âŝ", a, s);
-    let mask = b.intt("as", product);
+    let mask = mask(&mut b, secret, seeds, index);
     let noisy = b.sub("m+e", sum, mask);
     let integers = b.compose("integers", noisy);
     b.output(integers);
@@ -173,7 +314,11 @@ mod tests {
     use num_bigint::{BigInt, Sign};
 
     use super::*;
-    use crate::{Parameters, Scheme, params::Literal, schemes::rlwe::rounding::Rounding};
+    use crate::{
+        Scheme,
+        params::Literal,
+        schemes::rlwe::{parameters::all_rings, rounding::Rounding},
+    };
 
     /// 195 · 21 = 2^12 − 1: the noise of a sum of that many has no slack within its margin of 13
     /// bits.
@@ -229,10 +374,7 @@ mod tests {
         let mut b = Builder::new("sum of encryptions");
         let (x, index) = (b.integers("x", ring.len_words()), b.index("index"));
         let seed = b.seeds("seeds", CLIENTS as usize);
-        let s = b.secret_key("ŝ", ring, secret.ntt());
-        let a = b.uniform("â", ring, seed, index);
-        let product = b.poly_mul("âŝ", a, s);
-        let mask = b.intt("as", product);
+        let mask = mask(&mut b, secret, seed, index);
         let lifted = b.lift("lifted", ring, x);
         let sum = b.add("b", mask, lifted);
         let packed = b.pack("beats", sum, parameters.rlwe().unwrap().value_beats());
@@ -254,9 +396,14 @@ mod tests {
         let rlwe = RlweParameters { margin_bits, ..(**rlwe).clone() };
         let big = |x: &[u64]| x.iter().rev().fold(BigInt::ZERO, |acc, &w| (acc << 64) + w);
         let word = |w: usize, i: usize| opened[w * degree + i];
+        fn rounded<const W: usize>(rlwe: &RlweParameters, word: impl Fn(usize) -> u64) -> [u64; W] {
+            Rounding::<W>::new(rlwe).round(std::array::from_fn(word))
+        }
         let round = |i: usize| match limbs {
-            2 => big(&Rounding::<2>::new(&rlwe).round(std::array::from_fn(|w| word(w, i)))),
-            _ => big(&Rounding::<4>::new(&rlwe).round(std::array::from_fn(|w| word(w, i)))),
+            2 => big(&rounded::<2>(&rlwe, |w| word(w, i))),
+            4 => big(&rounded::<4>(&rlwe, |w| word(w, i))),
+            8 => big(&rounded::<8>(&rlwe, |w| word(w, i))),
+            _ => big(&rounded::<16>(&rlwe, |w| word(w, i))),
         };
         (0..parameters.geometry().slots_per_chunk).map(round).collect()
     }
@@ -265,8 +412,8 @@ mod tests {
     fn the_bound_on_noise_is_enough_and_one_bit_less_is_not() {
         let literal = |bits| Literal { scheme: Scheme::CkksSum, clients: CLIENTS, bits };
         let chosen = Parameters::new(literal(16)).unwrap();
-        let others = chosen.others();
-        for parameters in others.iter().chain([&chosen]).map(Parameters::over_small_ring) {
+        for ring in all_rings() {
+            let parameters = chosen.over_ring(ring).over_small_ring();
             let (rlwe, g) = (parameters.rlwe().unwrap(), parameters.geometry());
             let secret = secret(&parameters);
             assert_eq!(rlwe.noise_bound + 1, 1 << (rlwe.margin_bits - 1), "no slack");

@@ -172,7 +172,7 @@ fn the_margin_is_enough_and_one_bit_less_is_not() {
             let (m, index) = (b.integers("m", ring.len_words()), b.index("index"));
             let e = b.coefficients("e", ring);
             let seed = b.seeds("seed", 1);
-            let s = b.secret_key("ŝ", ring, secret.ntt());
+            let s = b.shared_secret("ŝ", ring, secret.constant());
             let a = b.uniform("ĉ₁", ring, seed, index);
             let c1 = b.intt("c₁", a);
             let product = b.poly_mul("ĉ₁ŝ", a, s);
