@@ -68,6 +68,16 @@ impl Kernels for ReferenceEngine {
             (Step::Rescale, Kind::Polys { ring, .. }) => {
                 rescale(ring_of(args[0].0), ring, out, args[0].1);
             }
+            (Step::Lift { .. }, Kind::Polys { ring, .. }) => {
+                for (limb, out) in out.chunks_exact_mut(ring.degree()).enumerate() {
+                    self.step_of_prime(
+                        step,
+                        &OfPrime { ring, limb, ntt: false },
+                        out,
+                        &[args[0].1],
+                    );
+                }
+            }
             (_, Kind::Polys { ring, .. } | Kind::Beats { ring, .. }) => {
                 poly_step(step, ring, out, &args);
             }

@@ -8,6 +8,8 @@ mod tables;
 
 use std::sync::Arc;
 
+use zeroize::Zeroizing;
+
 use crate::{
     beats,
     derived::Derived,
@@ -137,6 +139,9 @@ impl Phase {
         prime
     }
 }
+
+/// Integers that are lifted at a time.
+const LIFTED: usize = 128;
 
 /// Coefficients that are packed or unpacked at a time: whole beats for any number of primes.
 const TILE: usize = 80;
@@ -309,6 +314,7 @@ impl<B: Rns> RnsSteps<B> {
             Step::Noise => sampling::small(backend, B::noise, ring, out, a, b[0]),
             Step::Ternary => sampling::small(backend, B::ternary, ring, out, a, b[0]),
             Step::Compose => backend.compose(out, a, &tables),
+            &Step::Lift { signed, .. } => self.lift(out, a, &tables, signed),
             Step::BaseExtend { extension } => {
                 let rows = self.extensions.get(extension, |extension| {
                     extension.rows().iter().map(|row| Row::new(row, B::QUOTIENT_BITS)).collect()
@@ -323,6 +329,23 @@ impl<B: Rns> RnsSteps<B> {
             Step::Pack => self.pack(ring, out, a),
             Step::Unpack => self.unpack(ring, out, a),
             _ => unreachable!("{} is no polynomial step", step.name()),
+        }
+    }
+
+    /// Lifts integers to the residues of all primes. Words of one lie a multiple of N apart, and so in the same few lines
+    /// of a cache: a tile of them is brought together, and stays there for all primes.
+    fn lift(&self, out: &mut [u64], integers: &[u64], tables: &Tables, signed: bool) {
+        let n = out.len() / tables.limbs().len();
+        let count = LIFTED.min(n);
+        let mut tile = Zeroizing::new([0; LIFTED * MAX_PRIMES]);
+        let tile = &mut tile[..integers.len() / n * count];
+        for first in (0..n).step_by(count) {
+            for (tile, words) in tile.chunks_exact_mut(count).zip(integers.chunks_exact(n)) {
+                tile.copy_from_slice(&words[first..][..count]);
+            }
+            for (out, limb) in out.chunks_exact_mut(n).zip(tables.limbs()) {
+                self.backend.lift(&mut out[first..][..count], tile, limb, signed);
+            }
         }
     }
 

@@ -346,10 +346,14 @@ fn views(program: &Program) -> Vec<Option<Place>> {
     (0..values.len()).map(view).collect()
 }
 
-/// Returns whether a step makes residues of each prime of those of that prime.
+/// Returns whether a step makes residues of each prime of those of that prime. Integers of several words are lifted to
+/// all primes at once: for each by itself all words would have to be read.
 fn is_by_prime(value: &Value) -> bool {
     let moves = |step: &Step| {
-        matches!(step, Step::Ntt | Step::Intt | Step::Automorphism { .. } | Step::Lift { .. })
+        matches!(
+            step,
+            Step::Ntt | Step::Intt | Step::Automorphism { .. } | Step::Lift { words_each: 1, .. }
+        )
     };
     is_pointwise(value) || matches!(&value.source, Source::Step { step, .. } if moves(step))
 }

@@ -93,17 +93,44 @@ fn divided(x: u64, y: u64, limb: &Limb, p_inverse: Factor) -> u64 {
     mul_lazy(difference, p_inverse, limb.q())
 }
 
-/// Turns the residues of a number into its digits in mixed radix, the primes.
+/// Numbers that are computed with side by side: of one, a digit waits for the digit before it. A line of the cache has
+/// eight words of a row.
+const COLUMNS: usize = 8;
+
+/// Words of such numbers: rows are words, residues or digits of all of them.
+type Block = [[u64; COLUMNS]; MAX_PRIMES];
+
+/// Reads columns `first ..` of rows of n words.
+fn columns(rows: &[u64], n: usize, first: usize) -> Block {
+    let mut block = [[0; COLUMNS]; MAX_PRIMES];
+    for (own, row) in block.iter_mut().zip(rows.chunks_exact(n)) {
+        own.copy_from_slice(&row[first..][..COLUMNS]);
+    }
+    block
+}
+
+/// Turns the residues of numbers into their digits in mixed radix, the primes.
 ///
 /// # Source
 /// H. Garner, "The residue number system", 1959.
 #[inline(always)]
-fn to_digits(x: &mut [u64; MAX_PRIMES], limbs: &[Limb]) {
+fn to_digits(block: &mut Block, limbs: &[Limb]) {
     for (j, limb) in limbs.iter().enumerate() {
-        let before = x[..j].iter().zip(&limb.prime_inverses);
-        let digit = before.fold(x[j], |x, (&digit, &inverse)| divided(x, digit, limb, inverse));
-        x[j] = subtract_once(digit, limb.q());
+        let (before, rest) = block.split_at_mut(j);
+        for (digits, &inverse) in before.iter().zip(&limb.prime_inverses) {
+            for (x, &digit) in rest[0].iter_mut().zip(digits) {
+                *x = divided(*x, digit, limb, inverse);
+            }
+        }
+        rest[0].iter_mut().for_each(|x| *x = subtract_once(*x, limb.q()));
     }
+}
+
+/// Returns `sum mod q`, for a sum below 2^119, q below 2^50, and 1 and 2^64 as factors.
+#[inline(always)]
+fn reduce_sum(sum: u128, [one, radix]: [Factor; 2], q: u64) -> u64 {
+    let rest = mul_lazy((sum >> 64) as u64, radix, q) + mul_lazy(sum as u64, one, q);
+    subtract_once(subtract_once(rest, 2 * q), q)
 }
 
 impl Rns for Portable {
@@ -209,58 +236,76 @@ impl Rns for Portable {
         }
     }
 
-    /// Horner's rule over the words of each integer.
+    /// Each word times its power of the radix, with one reduction.
+    ///
+    /// # Bound
+    /// At most 24 products are below 2^64 · 2^50 each, and the sign's part is below 2^50: their sum is below 2^119.
     fn lift(self, out: &mut [u64], integers: &[u64], limb: &Limb, signed: bool) {
         let (q, n) = (limb.q(), out.len());
-        // What stands above the top word: 0, or −1.
-        for (out, &top) in out.iter_mut().zip(&integers[integers.len() - n..]) {
-            *out = (q - 1) & (u64::from(signed) & top >> 63).wrapping_neg();
-        }
-        for words in integers.chunks_exact(n).rev() {
-            for (out, &word) in out.iter_mut().zip(words) {
-                let high = mul_lazy(*out, limb.radix_powers[1], q);
-                *out = subtract_once(high + mul_lazy(word, limb.one(), q), 2 * q);
+        let count = integers.len() / n;
+        // What stands above the top word, 0 or −1, times its power.
+        let above = q - limb.word_powers[count];
+        let factors = [limb.one(), limb.radix_powers[1]];
+        for first in (0..n).step_by(COLUMNS) {
+            let mut sums = [0u128; COLUMNS];
+            let mut top = &[0; COLUMNS][..];
+            for (row, &power) in integers.chunks_exact(n).zip(&limb.word_powers) {
+                top = &row[first..][..COLUMNS];
+                let products = top.iter().map(|&word| u128::from(word) * u128::from(power));
+                sums.iter_mut().zip(products).for_each(|(sum, product)| *sum += product);
             }
+            let sums = sums.iter().zip(top).map(|(sum, top)| {
+                let sign = above & (u64::from(signed) & top >> 63).wrapping_neg();
+                reduce_sum(sum + u128::from(sign), factors, q)
+            });
+            out[first..][..COLUMNS].iter_mut().zip(sums).for_each(|(out, x)| *out = x);
         }
-        out.iter_mut().for_each(|x| *x = subtract_once(*x, q));
     }
 
-    /// Horner's rule over digits in mixed radix.
+    /// Horner's rule over digits in mixed radix. What has been added up of j digits has at most j words.
     fn compose(self, out: &mut [u64], poly: &[u64], tables: &Tables) {
         let limbs = tables.limbs();
         let n = poly.len() / limbs.len();
-        let mut digits = [0; MAX_PRIMES];
-        for i in 0..n {
-            (0..limbs.len()).for_each(|j| digits[j] = poly[j * n + i]);
+        for first in (0..n).step_by(COLUMNS) {
+            let mut digits = columns(poly, n, first);
             to_digits(&mut digits, limbs);
-            let mut words = [0u64; MAX_PRIMES];
-            for (limb, &digit) in limbs.iter().zip(&digits).rev() {
-                let mut carry = u128::from(digit);
-                for word in &mut words[..limbs.len()] {
-                    carry += u128::from(*word) * u128::from(limb.q());
-                    *word = carry as u64;
-                    carry >>= 64;
+            let mut words = [[0; COLUMNS]; MAX_PRIMES];
+            for (j, limb) in limbs.iter().enumerate().rev() {
+                let mut carries = digits[j];
+                for row in &mut words[..limbs.len() - j] {
+                    for (word, carry) in row.iter_mut().zip(&mut carries) {
+                        let x = u128::from(*word) * u128::from(limb.q()) + u128::from(*carry);
+                        (*word, *carry) = (x as u64, (x >> 64) as u64);
+                    }
                 }
             }
-            (0..limbs.len()).for_each(|w| out[w * n + i] = words[w]);
+            for (out, words) in out.chunks_exact_mut(n).zip(&words) {
+                out[first..][..COLUMNS].copy_from_slice(words);
+            }
         }
     }
 
+    /// # Bound
+    /// At most 24 products are below 2^50 · 2^50 each.
     fn base_extend(self, out: &mut [u64], poly: &[u64], tables: &Tables, rows: &[Row]) {
         let limbs = tables.limbs();
         let n = poly.len() / limbs.len();
-        let mut digits = [0; MAX_PRIMES];
-        for i in 0..n {
-            for (j, limb) in limbs.iter().enumerate() {
-                digits[j] = subtract_once(poly[j * n + i] + limb.q() / 2, limb.q());
+        for first in (0..n).step_by(COLUMNS) {
+            let mut digits = columns(poly, n, first);
+            for (digits, limb) in digits.iter_mut().zip(limbs) {
+                let half = limb.q() / 2;
+                digits.iter_mut().for_each(|x| *x = subtract_once(*x + half, limb.q()));
             }
             to_digits(&mut digits, limbs);
             for (out, row) in out.chunks_exact_mut(n).zip(rows) {
-                let q = row.q;
-                let sum = digits.iter().zip(&row.weights).fold(row.shift, |sum, (&digit, &w)| {
-                    subtract_once(sum + mul_lazy(digit, w, q), 2 * q)
-                });
-                out[i] = subtract_once(sum, q);
+                let mut sums = [u128::from(row.shift); COLUMNS];
+                for (digits, weight) in digits.iter().zip(&row.weights) {
+                    let products = digits.iter().map(|&x| u128::from(x) * u128::from(weight.w));
+                    sums.iter_mut().zip(products).for_each(|(sum, product)| *sum += product);
+                }
+                let factors = [row.weights[0], row.radix];
+                let out = out[first..][..COLUMNS].iter_mut();
+                out.zip(sums).for_each(|(out, sum)| *out = reduce_sum(sum, factors, row.q));
             }
         }
     }

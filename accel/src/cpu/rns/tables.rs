@@ -199,13 +199,18 @@ impl Tables {
 pub(in crate::cpu) struct Row {
     pub(in crate::cpu) q: u64,
     pub(in crate::cpu) shift: u64,
+    /// Of the digits; the first is 1.
     pub(in crate::cpu) weights: Vec<Factor>,
+    /// The radix of quotients.
+    pub(in crate::cpu) radix: Factor,
 }
 
 impl Row {
     pub(super) fn new(row: &ExtensionRow, quotient_bits: u32) -> Self {
         let q = row.prime;
-        let weights = row.weights.iter().map(|&w| Factor::new(w, q, quotient_bits)).collect();
-        Self { q, shift: row.shift, weights }
+        let factor = |w| Factor::new(w, q, quotient_bits);
+        let weights = row.weights.iter().map(|&w| factor(w)).collect();
+        let radix = factor(pow_mod_vartime(2, quotient_bits.into(), q));
+        Self { q, shift: row.shift, weights, radix }
     }
 }
