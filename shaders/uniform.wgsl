@@ -6,6 +6,11 @@
 // A run is taken limb by limb, nearly always in one step: all draws from `taken` on are held against the prime
 // of the next place; each that is below goes to that place plus the number of those before it, if that is still
 // of this limb.
+//
+// A dispatch takes limbs `first_limb` to `end_limb`. Where these are not all, `state` keeps how many draws of an item
+// are used up.
+
+@group(0) @binding(5) var<storage, read_write> state: array<u32>;
 
 const BLOCKS: u32 = 16u;
 const RUN: u32 = 160u;
@@ -26,16 +31,24 @@ fn main(@builtin(local_invocation_index) index: u32, @builtin(workgroup_id) grou
         return;
     }
     let total = params.limbs << params.log_degree;
+    let start = params.first_limb << params.log_degree;
+    let stop = params.end_limb << params.log_degree;
     for (var seed = params.first_seed; seed < params.first_seed + params.words; seed++) {
         // Before residues are added to, all threads have written them.
         storageBarrier();
         workgroupBarrier();
         if index == 0u {
-            next = 0u;
+            next = start;
             taken = RUN;
         }
+        // Draws that are used up: of all runs, and then of the first one here.
         var run = 0u;
-        while workgroupUniformLoad(&next) < total {
+        var skipped = 0u;
+        if params.first_limb > 0u {
+            run = state[item] / RUN;
+            skipped = state[item] % RUN;
+        }
+        while workgroupUniformLoad(&next) < stop {
             let place = workgroupUniformLoad(&next);
             var used = workgroupUniformLoad(&taken);
             if used == RUN {
@@ -44,7 +57,8 @@ fn main(@builtin(local_invocation_index) index: u32, @builtin(workgroup_id) grou
                     set_lanes(index, block(key, b[item * params.b_stride], BLOCKS * run + index));
                 }
                 run++;
-                used = 0u;
+                used = skipped;
+                skipped = 0u;
             }
             if index < WORDS {
                 atomicStore(&accepted[index], 0u);
@@ -81,6 +95,10 @@ fn main(@builtin(local_invocation_index) index: u32, @builtin(workgroup_id) grou
                 next = place + all;
                 taken = RUN;
             }
+        }
+        let left = RUN - workgroupUniformLoad(&taken);
+        if index == 0u && params.end_limb < params.limbs {
+            state[item] = run * RUN - left;
         }
     }
 }

@@ -70,7 +70,7 @@ fn of_numbers(Dispatch { kernel, params, .. }: &Dispatch, shape: Shape) -> u64 {
 }
 
 fn of_words(Dispatch { kernel, params, .. }: &Dispatch) -> u64 {
-    let &[count, _, limbs, _, _, first_stage, stages, log_columns, _, words, _] = &params[..]
+    let &[count, _, limbs, _, _, first_stage, stages, log_columns, _, words, ..] = &params[..]
     else {
         unreachable!("parameters of kernels over rings")
     };

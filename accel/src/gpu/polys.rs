@@ -106,9 +106,21 @@ impl Over {
         recorder: &mut Recorder<'_>,
         kernel: Kernel,
         count: u32,
-        [a, b, out]: [Buffer; 3],
+        buffers: [Buffer; 3],
     ) {
-        let bindings = Bindings { constants: self.constants, a, b, out, state: None };
+        self.record_with(recorder, kernel, count, buffers, None);
+    }
+
+    /// Records a dispatch of a kernel that has a state from one to the next.
+    fn record_with(
+        &self,
+        recorder: &mut Recorder<'_>,
+        kernel: Kernel,
+        count: u32,
+        [a, b, out]: [Buffer; 3],
+        state: Option<Buffer>,
+    ) {
+        let bindings = Bindings { constants: self.constants, a, b, out, state };
         let params = RingParams { count, ..self.params };
         recorder.over_words(kernel, count, &bindings, &params);
     }
@@ -234,20 +246,30 @@ fn pick_limbs(
     over.record(recorder, Kernel::Limbs, count * out.words() / 2, [a, b, out.buffer]);
 }
 
-/// Some seeds to a dispatch.
+/// Some seeds to a dispatch, or some limbs of one where all are too many.
 fn uniform(recorder: &mut Recorder<'_>, over: &Over, buffers: [Buffer; 3], count: u32) {
+    let RingParams { limbs, log_degree, words, .. } = over.params;
     // A run of draws takes some rounds of loops; half of the draws may be rejected.
-    let runs = 1 + (over.params.limbs << over.params.log_degree) / 80;
-    let most = (MAX_ROUNDS / (8 * runs)).max(1);
-    for first_seed in (0..over.params.words).step_by(most as usize) {
-        let words = most.min(over.params.words - first_seed);
-        let params = RingParams { words, first_seed, ..over.params };
-        Over { constants: over.constants, params }.record(
-            recorder,
-            Kernel::Uniform,
-            count,
-            buffers,
-        );
+    let rounds = |limbs: u32| 8 * (1 + (limbs << log_degree) / 80);
+    let [seeds_at_once, limbs_at_once] = match MAX_ROUNDS / rounds(limbs) {
+        0 => [1, (MAX_ROUNDS / rounds(1)).max(1)],
+        seeds => [seeds, limbs],
+    };
+    // A number of 32 bits an item, and a whole one of 64.
+    let items = count.next_multiple_of(2) as usize;
+    let state = (limbs_at_once < limbs).then(|| recorder.buffer(items));
+    for first_seed in (0..words).step_by(seeds_at_once as usize) {
+        for first_limb in (0..limbs).step_by(limbs_at_once as usize) {
+            let params = RingParams {
+                words: seeds_at_once.min(words - first_seed),
+                first_seed,
+                first_limb,
+                end_limb: limbs.min(first_limb + limbs_at_once),
+                ..over.params
+            };
+            let over = Over { constants: over.constants, params };
+            over.record_with(recorder, Kernel::Uniform, count, buffers, state);
+        }
     }
 }
 

@@ -306,6 +306,8 @@ pub(crate) struct RingParams {
     pub(crate) beats: u32,
     pub(crate) words: u32,
     pub(crate) first_seed: u32,
+    pub(crate) first_limb: u32,
+    pub(crate) end_limb: u32,
 }
 
 /// Parameters as words, in the order of their fields.
@@ -328,7 +330,7 @@ impl AsWords for Params {
 impl AsWords for RingParams {
     fn as_words(&self) -> Vec<u32> {
         let Self { count, log_degree, limbs, a_stride, b_stride, first_stage, stages, .. } = *self;
-        let Self { log_columns, beats, words, first_seed, .. } = *self;
+        let Self { log_columns, beats, words, first_seed, first_limb, end_limb, .. } = *self;
         vec![
             count,
             log_degree,
@@ -341,6 +343,8 @@ impl AsWords for RingParams {
             beats,
             words,
             first_seed,
+            first_limb,
+            end_limb,
         ]
     }
 }
@@ -442,7 +446,7 @@ mod tests {
         let numbers = layout!(Params: count a_words a_stride a_start b_words b_stride b_start
             out_words out_stride out_start shift rows windows width row_bits flag from_round to_round);
         let rings = layout!(RingParams: count log_degree limbs a_stride b_stride first_stage stages
-            log_columns beats words first_seed);
+            log_columns beats words first_seed first_limb end_limb);
         let words = layout!(WordParams: words item_words a_stride b_stride c_stride);
         for &kernel in Kernel::ALL {
             let (fields, size, order) = match kernel.libraries().first() {

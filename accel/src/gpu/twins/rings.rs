@@ -34,8 +34,8 @@ struct Ring<'g> {
 impl<'g> Ring<'g> {
     fn of(params: &[u32], constants: &'g [u32]) -> Self {
         let [count, log_degree, limbs, a_stride, b_stride, first_stage, rest @ ..] =
-            <[u32; 11]>::try_from(params).unwrap();
-        let [stages, log_columns, beats, words, first_seed] = rest;
+            <[u32; 13]>::try_from(params).unwrap();
+        let [stages, log_columns, beats, words, first_seed, first_limb, end_limb] = rest;
         let p = RingParams {
             count,
             log_degree,
@@ -48,6 +48,8 @@ impl<'g> Ring<'g> {
             beats,
             words,
             first_seed,
+            first_limb,
+            end_limb,
         };
         let ring =
             Self { p, n: 1 << log_degree, limbs: limbs as usize, constants: Wide(constants) };
@@ -374,21 +376,29 @@ pub(super) fn ternary(grid: &mut Grid<'_>) {
     small(grid, ternary_of);
 }
 
-/// The sum of the uniform polynomials of some seeds of a, added to what is there but for the first.
+/// The sum of the uniform polynomials of some seeds of a, some limbs of them, added to what is there but for the first.
+/// The state tells how many draws the limbs before took.
 pub(super) fn uniform(grid: &mut Grid<'_>) {
     let ring = Ring::of(grid.params, grid.constants);
+    let [first, end] = [ring.p.first_limb, ring.p.end_limb].map(|limb| limb as usize);
     for item in 0..ring.p.count as usize {
         let index = Wide(grid.b).get(item * ring.p.b_stride as usize);
         for seed in ring.p.first_seed..ring.p.first_seed + ring.p.words {
             let key = item * ring.p.a_stride as usize + 4 * seed as usize;
-            let mut draws = draws(stream(&Wide(grid.a).slice(key, 4), index));
-            for place in 0..ring.item_words() {
+            let mut used = if first == 0 { 0 } else { grid.state[item] };
+            let draws = draws(stream(&Wide(grid.a).slice(key, 4), index)).skip(used as usize);
+            let mut draws = draws.inspect(|_| used += 1);
+            for place in first * ring.n..end * ring.n {
                 let q = ring.q(place / ring.n);
                 let mask = (1 << (64 - q.leading_zeros())) - 1;
                 let draw = draws.by_ref().map(|draw| draw & mask).find(|&draw| draw < q).unwrap();
                 let at = item * ring.item_words() + place;
                 let before = if seed == 0 { 0 } else { Wide(grid.out).get(at) };
                 put(grid.out, at, (before + draw) % q);
+            }
+            drop(draws);
+            if end < ring.limbs {
+                grid.state[item] = used;
             }
         }
     }
