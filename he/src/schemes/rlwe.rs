@@ -5,13 +5,15 @@
 //!
 //! Over `R = Z_Q[X]/(X^N + 1)` the secret `s` is uniform ternary; N = 4096 and Q is the product of
 //! two primes of 50 bits, or N = 8192 and Q that of four, whichever takes fewer bytes a value (see
-//! [`RlweParameters`]). A contribution has one public 32-byte seed, which with the index of a
+//! [`RlweParameters`]). Large updates have larger rings, N = 16384 with eight primes or N = 32768 with sixteen, where
+//! they fill at least half of a polynomial: a coefficient of these spends one margin, one rounding down to whole fields
+//! and a part of itself on a head. One seed names a secret for each ring. A contribution has one public 32-byte seed, which with the index of a
 //! polynomial names a uniform `a`. It sends `b = a·s + e + m·2^margin`, `e` a fresh centred
 //! binomial of 2 × 21 bits and `m` the packed fields of each coefficient. Only `b` travels, in
 //! coefficient form, ten residues to a 512-bit beat, cut to the coefficients that carry something:
 //! this is what makes an upload smaller than the float32 it protects. The sum of `b`s decrypts with
 //! the sum of `a`s. Rings differ in nothing but these numbers: beats travel and are added in the
-//! fewest that hold whole coefficients, one beat of five or two.
+//! fewest that hold whole coefficients: one, two, four or eight beats of five.
 //!
 //! # Exactness
 //! The noise of a sum is bounded for certain ([`RlweParameters`] holds the bound),
@@ -19,9 +21,9 @@
 //! the exact sum and nothing of the noise.
 //!
 //! # Security
-//! Recovering anything from seeds and `b`s is ternary RLWE with `log₂ Q < 100` at N = 4096, or
-//! `log₂ Q < 200` at N = 8192. The Homomorphic Encryption Standard allows 109 and 218 for 128-bit
-//! security, and 101 and 202 against quantum computers.
+//! Recovering anything from seeds and `b`s is ternary RLWE with `log₂ Q < 100` at N = 4096, `log₂ Q < 200` at
+//! N = 8192, 400 at 16384 or 800 at 32768. The Homomorphic Encryption Standard allows 109, 218, 438 and 881 for 128-bit
+//! security, and 101, 202, 411 and 827 against quantum computers.
 //!
 //! The standard's table is for noise of standard deviation about 3.2 (8/√(2π) = 3.19). Ours, the
 //! number of ones among 21 random bits less that among 21 others, has √(42/4) = 3.24: not less.
