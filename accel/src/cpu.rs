@@ -2,13 +2,16 @@
 //!
 //! A whole program runs over one block of items before the next, and most of what it does with
 //! polynomials over one prime before the next, so intermediates stay in cache; `rayon` spreads
-//! blocks over cores. Everything takes one of two paths, chosen once when the
-//! engine is made: AVX-512 IFMA, eight numbers or residues side by side (`ifma`), or words of 64
-//! bits and `u128` products on any processor (`portable`). The environment variable
-//! `CIPHERGRAM_CPU=portable` chooses the second where both are possible.
+//! blocks over cores. Everything takes one of three paths, chosen once when the
+//! engine is made: AVX-512 IFMA, eight numbers or residues side by side (`ifma`); words of 64
+//! bits and `u128` products on any processor (`portable`); or the same for big numbers, and for
+//! residues of polynomials AVX2 and FMA, four of them side by side (`avx2`). The environment variable
+//! `CIPHERGRAM_CPU=portable` or `=avx2` chooses one where a quicker one is possible.
 //!
 //! Steps over secrets take no branch, no table index and no division that depends on them.
 
+#[cfg(target_arch = "x86_64")]
+mod avx2;
 mod backend;
 #[cfg(target_arch = "x86_64")]
 mod ifma;
@@ -25,6 +28,8 @@ use crate::{
     interpret::{self, Arg, Blocks, Kernels, OfPrime},
     program::{Kind, Program, Step},
 };
+#[cfg(target_arch = "x86_64")]
+use avx2::Avx2;
 use backend::Backend;
 #[cfg(target_arch = "x86_64")]
 use ifma::Ifma;
@@ -71,19 +76,19 @@ trait Path: Send + Sync {
     fn step_of_prime(&self, step: &Step, of: &OfPrime<'_>, out: &mut [u64], args: &[&[u64]]);
 }
 
-struct On<B: Backend> {
+struct On<B: Backend, R> {
     name: &'static str,
     residues: Steps<B>,
-    polynomials: RnsSteps<B>,
+    polynomials: RnsSteps<R>,
 }
 
-impl<B: Backend + Rns> On<B> {
-    fn new(name: &'static str, backend: B) -> Self {
-        Self { name, residues: Steps::new(backend), polynomials: RnsSteps::new(backend) }
+impl<B: Backend, R: Rns> On<B, R> {
+    fn new(name: &'static str, residues: B, polynomials: R) -> Self {
+        Self { name, residues: Steps::new(residues), polynomials: RnsSteps::new(polynomials) }
     }
 }
 
-impl<B: Backend + Rns> Path for On<B> {
+impl<B: Backend, R: Rns> Path for On<B, R> {
     fn describe(&self) -> &'static str {
         self.name
     }
@@ -145,23 +150,28 @@ pub fn fastest_dot() -> Dot {
     Dot::PORTABLE
 }
 
-/// The environment variable that chooses a path, and its only value.
+/// The environment variable that chooses a path, and its values.
 const CHOICE: &str = "CIPHERGRAM_CPU";
 const PORTABLE: &str = "portable";
+const AVX2: &str = "avx2";
 
 /// Returns whether the environment asks for the path that any processor has.
 fn wants_portable() -> bool {
-    std::env::var_os(CHOICE).is_some_and(|path| path == PORTABLE)
+    wants(PORTABLE)
 }
 
-/// Checks what the environment asks for: nothing, or the path that any processor has.
+fn wants(choice: &str) -> bool {
+    std::env::var_os(CHOICE).is_some_and(|path| path == choice)
+}
+
+/// Checks what the environment asks for: nothing, or a path.
 ///
 /// # Errors
 /// `CIPHERGRAM_CPU` has another value; the words for people.
 pub fn check_choice() -> Result<(), String> {
     match std::env::var_os(CHOICE) {
-        Some(path) if path != PORTABLE && !path.is_empty() => Err(format!(
-            "{CHOICE} is {path:?}; choose {PORTABLE:?}, or leave it out for the fastest path"
+        Some(path) if path != PORTABLE && path != AVX2 && !path.is_empty() => Err(format!(
+            "{CHOICE} is {path:?}; choose {PORTABLE:?} or {AVX2:?}, or leave it out for the fastest path"
         )),
         _ => Ok(()),
     }
@@ -182,18 +192,39 @@ impl CpuEngine {
             return Self::portable();
         }
         #[cfg(target_arch = "x86_64")]
-        if let Some(token) = Ifma::detect() {
-            return Self {
-                path: Box::new(On::new("AVX-512 IFMA, eight numbers at a time", token)),
-            };
+        if let Some(token) = Ifma::detect().filter(|_| !wants(AVX2)) {
+            let name = "AVX-512 IFMA, eight numbers at a time";
+            return Self { path: Box::new(On::new(name, token, token)) };
         }
-        Self::portable()
+        Self::avx2().unwrap_or_else(Self::portable)
+    }
+
+    /// Makes an engine whose polynomials take AVX2 and FMA, if the processor has them.
+    #[must_use]
+    pub fn avx2() -> Option<Self> {
+        #[cfg(target_arch = "x86_64")]
+        return Avx2::detect().map(|token| {
+            let name = "portable 64-bit arithmetic, polynomials by AVX2";
+            Self { path: Box::new(On::new(name, Portable, token)) }
+        });
+        #[cfg(not(target_arch = "x86_64"))]
+        None
+    }
+
+    /// Makes an engine on each path that the processor has, the fastest first.
+    #[must_use]
+    pub fn paths() -> Vec<Self> {
+        let fastest = Self::new();
+        let others = [Self::avx2(), Some(Self::portable())].into_iter().flatten();
+        let is_other = |engine: &Self| engine.path.describe() != fastest.path.describe();
+        let others: Vec<Self> = others.filter(is_other).collect();
+        std::iter::once(fastest).chain(others).collect()
     }
 
     /// Makes an engine on the path that any processor has.
     #[must_use]
     pub fn portable() -> Self {
-        Self { path: Box::new(On::new("portable 64-bit arithmetic", Portable)) }
+        Self { path: Box::new(On::new("portable 64-bit arithmetic", Portable, Portable)) }
     }
 }
 

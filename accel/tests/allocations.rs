@@ -34,12 +34,12 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static COUNTING: Counting = Counting;
 
-/// Over public and over secret polynomials, on both paths.
+/// Over public and over secret polynomials, on every path.
 #[test]
 fn a_warm_run_allocates_nothing() {
     let ring = Arc::new(Ring::new(4096, &largest_primes(50, 4096, 3)).unwrap());
     let first = Arc::new(ring.limbs(0, 1));
-    for engine in [CpuEngine::new(), CpuEngine::portable()] {
+    for engine in CpuEngine::paths() {
         let mut b = Builder::new("product");
         let (x, y) = (b.polys("x", &ring), b.coefficients("y", &ring));
         let t = b.ntt("t", y);

@@ -15,10 +15,6 @@ use rand_core::{Rng, SeedableRng};
 /// n, n², p and p² of keys of 1024 to 4096 bits.
 const SIZES: [usize; 8] = [512, 1024, 1536, 2048, 3072, 4096, 6144, 8192];
 
-fn engines() -> [CpuEngine; 2] {
-    [CpuEngine::new(), CpuEngine::portable()]
-}
-
 fn big(words: &[u64]) -> BigUint {
     words.iter().rev().fold(BigUint::ZERO, |acc, &w| (acc << 64) + BigUint::from(w))
 }
@@ -103,7 +99,7 @@ impl Case {
 
 /// Runs a program of public inputs and one output on both paths, and compares with the numbers.
 fn check(name: &str, program: &Program, inputs: &[&[u64]], each: usize, expected: &[BigUint]) {
-    for engine in engines() {
+    for engine in CpuEngine::paths() {
         let mut out = vec![u64::MAX; each * expected.len()];
         let mut operands: Vec<_> = inputs.iter().map(|&w| Operand::In(w)).collect();
         operands.push(Operand::Out(&mut out));

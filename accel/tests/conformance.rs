@@ -1,4 +1,4 @@
-//! The suite, over every engine of this crate and both paths of the CPU engine.
+//! The suite, over every engine of this crate and each path of the CPU engine.
 
 #![allow(missing_docs, reason = "the names of the modules say it")]
 
@@ -8,6 +8,12 @@ mod reference {
 
 mod cpu {
     ciphergram_accel::conformance!(ciphergram_accel::CpuEngine::new());
+}
+
+mod cpu_avx2 {
+    use ciphergram_accel::CpuEngine;
+
+    ciphergram_accel::conformance!(CpuEngine::avx2().unwrap_or_else(CpuEngine::portable));
 }
 
 mod cpu_portable {

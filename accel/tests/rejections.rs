@@ -89,8 +89,9 @@ fn rejected_draws_move_what_follows_for_each_seed_alone() {
     let a = b.uniform("a", &ring, names, index);
     b.output(a);
     let program = b.build();
-    let engines: [&dyn Engine; 3] = [&ReferenceEngine, &CpuEngine::new(), &CpuEngine::portable()];
-    for engine in engines {
+    let paths = CpuEngine::paths();
+    let paths = paths.iter().map(|engine| engine as &dyn Engine);
+    for engine in paths.chain([&ReferenceEngine as &dyn Engine]) {
         let mut out = vec![7; expected.len()];
         let mut operands = [Operand::In(&seeds), Operand::In(&INDICES), Operand::Out(&mut out)];
         engine.run(&program, &mut operands).unwrap();

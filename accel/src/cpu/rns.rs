@@ -18,7 +18,7 @@ use crate::{
     ring::{MAX_PRIMES, Ring, subtract_once},
 };
 use tables::Primes;
-pub(super) use tables::{Factor, Factors, Limb, Row, Tables};
+pub(super) use tables::{DoubleFactor, DoubleFactors, Factor, Factors, Limb, Row, Tables};
 
 /// Blocks of a ChaCha20 stream that are made at once.
 pub(super) const BLOCKS: usize = 16;

@@ -27,8 +27,9 @@ pub(crate) fn run(args: &Predict) -> Result<(), Failure> {
     drop(progress);
     if let Some(most) = found.beyond_interval {
         warn(&format!(
-            "by the range of the input, what goes into the sigmoid may be as large as {most:.1}, where its \
-             polynomial means nothing: train with smaller weights, or set a larger interval"
+            "by the range of the input, what goes into the sigmoid may be as large as {most:.1}, beyond its interval: \
+             answers to inputs that take it there are wrong, by more than `decrypt` states; train with smaller \
+             weights, or set a larger interval"
         ));
     }
     let (values, (inputs, outputs)) = (found.answers.values(), model.sizes());

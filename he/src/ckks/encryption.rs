@@ -207,6 +207,15 @@ pub(super) fn modulus(ring: &Ring) -> u128 {
     ring.primes().iter().map(|&prime| u128::from(prime)).product()
 }
 
+/// Returns an integer of (−q, 2q) modulo q, below 2^100.
+pub(super) fn reduced(x: i128, q: u128) -> u128 {
+    let q = q.cast_signed();
+    // No branch and no division: what is added or not is the sign, all bits of a word.
+    let not_negative = x + (q & (x >> 127));
+    let less = not_negative - q;
+    (less + (q & (less >> 127))).cast_unsigned()
+}
+
 /// Returns the integer within ±q/2 of one modulo q.
 pub(super) fn centred(x: u128, q: u128) -> i128 {
     let is_negative = i128::from(x > q / 2);

@@ -12,7 +12,7 @@ use zeroize::Zeroizing;
 
 use super::{
     Ciphertext, Complex, Encoder, Evaluator, Parameters,
-    encryption::{centred, modulus, to_float},
+    encryption::{centred, modulus, reduced, to_float},
     programs,
 };
 use crate::{Error, random};
@@ -52,15 +52,14 @@ impl Evaluator<'_> {
         };
         let integers: Zeroizing<Vec<u128>> =
             Zeroizing::new((0..ring.degree()).map(|_| draw()).collect());
-        let residues = ring.primes().iter().flat_map(|&p| {
-            let residue = move |x: &u128| (x % u128::from(p)) as u64;
-            integers.iter().map(residue)
+        let words = (0..ring.primes().len()).flat_map(|word| {
+            integers.iter().map(move |integer| (integer >> (64 * word)) as u64)
         });
-        let residues = Zeroizing::new(residues.collect::<Vec<_>>());
+        let words = Zeroizing::new(words.collect::<Vec<_>>());
         let program = programs::mask(&parameters, level);
         let mut first = vec![0; ring.len_words()];
         let mut operands =
-            [Operand::In(&a.parts[0]), Operand::SecretIn(&residues), Operand::Out(&mut first)];
+            [Operand::In(&a.parts[0]), Operand::SecretIn(&words), Operand::Out(&mut first)];
         self.engine().run(&program, &mut operands)?;
         let [_, second] = a.parts;
         let masked = Ciphertext { parts: [first, second], seed: None, ..a };
@@ -78,7 +77,8 @@ impl Mask {
         let (set, q) = (&self.parameters, modulus(self.parameters.ring(self.level)));
         assert_eq!(masked.integers.len(), self.integers.len(), "coefficients of a masked result");
         let pairs = masked.integers.iter().zip(self.integers.iter());
-        let off = pairs.map(|(x, mask)| to_float(centred((x % q + q - mask) % q, q)));
+        let difference = |(x, mask): (&u128, &u128)| (x % q).cast_signed() - mask.cast_signed();
+        let off = pairs.map(|pair| to_float(centred(reduced(difference(pair), q), q)));
         let coefficients = Zeroizing::new(off.collect::<Vec<_>>());
         Encoder::new(set.slots()).decode(&coefficients, set.scale(self.level))
     }

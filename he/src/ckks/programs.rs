@@ -464,11 +464,12 @@ pub(super) fn encrypt_public(set: &Parameters, level: usize, key: [&Constant; 2]
     on.finish([first, parts[1]])
 }
 
-/// Builds the program that adds a mask, by its coefficients, to the first part of a ciphertext.
+/// Builds the program that adds a mask, integers of as many words as primes, to the first part of a ciphertext.
 pub(super) fn mask(set: &Parameters, level: usize) -> Program {
     let mut on = On::new("ckks-mask", set, level);
     let x = on.b.polys::<Ntt>("a0", &on.level.q);
-    let mask = on.b.coefficients("mask", &on.level.q);
+    let integers = on.b.integers("integers", on.level.q.len_words());
+    let mask = on.b.lift("mask", &on.level.q, integers);
     let mask = on.b.ntt("mâsk", mask);
     let sum = on.b.add("c0", x, mask);
     on.finish([sum])

@@ -10,7 +10,9 @@
 //! a polynomial over its coefficients is the root mean square of its slots, so the bound at slots is B.
 //!
 //! Draws are rounded to integers, from two words each by the method of Box and Muller; they end at 8.5 deviations,
-//! which changes all draws of a polynomial with a chance below 2^-40.
+//! which changes all draws of a polynomial with a chance below 2^-40. Doubles have 53 bits, and a larger draw none
+//! below its 53rd; so draws of deviations `σ·2^-30`, `σ·2^-60`, … as far as they are above 1 are added. Each is 2^18
+//! times as wide as the gaps that the one before leaves, which vanish in it, and the sum is no narrower.
 //!
 //! # Source
 //! B. Li, D. Micciancio, M. Schultz, J. Sorrell, "Securing approximate homomorphic encryption using differential
@@ -20,11 +22,14 @@ use std::f64::consts::TAU;
 
 use rand_core::Rng as _;
 
-use super::Ciphertext;
+use super::{Ciphertext, encryption::reduced};
 use crate::{Error, random};
 
 /// Bits of statistical security.
 const STATISTICAL_BITS: f64 = 30.0;
+
+/// Bits by which the deviation of a draw is above that of the next, which fills its lowest bits.
+const FINER: i32 = 30;
 
 /// The noise of a release.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -60,12 +65,18 @@ impl Flooding {
         let mut random = random::generator()?;
         // In (0, 1]: its logarithm is finite.
         let mut unit = || ((random.next_u64() >> 11) + 1) as f64 * 2f64.powi(-53);
-        for pair in coefficients.chunks_mut(2) {
-            let (radius, turn) = ((-2.0 * unit().ln()).sqrt() * self.sigma, TAU * unit());
-            for (coefficient, part) in pair.iter_mut().zip([turn.cos(), turn.sin()]) {
-                let noise = ((radius * part).round() as i128).rem_euclid(q.cast_signed());
-                *coefficient = (*coefficient + noise.cast_unsigned()) % q;
+        // What is larger would wrap, and leave nothing of the result anyway.
+        let most = q as f64 / 4.0;
+        let mut sigma = self.sigma;
+        while sigma > 1.0 {
+            for pair in coefficients.chunks_mut(2) {
+                let (radius, turn) = ((-2.0 * unit().ln()).sqrt() * sigma, TAU * unit());
+                for (coefficient, part) in pair.iter_mut().zip([turn.cos(), turn.sin()]) {
+                    let noise = (radius * part).clamp(-most, most).round() as i128;
+                    *coefficient = reduced(coefficient.cast_signed() + noise, q);
+                }
             }
+            sigma *= 2f64.powi(-FINER);
         }
         Ok(())
     }

@@ -614,7 +614,7 @@ fn times<'a>(
 }
 
 /// Names all rotations of a job where one is missing.
-fn naming(error: Error, of: impl FnOnce() -> String) -> Error {
+pub(super) fn naming(error: Error, of: impl FnOnce() -> String) -> Error {
     match error {
         Error::Ckks(CkksError::NoRotation { .. }) => CkksError::NoRotations { of: of() }.into(),
         error => error,

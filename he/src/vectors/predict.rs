@@ -1,6 +1,6 @@
 //! Answers of a model to encrypted inputs.
 
-use super::{Layout, Model, Output, Source, Vector, model::Layer};
+use super::{Layout, Model, Output, Source, Vector, arithmetic::naming, model::Layer};
 use crate::{
     Dtype, Error, TensorSpec,
     ckks::{Ciphertext, CkksError, Complex, Evaluator},
@@ -10,7 +10,8 @@ use crate::{
 pub struct Prediction {
     /// The answers: of a batch, one column for each output.
     pub answers: Vector,
-    /// The most that what goes into the sigmoid can be, by the range of inputs, if it is beyond the interval.
+    /// The most that what goes into the sigmoid can be, by the range of inputs, if it is beyond the interval. Answers
+    /// to inputs that take it there mean nothing, and are not within the error that the vector of answers states.
     pub beyond_interval: Option<f64>,
 }
 
@@ -138,7 +139,9 @@ impl Lie for Sample<'_, '_> {
         let scaled: Vec<f64> = layer.weight.iter().map(|x| x * weight).collect();
         let sizes = (layer.outputs(), layer.inputs);
         let matrix = self.0.encode_matrix(&scaled, sizes, value.level())?;
-        let product = self.0.multiply_matrix(&matrix, value)?;
+        let of = || format!("matrix:{}x{}", sizes.0, sizes.1);
+        let product = self.0.multiply_matrix(&matrix, value);
+        let product = product.map_err(|error| naming(error, of))?;
         let biases: Vec<f64> = layer.bias.iter().map(|x| x * bias).collect();
         let biases = self.0.encode(&Complex::real(&biases), product.level())?;
         Ok(vec![self.0.add_plain(&product, &biases)?])
@@ -172,6 +175,7 @@ fn run(
     }
     let Output::Sigmoid { polynomial, interval } = &model.output else { return Ok((values, None)) };
     let most = values.iter().map(|x| x.bound().magnitude).fold(0.0, f64::max);
+    // By the range alone it may be beyond the interval, though with the values that occur it is not.
     let sigmoid = |x: &Ciphertext| evaluator.polynomial(polynomial, &x.within(1.0));
     let answers = values.iter().map(sigmoid).collect::<Result<_, _>>()?;
     Ok((answers, (most > 1.0).then_some(most * interval)))

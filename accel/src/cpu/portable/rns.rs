@@ -101,12 +101,10 @@ const COLUMNS: usize = 8;
 type Block = [[u64; COLUMNS]; MAX_PRIMES];
 
 /// Reads columns `first ..` of rows of n words.
-fn columns(rows: &[u64], n: usize, first: usize) -> Block {
-    let mut block = [[0; COLUMNS]; MAX_PRIMES];
+fn read_columns(block: &mut Block, rows: &[u64], n: usize, first: usize) {
     for (own, row) in block.iter_mut().zip(rows.chunks_exact(n)) {
         own.copy_from_slice(&row[first..][..COLUMNS]);
     }
-    block
 }
 
 /// Turns the residues of numbers into their digits in mixed radix, the primes.
@@ -266,10 +264,12 @@ impl Rns for Portable {
     fn compose(self, out: &mut [u64], poly: &[u64], tables: &Tables) {
         let limbs = tables.limbs();
         let n = poly.len() / limbs.len();
+        let mut digits = [[0; COLUMNS]; MAX_PRIMES];
+        let mut words = digits;
         for first in (0..n).step_by(COLUMNS) {
-            let mut digits = columns(poly, n, first);
+            read_columns(&mut digits, poly, n, first);
             to_digits(&mut digits, limbs);
-            let mut words = [[0; COLUMNS]; MAX_PRIMES];
+            words[..limbs.len()].fill([0; COLUMNS]);
             for (j, limb) in limbs.iter().enumerate().rev() {
                 let mut carries = digits[j];
                 for row in &mut words[..limbs.len() - j] {
@@ -290,8 +290,9 @@ impl Rns for Portable {
     fn base_extend(self, out: &mut [u64], poly: &[u64], tables: &Tables, rows: &[Row]) {
         let limbs = tables.limbs();
         let n = poly.len() / limbs.len();
+        let mut digits = [[0; COLUMNS]; MAX_PRIMES];
         for first in (0..n).step_by(COLUMNS) {
-            let mut digits = columns(poly, n, first);
+            read_columns(&mut digits, poly, n, first);
             for (digits, limb) in digits.iter_mut().zip(limbs) {
                 let half = limb.q() / 2;
                 digits.iter_mut().for_each(|x| *x = subtract_once(*x + half, limb.q()));

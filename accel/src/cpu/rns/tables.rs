@@ -2,7 +2,7 @@
 
 use std::{
     ops::Deref,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak},
 };
 
 use crate::{
@@ -59,6 +59,49 @@ impl Factors {
     }
 }
 
+/// A constant factor modulo q as doubles: within ± q / 2, and its ratio to q.
+#[derive(Clone, Copy)]
+pub(in crate::cpu) struct DoubleFactor {
+    pub(in crate::cpu) w: f64,
+    pub(in crate::cpu) ratio: f64,
+}
+
+impl DoubleFactor {
+    /// Of w below q, q below 2^50.
+    pub(in crate::cpu) fn new(w: u64, q: u64) -> Self {
+        let w = if w > q / 2 { -((q - w) as f64) } else { w as f64 };
+        Self { w, ratio: w / q as f64 }
+    }
+}
+
+/// Many of them.
+pub(in crate::cpu) struct DoubleFactors {
+    w: Vec<f64>,
+    ratios: Vec<f64>,
+}
+
+impl DoubleFactors {
+    fn new(factors: &Factors, q: u64) -> Self {
+        let doubles = || factors.w.iter().map(|&w| DoubleFactor::new(w, q));
+        Self {
+            w: doubles().map(|of| of.w).collect(),
+            ratios: doubles().map(|of| of.ratio).collect(),
+        }
+    }
+
+    pub(in crate::cpu) fn get(&self, index: usize) -> DoubleFactor {
+        DoubleFactor { w: self.w[index], ratio: self.ratios[index] }
+    }
+
+    /// `COUNT` neighbours, and their ratios.
+    pub(in crate::cpu) fn run<const COUNT: usize>(&self, first: usize) -> [&[f64; COUNT]; 2] {
+        [&self.w, &self.ratios].map(|list| match list[first..].first_chunk() {
+            Some(run) => run,
+            None => unreachable!("a block has as many twiddle factors as it needs"),
+        })
+    }
+}
+
 /// The constants of a prime in rings of one degree, whichever other primes they have.
 pub(in crate::cpu) struct Prime {
     q: u64,
@@ -75,6 +118,8 @@ pub(in crate::cpu) struct Prime {
     pub(in crate::cpu) radix_powers: Vec<Factor>,
     /// `2^(64·i)`, for the signs of integers of i words.
     pub(in crate::cpu) word_powers: Vec<u64>,
+    /// The factors of butterflies as doubles, where a processor computes with these.
+    doubles: OnceLock<[DoubleFactors; 2]>,
 }
 
 impl Prime {
@@ -93,11 +138,23 @@ impl Prime {
                 .take((64 * MAX_PRIMES).div_ceil(quotient_bits as usize))
                 .collect(),
             word_powers: (0..=MAX_PRIMES as u64).map(|i| pow_mod_vartime(2, 64 * i, q)).collect(),
+            doubles: OnceLock::new(),
         }
     }
 
     pub(in crate::cpu) fn q(&self) -> u64 {
         self.q
+    }
+
+    /// The factors of butterflies as doubles, forward and inverse.
+    pub(in crate::cpu) fn doubles(&self) -> &[DoubleFactors; 2] {
+        let doubles = |factors| DoubleFactors::new(factors, self.q);
+        self.doubles.get_or_init(|| [&self.forward, &self.inverse].map(doubles))
+    }
+
+    /// N⁻¹ as doubles.
+    pub(in crate::cpu) fn n_inverse_double(&self) -> DoubleFactor {
+        DoubleFactor::new(self.n_inverse.w, self.q)
     }
 
     /// 1, to reduce by.
