@@ -8,6 +8,7 @@
 mod place;
 
 use place::Place;
+use safetensors::{Dtype, tensor::TensorView};
 use serde_json::Value;
 
 /// Returns a place, and what `devices` says of the adapter; none where there is none.
@@ -99,6 +100,37 @@ fn operations_are_measured_if_the_engine_is_named() {
         let report: Value = serde_json::from_slice(&place.read("report.json")).unwrap();
         assert!(report["rows"].as_array().unwrap().iter().all(|row| row["engine"] == "cpu"));
     }
+}
+
+/// What is computed on encrypted vectors is the same to the bit; what is encrypted opens.
+#[test]
+fn vectors_are_those_of_the_cpu() {
+    let Some((place, _)) = present() else { return };
+    place.done("keygen --scheme ckks-4096x1 --rotations sum --out keys");
+    let update = |i: u32| (0..3000).map(|j| (f64::from(i + j) / 1e3).sin()).collect::<Vec<_>>();
+    for i in 0..2 {
+        let values: Vec<u8> = update(i).iter().flat_map(|x| x.to_le_bytes()).collect();
+        let view = TensorView::new(Dtype::F64, vec![3000], &values).unwrap();
+        place.write(&format!("u{i}"), safetensors::serialize([("w", view)], None).unwrap());
+        let key = ["public", "secret"][i as usize];
+        place.done(&format!(
+            "encrypt --engine gpu --key keys/{key}.json --range 1 --in u{i} --out u{i}.cgm"
+        ));
+    }
+    let found = ["cpu", "gpu"].map(|engine| {
+        let words = "--key keys/evaluation.cgk --against u0.cgm u1.cgm";
+        place.done(&format!("screen --engine {engine} {words} --out scores-{engine}.cgm"));
+        place.done(&format!(
+            "decrypt --engine {engine} --key keys/secret.json --in u0.cgm --out {engine}"
+        ));
+        (place.read(&format!("scores-{engine}.cgm")), place.read(engine))
+    });
+    assert!(found[0] == found[1]);
+    let opened = safetensors::SafeTensors::deserialize(&found[0].1).unwrap();
+    let opened = opened.tensor("w").unwrap();
+    let pairs = opened.data().as_chunks().0.iter().zip(update(0));
+    let off = pairs.map(|(bytes, x)| (f64::from_le_bytes(*bytes) - x).abs()).fold(0.0, f64::max);
+    assert!(off < 1e-6, "{off}");
 }
 
 /// A demo has too little work for `auto` to open a device; what is measured is measured with it.

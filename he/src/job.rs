@@ -19,7 +19,7 @@ use crate::{
     dp::{self, Mechanism, Noise},
     ids::{JobId, KeyId, Statement, derive16},
     keys::write_new,
-    random,
+    random, text,
 };
 
 /// The limits that a job sets.
@@ -228,7 +228,7 @@ impl Job {
     /// # Errors
     /// It is missing, no job, or of another key.
     pub fn load(path: &Path, key: &PublicKey) -> Result<Self, Error> {
-        let read = || Self::from_json(&std::fs::read_to_string(path)?, key);
+        let read = || Self::from_json(&text::read("job file", path)?, key);
         read().map_err(|e| e.within(path.display()))
     }
 

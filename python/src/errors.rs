@@ -104,8 +104,9 @@ fn vector_words(error: &CkksError) -> String {
                       larger than it must be, or take a preset with more levels"
             .into(),
         E::ReleaseBits { left, bits, releases } => format!(
-            "{releases} releases leave {left:.1} bits of the largest value, and bits={bits} are asked for: encrypt \
-             with purpose=\"sums\", release less often, or ask for fewer"
+            "noise for {releases} releases, one of each ciphertext, leaves {:.1} bits of the largest value, and \
+             bits={bits} are asked for: encrypt with purpose=\"sums\", release less often, or ask for fewer",
+            left.max(0.0)
         ),
         error => error.to_string(),
     }

@@ -19,7 +19,7 @@ use super::{
 const POOL: usize = 64;
 
 /// One item of each operand of a program.
-struct Operands {
+pub(super) struct Operands {
     /// Names and words of the inputs, and whether they are secret.
     inputs: Vec<(String, Vec<u64>, bool)>,
     outputs: Vec<Vec<u64>>,
@@ -27,7 +27,7 @@ struct Operands {
 
 impl Operands {
     /// Makes room for a program's outputs, and draws uniform words for its inputs.
-    fn new(program: &Program, rng: &mut StreamRng) -> Self {
+    pub(super) fn new(program: &Program, rng: &mut StreamRng) -> Self {
         let values = program.values();
         let input = |(index, _)| {
             let value: &Value = &values[index];
@@ -51,7 +51,7 @@ impl Operands {
     }
 
     /// Runs a program, with `words` in place of its input `name`.
-    fn run(
+    pub(super) fn run(
         &mut self,
         setup: &Setup,
         program: &Program,
@@ -175,7 +175,7 @@ fn key_program(ring: &Arc<Ring>, s: &[u64]) -> Program {
     b.build()
 }
 
-fn uniform_polynomial(words: &mut [u64], ring: &Ring, rng: &mut StreamRng) {
+pub(super) fn uniform_polynomial(words: &mut [u64], ring: &Ring, rng: &mut StreamRng) {
     for (residues, q) in words.chunks_exact_mut(ring.degree()).zip(ring.primes()) {
         residues.iter_mut().for_each(|residue| *residue = rng.next_u64() % q);
     }

@@ -1,7 +1,9 @@
 //! The levelled scheme: the programs of encryption, and the transforms between numbers and coefficients, which take
 //! floats outside of programs.
 
-use ciphergram_accel::random::StreamRng;
+use std::sync::Arc;
+
+use ciphergram_accel::{Program, random::StreamRng};
 use ciphergram_he::{
     Error,
     ckks::{Complex, Encoder, Operation, Parameters, Preset},
@@ -10,20 +12,42 @@ use rand_core::Rng as _;
 
 use super::{
     subject::{Setup, Subject, Words},
-    sums::zeros,
+    sums::{Operands, uniform_polynomial, zeros},
 };
 
 const PRESET: Preset = Preset::Slots4096Levels1;
 
 /// Times an operation with zeros as the input `name` in class A, uniform words in class B.
-pub fn encrypt<'a>(
+#[must_use]
+pub fn of_zeros<'a>(
     setup: &'a Setup,
     operation: Operation,
     name: &'static str,
     rng: &mut StreamRng,
 ) -> Box<dyn Subject + 'a> {
-    let program = operation.program(&Parameters::preset(PRESET));
-    zeros(setup, program.into(), name, rng)
+    zeros(setup, program(operation), name, rng)
+}
+
+/// Times decryption where what is decrypted is zero in class A, uniform in class B.
+#[must_use]
+pub fn decrypt<'a>(setup: &'a Setup, rng: &mut StreamRng) -> Box<dyn Subject + 'a> {
+    let set = Parameters::preset(PRESET);
+    let (program, ring) = (program(Operation::Decrypt), set.ring(set.top_level().min(1)).clone());
+    let mut operands = Operands::new(&program, rng);
+    // Under the secret 0 the first part is all that there is.
+    let zeros = vec![0; ring.len_words()];
+    let draw = move |[_, b]: &mut [Vec<u64>; 2], rng: &mut StreamRng| {
+        uniform_polynomial(b, &ring, rng);
+    };
+    let run = move |words: &[u64]| operands.run(setup, &program, ("c0", words));
+    Box::new(Words::new([zeros.clone(), zeros], draw, run))
+}
+
+fn program(operation: Operation) -> Arc<Program> {
+    match operation.program(&Parameters::preset(PRESET)) {
+        Some(program) => program.into(),
+        None => unreachable!("a preset has levels"),
+    }
 }
 
 /// Draws uniform numbers within ±`most`, as words.

@@ -2,7 +2,11 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use clap::{Args, Subcommand, ValueEnum};
+use ciphergram_he::{Operation, ckks};
+use clap::{
+    Args, Subcommand,
+    builder::{PossibleValue, PossibleValuesParser, TypedValueParser},
+};
 
 use super::{
     EngineName,
@@ -21,27 +25,52 @@ pub(crate) struct Devices {
     pub(crate) json: bool,
 }
 
-/// An operation whose program is shown.
-#[derive(Clone, Copy, ValueEnum)]
+/// An operation whose program is shown: of sums, some of which levelled schemes have as well, or of these alone.
+#[derive(Clone, Copy)]
 pub(crate) enum Explained {
-    Encrypt,
-    Aggregate,
-    Decrypt,
-    /// With the secret key, of a levelled scheme
-    CkksEncryptSecret,
-    /// A sum of two encrypted vectors
-    CkksAdd,
-    /// A product of two, relinearised and rescaled
-    CkksMul,
-    /// A product by a plaintext, rescaled
-    CkksMulPlain,
-    /// A rotation of slots
-    CkksRotate,
+    Sums(Operation),
+    Levelled(ckks::Operation),
+}
+
+impl Explained {
+    /// The words for operations of sums.
+    const SUMS: [(&'static str, Operation); 3] = [
+        ("encrypt", Operation::Encrypt),
+        ("aggregate", Operation::Aggregate),
+        ("decrypt", Operation::Decrypt),
+    ];
+
+    /// Returns all of them by their words.
+    fn all() -> impl Iterator<Item = (PossibleValue, Self)> {
+        let sums = Self::SUMS.map(|(name, sum)| (PossibleValue::new(name), Self::Sums(sum)));
+        let levelled = ckks::Operation::ALL.map(|operation| {
+            let value = PossibleValue::new(operation.name()).help(operation.about());
+            (value, Self::Levelled(operation))
+        });
+        sums.into_iter().chain(levelled)
+    }
+
+    fn parser() -> impl TypedValueParser<Value = Self> {
+        PossibleValuesParser::new(Self::all().map(|(value, _)| value)).try_map(|name| {
+            let found = Self::all().find(|(value, _)| value.get_name() == name);
+            found.map(|(_, own)| own).ok_or("no operation")
+        })
+    }
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Sums(sum) => {
+                Self::SUMS.into_iter().find(|(_, own)| *own == sum).map_or("", |s| s.0)
+            }
+            Self::Levelled(operation) => operation.name(),
+        }
+    }
 }
 
 #[derive(Args)]
 pub(crate) struct Explain {
     /// The operation
+    #[arg(value_parser = Explained::parser())]
     pub(crate) operation: Explained,
     /// ckks-sum, ckks-sum-public, paillier-2048, paillier-3072 or paillier-4096; or ckks-4096x1, ckks-4096x2,
     /// ckks-8192x7 or ckks-16384x14, which are levelled; else ckks-sum, or ckks-4096x1 for what it has not

@@ -266,8 +266,8 @@ impl Screened {
 pub(crate) fn program(operation: LevelledOperation, preset: Preset) -> Option<Program> {
     let parameters = Parameters::preset(preset);
     match operation {
-        LevelledOperation::Multiply => Some(ckks::Operation::Multiply.program(&parameters)),
-        LevelledOperation::Rotate => Some(ckks::Operation::Rotate.program(&parameters)),
+        LevelledOperation::Multiply => ckks::Operation::Multiply.program(&parameters),
+        LevelledOperation::Rotate => ckks::Operation::Rotate.program(&parameters),
         _ => None,
     }
 }

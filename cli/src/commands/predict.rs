@@ -1,6 +1,10 @@
 //! `ciphergram predict`.
 
-use ciphergram_he::{ckks::Evaluator, vectors};
+use ciphergram_he::{
+    Error,
+    ckks::{CkksError, Evaluator},
+    vectors,
+};
 use serde_json::json;
 
 use super::vectors::{read, read_evaluation, read_model, write};
@@ -22,7 +26,10 @@ pub(crate) fn run(args: &Predict) -> Result<(), Failure> {
     let evaluator = Evaluator::new(read_evaluation(&args.key, &*engine)?, &*engine);
     let (source, input) = read(&args.input, &*engine)?;
     let found = vectors::predict(&evaluator, &model, &input, source);
-    let found = found.map_err(|e| e.within(args.input.display()))?;
+    let found = found.map_err(|e| match e {
+        Error::Ckks(CkksError::Model { .. }) => e.within(args.model.display()),
+        e => e.within(args.input.display()),
+    })?;
     let bytes = write(&found.answers, out)?;
     drop(progress);
     if let Some(most) = found.beyond_interval {

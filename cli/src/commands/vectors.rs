@@ -8,6 +8,7 @@ use ciphergram_he::{
     ckks::{
         self, AnyKey, EvaluationKeys, Evaluator, Parameters, Preset, PublicKey, Rotation, SecretKey,
     },
+    text,
     vectors::{self, Layout, Purpose, Recipe, Source, Vector, Weights},
 };
 use serde_json::json;
@@ -174,8 +175,8 @@ pub(crate) fn aggregate(args: &Aggregate, key: &AnyKey) -> Result<(), Failure> {
         .into());
     }
     let weights = args.weights.as_ref().map(|path| {
-        let text = fs::read_to_string(path).map_err(Error::from);
-        text.and_then(|text| Weights::from_json(&text)).map_err(|e| e.within(path.display()))
+        let weights = text::read("weights file", path).and_then(|text| Weights::from_json(&text));
+        weights.map_err(|e| e.within(path.display()))
     });
     let weights = weights.transpose()?;
     let read_too = [Some(&args.agreed.key), args.weights.as_ref()];

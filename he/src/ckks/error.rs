@@ -121,8 +121,9 @@ pub enum CkksError {
     },
     /// A release that would be of less precision than was asked for.
     #[error(
-        "{releases} releases leave {left:.1} bits of the largest number, and {bits} are asked for: encrypt for sums \
-         (--for sums), release less often, or ask for fewer"
+        "noise for {releases} releases, one of each ciphertext, leaves {left:.1} bits of the largest number, and \
+         {bits} are asked for: encrypt for sums (--for sums), release less often, or ask for fewer",
+        left = left.max(0.0)
     )]
     ReleaseBits {
         /// Bits that would be left; none where below zero.

@@ -3,7 +3,7 @@
 //! The secret half is one seed. The public one is the seed of its uniform polynomial and the other
 //! polynomial, packed, in base64url.
 
-use std::{fs, path::Path, sync::Arc};
+use std::{path::Path, sync::Arc};
 
 use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD as BASE64};
 use ciphergram_accel::Engine;
@@ -14,7 +14,7 @@ use super::{Parameters, Preset, PublicKey, SecretKey};
 use crate::{
     Error, KeyId,
     keys::{permission_warning, write_new},
-    versions,
+    text, versions,
 };
 
 /// The type of key files of the levelled scheme.
@@ -117,7 +117,7 @@ impl AnyKey {
     /// The file cannot be read, or is not as it should be; the path is named.
     pub fn load(path: &Path, engine: &dyn Engine) -> Result<Option<Self>, Error> {
         let here = |e: Error| e.within(path.display());
-        let text = Zeroizing::new(fs::read_to_string(path).map_err(|e| here(e.into()))?);
+        let text = text::read("key file", path).map_err(here)?;
         let key = Self::from_json(&text, engine).map_err(here)?;
         Ok(key.map(|key| match key {
             Self::Secret(key, _) => Self::Secret(key, permission_warning(path)),

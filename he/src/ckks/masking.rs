@@ -52,9 +52,8 @@ impl Evaluator<'_> {
         };
         let integers: Zeroizing<Vec<u128>> =
             Zeroizing::new((0..ring.degree()).map(|_| draw()).collect());
-        let words = (0..ring.primes().len()).flat_map(|word| {
-            integers.iter().map(move |integer| (integer >> (64 * word)) as u64)
-        });
+        let words = (0..ring.primes().len())
+            .flat_map(|word| integers.iter().map(move |integer| (integer >> (64 * word)) as u64));
         let words = Zeroizing::new(words.collect::<Vec<_>>());
         let program = programs::mask(&parameters, level);
         let mut first = vec![0; ring.len_words()];

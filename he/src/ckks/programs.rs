@@ -12,48 +12,140 @@ use super::{
     parameters::{Level, Parameters},
 };
 
-/// An operation of which the program can be shown.
+/// An operation on ciphertexts, which is a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs, reason = "each says in words what it does")]
 pub enum Operation {
-    /// Encryption under the public key.
+    Encode,
     Encrypt,
-    /// Encryption under the secret key.
     EncryptSecret,
-    /// Decryption.
     Decrypt,
-    /// A sum of two ciphertexts.
+    Mask,
     Add,
-    /// A product of two ciphertexts, relinearised and rescaled.
+    Subtract,
+    AddPlain,
+    SubtractPlain,
+    Scale,
+    Weigh,
     Multiply,
-    /// A product by a plaintext, rescaled.
     MultiplyPlain,
-    /// A rotation by one slot.
+    SumPlain,
+    Tensor,
+    TensorSum,
+    AddProducts,
+    Relinearise,
     Rotate,
+    Digits,
+    RotateDigits,
+    PublicKey,
+    SwitchingKey,
+    Uniform,
 }
 
 impl Operation {
-    /// Returns its program for fresh ciphertexts, under keys that are zero: shapes do not depend on keys.
+    /// All of them.
+    pub const ALL: [Self; 24] = [
+        Self::Encode,
+        Self::Encrypt,
+        Self::EncryptSecret,
+        Self::Decrypt,
+        Self::Mask,
+        Self::Add,
+        Self::Subtract,
+        Self::AddPlain,
+        Self::SubtractPlain,
+        Self::Scale,
+        Self::Weigh,
+        Self::Multiply,
+        Self::MultiplyPlain,
+        Self::SumPlain,
+        Self::Tensor,
+        Self::TensorSum,
+        Self::AddProducts,
+        Self::Relinearise,
+        Self::Rotate,
+        Self::Digits,
+        Self::RotateDigits,
+        Self::PublicKey,
+        Self::SwitchingKey,
+        Self::Uniform,
+    ];
+
+    /// Returns the name of its program.
     #[must_use]
-    pub fn program(self, set: &Parameters) -> Program {
+    pub fn name(self) -> &'static str {
+        self.words().0
+    }
+
+    /// Returns what it does, for people.
+    #[must_use]
+    pub fn about(self) -> &'static str {
+        self.words().1
+    }
+
+    fn words(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Encode => ("ckks-encode", "The transform of an encoded plaintext"),
+            Self::Encrypt => ("ckks-encrypt", "With the public key"),
+            Self::EncryptSecret => ("ckks-encrypt-secret", "With the secret key"),
+            Self::Decrypt => ("ckks-decrypt", "Back to integers, which decoding takes"),
+            Self::Mask => ("ckks-mask", "A mask on a result that key holders open"),
+            Self::Add => ("ckks-add", "A sum of two ciphertexts"),
+            Self::Subtract => ("ckks-sub", "A difference of two ciphertexts"),
+            Self::AddPlain => ("ckks-add-plain", "A sum with a plaintext"),
+            Self::SubtractPlain => ("ckks-sub-plain", "A difference with a plaintext"),
+            Self::Scale => ("ckks-scale", "A product by an integer, which takes no level"),
+            Self::Weigh => ("ckks-weigh", "A sum of ciphertexts, each times a number, rescaled"),
+            Self::Multiply => ("ckks-mul", "A product of two, relinearised and rescaled"),
+            Self::MultiplyPlain => ("ckks-mul-plain", "A product by a plaintext, rescaled"),
+            Self::SumPlain => ("ckks-sum-plain", "A sum of products by plaintexts, rescaled"),
+            Self::Tensor => ("ckks-tensor", "A product of two, of three parts"),
+            Self::TensorSum => ("ckks-tensor-sum", "A sum of products of three parts"),
+            Self::AddProducts => ("ckks-add-products", "A sum of two that have three parts"),
+            Self::Relinearise => ("ckks-relinearise", "Two parts again of three, rescaled"),
+            Self::Rotate => ("ckks-rotate", "A rotation of slots, or their conjugates"),
+            Self::Digits => ("ckks-digits", "The digits that rotations of one ciphertext share"),
+            Self::RotateDigits => ("ckks-rotate-digits", "A rotation by digits that are there"),
+            Self::PublicKey => ("ckks-public-key", "The public key, of the secret"),
+            Self::SwitchingKey => ("ckks-switching-key", "A digit of a key for products"),
+            Self::Uniform => ("ckks-uniform", "A uniform polynomial, of its seed"),
+        }
+    }
+
+    /// Returns its program for fresh ciphertexts, under keys that are zero: shapes do not depend on keys. Sums are of
+    /// two. None where it takes a level and the set has none.
+    #[must_use]
+    pub fn program(self, set: &Parameters) -> Option<Program> {
         let level = set.top_level();
         let zeros = |ring: &Ring| Constant::new(vec![0; ring.len_words()]);
-        let (q, all) = (zeros(set.ring(level)), zeros(set.whole()));
-        let made = match self {
-            Self::Encrypt => Some(encrypt_public(set, level, [&all, &all])),
-            Self::EncryptSecret => Some(encrypt_secret(set, level, &q)),
-            Self::Decrypt => {
-                let level = level.min(1);
-                Some(decrypt(set, level, &zeros(set.ring(level))))
-            }
-            Self::Add => Some(add(set, level, false)),
-            Self::Multiply => multiply(set, level, &SwitchingKey::zeros(set)),
-            Self::MultiplyPlain => multiply_plain(set, level),
-            Self::Rotate => Some(turn(set, level, 5, &SwitchingKey::zeros(set))),
-        };
-        match made {
-            Some(program) => program,
-            None => unreachable!("a set has a level"),
-        }
+        let (q, all, key) = (zeros(set.ring(level)), zeros(set.whole()), SwitchingKey::zeros(set));
+        let low = level.min(1);
+        Some(match self {
+            Self::Encode => encode(set, level),
+            Self::Encrypt => encrypt_public(set, level, [&all, &all]),
+            Self::EncryptSecret => encrypt_secret(set, level, &q),
+            Self::Decrypt => decrypt(set, low, &zeros(set.ring(low))),
+            Self::Mask => mask(set, low),
+            Self::Add => add(set, level, false),
+            Self::Subtract => add(set, level, true),
+            Self::AddPlain => add_plain(set, level, false),
+            Self::SubtractPlain => add_plain(set, level, true),
+            Self::Scale => scale(set, level, 3),
+            Self::Weigh => weigh(set, level, &[2, -3])?,
+            Self::Multiply => multiply(set, level, &key)?,
+            Self::MultiplyPlain => multiply_plain(set, level)?,
+            Self::SumPlain => sum_plain(set, level, 2)?,
+            Self::Tensor => tensor(set, level),
+            Self::TensorSum => tensor_sum(set, level, 2),
+            Self::AddProducts => add_products(set, level),
+            Self::Relinearise => relinearise(set, level, &key)?,
+            Self::Rotate => turn(set, level, 5, &key),
+            Self::Digits => digits(set, level),
+            Self::RotateDigits => turn_digits(set, level, 5, &key),
+            Self::PublicKey => public_key(set, &all),
+            Self::SwitchingKey => switching_key(set, 0, &all, Switch::Relinearise),
+            Self::Uniform => uniform(set.whole()),
+        })
     }
 }
 
@@ -72,8 +164,8 @@ pub(super) struct On<'p> {
 
 impl<'p> On<'p> {
     /// Begins a program for a level.
-    pub(super) fn new(name: &str, set: &'p Parameters, level: usize) -> Self {
-        Self { b: Builder::new(name), set, level: set.level(level) }
+    pub(super) fn new(operation: Operation, set: &'p Parameters, level: usize) -> Self {
+        Self { b: Builder::new(operation.name()), set, level: set.level(level) }
     }
 
     /// Adds an input of ciphertexts.
@@ -258,7 +350,7 @@ pub(super) fn integer_mod(x: i128, ring: &Ring) -> Vec<u64> {
 /// Builds the program that multiplies two ciphertexts, switches what is under s² back to s, and
 /// rescales.
 pub(super) fn multiply(set: &Parameters, level: usize, key: &SwitchingKey) -> Option<Program> {
-    let mut on = On::new("ckks-mul", set, level);
+    let mut on = On::new(Operation::Multiply, set, level);
     let last = on.last(level)?;
     let (x, y) = (on.ciphertext("a"), on.ciphertext("b"));
     let product = on.tensor(x, y);
@@ -268,7 +360,7 @@ pub(super) fn multiply(set: &Parameters, level: usize, key: &SwitchingKey) -> Op
 
 /// Builds the program of a tensor product: three parts, which sums leave as they are.
 pub(super) fn tensor(set: &Parameters, level: usize) -> Program {
-    let mut on = On::new("ckks-tensor", set, level);
+    let mut on = On::new(Operation::Tensor, set, level);
     let (x, y) = (on.ciphertext("a"), on.ciphertext("b"));
     let parts = on.tensor(x, y);
     on.finish(parts)
@@ -276,7 +368,7 @@ pub(super) fn tensor(set: &Parameters, level: usize) -> Program {
 
 /// Builds the program of a sum of tensor products: three parts, each reduced once.
 pub(super) fn tensor_sum(set: &Parameters, level: usize, terms: usize) -> Program {
-    let mut on = On::new("ckks-tensor-sum", set, level);
+    let mut on = On::new(Operation::TensorSum, set, level);
     let pairs: Vec<_> = (0..terms)
         .map(|i| [on.ciphertext(&format!("a{i}.")), on.ciphertext(&format!("b{i}."))])
         .collect();
@@ -292,7 +384,7 @@ pub(super) fn tensor_sum(set: &Parameters, level: usize, terms: usize) -> Progra
 
 /// Builds the program that adds two products.
 pub(super) fn add_products(set: &Parameters, level: usize) -> Program {
-    let mut on = On::new("ckks-add-products", set, level);
+    let mut on = On::new(Operation::AddProducts, set, level);
     let [x, y] = ["a", "b"].map(|name| {
         ["0", "1", "2"].map(|part| on.b.polys::<Ntt>(&format!("{name}{part}"), &on.level.q))
     });
@@ -302,7 +394,7 @@ pub(super) fn add_products(set: &Parameters, level: usize) -> Program {
 
 /// Builds the program that switches what of a product is under s² back to s, and rescales.
 pub(super) fn relinearise(set: &Parameters, level: usize, key: &SwitchingKey) -> Option<Program> {
-    let mut on = On::new("ckks-relinearise", set, level);
+    let mut on = On::new(Operation::Relinearise, set, level);
     let last = on.last(level)?;
     let d = ["d0", "d1", "d2"].map(|name| on.b.polys::<Ntt>(name, &on.level.q));
     let parts = on.relinearise(d, key, &last);
@@ -311,7 +403,7 @@ pub(super) fn relinearise(set: &Parameters, level: usize, key: &SwitchingKey) ->
 
 /// Builds the program that cuts the second part of a ciphertext into digits.
 pub(super) fn digits(set: &Parameters, level: usize) -> Program {
-    let mut on = On::new("ckks-digits", set, level);
+    let mut on = On::new(Operation::Digits, set, level);
     let x = on.b.polys::<Ntt>("a1", &on.level.q);
     let digits = on.digits(x);
     on.finish(digits)
@@ -324,7 +416,7 @@ pub(super) fn turn_digits(
     element: u32,
     key: &SwitchingKey,
 ) -> Program {
-    let mut on = On::new("ckks-rotate-digits", set, level);
+    let mut on = On::new(Operation::RotateDigits, set, level);
     let first = on.b.polys::<Ntt>("a0", &on.level.q);
     let digits: Vec<_> = (0..on.level.digits.len())
         .map(|j| on.b.polys::<Ntt>(&format!("digit{j}"), &on.level.all))
@@ -335,7 +427,7 @@ pub(super) fn turn_digits(
 
 /// Builds the program that switches a ciphertext to the secret that `element` undoes, and turns it.
 pub(super) fn turn(set: &Parameters, level: usize, element: u32, key: &SwitchingKey) -> Program {
-    let mut on = On::new("ckks-rotate", set, level);
+    let mut on = On::new(Operation::Rotate, set, level);
     let x = on.ciphertext("a");
     let digits = on.digits(x[1]);
     let turned = on.turn(x[0], &digits, element, key);
@@ -344,7 +436,7 @@ pub(super) fn turn(set: &Parameters, level: usize, element: u32, key: &Switching
 
 /// Builds the program that multiplies a ciphertext by an integer, on the same level.
 pub(super) fn scale(set: &Parameters, level: usize, factor: i128) -> Program {
-    let mut on = On::new("ckks-scale", set, level);
+    let mut on = On::new(Operation::Scale, set, level);
     let x = on.ciphertext("a");
     let factors = integer_mod(factor, &on.level.q);
     let parts = [0, 1].map(|part| on.b.scale(&format!("c{part}"), x[part], &factors));
@@ -353,7 +445,7 @@ pub(super) fn scale(set: &Parameters, level: usize, factor: i128) -> Program {
 
 /// Builds the program that sums ciphertexts, each times an integer, and rescales.
 pub(super) fn weigh(set: &Parameters, level: usize, factors: &[i128]) -> Option<Program> {
-    let mut on = On::new("ckks-weigh", set, level);
+    let mut on = On::new(Operation::Weigh, set, level);
     let last = on.last(level)?;
     let mut sums: Option<Pair> = None;
     for (index, &factor) in factors.iter().enumerate() {
@@ -374,7 +466,8 @@ pub(super) fn weigh(set: &Parameters, level: usize, factors: &[i128]) -> Option<
 
 /// Builds the program that adds a plaintext to the first part of a ciphertext, or subtracts it.
 pub(super) fn add_plain(set: &Parameters, level: usize, minus: bool) -> Program {
-    let mut on = On::new(if minus { "ckks-sub-plain" } else { "ckks-add-plain" }, set, level);
+    let operation = if minus { Operation::SubtractPlain } else { Operation::AddPlain };
+    let mut on = On::new(operation, set, level);
     let [x, m] = ["a0", "m"].map(|name| on.b.polys::<Ntt>(name, &on.level.q));
     let sum = if minus { on.b.sub("c0", x, m) } else { on.b.add("c0", x, m) };
     on.finish([sum])
@@ -382,7 +475,7 @@ pub(super) fn add_plain(set: &Parameters, level: usize, minus: bool) -> Program 
 
 /// Builds the program that multiplies a ciphertext by a plaintext and rescales.
 pub(super) fn multiply_plain(set: &Parameters, level: usize) -> Option<Program> {
-    let mut on = On::new("ckks-mul-plain", set, level);
+    let mut on = On::new(Operation::MultiplyPlain, set, level);
     let last = on.last(level)?;
     let x = on.ciphertext("a");
     let m = on.b.polys::<Ntt>("m", &on.level.q);
@@ -395,7 +488,8 @@ pub(super) fn multiply_plain(set: &Parameters, level: usize) -> Option<Program> 
 
 /// Builds the program that adds two ciphertexts, or subtracts the second.
 pub(super) fn add(set: &Parameters, level: usize, minus: bool) -> Program {
-    let mut on = On::new(if minus { "ckks-sub" } else { "ckks-add" }, set, level);
+    let operation = if minus { Operation::Subtract } else { Operation::Add };
+    let mut on = On::new(operation, set, level);
     let (x, y) = (on.ciphertext("a"), on.ciphertext("b"));
     let parts = [0, 1].map(|part| match minus {
         true => on.b.sub(&format!("c{part}"), x[part], y[part]),
@@ -412,7 +506,7 @@ fn message(b: &mut Builder, ring: &Arc<Ring>) -> Var<Coeff> {
 
 /// Builds the program that transforms an encoded plaintext.
 pub(super) fn encode(set: &Parameters, level: usize) -> Program {
-    let mut on = On::new("ckks-encode", set, level);
+    let mut on = On::new(Operation::Encode, set, level);
     let m = message(&mut on.b, &on.level.q);
     let t = on.b.ntt("m̂", m);
     on.b.output(t);
@@ -422,7 +516,7 @@ pub(super) fn encode(set: &Parameters, level: usize) -> Program {
 /// Builds the program that encrypts with the secret: `(−a·s + e + m, a)`, a being the uniform
 /// polynomial that a seed names.
 pub(super) fn encrypt_secret(set: &Parameters, level: usize, s: &Constant) -> Program {
-    let mut on = On::new("ckks-encrypt-secret", set, level);
+    let mut on = On::new(Operation::EncryptSecret, set, level);
     let ring = &on.level.q;
     let b = &mut on.b;
     let m = message(b, ring);
@@ -442,7 +536,7 @@ pub(super) fn encrypt_secret(set: &Parameters, level: usize, s: &Constant) -> Pr
 /// Builds the program that encrypts with the public key: `u·(b, a) + (e₀, e₁)` over all primes,
 /// divided by the special ones, and m. The noise of the key, which u multiplies, is divided too.
 pub(super) fn encrypt_public(set: &Parameters, level: usize, key: [&Constant; 2]) -> Program {
-    let mut on = On::new("ckks-encrypt", set, level);
+    let mut on = On::new(Operation::Encrypt, set, level);
     let (all, q) = (&on.level.all, &on.level.q);
     let b = &mut on.b;
     let m = message(b, q);
@@ -466,7 +560,7 @@ pub(super) fn encrypt_public(set: &Parameters, level: usize, key: [&Constant; 2]
 
 /// Builds the program that adds a mask, integers of as many words as primes, to the first part of a ciphertext.
 pub(super) fn mask(set: &Parameters, level: usize) -> Program {
-    let mut on = On::new("ckks-mask", set, level);
+    let mut on = On::new(Operation::Mask, set, level);
     let x = on.b.polys::<Ntt>("a0", &on.level.q);
     let integers = on.b.integers("integers", on.level.q.len_words());
     let mask = on.b.lift("mask", &on.level.q, integers);
@@ -477,7 +571,7 @@ pub(super) fn mask(set: &Parameters, level: usize) -> Program {
 
 /// Builds the program that decrypts: integers of as many words as primes, modulo their product.
 pub(super) fn decrypt(set: &Parameters, level: usize, s: &Constant) -> Program {
-    let mut on = On::new("ckks-decrypt", set, level);
+    let mut on = On::new(Operation::Decrypt, set, level);
     let x = on.ciphertext("c");
     let ring = &on.level.q;
     let b = &mut on.b;
@@ -506,7 +600,7 @@ pub(super) fn switching_key(
     s: &Constant,
     switch: Switch,
 ) -> Program {
-    let mut on = On::new("ckks-switching-key", set, set.top_level());
+    let mut on = On::new(Operation::SwitchingKey, set, set.top_level());
     let ring = &on.level.all;
     let own = &on.level.digits[digit].own;
     let special = residues(set.special(), ring);
@@ -538,7 +632,7 @@ pub(super) fn switching_key(
 
 /// Builds the program that expands a uniform polynomial from a seed.
 pub(super) fn uniform(ring: &Arc<Ring>) -> Program {
-    let mut b = Builder::new("ckks-uniform");
+    let mut b = Builder::new(Operation::Uniform.name());
     let index = b.index("index");
     let seed = b.seeds("seed", 1);
     let a = b.uniform("â", ring, seed, index);
@@ -548,7 +642,7 @@ pub(super) fn uniform(ring: &Arc<Ring>) -> Program {
 
 /// Builds the program that makes the public key: `(−a·s + e, a)` over all primes.
 pub(super) fn public_key(set: &Parameters, s: &Constant) -> Program {
-    let mut on = On::new("ckks-public-key", set, set.top_level());
+    let mut on = On::new(Operation::PublicKey, set, set.top_level());
     let ring = &on.level.all;
     let b = &mut on.b;
     let index = b.index("index");
@@ -565,7 +659,7 @@ pub(super) fn public_key(set: &Parameters, s: &Constant) -> Program {
 
 /// Builds the program that sums products of ciphertexts by plaintexts and rescales.
 pub(super) fn sum_plain(set: &Parameters, level: usize, terms: usize) -> Option<Program> {
-    let mut on = On::new("ckks-sum-plain", set, level);
+    let mut on = On::new(Operation::SumPlain, set, level);
     let last = on.last(level)?;
     let x: Vec<_> = (0..terms).map(|i| on.ciphertext(&format!("a{i}."))).collect();
     let q = &on.level.q;

@@ -91,7 +91,7 @@ pub enum FrameError {
         code: u8,
     },
     /// Another kind of frame than the operation takes.
-    #[error("a {found} where a {expected} belongs")]
+    #[error("{found} where {expected} belongs")]
     Kind {
         /// The kind found.
         found: &'static str,

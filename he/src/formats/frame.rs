@@ -255,8 +255,8 @@ impl<'a> Frame<'a> {
         if set.id() == self.parameters {
             Ok(set)
         } else {
-            Err(FrameError::Malformed { what: "a ring that updates of its size do not have" }
-                .into())
+            let what = "made before updates of its size had larger rings; encrypt it again";
+            Err(FrameError::Malformed { what }.into())
         }
     }
 

@@ -6,10 +6,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use zeroize::Zeroizing;
-
 use super::{ClientKey, KeyRef, PublicKey, SecretKey, json};
-use crate::{Error, Job};
+use crate::{Error, Job, text};
 
 impl PublicKey {
     /// Reads a key file.
@@ -96,7 +94,7 @@ impl AnyKey {
     /// It is missing or not a valid key file; the path is named.
     pub fn load(path: &Path) -> Result<Self, Error> {
         let here = |e: Error| e.within(path.display());
-        let text = Zeroizing::new(fs::read_to_string(path).map_err(|e| here(e.into()))?);
+        let text = text::read("key file", path).map_err(here)?;
         json::read(&text).map_err(here).map(|key| match key {
             Self::Client(key, _) => Self::Client(key, permission_warning(path)),
             Self::Secret(key, _) => Self::Secret(key, permission_warning(path)),

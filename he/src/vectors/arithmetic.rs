@@ -250,8 +250,7 @@ impl Vector {
             sum = evaluator.add(&sum, ciphertext)?;
         }
         if self.layout != Layout::Each {
-            let all = evaluator.inner_sum(&sum, self.slots());
-            sum = all.map_err(|error| naming(error, || "sum".into()))?;
+            sum = evaluator.inner_sum(&sum, self.slots())?;
         }
         let most = self.bound().magnitude * self.values() as f64;
         let specs = vec![self.spec(vec![])];
@@ -303,13 +302,7 @@ impl Vector {
             }
             let matrix = evaluator.encode_matrix(&block, (rows, width), level)?;
             has_tail |= matrix.is_folded();
-            // Of zeros alone there is nothing to multiply by.
-            let product = match block.iter().any(|&x| x != 0.0) {
-                true => evaluator.multiply_matrix(&matrix, ciphertext),
-                false => evaluator.multiply_constant(ciphertext, 0.0),
-            };
-            let of = || format!("matrix:{rows}x{width}");
-            let product = product.map_err(|error| naming(error, of))?;
+            let product = evaluator.multiply_matrix(&matrix, ciphertext)?;
             sum = Some(match sum {
                 Some(sum) => evaluator.add(&sum, &product)?,
                 None => product,
@@ -610,14 +603,6 @@ fn times<'a>(
     match factor {
         1 => Ok(Cow::Borrowed(a)),
         _ => evaluator.multiply_integer(a, factor).map(Cow::Owned),
-    }
-}
-
-/// Names all rotations of a job where one is missing.
-pub(super) fn naming(error: Error, of: impl FnOnce() -> String) -> Error {
-    match error {
-        Error::Ckks(CkksError::NoRotation { .. }) => CkksError::NoRotations { of: of() }.into(),
-        error => error,
     }
 }
 

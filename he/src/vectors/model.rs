@@ -74,7 +74,11 @@ impl Model {
             let (Ok(layer), Some(part)) = (layer.parse(), part) else {
                 return refuse(format!("{name:?} is neither a weight nor a bias of a layer"));
             };
-            parts.entry(layer).or_default()[part] = Some(tensor);
+            if parts.entry(layer).or_default()[part].replace(tensor).is_some() {
+                return refuse(format!(
+                    "{name:?} is there twice: a layer without a number is layer 0"
+                ));
+            }
         }
         let layers = parts.into_iter().map(|(number, parts)| layer(number, parts));
         let layers: Vec<Layer> = layers.collect::<Result<_, _>>()?;

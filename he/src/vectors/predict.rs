@@ -1,6 +1,6 @@
 //! Answers of a model to encrypted inputs.
 
-use super::{Layout, Model, Output, Source, Vector, arithmetic::naming, model::Layer};
+use super::{Layout, Model, Output, Source, Vector, model::Layer};
 use crate::{
     Dtype, Error, TensorSpec,
     ckks::{Ciphertext, CkksError, Complex, Evaluator},
@@ -57,7 +57,8 @@ pub fn predict(
             let mut beyond = None;
             for block in 0..blocks {
                 let own = (0..inputs).map(|i| input.ciphertexts[i * blocks + block].clone());
-                let (of_block, most) = run(&Batch(evaluator), model, own.collect(), input)?;
+                let (of_block, most) =
+                    run(&Batch(evaluator), model, own.collect(), input).map_err(of_model)?;
                 answers.iter_mut().zip(of_block).for_each(|(column, answer)| column.push(answer));
                 beyond = most.into_iter().chain(beyond).reduce(f64::max);
             }
@@ -65,7 +66,7 @@ pub fn predict(
         }
         _ => {
             let own = input.ciphertexts.clone();
-            let (answers, beyond) = run(&Sample(evaluator), model, own, input)?;
+            let (answers, beyond) = run(&Sample(evaluator), model, own, input).map_err(of_model)?;
             (vec![outputs as u64], answers, beyond)
         }
     };
@@ -139,9 +140,7 @@ impl Lie for Sample<'_, '_> {
         let scaled: Vec<f64> = layer.weight.iter().map(|x| x * weight).collect();
         let sizes = (layer.outputs(), layer.inputs);
         let matrix = self.0.encode_matrix(&scaled, sizes, value.level())?;
-        let of = || format!("matrix:{}x{}", sizes.0, sizes.1);
-        let product = self.0.multiply_matrix(&matrix, value);
-        let product = product.map_err(|error| naming(error, of))?;
+        let product = self.0.multiply_matrix(&matrix, value)?;
         let biases: Vec<f64> = layer.bias.iter().map(|x| x * bias).collect();
         let biases = self.0.encode(&Complex::real(&biases), product.level())?;
         Ok(vec![self.0.add_plain(&product, &biases)?])
@@ -179,6 +178,18 @@ fn run(
     let sigmoid = |x: &Ciphertext| evaluator.polynomial(polynomial, &x.within(1.0));
     let answers = values.iter().map(sigmoid).collect::<Result<_, _>>()?;
     Ok((answers, (most > 1.0).then_some(most * interval)))
+}
+
+/// Says of a number that cannot be encoded that it is the model's.
+fn of_model(error: Error) -> Error {
+    match error {
+        Error::Ckks(CkksError::Value { value, limit, .. }) => {
+            let why =
+                format!("a weight or bias of {value:e} is beyond {limit:e}, in units of the input");
+            CkksError::Model { why }.into()
+        }
+        error => error,
+    }
 }
 
 fn refuse<T>(why: String) -> Result<T, Error> {

@@ -1,6 +1,6 @@
 //! Screening: norms and products of encrypted updates, before any of them is summed.
 
-use super::{Layout, Source, Vector, arithmetic::naming, vector::EXPONENTS};
+use super::{Layout, Source, Vector, vector::EXPONENTS};
 use crate::{
     Dtype, Error, TensorSpec,
     ckks::{Ciphertext, CkksError, Evaluator},
@@ -72,8 +72,7 @@ fn product(evaluator: &Evaluator<'_>, a: &Vector, b: &Vector) -> Result<Cipherte
     }
     let pairs: Vec<_> = a.ciphertexts.iter().zip(&b.ciphertexts).collect();
     let product = evaluator.relinearise(&evaluator.tensor_sum(&pairs)?)?;
-    let sum = evaluator.inner_sum(&product, evaluator.parameters().slots());
-    let sum = sum.map_err(|error| naming(error, || "sum".into()))?;
+    let sum = evaluator.inner_sum(&product, evaluator.parameters().slots())?;
     let sum = evaluator.lower(&sum, 0)?;
     if sum.bits_left() < 0.0 {
         return Err(CkksError::NoRoom.into());

@@ -101,7 +101,7 @@ impl Vector {
         let range = recipe.range.unwrap_or_else(|| rounded_up(most()));
         if !RANGES.contains(&range) {
             let why = format!(
-                "a range of {range} is not from {:e} to {:e}",
+                "a range of {range:e} is not from {:e} to {:e}",
                 RANGES.start(),
                 RANGES.end()
             );

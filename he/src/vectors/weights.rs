@@ -67,7 +67,7 @@ impl Weights {
     /// Reads a file.
     ///
     /// # Errors
-    /// It is not as it should be, has a weight beyond [`WEIGHT_OF_ONE`], or none above 0.
+    /// It is not as it should be, has a weight beyond [`WEIGHT_OF_ONE`], an update twice, or none that counts.
     pub fn from_json(text: &str) -> Result<Self, Error> {
         versions::check_json(text, WHAT, KIND, VERSION)?;
         let weights: Self = serde_json::from_str(text).map_err(|e| invalid(e.to_string()))?;
@@ -76,6 +76,10 @@ impl Weights {
             return Err(invalid(format!(
                 "{name:?} has weight {weight}, at most {WEIGHT_OF_ONE} are"
             )));
+        }
+        let mut known = BTreeSet::new();
+        if let Some(update) = weights.updates.iter().find(|update| !known.insert(&update.digest)) {
+            return Err(invalid(format!("{:?} is there twice", update.name)));
         }
         if weights.divisor == 0 || weights.updates.iter().all(|update| update.weight == 0) {
             return Err(invalid("no update counts"));

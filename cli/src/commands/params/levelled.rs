@@ -13,7 +13,7 @@ pub(super) fn derivation(preset: Preset) -> (Value, Vec<String>) {
     let (log_qp, limit) = (p.log_qp(), p.security_limit());
     let list = |primes: &[u64]| primes.iter().map(u64::to_string).collect::<Vec<_>>().join(", ");
     let digits: Vec<usize> = (0..=top).map(|level| p.digits(level)).collect();
-    let transforms = Operation::Multiply.program(&p).transforms();
+    let transforms = Operation::Multiply.program(&p).map_or(0, |program| program.transforms());
     let [secret, public] = [false, true].map(|public| p.fresh_bound(1.0, public));
     let product = p.product_bound(public, public, top);
     let error = |bound: Bound| format!("{:.1e}, {:.0} bits", bound.error, -bound.error.log2());

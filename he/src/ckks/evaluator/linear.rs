@@ -109,7 +109,7 @@ impl Evaluator<'_> {
     ///
     /// # Errors
     /// [`CkksError::TooMany`] where `count` is no power of two or more than slots;
-    /// [`CkksError::NoRotation`]; [`CkksError::OtherParameters`]; the engine's.
+    /// [`CkksError::NoRotations`]; [`CkksError::OtherParameters`]; the engine's.
     pub fn inner_sum(&self, a: &Ciphertext, count: usize) -> Result<Ciphertext, Error> {
         let slots = self.parameters.slots();
         if !count.is_power_of_two() || count > slots {
@@ -118,7 +118,8 @@ impl Evaluator<'_> {
         self.check(a)?;
         let mut sum = a.clone();
         for bit in 0..count.trailing_zeros() {
-            sum = self.add(&sum, &self.rotate(&sum, 1 << bit)?)?;
+            let rotated = self.rotate(&sum, 1 << bit).map_err(|e| naming(e, || "sum".into()))?;
+            sum = self.add(&sum, &rotated)?;
         }
         Ok(sum)
     }
@@ -129,8 +130,14 @@ impl Evaluator<'_> {
     ///
     /// # Errors
     /// [`CkksError::OutOfLevels`] where a is on a lower level than the matrix was encoded for, or
-    /// that is 0; [`CkksError::NoRotation`]; [`CkksError::OtherParameters`]; the engine's.
+    /// that is 0; [`CkksError::NoRotations`]; [`CkksError::OtherParameters`]; the engine's.
     pub fn multiply_matrix(&self, matrix: &Matrix, a: &Ciphertext) -> Result<Ciphertext, Error> {
+        let (rows, columns) = matrix.sizes;
+        let product = self.multiply_diagonals(matrix, a);
+        product.map_err(|error| naming(error, || format!("matrix:{rows}x{columns}")))
+    }
+
+    fn multiply_diagonals(&self, matrix: &Matrix, a: &Ciphertext) -> Result<Ciphertext, Error> {
         let a = self.lowered(a, matrix.level)?;
         let level = matrix.level;
         let babies: Vec<i64> = (0..matrix.babies as i64).collect();
@@ -156,8 +163,8 @@ impl Evaluator<'_> {
                 None => sum,
             });
         }
-        let nothing = CkksError::TooMany { count: 0, slots: self.parameters.slots() };
-        let mut total = total.ok_or(nothing)?;
+        // Of zeros alone there are no diagonals.
+        let mut total = total.map_or_else(|| self.multiply_constant(&a, 0.0), Ok)?;
         for &steps in &matrix.folds {
             total = self.add(&total, &self.rotate(&total, steps)?)?;
         }
@@ -211,7 +218,8 @@ impl Evaluator<'_> {
                 giants.push((giant, diagonals));
             }
         }
-        Ok(Matrix { level, babies: way.babies, giants, folds: way.folds().collect() })
+        let (sizes, folds) = ((rows, columns), way.folds().collect());
+        Ok(Matrix { sizes, level, babies: way.babies, giants, folds })
     }
 }
 
@@ -222,6 +230,8 @@ impl Evaluator<'_> {
 /// then has a share of row `j mod R`, and sums over slots R apart bring the shares together, so that the result is
 /// there again every R slots.
 pub struct Matrix {
+    /// Rows and columns.
+    sizes: (usize, usize),
     level: usize,
     /// Rotations of the vector, by 0 and on.
     babies: usize,
@@ -236,6 +246,14 @@ impl Matrix {
     #[must_use]
     pub fn is_folded(&self) -> bool {
         !self.folds.is_empty()
+    }
+}
+
+/// Names all rotations of an operation where one is missing.
+fn naming(error: Error, of: impl FnOnce() -> String) -> Error {
+    match error {
+        Error::Ckks(CkksError::NoRotation { .. }) => CkksError::NoRotations { of: of() }.into(),
+        error => error,
     }
 }
 

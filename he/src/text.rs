@@ -1,0 +1,22 @@
+//! Text files.
+
+use std::{fs, path::Path};
+
+use zeroize::Zeroizing;
+
+use crate::Error;
+
+/// Reads a JSON file, which may hold secrets.
+///
+/// # Errors
+/// It cannot be read, or is no text, as files for the machine alone are.
+pub fn read(what: &'static str, path: &Path) -> Result<Zeroizing<String>, Error> {
+    let bytes = Zeroizing::new(fs::read(path)?);
+    match std::str::from_utf8(&bytes) {
+        Ok(text) => Ok(Zeroizing::new(text.into())),
+        Err(_) => {
+            let why = "it is no text; encrypted files and evaluation keys are none, JSON files are";
+            Err(Error::Json { what, why: why.into() })
+        }
+    }
+}
