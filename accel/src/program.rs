@@ -390,6 +390,13 @@ impl Crt {
 /// … q_(j−1)`. The digits of `y = x + (Q − 1) / 2` give a centred x modulo any prime with nothing
 /// to compare: `x = Σ v_j · q_0 … q_(j−1) − (Q − 1) / 2`. And a residue of y is that of x plus
 /// `(q_j − 1) / 2`, which is (Q − 1) / 2 modulo `q_j`: both are −1/2.
+///
+/// # Cost
+/// Of k primes, digits take k·(k − 1)/2 products a number and k more for each prime of `to`. The other way to an answer
+/// without a multiple of Q (Halevi, Polyakov and Shoup, 2019) takes k products and a sum of k doubles in place of the
+/// digits, and one product more for each prime: of one prime to any number this one is less, of two to eight it is 17
+/// against 26, of five to fifteen 85 against 95, of eight to eight 92 against 80. Doubles are off near ±Q/2, so that a
+/// number may get a multiple of Q there, and engines that round otherwise differ.
 pub struct BaseExtension {
     rows: Vec<ExtensionRow>,
 }

@@ -107,7 +107,7 @@ fn a_run_ends_with_a_page_a_picture_and_its_figures() {
         assert!(html.contains(&format!(">{digits}</text>")), "{digits}");
     }
     for stage in
-        ["quantise", "encrypt", "send 2.90 MB", "sum 10, at the aggregator", "decrypt to the mean"]
+        ["quantise", "encrypt", "send 2.67 MB", "sum 10, at the aggregator", "decrypt to the mean"]
     {
         assert!(html.contains(&format!(">{stage}</text>")), "{stage}");
     }

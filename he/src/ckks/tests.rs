@@ -348,17 +348,28 @@ fn polynomials_agree_and_are_as_deep_as_said() {
 /// Random circuits, to the last level: every value is within its bound.
 #[test]
 fn random_circuits_stay_within_their_bounds() {
-    let engine = CpuEngine::new();
-    let party = Party::new(small(), &engine);
-    let keys = party.secret.evaluation_keys(&[1, 7], &engine).unwrap();
+    circuits(small(), 20);
+    circuits(Parameters::preset(Preset::Slots8192Levels7), 1);
+    if std::env::var_os("CIPHERGRAM_CASES").is_some() {
+        circuits(Parameters::preset(Preset::Slots8192Levels7), 30);
+        circuits(Parameters::preset(Preset::Slots16384Levels14), 5);
+    }
+}
+
+fn circuits(parameters: Parameters, count: u64) {
+    let (engine, slots) = (CpuEngine::new(), parameters.slots());
+    let party = Party::new(parameters, &engine);
+    let keys = party.secret.evaluation_keys(&[1, 2, 7], &engine).unwrap();
+    let keys = party.secret.with_conjugate(keys, &engine).unwrap();
     let evaluator = Evaluator::new(keys, &engine);
     let encryptor = Encryptor::public(&party.public, 1.0);
-    for seed in 0..20 {
+    for seed in 0..count {
+        println!("seed {seed}");
         let mut random = rand_chacha::ChaCha20Rng::seed_from_u64(seed);
         let mut pick = move |bound: usize| random.next_u32() as usize % bound;
         let mut values: Vec<(Ciphertext, Vec<f64>)> = (0..3)
             .map(|_| {
-                let x = numbers(64);
+                let x = numbers(slots);
                 (encryptor.encrypt(&Complex::real(&x), &engine).unwrap(), x)
             })
             .collect();
@@ -366,19 +377,40 @@ fn random_circuits_stay_within_their_bounds() {
             let [i, j] = [pick(values.len()), pick(values.len())];
             let ((a, x), (b, y)) = (&values[i], &values[j]);
             let weight = pick(7) as i64 - 3;
-            let each = |f: &dyn Fn(f64, f64) -> f64| -> Vec<f64> {
-                x.iter().zip(y).map(|(&x, &y)| f(x, y)).collect()
-            };
-            let turned = |steps: usize| (0..64).map(|j| x[(j + steps) % 64]).collect();
-            let (value, plain) = match pick(9) {
-                0 => (evaluator.add(a, b), each(&|x, y| x + y)),
-                1 => (evaluator.sub(a, b), each(&|x, y| x - y)),
-                2 | 3 => (evaluator.multiply(a, b), each(&|x, y| x * y)),
-                4 => (evaluator.rotate(a, 7), turned(7)),
-                5 => (evaluator.rotate(a, 1), turned(1)),
-                6 => (evaluator.multiply_integer(a, weight), each(&|x, _| x * weight as f64)),
-                7 => (evaluator.multiply_constant(a, 0.7), each(&|x, _| x * 0.7)),
-                _ => (evaluator.add_constant(a, -0.5), each(&|x, _| x - 0.5)),
+            let m = numbers(slots);
+            let plain = |level| evaluator.encode(&Complex::real(&m), level);
+            let of = Polynomial { coefficients: numbers(2 + pick(4)), basis: Basis::Powers };
+            let each = |f: &dyn Fn(usize) -> f64| (0..slots).map(f).collect::<Vec<f64>>();
+            let at = |j: usize| x[j % slots];
+            let (value, plain) = match pick(16) {
+                0 => (evaluator.add(a, b), each(&|j| x[j] + y[j])),
+                1 => (evaluator.sub(a, b), each(&|j| x[j] - y[j])),
+                2 | 3 => (evaluator.multiply(a, b), each(&|j| x[j] * y[j])),
+                4 => (evaluator.rotate(a, 7), each(&|j| at(j + 7))),
+                5 => (evaluator.inner_sum(a, 4), each(&|j| (0..4).map(|k| at(j + k)).sum())),
+                6 => (evaluator.multiply_integer(a, weight), each(&|j| x[j] * weight as f64)),
+                7 => (evaluator.multiply_constant(a, 0.7), each(&|j| x[j] * 0.7)),
+                8 => (evaluator.add_constant(a, -0.5), each(&|j| x[j] - 0.5)),
+                9 => (evaluator.negate(a), each(&|j| -x[j])),
+                10 => (evaluator.conjugate(a), x.clone()),
+                11 => (
+                    plain(a.level()).and_then(|m| evaluator.add_plain(a, &m)),
+                    each(&|j| x[j] + m[j]),
+                ),
+                12 => (
+                    plain(a.level()).and_then(|m| evaluator.multiply_plain(a, &m)),
+                    each(&|j| x[j] * m[j]),
+                ),
+                13 => (
+                    evaluator
+                        .tensor_sum(&[(a, a), (a, b)])
+                        .and_then(|sum| evaluator.relinearise(&sum)),
+                    each(&|j| x[j] * (x[j] + y[j])),
+                ),
+                14 => {
+                    (evaluator.weigh(&[(0.25, a), (-1.5, b)]), each(&|j| 0.25 * x[j] - 1.5 * y[j]))
+                }
+                _ => (evaluator.polynomial(&of, a), each(&|j| of.value(x[j]))),
             };
             match value {
                 Ok(value) if value.bits_left() > 1.0 => {
@@ -390,5 +422,26 @@ fn random_circuits_stay_within_their_bounds() {
                 Err(why) => assert_eq!(why, CkksError::OutOfLevels.into()),
             }
         }
+    }
+}
+
+/// At declared magnitudes a bound is no more than 2^10 times what is measured, three products deep.
+#[test]
+fn bounds_are_tight_over_three_levels() {
+    let engine = CpuEngine::new();
+    let party = Party::new(Parameters::preset(Preset::Slots8192Levels7), &engine);
+    let evaluator = Evaluator::new(party.secret.evaluation_keys(&[], &engine).unwrap(), &engine);
+    // Numbers as large as declared.
+    let x: Vec<f64> = numbers(8192).iter().map(|x| x.signum()).collect();
+    let encryptor = Encryptor::public(&party.public, 1.0);
+    let a = encryptor.encrypt(&Complex::real(&x), &engine).unwrap();
+    let (mut power, mut expected) = (a.clone(), x.clone());
+    for depth in 1..=3 {
+        power = evaluator.multiply(&power, &a).unwrap();
+        expected.iter_mut().zip(&x).for_each(|(product, x)| *product *= x);
+        let found = party.decryptor.decrypt(&power, &engine).unwrap();
+        let slack = slack(&power, &found, |j| expected[j]);
+        println!("{depth} products: the bound is {slack:.0} times the error");
+        assert!(slack < 1024.0, "{slack}");
     }
 }
