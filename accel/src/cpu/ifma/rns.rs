@@ -1,8 +1,8 @@
 //! The loops over residues of the primes of a ring, eight at a time.
 
 use std::arch::x86_64::{
-    _mm512_cmpge_epu64_mask, _mm512_mask_blend_epi64, _mm512_permutexvar_epi64,
-    _mm512_popcnt_epi64, _mm512_sllv_epi64, _mm512_srlv_epi64,
+    _MM_HINT_T0, _mm_prefetch, _mm512_cmpge_epu64_mask, _mm512_mask_blend_epi64,
+    _mm512_permutexvar_epi64, _mm512_popcnt_epi64, _mm512_sllv_epi64, _mm512_srlv_epi64,
 };
 
 use super::{
@@ -91,6 +91,16 @@ fn mul_sum(out: &mut [u64], pairs: &[[&[u64]; 2]], limb: &Limb) {
     }
 }
 
+/// Words that a sum of products asks for before it needs them: half a page.
+const AHEAD: usize = 256;
+
+/// Asks for what is `ahead` words behind the first; that nothing may be there does not matter.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn prefetch(words: &[u64], ahead: usize) {
+    _mm_prefetch::<_MM_HINT_T0>(words.as_ptr().wrapping_add(ahead).cast());
+}
+
 /// Sums `COUNT` vectors side by side, from number `first` on: sums wait for themselves.
 #[inline]
 #[target_feature(enable = "avx512f,avx512ifma")]
@@ -105,6 +115,8 @@ fn sums_of<const COUNT: usize>(
     for pair in pairs {
         let [a, b] = pair.map(|words| &words[8 * first..][..8 * COUNT]);
         for i in 0..COUNT {
+            // Keys come from far, and as many streams as these the processor does not follow by itself.
+            [a, b].into_iter().for_each(|words| prefetch(words, 8 * i + AHEAD));
             let (a, b) = (eight(&a[8 * i..][..8]), eight(&b[8 * i..][..8]));
             (l[i], h[i]) = (low(l[i], a, b), high(h[i], a, b));
         }
@@ -263,8 +275,8 @@ fn base_extend<const L: usize>(out: &mut [u64], poly: &[u64], tables: &Tables, r
 /// once for all of them.
 ///
 /// # Bound
-/// A sum and a term, each below 2q, are below 2^52; digits are below 2^50, whatever prime they are
-/// of.
+/// A sum and a term, each below 2q, are below 2^52; digits are below 2^50, whatever prime they are of, so one with a
+/// sum and a shift, below q, is as well.
 #[inline]
 #[target_feature(enable = "avx512f,avx512ifma")]
 fn base_extend_by<const L: usize, const WIDE: usize>(
@@ -286,16 +298,23 @@ fn base_extend_by<const L: usize, const WIDE: usize>(
         to_digits(&mut digits, limbs);
         for (out, row) in out.chunks_exact_mut(n).zip(rows) {
             let (minus_q, twice) = (minus(row.q), all(2 * row.q));
-            let mut sums = [all(row.shift); WIDE];
-            for (digit, &weight) in digits.iter().zip(&row.weights) {
+            // The first weight is 1: its digit waits for what the others come to.
+            let (one, weights) = (Wide::new(row.weights[0]), &row.weights[1..]);
+            let mut sums = [_mm512_setzero_si512(); WIDE];
+            for (j, (digit, &weight)) in digits[1..].iter().zip(weights).enumerate() {
                 let weight = Wide::new(weight);
                 for (sum, &digit) in sums.iter_mut().zip(digit) {
                     let term = mul_lazy(digit, weight, minus_q);
-                    *sum = subtract_once(_mm512_add_epi64(*sum, term), twice);
+                    *sum = match j {
+                        0 => term,
+                        _ => subtract_once(_mm512_add_epi64(*sum, term), twice),
+                    };
                 }
             }
-            for (out, sum) in out[i..].as_chunks_mut::<8>().0.iter_mut().zip(sums) {
-                *out = words(subtract_once(sum, all(row.q)));
+            let sums = sums.into_iter().zip(digits[0]);
+            for (out, (sum, digit)) in out[i..].as_chunks_mut::<8>().0.iter_mut().zip(sums) {
+                let sum = _mm512_add_epi64(_mm512_add_epi64(sum, digit), all(row.shift));
+                *out = words(subtract_once(mul_lazy(sum, one, minus_q), all(row.q)));
             }
         }
     }
