@@ -88,11 +88,20 @@ pub(super) trait Rns: Copy + Send + Sync + 'static {
     /// Makes residues of a ternary polynomial of random words; see `Builder::ternary`.
     fn ternary(self, out: &mut [u64], random: &[u64], q: u64);
 
-    /// Converts integers to residues: word `w` of integer `i` is `integers[w · out.len() + i]`.
+    /// Converts integers of one word to residues.
     fn lift(self, out: &mut [u64], integers: &[u64], limb: &Limb, signed: bool);
 
-    /// Converts residues of all primes to integers, laid out as for [`Rns::lift`], as many words as
-    /// primes.
+    /// Converts a tile of integers to residues of all primes: of its first one at `first` of each prime's N.
+    fn lift_tile(
+        self,
+        out: &mut [u64],
+        first: usize,
+        tile: IntegerTile<'_>,
+        tables: &Tables,
+        signed: bool,
+    );
+
+    /// Converts residues of all primes to integers of as many words as primes: word `w` of integer `i` at `w · N + i`.
     fn compose(self, out: &mut [u64], poly: &[u64], tables: &Tables);
 
     /// Converts residues of all primes to those of the primes of `rows`. See `BaseExtension`.
@@ -141,7 +150,20 @@ impl Phase {
 }
 
 /// Integers that are lifted at a time.
-const LIFTED: usize = 128;
+const LIFTED: usize = 64;
+
+/// Digits of 52 bits, the fewest that a backend cuts integers into, of the most words.
+const DIGITS: usize = (64 * MAX_PRIMES).div_ceil(52);
+
+/// Integers that are lifted together.
+pub(super) struct IntegerTile<'a> {
+    /// How many there are.
+    pub(super) count: usize,
+    /// Word `w` of integer `i` at `w · count + i`.
+    pub(super) words: &'a [u64],
+    /// Memory for as many digits as they may be cut into.
+    pub(super) room: &'a mut [u64],
+}
 
 /// Coefficients that are packed or unpacked at a time: whole beats for any number of primes.
 const TILE: usize = 80;
@@ -337,15 +359,15 @@ impl<B: Rns> RnsSteps<B> {
     fn lift(&self, out: &mut [u64], integers: &[u64], tables: &Tables, signed: bool) {
         let n = out.len() / tables.limbs().len();
         let count = LIFTED.min(n);
-        let mut tile = Zeroizing::new([0; LIFTED * MAX_PRIMES]);
-        let tile = &mut tile[..integers.len() / n * count];
+        let mut words = Zeroizing::new([0; LIFTED * MAX_PRIMES]);
+        let mut room = Zeroizing::new([0; LIFTED * DIGITS]);
+        let words = &mut words[..integers.len() / n * count];
         for first in (0..n).step_by(count) {
-            for (tile, words) in tile.chunks_exact_mut(count).zip(integers.chunks_exact(n)) {
-                tile.copy_from_slice(&words[first..][..count]);
+            for (words, integers) in words.chunks_exact_mut(count).zip(integers.chunks_exact(n)) {
+                words.copy_from_slice(&integers[first..][..count]);
             }
-            for (out, limb) in out.chunks_exact_mut(n).zip(tables.limbs()) {
-                self.backend.lift(&mut out[first..][..count], tile, limb, signed);
-            }
+            let tile = IntegerTile { count, words, room: &mut *room };
+            self.backend.lift_tile(out, first, tile, tables, signed);
         }
     }
 

@@ -8,7 +8,7 @@ use crate::{
     beats::LANES,
     cpu::{
         portable::Portable,
-        rns::{Factor, Limb, RUN, Rns, Row, STREAM_WORDS, Tables, Turn},
+        rns::{Factor, IntegerTile, Limb, RUN, Rns, Row, STREAM_WORDS, Tables, Turn},
     },
     ring::MAX_PRIMES,
 };
@@ -244,6 +244,17 @@ impl Rns for Avx2 {
 
     fn lift(self, out: &mut [u64], integers: &[u64], limb: &Limb, signed: bool) {
         Portable.lift(out, integers, limb, signed);
+    }
+
+    fn lift_tile(
+        self,
+        out: &mut [u64],
+        first: usize,
+        tile: IntegerTile<'_>,
+        tables: &Tables,
+        signed: bool,
+    ) {
+        Portable.lift_tile(out, first, tile, tables, signed);
     }
 
     fn compose(self, out: &mut [u64], poly: &[u64], tables: &Tables) {

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     beats::LANES,
-    cpu::rns::{BLOCKS, Factor, Limb, RUN, Rns, Row, STREAM_WORDS, Tables, Turn},
+    cpu::rns::{BLOCKS, Factor, IntegerTile, Limb, RUN, Rns, Row, STREAM_WORDS, Tables, Turn},
 };
 
 /// Applies `$f` to vectors of eight of `$a` and `$b`. Degrees of rings are multiples of sixteen.
@@ -158,48 +158,113 @@ fn known<const MOST: usize>(count: usize) -> usize {
     if MOST <= 8 { MOST } else { count }
 }
 
-/// Each digit of 52 bits times its power of the radix. See [`Rns::lift`].
+/// The digits of 52 bits of a word, and its sign, each times its power of the radix.
 ///
 /// # Bound
-/// Each of at most thirty products is below 2q, the sign's below q: their sum is below 64q, and 32q, 16q … q are
-/// taken away as often as they can be.
+/// Products are below 2q, the sign's part below q.
 #[target_feature(enable = "avx512f,avx512ifma")]
-fn lift<const WORDS: usize>(out: &mut [u64], integers: &[u64], limb: &Limb, signed: bool) {
-    let (n, minus_q) = (out.len(), minus(limb.q()));
-    let count = known::<WORDS>(integers.len() / n);
-    // What stands above the top word, 0 or −1, times its power.
-    let above = all(if signed { limb.q() - limb.word_powers[count] } else { 0 });
-    let digits = (64 * count).div_ceil(BITS as usize);
-    for (i, out) in out.as_chunks_mut::<8>().0.iter_mut().enumerate() {
-        let mut words_in = [_mm512_setzero_si512(); WORDS];
-        for (w, word) in words_in.iter_mut().enumerate().take(count) {
-            *word = eight(&integers[w * n + 8 * i..][..8]);
+fn lift(out: &mut [u64], integers: &[u64], limb: &Limb, signed: bool) {
+    let (minus_q, mask) = (minus(limb.q()), all(MASK as u64));
+    let powers = [limb.radix_powers[0], limb.radix_powers[1]].map(|power| Wide::new(power));
+    let above = all(if signed { limb.q() - limb.word_powers[1] } else { 0 });
+    each_eight!(out, integers, integers, |x, _y| {
+        let sign = _mm512_and_si512(above, _mm512_srai_epi64::<63>(x));
+        let digits = [_mm512_and_si512(x, mask), carry_of(x)];
+        let sum = (0..2).fold(sign, |sum, digit| {
+            _mm512_add_epi64(sum, mul_lazy(digits[digit], powers[digit], minus_q))
+        });
+        let sum = subtract_once(subtract_once(sum, all(4 * limb.q())), all(2 * limb.q()));
+        subtract_once(sum, all(limb.q()))
+    });
+}
+
+/// See [`Rns::lift_tile`]: integers are cut once for all primes.
+#[target_feature(enable = "avx512f,avx512ifma")]
+fn lift_tile(out: &mut [u64], first: usize, tile: IntegerTile<'_>, tables: &Tables, signed: bool) {
+    let IntegerTile { count, words: integers, room } = tile;
+    let each = integers.len() / count;
+    let digits = &mut room[..(64 * each).div_ceil(BITS as usize) * count];
+    cut(digits, integers, count);
+    let signs = signed.then(|| &integers[(each - 1) * count..]);
+    let (n, limbs) = (out.len() / tables.limbs().len(), tables.limbs());
+    for (out, limb) in out.chunks_exact_mut(n).zip(limbs) {
+        let above = signs.map(|signs| (signs, limb.q() - limb.word_powers[each]));
+        let (fours, rest) = out[first..][..count].as_chunks_mut::<8>().0.as_chunks_mut::<4>();
+        let done = 4 * fours.len();
+        for (i, out) in fours.iter_mut().enumerate() {
+            *out = lifted((digits, count), 4 * i, above, limb);
         }
-        let mut sum = _mm512_and_si512(above, _mm512_srai_epi64::<63>(words_in[count - 1]));
-        for digit in 0..digits {
-            let (w, bit) = (digit * BITS as usize / 64, digit as u64 * u64::from(BITS) % 64);
-            let mut x = _mm512_srlv_epi64(words_in[w], all(bit));
-            if w + 1 < count {
-                // A shift by 64 gives zero.
-                x = _mm512_or_si512(x, _mm512_sllv_epi64(words_in[w + 1], all(64 - bit)));
-            }
-            let power = Wide::new(limb.radix_powers[digit]);
-            let x = mul_lazy(_mm512_and_si512(x, all(MASK as u64)), power, minus_q);
-            sum = _mm512_add_epi64(sum, x);
+        for (i, out) in rest.iter_mut().enumerate() {
+            [*out] = lifted((digits, count), done + i, above, limb);
         }
-        for shift in (0..=(2 * digits).ilog2()).rev() {
-            sum = subtract_once(sum, all(limb.q() << shift));
-        }
-        *out = words(sum);
     }
 }
 
-/// `(x − y) / p`, below 2q, for x below 2^51.
+/// Cuts `count` integers into digits of 52 bits, which lie as words do.
+#[target_feature(enable = "avx512f")]
+fn cut(digits: &mut [u64], integers: &[u64], count: usize) {
+    for (digit, out) in digits.chunks_exact_mut(count).enumerate() {
+        let (w, bit) = (digit * BITS as usize / 64, digit as u64 * u64::from(BITS) % 64);
+        let low = &integers[w * count..][..count];
+        // A shift by 64 gives zero.
+        let high = integers.get((w + 1) * count..).filter(|rest| !rest.is_empty());
+        let high = high.map_or((low, 64), |rest| (&rest[..count], 64 - bit));
+        each_eight!(out, low, high.0, |x, y| {
+            let x = _mm512_srlv_epi64(x, all(bit));
+            let x = _mm512_or_si512(x, _mm512_sllv_epi64(y, all(high.1)));
+            _mm512_and_si512(x, all(MASK as u64))
+        });
+    }
+}
+
+/// Lifts `COUNT` vectors of integers side by side, from number `first` on: each digit times its power of the radix.
+///
+/// # Bound
+/// Each of at most thirty products is below 2q, the sign's part below q: their sum is below 64q, and 32q, 16q … q are
+/// taken away as often as they can be.
 #[inline]
 #[target_feature(enable = "avx512f,avx512ifma")]
-fn divided(x: Word, y: Word, limb: &Limb, p_inverse: Factor) -> Word {
+fn lifted<const COUNT: usize>(
+    (digits, row): (&[u64], usize),
+    first: usize,
+    above: Option<(&[u64], u64)>,
+    limb: &Limb,
+) -> [[u64; 8]; COUNT] {
+    let minus_q = minus(limb.q());
+    let vector = |words: &[u64], i: usize| eight(&words[8 * (first + i)..][..8]);
+    let mut sums = [_mm512_setzero_si512(); COUNT];
+    if let Some((signs, power)) = above {
+        for (i, sum) in sums.iter_mut().enumerate() {
+            let sign = _mm512_srai_epi64::<63>(vector(signs, i));
+            *sum = _mm512_and_si512(all(power), sign);
+        }
+    }
+    for (digits, &power) in digits.chunks_exact(row).zip(&limb.radix_powers) {
+        let power = Wide::new(power);
+        for (i, sum) in sums.iter_mut().enumerate() {
+            *sum = _mm512_add_epi64(*sum, mul_lazy(vector(digits, i), power, minus_q));
+        }
+    }
+    for shift in (0..=(2 * digits.len() / row).ilog2()).rev() {
+        for sum in &mut sums {
+            *sum = subtract_once(*sum, all(limb.q() << shift));
+        }
+    }
+    sums.map(|sum| words(sum))
+}
+
+/// `(x − y) / p`, below 2q, for x below 2^51 and y below p, of `p_bits`.
+///
+/// # Bound
+/// If p has no more bits than q, it is below 2q, and y with it: no product has to bring it there.
+#[inline]
+#[target_feature(enable = "avx512f,avx512ifma")]
+fn divided(x: Word, y: Word, limb: &Limb, (p_bits, p_inverse): (u32, Factor)) -> Word {
     let (twice, minus_q) = (all(2 * limb.q()), minus(limb.q()));
-    let other = mul_lazy(y, Wide::new(limb.one()), minus_q);
+    let other = match p_bits <= limb.bits {
+        true => y,
+        false => mul_lazy(y, Wide::new(limb.one()), minus_q),
+    };
     let difference = _mm512_sub_epi64(_mm512_add_epi64(x, twice), other);
     mul_lazy(difference, Wide::new(p_inverse), minus_q)
 }
@@ -212,7 +277,7 @@ fn to_digits<const L: usize, const WIDE: usize>(x: &mut [[Word; WIDE]; L], limbs
     for j in 0..known::<L>(limbs.len()) {
         let limb = &limbs[j];
         for k in 0..j {
-            let (before, inverse) = (x[k], limb.prime_inverses[k]);
+            let (before, inverse) = (x[k], (limbs[k].bits, limb.prime_inverses[k]));
             for (x, before) in x[j].iter_mut().zip(before) {
                 *x = divided(*x, before, limb, inverse);
             }
@@ -224,38 +289,44 @@ fn to_digits<const L: usize, const WIDE: usize>(x: &mut [[Word; WIDE]; L], limbs
 /// Horner's rule over digits in mixed radix, in limbs of 52 bits. See [`Rns::compose`].
 #[target_feature(enable = "avx512f,avx512ifma")]
 fn compose<const L: usize>(out: &mut [u64], poly: &[u64], tables: &Tables) {
+    const WIDE: usize = 2;
     let (zero, limbs) = (_mm512_setzero_si512(), tables.limbs());
     let count = known::<L>(limbs.len());
     let n = poly.len() / count;
-    for i in (0..n).step_by(8) {
-        let mut digits = [[zero]; L];
-        for ([digit], residues) in digits.iter_mut().zip(poly.chunks_exact(n)) {
-            *digit = eight(&residues[i..][..8]);
+    for i in (0..n).step_by(8 * WIDE) {
+        let mut digits = [[zero; WIDE]; L];
+        for (digits, residues) in digits.iter_mut().zip(poly.chunks_exact(n)) {
+            for (digit, x) in digits.iter_mut().zip(residues[i..].as_chunks::<8>().0) {
+                *digit = eight(x);
+            }
         }
         to_digits(&mut digits, limbs);
-        let mut x = [zero; L];
+        let mut x = [[zero; WIDE]; L];
         for j in (0..count).rev() {
-            let (q, [mut carry]) = (all(limbs[j].q()), digits[j]);
+            let (q, mut carries) = (all(limbs[j].q()), digits[j]);
             for x in &mut x[..count - j] {
-                let sum = low(carry, *x, q);
-                carry = _mm512_add_epi64(carry_of(sum), high(zero, *x, q));
-                *x = _mm512_and_si512(sum, all(MASK as u64));
+                for (x, carry) in x.iter_mut().zip(&mut carries) {
+                    let sum = low(*carry, *x, q);
+                    *carry = _mm512_add_epi64(carry_of(sum), high(zero, *x, q));
+                    *x = _mm512_and_si512(sum, all(MASK as u64));
+                }
             }
         }
         for w in 0..count {
             let (limb, bit) = (64 * w / BITS as usize, 64 * w as u64 % u64::from(BITS));
-            let mut word = zero;
-            for k in 0..3 {
-                if limb + k < count {
+            let mut joined = [zero; WIDE];
+            for k in 0..3.min(count - limb.min(count)) {
+                for (word, x) in joined.iter_mut().zip(x[limb + k]) {
                     // A shift by 64 or more gives zero.
                     let part = match k {
-                        0 => _mm512_srlv_epi64(x[limb], all(bit)),
-                        _ => _mm512_sllv_epi64(x[limb + k], all(u64::from(BITS) * k as u64 - bit)),
+                        0 => _mm512_srlv_epi64(x, all(bit)),
+                        _ => _mm512_sllv_epi64(x, all(u64::from(BITS) * k as u64 - bit)),
                     };
-                    word = _mm512_or_si512(word, part);
+                    *word = _mm512_or_si512(*word, part);
                 }
             }
-            out[w * n + i..][..8].copy_from_slice(&words(word));
+            let out = out[w * n + i..].as_chunks_mut::<8>().0;
+            out.iter_mut().zip(joined).for_each(|(out, word)| *out = words(word));
         }
     }
 }
@@ -326,8 +397,8 @@ fn base_extend_by<const L: usize, const WIDE: usize>(
 /// A residue and half of p are below 2^51.
 #[target_feature(enable = "avx512f,avx512ifma")]
 fn rescale(out: &mut [u64], a: &[u64], last: &[u64], limb: &Limb, p: u64) {
+    let inverse = (64 - p.leading_zeros(), limb.last_prime_inverse());
     let (p, half, q) = (all(p), all(p / 2), all(limb.q()));
-    let inverse = limb.last_prime_inverse();
     each_eight!(out, a, last, |x, last| {
         let rest = subtract_once(_mm512_add_epi64(last, half), p);
         subtract_once(divided(_mm512_add_epi64(x, half), rest, limb, inverse), q)
@@ -418,7 +489,18 @@ impl Rns for Ifma {
     }
 
     fn lift(self, out: &mut [u64], integers: &[u64], limb: &Limb, signed: bool) {
-        kernel!(by_count!(integers.len() / out.len(), lift(out, integers, limb, signed)));
+        kernel!(lift(out, integers, limb, signed));
+    }
+
+    fn lift_tile(
+        self,
+        out: &mut [u64],
+        first: usize,
+        tile: IntegerTile<'_>,
+        tables: &Tables,
+        signed: bool,
+    ) {
+        kernel!(lift_tile(out, first, tile, tables, signed));
     }
 
     fn compose(self, out: &mut [u64], poly: &[u64], tables: &Tables) {

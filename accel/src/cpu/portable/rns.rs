@@ -6,8 +6,8 @@ use super::Portable;
 use crate::{
     beats,
     cpu::rns::{
-        BLOCKS, Factor, Limb, Phase, RUN, Rns, Row, STREAM_WORDS, TOGETHER, Tables, Turn, mask,
-        sampling,
+        BLOCKS, Factor, IntegerTile, Limb, Phase, RUN, Rns, Row, STREAM_WORDS, TOGETHER, Tables,
+        Turn, mask, sampling,
     },
     polys::small_mod,
     ring::{MAX_PRIMES, subtract_once},
@@ -131,6 +131,33 @@ fn reduce_sum(sum: u128, [one, radix]: [Factor; 2], q: u64) -> u64 {
     subtract_once(subtract_once(rest, 2 * q), q)
 }
 
+/// Lifts integers to one prime: each word times its power of the radix, with one reduction. Word `w` of integer `i` is
+/// `integers[w · out.len() + i]`.
+///
+/// # Bound
+/// At most 24 products are below 2^64 · 2^50 each, and the sign's part is below 2^50: their sum is below 2^119.
+fn lift(out: &mut [u64], integers: &[u64], limb: &Limb, signed: bool) {
+    let (q, n) = (limb.q(), out.len());
+    let count = integers.len() / n;
+    // What stands above the top word, 0 or −1, times its power.
+    let above = q - limb.word_powers[count];
+    let factors = [limb.one(), limb.radix_powers[1]];
+    for first in (0..n).step_by(COLUMNS) {
+        let mut sums = [0u128; COLUMNS];
+        let mut top = &[0; COLUMNS][..];
+        for (row, &power) in integers.chunks_exact(n).zip(&limb.word_powers) {
+            top = &row[first..][..COLUMNS];
+            let products = top.iter().map(|&word| u128::from(word) * u128::from(power));
+            sums.iter_mut().zip(products).for_each(|(sum, product)| *sum += product);
+        }
+        let sums = sums.iter().zip(top).map(|(sum, top)| {
+            let sign = above & (u64::from(signed) & top >> 63).wrapping_neg();
+            reduce_sum(sum + u128::from(sign), factors, q)
+        });
+        out[first..][..COLUMNS].iter_mut().zip(sums).for_each(|(out, x)| *out = x);
+    }
+}
+
 impl Rns for Portable {
     const QUOTIENT_BITS: u32 = 64;
 
@@ -234,32 +261,23 @@ impl Rns for Portable {
         }
     }
 
-    /// Each word times its power of the radix, with one reduction.
-    ///
-    /// # Bound
-    /// At most 24 products are below 2^64 · 2^50 each, and the sign's part is below 2^50: their sum is below 2^119.
     fn lift(self, out: &mut [u64], integers: &[u64], limb: &Limb, signed: bool) {
-        let (q, n) = (limb.q(), out.len());
-        let count = integers.len() / n;
-        // What stands above the top word, 0 or −1, times its power.
-        let above = q - limb.word_powers[count];
-        let factors = [limb.one(), limb.radix_powers[1]];
-        for first in (0..n).step_by(COLUMNS) {
-            let mut sums = [0u128; COLUMNS];
-            let mut top = &[0; COLUMNS][..];
-            for (row, &power) in integers.chunks_exact(n).zip(&limb.word_powers) {
-                top = &row[first..][..COLUMNS];
-                let products = top.iter().map(|&word| u128::from(word) * u128::from(power));
-                sums.iter_mut().zip(products).for_each(|(sum, product)| *sum += product);
-            }
-            let sums = sums.iter().zip(top).map(|(sum, top)| {
-                let sign = above & (u64::from(signed) & top >> 63).wrapping_neg();
-                reduce_sum(sum + u128::from(sign), factors, q)
-            });
-            out[first..][..COLUMNS].iter_mut().zip(sums).for_each(|(out, x)| *out = x);
-        }
+        lift(out, integers, limb, signed);
     }
 
+    fn lift_tile(
+        self,
+        out: &mut [u64],
+        first: usize,
+        tile: IntegerTile<'_>,
+        tables: &Tables,
+        signed: bool,
+    ) {
+        let n = out.len() / tables.limbs().len();
+        for (out, limb) in out.chunks_exact_mut(n).zip(tables.limbs()) {
+            lift(&mut out[first..][..tile.count], tile.words, limb, signed);
+        }
+    }
     /// Horner's rule over digits in mixed radix. What has been added up of j digits has at most j words.
     fn compose(self, out: &mut [u64], poly: &[u64], tables: &Tables) {
         let limbs = tables.limbs();

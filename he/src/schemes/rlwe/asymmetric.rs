@@ -282,7 +282,7 @@ fn encrypt_program(public: &Public) -> Program {
     let Shared { parameters, ntt: [a, b], .. } = &*public.0;
     let ring = &parameters.ring;
     let mut program = Builder::new("ckks-sum-public.encrypt");
-    let message = program.integers("message", ring.len_words());
+    let message = program.integers("message", ring.degree() * parameters.message_words());
     let index = program.index("index");
     let [u_key, e0_key, e1_key] =
         ["u_key", "e₀_key", "e₁_key"].map(|name| program.secret_seed(name));

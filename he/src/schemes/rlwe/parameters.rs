@@ -59,6 +59,12 @@ impl RlweParameters {
             / beats::BYTES
     }
 
+    /// Returns the words of a coefficient of a message: as many as hold anything modulo Q.
+    pub(crate) fn message_words(&self) -> usize {
+        let bits: u32 = self.ring.primes().iter().map(|&q| u64::BITS - q.leading_zeros()).sum();
+        (bits as usize).div_ceil(64)
+    }
+
     /// Returns the number of beats of the chunks of one mask.
     pub(crate) fn mask_beats(&self) -> usize {
         self.geometry.mask_chunks * self.geometry.chunk_bytes() / beats::BYTES

@@ -17,8 +17,8 @@ use crate::{
 
 /// Encrypts polynomials of one contribution.
 pub(super) trait EncryptPolynomial: Send + Sync {
-    /// Encrypts polynomial `index`, as many words of message for each coefficient as the ring has primes,
-    /// to the words of a whole group.
+    /// Encrypts polynomial `index`, [`message_words`](RlweParameters::message_words) for each coefficient, to the words
+    /// of a whole group.
     ///
     /// # Errors
     /// The engine's.
@@ -102,7 +102,7 @@ impl<E: EncryptPolynomial> GroupEncryptor<E> {
             (ring.degree(), ring.primes().len(), g.group_chunks() as u32);
         // Zero where nothing is sealed: a resumed polynomial must not carry chunks sealed before.
         room.message.clear();
-        room.message.resize(degree * words_each, 0);
+        room.message.resize(degree * self.parameters.message_words(), 0);
         room.slot.resize(words_each, 0);
         room.slots.resize(words_each * g.slots_per_chunk, 0);
         let batch = packing.batch(&own, &mut room.fields)?;
@@ -117,8 +117,9 @@ impl<E: EncryptPolynomial> GroupEncryptor<E> {
             });
             // Word by word, as programs have the integers of a polynomial. Words of one slot lie a power of two apart
             // there, and many in the same few lines of a cache.
-            for (w, slots) in slots.chunks_exact(g.slots_per_chunk).enumerate() {
-                room.message[w * degree + start..][..count].copy_from_slice(&slots[..count]);
+            let rows = room.message.chunks_exact_mut(degree);
+            for (message, slots) in rows.zip(slots.chunks_exact(g.slots_per_chunk)) {
+                message[start..][..count].copy_from_slice(&slots[..count]);
             }
         }
         let index = u64::from(own.start / each);

@@ -275,7 +275,7 @@ fn mask(
 fn encrypt_program(secret: &RlweSecret, parameters: &RlweParameters) -> Program {
     let ring = secret.ring();
     let mut b = Builder::new("ckks-sum.encrypt");
-    let message = b.integers("message", ring.len_words());
+    let message = b.integers("message", ring.degree() * parameters.message_words());
     let index = b.index("index");
     let seed = b.seeds("seed", 1);
     let noise_key = b.secret_seed("noise_key");

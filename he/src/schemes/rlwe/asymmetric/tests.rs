@@ -91,7 +91,8 @@ fn programs_agree_with_the_reference() {
         let paths = CpuEngine::paths();
         let mut engines: Vec<&dyn Engine> = vec![&ReferenceEngine];
         engines.extend(paths.iter().map(|engine| engine as &dyn Engine));
-        let mut message = vec![0; 2 * ring.len_words()];
+        let words = parameters.rlwe().unwrap().message_words();
+        let mut message = vec![0; 2 * ring.degree() * words];
         message.iter_mut().zip(1u64..).for_each(|(m, i)| *m = i.wrapping_mul(0x9e37_79b9));
         let found = engines.into_iter().map(|engine| {
             let secret = RlweSecret::expand(&[5; 32], OF_SUMS, ring, engine).unwrap();
