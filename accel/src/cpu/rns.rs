@@ -8,8 +8,6 @@ mod tables;
 
 use std::sync::Arc;
 
-use zeroize::Zeroizing;
-
 use crate::{
     beats,
     derived::Derived,
@@ -91,17 +89,11 @@ pub(super) trait Rns: Copy + Send + Sync + 'static {
     /// Converts integers of one word to residues.
     fn lift(self, out: &mut [u64], integers: &[u64], limb: &Limb, signed: bool);
 
-    /// Converts a tile of integers to residues of all primes: of its first one at `first` of each prime's N.
-    fn lift_tile(
-        self,
-        out: &mut [u64],
-        first: usize,
-        tile: IntegerTile<'_>,
-        tables: &Tables,
-        signed: bool,
-    );
+    /// Converts integers to residues of all primes: word `w` of integer `i` is at `w · N + i`. Words of one lie a multiple
+    /// of N apart, and so in the same few lines of a cache: [`LIFTED`] integers are brought together for all primes.
+    fn lift_all(self, out: &mut [u64], integers: &[u64], tables: &Tables, signed: bool);
 
-    /// Converts residues of all primes to integers of as many words as primes: word `w` of integer `i` at `w · N + i`.
+    /// Converts residues of all primes to integers of as many words as primes, which lie as for [`Rns::lift_all`].
     fn compose(self, out: &mut [u64], poly: &[u64], tables: &Tables);
 
     /// Converts residues of all primes to those of the primes of `rows`. See `BaseExtension`.
@@ -150,20 +142,7 @@ impl Phase {
 }
 
 /// Integers that are lifted at a time.
-const LIFTED: usize = 64;
-
-/// Digits of 52 bits, the fewest that a backend cuts integers into, of the most words.
-const DIGITS: usize = (64 * MAX_PRIMES).div_ceil(52);
-
-/// Integers that are lifted together.
-pub(super) struct IntegerTile<'a> {
-    /// How many there are.
-    pub(super) count: usize,
-    /// Word `w` of integer `i` at `w · count + i`.
-    pub(super) words: &'a [u64],
-    /// Memory for as many digits as they may be cut into.
-    pub(super) room: &'a mut [u64],
-}
+pub(super) const LIFTED: usize = 64;
 
 /// Coefficients that are packed or unpacked at a time: whole beats for any number of primes.
 const TILE: usize = 80;
@@ -336,7 +315,7 @@ impl<B: Rns> RnsSteps<B> {
             Step::Noise => sampling::small(backend, B::noise, ring, out, a, b[0]),
             Step::Ternary => sampling::small(backend, B::ternary, ring, out, a, b[0]),
             Step::Compose => backend.compose(out, a, &tables),
-            &Step::Lift { signed, .. } => self.lift(out, a, &tables, signed),
+            &Step::Lift { signed, .. } => backend.lift_all(out, a, &tables, signed),
             Step::BaseExtend { extension } => {
                 let rows = self.extensions.get(extension, |extension| {
                     extension.rows().iter().map(|row| Row::new(row, B::QUOTIENT_BITS)).collect()
@@ -351,23 +330,6 @@ impl<B: Rns> RnsSteps<B> {
             Step::Pack => self.pack(ring, out, a),
             Step::Unpack => self.unpack(ring, out, a),
             _ => unreachable!("{} is no polynomial step", step.name()),
-        }
-    }
-
-    /// Lifts integers to the residues of all primes. Words of one lie a multiple of N apart, and so in the same few lines
-    /// of a cache: a tile of them is brought together, and stays there for all primes.
-    fn lift(&self, out: &mut [u64], integers: &[u64], tables: &Tables, signed: bool) {
-        let n = out.len() / tables.limbs().len();
-        let count = LIFTED.min(n);
-        let mut words = Zeroizing::new([0; LIFTED * MAX_PRIMES]);
-        let mut room = Zeroizing::new([0; LIFTED * DIGITS]);
-        let words = &mut words[..integers.len() / n * count];
-        for first in (0..n).step_by(count) {
-            for (words, integers) in words.chunks_exact_mut(count).zip(integers.chunks_exact(n)) {
-                words.copy_from_slice(&integers[first..][..count]);
-            }
-            let tile = IntegerTile { count, words, room: &mut *room };
-            self.backend.lift_tile(out, first, tile, tables, signed);
         }
     }
 

@@ -8,7 +8,7 @@ use crate::{
     beats::LANES,
     cpu::{
         portable::Portable,
-        rns::{Factor, IntegerTile, Limb, RUN, Rns, Row, STREAM_WORDS, Tables, Turn},
+        rns::{Factor, Limb, RUN, Rns, Row, STREAM_WORDS, Tables, Turn},
     },
     ring::MAX_PRIMES,
 };
@@ -246,15 +246,8 @@ impl Rns for Avx2 {
         Portable.lift(out, integers, limb, signed);
     }
 
-    fn lift_tile(
-        self,
-        out: &mut [u64],
-        first: usize,
-        tile: IntegerTile<'_>,
-        tables: &Tables,
-        signed: bool,
-    ) {
-        Portable.lift_tile(out, first, tile, tables, signed);
+    fn lift_all(self, out: &mut [u64], integers: &[u64], tables: &Tables, signed: bool) {
+        Portable.lift_all(out, integers, tables, signed);
     }
 
     fn compose(self, out: &mut [u64], poly: &[u64], tables: &Tables) {

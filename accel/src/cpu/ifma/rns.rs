@@ -5,6 +5,8 @@ use std::arch::x86_64::{
     _mm512_permutexvar_epi64, _mm512_popcnt_epi64, _mm512_sllv_epi64, _mm512_srlv_epi64,
 };
 
+use zeroize::Zeroizing;
+
 use super::{
     chacha,
     lazy::{Wide, minus, mul_lazy, subtract_once},
@@ -14,7 +16,8 @@ use super::{
 };
 use crate::{
     beats::LANES,
-    cpu::rns::{BLOCKS, Factor, IntegerTile, Limb, RUN, Rns, Row, STREAM_WORDS, Tables, Turn},
+    cpu::rns::{BLOCKS, Factor, LIFTED, Limb, RUN, Rns, Row, STREAM_WORDS, Tables, Turn},
+    ring::MAX_PRIMES,
 };
 
 /// Applies `$f` to vectors of eight of `$a` and `$b`. Degrees of rings are multiples of sixteen.
@@ -178,42 +181,40 @@ fn lift(out: &mut [u64], integers: &[u64], limb: &Limb, signed: bool) {
     });
 }
 
-/// See [`Rns::lift_tile`]: integers are cut once for all primes.
-#[target_feature(enable = "avx512f,avx512ifma")]
-fn lift_tile(out: &mut [u64], first: usize, tile: IntegerTile<'_>, tables: &Tables, signed: bool) {
-    let IntegerTile { count, words: integers, room } = tile;
-    let each = integers.len() / count;
-    let digits = &mut room[..(64 * each).div_ceil(BITS as usize) * count];
-    cut(digits, integers, count);
-    let signs = signed.then(|| &integers[(each - 1) * count..]);
-    let (n, limbs) = (out.len() / tables.limbs().len(), tables.limbs());
-    for (out, limb) in out.chunks_exact_mut(n).zip(limbs) {
-        let above = signs.map(|signs| (signs, limb.q() - limb.word_powers[each]));
-        let (fours, rest) = out[first..][..count].as_chunks_mut::<8>().0.as_chunks_mut::<4>();
-        let done = 4 * fours.len();
-        for (i, out) in fours.iter_mut().enumerate() {
-            *out = lifted((digits, count), 4 * i, above, limb);
-        }
-        for (i, out) in rest.iter_mut().enumerate() {
-            [*out] = lifted((digits, count), done + i, above, limb);
-        }
-    }
-}
+/// Digits of 52 bits of the most words.
+const DIGITS: usize = (64 * MAX_PRIMES).div_ceil(BITS as usize);
 
-/// Cuts `count` integers into digits of 52 bits, which lie as words do.
-#[target_feature(enable = "avx512f")]
-fn cut(digits: &mut [u64], integers: &[u64], count: usize) {
-    for (digit, out) in digits.chunks_exact_mut(count).enumerate() {
-        let (w, bit) = (digit * BITS as usize / 64, digit as u64 * u64::from(BITS) % 64);
-        let low = &integers[w * count..][..count];
-        // A shift by 64 gives zero.
-        let high = integers.get((w + 1) * count..).filter(|rest| !rest.is_empty());
-        let high = high.map_or((low, 64), |rest| (&rest[..count], 64 - bit));
-        each_eight!(out, low, high.0, |x, y| {
-            let x = _mm512_srlv_epi64(x, all(bit));
-            let x = _mm512_or_si512(x, _mm512_sllv_epi64(y, all(high.1)));
-            _mm512_and_si512(x, all(MASK as u64))
-        });
+/// See [`Rns::lift_all`]: integers are cut into digits of 52 bits once for all primes.
+#[target_feature(enable = "avx512f,avx512ifma")]
+fn lift_all(out: &mut [u64], integers: &[u64], tables: &Tables, signed: bool) {
+    let (n, limbs) = (out.len() / tables.limbs().len(), tables.limbs());
+    let (count, each) = (LIFTED.min(n), integers.len() / n);
+    let mut digits = Zeroizing::new([0; LIFTED * DIGITS]);
+    let digits = &mut digits[..(64 * each).div_ceil(BITS as usize) * count];
+    for first in (0..n).step_by(count) {
+        let row = |w: usize| &integers[w * n + first..][..count];
+        for (digit, out) in digits.chunks_exact_mut(count).enumerate() {
+            let (w, bit) = (digit * BITS as usize / 64, digit as u64 * u64::from(BITS) % 64);
+            // A shift by 64 gives zero.
+            let (next, up) = if w + 1 < each { (row(w + 1), 64 - bit) } else { (row(w), 64) };
+            each_eight!(out, row(w), next, |x, y| {
+                let x = _mm512_srlv_epi64(x, all(bit));
+                let x = _mm512_or_si512(x, _mm512_sllv_epi64(y, all(up)));
+                _mm512_and_si512(x, all(MASK as u64))
+            });
+        }
+        let signs = signed.then(|| row(each - 1));
+        for (out, limb) in out.chunks_exact_mut(n).zip(limbs) {
+            let above = signs.map(|signs| (signs, limb.q() - limb.word_powers[each]));
+            let (fours, rest) = out[first..][..count].as_chunks_mut::<8>().0.as_chunks_mut::<4>();
+            let done = 4 * fours.len();
+            for (i, out) in fours.iter_mut().enumerate() {
+                *out = lifted((digits, count), 4 * i, above, limb);
+            }
+            for (i, out) in rest.iter_mut().enumerate() {
+                [*out] = lifted((digits, count), done + i, above, limb);
+            }
+        }
     }
 }
 
@@ -293,24 +294,26 @@ fn compose<const L: usize>(out: &mut [u64], poly: &[u64], tables: &Tables) {
     let (zero, limbs) = (_mm512_setzero_si512(), tables.limbs());
     let count = known::<L>(limbs.len());
     let n = poly.len() / count;
+    let (mut digits, mut x) = ([[zero; WIDE]; L], [[zero; WIDE]; L]);
     for i in (0..n).step_by(8 * WIDE) {
-        let mut digits = [[zero; WIDE]; L];
         for (digits, residues) in digits.iter_mut().zip(poly.chunks_exact(n)) {
             for (digit, x) in digits.iter_mut().zip(residues[i..].as_chunks::<8>().0) {
                 *digit = eight(x);
             }
         }
         to_digits(&mut digits, limbs);
-        let mut x = [[zero; WIDE]; L];
+        // What has been added up of the digits from j on has as many limbs as they are.
         for j in (0..count).rev() {
             let (q, mut carries) = (all(limbs[j].q()), digits[j]);
-            for x in &mut x[..count - j] {
+            let (done, next) = x[..count - j].split_at_mut(count - j - 1);
+            for x in done {
                 for (x, carry) in x.iter_mut().zip(&mut carries) {
                     let sum = low(*carry, *x, q);
                     *carry = _mm512_add_epi64(carry_of(sum), high(zero, *x, q));
                     *x = _mm512_and_si512(sum, all(MASK as u64));
                 }
             }
+            next[0] = carries;
         }
         for w in 0..count {
             let (limb, bit) = (64 * w / BITS as usize, 64 * w as u64 % u64::from(BITS));
@@ -492,15 +495,8 @@ impl Rns for Ifma {
         kernel!(lift(out, integers, limb, signed));
     }
 
-    fn lift_tile(
-        self,
-        out: &mut [u64],
-        first: usize,
-        tile: IntegerTile<'_>,
-        tables: &Tables,
-        signed: bool,
-    ) {
-        kernel!(lift_tile(out, first, tile, tables, signed));
+    fn lift_all(self, out: &mut [u64], integers: &[u64], tables: &Tables, signed: bool) {
+        kernel!(lift_all(out, integers, tables, signed));
     }
 
     fn compose(self, out: &mut [u64], poly: &[u64], tables: &Tables) {

@@ -1,13 +1,14 @@
 //! The loops over residues of the primes of a ring, one at a time, with `u128` products.
 
 use rand_core::Rng;
+use zeroize::Zeroizing;
 
 use super::Portable;
 use crate::{
     beats,
     cpu::rns::{
-        BLOCKS, Factor, IntegerTile, Limb, Phase, RUN, Rns, Row, STREAM_WORDS, TOGETHER, Tables,
-        Turn, mask, sampling,
+        BLOCKS, Factor, LIFTED, Limb, Phase, RUN, Rns, Row, STREAM_WORDS, TOGETHER, Tables, Turn,
+        mask, sampling,
     },
     polys::small_mod,
     ring::{MAX_PRIMES, subtract_once},
@@ -265,19 +266,21 @@ impl Rns for Portable {
         lift(out, integers, limb, signed);
     }
 
-    fn lift_tile(
-        self,
-        out: &mut [u64],
-        first: usize,
-        tile: IntegerTile<'_>,
-        tables: &Tables,
-        signed: bool,
-    ) {
+    fn lift_all(self, out: &mut [u64], integers: &[u64], tables: &Tables, signed: bool) {
         let n = out.len() / tables.limbs().len();
-        for (out, limb) in out.chunks_exact_mut(n).zip(tables.limbs()) {
-            lift(&mut out[first..][..tile.count], tile.words, limb, signed);
+        let count = LIFTED.min(n);
+        let mut tile = Zeroizing::new([0; LIFTED * MAX_PRIMES]);
+        let tile = &mut tile[..integers.len() / n * count];
+        for first in (0..n).step_by(count) {
+            for (tile, words) in tile.chunks_exact_mut(count).zip(integers.chunks_exact(n)) {
+                tile.copy_from_slice(&words[first..][..count]);
+            }
+            for (out, limb) in out.chunks_exact_mut(n).zip(tables.limbs()) {
+                lift(&mut out[first..][..count], tile, limb, signed);
+            }
         }
     }
+
     /// Horner's rule over digits in mixed radix. What has been added up of j digits has at most j words.
     fn compose(self, out: &mut [u64], poly: &[u64], tables: &Tables) {
         let limbs = tables.limbs();
