@@ -251,7 +251,7 @@ fn lifted<const COUNT: usize>(
             *sum = subtract_once(*sum, all(limb.q() << shift));
         }
     }
-    sums.map(|sum| words(sum))
+    sums.map(words)
 }
 
 /// `(x − y) / p`, below 2q, for x below 2^51 and y below p, of `p_bits`.
