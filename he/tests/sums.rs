@@ -115,8 +115,8 @@ fn paillier_heads_of_every_width_are_exact() {
     }
 }
 
-/// Updates that fill just half of a polynomial of a larger ring, or a little less; more than a polynomial; and some whose
-/// chunks are not all of the same contributors.
+/// Updates that fill just half of a polynomial of a larger ring, or a little less; more than a polynomial; and some
+/// whose chunks are not all of the same contributors.
 #[test]
 fn large_sums_are_exact() {
     let key = generate(Scheme::CkksSum, 10, 16);

@@ -2,14 +2,14 @@
 //!
 //! These processors have no product of 64 bits in vectors, but one of doubles whose rounding a second instruction
 //! undoes: `h = x·w` is rounded, `l = x·w − h` is exact, and so is what is left of both without the nearest multiple of
-//! q. Four residues take six instructions, where one takes three multiplications of words. Only polynomials are computed
-//! so; numbers of thousands of bits are quicker in words.
+//! q. Four residues take six instructions, where one takes three multiplications of words. Only polynomials are
+//! computed so; numbers of thousands of bits are quicker in words.
 //!
 //! # Bound
 //! Primes are below 2^50, and everything here is an integer below `8q ≤ 2^53`, which a double holds. Factors are within
 //! `± q / 2`, and their ratio to q is right to 2^-54. A product's quotient is off by at most `|x| / 2^54` for that and
-//! by as much again for its own rounding, so [`Prime::mul`] leaves at most `q · (1/2 + B / 8)` of an x within `± q · B`,
-//! B at most 8; of any x within ± 2^51, whatever q is, less than q.
+//! by as much again for its own rounding, so [`Prime::mul`] leaves at most `q · (1/2 + B / 8)` of an x within `± q ·
+//! B`, B at most 8; of any x within ± 2^51, whatever q is, less than q.
 //!
 //! All instructions take the same time whatever the numbers: none of them is denormal.
 

@@ -89,8 +89,9 @@ pub(super) trait Rns: Copy + Send + Sync + 'static {
     /// Converts integers of one word to residues.
     fn lift(self, out: &mut [u64], integers: &[u64], limb: &Limb, signed: bool);
 
-    /// Converts integers to residues of all primes: word `w` of integer `i` is at `w · N + i`. Words of one lie a multiple
-    /// of N apart, and so in the same few lines of a cache: [`LIFTED`] integers are brought together for all primes.
+    /// Converts integers to residues of all primes: word `w` of integer `i` is at `w · N + i`. Words of one lie a
+    /// multiple of N apart, and so in the same few lines of a cache: [`LIFTED`] integers are brought together for all
+    /// primes.
     fn lift_all(self, out: &mut [u64], integers: &[u64], tables: &Tables, signed: bool);
 
     /// Converts residues of all primes to integers of as many words as primes, which lie as for [`Rns::lift_all`].

@@ -1,14 +1,14 @@
 //! The number-theoretic transform, four butterflies at a time.
 //!
-//! Between stages the polynomial is doubles, whose bits lie in the words of the result. Stages whose blocks are eight or
-//! more go two at a time, in registers, and where their number is odd that of the whole polynomial by itself; the last
-//! two forward, and the first two back, are done on eight neighbours. A block that does not fit the first level of
+//! Between stages the polynomial is doubles, whose bits lie in the words of the result. Stages whose blocks are eight
+//! or more go two at a time, in registers, and where their number is odd that of the whole polynomial by itself; the
+//! last two forward, and the first two back, are done on eight neighbours. A block that does not fit the first level of
 //! cache is done quarter by quarter, all stages of each.
 //!
 //! # Bound
-//! Of q, forward: numbers within B are within `1/2 + 9B/8` after a stage, so from 1, or from 1/2 after a reduction, they
-//! stay below 7 for six stages more: every third pass of two stages reduces first, and the last two stages do. Back,
-//! from numbers within 1: sums of four are within 4, and reduced; products of differences of two sums are within
+//! Of q, forward: numbers within B are within `1/2 + 9B/8` after a stage, so from 1, or from 1/2 after a reduction,
+//! they stay below 7 for six stages more: every third pass of two stages reduces first, and the last two stages do.
+//! Back, from numbers within 1: sums of four are within 4, and reduced; products of differences of two sums are within
 //! `1/2 + 4/8`, sums of two products within `2 · (1/2 + 2/8)`, and reduced too, and products of differences of these
 //! within 1/2 + 1.5/8. So all are within 1 again.
 

@@ -1,5 +1,5 @@
-//! The loops over residues of the primes of a ring, four at a time. Those that gain nothing from doubles are the portable
-//! path's.
+//! The loops over residues of the primes of a ring, four at a time. Those that gain nothing from doubles are the
+//! portable path's.
 
 use std::arch::x86_64::{_mm256_add_epi64, _mm256_blendv_pd, _mm256_sub_epi64};
 

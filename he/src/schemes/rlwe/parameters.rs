@@ -19,7 +19,8 @@ use crate::{
 /// The bound on one coefficient of noise as it is drawn: see the `noise` step of programs.
 pub const NOISE_BOUND: u64 = 21;
 
-/// The most primes of a ring whose heads have coefficients of their own. Of more a whole one would be a tenth of a chunk.
+/// The most primes of a ring whose heads have coefficients of their own. Of more a whole one would be a tenth of a
+/// chunk.
 const MOST_APART: usize = 4;
 
 /// Ring, noise and margin of a `ckks-sum` or `ckks-sum-public` set.
@@ -85,8 +86,8 @@ pub(crate) fn choose(literal: Literal, field_bits: u32) -> Result<RlweParameters
     best.unwrap_or(Err(ParameterError::NoRoom { clients: literal.clients, bits: literal.bits }))
 }
 
-/// Derives the sets of large updates, the largest first, each with the fewest values that it is for: as many as fill half
-/// of a polynomial, so that none is computed with in vain. A set that takes no fewer bytes a value than the one
+/// Derives the sets of large updates, the largest first, each with the fewest values that it is for: as many as fill
+/// half of a polynomial, so that none is computed with in vain. A set that takes no fewer bytes a value than the one
 /// before it, `chosen` to begin with, is left out.
 pub(crate) fn larger(
     literal: Literal,

@@ -188,8 +188,8 @@ impl DecryptPolynomial for Decryption<'_> {
 }
 
 /// The programs that decrypt a polynomial whose chunks are not all of the same contributors: what hides one
-/// contribution is taken from the chunks that it is in. So the work grows with the contributors, and not with the sets of
-/// them, of which whoever sums makes as many as there are chunks.
+/// contribution is taken from the chunks that it is in. So the work grows with the contributors, and not with the sets
+/// of them, of which whoever sums makes as many as there are chunks.
 struct Mixed<'a> {
     parameters: &'a RlweParameters,
     unpack: Program,
